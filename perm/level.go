@@ -19,10 +19,39 @@ var levelNames = [...]string{None: "none", View: "view", Read: "read", Write: "w
 // Levels lists every level, strictest first.
 func Levels() []Level { return []Level{None, View, Read, Write} }
 
+// ParseLevel returns the level named s, which must be exactly one of the names
+// that String gives.
+func ParseLevel(s string) (Level, error) {
+	for l, name := range levelNames {
+		if s == name {
+			return Level(l), nil
+		}
+	}
+	return None, fmt.Errorf("unknown level %q: want none, view, read or write", s)
+}
+
 // String returns the name used in rules: none, view, read or write.
 func (l Level) String() string {
 	if int(l) < len(levelNames) {
 		return levelNames[l]
 	}
 	return fmt.Sprintf("Level(%d)", uint8(l))
+}
+
+// MarshalText returns the name of l. A value that is no level is an error.
+func (l Level) MarshalText() ([]byte, error) {
+	if int(l) >= len(levelNames) {
+		return nil, fmt.Errorf("no such level: %d", uint8(l))
+	}
+	return []byte(levelNames[l]), nil
+}
+
+// UnmarshalText sets l to the level named by text.
+func (l *Level) UnmarshalText(text []byte) error {
+	v, err := ParseLevel(string(text))
+	if err != nil {
+		return err
+	}
+	*l = v
+	return nil
 }

@@ -1,0 +1,102 @@
+package perm
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The priorities of the places that rules come from. A rule of a higher
+// priority wins over any rule of a lower one.
+const (
+	PriorityPreset = 0    // the base rules of a preset
+	PriorityFile   = 100  // a policy file, unless it says otherwise
+	PriorityRule   = 200  // --rule
+	PrioritySecret = 1000 // the secrets of a preset, and the git rules
+	PriorityReveal = 2000 // --reveal
+)
+
+// A Kind says which kind of object a rule is about. The zero Kind is Glob.
+type Kind uint8
+
+// The kinds. Where two rules are otherwise equal, File wins over Directory and
+// Directory over Glob.
+const (
+	Glob      Kind = iota // any object, and all below it if it is a directory
+	Directory             // a directory and all below it
+	File                  // an object that is not a directory
+)
+
+var kindNames = [...]string{Glob: "glob", Directory: "directory", File: "file"}
+
+// String returns the name used in policy files: glob, directory or file.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// MarshalText returns the name of k. A value that is no kind is an error.
+func (k Kind) MarshalText() ([]byte, error) {
+	if int(k) >= len(kindNames) {
+		return nil, fmt.Errorf("no such kind of rule: %d", uint8(k))
+	}
+	return []byte(kindNames[k]), nil
+}
+
+// UnmarshalText sets k to the kind named by text; no text means Glob.
+func (k *Kind) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*k = Glob
+		return nil
+	}
+	for v, name := range kindNames {
+		if string(text) == name {
+			*k = Kind(v)
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown type %q: want glob, directory or file", text)
+}
+
+// A Rule gives a level to the objects whose path its pattern matches. Rules
+// are comparable with ==.
+type Rule struct {
+	// Pattern says which paths; its syntax is in the package comment.
+	Pattern string `json:"pattern"`
+
+	// Except is a pattern of one component: an object that Pattern matches is
+	// left alone by the rule if its name matches Except. Empty: no exception.
+	Except string `json:"except,omitempty"`
+
+	// Type limits the rule to one kind of object.
+	Type Kind `json:"type,omitempty"`
+
+	// Level is what the rule gives.
+	Level Level `json:"level"`
+
+	// AtMost makes the rule a limit: it gives nothing by itself, but what the
+	// rules that it outranks give is cut down to Level.
+	AtMost bool `json:"at_most,omitempty"`
+
+	// Priority orders rules before all else; higher wins.
+	Priority int `json:"priority,omitempty"`
+
+	// Source says where the rule came from, for people: "preset agent-safe",
+	// "policy.yaml:12", "--rule".
+	Source string `json:"source,omitempty"`
+}
+
+// ParseRule parses PATTERN=LEVEL, as in --rule. The last '=' splits, so that a
+// pattern may contain others. Priority and Source are left to the caller.
+func ParseRule(s string) (Rule, error) {
+	i := strings.LastIndexByte(s, '=')
+	if i < 0 {
+		return Rule{}, fmt.Errorf("rule %q: want PATTERN=LEVEL", s)
+	}
+	level, err := ParseLevel(s[i+1:])
+	if err != nil {
+		return Rule{}, fmt.Errorf("rule %q: %w", s, err)
+	}
+	return Rule{Pattern: s[:i], Level: level}, nil
+}
