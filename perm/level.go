@@ -27,7 +27,7 @@ func ParseLevel(s string) (Level, error) {
 			return Level(l), nil
 		}
 	}
-	return None, fmt.Errorf("unknown level %q: want none, view, read or write", s)
+	return None, invalid("unknown level %q: want none, view, read or write", s)
 }
 
 // String returns the name used in rules: none, view, read or write.
@@ -41,7 +41,7 @@ func (l Level) String() string {
 // MarshalText returns the name of l. A value that is no level is an error.
 func (l Level) MarshalText() ([]byte, error) {
 	if int(l) >= len(levelNames) {
-		return nil, fmt.Errorf("no such level: %d", uint8(l))
+		return nil, invalid("no such level: %d", uint8(l))
 	}
 	return []byte(levelNames[l]), nil
 }

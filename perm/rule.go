@@ -2,6 +2,7 @@ package perm
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -39,7 +40,7 @@ func (k Kind) String() string {
 // MarshalText returns the name of k. A value that is no kind is an error.
 func (k Kind) MarshalText() ([]byte, error) {
 	if int(k) >= len(kindNames) {
-		return nil, fmt.Errorf("no such kind of rule: %d", uint8(k))
+		return nil, invalid("no such kind of rule: %d", uint8(k))
 	}
 	return []byte(kindNames[k]), nil
 }
@@ -56,7 +57,7 @@ func (k *Kind) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unknown type %q: want glob, directory or file", text)
+	return invalid("unknown type %q: want glob, directory or file", text)
 }
 
 // A Rule gives a level to the objects whose path its pattern matches. Rules
@@ -87,16 +88,47 @@ type Rule struct {
 	Source string `json:"source,omitempty"`
 }
 
+// String returns PATTERN=LEVEL, and in parentheses what else distinguishes r.
+func (r Rule) String() string {
+	var more []string
+	if r.Type != Glob {
+		more = append(more, r.Type.String())
+	}
+	if r.AtMost {
+		more = append(more, "at most")
+	}
+	if r.Except != "" {
+		more = append(more, "except "+r.Except)
+	}
+	s := r.Pattern + "=" + r.Level.String()
+	if more != nil {
+		s += " (" + strings.Join(more, ", ") + ")"
+	}
+	return s
+}
+
+// describe names r and where it came from, for errors.
+func (r *Rule) describe() string {
+	if r.Source == "" {
+		return strconv.Quote(r.String())
+	}
+	return strconv.Quote(r.String()) + " of " + r.Source
+}
+
 // ParseRule parses PATTERN=LEVEL, as in --rule. The last '=' splits, so that a
 // pattern may contain others. Priority and Source are left to the caller.
 func ParseRule(s string) (Rule, error) {
 	i := strings.LastIndexByte(s, '=')
 	if i < 0 {
-		return Rule{}, fmt.Errorf("rule %q: want PATTERN=LEVEL", s)
+		return Rule{}, invalid("rule %q: want PATTERN=LEVEL", s)
 	}
 	level, err := ParseLevel(s[i+1:])
 	if err != nil {
-		return Rule{}, fmt.Errorf("rule %q: %w", s, err)
+		return Rule{}, invalid("rule %q: %w", s, err)
 	}
-	return Rule{Pattern: s[:i], Level: level}, nil
+	r := Rule{Pattern: s[:i], Level: level}
+	if _, err := r.alternatives(); err != nil {
+		return Rule{}, invalid("rule %q: %w", s, err)
+	}
+	return r, nil
 }

@@ -1,0 +1,152 @@
+package perm
+
+import "strings"
+
+// maxAlternatives bounds what one pattern may expand to.
+const maxAlternatives = 256
+
+// expand writes out the braces of a pattern. Escapes stay as they are: the
+// component parser reads them later.
+func expand(s string) ([]string, error) {
+	out := []string{""}
+	start := 0 // of the text since the last brace
+	for i := 0; i < len(s); {
+		switch s[i] {
+		case '}':
+			return nil, invalid("unmatched }: write \\} for the byte itself")
+		case '{':
+			parts, n, err := splitBraces(s[i:])
+			if err != nil {
+				return nil, err
+			}
+			appendAll(out, s[start:i])
+			if out, err = product(out, parts); err != nil {
+				return nil, err
+			}
+			i += n
+			start = i
+		default:
+			n, err := tokenLen(s[i:])
+			if err != nil {
+				return nil, err
+			}
+			i += n
+		}
+	}
+	appendAll(out, s[start:])
+	return out, nil
+}
+
+func appendAll(heads []string, tail string) {
+	for i := range heads {
+		heads[i] += tail
+	}
+}
+
+// product appends each expansion of each part to each of heads.
+func product(heads, parts []string) ([]string, error) {
+	var tails []string
+	for _, part := range parts {
+		t, err := expand(part)
+		if err != nil {
+			return nil, err
+		}
+		if tails = append(tails, t...); len(tails)*len(heads) > maxAlternatives {
+			return nil, invalid("more than %d alternatives in braces", maxAlternatives)
+		}
+	}
+	var out []string
+	for _, head := range heads {
+		for _, tail := range tails {
+			out = append(out, head+tail)
+		}
+	}
+	return out, nil
+}
+
+// splitBraces splits the brace expression that s starts with at its own
+// commas, and returns its length with the braces.
+func splitBraces(s string) (parts []string, n int, err error) {
+	depth, start := 1, 1
+	for i := 1; i < len(s); {
+		switch s[i] {
+		case '{':
+			depth++
+			i++
+		case ',':
+			if depth == 1 {
+				parts = append(parts, s[start:i])
+				start = i + 1
+			}
+			i++
+		case '}':
+			depth--
+			i++
+			if depth > 0 {
+				continue
+			}
+			if parts == nil {
+				return nil, 0, invalid("braces without a comma: write \\{ and \\} for the bytes themselves")
+			}
+			return append(parts, s[start:i-1]), i, nil
+		default:
+			t, err := tokenLen(s[i:])
+			if err != nil {
+				return nil, 0, err
+			}
+			i += t
+		}
+	}
+	return nil, 0, invalid("unclosed {: write \\{ for the byte itself")
+}
+
+// tokenLen returns the length of the escape, set or single byte that s, which
+// is not empty, starts with.
+func tokenLen(s string) (int, error) {
+	switch s[0] {
+	case '\\':
+		if len(s) == 1 {
+			return 0, invalid("backslash at the end")
+		}
+		if s[1] == '/' {
+			return 0, invalid("backslash before a slash")
+		}
+		return 2, nil
+	case '[':
+		return setLen(s)
+	}
+	return 1, nil
+}
+
+// setLen returns the length of the set that s starts with. A closing bracket
+// that comes first is a member.
+func setLen(s string) (int, error) {
+	i := 1
+	if i < len(s) && (s[i] == '!' || s[i] == '^') {
+		i++
+	}
+	for first := i; i < len(s) && s[i] != '/'; i++ {
+		switch {
+		case s[i] == ']' && i > first:
+			return i + 1, nil
+		case s[i] == '\\':
+			i++
+		case s[i] == '[' && i+1 < len(s) && strings.IndexByte(":.=", s[i+1]) >= 0:
+			return 0, invalid("named sets such as [:alpha:] are not supported")
+		}
+	}
+	return 0, invalid("unclosed [: write \\[ for the byte itself")
+}
+
+// Quote returns a pattern that matches the bytes of name and nothing else.
+// Slashes stay separators.
+func Quote(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		if strings.IndexByte(`\*?[]{}`, name[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(name[i])
+	}
+	return b.String()
+}

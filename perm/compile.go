@@ -1,0 +1,103 @@
+package perm
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+)
+
+// Compile makes a Policy of rules, in whatever order they come. Every malformed
+// rule is named, with its source, in the error, which matches ErrInvalid. No
+// rules at all make a Policy that hides everything.
+func Compile(rules []Rule) (*Policy, error) {
+	if len(rules) > maxRules {
+		return nil, invalid("%d rules: at most %d", len(rules), maxRules)
+	}
+	p := &Policy{rules: slices.Clone(rules)}
+	var errs []error
+	text := 0
+	for i := range p.rules {
+		alts, err := p.rules[i].alternatives()
+		if err != nil {
+			errs = append(errs, invalid("rule %s: %w", p.rules[i].describe(), err))
+			continue
+		}
+		for j := range alts {
+			alts[j].rule = i
+			text += alts[j].size
+		}
+		p.alts = append(p.alts, alts...)
+		if len(p.alts) > maxAlts || text > maxText {
+			return nil, invalid("rule %s: the rules are too many or too long together", p.rules[i].describe())
+		}
+	}
+	if errs != nil {
+		return nil, &inputError{errors.Join(errs...)}
+	}
+	slices.SortStableFunc(p.alts, p.compare)
+	p.index()
+	p.start()
+	return p, nil
+}
+
+// compare is the order in which alternatives are asked: negative if a decides
+// before b.
+func (p *Policy) compare(a, b alt) int {
+	return cmp.Or(
+		cmp.Compare(p.rules[b.rule].Priority, p.rules[a.rule].Priority),
+		preferred(a.anchored, b.anchored),
+		cmp.Compare(b.literals, a.literals),
+		cmp.Compare(b.bytes, a.bytes),
+		cmp.Compare(b.kind, a.kind),
+		preferred(a.limit, b.limit), // a limit is never the wider of two equals
+		cmp.Compare(a.level, b.level),
+	)
+}
+
+// preferred orders true before false.
+func preferred(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// index prepares what every state shares: the alternatives that may start at
+// any depth.
+func (p *Policy) index() {
+	var steps []step
+	p.firstGrant = len(p.alts)
+	for i := range p.alts {
+		a := &p.alts[i]
+		if len(a.comps) == 0 || !a.loops[0] {
+			continue
+		}
+		steps = append(steps, makeStep(i, 0))
+		p.free = append(p.free, i)
+		if !a.limit && a.level > None {
+			p.firstGrant = min(p.firstGrant, i)
+		}
+	}
+	p.freeTable = newTable(p.alts, steps)
+	for l := range p.runs {
+		p.runs[l] = make([]int, len(p.free)+1)
+		for n := 1; n <= len(p.free); n++ {
+			p.runs[l][n] = n
+			if p.alts[p.free[n-1]].idle(Level(l), Write) {
+				p.runs[l][n] = p.runs[l][n-1]
+			}
+		}
+	}
+}
+
+// idle reports whether a changes nothing where everything after it gives level
+// and the limits before it leave bound.
+func (a *alt) idle(level, bound Level) bool {
+	if a.limit {
+		return a.level >= level
+	}
+	return min(a.level, bound) == level
+}

@@ -1,0 +1,60 @@
+// Package perm decides, from rules alone, how much of each path below one root
+// directory a sandbox may see.
+//
+// It knows nothing of what exists: it never touches a file, follows no link,
+// and is asked about names as they were looked up. Whoever serves the tree asks
+// it about every name, either component by component with a [State], or about a
+// whole path:
+//
+//	p, err := perm.Compile([]perm.Rule{
+//		{Pattern: "**", Level: perm.Write},
+//		{Pattern: ".env", Level: perm.None, Priority: perm.PrioritySecret},
+//	})
+//	p.Level("src/main.go", false) // write
+//	p.Level("src/.env", false)    // none
+//
+// # Patterns
+//
+// A pattern is a list of components separated by single slashes. It is matched
+// by bytes: names are not folded, normalized or decoded, so é as one code point
+// and as two are different names, and ? is one byte.
+//
+//	?         one byte
+//	*         any bytes, also none, and also a leading dot
+//	[a-z_]    one byte of a set of ASCII bytes; [!a-z] or [^a-z] one byte not in it
+//	{a,b{c,d}} alternatives; they are written out first, as in a shell, and may
+//	          contain slashes
+//	**        as a whole component: any number of components, also none
+//	\x        the byte x itself
+//
+// Only a leading slash anchors a pattern at the root. Every other pattern
+// matches at any depth, also one with slashes inside: .git/config matches
+// a/b/.git/config. A pattern that matches a directory covers all below it. A
+// trailing slash, or /** at the end, says that only a directory matches, and all
+// below it. A leading **/ says nothing and makes the pattern unanchored.
+//
+// What has no clear meaning is an error and not a pattern that silently does
+// not match: an empty pattern, the components . and .., //, a NUL byte, ** inside
+// a component, braces without a comma, unclosed braces and sets, named sets such
+// as [:alpha:], bytes beyond ASCII in a set, a backslash before a slash or at the
+// end.
+//
+// # Order
+//
+// Of the rules that match a path, the first in this order decides: higher
+// priority; more specific pattern, which is an anchored one, then one of more
+// literal components, then one of more literal bytes; kind of rule, file before
+// directory before glob; stricter level. If no rule matches, the level is None.
+// A rule with AtMost set does not decide: it cuts down what the rules after it
+// give.
+//
+// A directory whose level would be None is View if a rule could make something
+// below it visible. A rule that already hides the whole directory, and outranks
+// the rule that could, prevents that.
+//
+// # Hazards
+//
+// The verdict on a path says nothing about another path of the same file: who
+// serves hard links must decide on each name. Renaming a directory may change
+// the verdicts below it unless the two states are equal.
+package perm

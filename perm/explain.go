@@ -1,0 +1,150 @@
+package perm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An Explanation says how a Policy decides on one path.
+type Explanation struct {
+	Path  string `json:"path"`
+	Dir   bool   `json:"dir"`
+	Level Level  `json:"level"`
+
+	// Rule is the rule that decides; nil if none matches.
+	Rule *Rule `json:"rule,omitempty"`
+
+	// Losers are the other rules that match, in the order in which they would
+	// decide.
+	Losers []Rule `json:"losers,omitempty"`
+
+	// Raised says that a directory is View only because it leads to something
+	// that Toward, the first of such rules, could make visible. Toward is nil
+	// for the root, which is always visible.
+	Raised bool  `json:"raised,omitempty"`
+	Toward *Rule `json:"toward,omitempty"`
+
+	// Problem says why the path is hidden without a rule: it is no path below
+	// the root, or beyond what a Policy can keep.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Explain says how p decides on path, which Level describes. It asks every
+// rule, so it is for people and for what is rare.
+func (p *Policy) Explain(path string, dir bool) Explanation {
+	var names []string
+	if path != "" && path != "." {
+		names = strings.Split(path, "/")
+	}
+	e := Explanation{Path: path, Dir: dir || len(names) == 0, Level: p.Level(path, dir)}
+	if slices.ContainsFunc(names, func(name string) bool { return !validName(name) }) {
+		e.Problem = "not a path below the root"
+		return e
+	}
+	p.explain(&e, names)
+	decided := None
+	if e.Rule != nil {
+		decided = e.Rule.Level
+	}
+	e.Raised = e.Dir && decided == None && e.Level == View
+	if !e.Raised {
+		e.Toward = nil
+	}
+	if e.Level < decided {
+		e.Problem = "too many directories that differ in which rules match"
+	}
+	return e
+}
+
+// explain fills in the rules that match names.
+func (p *Policy) explain(e *Explanation, names []string) {
+	c := noCover(len(p.alts))
+	var matched []int // rules
+	for i := range p.alts {
+		a := &p.alts[i]
+		whole, below, open := a.walk(names)
+		switch {
+		case below && a.kind != File,
+			whole && e.Dir && a.kind != File,
+			whole && !e.Dir && a.kind != Directory:
+			if c.match(i, a); !slices.Contains(matched, a.rule) {
+				matched = append(matched, a.rule)
+			}
+		case open && e.Toward == nil && i < c.end && !a.limit && a.level > None:
+			r := p.rules[a.rule]
+			e.Toward = &r
+		}
+	}
+	if c.end == len(p.alts) {
+		e.Losers = p.pick(matched)
+		return // limits alone give nothing
+	}
+	decider := p.alts[c.end].rule
+	if level := c.verdict(); level < c.level {
+		for _, i := range matched {
+			if r := &p.rules[i]; r.AtMost && r.Level == level {
+				decider = i
+				break
+			}
+		}
+	}
+	r := p.rules[decider]
+	e.Rule = &r
+	e.Losers = p.pick(slices.DeleteFunc(matched, func(i int) bool { return i == decider }))
+}
+
+func (p *Policy) pick(rules []int) []Rule {
+	var out []Rule
+	for _, i := range rules {
+		out = append(out, p.rules[i])
+	}
+	return out
+}
+
+// walk reports whether the components of a are exactly names, whether they are
+// the first of names with some left over, and whether names could be followed
+// by others that end in a.
+func (a *alt) walk(names []string) (whole, below, open bool) {
+	at := make([]bool, len(a.comps)+1)
+	at[0] = true
+	for _, name := range names {
+		below = below || at[len(a.comps)]
+		next := make([]bool, len(at))
+		for i := range a.comps {
+			if at[i] {
+				next[i] = next[i] || a.loops[i]
+				next[i+1] = next[i+1] || a.comps[i].match(name)
+			}
+		}
+		at = next
+	}
+	return at[len(a.comps)], below, slices.Contains(at[:len(a.comps)], true)
+}
+
+// String says it in one line, or in two where rules lost.
+func (e Explanation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q is %v: ", e.Path, e.Level)
+	switch {
+	case e.Problem != "":
+		b.WriteString(e.Problem)
+	case e.Raised && e.Toward != nil:
+		fmt.Fprintf(&b, "it leads to what rule %s could make visible", e.Toward.describe())
+	case e.Raised:
+		b.WriteString("the root is always visible")
+	case e.Rule != nil:
+		fmt.Fprintf(&b, "rule %s", e.Rule.describe())
+	default:
+		b.WriteString("no rule matches")
+	}
+	for i, r := range e.Losers {
+		if i == 0 {
+			b.WriteString("\nover")
+		} else {
+			b.WriteString(", then")
+		}
+		fmt.Fprintf(&b, " rule %s", r.describe())
+	}
+	return b.String()
+}

@@ -1,0 +1,166 @@
+package perm
+
+import "strings"
+
+// A glob matches the name of one path component. The literal bytes at both
+// ends are taken out of toks, since most patterns have little else.
+type glob struct {
+	prefix  string
+	suffix  string
+	toks    []tok // what lies between prefix and suffix
+	literal int   // literal bytes, wherever they are
+	except  []glob
+}
+
+// A tok matches one byte, or any number of them if it is a star.
+type tok struct {
+	star bool
+	set  *[256 / 64]uint64 // nil: exactly the byte lit
+	lit  byte
+}
+
+func (t *tok) match(c byte) bool {
+	if t.set == nil {
+		return c == t.lit
+	}
+	return t.set[c/64]&(1<<(c%64)) != 0
+}
+
+// isLiteral reports whether g matches one name only, which is its prefix.
+func (g *glob) isLiteral() bool { return len(g.toks) == 0 && len(g.except) == 0 }
+
+func (g *glob) match(name string) bool {
+	if len(name) < len(g.prefix)+len(g.suffix) ||
+		!strings.HasPrefix(name, g.prefix) || !strings.HasSuffix(name, g.suffix) ||
+		!matchToks(g.toks, name[len(g.prefix):len(name)-len(g.suffix)]) {
+		return false
+	}
+	for i := range g.except {
+		if g.except[i].match(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// matchToks goes back to the last star only: an earlier star could not match
+// more than it has. So the time is at most len(toks) times len(s).
+func matchToks(toks []tok, s string) bool {
+	t, i := 0, 0
+	star, mark := -1, 0
+	for i < len(s) {
+		switch {
+		case t < len(toks) && toks[t].star:
+			star, mark = t, i
+			t++
+		case t < len(toks) && toks[t].match(s[i]):
+			t++
+			i++
+		case star >= 0:
+			mark++
+			t, i = star+1, mark
+		default:
+			return false
+		}
+	}
+	for t < len(toks) && toks[t].star {
+		t++
+	}
+	return t == len(toks)
+}
+
+// parseGlob parses one component, in which braces are already written out.
+func parseGlob(s string) (glob, error) {
+	var g glob
+	var toks []tok
+	for i := 0; i < len(s); {
+		n, err := tokenLen(s[i:])
+		if err != nil {
+			return glob{}, err
+		}
+		switch s[i] {
+		case '*':
+			if len(toks) > 0 && toks[len(toks)-1].star {
+				return glob{}, invalid("** inside %q: it must be a whole component", s)
+			}
+			toks = append(toks, tok{star: true})
+		case '?':
+			toks = append(toks, tok{set: &[4]uint64{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}})
+		case '[':
+			set, err := parseSet(s[i+1 : i+n-1])
+			if err != nil {
+				return glob{}, err
+			}
+			toks = append(toks, tok{set: set})
+		default:
+			toks = append(toks, tok{lit: s[i+n-1]})
+			g.literal++
+		}
+		i += n
+	}
+	g.prefix, toks = cutLiteral(toks)
+	g.toks, g.suffix = toks, ""
+	for end := len(toks); end > 0; end-- {
+		if t := toks[end-1]; t.star || t.set != nil {
+			g.suffix, _ = cutLiteral(toks[end:])
+			g.toks = toks[:end]
+			break
+		}
+	}
+	return g, nil
+}
+
+// cutLiteral splits the literal bytes off the front of toks.
+func cutLiteral(toks []tok) (string, []tok) {
+	var b []byte
+	for len(toks) > 0 && !toks[0].star && toks[0].set == nil {
+		b = append(b, toks[0].lit)
+		toks = toks[1:]
+	}
+	return string(b), toks
+}
+
+// parseSet parses what stands between the brackets of a set.
+func parseSet(s string) (*[4]uint64, error) {
+	var set [4]uint64
+	negate := s[0] == '!' || s[0] == '^'
+	if negate {
+		s = s[1:]
+	}
+	for len(s) > 0 {
+		lo, rest, err := setByte(s)
+		if err != nil {
+			return nil, err
+		}
+		hi := lo
+		if len(rest) > 1 && rest[0] == '-' {
+			if hi, rest, err = setByte(rest[1:]); err != nil {
+				return nil, err
+			}
+			if hi < lo {
+				return nil, invalid("the range %c-%c in a set is backwards", lo, hi)
+			}
+		}
+		for c := int(lo); c <= int(hi); c++ {
+			set[c/64] |= 1 << (c % 64)
+		}
+		s = rest
+	}
+	if negate {
+		for i := range set {
+			set[i] = ^set[i]
+		}
+	}
+	return &set, nil
+}
+
+// setByte takes one member or end of a range off the front of s.
+func setByte(s string) (c byte, rest string, err error) {
+	if s[0] == '\\' {
+		s = s[1:]
+	}
+	if s[0] >= 0x80 {
+		return 0, "", invalid("a set has bytes beyond ASCII: write {ä,ö} for whole characters")
+	}
+	return s[0], s[1:], nil
+}

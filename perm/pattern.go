@@ -1,0 +1,172 @@
+package perm
+
+import "strings"
+
+// Bounds of one pattern and one list of rules.
+const (
+	maxPattern = 4096    // bytes of a pattern
+	maxRules   = 10_000  // rules
+	maxAlts    = 1 << 16 // alternatives of all rules together
+	maxText    = 2 << 20 // bytes of all alternatives together
+)
+
+// An alt is one alternative of a rule's pattern, with braces written out.
+type alt struct {
+	rule     int    // index of the rule
+	comps    []glob // without **
+	loops    []bool // loops[i]: any components may come before comps[i]
+	anchored bool
+	kind     Kind
+	literals int // components without wildcards
+	bytes    int // literal bytes in all components
+	size     int // bytes of text that it was parsed from
+	level    Level
+	limit    bool // gives nothing, cuts down what is given by those after it
+}
+
+// alternatives parses the pattern of r.
+func (r *Rule) alternatives() ([]alt, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	patterns, err := expand(r.Pattern)
+	if err != nil {
+		return nil, err
+	}
+	except, err := parseExcept(r.Except)
+	if err != nil {
+		return nil, err
+	}
+	alts := make([]alt, 0, len(patterns))
+	for _, pattern := range patterns {
+		a, err := parsePattern(pattern, r.Type)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(a.comps); except != nil {
+			if n == 0 {
+				return nil, invalid("except needs a pattern that ends in a name")
+			}
+			a.comps[n-1].except = except
+		}
+		a.size = len(pattern) + len(r.Except)
+		a.level, a.limit = r.Level, r.AtMost && r.Level > None // at most none is none
+		alts = append(alts, a)
+	}
+	return alts, nil
+}
+
+// check looks at everything about r that its pattern's syntax does not decide.
+func (r *Rule) check() error {
+	switch {
+	case r.Pattern == "":
+		return invalid("empty pattern")
+	case len(r.Pattern) > maxPattern || len(r.Except) > maxPattern:
+		return invalid("pattern longer than %d bytes", maxPattern)
+	case strings.IndexByte(r.Pattern, 0) >= 0 || strings.IndexByte(r.Except, 0) >= 0:
+		return invalid("NUL byte in pattern")
+	case int(r.Level) >= len(levelNames):
+		return invalid("unknown level %d", r.Level)
+	case int(r.Type) >= len(kindNames):
+		return invalid("unknown type %d", r.Type)
+	case r.AtMost && r.Level == Write:
+		return invalid("at most write limits nothing")
+	}
+	return nil
+}
+
+// parsePattern parses a pattern without braces.
+func parsePattern(s string, kind Kind) (alt, error) {
+	a := alt{kind: kind}
+	if s == "" {
+		return a, invalid("empty pattern among the alternatives")
+	}
+	rest, anchored := strings.CutPrefix(s, "/")
+	rest, slash := strings.CutSuffix(rest, "/")
+	if slash && kind == File {
+		return a, invalid("a trailing slash says directory, the type says file")
+	}
+	if rest == "" && kind == File {
+		return a, invalid("the root is a directory, the type says file")
+	}
+	if slash {
+		a.kind = Directory
+	}
+	var parts []string
+	if rest != "" {
+		parts = strings.Split(rest, "/")
+	} else if slash {
+		return a, invalid("empty component")
+	}
+	if err := a.add(parts, !anchored); err != nil {
+		return a, err
+	}
+	if len(a.comps) == 0 {
+		a.kind = Glob // the root and all below it, however it was written
+		return a, nil
+	}
+	a.anchored = !a.loops[0]
+	return a, nil
+}
+
+// add parses parts into a; loop says whether any components may come before
+// the first.
+func (a *alt) add(parts []string, loop bool) error {
+	for _, part := range parts {
+		switch part {
+		case "":
+			return invalid("empty component")
+		case ".", "..":
+			return invalid("component %q", part)
+		case "**":
+			loop = true
+			continue
+		}
+		g, err := parseGlob(part)
+		if err != nil {
+			return err
+		}
+		if name := g.prefix; g.isLiteral() && (name == "." || name == "..") {
+			return invalid("component %q", name)
+		}
+		a.comps, a.loops, loop = append(a.comps, g), append(a.loops, loop), false
+		a.bytes += g.literal
+		if g.isLiteral() {
+			a.literals++
+		}
+	}
+	if len(parts) == 0 || parts[len(parts)-1] != "**" {
+		return nil
+	}
+	// What stands before a final ** is a directory; a rule for files wants a
+	// name below it.
+	if a.kind == File {
+		a.comps, a.loops = append(a.comps, glob{toks: []tok{{star: true}}}), append(a.loops, true)
+	} else {
+		a.kind = Directory
+	}
+	return nil
+}
+
+// parseExcept parses the exceptions of a rule, which are names.
+func parseExcept(s string) ([]glob, error) {
+	if s == "" {
+		return nil, nil
+	}
+	names, err := expand(s)
+	if err != nil {
+		return nil, err
+	}
+	globs := make([]glob, 0, len(names))
+	for _, name := range names {
+		if name == "" || name == "**" || strings.IndexByte(name, '/') >= 0 {
+			return nil, invalid("except %q: want the pattern of a name", name)
+		}
+		g, err := parseGlob(name)
+		if err != nil {
+			return nil, err
+		}
+		globs = append(globs, g)
+	}
+	return globs, nil
+}

@@ -1,0 +1,381 @@
+package perm
+
+import (
+	"math/rand/v2"
+	"path"
+	"strings"
+	"testing"
+)
+
+// The slow matcher is what the documentation says, read aloud: it knows no
+// states, no index and no order of alternatives, and parses patterns by itself.
+
+type slowAlt struct {
+	rule     *Rule
+	comps    []string // may have "**"
+	anchored bool
+	dirOnly  bool
+	rank     []int
+}
+
+func slowExpand(s string) []string {
+	open, depth, set := -1, 0, false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\':
+			i++
+		case set:
+			set = c != ']' || strings.HasSuffix(s[:i], "[") || strings.HasSuffix(s[:i], "[!") || strings.HasSuffix(s[:i], "[^")
+		case c == '[':
+			set = true
+		case c == '{':
+			if depth == 0 {
+				open = i
+			}
+			depth++
+		case c == '}':
+			if depth--; depth > 0 {
+				continue
+			}
+			var out []string
+			for _, part := range slowSplit(s[open+1 : i]) {
+				out = append(out, slowExpand(s[:open]+part+s[i+1:])...)
+			}
+			return out
+		}
+	}
+	return []string{s}
+}
+
+// slowSplit splits at the commas outside of inner braces and sets.
+func slowSplit(s string) []string {
+	depth, set, start := 0, false, 0
+	var out []string
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\':
+			i++
+		case set:
+			set = c != ']'
+		case c == '[':
+			set = true
+			if strings.HasPrefix(s[i+1:], "!") || strings.HasPrefix(s[i+1:], "^") {
+				i++
+			}
+			i++ // the first member, even if it is a bracket
+			if i < len(s) && s[i] == '\\' {
+				i++
+			}
+		case c == '{':
+			depth++
+		case c == '}':
+			depth--
+		case c == ',' && depth == 0:
+			out = append(out, s[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, s[start:])
+}
+
+// slowName matches one component by path.Match, whose syntax is ours but for
+// the negation by '!' and an unescaped leading bracket or dash in a set.
+func slowName(pattern, name string) bool {
+	pattern = strings.ReplaceAll(pattern, "[!", "[^")
+	for _, s := range []*string{&pattern, &name} { // path.Match reads UTF-8, we read bytes
+		var b strings.Builder
+		for i := range len(*s) {
+			b.WriteRune(rune((*s)[i]))
+		}
+		*s = b.String()
+	}
+	ok, err := path.Match(pattern, name)
+	if err != nil {
+		panic(pattern + ": " + err.Error())
+	}
+	return ok
+}
+
+func slowLiteral(comp string) (literal bool, bytes int) {
+	literal = true
+	for i := 0; i < len(comp); i++ {
+		switch comp[i] {
+		case '*', '?':
+			literal = false
+		case '[':
+			literal = false
+			n, _ := setLen(comp[i:])
+			i += n - 1
+		case '\\':
+			i++
+			bytes++
+		default:
+			bytes++
+		}
+	}
+	return literal, bytes
+}
+
+func slowParse(r *Rule) []slowAlt {
+	var out []slowAlt
+	for _, s := range slowExpand(r.Pattern) {
+		a := slowAlt{rule: r, anchored: strings.HasPrefix(s, "/"), dirOnly: r.Type == Directory || strings.HasSuffix(s, "/")}
+		for _, comp := range strings.Split(strings.Trim(s, "/"), "/") {
+			if comp != "" {
+				a.comps = append(a.comps, comp)
+			}
+		}
+		if n := len(a.comps); n > 0 && a.comps[n-1] == "**" {
+			if r.Type == File {
+				a.comps = append(a.comps, "*")
+			} else {
+				a.comps, a.dirOnly = a.comps[:n-1], true
+			}
+		}
+		for len(a.comps) > 0 && a.comps[0] == "**" {
+			a.comps, a.anchored = a.comps[1:], false
+		}
+		for n := len(a.comps); n > 0 && a.comps[n-1] == "**"; n-- {
+			a.comps = a.comps[:n-1]
+		}
+		a.anchored = a.anchored && len(a.comps) > 0
+		kind := r.Type
+		if a.dirOnly {
+			kind = Directory
+		}
+		if len(a.comps) == 0 {
+			kind = Glob
+		}
+		literals, bytes := 0, 0
+		for _, comp := range a.comps {
+			if comp == "**" {
+				continue
+			}
+			lit, n := slowLiteral(comp)
+			if bytes += n; lit {
+				literals++
+			}
+		}
+		anchored, limit := 0, 0
+		if a.anchored {
+			anchored = 1
+		}
+		if r.AtMost {
+			limit = 1
+		}
+		a.rank = []int{r.Priority, anchored, literals, bytes, int(kind), limit, -int(r.Level)}
+		out = append(out, a)
+	}
+	return out
+}
+
+func (a *slowAlt) comparePath(comps, names []string) bool {
+	switch {
+	case len(comps) == 0:
+		return len(names) == 0
+	case comps[0] == "**":
+		return a.comparePath(comps[1:], names) || len(names) > 0 && a.comparePath(comps, names[1:])
+	case len(names) == 0 || !slowName(comps[0], names[0]):
+		return false
+	}
+	return a.comparePath(comps[1:], names[1:])
+}
+
+// exactly reports whether names is a path that the pattern itself names.
+func (a *slowAlt) exactly(names []string) bool {
+	if a.rule.Except != "" && len(names) > 0 {
+		for _, except := range slowExpand(a.rule.Except) {
+			if slowName(except, names[len(names)-1]) {
+				return false
+			}
+		}
+	}
+	for start := 0; start <= len(names); start++ {
+		if (start == 0 || !a.anchored) && a.comparePath(a.comps, names[start:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether the rule is about the path.
+func (a *slowAlt) covers(names []string, dir bool) bool {
+	if a.rule.Type == File {
+		return !dir && a.exactly(names)
+	}
+	for n := range names {
+		if a.exactly(names[:n]) {
+			return true
+		}
+	}
+	return (dir || !a.dirOnly || len(a.comps) == 0) && a.exactly(names)
+}
+
+// leads reports whether some path below names could be one that the pattern
+// names.
+func (a *slowAlt) leads(names []string) bool {
+	if len(a.comps) == 0 {
+		return false
+	}
+	if !a.anchored {
+		return true
+	}
+	for n := range a.comps {
+		head := a.comps[:n]
+		if a.comparePath(head, names) || a.comps[n] == "**" && a.comparePath(append(head[:n:n], "**"), names) {
+			return true
+		}
+	}
+	return false
+}
+
+func slowBefore(a, b []int) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] - b[i]
+		}
+	}
+	return 0
+}
+
+func slowLevel(rules []Rule, p string, dir bool) Level {
+	var names []string
+	if p != "" {
+		names = strings.Split(p, "/")
+	}
+	var best *slowAlt
+	var all []slowAlt
+	for i := range rules {
+		all = append(all, slowParse(&rules[i])...)
+	}
+	for i := range all {
+		a := &all[i]
+		if (!a.rule.AtMost || a.rule.Level == None) && a.covers(names, dir) && (best == nil || slowBefore(a.rank, best.rank) > 0) {
+			best = a
+		}
+	}
+	level := None
+	if best != nil {
+		level = best.rule.Level
+		for i := range all {
+			if a := &all[i]; a.rule.AtMost && a.covers(names, dir) && slowBefore(a.rank, best.rank) > 0 {
+				level = min(level, a.rule.Level)
+			}
+		}
+	}
+	if dir && level == None {
+		for i := range all {
+			a := &all[i]
+			outranked := best != nil && slowBefore(a.rank, best.rank) <= 0
+			if !a.rule.AtMost && a.rule.Level > None && a.leads(names) && !outranked {
+				level = View
+			}
+		}
+	}
+	if len(names) == 0 {
+		level = max(level, View)
+	}
+	return level
+}
+
+// randomRules and randomPath draw from few names and forms, so that they meet.
+func randomRules(r *rand.Rand) []Rule {
+	names := []string{"a", "b", "ab", "a.x", "*", "a*", "*b", "*.x", "?", "[ab]", "[!a]", "{a,b}", "{a,b.x}", "**", "**", "{a/b,b}", "\\a", "[^b]*", "*a*"}
+	rules := make([]Rule, 1+r.IntN(6))
+	for i := range rules {
+		var b strings.Builder
+		if r.IntN(2) == 0 {
+			b.WriteByte('/')
+		}
+		for n := 1 + r.IntN(4); n > 0; n-- {
+			b.WriteString(names[r.IntN(len(names))])
+			if n > 1 {
+				b.WriteByte('/')
+			}
+		}
+		rule := &rules[i]
+		rule.Type = Kind(r.IntN(3))
+		if rule.Type != File && r.IntN(4) == 0 {
+			b.WriteByte('/')
+		}
+		rule.Pattern = b.String()
+		rule.Level = Level(r.IntN(4))
+		rule.AtMost = rule.Level != Write && r.IntN(4) == 0
+		rule.Priority = r.IntN(3)
+		if r.IntN(4) == 0 {
+			rule.Except = []string{"a", "*.x", "{b,ab}"}[r.IntN(3)]
+		}
+	}
+	return rules
+}
+
+func randomPath(r *rand.Rand) string {
+	names := []string{"a", "b", "ab", "a.x", "b.x", "c"}
+	var parts []string
+	for n := r.IntN(6); n > 0; n-- {
+		parts = append(parts, names[r.IntN(len(names))])
+	}
+	return strings.Join(parts, "/")
+}
+
+func TestCompiledAgreesWithSlow(t *testing.T) {
+	rounds := 20_000
+	if testing.Short() {
+		rounds = 2_000
+	}
+	for seed := range uint64(rounds) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		rules := randomRules(r)
+		p, err := Compile(rules)
+		if err != nil {
+			continue // for instance an exception without a name
+		}
+		for range 20 {
+			path, dir := randomPath(r), r.IntN(2) == 0
+			dir = dir || path == ""
+			got, want := p.Level(path, dir), slowLevel(rules, path, dir)
+			if got != want {
+				t.Fatalf("seed %d: level of %q (dir %v) is %v, want %v\nrules: %v\n%v", seed, path, dir, got, want, rules, p.Explain(path, dir))
+			}
+			checkPath(t, p, path, dir)
+		}
+	}
+}
+
+// checkPath checks what must hold of any policy and path.
+func checkPath(t *testing.T, p *Policy, path string, dir bool) {
+	t.Helper()
+	level := p.Level(path, dir)
+	if level > None {
+		for parent := path; parent != ""; {
+			parent = strings.TrimSuffix(parent[:strings.LastIndexByte(parent, '/')+1], "/")
+			if p.Level(parent, true) < View {
+				t.Fatalf("%q is %v, but its ancestor %q is hidden: %v", path, level, parent, p.Rules())
+			}
+		}
+	}
+	s := p.Root()
+	for _, name := range strings.Split(path, "/") {
+		if path == "" {
+			break
+		}
+		if l, ok := p.Constant(s); ok {
+			if level != l {
+				t.Fatalf("%q is %v, but below an ancestor all is %v: %v", path, level, l, p.Rules())
+			}
+			break
+		}
+		s = p.Enter(s, name)
+	}
+	e := p.Explain(path, dir)
+	want := None
+	if e.Rule != nil {
+		want = e.Rule.Level
+	}
+	if e.Raised {
+		want = View
+	}
+	if e.Level != level || want != level || e.Problem != "" {
+		t.Fatalf("%q is %v, but explained as %v: %+v", path, level, want, e)
+	}
+}
