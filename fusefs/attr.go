@@ -1,0 +1,207 @@
+package fusefs
+
+import (
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// setID are the bits that lend a file's owner to whoever runs it. They are
+// neither shown nor ever set.
+const setID = unix.S_ISUID | unix.S_ISGID
+
+// An at names an object: the entry called name of the directory fd, or what
+// fd itself refers to if name is empty.
+type at struct {
+	fd   int
+	name string
+}
+
+func (a at) flags() int {
+	if a.name == "" {
+		return unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW
+	}
+	return unix.AT_SYMLINK_NOFOLLOW
+}
+
+// An object is what the backing file system says of one inode.
+type object struct {
+	unix.Statx_t
+	ident  identity
+	access uint32 // rwx bits: what the server may do, if the inode is foreign
+}
+
+func (o *object) typ() uint32 { return uint32(o.Mode) & unix.S_IFMT }
+func (o *object) isDir() bool { return o.typ() == unix.S_IFDIR }
+
+// isMount reports whether another file system is mounted there.
+func (o *object) isMount() bool { return o.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
+
+// stat looks at a, without following a link.
+func (t *tree) stat(a at) (*object, syscall.Errno) {
+	o := &object{}
+	const mask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
+	for {
+		err := unix.Statx(a.fd, a.name, a.flags()|unix.AT_NO_AUTOMOUNT, mask, &o.Statx_t)
+		if err == nil {
+			break
+		}
+		if err != syscall.EINTR {
+			return nil, errnoOf(err)
+		}
+	}
+	o.ident = identity{dev: unix.Mkdev(o.Dev_major, o.Dev_minor), ino: o.Ino}
+	if t.bornKnown && o.Mask&unix.STATX_BTIME != 0 {
+		o.ident.born = unix.StatxTimestamp{Sec: o.Btime.Sec, Nsec: o.Btime.Nsec}
+	}
+	return o, 0
+}
+
+// statNode looks at n, which must still be what it was when it was looked up.
+func (t *tree) statNode(n *node) (*object, syscall.Errno) {
+	if h := t.fds.anyOf(n); h != nil {
+		defer h.release()
+		return t.examine(at{fd: h.fd})
+	}
+	t.names.RLock()
+	defer t.names.RUnlock()
+	parent, name := t.table.place(n)
+	if parent == nil {
+		return nil, syscall.ESTALE
+	}
+	dir, errno := t.acquireHeld(parent, usePath)
+	if errno != 0 {
+		return nil, errno
+	}
+	defer dir.release()
+	o, errno := t.examine(at{dir.fd, name})
+	if errno == 0 && o.ident != n.ident {
+		errno = syscall.ESTALE
+	}
+	return o, stale(errno)
+}
+
+// anyOf returns any handle of n that is open, nil if none is.
+func (d *descriptors) anyOf(n *node) *handle {
+	for u := usePath; u < uses; u++ {
+		if h := d.cached(n, u); h != nil {
+			return h
+		}
+	}
+	return nil
+}
+
+// examine is stat, with what the server may do to an inode that is not its
+// own. The kernel is never asked to open a file here, so that the mode bits
+// have to say it.
+func (t *tree) examine(a at) (*object, syscall.Errno) {
+	o, errno := t.stat(a)
+	if errno != 0 || o.Uid == t.euid || o.typ() == unix.S_IFLNK {
+		return o, errno
+	}
+	for _, bit := range []uint32{unix.R_OK, unix.W_OK, unix.X_OK} {
+		if unix.Faccessat2(a.fd, a.name, bit, unix.AT_EACCESS|a.flags()) == nil {
+			o.access |= bit
+		}
+	}
+	return o, 0
+}
+
+// mode returns the mode that o is presented with.
+func (t *tree) mode(o *object, level perm.Level, inside perm.State) uint32 {
+	bits := uint32(o.Mode) & 0o7777 &^ setID
+	if o.Uid != t.euid {
+		bits = bits&^0o700 | o.access<<6
+	}
+	switch o.typ() {
+	case unix.S_IFLNK:
+		bits = 0o777
+	case unix.S_IFDIR:
+		// What may be made inside is for the names to say, unless all of
+		// them say the same.
+		if l, ok := t.rules.Constant(inside); ok && l < perm.Write {
+			bits &^= 0o222
+		}
+	default:
+		switch {
+		case level < perm.Read:
+			bits &^= 0o777
+		case level < perm.Write:
+			bits &^= 0o222
+		}
+	}
+	return o.typ() | bits
+}
+
+// attr fills in the attributes that o is presented with.
+func (t *tree) attr(o *object, level perm.Level, inside perm.State, a *fuse.Attr) {
+	*a = fuse.Attr{
+		Ino: o.Ino, Size: o.Size, Blocks: o.Blocks,
+		Atime: uint64(o.Atime.Sec), Atimensec: o.Atime.Nsec,
+		Mtime: uint64(o.Mtime.Sec), Mtimensec: o.Mtime.Nsec,
+		Ctime: uint64(o.Ctime.Sec), Ctimensec: o.Ctime.Nsec,
+		Mode: t.mode(o, level, inside), Nlink: o.Nlink,
+		Owner:   fuse.Owner{Uid: t.owner.UID, Gid: t.owner.GID},
+		Rdev:    uint32(unix.Mkdev(o.Rdev_major, o.Rdev_minor)),
+		Blksize: o.Blksize,
+	}
+	if o.isDir() {
+		// The size and the links of a directory tell how much is hidden.
+		if l, ok := t.rules.Constant(inside); !ok || l == perm.None {
+			a.Size, a.Blocks, a.Nlink = 4096, 8, min(a.Nlink, 1)
+		}
+	}
+}
+
+// fillAttr fills in the reply to a question about n.
+func (t *tree) fillAttr(n *node, o *object, out *fuse.AttrOut) {
+	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
+	if !t.shared(n, o) {
+		out.SetTimeout(t.timeout)
+	}
+}
+
+// fillEntry fills in the reply to a lookup of n.
+func (t *tree) fillEntry(n *node, o *object, out *fuse.EntryOut) {
+	out.NodeId = n.id
+	out.SetEntryTimeout(t.timeout)
+	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
+	if !t.shared(n, o) {
+		out.SetAttrTimeout(t.timeout)
+	}
+}
+
+// shared reports whether n's inode is also known by other names. To the
+// kernel those are inodes of their own, and what it does to one tells it
+// nothing about the others: it must ask each time.
+func (t *tree) shared(n *node, o *object) bool {
+	if o.Nlink <= 1 || o.isDir() {
+		return false
+	}
+	added, known := t.table.alias(n)
+	if added && known > 1 {
+		t.notes.attributes(t.table.siblings(n))
+	}
+	return known > 1
+}
+
+// GetAttr tells the attributes of a node.
+func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	t.count(opGetattr)
+	n := t.table.get(in.NodeId)
+	if n == nil {
+		return fuse.Status(syscall.ESTALE)
+	}
+	if errno := t.allow(opGetattr, &in.InHeader, n); errno != 0 {
+		return fuse.Status(errno)
+	}
+	o, errno := t.statNode(n)
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	t.fillAttr(n, o, out)
+	return fuse.OK
+}

@@ -1,0 +1,168 @@
+package fusefs
+
+import (
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// open returns a descriptor of the node called id that is good for u, if the
+// gate allows o. The caller releases it.
+func (t *tree) open(o op, in *fuse.InHeader, id uint64, u use) (*handle, syscall.Errno) {
+	n := t.table.get(id)
+	if n == nil {
+		return nil, syscall.ESTALE
+	}
+	if errno := t.allow(o, in, n); errno != 0 {
+		return nil, errno
+	}
+	if n.isDir() {
+		return nil, syscall.EISDIR
+	}
+	return t.acquire(n, u)
+}
+
+// Read reads from a file. The kernel opened it without asking.
+func (t *tree) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	t.count(opRead)
+	h, errno := t.open(opRead, &in.InHeader, in.NodeId, useRead)
+	if errno != 0 {
+		return nil, fuse.Status(errno)
+	}
+	defer h.release()
+	buf = buf[:min(len(buf), int(in.Size))]
+	done := 0
+	for done < len(buf) {
+		n, err := unix.Pread(h.fd, buf[done:], int64(in.Offset)+int64(done))
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, fuse.Status(errnoOf(err))
+		}
+		if n == 0 {
+			break
+		}
+		done += n
+	}
+	return fuse.ReadResultData(buf[:done]), fuse.OK
+}
+
+// Write writes to a file. Written with O_APPEND, it goes to the true end of
+// the file: the kernel may know an older one.
+func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+	t.count(opWrite)
+	h, errno := t.open(opWrite, &in.InHeader, in.NodeId, useWrite)
+	if errno != 0 {
+		return 0, fuse.Status(errno)
+	}
+	defer h.release()
+	flags := 0
+	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
+		flags = unix.RWF_APPEND
+	}
+	done := 0
+	for done < len(data) {
+		n, err := unix.Pwritev2(h.fd, [][]byte{data[done:]}, int64(in.Offset)+int64(done), flags)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil && done == 0 {
+			return 0, fuse.Status(errnoOf(err))
+		}
+		if err != nil || n == 0 {
+			break // a short write: the next one tells why
+		}
+		done += n
+	}
+	return uint32(done), fuse.OK
+}
+
+// Writev is Write for data in pieces, which the kernel does not send here.
+func (t *tree) Writev(<-chan struct{}, *fuse.WriteIn, [][]byte) (uint32, fuse.Status) {
+	return 0, fuse.ENOSYS // Write is called
+}
+
+// Fsync writes a file to the disk.
+func (t *tree) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	t.count(opFsync)
+	h, errno := t.open(opFsync, &in.InHeader, in.NodeId, useRead)
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	defer h.release()
+	if in.FsyncFlags&1 != 0 {
+		return fuse.Status(errnoOf(unix.Fdatasync(h.fd)))
+	}
+	return fuse.Status(errnoOf(unix.Fsync(h.fd)))
+}
+
+// Fallocate gives a file room, or takes it away.
+func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
+	t.count(opFallocate)
+	h, errno := t.open(opFallocate, &in.InHeader, in.NodeId, useWrite)
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	defer h.release()
+	for {
+		err := unix.Fallocate(h.fd, in.Mode, int64(in.Offset), int64(in.Length))
+		if err != syscall.EINTR {
+			return fuse.Status(errnoOf(err))
+		}
+	}
+}
+
+// Lseek finds data and holes. The offset of the descriptor means nothing
+// here, since everything is read and written at a given one.
+func (t *tree) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
+	t.count(opLseek)
+	h, errno := t.open(opLseek, &in.InHeader, in.NodeId, useRead)
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	defer h.release()
+	if in.Whence != unix.SEEK_DATA && in.Whence != unix.SEEK_HOLE {
+		return fuse.EINVAL // the kernel knows the others by itself
+	}
+	n, err := unix.Seek(h.fd, int64(in.Offset), int(in.Whence))
+	if err != nil {
+		return fuse.Status(errnoOf(err))
+	}
+	out.Offset = uint64(n)
+	return fuse.OK
+}
+
+// maxCopy bounds one copy, whose length the reply holds in 32 bits.
+const maxCopy = 1 << 30
+
+// CopyFileRange copies between two files without the data passing by.
+func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
+	t.count(opCopyFrom)
+	from, errno := t.open(opCopyFrom, &in.InHeader, in.NodeId, useRead)
+	if errno != 0 {
+		return 0, fuse.Status(errno)
+	}
+	defer from.release()
+	to, errno := t.open(opCopyTo, &in.InHeader, in.NodeIdOut, useWrite)
+	if errno != 0 {
+		return 0, fuse.Status(errno)
+	}
+	defer to.release()
+	offIn, offOut := int64(in.OffIn), int64(in.OffOut)
+	for {
+		n, err := unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(min(in.Len, maxCopy)), 0)
+		if err != syscall.EINTR {
+			return uint32(max(n, 0)), fuse.Status(errnoOf(err))
+		}
+	}
+}
+
+// Release ends what Create began: the kernel sends it for no other file.
+func (t *tree) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
+	t.count(opRelease)
+	if n := t.table.get(in.NodeId); n != nil {
+		t.fds.unpin(n, useWrite)
+	}
+}

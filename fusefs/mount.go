@@ -1,0 +1,65 @@
+package fusefs
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// MountOptions are what Mount can be told. The zero value is the default.
+type MountOptions struct {
+	// AllowOther lets users other than the caller of Mount use the mount, as
+	// far as the modes allow. Root's container daemon needs it to enter a
+	// user's mount.
+	AllowOther bool
+
+	// Source is what mount tables show as the device; empty is "wolffia".
+	Source string
+}
+
+// Mount mounts a tree on the directory dir and returns the descriptor that
+// answers for it, to be given to Serve, here or in another process. Until it
+// is served, whoever touches dir waits; when all copies of the descriptor are
+// closed, they get ENOTCONN. nil options are the defaults.
+//
+// The caller needs CAP_SYS_ADMIN in its mount namespace's user namespace, and
+// no helper program. dir is resolved by the kernel as any path is.
+func Mount(dir string, opts *MountOptions) (*os.File, error) {
+	if opts == nil {
+		opts = &MountOptions{}
+	}
+	// go-fuse would open it without O_CLOEXEC: whoever inherits the
+	// descriptor can answer for the tree.
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open /dev/fuse: %w", err)
+	}
+	source := opts.Source
+	if source == "" {
+		source = "wolffia"
+	}
+	data := mountData(fd, os.Getuid(), os.Getgid(), opts)
+	if err := unix.Mount(source, dir, "fuse.wolffia", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("mount a tree on %s: %w", dir, err)
+	}
+	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
+}
+
+// mountData returns the options for mount(2). With default_permissions the
+// kernel checks the modes that the server presents.
+func mountData(fd, uid, gid int, opts *MountOptions) string {
+	data := []string{
+		fmt.Sprintf("fd=%d", fd),
+		fmt.Sprintf("rootmode=%o", unix.S_IFDIR),
+		fmt.Sprintf("user_id=%d", uid),
+		fmt.Sprintf("group_id=%d", gid),
+		"default_permissions",
+	}
+	if opts.AllowOther {
+		data = append(data, "allow_other")
+	}
+	return strings.Join(data, ",")
+}

@@ -1,0 +1,371 @@
+package fusefs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// The tests of a mount run in two processes. The parent makes the host
+// directory and serves it. The child, which is this test binary again, in
+// namespaces of its own and running the same test only, mounts, sends the
+// descriptor to the parent and is the client. When it ends, the kernel
+// unmounts, and nothing is left behind.
+
+// A setup is what a test of a mount begins with.
+type setup struct {
+	Rules   []fakeRule
+	Host    func(t *testing.T, dir string) // fills the host directory, in the parent
+	Timeout time.Duration
+	FDs     int
+	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
+}
+
+// A client is the child's view.
+type client struct {
+	dir  string // the mount
+	host string // the host directory behind it
+	conn net.Conn
+}
+
+// at returns the path of name in the mount.
+func (c *client) at(name string) string { return filepath.Join(c.dir, name) }
+
+// stats asks the server what it did so far.
+func (c *client) stats(t *testing.T) Stats {
+	t.Helper()
+	return request[Stats](t, c, "stats")
+}
+
+// denials asks the server what it refused so far.
+func (c *client) denials(t *testing.T) []Denial {
+	t.Helper()
+	return request[[]Denial](t, c, "denials")
+}
+
+func request[T any](t *testing.T, c *client, what string) (v T) {
+	t.Helper()
+	if err := json.NewEncoder(c.conn).Encode(what); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(c.conn).Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+const (
+	childEnv  = "WOLFFIA_FUSEFS_CHILD" // the JSON of childArgs
+	testLimit = 90 * time.Second
+	clientUID = 1000 // in the child's user namespace
+)
+
+type childArgs struct{ Dir, Host string }
+
+// mounted runs use as the client of a mount made according to s.
+func mounted(t *testing.T, s setup, use func(t *testing.T, c *client)) {
+	t.Helper()
+	if args := os.Getenv(childEnv); args != "" {
+		beClient(t, args, use)
+		return
+	}
+	requireFuse(t)
+	base := t.TempDir()
+	args := childArgs{Dir: filepath.Join(base, "mnt"), Host: filepath.Join(base, "host")}
+	for _, d := range []string{args.Dir, args.Host} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Host != nil {
+		s.Host(t, args.Host)
+	}
+	serve(t, s, args)
+}
+
+// serve starts the child and serves it until it ends.
+func serve(t *testing.T, s setup, args childArgs) {
+	ctx, cancel := context.WithTimeout(context.Background(), testLimit)
+	defer cancel()
+	ours, cmd, out := startChild(t, ctx, args)
+	defer ours.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	// Whatever happens, no child stays.
+	defer func() {
+		cancel()
+		<-ended
+	}()
+
+	dev, err := receive(ours)
+	if err != nil {
+		err := <-ended
+		ended <- err
+		t.Fatalf("no descriptor from the child: %v\n%s", err, out)
+	}
+	root, err := os.Open(args.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	denials := make(chan Denial, 10000)
+	srv, err := Serve(ctx, dev, &Options{
+		Root: int(root.Fd()), Rules: newFakeRules(s.Rules), Owner: Owner{clientUID, clientUID},
+		Timeout: s.Timeout, FDs: s.FDs, Denied: func(d Denial) {
+			select {
+			case denials <- d:
+			default:
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := answer(ours, srv, denials)
+	err = <-ended
+	ended <- err
+	if err != nil {
+		t.Errorf("client: %v", err)
+	}
+	report(t, out.String(), err != nil)
+	gone := make(chan struct{})
+	go func() { srv.Wait(); close(gone) }()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		t.Fatal("the tree is still served after the client ended")
+	}
+	if s.After != nil {
+		s.After(t, srv, <-seen)
+	}
+	if fds := srv.Stats().FDs; fds != 0 {
+		t.Errorf("%d descriptors left open", fds)
+	}
+}
+
+// startChild starts this test in namespaces where it may mount.
+func startChild(t *testing.T, ctx context.Context, args childArgs) (*net.UnixConn, *exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "child")
+	defer theirs.Close()
+	file := os.NewFile(uintptr(pair[0]), "parent")
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, _ := json.Marshal(args)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v",
+		"-test.timeout="+testLimit.String())
+	cmd.Env = append(os.Environ(), childEnv+"="+string(env))
+	cmd.ExtraFiles = []*os.File{theirs}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: clientUID, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: clientUID, HostID: os.Getgid(), Size: 1}},
+		// No more than it takes to mount: what could overrule the modes
+		// would hide that they are wrong.
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	// Pdeathsig is about the thread that starts the child.
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return conn.(*net.UnixConn), cmd, &out
+}
+
+// beClient mounts, hands the descriptor over and runs use.
+func beClient(t *testing.T, env string, use func(t *testing.T, c *client)) {
+	var args childArgs
+	if err := json.Unmarshal([]byte(env), &args); err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(3, "parent")
+	conn, err := net.FileConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	unix.CloseOnExec(3)
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	dev, err := Mount(args.Dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := conn.(*net.UnixConn)
+	if _, _, err := u.WriteMsgUnix([]byte{1}, unix.UnixRights(int(dev.Fd())), nil); err != nil {
+		t.Fatal(err)
+	}
+	dev.Close()
+	unix.Umask(0o022)
+	// What is started from here on has no more rights than a sandbox.
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	use(t, &client{dir: args.Dir, host: args.Host, conn: conn})
+}
+
+// receive takes the descriptor that beClient sends.
+func receive(conn *net.UnixConn) (*os.File, error) {
+	conn.SetReadDeadline(time.Now().Add(testLimit / 2))
+	defer conn.SetReadDeadline(time.Time{})
+	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := conn.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return nil, err
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(msgs) != 1 {
+		return nil, fmt.Errorf("no control message: %v", err)
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("no descriptor: %v", err)
+	}
+	unix.CloseOnExec(fds[0])
+	return os.NewFile(uintptr(fds[0]), "/dev/fuse"), nil
+}
+
+// answer answers the client's questions until it is gone, and then gives all
+// denials.
+func answer(conn net.Conn, srv *Server, denials chan Denial) <-chan []Denial {
+	all := make(chan []Denial, 1)
+	go func() { // ends when the child closes its end
+		var seen []Denial
+		drain := func() {
+			for {
+				select {
+				case d := <-denials:
+					seen = append(seen, d)
+				default:
+					return
+				}
+			}
+		}
+		in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+		for {
+			var what string
+			if err := in.Decode(&what); err != nil {
+				drain()
+				all <- seen
+				return
+			}
+			switch drain(); what {
+			case "stats":
+				out.Encode(srv.Stats())
+			case "denials":
+				out.Encode(seen)
+			case "close":
+				out.Encode(srv.Close() == nil)
+			}
+		}
+	}()
+	return all
+}
+
+// report passes on what the child printed: its subtests if verbose, all of it
+// if it failed, and whether it skipped.
+func report(t *testing.T, out string, failed bool) {
+	t.Helper()
+	if failed || testing.Verbose() {
+		t.Log("\n" + out)
+	}
+	if !failed && strings.Contains(out, "--- SKIP: "+t.Name()+" ") {
+		t.Skip("skipped by the client")
+	}
+	if !failed && !strings.Contains(out, "--- PASS: "+t.Name()+" ") {
+		t.Errorf("the client did not run the test:\n%s", out)
+	}
+}
+
+// requireFuse skips the test, or fails it where that was asked for, if mounting
+// cannot work here.
+func requireFuse(t *testing.T) {
+	t.Helper()
+	reason := ""
+	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
+		reason = err.Error()
+	} else {
+		f.Close()
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+	}
+	if err := cmd.Run(); err != nil && reason == "" {
+		reason = "no user namespace: " + err.Error()
+	}
+	if reason == "" {
+		return
+	}
+	for _, must := range strings.Split(os.Getenv("WOLFFIA_REQUIRE"), ",") {
+		if must == "fuse" || must == "all" {
+			t.Fatal(reason)
+		}
+	}
+	t.Skip(reason)
+}
+
+// write makes a file with its directories on the host.
+func write(t *testing.T, dir, name, content string) {
+	t.Helper()
+	p := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fails reports an error that is not want; want 0 is success.
+func fails(t *testing.T, what string, err error, want syscall.Errno) {
+	t.Helper()
+	got := errnoIn(err)
+	if got != want {
+		t.Errorf("%s: got %v (%v), want %v", what, got, err, want)
+	}
+}
+
+func errnoIn(err error) syscall.Errno {
+	for e := err; e != nil; {
+		if errno, ok := e.(syscall.Errno); ok {
+			return errno
+		}
+		u, ok := e.(interface{ Unwrap() error })
+		if !ok {
+			return syscall.EIO
+		}
+		e = u.Unwrap()
+	}
+	return 0
+}
+
+var _ = perm.None

@@ -1,0 +1,51 @@
+package fusefs
+
+import (
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// rootID is the node id that the kernel gives to the root.
+const rootID = 1
+
+// An identity tells one inode of the backing file system from all others,
+// also from a later one that got the same number.
+type identity struct {
+	dev, ino uint64
+	born     unix.StatxTimestamp
+}
+
+// A node is one name that the kernel has looked up. Two names of one inode
+// are two nodes, because the rules are about names.
+type node struct {
+	id    uint64
+	ident identity
+	typ   uint32 // the S_IFMT bits, which never change for an identity
+
+	level atomic.Uint32 // a perm.Level
+	state atomic.Int32  // a perm.State: what holds inside, if it is a directory
+
+	// Guarded by table.mu.
+	parent   *node // nil for the root and for an orphan
+	name     string
+	children map[string]*node
+	lookups  uint64
+
+	// Guarded by descriptors.mu.
+	handles [uses]*handle
+	gone    bool // no longer in the table: nothing more is cached for it
+}
+
+func (n *node) isDir() bool     { return n.typ == unix.S_IFDIR }
+func (n *node) isRegular() bool { return n.typ == unix.S_IFREG }
+
+func (n *node) getLevel() perm.Level { return perm.Level(n.level.Load()) }
+func (n *node) getState() perm.State { return perm.State(n.state.Load()) }
+
+func (n *node) setVerdict(l perm.Level, s perm.State) {
+	n.level.Store(uint32(l))
+	n.state.Store(int32(s))
+}

@@ -1,0 +1,75 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"wolffia/perm"
+)
+
+// refuse answers an operation that the gate allows at no level.
+func (t *tree) refuse(o op) fuse.Status {
+	t.count(o)
+	return fuse.Status(check(o, perm.Write))
+}
+
+// The kernel asks for these once, is told that they are not there, and does
+// without from then on: it opens and closes by itself, by the mode bits.
+
+func (t *tree) Open(<-chan struct{}, *fuse.OpenIn, *fuse.OpenOut) fuse.Status {
+	return t.refuse(opOpen)
+}
+
+func (t *tree) OpenDir(<-chan struct{}, *fuse.OpenIn, *fuse.OpenOut) fuse.Status {
+	return t.refuse(opOpendir)
+}
+
+func (t *tree) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return t.refuse(opFlush) }
+
+func (t *tree) Access(<-chan struct{}, *fuse.AccessIn) fuse.Status { return t.refuse(opAccess) }
+
+// Extended attributes would carry ACLs and capabilities past the gate.
+
+func (t *tree) GetXAttr(<-chan struct{}, *fuse.InHeader, string, []byte) (uint32, fuse.Status) {
+	return 0, t.refuse(opGetxattr)
+}
+
+func (t *tree) ListXAttr(<-chan struct{}, *fuse.InHeader, []byte) (uint32, fuse.Status) {
+	return 0, t.refuse(opListxattr)
+}
+
+func (t *tree) SetXAttr(<-chan struct{}, *fuse.SetXAttrIn, string, []byte) fuse.Status {
+	return t.refuse(opSetxattr)
+}
+
+func (t *tree) RemoveXAttr(<-chan struct{}, *fuse.InHeader, string) fuse.Status {
+	return t.refuse(opRemovexattr)
+}
+
+// Locks are the kernel's own affair: it asks only a server that wants them.
+
+func (t *tree) GetLk(<-chan struct{}, *fuse.LkIn, *fuse.LkOut) fuse.Status {
+	return t.refuse(opGetlk)
+}
+
+func (t *tree) SetLk(<-chan struct{}, *fuse.LkIn) fuse.Status { return t.refuse(opSetlk) }
+
+func (t *tree) SetLkw(<-chan struct{}, *fuse.LkIn) fuse.Status { return t.refuse(opSetlkw) }
+
+// A file without a name would have no level until it is linked.
+
+func (t *tree) Tmpfile(<-chan struct{}, *fuse.CreateIn, *fuse.CreateOut) fuse.Status {
+	return t.refuse(opTmpfile)
+}
+
+func (t *tree) Ioctl(<-chan struct{}, *fuse.IoctlIn, []byte, *fuse.IoctlOut, []byte) fuse.Status {
+	return t.refuse(opIoctl)
+}
+
+// Statx would be a second way to the attributes: without it the kernel asks
+// for them by GetAttr.
+func (t *tree) Statx(<-chan struct{}, *fuse.StatxIn, *fuse.StatxOut) fuse.Status {
+	return t.refuse(opStatx)
+}
+
+// ReleaseDir ends what OpenDir never began.
+func (t *tree) ReleaseDir(*fuse.ReleaseIn) { t.count(opReleasedir) }

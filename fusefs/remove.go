@@ -1,0 +1,68 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// Unlink removes a name that is not a directory's.
+func (t *tree) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
+	return t.remove(opUnlink, in, name, false)
+}
+
+// Rmdir removes an empty directory. One that holds hidden entries only is not
+// empty.
+func (t *tree) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
+	return t.remove(opRmdir, in, name, true)
+}
+
+func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Status {
+	t.count(o)
+	dir, errno := t.dir(in.NodeId)
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	if !plainName(name) {
+		return fuse.EINVAL
+	}
+	if errno := t.allowName(o, in, dir, name, isDir); errno != 0 {
+		return fuse.Status(errno)
+	}
+	t.names.Lock()
+	defer t.names.Unlock()
+	h, errno := t.acquireHeld(dir, usePath)
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	defer h.release()
+	// What is there may be of the other kind, and that one be hidden.
+	if obj, errno := t.stat(at{h.fd, name}); errno == 0 && obj.isDir() != isDir {
+		if errno := t.allowName(o, in, dir, name, obj.isDir()); errno != 0 {
+			return fuse.Status(errno)
+		}
+	}
+	flags := 0
+	if isDir {
+		flags = unix.AT_REMOVEDIR
+	}
+	victim := t.hold(dir, name)
+	err := unix.Unlinkat(h.fd, name, flags)
+	if err == nil && t.table.vanish(dir, name, victim) {
+		t.orphan(victim)
+	}
+	return fuse.Status(errnoOf(err))
+}
+
+// hold opens the node at (dir, name), which is about to lose its name, so
+// that whoever has it open keeps it. It returns nil if there is none. t.names
+// is held.
+func (t *tree) hold(dir *node, name string) *node {
+	n := t.table.child(dir, name)
+	if n == nil {
+		return nil
+	}
+	if h, errno := t.acquireHeld(n, usePath); errno == 0 {
+		h.release()
+	}
+	return n
+}

@@ -1,0 +1,128 @@
+package fusefs
+
+import (
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// A renaming is one rename: both ends, and what is there.
+type renaming struct {
+	in       *fuse.InHeader
+	from, to *node
+	a, b     string // the names in from and to
+	src, dst *object
+	swap     bool
+}
+
+// Rename moves or exchanges names. Both ends must be writable for what comes
+// to lie there, and a directory moves only if the rules say the same of all
+// that is or may come to be inside it.
+func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.Status {
+	t.count(opRename)
+	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
+		return fuse.EINVAL // RENAME_WHITEOUT would make a device
+	}
+	r := renaming{in: &in.InHeader, a: a, b: b, swap: in.Flags&unix.RENAME_EXCHANGE != 0}
+	var errno syscall.Errno
+	if r.from, errno = t.dir(in.NodeId); errno != 0 {
+		return fuse.Status(errno)
+	}
+	if r.to, errno = t.dir(in.Newdir); errno != 0 {
+		return fuse.Status(errno)
+	}
+	if !plainName(a) || !plainName(b) {
+		return fuse.EINVAL
+	}
+	t.names.Lock()
+	defer t.names.Unlock()
+	return fuse.Status(t.rename(&r, in.Flags))
+}
+
+// rename does r. t.names is held for writing.
+func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
+	from, errno := t.acquireHeld(r.from, usePath)
+	if errno != 0 {
+		return errno
+	}
+	defer from.release()
+	to, errno := t.acquireHeld(r.to, usePath)
+	if errno != 0 {
+		return errno
+	}
+	defer to.release()
+
+	// Nothing is looked at before the gate allowed a look.
+	if t.hidden(r.from, r.a) || t.hidden(r.to, r.b) {
+		return t.refuseNames(r)
+	}
+	if r.src, errno = t.stat(at{from.fd, r.a}); errno != 0 {
+		return errno
+	}
+	if r.dst, errno = t.stat(at{to.fd, r.b}); errno != 0 && errno != syscall.ENOENT {
+		return errno
+	}
+	if errno := t.allowRename(r); errno != 0 {
+		return errno
+	}
+	victim := t.hold(r.to, r.b)
+	if err := unix.Renameat2(from.fd, r.a, to.fd, r.b, uint(flags)); err != nil {
+		return errnoOf(err)
+	}
+	if r.dst != nil && r.dst.ident == r.src.ident {
+		return 0 // two names of one file: rename does nothing to them
+	}
+	t.table.move(r.from, r.a, r.to, r.b, r.swap)
+	t.judge(r.to, r.b)
+	if r.swap {
+		t.judge(r.from, r.a)
+	} else {
+		t.orphan(victim)
+	}
+	return 0
+}
+
+// refuseNames refuses r because one of the names is hidden whatever it is.
+func (t *tree) refuseNames(r *renaming) syscall.Errno {
+	if errno := t.allowName(opRename, r.in, r.from, r.a, false); errno != 0 {
+		return errno
+	}
+	return t.allowName(opRename, r.in, r.to, r.b, false)
+}
+
+// allowRename asks the gate about each name with each object that is there
+// before or after, and compares what holds inside directories.
+func (t *tree) allowRename(r *renaming) syscall.Errno {
+	type end struct {
+		dir  *node
+		name string
+		obj  *object
+	}
+	ends := []end{{r.from, r.a, r.src}, {r.to, r.b, r.src}}
+	if r.dst != nil {
+		ends = append(ends, end{r.to, r.b, r.dst})
+		if r.swap {
+			ends = append(ends, end{r.from, r.a, r.dst})
+		}
+	}
+	for _, e := range ends {
+		if errno := t.allowName(opRename, r.in, e.dir, e.name, e.obj.isDir()); errno != 0 {
+			return errno
+		}
+	}
+	moved := r.src.isDir() || r.swap && r.dst != nil && r.dst.isDir()
+	if moved && t.rules.Enter(r.from.getState(), r.a) != t.rules.Enter(r.to.getState(), r.b) {
+		return syscall.EXDEV // mv then copies, name by name
+	}
+	return 0
+}
+
+// judge gives the node at (dir, name) what the rules say of its new name.
+// What is below a directory needs none: its state stays the same.
+func (t *tree) judge(dir *node, name string) {
+	if n := t.table.child(dir, name); n != nil {
+		s := dir.getState()
+		n.setVerdict(t.rules.Child(s, name, n.isDir()), t.inside(s, name, n.isDir()))
+	}
+}

@@ -1,0 +1,262 @@
+package fusefs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// Rules decide what a sandbox may do with each name. A *perm.Policy is such.
+// They are asked concurrently and must always give the same answer.
+type Rules interface {
+	// Root returns the state of the root directory.
+	Root() perm.State
+
+	// RootLevel returns the level of the root directory.
+	RootLevel() perm.Level
+
+	// Enter returns the state of the directory called name in one of state s.
+	Enter(s perm.State, name string) perm.State
+
+	// Child returns the level of the entry called name in a directory of
+	// state s; dir says whether the entry is a directory.
+	Child(s perm.State, name string, dir bool) perm.Level
+
+	// Constant reports whether all that is or may be below a directory of
+	// state s has one level, and which.
+	Constant(s perm.State) (perm.Level, bool)
+}
+
+var _ Rules = (*perm.Policy)(nil)
+
+// An Owner is whom all objects are presented as belonging to. The numbers are
+// those of the user namespace in which the tree was mounted.
+type Owner struct{ UID, GID uint32 }
+
+// Options say what is served. Root and Rules are required.
+type Options struct {
+	// Root is a descriptor of the directory that is the root of the tree;
+	// O_PATH is enough. Serve makes its own copy.
+	Root int
+
+	// Rules decide about each name.
+	Rules Rules
+
+	// Owner is whom all objects belong to in the tree.
+	Owner Owner
+
+	// Timeout is how long the kernel may believe what it was told, and so
+	// how late a change made outside of the tree may be seen; 0 is a second.
+	Timeout time.Duration
+
+	// FDs is the number of descriptors that are kept open for later use;
+	// 0 is half of the process's limit, at most 8192.
+	FDs int
+
+	// Logger is told of failures of the server itself; nil discards.
+	Logger *slog.Logger
+
+	// Denied is called at each refusal, by several goroutines at once, and
+	// must not block; nil ignores them. What the kernel refuses by the
+	// presented modes is not reported: the server never hears of it.
+	Denied func(Denial)
+}
+
+// A Server answers for one mounted tree. It is safe for concurrent use.
+type Server struct {
+	tree *tree
+	fd   int           // the number of the device's descriptor in go-fuse
+	done chan struct{} // closed when the last request is answered
+}
+
+// maxWrite is the most that one READ or WRITE carries.
+const maxWrite = 1 << 20
+
+// Serve answers for the tree that was mounted with dev, until it is unmounted
+// or Close is called. It returns when the kernel's first message is answered.
+// dev belongs to Serve in any case: it is closed by it. ctx limits the wait
+// for the kernel, not the life of the Server.
+func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err error) {
+	defer dev.Close()
+	t, err := newTree(opts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			t.close()
+		}
+	}()
+	if err := awaitInit(ctx, dev); err != nil {
+		return nil, err
+	}
+	// go-fuse closes what it is given; dev's own number is dev's.
+	fd, err := unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("copy the descriptor: %w", err)
+	}
+	logger := opts.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	srv, err := fuse.NewServer(t, fmt.Sprintf("/dev/fd/%d", fd), fuseOptions(logger))
+	if err != nil {
+		return nil, fmt.Errorf("answer the kernel: %w", err)
+	}
+	s := &Server{tree: t, fd: fd, done: make(chan struct{})}
+	go t.notes.run() // ends at t.notes.close below
+	go func() {      // ends when the tree is unmounted or Close called
+		defer close(s.done)
+		srv.Serve()
+		t.notes.close()
+		t.close()
+	}()
+	return s, nil
+}
+
+// fuseOptions returns how go-fuse is to speak to the kernel.
+func fuseOptions(logger *slog.Logger) *fuse.MountOptions {
+	return &fuse.MountOptions{
+		Name:                 "wolffia",
+		MaxWrite:             maxWrite,
+		MaxBackground:        64,
+		EnableSymlinkCaching: true,
+		DisableSplice:        true,
+		ExtraCapabilities:    fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_NO_EXPORT_SUPPORT,
+		// Passthrough would make the tree too deep for an overlay on top.
+		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
+		Logger:               slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		PanicHandler: func(v any) fuse.Status {
+			logger.Error("a request failed", "panic", v, "stack", string(debug.Stack()))
+			return fuse.EIO
+		},
+	}
+}
+
+// awaitInit waits until the kernel has sent its first message.
+func awaitInit(ctx context.Context, dev *os.File) error {
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		unix.Write(wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	})
+	defer func() {
+		if !stop() {
+			<-woken
+		}
+		unix.Close(wake)
+	}()
+	fds := []unix.PollFd{{Fd: int32(dev.Fd()), Events: unix.POLLIN}, {Fd: int32(wake), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Poll(fds, -1)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return fmt.Errorf("wait for the kernel: %w", err)
+		case fds[1].Revents != 0:
+			return fmt.Errorf("wait for the kernel: %w", ctx.Err())
+		case fds[0].Revents&unix.POLLIN != 0:
+			return nil
+		default:
+			return errors.New("wait for the kernel: the descriptor is of no mounted tree")
+		}
+	}
+}
+
+// newTree opens what the tree needs.
+func newTree(opts *Options) (_ *tree, err error) {
+	if opts.Rules == nil {
+		return nil, errors.New("no rules")
+	}
+	t := &tree{
+		rules: opts.Rules, owner: opts.Owner, timeout: opts.Timeout, report: opts.Denied,
+		euid: uint32(os.Geteuid()), umask: ownUmask(), notes: openNotes(),
+		fds: &descriptors{max: opts.FDs},
+	}
+	if t.timeout <= 0 {
+		t.timeout = time.Second
+	}
+	if t.fds.max <= 0 {
+		t.fds.max = defaultFDs()
+	}
+	if t.proc, err = openProcFD(); err != nil {
+		return nil, err
+	}
+	root, errno := openBeneath(opts.Root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if errno != 0 {
+		unix.Close(t.proc)
+		return nil, fmt.Errorf("open the root: %w", errno)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(root, &fs); err == nil {
+		// An overlay copies a file that is written, and tells the birth of
+		// the copy from then on.
+		t.bornKnown = fs.Type != unix.OVERLAYFS_SUPER_MAGIC
+	}
+	obj, errno := t.stat(at{fd: root})
+	if errno != 0 {
+		unix.Close(root)
+		unix.Close(t.proc)
+		return nil, fmt.Errorf("stat the root: %w", errno)
+	}
+	n := &node{ident: obj.ident, typ: obj.typ()}
+	n.setVerdict(max(t.rules.RootLevel(), perm.View), t.rules.Root())
+	t.table = newTable(n)
+	t.root = t.fds.add(n, usePath, root) // held until close
+	return t, nil
+}
+
+// openProcFD opens the directory of this process's descriptors, through which
+// a file is opened that is known by an O_PATH descriptor.
+func openProcFD() (int, error) {
+	fd, err := unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open /proc/self/fd: %w", err)
+	}
+	var st unix.Statfs_t
+	if err = unix.Fstatfs(fd, &st); err == nil && st.Type != unix.PROC_SUPER_MAGIC {
+		err = errors.New("is not on a proc file system")
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("/proc/self/fd: %w", err)
+	}
+	return fd, nil
+}
+
+// ownUmask returns the umask of this process, all bits if it cannot be told.
+// To ask the system call for it would change it for a moment, for all threads.
+func ownUmask() uint32 {
+	data, err := os.ReadFile("/proc/self/status")
+	if err == nil {
+		for line := range strings.Lines(string(data)) {
+			var mask uint32
+			if _, err := fmt.Sscanf(line, "Umask: %o", &mask); err == nil {
+				return mask
+			}
+		}
+	}
+	return 0o777
+}
+
+func defaultFDs() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 256
+	}
+	return int(max(16, min(limit.Cur/2, 8192)))
+}

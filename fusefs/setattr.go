@@ -1,0 +1,122 @@
+package fusefs
+
+import (
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// SetAttr changes mode, size and times. The owner can only be set to what it
+// is.
+func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+	t.count(opSetattr)
+	n := t.table.get(in.NodeId)
+	if n == nil {
+		return fuse.Status(syscall.ESTALE)
+	}
+	if errno := t.allow(opSetattr, &in.InHeader, n); errno != 0 {
+		return fuse.Status(errno)
+	}
+	if uid, ok := in.GetUID(); ok && uid != t.owner.UID {
+		return fuse.EPERM
+	}
+	if gid, ok := in.GetGID(); ok && gid != t.owner.GID {
+		return fuse.EPERM
+	}
+	if mode, ok := in.GetMode(); ok {
+		if errno := t.chmod(n, mode); errno != 0 {
+			return fuse.Status(errno)
+		}
+	}
+	if size, ok := in.GetSize(); ok {
+		if errno := t.truncate(n, int64(size)); errno != 0 {
+			return fuse.Status(errno)
+		}
+	}
+	if errno := t.utimes(n, in); errno != 0 {
+		return fuse.Status(errno)
+	}
+	o, errno := t.statNode(n)
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	t.fillAttr(n, o, out)
+	return fuse.OK
+}
+
+// chmod sets the mode of n. A descriptor is opened before the mode may forbid
+// it, for whoever holds the file open.
+func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
+	if n.isRegular() && mode&0o600 != 0o600 {
+		if w, errno := t.acquire(n, useWrite); errno == 0 {
+			t.fds.prefer(n, useWrite)
+			w.release()
+		}
+	}
+	h, errno := t.acquire(n, usePath)
+	if errno != 0 {
+		return errno
+	}
+	defer h.release()
+	return t.chmodFD(h.fd, mode)
+}
+
+// chmodFD sets the mode of what the O_PATH descriptor fd refers to. The
+// set-id bits are neither set, nor taken from a directory: there they only
+// say which group new entries have, and are not shown to who changes modes.
+func (t *tree) chmodFD(fd int, mode uint32) syscall.Errno {
+	mode &= 0o7777 &^ setID
+	o, errno := t.stat(at{fd: fd})
+	if errno != 0 {
+		return errno
+	}
+	if o.isDir() {
+		mode |= uint32(o.Mode) & setID
+	}
+	return errnoOf(unix.Fchmodat(t.proc, strconv.Itoa(fd), mode, 0))
+}
+
+func (t *tree) truncate(n *node, size int64) syscall.Errno {
+	if n.isDir() {
+		return syscall.EISDIR
+	}
+	h, errno := t.acquire(n, useWrite)
+	if errno != 0 {
+		return errno
+	}
+	defer h.release()
+	for {
+		if err := unix.Ftruncate(h.fd, size); err != syscall.EINTR {
+			return errnoOf(err)
+		}
+	}
+}
+
+// utimes sets the times that in asks for.
+func (t *tree) utimes(n *node, in *fuse.SetAttrIn) syscall.Errno {
+	spec := func(at, now uint32, sec uint64, nsec uint32) unix.Timespec {
+		switch {
+		case in.Valid&now != 0:
+			return unix.Timespec{Nsec: unix.UTIME_NOW}
+		case in.Valid&at != 0:
+			return unix.Timespec{Sec: int64(sec), Nsec: int64(nsec % uint32(time.Second))}
+		}
+		return unix.Timespec{Nsec: unix.UTIME_OMIT}
+	}
+	times := []unix.Timespec{
+		spec(fuse.FATTR_ATIME, fuse.FATTR_ATIME_NOW, in.Atime, in.Atimensec),
+		spec(fuse.FATTR_MTIME, fuse.FATTR_MTIME_NOW, in.Mtime, in.Mtimensec),
+	}
+	if times[0].Nsec == unix.UTIME_OMIT && times[1].Nsec == unix.UTIME_OMIT {
+		return 0
+	}
+	h, errno := t.acquire(n, usePath)
+	if errno != 0 {
+		return errno
+	}
+	defer h.release()
+	return errnoOf(unix.UtimesNanoAt(t.proc, strconv.Itoa(h.fd), times, 0))
+}

@@ -1,0 +1,224 @@
+package fusefs
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// A table holds the nodes that the kernel knows. A node stays while the
+// kernel has looked it up more often than it has forgotten it, or while a
+// node below it stays.
+type table struct {
+	mu    sync.RWMutex
+	nodes map[uint64]*node // guarded by mu
+	last  uint64           // guarded by mu; ids are never used twice
+
+	// aliases are the nodes whose inode has more than one link, by inode.
+	// Guarded by mu.
+	aliases map[identity]map[*node]struct{}
+
+	count atomic.Int64
+}
+
+func newTable(root *node) *table {
+	root.id, root.lookups = rootID, 1
+	t := &table{
+		nodes:   map[uint64]*node{rootID: root},
+		last:    rootID,
+		aliases: map[identity]map[*node]struct{}{},
+	}
+	t.count.Store(1)
+	return t
+}
+
+// get returns the node called id, nil if there is none.
+func (t *table) get(id uint64) *node {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.nodes[id]
+}
+
+// child returns the node at (dir, name), nil if the kernel knows none.
+func (t *table) child(dir *node, name string) *node {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return dir.children[name]
+}
+
+// place returns where n was last seen; parent is nil for an orphan.
+func (t *table) place(n *node) (parent *node, name string) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return n.parent, n.name
+}
+
+// enter returns the node for what was found at (dir, name), counting one
+// lookup; judge says what the rules give to a new one. What was there before
+// and is something else becomes an orphan, and is returned as well.
+func (t *table) enter(dir *node, name string, o *object, judge func(*node)) (n, orphan *node) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n = dir.children[name]
+	if n != nil && (n.ident != o.ident || n.typ != o.typ()) {
+		t.detach(n)
+		n, orphan = nil, n
+	}
+	if n == nil {
+		t.last++
+		n = &node{id: t.last, ident: o.ident, typ: o.typ()}
+		judge(n)
+		t.nodes[n.id] = n
+		t.count.Add(1)
+		t.attach(n, dir, name)
+	}
+	n.lookups++
+	return n, orphan
+}
+
+// vanish makes an orphan of n if it still is the node at (dir, name), and
+// reports whether it was. n may be nil.
+func (t *table) vanish(dir *node, name string, n *node) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n == nil || dir.children[name] != n {
+		return false
+	}
+	t.detach(n)
+	return true
+}
+
+// move follows a rename that was done: the node at (from, a) is at (to, b)
+// from now on. What was at (to, b) takes its place if swap is set, and is an
+// orphan otherwise.
+func (t *table) move(from *node, a string, to *node, b string, swap bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, m := from.children[a], to.children[b]
+	if n == m && n != nil {
+		return
+	}
+	// Attaching first keeps a parent that has no other child.
+	for _, x := range []*node{n, m} {
+		if x != nil {
+			delete(x.parent.children, x.name)
+		}
+	}
+	if n != nil {
+		t.attach(n, to, b)
+	}
+	switch {
+	case m == nil:
+	case swap:
+		t.attach(m, from, a)
+	default:
+		m.parent, m.name = nil, ""
+	}
+}
+
+// forget takes back nlookup lookups of the node called id, and returns the
+// nodes that went out of the table by it.
+func (t *table) forget(id, nlookup uint64) []*node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.nodes[id]
+	if n == nil || id == rootID {
+		return nil
+	}
+	n.lookups -= min(nlookup, n.lookups)
+	return t.prune(n)
+}
+
+// prune drops n and its ancestors as far as nothing keeps them.
+func (t *table) prune(n *node) (dropped []*node) {
+	for n != nil && n.id != rootID && n.lookups == 0 && len(n.children) == 0 {
+		up := n.parent
+		if up != nil {
+			delete(up.children, n.name)
+		}
+		delete(t.nodes, n.id)
+		t.unalias(n)
+		t.count.Add(-1)
+		n.parent = nil
+		dropped = append(dropped, n)
+		n = up
+	}
+	return dropped
+}
+
+// attach puts n at (dir, name). t.mu is held.
+func (t *table) attach(n, dir *node, name string) {
+	if dir.children == nil {
+		dir.children = map[string]*node{}
+	}
+	dir.children[name] = n
+	n.parent, n.name = dir, name
+}
+
+// detach makes an orphan of n. t.mu is held.
+func (t *table) detach(n *node) {
+	delete(n.parent.children, n.name)
+	n.parent, n.name = nil, ""
+}
+
+// alias records that n's inode has several links. It reports whether that is
+// news, and returns how many of the links are known.
+func (t *table) alias(n *node) (added bool, known int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.nodes[n.id] != n {
+		return false, 0
+	}
+	set := t.aliases[n.ident]
+	if set == nil {
+		set = map[*node]struct{}{}
+		t.aliases[n.ident] = set
+	}
+	_, old := set[n]
+	set[n] = struct{}{}
+	return !old, len(set)
+}
+
+// unalias undoes alias. t.mu is held.
+func (t *table) unalias(n *node) {
+	set := t.aliases[n.ident]
+	delete(set, n)
+	if len(set) == 0 {
+		delete(t.aliases, n.ident)
+	}
+}
+
+// siblings returns the ids of the other nodes that share n's inode.
+func (t *table) siblings(n *node) (ids []uint64) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for m := range t.aliases[n.ident] {
+		if m != n {
+			ids = append(ids, m.id)
+		}
+	}
+	return ids
+}
+
+// path returns the path of n, or of the entry called name in n, relative to
+// the root. It is for reports only: nothing is ever reached by it.
+func (t *table) path(n *node, name string) string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var parts []string
+	if name != "" {
+		parts = append(parts, name)
+	}
+	for n.id != rootID {
+		if n.parent == nil {
+			parts = append(parts, "(deleted)")
+			break
+		}
+		parts = append(parts, n.name)
+		n = n.parent
+	}
+	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
+		parts[i], parts[j] = parts[j], parts[i]
+	}
+	return strings.Join(parts, "/")
+}

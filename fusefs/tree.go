@@ -1,0 +1,117 @@
+package fusefs
+
+import (
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// A tree answers the kernel. Its methods are called concurrently.
+type tree struct {
+	rules   Rules
+	owner   Owner
+	timeout time.Duration
+	report  func(Denial)
+
+	euid      uint32 // whose inodes are the server's own
+	umask     uint32 // of this process: what it takes from the modes it asks for
+	proc      int    // this process's descriptors as a directory of links
+	bornKnown bool   // the backing file system keeps the birth time of an inode
+
+	table *table
+	fds   *descriptors
+	root  *handle
+
+	// names is held, for reading or writing, while names of the backing
+	// file system are used together with the table. Changes of the latter
+	// that follow changes of the former hold it for writing.
+	names sync.RWMutex
+
+	notes  *notes
+	counts [ops]atomic.Uint64
+}
+
+var _ fuse.RawFileSystem = (*tree)(nil)
+
+func (t *tree) count(o op) { t.counts[o].Add(1) }
+
+// dir returns the node called id, which must be a directory.
+func (t *tree) dir(id uint64) (*node, syscall.Errno) {
+	n := t.table.get(id)
+	switch {
+	case n == nil:
+		return nil, syscall.ESTALE
+	case !n.isDir():
+		return nil, syscall.ENOTDIR
+	}
+	return n, 0
+}
+
+// plainName reports whether name is that of one entry of a directory. The
+// kernel sends no other; what is reached beneath a directory depends on it.
+func plainName(name string) bool {
+	if name == "" || name == "." || name == ".." {
+		return false
+	}
+	for i := range len(name) {
+		if name[i] == '/' || name[i] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// StatFs tells the size of the backing file system.
+func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+	t.count(opStatfs)
+	n := t.table.get(in.NodeId)
+	if n == nil {
+		return fuse.Status(syscall.ESTALE)
+	}
+	if errno := t.allow(opStatfs, in, n); errno != 0 {
+		return fuse.Status(errno)
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Fstatfs(t.root.fd, &st); err != nil {
+		return fuse.Status(errnoOf(err))
+	}
+	out.FromStatfsT(&st)
+	return fuse.OK
+}
+
+// Forget takes back lookups that the kernel no longer holds.
+func (t *tree) Forget(id, nlookup uint64) {
+	t.count(opForget)
+	for _, n := range t.table.forget(id, nlookup) {
+		t.fds.forget(n)
+	}
+}
+
+// Init is called before the first request.
+func (t *tree) Init(s *fuse.Server) { t.notes.server = s }
+
+// OnUnmount is called after the last request.
+func (t *tree) OnUnmount() {}
+
+// String names the file system.
+func (t *tree) String() string { return "wolffia" }
+
+// SetDebug is not offered.
+func (t *tree) SetDebug(bool) {}
+
+// close releases all descriptors. No request may be under way.
+func (t *tree) close() {
+	t.table.mu.Lock()
+	nodes := t.table.nodes
+	t.table.nodes = map[uint64]*node{}
+	t.table.mu.Unlock()
+	for _, n := range nodes {
+		t.fds.forget(n)
+	}
+	t.root.release()
+	unix.Close(t.proc)
+}
