@@ -1,6 +1,12 @@
 package perm
 
-import "strings"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
 // maxAlternatives bounds what one pattern may expand to.
 const maxAlternatives = 256
@@ -105,17 +111,35 @@ func splitBraces(s string) (parts []string, n int, err error) {
 func tokenLen(s string) (int, error) {
 	switch s[0] {
 	case '\\':
-		if len(s) == 1 {
-			return 0, invalid("backslash at the end")
-		}
-		if s[1] == '/' {
-			return 0, invalid("backslash before a slash")
-		}
-		return 2, nil
+		_, n, err := unescape(s)
+		return n, err
 	case '[':
 		return setLen(s)
 	}
 	return 1, nil
+}
+
+// unescape returns the byte that the escape at the front of s stands for, and
+// the length of the escape.
+func unescape(s string) (c byte, n int, err error) {
+	if len(s) == 1 {
+		return 0, 0, invalid("backslash at the end")
+	}
+	c, n = s[1], 2
+	if c == 'x' {
+		if len(s) < 4 {
+			return 0, 0, invalid("\\x without two hexadecimal digits")
+		}
+		v, err := strconv.ParseUint(s[2:4], 16, 8)
+		if err != nil {
+			return 0, 0, invalid("\\x without two hexadecimal digits")
+		}
+		c, n = byte(v), 4
+	}
+	if c == '/' || c == 0 {
+		return 0, 0, invalid("%q stands for a byte that no name has", s[:n])
+	}
+	return c, n, nil
 }
 
 // setLen returns the length of the set that s starts with. A closing bracket
@@ -139,14 +163,23 @@ func setLen(s string) (int, error) {
 }
 
 // Quote returns a pattern that matches the bytes of name and nothing else.
-// Slashes stay separators.
+// Slashes stay separators. The result is printable text whatever name is.
 func Quote(name string) string {
 	var b strings.Builder
-	for i := range len(name) {
-		if strings.IndexByte(`\*?[]{}`, name[i]) >= 0 {
+	for len(name) > 0 {
+		r, n := utf8.DecodeRuneInString(name)
+		switch {
+		case r == utf8.RuneError && n == 1, !unicode.IsPrint(r):
+			for _, c := range []byte(name[:n]) {
+				fmt.Fprintf(&b, "\\x%02x", c)
+			}
+		case strings.ContainsRune(`\*?[]{}`, r):
 			b.WriteByte('\\')
+			fallthrough
+		default:
+			b.WriteString(name[:n])
 		}
-		b.WriteByte(name[i])
+		name = name[n:]
 	}
 	return b.String()
 }

@@ -25,7 +25,7 @@
 //	{a,b{c,d}} alternatives; they are written out first, as in a shell, and may
 //	          contain slashes
 //	**        as a whole component: any number of components, also none
-//	\x        the byte x itself
+//	\c        the byte c itself, whatever it is; \xHH the byte of that value
 //
 // Only a leading slash anchors a pattern at the root. Every other pattern
 // matches at any depth, also one with slashes inside: .git/config matches
@@ -37,7 +37,7 @@
 // not match: an empty pattern, the components . and .., //, a NUL byte, ** inside
 // a component, braces without a comma, unclosed braces and sets, named sets such
 // as [:alpha:], bytes beyond ASCII in a set, a backslash before a slash or at the
-// end.
+// end, text that is not UTF-8 (so that a rule survives JSON; names need not be).
 //
 // # Order
 //
@@ -57,4 +57,9 @@
 // The verdict on a path says nothing about another path of the same file: who
 // serves hard links must decide on each name. Renaming a directory may change
 // the verdicts below it unless the two states are equal.
+//
+// A pattern that is not anchored could match below any directory. So a rule such
+// as secrets/a.txt=read of a high priority makes the name of every hidden
+// directory visible, though nothing in it; /secrets/a.txt=read only that of
+// secrets.
 package perm

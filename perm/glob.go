@@ -92,8 +92,15 @@ func parseGlob(s string) (glob, error) {
 				return glob{}, err
 			}
 			toks = append(toks, tok{set: set})
+		case '\\':
+			c, _, err := unescape(s[i:])
+			if err != nil {
+				return glob{}, err
+			}
+			toks = append(toks, tok{lit: c})
+			g.literal++
 		default:
-			toks = append(toks, tok{lit: s[i+n-1]})
+			toks = append(toks, tok{lit: s[i]})
 			g.literal++
 		}
 		i += n
@@ -157,7 +164,11 @@ func parseSet(s string) (*[4]uint64, error) {
 // setByte takes one member or end of a range off the front of s.
 func setByte(s string) (c byte, rest string, err error) {
 	if s[0] == '\\' {
-		s = s[1:]
+		c, n, err := unescape(s)
+		if err != nil {
+			return 0, "", err
+		}
+		return c, s[n:], nil
 	}
 	if s[0] >= 0x80 {
 		return 0, "", invalid("a set has bytes beyond ASCII: write {ä,ö} for whole characters")

@@ -1,6 +1,9 @@
 package perm
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // Bounds of one pattern and one list of rules.
 const (
@@ -65,6 +68,8 @@ func (r *Rule) check() error {
 		return invalid("pattern longer than %d bytes", maxPattern)
 	case strings.IndexByte(r.Pattern, 0) >= 0 || strings.IndexByte(r.Except, 0) >= 0:
 		return invalid("NUL byte in pattern")
+	case !utf8.ValidString(r.Pattern) || !utf8.ValidString(r.Except):
+		return invalid("pattern is not UTF-8: write \\xHH for a byte")
 	case int(r.Level) >= len(levelNames):
 		return invalid("unknown level %d", r.Level)
 	case int(r.Type) >= len(kindNames):

@@ -1,0 +1,42 @@
+package perm
+
+import "strings"
+
+// gitGuarded are the parts of a git directory that make the host user's git run
+// programs: hooks, and configuration such as core.fsmonitor or core.pager.
+var gitGuarded = []string{
+	"hooks/",
+	"config",
+	"config.worktree",
+	"worktrees/*/config.worktree",
+	"modules/**/hooks/",
+	"modules/**/config",
+	"modules/**/config.worktree",
+}
+
+// GitRules returns the rules that keep a sandbox from changing what the host
+// user's git would execute: at most read, at PrioritySecret, on the hooks and
+// the configuration of each git directory in dirs. These are paths relative to
+// the root, such as ".git" or "vendor/x/.git", of git directories that exist;
+// "." is the root itself, if that is a bare repository. Odd bytes in them match
+// only themselves. The rules give nothing: what another rule hides or leaves
+// less of stays so.
+func GitRules(dirs []string) []Rule {
+	var rules []Rule
+	for _, dir := range dirs {
+		prefix := "/" + Quote(strings.Trim(dir, "/")) + "/"
+		if prefix == "//" || prefix == "/./" {
+			prefix = "/"
+		}
+		for _, part := range gitGuarded {
+			rules = append(rules, Rule{
+				Pattern:  prefix + part,
+				Level:    Read,
+				AtMost:   true,
+				Priority: PrioritySecret,
+				Source:   "git repository " + dir,
+			})
+		}
+	}
+	return rules
+}

@@ -1,0 +1,89 @@
+package perm
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Preset is a named list of rules to start from.
+type Preset struct {
+	Name string `json:"name"`
+	Doc  string `json:"doc"` // one sentence
+
+	// Rules are the base rules at PriorityPreset, then the secrets at
+	// PrioritySecret.
+	Rules []Rule `json:"rules"`
+
+	// Git says that GitRules for the repositories that exist belong to it.
+	Git bool `json:"git"`
+}
+
+// DefaultPreset is the preset that is taken when none is named.
+const DefaultPreset = "agent-safe"
+
+// Presets returns the presets, the default first. The caller may change them.
+func Presets() []Preset {
+	return []Preset{
+		newPreset("agent-safe", Write, true, conceal,
+			"Everything can be changed, but secrets are hidden, and the hooks and configuration of git repositories cannot be changed."),
+		newPreset("development", Write, true, protect,
+			"Like agent-safe, but settings of package managers and direnv that may hold credentials can be read."),
+		newPreset("read-only", Read, true, conceal,
+			"Everything can be read and nothing changed; secrets are hidden."),
+		newPreset("view-only", View, true, conceal,
+			"Names and attributes can be seen, contents cannot; secrets are hidden."),
+		newPreset("full-access", Write, false, expose,
+			"Everything can be changed, secrets too: for code that is trusted as much as its user."),
+	}
+}
+
+// PresetByName returns the preset called name. Its error matches ErrInvalid
+// and lists the names that exist.
+func PresetByName(name string) (Preset, error) {
+	var names []string
+	for _, p := range Presets() {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return Preset{}, invalid("unknown preset %q: want one of %s", name, strings.Join(names, ", "))
+}
+
+// A stance says what a preset does about secrets.
+type stance int
+
+const (
+	expose  stance = iota // nothing
+	conceal               // hides them
+	protect               // hides them, and lets settings be read
+)
+
+func newPreset(name string, base Level, git bool, s stance, doc string) Preset {
+	source := "preset " + name
+	p := Preset{Name: name, Doc: doc, Git: git}
+	p.Rules = []Rule{{Pattern: "**", Level: base, Priority: PriorityPreset, Source: source}}
+	hide := func(list []secret, level Level) {
+		for _, secret := range list {
+			p.Rules = append(p.Rules, Rule{
+				Pattern:  secret.pattern,
+				Except:   secret.except,
+				Type:     secret.kind,
+				Level:    level,
+				AtMost:   level > None,
+				Priority: PrioritySecret,
+				Source:   source,
+			})
+		}
+	}
+	switch s {
+	case conceal:
+		hide(secrets, None)
+		hide(settings, None)
+	case protect:
+		hide(secrets, None)
+		hide(settings, Read)
+	}
+	return p
+}
