@@ -1,0 +1,397 @@
+package fusefs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+const secret = "the secret content"
+
+// The name decides, never another name of the same inode.
+func TestHardLinksDoNotSteer(t *testing.T) {
+	mounted(t, setup{
+		Rules: []fakeRule{{"/hidden", perm.None}, {"/list", perm.View}, {"/ro", perm.Read}},
+		Host: func(t *testing.T, dir string) {
+			write(t, dir, "rw/a", "shared")
+			for _, d := range []string{"hidden", "list", "ro"} {
+				if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Link(filepath.Join(dir, "rw/a"), filepath.Join(dir, d, "a")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	}, func(t *testing.T, c *client) {
+		look := func(order ...string) {
+			for _, d := range order {
+				var st unix.Stat_t
+				err := unix.Lstat(c.at(d+"/a"), &st)
+				if d == "hidden" {
+					fails(t, "stat hidden", err, syscall.ENOENT)
+					continue
+				}
+				fails(t, "stat "+d, err, 0)
+			}
+		}
+		for _, order := range [][]string{{"rw", "ro", "list", "hidden"}, {"hidden", "list", "ro", "rw"}} {
+			look(order...)
+			for range 3 {
+				_, err := os.ReadFile(c.at("list/a"))
+				fails(t, "read list", err, syscall.EACCES)
+				fails(t, "write ro", os.WriteFile(c.at("ro/a"), nil, 0o644), syscall.EACCES)
+				f, err := os.OpenFile(c.at("rw/a"), os.O_RDWR, 0)
+				fails(t, "write rw", err, 0)
+				f.Close()
+			}
+		}
+		var a, b unix.Stat_t
+		fails(t, "stat", unix.Stat(c.at("rw/a"), &a), 0)
+		fails(t, "stat", unix.Stat(c.at("ro/a"), &b), 0)
+		if a.Ino != b.Ino || a.Nlink != 4 {
+			t.Errorf("inode %d and %d, %d links: want the real ones", a.Ino, b.Ino, a.Nlink)
+		}
+		// What is written by one name is read by the other, at once.
+		fails(t, "write", os.WriteFile(c.at("rw/a"), []byte("something longer"), 0o644), 0)
+		got, err := os.ReadFile(c.at("ro/a"))
+		fails(t, "read", err, 0)
+		if string(got) != "something longer" {
+			t.Errorf("read %q by the other name", got)
+		}
+		fails(t, "link ro to rw", os.Link(c.at("ro/a"), c.at("rw/b")), syscall.EACCES)
+		fails(t, "link list to rw", os.Link(c.at("list/a"), c.at("rw/b")), syscall.EACCES)
+		fails(t, "rename ro to rw", rename(c.at("ro/a"), c.at("rw/b")), syscall.EACCES)
+	})
+}
+
+func TestSymlinksAndDotsStayInside(t *testing.T) {
+	mounted(t, setup{
+		Rules: []fakeRule{{".env", perm.None}, {"shown", perm.View}},
+		Host: func(t *testing.T, dir string) {
+			write(t, dir, "../outside", secret)
+			write(t, dir, ".env", secret)
+			write(t, dir, "sub/file", "inside")
+			for name, target := range map[string]string{
+				"out": "../outside", "abs": filepath.Join(filepath.Dir(dir), "outside"),
+				"env": ".env", "up": "..", "loop": "loop", "shown": "sub/file", "good": "sub/file",
+			} {
+				if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	}, func(t *testing.T, c *client) {
+		// The client's own kernel follows links, in the client's own view.
+		got, err := os.ReadFile(c.at("good"))
+		if string(got) != "inside" {
+			t.Errorf("good: %q, %v", got, err)
+		}
+		_, err = os.ReadFile(c.at("env"))
+		fails(t, "a link to what is hidden", err, syscall.ENOENT)
+		_, err = os.ReadFile(c.at("loop"))
+		fails(t, "a loop", err, syscall.ELOOP)
+		_, err = os.Readlink(c.at("shown"))
+		fails(t, "where a link points that may be viewed only", err, syscall.EACCES)
+		_, err = os.Lstat(c.at("shown"))
+		fails(t, "that it exists", err, 0)
+		_, err = os.ReadFile(c.at("sub/../../outside"))
+		if err == nil {
+			_, err = os.Stat(filepath.Join(c.dir, "..", "host"))
+			fails(t, "the client's own ..", err, 0) // it left the mount, as anywhere
+		}
+		// Asked of the server itself, none of them leads anywhere.
+		var st unix.Stat_t
+		fails(t, "out", unix.Lstat(c.at("out"), &st), 0)
+		if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+			t.Errorf("out is a %o, not a link", st.Mode)
+		}
+	})
+}
+
+func TestServerTakesPlainNamesOnly(t *testing.T) {
+	base := t.TempDir()
+	write(t, base, "outside", secret)
+	write(t, base, "root/sub/file", "inside")
+	tr := testTree(t, filepath.Join(base, "root"), newFakeRules(nil))
+	for _, name := range []string{"", ".", "..", "../outside", "sub/file", "/", "a\x00b", "/etc/passwd"} {
+		if errno := lookup(tr, rootID, name, nil); errno != syscall.EINVAL {
+			t.Errorf("lookup %q: %v, want EINVAL", name, errno)
+		}
+	}
+}
+
+// A parent that is renamed takes with it only what has the same level there.
+func TestRenameKeepsLevels(t *testing.T) {
+	mounted(t, setup{
+		Rules: []fakeRule{
+			{"/app/secrets", perm.None},
+			{"/app/config", perm.Read},
+			{"/vault", perm.None},
+			{"/ro", perm.Read},
+		},
+		Host: func(t *testing.T, dir string) {
+			write(t, dir, "app/secrets/key", secret)
+			write(t, dir, "app/config", "config")
+			write(t, dir, "free/dir/file", "free")
+			write(t, dir, "free/file", "free")
+			write(t, dir, "vault/key", secret)
+			write(t, dir, "ro/file", "ro")
+		},
+	}, func(t *testing.T, c *client) {
+		fails(t, "a parent of hidden names", rename(c.at("app"), c.at("app2")), syscall.EXDEV)
+		fails(t, "into the parent's place", rename(c.at("free"), c.at("app")), syscall.EXDEV)
+		fails(t, "what is hidden", rename(c.at("app/secrets"), c.at("free/s")), syscall.ENOENT)
+		fails(t, "onto what is hidden", rename(c.at("free/file"), c.at("vault")), syscall.EACCES)
+		fails(t, "a directory onto it", rename(c.at("free/dir"), c.at("app/secrets")), syscall.EACCES)
+		fails(t, "what is read-only", rename(c.at("app/config"), c.at("free/c")), syscall.EACCES)
+		fails(t, "onto what is read-only", rename(c.at("free/file"), c.at("app/config")), syscall.EACCES)
+		fails(t, "into read-only", rename(c.at("free/file"), c.at("ro/x")), syscall.EACCES)
+
+		swap := func(a, b string) error {
+			return unix.Renameat2(unix.AT_FDCWD, c.at(a), unix.AT_FDCWD, c.at(b), unix.RENAME_EXCHANGE)
+		}
+		fails(t, "exchange with a parent", swap("free", "app"), syscall.EXDEV)
+		fails(t, "exchange with a parent, the other way", swap("app", "free"), syscall.EXDEV)
+		fails(t, "exchange with read-only", swap("free/file", "app/config"), syscall.EACCES)
+		fails(t, "exchange with read-only, the other way", swap("ro/file", "free/file"), syscall.EACCES)
+		fails(t, "exchange with hidden", swap("free/file", "vault"), syscall.ENOENT)
+		fails(t, "exchange a file and a directory", swap("free/file", "free/dir"), 0)
+		got, err := os.ReadFile(c.at("free/file/file"))
+		if string(got) != "free" {
+			t.Errorf("after the exchange: %q, %v", got, err)
+		}
+		fails(t, "exchange them back", swap("free/file", "free/dir"), 0)
+		fails(t, "whiteout", unix.Renameat2(unix.AT_FDCWD, c.at("free/file"), unix.AT_FDCWD, c.at("free/w"),
+			unix.RENAME_WHITEOUT), syscall.EINVAL)
+		fails(t, "no replace", unix.Renameat2(unix.AT_FDCWD, c.at("free/file"), unix.AT_FDCWD, c.at("free/dir"),
+			unix.RENAME_NOREPLACE), syscall.EEXIST)
+
+		// A directory moves with what is open in it.
+		f, err := os.Open(c.at("free/dir/file"))
+		fails(t, "open", err, 0)
+		defer f.Close()
+		fails(t, "a plain directory", rename(c.at("free/dir"), c.at("free/dir2")), 0)
+		buf := make([]byte, 10)
+		n, _ := f.Read(buf)
+		if string(buf[:n]) != "free" {
+			t.Errorf("read %q after the parent was renamed", buf[:n])
+		}
+		fails(t, "remove it", os.RemoveAll(c.at("free/dir2")), 0)
+	})
+}
+
+// A removal must not tell whether a hidden name is there.
+func TestHiddenNamesAnswerTheSame(t *testing.T) {
+	mounted(t, setup{
+		Rules: []fakeRule{{"there", perm.None}, {"nowhere", perm.None}},
+		Host: func(t *testing.T, dir string) {
+			write(t, dir, "there", secret)
+			write(t, dir, "dirs/there/file", secret)
+			write(t, dir, "file", "")
+		},
+	}, func(t *testing.T, c *client) {
+		for _, dir := range []string{"", "dirs"} {
+			for what, do := range map[string]func(p string) error{
+				"stat":      func(p string) error { _, err := os.Lstat(p); return err },
+				"unlink":    unix.Unlink,
+				"rmdir":     unix.Rmdir,
+				"create":    func(p string) error { return os.WriteFile(p, nil, 0o644) },
+				"exclusive": func(p string) error { f, err := os.OpenFile(p, os.O_CREATE|os.O_EXCL, 0o644); f.Close(); return err },
+				"mkdir":     func(p string) error { return unix.Mkdir(p, 0o755) },
+				"symlink":   func(p string) error { return os.Symlink("x", p) },
+				"link":      func(p string) error { return unix.Link(c.at("file"), p) },
+				"rename":    func(p string) error { return rename(c.at("file"), p) },
+				"from":      func(p string) error { return rename(p, c.at("new")) },
+				"below":     func(p string) error { _, err := os.Lstat(p + "/file"); return err },
+			} {
+				a, b := do(c.at(filepath.Join(dir, "there"))), do(c.at(filepath.Join(dir, "nowhere")))
+				if errnoIn(a) != errnoIn(b) || a == nil {
+					t.Errorf("%s: %v where it is, %v where it is not", what, a, b)
+				}
+			}
+		}
+		fails(t, "rmdir of what holds hidden names", unix.Rmdir(c.at("dirs")), syscall.ENOTEMPTY)
+		var st unix.Stat_t
+		fails(t, "stat", unix.Stat(c.at("dirs"), &st), 0)
+		if st.Nlink != 1 || st.Size != 4096 {
+			t.Errorf("%d links and size %d tell of what is hidden", st.Nlink, st.Size)
+		}
+	})
+}
+
+func TestSetIDIsStripped(t *testing.T) {
+	mounted(t, setup{Host: func(t *testing.T, dir string) {
+		write(t, dir, "suid", "x")
+		if err := os.Chmod(filepath.Join(dir, "suid"), 0o755|os.ModeSetuid|os.ModeSetgid); err != nil {
+			t.Fatal(err)
+		}
+	}}, func(t *testing.T, c *client) {
+		mode := func(p string) uint32 {
+			var st unix.Stat_t
+			fails(t, "stat "+p, unix.Lstat(p, &st), 0)
+			return st.Mode & 0o7777
+		}
+		if m := mode(c.at("suid")); m != 0o755 {
+			t.Errorf("shown as %o, want 755", m)
+		}
+		f, err := os.OpenFile(c.at("suid"), os.O_WRONLY, 0)
+		fails(t, "open", err, 0)
+		_, err = f.WriteString("mine now")
+		fails(t, "write", err, 0)
+		f.Close()
+		if m := mode(filepath.Join(c.host, "suid")); m != 0o755 {
+			t.Errorf("still %o on the host after a write, want 755", m)
+		}
+		fd, err := unix.Open(c.at("created"), unix.O_CREAT|unix.O_WRONLY, 0o6755)
+		fails(t, "create", err, 0)
+		fails(t, "fchmod", unix.Fchmod(fd, 0o6711), 0)
+		unix.Close(fd)
+		fails(t, "mknod", unix.Mknod(c.at("made"), unix.S_IFREG|0o6755, 0), 0)
+		fails(t, "mkdir", unix.Mkdir(c.at("dir"), 0o6755), 0)
+		fails(t, "chmod", unix.Chmod(c.at("dir"), 0o6755), 0)
+		for _, name := range []string{"created", "made", "dir"} {
+			for _, p := range []string{c.at(name), filepath.Join(c.host, name)} {
+				if m := mode(p); m&0o6000 != 0 {
+					t.Errorf("%s has mode %o", p, m)
+				}
+			}
+		}
+		for _, typ := range []uint32{unix.S_IFCHR, unix.S_IFBLK} {
+			fails(t, "a device", unix.Mknod(c.at("dev"), typ|0o644, int(unix.Mkdev(1, 3))), syscall.EPERM)
+		}
+		fails(t, "a socket", unix.Mknod(c.at("sock"), unix.S_IFSOCK|0o644, 0), 0)
+		fails(t, "a FIFO", unix.Mkfifo(c.at("fifo"), 0o644), 0)
+		fails(t, "chown to oneself", os.Chown(c.at("made"), clientUID, clientUID), 0)
+		if err := os.Chown(c.at("made"), 0, 0); err == nil {
+			t.Error("chown to another worked")
+		}
+	})
+}
+
+// While the host exchanges a directory for a link that leads out, nothing
+// outside is ever read, listed or written through the mount.
+func TestHostSwapsNeverEscape(t *testing.T) {
+	mounted(t, setup{
+		Timeout: time.Millisecond,
+		FDs:     16, // so that names are walked again and again
+		Host: func(t *testing.T, dir string) {
+			for _, f := range []string{"file", "a/file", "a/b/file"} {
+				write(t, dir, "dir/"+f, "inside")
+				write(t, dir, "../outside/"+f, secret)
+			}
+			write(t, dir, "../outside/only", secret)
+			if err := os.Symlink("../outside", filepath.Join(dir, "link")); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}, func(t *testing.T, c *client) {
+		end := time.Now().Add(2 * time.Second)
+		host := func(name string) string { return filepath.Join(c.host, name) }
+		// The client would follow the link itself; NO_SYMLINKS leaves it to
+		// the server to be fooled.
+		open := func(name string, flags int) (*os.File, error) {
+			dir, err := unix.Open(c.dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+			if err != nil {
+				return nil, err
+			}
+			defer unix.Close(dir)
+			fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_SYMLINKS})
+			if err != nil {
+				return nil, err
+			}
+			return os.NewFile(uintptr(fd), name), nil
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				err := unix.Renameat2(unix.AT_FDCWD, host("dir"), unix.AT_FDCWD, host("link"), unix.RENAME_EXCHANGE)
+				fails(t, "exchange", err, 0)
+			}
+		})
+		good := 0
+		wg.Go(func() {
+			buf := make([]byte, 100)
+			for time.Now().Before(end) {
+				for _, name := range []string{"dir/file", "link/file", "dir/a/b/file", "link/a/file"} {
+					f, err := open(name, unix.O_RDONLY)
+					if err != nil {
+						continue
+					}
+					n, _ := f.Read(buf)
+					f.Close()
+					switch string(buf[:n]) {
+					case "inside":
+						good++
+					case "":
+					default:
+						t.Fatalf("%s: read %q", name, buf[:n])
+					}
+				}
+			}
+		})
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				for _, name := range []string{"dir", "link"} {
+					f, err := open(name, unix.O_RDONLY|unix.O_DIRECTORY)
+					if err != nil {
+						continue
+					}
+					names, _ := f.Readdirnames(-1)
+					f.Close()
+					if strings.Contains(strings.Join(names, " "), "only") {
+						t.Fatalf("%s lists what is outside: %q", name, names)
+					}
+				}
+				for _, name := range []string{"dir/made", "link/made"} {
+					if f, err := open(name, unix.O_WRONLY|unix.O_CREAT); err == nil {
+						f.WriteString("inside")
+						f.Close()
+					}
+				}
+			}
+		})
+		wg.Wait()
+		if _, err := os.Lstat(filepath.Join(c.host, "../outside/made")); !errors.Is(err, os.ErrNotExist) {
+			t.Error("a file was made outside")
+		}
+		if good == 0 {
+			t.Error("nothing could be read at all")
+		}
+	})
+}
+
+// Another file system below the root is not entered, least of all the
+// server's own mount.
+func TestMountsBelowAreNotEntered(t *testing.T) {
+	mounted(t, setup{Host: func(t *testing.T, dir string) {
+		write(t, dir, "below/file", "hidden by the mount")
+		write(t, dir, "other/file", "plain")
+	}}, func(t *testing.T, c *client) {
+		// The client may mount, and is a server here: of no kernel.
+		if err := unix.Mount(filepath.Join(c.host, "other"), filepath.Join(c.host, "below"), "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		tr := testTree(t, c.host, newFakeRules(nil))
+		if errno := lookup(tr, rootID, "below", nil); errno != syscall.EACCES {
+			t.Errorf("lookup: %v, want EACCES", errno)
+		}
+		if errno := lookup(tr, rootID, "other", nil); errno != 0 {
+			t.Errorf("lookup of a plain directory: %v", errno)
+		}
+		h, _ := tr.acquire(tr.table.get(rootID), usePath)
+		defer h.release()
+		if _, errno := openBeneath(h.fd, "below", unix.O_PATH, 0); errno != syscall.EXDEV {
+			t.Errorf("open: %v, want EXDEV", errno)
+		}
+	})
+}
