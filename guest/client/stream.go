@@ -1,0 +1,180 @@
+package client
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"wolffia/guest/wire"
+)
+
+// An output is one stream of a process: a queue that credit keeps short, or
+// a function that takes what comes.
+type output struct {
+	p      *Process
+	stream wire.Type
+	take   func([]byte) // nil: queue
+
+	mu     sync.Mutex
+	change *sync.Cond   // queue or err has changed; uses mu
+	queue  []wire.Frame // guarded by mu
+	at     int          // bytes of queue[0] that have been read; guarded by mu
+	credit int          // bytes that the other end may still send; guarded by mu
+	read   int          // bytes read since credit was last given; guarded by mu
+	err    error        // what comes after the queue; guarded by mu
+}
+
+func newOutput(p *Process, stream wire.Type, take func([]byte)) *output {
+	o := &output{p: p, stream: stream, take: take, credit: wire.Window}
+	o.change = sync.NewCond(&o.mu)
+	return o
+}
+
+// put takes over a data frame.
+func (o *output) put(f wire.Frame) error {
+	n := len(f.Payload())
+	o.mu.Lock()
+	if o.credit -= n; o.credit < 0 || o.err != nil {
+		o.mu.Unlock()
+		f.Release()
+		return fmt.Errorf("%w: more output than granted", wire.ErrProtocol)
+	}
+	if o.take == nil {
+		o.queue = append(o.queue, f)
+		o.change.Signal()
+		o.mu.Unlock()
+		return nil
+	}
+	o.mu.Unlock()
+	o.take(f.Payload())
+	f.Release()
+	return o.consumed(n)
+}
+
+// consumed gives credit back, a quarter of the window at a time.
+func (o *output) consumed(n int) error {
+	o.mu.Lock()
+	o.read += n
+	give := 0
+	if o.read >= wire.Window/4 && o.err == nil {
+		give, o.read = o.read, 0
+		o.credit += give
+	}
+	o.mu.Unlock()
+	if give == 0 {
+		return nil
+	}
+	return o.p.conn.w.Send(wire.Credit, o.p.channel, wire.AppendCredit(nil, o.stream, give))
+}
+
+// end says what comes after what is queued. The first end counts.
+func (o *output) end(err error) {
+	o.mu.Lock()
+	if o.err == nil {
+		o.err = err
+	}
+	o.change.Signal()
+	o.mu.Unlock()
+}
+
+// Read implements io.Reader.
+func (o *output) Read(b []byte) (int, error) {
+	n, err := o.next(b)
+	if n > 0 {
+		// A broken connection shows when the queue is empty.
+		_ = o.consumed(n)
+	}
+	return n, err
+}
+
+func (o *output) next(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.queue) == 0 {
+		if o.err != nil {
+			return 0, o.err
+		}
+		o.change.Wait()
+	}
+	f := &o.queue[0]
+	n := copy(b, f.Payload()[o.at:])
+	if o.at += n; o.at == len(f.Payload()) {
+		f.Release()
+		o.queue, o.at = o.queue[1:], 0
+	}
+	return n, nil
+}
+
+// An input is a process's standard input.
+type input struct {
+	p *Process
+
+	mu     sync.Mutex
+	change *sync.Cond // credit or closed has changed; uses mu
+	credit int        // guarded by mu
+	closed bool       // guarded by mu
+}
+
+func newInput(p *Process) *input {
+	i := &input{p: p, credit: wire.Window}
+	i.change = sync.NewCond(&i.mu)
+	return i
+}
+
+func (i *input) grant(n int) {
+	i.mu.Lock()
+	i.credit += n
+	i.change.Broadcast()
+	i.mu.Unlock()
+}
+
+// end makes writers give up.
+func (i *input) end() {
+	i.mu.Lock()
+	i.closed = true
+	i.change.Broadcast()
+	i.mu.Unlock()
+}
+
+// Write implements io.Writer.
+func (i *input) Write(b []byte) (written int, err error) {
+	for len(b) > 0 {
+		n, ok := i.claim(len(b))
+		if !ok {
+			return written, io.ErrClosedPipe
+		}
+		if err := i.p.conn.w.Send(wire.Stdin, i.p.channel, b[:n]); err != nil {
+			return written, i.p.conn.broken(err)
+		}
+		written += n
+		b = b[n:]
+	}
+	return written, nil
+}
+
+// claim waits for credit and takes at most want bytes of it.
+func (i *input) claim(want int) (int, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for i.credit == 0 && !i.closed {
+		i.change.Wait()
+	}
+	if i.closed {
+		return 0, false
+	}
+	n := min(want, i.credit, wire.MaxPayload)
+	i.credit -= n
+	return n, true
+}
+
+// Close implements io.Closer: the process reads the end of its input.
+func (i *input) Close() error {
+	i.mu.Lock()
+	closed := i.closed
+	i.closed = true
+	i.mu.Unlock()
+	if closed {
+		return nil
+	}
+	return i.p.send(wire.StdinClose, nil)
+}

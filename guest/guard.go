@@ -1,0 +1,96 @@
+package guest
+
+import (
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Where seccomp_data keeps what (seccomp(2)); arguments are 64 bits wide,
+// little endian on every architecture we run on. Process numbers are ints:
+// the kernel looks at the low half only, and so do we.
+const (
+	offNr   = 0
+	offArch = 4
+	offArg0 = 16
+	offArg1 = 24
+)
+
+// A guarded call names a process or thread in an argument.
+type guarded struct {
+	nr  uint32
+	pid uint32 // offset of the argument that holds a process or thread
+}
+
+// guardedCalls are the calls that could end, stop or cripple PID 1. A group
+// or a user that PID 1 belongs to counts as PID 1 (see byWhich).
+var guardedCalls = []guarded{
+	{unix.SYS_KILL, offArg0},
+	{unix.SYS_TKILL, offArg0},
+	{unix.SYS_TGKILL, offArg0},
+	{unix.SYS_TGKILL, offArg1},
+	{unix.SYS_RT_SIGQUEUEINFO, offArg0},
+	{unix.SYS_RT_TGSIGQUEUEINFO, offArg0},
+	{unix.SYS_RT_TGSIGQUEUEINFO, offArg1},
+	{unix.SYS_PIDFD_OPEN, offArg0},
+	{unix.SYS_PRLIMIT64, offArg0},
+	{unix.SYS_SCHED_SETAFFINITY, offArg0},
+	{unix.SYS_SCHED_SETSCHEDULER, offArg0},
+	{unix.SYS_SCHED_SETPARAM, offArg0},
+	{unix.SYS_SCHED_SETATTR, offArg0},
+}
+
+// A which call says in its first argument what its second one names.
+type which struct {
+	nr   uint32
+	user uint32 // the value of "which" that means all processes of a user
+}
+
+// byWhich are refused for PID 1, for a group with its number, and for a
+// whole user, because PID 1 is one of the user's processes (setpriority(2),
+// ioprio_set(2)).
+var byWhich = []which{
+	{unix.SYS_SETPRIORITY, unix.PRIO_USER},
+	{unix.SYS_IOPRIO_SET, 3}, // IOPRIO_WHO_USER
+}
+
+// guardFilter is the seccomp filter that keeps processes from signalling,
+// limiting and reprioritising PID 1 and its threads, numbered 1 to highest,
+// with EPERM; also to the Go runtime of PID 1, which would preempt goroutines
+// with signals and does without. It refuses nothing else: on their own processes programs may do
+// all of it. System calls of a foreign architecture, which have other
+// numbers, are refused altogether.
+func guardFilter(highest uint32) []bpf.Instruction {
+	deny := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
+	allow := bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
+	prog := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
+		deny,
+		bpf.LoadAbsolute{Off: offNr, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
+		deny,
+	}
+	for _, c := range guardedCalls {
+		prog = append(prog,
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: c.nr, SkipTrue: 5},
+			bpf.LoadAbsolute{Off: c.pid, Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 2}, // the caller itself, or its group
+			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highest, SkipTrue: 1},
+			deny,
+			bpf.LoadAbsolute{Off: offNr, Size: 4},
+		)
+	}
+	for _, c := range byWhich {
+		prog = append(prog,
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: c.nr, SkipTrue: 7},
+			bpf.LoadAbsolute{Off: offArg0, Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.user, SkipTrue: 3},
+			bpf.LoadAbsolute{Off: offArg1, Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 2},
+			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highest, SkipTrue: 1},
+			deny,
+			allow,
+		)
+	}
+	return append(prog, allow)
+}

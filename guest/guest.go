@@ -1,0 +1,187 @@
+package guest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/guest/wire"
+)
+
+// Serve speaks the protocol on in and out until in ends or breaks, and then
+// returns; the caller ends PID 1, and the kernel everything else. exit ends
+// PID 1 at once; it is called when the host asks for an orderly shutdown.
+// Precondition: the process is PID 1, or a child subreaper, and has no
+// children that anybody else waits for.
+func Serve(in io.Reader, out io.Writer, exit func(code int)) error {
+	g := &guest{
+		w:      wire.NewWriter(out),
+		reaper: newReaper(),
+		exit:   exit,
+		parts:  map[uint32][]byte{},
+		procs:  map[uint32]*process{},
+	}
+	if err := g.w.SendJSON(wire.Hello, 0, wire.Greeting{Version: wire.Version}); err != nil {
+		return err
+	}
+	for r := wire.NewReader(in); ; {
+		f, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := g.handle(f); err != nil {
+			return err
+		}
+	}
+}
+
+// A guest is the state of Serve.
+type guest struct {
+	w      *wire.Writer
+	reaper *reaper
+	exit   func(code int)
+	parts  map[uint32][]byte // start requests of which more is to come; Serve's goroutine only
+
+	mu    sync.Mutex
+	procs map[uint32]*process // by channel; guarded by mu
+}
+
+func (g *guest) process(channel uint32) *process {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.procs[channel]
+}
+
+// handle does what f asks for, without waiting for anything, and releases it.
+// An error is a breach of the protocol.
+func (g *guest) handle(f wire.Frame) error {
+	if f.Channel == 0 {
+		defer f.Release()
+		return g.handleConn(&f)
+	}
+	p := g.process(f.Channel)
+	if f.Type == wire.Stdin {
+		if p == nil || p.in == nil {
+			f.Release() // it ended while this was on its way
+			return nil
+		}
+		if !p.in.put(f) {
+			return fmt.Errorf("%w: more input than granted", wire.ErrProtocol)
+		}
+		return nil
+	}
+	defer f.Release()
+	if f.Type == wire.StartMore || f.Type == wire.Start {
+		return g.start(&f)
+	}
+	if p == nil {
+		return nil // it ended while this was on its way
+	}
+	switch f.Type {
+	case wire.StdinClose:
+		if p.in != nil {
+			p.in.close()
+		}
+	case wire.Signal:
+		if len(f.Payload()) != 1 {
+			return fmt.Errorf("%w: signal frame of %d bytes", wire.ErrProtocol, len(f.Payload()))
+		}
+		p.signal(syscall.Signal(f.Payload()[0]))
+	case wire.Kill:
+		go p.drop() // ends when the tree is dead
+	case wire.Resize:
+		rows, cols, err := wire.ParseSize(f.Payload())
+		if err != nil {
+			return err
+		}
+		p.resize(rows, cols)
+	case wire.Credit:
+		stream, n, err := wire.ParseCredit(f.Payload())
+		if err != nil {
+			return err
+		}
+		for _, o := range p.outs {
+			if o.stream == stream {
+				o.grant(n)
+			}
+		}
+	default:
+		return fmt.Errorf("%w: frame of type %d on a channel", wire.ErrProtocol, f.Type)
+	}
+	return nil
+}
+
+// handleConn handles the frames of channel 0.
+func (g *guest) handleConn(f *wire.Frame) error {
+	switch f.Type {
+	case wire.Ping:
+		return g.w.Send(wire.Pong, 0, f.Payload()[:min(len(f.Payload()), 64)])
+	case wire.Shutdown:
+		if len(f.Payload()) != 4 {
+			return fmt.Errorf("%w: shutdown frame of %d bytes", wire.ErrProtocol, len(f.Payload()))
+		}
+		p := f.Payload()
+		ms := uint32(p[0]) | uint32(p[1])<<8 | uint32(p[2])<<16 | uint32(p[3])<<24
+		go g.shutdown(time.Duration(ms) * time.Millisecond) // ends the process
+		return nil
+	}
+	return fmt.Errorf("%w: frame of type %d on channel 0", wire.ErrProtocol, f.Type)
+}
+
+// shutdown asks everybody to end, waits no longer than grace, and ends PID 1;
+// the kernel kills the rest (pid_namespaces(7)).
+func (g *guest) shutdown(grace time.Duration) {
+	if os.Getpid() == 1 { // anywhere else -1 means the user's whole session
+		_ = unix.Kill(-1, unix.SIGTERM)
+		_ = unix.Kill(-1, unix.SIGCONT)
+	}
+	select {
+	case <-g.reaper.idle():
+	case <-time.After(grace):
+	}
+	g.exit(0)
+}
+
+// start opens a channel, or keeps a piece of the request.
+func (g *guest) start(f *wire.Frame) error {
+	if g.process(f.Channel) != nil {
+		return fmt.Errorf("%w: channel %d is in use", wire.ErrProtocol, f.Channel)
+	}
+	part := append(g.parts[f.Channel], f.Payload()...)
+	if len(part) > wire.MaxStart || len(g.parts) > 64 {
+		return fmt.Errorf("%w: start request of more than %d bytes", wire.ErrProtocol, wire.MaxStart)
+	}
+	if f.Type == wire.StartMore {
+		g.parts[f.Channel] = part
+		return nil
+	}
+	delete(g.parts, f.Channel)
+	req := new(wire.StartRequest)
+	if err := json.Unmarshal(part, req); err != nil {
+		return fmt.Errorf("%w: start request: %w", wire.ErrProtocol, err)
+	}
+	channel := f.Channel
+	p, files, err := newProcess(channel, g.w, req)
+	if err != nil {
+		return g.w.SendJSON(wire.Failed, channel, wire.Failure{Code: 125, Message: err.Error()})
+	}
+	g.mu.Lock()
+	g.procs[channel] = p
+	g.mu.Unlock()
+	go p.run(g.reaper, req, files, func() { // ends with the process
+		g.mu.Lock()
+		delete(g.procs, channel)
+		g.mu.Unlock()
+	})
+	return nil
+}

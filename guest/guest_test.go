@@ -1,0 +1,429 @@
+package guest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/guest"
+	"wolffia/guest/client"
+	"wolffia/guest/wire"
+)
+
+// limit is a generous guard against a hang; no test is about its length.
+const limit = 10 * time.Second
+
+// In the child the test binary is PID 1 of a PID namespace of its own without
+// any capability, as the guest is in a sandbox.
+func TestMain(m *testing.M) {
+	var err error
+	switch os.Getenv("WOLFFIA_TEST_GUEST") {
+	case "":
+		os.Exit(m.Run())
+	case "prepare":
+		runtime.LockOSThread() // capabilities are the thread's that executes the next stage
+		if err = unix.Mount("proc", "/proc", "proc", 0, ""); err == nil {
+			err = dropCapabilities()
+		}
+		if err == nil {
+			err = unix.Exec("/proc/self/exe", os.Args, []string{"WOLFFIA_TEST_GUEST=serve"})
+		}
+	case "serve":
+		if err = guest.Harden(); err == nil {
+			err = guest.Serve(os.Stdin, os.Stdout, os.Exit)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// dropCapabilities leaves none, for the children either, as in a sandbox.
+func dropCapabilities() error {
+	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_READ, c, 0, 0, 0) == nil; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	var none [2]unix.CapUserData
+	return unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
+}
+
+type pipes struct {
+	io.Reader
+	io.WriteCloser
+}
+
+// start runs a guest and returns a connection to it and its process.
+func start(t testing.TB) (*client.Conn, *exec.Cmd) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "WOLFFIA_TEST_GUEST=prepare")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	runtime.LockOSThread() // the parent-death signal is bound to this thread
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start a guest in namespaces of its own: %v", err)
+	}
+	conn := client.New(pipes{out, in})
+	t.Cleanup(func() {
+		conn.Close()
+		kill := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		if !kill.Stop() {
+			t.Error("the guest did not end with its input")
+		}
+		runtime.UnlockOSThread()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if err := conn.Hello(ctx); err != nil {
+		t.Fatalf("no greeting: %v", err)
+	}
+	return conn, cmd
+}
+
+var env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+
+type result struct {
+	wire.ExitStatus
+	stdout, stderr string
+}
+
+func run(t testing.TB, conn *client.Conn, req client.Request) (result, error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	req.OnStdout = func(b []byte) { stdout.Write(b) }
+	req.OnStderr = func(b []byte) { stderr.Write(b) }
+	if req.Env == nil {
+		req.Env = env
+	}
+	p, err := conn.Start(&req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	status, err := p.Wait(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%q hung; so far %q and %q", req.Args, stdout.String(), stderr.String())
+	}
+	return result{status, stdout.String(), stderr.String()}, err
+}
+
+func sh(t testing.TB, conn *client.Conn, script string) result {
+	t.Helper()
+	r, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{Args: []string{"sh", "-c", script}}})
+	if err != nil {
+		t.Fatalf("%s: %v", script, err)
+	}
+	return r
+}
+
+func TestExec(t *testing.T) {
+	conn, _ := start(t)
+	for _, tt := range []struct {
+		script         string
+		code, signal   int
+		stdout, stderr string
+	}{
+		{"echo out; echo err >&2; exit 7", 7, 0, "out\n", "err\n"},
+		{"printf 'no newline\\0\\377'", 0, 0, "no newline\x00\xff", ""},
+		{"kill -9 $$", 128 + 9, 9, "", ""},
+		{"kill -TERM $$", 128 + 15, 15, "", ""},
+		{"cat", 0, 0, "", ""}, // standard input is empty, not open
+		{"exit 124", 124, 0, "", ""},
+	} {
+		got := sh(t, conn, tt.script)
+		want := result{wire.ExitStatus{Code: tt.code, Signal: tt.signal}, tt.stdout, tt.stderr}
+		if got != want {
+			t.Errorf("%s\n got %+v\nwant %+v", tt.script, got, want)
+		}
+	}
+}
+
+func TestStartFailures(t *testing.T) {
+	conn, _ := start(t)
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		name string
+		req  wire.StartRequest
+		code int
+	}{
+		{"missing in PATH", wire.StartRequest{Args: []string{"no-such-program"}}, 127},
+		{"missing path", wire.StartRequest{Args: []string{"/no/such/program"}}, 127},
+		{"empty name", wire.StartRequest{Args: []string{""}}, 127},
+		{"directory", wire.StartRequest{Args: []string{dir}}, 126},
+		{"not executable", wire.StartRequest{Args: []string{"/etc/passwd"}}, 126},
+		{"no such cwd", wire.StartRequest{Args: []string{"true"}, Dir: dir + "/nope"}, 125},
+		{"cwd is a file", wire.StartRequest{Args: []string{"true"}, Dir: "/etc/passwd"}, 125},
+		{"no program", wire.StartRequest{}, 126},
+		{"NUL in an argument", wire.StartRequest{Args: []string{"echo", "a\x00b"}}, 126},
+	} {
+		_, err := run(t, conn, client.Request{StartRequest: tt.req})
+		var failed *client.StartError
+		if !errors.As(err, &failed) || failed.Code != tt.code {
+			t.Errorf("%s: %v, want a start error of code %d", tt.name, err, tt.code)
+		}
+	}
+	if got := sh(t, conn, "echo alive").stdout; got != "alive\n" {
+		t.Errorf("after the failures: %q", got)
+	}
+}
+
+func TestScriptWithoutInterpreter(t *testing.T) {
+	conn, _ := start(t)
+	script := t.TempDir() + "/script"
+	if err := os.WriteFile(script, []byte("echo hello $1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{Args: []string{script, "you"}}})
+	if err != nil || r.stdout != "hello you\n" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	conn, _ := start(t)
+	r, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{
+		Args: []string{"sh", "-c", "for i in 1 2 3; do echo o$i; echo e$i >&2; done"}, Merge: true,
+	}})
+	if want := "o1\ne1\no2\ne2\no3\ne3\n"; err != nil || r.stdout != want || r.stderr != "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestLongArguments(t *testing.T) {
+	conn, _ := start(t)
+	args := []string{"sh", "-c", `echo $#; printf %s "$1" | wc -c`, "sh"}
+	for range 10 {
+		args = append(args, strings.Repeat("x", 100_000))
+	}
+	r, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{Args: args}})
+	if err != nil || r.stdout != "10\n100000\n" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestInput(t *testing.T) {
+	conn, _ := start(t)
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"sha256sum"}, Env: env, Stdin: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		block := bytes.Repeat([]byte("0123456789abcdef"), 4096)
+		for range 64 { // 4 MiB, eight windows
+			if _, err := p.Stdin().Write(block); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = p.Stdin().Close()
+	}()
+	got, err := io.ReadAll(p.Stdout())
+	if err != nil {
+		t.Error(err)
+	}
+	local := exec.Command("sh", "-c", "i=0; while [ $i -lt 64 ]; do cat "+blockFile(t)+"; i=$((i+1)); done | sha256sum")
+	want, err := local.Output()
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%q, want %q (%v)", got, want, err)
+	}
+}
+
+func blockFile(t *testing.T) string {
+	name := t.TempDir() + "/block"
+	if err := os.WriteFile(name, bytes.Repeat([]byte("0123456789abcdef"), 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// A process that does not read its input must not wedge whoever writes it.
+func TestInputNobodyReads(t *testing.T) {
+	conn, _ := start(t)
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"sh", "-c", "exec <&-; sleep 0.1; exit 3"}, Env: env, Stdin: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := p.Stdin().Write(make([]byte, 8<<20))
+		wrote <- err
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if status, err := p.Wait(ctx); err != nil || status.Code != 3 {
+		t.Errorf("%+v, %v", status, err)
+	}
+	select {
+	case <-wrote:
+	case <-ctx.Done():
+		t.Error("the writer hangs")
+	}
+}
+
+// Output that nobody reads holds its own process up, and nothing else.
+func TestFlowControl(t *testing.T) {
+	conn, _ := start(t)
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"head", "-c", "8388608", "/dev/zero"}, Env: env}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if got := sh(t, conn, "echo through; head -c 1000000 /dev/zero >&2"); got.stdout != "through\n" || len(got.stderr) != 1_000_000 {
+			t.Fatalf("beside a stalled process: %d bytes, %q", len(got.stderr), got.stdout)
+		}
+	}
+	select {
+	case <-p.Done():
+		t.Error("8 MiB went out though nobody read them")
+	default:
+	}
+	n, err := io.Copy(io.Discard, p.Stdout())
+	if n != 8<<20 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	conn, _ := start(t)
+	type one struct {
+		p   *client.Process
+		out *bytes.Buffer
+	}
+	var all []one
+	for i := range 100 {
+		out := new(bytes.Buffer)
+		p, err := conn.Start(&client.Request{
+			StartRequest: wire.StartRequest{Args: []string{"sh", "-c", fmt.Sprintf("echo %d; exit %d", i, i)}, Env: env},
+			OnStdout:     func(b []byte) { out.Write(b) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, one{p, out})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for i, o := range all {
+		status, err := o.p.Wait(ctx)
+		if err != nil || status.Code != i || o.out.String() != fmt.Sprintf("%d\n", i) {
+			t.Errorf("%d: %+v, %v, %q", i, status, err, o.out)
+		}
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	conn, _ := start(t)
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{
+		Args: []string{"sh", "-c", `stty size; trap 'stty size; exit 5' WINCH; echo ready; while :; do read x || exit 6; done`},
+		Env:  env, TTY: true, Stdin: true, Rows: 24, Cols: 80,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := newScanner(p.Stdout())
+	out.expect(t, "24 80\r\n", "ready\r\n")
+	if err := p.Resize(50, 132); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = p.Stdin().Write([]byte("wake\n")) // dash runs a trap after read returns
+	for line := ""; line != "50 132\r\n"; line = out.next(t) { // beside the echo
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if status, err := p.Wait(ctx); err != nil || status.Code != 5 {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
+
+func TestTerminalInterrupt(t *testing.T) {
+	conn, _ := start(t)
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{
+		Args: []string{"sh", "-c", "echo ready; sleep 1000"}, Env: env, TTY: true, Stdin: true,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newScanner(p.Stdout()).expect(t, "ready\r\n")
+	if _, err := p.Stdin().Write([]byte{3}); err != nil { // ^C
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if status, err := p.Wait(ctx); err != nil || status.Signal != int(syscall.SIGINT) {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
+
+// A scanner waits for lines.
+type scanner struct{ lines chan string }
+
+func newScanner(r io.Reader) *scanner {
+	s := &scanner{make(chan string, 100)}
+	go func() { // ends with r
+		var line []byte
+		b := make([]byte, 1)
+		for {
+			if _, err := r.Read(b); err != nil {
+				close(s.lines)
+				return
+			}
+			if line = append(line, b[0]); b[0] == '\n' {
+				s.lines <- string(line)
+				line = nil
+			}
+		}
+	}()
+	return s
+}
+
+func (s *scanner) expect(t testing.TB, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if got := s.next(t); got != w {
+			t.Fatalf("got line %q, want %q", got, w)
+		}
+	}
+}
+
+func (s *scanner) next(t testing.TB) string {
+	t.Helper()
+	select {
+	case got, ok := <-s.lines:
+		if !ok {
+			t.Fatal("the output has ended")
+		}
+		return got
+	case <-time.After(limit):
+		t.Fatal("no further line")
+	}
+	return ""
+}

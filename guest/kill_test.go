@@ -1,0 +1,267 @@
+package guest_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"wolffia/guest/client"
+	"wolffia/guest/wire"
+)
+
+// hideouts are ways to leave a process tree; each prints "up" when it is out.
+var hideouts = map[string]string{
+	"child":                   "sleep 1000 & echo up; wait",
+	"grandchild":              "sh -c 'sleep 1000 & echo up; wait'",
+	"own session":             "setsid sh -c 'echo up; exec sleep 1000'; wait",
+	"orphan":                  "(sleep 1000 & echo up); sleep 1000",
+	"daemon with our pipes":   "setsid sh -c 'setsid sh -c \"echo up; exec sleep 1000\" &' ; sleep 1000",
+	"ignores INT, TERM, HUP":  "trap '' INT TERM HUP; echo up; while :; do sleep 1000; done",
+	"stopped":                 "sleep 1000 & kill -STOP $!; echo up; wait",
+	"forks all the time":      "echo up; f() { sleep 0.01; f & }; f; sleep 1000",
+	"silent daemon, own pipe": "sleep 1000 </dev/null >/dev/null 2>&1 & echo up; wait",
+}
+
+func TestTimeoutKillsTheTree(t *testing.T) {
+	for name, script := range hideouts {
+		t.Run(name, func(t *testing.T) {
+			conn, _ := start(t)
+			r, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{
+				Args: []string{"sh", "-c", script}, TimeoutMS: 300,
+			}})
+			if err != nil || !r.TimedOut || r.stdout != "up\n" {
+				t.Errorf("%+v, %v: want a time-out with the output so far", r, err)
+			}
+			leftovers(t, conn)
+		})
+	}
+}
+
+func TestKillTree(t *testing.T) {
+	for name, script := range hideouts {
+		t.Run(name, func(t *testing.T) {
+			conn, _ := start(t)
+			p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"sh", "-c", script}, Env: env}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			newScanner(p.Stdout()).expect(t, "up\n")
+			if err := p.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if status, err := p.Wait(ctx); err != nil || status.Signal != int(syscall.SIGKILL) {
+				t.Errorf("%+v, %v", status, err)
+			}
+			leftovers(t, conn)
+		})
+	}
+}
+
+// leftovers fails if anything but the guest and the asking command is alive,
+// or dead and not reaped. Killed processes take a moment to be reaped: the
+// command looks until it is alone, or the test's limit is over.
+func leftovers(t *testing.T, conn *client.Conn) {
+	t.Helper()
+	got := sh(t, conn, `i=0; until set -- /proc/[0-9]* && [ $# -eq 2 ]; do
+		i=$((i+1)); [ $i -lt 400000 ] || { cat /proc/[0-9]*/stat; break; }; done`)
+	if got.stdout != "" {
+		t.Errorf("left over:\n%s", got.stdout)
+	}
+}
+
+// A background process that holds the output must not hold the result.
+func TestHeldOutput(t *testing.T) {
+	conn, _ := start(t)
+	got := sh(t, conn, "sleep 1000 & echo done; exit 4")
+	if got.stdout != "done\n" || got.Code != 4 {
+		t.Errorf("%+v", got)
+	}
+	// It lives on, and may write without dying of it.
+	got = sh(t, conn, "pgrep -x sleep >/dev/null && echo alive")
+	if got.stdout != "alive\n" {
+		t.Errorf("the background process is gone: %+v", got)
+	}
+}
+
+// All that the command itself wrote arrives, also when somebody holds the
+// pipe and it is full.
+func TestHeldOutputIsComplete(t *testing.T) {
+	conn, _ := start(t)
+	for range 20 {
+		got := sh(t, conn, "sleep 1000 & head -c 1000000 /dev/zero")
+		if len(got.stdout) != 1_000_000 {
+			t.Fatalf("%d bytes of 1000000", len(got.stdout))
+		}
+	}
+}
+
+func TestSignal(t *testing.T) {
+	conn, _ := start(t)
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{
+		Args: []string{"sh", "-c", "trap 'exit 9' USR1; echo ready; while :; do sleep 0.01; done"}, Env: env,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newScanner(p.Stdout()).expect(t, "ready\n")
+	if err := p.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	// The whole group gets it, so the sleep may end the loop with 128+10 first.
+	if status, err := p.Wait(ctx); err != nil || status.Code != 9 {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
+
+func TestReapsOrphans(t *testing.T) {
+	conn, _ := start(t)
+	sh(t, conn, "for i in 1 2 3 4 5 6 7 8 9 10; do (true & true &); done")
+	leftovers(t, conn)
+}
+
+// attacks are what a process of the sandbox may try on PID 1. Each must fail;
+// python is what has all the calls at hand.
+var attacks = map[string]string{
+	"kill":              "os.kill(1, 9)",
+	"kill STOP":         "os.kill(1, 19)",
+	"kill QUIT":         "os.kill(1, 3)",
+	"kill SEGV":         "os.kill(1, 11)",
+	"kill a thread":     "os.kill(2, 9)",
+	"tgkill":            "call(234, 1, 1, 3)",
+	"tgkill thread":     "call(234, 1, 2, 3)",
+	"tkill":             "call(200, 2, 3)",
+	"sigqueue":          "call(129, 1, 3, buf)",
+	"pidfd_open":        "call(434, 1, 0)",
+	"prlimit":           "resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3))",
+	"prlimit thread":    "resource.prlimit(5, resource.RLIMIT_NOFILE, (3, 3))",
+	"prlimit high bits": "call(302, (7 << 32) | 1, 7, buf, 0)",
+	"nice":              "os.setpriority(os.PRIO_PROCESS, 1, 19)",
+	"nice thread":       "os.setpriority(os.PRIO_PROCESS, 3, 19)",
+	"nice user":         "os.setpriority(os.PRIO_USER, os.getuid(), 19)",
+	"affinity":          "os.sched_setaffinity(1, {0})",
+	"scheduler":         "os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0))",
+	"ioprio":            "call(251, 1, 1, 0)",
+	"ptrace":            "call(101, 16, 1, 0, 0)",
+	"memory":            "open('/proc/1/mem', 'r+b')",
+	"stream":            "open('/proc/1/fd/1', 'wb')",
+	"environ":           "open('/proc/1/environ').read()",
+	"i386":              "int80()",
+}
+
+const attackPrelude = `
+import ctypes, mmap, os, resource
+libc = ctypes.CDLL(None, use_errno=True)
+buf = ctypes.create_string_buffer(b"\x03" + bytes(255))
+def call(nr, *args):
+    r = libc.syscall(ctypes.c_long(nr), *[ctypes.c_long(a) if isinstance(a, int) else a for a in args])
+    if r < 0:
+        e = ctypes.get_errno()
+        raise OSError(e, os.strerror(e))
+def int80():
+    # mov eax, 37 (kill); mov ebx, 1; mov ecx, 9; int 0x80; ret
+    code = bytes.fromhex("53b825000000bb01000000b909000000cd805bc3")
+    m = mmap.mmap(-1, 4096, prot=7)
+    m.write(code)
+    f = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))
+    if f() < 0:
+        raise PermissionError("refused")
+try:
+    %s
+    print("IT WORKED")
+except (OSError, PermissionError) as e:
+    print("refused")
+`
+
+func TestGuestDefendsItself(t *testing.T) {
+	conn, _ := start(t)
+	for name, attack := range attacks {
+		got, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{
+			Args: []string{"python3", "-c", fmt.Sprintf(attackPrelude, attack)},
+		}})
+		if err != nil || got.stdout != "refused\n" {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	// The caller itself is spared too (kill(2)).
+	if got := sh(t, conn, "sleep 1000 & kill -9 -1; wait; echo alone"); got.stdout != "alone\n" {
+		t.Errorf("kill -9 -1: %+v", got)
+	}
+	if got := sh(t, conn, "echo alive"); got.stdout != "alive\n" {
+		t.Errorf("after the attacks: %+v", got)
+	}
+}
+
+// What the guard must leave alone: everything on a program's own processes.
+func TestGuardRefusesNothingElse(t *testing.T) {
+	conn, _ := start(t)
+	got, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{Args: []string{"python3", "-c", `
+import os, resource, signal, subprocess, threading
+c = subprocess.Popen(["sleep", "1000"])
+resource.prlimit(c.pid, resource.RLIMIT_NOFILE, (100, 100))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+os.setpriority(os.PRIO_PROCESS, c.pid, 5)
+os.setpriority(os.PRIO_PROCESS, 0, 5)
+os.sched_setaffinity(c.pid, {0})
+os.sched_setaffinity(0, {0})
+os.sched_setscheduler(c.pid, os.SCHED_BATCH, os.sched_param(0))
+fd = os.pidfd_open(c.pid)
+signal.pidfd_send_signal(fd, signal.SIGTERM)
+assert c.wait() == -15
+t = threading.Thread(target=lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 7))
+t.start(); t.join()
+os.kill(0, 0); os.kill(os.getpid(), 0)
+print("fine")
+`}}})
+	if err != nil || got.stdout != "fine\n" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A guest has all its threads before anybody else runs: their numbers are
+// those that the guard knows.
+func TestThreadsStayInTheGuardedRange(t *testing.T) {
+	conn, _ := start(t)
+	var all []*client.Process
+	for range 50 {
+		p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{
+			Args: []string{"sh", "-c", "head -c 3000000 /dev/zero; read x"}, Env: env, Stdin: true,
+		}, OnStdout: func([]byte) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	got := sh(t, conn, "ls /proc/1/task | sort -n | tail -1")
+	var highest int
+	if _, err := fmt.Sscan(strings.TrimSpace(got.stdout), &highest); err != nil || highest > 40 {
+		t.Errorf("highest thread of PID 1: %q (%v)", got.stdout, err)
+	}
+	for _, p := range all {
+		_ = p.Kill()
+	}
+}
+
+func TestShutdown(t *testing.T) {
+	conn, cmd := start(t)
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{
+		Args: []string{"sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done"}, Env: env,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := newScanner(p.Stdout())
+	out.expect(t, "ready\n")
+	if err := conn.Shutdown(limit); err != nil {
+		t.Fatal(err)
+	}
+	out.expect(t, "bye\n")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the guest ended with %v", err)
+	}
+}

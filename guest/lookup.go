@@ -1,0 +1,81 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/guest/wire"
+)
+
+// lookPath finds the program that a shell would run for name with this
+// environment, as execvp(3) does: a name without a slash is looked up in
+// PATH, and a file that is there but may not be executed is remembered.
+func lookPath(name, dir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	if name == "" {
+		return "", syscall.ENOENT
+	}
+	found := error(syscall.ENOENT)
+	for _, at := range filepath.SplitList(variable(env, "PATH")) {
+		path := filepath.Join(at, name)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, at, name) // an empty or relative entry means the working directory
+		}
+		var st unix.Stat_t
+		if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			continue
+		}
+		if err := unix.Access(path, unix.X_OK); err != nil {
+			found = syscall.EACCES
+			continue
+		}
+		return path, nil
+	}
+	return "", found
+}
+
+// variable returns the value of key in env; the last one counts.
+func variable(env []string, key string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(env[i], key+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// checkDir says why dir cannot be the working directory, or nil.
+func checkDir(dir string) error {
+	var st unix.Stat_t
+	err := unix.Stat(dir, &st)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		err = syscall.ENOTDIR
+	}
+	if err == nil {
+		err = unix.Access(dir, unix.X_OK)
+	}
+	if err != nil {
+		return fmt.Errorf("working directory %q: %w", dir, err)
+	}
+	return nil
+}
+
+// failure tells the host why name did not start, with the exit code that a
+// shell would give.
+func failure(name string, err error) wire.Failure {
+	code := 126
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
+		return wire.Failure{Code: 127, Message: fmt.Sprintf("%q: not found", name)}
+	case errors.As(err, new(dirError)), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE):
+		code = 125
+	}
+	return wire.Failure{Code: code, Message: fmt.Sprintf("%q: %v", name, err)}
+}

@@ -1,0 +1,185 @@
+package guest
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/guest/wire"
+)
+
+// After the process is gone its pipes are read to their end. A background
+// process may hold one open: then what was in the pipe when the process ended
+// is read, and after that the stream ends as soon as it has been quiet for
+// outputQuiet, or is outputGrace old.
+const (
+	outputQuiet = 10 * time.Millisecond
+	outputGrace = 50 * time.Millisecond
+)
+
+// An output carries one stream of a process to the host, as far as the host
+// has given credit for it.
+type output struct {
+	file   *os.File  // the read end; not blocking
+	stream wire.Type // Stdout or Stderr
+	tty    bool      // file is a terminal: a hang-up is its end
+
+	mu     sync.Mutex
+	change *sync.Cond // any of the fields below has changed; uses mu
+	credit int        // bytes that may be sent; guarded by mu
+	muted  bool       // nobody listens any more: read and drop; guarded by mu
+	ended  time.Time  // when the process was gone; zero before; guarded by mu
+	owed   int        // bytes in the pipe at that time, still to be read; guarded by mu
+}
+
+func newOutput(file *os.File, stream wire.Type, tty bool) *output {
+	o := &output{file: file, stream: stream, tty: tty, credit: wire.Window}
+	o.change = sync.NewCond(&o.mu)
+	return o
+}
+
+// grant adds credit.
+func (o *output) grant(n int) {
+	o.mu.Lock()
+	o.credit = min(o.credit+n, wire.MaxCredit)
+	o.change.Signal()
+	o.mu.Unlock()
+}
+
+// mute makes the stream run dry without the host.
+func (o *output) mute() {
+	o.mu.Lock()
+	o.muted = true
+	o.change.Signal()
+	o.mu.Unlock()
+}
+
+// finish says that the process is gone.
+func (o *output) finish() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = time.Now()
+	if conn, err := o.file.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) {
+			// FIONREAD, alias TIOCINQ: how much lies in the pipe (ioctl_tty(2), pipe(7)).
+			o.owed, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		})
+	}
+	_ = o.file.SetReadDeadline(o.ended.Add(outputQuiet))
+	o.change.Signal()
+}
+
+// copy sends the stream until its end and closes the file. If a background
+// process still holds the pipe, the rest is read and dropped for as long as
+// it lives, so that it does not die of SIGPIPE; copy does not wait for that.
+func (o *output) copy(channel uint32, w *wire.Writer) {
+	held := o.send(channel, w)
+	if held && !o.tty {
+		_ = o.file.SetReadDeadline(time.Time{})
+		go func() { // ends with the last process that holds the pipe
+			_, _ = io.Copy(io.Discard, o.file)
+			_ = o.file.Close()
+		}()
+		return
+	}
+	_ = o.file.Close()
+}
+
+// send reports whether the stream ended while somebody still held it.
+func (o *output) send(channel uint32, w *wire.Writer) (held bool) {
+	for {
+		n, muted := o.await()
+		f := wire.NewFrame(o.stream, channel)
+		n, err := o.read(f.Room()[:n])
+		if n > 0 && !muted {
+			f.SetLen(n)
+			_ = w.Write(&f) // a broken stream to the host ends the guest elsewhere
+		}
+		f.Release()
+		switch {
+		case n > 0:
+			if o.spent(n) {
+				return true
+			}
+		case errors.Is(err, unix.EAGAIN):
+			return true
+		case err != nil: // io.EOF; EIO from a terminal that nobody has open
+			return false
+		}
+	}
+}
+
+// read is file.Read until the process is gone. From then on it waits for
+// outputQuiet at most and returns EAGAIN if there is nothing to read.
+func (o *output) read(b []byte) (int, error) {
+	for {
+		n, err := o.file.Read(b)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		_ = o.file.SetReadDeadline(time.Time{})
+		if o.isEnded() {
+			// The deadline says nothing about what came in before it.
+			return tryRead(o.file, b)
+		}
+	}
+}
+
+// tryRead reads without waiting; EAGAIN says that there is nothing.
+func tryRead(file *os.File, b []byte) (n int, err error) {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	cerr := conn.Read(func(fd uintptr) bool {
+		n, err = unix.Read(int(fd), b)
+		return true
+	})
+	switch {
+	case cerr != nil:
+		return 0, cerr
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// await returns how much may be read now; it waits for credit.
+func (o *output) await() (n int, muted bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.credit == 0 && !o.muted {
+		o.change.Wait()
+	}
+	if o.muted {
+		return wire.MaxPayload, true
+	}
+	return min(o.credit, wire.MaxPayload), false
+}
+
+// spent accounts for n bytes and reports whether the stream is to end here.
+func (o *output) spent(n int) (over bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.muted {
+		o.credit -= n
+	}
+	if o.ended.IsZero() {
+		return false
+	}
+	o.owed -= n
+	_ = o.file.SetReadDeadline(time.Now().Add(outputQuiet))
+	return o.owed <= 0 && time.Since(o.ended) > outputGrace
+}
+
+func (o *output) isEnded() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.ended.IsZero()
+}

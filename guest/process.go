@@ -1,0 +1,311 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"wolffia/guest/wire"
+)
+
+// killGrace is the time between SIGTERM and SIGKILL when a request's time
+// limit is over.
+const killGrace = 300 * time.Millisecond
+
+var unixEpoch = time.Unix(0, 0) // a deadline that is over
+
+// A process is one request: a leader in a session of its own, whatever it
+// started, and its streams.
+type process struct {
+	channel uint32
+	w       *wire.Writer
+	in      *input    // nil without input
+	outs    []*output // stdout, stderr; merged or a terminal: stdout only
+	tty     *os.File  // the terminal's master side, or nil
+	exited  chan syscall.WaitStatus
+	clean   func() // closes the process's ends of the streams, once started
+
+	mu       sync.Mutex
+	family   family // guarded by mu
+	timedOut bool   // guarded by mu
+}
+
+// newProcess makes the streams that req asks for. It returns the three
+// descriptors for the process.
+func newProcess(channel uint32, w *wire.Writer, req *wire.StartRequest) (_ *process, files []uintptr, err error) {
+	p := &process{channel: channel, w: w, exited: make(chan syscall.WaitStatus, 1)}
+	var theirs []int
+	p.clean = func() {
+		for _, fd := range theirs {
+			_ = unix.Close(fd)
+		}
+	}
+	defer func() {
+		if err != nil {
+			p.clean()
+			p.closeOurs()
+		}
+	}()
+	if req.TTY {
+		master, slave, err := pty.Open()
+		if err != nil {
+			return nil, nil, fmt.Errorf("open a terminal: %w", err)
+		}
+		p.tty = master
+		fd, err := unix.FcntlInt(slave.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+		_ = slave.Close()
+		if err != nil {
+			return nil, nil, err
+		}
+		theirs = append(theirs, fd)
+		if req.Rows > 0 && req.Cols > 0 {
+			p.resize(req.Rows, req.Cols)
+		}
+		p.in = newInput(master, true)
+		p.outs = []*output{newOutput(master, wire.Stdout, true)}
+		return p, []uintptr{uintptr(fd), uintptr(fd), uintptr(fd)}, nil
+	}
+
+	add := func(read bool) (*os.File, uintptr, error) {
+		pp, err := newPipe(read)
+		if err != nil {
+			return nil, 0, err
+		}
+		theirs = append(theirs, pp.theirs)
+		return pp.ours, uintptr(pp.theirs), nil
+	}
+	files = make([]uintptr, 3)
+	if req.Stdin {
+		file, fd, err := add(false)
+		if err != nil {
+			return nil, nil, err
+		}
+		p.in, files[0] = newInput(file, false), fd
+	} else {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open /dev/null: %w", err)
+		}
+		theirs = append(theirs, fd)
+		files[0] = uintptr(fd)
+	}
+	for i, stream := range []wire.Type{wire.Stdout, wire.Stderr} {
+		if i == 1 && req.Merge {
+			files[2] = files[1]
+			break
+		}
+		file, fd, err := add(true)
+		if err != nil {
+			return nil, nil, err
+		}
+		p.outs = append(p.outs, newOutput(file, stream, false))
+		files[1+i] = fd
+	}
+	return p, files, nil
+}
+
+func (p *process) closeOurs() {
+	if p.in != nil {
+		_ = p.in.file.Close()
+	}
+	for _, o := range p.outs {
+		_ = o.file.Close()
+	}
+	if p.tty != nil {
+		_ = p.tty.Close()
+	}
+}
+
+// run starts the process and stays with it until its Exit or Failed frame is
+// sent; done is called just before, so that the channel is free by then.
+func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done func()) {
+	pid, err := p.start(r, req, files)
+	p.clean()
+	if err != nil {
+		p.closeOurs()
+		done()
+		name := ""
+		if len(req.Args) > 0 {
+			name = req.Args[0]
+		}
+		_ = p.w.SendJSON(wire.Failed, p.channel, failure(name, err))
+		return
+	}
+	_ = p.w.Send(wire.Started, p.channel, []byte{byte(pid), byte(pid >> 8), byte(pid >> 16), byte(pid >> 24)})
+
+	var limit *time.Timer
+	if req.TimeoutMS > 0 {
+		limit = time.AfterFunc(time.Duration(req.TimeoutMS)*time.Millisecond, p.expire)
+	}
+	if p.in != nil {
+		go p.in.copy(p.channel, p.w) // ends by close or abandon below
+	}
+	var reading sync.WaitGroup
+	for _, o := range p.outs {
+		reading.Go(func() {
+			o.copy(p.channel, p.w)
+			eof := wire.StdoutEOF
+			if o.stream == wire.Stderr {
+				eof = wire.StderrEOF
+			}
+			_ = p.w.Send(eof, p.channel, nil)
+		})
+	}
+
+	ws := <-p.exited
+	p.mu.Lock()
+	p.family.gone = true
+	p.mu.Unlock()
+	if p.in != nil {
+		p.in.abandon()
+	}
+	for _, o := range p.outs {
+		o.finish()
+	}
+	reading.Wait()
+	if limit != nil {
+		limit.Stop()
+	}
+	p.mu.Lock()
+	status := exitStatus(ws, p.timedOut)
+	p.mu.Unlock()
+	done()
+	_ = p.w.SendJSON(wire.Exit, p.channel, status)
+}
+
+func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int, error) {
+	if len(req.Args) == 0 {
+		return 0, errors.New("no program given")
+	}
+	dir := req.Dir
+	if dir == "" {
+		dir = "/"
+	}
+	if err := checkDir(dir); err != nil {
+		return 0, dirError{err}
+	}
+	path, err := lookPath(req.Args[0], dir, req.Env)
+	if err != nil {
+		return 0, err
+	}
+	env := req.Env
+	if env == nil {
+		env = []string{} // nil would mean the guest's own
+	}
+	attr := &syscall.ProcAttr{
+		Dir: dir, Env: env, Files: files,
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: req.TTY, Ctty: 0},
+	}
+	p.mu.Lock() // the family is complete before anybody can ask for it
+	defer p.mu.Unlock()
+	exited := func(ws syscall.WaitStatus) { p.exited <- ws }
+	pid, err := r.start(path, req.Args, attr, exited)
+	if errors.Is(err, syscall.ENOEXEC) {
+		// A script without an interpreter line: what execvp(3) does.
+		pid, err = r.start("/bin/sh", append([]string{"/bin/sh", path}, req.Args[1:]...), attr, exited)
+	}
+	if err != nil {
+		return 0, err
+	}
+	p.family.leader = pid
+	for _, o := range p.outs {
+		if !o.tty {
+			p.family.pipes = append(p.family.pipes, pipeName(o.file))
+		}
+	}
+	return pid, nil
+}
+
+// A dirError keeps the errno of a bad working directory from being taken for
+// the program's: that is 125, not 127.
+type dirError struct{ err error }
+
+func (e dirError) Error() string { return e.err.Error() }
+
+// pipeName is what /proc/PID/fd links to for this pipe (proc_pid_fd(5)).
+func pipeName(f *os.File) string {
+	var st unix.Stat_t
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return ""
+	}
+	_ = conn.Control(func(fd uintptr) { err = unix.Fstat(int(fd), &st) })
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("pipe:[%d]", st.Ino)
+}
+
+// expire ends the process tree because its time is over.
+func (p *process) expire() {
+	p.mu.Lock()
+	p.timedOut = true
+	f := p.family
+	p.mu.Unlock()
+	f.signal(syscall.SIGTERM)
+	time.AfterFunc(killGrace, p.kill)
+}
+
+// kill ends the process tree at once. What is left in the pipes is still sent.
+func (p *process) kill() {
+	p.mu.Lock()
+	f := p.family
+	p.mu.Unlock()
+	if f.leader != 0 {
+		f.kill()
+	}
+}
+
+// drop ends the process tree of a host that is gone: nobody reads the output.
+func (p *process) drop() {
+	for _, o := range p.outs {
+		o.mute()
+	}
+	p.kill()
+}
+
+// signal sends sig to the leader's process group, and to a terminal's
+// foreground group if that is another one.
+func (p *process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	f := p.family
+	p.mu.Unlock()
+	if f.leader == 0 || f.gone {
+		return
+	}
+	_ = unix.Kill(-f.leader, sig)
+	if p.tty == nil {
+		return
+	}
+	if conn, err := p.tty.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) {
+			// TIOCGPGRP works on the master side (ioctl_tty(2)).
+			if pg, err := unix.IoctlGetInt(int(fd), unix.TIOCGPGRP); err == nil && pg > 1 && pg != f.leader {
+				_ = unix.Kill(-pg, sig)
+			}
+		})
+	}
+}
+
+// resize sets the terminal's size; the kernel tells the foreground group.
+func (p *process) resize(rows, cols uint16) {
+	if p.tty != nil {
+		_ = pty.Setsize(p.tty, &pty.Winsize{Rows: rows, Cols: cols})
+	}
+}
+
+// exitStatus translates what wait(2) said.
+func exitStatus(ws syscall.WaitStatus, timedOut bool) wire.ExitStatus {
+	s := wire.ExitStatus{Code: ws.ExitStatus(), TimedOut: timedOut}
+	if ws.Signaled() {
+		s.Signal = int(ws.Signal())
+		s.Code = 128 + s.Signal
+	}
+	return s
+}

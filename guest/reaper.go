@@ -1,0 +1,81 @@
+package guest
+
+import (
+	"sync"
+	"syscall"
+)
+
+// A reaper waits for every child of PID 1: those it started and the orphans
+// that the kernel hands to PID 1. The zero reaper is not usable; see newReaper.
+type reaper struct {
+	mu      sync.Mutex                          // held over a fork, so that no exit is reported before its owner is known
+	started *sync.Cond                          // signalled when a child appears; uses mu
+	owners  map[int]func(ws syscall.WaitStatus) // by pid; guarded by mu
+	alive   bool                                // there may be children; guarded by mu
+	empty   chan struct{}                       // closed when asked for and no child is left
+}
+
+// newReaper starts to reap; it does so until the process ends.
+func newReaper() *reaper {
+	r := &reaper{owners: map[int]func(syscall.WaitStatus){}}
+	r.started = sync.NewCond(&r.mu)
+	go r.run() // ends with the process
+	return r
+}
+
+// start forks and executes; exited is called, once and from the reaper's
+// goroutine, when the process is gone. It must not block.
+func (r *reaper) start(path string, args []string, attr *syscall.ProcAttr, exited func(syscall.WaitStatus)) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pid, err := syscall.ForkExec(path, args, attr)
+	if err != nil {
+		return 0, err
+	}
+	r.owners[pid] = exited
+	r.alive = true
+	r.started.Signal()
+	return pid, nil
+}
+
+// idle returns a channel that is closed as soon as no child is left.
+func (r *reaper) idle() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.empty = make(chan struct{})
+	empty := r.empty
+	if !r.alive {
+		close(empty)
+		r.empty = nil
+	}
+	return empty
+}
+
+func (r *reaper) run() {
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, 0, nil)
+		r.mu.Lock()
+		switch err {
+		case nil:
+			if exited := r.owners[pid]; exited != nil {
+				delete(r.owners, pid)
+				exited(ws)
+			}
+		case syscall.ECHILD:
+			// No child at all: every one that start registered is gone too.
+			// start holds mu from the fork on, so nothing is missed.
+			if len(r.owners) == 0 {
+				r.alive = false
+				if r.empty != nil {
+					close(r.empty)
+					r.empty = nil
+				}
+				for !r.alive {
+					r.started.Wait()
+				}
+			}
+		}
+		r.mu.Unlock()
+	}
+}

@@ -1,0 +1,232 @@
+// Package wire is the framed protocol that a guest speaks over PID 1's stdin
+// and stdout, and that a shim relays to its clients unchanged but for the
+// channel numbers.
+//
+// A frame is eight bytes of header and at most [MaxPayload] bytes:
+//
+//	 0      1          4             8
+//	+------+----------+-------------+---------------------+
+//	| type | length   | channel     | payload             |
+//	| u8   | u24 LE   | u32 LE      | length bytes        |
+//	+------+----------+-------------+---------------------+
+//
+// A channel is one process, or a conversation of another kind; its number is
+// chosen by the side that opens it and is free again after the [Exit] or
+// [Failed] frame that ends it. Channel 0 belongs to the connection itself.
+//
+// Flow control is by credit, per channel and stream: a sender of [Stdin],
+// [Stdout] or [Stderr] may have [Window] bytes on the way, and as many more
+// as the reader has handed back in [Credit] frames. Who sends more than it
+// was granted breaks the protocol and is cut off; so no queue between the two
+// ends can grow beyond what its reader asked for.
+//
+// Nothing here trusts the other side: every length is checked before it is
+// used.
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Version is the protocol's version, told in [Hello]. Both ends are built
+// together; a guest of another version is refused.
+const Version = 1
+
+// HeaderSize and MaxPayload bound a frame, in bytes.
+const (
+	HeaderSize = 8
+	MaxPayload = 64 << 10
+)
+
+// Window is the credit that a stream starts with, in bytes.
+const Window = 512 << 10
+
+// MaxStart bounds a [StartRequest] in all its pieces, in bytes. The kernel
+// takes no more than 2 MiB of arguments and environment (execve(2)).
+const MaxStart = 4 << 20
+
+// MaxCredit bounds the credit that one stream can hold, in bytes, so that a
+// reader cannot make a relay queue without limit.
+const MaxCredit = 4 << 20
+
+// A Type says what a frame means.
+type Type uint8
+
+// The frames. The zero Type is invalid.
+const (
+	_ Type = iota
+
+	// From the host.
+	StartMore  // a piece of a long StartRequest that Start completes
+	Start      // opens a channel: JSON of [StartRequest], or its last piece
+	Stdin      // bytes for the process
+	StdinClose // end of input
+	Signal     // one byte: the signal's number, for the process group
+	Resize     // rows u16 LE, columns u16 LE
+	Kill       // kill the process tree; the channel still ends with Exit
+	Shutdown   // channel 0; u32 LE: milliseconds between TERM and KILL
+	Ping       // channel 0; up to 64 bytes that Pong repeats
+	Control    // channel 0; JSON request to a shim, never seen by a guest
+
+	// From the guest.
+	Hello     // channel 0, first frame: JSON of [Greeting]
+	Started   // u32 LE: the process id inside the sandbox
+	Stdout    // bytes
+	Stderr    // bytes
+	StdoutEOF // no more of it
+	StderrEOF // no more of it
+	Exit      // ends a channel: JSON of [ExitStatus]
+	Failed    // ends a channel: JSON of [Failure]
+	Pong      // answer to Ping
+	Reply     // channel 0; JSON answer of a shim to Control
+
+	// Both ways.
+	Credit // stream u8 (the data frame's type), bytes u32 LE
+
+	typeEnd
+)
+
+// ErrProtocol is wrapped by every complaint about what the other side sent.
+var ErrProtocol = errors.New("protocol error")
+
+// A Frame is one message. Its payload lies in a pooled buffer: call Release
+// when it is no longer needed, exactly once, and do not touch it after.
+type Frame struct {
+	Type    Type
+	Channel uint32
+	buf     *buffer
+	n       int
+}
+
+// A buffer holds a whole frame, header included, so that it can be read and
+// passed on without a copy.
+type buffer [HeaderSize + MaxPayload]byte
+
+var buffers = sync.Pool{New: func() any { return new(buffer) }}
+
+// NewFrame returns a frame with an empty payload of capacity MaxPayload.
+func NewFrame(t Type, channel uint32) Frame {
+	return Frame{Type: t, Channel: channel, buf: buffers.Get().(*buffer)}
+}
+
+// Payload is the frame's content.
+func (f *Frame) Payload() []byte { return f.buf[HeaderSize : HeaderSize+f.n] }
+
+// Room is the whole space for the payload; SetLen says how much of it counts.
+func (f *Frame) Room() []byte { return f.buf[HeaderSize:] }
+
+// SetLen sets the payload's length.
+// Precondition: 0 <= n <= MaxPayload.
+func (f *Frame) SetLen(n int) { f.n = n }
+
+// Release hands the buffer back.
+func (f *Frame) Release() {
+	if f.buf != nil {
+		buffers.Put(f.buf)
+		f.buf = nil
+	}
+}
+
+// bytes is the whole frame as it goes over the wire.
+func (f *Frame) bytes() []byte {
+	b := f.buf[:HeaderSize+f.n]
+	binary.LittleEndian.PutUint32(b, uint32(f.n)<<8|uint32(f.Type))
+	binary.LittleEndian.PutUint32(b[4:], f.Channel)
+	return b
+}
+
+// A Reader reads frames. It is not safe for concurrent use.
+type Reader struct {
+	r       io.Reader
+	buf     []byte // unread input is buf[at:end]
+	at, end int
+}
+
+// NewReader returns a Reader that buffers what it reads from r.
+func NewReader(r io.Reader) *Reader {
+	return &Reader{r: r, buf: make([]byte, HeaderSize+MaxPayload)}
+}
+
+// Next returns the next frame. The error is io.EOF only between frames; a
+// frame that is cut short is io.ErrUnexpectedEOF, one that is malformed
+// wraps [ErrProtocol]. After an error the Reader is of no further use.
+func (r *Reader) Next() (Frame, error) {
+	if err := r.fill(HeaderSize); err != nil {
+		return Frame{}, err
+	}
+	head := binary.LittleEndian.Uint32(r.buf[r.at:])
+	channel := binary.LittleEndian.Uint32(r.buf[r.at+4:])
+	t, n := Type(head), int(head>>8)
+	if t == 0 || t >= typeEnd {
+		return Frame{}, fmt.Errorf("%w: frame of unknown type %d", ErrProtocol, t)
+	}
+	if n > MaxPayload {
+		return Frame{}, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", ErrProtocol, n, MaxPayload)
+	}
+	r.at += HeaderSize
+	f := NewFrame(t, channel)
+	f.n = n
+	got := copy(f.Payload(), r.buf[r.at:r.end])
+	r.at += got
+	if got < n {
+		if _, err := io.ReadFull(r.r, f.Payload()[got:]); err != nil {
+			f.Release()
+			return Frame{}, cutShort(err)
+		}
+	}
+	return f, nil
+}
+
+// fill makes at least n bytes available at r.at.
+func (r *Reader) fill(n int) error {
+	if r.end-r.at >= n {
+		return nil
+	}
+	r.end = copy(r.buf, r.buf[r.at:r.end])
+	r.at = 0
+	got, err := io.ReadAtLeast(r.r, r.buf[r.end:], n-r.end)
+	begun := r.end > 0
+	r.end += got
+	if err != nil && begun {
+		return cutShort(err)
+	}
+	return err
+}
+
+func cutShort(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// A Writer writes frames, each in one call. It is safe for concurrent use.
+// After an error the Writer is of no further use.
+type Writer struct {
+	mu sync.Mutex
+	w  io.Writer // guarded by mu
+}
+
+// NewWriter returns a Writer to w, unbuffered.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+
+// Write sends f. The frame stays the caller's to release.
+func (w *Writer) Write(f *Frame) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, err := w.w.Write(f.bytes())
+	return err
+}
+
+// Send writes a frame with the given payload.
+// Precondition: len(payload) <= MaxPayload.
+func (w *Writer) Send(t Type, channel uint32, payload []byte) error {
+	f := NewFrame(t, channel)
+	defer f.Release()
+	f.SetLen(copy(f.Room(), payload))
+	return w.Write(&f)
+}

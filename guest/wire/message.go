@@ -1,0 +1,123 @@
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+)
+
+// A Greeting is the guest's first word.
+type Greeting struct {
+	Version int `json:"version"`
+}
+
+// A StartRequest asks for a process.
+type StartRequest struct {
+	// Args is the program and its arguments. A program without a slash is
+	// looked up in the PATH of Env.
+	Args []string `json:"args"`
+	// Env is the whole environment, as KEY=VALUE.
+	Env []string `json:"env,omitempty"`
+	// Dir is the working directory; empty means /.
+	Dir string `json:"dir,omitempty"`
+	// Stdin says that input will come; without it the process reads
+	// /dev/null (unless it has a terminal).
+	Stdin bool `json:"stdin,omitempty"`
+	// Merge sends standard error into the same pipe as standard output.
+	Merge bool `json:"merge,omitempty"`
+	// TTY gives the process a terminal of Rows x Cols for all three streams;
+	// its output comes as Stdout.
+	TTY  bool   `json:"tty,omitempty"`
+	Rows uint16 `json:"rows,omitempty"`
+	Cols uint16 `json:"cols,omitempty"`
+	// TimeoutMS kills the process tree after so many milliseconds; 0 never.
+	TimeoutMS int64 `json:"timeoutMs,omitempty"`
+}
+
+// An ExitStatus says how a process ended.
+type ExitStatus struct {
+	// Code is the exit code, or 128+Signal.
+	Code int `json:"code"`
+	// Signal is the signal that killed the process, or 0.
+	Signal int `json:"signal,omitempty"`
+	// TimedOut says that the request's limit ended it.
+	TimedOut bool `json:"timedOut,omitempty"`
+}
+
+// A Failure says why there is no process.
+type Failure struct {
+	// Code is what a shell would exit with: 127 not found, 126 not
+	// executable, 125 anything else.
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+// SendJSON writes a frame with v as its payload; one that is too long is an
+// error and sends nothing.
+func (w *Writer) SendJSON(t Type, channel uint32, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(b) > MaxPayload {
+		return fmt.Errorf("message of %d bytes, at most %d are possible", len(b), MaxPayload)
+	}
+	return w.Send(t, channel, b)
+}
+
+// WriteStart sends req on channel, in as many frames as it takes.
+func (w *Writer) WriteStart(channel uint32, req *StartRequest) error {
+	b, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	if len(b) > MaxStart {
+		return fmt.Errorf("arguments and environment of %d bytes, at most %d are possible", len(b), MaxStart)
+	}
+	for len(b) > MaxPayload {
+		if err := w.Send(StartMore, channel, b[:MaxPayload]); err != nil {
+			return err
+		}
+		b = b[MaxPayload:]
+	}
+	return w.Send(Start, channel, b)
+}
+
+// Decode reads the payload of f into v.
+func Decode(f *Frame, v any) error {
+	if err := json.Unmarshal(f.Payload(), v); err != nil {
+		return fmt.Errorf("%w: frame of type %d: %w", ErrProtocol, f.Type, err)
+	}
+	return nil
+}
+
+// AppendCredit appends the payload of a [Credit] frame.
+func AppendCredit(b []byte, stream Type, n int) []byte {
+	return binary.LittleEndian.AppendUint32(append(b, byte(stream)), uint32(n))
+}
+
+// ParseCredit reads the payload of a [Credit] frame: at most [MaxCredit]
+// bytes for one of the data streams.
+func ParseCredit(p []byte) (stream Type, n int, err error) {
+	if len(p) != 5 {
+		return 0, 0, fmt.Errorf("%w: credit frame of %d bytes", ErrProtocol, len(p))
+	}
+	stream, n = Type(p[0]), int(binary.LittleEndian.Uint32(p[1:]))
+	if stream != Stdin && stream != Stdout && stream != Stderr || n > MaxCredit {
+		return 0, 0, fmt.Errorf("%w: credit of %d for stream %d", ErrProtocol, n, stream)
+	}
+	return stream, n, nil
+}
+
+// AppendSize appends the payload of a [Resize] frame.
+func AppendSize(b []byte, rows, cols uint16) []byte {
+	return binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(b, rows), cols)
+}
+
+// ParseSize reads the payload of a [Resize] frame.
+func ParseSize(p []byte) (rows, cols uint16, err error) {
+	if len(p) != 4 {
+		return 0, 0, fmt.Errorf("%w: resize frame of %d bytes", ErrProtocol, len(p))
+	}
+	return binary.LittleEndian.Uint16(p), binary.LittleEndian.Uint16(p[2:]), nil
+}
