@@ -16,22 +16,18 @@ func (s *Server) Wait() { <-s.done }
 // Close may be called twice.
 //
 // The readers of go-fuse wait inside read(2), where closing the descriptor
-// does not reach them. So its number is given to something that is at its
-// end, and the readers are made to read again.
+// does not reach them. So its number is given to something that cannot be
+// read, and the readers are made to try again.
 func (s *Server) Close() error {
 	select {
 	case <-s.done:
 		return nil
 	default:
 	}
-	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(null)
-	if err := unix.Dup3(null, s.fd, unix.O_CLOEXEC); err != nil {
-		return err
-	}
+	s.closing.Do(func() {
+		s.log.quiet.Store(true)
+		unix.Dup3(s.tree.root.fd, s.fd, unix.O_CLOEXEC) // O_PATH
+	})
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -228,7 +228,9 @@ func beClient(t *testing.T, env string, use func(t *testing.T, c *client)) {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	use(t, &client{dir: args.Dir, host: args.Host, conn: conn})
+	c := &client{dir: args.Dir, host: args.Host, conn: conn}
+	c.stats(t) // answered once the mount is served
+	use(t, c)
 }
 
 // receive takes the descriptor that beClient sends.

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -77,6 +80,9 @@ type Server struct {
 	tree *tree
 	fd   int           // the number of the device's descriptor in go-fuse
 	done chan struct{} // closed when the last request is answered
+	log  *fuseLog
+
+	closing sync.Once
 }
 
 // maxWrite is the most that one READ or WRITE carries.
@@ -109,11 +115,12 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	srv, err := fuse.NewServer(t, fmt.Sprintf("/dev/fd/%d", fd), fuseOptions(logger))
+	lines := &fuseLog{logger: logger}
+	srv, err := fuse.NewServer(t, fmt.Sprintf("/dev/fd/%d", fd), fuseOptions(lines))
 	if err != nil {
 		return nil, fmt.Errorf("answer the kernel: %w", err)
 	}
-	s := &Server{tree: t, fd: fd, done: make(chan struct{})}
+	s := &Server{tree: t, fd: fd, done: make(chan struct{}), log: lines}
 	go t.notes.run() // ends at t.notes.close below
 	go func() {      // ends when the tree is unmounted or Close called
 		defer close(s.done)
@@ -125,7 +132,7 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 }
 
 // fuseOptions returns how go-fuse is to speak to the kernel.
-func fuseOptions(logger *slog.Logger) *fuse.MountOptions {
+func fuseOptions(lines *fuseLog) *fuse.MountOptions {
 	return &fuse.MountOptions{
 		Name:                 "wolffia",
 		MaxWrite:             maxWrite,
@@ -135,12 +142,25 @@ func fuseOptions(logger *slog.Logger) *fuse.MountOptions {
 		ExtraCapabilities:    fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_NO_EXPORT_SUPPORT,
 		// Passthrough would make the tree too deep for an overlay on top.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
-		Logger:               slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		Logger:               log.New(lines, "", 0),
 		PanicHandler: func(v any) fuse.Status {
-			logger.Error("a request failed", "panic", v, "stack", string(debug.Stack()))
+			lines.logger.Error("a request failed", "panic", v, "stack", string(debug.Stack()))
 			return fuse.EIO
 		},
 	}
+}
+
+// A fuseLog passes on what go-fuse complains about.
+type fuseLog struct {
+	logger *slog.Logger
+	quiet  atomic.Bool // while Close makes it fail
+}
+
+func (l *fuseLog) Write(line []byte) (int, error) {
+	if !l.quiet.Load() {
+		l.logger.Warn("fuse", "message", strings.TrimSpace(string(line)))
+	}
+	return len(line), nil
 }
 
 // awaitInit waits until the kernel has sent its first message.
