@@ -52,6 +52,8 @@ type guest struct {
 	exit   func(code int)
 	parts  map[uint32][]byte // start requests of which more is to come; Serve's goroutine only
 
+	running sync.WaitGroup // one for each process whose channel is open
+
 	mu    sync.Mutex
 	procs map[uint32]*process // by channel; guarded by mu
 }
@@ -138,16 +140,27 @@ func (g *guest) handleConn(f *wire.Frame) error {
 	return fmt.Errorf("%w: frame of type %d on channel 0", wire.ErrProtocol, f.Type)
 }
 
-// shutdown asks everybody to end, waits no longer than grace, and ends PID 1;
-// the kernel kills the rest (pid_namespaces(7)).
+// shutdown asks everybody to end, waits until all are gone and their output is
+// sent, but no longer than grace, and ends PID 1; the kernel kills the rest
+// (pid_namespaces(7)).
 func (g *guest) shutdown(grace time.Duration) {
 	if os.Getpid() == 1 { // anywhere else -1 means the user's whole session
 		_ = unix.Kill(-1, unix.SIGTERM)
 		_ = unix.Kill(-1, unix.SIGCONT)
 	}
+	over := time.After(grace)
 	select {
 	case <-g.reaper.idle():
-	case <-time.After(grace):
+	case <-over:
+	}
+	sent := make(chan struct{})
+	go func() { // ends with PID 1 at the latest
+		g.running.Wait()
+		close(sent)
+	}()
+	select {
+	case <-sent:
+	case <-over:
 	}
 	g.exit(0)
 }
@@ -178,10 +191,12 @@ func (g *guest) start(f *wire.Frame) error {
 	g.mu.Lock()
 	g.procs[channel] = p
 	g.mu.Unlock()
-	go p.run(g.reaper, req, files, func() { // ends with the process
-		g.mu.Lock()
-		delete(g.procs, channel)
-		g.mu.Unlock()
+	g.running.Go(func() { // ends with the process
+		p.run(g.reaper, req, files, func() {
+			g.mu.Lock()
+			delete(g.procs, channel)
+			g.mu.Unlock()
+		})
 	})
 	return nil
 }

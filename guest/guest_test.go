@@ -354,7 +354,7 @@ func TestTerminal(t *testing.T) {
 	if err := p.Resize(50, 132); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = p.Stdin().Write([]byte("wake\n")) // dash runs a trap after read returns
+	_, _ = p.Stdin().Write([]byte("wake\n"))                   // dash runs a trap after read returns
 	for line := ""; line != "50 132\r\n"; line = out.next(t) { // beside the echo
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -1,0 +1,129 @@
+// Package profile computes the filters of package seccomp from Docker's default
+// profile. It is used by their generator and their test, not at run time.
+//
+// It has a compiler of its own because the pure Go one there is,
+// elastic/go-seccomp-bpf 1.6.0, does not load the call's number again after it
+// has looked at an argument: calls that come later in the policy are compared
+// with the argument.
+package profile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/elastic/go-seccomp-bpf/arch"
+	moby "github.com/moby/profiles/seccomp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// A refusal is a call that is refused if the low half of an argument has a
+// value. The kernel ignores the high half of an int: a comparison of all 64
+// bits, as the profile has them, would be no barrier (CVE-2019-10063).
+type refusal struct {
+	name     string
+	argument int
+	value    uint32
+}
+
+// refusals are what we refuse beyond Docker's profile.
+var refusals = []refusal{
+	{"ioctl", 1, unix.TIOCSTI},
+	{"ioctl", 1, unix.TIOCLINUX},
+	{"socket", 0, unix.AF_VSOCK},
+	{"socket", 0, unix.AF_ALG},
+}
+
+// Filter compiles the filter for the running architecture.
+func Filter() ([]byte, error) {
+	info, err := arch.GetInfo("")
+	if err != nil {
+		return nil, err
+	}
+	// No capability: what Docker allows only with one is left out.
+	profile, err := moby.GetDefaultProfile(&specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}})
+	if err != nil {
+		return nil, err
+	}
+	calls, err := translate(profile, info.SyscallNames)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := bpf.Assemble(compile(uint32(info.ID), calls))
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for _, r := range raw { // struct sock_filter (linux/filter.h); all our architectures are little endian
+		if err := binary.Write(&b, binary.LittleEndian, r); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// A call says what becomes of one system call: the refusals are looked at
+// first, then it is allowed if all conditions of one alternative hold.
+type call struct {
+	refusals     []refusal
+	alternatives [][]specs.LinuxSeccompArg // an empty alternative always holds
+	errno        uint32                    // if no alternative holds
+}
+
+// plain reports whether the call is allowed whatever its arguments.
+func (c *call) plain() bool {
+	if len(c.refusals) > 0 {
+		return false
+	}
+	for _, a := range c.alternatives {
+		if len(a) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// translate orders the profile by system call number.
+func translate(profile *specs.LinuxSeccomp, numbers map[string]int) (map[uint32]*call, error) {
+	if profile.DefaultAction != specs.ActErrno {
+		return nil, fmt.Errorf("default action %q: a filter must deny by default", profile.DefaultAction)
+	}
+	calls := map[uint32]*call{}
+	get := func(name string) *call {
+		nr, known := numbers[name]
+		if !known {
+			return new(call) // of another architecture, or too new for the table: denied
+		}
+		c := calls[uint32(nr)]
+		if c == nil {
+			c = &call{errno: uint32(unix.EPERM)}
+			calls[uint32(nr)] = c
+		}
+		return c
+	}
+	for _, s := range profile.Syscalls {
+		for _, name := range s.Names {
+			c := get(name)
+			switch {
+			case s.Action == specs.ActAllow:
+				c.alternatives = append(c.alternatives, s.Args)
+			case s.Action == specs.ActErrno && len(s.Args) == 0 && s.ErrnoRet != nil:
+				c.errno = uint32(*s.ErrnoRet)
+			default:
+				return nil, fmt.Errorf("%s: action %q is not known here", name, s.Action)
+			}
+			for _, a := range s.Args {
+				if _, err := condition(a, 0, 0); err != nil {
+					return nil, fmt.Errorf("%s: %w", name, err)
+				}
+			}
+		}
+	}
+	for _, r := range refusals {
+		c := get(r.name)
+		c.refusals = append(c.refusals, r)
+	}
+	return calls, nil
+}
