@@ -26,7 +26,11 @@ func (s *Server) Close() error {
 	}
 	s.closing.Do(func() {
 		s.log.quiet.Store(true)
-		unix.Dup3(s.tree.root.fd, s.fd, unix.O_CLOEXEC) // O_PATH
+		var st unix.Stat_t
+		// The number is another's if the tree was unmounted just now.
+		if unix.Fstat(s.fd, &st) == nil && st.Rdev == s.rdev {
+			unix.Dup3(s.tree.root.fd, s.fd, unix.O_CLOEXEC) // O_PATH
+		}
 	})
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

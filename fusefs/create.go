@@ -27,7 +27,7 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 	}
 	t.names.RLock()
 	defer t.names.RUnlock()
-	h, errno := t.acquireHeld(dir, usePath)
+	h, errno := t.acquireDir(dir)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}

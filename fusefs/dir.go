@@ -72,7 +72,7 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry, *
 	}
 	t.names.RLock()
 	defer t.names.RUnlock()
-	h, errno := t.acquireHeld(dir, usePath)
+	h, errno := t.acquireDir(dir)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}

@@ -208,6 +208,49 @@ func (t *tree) acquireHeld(n *node, u use) (*handle, syscall.Errno) {
 	return t.fds.add(n, u, fd), 0
 }
 
+// acquireDir opens the directory n so that names can be used in it. It must
+// still be at its own name, from which it has its state: a process that holds
+// it open, or works in it, would otherwise keep that state wherever the host
+// moves it. t.names is held.
+func (t *tree) acquireDir(n *node) (*handle, syscall.Errno) {
+	if errno := t.attached(n); errno != 0 {
+		return nil, errno
+	}
+	return t.acquireHeld(n, usePath)
+}
+
+// attached makes sure that n and all above it were found at their names not
+// longer ago than the timeout.
+func (t *tree) attached(n *node) syscall.Errno {
+	if n.id == rootID {
+		return 0
+	}
+	parent, name := t.table.place(n)
+	if parent == nil {
+		return syscall.ENOENT // as in a directory that was removed
+	}
+	if errno := t.attached(parent); errno != 0 {
+		return errno
+	}
+	now := t.clock()
+	if now-n.seen.Load() < int64(t.timeout) {
+		return 0
+	}
+	h, errno := t.acquireHeld(parent, usePath)
+	if errno != 0 {
+		return errno
+	}
+	defer h.release()
+	o, errno := t.stat(at{h.fd, name})
+	if errno == 0 && o.ident != n.ident {
+		errno = syscall.ESTALE
+	}
+	if errno == 0 {
+		n.seen.Store(now)
+	}
+	return stale(errno)
+}
+
 // walk opens n below its parent, whose descriptor is opened in the same way
 // if it is not at hand, and makes sure that it is still the same object.
 func (t *tree) walk(n *node) (*handle, syscall.Errno) {

@@ -25,7 +25,7 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	}
 	t.names.RLock()
 	defer t.names.RUnlock()
-	h, errno := t.acquireHeld(dir, usePath)
+	h, errno := t.acquireDir(dir)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -78,6 +78,7 @@ func (t *tree) enter(dir *node, name string, obj *object, out *fuse.EntryOut) *n
 		s := dir.getState()
 		n.setVerdict(t.rules.Child(s, name, obj.isDir()), t.inside(s, name, obj.isDir()))
 	})
+	n.seen.Store(t.clock())
 	t.orphan(old)
 	t.fillEntry(n, obj, out)
 	return n

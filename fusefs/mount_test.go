@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ import (
 // A setup is what a test of a mount begins with.
 type setup struct {
 	Rules   []fakeRule
+	Policy  []perm.Rule                    // if not nil, instead of Rules
 	Host    func(t *testing.T, dir string) // fills the host directory, in the parent
 	Timeout time.Duration
 	FDs     int
@@ -122,9 +124,15 @@ func serve(t *testing.T, s setup, args childArgs) {
 		t.Fatal(err)
 	}
 	defer root.Close()
+	var rules Rules = newFakeRules(s.Rules)
+	if s.Policy != nil {
+		if rules, err = perm.Compile(s.Policy); err != nil {
+			t.Fatal(err)
+		}
+	}
 	denials := make(chan Denial, 10000)
 	srv, err := Serve(ctx, dev, &Options{
-		Root: int(root.Fd()), Rules: newFakeRules(s.Rules), Owner: Owner{clientUID, clientUID},
+		Root: int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
 		Timeout: s.Timeout, FDs: s.FDs, Denied: func(d Denial) {
 			select {
 			case denials <- d:
@@ -306,24 +314,11 @@ func report(t *testing.T, out string, failed bool) {
 	}
 }
 
-// requireFuse skips the test, or fails it where that was asked for, if mounting
-// cannot work here.
+// requireFuse skips the test, or fails it where that was asked for, if
+// mounting cannot work here.
 func requireFuse(t *testing.T) {
 	t.Helper()
-	reason := ""
-	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
-		reason = err.Error()
-	} else {
-		f.Close()
-	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-	}
-	if err := cmd.Run(); err != nil && reason == "" {
-		reason = "no user namespace: " + err.Error()
-	}
+	reason := noFuse()
 	if reason == "" {
 		return
 	}
@@ -334,6 +329,24 @@ func requireFuse(t *testing.T) {
 	}
 	t.Skip(reason)
 }
+
+// noFuse returns why no tree can be mounted here, empty if one can.
+var noFuse = sync.OnceValue(func() string {
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return err.Error()
+	}
+	f.Close()
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+	}
+	if err := cmd.Run(); err != nil {
+		return "no user namespace: " + err.Error()
+	}
+	return ""
+})
 
 // write makes a file with its directories on the host.
 func write(t *testing.T, dir, name, content string) {
@@ -369,5 +382,3 @@ func errnoIn(err error) syscall.Errno {
 	}
 	return 0
 }
-
-var _ = perm.None

@@ -27,6 +27,7 @@ type node struct {
 
 	level atomic.Uint32 // a perm.Level
 	state atomic.Int32  // a perm.State: what holds inside, if it is a directory
+	seen  atomic.Int64  // when it was last found at its name, by tree.clock
 
 	// Guarded by table.mu.
 	parent   *node // nil for the root and for an orphan

@@ -30,7 +30,7 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 	}
 	t.names.Lock()
 	defer t.names.Unlock()
-	h, errno := t.acquireHeld(dir, usePath)
+	h, errno := t.acquireDir(dir)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}

@@ -42,12 +42,12 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 
 // rename does r. t.names is held for writing.
 func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
-	from, errno := t.acquireHeld(r.from, usePath)
+	from, errno := t.acquireDir(r.from)
 	if errno != 0 {
 		return errno
 	}
 	defer from.release()
-	to, errno := t.acquireHeld(r.to, usePath)
+	to, errno := t.acquireDir(r.to)
 	if errno != 0 {
 		return errno
 	}
@@ -124,5 +124,6 @@ func (t *tree) judge(dir *node, name string) {
 	if n := t.table.child(dir, name); n != nil {
 		s := dir.getState()
 		n.setVerdict(t.rules.Child(s, name, n.isDir()), t.inside(s, name, n.isDir()))
+		n.seen.Store(t.clock())
 	}
 }

@@ -79,6 +79,7 @@ type Options struct {
 type Server struct {
 	tree *tree
 	fd   int           // the number of the device's descriptor in go-fuse
+	rdev uint64        // the device
 	done chan struct{} // closed when the last request is answered
 	log  *fuseLog
 
@@ -87,6 +88,10 @@ type Server struct {
 
 // maxWrite is the most that one READ or WRITE carries.
 const maxWrite = 1 << 20
+
+// maxInflight bounds the memory of the requests being read and answered. A
+// sandbox that asks for more at once waits.
+const maxInflight = 64 << 20
 
 // Serve answers for the tree that was mounted with dev, until it is unmounted
 // or Close is called. It returns when the kernel's first message is answered.
@@ -115,12 +120,17 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("stat the descriptor: %w", err)
+	}
 	lines := &fuseLog{logger: logger}
 	srv, err := fuse.NewServer(t, fmt.Sprintf("/dev/fd/%d", fd), fuseOptions(lines))
 	if err != nil {
 		return nil, fmt.Errorf("answer the kernel: %w", err)
 	}
-	s := &Server{tree: t, fd: fd, done: make(chan struct{}), log: lines}
+	s := &Server{tree: t, fd: fd, rdev: st.Rdev, done: make(chan struct{}), log: lines}
 	go t.notes.run() // ends at t.notes.close below
 	go func() {      // ends when the tree is unmounted or Close called
 		defer close(s.done)
@@ -139,7 +149,10 @@ func fuseOptions(lines *fuseLog) *fuse.MountOptions {
 		MaxBackground:        64,
 		EnableSymlinkCaching: true,
 		DisableSplice:        true,
-		ExtraCapabilities:    fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_NO_EXPORT_SUPPORT,
+
+		MaxInflightRequestBytes: maxInflight,
+
+		ExtraCapabilities: fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_NO_EXPORT_SUPPORT,
 		// Passthrough would make the tree too deep for an overlay on top.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
 		Logger:               log.New(lines, "", 0),
@@ -204,7 +217,7 @@ func newTree(opts *Options) (_ *tree, err error) {
 	}
 	t := &tree{
 		rules: opts.Rules, owner: opts.Owner, timeout: opts.Timeout, report: opts.Denied,
-		euid: uint32(os.Geteuid()), umask: ownUmask(), notes: openNotes(),
+		start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), notes: openNotes(),
 		fds: &descriptors{max: opts.FDs},
 	}
 	if t.timeout <= 0 {

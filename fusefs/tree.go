@@ -17,6 +17,7 @@ type tree struct {
 	timeout time.Duration
 	report  func(Denial)
 
+	start     time.Time
 	euid      uint32 // whose inodes are the server's own
 	umask     uint32 // of this process: what it takes from the modes it asks for
 	proc      int    // this process's descriptors as a directory of links
@@ -38,6 +39,9 @@ type tree struct {
 var _ fuse.RawFileSystem = (*tree)(nil)
 
 func (t *tree) count(o op) { t.counts[o].Add(1) }
+
+// clock returns the time since the start, in nanoseconds.
+func (t *tree) clock() int64 { return int64(time.Since(t.start)) }
 
 // dir returns the node called id, which must be a directory.
 func (t *tree) dir(id uint64) (*node, syscall.Errno) {
