@@ -45,21 +45,19 @@ func Compile(rules []Rule) (*Policy, error) {
 func (p *Policy) compare(a, b alt) int {
 	return cmp.Or(
 		cmp.Compare(p.rules[b.rule].Priority, p.rules[a.rule].Priority),
-		preferred(a.anchored, b.anchored),
+		anchoredFirst(a, b),
 		cmp.Compare(b.literals, a.literals),
 		cmp.Compare(b.bytes, a.bytes),
 		cmp.Compare(b.kind, a.kind),
-		preferred(a.limit, b.limit), // a limit is never the wider of two equals
-		cmp.Compare(a.level, b.level),
+		cmp.Compare(a.level, b.level), // so a limit comes before what it cuts down
 	)
 }
 
-// preferred orders true before false.
-func preferred(a, b bool) int {
+func anchoredFirst(a, b alt) int {
 	switch {
-	case a == b:
+	case a.anchored == b.anchored:
 		return 0
-	case a:
+	case a.anchored:
 		return -1
 	}
 	return 1

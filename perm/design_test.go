@@ -55,10 +55,10 @@ func TestDesign(t *testing.T) {
 		},
 		{
 			"wildcards",
-			[]string{"/a?c=read", "/[x-z]1=read", "/[!x-z]2=read", "/[^x-z]3=read", "/{p,q{r,s}}=read", "/\\*=read", "/m*n*o=read", "/[]a-]=read"},
+			[]string{"/a?c=read", "/[x-z]1=read", "/[!x-z]2=read", "/[^x-z]3=read", "/{p,q{r,s}}=read", "/\\*=read", "/m*n*o=read", "/tu*ut=read", "/[]a-]=read"},
 			map[string]Level{
 				"abc": Read, "ac": None, "abbc": None, "b/c": None, "y1": Read, "w1": None, "w2": Read, "y2": None, "w3": Read, "y3": None,
-				"p": Read, "qr": Read, "qs": Read, "q": None, "*": Read, "x": None, "mno": Read, "m-n-o": Read, "m-n-oo": Read, "m-n": None, "]": Read, "a": Read, "-": Read,
+				"p": Read, "qr": Read, "qs": Read, "q": None, "*": Read, "x": None, "tut": None, "tuut": Read, "mno": Read, "m-n-o": Read, "m-n-oo": Read, "m-n": None, "]": Read, "a": Read, "-": Read,
 			},
 		},
 		{

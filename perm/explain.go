@@ -71,7 +71,7 @@ func (p *Policy) explain(e *Explanation, names []string) {
 			if c.match(i, a); !slices.Contains(matched, a.rule) {
 				matched = append(matched, a.rule)
 			}
-		case open && e.Toward == nil && i < c.end && !a.limit && a.level > None:
+		case open && e.Toward == nil && !a.limit && a.level > None:
 			r := p.rules[a.rule]
 			e.Toward = &r
 		}
@@ -120,6 +120,34 @@ func (a *alt) walk(names []string) (whole, below, open bool) {
 		at = next
 	}
 	return at[len(a.comps)], below, slices.Contains(at[:len(a.comps)], true)
+}
+
+// Remedy returns the flag that would give the path the level want, or nothing
+// if it has that already or no flag would do.
+func (e Explanation) Remedy(want Level) string {
+	if e.Level >= want || e.Problem != "" || e.Path == "" || e.Path == "." {
+		return ""
+	}
+	top := PriorityPreset
+	for _, r := range e.Losers {
+		top = max(top, r.Priority)
+	}
+	if e.Rule != nil {
+		top = max(top, e.Rule.Priority)
+	}
+	flag := "--rule"
+	switch {
+	case top > PriorityReveal:
+		return ""
+	case top > PriorityRule:
+		flag = "--reveal"
+	}
+	slash := ""
+	if e.Dir {
+		slash = "/"
+	}
+	rule := "/" + Quote(e.Path) + slash + "=" + want.String()
+	return flag + " '" + strings.ReplaceAll(rule, "'", `'\''`) + "'"
 }
 
 // String says it in one line, or in two where rules lost.

@@ -2,6 +2,7 @@ package perm
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,5 +81,60 @@ func TestJSON(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`[{"pattern":"a","level":"all"}]`), &back); err == nil {
 		t.Error("an unknown level is taken")
+	}
+}
+
+func TestRemedy(t *testing.T) {
+	req := Request{
+		Rules:   testRules(t, "/out/=read", "view=view"),
+		GitDirs: []string{".git"},
+		File:    &PolicyFile{Rules: testRules(t, "**=write@100", "/top=none@3000")},
+	}
+	for _, tt := range []struct {
+		path string
+		dir  bool
+		want Level
+		text string
+	}{
+		{"out/it's", false, Write, `--rule '/out/it'\''s=write'`},
+		{"out", true, Write, "--rule '/out/=write'"},
+		{"view", false, Read, "--rule '/view=read'"},
+		{"out/.env", false, Read, "--reveal '/out/.env=read'"},
+		{".git/hooks", true, Write, "--reveal '/.git/hooks/=write'"},
+		{"a*b/.npmrc", false, Write, "--reveal '/a\\*b/.npmrc=write'"},
+		{"secrets/x/y", false, View, "--reveal '/secrets/x/y=view'"},
+		{"src", false, Write, ""},
+		{"top", false, Read, ""},
+		{"../x", false, Read, ""},
+		{"", true, Write, ""},
+	} {
+		rules, err := Assemble(&req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := mustCompile(t, rules...).Explain(tt.path, tt.dir).Remedy(tt.want)
+		if got != tt.text {
+			t.Errorf("%q to %v: %s, want %s", tt.path, tt.want, got, tt.text)
+		}
+		if got == "" {
+			continue
+		}
+		flag, value, _ := strings.Cut(got, " ")
+		r, err := ParseRule(strings.ReplaceAll(strings.Trim(value, "'"), `'\''`, "'"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := req
+		if flag == "--rule" {
+			after.Rules = append(after.Rules[:len(after.Rules):len(after.Rules)], r)
+		} else {
+			after.Reveals = append(after.Reveals[:len(after.Reveals):len(after.Reveals)], r)
+		}
+		if rules, err = Assemble(&after); err != nil {
+			t.Fatal(err)
+		}
+		if level := mustCompile(t, rules...).Level(tt.path, tt.dir); level != tt.want {
+			t.Errorf("%s makes %q %v, want %v", got, tt.path, level, tt.want)
+		}
 	}
 }

@@ -3,15 +3,19 @@ package perm
 import "strings"
 
 // gitGuarded are the parts of a git directory that make the host user's git run
-// programs: hooks, and configuration such as core.fsmonitor or core.pager.
+// programs: hooks, configuration such as core.fsmonitor or core.pager, and
+// commondir, a file that need not exist and sends git elsewhere for both.
 var gitGuarded = []string{
 	"hooks/",
 	"config",
 	"config.worktree",
+	"commondir",
 	"worktrees/*/config.worktree",
+	"worktrees/*/commondir",
 	"modules/**/hooks/",
 	"modules/**/config",
 	"modules/**/config.worktree",
+	"modules/**/commondir",
 }
 
 // GitRules returns the rules that keep a sandbox from changing what the host
@@ -21,6 +25,10 @@ var gitGuarded = []string{
 // "." is the root itself, if that is a bare repository. Odd bytes in them match
 // only themselves. The rules give nothing: what another rule hides or leaves
 // less of stays so.
+//
+// They do not cover what a repository's configuration points to elsewhere, such
+// as a core.hooksPath or an include in the working tree, and keep a sandbox from
+// adding submodules and linked worktrees to these repositories.
 func GitRules(dirs []string) []Rule {
 	var rules []Rule
 	for _, dir := range dirs {

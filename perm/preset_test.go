@@ -114,7 +114,7 @@ func TestGitRules(t *testing.T) {
 	p := mustCompile(t, append(rules, testRules(t, "**=write", "/x/=none@200")...)...)
 	for _, dir := range []string{".git", "odd[x]*/{a}\xff\n/.git", "bare.git"} {
 		for file, want := range map[string]Level{
-			"hooks/pre-commit": Read, "config": Read, "config.worktree": Read, "worktrees/w/config.worktree": Read, "worktrees/w/HEAD": Write,
+			"hooks/pre-commit": Read, "config": Read, "config.worktree": Read, "commondir": Read, "worktrees/w/commondir": Read, "modules/m/commondir": Read, "worktrees/w/config.worktree": Read, "worktrees/w/HEAD": Write,
 			"modules/m/config": Read, "modules/m/hooks/x": Read, "modules/a/b/config": Read, "modules/a/modules/b/hooks/x": Read, "HEAD": Write, "index.lock": Write, "objects/ab/cd": Write,
 		} {
 			if got := p.Level(path.Join(dir, file), false); got != want {

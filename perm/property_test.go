@@ -8,7 +8,7 @@ import (
 
 // randomRules and randomPath draw from few names and forms, so that they meet.
 func randomRules(r *rand.Rand) []Rule {
-	names := []string{"a", "b", "ab", "a.x", "*", "a*", "*b", "*.x", "?", "[ab]", "[!a]", "{a,b}", "{a,b.x}", "**", "**", "{a/b,b}", "\\a", "[^b]*", "*a*"}
+	names := []string{"a", "b", "ab", "a.x", "*", "a*", "*b", "*.x", "?", "[ab]", "[!a]", "{a,b}", "{a,b.x}", "**", "**", "{a/b,b}", "\\a", "[^b]*", "*a*", "a*a", "*x*.x"}
 	rules := make([]Rule, 1+r.IntN(6))
 	for i := range rules {
 		var b strings.Builder

@@ -154,14 +154,11 @@ func slowParse(r *Rule) []slowAlt {
 				literals++
 			}
 		}
-		anchored, limit := 0, 0
+		anchored := 0
 		if a.anchored {
 			anchored = 1
 		}
-		if r.AtMost {
-			limit = 1
-		}
-		a.rank = []int{r.Priority, anchored, literals, bytes, int(kind), limit, -int(r.Level)}
+		a.rank = []int{r.Priority, anchored, literals, bytes, int(kind), -int(r.Level)}
 		out = append(out, a)
 	}
 	return out

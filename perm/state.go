@@ -71,10 +71,9 @@ var sealed = state{cover: noCover(0)}
 // reduce brings c and open, which it may change, to the form that is the same
 // for all directories that behave alike. Only alternatives before c.end count,
 // and of one alternative only what its last loop leaves: what an earlier
-// position can reach, that one can reach too.
+// position, or that one a second time, can reach, it can reach too.
 func (p *Policy) reduce(c cover, open []step) (cover, []step) {
 	slices.Sort(open)
-	open = slices.Compact(open)
 	kept := open[:0]
 	for _, s := range open {
 		a := &p.alts[s.alt()]
@@ -97,7 +96,6 @@ func (p *Policy) reduce(c cover, open []step) (cover, []step) {
 func (p *Policy) trim(c cover, open []step) (cover, []step) {
 	level := c.verdict()
 	free, _ := slices.BinarySearch(p.free, c.end)
-	limited := c.limits != noCover(0).limits
 	end := 0
 	for free > 0 || len(open) > 0 {
 		last := -1
@@ -105,9 +103,8 @@ func (p *Policy) trim(c cover, open []step) (cover, []step) {
 			last = open[n-1].alt()
 		}
 		if free > 0 && p.free[free-1] > last {
-			if run := p.runs[level][free]; run < free && !limited {
-				after, _ := slices.BinarySearch(p.free[:free], last+1)
-				free = max(run, after)
+			if run := p.runs[level][free]; run < free {
+				free = run
 				continue
 			}
 			if f := p.free[free-1]; p.alts[f].idle(level, c.bound(f)) {

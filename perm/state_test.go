@@ -64,6 +64,24 @@ func TestDirectoriesThatBehaveAlikeShareAState(t *testing.T) {
 	}
 }
 
+func TestStatesAreCanonical(t *testing.T) {
+	for _, tt := range []struct{ rules, same []string }{
+		{[]string{"/p/**/q/s/**/r=read"}, []string{"p/q/s", "p/q/s/q", "p/x/q/s/p"}},                                                    // a later loop reaches all that an earlier one does
+		{[]string{"**=write@0", "/x/<=read@2", "/x/y/z/<=read@1", ".env=none@0"}, []string{"x/y", "x/w", "x/y/z/q"}},                    // a limit behind a stricter one
+		{[]string{"**=read", "/x/y/<=read@1", "/z/=read@1"}, []string{"x", "x/y", "w", "z"}},                                            // what changes nothing
+		{[]string{"**=write", "/x/<=read@5", "/y/=read@5", "/z/q/=read@7", "w=write@1", "/k=none@0"}, []string{"x", "y", "x/x", "z/q"}}, // a limit is like a rule
+		{[]string{"/a/=write@1", "/b/=write@2", ".env=none@3"}, []string{"a", "b", "a/b/c"}},                                            // whoever decides
+		{[]string{"**=write", "/x/<=view@5", "/y/<=view@5", "/[x]/<=read@1", ".env=none@0"}, []string{"x", "y"}},                        // two limits
+	} {
+		p := mustCompile(t, testRules(t, tt.rules...)...)
+		for _, path := range tt.same[1:] {
+			if enter(p, tt.same[0]) != enter(p, path) {
+				t.Errorf("%v: %q and %q have different states", tt.rules, tt.same[0], path)
+			}
+		}
+	}
+}
+
 func TestConstant(t *testing.T) {
 	p := mustCompile(t, append(preset(t, "agent-safe"), Rule{Pattern: "/secrets/pub.txt", Level: Read, Priority: PriorityReveal})...)
 	for _, tt := range []struct {
