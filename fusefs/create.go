@@ -183,10 +183,11 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 			return errno
 		}
 		n := t.enter(dir, name, obj, &out.EntryOut)
-		// Its mode may forbid to open it again before it is closed.
 		h := t.fds.add(n, useWrite, file)
-		t.fds.pin(n, useWrite)
-		h.release()
+		defer h.release()
+		if mode&0o600 != 0o600 {
+			t.fds.prefer(n, useWrite)
+		}
 		return 0
 	})
 }

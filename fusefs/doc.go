@@ -44,7 +44,12 @@
 // All operations pass one gate, a table of operation and level; see gate.go.
 // The kernel checks the presented modes, and answers all it can from its own
 // caches: opening and closing are refused with ENOSYS, so that it does them
-// by itself, and reading and writing are checked here again.
+// by itself, and reading and writing are checked here again. Within the
+// timeout, what was done before is done again without a message, but for one
+// question after an object's first use, which may have changed its time of
+// access.
+//
+// Linux 5.8 is needed, and /proc, in the namespace of the server.
 //
 // # What is different from a local file system
 //

@@ -158,11 +158,3 @@ func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint3
 		}
 	}
 }
-
-// Release ends what Create began: the kernel sends it for no other file.
-func (t *tree) Release(_ <-chan struct{}, in *fuse.ReleaseIn) {
-	t.count(opRelease)
-	if n := t.table.get(in.NodeId); n != nil {
-		t.fds.unpin(n, useWrite)
-	}
-}

@@ -71,5 +71,8 @@ func (t *tree) Statx(<-chan struct{}, *fuse.StatxIn, *fuse.StatxOut) fuse.Status
 	return t.refuse(opStatx)
 }
 
-// ReleaseDir ends what OpenDir never began.
+// There is nothing to release: no handle is ever given out.
+
+func (t *tree) Release(<-chan struct{}, *fuse.ReleaseIn) { t.count(opRelease) }
+
 func (t *tree) ReleaseDir(*fuse.ReleaseIn) { t.count(opReleasedir) }

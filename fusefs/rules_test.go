@@ -112,3 +112,16 @@ func (r *fakeRules) Constant(s perm.State) (perm.Level, bool) {
 	l, below := r.level(r.path(s))
 	return l, !below
 }
+
+// panicRules are Rules with a fault.
+type panicRules struct {
+	Rules
+	name string
+}
+
+func (r panicRules) Child(s perm.State, name string, dir bool) perm.Level {
+	if name == r.name {
+		panic("a fault in the rules")
+	}
+	return r.Rules.Child(s, name, dir)
+}

@@ -1,7 +1,12 @@
 package fusefs
 
 import (
+	"context"
+	"errors"
+	"os"
 	"syscall"
+	"testing"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
@@ -16,4 +21,47 @@ func lookup(tr *tree, dir uint64, name string, out *fuse.EntryOut) syscall.Errno
 		return syscall.ENOENT
 	}
 	return syscall.Errno(s)
+}
+
+func TestMountData(t *testing.T) {
+	for _, tt := range []struct {
+		opts MountOptions
+		want string
+	}{
+		{MountOptions{}, "fd=3,rootmode=40000,user_id=7,group_id=8,default_permissions"},
+		{MountOptions{AllowOther: true}, "fd=3,rootmode=40000,user_id=7,group_id=8,default_permissions,allow_other"},
+	} {
+		if got := mountData(3, 7, 8, &tt.opts); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.opts, got, tt.want)
+		}
+	}
+}
+
+// A descriptor that is not mounted, or a kernel that says nothing, is an
+// error and no wait for ever.
+func TestServeDoesNotHang(t *testing.T) {
+	root, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	opts := &Options{Root: int(root.Fd()), Rules: newFakeRules(nil)}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Serve(ctx, r, opts); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a silent descriptor: %v, want the deadline", err)
+	}
+	if dev, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err == nil {
+		if _, err := Serve(t.Context(), dev, opts); err == nil {
+			t.Error("a descriptor of no mount is served")
+		}
+	}
+	if _, err := Serve(t.Context(), root, &Options{Root: int(root.Fd())}); err == nil {
+		t.Error("a tree without rules is served")
+	}
 }

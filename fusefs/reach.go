@@ -1,0 +1,202 @@
+package fusefs
+
+import (
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// resolve confines every open: one name, below the directory it is asked of,
+// never through a link and never into another mount. The last keeps the
+// server out of its own mount as well, where it would wait for itself.
+const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS |
+	unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
+
+// acquire returns a handle of n for u, opening it if need be.
+func (t *tree) acquire(n *node, u use) (*handle, syscall.Errno) {
+	if h := t.fds.cached(n, u); h != nil {
+		return h, 0
+	}
+	t.names.RLock()
+	defer t.names.RUnlock()
+	return t.acquireHeld(n, u)
+}
+
+// acquireHeld is acquire for who holds t.names, so that nothing is renamed
+// through the tree while the names are walked.
+func (t *tree) acquireHeld(n *node, u use) (*handle, syscall.Errno) {
+	if h := t.fds.cached(n, u); h != nil {
+		return h, 0
+	}
+	if u == usePath {
+		return t.walk(n)
+	}
+	if !n.isRegular() {
+		return nil, syscall.EINVAL // opening anything else could have effects
+	}
+	p, errno := t.acquireHeld(n, usePath)
+	if errno != 0 {
+		return nil, errno
+	}
+	defer p.release()
+	fd, errno := t.reopen(p.fd, u)
+	if errno != 0 {
+		return nil, errno
+	}
+	return t.fds.add(n, u, fd), 0
+}
+
+// acquireDir opens the directory n so that names can be used in it. It must
+// still be at its own name, from which it has its state: a process that holds
+// it open, or works in it, would otherwise keep that state wherever the host
+// moves it. t.names is held.
+func (t *tree) acquireDir(n *node) (*handle, syscall.Errno) {
+	if errno := t.attached(n); errno != 0 {
+		return nil, errno
+	}
+	return t.acquireHeld(n, usePath)
+}
+
+// attached makes sure that n and all above it were found at their names not
+// longer ago than the timeout.
+func (t *tree) attached(n *node) syscall.Errno {
+	if n.id == rootID {
+		return 0
+	}
+	parent, name := t.table.place(n)
+	if parent == nil {
+		return syscall.ENOENT // as in a directory that was removed
+	}
+	if errno := t.attached(parent); errno != 0 {
+		return errno
+	}
+	now := t.clock()
+	if now-n.seen.Load() < int64(t.timeout) {
+		return 0
+	}
+	h, errno := t.acquireHeld(parent, usePath)
+	if errno != 0 {
+		return errno
+	}
+	defer h.release()
+	o, errno := t.stat(at{h.fd, name})
+	if errno == 0 && o.ident != n.ident {
+		errno = syscall.ESTALE
+	}
+	if errno == 0 {
+		n.seen.Store(now)
+	}
+	return stale(errno)
+}
+
+// walk opens n below its parent, whose descriptor is opened in the same way
+// if it is not at hand, and makes sure that it is still the same object.
+func (t *tree) walk(n *node) (*handle, syscall.Errno) {
+	parent, name := t.table.place(n)
+	if parent == nil {
+		return nil, syscall.ESTALE
+	}
+	dir, errno := t.acquireHeld(parent, usePath)
+	if errno != 0 {
+		return nil, errno
+	}
+	defer dir.release()
+	fd, errno := openBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if errno != 0 {
+		return nil, stale(errno)
+	}
+	o, errno := t.stat(at{fd: fd})
+	if errno == 0 && o.ident != n.ident {
+		errno = syscall.ESTALE
+	}
+	if errno != 0 {
+		unix.Close(fd)
+		return nil, errno
+	}
+	return t.fds.add(n, usePath, fd), 0
+}
+
+// stale turns the errnos that say that an object is not where it was into
+// ESTALE, on which the kernel looks its name up again.
+func stale(errno syscall.Errno) syscall.Errno {
+	switch errno {
+	case syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.EXDEV:
+		return syscall.ESTALE
+	}
+	return errno
+}
+
+// openBeneath opens the entry called name of the directory dir.
+func openBeneath(dir int, name string, flags int, mode uint32) (int, syscall.Errno) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolve}
+	for {
+		fd, err := unix.Openat2(dir, name, &how)
+		switch err {
+		case nil:
+			return fd, 0
+		case syscall.EINTR, syscall.EAGAIN: // EAGAIN: something moved meanwhile
+		default:
+			return -1, errnoOf(err)
+		}
+	}
+}
+
+// reopen opens the regular file that the O_PATH descriptor fd refers to. It
+// goes through the descriptor, so that no name is resolved again.
+func (t *tree) reopen(fd int, u use) (int, syscall.Errno) {
+	flags := []int{unix.O_RDONLY}
+	if u == useWrite {
+		flags = []int{unix.O_RDWR, unix.O_WRONLY} // the second for a file that may only be written
+	}
+	var errno syscall.Errno
+	for _, f := range flags {
+		var fd2 int
+		if fd2, errno = t.openProc(fd, f); errno == 0 {
+			if u == useWrite {
+				errno = stripSetID(fd2)
+			}
+			if errno == 0 {
+				return fd2, 0
+			}
+			unix.Close(fd2)
+		}
+		if errno != syscall.EACCES {
+			break
+		}
+	}
+	return -1, errno
+}
+
+func (t *tree) openProc(fd, flags int) (int, syscall.Errno) {
+	for {
+		got, err := unix.Openat(t.proc, strconv.Itoa(fd), flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		if err != syscall.EINTR {
+			return got, errnoOf(err)
+		}
+	}
+}
+
+// stripSetID takes the set-id bits from a file that is about to be written.
+// The kernel does so at the write, but not for a server that runs as root.
+func stripSetID(fd int) syscall.Errno {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return errnoOf(err)
+	}
+	if st.Mode&setID == 0 {
+		return 0
+	}
+	return errnoOf(unix.Fchmod(fd, st.Mode&0o7777&^setID))
+}
+
+// errnoOf returns the errno in err, 0 for nil.
+func errnoOf(err error) syscall.Errno {
+	if err == nil {
+		return 0
+	}
+	if e, ok := err.(syscall.Errno); ok {
+		return e
+	}
+	return syscall.EIO
+}
