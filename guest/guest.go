@@ -86,6 +86,10 @@ func (g *guest) handle(f wire.Frame) error {
 	if f.Type == wire.StartMore || f.Type == wire.Start {
 		return g.start(&f)
 	}
+	if p == nil && f.Type == wire.Kill && g.parts[f.Channel] != nil {
+		delete(g.parts, f.Channel)
+		return g.w.SendJSON(wire.Failed, f.Channel, wire.Failure{Code: 125, Message: "the request was given up"})
+	}
 	if p == nil {
 		return nil // it ended while this was on its way
 	}

@@ -1,0 +1,247 @@
+package statedir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/runtime"
+)
+
+// maxFile bounds what is read of a file in the state directory, in bytes.
+const maxFile = 8 << 20
+
+// A Box is the place of one sandbox.
+type Box struct {
+	dir  *Dir
+	id   string
+	path string
+}
+
+// A Config is what was asked for at Create, with all that was decided then.
+type Config struct {
+	runtime.SandboxConfig
+	CreatedAt int64 `json:"createdAt"` // ms since 1970
+	// UID and GID are the identity inside and on the host.
+	UID int `json:"uid"`
+	GID int `json:"gid"`
+	// DroppedUID and DroppedGID are set if root created the sandbox: they own
+	// what is in run/.
+	DroppedUID int `json:"droppedUid,omitempty"`
+	DroppedGID int `json:"droppedGid,omitempty"`
+	// RootTree says that the codebase is root's, so that the tree server keeps
+	// root's access to it.
+	RootTree bool   `json:"rootTree,omitempty"`
+	User     string `json:"user"` // the user's name inside
+}
+
+// A Status is what a shim says of its sandbox.
+type Status struct {
+	State  runtime.State `json:"state"`
+	Reason string        `json:"reason,omitempty"`
+}
+
+// ID is the sandbox's id.
+func (b *Box) ID() string { return b.id }
+
+// Run is the directory that the shim may write to.
+func (b *Box) Run() string { return filepath.Join(b.path, "run") }
+
+// Mnt is where the shim mounts.
+func (b *Box) Mnt() string { return filepath.Join(b.path, "run", "mnt") }
+
+// Lockfile is what the shim locks.
+func (b *Box) Lockfile() string { return filepath.Join(b.path, "lock") }
+
+// Log is the file with what shim, guest and backend had to say.
+func (b *Box) Log() string { return filepath.Join(b.path, "run", "log") }
+
+// Config reads the configuration. ErrNotFound: there is no such sandbox, or it
+// is only half made.
+func (b *Box) Config() (*Config, error) {
+	c := new(Config)
+	if err := readJSON(filepath.Join(b.path, "config.json"), c); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
+		}
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s is damaged: %w; remove it with wolffia rm -f %s", b.id, err, b.id)
+	}
+	return c, nil
+}
+
+// SetStatus records what became of the sandbox. It is the shim's to call.
+func SetStatus(run string, s *Status) error { return writeJSON(run, "status.json", s) }
+
+// State tells where the sandbox is in its life, and why it is dead. It trusts
+// the lock first: only a shim that lives can hold it.
+func (b *Box) State() (runtime.State, string, error) {
+	var s Status
+	err := readJSON(filepath.Join(b.Run(), "status.json"), &s)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s = Status{State: runtime.StateDead, Reason: "its status is damaged"}
+	}
+	held, err := b.Locked()
+	if err != nil {
+		return "", "", err
+	}
+	switch {
+	case held && s.State == runtime.StateRunning:
+		return runtime.StateRunning, "", nil
+	case s.State == "":
+		return runtime.StateCreated, "", nil
+	case held, s.State == runtime.StateStopped:
+		return runtime.StateStopped, "", nil // held: on its way up or down
+	case s.State == runtime.StateRunning:
+		return runtime.StateDead, "its shim was killed", nil
+	}
+	return runtime.StateDead, s.Reason, nil
+}
+
+// Locked reports whether a shim, or what it has started, is there.
+func (b *Box) Locked() (bool, error) {
+	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false, runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
+	}
+	defer f.Close()
+	lk := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lk); err != nil {
+		return false, runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
+	}
+	return lk.Type != unix.F_UNLCK, nil
+}
+
+// TryLock takes the sandbox's lock for the file's lifetime, or says that
+// another has it: ErrConflict. The file can be handed to a child.
+func (b *Box) TryLock() (*os.File, error) {
+	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
+		}
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
+	}
+	lk := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lk); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+			return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is running, or on its way", b.id)
+		}
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
+	}
+	return f, nil
+}
+
+// Remove deletes the place, name by name: a mount that should not be there, or
+// a file that is not ours, stops it. What is gone already is no error.
+func (b *Box) Remove() error {
+	var errs []error
+	remove := func(elem ...string) {
+		err := os.Remove(filepath.Join(append([]string{b.path}, elem...)...))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	remove("config.json") // first: without it there is no sandbox
+	for _, name := range []string{"mnt", "status.json", "status.json.new", "sock", "log"} {
+		remove("run", name)
+	}
+	for _, name := range []string{"run", "shim.json", "shim.json.new", "config.json.new", "lock"} {
+		remove(name)
+	}
+	if err := os.Remove(b.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return runtime.Errorf(runtime.ErrUnavailable, "remove sandbox %s: %w", b.id, errors.Join(errs...))
+	}
+	return nil
+}
+
+// readJSON reads a file without following a link and up to maxFile bytes.
+func readJSON(path string, v any) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file (%w)", path, err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+// writeJSON replaces dir/name as a whole.
+func writeJSON(dir, name string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, name)
+	if err := writeFile(path+".new", b, 0o600); err != nil {
+		_ = os.Remove(path + ".new")
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// writeFile makes a file and sees it to the disk.
+func writeFile(path string, b []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil && len(b) > 0 {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// WaitUnlocked waits until nobody holds the sandbox's lock: its shim and its
+// tree server are gone.
+func (b *Box) WaitUnlocked(ctx context.Context, limit time.Duration) error {
+	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
+	}
+	got := make(chan error, 1)
+	go func() { // ends when the lock is free, at the latest with the holders
+		defer f.Close()
+		for {
+			lk := unix.Flock_t{Type: unix.F_WRLCK}
+			if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLKW, &lk); !errors.Is(err, unix.EINTR) {
+				got <- err
+				return
+			}
+		}
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err = <-got:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		err = errors.New("its processes do not end")
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", b.id, err)
+	}
+	return nil
+}

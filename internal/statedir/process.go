@@ -1,0 +1,158 @@
+package statedir
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Process is one that cannot be taken for another: a number is given to a
+// new process sooner or later, but not with the same start time in the same
+// boot.
+type Process struct {
+	PID    int    `json:"pid"`
+	Start  string `json:"start"`  // clock ticks since boot (proc_pid_stat(5), field 22)
+	BootID string `json:"bootId"` // /proc/sys/kernel/random/boot_id
+}
+
+// ProcessOf describes the living process with this number.
+func ProcessOf(pid int) (Process, error) {
+	start, err := startTime(pid)
+	if err != nil {
+		return Process{}, err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return Process{}, err
+	}
+	return Process{PID: pid, Start: start, BootID: strings.TrimSpace(string(boot))}, nil
+}
+
+func startTime(pid int) (string, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return "", err
+	}
+	// The command's name may hold anything; what follows it is counted from
+	// its closing parenthesis.
+	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(f) < 20 {
+		return "", fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))
+	}
+	return string(f[19]), nil
+}
+
+// Kill ends the process, if it is still the one that p describes, and waits up
+// to limit until it is gone. A process that is gone is no error.
+func (p Process) Kill(limit time.Duration) error {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if errors.Is(err, unix.ESRCH) || p.PID == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("process %d: %w", p.PID, err)
+	}
+	defer unix.Close(fd)
+	// Whatever the descriptor is of, it stays that; now see what it is of.
+	if now, err := ProcessOf(p.PID); err != nil || now != p {
+		return nil //nolint:nilerr // it is another one, or none
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", p.PID, err)
+	}
+	return waitGone(fd, p.PID, limit)
+}
+
+// waitGone waits for the end of the process that a pidfd is of (pidfd_open(2)).
+func waitGone(fd, pid int, limit time.Duration) error {
+	for end := time.Now().Add(limit); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return fmt.Errorf("process %d was killed and does not end", pid)
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+		if n > 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Shim returns the recorded shim; the zero Process if there is none.
+func (b *Box) Shim() Process {
+	var p Process
+	if readJSON(filepath.Join(b.path, "shim.json"), &p) != nil {
+		return Process{}
+	}
+	return p
+}
+
+// SetShim records the shim.
+func (b *Box) SetShim(p *Process) error { return writeJSON(b.path, "shim.json", p) }
+
+// KillAll ends every process that has the sandbox's id as an argument and runs
+// as uid: what is left when a shim was killed. The parts of a sandbox name it
+// on their command lines. Those that end meanwhile are no error.
+func (b *Box) KillAll(uid int, limit time.Duration) error {
+	procs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, dir := range procs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || pid == os.Getpid() || !b.isPart(dir, uid) {
+			continue
+		}
+		if p, err := ProcessOf(pid); err == nil && b.isPart(dir, uid) {
+			errs = append(errs, p.Kill(limit))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isPart reports whether a process is a part of the sandbox: shim, tree
+// server, backend or PID 1.
+func (b *Box) isPart(dir string, uid int) bool {
+	cmdline, err := os.ReadFile(dir + "/cmdline")
+	if err != nil {
+		return false
+	}
+	args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	named := len(args) >= 2 && args[len(args)-1] == b.id
+	program := filepath.Base(args[0])
+	switch {
+	case !named:
+		return false
+	case program == "wolffia" && (args[1] == "shim" || args[1] == "tree"):
+	case program == "bwrap" || program == "guest":
+	default:
+		return false
+	}
+	real, err := realUID(dir)
+	return err == nil && (real == uid || real == os.Geteuid())
+}
+
+// realUID is the uid that a process runs as; the owner of its directory is
+// root for one that is not dumpable.
+func realUID(dir string) (int, error) {
+	status, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "Uid:" {
+			return strconv.Atoi(f[1])
+		}
+	}
+	return 0, fmt.Errorf("%s/status has no Uid", dir)
+}

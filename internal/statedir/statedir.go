@@ -1,0 +1,239 @@
+// Package statedir is the layout of the state directory: the truth about which
+// sandboxes there are, whoever asks, without a daemon.
+//
+//	STATE/                     0700; root's 0711, so that what is below can be reached
+//	  lock                     held while a sandbox is created: names are unique
+//	  sandboxes/               as STATE
+//	    ID/                    as STATE
+//	      config.json          0600: what was asked for, and the labels
+//	      shim.json            0600: which process its shim is
+//	      lock                 0600: held by the shim and the tree server
+//	      run/                 0700; root: owned by the uid that was dropped to
+//	        status.json        what became of it
+//	        sock               the shim's socket
+//	        log                what shim, guest and backend had to say
+//	        mnt/               empty; the shim mounts here, in its own namespace
+//
+// Started by root, all but run/ belongs to root. What is in run/ is written by
+// processes that a sandbox may have broken out to: it is read without
+// following links, up to a bound, and believed in nothing that matters.
+//
+// A file is changed by writing a new one, fsync and rename. The lock is an
+// open file description lock (fcntl_locking(2)): it is gone when the last
+// process that holds it is, whatever happens to process numbers, and it can be
+// looked at without being taken.
+package statedir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/runtime"
+)
+
+// A Dir is a state directory. It is safe for concurrent use, also by several
+// processes.
+type Dir struct {
+	path string
+	mode fs.FileMode // of directories that others may have to pass
+}
+
+// Default returns the state directory's path for the user: WOLFFIA_STATE_DIR,
+// else XDG_STATE_HOME/wolffia, else ~/.local/state/wolffia; for root
+// /var/lib/wolffia.
+func Default(getenv func(string) string, uid int) (string, error) {
+	if d := getenv("WOLFFIA_STATE_DIR"); d != "" {
+		return filepath.Abs(d)
+	}
+	if uid == 0 {
+		return "/var/lib/wolffia", nil
+	}
+	if d := getenv("XDG_STATE_HOME"); filepath.IsAbs(d) {
+		return filepath.Join(d, "wolffia"), nil
+	}
+	home := getenv("HOME")
+	if !filepath.IsAbs(home) {
+		return "", runtime.Errorf(runtime.ErrInvalid, "no place for the state directory: HOME is not set; set it, or WOLFFIA_STATE_DIR")
+	}
+	return filepath.Join(home, ".local", "state", "wolffia"), nil
+}
+
+// Open returns the state directory at path, which must be absolute, and makes
+// it if it is not there.
+func Open(path string) (*Dir, error) {
+	d := &Dir{path: path, mode: 0o700}
+	if os.Geteuid() == 0 {
+		d.mode = 0o711
+	}
+	for _, p := range []string{path, filepath.Join(path, "sandboxes")} {
+		if err := d.ensure(p); err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "state directory %s: %w; choose another with --state-dir or WOLFFIA_STATE_DIR", path, err)
+		}
+	}
+	return d, nil
+}
+
+// ensure makes a directory of ours, and checks one that is there: nobody else
+// may own it or write in it.
+func (d *Dir) ensure(path string) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.Mkdir(path, d.mode)
+	}
+	if err == nil {
+		return os.Chmod(path, d.mode) // whatever the umask
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return err
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return errors.New("it is not a directory")
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to uid %d, not to you", st.Uid)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("others may write in it: chmod go-w %s", path)
+	}
+	return nil
+}
+
+// Path is the state directory's own path.
+func (d *Dir) Path() string { return d.path }
+
+// Box returns the place of the sandbox with this id, whether or not it is
+// there.
+func (d *Dir) Box(id string) *Box {
+	return &Box{dir: d, id: id, path: filepath.Join(d.path, "sandboxes", id)}
+}
+
+// IDs lists the sandboxes there are, in no order of meaning.
+func (d *Dir) IDs() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(d.path, "sandboxes"))
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "list sandboxes: %w", err)
+	}
+	var ids []string
+	for _, e := range entries {
+		if runtime.IsID(e.Name()) {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, nil
+}
+
+// Find returns the sandbox that ref means: an id, a name, or the beginning of
+// an id that no other id has.
+func (d *Dir) Find(ref string) (*Box, error) {
+	notFound := runtime.Errorf(runtime.ErrNotFound, "no sandbox %q: wolffia ls shows those there are", ref)
+	if runtime.IsID(ref) {
+		b := d.Box(ref)
+		if _, err := b.Config(); err == nil || !errors.Is(err, runtime.ErrNotFound) {
+			return b, err
+		}
+		return nil, notFound
+	}
+	if ref == "" {
+		return nil, notFound
+	}
+	ids, err := d.IDs()
+	if err != nil {
+		return nil, err
+	}
+	var starting []string
+	for _, id := range ids {
+		if strings.HasPrefix(id, ref) {
+			starting = append(starting, id)
+		}
+	}
+	for _, id := range ids {
+		if c, err := d.Box(id).Config(); err == nil && c.Name == ref {
+			return d.Box(id), nil
+		}
+	}
+	switch len(starting) {
+	case 0:
+		return nil, notFound
+	case 1:
+		return d.Box(starting[0]), nil
+	}
+	slices.Sort(starting)
+	return nil, runtime.Errorf(runtime.ErrInvalid, "%q is not unique: %s", ref, strings.Join(starting, ", "))
+}
+
+// Create makes the place of a new sandbox, with its configuration, or
+// nothing.
+func (d *Dir) Create(c *Config) (_ *Box, err error) {
+	unlock, err := d.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if c.Name != "" {
+		if b, err := d.Find(c.Name); err == nil {
+			if other, err := b.Config(); err == nil && other.Name == c.Name {
+				return nil, runtime.Errorf(runtime.ErrExists, "name %q is taken by sandbox %s", c.Name, b.id)
+			}
+		}
+	}
+	b := d.Box(c.ID)
+	if err := os.Mkdir(b.path, d.mode); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil, runtime.Errorf(runtime.ErrExists, "there is a sandbox %s already", c.ID)
+		}
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Remove())
+		}
+	}()
+	for _, step := range []func() error{
+		func() error { return os.Chmod(b.path, d.mode) },
+		func() error { return os.WriteFile(b.Lockfile(), nil, 0o600) },
+		func() error { return os.Mkdir(b.Run(), 0o700) },
+		func() error { return os.Mkdir(b.Mnt(), 0o700) },
+		func() error { return writeFile(filepath.Join(b.Run(), "log"), nil, 0o600) },
+		func() error {
+			if c.DroppedUID == 0 {
+				return nil
+			}
+			for _, p := range []string{b.Run(), b.Mnt(), filepath.Join(b.Run(), "log")} {
+				if err := os.Lchown(p, c.DroppedUID, c.DroppedGID); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		func() error { return writeJSON(b.path, "config.json", c) }, // last: with it the sandbox exists
+	} {
+		if err := step(); err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
+		}
+	}
+	return b, nil
+}
+
+// lock holds the whole state directory for a moment.
+func (d *Dir) lock() (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(d.path, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the state directory: %w", err)
+	}
+	lk := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLKW, &lk); err != nil {
+		_ = f.Close()
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the state directory: %w", err)
+	}
+	return func() { _ = f.Close() }, nil
+}

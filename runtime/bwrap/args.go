@@ -1,0 +1,66 @@
+package bwrap
+
+import (
+	"strconv"
+
+	"wolffia/runtime"
+)
+
+// Where the sandbox's own parts are inside.
+const (
+	guestPath = "/run/wolffia/guest"
+	seccompFD = 3
+)
+
+// Args is bubblewrap's command line for spec, without the program's name
+// (bwrap(1)). It decides all of the isolation and does no I/O. The seccomp
+// filter is read from descriptor 3.
+func Args(spec *runtime.LaunchSpec) []string {
+	a := []string{
+		// Not --unshare-all: that leaves out what it cannot have.
+		"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup",
+	}
+	if spec.Network != runtime.NetworkHost {
+		a = append(a, "--unshare-net")
+	}
+	a = append(a,
+		"--disable-userns",
+		"--cap-drop", "ALL",
+		"--uid", strconv.Itoa(spec.UID), "--gid", strconv.Itoa(spec.GID),
+		"--hostname", spec.Hostname,
+		"--new-session", "--die-with-parent", "--as-pid-1", "--clearenv",
+		"--seccomp", strconv.Itoa(seccompFD),
+	)
+	for _, e := range spec.Root {
+		if e.Link != "" {
+			a = append(a, "--symlink", e.Link, "/"+e.Name)
+		} else {
+			a = append(a, "--ro-bind", e.Source, "/"+e.Name)
+		}
+	}
+	a = append(a, "--proc", "/proc", "--dev", "/dev")
+	if spec.Etc != "" {
+		a = append(a, "--ro-bind", spec.Etc, "/etc")
+	}
+	a = append(a,
+		"--perms", "1777", "--tmpfs", "/tmp",
+		"--dir", "/var", "--symlink", "../tmp", "/var/tmp",
+		"--perms", "0700", "--tmpfs", spec.Home,
+	)
+	for _, target := range spec.Scratch {
+		a = append(a, "--tmpfs", target)
+	}
+	for _, m := range spec.Binds {
+		op := "--ro-bind"
+		if m.Writable {
+			op = "--bind"
+		}
+		a = append(a, op, m.Source, m.Target)
+	}
+	return append(a,
+		"--ro-bind", spec.Guest, guestPath,
+		"--remount-ro", "/",
+		"--chdir", "/",
+		"--", guestPath, spec.ID,
+	)
+}

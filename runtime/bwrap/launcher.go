@@ -1,0 +1,108 @@
+// Package bwrap launches sandboxes with bubblewrap: Linux namespaces, no root,
+// no daemon. All of the isolation is in [Args]; the rest of the package starts
+// the program.
+package bwrap
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/runtime"
+)
+
+// Name is the runtime's name.
+const Name = "bwrap"
+
+// A Launcher starts sandboxes with the bubblewrap at Path; an empty Path means
+// the one in PATH.
+type Launcher struct{ Path string }
+
+var _ runtime.Launcher = Launcher{}
+
+// Name implements [runtime.Launcher].
+func (Launcher) Name() string { return Name }
+
+// Launch implements [runtime.Launcher].
+func (l Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err error) {
+	path := l.Path
+	if path == "" {
+		if path, err = exec.LookPath("bwrap"); err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "bubblewrap is not installed: install the package bubblewrap (%w)", err)
+		}
+	}
+	filter, err := filterFile(spec.Seccomp)
+	if err != nil {
+		return nil, err
+	}
+	defer filter.Close()
+	in, inw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	outr, out, err := os.Pipe()
+	if err != nil {
+		_ = inw.Close()
+		return nil, err
+	}
+	defer out.Close()
+	errr, errw, err := os.Pipe()
+	if err != nil {
+		_ = errors.Join(inw.Close(), outr.Close())
+		return nil, err
+	}
+	defer errw.Close()
+	cmd := &exec.Cmd{
+		Path: path, Args: append([]string{"bwrap"}, Args(spec)...),
+		Env: []string{}, Dir: "/",
+		Stdin: in, Stdout: out, Stderr: errw,
+		ExtraFiles: []*os.File{filter}, // seccompFD
+		// bwrap binds itself to us, and PID 1 to itself (--die-with-parent);
+		// this covers the time until it has.
+		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(runtime.Errorf(runtime.ErrUnavailable, "start bubblewrap: %w", err),
+			inw.Close(), outr.Close(), errr.Close())
+	}
+	return &runtime.Instance{
+		Stream: &stream{outr, inw},
+		Stderr: errr,
+		Wait:   cmd.Wait,
+		Kill:   cmd.Process.Kill,
+	}, nil
+}
+
+// filterFile puts the filter where bwrap can read it.
+func filterFile(filter []byte) (*os.File, error) {
+	if len(filter) == 0 {
+		return nil, errors.New("no seccomp filter: a sandbox without one is not started")
+	}
+	fd, err := unix.MemfdCreate("seccomp", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "seccomp")
+	_, err = f.Write(filter)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("write the seccomp filter: %w", err)
+	}
+	return f, nil
+}
+
+// A stream is PID 1's standard output and input.
+type stream struct{ r, w *os.File }
+
+func (s *stream) Read(b []byte) (int, error)  { return s.r.Read(b) }
+func (s *stream) Write(b []byte) (int, error) { return s.w.Write(b) }
+func (s *stream) Close() error                { return errors.Join(s.w.Close(), s.r.Close()) }

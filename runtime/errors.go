@@ -1,0 +1,57 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The classes of error on which callers act. Every error of a runtime wraps
+// one of them, unless it is the context's. Match with errors.Is.
+var (
+	// ErrInvalid: the request itself is wrong; trying again does not help.
+	ErrInvalid = errors.New("invalid")
+	// ErrNotFound: there is no such sandbox, process or file.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: the id or name is taken.
+	ErrExists = errors.New("already exists")
+	// ErrDenied: the caller may not do this.
+	ErrDenied = errors.New("denied")
+	// ErrConflict: the sandbox is in the wrong state for this.
+	ErrConflict = errors.New("conflict")
+	// ErrUnavailable: the host or the backend cannot do it now, as it is.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrUnsupported: this runtime never does it.
+	ErrUnsupported = errors.New("unsupported")
+)
+
+// Classes lists every class, for the tables that map them to exit codes and
+// HTTP statuses.
+func Classes() []error {
+	return []error{ErrInvalid, ErrNotFound, ErrExists, ErrDenied, ErrConflict, ErrUnavailable, ErrUnsupported}
+}
+
+// Class returns the class that err wraps, or nil.
+func Class(err error) error {
+	for _, c := range Classes() {
+		if errors.Is(err, c) {
+			return c
+		}
+	}
+	return nil
+}
+
+// A classed error is of a class without showing its name.
+type classed struct {
+	error
+	class error
+}
+
+func (c *classed) Unwrap() []error { return []error{c.error, c.class} }
+
+// WithClass returns err as an error of the class. Its text stays err's own.
+func WithClass(class, err error) error { return &classed{err, class} }
+
+// Errorf is fmt.Errorf for an error of the class.
+func Errorf(class error, format string, args ...any) error {
+	return WithClass(class, fmt.Errorf(format, args...))
+}

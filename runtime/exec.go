@@ -1,0 +1,130 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+)
+
+// DefaultMaxOutput is how much of each stream an [ExecResult] keeps unless the
+// request says otherwise, in bytes.
+const DefaultMaxOutput = 16 << 20
+
+// An ExecRequest asks for one command.
+type ExecRequest struct {
+	// Command is the program and its arguments, as they are: no shell.
+	Command []string
+	// Env is added to the sandbox's environment; a variable given here wins.
+	Env map[string]string
+	// Cwd is the working directory inside the sandbox; empty means the mount
+	// point.
+	Cwd string
+	// Stdin is the command's standard input; nil means none.
+	Stdin io.Reader
+	// Timeout ends the command and all that it started; 0 means never.
+	Timeout time.Duration
+	// MaxOutput is how many bytes of each stream the result keeps; 0 means
+	// [DefaultMaxOutput]. The rest is counted and dropped.
+	MaxOutput int
+}
+
+// An ExecResult says how a command ended and what it said.
+type ExecResult struct {
+	Stdout, Stderr []byte
+	// ExitCode is the command's exit code, or 128+n if signal n killed it.
+	ExitCode int
+	// Signal is the signal that killed it, or 0.
+	Signal syscall.Signal
+	// Duration is the time from the request to the end of the output.
+	Duration time.Duration
+	// TimedOut says that the request's Timeout ended it. The output up to
+	// then is there.
+	TimedOut bool
+	// StdoutDropped and StderrDropped count the bytes beyond MaxOutput.
+	StdoutDropped, StderrDropped int64
+}
+
+// Truncated reports whether output was dropped.
+func (r *ExecResult) Truncated() bool { return r.StdoutDropped > 0 || r.StderrDropped > 0 }
+
+// A ProcessSpec asks for a process with streams.
+type ProcessSpec struct {
+	Command []string
+	Env     map[string]string
+	Cwd     string
+	// Stdin says that the process's standard input will be written.
+	Stdin bool
+	// Merge sends standard error to where standard output goes.
+	Merge bool
+	// TTY gives the process a terminal of Rows x Cols; its output comes on
+	// Stdout. Zero Rows or Cols leave the size unset.
+	TTY        bool
+	Rows, Cols uint16
+	Timeout    time.Duration
+}
+
+// An Exit says how a process ended.
+type Exit struct {
+	Code     int            // the exit code, or 128+Signal
+	Signal   syscall.Signal // what killed it, or 0
+	TimedOut bool           // by the spec's Timeout
+}
+
+// A Process runs in a sandbox. It is safe for concurrent use, but each of its
+// streams is for one goroutine.
+type Process interface {
+	// Stdin is the process's standard input. Close ends it.
+	Stdin() io.WriteCloser
+	// Stdout and Stderr end with io.EOF. What is not read holds the process
+	// up, with a bounded amount on the way.
+	Stdout() io.Reader
+	Stderr() io.Reader
+	// Signal sends a signal to the process's group.
+	Signal(sig syscall.Signal) error
+	// Resize sets the size of the terminal.
+	Resize(rows, cols uint16) error
+	// Wait waits until the process is gone and its output is complete. If ctx
+	// ends first the process runs on.
+	Wait(ctx context.Context) (Exit, error)
+	// Close kills the process and all that it started, if it still runs, and
+	// releases it. Twice is fine.
+	Close() error
+}
+
+// An ExitError says that a command ended with another code than 0.
+type ExitError struct{ Exit }
+
+func (e *ExitError) Error() string {
+	switch {
+	case e.TimedOut:
+		return "the command has timed out"
+	case e.Signal != 0:
+		return fmt.Sprintf("the command was killed by signal %d (%v)", int(e.Signal), e.Signal)
+	}
+	return fmt.Sprintf("the command ended with exit code %d", e.Code)
+}
+
+// A StartError says that a program could not be started. It is of class
+// [ErrNotFound] if there is no such program, [ErrDenied] if it may not be
+// executed, [ErrInvalid] otherwise.
+type StartError struct {
+	// Code is what a shell would exit with: 127 not found, 126 not
+	// executable, 125 anything else.
+	Code    int
+	Message string
+}
+
+func (e *StartError) Error() string { return e.Message }
+
+// Unwrap returns the class.
+func (e *StartError) Unwrap() error {
+	switch e.Code {
+	case 127:
+		return ErrNotFound
+	case 126:
+		return ErrDenied
+	}
+	return ErrInvalid
+}

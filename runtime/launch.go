@@ -1,0 +1,52 @@
+package runtime
+
+import "io"
+
+// A Launcher is what a backend is to the shim: it starts PID 1 of a sandbox in
+// isolation and hands back its stream. All the rest, processes, terminals and
+// files, is done through the stream and is the same for every backend.
+type Launcher interface {
+	// Name is the runtime's name.
+	Name() string
+	// Launch starts spec.Guest as PID 1. It is called from a thread that lives
+	// as long as the shim does, so that children may be bound to its death. If
+	// it fails, nothing is left.
+	Launch(spec *LaunchSpec) (*Instance, error)
+}
+
+// A LaunchSpec is all that a backend needs to know. Paths on the host are seen
+// from the shim's own mount namespace.
+type LaunchSpec struct {
+	ID       string
+	Hostname string
+	UID, GID int    // the identity inside
+	User     string // the user's name inside
+	Home     string // its home directory: an empty temporary one
+	Root     []RootEntry
+	Etc      string  // host directory that becomes /etc, or empty: the root's own
+	Binds    []Mount // the codebase, other directories, single files; in order
+	Scratch  []string
+	Guest    string // host path of the guest binary
+	Network  Network
+	Seccomp  []byte // array of struct sock_filter
+}
+
+// A RootEntry is one name in the sandbox's root directory.
+type RootEntry struct {
+	Name string // without a slash
+	// Link is the target of a symbolic link; otherwise Source is a directory
+	// or file on the host, shown read-only.
+	Link, Source string
+}
+
+// An Instance is a launched sandbox.
+type Instance struct {
+	// Stream is PID 1's standard input and output. Closing it ends PID 1.
+	Stream io.ReadWriteCloser
+	// Stderr is what PID 1 and the backend complain about, to its end.
+	Stderr io.Reader
+	// Wait returns when everything of the sandbox is gone. It is called once.
+	Wait func() error
+	// Kill ends everything at once; it may be called at any time.
+	Kill func() error
+}

@@ -1,0 +1,104 @@
+package runtime
+
+import (
+	"time"
+
+	"wolffia/perm"
+)
+
+// DefaultMountPoint is where the codebase is inside a sandbox.
+const DefaultMountPoint = "/workspace"
+
+// A SandboxConfig says what sandbox to make. Only what a field's comment calls
+// required must be set.
+type SandboxConfig struct {
+	// ID is twelve of [a-z0-9]; empty means a random one.
+	ID string `json:"id,omitempty"`
+	// Name is a second, unique name: up to 63 of [a-zA-Z0-9._-], the first a
+	// letter or digit, and not of an id's form.
+	Name string `json:"name,omitempty"`
+	// CodebaseID is the caller's name for the codebase; it is kept, not used.
+	CodebaseID string `json:"codebaseId,omitempty"`
+	// CodebasePath is the directory that appears, filtered by Permissions, at
+	// the mount point. A symbolic link is resolved once, at Create. Empty means
+	// none: the mount point is an empty temporary directory.
+	CodebasePath string `json:"codebasePath,omitempty"`
+	// Permissions are the rules. What no rule matches does not exist inside;
+	// so without rules the tree is empty.
+	Permissions []perm.Rule `json:"permissions,omitempty"`
+	// MountPoint is where the codebase appears; empty means DefaultMountPoint.
+	MountPoint string `json:"mountPoint,omitempty"`
+	// Mounts are other host directories to show, unfiltered.
+	Mounts []Mount `json:"mounts,omitempty"`
+	// Labels are kept with the sandbox. Those that begin with "wolffia." are
+	// the service's own; whoever takes labels from a user refuses them.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Runtime is the name of the runtime; empty means the one that is asked.
+	Runtime string `json:"runtime,omitempty"`
+	// Rootfs is a directory with the system to run on, read-only; empty means
+	// the host's own system directories.
+	Rootfs string `json:"rootfs,omitempty"`
+	// Env is added to the environment that every process starts with.
+	Env map[string]string `json:"env,omitempty"`
+	// Cwd is the working directory of processes that name none; empty means
+	// the mount point.
+	Cwd string `json:"cwd,omitempty"`
+	// Network is what the sandbox can reach; empty means NetworkNone.
+	Network Network `json:"network,omitempty"`
+	// BoundToCaller destroys the sandbox when the process that started it
+	// ends, however it does.
+	BoundToCaller bool `json:"boundToCaller,omitempty"`
+}
+
+// A Mount shows a host directory or file inside the sandbox.
+type Mount struct {
+	Source   string `json:"source"`             // absolute
+	Target   string `json:"target"`             // absolute, inside
+	Writable bool   `json:"writable,omitempty"` // as far as the user may write there
+}
+
+// A Network says what a sandbox can reach.
+type Network string
+
+// The networks.
+const (
+	NetworkNone Network = "none" // its own loopback only
+	NetworkHost Network = "host" // all that the host can, its loopback included
+)
+
+// A State is where a sandbox is in its life.
+type State string
+
+// The states. A sandbox whose host process was killed is dead; it stays
+// listed until it is started or destroyed.
+const (
+	StateCreated State = "created"
+	StateRunning State = "running"
+	StateStopped State = "stopped"
+	StateDead    State = "dead"
+)
+
+// A Sandbox is what is known of one.
+type Sandbox struct {
+	ID           string
+	Name         string // empty if it has none
+	Runtime      string
+	State        State
+	Reason       string // why it is dead, if it is known
+	Labels       map[string]string
+	CreatedAt    time.Time // to the millisecond
+	CodebaseID   string
+	CodebasePath string // resolved
+	MountPoint   string
+	Network      Network
+	UID, GID     int // inside, and on the host
+}
+
+// ContainerName is the name by which people call the sandbox: its name, else
+// its id.
+func (s *Sandbox) ContainerName() string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return s.ID
+}

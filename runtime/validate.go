@@ -1,0 +1,109 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"wolffia/perm"
+)
+
+var (
+	idForm   = regexp.MustCompile(`^[a-z0-9]{12}$`)
+	nameForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$`)
+	envForm  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+)
+
+// IsID reports whether s has the form of a sandbox id.
+func IsID(s string) bool { return idForm.MatchString(s) }
+
+// reserved are the places inside that a mount must not cover: what a sandbox
+// cannot be without, and where its own parts are.
+var reserved = []string{"/", "/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/run/wolffia", "/sys"}
+
+// Validate checks what can be checked without looking at the host, and names
+// everything that is wrong. The error is of class [ErrInvalid].
+func (c *SandboxConfig) Validate() error {
+	var wrong []error
+	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	if c.ID != "" && !IsID(c.ID) {
+		bad("id %q: an id is twelve of a-z and 0-9", c.ID)
+	}
+	switch {
+	case c.Name == "":
+	case IsID(c.Name):
+		bad("name %q: a name must not look like an id (twelve of a-z and 0-9)", c.Name)
+	case !nameForm.MatchString(c.Name):
+		bad("name %q: a name is up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name)
+	}
+	if c.Network != "" && c.Network != NetworkNone && c.Network != NetworkHost {
+		bad("network %q: it can be %q or %q", c.Network, NetworkNone, NetworkHost)
+	}
+	places := map[string]string{}
+	place := func(what, target string) {
+		switch {
+		case !cleanAbs(target):
+			bad("%s %q: it must be an absolute path without . and .. parts", what, target)
+		case covers(target):
+			bad("%s %q: the sandbox needs that place itself", what, target)
+		case places[target] != "":
+			bad("%s %q: the %s is there already", what, target, places[target])
+		}
+		places[target] = what
+	}
+	place("mount point", c.MountPointOrDefault())
+	for _, m := range c.Mounts {
+		if !cleanAbs(m.Source) {
+			bad("mount source %q: it must be an absolute path", m.Source)
+		}
+		place("mount", m.Target)
+	}
+	if c.Cwd != "" && !path.IsAbs(c.Cwd) {
+		bad("working directory %q: it must be an absolute path inside the sandbox", c.Cwd)
+	}
+	for k, v := range c.Labels {
+		if k == "" || len(k) > 255 || len(v) > 4096 || strings.ContainsRune(k+v, 0) {
+			bad("label %q: a key has 1 to 255 bytes, a value up to 4096, neither a NUL", k)
+		}
+	}
+	for k, v := range c.Env {
+		if !envForm.MatchString(k) || strings.ContainsRune(v, 0) {
+			bad("variable %q: a name has letters, digits and underscores, a value no NUL", k)
+		}
+	}
+	if _, err := perm.Compile(c.Permissions); err != nil {
+		wrong = append(wrong, err)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return WithClass(ErrInvalid, errors.Join(wrong...))
+}
+
+// MountPointOrDefault is where the codebase is inside.
+func (c *SandboxConfig) MountPointOrDefault() string {
+	if c.MountPoint == "" {
+		return DefaultMountPoint
+	}
+	return c.MountPoint
+}
+
+func cleanAbs(p string) bool {
+	return path.IsAbs(p) && path.Clean(p) == p && !strings.ContainsRune(p, 0)
+}
+
+// covers reports whether something mounted at target hides a reserved place,
+// or lies in one that is not ours to change.
+func covers(target string) bool {
+	for _, r := range reserved {
+		if target == r || strings.HasPrefix(r, target+"/") {
+			return true
+		}
+		if r != "/" && strings.HasPrefix(target, r+"/") {
+			return true
+		}
+	}
+	return false
+}

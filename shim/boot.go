@@ -1,0 +1,113 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// The descriptors that shim and tree server find when they start.
+const (
+	fdBoot    = 3 // boot, as JSON, to its end
+	fdLock    = 4 // the sandbox's lock; held, not used
+	fdControl = 5 // one end of a socket pair between shim and tree server
+	fdReady   = 6 // shim only: progress, see report
+	fdAlive   = 7 // shim only: hangs up when the caller ends; /dev/null unless BoundToCaller
+	fdGuest   = 8 // shim only, if CopyGuest: the guest binary
+)
+
+// A boot tells shim and tree server what to do.
+type boot struct {
+	ID     string          `json:"id"`
+	Run    string          `json:"run"` // statedir.Box.Run
+	Mnt    string          `json:"mnt"`
+	Config statedir.Config `json:"config"`
+	Guest  string          `json:"guest"` // host path of the guest binary
+	// CopyGuest says that the guest binary may be out of reach once privileges
+	// are dropped; then fdGuest is it.
+	CopyGuest bool `json:"copyGuest,omitempty"`
+}
+
+// readBoot reads fdBoot.
+func readBoot() (*boot, error) {
+	f := os.NewFile(fdBoot, "boot")
+	if f == nil {
+		return nil, errors.New("this is started by wolffia, not by hand")
+	}
+	defer f.Close()
+	b := new(boot)
+	if err := json.NewDecoder(f).Decode(b); err != nil {
+		return nil, fmt.Errorf("this is started by wolffia, not by hand: %w", err)
+	}
+	return b, nil
+}
+
+// file returns b as a file to pass as fdBoot.
+func (b *boot) file() (*os.File, error) {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("boot", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "boot")
+	_, err = f.Write(data)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// closeOnExec is the first act of shim and tree server: whatever descriptors
+// were inherited, no child inherits them.
+func closeOnExec() error {
+	if err := unix.CloseRange(3, 0xffffffff>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close_range: %w", err)
+	}
+	return nil
+}
+
+// A report is one line of progress on fdReady. The last one is Ready, or has
+// an Error.
+type report struct {
+	Step  string `json:"step,omitempty"` // what is being done now
+	Ready bool   `json:"ready,omitempty"`
+	Error string `json:"error,omitempty"`
+	Class string `json:"class,omitempty"` // of Error
+}
+
+// send writes a report; nobody may be listening any more.
+func (r report) send(w io.Writer) {
+	_ = json.NewEncoder(w).Encode(r)
+}
+
+// failed makes a report of err.
+func failed(err error) report {
+	r := report{Error: err.Error()}
+	if class := runtime.Class(err); class != nil {
+		r.Class = class.Error()
+	}
+	return r
+}
+
+// err is the error that was reported.
+func (r report) err() error {
+	for _, class := range runtime.Classes() {
+		if class.Error() == r.Class {
+			return runtime.WithClass(class, errors.New(r.Error))
+		}
+	}
+	return runtime.WithClass(runtime.ErrUnavailable, errors.New(r.Error))
+}

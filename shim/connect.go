@@ -1,0 +1,70 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/guest/client"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// conn returns a connection to the sandbox's shim, one for all calls.
+func (r *Runtime) conn(box *statedir.Box) (*client.Conn, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.conns[box.ID()]; c != nil && c.Err() == nil {
+		return c, nil
+	}
+	delete(r.conns, box.ID())
+	sock, err := dial(box)
+	if err != nil {
+		return nil, err
+	}
+	c := client.New(sock)
+	r.conns[box.ID()] = c
+	return c, nil
+}
+
+// forget ends the connection to a sandbox that is on its way out.
+func (r *Runtime) forget(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.conns[id]; c != nil {
+		_ = c.Close()
+		delete(r.conns, id)
+	}
+	if f := r.alive[id]; f != nil {
+		_ = f.Close()
+		delete(r.alive, id)
+	}
+}
+
+// dial connects to the shim's socket; see listen for the path.
+func dial(box *statedir.Box) (net.Conn, error) {
+	dir, err := os.OpenFile(box.Run(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+	}
+	defer dir.Close()
+	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/sock", dir.Fd())})
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		state, reason, serr := box.State()
+		if serr != nil {
+			return nil, serr
+		}
+		if reason != "" {
+			reason = " (" + reason + ")"
+		}
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s%s: wolffia start %s", box.ID(), state, reason, box.ID())
+	}
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "connect to the shim of sandbox %s: %w", box.ID(), err)
+	}
+	return sock, nil
+}

@@ -1,0 +1,233 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"syscall"
+	"time"
+
+	"wolffia/guest/client"
+	"wolffia/guest/wire"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// Exec implements [runtime.Executor].
+func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecRequest) (*runtime.ExecResult, error) {
+	begin := time.Now()
+	keep := req.MaxOutput
+	if keep <= 0 {
+		keep = runtime.DefaultMaxOutput
+	}
+	res := new(runtime.ExecResult)
+	p, err := r.start(ctx, sandboxID, &runtime.ProcessSpec{
+		Command: req.Command, Env: req.Env, Cwd: req.Cwd, Stdin: req.Stdin != nil, Timeout: req.Timeout,
+	}, collect(&res.Stdout, &res.StdoutDropped, keep), collect(&res.Stderr, &res.StderrDropped, keep))
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	if req.Stdin != nil {
+		go func() { // ends with the input, or when the process does not want it any more
+			_, _ = io.Copy(p.Stdin(), req.Stdin)
+			_ = p.Stdin().Close()
+		}()
+	}
+	exit, err := p.waitOrKill(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res.ExitCode, res.Signal, res.TimedOut = exit.Code, exit.Signal, exit.TimedOut
+	res.Duration = time.Since(begin)
+	return res, nil
+}
+
+// collect returns a function that keeps the first bytes and counts the rest.
+// It is called by one goroutine, and not after the process has been waited
+// for.
+func collect(to *[]byte, dropped *int64, keep int) func([]byte) {
+	return func(b []byte) {
+		n := min(len(b), keep-len(*to))
+		*to = append(*to, b[:n]...)
+		*dropped += int64(len(b) - n)
+	}
+}
+
+// ExecStream implements [runtime.Executor].
+func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime.ExecRequest, output chan<- []byte) error {
+	defer close(output)
+	p, err := r.start(ctx, sandboxID, &runtime.ProcessSpec{
+		Command: req.Command, Env: req.Env, Cwd: req.Cwd, Stdin: req.Stdin != nil, Merge: true, Timeout: req.Timeout,
+	}, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if req.Stdin != nil {
+		go func() { // as in Exec
+			_, _ = io.Copy(p.Stdin(), req.Stdin)
+			_ = p.Stdin().Close()
+		}()
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // ends the output
+	defer stop()
+	for buf := make([]byte, wire.MaxPayload); ; {
+		n, err := p.Stdout().Read(buf)
+		if n > 0 {
+			select {
+			case output <- slices.Clone(buf[:n]):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err != nil {
+			break // Wait says why
+		}
+	}
+	exit, err := p.waitOrKill(ctx)
+	if err != nil {
+		return err
+	}
+	if exit.Code != 0 || exit.TimedOut {
+		return &runtime.ExitError{Exit: exit}
+	}
+	return nil
+}
+
+// StartProcess implements [runtime.Executor].
+func (r *Runtime) StartProcess(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec) (runtime.Process, error) {
+	p, err := r.start(ctx, sandboxID, spec, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// start asks for a process; stdout and stderr take its output, or are nil.
+func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec, stdout, stderr func([]byte)) (*process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(spec.Command) == 0 {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "no command given")
+	}
+	if spec.Timeout < 0 {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "timeout %v: it must not be negative", spec.Timeout)
+	}
+	box, c, err := r.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	req := &client.Request{
+		StartRequest: wire.StartRequest{
+			Args: spec.Command, Env: environment(c, spec), Dir: cwd(c, spec.Cwd),
+			Stdin: spec.Stdin, Merge: spec.Merge, TTY: spec.TTY, Rows: spec.Rows, Cols: spec.Cols,
+		},
+		OnStdout: stdout, OnStderr: stderr,
+	}
+	if spec.Timeout > 0 {
+		req.TimeoutMS = max(1, spec.Timeout.Milliseconds())
+	}
+	conn, err := r.conn(box)
+	if err != nil {
+		return nil, err
+	}
+	p, err := conn.Start(req)
+	if err != nil {
+		return nil, lost(box, err)
+	}
+	return &process{Process: p, box: box}, nil
+}
+
+// environment is what a process starts with: nothing of the caller's.
+func environment(c *statedir.Config, spec *runtime.ProcessSpec) []string {
+	vars := map[string]string{
+		"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home(c), "USER": c.User, "LOGNAME": c.User,
+		"LANG": "C.UTF-8", "SHELL": "/bin/sh",
+	}
+	for _, more := range []map[string]string{c.Env, spec.Env} {
+		for k, v := range more {
+			vars[k] = v
+		}
+	}
+	env := make([]string, 0, len(vars))
+	for k, v := range vars {
+		env = append(env, k+"="+v)
+	}
+	slices.Sort(env)
+	return env
+}
+
+// cwd is where a process starts; a relative path is taken from the sandbox's
+// own default.
+func cwd(c *statedir.Config, dir string) string {
+	base := c.Cwd
+	if base == "" {
+		base = c.MountPointOrDefault()
+	}
+	switch {
+	case dir == "":
+		return base
+	case path.IsAbs(dir):
+		return dir
+	}
+	return path.Join(base, dir)
+}
+
+// A process is one in a sandbox.
+type process struct {
+	*client.Process
+	box *statedir.Box
+}
+
+var _ runtime.Process = (*process)(nil)
+
+// Wait implements [runtime.Process].
+func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
+	status, err := p.Process.Wait(ctx)
+	var failed *client.StartError
+	switch {
+	case errors.As(err, &failed):
+		return runtime.Exit{}, &runtime.StartError{Code: failed.Code, Message: failed.Message}
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return runtime.Exit{}, err
+	case err != nil:
+		return runtime.Exit{}, lost(p.box, err)
+	}
+	return runtime.Exit{Code: status.Code, Signal: syscall.Signal(status.Signal), TimedOut: status.TimedOut}, nil
+}
+
+// waitOrKill waits for the process; if ctx ends first it kills it.
+func (p *process) waitOrKill(ctx context.Context) (runtime.Exit, error) {
+	exit, err := p.Wait(ctx)
+	if err != nil && ctx.Err() != nil {
+		_ = p.Kill()
+		gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), killLimit)
+		defer cancel()
+		_, _ = p.Process.Wait(gone) // so that nobody writes to the result any more
+	}
+	return exit, err
+}
+
+// Close implements [runtime.Process].
+func (p *process) Close() error { return p.Kill() }
+
+// lost explains why the connection to a sandbox has broken.
+func lost(box *statedir.Box, err error) error {
+	// The shim records why before it lets the lock go.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = box.WaitUnlocked(ctx, time.Second)
+	state, reason, serr := box.State()
+	switch {
+	case errors.Is(serr, os.ErrNotExist), serr == nil && state == runtime.StateStopped:
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was stopped: %w", box.ID(), err)
+	case serr == nil && state == runtime.StateDead:
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is dead: %s", box.ID(), reason)
+	}
+	return runtime.Errorf(runtime.ErrUnavailable, "lost the sandbox %s: %w", box.ID(), err)
+}

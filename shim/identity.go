@@ -1,0 +1,78 @@
+package shim
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"regexp"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// droppedUID is who runs the sandbox of a caller that is root, when the
+// codebase is root's own or there is none, and no user named wolffia exists:
+// one of those that nobody hands out (systemd.io/UIDS-GIDS, 60578 to 61183).
+const droppedUID = 60990
+
+var userForm = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+
+// identify decides who the sandbox runs as, inside and outside. Root never
+// does: it drops to the owner of the codebase.
+func identify(c *statedir.Config) error {
+	c.UID, c.GID = os.Geteuid(), os.Getegid()
+	if c.UID == 0 {
+		if err := drop(c); err != nil {
+			return err
+		}
+		c.DroppedUID, c.DroppedGID = c.UID, c.GID
+	}
+	c.User = "user"
+	if u, err := user.LookupId(strconv.Itoa(c.UID)); err == nil && userForm.MatchString(u.Username) && u.Username != "root" {
+		c.User = u.Username
+	}
+	return nil
+}
+
+func drop(c *statedir.Config) error {
+	if c.CodebasePath != "" {
+		var st unix.Stat_t
+		if err := unix.Stat(c.CodebasePath, &st); err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "codebase %s: %w", c.CodebasePath, err)
+		}
+		if st.Uid != 0 {
+			c.UID, c.GID = int(st.Uid), int(st.Gid)
+			if c.GID == 0 {
+				return runtime.Errorf(runtime.ErrUnsupported, "codebase %s belongs to uid %d but to root's group: chgrp it, or run wolffia as its owner", c.CodebasePath, st.Uid)
+			}
+			return nil
+		}
+		c.RootTree = true
+	}
+	c.UID, c.GID = droppedUID, droppedUID
+	if u, err := user.Lookup("wolffia"); err == nil {
+		uid, err1 := strconv.Atoi(u.Uid)
+		gid, err2 := strconv.Atoi(u.Gid)
+		if err1 != nil || err2 != nil || uid == 0 || gid == 0 {
+			return runtime.Errorf(runtime.ErrUnavailable, "user wolffia has uid %s and gid %s: it must be an unprivileged one", u.Uid, u.Gid)
+		}
+		c.UID, c.GID = uid, gid
+	}
+	return nil
+}
+
+// passwd and group are the files that programs look names up in.
+func passwd(c *statedir.Config) string {
+	return fmt.Sprintf("root:x:0:0:root:/root:/bin/sh\n%s:x:%d:%d:%s:%s:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+		c.User, c.UID, c.GID, c.User, home(c))
+}
+
+func group(c *statedir.Config) string {
+	return fmt.Sprintf("root:x:0:\n%s:x:%d:\nnogroup:x:65534:\n", c.User, c.GID)
+}
+
+// home is the user's home directory inside.
+func home(c *statedir.Config) string { return "/home/" + c.User }

@@ -1,0 +1,186 @@
+package shim
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"wolffia/guest/wire"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// A peer is one client of the shim.
+type peer struct {
+	conn  *net.UnixConn
+	relay *relay
+
+	mu       sync.Mutex
+	change   *sync.Cond        // out or over has changed; uses mu
+	channels map[uint32]uint32 // the client's channel to the guest's; guarded by mu
+	out      []wire.Frame      // for the client; bounded by its credit; guarded by mu
+	over     bool              // guarded by mu
+}
+
+// accept serves clients until the process ends.
+func (s *shim) accept(l *net.UnixListener) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		p := &peer{conn: conn, relay: s.relay, channels: map[uint32]uint32{}}
+		p.change = sync.NewCond(&p.mu)
+		go p.write()  // ends with the connection
+		go s.serve(p) // ends with the connection
+	}
+}
+
+// serve passes on what a client says until it is gone, and ends what it has
+// left.
+func (s *shim) serve(p *peer) {
+	r := wire.NewReader(p.conn)
+	for {
+		f, err := r.Next()
+		if err != nil {
+			break
+		}
+		if err := s.fromClient(p, f); err != nil {
+			break
+		}
+	}
+	_ = p.conn.Close()
+	p.mu.Lock()
+	p.over = true
+	var left []uint32
+	for _, ch := range p.channels {
+		left = append(left, ch)
+	}
+	for _, f := range p.out {
+		f.Release()
+	}
+	p.out = nil
+	p.change.Signal()
+	p.mu.Unlock()
+	s.relay.abandon(left)
+}
+
+// fromClient passes one frame on and releases it. An error ends the
+// connection.
+func (s *shim) fromClient(p *peer, f wire.Frame) error {
+	defer f.Release()
+	if f.Channel == 0 {
+		if f.Type != wire.Control {
+			return fmt.Errorf("%w: frame of type %d on channel 0", wire.ErrProtocol, f.Type)
+		}
+		return s.answer(p, &f)
+	}
+	p.mu.Lock()
+	ch, open := p.channels[f.Channel]
+	if !open && (f.Type == wire.Start || f.Type == wire.StartMore) {
+		ch = s.relay.open(p, f.Channel)
+		p.channels[f.Channel] = ch
+		open = true
+	}
+	p.mu.Unlock()
+	if !open {
+		return nil // it ended while this was on its way
+	}
+	switch f.Type {
+	case wire.Start, wire.StartMore, wire.Stdin, wire.StdinClose, wire.Signal, wire.Resize, wire.Kill:
+	case wire.Credit:
+		stream, n, err := wire.ParseCredit(f.Payload())
+		if err != nil {
+			return err
+		}
+		if err := s.relay.grant(ch, stream, n); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%w: frame of type %d from a client", wire.ErrProtocol, f.Type)
+	}
+	f.Channel = ch
+	return s.relay.w.Write(&f)
+}
+
+// closed forgets a channel that has ended.
+func (p *peer) closed(channel uint32) {
+	p.mu.Lock()
+	delete(p.channels, channel)
+	p.mu.Unlock()
+}
+
+// queue hands a frame to the client's writer; it never waits.
+func (p *peer) queue(f wire.Frame) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		f.Release()
+		return
+	}
+	p.out = append(p.out, f)
+	p.change.Signal()
+}
+
+// write sends what is queued.
+func (p *peer) write() {
+	w := wire.NewWriter(p.conn)
+	for {
+		p.mu.Lock()
+		for len(p.out) == 0 && !p.over {
+			p.change.Wait()
+		}
+		out := p.out
+		p.out = nil
+		over := p.over
+		p.mu.Unlock()
+		if over {
+			return
+		}
+		for i := range out {
+			if err := w.Write(&out[i]); err != nil {
+				_ = p.conn.Close() // serve notices and cleans up
+			}
+			out[i].Release()
+		}
+	}
+}
+
+// A request is what a client asks of the shim itself.
+type request struct {
+	Op      string `json:"op"`                // "stop"
+	GraceMS *int64 `json:"graceMs,omitempty"` // for stop: between TERM and KILL; nil is stopGrace
+}
+
+// A reply answers a request.
+type reply struct {
+	Error string `json:"error,omitempty"`
+}
+
+func (s *shim) answer(p *peer, f *wire.Frame) error {
+	var req request
+	if err := json.Unmarshal(f.Payload(), &req); err != nil {
+		return fmt.Errorf("%w: %w", wire.ErrProtocol, err)
+	}
+	var answer reply
+	switch req.Op {
+	case "stop":
+		grace := stopGrace
+		if req.GraceMS != nil {
+			grace = time.Duration(max(0, *req.GraceMS)) * time.Millisecond
+		}
+		s.end(statedir.Status{State: runtime.StateStopped}, grace)
+	default:
+		answer.Error = fmt.Sprintf("request %q is not known", req.Op)
+	}
+	b, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	out := wire.NewFrame(wire.Reply, 0)
+	out.SetLen(copy(out.Room(), b))
+	p.queue(out)
+	return nil
+}

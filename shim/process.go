@@ -1,0 +1,258 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs"
+	"wolffia/guest/wire"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+const (
+	// helloLimit is how long PID 1 may take to say that it is there.
+	helloLimit = 20 * time.Second
+	// stopGrace is how long processes have between SIGTERM and SIGKILL when a
+	// sandbox is stopped, unless the request says otherwise.
+	stopGrace = 2 * time.Second
+	// killLimit is how long the kernel may take to end what was killed.
+	killLimit = 10 * time.Second
+)
+
+// Main is the shim's main: it holds one sandbox until that ends.
+func Main(launchers ...runtime.Launcher) error {
+	// What is started from here dies with this thread: so it must be the one
+	// that lives longest, the main thread.
+	goruntime.LockOSThread()
+	if err := closeOnExec(); err != nil {
+		return err
+	}
+	ready := os.NewFile(fdReady, "ready")
+	b, err := readBoot()
+	if err != nil {
+		return err
+	}
+	unix.Umask(0o077)
+	s := &shim{boot: b, control: os.NewFile(fdControl, "control"), ready: ready}
+	if err := s.run(launchers); err != nil {
+		failed(err).send(ready)
+		return err
+	}
+	return nil
+}
+
+// A shim is the state of Main.
+type shim struct {
+	boot    *boot
+	control *os.File
+	ready   io.WriteCloser
+
+	inst  *runtime.Instance
+	relay *relay
+
+	mu      sync.Mutex
+	outcome *statedir.Status // how the sandbox is to end; nil: not asked for; guarded by mu
+}
+
+// step tells the caller what is being done, so that a hang has a name.
+func (s *shim) step(name string) { report{Step: name}.send(s.ready) }
+
+func (s *shim) run(launchers []runtime.Launcher) (err error) {
+	b := s.boot
+	var launcher runtime.Launcher
+	for _, l := range launchers {
+		if l.Name() == b.Config.Runtime {
+			launcher = l
+		}
+	}
+	if launcher == nil {
+		return runtime.Errorf(runtime.ErrUnsupported, "there is no runtime %q", b.Config.Runtime)
+	}
+
+	s.step("compose the root directory")
+	spec, err := compose(b)
+	if err != nil {
+		return err
+	}
+	if b.Config.CodebasePath != "" {
+		s.step("mount the codebase")
+		device, err := fusefs.Mount(treeDir(b), nil)
+		if err != nil {
+			return runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+		err = errors.Join(sendDevice(s.control, device), device.Close())
+		if err != nil {
+			return err
+		}
+	}
+
+	s.step("launch " + launcher.Name())
+	if s.inst, err = launcher.Launch(spec); err != nil {
+		return err
+	}
+	complaints := newTail(os.Stderr)
+	drained := make(chan struct{})
+	go func() { // ends with the backend
+		_, _ = io.Copy(complaints, s.inst.Stderr)
+		close(drained)
+	}()
+	gone := make(chan struct{})
+	go func() { // ends with the backend
+		_ = s.inst.Wait()
+		close(gone)
+	}()
+	abandon := func(err error) error {
+		_ = s.inst.Kill()
+		_ = s.inst.Stream.Close()
+		if !within(killLimit, gone) {
+			return errors.Join(err, fmt.Errorf("%s does not end", launcher.Name()))
+		}
+		return err
+	}
+	if b.Config.CodebasePath != "" {
+		// PID 1 is on its way meanwhile; whoever looks at the mount waits.
+		s.step("serve the codebase")
+		if err := receiveServing(s.control); err != nil {
+			return abandon(runtime.WithClass(runtime.ErrUnavailable, err))
+		}
+	}
+	s.step("wait for PID 1")
+	s.relay = newRelay(s.inst.Stream)
+	if err := s.relay.hello(helloLimit); err != nil {
+		_ = abandon(nil)
+		within(killLimit, drained)
+		if said := complaints.String(); said != "" {
+			err = errors.New(said)
+		}
+		return runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox: %w", launcher.Name(), err)
+	}
+	listener, err := listen(b.Run)
+	if err != nil {
+		return abandon(err)
+	}
+	if err := statedir.SetStatus(b.Run, &statedir.Status{State: runtime.StateRunning}); err != nil {
+		return abandon(runtime.Errorf(runtime.ErrUnavailable, "record that the sandbox runs: %w", err))
+	}
+	report{Ready: true}.send(s.ready)
+	_ = s.ready.Close()
+
+	go s.accept(listener) // ends with the process
+	go func() {           // ends with the process
+		hangup(s.control)
+		if b.Config.CodebasePath != "" {
+			s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended"}, 0)
+		}
+	}()
+	if b.Config.BoundToCaller {
+		go func() { // ends with the process
+			_, _ = os.NewFile(fdAlive, "alive").Read(make([]byte, 1))
+			s.end(statedir.Status{State: runtime.StateStopped}, 0)
+		}()
+	}
+
+	// The main goroutine, and with it the main thread, stays until the end.
+	outcome := statedir.Status{State: runtime.StateDead, Reason: "PID 1 has ended"}
+	if err := s.relay.run(); errors.Is(err, wire.ErrProtocol) {
+		outcome.Reason = "PID 1 broke the protocol: " + err.Error()
+	}
+	_ = s.inst.Kill()
+	if !within(killLimit, gone) {
+		outcome.Reason += "; its processes do not end"
+	}
+	within(time.Second, drained)
+	if said := complaints.String(); said != "" {
+		outcome.Reason += ": " + said
+	}
+	s.mu.Lock() // for good: this is the end
+	if s.outcome != nil {
+		outcome = *s.outcome
+	}
+	_ = os.Remove(filepath.Join(b.Run, "sock"))
+	if err := statedir.SetStatus(b.Run, &outcome); err != nil {
+		fmt.Fprintln(os.Stderr, "record the end:", err)
+	}
+	if outcome.State == runtime.StateDead {
+		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
+	}
+	return nil
+}
+
+// end ends the sandbox, in good order within grace, by force after it. It does
+// not wait: the main goroutine sees PID 1 go and does the rest.
+func (s *shim) end(outcome statedir.Status, grace time.Duration) {
+	s.mu.Lock()
+	if s.outcome == nil {
+		s.outcome = &outcome
+	}
+	s.mu.Unlock()
+	// PID 1 ends after grace by itself, if it still can.
+	time.AfterFunc(grace+time.Second, func() { _ = s.inst.Kill() })
+	if err := s.relay.shutdown(grace); err != nil {
+		_ = s.inst.Kill()
+	}
+}
+
+// within waits for done, up to limit.
+func within(limit time.Duration, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// listen makes the shim's socket. A socket's address has room for 107 bytes,
+// a path may be longer: hence the descriptor of its directory (unix(7)).
+func listen(run string) (*net.UnixListener, error) {
+	dir, err := os.OpenFile(run, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	_ = os.Remove(filepath.Join(run, "sock"))
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/sock", dir.Fd())})
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "listen: %w", err)
+	}
+	l.SetUnlinkOnClose(false) // by a name that means something else by then
+	return l, nil
+}
+
+// A tail passes on what is written and keeps the end of it.
+type tail struct {
+	w    io.Writer
+	mu   sync.Mutex
+	last []byte // guarded by mu
+}
+
+const tailSize = 4 << 10 // bytes
+
+func newTail(w io.Writer) *tail { return &tail{w: w} }
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	t.last = append(t.last, b...)
+	if n := len(t.last) - tailSize; n > 0 {
+		t.last = append([]byte(nil), t.last[n:]...)
+	}
+	t.mu.Unlock()
+	return t.w.Write(b)
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.last))
+}

@@ -1,0 +1,177 @@
+package shim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"time"
+
+	"wolffia/guest/wire"
+)
+
+// A relay passes frames between PID 1 and any number of clients. It changes
+// nothing but channel numbers. What it queues for a client is bounded by the
+// credit that this client has given; a guest that sends more breaks the
+// protocol, which ends the sandbox.
+type relay struct {
+	stream io.ReadWriteCloser
+	r      *wire.Reader
+	w      *wire.Writer
+
+	mu     sync.Mutex
+	next   uint32            // last channel used towards the guest; guarded by mu
+	routes map[uint32]*route // by the guest's channel; guarded by mu
+	gone   map[uint32]bool   // channels whose client is gone, until they end; guarded by mu
+}
+
+// A route joins a client's channel with one of the guest's.
+type route struct {
+	client  *peer
+	channel uint32            // the client's
+	credit  map[wire.Type]int // what the guest may still send, by stream; guarded by relay.mu
+}
+
+func newRelay(stream io.ReadWriteCloser) *relay {
+	return &relay{
+		stream: stream, r: wire.NewReader(stream), w: wire.NewWriter(stream),
+		routes: map[uint32]*route{}, gone: map[uint32]bool{},
+	}
+}
+
+// hello waits for the guest's greeting.
+func (r *relay) hello(limit time.Duration) error {
+	var err error
+	got := make(chan struct{})
+	go func() { // ends with the stream at the latest
+		defer close(got)
+		var f wire.Frame
+		if f, err = r.r.Next(); err != nil {
+			return
+		}
+		defer f.Release()
+		var g wire.Greeting
+		if f.Type != wire.Hello || f.Channel != 0 {
+			err = fmt.Errorf("%w: the first frame is of type %d", wire.ErrProtocol, f.Type)
+		} else if err = wire.Decode(&f, &g); err == nil && g.Version != wire.Version {
+			err = fmt.Errorf("%w: the guest speaks version %d, this is version %d: they must be built together", wire.ErrProtocol, g.Version, wire.Version)
+		}
+	}()
+	if !within(limit, got) {
+		return fmt.Errorf("no word from PID 1 in %v", limit)
+	}
+	if errors.Is(err, io.EOF) {
+		return errors.New("PID 1 ended at once")
+	}
+	return err
+}
+
+// shutdown asks the guest to end everything.
+func (r *relay) shutdown(grace time.Duration) error {
+	ms := uint32(min(grace.Milliseconds(), math.MaxUint32))
+	return r.w.Send(wire.Shutdown, 0, binary.LittleEndian.AppendUint32(nil, ms))
+}
+
+// run passes on what the guest says until the stream ends or it lies.
+func (r *relay) run() error {
+	defer r.stream.Close()
+	for {
+		f, err := r.r.Next()
+		if err != nil {
+			return err
+		}
+		if err := r.fromGuest(f); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *relay) fromGuest(f wire.Frame) error {
+	if f.Channel == 0 {
+		f.Release()
+		return nil // nothing that a client waits for
+	}
+	r.mu.Lock()
+	to, known := r.routes[f.Channel]
+	orphaned := r.gone[f.Channel]
+	if f.Type == wire.Exit || f.Type == wire.Failed {
+		delete(r.routes, f.Channel)
+		delete(r.gone, f.Channel)
+	}
+	if known && (f.Type == wire.Stdout || f.Type == wire.Stderr) {
+		to.credit[f.Type] -= len(f.Payload())
+		if to.credit[f.Type] < 0 {
+			r.mu.Unlock()
+			f.Release()
+			return fmt.Errorf("%w: more output than granted", wire.ErrProtocol)
+		}
+	}
+	r.mu.Unlock()
+	switch {
+	case orphaned:
+		f.Release()
+		return nil
+	case !known:
+		f.Release()
+		return fmt.Errorf("%w: frame of type %d on channel %d, which is not open", wire.ErrProtocol, f.Type, f.Channel)
+	}
+	switch f.Type {
+	case wire.Started, wire.Stdout, wire.Stderr, wire.StdoutEOF, wire.StderrEOF, wire.Exit, wire.Failed, wire.Credit:
+	default:
+		f.Release()
+		return fmt.Errorf("%w: frame of type %d from the guest", wire.ErrProtocol, f.Type)
+	}
+	if f.Type == wire.Exit || f.Type == wire.Failed {
+		to.client.closed(to.channel)
+	}
+	f.Channel = to.channel
+	to.client.queue(f)
+	return nil
+}
+
+// open makes a route for a client's channel.
+func (r *relay) open(client *peer, channel uint32) uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		r.next++
+		if r.next != 0 && r.routes[r.next] == nil && !r.gone[r.next] {
+			break
+		}
+	}
+	r.routes[r.next] = &route{
+		client: client, channel: channel,
+		credit: map[wire.Type]int{wire.Stdout: wire.Window, wire.Stderr: wire.Window},
+	}
+	return r.next
+}
+
+// grant notes credit that a client gives.
+func (r *relay) grant(channel uint32, stream wire.Type, n int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if to := r.routes[channel]; to != nil {
+		if to.credit[stream] += n; to.credit[stream] > wire.MaxCredit {
+			return fmt.Errorf("%w: credit of %d bytes for one stream", wire.ErrProtocol, to.credit[stream])
+		}
+	}
+	return nil
+}
+
+// abandon ends what a client that is gone has left running.
+func (r *relay) abandon(channels []uint32) {
+	for _, ch := range channels {
+		r.mu.Lock()
+		open := r.routes[ch] != nil
+		if open {
+			delete(r.routes, ch)
+			r.gone[ch] = true
+		}
+		r.mu.Unlock()
+		if open {
+			_ = r.w.Send(wire.Kill, ch, nil)
+		}
+	}
+}

@@ -1,0 +1,392 @@
+package shim
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/guest/client"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// Options say where a Runtime's parts are. The zero value is the default.
+type Options struct {
+	// StateDir is the state directory; empty means the user's own, see
+	// statedir.Default. Relative paths are taken from the working directory.
+	StateDir string
+	// Binary is the wolffia program that is started for each sandbox; empty
+	// means this process's own, if it is wolffia, else the one in PATH. The
+	// guest, wolffia-guest, is looked for beside it, then in PATH.
+	Binary string
+}
+
+// A Runtime makes sandboxes that are held by shims. What backend launches
+// them is only a name here. It is safe for concurrent use; Close releases it
+// and leaves the sandboxes alone.
+type Runtime struct {
+	name string
+	dir  *statedir.Dir
+	bin  programs
+
+	mu    sync.Mutex
+	conns map[string]*client.Conn // to running sandboxes, by id; guarded by mu
+	alive map[string]*os.File     // of sandboxes bound to this process; guarded by mu
+}
+
+var _ runtime.RuntimeWithExecutor = (*Runtime)(nil)
+
+// NewRuntime returns the runtime whose backend has the given name.
+func NewRuntime(name string, opts *Options) (*Runtime, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	path := opts.StateDir
+	var err error
+	if path == "" {
+		path, err = statedir.Default(os.Getenv, os.Geteuid())
+	} else {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	dir, err := statedir.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	bin, err := findPrograms(opts.Binary)
+	if err != nil {
+		return nil, err
+	}
+	return &Runtime{name: name, dir: dir, bin: bin, conns: map[string]*client.Conn{}, alive: map[string]*os.File{}}, nil
+}
+
+// findPrograms says where wolffia and its guest are.
+func findPrograms(wolffia string) (programs, error) {
+	if wolffia == "" {
+		self, err := os.Executable()
+		if err == nil && filepath.Base(self) == "wolffia" {
+			wolffia = self
+		} else if wolffia, err = exec.LookPath("wolffia"); err != nil {
+			return programs{}, runtime.Errorf(runtime.ErrUnavailable, "the wolffia program is not in PATH: name it in Options.Binary")
+		}
+	}
+	guest := filepath.Join(filepath.Dir(wolffia), "wolffia-guest")
+	if _, err := os.Stat(guest); err != nil {
+		if guest, err = exec.LookPath("wolffia-guest"); err != nil {
+			return programs{}, runtime.Errorf(runtime.ErrUnavailable, "wolffia-guest is neither beside %s nor in PATH: make build makes both", wolffia)
+		}
+	}
+	return programs{wolffia, guest}, nil
+}
+
+// Close ends the connections of this Runtime, and with them the commands that
+// it runs. Sandboxes that are bound to the caller end too; the others go on.
+func (r *Runtime) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		_ = c.Close()
+	}
+	for _, f := range r.alive {
+		_ = f.Close()
+	}
+	clear(r.conns)
+	clear(r.alive)
+	return nil
+}
+
+// Name implements [runtime.Runtime].
+func (r *Runtime) Name() string { return r.name }
+
+// Create implements [runtime.Runtime].
+func (r *Runtime) Create(_ context.Context, config *runtime.SandboxConfig) (*runtime.Sandbox, error) {
+	c := &statedir.Config{SandboxConfig: *config, CreatedAt: time.Now().UnixMilli()}
+	if c.Runtime == "" {
+		c.Runtime = r.name
+	}
+	if c.Runtime != r.name {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q is asked for, this is %q", c.Runtime, r.name)
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if err := r.resolve(c); err != nil {
+		return nil, err
+	}
+	if err := identify(c); err != nil {
+		return nil, err
+	}
+	if c.ID == "" {
+		c.ID = newID()
+	}
+	box, err := r.dir.Create(c)
+	if err != nil {
+		return nil, err
+	}
+	return sandbox(box, c)
+}
+
+// resolve looks at the host's side of a configuration.
+func (r *Runtime) resolve(c *statedir.Config) error {
+	for _, p := range []struct {
+		what string
+		path *string
+	}{{"codebase", &c.CodebasePath}, {"root file system", &c.Rootfs}} {
+		if *p.path == "" {
+			continue
+		}
+		dir, err := directory(*p.path)
+		if err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "%s %s: %w", p.what, *p.path, err)
+		}
+		*p.path = dir
+		if err := r.apart(p.what, dir); err != nil {
+			return err
+		}
+	}
+	for i := range c.Mounts {
+		m := &c.Mounts[i]
+		real, err := filepath.EvalSymlinks(m.Source)
+		if err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "mount %s: %w", m.Source, plain(err))
+		}
+		m.Source = real
+		if err := r.apart("mount", real); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apart refuses what would show a sandbox the state directory.
+func (r *Runtime) apart(what, dir string) error {
+	state, err := filepath.EvalSymlinks(r.dir.Path())
+	if err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if within := func(a, b string) bool { return a == b || b == "/" || strings.HasPrefix(a, b+"/") }; within(state, dir) || within(dir, state) {
+		return runtime.Errorf(runtime.ErrInvalid, "%s %s and the state directory %s must not contain one another: choose another with --state-dir or WOLFFIA_STATE_DIR", what, dir, state)
+	}
+	return nil
+}
+
+// directory resolves the path of a directory that the caller may list.
+func directory(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", plain(err)
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	return path, unix.Close(fd)
+}
+
+// plain drops the operation and path that a *PathError repeats.
+func plain(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// newID returns a random id: twelve of 36, 62 bits.
+func newID() string {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	id := make([]byte, 0, 12)
+	for b := make([]byte, 16); ; {
+		_, _ = rand.Read(b) // never fails (crypto/rand)
+		for _, x := range b {
+			if x < 252 { // 7*36: no letter is more likely than another
+				id = append(id, letters[x%36])
+			}
+			if len(id) == 12 {
+				return string(id)
+			}
+		}
+	}
+}
+
+// Start implements [runtime.Runtime].
+func (r *Runtime) Start(ctx context.Context, sandboxID string) error {
+	box, c, err := r.find(sandboxID)
+	if err != nil {
+		return err
+	}
+	s, err := start(ctx, box, c, r.bin)
+	if err != nil {
+		return err
+	}
+	if s.alive != nil {
+		r.mu.Lock()
+		r.alive[box.ID()] = s.alive
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+// Stop implements [runtime.Runtime].
+func (r *Runtime) Stop(ctx context.Context, sandboxID string) error {
+	box, c, err := r.find(sandboxID)
+	if err != nil {
+		return err
+	}
+	return r.stop(ctx, box, c, stopGrace)
+}
+
+// stop ends the shim, in good order if it still answers.
+func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Config, grace time.Duration) error {
+	conn, err := r.conn(box)
+	if err == nil {
+		ms := grace.Milliseconds()
+		var answer reply
+		asking, cancel := context.WithTimeout(ctx, killLimit)
+		err = conn.Control(asking, request{Op: "stop", GraceMS: &ms}, &answer)
+		cancel()
+		if err == nil && answer.Error != "" {
+			err = errors.New(answer.Error)
+		}
+	}
+	r.forget(box.ID())
+	if err == nil && box.WaitUnlocked(ctx, grace+killLimit) == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	// It does not answer, or is not there: whatever is left is killed.
+	shim := box.Shim()
+	err = shim.Kill(killLimit)
+	if locked, lerr := box.Locked(); locked || lerr != nil || shim.PID != 0 {
+		err = errors.Join(err, lerr, box.KillAll(c.UID, killLimit))
+	}
+	return errors.Join(err, box.WaitUnlocked(ctx, killLimit))
+}
+
+// Destroy implements [runtime.Runtime].
+func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
+	box, err := r.dir.Find(sandboxID)
+	if err != nil {
+		return err
+	}
+	c, err := box.Config()
+	if err != nil {
+		// A damaged configuration says nothing; what runs names its sandbox.
+		c = &statedir.Config{UID: os.Geteuid()}
+	} else if c.Runtime != r.name {
+		return runtime.Errorf(runtime.ErrNotFound, "sandbox %s is of runtime %q, this is %q", box.ID(), c.Runtime, r.name)
+	}
+	if err := r.stop(ctx, box, c, 0); err != nil {
+		return err
+	}
+	// Nobody may start it while it goes.
+	lock, err := box.TryLock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return box.Remove()
+}
+
+// Get implements [runtime.Runtime].
+func (r *Runtime) Get(_ context.Context, sandboxID string) (*runtime.Sandbox, error) {
+	box, c, err := r.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	return sandbox(box, c)
+}
+
+// List implements [runtime.Runtime].
+func (r *Runtime) List(context.Context) ([]*runtime.Sandbox, error) {
+	ids, err := r.dir.IDs()
+	if err != nil {
+		return nil, err
+	}
+	all := []*runtime.Sandbox{}
+	for _, id := range ids {
+		box := r.dir.Box(id)
+		c, err := box.Config()
+		if errors.Is(err, runtime.ErrNotFound) || err == nil && c.Runtime != r.name {
+			continue
+		}
+		if err != nil {
+			all = append(all, &runtime.Sandbox{ID: id, State: runtime.StateDead, Reason: err.Error()})
+			continue
+		}
+		s, err := sandbox(box, c)
+		if errors.Is(err, runtime.ErrNotFound) {
+			continue // destroyed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *runtime.Sandbox) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+// Log opens what shim, guest and backend of a sandbox had to say. The caller
+// closes it. Its content is hostile: quote before printing.
+func (r *Runtime) Log(sandboxID string) (*os.File, error) {
+	box, _, err := r.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(box.Log(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
+	}
+	return f, nil
+}
+
+// find returns the place and configuration of a sandbox of this runtime.
+func (r *Runtime) find(ref string) (*statedir.Box, *statedir.Config, error) {
+	box, err := r.dir.Find(ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := box.Config()
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.Runtime != r.name {
+		return nil, nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is of runtime %q, this is %q", box.ID(), c.Runtime, r.name)
+	}
+	return box, c, nil
+}
+
+// sandbox describes what is in a box.
+func sandbox(box *statedir.Box, c *statedir.Config) (*runtime.Sandbox, error) {
+	state, reason, err := box.State()
+	if err != nil {
+		return nil, err
+	}
+	return &runtime.Sandbox{
+		ID: box.ID(), Name: c.Name, Runtime: c.Runtime, State: state, Reason: reason,
+		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
+		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
+		Network: cmp.Or(c.Network, runtime.NetworkNone), UID: c.UID, GID: c.GID,
+	}, nil
+}

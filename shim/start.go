@@ -1,0 +1,223 @@
+package shim
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/cleanup"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// startLimit is how long a sandbox may take to start before it is given up,
+// unless the context ends first.
+const startLimit = 60 * time.Second
+
+// programs are where the binaries are.
+type programs struct {
+	wolffia string // shim and tree server
+	guest   string
+}
+
+// A started shim is one that has said that it is ready.
+type started struct {
+	process statedir.Process
+	alive   *os.File // closing it ends a sandbox that is bound to the caller; nil otherwise
+}
+
+// start starts shim and tree server for the sandbox in box and waits until the
+// shim is ready. If it fails, both are gone.
+func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin programs) (_ *started, err error) {
+	lock, err := box.TryLock()
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close() // shim and tree server have copies
+	log, err := os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
+	}
+	defer log.Close()
+	b := &boot{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: bin.guest, CopyGuest: c.DroppedUID != 0}
+	guest, err := os.Open(bin.guest)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "the guest binary: %w; it belongs beside wolffia", err)
+	}
+	defer guest.Close()
+	// By descriptor, so that it can be executed with privileges dropped
+	// wherever it lies.
+	self, err := os.Open(bin.wolffia)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "the wolffia binary: %w", err)
+	}
+	defer self.Close()
+	shimEnd, treeEnd, err := controlPair()
+	if err != nil {
+		return nil, err
+	}
+	defer shimEnd.Close()
+	defer treeEnd.Close()
+	progress, ready, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer progress.Close()
+	defer ready.Close()
+	alive, hold, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer alive.Close()
+
+	var undo cleanup.Stack
+	defer undo.Unwind(&err)
+	undo.Add(hold.Close)
+
+	if c.CodebasePath != "" {
+		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), b, lock, treeEnd)
+		if err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
+		}
+		undo.Add(func() error { return end(tree) })
+		go func() { _ = tree.Wait() }() // ends with the tree server; only reaps
+	}
+	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), b, lock, shimEnd, ready, alive, guest)
+	if err != nil {
+		return nil, namespaceError(err)
+	}
+	gone := make(chan struct{})
+	undo.Add(func() error {
+		err := end(shim)
+		<-gone
+		return err
+	})
+	go func() { // ends with the shim; only reaps
+		_ = shim.Wait()
+		close(gone)
+	}()
+	// Ours must be closed, or a process that is gone would not show.
+	_ = errors.Join(ready.Close(), shimEnd.Close(), treeEnd.Close())
+
+	if err := await(ctx, progress); err != nil {
+		return nil, err
+	}
+	process, err := statedir.ProcessOf(shim.Process.Pid)
+	if err == nil {
+		err = box.SetShim(&process)
+	}
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "record the shim: %w", err)
+	}
+	undo.Release()
+	s := &started{process: process, alive: hold}
+	if !c.BoundToCaller {
+		_ = hold.Close()
+		s.alive = nil
+	}
+	return s, nil
+}
+
+// spawn starts the wolffia binary in self, detached from us, with boot and
+// files as its descriptors from 3 on.
+func spawn(self, log *os.File, args []string, attr *syscall.SysProcAttr, b *boot, files ...*os.File) (*exec.Cmd, error) {
+	bootFile, err := b.file()
+	if err != nil {
+		return nil, err
+	}
+	defer bootFile.Close()
+	attr.Setsid = true
+	cmd := &exec.Cmd{
+		Path: "/proc/self/fd/" + strconv.Itoa(int(self.Fd())), Args: args,
+		// The Go runtime's settings are the caller's business, not ours.
+		Env: []string{"PATH=" + os.Getenv("PATH"), "GOTRACEBACK=single"}, Dir: "/",
+		Stderr: log, ExtraFiles: append([]*os.File{bootFile}, files...),
+		SysProcAttr: attr,
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return cmd, nil
+}
+
+// shimNamespaces puts the shim in a user and mount namespace of its own, where
+// it may mount and its one id is 0. If the caller is root, that id is the one
+// that root drops to, and nothing else is left of root.
+func shimNamespaces(c *statedir.Config) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: c.UID, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: c.GID, Size: 1}},
+	}
+	if c.DroppedUID != 0 {
+		attr.GidMappingsEnableSetgroups = true
+		attr.Credential = &syscall.Credential{Uid: 0, Gid: 0}
+	}
+	return attr
+}
+
+// treeCredential is who serves the tree: the user; root's tree is served by
+// root, which drops what it does not need by itself.
+func treeCredential(c *statedir.Config) *syscall.SysProcAttr {
+	attr := new(syscall.SysProcAttr)
+	if c.DroppedUID != 0 && !c.RootTree {
+		attr.Credential = &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.GID)}
+	}
+	return attr
+}
+
+// namespaceError explains why the shim did not start; most often the host does
+// not let the user make namespaces.
+func namespaceError(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS) {
+		return runtime.Errorf(runtime.ErrUnavailable, "this host does not allow user namespaces: %w; wolffia doctor says why and what helps", err)
+	}
+	return runtime.Errorf(runtime.ErrUnavailable, "start the shim: %w", err)
+}
+
+// await reads progress until the shim is ready or has failed. When time is up
+// it says what was being done.
+func await(ctx context.Context, progress *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = progress.SetReadDeadline(time.Unix(0, 0)) })
+	defer stop()
+	step := "start"
+	lines := bufio.NewScanner(io.LimitReader(progress, 1<<20))
+	for lines.Scan() {
+		var r report
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "the shim reports nonsense: %w", err)
+		}
+		switch {
+		case r.Ready:
+			return nil
+		case r.Error != "":
+			return r.err()
+		}
+		step = r.Step
+	}
+	if err := ctx.Err(); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "the sandbox did not start, it was killed; it hung here: %s (%w)", step, err)
+	}
+	return runtime.Errorf(runtime.ErrUnavailable, "the shim ended without a word, here: %s; wolffia logs may say more", step)
+}
+
+// end kills one of our children. That it is gone already is no error.
+func end(cmd *exec.Cmd) error {
+	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill %s: %w", filepath.Base(cmd.Args[1]), err)
+	}
+	return nil
+}

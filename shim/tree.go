@@ -1,0 +1,97 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs"
+	"wolffia/perm"
+)
+
+// Tree is the tree server's main: it serves the filtered codebase until the
+// shim is gone or the mount is. It never starts another process.
+func Tree() error {
+	if err := closeOnExec(); err != nil {
+		return err
+	}
+	control := os.NewFile(fdControl, "control")
+	b, err := readBoot()
+	if err != nil {
+		return err
+	}
+	if err := serveTree(b, control); err != nil {
+		_ = sendServing(control, err)
+		return err
+	}
+	return nil
+}
+
+func serveTree(b *boot, control *os.File) error {
+	if b.Config.RootTree {
+		if err := keepFileAccess(); err != nil {
+			return err
+		}
+	}
+	policy, err := perm.Compile(b.Config.Permissions)
+	if err != nil {
+		return err
+	}
+	root, err := unix.Open(b.Config.CodebasePath, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("codebase %s: %w", b.Config.CodebasePath, err)
+	}
+	unix.Umask(0) // modes are as the sandbox asked; its own umask is applied by the kernel
+	device, err := receiveDevice(control)
+	if err != nil {
+		return err
+	}
+	// The table of nodes is most of the memory; the collector's slack on top of
+	// it is worth less than what it costs a host with many sandboxes.
+	debug.SetGCPercent(50)
+	server, err := fusefs.Serve(context.Background(), device, &fusefs.Options{
+		Root: root, Rules: policy,
+		Owner:  fusefs.Owner{}, // the one id there is in the shim's user namespace
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return fmt.Errorf("serve the tree: %w", err)
+	}
+	_ = unix.Close(root)
+	if err := sendServing(control, nil); err != nil {
+		return fmt.Errorf("tell the shim: %w", err)
+	}
+	go func() {
+		hangup(control)
+		// The mount is gone with the shim's namespace, or will be: closing the
+		// descriptor aborts what is still waiting.
+		os.Exit(0)
+	}()
+	server.Wait()
+	return nil
+}
+
+// keepFileAccess drops everything that root can do but reach files, for the
+// codebase that is root's own: the only capabilities left are those that
+// override permissions and ownership of files (capabilities(7)).
+func keepFileAccess() error {
+	const keep = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if keep&(1<<c) != 0 {
+			continue
+		}
+		// All threads, since capabilities are per thread.
+		if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); errno != 0 && errno != unix.EINVAL {
+			return fmt.Errorf("drop capability %d from the bounding set: %w", c, errno)
+		}
+	}
+	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
+		return fmt.Errorf("prctl PR_SET_NO_NEW_PRIVS: %w", errno)
+	}
+	return capset(keep)
+}
