@@ -78,10 +78,7 @@ func (t *tree) statNode(n *node) (*object, syscall.Errno) {
 	}
 	defer dir.release()
 	o, errno := t.examine(at{dir.fd, name})
-	if errno == 0 && o.ident != n.ident {
-		errno = syscall.ESTALE
-	}
-	return o, stale(errno)
+	return o, t.same(n, o, errno)
 }
 
 // anyOf returns any handle of n that is open, nil if none is.
@@ -183,7 +180,9 @@ func (t *tree) shared(n *node, o *object) bool {
 	}
 	added, known := t.table.alias(n)
 	if added && known > 1 {
-		t.notes.attributes(t.table.siblings(n))
+		for _, id := range t.table.siblings(n) {
+			t.notes.post(note{id: id})
+		}
 	}
 	return known > 1
 }

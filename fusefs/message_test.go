@@ -177,3 +177,24 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 	t.Errorf("%s: not seen in time", what)
 }
+
+// A file that the host replaced before it was first read is the new one from
+// the second attempt on, however long the kernel was told to believe.
+func TestReplacedFilesAreLookedUpAgain(t *testing.T) {
+	mounted(t, setup{
+		Timeout: time.Hour,
+		Host:    func(t *testing.T, dir string) { write(t, dir, "file", "old") },
+	}, func(t *testing.T, c *client) {
+		_, err := os.Stat(c.at("file"))
+		fails(t, "stat", err, 0)
+		write(t, c.host, "new", "another")
+		fails(t, "replace", os.Rename(filepath.Join(c.host, "new"), filepath.Join(c.host, "file")), 0)
+		eventually(t, "the new file", func() bool {
+			got, err := os.ReadFile(c.at("file"))
+			if err != nil && errnoIn(err) != syscall.ESTALE {
+				t.Error(err)
+			}
+			return string(got) == "another"
+		})
+	})
+}

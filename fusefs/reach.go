@@ -81,13 +81,10 @@ func (t *tree) attached(n *node) syscall.Errno {
 	}
 	defer h.release()
 	o, errno := t.stat(at{h.fd, name})
-	if errno == 0 && o.ident != n.ident {
-		errno = syscall.ESTALE
-	}
-	if errno == 0 {
+	if errno = t.same(n, o, errno); errno == 0 {
 		n.seen.Store(now)
 	}
-	return stale(errno)
+	return errno
 }
 
 // walk opens n below its parent, whose descriptor is opened in the same way
@@ -104,27 +101,33 @@ func (t *tree) walk(n *node) (*handle, syscall.Errno) {
 	defer dir.release()
 	fd, errno := openBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
-		return nil, stale(errno)
+		return nil, t.same(n, nil, errno)
 	}
 	o, errno := t.stat(at{fd: fd})
-	if errno == 0 && o.ident != n.ident {
-		errno = syscall.ESTALE
-	}
-	if errno != 0 {
+	if errno = t.same(n, o, errno); errno != 0 {
 		unix.Close(fd)
 		return nil, errno
 	}
 	return t.fds.add(n, usePath, fd), 0
 }
 
-// stale turns the errnos that say that an object is not where it was into
-// ESTALE, on which the kernel looks its name up again.
-func stale(errno syscall.Errno) syscall.Errno {
+// same turns what was found at n's name into ESTALE if it is not n, on which
+// the kernel looks the name up again if it came by one. It is told to forget
+// the name for those who come later: they open without a question.
+func (t *tree) same(n *node, o *object, errno syscall.Errno) syscall.Errno {
 	switch errno {
+	case 0:
+		if o.ident == n.ident {
+			return 0
+		}
 	case syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.EXDEV:
-		return syscall.ESTALE
+	default:
+		return errno
 	}
-	return errno
+	if parent, name := t.table.place(n); parent != nil {
+		t.notes.post(note{id: parent.id, name: name})
+	}
+	return syscall.ESTALE
 }
 
 // openBeneath opens the entry called name of the directory dir.
