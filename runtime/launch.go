@@ -2,6 +2,10 @@ package runtime
 
 import "io"
 
+// GuestPath is where PID 1's program is inside every sandbox. Programs inside
+// may run it too: it packs and unpacks files for cp.
+const GuestPath = "/run/wolffia/guest"
+
 // A Launcher is what a backend is to the shim: it starts PID 1 of a sandbox in
 // isolation and hands back its stream. All the rest, processes, terminals and
 // files, is done through the stream and is the same for every backend.

@@ -390,3 +390,22 @@ func sandbox(box *statedir.Box, c *statedir.Config) (*runtime.Sandbox, error) {
 		Network: cmp.Or(c.Network, runtime.NetworkNone), UID: c.UID, GID: c.GID,
 	}, nil
 }
+
+// Details are all that is known of a sandbox.
+type Details struct {
+	runtime.Sandbox
+	Config runtime.SandboxConfig // as it was resolved
+}
+
+// Inspect returns all that is known of a sandbox.
+func (r *Runtime) Inspect(_ context.Context, sandboxID string) (*Details, error) {
+	box, c, err := r.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	s, err := sandbox(box, c)
+	if err != nil {
+		return nil, err
+	}
+	return &Details{*s, c.SandboxConfig}, nil
+}

@@ -6,11 +6,8 @@ import (
 	"wolffia/runtime"
 )
 
-// Where the sandbox's own parts are inside.
-const (
-	guestPath = "/run/wolffia/guest"
-	seccompFD = 3
-)
+// seccompFD is where bwrap finds the filter.
+const seccompFD = 3
 
 // Args is bubblewrap's command line for spec, without the program's name
 // (bwrap(1)). It decides all of the isolation and does no I/O. The seccomp
@@ -58,9 +55,9 @@ func Args(spec *runtime.LaunchSpec) []string {
 		a = append(a, op, m.Source, m.Target)
 	}
 	return append(a,
-		"--ro-bind", spec.Guest, guestPath,
+		"--ro-bind", spec.Guest, runtime.GuestPath,
 		"--remount-ro", "/",
 		"--chdir", "/",
-		"--", guestPath, spec.ID,
+		"--", runtime.GuestPath, spec.ID,
 	)
 }

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// A stdio is what a command reads and writes.
+type stdio struct{ in, out, err *os.File }
+
+// An app is one execution of the program.
+type app struct {
+	stdio
+	stateDir string // --state-dir
+	closers  []func() error
+}
+
+// command builds the whole command line.
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "wolffia",
+		Short: "Rootless sandboxes over a filtered codebase",
+		Long: `Wolffia runs commands in sandboxes: no root, no daemon, no image. The codebase
+appears inside at /workspace, filtered by rules: what is hidden does not exist.
+
+  wolffia run --codebase . -- make test       create, run, destroy
+  id=$(wolffia create --codebase .)           a sandbox that stays
+  wolffia exec $id -- make test
+  wolffia rm -f $id
+
+Exit codes: the command's own; 124 it has timed out; 125 wolffia failed; 126 it
+cannot be executed; 127 it was not found; 128+n signal n killed it.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", "", "state directory (default $WOLFFIA_STATE_DIR, else under ~/.local/state)")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return runtime.Errorf(runtime.ErrInvalid, "%w; see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(
+		a.runCommand(), a.createCommand(), a.execCommand(),
+		a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand(),
+		a.logsCommand(), a.cpCommand(), a.policyCommand(), a.doctorCommand(), a.versionCommand(),
+	)
+	root.CompletionOptions.HiddenDefaultCmd = false
+	return root
+}
+
+// open returns the named runtime; an empty name means the default one.
+func (a *app) open(name string) (*shim.Runtime, error) {
+	rt, err := newRuntime(name, &shim.Options{StateDir: a.stateDir})
+	if err != nil {
+		return nil, err
+	}
+	a.closers = append(a.closers, rt.Close)
+	return rt, nil
+}
+
+// printJSON writes v, indented.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// warn tells the user something that is no error.
+func (a *app) warn(format string, args ...any) {
+	fmt.Fprintf(a.err, "wolffia: warning: "+format+"\n", args...)
+}
+
+// printable makes text from a sandbox, or about one, safe for a terminal: all
+// but line ends, tabs and printable characters is escaped as in a Go string.
+func printable(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case r == '\n', r == '\t', strconv.IsPrint(r):
+			b.WriteString(s[:n])
+		default:
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}

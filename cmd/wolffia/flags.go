@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// boxFlags are the flags that say what sandbox to make.
+type boxFlags struct {
+	ruleFlags
+	runtime    string
+	codebase   string
+	mountPoint string
+	mounts     []string
+	rootfs     string
+	network    string
+	env        []string
+	cwd        string
+	labels     []string
+	name       string
+}
+
+func (f *boxFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.runtime, "runtime", "", "what isolates: bwrap (default bwrap)")
+	fl.StringVar(&f.codebase, "codebase", "", "directory to show at the mount point; without it that is empty")
+	fl.StringVar(&f.mountPoint, "mount-point", runtime.DefaultMountPoint, "where the codebase appears")
+	fl.StringArrayVar(&f.mounts, "mount", nil, "show another host directory, unfiltered: SRC[:DST][:ro|rw], read-only unless rw")
+	fl.StringVar(&f.rootfs, "rootfs", "", "directory with the system to run on (default: the host's system directories)")
+	fl.StringVar(&f.network, "network", string(runtime.NetworkNone), "none or host")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
+	fl.StringVar(&f.cwd, "cwd", "", "working directory inside (default: the mount point)")
+	fl.StringArrayVar(&f.labels, "label", nil, "label the sandbox: K=V")
+	fl.StringVar(&f.name, "name", "", "name the sandbox")
+	f.ruleFlags.add(cmd)
+}
+
+// config makes a configuration of the flags.
+func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, error) {
+	c := &runtime.SandboxConfig{
+		Name: f.name, CodebasePath: f.codebase, MountPoint: f.mountPoint,
+		Rootfs: f.rootfs, Network: runtime.Network(f.network), Cwd: f.cwd,
+	}
+	var err error
+	if c.Env, err = variables(f.env); err != nil {
+		return nil, err
+	}
+	// TERM and LANG of the caller: what is shown is shown on the same terminal.
+	for _, k := range []string{"TERM", "LANG"} {
+		if v, set := os.LookupEnv(k); set && c.Env[k] == "" {
+			c.Env[k] = v
+		}
+	}
+	if c.Labels, err = labels(f.labels); err != nil {
+		return nil, err
+	}
+	for _, m := range f.mounts {
+		mount, err := parseMount(m)
+		if err != nil {
+			return nil, err
+		}
+		c.Mounts = append(c.Mounts, mount)
+	}
+	if c.Rootfs != "" {
+		if c.Rootfs, err = filepath.Abs(c.Rootfs); err != nil {
+			return nil, err
+		}
+	}
+	if c.CodebasePath != "" {
+		c.Permissions, err = f.ruleFlags.rules(ctx, a, c.CodebasePath)
+	} else if f.ruleFlags.given() {
+		err = runtime.Errorf(runtime.ErrInvalid, "rules are about a codebase: say which with --codebase DIR")
+	}
+	return c, err
+}
+
+// variables reads -e flags.
+func variables(flags []string) (map[string]string, error) {
+	env := map[string]string{}
+	for _, s := range flags {
+		k, v, ok := strings.Cut(s, "=")
+		if !ok {
+			if v, ok = os.LookupEnv(k); !ok {
+				return nil, runtime.Errorf(runtime.ErrInvalid, "-e %s: there is no such variable to pass; to set one: -e %s=VALUE", k, k)
+			}
+		}
+		env[k] = v
+	}
+	return env, nil
+}
+
+// labels reads --label flags. Those of the service are not for the taking.
+func labels(flags []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, s := range flags {
+		k, v, ok := strings.Cut(s, "=")
+		switch {
+		case !ok || k == "":
+			return nil, runtime.Errorf(runtime.ErrInvalid, "--label %q: it must be K=V", s)
+		case strings.HasPrefix(k, "wolffia."):
+			return nil, runtime.Errorf(runtime.ErrInvalid, "--label %q: labels that begin with wolffia. are the service's own", s)
+		}
+		all[k] = v
+	}
+	return all, nil
+}
+
+// parseMount reads SRC[:DST][:ro|rw].
+func parseMount(s string) (runtime.Mount, error) {
+	var m runtime.Mount
+	rest := s
+	if r, ok := strings.CutSuffix(s, ":rw"); ok {
+		m.Writable, rest = true, r
+	} else {
+		rest = strings.TrimSuffix(s, ":ro")
+	}
+	var ok bool
+	m.Source, m.Target, ok = strings.Cut(rest, ":")
+	if m.Source == "" || ok && m.Target == "" || strings.Contains(m.Target, ":") {
+		return m, runtime.Errorf(runtime.ErrInvalid, "--mount %q: it must be SRC[:DST][:ro|rw]", s)
+	}
+	abs, err := filepath.Abs(m.Source)
+	if err != nil {
+		return m, err
+	}
+	m.Source = abs
+	if m.Target == "" {
+		m.Target = abs
+	}
+	return m, nil
+}
+
+// ruleFlags are the flags that make the rules.
+type ruleFlags struct {
+	preset  string
+	policy  string
+	allow   []string
+	reveals []string
+}
+
+func (f *ruleFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.preset, "preset", "", "rules to start from: see wolffia policy presets (default "+perm.DefaultPreset+")")
+	fl.StringVar(&f.policy, "policy", "", "file with rules: see wolffia policy check")
+	fl.StringArrayVar(&f.allow, "rule", nil, "add a rule: PATTERN=none|view|read|write; it does not reveal secrets")
+	fl.StringArrayVar(&f.reveals, "reveal", nil, "add a rule that outranks all, secrets included: PATTERN=LEVEL")
+}
+
+func (f *ruleFlags) given() bool {
+	return f.preset != "" || f.policy != "" || len(f.allow) > 0 || len(f.reveals) > 0
+}
+
+// rules puts the rules for a codebase together.
+func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) ([]perm.Rule, error) {
+	req := &perm.Request{Preset: f.preset}
+	if f.policy != "" {
+		file, err := readPolicy(f.policy)
+		if err != nil {
+			return nil, err
+		}
+		req.File = file
+	}
+	for _, l := range []struct {
+		flags []string
+		to    *[]perm.Rule
+	}{{f.allow, &req.Rules}, {f.reveals, &req.Reveals}} {
+		for _, s := range l.flags {
+			rule, err := perm.ParseRule(s)
+			if err != nil {
+				return nil, runtime.WithClass(runtime.ErrInvalid, err)
+			}
+			*l.to = append(*l.to, rule)
+		}
+	}
+	_ = ctx
+	_ = a
+	_ = codebase
+	rules, err := perm.Assemble(req)
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	return rules, nil
+}
+
+// maxPolicy bounds what is read of a policy file; perm refuses longer ones.
+const maxPolicy = 2 << 20
+
+func readPolicy(name string) (*perm.PolicyFile, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "policy file: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxPolicy))
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "policy file: %w", err)
+	}
+	file, err := perm.ParsePolicy(name, data)
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	return file, nil
+}
+
+// parseTimeout reads a duration; a plain number is seconds.
+func parseTimeout(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		if d, err = time.ParseDuration(s + "s"); err != nil {
+			err = errors.New("it must be like 90s, 5m or 1h30m")
+		}
+	}
+	if err == nil && d <= 0 {
+		err = errors.New("it must be more than 0")
+	}
+	if err != nil {
+		return 0, runtime.Errorf(runtime.ErrInvalid, "--timeout %q: %w", s, err)
+	}
+	return d, nil
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// each does something with every sandbox named, also if one fails.
+func (a *app) each(cmd *cobra.Command, refs []string, do func(ctx context.Context, rt *shim.Runtime, ref string) error) error {
+	rt, err := a.open("")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, ref := range refs {
+		if err := do(cmd.Context(), rt, ref); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *app) startCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "start SANDBOX...",
+		Short: "Start sandboxes that are stopped or dead",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
+				return rt.Start(ctx, ref)
+			})
+		},
+	}
+}
+
+func (a *app) stopCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop SANDBOX...",
+		Short: "End the processes of sandboxes; keep the sandboxes",
+		Long: `End the processes of sandboxes, with SIGTERM and two seconds later by force.
+What they wrote to the codebase stays, what they wrote to temporary file systems
+such as /tmp goes. wolffia start starts them again.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
+				return rt.Stop(ctx, ref)
+			})
+		},
+	}
+}
+
+func (a *app) rmCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "rm [-f] SANDBOX...",
+		Short: "Destroy sandboxes; return when all of it is gone",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
+				if !force {
+					s, err := rt.Get(ctx, ref)
+					if err != nil {
+						return err
+					}
+					if s.State == runtime.StateRunning {
+						return runtime.Errorf(runtime.ErrConflict, "sandbox %s is running: wolffia stop it first, or wolffia rm -f", s.ContainerName())
+					}
+				}
+				err := rt.Destroy(ctx, ref)
+				if force && errors.Is(err, runtime.ErrNotFound) {
+					return nil
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "also those that run; one that is not there is no error")
+	return cmd
+}
+
+func (a *app) logsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "logs SANDBOX",
+		Short: "Print what the parts of a sandbox had to say",
+		Long: `Print what the shim, the tree server, the backend and PID 1 of a sandbox had to
+say. The output of commands is not in there: they hand it to whoever ran them.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			log, err := rt.Log(args[0])
+			if err != nil {
+				return err
+			}
+			defer log.Close()
+			const most = 16 << 20 // bytes
+			text, err := io.ReadAll(io.LimitReader(log, most))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(a.out, printable(string(text)))
+			return err
+		},
+	}
+}

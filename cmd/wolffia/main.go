@@ -1,0 +1,50 @@
+// Wolffia runs commands in rootless sandboxes over a filtered codebase.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/shim"
+)
+
+func main() {
+	// The helper processes come first: they load nothing that they do not need.
+	if len(os.Args) == 3 {
+		switch os.Args[1] {
+		case "shim":
+			exitHelper(shim.Main(launchers()...))
+		case "tree":
+			exitHelper(shim.Tree())
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
+}
+
+// exitHelper ends a helper process. Its errors have been reported to whoever
+// started it; standard error is the sandbox's log.
+func exitHelper(err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[1], err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, io stdio) int {
+	a := &app{stdio: io}
+	root := a.command()
+	root.SetArgs(args)
+	root.SetIn(io.in)
+	root.SetOut(io.out)
+	root.SetErr(io.err)
+	err := root.ExecuteContext(ctx)
+	return a.exitCode(err)
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// destroyLimit is how long run takes at most to clean up when it is done.
+const destroyLimit = 30 * time.Second
+
+func (a *app) runCommand() *cobra.Command {
+	var box boxFlags
+	var timeout string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "run [flags] [--] CMD [ARG...]",
+		Short: "Create a sandbox, run a command in it, destroy it",
+		Long: `Create a sandbox, run a command in it, destroy it.
+
+The command has our standard streams, the terminal included if there is one, and
+its exit code is ours. Signals are passed on. If wolffia is killed the sandbox
+goes too.`,
+		Example: `  wolffia run --codebase . -- sh -c 'ls -la; git status'
+  wolffia run --codebase . --preset read-only --timeout 5m -- make test
+  wolffia run -- bash`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return runtime.Errorf(runtime.ErrInvalid, "no command given: wolffia run [flags] -- CMD [ARG...]")
+			}
+			limit, err := parseTimeout(timeout)
+			if err != nil {
+				return err
+			}
+			rt, err := a.open(box.runtime)
+			if err != nil {
+				return err
+			}
+			config, err := box.config(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			config.BoundToCaller = true
+			id, err := createAndStart(cmd.Context(), rt, config)
+			if err != nil {
+				return err
+			}
+			var end error
+			if asJSON {
+				end = a.execJSON(cmd.Context(), rt, id, &runtime.ExecRequest{Command: args, Stdin: a.stdinIfAny(), Timeout: limit})
+			} else {
+				exit, err := a.attach(cmd.Context(), rt, id, &runtime.ProcessSpec{
+					Command: args, Stdin: true, TTY: a.isTerminal(), Timeout: limit,
+				})
+				if end = err; err == nil {
+					end = statusOf(exit)
+				}
+			}
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
+			defer cancel()
+			return errors.Join(end, rt.Destroy(ctx, id))
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().StringVar(&timeout, "timeout", "", "end the command after this time (90s, 5m): exit code 124")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole result as JSON")
+	box.add(cmd)
+	return cmd
+}
+
+func (a *app) createCommand() *cobra.Command {
+	var box boxFlags
+	cmd := &cobra.Command{
+		Use:   "create [flags]",
+		Short: "Create and start a sandbox; print its id",
+		Example: `  id=$(wolffia create --codebase . --label team=a)
+  wolffia exec "$id" -- make test
+  wolffia rm -f "$id"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rt, err := a.open(box.runtime)
+			if err != nil {
+				return err
+			}
+			config, err := box.config(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			id, err := createAndStart(cmd.Context(), rt, config)
+			if err != nil {
+				return err
+			}
+			_, err = a.out.WriteString(id + "\n")
+			return err
+		},
+	}
+	box.add(cmd)
+	return cmd
+}
+
+// createAndStart leaves a running sandbox, or nothing.
+func createAndStart(ctx context.Context, rt *shim.Runtime, config *runtime.SandboxConfig) (id string, err error) {
+	box, err := rt.Create(ctx, config)
+	if err != nil {
+		return "", err
+	}
+	if err := rt.Start(ctx, box.ID); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit)
+		defer cancel()
+		return "", errors.Join(err, rt.Destroy(ctx, box.ID))
+	}
+	return box.ID, nil
+}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker; see the Makefile.
+var version = "dev"
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			goVersion := ""
+			if info, ok := debug.ReadBuildInfo(); ok {
+				goVersion = " " + info.GoVersion
+			}
+			_, err := fmt.Fprintf(a.out, "wolffia %s%s\n", version, goVersion)
+			return err
+		},
+	}
+}
