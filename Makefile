@@ -1,0 +1,51 @@
+# Everything here works on a fresh machine with Go, make and root or sudo.
+# What is built goes to bin/ and .cache/ of the checkout.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+BIN     := bin
+LDFLAGS := -s -w -X main.version=$(VERSION)
+TOOL    := $(GO) tool -modfile=tools.mod
+# Pure Go: the guest must be static, and the tree server drops capabilities on
+# all threads, which needs a program without cgo.
+export CGO_ENABLED ?= 0
+export GOTOOLCHAIN ?= local
+
+.PHONY: help build setup run test test-user test-root lint fuzz bench cover clean
+
+help: ## say what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+build: ## build bin/wolffia and bin/wolffia-guest
+	@mkdir -p $(BIN)
+	$(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $(BIN)/ ./cmd/wolffia ./cmd/wolffia-guest
+
+setup: ## install what the host lacks to run sandboxes (bubblewrap), as root or with sudo
+	@scripts/setup run
+
+run: setup build ## set up, build, and show the main job on this checkout
+	@scripts/demo
+
+test: ## set up and run every test: the linters, as an unprivileged user, and as root
+	@scripts/setup test
+	@$(MAKE) --no-print-directory lint
+	@scripts/test
+
+lint: ## check form: gofumpt, vet, staticcheck, go.mod
+	@out=$$($(TOOL) gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+		[ -z "$$out" ] || { echo "not gofumpt-ed: $$out" >&2; exit 1; }
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+	$(GO) mod tidy -diff
+
+fuzz: ## fuzz each target for FUZZTIME (default 30s)
+	@scripts/fuzz $${FUZZTIME:-30s}
+
+bench: build ## measure, with peers beside us in the same run
+	@scripts/bench
+
+cover: ## coverage of the unit tests
+	$(GO) test -coverprofile=.cache/cover.out ./... && $(GO) tool cover -func=.cache/cover.out | tail -1
+
+clean: ## delete what was built
+	rm -rf $(BIN) .cache

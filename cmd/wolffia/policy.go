@@ -1,0 +1,190 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+func (a *app) policyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Show, check and explain rules",
+		Long: `Show, check and explain the rules that filter a codebase.
+
+A rule is PATTERN=LEVEL. The levels: none (does not exist inside), view (name and
+attributes), read, write. In a pattern * matches within a name, ** any number of
+directories; a leading / anchors it at the codebase's root, a trailing / means a
+directory and all below it.
+
+Of the rules that match, the one with the highest priority decides: a preset's
+base rules 0, a policy file's 100, --rule 200, a preset's secrets 1000, --reveal
+2000; then the more specific; then the stricter. What none matches is hidden.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.policyPresetsCommand(), a.policyCheckCommand(), a.policyExplainCommand())
+	return cmd
+}
+
+func (a *app) policyPresetsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "presets [NAME]",
+		Short: "List the presets, or the rules of one",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				if asJSON {
+					return a.printJSON(perm.Presets())
+				}
+				w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
+				for _, p := range perm.Presets() {
+					name := p.Name
+					if name == perm.DefaultPreset {
+						name += " (default)"
+					}
+					fmt.Fprintf(w, "%s\t%s\n", name, p.Doc)
+				}
+				return w.Flush()
+			}
+			p, err := perm.PresetByName(args[0])
+			if err != nil {
+				return runtime.WithClass(runtime.ErrInvalid, err)
+			}
+			if asJSON {
+				return a.printJSON(p)
+			}
+			fmt.Fprintf(a.out, "# %s: %s\n", p.Name, p.Doc)
+			if p.Git {
+				fmt.Fprintln(a.out, "# With it, hooks and configuration of the git repositories that exist are at most read.")
+			}
+			return a.printRules(p.Rules)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printRules prints rules as a table.
+func (a *app) printRules(rules []perm.Rule) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LEVEL\tPRIORITY\tTYPE\tPATTERN\tEXCEPT")
+	for _, r := range rules {
+		level := r.Level.String()
+		if r.AtMost {
+			level = "at most " + level
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", level, r.Priority, r.Type, printable(r.Pattern), dash(printable(r.Except)))
+	}
+	return w.Flush()
+}
+
+func (a *app) policyCheckCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a policy file; print the rules it makes",
+		Long: `Check a policy file; print the rules it makes.
+
+  version: 1
+  extends: agent-safe          # a preset, optional
+  rules:
+    - docs/=read
+    - pattern: /build/**
+      level: write
+      priority: 100            # what it is without being said`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file, err := readPolicy(args[0])
+			if err != nil {
+				return err
+			}
+			rules, err := perm.Assemble(&perm.Request{File: file})
+			if err == nil {
+				_, err = perm.Compile(rules)
+			}
+			if err != nil {
+				return runtime.WithClass(runtime.ErrInvalid, err)
+			}
+			if asJSON {
+				return a.printJSON(rules)
+			}
+			return a.printRules(rules)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) policyExplainCommand() *cobra.Command {
+	var rules ruleFlags
+	var codebase string
+	var asJSON, dir bool
+	cmd := &cobra.Command{
+		Use:   "explain [rule flags] PATH...",
+		Short: "Say which rule decides about a path",
+		Long: `Say which rule decides about a path, taken from the codebase's root. Whether it
+is a directory is looked up there, if it exists; a trailing / says so too.`,
+		Example: `  wolffia policy explain .env src/main.go
+  wolffia policy explain --preset read-only --rule 'build/=write' build/out`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := rules.rules(cmd.Context(), a, codebase)
+			if err != nil {
+				return err
+			}
+			policy, err := perm.Compile(list)
+			if err != nil {
+				return runtime.WithClass(runtime.ErrInvalid, err)
+			}
+			var all []perm.Explanation
+			for _, path := range args {
+				rel, isDir := relative(codebase, path)
+				all = append(all, policy.Explain(rel, isDir || dir))
+			}
+			if asJSON {
+				return a.printJSON(all)
+			}
+			for _, e := range all {
+				fmt.Fprintln(a.out, strings.TrimSuffix(printable(e.String()), "\n"))
+				if remedy := e.Remedy(perm.Write); remedy != "" {
+					fmt.Fprintf(a.out, "  to allow all: %s\n", printable(remedy))
+				}
+			}
+			return nil
+		},
+	}
+	rules.add(cmd)
+	cmd.Flags().StringVar(&codebase, "codebase", ".", "the codebase")
+	cmd.Flags().BoolVar(&dir, "dir", false, "take the paths for directories")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// relative makes path relative to the codebase, and looks whether it is a
+// directory there.
+func relative(codebase, path string) (rel string, dir bool) {
+	rel = path
+	if filepath.IsAbs(path) {
+		if abs, err := filepath.Abs(codebase); err == nil {
+			if r, err := filepath.Rel(abs, path); err == nil {
+				rel = r
+			}
+		}
+	}
+	dir = strings.HasSuffix(rel, "/")
+	rel = filepath.Clean(rel)
+	if st, err := os.Lstat(filepath.Join(codebase, rel)); err == nil {
+		dir = st.Mode().Type() == fs.ModeDir
+	}
+	return rel, dir
+}

@@ -1,0 +1,130 @@
+package gitscan
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A config follows the configuration files of one repository.
+type config struct {
+	*reader
+	dir  string   // the git directory
+	tops []string // of the working tree: what relative paths may be relative to
+	seen set      // files read
+}
+
+// read follows the configuration in file, an absolute path. Conditions of
+// includes are taken to hold.
+func (c *config) read(file string, depth int) {
+	if c.seen[file] || depth > maxDepth {
+		return
+	}
+	c.seen.add(file)
+	if c.bytes > maxRead || len(c.seen) > maxPaths {
+		c.truncated = true
+		return
+	}
+	text, err := readRegular(file)
+	if err != nil {
+		return
+	}
+	c.bytes += len(text)
+	settings := parseConfig(string(text))
+	for _, s := range settings {
+		if s.section == "core" && s.key == "worktree" && s.value != "" {
+			c.top(absolute(c.dir, s.value))
+		}
+	}
+	for _, s := range settings {
+		c.follow(s, file, depth)
+	}
+}
+
+// top adds a directory to which paths may be relative.
+func (c *config) top(dir string) {
+	if !slices.Contains(c.tops, dir) && len(c.tops) < 10 {
+		c.tops = append(c.tops, dir)
+	}
+}
+
+// follow records what a setting makes git execute or include.
+func (c *config) follow(s setting, file string, depth int) {
+	if strings.IndexByte(s.value, 0) >= 0 || s.value == "" {
+		return
+	}
+	switch name := s.section + "." + s.key; {
+	case name == "include.path", name == "includeif.path":
+		path, ok := c.expand(filepath.Dir(file), s.value)
+		if !ok {
+			return
+		}
+		c.runs(path)
+		c.read(path, depth+1)
+	case name == "core.hookspath":
+		for _, top := range c.tops {
+			dir, ok := c.expand(top, s.value)
+			if !ok {
+				continue
+			}
+			if strings.HasSuffix(filepath.Clean(dir), "/.husky/_") {
+				dir = filepath.Dir(filepath.Clean(dir)) // those only call the scripts beside them
+			}
+			c.runs(dir)
+			c.hooks(dir)
+		}
+	case executed(name), s.section == "alias" && s.value[0] == '!':
+		c.words(s.value)
+	}
+}
+
+// expand returns a path in a configuration as an absolute one, given what it
+// is relative to. Homes of other users are not looked up.
+func (c *config) expand(dir, path string) (abs string, ok bool) {
+	path = strings.TrimPrefix(path, ":(optional)")
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		return c.home + path[1:], c.home != ""
+	}
+	if path == "" || path[0] == '~' || strings.HasPrefix(path, "%(prefix)/") {
+		return "", false
+	}
+	return absolute(dir, path), true
+}
+
+// executed reports whether the value of a setting, named without subsection, is
+// a command that git runs.
+func executed(name string) bool {
+	switch name {
+	case "core.fsmonitor", "core.sshcommand", "core.editor", "core.pager", "core.askpass",
+		"core.gitproxy", "core.alternaterefscommand", "sequence.editor",
+		"diff.external", "diff.command", "diff.textconv", "merge.driver",
+		"filter.clean", "filter.smudge", "filter.process",
+		"gpg.program", "credential.helper", "interactive.difffilter",
+		"difftool.cmd", "difftool.path", "mergetool.cmd", "mergetool.path",
+		"trailer.cmd", "trailer.command", "submodule.update",
+		"uploadpack.packobjectshook", "remote.uploadpack", "remote.receivepack":
+		return true
+	}
+	return strings.HasPrefix(name, "pager.")
+}
+
+// words records the paths in a command line: words with a slash, and those that
+// name a file. It is no shell: a path that is put together there is not found.
+func (c *config) words(command string) {
+	words := strings.FieldsFunc(command, func(r rune) bool {
+		return strings.ContainsRune(" \t\n'\"!;&|()<>=", r)
+	})
+	for _, word := range words[:min(len(words), 100)] {
+		for _, top := range c.tops {
+			path, ok := c.expand(top, word)
+			if !ok {
+				continue
+			}
+			info, err := os.Stat(path)
+			if err == nil && info.Mode().IsRegular() || err != nil && strings.Contains(word, "/") {
+				c.runs(path)
+			}
+		}
+	}
+}

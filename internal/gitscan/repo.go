@@ -1,0 +1,186 @@
+package gitscan
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	maxPaths = 10_000   // paths in each result
+	maxRead  = 64 << 20 // bytes of configuration read in one scan
+	maxDepth = 10       // of includes, as in git
+)
+
+// A reader finds out what the repositories of one scan point to.
+type reader struct {
+	root string // resolved
+	home string
+
+	dirs, links, outside set
+
+	bytes     int // read so far
+	truncated bool
+}
+
+// read follows one place.
+func (r *reader) read(p place) {
+	path := filepath.Join(r.root, p.path)
+	switch p.kind {
+	case gitDir, gitFile, gitLink:
+		r.open(path)
+	case bareDir:
+		r.repository(path, path)
+	}
+}
+
+// enclosing reads the repository that root is a part of, if there is one.
+func (r *reader) enclosing() {
+	for dir := r.root; dir != "/"; {
+		dir = filepath.Dir(dir)
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			r.open(filepath.Join(dir, ".git"))
+			return
+		}
+	}
+}
+
+// open follows the .git at path, whatever it is.
+func (r *reader) open(path string) {
+	top := filepath.Dir(path)
+	info, err := os.Stat(path)
+	switch {
+	case err != nil || info.IsDir():
+		r.repository(path, top)
+	case info.Mode().IsRegular():
+		if rel, ok := relative(r.root, path); ok {
+			r.put(&r.links, rel)
+		}
+		r.reach(path)
+		if target, ok := pointer(path); ok {
+			r.repository(target, top)
+		}
+	}
+}
+
+// pointer reads a .git file; gitrepository-layout(5).
+func pointer(path string) (dir string, ok bool) {
+	text, err := readRegular(path)
+	if err != nil {
+		return "", false
+	}
+	target, ok := strings.CutPrefix(string(text), "gitdir: ")
+	target = strings.TrimRight(target, "\r\n")
+	if !ok || target == "" || strings.IndexByte(target, 0) >= 0 {
+		return "", false
+	}
+	return absolute(filepath.Dir(path), target), true
+}
+
+// common returns the directory with the configuration of a git directory: its
+// own, or for a linked worktree that of the repository.
+func common(dir string) string {
+	text, err := readRegular(filepath.Join(dir, "commondir"))
+	target := strings.TrimRight(string(text), "\r\n")
+	if err != nil || target == "" || strings.IndexByte(target, 0) >= 0 {
+		return dir
+	}
+	return absolute(dir, target)
+}
+
+// absolute returns path, taken relative to dir. It is not cleaned: x/.. is not
+// nothing if x is a link.
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return dir + "/" + path
+}
+
+// repository reads the repository with the git directory dir, whose working
+// tree is at top.
+func (r *reader) repository(dir, top string) {
+	dir, ok := r.reach(dir)
+	if !ok {
+		return
+	}
+	shared, ok := r.reach(common(dir))
+	if !ok {
+		return
+	}
+	for _, d := range []string{dir, shared} {
+		if rel, ok := relative(r.root, d); ok {
+			r.put(&r.dirs, rel)
+		}
+	}
+	c := config{reader: r, dir: dir, tops: []string{top}, seen: set{}}
+	for _, file := range []string{filepath.Join(shared, "config"), filepath.Join(dir, "config.worktree")} {
+		r.target(file)
+		c.read(file, 0)
+	}
+	r.target(filepath.Join(shared, "hooks"))
+	r.hooks(filepath.Join(shared, "hooks"))
+}
+
+// hooks records where the links in a directory of hooks lead.
+func (r *reader) hooks(dir string) {
+	f, err := os.Open(dir + "/.") // only a directory
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	entries, _ := f.ReadDir(1000) // as far as it can be read
+	for _, e := range entries {
+		if e.Type()&os.ModeSymlink != 0 {
+			r.target(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// target records where path leads if that is elsewhere, through links.
+func (r *reader) target(path string) {
+	real, ok := r.reach(path)
+	if clean, _ := r.clean(path); ok && real != clean {
+		r.runs(real)
+	}
+}
+
+// clean resolves all of path but its last component.
+func (r *reader) clean(path string) (string, bool) {
+	dir, _, ok := resolve(filepath.Dir(path))
+	return strings.TrimSuffix(dir, "/") + "/" + filepath.Base(path), ok
+}
+
+// runs records a path that git executes or includes, if it is below root.
+func (r *reader) runs(path string) {
+	real, ok := r.reach(path)
+	if !ok {
+		return
+	}
+	if rel, ok := relative(r.root, real); ok {
+		r.put(&r.outside, rel)
+	}
+}
+
+// reach resolves a path, and records the links below root on the way.
+func (r *reader) reach(path string) (real string, ok bool) {
+	real, links, ok := resolve(path)
+	for _, link := range links {
+		if rel, below := relative(r.root, link); below {
+			r.put(&r.links, rel)
+		}
+	}
+	if real != "/" {
+		real = strings.TrimSuffix(real, "/")
+	}
+	return real, ok
+}
+
+// put adds to a result, within bounds.
+func (r *reader) put(s *set, path string) {
+	if len(*s) >= maxPaths {
+		r.truncated = true
+		return
+	}
+	s.add(path)
+}
