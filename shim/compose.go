@@ -29,7 +29,7 @@ var ownDirs = []string{"proc", "dev", "sys", "tmp", "run", "var", "home", "etc"}
 // files are copied; directories are the host's, read-only.
 var (
 	etcFiles = []string{"ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types", "ssl/openssl.cnf", "os-release", "debian_version", "login.defs", "shells", "inputrc", "nanorc", "vim/vimrc"}
-	etcDirs  = []string{"ssl/certs", "pki/ca-trust", "pki/tls/certs", "ca-certificates", "alternatives", "terminfo", "perl", "java", "java-*", "python3*", "crypto-policies", "fonts"}
+	etcDirs  = []string{"ssl/certs", "pki/ca-trust", "pki/tls/certs", "alternatives", "perl", "java", "java-*", "crypto-policies"}
 )
 
 const maxEtcFile = 4 << 20 // bytes; ld.so.cache has a few hundred KiB

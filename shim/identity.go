@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"regexp"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -18,8 +18,6 @@ import (
 // one of those that nobody hands out (systemd.io/UIDS-GIDS, 60578 to 61183).
 const droppedUID = 60990
 
-var userForm = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
-
 // identify decides who the sandbox runs as, inside and outside. Root never
 // does: it drops to the owner of the codebase.
 func identify(c *statedir.Config) error {
@@ -31,10 +29,16 @@ func identify(c *statedir.Config) error {
 		c.DroppedUID, c.DroppedGID = c.UID, c.GID
 	}
 	c.User = "user"
-	if u, err := user.LookupId(strconv.Itoa(c.UID)); err == nil && userForm.MatchString(u.Username) && u.Username != "root" {
+	if u, err := user.LookupId(strconv.Itoa(c.UID)); err == nil && plainName(u.Username) && u.Username != "root" {
 		c.User = u.Username
 	}
 	return nil
+}
+
+// plainName reports whether a user's name can be part of a path and a line of
+// passwd(5) as it is.
+func plainName(s string) bool {
+	return len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == "" && s[0] != '-'
 }
 
 func drop(c *statedir.Config) error {

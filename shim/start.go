@@ -85,14 +85,7 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	defer undo.Unwind(&err)
 	undo.Add(hold.Close)
 
-	if c.CodebasePath != "" {
-		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), b, lock, treeEnd)
-		if err != nil {
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
-		}
-		undo.Add(func() error { return end(tree) })
-		go func() { _ = tree.Wait() }() // ends with the tree server; only reaps
-	}
+	// The shim first: it has the longer way to go.
 	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), b, lock, shimEnd, ready, alive, guest)
 	if err != nil {
 		return nil, namespaceError(err)
@@ -107,6 +100,14 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		_ = shim.Wait()
 		close(gone)
 	}()
+	if c.CodebasePath != "" {
+		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), b, lock, treeEnd)
+		if err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
+		}
+		undo.Add(func() error { return end(tree) })
+		go func() { _ = tree.Wait() }() // ends with the tree server; only reaps
+	}
 	// Ours must be closed, or a process that is gone would not show.
 	_ = errors.Join(ready.Close(), shimEnd.Close(), treeEnd.Close())
 

@@ -78,7 +78,7 @@ func (b *Box) Config() (*Config, error) {
 }
 
 // SetStatus records what became of the sandbox. It is the shim's to call.
-func SetStatus(run string, s *Status) error { return writeJSON(run, "status.json", s) }
+func SetStatus(run string, s *Status) error { return writeJSON(run, "status.json", s, false) }
 
 // State tells where the sandbox is in its life, and why it is dead. It trusts
 // the lock first: only a shim that lives can hold it.
@@ -183,28 +183,29 @@ func readJSON(path string, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// writeJSON replaces dir/name as a whole.
-func writeJSON(dir, name string, v any) error {
+// writeJSON replaces dir/name as a whole. It is durable if it must survive the
+// machine; what is only true while the machine runs need not wait for the disk.
+func writeJSON(dir, name string, v any, durable bool) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	path := filepath.Join(dir, name)
-	if err := writeFile(path+".new", b, 0o600); err != nil {
+	if err := writeFile(path+".new", b, durable); err != nil {
 		_ = os.Remove(path + ".new")
 		return err
 	}
 	return os.Rename(path+".new", path)
 }
 
-// writeFile makes a file and sees it to the disk.
-func writeFile(path string, b []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, mode)
+// writeFile makes a file; durable sees it to the disk.
+func writeFile(path string, b []byte, durable bool) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	if err == nil && len(b) > 0 {
+	if err == nil && durable {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
@@ -222,14 +223,13 @@ func (b *Box) WaitUnlocked(ctx context.Context, limit time.Duration) error {
 	}
 	got := make(chan error, 1)
 	go func() { // ends when the lock is free, at the latest with the holders
-		defer f.Close()
-		for {
+		err := error(unix.EINTR)
+		for errors.Is(err, unix.EINTR) {
 			lk := unix.Flock_t{Type: unix.F_WRLCK}
-			if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLKW, &lk); !errors.Is(err, unix.EINTR) {
-				got <- err
-				return
-			}
+			err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLKW, &lk)
 		}
+		_ = f.Close() // let go of it before anybody hears that it is free
+		got <- err
 	}()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
