@@ -56,7 +56,7 @@ func (c *config) follow(s setting, file string, depth int) {
 	}
 	switch name := s.section + "." + s.key; {
 	case name == "include.path", name == "includeif.path":
-		path, ok := c.expand(filepath.Dir(file), s.value)
+		path, ok := c.expand(file[:strings.LastIndexByte(file, '/')], s.value)
 		if !ok {
 			return
 		}

@@ -7,9 +7,9 @@
 //	for _, dir := range repos.Dirs { // ".git", "vendor/x/.git"
 //
 // It is not a check: what git would accept as a repository is decided loosely,
-// in favour of finding one. The repository that the tree is a part of is read too,
-for what it runs in the tree. Repositories that are made later are not known, nor
-// is what only the user's own configuration (~/.gitconfig) points to.
+// in favour of finding one. The repository that the tree is a part of is read
+// too, for what it runs in the tree. Repositories that are made later are not
+// known, nor is what only the user's own configuration (~/.gitconfig) points to.
 //
 // The tree is hostile: sizes are bounded, symbolic links are followed only
 // where git itself would, and nothing but regular files is opened.

@@ -188,7 +188,7 @@ func (x *indexReader) varint() uint64 {
 func (x *indexReader) link() string {
 	for {
 		head, err := x.r.Peek(8 + x.hash)
-		if err != nil || !bytes.Equal(head[:4], []byte("link")) && !letter(head[0]) {
+		if err != nil {
 			return ""
 		}
 		size := int(binary.BigEndian.Uint32(head[4:]))

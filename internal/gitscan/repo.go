@@ -124,6 +124,7 @@ func (r *reader) repository(dir, top string) {
 
 // hooks records where the links in a directory of hooks lead.
 func (r *reader) hooks(dir string) {
+	dir, _ = r.reach(dir)
 	f, err := os.Open(dir + "/.") // only a directory
 	if err != nil {
 		return
@@ -137,18 +138,12 @@ func (r *reader) hooks(dir string) {
 	}
 }
 
-// target records where path leads if that is elsewhere, through links.
+// target records where path leads if it is a link. Its directory is resolved.
 func (r *reader) target(path string) {
 	real, ok := r.reach(path)
-	if clean, _ := r.clean(path); ok && real != clean {
+	if ok && real != filepath.Clean(path) {
 		r.runs(real)
 	}
-}
-
-// clean resolves all of path but its last component.
-func (r *reader) clean(path string) (string, bool) {
-	dir, _, ok := resolve(filepath.Dir(path))
-	return strings.TrimSuffix(dir, "/") + "/" + filepath.Base(path), ok
 }
 
 // runs records a path that git executes or includes, if it is below root.
@@ -169,9 +164,6 @@ func (r *reader) reach(path string) (real string, ok bool) {
 		if rel, below := relative(r.root, link); below {
 			r.put(&r.links, rel)
 		}
-	}
-	if real != "/" {
-		real = strings.TrimSuffix(real, "/")
 	}
 	return real, ok
 }

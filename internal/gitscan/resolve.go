@@ -44,17 +44,19 @@ func resolve(path string) (real string, links []string, ok bool) {
 		}
 		pending = append(strings.Split(target, "/"), pending...)
 	}
-	return real + "/", links, true
+	if real == "" {
+		real = "/"
+	}
+	return real, links, true
 }
 
 // relative returns the path of a below root, or "." for root itself; ok is
 // false if it is elsewhere. Both are absolute, clean and resolved.
 func relative(root, path string) (rel string, ok bool) {
-	root, path = strings.TrimSuffix(root, "/"), strings.TrimSuffix(path, "/")
 	if path == root {
 		return ".", true
 	}
-	return strings.CutPrefix(path, root+"/")
+	return strings.CutPrefix(path, strings.TrimSuffix(root, "/")+"/")
 }
 
 // readRegular returns the first maxFile bytes of a regular file; symbolic links

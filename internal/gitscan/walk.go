@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -213,7 +214,7 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 	if has&hasHead == 0 {
 		return below, nil
 	}
-	if path == ".git" || bytes.HasSuffix([]byte(path), []byte("/.git")) {
+	if path == ".git" || strings.HasSuffix(path, "/.git") {
 		w.add(path, gitDir)
 		return below[:0], nil
 	}

@@ -1,0 +1,208 @@
+package gitscan
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tracked compares with what git itself says.
+func tracked(t *testing.T, root string) []string {
+	t.Helper()
+	got, err := Tracked(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Split(strings.TrimSuffix(git(t, root, "ls-files", "-z"), "\x00"), "\x00")
+	slices.Sort(want)
+	want = slices.Compact(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	return got
+}
+
+func TestTracked(t *testing.T) {
+	for _, format := range []string{"sha1", "sha256"} {
+		for _, version := range []string{"2", "3", "4"} {
+			t.Run(format+" version "+version, func(t *testing.T) {
+				root := t.TempDir()
+				git(t, root, "init", "-q", "--object-format="+format)
+				for i := range 200 {
+					write(t, fmt.Sprintf("%s/dir%d/%s", root, i%7, strings.Repeat("n", i+1)), "x")
+				}
+				write(t, filepath.Join(root, ".env"), "x")
+				write(t, filepath.Join(root, "odd\n\xff"), "x")
+				git(t, root, "update-index", "--index-version", version)
+				git(t, root, "add", ".")
+				git(t, root, "update-index", "--index-version", version)
+				git(t, root, "commit", "-q", "-m", "x")
+				write(t, filepath.Join(root, "new"), "x")
+				git(t, root, "add", "--intent-to-add", "new") // has extended flags
+				if !slices.Contains(tracked(t, root), ".env") {
+					t.Error("no .env")
+				}
+				git(t, root, "worktree", "add", "-q", "tree")
+				tracked(t, filepath.Join(root, "tree"))
+				git(t, root, "update-index", "--split-index")
+				git(t, root, "rm", "-q", "--cached", ".env")
+				if got, err := Tracked(t.Context(), root); err != nil || !slices.Contains(got, "new") {
+					t.Errorf("split index: %d paths, %v", len(got), err)
+				}
+			})
+		}
+	}
+}
+
+func TestTrackedConflict(t *testing.T) {
+	root := t.TempDir()
+	project(t, root)
+	for _, branch := range []string{"a", "b"} {
+		git(t, root, "checkout", "-q", "-b", branch, "main")
+		write(t, filepath.Join(root, "file"), branch)
+		git(t, root, "commit", "-q", "-a", "-m", branch)
+	}
+	git(t, root, "read-tree", "-m", "main", "b", "a")
+	if got := tracked(t, root); !slices.Equal(got, []string{"file"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestTrackedNothing(t *testing.T) {
+	root := t.TempDir()
+	for range 2 {
+		if got, err := Tracked(t.Context(), root); err != nil || len(got) != 0 {
+			t.Errorf("got %q, %v", got, err)
+		}
+		git(t, root, "init", "-q")
+	}
+	if got, err := Tracked(t.Context(), filepath.Join(root, ".git/HEAD")); err != nil || len(got) != 0 {
+		t.Errorf("a file: got %q, %v", got, err)
+	}
+}
+
+func TestTrackedHostile(t *testing.T) {
+	root := t.TempDir()
+	path := filepath.Join(root, ".git/index")
+	entry := func(name string) string { return strings.Repeat("\x00", 62) + name }
+	for name, text := range map[string]string{
+		"empty":          "",
+		"short":          "DIRC\x00\x00",
+		"magic":          "DIRD\x00\x00\x00\x02\x00\x00\x00\x00",
+		"version":        "DIRC\x00\x00\x00\x05\x00\x00\x00\x00",
+		"count":          "DIRC\x00\x00\x00\x02\xff\xff\xff\xff",
+		"prefix":         "DIRC\x00\x00\x00\x04\x00\x00\x00\x01" + entry("\x05x\x00"),
+		"endless varint": "DIRC\x00\x00\x00\x04\x00\x00\x00\x01" + entry("\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+		"long name":      "DIRC\x00\x00\x00\x02\x00\x00\x00\x01" + entry(strings.Repeat("x", 10000)),
+	} {
+		write(t, path, text)
+		if got, err := Tracked(t.Context(), root); err == nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if err := os.Truncate(path, maxIndex+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Tracked(t.Context(), root); !errors.Is(err, errIndexSize) {
+		t.Errorf("huge: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	symlink(t, "/dev/zero", path)
+	if _, err := Tracked(t.Context(), root); !errors.Is(err, errNotRegular) {
+		t.Errorf("device: %v", err)
+	}
+}
+
+// TestTrackedBomb: prefix compression must not blow a small file up.
+func TestTrackedBomb(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString("DIRC\x00\x00\x00\x04\x00\x10\x00\x00")
+	zero := strings.Repeat("\x00", 62)
+	b.WriteString(zero + "\x00" + strings.Repeat("x", 4000) + "\x00")
+	for range 1<<20 - 1 {
+		b.WriteString(zero + "\x00\x00")
+	}
+	x := indexReader{hash: 20, r: bufio.NewReader(&b)}
+	if _, _, err := x.read(t.Context()); !errors.Is(err, errIndexSize) {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	x = indexReader{hash: 20, r: bufio.NewReader(strings.NewReader("DIRC\x00\x00\x00\x02\x00\x00\x00\x01"))}
+	if _, _, err := x.read(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func FuzzIndex(f *testing.F) {
+	root := f.TempDir()
+	project(f, root)
+	for _, version := range []string{"2", "4"} {
+		git(f, root, "update-index", "--index-version", version)
+		text, err := os.ReadFile(filepath.Join(root, ".git/index"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, false)
+	}
+	f.Fuzz(func(t *testing.T, text []byte, sha256 bool) {
+		x := indexReader{hash: 20, r: bufio.NewReader(bytes.NewReader(text))}
+		if sha256 {
+			x.hash = 32
+		}
+		names, shared, err := x.read(t.Context())
+		if err != nil {
+			return
+		}
+		if len(names) > len(text)/62 {
+			t.Errorf("%d names in %d bytes", len(names), len(text))
+		}
+		if strings.ContainsAny(shared, "/.") {
+			t.Errorf("shared %q", shared)
+		}
+	})
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add("[core]\n\tx = \"a b\" ; c\n[a \"b\\\"c\"] d=\\\n e\\t\r\n[x.Y]k")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, s := range parseConfig(text) {
+			if s.section != lower(s.section) || s.key == "" || s.key != lower(s.key) {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
+
+func TestConfigLikeGit(t *testing.T) {
+	text := "; c\n[a]b=1\n[A \"S b\\\"\\x\"]\n  k-1 = \" x \" y  \\\n z # c\n v = \"a;b\" ; c\n" +
+		" e = a\\tb\\n\\\\\\\"\n q = a  b\t\n[a.SUB] k = v\n[c] x\n w =   \n"
+	path := filepath.Join(t.TempDir(), "config")
+	write(t, path, text)
+	out := git(t, filepath.Dir(path), "config", "-z", "-f", path, "--list")
+	var got strings.Builder
+	for _, s := range parseConfig(text) {
+		name := s.section
+		if s.sub != "" {
+			sub := s.sub
+			if sub == "SUB" {
+				sub = "sub" // the old form is case-insensitive
+			}
+			name += "." + sub
+		}
+		fmt.Fprintf(&got, "%s.%s\n%s\x00", name, s.key, s.value)
+	}
+	// git shows a key without a value without the newline.
+	if want := strings.Replace(out, "c.x\x00", "c.x\n\x00", 1); got.String() != want {
+		t.Errorf("got  %q\nwant %q", got.String(), want)
+	}
+}

@@ -1,0 +1,266 @@
+package gitscan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestScanKinds(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "root")
+	project(t, root)
+	project(t, filepath.Join(root, "vendor/a/b"))
+	outside := filepath.Join(t.TempDir(), "outside")
+	project(t, outside)
+	git(t, root, "init", "-q", "--bare", "bare.git")
+	git(t, root, "init", "-q", "--bare", "plain")
+	git(t, root, "worktree", "add", "-q", "tree")
+	git(t, outside, "worktree", "add", "-q", filepath.Join(root, "foreign"))
+	git(t, root, "submodule", "--quiet", "add", outside, "libs/sub")
+	git(t, root, "init", "-q", "--separate-git-dir", filepath.Join(root, "elsewhere"), "apart")
+	for _, dir := range []string{"empty/.git", "notbare/objects", "notbare/refs", ".git/inside/.git"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(root, ".git/inside/.git/HEAD"), "ref: refs/heads/main\n")
+	write(t, filepath.Join(root, "odd\n\xff/.git/HEAD"), "")
+	symlink(t, outside, filepath.Join(root, "link"))
+
+	want(t, scan(t, nil, root), Repos{
+		Dirs: []string{
+			".git", ".git/modules/libs/sub", ".git/worktrees/tree", "bare.git", "elsewhere",
+			"odd\n\xff/.git", "plain", "vendor/a/b/.git",
+		},
+		Links: []string{"apart/.git", "foreign/.git", "libs/sub/.git", "tree/.git"},
+	})
+	want(t, scan(t, nil, filepath.Join(root, "bare.git")), Repos{Dirs: []string{"."}})
+}
+
+// TestScanHiddenByBare: three names must not hide a repository from the scan.
+func TestScanHiddenByBare(t *testing.T) {
+	root := t.TempDir()
+	project(t, filepath.Join(root, "src/x"))
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		write(t, filepath.Join(root, "src", name), "")
+	}
+	want(t, scan(t, nil, root), Repos{Dirs: []string{"src", "src/x/.git"}})
+}
+
+func TestScanPointers(t *testing.T) {
+	root := t.TempDir()
+	away := t.TempDir()
+	for path, text := range map[string]string{
+		"up/.git":      "gitdir: ../../../../../../../../../../etc\n",
+		"abs/.git":     "gitdir: " + root + "/x/../real\n",
+		"away/.git":    "gitdir: " + away + "\n",
+		"link/.git":    "gitdir: ../alias/dir\r\n",
+		"none/.git":    "gitdir: later\n",
+		"bad/.git":     "gitdir\n",
+		"nul/.git":     "gitdir: a\x00b\n",
+		"shared/.git":  "gitdir: ../w\n",
+		"w/commondir":  "../common\n",
+		"real/dir/a":   "",
+		"x/a":          "",
+		"target/HEAD":  "",
+		"target2/.git": "gitdir: ../t2\n",
+	} {
+		write(t, filepath.Join(root, path), text)
+	}
+	symlink(t, "real", filepath.Join(root, "alias"))
+	symlink(t, "loop", filepath.Join(root, "loop"))
+	write(t, filepath.Join(root, "circle/.git"), "gitdir: ../loop/x\n")
+	for _, dir := range []string{"s1", "s2", "s3"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	symlink(t, "../target", filepath.Join(root, "s1/.git"))
+	symlink(t, "../target2/.git", filepath.Join(root, "s2/.git"))
+	symlink(t, "/proc/self/mem", filepath.Join(root, "s3/.git"))
+	if err := syscall.Mkfifo(filepath.Join(root, "t2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(t, scan(t, nil, root), Repos{
+		Dirs: []string{"common", "none/later", "real", "real/dir", "t2", "target", "w"},
+		Links: []string{
+			"abs/.git", "alias", "away/.git", "bad/.git", "circle/.git", "link/.git", "loop", "none/.git",
+			"nul/.git", "s1/.git", "s2/.git", "s3/.git", "shared/.git", "target2/.git", "up/.git",
+		},
+	})
+}
+
+func TestScanConfig(t *testing.T) {
+	home := t.TempDir()
+	root := filepath.Join(home, "root")
+	for _, tt := range []struct {
+		name, config string
+		want         []string
+	}{
+		{"hooks", "[core] hooksPath=hooks", []string{"hooks"}},
+		{"case", "[CoRe]\n\tHOOKSPATH = a/../b ; c", []string{"b"}},
+		{"quoted", "[core]\nhooksPath = \"my hooks\" # c", []string{"my hooks"}},
+		{"continued", "[core]\nhooksPath = ho\\\noks", []string{"hooks"}},
+		{"crlf", "\ufeff[core]\r\n\thooksPath = hooks\r\n", []string{"hooks"}},
+		{"absolute", "[core]\nhooksPath = " + root + "/h", []string{"h"}},
+		{"home", "[core]\nhooksPath = ~/root/h", []string{"h"}},
+		{"outside", "[core]\nhooksPath = ../h", nil},
+		{"dev null", "[core]\nhooksPath = /dev/null", nil},
+		{"empty", "[core]\nhooksPath =\nhooksPath", nil},
+		{"nul", "[core]\nhooksPath = a\x00b", nil},
+		{"other home", "[core]\nhooksPath = ~root/h", nil},
+		{"two", "[core]\nhooksPath = a\n[other]\n[core]\nhooksPath = b", []string{"a", "b"}},
+		{"all", "[core]\nhooksPath = .", []string{"."}},
+		{"husky", "[core]\nhooksPath = .husky/_", []string{".husky"}},
+		{"in .git", "[core]\nhooksPath = .git/my", []string{".git/my"}},
+		{"other section", "[core \"x\"]\n[x]\nhooksPath = a", nil},
+		{"worktree", "[core]\nhooksPath = h\nworktree = ../sub", []string{"h", "sub/h"}},
+		{"include", "[include]\npath = ../extra", []string{"extra", "fromextra"}},
+		{"includeIf", "[includeIf \"gitdir:/never/\"]\n\tpath = ../extra", []string{"extra", "fromextra"}},
+		{"optional", "[core]\nhooksPath = :(optional)h", []string{"h"}},
+		{"missing include", "[include]\npath = ../later", []string{"later"}},
+		{"circular include", "[include]\npath = config", []string{".git/config"}},
+		{"fsmonitor", "[core]\nfsmonitor = tools/watch --x", []string{"tools/watch"}},
+		{"fsmonitor builtin", "[core]\nfsmonitor = true", nil},
+		{"filter", "[filter \"x\"]\nclean = sh script.sh %f", []string{"script.sh"}},
+		{"alias", "[alias]\nx = !./tools/a\ny = log ./tools/b", []string{"tools/a"}},
+		{"not a command", "[blame]\nignoreRevsFile = script.sh", nil},
+		{"damaged", "[core\nhooksPath = a\n[core]\n=x\n\"\n%%\nhooksPath = b", []string{"b"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := os.RemoveAll(root); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(root, ".git/HEAD"), "")
+			write(t, filepath.Join(root, ".git/config"), tt.config)
+			write(t, filepath.Join(root, "extra"), "[core]\nhooksPath = fromextra")
+			write(t, filepath.Join(root, "script.sh"), "")
+			want(t, scan(t, &Options{Home: home}, root), Repos{Dirs: []string{".git"}, Outside: tt.want})
+		})
+	}
+}
+
+func TestScanWorktreeConfig(t *testing.T) {
+	dir := t.TempDir()
+	main, root := filepath.Join(dir, "main"), filepath.Join(dir, "root")
+	project(t, main)
+	git(t, main, "worktree", "add", "-q", root)
+	git(t, main, "config", "core.hooksPath", ".hooks")
+	git(t, main, "config", "extensions.worktreeConfig", "true")
+	git(t, root, "config", "--worktree", "include.path", filepath.Join(root, "inc"))
+	want(t, scan(t, nil, root), Repos{Links: []string{".git"}, Outside: []string{".hooks", "inc"}})
+}
+
+func TestScanPartOfRepository(t *testing.T) {
+	dir := t.TempDir()
+	project(t, dir)
+	git(t, dir, "config", "core.hooksPath", "service/hooks")
+	root := filepath.Join(dir, "service")
+	write(t, filepath.Join(root, "main.go"), "")
+	want(t, scan(t, nil, root), Repos{Outside: []string{"hooks"}})
+}
+
+func TestScanLinkedHooks(t *testing.T) {
+	root := t.TempDir()
+	project(t, root)
+	symlink(t, "../../scripts/check", filepath.Join(root, ".git/hooks/pre-commit"))
+	project(t, filepath.Join(root, "b"))
+	if err := os.RemoveAll(filepath.Join(root, "b/.git/hooks")); err != nil {
+		t.Fatal(err)
+	}
+	symlink(t, "../../hooks", filepath.Join(root, "b/.git/hooks"))
+	write(t, filepath.Join(root, "shared.cfg"), "[core]\nhooksPath = h")
+	project(t, filepath.Join(root, "c"))
+	if err := os.Remove(filepath.Join(root, "c/.git/config")); err != nil {
+		t.Fatal(err)
+	}
+	symlink(t, "../../shared.cfg", filepath.Join(root, "c/.git/config"))
+	want(t, scan(t, nil, root), Repos{
+		Dirs:    []string{".git", "b/.git", "c/.git"},
+		Links:   []string{".git/hooks/pre-commit", "b/.git/hooks", "c/.git/config"},
+		Outside: []string{"c/h", "hooks", "scripts/check", "shared.cfg"},
+	})
+}
+
+func TestScanRootLink(t *testing.T) {
+	dir := t.TempDir()
+	root := filepath.Join(dir, "root")
+	project(t, root)
+	symlink(t, root, filepath.Join(dir, "alias"))
+	git(t, root, "config", "core.hooksPath", filepath.Join(dir, "alias/h"))
+	want(t, scan(t, nil, filepath.Join(dir, "alias")), Repos{Dirs: []string{".git"}, Outside: []string{"h"}})
+}
+
+func TestScanLimits(t *testing.T) {
+	root := t.TempDir()
+	for i := range 20 {
+		write(t, filepath.Join(root, fmt.Sprint(i), "x"), "")
+	}
+	if r := scan(t, &Options{MaxDirs: 21}, root); r.Truncated {
+		t.Error("truncated at exactly the limit")
+	}
+	if r := scan(t, &Options{MaxDirs: 20}, root); !r.Truncated {
+		t.Error("not truncated beyond the limit")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Scan(ctx, root); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+	for _, bad := range []string{"relative", filepath.Join(root, "none"), filepath.Join(root, "0/x")} {
+		if _, err := Scan(t.Context(), bad); err == nil {
+			t.Errorf("%s: no error", bad)
+		}
+	}
+}
+
+// TestScanDeep: a path that is longer than the kernel takes is reported.
+func TestScanDeep(t *testing.T) {
+	root := t.TempDir()
+	fd, err := os.OpenRoot(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Repeat("d", 250)
+	for range 20 {
+		if err := fd.Mkdir(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		next, err := fd.OpenRoot(name)
+		fd.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd = next
+	}
+	fd.Close()
+	r := scan(t, nil, root)
+	if len(r.Skipped) != 1 || len(r.Skipped[0]) < 4000 {
+		t.Errorf("skipped %d", len(r.Skipped))
+	}
+}
+
+func TestScanUnreadable(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root reads everything")
+	}
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "no"), 0); err != nil {
+		t.Fatal(err)
+	}
+	want(t, scan(t, nil, root), Repos{Skipped: []string{"no"}})
+}
+
+// TestScanOtherMount: what is mounted below is not entered, but named.
+func TestScanOtherMount(t *testing.T) {
+	r := scan(t, &Options{MaxDirs: 100_000}, "/dev")
+	if !slices.Contains(r.Skipped, "pts") {
+		t.Skipf("nothing is mounted at /dev/pts: %q", r.Skipped)
+	}
+}
