@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,24 @@ func identify(c *statedir.Config) error {
 		c.User = u.Username
 	}
 	return nil
+}
+
+// reachable says which directory keeps the user that root drops to from the
+// sandbox's place, or nil.
+func reachable(dir string) error {
+	for {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "state directory: %s: %w", dir, err)
+		}
+		if st.Mode&0o001 == 0 {
+			return runtime.Errorf(runtime.ErrUnavailable, "the unprivileged user that the sandbox runs as cannot reach the state directory: chmod o+x %s, or choose another with --state-dir or WOLFFIA_STATE_DIR", dir)
+		}
+		if dir == "/" {
+			return nil
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // plainName reports whether a user's name can be part of a path and a line of

@@ -129,6 +129,11 @@ func (r *Runtime) Create(_ context.Context, config *runtime.SandboxConfig) (*run
 	if err := identify(c); err != nil {
 		return nil, err
 	}
+	if c.DroppedUID != 0 {
+		if err := reachable(r.dir.Path()); err != nil {
+			return nil, err
+		}
+	}
 	if c.ID == "" {
 		c.ID = newID()
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -182,14 +183,21 @@ func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) ([]perm.
 			*l.to = append(*l.to, rule)
 		}
 	}
-	_ = ctx
-	_ = a
-	_ = codebase
+	preset := cmp.Or(f.preset, perm.DefaultPreset)
+	if req.File != nil {
+		preset = cmp.Or(f.preset, req.File.Extends, perm.DefaultPreset)
+	}
+	var more []perm.Rule
+	if p, err := perm.PresetByName(preset); err == nil && p.Git {
+		if req.GitDirs, more, err = a.guardGit(ctx, codebase); err != nil {
+			return nil, err
+		}
+	}
 	rules, err := perm.Assemble(req)
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrInvalid, err)
 	}
-	return rules, nil
+	return append(rules, more...), nil
 }
 
 // maxPolicy bounds what is read of a policy file; perm refuses longer ones.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,7 @@ goes too.`,
 				return err
 			}
 			config.BoundToCaller = true
-			id, err := createAndStart(cmd.Context(), rt, config)
+			id, err := a.createAndStart(cmd.Context(), rt, config)
 			if err != nil {
 				return err
 			}
@@ -91,7 +92,7 @@ func (a *app) createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			id, err := createAndStart(cmd.Context(), rt, config)
+			id, err := a.createAndStart(cmd.Context(), rt, config)
 			if err != nil {
 				return err
 			}
@@ -103,8 +104,12 @@ func (a *app) createCommand() *cobra.Command {
 	return cmd
 }
 
-// createAndStart leaves a running sandbox, or nothing.
-func createAndStart(ctx context.Context, rt *shim.Runtime, config *runtime.SandboxConfig) (id string, err error) {
+// createAndStart leaves a running sandbox, or nothing. It warns of what the
+// user may not expect of it.
+func (a *app) createAndStart(ctx context.Context, rt *shim.Runtime, config *runtime.SandboxConfig) (id string, err error) {
+	var warning sync.WaitGroup
+	warning.Go(func() { a.warnTracked(ctx, config.CodebasePath, config.Permissions) })
+	defer warning.Wait()
 	box, err := rt.Create(ctx, config)
 	if err != nil {
 		return "", err

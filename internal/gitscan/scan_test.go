@@ -24,7 +24,7 @@ func TestScanKinds(t *testing.T) {
 	git(t, outside, "worktree", "add", "-q", filepath.Join(root, "foreign"))
 	git(t, root, "submodule", "--quiet", "add", outside, "libs/sub")
 	git(t, root, "init", "-q", "--separate-git-dir", filepath.Join(root, "elsewhere"), "apart")
-	for _, dir := range []string{"empty/.git", "notbare/objects", "notbare/refs", ".git/inside/.git"} {
+	for _, dir := range []string{"empty/.git", "headless/objects", "headless/refs", "notbare/refs", ".git/inside/.git"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestScanKinds(t *testing.T) {
 	want(t, scan(t, nil, root), Repos{
 		Dirs: []string{
 			".git", ".git/modules/libs/sub", ".git/worktrees/tree", "bare.git", "elsewhere",
-			"odd\n\xff/.git", "plain", "vendor/a/b/.git",
+			"empty/.git", "headless", "odd\n\xff/.git", "plain", "vendor/a/b/.git",
 		},
 		Links: []string{"apart/.git", "foreign/.git", "libs/sub/.git", "tree/.git"},
 	})

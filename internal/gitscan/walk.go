@@ -211,16 +211,17 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 			}
 		}
 	}
-	if has&hasHead == 0 {
-		return below, nil
-	}
 	if path == ".git" || strings.HasSuffix(path, "/.git") {
+		// Whatever is in it: a sandbox that takes HEAD away must not find the
+		// hooks unguarded the next time, and put it back.
 		w.add(path, gitDir)
-		return below[:0], nil
+		if has&hasHead != 0 {
+			return below[:0], nil
+		}
 	}
-	// Below what looks like a bare repository the walk goes on: three names
-	// must not hide the repositories next to them.
-	if has&hasCommonDir != 0 || has&(hasObjects|hasRefs) == hasObjects|hasRefs {
+	// Below what looks like a bare repository the walk goes on: names must not
+	// hide the repositories next to them.
+	if has&(hasHead|hasCommonDir) == hasHead|hasCommonDir || has&(hasObjects|hasRefs) == hasObjects|hasRefs {
 		w.add(path, bareDir)
 	}
 	return below, nil

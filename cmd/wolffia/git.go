@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"wolffia/internal/gitscan"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// guardGit looks for git repositories below the codebase, so that the rules
+// keep a sandbox from changing what the user's own git would execute. It
+// returns the git directories for perm.GitRules and further rules.
+func (a *app) guardGit(ctx context.Context, codebase string) (dirs []string, more []perm.Rule, err error) {
+	root, err := filepath.Abs(codebase)
+	if err != nil {
+		return nil, nil, err
+	}
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		return nil, nil, nil //nolint:nilerr // creating the sandbox says what is wrong with it
+	}
+	repos, err := gitscan.Scan(ctx, root)
+	if err != nil {
+		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "look for git repositories in codebase %s: %w", codebase, err)
+	}
+	atMostRead := func(pattern, source string) perm.Rule {
+		return perm.Rule{Pattern: pattern, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source}
+	}
+	for _, path := range slices.Concat(repos.Outside, repos.Links) {
+		pattern := "/" + perm.Quote(path)
+		if path == "." {
+			pattern = "**"
+		}
+		more = append(more, atMostRead(pattern, "what git's configuration points to"))
+	}
+	if repos.Truncated {
+		a.warn("%s is too large to look for all git repositories in it: hooks and configuration of every repository are read-only, new repositories cannot be made", printable(codebase))
+		for _, part := range []string{".git/hooks/", ".git/config", ".git/config.worktree", ".git/commondir"} {
+			more = append(more, atMostRead(part, "git repositories of a large codebase"))
+		}
+	}
+	return repos.Dirs, more, nil
+}
+
+// maxNamed is how many files a warning names.
+const maxNamed = 5
+
+// warnTracked tells of files that are hidden but in git, where their content
+// can be read all the same.
+func (a *app) warnTracked(ctx context.Context, codebase string, rules []perm.Rule) {
+	if codebase == "" {
+		return
+	}
+	tracked, err := gitscan.Tracked(ctx, codebase)
+	if err != nil || len(tracked) == 0 {
+		return // a repository that git cannot read either hides nothing
+	}
+	policy, err := perm.Compile(rules)
+	if err != nil {
+		return // creating the sandbox says so
+	}
+	var hidden []string
+	for _, path := range tracked {
+		if policy.Level(path, false) < perm.Read {
+			hidden = append(hidden, path)
+		}
+	}
+	if len(hidden) == 0 {
+		return
+	}
+	names := printable(strings.Join(hidden[:min(len(hidden), maxNamed)], ", "))
+	if n := len(hidden) - maxNamed; n > 0 {
+		names += fmt.Sprintf(" and %d more", n)
+	}
+	a.warn("hidden but tracked by git, so that their content is in git's objects: %s", names)
+}

@@ -1,0 +1,158 @@
+// Package archtest checks the rules of ARCHITECTURE.md that a program can
+// check: who may import whom, and calls that are banned with their reason.
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "wolffia"
+
+// allow lists, for each package, the only packages of this module that its
+// non-test files may import. A package missing here may import none.
+var allow = map[string][]string{
+	"runtime":              {"perm"},
+	"runtime/runtimetest":  {"runtime", "perm", "internal/*"},
+	"runtime/mock":         {"runtime", "perm", "internal/*"},
+	"runtime/bwrap":        {"runtime", "shim"},
+	"fusefs":               {"perm"},
+	"guest":                {"guest/wire"},
+	"guest/client":         {"guest/wire"},
+	"shim":                 {"runtime", "perm", "fusefs", "guest/wire", "guest/client", "internal/*"},
+	"internal/statedir":    {"runtime"},
+	"internal/seccomp/gen": {"internal/seccomp/profile"},
+	"internal/testenv":     {"internal/probe"},
+	"internal/bench":       {"*", "*/*"},
+	"cmd/wolffia":          {"*", "*/*"},
+	"cmd/wolffia-guest":    {"guest", "guest/archive"},
+}
+
+// home lists third-party modules that a single package may import; a trailing
+// * means every package below it.
+var home = map[string]string{
+	"github.com/hanwen/go-fuse/v2":                    "fusefs",
+	"github.com/creack/pty":                           "guest",
+	"github.com/goccy/go-yaml":                        "perm",
+	"github.com/spf13/cobra":                          "cmd/wolffia",
+	"golang.org/x/term":                               "cmd/wolffia",
+	"github.com/moby/profiles/seccomp":                "internal/seccomp/profile",
+	"github.com/elastic/go-seccomp-bpf":               "internal/seccomp/profile",
+	"github.com/opencontainers/runtime-spec/specs-go": "internal/seccomp/profile",
+	"wolffia/runtime/bwrap":                           "cmd/wolffia",
+}
+
+// banned are calls that the code does without, and why.
+var banned = map[string]string{
+	"os.RemoveAll":  "it goes on below mounts: remove what is known by name",
+	"os.IsNotExist": "use errors.Is",
+	"os.Create":     "say the mode: os.OpenFile",
+	"exec.Command":  "say the whole of it, environment too: &exec.Cmd{...}",
+}
+
+// exempt are packages that are no part of the product.
+var exempt = []string{"internal/bench", "internal/testbin", "internal/seccomp/gen", "runtime/mock", "runtime/runtimetest"}
+
+func TestImportsAndCalls(t *testing.T) {
+	const root = "../.."
+	seen := 0
+	// Parse the files rather than run go list: the test cache tracks the files
+	// that a test opens, not those that a program it runs does.
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == ".cache" || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		pkg, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		seen++
+		for _, spec := range f.Imports {
+			checkImport(t, pkg, strings.Trim(spec.Path.Value, `"`))
+		}
+		if !slices.Contains(exempt, pkg) {
+			checkCalls(t, file, f)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 50 {
+		t.Errorf("only %d files were read", seen)
+	}
+}
+
+func checkImport(t *testing.T, pkg, imp string) {
+	t.Helper()
+	if rel, ours := strings.CutPrefix(imp, module+"/"); ours {
+		matches := func(pattern string) bool { ok, _ := path.Match(pattern, rel); return ok || pattern == "*/*" }
+		if !slices.ContainsFunc(allow[pkg], matches) {
+			t.Errorf("%s must not import %s", pkg, rel)
+		}
+	}
+	for mod, owner := range home {
+		if (imp == mod || strings.HasPrefix(imp, mod+"/")) && pkg != owner && pkg != "internal/bench" {
+			t.Errorf("%s must not import %s: only %s may", pkg, imp, owner)
+		}
+	}
+}
+
+func checkCalls(t *testing.T, file string, f *ast.File) {
+	t.Helper()
+	ast.Inspect(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		sel, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := sel.X.(*ast.Ident); ok {
+			if why, bad := banned[x.Name+"."+sel.Sel.Name]; bad {
+				t.Errorf("%s calls %s.%s: %s", file, x.Name, sel.Sel.Name, why)
+			}
+		}
+		return true
+	})
+}
+
+// Only one file names concrete backends.
+func TestBackendsAreNamedOnce(t *testing.T) {
+	files, err := filepath.Glob("../../cmd/wolffia/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") || filepath.Base(file) == "wire.go" {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range f.Imports {
+			if strings.HasPrefix(strings.Trim(spec.Path.Value, `"`), module+"/runtime/") {
+				t.Errorf("%s imports %s: only wire.go names backends", file, spec.Path.Value)
+			}
+		}
+	}
+}
