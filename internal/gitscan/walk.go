@@ -165,9 +165,11 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 	// Neither a link nor a mount on the way, whatever happens meanwhile. The
 	// path is opened from the root: holding a descriptor for each directory
 	// that is pending would cost more than the kernel's walk of cached names.
-	fd, err := unix.Openat2(w.root, path, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	fd, err := again(func() (int, error) {
+		return unix.Openat2(w.root, path, &unix.OpenHow{
+			Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+		})
 	})
 	if err != nil {
 		return below, err
@@ -182,7 +184,7 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 		if err := ctx.Err(); err != nil {
 			return below, err
 		}
-		n, err := unix.Getdents(fd, buf)
+		n, err := again(func() (int, error) { return unix.Getdents(fd, buf) })
 		if err != nil {
 			return below, err
 		}
@@ -225,6 +227,17 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 		w.add(path, bareDir)
 	}
 	return below, nil
+}
+
+// again calls f until no signal interrupts it, as FUSE and NFS let happen, nor
+// a rename (EAGAIN of openat2), but not for ever: a tree can be renamed for ever.
+func again(f func() (int, error)) (n int, err error) {
+	for range 100 {
+		if n, err = f(); err != unix.EINTR && err != unix.EAGAIN {
+			break
+		}
+	}
+	return n, err
 }
 
 // entry splits the first entry off a buffer of getdents64(2); a nil name means
