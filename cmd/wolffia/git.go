@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/gitscan"
 	"wolffia/perm"
@@ -24,8 +28,11 @@ func (a *app) guardGit(ctx context.Context, codebase string) (dirs []string, mor
 		return nil, nil, nil //nolint:nilerr // creating the sandbox says what is wrong with it
 	}
 	repos, err := gitscan.Scan(ctx, root)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) {
+		return nil, nil, nil // as above
+	}
 	if err != nil {
-		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "look for git repositories in codebase %s: %w", codebase, err)
+		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "codebase %s: %w", codebase, err)
 	}
 	atMostRead := func(pattern, source string) perm.Rule {
 		return perm.Rule{Pattern: pattern, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source}
