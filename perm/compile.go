@@ -16,8 +16,9 @@ func Compile(rules []Rule) (*Policy, error) {
 	p := &Policy{rules: slices.Clone(rules)}
 	var errs []error
 	text := 0
+	excepts := exceptions{}
 	for i := range p.rules {
-		alts, err := p.rules[i].alternatives()
+		alts, err := p.rules[i].alternatives(excepts)
 		if err != nil {
 			errs = append(errs, invalid("rule %s: %w", p.rules[i].describe(), err))
 			continue
@@ -34,15 +35,29 @@ func Compile(rules []Rule) (*Policy, error) {
 	if errs != nil {
 		return nil, &inputError{errors.Join(errs...)}
 	}
-	slices.SortStableFunc(p.alts, p.compare)
+	p.sort()
 	p.index()
 	p.start()
 	return p, nil
 }
 
+// sort puts the alternatives in the order in which they are asked.
+func (p *Policy) sort() {
+	order := make([]*alt, len(p.alts)) // an alternative is large to move about
+	for i := range p.alts {
+		order[i] = &p.alts[i]
+	}
+	slices.SortStableFunc(order, p.compare)
+	sorted := make([]alt, len(order))
+	for i, a := range order {
+		sorted[i] = *a
+	}
+	p.alts = sorted
+}
+
 // compare is the order in which alternatives are asked: negative if a decides
 // before b.
-func (p *Policy) compare(a, b alt) int {
+func (p *Policy) compare(a, b *alt) int {
 	return cmp.Or(
 		cmp.Compare(p.rules[b.rule].Priority, p.rules[a.rule].Priority),
 		anchoredFirst(a, b),
@@ -53,7 +68,7 @@ func (p *Policy) compare(a, b alt) int {
 	)
 }
 
-func anchoredFirst(a, b alt) int {
+func anchoredFirst(a, b *alt) int {
 	switch {
 	case a.anchored == b.anchored:
 		return 0

@@ -256,7 +256,7 @@ func (r *reader) rule(n ast.Node) (rule Rule, ok bool) {
 		r.fail(line(n), "rule without a level")
 	}
 	if len(r.errs) == before {
-		if _, err := rule.alternatives(); err != nil {
+		if _, err := rule.alternatives(exceptions{}); err != nil {
 			r.fail(line(n), "rule %q: %w", rule.String(), err)
 		}
 	}

@@ -12,6 +12,13 @@ type glob struct {
 	except  []glob
 }
 
+// special are the bytes that mean something in a component.
+const special = `*?[]\`
+
+// oneStar is what lies between prefix and suffix most often; it is never
+// changed.
+var oneStar = []tok{{star: true}}
+
 // A tok matches one byte, or any number of them if it is a star.
 type tok struct {
 	star bool
@@ -71,6 +78,13 @@ func matchToks(toks []tok, s string) bool {
 
 // parseGlob parses one component, in which braces are already written out.
 func parseGlob(s string) (glob, error) {
+	// Almost every component is plain text, or has one star in it.
+	switch i := strings.IndexAny(s, special); {
+	case i < 0:
+		return glob{prefix: s, literal: len(s)}, nil
+	case s[i] == '*' && strings.IndexAny(s[i+1:], special) < 0:
+		return glob{prefix: s[:i], suffix: s[i+1:], toks: oneStar, literal: len(s) - 1}, nil
+	}
 	var g glob
 	var toks []tok
 	for i := 0; i < len(s); {

@@ -28,7 +28,7 @@ type alt struct {
 }
 
 // alternatives parses the pattern of r.
-func (r *Rule) alternatives() ([]alt, error) {
+func (r *Rule) alternatives(excepts exceptions) ([]alt, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (r *Rule) alternatives() ([]alt, error) {
 	if err != nil {
 		return nil, err
 	}
-	except, err := parseExcept(r.Except)
+	except, err := excepts.parse(r.Except)
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +151,20 @@ func (a *alt) add(parts []string, loop bool) error {
 		a.kind = Directory
 	}
 	return nil
+}
+
+// exceptions are those that have been parsed: many rules share them.
+type exceptions map[string][]glob
+
+func (e exceptions) parse(s string) ([]glob, error) {
+	if globs, ok := e[s]; ok {
+		return globs, nil
+	}
+	globs, err := parseExcept(s)
+	if err == nil {
+		e[s] = globs
+	}
+	return globs, err
 }
 
 // parseExcept parses the exceptions of a rule, which are names.

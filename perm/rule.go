@@ -127,7 +127,7 @@ func ParseRule(s string) (Rule, error) {
 		return Rule{}, invalid("rule %q: %w", s, err)
 	}
 	r := Rule{Pattern: s[:i], Level: level}
-	if _, err := r.alternatives(); err != nil {
+	if _, err := r.alternatives(exceptions{}); err != nil {
 		return Rule{}, invalid("rule %q: %w", s, err)
 	}
 	return r, nil
