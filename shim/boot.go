@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -70,9 +71,15 @@ func (b *boot) file() (*os.File, error) {
 	return f, nil
 }
 
-// closeOnExec is the first act of shim and tree server: whatever descriptors
-// were inherited, no child inherits them.
-func closeOnExec() error {
+// begin is the first act of shim and tree server: whatever descriptors were
+// inherited, no child inherits them; and as they were executed by descriptor,
+// ps needs to be told what they are called.
+func begin(name string) error {
+	comm, err := unix.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(comm)), 0, 0, 0)
 	if err := unix.CloseRange(3, 0xffffffff>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}

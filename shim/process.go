@@ -35,7 +35,7 @@ func Main(launchers ...runtime.Launcher) error {
 	// What is started from here dies with this thread: so it must be the one
 	// that lives longest, the main thread.
 	goruntime.LockOSThread()
-	if err := closeOnExec(); err != nil {
+	if err := begin("wolffia-shim"); err != nil {
 		return err
 	}
 	ready := os.NewFile(fdReady, "ready")

@@ -40,9 +40,10 @@ type Runtime struct {
 	dir  *statedir.Dir
 	bin  programs
 
-	mu    sync.Mutex
-	conns map[string]*client.Conn // to running sandboxes, by id; guarded by mu
-	alive map[string]*os.File     // of sandboxes bound to this process; guarded by mu
+	mu      sync.Mutex
+	conns   map[string]*client.Conn     // to running sandboxes, by id; guarded by mu
+	alive   map[string]*os.File         // of sandboxes bound to this process; guarded by mu
+	configs map[string]*statedir.Config // that were read; they never change; by id; guarded by mu
 }
 
 var _ runtime.RuntimeWithExecutor = (*Runtime)(nil)
@@ -70,7 +71,7 @@ func NewRuntime(name string, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runtime{name: name, dir: dir, bin: bin, conns: map[string]*client.Conn{}, alive: map[string]*os.File{}}, nil
+	return &Runtime{name: name, dir: dir, bin: bin, conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]*statedir.Config{}}, nil
 }
 
 // findPrograms says where wolffia and its guest are.
@@ -141,6 +142,7 @@ func (r *Runtime) Create(_ context.Context, config *runtime.SandboxConfig) (*run
 	if err != nil {
 		return nil, err
 	}
+	r.remember(c)
 	return sandbox(box, c)
 }
 
@@ -288,16 +290,12 @@ func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 
 // Destroy implements [runtime.Runtime].
 func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
-	box, err := r.dir.Find(sandboxID)
-	if err != nil {
-		return err
-	}
-	c, err := box.Config()
-	if err != nil {
+	box, c, err := r.find(sandboxID)
+	if errors.Is(err, runtime.ErrUnavailable) && runtime.IsID(sandboxID) {
 		// A damaged configuration says nothing; what runs names its sandbox.
-		c = &statedir.Config{UID: os.Geteuid()}
-	} else if c.Runtime != r.name {
-		return runtime.Errorf(runtime.ErrNotFound, "sandbox %s is of runtime %q, this is %q", box.ID(), c.Runtime, r.name)
+		box, c = r.dir.Box(sandboxID), &statedir.Config{UID: os.Geteuid()}
+	} else if err != nil {
+		return err
 	}
 	if err := r.stop(ctx, box, c, 0); err != nil {
 		return err
@@ -308,6 +306,9 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	defer lock.Close()
+	r.mu.Lock()
+	delete(r.configs, box.ID())
+	r.mu.Unlock()
 	return box.Remove()
 }
 
@@ -368,6 +369,14 @@ func (r *Runtime) Log(sandboxID string) (*os.File, error) {
 
 // find returns the place and configuration of a sandbox of this runtime.
 func (r *Runtime) find(ref string) (*statedir.Box, *statedir.Config, error) {
+	if box := r.dir.Box(ref); runtime.IsID(ref) {
+		r.mu.Lock()
+		c := r.configs[ref]
+		r.mu.Unlock()
+		if c != nil && box.Exists() {
+			return box, c, nil
+		}
+	}
 	box, err := r.dir.Find(ref)
 	if err != nil {
 		return nil, nil, err
@@ -379,7 +388,15 @@ func (r *Runtime) find(ref string) (*statedir.Box, *statedir.Config, error) {
 	if c.Runtime != r.name {
 		return nil, nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is of runtime %q, this is %q", box.ID(), c.Runtime, r.name)
 	}
+	r.remember(c)
 	return box, c, nil
+}
+
+// remember keeps a configuration for find.
+func (r *Runtime) remember(c *statedir.Config) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.configs[c.ID] = c
 }
 
 // sandbox describes what is in a box.

@@ -108,6 +108,9 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		undo.Add(func() error { return end(tree) })
 		go func() { _ = tree.Wait() }() // ends with the tree server; only reaps
 	}
+	synced := make(chan error, 1)
+	go func() { synced <- box.Sync() }() // meanwhile; ends with the disk's answer
+
 	// Ours must be closed, or a process that is gone would not show.
 	_ = errors.Join(ready.Close(), shimEnd.Close(), treeEnd.Close())
 
@@ -118,8 +121,11 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	if err == nil {
 		err = box.SetShim(&process)
 	}
+	if err == nil {
+		err = <-synced
+	}
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "record the shim: %w", err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)
 	}
 	undo.Release()
 	s := &started{process: process, alive: hold}

@@ -17,7 +17,7 @@ import (
 // Tree is the tree server's main: it serves the filtered codebase until the
 // shim is gone or the mount is. It never starts another process.
 func Tree() error {
-	if err := closeOnExec(); err != nil {
+	if err := begin("wolffia-tree"); err != nil {
 		return err
 	}
 	control := os.NewFile(fdControl, "control")

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -85,6 +86,47 @@ func (o *output) Read(b []byte) (int, error) {
 		_ = o.consumed(n)
 	}
 	return n, err
+}
+
+// WriteTo implements io.WriterTo: io.Copy then needs no buffer of its own.
+func (o *output) WriteTo(w io.Writer) (written int64, err error) {
+	for {
+		f, err := o.frame()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return written, err
+		}
+		n := len(f.Payload())
+		m, err := w.Write(f.Payload())
+		f.Release()
+		written += int64(m)
+		if err != nil {
+			return written, err
+		}
+		_ = o.consumed(n)
+	}
+}
+
+// frame takes the first frame off the queue; what Read has taken of it is
+// gone.
+func (o *output) frame() (wire.Frame, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.queue) == 0 {
+		if o.err != nil {
+			return wire.Frame{}, o.err
+		}
+		o.change.Wait()
+	}
+	f := o.queue[0]
+	if o.at > 0 {
+		f.SetLen(copy(f.Payload(), f.Payload()[o.at:]))
+		o.at = 0
+	}
+	o.queue = o.queue[1:]
+	return f, nil
 }
 
 func (o *output) next(b []byte) (int, error) {

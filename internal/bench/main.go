@@ -161,6 +161,7 @@ func (b *bench) start() error {
 			peer, first, destroy = append(peer, p), append(first, f), append(destroy, d)
 		}
 	}
+	slices.Sort(first)
 	b.row("bare bwrap --unshare-all bash -c :", peer, "")
 	b.row("create, mount the tree, bash -c :", first, fmt.Sprintf("<= 3x bare, 15 ms p50, 30 ms p99: %.2fx", float64(first.at(0.5))/float64(peer.at(0.5))))
 	b.row("destroy", destroy, "20 ms p99")

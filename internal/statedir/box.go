@@ -77,8 +77,28 @@ func (b *Box) Config() (*Config, error) {
 	return c, nil
 }
 
+// Exists reports whether there is such a sandbox.
+func (b *Box) Exists() bool {
+	var st unix.Stat_t
+	return unix.Lstat(filepath.Join(b.path, "config.json"), &st) == nil
+}
+
+// Sync sees the configuration to the disk.
+func (b *Box) Sync() error {
+	for _, name := range []string{"config.json", "."} {
+		f, err := os.Open(filepath.Join(b.path, name))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // SetStatus records what became of the sandbox. It is the shim's to call.
-func SetStatus(run string, s *Status) error { return writeJSON(run, "status.json", s, false) }
+func SetStatus(run string, s *Status) error { return writeJSON(run, "status.json", s) }
 
 // State tells where the sandbox is in its life, and why it is dead. It trusts
 // the lock first: only a shim that lives can hold it.
@@ -183,31 +203,27 @@ func readJSON(path string, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// writeJSON replaces dir/name as a whole. It is durable if it must survive the
-// machine; what is only true while the machine runs need not wait for the disk.
-func writeJSON(dir, name string, v any, durable bool) error {
+// writeJSON replaces dir/name as a whole.
+func writeJSON(dir, name string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	path := filepath.Join(dir, name)
-	if err := writeFile(path+".new", b, durable); err != nil {
+	if err := writeFile(path+".new", b); err != nil {
 		_ = os.Remove(path + ".new")
 		return err
 	}
 	return os.Rename(path+".new", path)
 }
 
-// writeFile makes a file; durable sees it to the disk.
-func writeFile(path string, b []byte, durable bool) error {
+// writeFile makes a file.
+func writeFile(path string, b []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	if err == nil && durable {
-		err = f.Sync()
-	}
 	return errors.Join(err, f.Close())
 }
 

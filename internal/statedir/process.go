@@ -97,7 +97,7 @@ func (b *Box) Shim() Process {
 }
 
 // SetShim records the shim.
-func (b *Box) SetShim(p *Process) error { return writeJSON(b.path, "shim.json", p, false) }
+func (b *Box) SetShim(p *Process) error { return writeJSON(b.path, "shim.json", p) }
 
 // KillAll ends every process that has the sandbox's id as an argument and runs
 // as uid: what is left when a shim was killed. The parts of a sandbox name it

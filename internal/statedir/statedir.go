@@ -18,8 +18,9 @@
 // processes that a sandbox may have broken out to: it is read without
 // following links, up to a bound, and believed in nothing that matters.
 //
-// A file is changed by writing a new one and rename; config.json, which must
-// outlive the machine's next crash, with fsync before. The lock is an
+// A file is changed by writing a new one and rename. What must outlive the
+// machine's next crash, config.json, is on the disk when Start returns (Sync):
+// before that there is nothing to lose. The lock is an
 // open file description lock (fcntl_locking(2)): it is gone when the last
 // process that holds it is, whatever happens to process numbers, and it can be
 // looked at without being taken.
@@ -173,7 +174,7 @@ func (d *Dir) Find(ref string) (*Box, error) {
 }
 
 // Create makes the place of a new sandbox, with its configuration, or
-// nothing.
+// nothing. See Box.Sync for when it is on the disk.
 func (d *Dir) Create(c *Config) (_ *Box, err error) {
 	unlock, err := d.lock()
 	if err != nil {
@@ -204,7 +205,7 @@ func (d *Dir) Create(c *Config) (_ *Box, err error) {
 		func() error { return os.WriteFile(b.Lockfile(), nil, 0o600) },
 		func() error { return os.Mkdir(b.Run(), 0o700) },
 		func() error { return os.Mkdir(b.Mnt(), 0o700) },
-		func() error { return writeFile(filepath.Join(b.Run(), "log"), nil, false) },
+		func() error { return writeFile(filepath.Join(b.Run(), "log"), nil) },
 		func() error {
 			if c.DroppedUID == 0 {
 				return nil
@@ -216,7 +217,7 @@ func (d *Dir) Create(c *Config) (_ *Box, err error) {
 			}
 			return nil
 		},
-		func() error { return writeJSON(b.path, "config.json", c, true) }, // last: with it the sandbox exists
+		func() error { return writeJSON(b.path, "config.json", c) }, // last: with it the sandbox exists
 	} {
 		if err := step(); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
