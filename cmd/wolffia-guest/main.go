@@ -1,5 +1,8 @@
 // Wolffia-guest is PID 1 of a sandbox. It is started by wolffia, never by
 // hand: it speaks frames on its standard input and output.
+//
+// Any process inside can start it too, as "guest pack PATH" or "guest unpack
+// PATH": so wolffia cp moves files, as a command like any other.
 package main
 
 import (
@@ -9,22 +12,31 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/guest"
+	"wolffia/guest/archive"
 )
 
 func main() {
-	if err := run(); err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "wolffia-guest:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	if os.Getpid() != 1 {
-		return fmt.Errorf("this is PID 1 of a sandbox, started by wolffia; it is of no use on its own")
+func run(args []string) error {
+	if os.Getpid() == 1 {
+		if err := guest.Harden(); err != nil {
+			return err
+		}
+		unix.Umask(0o022)
+		return guest.Serve(os.Stdin, os.Stdout, os.Exit)
 	}
-	if err := guest.Harden(); err != nil {
-		return err
+	if len(args) == 2 {
+		switch args[0] {
+		case "pack":
+			return archive.Pack(os.Stdout, args[1])
+		case "unpack":
+			return archive.Unpack(os.Stdin, args[1], nil)
+		}
 	}
-	unix.Umask(0o022)
-	return guest.Serve(os.Stdin, os.Stdout, os.Exit)
+	return fmt.Errorf("this is PID 1 of a sandbox, started by wolffia; it is of no use on its own")
 }
