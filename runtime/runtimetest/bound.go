@@ -1,0 +1,55 @@
+package runtimetest
+
+import (
+	"errors"
+	"io"
+
+	"wolffia/runtime"
+)
+
+// closeRuntime ends a runtime as the end of its process would.
+func (e *env) closeRuntime(rt runtime.Runtime) {
+	e.Helper()
+	c, ok := rt.(io.Closer)
+	if !ok {
+		e.Fatalf("%T has no Close", rt)
+	}
+	e.ok(c.Close())
+}
+
+// other returns a runtime over the same state, if there can be one.
+func (e *env) other() runtime.RuntimeWithExecutor {
+	if e.Reopen == nil {
+		return e.rt
+	}
+	return e.Reopen(e.TB, e.rt)
+}
+
+func boundToCaller(e *env) {
+	first := e.rt
+	s := e.start(&runtime.SandboxConfig{BoundToCaller: true})
+	tag := e.background(s.ID, "trap '' TERM;")
+	e.rt = e.other()
+	e.is(s.ID, runtime.StateRunning)
+	e.closeRuntime(first)
+	e.until("the end of the sandbox", func() bool {
+		s, err := e.rt.Get(e.ctx, s.ID)
+		return errors.Is(err, runtime.ErrNotFound) || err == nil && s.State == runtime.StateStopped
+	})
+	if n := onHost(tag); n != 0 {
+		e.Errorf("%d processes outlived the caller", n)
+	}
+}
+
+// A sandbox that is not bound does not care.
+func notBoundToCaller(e *env) {
+	first := e.rt
+	s := e.start(nil)
+	tag := e.background(s.ID, "")
+	e.rt = e.other()
+	e.closeRuntime(first)
+	e.is(s.ID, runtime.StateRunning)
+	if n := e.count(s.ID, tag); n != 2 {
+		e.Errorf("%d of 2 processes outlived the caller", n)
+	}
+}

@@ -1,0 +1,100 @@
+package runtimetest
+
+import (
+	"os"
+	"strings"
+
+	"wolffia/runtime"
+)
+
+var codebaseTests = []test{
+	{"CodebaseEdits", nil, codebaseEdits},
+	{"CodebaseSharedBySandboxes", nil, codebaseShared},
+	{"NoCodebase", nil, noCodebase},
+	{"MountPoint", []Feature{Isolation}, mountPoint},
+	{"Mounts", []Feature{Mounts}, mounts},
+}
+
+// Both sides see what the other one does.
+func codebaseEdits(e *env) {
+	dir := e.dir()
+	e.write(dir+"/file", "host\n")
+	s := e.start(e.open(dir))
+	e.prints(s.ID, "cat file; echo inside >file; mkdir -p a/b; echo new >a/b/c; chmod 750 a/b/c; ln -s b a/link; rm -f gone; cat a/link/c", "host\nnew\n")
+	if got := e.read(dir+"/file") + e.read(dir+"/a/b/c"); got != "inside\nnew\n" {
+		e.Errorf("the host reads %q", got)
+	}
+	if st, err := os.Stat(dir + "/a/b/c"); err != nil || st.Mode() != 0o750 {
+		e.Errorf("%v, %v", st, err)
+	}
+	e.write(dir+"/a/later", "later\n")
+	e.until("a file made on the host", func() bool { return string(e.sh(s.ID, "cat a/later").Stdout) == "later\n" })
+	e.write(dir+"/file", "host again, and longer\n")
+	e.until("a change on the host", func() bool { return string(e.sh(s.ID, "cat file").Stdout) == "host again, and longer\n" })
+	e.ok(os.Remove(dir + "/file"))
+	e.until("a removal on the host", func() bool { return e.sh(s.ID, "cat file").ExitCode != 0 })
+}
+
+func codebaseShared(e *env) {
+	dir := e.dir()
+	a, b := e.start(e.open(dir)), e.start(e.open(dir))
+	e.prints(a.ID, "echo from a >file", "")
+	e.until("the other sandbox's file", func() bool { return string(e.sh(b.ID, "cat file").Stdout) == "from a\n" })
+}
+
+// Without a codebase the mount point is empty and writable, and never where
+// the caller is.
+func noCodebase(e *env) {
+	s := e.start(nil)
+	e.prints(s.ID, "ls -A; echo x >file; mkdir dir; cat file; ls", "x\ndir\nfile\n")
+	other := e.start(nil)
+	e.prints(other.ID, "ls -A", "")
+	if _, err := os.Stat("file"); err == nil {
+		e.Error("it was written where the test runs")
+	}
+}
+
+func mountPoint(e *env) {
+	dir := e.dir()
+	e.write(dir+"/file", "host\n")
+	for _, at := range []string{"", "/srv/code", "/home/somebody/project", "/mnt", "/opt/a/b/c"} {
+		c := e.open(dir)
+		c.MountPoint = at
+		s := e.start(c)
+		if at == "" {
+			at = runtime.DefaultMountPoint
+		}
+		e.prints(s.ID, "pwd; cat "+at+"/file", at+"\nhost\n")
+
+		s = e.start(&runtime.SandboxConfig{MountPoint: at})
+		e.prints(s.ID, "pwd; ls -A; echo x >x; cat x", at+"\nx\n")
+	}
+}
+
+// Mounts show directories and files, read-only unless said otherwise.
+func mounts(e *env) {
+	dir := e.dir()
+	e.write(dir+"/ro/file", "ro\n")
+	e.write(dir+"/rw/file", "rw\n")
+	e.write(dir+"/single", "single\n")
+	// Whoever the sandbox runs as may write, as far as the host is concerned.
+	for _, p := range []string{"/ro", "/ro/file", "/rw", "/rw/file"} {
+		e.ok(os.Chmod(dir+p, 0o777))
+	}
+	e.ok(os.Symlink("rw", dir+"/link"))
+	s := e.start(&runtime.SandboxConfig{Mounts: []runtime.Mount{
+		{Source: dir + "/ro", Target: "/data/ro"},
+		{Source: dir + "/link", Target: "/data/rw", Writable: true},
+		{Source: dir + "/single", Target: "/etc-single"},
+	}})
+	e.prints(s.ID, "cat /data/ro/file /data/rw/file /etc-single", "ro\nrw\nsingle\n")
+	e.prints(s.ID, "echo changed >/data/rw/file; echo new >/data/rw/new", "")
+	if got := e.read(dir+"/rw/file") + e.read(dir+"/rw/new"); got != "changed\nnew\n" {
+		e.Errorf("the host reads %q", got)
+	}
+	for _, script := range []string{"echo x >/data/ro/file", "echo x >/data/ro/new", "rm /data/ro/file", "echo x >/etc-single"} {
+		if r := e.sh(s.ID, script); r.ExitCode == 0 || !strings.Contains(string(r.Stderr), "Read-only") {
+			e.Errorf("%s: exit code %d, %q", script, r.ExitCode, r.Stderr)
+		}
+	}
+}

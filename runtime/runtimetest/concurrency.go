@@ -1,0 +1,213 @@
+package runtimetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"wolffia/runtime"
+)
+
+var concurrencyTests = []test{
+	{"ConcurrentCreates", nil, concurrentCreates},
+	{"ConcurrentNames", nil, concurrentNames},
+	{"ConcurrentStarts", nil, concurrentStarts},
+	{"ConcurrentStops", nil, concurrentStops},
+	{"ConcurrentDestroys", nil, concurrentDestroys},
+	{"ConcurrentEverything", nil, concurrentEverything},
+	{"DestroyDuringExec", nil, destroyDuringExec},
+	{"StopDuringStream", nil, stopDuringStream},
+}
+
+// at once calls f n times at the same time and returns what it said.
+func atOnce(n int, f func(i int) error) []error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			errs[i] = f(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	return errs
+}
+
+// Many whole lives at once, none of which fails or gets in another's way.
+func concurrentCreates(e *env) {
+	for i, err := range atOnce(some(50), func(i int) error {
+		s, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{Labels: map[string]string{"i": fmt.Sprint(i)}})
+		if err != nil {
+			return err
+		}
+		if err := e.rt.Start(e.ctx, s.ID); err != nil {
+			return err
+		}
+		r, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("echo %d >mine; cat mine", i))})
+		if err != nil || string(r.Stdout) != fmt.Sprintf("%d\n", i) {
+			return fmt.Errorf("%+v, %w", r, err)
+		}
+		if s, err = e.rt.Get(e.ctx, s.ID); err != nil || s.Labels["i"] != fmt.Sprint(i) || s.State != runtime.StateRunning {
+			return fmt.Errorf("%+v, %w", s, err)
+		}
+		return e.rt.Destroy(e.ctx, s.ID)
+	}) {
+		if err != nil {
+			e.Errorf("%d: %v", i, err)
+		}
+	}
+	e.empty()
+}
+
+// oneOnly checks that one call has succeeded and the others have failed so.
+func (e *env) oneOnly(errs []error, class error) {
+	e.Helper()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+		} else {
+			e.wrong("the loser of a race", err, class)
+		}
+	}
+	if won != 1 {
+		e.Errorf("%d of %d have succeeded, want one", won, len(errs))
+	}
+}
+
+func concurrentNames(e *env) {
+	e.oneOnly(atOnce(10, func(int) error {
+		_, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{Name: "one"})
+		return err
+	}), runtime.ErrExists)
+	e.oneOnly(atOnce(10, func(int) error {
+		_, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{ID: "aaaaaaaaaaaa"})
+		return err
+	}), runtime.ErrExists)
+	if n := len(e.list()); n != 2 {
+		e.Errorf("%d sandboxes, want 2", n)
+	}
+}
+
+func concurrentStarts(e *env) {
+	for range 5 {
+		s := e.create(nil)
+		e.oneOnly(atOnce(3, func(int) error { return e.rt.Start(e.ctx, s.ID) }), runtime.ErrConflict)
+		e.is(s.ID, runtime.StateRunning)
+		e.prints(s.ID, "echo alive", "alive\n")
+		e.ok(e.rt.Destroy(e.ctx, s.ID))
+	}
+}
+
+func concurrentStops(e *env) {
+	s := e.start(nil)
+	for _, err := range atOnce(4, func(int) error { return e.rt.Stop(e.ctx, s.ID) }) {
+		if err != nil {
+			e.Error(err)
+		}
+	}
+	e.is(s.ID, runtime.StateStopped)
+}
+
+func concurrentDestroys(e *env) {
+	for range 5 {
+		s := e.start(nil)
+		won := false
+		for _, err := range atOnce(4, func(int) error { return e.rt.Destroy(e.ctx, s.ID) }) {
+			if won = won || err == nil; err != nil {
+				e.wrong("destroy at once", err, runtime.ErrNotFound)
+			}
+		}
+		if !won {
+			e.Error("nobody has destroyed it")
+		}
+		e.empty()
+	}
+}
+
+// Whatever is called at once on one sandbox: each call succeeds, or says why it
+// could not by its class, and the sandbox can be used, or destroyed, after it.
+func concurrentEverything(e *env) {
+	s := e.start(nil)
+	var worked atomic.Int64
+	for _, err := range atOnce(some(24), func(i int) error {
+		var err error
+		switch i % 4 {
+		case 0:
+			err = e.rt.Start(e.ctx, s.ID)
+		case 1:
+			err = e.rt.Stop(e.ctx, s.ID)
+		case 2:
+			_, err = e.rt.Get(e.ctx, s.ID)
+		case 3:
+			_, err = e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{"true"}})
+		}
+		if err == nil {
+			worked.Add(1)
+		}
+		return err
+	}) {
+		if err != nil {
+			e.wrong("one of many calls", err, runtime.ErrConflict)
+		}
+	}
+	if worked.Load() == 0 {
+		e.Error("nothing has worked")
+	}
+	e.ok(e.rt.Stop(e.ctx, s.ID))
+	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.prints(s.ID, "echo alive", "alive\n")
+}
+
+// busy runs a command that does not end by itself, and says how the call ended.
+func (e *env) busy(id string, call func() error) <-chan error {
+	e.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- call() }() // ends with the sandbox
+	return ended
+}
+
+// over checks that a call has ended because its sandbox was taken away.
+func (e *env) over(ended <-chan error) {
+	e.Helper()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, runtime.ErrConflict) && !errors.Is(err, runtime.ErrNotFound) {
+			e.Errorf("the sandbox was taken away, and the call says: %v", err)
+		}
+	case <-e.ctx.Done():
+		e.Error("the call hangs")
+	}
+}
+
+func destroyDuringExec(e *env) {
+	s, tag := e.start(nil), newTag()
+	ended := e.busy(s.ID, func() error {
+		_, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{"sleep", tag}})
+		return err
+	})
+	e.until("the command", func() bool { return e.count(s.ID, tag) == 1 })
+	e.ok(e.rt.Destroy(e.ctx, s.ID))
+	e.over(ended)
+}
+
+func stopDuringStream(e *env) {
+	s, tag := e.start(nil), newTag()
+	output := make(chan []byte, 16)
+	ended := e.busy(s.ID, func() error {
+		return e.rt.ExecStream(e.ctx, s.ID, &runtime.ExecRequest{Command: sh("trap '' TERM; echo before; sleep " + tag)}, output)
+	})
+	e.until("the command", func() bool { return e.count(s.ID, tag) == 1 })
+	e.ok(e.rt.Stop(e.ctx, s.ID))
+	e.over(ended)
+	var got []byte
+	for b := range output {
+		got = append(got, b...)
+	}
+	if string(got) != "before\n" {
+		e.Errorf("the output is %q", got)
+	}
+}

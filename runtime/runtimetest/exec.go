@@ -1,0 +1,282 @@
+package runtimetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"wolffia/runtime"
+)
+
+var execTests = []test{
+	{"ExecExitCodes", nil, execExitCodes},
+	{"ExecSignals", nil, execSignals},
+	{"ExecOutput", nil, execOutput},
+	{"ExecArguments", nil, execArguments},
+	{"ExecCleanEnvironment", nil, execCleanEnvironment},
+	{"ExecEnv", nil, execEnv},
+	{"ExecCwd", nil, execCwd},
+	{"ExecStdin", nil, execStdin},
+	{"ExecStdinNobodyReads", nil, execStdinNobodyReads},
+	{"ExecStartErrors", nil, execStartErrors},
+	{"ExecInvalid", nil, execInvalid},
+	{"ExecBackground", nil, execBackground},
+	{"ExecConcurrent", nil, execConcurrent},
+}
+
+// The codes that wolffia itself has a use for are a program's own as well.
+func execExitCodes(e *env) {
+	s := e.start(nil)
+	for _, code := range []int{0, 1, 2, 42, 124, 125, 126, 127, 128, 137, 255} {
+		r := e.sh(s.ID, fmt.Sprintf("echo %d; exit %d", code, code))
+		if r.ExitCode != code || r.Signal != 0 || r.TimedOut || r.Truncated() || string(r.Stdout) != fmt.Sprintf("%d\n", code) {
+			e.Errorf("exit %d: %+v", code, r)
+		}
+		if r.Duration <= 0 || r.Duration > limit {
+			e.Errorf("it took %v", r.Duration)
+		}
+	}
+}
+
+func execSignals(e *env) {
+	s := e.start(nil)
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGKILL, syscall.SIGUSR1, syscall.SIGSEGV, syscall.SIGTERM} {
+		r := e.sh(s.ID, fmt.Sprintf("echo before; kill -%d $$", sig))
+		if r.ExitCode != 128+int(sig) || r.Signal != sig || r.TimedOut || string(r.Stdout) != "before\n" {
+			e.Errorf("%v: %+v", sig, r)
+		}
+	}
+}
+
+// Output comes byte for byte, and each stream by itself.
+func execOutput(e *env) {
+	s := e.start(nil)
+	for _, tt := range []struct{ script, stdout, stderr string }{
+		{"true", "", ""},
+		{"echo out; echo err >&2", "out\n", "err\n"},
+		{`printf 'no newline'; printf 'nor here' >&2`, "no newline", "nor here"},
+		{`printf '\0\1\377\376\r\n\r\n\033[31m'`, "\x00\x01\xff\xfe\r\n\r\n\x1b[31m", ""},
+		{`printf '\n\n'`, "\n\n", ""},
+		{"exec >&-; exec 2>&-", "", ""},
+		{"for i in 1 2 3; do echo o$i; echo e$i >&2; done", "o1\no2\no3\n", "e1\ne2\ne3\n"},
+	} {
+		r := e.sh(s.ID, tt.script)
+		if string(r.Stdout) != tt.stdout || string(r.Stderr) != tt.stderr || r.ExitCode != 0 {
+			e.Errorf("%s\n got %q and %q, exit code %d\nwant %q and %q", tt.script, r.Stdout, r.Stderr, r.ExitCode, tt.stdout, tt.stderr)
+		}
+	}
+}
+
+// Arguments are what the program gets: no shell has seen them.
+func execArguments(e *env) {
+	s := e.start(nil)
+	args := []string{"", " ", "a b", "$HOME", "*", "`id`", "'", `"`, "\\", "-n", "--", "é\xff", "new\nline", strings.Repeat("x", 100_000)}
+	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(`for a; do printf '%s\n' "$a"; done`, args...)})
+	if want := strings.Join(args, "\n") + "\n"; string(r.Stdout) != want {
+		e.Errorf("got %.300q\nwant %.300q", r.Stdout, want)
+	}
+	many := slices.Repeat([]string{"x"}, 20_000)
+	if r := e.exec(s.ID, &runtime.ExecRequest{Command: sh("echo $#", many...)}); string(r.Stdout) != "20000\n" {
+		e.Errorf("of 20000 arguments came %.100q", r.Stdout)
+	}
+}
+
+// Nothing of the caller's environment is inside.
+func execCleanEnvironment(e *env) {
+	if os.Getenv(SecretVariable) != secretValue {
+		e.Fatal("the test's own variable is not set")
+	}
+	s := e.start(nil)
+	got := map[string]string{}
+	for v := range strings.SplitSeq(e.out(s.ID, "cat /proc/self/environ"), "\x00") {
+		name, value, _ := strings.Cut(v, "=")
+		got[name] = value
+	}
+	// What every process has, and what a shell sets.
+	own := []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "SHELL", "TERM", "HOSTNAME", "PWD", "OLDPWD", "SHLVL", "_"}
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		if _, there := got[name]; there && !slices.Contains(own, name) {
+			e.Errorf("the caller's %s is there: %q", name, got[name])
+		}
+	}
+	for _, name := range []string{"PATH", "HOME", "USER", "LANG"} {
+		if got[name] == "" {
+			e.Errorf("%s is not set", name)
+		}
+	}
+	if got["PATH"] != "/usr/local/bin:/usr/bin:/bin" {
+		e.Errorf("PATH is %q", got["PATH"])
+	}
+	e.prints(s.ID, `cd && pwd >/dev/null && echo x >f && cat f`, "x\n")
+}
+
+func execEnv(e *env) {
+	s := e.start(&runtime.SandboxConfig{Env: map[string]string{"FROM": "sandbox", "BOTH": "sandbox", "LANG": "C"}})
+	odd := " a=b\n'\"$x\xff "
+	r := e.exec(s.ID, &runtime.ExecRequest{
+		Command: sh(`printf '%s|' "$FROM" "$BOTH" "$LANG" "$ODD" "${EMPTY-unset}" "$PATH"`),
+		Env:     map[string]string{"BOTH": "command", "ODD": odd, "EMPTY": "", "PATH": "/usr/bin:/bin:/nowhere"},
+	})
+	if want := "sandbox|command|C|" + odd + "||/usr/bin:/bin:/nowhere|"; string(r.Stdout) != want {
+		e.Errorf("got %q (%q)\nwant %q", r.Stdout, r.Stderr, want)
+	}
+	e.prints(s.ID, `printf '%s|' "$BOTH" "${ODD-unset}"`, "sandbox|unset|") // that was for one call
+}
+
+func execCwd(e *env) {
+	dir := e.dir()
+	e.write(dir+"/sub/deep/here", "")
+	c := e.open(dir)
+	s := e.start(c)
+	for cwd, want := range map[string]string{"": "sub\n", "sub": "deep\n", "./sub/../sub/deep/": "here\n", "/": ""} {
+		r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"ls"}, Cwd: cwd})
+		if cwd == "/" {
+			want = e.out(s.ID, "ls /")
+		}
+		if string(r.Stdout) != want {
+			e.Errorf("in %q is %q, want %q", cwd, r.Stdout, want)
+		}
+	}
+	for _, cwd := range []string{"missing", "/missing", "sub/deep/here"} {
+		_, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{"ls"}, Cwd: cwd})
+		e.startError("working directory "+cwd, err, 125, runtime.ErrInvalid)
+	}
+	if !e.has(Isolation) {
+		return // its paths are the host's
+	}
+	e.prints(s.ID, "pwd", runtime.DefaultMountPoint+"\n")
+	c.Cwd, c.MountPoint = "/srv/code/sub", "/srv/code"
+	s = e.start(c)
+	e.prints(s.ID, "pwd; ls", "/srv/code/sub\ndeep\n")
+	r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"pwd"}, Cwd: "deep"})
+	if string(r.Stdout) != "/srv/code/sub/deep\n" {
+		e.Errorf("deep is %q", r.Stdout)
+	}
+}
+
+func execStdin(e *env) {
+	s := e.start(nil)
+	e.prints(s.ID, "cat; echo end", "end\n") // none: it is empty
+	for _, n := range []int{0, 1, 100_000, 5 << 20} {
+		in := bytes.Repeat([]byte("0123456\x00"), n/8+1)[:n]
+		r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"cat"}, Stdin: bytes.NewReader(in)})
+		if !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
+			e.Errorf("of %d bytes %d came back, exit code %d", n, len(r.Stdout), r.ExitCode)
+		}
+	}
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// The end of the program is the end, whatever there is left to read, and
+// though the reader itself may hang.
+func execStdinNobodyReads(e *env) {
+	s := e.start(nil)
+	hangs, w := io.Pipe()
+	defer w.Close()
+	for what, in := range map[string]io.Reader{"endless input": zeros{}, "input that hangs": hangs} {
+		for _, script := range []string{"exit 3", "exec <&-; exit 3", "head -c 10 >/dev/null & exit 3"} {
+			r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(script), Stdin: in})
+			if r.ExitCode != 3 {
+				e.Errorf("%s, %s: %+v", what, script, r)
+			}
+		}
+	}
+}
+
+// startError checks the error of a program that could not be started.
+func (e *env) startError(what string, err error, code int, class error) {
+	e.Helper()
+	e.wrong(what, err, class)
+	var se *runtime.StartError
+	if !errors.As(err, &se) {
+		e.Errorf("%s: error is %v, want a *StartError", what, err)
+	} else if se.Code != code || se.Message == "" {
+		e.Errorf("%s: code %d, message %q, want code %d", what, se.Code, se.Message, code)
+	}
+}
+
+func execStartErrors(e *env) {
+	dir := e.dir()
+	e.write(dir+"/file", "#!/bin/sh\n")
+	s := e.start(e.open(dir))
+	for _, tt := range []struct {
+		program string
+		code    int
+		class   error
+	}{
+		{"no-such-program", 127, runtime.ErrNotFound},
+		{"/no/such/program", 127, runtime.ErrNotFound},
+		{"./missing", 127, runtime.ErrNotFound},
+		{"file/below", 127, runtime.ErrNotFound},
+		{"", 127, runtime.ErrNotFound},
+		{"/", 126, runtime.ErrDenied},
+		{"./file", 126, runtime.ErrDenied},
+		{"/etc/passwd", 126, runtime.ErrDenied},
+	} {
+		r, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{tt.program}})
+		e.startError(fmt.Sprintf("%q", tt.program), err, tt.code, tt.class)
+		if r != nil {
+			e.Errorf("%q: an error and a result %+v", tt.program, r)
+		}
+	}
+	e.prints(s.ID, "echo alive", "alive\n")
+}
+
+func execInvalid(e *env) {
+	s := e.start(nil)
+	for what, req := range map[string]*runtime.ExecRequest{
+		"no command":       {},
+		"negative timeout": {Command: []string{"true"}, Timeout: -1},
+	} {
+		_, err := e.rt.Exec(e.ctx, s.ID, req)
+		e.wrong(what, err, runtime.ErrInvalid)
+	}
+	for _, req := range []*runtime.ExecRequest{
+		{Command: []string{"echo", "a\x00b"}},
+		{Command: []string{"true"}, Env: map[string]string{"A": "b\x00"}},
+		{Command: []string{"true"}, Cwd: "\x00"},
+		{Command: sh("true", strings.Repeat("x", 1<<20))}, // beyond what execve takes
+	} {
+		if r, err := e.rt.Exec(e.ctx, s.ID, req); err == nil || runtime.Class(err) == nil {
+			e.Errorf("%.50q: %+v, %v", req.Command, r, err)
+		}
+	}
+	e.prints(s.ID, "echo alive", "alive\n")
+}
+
+// A program ends when it does, not when the last one does that has its output.
+func execBackground(e *env) {
+	s, tag := e.start(nil), newTag()
+	e.prints(s.ID, "sleep "+tag+" & echo hi", "hi\n")
+	if n := e.count(s.ID, tag); n != 1 {
+		e.Errorf("%d processes in the background, want 1", n)
+	}
+}
+
+func execConcurrent(e *env) {
+	s := e.start(nil)
+	for i, err := range atOnce(some(100), func(i int) error {
+		r, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("echo out%d; echo err%d >&2; exit %d", i, i, i))})
+		if err != nil {
+			return err
+		}
+		if r.ExitCode != i || string(r.Stdout) != fmt.Sprintf("out%d\n", i) || string(r.Stderr) != fmt.Sprintf("err%d\n", i) {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	}) {
+		if err != nil {
+			e.Errorf("%d: %v", i, err)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package runtimetest
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// A Feature is a part of the contract that an implementation may lack.
+type Feature string
+
+// The features.
+const (
+	// Isolation: a sandbox has a file system, processes, a network and
+	// everything else of its own; the security invariants hold.
+	Isolation Feature = "Isolation"
+	// Filter: Permissions decide what of the codebase is there.
+	Filter Feature = "Filter"
+	// Recovery: another process sees the same sandboxes and works with them.
+	Recovery Feature = "Recovery"
+	// Death: a sandbox whose host process is killed is dead.
+	Death Feature = "Death"
+	// Terminal: ProcessSpec.TTY. Without it, that is ErrUnsupported.
+	Terminal Feature = "Terminal"
+	// Mounts: SandboxConfig.Mounts. Without it, they are ErrUnsupported.
+	Mounts Feature = "Mounts"
+	// Network: NetworkHost. Without it, that is ErrUnsupported.
+	Network Feature = "Network"
+	// Rootfs: SandboxConfig.Rootfs. Without it, that is ErrUnsupported.
+	Rootfs Feature = "Rootfs"
+)
+
+// probes tell whether a runtime that is said to lack a feature has it. Those
+// that are nil are seen from Config.
+var probes = map[Feature]func(e *env) bool{
+	Isolation: func(e *env) bool {
+		secret := filepath.Join(e.dir(), "file")
+		e.write(secret, "host")
+		s := e.start(nil)
+		return e.sh(s.ID, "cat "+secret).ExitCode != 0
+	},
+	Filter: func(e *env) bool {
+		dir := e.dir()
+		e.write(filepath.Join(dir, "file"), "host")
+		s := e.start(&runtime.SandboxConfig{CodebasePath: dir, Permissions: rules("**=none")})
+		return e.sh(s.ID, "cat file").ExitCode != 0
+	},
+	Recovery: nil,
+	Death:    nil,
+	Terminal: func(e *env) bool {
+		s := e.start(nil)
+		p, err := e.rt.StartProcess(e.ctx, s.ID, &runtime.ProcessSpec{Command: []string{"true"}, TTY: true})
+		if err == nil {
+			_ = p.Close()
+		}
+		return e.supported(err)
+	},
+	Mounts: func(e *env) bool {
+		return e.canCreate(&runtime.SandboxConfig{Mounts: []runtime.Mount{{Source: e.dir(), Target: "/data"}}})
+	},
+	Network: func(e *env) bool { return e.canCreate(&runtime.SandboxConfig{Network: runtime.NetworkHost}) },
+	Rootfs:  func(e *env) bool { return e.canCreate(&runtime.SandboxConfig{Rootfs: e.dir()}) },
+}
+
+// canCreate reports whether such a sandbox can be made.
+func (e *env) canCreate(c *runtime.SandboxConfig) bool {
+	_, err := e.rt.Create(e.ctx, c)
+	if err != nil {
+		e.empty()
+	}
+	return e.supported(err)
+}
+
+// supported reports whether err is something else than ErrUnsupported.
+func (e *env) supported(err error) bool {
+	if err != nil && !errors.Is(err, runtime.ErrUnsupported) {
+		e.Errorf("%v, want %v", err, runtime.ErrUnsupported)
+	}
+	return err == nil
+}
+
+// rules parses PATTERN=LEVEL; each one outranks those before it.
+func rules(patterns ...string) []perm.Rule {
+	var all []perm.Rule
+	for i, p := range patterns {
+		r, err := perm.ParseRule(p)
+		if err != nil {
+			panic(err)
+		}
+		r.Priority = i
+		all = append(all, r)
+	}
+	return all
+}
+
+// open is a codebase of which everything can be changed.
+func (e *env) open(dir string) *runtime.SandboxConfig {
+	return &runtime.SandboxConfig{CodebasePath: dir, Permissions: rules("**=write")}
+}
+
+// dir makes an empty directory that every user can reach: a runtime may drop
+// privileges.
+func (e *env) dir() string {
+	e.Helper()
+	dir := e.TempDir()
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			e.Fatal(err)
+		}
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return dir
+}
+
+// write makes or replaces a file on the host, and its directory.
+func (e *env) write(path, content string) {
+	e.Helper()
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(content), 0o644)
+	}
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+// read returns the content of a file on the host.
+func (e *env) read(path string) string {
+	e.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		e.Error(err)
+	}
+	return string(b)
+}

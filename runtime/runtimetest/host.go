@@ -1,0 +1,206 @@
+package runtimetest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"wolffia/runtime"
+)
+
+// The second security invariant: no host path is visible but what is needed to
+// run programs and what the user named; and what else is the host's.
+var hostTests = []test{
+	{"HostFilesInvisible", []Feature{Isolation}, hostFilesInvisible},
+	{"RootReadOnly", []Feature{Isolation}, rootReadOnly},
+	{"EtcIsMinimal", []Feature{Isolation}, etcIsMinimal},
+	{"NoNetwork", []Feature{Isolation}, noNetwork},
+	{"HostNetwork", []Feature{Network}, hostNetwork},
+	{"LoopbackWorks", []Feature{Isolation}, loopbackWorks},
+	{"SecretsNotInArgv", nil, secretsNotInArgv},
+	{"SandboxesApart", []Feature{Isolation}, sandboxesApart},
+}
+
+func hostFilesInvisible(e *env) {
+	dir := e.dir()
+	e.write(dir+"/secret", secretValue)
+	e.write(dir+"/code/file", "file\n")
+	s := e.start(e.open(dir + "/code"))
+	home, _ := os.UserHomeDir()
+	wd, err := os.Getwd()
+	e.ok(err)
+	for _, path := range []string{
+		dir, dir + "/secret", filepath.Dir(dir), "/etc/shadow", "/root", "/boot", "/srv", "/media", wd, os.Args[0], "/var/lib", "/var/log", "/run/user", "/lost+found",
+	} {
+		if r := e.sh(s.ID, "ls -d "+path); r.ExitCode == 0 {
+			e.Errorf("%s is there", path)
+		}
+	}
+	// Of /home there is the user's own, which is empty.
+	e.prints(s.ID, "ls -A /home | wc -l; ls -A $HOME; ls -A /tmp", "1\n")
+	if home != "" {
+		if r := e.sh(s.ID, "ls -A "+home); len(r.Stdout) > 0 {
+			e.Errorf("the caller's home has %q", r.Stdout)
+		}
+	}
+	const known = " bin dev etc home lib lib32 lib64 libx32 nix gnu proc run sbin sys tmp usr var workspace "
+	for _, name := range strings.Fields(e.out(s.ID, "ls -A /")) {
+		if !strings.Contains(known, " "+name+" ") {
+			e.Errorf("there is /%s", name)
+		}
+	}
+	mounts := e.out(s.ID, "cat /proc/self/mountinfo")
+	if strings.Contains(mounts, dir) {
+		e.Errorf("the mount table names the host's paths:\n%s", mounts)
+	}
+}
+
+func rootReadOnly(e *env) {
+	s := e.start(nil)
+	for _, dir := range []string{"/", "/usr", "/usr/bin", "/bin", "/lib", "/etc", "/var", "/run", "/run/wolffia", "/dev", "/home", "/proc"} {
+		r := e.sh(s.ID, "echo x >"+dir+"/new")
+		if r.ExitCode == 0 {
+			e.Errorf("%s is writable", dir)
+		}
+	}
+	for _, script := range []string{
+		"mv /usr /usr2", "rm /etc/passwd", "echo x >>/etc/passwd", "rm /usr/bin/env", "echo x >>/usr/bin/env",
+		"rmdir /tmp", "mv /bin /bin2", "ln -s x /var/x", "mount -o remount,rw / 2>&1", "mount -o remount,rw,bind /usr 2>&1", "umount /proc 2>&1", "umount /workspace 2>&1",
+	} {
+		if r := e.sh(s.ID, script); r.ExitCode == 0 {
+			e.Errorf("%s works", script)
+		}
+	}
+	for _, dir := range []string{"/tmp", "/var/tmp", "$HOME", "/dev/shm"} {
+		e.prints(s.ID, "echo x >"+dir+"/new && cat "+dir+"/new", "x\n")
+	}
+}
+
+func etcIsMinimal(e *env) {
+	s := e.start(nil)
+	for _, name := range []string{
+		"shadow", "shadow-", "gshadow", "sudoers", "ssh", "ssl/private", "machine-id", "fstab", "crontab",
+		"krb5.keytab", "docker", "kubernetes", "wireguard", "NetworkManager", "letsencrypt", "environment", "profile.d", "resolv.conf",
+	} {
+		if r := e.sh(s.ID, "ls -d /etc/"+name); r.ExitCode == 0 {
+			e.Errorf("there is /etc/%s", name)
+		}
+	}
+	for _, line := range strings.Split(strings.TrimSpace(e.out(s.ID, "cat /etc/passwd")), "\n") {
+		name, _, _ := strings.Cut(line, ":")
+		if self := strings.TrimSpace(e.out(s.ID, "id -un")); name != "root" && name != "nobody" && name != self {
+			e.Errorf("/etc/passwd has %q", line)
+		}
+	}
+	if got := e.out(s.ID, "wc -l </etc/passwd"); len(strings.TrimSpace(got)) != 1 {
+		e.Errorf("/etc/passwd has %s lines", got)
+	}
+}
+
+// listen answers who connects with a word, on TCP and on an abstract socket.
+func (e *env) listen() (port int, abstract string) {
+	e.Helper()
+	abstract = "wolffia-test-" + newTag()
+	for network, addr := range map[string]string{"tcp": "127.0.0.1:0", "unix": "@" + abstract} {
+		l, err := net.Listen(network, addr)
+		e.ok(err)
+		e.Cleanup(func() { _ = l.Close() })
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			port = a.Port
+		}
+		go func() { // ends with the listener
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Write([]byte("reached\n"))
+				_ = c.Close()
+			}
+		}()
+	}
+	return port, abstract
+}
+
+func connect(port int, abstract string) string {
+	return fmt.Sprintf(`
+attempt('tcp', lambda: socket.create_connection(('127.0.0.1', %d), 5).recv(9))
+attempt('abstract', lambda: socket.socket(socket.AF_UNIX).connect('\0%s'))
+`, port, abstract)
+}
+
+func noNetwork(e *env) {
+	s := e.start(nil)
+	var interfaces []string
+	for _, line := range strings.Split(e.out(s.ID, "cat /proc/net/dev"), "\n") {
+		if name, _, ok := strings.Cut(line, ":"); ok {
+			interfaces = append(interfaces, strings.TrimSpace(name))
+		}
+	}
+	if strings.Join(interfaces, " ") != "lo" {
+		e.Errorf("interfaces: %v", interfaces)
+	}
+	port, abstract := e.listen()
+	e.refused(s.ID, connect(port, abstract)+`
+attempt('somewhere', lambda: socket.create_connection(('192.0.2.1', 80), 5))
+attempt('datagram', lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53)))
+attempt('ipv6', lambda: socket.create_connection(('2001:db8::1', 80), 5))
+`, 5)
+}
+
+func hostNetwork(e *env) {
+	port, abstract := e.listen()
+	s := e.start(&runtime.SandboxConfig{Network: runtime.NetworkHost})
+	if s.Network != runtime.NetworkHost {
+		e.Errorf("the network is %q", s.Network)
+	}
+	if got := e.python(s.ID, connect(port, abstract)); !strings.HasPrefix(got, "tcp works\n") {
+		e.Errorf("%q", got)
+	}
+}
+
+func loopbackWorks(e *env) {
+	s := e.start(nil)
+	e.prints(s.ID, "getent hosts localhost | wc -l", "1\n")
+	if got := e.python(s.ID, `
+l = socket.create_server(('127.0.0.1', 0))
+c = socket.create_connection(l.getsockname(), 5)
+l.accept()[0].send(b'hello')
+print(c.recv(5))
+`); got != "b'hello'\n" {
+		e.Errorf("%q", got)
+	}
+	// Another sandbox has a loopback of its own.
+	p := e.process(s.ID, &runtime.ProcessSpec{Stdin: true, Command: []string{
+		"/usr/bin/python3", "-ISBc",
+		"import socket; l = socket.create_server(('127.0.0.1', 8765)); print('ready', flush=True); input()",
+	}})
+	e.expect(p.Stdout(), "ready\n")
+	e.refused(e.start(nil).ID, "attempt('loopback', lambda: socket.create_connection(('127.0.0.1', 8765), 5))\n", 1)
+}
+
+// The value of a variable is nobody's business: it is in no command line.
+func secretsNotInArgv(e *env) {
+	value := "secret-" + newTag()
+	s := e.start(&runtime.SandboxConfig{Env: map[string]string{"TOKEN": value}})
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("echo $TOKEN $MORE; read x"), Env: map[string]string{"MORE": value}, Stdin: true})
+	e.expect(p.Stdout(), value+" "+value+"\n")
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	e.ok(err)
+	for _, f := range files {
+		if b, _ := os.ReadFile(f); strings.Contains(string(b), value) {
+			e.Errorf("it is on a command line: %q", b)
+		}
+	}
+}
+
+// One sandbox is nothing to another.
+func sandboxesApart(e *env) {
+	a, b := e.start(nil), e.start(nil)
+	e.prints(a.ID, "echo a | tee /tmp/f >$HOME/f; echo a >f; echo a >/dev/shm/f", "")
+	e.prints(b.ID, "ls -A /tmp $HOME . /dev/shm | grep f; true", "")
+	e.ok(e.rt.Destroy(e.ctx, a.ID))
+	e.prints(b.ID, "echo alive", "alive\n")
+}

@@ -1,0 +1,182 @@
+package runtimetest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"wolffia/runtime"
+)
+
+// The first security invariant: deny by default.
+var isolationTests = []test{
+	{"OnlyDescriptors012", []Feature{Isolation}, onlyDescriptors012},
+	{"NoCapabilities", []Feature{Isolation}, noCapabilities},
+	{"NoNewPrivileges", []Feature{Isolation}, noNewPrivileges},
+	{"NoNewUserNamespaces", []Feature{Isolation}, noNewUserNamespaces},
+	{"OwnNamespaces", []Feature{Isolation}, ownNamespaces},
+	{"NewSession", []Feature{Isolation}, newSession},
+	{"HostProcessesInvisible", []Feature{Isolation}, hostProcessesInvisible},
+	{"KillEverything", []Feature{Isolation}, killEverything},
+	{"PID1OutOfReach", []Feature{Isolation}, pid1OutOfReach},
+	{"PathOfGuestReadOnly", []Feature{Isolation}, guestReadOnly},
+}
+
+// A process has its three descriptors, however it is started.
+func onlyDescriptors012(e *env) {
+	leak, err := os.Open(os.Args[0]) // one more that could be inherited
+	e.ok(err)
+	defer leak.Close()
+	s := e.start(e.open(e.dir()))
+	// The descriptors of a child that has opened nothing; ls has more itself.
+	script := sh("sleep 86400 & ls /proc/$!/fd; kill $!")
+	for what, spec := range map[string]*runtime.ProcessSpec{
+		"plain":  {Command: script},
+		"input":  {Command: script, Stdin: true},
+		"merged": {Command: script, Merge: true},
+		"tty":    {Command: script, TTY: true},
+	} {
+		if spec.TTY && !e.has(Terminal) {
+			continue
+		}
+		p := e.process(s.ID, spec)
+		if got := strings.Fields(e.all(p.Stdout())); strings.Join(got, " ") != "0 1 2" {
+			e.Errorf("%s: descriptors %v", what, got)
+		}
+		e.wait(p)
+	}
+}
+
+// status returns what the kernel says of a process inside.
+func (e *env) status(id string) map[string]string {
+	e.Helper()
+	got := map[string]string{}
+	for line := range strings.Lines(e.out(id, "cat /proc/self/status")) {
+		key, value, _ := strings.Cut(line, ":")
+		got[key] = strings.TrimSpace(value)
+	}
+	return got
+}
+
+func noCapabilities(e *env) {
+	got := e.status(e.start(nil).ID)
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		if strings.Trim(got[set], "0") != "" || got[set] == "" {
+			e.Errorf("%s is %q", set, got[set])
+		}
+	}
+}
+
+func noNewPrivileges(e *env) {
+	got := e.status(e.start(nil).ID)
+	if got["NoNewPrivs"] != "1" || got["Seccomp"] != "2" {
+		e.Errorf("NoNewPrivs %s, Seccomp %s, want 1 and 2", got["NoNewPrivs"], got["Seccomp"])
+	}
+}
+
+func noNewUserNamespaces(e *env) {
+	s := e.start(nil)
+	// The flags of clone(2) for user, mount, pid, net, ipc, uts, cgroup and
+	// time namespaces; each by unshare (272) and by clone (56).
+	e.refused(s.ID, `
+for f in [0x10000000, 0x20000, 0x20000000, 0x40000000, 0x8000000, 0x4000000, 0x2000000, 0x80, 0x10020000]:
+    attempt('unshare %x' % f, lambda: libc.unshare(f) == 0 or (_ for _ in ()).throw(OSError(ctypes.get_errno(), '')))
+if os.uname().machine == 'x86_64':
+    pid = libc.syscall(56, ctypes.c_long(0x10000000 | 17), 0, 0, 0, 0)
+    if pid == 0: os._exit(0)
+    print('clone', 'works' if pid > 0 else errno.errorcode[ctypes.get_errno()])
+else: print('clone is not tried')
+for name in ['user', 'mnt', 'net']:
+    attempt('setns ' + name, lambda: libc.setns(os.open('/proc/1/ns/' + name, os.O_RDONLY), 0) == 0 or (_ for _ in ()).throw(OSError(ctypes.get_errno(), '')))
+`, 13)
+}
+
+func ownNamespaces(e *env) {
+	s, other := e.start(nil), e.start(nil)
+	for _, kind := range []string{"user", "mnt", "pid", "ipc", "uts", "net", "cgroup"} {
+		host, err := os.Readlink("/proc/self/ns/" + kind)
+		e.ok(err)
+		const ask = "readlink /proc/self/ns/"
+		mine, others := e.out(s.ID, ask+kind), e.out(other.ID, ask+kind)
+		if mine == host+"\n" || mine == others || !strings.HasPrefix(mine, kind+":") {
+			e.Errorf("%s namespace: host %s, sandbox %q, another sandbox %q", kind, host, mine, others)
+		}
+	}
+}
+
+// A command has no terminal of the caller's, and its session is one of the
+// sandbox's own: its number would be 0 if it were not (proc_pid_stat(5)).
+func newSession(e *env) {
+	s := e.start(nil)
+	for _, pid := range []string{"self", "1"} {
+		f := strings.Fields(e.out(s.ID, "cat /proc/"+pid+"/stat"))
+		if len(f) < 8 || f[4] == "0" || f[5] == "0" || f[6] != "0" {
+			e.Errorf("/proc/%s/stat: %v; want a process group, a session, and no terminal", pid, f)
+		}
+	}
+	if r := e.sh(s.ID, ": </dev/tty"); r.ExitCode == 0 {
+		e.Error("/dev/tty can be opened")
+	}
+}
+
+func hostProcessesInvisible(e *env) {
+	s := e.start(nil)
+	tag := e.background(e.start(nil).ID, "") // another sandbox's
+	if n := e.count(s.ID, tag); n != 0 {
+		e.Errorf("%d processes of another sandbox are visible", n)
+	}
+	// PID 1, the shell and ls: nobody else.
+	if got := e.out(s.ID, "ls -d /proc/[0-9]* | wc -l"); strings.TrimSpace(got) > "4" || len(got) != 2 {
+		e.Errorf("%s processes are visible: %s", strings.TrimSpace(got), e.out(s.ID, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"))
+	}
+	r := e.sh(s.ID, fmt.Sprintf("kill -0 %d", os.Getpid()))
+	if r.ExitCode == 0 && os.Getpid() > 100 {
+		e.Error("the test's own process can be reached")
+	}
+}
+
+// Whatever a program kills, the sandbox lives.
+func killEverything(e *env) {
+	s := e.start(nil)
+	for _, script := range []string{
+		"kill -9 -1", "kill -STOP -1", "kill -9 1", "kill -STOP 1; kill -TERM 1; kill -SEGV 1",
+		"for i in $(seq 1 64); do kill -9 $i; kill -STOP $i; done", "kill -KILL 0",
+	} {
+		// It may well hit itself, and be stopped for ever: hence the limit.
+		_ = e.exec(s.ID, &runtime.ExecRequest{Command: sh("(" + script + ") 2>/dev/null"), Timeout: limit / 60})
+		e.is(s.ID, runtime.StateRunning)
+		e.prints(s.ID, "echo alive", "alive\n")
+	}
+}
+
+func pid1OutOfReach(e *env) {
+	s := e.start(nil)
+	e.refused(s.ID, `
+for f in ['mem', 'environ', 'maps', 'auxv', 'syscall', 'stack']:
+    attempt(f, lambda: open('/proc/1/' + f, 'rb').read(1) or (_ for _ in ()).throw(OSError(errno.EACCES, '')))
+for f in ['fd', 'map_files']:
+    attempt(f, lambda: os.listdir('/proc/1/' + f))
+for f in ['exe', 'root', 'cwd', 'ns/net']:
+    attempt(f, lambda: os.readlink('/proc/1/' + f))
+for f in [0, 1, 2, 3]:
+    attempt('fd/%d' % f, lambda: os.open('/proc/1/fd/%d' % f, os.O_RDWR))
+attempt('mem for writing', lambda: open('/proc/1/mem', 'r+b'))
+attempt('oom_score_adj', lambda: open('/proc/1/oom_score_adj', 'w').write('1000'))
+for request in [16, 0x4206]: # PTRACE_ATTACH, PTRACE_SEIZE
+    attempt('ptrace', lambda: libc.ptrace(request, 1, 0, 0) == 0 or (_ for _ in ()).throw(OSError(ctypes.get_errno(), '')))
+attempt('prlimit', lambda: __import__('resource').prlimit(1, __import__('resource').RLIMIT_NOFILE, (3, 3)))
+attempt('setpriority', lambda: os.setpriority(os.PRIO_PROCESS, 1, 19))
+attempt('affinity', lambda: os.sched_setaffinity(1, [0]))
+attempt('pidfd', lambda: os.pidfd_open(1))
+`, 24)
+	e.prints(s.ID, "echo alive", "alive\n")
+}
+
+func guestReadOnly(e *env) {
+	s := e.start(nil)
+	for _, script := range []string{"echo x >" + runtime.GuestPath, "rm " + runtime.GuestPath, "mv /run/wolffia /run/other", "chmod 777 " + runtime.GuestPath} {
+		if r := e.sh(s.ID, script); r.ExitCode == 0 {
+			e.Errorf("%s works", script)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package runtimetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"wolffia/runtime"
+)
+
+var limitTests = []test{
+	{"ExecMaxOutput", nil, execMaxOutput},
+	{"ExecLargeOutput", nil, execLargeOutput},
+	{"ExecTimeout", nil, execTimeout},
+	{"ExecTimeoutNotReached", nil, execTimeoutNotReached},
+	{"ExecCancel", nil, execCancel},
+	{"ExecCanceledBefore", nil, execCanceledBefore},
+}
+
+func execMaxOutput(e *env) {
+	s := e.start(nil)
+	const script = "printf 0123456789; printf abcdefghijkl >&2"
+	for _, tt := range []struct {
+		keep           int
+		stdout, stderr string
+	}{
+		{1, "0", "a"},
+		{10, "0123456789", "abcdefghij"},
+		{11, "0123456789", "abcdefghijk"},
+		{12, "0123456789", "abcdefghijkl"},
+	} {
+		r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(script), MaxOutput: tt.keep})
+		if string(r.Stdout) != tt.stdout || string(r.Stderr) != tt.stderr ||
+			r.StdoutDropped != int64(10-len(tt.stdout)) || r.StderrDropped != int64(12-len(tt.stderr)) ||
+			r.Truncated() != (tt.keep < 12) || r.ExitCode != 0 {
+			e.Errorf("of at most %d: %+v", tt.keep, r)
+		}
+	}
+}
+
+// What is too much is counted and dropped, and what is kept is the beginning.
+func execLargeOutput(e *env) {
+	s := e.start(nil)
+	const size = 20_000_000
+	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; echo done >&2; exit 3", size))})
+	if len(r.Stdout) != runtime.DefaultMaxOutput || r.StdoutDropped != size-runtime.DefaultMaxOutput ||
+		string(r.Stderr) != "done\n" || r.StderrDropped != 0 || !r.Truncated() || r.ExitCode != 3 {
+		e.Errorf("%d bytes, %d dropped, stderr %q, exit code %d", len(r.Stdout), r.StdoutDropped, r.Stderr, r.ExitCode)
+	}
+	if n := bytes.Count(r.Stdout, []byte("x")); n != len(r.Stdout) {
+		e.Errorf("%d of %d bytes are wrong", len(r.Stdout)-n, len(r.Stdout))
+	}
+	r = e.exec(s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("head -c %d /dev/zero", size)), MaxOutput: size})
+	if len(r.Stdout) != size || r.Truncated() {
+		e.Errorf("%d bytes, %d dropped", len(r.Stdout), r.StdoutDropped)
+	}
+}
+
+// family is a script whose every process must be ended with it: children,
+// daemons, and those that do not want to.
+func family(tag string) []string {
+	return sh(`echo partial; echo complaint >&2
+		sleep ` + tag + ` & setsid sleep ` + tag + ` & (setsid setsid sleep ` + tag + ` &)
+		trap '' TERM INT; echo ready; sleep ` + tag + `; sleep ` + tag)
+}
+
+func execTimeout(e *env) {
+	s, tag := e.start(nil), newTag()
+	const timeout = 700 * time.Millisecond
+	begin := time.Now()
+	r := e.exec(s.ID, &runtime.ExecRequest{Command: family(tag), Timeout: timeout})
+	if took := time.Since(begin); took < timeout || r.Duration < timeout || r.Duration > took {
+		e.Errorf("it took %v and says %v, the limit was %v", took, r.Duration, timeout)
+	}
+	if !r.TimedOut || string(r.Stdout) != "partial\nready\n" || string(r.Stderr) != "complaint\n" || r.ExitCode == 0 {
+		e.Errorf("%+v, stdout %q, stderr %q", r, r.Stdout, r.Stderr)
+	}
+	e.gone(s.ID, tag)
+	e.prints(s.ID, "echo alive", "alive\n")
+}
+
+// Only a limit that was reached is said to be.
+func execTimeoutNotReached(e *env) {
+	s := e.start(nil)
+	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh("kill -9 $$"), Timeout: limit})
+	if r.TimedOut || r.Signal != 9 {
+		e.Errorf("%+v", r)
+	}
+}
+
+func execCancel(e *env) {
+	s, tag := e.start(nil), newTag()
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	ended := e.busy(s.ID, func() error {
+		_, err := e.rt.Exec(ctx, s.ID, &runtime.ExecRequest{Command: family(tag)})
+		return err
+	})
+	e.until("four processes", func() bool { return e.count(s.ID, tag) == 4 })
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			e.Errorf("a canceled Exec says: %v", err)
+		}
+	case <-e.ctx.Done():
+		e.Error("a canceled Exec hangs")
+	}
+	e.gone(s.ID, tag)
+	e.is(s.ID, runtime.StateRunning)
+}
+
+func execCanceledBefore(e *env) {
+	s := e.start(nil)
+	ctx, cancel := context.WithCancel(e.ctx)
+	cancel()
+	_, err := e.rt.Exec(ctx, s.ID, &runtime.ExecRequest{Command: sh("echo >ran")})
+	if !errors.Is(err, context.Canceled) {
+		e.Errorf("a canceled Exec says: %v", err)
+	}
+	e.prints(s.ID, "ls", "")
+}

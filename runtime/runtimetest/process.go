@@ -1,0 +1,297 @@
+package runtimetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"time"
+
+	"wolffia/runtime"
+)
+
+var processTests = []test{
+	{"ProcessStreams", nil, processStreams},
+	{"ProcessMerge", nil, processMerge},
+	{"ProcessStdin", nil, processStdin},
+	{"ProcessStdinBackpressure", nil, processStdinBackpressure},
+	{"ProcessSignal", nil, processSignal},
+	{"ProcessSignalGroup", nil, processSignalGroup},
+	{"ProcessWait", nil, processWait},
+	{"ProcessCtxEnds", nil, processCtxEnds},
+	{"ProcessClose", nil, processClose},
+	{"ProcessTimeout", nil, processTimeout},
+	{"ProcessBackpressure", nil, processBackpressure},
+	{"ProcessStderrBackpressure", nil, processStderrBackpressure},
+	{"ProcessStartErrors", nil, processStartErrors},
+}
+
+// all reads a stream to its end.
+func (e *env) all(r io.Reader) string {
+	e.Helper()
+	var b []byte
+	var err error
+	done := make(chan struct{})
+	go func() { // ends with the stream
+		b, err = io.ReadAll(r)
+		close(done)
+	}()
+	e.within("read a stream", done)
+	if err != nil {
+		e.Errorf("read a stream: %v", err)
+	}
+	return string(b)
+}
+
+func processStreams(e *env) {
+	s := e.start(nil)
+	p := e.process(s.ID, &runtime.ProcessSpec{
+		Command: sh("pwd >&2; echo $A; cat; exit 4"), Env: map[string]string{"A": "b"}, Cwd: "/",
+	})
+	if out, err := e.all(p.Stdout()), e.all(p.Stderr()); out != "b\n" || err != "/\n" {
+		e.Errorf("%q, %q", out, err)
+	}
+	if exit := e.wait(p); exit != (runtime.Exit{Code: 4}) {
+		e.Errorf("%+v", exit)
+	}
+}
+
+func processMerge(e *env) {
+	s := e.start(nil)
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("for i in 1 2; do echo o$i; echo e$i >&2; done"), Merge: true})
+	if got := e.all(p.Stdout()); got != "o1\ne1\no2\ne2\n" {
+		e.Errorf("%q", got)
+	}
+	if got := e.all(p.Stderr()); got != "" {
+		e.Errorf("stderr is %q", got)
+	}
+	e.wait(p)
+}
+
+// A conversation: input is there when it is written, and ends with Close.
+func processStdin(e *env) {
+	s := e.start(nil)
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
+	for _, line := range []string{"one\n", "two\n", "\x00\xff\n"} {
+		_, err := io.WriteString(p.Stdin(), line)
+		e.ok(err)
+		e.expect(p.Stdout(), line)
+	}
+	e.ok(p.Stdin().Close())
+	if got := e.all(p.Stdout()); got != "" {
+		e.Errorf("after the end: %q", got)
+	}
+	if exit := e.wait(p); exit.Code != 0 {
+		e.Errorf("%+v", exit)
+	}
+	if _, err := p.Stdin().Write([]byte("x")); err == nil {
+		e.Error("a process that is gone takes input")
+	}
+}
+
+// Whoever writes waits for the process to read, and no longer than it lives.
+func processStdinBackpressure(e *env) {
+	s := e.start(nil)
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("until [ -e go ]; do sleep 0.02; done; wc -c"), Stdin: true})
+	input := make([]byte, 32<<20)
+	wrote := make(chan struct{})
+	go func() { // ends with the process
+		_, _ = p.Stdin().Write(input)
+		_ = p.Stdin().Close()
+		close(wrote)
+	}()
+	for range 10 {
+		e.prints(s.ID, "true", "")
+	}
+	select {
+	case <-wrote:
+		e.Error("32 MiB went in though nobody reads them")
+	default:
+	}
+	e.prints(s.ID, "echo >go", "")
+	if got := strings.TrimSpace(e.all(p.Stdout())); got != "33554432" {
+		e.Errorf("%s bytes came in", got)
+	}
+	e.wait(p)
+	e.within("write", wrote)
+
+	p = e.process(s.ID, &runtime.ProcessSpec{Command: sh("sleep 0.1; exit 5"), Stdin: true})
+	wrote = make(chan struct{})
+	go func() { // ends with the process
+		if n, err := p.Stdin().Write(input); err == nil {
+			e.Errorf("%d bytes went in though nobody has read them", n)
+		}
+		close(wrote)
+	}()
+	if exit := e.wait(p); exit.Code != 5 {
+		e.Errorf("%+v", exit)
+	}
+	e.within("write to a process that is gone", wrote)
+}
+
+func processSignal(e *env) {
+	s := e.start(nil)
+	const loop = "; echo ready; while :; do sleep 0.02; done"
+	for _, tt := range []struct {
+		script string
+		sig    syscall.Signal
+		want   runtime.Exit
+	}{
+		{"trap 'exit 7' USR1" + loop, syscall.SIGUSR1, runtime.Exit{Code: 7}},
+		{"true" + loop, syscall.SIGTERM, runtime.Exit{Code: 143, Signal: syscall.SIGTERM}},
+		{"true" + loop, syscall.SIGINT, runtime.Exit{Code: 130, Signal: syscall.SIGINT}},
+		{"trap '' TERM" + loop, syscall.SIGKILL, runtime.Exit{Code: 137, Signal: syscall.SIGKILL}},
+	} {
+		p := e.process(s.ID, &runtime.ProcessSpec{Command: sh(tt.script)})
+		e.expect(p.Stdout(), "ready\n")
+		e.ok(p.Signal(tt.sig))
+		if exit := e.wait(p); exit != tt.want {
+			e.Errorf("%v: %+v, want %+v", tt.sig, exit, tt.want)
+		}
+	}
+}
+
+// A signal is for the group, as ctrl-c is, and for no other process.
+func processSignalGroup(e *env) {
+	s, tag, other := e.start(nil), newTag(), newTag()
+	bystander := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"sleep", other}})
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("trap 'wait; exit 6' TERM; sleep " + tag + " & echo ready; wait; echo not here")})
+	e.expect(p.Stdout(), "ready\n")
+	e.until("the child", func() bool { return e.count(s.ID, tag) == 1 })
+	e.ok(p.Signal(syscall.SIGTERM))
+	if exit := e.wait(p); exit != (runtime.Exit{Code: 6}) {
+		e.Errorf("%+v", exit)
+	}
+	e.gone(s.ID, tag)
+	if n := e.count(s.ID, other); n != 1 {
+		e.Errorf("%d bystanders, want 1", n)
+	}
+	e.ok(bystander.Close())
+}
+
+// Wait can be called again, by many, and gives up without harm.
+func processWait(e *env) {
+	s := e.start(nil)
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("read x; echo $x; exit 9"), Stdin: true})
+	ctx, cancel := context.WithTimeout(e.ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		e.Errorf("a Wait that gives up says: %v", err)
+	}
+	errs := e.busy(s.ID, func() error {
+		return errors.Join(atOnce(4, func(int) error {
+			if exit, err := p.Wait(e.ctx); err != nil || exit.Code != 9 {
+				return errors.Join(errors.New("wrong exit"), err)
+			}
+			return nil
+		})...)
+	})
+	_, err := io.WriteString(p.Stdin(), "still here\n")
+	e.ok(err)
+	e.expect(p.Stdout(), "still here\n")
+	e.ok(<-errs)
+	if exit := e.wait(p); exit.Code != 9 {
+		e.Errorf("again: %+v", exit)
+	}
+	e.ok(p.Close())
+	if exit := e.wait(p); exit.Code != 9 {
+		e.Errorf("after Close: %+v", exit)
+	}
+}
+
+// The context is for the call to StartProcess, not for the process.
+func processCtxEnds(e *env) {
+	s := e.start(nil)
+	ctx, cancel := context.WithCancel(e.ctx)
+	p, err := e.rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{Command: sh("read x; exit 9"), Stdin: true})
+	e.ok(err)
+	defer p.Close()
+	cancel()
+	e.prints(s.ID, "true", "")
+	_, err = p.Stdin().Write([]byte("\n"))
+	e.ok(err)
+	if exit := e.wait(p); exit.Code != 9 {
+		e.Errorf("%+v", exit)
+	}
+	if _, err := e.rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{Command: []string{"true"}}); !errors.Is(err, context.Canceled) {
+		e.Errorf("canceled before: %v", err)
+	}
+}
+
+// Close kills all that the process has started.
+func processClose(e *env) {
+	s, tag := e.start(nil), newTag()
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: family(tag), Stdin: true})
+	e.expect(p.Stdout(), "partial\nready\n")
+	e.until("four processes", func() bool { return e.count(s.ID, tag) == 4 })
+	e.ok(p.Close())
+	if exit := e.wait(p); exit.Signal != syscall.SIGKILL || exit.Code != 137 {
+		e.Errorf("%+v", exit)
+	}
+	e.gone(s.ID, tag)
+	e.ok(p.Close())
+
+	p = e.process(s.ID, &runtime.ProcessSpec{Command: []string{"true"}})
+	e.wait(p)
+	e.ok(p.Close())
+	e.ok(p.Signal(syscall.SIGTERM))
+}
+
+func processTimeout(e *env) {
+	s, tag := e.start(nil), newTag()
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: family(tag), Timeout: 500 * time.Millisecond})
+	e.expect(p.Stdout(), "partial\nready\n")
+	if exit := e.wait(p); !exit.TimedOut || exit.Code == 0 {
+		e.Errorf("%+v", exit)
+	}
+	e.gone(s.ID, tag)
+}
+
+func processBackpressure(e *env) {
+	s := e.start(nil)
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh(floodWith)})
+	e.expect(p.Stdout(), string(bytes.Repeat([]byte{0}, 10)))
+	e.heldUp(s.ID)
+	if n := len(e.all(p.Stdout())); n != flood-10 {
+		e.Errorf("%d bytes, want %d", n, flood-10)
+	}
+	if exit := e.wait(p); exit.Code != 0 {
+		e.Errorf("%+v", exit)
+	}
+	e.prints(s.ID, "ls", "through\n")
+}
+
+// A stream that nobody reads is no reason to keep the other one back.
+func processStderrBackpressure(e *env) {
+	s := e.start(nil)
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("(" + floodWith + ") >&2 & seq 1 200000; wait")})
+	out := make([]byte, 1<<20)
+	read := make(chan struct{})
+	go func() { // ends with the stream
+		_, _ = io.ReadFull(p.Stdout(), out)
+		close(read)
+	}()
+	e.within("stdout beside a stalled stderr", read)
+	e.heldUp(s.ID)
+	if n := len(e.all(p.Stderr())); n != flood {
+		e.Errorf("%d bytes, want %d", n, flood)
+	}
+}
+
+// That a program cannot be started is told by StartProcess, or by Wait.
+func processStartErrors(e *env) {
+	s := e.start(nil)
+	p, err := e.rt.StartProcess(e.ctx, s.ID, &runtime.ProcessSpec{Command: []string{"no-such-program"}, Stdin: true})
+	if err == nil {
+		if out := e.all(p.Stdout()) + e.all(p.Stderr()); out != "" {
+			e.Errorf("it says %q", out)
+		}
+		_, err = p.Wait(e.ctx)
+		e.ok(p.Close())
+	}
+	e.startError("missing program", err, 127, runtime.ErrNotFound)
+	_, err = e.rt.StartProcess(e.ctx, s.ID, &runtime.ProcessSpec{})
+	e.wrong("no command", err, runtime.ErrInvalid)
+}

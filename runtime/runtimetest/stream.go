@@ -1,0 +1,207 @@
+package runtimetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"wolffia/runtime"
+)
+
+var streamTests = []test{
+	{"StreamOrder", nil, streamOrder},
+	{"StreamExitError", nil, streamExitError},
+	{"StreamClosesAlways", nil, streamClosesAlways},
+	{"StreamStdin", nil, streamStdin},
+	{"StreamIsLive", nil, streamIsLive},
+	{"StreamTimeout", nil, streamTimeout},
+	{"StreamBackpressure", nil, streamBackpressure},
+	{"StreamCancel", nil, streamCancel},
+	{"StreamCancelStalled", nil, streamCancelStalled},
+}
+
+// stream runs a command and returns all of its output.
+func (e *env) stream(id string, req *runtime.ExecRequest) (string, error) {
+	e.Helper()
+	output := make(chan []byte)
+	ended := e.busy(id, func() error { return e.rt.ExecStream(e.ctx, id, req, output) })
+	var got strings.Builder
+	for {
+		select {
+		case b, open := <-output:
+			if !open {
+				return got.String(), <-ended
+			}
+			got.Write(b)
+		case <-e.ctx.Done():
+			e.Fatal("the output is not closed")
+		}
+	}
+}
+
+func streamOrder(e *env) {
+	s := e.start(nil)
+	var want strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&want, "out%d\nerr%d\n", i, i)
+	}
+	got, err := e.stream(s.ID, &runtime.ExecRequest{Command: sh("i=0; while [ $i -lt 100 ]; do echo out$i; echo err$i >&2; i=$((i+1)); done")})
+	if err != nil || got != want.String() {
+		e.Errorf("%q, %v", got, err)
+	}
+	if got, err = e.stream(s.ID, &runtime.ExecRequest{Command: sh("true")}); got != "" || err != nil {
+		e.Errorf("true: %q, %v", got, err)
+	}
+	if got, err = e.stream(s.ID, &runtime.ExecRequest{Command: sh(`printf 'a\0\377'`)}); got != "a\x00\xff" || err != nil {
+		e.Errorf("binary: %q, %v", got, err)
+	}
+}
+
+func streamExitError(e *env) {
+	s := e.start(nil)
+	for script, want := range map[string]runtime.Exit{
+		"echo x; exit 3":       {Code: 3},
+		"echo x; exit 124":     {Code: 124},
+		"echo x; kill -9 $$":   {Code: 137, Signal: syscall.SIGKILL},
+		"echo x; kill -USR1 0": {Code: 128 + 10, Signal: syscall.SIGUSR1},
+	} {
+		got, err := e.stream(s.ID, &runtime.ExecRequest{Command: sh(script)})
+		var ee *runtime.ExitError
+		if !errors.As(err, &ee) || ee.Exit != want || got != "x\n" {
+			e.Errorf("%s: %q, %#v, want %+v", script, got, err, want)
+		}
+	}
+}
+
+func streamClosesAlways(e *env) {
+	s := e.start(nil)
+	_, err := e.stream(s.ID, &runtime.ExecRequest{Command: []string{"no-such-program"}})
+	e.startError("missing program", err, 127, runtime.ErrNotFound)
+	_, err = e.stream(s.ID, &runtime.ExecRequest{})
+	e.wrong("no command", err, runtime.ErrInvalid)
+	_, err = e.stream("nobody", &runtime.ExecRequest{Command: []string{"true"}})
+	e.wrong("no sandbox", err, runtime.ErrNotFound)
+	_, err = e.stream(e.create(nil).ID, &runtime.ExecRequest{Command: []string{"true"}})
+	e.wrong("not started", err, runtime.ErrConflict)
+}
+
+func streamStdin(e *env) {
+	s := e.start(nil)
+	in := strings.Repeat("line\n", 100_000)
+	got, err := e.stream(s.ID, &runtime.ExecRequest{Command: []string{"cat"}, Stdin: strings.NewReader(in)})
+	if got != in || err != nil {
+		e.Errorf("of %d bytes %d came back, %v", len(in), len(got), err)
+	}
+}
+
+// Output comes when it is written, not at the end, and what was sent is not
+// written over.
+func streamIsLive(e *env) {
+	dir := e.dir()
+	s := e.start(e.open(dir))
+	output := make(chan []byte)
+	ended := e.busy(s.ID, func() error {
+		return e.rt.ExecStream(e.ctx, s.ID, &runtime.ExecRequest{Command: sh("echo first; until [ -e go ]; do sleep 0.02; done; echo second")}, output)
+	})
+	first := <-output
+	e.prints(s.ID, "echo >go", "")
+	second := <-output
+	if _, open := <-output; open {
+		e.Error("there is more")
+	}
+	if err := <-ended; string(first) != "first\n" || string(second) != "second\n" || err != nil {
+		e.Errorf("%q, %q, %v", first, second, err)
+	}
+}
+
+func streamTimeout(e *env) {
+	s, tag := e.start(nil), newTag()
+	got, err := e.stream(s.ID, &runtime.ExecRequest{Command: family(tag), Timeout: 700 * time.Millisecond})
+	var ee *runtime.ExitError
+	if !errors.As(err, &ee) || !ee.TimedOut || got != "partial\ncomplaint\nready\n" {
+		e.Errorf("%q, %v", got, err)
+	}
+	e.gone(s.ID, tag)
+}
+
+// flood writes more than anybody may keep, and says so when it is through.
+const (
+	flood     = 64 << 20
+	floodWith = "head -c 67108864 /dev/zero; echo >through"
+)
+
+// heldUp checks that a flood does not get through, and nothing else waits for
+// it.
+func (e *env) heldUp(id string) {
+	e.Helper()
+	for range 20 {
+		e.prints(id, "ls; head -c 1000000 /dev/zero | wc -c", "1000000\n")
+	}
+}
+
+func streamBackpressure(e *env) {
+	s := e.start(nil)
+	output := make(chan []byte)
+	ended := e.busy(s.ID, func() error {
+		return e.rt.ExecStream(e.ctx, s.ID, &runtime.ExecRequest{Command: sh(floodWith)}, output)
+	})
+	n := len(<-output)
+	e.heldUp(s.ID)
+	for b := range output {
+		n += len(b)
+	}
+	if err := <-ended; n != flood || err != nil {
+		e.Errorf("%d bytes of %d, %v", n, flood, err)
+	}
+	e.prints(s.ID, "ls", "through\n")
+}
+
+// canceled checks how ExecStream ends that is canceled while its receiver
+// reads, or does not.
+func (e *env) canceled(command []string, tag string, processes int, reads bool) {
+	e.Helper()
+	s := e.start(nil)
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	output := make(chan []byte)
+	ended := e.busy(s.ID, func() error {
+		return e.rt.ExecStream(ctx, s.ID, &runtime.ExecRequest{Command: command}, output)
+	})
+	drained := make(chan struct{})
+	drain := func() {
+		for range output {
+		}
+		close(drained)
+	}
+	if reads {
+		go drain() // ends with the channel
+	}
+	e.until("the processes", func() bool { return e.count(s.ID, tag) == processes })
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			e.Errorf("a canceled ExecStream says: %v", err)
+		}
+	case <-e.ctx.Done():
+		e.Fatal("a canceled ExecStream hangs")
+	}
+	if !reads {
+		go drain() // ends with the channel
+	}
+	e.within("close of the output", drained)
+	e.gone(s.ID, tag)
+}
+
+func streamCancel(e *env) {
+	tag := newTag()
+	e.canceled(family(tag), tag, 4, true)
+}
+
+func streamCancelStalled(e *env) {
+	tag := newTag()
+	e.canceled(sh("sleep "+tag+" & "+floodWith), tag, 1, false)
+}

@@ -1,0 +1,122 @@
+package runtimetest
+
+import (
+	"bufio"
+	"io"
+	"strings"
+	"syscall"
+
+	"wolffia/runtime"
+)
+
+var terminalTests = []test{
+	{"TerminalIsOne", []Feature{Terminal}, terminalIsOne},
+	{"TerminalSize", []Feature{Terminal}, terminalSize},
+	{"TerminalKeys", []Feature{Terminal}, terminalKeys},
+	{"TerminalSignal", []Feature{Terminal}, terminalSignal},
+	{"TerminalClose", []Feature{Terminal}, terminalClose},
+}
+
+func (e *env) terminal(id, script string) runtime.Process {
+	e.Helper()
+	return e.process(id, &runtime.ProcessSpec{Command: sh(script), TTY: true, Stdin: true, Rows: 24, Cols: 80})
+}
+
+// lines waits for a line of a terminal that is so.
+func (e *env) lines(p runtime.Process) func(want string) {
+	r := bufio.NewReader(p.Stdout())
+	return func(want string) {
+		e.Helper()
+		found := make(chan struct{})
+		go func() { // ends with the stream
+			for {
+				line, err := r.ReadString('\n')
+				if strings.TrimSpace(line) == want {
+					close(found)
+				}
+				if err != nil || strings.TrimSpace(line) == want {
+					return
+				}
+			}
+		}()
+		e.within("wait for "+want, found)
+	}
+}
+
+// All three descriptors are the terminal, and it controls the process.
+func terminalIsOne(e *env) {
+	s := e.start(nil)
+	p := e.terminal(s.ID, "test -t 0 && test -t 1 && test -t 2 && : </dev/tty && echo yes; echo err >&2; exit 3")
+	if got := e.all(p.Stdout()); got != "yes\r\nerr\r\n" {
+		e.Errorf("%q", got)
+	}
+	if got := e.all(p.Stderr()); got != "" {
+		e.Errorf("stderr is %q", got)
+	}
+	if exit := e.wait(p); exit != (runtime.Exit{Code: 3}) {
+		e.Errorf("%+v", exit)
+	}
+}
+
+func terminalSize(e *env) {
+	s := e.start(nil)
+	p := e.terminal(s.ID, "stty size; trap 'stty size; exit 5' WINCH; echo ready; while :; do sleep 0.02; done")
+	line := e.lines(p)
+	line("24 80")
+	line("ready")
+	e.ok(p.Resize(50, 132))
+	line("50 132")
+	if exit := e.wait(p); exit.Code != 5 {
+		e.Errorf("%+v", exit)
+	}
+	p = e.process(s.ID, &runtime.ProcessSpec{Command: []string{"stty", "size"}, TTY: true})
+	if got := e.all(p.Stdout()); got != "0 0\r\n" {
+		e.Errorf("a terminal without a size has %q", got)
+	}
+	e.wait(p)
+}
+
+func terminalKeys(e *env) {
+	s := e.start(nil)
+	p := e.terminal(s.ID, "echo ready; cat; echo end; exit 4") // ctrl-d
+	line := e.lines(p)
+	line("ready")
+	_, err := io.WriteString(p.Stdin(), "typed\n\x04")
+	e.ok(err)
+	line("typed")
+	line("end")
+	if exit := e.wait(p); exit.Code != 4 {
+		e.Errorf("%+v", exit)
+	}
+	for key, sig := range map[string]syscall.Signal{"\x03": syscall.SIGINT, "\x1c": syscall.SIGQUIT} {
+		p := e.terminal(s.ID, "echo ready; sleep 86400")
+		e.lines(p)("ready")
+		_, err := io.WriteString(p.Stdin(), key)
+		e.ok(err)
+		if exit := e.wait(p); exit.Signal != sig {
+			e.Errorf("%q: %+v", key, exit)
+		}
+	}
+}
+
+func terminalSignal(e *env) {
+	s := e.start(nil)
+	p := e.terminal(s.ID, "trap 'exit 7' USR1; echo ready; while :; do sleep 0.02; done")
+	e.lines(p)("ready")
+	e.ok(p.Signal(syscall.SIGUSR1))
+	if exit := e.wait(p); exit.Code != 7 {
+		e.Errorf("%+v", exit)
+	}
+}
+
+func terminalClose(e *env) {
+	s, tag := e.start(nil), newTag()
+	p := e.terminal(s.ID, "trap '' HUP TERM; sleep "+tag+" & echo ready; sleep "+tag)
+	e.lines(p)("ready")
+	e.until("two processes", func() bool { return e.count(s.ID, tag) == 2 })
+	e.ok(p.Close())
+	if exit := e.wait(p); exit.Signal != syscall.SIGKILL {
+		e.Errorf("%+v", exit)
+	}
+	e.gone(s.ID, tag)
+}
