@@ -1,0 +1,139 @@
+package archive
+
+import (
+	"archive/tar"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A dir is a directory that is being filled.
+type dir struct {
+	fd   int
+	last string // the name that came last in it
+
+	// What complete does, for a directory that is new.
+	parent  *dir
+	name    string
+	mode    uint32
+	modTime time.Time
+}
+
+// dir makes the directory name in d, or enters the one that exists.
+func (d *dir) dir(name string, h *tar.Header) (*dir, error) {
+	err := again(func() error { return unix.Mkdirat(d.fd, name, 0o700) })
+	if errors.Is(err, unix.EEXIST) && d.isLink(name) {
+		err = again(func() error { return unix.Unlinkat(d.fd, name, 0) })
+		if err == nil {
+			err = again(func() error { return unix.Mkdirat(d.fd, name, 0o700) })
+		}
+	}
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		fd, err := openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return nil, err
+		}
+		return &dir{fd: fd}, nil
+	case err != nil:
+		return nil, err
+	}
+	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &dir{fd: fd, parent: d, name: name, mode: uint32(h.Mode & permission), modTime: h.ModTime}, nil
+}
+
+// complete gives a new directory its attributes, and closes it.
+func (d *dir) complete() error {
+	var err error
+	if d.parent != nil {
+		err = again(func() error { return unix.Fchmod(d.fd, d.mode) })
+		d.parent.touch(d.name, d.modTime)
+	}
+	return errors.Join(err, unix.Close(d.fd))
+}
+
+// isLink reports whether name in d is a symbolic link.
+func (d *dir) isLink(name string) bool {
+	var st unix.Stat_t
+	err := again(func() error { return unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+}
+
+// touch sets the time of name, as far as the file system can.
+func (d *dir) touch(name string, t time.Time) {
+	times := []unix.Timespec{{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}, {Sec: t.Unix(), Nsec: int64(t.Nanosecond())}}
+	_ = again(func() error { return unix.UtimesNanoAt(d.fd, name, times, unix.AT_SYMLINK_NOFOLLOW) })
+}
+
+// link makes a symbolic link.
+func (d *dir) link(name string, h *tar.Header) error {
+	return d.replace(name, h.ModTime, func(temp string) error {
+		return again(func() error { return unix.Symlinkat(h.Linkname, d.fd, temp) })
+	})
+}
+
+// replace makes something under another name and then renames it to name. A
+// directory in its place is an error; so is any other that is no file and no
+// link, which somebody may wait at.
+func (d *dir) replace(name string, t time.Time, create func(temp string) error) error {
+	var st unix.Stat_t
+	err := again(func() error { return unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	kind := st.Mode & unix.S_IFMT
+	if err == nil && kind == unix.S_IFDIR {
+		return unix.EISDIR
+	}
+	if err == nil && kind != unix.S_IFREG && kind != unix.S_IFLNK {
+		return fmt.Errorf("in its place is %w", ErrKind)
+	}
+	temp := ".wolffia-" + rand.Text()
+	if err := create(temp); err != nil {
+		return err
+	}
+	d.touch(temp, t)
+	if err := again(func() error { return unix.Renameat(d.fd, temp, d.fd, name) }); err != nil {
+		return errors.Join(err, d.remove(temp))
+	}
+	return nil
+}
+
+// remove undoes a create.
+func (d *dir) remove(temp string) error {
+	return again(func() error { return unix.Unlinkat(d.fd, temp, 0) })
+}
+
+// file writes a regular file.
+func (u *unpacker) file(d *dir, name string, h *tar.Header) error {
+	if h.Size < 0 {
+		return fmt.Errorf("%w: size %d", ErrInvalid, h.Size)
+	}
+	if u.maxBytes > 0 && h.Size > u.maxBytes-u.bytes {
+		return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, u.maxBytes)
+	}
+	u.bytes += h.Size
+	return d.replace(name, h.ModTime, func(temp string) error {
+		fd, err := openat(d.fd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), temp)
+		// Only Write and Read, so that the buffer is used: no holes, no tricks.
+		_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{u.r}, u.buf)
+		if err != nil {
+			err = streamError(err)
+		} else {
+			err = again(func() error { return unix.Fchmod(fd, uint32(h.Mode&permission)) })
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return errors.Join(err, d.remove(temp))
+		}
+		return nil
+	})
+}

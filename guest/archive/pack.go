@@ -1,0 +1,177 @@
+package archive
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Pack writes the file, directory tree or symbolic link at path to w. The top
+// entry has the base name of path, so that "." has the name of the directory it
+// is; "/" has none and is an error. A file that is neither regular nor a
+// directory nor a symbolic link is an error that wraps ErrKind. What vanishes
+// meanwhile is left out; a file that shrinks is an error. After an error w holds
+// an incomplete stream, which Unpack refuses.
+func Pack(w io.Writer, path string) error {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("pack: %w", err)
+	}
+	top := filepath.Base(abs)
+	if top == "/" {
+		return fmt.Errorf("pack %q: it has no name", path)
+	}
+	var dir int
+	err = again(func() (err error) {
+		dir, err = unix.Open(filepath.Dir(abs), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("pack %q: %w", path, err)
+	}
+	defer unix.Close(dir)
+	p := packer{w: tar.NewWriter(w), buf: make([]byte, bufferSize)}
+	if err := p.pack(dir, top, top, 1); err != nil {
+		return fmt.Errorf("pack %q: %w", path, err)
+	}
+	if err := p.w.Close(); err != nil {
+		return fmt.Errorf("pack %q: %w", path, err)
+	}
+	return nil
+}
+
+// A packer writes one stream.
+type packer struct {
+	w       *tar.Writer
+	buf     []byte
+	headers int // written
+}
+
+// pack writes name in dir, and what is below it, as path.
+func (p *packer) pack(dir int, name, path string, depth int) error {
+	if depth > MaxDepth {
+		return fmt.Errorf("%.100q...: deeper than %d", path, MaxDepth)
+	}
+	var st unix.Stat_t
+	if err := again(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
+		return fmt.Errorf("%q: %w", path, err)
+	}
+	h := &tar.Header{
+		Format:  tar.FormatPAX,
+		Name:    path,
+		Mode:    int64(st.Mode & permission),
+		ModTime: time.Unix(st.Mtim.Unix()),
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return p.file(dir, name, h)
+	case unix.S_IFDIR:
+		return p.tree(dir, name, h, depth)
+	case unix.S_IFLNK:
+		return p.link(dir, name, h)
+	default:
+		return fmt.Errorf("%q: %w", path, ErrKind)
+	}
+}
+
+// open opens what was of the kind before, and is still: it may change at any
+// time. Nothing blocks on a FIFO that took its place.
+func (p *packer) open(dir int, name string, h *tar.Header, kind uint32) (f *os.File, size int64, err error) {
+	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%q: %w", h.Name, err)
+	}
+	_ = unix.SetNonblock(fd, false) // or os asks the file system to poll it
+	f = os.NewFile(uintptr(fd), h.Name)
+	var st unix.Stat_t
+	if err := again(func() error { return unix.Fstat(fd, &st) }); err != nil {
+		_ = f.Close()
+		return nil, 0, fmt.Errorf("%q: %w", h.Name, err)
+	}
+	if st.Mode&unix.S_IFMT != kind {
+		_ = f.Close()
+		return nil, 0, fmt.Errorf("%q: changed while it was read", h.Name)
+	}
+	return f, st.Size, nil
+}
+
+// file writes a regular file.
+func (p *packer) file(dir int, name string, h *tar.Header) error {
+	f, size, err := p.open(dir, name, h, unix.S_IFREG)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h.Typeflag, h.Size = tar.TypeReg, size
+	if err := p.header(h); err != nil {
+		return err
+	}
+	// Only Write and Read, so that the buffer is used.
+	n, err := io.CopyBuffer(struct{ io.Writer }{p.w}, struct{ io.Reader }{io.LimitReader(f, size)}, p.buf)
+	if err == nil && n < size {
+		err = fmt.Errorf("%d bytes became %d while it was read", size, n)
+	}
+	if err != nil {
+		return fmt.Errorf("%q: %w", h.Name, err)
+	}
+	return nil
+}
+
+// tree writes a directory and what is below it.
+func (p *packer) tree(dir int, name string, h *tar.Header, depth int) error {
+	f, _, err := p.open(dir, name, h, unix.S_IFDIR)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("%q: %w", h.Name, err)
+	}
+	slices.Sort(names) // see the package comment
+	path := h.Name
+	h.Typeflag, h.Name = tar.TypeDir, path+"/"
+	if err := p.header(h); err != nil {
+		return err
+	}
+	fd := int(f.Fd())
+	for _, n := range names {
+		before := p.headers
+		err := p.pack(fd, n, path+"/"+n, depth+1)
+		if err != nil && (p.headers != before || !errors.Is(err, unix.ENOENT)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// link writes a symbolic link.
+func (p *packer) link(dir int, name string, h *tar.Header) error {
+	buf := make([]byte, unix.PathMax)
+	var n int
+	err := again(func() (err error) {
+		n, err = unix.Readlinkat(dir, name, buf)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%q: %w", h.Name, err)
+	}
+	h.Typeflag, h.Linkname = tar.TypeSymlink, string(buf[:n])
+	return p.header(h)
+}
+
+// header writes the header of an entry.
+func (p *packer) header(h *tar.Header) error {
+	p.headers++
+	if err := p.w.WriteHeader(h); err != nil {
+		return fmt.Errorf("%q: %w", h.Name, err)
+	}
+	return nil
+}
