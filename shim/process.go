@@ -10,6 +10,7 @@ import (
 	goruntime "runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -154,9 +155,11 @@ func (s *shim) run(launchers []runtime.Launcher) (err error) {
 			s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended"}, 0)
 		}
 	}()
+	var orphaned atomic.Bool
 	if b.Config.BoundToCaller {
 		go func() { // ends with the process
 			_, _ = os.NewFile(fdAlive, "alive").Read(make([]byte, 1))
+			orphaned.Store(true)
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
 	}
@@ -184,6 +187,11 @@ func (s *shim) run(launchers []runtime.Launcher) (err error) {
 	}
 	if outcome.State == runtime.StateDead {
 		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
+	}
+	if orphaned.Load() {
+		// Nobody else will. Where the directory is root's, List does it.
+		_ = unix.Unmount(b.Mnt, unix.MNT_DETACH)
+		_ = statedir.RemoveFrom(b.Run)
 	}
 	return nil
 }

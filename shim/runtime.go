@@ -339,7 +339,7 @@ func (r *Runtime) List(context.Context) ([]*runtime.Sandbox, error) {
 			continue
 		}
 		s, err := sandbox(box, c)
-		if errors.Is(err, runtime.ErrNotFound) {
+		if errors.Is(err, runtime.ErrNotFound) || err == nil && r.sweep(box, c, s.State) {
 			continue // destroyed meanwhile
 		}
 		if err != nil {
@@ -351,6 +351,20 @@ func (r *Runtime) List(context.Context) ([]*runtime.Sandbox, error) {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return all, nil
+}
+
+// sweep removes what is left of a sandbox whose caller is gone, where its shim
+// could not, and reports whether it did.
+func (r *Runtime) sweep(box *statedir.Box, c *statedir.Config, state runtime.State) bool {
+	if !c.BoundToCaller || state != runtime.StateStopped && state != runtime.StateDead {
+		return false
+	}
+	lock, err := box.TryLock()
+	if err != nil {
+		return false
+	}
+	defer lock.Close()
+	return box.Remove() == nil
 }
 
 // Log opens what shim, guest and backend of a sandbox had to say. The caller

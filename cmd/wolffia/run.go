@@ -64,7 +64,11 @@ goes too.`,
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
 			defer cancel()
-			return errors.Join(end, rt.Destroy(ctx, id))
+			err = rt.Destroy(ctx, id)
+			if errors.Is(err, runtime.ErrNotFound) { // it has ended by itself, and was swept up
+				err = nil
+			}
+			return errors.Join(end, err)
 		},
 	}
 	cmd.Flags().SetInterspersed(false)

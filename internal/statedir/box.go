@@ -163,27 +163,35 @@ func (b *Box) TryLock() (*os.File, error) {
 // Remove deletes the place, name by name: a mount that should not be there, or
 // a file that is not ours, stops it. What is gone already is no error.
 func (b *Box) Remove() error {
+	if err := removeAt(b.path); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "remove sandbox %s: %w", b.id, err)
+	}
+	return nil
+}
+
+// RemoveFrom is Remove for the shim, which knows its run directory only.
+func RemoveFrom(run string) error { return removeAt(filepath.Dir(run)) }
+
+func removeAt(path string) error {
 	var errs []error
 	remove := func(elem ...string) {
-		err := os.Remove(filepath.Join(append([]string{b.path}, elem...)...))
+		err := os.Remove(filepath.Join(append([]string{path}, elem...)...))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
-	remove("config.json") // first: without it there is no sandbox
+	// First: without it there is no sandbox; with it, it must stay whole.
+	if remove("config.json"); len(errs) > 0 {
+		return errs[0]
+	}
 	for _, name := range []string{"mnt", "status.json", "status.json.new", "sock", "log"} {
 		remove("run", name)
 	}
 	for _, name := range []string{"run", "shim.json", "shim.json.new", "config.json.new", "lock"} {
 		remove(name)
 	}
-	if err := os.Remove(b.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		errs = append(errs, err)
-	}
-	if len(errs) > 0 {
-		return runtime.Errorf(runtime.ErrUnavailable, "remove sandbox %s: %w", b.id, errors.Join(errs...))
-	}
-	return nil
+	remove()
+	return errors.Join(errs...)
 }
 
 // readJSON reads a file without following a link and up to maxFile bytes.
