@@ -18,6 +18,7 @@ var execTests = []test{
 	{"ExecSignals", nil, execSignals},
 	{"ExecOutput", nil, execOutput},
 	{"ExecArguments", nil, execArguments},
+	{"ExecArgumentBytes", nil, execArgumentBytes},
 	{"ExecCleanEnvironment", nil, execCleanEnvironment},
 	{"ExecEnv", nil, execEnv},
 	{"ExecCwd", nil, execCwd},
@@ -75,7 +76,7 @@ func execOutput(e *env) {
 // Arguments are what the program gets: no shell has seen them.
 func execArguments(e *env) {
 	s := e.start(nil)
-	args := []string{"", " ", "a b", "$HOME", "*", "`id`", "'", `"`, "\\", "-n", "--", "é\xff", "new\nline", strings.Repeat("x", 100_000)}
+	args := []string{"", " ", "a b", "$HOME", "*", "`id`", "'", `"`, "\\", "-n", "--", "é", "new\nline", strings.Repeat("x", 100_000)}
 	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(`for a; do printf '%s\n' "$a"; done`, args...)})
 	if want := strings.Join(args, "\n") + "\n"; string(r.Stdout) != want {
 		e.Errorf("got %.300q\nwant %.300q", r.Stdout, want)
@@ -83,6 +84,20 @@ func execArguments(e *env) {
 	many := slices.Repeat([]string{"x"}, 20_000)
 	if r := e.exec(s.ID, &runtime.ExecRequest{Command: sh("echo $#", many...)}); string(r.Stdout) != "20000\n" {
 		e.Errorf("of 20000 arguments came %.100q", r.Stdout)
+	}
+}
+
+// Bytes are bytes: names of files need not be UTF-8.
+func execArgumentBytes(e *env) {
+	s := e.start(nil)
+	const odd = "\x01\x7f\x80\xff\xc3 \xed\xa0\x80"
+	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(`printf '%s|%s' "$1" "$ODD"`, odd), Env: map[string]string{"ODD": odd}})
+	if want := odd + "|" + odd; string(r.Stdout) != want {
+		e.Errorf("got %q\nwant %q", r.Stdout, want)
+	}
+	e.prints(s.ID, `mkdir "$(printf '\377')"`, "")
+	if r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"ls", ".."}, Cwd: "\xff"}); r.ExitCode != 0 {
+		e.Errorf("%+v", r)
 	}
 }
 
@@ -118,7 +133,7 @@ func execCleanEnvironment(e *env) {
 
 func execEnv(e *env) {
 	s := e.start(&runtime.SandboxConfig{Env: map[string]string{"FROM": "sandbox", "BOTH": "sandbox", "LANG": "C"}})
-	odd := " a=b\n'\"$x\xff "
+	odd := " a=b\n'\"$x<&>é "
 	r := e.exec(s.ID, &runtime.ExecRequest{
 		Command: sh(`printf '%s|' "$FROM" "$BOTH" "$LANG" "$ODD" "${EMPTY-unset}" "$PATH"`),
 		Env:     map[string]string{"BOTH": "command", "ODD": odd, "EMPTY": "", "PATH": "/usr/bin:/bin:/nowhere"},

@@ -121,13 +121,10 @@ func (e *env) dir() string {
 // write makes or replaces a file on the host, and its directory.
 func (e *env) write(path, content string) {
 	e.Helper()
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path, []byte(content), 0o644)
-	}
-	if err != nil {
-		e.Fatal(err)
-	}
+	e.ok(os.MkdirAll(filepath.Dir(path), 0o755))
+	e.ok(os.WriteFile(path, []byte(content), 0o644))
+	e.ok(os.Chmod(filepath.Dir(path), 0o755)) // whatever the umask
+	e.ok(os.Chmod(path, 0o644))
 }
 
 // read returns the content of a file on the host.

@@ -14,7 +14,7 @@ var identityTests = []test{
 	{"Identity", []Feature{Isolation}, identity},
 	{"IdentityOnHost", []Feature{Isolation}, identityOnHost},
 	{"Hostname", []Feature{Isolation}, hostname},
-	{"Umask", nil, umask},
+	{"Umask", []Feature{Isolation}, umask},
 	{"Home", nil, home},
 }
 

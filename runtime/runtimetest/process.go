@@ -267,7 +267,7 @@ func processBackpressure(e *env) {
 func processStderrBackpressure(e *env) {
 	s := e.start(nil)
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("(" + floodWith + ") >&2 & seq 1 200000; wait")})
-	out := make([]byte, 1<<20)
+	out := make([]byte, 1288895) // all that seq says
 	read := make(chan struct{})
 	go func() { // ends with the stream
 		_, _ = io.ReadFull(p.Stdout(), out)

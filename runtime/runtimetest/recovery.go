@@ -102,6 +102,14 @@ func recoveryWorks(e *env) {
 	_, err = first.Get(e.ctx, s.ID)
 	e.wrong("the first one's Get", err, runtime.ErrNotFound)
 	e.empty()
+	again, err := second.Create(e.ctx, &runtime.SandboxConfig{ID: s.ID, Env: map[string]string{"A": "again"}})
+	e.ok(err)
+	e.ok(first.Start(e.ctx, s.ID))
+	again.State = runtime.StateRunning
+	if got := e.get(s.ID); !reflect.DeepEqual(got, again) {
+		e.Errorf("the first one sees %+v\nwant %+v", got, again)
+	}
+	e.prints(s.ID, "echo $A", "again\n")
 }
 
 func recoveryStopped(e *env) {

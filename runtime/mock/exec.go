@@ -1,0 +1,173 @@
+package mock
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/runtime"
+)
+
+// Exec implements [runtime.Executor].
+func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecRequest) (*runtime.ExecResult, error) {
+	begin := time.Now()
+	p, err := r.command(ctx, sandboxID, req, false)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	defer context.AfterFunc(ctx, func() { _ = p.Close() })()
+	keep := req.MaxOutput
+	if keep <= 0 {
+		keep = runtime.DefaultMaxOutput
+	}
+	res := new(runtime.ExecResult)
+	var reading sync.WaitGroup
+	reading.Go(func() { res.Stdout, res.StdoutDropped = collect(p.stdout, keep) })
+	reading.Go(func() { res.Stderr, res.StderrDropped = collect(p.stderr, keep) })
+	reading.Wait()
+	exit, err := p.Wait(ctx)
+	if err := errors.Join(ctx.Err(), err); err != nil {
+		return nil, err
+	}
+	res.ExitCode, res.Signal, res.TimedOut = exit.Code, exit.Signal, exit.TimedOut
+	res.Duration = time.Since(begin)
+	return res, nil
+}
+
+// collect keeps the first bytes and counts the rest.
+func collect(r io.Reader, keep int) (kept []byte, dropped int64) {
+	kept, _ = io.ReadAll(io.LimitReader(r, int64(keep)))
+	dropped, _ = io.Copy(io.Discard, r)
+	return kept, dropped
+}
+
+// ExecStream implements [runtime.Executor].
+func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime.ExecRequest, output chan<- []byte) error {
+	defer close(output)
+	p, err := r.command(ctx, sandboxID, req, true)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	defer context.AfterFunc(ctx, func() { _ = p.Close() })()
+	for buf := make([]byte, 32<<10); ; {
+		n, err := p.stdout.Read(buf)
+		if n > 0 {
+			select {
+			case output <- slices.Clone(buf[:n]):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	exit, err := p.Wait(ctx)
+	if err := errors.Join(ctx.Err(), err); err != nil {
+		return err
+	}
+	if exit.Code != 0 || exit.TimedOut {
+		return &runtime.ExitError{Exit: exit}
+	}
+	return nil
+}
+
+// command starts what an ExecRequest asks for.
+func (r *Runtime) command(ctx context.Context, sandboxID string, req *runtime.ExecRequest, merge bool) (*process, error) {
+	p, err := r.start(ctx, sandboxID, &runtime.ProcessSpec{
+		Command: req.Command, Env: req.Env, Cwd: req.Cwd, Stdin: req.Stdin != nil, Merge: merge, Timeout: req.Timeout,
+	})
+	if err == nil && req.Stdin != nil {
+		go func() { // ends with the input, or with the process at its next byte
+			_, _ = io.Copy(p.stdin, req.Stdin)
+			_ = p.stdin.Close()
+		}()
+	}
+	return p, err
+}
+
+// StartProcess implements [runtime.Executor].
+func (r *Runtime) StartProcess(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec) (runtime.Process, error) {
+	p, err := r.start(ctx, sandboxID, spec)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec) (*process, error) {
+	b, err := r.world.at(ctx, OpExec, sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(spec.Command) == 0:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "no command given")
+	case spec.Timeout < 0:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "timeout %v: it must not be negative", spec.Timeout)
+	case spec.TTY:
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has no terminals")
+	}
+	r.world.mu.Lock()
+	handler := r.world.handler
+	r.world.mu.Unlock()
+	s := b.describe()
+	if s.State == runtime.StateRunning && handler != nil {
+		if res, err := handler(s, spec); err != nil {
+			return nil, err
+		} else if res != nil {
+			return answered(res, spec.Merge), nil
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state != runtime.StateRunning {
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s", s.ID, b.state)
+	}
+	return b.run(spec)
+}
+
+// lookPath finds a program as execvp(3) does.
+func lookPath(name, dir string, env []string) (string, error) {
+	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+		return "", &runtime.StartError{Code: 125, Message: "working directory " + dir + " is none"}
+	}
+	switch {
+	case name == "":
+		return "", startError(name, syscall.ENOENT)
+	case strings.HasPrefix(name, "/"):
+		return name, nil
+	case strings.Contains(name, "/"):
+		return dir + "/" + name, nil // not cleaned: the kernel must see a/../b
+	}
+	for _, v := range env {
+		list, ok := strings.CutPrefix(v, "PATH=")
+		for _, at := range filepath.SplitList(list) {
+			path := filepath.Join(at, name)
+			if st, err := os.Stat(path); ok && err == nil && !st.IsDir() && unix.Access(path, unix.X_OK) == nil {
+				return path, nil
+			}
+		}
+	}
+	return "", startError(name, syscall.ENOENT)
+}
+
+// startError says why a program was not started.
+func startError(name string, err error) error {
+	code := 126
+	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR) {
+		code = 127
+	}
+	return &runtime.StartError{Code: code, Message: name + ": " + err.Error()}
+}

@@ -1,0 +1,232 @@
+package mock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"wolffia/runtime"
+)
+
+// quiet is how long a stream is still read that outlives its process, because
+// one in the background holds it.
+const quiet = 20 * time.Millisecond
+
+// A process is a plain one of the host, or what a Handler said of one.
+type process struct {
+	cmd    *exec.Cmd // nil: a Handler's
+	tag    string
+	stdin  io.WriteCloser
+	stdout *output
+	stderr *output
+	done   chan struct{} // closed when exit and lost are set
+
+	mu   sync.Mutex
+	exit runtime.Exit // guarded by mu
+	lost error        // why nobody knows how it ended; guarded by mu
+}
+
+var _ runtime.Process = (*process)(nil)
+
+// answered is a process that a Handler has answered for.
+func answered(res *runtime.ExecResult, merge bool) *process {
+	out, errs := bytes.Clone(res.Stdout), res.Stderr
+	if merge {
+		out, errs = append(out, errs...), nil
+	}
+	p := &process{
+		stdin: nobody{}, stdout: &output{r: bytes.NewReader(out)}, stderr: &output{r: bytes.NewReader(errs)}, done: make(chan struct{}),
+		exit: runtime.Exit{Code: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut},
+	}
+	close(p.done)
+	return p
+}
+
+// nobody is the input of a process that does not read.
+type nobody struct{}
+
+func (nobody) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (nobody) Close() error              { return nil }
+
+// An output is what a process says on one stream.
+type output struct {
+	r     io.Reader
+	ended atomic.Bool // the process is gone
+}
+
+func (o *output) Read(b []byte) (int, error) {
+	f, pipe := o.r.(*os.File)
+	if pipe && o.ended.Load() {
+		_ = f.SetReadDeadline(time.Now().Add(quiet))
+	}
+	n, err := o.r.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// end says that the process is gone.
+func (o *output) end() {
+	o.ended.Store(true)
+	if f, pipe := o.r.(*os.File); pipe {
+		_ = f.SetReadDeadline(time.Now().Add(quiet))
+	}
+}
+
+func (o *output) close() {
+	if f, pipe := o.r.(*os.File); pipe {
+		_ = f.Close()
+	}
+}
+
+// run starts a program in b, whose mu is held.
+func (b *box) run(spec *runtime.ProcessSpec) (*process, error) {
+	p := &process{tag: b.tag + fmt.Sprint(serial.Add(1)) + ";", stdin: nobody{}, done: make(chan struct{})}
+	dir := b.cwd(spec.Cwd)
+	env := b.environment(spec, p.tag)
+	path, err := lookPath(spec.Command[0], dir, env)
+	if err != nil {
+		return nil, err
+	}
+	p.cmd = &exec.Cmd{Path: path, Args: spec.Command, Env: env, Dir: dir, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	var theirs []io.Closer
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+	}()
+	pipe := func() (r, w *os.File) {
+		if err == nil {
+			r, w, err = os.Pipe()
+		}
+		return r, w
+	}
+	if spec.Stdin {
+		r, w := pipe()
+		p.cmd.Stdin, p.stdin, theirs = r, w, append(theirs, r)
+	}
+	r, w := pipe()
+	p.cmd.Stdout, p.stdout, theirs = w, &output{r: r}, append(theirs, w)
+	if spec.Merge {
+		p.cmd.Stderr, p.stderr = w, &output{r: bytes.NewReader(nil)}
+	} else {
+		r, w := pipe()
+		p.cmd.Stderr, p.stderr, theirs = w, &output{r: r}, append(theirs, w)
+	}
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		p.release()
+		return nil, startError(spec.Command[0], err)
+	}
+	b.processes[p] = true
+	go p.reap(b, spec.Timeout) // ends with the process
+	return p, nil
+}
+
+// serial numbers processes.
+var serial atomic.Int64
+
+// reap waits for the process and records its end.
+func (p *process) reap(b *box, timeout time.Duration) {
+	var timedOut atomic.Bool
+	if timeout > 0 {
+		defer time.AfterFunc(timeout, func() {
+			timedOut.Store(true)
+			killAll(p.tag)
+		}).Stop()
+	}
+	_ = p.cmd.Wait() // its error is in ProcessState
+	ws := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	exit := runtime.Exit{Code: ws.ExitStatus(), TimedOut: timedOut.Load()}
+	if ws.Signaled() {
+		exit.Signal = ws.Signal()
+		exit.Code = 128 + int(exit.Signal)
+	}
+	p.mu.Lock()
+	p.exit = exit
+	p.mu.Unlock()
+	p.stdout.end()
+	p.stderr.end()
+	_ = p.stdin.Close() // whoever still writes hears of it
+	close(p.done)
+	b.mu.Lock()
+	delete(b.processes, p)
+	b.mu.Unlock()
+}
+
+// lose says that the process goes because its sandbox does.
+func (p *process) lose(why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost = why
+}
+
+// Stdin implements [runtime.Process].
+func (p *process) Stdin() io.WriteCloser { return p.stdin }
+
+// Stdout implements [runtime.Process].
+func (p *process) Stdout() io.Reader { return p.stdout }
+
+// Stderr implements [runtime.Process].
+func (p *process) Stderr() io.Reader { return p.stderr }
+
+// Signal implements [runtime.Process].
+func (p *process) Signal(sig syscall.Signal) error {
+	select {
+	case <-p.done:
+	default:
+		_ = syscall.Kill(-p.cmd.Process.Pid, sig)
+	}
+	return nil
+}
+
+// Resize implements [runtime.Process].
+func (p *process) Resize(uint16, uint16) error {
+	return runtime.Errorf(runtime.ErrUnsupported, "a mock has no terminals")
+}
+
+// Wait implements [runtime.Process].
+func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return runtime.Exit{}, ctx.Err()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost != nil {
+		return runtime.Exit{}, p.lost
+	}
+	return p.exit, nil
+}
+
+// Close implements [runtime.Process].
+func (p *process) Close() error {
+	if p.cmd == nil {
+		return nil
+	}
+	select {
+	case <-p.done:
+	default:
+		killAll(p.tag)
+	}
+	p.release()
+	return nil
+}
+
+func (p *process) release() {
+	_ = p.stdin.Close()
+	p.stdout.close()
+	p.stderr.close()
+}
