@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -36,6 +38,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Setenv("HOME", home)
+			env.Setenv("WOLFFIA", filepath.Join(bin, "wolffia"))
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			env.Setenv("WOLFFIA_STATE_DIR", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -46,8 +49,37 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SECRET_OF_THE_HOST", "must-not-be-seen")
 			return nil
 		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await},
 		Condition: func(cond string) (bool, error) {
 			return cond == "root" && os.Geteuid() == 0, nil
 		},
 	})
+}
+
+// await NAME STATE waits until the sandbox is in that state, or "gone".
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await NAME STATE")
+	}
+	name, want := args[0], args[1]
+	const limit = 30 * time.Second // a guard against a hang
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		cmd := exec.Command("wolffia", "ls", "--json")
+		cmd.Path, cmd.Err = ts.Getenv("WOLFFIA"), nil
+		cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+ts.Getenv("WOLFFIA_STATE_DIR"))
+		out, err := cmd.Output()
+		ts.Check(err)
+		var all []listing
+		ts.Check(json.Unmarshal(out, &all))
+		state := "gone"
+		for _, l := range all {
+			if l.Name == name {
+				state = string(l.State)
+			}
+		}
+		if state == want {
+			return
+		}
+	}
+	ts.Fatalf("%s does not become %s", name, want)
 }

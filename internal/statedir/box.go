@@ -113,16 +113,12 @@ func (b *Box) State() (runtime.State, string, error) {
 		return "", "", err
 	}
 	switch {
-	case held && s.State == runtime.StateRunning:
-		return runtime.StateRunning, "", nil
 	case s.State == "":
 		return runtime.StateCreated, "", nil
-	case held, s.State == runtime.StateStopped:
-		return runtime.StateStopped, "", nil // held: on its way up or down
-	case s.State == runtime.StateRunning:
+	case s.State == runtime.StateRunning && !held:
 		return runtime.StateDead, "its shim was killed", nil
 	}
-	return runtime.StateDead, s.Reason, nil
+	return s.State, s.Reason, nil // if it is held and does not run: on its way up or down
 }
 
 // Locked reports whether a shim, or what it has started, is there.
