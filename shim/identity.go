@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,11 +20,20 @@ import (
 // one of those that nobody hands out (systemd.io/UIDS-GIDS, 60578 to 61183).
 const droppedUID = 60990
 
+// realRoot reports whether we are root on the host. Root in a user namespace of
+// its own, as in a rootless container, is an ordinary user there, and may have
+// no other id to drop to.
+func realRoot() bool {
+	ids, err := os.ReadFile("/proc/self/uid_map")
+	// In the first namespace all ids stand for themselves (user_namespaces(7)).
+	return os.Geteuid() == 0 && (err != nil || slices.Equal(strings.Fields(string(ids)), []string{"0", "0", "4294967295"}))
+}
+
 // identify decides who the sandbox runs as, inside and outside. Root never
 // does: it drops to the owner of the codebase.
 func identify(c *statedir.Config) error {
 	c.UID, c.GID = os.Geteuid(), os.Getegid()
-	if c.UID == 0 {
+	if realRoot() {
 		if err := drop(c); err != nil {
 			return err
 		}

@@ -1,5 +1,0 @@
-package main
-
-import "github.com/spf13/cobra"
-
-func (a *app) doctorCommand() *cobra.Command { return &cobra.Command{Use: "doctor"} }
