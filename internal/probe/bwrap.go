@@ -1,0 +1,106 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// bwrapFacts are what matters for bubblewrap.
+type bwrapFacts struct {
+	path    string // "" if there is none
+	version string // what --version says
+	setuid  bool
+	run     error  // of a program in a sandbox
+	stderr  string // what it said
+	noProc  error  // the same without a new /proc; only tried if run failed
+}
+
+func probeBubblewrap(ctx context.Context, h *host) Result {
+	var f bwrapFacts
+	var err error
+	if f.path, err = exec.LookPath("bwrap"); err != nil {
+		return decideBubblewrap(bwrapFacts{}, h)
+	}
+	if info, err := os.Stat(f.path); err == nil {
+		f.setuid = info.Mode()&fs.ModeSetuid != 0
+	}
+	f.version, _ = output(ctx, exec.CommandContext(ctx, f.path, "--version"))
+	f.stderr, f.run = tryBubblewrap(ctx, f.path, "--proc", "/proc")
+	if f.run != nil {
+		_, f.noProc = tryBubblewrap(ctx, f.path)
+	}
+	return decideBubblewrap(f, h)
+}
+
+// tryBubblewrap runs a program in a sandbox as the runtime makes them.
+func tryBubblewrap(ctx context.Context, path string, more ...string) (stderr string, err error) {
+	args := []string{
+		"--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL",
+		"--new-session", "--ro-bind", "/", "/", "--dev", "/dev",
+	}
+	args = append(append(args, more...), "--", "true")
+	return output(ctx, exec.CommandContext(ctx, path, args...))
+}
+
+// oldest is the first bubblewrap with --disable-userns.
+func oldest() []int { return []int{0, 8, 0} }
+
+// decideBubblewrap says what the facts mean.
+func decideBubblewrap(f bwrapFacts, h *host) Result {
+	if f.path == "" {
+		return Result{Problem: "bubblewrap is not installed", Fix: h.install("bubblewrap")}
+	}
+	r := Result{Found: firstLine(f.version) + " at " + f.path}
+	v := version(f.version)
+	said := firstLine(f.stderr)
+	if said == "" && f.run != nil {
+		said = f.run.Error()
+	}
+	switch {
+	case v == nil:
+		r.Found = f.path
+		r.Problem = fmt.Sprintf("it is not bubblewrap: --version says %q", firstLine(f.version))
+		r.Fix = h.install("bubblewrap")
+	case older(v, oldest()):
+		r.Problem = "it is too old: 0.8.0 is the first with --disable-userns"
+		r.Fix = h.install("bubblewrap") + "\n# or build it: https://github.com/containers/bubblewrap/releases"
+	case f.run == nil && f.setuid:
+		r.OK = true
+		r.Problem = "it is installed setuid root, which wolffia does not need"
+		r.Fix = h.sudo("chmod u-s " + f.path)
+	case f.run == nil:
+		r.OK = true
+	case errors.Is(f.run, context.DeadlineExceeded) || errors.Is(f.run, context.Canceled):
+		r.Problem = "a sandbox does not start in time"
+	case f.noProc == nil && h.container != "":
+		r.Problem = "/proc of this container is masked, so that a sandbox cannot have its own: " + said
+		r.Fix = h.restart()
+	case f.noProc == nil:
+		r.Problem = "a sandbox cannot have its own /proc, as for something mounted over a part of the host's: " + said
+		r.Fix = "findmnt -R /proc # and unmount what is below"
+	case noUserNS(f.stderr):
+		r.Problem = fmt.Sprintf("%s (see the feature %s)", said, UserNamespaces)
+	case f.setuid:
+		r.Problem = "it is installed setuid root: " + said
+		r.Fix = h.sudo("chmod u-s " + f.path)
+	default:
+		r.Problem = "a sandbox does not start: " + said
+	}
+	return r
+}
+
+// noUserNS reports whether bubblewrap fails for want of user namespaces, or of
+// the power in them that AppArmor takes away.
+func noUserNS(stderr string) bool {
+	for _, s := range []string{"new namespace", "uid map", "RTM_NEWADDR", "Failed to make / slave"} {
+		if strings.Contains(stderr, s) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,145 @@
+package probe
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+func probeRunsc(ctx context.Context, h *host) Result {
+	path, err := exec.LookPath("runsc")
+	if err != nil {
+		return decideRunsc("", "", nil, h)
+	}
+	text, err := output(ctx, exec.CommandContext(ctx, path, "--version"))
+	return decideRunsc(path, text, err, h)
+}
+
+// decideRunsc says what running runsc --version means; path is "" if there is
+// no runsc.
+func decideRunsc(path, text string, err error, h *host) Result {
+	const url = "https://storage.googleapis.com/gvisor/releases/release/latest/$(uname -m)/runsc"
+	get := h.sudo("curl -fL -o /usr/local/bin/runsc "+url, "chmod 755 /usr/local/bin/runsc")
+	switch {
+	case path == "":
+		return Result{Problem: "runsc is not installed", Fix: get}
+	case err != nil:
+		return Result{Found: path, Problem: fmt.Sprintf("%s --version fails: %v", path, err), Fix: get}
+	}
+	return Result{OK: true, Found: firstLine(text) + " at " + path}
+}
+
+// An answer is what came from one Docker socket.
+type answer struct {
+	addr   string // unix:///path or tcp://host:port
+	err    error
+	server string // the engine and its version
+}
+
+func probeDocker(ctx context.Context, h *host) Result {
+	named := os.Getenv("DOCKER_HOST")
+	addrs := []string{named}
+	if named == "" {
+		addrs = []string{"unix:///var/run/docker.sock"}
+		if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+			addrs = append(addrs, "unix://"+dir+"/docker.sock", "unix://"+dir+"/podman/podman.sock")
+		}
+	}
+	var answers []answer
+	for _, addr := range addrs {
+		server, err := ping(ctx, addr)
+		answers = append(answers, answer{addr, err, server})
+	}
+	return decideDocker(answers, named != "", h)
+}
+
+// ping asks the engine at addr whether it is there. It speaks HTTP by hand: the
+// package for it would cost every start of the command.
+func ping(ctx context.Context, addr string) (server string, err error) {
+	network, where, ok := strings.Cut(addr, "://")
+	if !ok || network != "unix" && network != "tcp" {
+		return "", errors.New("only unix:// and tcp:// addresses are known here")
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, where)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return "", err
+		}
+	}
+	if _, err := io.WriteString(conn, "GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"); err != nil {
+		return "", err
+	}
+	return readPing(io.LimitReader(conn, 16<<10))
+}
+
+// readPing reads the answer to a ping.
+func readPing(r io.Reader) (server string, err error) {
+	s := bufio.NewScanner(r)
+	if !s.Scan() || !strings.HasPrefix(s.Text(), "HTTP/1.") {
+		return "", errors.New("what answers does not speak HTTP")
+	}
+	if status := strings.Fields(s.Text()); len(status) < 2 || status[1] != "200" {
+		return "", fmt.Errorf("it answers %q", firstLine(s.Text()))
+	}
+	for {
+		if !s.Scan() {
+			return "", errors.New("its answer is incomplete")
+		}
+		if s.Text() == "" {
+			break
+		}
+		key, value, _ := strings.Cut(s.Text(), ":")
+		if strings.EqualFold(key, "Server") {
+			server = firstLine(strings.TrimSpace(value))
+		}
+	}
+	if server == "" {
+		server = "an engine that does not name itself"
+	}
+	return server, nil
+}
+
+// decideDocker says what the answers of all sockets mean; named tells that the
+// user chose the one by DOCKER_HOST.
+func decideDocker(answers []answer, named bool, h *host) Result {
+	for _, a := range answers {
+		if a.err == nil {
+			return Result{OK: true, Found: a.server + " at " + a.addr}
+		}
+	}
+	for _, a := range answers {
+		switch {
+		case errors.Is(a.err, fs.ErrPermission):
+			return Result{
+				Found:   a.addr,
+				Problem: "this user may not talk to the engine at " + a.addr,
+				Fix:     h.sudo("usermod -aG docker "+h.name()) + "\n# then log in again; the group is as good as root",
+			}
+		case errors.Is(a.err, syscall.ECONNREFUSED):
+			return Result{
+				Found:   a.addr,
+				Problem: "no engine runs behind " + a.addr,
+				Fix:     h.sudo("systemctl enable --now docker"),
+			}
+		case named || !errors.Is(a.err, fs.ErrNotExist):
+			return Result{Found: a.addr, Problem: fmt.Sprintf("the engine at %s does not answer: %v", a.addr, a.err)}
+		}
+	}
+	return Result{
+		Problem: "there is no Docker or Podman socket",
+		Fix: h.install("docker", "debian=docker.io", "fedora=moby-engine") +
+			"\n# or, without root, with Podman: systemctl --user enable --now podman.socket",
+	}
+}

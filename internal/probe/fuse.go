@@ -1,0 +1,110 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const fuseDevice = "/dev/fuse"
+
+// fuseFacts are what matters for /dev/fuse.
+type fuseFacts struct {
+	open   error // of the device, to read and write
+	module bool  // the kernel knows the file system
+}
+
+func probeFuse(_ context.Context, h *host) Result {
+	var f fuseFacts
+	fd, err := unix.Open(fuseDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if f.open = err; err == nil {
+		_ = unix.Close(fd) // no mount uses it: nothing happens
+	}
+	for line := range strings.Lines(readFile("/proc/filesystems")) {
+		fields := strings.Fields(line)
+		f.module = f.module || len(fields) > 0 && fields[len(fields)-1] == "fuse"
+	}
+	return decideFuse(f, h)
+}
+
+// decideFuse says what the facts mean.
+func decideFuse(f fuseFacts, h *host) Result {
+	load := h.sudo("modprobe fuse") + "\n" + h.put("fuse", "/etc/modules-load.d/fuse.conf")
+	switch {
+	case f.open == nil:
+		return Result{OK: true, Found: fuseDevice + " can be opened"}
+	case h.container != "":
+		return Result{Problem: "this container may not use " + fuseDevice, Fix: h.restart()}
+	case errors.Is(f.open, fs.ErrNotExist) && f.module:
+		return Result{
+			Problem: "the kernel has FUSE, but there is no " + fuseDevice,
+			Fix:     h.sudo("mknod -m 666 " + fuseDevice + " c 10 229"),
+		}
+	case errors.Is(f.open, fs.ErrNotExist), errors.Is(f.open, syscall.ENXIO), errors.Is(f.open, syscall.ENODEV):
+		return Result{Problem: "the kernel module fuse is not loaded", Fix: load}
+	case errors.Is(f.open, fs.ErrPermission):
+		return Result{
+			Found:   fuseDevice,
+			Problem: "this user may not open " + fuseDevice,
+			Fix: h.sudo("chmod 666 "+fuseDevice) + "\n" +
+				h.put(`KERNEL=="fuse", MODE="0666"`, "/etc/udev/rules.d/99-wolffia-fuse.rules"),
+		}
+	}
+	return Result{Problem: fuseDevice + ": " + f.open.Error(), Fix: load}
+}
+
+// fusermountFacts are what matters for the helper that mounts for a user in the
+// host's namespace.
+type fusermountFacts struct {
+	path    string // "" if there is none
+	version string
+	setuid  bool // and root's
+	others  bool // user_allow_other is set in fuse.conf
+}
+
+func probeFusermount(ctx context.Context, h *host) Result {
+	var f fusermountFacts
+	for _, name := range []string{"fusermount3", "fusermount"} {
+		if path, err := exec.LookPath(name); err == nil {
+			f.path = path
+			break
+		}
+	}
+	if f.path != "" {
+		var st syscall.Stat_t
+		if syscall.Stat(f.path, &st) == nil {
+			f.setuid = st.Mode&syscall.S_ISUID != 0 && st.Uid == 0
+		}
+		f.version, _ = output(ctx, exec.CommandContext(ctx, f.path, "--version"))
+	}
+	for line := range strings.Lines(readFile("/etc/fuse.conf")) {
+		f.others = f.others || strings.TrimSpace(line) == "user_allow_other"
+	}
+	return decideFusermount(f, h)
+}
+
+// decideFusermount says what the facts mean.
+func decideFusermount(f fusermountFacts, h *host) Result {
+	if f.path == "" {
+		return Result{OK: h.root, Problem: "fusermount3 is not installed", Fix: h.install("fuse3")}
+	}
+	r := Result{Found: firstLine(f.version) + " at " + f.path}
+	switch {
+	case h.root: // needs no helper
+		r.OK = true
+	case !f.setuid:
+		r.Problem = f.path + " is not setuid root"
+		r.Fix = h.sudo("chown root "+f.path, "chmod 4755 "+f.path)
+	case !f.others:
+		r.Problem = "user_allow_other is not set in /etc/fuse.conf, so that Docker, as root, could not enter the mount"
+		r.Fix = h.add("user_allow_other", "/etc/fuse.conf")
+	default:
+		r.OK = true
+	}
+	return r
+}

@@ -1,0 +1,150 @@
+package probe
+
+import (
+	"os"
+	"strings"
+)
+
+// A host is what the advice depends on.
+type host struct {
+	family    string // of the distribution: "debian", "fedora", "arch", "alpine", "suse" or ""
+	container string // "docker", "podman", "kubernetes", "lxc"; "" if none is seen
+	filtered  bool   // this process is under a seccomp filter
+	root      bool
+	program   string // the path of this program
+	user      string
+}
+
+// thisHost finds out about the host that this process runs on.
+func thisHost() *host {
+	program, err := os.Executable()
+	if err != nil {
+		program = "/usr/local/bin/wolffia"
+	}
+	status := readFile("/proc/self/status")
+	return &host{
+		family:    family(readFile("/etc/os-release")),
+		container: container(exists("/.dockerenv"), exists("/run/.containerenv"), readFile("/proc/1/cgroup"), os.Getenv("KUBERNETES_SERVICE_HOST") != ""),
+		filtered:  strings.Contains(status, "\nSeccomp:\t2"),
+		root:      os.Geteuid() == 0,
+		program:   program,
+		user:      os.Getenv("USER"),
+	}
+}
+
+// family returns which package manager a distribution has, by os-release(5).
+func family(release string) string {
+	var names []string
+	for line := range strings.Lines(release) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch value = strings.Trim(value, `"'`); key {
+		case "ID":
+			names = append([]string{value}, names...)
+		case "ID_LIKE":
+			names = append(names, strings.Fields(value)...)
+		}
+	}
+	for _, name := range names {
+		switch name {
+		case "debian", "ubuntu":
+			return "debian"
+		case "fedora", "rhel", "centos", "amzn":
+			return "fedora"
+		case "arch", "alpine":
+			return name
+		case "suse", "opensuse", "sles":
+			return "suse"
+		}
+	}
+	return ""
+}
+
+// container names what kind of container this is.
+func container(dockerenv, containerenv bool, cgroup string, kubernetes bool) string {
+	switch {
+	case kubernetes || strings.Contains(cgroup, "kubepods"):
+		return "kubernetes"
+	case containerenv || strings.Contains(cgroup, "libpod"):
+		return "podman"
+	case dockerenv || strings.Contains(cgroup, "/docker"):
+		return "docker"
+	case strings.Contains(cgroup, "/lxc"):
+		return "lxc"
+	}
+	return ""
+}
+
+// sudo returns commands as this user has to type them.
+func (h *host) sudo(commands ...string) string {
+	if !h.root {
+		for i, c := range commands {
+			commands[i] = "sudo " + c
+		}
+	}
+	return strings.Join(commands, "\n")
+}
+
+// put returns a command that makes text, which has no quotes, the content of a
+// file; add appends it.
+func (h *host) put(text, file string) string { return h.echo(text, "tee", ">", file) }
+func (h *host) add(text, file string) string { return h.echo(text, "tee -a", ">>", file) }
+
+func (h *host) echo(text, tee, redirect, file string) string {
+	if h.root {
+		return "echo '" + text + "' " + redirect + " " + file
+	}
+	return "echo '" + text + "' | sudo " + tee + " " + file
+}
+
+// install returns the command that installs a package, which may have other
+// names on some families: "suse=name".
+func (h *host) install(name string, others ...string) string {
+	for _, o := range others {
+		if f, n, _ := strings.Cut(o, "="); f == h.family {
+			name = n
+		}
+	}
+	switch h.family {
+	case "debian":
+		return h.sudo("apt-get install -y " + name)
+	case "fedora":
+		return h.sudo("dnf install -y " + name)
+	case "arch":
+		return h.sudo("pacman -S --noconfirm " + name)
+	case "alpine":
+		return h.sudo("apk add " + name)
+	case "suse":
+		return h.sudo("zypper install -y " + name)
+	}
+	return "# install the package " + name
+}
+
+// restart returns how to start the container that this is with what a sandbox
+// needs: user namespaces and mounts in them, an unmasked /proc, /dev/fuse.
+func (h *host) restart() string {
+	switch h.container {
+	case "podman":
+		return "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL" +
+			" --security-opt label=disable --device /dev/fuse ..."
+	case "kubernetes":
+		return "# in the pod: securityContext: {seccompProfile: {type: Unconfined}, appArmorProfile: {type: Unconfined}," +
+			" procMount: Unmasked}, hostUsers: false, and a device plugin for /dev/fuse"
+	case "lxc":
+		return "# on the host: lxc config set NAME security.nesting true && lxc restart NAME"
+	}
+	return "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined" +
+		" --security-opt systempaths=unconfined --device /dev/fuse ..."
+}
+
+// name is who the user is, in a command.
+func (h *host) name() string {
+	for _, c := range h.user {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return "$USER"
+		}
+	}
+	if h.user == "" {
+		return "$USER"
+	}
+	return h.user
+}

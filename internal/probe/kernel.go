@@ -1,0 +1,52 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+func probeSeccomp(context.Context, *host) Result {
+	// Without a filter to install the kernel answers EFAULT if it has filters,
+	// and EINVAL if it has none: seccomp(2), "Determining support".
+	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0, 0, 0)
+	return decideSeccomp(err, readFile("/proc/sys/kernel/seccomp/actions_avail"))
+}
+
+// decideSeccomp says what the error of installing no filter means, and the
+// actions that the kernel offers.
+func decideSeccomp(err error, actions string) Result {
+	if !errors.Is(err, unix.EFAULT) {
+		return Result{
+			Problem: fmt.Sprintf("the kernel does not filter system calls: %v", err),
+			Fix:     "# install a kernel with CONFIG_SECCOMP_FILTER=y",
+		}
+	}
+	found := "filters"
+	if actions != "" {
+		found += ": " + strings.TrimSpace(actions)
+	}
+	return Result{OK: true, Found: firstLine(found)}
+}
+
+func probeLandlock(context.Context, *host) Result {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return decideLandlock(0, errno)
+	}
+	return decideLandlock(int(abi), nil)
+}
+
+// decideLandlock says what the answer of the kernel means.
+func decideLandlock(abi int, err error) Result {
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return Result{Problem: "it is not enabled: lsm=landlock,... is missing on the kernel's command line"}
+	case err != nil:
+		return Result{Problem: fmt.Sprintf("the kernel has none: %v", err)}
+	}
+	return Result{OK: true, Found: fmt.Sprintf("ABI %d", abi)}
+}

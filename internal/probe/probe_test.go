@@ -1,0 +1,189 @@
+package probe
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAll(t *testing.T) {
+	results := All(t.Context())
+	var names []Feature
+	required := 0
+	for _, r := range results {
+		names = append(names, r.Feature)
+		if r.Required {
+			required++
+		}
+		if r.Allows == "" || r.OK == (r.Found == "") && r.Problem == "" || !r.OK && r.Problem == "" {
+			t.Errorf("it does not say enough: %+v", r)
+		}
+		t.Logf("%+v", r)
+	}
+	if !slices.Equal(names, Features()) || required != 4 {
+		t.Errorf("%d required of %q", required, names)
+	}
+	if r := Check(t.Context(), "moon"); r.OK || r.Problem == "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestCanceled: a probe that would take longer ends with the context.
+func TestCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	block := make(chan struct{})
+	defer close(block)
+	slow := feature{name: "slow", probe: func(context.Context, *host) Result {
+		<-block
+		return Result{OK: true}
+	}}
+	pending := slow.start(ctx, &host{})
+	cancel()
+	if r := <-pending; r.OK || !strings.Contains(r.Problem, "did not answer") || r.Feature != "slow" {
+		t.Errorf("%+v", r)
+	}
+	for _, r := range All(ctx) {
+		if r.OK && r.Feature != Fuse && r.Problem != "" {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// TestInSandbox probes in a sandbox that allows no user namespaces.
+func TestInSandbox(t *testing.T) {
+	if os.Getenv("PROBE_INSIDE") != "" {
+		r := Check(t.Context(), UserNamespaces)
+		if r.OK || !strings.Contains(r.Problem, "allows no more") {
+			t.Errorf("%+v", r)
+		}
+		r = Check(t.Context(), Bubblewrap)
+		if r.OK || !strings.Contains(r.Problem, "feature userns") {
+			t.Errorf("%+v", r)
+		}
+		r = Check(t.Context(), Fuse)
+		if r.OK {
+			t.Errorf("%+v", r)
+		}
+		return
+	}
+	if r := Check(t.Context(), Bubblewrap); !r.OK {
+		t.Skip(r.Problem)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bwrap", "--unshare-user", "--unshare-pid", "--disable-userns", "--die-with-parent",
+		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--setenv", "PROBE_INSIDE", "1", "--",
+		os.Args[0], "-test.run=^TestInSandbox$")
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestMountStays: what the probe mounts is not seen here.
+func TestMountStays(t *testing.T) {
+	before := readFile("/proc/self/mountinfo")
+	Check(t.Context(), UserNamespaces)
+	if after := readFile("/proc/self/mountinfo"); strings.Count(after, " /proc ") != strings.Count(before, " /proc ") {
+		t.Errorf("before\n%s\nafter\n%s", before, after)
+	}
+}
+
+func TestPing(t *testing.T) {
+	for _, tt := range []struct{ name, answer, want string }{
+		{"Docker", "HTTP/1.0 200 OK\r\nApi-Version: 1.41\r\nServer: Docker/20.10.24+dfsg1 (linux)\r\n\r\nOK", "Docker/20.10.24+dfsg1 (linux)"},
+		{"nameless", "HTTP/1.1 200 OK\r\n\r\nOK", "an engine that does not name itself"},
+		{"escape", "HTTP/1.1 200 OK\nserver: a\x1b[2Jb\n\n", "a[2Jb"},
+		{"refused", "HTTP/1.1 403 Forbidden\r\n\r\n", ""},
+		{"other", "SSH-2.0\r\n", ""},
+		{"silent", "", ""},
+		{"long", "HTTP/1.1 200 " + strings.Repeat("x", 1<<20), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sock := filepath.Join(t.TempDir(), "s")
+			l, err := net.Listen("unix", sock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			go func() { // ends with the connection
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				_, _ = c.Read(make([]byte, 1024))
+				_, _ = io.WriteString(c, tt.answer)
+			}()
+			t.Setenv("DOCKER_HOST", "unix://"+sock)
+			r := Check(t.Context(), Docker)
+			if r.OK != (tt.want != "") || r.OK && r.Found != tt.want+" at unix://"+sock {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	t.Setenv("DOCKER_HOST", "ssh://host")
+	if r := Check(t.Context(), Docker); r.OK || !strings.Contains(r.Problem, "unix://") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestHost(t *testing.T) {
+	for text, want := range map[string]string{
+		"ID=debian\nVERSION_ID=\"12\"\n":                 "debian",
+		"NAME=x\nID=ubuntu\nID_LIKE=debian\n":            "debian",
+		"ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n":      "debian",
+		"ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n": "fedora",
+		"ID=alpine":                "alpine",
+		"ID=manjaro\nID_LIKE=arch": "arch",
+		"ID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\n": "suse",
+		"ID=nixos\n": "",
+		"":           "",
+		"ID_LIKE='fedora'\nID='amzn'\n# ID=debian\nXID=arch": "fedora",
+	} {
+		if got := family(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	for _, tt := range []struct {
+		docker, podman bool
+		cgroup         string
+		kubernetes     bool
+		want           string
+	}{
+		{false, false, "0::/init.scope\n", false, ""},
+		{true, false, "0::/\n", false, "docker"},
+		{false, true, "0::/\n", false, "podman"},
+		{true, false, "0::/\n", true, "kubernetes"},
+		{false, false, "1:cpu:/kubepods/x\n", false, "kubernetes"},
+		{false, false, "1:cpu:/docker/x\n", false, "docker"},
+		{false, false, "0::/lxc.payload/x\n", false, "lxc"},
+	} {
+		if got := container(tt.docker, tt.podman, tt.cgroup, tt.kubernetes); got != tt.want {
+			t.Errorf("%+v: %q", tt, got)
+		}
+	}
+	for text, want := range map[string][]int{
+		"bubblewrap 0.8.0": {0, 8, 0}, "bubblewrap 0.11.0-rc1": {0, 11, 0}, "no": nil, "": nil, "99999999.1": {9999999},
+	} {
+		if got := version(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	if !older([]int{0, 7, 9}, oldest()) || older([]int{0, 8, 0}, oldest()) || older([]int{0, 10}, oldest()) {
+		t.Error("versions do not compare")
+	}
+	if got := groupOf("2:cpu,cpuacct:/a:b\n0::/c\n", "cpu"); got != "/a:b" {
+		t.Error(got)
+	}
+	if got := groupOf("2:cpu,cpuacct:/a:b\n0::/c\n", ""); got != "/c" {
+		t.Error(got)
+	}
+}

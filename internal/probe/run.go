@@ -1,0 +1,81 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// readFile returns the start of a small file; "" if it cannot be read.
+func readFile(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	buf := make([]byte, 64<<10)
+	n, _ := f.Read(buf) // files of /proc and /sys come in one piece
+	return string(buf[:n])
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// output runs a program with nothing in its environment but a path and returns
+// what it writes, cut to a sensible length.
+func output(ctx context.Context, cmd *exec.Cmd) (string, error) {
+	var buf bytes.Buffer
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}
+	cmd.Stdout, cmd.Stderr = &buf, &buf
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		err = errors.Join(errors.New("it takes too long"), ctx.Err())
+	}
+	return strings.TrimSpace(buf.String()[:min(buf.Len(), 4096)]), err
+}
+
+// firstLine returns the first line of text, with nothing that a terminal would
+// take as a command.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, line)
+}
+
+// version returns the numbers in the first word of text that begins with a
+// digit, such as 0, 8, 0 in "bubblewrap 0.8.0".
+func version(text string) []int {
+	for word := range strings.FieldsSeq(text) {
+		if word[0] < '0' || word[0] > '9' {
+			continue
+		}
+		numbers := []int{0}
+		for _, c := range word {
+			switch {
+			case c == '.':
+				numbers = append(numbers, 0)
+			case '0' <= c && c <= '9' && numbers[len(numbers)-1] < 1e6:
+				numbers[len(numbers)-1] = numbers[len(numbers)-1]*10 + int(c-'0')
+			default:
+				return numbers
+			}
+		}
+		return numbers
+	}
+	return nil
+}
+
+// older reports whether version a is before b.
+func older(a, b []int) bool { return slices.Compare(a, b) < 0 }
