@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -99,6 +100,43 @@ func config() runtimetest.Config {
 			return open(t, rt.(*testRuntime).state)
 		},
 		Crash: crash,
+	}
+}
+
+// The numbers of the caller's descriptors are of no consequence, though what a
+// helper process inherits is put where the helper expects it, over whatever was
+// there. So low numbers come and go while sandboxes are started.
+func TestStartWhateverIsOpen(t *testing.T) {
+	rt := fresh(t)
+	over := make(chan struct{})
+	var churning sync.WaitGroup
+	churning.Go(func() {
+		for n := 0; ; n++ {
+			var files [8]*os.File
+			for i := range files[:n%len(files)] {
+				files[i], _ = os.Open(os.DevNull)
+			}
+			for _, f := range files {
+				_ = f.Close()
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	})
+	defer churning.Wait()
+	defer close(over)
+	for range 200 {
+		s, err := rt.Create(t.Context(), &runtime.SandboxConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = rt.Start(t.Context(), s.ID)
+		if derr := rt.Destroy(t.Context(), s.ID); err != nil || derr != nil {
+			t.Fatal(err, derr)
+		}
 	}
 }
 
