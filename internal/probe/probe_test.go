@@ -79,7 +79,7 @@ func TestInSandbox(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bwrap", "--unshare-user", "--unshare-pid", "--disable-userns", "--die-with-parent",
-		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--setenv", "PROBE_INSIDE", "1", "--",
+		"--bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--setenv", "PROBE_INSIDE", "1", "--",
 		os.Args[0], "-test.run=^TestInSandbox$")
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
