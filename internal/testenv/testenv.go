@@ -1,0 +1,97 @@
+// Package testenv lets a test say what it needs of the host. Without it the
+// test is skipped, with the reason; where the environment variable
+// WOLFFIA_REQUIRE says that the host must have it, as on CI, the test fails.
+//
+//	testenv.Need(t, probe.Bubblewrap, probe.Fuse)
+//
+// WOLFFIA_REQUIRE is a list of features with commas between: the names of
+// package probe, "root", "unprivileged", or "all". The last stands for every
+// feature of package probe: no process is both root and not.
+package testenv
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"wolffia/internal/probe"
+)
+
+// Require is the environment variable that names the features whose absence is
+// a failure.
+const Require = "WOLFFIA_REQUIRE"
+
+// Need skips t, or fails it, if the host lacks one of the features. Each is
+// probed once in a process.
+func Need(t testing.TB, features ...probe.Feature) {
+	t.Helper()
+	for _, f := range features {
+		if !slices.Contains(probe.Features(), f) {
+			t.Fatalf("testenv: there is no feature %q", f)
+		}
+		if r := result(f); !r.OK {
+			lack(t, string(f), required(string(f)) || required("all"), r.Problem, r.Fix)
+		}
+	}
+}
+
+// Root skips t, or fails it, unless it runs as root.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		lack(t, "root", required("root"), "the tests run as another user", "")
+	}
+}
+
+// Unprivileged skips t, or fails it, if it runs as root.
+func Unprivileged(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		lack(t, "unprivileged", required("unprivileged"), "the tests run as root", "")
+	}
+}
+
+// lack ends a test for want of a feature.
+func lack(t testing.TB, feature string, must bool, problem, fix string) {
+	t.Helper()
+	if fix != "" {
+		fix = "\nfix:\n" + fix
+	}
+	if must {
+		t.Fatalf("NEEDS %s, which %s demands: %s%s", feature, Require, problem, fix)
+	}
+	t.Skipf("NEEDS %s: %s%s", feature, problem, fix)
+}
+
+// required reports whether a name is in the list of the environment.
+func required(name string) bool {
+	for r := range strings.SplitSeq(os.Getenv(Require), ",") {
+		if strings.TrimSpace(r) == name {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	mu      sync.Mutex
+	results = map[probe.Feature]probe.Result{} // guarded by mu
+)
+
+// result probes a feature, once.
+func result(f probe.Feature) probe.Result {
+	mu.Lock() // also while probing: nobody else needs it sooner
+	defer mu.Unlock()
+	r, ok := results[f]
+	if !ok {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		r = probe.Check(ctx, f)
+		results[f] = r
+	}
+	return r
+}
