@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/probe"
 	"wolffia/internal/testbin"
+	"wolffia/internal/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
@@ -107,6 +109,7 @@ func config() runtimetest.Config {
 // helper process inherits is put where the helper expects it, over whatever was
 // there. So low numbers come and go while sandboxes are started.
 func TestStartWhateverIsOpen(t *testing.T) {
+	need(t)
 	rt := fresh(t)
 	over := make(chan struct{})
 	var churning sync.WaitGroup
@@ -140,9 +143,21 @@ func TestStartWhateverIsOpen(t *testing.T) {
 	}
 }
 
-func TestRuntime(t *testing.T) { runtimetest.Run(t, config()) }
+// need skips the test, or fails it, where sandboxes cannot work.
+func need(t testing.TB) {
+	t.Helper()
+	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
+}
 
-func BenchmarkRuntime(b *testing.B) { runtimetest.Bench(b, config()) }
+func TestRuntime(t *testing.T) {
+	need(t)
+	runtimetest.Run(t, config())
+}
+
+func BenchmarkRuntime(b *testing.B) {
+	need(b)
+	runtimetest.Bench(b, config())
+}
 
 // A codebase must not show the sandbox its own state, whichever contains the
 // other, and by whatever name.
@@ -182,9 +197,8 @@ func TestCodebaseAndStateApart(t *testing.T) {
 
 // Root's sandbox runs as the owner of the codebase.
 func TestRootDropsToOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // there is nothing to drop, see runtimetest's Identity
-	}
+	need(t)
+	testenv.Root(t)
 	rt := fresh(t)
 	dir := filepath.Join(publicDir(t), "code")
 	const uid, gid = 2345, 3456

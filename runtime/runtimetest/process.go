@@ -18,6 +18,7 @@ var processTests = []test{
 	{"ProcessStdin", nil, processStdin},
 	{"ProcessStdinBackpressure", nil, processStdinBackpressure},
 	{"ProcessSignal", nil, processSignal},
+	{"ProcessInterrupt", nil, processInterrupt},
 	{"ProcessSignalGroup", nil, processSignalGroup},
 	{"ProcessWait", nil, processWait},
 	{"ProcessCtxEnds", nil, processCtxEnds},
@@ -141,7 +142,6 @@ func processSignal(e *env) {
 	}{
 		{"trap 'exit 7' USR1" + loop, syscall.SIGUSR1, runtime.Exit{Code: 7}},
 		{"true" + loop, syscall.SIGTERM, runtime.Exit{Code: 143, Signal: syscall.SIGTERM}},
-		{"true" + loop, syscall.SIGINT, runtime.Exit{Code: 130, Signal: syscall.SIGINT}},
 		{"trap '' TERM" + loop, syscall.SIGKILL, runtime.Exit{Code: 137, Signal: syscall.SIGKILL}},
 	} {
 		p := e.process(s.ID, &runtime.ProcessSpec{Command: sh(tt.script)})
@@ -150,6 +150,19 @@ func processSignal(e *env) {
 		if exit := e.wait(p); exit != tt.want {
 			e.Errorf("%v: %+v, want %+v", tt.sig, exit, tt.want)
 		}
+	}
+}
+
+// A signal that a shell would have its own ideas about.
+func processInterrupt(e *env) {
+	s := e.start(nil)
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
+	_, err := io.WriteString(p.Stdin(), "ready\n")
+	e.ok(err)
+	e.expect(p.Stdout(), "ready\n")
+	e.ok(p.Signal(syscall.SIGINT))
+	if exit := e.wait(p); exit != (runtime.Exit{Code: 130, Signal: syscall.SIGINT}) {
+		e.Errorf("%+v", exit)
 	}
 }
 

@@ -89,9 +89,12 @@ func terminalKeys(e *env) {
 		e.Errorf("%+v", exit)
 	}
 	for key, sig := range map[string]syscall.Signal{"\x03": syscall.SIGINT, "\x1c": syscall.SIGQUIT} {
-		p := e.terminal(s.ID, "echo ready; sleep 86400")
-		e.lines(p)("ready")
-		_, err := io.WriteString(p.Stdin(), key)
+		// No shell: dash may miss a signal that comes while it forks.
+		p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, TTY: true, Stdin: true})
+		_, err := io.WriteString(p.Stdin(), "typed\n")
+		e.ok(err)
+		e.expect(p.Stdout(), "typed\r\ntyped\r\n") // the terminal's echo, and cat's
+		_, err = io.WriteString(p.Stdin(), key)
 		e.ok(err)
 		if exit := e.wait(p); exit.Signal != sig {
 			e.Errorf("%q: %+v", key, exit)
