@@ -16,7 +16,7 @@ import (
 // Go runtime keeps threads and takes an idle one before it makes a new one;
 // the guest needs four or five at once. In a fresh PID namespace their numbers
 // are the first ones, which is what the guard protects.
-const threads = 12
+const threads = 8
 
 // Harden protects PID 1 from what it will start. It must run before anything
 // else in main, and an error must end the program: without it a process
@@ -37,46 +37,38 @@ func Harden() error {
 	}
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop) // a full channel drops what comes
-	highest, err := makeThreads(threads)
-	if err != nil {
-		return err
-	}
+	highest := makeThreads(threads)
 	runtime.LockOSThread() // no_new_privs is this thread's until seccomp shares it
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_NO_NEW_PRIVS: %w", err)
 	}
-	return install(guardFilter(uint32(highest)))
+	return install(guardFilter(highest))
 }
 
 // makeThreads makes the runtime hold n idle threads and returns the highest
-// thread number there is.
-func makeThreads(n int) (highest int, err error) {
+// thread number among them. Numbers ascend in a fresh PID namespace, so no
+// thread that the runtime made before has a higher one.
+func makeThreads(n int) (highest uint32) {
 	var ready, over sync.WaitGroup
+	var mu sync.Mutex
 	hold := make(chan struct{})
 	ready.Add(n)
 	for range n {
 		over.Go(func() {
 			runtime.LockOSThread() // each goroutine gets a thread of its own
+			mu.Lock()
+			highest = max(highest, uint32(unix.Gettid()))
+			mu.Unlock()
 			ready.Done()
 			<-hold
 			runtime.UnlockOSThread() // the thread goes back to the idle ones
 		})
 	}
 	ready.Wait()
-	tids, err := os.ReadDir("/proc/self/task")
 	close(hold)
 	over.Wait()
-	if err != nil {
-		return 0, fmt.Errorf("count threads: %w", err)
-	}
-	for _, t := range tids {
-		var tid int
-		if _, err := fmt.Sscan(t.Name(), &tid); err == nil {
-			highest = max(highest, tid)
-		}
-	}
-	return highest, nil
+	return highest
 }
 
 // install gives all threads of the process the filter (seccomp(2), TSYNC).

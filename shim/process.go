@@ -128,6 +128,10 @@ func (s *shim) run(launchers []runtime.Launcher) (err error) {
 			return abandon(runtime.WithClass(runtime.ErrUnavailable, err))
 		}
 	}
+	listener, err := listen(b.Run) // nobody knows of it yet
+	if err != nil {
+		return abandon(err)
+	}
 	s.step("wait for PID 1")
 	s.relay = newRelay(s.inst.Stream)
 	if err := s.relay.hello(helloLimit); err != nil {
@@ -137,10 +141,6 @@ func (s *shim) run(launchers []runtime.Launcher) (err error) {
 			err = errors.New(said)
 		}
 		return runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox: %w", launcher.Name(), err)
-	}
-	listener, err := listen(b.Run)
-	if err != nil {
-		return abandon(err)
 	}
 	if err := statedir.SetStatus(b.Run, &statedir.Status{State: runtime.StateRunning}); err != nil {
 		return abandon(runtime.Errorf(runtime.ErrUnavailable, "record that the sandbox runs: %w", err))

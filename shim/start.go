@@ -50,7 +50,9 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
 	}
 	defer log.Close()
-	b := &boot{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: bin.guest, CopyGuest: c.DroppedUID != 0}
+	b := boot{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: bin.guest, CopyGuest: c.DroppedUID != 0}
+	forShim := b
+	forShim.Config.Permissions = nil // are the tree server's business, and take time to read
 	guest, err := os.Open(bin.guest)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the guest binary: %w; it belongs beside wolffia", err)
@@ -86,7 +88,7 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	undo.Add(hold.Close)
 
 	// The shim first: it has the longer way to go.
-	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), b, lock, shimEnd, ready, alive, guest)
+	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, lock, shimEnd, ready, alive, guest)
 	if err != nil {
 		return nil, namespaceError(err)
 	}
@@ -101,7 +103,7 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		close(gone)
 	}()
 	if c.CodebasePath != "" {
-		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), b, lock, treeEnd)
+		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), &b, lock, treeEnd)
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
 		}
@@ -147,8 +149,9 @@ func spawn(self, log *os.File, args []string, attr *syscall.SysProcAttr, b *boot
 	attr.Setsid = true
 	cmd := &exec.Cmd{
 		Path: "/proc/self/fd/" + strconv.Itoa(int(self.Fd())), Args: args,
-		// The Go runtime's settings are the caller's business, not ours.
-		Env: []string{"PATH=" + os.Getenv("PATH"), "GOTRACEBACK=single"}, Dir: "/",
+		// Nothing else of the caller's. What the collector of a process that
+		// waits most of the time may keep is less than usual: there can be many.
+		Env: []string{"PATH=" + os.Getenv("PATH"), "GOTRACEBACK=single", "GOGC=50"}, Dir: "/",
 		Stderr: log, ExtraFiles: append([]*os.File{bootFile}, files...),
 		SysProcAttr: attr,
 	}

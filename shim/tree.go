@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -51,9 +50,6 @@ func serveTree(b *boot, control *os.File) error {
 	if err != nil {
 		return err
 	}
-	// The table of nodes is most of the memory; the collector's slack on top of
-	// it is worth less than what it costs a host with many sandboxes.
-	debug.SetGCPercent(50)
 	server, err := fusefs.Serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: policy,
 		Owner:  fusefs.Owner{}, // the one id there is in the shim's user namespace
