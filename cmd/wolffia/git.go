@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +16,9 @@ import (
 	"wolffia/perm"
 	"wolffia/runtime"
 )
+
+// scanLimit is how long looking for git repositories may take.
+const scanLimit = 30 * time.Second
 
 // guardGit looks for git repositories below the codebase, so that the rules
 // keep a sandbox from changing what the user's own git would execute. It
@@ -27,6 +31,8 @@ func (a *app) guardGit(ctx context.Context, codebase string) (dirs []string, mor
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return nil, nil, nil //nolint:nilerr // creating the sandbox says what is wrong with it
 	}
+	ctx, cancel := context.WithTimeout(ctx, scanLimit)
+	defer cancel()
 	repos, err := gitscan.Scan(ctx, root)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) {
 		return nil, nil, nil // as above

@@ -36,13 +36,13 @@ const (
 
 // A Result says what a probe found.
 type Result struct {
-	Feature  Feature
-	OK       bool
-	Required bool   // by the default runtime
-	Found    string // what was found, with versions, on one line; may be empty
-	Allows   string // what it is good for
-	Problem  string // why it does not work; with OK a warning; else empty
-	Fix      string // the commands that cure Problem, one on each line; may be empty
+	Feature  Feature `json:"feature"`
+	OK       bool    `json:"ok"`
+	Required bool    `json:"required"` // by the default runtime
+	Found    string  `json:"found"`    // what was found, with versions, on one line; may be empty
+	Allows   string  `json:"allows"`   // what it is good for
+	Problem  string  `json:"problem"`  // why it does not work; with OK a warning; else empty
+	Fix      string  `json:"fix"`      // the commands that cure Problem, one on each line; may be empty
 }
 
 // timeout bounds every probe.
@@ -63,10 +63,10 @@ func features() []feature {
 		{Bubblewrap, true, "the default runtime", probeBubblewrap},
 		{Fuse, true, "the filtered view of a codebase", probeFuse},
 		{Seccomp, true, "the filter of system calls in every sandbox", probeSeccomp},
-		{Cgroups, false, "exact limits: --memory, --cpus and --pids; without it only --limits best-effort", probeCgroups},
-		{Runsc, false, "--runtime gvisor", probeRunsc},
-		{Docker, false, "--runtime docker", probeDocker},
-		{Fusermount, false, "a filtered codebase with --runtime docker", probeFusermount},
+		{Cgroups, false, "exact limits of memory, processes and CPU, which wolffia does not have yet", probeCgroups},
+		{Runsc, false, "a gVisor runtime, which wolffia does not have yet", probeRunsc},
+		{Docker, false, "a Docker runtime, which wolffia does not have yet", probeDocker},
+		{Fusermount, false, "a filtered codebase in a Docker runtime", probeFusermount},
 		{Landlock, false, "nothing that wolffia needs", probeLandlock},
 	}
 }

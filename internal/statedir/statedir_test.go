@@ -1,0 +1,250 @@
+package statedir_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+const id = "abcdefghijkl"
+
+func open(t *testing.T) *statedir.Dir {
+	t.Helper()
+	d, err := statedir.Open(filepath.Join(t.TempDir(), "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func create(t *testing.T, d *statedir.Dir, id, name string) *statedir.Box {
+	t.Helper()
+	c := &statedir.Config{CreatedAt: 1}
+	c.ID, c.Name, c.Labels = id, name, map[string]string{"a": "b"}
+	b, err := d.Create(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestCreateAndRemove(t *testing.T) {
+	d := open(t)
+	b := create(t, d, id, "name")
+	c, err := b.Config()
+	if err != nil || c.ID != id || c.Labels["a"] != "b" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for what, c := range map[string]*statedir.Config{
+		"id":   {SandboxConfig: runtime.SandboxConfig{ID: id}},
+		"name": {SandboxConfig: runtime.SandboxConfig{ID: "bbbbbbbbbbbb", Name: "name"}},
+	} {
+		if _, err := d.Create(c); !errors.Is(err, runtime.ErrExists) {
+			t.Errorf("a second sandbox of the same %s: %v", what, err)
+		}
+	}
+	if err := b.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Remove(); err != nil {
+		t.Errorf("the second time: %v", err)
+	}
+	left, err := os.ReadDir(filepath.Join(d.Path(), "sandboxes"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v (%v)", left, err)
+	}
+}
+
+// What is not ours, or a mount, is never deleted with the rest.
+func TestRemoveStopsAtWhatIsNotOurs(t *testing.T) {
+	b := create(t, open(t), id, "")
+	precious := filepath.Join(b.Mnt(), "precious")
+	if err := os.WriteFile(precious, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Remove(); err == nil {
+		t.Error("no error")
+	}
+	if _, err := os.Stat(precious); err != nil {
+		t.Errorf("it is gone: %v", err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	d := open(t)
+	create(t, d, "aaaaaaaaaaaa", "one")
+	create(t, d, "aaaabbbbbbbb", "two")
+	for _, tt := range []struct {
+		ref, want string
+		class     error
+	}{
+		{"aaaaaaaaaaaa", "aaaaaaaaaaaa", nil},
+		{"one", "aaaaaaaaaaaa", nil},
+		{"aaaab", "aaaabbbbbbbb", nil},
+		{"aaaa", "", runtime.ErrInvalid},
+		{"zzz", "", runtime.ErrNotFound},
+		{"cccccccccccc", "", runtime.ErrNotFound},
+		{"", "", runtime.ErrNotFound},
+		{"../sandboxes", "", runtime.ErrNotFound},
+	} {
+		b, err := d.Find(tt.ref)
+		if !errors.Is(err, tt.class) || err == nil && b.ID() != tt.want {
+			t.Errorf("%q: %v, %v", tt.ref, b, err)
+		}
+	}
+}
+
+func TestState(t *testing.T) {
+	b := create(t, open(t), id, "")
+	want := func(state runtime.State) {
+		t.Helper()
+		if got, _, err := b.State(); got != state || err != nil {
+			t.Errorf("%v, %v; want %v", got, err, state)
+		}
+	}
+	want(runtime.StateCreated)
+	lock, err := b.TryLock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(runtime.StateCreated)
+	if err := statedir.SetStatus(b.Run(), &statedir.Status{State: runtime.StateRunning}); err != nil {
+		t.Fatal(err)
+	}
+	want(runtime.StateRunning)
+	if _, err := b.TryLock(); !errors.Is(err, runtime.ErrConflict) {
+		t.Errorf("a second lock: %v", err)
+	}
+	if err := b.WaitUnlocked(t.Context(), 10*time.Millisecond); err == nil {
+		t.Error("it is taken for unlocked")
+	}
+	_ = lock.Close()
+	want(runtime.StateDead) // whoever held it is gone, and did not say so
+	if err := b.WaitUnlocked(t.Context(), time.Minute); err != nil {
+		t.Error(err)
+	}
+	if err := statedir.SetStatus(b.Run(), &statedir.Status{State: runtime.StateStopped}); err != nil {
+		t.Fatal(err)
+	}
+	want(runtime.StateStopped)
+}
+
+// What is in run/ may be written by what has broken out: it must not make us
+// follow links, wait, or believe that something runs.
+func TestHostileRunDirectory(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"garbage":        func(p string) error { return os.WriteFile(p, []byte("{{{"), 0o600) },
+		"link":           func(p string) error { return os.Symlink("/etc/passwd", p) },
+		"fifo":           func(p string) error { return exec.Command("mkfifo", p).Run() },
+		"directory":      func(p string) error { return os.Mkdir(p, 0o700) },
+		"says it runs":   func(p string) error { return os.WriteFile(p, []byte(`{"state":"running"}`), 0o600) },
+		"unknown fields": func(p string) error { return os.WriteFile(p, []byte(`{"state":"dead","reason":"x","pid":1}`), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := create(t, open(t), id, "")
+			if err := make(filepath.Join(b.Run(), "status.json")); err != nil {
+				t.Fatal(err)
+			}
+			if state, _, err := b.State(); state != runtime.StateDead || err != nil {
+				t.Errorf("%v, %v; want dead", state, err)
+			}
+		})
+	}
+}
+
+func TestDamagedConfig(t *testing.T) {
+	d := open(t)
+	b := create(t, d, id, "")
+	if err := os.WriteFile(filepath.Join(d.Path(), "sandboxes", id, "config.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Config(); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "rm -f "+id) {
+		t.Errorf("%v: want an error that says what to do", err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shared := filepath.Join(dir, "shared")
+	if err := os.Mkdir(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(shared, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Join(file, "below"), shared, "/proc/state"} {
+		if _, err := statedir.Open(path); !errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestDefault(t *testing.T) {
+	for _, tt := range []struct {
+		env  map[string]string
+		uid  int
+		want string
+	}{
+		{map[string]string{"WOLFFIA_STATE_DIR": "/x", "HOME": "/home/ann"}, 1000, "/x"},
+		{map[string]string{"XDG_STATE_HOME": "/s", "HOME": "/home/ann"}, 1000, "/s/wolffia"},
+		{map[string]string{"XDG_STATE_HOME": "relative", "HOME": "/home/ann"}, 1000, "/home/ann/.local/state/wolffia"},
+		{map[string]string{"HOME": "/root"}, 0, "/var/lib/wolffia"},
+		{nil, 1000, ""},
+	} {
+		got, err := statedir.Default(func(k string) string { return tt.env[k] }, tt.uid)
+		if got != tt.want || (err != nil) != (tt.want == "") {
+			t.Errorf("%v: %q, %v", tt.env, got, err)
+		}
+	}
+}
+
+// A process that has another's number, but is another, is left alone.
+func TestKillChecksWhoItIs(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := statedir.ProcessOf(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []statedir.Process{
+		{PID: p.PID, Start: "1", BootID: p.BootID},
+		{PID: p.PID, Start: p.Start, BootID: "another boot"},
+		{},
+	} {
+		if err := other.Kill(time.Minute); err != nil {
+			t.Errorf("%+v: %v", other, err)
+		}
+	}
+	if now, err := statedir.ProcessOf(p.PID); err != nil || now != p {
+		t.Fatalf("it is gone: %v", err)
+	}
+	gone := make(chan error, 1)
+	go func() { gone <- cmd.Wait() }()
+	if err := p.Kill(time.Minute); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	select {
+	case <-gone:
+	case <-ctx.Done():
+		t.Error("it lives")
+	}
+	if err := p.Kill(time.Minute); err != nil {
+		t.Errorf("the second time: %v", err)
+	}
+}

@@ -1,0 +1,207 @@
+package shim
+
+import (
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"wolffia/guest/client"
+	"wolffia/guest/wire"
+)
+
+// limit is a guard against a hang.
+const limit = 10 * time.Second
+
+// A liar is a guest of which the test decides what it says.
+type liar struct {
+	w    *wire.Writer
+	r    *wire.Reader
+	over chan error // what relay.run returned
+}
+
+type pair struct {
+	io.Reader
+	io.WriteCloser
+}
+
+// lie runs a relay between a liar and a client.
+func lie(t *testing.T) (*liar, *client.Conn) {
+	t.Helper()
+	fromGuest, guestOut := io.Pipe()
+	guestIn, toGuest := io.Pipe()
+	s := &shim{relay: newRelay(pair{fromGuest, toGuest})}
+	g := &liar{w: wire.NewWriter(guestOut), r: wire.NewReader(guestIn), over: make(chan error, 1)}
+	go func() { g.over <- s.relay.run() }()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.accept(l)
+	sock, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := client.New(sock)
+	t.Cleanup(func() {
+		_ = conn.Close()
+		_ = l.Close()
+		_ = guestOut.Close()
+		_ = guestIn.Close()
+	})
+	return g, conn
+}
+
+// started has the client ask for a process and returns the guest's channel.
+func (g *liar) started(t *testing.T, conn *client.Conn) (*client.Process, uint32) {
+	t.Helper()
+	asked := make(chan uint32, 1)
+	go func() {
+		f, err := g.r.Next()
+		if err == nil {
+			asked <- f.Channel
+			f.Release()
+		}
+	}()
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"x"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case ch := <-asked:
+		return p, ch
+	case <-time.After(limit):
+		t.Fatal("the request does not reach the guest")
+	}
+	return nil, 0
+}
+
+func TestRelayEndsALyingGuest(t *testing.T) {
+	for name, say := range map[string]func(g *liar, ch uint32) error{
+		"output beyond its credit": func(g *liar, ch uint32) error {
+			for range wire.Window/wire.MaxPayload + 1 {
+				if err := g.w.Send(wire.Stdout, ch, make([]byte, wire.MaxPayload)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"a channel that is not open": func(g *liar, ch uint32) error { return g.w.Send(wire.Stdout, ch+1, []byte("x")) },
+		"a host's frame":             func(g *liar, ch uint32) error { return g.w.Send(wire.Stdin, ch, []byte("x")) },
+		"a shim's frame":             func(g *liar, ch uint32) error { return g.w.Send(wire.Reply, ch, []byte("{}")) },
+		"after the end": func(g *liar, ch uint32) error {
+			return errors.Join(g.w.SendJSON(wire.Exit, ch, wire.ExitStatus{}), g.w.Send(wire.Stdout, ch, []byte("x")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, conn := lie(t)
+			_, ch := g.started(t, conn)
+			go func() { _ = say(g, ch) }()
+			select {
+			case err := <-g.over:
+				if !errors.Is(err, wire.ErrProtocol) {
+					t.Errorf("the relay ended with %v", err)
+				}
+			case <-time.After(limit):
+				t.Error("the relay goes on")
+			}
+		})
+	}
+}
+
+// A client that does not read holds up nobody: what the guest may send it is
+// queued, and no more.
+func TestRelayDoesNotWaitForClients(t *testing.T) {
+	g, conn := lie(t)
+	_, ch := g.started(t, conn) // nobody reads its output
+	sent := make(chan error, 1)
+	go func() {
+		for range wire.Window / wire.MaxPayload {
+			if err := g.w.Send(wire.Stdout, ch, make([]byte, wire.MaxPayload)); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	select {
+	case err := <-sent:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(limit):
+		t.Fatal("the guest is held up")
+	}
+	p, ch := g.started(t, conn)
+	go func() { _ = g.w.SendJSON(wire.Exit, ch, wire.ExitStatus{Code: 3}) }()
+	if status, err := p.Wait(t.Context()); err != nil || status.Code != 3 {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
+
+// What a client leaves behind is killed, and its late frames hurt nobody.
+func TestRelayKillsWhatAClientLeft(t *testing.T) {
+	g, conn := lie(t)
+	_, ch := g.started(t, conn)
+	_ = conn.Close()
+	got := make(chan wire.Frame, 1)
+	go func() {
+		if f, err := g.r.Next(); err == nil {
+			got <- f
+		}
+	}()
+	select {
+	case f := <-got:
+		if f.Type != wire.Kill || f.Channel != ch {
+			t.Errorf("frame of type %d on channel %d, want Kill on %d", f.Type, f.Channel, ch)
+		}
+	case <-time.After(limit):
+		t.Fatal("nobody told the guest")
+	}
+	for _, send := range []func() error{
+		func() error { return g.w.Send(wire.Stdout, ch, []byte("late")) },
+		func() error { return g.w.SendJSON(wire.Exit, ch, wire.ExitStatus{}) },
+	} {
+		if err := send(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-g.over:
+		t.Errorf("the relay ended with %v", err)
+	default:
+	}
+}
+
+func TestRelayHello(t *testing.T) {
+	for name, tt := range map[string]struct {
+		say  func(w *wire.Writer) error
+		fine bool
+	}{
+		"right":         {func(w *wire.Writer) error { return w.SendJSON(wire.Hello, 0, wire.Greeting{Version: wire.Version}) }, true},
+		"other version": {func(w *wire.Writer) error { return w.SendJSON(wire.Hello, 0, wire.Greeting{Version: wire.Version + 1}) }, false},
+		"other frame":   {func(w *wire.Writer) error { return w.Send(wire.Stdout, 1, nil) }, false},
+		"no JSON":       {func(w *wire.Writer) error { return w.Send(wire.Hello, 0, []byte("hi")) }, false},
+	} {
+		r, w := io.Pipe()
+		go func() { _ = tt.say(wire.NewWriter(w)) }()
+		err := newRelay(pair{r, nopCloser{io.Discard}}).hello(limit)
+		if (err == nil) != tt.fine {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = w.Close()
+	}
+	r, w := io.Pipe()
+	defer w.Close()
+	if err := newRelay(pair{r, nopCloser{io.Discard}}).hello(10 * time.Millisecond); err == nil {
+		t.Error("a silent guest is taken for one that has spoken")
+	}
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
