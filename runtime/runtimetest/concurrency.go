@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -130,28 +131,36 @@ func concurrentDestroys(e *env) {
 
 // Whatever is called at once on one sandbox: each call succeeds, or says why it
 // could not by its class, and the sandbox can be used, or destroyed, after it.
+// Stop and Get always can. That a Start or Exec was overtaken by a Stop is a
+// conflict, or an accident.
 func concurrentEverything(e *env) {
 	s := e.start(nil)
 	var worked atomic.Int64
-	for _, err := range atOnce(some(24), func(i int) error {
-		var err error
-		switch i % 4 {
-		case 0:
-			err = e.rt.Start(e.ctx, s.ID)
-		case 1:
-			err = e.rt.Stop(e.ctx, s.ID)
-		case 2:
-			_, err = e.rt.Get(e.ctx, s.ID)
-		case 3:
-			_, err = e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{"true"}})
-		}
+	calls := []struct {
+		name string
+		call func() error
+		may  []error
+	}{
+		{"Start", func() error { return e.rt.Start(e.ctx, s.ID) }, []error{runtime.ErrConflict, runtime.ErrUnavailable}},
+		{"Stop", func() error { return e.rt.Stop(e.ctx, s.ID) }, nil},
+		{"Get", func() error {
+			_, err := e.rt.Get(e.ctx, s.ID)
+			return err
+		}, nil},
+		{"Exec", func() error {
+			_, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{"true"}})
+			return err
+		}, []error{runtime.ErrConflict, runtime.ErrUnavailable}},
+	}
+	for i, err := range atOnce(some(24), func(i int) error {
+		err := calls[i%len(calls)].call()
 		if err == nil {
 			worked.Add(1)
 		}
 		return err
 	}) {
-		if err != nil {
-			e.wrong("one of many calls", err, runtime.ErrConflict)
+		if c := calls[i%len(calls)]; err != nil && !slices.Contains(c.may, runtime.Class(err)) {
+			e.Errorf("%s among others: %v", c.name, err)
 		}
 	}
 	if worked.Load() == 0 {

@@ -1,7 +1,6 @@
 package runtimetest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -260,37 +259,6 @@ func processTimeout(e *env) {
 		e.Errorf("%+v", exit)
 	}
 	e.gone(s.ID, tag)
-}
-
-func processBackpressure(e *env) {
-	s := e.start(nil)
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh(floodWith)})
-	e.expect(p.Stdout(), string(bytes.Repeat([]byte{0}, 10)))
-	e.heldUp(s.ID)
-	if n := len(e.all(p.Stdout())); n != flood-10 {
-		e.Errorf("%d bytes, want %d", n, flood-10)
-	}
-	if exit := e.wait(p); exit.Code != 0 {
-		e.Errorf("%+v", exit)
-	}
-	e.prints(s.ID, "ls", "through\n")
-}
-
-// A stream that nobody reads is no reason to keep the other one back.
-func processStderrBackpressure(e *env) {
-	s := e.start(nil)
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("(" + floodWith + ") >&2 & seq 1 200000; wait")})
-	out := make([]byte, 1288895) // all that seq says
-	read := make(chan struct{})
-	go func() { // ends with the stream
-		_, _ = io.ReadFull(p.Stdout(), out)
-		close(read)
-	}()
-	e.within("stdout beside a stalled stderr", read)
-	e.heldUp(s.ID)
-	if n := len(e.all(p.Stderr())); n != flood {
-		e.Errorf("%d bytes, want %d", n, flood)
-	}
 }
 
 // That a program cannot be started is told by StartProcess, or by Wait.

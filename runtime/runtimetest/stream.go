@@ -127,38 +127,6 @@ func streamTimeout(e *env) {
 	e.gone(s.ID, tag)
 }
 
-// flood writes more than anybody may keep, and says so when it is through.
-const (
-	flood     = 64 << 20
-	floodWith = "head -c 67108864 /dev/zero; echo >through"
-)
-
-// heldUp checks that a flood does not get through, and nothing else waits for
-// it.
-func (e *env) heldUp(id string) {
-	e.Helper()
-	for range 20 {
-		e.prints(id, "ls; head -c 1000000 /dev/zero | wc -c", "1000000\n")
-	}
-}
-
-func streamBackpressure(e *env) {
-	s := e.start(nil)
-	output := make(chan []byte)
-	ended := e.busy(s.ID, func() error {
-		return e.rt.ExecStream(e.ctx, s.ID, &runtime.ExecRequest{Command: sh(floodWith)}, output)
-	})
-	n := len(<-output)
-	e.heldUp(s.ID)
-	for b := range output {
-		n += len(b)
-	}
-	if err := <-ended; n != flood || err != nil {
-		e.Errorf("%d bytes of %d, %v", n, flood, err)
-	}
-	e.prints(s.ID, "ls", "through\n")
-}
-
 // canceled checks how ExecStream ends that is canceled while its receiver
 // reads, or does not.
 func (e *env) canceled(command []string, tag string, processes int, reads bool) {
