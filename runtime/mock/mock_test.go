@@ -1,6 +1,7 @@
 package mock_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -40,7 +41,7 @@ func running(t *testing.T, rt *mock.Runtime) *runtime.Sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = rt.Destroy(t.Context(), s.ID) })
+	t.Cleanup(func() { _ = rt.Destroy(context.Background(), s.ID) })
 	if err := rt.Start(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
