@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -183,9 +182,9 @@ func (g *guest) start(f *wire.Frame) error {
 		return nil
 	}
 	delete(g.parts, f.Channel)
-	req := new(wire.StartRequest)
-	if err := json.Unmarshal(part, req); err != nil {
-		return fmt.Errorf("%w: start request: %w", wire.ErrProtocol, err)
+	req, err := wire.ParseStart(part)
+	if err != nil {
+		return err
 	}
 	channel := f.Channel
 	p, files, err := newProcess(channel, g.w, req)

@@ -143,12 +143,12 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 	if req.TimeoutMS > 0 {
 		limit = time.AfterFunc(time.Duration(req.TimeoutMS)*time.Millisecond, p.expire)
 	}
+	var copying sync.WaitGroup // nothing is sent after Exit
 	if p.in != nil {
-		go p.in.copy(p.channel, p.w) // ends by close or abandon below
+		copying.Go(func() { p.in.copy(p.channel, p.w) }) // ends by close or abandon below
 	}
-	var reading sync.WaitGroup
 	for _, o := range p.outs {
-		reading.Go(func() {
+		copying.Go(func() {
 			o.copy(p.channel, p.w)
 			eof := wire.StdoutEOF
 			if o.stream == wire.Stderr {
@@ -168,7 +168,7 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 	for _, o := range p.outs {
 		o.finish()
 	}
-	reading.Wait()
+	copying.Wait()
 	if limit != nil {
 		limit.Stop()
 	}

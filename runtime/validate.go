@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"wolffia/perm"
 )
@@ -77,6 +78,21 @@ func (c *SandboxConfig) Validate() error {
 	}
 	if c.Cwd != "" && !path.IsAbs(c.Cwd) {
 		bad("working directory %q: it must be an absolute path inside the sandbox", c.Cwd)
+	}
+	// All of it is kept as JSON, which cannot hold other bytes.
+	stored := []string{c.CodebaseID, c.CodebasePath, c.Rootfs, c.Cwd, c.MountPointOrDefault()}
+	for _, m := range c.Mounts {
+		stored = append(stored, m.Source, m.Target)
+	}
+	for _, vars := range []map[string]string{c.Labels, c.Env} {
+		for k, v := range vars {
+			stored = append(stored, k, v)
+		}
+	}
+	for _, s := range stored {
+		if !utf8.ValidString(s) {
+			bad("%q: it must be UTF-8", s)
+		}
 	}
 	for k, v := range c.Labels {
 		if k == "" || len(k) > 255 || len(v) > 4096 || strings.ContainsRune(k+v, 0) {

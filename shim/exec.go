@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"path"
 	"slices"
 	"syscall"
@@ -88,6 +87,9 @@ func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime
 			break // Wait says why
 		}
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	exit, err := p.waitOrKill(ctx)
 	if err != nil {
 		return err
@@ -130,7 +132,7 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 		OnStdout: stdout, OnStderr: stderr,
 	}
 	if spec.Timeout > 0 {
-		req.TimeoutMS = max(1, spec.Timeout.Milliseconds())
+		req.TimeoutMS = uint64(max(1, spec.Timeout.Milliseconds()))
 	}
 	conn, err := r.conn(box)
 	if err != nil {
@@ -224,7 +226,7 @@ func lost(box *statedir.Box, err error) error {
 	_ = box.WaitUnlocked(ctx, time.Second)
 	state, reason, serr := box.State()
 	switch {
-	case errors.Is(serr, os.ErrNotExist), serr == nil && state == runtime.StateStopped:
+	case errors.Is(serr, runtime.ErrNotFound), serr == nil && state == runtime.StateStopped:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was stopped: %w", box.ID(), err)
 	case serr == nil && state == runtime.StateDead:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is dead: %s", box.ID(), reason)

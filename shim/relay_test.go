@@ -204,4 +204,3 @@ func TestRelayHello(t *testing.T) {
 type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
-

@@ -41,9 +41,9 @@ type Runtime struct {
 	bin  programs
 
 	mu      sync.Mutex
-	conns   map[string]*client.Conn     // to running sandboxes, by id; guarded by mu
-	alive   map[string]*os.File         // of sandboxes bound to this process; guarded by mu
-	configs map[string]*statedir.Config // that were read; they never change; by id; guarded by mu
+	conns   map[string]*client.Conn // to running sandboxes, by id; guarded by mu
+	alive   map[string]*os.File     // of sandboxes bound to this process; guarded by mu
+	configs map[string]known        // configurations that were read, by id; guarded by mu
 }
 
 var _ runtime.RuntimeWithExecutor = (*Runtime)(nil)
@@ -71,7 +71,7 @@ func NewRuntime(name string, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runtime{name: name, dir: dir, bin: bin, conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]*statedir.Config{}}, nil
+	return &Runtime{name: name, dir: dir, bin: bin, conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
 }
 
 // findPrograms says where wolffia and its guest are.
@@ -115,6 +115,9 @@ func (r *Runtime) Name() string { return r.name }
 // Create implements [runtime.Runtime].
 func (r *Runtime) Create(_ context.Context, config *runtime.SandboxConfig) (*runtime.Sandbox, error) {
 	c := &statedir.Config{SandboxConfig: *config, CreatedAt: time.Now().UnixMilli()}
+	// Nothing that the caller can still change.
+	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
+	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
 	if c.Runtime == "" {
 		c.Runtime = r.name
 	}
@@ -142,7 +145,7 @@ func (r *Runtime) Create(_ context.Context, config *runtime.SandboxConfig) (*run
 	if err != nil {
 		return nil, err
 	}
-	r.remember(c)
+	r.remember(c, box.Stamp())
 	return sandbox(box, c)
 }
 
@@ -259,33 +262,72 @@ func (r *Runtime) Stop(ctx context.Context, sandboxID string) error {
 	return r.stop(ctx, box, c, stopGrace)
 }
 
-// stop ends the shim, in good order if it still answers.
+// stop ends the shim that there is, in good order if it answers; else whatever
+// is left of it is killed.
 func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Config, grace time.Duration) error {
-	conn, err := r.conn(box)
-	if err == nil {
-		ms := grace.Milliseconds()
-		var answer reply
-		asking, cancel := context.WithTimeout(ctx, killLimit)
-		err = conn.Control(asking, request{Op: "stop", GraceMS: &ms}, &answer)
-		cancel()
-		if err == nil && answer.Error != "" {
-			err = errors.New(answer.Error)
+	defer r.forget(box.ID())
+	for end := time.Now().Add(killLimit); ; {
+		asked, err := askToStop(ctx, box, grace)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case asked && err == nil:
+			// The shim is gone, its tree server about to be. If the lock is held
+			// for longer, somebody has started it again: that is not ours to end.
+			_ = box.WaitUnlocked(ctx, time.Second)
+			return nil
+		case asked || time.Now().After(end):
+			return r.kill(ctx, box, c)
 		}
+		locked, err := box.Locked()
+		switch {
+		case errors.Is(err, runtime.ErrNotFound):
+			return nil // destroyed meanwhile
+		case err == nil && !locked:
+			if box.Shim().PID == 0 {
+				return nil // never started
+			}
+			return r.kill(ctx, box, c) // what a shim that was killed may have left
+		}
+		// On its way up or down: it will soon answer, or be gone.
+		_ = box.WaitUnlocked(ctx, 50*time.Millisecond)
 	}
-	r.forget(box.ID())
-	if err == nil && box.WaitUnlocked(ctx, grace+killLimit) == nil {
-		return nil
+}
+
+// askToStop asks the shim to end the sandbox and waits until the shim is gone.
+// asked is false if there is none that can be asked.
+func askToStop(ctx context.Context, box *statedir.Box, grace time.Duration) (asked bool, err error) {
+	sock, err := dial(box) // not the one of other calls, which may be closed
+	if err != nil {
+		return false, err
 	}
-	if ctx.Err() != nil {
-		return ctx.Err()
+	conn := client.New(sock)
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, grace+killLimit)
+	defer cancel()
+	ms := grace.Milliseconds()
+	var answer reply
+	err = conn.Control(ctx, request{Op: "stop", GraceMS: &ms}, &answer)
+	if err == nil && answer.Error != "" {
+		return true, errors.New(answer.Error)
 	}
-	// It does not answer, or is not there: whatever is left is killed.
-	shim := box.Shim()
-	err = shim.Kill(killLimit)
-	if locked, lerr := box.Locked(); locked || lerr != nil || shim.PID != 0 {
-		err = errors.Join(err, lerr, box.KillAll(c.UID, killLimit))
+	// That the connection ends before the answer is an end too.
+	select {
+	case <-conn.Done():
+		return true, ctx.Err()
+	case <-ctx.Done():
+		return true, ctx.Err()
 	}
-	return errors.Join(err, box.WaitUnlocked(ctx, killLimit))
+}
+
+// kill ends what is left of a sandbox whose shim does not answer, or was
+// killed itself.
+func (r *Runtime) kill(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
+	return errors.Join(
+		box.Shim().Kill(killLimit),
+		box.KillAll(c.UID, killLimit),
+		box.WaitUnlocked(ctx, killLimit),
+	)
 }
 
 // Destroy implements [runtime.Runtime].
@@ -301,7 +343,7 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	// Nobody may start it while it goes.
-	lock, err := box.TryLock()
+	lock, err := box.WaitLock(ctx, killLimit)
 	if err != nil {
 		return err
 	}
@@ -385,16 +427,17 @@ func (r *Runtime) Log(sandboxID string) (*os.File, error) {
 func (r *Runtime) find(ref string) (*statedir.Box, *statedir.Config, error) {
 	if box := r.dir.Box(ref); runtime.IsID(ref) {
 		r.mu.Lock()
-		c := r.configs[ref]
+		k := r.configs[ref]
 		r.mu.Unlock()
-		if c != nil && box.Exists() {
-			return box, c, nil
+		if k.config != nil && k.stamp == box.Stamp() {
+			return box, k.config, nil
 		}
 	}
 	box, err := r.dir.Find(ref)
 	if err != nil {
 		return nil, nil, err
 	}
+	stamp := box.Stamp() // before it is read: a later one is read again
 	c, err := box.Config()
 	if err != nil {
 		return nil, nil, err
@@ -402,15 +445,21 @@ func (r *Runtime) find(ref string) (*statedir.Box, *statedir.Config, error) {
 	if c.Runtime != r.name {
 		return nil, nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is of runtime %q, this is %q", box.ID(), c.Runtime, r.name)
 	}
-	r.remember(c)
+	r.remember(c, stamp)
 	return box, c, nil
 }
 
-// remember keeps a configuration for find.
-func (r *Runtime) remember(c *statedir.Config) {
+func (r *Runtime) remember(c *statedir.Config, stamp statedir.Stamp) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.configs[c.ID] = c
+	r.configs[c.ID] = known{c, stamp}
+}
+
+// A known configuration is one that was read. It never changes, but the id may
+// come to mean another sandbox.
+type known struct {
+	config *statedir.Config
+	stamp  statedir.Stamp
 }
 
 // sandbox describes what is in a box.

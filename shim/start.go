@@ -44,7 +44,12 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close() // shim and tree server have copies
+	defer func() {
+		if err != nil {
+			_ = lock.Unlock() // nobody else has it any more
+		}
+		_ = lock.Close() // shim and tree server have copies
+	}()
 	log, err := os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
@@ -58,9 +63,7 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the guest binary: %w; it belongs beside wolffia", err)
 	}
 	defer guest.Close()
-	// By descriptor, so that it can be executed with privileges dropped
-	// wherever it lies.
-	self, err := os.Open(bin.wolffia)
+	self, err := openProgram(bin.wolffia)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the wolffia binary: %w", err)
 	}
@@ -88,7 +91,7 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	undo.Add(hold.Close)
 
 	// The shim first: it has the longer way to go.
-	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, lock, shimEnd, ready, alive, guest)
+	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, lock.File, shimEnd, ready, alive, guest)
 	if err != nil {
 		return nil, namespaceError(err)
 	}
@@ -103,7 +106,7 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		close(gone)
 	}()
 	if c.CodebasePath != "" {
-		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), &b, lock, treeEnd)
+		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), &b, lock.File, treeEnd)
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
 		}
@@ -136,6 +139,23 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		s.alive = nil
 	}
 	return s, nil
+}
+
+// openProgram opens a program to be executed by its descriptor, so that this
+// works with privileges dropped wherever it lies. The descriptor is a high one:
+// the low ones become something else in the child before it executes.
+func openProgram(path string) (*os.File, error) {
+	const beyond = 100 // any of ExtraFiles
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, beyond)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // spawn starts the wolffia binary in self, detached from us, with boot and

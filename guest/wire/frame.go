@@ -62,7 +62,7 @@ const (
 
 	// From the host.
 	StartMore  // a piece of a long StartRequest that Start completes
-	Start      // opens a channel: JSON of [StartRequest], or its last piece
+	Start      // opens a channel: [StartRequest.Encode], or its last piece
 	Stdin      // bytes for the process
 	StdinClose // end of input
 	Signal     // one byte: the signal's number, for the process group

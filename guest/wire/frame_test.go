@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"wolffia/guest/wire"
 )
 
@@ -156,6 +158,46 @@ func FuzzReader(f *testing.F) {
 		}
 		if !bytes.HasPrefix(in, again.Bytes()) {
 			t.Error("what was read is not what came in")
+		}
+	})
+}
+
+func TestStartRequest(t *testing.T) {
+	for _, want := range []*wire.StartRequest{
+		{Args: []string{}, Env: []string{}},
+		{
+			Args: []string{"echo", "", "\xff\x00\n"}, Env: []string{"A=\xfe"}, Dir: "/d\xff",
+			Stdin: true, Merge: true, TTY: true, Rows: 24, Cols: 65535, TimeoutMS: 1 << 40,
+		},
+	} {
+		got, err := wire.ParseStart(want.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		for cut := range want.Encode() {
+			if _, err := wire.ParseStart(want.Encode()[:cut]); !errors.Is(err, wire.ErrProtocol) {
+				t.Errorf("cut to %d bytes: %v", cut, err)
+			}
+		}
+	}
+}
+
+// FuzzParseStart: what is taken for a request is one when written again, and
+// memory is bounded by what came in.
+func FuzzParseStart(f *testing.F) {
+	f.Add((&wire.StartRequest{Args: []string{"a", "b"}, Env: []string{"K=V"}, Dir: "/x"}).Encode())
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r, err := wire.ParseStart(in)
+		if err != nil {
+			return
+		}
+		again, err := wire.ParseStart(r.Encode())
+		if err != nil || !cmp.Equal(r, again) {
+			t.Errorf("%+v becomes %+v (%v)", r, again, err)
 		}
 	})
 }

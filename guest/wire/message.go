@@ -11,29 +11,6 @@ type Greeting struct {
 	Version int `json:"version"`
 }
 
-// A StartRequest asks for a process.
-type StartRequest struct {
-	// Args is the program and its arguments. A program without a slash is
-	// looked up in the PATH of Env.
-	Args []string `json:"args"`
-	// Env is the whole environment, as KEY=VALUE.
-	Env []string `json:"env,omitempty"`
-	// Dir is the working directory; empty means /.
-	Dir string `json:"dir,omitempty"`
-	// Stdin says that input will come; without it the process reads
-	// /dev/null (unless it has a terminal).
-	Stdin bool `json:"stdin,omitempty"`
-	// Merge sends standard error into the same pipe as standard output.
-	Merge bool `json:"merge,omitempty"`
-	// TTY gives the process a terminal of Rows x Cols for all three streams;
-	// its output comes as Stdout.
-	TTY  bool   `json:"tty,omitempty"`
-	Rows uint16 `json:"rows,omitempty"`
-	Cols uint16 `json:"cols,omitempty"`
-	// TimeoutMS kills the process tree after so many milliseconds; 0 never.
-	TimeoutMS int64 `json:"timeoutMs,omitempty"`
-}
-
 // An ExitStatus says how a process ended.
 type ExitStatus struct {
 	// Code is the exit code, or 128+Signal.
@@ -63,24 +40,6 @@ func (w *Writer) SendJSON(t Type, channel uint32, v any) error {
 		return fmt.Errorf("message of %d bytes, at most %d are possible", len(b), MaxPayload)
 	}
 	return w.Send(t, channel, b)
-}
-
-// WriteStart sends req on channel, in as many frames as it takes.
-func (w *Writer) WriteStart(channel uint32, req *StartRequest) error {
-	b, err := json.Marshal(req)
-	if err != nil {
-		return err
-	}
-	if len(b) > MaxStart {
-		return fmt.Errorf("arguments and environment of %d bytes, at most %d are possible", len(b), MaxStart)
-	}
-	for len(b) > MaxPayload {
-		if err := w.Send(StartMore, channel, b[:MaxPayload]); err != nil {
-			return err
-		}
-		b = b[MaxPayload:]
-	}
-	return w.Send(Start, channel, b)
 }
 
 // Decode reads the payload of f into v.

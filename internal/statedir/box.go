@@ -1,7 +1,6 @@
 package statedir
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -77,10 +75,20 @@ func (b *Box) Config() (*Config, error) {
 	return c, nil
 }
 
-// Exists reports whether there is such a sandbox.
-func (b *Box) Exists() bool {
+// A Stamp tells one configuration from another of the same id. The zero Stamp
+// is of none.
+type Stamp struct {
+	inode   uint64
+	changed unix.Timespec
+}
+
+// Stamp identifies the configuration there is.
+func (b *Box) Stamp() Stamp {
 	var st unix.Stat_t
-	return unix.Lstat(filepath.Join(b.path, "config.json"), &st) == nil
+	if unix.Lstat(filepath.Join(b.path, "config.json"), &st) != nil {
+		return Stamp{}
+	}
+	return Stamp{st.Ino, st.Ctim}
 }
 
 // Sync sees the configuration to the disk.
@@ -119,41 +127,6 @@ func (b *Box) State() (runtime.State, string, error) {
 		return runtime.StateDead, "its shim was killed", nil
 	}
 	return s.State, s.Reason, nil // if it is held and does not run: on its way up or down
-}
-
-// Locked reports whether a shim, or what it has started, is there.
-func (b *Box) Locked() (bool, error) {
-	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return false, runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
-	}
-	defer f.Close()
-	lk := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lk); err != nil {
-		return false, runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
-	}
-	return lk.Type != unix.F_UNLCK, nil
-}
-
-// TryLock takes the sandbox's lock for the file's lifetime, or says that
-// another has it: ErrConflict. The file can be handed to a child.
-func (b *Box) TryLock() (*os.File, error) {
-	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
-		}
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
-	}
-	lk := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lk); err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-			return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is running, or on its way", b.id)
-		}
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
-	}
-	return f, nil
 }
 
 // Remove deletes the place, name by name: a mount that should not be there, or
@@ -229,39 +202,4 @@ func writeFile(path string, b []byte) error {
 	}
 	_, err = f.Write(b)
 	return errors.Join(err, f.Close())
-}
-
-// WaitUnlocked waits until nobody holds the sandbox's lock: its shim and its
-// tree server are gone.
-func (b *Box) WaitUnlocked(ctx context.Context, limit time.Duration) error {
-	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
-	}
-	got := make(chan error, 1)
-	go func() { // ends when the lock is free, at the latest with the holders
-		err := error(unix.EINTR)
-		for errors.Is(err, unix.EINTR) {
-			lk := unix.Flock_t{Type: unix.F_WRLCK}
-			err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLKW, &lk)
-		}
-		_ = f.Close() // let go of it before anybody hears that it is free
-		got <- err
-	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case err = <-got:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-timer.C:
-		err = errors.New("its processes do not end")
-	}
-	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", b.id, err)
-	}
-	return nil
 }

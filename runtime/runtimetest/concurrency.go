@@ -195,7 +195,8 @@ func (e *env) over(ended <-chan error) {
 func destroyDuringExec(e *env) {
 	s, tag := e.start(nil), newTag()
 	ended := e.busy(s.ID, func() error {
-		_, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{"sleep", tag}})
+		// What dies of the SIGTERM may still be told of.
+		_, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: sh("trap '' TERM; sleep " + tag)})
 		return err
 	})
 	e.until("the command", func() bool { return e.count(s.ID, tag) == 1 })

@@ -1,0 +1,143 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// A StartRequest asks for a process. Its strings are bytes as they are, in no
+// encoding.
+type StartRequest struct {
+	// Args is the program and its arguments. A program without a slash is
+	// looked up in the PATH of Env.
+	Args []string
+	// Env is the whole environment, as KEY=VALUE.
+	Env []string
+	// Dir is the working directory; empty means /.
+	Dir string
+	// Stdin says that input will come; without it the process reads
+	// /dev/null (unless it has a terminal).
+	Stdin bool
+	// Merge sends standard error into the same pipe as standard output.
+	Merge bool
+	// TTY gives the process a terminal of Rows x Cols for all three streams;
+	// its output comes as Stdout.
+	TTY        bool
+	Rows, Cols uint16
+	// TimeoutMS kills the process tree after so many milliseconds; 0 never.
+	TimeoutMS uint64
+}
+
+// The bits of a request's first byte.
+const (
+	flagStdin = 1 << iota
+	flagMerge
+	flagTTY
+	flagEnd
+)
+
+// Encode returns the request as bytes:
+//
+//	flags u8, rows u16 LE, columns u16 LE, milliseconds uvarint,
+//	directory, number of arguments uvarint, arguments..., the same for Env
+//
+// where a string is its length as a uvarint and its bytes.
+func (r *StartRequest) Encode() []byte {
+	var flags byte
+	for _, f := range []struct {
+		set bool
+		bit byte
+	}{{r.Stdin, flagStdin}, {r.Merge, flagMerge}, {r.TTY, flagTTY}} {
+		if f.set {
+			flags |= f.bit
+		}
+	}
+	b := AppendSize([]byte{flags}, r.Rows, r.Cols)
+	b = binary.AppendUvarint(b, r.TimeoutMS)
+	b = appendString(b, r.Dir)
+	for _, list := range [][]string{r.Args, r.Env} {
+		b = binary.AppendUvarint(b, uint64(len(list)))
+		for _, s := range list {
+			b = appendString(b, s)
+		}
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// ParseStart reads what Encode has written.
+func ParseStart(b []byte) (*StartRequest, error) {
+	if len(b) < 5 || b[0] >= flagEnd {
+		return nil, fmt.Errorf("%w: start request", ErrProtocol)
+	}
+	r := &StartRequest{Stdin: b[0]&flagStdin != 0, Merge: b[0]&flagMerge != 0, TTY: b[0]&flagTTY != 0}
+	r.Rows, r.Cols = binary.LittleEndian.Uint16(b[1:]), binary.LittleEndian.Uint16(b[3:])
+	p := parser{rest: b[5:]}
+	r.TimeoutMS = p.number()
+	r.Dir = p.text()
+	r.Args = p.list()
+	r.Env = p.list()
+	if p.bad || len(p.rest) > 0 {
+		return nil, fmt.Errorf("%w: start request", ErrProtocol)
+	}
+	return r, nil
+}
+
+// A parser takes values off the front of what is left; bad says that one was
+// not there.
+type parser struct {
+	rest []byte
+	bad  bool
+}
+
+func (p *parser) number() uint64 {
+	n, size := binary.Uvarint(p.rest)
+	if size <= 0 {
+		p.bad, p.rest = true, nil
+		return 0
+	}
+	p.rest = p.rest[size:]
+	return n
+}
+
+func (p *parser) text() string {
+	n := p.number()
+	if n > uint64(len(p.rest)) {
+		p.bad, p.rest = true, nil
+		return ""
+	}
+	s := string(p.rest[:n])
+	p.rest = p.rest[n:]
+	return s
+}
+
+func (p *parser) list() []string {
+	n := p.number()
+	if n > uint64(len(p.rest)) { // every string takes a byte at least
+		p.bad, p.rest = true, nil
+		return nil
+	}
+	all := make([]string, 0, min(n, 1024))
+	for range n {
+		all = append(all, p.text())
+	}
+	return all
+}
+
+// WriteStart sends req on channel, in as many frames as it takes.
+func (w *Writer) WriteStart(channel uint32, req *StartRequest) error {
+	b := req.Encode()
+	if len(b) > MaxStart {
+		return fmt.Errorf("arguments and environment of %d bytes, at most %d are possible", len(b), MaxStart)
+	}
+	for len(b) > MaxPayload {
+		if err := w.Send(StartMore, channel, b[:MaxPayload]); err != nil {
+			return err
+		}
+		b = b[MaxPayload:]
+	}
+	return w.Send(Start, channel, b)
+}

@@ -1,0 +1,307 @@
+package shim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/internal/probe"
+	"wolffia/internal/testbin"
+	"wolffia/internal/testenv"
+	"wolffia/perm"
+	"wolffia/runtime"
+	"wolffia/runtime/bwrap"
+	"wolffia/shim"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	testbin.Remove()
+	os.Exit(code)
+}
+
+// limit is a guard against a hang.
+const limit = time.Minute
+
+// newRuntime returns a runtime over an empty state, and a codebase.
+func newRuntime(t *testing.T) (rt *bwrap.Runtime, state, codebase string) {
+	t.Helper()
+	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // as root, the user that is dropped to must get here
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	state, codebase = filepath.Join(dir, "state"), filepath.Join(dir, "codebase")
+	if err := os.Mkdir(codebase, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rt, err := bwrap.New(&shim.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		all, err := rt.List(context.Background())
+		if err != nil {
+			t.Error(err)
+		}
+		for _, s := range all {
+			if err := rt.Destroy(context.Background(), s.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		_ = rt.Close()
+		left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left in the state directory: %v (%v)", left, err)
+		}
+	})
+	return rt, state, codebase
+}
+
+func create(t *testing.T, rt *bwrap.Runtime, codebase string) string {
+	t.Helper()
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{
+		CodebasePath: codebase,
+		Permissions:  []perm.Rule{{Pattern: "**", Level: perm.Write}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.ID
+}
+
+// processes lists those that name the sandbox on their command line.
+func processes(t *testing.T, id string) (found []string) {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		if cmdline, err := os.ReadFile(dir + "/cmdline"); err == nil && strings.Contains(string(cmdline), id) {
+			found = append(found, filepath.Base(dir)+" "+strings.ReplaceAll(string(cmdline), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// allGone waits until no process of the sandbox is left.
+func allGone(t *testing.T, id string) {
+	t.Helper()
+	for end := time.Now().Add(limit); ; {
+		left := processes(t, id)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("left: %q", left)
+		}
+	}
+}
+
+// fakeBwrap puts a script in the place of bubblewrap.
+func fakeBwrap(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bwrap"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+}
+
+// A backend that fails or hangs gives one error that says so, and leaves
+// nothing; the sandbox is as it was.
+func TestStartThatFails(t *testing.T) {
+	for name, tt := range map[string]struct {
+		script string
+		want   string
+	}{
+		"says why":        {"echo 'bwrap: out of luck' >&2; exit 1", "out of luck"},
+		"says nothing":    {"exit 1", "PID 1 ended at once"},
+		"is no guest":     {"echo hello, hello, hello; exec cat >/dev/null", "protocol error"},
+		"other guest":     {`printf '\014\000\000\000\000\000\000\000'; exec cat >/dev/null`, "protocol error"},
+		"hangs":           {"exec sleep 1000", "hung here: wait for PID 1"},
+		"ignores signals": {"trap '' TERM INT HUP; while :; do sleep 1000; done", "hung here: wait for PID 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt, _, codebase := newRuntime(t)
+			fakeBwrap(t, tt.script)
+			id := create(t, rt, codebase)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			err := rt.Start(ctx, id)
+			if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v: want one that says %q", err, tt.want)
+			}
+			allGone(t, id)
+			if s, err := rt.Get(t.Context(), id); err != nil || s.State != runtime.StateCreated {
+				t.Errorf("%+v, %v", s, err)
+			}
+		})
+	}
+}
+
+func TestStartWithoutBubblewrap(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	t.Setenv("PATH", t.TempDir())
+	if err := rt.Start(t.Context(), id); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "install the package bubblewrap") {
+		t.Errorf("%v", err)
+	}
+	allGone(t, id)
+}
+
+// Whatever part of a sandbox is killed, all of it goes, it is listed as dead,
+// and it can be started again.
+func TestKillAnyPart(t *testing.T) {
+	for _, part := range []string{"wolffia shim", "wolffia tree", "bwrap --", "/run/wolffia/guest"} {
+		t.Run(strings.ReplaceAll(part, "/", "."), func(t *testing.T) {
+			rt, _, codebase := newRuntime(t)
+			id := create(t, rt, codebase)
+			if err := rt.Start(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"sleep", "1000"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			killed := 0
+			for _, line := range processes(t, id) {
+				pid, cmdline, _ := strings.Cut(line, " ")
+				if strings.HasPrefix(cmdline, part) {
+					if out, err := exec.CommandContext(t.Context(), "kill", "-9", pid).CombinedOutput(); err != nil {
+						t.Fatalf("%s", out)
+					}
+					killed++
+				}
+			}
+			if killed == 0 {
+				t.Fatalf("no such part: %q", processes(t, id))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			// Where PID 1 had the time it says how the command ended.
+			if exit, err := p.Wait(ctx); err == nil && exit.Signal == 0 || ctx.Err() != nil {
+				t.Errorf("the command ended with %+v, %v", exit, err)
+			}
+			allGone(t, id)
+			s, err := rt.Get(t.Context(), id)
+			if err != nil || s.State != runtime.StateDead || s.Reason == "" {
+				t.Errorf("%+v, %v; want dead and why", s, err)
+			}
+			if _, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"true"}}); !errors.Is(err, runtime.ErrConflict) {
+				t.Errorf("exec in a dead sandbox: %v", err)
+			}
+			if err := rt.Start(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			if res, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"true"}}); err != nil || res.ExitCode != 0 {
+				t.Errorf("after another start: %+v, %v", res, err)
+			}
+		})
+	}
+}
+
+// A shim that is stopped does not hang those who want to be rid of it.
+func TestDestroyWhenTheShimIsStopped(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range processes(t, id) {
+		pid, cmdline, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(cmdline, "wolffia shim") {
+			if out, err := exec.CommandContext(t.Context(), "kill", "-STOP", pid).CombinedOutput(); err != nil {
+				t.Fatalf("%s", out)
+			}
+		}
+	}
+	if err := rt.Destroy(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	allGone(t, id)
+}
+
+// The state directory's path may be longer than a socket's address.
+func TestLongStateDirectory(t *testing.T) {
+	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap)
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := filepath.Join(dir, strings.Repeat("x", 200))
+	rt, err := bwrap.New(&shim.Options{StateDir: long, Binary: filepath.Join(testbin.Dir(t), "wolffia")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"echo", "hi"}}); err != nil || string(res.Stdout) != "hi\n" {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if err := rt.Destroy(t.Context(), s.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// Root's shim and backend have nothing of root; only the tree server of a
+// codebase that root owns keeps its uid, with two capabilities.
+func TestRootDrops(t *testing.T) {
+	testenv.Root(t)
+	rt, _, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, line := range processes(t, id) {
+		pid, cmdline, _ := strings.Cut(line, " ")
+		status, err := os.ReadFile("/proc/" + pid + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := map[string]string{}
+		for l := range strings.Lines(string(status)) {
+			k, v, _ := strings.Cut(l, ":")
+			fields[k] = strings.Join(strings.Fields(v), " ")
+		}
+		uid := strings.Join([]string{fields["Uid"], fields["Gid"], fields["Groups"]}, "/")
+		program := strings.Join(strings.Fields(cmdline)[:2], " ")
+		seen[strings.Fields(program)[0]] = true
+		if strings.HasPrefix(program, "wolffia tree") {
+			if fields["CapEff"] != "000000000000000a" || fields["CapPrm"] != fields["CapEff"] || fields["CapBnd"] != fields["CapEff"] || fields["NoNewPrivs"] != "1" {
+				t.Errorf("%s: capabilities %s, bounding set %s", program, fields["CapEff"], fields["CapBnd"])
+			}
+			continue
+		}
+		want := fmt.Sprintf("%[1]d %[1]d %[1]d %[1]d/%[1]d %[1]d %[1]d %[1]d/", 60990)
+		if uid != want {
+			t.Errorf("%s runs as %s, want %s", program, uid, want)
+		}
+	}
+	if !seen["wolffia"] || !seen["bwrap"] {
+		t.Errorf("not all parts were seen: %v", seen)
+	}
+}
