@@ -21,7 +21,8 @@ const (
 	fdControl = 5 // one end of a socket pair between shim and tree server
 	fdReady   = 6 // shim only: progress, see report
 	fdAlive   = 7 // shim only: hangs up when the caller ends; /dev/null unless BoundToCaller
-	fdGuest   = 8 // shim only, if CopyGuest: the guest binary
+	fdGuest   = 8 // shim only: the guest binary, used if CopyGuest
+	fdConfig  = 9 // shim only: config.json, to see it to the disk
 )
 
 // A boot tells shim and tree server what to do.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -52,7 +53,7 @@ func dial(box *statedir.Box) (net.Conn, error) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
 	}
 	defer dir.Close()
-	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/sock", dir.Fd())})
+	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(statedir.Socket(box.Run())))})
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		state, reason, serr := box.State()
 		if serr != nil {

@@ -81,6 +81,10 @@ func (s *shim) run(launchers []runtime.Launcher) (err error) {
 		return runtime.Errorf(runtime.ErrUnsupported, "there is no runtime %q", b.Config.Runtime)
 	}
 
+	s.step("prepare")
+	if err := statedir.PrepareRun(b.Run); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "prepare the sandbox's directory: %w", err)
+	}
 	s.step("compose the root directory")
 	spec, err := compose(b)
 	if err != nil {
@@ -116,6 +120,7 @@ func (s *shim) run(launchers []runtime.Launcher) (err error) {
 	abandon := func(err error) error {
 		_ = s.inst.Kill()
 		_ = s.inst.Stream.Close()
+		_ = os.Remove(statedir.SocketComing(b.Run))
 		if !within(killLimit, gone) {
 			return errors.Join(err, fmt.Errorf("%s does not end", launcher.Name()))
 		}
@@ -142,11 +147,15 @@ func (s *shim) run(launchers []runtime.Launcher) (err error) {
 		}
 		return runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox: %w", launcher.Name(), err)
 	}
-	if err := statedir.SetStatus(b.Run, &statedir.Status{State: runtime.StateRunning}); err != nil {
-		return abandon(runtime.Errorf(runtime.ErrUnavailable, "record that the sandbox runs: %w", err))
+	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {
+		return abandon(runtime.Errorf(runtime.ErrUnavailable, "say that the sandbox runs: %w", err))
 	}
 	report{Ready: true}.send(s.ready)
 	_ = s.ready.Close()
+	go func() { // ends with the disk's answer
+		config := os.NewFile(fdConfig, "config.json")
+		_ = errors.Join(config.Sync(), config.Close())
+	}()
 
 	go s.accept(listener) // ends with the process
 	go func() {           // ends with the process
@@ -181,10 +190,10 @@ func (s *shim) run(launchers []runtime.Launcher) (err error) {
 	if s.outcome != nil {
 		outcome = *s.outcome
 	}
-	_ = os.Remove(filepath.Join(b.Run, "sock"))
 	if err := statedir.SetStatus(b.Run, &outcome); err != nil {
 		fmt.Fprintln(os.Stderr, "record the end:", err)
 	}
+	_ = os.Remove(statedir.Socket(b.Run))
 	if outcome.State == runtime.StateDead {
 		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
 	}
@@ -229,8 +238,8 @@ func listen(run string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	_ = os.Remove(filepath.Join(run, "sock"))
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/sock", dir.Fd())})
+	name := filepath.Base(statedir.SocketComing(run))
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)})
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "listen: %w", err)
 	}

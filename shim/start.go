@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/child"
 	"wolffia/internal/cleanup"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
@@ -58,6 +57,11 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	b := boot{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: bin.guest, CopyGuest: c.DroppedUID != 0}
 	forShim := b
 	forShim.Config.Permissions = nil // are the tree server's business, and take time to read
+	config, err := box.OpenConfig()
+	if err != nil {
+		return nil, err
+	}
+	defer config.Close()
 	guest, err := os.Open(bin.guest)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the guest binary: %w; it belongs beside wolffia", err)
@@ -91,43 +95,31 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	undo.Add(hold.Close)
 
 	// The shim first: it has the longer way to go.
-	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, lock.File, shimEnd, ready, alive, guest)
+	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, lock.File, shimEnd, ready, alive, guest, config)
 	if err != nil {
 		return nil, namespaceError(err)
 	}
-	gone := make(chan struct{})
 	undo.Add(func() error {
-		err := end(shim)
-		<-gone
+		err := shim.Kill()
+		<-shim.Gone()
 		return err
 	})
-	go func() { // ends with the shim; only reaps
-		_ = shim.Wait()
-		close(gone)
-	}()
 	if c.CodebasePath != "" {
 		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), &b, lock.File, treeEnd)
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
 		}
-		undo.Add(func() error { return end(tree) })
-		go func() { _ = tree.Wait() }() // ends with the tree server; only reaps
+		undo.Add(tree.Kill)
 	}
-	synced := make(chan error, 1)
-	go func() { synced <- box.Sync() }() // meanwhile; ends with the disk's answer
-
 	// Ours must be closed, or a process that is gone would not show.
 	_ = errors.Join(ready.Close(), shimEnd.Close(), treeEnd.Close())
 
 	if err := await(ctx, progress); err != nil {
 		return nil, err
 	}
-	process, err := statedir.ProcessOf(shim.Process.Pid)
+	process, err := statedir.ProcessOf(shim.PID())
 	if err == nil {
 		err = box.SetShim(&process)
-	}
-	if err == nil {
-		err = <-synced
 	}
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)
@@ -160,25 +152,21 @@ func openProgram(path string) (*os.File, error) {
 
 // spawn starts the wolffia binary in self, detached from us, with boot and
 // files as its descriptors from 3 on.
-func spawn(self, log *os.File, args []string, attr *syscall.SysProcAttr, b *boot, files ...*os.File) (*exec.Cmd, error) {
+func spawn(self, log *os.File, args []string, attr *syscall.SysProcAttr, b *boot, files ...*os.File) (*child.Child, error) {
 	bootFile, err := b.file()
 	if err != nil {
 		return nil, err
 	}
 	defer bootFile.Close()
 	attr.Setsid = true
-	cmd := &exec.Cmd{
+	return child.Start(&child.Command{
 		Path: "/proc/self/fd/" + strconv.Itoa(int(self.Fd())), Args: args,
 		// Nothing else of the caller's. What the collector of a process that
 		// waits most of the time may keep is less than usual: there can be many.
-		Env: []string{"PATH=" + os.Getenv("PATH"), "GOTRACEBACK=single", "GOGC=50"}, Dir: "/",
-		Stderr: log, ExtraFiles: append([]*os.File{bootFile}, files...),
-		SysProcAttr: attr,
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return cmd, nil
+		Env:   []string{"PATH=" + os.Getenv("PATH"), "GOTRACEBACK=single", "GOGC=50"},
+		Files: append([]*os.File{nil, nil, log, bootFile}, files...),
+		Attr:  attr,
+	})
 }
 
 // shimNamespaces puts the shim in a user and mount namespace of its own, where
@@ -242,12 +230,4 @@ func await(ctx context.Context, progress *os.File) error {
 		return runtime.Errorf(runtime.ErrUnavailable, "the sandbox did not start, it was killed; it hung here: %s (%w)", step, err)
 	}
 	return runtime.Errorf(runtime.ErrUnavailable, "the shim ended without a word, here: %s; wolffia logs may say more", step)
-}
-
-// end kills one of our children. That it is gone already is no error.
-func end(cmd *exec.Cmd) error {
-	if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("kill %s: %w", filepath.Base(cmd.Args[1]), err)
-	}
-	return nil
 }

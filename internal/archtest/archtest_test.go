@@ -22,7 +22,7 @@ var allow = map[string][]string{
 	"runtime":              {"perm"},
 	"runtime/runtimetest":  {"runtime", "perm", "internal/*"},
 	"runtime/mock":         {"runtime", "perm", "internal/*"},
-	"runtime/bwrap":        {"runtime", "shim"},
+	"runtime/bwrap":        {"runtime", "shim", "internal/child"},
 	"fusefs":               {"perm"},
 	"guest":                {"guest/wire"},
 	"guest/client":         {"guest/wire"},

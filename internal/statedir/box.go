@@ -91,43 +91,73 @@ func (b *Box) Stamp() Stamp {
 	return Stamp{st.Ino, st.Ctim}
 }
 
-// Sync sees the configuration to the disk.
-func (b *Box) Sync() error {
-	for _, name := range []string{"config.json", "."} {
-		f, err := os.Open(filepath.Join(b.path, name))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return err
-		}
+// OpenConfig opens the configuration, for a shim that may not reach it: to
+// sync it.
+func (b *Box) OpenConfig() (*os.File, error) {
+	f, err := os.Open(filepath.Join(b.path, "config.json"))
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	}
-	return nil
+	return f, nil
 }
 
-// SetStatus records what became of the sandbox. It is the shim's to call.
+// SetStatus records what became of the sandbox, stopped or dead. It is the
+// shim's to call, before it takes its socket away.
 func SetStatus(run string, s *Status) error { return writeJSON(run, "status.json", s) }
 
 // State tells where the sandbox is in its life, and why it is dead. It trusts
-// the lock first: only a shim that lives can hold it.
+// the lock first: only a shim that lives can hold it. A shim that is ready has
+// its socket there, and takes it away in the end, after it has said why in
+// status.json; so a start writes no file.
 func (b *Box) State() (runtime.State, string, error) {
-	var s Status
-	err := readJSON(filepath.Join(b.Run(), "status.json"), &s)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s = Status{State: runtime.StateDead, Reason: "its status is damaged"}
-	}
 	held, err := b.Locked()
 	if err != nil {
 		return "", "", err
 	}
-	switch {
-	case s.State == "":
-		return runtime.StateCreated, "", nil
-	case s.State == runtime.StateRunning && !held:
-		return runtime.StateDead, "its shim was killed", nil
+	var st unix.Stat_t
+	if unix.Lstat(filepath.Join(b.Run(), socket), &st) == nil {
+		if held {
+			return runtime.StateRunning, "", nil
+		}
+		return runtime.StateDead, killed, nil
 	}
-	return s.State, s.Reason, nil // if it is held and does not run: on its way up or down
+	var s Status
+	err = readJSON(filepath.Join(b.Run(), "status.json"), &s)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return runtime.StateCreated, "", nil
+	case err != nil || s.State != runtime.StateStopped && s.State != runtime.StateDead:
+		return runtime.StateDead, "its status is damaged", nil
+	}
+	return s.State, s.Reason, nil
 }
+
+// The names of a shim's socket: while it is on its way, and when it is ready.
+const (
+	socketComing = "sock.new"
+	socket       = "sock"
+)
+
+const killed = "its shim was killed"
+
+// PrepareRun makes run/ ready for a shim, which calls it before all else: what
+// one that was killed has left is taken for what it is.
+func PrepareRun(run string) error {
+	_ = os.Remove(filepath.Join(run, socketComing))
+	if _, err := os.Lstat(filepath.Join(run, socket)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := SetStatus(run, &Status{State: runtime.StateDead, Reason: killed}); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(run, socket))
+}
+
+// SocketComing is where a shim listens before it is ready.
+func SocketComing(run string) string { return filepath.Join(run, socketComing) }
+
+// Socket is where a shim that is ready listens.
+func Socket(run string) string { return filepath.Join(run, socket) }
 
 // Remove deletes the place, name by name: a mount that should not be there, or
 // a file that is not ours, stops it. What is gone already is no error.
@@ -153,7 +183,7 @@ func removeAt(path string) error {
 	if remove("config.json"); len(errs) > 0 {
 		return errs[0]
 	}
-	for _, name := range []string{"mnt", "status.json", "status.json.new", "sock", "log"} {
+	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log"} {
 		remove("run", name)
 	}
 	for _, name := range []string{"run", "shim.json", "shim.json.new", "config.json.new", "lock"} {

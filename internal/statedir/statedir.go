@@ -10,7 +10,7 @@
 //	      lock                 0600: held by the shim and the tree server
 //	      run/                 0700; root: owned by the uid that was dropped to
 //	        status.json        what became of it
-//	        sock               the shim's socket
+//	        sock               the shim's socket, while it is ready
 //	        log                what shim, guest and backend had to say
 //	        mnt/               empty; the shim mounts here, in its own namespace
 //
@@ -19,8 +19,8 @@
 // following links, up to a bound, and believed in nothing that matters.
 //
 // A file is changed by writing a new one and rename. What must outlive the
-// machine's next crash, config.json, is on the disk when Start returns (Sync):
-// before that there is nothing to lose. The lock is an
+// machine's next crash, config.json, is seen to the disk by the shim, just after
+// it is ready: a start does not wait for the disk. The lock is an
 // open file description lock (fcntl_locking(2)): it is gone when the last
 // process that holds it is, whatever happens to process numbers, and it can be
 // looked at without being taken.
@@ -174,7 +174,7 @@ func (d *Dir) Find(ref string) (*Box, error) {
 }
 
 // Create makes the place of a new sandbox, with its configuration, or
-// nothing. See Box.Sync for when it is on the disk.
+// nothing.
 func (d *Dir) Create(c *Config) (_ *Box, err error) {
 	unlock, err := d.lock()
 	if err != nil {

@@ -115,8 +115,8 @@ func TestState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(runtime.StateCreated)
-	if err := statedir.SetStatus(b.Run(), &statedir.Status{State: runtime.StateRunning}); err != nil {
+	want(runtime.StateCreated) // on its way
+	if err := os.WriteFile(statedir.Socket(b.Run()), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want(runtime.StateRunning)
@@ -131,10 +131,37 @@ func TestState(t *testing.T) {
 	if err := b.WaitUnlocked(t.Context(), time.Minute); err != nil {
 		t.Error(err)
 	}
+	if err := statedir.PrepareRun(b.Run()); err != nil {
+		t.Fatal(err)
+	}
+	want(runtime.StateDead) // also when the next start has swept up
 	if err := statedir.SetStatus(b.Run(), &statedir.Status{State: runtime.StateStopped}); err != nil {
 		t.Fatal(err)
 	}
 	want(runtime.StateStopped)
+}
+
+// Somebody who waits in vain for a lock does not keep it when it comes.
+func TestWaitLockGivesUp(t *testing.T) {
+	b := create(t, open(t), id, "")
+	lock, err := b.TryLock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		if _, err := b.WaitLock(t.Context(), time.Millisecond); err == nil {
+			t.Fatal("two have the lock")
+		}
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.WaitLock(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = got.Close()
+	_ = lock.Close()
 }
 
 // What is in run/ may be written by what has broken out: it must not make us

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/child"
 	"wolffia/runtime"
 )
 
@@ -58,24 +59,22 @@ func (l Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err err
 		return nil, err
 	}
 	defer errw.Close()
-	cmd := &exec.Cmd{
+	c, err := child.Start(&child.Command{
 		Path: path, Args: append([]string{"bwrap"}, Args(spec)...),
-		Env: []string{}, Dir: "/",
-		Stdin: in, Stdout: out, Stderr: errw,
-		ExtraFiles: []*os.File{filter}, // seccompFD
+		Files: []*os.File{in, out, errw, filter}, // the filter is seccompFD
 		// bwrap binds itself to us, and PID 1 to itself (--die-with-parent);
 		// this covers the time until it has.
-		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, errors.Join(runtime.Errorf(runtime.ErrUnavailable, "start bubblewrap: %w", err),
+		Attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	})
+	if err != nil {
+		return nil, errors.Join(runtime.WithClass(runtime.ErrUnavailable, err),
 			inw.Close(), outr.Close(), errr.Close())
 	}
 	return &runtime.Instance{
 		Stream: &stream{outr, inw},
 		Stderr: errr,
-		Wait:   cmd.Wait,
-		Kill:   cmd.Process.Kill,
+		Wait:   c.Wait,
+		Kill:   c.Kill,
 	}, nil
 }
 
