@@ -161,9 +161,7 @@ func spawn(self, log *os.File, args []string, attr *syscall.SysProcAttr, b *boot
 	attr.Setsid = true
 	return child.Start(&child.Command{
 		Path: "/proc/self/fd/" + strconv.Itoa(int(self.Fd())), Args: args,
-		// Nothing else of the caller's. What the collector of a process that
-		// waits most of the time may keep is less than usual: there can be many.
-		Env:   []string{"PATH=" + os.Getenv("PATH"), "GOTRACEBACK=single", "GOGC=50"},
+		Env:   []string{"PATH=" + os.Getenv("PATH"), "GOTRACEBACK=single"}, // nothing else of the caller's
 		Files: append([]*os.File{nil, nil, log, bootFile}, files...),
 		Attr:  attr,
 	})

@@ -3,6 +3,11 @@
 //
 // Any process inside can start it too, as "guest pack PATH" or "guest unpack
 // PATH": so wolffia cp moves files, as a command like any other.
+//
+// The runtime is not to look once a second whether its cgroup's CPU limit has
+// changed: there can be many of these processes, and they are idle.
+//
+//go:debug updatemaxprocs=0
 package main
 
 import (

@@ -1,4 +1,9 @@
 // Wolffia runs commands in rootless sandboxes over a filtered codebase.
+//
+// The runtime is not to look once a second whether its cgroup's CPU limit has
+// changed: there can be many of these processes, and they are idle.
+//
+//go:debug updatemaxprocs=0
 package main
 
 import (
