@@ -53,12 +53,6 @@ func (c *client) stats(t *testing.T) Stats {
 	return request[Stats](t, c, "stats")
 }
 
-// denials asks the server what it refused so far.
-func (c *client) denials(t *testing.T) []Denial {
-	t.Helper()
-	return request[[]Denial](t, c, "denials")
-}
-
 func request[T any](t *testing.T, c *client, what string) (v T) {
 	t.Helper()
 	if err := json.NewEncoder(c.conn).Encode(what); err != nil {

@@ -82,7 +82,7 @@ func parseGlob(s string) (glob, error) {
 	switch i := strings.IndexAny(s, special); {
 	case i < 0:
 		return glob{prefix: s, literal: len(s)}, nil
-	case s[i] == '*' && strings.IndexAny(s[i+1:], special) < 0:
+	case s[i] == '*' && !strings.ContainsAny(s[i+1:], special):
 		return glob{prefix: s[:i], suffix: s[i+1:], toks: oneStar, literal: len(s) - 1}, nil
 	}
 	var g glob

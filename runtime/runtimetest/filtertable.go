@@ -25,6 +25,7 @@ func reads(code string) operation { return operation{code, [...]string{absent, d
 func writes(code string) operation {
 	return operation{code, [...]string{absent, denied, denied, ""}}
 }
+
 func names(code string) operation { return operation{code, [...]string{denied, denied, denied, ""}} }
 
 // operations walk through what can be done to f, which exists, and n, which
