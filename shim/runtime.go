@@ -266,16 +266,25 @@ func (r *Runtime) Stop(ctx context.Context, sandboxID string) error {
 // is left of it is killed.
 func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Config, grace time.Duration) error {
 	defer r.forget(box.ID())
+	const look = 50 * time.Millisecond
+	was := box.Shim()
 	for end := time.Now().Add(killLimit); ; {
 		asked, err := askToStop(ctx, box, grace)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case asked && err == nil:
-			// The shim is gone, its tree server about to be. If the lock is held
-			// for longer, somebody has started it again: that is not ours to end.
-			_ = box.WaitUnlocked(ctx, time.Second)
-			return nil
+			// The shim is gone, its tree server about to be; unless somebody has
+			// started it again, which is not ours to end.
+			for time.Now().Before(end) && box.Shim() == was {
+				if box.WaitUnlocked(ctx, look) == nil {
+					return nil
+				}
+			}
+			if box.Shim() != was {
+				return nil
+			}
+			return r.kill(ctx, box, c)
 		case asked || time.Now().After(end):
 			return r.kill(ctx, box, c)
 		}
@@ -290,7 +299,7 @@ func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 			return r.kill(ctx, box, c) // what a shim that was killed may have left
 		}
 		// On its way up or down: it will soon answer, or be gone.
-		_ = box.WaitUnlocked(ctx, 50*time.Millisecond)
+		_ = box.WaitUnlocked(ctx, look)
 	}
 }
 

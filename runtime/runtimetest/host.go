@@ -200,7 +200,7 @@ func secretsNotInArgv(e *env) {
 func sandboxesApart(e *env) {
 	a, b := e.start(nil), e.start(nil)
 	e.prints(a.ID, "echo a | tee /tmp/f >$HOME/f; echo a >f; echo a >/dev/shm/f", "")
-	e.prints(b.ID, "ls -A /tmp $HOME . /dev/shm | grep f; true", "")
+	e.prints(b.ID, "ls -A /tmp $HOME . /dev/shm | grep -x f; true", "")
 	e.ok(e.rt.Destroy(e.ctx, a.ID))
 	e.prints(b.ID, "echo alive", "alive\n")
 }
