@@ -30,12 +30,7 @@ func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecR
 		return nil, err
 	}
 	defer p.Close()
-	if req.Stdin != nil {
-		go func() { // ends with the input, or when the process does not want it any more
-			_, _ = io.Copy(p.Stdin(), req.Stdin)
-			_ = p.Stdin().Close()
-		}()
-	}
+	p.feed(req.Stdin)
 	exit, err := p.waitOrKill(ctx)
 	if err != nil {
 		return nil, err
@@ -43,6 +38,17 @@ func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecR
 	res.ExitCode, res.Signal, res.TimedOut = exit.Code, exit.Signal, exit.TimedOut
 	res.Duration = time.Since(begin)
 	return res, nil
+}
+
+// feed has the process read from r, if that is not nil.
+func (p *process) feed(r io.Reader) {
+	if r == nil {
+		return
+	}
+	go func() { // ends with the input, or when the process does not want it any more
+		_, _ = io.Copy(p.Stdin(), r)
+		_ = p.Stdin().Close()
+	}()
 }
 
 // collect returns a function that keeps the first bytes and counts the rest.
@@ -66,12 +72,7 @@ func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime
 		return err
 	}
 	defer p.Close()
-	if req.Stdin != nil {
-		go func() { // as in Exec
-			_, _ = io.Copy(p.Stdin(), req.Stdin)
-			_ = p.Stdin().Close()
-		}()
-	}
+	p.feed(req.Stdin)
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // ends the output
 	defer stop()
 	for buf := make([]byte, wire.MaxPayload); ; {

@@ -98,7 +98,10 @@ func (s *shim) run(launchers []runtime.Launcher) (err error) {
 		}
 		err = errors.Join(sendDevice(s.control, device), device.Close())
 		if err != nil {
-			return err
+			if why := receiveServing(s.control); why != nil {
+				err = why // it ended before it could take it, and has said why
+			}
+			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}
 

@@ -52,12 +52,7 @@ func (r *relay) hello(limit time.Duration) error {
 			return
 		}
 		defer f.Release()
-		var g wire.Greeting
-		if f.Type != wire.Hello || f.Channel != 0 {
-			err = fmt.Errorf("%w: the first frame is of type %d", wire.ErrProtocol, f.Type)
-		} else if err = wire.Decode(&f, &g); err == nil && g.Version != wire.Version {
-			err = fmt.Errorf("%w: the guest speaks version %d, this is version %d: they must be built together", wire.ErrProtocol, g.Version, wire.Version)
-		}
+		err = wire.CheckHello(&f)
 	}()
 	if !within(limit, got) {
 		return fmt.Errorf("no word from PID 1 in %v", limit)

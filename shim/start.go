@@ -39,7 +39,7 @@ type started struct {
 // start starts shim and tree server for the sandbox in box and waits until the
 // shim is ready. If it fails, both are gone.
 func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin programs) (_ *started, err error) {
-	lock, err := box.TryLock()
+	lock, err := lockToStart(ctx, box)
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +131,24 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		s.alive = nil
 	}
 	return s, nil
+}
+
+// lockToStart takes the sandbox's lock. One that runs is ErrConflict; one that
+// is just about to be gone, or about to run, is waited for.
+func lockToStart(ctx context.Context, box *statedir.Box) (*statedir.Lock, error) {
+	const look = 50 * time.Millisecond
+	for end := time.Now().Add(killLimit); ; {
+		lock, err := box.TryLock()
+		if !errors.Is(err, runtime.ErrConflict) || ctx.Err() != nil || time.Now().After(end) {
+			return lock, err
+		}
+		if state, _, serr := box.State(); serr != nil || state == runtime.StateRunning {
+			return nil, errors.Join(err, serr)
+		}
+		if lock, err := box.WaitLock(ctx, look); err == nil {
+			return lock, nil
+		}
+	}
 }
 
 // openProgram opens a program to be executed by its descriptor, so that this

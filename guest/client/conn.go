@@ -128,14 +128,7 @@ func (c *Conn) handle(f wire.Frame) error {
 
 // Hello waits for the greeting that a guest sends first, and checks it.
 func (c *Conn) Hello(ctx context.Context) error {
-	var g wire.Greeting
-	if err := c.answer(ctx, wire.Hello, &g); err != nil {
-		return err
-	}
-	if g.Version != wire.Version {
-		return fmt.Errorf("%w: the guest speaks version %d, this is version %d", wire.ErrProtocol, g.Version, wire.Version)
-	}
-	return nil
+	return c.answer(ctx, wire.CheckHello)
 }
 
 // Control asks the shim something, as JSON, and reads its answer into reply.
@@ -145,19 +138,21 @@ func (c *Conn) Control(ctx context.Context, request, reply any) error {
 	if err := c.w.SendJSON(wire.Control, 0, request); err != nil {
 		return c.broken(err)
 	}
-	return c.answer(ctx, wire.Reply, reply)
+	return c.answer(ctx, func(f *wire.Frame) error {
+		if f.Type != wire.Reply {
+			return fmt.Errorf("%w: answer of type %d", wire.ErrProtocol, f.Type)
+		}
+		return wire.Decode(f, reply)
+	})
 }
 
-// answer waits for an answer of type t. If ctx ends first the connection is
-// of no further use, since a late answer would be taken for the next one.
-func (c *Conn) answer(ctx context.Context, t wire.Type, v any) error {
+// answer waits for an answer and has it read. If ctx ends first the connection
+// is of no further use, since a late answer would be taken for the next one.
+func (c *Conn) answer(ctx context.Context, read func(*wire.Frame) error) error {
 	select {
 	case f := <-c.answers:
 		defer f.Release()
-		if f.Type != t {
-			return fmt.Errorf("%w: answer of type %d, want %d", wire.ErrProtocol, f.Type, t)
-		}
-		return wire.Decode(&f, v)
+		return read(&f)
 	case <-c.end:
 		return c.Err()
 	case <-ctx.Done():

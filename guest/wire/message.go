@@ -11,6 +11,22 @@ type Greeting struct {
 	Version int `json:"version"`
 }
 
+// CheckHello says why f is not the greeting of a guest that this host
+// understands, or nil.
+func CheckHello(f *Frame) error {
+	if f.Type != Hello || f.Channel != 0 {
+		return fmt.Errorf("%w: the first frame is of type %d on channel %d", ErrProtocol, f.Type, f.Channel)
+	}
+	var g Greeting
+	if err := Decode(f, &g); err != nil {
+		return err
+	}
+	if g.Version != Version {
+		return fmt.Errorf("%w: the guest speaks version %d, this is version %d: they must be built together", ErrProtocol, g.Version, Version)
+	}
+	return nil
+}
+
 // An ExitStatus says how a process ended.
 type ExitStatus struct {
 	// Code is the exit code, or 128+Signal.
