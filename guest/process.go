@@ -159,6 +159,9 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 	}
 
 	ws := <-p.exited
+	if limit != nil {
+		limit.Stop() // a slow reader of the output is not the command's fault
+	}
 	p.mu.Lock()
 	p.family.gone = true
 	p.mu.Unlock()
@@ -169,9 +172,6 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 		o.finish()
 	}
 	copying.Wait()
-	if limit != nil {
-		limit.Stop()
-	}
 	p.mu.Lock()
 	status := exitStatus(ws, p.timedOut)
 	p.mu.Unlock()

@@ -28,7 +28,7 @@ var ownDirs = []string{"proc", "dev", "sys", "tmp", "run", "var", "home", "etc"}
 // certificates, names and their own settings, and what holds no secret. Single
 // files are copied; directories are the host's, read-only.
 var (
-	etcFiles = []string{"ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types", "ssl/openssl.cnf", "os-release", "debian_version", "login.defs", "shells", "inputrc", "nanorc", "vim/vimrc"}
+	etcFiles = []string{"ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types", "ssl/openssl.cnf", "os-release", "debian_version"}
 	etcDirs  = []string{"ssl/certs", "pki/ca-trust", "pki/tls/certs", "alternatives", "perl", "java", "java-*", "crypto-policies"}
 )
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,8 +60,13 @@ type shim struct {
 	control *os.File
 	ready   io.WriteCloser
 
-	inst  *runtime.Instance
-	relay *relay
+	inst       *runtime.Instance
+	gone       chan struct{} // closed when the backend has ended
+	complaints *tail         // what the backend and PID 1 say
+	drained    chan struct{} // closed when they say no more
+	relay      *relay
+
+	orphaned atomic.Bool // the caller to which the sandbox is bound has ended
 
 	mu      sync.Mutex
 	outcome *statedir.Status // how the sandbox is to end; nil: not asked for; guarded by mu
@@ -69,89 +75,24 @@ type shim struct {
 // step tells the caller what is being done, so that a hang has a name.
 func (s *shim) step(name string) { report{Step: name}.send(s.ready) }
 
-func (s *shim) run(launchers []runtime.Launcher) (err error) {
-	b := s.boot
-	var launcher runtime.Launcher
-	for _, l := range launchers {
-		if l.Name() == b.Config.Runtime {
-			launcher = l
-		}
-	}
-	if launcher == nil {
-		return runtime.Errorf(runtime.ErrUnsupported, "there is no runtime %q", b.Config.Runtime)
-	}
-
-	s.step("prepare")
-	if err := statedir.PrepareRun(b.Run); err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "prepare the sandbox's directory: %w", err)
-	}
-	s.step("compose the root directory")
-	spec, err := compose(b)
+// run starts the sandbox and stays until it has ended.
+func (s *shim) run(launchers []runtime.Launcher) error {
+	spec, err := s.prepare()
 	if err != nil {
 		return err
 	}
-	if b.Config.CodebasePath != "" {
-		s.step("mount the codebase")
-		device, err := fusefs.Mount(treeDir(b), nil)
-		if err != nil {
-			return runtime.WithClass(runtime.ErrUnavailable, err)
-		}
-		err = errors.Join(sendDevice(s.control, device), device.Close())
-		if err != nil {
-			if why := receiveServing(s.control); why != nil {
-				err = why // it ended before it could take it, and has said why
-			}
-			return runtime.WithClass(runtime.ErrUnavailable, err)
-		}
-	}
-
-	s.step("launch " + launcher.Name())
-	if s.inst, err = launcher.Launch(spec); err != nil {
+	if err := s.launch(launchers, spec); err != nil {
 		return err
 	}
-	complaints := newTail(os.Stderr)
-	drained := make(chan struct{})
-	go func() { // ends with the backend
-		_, _ = io.Copy(complaints, s.inst.Stderr)
-		close(drained)
-	}()
-	gone := make(chan struct{})
-	go func() { // ends with the backend
-		_ = s.inst.Wait()
-		close(gone)
-	}()
-	abandon := func(err error) error {
+	listener, err := s.greet()
+	if err != nil {
 		_ = s.inst.Kill()
 		_ = s.inst.Stream.Close()
-		_ = os.Remove(statedir.SocketComing(b.Run))
-		if !within(killLimit, gone) {
-			return errors.Join(err, fmt.Errorf("%s does not end", launcher.Name()))
+		_ = os.Remove(statedir.SocketComing(s.boot.Run))
+		if !within(killLimit, s.gone) {
+			err = errors.Join(err, errors.New("its processes do not end"))
 		}
 		return err
-	}
-	if b.Config.CodebasePath != "" {
-		// PID 1 is on its way meanwhile; whoever looks at the mount waits.
-		s.step("serve the codebase")
-		if err := receiveServing(s.control); err != nil {
-			return abandon(runtime.WithClass(runtime.ErrUnavailable, err))
-		}
-	}
-	listener, err := listen(b.Run) // nobody knows of it yet
-	if err != nil {
-		return abandon(err)
-	}
-	s.step("wait for PID 1")
-	s.relay = newRelay(s.inst.Stream)
-	if err := s.relay.hello(helloLimit); err != nil {
-		_ = abandon(nil)
-		within(killLimit, drained)
-		if said := complaints.String(); said != "" {
-			err = errors.New(said)
-		}
-		return runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox: %w", launcher.Name(), err)
-	}
-	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {
-		return abandon(runtime.Errorf(runtime.ErrUnavailable, "say that the sandbox runs: %w", err))
 	}
 	report{Ready: true}.send(s.ready)
 	_ = s.ready.Close()
@@ -159,53 +100,144 @@ func (s *shim) run(launchers []runtime.Launcher) (err error) {
 		config := os.NewFile(fdConfig, "config.json")
 		_ = errors.Join(config.Sync(), config.Close())
 	}()
-
 	go s.accept(listener) // ends with the process
-	go func() {           // ends with the process
-		hangup(s.control)
-		if b.Config.CodebasePath != "" {
-			s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended"}, 0)
-		}
-	}()
-	var orphaned atomic.Bool
-	if b.Config.BoundToCaller {
-		go func() { // ends with the process
-			_, _ = os.NewFile(fdAlive, "alive").Read(make([]byte, 1))
-			orphaned.Store(true)
-			s.end(statedir.Status{State: runtime.StateStopped}, 0)
-		}()
-	}
+	go s.watchTree()      // ends with the process
+	go s.watchCaller()    // ends with the process
+	s.hold()
+	return nil
+}
 
-	// The main goroutine, and with it the main thread, stays until the end.
+// prepare makes everything that the backend needs, in the shim's own mount
+// namespace, and hands the mounted tree to its server.
+func (s *shim) prepare() (*runtime.LaunchSpec, error) {
+	b := s.boot
+	s.step("prepare")
+	if err := statedir.PrepareRun(b.Run); err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "prepare the sandbox's directory: %w", err)
+	}
+	s.step("compose the root directory")
+	spec, err := compose(b)
+	if err != nil || b.Config.CodebasePath == "" {
+		return spec, err
+	}
+	s.step("mount the codebase")
+	device, err := fusefs.Mount(treeDir(b), nil)
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if err := errors.Join(sendDevice(s.control, device), device.Close()); err != nil {
+		if why := receiveServing(s.control); why != nil {
+			err = why // it ended before it could take it, and has said why
+		}
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return spec, nil
+}
+
+// launch starts the backend.
+func (s *shim) launch(launchers []runtime.Launcher, spec *runtime.LaunchSpec) (err error) {
+	name := s.boot.Config.Runtime
+	i := slices.IndexFunc(launchers, func(l runtime.Launcher) bool { return l.Name() == name })
+	if i < 0 {
+		return runtime.Errorf(runtime.ErrUnsupported, "there is no runtime %q", name)
+	}
+	s.step("launch " + name)
+	if s.inst, err = launchers[i].Launch(spec); err != nil {
+		return err
+	}
+	s.complaints, s.drained, s.gone = newTail(os.Stderr), make(chan struct{}), make(chan struct{})
+	go func() { // ends with the backend
+		_, _ = io.Copy(s.complaints, s.inst.Stderr)
+		close(s.drained)
+	}()
+	go func() { // ends with the backend
+		_ = s.inst.Wait()
+		close(s.gone)
+	}()
+	return nil
+}
+
+// greet waits until all parts are there, and opens the socket.
+func (s *shim) greet() (*net.UnixListener, error) {
+	b := s.boot
+	if b.Config.CodebasePath != "" {
+		// PID 1 is on its way meanwhile; whoever looks at the mount waits.
+		s.step("serve the codebase")
+		if err := receiveServing(s.control); err != nil {
+			return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+	}
+	listener, err := listen(b.Run) // nobody knows of it yet
+	if err != nil {
+		return nil, err
+	}
+	s.step("wait for PID 1")
+	s.relay = newRelay(s.inst.Stream)
+	if err := s.relay.hello(helloLimit); err != nil {
+		_ = s.inst.Kill()
+		within(killLimit, s.drained)
+		if said := s.complaints.String(); said != "" {
+			err = errors.New(said)
+		}
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox: %w", b.Config.Runtime, err)
+	}
+	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "say that the sandbox runs: %w", err)
+	}
+	return listener, nil
+}
+
+// watchTree ends the sandbox when its tree server has ended.
+func (s *shim) watchTree() {
+	if s.boot.Config.CodebasePath == "" {
+		return
+	}
+	hangup(s.control)
+	s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended"}, 0)
+}
+
+// watchCaller ends a sandbox that is bound to its caller with that.
+func (s *shim) watchCaller() {
+	if !s.boot.Config.BoundToCaller {
+		return
+	}
+	_, _ = os.NewFile(fdAlive, "alive").Read(make([]byte, 1))
+	s.orphaned.Store(true)
+	s.end(statedir.Status{State: runtime.StateStopped}, 0)
+}
+
+// hold passes on what PID 1 says until that is gone, and records the end. It
+// is the main goroutine's: with it the main thread stays.
+func (s *shim) hold() {
 	outcome := statedir.Status{State: runtime.StateDead, Reason: "PID 1 has ended"}
 	if err := s.relay.run(); errors.Is(err, wire.ErrProtocol) {
 		outcome.Reason = "PID 1 broke the protocol: " + err.Error()
 	}
 	_ = s.inst.Kill()
-	if !within(killLimit, gone) {
+	if !within(killLimit, s.gone) {
 		outcome.Reason += "; its processes do not end"
 	}
-	within(time.Second, drained)
-	if said := complaints.String(); said != "" {
+	within(time.Second, s.drained)
+	if said := s.complaints.String(); said != "" {
 		outcome.Reason += ": " + said
 	}
 	s.mu.Lock() // for good: this is the end
 	if s.outcome != nil {
 		outcome = *s.outcome
 	}
-	if err := statedir.SetStatus(b.Run, &outcome); err != nil {
+	run := s.boot.Run
+	if err := statedir.SetStatus(run, &outcome); err != nil {
 		fmt.Fprintln(os.Stderr, "record the end:", err)
 	}
-	_ = os.Remove(statedir.Socket(b.Run))
+	_ = os.Remove(statedir.Socket(run))
 	if outcome.State == runtime.StateDead {
 		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
 	}
-	if orphaned.Load() {
+	if s.orphaned.Load() {
 		// Nobody else will. Where the directory is root's, List does it.
-		_ = unix.Unmount(b.Mnt, unix.MNT_DETACH)
-		_ = statedir.RemoveFrom(b.Run)
+		_ = unix.Unmount(s.boot.Mnt, unix.MNT_DETACH)
+		_ = statedir.RemoveFrom(run)
 	}
-	return nil
 }
 
 // end ends the sandbox, in good order within grace, by force after it. It does

@@ -352,11 +352,11 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	// Nobody may start it while it goes.
-	lock, err := box.WaitLock(ctx, killLimit)
+	release, err := box.WaitLock(ctx, killLimit)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer release()
 	r.mu.Lock()
 	delete(r.configs, box.ID())
 	r.mu.Unlock()

@@ -95,7 +95,7 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	undo.Add(hold.Close)
 
 	// The shim first: it has the longer way to go.
-	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, lock.File, shimEnd, ready, alive, guest, config)
+	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, lock.Shim, shimEnd, ready, alive, guest, config)
 	if err != nil {
 		return nil, namespaceError(err)
 	}
@@ -105,7 +105,7 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		return err
 	})
 	if c.CodebasePath != "" {
-		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), &b, lock.File, treeEnd)
+		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), &b, lock.Tree, treeEnd)
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
 		}
@@ -145,9 +145,7 @@ func lockToStart(ctx context.Context, box *statedir.Box) (*statedir.Lock, error)
 		if state, _, serr := box.State(); serr != nil || state == runtime.StateRunning {
 			return nil, errors.Join(err, serr)
 		}
-		if lock, err := box.WaitLock(ctx, look); err == nil {
-			return lock, nil
-		}
+		_ = box.WaitUnlocked(ctx, look)
 	}
 }
 

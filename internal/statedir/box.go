@@ -110,7 +110,7 @@ func SetStatus(run string, s *Status) error { return writeJSON(run, "status.json
 // its socket there, and takes it away in the end, after it has said why in
 // status.json; so a start writes no file.
 func (b *Box) State() (runtime.State, string, error) {
-	held, err := b.Locked()
+	held, err := b.held(shimPart, 1)
 	if err != nil {
 		return "", "", err
 	}

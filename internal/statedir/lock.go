@@ -12,18 +12,37 @@ import (
 	"wolffia/runtime"
 )
 
-// A Lock is a sandbox's lock. It is held by the file and all copies of it that
-// other processes have, until the last is closed, or one is unlocked.
-type Lock struct{ *os.File }
+// The lock has a part for each of the two processes that hold it: so it can be
+// told which of them is there.
+const (
+	shimPart = 0 // offset of a byte that need not exist
+	treePart = 1
+	parts    = 2
+)
+
+// A Lock is a sandbox's lock, in two parts that are held by their files and
+// all copies that other processes have of them, until the last is closed, or
+// one is unlocked.
+type Lock struct {
+	Shim, Tree *os.File
+}
 
 // Unlock lets go of the lock whoever has copies: a child that is just being
 // started by another goroutine has one, for a moment.
 func (l *Lock) Unlock() error {
-	return unix.FcntlFlock(l.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
+	return errors.Join(lock(l.Shim, unix.F_OFD_SETLK, unix.F_UNLCK, 0, parts), lock(l.Tree, unix.F_OFD_SETLK, unix.F_UNLCK, 0, parts))
+}
+
+// Close closes the files: what has copies of them holds the lock from now on.
+func (l *Lock) Close() error { return errors.Join(l.Shim.Close(), l.Tree.Close()) }
+
+// lock does a lock operation on n parts from first on (fcntl_locking(2)).
+func lock(f *os.File, op int, kind int16, first, n int64) error {
+	return unix.FcntlFlock(f.Fd(), op, &unix.Flock_t{Type: kind, Start: first, Len: n})
 }
 
 // openLock opens the file to lock; ErrNotFound: there is no such sandbox.
-func (b *Box) openLock() (*Lock, error) {
+func (b *Box) openLock() (*os.File, error) {
 	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
@@ -31,63 +50,78 @@ func (b *Box) openLock() (*Lock, error) {
 	if err != nil {
 		return nil, b.lockError(err)
 	}
-	return &Lock{f}, nil
+	return f, nil
 }
 
 func (b *Box) lockError(err error) error {
 	return runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
 }
 
-// Locked reports whether a shim, or what it has started, is there.
-func (b *Box) Locked() (bool, error) {
-	l, err := b.openLock()
+// held reports whether anybody has one of n parts from first on.
+func (b *Box) held(first, n int64) (bool, error) {
+	f, err := b.openLock()
 	if err != nil {
 		return false, err
 	}
-	defer l.Close()
-	lk := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(l.Fd(), unix.F_OFD_GETLK, &lk); err != nil {
+	defer f.Close()
+	lk := unix.Flock_t{Type: unix.F_WRLCK, Start: first, Len: n}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lk); err != nil {
 		return false, b.lockError(err)
 	}
 	return lk.Type != unix.F_UNLCK, nil
 }
 
+// Locked reports whether a shim or a tree server is there.
+func (b *Box) Locked() (bool, error) { return b.held(0, parts) }
+
 // TryLock takes the sandbox's lock, or says that another has it: ErrConflict.
 // The caller unlocks or closes it.
-func (b *Box) TryLock() (*Lock, error) {
-	l, err := b.openLock()
-	if err != nil {
+func (b *Box) TryLock() (_ *Lock, err error) {
+	l := &Lock{}
+	if l.Shim, err = b.openLock(); err != nil {
 		return nil, err
 	}
-	if err := unix.FcntlFlock(l.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
-		_ = l.Close()
-		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-			return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is running, or on its way", b.id)
-		}
-		return nil, b.lockError(err)
+	if l.Tree, err = b.openLock(); err != nil {
+		return nil, errors.Join(err, l.Shim.Close())
 	}
-	return l, nil
+	err = lock(l.Shim, unix.F_OFD_SETLK, unix.F_WRLCK, shimPart, 1)
+	if err == nil {
+		err = lock(l.Tree, unix.F_OFD_SETLK, unix.F_WRLCK, treePart, 1)
+	}
+	if err == nil {
+		return l, nil
+	}
+	_ = l.Unlock()
+	_ = l.Close()
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is running, or on its way", b.id)
+	}
+	return nil, b.lockError(err)
 }
 
-// WaitLock takes the sandbox's lock as soon as nobody holds it: its shim and
-// its tree server are gone. After limit it gives up: ErrUnavailable.
-func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (*Lock, error) {
-	l, err := b.openLock()
+// WaitLock takes all of the sandbox's lock as soon as nobody holds it: its
+// shim and its tree server are gone. release lets go of it. After limit it
+// gives up: ErrUnavailable.
+func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (release func(), err error) {
+	f, err := b.openLock()
 	if err != nil {
 		return nil, err
+	}
+	letGo := func() {
+		_ = lock(f, unix.F_OFD_SETLK, unix.F_UNLCK, 0, parts)
+		_ = f.Close()
 	}
 	got := make(chan error)
 	given := make(chan struct{}) // closed when nobody waits for it any more
 	go func() {                  // ends when the lock is free, at the latest with the holders
 		err := error(unix.EINTR)
 		for errors.Is(err, unix.EINTR) {
-			err = unix.FcntlFlock(l.Fd(), unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK})
+			err = lock(f, unix.F_OFD_SETLKW, unix.F_WRLCK, 0, parts)
 		}
 		select {
 		case got <- err:
 		case <-given:
-			_ = l.Unlock()
-			_ = l.Close()
+			letGo()
 		}
 	}()
 	timer := time.NewTimer(limit)
@@ -95,9 +129,9 @@ func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (*Lock, error) 
 	select {
 	case err = <-got:
 		if err == nil {
-			return l, nil
+			return letGo, nil
 		}
-		_ = l.Close()
+		_ = f.Close()
 	case <-ctx.Done():
 		err = ctx.Err()
 		close(given)
@@ -111,12 +145,12 @@ func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (*Lock, error) 
 // WaitUnlocked waits until nobody holds the sandbox's lock; see WaitLock. A
 // sandbox that is gone is not locked.
 func (b *Box) WaitUnlocked(ctx context.Context, limit time.Duration) error {
-	l, err := b.WaitLock(ctx, limit)
+	release, err := b.WaitLock(ctx, limit)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		release()
 	}
-	return errors.Join(l.Unlock(), l.Close())
+	return err
 }

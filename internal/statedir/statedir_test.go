@@ -126,8 +126,15 @@ func TestState(t *testing.T) {
 	if err := b.WaitUnlocked(t.Context(), 10*time.Millisecond); err == nil {
 		t.Error("it is taken for unlocked")
 	}
-	_ = lock.Close()
-	want(runtime.StateDead) // whoever held it is gone, and did not say so
+	_ = lock.Shim.Close()
+	want(runtime.StateDead) // it is gone, and did not say so
+	if locked, err := b.Locked(); !locked || err != nil {
+		t.Errorf("the tree server is there, and it is not locked (%v)", err)
+	}
+	if _, err := b.TryLock(); !errors.Is(err, runtime.ErrConflict) {
+		t.Errorf("a lock while the tree server is there: %v", err)
+	}
+	_ = lock.Tree.Close()
 	if err := b.WaitUnlocked(t.Context(), time.Minute); err != nil {
 		t.Error(err)
 	}
@@ -156,11 +163,11 @@ func TestWaitLockGivesUp(t *testing.T) {
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := b.WaitLock(t.Context(), time.Minute)
+	release, err := b.WaitLock(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = got.Close()
+	release()
 	_ = lock.Close()
 }
 
