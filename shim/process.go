@@ -45,7 +45,7 @@ func Main(launchers ...runtime.Launcher) error {
 	if err != nil {
 		return err
 	}
-	unix.Umask(0o077)
+	unix.Umask(0o022) // for what is composed; what is ours alone lies in directories of 0700
 	s := &shim{boot: b, control: os.NewFile(fdControl, "control"), ready: ready}
 	if err := s.run(launchers); err != nil {
 		failed(err).send(ready)
