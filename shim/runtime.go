@@ -293,10 +293,7 @@ func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 		case errors.Is(err, runtime.ErrNotFound):
 			return nil // destroyed meanwhile
 		case err == nil && !locked:
-			if box.Shim().PID == 0 {
-				return nil // never started
-			}
-			return r.kill(ctx, box, c) // what a shim that was killed may have left
+			return r.kill(ctx, box, c) // what a shim that was killed, by itself or in a start, may have left
 		}
 		// On its way up or down: it will soon answer, or be gone.
 		_ = box.WaitUnlocked(ctx, look)

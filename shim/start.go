@@ -102,7 +102,9 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	undo.Add(func() error {
 		err := shim.Kill()
 		<-shim.Gone()
-		return err
+		// A bubblewrap whose parent was killed in the wrong moment waits for it
+		// for ever: it is not bound to it yet.
+		return errors.Join(err, box.KillAll(c.UID, killLimit))
 	})
 	if c.CodebasePath != "" {
 		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), &b, lock.Tree, treeEnd)

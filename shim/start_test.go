@@ -134,7 +134,7 @@ func TestStartThatFails(t *testing.T) {
 		"is no guest":     {"echo hello, hello, hello; exec cat >/dev/null", "protocol error"},
 		"other guest":     {`printf '\014\000\000\000\000\000\000\000'; exec cat >/dev/null`, "protocol error"},
 		"hangs":           {"exec sleep 1000", "hung here: wait for PID 1"},
-		"ignores signals": {"trap '' TERM INT HUP; while :; do sleep 1000; done", "hung here: wait for PID 1"},
+		"ignores signals": {"trap '' TERM INT HUP; exec sleep 1000", "hung here: wait for PID 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rt, _, codebase := newRuntime(t)
@@ -151,6 +151,23 @@ func TestStartThatFails(t *testing.T) {
 				t.Errorf("%+v, %v", s, err)
 			}
 		})
+	}
+}
+
+// Whenever a start is given up, nothing is left of it.
+func TestStartGivenUp(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	for after := time.Duration(0); after < 30*time.Millisecond; after += 250 * time.Microsecond {
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		err := rt.Start(ctx, id)
+		cancel()
+		if err == nil {
+			if err := rt.Stop(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		allGone(t, id)
 	}
 }
 
