@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -67,7 +66,7 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the guest binary: %w; it belongs beside wolffia", err)
 	}
 	defer guest.Close()
-	self, err := openProgram(bin.wolffia)
+	self, err := os.Open(bin.wolffia)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the wolffia binary: %w", err)
 	}
@@ -151,25 +150,11 @@ func lockToStart(ctx context.Context, box *statedir.Box) (*statedir.Lock, error)
 	}
 }
 
-// openProgram opens a program to be executed by its descriptor, so that this
-// works with privileges dropped wherever it lies. The descriptor is a high one:
-// the low ones become something else in the child before it executes.
-func openProgram(path string) (*os.File, error) {
-	const beyond = 100 // any of ExtraFiles
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, beyond)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return os.NewFile(uintptr(fd), path), nil
-}
-
 // spawn starts the wolffia binary in self, detached from us, with boot and
-// files as its descriptors from 3 on.
+// files as its descriptors from 3 on. It is executed by its descriptor, so that
+// this works with privileges dropped wherever it lies; the descriptor is one of
+// the child's own, because any other number may become something else in the
+// child before it executes.
 func spawn(self, log *os.File, args []string, attr *syscall.SysProcAttr, b *boot, files ...*os.File) (*child.Child, error) {
 	bootFile, err := b.file()
 	if err != nil {
@@ -177,10 +162,11 @@ func spawn(self, log *os.File, args []string, attr *syscall.SysProcAttr, b *boot
 	}
 	defer bootFile.Close()
 	attr.Setsid = true
+	all := append([]*os.File{nil, nil, log, bootFile}, files...)
 	return child.Start(&child.Command{
-		Path: "/proc/self/fd/" + strconv.Itoa(int(self.Fd())), Args: args,
+		Path: "/proc/self/fd/" + strconv.Itoa(len(all)), Args: args,
 		Env:   []string{"PATH=" + os.Getenv("PATH"), "GOTRACEBACK=single"}, // nothing else of the caller's
-		Files: append([]*os.File{nil, nil, log, bootFile}, files...),
+		Files: append(all, self),
 		Attr:  attr,
 	})
 }
