@@ -123,7 +123,7 @@ func (s *shim) prepare() (*runtime.LaunchSpec, error) {
 	s.step("mount the codebase")
 	device, err := fusefs.Mount(treeDir(b), nil)
 	if err != nil {
-		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps", b.Config.UID, err)
 	}
 	if err := errors.Join(sendDevice(s.control, device), device.Close()); err != nil {
 		if why := receiveServing(s.control); why != nil {

@@ -24,6 +24,11 @@ func probeFuse(_ context.Context, h *host) Result {
 	fd, err := unix.Open(fuseDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if f.open = err; err == nil {
 		_ = unix.Close(fd) // no mount uses it: nothing happens
+		// Root can, but does not run sandboxes: whom it drops to must be able to.
+		var st unix.Stat_t
+		if unix.Geteuid() == 0 && unix.Stat(fuseDevice, &st) == nil && st.Mode&0o006 != 0o006 {
+			f.open = syscall.EACCES
+		}
 	}
 	for line := range strings.Lines(readFile("/proc/filesystems")) {
 		fields := strings.Fields(line)
@@ -50,7 +55,7 @@ func decideFuse(f fuseFacts, h *host) Result {
 	case errors.Is(f.open, fs.ErrPermission):
 		return Result{
 			Found:   fuseDevice,
-			Problem: "this user may not open " + fuseDevice,
+			Problem: "this user, or whom root drops to, may not open " + fuseDevice,
 			Fix: h.sudo("chmod 666 "+fuseDevice) + "\n" +
 				h.put(`KERNEL=="fuse", MODE="0666"`, "/etc/udev/rules.d/99-wolffia-fuse.rules"),
 		}
