@@ -16,6 +16,7 @@ const fuseDevice = "/dev/fuse"
 // fuseFacts are what matters for /dev/fuse.
 type fuseFacts struct {
 	open   error // of the device, to read and write
+	closed bool  // we are root and can, but the user whom root drops to cannot
 	module bool  // the kernel knows the file system
 }
 
@@ -26,9 +27,7 @@ func probeFuse(_ context.Context, h *host) Result {
 		_ = unix.Close(fd) // no mount uses it: nothing happens
 		// Root can, but does not run sandboxes: whom it drops to must be able to.
 		var st unix.Stat_t
-		if unix.Geteuid() == 0 && unix.Stat(fuseDevice, &st) == nil && st.Mode&0o006 != 0o006 {
-			f.open = syscall.EACCES
-		}
+		f.closed = unix.Geteuid() == 0 && unix.Stat(fuseDevice, &st) == nil && st.Mode&0o006 != 0o006
 	}
 	for line := range strings.Lines(readFile("/proc/filesystems")) {
 		fields := strings.Fields(line)
@@ -40,7 +39,15 @@ func probeFuse(_ context.Context, h *host) Result {
 // decideFuse says what the facts mean.
 func decideFuse(f fuseFacts, h *host) Result {
 	load := h.sudo("modprobe fuse") + "\n" + h.put("fuse", "/etc/modules-load.d/fuse.conf")
+	open := h.sudo("chmod 666 "+fuseDevice) + "\n" +
+		h.put(`KERNEL=="fuse", MODE="0666"`, "/etc/udev/rules.d/99-wolffia-fuse.rules")
 	switch {
+	case f.closed:
+		return Result{
+			Found:   fuseDevice,
+			Problem: "root may open " + fuseDevice + ", but not the user that root runs sandboxes as",
+			Fix:     open,
+		}
 	case f.open == nil:
 		return Result{OK: true, Found: fuseDevice + " can be opened"}
 	case h.container != "":
@@ -55,9 +62,8 @@ func decideFuse(f fuseFacts, h *host) Result {
 	case errors.Is(f.open, fs.ErrPermission):
 		return Result{
 			Found:   fuseDevice,
-			Problem: "this user, or whom root drops to, may not open " + fuseDevice,
-			Fix: h.sudo("chmod 666 "+fuseDevice) + "\n" +
-				h.put(`KERNEL=="fuse", MODE="0666"`, "/etc/udev/rules.d/99-wolffia-fuse.rules"),
+			Problem: "this user may not open " + fuseDevice,
+			Fix:     open,
 		}
 	}
 	return Result{Problem: fuseDevice + ": " + f.open.Error(), Fix: load}
