@@ -20,7 +20,7 @@ const (
 	fdLock    = 4 // the sandbox's lock; held, not used
 	fdControl = 5 // one end of a socket pair between shim and tree server
 	fdReady   = 6 // shim only: progress, see report
-	fdAlive   = 7 // shim only: hangs up when the caller ends; /dev/null unless BoundToCaller
+	fdAlive   = 7 // shim only: hangs up when the caller ends; heeded if BoundToCaller
 	fdGuest   = 8 // shim only: the guest binary, used if CopyGuest
 	fdConfig  = 9 // shim only: config.json, to see it to the disk
 )

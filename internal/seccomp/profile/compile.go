@@ -111,21 +111,17 @@ func condition(a specs.LinuxSeccompArg, holds, fails uint8) ([]bpf.Instruction, 
 			low,
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: lo, SkipTrue: holds, SkipFalse: fails},
 		}, nil
-	case a.Op == specs.OpLessThan:
+	case a.Op == specs.OpLessThan, a.Op == specs.OpGreaterThan:
+		test := bpf.JumpLessThan
+		if a.Op == specs.OpGreaterThan {
+			test = bpf.JumpGreaterThan
+		}
 		return []bpf.Instruction{
 			high,
-			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: hi, SkipTrue: holds + 3},
+			bpf.JumpIf{Cond: test, Val: hi, SkipTrue: holds + 3},
 			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: hi, SkipTrue: fails + 2},
 			low,
-			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: lo, SkipTrue: holds, SkipFalse: fails},
-		}, nil
-	case a.Op == specs.OpGreaterThan:
-		return []bpf.Instruction{
-			high,
-			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: hi, SkipTrue: holds + 3},
-			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: hi, SkipTrue: fails + 2},
-			low,
-			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: lo, SkipTrue: holds, SkipFalse: fails},
+			bpf.JumpIf{Cond: test, Val: lo, SkipTrue: holds, SkipFalse: fails},
 		}, nil
 	case a.Op == specs.OpMaskedEqual && a.ValueTwo == 0:
 		return []bpf.Instruction{
