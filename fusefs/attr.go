@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -156,19 +157,40 @@ func (t *tree) attr(o *object, level perm.Level, inside perm.State, a *fuse.Attr
 // fillAttr fills in the reply to a question about n.
 func (t *tree) fillAttr(n *node, o *object, out *fuse.AttrOut) {
 	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
-	if !t.shared(n, o) {
-		out.SetTimeout(t.timeout)
-	}
+	out.SetTimeout(t.attrTimeout(n, o))
 }
 
 // fillEntry fills in the reply to a lookup of n.
-func (t *tree) fillEntry(n *node, o *object, out *fuse.EntryOut) {
+func (t *tree) fillEntry(dir, n *node, o *object, out *fuse.EntryOut) {
 	out.NodeId = n.id
-	out.SetEntryTimeout(t.timeout)
+	out.SetEntryTimeout(t.nameTimeout(dir))
 	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
-	if !t.shared(n, o) {
-		out.SetAttrTimeout(t.timeout)
+	out.SetAttrTimeout(t.attrTimeout(n, o))
+}
+
+// nameTimeout returns how long the kernel may believe what it was told about
+// a name in dir.
+func (t *tree) nameTimeout(dir *node) time.Duration {
+	if dir.watched.Load() {
+		return max(watchedTimeout, t.timeout)
 	}
+	return t.timeout
+}
+
+// attrTimeout returns how long the kernel may believe that n is as o says.
+func (t *tree) attrTimeout(n *node, o *object) time.Duration {
+	switch {
+	case t.shared(n, o):
+		return 0
+	case n.isDir() && !n.watched.Load(), !n.isDir() && o.Nlink > 1:
+		return t.timeout // changes may come by a way that is not watched
+	case n.id == rootID:
+		return t.nameTimeout(n)
+	}
+	if parent, _ := t.table.place(n); parent != nil {
+		return t.nameTimeout(parent)
+	}
+	return t.timeout
 }
 
 // shared reports whether n's inode is also known by other names. To the
@@ -181,7 +203,7 @@ func (t *tree) shared(n *node, o *object) bool {
 	added, known := t.table.alias(n)
 	if added && known > 1 {
 		for _, id := range t.table.siblings(n) {
-			t.notes.post(note{id: id})
+			t.notes.post(note{what: noteAttr, id: id})
 		}
 	}
 	return known > 1

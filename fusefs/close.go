@@ -15,9 +15,9 @@ func (s *Server) Wait() { <-s.done }
 // mount gets ENOTCONN from then on; unmounting it is for who mounted it.
 // Close may be called twice.
 //
-// The readers of go-fuse wait inside read(2), where closing the descriptor
-// does not reach them. So its number is given to something that cannot be
-// read, and the readers are made to try again.
+// The readers wait inside read(2), where closing the descriptor does not reach
+// them. So its number is given to something that cannot be read, and they are
+// made to try again.
 func (s *Server) Close() error {
 	select {
 	case <-s.done:
@@ -25,11 +25,12 @@ func (s *Server) Close() error {
 	default:
 	}
 	s.closing.Do(func() {
-		s.log.quiet.Store(true)
+		d := s.tree.dev
+		d.closed.Store(true)
 		var st unix.Stat_t
 		// The number is another's if the tree was unmounted just now.
-		if unix.Fstat(s.fd, &st) == nil && st.Rdev == s.rdev {
-			unix.Dup3(s.tree.root.fd, s.fd, unix.O_CLOEXEC) // O_PATH
+		if unix.Fstat(d.fd, &st) == nil && st.Rdev == s.rdev {
+			unix.Dup3(s.tree.root.fd, d.fd, unix.O_CLOEXEC) // O_PATH
 		}
 	})
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -182,7 +182,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 			unix.Close(file)
 			return errno
 		}
-		n := t.enter(dir, name, obj, &out.EntryOut)
+		n := t.enter(dir, name, meeting{obj, -1}, &out.EntryOut)
 		h := t.fds.add(n, useWrite, file)
 		defer h.release()
 		if mode&0o600 != 0o600 {

@@ -12,7 +12,7 @@ import (
 // ReadDir lists a directory from the offset in in.
 func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	t.count(opReaddir)
-	return t.list(opReaddir, in, func(_ *node, _ int, e fuse.DirEntry, _ *object) bool {
+	return t.list(opReaddir, in, func(_ *node, _ int, e fuse.DirEntry) bool {
 		return out.AddDirEntry(e)
 	})
 }
@@ -21,48 +21,36 @@ func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryLis
 // kernel from asking for them one by one.
 func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	t.count(opReaddirplus)
-	return t.list(opReaddirplus, in, func(dir *node, fd int, e fuse.DirEntry, obj *object) bool {
-		dots := e.Name == "." || e.Name == ".."
-		if obj == nil && !dots {
-			var errno syscall.Errno
-			if obj, errno = t.look(at{fd, e.Name}); errno == syscall.ENOENT {
-				return true
-			}
-			if obj != nil {
-				// It may be something else than the directory said.
-				if t.rules.Child(dir.getState(), e.Name, obj.isDir()) == perm.None {
-					return true
-				}
-				e.Mode = obj.typ()
-			}
+	return t.list(opReaddirplus, in, func(dir *node, fd int, e fuse.DirEntry) bool {
+		if e.Name == "." || e.Name == ".." {
+			return out.AddDirLookupEntry(e) != nil
 		}
-		entry := out.AddDirLookupEntry(e)
-		if entry == nil {
-			return false
+		m, errno := t.meet(dir, fd, e.Name)
+		switch {
+		case errno == syscall.ENOENT:
+			return true
+		case errno == 0 && t.rules.Child(dir.getState(), e.Name, m.obj.isDir()) == perm.None:
+			m.drop() // it is something else than the directory said
+			return true
+		case errno == 0:
+			e.Mode = m.obj.typ()
 		}
 		// An entry without attributes is legal: the kernel looks it up later,
 		// and is told then why there are none.
-		if obj != nil && !dots && !obj.isMount() {
-			t.enter(dir, e.Name, obj, entry)
+		entry := out.AddDirLookupEntry(e)
+		if entry == nil || errno != 0 || m.obj.isMount() {
+			m.drop()
+			return entry != nil
 		}
+		t.enter(dir, e.Name, m, entry)
 		return true
 	})
-}
-
-// look is examine for an entry that was just listed: its errno is ENOENT or
-// it says nothing.
-func (t *tree) look(a at) (*object, syscall.Errno) {
-	o, errno := t.examine(a)
-	if errno != 0 {
-		return nil, errno
-	}
-	return o, 0
 }
 
 // list calls add with each visible entry of a directory until it returns
 // false. There is no handle that would remember a position: the offset is the
 // backing file system's own, good for any descriptor of the directory.
-func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry, *object) bool) fuse.Status {
+func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry) bool) fuse.Status {
 	dir, errno := t.dir(in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
@@ -91,7 +79,7 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry, *
 }
 
 // entries reads the directory open as fd on from where it stands.
-func (t *tree) entries(dir *node, fd int, add func(*node, int, fuse.DirEntry, *object) bool) syscall.Errno {
+func (t *tree) entries(dir *node, fd int, add func(*node, int, fuse.DirEntry) bool) syscall.Errno {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := unix.Getdents(fd, buf)
@@ -104,36 +92,33 @@ func (t *tree) entries(dir *node, fd int, add func(*node, int, fuse.DirEntry, *o
 		for rest := buf[:n]; len(rest) > 0; {
 			var e fuse.DirEntry
 			rest = rest[e.Parse(rest):]
-			obj, show := t.show(dir, fd, &e)
-			if show && !add(dir, fd, e, obj) {
+			if t.show(dir, fd, &e) && !add(dir, fd, e) {
 				return 0
 			}
 		}
 	}
 }
 
-// show reports whether the entry e of dir may be listed, and returns what e
-// is if that took a look.
-func (t *tree) show(dir *node, fd int, e *fuse.DirEntry) (*object, bool) {
+// show reports whether the entry e of dir may be listed.
+func (t *tree) show(dir *node, fd int, e *fuse.DirEntry) bool {
 	switch e.Name {
 	case ".":
-		return nil, true
+		return true
 	case "..":
 		if dir.id == rootID {
 			e.Ino = dir.ident.ino // what is above is nobody's business
 		}
-		return nil, true
+		return true
 	}
-	var obj *object
 	if e.Mode&unix.S_IFMT == 0 { // a file system that does not say
-		var errno syscall.Errno
-		if obj, errno = t.look(at{fd, e.Name}); errno != 0 {
-			return nil, false
+		obj, errno := t.stat(at{fd, e.Name})
+		if errno != 0 {
+			return false
 		}
 		e.Mode = obj.typ()
 	}
 	isDir := e.Mode&unix.S_IFMT == unix.S_IFDIR
-	return obj, t.rules.Child(dir.getState(), e.Name, isDir) != perm.None
+	return t.rules.Child(dir.getState(), e.Name, isDir) != perm.None
 }
 
 // FsyncDir writes a directory to the disk.

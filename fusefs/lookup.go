@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"wolffia/perm"
 )
@@ -21,7 +22,7 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	}
 	if t.hidden(dir, name) {
 		t.denied(opLookup, in, dir, name, perm.None, syscall.ENOENT)
-		return t.absent(out)
+		return t.absent(dir, out)
 	}
 	t.names.RLock()
 	defer t.names.RUnlock()
@@ -36,7 +37,7 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 		if t.table.vanish(dir, name, known) {
 			t.orphan(known)
 		}
-		return t.absent(out)
+		return t.absent(dir, out)
 	}
 	return fuse.Status(errno)
 }
@@ -48,39 +49,108 @@ func (t *tree) hidden(dir *node, name string) bool {
 }
 
 // absent says that there is no such name, and for how long that holds.
-func (t *tree) absent(out *fuse.EntryOut) fuse.Status {
+func (t *tree) absent(dir *node, out *fuse.EntryOut) fuse.Status {
 	*out = fuse.EntryOut{}
-	out.SetEntryTimeout(t.timeout)
+	timeout := t.nameTimeout(dir)
+	if dir.id == rootID && !t.dev.epochs {
+		timeout = t.timeout // there is no other way to have these forgotten
+	}
+	out.SetEntryTimeout(timeout)
 	return fuse.OK
 }
 
 // find looks the entry called name of dir up, which is open as fd, and gives
 // the kernel a node for it. t.names is held.
 func (t *tree) find(in *fuse.InHeader, dir *node, fd int, name string, out *fuse.EntryOut) syscall.Errno {
-	obj, errno := t.examine(at{fd, name})
+	m, errno := t.meet(dir, fd, name)
 	if errno != 0 {
 		return errno
 	}
-	if errno := t.allowName(opLookup, in, dir, name, obj.isDir()); errno != 0 {
+	if errno = t.allowName(opLookup, in, dir, name, m.obj.isDir()); errno == 0 && m.obj.isMount() {
+		errno = syscall.EACCES // another file system is another matter
+	}
+	if errno != 0 {
+		m.drop()
 		return errno
 	}
-	if obj.isMount() {
-		return syscall.EACCES // another file system is another matter
-	}
-	t.enter(dir, name, obj, out)
+	t.enter(dir, name, m, out)
 	return 0
 }
 
-// enter gives the kernel a node for obj, found as the entry called name of
-// dir, and fills in the reply.
-func (t *tree) enter(dir *node, name string, obj *object, out *fuse.EntryOut) *node {
+// A meeting is what was found at a name.
+type meeting struct {
+	obj *object
+	fd  int // O_PATH, of the object; -1 if it was not opened
+}
+
+// drop closes what is not used.
+func (m meeting) drop() {
+	if m.fd >= 0 {
+		unix.Close(m.fd)
+	}
+}
+
+// meet looks at the entry called name of dir, which is open as fd. Where the
+// kernel will believe it for long it is opened as well: the kernel opens files
+// without asking, and when they are first used the name may be another's.
+func (t *tree) meet(dir *node, fd int, name string) (meeting, syscall.Errno) {
+	if !dir.watched.Load() || t.held(dir, fd, name) {
+		obj, errno := t.examine(at{fd, name})
+		return meeting{obj, -1}, errno
+	}
+	path, errno := openBeneath(fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if errno != 0 {
+		if errno == syscall.EXDEV {
+			errno = syscall.EACCES
+		}
+		return meeting{fd: -1}, errno
+	}
+	obj, errno := t.examine(at{fd: path})
+	if errno != 0 {
+		unix.Close(path)
+		return meeting{fd: -1}, errno
+	}
+	return meeting{obj, path}, 0
+}
+
+// held reports whether the node at (dir, name) is known and open, and still
+// there.
+func (t *tree) held(dir *node, fd int, name string) bool {
+	n := t.table.child(dir, name)
+	if n == nil {
+		return false
+	}
+	h := t.fds.anyOf(n)
+	if h == nil {
+		return false
+	}
+	defer h.release()
+	obj, errno := t.stat(at{fd, name})
+	return errno == 0 && obj.ident == n.ident
+}
+
+// enter gives the kernel a node for m, found as the entry called name of dir,
+// and fills in the reply. It takes what is open.
+func (t *tree) enter(dir *node, name string, m meeting, out *fuse.EntryOut) *node {
+	obj := m.obj
 	n, old := t.table.enter(dir, name, obj, func(n *node) {
 		s := dir.getState()
 		n.setVerdict(t.rules.Child(s, name, obj.isDir()), t.inside(s, name, obj.isDir()))
 	})
 	n.seen.Store(t.clock())
 	t.orphan(old)
-	t.fillEntry(n, obj, out)
+	if m.fd >= 0 {
+		h := t.fds.add(n, usePath, m.fd)
+		if n.isDir() && !n.watched.Load() {
+			t.watch.add(n, h.fd)
+			// It may have changed just before.
+			if again, errno := t.examine(at{fd: h.fd}); errno == 0 {
+				obj = again
+			}
+		}
+		h.release()
+	}
+	t.fillEntry(dir, n, obj, out)
 	return n
 }
 

@@ -30,10 +30,13 @@ import (
 type setup struct {
 	Rules   []fakeRule
 	Policy  []perm.Rule                    // if not nil, instead of Rules
+	Parse   []string                       // if not nil, instead of Rules
 	Panic   string                         // the rules panic at this name
 	Host    func(t *testing.T, dir string) // fills the host directory, in the parent
 	Timeout time.Duration
 	FDs     int
+	NoWatch bool
+	Old     bool                                            // as on a kernel before 6.16
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
 }
 
@@ -53,7 +56,31 @@ func (c *client) stats(t *testing.T) Stats {
 	return request[Stats](t, c, "stats")
 }
 
-func request[T any](t *testing.T, c *client, what string) (v T) {
+// setRules replaces the rules of the tree.
+func (c *client) setRules(t *testing.T, rules ...string) {
+	t.Helper()
+	if err := json.NewEncoder(c.conn).Encode("rules"); err != nil {
+		t.Fatal(err)
+	}
+	if !request[bool](t, c, parseRules(t, rules...)) {
+		t.Fatal("the rules were refused")
+	}
+}
+
+// parseRules parses rules such as "a/=write".
+func parseRules(t *testing.T, rules ...string) (parsed []perm.Rule) {
+	t.Helper()
+	for _, r := range rules {
+		rule, err := perm.ParseRule(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed = append(parsed, rule)
+	}
+	return parsed
+}
+
+func request[T any](t *testing.T, c *client, what any) (v T) {
 	t.Helper()
 	if err := json.NewEncoder(c.conn).Encode(what); err != nil {
 		t.Fatal(err)
@@ -119,6 +146,9 @@ func serve(t *testing.T, s setup, args childArgs) {
 	}
 	defer root.Close()
 	var rules Rules = newFakeRules(s.Rules)
+	if s.Parse != nil {
+		s.Policy = parseRules(t, s.Parse...)
+	}
 	if s.Policy != nil {
 		if rules, err = perm.Compile(s.Policy); err != nil {
 			t.Fatal(err)
@@ -130,7 +160,7 @@ func serve(t *testing.T, s setup, args childArgs) {
 	denials := make(chan Denial, 10000)
 	srv, err := Serve(ctx, dev, &Options{
 		Root: int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
-		Timeout: s.Timeout, FDs: s.FDs, Denied: func(d Denial) {
+		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, Denied: func(d Denial) {
 			select {
 			case denials <- d:
 			default:
@@ -139,6 +169,9 @@ func serve(t *testing.T, s setup, args childArgs) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.Old {
+		srv.tree.dev.epochs = false // nothing was asked yet
 	}
 	seen := answer(ours, srv, denials)
 	err = <-ended
@@ -290,6 +323,16 @@ func answer(conn net.Conn, srv *Server, denials chan Denial) <-chan []Denial {
 				out.Encode(seen)
 			case "close":
 				out.Encode(srv.Close() == nil)
+			case "rules":
+				var rules []perm.Rule
+				policy, err := (*perm.Policy)(nil), in.Decode(&rules)
+				if err == nil {
+					policy, err = perm.Compile(rules)
+				}
+				if err == nil {
+					srv.SetRules(policy)
+				}
+				out.Encode(err == nil)
 			}
 		}
 	}()

@@ -8,6 +8,9 @@ import (
 	"wolffia/perm"
 )
 
+// unseen is a time for node.seen that is too long ago.
+const unseen = -1 << 62
+
 // rootID is the node id that the kernel gives to the root.
 const rootID = 1
 
@@ -29,11 +32,15 @@ type node struct {
 	state atomic.Int32  // a perm.State: what holds inside, if it is a directory
 	seen  atomic.Int64  // when it was last found at its name, by tree.clock
 
+	watched atomic.Bool // a directory whose changes are noticed
+	handle  string      // of a watched one; guarded by watcher.mu
+
 	// Guarded by table.mu.
 	parent   *node // nil for the root and for an orphan
 	name     string
 	children map[string]*node
 	lookups  uint64
+	lost     string // the path that an orphan had
 
 	// Guarded by descriptors.mu.
 	handles [uses]*handle

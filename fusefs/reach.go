@@ -125,7 +125,7 @@ func (t *tree) same(n *node, o *object, errno syscall.Errno) syscall.Errno {
 		return errno
 	}
 	if parent, name := t.table.place(n); parent != nil {
-		t.notes.post(note{id: parent.id, name: name})
+		t.notes.post(note{what: noteEntry, id: parent.id, name: name})
 	}
 	return syscall.ESTALE
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -58,13 +56,20 @@ type Options struct {
 	// Owner is whom all objects belong to in the tree.
 	Owner Owner
 
-	// Timeout is how long the kernel may believe what it was told, and so
-	// how late a change made outside of the tree may be seen; 0 is a second.
+	// Timeout is how long the kernel may believe what it was told where changes
+	// made outside of the tree are not noticed, and so how late they may be
+	// seen; 0 is a second.
 	Timeout time.Duration
 
 	// FDs is the number of descriptors that are kept open for later use;
-	// 0 is half of the process's limit, at most 8192.
+	// 0 is half of the process's limit, at most 65536.
 	FDs int
+
+	// NoWatch does not look out for changes that are made outside of the tree:
+	// they are seen after Timeout, and not much sooner, and the kernel asks
+	// again for everything after each Timeout. Without it, that is so for
+	// directories only that cannot be watched (see fanotify(7)).
+	NoWatch bool
 
 	// Logger is told of failures of the server itself; nil discards.
 	Logger *slog.Logger
@@ -75,23 +80,18 @@ type Options struct {
 	Denied func(Denial)
 }
 
+// watchedTimeout is Timeout where changes made outside are noticed as they
+// are made. It is not for ever because of those that nobody is told of.
+const watchedTimeout = time.Minute
+
 // A Server answers for one mounted tree. It is safe for concurrent use.
 type Server struct {
 	tree *tree
-	fd   int           // the number of the device's descriptor in go-fuse
 	rdev uint64        // the device
 	done chan struct{} // closed when the last request is answered
-	log  *fuseLog
 
 	closing sync.Once
 }
-
-// maxWrite is the most that one READ or WRITE carries.
-const maxWrite = 1 << 20
-
-// maxInflight bounds the memory of the requests being read and answered. A
-// sandbox that asks for more at once waits.
-const maxInflight = 64 << 20
 
 // Serve answers for the tree that was mounted with dev, until it is unmounted
 // or Close is called. It returns when the kernel's first message is answered.
@@ -105,75 +105,60 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 	}
 	defer func() {
 		if err != nil {
+			t.watch.discard()
 			t.close()
 		}
 	}()
 	if err := awaitInit(ctx, dev); err != nil {
 		return nil, err
 	}
-	// go-fuse closes what it is given; dev's own number is dev's.
-	fd, err := unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
+	// The device has a copy of its own: dev's number is dev's.
+	if t.dev.fd, err = unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
 		return nil, fmt.Errorf("copy the descriptor: %w", err)
 	}
-	logger := opts.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
+	s := &Server{tree: t, done: make(chan struct{})}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("stat the descriptor: %w", err)
+	if err := unix.Fstat(t.dev.fd, &st); err == nil {
+		s.rdev = st.Rdev
+		err = t.dev.greet()
 	}
-	lines := &fuseLog{logger: logger}
-	srv, err := fuse.NewServer(t, fmt.Sprintf("/dev/fd/%d", fd), fuseOptions(lines))
 	if err != nil {
-		return nil, fmt.Errorf("answer the kernel: %w", err)
+		unix.Close(t.dev.fd)
+		return nil, err
 	}
-	s := &Server{tree: t, fd: fd, rdev: st.Rdev, done: make(chan struct{}), log: lines}
 	go t.notes.run() // ends at t.notes.close below
-	go func() {      // ends when the tree is unmounted or Close called
+	if t.watch != nil {
+		go t.watch.run() // ends at t.watch.close below
+	}
+	go func() { // ends when the tree is unmounted or Close called
 		defer close(s.done)
-		srv.Serve()
+		t.dev.serve()
+		t.watch.close()
 		t.notes.close()
+		unix.Close(t.dev.fd)
 		t.close()
 	}()
 	return s, nil
 }
 
 // fuseOptions returns how go-fuse is to speak to the kernel.
-func fuseOptions(lines *fuseLog) *fuse.MountOptions {
+func fuseOptions(logger *slog.Logger) *fuse.MountOptions {
 	return &fuse.MountOptions{
 		Name:                 "wolffia",
 		MaxWrite:             maxWrite,
 		MaxBackground:        64,
 		EnableSymlinkCaching: true,
-		DisableSplice:        true,
 
-		MaxInflightRequestBytes: maxInflight,
-
-		ExtraCapabilities: fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_NO_EXPORT_SUPPORT,
+		ExtraCapabilities: fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_NO_EXPORT_SUPPORT |
+			fuse.CAP_HAS_EXPIRE_ONLY | fuse.CAP_REQUEST_TIMEOUT,
 		// Passthrough would make the tree too deep for an overlay on top.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
-		Logger:               log.New(lines, "", 0),
+		Logger:               slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		PanicHandler: func(v any) fuse.Status {
-			lines.logger.Error("a request failed", "panic", v, "stack", string(debug.Stack()))
+			logger.Error("a request failed", "panic", v, "stack", string(debug.Stack()))
 			return fuse.EIO
 		},
 	}
-}
-
-// A fuseLog passes on what go-fuse complains about.
-type fuseLog struct {
-	logger *slog.Logger
-	quiet  atomic.Bool // while Close makes it fail
-}
-
-func (l *fuseLog) Write(line []byte) (int, error) {
-	if !l.quiet.Load() {
-		l.logger.Warn("fuse", "message", strings.TrimSpace(string(line)))
-	}
-	return len(line), nil
 }
 
 // awaitInit waits until the kernel has sent its first message.
@@ -217,8 +202,16 @@ func newTree(opts *Options) (_ *tree, err error) {
 	}
 	t := &tree{
 		rules: opts.Rules, owner: opts.Owner, timeout: opts.Timeout, report: opts.Denied,
-		start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), notes: openNotes(),
+		start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), logger: opts.Logger,
 		fds: &descriptors{max: opts.FDs},
+	}
+	t.notes = openNotes(t.send, t.forgetAll)
+	if t.logger == nil {
+		t.logger = slog.New(slog.DiscardHandler)
+	}
+	t.dev = &device{
+		fd: -1, verdict: &t.verdict, logger: t.logger,
+		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)),
 	}
 	if t.timeout <= 0 {
 		t.timeout = time.Second
@@ -250,6 +243,9 @@ func newTree(opts *Options) (_ *tree, err error) {
 	n.setVerdict(max(t.rules.RootLevel(), perm.View), t.rules.Root())
 	t.table = newTable(n)
 	t.root = t.fds.add(n, usePath, root) // held until close
+	if !opts.NoWatch {
+		t.watchRoot()
+	}
 	return t, nil
 }
 
@@ -291,5 +287,5 @@ func defaultFDs() int {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 256
 	}
-	return int(max(16, min(limit.Cur/2, 8192)))
+	return int(max(16, min(limit.Cur/2, 1<<16)))
 }

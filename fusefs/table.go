@@ -1,6 +1,8 @@
 package fusefs
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,6 +46,13 @@ func (t *table) child(dir *node, name string) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return dir.children[name]
+}
+
+// all returns all nodes.
+func (t *table) all() []*node {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Collect(maps.Values(t.nodes))
 }
 
 // place returns where n was last seen; parent is nil for an orphan.
@@ -98,7 +107,6 @@ func (t *table) move(from *node, a string, to *node, b string, swap bool) {
 	if n == m && n != nil {
 		return
 	}
-	// Attaching first keeps a parent that has no other child.
 	for _, x := range []*node{n, m} {
 		if x != nil {
 			delete(x.parent.children, x.name)
@@ -112,7 +120,7 @@ func (t *table) move(from *node, a string, to *node, b string, swap bool) {
 	case swap:
 		t.attach(m, from, a)
 	default:
-		m.parent, m.name = nil, ""
+		t.lose(m, to, b)
 	}
 }
 
@@ -158,6 +166,12 @@ func (t *table) attach(n, dir *node, name string) {
 // detach makes an orphan of n. t.mu is held.
 func (t *table) detach(n *node) {
 	delete(n.parent.children, n.name)
+	t.lose(n, n.parent, n.name)
+}
+
+// lose notes that n is an orphan and was at (dir, name). t.mu is held.
+func (t *table) lose(n, dir *node, name string) {
+	n.lost = pathOf(dir, name)
 	n.parent, n.name = nil, ""
 }
 
@@ -205,20 +219,23 @@ func (t *table) siblings(n *node) (ids []uint64) {
 func (t *table) path(n *node, name string) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	return pathOf(n, name)
+}
+
+// pathOf is path. The table's mu is held.
+func pathOf(n *node, name string) string {
 	var parts []string
 	if name != "" {
 		parts = append(parts, name)
 	}
 	for n.id != rootID {
 		if n.parent == nil {
-			parts = append(parts, "(deleted)")
+			parts = append(parts, n.lost)
 			break
 		}
 		parts = append(parts, n.name)
 		n = n.parent
 	}
-	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
-		parts[i], parts[j] = parts[j], parts[i]
-	}
+	slices.Reverse(parts)
 	return strings.Join(parts, "/")
 }

@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -12,10 +13,16 @@ import (
 
 // A tree answers the kernel. Its methods are called concurrently.
 type tree struct {
-	rules   Rules
+	// verdict is held for reading while requests are answered, and for
+	// writing while the rules change.
+	verdict sync.RWMutex
+	rules   Rules // guarded by verdict
+
 	owner   Owner
 	timeout time.Duration
 	report  func(Denial)
+
+	logger *slog.Logger
 
 	start     time.Time
 	euid      uint32 // whose inodes are the server's own
@@ -32,7 +39,9 @@ type tree struct {
 	// that follow changes of the former hold it for writing.
 	names sync.RWMutex
 
+	dev    *device
 	notes  *notes
+	watch  *watcher // nil: the host's changes are not noticed
 	counts [ops]atomic.Uint64
 }
 
@@ -91,14 +100,28 @@ func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut)
 func (t *tree) Forget(id, nlookup uint64) {
 	t.count(opForget)
 	for _, n := range t.table.forget(id, nlookup) {
+		t.unwatch(n)
 		t.fds.forget(n)
 	}
 }
 
-// Init is called before the first request.
-func (t *tree) Init(s *fuse.Server) { t.notes.server = s }
+// unwatch ends the watch of n, which is no longer in the table.
+func (t *tree) unwatch(n *node) {
+	if !n.watched.Load() {
+		return
+	}
+	fd := -1
+	if h := t.fds.anyOf(n); h != nil {
+		defer h.release()
+		fd = h.fd
+	}
+	t.watch.remove(n, fd)
+}
 
-// OnUnmount is called after the last request.
+// Init is not called: the messages come from a device.
+func (t *tree) Init(*fuse.Server) {}
+
+// OnUnmount is not called either.
 func (t *tree) OnUnmount() {}
 
 // String names the file system.

@@ -1,0 +1,253 @@
+package fusefs
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxWrite is the most that one READ or WRITE carries.
+	maxWrite = 1 << 20
+
+	// bufferSize has room for that and the headers around it; the kernel wants
+	// a page more (fuse_dev_do_read in fs/fuse/dev.c).
+	bufferSize = maxWrite + 8192
+
+	// maxHandlers bounds the requests that are answered at once, and with it
+	// the memory. A sandbox that asks for more waits.
+	maxHandlers = 64
+
+	// requestTimeout is how long the kernel waits for an answer before it gives
+	// the whole tree up, so that nobody waits for a stuck server for ever. A
+	// sync to a slow disk may take minutes. Before Linux 6.15 there is none.
+	requestTimeout = 300 // seconds
+)
+
+// A device is the kernel's end of a mounted tree. go-fuse knows the messages;
+// who reads them, when and with which locks, is decided here.
+type device struct {
+	fd      int
+	proto   *fuse.ProtocolServer
+	verdict *sync.RWMutex // tree.verdict
+	logger  *slog.Logger
+	epochs  bool // the kernel can drop all names at once
+
+	handlers sync.WaitGroup
+	running  atomic.Int32 // goroutines
+	waiting  atomic.Int32 // those of them that wait for a message
+	closed   atomic.Bool
+}
+
+// maxWaiting is how many goroutines wait for a message at once. One would do
+// while nothing is slow; the second saves a busy tree a wake-up.
+var maxWaiting = int32(max(2, min(4, runtime.GOMAXPROCS(0))))
+
+// greet answers the kernel's first message, which must be there.
+func (d *device) greet() error {
+	b, err := newBuffers()
+	if err != nil {
+		return err
+	}
+	defer b.free()
+	n, errno := d.read(b)
+	if errno != 0 {
+		return fmt.Errorf("read from the kernel: %w", errno)
+	}
+	const header, shortest = int(unsafe.Sizeof(fuse.InHeader{})), 16
+	if n < header+shortest {
+		return fmt.Errorf("read from the kernel: only %d bytes", n)
+	}
+	major := binary.NativeEndian.Uint32(b.in[header:])
+	minor := binary.NativeEndian.Uint32(b.in[header+4:])
+	d.epochs = major == 7 && minor >= 44 // FUSE_NOTIFY_INC_EPOCH
+	size, status := d.proto.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
+	if !status.Ok() {
+		return fmt.Errorf("answer the kernel: %w", syscall.Errno(status))
+	}
+	const outHeader = int(unsafe.Sizeof(fuse.OutHeader{}))
+	if size >= outHeader+int(unsafe.Sizeof(fuse.InitOut{})) {
+		// go-fuse has no option for it.
+		out := (*fuse.InitOut)(unsafe.Pointer(&b.out[outHeader]))
+		if out.Flags64()&fuse.CAP_REQUEST_TIMEOUT != 0 {
+			out.RequestTimeout = requestTimeout
+		}
+	}
+	if _, err := unix.Write(d.fd, b.out[:size]); err != nil {
+		return fmt.Errorf("answer the kernel: %w", err)
+	}
+	return nil
+}
+
+// serve answers messages until the tree is unmounted or closed is set.
+func (d *device) serve() {
+	d.start()
+	d.handlers.Wait()
+}
+
+// start starts a goroutine that waits for a message; it ends when the tree
+// is unmounted, or there are enough of them.
+func (d *device) start() {
+	if d.running.Add(1) > maxHandlers {
+		d.running.Add(-1)
+		return // when one has done its work, it waits
+	}
+	d.waiting.Add(1)
+	d.handlers.Go(func() {
+		defer d.running.Add(-1)
+		b, err := newBuffers()
+		if err != nil {
+			d.waiting.Add(-1)
+			d.logger.Error("no memory for a request", "error", err)
+			return
+		}
+		defer b.free()
+		d.loop(b)
+	})
+}
+
+func (d *device) loop(b *buffers) {
+	for {
+		n, errno := d.read(b)
+		if errno != 0 {
+			d.waiting.Add(-1)
+			if errno != syscall.ENODEV && !d.closed.Load() {
+				d.logger.Error("read from the kernel", "error", errno)
+			}
+			return
+		}
+		if d.waiting.Add(-1) == 0 {
+			d.start()
+		}
+		d.handle(b, n)
+		if d.waiting.Add(1) > maxWaiting {
+			d.waiting.Add(-1)
+			return
+		}
+	}
+}
+
+// read waits for a message. ENODEV says that the tree is unmounted.
+func (d *device) read(b *buffers) (int, syscall.Errno) {
+	for !d.closed.Load() {
+		n, err := unix.Read(d.fd, b.in)
+		switch err {
+		case nil:
+			return n, 0
+		case syscall.EINTR, syscall.EAGAIN, syscall.ENOENT: // ENOENT: the caller gave up
+		default:
+			return 0, errnoOf(err)
+		}
+	}
+	return 0, syscall.ENODEV
+}
+
+// The numbers of the messages that are told apart here (linux/fuse.h).
+const (
+	messageFsync    = 20
+	messageFsyncdir = 30
+)
+
+// handle answers the message of n bytes in b.
+func (d *device) handle(b *buffers, n int) {
+	size := d.answer(b, n)
+	if size == 0 {
+		return
+	}
+	_, err := unix.Write(d.fd, b.out[:size])
+	switch err {
+	case nil, syscall.ENOENT, syscall.ENODEV: // the caller, or all of them, are gone
+	default:
+		if !d.closed.Load() {
+			d.logger.Warn("answer the kernel", "error", err)
+		}
+	}
+}
+
+// answer decides and does what is asked, under the rules of this moment: they
+// do not change in between. A sync decides nothing that a change of rules
+// would have to wait for, and can take minutes.
+func (d *device) answer(b *buffers, n int) int {
+	if n >= 8 {
+		if m := binary.NativeEndian.Uint32(b.in[4:]); m != messageFsync && m != messageFsyncdir {
+			d.verdict.RLock()
+			defer d.verdict.RUnlock()
+		}
+	}
+	b.inVec[0], b.outVec[0] = b.in[:n], b.out
+	size, status := d.proto.HandleRequest(b.inVec[:], b.outVec[:])
+	if !status.Ok() {
+		d.logger.Warn("a message could not be answered", "status", status)
+		return 0
+	}
+	return size
+}
+
+// buffers are the memory of one request and its answer. They are outside of
+// Go's heap: only what was used of them is real memory, and the collector
+// does not count them.
+type buffers struct {
+	in, out       []byte
+	inVec, outVec [1][]byte
+}
+
+func newBuffers() (*buffers, error) {
+	mem, err := unix.Mmap(-1, 0, 2*bufferSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	return &buffers{in: mem[:bufferSize:bufferSize], out: mem[bufferSize:]}, nil
+}
+
+func (b *buffers) free() {
+	_ = unix.Munmap(unsafe.Slice(&b.in[0], 2*bufferSize))
+}
+
+// The notifications (linux/fuse.h, enum fuse_notify_code). All may wait for
+// whoever holds the inode, who may be waiting for an answer: never from where
+// requests are answered.
+
+// invalInode makes the kernel forget the attributes of the node id, and its
+// content or listing too if content is set. ENOENT: it does not know it.
+func (d *device) invalInode(id uint64, content bool) syscall.Errno {
+	out := fuse.NotifyInvalInodeOut{Ino: id, Off: -1}
+	if content {
+		out.Off = 0 // to the end, since the length is 0
+	}
+	return d.notify(fuse.NOTIFY_INVAL_INODE, unsafe.Slice((*byte)(unsafe.Pointer(&out)), unsafe.Sizeof(out)), "")
+}
+
+// invalEntry makes the kernel ask again for the entry called name of the
+// directory dir. If gone is set, nothing by that name is kept. ENOENT: it does
+// not know it.
+func (d *device) invalEntry(dir uint64, name string, gone bool) syscall.Errno {
+	out := fuse.NotifyInvalEntryOut{Parent: dir, NameLen: uint32(len(name))}
+	if !gone {
+		// Before Linux 6.2 it is dropped all the same: getcwd(2) fails in such
+		// a directory until somebody looks its name up.
+		out.Flags = fuse.EXPIRE_ONLY
+	}
+	return d.notify(fuse.NOTIFY_INVAL_ENTRY, unsafe.Slice((*byte)(unsafe.Pointer(&out)), unsafe.Sizeof(out)), name+"\x00")
+}
+
+// newEpoch makes the kernel ask again for every name, also for those that it
+// knows not to exist. Only if epochs is set.
+func (d *device) newEpoch() syscall.Errno { return d.notify(fuse.NOTIFY_INC_EPOCH, nil, "") }
+
+func (d *device) notify(code int32, body []byte, name string) syscall.Errno {
+	const size = int(unsafe.Sizeof(fuse.OutHeader{}))
+	msg := make([]byte, size, size+len(body)+len(name))
+	msg = append(append(msg, body...), name...)
+	// In a notification the status, negated in answers, is the code.
+	*(*fuse.OutHeader)(unsafe.Pointer(&msg[0])) = fuse.OutHeader{Length: uint32(len(msg)), Status: -code}
+	_, err := unix.Write(d.fd, msg)
+	return errnoOf(err)
+}

@@ -1,0 +1,114 @@
+package fusefs
+
+import (
+	"strings"
+	"syscall"
+
+	"wolffia/perm"
+)
+
+// SetRules replaces the rules, and returns when the new ones bind:
+//
+//   - A request that comes later is judged by the new rules, one under way is
+//     finished first. So what was open stays open, but reading or writing it
+//     fails with EACCES, or ENOENT if it is hidden now.
+//   - Cached names, attributes and listings are forgotten.
+//   - Cached content that may no longer be read is dropped; where it was mapped,
+//     the next access is a SIGBUS. What was changed through a mapping and not
+//     yet written back is lost if it may no longer be written.
+//   - A file that has no name any more is judged by the last it had.
+//   - A process keeps its working directory, but can use no name in it if that
+//     is hidden now.
+//
+// Before Linux 6.16, names that were cached as hidden in the root may stay so
+// for Options.Timeout, and getcwd(2) fails in directories until their path is
+// used again.
+func (s *Server) SetRules(rules Rules) {
+	t := s.tree
+	t.verdict.Lock()
+	t.rules = rules
+	lost := t.rejudge()
+	t.verdict.Unlock()
+	// Without the lock: the kernel may want an answer first.
+	for _, id := range lost {
+		t.dev.invalInode(id, true)
+	}
+	t.forgetAll()
+}
+
+// rejudge gives all nodes what the rules say now, and returns those whose
+// content may no longer be read. t.verdict is held for writing.
+func (t *tree) rejudge() (lost []uint64) {
+	t.table.mu.Lock()
+	defer t.table.mu.Unlock()
+	set := func(n *node, l perm.Level, s perm.State) {
+		if l < perm.Read && n.getLevel() >= perm.Read {
+			lost = append(lost, n.id)
+		}
+		n.setVerdict(l, s)
+	}
+	var below func(dir *node)
+	below = func(dir *node) {
+		for name, n := range dir.children {
+			set(n, t.rules.Child(dir.getState(), name, n.isDir()), t.inside(dir.getState(), name, n.isDir()))
+			below(n)
+		}
+	}
+	root := t.root.node
+	set(root, max(t.rules.RootLevel(), perm.View), t.rules.Root())
+	below(root)
+	for _, n := range t.table.nodes {
+		if n.parent == nil && n != root {
+			set(n, t.levelOf(n.lost, n.isDir()), t.stateOf(n.lost))
+			below(n)
+		}
+	}
+	return lost
+}
+
+// levelOf returns what the rules give to path, which was the last of an
+// orphan.
+func (t *tree) levelOf(path string, isDir bool) perm.Level {
+	s, name := t.rules.Root(), path
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		s, name = t.stateOf(path[:i]), path[i+1:]
+	}
+	return t.rules.Child(s, name, isDir)
+}
+
+// stateOf returns the state inside the directory path.
+func (t *tree) stateOf(path string) perm.State {
+	s := t.rules.Root()
+	for name := range strings.SplitSeq(path, "/") {
+		s = t.rules.Enter(s, name)
+	}
+	return s
+}
+
+// send tells the kernel of one note.
+func (t *tree) send(x note) syscall.Errno {
+	switch x.what {
+	case noteAttr, noteContent:
+		return t.dev.invalInode(x.id, x.what == noteContent)
+	default:
+		return t.dev.invalEntry(x.id, x.name, x.what == noteGone)
+	}
+}
+
+// forgetAll makes the kernel ask again for everything but the content of
+// files whose size and time of change are the same.
+func (t *tree) forgetAll() {
+	if t.dev.epochs {
+		t.dev.newEpoch()
+	}
+	for _, n := range t.table.all() {
+		if !t.dev.epochs {
+			if parent, name := t.table.place(n); parent != nil {
+				// Below a directory of the root, also what does not exist.
+				t.dev.invalEntry(parent.id, name, parent.id == rootID)
+			}
+		}
+		// Before Linux 7.2 a listing outlives the epoch.
+		t.dev.invalInode(n.id, n.isDir())
+	}
+}

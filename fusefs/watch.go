@@ -1,0 +1,235 @@
+package fusefs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchMask are the changes that are noticed: of the entries of a directory,
+// and of their content and attributes. The close of a file that was open for
+// writing covers what was written to it by way of memory.
+const watchMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO |
+	unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_CLOSE_WRITE | unix.FAN_ONDIR | unix.FAN_EVENT_ON_CHILD
+
+// A watcher notices what others than this process change in directories. It
+// is an unprivileged fanotify group (fanotify_init(2), Linux 5.13): unlike
+// inotify it says which changes are this process's own, that is the sandbox's.
+//
+// Some changes nobody is told of: those made through a shared memory mapping
+// until the file is closed, and those made by another name of the file in a
+// directory that is not watched.
+//
+// A nil watcher watches nothing.
+type watcher struct {
+	fd    int
+	file  *os.File // the same, for reading
+	notes *notes
+	table *table
+	self  int32
+	done  chan struct{}
+
+	full  atomic.Bool // no more directories can be watched
+	mu    sync.Mutex
+	nodes map[string]*node // directories by file handle; guarded by mu
+}
+
+// newWatcher returns a watcher, nil if there can be none: an older kernel, or
+// too many of this user's.
+func newWatcher() *watcher {
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|
+		unix.FAN_REPORT_DFID_NAME, unix.O_RDONLY|unix.O_CLOEXEC)
+	if err != nil {
+		return nil
+	}
+	return &watcher{
+		fd: fd, file: os.NewFile(uintptr(fd), "fanotify"), self: int32(os.Getpid()),
+		done: make(chan struct{}), nodes: map[string]*node{},
+	}
+}
+
+// watchRoot notices changes from now on, if that is possible here.
+func (t *tree) watchRoot() {
+	w := newWatcher()
+	if w == nil {
+		return
+	}
+	w.notes, w.table = t.notes, t.table
+	w.add(t.root.node, t.root.fd)
+	if !t.root.node.watched.Load() {
+		w.discard() // a file system that does not tell
+		return
+	}
+	t.watch = w
+}
+
+// handleOf names the inode that fd refers to in the way of events.
+func handleOf(fd int) (string, error) {
+	h, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH)
+	if err == syscall.EOPNOTSUPP {
+		const atHandleFID = 0x200 // linux/fcntl.h; Linux 6.5, for overlayfs
+		h, _, err = unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH|atHandleFID)
+	}
+	if err != nil {
+		return "", err
+	}
+	return handleKey(h.Type(), h.Bytes()), nil
+}
+
+func handleKey(typ int32, b []byte) string {
+	return string(append(binary.NativeEndian.AppendUint32(nil, uint32(typ)), b...))
+}
+
+// add watches the directory n, which is open as fd. What cannot be watched is
+// not believed for long.
+func (w *watcher) add(n *node, fd int) {
+	if w == nil || n.watched.Load() || w.full.Load() {
+		return
+	}
+	key, err := handleOf(fd)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	n.handle = key
+	w.nodes[key] = n
+	w.mu.Unlock()
+	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
+	if err != nil {
+		w.full.Store(err == syscall.ENOSPC)
+		w.forget(n)
+		return
+	}
+	n.watched.Store(true)
+}
+
+// remove ends the watch of n, which goes out of the table; fd is open for it,
+// or -1: then the kernel goes on watching for nothing.
+func (w *watcher) remove(n *node, fd int) {
+	if w == nil || !n.watched.Swap(false) {
+		return
+	}
+	if w.forget(n) && fd >= 0 {
+		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
+	}
+}
+
+// forget ignores events of n from now on. It reports whether it was heeded.
+func (w *watcher) forget(n *node) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.nodes[n.handle] != n {
+		return false // another node has taken its place
+	}
+	delete(w.nodes, n.handle)
+	return true
+}
+
+func (w *watcher) node(key []byte) *node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.nodes[string(key)]
+}
+
+// run takes events until close.
+func (w *watcher) run() {
+	defer close(w.done)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := w.file.Read(buf)
+		if err != nil {
+			return
+		}
+		w.events(buf[:n])
+	}
+}
+
+// discard closes a watcher that does not run.
+func (w *watcher) discard() {
+	if w != nil {
+		_ = w.file.Close()
+	}
+}
+
+// close ends run.
+func (w *watcher) close() {
+	if w != nil {
+		_ = w.file.Close()
+		<-w.done
+	}
+}
+
+// events takes what one read gave. Its form is in fanotify(7).
+func (w *watcher) events(b []byte) {
+	const header = int(unsafe.Sizeof(unix.FanotifyEventMetadata{}))
+	for len(b) >= header {
+		m := (*unix.FanotifyEventMetadata)(unsafe.Pointer(&b[0]))
+		size := int(m.Event_len)
+		if size < header || size > len(b) {
+			w.notes.postAll() // not to be understood
+			return
+		}
+		switch {
+		case m.Mask&unix.FAN_Q_OVERFLOW != 0:
+			w.notes.postAll()
+		case m.Pid != w.self:
+			w.event(m.Mask, b[int(m.Metadata_len):size])
+		}
+		b = b[size:]
+	}
+}
+
+// event takes one event's mask and records.
+func (w *watcher) event(mask uint64, info []byte) {
+	const header, fsid, handle = 4, 8, 8
+	if len(info) < header+fsid+handle || info[0] != unix.FAN_EVENT_INFO_TYPE_DFID_NAME {
+		return
+	}
+	info = info[header+fsid:]
+	size := int(binary.NativeEndian.Uint32(info))
+	typ := int32(binary.NativeEndian.Uint32(info[4:]))
+	if len(info) < handle+size {
+		return
+	}
+	dir := w.node([]byte(handleKey(typ, info[handle:handle+size])))
+	if dir == nil {
+		return // of a directory that nobody knows any more
+	}
+	name, _, _ := bytes.Cut(info[handle+size:], []byte{0})
+	w.changed(dir, string(name), mask)
+}
+
+// changed tells the kernel what it must not believe any more.
+func (w *watcher) changed(dir *node, name string, mask uint64) {
+	if name == "." {
+		w.notes.post(note{what: noteAttr, id: dir.id})
+		return
+	}
+	child := w.table.child(dir, name)
+	if mask&(unix.FAN_CREATE|unix.FAN_DELETE|unix.FAN_MOVED_FROM|unix.FAN_MOVED_TO) != 0 {
+		kind := noteEntry
+		if mask&(unix.FAN_DELETE|unix.FAN_MOVED_FROM) != 0 {
+			kind = noteGone
+		}
+		if child != nil {
+			child.seen.Store(unseen)
+		}
+		w.notes.post(note{what: kind, id: dir.id, name: name})
+		w.notes.post(note{what: noteContent, id: dir.id})
+	}
+	if child == nil {
+		return
+	}
+	switch {
+	case mask&(unix.FAN_MODIFY|unix.FAN_CLOSE_WRITE) != 0:
+		w.notes.post(note{what: noteContent, id: child.id})
+	case mask&unix.FAN_ATTRIB != 0:
+		w.notes.post(note{what: noteAttr, id: child.id})
+	}
+}

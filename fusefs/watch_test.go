@@ -1,0 +1,170 @@
+package fusefs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// becomes waits until look, which touches the mount, gives want. A cache that
+// is not told of a change would keep the old answer for an hour.
+func becomes(t *testing.T, what, want string, look func() string) {
+	t.Helper()
+	got := ""
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if got = look(); got == want {
+			return
+		}
+	}
+	t.Errorf("%s: still %q, want %q", what, got, want)
+}
+
+// content returns what is at a path: the bytes of a file, the names in a
+// directory, the target of a link, or the errno.
+func content(path string) string {
+	st, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return errnoIn(err).Error()
+	case st.IsDir():
+		entries, err := os.ReadDir(path)
+		names := fmt.Sprint(err)
+		for _, e := range entries {
+			names += " " + e.Name()
+		}
+		return names
+	case st.Mode()&fs.ModeSymlink != 0:
+		target, _ := os.Readlink(path)
+		return "-> " + target
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return errnoIn(err).Error()
+	}
+	return fmt.Sprintf("%d:%s", st.Size(), b)
+}
+
+// What the host changes is seen inside though the kernel may cache for an
+// hour, whatever it had in its caches before.
+func TestHostChangesAreNoticed(t *testing.T) {
+	mounted(t, setup{
+		Timeout: time.Hour,
+		Host: func(t *testing.T, dir string) {
+			write(t, dir, "d/file", "old")
+			write(t, dir, "d/other", "other")
+			write(t, dir, "d/sub/deep/leaf", "leaf")
+			write(t, dir, "e/kept", "kept")
+		},
+	}, func(t *testing.T, c *client) {
+		host := func(name string) string { return filepath.Join(c.host, name) }
+		absent := syscall.ENOENT.Error()
+		warm := func() {
+			for _, name := range []string{".", "d", "e", "d/file", "d/other", "d/sub", "d/sub/deep", "d/sub/deep/leaf", "d/new", "top"} {
+				content(c.at(name))
+				content(c.at(name))
+			}
+		}
+		check := func(what, name, want string, change func() error) {
+			t.Helper()
+			warm()
+			fails(t, what, change(), 0)
+			becomes(t, what, want, func() string { return content(c.at(name)) })
+		}
+		put := func(name, s string) func() error {
+			return func() error { return os.WriteFile(host(name), []byte(s), 0o644) }
+		}
+		check("same size", "d/file", "3:new", put("d/file", "new"))
+		check("longer", "d/file", "6:longer", put("d/file", "longer"))
+		check("a name that was absent", "d/new", "1:n", put("d/new", "n"))
+		check("a name in the root", "top", "1:t", put("top", "t"))
+		check("listing", "d", "<nil> file listed new other sub", put("d/listed", ""))
+		check("deleted", "d/new", absent, func() error { return os.Remove(host("d/new")) })
+		check("listing after", "d", "<nil> file other sub", func() error { return os.Remove(host("d/listed")) })
+		check("replaced", "d/file", "8:replaced", func() error {
+			return errors.Join(put("tmp", "replaced")(), os.Rename(host("tmp"), host("d/file")))
+		})
+		check("file to link", "d/other", "-> file", func() error {
+			return errors.Join(os.Remove(host("d/other")), os.Symlink("file", host("d/other")))
+		})
+		check("link to directory", "d/other", "<nil>", func() error {
+			return errors.Join(os.Remove(host("d/other")), os.Mkdir(host("d/other"), 0o755))
+		})
+		check("directory to file", "d/other", "1:f", func() error {
+			return errors.Join(os.Remove(host("d/other")), put("d/other", "f")())
+		})
+		check("moved directory, old place", "d/sub/deep/leaf", absent, func() error { return os.Rename(host("d/sub"), host("e/sub")) })
+		check("moved directory, new place", "e/sub/deep/leaf", "4:LEAF", put("e/sub/deep/leaf", "LEAF"))
+		check("exchange", "d", "<nil> kept sub", func() error {
+			return unix.Renameat2(unix.AT_FDCWD, host("d"), unix.AT_FDCWD, host("e"), unix.RENAME_EXCHANGE)
+		})
+		warm()
+		fails(t, "chmod", os.Chmod(host("e/file"), 0o600), 0)
+		becomes(t, "chmod", "-rw-------", func() string {
+			st, err := os.Stat(c.at("e/file"))
+			if err != nil {
+				return err.Error()
+			}
+			return st.Mode().String()
+		})
+	})
+}
+
+// A file that the host replaces is still read as it was by who has it open,
+// also if that is its first use.
+func TestReplacedFileStaysOpen(t *testing.T) {
+	mounted(t, setup{
+		Host: func(t *testing.T, dir string) { write(t, dir, "d/file", "old") },
+	}, func(t *testing.T, c *client) {
+		content(c.at("d")) // the kernel knows the file by the listing
+		f, err := os.Open(c.at("d/file"))
+		fails(t, "open", err, 0)
+		defer f.Close()
+		write(t, c.host, "tmp", "new")
+		fails(t, "rename", os.Rename(filepath.Join(c.host, "tmp"), filepath.Join(c.host, "d/file")), 0)
+		got := make([]byte, 10)
+		n, err := f.Read(got)
+		fails(t, "read", err, 0)
+		if string(got[:n]) != "old" {
+			t.Errorf("read %q", got[:n])
+		}
+		becomes(t, "the name", "3:new", func() string { return content(c.at("d/file")) })
+	})
+}
+
+// What is changed inside is not taken for a change by the host, which would
+// empty the caches.
+func TestOwnChangesKeepTheCachesWarm(t *testing.T) {
+	mounted(t, setup{
+		Timeout: time.Hour,
+		Host: func(t *testing.T, dir string) {
+			for i := range 20 {
+				write(t, dir, fmt.Sprintf("d/file%d", i), "x")
+			}
+		},
+	}, func(t *testing.T, c *client) {
+		for range 3 {
+			walk(t, c.dir)
+		}
+		for i := range 20 {
+			fails(t, "write", os.WriteFile(c.at(fmt.Sprintf("d/own%d", i)), []byte("y"), 0o644), 0)
+		}
+		// The host's change of another directory says when all before it was
+		// taken in.
+		write(t, c.host, "mark", "1")
+		becomes(t, "mark", "1:1", func() string { return content(c.at("mark")) })
+		walk(t, c.at("d")) // the listing changed, and times of access
+		walk(t, c.at("d"))
+		before := c.stats(t)
+		walk(t, c.at("d"))
+		if d := moved(before, c.stats(t)); len(d) != 0 {
+			t.Errorf("asked again: %v", d)
+		}
+	})
+}
