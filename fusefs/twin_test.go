@@ -1,0 +1,389 @@
+package fusefs
+
+import (
+	"bytes"
+	"encoding/gob"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// The twins are a mount on which everything may be written and a plain
+// directory beside the one behind the mount. Random actions of several
+// processes, one after the other, must give the same results on both, and
+// leave the same trees.
+//
+//	WOLFFIA_SEED=17 go test -run TestTwins ./fusefs      that round only
+//	WOLFFIA_ROUNDS=5000 go test -run TestTwins ./fusefs  more of them
+
+// A difference is what a mount does differently on purpose. Those without is
+// are kept apart by what the actions do.
+type difference struct {
+	what, why string
+	is        func(a *action, mount, plain result) bool
+}
+
+var differences = []difference{
+	{
+		"O_TMPFILE is refused", "a file without a name would have no level until it is linked",
+		func(a *action, mount, plain result) bool {
+			return a.Do == "tmpfile" && mount.Errno == unix.EOPNOTSUPP && plain.Errno == 0
+		},
+	},
+	{"set-id bits are neither shown nor set", "they would lend the server's user", nil},
+	{"the names of one file share no mapping, lock or FIFO", "the rules are about names, so that each is an inode to the kernel", nil},
+	{"numbers of inodes are the host's, that of the device is not", "it is a mount", nil},
+	{"the time of access is late", "reading from the kernel's cache asks nobody", nil},
+	{"writing to a FIFO does not change its times", "the kernel does that by itself", nil},
+	{"O_DIRECT takes what is not aligned", "the server reads and writes through the cache", nil},
+	{"where data lies in room that was reserved", "the backing file system tells by what is in its own cache", nil},
+	{"fallocate does not collapse or insert", "the kernel does not pass it on", nil},
+	{"no extended attributes", "they would carry access lists and capabilities past the rules", nil},
+}
+
+const workerEnv = "WOLFFIA_FUSEFS_WORKER" // the directory in which all happens
+
+func TestTwins(t *testing.T) {
+	t.Run("LongTimeout", func(t *testing.T) { twins(t, setup{Timeout: time.Hour}, false) })
+	t.Run("FewDescriptors", func(t *testing.T) { twins(t, setup{Timeout: time.Millisecond, FDs: 16, NoWatch: true}, false) })
+	t.Run("Links", func(t *testing.T) {
+		t.Skip("the other names of a file are stale for a moment: see TestLinksAgreeAtOnce")
+		twins(t, setup{Timeout: time.Hour, FDs: 16}, true)
+	})
+}
+
+func twins(t *testing.T, s setup, links bool) {
+	if base := os.Getenv(workerEnv); base != "" {
+		beWorker(t, base)
+		return
+	}
+	t.Parallel()
+	s.Policy = []perm.Rule{{Pattern: "**", Level: perm.Write}}
+	mounted(t, s, func(t *testing.T, c *client) {
+		p := &pair{
+			base: filepath.Dir(c.host), mount: c.dir, host: c.host, plain: filepath.Join(filepath.Dir(c.host), "plain"),
+			seen: map[string]int{},
+		}
+		if err := os.Mkdir(p.plain, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range workers {
+			p.mounted[i], p.local[i] = startWorker(t, p.base), startWorker(t, p.base)
+		}
+		first, rounds := uint64(1), number(t, "WOLFFIA_ROUNDS", 100)
+		if seed := number(t, "WOLFFIA_SEED", 0); seed != 0 {
+			first, rounds = seed, 1
+		}
+		for seed := first; seed < first+rounds; seed++ {
+			as := actions(seed, menuOf(seed, links), 300)
+			at, why := p.play(t, seed, as)
+			if why == "" {
+				continue
+			}
+			story := strings.Join(p.story[max(0, len(p.story)-40):], "\n")
+			fewer, last := p.shrink(t, seed, as[:min(at+1, len(as))])
+			if last == "" {
+				t.Fatalf("seed %d: %s\nIt does not happen again: it is a matter of time. What came before:\n%s", seed, why, story)
+			}
+			for _, a := range fewer {
+				last += "\n" + a.String()
+			}
+			t.Fatalf("seed %d: %s\nLess does it as well: %s", seed, why, last)
+		}
+		t.Logf("%d rounds; %v", rounds, p.seen)
+	})
+}
+
+func number(t *testing.T, env string, otherwise uint64) uint64 {
+	s := os.Getenv(env)
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A process is a worker as seen from here.
+type process struct {
+	in  *gob.Encoder
+	out *gob.Decoder
+	end *os.File
+}
+
+// startWorker starts this test again, as a worker. It ends with the test.
+func startWorker(t *testing.T, base string) *process {
+	t.Helper()
+	theirIn, ourIn, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ourOut, theirOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), workerEnv+"="+base)
+	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: clientUID, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: clientUID, HostID: os.Getgid(), Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_SYS_CHROOT},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirIn.Close()
+	theirOut.Close()
+	t.Cleanup(func() {
+		ourIn.Close()
+		ourOut.Close()
+		stop := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("a worker: %v\n%s", err, said.String())
+		}
+		stop.Stop()
+	})
+	return &process{gob.NewEncoder(ourIn), gob.NewDecoder(ourOut), ourOut}
+}
+
+// patience is how long an action may take before it counts as hanging.
+const actionLimit = 20 * time.Second
+
+// A pair is the mount and its twin, with who works there.
+type pair struct {
+	base               string // where they all are
+	mount, host, plain string
+	mounted, local     [workers]*process
+	links              bool
+	rounds             int
+	seen               map[string]int // differences
+	story              []string       // of the last round
+}
+
+// do has worker who of both do a.
+func (p *pair) do(a action) (mount, plain result) {
+	x, y := p.mounted[a.Who], p.local[a.Who]
+	x.end.SetReadDeadline(time.Now().Add(actionLimit))
+	y.end.SetReadDeadline(time.Now().Add(actionLimit))
+	if x.in.Encode(a) != nil || x.out.Decode(&mount) != nil {
+		mount.Hung = true
+	}
+	if y.in.Encode(a) != nil || y.out.Decode(&plain) != nil {
+		plain.Hung = true
+	}
+	return mount, plain
+}
+
+// play does all actions in new directories. It returns the number of the
+// first whose results differ, and how; len(as) if it is the trees that differ.
+func (p *pair) play(t *testing.T, seed uint64, as []action) (at int, why string) {
+	t.Helper()
+	p.rounds++
+	round := fmt.Sprint(p.rounds)
+	for _, dir := range []string{p.host, p.plain} {
+		plant(t, filepath.Join(dir, round), p.links)
+	}
+	for i := range workers {
+		for dir, w := range map[string]*process{"/mnt": p.mounted[i], "/plain": p.local[i]} {
+			var r result
+			if w.in.Encode(action{Do: "reset", A: filepath.Join(dir, round, "up/top")}) != nil || w.out.Decode(&r) != nil || r.Errno != 0 {
+				t.Fatalf("seed %d: begin round %s: %v", seed, round, r)
+			}
+		}
+	}
+	e := &episode{pair: p, menu: menuOf(seed, p.links), begun: map[[2]int]int{}}
+	at = len(as)
+	p.story = nil
+	for i, a := range as {
+		mount, plain := p.do(a)
+		p.story = append(p.story, fmt.Sprintf("%v: %v", a, mount))
+		if mount.Hung || plain.Hung {
+			t.Fatalf("seed %d: %v: no answer: mount %t, plain directory %t", seed, a, mount.Hung, plain.Hung)
+		}
+		if why = e.compare(i, &a, mount, plain); why != "" {
+			at = i
+			break
+		}
+	}
+	var diffs []string
+	p.settle(t, round, &diffs)
+	if why == "" && diffs != nil {
+		why = "the trees differ: " + strings.Join(diffs, "; ")
+	}
+	return at, why
+}
+
+// plant makes the files that a round begins with.
+func plant(t *testing.T, base string, links bool) {
+	t.Helper()
+	top := filepath.Join(base, "up/top")
+	for name, content := range map[string]string{
+		"c": "content of c", "a/c": strings.Repeat("0123456789abcdef", 1000), "b/d": "", "a/b/a": "deep",
+	} {
+		write(t, top, name, content)
+	}
+	err := os.Symlink("a", filepath.Join(top, "d"))
+	if err == nil && links {
+		err = os.Link(filepath.Join(top, "c"), filepath.Join(top, "b/c"))
+	}
+	if err == nil && links {
+		err = os.Link(filepath.Join(top, "c"), filepath.Join(top, "e"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := []unix.Timespec{{Sec: 77}, {Sec: 77}}
+	for _, name := range []string{"c", "a/c", "b/d", "a/b/a", "a/b", "a", "b"} {
+		if err := unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(top, name), past, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An episode is what happened in one round so far.
+type episode struct {
+	pair    *pair
+	menu    menu
+	touched []string       // the names, by action
+	begun   map[[2]int]int // the first action of a listing, by worker and slot
+}
+
+// compare returns how two results differ, "" if they agree.
+func (e *episode) compare(i int, a *action, mount, plain result) string {
+	e.touched = append(e.touched, filepath.Base(a.A), filepath.Base(a.B))
+	key := [2]int{a.Who, a.Slot}
+	switch a.Do {
+	case "dirread":
+		if _, ok := e.begun[key]; !ok {
+			e.begun[key] = 2 * i
+		}
+	case "dirend":
+		since, ok := e.begun[key]
+		if !ok {
+			since = 2 * i
+		}
+		delete(e.begun, key)
+		for _, r := range []*result{&mount, &plain} {
+			r.Names = slices.DeleteFunc(r.Names, func(s string) bool {
+				name, _, _ := strings.Cut(s, "|")
+				return slices.Contains(e.touched[since:2*i], name)
+			})
+		}
+	case "seek":
+		if e.menu.prealloc && (a.Flags == unix.SEEK_DATA || a.Flags == unix.SEEK_HOLE) {
+			mount.Text, plain.Text = "", "" // see differences
+			mount.Errno, plain.Errno = 0, 0
+		}
+	}
+	if mount.Errno == plain.Errno && mount.Text == plain.Text && slices.Equal(mount.Names, plain.Names) {
+		return ""
+	}
+	for _, d := range differences {
+		if d.is != nil && d.is(a, mount, plain) {
+			e.pair.seen[d.what]++
+			return ""
+		}
+	}
+	return fmt.Sprintf("%v\n\tmount: %v\n\tplain: %v", *a, mount, plain)
+}
+
+// settle compares the two trees and the one behind the mount, and leaves them
+// so that they can be removed.
+func (p *pair) settle(t *testing.T, round string, diffs *[]string) {
+	t.Helper()
+	roots := [3]string{filepath.Join(p.mount, round), filepath.Join(p.plain, round), filepath.Join(p.host, round)}
+	inodes := map[string][3]uint64{}
+	var walk func(rel string)
+	walk = func(rel string) {
+		var texts [3]string
+		var stats [3]unix.Stat_t
+		for i, root := range roots {
+			err := unix.Lstat(filepath.Join(root, rel), &stats[i])
+			st := stats[i]
+			texts[i] = fmt.Sprintf("%v mode=%o nlink=%d", err, st.Mode, st.Nlink)
+		}
+		for i, root := range roots[:2] {
+			switch typ, mode := stats[i].Mode&unix.S_IFMT, stats[i].Mode; {
+			case typ == unix.S_IFREG && mode&0o400 == 0:
+				unix.Chmod(filepath.Join(root, rel), 0o600)
+			case typ == unix.S_IFDIR && mode&0o700 != 0o700:
+				unix.Chmod(filepath.Join(root, rel), 0o700)
+			}
+		}
+		var names [3][]string
+		for i, root := range roots {
+			st, path := stats[i], filepath.Join(root, rel)
+			switch st.Mode & unix.S_IFMT {
+			case unix.S_IFREG:
+				data, err := os.ReadFile(path)
+				texts[i] += fmt.Sprintf(" size=%d mtime=%s %s %v", st.Size, moment(st.Mtim), digest(data), err != nil)
+			case unix.S_IFLNK:
+				to, _ := os.Readlink(path)
+				texts[i] += fmt.Sprintf(" to %q", to)
+			case unix.S_IFDIR:
+				names[i], _ = readNames(path)
+				texts[i] += fmt.Sprintf(" mtime=%s %q", moment(st.Mtim), names[i])
+			}
+		}
+		if texts[0] != texts[1] || texts[2] != texts[1] {
+			*diffs = append(*diffs, fmt.Sprintf("%q\n\tmount:  %s\n\tplain:  %s\n\tbehind: %s", rel, texts[0], texts[1], texts[2]))
+		}
+		// What is one file on one side is one on the others.
+		id := fmt.Sprint(stats[1].Ino)
+		ids := [3]uint64{stats[0].Ino, stats[1].Ino, stats[2].Ino}
+		if old, ok := inodes[id]; ok && old != ids {
+			*diffs = append(*diffs, fmt.Sprintf("%q: not the same links", rel))
+		}
+		inodes[id] = ids
+		var all []string
+		for _, n := range names {
+			all = append(all, n...)
+		}
+		slices.Sort(all)
+		for _, name := range slices.Compact(all) {
+			walk(filepath.Join(rel, name))
+		}
+	}
+	walk("")
+}
+
+// shrink returns fewer actions that still give a difference, and which.
+func (p *pair) shrink(t *testing.T, seed uint64, as []action) ([]action, string) {
+	last := ""
+	for range 5 {
+		if _, last = p.play(t, seed, as); last != "" {
+			break
+		}
+	}
+	tries := 0
+	for size := len(as) / 2; size > 0 && last != ""; size /= 2 {
+		for i := 0; i+size <= len(as) && tries < 500; tries++ {
+			fewer := slices.Concat(as[:i], as[i+size:])
+			if at, why := p.play(t, seed, fewer); why != "" {
+				as, last = fewer[:min(at+1, len(fewer))], why
+			} else {
+				i += size
+			}
+		}
+	}
+	return as, last
+}
