@@ -1,0 +1,106 @@
+package audit
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Follow calls each with every record that there is and that comes, until the
+// file called alive is no more, whose directory must be there: that is the end,
+// and no error. It ends with each's error, or ctx's. Nothing is looked at but
+// when the kernel says that something has changed (inotify(7)).
+func (r *Reader) Follow(ctx context.Context, alive string, each func(Record) error) error {
+	w, err := watch(filepath.Dir(r.path), filepath.Dir(alive))
+	if err != nil {
+		if _, gone := os.Lstat(alive); errors.Is(gone, fs.ErrNotExist) {
+			return r.drain(ctx, each)
+		}
+		return err
+	}
+	defer w.Close()
+	stop := context.AfterFunc(ctx, func() { _ = w.SetReadDeadline(time.Unix(0, 0)) })
+	defer stop()
+	for over := false; ; {
+		if _, err := os.Lstat(alive); errors.Is(err, fs.ErrNotExist) {
+			over = true // what it has written it wrote before
+		}
+		if err := r.drain(ctx, each); err != nil || over {
+			return err
+		}
+		if over, err = changed(w); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return err
+		}
+	}
+}
+
+// drain calls each with all that there is now.
+func (r *Reader) drain(ctx context.Context, each func(Record) error) error {
+	for {
+		rec, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			if more, err := r.more(); err != nil || !more {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := each(rec); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// watch watches what becomes of the files in two directories.
+func watch(log, alive string) (_ *os.File, err error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("inotify: %w; /proc/sys/fs/inotify says how many a user may have", err)
+	}
+	w := os.NewFile(uintptr(fd), "inotify")
+	for _, dir := range []struct {
+		path string
+		what uint32
+	}{
+		{log, unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO},
+		{alive, unix.IN_DELETE},
+	} {
+		if _, err := unix.InotifyAddWatch(fd, dir.path, dir.what|unix.IN_ONLYDIR|unix.IN_DONT_FOLLOW|unix.IN_MASK_ADD); err != nil {
+			return nil, errors.Join(fmt.Errorf("watch %s: %w", dir.path, err), w.Close())
+		}
+	}
+	return w, nil
+}
+
+// changed waits until something is different. It reports whether one of the
+// directories is gone.
+func changed(w *os.File) (gone bool, err error) {
+	buf := make([]byte, 4096) // room for an event of any name
+	n, err := w.Read(buf)
+	if err != nil {
+		return false, fmt.Errorf("inotify: %w", err)
+	}
+	for at := 0; at+unix.SizeofInotifyEvent <= n; {
+		// int wd; uint32_t mask, cookie, len; char name[len]
+		mask := binary.NativeEndian.Uint32(buf[at+4:])
+		gone = gone || mask&unix.IN_IGNORED != 0
+		at += unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(buf[at+12:]))
+	}
+	return gone, nil
+}

@@ -1,0 +1,92 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Text returns r on one line for people, with times as in loc. It is printable
+// whatever the sandbox has chosen: a path or name with anything else than plain
+// characters is shown as a Go string.
+func (r *Record) Text(loc *time.Location) string {
+	at := r.Time.In(loc).Format(time.DateTime)
+	if r.Dropped > 0 {
+		return fmt.Sprintf("%s  %d more were denied that have no line of their own", at, r.Dropped)
+	}
+	path := plain(cmp.Or(r.Path, "."))
+	if r.Cut {
+		path += "..."
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s  %s", at, pad(plain(r.Op), 8), pad(path, 24), r.why())
+	if r.Remedy != "" {
+		fmt.Fprintf(&b, "; to allow it: %s", printable(r.Remedy))
+	}
+	var notes []string
+	if r.Command != "" {
+		notes = append(notes, plain(r.Command))
+	}
+	if r.PID != 0 {
+		notes = append(notes, "pid "+strconv.FormatUint(uint64(r.PID), 10))
+	}
+	switch {
+	case !r.Since.IsZero():
+		notes = append(notes, fmt.Sprintf("%d times more", r.Count))
+	case r.Count > 1:
+		notes = append(notes, fmt.Sprintf("%d times", r.Count))
+	}
+	if notes != nil {
+		fmt.Fprintf(&b, " (%s)", strings.Join(notes, ", "))
+	}
+	return b.String()
+}
+
+// why says what decided.
+func (r *Record) why() string {
+	errno := printable(r.Errno)
+	if r.Need <= r.Level {
+		return errno + ": this kind of object is refused"
+	}
+	by := "no rule matches"
+	switch {
+	case r.Problem != "":
+		by = printable(r.Problem)
+	case r.Rule != nil:
+		by = "by " + strconv.Quote(r.Rule.String())
+		if r.Rule.Source != "" {
+			by += " of " + printable(r.Rule.Source)
+		}
+	case r.Cut:
+		by = "the path is too long to say why"
+	}
+	return fmt.Sprintf("%s: needs %v, has %v, %s", errno, r.Need, r.Level, by)
+}
+
+// plain returns s as it is if nobody can mistake it for something else, and
+// else quoted.
+func plain(s string) string {
+	if s == "" || !utf8.ValidString(s) {
+		return strconv.Quote(s)
+	}
+	for _, c := range s {
+		if !strconv.IsPrint(c) || strings.ContainsRune(` "\`, c) {
+			return strconv.Quote(s)
+		}
+	}
+	return s
+}
+
+// printable escapes what cannot be printed.
+func printable(s string) string {
+	q := strconv.Quote(s)
+	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(q[1 : len(q)-1])
+}
+
+// pad makes s at least width characters wide.
+func pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
+}
