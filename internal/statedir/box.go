@@ -62,17 +62,47 @@ func (b *Box) Lockfile() string { return filepath.Join(b.path, "lock") }
 // Log is the file with what shim, guest and backend had to say.
 func (b *Box) Log() string { return filepath.Join(b.path, "run", "log") }
 
+// Audit is the log of what the tree has denied: see package audit.
+func (b *Box) Audit() string { return Audit(b.Run()) }
+
+// Audit is Box.Audit for the tree server, which knows the run directory only.
+func Audit(run string) string { return filepath.Join(run, auditLog) }
+
+const auditLog = "audit.log"
+
+// ConfigFile is the configuration. While it is there, the sandbox is.
+func (b *Box) ConfigFile() string { return filepath.Join(b.path, configFile) }
+
+const configFile = "config.json"
+
 // Config reads the configuration. ErrNotFound: there is no such sandbox, or it
 // is only half made.
 func (b *Box) Config() (*Config, error) {
 	c := new(Config)
-	if err := readJSON(filepath.Join(b.path, "config.json"), c); err != nil {
+	if err := readJSON(b.ConfigFile(), c); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 		}
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s is damaged: %w; remove it with wolffia rm -f %s", b.id, err, b.id)
 	}
 	return c, nil
+}
+
+// SetConfig replaces the configuration, on the disk too. The caller holds what
+// LockConfig gives, and has read since that the sandbox is there.
+func (b *Box) SetConfig(c *Config) error {
+	err := writeJSONSync(b.path, configFile, c)
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s: %w", b.id, err)
+	}
+	return nil
+}
+
+// ConfigFrom reads the configuration for a tree server that is root's, and
+// knows the run directory only.
+func ConfigFrom(run string) (*Config, error) {
+	c := new(Config)
+	return c, readJSON(filepath.Join(filepath.Dir(run), configFile), c)
 }
 
 // A Stamp tells one configuration from another of the same id. The zero Stamp
@@ -85,7 +115,7 @@ type Stamp struct {
 // Stamp identifies the configuration there is.
 func (b *Box) Stamp() Stamp {
 	var st unix.Stat_t
-	if unix.Lstat(filepath.Join(b.path, "config.json"), &st) != nil {
+	if unix.Lstat(b.ConfigFile(), &st) != nil {
 		return Stamp{}
 	}
 	return Stamp{st.Ino, st.Ctim}
@@ -94,7 +124,7 @@ func (b *Box) Stamp() Stamp {
 // OpenConfig opens the configuration, for a shim that may not reach it: to
 // sync it.
 func (b *Box) OpenConfig() (*os.File, error) {
-	f, err := os.Open(filepath.Join(b.path, "config.json"))
+	f, err := os.Open(b.ConfigFile())
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	}
@@ -180,13 +210,13 @@ func removeAt(path string) error {
 		}
 	}
 	// First: without it there is no sandbox; with it, it must stay whole.
-	if remove("config.json"); len(errs) > 0 {
+	if remove(configFile); len(errs) > 0 {
 		return errs[0]
 	}
-	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log"} {
+	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log", auditLog, auditLog + ".1"} {
 		remove("run", name)
 	}
-	for _, name := range []string{"run", "shim.json", "shim.json.new", "config.json.new", "lock"} {
+	for _, name := range []string{"run", "shim.json", "shim.json.new", configFile + ".new", "lock"} {
 		remove(name)
 	}
 	remove()
@@ -222,6 +252,35 @@ func writeJSON(dir, name string, v any) error {
 		return err
 	}
 	return os.Rename(path+".new", path)
+}
+
+// writeJSONSync is writeJSON that waits for the disk: after a crash of the
+// machine the file is the old or the new one.
+func writeJSONSync(dir, name string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, name)
+	if err = writeFile(path+".new", b); err == nil {
+		err = syncFile(path + ".new")
+	}
+	if err != nil {
+		_ = os.Remove(path + ".new")
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return syncFile(dir)
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // writeFile makes a file.

@@ -18,6 +18,9 @@ const (
 	shimPart = 0 // offset of a byte that need not exist
 	treePart = 1
 	parts    = 2
+	// configPart is no part of the lock: whoever changes the configuration, or
+	// removes the sandbox, has it for a moment.
+	configPart = 2
 )
 
 // A Lock is a sandbox's lock, in two parts that are held by their files and
@@ -103,12 +106,24 @@ func (b *Box) TryLock() (_ *Lock, err error) {
 // shim and its tree server are gone. release lets go of it. After limit it
 // gives up: ErrUnavailable.
 func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (release func(), err error) {
+	return b.waitLock(ctx, limit, 0, parts, "its processes do not end")
+}
+
+// LockConfig keeps everybody else from changing the configuration and from
+// removing the sandbox, which may be gone when it returns. Who wants WaitLock or
+// TryLock too takes those after it. After limit it gives up: ErrUnavailable.
+func (b *Box) LockConfig(ctx context.Context, limit time.Duration) (release func(), err error) {
+	return b.waitLock(ctx, limit, configPart, 1, "somebody else is changing it, and does not finish")
+}
+
+// waitLock waits for n parts from first on; late is why it gives up.
+func (b *Box) waitLock(ctx context.Context, limit time.Duration, first, n int64, late string) (release func(), err error) {
 	f, err := b.openLock()
 	if err != nil {
 		return nil, err
 	}
 	letGo := func() {
-		_ = lock(f, unix.F_OFD_SETLK, unix.F_UNLCK, 0, parts)
+		_ = lock(f, unix.F_OFD_SETLK, unix.F_UNLCK, first, n)
 		_ = f.Close()
 	}
 	got := make(chan error)
@@ -116,7 +131,7 @@ func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (release func()
 	go func() {                  // ends when the lock is free, at the latest with the holders
 		err := error(unix.EINTR)
 		for errors.Is(err, unix.EINTR) {
-			err = lock(f, unix.F_OFD_SETLKW, unix.F_WRLCK, 0, parts)
+			err = lock(f, unix.F_OFD_SETLKW, unix.F_WRLCK, first, n)
 		}
 		select {
 		case got <- err:
@@ -136,7 +151,7 @@ func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (release func()
 		err = ctx.Err()
 		close(given)
 	case <-timer.C:
-		err = errors.New("its processes do not end")
+		err = errors.New(late)
 		close(given)
 	}
 	return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", b.id, err)

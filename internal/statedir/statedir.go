@@ -12,6 +12,7 @@
 //	        status.json        what became of it
 //	        sock               the shim's socket, while it is ready
 //	        log                what shim, guest and backend had to say
+//	        audit.log          what the tree has denied; audit.log.1 is the older part
 //	        mnt/               empty; the shim mounts here, in its own namespace
 //
 // Started by root, all but run/ belongs to root. What is in run/ is written by
@@ -217,7 +218,7 @@ func (d *Dir) Create(c *Config) (_ *Box, err error) {
 			}
 			return nil
 		},
-		func() error { return writeJSON(b.path, "config.json", c) }, // last: with it the sandbox exists
+		func() error { return writeJSON(b.path, configFile, c) }, // last: with it the sandbox exists
 	} {
 		if err := step(); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
