@@ -6,6 +6,7 @@ package client
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -131,11 +132,18 @@ func (c *Conn) Hello(ctx context.Context) error {
 	return c.answer(ctx, wire.CheckHello)
 }
 
-// Control asks the shim something, as JSON, and reads its answer into reply.
+// Control asks the shim something, as JSON, and reads its answer into reply. If
+// ctx ends first the connection does too.
 func (c *Conn) Control(ctx context.Context, request, reply any) error {
+	b, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
 	c.ask.Lock()
 	defer c.ask.Unlock()
-	if err := c.w.SendJSON(wire.Control, 0, request); err != nil {
+	stop := context.AfterFunc(ctx, func() { c.fail(ctx.Err()) }) // also if nobody reads what is sent
+	defer stop()
+	if err := c.w.WriteControl(b); err != nil {
 		return c.broken(err)
 	}
 	return c.answer(ctx, func(f *wire.Frame) error {

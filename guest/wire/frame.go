@@ -49,6 +49,9 @@ const Window = 512 << 10
 // takes no more than 2 MiB of arguments and environment (execve(2)).
 const MaxStart = 4 << 20
 
+// MaxControl bounds a [Control] request in all its pieces, in bytes.
+const MaxControl = 8 << 20
+
 // MaxCredit bounds the credit that one stream can hold, in bytes, so that a
 // reader cannot make a relay queue without limit.
 const MaxCredit = 4 << 20
@@ -86,6 +89,9 @@ const (
 
 	// Both ways.
 	Credit // stream u8 (the data frame's type), bytes u32 LE
+
+	// From the host; last, so that the others keep their numbers.
+	ControlMore // channel 0; a piece of a long request that Control completes
 
 	typeEnd
 )

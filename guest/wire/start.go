@@ -133,11 +133,24 @@ func (w *Writer) WriteStart(channel uint32, req *StartRequest) error {
 	if len(b) > MaxStart {
 		return fmt.Errorf("arguments and environment of %d bytes, at most %d are possible", len(b), MaxStart)
 	}
+	return w.sendPieces(StartMore, Start, channel, b)
+}
+
+// WriteControl sends a request to a shim, in as many frames as it takes.
+func (w *Writer) WriteControl(request []byte) error {
+	if len(request) > MaxControl {
+		return fmt.Errorf("request of %d bytes, at most %d are possible", len(request), MaxControl)
+	}
+	return w.sendPieces(ControlMore, Control, 0, request)
+}
+
+// sendPieces sends b in frames of type more and a last one of type end.
+func (w *Writer) sendPieces(more, end Type, channel uint32, b []byte) error {
 	for len(b) > MaxPayload {
-		if err := w.Send(StartMore, channel, b[:MaxPayload]); err != nil {
+		if err := w.Send(more, channel, b[:MaxPayload]); err != nil {
 			return err
 		}
 		b = b[MaxPayload:]
 	}
-	return w.Send(Start, channel, b)
+	return w.Send(end, channel, b)
 }
