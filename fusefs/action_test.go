@@ -38,9 +38,8 @@ const (
 type menu struct {
 	links    bool // hard links: no locks, mappings and FIFOs then
 	prealloc bool // fallocate that makes unwritten room: where data lies is not compared then
+	search   bool // modes let the owner do everything: a server that is not root reaches things by their names again
 }
-
-func menuOf(seed uint64, links bool) menu { return menu{links: links, prealloc: seed%2 == 1} }
 
 // verbs are the things to do, as often as is written, and when they may be.
 var verbs = []struct {
@@ -112,7 +111,7 @@ func actions(seed uint64, m menu, n int) []action {
 	for i := range as {
 		as[i] = action{
 			Who: r.IntN(workers), Do: bag[r.IntN(len(bag))], A: randomName(r), B: randomName(r),
-			Slot: r.IntN(slots), Other: r.IntN(slots), Mode: randomMode(r),
+			Slot: r.IntN(slots), Other: r.IntN(slots), Mode: randomMode(r, m),
 			Off: randomOffset(r), Len: randomOffset(r) % (1 << 16), Byte: byte(1 + r.IntN(250)),
 		}
 		as[i].Flags = randomFlags(r, m, as[i].Do)
@@ -166,8 +165,11 @@ func randomName(r *rand.Rand) string {
 	return fmt.Sprintf("#%d/%s", r.IntN(slots), p)
 }
 
-func randomMode(r *rand.Rand) uint32 {
+func randomMode(r *rand.Rand, m menu) uint32 {
 	// Set-id bits are not offered.
+	if m.search {
+		return pick[uint32](r, 0o700, 0o755, 0o777, 0o1777, 0o750, 0o711)
+	}
 	return pick[uint32](r, 0o644, 0o644, 0o755, 0o755, 0o700, 0o600, 0o777, 0o1777, 0o444, 0o555, 0, 0o200, 0o111, 0o066, 0o640)
 }
 
