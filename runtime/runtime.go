@@ -1,6 +1,10 @@
 package runtime
 
-import "context"
+import (
+	"context"
+
+	"wolffia/perm"
+)
 
 // A Runtime makes and ends sandboxes. Its methods may be called concurrently,
 // and from any process that has the same state directory. Canceling ctx
@@ -58,6 +62,20 @@ type Executor interface {
 	// of its own, or a terminal. The caller closes it. Canceling ctx after it
 	// has returned does nothing.
 	StartProcess(ctx context.Context, sandboxID string, spec *ProcessSpec) (Process, error)
+}
+
+// A PermissionSetter is a Runtime that can change what a sandbox may see of its
+// codebase, also while it runs. Not every Runtime can: whether one does is found
+// out by a type assertion.
+type PermissionSetter interface {
+	// SetPermissions replaces all rules of a sandbox. They are kept with it,
+	// and bind before it returns if it runs, or from its next start. Rules that
+	// are not valid, and a sandbox without a codebase, are [ErrInvalid], and
+	// change nothing. With any other error either the old rules are kept and in
+	// force, or the new ones are kept and the error says that it is not known
+	// whether they are in force. Calls for one sandbox wait for each other.
+	// Once a change has begun, canceling ctx does not stop it.
+	SetPermissions(ctx context.Context, sandboxID string, rules []perm.Rule) error
 }
 
 // RuntimeWithExecutor is a Runtime whose sandboxes run commands.

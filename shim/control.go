@@ -1,17 +1,25 @@
 package shim
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+	"wolffia/runtime"
 )
 
 // Shim and tree server share a SOCK_SEQPACKET pair. The shim sends one packet
 // with the descriptor that answers for the mount; the tree server answers with
 // one packet: a dot when it serves, a dot and the reason when it does not. After
-// that the socket only says, by hanging up, that the other one is gone.
+// that the shim sends treeRequests, each a packet of JSON, with a descriptor if
+// it has rules; the tree server answers each with a treeReply that has its
+// number, in whatever order. Neither waits for room in the socket, so that none
+// can hang the other. By hanging up either says that it is gone.
 
 // controlPair makes the socket pair.
 func controlPair() (shim, tree *os.File, err error) {
@@ -33,20 +41,16 @@ func sendDevice(control, device *os.File) error {
 
 // receiveDevice waits for the mount's descriptor.
 func receiveDevice(control *os.File) (*os.File, error) {
-	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := unix.Recvmsg(int(control.Fd()), b, oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
+	packet, device, err := receivePacket(control, make([]byte, 1))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("receive the mount: %w", err)
-	}
-	messages, err := unix.ParseSocketControlMessage(oob[:n])
-	if err != nil || len(messages) != 1 {
+	case len(packet) == 0:
 		return nil, errors.New("the shim is gone before it had mounted")
+	case device == nil:
+		return nil, errors.New("receive the mount: no descriptor came")
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("receive the mount: %d descriptors (%w)", len(fds), err)
-	}
-	return os.NewFile(uintptr(fds[0]), "/dev/fuse"), nil
+	return device, nil
 }
 
 // sendServing tells the shim that the tree is served, or why not.
@@ -62,26 +66,141 @@ func sendServing(control *os.File, why error) error {
 
 // receiveServing waits for sendServing.
 func receiveServing(control *os.File) error {
-	b := make([]byte, 4096)
-	n, _, _, _, err := unix.Recvmsg(int(control.Fd()), b, nil, 0)
+	packet, _, err := receivePacket(control, make([]byte, 4096))
 	switch {
-	case err != nil:
+	case err != nil && !errors.Is(err, errCut):
 		return fmt.Errorf("tree server: %w", err)
-	case n == 0:
+	case len(packet) == 0:
 		return errors.New("the tree server has ended: see wolffia logs")
-	case n > 1:
-		return fmt.Errorf("tree server: %s", b[1:n])
+	case len(packet) > 1:
+		return fmt.Errorf("tree server: %s", packet[1:])
 	}
 	return nil
 }
 
-// hangup waits until the other end is gone.
-func hangup(control *os.File) {
-	b := make([]byte, 1)
-	for {
-		n, _, _, _, err := unix.Recvmsg(int(control.Fd()), b, nil, 0)
-		if n == 0 && !errors.Is(err, unix.EINTR) {
-			return
+// maxPacket bounds a packet after the first ones, in bytes.
+const maxPacket = 64 << 10
+
+// errCut says that a packet was longer than it may be.
+var errCut = errors.New("a packet is too long")
+
+// receivePacket waits for a packet and the descriptor that comes with it, if
+// any, which the caller closes. An empty packet is a hang-up. A packet that is
+// cut is returned with errCut.
+func receivePacket(control *os.File, buf []byte) ([]byte, *os.File, error) {
+	oob := make([]byte, unix.CmsgSpace(4))
+	var n, oobn, flags int
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		n, oobn, flags, _, err = unix.Recvmsg(int(control.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var file *os.File
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, fd := range fds {
+			if file != nil { // only one is ever sent
+				_ = unix.Close(fd)
+				continue
+			}
+			file = os.NewFile(uintptr(fd), "received")
 		}
 	}
+	if flags&unix.MSG_TRUNC != 0 {
+		if file != nil {
+			_ = file.Close()
+		}
+		return buf[:n], nil, errCut
+	}
+	return buf[:n], file, nil
+}
+
+// What a tree server can be asked for.
+const (
+	askStats = "stats" // what it has done and holds
+	askRules = "rules" // to serve by other rules, which come as a descriptor
+)
+
+// A treeRequest is what the shim asks of the tree server.
+type treeRequest struct {
+	ID uint64 `json:"id"`
+	Op string `json:"op"`
+}
+
+// A treeReply answers the treeRequest with its ID.
+type treeReply struct {
+	ID    uint64     `json:"id"`
+	Error string     `json:"error,omitempty"`
+	Class string     `json:"class,omitempty"` // of Error
+	Stats *TreeStats `json:"stats,omitempty"`
+}
+
+// sendPacket sends v as JSON, with a descriptor if file is one. It does not
+// wait: if the other end has not read what came before, that is an error.
+func sendPacket(control *os.File, v any, file *os.File) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(b) > maxPacket {
+		return errCut
+	}
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	_, err = unix.SendmsgN(int(control.Fd()), b, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	return err
+}
+
+// Rules in a file are sealed, so that whoever reads them knows that it is a
+// file in memory which cannot change or make it wait (memfd_create(2)).
+const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// sealedFile returns a file with the given content. The caller closes it.
+func sealedFile(content []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("rules", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "rules")
+	if _, err = f.Write(content); err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// maxRules bounds rules as JSON, in bytes: what package perm accepts is less.
+const maxRules = 8 << 20
+
+// readRules reads rules that sealedFile has. The error is of class ErrInvalid.
+func readRules(f *os.File) ([]perm.Rule, error) {
+	if f == nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "no rules came with the request")
+	}
+	got, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	if err != nil || got&seals != seals {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the rules are not in a sealed file")
+	}
+	st, err := f.Stat()
+	if err != nil || st.Size() > maxRules {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "rules of more than %d bytes (%w)", maxRules, err)
+	}
+	var rules []perm.Rule
+	if err := json.NewDecoder(io.NewSectionReader(f, 0, st.Size())).Decode(&rules); err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "read the rules: %w", err)
+	}
+	return rules, nil
 }

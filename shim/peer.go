@@ -1,15 +1,11 @@
 package shim
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"sync"
-	"time"
 
 	"wolffia/guest/wire"
-	"wolffia/internal/statedir"
-	"wolffia/runtime"
 )
 
 // A peer is one client of the shim.
@@ -22,6 +18,9 @@ type peer struct {
 	channels map[uint32]uint32 // the client's channel to the guest's; guarded by mu
 	out      []wire.Frame      // for the client; bounded by its credit; guarded by mu
 	over     bool              // guarded by mu
+	asking   bool              // a question to the tree server is under way; guarded by mu
+
+	request []byte // the pieces of a Control request that is not complete; serve's own
 }
 
 // accept serves clients until the process ends.
@@ -72,10 +71,7 @@ func (s *shim) serve(p *peer) {
 func (s *shim) fromClient(p *peer, f wire.Frame) error {
 	defer f.Release()
 	if f.Channel == 0 {
-		if f.Type != wire.Control {
-			return fmt.Errorf("%w: frame of type %d on channel 0", wire.ErrProtocol, f.Type)
-		}
-		return s.answer(p, &f)
+		return s.onControl(p, &f)
 	}
 	p.mu.Lock()
 	ch, open := p.channels[f.Channel]
@@ -146,41 +142,4 @@ func (p *peer) write() {
 			out[i].Release()
 		}
 	}
-}
-
-// A request is what a client asks of the shim itself.
-type request struct {
-	Op      string `json:"op"`                // "stop"
-	GraceMS *int64 `json:"graceMs,omitempty"` // for stop: between TERM and KILL; nil is stopGrace
-}
-
-// A reply answers a request.
-type reply struct {
-	Error string `json:"error,omitempty"`
-}
-
-func (s *shim) answer(p *peer, f *wire.Frame) error {
-	var req request
-	if err := json.Unmarshal(f.Payload(), &req); err != nil {
-		return fmt.Errorf("%w: %w", wire.ErrProtocol, err)
-	}
-	var answer reply
-	switch req.Op {
-	case "stop":
-		grace := stopGrace
-		if req.GraceMS != nil {
-			grace = time.Duration(max(0, *req.GraceMS)) * time.Millisecond
-		}
-		s.end(statedir.Status{State: runtime.StateStopped}, grace)
-	default:
-		answer.Error = fmt.Sprintf("request %q is not known", req.Op)
-	}
-	b, err := json.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	out := wire.NewFrame(wire.Reply, 0)
-	out.SetLen(copy(out.Room(), b))
-	p.queue(out)
-	return nil
 }

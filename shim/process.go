@@ -65,6 +65,7 @@ type shim struct {
 	complaints *tail         // what the backend and PID 1 say
 	drained    chan struct{} // closed when they say no more
 	relay      *relay
+	tree       *treeConn // nil: no codebase
 
 	orphaned atomic.Bool // the caller to which the sandbox is bound has ended
 
@@ -166,6 +167,7 @@ func (s *shim) greet() (*net.UnixListener, error) {
 		if err := receiveServing(s.control); err != nil {
 			return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 		}
+		s.tree = newTreeConn(s.control)
 	}
 	listener, err := listen(b.Run) // nobody knows of it yet
 	if err != nil {
@@ -187,12 +189,13 @@ func (s *shim) greet() (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// watchTree ends the sandbox when its tree server has ended.
+// watchTree passes on the tree server's answers, and ends the sandbox when it
+// has ended.
 func (s *shim) watchTree() {
-	if s.boot.Config.CodebasePath == "" {
+	if s.tree == nil {
 		return
 	}
-	hangup(s.control)
+	s.tree.run()
 	s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended"}, 0)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/audit"
 	"wolffia/guest/client"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
@@ -46,7 +47,10 @@ type Runtime struct {
 	configs map[string]known        // configurations that were read, by id; guarded by mu
 }
 
-var _ runtime.RuntimeWithExecutor = (*Runtime)(nil)
+var (
+	_ runtime.RuntimeWithExecutor = (*Runtime)(nil)
+	_ runtime.PermissionSetter    = (*Runtime)(nil)
+)
 
 // NewRuntime returns the runtime whose backend has the given name.
 func NewRuntime(name string, opts *Options) (*Runtime, error) {
@@ -237,11 +241,14 @@ func newID() string {
 
 // Start implements [runtime.Runtime].
 func (r *Runtime) Start(ctx context.Context, sandboxID string) error {
-	box, c, err := r.find(sandboxID)
+	box, _, err := r.find(sandboxID)
 	if err != nil {
 		return err
 	}
-	s, err := start(ctx, box, c, r.bin)
+	s, err := start(ctx, box, func() (*statedir.Config, error) {
+		_, c, err := r.find(box.ID())
+		return c, err
+	}, r.bin)
 	if err != nil {
 		return err
 	}
@@ -313,7 +320,7 @@ func askToStop(ctx context.Context, box *statedir.Box, grace time.Duration) (ask
 	defer cancel()
 	ms := grace.Milliseconds()
 	var answer reply
-	err = conn.Control(ctx, request{Op: "stop", GraceMS: &ms}, &answer)
+	err = conn.Control(ctx, request{Op: opStop, GraceMS: &ms}, &answer)
 	if err == nil && answer.Error != "" {
 		return true, errors.New(answer.Error)
 	}
@@ -348,6 +355,11 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 	if err := r.stop(ctx, box, c, 0); err != nil {
 		return err
 	}
+	settled, err := box.LockConfig(ctx, killLimit)
+	if err != nil {
+		return err
+	}
+	defer settled()
 	// Nobody may start it while it goes.
 	release, err := box.WaitLock(ctx, killLimit)
 	if err != nil {
@@ -429,6 +441,21 @@ func (r *Runtime) Log(sandboxID string) (*os.File, error) {
 	return f, nil
 }
 
+// Audit opens the log of what a sandbox's tree has denied, and names the file
+// that is there as long as the sandbox is, for [audit.Reader.Follow]. It does
+// not matter whether the sandbox runs. The caller closes the reader.
+func (r *Runtime) Audit(sandboxID string) (log *audit.Reader, alive string, err error) {
+	box, _, err := r.find(sandboxID)
+	if err != nil {
+		return nil, "", err
+	}
+	log, err = audit.Open(box.Audit())
+	if err != nil {
+		return nil, "", runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+	}
+	return log, box.ConfigFile(), nil
+}
+
 // find returns the place and configuration of a sandbox of this runtime.
 func (r *Runtime) find(ref string) (*statedir.Box, *statedir.Config, error) {
 	if box := r.dir.Box(ref); runtime.IsID(ref) {
@@ -486,10 +513,12 @@ func sandbox(box *statedir.Box, c *statedir.Config) (*runtime.Sandbox, error) {
 type Details struct {
 	runtime.Sandbox
 	Config runtime.SandboxConfig // as it was resolved
+	Tree   *TreeState            // of a running sandbox with a codebase; else nil
 }
 
-// Inspect returns all that is known of a sandbox.
-func (r *Runtime) Inspect(_ context.Context, sandboxID string) (*Details, error) {
+// Inspect returns all that is known of a sandbox. It waits a few seconds at
+// most for a running one to tell about itself.
+func (r *Runtime) Inspect(ctx context.Context, sandboxID string) (*Details, error) {
 	box, c, err := r.find(sandboxID)
 	if err != nil {
 		return nil, err
@@ -498,5 +527,9 @@ func (r *Runtime) Inspect(_ context.Context, sandboxID string) (*Details, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Details{*s, c.SandboxConfig}, nil
+	d := &Details{Sandbox: *s, Config: c.SandboxConfig}
+	if s.State == runtime.StateRunning && c.CodebasePath != "" {
+		d.Tree = treeState(ctx, box, c)
+	}
+	return d, nil
 }

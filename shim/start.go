@@ -36,8 +36,9 @@ type started struct {
 }
 
 // start starts shim and tree server for the sandbox in box and waits until the
-// shim is ready. If it fails, both are gone.
-func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin programs) (_ *started, err error) {
+// shim is ready. The configuration is asked for when nobody can change it any
+// more without telling the sandbox. If start fails, both are gone.
+func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Config, error), bin programs) (_ *started, err error) {
 	lock, err := lockToStart(ctx, box)
 	if err != nil {
 		return nil, err
@@ -48,6 +49,10 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 		}
 		_ = lock.Close() // shim and tree server have copies
 	}()
+	c, err := config()
+	if err != nil {
+		return nil, err
+	}
 	log, err := os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
@@ -56,11 +61,11 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	b := boot{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: bin.guest, CopyGuest: c.DroppedUID != 0}
 	forShim := b
 	forShim.Config.Permissions = nil // are the tree server's business, and take time to read
-	config, err := box.OpenConfig()
+	configFile, err := box.OpenConfig()
 	if err != nil {
 		return nil, err
 	}
-	defer config.Close()
+	defer configFile.Close()
 	guest, err := os.Open(bin.guest)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the guest binary: %w; it belongs beside wolffia", err)
@@ -94,7 +99,7 @@ func start(ctx context.Context, box *statedir.Box, c *statedir.Config, bin progr
 	undo.Add(hold.Close)
 
 	// The shim first: it has the longer way to go.
-	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, lock.Shim, shimEnd, ready, alive, guest, config)
+	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, lock.Shim, shimEnd, ready, alive, guest, configFile)
 	if err != nil {
 		return nil, namespaceError(err)
 	}

@@ -9,7 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/audit"
 	"wolffia/fusefs"
+	"wolffia/internal/statedir"
 	"wolffia/perm"
 )
 
@@ -45,15 +47,20 @@ func serveTree(b *boot, control *os.File) error {
 	if err != nil {
 		return fmt.Errorf("codebase %s: %w", b.Config.CodebasePath, err)
 	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log)}
+	t.policy.Store(policy)
+	defer t.audit.Close(auditLimit)
 	unix.Umask(0) // modes are as the sandbox asked; its own umask is applied by the kernel
 	device, err := receiveDevice(control)
 	if err != nil {
 		return err
 	}
-	server, err := fusefs.Serve(context.Background(), device, &fusefs.Options{
+	t.server, err = fusefs.Serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: policy,
 		Owner:  fusefs.Owner{}, // the one id there is in the shim's user namespace
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Logger: log,
+		Denied: t.denied,
 	})
 	if err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
@@ -63,12 +70,13 @@ func serveTree(b *boot, control *os.File) error {
 		return fmt.Errorf("tell the shim: %w", err)
 	}
 	go func() {
-		hangup(control)
+		t.serve() // ends when the shim does
+		t.audit.Close(auditLimit)
 		// The mount is gone with the shim's namespace, or will be: closing the
 		// descriptor aborts what is still waiting.
 		os.Exit(0)
 	}()
-	server.Wait()
+	t.server.Wait()
 	return nil
 }
 

@@ -1,0 +1,168 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"wolffia/guest/client"
+	"wolffia/internal/statedir"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// SetPermissions implements [runtime.PermissionSetter].
+//
+// One change is made at a time. The rules are recorded first, then a running
+// sandbox is made to follow them: whoever starts it, or looks, sees the new
+// ones, and a tree server that is root's takes no others. If they turn out not
+// to be taken, the old ones are recorded again. Should this process be killed
+// in between, a running sandbox goes on under the old rules, and Inspect says
+// that they are not those that are recorded; to ask again puts it right.
+func (r *Runtime) SetPermissions(ctx context.Context, sandboxID string, rules []perm.Rule) error {
+	if _, err := perm.Compile(rules); err != nil {
+		return runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	box, _, err := r.find(sandboxID)
+	if err != nil {
+		return err
+	}
+	release, err := box.LockConfig(ctx, rulesLimit+killLimit)
+	if err != nil {
+		return err
+	}
+	defer release()
+	c, err := box.Config() // whatever it was before
+	if err != nil {
+		return err
+	}
+	if c.CodebasePath == "" {
+		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s has no codebase: there is nothing that rules could filter", box.ID())
+	}
+	was := *c
+	c.Permissions = slices.Clone(rules)
+	const look = 50 * time.Millisecond
+	for end := time.Now().Add(killLimit); ; {
+		done, err := r.trySetPermissions(ctx, box, c, &was)
+		if done || ctx.Err() != nil || time.Now().After(end) {
+			return err
+		}
+		_ = box.WaitUnlocked(ctx, look) // on its way up or down
+	}
+}
+
+// trySetPermissions records c and has it followed, unless the sandbox is just
+// being started or stopped: then it is not done.
+func (r *Runtime) trySetPermissions(ctx context.Context, box *statedir.Box, c, was *statedir.Config) (done bool, err error) {
+	lock, err := box.TryLock()
+	switch {
+	case err == nil:
+		// Nobody may start it meanwhile, by the old rules.
+		err = box.SetConfig(c)
+		return true, errors.Join(err, lock.Unlock(), lock.Close())
+	case !errors.Is(err, runtime.ErrConflict):
+		return true, err
+	}
+	if state, _, serr := box.State(); serr != nil || state != runtime.StateRunning {
+		return serr != nil, errors.Join(err, serr)
+	}
+	if err := ctx.Err(); err != nil {
+		return true, err
+	}
+	if err := box.SetConfig(c); err != nil {
+		return true, err
+	}
+	// From here on it is seen through, whatever ctx says.
+	answer, err := ask(context.WithoutCancel(ctx), box, &request{Op: opRules, Rules: marshal(c.Permissions)}, rulesLimit+killLimit)
+	switch {
+	case err == nil && answer.Error == "":
+		return true, nil
+	case err == nil && !answer.Unknown:
+		// It goes on by the old rules, so those are recorded.
+		return true, errors.Join(answer.err(), box.SetConfig(was))
+	case err == nil:
+		err = answer.err()
+	}
+	// Nobody knows. If it has ended meanwhile all is well: another look tells.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = box.WaitUnlocked(ctx, time.Second)
+	if state, _, serr := box.State(); serr == nil && state == runtime.StateRunning {
+		return true, runtime.Errorf(runtime.ErrUnavailable, "the rules of sandbox %s are recorded, but nobody knows whether they are in force: %w; set them again, or wolffia stop %s", box.ID(), err, box.ID())
+	}
+	return false, err
+}
+
+// marshal makes JSON of rules that perm.Compile has accepted, which cannot
+// fail.
+func marshal(rules []perm.Rule) json.RawMessage {
+	b, _ := json.Marshal(rules)
+	return b
+}
+
+// ask asks a shim something, over a connection of its own: one that breaks off
+// when time is up takes nothing with it.
+func ask(ctx context.Context, box *statedir.Box, req *request, limit time.Duration) (*reply, error) {
+	sock, err := dial(box)
+	if err != nil {
+		return nil, err
+	}
+	conn := client.New(sock)
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answer := new(reply)
+	if err := conn.Control(ctx, req, answer); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("the shim does not answer")
+		}
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+	}
+	return answer, nil
+}
+
+// err is the error that was answered.
+func (r *reply) err() error {
+	if r.Error == "" {
+		return nil
+	}
+	return report{Error: r.Error, Class: r.Class}.err()
+}
+
+// treeStats asks a running sandbox's tree server what it does, within a bound.
+func treeStats(ctx context.Context, box *statedir.Box) (*TreeStats, error) {
+	answer, err := ask(ctx, box, &request{Op: opStats}, statsLimit+time.Second)
+	if err != nil {
+		return nil, err
+	}
+	if err := answer.err(); err != nil {
+		return nil, err
+	}
+	if answer.Stats == nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "the tree server tells nothing")
+	}
+	return answer.Stats, nil
+}
+
+// A TreeState is what is known of a running sandbox's filtered tree.
+type TreeState struct {
+	*TreeStats
+	// Current says that the rules that are in force are those of the
+	// configuration. They are not for a moment while they are changed, or if
+	// who changed them was killed.
+	Current bool `json:"current"`
+	// Problem says why nothing is known: TreeStats is nil then.
+	Problem string `json:"problem,omitempty"`
+}
+
+// treeState describes the tree of a running sandbox.
+func treeState(ctx context.Context, box *statedir.Box, c *statedir.Config) *TreeState {
+	stats, err := treeStats(ctx, box)
+	if err != nil {
+		return &TreeState{Problem: fmt.Sprint(err)}
+	}
+	return &TreeState{TreeStats: stats, Current: stats.Rules == fingerprint(c.Permissions)}
+}

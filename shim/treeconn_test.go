@@ -1,0 +1,183 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// conns returns a connection and the tree server's end of it.
+func conns(t *testing.T) (c *treeConn, tree *os.File, ended chan struct{}) {
+	t.Helper()
+	a, b, err := controlPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, ended = newTreeConn(a), make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.run()
+	}()
+	t.Cleanup(func() {
+		_ = b.Close()
+		<-ended
+		_ = a.Close()
+	})
+	return c, b, ended
+}
+
+// next returns the next request.
+func next(t *testing.T, tree *os.File) (req treeRequest, file *os.File) {
+	t.Helper()
+	packet, file, err := receivePacket(tree, make([]byte, maxPacket))
+	if err == nil {
+		err = json.Unmarshal(packet, &req)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req, file
+}
+
+const hangLimit = time.Minute
+
+// Answers find who has asked, in whatever order they come, and whatever else
+// the tree server says.
+func TestTreeAnswers(t *testing.T) {
+	c, tree, _ := conns(t)
+	type result struct {
+		reply treeReply
+		err   error
+	}
+	ask := func(op string) chan result {
+		got := make(chan result, 1)
+		go func() {
+			r, err := c.ask(op, nil, hangLimit)
+			got <- result{r, err}
+		}()
+		return got
+	}
+	first := ask("one")
+	one, _ := next(t, tree)
+	second := ask("two")
+	two, _ := next(t, tree)
+	for _, packet := range []any{
+		"nonsense",
+		treeReply{ID: 99},
+		treeReply{ID: two.ID, Stats: &TreeStats{Nodes: 2}},
+		treeReply{ID: two.ID},
+		treeReply{ID: one.ID, Error: "no", Class: runtime.ErrInvalid.Error()},
+	} {
+		if err := sendPacket(tree, packet, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := <-second; got.err != nil || got.reply.Stats == nil || got.reply.Stats.Nodes != 2 {
+		t.Errorf("%+v", got)
+	}
+	if got := <-first; !errors.Is(got.err, runtime.ErrInvalid) || got.err.Error() != "no" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A tree server that does not answer, does not read, or is gone does not hang
+// whoever asks.
+func TestTreeDoesNotAnswer(t *testing.T) {
+	c, tree, ended := conns(t)
+	if _, err := c.ask(askStats, nil, time.Millisecond); !errors.Is(err, errNoAnswer) || !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	full := false
+	for range 100_000 {
+		_, err := c.ask(askStats, nil, 0)
+		if full = errors.Is(err, unix.EAGAIN); full {
+			break
+		}
+	}
+	if !full {
+		t.Error("the socket does not fill")
+	}
+	c.mu.Lock()
+	waiting := len(c.waiting)
+	c.mu.Unlock()
+	if waiting > 0 {
+		t.Errorf("%d are waited for", waiting)
+	}
+	for range 100_000 { // make room
+		if _, _, _, _, err := unix.Recvmsg(int(tree.Fd()), make([]byte, 1024), nil, unix.MSG_DONTWAIT); err != nil {
+			break
+		}
+	}
+	got := make(chan error, 1)
+	go func() {
+		_, err := c.ask(askStats, nil, hangLimit)
+		got <- err
+	}()
+	next(t, tree)
+	if err := tree.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; !errors.Is(err, errTreeGone) {
+		t.Errorf("when it goes: %v", err)
+	}
+	<-ended
+	if _, err := c.ask(askStats, nil, hangLimit); !errors.Is(err, errTreeGone) {
+		t.Errorf("when it is gone: %v", err)
+	}
+}
+
+// Rules come through whole, and only from a file that cannot change.
+func TestRulesInAFile(t *testing.T) {
+	c, tree, _ := conns(t)
+	want := []perm.Rule{{Pattern: strings.Repeat("x", 4000), Level: perm.Read, AtMost: true, Priority: 7, Source: "test"}}
+	for len(want) < 1000 {
+		want = append(want, want[0])
+	}
+	f, err := sealedFile(marshal(want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	go func() { _, _ = c.ask(askRules, f, hangLimit) }()
+	_, file := next(t, tree)
+	if file == nil {
+		t.Fatal("no file came")
+	}
+	defer file.Close()
+	got, err := readRules(file)
+	if err != nil || len(got) != len(want) || got[999] != want[999] {
+		t.Errorf("%d rules, %v", len(got), err)
+	}
+	if _, err := file.WriteAt([]byte("x"), 0); err == nil {
+		t.Error("the file can be changed")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	for name, f := range map[string]*os.File{"none": nil, "pipe": r} {
+		if _, err := readRules(f); !errors.Is(err, runtime.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, content := range map[string]string{"nothing": "", "no JSON": "x", "no rules": `{"a":1}`, "no level": `[{"pattern":"x","level":"all"}]`} {
+		f, err := sealedFile([]byte(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readRules(f); !errors.Is(err, runtime.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = f.Close()
+	}
+}
