@@ -25,9 +25,9 @@ type Log struct {
 	mu     sync.Mutex // held for a moment only
 	tally  tally      // guarded by mu
 	closed bool       // guarded by mu
-	queue  chan entry // sent to with mu held, and room
+	queue  chan *entry // sent to with mu held, and room
 
-	wake chan struct{} // something was counted
+	wake chan struct{} // something was dropped, the first since that was told
 	done chan struct{} // closed when all is written
 }
 
@@ -50,7 +50,7 @@ func newLog(path string, logger *slog.Logger, max int64) *Log {
 	}
 	l := &Log{
 		file: file{path: path, max: max}, logger: logger,
-		queue: make(chan entry, queueSize), wake: make(chan struct{}, 1), done: make(chan struct{}),
+		queue: make(chan *entry, queueSize), wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	go l.run() // ends with Close
 	return l
@@ -72,25 +72,28 @@ func (l *Log) Add(r Record, rules *perm.Policy) {
 	e := entry{r, rules}
 	l.mu.Lock()
 	write := !l.closed && l.tally.add(e)
+	first := l.tally.dropped == 1 && !write
 	l.mu.Unlock()
-	if write {
+	switch {
+	case write:
 		e.record.Command = command(r.PID)
-		l.send(e)
-	}
-	select {
-	case l.wake <- struct{}{}:
-	default:
+		l.send(&e)
+	case first:
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
 // send queues a line, or counts it if there is no room.
-func (l *Log) send(e entry) {
+func (l *Log) send(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
-	if o := l.tally.open[kindOf(&e.record)]; o != nil && o.count == 0 {
+	if o := l.tally.open[kindOf(&e.record)]; o != nil && o.first.record.Time.Equal(e.record.Time) {
 		o.first.record.Command = e.record.Command
 	}
 	select {
@@ -121,8 +124,8 @@ func (l *Log) Close(limit time.Duration) {
 func (l *Log) run() {
 	defer close(l.done)
 	timer := time.NewTimer(window)
-	defer timer.Stop()
-	armed := true
+	timer.Stop() // an idle log does nothing
+	armed := false
 	for {
 		select {
 		case e, ok := <-l.queue:
@@ -155,13 +158,13 @@ func (l *Log) tell(all bool) {
 	l.mu.Lock()
 	due := l.tally.due(time.Now(), all)
 	l.mu.Unlock()
-	for _, e := range due {
-		l.write(e)
+	for i := range due {
+		l.write(&due[i])
 	}
 }
 
 // write writes one line, or counts what it stands for.
-func (l *Log) write(e entry) {
+func (l *Log) write(e *entry) {
 	r := &e.record
 	r.Explain(e.rules)
 	err := l.file.write(append(r.Append(nil), '\n'))
