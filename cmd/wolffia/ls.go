@@ -107,32 +107,3 @@ func age(since time.Time) string {
 		return fmt.Sprintf("%dd", int(d.Hours()/24))
 	}
 }
-
-func (a *app) inspectCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "inspect SANDBOX...",
-		Short: "Print all that is known of sandboxes, as JSON",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
-			var all []any
-			for _, ref := range args {
-				info, err := rt.Inspect(cmd.Context(), ref)
-				if err != nil {
-					return err
-				}
-				all = append(all, struct {
-					listing
-					*runtime.SandboxConfig `json:"config"`
-
-					UID int `json:"uid"`
-					GID int `json:"gid"`
-				}{listingOf(&info.Sandbox), &info.Config, info.Sandbox.UID, info.Sandbox.GID})
-			}
-			return a.printJSON(all)
-		},
-	}
-}

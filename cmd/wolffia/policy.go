@@ -17,8 +17,8 @@ import (
 func (a *app) policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Show, check and explain rules",
-		Long: `Show, check and explain the rules that filter a codebase.
+		Short: "Show, check, explain and change rules",
+		Long: `Show, check, explain and change the rules that filter a codebase.
 
 A rule is PATTERN=LEVEL. The levels: none (does not exist inside), view (name and
 attributes), read, write. In a pattern * matches within a name, ** any number of
@@ -31,7 +31,7 @@ base rules 0, a policy file's 100, --rule 200, a preset's secrets 1000, --reveal
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.policyPresetsCommand(), a.policyCheckCommand(), a.policyExplainCommand())
+	cmd.AddCommand(a.policyPresetsCommand(), a.policyCheckCommand(), a.policyExplainCommand(), a.policySetCommand())
 	return cmd
 }
 
@@ -167,6 +167,46 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 	cmd.Flags().StringVar(&codebase, "codebase", ".", "the codebase")
 	cmd.Flags().BoolVar(&dir, "dir", false, "take the paths for directories")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) policySetCommand() *cobra.Command {
+	var rules ruleFlags
+	cmd := &cobra.Command{
+		Use:   "set SANDBOX rule flags",
+		Short: "Replace the rules of a sandbox, also while it runs",
+		Long: `Replace all rules of a sandbox by those that create would make of the same flags.
+They bind when the command returns if the sandbox runs, also for files that are
+open, and from its next start if it does not. What was read before is known.`,
+		Example: `  wolffia policy set box --preset agent-safe --rule 'docs/=read'
+  wolffia policy set box --preset read-only`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !rules.given() {
+				return runtime.Errorf(runtime.ErrInvalid, "no rules are given: the default ones are --preset %s", perm.DefaultPreset)
+			}
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			s, err := rt.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var list []perm.Rule
+			if s.CodebasePath != "" { // without one SetPermissions says so
+				if list, err = rules.rules(cmd.Context(), a, s.CodebasePath); err != nil {
+					return err
+				}
+			}
+			if err := rt.SetPermissions(cmd.Context(), s.ID, list); err != nil {
+				return err
+			}
+			a.warnTracked(cmd.Context(), s.CodebasePath, list)
+			return nil
+		},
+	}
+	rules.add(cmd)
 	return cmd
 }
 

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/audit"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	var follow, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "audit [-f] [--json] SANDBOX",
+		Short: "Print what was denied in the codebase, and by which rule",
+		Long: `Print what a sandbox was denied in its codebase: when, what it wanted, of which
+path, which rule decided, and the flag that would allow it; whether or not it runs.
+
+What is denied again within a few seconds has one more line, with a count. The
+kernel refuses by itself what the modes of a file already say, such as writing to
+one that may be read: that is not told. What is hidden was never seen by the
+sandbox, but asked for by name.`,
+		Example: `  wolffia audit box
+  wolffia audit -f --json box | jq -r .remedy`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			log, alive, err := rt.Audit(args[0])
+			if err != nil {
+				return err
+			}
+			defer log.Close()
+			out := bufio.NewWriter(a.out)
+			each := func(r audit.Record) error {
+				if err := printRecord(out, &r, asJSON); err != nil || !follow {
+					return err
+				}
+				return out.Flush()
+			}
+			if follow {
+				err = log.Follow(cmd.Context(), alive, each)
+				if errors.Is(err, context.Canceled) {
+					err = nil // that is how it ends
+				}
+			} else {
+				err = printAll(log, each)
+			}
+			err = errors.Join(err, out.Flush())
+			if n := log.Skipped(); n > 0 {
+				a.warn("%d lines of the audit log are damaged and left out", n)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the sandbox is removed")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object on each line")
+	return cmd
+}
+
+// printAll prints what there is.
+func printAll(log *audit.Reader, each func(audit.Record) error) error {
+	for {
+		r, err := log.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = each(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// printRecord prints one line.
+func printRecord(out *bufio.Writer, r *audit.Record, asJSON bool) error {
+	line := r.Append(nil)
+	if !asJSON {
+		line = []byte(r.Text(time.Local))
+	}
+	_, err := out.Write(append(line, '\n'))
+	return err
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// An inspection is what inspect prints of a sandbox.
+type inspection struct {
+	listing
+	*runtime.SandboxConfig `json:"config"`
+
+	UID  int             `json:"uid"`
+	GID  int             `json:"gid"`
+	Tree *shim.TreeState `json:"tree,omitempty"` // of a running sandbox with a codebase
+}
+
+func (a *app) inspectCommand() *cobra.Command {
+	var asText, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "inspect SANDBOX...",
+		Short: "Print all that is known of sandboxes, as JSON or text",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			var all []inspection
+			for _, ref := range args {
+				info, err := rt.Inspect(cmd.Context(), ref)
+				if err != nil {
+					return err
+				}
+				all = append(all, inspection{listingOf(&info.Sandbox), &info.Config, info.Sandbox.UID, info.Sandbox.GID, info.Tree})
+			}
+			if !asText {
+				return a.printJSON(all)
+			}
+			for i := range all {
+				if i > 0 {
+					fmt.Fprintln(a.out)
+				}
+				if err := all[i].print(a.out); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asText, "text", false, "print text for people")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, which is what it does")
+	cmd.MarkFlagsMutuallyExclusive("text", "json")
+	return cmd
+}
+
+// print prints text.
+func (s *inspection) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, strings.ReplaceAll(printable(value), "\n", " "))
+		}
+	}
+	row("id", s.listing.ID)
+	row("name", s.listing.Name)
+	row("runtime", s.listing.Runtime)
+	row("state", string(s.State))
+	row("reason", s.Reason)
+	row("codebase", s.Codebase)
+	row("rules", strconv.Itoa(len(s.Permissions)))
+	row("labels", joinLabels(s.listing.Labels))
+	row("user", fmt.Sprintf("%d:%d", s.UID, s.GID))
+	switch t := s.Tree; {
+	case t == nil:
+	case t.Problem != "":
+		row("tree", "tells nothing: "+t.Problem)
+	default:
+		row("tree", fmt.Sprintf("%d names known, %d descriptors open", t.Nodes, t.FDs))
+		if !t.Current {
+			row("", "the rules in force are not those above: wolffia policy set them again")
+		}
+		var counts []string
+		for _, op := range slices.Sorted(maps.Keys(t.Messages)) {
+			counts = append(counts, fmt.Sprintf("%s %d", op, t.Messages[op]))
+		}
+		row("messages", strings.Join(counts, ", "))
+	}
+	return w.Flush()
+}
