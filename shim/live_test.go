@@ -356,6 +356,43 @@ func TestRootsTreeTakesRecordedRulesOnly(t *testing.T) {
 	}
 }
 
+// Root's sandbox over a user's codebase is served as that user, who cannot read
+// what root has recorded, and takes other rules all the same; its audit log is
+// the user's.
+func TestRootChangesTheRulesOfAUsersCodebase(t *testing.T) {
+	testenv.Root(t)
+	rt, state, codebase := newRuntime(t)
+	const uid = 2000
+	if err := os.Chown(codebase, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	write(t, codebase, "a", "content\n")
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.SetPermissions(t.Context(), id, append(everything(perm.Write), perm.Rule{Pattern: "a", Level: perm.None})); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := sh(t, rt, id, "cat a"); code == 0 {
+		t.Errorf("%q", out)
+	}
+	if err := rt.Stop(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if got := all(t, rt, id); len(got) == 0 || got[0].Path != "a" || got[0].UID != uid {
+		t.Errorf("%+v", got)
+	}
+	st, err := os.Stat(filepath.Join(state, "sandboxes", id, "run", "audit.log"))
+	if err != nil || st.Mode() != 0o600 || st.Sys().(*syscall.Stat_t).Uid != uid {
+		t.Errorf("%v, %v", st, err)
+	}
+	st, err = os.Stat(filepath.Join(state, "sandboxes", id, "config.json"))
+	if err != nil || st.Mode() != 0o600 || st.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("%v, %v", st, err)
+	}
+}
+
 // What is denied is in the log by the time that whoever follows it is told:
 // with the rule, the remedy and who it was; it stays when the sandbox stops,
 // and goes with it.
