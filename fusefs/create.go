@@ -22,7 +22,7 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 	if !plainName(name) {
 		return fuse.EINVAL
 	}
-	if errno := t.allowName(o, in, dir, name, isDir); errno != 0 {
+	if _, errno := t.allowName(o, in, dir, name, isDir); errno != 0 {
 		return fuse.Status(errno)
 	}
 	t.names.RLock()
@@ -182,7 +182,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 			unix.Close(file)
 			return errno
 		}
-		n := t.enter(dir, name, meeting{obj, -1}, &out.EntryOut)
+		n := t.enter(dir, name, meeting{obj, -1}, perm.Write, &out.EntryOut)
 		h := t.fds.add(n, useWrite, file)
 		defer h.release()
 		if mode&0o600 != 0o600 {

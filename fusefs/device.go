@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"runtime"
+
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -47,9 +47,13 @@ type device struct {
 	closed   atomic.Bool
 }
 
-// maxWaiting is how many goroutines wait for a message at once. One would do
-// while nothing is slow; the second saves a busy tree a wake-up.
-var maxWaiting = int32(max(2, min(4, runtime.GOMAXPROCS(0))))
+// Readers is how many threads of a server wait for a message at once. There is
+// one always, so that nothing slow keeps the others waiting; more of them save
+// a busy tree the work of starting one. A process that only serves should have
+// so many more GOMAXPROCS than processors: what is left for those that return
+// from the kernel must not have to be taken from those that wait there, which
+// Go's scheduler does only every 20 to 10,000 microseconds.
+const Readers = 3
 
 // greet answers the kernel's first message, which must be there.
 func (d *device) greet() error {
@@ -128,7 +132,7 @@ func (d *device) loop(b *buffers) {
 			d.start()
 		}
 		d.handle(b, n)
-		if d.waiting.Add(1) > maxWaiting {
+		if d.waiting.Add(1) > Readers {
 			d.waiting.Add(-1)
 			return
 		}

@@ -12,7 +12,7 @@ import (
 // ReadDir lists a directory from the offset in in.
 func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	t.count(opReaddir)
-	return t.list(opReaddir, in, func(_ *node, _ int, e fuse.DirEntry) bool {
+	return t.list(opReaddir, in, func(_ *node, _ int, e fuse.DirEntry, _ perm.Level) bool {
 		return out.AddDirEntry(e)
 	})
 }
@@ -21,42 +21,60 @@ func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryLis
 // kernel from asking for them one by one.
 func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	t.count(opReaddirplus)
-	return t.list(opReaddirplus, in, func(dir *node, fd int, e fuse.DirEntry) bool {
-		if e.Name == "." || e.Name == ".." {
+	return t.list(opReaddirplus, in, func(dir *node, fd int, e fuse.DirEntry, l perm.Level) bool {
+		if e.Name == "." || e.Name == ".." || t.fresh(dir, e.Name) {
+			// An entry without attributes is legal: the kernel knows it, or
+			// looks it up later.
 			return out.AddDirLookupEntry(e) != nil
 		}
 		m, errno := t.meet(dir, fd, e.Name)
 		switch {
 		case errno == syscall.ENOENT:
 			return true
-		case errno == 0 && t.rules.Child(dir.getState(), e.Name, m.obj.isDir()) == perm.None:
-			m.drop() // it is something else than the directory said
-			return true
-		case errno == 0:
-			e.Mode = m.obj.typ()
-		}
-		// An entry without attributes is legal: the kernel looks it up later,
-		// and is told then why there are none.
-		entry := out.AddDirLookupEntry(e)
-		if entry == nil || errno != 0 || m.obj.isMount() {
+		case errno != 0 || m.obj.isMount(): // a lookup says why
 			m.drop()
-			return entry != nil
+			return out.AddDirLookupEntry(e) != nil
+		case m.obj.typ() != e.Mode&unix.S_IFMT: // not what the directory said
+			e.Mode = m.obj.typ()
+			if l = t.rules.Child(dir.getState(), e.Name, m.obj.isDir()); l == perm.None {
+				m.drop()
+				return true
+			}
 		}
-		t.enter(dir, e.Name, m, entry)
+		entry := out.AddDirLookupEntry(e)
+		if entry == nil {
+			m.drop()
+			return false
+		}
+		t.enter(dir, e.Name, m, l, entry)
 		return true
 	})
+}
+
+// fresh reports whether the kernel knows the entry called name of dir and can
+// go on believing it.
+func (t *tree) fresh(dir *node, name string) bool {
+	if !dir.watched.Load() {
+		return false
+	}
+	n := t.table.child(dir, name)
+	return n != nil && t.clock()-n.seen.Load() < int64(watchedTimeout)/2
 }
 
 // list calls add with each visible entry of a directory until it returns
 // false. There is no handle that would remember a position: the offset is the
 // backing file system's own, good for any descriptor of the directory.
-func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry) bool) fuse.Status {
+func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry, perm.Level) bool) fuse.Status {
 	dir, errno := t.dir(in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	if errno := t.allow(o, &in.InHeader, dir); errno != 0 {
 		return fuse.Status(errno)
+	}
+	listing, end := t.table.listing(dir, in.Offset)
+	if in.Offset != 0 && in.Offset == end {
+		return fuse.OK // every listing ends with this question
 	}
 	t.names.RLock()
 	defer t.names.RUnlock()
@@ -75,50 +93,58 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry) b
 			return fuse.Status(errnoOf(err))
 		}
 	}
-	return fuse.Status(t.entries(dir, fd, add))
+	last, errno := t.entries(dir, fd, in.Offset, add)
+	if last != 0 {
+		t.table.listed(dir, listing, last)
+	}
+	return fuse.Status(errno)
 }
 
-// entries reads the directory open as fd on from where it stands.
-func (t *tree) entries(dir *node, fd int, add func(*node, int, fuse.DirEntry) bool) syscall.Errno {
+// entries reads the directory open as fd on from offset, where it stands. If
+// it came to the end, it returns the offset of that.
+func (t *tree) entries(dir *node, fd int, offset uint64, add func(*node, int, fuse.DirEntry, perm.Level) bool) (end uint64, errno syscall.Errno) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := unix.Getdents(fd, buf)
 		if err == syscall.EINTR {
 			continue
 		}
-		if err != nil || n == 0 {
-			return errnoOf(err)
+		if err != nil {
+			return 0, errnoOf(err)
+		}
+		if n == 0 {
+			return offset, 0
 		}
 		for rest := buf[:n]; len(rest) > 0; {
 			var e fuse.DirEntry
 			rest = rest[e.Parse(rest):]
-			if t.show(dir, fd, &e) && !add(dir, fd, e) {
-				return 0
+			if l := t.show(dir, fd, &e); l != perm.None && !add(dir, fd, e, l) {
+				return 0, 0
 			}
+			offset = e.Off
 		}
 	}
 }
 
-// show reports whether the entry e of dir may be listed.
-func (t *tree) show(dir *node, fd int, e *fuse.DirEntry) bool {
+// show returns the level of the entry e of dir; None is not listed.
+func (t *tree) show(dir *node, fd int, e *fuse.DirEntry) perm.Level {
 	switch e.Name {
 	case ".":
-		return true
+		return perm.View
 	case "..":
 		if dir.id == rootID {
 			e.Ino = dir.ident.ino // what is above is nobody's business
 		}
-		return true
+		return perm.View
 	}
 	if e.Mode&unix.S_IFMT == 0 { // a file system that does not say
 		obj, errno := t.stat(at{fd, e.Name})
 		if errno != 0 {
-			return false
+			return perm.None
 		}
 		e.Mode = obj.typ()
 	}
-	isDir := e.Mode&unix.S_IFMT == unix.S_IFDIR
-	return t.rules.Child(dir.getState(), e.Name, isDir) != perm.None
+	return t.rules.Child(dir.getState(), e.Name, e.Mode&unix.S_IFMT == unix.S_IFDIR)
 }
 
 // FsyncDir writes a directory to the disk.

@@ -34,7 +34,7 @@ type handle struct {
 // release ends one use of h.
 func (h *handle) release() {
 	h.set.mu.Lock()
-	defer h.set.mu.Unlock()
+	defer h.set.unlock()
 	h.refs--
 	h.set.settle(h)
 }
@@ -45,9 +45,21 @@ type descriptors struct {
 	mu     sync.Mutex
 	recent list.List // of *handle, the newest in front; guarded by mu
 	max    int
-	open   int // guarded by mu
-	pinned int // guarded by mu
-	kept   int // handles with keep set; guarded by mu
+	open   int   // guarded by mu
+	pinned int   // guarded by mu
+	kept   int   // handles with keep set; guarded by mu
+	dead   []int // to be closed; guarded by mu
+}
+
+// unlock releases mu, and closes what is to be closed: that may take long, if
+// it was the last of a file without a name.
+func (d *descriptors) unlock() {
+	dead := d.dead
+	d.dead = nil
+	d.mu.Unlock()
+	for _, fd := range dead {
+		unix.Close(fd)
+	}
 }
 
 // cached returns a handle of n that is good for u, nil if none is open.
@@ -69,9 +81,9 @@ func (d *descriptors) cached(n *node, u use) *handle {
 // that one is returned and fd is closed.
 func (d *descriptors) add(n *node, u use, fd int) *handle {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.unlock()
 	if h := n.handles[u]; h != nil {
-		unix.Close(fd)
+		d.dead = append(d.dead, fd)
 		h.refs++
 		return h
 	}
@@ -117,7 +129,7 @@ func (d *descriptors) drop(h *handle) {
 // settle closes h if nobody can reach it any more. d.mu is held.
 func (d *descriptors) settle(h *handle) {
 	if h.elem == nil && h.refs == 0 {
-		unix.Close(h.fd)
+		d.dead = append(d.dead, h.fd)
 		d.open--
 	}
 }
@@ -149,7 +161,7 @@ func (d *descriptors) prefer(n *node, u use) {
 // caches no more for it.
 func (d *descriptors) forget(n *node) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.unlock()
 	n.gone = true
 	for _, h := range n.handles {
 		if h != nil {

@@ -197,14 +197,15 @@ func (t *tree) allow(o op, c *fuse.InHeader, n *node) syscall.Errno {
 	return e
 }
 
-// allowName asks the gate about the entry called name in dir.
-func (t *tree) allowName(o op, c *fuse.InHeader, dir *node, name string, isDir bool) syscall.Errno {
+// allowName asks the gate about the entry called name in dir, whose level it
+// returns.
+func (t *tree) allowName(o op, c *fuse.InHeader, dir *node, name string, isDir bool) (perm.Level, syscall.Errno) {
 	l := t.rules.Child(dir.getState(), name, isDir)
 	e := check(o, l)
 	if e != 0 {
 		t.denied(o, c, dir, name, l, e)
 	}
-	return e
+	return l, e
 }
 
 // denied reports one refusal. name is empty if it is about n itself.

@@ -180,7 +180,7 @@ func callHidden(t *testing.T, tr *tree, m reflect.Method) (syscall.Errno, bool) 
 		t.Fatal(errno)
 	}
 	var entry fuse.EntryOut
-	file := tr.enter(root, "file", meeting{obj, -1}, &entry)
+	file := tr.enter(root, "file", meeting{obj, -1}, perm.None, &entry)
 	root.setVerdict(perm.None, 0)
 
 	onDir := map[string]bool{

@@ -69,6 +69,9 @@ func newRulesBind(t *testing.T, s setup) {
 
 		check("hidden now", "d/file", absent)
 		check("shown now", "d/hidden", whole)
+		if s.Old {
+			becomes(t, "shown now, hidden", whole, func() string { return content(c.at("hidden")) })
+		}
 		check("shown now", "hidden", whole)
 		check("listing", "d", "<nil> hidden")
 		check("listing of the root", ".", "<nil> d hidden top")

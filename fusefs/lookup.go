@@ -66,14 +66,15 @@ func (t *tree) find(in *fuse.InHeader, dir *node, fd int, name string, out *fuse
 	if errno != 0 {
 		return errno
 	}
-	if errno = t.allowName(opLookup, in, dir, name, m.obj.isDir()); errno == 0 && m.obj.isMount() {
+	l, errno := t.allowName(opLookup, in, dir, name, m.obj.isDir())
+	if errno == 0 && m.obj.isMount() {
 		errno = syscall.EACCES // another file system is another matter
 	}
 	if errno != 0 {
 		m.drop()
 		return errno
 	}
-	t.enter(dir, name, m, out)
+	t.enter(dir, name, m, l, out)
 	return 0
 }
 
@@ -129,13 +130,12 @@ func (t *tree) held(dir *node, fd int, name string) bool {
 	return errno == 0 && obj.ident == n.ident
 }
 
-// enter gives the kernel a node for m, found as the entry called name of dir,
-// and fills in the reply. It takes what is open.
-func (t *tree) enter(dir *node, name string, m meeting, out *fuse.EntryOut) *node {
+// enter gives the kernel a node for m of level l, found as the entry called
+// name of dir, and fills in the reply. It takes what is open.
+func (t *tree) enter(dir *node, name string, m meeting, l perm.Level, out *fuse.EntryOut) *node {
 	obj := m.obj
 	n, old := t.table.enter(dir, name, obj, func(n *node) {
-		s := dir.getState()
-		n.setVerdict(t.rules.Child(s, name, obj.isDir()), t.inside(s, name, obj.isDir()))
+		n.setVerdict(l, t.inside(dir.getState(), name, obj.isDir()))
 	})
 	n.seen.Store(t.clock())
 	t.orphan(old)

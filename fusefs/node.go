@@ -41,6 +41,8 @@ type node struct {
 	children map[string]*node
 	lookups  uint64
 	lost     string // the path that an orphan had
+	listings uint64 // how many were begun
+	end      uint64 // where the last one begun has ended; 0 if it has not
 
 	// Guarded by descriptors.mu.
 	handles [uses]*handle

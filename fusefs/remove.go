@@ -25,7 +25,7 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 	if !plainName(name) {
 		return fuse.EINVAL
 	}
-	if errno := t.allowName(o, in, dir, name, isDir); errno != 0 {
+	if _, errno := t.allowName(o, in, dir, name, isDir); errno != 0 {
 		return fuse.Status(errno)
 	}
 	t.names.Lock()
@@ -37,7 +37,7 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 	defer h.release()
 	// What is there may be of the other kind, and that one be hidden.
 	if obj, errno := t.stat(at{h.fd, name}); errno == 0 && obj.isDir() != isDir {
-		if errno := t.allowName(o, in, dir, name, obj.isDir()); errno != 0 {
+		if _, errno := t.allowName(o, in, dir, name, obj.isDir()); errno != 0 {
 			return fuse.Status(errno)
 		}
 	}

@@ -85,10 +85,11 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 
 // refuseNames refuses r because one of the names is hidden whatever it is.
 func (t *tree) refuseNames(r *renaming) syscall.Errno {
-	if errno := t.allowName(opRename, r.in, r.from, r.a, false); errno != 0 {
+	if _, errno := t.allowName(opRename, r.in, r.from, r.a, false); errno != 0 {
 		return errno
 	}
-	return t.allowName(opRename, r.in, r.to, r.b, false)
+	_, errno := t.allowName(opRename, r.in, r.to, r.b, false)
+	return errno
 }
 
 // allowRename asks the gate about each name with each object that is there
@@ -107,7 +108,7 @@ func (t *tree) allowRename(r *renaming) syscall.Errno {
 		}
 	}
 	for _, e := range ends {
-		if errno := t.allowName(opRename, r.in, e.dir, e.name, e.obj.isDir()); errno != 0 {
+		if _, errno := t.allowName(opRename, r.in, e.dir, e.name, e.obj.isDir()); errno != 0 {
 			return errno
 		}
 	}

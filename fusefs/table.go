@@ -85,6 +85,28 @@ func (t *table) enter(dir *node, name string, o *object, judge func(*node)) (n, 
 	return n, orphan
 }
 
+// listing notes that dir is being listed from offset. It returns the number
+// of the listing that was begun last, and where that has ended.
+func (t *table) listing(dir *node, offset uint64) (number, end uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if offset == 0 {
+		dir.listings++
+		dir.end = 0
+	}
+	return dir.listings, dir.end
+}
+
+// listed notes that there was nothing after offset, unless another listing
+// than number was begun since: it could see what was made meanwhile.
+func (t *table) listed(dir *node, number, offset uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if dir.listings == number {
+		dir.end = offset
+	}
+}
+
 // vanish makes an orphan of n if it still is the node at (dir, name), and
 // reports whether it was. n may be nil.
 func (t *table) vanish(dir *node, name string, n *node) bool {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -137,6 +138,11 @@ func (w *watcher) node(key []byte) *node {
 	return w.nodes[string(key)]
 }
 
+// watchPause is how long events are collected before they are taken in. There
+// is one for most of what the sandbox itself does, and to be woken for each
+// would cost more than the deed.
+const watchPause = 5 * time.Millisecond
+
 // run takes events until close.
 func (w *watcher) run() {
 	defer close(w.done)
@@ -147,6 +153,9 @@ func (w *watcher) run() {
 			return
 		}
 		w.events(buf[:n])
+		if n < len(buf)/2 {
+			time.Sleep(watchPause)
+		}
 	}
 }
 
