@@ -1,7 +1,7 @@
 // Bench measures wolffia and, in the same run on the same machine, what people
 // would use instead. Absolute times mean little elsewhere; the ratios do.
 //
-//	bench BIN      BIN has wolffia and wolffia-guest
+//	bench BIN [PART...]      BIN has wolffia and wolffia-guest
 package main
 
 import (
@@ -26,10 +26,10 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		log.Fatal("usage: bench BIN")
+	if len(os.Args) < 2 {
+		log.Fatal("usage: bench BIN [PART...]")
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err := run(os.Args[1], os.Args[2:]); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -45,7 +45,8 @@ type bench struct {
 	table    *tabwriter.Writer
 }
 
-func run(bin string) (err error) {
+// run measures the parts that are named, all if none is.
+func run(bin string, names []string) (err error) {
 	bin, err = filepath.Abs(bin)
 	if err != nil {
 		return err
@@ -82,8 +83,16 @@ func run(bin string) (err error) {
 		codebase: codebase, rules: rules, table: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0),
 	}
 	fmt.Fprintln(b.table, "what\tmin\tp50\tp99\tbar\t")
-	for _, part := range []func() error{b.start, b.exec, b.commands, b.flood, b.many} {
-		if err := part(); err != nil {
+	for _, part := range []struct {
+		name string
+		run  func() error
+	}{
+		{"start", b.start}, {"exec", b.exec}, {"commands", b.commands}, {"flood", b.flood}, {"many", b.many}, {"tree", b.tree},
+	} {
+		if len(names) > 0 && !slices.Contains(names, part.name) {
+			continue
+		}
+		if err := part.run(); err != nil {
 			return err
 		}
 		_ = b.table.Flush()
@@ -294,9 +303,12 @@ func (b *bench) many() error {
 	return nil
 }
 
-// memory is the proportional set size of a sandbox's processes, in MB: those
-// that name it on their command line.
-func memory(id string) (float64, error) {
+// memory is the proportional set size of a sandbox's processes, in MB.
+func memory(id string) (float64, error) { return memoryOf("", id) }
+
+// memoryOf is memory of those processes that have kind and id on their
+// command line.
+func memoryOf(kind, id string) (float64, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return 0, err
@@ -304,7 +316,7 @@ func memory(id string) (float64, error) {
 	total := 0.0
 	for _, dir := range dirs {
 		cmdline, err := os.ReadFile(dir + "/cmdline")
-		if err != nil || !bytes.Contains(cmdline, []byte(id)) {
+		if err != nil || !bytes.Contains(cmdline, []byte(id)) || !bytes.Contains(cmdline, []byte(kind)) {
 			continue
 		}
 		rollup, err := os.ReadFile(dir + "/smaps_rollup")

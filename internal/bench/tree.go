@@ -1,0 +1,230 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// A workload is something that people do in a source tree, as a script that
+// runs in its root. prepare runs before each round, unmeasured.
+type workload struct {
+	name, prepare, script string
+	bar                   float64 // times the plain directory
+	tool                  string  // skipped if it is not installed
+}
+
+var workloads = []workload{
+	{name: "git status, warm", script: "git status --porcelain", bar: 1.2},
+	{name: "find -type f", script: "find . -type f", bar: 1.1},
+	{name: "find -size, which looks at each", script: "find . -size +100k", bar: 1.1},
+	{name: "ripgrep, all content", script: "rg -c --no-ignore ParseQuery . || true", bar: 1.2, tool: "rg"},
+	{name: "tar c", script: "tar c . | cat", bar: 1.15},
+	{name: "go list -e ./net/...", script: "go list -e ./net/...", bar: 1.2, tool: "go"},
+	{name: "untar 500 files", prepare: "rm -rf new; mkdir new", script: "tar x -C new -f /tmp/500.tar", bar: 5},
+	{name: "cp -r of 500 files", prepare: "rm -rf new", script: "cp -r net new", bar: 5},
+	{name: "rm -r of 500 files", prepare: "rm -rf new; cp -r net new", script: "rm -r new"},
+	{name: "write 256 MB", prepare: "rm -f big", script: "dd if=/dev/zero of=big bs=1M count=256 conv=fdatasync"},
+	{name: "read 256 MB, cached by the host only", prepare: "dd if=/dev/zero of=big bs=1M count=256", script: "dd if=big of=/dev/null bs=1M"},
+}
+
+// tree compares the filtered tree with the same files bound as they are, in
+// one sandbox, turn by turn.
+func (b *bench) tree() error {
+	base, err := os.MkdirTemp("", "wolffia-bench-tree")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(base)
+	filtered, plain := filepath.Join(base, "filtered"), filepath.Join(base, "plain")
+	for _, dir := range []string{filtered, plain} {
+		if err := sourceTree(dir); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(b.table, "Go's source tree as a git repository\tplain p50\tfiltered p50\tratio\tbar\t")
+	if err := b.firstStatus(filtered, plain); err != nil {
+		return err
+	}
+	id, err := b.createOver(filtered, plain, b.rules)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.rt.Destroy(b.ctx, id) }()
+	for _, w := range workloads {
+		if _, err := exec.LookPath(w.tool); w.tool != "" && err != nil {
+			fmt.Fprintf(b.table, "%s\t\t\t%s is not installed\t\t\n", w.name, w.tool)
+			continue
+		}
+		if err := b.compare(id, &w); err != nil {
+			return err
+		}
+	}
+	if err := b.treeMemory(id); err != nil {
+		return err
+	}
+	return b.manyRules(filtered, plain)
+}
+
+// sourceTree makes a git repository of Go's own sources in dir.
+func sourceTree(dir string) error {
+	script := `set -e
+cp -r "$(go env GOROOT)/src" "$1"; cd "$1"; git init -q -b main .; git add -A
+git -c user.name=b -c user.email=b@localhost commit -qm source; git status >/dev/null`
+	out, err := exec.Command("sh", "-c", script, "sh", dir).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("source tree: %w: %s", err, out)
+	}
+	return nil
+}
+
+// createOver starts a sandbox with one directory filtered at /workspace and
+// the other bound at /plain.
+func (b *bench) createOver(filtered, plain string, rules []perm.Rule) (string, error) {
+	s, err := b.rt.Create(b.ctx, &runtime.SandboxConfig{
+		CodebasePath: filtered, Permissions: rules,
+		Mounts: []runtime.Mount{{Source: plain, Target: "/plain", Writable: true}},
+		Env:    map[string]string{"GOFLAGS": "-mod=vendor", "GOTOOLCHAIN": "local", "PATH": os.Getenv("PATH"), "GOCACHE": "/tmp/gocache"},
+	})
+	if err != nil {
+		return "", err
+	}
+	if err := b.rt.Start(b.ctx, s.ID); err != nil {
+		return "", err
+	}
+	return s.ID, b.execIn(s.ID, "sh", "-c", "cd /plain && tar cf /tmp/500.tar net")
+}
+
+// compare measures w in both directories.
+func (b *bench) compare(id string, w *workload) error {
+	const rounds = 15
+	var t [2]times
+	for i := range rounds + 2 {
+		for j, dir := range []string{"/plain", "/workspace"} {
+			in := func(script string) error {
+				return b.execIn(id, "sh", "-c", "cd "+dir+" && { "+script+"; } >/dev/null 2>&1")
+			}
+			if w.prepare != "" {
+				if err := in(w.prepare); err != nil {
+					return fmt.Errorf("%s: %w", w.name, err)
+				}
+			}
+			d, err := took(func() error { return in(w.script) })
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			if i >= 2 {
+				t[j] = append(t[j], d)
+			}
+		}
+	}
+	if w.prepare != "" {
+		_ = b.execIn(id, "sh", "-c", "rm -rf /plain/new /plain/big /workspace/new /workspace/big")
+	}
+	b.ratio(w.name, t, w.bar)
+	return nil
+}
+
+func (b *bench) ratio(name string, t [2]times, bar float64) {
+	slices.Sort(t[0])
+	slices.Sort(t[1])
+	limit := ""
+	if bar != 0 {
+		limit = fmt.Sprintf("<= %.2fx", bar)
+	}
+	fmt.Fprintf(b.table, "%s\t%s\t%s\t%.2fx\t%s\t\n", name, ms(t[0].at(0.5)), ms(t[1].at(0.5)),
+		float64(t[1].at(0.5))/float64(t[0].at(0.5)), limit)
+	if os.Getenv("WOLFFIA_BENCH_FLUSH") != "" {
+		_ = b.table.Flush()
+	}
+}
+
+// firstStatus measures the first git status of a new sandbox. The host has the
+// files in its caches, in both cases.
+func (b *bench) firstStatus(filtered, plain string) error {
+	var t [2]times
+	for range 5 {
+		id, err := b.createOver(filtered, plain, b.rules)
+		if err != nil {
+			return err
+		}
+		for j, dir := range []string{"/plain", "/workspace"} {
+			d, err := took(func() error {
+				return b.execIn(id, "sh", "-c", "cd "+dir+" && git status >/dev/null")
+			})
+			if err != nil {
+				return err
+			}
+			t[j] = append(t[j], d)
+		}
+		if err := b.rt.Destroy(b.ctx, id); err != nil {
+			return err
+		}
+	}
+	b.ratio("git status, first", t, 2.5)
+	return nil
+}
+
+// treeMemory weighs the tree server.
+func (b *bench) treeMemory(id string) error {
+	if err := b.execIn(id, "sh", "-c", "find /workspace -size +100k >/dev/null"); err != nil {
+		return err
+	}
+	m, err := memoryOf("tree", id)
+	if err != nil {
+		return err
+	}
+	out, err := b.rt.Exec(b.ctx, id, &runtime.ExecRequest{Command: []string{"sh", "-c", "find /workspace | wc -l"}})
+	if err != nil {
+		return err
+	}
+	files := 0
+	if _, err := fmt.Sscan(strings.TrimSpace(string(out.Stdout)), &files); err != nil {
+		return err
+	}
+	fmt.Fprintf(b.table, "tree server with %d names\t\t%.1f MB PSS\t%.1f MB per 10,000\t\t\n", files, m, m/float64(files)*10000)
+	return nil
+}
+
+// manyRules measures what rules cost: first use, when each name is judged.
+func (b *bench) manyRules(filtered, plain string) error {
+	var t [2]times
+	few := rulesOf(10)
+	many := rulesOf(1000)
+	for range 5 {
+		for j, rules := range [][]perm.Rule{few, many} {
+			id, err := b.createOver(filtered, plain, rules)
+			if err != nil {
+				return err
+			}
+			d, err := took(func() error {
+				return b.execIn(id, "sh", "-c", "cd /workspace && find . -size +100k >/dev/null")
+			})
+			if err != nil {
+				return err
+			}
+			t[j] = append(t[j], d)
+			if err := b.rt.Destroy(b.ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	b.ratio("first find -size, 10 rules (left) and 1000 rules (right)", t, 1.1)
+	return nil
+}
+
+// rulesOf returns n rules of all kinds, of which the first makes all writable.
+func rulesOf(n int) []perm.Rule {
+	rules := []perm.Rule{{Pattern: "**", Level: perm.Write}}
+	for i := 1; i < n; i++ {
+		p := []string{"/dir%d/*.go", "secret%d", "*.key%d", "/a/**/b%d/", "pre%d*", "x/{y,z}%d/w?"}[i%6]
+		rules = append(rules, perm.Rule{Pattern: fmt.Sprintf(p, i), Level: perm.Level(i % 3)})
+	}
+	return rules
+}
