@@ -146,12 +146,22 @@ func TestRulesInAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	go func() { _, _ = c.ask(askRules, f, hangLimit) }()
-	_, file := next(t, tree)
+	asked := make(chan error, 1)
+	go func() {
+		_, err := c.ask(askRules, f, hangLimit)
+		asked <- err
+	}()
+	req, file := next(t, tree)
 	if file == nil {
 		t.Fatal("no file came")
 	}
 	defer file.Close()
+	if err := sendPacket(tree, treeReply{ID: req.ID}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-asked; err != nil {
+		t.Error(err)
+	}
 	got, err := readRules(file)
 	if err != nil || len(got) != len(want) || got[999] != want[999] {
 		t.Errorf("%d rules, %v", len(got), err)
