@@ -219,6 +219,7 @@ func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut)
 	if errno := t.allow(opGetattr, &in.InHeader, n); errno != 0 {
 		return fuse.Status(errno)
 	}
+	t.overheard(&in.InHeader, n)
 	o, errno := t.statNode(n)
 	if errno != 0 {
 		return fuse.Status(errno)

@@ -75,8 +75,9 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Denied is called at each refusal, by several goroutines at once, and
-	// must not block; nil ignores them. What the kernel refuses by the
-	// presented modes is not reported: the server never hears of it.
+	// must not block; nil ignores them. What the kernel itself refuses, by
+	// the presented modes, is reported as far as the caller's system call can
+	// be read in /proc and tells what it wanted.
 	Denied func(Denial)
 }
 
