@@ -22,9 +22,9 @@ type Log struct {
 	file   file
 	logger *slog.Logger
 
-	mu     sync.Mutex // held for a moment only
-	tally  tally      // guarded by mu
-	closed bool       // guarded by mu
+	mu     sync.Mutex  // held for a moment only
+	tally  tally       // guarded by mu
+	closed bool        // guarded by mu
 	queue  chan *entry // sent to with mu held, and room
 
 	wake chan struct{} // something was dropped, the first since that was told

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -42,13 +43,13 @@ type Record struct {
 
 	Op    string     // what was asked for, such as "write"
 	Path  string     // relative to the codebase; arbitrary bytes
-	Cut   bool       // Path is only the beginning of it, and no rule is told
+	Cut   bool       // Path is only the beginning of it, and there is no Rule
 	Level perm.Level // what the rules give
 	Need  perm.Level // what was needed; equal to Level if the kind of object is refused
 	Errno string     // what the process was told, such as "EACCES"
 
 	Rule    *perm.Rule // the rule that decided; nil: none matches, or Problem says why
-	Problem string     // why the path is hidden without a rule
+	Problem string     // why there is no Rule
 	Remedy  string     // the flag that would allow it; empty: none would
 
 	PID     uint32 // of the thread that asked, on the host; 0 if it is not known
@@ -155,11 +156,19 @@ func Parse(text []byte) (Record, error) {
 	return r, nil
 }
 
+// maxDepth is the most components of a path that rules are asked about one by
+// one: what it costs is the sandbox's to choose.
+const maxDepth = 256
+
 // Explain fills in what rules say about the denial. Of a path that may be a
 // directory or not the explanation is told that gives the level that was given;
-// without one, as after a change of rules, there is none.
+// without one, as after a change of rules or a rename, there is none.
 func (r *Record) Explain(rules *perm.Policy) {
-	if rules == nil || r.Cut || r.Dropped > 0 {
+	switch {
+	case rules == nil || r.Dropped > 0:
+		return
+	case r.Cut || strings.Count(r.Path, "/") >= maxDepth:
+		r.Problem = "the path is too long to say why"
 		return
 	}
 	for _, dir := range []bool{false, true} {
@@ -169,4 +178,5 @@ func (r *Record) Explain(rules *perm.Policy) {
 			return
 		}
 	}
+	r.Problem = "the rules, or its name, have changed since"
 }

@@ -94,8 +94,8 @@ func TestText(t *testing.T) {
 			`2026-03-01 12:00:00  mknod     disk                      EPERM: this kind of object is refused`,
 		},
 		{
-			Record{Op: "read", Path: "long", Cut: true, Need: perm.Read, Errno: "EACCES", Problem: "", Count: 1},
-			`2026-03-01 12:00:00  read      long...                   EACCES: needs read, has none, the path is too long to say why`,
+			Record{Op: "read", Path: "long", Cut: true, Need: perm.Read, Errno: "EACCES", Problem: "too long", Count: 1},
+			`2026-03-01 12:00:00  read      long...                   EACCES: needs read, has none, too long`,
 		},
 		{Record{Dropped: 5}, `2026-03-01 12:00:00  5 more were denied that have no line of their own`},
 	} {
@@ -127,6 +127,7 @@ func TestExplain(t *testing.T) {
 		{"out", perm.Read, false, "base", true}, // a file
 		{"out", perm.None, false, "", false},    // by rules that are no more
 		{"out", perm.View, true, "", false},
+		{strings.Repeat("a/", maxDepth) + "a", perm.Read, false, "", false},
 	} {
 		r := Record{Path: tt.path, Level: tt.level, Need: perm.Write, Cut: tt.cut}
 		r.Explain(rules)
@@ -134,7 +135,7 @@ func TestExplain(t *testing.T) {
 		if r.Rule != nil {
 			source = r.Rule.Source
 		}
-		if source != tt.source || (r.Remedy != "") != tt.withRemedy {
+		if (r.Problem != "") != (tt.source == "") || source != tt.source || (r.Remedy != "") != tt.withRemedy {
 			t.Errorf("%+v: rule of %q, remedy %q", tt, source, r.Remedy)
 		}
 	}

@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// How many lines there can be: 500 at once, and 50 each second from then on.
+// How many lines there can be: 500 at once, and 50 each second from then on. One
+// with a long path counts as several: a line for each perLine bytes.
 const (
-	burst = 500
-	rate  = 50 // a second
+	burst   = 500
+	rate    = 50 // a second
+	perLine = 256
 )
 
 // What is denied again within window of its first line is counted, and told in
@@ -22,20 +24,20 @@ const (
 
 // A bucket limits a rate. The zero bucket is full.
 type bucket struct {
-	used float64 // tokens that are not there
+	used float64 // lines that cannot be written at once
 	last time.Time
 }
 
-// take takes one token, if there is one.
-func (b *bucket) take(now time.Time) bool {
+// take takes room for n lines, if there is as much.
+func (b *bucket) take(now time.Time, n int) bool {
 	if d := now.Sub(b.last); d > 0 {
 		b.used = max(0, b.used-rate*d.Seconds())
 		b.last = now
 	}
-	if b.used+1 > burst {
+	if b.used+float64(n) > burst {
 		return false
 	}
-	b.used++
+	b.used += float64(n)
 	return true
 }
 
@@ -80,7 +82,7 @@ func (t *tally) add(e entry) bool {
 		r.last = now
 		return false
 	}
-	if !t.take(now) {
+	if !t.take(now, 1+len(e.record.Path)/perLine) {
 		t.drop(now, 1)
 		return false
 	}

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -24,7 +25,7 @@ func TestBucket(t *testing.T) {
 	var b bucket
 	took := func(now time.Time, n int) (got int) {
 		for range n {
-			if b.take(now) {
+			if b.take(now, 1) {
 				got++
 			}
 		}
@@ -43,6 +44,20 @@ func TestBucket(t *testing.T) {
 		if got := took(now, 2*burst); got != tt.want {
 			t.Errorf("after %v: %d tokens, want %d", tt.after, got, tt.want)
 		}
+	}
+}
+
+// Long paths fill a log as fast as many short ones, and count as much.
+func TestBucketOfLongPaths(t *testing.T) {
+	var ta tally
+	lines := 0
+	for i := range burst {
+		if ta.add(entryAt(noon, strings.Repeat("x", maxPath-8)+strconv.Itoa(i))) {
+			lines++
+		}
+	}
+	if want := burst / (maxPath / perLine); lines != want {
+		t.Errorf("%d lines, want %d", lines, want)
 	}
 }
 

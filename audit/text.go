@@ -60,8 +60,6 @@ func (r *Record) why() string {
 		if r.Rule.Source != "" {
 			by += " of " + printable(r.Rule.Source)
 		}
-	case r.Cut:
-		by = "the path is too long to say why"
 	}
 	return fmt.Sprintf("%s: needs %v, has %v, %s", errno, r.Need, r.Level, by)
 }
