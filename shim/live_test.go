@@ -14,6 +14,7 @@ import (
 
 	"wolffia/audit"
 	"wolffia/guest/client"
+	"wolffia/guest/wire"
 	"wolffia/internal/statedir"
 	"wolffia/internal/testenv"
 	"wolffia/perm"
@@ -111,6 +112,44 @@ func TestSetPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("set while stopped", "content")
+	set(nil)
+	check("no rules", "No such file")
+}
+
+// A client that says too much, or does not wait for its answers, is cut off, and
+// nobody else.
+func TestClientThatBreaksTheProtocol(t *testing.T) {
+	rt, state, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	for name, say := range map[string]func(w *wire.Writer) error{
+		"endless":    func(w *wire.Writer) error { return w.Send(wire.ControlMore, 0, make([]byte, wire.MaxPayload)) },
+		"impatient":  func(w *wire.Writer) error { return w.WriteControl([]byte(`{"op":"stats"}`)) },
+		"no JSON":    func(w *wire.Writer) error { return w.WriteControl([]byte(`{`)) },
+		"deaf":       func(w *wire.Writer) error { return w.WriteControl([]byte(`{"op":"nonsense"}`)) },
+		"other type": func(w *wire.Writer) error { return w.Send(wire.Ping, 0, nil) },
+	} {
+		sock, err := net.Dial("unix", filepath.Join(state, "sandboxes", id, "run", "sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := wire.NewWriter(sock)
+		cut := false
+		for range 100_000 {
+			if cut = say(w) != nil; cut {
+				break
+			}
+		}
+		if !cut {
+			t.Errorf("%s: it may go on", name)
+		}
+		_ = sock.Close()
+	}
+	if d, err := rt.Inspect(t.Context(), id); err != nil || d.Tree == nil || !d.Tree.Current {
+		t.Errorf("%+v, %v", d, err)
+	}
 }
 
 // Ten thousand rules are more than fits in any frame or packet.

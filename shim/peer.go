@@ -19,6 +19,7 @@ type peer struct {
 	out      []wire.Frame      // for the client; bounded by its credit; guarded by mu
 	over     bool              // guarded by mu
 	asking   bool              // a question to the tree server is under way; guarded by mu
+	replies  int               // answers in out, or being written; guarded by mu
 
 	request []byte // the pieces of a Control request that is not complete; serve's own
 }
@@ -138,6 +139,11 @@ func (p *peer) write() {
 		for i := range out {
 			if err := w.Write(&out[i]); err != nil {
 				_ = p.conn.Close() // serve notices and cleans up
+			}
+			if out[i].Type == wire.Reply {
+				p.mu.Lock()
+				p.replies--
+				p.mu.Unlock()
 			}
 			out[i].Release()
 		}

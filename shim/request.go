@@ -92,7 +92,9 @@ func (s *shim) answer(p *peer, req *request) error {
 			p.mu.Lock()
 			p.asking = false
 			p.mu.Unlock()
-			_ = p.reply(r)
+			if p.reply(r) != nil {
+				_ = p.conn.Close() // serve notices and cleans up
+			}
 		}()
 		return nil
 	}
@@ -112,7 +114,10 @@ func (s *shim) askTree(req *request) (treeReply, error) {
 	return s.tree.ask(askRules, rules, rulesLimit)
 }
 
-// reply queues the answer for the client.
+// maxReplies is how many answers may wait for a client to read them.
+const maxReplies = 16
+
+// reply queues the answer for the client. An error ends the connection.
 func (p *peer) reply(r *reply) error {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -120,6 +125,13 @@ func (p *peer) reply(r *reply) error {
 	}
 	if len(b) > wire.MaxPayload {
 		return fmt.Errorf("answer of %d bytes", len(b))
+	}
+	p.mu.Lock()
+	p.replies++
+	waiting := p.replies
+	p.mu.Unlock()
+	if waiting > maxReplies {
+		return fmt.Errorf("%w: requests whose answers are not read", wire.ErrProtocol)
 	}
 	out := wire.NewFrame(wire.Reply, 0)
 	out.SetLen(copy(out.Room(), b))

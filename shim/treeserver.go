@@ -154,6 +154,9 @@ func errnoName(e syscall.Errno) string {
 // fingerprint tells sets of rules apart. It is no proof of anything.
 func fingerprint(rules []perm.Rule) string {
 	h := fnv.New64a()
+	if len(rules) == 0 {
+		rules = nil // not an empty list
+	}
 	if err := json.NewEncoder(h).Encode(rules); err != nil {
 		return ""
 	}
