@@ -171,6 +171,59 @@ func TestWaitLockGivesUp(t *testing.T) {
 	_ = lock.Close()
 }
 
+// One changes the configuration at a time, whoever runs or starts the sandbox;
+// what is removed meanwhile is not there.
+func TestLockConfig(t *testing.T) {
+	b := create(t, open(t), id, "")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	release, err := b.LockConfig(ctx, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := b.TryLock()
+	if err != nil {
+		t.Fatalf("it keeps others from starting: %v", err)
+	}
+	if err := errors.Join(lock.Unlock(), lock.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.LockConfig(ctx, time.Millisecond); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "somebody else is changing it") {
+		t.Errorf("a second one: %v", err)
+	}
+	c, err := b.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.Stamp()
+	c.Labels = map[string]string{"new": "label"}
+	if err := b.SetConfig(c); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.Config(); err != nil || got.Labels["new"] != "label" || b.Stamp() == before {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := statedir.ConfigFrom(b.Run()); err != nil || got.Labels["new"] != "label" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	waited := make(chan error, 1)
+	go func() {
+		release, err := b.LockConfig(ctx, time.Minute)
+		if err == nil {
+			_, err = b.Config()
+			release()
+		}
+		waited <- err
+	}()
+	if err := b.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := <-waited; !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("who waited: %v", err)
+	}
+}
+
 // What is in run/ may be written by what has broken out: it must not make us
 // follow links, wait, or believe that something runs.
 func TestHostileRunDirectory(t *testing.T) {
