@@ -36,6 +36,8 @@ type watcher struct {
 	self  int32
 	done  chan struct{}
 
+	changes atomic.Uint64
+
 	full  atomic.Bool // no more directories can be watched
 	mu    sync.Mutex
 	nodes map[string]*node // directories by file handle; guarded by mu
@@ -188,6 +190,7 @@ func (w *watcher) events(b []byte) {
 		case m.Mask&unix.FAN_Q_OVERFLOW != 0:
 			w.notes.postAll()
 		case m.Pid != w.self:
+			w.changes.Add(1)
 			w.event(m.Mask, b[int(m.Metadata_len):size])
 		}
 		b = b[size:]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	goruntime "runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,7 @@ func Tree() error {
 }
 
 func serveTree(b *boot, control *os.File) error {
+	goruntime.GOMAXPROCS(goruntime.NumCPU() + fusefs.Readers)
 	if b.Config.RootTree {
 		if err := keepFileAccess(); err != nil {
 			return err
