@@ -44,19 +44,23 @@ func (r *Runtime) SetPermissions(ctx context.Context, sandboxID string, rules []
 	}
 	was := *c
 	c.Permissions = slices.Clone(rules)
-	const look = 50 * time.Millisecond
+	const look = 10 * time.Millisecond
 	for end := time.Now().Add(killLimit); ; {
-		done, err := r.trySetPermissions(ctx, box, c, &was)
-		if done || ctx.Err() != nil || time.Now().After(end) {
+		done, err := trySetPermissions(ctx, box, c, &was)
+		if done || time.Now().After(end) {
 			return err
 		}
-		_ = box.WaitUnlocked(ctx, look) // on its way up or down
+		select { // it is on its way up or down
+		case <-ctx.Done():
+			return err
+		case <-time.After(look):
+		}
 	}
 }
 
-// trySetPermissions records c and has it followed, unless the sandbox is just
-// being started or stopped: then it is not done.
-func (r *Runtime) trySetPermissions(ctx context.Context, box *statedir.Box, c, was *statedir.Config) (done bool, err error) {
+// trySetPermissions records c and has it followed. It is not done if the sandbox
+// is just being started or stopped, or ended while it was asked.
+func trySetPermissions(ctx context.Context, box *statedir.Box, c, was *statedir.Config) (done bool, err error) {
 	lock, err := box.TryLock()
 	switch {
 	case err == nil:
@@ -77,23 +81,17 @@ func (r *Runtime) trySetPermissions(ctx context.Context, box *statedir.Box, c, w
 	}
 	// From here on it is seen through, whatever ctx says.
 	answer, err := ask(context.WithoutCancel(ctx), box, &request{Op: opRules, Rules: marshal(c.Permissions)}, rulesLimit+killLimit)
-	switch {
-	case err == nil && answer.Error == "":
-		return true, nil
-	case err == nil && !answer.Unknown:
-		// It goes on by the old rules, so those are recorded.
-		return true, errors.Join(answer.err(), box.SetConfig(was))
-	case err == nil:
-		err = answer.err()
+	if err == nil {
+		if err = answer.err(); err == nil {
+			return true, nil
+		}
+		if !answer.Unknown {
+			// It goes on by the old rules, so those are recorded.
+			return true, errors.Join(err, box.SetConfig(was))
+		}
 	}
-	// Nobody knows. If it has ended meanwhile all is well: another look tells.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_ = box.WaitUnlocked(ctx, time.Second)
-	if state, _, serr := box.State(); serr == nil && state == runtime.StateRunning {
-		return true, runtime.Errorf(runtime.ErrUnavailable, "the rules of sandbox %s are recorded, but nobody knows whether they are in force: %w; set them again, or wolffia stop %s", box.ID(), err, box.ID())
-	}
-	return false, err
+	// Another look tells whether it has ended, which is as good; else ask again.
+	return false, runtime.Errorf(runtime.ErrUnavailable, "the rules of sandbox %s are recorded, but nobody knows whether they are in force: %w; set them again, or wolffia stop %s", box.ID(), err, box.ID())
 }
 
 // marshal makes JSON of rules that perm.Compile has accepted, which cannot
