@@ -103,6 +103,9 @@ func (s *shim) run(launchers []runtime.Launcher) error {
 	}()
 	go s.accept(listener) // ends with the process
 	go s.watchTree()      // ends with the process
+	if c := &s.boot.Config; c.CodebasePath != "" && !c.BoundToCaller {
+		go warm(treeDir(s.boot)) // ends at its limit, or with the tree
+	}
 	go s.watchCaller()    // ends with the process
 	s.hold()
 	return nil
