@@ -19,6 +19,8 @@ const (
 	Isolation Feature = "Isolation"
 	// Filter: Permissions decide what of the codebase is there.
 	Filter Feature = "Filter"
+	// LiveRules: the runtime is a PermissionSetter. It means Filter, too.
+	LiveRules Feature = "LiveRules"
 	// Recovery: another process sees the same sandboxes and works with them.
 	Recovery Feature = "Recovery"
 	// Death: a sandbox whose host process is killed is dead.
@@ -47,6 +49,10 @@ var probes = map[Feature]func(e *env) bool{
 		e.write(filepath.Join(dir, "file"), "host")
 		s := e.start(&runtime.SandboxConfig{CodebasePath: dir, Permissions: rules("**=none")})
 		return e.sh(s.ID, "cat file").ExitCode != 0
+	},
+	LiveRules: func(e *env) bool {
+		_, is := e.rt.(runtime.PermissionSetter)
+		return is
 	},
 	Recovery: nil,
 	Death:    nil,

@@ -47,7 +47,7 @@ func suite() []test {
 	return slices.Concat(
 		createTests, lookupTests, lifecycleTests, concurrencyTests, deadTests, recoveryTests,
 		execTests, limitTests, streamTests, processTests, terminalTests,
-		codebaseTests, filterTests, filterTableTests,
+		codebaseTests, filterTests, filterTableTests, ruleTests,
 		isolationTests, kernelTests, hostTests, identityTests,
 	)
 }
