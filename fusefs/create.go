@@ -39,6 +39,22 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 	return fuse.Status(errno)
 }
 
+// make makes an object called name in the directory open as fd, if the quota
+// has room for it.
+func (t *tree) make(fd int, name string, create func() error) syscall.Errno {
+	if errno := t.quota.take(objectCost); errno != 0 {
+		if _, absent := t.stat(at{fd, name}); absent == 0 {
+			return syscall.EEXIST
+		}
+		return errno
+	}
+	errno := errnoOf(create())
+	if errno != 0 {
+		t.quota.give(objectCost)
+	}
+	return errno
+}
+
 // taken returns the errno for a name that turned out to exist: what is there
 // may be of another kind, and hidden.
 func (t *tree) taken(o op, in *fuse.InHeader, dir *node, fd int, name string) syscall.Errno {
@@ -69,8 +85,8 @@ func (t *tree) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse
 	}
 	mode := in.Mode & 0o7777 &^ setID
 	return t.newName(opMknod, &in.InHeader, name, false, func(dir *node, fd int) syscall.Errno {
-		if err := unix.Mknodat(fd, name, typ|mode, 0); err != nil {
-			return errnoOf(err)
+		if errno := t.make(fd, name, func() error { return unix.Mknodat(fd, name, typ|mode, 0) }); errno != 0 {
+			return errno
 		}
 		t.settleMode(fd, name, mode)
 		return t.find(&in.InHeader, dir, fd, name, out)
@@ -81,8 +97,8 @@ func (t *tree) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse
 func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	mode := in.Mode & 0o7777 &^ setID
 	return t.newName(opMkdir, &in.InHeader, name, true, func(dir *node, fd int) syscall.Errno {
-		if err := unix.Mkdirat(fd, name, mode); err != nil {
-			return errnoOf(err)
+		if errno := t.make(fd, name, func() error { return unix.Mkdirat(fd, name, mode) }); errno != 0 {
+			return errno
 		}
 		t.settleMode(fd, name, mode)
 		return t.find(&in.InHeader, dir, fd, name, out)
@@ -92,8 +108,8 @@ func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse
 // Symlink makes a symbolic link. Nothing here ever follows it.
 func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
 	return t.newName(opSymlink, in, name, false, func(dir *node, fd int) syscall.Errno {
-		if err := unix.Symlinkat(target, fd, name); err != nil {
-			return errnoOf(err)
+		if errno := t.make(fd, name, func() error { return unix.Symlinkat(target, fd, name) }); errno != 0 {
+			return errno
 		}
 		return t.find(in, dir, fd, name, out)
 	})
@@ -164,7 +180,11 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
 	return t.newName(opCreate, &in.InHeader, name, false, func(dir *node, fd int) syscall.Errno {
 		mode := in.Mode & 0o7777 &^ setID
-		file, errno := openBeneath(fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+		file := -1
+		errno := t.make(fd, name, func() (err error) {
+			file, err = openNew(fd, name, mode)
+			return err
+		})
 		if errno == syscall.EEXIST && in.Flags&unix.O_EXCL == 0 {
 			return t.openExisting(in, dir, fd, name, out)
 		}
@@ -192,6 +212,15 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 	})
 }
 
+// openNew makes a file and opens it.
+func openNew(dir int, name string, mode uint32) (int, error) {
+	fd, errno := openBeneath(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+	if errno != 0 {
+		return -1, errno
+	}
+	return fd, nil
+}
+
 // openExisting opens a file that the kernel believes to make, and for which
 // it therefore checks nothing.
 func (t *tree) openExisting(in *fuse.CreateIn, dir *node, fd int, name string, out *fuse.CreateOut) syscall.Errno {
@@ -207,7 +236,7 @@ func (t *tree) openExisting(in *fuse.CreateIn, dir *node, fd int, name string, o
 	if in.Flags&unix.O_TRUNC != 0 {
 		h, errno := t.acquireHeld(n, useWrite)
 		if errno == 0 {
-			errno = errnoOf(unix.Ftruncate(h.fd, 0))
+			errno = t.resize(h, 0)
 			h.release()
 		}
 		if errno != 0 {

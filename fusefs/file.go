@@ -58,6 +58,11 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 		return 0, fuse.Status(errno)
 	}
 	defer h.release()
+	grown, errno := t.quota.grow(h.node, h.fd, int64(in.Offset), int64(len(data)))
+	if errno != 0 {
+		return 0, fuse.Status(errno)
+	}
+	defer grown()
 	flags := 0
 	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
 		flags = unix.RWF_APPEND
@@ -106,6 +111,15 @@ func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 		return fuse.Status(errno)
 	}
 	defer h.release()
+	size := int64(in.Length)
+	if in.Mode&(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_COLLAPSE_RANGE) != 0 {
+		size = 0
+	}
+	grown, errno := t.quota.grow(h.node, h.fd, int64(in.Offset), size)
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	defer grown()
 	for {
 		err := unix.Fallocate(h.fd, in.Mode, int64(in.Offset), int64(in.Length))
 		if err != syscall.EINTR {
@@ -150,9 +164,19 @@ func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint3
 		return 0, fuse.Status(errno)
 	}
 	defer to.release()
-	offIn, offOut := int64(in.OffIn), int64(in.OffOut)
+	offIn, offOut, size := int64(in.OffIn), int64(in.OffOut), int64(min(in.Len, maxCopy))
+	if t.quota != nil {
+		if end, err := unix.Seek(from.fd, 0, unix.SEEK_END); err == nil {
+			size = max(0, min(size, end-offIn))
+		}
+	}
+	grown, errno := t.quota.grow(to.node, to.fd, offOut, size)
+	if errno != 0 {
+		return 0, fuse.Status(errno)
+	}
+	defer grown()
 	for {
-		n, err := unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(min(in.Len, maxCopy)), 0)
+		n, err := unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(size), 0)
 		if err != syscall.EINTR {
 			return uint32(max(n, 0)), fuse.Status(errnoOf(err))
 		}

@@ -36,6 +36,7 @@ type setup struct {
 	Timeout time.Duration
 	FDs     int
 	NoWatch bool
+	Quota   int64
 	Old     bool                                            // as on a kernel before 6.16
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
 }
@@ -160,7 +161,7 @@ func serve(t *testing.T, s setup, args childArgs) {
 	denials := make(chan Denial, 10000)
 	srv, err := Serve(ctx, dev, &Options{
 		Root: int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
-		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, Denied: func(d Denial) {
+		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, Quota: s.Quota, Denied: func(d Denial) {
 			select {
 			case denials <- d:
 			default:

@@ -36,7 +36,8 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 	}
 	defer h.release()
 	// What is there may be of the other kind, and that one be hidden.
-	if obj, errno := t.stat(at{h.fd, name}); errno == 0 && obj.isDir() != isDir {
+	obj, errno := t.stat(at{h.fd, name})
+	if errno == 0 && obj.isDir() != isDir {
 		if _, errno := t.allowName(o, in, dir, name, obj.isDir()); errno != 0 {
 			return fuse.Status(errno)
 		}
@@ -46,11 +47,14 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 		flags = unix.AT_REMOVEDIR
 	}
 	victim := t.hold(dir, name)
-	err := unix.Unlinkat(h.fd, name, flags)
-	if err == nil && t.table.vanish(dir, name, victim) {
+	if err := unix.Unlinkat(h.fd, name, flags); err != nil {
+		return fuse.Status(errnoOf(err))
+	}
+	t.quota.removed(victim, obj)
+	if t.table.vanish(dir, name, victim) {
 		t.orphan(victim)
 	}
-	return fuse.Status(errnoOf(err))
+	return fuse.OK
 }
 
 // hold opens the node at (dir, name), which is about to lose its name, so

@@ -73,6 +73,9 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if r.dst != nil && r.dst.ident == r.src.ident {
 		return 0 // two names of one file: rename does nothing to them
 	}
+	if !r.swap {
+		t.quota.removed(victim, r.dst)
+	}
 	t.table.move(r.from, r.a, r.to, r.b, r.swap)
 	t.judge(r.to, r.b)
 	if r.swap {

@@ -65,6 +65,11 @@ type Options struct {
 	// 0 is half of the process's limit, at most 65536.
 	FDs int
 
+	// Quota is how many bytes of the disk may be added through the tree while
+	// it is served; what is deleted is taken off again. Beyond it operations
+	// fail with EDQUOT. 0 is no limit.
+	Quota int64
+
 	// NoWatch does not look out for changes that are made outside of the tree:
 	// they are seen after Timeout, and not much sooner, and the kernel asks
 	// again for everything after each Timeout. Without it, that is so for
@@ -205,6 +210,9 @@ func newTree(opts *Options) (_ *tree, err error) {
 		rules: opts.Rules, owner: opts.Owner, timeout: opts.Timeout, report: opts.Denied,
 		start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), logger: opts.Logger,
 		fds: &descriptors{max: opts.FDs},
+	}
+	if opts.Quota > 0 {
+		t.quota = newQuota(opts.Quota)
 	}
 	t.notes = openNotes(t.send, t.forgetAll)
 	if t.logger == nil {

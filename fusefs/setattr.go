@@ -88,6 +88,16 @@ func (t *tree) truncate(n *node, size int64) syscall.Errno {
 		return errno
 	}
 	defer h.release()
+	return t.resize(h, size)
+}
+
+// resize sets the size of the file that h is open for writing of.
+func (t *tree) resize(h *handle, size int64) syscall.Errno {
+	grown, errno := t.quota.grow(h.node, h.fd, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	defer grown()
 	for {
 		if err := unix.Ftruncate(h.fd, size); err != syscall.EINTR {
 			return errnoOf(err)

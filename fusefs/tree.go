@@ -39,6 +39,7 @@ type tree struct {
 	// that follow changes of the former hold it for writing.
 	names sync.RWMutex
 
+	quota  *quota // nil: no limit
 	dev    *device
 	notes  *notes
 	watch  *watcher // nil: the host's changes are not noticed
@@ -93,6 +94,12 @@ func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut)
 		return fuse.Status(errnoOf(err))
 	}
 	out.FromStatfsT(&st)
+	if t.quota != nil {
+		free, limit := t.quota.free()
+		block := int64(out.Frsize)
+		out.Blocks = min(out.Blocks, uint64(limit/block))
+		out.Bfree, out.Bavail = min(out.Bfree, uint64(free/block)), min(out.Bavail, uint64(free/block))
+	}
 	return fuse.OK
 }
 
@@ -100,22 +107,20 @@ func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut)
 func (t *tree) Forget(id, nlookup uint64) {
 	t.count(opForget)
 	for _, n := range t.table.forget(id, nlookup) {
-		t.unwatch(n)
-		t.fds.forget(n)
+		t.release(n)
 	}
 }
 
-// unwatch ends the watch of n, which is no longer in the table.
-func (t *tree) unwatch(n *node) {
-	if !n.watched.Load() {
-		return
-	}
+// release lets go of what belongs to n, which is no longer in the table.
+func (t *tree) release(n *node) {
 	fd := -1
 	if h := t.fds.anyOf(n); h != nil {
 		defer h.release()
 		fd = h.fd
 	}
 	t.watch.remove(n, fd)
+	t.quota.forgotten(n, fd)
+	t.fds.forget(n)
 }
 
 // Init is not called: the messages come from a device.

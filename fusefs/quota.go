@@ -1,0 +1,154 @@
+package fusefs
+
+import (
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// objectCost is what each file, directory or link is charged besides its
+// content, so that a great many empty ones are not free.
+const objectCost = 4096
+
+// A quota bounds how much what is done through the tree adds to the disk: room
+// that is allocated, not sizes. What is deleted or cut off is taken off again,
+// also if it was there before. The methods are safe for concurrent use.
+type quota struct {
+	limit int64
+
+	mu       sync.Mutex
+	used     int64                // may be negative; guarded by mu
+	reserved int64                // for what is under way; guarded by mu
+	busy     map[identity]*growth // files with something under way; guarded by mu
+	doomed   map[*node]int64      // without a name, to be taken off when they are closed; guarded by mu
+}
+
+// A growth is that of one file.
+type growth struct {
+	writers int
+	room    int64 // allocated when last looked at
+}
+
+func newQuota(limit int64) *quota {
+	return &quota{limit: limit, busy: map[identity]*growth{}, doomed: map[*node]int64{}}
+}
+
+// allocated returns how many bytes of the disk the open file fd takes.
+func allocated(fd int) int64 {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return 0
+	}
+	return st.Blocks * 512 // stat(2)
+}
+
+// take charges n bytes, if there is room for them. A nil quota has room for
+// all.
+func (q *quota) take(n int64) syscall.Errno {
+	if q == nil {
+		return 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.used+q.reserved+n > q.limit {
+		return syscall.EDQUOT
+	}
+	q.used += n
+	return 0
+}
+
+// give takes n bytes off.
+func (q *quota) give(n int64) {
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.used -= n
+}
+
+// grow is called before up to size bytes at off are written to the file n,
+// which is open as fd. The function it returns is called afterwards, and
+// charges what was in fact allocated. What only replaces what is there is
+// allowed without room.
+func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno syscall.Errno) {
+	if q == nil {
+		return func() {}, 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.used+q.reserved+size > q.limit {
+		hole, err := unix.Seek(fd, off, unix.SEEK_HOLE)
+		if err != nil || hole < off+size {
+			return nil, syscall.EDQUOT
+		}
+		size = 0
+	}
+	q.reserved += size
+	g := q.busy[n.ident]
+	if g == nil {
+		g = &growth{room: allocated(fd)}
+		q.busy[n.ident] = g
+	}
+	g.writers++
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.reserved -= size
+		now := allocated(fd)
+		q.used += now - g.room
+		g.room = now
+		if g.writers--; g.writers == 0 {
+			delete(q.busy, n.ident)
+		}
+	}, 0
+}
+
+// removed is called when a name of obj was removed, which was n's; n may be
+// nil. What is open still takes its room.
+func (q *quota) removed(n *node, obj *object) {
+	if q == nil || obj == nil {
+		return
+	}
+	size := int64(objectCost)
+	if !obj.isDir() {
+		if obj.Nlink > 1 {
+			return
+		}
+		size += int64(obj.Blocks) * 512
+	}
+	if n == nil || !n.isRegular() {
+		q.give(size)
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.doomed[n] = size
+}
+
+// forgotten is called when n goes out of the table, before fd, which may be
+// open for it, is closed; fd is -1 if none is.
+func (q *quota) forgotten(n *node, fd int) {
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	size, ok := q.doomed[n]
+	if !ok {
+		return
+	}
+	delete(q.doomed, n)
+	if fd >= 0 {
+		size = objectCost + allocated(fd)
+	}
+	q.used -= size
+}
+
+// free returns how much there is room for, and the limit.
+func (q *quota) free() (free, limit int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return max(0, q.limit-q.used-q.reserved), q.limit
+}

@@ -1,0 +1,122 @@
+package fusefs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// No way to use the disk goes past the quota, what is full can still be read,
+// overwritten and deleted, and what is deleted makes room.
+func TestQuota(t *testing.T) {
+	const mega = 1 << 20
+	block := bytes.Repeat([]byte("x"), mega)
+	mounted(t, setup{
+		Quota: 4 * mega,
+		Host: func(t *testing.T, dir string) {
+			write(t, dir, "before", string(block))
+		},
+	}, func(t *testing.T, c *client) {
+		full := func(what string, err error) {
+			t.Helper()
+			fails(t, what, err, unix.EDQUOT)
+		}
+		put := func(name string, n int) error {
+			for i := range n {
+				f, err := os.OpenFile(c.at(name), os.O_CREATE|os.O_WRONLY, 0o644)
+				if err == nil {
+					_, err = f.WriteAt(block, int64(i)*mega)
+					f.Close()
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		fails(t, "three of four", put("a", 3), 0)
+		full("two more", put("b", 2))
+		fails(t, "overwrite what is there", put("a", 3), 0)
+		f, err := os.OpenFile(c.at("a"), os.O_RDWR, 0)
+		fails(t, "open", err, 0)
+		defer f.Close()
+		full("fallocate", unix.Fallocate(int(f.Fd()), 0, 4*mega, 4*mega))
+		fails(t, "a hole", f.Truncate(1<<40), 0)
+		_, err = f.WriteAt(block, 1<<39)
+		full("write into the hole", err)
+		fails(t, "cut off", f.Truncate(mega), 0)
+		_, err = f.WriteAt(block, 1<<39)
+		fails(t, "write into the hole", err, 0)
+		fails(t, "cut off", f.Truncate(0), 0)
+		fails(t, "delete", os.Remove(c.at("b")), 0)
+		becomes(t, "the room of what was deleted", "<nil>", func() string {
+			err := put("c", 3)
+			if err != nil {
+				os.Remove(c.at("c"))
+			}
+			return fmt.Sprint(err)
+		})
+
+		// What is deleted and still open takes its room until it is closed.
+		c3, err := os.OpenFile(c.at("c"), os.O_RDWR, 0)
+		fails(t, "open", err, 0)
+		fails(t, "delete what is open", os.Remove(c.at("c")), 0)
+		full("in the place of what is open", put("d", 2))
+		fails(t, "delete", os.Remove(c.at("d")), 0)
+		c3.Close()
+		becomes(t, "the room of what was closed", "<nil>", func() string {
+			err := put("e", 3)
+			if err != nil {
+				os.Remove(c.at("e"))
+			}
+			return fmt.Sprint(err)
+		})
+
+		// A great many objects without content.
+		var err2 error
+		n := 0
+		for ; err2 == nil && n < 1000; n++ {
+			err2 = os.Mkdir(c.at(fmt.Sprint("dir", n)), 0o755)
+		}
+		full(fmt.Sprint("directory ", n), err2)
+		if n < 200 || n > 256 {
+			t.Errorf("%d directories in a megabyte", n)
+		}
+		full("file", os.WriteFile(c.at("new"), nil, 0o644))
+		full("link", os.Symlink("x", c.at("link")))
+		fails(t, "open with O_CREAT what is there", put("e", 1), 0)
+		fails(t, "another name", os.Link(c.at("e"), c.at("e2")), 0)
+		var st unix.Statfs_t
+		fails(t, "statfs", unix.Statfs(c.dir, &st), 0)
+		if st.Blocks*uint64(st.Frsize) != 4*mega || st.Bavail*uint64(st.Frsize) >= objectCost {
+			t.Errorf("statfs: %d blocks of %d, %d free", st.Blocks, st.Frsize, st.Bavail)
+		}
+		fails(t, "rmdir", os.Remove(c.at("dir0")), 0)
+		fails(t, "file", os.WriteFile(c.at("new"), nil, 0o644), 0)
+		fails(t, "rename over", os.Rename(c.at("new"), c.at("e2")), 0)
+
+		// Copies in the kernel.
+		fails(t, "delete", os.Remove(c.at("e")), 0)
+		src, err := os.Open(c.at("before"))
+		fails(t, "open", err, 0)
+		defer src.Close()
+		copies := 0
+		becomes(t, "a copy", "2", func() string {
+			dst, err := os.Create(c.at("copy"))
+			fails(t, "create", err, 0)
+			defer dst.Close()
+			copies = 0
+			for i := range int64(8) {
+				from, to := int64(0), i*mega
+				if n, err := unix.CopyFileRange(int(src.Fd()), &from, int(dst.Fd()), &to, mega, 0); err != nil || n < mega {
+					break
+				}
+				copies++
+			}
+			return fmt.Sprint(copies)
+		})
+	})
+}
