@@ -206,6 +206,34 @@ func TestLogInTheWay(t *testing.T) {
 	}
 }
 
+// While the disk does not answer nobody waits for it, and what finds no room is
+// counted.
+func TestAddDoesNotWait(t *testing.T) {
+	path := logPath(t)
+	const room, n = 2, 10
+	l := &Log{
+		file: file{path: path, max: MaxSize}, logger: slog.New(slog.DiscardHandler),
+		queue: make(chan *entry, room), wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	for i := range n {
+		l.Add(denialOf(fmt.Sprint(i)), nil)
+		l.Add(denialOf(fmt.Sprint(i)), nil)
+	}
+	go l.run() // it answers again
+	l.Close(limit)
+	all, _ := readAll(t, path)
+	if len(all) < room || all[0].Path != "0" || all[1].Path != "1" || count(all) != 2*n {
+		t.Errorf("%d denials in %+v", count(all), all)
+	}
+	var dropped int64
+	for _, r := range all {
+		dropped += r.Dropped
+	}
+	if dropped != n-room {
+		t.Errorf("%d are dropped, want %d: %+v", dropped, n-room, all)
+	}
+}
+
 // What could not be written is counted, and told when that is possible again.
 func TestWhatCannotBeWritten(t *testing.T) {
 	path := logPath(t)
