@@ -7,7 +7,8 @@
 //	    ID/                    as STATE
 //	      config.json          0600: what was asked for, and the labels
 //	      shim.json            0600: which process its shim is
-//	      lock                 0600: held by the shim and the tree server, a part each
+//	      lock                 0600: held by the shim and the tree server, a part each;
+//	                           another part for a moment by who changes config.json
 //	      run/                 0700; root: owned by the uid that was dropped to
 //	        status.json        what became of it
 //	        sock               the shim's socket, while it is ready
