@@ -45,9 +45,19 @@ type SandboxConfig struct {
 	Cwd string `json:"cwd,omitempty"`
 	// Network is what the sandbox can reach; empty means NetworkNone.
 	Network Network `json:"network,omitempty"`
+	// Resources are limits on what the sandbox may use.
+	Resources Resources `json:"resources,omitzero"`
 	// BoundToCaller destroys the sandbox when the process that started it
 	// ends, however it does.
 	BoundToCaller bool `json:"boundToCaller,omitempty"`
+}
+
+// Resources are limits on what a sandbox may use. The zero value has none.
+type Resources struct {
+	// Disk is how many bytes the sandbox may add to the codebase from each
+	// start on, as allocated on the host's disk; what it deletes makes room
+	// again. Beyond it, writes fail with EDQUOT. 0 is no limit.
+	Disk int64 `json:"disk,omitempty"`
 }
 
 // A Mount shows a host directory or file inside the sandbox.

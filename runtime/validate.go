@@ -79,6 +79,12 @@ func (c *SandboxConfig) Validate() error {
 	if c.Cwd != "" && !path.IsAbs(c.Cwd) {
 		bad("working directory %q: it must be an absolute path inside the sandbox", c.Cwd)
 	}
+	switch {
+	case c.Resources.Disk < 0:
+		bad("disk %d: it must be a number of bytes", c.Resources.Disk)
+	case c.Resources.Disk > 0 && c.CodebasePath == "":
+		bad("disk %d: it limits what is added to a codebase, and there is none", c.Resources.Disk)
+	}
 	// All of it is kept as JSON, which cannot hold other bytes.
 	stored := []string{c.CodebaseID, c.CodebasePath, c.Rootfs, c.Cwd, c.MountPointOrDefault()}
 	for _, m := range c.Mounts {

@@ -61,6 +61,7 @@ func serveTree(b *boot, control *os.File) error {
 	t.server, err = fusefs.Serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: policy,
 		Owner:  fusefs.Owner{}, // the one id there is in the shim's user namespace
+		Quota:  b.Config.Resources.Disk,
 		Logger: log,
 		Denied: t.denied,
 	})

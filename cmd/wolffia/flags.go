@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	units "github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
 	"wolffia/perm"
@@ -29,6 +30,7 @@ type boxFlags struct {
 	cwd        string
 	labels     []string
 	name       string
+	disk       string
 }
 
 func (f *boxFlags) add(cmd *cobra.Command) {
@@ -42,6 +44,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
 	fl.StringVar(&f.cwd, "cwd", "", "working directory inside (default: the mount point)")
 	fl.StringArrayVar(&f.labels, "label", nil, "label the sandbox: K=V")
+	fl.StringVar(&f.disk, "disk", "", "how much may be added to the codebase, such as 512m or 2g (default: no limit)")
 	fl.StringVar(&f.name, "name", "", "name the sandbox")
 	f.ruleFlags.add(cmd)
 }
@@ -53,6 +56,11 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		Rootfs: f.rootfs, Network: runtime.Network(f.network), Cwd: f.cwd,
 	}
 	var err error
+	if f.disk != "" {
+		if c.Resources.Disk, err = units.RAMInBytes(f.disk); err != nil || c.Resources.Disk <= 0 {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "--disk %q: it must be a size such as 512m or 2g", f.disk)
+		}
+	}
 	if c.Env, err = variables(f.env); err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ var home = map[string]string{
 	"github.com/goccy/go-yaml":                        "perm",
 	"github.com/spf13/cobra":                          "cmd/wolffia",
 	"golang.org/x/term":                               "cmd/wolffia",
+	"github.com/docker/go-units":                      "cmd/wolffia",
 	"github.com/moby/profiles/seccomp":                "internal/seccomp/profile",
 	"github.com/elastic/go-seccomp-bpf":               "internal/seccomp/profile",
 	"github.com/opencontainers/runtime-spec/specs-go": "internal/seccomp/profile",

@@ -77,7 +77,7 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if len(c.Mounts) > 0 || c.Rootfs != "" {
+	if len(c.Mounts) > 0 || c.Rootfs != "" || c.Resources != (runtime.Resources{}) {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has the host's files: no mounts, no root file system")
 	}
 	if c.CodebasePath != "" {

@@ -26,7 +26,7 @@ func config() runtimetest.Config {
 			}
 		},
 		Lacks: []runtimetest.Feature{
-			runtimetest.Isolation, runtimetest.Filter, runtimetest.LiveRules, runtimetest.Terminal, runtimetest.Mounts, runtimetest.Rootfs,
+			runtimetest.Isolation, runtimetest.Filter, runtimetest.LiveRules, runtimetest.Terminal, runtimetest.Mounts, runtimetest.Rootfs, runtimetest.Disk,
 		},
 	}
 }

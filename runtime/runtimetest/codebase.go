@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"os"
+	"strconv"
 	"strings"
 
 	"wolffia/runtime"
@@ -13,6 +14,7 @@ var codebaseTests = []test{
 	{"NoCodebase", nil, noCodebase},
 	{"MountPoint", []Feature{Isolation}, mountPoint},
 	{"Mounts", []Feature{Mounts}, mounts},
+	{"Disk", []Feature{Disk}, disk},
 }
 
 // Both sides see what the other one does.
@@ -68,6 +70,24 @@ func mountPoint(e *env) {
 
 		s = e.start(&runtime.SandboxConfig{MountPoint: at})
 		e.prints(s.ID, "pwd; ls -A; echo x >x; cat x", at+"\nx\n")
+	}
+}
+
+// What is added to the codebase is bounded, also by many processes at once,
+// and what is deleted makes room.
+func disk(e *env) {
+	s := e.start(&runtime.SandboxConfig{
+		CodebasePath: e.dir(), Permissions: rules("**=write"), Resources: runtime.Resources{Disk: 8 << 20},
+	})
+	res := e.sh(s.ID, `for i in 1 2 3 4; do head -c 4M /dev/zero > $i 2>>/tmp/err & done; wait
+cat /tmp/err; du -sm . | cut -f1; rm -f [1-4]; head -c 4M /dev/zero > again && echo again`)
+	out := string(res.Stdout)
+	if !strings.Contains(out, "quota") || !strings.HasSuffix(out, "\nagain\n") {
+		e.Errorf("got %q, %q: want messages about the quota, a size, and again", out, res.Stderr)
+	}
+	lines := strings.Split(strings.TrimSuffix(out, "\nagain\n"), "\n")
+	if size, err := strconv.Atoi(lines[len(lines)-1]); err != nil || size > 9 {
+		e.Errorf("%s MB were written, of 8 (%v)", lines[len(lines)-1], err)
 	}
 }
 

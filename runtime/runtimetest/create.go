@@ -160,6 +160,8 @@ func createInvalid(e *env) {
 		"variable with =":       {Env: map[string]string{"A=B": "c"}},
 		"variable with NUL":     {Env: map[string]string{"A": "\x00"}},
 		"variable without name": {Env: map[string]string{"": "v"}},
+		"disk negative":         {CodebasePath: "/x", Resources: runtime.Resources{Disk: -1}},
+		"disk, no codebase":     {Resources: runtime.Resources{Disk: 1}},
 		"pattern":               {Permissions: []perm.Rule{{Pattern: "a//b", Level: perm.Read}}},
 		"empty pattern":         {Permissions: []perm.Rule{{Level: perm.Read}}},
 		"level":                 {Permissions: []perm.Rule{{Pattern: "*", Level: 9}}},

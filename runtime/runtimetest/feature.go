@@ -33,6 +33,8 @@ const (
 	Network Feature = "Network"
 	// Rootfs: SandboxConfig.Rootfs. Without it, that is ErrUnsupported.
 	Rootfs Feature = "Rootfs"
+	// Disk: Resources.Disk. Without it, that is ErrUnsupported.
+	Disk Feature = "Disk"
 )
 
 // probes tell whether a runtime that is said to lack a feature has it. Those
@@ -69,6 +71,9 @@ var probes = map[Feature]func(e *env) bool{
 	},
 	Network: func(e *env) bool { return e.canCreate(&runtime.SandboxConfig{Network: runtime.NetworkHost}) },
 	Rootfs:  func(e *env) bool { return e.canCreate(&runtime.SandboxConfig{Rootfs: e.dir()}) },
+	Disk: func(e *env) bool {
+		return e.canCreate(&runtime.SandboxConfig{CodebasePath: e.dir(), Resources: runtime.Resources{Disk: 1 << 20}})
+	},
 }
 
 // canCreate reports whether such a sandbox can be made.
