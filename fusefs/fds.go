@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"container/list"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -20,15 +19,14 @@ const (
 // A handle is an open descriptor of a node. Whoever acquired it releases it.
 type handle struct {
 	set  *descriptors
-	fd   int
 	node *node
+	fd   int
 	use  use
 
 	// Guarded by set.mu.
-	refs int           // users right now
-	pins int           // reasons never to close it while its node is known
-	keep bool          // opening it again may fail: close others first
-	elem *list.Element // nil once it is out of the cache
+	keep         bool    // opening it again may fail: close others first
+	refs, pins   int32   // users right now; reasons never to close it while its node is known
+	older, newer *handle // in the cache's order; nil once it is out of the cache
 }
 
 // release ends one use of h.
@@ -43,7 +41,7 @@ func (h *handle) release() {
 // It may grow beyond max by what is pinned or in use.
 type descriptors struct {
 	mu     sync.Mutex
-	recent list.List // of *handle, the newest in front; guarded by mu
+	order  handle // the ends of a ring: order.older is the newest handle; guarded by mu
 	max    int
 	open   int   // guarded by mu
 	pinned int   // guarded by mu
@@ -62,6 +60,24 @@ func (d *descriptors) unlock() {
 	}
 }
 
+func newDescriptors(limit int) *descriptors {
+	d := &descriptors{max: limit}
+	d.order.older, d.order.newer = &d.order, &d.order
+	return d
+}
+
+// pushFront makes h the newest. d.mu is held.
+func (d *descriptors) pushFront(h *handle) {
+	h.newer, h.older = &d.order, d.order.older
+	h.older.newer, d.order.older = h, h
+}
+
+// unlink takes h out of the order. The set's mu is held.
+func (h *handle) unlink() {
+	h.older.newer, h.newer.older = h.newer, h.older
+	h.older, h.newer = nil, nil
+}
+
 // cached returns a handle of n that is good for u, nil if none is open.
 func (d *descriptors) cached(n *node, u use) *handle {
 	d.mu.Lock()
@@ -72,7 +88,10 @@ func (d *descriptors) cached(n *node, u use) *handle {
 	}
 	if h != nil {
 		h.refs++
-		d.recent.MoveToFront(h.elem)
+		if d.order.older != h {
+			h.unlink()
+			d.pushFront(h)
+		}
 	}
 	return h
 }
@@ -93,7 +112,7 @@ func (d *descriptors) add(n *node, u use, fd int) *handle {
 		return h // closed by its release
 	}
 	n.handles[u] = h
-	h.elem = d.recent.PushFront(h)
+	d.pushFront(h)
 	d.shrink(false)
 	d.shrink(true)
 	return h
@@ -103,9 +122,9 @@ func (d *descriptors) add(n *node, u use, fd int) *handle {
 // oldest first. What may be hard to open again is spared, unless that is more
 // than a quarter, or all is set. d.mu is held.
 func (d *descriptors) shrink(all bool) {
-	for e := d.recent.Back(); e != nil && d.open > d.max; {
-		h := e.Value.(*handle)
-		e = e.Prev()
+	for next := d.order.newer; next != &d.order && d.open > d.max; {
+		h := next
+		next = h.newer
 		if h.refs == 0 && h.pins == 0 && (all || !h.keep || d.kept > d.max/4) {
 			d.drop(h)
 		}
@@ -114,9 +133,8 @@ func (d *descriptors) shrink(all bool) {
 
 // drop takes h out of the cache. d.mu is held.
 func (d *descriptors) drop(h *handle) {
-	d.recent.Remove(h.elem)
-	h.elem = nil
-	d.pinned -= h.pins
+	h.unlink()
+	d.pinned -= int(h.pins)
 	h.pins = 0
 	if h.keep {
 		h.keep = false
@@ -128,7 +146,7 @@ func (d *descriptors) drop(h *handle) {
 
 // settle closes h if nobody can reach it any more. d.mu is held.
 func (d *descriptors) settle(h *handle) {
-	if h.elem == nil && h.refs == 0 {
+	if h.older == nil && h.refs == 0 {
 		d.dead = append(d.dead, h.fd)
 		d.open--
 	}

@@ -33,15 +33,13 @@ type node struct {
 	seen  atomic.Int64  // when it was last found at its name, by tree.clock
 
 	watched atomic.Bool // a directory whose changes are noticed
-	handle  string      // of a watched one; guarded by watcher.mu
 
 	// Guarded by table.mu.
 	parent   *node // nil for the root and for an orphan
 	name     string
 	children map[string]*node
 	lookups  uint64
-	lost     string // the path that an orphan had
-	listings uint64 // how many were begun
+	listings uint32 // how many were begun
 	end      uint64 // where the last one begun has ended; 0 if it has not
 
 	// Guarded by descriptors.mu.

@@ -59,7 +59,8 @@ func (t *tree) rejudge() (lost []uint64) {
 	below(root)
 	for _, n := range t.table.nodes {
 		if n.parent == nil && n != root {
-			set(n, t.levelOf(n.lost, n.isDir()), t.stateOf(n.lost))
+			path := t.table.lost[n]
+			set(n, t.levelOf(path, n.isDir()), t.stateOf(path))
 			below(n)
 		}
 	}

@@ -209,7 +209,6 @@ func newTree(opts *Options) (_ *tree, err error) {
 	t := &tree{
 		rules: opts.Rules, owner: opts.Owner, timeout: opts.Timeout, report: opts.Denied,
 		start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), logger: opts.Logger,
-		fds: &descriptors{max: opts.FDs},
 	}
 	if opts.Quota > 0 {
 		t.quota = newQuota(opts.Quota)
@@ -225,8 +224,10 @@ func newTree(opts *Options) (_ *tree, err error) {
 	if t.timeout <= 0 {
 		t.timeout = time.Second
 	}
-	if t.fds.max <= 0 {
-		t.fds.max = defaultFDs()
+	if opts.FDs > 0 {
+		t.fds = newDescriptors(opts.FDs)
+	} else {
+		t.fds = newDescriptors(defaultFDs())
 	}
 	if t.proc, err = openProcFD(); err != nil {
 		return nil, err

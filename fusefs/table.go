@@ -16,6 +16,9 @@ type table struct {
 	nodes map[uint64]*node // guarded by mu
 	last  uint64           // guarded by mu; ids are never used twice
 
+	// lost are the paths that orphans had. Guarded by mu.
+	lost map[*node]string
+
 	// aliases are the nodes whose inode has more than one link, by inode.
 	// Guarded by mu.
 	aliases map[identity]map[*node]struct{}
@@ -28,7 +31,7 @@ func newTable(root *node) *table {
 	t := &table{
 		nodes:   map[uint64]*node{rootID: root},
 		last:    rootID,
-		aliases: map[identity]map[*node]struct{}{},
+		aliases: map[identity]map[*node]struct{}{}, lost: map[*node]string{},
 	}
 	t.count.Store(1)
 	return t
@@ -87,7 +90,7 @@ func (t *table) enter(dir *node, name string, o *object, judge func(*node)) (n, 
 
 // listing notes that dir is being listed from offset. It returns the number
 // of the listing that was begun last, and where that has ended.
-func (t *table) listing(dir *node, offset uint64) (number, end uint64) {
+func (t *table) listing(dir *node, offset uint64) (number uint32, end uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if offset == 0 {
@@ -99,7 +102,7 @@ func (t *table) listing(dir *node, offset uint64) (number, end uint64) {
 
 // listed notes that there was nothing after offset, unless another listing
 // than number was begun since: it could see what was made meanwhile.
-func (t *table) listed(dir *node, number, offset uint64) {
+func (t *table) listed(dir *node, number uint32, offset uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if dir.listings == number {
@@ -168,6 +171,7 @@ func (t *table) prune(n *node) (dropped []*node) {
 		}
 		delete(t.nodes, n.id)
 		t.unalias(n)
+		delete(t.lost, n)
 		t.count.Add(-1)
 		n.parent = nil
 		dropped = append(dropped, n)
@@ -193,7 +197,7 @@ func (t *table) detach(n *node) {
 
 // lose notes that n is an orphan and was at (dir, name). t.mu is held.
 func (t *table) lose(n, dir *node, name string) {
-	n.lost = pathOf(dir, name)
+	t.lost[n] = t.pathOf(dir, name)
 	n.parent, n.name = nil, ""
 }
 
@@ -241,18 +245,18 @@ func (t *table) siblings(n *node) (ids []uint64) {
 func (t *table) path(n *node, name string) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return pathOf(n, name)
+	return t.pathOf(n, name)
 }
 
-// pathOf is path. The table's mu is held.
-func pathOf(n *node, name string) string {
+// pathOf is path. t.mu is held.
+func (t *table) pathOf(n *node, name string) string {
 	var parts []string
 	if name != "" {
 		parts = append(parts, name)
 	}
 	for n.id != rootID {
 		if n.parent == nil {
-			parts = append(parts, n.lost)
+			parts = append(parts, t.lost[n])
 			break
 		}
 		parts = append(parts, n.name)

@@ -41,6 +41,7 @@ type watcher struct {
 	full  atomic.Bool // no more directories can be watched
 	mu    sync.Mutex
 	nodes map[string]*node // directories by file handle; guarded by mu
+	names map[*node]string // the reverse; guarded by mu
 }
 
 // newWatcher returns a watcher, nil if there can be none: an older kernel, or
@@ -53,7 +54,7 @@ func newWatcher() *watcher {
 	}
 	return &watcher{
 		fd: fd, file: os.NewFile(uintptr(fd), "fanotify"), self: int32(os.Getpid()),
-		done: make(chan struct{}), nodes: map[string]*node{},
+		done: make(chan struct{}), nodes: map[string]*node{}, names: map[*node]string{},
 	}
 }
 
@@ -100,8 +101,10 @@ func (w *watcher) add(n *node, fd int) {
 		return
 	}
 	w.mu.Lock()
-	n.handle = key
-	w.nodes[key] = n
+	if old := w.nodes[key]; old != nil {
+		delete(w.names, old)
+	}
+	w.nodes[key], w.names[n] = n, key
 	w.mu.Unlock()
 	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
 	if err != nil {
@@ -127,11 +130,12 @@ func (w *watcher) remove(n *node, fd int) {
 func (w *watcher) forget(n *node) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.nodes[n.handle] != n {
-		return false // another node has taken its place
+	key, ok := w.names[n]
+	if ok { // no other node has taken its place
+		delete(w.nodes, key)
+		delete(w.names, n)
 	}
-	delete(w.nodes, n.handle)
-	return true
+	return ok
 }
 
 func (w *watcher) node(key []byte) *node {
