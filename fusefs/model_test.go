@@ -1,0 +1,576 @@
+package fusefs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// The model is what the documentation of the levels says, spelled out for each
+// operation on a plain directory that is kept equal to the one behind the
+// mount. It knows nothing of how the tree is served. Package perm is the oracle
+// of levels: its own tests hold it against a slow reading of the patterns.
+//
+//	WOLFFIA_SEED=17 go test -run TestModel ./fusefs      that round only
+//	WOLFFIA_ROUNDS=5000 go test -run TestModel ./fusefs  more of them
+func TestModel(t *testing.T) {
+	first, rounds := uint64(1), number(t, "WOLFFIA_ROUNDS", 40)
+	if seed := number(t, "WOLFFIA_SEED", 0); seed != 0 {
+		first, rounds = seed, 1
+	}
+	for seed := first; seed < first+rounds; seed++ {
+		rules := modelRules(rand.New(rand.NewPCG(seed, 5)))
+		policy, err := perm.Compile(rules)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		t.Run(fmt.Sprintf("Seed%06d", seed), func(t *testing.T) {
+			mounted(t, setup{
+				Policy: rules, Timeout: time.Hour,
+				Host: func(t *testing.T, dir string) {
+					plantModel(t, dir, seed)
+					plantModel(t, filepath.Join(filepath.Dir(dir), "plain"), seed)
+				},
+			}, func(t *testing.T, c *client) {
+				m := &model{policy: policy, mount: c.dir, host: c.host, plain: filepath.Join(filepath.Dir(c.host), "plain")}
+				r := rand.New(rand.NewPCG(seed, 6))
+				for i := 0; i < 400 && !t.Failed(); i++ {
+					m.step(t, r)
+				}
+				m.compare(t, "")
+				if t.Failed() {
+					t.Logf("seed %d, rules %v\n%s", seed, rules, strings.Join(m.story[max(0, len(m.story)-20):], "\n"))
+				}
+			})
+		})
+	}
+}
+
+// modelRules makes a base that allows much and rules that take or give.
+func modelRules(r *rand.Rand) []perm.Rule {
+	rules := []perm.Rule{{Pattern: "**", Level: pick(r, perm.Write, perm.Write, perm.Write, perm.Read, perm.View)}}
+	for range 1 + r.IntN(5) {
+		var parts []string
+		for n := 1 + r.IntN(3); n > 0; n-- {
+			parts = append(parts, pick(r, "a", "b", "c", "d", "e", "*", "[ab]", "?", "{c,d}", "**", "[!a]"))
+		}
+		if len(parts) > 1 && parts[len(parts)-1] == "**" {
+			parts[len(parts)-1] = "c"
+		}
+		p := strings.Join(parts, "/")
+		if chance(r, 50) && parts[0] != "**" {
+			p = "/" + p
+		}
+		rule := perm.Rule{Pattern: p, Level: perm.Level(r.IntN(4)), Priority: 1 + r.IntN(3), Type: perm.Kind(r.IntN(3))}
+		if p == "**" || strings.HasSuffix(p, "**") {
+			rule.Type = perm.Glob
+		}
+		if _, err := perm.Compile([]perm.Rule{rule}); err != nil {
+			continue
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+var modelNames = []string{"a", "b", "c", "d", "e"}
+
+// plantModel fills dir with files and directories, and a few links between
+// names of different levels.
+func plantModel(t *testing.T, dir string, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 7))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	var fill func(rel string, depth int)
+	fill = func(rel string, depth int) {
+		for _, name := range modelNames {
+			p := filepath.Join(rel, name)
+			full := filepath.Join(dir, p)
+			var err error
+			switch c := r.IntN(10); {
+			case c < 3 && depth < 3:
+				if err = os.Mkdir(full, 0o755); err == nil {
+					fill(p, depth+1)
+				}
+			case c < 6:
+				err = os.WriteFile(full, []byte("content of "+p), 0o644)
+				files = append(files, full)
+			case c < 7:
+				err = os.Symlink(pick(r, "a", "b/c", "nowhere"), full)
+			case c < 8 && len(files) > 0:
+				err = os.Link(files[r.IntN(len(files))], full)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill("", 0)
+}
+
+type model struct {
+	policy             *perm.Policy
+	mount, host, plain string
+	story              []string
+}
+
+// kind returns the type of what the plain directory has at p, 0 for nothing.
+func (m *model) kind(p string) uint32 {
+	var st unix.Stat_t
+	if unix.Lstat(filepath.Join(m.plain, p), &st) != nil {
+		return 0
+	}
+	return st.Mode & unix.S_IFMT
+}
+
+func (m *model) isDir(p string) bool { return p == "" || m.kind(p) == unix.S_IFDIR }
+
+// level returns the level of p for what is there, or would be.
+func (m *model) level(p string, dir bool) perm.Level { return m.policy.Level(p, dir) }
+
+// visible reports whether something is at p that may be seen.
+func (m *model) visible(p string) bool {
+	k := m.kind(p)
+	return k != 0 && m.level(p, k == unix.S_IFDIR) > perm.None
+}
+
+// state returns the state inside the directory p.
+func (m *model) state(p string) perm.State {
+	s := m.policy.Root()
+	for _, name := range strings.Split(p, "/") {
+		if p != "" {
+			s = m.policy.Enter(s, name)
+		}
+	}
+	return s
+}
+
+// locked reports whether nothing at all can be made in the directory p, which
+// its mode says.
+func (m *model) locked(p string) bool {
+	l, ok := m.policy.Constant(m.state(p))
+	return ok && l < perm.Write
+}
+
+func parent(p string) string {
+	return strings.TrimSuffix(p[:strings.LastIndexByte(p, '/')+1], "/")
+}
+
+// shared reports whether the file at p has other names.
+func (m *model) shared(p string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(filepath.Join(m.plain, p), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink > 1
+}
+
+// reach returns what leads to p: 0, or why nothing does. Paths of links are
+// not used.
+func (m *model) reach(p string) (errno syscall.Errno, ok bool) {
+	names := strings.Split(p, "/")
+	for i := 1; i < len(names); i++ {
+		up := strings.Join(names[:i], "/")
+		switch k := m.kind(up); {
+		case k == unix.S_IFLNK:
+			return 0, false
+		case !m.visible(up):
+			return unix.ENOENT, true
+		case k != unix.S_IFDIR:
+			return unix.ENOTDIR, true
+		}
+	}
+	return 0, true
+}
+
+// make returns what making a name says, 0 if the rules allow it.
+func (m *model) make(p string, dir bool) syscall.Errno {
+	switch k := m.kind(p); {
+	case m.visible(p):
+		return unix.EEXIST
+	case m.locked(parent(p)), m.level(p, dir) < perm.Write, k != 0:
+		return unix.EACCES
+	}
+	return 0
+}
+
+// remove returns what removing the name p says, 0 if the rules allow it.
+func (m *model) remove(p string) syscall.Errno {
+	switch {
+	case !m.visible(p):
+		return unix.ENOENT
+	case m.locked(parent(p)):
+		return unix.EACCES
+	}
+	return 0
+}
+
+// somewhere returns a path, more often of something that is there.
+func (m *model) somewhere(r *rand.Rand) string {
+	p := ""
+	for depth := range 5 {
+		name := pick(r, modelNames...)
+		if m.isDir(p) && chance(r, 75) {
+			if there, _ := readNames(filepath.Join(m.plain, p)); len(there) > 0 {
+				name = pick(r, there...)
+			}
+		}
+		p = filepath.Join(p, name)
+		if depth > 0 && chance(r, 40) || depth == 0 && chance(r, 15) {
+			break
+		}
+		if m.kind(p) != unix.S_IFDIR && chance(r, 85) {
+			break
+		}
+	}
+	return p
+}
+
+// step does one thing. What the rules refuse must fail as the model says and
+// change nothing; all else must give the same as the plain directory.
+func (m *model) step(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	p, q := m.somewhere(r), m.somewhere(r)
+	errno, ok := m.reach(p)
+	if !ok {
+		return
+	}
+	o := modelOps[r.IntN(len(modelOps))]
+	want := errno
+	if o.two {
+		// link looks the first path up, then the directory of the second;
+		// rename both directories first.
+		errno2, ok := m.reach(q)
+		if !ok || strings.HasPrefix(q+"/", p+"/") || strings.HasPrefix(p+"/", q+"/") {
+			return
+		}
+		if want == 0 && o.first && !m.visible(p) {
+			want = unix.ENOENT
+		}
+		if want == 0 {
+			want = errno2
+		}
+		if want == 0 && !m.visible(p) {
+			want = unix.ENOENT
+		}
+	}
+	if want == 0 {
+		want = o.rules(m, p, q)
+	}
+	text, err := o.do(m.mount, p, q)
+	got := errnoIn(err)
+	if got != 0 {
+		text = ""
+	}
+	expect := ""
+	if want == 0 {
+		expect, err = o.do(m.plain, p, q)
+		want = errnoIn(err)
+		if expect = m.filter(o.name, p, expect); want != 0 {
+			expect = ""
+		}
+	}
+	if o.also != nil && got != want && got == o.also(m, p, q) {
+		got = want // both reasons hold
+	}
+	if text != expect && m.shared(p) {
+		// The other names of a file are stale for a moment: TestLinksAgreeAtOnce.
+		eventually(t, "what was done by another name", func() bool {
+			text, _ = o.do(m.mount, p, q)
+			return text == expect
+		})
+	}
+	m.story = append(m.story, fmt.Sprintf("%s %q %q: %v %s", o.name, p, q, got, text))
+	if got != want || text != expect {
+		t.Errorf("%s %q %q (levels: file %v %v, directory %v %v): got %v %s, want %v %s", o.name, p, q,
+			m.level(p, false), m.level(q, false), m.level(p, true), m.level(q, true), got, text, want, expect)
+	}
+}
+
+// filter takes out of a listing what is hidden.
+func (m *model) filter(op, p, text string) string {
+	if op != "list" {
+		return text
+	}
+	names := strings.Fields(text)
+	return strings.Join(slices.DeleteFunc(names, func(n string) bool { return !m.visible(p + "/" + n) }), " ")
+}
+
+// A modelOp is an operation, and what the rules say to it: 0 if they leave it
+// to the file system.
+type modelOp struct {
+	name  string
+	two   bool // it takes two paths
+	first bool // the first is looked up before the second
+	rules func(m *model, p, q string) syscall.Errno
+	do    func(root, p, q string) (string, error)
+	also  func(m *model, p, q string) syscall.Errno // an answer that is right too, where two reasons meet
+}
+
+func needs(l perm.Level) func(*model, string, string) syscall.Errno {
+	return func(m *model, p, _ string) syscall.Errno {
+		switch k := m.kind(p); {
+		case !m.visible(p):
+			return unix.ENOENT
+		case k == unix.S_IFLNK:
+			return 0 // no operation here follows one: ELOOP
+		case k != unix.S_IFDIR && m.level(p, false) < l:
+			return unix.EACCES
+		}
+		return 0
+	}
+}
+
+// changes is for what changes an object: a directory's attributes too need
+// write.
+func changes(m *model, p, _ string) syscall.Errno {
+	switch {
+	case !m.visible(p):
+		return unix.ENOENT
+	case m.level(p, m.isDir(p)) < perm.Write:
+		return unix.EACCES
+	}
+	return 0
+}
+
+func open(root, p string, flags int) (int, error) {
+	return unix.Open(filepath.Join(root, p), flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o644)
+}
+
+var modelOps = []modelOp{
+	{name: "stat", rules: needs(perm.View), do: func(root, p, _ string) (string, error) {
+		var st unix.Stat_t
+		err := unix.Lstat(filepath.Join(root, p), &st)
+		size := st.Size
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			size = 0
+		}
+		return fmt.Sprintf("%o %d", st.Mode&unix.S_IFMT, size), err
+	}},
+	{name: "list", rules: needs(perm.View), do: func(root, p, _ string) (string, error) {
+		fd, err := open(root, p, unix.O_RDONLY|unix.O_DIRECTORY)
+		if err != nil {
+			return "", err
+		}
+		defer unix.Close(fd)
+		names, err := readNames(fmt.Sprintf("/proc/self/fd/%d", fd))
+		return strings.Join(names, " "), err
+	}},
+	{name: "read", rules: needs(perm.Read), do: func(root, p, _ string) (string, error) {
+		fd, err := open(root, p, unix.O_RDONLY)
+		if err != nil {
+			return "", err
+		}
+		defer unix.Close(fd)
+		buf := make([]byte, 1000)
+		n, err := unix.Read(fd, buf)
+		return fmt.Sprintf("%q", buf[:max(n, 0)]), err
+	}},
+	{name: "readlink", rules: func(m *model, p, q string) syscall.Errno {
+		if m.visible(p) && m.kind(p) == unix.S_IFLNK && m.level(p, false) < perm.Read {
+			return unix.EACCES
+		}
+		return needs(perm.View)(m, p, q)
+	}, do: func(root, p, _ string) (string, error) { return os.Readlink(filepath.Join(root, p)) }},
+	{name: "write", rules: needs(perm.Write), do: func(root, p, _ string) (string, error) {
+		fd, err := open(root, p, unix.O_WRONLY|unix.O_APPEND)
+		if err != nil {
+			return "", err
+		}
+		defer unix.Close(fd)
+		_, err = unix.Write(fd, []byte(" more"))
+		return "", err
+	}},
+	{name: "create", rules: func(m *model, p, q string) syscall.Errno {
+		if m.visible(p) {
+			return needs(perm.Write)(m, p, q)
+		}
+		return m.make(p, false)
+	}, do: func(root, p, _ string) (string, error) {
+		fd, err := open(root, p, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC)
+		if err == nil {
+			unix.Write(fd, []byte("created"))
+			unix.Close(fd)
+		}
+		return "", err
+	}},
+	{
+		name: "truncate", rules: func(m *model, p, q string) syscall.Errno {
+			if m.visible(p) && m.kind(p) == unix.S_IFLNK {
+				return unix.ELOOP
+			}
+			return needs(perm.Write)(m, p, q)
+		},
+		do: func(root, p, _ string) (string, error) {
+			var st unix.Stat_t
+			full := filepath.Join(root, p)
+			if err := unix.Lstat(full, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+				return "", unix.ELOOP
+			}
+			return "", unix.Truncate(full, 5)
+		},
+	},
+	{name: "chmod", rules: func(m *model, p, q string) syscall.Errno {
+		if m.visible(p) && m.kind(p) == unix.S_IFLNK {
+			return unix.ELOOP
+		}
+		return changes(m, p, q)
+	}, do: func(root, p, _ string) (string, error) {
+		var st unix.Stat_t
+		full := filepath.Join(root, p)
+		if err := unix.Lstat(full, &st); err != nil {
+			return "", err
+		} else if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			return "", unix.ELOOP
+		}
+		return "", unix.Chmod(full, 0o751)
+	}},
+	{name: "utimes", rules: changes, do: func(root, p, _ string) (string, error) {
+		return "", unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(root, p), []unix.Timespec{{Sec: 7}, {Sec: 7}}, unix.AT_SYMLINK_NOFOLLOW)
+	}},
+	{
+		name: "mkdir", rules: func(m *model, p, _ string) syscall.Errno { return m.make(p, true) },
+		do: func(root, p, _ string) (string, error) { return "", unix.Mkdir(filepath.Join(root, p), 0o755) },
+	},
+	{
+		name: "mkfifo", rules: func(m *model, p, _ string) syscall.Errno { return m.make(p, false) },
+		do: func(root, p, _ string) (string, error) { return "", unix.Mkfifo(filepath.Join(root, p), 0o644) },
+	},
+	{
+		name: "symlink", rules: func(m *model, p, _ string) syscall.Errno { return m.make(p, false) },
+		do: func(root, p, _ string) (string, error) { return "", unix.Symlink("nowhere", filepath.Join(root, p)) },
+	},
+	{name: "unlink", rules: func(m *model, p, _ string) syscall.Errno {
+		if e := m.remove(p); e != 0 {
+			return e
+		}
+		if m.isDir(p) {
+			return unix.EISDIR
+		}
+		if m.level(p, false) < perm.Write {
+			return unix.EACCES
+		}
+		return 0
+	}, do: func(root, p, _ string) (string, error) { return "", unix.Unlink(filepath.Join(root, p)) }},
+	{name: "rmdir", rules: func(m *model, p, _ string) syscall.Errno {
+		if e := m.remove(p); e != 0 {
+			return e
+		}
+		if !m.isDir(p) {
+			return unix.ENOTDIR
+		}
+		if m.level(p, true) < perm.Write {
+			return unix.EACCES
+		}
+		return 0 // ENOTEMPTY also for what is hidden: the plain directory says so
+	}, do: func(root, p, _ string) (string, error) { return "", unix.Rmdir(filepath.Join(root, p)) }},
+	{name: "link", two: true, first: true, rules: func(m *model, p, q string) syscall.Errno {
+		switch e := m.make(q, false); {
+		case e == unix.EEXIST:
+			return e
+		case m.locked(parent(q)):
+			return unix.EACCES
+		case m.isDir(p):
+			return unix.EPERM
+		case m.level(p, false) < perm.Write:
+			return unix.EACCES
+		default:
+			return e
+		}
+	}, do: func(root, p, q string) (string, error) {
+		return "", unix.Link(filepath.Join(root, p), filepath.Join(root, q))
+	}, also: func(m *model, p, q string) syscall.Errno {
+		if m.isDir(p) {
+			return unix.EPERM
+		}
+		return 0
+	}},
+	{name: "rename", two: true, rules: renameRules, do: func(root, p, q string) (string, error) {
+		return "", unix.Rename(filepath.Join(root, p), filepath.Join(root, q))
+	}, also: renameAlso},
+	{name: "exchange", two: true, rules: func(m *model, p, q string) syscall.Errno {
+		if !m.visible(q) {
+			return unix.ENOENT
+		}
+		if m.locked(parent(p)) || m.locked(parent(q)) {
+			return unix.EACCES
+		}
+		return moveRules(m, p, q)
+	}, do: func(root, p, q string) (string, error) {
+		return "", unix.Renameat2(unix.AT_FDCWD, filepath.Join(root, p), unix.AT_FDCWD, filepath.Join(root, q), unix.RENAME_EXCHANGE)
+	}},
+}
+
+func renameRules(m *model, p, q string) syscall.Errno {
+	if m.locked(parent(p)) || m.locked(parent(q)) {
+		return unix.EACCES
+	}
+	if m.visible(q) && m.isDir(p) != m.isDir(q) {
+		return 0 // EISDIR or ENOTDIR
+	}
+	return moveRules(m, p, q)
+}
+
+// moveRules asks for write at both names for whatever lies there before or
+// after, and that a directory's rules stay the same.
+func moveRules(m *model, p, q string) syscall.Errno {
+	there := m.kind(q) != 0
+	for _, dir := range []bool{m.isDir(p), m.isDir(q)} {
+		if m.level(p, dir) < perm.Write || m.level(q, dir) < perm.Write {
+			return unix.EACCES
+		}
+		if !there {
+			break
+		}
+	}
+	if (m.isDir(p) || there && m.isDir(q)) && m.state(p) != m.state(q) {
+		return unix.EXDEV
+	}
+	return 0
+}
+
+func renameAlso(*model, string, string) syscall.Errno { return 0 }
+
+// compare makes sure that what is behind the mount is what the plain directory
+// is, and that the mount shows of it what may be seen.
+func (m *model) compare(t *testing.T, rel string) {
+	t.Helper()
+	look := func(root string) (string, []string) {
+		var st unix.Stat_t
+		p := filepath.Join(root, rel)
+		if err := unix.Lstat(p, &st); err != nil {
+			return err.Error(), nil
+		}
+		text := fmt.Sprintf("%o %d links", st.Mode, st.Nlink)
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFREG:
+			data, err := os.ReadFile(p)
+			text += fmt.Sprintf(" %q %v", data, err)
+		case unix.S_IFLNK:
+			to, _ := os.Readlink(p)
+			text += " to " + to
+		case unix.S_IFDIR:
+			names, _ := readNames(p)
+			return text, names
+		}
+		return text, nil
+	}
+	behind, names := look(m.host)
+	plain, others := look(m.plain)
+	if behind != plain || !slices.Equal(names, others) {
+		t.Errorf("%q: behind the mount %s %q, in the model %s %q", rel, behind, names, plain, others)
+	}
+	for _, name := range names {
+		m.compare(t, filepath.Join(rel, name))
+	}
+}
