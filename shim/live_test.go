@@ -56,7 +56,7 @@ func TestSetPermissions(t *testing.T) {
 			t.Errorf("%s: %q, want %q", when, out, want)
 		}
 		d, err := rt.Inspect(t.Context(), id)
-		if err != nil || d.Tree == nil || d.Tree.TreeStats == nil || !d.Tree.Current || d.Tree.Messages["lookup"] == 0 {
+		if err != nil || d.Tree == nil || d.Tree.TreeStats == nil || !d.Tree.Current || len(d.Tree.Messages) == 0 {
 			t.Errorf("%s: %+v, %v", when, d.Tree, err)
 		}
 	}
