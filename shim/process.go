@@ -106,7 +106,7 @@ func (s *shim) run(launchers []runtime.Launcher) error {
 	if c := &s.boot.Config; c.CodebasePath != "" && !c.BoundToCaller {
 		go warm(treeDir(s.boot)) // ends at its limit, or with the tree
 	}
-	go s.watchCaller()    // ends with the process
+	go s.watchCaller() // ends with the process
 	s.hold()
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	goruntime "runtime"
+	"runtime/debug"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,7 @@ func Tree() error {
 
 func serveTree(b *boot, control *os.File) error {
 	goruntime.GOMAXPROCS(goruntime.NumCPU() + fusefs.Readers)
+	debug.SetGCPercent(50) // what is kept for each name is small beside what answering takes
 	if b.Config.RootTree {
 		if err := keepFileAccess(); err != nil {
 			return err
