@@ -5,13 +5,15 @@
 //	testenv.Need(t, probe.Bubblewrap, probe.Fuse)
 //
 // WOLFFIA_REQUIRE is a list of features with commas between: the names of
-// package probe, "root", "unprivileged", or "all". The last stands for every
-// feature of package probe: no process is both root and not.
+// package probe, "tools" for the programs that tests run, "root",
+// "unprivileged", or "all". The last stands for all but the two before it: no
+// process is both root and not.
 package testenv
 
 import (
 	"context"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +37,17 @@ func Need(t testing.TB, features ...probe.Feature) {
 		}
 		if r := result(f); !r.OK {
 			lack(t, string(f), required(string(f)) || required("all"), r.Problem, r.Fix)
+		}
+	}
+}
+
+// Tools skips t, or fails it, if the host lacks one of the programs. WOLFFIA_REQUIRE
+// names them by "tools".
+func Tools(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			lack(t, "the program "+name, required("tools") || required("all"), err.Error(), "")
 		}
 	}
 }

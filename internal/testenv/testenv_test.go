@@ -65,6 +65,18 @@ func TestNeed(t *testing.T) {
 	}
 }
 
+func TestTools(t *testing.T) {
+	for require, want := range map[string]string{"": "skip NEEDS the program no-such", "root": "skip", "all": "fatal", "fuse,tools": "fatal"} {
+		t.Setenv(Require, require)
+		if got := run(func(t testing.TB) { Tools(t, "sh", "true") }); got != "" {
+			t.Errorf("%q: %q", require, got)
+		}
+		if got := run(func(t testing.TB) { Tools(t, "sh", "no-such") }); !strings.HasPrefix(got, want) {
+			t.Errorf("%q: %q", require, got)
+		}
+	}
+}
+
 func TestUsers(t *testing.T) {
 	has, lacks := Root, Unprivileged
 	name := "unprivileged"
