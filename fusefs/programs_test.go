@@ -209,7 +209,7 @@ func copies(t *testing.T, dir string) string {
 	run(t, dir, "sh", "-c", "cd tree && zip -qry ../all.zip . -x fifo && mkdir ../zip && cd ../zip && unzip -q ../all.zip")
 	out := ""
 	for _, name := range []string{"tree", "cp", "tar", "rsync", "zip"} {
-		out += name + "\n" + listing(t, filepath.Join(dir, name), minTime<<11)
+		out += name + "\n" + listing(t, filepath.Join(dir, name), 1e9)
 	}
 	return out
 }
