@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-
 	"sync"
 	"sync/atomic"
 	"syscall"

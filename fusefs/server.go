@@ -124,7 +124,7 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 	}
 	s := &Server{tree: t, done: make(chan struct{})}
 	var st unix.Stat_t
-	if err := unix.Fstat(t.dev.fd, &st); err == nil {
+	if err = unix.Fstat(t.dev.fd, &st); err == nil {
 		s.rdev = st.Rdev
 		err = t.dev.greet()
 	}

@@ -28,6 +28,9 @@ const (
 	// stopGrace is how long processes have between SIGTERM and SIGKILL when a
 	// sandbox is stopped, unless the request says otherwise.
 	stopGrace = 2 * time.Second
+	// killGrace is how long they may take before the tree is given up, for which
+	// they may be waiting.
+	killGrace = 2 * time.Second
 	// killLimit is how long the kernel may take to end what was killed.
 	killLimit = 10 * time.Second
 )
@@ -67,6 +70,7 @@ type shim struct {
 	relay      *relay
 	tree       *treeConn // nil: no codebase
 
+	warming  atomic.Bool // the tree is being listed
 	orphaned atomic.Bool // the caller to which the sandbox is bound has ended
 
 	mu      sync.Mutex
@@ -104,7 +108,11 @@ func (s *shim) run(launchers []runtime.Launcher) error {
 	go s.accept(listener) // ends with the process
 	go s.watchTree()      // ends with the process
 	if c := &s.boot.Config; c.CodebasePath != "" && !c.BoundToCaller {
-		go warm(treeDir(s.boot)) // ends at its limit, or with the tree
+		s.warming.Store(true)
+		go func() { // ends at its limit, or with the tree
+			warm(treeDir(s.boot))
+			s.warming.Store(false)
+		}()
 	}
 	go s.watchCaller() // ends with the process
 	s.hold()
@@ -220,6 +228,10 @@ func (s *shim) hold() {
 		outcome.Reason = "PID 1 broke the protocol: " + err.Error()
 	}
 	_ = s.inst.Kill()
+	if !within(killGrace, s.gone) || s.warming.Load() {
+		// If the tree server is stuck, whoever waits for it cannot be killed.
+		_ = unix.Unmount(treeDir(s.boot), unix.MNT_FORCE)
+	}
 	if !within(killLimit, s.gone) {
 		outcome.Reason += "; its processes do not end"
 	}

@@ -283,6 +283,7 @@ func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 		case asked && err == nil:
 			// The shim is gone, its tree server about to be; unless somebody has
 			// started it again, which is not ours to end.
+			end = time.Now().Add(treeLimit)
 			for time.Now().Before(end) && box.Shim() == was {
 				if box.WaitUnlocked(ctx, look) == nil {
 					return nil
@@ -306,6 +307,10 @@ func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 		_ = box.WaitUnlocked(ctx, look)
 	}
 }
+
+// treeLimit is how long a tree server may outlive its shim, which it has to
+// notice only.
+const treeLimit = 2 * time.Second
 
 // askToStop asks the shim to end the sandbox and waits until the shim is gone.
 // asked is false if there is none that can be asked.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -239,18 +241,55 @@ func TestDestroyWhenTheShimIsStopped(t *testing.T) {
 	if err := rt.Start(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range processes(t, id) {
-		pid, cmdline, _ := strings.Cut(line, " ")
-		if strings.HasPrefix(cmdline, "wolffia shim") {
-			if out, err := exec.CommandContext(t.Context(), "kill", "-STOP", pid).CombinedOutput(); err != nil {
-				t.Fatalf("%s", out)
-			}
+	halt(t, id, "wolffia shim")
+	if err := rt.Destroy(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	allGone(t, id)
+}
+
+// Nor does a tree server that is stopped, though processes wait for it that
+// cannot be killed.
+func TestDestroyWhenTheTreeServerIsStopped(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	for i := range 2000 { // so that the shim is still listing them
+		dir := filepath.Join(codebase, strconv.Itoa(i))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
 		}
+	}
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	halt(t, id, "wolffia tree")
+	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{
+		Command: []string{"sh", "-c", "echo waiting; exec ls /workspace/absent"}, Cwd: "/tmp",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := io.ReadFull(p.Stdout(), make([]byte, len("waiting\n"))); err != nil {
+		t.Fatal(err)
 	}
 	if err := rt.Destroy(t.Context(), id); err != nil {
 		t.Error(err)
 	}
 	allGone(t, id)
+}
+
+// halt stops a part of the sandbox.
+func halt(t *testing.T, id, part string) {
+	t.Helper()
+	for _, line := range processes(t, id) {
+		pid, cmdline, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(cmdline, part) {
+			if out, err := exec.CommandContext(t.Context(), "kill", "-STOP", pid).CombinedOutput(); err != nil {
+				t.Fatalf("%s", out)
+			}
+		}
+	}
 }
 
 // The state directory's path may be longer than a socket's address.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,6 +66,9 @@ func (b *bench) tree() error {
 		if err := b.compare(id, &w); err != nil {
 			return err
 		}
+	}
+	if err := b.hostEdits(id, filtered); err != nil {
+		return err
 	}
 	if err := b.treeMemory(id); err != nil {
 		return err
@@ -168,6 +172,40 @@ func (b *bench) firstStatus(filtered, plain string) error {
 		}
 	}
 	b.ratio("git status, first", t, 2.5)
+	return nil
+}
+
+// hostEdits measures from a change on the host until a shell inside, which
+// reads the file all the time, sees it.
+func (b *bench) hostEdits(id, dir string) error {
+	var t times
+	for i := range 50 {
+		if err := os.WriteFile(filepath.Join(dir, "edited"), fmt.Appendf(nil, "%d\n", i), 0o644); err != nil {
+			return err
+		}
+		p, err := b.rt.StartProcess(b.ctx, id, &runtime.ProcessSpec{Command: []string{"bash", "-c", fmt.Sprintf(
+			`until read -r x < edited && [ "$x" = %d ]; do :; done; echo ready; while read -r x < edited && [ "$x" = %d ]; do :; done`, i, i)}})
+		if err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(p.Stdout(), make([]byte, len("ready\n"))); err != nil {
+			return err
+		}
+		d, err := took(func() error {
+			if err := os.WriteFile(filepath.Join(dir, "edited"), []byte("new\n"), 0o644); err != nil {
+				return err
+			}
+			_, err := io.Copy(io.Discard, p.Stdout())
+			return err
+		})
+		_ = p.Close()
+		if err != nil {
+			return err
+		}
+		t = append(t, d)
+	}
+	slices.Sort(t)
+	fmt.Fprintf(b.table, "an edit on the host is seen inside, p50, p99\t%s\t%s\t\t100 ms\t\n", ms(t.at(0.5)), ms(t.at(0.99)))
 	return nil
 }
 
