@@ -2,47 +2,10 @@ package fusefs
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 )
-
-// requireFuse skips the test, or fails it where that was asked for, if
-// mounting cannot work here.
-func requireFuse(t *testing.T) {
-	t.Helper()
-	reason := noFuse()
-	if reason == "" {
-		return
-	}
-	for _, must := range strings.Split(os.Getenv("WOLFFIA_REQUIRE"), ",") {
-		if must == "fuse" || must == "all" {
-			t.Fatal(reason)
-		}
-	}
-	t.Skip(reason)
-}
-
-// noFuse returns why no tree can be mounted here, empty if one can.
-var noFuse = sync.OnceValue(func() string {
-	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		return err.Error()
-	}
-	f.Close()
-	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-	}
-	if err := cmd.Run(); err != nil {
-		return "no user namespace: " + err.Error()
-	}
-	return ""
-})
 
 // write makes a file with its directories on the host.
 func write(t *testing.T, dir, name, content string) {

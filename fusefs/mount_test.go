@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/probe"
+	"wolffia/internal/testenv"
 	"wolffia/perm"
 )
 
@@ -107,7 +109,7 @@ func mounted(t *testing.T, s setup, use func(t *testing.T, c *client)) {
 		beClient(t, args, use)
 		return
 	}
-	requireFuse(t)
+	testenv.Need(t, probe.Fuse, probe.UserNamespaces)
 	base := t.TempDir()
 	args := childArgs{Dir: filepath.Join(base, "mnt"), Host: filepath.Join(base, "host")}
 	for _, d := range []string{args.Dir, args.Host} {
