@@ -52,7 +52,7 @@ func (t *tree) overheard(c *fuse.InHeader, n *node) {
 	}
 	t.report(Denial{
 		Op: a.op, Path: t.table.path(n, ""), Level: l, Need: a.need,
-		PID: c.Pid, UID: c.Uid, Errno: syscall.EACCES,
+		PID: c.Pid, UID: c.Uid, Errno: syscall.EACCES, Rules: t.rules,
 	})
 }
 

@@ -44,9 +44,9 @@ func attemptOf(nr uint64, args [6]uint64) (a attempt, ok bool) {
 
 // opening is attemptOf for an open with flags.
 func opening(flags uint64) (attempt, bool) {
-	a := attempt{op: "open for reading", need: perm.Read, make: flags&unix.O_CREAT != 0}
+	a := attempt{op: "open-read", need: perm.Read, make: flags&unix.O_CREAT != 0}
 	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
-		a.op, a.need = "open for writing", perm.Write
+		a.op, a.need = "open-write", perm.Write
 	}
 	return a, flags&unix.O_PATH == 0
 }

@@ -56,14 +56,14 @@ func TestKernelsOwnRefusalsAreReported(t *testing.T) {
 			{open("r", os.O_RDONLY), ""},
 			{open("w", os.O_RDWR), ""},
 			{open("closed", os.O_RDONLY), ""}, // refused, but not by the rules
-			{open("r", os.O_WRONLY), "open for writing r read write"},
-			{open("r", os.O_WRONLY), "open for writing r read write"},
-			{open("r", os.O_RDWR|os.O_APPEND), "open for writing r read write"},
-			{open("v", os.O_RDONLY), "open for reading v view read"},
-			{open("v", os.O_RDWR), "open for writing v view write"},
+			{open("r", os.O_WRONLY), "open-write r read write"},
+			{open("r", os.O_WRONLY), "open-write r read write"},
+			{open("r", os.O_RDWR|os.O_APPEND), "open-write r read write"},
+			{open("v", os.O_RDONLY), "open-read v view read"},
+			{open("v", os.O_RDWR), "open-write v view write"},
 			{open("v", unix.O_PATH), ""},
 			{open("ro/new", os.O_CREATE|os.O_WRONLY), "create ro read write"},
-			{open("ro/file", os.O_CREATE|os.O_WRONLY), "open for writing ro/file read write"},
+			{open("ro/file", os.O_CREATE|os.O_WRONLY), "open-write ro/file read write"},
 			{func() error { return os.Mkdir(c.at("ro/new"), 0o755) }, "mkdir ro read write"},
 			{func() error { return os.Remove(c.at("ro/file")) }, "unlink ro read write"},
 			{func() error { return os.Rename(c.at("ro/file"), c.at("new")) }, "rename ro read write"},
@@ -100,9 +100,9 @@ func TestAttempts(t *testing.T) {
 		want attempt
 		ok   bool
 	}{
-		{unix.SYS_OPENAT, [6]uint64{2: unix.O_RDONLY}, attempt{op: "open for reading", need: perm.Read}, true},
-		{unix.SYS_OPENAT, [6]uint64{2: unix.O_RDONLY | unix.O_TRUNC}, attempt{op: "open for writing", need: perm.Write}, true},
-		{unix.SYS_OPENAT, [6]uint64{2: unix.O_PATH}, attempt{op: "open for reading", need: perm.Read}, false},
+		{unix.SYS_OPENAT, [6]uint64{2: unix.O_RDONLY}, attempt{op: "open-read", need: perm.Read}, true},
+		{unix.SYS_OPENAT, [6]uint64{2: unix.O_RDONLY | unix.O_TRUNC}, attempt{op: "open-write", need: perm.Write}, true},
+		{unix.SYS_OPENAT, [6]uint64{2: unix.O_PATH}, attempt{op: "open-read", need: perm.Read}, false},
 		{unix.SYS_UNLINKAT, [6]uint64{}, attempt{op: "unlink", need: perm.Write, name: true}, true},
 		{unix.SYS_NEWFSTATAT, [6]uint64{}, attempt{}, false},
 		{unix.SYS_FACCESSAT2, [6]uint64{}, attempt{}, false},

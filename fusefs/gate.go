@@ -185,6 +185,7 @@ type Denial struct {
 	PID   uint32        // of the caller, in the mount's pid namespace; 0 if it has none there
 	UID   uint32        // of the caller, in the mount's user namespace
 	Errno syscall.Errno // what the caller was told
+	Rules Rules         `json:"-"` // by which it was judged
 }
 
 // allow asks the gate about n itself.
@@ -215,6 +216,6 @@ func (t *tree) denied(o op, c *fuse.InHeader, n *node, name string, l perm.Level
 	}
 	t.report(Denial{
 		Op: gate[o].name, Path: t.table.path(n, name), Level: l, Need: need(o),
-		PID: c.Pid, UID: c.Uid, Errno: e,
+		PID: c.Pid, UID: c.Uid, Errno: e, Rules: t.rules,
 	})
 }

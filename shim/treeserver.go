@@ -128,8 +128,8 @@ func (t *treeServer) setRules(file *os.File) error {
 	if err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
-	t.policy.Store(policy) // who is denied from now on is told by these
 	t.server.SetRules(policy)
+	t.policy.Store(policy)
 	return nil
 }
 
@@ -140,10 +140,11 @@ func (t *treeServer) denied(d fusefs.Denial) {
 	if uid == 0 {
 		uid = uint32(t.boot.Config.UID) // the one id that is there, in the shim's user namespace
 	}
+	policy, _ := d.Rules.(*perm.Policy)
 	t.audit.Add(audit.Record{
 		Op: d.Op, Path: cmp.Or(d.Path, "."), Level: d.Level, Need: d.Need, Errno: errnoName(d.Errno),
 		PID: d.PID, UID: uid,
-	}, t.policy.Load())
+	}, policy)
 }
 
 // errnoName is the name by which programmers know an error.
