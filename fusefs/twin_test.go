@@ -83,6 +83,19 @@ func twins(t *testing.T, s setup, m menu) {
 	}
 	t.Parallel()
 	s.Policy = []perm.Rule{{Pattern: "**", Level: perm.Write}}
+	first, rounds := uint64(1), number(t, "WOLFFIA_ROUNDS", 100)
+	if seed := number(t, "WOLFFIA_SEED", 0); seed != 0 {
+		first, rounds = seed, 1
+	}
+	const most = 500 // of one mount, which lives for a limited time
+	for ; rounds > most; first, rounds = first+most, rounds-most {
+		t.Run(fmt.Sprintf("From%06d", first), func(t *testing.T) { play(t, s, m, first, most) })
+	}
+	t.Run(fmt.Sprintf("From%06d", first), func(t *testing.T) { play(t, s, m, first, rounds) })
+}
+
+// play does some rounds on one mount.
+func play(t *testing.T, s setup, m menu, first, rounds uint64) {
 	mounted(t, s, func(t *testing.T, c *client) {
 		p := &pair{
 			base: filepath.Dir(c.host), mount: c.dir, host: c.host, plain: filepath.Join(filepath.Dir(c.host), "plain"),
@@ -93,10 +106,6 @@ func twins(t *testing.T, s setup, m menu) {
 		}
 		for i := range workers {
 			p.mounted[i], p.local[i] = startWorker(t, p.base), startWorker(t, p.base)
-		}
-		first, rounds := uint64(1), number(t, "WOLFFIA_ROUNDS", 100)
-		if seed := number(t, "WOLFFIA_SEED", 0); seed != 0 {
-			first, rounds = seed, 1
 		}
 		for seed := first; seed < first+rounds; seed++ {
 			as := actions(seed, p.menuOf(seed), 300)
