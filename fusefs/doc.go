@@ -44,12 +44,24 @@
 // All operations pass one gate, a table of operation and level; see gate.go.
 // The kernel checks the presented modes, and answers all it can from its own
 // caches: opening and closing are refused with ENOSYS, so that it does them
-// by itself, and reading and writing are checked here again. Within the
-// timeout, what was done before is done again without a message, but for one
-// question after an object's first use, which may have changed its time of
-// access.
+// by itself, and reading and writing are checked here again. What was done
+// before is done again without a message, but for one question after an
+// object's first use, which may have changed its time of access.
 //
-// Linux 5.8 is needed, and /proc, in the namespace of the server.
+// The kernel may believe a name for a minute, because it is told when the host
+// changes something: see watch.go. Where that cannot be noticed, it is
+// Options.Timeout. In watched directories what the kernel knows is held open,
+// since it opens files without asking, and the host may replace one before it
+// is first used.
+//
+// go-fuse knows the messages; they are read, answered and timed by a loop of
+// our own (device.go), under a lock by which the rules can change. Whoever
+// serves should give the process more GOMAXPROCS: see Readers.
+//
+// Linux 5.8 is needed, and /proc, in the namespace of the server. Changes are
+// noticed from Linux 5.13 on, on file systems that have file handles; rules
+// change without side effects from 6.16 on; a server that is stuck is given up
+// from 6.15 on.
 //
 // # What is different from a local file system
 //
