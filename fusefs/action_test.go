@@ -38,6 +38,7 @@ const (
 type menu struct {
 	links    bool // hard links: no locks, mappings and FIFOs then
 	prealloc bool // fallocate that makes unwritten room: where data lies is not compared then
+	hiding   bool // rules that could hide something, though nothing that there is: the links of a directory are not told then
 	search   bool // modes let the owner do everything: a server that is not root reaches things by their names again
 }
 
