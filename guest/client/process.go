@@ -25,6 +25,7 @@ type Request struct {
 type StartError struct {
 	Code    int // what a shell would exit with: 125, 126, 127
 	Message string
+	Class   string // for sessions: wire.ClassInvalid and so on; else empty
 }
 
 func (e *StartError) Error() string { return e.Message }
@@ -93,7 +94,7 @@ func (p *Process) handle(f wire.Frame) error {
 			p.fail(err)
 			return err
 		}
-		p.finish(wire.ExitStatus{}, &StartError{Code: why.Code, Message: why.Message})
+		p.finish(wire.ExitStatus{}, &StartError{Code: why.Code, Message: why.Message, Class: why.Class})
 	default:
 		return fmt.Errorf("%w: frame of type %d on a channel", wire.ErrProtocol, f.Type)
 	}

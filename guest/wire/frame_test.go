@@ -169,6 +169,13 @@ func TestStartRequest(t *testing.T) {
 			Args: []string{"echo", "", "\xff\x00\n"}, Env: []string{"A=\xfe"}, Dir: "/d\xff",
 			Stdin: true, Merge: true, TTY: true, Rows: 24, Cols: 65535, TimeoutMS: 1 << 40,
 		},
+		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", NoWait: true}},
+		{
+			Args: []string{}, Env: []string{}, Session: &wire.SessionRequest{
+				Op: wire.SessionAttach, Name: "a", Shell: "/bin/\xff", Job: "j", Offset: wire.FromEnd, ErrOffset: 7, Signal: 9,
+				RC: true, KeepJobs: true, Follow: true, Takeover: true,
+			},
+		},
 	} {
 		got, err := wire.ParseStart(want.Encode())
 		if err != nil {
@@ -189,6 +196,7 @@ func TestStartRequest(t *testing.T) {
 // memory is bounded by what came in.
 func FuzzParseStart(f *testing.F) {
 	f.Add((&wire.StartRequest{Args: []string{"a", "b"}, Env: []string{"K=V"}, Dir: "/x"}).Encode())
+	f.Add((&wire.StartRequest{Args: []string{"a"}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "n"}}).Encode())
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r, err := wire.ParseStart(in)

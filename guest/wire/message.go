@@ -33,8 +33,34 @@ type ExitStatus struct {
 	Code int `json:"code"`
 	// Signal is the signal that killed the process, or 0.
 	Signal int `json:"signal,omitempty"`
-	// TimedOut says that the request's limit ended it.
+	// TimedOut says that the request's limit ended it. A session's command then
+	// has Code 124.
 	TimedOut bool `json:"timedOut,omitempty"`
+
+	// What follows is set for commands of a session only.
+
+	// Cwd is where the session is after the command.
+	Cwd Path `json:"cwd,omitempty"`
+	// DurationMS is how long the command ran, in milliseconds, without its wait
+	// for its turn.
+	DurationMS int64 `json:"durationMs,omitempty"`
+	// ShellCode is what the shell itself gave as status of a command that has
+	// timed out; nil if it did not say.
+	ShellCode *int `json:"shellCode,omitempty"`
+	// StatusLost says that the command's status is not known; Code is then 125.
+	StatusLost bool `json:"statusLost,omitempty"`
+	// SessionEnded says that the shell ended with this command, or was killed:
+	// the next command runs in a new one.
+	SessionEnded bool `json:"sessionEnded,omitempty"`
+	// Restored is set in the first result of a new shell, and says what it has
+	// of the old one's state: RestoredFull, RestoredPartial, RestoredNone.
+	Restored string `json:"restored,omitempty"`
+	// Detached says that a terminal lives on and another viewer has taken it.
+	Detached bool `json:"detached,omitempty"`
+	// StdoutEnd and StderrEnd are the offsets behind the last bytes sent, for
+	// SessionJobOutput and SessionAttach (StdoutEnd).
+	StdoutEnd uint64 `json:"stdoutEnd,omitempty"`
+	StderrEnd uint64 `json:"stderrEnd,omitempty"`
 }
 
 // A Failure says why there is no process.
@@ -43,6 +69,8 @@ type Failure struct {
 	// executable, 125 anything else.
 	Code    int    `json:"code"`
 	Message string `json:"message"`
+	// Class is what kind of failure it is, for sessions: ClassInvalid and so on.
+	Class string `json:"class,omitempty"`
 }
 
 // SendJSON writes a frame with v as its payload; one that is too long is an

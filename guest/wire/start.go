@@ -26,6 +26,9 @@ type StartRequest struct {
 	Rows, Cols uint16
 	// TimeoutMS kills the process tree after so many milliseconds; 0 never.
 	TimeoutMS uint64
+	// Session makes this a request to a shell session; nil for a process. The
+	// meaning of the other fields is then that of its operation.
+	Session *SessionRequest
 }
 
 // The bits of a request's first byte.
@@ -33,13 +36,15 @@ const (
 	flagStdin = 1 << iota
 	flagMerge
 	flagTTY
+	flagSession
 	flagEnd
 )
 
 // Encode returns the request as bytes:
 //
 //	flags u8, rows u16 LE, columns u16 LE, milliseconds uvarint,
-//	directory, number of arguments uvarint, arguments..., the same for Env
+//	directory, number of arguments uvarint, arguments..., the same for Env,
+//	the session request if flagged
 //
 // where a string is its length as a uvarint and its bytes.
 func (r *StartRequest) Encode() []byte {
@@ -47,7 +52,7 @@ func (r *StartRequest) Encode() []byte {
 	for _, f := range []struct {
 		set bool
 		bit byte
-	}{{r.Stdin, flagStdin}, {r.Merge, flagMerge}, {r.TTY, flagTTY}} {
+	}{{r.Stdin, flagStdin}, {r.Merge, flagMerge}, {r.TTY, flagTTY}, {r.Session != nil, flagSession}} {
 		if f.set {
 			flags |= f.bit
 		}
@@ -60,6 +65,9 @@ func (r *StartRequest) Encode() []byte {
 		for _, s := range list {
 			b = appendString(b, s)
 		}
+	}
+	if r.Session != nil {
+		b = r.Session.appendTo(b)
 	}
 	return b
 }
@@ -80,6 +88,9 @@ func ParseStart(b []byte) (*StartRequest, error) {
 	r.Dir = p.text()
 	r.Args = p.list()
 	r.Env = p.list()
+	if b[0]&flagSession != 0 {
+		r.Session = p.session()
+	}
 	if p.bad || len(p.rest) > 0 {
 		return nil, fmt.Errorf("%w: start request", ErrProtocol)
 	}

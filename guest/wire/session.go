@@ -1,0 +1,283 @@
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// A SessionOp says what is asked of a shell session.
+type SessionOp uint8
+
+// What can be asked. The zero SessionOp is invalid. Which fields of
+// [SessionRequest] and of the [StartRequest] around it count is said at each;
+// the others are ignored. A channel that cannot do what it was opened for ends
+// with [Failed], whose class says why.
+const (
+	_ SessionOp = iota
+	// SessionCreate starts a shell: Name, Shell, RC; Dir, Env (the whole
+	// environment), Rows and Cols of its terminal. It ends with Exit, code 0,
+	// when the shell answers. Class [ClassExists] if there is one of the name.
+	SessionCreate
+	// SessionExec runs the text Args[0], any bytes but NUL, in the session's
+	// shell: Name, NoWait; Dir (empty: where the session is) and Env
+	// (variables beside those of the session) hold for this call only; Stdin,
+	// Merge, TimeoutMS as for a process; TTY runs it on the session's own
+	// terminal. Started comes when it is its turn. TimeoutMS counts from then.
+	SessionExec
+	// SessionDestroy ends a session: Name, KeepJobs. Ends with Exit, code 0,
+	// when its shell is gone. Commands that run or wait end with
+	// SessionEnded.
+	SessionDestroy
+	// SessionList answers with JSON of []SessionInfo on Stdout.
+	SessionList
+	// SessionGet answers with JSON of a SessionInfo on Stdout: Name.
+	SessionGet
+	// SessionJobs answers with JSON of []JobInfo on Stdout: Name; empty: those
+	// of all sessions, and what destroyed ones have left running.
+	SessionJobs
+	// SessionJobStart starts the text Args[0] as a background job that has
+	// the session's state: Name, Job (its name, or empty), Dir, Env as for
+	// SessionExec. Answers with JSON of a JobInfo on Stdout. It waits for its
+	// turn as SessionExec does.
+	SessionJobStart
+	// SessionJobOutput sends what a job has written, apart as Stdout and
+	// Stderr: Name, Job, Offset and ErrOffset (bytes since the job's start;
+	// what is not kept any more is left out), Follow. Exit has the offsets
+	// behind the last bytes sent.
+	SessionJobOutput
+	// SessionJobWait ends with Exit when the job is over: Name, Job,
+	// TimeoutMS. The code is the job's if it is known (SessionJobStart), else
+	// StatusLost is true.
+	SessionJobWait
+	// SessionJobSignal sends Signal to all processes of a job: Name, Job.
+	SessionJobSignal
+	// SessionAttach shows the session's second shell, an interactive one on a
+	// terminal of its own, and starts it, with the session's state, if there is
+	// none: Name, Offset, Takeover, Rows and Cols. What is typed comes as
+	// Stdin; Resize sets the size for all who watch. Kill detaches: the shell
+	// lives on. The first line of Stderr is JSON of a TerminalInfo; Stdout
+	// then starts at its Start. Ends with Exit when that shell ends, or with
+	// Detached true when another one has taken over.
+	SessionAttach
+
+	sessionOpEnd
+)
+
+// A SessionRequest asks something of a shell session; see the operations for
+// the fields that count.
+type SessionRequest struct {
+	Op SessionOp
+	// Name is the session's: see [CheckSessionName].
+	Name string
+	// Shell is "bash" or "sh" or a path; empty means bash if there is one,
+	// else sh.
+	Shell string
+	// Job is a job's id or name.
+	Job string
+	// Offset and ErrOffset say where to start, in bytes; FromEnd means at what
+	// comes next. What is not kept any more is left out.
+	Offset, ErrOffset uint64
+	// Signal is a signal's number.
+	Signal uint8
+	// RC has the shell read the user's start files.
+	RC bool
+	// NoWait refuses with ClassConflict when the session is busy.
+	NoWait bool
+	// KeepJobs leaves background jobs running.
+	KeepJobs bool
+	// Follow goes on until the job's output ends.
+	Follow bool
+	// Takeover detaches everybody else.
+	Takeover bool
+}
+
+// FromEnd as an Offset means behind all that there is.
+const FromEnd = 1<<64 - 1
+
+// MaxSessionName is the longest name of a session or a job, in bytes.
+const MaxSessionName = 64
+
+// CheckSessionName says why name cannot name a session or a job, or nil: it
+// takes letters, digits, and, but for the first, any of "._-".
+func CheckSessionName(name string) error {
+	if name == "" || len(name) > MaxSessionName {
+		return fmt.Errorf("session name %q: want 1 to %d characters", name, MaxSessionName)
+	}
+	for i, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return fmt.Errorf("session name %q: want letters, digits and, not first, any of ._-", name)
+		}
+	}
+	return nil
+}
+
+// The bits of a session request's second byte.
+const (
+	flagRC = 1 << iota
+	flagNoWait
+	flagKeepJobs
+	flagFollow
+	flagTakeover
+	flagSessionEnd
+)
+
+func (r *SessionRequest) bools() []struct {
+	set *bool
+	bit byte
+} {
+	return []struct {
+		set *bool
+		bit byte
+	}{
+		{&r.RC, flagRC},
+		{&r.NoWait, flagNoWait},
+		{&r.KeepJobs, flagKeepJobs},
+		{&r.Follow, flagFollow},
+		{&r.Takeover, flagTakeover},
+	}
+}
+
+// appendTo appends:
+//
+//	op u8, flags u8, signal u8, offset uvarint, offset of stderr uvarint,
+//	name, shell, job
+func (r *SessionRequest) appendTo(b []byte) []byte {
+	var flags byte
+	for _, f := range r.bools() {
+		if *f.set {
+			flags |= f.bit
+		}
+	}
+	b = append(b, byte(r.Op), flags, r.Signal)
+	b = binary.AppendUvarint(b, r.Offset)
+	b = binary.AppendUvarint(b, r.ErrOffset)
+	b = appendString(b, r.Name)
+	b = appendString(b, r.Shell)
+	return appendString(b, r.Job)
+}
+
+func (p *parser) session() *SessionRequest {
+	if len(p.rest) < 3 || p.rest[0] == 0 || p.rest[0] >= byte(sessionOpEnd) || p.rest[1] >= flagSessionEnd {
+		p.bad, p.rest = true, nil
+		return nil
+	}
+	r := &SessionRequest{Op: SessionOp(p.rest[0]), Signal: p.rest[2]}
+	for _, f := range r.bools() {
+		*f.set = p.rest[1]&f.bit != 0
+	}
+	p.rest = p.rest[3:]
+	r.Offset, r.ErrOffset = p.number(), p.number()
+	r.Name, r.Shell, r.Job = p.text(), p.text(), p.text()
+	return r
+}
+
+// The classes of a [Failure]; its zero class says nothing.
+const (
+	ClassInvalid     = "invalid"     // the request makes no sense
+	ClassNotFound    = "notFound"    // no such session or job
+	ClassExists      = "exists"      // the name is taken
+	ClassConflict    = "conflict"    // busy
+	ClassUnavailable = "unavailable" // the shell or the system fails
+	ClassUnsupported = "unsupported" // not with this shell
+)
+
+// What a replaced shell has got back of its predecessor's state.
+const (
+	RestoredFull    = "full"    // all that a snapshot holds, as of its end
+	RestoredPartial = "partial" // an older snapshot, or without functions (dash)
+	RestoredNone    = "none"    // nothing
+)
+
+// The states of a session and of a job.
+const (
+	StateIdle    = "idle"    // waits for a command
+	StateRunning = "running" // runs one
+	StateEnded   = "ended"   // its shell is gone; the next command starts a new one
+	StateStopped = "stopped" // a job whose processes are stopped
+)
+
+// A SessionInfo describes a session. Times are milliseconds since 1970.
+type SessionInfo struct {
+	Name      string `json:"name"`
+	Shell     string `json:"shell"` // the program's path
+	PID       int    `json:"pid"`   // of the shell; 0 if there is none
+	State     string `json:"state"`
+	Cwd       Path   `json:"cwd"`
+	CreatedMS int64  `json:"createdAt"`
+	UsedMS    int64  `json:"usedAt"`   // when a command last started or ended
+	Commands  int64  `json:"commands"` // how many were run
+	Waiting   int    `json:"waiting"`  // how many wait for their turn
+	Jobs      int    `json:"jobs"`     // background jobs that run
+	Restarts  int    `json:"restarts"` // how often the shell was replaced
+	Restored  string `json:"restored,omitempty"`
+	// Terminal is the one to attach to; nil if nobody has attached yet.
+	Terminal *TerminalInfo `json:"terminal,omitempty"`
+}
+
+// A TerminalInfo describes a session's terminal. Offsets count the bytes that
+// it has printed since it was opened.
+type TerminalInfo struct {
+	PID     int    `json:"pid"`     // of its shell
+	Start   uint64 `json:"start"`   // for SessionAttach: of the first byte sent; else the oldest byte kept
+	End     uint64 `json:"end"`     // behind the last byte printed
+	Viewers int    `json:"viewers"` // how many watch, the new one included
+	Rows    uint16 `json:"rows"`
+	Cols    uint16 `json:"cols"`
+}
+
+// A JobInfo describes a background job. Times are milliseconds since 1970;
+// offsets count the bytes that it has written since its start, of which those
+// from Start on are kept.
+type JobInfo struct {
+	ID        string `json:"id"` // unique in the sandbox
+	Name      string `json:"name,omitempty"`
+	Session   string `json:"session"`
+	Command   string `json:"command"` // how the command that started it begins
+	State     string `json:"state"`   // running, stopped, ended
+	PIDs      []int  `json:"pids"`
+	StartedMS int64  `json:"startedAt"`
+	EndedMS   int64  `json:"endedAt,omitempty"`
+	// Code is the exit code of a job of SessionJobStart that has ended; that
+	// of others only the shell knows: nil.
+	Code        *int   `json:"code,omitempty"`
+	StdoutStart uint64 `json:"stdoutStart"`
+	StdoutEnd   uint64 `json:"stdoutEnd"`
+	StderrStart uint64 `json:"stderrStart"`
+	StderrEnd   uint64 `json:"stderrEnd"`
+}
+
+// A Path is bytes that are mostly text. As JSON it is a string, or, where
+// that would lose something, {"base64": "..."}.
+type Path string
+
+// MarshalJSON implements json.Marshaler.
+func (p Path) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(p)) {
+		return json.Marshal(string(p))
+	}
+	return json.Marshal(rawPath{[]byte(p)})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Path) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err == nil {
+		*p = Path(s)
+		return nil
+	}
+	var raw rawPath
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return err
+	}
+	*p = Path(raw.Bytes)
+	return nil
+}
+
+type rawPath struct {
+	Bytes []byte `json:"base64"`
+}
