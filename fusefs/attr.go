@@ -165,7 +165,11 @@ func (t *tree) fillEntry(dir, n *node, o *object, out *fuse.EntryOut) {
 	out.NodeId = n.id
 	out.SetEntryTimeout(t.nameTimeout(dir))
 	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
-	out.SetAttrTimeout(t.attrTimeout(n, o))
+	timeout := t.attrTimeout(n, o)
+	if !o.isDir() && o.Nlink > 1 {
+		timeout = 0 // until the kernel has n, it cannot be told of another name
+	}
+	out.SetAttrTimeout(timeout)
 }
 
 // nameTimeout returns how long the kernel may believe what it was told about
@@ -195,15 +199,21 @@ func (t *tree) attrTimeout(n *node, o *object) time.Duration {
 
 // shared reports whether n's inode is also known by other names. To the
 // kernel those are inodes of their own, and what it does to one tells it
-// nothing about the others: it must ask each time.
+// nothing about the others: it must ask each time. A name that was removed
+// counts as long as it is open.
 func (t *tree) shared(n *node, o *object) bool {
-	if o.Nlink <= 1 || o.isDir() {
+	if o.isDir() || o.Nlink <= 1 && !t.table.aliased(n) {
 		return false
 	}
 	added, known := t.table.alias(n)
 	if added && known > 1 {
 		for _, id := range t.table.siblings(n) {
-			t.notes.post(note{what: noteAttr, id: id})
+			// At once, although this answers a request: what is true by this name
+			// must be so by the others when the caller goes on. That attributes
+			// are forgotten waits for nobody who waits for an answer; it is
+			// forgetting names and content that does (fuse_reverse_inval_inode in
+			// fs/fuse/inode.c).
+			t.send(note{what: noteAttr, id: id})
 		}
 	}
 	return known > 1

@@ -83,7 +83,7 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry, p
 		return fuse.Status(errno)
 	}
 	defer h.release()
-	fd, errno := openBeneath(h.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, errno := t.openProc(h.fd, unix.O_RDONLY|unix.O_DIRECTORY) // "." would need leave to search
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -162,7 +162,7 @@ func (t *tree) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 		return fuse.Status(errno)
 	}
 	defer h.release()
-	fd, errno := openBeneath(h.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, errno := t.openProc(h.fd, unix.O_RDONLY|unix.O_DIRECTORY) // "." would need leave to search
 	if errno != 0 {
 		return fuse.Status(errno)
 	}

@@ -28,7 +28,6 @@ func TestLinksAgreeAtOnce(t *testing.T) {
 		},
 	}, func(t *testing.T, c *client) {
 		t.Run("Made", func(t *testing.T) {
-			t.Skip("fusefs: the kernel is told of the other names by a note that comes later than the answer")
 			stale := 0
 			for i := range 100 {
 				p := c.at(fmt.Sprintf("new%d", i))
@@ -45,7 +44,6 @@ func TestLinksAgreeAtOnce(t *testing.T) {
 			}
 		})
 		t.Run("Found", func(t *testing.T) {
-			t.Skip("fusefs: the kernel is told of the other names by a note that comes later than the answer")
 			stale := 0
 			for i := range 100 {
 				p := c.at(fmt.Sprintf("old%d", i))
@@ -62,7 +60,6 @@ func TestLinksAgreeAtOnce(t *testing.T) {
 			}
 		})
 		t.Run("Unlinked", func(t *testing.T) {
-			t.Skip("fusefs: a file with one name is cached though another that was removed is still open")
 			a, b := c.at("one"), c.at("other")
 			write(t, c.dir, "one", "old")
 			fails(t, "link", unix.Link(a, b), 0)

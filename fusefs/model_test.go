@@ -169,12 +169,6 @@ func parent(p string) string {
 	return strings.TrimSuffix(p[:strings.LastIndexByte(p, '/')+1], "/")
 }
 
-// shared reports whether the file at p has other names.
-func (m *model) shared(p string) bool {
-	var st unix.Stat_t
-	return unix.Lstat(filepath.Join(m.plain, p), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink > 1
-}
-
 // reach returns what leads to p: 0, or why nothing does. Paths of links are
 // not used.
 func (m *model) reach(p string) (errno syscall.Errno, ok bool) {
@@ -282,13 +276,6 @@ func (m *model) step(t *testing.T, r *rand.Rand) {
 	}
 	if o.also != nil && got != want && got == o.also(m, p, q) {
 		got = want // both reasons hold
-	}
-	if text != expect && m.shared(p) {
-		// The other names of a file are stale for a moment: TestLinksAgreeAtOnce.
-		eventually(t, "what was done by another name", func() bool {
-			text, _ = o.do(m.mount, p, q)
-			return text == expect
-		})
 	}
 	m.story = append(m.story, fmt.Sprintf("%s %q %q: %v %s", o.name, p, q, got, text))
 	if got != want || text != expect {

@@ -39,6 +39,7 @@ type setup struct {
 	FDs     int
 	NoWatch bool
 	Quota   int64
+	Bind    [2]string                                       // what of the host directory the client sees mounted on what else
 	Old     bool                                            // as on a kernel before 6.16
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
 }
@@ -100,13 +101,16 @@ const (
 	clientUID = 1000 // in the child's user namespace
 )
 
-type childArgs struct{ Dir, Host string }
+type childArgs struct {
+	Dir, Host string
+	Mounted   bool // it is, and there is no right to do so any more
+}
 
 // mounted runs use as the client of a mount made according to s.
 func mounted(t *testing.T, s setup, use func(t *testing.T, c *client)) {
 	t.Helper()
 	if args := os.Getenv(childEnv); args != "" {
-		beClient(t, args, use)
+		beClient(t, args, s.Bind, use)
 		return
 	}
 	testenv.Need(t, probe.Fuse, probe.UserNamespaces)
@@ -239,8 +243,8 @@ func startChild(t *testing.T, ctx context.Context, args childArgs) (*net.UnixCon
 	return conn.(*net.UnixConn), cmd, &out
 }
 
-// beClient mounts, hands the descriptor over and runs use.
-func beClient(t *testing.T, env string, use func(t *testing.T, c *client)) {
+// beClient has the tree mounted and runs use.
+func beClient(t *testing.T, env string, bind [2]string, use func(t *testing.T, c *client)) {
 	var args childArgs
 	if err := json.Unmarshal([]byte(env), &args); err != nil {
 		t.Fatal(err)
@@ -250,28 +254,49 @@ func beClient(t *testing.T, env string, use func(t *testing.T, c *client)) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !args.Mounted {
+		args.Mounted = true
+		mountAndExec(t, args, bind, conn.(*net.UnixConn))
+	}
 	file.Close()
-	unix.CloseOnExec(3)
+	c := &client{dir: args.Dir, host: args.Host, conn: conn}
+	c.stats(t) // answered once the mount is served
+	use(t, c)
+}
+
+// mountAndExec mounts, hands the descriptor over, and begins again without
+// the right to mount: all threads of what is executed, and all that they start,
+// have no more rights than a sandbox.
+func mountAndExec(t *testing.T, args childArgs, bind [2]string, conn *net.UnixConn) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		t.Fatal(err)
+	}
+	if bind[0] != "" {
+		if err := unix.Mount(filepath.Join(args.Host, bind[0]), filepath.Join(args.Host, bind[1]), "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
 	}
 	dev, err := Mount(args.Dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := conn.(*net.UnixConn)
-	if _, _, err := u.WriteMsgUnix([]byte{1}, unix.UnixRights(int(dev.Fd())), nil); err != nil {
+	if _, _, err := conn.WriteMsgUnix([]byte{1}, unix.UnixRights(int(dev.Fd())), nil); err != nil {
 		t.Fatal(err)
 	}
 	dev.Close()
 	unix.Umask(0o022)
-	// What is started from here on has no more rights than a sandbox.
+	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	c := &client{dir: args.Dir, host: args.Host, conn: conn}
-	c.stats(t) // answered once the mount is served
-	use(t, c)
+	env, _ := json.Marshal(args)
+	if err := os.Setenv(childEnv, string(env)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(3, unix.F_SETFD, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Fatal(unix.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
 // receive takes the descriptor that beClient sends.

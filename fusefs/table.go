@@ -228,6 +228,14 @@ func (t *table) unalias(n *node) {
 	}
 }
 
+// aliased reports whether n's inode had more than one link when a node of it
+// was looked at.
+func (t *table) aliased(n *node) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return len(t.aliases) > 0 && len(t.aliases[n.ident]) > 0
+}
+
 // siblings returns the ids of the other nodes that share n's inode.
 func (t *table) siblings(n *node) (ids []uint64) {
 	t.mu.RLock()

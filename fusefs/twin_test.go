@@ -60,7 +60,7 @@ const workerEnv = "WOLFFIA_FUSEFS_WORKER" // the directory in which all happens
 func TestTwins(t *testing.T) {
 	user := !rootServes()
 	t.Run("LongTimeout", func(t *testing.T) {
-		twins(t, setup{Timeout: time.Hour}, menu{search: user}) // for TestListingNeedsNoSearch
+		twins(t, setup{Timeout: time.Hour}, menu{search: user})
 	})
 	t.Run("FewDescriptors", func(t *testing.T) {
 		twins(t, setup{Timeout: time.Millisecond, FDs: 16, NoWatch: true}, menu{search: user})
@@ -69,7 +69,6 @@ func TestTwins(t *testing.T) {
 		twins(t, setup{Timeout: time.Hour}, menu{hiding: true, search: user})
 	})
 	t.Run("Links", func(t *testing.T) {
-		t.Skip("the other names of a file are stale for a moment: see TestLinksAgreeAtOnce")
 		twins(t, setup{Timeout: time.Hour, FDs: 16}, menu{links: true, search: user})
 	})
 }
