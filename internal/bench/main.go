@@ -137,7 +137,7 @@ func (b *bench) create() (string, error) {
 func (b *bench) execIn(id string, command ...string) error {
 	res, err := b.rt.Exec(b.ctx, id, &runtime.ExecRequest{Command: command})
 	if err == nil && res.ExitCode != 0 {
-		err = fmt.Errorf("%q: exit code %d", command, res.ExitCode)
+		err = fmt.Errorf("%q: exit code %d: %s", command, res.ExitCode, res.Stderr)
 	}
 	return err
 }
