@@ -104,7 +104,7 @@ func TestQuota(t *testing.T) {
 		fails(t, "open", err, 0)
 		defer src.Close()
 		copies := 0
-		becomes(t, "a copy", "2", func() string {
+		becomes(t, "copies", "some", func() string {
 			dst, err := os.Create(c.at("copy"))
 			fails(t, "create", err, 0)
 			defer dst.Close()
@@ -116,7 +116,10 @@ func TestQuota(t *testing.T) {
 				}
 				copies++
 			}
-			return fmt.Sprint(copies)
+			if copies < 2 || copies > 3 { // of 3 MB that become free when e is forgotten
+				return fmt.Sprint(copies)
+			}
+			return "some"
 		})
 	})
 }
