@@ -9,8 +9,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"wolffia/guest/shell"
 	"wolffia/guest/wire"
 )
 
@@ -25,8 +27,15 @@ func Serve(in io.Reader, out io.Writer, exit func(code int)) error {
 		reaper: newReaper(),
 		exit:   exit,
 		parts:  map[uint32][]byte{},
-		procs:  map[uint32]*process{},
+		procs:  map[uint32]conversation{},
 	}
+	g.shells = shell.NewManager(shell.Host{
+		Start:        g.reaper.start,
+		Started:      g.reaper.mine,
+		OpenTerminal: pty.Open,
+		LookPath:     lookPath,
+	})
+	defer g.shells.Close()
 	if err := g.w.SendJSON(wire.Hello, 0, wire.Greeting{Version: wire.Version}); err != nil {
 		return err
 	}
@@ -50,14 +59,26 @@ type guest struct {
 	reaper *reaper
 	exit   func(code int)
 	parts  map[uint32][]byte // start requests of which more is to come; Serve's goroutine only
+	shells *shell.Manager
 
 	running sync.WaitGroup // one for each process whose channel is open
 
 	mu    sync.Mutex
-	procs map[uint32]*process // by channel; guarded by mu
+	procs map[uint32]conversation // by channel; guarded by mu
 }
 
-func (g *guest) process(channel uint32) *process {
+// A conversation is what a channel is about: a process, or something asked of
+// a shell session. Its methods do not wait.
+type conversation interface {
+	PutInput(f wire.Frame) bool // takes f over; false: more than granted
+	CloseInput()
+	Signal(sig syscall.Signal)
+	Kill()
+	Resize(rows, cols uint16)
+	Grant(stream wire.Type, n int)
+}
+
+func (g *guest) process(channel uint32) conversation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.procs[channel]
@@ -72,11 +93,11 @@ func (g *guest) handle(f wire.Frame) error {
 	}
 	p := g.process(f.Channel)
 	if f.Type == wire.Stdin {
-		if p == nil || p.in == nil {
+		if p == nil {
 			f.Release() // it ended while this was on its way
 			return nil
 		}
-		if !p.in.put(f) {
+		if !p.PutInput(f) {
 			return fmt.Errorf("%w: more input than granted", wire.ErrProtocol)
 		}
 		return nil
@@ -94,32 +115,26 @@ func (g *guest) handle(f wire.Frame) error {
 	}
 	switch f.Type {
 	case wire.StdinClose:
-		if p.in != nil {
-			p.in.close()
-		}
+		p.CloseInput()
 	case wire.Signal:
 		if len(f.Payload()) != 1 {
 			return fmt.Errorf("%w: signal frame of %d bytes", wire.ErrProtocol, len(f.Payload()))
 		}
-		p.signal(syscall.Signal(f.Payload()[0]))
+		p.Signal(syscall.Signal(f.Payload()[0]))
 	case wire.Kill:
-		go p.drop() // ends when the tree is dead
+		p.Kill()
 	case wire.Resize:
 		rows, cols, err := wire.ParseSize(f.Payload())
 		if err != nil {
 			return err
 		}
-		p.resize(rows, cols)
+		p.Resize(rows, cols)
 	case wire.Credit:
 		stream, n, err := wire.ParseCredit(f.Payload())
 		if err != nil {
 			return err
 		}
-		for _, o := range p.outs {
-			if o.stream == stream {
-				o.grant(n)
-			}
-		}
+		p.Grant(stream, n)
 	default:
 		return fmt.Errorf("%w: frame of type %d on a channel", wire.ErrProtocol, f.Type)
 	}
@@ -187,6 +202,10 @@ func (g *guest) start(f *wire.Frame) error {
 		return err
 	}
 	channel := f.Channel
+	if req.Session != nil {
+		g.talk(channel, req)
+		return nil
+	}
 	p, files, err := newProcess(channel, g.w, req)
 	if err != nil {
 		return g.w.SendJSON(wire.Failed, channel, wire.Failure{Code: 125, Message: err.Error()})
@@ -195,11 +214,30 @@ func (g *guest) start(f *wire.Frame) error {
 	g.procs[channel] = p
 	g.mu.Unlock()
 	g.running.Go(func() { // ends with the process
-		p.run(g.reaper, req, files, func() {
-			g.mu.Lock()
-			delete(g.procs, channel)
-			g.mu.Unlock()
-		})
+		p.run(g.reaper, req, files, func() { g.free(channel) })
 	})
 	return nil
+}
+
+// free gives a channel's number back.
+func (g *guest) free(channel uint32) {
+	g.mu.Lock()
+	delete(g.procs, channel)
+	g.mu.Unlock()
+}
+
+// talk opens a channel to the shell sessions.
+func (g *guest) talk(channel uint32, req *wire.StartRequest) {
+	over := false // guarded by mu
+	c := g.shells.Open(channel, g.w, req, func() {
+		g.mu.Lock()
+		over = true
+		delete(g.procs, channel)
+		g.mu.Unlock()
+	})
+	g.mu.Lock()
+	if !over {
+		g.procs[channel] = c
+	}
+	g.mu.Unlock()
 }

@@ -204,7 +204,11 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 	}
 	p.mu.Lock() // the family is complete before anybody can ask for it
 	defer p.mu.Unlock()
-	exited := func(ws syscall.WaitStatus) { p.exited <- ws }
+	exited := func(ws syscall.WaitStatus) {
+		if !ws.Stopped() {
+			p.exited <- ws
+		}
+	}
 	pid, err := r.start(path, req.Args, attr, exited)
 	if errors.Is(err, syscall.ENOEXEC) {
 		// A script without an interpreter line: what execvp(3) does.
@@ -268,6 +272,37 @@ func (p *process) drop() {
 		o.mute()
 	}
 	p.kill()
+}
+
+// PutInput, CloseInput, Signal, Kill, Resize and Grant make a process a
+// conversation.
+
+func (p *process) PutInput(f wire.Frame) bool {
+	if p.in == nil {
+		f.Release()
+		return true
+	}
+	return p.in.put(f)
+}
+
+func (p *process) CloseInput() {
+	if p.in != nil {
+		p.in.close()
+	}
+}
+
+func (p *process) Signal(sig syscall.Signal) { p.signal(sig) }
+
+func (p *process) Kill() { go p.drop() } // ends when the tree is dead
+
+func (p *process) Resize(rows, cols uint16) { p.resize(rows, cols) }
+
+func (p *process) Grant(stream wire.Type, n int) {
+	for _, o := range p.outs {
+		if o.stream == stream {
+			o.grant(n)
+		}
+	}
 }
 
 // signal sends sig to the leader's process group, and to a terminal's

@@ -23,19 +23,26 @@ func newReaper() *reaper {
 	return r
 }
 
-// start forks and executes; exited is called, once and from the reaper's
-// goroutine, when the process is gone. It must not block.
-func (r *reaper) start(path string, args []string, attr *syscall.ProcAttr, exited func(syscall.WaitStatus)) (int, error) {
+// start forks and executes; changed is called from the reaper's goroutine each
+// time the process stops, and once when it is gone. It must not block.
+func (r *reaper) start(path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pid, err := syscall.ForkExec(path, args, attr)
 	if err != nil {
 		return 0, err
 	}
-	r.owners[pid] = exited
+	r.owners[pid] = changed
 	r.alive = true
 	r.started.Signal()
 	return pid, nil
+}
+
+// mine reports whether start has made this process, and it is not gone.
+func (r *reaper) mine(pid int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.owners[pid] != nil
 }
 
 // idle returns a channel that is closed as soon as no child is left.
@@ -54,13 +61,15 @@ func (r *reaper) idle() <-chan struct{} {
 func (r *reaper) run() {
 	for {
 		var ws syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &ws, 0, nil)
+		pid, err := syscall.Wait4(-1, &ws, syscall.WUNTRACED, nil)
 		r.mu.Lock()
 		switch err {
 		case nil:
-			if exited := r.owners[pid]; exited != nil {
-				delete(r.owners, pid)
-				exited(ws)
+			if changed := r.owners[pid]; changed != nil {
+				if !ws.Stopped() {
+					delete(r.owners, pid)
+				}
+				changed(ws)
 			}
 		case syscall.ECHILD:
 			// No child at all: every one that start registered is gone too.

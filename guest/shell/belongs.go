@@ -1,0 +1,59 @@
+package shell
+
+// A proc is what the kernel tells of a process in /proc/PID/stat.
+type proc struct {
+	pid, parent, group, session int
+	start                       uint64 // in clock ticks since boot
+	state                       byte
+}
+
+func (p *proc) dead() bool { return p.state == 'Z' || p.state == 'X' }
+
+// A scope describes the processes that a command has started, or, with
+// nothing before it, those of a whole session.
+type scope struct {
+	shell  int            // the shell's process and session
+	before map[int]uint64 // start of each process that was there before the command
+	groups map[int]bool   // their process groups, the shell's own left out
+	// holds reports whether a process has a stream of the command open: so a
+	// daemon is found whose parents are gone.
+	holds func(pid int) bool
+}
+
+// find picks the scope's living processes out of all, the shell left out.
+//
+// A process belongs if it was not there before and descends from the shell
+// without an older process in between, or is in the shell's session, and is
+// not in an older process group; or holds a stream.
+func (s *scope) find(all []proc) (found []proc) {
+	byPID := make(map[int]*proc, len(all))
+	for i := range all {
+		byPID[all[i].pid] = &all[i]
+	}
+	old := func(p *proc) bool {
+		start, ok := s.before[p.pid]
+		return ok && start == p.start
+	}
+	descends := func(p *proc) bool {
+		for range len(all) { // a chain of parents cannot be longer
+			if p.parent == s.shell {
+				return true
+			}
+			if p = byPID[p.parent]; p == nil || old(p) {
+				return false
+			}
+		}
+		return false
+	}
+	for i := range all {
+		p := &all[i]
+		if p.pid == s.shell || p.dead() || old(p) {
+			continue
+		}
+		ours := s.shell != 0 && !s.groups[p.group] && (p.session == s.shell || descends(p))
+		if ours || s.holds != nil && s.holds(p.pid) {
+			found = append(found, *p)
+		}
+	}
+	return found
+}

@@ -1,0 +1,162 @@
+package shell
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Host is what sessions need of PID 1. All fields are required.
+type Host struct {
+	// Start forks and executes, as syscall.ForkExec does. changed is called
+	// when the process stops, and at last when it is gone; it must not block.
+	Start func(path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (pid int, err error)
+	// Started reports whether PID 1 itself has started this process.
+	Started func(pid int) bool
+	// OpenTerminal returns both sides of a new terminal.
+	OpenTerminal func() (master, slave *os.File, err error)
+	// LookPath finds a program.
+	LookPath func(name, dir string, env []string) (string, error)
+	// Dir is where the sessions' directory is made; short, writable. Empty
+	// means /tmp.
+	Dir string
+}
+
+// An incarnation is one shell process of a session and what connects it to the
+// guest. The session's goroutine owns it.
+type incarnation struct {
+	pid    int
+	sock   int   // the guest's end of descriptor 0
+	peer   inode // the shell's end of it
+	script int   // where its lines go: sock, or the FIFO D/f
+	tty    int   // the terminal's master side
+	saved  *unix.Termios
+	state  int // D/w: what it says when it exits
+	said   []byte
+	ready  bool
+	gone   bool
+}
+
+// startShell starts a shell. changed is called from another goroutine.
+func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.WaitStatus)) (_ *incarnation, err error) {
+	in := &incarnation{sock: -1, script: -1, state: -1, tty: -1}
+	var theirs []int
+	defer func() {
+		for _, fd := range theirs {
+			_ = unix.Close(fd)
+		}
+		if err != nil {
+			in.close()
+		}
+	}()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	in.sock = pair[0]
+	theirs = append(theirs, pair[1])
+	if err := unix.SetNonblock(in.sock, true); err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(pair[1], &st); err != nil {
+		return nil, err
+	}
+	in.peer = inodeOf(&st)
+	in.script = in.sock
+	if s.d.posix {
+		// Packet mode: a read gets one write (pipe(2), O_DIRECT).
+		// That mode cannot be asked for at once where files have no direct I/O.
+		if in.script, err = s.dir.open("f", unix.O_RDWR); err != nil {
+			return nil, err
+		}
+		if _, err := unix.FcntlInt(uintptr(in.script), unix.F_SETFL, unix.O_RDWR|unix.O_NONBLOCK|unix.O_DIRECT); err != nil {
+			return nil, err
+		}
+	}
+	if in.state, err = s.dir.open("w", unix.O_RDWR); err != nil { // also to write: it never hangs up
+		return nil, err
+	}
+	if err := s.dir.write("x", []byte(s.d.exitScript(s.dir.path))); err != nil {
+		return nil, err
+	}
+	var slave *os.File
+	if in.tty, slave, err = openTerminal(&s.m.host, s.rows, s.cols); err != nil {
+		return nil, err
+	}
+	defer slave.Close()
+	in.saved, _ = unix.IoctlGetTermios(in.tty, unix.TCGETS)
+	in.pid, err = s.m.host.Start(s.path, s.d.args(s.path, s.dir.path+"/f"), &syscall.ProcAttr{
+		Dir: cwd, Env: s.shellEnv(), Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
+	}, func(ws syscall.WaitStatus) { changed(in, ws) })
+	return in, err
+}
+
+// openTerminal returns a terminal's master side, not blocking, and its slave.
+func openTerminal(h *Host, rows, cols uint16) (int, *os.File, error) {
+	master, slave, err := h.OpenTerminal()
+	if err != nil {
+		return -1, nil, err
+	}
+	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	_ = master.Close()
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+	}
+	if err != nil {
+		_ = slave.Close()
+		return -1, nil, err
+	}
+	return fd, slave, nil
+}
+
+// shellEnv is the session's environment and what keeps a shell quiet.
+func (s *Session) shellEnv() []string {
+	return append(append([]string{}, s.env...), "PS1=", "PS2=", "HISTFILE=", "ENV=")
+}
+
+func (in *incarnation) close() {
+	if in.script != in.sock {
+		closeFD(&in.script)
+	}
+	in.script = -1
+	closeFD(&in.sock)
+	closeFD(&in.state)
+	closeFD(&in.tty)
+}
+
+func closeFD(fd *int) {
+	if *fd >= 0 {
+		_ = unix.Close(*fd)
+	}
+	*fd = -1
+}
+
+// send sends one line. A line that does not go out shows as a lost report.
+func (in *incarnation) send(packet string) bool {
+	if in.script < 0 {
+		return false
+	}
+	n, err := unix.Write(in.script, []byte(packet))
+	return err == nil && n == len(packet)
+}
+
+// idle reports whether the shell has read all its lines and waits for more.
+// While a command runs its descriptor 0 is another one.
+func (in *incarnation) idle() bool {
+	what := uint(unix.SIOCOUTQ)
+	if in.script != in.sock {
+		what = unix.TIOCINQ // FIONREAD
+	}
+	n, err := unix.IoctlGetInt(in.script, what)
+	if err != nil || n > 0 {
+		return false
+	}
+	var st unix.Stat_t
+	return unix.Stat("/proc/"+itoa(in.pid)+"/fd/0", &st) == nil && inodeOf(&st) == in.peer
+}

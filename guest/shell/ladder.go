@@ -1,0 +1,210 @@
+package shell
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The ladder against a command whose time is over, counted from the first
+// SIGINT. A shell that burns time inside a builtin looks at signals late, but
+// comes back: it gets longer, unless it has a trap on SIGINT.
+const (
+	ladderAsk     = 50 * time.Millisecond // ask again for the report
+	ladderTerm    = 300 * time.Millisecond
+	ladderKill    = 600 * time.Millisecond
+	ladderReplace = 1100 * time.Millisecond
+	ladderPatient = 2500 * time.Millisecond
+)
+
+// The steps of the ladder.
+const (
+	stageNone = iota
+	stageInt
+	stageAsk
+	stageTerm
+	stageKill
+	stageReplace
+)
+
+// Lost reports: how often to look, and how long each attempt gets.
+const (
+	lostTick  = 250 * time.Millisecond
+	lostFinal = 500 * time.Millisecond
+)
+
+// foreground is the process group that the terminal belongs to. TIOCGPGRP
+// works on the master side (ioctl_tty(2)); to write ^C would not if the
+// terminal is raw.
+func (in *incarnation) foreground() int {
+	pg, err := unix.IoctlGetInt(in.tty, unix.TIOCGPGRP)
+	if err != nil || pg <= 1 {
+		return in.pid
+	}
+	return pg
+}
+
+// interrupt begins the ladder.
+func (s *Session) interrupt() {
+	r := s.cur
+	if r == nil || r.rep != nil || r.ended || r.stage != stageNone || s.in == nil {
+		return
+	}
+	r.stage = stageInt
+	r.since = time.Now()
+	s.signalForeground(unix.SIGINT)
+	s.set(alarmLadder, ladderAsk)
+}
+
+func (s *Session) signalForeground(sig syscall.Signal) {
+	if s.in == nil {
+		return
+	}
+	if unix.Kill(-s.in.foreground(), sig) != nil {
+		_ = unix.Kill(s.in.pid, sig)
+	}
+}
+
+// escalate takes the next step.
+func (s *Session) escalate() {
+	r := s.cur
+	if r == nil || r.rep != nil || r.ended || s.in == nil {
+		return
+	}
+	begin := r.since
+	at := func(t time.Duration) { s.alarms[alarmLadder] = begin.Add(t) }
+	switch r.stage++; r.stage {
+	case stageAsk:
+		s.in.send(s.d.report(r.nonce)) // if the interrupt hit the first one
+		at(ladderTerm)
+	case stageTerm:
+		s.sweep(unix.SIGTERM)
+		_ = unix.Kill(s.in.pid, unix.SIGINT)
+		_ = unix.Kill(s.in.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
+		at(ladderKill)
+	case stageKill:
+		s.sweep(unix.SIGKILL)
+		_ = unix.Kill(s.in.pid, unix.SIGINT)
+		s.in.send(s.d.report(r.nonce))
+		if s.burns() {
+			at(ladderPatient)
+		} else {
+			at(ladderReplace)
+		}
+	default:
+		r.stage = stageReplace
+		s.sweep(unix.SIGKILL)
+		_ = unix.Kill(s.in.pid, unix.SIGKILL) // its exit ends the run
+	}
+}
+
+// burns reports whether the shell is busy itself and has no trap on SIGINT
+// that would keep it so. bash handles SIGINT itself when it has no trap, and
+// then ignores it nowhere; what a trap looks like from outside is not told
+// apart, so only a shell that ignores it is not waited for.
+func (s *Session) burns() bool {
+	if ignores(s.in.pid, unix.SIGINT) {
+		return false
+	}
+	for _, p := range processes() {
+		if p.pid == s.in.pid {
+			return p.state == 'R'
+		}
+	}
+	return false
+}
+
+// scope is that of the command that runs.
+func (s *Session) scope() *scope {
+	sc := &scope{before: s.before, groups: s.groups}
+	if s.in != nil {
+		sc.shell = s.in.pid
+	}
+	if s.cur != nil {
+		var files []inode
+		for _, st := range s.cur.outs {
+			if st.name != "" {
+				files = append(files, st.file)
+			}
+		}
+		sc.holds = holders(files)
+	}
+	return sc
+}
+
+// sweep sends a signal to all processes of the command. To be killed they are
+// stopped first, until no new one shows up, so that none forks away.
+func (s *Session) sweep(sig syscall.Signal) { sweep(s.scope(), sig) }
+
+func sweep(sc *scope, sig syscall.Signal) (n int) {
+	if sig != unix.SIGKILL {
+		found := sc.find(processes())
+		for _, p := range found {
+			_ = unix.Kill(p.pid, sig)
+			_ = unix.Kill(p.pid, unix.SIGCONT)
+		}
+		return len(found)
+	}
+	const rounds = 50 // a bound, in case somebody outside feeds it
+	known := map[int]bool{}
+	for range rounds {
+		before := len(known)
+		for _, p := range sc.find(processes()) {
+			if !known[p.pid] {
+				known[p.pid] = true
+				_ = unix.Kill(p.pid, unix.SIGSTOP)
+			}
+		}
+		if len(known) == before {
+			break
+		}
+	}
+	for pid := range known {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	return len(known)
+}
+
+// checkLost looks whether the shell sits at its prompt and has not answered:
+// then it is asked again, then repaired, then replaced.
+func (s *Session) checkLost() {
+	r := s.cur
+	if r == nil || r.rep != nil || r.ended || s.in == nil {
+		return
+	}
+	if r.in.open && r.call != nil && r.call.closed {
+		s.feed()
+	}
+	if s.alarms[alarmLost].IsZero() {
+		s.set(alarmLost, lostTick)
+	} else if time.Until(s.alarms[alarmLost]) < lostTick/2 {
+		return // it came for the input only
+	}
+	if r.stage != stageNone {
+		return // the ladder does the same
+	}
+	if !s.in.idle() {
+		r.idle = 0
+		return
+	}
+	if r.idle++; r.idle < 2 {
+		return
+	}
+	r.asked++
+	r.unknown = true
+	switch r.asked {
+	case 1:
+		s.in.send(s.d.report(r.nonce))
+	case 2:
+		for _, line := range s.d.repair() {
+			s.in.send(line)
+		}
+		s.in.send(s.d.report(r.nonce))
+		s.in.send(s.d.settle())
+		s.set(alarmLost, lostFinal)
+	default:
+		r.stage = stageReplace
+		_ = unix.Kill(s.in.pid, unix.SIGKILL)
+	}
+}

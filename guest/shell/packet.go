@@ -1,0 +1,119 @@
+package shell
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxPacket bounds a line to a shell, in bytes. bash reads into 1024 bytes,
+// older ones into 128, and loses the rest of a longer packet.
+const maxPacket = 127
+
+// A dialect is what differs between shells.
+type dialect struct {
+	// posix is a shell without the extensions of bash: dash, busybox ash. It
+	// reads its lines from a FIFO that it takes for a script, since ash's
+	// reader of standard input takes an interrupted read for the end.
+	posix bool
+}
+
+// streams says what a command's standard streams are.
+type streams struct {
+	stdin bool // a FIFO, else /dev/null
+	merge bool // standard error goes where standard output does
+	tty   bool // all three are the session's terminal
+}
+
+// run is packet A. carry has the command see the status in D/s. The empty
+// line has the shell print what it has to say about jobs before the command's
+// streams are in place. The backslash defeats aliases, ">|" noclobber.
+func (d dialect) run(dir string, st streams, carry bool) string {
+	var b strings.Builder
+	b.WriteByte('\n')
+	if carry && !d.posix { // under set -e the others would end
+		fmt.Fprintf(&b, `\. %s/s || `, dir)
+	}
+	fmt.Fprintf(&b, `\. %s/c `, dir)
+	switch {
+	case st.tty:
+		b.WriteString("</dev/tty >|/dev/tty 2>&1\n")
+		return b.String()
+	case st.stdin:
+		fmt.Fprintf(&b, "<%s/i", dir)
+	default:
+		b.WriteString("</dev/null")
+	}
+	if st.merge {
+		fmt.Fprintf(&b, " >|%s/o 2>&1\n", dir)
+	} else {
+		fmt.Fprintf(&b, " >|%s/o 2>|%s/e\n", dir, dir)
+	}
+	return b.String()
+}
+
+// report is packet B. Three digits for NUL: a digit may follow.
+func (d dialect) report(nonce string) string {
+	printf := `\builtin printf`
+	if d.posix {
+		printf = `\printf`
+	}
+	return printf + ` '\000%s %s %s\000' ` + nonce + ` "$?" "${PWD-}" >&0` + "\n"
+}
+
+// settle is packet C: what would run between commands, or log an idle shell
+// out, is disarmed.
+func (d dialect) settle() string {
+	return "PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=\n"
+}
+
+// start are a new shell's first lines.
+func (d dialect) start(dir string) []string {
+	if d.posix {
+		return []string{"PS1= PS2=\n", `trap '\. ` + dir + "/x' EXIT\n"}
+	}
+	return []string{
+		"PS1= PS2= PS4='+ '\n",
+		"set +o history +H; unset HISTFILE MAILCHECK; export -n PS1 PS2 ENV\n",
+		"shopt -s execfail\n",
+		`trap '\. ` + dir + "/x' EXIT\n",
+	}
+}
+
+// repair undoes what a user can have done to the commands of the other
+// packets. To assign POSIXLY_CORRECT makes bash look for the special builtins
+// unset and trap before functions of these names.
+func (d dialect) repair() []string {
+	if d.posix {
+		return []string{`\unset -f unset printf command . trap` + "\n", `\unalias -a` + "\n"}
+	}
+	return []string{
+		"POSIXLY_CORRECT=y\n",
+		`\unset -f unset builtin enable printf . command trap` + "\n",
+		`\trap - DEBUG` + "\n",
+		`\unset POSIXLY_CORRECT` + "\n",
+		`\enable builtin printf . command trap` + "\n",
+	}
+}
+
+// args are the arguments of the shell that script is fed to; script is for
+// dialects that need one.
+func (d dialect) args(path, script string) []string {
+	if d.posix {
+		return []string{path, "-i", script}
+	}
+	return []string{path, "--norc", "--noprofile", "--noediting", "-i"}
+}
+
+// longest is the longest packet of a session with this directory, in bytes.
+func (d dialect) longest(dir, nonce string) int {
+	n := max(len(d.run(dir, streams{stdin: true}, true)), len(d.report(nonce)), len(d.settle()))
+	for _, p := range append(d.start(dir), d.repair()...) {
+		n = max(n, len(p))
+	}
+	return n
+}
+
+// quote makes one shell word of s, in every shell.
+func quote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

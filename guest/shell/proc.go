@@ -1,0 +1,126 @@
+package shell
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// processes lists the processes of the sandbox, the guest itself left out.
+func processes() []proc {
+	self := os.Getpid()
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	var all []proc
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == self {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue // gone since
+		}
+		if p, ok := parseStat(pid, stat); ok {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// parseStat counts the fields from the closing parenthesis of the command's
+// name, which may hold any byte (proc_pid_stat(5)).
+func parseStat(pid int, stat []byte) (proc, bool) {
+	i := bytes.LastIndexByte(stat, ')')
+	if i < 0 {
+		return proc{}, false
+	}
+	f := bytes.Fields(stat[i+1:]) // state ppid pgrp session ... starttime is the 20th
+	if len(f) < 20 {
+		return proc{}, false
+	}
+	p := proc{pid: pid, state: f[0][0]}
+	var errs [4]error
+	p.parent, errs[0] = strconv.Atoi(string(f[1]))
+	p.group, errs[1] = strconv.Atoi(string(f[2]))
+	p.session, errs[2] = strconv.Atoi(string(f[3]))
+	p.start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
+	for _, err := range errs {
+		if err != nil {
+			return proc{}, false
+		}
+	}
+	return p, true
+}
+
+// An inode names a file.
+type inode struct{ dev, ino uint64 }
+
+func inodeOf(st *unix.Stat_t) inode { return inode{st.Dev, st.Ino} }
+
+// holders returns a function that reports whether a process has one of the
+// files open.
+func holders(files []inode) func(pid int) bool {
+	if len(files) == 0 {
+		return nil
+	}
+	return func(pid int) bool {
+		name := "/proc/" + strconv.Itoa(pid) + "/fd"
+		dir, err := os.Open(name)
+		if err != nil {
+			return false
+		}
+		defer dir.Close()
+		fds, _ := dir.Readdirnames(-1)
+		for _, fd := range fds {
+			var st unix.Stat_t
+			if unix.Fstatat(int(dir.Fd()), fd, &st, 0) != nil {
+				continue
+			}
+			for _, f := range files {
+				if inodeOf(&st) == f {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
+
+// children lists the child processes of a process's main thread; ok is false
+// where the kernel does not tell (CONFIG_PROC_CHILDREN).
+func children(pid int) (pids []int, ok bool) {
+	p := strconv.Itoa(pid)
+	b, err := os.ReadFile("/proc/" + p + "/task/" + p + "/children")
+	if err != nil {
+		return nil, false
+	}
+	for _, f := range strings.Fields(string(b)) {
+		if n, err := strconv.Atoi(f); err == nil {
+			pids = append(pids, n)
+		}
+	}
+	return pids, true
+}
+
+// ignores reports whether a process ignores a signal.
+func ignores(pid int, sig unix.Signal) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "SigIgn:"); ok {
+			mask, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+			return err == nil && mask>>(uint(sig)-1)&1 == 1
+		}
+	}
+	return false
+}

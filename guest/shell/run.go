@@ -1,0 +1,529 @@
+package shell
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/guest/wire"
+)
+
+// A run is one command in the shell: a caller's, or one of our own.
+type run struct {
+	call  *Call // nil: our own
+	text  []byte
+	st    streams
+	limit time.Duration // 0: none
+	probe bool          // no command at all, only a report
+	carry bool          // the command sees the last status
+	job   *starting     // a job that is started by name
+	done  func(*run)    // once, when it is over and its output complete
+
+	nonce    string
+	begun    time.Time
+	outs     []*stream
+	in       feeding
+	attempt  int
+	read     bool // the shell has read the text
+	held     bool // output waits since it has not
+	reports  reports
+	rep      *report
+	ended    bool // the shell is gone
+	ws       syscall.WaitStatus
+	timedOut bool
+	killed   bool
+	stage    int
+	idle     int       // how often in a row the shell was found at its prompt
+	asked    int       // how far a lost report was searched for
+	unknown  bool      // the status is not the command's
+	since    time.Time // the ladder's first step
+	drained  time.Time // when held pipes are given up
+}
+
+// A feeding is a command's standard input.
+type feeding struct {
+	fd      int
+	open    bool
+	only    bool // not open to read any more: a command that has closed its end shows
+	watched bool
+	at      int // bytes of the first frame that are written
+}
+
+// begin starts a run.
+// Precondition: there is a shell, and no other run.
+func (s *Session) begin(r *run) {
+	s.cur = r
+	r.begun = time.Now()
+	r.in.fd = -1
+	if err := s.open(r); err != nil {
+		// Nothing was sent: the shell is as it was.
+		s.cur = nil
+		s.closeStreams(r)
+		r.unknown = true
+		if r.call != nil {
+			r.call.fail(wire.ClassUnavailable, err.Error())
+		}
+		r.done(r)
+		return
+	}
+	s.launch(r)
+}
+
+// open makes the command's file and streams.
+func (s *Session) open(r *run) error {
+	if r.probe {
+		return nil
+	}
+	if err := s.dir.write("c", r.text); err != nil {
+		return err
+	}
+	if r.carry {
+		if err := s.dir.write("s", []byte("return "+strconv.Itoa(s.lastStatus)+"\n")); err != nil {
+			return err
+		}
+	}
+	if r.st.tty {
+		s.drainTerminal()
+		r.outs = []*stream{{typ: wire.Stdout, fd: s.in.tty, call: r.call, watched: true}}
+		fd, err := unix.FcntlInt(uintptr(s.in.tty), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			return err
+		}
+		r.in.fd, r.in.open, r.in.only = fd, true, true
+		return nil
+	}
+	names := []string{"o", "e"}
+	types := []wire.Type{wire.Stdout, wire.Stderr}
+	if r.st.merge {
+		names = names[:1]
+	}
+	for i, name := range names {
+		if !s.fresh[name] {
+			if err := s.dir.fifo(name); err != nil {
+				return err
+			}
+		}
+		fd, err := s.dir.open(name, unix.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		s.fresh[name] = false
+		st := &stream{name: name, typ: types[i], fd: fd, call: r.call}
+		var sys unix.Stat_t
+		_ = unix.Fstat(fd, &sys)
+		st.file = inodeOf(&sys)
+		r.outs = append(r.outs, st)
+	}
+	if r.st.stdin {
+		if err := s.dir.fifo("i"); err != nil {
+			return err
+		}
+		fd, err := s.dir.open("i", unix.O_RDWR) // or the shell would wait for a writer
+		if err != nil {
+			return err
+		}
+		r.in.fd, r.in.open = fd, true
+	}
+	return nil
+}
+
+// launch sends the packets.
+func (s *Session) launch(r *run) {
+	r.nonce = s.nonce()
+	r.reports = reports{}
+	for _, st := range r.outs {
+		if !st.watched {
+			st.watched = true
+			s.poll.add(st.fd, unix.EPOLLIN)
+		}
+	}
+	if !r.probe {
+		s.in.send(s.d.run(s.dir.path, r.st, r.carry))
+	}
+	s.in.send(s.d.report(r.nonce))
+	s.in.send(s.d.settle())
+	s.set(alarmLost, lostTick)
+	if r.limit > 0 {
+		s.alarms[alarmLimit] = r.begun.Add(r.limit)
+	}
+	if r.call != nil && r.attempt == 0 {
+		s.publish()
+	}
+	if r.in.open {
+		s.feed()
+	}
+}
+
+// wasRead reports whether the shell has come to the text: then it has opened
+// the streams. Where the file system keeps no access times it is true.
+func (s *Session) wasRead(r *run) bool {
+	if !r.read {
+		r.read = r.probe || !s.dir.probe || s.dir.wasRead("c")
+	}
+	return r.read
+}
+
+// onStream passes output on. What comes before the shell has read the text
+// is not the command's: it is left in the pipe until we know.
+func (s *Session) onStream(st *stream) {
+	r := s.cur
+	if r.rep == nil && !st.capturing() && !s.wasRead(r) {
+		s.unwatch(st)
+		if !r.held {
+			r.held = true
+			s.set(alarmHold, holdLimit)
+		}
+		return
+	}
+	if r.rep != nil {
+		s.drain()
+		return
+	}
+	_, blocked := st.pump(false)
+	if st.eof || blocked {
+		s.unwatch(st)
+	}
+}
+
+func (st *stream) capturing() bool { return st.call == nil }
+
+// holdLimit is how long output waits for the text to be read.
+const holdLimit = time.Second
+
+// release lets held output go.
+func (s *Session) release(read bool) {
+	r := s.cur
+	if r == nil || !r.held {
+		return
+	}
+	r.held = false
+	r.read = true
+	s.clear(alarmHold)
+	for _, st := range r.outs {
+		s.rewatch(st)
+	}
+}
+
+func (s *Session) unwatch(st *stream) {
+	if st.watched {
+		st.watched = false
+		s.poll.remove(st.fd)
+	}
+}
+
+func (s *Session) rewatch(st *stream) {
+	if !st.watched && !st.eof && !st.over {
+		st.watched = true
+		s.poll.add(st.fd, unix.EPOLLIN)
+	}
+}
+
+// onReport hears that the command is over.
+func (s *Session) onReport(rep report) {
+	r := s.cur
+	r.rep = &rep
+	s.clear(alarmLimit)
+	s.clear(alarmLadder)
+	s.clear(alarmLost)
+	s.clear(alarmHold)
+	if !r.probe && !s.ran(r) && !r.timedOut && !r.killed && r.attempt < 2 {
+		s.again(r)
+		return
+	}
+	r.read = true
+	if r.call != nil || r.probe {
+		s.locate(rep.pwd)
+	}
+	if r.timedOut || r.killed {
+		s.sweep(unix.SIGKILL)
+	}
+	s.settleRun()
+	s.drain()
+}
+
+// settleRun notes what is in held pipes when the command ends.
+func (s *Session) settleRun() {
+	r := s.cur
+	now := time.Now()
+	r.drained = now.Add(grace)
+	for _, st := range r.outs {
+		st.owed = st.pending()
+		st.quiet = now.Add(quiet)
+	}
+}
+
+// ran reports whether the text was run at all: a shell that could not
+// redirect, or that has a function named ".", comes back without.
+func (s *Session) ran(r *run) bool {
+	if s.dir.probe {
+		return s.wasRead(r)
+	}
+	if r.st.tty {
+		return true
+	}
+	for _, st := range r.outs {
+		if !st.eof && !st.opened() {
+			return false
+		}
+	}
+	return true
+}
+
+// again runs a text that was not run: first after a repair, then in another
+// shell.
+func (s *Session) again(r *run) {
+	r.attempt++
+	r.rep, r.held = nil, false
+	s.closeStreams(r)
+	r.outs = nil
+	retry := func() {
+		s.cur = r
+		if err := s.open(r); err != nil {
+			s.cur = nil
+			s.closeStreams(r)
+			if r.call != nil {
+				r.call.fail(wire.ClassUnavailable, err.Error())
+			}
+			r.done(r)
+			return
+		}
+		s.launch(r)
+	}
+	if r.attempt == 1 {
+		for _, line := range s.d.repair() {
+			s.in.send(line)
+		}
+		retry()
+		return
+	}
+	s.cur = nil
+	s.replace()
+	s.withShell(func(err error) {
+		if err != nil {
+			r.unknown = true
+			if r.call != nil {
+				r.call.fail(wire.ClassUnavailable, err.Error())
+			}
+			r.done(r)
+			return
+		}
+		r.begun = time.Now()
+		r.carry = false
+		retry()
+	})
+}
+
+// replace kills the shell for one that works.
+func (s *Session) replace() {
+	s.why = afterKill
+	s.kill()
+	s.restoredNext()
+}
+
+// locate finds out where the shell is: what it says if that is true, else
+// what the kernel says.
+func (s *Session) locate(pwd string) {
+	link := "/proc/" + itoa(s.in.pid) + "/cwd"
+	var real, said unix.Stat_t
+	if unix.Stat(link, &real) != nil {
+		return
+	}
+	if strings.HasPrefix(pwd, "/") && unix.Stat(pwd, &said) == nil && inodeOf(&real) == inodeOf(&said) {
+		s.cwd = pwd
+		return
+	}
+	if name, err := os.Readlink(link); err == nil {
+		if real.Nlink == 0 {
+			name = strings.TrimSuffix(name, " (deleted)")
+		}
+		s.cwd = name
+	}
+}
+
+// drain reads what is left, and ends the run when nothing is.
+func (s *Session) drain() {
+	r := s.cur
+	if r == nil || r.rep == nil && !r.ended {
+		return
+	}
+	now := time.Now()
+	complete := true
+	var next time.Time
+	for _, st := range r.outs {
+		if st.over {
+			continue
+		}
+		more, blocked := false, false
+		if !st.eof {
+			more, blocked = st.pump(true)
+		}
+		switch {
+		case st.eof:
+			st.over = true
+			s.unwatch(st)
+		case r.st.tty && !more && !blocked:
+			st.over = true
+		case blocked:
+			s.unwatch(st)
+			complete = false
+		case st.owed <= 0 && (!st.quiet.After(now) || !r.drained.After(now)):
+			st.over = true // held by somebody in the background
+		default:
+			complete = false
+			s.rewatch(st)
+			t := st.quiet
+			if r.drained.Before(t) {
+				t = r.drained
+			}
+			if more {
+				t = now
+			}
+			if next.IsZero() || t.Before(next) {
+				next = t
+			}
+		}
+	}
+	if !complete {
+		s.alarms[alarmDrain] = next
+		return
+	}
+	s.clear(alarmDrain)
+	s.finish(r)
+}
+
+// finish ends a run.
+func (s *Session) finish(r *run) {
+	s.cur = nil
+	s.clear(alarmLimit)
+	s.clear(alarmLadder)
+	s.clear(alarmLost)
+	s.clear(alarmHold)
+	if r.ended {
+		s.restoredNext()
+	}
+	if r.st.tty && s.in != nil && s.in.saved != nil {
+		_ = unix.IoctlSetTermios(s.in.tty, unix.TCSETS, s.in.saved)
+	}
+	held := s.closeStreams(r)
+	if r.call != nil {
+		s.after = func() { s.leftover(r, held) } // once the result is out
+	} else {
+		s.leftover(r, held)
+	}
+	r.done(r)
+}
+
+// closeStreams closes what is at its end and returns what somebody holds.
+func (s *Session) closeStreams(r *run) (held []*stream) {
+	if r.in.open {
+		s.closeInput(r)
+	}
+	for _, st := range r.outs {
+		if st.name == "" {
+			continue // the terminal
+		}
+		s.unwatch(st)
+		if !st.eof && (r.rep != nil || r.ended) {
+			held = append(held, st)
+			continue
+		}
+		s.fresh[st.name] = st.eof
+		_ = unix.Close(st.fd)
+		st.fd = -1
+	}
+	return held
+}
+
+// feed writes what waits to the command's standard input.
+func (s *Session) feed() {
+	r := s.cur
+	c := r.call
+	for r.in.open && len(c.input) > 0 {
+		f := &c.input[0]
+		n, err := unix.Write(r.in.fd, f.Payload()[r.in.at:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			if s.narrow(r) {
+				continue
+			}
+			if !r.in.watched {
+				r.in.watched = true
+				s.poll.add(r.in.fd, unix.EPOLLOUT)
+			}
+			return
+		case err != nil: // EPIPE: nobody wants it
+			n = len(f.Payload()) - r.in.at
+		}
+		if r.in.at += n; r.in.at == len(f.Payload()) {
+			n, r.in.at = len(f.Payload()), 0
+			f.Release()
+			c.input = c.input[1:]
+			c.consumed(n)
+		}
+	}
+	if r.in.watched {
+		r.in.watched = false
+		s.poll.remove(r.in.fd)
+	}
+	if c.closed && r.in.open && r.st.tty {
+		_, _ = unix.Write(r.in.fd, []byte{4}) // VEOF, ^D (termios(3))
+		s.closeInput(r)
+	} else if c.closed && r.in.open && (s.wasRead(r) || !s.dir.probe) {
+		s.closeInput(r)
+	} else if c.closed && r.in.open {
+		// Closed before the shell has opened it, it would wait for ever: close
+		// again is tried with the next look.
+		s.set(alarmLost, inputTick)
+	}
+}
+
+// inputTick is how long to wait before looking whether the shell has opened
+// its input.
+const inputTick = time.Millisecond
+
+// narrow gives up the read side of the input, once the shell has opened it,
+// so that a command that does not read any more is noticed.
+func (s *Session) narrow(r *run) bool {
+	if r.in.only || !s.dir.probe || !s.wasRead(r) {
+		return false
+	}
+	fd, err := unix.Open(s.dir.path+"/i", unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	r.in.only = true
+	if r.in.watched {
+		r.in.watched = false
+		s.poll.remove(r.in.fd)
+	}
+	_ = unix.Close(r.in.fd)
+	r.in.fd = fd
+	return true
+}
+
+func (s *Session) closeInput(r *run) {
+	if r.in.watched {
+		r.in.watched = false
+		s.poll.remove(r.in.fd)
+	}
+	r.in.open = false
+	_ = unix.Close(r.in.fd)
+	r.in.fd = -1
+}
+
+func checkDir(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return unix.ENOTDIR
+	}
+	return unix.Access(dir, unix.X_OK)
+}

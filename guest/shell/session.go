@@ -1,0 +1,523 @@
+package shell
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/guest/wire"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// How long things of our own may take.
+const (
+	startLimit    = 10 * time.Second // until a new shell answers
+	restoreLimit  = 5 * time.Second
+	rcLimit       = 5 * time.Second
+	snapshotLimit = 2 * time.Second
+	quietBefore   = 200 * time.Millisecond // without a command, before a snapshot is taken
+)
+
+// A Session is a shell and what is asked of it, in order. All fields below
+// inbox are its goroutine's.
+type Session struct {
+	m    *Manager
+	name string
+	path string // the shell's program
+	d    dialect
+	env  []string
+	rc   bool
+	dir  *dir
+	poll *poller
+
+	mu    sync.Mutex
+	inbox []func()         // guarded by mu
+	over  bool             // nobody reads inbox any more; guarded by mu
+	info  wire.SessionInfo // as of the last change; guarded by mu
+	bell  chan struct{}    // inbox is not empty
+
+	in    *incarnation // nil: the shell has ended
+	queue []*Call
+	busy  bool // something runs, or is being prepared
+	cur   *run
+	fresh map[string]bool // FIFOs that nobody else holds
+
+	rows, cols uint16
+	cwd        string
+	home       string // the directory to start in
+	commands   int64
+	restarts   int
+	lastStatus int
+	term       *terminal // nil: nobody has attached yet
+	snap       *snapshot
+	snapAt     int64   // commands when snap was taken
+	why        purpose // of the next restore
+	restored   string  // for the next result
+	restore    []byte  // what the next shell has to run first to undo a call's Dir and Env
+	before     map[int]uint64
+	groups     map[int]bool
+	seen       map[int]bool // orphans that are not ours
+	lastPID    string
+	after      func() // looks for jobs, when the result is out
+	dying      *Call  // the destroy that ends the session
+	keepJobs   bool
+	dead       bool
+
+	alarms [alarmCount]time.Time
+	armed  time.Time
+	timer  *time.Timer
+}
+
+// What a session waits for besides descriptors.
+type alarm int
+
+const (
+	alarmLimit  alarm = iota // the command's time is over
+	alarmLadder              // the next step against a command
+	alarmLost                // look whether the report was lost
+	alarmDrain               // held pipes
+	alarmHold                // output that came before the text was read
+	alarmIdle                // take a snapshot
+	alarmCount
+)
+
+// post has f run by the session's goroutine. It never waits.
+func (s *Session) post(f func()) {
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return
+	}
+	s.inbox = append(s.inbox, f)
+	s.mu.Unlock()
+	select {
+	case s.bell <- struct{}{}:
+	default:
+	}
+}
+
+// run is the session's goroutine; it ends when the session is destroyed.
+func (s *Session) run() {
+	defer s.poll.close()
+	for !s.dead {
+		select {
+		case <-s.bell:
+			s.mu.Lock()
+			all := s.inbox
+			s.inbox = nil
+			s.mu.Unlock()
+			for _, f := range all {
+				f()
+			}
+		case <-s.poll.ready:
+			s.onEvents()
+			s.poll.next <- struct{}{}
+		case <-s.timer.C:
+			s.armed = time.Time{}
+			s.onTime(time.Now())
+		}
+		s.arm()
+	}
+	s.timer.Stop()
+	s.mu.Lock()
+	s.over = true
+	rest := s.inbox
+	s.inbox = nil
+	s.mu.Unlock()
+	for _, f := range rest {
+		f() // each sees that the session is dead
+	}
+}
+
+func (s *Session) set(a alarm, after time.Duration) { s.alarms[a] = time.Now().Add(after) }
+func (s *Session) clear(a alarm)                    { s.alarms[a] = time.Time{} }
+
+// arm sets the timer to the next alarm, unless it will ring before it anyway:
+// so a command that is over at once costs no timer.
+func (s *Session) arm() {
+	var first time.Time
+	for _, t := range s.alarms {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	if first.IsZero() || !s.armed.IsZero() && !first.Before(s.armed) {
+		return
+	}
+	s.armed = first
+	s.timer.Reset(time.Until(first))
+}
+
+func (s *Session) onTime(now time.Time) {
+	for a := range s.alarms {
+		if t := s.alarms[a]; t.IsZero() || t.After(now) {
+			continue
+		}
+		s.alarms[a] = time.Time{}
+		switch alarm(a) {
+		case alarmLimit:
+			if s.cur != nil && s.cur.rep == nil && !s.cur.timedOut {
+				s.cur.timedOut = true
+				s.interrupt()
+			}
+		case alarmLadder:
+			s.escalate()
+		case alarmLost:
+			s.checkLost()
+		case alarmDrain:
+			s.drain()
+		case alarmHold:
+			s.release(false)
+		case alarmIdle:
+			s.takeSnapshot()
+		}
+	}
+}
+
+// publish tells other goroutines how the session is.
+func (s *Session) publish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := &s.info
+	i.State, i.PID = wire.StateIdle, 0
+	if s.in == nil {
+		i.State = wire.StateEnded
+	} else {
+		i.PID = s.in.pid
+	}
+	if s.cur != nil && s.cur.call != nil {
+		i.State = wire.StateRunning
+	}
+	i.Cwd = wire.Path(s.cwd)
+	i.UsedMS = time.Now().UnixMilli()
+	i.Commands, i.Waiting, i.Restarts, i.Restored = s.commands, len(s.queue), s.restarts, s.restored
+}
+
+func (s *Session) describe() wire.SessionInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.info
+}
+
+// submit queues a call, or refuses it.
+func (s *Session) submit(c *Call) {
+	switch {
+	case s.dead || s.dying != nil:
+		c.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+	case c.killed:
+		c.fail(wire.ClassConflict, "the request was given up")
+	case c.req.Session.NoWait && (len(s.queue) > 0 || s.cur != nil && s.cur.call != nil):
+		c.fail(wire.ClassConflict, fmt.Sprintf("session %q is busy", s.name))
+	default:
+		s.queue = append(s.queue, c)
+		s.next()
+	}
+}
+
+// next begins what is first in the queue, if nothing else runs.
+func (s *Session) next() {
+	if s.busy || s.dead {
+		return
+	}
+	if len(s.queue) == 0 {
+		if s.in != nil && s.snapAt != s.commands {
+			s.set(alarmIdle, quietBefore)
+		}
+		s.publish()
+		return
+	}
+	s.clear(alarmIdle)
+	c := s.queue[0]
+	s.queue = s.queue[1:]
+	s.busy = true
+	s.withShell(func(err error) {
+		if err != nil {
+			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: no shell: %v", s.name, err))
+			s.idle()
+			return
+		}
+		s.undoCall(func() { s.perform(c) })
+	})
+}
+
+// idle says that what was busy is over.
+func (s *Session) idle() {
+	s.busy = false
+	if s.dying != nil {
+		s.destroyNow()
+		return
+	}
+	s.next()
+}
+
+// withShell goes on when there is a shell.
+func (s *Session) withShell(then func(error)) {
+	if s.in != nil {
+		then(nil)
+		return
+	}
+	if s.commands > 0 {
+		s.restarts++
+	}
+	s.boot(then)
+}
+
+// boot starts a shell, waits for its first word, and gives it what its
+// predecessor has left.
+func (s *Session) boot(then func(error)) {
+	dir := s.cwd
+	if checkDir(dir) != nil {
+		if dir = s.home; checkDir(dir) != nil {
+			dir = "/"
+		}
+	}
+	s.before, s.groups, s.lastPID = nil, nil, ""
+	in, err := s.startShell(dir, func(in *incarnation, ws syscall.WaitStatus) {
+		s.post(func() { s.onChange(in, ws) })
+	})
+	if err != nil {
+		then(err)
+		return
+	}
+	s.in = in
+	for _, fd := range []int{in.sock, in.state, in.tty} {
+		s.poll.add(fd, unix.EPOLLIN)
+	}
+	for _, line := range s.d.start(s.dir.path) {
+		in.send(line)
+	}
+	s.begin(&run{probe: true, limit: startLimit, done: func(r *run) {
+		if r.rep == nil {
+			s.kill()
+			then(errors.New("it does not answer"))
+			return
+		}
+		in.ready = true
+		s.bring(then)
+	}})
+}
+
+// bring gives a new shell its state: the user's start files for the first,
+// else the snapshot.
+func (s *Session) bring(then func(error)) {
+	own := func(text string, limit time.Duration, after func(*run)) {
+		s.begin(&run{text: []byte(text), limit: limit, done: func(r *run) {
+			if r.rep != nil {
+				after(r)
+				return
+			}
+			// It did not survive that: without it, then.
+			s.kill()
+			s.rc, s.snap = false, nil
+			if s.restored != "" {
+				s.restored = wire.RestoredNone
+			}
+			s.boot(then)
+		}})
+	}
+	switch {
+	case s.snap != nil && s.commands > 0:
+		own(string(s.snap.restore(s.dir.path, s.why)), restoreLimit, func(*run) { then(nil) })
+	case s.rc && !s.d.posix:
+		own("[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n", rcLimit, func(*run) { then(nil) })
+	default:
+		then(nil)
+	}
+}
+
+// kill ends the shell without waiting for anything.
+func (s *Session) kill() {
+	if s.in == nil || s.in.gone {
+		return
+	}
+	_ = unix.Kill(s.in.pid, unix.SIGKILL)
+	s.lose()
+}
+
+// lose forgets the shell.
+func (s *Session) lose() {
+	in := s.in
+	if in == nil {
+		return
+	}
+	for _, fd := range []int{in.sock, in.state, in.tty} {
+		s.poll.remove(fd)
+	}
+	in.gone = true
+	in.close()
+	s.in = nil
+}
+
+// nonce is a word that nobody can guess.
+func (s *Session) nonce() string {
+	var b [9]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return hex.EncodeToString(b[:])
+}
+
+// onEvents looks at what is ready: output first, so that it is read before
+// the report that says that it is complete.
+func (s *Session) onEvents() {
+	var buf [8]unix.EpollEvent
+	events := s.poll.events(buf[:])
+	sock := false
+	for _, ev := range events {
+		switch fd := int(ev.Fd); {
+		case s.in != nil && fd == s.in.sock:
+			sock = true
+		case s.in != nil && fd == s.in.state:
+			s.readState()
+		case s.in != nil && fd == s.in.tty:
+			s.onTerminal()
+		case s.cur != nil && s.cur.in.fd == fd && s.cur.in.open:
+			s.feed()
+		case s.cur != nil:
+			for _, st := range s.cur.outs {
+				if st.fd == fd && !st.over {
+					s.onStream(st)
+				}
+			}
+		}
+	}
+	if sock && s.in != nil {
+		s.readReports()
+	}
+}
+
+// readReports reads what the shell says.
+func (s *Session) readReports() {
+	var buf [32 << 10]byte
+	for s.in != nil {
+		n, err := unix.Read(s.in.sock, buf[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 { // nothing more, or its end is closed: its exit says the rest
+			if n == 0 && err == nil {
+				s.poll.remove(s.in.sock)
+			}
+			return
+		}
+		r := s.cur
+		if r == nil || r.rep != nil || r.nonce == "" {
+			continue
+		}
+		if rep, ok := r.reports.add(buf[:n], r.nonce); ok {
+			s.onReport(rep)
+		}
+	}
+}
+
+// readState reads what an exiting shell says of its state.
+func (s *Session) readState() {
+	var buf [32 << 10]byte
+	for {
+		n, err := unix.Read(s.in.state, buf[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 {
+			return
+		}
+		if len(s.in.said)+n <= maxSnapshot {
+			s.in.said = append(s.in.said, buf[:n]...)
+		}
+	}
+}
+
+// onTerminal reads what was printed on the session's terminal. It belongs to
+// the command that runs on it; otherwise nobody asked for it.
+func (s *Session) onTerminal() {
+	if s.cur != nil && s.cur.st.tty && s.cur.rep == nil {
+		s.onStream(s.cur.outs[0])
+		return
+	}
+	s.drainTerminal()
+}
+
+func (s *Session) drainTerminal() {
+	var buf [32 << 10]byte
+	for range 64 {
+		n, err := unix.Read(s.in.tty, buf[:])
+		if n <= 0 && err != unix.EINTR {
+			if err != unix.EAGAIN {
+				s.poll.remove(s.in.tty) // everybody has closed it
+			}
+			return
+		}
+	}
+}
+
+// onChange hears that the shell has stopped or is gone.
+func (s *Session) onChange(in *incarnation, ws syscall.WaitStatus) {
+	if ws.Stopped() {
+		if !in.gone {
+			_ = unix.Kill(in.pid, unix.SIGCONT)
+		}
+		return
+	}
+	if s.in != in {
+		return // we have killed it
+	}
+	s.readReports()
+	s.readState()
+	s.keepExitState(in, ws)
+	r := s.cur
+	if r != nil && r.st.tty {
+		r.outs[0].pump(true)
+		r.outs[0].over = true
+	}
+	s.lose()
+	if r == nil {
+		s.restoredNext()
+		s.publish()
+		return
+	}
+	s.clear(alarmLadder)
+	s.clear(alarmLost)
+	r.ended = true
+	if r.rep == nil {
+		r.ws = ws
+		s.settleRun()
+	}
+	s.drain()
+}
+
+// keepExitState takes over the state that the shell has left, and decides how
+// it is restored.
+func (s *Session) keepExitState(in *incarnation, ws syscall.WaitStatus) {
+	switch {
+	case s.cur != nil && s.cur.stage >= stageReplace:
+		s.why = afterKill
+	case !ws.Exited() || ws.ExitStatus() != 0:
+		s.why = afterError
+	default:
+		s.why = afterExit
+	}
+	if snap, ok := parseSnapshot(s.d, in.said); ok && in.ready {
+		s.snap, s.snapAt = &snap, -1
+		if s.cwd = snap.cwd(); s.cwd == "" {
+			s.cwd = s.home
+		}
+	}
+}
+
+// restoredNext decides what the next result says about the state.
+func (s *Session) restoredNext() {
+	switch {
+	case s.snap == nil:
+		s.restored = wire.RestoredNone
+	case s.snapAt == -1 && !s.d.posix && s.why != afterKill:
+		s.restored = wire.RestoredFull
+	default:
+		s.restored = wire.RestoredPartial
+	}
+}
