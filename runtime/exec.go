@@ -44,6 +44,8 @@ type ExecResult struct {
 	TimedOut bool
 	// StdoutDropped and StderrDropped count the bytes beyond MaxOutput.
 	StdoutDropped, StderrDropped int64
+	// Session is what became of the session; nil if it was not run in one.
+	Session *SessionStatus
 }
 
 // Truncated reports whether output was dropped.
@@ -52,6 +54,12 @@ func (r *ExecResult) Truncated() bool { return r.StdoutDropped > 0 || r.StderrDr
 // A ProcessSpec asks for a process with streams.
 type ProcessSpec struct {
 	Command []string
+	// Session is the name of a session of the sandbox in which Command, of
+	// which there is one then, is evaluated as text. One that is not there is
+	// made. NoWait is [ErrConflict] if it is busy. With TTY the command has the
+	// session's own terminal.
+	Session string
+	NoWait  bool
 	Env     map[string]string
 	Cwd     string
 	// Stdin says that the process's standard input will be written.
@@ -70,6 +78,7 @@ type Exit struct {
 	Code     int            // the exit code, or 128+Signal
 	Signal   syscall.Signal // what killed it, or 0
 	TimedOut bool           // by the spec's Timeout
+	Session  *SessionStatus // what became of the session; nil if it was not run in one
 }
 
 // A Process runs in a sandbox. It is safe for concurrent use, but each of its

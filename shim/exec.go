@@ -17,25 +17,29 @@ import (
 
 // Exec implements [runtime.Executor].
 func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecRequest) (*runtime.ExecResult, error) {
+	return r.exec(ctx, sandboxID, &runtime.ProcessSpec{
+		Command: req.Command, Env: req.Env, Cwd: req.Cwd, Stdin: req.Stdin != nil, Timeout: req.Timeout,
+	}, req.Stdin, req.MaxOutput)
+}
+
+// exec runs a process to its end; of each stream keep bytes are kept.
+func (r *Runtime) exec(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec, stdin io.Reader, keep int) (*runtime.ExecResult, error) {
 	begin := time.Now()
-	keep := req.MaxOutput
 	if keep <= 0 {
 		keep = runtime.DefaultMaxOutput
 	}
 	res := new(runtime.ExecResult)
-	p, err := r.start(ctx, sandboxID, &runtime.ProcessSpec{
-		Command: req.Command, Env: req.Env, Cwd: req.Cwd, Stdin: req.Stdin != nil, Timeout: req.Timeout,
-	}, collect(&res.Stdout, &res.StdoutDropped, keep), collect(&res.Stderr, &res.StderrDropped, keep))
+	p, err := r.start(ctx, sandboxID, spec, collect(&res.Stdout, &res.StdoutDropped, keep), collect(&res.Stderr, &res.StderrDropped, keep))
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	p.feed(req.Stdin)
+	p.feed(stdin)
 	exit, err := p.waitOrKill(ctx)
 	if err != nil {
 		return nil, err
 	}
-	res.ExitCode, res.Signal, res.TimedOut = exit.Code, exit.Signal, exit.TimedOut
+	res.ExitCode, res.Signal, res.TimedOut, res.Session = exit.Code, exit.Signal, exit.TimedOut, exit.Session
 	res.Duration = time.Since(begin)
 	return res, nil
 }
@@ -64,15 +68,20 @@ func collect(to *[]byte, dropped *int64, keep int) func([]byte) {
 
 // ExecStream implements [runtime.Executor].
 func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime.ExecRequest, output chan<- []byte) error {
-	defer close(output)
-	p, err := r.start(ctx, sandboxID, &runtime.ProcessSpec{
+	return r.stream(ctx, sandboxID, &runtime.ProcessSpec{
 		Command: req.Command, Env: req.Env, Cwd: req.Cwd, Stdin: req.Stdin != nil, Merge: true, Timeout: req.Timeout,
-	}, nil, nil)
+	}, req.Stdin, output)
+}
+
+// stream runs a process whose streams are merged, and closes output.
+func (r *Runtime) stream(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec, stdin io.Reader, output chan<- []byte) error {
+	defer close(output)
+	p, err := r.start(ctx, sandboxID, spec, nil, nil)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	p.feed(req.Stdin)
+	p.feed(stdin)
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // ends the output
 	defer stop()
 	for buf := make([]byte, wire.MaxPayload); ; {
@@ -103,6 +112,11 @@ func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime
 
 // StartProcess implements [runtime.Executor].
 func (r *Runtime) StartProcess(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec) (runtime.Process, error) {
+	if spec.Session != "" {
+		if err := r.ensureSession(ctx, sandboxID, spec.Session); err != nil {
+			return nil, err
+		}
+	}
 	p, err := r.start(ctx, sandboxID, spec, nil, nil)
 	if err != nil {
 		return nil, err
@@ -135,6 +149,11 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 	if spec.Timeout > 0 {
 		req.TimeoutMS = uint64(max(1, spec.Timeout.Milliseconds()))
 	}
+	if spec.Session != "" {
+		if err := inSession(&req.StartRequest, spec); err != nil {
+			return nil, err
+		}
+	}
 	conn, err := r.conn(box)
 	if err != nil {
 		return nil, err
@@ -143,7 +162,7 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 	if err != nil {
 		return nil, lost(box, err)
 	}
-	return &process{Process: p, box: box}, nil
+	return &process{Process: p, box: box, session: spec.Session != ""}, nil
 }
 
 // environment is what a process starts with: nothing of the caller's.
@@ -184,7 +203,8 @@ func cwd(c *statedir.Config, dir string) string {
 // A process is one in a sandbox.
 type process struct {
 	*client.Process
-	box *statedir.Box
+	box     *statedir.Box
+	session bool // it is a command in a session
 }
 
 var _ runtime.Process = (*process)(nil)
@@ -195,13 +215,22 @@ func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
 	var failed *client.StartError
 	switch {
 	case errors.As(err, &failed):
-		return runtime.Exit{}, &runtime.StartError{Code: failed.Code, Message: failed.Message}
+		return runtime.Exit{}, sessionError(failed)
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return runtime.Exit{}, err
 	case err != nil:
 		return runtime.Exit{}, lost(p.box, err)
 	}
-	return runtime.Exit{Code: status.Code, Signal: syscall.Signal(status.Signal), TimedOut: status.TimedOut}, nil
+	return exitOf(&status, p.session), nil
+}
+
+// exitOf is what the guest says of an end.
+func exitOf(s *wire.ExitStatus, session bool) runtime.Exit {
+	exit := runtime.Exit{Code: s.Code, Signal: syscall.Signal(s.Signal), TimedOut: s.TimedOut}
+	if session {
+		exit.Session = sessionStatus(s)
+	}
+	return exit
 }
 
 // waitOrKill waits for the process; if ctx ends first it kills it.

@@ -49,7 +49,7 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 		return runtime.Errorf(runtime.ErrInvalid, "%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		a.runCommand(), a.createCommand(), a.execCommand(),
+		a.runCommand(), a.shellCommand(), a.createCommand(), a.execCommand(), a.sessionCommand(),
 		a.lsCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand(),
 		a.logsCommand(), a.cpCommand(), a.policyCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
 	)

@@ -109,12 +109,14 @@ type commandResult struct {
 	DurationMS    int64  `json:"durationMs"`
 	// StartError says why there was nothing to run; then ExitCode is 125 to 127.
 	StartError string `json:"startError,omitempty"`
+	// Session says what became of the session, for exec --session.
+	Session *runtime.SessionStatus `json:"session,omitempty"`
 }
 
 // execJSON runs a command to its end and prints the whole result.
-func (a *app) execJSON(ctx context.Context, rt *shim.Runtime, id string, req *runtime.ExecRequest) error {
+func (a *app) execJSON(id string, run func() (*runtime.ExecResult, error)) error {
 	begin := time.Now()
-	res, err := rt.Exec(ctx, id, req)
+	res, err := run()
 	out := commandResult{SandboxID: id, DurationMS: time.Since(begin).Milliseconds()}
 	if failed, ok := asStartError(err); ok {
 		out.ExitCode, out.StartError = failed.Code, failed.Message
@@ -125,7 +127,7 @@ func (a *app) execJSON(ctx context.Context, rt *shim.Runtime, id string, req *ru
 			SandboxID: id, ExitCode: res.ExitCode, Signal: int(res.Signal), TimedOut: res.TimedOut,
 			Stdout: string(res.Stdout), Stderr: string(res.Stderr),
 			StdoutDropped: res.StdoutDropped, StderrDropped: res.StderrDropped,
-			DurationMS: res.Duration.Milliseconds(),
+			DurationMS: res.Duration.Milliseconds(), Session: res.Session,
 		}
 	}
 	if err := json.NewEncoder(a.out).Encode(out); err != nil {

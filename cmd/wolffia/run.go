@@ -53,7 +53,9 @@ goes too.`,
 			}
 			var end error
 			if asJSON {
-				end = a.execJSON(cmd.Context(), rt, id, &runtime.ExecRequest{Command: args, Stdin: a.stdinIfAny(), Timeout: limit})
+				end = a.execJSON(id, func() (*runtime.ExecResult, error) {
+					return rt.Exec(cmd.Context(), id, &runtime.ExecRequest{Command: args, Stdin: a.stdinIfAny(), Timeout: limit})
+				})
 			} else {
 				exit, err := a.attach(cmd.Context(), rt, id, &runtime.ProcessSpec{
 					Command: args, Stdin: true, TTY: a.isTerminal(), Timeout: limit,

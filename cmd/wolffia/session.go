@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// defaultSession is the session that shell and attach use if none is named.
+const defaultSession = "main"
+
+func (a *app) sessionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "session",
+		Short: "List, end and attach to shell sessions",
+		Long: `List, end and attach to shell sessions.
+
+A session is a shell that stays in a sandbox: what one command changes (working
+directory, variables, functions, options) is there for the next. wolffia exec
+--session NAME makes it on first use. It ends with the sandbox.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.sessionListCommand(), a.sessionRemoveCommand(), a.sessionAttachCommand(), a.sessionJobsCommand())
+	return cmd
+}
+
+func (a *app) sessionListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls SANDBOX",
+		Short: "List the sessions of a sandbox",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			all, err := rt.ListSessions(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(all)
+			}
+			w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
+			fmt.Fprintln(w, "NAME\tSTATE\tSHELL\tCWD\tCOMMANDS\tJOBS\tUSED")
+			for _, s := range all {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", printable(s.Name), printable(string(s.State)),
+					printable(s.Shell), printable(s.Cwd), s.Commands, s.Jobs, since(s.UsedAt))
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func since(t time.Time) string { return time.Since(t).Truncate(time.Second).String() + " ago" }
+
+func (a *app) sessionRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm SANDBOX NAME...",
+		Short: "End sessions and all that they have started",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			for _, name := range args[1:] {
+				if err := rt.DestroySession(cmd.Context(), args[0]+"/"+name); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) sessionJobsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "jobs SANDBOX NAME",
+		Short: "List the background jobs of a session",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			jobs, err := rt.SessionJobs(cmd.Context(), args[0]+"/"+args[1])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(jobs)
+			}
+			w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
+			fmt.Fprintln(w, "ID\tNAME\tSTATE\tPIDS\tSTARTED\tOUTPUT\tCOMMAND")
+			for _, j := range jobs {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%s\t%d+%d\t%s\n", printable(j.ID), dash(printable(j.Name)), printable(j.State),
+					j.PIDs, since(j.StartedAt), j.Stdout.End, j.Stderr.End, printable(j.Command))
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (a *app) sessionAttachCommand() *cobra.Command {
+	var takeover bool
+	cmd := &cobra.Command{
+		Use:   "attach SANDBOX [NAME]",
+		Short: "Use a session's terminal; ctrl-p ctrl-q leaves it running",
+		Long: `Use a session's terminal: an interactive shell that begins with the session's
+state and has its own from then on. Several may watch and type. ctrl-p ctrl-q
+detaches and leaves it running; to attach again shows what was printed last.`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			name := defaultSession
+			if len(args) > 1 {
+				name = args[1]
+			}
+			_, err = a.terminal(cmd.Context(), rt, args[0], name, takeover)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&takeover, "takeover", false, "detach everybody else")
+	return cmd
+}
+
+func (a *app) shellCommand() *cobra.Command {
+	var box boxFlags
+	cmd := &cobra.Command{
+		Use:   "shell [flags] [SANDBOX]",
+		Short: "Work in a sandbox at the terminal; ctrl-p ctrl-q leaves it running",
+		Long: `Work in a sandbox at the terminal. Without SANDBOX there is a new one, which is
+destroyed when the shell ends, and kept if you detach with ctrl-p ctrl-q.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rt, err := a.open(box.runtime)
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				_, err := a.terminal(cmd.Context(), rt, args[0], defaultSession, false)
+				return err
+			}
+			if !a.isTerminal() {
+				return errNoTerminal
+			}
+			config, err := box.config(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			id, err := a.createAndStart(cmd.Context(), rt, config)
+			if err != nil {
+				return err
+			}
+			detached, err := a.terminal(cmd.Context(), rt, id, defaultSession, false)
+			if detached {
+				fmt.Fprintf(a.err, "wolffia: sandbox %s runs on: wolffia shell %s\n", id, id)
+				return err
+			}
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
+			defer cancel()
+			if derr := rt.Destroy(ctx, id); derr != nil {
+				return derr
+			}
+			return err
+		},
+	}
+	box.add(cmd)
+	return cmd
+}
+
+var errNoTerminal = runtime.Errorf(runtime.ErrInvalid, "standard input and output are not a terminal; without one: wolffia exec --session NAME")
+
+// terminal joins our terminal with a session's until that ends or the user
+// detaches. A session that is not there is made. An exit code other than 0 is
+// an error.
+func (a *app) terminal(ctx context.Context, rt *shim.Runtime, sandbox, name string, takeover bool) (detached bool, err error) {
+	if !a.isTerminal() {
+		return false, errNoTerminal
+	}
+	cols, rows, err := term.GetSize(int(a.out.Fd()))
+	if err != nil {
+		return false, err
+	}
+	// The signals that end us must not leave the terminal raw.
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	_, err = rt.CreateSession(ctx, sandbox, &runtime.SessionConfig{Name: name, Rows: uint16(rows), Cols: uint16(cols)})
+	if err != nil && runtime.Class(err) != runtime.ErrExists {
+		return false, err
+	}
+	t, err := rt.AttachSession(ctx, sandbox+"/"+name, &runtime.AttachRequest{Rows: uint16(rows), Cols: uint16(cols), Takeover: takeover})
+	if err != nil {
+		return false, err
+	}
+	defer t.Close()
+	restore, err := a.rawMode(t)
+	if err != nil {
+		return false, err
+	}
+	defer restore()
+	leave := make(chan struct{})
+	go func() { // ends with the input, or with the program
+		if typed(t.Stdin(), a.in) {
+			close(leave)
+		}
+	}()
+	printed := make(chan struct{})
+	go func() { // ends with the terminal
+		_, _ = io.Copy(a.out, t.Stdout())
+		close(printed)
+	}()
+	select {
+	case <-printed:
+	case <-leave:
+		return true, nil
+	case <-ctx.Done():
+		return true, exitStatus{128 + int(syscall.SIGTERM)}
+	}
+	exit, err := t.Wait(context.WithoutCancel(ctx))
+	switch {
+	case err != nil:
+		return false, err
+	case t.Detached():
+		fmt.Fprint(a.err, "\r\nwolffia: somebody else has taken the terminal\r\n")
+		return true, nil
+	}
+	return false, statusOf(exit)
+}
+
+// typed passes on what the user types until the input ends, or until ctrl-p
+// ctrl-q, which it reports. A ctrl-p that something else follows is passed on
+// with it.
+func typed(to io.Writer, from *os.File) (detach bool) {
+	const ctrlP, ctrlQ = 0x10, 0x11
+	buf := make([]byte, 4096)
+	held := false // a ctrl-p waits for what comes next
+	for {
+		n, err := from.Read(buf)
+		var out []byte
+		for _, c := range buf[:n] {
+			switch {
+			case held && c == ctrlQ:
+				_, _ = to.Write(out)
+				return true
+			case held:
+				out, held = append(out, ctrlP), false
+			}
+			if c == ctrlP {
+				held = true
+				continue
+			}
+			out = append(out, c)
+		}
+		if _, werr := to.Write(out); err != nil || werr != nil {
+			return false
+		}
+	}
+}

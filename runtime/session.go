@@ -1,0 +1,204 @@
+package runtime
+
+import (
+	"context"
+	"io"
+	"syscall"
+	"time"
+)
+
+// A SessionManager keeps shells in sandboxes: what one command changes (working
+// directory, variables, functions, options, background jobs) is there for the
+// next. Sessions outlive their callers, and end with the sandbox.
+//
+// A sessionID is [Session].ID, or SANDBOX/NAME with any name of the sandbox. An
+// unknown one is [ErrNotFound]; a sandbox that does not run is [ErrConflict].
+type SessionManager interface {
+	// CreateSession starts a shell and returns when it answers. A taken name is
+	// [ErrExists], a shell that is not there [ErrUnavailable]. nil is the
+	// default configuration.
+	CreateSession(ctx context.Context, sandboxID string, config *SessionConfig) (*Session, error)
+
+	// DestroySession ends a session and all that it has started. Commands that
+	// run or wait in it end.
+	DestroySession(ctx context.Context, sessionID string) error
+
+	// GetSession returns one session.
+	GetSession(ctx context.Context, sessionID string) (*Session, error)
+
+	// ListSessions returns the sessions of a sandbox, by name.
+	ListSessions(ctx context.Context, sandboxID string) ([]*Session, error)
+
+	// SessionExec evaluates a command in the session's shell, after those that
+	// came before it. How it ended and what became of the shell is in the
+	// result. Canceling ctx interrupts the command, not the session.
+	SessionExec(ctx context.Context, sessionID string, req *SessionExecRequest) (*ExecResult, error)
+
+	// SessionExecStream is SessionExec with output as for
+	// [Executor].ExecStream.
+	SessionExecStream(ctx context.Context, sessionID string, req *SessionExecRequest, output chan<- []byte) error
+}
+
+// RuntimeWithSession is a Runtime whose sandboxes run commands and keep shells.
+type RuntimeWithSession interface {
+	RuntimeWithExecutor
+	SessionManager
+}
+
+// A SessionConfig says what shell to start. The zero value is bash, or sh where
+// there is none, at the sandbox's working directory, without start files.
+type SessionConfig struct {
+	// Name is letters, digits and, not first, any of ._-; at most 64. Empty
+	// means a random one.
+	Name string `json:"name,omitempty"`
+	// Shell is "bash", "sh", or a path inside.
+	Shell string `json:"shell,omitempty"`
+	// Cwd is where it starts; empty means the sandbox's working directory.
+	Cwd string `json:"cwd,omitempty"`
+	// Env is added to the sandbox's environment.
+	Env map[string]string `json:"env,omitempty"`
+	// Rows and Cols are the size of its terminal; 0 means 24 and 80.
+	Rows uint16 `json:"rows,omitempty"`
+	Cols uint16 `json:"cols,omitempty"`
+	// RC has the shell read the user's start files.
+	RC bool `json:"rc,omitempty"`
+}
+
+// A Session is a shell that is kept in a sandbox.
+type Session struct {
+	ID        string       `json:"id"` // the sandbox's id, a slash, and Name
+	SandboxID string       `json:"sandboxId"`
+	Name      string       `json:"name"`
+	Shell     string       `json:"shell"` // the program's path, inside
+	PID       int          `json:"pid"`   // of the shell, inside; 0 if there is none at the moment
+	State     SessionState `json:"state"`
+	Cwd       string       `json:"cwd"`
+	CreatedAt time.Time    `json:"createdAt"`
+	UsedAt    time.Time    `json:"usedAt"`   // when a command last began or ended
+	Commands  int64        `json:"commands"` // how many were run
+	Waiting   int          `json:"waiting"`  // how many wait for their turn
+	Jobs      int          `json:"jobs"`     // background jobs that run
+	Restarts  int          `json:"restarts"` // how often the shell had to be replaced
+}
+
+// A SessionState is what a session does.
+type SessionState string
+
+// The states of a session.
+const (
+	SessionIdle    SessionState = "idle"
+	SessionRunning SessionState = "running"
+	SessionEnded   SessionState = "ended" // its shell is gone; the next command starts a new one with its state
+)
+
+// A SessionExecRequest asks for one command in a session.
+type SessionExecRequest struct {
+	// Command is the text that the shell evaluates: any bytes but NUL, also
+	// several lines.
+	Command string
+	// Env and Cwd hold for this command only; Cwd empty means where the
+	// session is.
+	Env map[string]string
+	Cwd string
+	// Stdin is the command's standard input; nil means none.
+	Stdin io.Reader
+	// Timeout interrupts the command, then ends it, and keeps the session; 0
+	// means never.
+	Timeout time.Duration
+	// MaxOutput is as in [ExecRequest].
+	MaxOutput int
+	// NoWait is [ErrConflict] at once if the session is busy.
+	NoWait bool
+}
+
+// A SessionStatus says what a command did to its session.
+type SessionStatus struct {
+	// Cwd is where the session is after the command.
+	Cwd string `json:"cwd"`
+	// Ended says that the shell ended with the command, or had to be killed:
+	// the next command runs in a new one.
+	Ended bool `json:"ended"`
+	// Restored is set in the first result of a new shell: "full", "partial" or
+	// "none" of its predecessor's state.
+	Restored string `json:"restored,omitempty"`
+	// ShellCode is what the shell gave as status of a command that has timed
+	// out; nil if it gave none.
+	ShellCode *int `json:"shellCode,omitempty"`
+	// StatusLost says that nobody knows the command's status; the exit code is
+	// 125 then.
+	StatusLost bool `json:"statusLost,omitempty"`
+}
+
+// A SessionAttacher is a SessionManager whose sessions can be used at a
+// terminal.
+type SessionAttacher interface {
+	// AttachSession shows a session's terminal: an interactive shell that has
+	// the session's state as of its start, and lives until it is left. It is
+	// started if it does not run. The caller closes what is returned, which
+	// detaches.
+	AttachSession(ctx context.Context, sessionID string, req *AttachRequest) (Terminal, error)
+}
+
+// An AttachRequest says how to attach.
+type AttachRequest struct {
+	Rows, Cols uint16 // the terminal's size from now on, for all who watch
+	// Offset says from which byte on what was printed is shown again; what is
+	// not kept any more is left out. FromEnd is only what comes.
+	Offset uint64
+	// Takeover detaches everybody else.
+	Takeover bool
+}
+
+// FromEnd is an [AttachRequest].Offset.
+const FromEnd = 1<<64 - 1
+
+// A Terminal is a session's terminal that somebody watches. It is a Process
+// whose Close detaches, and whose Exit says how the shell ended.
+type Terminal interface {
+	Process
+	// Start is the offset of the first byte of Stdout.
+	Start() uint64
+	// Detached reports, after Wait, whether the shell lives on because
+	// somebody else has taken over.
+	Detached() bool
+}
+
+// A JobManager is a SessionManager that knows the background jobs of its
+// sessions. A job is named by its id or name.
+type JobManager interface {
+	// SessionJobs lists the jobs of a session, oldest first.
+	SessionJobs(ctx context.Context, sessionID string) ([]*Job, error)
+	// StartJob starts a command as a background job with the session's state.
+	// Of req, Command, Env and Cwd count.
+	StartJob(ctx context.Context, sessionID, name string, req *SessionExecRequest) (*Job, error)
+	// JobOutput is what a job has written, as far as it is kept, from the
+	// offsets on; follow goes on until the output ends. The caller closes it.
+	JobOutput(ctx context.Context, sessionID, job string, stdout, stderr uint64, follow bool) (Process, error)
+	// WaitJob waits until a job is over. Its exit code is known if StartJob has
+	// started it: else Session.StatusLost is set. The job goes on if ctx ends.
+	WaitJob(ctx context.Context, sessionID, job string) (Exit, error)
+	// SignalJob sends a signal to all processes of a job.
+	SignalJob(ctx context.Context, sessionID, job string, sig syscall.Signal) error
+}
+
+// A Job is what a session has left running in the background. Offsets count
+// the bytes written since its start, of which those from Start on are kept.
+type Job struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name,omitempty"`
+	Session   string    `json:"session"`
+	Command   string    `json:"command"` // how what started it begins
+	State     string    `json:"state"`   // running, stopped, ended
+	PIDs      []int     `json:"pids"`    // inside
+	StartedAt time.Time `json:"startedAt"`
+	EndedAt   time.Time `json:"endedAt,omitzero"`
+	ExitCode  *int      `json:"exitCode,omitempty"` // if it is known
+	Stdout    JobStream `json:"stdout"`
+	Stderr    JobStream `json:"stderr"`
+}
+
+// A JobStream says which bytes of a job's stream are kept.
+type JobStream struct {
+	Start uint64 `json:"start"`
+	End   uint64 `json:"end"`
+}
