@@ -156,8 +156,10 @@ const FromEnd = 1<<64 - 1
 // whose Close detaches, and whose Exit says how the shell ended.
 type Terminal interface {
 	Process
-	// Start is the offset of the first byte of Stdout.
+	// Start is the offset of the first byte of Stdout, and End of the first that
+	// was not printed before: what is between them is shown again.
 	Start() uint64
+	End() uint64
 	// Detached reports, after Wait, whether the shell lives on because
 	// somebody else has taken over.
 	Detached() bool

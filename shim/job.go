@@ -126,17 +126,23 @@ func (r *Runtime) AttachSession(ctx context.Context, sessionID string, req *runt
 	if err != nil {
 		return nil, err
 	}
-	return &terminal{process: &process{Process: t.Process, box: box, session: true}, start: t.Info.Start}, nil
+	return &terminal{
+		process: &process{Process: t.Process, box: box, session: true},
+		start:   t.Info.Start, end: max(t.Info.Start, t.Info.End),
+	}, nil
 }
 
 // A terminal is a session's that somebody watches.
 type terminal struct {
 	*process
-	start uint64
+	start, end uint64
 }
 
 // Start implements [runtime.Terminal].
 func (t *terminal) Start() uint64 { return t.start }
+
+// End implements [runtime.Terminal].
+func (t *terminal) End() uint64 { return t.end }
 
 // Detached implements [runtime.Terminal].
 func (t *terminal) Detached() bool {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -230,6 +231,9 @@ func (a *app) terminal(ctx context.Context, rt *shim.Runtime, sandbox, name stri
 	}()
 	printed := make(chan struct{})
 	go func() { // ends with the terminal
+		var again bytes.Buffer
+		_, _ = io.CopyN(&again, t.Stdout(), int64(t.End()-t.Start()))
+		_, _ = a.out.Write(withoutQueries(again.Bytes()))
 		_, _ = io.Copy(a.out, t.Stdout())
 		close(printed)
 	}()
