@@ -147,7 +147,8 @@ func (in *incarnation) send(packet string) bool {
 }
 
 // idle reports whether the shell has read all its lines and waits for more.
-// While a command runs its descriptor 0 is another one.
+// While a command runs its descriptor 0 is another one. A shell without
+// descriptors to spare may have lost it.
 func (in *incarnation) idle() bool {
 	what := uint(unix.SIOCOUTQ)
 	if in.script != in.sock {
@@ -158,5 +159,6 @@ func (in *incarnation) idle() bool {
 		return false
 	}
 	var st unix.Stat_t
-	return unix.Stat("/proc/"+itoa(in.pid)+"/fd/0", &st) == nil && inodeOf(&st) == in.peer
+	err = unix.Stat("/proc/"+itoa(in.pid)+"/fd/0", &st)
+	return err == unix.ENOENT || err == nil && inodeOf(&st) == in.peer
 }

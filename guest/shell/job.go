@@ -32,7 +32,6 @@ type job struct {
 	tails   [2]*tail       // stdout, stderr; nil: not held; guarded by mu
 	ended   time.Time      // zero: it runs; guarded by mu
 	status  *int           // guarded by mu
-	watched bool           // somebody waits for its end already; guarded by mu
 }
 
 // A tail is a stream that a job holds.

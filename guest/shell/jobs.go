@@ -40,6 +40,19 @@ func (m *Manager) addJob(j *job, follow func()) {
 	}
 }
 
+// named returns the session of that name, if there is one; with an empty name
+// all.
+func (m *Manager) named(name string) (all []*Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sessions {
+		if name == "" || s.name == name {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // jobsOf lists the jobs of a session; of all with an empty name.
 func (m *Manager) jobsOf(session string) []*job {
 	m.mu.Lock()
@@ -103,6 +116,9 @@ func (m *Manager) openJob(c *Call) {
 			return
 		}
 		go func() { // ends when it is sent
+			for _, s := range m.named(q.Name) {
+				s.settled()
+			}
 			all := processes()
 			infos := []wire.JobInfo{}
 			for _, j := range m.jobsOf(q.Name) {

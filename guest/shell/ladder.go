@@ -191,7 +191,12 @@ func (s *Session) checkLost() {
 	if r.idle++; r.idle < 2 {
 		return
 	}
-	r.asked++
+	if r.asked++; r.asked > 1 && s.dir.probe && !r.probe && !s.wasRead(r) {
+		// It did not even come to the text: another shell can have it.
+		r.attempt, r.asked, r.idle, r.unknown = 1, 0, 0, false
+		s.again(r)
+		return
+	}
 	r.unknown = true
 	switch r.asked {
 	case 1:

@@ -76,7 +76,7 @@ func (m *Manager) Open(channel uint32, w *wire.Writer, req *wire.StartRequest, d
 	case wire.SessionCreate:
 		m.create(c)
 	case wire.SessionList:
-		go m.answer(c, m.list()) // ends when it is sent
+		go func() { m.answer(c, m.list()) }() // ends when it is sent
 	case wire.SessionJobs, wire.SessionJobOutput, wire.SessionJobWait, wire.SessionJobSignal:
 		m.openJob(c)
 	default:
@@ -109,7 +109,11 @@ func (m *Manager) openSession(c *Call, s *Session) {
 		}
 	case wire.SessionGet:
 		go func() { // ends when it is sent
+			s.settled()
 			i := s.describe()
+			if i.Terminal != nil {
+				i.Terminal = s.terminalInfo()
+			}
 			i.Jobs = m.running(s.name)
 			m.answer(c, i)
 		}()
@@ -156,7 +160,11 @@ func (m *Manager) list() []wire.SessionInfo {
 	m.mu.Unlock()
 	infos := make([]wire.SessionInfo, 0, len(all))
 	for _, s := range all {
+		s.settled()
 		i := s.describe()
+		if i.Terminal != nil {
+			i.Terminal = s.terminalInfo()
+		}
 		i.Jobs = m.running(s.name)
 		infos = append(infos, i)
 	}
@@ -173,7 +181,7 @@ func (m *Manager) create(c *Call) {
 	}
 	s := &Session{
 		m: m, name: q.Name, rc: q.RC, env: c.req.Env, home: c.req.Dir, cwd: c.req.Dir, rows: c.req.Rows, cols: c.req.Cols,
-		bell: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), fresh: map[string]bool{},
+		bell: make(chan struct{}, 1), gone: make(chan struct{}), timer: time.NewTimer(time.Hour), fresh: map[string]bool{},
 	}
 	if s.home == "" {
 		s.home, s.cwd = "/", "/"
@@ -391,6 +399,7 @@ func (s *Session) abandon() {
 	for _, f := range rest {
 		f()
 	}
+	close(s.gone)
 }
 
 // nobody handles the frames of a call that is answered at once.

@@ -73,7 +73,7 @@ func (d dialect) start(dir string) []string {
 	}
 	return []string{
 		"PS1= PS2= PS4='+ '\n",
-		"set +o history +H; unset HISTFILE MAILCHECK; export -n PS1 PS2 ENV\n",
+		"set +o history +H; history -c; unset HISTFILE MAILCHECK; export -n PS1 PS2 ENV\n",
 		"shopt -s execfail\n",
 		`trap '\. ` + dir + "/x' EXIT\n",
 	}

@@ -252,7 +252,7 @@ func (s *Session) settleRun() {
 	r.drained = now.Add(grace)
 	for _, st := range r.outs {
 		st.owed = st.pending()
-		st.quiet = now.Add(quiet)
+		st.quiet = r.drained
 	}
 }
 

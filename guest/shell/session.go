@@ -43,6 +43,7 @@ type Session struct {
 	over  bool             // nobody reads inbox any more; guarded by mu
 	info  wire.SessionInfo // as of the last change; guarded by mu
 	bell  chan struct{}    // inbox is not empty
+	gone  chan struct{}    // closed when nobody reads inbox any more
 
 	in    *incarnation // nil: the shell has ended
 	queue []*Call
@@ -104,6 +105,17 @@ func (s *Session) post(f func()) {
 	}
 }
 
+// settled waits until what was asked of the session before has been done, and
+// jobs that a command has left are known.
+func (s *Session) settled() {
+	done := make(chan struct{})
+	s.post(func() { close(done) })
+	select {
+	case <-done:
+	case <-s.gone:
+	}
+}
+
 // run is the session's goroutine; it ends when the session is destroyed.
 func (s *Session) run() {
 	defer s.poll.close()
@@ -135,6 +147,7 @@ func (s *Session) run() {
 	for _, f := range rest {
 		f() // each sees that the session is dead
 	}
+	close(s.gone)
 }
 
 func (s *Session) set(a alarm, after time.Duration) { s.alarms[a] = time.Now().Add(after) }

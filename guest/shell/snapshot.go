@@ -135,7 +135,7 @@ func (s snapshot) restore(dir string, why purpose) []byte {
 	line(`\builtin cd --`, quote(s.cwd()))
 	for _, stmt := range statements(s.sections["vars"]) {
 		if name, ok := declared(stmt); ok && !slices.Contains(computed, name) {
-			line(`\builtin`, stmt)
+			line(stmt) // bare: else bash does not parse the values of arrays
 		}
 	}
 	line(`\builtin umask`, quote(strings.TrimSpace(string(s.sections["umask"]))))

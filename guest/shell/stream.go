@@ -9,8 +9,9 @@ import (
 )
 
 // When the report is here, all that the command itself wrote is in the pipes.
-// If somebody in the background holds one, its stream ends when it has been
-// quiet for quiet, or is grace old.
+// If somebody in the background holds one, as in "> >(tee log)", its stream
+// ends grace later, or when something has come and it has been quiet since for
+// quiet.
 const (
 	quiet = 10 * time.Millisecond
 	grace = 50 * time.Millisecond

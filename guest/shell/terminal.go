@@ -61,8 +61,8 @@ func (s *Session) attach(c *Call) {
 			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: terminal: %v", s.name, err))
 			return
 		}
-		s.term = t
 		s.mu.Lock()
+		s.term = t
 		s.info.Terminal = &wire.TerminalInfo{PID: t.pid}
 		s.mu.Unlock()
 		t.watch(c)
@@ -81,6 +81,20 @@ func (s *Session) attach(c *Call) {
 		}
 		s.idle()
 	})
+}
+
+// terminalInfo describes the session's terminal, if it is still there.
+func (s *Session) terminalInfo() *wire.TerminalInfo {
+	s.mu.Lock()
+	t := s.term
+	s.mu.Unlock()
+	if t == nil || !t.alive() {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := t.describe()
+	return &i
 }
 
 // newTerminal starts the shell for a person.
