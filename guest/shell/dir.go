@@ -45,26 +45,42 @@ func (d *dir) remove() {
 // write makes the file name with this content, and marks it as not read.
 func (d *dir) write(name string, content []byte) error {
 	path := d.path + "/" + name
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-	if err != nil || !isType(fd, unix.S_IFREG) {
-		if err == nil {
+	// Not truncated at first: to replace all of a file has ext4 write it to
+	// disk when it is closed (auto_da_alloc, ext4(5)).
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(fd, &st)
+		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+			err = unix.EINVAL
+		}
+		if err != nil {
 			_ = unix.Close(fd)
 		}
+	}
+	if err != nil {
 		if errors.Is(err, unix.ENOENT) {
 			_ = os.Mkdir(d.path, 0o700)
 		}
 		_ = os.Remove(path)
+		st.Size = 0
 		if fd, err = unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600); err != nil {
 			return fmt.Errorf("session directory: %w", err)
 		}
 	}
 	defer unix.Close(fd)
+	size := int64(len(content))
 	for len(content) > 0 {
 		n, err := unix.Write(fd, content)
 		if err != nil {
 			return fmt.Errorf("session directory: %w", err)
 		}
 		content = content[n:]
+	}
+	if st.Size > size {
+		if err := unix.Ftruncate(fd, size); err != nil {
+			return fmt.Errorf("session directory: %w", err)
+		}
 	}
 	// A read then moves the access time, with relatime too (mount(8)).
 	ts := [2]unix.Timespec{{}, {Nsec: unix.UTIME_OMIT}}

@@ -1,0 +1,156 @@
+package shell
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestReports(t *testing.T) {
+	const nonce = "n0nce"
+	for name, tt := range map[string]struct {
+		packets []string
+		want    report
+		ok      bool
+	}{
+		"whole":               {[]string{"\x00n0nce 7 /usr\x00"}, report{7, "/usr"}, true},
+		"empty directory":     {[]string{"\x00n0nce 0 \x00"}, report{0, ""}, true},
+		"newline":             {[]string{"\x00n0nce 0 /a\n", "b\x00"}, report{0, "/a\nb"}, true},
+		"two newlines":        {[]string{"\x00n0nce 0 /a\n", "\n", "b c\x00"}, report{0, "/a\n\nb c"}, true},
+		"other nonce":         {[]string{"\x00other 0 /\x00"}, report{}, false},
+		"noise before":        {[]string{"noise", "\x00n0nce 1 /\x00"}, report{1, "/"}, true},
+		"half a forgery":      {[]string{"\x00x 0 /", "\x00n0nce 1 /\x00"}, report{1, "/"}, true},
+		"forgery in one":      {[]string{"\x00x 0 /\x00n0nce 2 /\x00"}, report{2, "/"}, true},
+		"status too large":    {[]string{"\x00n0nce 256 /\x00"}, report{}, false},
+		"status not a number": {[]string{"\x00n0nce x /\x00"}, report{}, false},
+		"no status":           {[]string{"\x00n0nce \x00"}, report{}, false},
+		"empty":               {[]string{""}, report{}, false},
+		"only NUL":            {[]string{"\x00"}, report{}, false},
+	} {
+		var r reports
+		var got report
+		ok := false
+		for _, p := range tt.packets {
+			got, ok = r.add([]byte(p), nonce)
+		}
+		if got != tt.want || ok != tt.ok {
+			t.Errorf("%s: %+v, %v", name, got, ok)
+		}
+	}
+	var r reports
+	long := strings.Repeat("x", maxReport)
+	r.add([]byte("\x00n0nce 3 "+long+"\n"), nonce)
+	if got, ok := r.add([]byte(long+"\x00"), nonce); !ok || got.status != 3 || len(got.pwd) > maxReport {
+		t.Errorf("a long directory: %v, status %d, %d bytes", ok, got.status, len(got.pwd))
+	}
+}
+
+// FuzzReports: whatever the packets hold, memory is bounded, and the true
+// report that follows is found.
+func FuzzReports(f *testing.F) {
+	f.Add([]byte("\x00x 0 /\x00"), []byte("\x00"))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		const nonce = "n0nce"
+		if strings.Contains(string(a)+string(b), nonce) {
+			return
+		}
+		var r reports
+		for _, p := range [][]byte{a, b} {
+			if rep, ok := r.add(p, nonce); ok {
+				t.Fatalf("%+v out of nothing", rep)
+			}
+			if len(r.buf) > maxReport {
+				t.Fatalf("%d bytes are kept", len(r.buf))
+			}
+		}
+		if rep, ok := r.add([]byte("\x00n0nce 9 /d\x00"), nonce); !ok || rep != (report{9, "/d"}) {
+			t.Errorf("%+v, %v", rep, ok)
+		}
+	})
+}
+
+func TestPacketsAreShort(t *testing.T) {
+	for _, d := range []dialect{{}, {posix: true}} {
+		if n := d.longest("/tmp/.wabcd/9999", strings.Repeat("n", 18)); n > maxPacket {
+			t.Errorf("%+v: %d bytes", d, n)
+		}
+		for _, p := range slices.Concat(d.start("/d"), d.repair(), []string{d.run("/d", streams{}, true), d.report("n"), d.settle()}) {
+			if !strings.HasSuffix(p, "\n") || strings.Contains(p, "\x00") {
+				t.Errorf("%q", p)
+			}
+		}
+	}
+}
+
+func TestStatements(t *testing.T) {
+	in := "declare -- a=\"1\n2\"\ndeclare -a b=([0]=\"x)\" [1]=$'q\\'\n')\ndeclare -- c=\"\\\"\n\"\n\nalias x='a\n'\\''b'\ndeclare -x d\nopen 'x\n"
+	want := []string{
+		"declare -- a=\"1\n2\"", "declare -a b=([0]=\"x)\" [1]=$'q\\'\n')", "declare -- c=\"\\\"\n\"",
+		"alias x='a\n'\\''b'", "declare -x d",
+	}
+	if got := statements([]byte(in)); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+// FuzzSnapshot: whatever a shell says of its state, nothing breaks.
+func FuzzSnapshot(f *testing.F) {
+	f.Add([]byte("\x00vars\x00declare -- a=\"1\"\n\x00options\x00set -o errexit\n\x00end\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, d := range []dialect{{}, {posix: true}} {
+			if s, ok := parseSnapshot(d, b); ok {
+				for _, why := range []purpose{afterExit, afterKill, forAttach, afterError} {
+					s.restore("/d", why)
+				}
+			}
+		}
+	})
+}
+
+func TestBelongs(t *testing.T) {
+	const shell = 10
+	all := []proc{
+		{pid: 10, parent: 1, group: 10, session: 10, start: 1},
+		{pid: 11, parent: 10, group: 11, session: 10, start: 5},             // a child
+		{pid: 12, parent: 11, group: 12, session: 12, start: 6},             // its child, in another session
+		{pid: 13, parent: 1, group: 13, session: 10, start: 6},              // an orphan in the session
+		{pid: 14, parent: 1, group: 14, session: 14, start: 6},              // a daemon that holds a stream
+		{pid: 15, parent: 1, group: 15, session: 15, start: 6},              // somebody else's
+		{pid: 20, parent: 10, group: 20, session: 10, start: 2},             // an earlier job
+		{pid: 21, parent: 20, group: 20, session: 10, start: 7},             // its new child
+		{pid: 22, parent: 20, group: 22, session: 22, start: 7},             // another, in a session of its own
+		{pid: 30, parent: 10, group: 30, session: 10, start: 9},             // the number of an earlier one, used again
+		{pid: 31, parent: 10, group: 31, session: 10, start: 9, state: 'Z'}, // dead
+	}
+	s := &scope{
+		shell: shell, before: map[int]uint64{20: 2, 30: 3}, groups: map[int]bool{20: true},
+		holds: func(pid int) bool { return pid == 14 },
+	}
+	var got []int
+	for _, p := range s.find(all) {
+		got = append(got, p.pid)
+	}
+	if want := []int{11, 12, 13, 14, 30}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestRing(t *testing.T) {
+	r := newRing(10)
+	for _, s := range []string{"abc", "", "defgh", "ijklmnop", strings.Repeat("x", 25) + "0123456789", "!"} {
+		r.write([]byte(s))
+		if len(r.buf) > 20 || r.end-r.start() > 10 {
+			t.Errorf("%d bytes are kept, %d to %d", len(r.buf), r.start(), r.end)
+		}
+	}
+	buf := make([]byte, 4)
+	if from, n := r.read(buf, 0); from != r.end-10 || string(buf[:n]) != "1234" {
+		t.Errorf("%d, %q", from, buf[:n])
+	}
+	if from, n := r.read(buf, r.end-1); n != 1 || buf[0] != '!' || from != r.end-1 {
+		t.Errorf("%d, %q", from, buf[:n])
+	}
+	if _, n := r.read(buf, r.end+100); n != 0 {
+		t.Errorf("%d bytes behind the end", n)
+	}
+}
