@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -16,6 +17,8 @@ type Call struct {
 	done    func() // the channel's number is free
 	h       atomic.Pointer[handler]
 	queued  atomic.Int64 // bytes of input that wait
+	end     sync.Mutex   // held to end the channel, and over what must not come after its end
+	ended   bool         // guarded by end
 
 	// What follows is the handler's.
 	credit   map[wire.Type]int
@@ -68,7 +71,11 @@ func (c *Call) Grant(stream wire.Type, n int) { c.handler().onCredit(c, stream, 
 // consumed hands credit back for input that was used or is not wanted.
 func (c *Call) consumed(n int) {
 	c.queued.Add(-int64(n))
-	_ = c.w.Send(wire.Credit, c.channel, wire.AppendCredit(nil, wire.Stdin, n))
+	c.end.Lock()
+	defer c.end.Unlock()
+	if !c.ended {
+		_ = c.w.Send(wire.Credit, c.channel, wire.AppendCredit(nil, wire.Stdin, n))
+	}
 }
 
 // dropInput forgets what waits.
@@ -80,6 +87,15 @@ func (c *Call) dropInput() {
 	c.input = nil
 }
 
+// finish sends the frame that ends the channel.
+func (c *Call) finish(t wire.Type, v any) {
+	c.end.Lock()
+	defer c.end.Unlock()
+	c.ended = true
+	c.done()
+	_ = c.w.SendJSON(t, c.channel, v)
+}
+
 // exit ends the channel.
 func (c *Call) exit(status wire.ExitStatus) {
 	if c.finished {
@@ -87,8 +103,7 @@ func (c *Call) exit(status wire.ExitStatus) {
 	}
 	c.finished = true
 	c.dropInput()
-	c.done()
-	_ = c.w.SendJSON(wire.Exit, c.channel, status)
+	c.finish(wire.Exit, status)
 }
 
 // fail ends the channel without a result.
@@ -98,6 +113,5 @@ func (c *Call) fail(class, message string) {
 	}
 	c.finished = true
 	c.dropInput()
-	c.done()
-	_ = c.w.SendJSON(wire.Failed, c.channel, wire.Failure{Code: 125, Message: message, Class: class})
+	c.finish(wire.Failed, wire.Failure{Code: 125, Message: message, Class: class})
 }

@@ -160,8 +160,10 @@ func (s *Session) command(c *Call) {
 		s.reply(r, restored)
 		s.afterReply()
 	}
-	_ = c.w.Send(wire.Started, c.channel, []byte{byte(pid), byte(pid >> 8), byte(pid >> 16), byte(pid >> 24)})
-	s.begin(r)
+	s.begin(r) // the shell works while the host hears of it
+	if !c.finished {
+		_ = c.w.Send(wire.Started, c.channel, []byte{byte(pid), byte(pid >> 8), byte(pid >> 16), byte(pid >> 24)})
+	}
 }
 
 // afterReply puts the session in order when a caller has its result.
@@ -208,13 +210,7 @@ func (s *Session) reply(r *run, restored string) {
 	if r.ended {
 		s.lastStatus = 0
 	}
-	for _, o := range r.outs {
-		eof := wire.StdoutEOF
-		if o.typ == wire.Stderr {
-			eof = wire.StderrEOF
-		}
-		_ = c.w.Send(eof, c.channel, nil)
-	}
+	// Exit is the end of both streams too: no frames of their own for that.
 	s.publish()
 	c.exit(st)
 }

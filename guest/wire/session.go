@@ -230,9 +230,10 @@ type TerminalInfo struct {
 	Cols    uint16 `json:"cols"`
 }
 
-// A JobInfo describes a background job. Times are milliseconds since 1970;
-// offsets count the bytes that it has written since its start, of which those
-// from Start on are kept.
+// A JobInfo describes a background job: all that one command has left running.
+// Times are milliseconds since 1970; offsets count the bytes that it has
+// written since its start (SessionJobStart) or since the result of the command
+// that has left it, of which those from Start on are kept.
 type JobInfo struct {
 	ID        string `json:"id"` // unique in the sandbox
 	Name      string `json:"name,omitempty"`
