@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -57,17 +58,31 @@ func (t *tree) overheard(c *fuse.InHeader, n *node) {
 }
 
 // systemCall returns the system call in which the thread tid waits. It fails
-// if it does not wait, or that is not for this process to know.
+// if that is not for this process to know. A thread that has asked may not be
+// asleep yet, least of all where there is one processor; nothing tells when it
+// is, so it is looked at again, a few milliseconds at most.
 func systemCall(tid uint32) (nr uint64, args [6]uint64, ok bool) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", tid))
-	if err != nil {
-		return 0, args, false
+	path := fmt.Sprintf("/proc/%d/syscall", tid)
+	for pause := 20 * time.Microsecond; ; pause *= 2 {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return 0, args, false
+		}
+		if !bytes.HasPrefix(data, []byte("running")) || pause > 4*time.Millisecond {
+			return parseSystemCall(data)
+		}
+		time.Sleep(pause)
 	}
-	fields := bytes.Fields(data) // proc(5): a number, six arguments, two registers
+}
+
+// parseSystemCall reads /proc/PID/syscall: a number, six arguments, two
+// registers (proc(5)).
+func parseSystemCall(data []byte) (nr uint64, args [6]uint64, ok bool) {
+	fields := bytes.Fields(data)
 	if len(fields) != 9 {
 		return 0, args, false
 	}
-	nr, err = strconv.ParseUint(string(fields[0]), 10, 32)
+	nr, err := strconv.ParseUint(string(fields[0]), 10, 32)
 	for i := range args {
 		if err == nil {
 			args[i], err = strconv.ParseUint(string(fields[i+1]), 0, 64)

@@ -53,7 +53,8 @@ func (t *tree) absent(dir *node, out *fuse.EntryOut) fuse.Status {
 	*out = fuse.EntryOut{}
 	timeout := t.nameTimeout(dir)
 	if dir.id == rootID && !t.dev.epochs {
-		timeout = t.timeout // there is no other way to have these forgotten
+		timeout = min(t.timeout, rootAbsence) // these are forgotten in no other way
+		t.rootAbsent.Store(t.clock())
 	}
 	out.SetEntryTimeout(timeout)
 	return fuse.OK

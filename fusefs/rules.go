@@ -3,6 +3,7 @@ package fusefs
 import (
 	"strings"
 	"syscall"
+	"time"
 
 	"wolffia/perm"
 )
@@ -20,9 +21,8 @@ import (
 //   - A process keeps its working directory, but can use no name in it if that
 //     is hidden now.
 //
-// Before Linux 6.16, names that were cached as hidden in the root may stay so
-// for Options.Timeout, and getcwd(2) fails in directories until their path is
-// used again.
+// Before Linux 6.16 it takes up to a second, and getcwd(2) fails in directories
+// until their path is used again.
 func (s *Server) SetRules(rules Rules) {
 	t := s.tree
 	t.verdict.Lock()
@@ -34,7 +34,19 @@ func (s *Server) SetRules(rules Rules) {
 		t.dev.invalInode(id, true)
 	}
 	t.forgetAll()
+	if !t.dev.epochs {
+		// Nothing makes the kernel forget that a name does not exist in the root.
+		since := time.Duration(t.clock() - t.rootAbsent.Load())
+		time.Sleep(min(t.timeout, rootAbsence) + jiffy - since)
+	}
 }
+
+// rootAbsence is how long a kernel without epochs may believe that a name does
+// not exist in the root; it rounds up, by a jiffy at most.
+const (
+	rootAbsence = time.Second
+	jiffy       = 10 * time.Millisecond
+)
 
 // rejudge gives all nodes what the rules say now, and returns those whose
 // content may no longer be read. t.verdict is held for writing.

@@ -30,6 +30,10 @@ type tree struct {
 	proc      int    // this process's descriptors as a directory of links
 	bornKnown bool   // the backing file system keeps the birth time of an inode
 
+	// rootAbsent is when the kernel was last told that a name does not exist in
+	// the root, by clock; kept only where it cannot be told otherwise.
+	rootAbsent atomic.Int64
+
 	table *table
 	fds   *descriptors
 	root  *handle
