@@ -200,7 +200,7 @@ func TestTerminalCommand(t *testing.T) {
 	if got := s.exec(t, "echo $y"); got != "word\n" {
 		t.Errorf("%q", got)
 	}
-	r = s.start(t, "stty -a; sleep 1000", func(r *wire.StartRequest) { r.TTY, r.Stdin = true, true })
+	r = s.start(t, "sh -c 'stty -a; exec sleep 1000'", func(r *wire.StartRequest) { r.TTY, r.Stdin = true, true })
 	r.out.await(t, "isig icanon")
 	if _, err := r.Stdin().Write([]byte{3}); err != nil { // ^C
 		t.Fatal(err)

@@ -53,6 +53,7 @@ func (s *Session) interrupt() {
 	}
 	r.stage = stageInt
 	r.since = time.Now()
+	r.hit = s.in.foreground()
 	s.signalForeground(unix.SIGINT)
 	s.set(alarmLadder, ladderAsk)
 }
@@ -76,6 +77,9 @@ func (s *Session) escalate() {
 	at := func(t time.Duration) { s.alarms[alarmLadder] = begin.Add(t) }
 	switch r.stage++; r.stage {
 	case stageAsk:
+		if r.hit != s.in.foreground() {
+			s.signalForeground(unix.SIGINT) // a program that was just being started
+		}
 		s.in.send(s.d.report(r.nonce)) // if the interrupt hit the first one
 		at(ladderTerm)
 	case stageTerm:

@@ -41,6 +41,7 @@ type run struct {
 	asked    int       // how far a lost report was searched for
 	unknown  bool      // the status is not the command's
 	since    time.Time // the ladder's first step
+	hit      int       // the process group that got its signal
 	drained  time.Time // when held pipes are given up
 }
 
