@@ -154,7 +154,7 @@ func (s *Session) command(c *Call) {
 			s.afterReply()
 			return
 		}
-		if s.restore != nil {
+		if s.restore != nil && c.req.Dir != "" {
 			s.cwd = cwd // the call's directory was for the call
 		}
 		s.reply(r, restored)

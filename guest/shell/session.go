@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"syscall"
@@ -127,14 +129,14 @@ func (s *Session) run() {
 			s.inbox = nil
 			s.mu.Unlock()
 			for _, f := range all {
-				f()
+				s.contain(f)
 			}
 		case <-s.poll.ready:
-			s.onEvents()
+			s.contain(s.onEvents)
 			s.poll.next <- struct{}{}
 		case <-s.timer.C:
 			s.armed = time.Time{}
-			s.onTime(time.Now())
+			s.contain(func() { s.onTime(time.Now()) })
 		}
 		s.arm()
 	}
@@ -148,6 +150,31 @@ func (s *Session) run() {
 		f() // each sees that the session is dead
 	}
 	close(s.gone)
+}
+
+// contain does what is to be done. A mistake of ours in it ends this session,
+// and not the sandbox, whose PID 1 this is.
+func (s *Session) contain(f func()) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		fmt.Fprintf(os.Stderr, "session %q: %v\n%s", s.name, v, debug.Stack())
+		calls := s.queue
+		if s.cur != nil && s.cur.call != nil {
+			calls = append(calls, s.cur.call)
+		}
+		if s.dying != nil {
+			calls = append(calls, s.dying)
+		}
+		s.queue = nil
+		for _, c := range calls {
+			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q has failed", s.name))
+		}
+		s.end()
+	}()
+	f()
 }
 
 func (s *Session) set(a alarm, after time.Duration) { s.alarms[a] = time.Now().Add(after) }
@@ -232,6 +259,7 @@ func (s *Session) submit(c *Call) {
 	default:
 		s.queue = append(s.queue, c)
 		s.next()
+		s.publish()
 	}
 }
 
@@ -481,6 +509,9 @@ func (s *Session) onChange(in *incarnation, ws syscall.WaitStatus) {
 		return // we have killed it
 	}
 	s.readReports()
+	if s.in != in {
+		return // its last word was that it is of no use
+	}
 	s.readState()
 	s.keepExitState(in, ws)
 	r := s.cur
