@@ -1,0 +1,27 @@
+package bwrap_test
+
+import (
+	"testing"
+
+	"wolffia/runtime"
+	"wolffia/session/sessiontest"
+)
+
+func sessions() sessiontest.Config {
+	return sessiontest.Config{
+		New: func(t testing.TB) runtime.RuntimeWithSession { return fresh(t) },
+		Reopen: func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession {
+			return open(t, rt.(*testRuntime).state)
+		},
+	}
+}
+
+func TestSessions(t *testing.T) {
+	need(t)
+	sessiontest.Run(t, sessions())
+}
+
+func BenchmarkSessions(b *testing.B) {
+	need(b)
+	sessiontest.Bench(b, sessions())
+}

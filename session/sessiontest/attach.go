@@ -1,0 +1,284 @@
+package sessiontest
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"wolffia/runtime"
+)
+
+var attachTests = []test{
+	{"AttachTypes", []Feature{Attach}, attachTypes},
+	{"AttachState", []Feature{Attach}, attachState},
+	{"AttachResize", []Feature{Attach}, attachResize},
+	{"AttachDetach", []Feature{Attach}, attachDetach},
+	{"AttachReplay", []Feature{Attach}, attachReplay},
+	{"AttachTwo", []Feature{Attach}, attachTwo},
+	{"AttachTakeover", []Feature{Attach}, attachTakeover},
+	{"AttachExit", []Feature{Attach}, attachExit},
+	{"AttachDestroy", []Feature{Attach}, attachDestroy},
+	{"AttachErrors", []Feature{Attach}, attachErrors},
+}
+
+// A viewer is somebody at a session's terminal.
+type viewer struct {
+	*env
+	runtime.Terminal
+	over chan struct{} // closed when all is seen
+
+	mu   sync.Mutex
+	more *sync.Cond      // seen, or its end, has changed; uses mu
+	seen strings.Builder // guarded by mu
+	last bool            // there will be no more; guarded by mu
+}
+
+// attach makes a viewer, who reads all that there is to see.
+func (s *shell) attach(req runtime.AttachRequest) *viewer {
+	s.Helper()
+	a, ok := s.rt.(runtime.SessionAttacher)
+	if !ok {
+		s.Fatalf("%T has no terminals, and does not say so", s.rt)
+	}
+	t, err := a.AttachSession(s.ctx, s.ID, &req)
+	if err != nil {
+		s.Fatalf("attach %+v: %v", req, err)
+	}
+	v := &viewer{env: s.env, Terminal: t, over: make(chan struct{})}
+	v.more = sync.NewCond(&v.mu)
+	s.Cleanup(func() {
+		if err := t.Close(); err != nil {
+			s.Errorf("detach: %v", err)
+		}
+		<-v.over
+	})
+	go func() { // ends with the stream
+		defer close(v.over)
+		buf := make([]byte, 4096)
+		for {
+			n, err := t.Stdout().Read(buf)
+			v.mu.Lock()
+			v.seen.Write(buf[:n])
+			v.last = err != nil
+			v.more.Broadcast()
+			v.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return v
+}
+
+// text is all that was seen up to now.
+func (v *viewer) text() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.seen.String()
+}
+
+// sees waits until want is on the terminal.
+func (v *viewer) sees(want string) {
+	v.Helper()
+	found := make(chan bool, 1)
+	go func() { // ends with the stream
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for !strings.Contains(v.seen.String(), want) && !v.last {
+			v.more.Wait()
+		}
+		found <- strings.Contains(v.seen.String(), want)
+	}()
+	select {
+	case ok := <-found:
+		if !ok {
+			v.Fatalf("the terminal has ended without %q: %q", want, v.text())
+		}
+	case <-v.ctx.Done():
+		v.Fatalf("%q is not seen, but %q", want, v.text())
+	}
+}
+
+func (v *viewer) types(text string) {
+	v.Helper()
+	_, err := io.WriteString(v.Stdin(), text)
+	v.ok(err)
+}
+
+// asks types a command that prints a line by which it is known; what is typed
+// is not that line, though the terminal shows it.
+func (v *viewer) asks(format string, number int) {
+	v.Helper()
+	v.types(fmt.Sprintf("echo "+format+"\n", fmt.Sprintf("$((%d+1))", number-1)))
+	v.sees(fmt.Sprintf(format, fmt.Sprint(number)))
+}
+
+// exit waits for the terminal's end.
+func (v *viewer) exit() runtime.Exit {
+	v.Helper()
+	exit, err := v.Wait(v.ctx)
+	if err != nil {
+		v.Fatalf("wait for the terminal: %v", err)
+	}
+	return exit
+}
+
+func attachTypes(e *env) {
+	s, tag := e.shell(nil), newTag()
+	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
+	if v.Start() != 0 {
+		e.Errorf("a new terminal starts at %d", v.Start())
+	}
+	v.asks("answer-%s", 42)
+	v.types("test -t 0 && test -t 1 && test -t 2 && echo it is a$((0))tty\n")
+	v.sees("it is a0tty")
+	v.types("sleep " + tag + "\n")
+	e.runs(tag, 1)
+	v.types("\x03") // it is interactive
+	e.gone(tag)
+	v.asks("after-%s", 130)
+	v.types("cat\nline\n\x04")
+	v.asks("then-%s", 7)
+	s.alive()
+	s.same()
+}
+
+// The terminal's shell begins with the state of the session, and is another.
+func attachState(e *env) {
+	s := e.shell(nil)
+	s.prints("cd /usr; export A=exported; v=plain; f() { echo f-$((40+2)); }; alias hi='echo hi-$((40+3))'", "")
+	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 200})
+	v.types("echo \"<$PWD|$A|$v>\"\n")
+	v.sees("</usr|exported|plain>")
+	v.types("f\n")
+	v.sees("f-42")
+	v.types("hi\n")
+	v.sees("hi-43")
+	v.types("cd /etc; v=typed; echo typed-$((0))\n")
+	v.sees("typed-0")
+	s.prints("pwd; echo $v", "/usr\nplain\n")
+}
+
+func attachResize(e *env) {
+	s := e.shell(nil)
+	v := s.attach(runtime.AttachRequest{Rows: 30, Cols: 100})
+	v.types("stty size\n")
+	v.sees("30 100")
+	e.ok(v.Resize(50, 132))
+	v.types("stty size\n")
+	v.sees("50 132")
+	e.ok(v.Close())
+	v = s.attach(runtime.AttachRequest{Rows: 20, Cols: 70, Offset: runtime.FromEnd})
+	v.types("stty size\n")
+	v.sees("20 70")
+}
+
+// To detach ends nothing.
+func attachDetach(e *env) {
+	s, tag := e.shell(nil), newTag()
+	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
+	v.types("kept=1234; sleep " + tag + "\n")
+	e.runs(tag, 1)
+	e.ok(v.Close())
+	<-v.over
+	e.runs(tag, 1)
+	v = s.attach(runtime.AttachRequest{Offset: runtime.FromEnd})
+	v.types("\x03")
+	e.gone(tag)
+	v.types("echo =$kept=\n")
+	v.sees("=1234=")
+	s.same()
+}
+
+// What was printed can be seen again, from any byte on.
+func attachReplay(e *env) {
+	s := e.shell(nil)
+	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
+	v.asks("first-%s", 11)
+	v.asks("second-%s", 22)
+	e.ok(v.Close())
+	<-v.over
+	seen := v.text()
+	at := strings.Index(seen, "first-11")
+	for _, offset := range []uint64{0, uint64(at)} {
+		v := s.attach(runtime.AttachRequest{Offset: offset})
+		v.sees("second-22")
+		if v.Start() != offset || !strings.HasPrefix(v.text(), seen[offset:at+len("first-11")]) {
+			e.Errorf("from %d on, it starts at %d with %q; it was %q", offset, v.Start(), v.text(), seen)
+		}
+		e.ok(v.Close())
+	}
+	v = s.attach(runtime.AttachRequest{Offset: runtime.FromEnd})
+	v.asks("third-%s", 33)
+	if v.Start() < uint64(len(seen)) || strings.Contains(v.text(), "second-22") {
+		e.Errorf("from the end on, it starts at %d with %q", v.Start(), v.text())
+	}
+}
+
+// All who watch see the same, and all may type.
+func attachTwo(e *env) {
+	s := e.shell(nil)
+	a := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
+	b := s.attach(runtime.AttachRequest{})
+	a.asks("from-a-%s", 1)
+	b.sees("from-a-1")
+	b.asks("from-b-%s", 2)
+	a.sees("from-b-2")
+	e.ok(a.Close())
+	b.asks("alone-%s", 3)
+}
+
+func attachTakeover(e *env) {
+	s := e.shell(nil)
+	a := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
+	b := s.attach(runtime.AttachRequest{})
+	a.asks("from-a-%s", 1)
+	c := s.attach(runtime.AttachRequest{Takeover: true})
+	for _, v := range []*viewer{a, b} {
+		v.exit()
+		if !v.Detached() {
+			e.Error("somebody has taken over, and it is said that the shell has ended")
+		}
+	}
+	c.asks("from-c-%s", 3)
+}
+
+// The terminal's shell may end, and the next one who attaches gets a new one.
+func attachExit(e *env) {
+	s := e.shell(nil)
+	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
+	v.types("gone=1; exit 5\n")
+	if exit := v.exit(); exit.Code != 5 || v.Detached() {
+		e.Errorf("%+v, detached: %v", exit, v.Detached())
+	}
+	s.same()
+	s.alive()
+	v = s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
+	v.types("echo =${gone-unset}=\n")
+	v.sees("=unset=")
+}
+
+// The end of the session is that of its terminal.
+func attachDestroy(e *env) {
+	s, tag := e.shell(nil), newTag()
+	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
+	v.types("sleep " + tag + " & sleep " + tag + "\n")
+	e.runs(tag, 2)
+	e.ok(e.rt.DestroySession(e.ctx, s.ID))
+	if v.exit(); v.Detached() {
+		e.Error("it is said that the shell lives on")
+	}
+	e.gone(tag)
+}
+
+func attachErrors(e *env) {
+	a, ok := e.rt.(runtime.SessionAttacher)
+	if !ok {
+		e.Fatalf("%T has no terminals, and does not say so", e.rt)
+	}
+	for _, id := range []string{"no-slash", e.box + "/nobody", "nobody/main"} {
+		_, err := a.AttachSession(e.ctx, id, &runtime.AttachRequest{})
+		e.wrong("attach to "+id, err, runtime.ErrNotFound)
+	}
+}

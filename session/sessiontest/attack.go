@@ -1,0 +1,98 @@
+package sessiontest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/runtime"
+)
+
+// A fate is what may become of the shell in an attack.
+type fate int
+
+const (
+	lives  fate = iota // the shell goes on
+	ends               // it ends with the command, and the result says so
+	either             // the answer matters, not the shell
+)
+
+// anyCode is an attack's code that is not known.
+const anyCode = -1
+
+// anything is an attack's output that is not known.
+const anything = "\x00anything"
+
+// An attack is a command that might do a session harm. After it, the session
+// must answer exactly.
+type attack struct {
+	name   string
+	script string
+	stdout string // exactly, or anything
+	stderr string // exactly, or anything
+	code   int
+	fate   fate
+	slow   bool   // it ends by a timeout
+	undo   string // is run before the session is looked at, whatever comes of it
+	then   []step // exact commands that follow
+}
+
+// A step is a command of which everything is known.
+type step struct {
+	script, stdout, stderr string
+	code                   int
+}
+
+// runAttacks runs the table, each attack on a session of its own. They share
+// a sandbox: none may harm the others.
+func runAttacks(t *testing.T, c *Config) {
+	e := newEnv(t, c)
+	witness := e.shell(nil)
+	for _, a := range attacks() {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			a.run(e.fork(t))
+		})
+	}
+	t.Cleanup(func() { // after the parallel ones
+		w := &shell{e.fork(t), witness.Session}
+		w.alive()
+		w.same()
+	})
+}
+
+func (a *attack) run(e *env) {
+	s := e.shell(nil)
+	s.prints(`cd "$(mktemp -d)"`, "")
+	req := &runtime.SessionExecRequest{Command: a.script}
+	if a.slow {
+		req.Timeout = 700 * time.Millisecond
+	}
+	r := s.exec(req)
+	code := a.code
+	if a.slow {
+		code = 124
+	}
+	if a.stdout != anything && string(r.Stdout) != a.stdout || a.stderr != anything && string(r.Stderr) != a.stderr ||
+		code != anyCode && r.ExitCode != code || r.TimedOut != a.slow {
+		s.Errorf("%.300s\n got %.300q and %.300q, exit code %d, timed out: %v\nwant %.300q and %.300q, exit code %d, timed out: %v",
+			a.script, r.Stdout, r.Stderr, r.ExitCode, r.TimedOut, a.stdout, strings.TrimPrefix(a.stderr, "\x00"), code, a.slow)
+	}
+	if a.fate != either && r.Session.Ended != (a.fate == ends) {
+		s.Errorf("%.300s\nsession %+v", a.script, r.Session)
+	}
+	if a.fate == lives && code != anyCode && r.Session.StatusLost {
+		s.Errorf("%.300s\nits status is lost: %+v", a.script, r.Session)
+	}
+	if a.undo != "" {
+		s.run(a.undo)
+	}
+	for _, st := range a.then {
+		s.does(st.script, st.stdout, st.stderr, st.code)
+	}
+	s.alive()
+	if a.fate == lives && a.undo == "" {
+		s.same()
+	}
+	s.ok(s.rt.DestroySession(s.ctx, s.ID))
+}

@@ -1,0 +1,232 @@
+package sessiontest
+
+import (
+	"slices"
+	"strings"
+)
+
+// attacks returns all that is tried.
+func attacks() []attack {
+	return slices.Concat(
+		syntaxAttacks, exitAttacks, optionAttacks, nameAttacks, variableAttacks, descriptorAttacks,
+		signalAttacks, jobAttacks, timeoutAttacks, promptAttacks, textAttacks,
+	)
+}
+
+// What a parser may trip over.
+var syntaxAttacks = []attack{
+	{name: "OpenHeredoc", script: "cat <<EOF\nx", stdout: "x\n", stderr: anything},
+	{name: "OpenQuote", script: `echo "open`, stderr: anything, code: 2},
+	{name: "OpenIf", script: "if true; then", stderr: anything, code: 2},
+	{name: "OpenSubstitution", script: "x=$(; echo", stderr: anything, code: anyCode},
+	{name: "CommentLast", script: "echo x # comment", stdout: "x\n"},
+	{name: "BackslashLast", script: `echo x \`, stdout: anything},
+	{name: "CloseBrace", script: "}", stderr: anything, code: 2},
+	{name: "CloseParenthesis", script: ") ; echo no", stderr: anything, code: 2},
+	{name: "Done", script: "done; fi; esac", stderr: anything, code: 2},
+	{name: "Imitation", script: `echo "]0;"; echo START; echo 'END0'; printf '\0aaaaaaaa 0 /\0'; (exit 4)`, stdout: "]0;\nSTART\nEND0\n\x00aaaaaaaa 0 /\x00", code: 4},
+	{name: "Return", script: "return 3; echo no", code: 3},
+	{name: "ReturnFromFunction", script: "f() { return 5; }; f", code: 5},
+	{name: "Break", script: "break; continue; echo x", stdout: "x\n", stderr: anything},
+	{name: "Recursion", script: "f() { f; }; (f) 2>/dev/null; echo x", stdout: "x\n", stderr: anything},
+	{name: "CdIntoDeleted", script: `d=$PWD/d; mkdir "$d"; cd "$d"; rmdir "$d"`, then: []step{{"echo x", "x\n", "", 0}}},
+	{name: "CwdNewline", script: `mkdir $'a\nb\x01\xff'; cd $'a\nb\x01\xff'`, then: []step{{`basename "$PWD"`, "a\nb\x01\xff\n", "", 0}}},
+	{name: "SubshellOnly", script: "(cd /; export A=1); cd /usr; export B=2", then: []step{{"pwd; echo ${A-unset}$B", "/usr\nunset2\n", "", 0}}},
+}
+
+// What ends a shell.
+var exitAttacks = []attack{
+	{name: "Exit", script: "exit 3", code: 3, fate: ends},
+	{name: "ExitTrap", script: "trap 'echo bye' EXIT; exit 4", stdout: "bye\n", code: 4, fate: ends},
+	{name: "ExitTrapThatExits", script: "trap 'exit 6' EXIT; exit 4", code: 6, fate: ends},
+	{name: "ExitTrapThatLoops", script: "trap 'while :; do :; done' EXIT; exit 2", fate: ends, slow: true},
+	{name: "Logout", script: "logout", stderr: anything, code: 1},
+	{name: "ExitWithStoppedJob", script: "sleep 1000 & kill -STOP $!; exit 3", stderr: anything, code: 3, fate: ends},
+	{name: "ExitInSubshell", script: "(exit 3)", code: 3},
+	{name: "ExecProgram", script: "exec sleep 0.2", fate: ends},
+	{name: "ExecCode", script: "exec sh -c 'exit 5'", code: 5, fate: ends},
+	{name: "ExecMissing", script: "exec /no/such/program; echo still", stdout: "still\n", stderr: anything, code: 0},
+	{name: "ExecShell", script: "exec bash", fate: either, code: anyCode},
+	{name: "KillNine", script: "kill -9 $$", code: 137, fate: ends},
+	{name: "Hangup", script: "kill -HUP $$", code: 129, fate: ends},
+	{name: "Segfault", script: "kill -SEGV $$; sleep 1", code: anyCode, fate: either, stderr: anything},
+}
+
+// Options that change how a shell reads and runs.
+var optionAttacks = []attack{
+	{name: "SetE", script: "set -e; false; echo no", code: 1, fate: ends},
+	{name: "SetEAlone", script: "set -e", undo: "set +e"},
+	{name: "SetEUPipefail", script: "set -eu -o pipefail", undo: "set +eu +o pipefail"},
+	{name: "SetUUnset", script: "set -u; echo $unset; echo no", stderr: anything, code: anyCode, fate: either},
+	{name: "ColonQuestion", script: ": ${x:?}; echo no", stderr: anything, code: anyCode, fate: either},
+	{name: "SetN", script: "set -n", fate: either, code: anyCode},
+	{name: "SetT", script: "set -t", fate: either, code: anyCode, undo: ":"},
+	{name: "SetR", script: "set -r", fate: either, code: anyCode, stderr: anything, undo: "set +r"},
+	{name: "SetX", script: "set -x; : traced", stderr: anything, undo: "set +x"},
+	{name: "SetV", script: "set -v", stderr: anything, undo: "set +v"},
+	{name: "XtraceFD", script: "BASH_XTRACEFD=11; set -x; :", stderr: anything, fate: either, code: anyCode, undo: "set +x; unset BASH_XTRACEFD"},
+	{name: "PosixReadonly", script: "set -o posix; readonly q=1; q=2", stderr: anything, code: 1},
+	{name: "SetFCkah", script: "set -fCkah", then: []step{{"echo *", "*\n", "", 0}}},
+	{name: "TracedTraps", script: "set -T -E; trap ': d' DEBUG; trap ': r' RETURN; trap 'echo e' ERR; trap : EXIT; false; true", stdout: "e\n", undo: "trap - DEBUG RETURN ERR EXIT; set +TE"},
+	{name: "Extdebug", script: "shopt -s extdebug; trap 'false' DEBUG", code: anyCode, fate: either, stderr: anything, undo: ":"},
+	{name: "NoMonitor", script: "set +m"},
+	{name: "Vi", script: "set -o vi"},
+	{name: "Emacs", script: "set -o emacs"},
+	{name: "IgnoreEOF", script: "set -o ignoreeof"},
+	{name: "Failglob", script: "shopt -s failglob; GLOBIGNORE='*'; FUNCNEST=1; BASH_COMPAT=3.1", stderr: anything},
+	{name: "ExpandAliases", script: "shopt -u expand_aliases; shopt -s sourcepath autocd cdspell checkjobs", then: []step{{"echo x", "x\n", "", 0}}},
+	{name: "History", script: "history; set -o history -H", stderr: anything, then: []step{{"echo '!!'", "!!\n", "", 0}}},
+	{name: "Umask777", script: "umask 777"},
+	{name: "UlimitFiles", script: "ulimit -n 10"},
+	{name: "UlimitFilesFew", script: "ulimit -n 4", code: anyCode, fate: either, stderr: anything, undo: ":"},
+	{name: "UlimitFileSize", script: "ulimit -f 0"},
+	{name: "UlimitProcesses", script: "ulimit -u 1", undo: "exit"}, // it cannot even start a subshell
+	{name: "UlimitMemory", script: "ulimit -v 100000"},
+	{name: "UlimitStack", script: "ulimit -s 256"},
+	{name: "UlimitCPU", script: "ulimit -t 1; while :; do :; done", code: 137, fate: ends, stderr: anything},
+}
+
+// Names that are the shell's own.
+var nameAttacks = []attack{
+	{name: "Functions", script: "for f in eval printf read mapfile trap unset command set exec return test true; do builtin eval \"$f() { builtin echo $f; }\"; done", fate: either, undo: ":"},
+	{name: "FunctionBuiltin", script: "builtin() { :; }; unset() { :; }; enable() { :; }", code: anyCode, fate: either},
+	{name: "FunctionDot", script: ".() { echo dot; }", code: anyCode, stderr: anything, fate: either, undo: "unset -f ."},
+	{name: "DisablePrintf", script: "enable -n printf", fate: either, code: anyCode},
+	{name: "DisableBuiltin", script: "enable -n builtin", fate: either, code: anyCode},
+	{name: "DisableBoth", script: "enable -n enable builtin", fate: either, code: anyCode, undo: ":"},
+	{name: "DisableDot", script: "enable -n .", fate: either, code: anyCode, undo: ":"},
+	{name: "DisableAll", script: "enable -n $(enable -a | sed 's/enable //')", fate: either, code: anyCode, stderr: anything, undo: "exit"},
+	{name: "Aliases", script: "alias printf=foo builtin=bar eval=baz .=qux if=y trap=z"},
+	{name: "AliasEverything", script: `alias '\builtin=false' PS1=x`, stderr: anything, code: anyCode},
+	{name: "Hash", script: "hash -p /bin/false printf; hash -p /bin/false ."},
+}
+
+// Variables that a shell depends on.
+var variableAttacks = []attack{
+	{name: "UnsetAll", script: "unset PWD OLDPWD HOME IFS PATH"},
+	{name: "EmptyPath", script: "PATH="},
+	{name: "FalsePwd", script: "PWD=/nonsense"},
+	{name: "NamerefPwd", script: "declare -n PWD=foo", code: anyCode, stderr: anything},
+	{name: "ReadonlyPwd", script: "readonly PWD"},
+	{name: "ReadonlyIFS", script: "readonly IFS=x", stderr: anything},
+	{name: "DigitsIFS", script: "IFS=0123456789"},
+	{name: "ReadonlyTMOUT", script: "readonly TMOUT=1000", stderr: anything, fate: either, undo: ":"},
+	{name: "ReadonlyPrompt", script: "readonly PROMPT_COMMAND=: PS1=x PS2=y", stderr: anything, fate: either, undo: ":"},
+	{name: "LdPreload", script: "export LD_PRELOAD=/nonexistent", stderr: anything},
+	{name: "BashEnv", script: "export BASH_ENV=/etc/passwd ENV=/etc/passwd"},
+	{name: "ShellOpts", script: "export SHELLOPTS; bash -c true", stderr: anything},
+	{name: "Locale", script: "LC_ALL=nonsense LANG=C.UTF-8", stderr: anything},
+	{name: "DeclareInteger", script: "declare -i PWD PS1 IFS", stderr: anything, code: anyCode, fate: either},
+	{name: "HugeVariable", script: "x=$(head -c 20000000 /dev/zero | tr '\\0' x); echo ${#x}", stdout: "20000000\n"},
+	{name: "HugeEnvironment", script: "export x=$(head -c 3000000 /dev/zero | tr '\\0' x); echo ${#x}", stdout: "3000000\n"},
+}
+
+// Descriptors, of which some are not the command's.
+var descriptorAttacks = []attack{
+	{name: "ExecDevNull", script: "exec >/dev/null 2>&1; echo lost", then: []step{{"echo x", "x\n", "", 0}}},
+	{name: "ExecClosed", script: "exec 0<&- 1>&- 2>&-", then: []step{{"cat; echo x", "x\n", "", 0}}},
+	{name: "ExecTerminal", script: "exec </dev/tty"},
+	{name: "ExecOutTerminal", script: "exec >/dev/tty 2>&1; echo on the terminal"},
+	{name: "CloseLow", script: "exec 3>&- 4>&- 5>&- 6>&- 7<&- 8>&- 9>&-"},
+	{name: "KeepFive", script: "exec 5>f; echo a >&5", then: []step{{"echo b >&5; cat f", "a\nb\n", "", 0}}},
+	{name: "CloseAll", script: `for f in /proc/$$/fd/*; do n=${f##*/}; eval "exec $n>&-"; done`, stdout: anything, stderr: anything, code: anyCode, fate: either, undo: ":"},
+	{name: "CloseHigh", script: "for n in {10..255}; do eval \"exec $n>&-\"; done", stdout: anything, stderr: anything, code: anyCode, fate: either, undo: ":"},
+	{name: "Forge", script: `for n in {3..30}; do { printf '\0%s 0 /nonsense\0' 0123456789abcdef >&$n; } 2>/dev/null; done; (exit 5)`, stdout: anything, stderr: anything, code: 5, then: []step{{"basename $PWD | cut -c1-3", "tmp\n", "", 0}}},
+	{name: "ForgeInput", script: `for n in {3..30}; do { printf 'echo injected\n' >&$n; } 2>/dev/null; done; (exit 5)`, stdout: anything, stderr: anything, code: 5},
+	{name: "Steal", script: "for n in {10..20}; do { read -t 0.05 -u $n x; } 2>/dev/null; done", code: anyCode, fate: either, stderr: anything, undo: ":"},
+	{name: "StealInBackground", script: "(cat <&11; cat <&10) >/dev/null 2>&1 & disown", code: anyCode, fate: either, stderr: anything, undo: ":"},
+	{name: "DirectoryGone", script: `rm -rf /tmp/.w/*/c /proc/$$/fd/nothing; true`, code: anyCode, fate: either, undo: ":"},
+}
+
+// Signals to the shell itself.
+var signalAttacks = []attack{
+	{name: "KillTerm", script: "kill -TERM $$; echo x", stdout: "x\n"},
+	{name: "KillInt", script: "kill -INT $$; echo x", stdout: anything, code: anyCode},
+	{name: "KillZero", script: "kill 0", code: anyCode, stderr: anything, fate: either},
+	{name: "KillIntZero", script: "kill -INT 0; sleep 5", code: 130, stderr: anything},
+	{name: "Suspend", script: "suspend", code: anyCode, stderr: anything},
+	{name: "StopSelf", script: "kill -STOP $$; echo x", stdout: "x\n"},
+	{name: "StopGroup", script: "kill -STOP 0; echo x", stdout: "x\n"},
+	{name: "StopChild", script: "sh -c 'kill -STOP $$'; echo $?", stdout: "147\n", stderr: anything},
+	{name: "StopAndForeground", script: "sleep 0.3 & kill -STOP $!; fg", stdout: anything, stderr: anything, code: anyCode},
+	{name: "IgnoreAll", script: "trap '' HUP INT QUIT TERM TSTP TTIN TTOU CHLD PIPE WINCH", undo: "trap - HUP INT QUIT TERM TSTP TTIN TTOU CHLD PIPE WINCH"},
+	{name: "TrapsPrint", script: "for s in HUP INT TERM USR1 WINCH; do trap \"echo $s\" $s; done; kill -USR1 $$; :", stdout: "USR1\n"},
+}
+
+// Background jobs.
+var jobAttacks = []attack{
+	{name: "Background", script: "sleep 1000 & echo x", stdout: "x\n", stderr: anything},
+	{name: "Setsid", script: "setsid sleep 1000 & echo x", stdout: "x\n", stderr: anything},
+	{name: "Disown", script: "sleep 1000 & disown; echo x", stdout: "x\n", stderr: anything},
+	{name: "Nohup", script: "nohup sleep 1000 >/dev/null 2>&1 & echo x", stdout: "x\n", stderr: anything},
+	{name: "LateOutput", script: "(sleep 0.3; echo late) &", stdout: anything, stderr: anything, then: []step{{"sleep 0.5; echo x", "x\n", "", 0}}},
+	{name: "Coproc", script: "coproc cat; echo in >&${COPROC[1]}; read x <&${COPROC[0]}; echo $x", stdout: "in\n", stderr: anything},
+	{name: "ProcessSubstitution", script: "echo x > >(cat); wait $!", stdout: "x\n"},
+	{name: "Wait", script: "true & wait; echo $?; jobs; bg; fg; (exit 2)", stdout: "0\n", stderr: anything, code: 2},
+	{name: "Fork", script: "for i in {1..200}; do sleep 1000 & done; echo x", stdout: "x\n", stderr: anything},
+}
+
+// What does not end by itself. What it does later is not done.
+var timeoutAttacks = []attack{
+	{name: "Loop", script: "echo a; while :; do :; done; echo b", stdout: "a\n", slow: true},
+	{name: "LoopInFunction", script: "f() { while :; do :; done; }; echo a; f; echo b", stdout: "a\n", slow: true},
+	{name: "LoopInEval", script: `echo a; eval 'while :; do :; done'; echo b`, stdout: "a\n", slow: true},
+	{name: "LoopInSource", script: `echo a; . <(echo 'while :; do :; done'); echo b`, stdout: "a\n", slow: true},
+	{name: "LoopOfSleeps", script: "echo a; for i in {1..1000}; do sleep 0.1; done; echo b", stdout: "a\n", slow: true},
+	{name: "Pipeline", script: "echo a; yes | cat | grep no; echo b", stdout: "a\n", slow: true, stderr: anything},
+	{name: "WaitForJob", script: "echo a; sleep 1000 & wait; echo b", stdout: "a\n", slow: true, stderr: anything},
+	{name: "Substitution", script: "echo a; x=$(sleep 1000); echo b", stdout: "a\n", slow: true},
+	{name: "Select", script: "echo a; select x in 1 2; do :; done </dev/tty; echo b", stdout: "a\n", stderr: anything, slow: true},
+	{name: "ReadTerminal", script: "echo a; read x </dev/tty; echo b", stdout: "a\n", slow: true},
+	{name: "BashI", script: "echo a; bash -ic 'sleep 1000'; echo b", stdout: "a\n", stderr: anything, slow: true},
+	{name: "OpenFIFO", script: "echo a; mkfifo f; cat <f; echo b", stdout: "a\n", slow: true},
+	{name: "ShellOpensFIFO", script: "echo a; mkfifo f; read x <f; echo b", stdout: "a\n", stderr: anything, slow: true},
+	{name: "ChildIgnoresInt", script: "echo a; sh -c 'trap \"\" INT TERM; while :; do sleep 0.05; done'; echo b", stdout: "a\n", stderr: anything, slow: true},
+	{name: "SubshellIgnoresInt", script: "echo a; (trap '' INT TERM; exec sleep 1000)", stdout: "a\n", stderr: anything, slow: true},
+	{name: "ShellIgnoresInt", script: "echo a; trap '' INT; sleep 1000", stdout: "a\n", stderr: anything, slow: true, fate: either},
+	{name: "LoopIgnoresInt", script: "echo a; trap '' INT; while :; do :; done; echo b", stdout: "a\n", slow: true, fate: ends},
+	{name: "LoopTrapsInt", script: "trap : INT; echo a; while :; do :; done; echo b", stdout: "a\n", slow: true, fate: either},
+	{name: "DebugTrapLoops", script: "echo a; trap 'while :; do :; done' DEBUG; echo b", stdout: "a\n", slow: true, fate: either},
+	{name: "ChldTrapSleeps", script: "trap 'sleep 1000' CHLD; /bin/true", slow: true, fate: either, stderr: anything, undo: "trap - CHLD"},
+	{name: "Stopped", script: "echo a; sleep 1000 | sh -c 'kill -STOP $$'; sleep 1000; echo b", stdout: "a\n", stderr: anything, slow: true},
+	{name: "ManyChildren", script: "echo a; for i in {1..50}; do (trap '' INT TERM; sleep 1000) & done; wait", stdout: "a\n", stderr: anything, slow: true},
+	{name: "Yes", script: "yes >/dev/null", slow: true},
+}
+
+// What a shell does at its prompt, and the terminal behind it.
+var promptAttacks = []attack{
+	{name: "SttyRaw", script: "stty raw -echo </dev/tty"},
+	{name: "SttyNoSignals", script: "stty -isig </dev/tty"},
+	{name: "SttyTostop", script: "stty tostop </dev/tty"},
+	{name: "Prompt", script: `PS1='$(sleep .1)'`},
+	{name: "PromptFails", script: `PS1='${x:?}'`, fate: either},
+	{name: "PromptCommand", script: "PROMPT_COMMAND='sleep .2'"},
+	{name: "PromptCommandExits", script: "PROMPT_COMMAND='exit 9'", code: anyCode, fate: either, undo: ":"},
+	{name: "PromptCommandReads", script: "PROMPT_COMMAND='echo pc; read x'", code: anyCode, fate: either, undo: ":"},
+	{name: "PS0", script: "PS0='$(echo ps0)'; PS2=x; PS4='$(echo ps4)'"},
+	{name: "Logsout", script: "TMOUT=1", then: []step{{"sleep 1.2; echo x", "x\n", "", 0}}},
+	{name: "ReadsTerminalInBackground", script: "cat </dev/tty >/dev/null 2>&1 &", stderr: anything},
+	{name: "FloodsTerminal", script: "seq 1 200000 >/dev/tty; echo x", stdout: "x\n"},
+	{name: "InjectsInput", script: `python3 -c 'import fcntl,termios
+fd = open("/dev/tty", "rb")
+for c in b"echo injected\n":
+    fcntl.ioctl(fd, termios.TIOCSTI, bytes([c]))' 2>/dev/null; true`},
+}
+
+// Texts and outputs of odd sizes and bytes.
+var textAttacks = []attack{
+	{name: "Binary", script: `printf 'a\0b\xff'`, stdout: "a\x00b\xff"},
+	{name: "NoNewline", script: "printf x; printf y >&2", stdout: "x", stderr: "y"},
+	{name: "ThreeMegabytes", script: "head -c 3000000 /dev/zero | tr '\\0' x", stdout: strings.Repeat("x", 3_000_000)},
+	{name: "BothStreams", script: "seq 1 300000 >&2 | seq 1 300000 | wc -c; (exit 3)", stdout: "1988895\n", stderr: anything, code: 3},
+	{name: "LongLine", script: "echo " + strings.Repeat("x", 1_000_000), stdout: strings.Repeat("x", 1_000_000) + "\n"},
+	{name: "ManyLines", script: strings.Repeat("echo x\n", 10_000), stdout: strings.Repeat("x\n", 10_000)},
+	{name: "NotUTF8", script: "echo '\xff\xfe\x80'", stdout: "\xff\xfe\x80\n"},
+	{name: "CarriageReturns", script: "echo a\r\necho b\r\n", stdout: "a\r\nb\r\n"},
+	{name: "Controls", script: "echo '\x03\x04\x1a\x1c'", stdout: "\x03\x04\x1a\x1c\n"},
+	{name: "Empty", script: ""},
+	{name: "Blank", script: "\n \t\n"},
+	{name: "Missing", script: "no-such-command", stderr: anything, code: 127},
+	{name: "NotExecutable", script: "/etc/passwd", stderr: anything, code: 126},
+	{name: "ClosedPipe", script: "yes | head -n 1; echo ${PIPESTATUS[0]}", stdout: "y\n141\n"},
+}

@@ -1,0 +1,82 @@
+package sessiontest
+
+import (
+	"errors"
+
+	"wolffia/runtime"
+)
+
+var destroyTests = []test{
+	{"DestroyIdle", nil, destroyIdle},
+	{"DestroyDuringCommand", nil, destroyDuring},
+	{"DestroyEndsAllItStarted", nil, destroyEndsAll},
+	{"DestroySandboxStops", nil, destroyBySandbox},
+}
+
+// over checks that a call has ended because its session was taken away.
+func (e *env) over(what string, ended <-chan outcome) {
+	e.Helper()
+	o := e.outcome(ended)
+	switch {
+	case o.err == nil && o.Session != nil && o.Session.Ended:
+	case errors.Is(o.err, runtime.ErrNotFound), errors.Is(o.err, runtime.ErrConflict):
+	default:
+		e.Errorf("%s: the session was taken away, and the call says %+v, %v", what, o.ExecResult, o.err)
+	}
+}
+
+func destroyIdle(e *env) {
+	s := e.shell(&runtime.SessionConfig{Name: "main"})
+	s.prints("x=1", "")
+	e.ok(e.rt.DestroySession(e.ctx, s.ID))
+	_, err := e.rt.GetSession(e.ctx, s.ID)
+	e.wrong("get", err, runtime.ErrNotFound)
+	e.wrong("destroy again", e.rt.DestroySession(e.ctx, s.ID), runtime.ErrNotFound)
+	if all, err := e.rt.ListSessions(e.ctx, e.box); len(all) > 0 || err != nil {
+		e.Errorf("the list is %v, %v", all, err)
+	}
+	again := e.shell(&runtime.SessionConfig{Name: "main"})
+	again.prints("echo ${x-unset}", "unset\n")
+}
+
+func destroyDuring(e *env) {
+	s, other, tag := e.shell(nil), e.shell(nil), newTag()
+	first := s.begin(s.ctx, &runtime.SessionExecRequest{Command: "trap '' INT TERM; sh -c 'trap \"\" INT TERM; sleep " + tag + "; :' & sleep " + tag})
+	s.runs(tag, 2)
+	s.waiting(0)
+	second := s.begin(s.ctx, &runtime.SessionExecRequest{Command: "echo second"})
+	s.waiting(1)
+	e.ok(e.rt.DestroySession(e.ctx, s.ID))
+	e.over("the one that ran", first)
+	e.over("the one that waited", second)
+	e.gone(tag)
+	other.same()
+	other.alive()
+}
+
+func destroyEndsAll(e *env) {
+	s, tag := e.shell(nil), newTag()
+	s.run("sleep " + tag + " & setsid sleep " + tag + " & (sleep " + tag + " &); nohup sleep " + tag + " >/dev/null 2>&1 & disown -a")
+	s.run("(trap '' HUP TERM; exec sleep " + tag + ") >/dev/null 2>&1 &")
+	e.runs(tag, 5)
+	e.ok(e.rt.DestroySession(e.ctx, s.ID))
+	e.gone(tag)
+}
+
+func destroyBySandbox(e *env) {
+	s, tag := e.shell(&runtime.SessionConfig{Name: "main"}), newTag()
+	ended := s.begin(s.ctx, &runtime.SessionExecRequest{Command: "sleep " + tag})
+	s.runs(tag, 1)
+	e.ok(e.rt.Stop(e.ctx, e.box))
+	if o := e.outcome(ended); o.err != nil || o.ExitCode < 128 { // or its signal was faster
+		if !errors.Is(o.err, runtime.ErrNotFound) && !errors.Is(o.err, runtime.ErrConflict) {
+			e.Errorf("a command during stop: %+v, %v", o.ExecResult, o.err)
+		}
+	}
+	_, err := e.rt.GetSession(e.ctx, s.ID)
+	e.wrong("get in a stopped sandbox", err, runtime.ErrConflict)
+	e.ok(e.rt.Start(e.ctx, e.box))
+	_, err = e.rt.GetSession(e.ctx, s.ID)
+	e.wrong("get in a sandbox that was started again", err, runtime.ErrNotFound)
+	e.shell(&runtime.SessionConfig{Name: "main"}).alive()
+}

@@ -1,0 +1,184 @@
+package sessiontest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"wolffia/runtime"
+)
+
+var streamTests = []test{
+	{"StreamOutput", nil, streamOutput},
+	{"StreamInput", nil, streamInput},
+	{"StreamNobodyReadsInput", nil, streamNobodyReads},
+	{"StreamMaxOutput", nil, streamMaxOutput},
+	{"StreamOrder", nil, streamOrder},
+	{"StreamIsLive", nil, streamIsLive},
+	{"StreamBackpressure", nil, streamBackpressure},
+	{"StreamClosesAlways", nil, streamClosesAlways},
+}
+
+// stream runs a command and returns all of its output.
+func (s *shell) stream(req *runtime.SessionExecRequest) (string, error) {
+	s.Helper()
+	output, ended := make(chan []byte), make(chan error, 1)
+	go func() { ended <- s.rt.SessionExecStream(s.ctx, s.ID, req, output) }() // ends with the command
+	var got strings.Builder
+	for {
+		select {
+		case b, open := <-output:
+			if !open {
+				return got.String(), <-ended
+			}
+			got.Write(b)
+		case <-s.ctx.Done():
+			s.Fatal("the output is not closed")
+		}
+	}
+}
+
+// Output comes byte for byte, and each stream by itself.
+func streamOutput(e *env) {
+	s := e.shell(nil)
+	var every []byte
+	for i := range 256 {
+		every = append(every, byte(i))
+	}
+	s.prints(`for i in {0..255}; do printf "\\x$(printf %x $i)"; done`, string(every))
+	s.does(`printf 'no newline'; printf 'nor here' >&2`, "no newline", "nor here", 0)
+	s.does(`printf '\n\n'; printf '\r\n\004\003\032\377' >&2`, "\n\n", "\r\n\x04\x03\x1a\xff", 0)
+	s.does("for i in 1 2 3; do echo o$i; echo e$i >&2; done", "o1\no2\no3\n", "e1\ne2\ne3\n", 0)
+	s.prints("exec >&- 2>&-", "")
+	s.prints("python3 -c 'import os; os.write(1, bytes(range(256)) * 1000)'", strings.Repeat(string(every), 1000))
+	s.alive()
+	s.same()
+}
+
+func streamInput(e *env) {
+	s := e.shell(nil)
+	s.prints("cat; echo end", "end\n") // none: it is empty
+	for _, n := range []int{0, 1, 100_000, 5 << 20} {
+		in := bytes.Repeat([]byte("0123456\x00"), n/8+1)[:n]
+		for _, script := range []string{"cat", "exec cat"} {
+			r := s.exec(&runtime.SessionExecRequest{Command: script, Stdin: bytes.NewReader(in)})
+			if !bytes.Equal(r.Stdout, in) || r.ExitCode != 0 {
+				s.Errorf("%s: of %d bytes %d came back, exit code %d", script, n, len(r.Stdout), r.ExitCode)
+			}
+		}
+		s.run(":")
+	}
+	r := s.exec(&runtime.SessionExecRequest{Command: "read a; read b; x=$a; cat", Stdin: strings.NewReader("1\n2\n3\n4")})
+	s.is("read", r, "3\n4", "", 0)
+	s.prints("echo $x; cat", "1\n")
+	s.alive()
+}
+
+// zeros never ends.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// The end of the command is the end, whatever there is left to read, and
+// though the reader itself may hang. The rest is not the next command's.
+func streamNobodyReads(e *env) {
+	s := e.shell(nil)
+	hangs, w := io.Pipe()
+	defer w.Close()
+	for what, in := range map[string]io.Reader{"endless input": zeros{}, "input that hangs": hangs} {
+		for _, script := range []string{"(exit 3)", "exec <&-; (exit 3)", "head -c 10 </dev/null; (exit 3)"} {
+			r := s.exec(&runtime.SessionExecRequest{Command: script, Stdin: in})
+			s.is(what+", "+script, r, "", "", 3)
+			s.prints("cat", "")
+		}
+	}
+	s.same()
+}
+
+// What is beyond MaxOutput is counted.
+func streamMaxOutput(e *env) {
+	s := e.shell(nil)
+	r := s.exec(&runtime.SessionExecRequest{Command: "head -c 3000000 /dev/zero; echo complaint >&2", MaxOutput: 10})
+	if string(r.Stdout) != strings.Repeat("\x00", 10) || r.StdoutDropped != 2999990 || string(r.Stderr) != "complaint\n" || r.StderrDropped != 0 || !r.Truncated() {
+		s.Errorf("%+v", r)
+	}
+	r = s.exec(&runtime.SessionExecRequest{Command: "printf 0123456789; printf 0123456789x >&2", MaxOutput: 10})
+	if r.StdoutDropped != 0 || r.StderrDropped != 1 || string(r.Stdout) != "0123456789" || string(r.Stderr) != "0123456789" {
+		s.Errorf("%+v", r)
+	}
+	s.alive()
+}
+
+// Both streams of SessionExecStream are one.
+func streamOrder(e *env) {
+	s := e.shell(nil)
+	var want strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&want, "out%d\nerr%d\n", i, i)
+	}
+	got, err := s.stream(&runtime.SessionExecRequest{Command: "for ((i=0; i<100; i++)); do echo out$i; sh -c 'echo err$1 >&2' sh $i; done"})
+	if err != nil || got != want.String() {
+		s.Errorf("%q, %v", got, err)
+	}
+	got, err = s.stream(&runtime.SessionExecRequest{Command: "cat; echo $i", Stdin: strings.NewReader("in\n")})
+	if err != nil || got != "in\n100\n" {
+		s.Errorf("%q, %v", got, err)
+	}
+	s.alive()
+}
+
+// Output comes when it is written, not at the end, and what was sent is not
+// written over.
+func streamIsLive(e *env) {
+	s := e.shell(nil)
+	wait, open := s.gate()
+	output, ended := make(chan []byte), make(chan error, 1)
+	go func() { // ends with the command
+		ended <- s.rt.SessionExecStream(s.ctx, s.ID, &runtime.SessionExecRequest{Command: "echo first; " + wait + "; echo second"}, output)
+	}()
+	first := <-output
+	open()
+	second := <-output
+	if _, more := <-output; more {
+		s.Error("there is more")
+	}
+	if err := <-ended; string(first) != "first\n" || string(second) != "second\n" || err != nil {
+		s.Errorf("%q, %q, %v", first, second, err)
+	}
+}
+
+// 100 MB wait for their reader, and nothing else does.
+func streamBackpressure(e *env) {
+	s, other := e.shell(nil), e.shell(nil)
+	const flood = 100_000_000
+	output, ended := make(chan []byte), make(chan error, 1)
+	go func() { // ends with the command
+		ended <- s.rt.SessionExecStream(s.ctx, s.ID, &runtime.SessionExecRequest{
+			Command: fmt.Sprintf("head -c %d /dev/zero; echo >~/through; sent=all", flood),
+		}, output)
+	}()
+	n := len(<-output)
+	for range 20 {
+		other.prints("ls ~; head -c 1000000 /dev/zero | wc -c", "1000000\n")
+	}
+	for b := range output {
+		n += len(b)
+	}
+	if err := <-ended; n != flood || err != nil {
+		s.Errorf("%d bytes of %d, %v", n, flood, err)
+	}
+	s.prints("ls ~; echo $sent", "through\nall\n")
+	s.same()
+}
+
+func streamClosesAlways(e *env) {
+	s := e.shell(nil)
+	_, err := s.stream(&runtime.SessionExecRequest{Command: "echo a\x00b"})
+	s.wrong("a NUL", err, runtime.ErrInvalid)
+	for _, id := range []string{"no-slash", e.box + "/nobody", "nobody/main"} {
+		_, err = (&shell{e, &runtime.Session{ID: id}}).stream(&runtime.SessionExecRequest{Command: "true"})
+		s.wrong("stream of "+id, err, runtime.ErrNotFound)
+	}
+	s.alive()
+}

@@ -1,0 +1,92 @@
+package sessiontest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"wolffia/runtime"
+)
+
+// limit bounds every wait for something that should happen at once; no test is
+// about its length.
+const limit = 60 * time.Second
+
+// A Feature is a part of the contract that an implementation may lack.
+type Feature string
+
+// The features.
+const (
+	// Jobs: the runtime is a [runtime.JobManager].
+	Jobs Feature = "Jobs"
+	// Attach: the runtime is a [runtime.SessionAttacher].
+	Attach Feature = "Attach"
+	// Recovery: another process sees the same sessions and works with them.
+	Recovery Feature = "Recovery"
+)
+
+// probes tell whether a runtime that is said to lack a feature has it. The one
+// that is nil is seen from Config.
+var probes = map[Feature]func(rt runtime.RuntimeWithSession) bool{
+	Jobs:     func(rt runtime.RuntimeWithSession) bool { _, is := rt.(runtime.JobManager); return is },
+	Attach:   func(rt runtime.RuntimeWithSession) bool { _, is := rt.(runtime.SessionAttacher); return is },
+	Recovery: nil,
+}
+
+// A Config says what to test.
+type Config struct {
+	// New returns a runtime over a fresh, empty state. Closing what it makes is
+	// its own job, by t.Cleanup.
+	New func(t testing.TB) runtime.RuntimeWithSession
+	// Reopen returns a second runtime over the state of rt, as another process
+	// would have it; nil if there is no such thing, see Recovery. Both have a
+	// Close that ends what the end of their process would.
+	Reopen func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession
+	// Lacks are the features that the runtime does not have.
+	Lacks []Feature
+}
+
+func (c *Config) has(f Feature) bool { return !slices.Contains(c.Lacks, f) }
+
+// A test is one member of the suite.
+type test struct {
+	name  string
+	needs []Feature // without one of these it says nothing
+	run   func(e *env)
+}
+
+// suite returns all tests but the table of attacks.
+func suite() []test {
+	return slices.Concat(
+		failureTests, stateTests, queueTests, interruptTests, endTests, streamTests, concurrencyTests,
+		nameTests, lookupTests, destroyTests, callerTests, jobTests, attachTests,
+	)
+}
+
+// Run tests the sessions of a runtime.
+func Run(t *testing.T, c Config) {
+	if (c.Reopen != nil) != c.has(Recovery) {
+		t.Errorf("Reopen and Lacks disagree about %s", Recovery)
+	}
+	for _, f := range c.Lacks {
+		probe, known := probes[f]
+		if !known {
+			t.Errorf("there is no feature %q", f)
+		} else if probe != nil && probe(c.New(t)) {
+			t.Errorf("%s is declared as lacking, and is there", f)
+		}
+	}
+	for _, tt := range suite() {
+		if slices.ContainsFunc(tt.needs, func(f Feature) bool { return !c.has(f) }) {
+			continue // declared, and checked above
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.run(newEnv(t, &c))
+		})
+	}
+	t.Run("Attack", func(t *testing.T) {
+		t.Parallel()
+		runAttacks(t, &c)
+	})
+}
