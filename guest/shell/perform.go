@@ -313,6 +313,7 @@ func (s *Session) onKill(c *Call) {
 		for i, q := range s.queue {
 			if q == c {
 				s.queue = append(s.queue[:i], s.queue[i+1:]...)
+				s.publish()
 				c.fail(wire.ClassConflict, "the request was given up")
 				return
 			}

@@ -138,7 +138,11 @@ func attachTypes(e *env) {
 	v.types("\x03") // it is interactive
 	e.gone(tag)
 	v.asks("after-%s", 130)
-	v.types("cat\nline\n\x04")
+	v.types("cat; echo ate-$((0))\n")
+	v.types("line\n")
+	v.sees("line\r\nline") // the terminal's echo and cat's: now it reads
+	v.types("\x04")
+	v.sees("ate-0")
 	v.asks("then-%s", 7)
 	s.alive()
 	s.same()

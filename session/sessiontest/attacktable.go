@@ -159,7 +159,7 @@ var jobAttacks = []attack{
 	{name: "Setsid", script: "setsid sleep 1000 & echo x", stdout: "x\n", stderr: anything},
 	{name: "Disown", script: "sleep 1000 & disown; echo x", stdout: "x\n", stderr: anything},
 	{name: "Nohup", script: "nohup sleep 1000 >/dev/null 2>&1 & echo x", stdout: "x\n", stderr: anything},
-	{name: "LateOutput", script: "(sleep 0.3; echo late) &", stdout: anything, stderr: anything, then: []step{{"sleep 0.5; echo x", "x\n", "", 0}}},
+	{name: "LateOutput", script: "(sleep 0.3; echo late) &", stdout: anything, stderr: anything, then: []step{{"sleep 0.5; echo x", "x\n", anything, 0}}},
 	{name: "Coproc", script: "coproc cat; echo in >&${COPROC[1]}; read x <&${COPROC[0]}; echo $x", stdout: "in\n", stderr: anything},
 	{name: "ProcessSubstitution", script: "echo x > >(cat); wait $!", stdout: "x\n"},
 	{name: "Wait", script: "true & wait; echo $?; jobs; bg; fg; (exit 2)", stdout: "0\n", stderr: anything, code: 2},
