@@ -3,6 +3,7 @@ package fusefs
 import (
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,7 @@ type quota struct {
 	limit int64
 
 	mu       sync.Mutex
+	change   *sync.Cond           // something was taken off; uses mu
 	used     int64                // may be negative; guarded by mu
 	reserved int64                // for what is under way; guarded by mu
 	busy     map[identity]*growth // files with something under way; guarded by mu
@@ -31,7 +33,34 @@ type growth struct {
 }
 
 func newQuota(limit int64) *quota {
-	return &quota{limit: limit, busy: map[identity]*growth{}, doomed: map[*node]int64{}}
+	q := &quota{limit: limit, busy: map[identity]*growth{}, doomed: map[*node]int64{}}
+	q.change = sync.NewCond(&q.mu)
+	return q
+}
+
+// closing is how long the kernel may take to say that a file without a name was
+// closed. It says so a little after rm(1) has returned.
+const closing = 100 * time.Millisecond
+
+// fits reports whether there is room for n bytes, and waits for a moment if
+// there may be soon. q.mu is held.
+func (q *quota) fits(n int64) bool {
+	enough := func() bool { return q.used+q.reserved+n <= q.limit }
+	if enough() || len(q.doomed) == 0 {
+		return enough()
+	}
+	late := false
+	timer := time.AfterFunc(closing, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		late = true
+		q.change.Broadcast()
+	})
+	defer timer.Stop()
+	for !enough() && !late && len(q.doomed) > 0 {
+		q.change.Wait()
+	}
+	return enough()
 }
 
 // allocated returns how many bytes of the disk the open file fd takes.
@@ -51,7 +80,7 @@ func (q *quota) take(n int64) syscall.Errno {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.used+q.reserved+n > q.limit {
+	if !q.fits(n) {
 		return syscall.EDQUOT
 	}
 	q.used += n
@@ -80,10 +109,12 @@ func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno sysca
 	defer q.mu.Unlock()
 	if q.used+q.reserved+size > q.limit {
 		hole, err := unix.Seek(fd, off, unix.SEEK_HOLE)
-		if err != nil || hole < off+size {
+		switch {
+		case err == nil && hole >= off+size:
+			size = 0
+		case !q.fits(size):
 			return nil, syscall.EDQUOT
 		}
-		size = 0
 	}
 	q.reserved += size
 	g := q.busy[n.ident]
@@ -144,6 +175,7 @@ func (q *quota) forgotten(n *node, fd int) {
 		size = objectCost + allocated(fd)
 	}
 	q.used -= size
+	q.change.Broadcast()
 }
 
 // free returns how much there is room for, and the limit.
