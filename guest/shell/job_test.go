@@ -126,7 +126,7 @@ func TestKillInterrupts(t *testing.T) {
 	if err := r.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.wait(t); got.Code != 130 && got.Code != 143 || got.stdout != "up\n" || got.TimedOut { // TERM, if it was just being started
+	if got := r.wait(t); got.Code != 130 || got.stdout != "up\n" || got.TimedOut {
 		t.Errorf("%v", got)
 	}
 	s.alive(t)

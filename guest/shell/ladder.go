@@ -53,9 +53,31 @@ func (s *Session) interrupt() {
 	}
 	r.stage = stageInt
 	r.since = time.Now()
-	r.hit = s.in.foreground()
-	s.signalForeground(unix.SIGINT)
+	s.hit(r)
 	s.set(alarmLadder, ladderAsk)
+}
+
+// hit interrupts what is in the foreground, and has the shell leave the
+// command when that is over.
+func (s *Session) hit(r *run) {
+	r.target = s.in.foreground()
+	r.unborn = r.target != s.in.pid && sameCommandLine(r.target, s.in.pid)
+	s.guard()
+	s.signalForeground(unix.SIGINT)
+}
+
+// guard has the shell go no further in the command once the program that it
+// waits for has ended. By itself it goes on, unless the program has died of
+// SIGINT: one that handles it, or that SIGTERM had to end, would be followed by
+// the rest of the line, though its time is over.
+func (s *Session) guard() {
+	switch {
+	case s.in.foreground() == s.in.pid: // nothing to wait for
+	case s.d.posix:
+		_ = unix.Kill(s.in.pid, unix.SIGINT) // waits until the program has ended
+	case catches(s.in.pid, guardSignal):
+		_ = unix.Kill(s.in.pid, guardSignal)
+	}
 }
 
 func (s *Session) signalForeground(sig syscall.Signal) {
@@ -77,17 +99,21 @@ func (s *Session) escalate() {
 	at := func(t time.Duration) { s.alarms[alarmLadder] = begin.Add(t) }
 	switch r.stage++; r.stage {
 	case stageAsk:
-		if r.hit != s.in.foreground() {
-			s.signalForeground(unix.SIGINT) // a program that was just being started
+		// What was just being started has another group by now, or still had
+		// the shell's handler, and has lost the signal.
+		if r.unborn || r.target != s.in.foreground() {
+			s.hit(r)
 		}
 		s.in.send(s.d.report(r.nonce)) // if the interrupt hit the first one
 		at(ladderTerm)
 	case stageTerm:
+		s.guard()
 		s.sweep(unix.SIGTERM)
 		_ = unix.Kill(s.in.pid, unix.SIGINT)
 		_ = unix.Kill(s.in.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
 		at(ladderKill)
 	case stageKill:
+		s.guard()
 		s.sweep(unix.SIGKILL)
 		_ = unix.Kill(s.in.pid, unix.SIGINT)
 		s.in.send(s.d.report(r.nonce))

@@ -3,6 +3,8 @@ package shell
 import (
 	"fmt"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxPacket bounds a line to a shell, in bytes. bash reads into 1024 bytes,
@@ -60,6 +62,15 @@ func (d dialect) report(nonce string) string {
 	return printf + ` '\000%s %s %s\000' ` + nonce + ` "$?" "${PWD-}" >&0` + "\n"
 }
 
+// guardSignal is a real-time signal that bash has a trap for, whose number no
+// library uses (signal(7)). A trap is run when the program that the shell waits
+// for has ended. This one leaves the text that the shell has come to; at the
+// prompt, where nothing is sourced, it does nothing.
+const (
+	guardSignal = unix.Signal(50)
+	guardTrap   = `[[ ${BASH_SOURCE-} ]] && \builtin kill -INT $$`
+)
+
 // settle is packet C: what would run between commands, or log an idle shell
 // out, is disarmed.
 func (d dialect) settle() string {
@@ -76,6 +87,7 @@ func (d dialect) start(dir string) []string {
 		"set +o history +H; history -c; unset HISTFILE MAILCHECK; export -n PS1 PS2 ENV\n",
 		"shopt -s execfail\n",
 		`trap '\. ` + dir + "/x' EXIT\n",
+		"trap '" + guardTrap + "' " + itoa(int(guardSignal)) + "\n",
 	}
 }
 

@@ -111,16 +111,31 @@ func children(pid int) (pids []int, ok bool) {
 }
 
 // ignores reports whether a process ignores a signal.
-func ignores(pid int, sig unix.Signal) bool {
+func ignores(pid int, sig unix.Signal) bool { return inSet(pid, "SigIgn:", sig) }
+
+// catches reports whether a process has a handler for a signal.
+func catches(pid int, sig unix.Signal) bool { return inSet(pid, "SigCgt:", sig) }
+
+// inSet reports whether a signal is in one of a process's sets
+// (proc_pid_status(5)).
+func inSet(pid int, set string, sig unix.Signal) bool {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return false
 	}
 	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "SigIgn:"); ok {
+		if v, ok := strings.CutPrefix(line, set); ok {
 			mask, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
 			return err == nil && mask>>(uint(sig)-1)&1 == 1
 		}
 	}
 	return false
+}
+
+// sameCommandLine reports whether two processes were executed with the same
+// arguments, as is a process that was forked and has not executed yet.
+func sameCommandLine(a, b int) bool {
+	one, err := os.ReadFile("/proc/" + strconv.Itoa(a) + "/cmdline")
+	two, err2 := os.ReadFile("/proc/" + strconv.Itoa(b) + "/cmdline")
+	return err == nil && err2 == nil && len(one) > 0 && bytes.Equal(one, two)
 }

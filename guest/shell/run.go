@@ -41,7 +41,8 @@ type run struct {
 	asked    int       // how far a lost report was searched for
 	unknown  bool      // the status is not the command's
 	since    time.Time // the ladder's first step
-	hit      int       // the process group that got its signal
+	target   int       // the process group that got its signal
+	unborn   bool      // it was a copy of the shell that had not executed yet
 	drained  time.Time // when held pipes are given up
 }
 

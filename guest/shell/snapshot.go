@@ -100,7 +100,7 @@ var notSet = map[purpose][]string{
 func (s snapshot) restore(dir string, why purpose) []byte {
 	var b bytes.Buffer
 	line := func(words ...string) { b.WriteString(strings.Join(words, " ") + "\n") }
-	ours := func(stmt string) bool { return strings.Contains(stmt, dir+"/x") }
+	ours := func(stmt string) bool { return strings.Contains(stmt, dir+"/x") || strings.Contains(stmt, guardTrap) }
 	if s.posix {
 		for _, stmt := range statements(s.sections["vars"]) {
 			if name, _, ok := strings.Cut(stmt, "="); ok && !slices.Contains(computed, name) {
