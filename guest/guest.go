@@ -19,9 +19,10 @@ import (
 // Serve speaks the protocol on in and out until in ends or breaks, and then
 // returns; the caller ends PID 1, and the kernel everything else. exit ends
 // PID 1 at once; it is called when the host asks for an orderly shutdown.
+// sessions is a directory for the shell sessions, see [shell.Host].
 // Precondition: the process is PID 1, or a child subreaper, and has no
 // children that anybody else waits for.
-func Serve(in io.Reader, out io.Writer, exit func(code int)) error {
+func Serve(in io.Reader, out io.Writer, sessions string, exit func(code int)) error {
 	g := &guest{
 		w:      wire.NewWriter(out),
 		reaper: newReaper(),
@@ -34,6 +35,7 @@ func Serve(in io.Reader, out io.Writer, exit func(code int)) error {
 		Started:      g.reaper.mine,
 		OpenTerminal: pty.Open,
 		LookPath:     lookPath,
+		Dir:          sessions,
 	})
 	defer g.shells.Close()
 	if err := g.w.SendJSON(wire.Hello, 0, wire.Greeting{Version: wire.Version}); err != nil {

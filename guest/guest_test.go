@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		}
 	case "serve":
 		if err = guest.Harden(); err == nil {
-			err = guest.Serve(os.Stdin, os.Stdout, os.Exit)
+			err = guest.Serve(os.Stdin, os.Stdout, "", os.Exit)
 		}
 	}
 	if err != nil {

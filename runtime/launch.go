@@ -6,6 +6,11 @@ import "io"
 // may run it too: it packs and unpacks files for cp.
 const GuestPath = "/run/wolffia/guest"
 
+// SessionsPath is an empty directory of PID 1's own in every sandbox, a tmpfs
+// with mode 0700: what its shell sessions need does not depend on room in /tmp.
+// The name is short since a shell is sent it with every command.
+const SessionsPath = "/run/wolffia/s"
+
 // A Launcher is what a backend is to the shim: it starts PID 1 of a sandbox in
 // isolation and hands back its stream. All the rest, processes, terminals and
 // files, is done through the stream and is the same for every backend.
@@ -34,6 +39,9 @@ type LaunchSpec struct {
 	Network  Network
 	Seccomp  []byte // array of struct sock_filter
 }
+
+// Command is what PID 1 is executed as.
+func (s *LaunchSpec) Command() []string { return []string{GuestPath, s.ID, SessionsPath} }
 
 // A RootEntry is one name in the sandbox's root directory.
 type RootEntry struct {

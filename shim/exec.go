@@ -141,18 +141,17 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 	}
 	req := &client.Request{
 		StartRequest: wire.StartRequest{
-			Args: spec.Command, Env: environment(c, spec), Dir: cwd(c, spec.Cwd),
-			Stdin: spec.Stdin, Merge: spec.Merge, TTY: spec.TTY, Rows: spec.Rows, Cols: spec.Cols,
+			Args: spec.Command, Stdin: spec.Stdin, Merge: spec.Merge, TTY: spec.TTY, Rows: spec.Rows, Cols: spec.Cols,
 		},
 		OnStdout: stdout, OnStderr: stderr,
 	}
 	if spec.Timeout > 0 {
 		req.TimeoutMS = uint64(max(1, spec.Timeout.Milliseconds()))
 	}
-	if spec.Session != "" {
-		if err := inSession(&req.StartRequest, spec); err != nil {
-			return nil, err
-		}
+	if spec.Session == "" {
+		req.Env, req.Dir = environment(c, spec), cwd(c, spec.Cwd)
+	} else if err := inSession(&req.StartRequest, spec); err != nil {
+		return nil, err
 	}
 	conn, err := r.conn(box)
 	if err != nil {

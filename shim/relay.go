@@ -1,11 +1,13 @@
 package shim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -155,8 +157,10 @@ func (r *relay) grant(channel uint32, stream wire.Type, n int) error {
 	return nil
 }
 
-// abandon ends what a client that is gone has left running.
+// abandon ends what a client that is gone has left running, the newest first:
+// what waits in a session for its turn must not get it by the end of what runs.
 func (r *relay) abandon(channels []uint32) {
+	slices.SortFunc(channels, func(a, b uint32) int { return cmp.Compare(b, a) })
 	for _, ch := range channels {
 		r.mu.Lock()
 		open := r.routes[ch] != nil

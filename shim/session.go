@@ -193,7 +193,6 @@ func inSession(req *wire.StartRequest, spec *runtime.ProcessSpec) error {
 		return runtime.Errorf(runtime.ErrInvalid, "the command contains a NUL, which no shell can have")
 	}
 	req.Session = &wire.SessionRequest{Op: wire.SessionExec, Name: spec.Session, NoWait: spec.NoWait}
-	req.Env, req.Dir = nil, ""
 	for k, v := range spec.Env {
 		req.Env = append(req.Env, k+"="+v)
 	}

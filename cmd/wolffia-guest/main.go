@@ -33,7 +33,10 @@ func run(args []string) error {
 			return err
 		}
 		unix.Umask(0o022)
-		return guest.Serve(os.Stdin, os.Stdout, os.Exit)
+		if len(args) != 2 {
+			return fmt.Errorf("%d arguments, want an id and a directory", len(args))
+		}
+		return guest.Serve(os.Stdin, os.Stdout, args[1], os.Exit)
 	}
 	if len(args) == 2 {
 		switch args[0] {

@@ -25,7 +25,6 @@ type Call struct {
 	input    []wire.Frame
 	closed   bool // no more input will come
 	killed   bool
-	started  bool
 	finished bool
 }
 

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,13 +11,13 @@ import (
 // the runtime's poller, since epoll descriptors can be watched themselves
 // (epoll(7)); it holds no thread.
 type poller struct {
-	file  *os.File
-	fd    int
-	ready chan struct{} // something is ready; nothing more is said until next
-	next  chan struct{}
+	file *os.File
+	fd   int
 }
 
-func newPoller() (*poller, error) {
+// newPoller returns a poller; ready is called, by its goroutine, whenever
+// something is.
+func newPoller(ready func()) (*poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, err
@@ -25,17 +26,17 @@ func newPoller() (*poller, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	p := &poller{file: os.NewFile(uintptr(fd), "epoll"), fd: fd, ready: make(chan struct{}), next: make(chan struct{})}
-	go p.run() // ends when close has been called
+	p := &poller{file: os.NewFile(uintptr(fd), "epoll"), fd: fd}
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		_ = p.file.Close()
+		return nil, err
+	}
+	go p.run(conn, ready) // ends when close has been called
 	return p, nil
 }
 
-func (p *poller) run() {
-	defer close(p.ready)
-	conn, err := p.file.SyscallConn()
-	if err != nil {
-		return
-	}
+func (p *poller) run(conn syscall.RawConn, ready func()) {
 	var fds [1]unix.PollFd
 	for {
 		err := conn.Read(func(fd uintptr) bool {
@@ -46,21 +47,13 @@ func (p *poller) run() {
 		if err != nil {
 			return
 		}
-		p.ready <- struct{}{}
-		if _, more := <-p.next; !more {
-			return
-		}
+		ready()
 	}
 }
 
-// close ends the goroutine and releases the descriptor.
-// Precondition: no ready is being handled.
-func (p *poller) close() {
-	_ = p.file.Close() // wakes the goroutine
-	close(p.next)
-	for range p.ready {
-	}
-}
+// close releases the descriptor and ends the goroutine. Nothing else may be
+// called afterwards.
+func (p *poller) close() { _ = p.file.Close() }
 
 func (p *poller) add(fd int, events uint32) {
 	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})

@@ -18,8 +18,8 @@ type Host struct {
 	OpenTerminal func() (master, slave *os.File, err error)
 	// LookPath finds a program.
 	LookPath func(name, dir string, env []string) (string, error)
-	// Dir is where the sessions' directory is made; short, writable. Empty
-	// means /tmp.
+	// Dir is an empty directory of their own for the sessions, with a short
+	// name. Empty means one that is made in /tmp.
 	Dir string
 }
 

@@ -124,8 +124,7 @@ func (s *Session) escalate() {
 		}
 	default:
 		r.stage = stageReplace
-		s.sweep(unix.SIGKILL)
-		_ = unix.Kill(s.in.pid, unix.SIGKILL) // its exit ends the run
+		s.slay() // its exit ends the run
 	}
 }
 
@@ -154,7 +153,7 @@ func (s *Session) scope() *scope {
 	if s.cur != nil {
 		var files []inode
 		for _, st := range s.cur.outs {
-			if st.name != "" {
+			if st.pipe != nil {
 				files = append(files, st.file)
 			}
 		}
@@ -164,8 +163,24 @@ func (s *Session) scope() *scope {
 }
 
 // sweep sends a signal to all processes of the command. To be killed they are
-// stopped first, until no new one shows up, so that none forks away.
-func (s *Session) sweep(sig syscall.Signal) { sweep(s.scope(), sig) }
+// stopped first, until no new one shows up, so that none forks away; the shell
+// is too, or it would take a program for one that a person has stopped.
+func (s *Session) sweep(sig syscall.Signal) {
+	if sig == unix.SIGKILL && s.in != nil {
+		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
+		defer unix.Kill(s.in.pid, unix.SIGCONT)
+	}
+	sweep(s.scope(), sig)
+}
+
+// slay kills the command and the shell, which goes no further meanwhile.
+func (s *Session) slay() {
+	if s.in != nil {
+		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
+		defer unix.Kill(s.in.pid, unix.SIGKILL)
+	}
+	sweep(s.scope(), unix.SIGKILL)
+}
 
 func sweep(sc *scope, sig syscall.Signal) (n int) {
 	if sig != unix.SIGKILL {

@@ -108,15 +108,7 @@ func (m *Manager) openSession(c *Call, s *Session) {
 			s.post(func() { s.submit(c) })
 		}
 	case wire.SessionGet:
-		go func() { // ends when it is sent
-			s.settled()
-			i := s.describe()
-			if i.Terminal != nil {
-				i.Terminal = s.terminalInfo()
-			}
-			i.Jobs = m.running(s.name)
-			m.answer(c, i)
-		}()
+		s.post(func() { m.answer(c, m.describe(s)) })
 	case wire.SessionDestroy:
 		s.post(func() { s.destroy(c) })
 	case wire.SessionAttach:
@@ -161,15 +153,20 @@ func (m *Manager) list() []wire.SessionInfo {
 	infos := make([]wire.SessionInfo, 0, len(all))
 	for _, s := range all {
 		s.settled()
-		i := s.describe()
-		if i.Terminal != nil {
-			i.Terminal = s.terminalInfo()
-		}
-		i.Jobs = m.running(s.name)
-		infos = append(infos, i)
+		infos = append(infos, m.describe(s))
 	}
 	slices.SortFunc(infos, func(a, b wire.SessionInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return infos
+}
+
+// describe says all of a session, its jobs too.
+func (m *Manager) describe(s *Session) wire.SessionInfo {
+	i := s.describe()
+	if i.Terminal != nil {
+		i.Terminal = s.terminalInfo()
+	}
+	i.Jobs = m.running(s.name)
+	return i
 }
 
 // create starts a session.
@@ -181,8 +178,10 @@ func (m *Manager) create(c *Call) {
 	}
 	s := &Session{
 		m: m, name: q.Name, rc: q.RC, env: c.req.Env, home: c.req.Dir, cwd: c.req.Dir, rows: c.req.Rows, cols: c.req.Cols,
-		bell: make(chan struct{}, 1), gone: make(chan struct{}), timer: time.NewTimer(time.Hour), fresh: map[string]bool{},
+		pipes: [2]pipe{newPipe("o"), newPipe("e")},
 	}
+	s.timer = time.AfterFunc(time.Hour, func() { s.post(func() { s.onTime(time.Now()) }) })
+	s.timer.Stop()
 	if s.home == "" {
 		s.home, s.cwd = "/", "/"
 	}
@@ -204,20 +203,22 @@ func (m *Manager) create(c *Call) {
 		c.fail(wire.ClassExists, fmt.Sprintf("session %q exists", s.name))
 		return
 	}
+	s.turns.take() // until it is prepared
 	m.sessions[s.name] = s
 	m.mu.Unlock()
 	c.setHandler(s)
-	s.inbox = append(s.inbox, func() { s.busy = true; s.first(c) })
-	s.bell <- struct{}{}
-	go func() { // ends when the session is destroyed
-		if err := s.prepare(); err != nil {
-			m.forget(s)
-			s.dead = true
-			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
-			s.abandon()
-			return
-		}
-		s.run()
+	go func() { // ends when the shell is started
+		s.work(func() {
+			if err := s.prepare(); err != nil {
+				m.forget(s)
+				s.dead = true
+				c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
+				return
+			}
+			s.busy = true
+			s.first(c)
+		})
+		s.turns.yield()
 	}()
 }
 
@@ -270,7 +271,7 @@ func (s *Session) prepare() (err error) {
 		s.dir.remove()
 		return fmt.Errorf("the session directory %s is too long by %d bytes", path, n-maxPacket)
 	}
-	if s.poll, err = newPoller(); err != nil {
+	if s.poll, err = newPoller(func() { s.wait(s.onEvents) }); err != nil {
 		s.dir.remove()
 	}
 	return err
@@ -281,17 +282,16 @@ func (s *Session) prepare() (err error) {
 func (m *Manager) newDir() (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.base == "" && m.host.Dir != "" {
+		m.base = m.host.Dir
+	}
 	if m.base == "" {
-		at := m.host.Dir
-		if at == "" {
-			at = "/tmp"
-		}
-		base := at + "/.w" // short and always the same: it is in every message of a shell
+		base := "/tmp/.w" // short and always the same: it is in every message of a shell
 		err := os.Mkdir(base, 0o700)
 		for try := 0; errors.Is(err, fs.ErrExist) && try < 100; try++ {
 			var b [2]byte
 			_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-			base = at + "/.w" + hex.EncodeToString(b[:])
+			base = "/tmp/.w" + hex.EncodeToString(b[:])
 			err = os.Mkdir(base, 0o700)
 		}
 		if err != nil {
@@ -300,7 +300,7 @@ func (m *Manager) newDir() (string, error) {
 		m.base = base
 	}
 	m.next++
-	return m.base + "/" + itoa(m.next), nil
+	return m.base + "/" + strconv.FormatInt(int64(m.next), 36), nil
 }
 
 // Close removes the directory of the sessions, if there are none.
@@ -310,7 +310,7 @@ func (m *Manager) Close() {
 	if m.load != nil {
 		_ = m.load.Close()
 	}
-	if m.base != "" {
+	if m.base != m.host.Dir {
 		_ = os.Remove(m.base)
 	}
 }
@@ -346,11 +346,11 @@ func (s *Session) destroy(c *Call) {
 	}
 	s.queue = nil
 	if r := s.cur; r != nil {
-		if !s.keepJobs || r.call != nil {
-			s.sweep(unix.SIGKILL) // the command that runs is no job
-		}
-		if s.in != nil {
-			_ = unix.Kill(s.in.pid, unix.SIGKILL) // its exit ends the run, and that the session
+		// The shell's exit ends the run, and that the session.
+		if s.keepJobs && r.call == nil && s.in != nil {
+			_ = unix.Kill(s.in.pid, unix.SIGKILL)
+		} else {
+			s.slay() // the command that runs is no job
 		}
 		r.stage = stageReplace
 		if r.call != nil {
@@ -384,22 +384,9 @@ func (s *Session) destroyNow() {
 func (s *Session) end() {
 	s.m.forget(s)
 	s.kill()
+	s.giveUpPipes()
 	s.dir.remove()
 	s.dead = true
-}
-
-// abandon answers what was asked of a session that never came to be.
-func (s *Session) abandon() {
-	s.timer.Stop()
-	s.mu.Lock()
-	s.over = true
-	rest := s.inbox[1:]
-	s.inbox = nil
-	s.mu.Unlock()
-	for _, f := range rest {
-		f()
-	}
-	close(s.gone)
 }
 
 // nobody handles the frames of a call that is answered at once.

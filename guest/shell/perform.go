@@ -137,8 +137,6 @@ func (s *Session) command(c *Call) {
 		s.resize(c.req.Rows, c.req.Cols)
 	}
 	s.commands++
-	c.started = true
-	pid := s.in.pid
 	cwd := s.cwd
 	r := &run{
 		call: c, text: []byte(c.req.Args[0]),
@@ -160,10 +158,7 @@ func (s *Session) command(c *Call) {
 		s.reply(r, restored)
 		s.afterReply()
 	}
-	s.begin(r) // the shell works while the host hears of it
-	if !c.finished {
-		_ = c.w.Send(wire.Started, c.channel, []byte{byte(pid), byte(pid >> 8), byte(pid >> 16), byte(pid >> 24)})
-	}
+	s.begin(r) // and not a word that it has begun: nobody waits for that
 }
 
 // afterReply puts the session in order when a caller has its result.

@@ -80,7 +80,7 @@ func (s *Session) open(r *run) error {
 	if r.probe {
 		return nil
 	}
-	if err := s.dir.write("c", r.text); err != nil {
+	if err := s.dir.writeText(r.text); err != nil {
 		return err
 	}
 	if r.carry {
@@ -90,7 +90,7 @@ func (s *Session) open(r *run) error {
 	}
 	if r.st.tty {
 		s.drainTerminal()
-		r.outs = []*stream{{typ: wire.Stdout, fd: s.in.tty, call: r.call, watched: true}}
+		r.outs = []*stream{{typ: wire.Stdout, fd: s.in.tty, call: r.call, owed: -1}}
 		fd, err := unix.FcntlInt(uintptr(s.in.tty), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return err
@@ -98,27 +98,16 @@ func (s *Session) open(r *run) error {
 		r.in.fd, r.in.open, r.in.only = fd, true, true
 		return nil
 	}
-	names := []string{"o", "e"}
-	types := []wire.Type{wire.Stdout, wire.Stderr}
-	if r.st.merge {
-		names = names[:1]
-	}
-	for i, name := range names {
-		if !s.fresh[name] {
-			if err := s.dir.fifo(name); err != nil {
-				return err
-			}
+	types := [...]wire.Type{wire.Stdout, wire.Stderr}
+	for i := range s.pipes {
+		if i == 1 && r.st.merge {
+			break
 		}
-		fd, err := s.dir.open(name, unix.O_RDONLY)
-		if err != nil {
+		p := &s.pipes[i]
+		if err := s.lay(p); err != nil {
 			return err
 		}
-		s.fresh[name] = false
-		st := &stream{name: name, typ: types[i], fd: fd, call: r.call}
-		var sys unix.Stat_t
-		_ = unix.Fstat(fd, &sys)
-		st.file = inodeOf(&sys)
-		r.outs = append(r.outs, st)
+		r.outs = append(r.outs, &stream{pipe: p, typ: types[i], fd: p.fd, file: p.file, call: r.call, owed: -1})
 	}
 	if r.st.stdin {
 		if err := s.dir.fifo("i"); err != nil {
@@ -137,12 +126,6 @@ func (s *Session) open(r *run) error {
 func (s *Session) launch(r *run) {
 	r.nonce = s.nonce()
 	r.reports = reports{}
-	for _, st := range r.outs {
-		if !st.watched {
-			st.watched = true
-			s.poll.add(st.fd, unix.EPOLLIN)
-		}
-	}
 	if !r.probe {
 		s.in.send(s.d.run(s.dir.path, r.st, r.carry))
 	}
@@ -211,15 +194,22 @@ func (s *Session) release(read bool) {
 }
 
 func (s *Session) unwatch(st *stream) {
-	if st.watched {
-		st.watched = false
+	if !st.deaf {
+		st.deaf = true
 		s.poll.remove(st.fd)
 	}
 }
 
+// rewatch hears a stream again that has more to come.
 func (s *Session) rewatch(st *stream) {
-	if !st.watched && !st.eof && !st.over {
-		st.watched = true
+	if !st.eof && !st.over {
+		s.watch(st)
+	}
+}
+
+func (s *Session) watch(st *stream) {
+	if st.deaf {
+		st.deaf = false
 		s.poll.add(st.fd, unix.EPOLLIN)
 	}
 }
@@ -247,14 +237,16 @@ func (s *Session) onReport(rep report) {
 	s.drain()
 }
 
-// settleRun notes what is in held pipes when the command ends.
+// settleRun lets go of the pipes when the command has ended: what is in them
+// is still to be read.
 func (s *Session) settleRun() {
 	r := s.cur
-	now := time.Now()
-	r.drained = now.Add(grace)
+	r.drained = time.Now().Add(grace)
 	for _, st := range r.outs {
-		st.owed = st.pending()
 		st.quiet = r.drained
+		if st.pipe != nil {
+			st.pipe.let()
+		}
 	}
 }
 
@@ -282,6 +274,8 @@ func (s *Session) again(r *run) {
 	r.rep, r.held = nil, false
 	s.closeStreams(r)
 	r.outs = nil
+	s.giveUpPipes()
+	s.dir.dropText()
 	retry := func() {
 		s.cur = r
 		if err := s.open(r); err != nil {
@@ -362,11 +356,13 @@ func (s *Session) drain() {
 		more, blocked := false, false
 		if !st.eof {
 			more, blocked = st.pump(true)
+			if st.owed < 0 && !st.eof {
+				st.owed = st.pending()
+			}
 		}
 		switch {
 		case st.eof:
 			st.over = true
-			s.unwatch(st)
 		case r.st.tty && !more && !blocked:
 			st.over = true
 		case blocked:
@@ -390,6 +386,11 @@ func (s *Session) drain() {
 		}
 	}
 	if !complete {
+		for _, st := range r.outs {
+			if st.over {
+				s.unwatch(st) // it hangs up for as long as the others take
+			}
+		}
 		s.alarms[alarmDrain] = next
 		return
 	}
@@ -411,10 +412,18 @@ func (s *Session) finish(r *run) {
 		_ = unix.IoctlSetTermios(s.in.tty, unix.TCSETS, s.in.saved)
 	}
 	held := s.closeStreams(r)
-	if r.call != nil {
-		s.after = func() { s.leftover(r, held) } // once the result is out
-	} else {
+	tidy := func() {
 		s.leftover(r, held)
+		for i := range s.pipes {
+			if p := &s.pipes[i]; p.fd >= 0 && p.held < 0 {
+				s.hold(p)
+			}
+		}
+	}
+	if r.call != nil {
+		s.after = tidy // once the result is out
+	} else {
+		tidy()
 	}
 	r.done(r)
 }
@@ -425,17 +434,17 @@ func (s *Session) closeStreams(r *run) (held []*stream) {
 		s.closeInput(r)
 	}
 	for _, st := range r.outs {
-		if st.name == "" {
-			continue // the terminal
-		}
-		s.unwatch(st)
-		if !st.eof && (r.rep != nil || r.ended) {
+		switch {
+		case st.pipe == nil: // the terminal
+			s.watch(st)
+		case st.eof && st.pipe.held < 0 && !s.dir.probe:
+			s.tear(st.pipe)
+		case st.eof || r.rep == nil && !r.ended:
+			s.watch(st) // for the next command
+		default:
+			s.leave(st.pipe)
 			held = append(held, st)
-			continue
 		}
-		s.fresh[st.name] = st.eof
-		_ = unix.Close(st.fd)
-		st.fd = -1
 	}
 	return held
 }

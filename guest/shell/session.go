@@ -29,7 +29,7 @@ const (
 )
 
 // A Session is a shell and what is asked of it, in order. All fields below
-// inbox are its goroutine's.
+// info belong to whoever has the turn.
 type Session struct {
 	m    *Manager
 	name string
@@ -40,18 +40,15 @@ type Session struct {
 	dir  *dir
 	poll *poller
 
+	turns turns
 	mu    sync.Mutex
-	inbox []func()         // guarded by mu
-	over  bool             // nobody reads inbox any more; guarded by mu
 	info  wire.SessionInfo // as of the last change; guarded by mu
-	bell  chan struct{}    // inbox is not empty
-	gone  chan struct{}    // closed when nobody reads inbox any more
 
 	in    *incarnation // nil: the shell has ended
 	queue []*Call
 	busy  bool // something runs, or is being prepared
 	cur   *run
-	fresh map[string]bool // FIFOs that nobody else holds
+	pipes [2]pipe // standard output and error of its commands
 
 	rows, cols uint16
 	cwd        string
@@ -73,6 +70,7 @@ type Session struct {
 	dying      *Call  // the destroy that ends the session
 	keepJobs   bool
 	dead       bool
+	released   bool // what it had is given back
 
 	alarms [alarmCount]time.Time
 	armed  time.Time
@@ -92,64 +90,41 @@ const (
 	alarmCount
 )
 
-// post has f run by the session's goroutine. It never waits.
+// post has f run when it is its turn; it never waits for others. Once the
+// session is dead, f finds it so.
 func (s *Session) post(f func()) {
-	s.mu.Lock()
-	if s.over {
-		s.mu.Unlock()
-		return
-	}
-	s.inbox = append(s.inbox, f)
-	s.mu.Unlock()
-	select {
-	case s.bell <- struct{}{}:
-	default:
-	}
+	s.turns.do(func() { s.work(f) })
+}
+
+// wait is post, and returns when f has been run.
+func (s *Session) wait(f func()) {
+	done := make(chan struct{})
+	s.post(func() {
+		defer close(done)
+		f()
+	})
+	<-done
 }
 
 // settled waits until what was asked of the session before has been done, and
 // jobs that a command has left are known.
-func (s *Session) settled() {
-	done := make(chan struct{})
-	s.post(func() { close(done) })
-	select {
-	case <-done:
-	case <-s.gone:
-	}
-}
+func (s *Session) settled() { s.wait(func() {}) }
 
-// run is the session's goroutine; it ends when the session is destroyed.
-func (s *Session) run() {
-	defer s.poll.close()
-	for !s.dead {
-		select {
-		case <-s.bell:
-			s.mu.Lock()
-			all := s.inbox
-			s.inbox = nil
-			s.mu.Unlock()
-			for _, f := range all {
-				s.contain(f)
-			}
-		case <-s.poll.ready:
-			s.contain(s.onEvents)
-			s.poll.next <- struct{}{}
-		case <-s.timer.C:
-			s.armed = time.Time{}
-			s.contain(func() { s.onTime(time.Now()) })
-		}
+// work is one turn.
+func (s *Session) work(f func()) {
+	s.contain(f)
+	if !s.dead {
 		s.arm()
+		return
 	}
+	if s.released {
+		return
+	}
+	s.released = true
 	s.timer.Stop()
-	s.mu.Lock()
-	s.over = true
-	rest := s.inbox
-	s.inbox = nil
-	s.mu.Unlock()
-	for _, f := range rest {
-		f() // each sees that the session is dead
+	if s.poll != nil {
+		s.poll.close()
 	}
-	close(s.gone)
 }
 
 // contain does what is to be done. A mistake of ours in it ends this session,
@@ -197,6 +172,10 @@ func (s *Session) arm() {
 }
 
 func (s *Session) onTime(now time.Time) {
+	s.armed = time.Time{}
+	if s.dead {
+		return
+	}
 	for a := range s.alarms {
 		if t := s.alarms[a]; t.IsZero() || t.After(now) {
 			continue
@@ -322,7 +301,7 @@ func (s *Session) boot(then func(error)) {
 	}
 	s.before, s.groups, s.lastPID = nil, nil, ""
 	in, err := s.startShell(dir, func(in *incarnation, ws syscall.WaitStatus) {
-		s.post(func() { s.onChange(in, ws) })
+		s.turns.leave(func() { s.work(func() { s.onChange(in, ws) }) }) // the reaper is not to wait
 	})
 	if err != nil {
 		then(err)
@@ -407,6 +386,9 @@ func (s *Session) nonce() string {
 // onEvents looks at what is ready: output first, so that it is read before
 // the report that says that it is complete.
 func (s *Session) onEvents() {
+	if s.dead {
+		return
+	}
 	var buf [8]unix.EpollEvent
 	events := s.poll.events(buf[:])
 	sock := false
@@ -420,12 +402,8 @@ func (s *Session) onEvents() {
 			s.onTerminal()
 		case s.cur != nil && s.cur.in.fd == fd && s.cur.in.open:
 			s.feed()
-		case s.cur != nil:
-			for _, st := range s.cur.outs {
-				if st.fd == fd && !st.over {
-					s.onStream(st)
-				}
-			}
+		default:
+			s.onPipe(fd)
 		}
 	}
 	if sock && s.in != nil {

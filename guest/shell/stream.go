@@ -23,16 +23,16 @@ const maxCapture = maxSnapshot + 1<<20
 // A stream is an output of the command that runs. The session's goroutine
 // owns it.
 type stream struct {
-	name    string // of the FIFO; empty: the terminal
+	pipe    *pipe // nil: the terminal
 	typ     wire.Type
 	fd      int
 	file    inode
 	call    *Call // who gets it; nil: capture
 	capture []byte
-	watched bool // by the poller
+	deaf    bool // not watched
 	eof     bool
 	over    bool // eof, or ended though held
-	owed    int  // bytes in the pipe when the report came, still to be read
+	owed    int  // bytes in the pipe when it was first found held, still to be read; -1: not known
 	quiet   time.Time
 }
 
@@ -81,7 +81,9 @@ func (st *stream) pump(reported bool) (more, blocked bool) {
 func (st *stream) took(n int, err error, reported bool) bool {
 	switch {
 	case n > 0:
-		st.owed -= n
+		if st.owed > 0 {
+			st.owed = max(0, st.owed-n)
+		}
 		st.quiet = time.Now().Add(quiet)
 		return false
 	case err == unix.EINTR:

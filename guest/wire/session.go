@@ -24,7 +24,8 @@ const (
 	// shell: Name, NoWait; Dir (empty: where the session is) and Env
 	// (variables beside those of the session) hold for this call only; Stdin,
 	// Merge, TimeoutMS as for a process; TTY runs it on the session's own
-	// terminal. Started comes when it is its turn. TimeoutMS counts from then.
+	// terminal. There is no Started. TimeoutMS counts from when it is
+	// its turn.
 	SessionExec
 	// SessionDestroy ends a session: Name, KeepJobs. Ends with Exit, code 0,
 	// when its shell is gone. Commands that run or wait end with
