@@ -40,8 +40,9 @@ type LaunchSpec struct {
 	Seccomp  []byte // array of struct sock_filter
 }
 
-// Command is what PID 1 is executed as.
-func (s *LaunchSpec) Command() []string { return []string{GuestPath, s.ID, SessionsPath} }
+// Command is what PID 1 is executed as. The id comes last: what is left of a
+// sandbox is found by that.
+func (s *LaunchSpec) Command() []string { return []string{GuestPath, SessionsPath, s.ID} }
 
 // A RootEntry is one name in the sandbox's root directory.
 type RootEntry struct {

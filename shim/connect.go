@@ -47,7 +47,7 @@ func (r *Runtime) forget(id string) {
 }
 
 // dial connects to the shim's socket; see listen for the path.
-func dial(box *statedir.Box) (net.Conn, error) {
+func dial(box *statedir.Box) (*socket, error) {
 	dir, err := os.OpenFile(box.Run(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
@@ -67,5 +67,5 @@ func dial(box *statedir.Box) (net.Conn, error) {
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "connect to the shim of sandbox %s: %w", box.ID(), err)
 	}
-	return sock, nil
+	return newSocket(sock)
 }

@@ -10,13 +10,15 @@ import (
 
 // A peer is one client of the shim.
 type peer struct {
-	conn  *net.UnixConn
+	conn  *socket
 	relay *relay
 
 	mu       sync.Mutex
 	change   *sync.Cond        // out or over has changed; uses mu
 	channels map[uint32]uint32 // the client's channel to the guest's; guarded by mu
 	out      []wire.Frame      // for the client; bounded by its credit; guarded by mu
+	at       int               // bytes of the first of out that are written; guarded by mu
+	writing  bool              // what was taken out is being written; guarded by mu
 	over     bool              // guarded by mu
 	asking   bool              // a question to the tree server is under way; guarded by mu
 	replies  int               // answers in out, or being written; guarded by mu
@@ -31,7 +33,11 @@ func (s *shim) accept(l *net.UnixListener) {
 		if err != nil {
 			return
 		}
-		p := &peer{conn: conn, relay: s.relay, channels: map[uint32]uint32{}}
+		sock, err := newSocket(conn)
+		if err != nil {
+			continue // no descriptors left: the client sees that it was hung up on
+		}
+		p := &peer{conn: sock, relay: s.relay, channels: map[uint32]uint32{}}
 		p.change = sync.NewCond(&p.mu)
 		go p.write()  // ends with the connection
 		go s.serve(p) // ends with the connection
@@ -109,7 +115,8 @@ func (p *peer) closed(channel uint32) {
 	p.mu.Unlock()
 }
 
-// queue hands a frame to the client's writer; it never waits.
+// queue sends a frame, or what does not go out at once by the client's writer;
+// it never waits.
 func (p *peer) queue(f wire.Frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,35 +124,50 @@ func (p *peer) queue(f wire.Frame) {
 		f.Release()
 		return
 	}
+	if len(p.out) == 0 && !p.writing {
+		b := f.Bytes()
+		if p.at = p.conn.try(b); p.at == len(b) {
+			p.at = 0
+			p.written(&f)
+			return
+		}
+	}
 	p.out = append(p.out, f)
 	p.change.Signal()
 }
 
+// written releases a frame that is out. p.mu is held.
+func (p *peer) written(f *wire.Frame) {
+	if f.Type == wire.Reply {
+		p.replies--
+	}
+	f.Release()
+}
+
 // write sends what is queued.
 func (p *peer) write() {
-	w := wire.NewWriter(p.conn)
 	for {
 		p.mu.Lock()
+		p.writing = false
 		for len(p.out) == 0 && !p.over {
 			p.change.Wait()
 		}
-		out := p.out
-		p.out = nil
+		out, at := p.out, p.at
+		p.out, p.at = nil, 0
+		p.writing = true
 		over := p.over
 		p.mu.Unlock()
 		if over {
 			return
 		}
 		for i := range out {
-			if err := w.Write(&out[i]); err != nil {
+			if _, err := p.conn.Write(out[i].Bytes()[at:]); err != nil {
 				_ = p.conn.Close() // serve notices and cleans up
 			}
-			if out[i].Type == wire.Reply {
-				p.mu.Lock()
-				p.replies--
-				p.mu.Unlock()
-			}
-			out[i].Release()
+			at = 0
+			p.mu.Lock()
+			p.written(&out[i])
+			p.mu.Unlock()
 		}
 	}
 }

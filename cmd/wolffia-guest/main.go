@@ -34,9 +34,9 @@ func run(args []string) error {
 		}
 		unix.Umask(0o022)
 		if len(args) != 2 {
-			return fmt.Errorf("%d arguments, want an id and a directory", len(args))
+			return fmt.Errorf("%d arguments, want a directory and an id", len(args))
 		}
-		return guest.Serve(os.Stdin, os.Stdout, args[1], os.Exit)
+		return guest.Serve(os.Stdin, os.Stdout, args[0], os.Exit)
 	}
 	if len(args) == 2 {
 		switch args[0] {

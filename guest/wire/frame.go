@@ -137,8 +137,8 @@ func (f *Frame) Release() {
 	}
 }
 
-// bytes is the whole frame as it goes over the wire.
-func (f *Frame) bytes() []byte {
+// Bytes is the whole frame as it goes over the wire.
+func (f *Frame) Bytes() []byte {
 	b := f.buf[:HeaderSize+f.n]
 	binary.LittleEndian.PutUint32(b, uint32(f.n)<<8|uint32(f.Type))
 	binary.LittleEndian.PutUint32(b[4:], f.Channel)
@@ -224,7 +224,7 @@ func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 func (w *Writer) Write(f *Frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, err := w.w.Write(f.bytes())
+	_, err := w.w.Write(f.Bytes())
 	return err
 }
 
