@@ -97,15 +97,23 @@ func (d *descriptors) anyOf(n *node) *handle {
 // have to say it.
 func (t *tree) examine(a at) (*object, syscall.Errno) {
 	o, errno := t.stat(a)
-	if errno != 0 || o.Uid == t.euid || o.typ() == unix.S_IFLNK {
-		return o, errno
+	if errno == 0 {
+		t.tryAccess(a, o)
+	}
+	return o, errno
+}
+
+// tryAccess finds out what may be done with an object o at a that somebody
+// else owns.
+func (t *tree) tryAccess(a at, o *object) {
+	if o.Uid == t.euid || o.typ() == unix.S_IFLNK {
+		return
 	}
 	for _, bit := range []uint32{unix.R_OK, unix.W_OK, unix.X_OK} {
 		if unix.Faccessat2(a.fd, a.name, bit, unix.AT_EACCESS|a.flags()) == nil {
 			o.access |= bit
 		}
 	}
-	return o, 0
 }
 
 // mode returns the mode that o is presented with.

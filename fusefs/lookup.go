@@ -96,9 +96,13 @@ func (m meeting) drop() {
 // kernel will believe it for long it is opened as well: the kernel opens files
 // without asking, and when they are first used the name may be another's.
 func (t *tree) meet(dir *node, fd int, name string) (meeting, syscall.Errno) {
-	if !dir.watched.Load() || t.held(dir, fd, name) {
+	if !dir.watched.Load() {
 		obj, errno := t.examine(at{fd, name})
 		return meeting{obj, -1}, errno
+	}
+	if obj := t.held(dir, fd, name); obj != nil {
+		t.tryAccess(at{fd, name}, obj)
+		return meeting{obj, -1}, 0
 	}
 	path, errno := openBeneath(fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
@@ -115,20 +119,22 @@ func (t *tree) meet(dir *node, fd int, name string) (meeting, syscall.Errno) {
 	return meeting{obj, path}, 0
 }
 
-// held reports whether the node at (dir, name) is known and open, and still
-// there.
-func (t *tree) held(dir *node, fd int, name string) bool {
+// held returns what is at (dir, name) if that is known, open, and still there.
+func (t *tree) held(dir *node, fd int, name string) *object {
 	n := t.table.child(dir, name)
 	if n == nil {
-		return false
+		return nil
 	}
 	h := t.fds.anyOf(n)
 	if h == nil {
-		return false
+		return nil
 	}
 	defer h.release()
 	obj, errno := t.stat(at{fd, name})
-	return errno == 0 && obj.ident == n.ident
+	if errno != 0 || obj.ident != n.ident {
+		return nil
+	}
+	return obj
 }
 
 // enter gives the kernel a node for m of level l, found as the entry called

@@ -20,10 +20,10 @@ func (a *app) auditCommand() *cobra.Command {
 		Long: `Print what a sandbox was denied in its codebase: when, what it wanted, of which
 path, which rule decided, and the flag that would allow it; whether or not it runs.
 
-What is denied again within a few seconds has one more line, with a count. The
-kernel refuses by itself what the modes of a file already say, such as writing to
-one that may be read: that is not told. What is hidden was never seen by the
-sandbox, but asked for by name.`,
+What is denied again within a few seconds has one more line, with a count. What the
+kernel refuses by the modes of a file, such as writing to one that may be read, is
+overheard as far as the caller's system call tells what it wants. What is hidden
+is told when it is asked for by name, not when it is left out of a listing.`,
 		Example: `  wolffia audit box
   wolffia audit -f --json box | jq -r .remedy`,
 		Args: cobra.ExactArgs(1),

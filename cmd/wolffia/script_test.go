@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -47,6 +48,7 @@ func TestScripts(t *testing.T) {
 				env.Setenv("GIT_"+who+"_EMAIL", "tester@example.invalid")
 			}
 			env.Setenv("SECRET_OF_THE_HOST", "must-not-be-seen")
+			env.Defer(func() { destroyAll(t, env) })
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await},
@@ -54,6 +56,23 @@ func TestScripts(t *testing.T) {
 			return cond == "root" && os.Geteuid() == 0, nil
 		},
 	})
+}
+
+// destroyAll ends what a script has left, which one that fails does.
+func destroyAll(t *testing.T, env *testscript.Env) {
+	state := env.Getenv("WOLFFIA_STATE_DIR")
+	left, err := filepath.Glob(filepath.Join(state, "sandboxes", "*"))
+	if err != nil || len(left) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, dir := range left {
+		cmd := exec.CommandContext(ctx, env.Getenv("WOLFFIA"), "--state-dir", state, "rm", "-f", filepath.Base(dir))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Logf("destroy what a script has left: %v: %s", err, out)
+		}
+	}
 }
 
 // await NAME STATE waits until the sandbox is in that state, or "gone".
