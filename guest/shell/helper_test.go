@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,18 +20,16 @@ import (
 	"wolffia/guest"
 	"wolffia/guest/client"
 	"wolffia/guest/wire"
+	"wolffia/internal/probe"
+	"wolffia/internal/testenv"
 )
 
 // limit is a generous guard against a hang; no test is about its length.
 const limit = 20 * time.Second
 
-// The test process is the guest: a child subreaper, as PID 1 is. Its reaper
-// waits for every child, so there is one for all tests, and none of them
-// starts a process in another way.
+// The test process is the guest, PID 1. Its reaper waits for every child, so
+// there is one for all tests, and none of them starts a process in another way.
 var theGuest = sync.OnceValues(func() (*client.Conn, error) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return nil, err
-	}
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, err
@@ -41,18 +41,27 @@ var theGuest = sync.OnceValues(func() (*client.Conn, error) {
 	conn := client.New(ours)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	return conn, conn.Hello(ctx)
+	if err := conn.Hello(ctx); err != nil {
+		return nil, err
+	}
+	guestRuns.Store(true)
+	return conn, nil
 })
 
-var served = make(chan struct{})
+var (
+	guestRuns atomic.Bool
+	served    = make(chan struct{})
+)
 
-func TestMain(m *testing.M) {
-	code := m.Run()
+// closeGuest ends the guest, if there is one.
+func closeGuest() {
+	if !guestRuns.Load() {
+		return
+	}
 	if conn, err := theGuest(); err == nil {
 		_ = conn.Close()
 		<-served
 	}
-	os.Exit(code)
 }
 
 func socketPair() (_, _ net.Conn, err error) {
@@ -71,13 +80,12 @@ func socketPair() (_, _ net.Conn, err error) {
 	return conns[0], conns[1], nil
 }
 
-// connect joins the guest that the test process plays. That is not in a process
-// namespace of its own, and what is killed in these tests, or by mistake, is
-// the user's: so they run where that is asked for, alone.
+// connect joins the guest.
 func connect(t testing.TB) *client.Conn {
 	t.Helper()
-	if os.Getenv("WOLFFIA_SESSIONS") == "" {
-		t.Skip("tests that play PID 1 on the host run with WOLFFIA_SESSIONS=1 only, for now")
+	if outside != nil {
+		testenv.Need(t, probe.UserNamespaces)
+		t.Fatal(outside) // though the host can
 	}
 	conn, err := theGuest()
 	if err != nil {
@@ -270,16 +278,20 @@ func (r *running) give(t testing.TB, in string) {
 	}
 }
 
-// shells are those of this machine, by the name that tests give them.
+// shells are those of this machine, by the name that tests give them. ash is
+// busybox by that name.
 func shells(t testing.TB) map[string]string {
-	all := map[string]string{"bash": "bash", "dash": "/bin/dash"}
-	for _, p := range []string{os.Getenv("WOLFFIA_TEST_ASH"), "/bin/busybox"} {
-		if p != "" {
-			if _, err := os.Stat(p); err == nil {
-				all["ash"] = p
-				break
-			}
+	t.Helper()
+	testenv.Tools(t, "bash", "dash", "busybox")
+	all := map[string]string{}
+	for _, name := range []string{"bash", "dash", "busybox"} {
+		if path, err := exec.LookPath(name); err == nil {
+			all[name] = path
 		}
 	}
-	return all
+	ash := filepath.Join(t.TempDir(), "ash")
+	if err := os.Symlink(all["busybox"], ash); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"bash": all["bash"], "dash": all["dash"], "ash": ash}
 }
