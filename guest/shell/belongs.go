@@ -18,13 +18,16 @@ type scope struct {
 	// holds reports whether a process has a stream of the command open: so a
 	// daemon is found whose parents are gone.
 	holds func(pid int) bool
+	// mark is what all carry that the shell has started; 0: not looked at. It
+	// tells nothing about who of them was there before.
+	mark mark
 }
 
 // find picks the scope's living processes out of all, the shell left out.
 //
 // A process belongs if it was not there before and descends from the shell
 // without an older process in between, or is in the shell's session, and is
-// not in an older process group; or holds a stream.
+// not in an older process group; or holds a stream; or has the mark.
 func (s *scope) find(all []proc) (found []proc) {
 	byPID := make(map[int]*proc, len(all))
 	for i := range all {
@@ -51,7 +54,7 @@ func (s *scope) find(all []proc) (found []proc) {
 			continue
 		}
 		ours := s.shell != 0 && !s.groups[p.group] && (p.session == s.shell || descends(p))
-		if ours || s.holds != nil && s.holds(p.pid) {
+		if ours || s.holds != nil && s.holds(p.pid) || s.mark.on(p.pid) {
 			found = append(found, *p)
 		}
 	}

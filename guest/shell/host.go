@@ -91,6 +91,9 @@ func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.Wait
 		Dir: cwd, Env: s.shellEnv(), Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
 	}, func(ws syscall.WaitStatus) { changed(in, ws) })
+	if err == nil {
+		s.mark.put(in.pid) // before it has got a line, and so before it has children
+	}
 	return in, err
 }
 

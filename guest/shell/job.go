@@ -23,9 +23,11 @@ type job struct {
 	command           string
 	started           time.Time
 	code              string // the file that its exit status goes to; empty: none
+	keeper            int    // the process that writes it; 0: none
 	files             []inode
 
 	mu      sync.Mutex
+	hit     unix.Signal    // what the keeper was sent, and so its status; guarded by mu
 	change  *sync.Cond     // anything below has changed; uses mu
 	members map[int]uint64 // start, by process, as of the last look; guarded by mu
 	groups  map[int]bool   // their process groups; guarded by mu
@@ -98,16 +100,40 @@ func (j *job) look(all []proc) {
 		j.ended = time.Now()
 		j.groups = nil
 		if j.code != "" {
-			if b, err := os.ReadFile(j.code); err == nil && len(b) < 8 {
-				if n, err := strconv.Atoi(string(b)); err == nil {
-					j.status = &n
-				}
+			j.status = readStatus(j.code)
+			if j.status == nil && j.hit != 0 {
+				n := 128 + int(j.hit)
+				j.status = &n
 			}
 			_ = os.Remove(j.code)
 			_ = os.Remove(strings.TrimSuffix(j.code, "s")) // the text
 		}
 		j.change.Broadcast()
 	}
+}
+
+// readStatus reads an exit status from a file, in whose place there may be
+// anything; nil: there is none.
+func readStatus(path string) *int {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	var buf [4]byte
+	if !isType(fd, unix.S_IFREG) {
+		return nil
+	}
+	n, err := unix.Read(fd, buf[:])
+	if err != nil {
+		return nil
+	}
+	status, err := strconv.ParseUint(string(buf[:n]), 10, 8)
+	if err != nil {
+		return nil
+	}
+	code := int(status)
+	return &code
 }
 
 // await waits until the job is over or stop says so. It waits for one process
@@ -180,7 +206,11 @@ func awaitProcess(pid int, stop <-chan struct{}) {
 	}
 }
 
+// signal sends sig to all of the job. What would end the process that only
+// waits for the job's exit status is not for that one, which ends by itself
+// then; but for SIGKILL, of which the status is known.
 func (j *job) signal(sig unix.Signal) {
+	j.look(processes())
 	if sig == unix.SIGKILL {
 		for range 50 { // a bound, in case somebody outside feeds it
 			before := j.size()
@@ -190,10 +220,24 @@ func (j *job) signal(sig unix.Signal) {
 				break
 			}
 		}
-	} else {
-		j.look(processes())
 	}
-	j.each(func(pid int) { _ = unix.Kill(pid, sig) })
+	spared := 0
+	switch sig {
+	case unix.SIGKILL, unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT:
+	default:
+		if j.size() > 1 { // else it is just being started
+			spared = j.keeper
+		}
+	}
+	j.each(func(pid int) {
+		if pid == spared {
+			return
+		}
+		if pid == j.keeper {
+			j.hit = sig
+		}
+		_ = unix.Kill(pid, sig)
+	})
 }
 
 func (j *job) size() int {
@@ -313,6 +357,11 @@ func (s *Session) leftover(r *run, held []*stream) {
 	j.command = head(string(r.text))
 	if r.job != nil {
 		j.name, j.command, j.code = r.job.name, head(r.job.text), r.job.code
+		for _, p := range found {
+			if p.parent == s.pid() {
+				j.keeper = p.pid
+			}
+		}
 		j.files = append(j.files, r.job.files[:]...)
 	}
 	s.m.addJob(j, func() {
@@ -419,21 +468,19 @@ func (s *Session) startJob(c *Call) {
 		}
 		_ = os.Remove(path + "o") // both are open at all their ends
 		_ = os.Remove(path + "e")
-		{
-			if st.made == nil { // it was over before we looked
-				j := &job{
-					name: st.name, session: s.name, command: head(st.text), started: r.begun, code: st.code,
-					members: map[int]uint64{}, groups: map[int]bool{}, files: st.files[:],
-				}
-				s.m.addJob(j, func() {
-					for n, fd := range st.fds {
-						j.follow(n, fd)
-					}
-				})
-				st.made = j
+		if st.made == nil { // it was over before we looked
+			j := &job{
+				name: st.name, session: s.name, command: head(st.text), started: r.begun, code: st.code,
+				members: map[int]uint64{}, groups: map[int]bool{}, files: st.files[:],
 			}
-			s.m.answer(c, st.made.describe(processes()))
+			s.m.addJob(j, func() {
+				for n, fd := range st.fds {
+					j.follow(n, fd)
+				}
+			})
+			st.made = j
 		}
+		s.m.answer(c, st.made.describe(processes()))
 		s.afterReply()
 	}
 	s.begin(r)

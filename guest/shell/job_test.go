@@ -74,6 +74,31 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+// What is in the place of a job's exit status is not followed, waited for, or
+// read to an end that never comes.
+func TestJobStatusIsHostile(t *testing.T) {
+	s := open(t, "bash")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for name, text := range map[string]string{
+		"a FIFO": "mkfifo $f", "a link": "echo 9 >/tmp/.w-nine; ln -s /tmp/.w-nine $f", "endless": "ln -s /dev/zero $f",
+		"a directory": "mkdir $f", "long": "seq 1 100000 >$f", "no number": "echo x >$f", "too large": "printf 256 >$f", "nothing": ":",
+	} {
+		j, err := s.conn.StartJob(ctx, &wire.StartRequest{
+			Args:    []string{"f=${BASH_SOURCE}s; read -r a b c parent d </proc/$BASHPID/stat; kill -9 $parent; rm -f $f; " + text},
+			Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := s.conn.WaitJob(ctx, s.name, j.ID); err != nil || !st.StatusLost {
+			t.Errorf("%s: %+v, %v", name, st, err)
+		}
+	}
+	s.exec(t, "rm -f /tmp/.w-nine")
+	s.alive(t)
+}
+
 // Dir and Env hold for one call.
 func TestForThisCallOnly(t *testing.T) {
 	for name, shell := range shells(t) {

@@ -196,6 +196,7 @@ func (m *Manager) create(c *Call) {
 		c.fail(wire.ClassUnavailable, err.Error())
 		return
 	}
+	s.mark = newMark()
 	s.info = wire.SessionInfo{Name: s.name, Shell: s.path, CreatedMS: time.Now().UnixMilli()}
 	m.mu.Lock()
 	if m.sessions[s.name] != nil {
@@ -368,7 +369,7 @@ func (s *Session) destroyNow() {
 		return
 	}
 	if !s.keepJobs {
-		sweep(&scope{shell: s.pid()}, unix.SIGKILL)
+		sweep(&scope{shell: s.pid(), mark: s.mark}, unix.SIGKILL)
 		for _, j := range s.m.jobsOf(s.name) {
 			j.signal(unix.SIGKILL)
 		}

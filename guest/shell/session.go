@@ -39,6 +39,7 @@ type Session struct {
 	rc   bool
 	dir  *dir
 	poll *poller
+	mark mark // of all that its shells start
 
 	turns turns
 	mu    sync.Mutex

@@ -24,6 +24,7 @@ type terminal struct {
 	s    *Session
 	tty  *os.File // the master side
 	pid  int
+	mark mark
 	rows uint16 // guarded by mu
 	cols uint16 // guarded by mu
 
@@ -147,6 +148,8 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 		_ = t.tty.Close()
 		return nil, err
 	}
+	t.mark = newMark()
+	t.mark.put(t.pid)
 	go t.read() // ends when nobody has the terminal open
 	return t, nil
 }
@@ -353,7 +356,7 @@ func (s *Session) endTerminal() {
 	t.mu.Unlock()
 	if alive {
 		if !s.keepJobs {
-			sweep(&scope{shell: t.pid}, unix.SIGKILL)
+			sweep(&scope{shell: t.pid, mark: t.mark}, unix.SIGKILL)
 		}
 		_ = unix.Kill(t.pid, unix.SIGKILL)
 	}

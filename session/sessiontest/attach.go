@@ -138,7 +138,10 @@ func attachTypes(e *env) {
 	v.types("\x03") // it is interactive
 	e.gone(tag)
 	v.asks("after-%s", 130)
-	v.types("cat; echo ate-$((0))\n")
+	v.types("read x; echo got-$x\nahead\n") // what is typed too early waits
+	v.sees("got-ahead")
+	v.types("echo up-$((0)); cat; echo ate-$((0))\n")
+	v.sees("up-0") // the shell has given the terminal away, which echoes from now on
 	v.types("line\n")
 	v.sees("line\r\nline") // the terminal's echo and cat's: now it reads
 	v.types("\x04")

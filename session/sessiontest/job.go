@@ -222,8 +222,16 @@ func jobSignal(e *env) {
 	s.job("trap", "trap 'echo usr; exit 7' USR1; echo ready; while :; do sleep 0.02; done")
 	e.expect(s.output("trap", 0, 0, true).Stdout(), "ready\n")
 	e.ok(s.manager().SignalJob(e.ctx, s.ID, "trap", syscall.SIGUSR1))
-	if exit := s.waitJob("trap"); exit.Code != 7 && exit.Code != 138 {
-		e.Errorf("%+v", exit)
+	if exit := s.waitJob("trap"); exit.Code != 7 || exit.Session != nil && exit.Session.StatusLost {
+		e.Errorf("%+v, %+v", exit, exit.Session)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGUSR2} {
+		s.job("dies", "echo ready; sleep 86400; echo no")
+		e.expect(s.output("dies", 0, 0, true).Stdout(), "ready\n")
+		e.ok(s.manager().SignalJob(e.ctx, s.ID, "dies", sig))
+		if exit := s.waitJob("dies"); exit.Code != 128+int(sig) || exit.Session != nil && exit.Session.StatusLost {
+			e.Errorf("%v: %+v, %+v", sig, exit, exit.Session)
+		}
 	}
 	s.job("stopped", wait)
 	e.ok(s.manager().SignalJob(e.ctx, s.ID, "stopped", syscall.SIGSTOP))
