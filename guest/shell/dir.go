@@ -30,7 +30,7 @@ func newDir(path string) (*dir, error) {
 		return nil, err
 	}
 	if _, err := os.ReadFile(path + "/c"); err == nil {
-		d.probe = d.wasRead("c")
+		d.probe = d.wasRead()
 	}
 	return d, nil
 }
@@ -116,11 +116,16 @@ func (d *dir) fill(fd int, name string, content []byte) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, d.path+"/"+name, ts[:], unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// wasRead reports whether somebody has read the file since it was written.
-func (d *dir) wasRead(name string) bool {
+// wasRead reports whether somebody has read the text since it was written,
+// also if it has been deleted meanwhile: one that was run must not be run again.
+func (d *dir) wasRead() bool {
 	var st unix.Stat_t
-	err := unix.Lstat(d.path+"/"+name, &st)
-	return err == nil && (st.Atim.Sec != 0 || st.Atim.Nsec != 0)
+	if d.text < 0 || unix.Fstat(d.text, &st) != nil {
+		if unix.Lstat(d.path+"/c", &st) != nil {
+			return false
+		}
+	}
+	return st.Atim.Sec != 0 || st.Atim.Nsec != 0
 }
 
 // fifo makes the FIFO name anew.

@@ -35,6 +35,21 @@ func TestCommandDoesNotReadTheNext(t *testing.T) {
 	}
 }
 
+// A text that deletes what it was read from is not taken for one that was not
+// run.
+func TestTextIsRunOnce(t *testing.T) {
+	for name, shell := range shells(t) {
+		s := open(t, shell)
+		for _, text := range []string{"n=$((n+1)); rm -f /tmp/.w*/*/c", "n=$((n+1)); rm -rf /tmp/.w*/*", "n=$((n+1)); for d in /tmp/.w*/*; do mv $d/c $d/d; done"} {
+			s.exec(t, "n=0")
+			s.run(t, text)
+			if got := s.exec(t, "echo $n"); got != "1\n" {
+				t.Errorf("%s: %s has run %q times", name, text, got)
+			}
+		}
+	}
+}
+
 func TestGroupsKeepTheirState(t *testing.T) {
 	s := open(t, "bash")
 	s.exec(t, "(cd /tmp; export A=1); { cd /usr; export B=2; }")

@@ -147,7 +147,7 @@ func (s *Session) launch(r *run) {
 // the streams. Where the file system keeps no access times it is true.
 func (s *Session) wasRead(r *run) bool {
 	if !r.read {
-		r.read = r.probe || !s.dir.probe || s.dir.wasRead("c")
+		r.read = r.probe || !s.dir.probe || s.dir.wasRead()
 	}
 	return r.read
 }
