@@ -1,7 +1,6 @@
 package bwrap_test
 
 import (
-	"os"
 	"testing"
 
 	"wolffia/runtime"
@@ -17,13 +16,7 @@ func sessions() sessiontest.Config {
 	}
 }
 
-// The suite is young and not green: JobSignal (a trap's exit code is lost),
-// FailureDaemonsDieWithShell and AttachTypes fail. Until it has been run often
-// enough to decide about a change it runs where it is asked for.
 func TestSessions(t *testing.T) {
-	if os.Getenv("WOLFFIA_SESSIONS") == "" {
-		t.Skip("the suite of sessions runs with WOLFFIA_SESSIONS=1 only, for now")
-	}
 	need(t)
 	sessiontest.Run(t, sessions())
 }

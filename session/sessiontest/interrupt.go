@@ -137,9 +137,12 @@ func interruptQueue(e *env) {
 	wait, open := s.gate()
 	first := s.begin(s.ctx, &runtime.SessionExecRequest{Command: wait})
 	s.waiting(0)
-	second := s.begin(s.ctx, &runtime.SessionExecRequest{Command: "echo second", Timeout: 500 * time.Millisecond})
+	const most = 300 * time.Millisecond
+	second := s.begin(s.ctx, &runtime.SessionExecRequest{Command: "echo second", Timeout: most})
 	s.waiting(1)
-	s.outside("sleep 0.7") // longer than it may take
+	for begin := time.Now(); time.Since(begin) < 2*most; { // each look takes its time
+		s.waiting(1)
+	}
 	open()
 	s.is("first", s.result(first), "", "", 0)
 	s.is("second", s.result(second), "second\n", "", 0)
