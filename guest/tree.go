@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -11,56 +10,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/guest/proc"
 )
-
-// A task is what the kernel tells of a process in /proc/PID/stat.
-type task struct {
-	pid, parent, session int
-	state                byte
-}
-
-// tasks lists the processes of the sandbox, the guest itself left out.
-func tasks() []task {
-	self := os.Getpid()
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	var all []task
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == self {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue // gone since
-		}
-		if t, ok := parseStat(pid, stat); ok {
-			all = append(all, t)
-		}
-	}
-	return all
-}
-
-// parseStat reads the few fields we need; the command name, second, may hold
-// any byte, so the fields are counted from its closing parenthesis
-// (proc_pid_stat(5)).
-func parseStat(pid int, stat []byte) (task, bool) {
-	i := bytes.LastIndexByte(stat, ')')
-	if i < 0 {
-		return task{}, false
-	}
-	f := bytes.Fields(stat[i+1:]) // state ppid pgrp session ...
-	if len(f) < 4 {
-		return task{}, false
-	}
-	parent, err1 := strconv.Atoi(string(f[1]))
-	session, err2 := strconv.Atoi(string(f[3]))
-	return task{pid: pid, parent: parent, session: session, state: f[0][0]}, err1 == nil && err2 == nil
-}
 
 // A family describes the processes that one request started, so that they can
 // be found again whatever they did: descendants of the leader, members of its
@@ -74,12 +26,12 @@ type family struct {
 // members picks the family's living processes out of all.
 // holds reports whether a process has one of the pipes open; unknown counts
 // the processes of which that cannot be told.
-func (f *family) members(all []task, holds func(pid int) (bool, error)) (found []int, unknown int) {
+func (f *family) members(all []proc.Process, holds func(pid int) (bool, error)) (found []int, unknown int) {
 	parent := make(map[int]int, len(all))
 	reused := false
 	for _, t := range all {
-		parent[t.pid] = t.parent
-		reused = reused || f.gone && t.pid == f.leader
+		parent[t.PID] = t.Parent
+		reused = reused || f.gone && t.PID == f.leader
 	}
 	descends := func(pid int) bool {
 		for range len(all) { // a parent chain cannot be longer
@@ -95,20 +47,20 @@ func (f *family) members(all []task, holds func(pid int) (bool, error)) (found [
 		return false
 	}
 	for _, t := range all {
-		if t.state == 'Z' || t.state == 'X' {
+		if t.Dead() {
 			continue
 		}
 		// While a member lives the kernel does not give the session's number
 		// away, so it is only to be distrusted once it is a process again.
-		ours := !reused && t.session == f.leader || !f.gone && descends(t.pid)
+		ours := !reused && t.Session == f.leader || !f.gone && descends(t.PID)
 		if !ours {
 			var err error
-			if ours, err = holds(t.pid); err != nil {
+			if ours, err = holds(t.PID); err != nil {
 				unknown++
 			}
 		}
 		if ours {
-			found = append(found, t.pid)
+			found = append(found, t.PID)
 		}
 	}
 	return found, unknown
@@ -150,7 +102,7 @@ func ignoreGone(err error) error {
 // signal sends sig to the whole family once, and makes sure that it is seen:
 // a stopped process is continued.
 func (f *family) signal(sig syscall.Signal) {
-	found, _ := f.members(tasks(), f.holds)
+	found, _ := f.members(proc.Others(), f.holds)
 	for _, pid := range found {
 		_ = unix.Kill(pid, sig)
 		_ = unix.Kill(pid, unix.SIGCONT)
@@ -193,7 +145,7 @@ func (f *family) stop(known map[int]bool, rounds int) (added []int, unknown int)
 	for range rounds {
 		before := len(added)
 		var found []int
-		found, unknown = f.members(tasks(), f.holds)
+		found, unknown = f.members(proc.Others(), f.holds)
 		for _, pid := range found {
 			if !known[pid] {
 				known[pid] = true

@@ -1,13 +1,6 @@
 package shell
 
-// A proc is what the kernel tells of a process in /proc/PID/stat.
-type proc struct {
-	pid, parent, group, session int
-	start                       uint64 // in clock ticks since boot
-	state                       byte
-}
-
-func (p *proc) dead() bool { return p.state == 'Z' || p.state == 'X' }
+import "wolffia/guest/proc"
 
 // A scope describes the processes that a command has started, or, with
 // nothing before it, those of a whole session.
@@ -28,21 +21,21 @@ type scope struct {
 // A process belongs if it was not there before and descends from the shell
 // without an older process in between, or is in the shell's session, and is
 // not in an older process group; or holds a stream; or has the mark.
-func (s *scope) find(all []proc) (found []proc) {
-	byPID := make(map[int]*proc, len(all))
+func (s *scope) find(all []proc.Process) (found []proc.Process) {
+	byPID := make(map[int]*proc.Process, len(all))
 	for i := range all {
-		byPID[all[i].pid] = &all[i]
+		byPID[all[i].PID] = &all[i]
 	}
-	old := func(p *proc) bool {
-		start, ok := s.before[p.pid]
-		return ok && start == p.start
+	old := func(p *proc.Process) bool {
+		start, ok := s.before[p.PID]
+		return ok && start == p.Start
 	}
-	descends := func(p *proc) bool {
+	descends := func(p *proc.Process) bool {
 		for range len(all) { // a chain of parents cannot be longer
-			if p.parent == s.shell {
+			if p.Parent == s.shell {
 				return true
 			}
-			if p = byPID[p.parent]; p == nil || old(p) {
+			if p = byPID[p.Parent]; p == nil || old(p) {
 				return false
 			}
 		}
@@ -50,11 +43,11 @@ func (s *scope) find(all []proc) (found []proc) {
 	}
 	for i := range all {
 		p := &all[i]
-		if p.pid == s.shell || p.dead() || old(p) {
+		if p.PID == s.shell || p.Dead() || old(p) {
 			continue
 		}
-		ours := s.shell != 0 && !s.groups[p.group] && (p.session == s.shell || descends(p))
-		if ours || s.holds != nil && s.holds(p.pid) || s.mark.on(p.pid) {
+		ours := s.shell != 0 && !s.groups[p.Group] && (p.Session == s.shell || descends(p))
+		if ours || s.holds != nil && s.holds(p.PID) || s.mark.on(p.PID) {
 			found = append(found, *p)
 		}
 	}

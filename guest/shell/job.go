@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/guest/proc"
 	"wolffia/guest/wire"
 )
 
@@ -67,7 +68,7 @@ func (j *job) follow(which, fd int) {
 
 // look brings members up to date: those that were there, their children,
 // their process groups, and who holds the job's streams.
-func (j *job) look(all []proc) {
+func (j *job) look(all []proc.Process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.ended.IsZero() {
@@ -78,14 +79,14 @@ func (j *job) look(all []proc) {
 	for more := true; more; {
 		more = false
 		for _, p := range all {
-			if _, ok := found[p.pid]; ok || p.dead() {
+			if _, ok := found[p.PID]; ok || p.Dead() {
 				continue
 			}
-			start, known := j.members[p.pid]
-			_, child := found[p.parent]
-			if known && start == p.start || child || j.groups[p.group] || holds != nil && holds(p.pid) {
-				found[p.pid] = p.start
-				j.groups[p.group] = true
+			start, known := j.members[p.PID]
+			_, child := found[p.Parent]
+			if known && start == p.Start || child || j.groups[p.Group] || holds != nil && holds(p.PID) {
+				found[p.PID] = p.Start
+				j.groups[p.Group] = true
 				more = true
 			}
 		}
@@ -140,7 +141,7 @@ func readStatus(path string) *int {
 // after the other by descriptor (pidfd_open(2)), which costs no thread.
 func (j *job) await(stop <-chan struct{}) bool {
 	for {
-		j.look(processes())
+		j.look(proc.Others())
 		j.mu.Lock()
 		over := !j.ended.IsZero()
 		pid := 0
@@ -210,12 +211,12 @@ func awaitProcess(pid int, stop <-chan struct{}) {
 // waits for the job's exit status is not for that one, which ends by itself
 // then; but for SIGKILL, of which the status is known.
 func (j *job) signal(sig unix.Signal) {
-	j.look(processes())
+	j.look(proc.Others())
 	if sig == unix.SIGKILL {
 		for range 50 { // a bound, in case somebody outside feeds it
 			before := j.size()
 			j.each(func(pid int) { _ = unix.Kill(pid, unix.SIGSTOP) })
-			j.look(processes())
+			j.look(proc.Others())
 			if j.size() == before {
 				break
 			}
@@ -254,7 +255,7 @@ func (j *job) each(f func(pid int)) {
 	}
 }
 
-func (j *job) describe(all []proc) wire.JobInfo {
+func (j *job) describe(all []proc.Process) wire.JobInfo {
 	j.look(all)
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -264,9 +265,9 @@ func (j *job) describe(all []proc) wire.JobInfo {
 	}
 	stopped := 0
 	for _, p := range all {
-		if _, ok := j.members[p.pid]; ok {
-			i.PIDs = append(i.PIDs, p.pid)
-			if p.state == 'T' {
+		if _, ok := j.members[p.PID]; ok {
+			i.PIDs = append(i.PIDs, p.PID)
+			if p.State == 'T' {
 				stopped++
 			}
 		}
@@ -322,27 +323,27 @@ func (s *Session) leftover(r *run, held []*stream) {
 		j.files = append(j.files, st.file)
 	}
 	sc.holds = holders(j.files)
-	all := processes()
+	all := proc.Others()
 	found := sc.find(all)
 	s.seen = map[int]bool{}
 	for _, p := range all {
-		s.seen[p.pid] = true
+		s.seen[p.PID] = true
 	}
 	// What is left of older jobs stays known; the rest is forgotten.
 	before, groups := map[int]uint64{}, map[int]bool{}
 	for _, p := range all {
-		if start, ok := s.before[p.pid]; ok && start == p.start {
-			before[p.pid] = start
-			groups[p.group] = true
+		if start, ok := s.before[p.PID]; ok && start == p.Start {
+			before[p.PID] = start
+			groups[p.Group] = true
 		}
 	}
 	for _, p := range found {
-		delete(s.seen, p.pid)
-		before[p.pid] = p.start
-		groups[p.group] = true
-		j.members[p.pid] = p.start
-		if p.group != s.pid() {
-			j.groups[p.group] = true
+		delete(s.seen, p.PID)
+		before[p.PID] = p.Start
+		groups[p.Group] = true
+		j.members[p.PID] = p.Start
+		if p.Group != s.pid() {
+			j.groups[p.Group] = true
 		}
 	}
 	delete(groups, s.pid())
@@ -358,8 +359,8 @@ func (s *Session) leftover(r *run, held []*stream) {
 	if r.job != nil {
 		j.name, j.command, j.code = r.job.name, head(r.job.text), r.job.code
 		for _, p := range found {
-			if p.parent == s.pid() {
-				j.keeper = p.pid
+			if p.Parent == s.pid() {
+				j.keeper = p.PID
 			}
 		}
 		j.files = append(j.files, r.job.files[:]...)
@@ -480,7 +481,7 @@ func (s *Session) startJob(c *Call) {
 			})
 			st.made = j
 		}
-		s.m.answer(c, st.made.describe(processes()))
+		s.m.answer(c, st.made.describe(proc.Others()))
 		s.afterReply()
 	}
 	s.begin(r)

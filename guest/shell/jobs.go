@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/guest/proc"
 	"wolffia/guest/wire"
 )
 
@@ -76,7 +77,7 @@ func (m *Manager) job(session, key string, alive bool) *job {
 			continue
 		}
 		if alive {
-			j.look(processes())
+			j.look(proc.Others())
 			j.mu.Lock()
 			over := !j.ended.IsZero()
 			j.mu.Unlock()
@@ -95,7 +96,7 @@ func (m *Manager) running(session string) (n int) {
 	if len(jobs) == 0 {
 		return 0
 	}
-	all := processes()
+	all := proc.Others()
 	for _, j := range jobs {
 		j.look(all)
 		j.mu.Lock()
@@ -119,7 +120,7 @@ func (m *Manager) openJob(c *Call) {
 			for _, s := range m.named(q.Name) {
 				s.settled()
 			}
-			all := processes()
+			all := proc.Others()
 			infos := []wire.JobInfo{}
 			for _, j := range m.jobsOf(q.Name) {
 				infos = append(infos, j.describe(all))

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/guest/proc"
 )
 
 // The ladder against a command whose time is over, counted from the first
@@ -136,9 +138,9 @@ func (s *Session) burns() bool {
 	if ignores(s.in.pid, unix.SIGINT) {
 		return false
 	}
-	for _, p := range processes() {
-		if p.pid == s.in.pid {
-			return p.state == 'R'
+	for _, p := range proc.Others() {
+		if p.PID == s.in.pid {
+			return p.State == 'R'
 		}
 	}
 	return false
@@ -184,10 +186,10 @@ func (s *Session) slay() {
 
 func sweep(sc *scope, sig syscall.Signal) (n int) {
 	if sig != unix.SIGKILL {
-		found := sc.find(processes())
+		found := sc.find(proc.Others())
 		for _, p := range found {
-			_ = unix.Kill(p.pid, sig)
-			_ = unix.Kill(p.pid, unix.SIGCONT)
+			_ = unix.Kill(p.PID, sig)
+			_ = unix.Kill(p.PID, unix.SIGCONT)
 		}
 		return len(found)
 	}
@@ -195,10 +197,10 @@ func sweep(sc *scope, sig syscall.Signal) (n int) {
 	known := map[int]bool{}
 	for range rounds {
 		before := len(known)
-		for _, p := range sc.find(processes()) {
-			if !known[p.pid] {
-				known[p.pid] = true
-				_ = unix.Kill(p.pid, unix.SIGSTOP)
+		for _, p := range sc.find(proc.Others()) {
+			if !known[p.PID] {
+				known[p.PID] = true
+				_ = unix.Kill(p.PID, unix.SIGSTOP)
 			}
 		}
 		if len(known) == before {

@@ -9,57 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes lists the processes of the sandbox, the guest itself left out.
-func processes() []proc {
-	self := os.Getpid()
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	var all []proc
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == self {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue // gone since
-		}
-		if p, ok := parseStat(pid, stat); ok {
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// parseStat counts the fields from the closing parenthesis of the command's
-// name, which may hold any byte (proc_pid_stat(5)).
-func parseStat(pid int, stat []byte) (proc, bool) {
-	i := bytes.LastIndexByte(stat, ')')
-	if i < 0 {
-		return proc{}, false
-	}
-	f := bytes.Fields(stat[i+1:]) // state ppid pgrp session ... starttime is the 20th
-	if len(f) < 20 {
-		return proc{}, false
-	}
-	p := proc{pid: pid, state: f[0][0]}
-	var errs [4]error
-	p.parent, errs[0] = strconv.Atoi(string(f[1]))
-	p.group, errs[1] = strconv.Atoi(string(f[2]))
-	p.session, errs[2] = strconv.Atoi(string(f[3]))
-	p.start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
-	for _, err := range errs {
-		if err != nil {
-			return proc{}, false
-		}
-	}
-	return p, true
-}
-
 // An inode names a file.
 type inode struct{ dev, ino uint64 }
 
