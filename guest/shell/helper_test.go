@@ -35,7 +35,7 @@ var theGuest = sync.OnceValues(func() (*client.Conn, error) {
 		return nil, err
 	}
 	go func() { // ends with the connection
-		_ = guest.Serve(theirs, theirs, "", os.Exit)
+		_ = guest.Serve(theirs, counted{theirs}, "", os.Exit)
 		close(served)
 	}()
 	conn := client.New(ours)
@@ -52,6 +52,16 @@ var (
 	guestRuns atomic.Bool
 	served    = make(chan struct{})
 )
+
+// written is how often the guest has written to its host.
+var written atomic.Int64
+
+type counted struct{ io.WriteCloser }
+
+func (c counted) Write(b []byte) (int, error) {
+	written.Add(1)
+	return c.WriteCloser.Write(b)
+}
 
 // closeGuest ends the guest, if there is one.
 func closeGuest() {
