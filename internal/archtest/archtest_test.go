@@ -29,7 +29,7 @@ var allow = map[string][]string{
 	"guest/shell":          {"guest/wire", "guest/proc"},
 	"guest/client":         {"guest/wire"},
 	"shim":                 {"runtime", "perm", "audit", "fusefs", "guest/wire", "guest/client", "internal/*"},
-	"session/sessiontest":  {"runtime"},
+	"session/sessiontest":  {"runtime", "internal/suite"},
 	"internal/statedir":    {"runtime"},
 	"internal/seccomp/gen": {"internal/seccomp/profile"},
 	"internal/testenv":     {"internal/probe"},

@@ -9,7 +9,7 @@ import (
 
 func sessions() sessiontest.Config {
 	return sessiontest.Config{
-		New: func(t testing.TB) runtime.RuntimeWithSession { return fresh(t) },
+		New: func(t testing.TB) runtime.RuntimeWithExecutor { return fresh(t) },
 		Reopen: func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession {
 			return open(t, rt.(*testRuntime).state)
 		},

@@ -7,7 +7,8 @@
 // not run yourself.
 //
 // In all else it is a runtime: it passes runtimetest, but for the features
-// Isolation, Filter, Terminal, Mounts, Rootfs and Disk. The working directory of a
+// Isolation, Filter, LiveRules, Terminal, Mounts, Rootfs and Disk; it has no
+// sessions. The working directory of a
 // command is the codebase itself, or a temporary directory if there is none;
 // its HOME is a temporary directory.
 //

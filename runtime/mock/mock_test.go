@@ -8,6 +8,7 @@ import (
 	"wolffia/runtime"
 	"wolffia/runtime/mock"
 	"wolffia/runtime/runtimetest"
+	"wolffia/session/sessiontest"
 )
 
 func config() runtimetest.Config {
@@ -32,6 +33,13 @@ func config() runtimetest.Config {
 }
 
 func TestRuntime(t *testing.T) { runtimetest.Run(t, config()) }
+
+func TestSessions(t *testing.T) {
+	sessiontest.Run(t, sessiontest.Config{
+		New:   config().New,
+		Lacks: []sessiontest.Feature{sessiontest.Sessions, sessiontest.Jobs, sessiontest.Attach, sessiontest.Recovery},
+	})
+}
 
 func BenchmarkRuntime(b *testing.B) { runtimetest.Bench(b, config()) }
 

@@ -26,7 +26,7 @@ func streamBackpressure(e *env) {
 	s := e.start(nil)
 	output := make(chan []byte)
 	ended := e.busy(s.ID, func() error {
-		return e.rt.ExecStream(e.ctx, s.ID, &runtime.ExecRequest{Command: sh(floodWith)}, output)
+		return e.rt.ExecStream(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh(floodWith)}, output)
 	})
 	n := len(<-output)
 	e.heldUp(s.ID)
@@ -42,9 +42,9 @@ func streamBackpressure(e *env) {
 func processBackpressure(e *env) {
 	s := e.start(nil)
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh(floodWith)})
-	e.expect(p.Stdout(), string(bytes.Repeat([]byte{0}, 10)))
+	e.Expect(p.Stdout(), string(bytes.Repeat([]byte{0}, 10)))
 	e.heldUp(s.ID)
-	if n := len(e.all(p.Stdout())); n != flood-10 {
+	if n := len(e.All(p.Stdout())); n != flood-10 {
 		e.Errorf("%d bytes, want %d", n, flood-10)
 	}
 	if exit := e.wait(p); exit.Code != 0 {
@@ -63,9 +63,9 @@ func processStderrBackpressure(e *env) {
 		_, _ = io.ReadFull(p.Stdout(), out)
 		close(read)
 	}()
-	e.within("stdout beside a stalled stderr", read)
+	e.Within("stdout beside a stalled stderr", read)
 	e.heldUp(s.ID)
-	if n := len(e.all(p.Stderr())); n != flood {
+	if n := len(e.All(p.Stderr())); n != flood {
 		e.Errorf("%d bytes, want %d", n, flood)
 	}
 }

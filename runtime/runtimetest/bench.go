@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -43,13 +44,13 @@ func benchCycle(e *env, b *testing.B, config func(*env) *runtime.SandboxConfig) 
 	for b.Loop() {
 		begin := time.Now()
 		s := e.create(c)
-		e.ok(e.rt.Start(e.ctx, s.ID))
+		e.OK(e.rt.Start(e.Ctx, s.ID))
 		if r := e.exec(s.ID, &runtime.ExecRequest{Command: []string{"true"}}); r.ExitCode != 0 {
 			b.Fatalf("%+v", r)
 		}
 		ready = append(ready, time.Since(begin))
 		begin = time.Now()
-		e.ok(e.rt.Destroy(e.ctx, s.ID))
+		e.OK(e.rt.Destroy(e.Ctx, s.ID))
 		gone = append(gone, time.Since(begin))
 	}
 	ready.report(b, "ready")
@@ -72,13 +73,13 @@ func benchOutput(e *env, b *testing.B) {
 	id := e.start(nil).ID
 	b.SetBytes(size) // MB/s
 	for b.Loop() {
-		p, err := e.rt.StartProcess(e.ctx, id, &runtime.ProcessSpec{Command: []string{"head", "-c", fmt.Sprint(size), "/dev/zero"}})
-		e.ok(err)
+		p, err := e.rt.StartProcess(e.Ctx, id, &runtime.ProcessSpec{Command: []string{"head", "-c", fmt.Sprint(size), "/dev/zero"}})
+		e.OK(err)
 		if n, err := io.Copy(io.Discard, p.Stdout()); n != size || err != nil {
 			b.Fatalf("%d bytes, %v", n, err)
 		}
 		e.wait(p)
-		e.ok(p.Close())
+		e.OK(p.Close())
 	}
 }
 
@@ -86,19 +87,19 @@ func benchCreates(e *env, b *testing.B) {
 	const n = 100
 	for b.Loop() {
 		begin := time.Now()
-		for _, err := range atOnce(n, func(int) error {
-			s, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{})
+		for _, err := range suite.AtOnce(n, func(int) error {
+			s, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{})
 			if err != nil {
 				return err
 			}
-			return e.rt.Start(e.ctx, s.ID)
+			return e.rt.Start(e.Ctx, s.ID)
 		}) {
-			e.ok(err)
+			e.OK(err)
 		}
 		b.ReportMetric(time.Since(begin).Seconds()*1e3, "100-creates-ms")
 		b.StopTimer()
 		for _, s := range e.list() {
-			e.ok(e.rt.Destroy(e.ctx, s.ID))
+			e.OK(e.rt.Destroy(e.Ctx, s.ID))
 		}
 		b.StartTimer()
 	}

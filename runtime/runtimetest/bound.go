@@ -14,7 +14,7 @@ func (e *env) closeRuntime(rt runtime.Runtime) {
 	if !ok {
 		e.Fatalf("%T has no Close", rt)
 	}
-	e.ok(c.Close())
+	e.OK(c.Close())
 }
 
 // other returns a runtime over the same state, if there can be one.
@@ -32,8 +32,8 @@ func boundToCaller(e *env) {
 	e.rt = e.other()
 	e.is(s.ID, runtime.StateRunning)
 	e.closeRuntime(first)
-	e.until("the end of the sandbox", func() bool {
-		s, err := e.rt.Get(e.ctx, s.ID)
+	e.Until("the end of the sandbox", func() bool {
+		s, err := e.rt.Get(e.Ctx, s.ID)
 		return errors.Is(err, runtime.ErrNotFound) || err == nil && s.State == runtime.StateStopped
 	})
 	if n := onHost(tag); n != 0 {

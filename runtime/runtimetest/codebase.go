@@ -30,18 +30,18 @@ func codebaseEdits(e *env) {
 		e.Errorf("%v, %v", st, err)
 	}
 	e.write(dir+"/a/later", "later\n")
-	e.until("a file made on the host", func() bool { return string(e.sh(s.ID, "cat a/later").Stdout) == "later\n" })
+	e.Until("a file made on the host", func() bool { return string(e.sh(s.ID, "cat a/later").Stdout) == "later\n" })
 	e.write(dir+"/file", "host again, and longer\n")
-	e.until("a change on the host", func() bool { return string(e.sh(s.ID, "cat file").Stdout) == "host again, and longer\n" })
-	e.ok(os.Remove(dir + "/file"))
-	e.until("a removal on the host", func() bool { return e.sh(s.ID, "cat file").ExitCode != 0 })
+	e.Until("a change on the host", func() bool { return string(e.sh(s.ID, "cat file").Stdout) == "host again, and longer\n" })
+	e.OK(os.Remove(dir + "/file"))
+	e.Until("a removal on the host", func() bool { return e.sh(s.ID, "cat file").ExitCode != 0 })
 }
 
 func codebaseShared(e *env) {
 	dir := e.dir()
 	a, b := e.start(e.open(dir)), e.start(e.open(dir))
 	e.prints(a.ID, "echo from a >file", "")
-	e.until("the other sandbox's file", func() bool { return string(e.sh(b.ID, "cat file").Stdout) == "from a\n" })
+	e.Until("the other sandbox's file", func() bool { return string(e.sh(b.ID, "cat file").Stdout) == "from a\n" })
 }
 
 // Without a codebase the mount point is empty and writable, and never where
@@ -99,9 +99,9 @@ func mounts(e *env) {
 	e.write(dir+"/single", "single\n")
 	// Whoever the sandbox runs as may write, as far as the host is concerned.
 	for _, p := range []string{"/ro", "/ro/file", "/rw", "/rw/file"} {
-		e.ok(os.Chmod(dir+p, 0o777))
+		e.OK(os.Chmod(dir+p, 0o777))
 	}
-	e.ok(os.Symlink("rw", dir+"/link"))
+	e.OK(os.Symlink("rw", dir+"/link"))
 	s := e.start(&runtime.SandboxConfig{Mounts: []runtime.Mount{
 		{Source: dir + "/ro", Target: "/data/ro"},
 		{Source: dir + "/link", Target: "/data/rw", Writable: true},

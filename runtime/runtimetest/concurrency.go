@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -21,40 +21,24 @@ var concurrencyTests = []test{
 	{"StopDuringStream", nil, stopDuringStream},
 }
 
-// at once calls f n times at the same time and returns what it said.
-func atOnce(n int, f func(i int) error) []error {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for i := range n {
-		wg.Go(func() {
-			<-start
-			errs[i] = f(i)
-		})
-	}
-	close(start)
-	wg.Wait()
-	return errs
-}
-
 // Many whole lives at once, none of which fails or gets in another's way.
 func concurrentCreates(e *env) {
-	for i, err := range atOnce(some(50), func(i int) error {
-		s, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{Labels: map[string]string{"i": fmt.Sprint(i)}})
+	for i, err := range suite.AtOnce(some(50), func(i int) error {
+		s, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{Labels: map[string]string{"i": fmt.Sprint(i)}})
 		if err != nil {
 			return err
 		}
-		if err := e.rt.Start(e.ctx, s.ID); err != nil {
+		if err := e.rt.Start(e.Ctx, s.ID); err != nil {
 			return err
 		}
-		r, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("echo %d >mine; cat mine", i))})
+		r, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("echo %d >mine; cat mine", i))})
 		if err != nil || string(r.Stdout) != fmt.Sprintf("%d\n", i) {
 			return fmt.Errorf("%+v, %w", r, err)
 		}
-		if s, err = e.rt.Get(e.ctx, s.ID); err != nil || s.Labels["i"] != fmt.Sprint(i) || s.State != runtime.StateRunning {
+		if s, err = e.rt.Get(e.Ctx, s.ID); err != nil || s.Labels["i"] != fmt.Sprint(i) || s.State != runtime.StateRunning {
 			return fmt.Errorf("%+v, %w", s, err)
 		}
-		return e.rt.Destroy(e.ctx, s.ID)
+		return e.rt.Destroy(e.Ctx, s.ID)
 	}) {
 		if err != nil {
 			e.Errorf("%d: %v", i, err)
@@ -71,7 +55,7 @@ func (e *env) oneOnly(errs []error, class error) {
 		if err == nil {
 			won++
 		} else {
-			e.wrong("the loser of a race", err, class)
+			e.Wrong("the loser of a race", err, class)
 		}
 	}
 	if won != 1 {
@@ -80,12 +64,12 @@ func (e *env) oneOnly(errs []error, class error) {
 }
 
 func concurrentNames(e *env) {
-	e.oneOnly(atOnce(10, func(int) error {
-		_, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{Name: "one"})
+	e.oneOnly(suite.AtOnce(10, func(int) error {
+		_, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{Name: "one"})
 		return err
 	}), runtime.ErrExists)
-	e.oneOnly(atOnce(10, func(int) error {
-		_, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{ID: "aaaaaaaaaaaa"})
+	e.oneOnly(suite.AtOnce(10, func(int) error {
+		_, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{ID: "aaaaaaaaaaaa"})
 		return err
 	}), runtime.ErrExists)
 	if n := len(e.list()); n != 2 {
@@ -96,16 +80,16 @@ func concurrentNames(e *env) {
 func concurrentStarts(e *env) {
 	for range 5 {
 		s := e.create(nil)
-		e.oneOnly(atOnce(3, func(int) error { return e.rt.Start(e.ctx, s.ID) }), runtime.ErrConflict)
+		e.oneOnly(suite.AtOnce(3, func(int) error { return e.rt.Start(e.Ctx, s.ID) }), runtime.ErrConflict)
 		e.is(s.ID, runtime.StateRunning)
 		e.prints(s.ID, "echo alive", "alive\n")
-		e.ok(e.rt.Destroy(e.ctx, s.ID))
+		e.OK(e.rt.Destroy(e.Ctx, s.ID))
 	}
 }
 
 func concurrentStops(e *env) {
 	s := e.start(nil)
-	for _, err := range atOnce(4, func(int) error { return e.rt.Stop(e.ctx, s.ID) }) {
+	for _, err := range suite.AtOnce(4, func(int) error { return e.rt.Stop(e.Ctx, s.ID) }) {
 		if err != nil {
 			e.Error(err)
 		}
@@ -117,9 +101,9 @@ func concurrentDestroys(e *env) {
 	for range 5 {
 		s := e.start(nil)
 		won := false
-		for _, err := range atOnce(4, func(int) error { return e.rt.Destroy(e.ctx, s.ID) }) {
+		for _, err := range suite.AtOnce(4, func(int) error { return e.rt.Destroy(e.Ctx, s.ID) }) {
 			if won = won || err == nil; err != nil {
-				e.wrong("destroy at once", err, runtime.ErrNotFound)
+				e.Wrong("destroy at once", err, runtime.ErrNotFound)
 			}
 		}
 		if !won {
@@ -141,18 +125,18 @@ func concurrentEverything(e *env) {
 		call func() error
 		may  []error
 	}{
-		{"Start", func() error { return e.rt.Start(e.ctx, s.ID) }, []error{runtime.ErrConflict, runtime.ErrUnavailable}},
-		{"Stop", func() error { return e.rt.Stop(e.ctx, s.ID) }, nil},
+		{"Start", func() error { return e.rt.Start(e.Ctx, s.ID) }, []error{runtime.ErrConflict, runtime.ErrUnavailable}},
+		{"Stop", func() error { return e.rt.Stop(e.Ctx, s.ID) }, nil},
 		{"Get", func() error {
-			_, err := e.rt.Get(e.ctx, s.ID)
+			_, err := e.rt.Get(e.Ctx, s.ID)
 			return err
 		}, nil},
 		{"Exec", func() error {
-			_, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{"true"}})
+			_, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: []string{"true"}})
 			return err
 		}, []error{runtime.ErrConflict, runtime.ErrUnavailable}},
 	}
-	for i, err := range atOnce(some(24), func(i int) error {
+	for i, err := range suite.AtOnce(some(24), func(i int) error {
 		err := calls[i%len(calls)].call()
 		if err == nil {
 			worked.Add(1)
@@ -166,8 +150,8 @@ func concurrentEverything(e *env) {
 	if worked.Load() == 0 {
 		e.Error("nothing has worked")
 	}
-	e.ok(e.rt.Stop(e.ctx, s.ID))
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.rt.Stop(e.Ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "echo alive", "alive\n")
 }
 
@@ -187,7 +171,7 @@ func (e *env) over(ended <-chan error) {
 		if !errors.Is(err, runtime.ErrConflict) && !errors.Is(err, runtime.ErrNotFound) {
 			e.Errorf("the sandbox was taken away, and the call says: %v", err)
 		}
-	case <-e.ctx.Done():
+	case <-e.Ctx.Done():
 		e.Error("the call hangs")
 	}
 }
@@ -196,11 +180,11 @@ func destroyDuringExec(e *env) {
 	s, tag := e.start(nil), newTag()
 	ended := e.busy(s.ID, func() error {
 		// What dies of the SIGTERM may still be told of.
-		_, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: sh("trap '' TERM; sleep " + tag)})
+		_, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh("trap '' TERM; sleep " + tag)})
 		return err
 	})
-	e.until("the command", func() bool { return e.count(s.ID, tag) == 1 })
-	e.ok(e.rt.Destroy(e.ctx, s.ID))
+	e.Until("the command", func() bool { return e.count(s.ID, tag) == 1 })
+	e.OK(e.rt.Destroy(e.Ctx, s.ID))
 	e.over(ended)
 }
 
@@ -208,10 +192,10 @@ func stopDuringStream(e *env) {
 	s, tag := e.start(nil), newTag()
 	output := make(chan []byte, 16)
 	ended := e.busy(s.ID, func() error {
-		return e.rt.ExecStream(e.ctx, s.ID, &runtime.ExecRequest{Command: sh("trap '' TERM; echo before; sleep " + tag)}, output)
+		return e.rt.ExecStream(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh("trap '' TERM; echo before; sleep " + tag)}, output)
 	})
-	e.until("the command", func() bool { return e.count(s.ID, tag) == 1 })
-	e.ok(e.rt.Stop(e.ctx, s.ID))
+	e.Until("the command", func() bool { return e.count(s.ID, tag) == 1 })
+	e.OK(e.rt.Stop(e.Ctx, s.ID))
 	e.over(ended)
 	var got []byte
 	for b := range output {

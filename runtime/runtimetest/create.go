@@ -72,12 +72,12 @@ func createFields(e *env) {
 	if all := e.list(); len(all) != 1 || !reflect.DeepEqual(all[0], s) {
 		e.Errorf("List is %+v\nCreate said %+v", all, s)
 	}
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	s.State = runtime.StateRunning
 	if got := e.get(s.ID); !reflect.DeepEqual(got, s) {
 		e.Errorf("started it is %+v\nwant %+v", got, s)
 	}
-	e.ok(e.rt.Stop(e.ctx, s.ID))
+	e.OK(e.rt.Stop(e.Ctx, s.ID))
 	s.State = runtime.StateStopped
 	if got := e.get(s.ID); !reflect.DeepEqual(got, s) {
 		e.Errorf("stopped it is %+v\nwant %+v", got, s)
@@ -98,33 +98,33 @@ func createCopies(e *env) {
 	if got := e.get(id).Labels["k"]; got != "v" {
 		e.Errorf("the label is %q", got)
 	}
-	e.ok(e.rt.Start(e.ctx, id))
+	e.OK(e.rt.Start(e.Ctx, id))
 	e.prints(id, "echo $A; echo x >file; cat file", "b\nx\n")
 }
 
 func createIDTaken(e *env) {
 	c := &runtime.SandboxConfig{ID: "abcdefghijkl", Name: "first"}
 	first := e.create(c)
-	_, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{ID: c.ID, Name: "second"})
-	e.wrong("the id again", err, runtime.ErrExists)
+	_, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{ID: c.ID, Name: "second"})
+	e.Wrong("the id again", err, runtime.ErrExists)
 	if all := e.list(); len(all) != 1 || !reflect.DeepEqual(all[0], first) {
 		e.Errorf("List is %+v\nwant %+v", all, first)
 	}
-	e.ok(e.rt.Destroy(e.ctx, c.ID))
+	e.OK(e.rt.Destroy(e.Ctx, c.ID))
 	e.create(&runtime.SandboxConfig{ID: c.ID, Name: "second"})
 }
 
 func createNameTaken(e *env) {
 	c := &runtime.SandboxConfig{Name: "taken"}
 	first := e.create(c)
-	_, err := e.rt.Create(e.ctx, c)
-	e.wrong("the name again", err, runtime.ErrExists)
+	_, err := e.rt.Create(e.Ctx, c)
+	e.Wrong("the name again", err, runtime.ErrExists)
 	if all := e.list(); len(all) != 1 || all[0].ID != first.ID {
 		e.Errorf("List is %+v", all)
 	}
 	e.create(&runtime.SandboxConfig{Name: "Taken"}) // another name
 	e.create(&runtime.SandboxConfig{Name: "take"})  // the beginning of one is free
-	e.ok(e.rt.Destroy(e.ctx, "taken"))
+	e.OK(e.rt.Destroy(e.Ctx, "taken"))
 	if s := e.create(c); s.ID == first.ID {
 		e.Errorf("an id was given twice: %s", s.ID)
 	}
@@ -169,8 +169,8 @@ func createInvalid(e *env) {
 	}
 	for _, what := range slices.Sorted(maps.Keys(bad)) {
 		c := bad[what]
-		s, err := e.rt.Create(e.ctx, &c)
-		e.wrong(what, err, runtime.ErrInvalid)
+		s, err := e.rt.Create(e.Ctx, &c)
+		e.Wrong(what, err, runtime.ErrInvalid)
 		if s != nil {
 			e.Errorf("%s: an error and a sandbox %+v", what, s)
 		}
@@ -181,7 +181,7 @@ func createInvalid(e *env) {
 func createInvalidOnHost(e *env) {
 	dir := e.dir()
 	e.write(dir+"/file", "")
-	e.ok(os.Symlink("nowhere", dir+"/dangling"))
+	e.OK(os.Symlink("nowhere", dir+"/dangling"))
 	bad := map[string]*runtime.SandboxConfig{
 		"codebase missing":     e.open(dir + "/missing"),
 		"codebase a file":      e.open(dir + "/file"),
@@ -192,7 +192,7 @@ func createInvalidOnHost(e *env) {
 		"codebase name is a ~": e.open("~"),
 	}
 	if os.Geteuid() != 0 { // nothing is unreadable for root
-		e.ok(os.Mkdir(dir+"/closed", 0))
+		e.OK(os.Mkdir(dir+"/closed", 0))
 		bad["codebase unreadable"] = e.open(dir + "/closed")
 	}
 	if e.has(Mounts) {
@@ -203,8 +203,8 @@ func createInvalidOnHost(e *env) {
 		bad["rootfs missing"] = &runtime.SandboxConfig{Rootfs: dir + "/missing"}
 	}
 	for _, what := range slices.Sorted(maps.Keys(bad)) {
-		_, err := e.rt.Create(e.ctx, bad[what])
-		e.wrong(what, err, runtime.ErrInvalid)
+		_, err := e.rt.Create(e.Ctx, bad[what])
+		e.Wrong(what, err, runtime.ErrInvalid)
 	}
 	e.empty()
 }
@@ -214,14 +214,14 @@ func createResolvesCodebase(e *env) {
 	dir := e.dir()
 	e.write(dir+"/first/name", "first\n")
 	e.write(dir+"/second/name", "second\n")
-	e.ok(os.Symlink("first", dir+"/link"))
+	e.OK(os.Symlink("first", dir+"/link"))
 	s := e.create(e.open(dir + "/link"))
 	if want := filepath.Join(dir, "first"); s.CodebasePath != want {
 		e.Errorf("the codebase is %s, want %s", s.CodebasePath, want)
 	}
-	e.ok(os.Remove(dir + "/link"))
-	e.ok(os.Symlink("second", dir+"/link"))
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(os.Remove(dir + "/link"))
+	e.OK(os.Symlink("second", dir+"/link"))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "cat name", "first\n")
 }
 

@@ -2,34 +2,30 @@ package runtimetest
 
 import (
 	"context"
-	"errors"
-	"io"
-	"strings"
 	"testing"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
 // An env is what one test works with. Its methods that fail the test at once
 // are for the test's own goroutine.
 type env struct {
-	testing.TB
+	suite.T // its context bounds every call
 	*Config
-	rt  runtime.RuntimeWithExecutor
-	ctx context.Context // bounds every call
+	rt runtime.RuntimeWithExecutor
 }
 
 // newEnv makes a runtime for a test, and sees to it that none of its sandboxes
 // is left.
 func newEnv(t testing.TB, c *Config) *env {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	t.Cleanup(cancel)
-	e := &env{TB: t, Config: c, rt: c.New(t), ctx: ctx}
+	e := &env{T: suite.New(t), Config: c, rt: c.New(t)}
 	t.Cleanup(func() { // before New's own
-		e.ctx, cancel = context.WithTimeout(context.Background(), limit)
+		ctx, cancel := context.WithTimeout(context.Background(), suite.Limit)
 		defer cancel()
+		e.Ctx = ctx
 		for _, s := range e.list() {
-			if err := e.rt.Destroy(e.ctx, s.ID); err != nil {
+			if err := e.rt.Destroy(e.Ctx, s.ID); err != nil {
 				t.Errorf("destroy %s, which is %s: %v", s.ID, s.State, err)
 			}
 		}
@@ -44,7 +40,7 @@ func (e *env) create(c *runtime.SandboxConfig) *runtime.Sandbox {
 	if c == nil {
 		c = &runtime.SandboxConfig{}
 	}
-	s, err := e.rt.Create(e.ctx, c)
+	s, err := e.rt.Create(e.Ctx, c)
 	if err != nil {
 		e.Fatalf("create %+v: %v", c, err)
 	}
@@ -55,13 +51,13 @@ func (e *env) create(c *runtime.SandboxConfig) *runtime.Sandbox {
 func (e *env) start(c *runtime.SandboxConfig) *runtime.Sandbox {
 	e.Helper()
 	s := e.create(c)
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	return e.get(s.ID)
 }
 
 func (e *env) get(id string) *runtime.Sandbox {
 	e.Helper()
-	s, err := e.rt.Get(e.ctx, id)
+	s, err := e.rt.Get(e.Ctx, id)
 	if err != nil {
 		e.Fatalf("get %q: %v", id, err)
 	}
@@ -70,7 +66,7 @@ func (e *env) get(id string) *runtime.Sandbox {
 
 func (e *env) list() []*runtime.Sandbox {
 	e.Helper()
-	all, err := e.rt.List(e.ctx)
+	all, err := e.rt.List(e.Ctx)
 	if err != nil {
 		e.Errorf("list: %v", err)
 	}
@@ -93,27 +89,10 @@ func (e *env) is(id string, want runtime.State) {
 	}
 }
 
-func (e *env) ok(err error) {
-	e.Helper()
-	if err != nil {
-		e.Fatal(err)
-	}
-}
-
-// wrong checks that err is of the class.
-func (e *env) wrong(what string, err, class error) {
-	e.Helper()
-	if !errors.Is(err, class) {
-		e.Errorf("%s: error is %v, want class %q", what, err, class)
-	} else if strings.TrimSpace(err.Error()) == "" {
-		e.Errorf("%s: the error says nothing", what)
-	}
-}
-
 // exec runs a command to its end.
 func (e *env) exec(id string, req *runtime.ExecRequest) *runtime.ExecResult {
 	e.Helper()
-	r, err := e.rt.Exec(e.ctx, id, req)
+	r, err := e.rt.Exec(e.Ctx, id, req)
 	if err != nil {
 		e.Fatalf("exec %.200q: %v", req.Command, err)
 	}
@@ -151,7 +130,7 @@ func (e *env) prints(id, script, want string) {
 // process starts a process and closes it after the test.
 func (e *env) process(id string, spec *runtime.ProcessSpec) runtime.Process {
 	e.Helper()
-	p, err := e.rt.StartProcess(e.ctx, id, spec)
+	p, err := e.rt.StartProcess(e.Ctx, id, spec)
 	if err != nil {
 		e.Fatalf("start %q: %v", spec.Command, err)
 	}
@@ -166,49 +145,9 @@ func (e *env) process(id string, spec *runtime.ProcessSpec) runtime.Process {
 // wait waits for the end of a process.
 func (e *env) wait(p runtime.Process) runtime.Exit {
 	e.Helper()
-	exit, err := p.Wait(e.ctx)
+	exit, err := p.Wait(e.Ctx)
 	if err != nil {
 		e.Fatalf("wait: %v", err)
 	}
 	return exit
-}
-
-// within waits for done.
-func (e *env) within(what string, done <-chan struct{}) {
-	e.Helper()
-	select {
-	case <-done:
-	case <-e.ctx.Done():
-		e.Fatalf("%s: it hangs", what)
-	}
-}
-
-// until asks again and again, until it is so. Each question takes its time, so
-// that this is no busy loop: a command in the sandbox, or a look at /proc.
-func (e *env) until(what string, so func() bool) {
-	e.Helper()
-	for !so() {
-		if e.ctx.Err() != nil {
-			e.Fatalf("%s: not in %v", what, limit)
-		}
-	}
-}
-
-// expect reads exactly want.
-func (e *env) expect(r io.Reader, want string) {
-	e.Helper()
-	got := make([]byte, len(want))
-	done := make(chan error, 1)
-	go func() { // ends with the stream
-		_, err := io.ReadFull(r, got)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err != nil || string(got) != want {
-			e.Fatalf("read %q (%v), want %q", got, err, want)
-		}
-	case <-e.ctx.Done():
-		e.Fatalf("%q does not come", want)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -38,7 +39,7 @@ func execExitCodes(e *env) {
 		if r.ExitCode != code || r.Signal != 0 || r.TimedOut || r.Truncated() || string(r.Stdout) != fmt.Sprintf("%d\n", code) {
 			e.Errorf("exit %d: %+v", code, r)
 		}
-		if r.Duration <= 0 || r.Duration > limit {
+		if r.Duration <= 0 || r.Duration > suite.Limit {
 			e.Errorf("it took %v", r.Duration)
 		}
 	}
@@ -159,7 +160,7 @@ func execCwd(e *env) {
 		}
 	}
 	for _, cwd := range []string{"missing", "/missing", "sub/deep/here"} {
-		_, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{"ls"}, Cwd: cwd})
+		_, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: []string{"ls"}, Cwd: cwd})
 		e.startError("working directory "+cwd, err, 125, runtime.ErrInvalid)
 	}
 	if !e.has(Isolation) {
@@ -211,7 +212,7 @@ func execStdinNobodyReads(e *env) {
 // startError checks the error of a program that could not be started.
 func (e *env) startError(what string, err error, code int, class error) {
 	e.Helper()
-	e.wrong(what, err, class)
+	e.Wrong(what, err, class)
 	var se *runtime.StartError
 	if !errors.As(err, &se) {
 		e.Errorf("%s: error is %v, want a *StartError", what, err)
@@ -238,7 +239,7 @@ func execStartErrors(e *env) {
 		{"./file", 126, runtime.ErrDenied},
 		{"/etc/passwd", 126, runtime.ErrDenied},
 	} {
-		r, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{tt.program}})
+		r, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: []string{tt.program}})
 		e.startError(fmt.Sprintf("%q", tt.program), err, tt.code, tt.class)
 		if r != nil {
 			e.Errorf("%q: an error and a result %+v", tt.program, r)
@@ -253,8 +254,8 @@ func execInvalid(e *env) {
 		"no command":       {},
 		"negative timeout": {Command: []string{"true"}, Timeout: -1},
 	} {
-		_, err := e.rt.Exec(e.ctx, s.ID, req)
-		e.wrong(what, err, runtime.ErrInvalid)
+		_, err := e.rt.Exec(e.Ctx, s.ID, req)
+		e.Wrong(what, err, runtime.ErrInvalid)
 	}
 	for _, req := range []*runtime.ExecRequest{
 		{Command: []string{"echo", "a\x00b"}},
@@ -262,7 +263,7 @@ func execInvalid(e *env) {
 		{Command: []string{"true"}, Cwd: "\x00"},
 		{Command: sh("true", strings.Repeat("x", 1<<20))}, // beyond what execve takes
 	} {
-		if r, err := e.rt.Exec(e.ctx, s.ID, req); err == nil || runtime.Class(err) == nil {
+		if r, err := e.rt.Exec(e.Ctx, s.ID, req); err == nil || runtime.Class(err) == nil {
 			e.Errorf("%.50q: %+v, %v", req.Command, r, err)
 		}
 	}
@@ -280,8 +281,8 @@ func execBackground(e *env) {
 
 func execConcurrent(e *env) {
 	s := e.start(nil)
-	for i, err := range atOnce(some(100), func(i int) error {
-		r, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("echo out%d; echo err%d >&2; exit %d", i, i, i))})
+	for i, err := range suite.AtOnce(some(100), func(i int) error {
+		r, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("echo out%d; echo err%d >&2; exit %d", i, i, i))})
 		if err != nil {
 			return err
 		}

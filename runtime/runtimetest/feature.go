@@ -60,7 +60,7 @@ var probes = map[Feature]func(e *env) bool{
 	Death:    nil,
 	Terminal: func(e *env) bool {
 		s := e.start(nil)
-		p, err := e.rt.StartProcess(e.ctx, s.ID, &runtime.ProcessSpec{Command: []string{"true"}, TTY: true})
+		p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: []string{"true"}, TTY: true})
 		if err == nil {
 			_ = p.Close()
 		}
@@ -78,7 +78,7 @@ var probes = map[Feature]func(e *env) bool{
 
 // canCreate reports whether such a sandbox can be made.
 func (e *env) canCreate(c *runtime.SandboxConfig) bool {
-	_, err := e.rt.Create(e.ctx, c)
+	_, err := e.rt.Create(e.Ctx, c)
 	if err != nil {
 		e.empty()
 	}
@@ -132,10 +132,10 @@ func (e *env) dir() string {
 // write makes or replaces a file on the host, and its directory.
 func (e *env) write(path, content string) {
 	e.Helper()
-	e.ok(os.MkdirAll(filepath.Dir(path), 0o755))
-	e.ok(os.WriteFile(path, []byte(content), 0o644))
-	e.ok(os.Chmod(filepath.Dir(path), 0o755)) // whatever the umask
-	e.ok(os.Chmod(path, 0o644))
+	e.OK(os.MkdirAll(filepath.Dir(path), 0o755))
+	e.OK(os.WriteFile(path, []byte(content), 0o644))
+	e.OK(os.Chmod(filepath.Dir(path), 0o755)) // whatever the umask
+	e.OK(os.Chmod(path, 0o644))
 }
 
 // read returns the content of a file on the host.

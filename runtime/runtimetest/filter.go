@@ -46,7 +46,7 @@ func filterHostCreates(e *env) {
 		e.write(dir+"/d/"+name, "late\n")
 		e.write(dir+"/new/dir/"+name, "late\n")
 	}
-	e.until("files made on the host", func() bool {
+	e.Until("files made on the host", func() bool {
 		return string(e.sh(s.ID, "ls d new/dir; cat d/late.write").Stdout) ==
 			"d:\nlate.view\nlate.write\nold.write\n\nnew/dir:\nlate.view\nlate.write\nlate\n"
 	})
@@ -58,8 +58,8 @@ func filterHostCreates(e *env) {
 			}
 		}
 	}
-	e.ok(os.Rename(dir+"/d/late.write", dir+"/d/moved.none"))
-	e.until("the end of a name", func() bool { return string(e.sh(s.ID, "ls d").Stdout) == "late.view\nold.write\n" })
+	e.OK(os.Rename(dir+"/d/late.write", dir+"/d/moved.none"))
+	e.Until("the end of a name", func() bool { return string(e.sh(s.ID, "ls d").Stdout) == "late.view\nold.write\n" })
 }
 
 // A symbolic link is resolved inside: it leads to nothing of the host's.
@@ -71,7 +71,7 @@ func filterSymlinkOut(e *env) {
 		"absolute": dir + "/outside/secret", "dir": dir + "/outside", "relative": "../outside/secret",
 		"up": "../..", "shadow": "/etc/shadow", "host": "/proc/1/root/" + dir + "/outside/secret",
 	} {
-		e.ok(os.Symlink(target, dir+"/code/"+link))
+		e.OK(os.Symlink(target, dir+"/code/"+link))
 	}
 	s := e.start(e.open(dir + "/code"))
 	for _, script := range []string{
@@ -101,8 +101,8 @@ func filterHardLink(e *env) {
 	if got := e.read(dir + "/a.read"); got != "original\n" {
 		e.Errorf("the file has %q", got)
 	}
-	e.ok(os.Link(dir+"/a.read", dir+"/host.none")) // one file, two names
-	e.until("the other name to be hidden", func() bool { return e.sh(s.ID, "cat host.none").ExitCode != 0 })
+	e.OK(os.Link(dir+"/a.read", dir+"/host.none")) // one file, two names
+	e.Until("the other name to be hidden", func() bool { return e.sh(s.ID, "cat host.none").ExitCode != 0 })
 	e.prints(s.ID, "cat a.read", "original\n")
 }
 
@@ -139,7 +139,7 @@ func filterRemoveParent(e *env) {
 func (e *env) preset(name string) (id, dir string) {
 	e.Helper()
 	p, err := perm.PresetByName(name)
-	e.ok(err)
+	e.OK(err)
 	dir = e.dir()
 	for _, f := range []string{
 		".env", "sub/.env.local", ".env.example", "id_rsa", "deep/er/id_ed25519", ".aws/credentials", ".npmrc",
@@ -167,7 +167,7 @@ func filterAgentSafe(e *env) {
 	}
 	e.write(dir+"/new/.env", "late\n") // a secret that comes later
 	e.write(dir+"/new/late", "late\n")
-	e.until("a file made on the host", func() bool { return string(e.sh(id, "ls -A new").Stdout) == "file\nlate\n" })
+	e.Until("a file made on the host", func() bool { return string(e.sh(id, "ls -A new").Stdout) == "file\nlate\n" })
 	if r := e.sh(id, "cat new/.env"); r.ExitCode == 0 {
 		e.Errorf("the new secret is %q", r.Stdout)
 	}
@@ -201,7 +201,7 @@ func filterAllProcesses(e *env) {
 		e.Errorf("%q, %v", got, err)
 	}
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh(script), TTY: e.has(Terminal)})
-	if got := e.all(p.Stdout()); strings.Contains(got, secretValue) {
+	if got := e.All(p.Stdout()); strings.Contains(got, secretValue) {
 		e.Errorf("%q", got)
 	}
 	e.wait(p)

@@ -30,7 +30,7 @@ func hostFilesInvisible(e *env) {
 	s := e.start(e.open(dir + "/code"))
 	home, _ := os.UserHomeDir()
 	wd, err := os.Getwd()
-	e.ok(err)
+	e.OK(err)
 	for _, path := range []string{
 		dir, dir + "/secret", filepath.Dir(dir), "/etc/shadow", "/root", "/boot", "/srv", "/media", wd, os.Args[0], "/var/lib", "/var/log", "/run/user", "/lost+found",
 	} {
@@ -105,7 +105,7 @@ func (e *env) listen() (port int, abstract string) {
 	abstract = "wolffia-test-" + newTag()
 	for network, addr := range map[string]string{"tcp": "127.0.0.1:0", "unix": "@" + abstract} {
 		l, err := net.Listen(network, addr)
-		e.ok(err)
+		e.OK(err)
 		e.Cleanup(func() { _ = l.Close() })
 		if a, ok := l.Addr().(*net.TCPAddr); ok {
 			port = a.Port
@@ -177,7 +177,7 @@ print(c.recv(5))
 		"/usr/bin/python3", "-ISBc",
 		"import socket; l = socket.create_server(('127.0.0.1', 8765)); print('ready', flush=True); input()",
 	}})
-	e.expect(p.Stdout(), "ready\n")
+	e.Expect(p.Stdout(), "ready\n")
 	e.refused(e.start(nil).ID, "attempt('loopback', lambda: socket.create_connection(('127.0.0.1', 8765), 5))\n", 1)
 }
 
@@ -186,9 +186,9 @@ func secretsNotInArgv(e *env) {
 	value := "secret-" + newTag()
 	s := e.start(&runtime.SandboxConfig{Env: map[string]string{"TOKEN": value}})
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("echo $TOKEN $MORE; read x"), Env: map[string]string{"MORE": value}, Stdin: true})
-	e.expect(p.Stdout(), value+" "+value+"\n")
+	e.Expect(p.Stdout(), value+" "+value+"\n")
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	e.ok(err)
+	e.OK(err)
 	for _, f := range files {
 		if b, _ := os.ReadFile(f); strings.Contains(string(b), value) {
 			e.Errorf("it is on a command line: %q", b)
@@ -201,6 +201,6 @@ func sandboxesApart(e *env) {
 	a, b := e.start(nil), e.start(nil)
 	e.prints(a.ID, "echo a | tee /tmp/f >$HOME/f; echo a >f; echo a >/dev/shm/f", "")
 	e.prints(b.ID, "ls -A /tmp $HOME . /dev/shm | grep -x f; true", "")
-	e.ok(e.rt.Destroy(e.ctx, a.ID))
+	e.OK(e.rt.Destroy(e.Ctx, a.ID))
 	e.prints(b.ID, "echo alive", "alive\n")
 }

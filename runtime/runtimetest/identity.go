@@ -37,7 +37,7 @@ func identityOnHost(e *env) {
 		fmt.Sprintf("%d:%d\n%d:%d\n", s.UID, s.GID, s.UID, s.GID))
 	for _, name := range []string{"new", "newdir"} {
 		st, err := os.Stat(dir + "/" + name)
-		e.ok(err)
+		e.OK(err)
 		if sys, ok := st.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() {
 			e.Errorf("%s belongs to %d, the codebase to %d", name, sys.Uid, os.Geteuid())
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -25,7 +26,7 @@ var isolationTests = []test{
 // A process has its three descriptors, however it is started.
 func onlyDescriptors012(e *env) {
 	leak, err := os.Open(os.Args[0]) // one more that could be inherited
-	e.ok(err)
+	e.OK(err)
 	defer leak.Close()
 	s := e.start(e.open(e.dir()))
 	// What is open once the directory is closed from which that was read.
@@ -47,7 +48,7 @@ print(*[fd for fd in sorted(map(int, os.listdir('/proc/self/fd'))) if there(fd)]
 			continue
 		}
 		p := e.process(s.ID, spec)
-		if got := strings.Fields(e.all(p.Stdout())); strings.Join(got, " ") != "0 1 2" {
+		if got := strings.Fields(e.All(p.Stdout())); strings.Join(got, " ") != "0 1 2" {
 			e.Errorf("%s: descriptors %v", what, got)
 		}
 		e.wait(p)
@@ -102,7 +103,7 @@ func ownNamespaces(e *env) {
 	s, other := e.start(nil), e.start(nil)
 	for _, kind := range []string{"user", "mnt", "pid", "ipc", "uts", "net", "cgroup"} {
 		host, err := os.Readlink("/proc/self/ns/" + kind)
-		e.ok(err)
+		e.OK(err)
 		const ask = "readlink /proc/self/ns/"
 		mine, others := e.out(s.ID, ask+kind), e.out(other.ID, ask+kind)
 		if mine == host+"\n" || mine == others || !strings.HasPrefix(mine, kind+":") {
@@ -149,8 +150,8 @@ func killEverything(e *env) {
 		"kill -9 -1", "kill -STOP -1", "kill -9 1", "kill -STOP 1; kill -TERM 1; kill -SEGV 1",
 		"for i in $(seq 1 64); do kill -9 $i; kill -STOP $i; done", "kill -KILL 0",
 	} {
-		// It may well hit itself, and be stopped for ever: hence the limit.
-		_ = e.exec(s.ID, &runtime.ExecRequest{Command: sh("(" + script + ") 2>/dev/null"), Timeout: limit / 60})
+		// It may well hit itself, and be stopped for ever: hence the suite.Limit.
+		_ = e.exec(s.ID, &runtime.ExecRequest{Command: sh("(" + script + ") 2>/dev/null"), Timeout: suite.Limit / 60})
 		e.is(s.ID, runtime.StateRunning)
 		e.prints(s.ID, "echo alive", "alive\n")
 	}

@@ -118,7 +118,7 @@ for name, request, arg in [("TIOCSTI", 0x5412, b"x"), ("TIOCLINUX", 0x541c, b"\x
         print(name, "works" if r >= 0 else errno.errorcode[ctypes.get_errno()])
     except OSError as e: print(name, errno.errorcode[e.errno])
 '`)
-	got := e.all(p.Stdout())
+	got := e.All(p.Stdout())
 	if strings.Count(got, "\n") != 3 || strings.Contains(got, "works") {
 		e.Errorf("%q", got)
 	}

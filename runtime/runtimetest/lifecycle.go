@@ -27,11 +27,11 @@ func (e *env) reach(state runtime.State) string {
 	e.Helper()
 	s := e.create(nil)
 	if state != runtime.StateCreated {
-		e.ok(e.rt.Start(e.ctx, s.ID))
+		e.OK(e.rt.Start(e.Ctx, s.ID))
 	}
 	switch state {
 	case runtime.StateStopped:
-		e.ok(e.rt.Stop(e.ctx, s.ID))
+		e.OK(e.rt.Stop(e.Ctx, s.ID))
 	case runtime.StateDead:
 		e.Crash(e.TB, e.rt, s.ID)
 	}
@@ -66,7 +66,7 @@ func stateChanges(e *env) {
 			id := e.reach(state)
 			switch err := call(id); {
 			case want.err != nil:
-				e.wrong(name+" when "+string(state), err, want.err)
+				e.Wrong(name+" when "+string(state), err, want.err)
 			case err != nil:
 				e.Errorf("%s when %s: %v", name, state, err)
 			}
@@ -78,7 +78,7 @@ func stateChanges(e *env) {
 			if want.next == running {
 				e.prints(id, "echo alive", "alive\n")
 			}
-			e.ok(e.rt.Destroy(e.ctx, id))
+			e.OK(e.rt.Destroy(e.Ctx, id))
 			e.empty()
 		}
 	}
@@ -95,11 +95,11 @@ func stopKeeps(e *env) {
 	if e.has(Isolation) {
 		e.prints(s.ID, "echo t >/tmp/t && cat /tmp/t", "t\n")
 	}
-	e.ok(e.rt.Stop(e.ctx, s.ID))
+	e.OK(e.rt.Stop(e.Ctx, s.ID))
 	if got := e.read(dir+"/file") + e.read(dir+"/new"); got != "edited\nnew\n" {
 		e.Errorf("the codebase has %q", got)
 	}
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	if got := e.get(s.ID).Labels["k"]; got != "v" {
 		e.Errorf("the label is %q", got)
 	}
@@ -110,8 +110,8 @@ func stopKeeps(e *env) {
 
 	empty := e.start(nil) // its mount point is temporary too
 	e.prints(empty.ID, "echo t >t && cat t", "t\n")
-	e.ok(e.rt.Stop(e.ctx, empty.ID))
-	e.ok(e.rt.Start(e.ctx, empty.ID))
+	e.OK(e.rt.Stop(e.Ctx, empty.ID))
+	e.OK(e.rt.Start(e.Ctx, empty.ID))
 	e.prints(empty.ID, "ls -A", "")
 }
 
@@ -121,7 +121,7 @@ func (e *env) background(id, prefix string) string {
 	e.Helper()
 	tag := newTag()
 	e.prints(id, prefix+" sleep "+tag+" >/dev/null 2>&1 & setsid sleep "+tag+" >/dev/null 2>&1 & echo started", "started\n")
-	e.until("two processes in the background", func() bool { return e.count(id, tag) == 2 })
+	e.Until("two processes in the background", func() bool { return e.count(id, tag) == 2 })
 	return tag
 }
 
@@ -132,11 +132,11 @@ func stopEndsProcesses(e *env) {
 	if n := e.count(s.ID, tag); n != 2 {
 		e.Errorf("%d of 2 processes outlived the command that started them", n)
 	}
-	e.ok(e.rt.Stop(e.ctx, s.ID))
+	e.OK(e.rt.Stop(e.Ctx, s.ID))
 	if n := onHost(tag); n != 0 {
 		e.Errorf("%d processes outlived Stop", n)
 	}
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	if n := e.count(s.ID, tag); n != 0 {
 		e.Errorf("%d processes are back", n)
 	}
@@ -145,7 +145,7 @@ func stopEndsProcesses(e *env) {
 func stopEndsStubbornProcesses(e *env) {
 	s := e.start(nil)
 	tag := e.background(s.ID, "trap '' TERM INT HUP;")
-	e.ok(e.rt.Stop(e.ctx, s.ID))
+	e.OK(e.rt.Stop(e.Ctx, s.ID))
 	if n := onHost(tag); n != 0 {
 		e.Errorf("%d processes outlived Stop", n)
 	}
@@ -154,10 +154,10 @@ func stopEndsStubbornProcesses(e *env) {
 func stopManyTimes(e *env) {
 	s := e.create(nil)
 	for range 5 {
-		e.ok(e.rt.Start(e.ctx, s.ID))
+		e.OK(e.rt.Start(e.Ctx, s.ID))
 		e.prints(s.ID, "echo alive", "alive\n")
-		e.ok(e.rt.Stop(e.ctx, s.ID))
-		e.ok(e.rt.Stop(e.ctx, s.ID))
+		e.OK(e.rt.Stop(e.Ctx, s.ID))
+		e.OK(e.rt.Stop(e.Ctx, s.ID))
 	}
 	e.is(s.ID, runtime.StateStopped)
 }
@@ -165,12 +165,12 @@ func stopManyTimes(e *env) {
 func destroyEndsProcesses(e *env) {
 	s := e.start(nil)
 	tag := e.background(s.ID, "trap '' TERM;")
-	e.ok(e.rt.Destroy(e.ctx, s.ID))
+	e.OK(e.rt.Destroy(e.Ctx, s.ID))
 	if n := onHost(tag); n != 0 {
 		e.Errorf("%d processes outlived Destroy", n)
 	}
 	e.empty()
-	e.wrong("destroy it again", e.rt.Destroy(e.ctx, s.ID), runtime.ErrNotFound)
+	e.Wrong("destroy it again", e.rt.Destroy(e.Ctx, s.ID), runtime.ErrNotFound)
 }
 
 func destroyKeepsCodebase(e *env) {
@@ -178,7 +178,7 @@ func destroyKeepsCodebase(e *env) {
 	e.write(dir+"/sub/file", "host\n")
 	s := e.start(e.open(dir))
 	e.prints(s.ID, "echo x >sub/new", "")
-	e.ok(e.rt.Destroy(e.ctx, s.ID))
+	e.OK(e.rt.Destroy(e.Ctx, s.ID))
 	if got := e.read(dir+"/sub/file") + e.read(dir+"/sub/new"); got != "host\nx\n" {
 		e.Errorf("the codebase has %q", got)
 	}
@@ -187,7 +187,7 @@ func destroyKeepsCodebase(e *env) {
 // A canceled Start leaves the sandbox as it was, or has started it.
 func startCanceled(e *env) {
 	s := e.create(nil)
-	ctx, cancel := context.WithCancel(e.ctx)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	cancel()
 	err := e.rt.Start(ctx, s.ID)
 	if err == nil {
@@ -198,7 +198,7 @@ func startCanceled(e *env) {
 		e.Errorf("error %v is of no class", err)
 	}
 	e.is(s.ID, runtime.StateCreated)
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "echo alive", "alive\n")
 }
 
@@ -210,14 +210,14 @@ func startFails(e *env) {
 	s := e.create(e.open(dir))
 	for _, state := range []runtime.State{runtime.StateCreated, runtime.StateStopped} {
 		e.is(s.ID, state)
-		e.ok(os.Rename(dir, dir+".away"))
-		if err := e.rt.Start(e.ctx, s.ID); err == nil || runtime.Class(err) == nil {
+		e.OK(os.Rename(dir, dir+".away"))
+		if err := e.rt.Start(e.Ctx, s.ID); err == nil || runtime.Class(err) == nil {
 			e.Errorf("start without the codebase when %s: %v", state, err)
 		}
 		e.is(s.ID, state)
-		e.ok(os.Rename(dir+".away", dir))
-		e.ok(e.rt.Start(e.ctx, s.ID))
+		e.OK(os.Rename(dir+".away", dir))
+		e.OK(e.rt.Start(e.Ctx, s.ID))
 		e.prints(s.ID, "cat file", "there\n")
-		e.ok(e.rt.Stop(e.ctx, s.ID))
+		e.OK(e.rt.Stop(e.Ctx, s.ID))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -84,7 +85,7 @@ func execTimeout(e *env) {
 // Only a limit that was reached is said to be.
 func execTimeoutNotReached(e *env) {
 	s := e.start(nil)
-	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh("kill -9 $$"), Timeout: limit})
+	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh("kill -9 $$"), Timeout: suite.Limit})
 	if r.TimedOut || r.Signal != 9 {
 		e.Errorf("%+v", r)
 	}
@@ -92,20 +93,20 @@ func execTimeoutNotReached(e *env) {
 
 func execCancel(e *env) {
 	s, tag := e.start(nil), newTag()
-	ctx, cancel := context.WithCancel(e.ctx)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
 	ended := e.busy(s.ID, func() error {
 		_, err := e.rt.Exec(ctx, s.ID, &runtime.ExecRequest{Command: family(tag)})
 		return err
 	})
-	e.until("four processes", func() bool { return e.count(s.ID, tag) == 4 })
+	e.Until("four processes", func() bool { return e.count(s.ID, tag) == 4 })
 	cancel()
 	select {
 	case err := <-ended:
 		if !errors.Is(err, context.Canceled) {
 			e.Errorf("a canceled Exec says: %v", err)
 		}
-	case <-e.ctx.Done():
+	case <-e.Ctx.Done():
 		e.Error("a canceled Exec hangs")
 	}
 	e.gone(s.ID, tag)
@@ -114,7 +115,7 @@ func execCancel(e *env) {
 
 func execCanceledBefore(e *env) {
 	s := e.start(nil)
-	ctx, cancel := context.WithCancel(e.ctx)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	cancel()
 	_, err := e.rt.Exec(ctx, s.ID, &runtime.ExecRequest{Command: sh("echo >ran")})
 	if !errors.Is(err, context.Canceled) {

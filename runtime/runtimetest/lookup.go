@@ -31,19 +31,19 @@ func lookup(e *env) {
 		"bbbbbbbbbbbbb": runtime.ErrNotFound, "bbbbbbbbbbbc": runtime.ErrNotFound,
 		"./aaaaaaaaaaaa": runtime.ErrNotFound, "../x": runtime.ErrNotFound, "b\x00": runtime.ErrNotFound,
 	} {
-		_, err := e.rt.Get(e.ctx, ref)
-		e.wrong(ref, err, class)
+		_, err := e.rt.Get(e.Ctx, ref)
+		e.Wrong(ref, err, class)
 	}
-	if s, err := e.rt.Get(e.ctx, ""); err == nil {
+	if s, err := e.rt.Get(e.Ctx, ""); err == nil {
 		e.Errorf("nothing means sandbox %s", s.ID)
 	}
-	e.ok(e.rt.Start(e.ctx, "b"))
+	e.OK(e.rt.Start(e.Ctx, "b"))
 	if r := e.sh("last", "exit 3"); r.ExitCode != 3 {
 		e.Errorf("by name: %+v", r)
 	}
-	e.ok(e.rt.Stop(e.ctx, "last"))
-	e.ok(e.rt.Destroy(e.ctx, "bb"))
-	e.wrong("destroy by a prefix of two", e.rt.Destroy(e.ctx, "aa"), runtime.ErrInvalid)
+	e.OK(e.rt.Stop(e.Ctx, "last"))
+	e.OK(e.rt.Destroy(e.Ctx, "bb"))
+	e.Wrong("destroy by a prefix of two", e.rt.Destroy(e.Ctx, "aa"), runtime.ErrInvalid)
 	if n := len(e.list()); n != 2 {
 		e.Errorf("%d sandboxes, want 2", n)
 	}
@@ -65,15 +65,15 @@ func lookupNameFirst(e *env) {
 func calls(e *env) map[string]func(id string) error {
 	cmd := []string{"true"}
 	return map[string]func(id string) error{
-		"Start":   func(id string) error { return e.rt.Start(e.ctx, id) },
-		"Stop":    func(id string) error { return e.rt.Stop(e.ctx, id) },
-		"Destroy": func(id string) error { return e.rt.Destroy(e.ctx, id) },
+		"Start":   func(id string) error { return e.rt.Start(e.Ctx, id) },
+		"Stop":    func(id string) error { return e.rt.Stop(e.Ctx, id) },
+		"Destroy": func(id string) error { return e.rt.Destroy(e.Ctx, id) },
 		"Get": func(id string) error {
-			_, err := e.rt.Get(e.ctx, id)
+			_, err := e.rt.Get(e.Ctx, id)
 			return err
 		},
 		"Exec": func(id string) error {
-			_, err := e.rt.Exec(e.ctx, id, &runtime.ExecRequest{Command: cmd})
+			_, err := e.rt.Exec(e.Ctx, id, &runtime.ExecRequest{Command: cmd})
 			return err
 		},
 		"ExecStream": func(id string) error {
@@ -84,14 +84,14 @@ func calls(e *env) map[string]func(id string) error {
 				}
 				close(done)
 			}()
-			err := e.rt.ExecStream(e.ctx, id, &runtime.ExecRequest{Command: cmd}, output)
-			e.within("close of the output", done)
+			err := e.rt.ExecStream(e.Ctx, id, &runtime.ExecRequest{Command: cmd}, output)
+			e.Within("close of the output", done)
 			return err
 		},
 		"StartProcess": func(id string) error {
-			p, err := e.rt.StartProcess(e.ctx, id, &runtime.ProcessSpec{Command: cmd})
+			p, err := e.rt.StartProcess(e.Ctx, id, &runtime.ProcessSpec{Command: cmd})
 			if err == nil {
-				_, err = p.Wait(e.ctx)
+				_, err = p.Wait(e.Ctx)
 				_ = p.Close()
 			}
 			return err
@@ -102,7 +102,7 @@ func calls(e *env) map[string]func(id string) error {
 func unknownSandbox(e *env) {
 	for name, call := range calls(e) {
 		for _, id := range []string{"abcdefghijkl", "nobody"} {
-			e.wrong(name+" "+id, call(id), runtime.ErrNotFound)
+			e.Wrong(name+" "+id, call(id), runtime.ErrNotFound)
 		}
 	}
 }
@@ -110,9 +110,9 @@ func unknownSandbox(e *env) {
 func destroyedSandbox(e *env) {
 	for name, call := range calls(e) {
 		s := e.start(&runtime.SandboxConfig{Name: "gone"})
-		e.ok(e.rt.Destroy(e.ctx, s.ID))
-		e.wrong(name+" by id", call(s.ID), runtime.ErrNotFound)
-		e.wrong(name+" by name", call("gone"), runtime.ErrNotFound)
+		e.OK(e.rt.Destroy(e.Ctx, s.ID))
+		e.Wrong(name+" by id", call(s.ID), runtime.ErrNotFound)
+		e.Wrong(name+" by name", call("gone"), runtime.ErrNotFound)
 		e.empty()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -28,29 +29,12 @@ var processTests = []test{
 	{"ProcessStartErrors", nil, processStartErrors},
 }
 
-// all reads a stream to its end.
-func (e *env) all(r io.Reader) string {
-	e.Helper()
-	var b []byte
-	var err error
-	done := make(chan struct{})
-	go func() { // ends with the stream
-		b, err = io.ReadAll(r)
-		close(done)
-	}()
-	e.within("read a stream", done)
-	if err != nil {
-		e.Errorf("read a stream: %v", err)
-	}
-	return string(b)
-}
-
 func processStreams(e *env) {
 	s := e.start(nil)
 	p := e.process(s.ID, &runtime.ProcessSpec{
 		Command: sh("pwd >&2; echo $A; cat; exit 4"), Env: map[string]string{"A": "b"}, Cwd: "/",
 	})
-	if out, err := e.all(p.Stdout()), e.all(p.Stderr()); out != "b\n" || err != "/\n" {
+	if out, err := e.All(p.Stdout()), e.All(p.Stderr()); out != "b\n" || err != "/\n" {
 		e.Errorf("%q, %q", out, err)
 	}
 	if exit := e.wait(p); exit != (runtime.Exit{Code: 4}) {
@@ -61,10 +45,10 @@ func processStreams(e *env) {
 func processMerge(e *env) {
 	s := e.start(nil)
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("for i in 1 2; do echo o$i; echo e$i >&2; done"), Merge: true})
-	if got := e.all(p.Stdout()); got != "o1\ne1\no2\ne2\n" {
+	if got := e.All(p.Stdout()); got != "o1\ne1\no2\ne2\n" {
 		e.Errorf("%q", got)
 	}
-	if got := e.all(p.Stderr()); got != "" {
+	if got := e.All(p.Stderr()); got != "" {
 		e.Errorf("stderr is %q", got)
 	}
 	e.wait(p)
@@ -76,11 +60,11 @@ func processStdin(e *env) {
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
 	for _, line := range []string{"one\n", "two\n", "\x00\xff\n"} {
 		_, err := io.WriteString(p.Stdin(), line)
-		e.ok(err)
-		e.expect(p.Stdout(), line)
+		e.OK(err)
+		e.Expect(p.Stdout(), line)
 	}
-	e.ok(p.Stdin().Close())
-	if got := e.all(p.Stdout()); got != "" {
+	e.OK(p.Stdin().Close())
+	if got := e.All(p.Stdout()); got != "" {
 		e.Errorf("after the end: %q", got)
 	}
 	if exit := e.wait(p); exit.Code != 0 {
@@ -111,11 +95,11 @@ func processStdinBackpressure(e *env) {
 	default:
 	}
 	e.prints(s.ID, "echo >go", "")
-	if got := strings.TrimSpace(e.all(p.Stdout())); got != "33554432" {
+	if got := strings.TrimSpace(e.All(p.Stdout())); got != "33554432" {
 		e.Errorf("%s bytes came in", got)
 	}
 	e.wait(p)
-	e.within("write", wrote)
+	e.Within("write", wrote)
 
 	p = e.process(s.ID, &runtime.ProcessSpec{Command: sh("sleep 0.1; exit 5"), Stdin: true})
 	wrote = make(chan struct{})
@@ -128,7 +112,7 @@ func processStdinBackpressure(e *env) {
 	if exit := e.wait(p); exit.Code != 5 {
 		e.Errorf("%+v", exit)
 	}
-	e.within("write to a process that is gone", wrote)
+	e.Within("write to a process that is gone", wrote)
 }
 
 func processSignal(e *env) {
@@ -144,8 +128,8 @@ func processSignal(e *env) {
 		{"trap '' TERM" + loop, syscall.SIGKILL, runtime.Exit{Code: 137, Signal: syscall.SIGKILL}},
 	} {
 		p := e.process(s.ID, &runtime.ProcessSpec{Command: sh(tt.script)})
-		e.expect(p.Stdout(), "ready\n")
-		e.ok(p.Signal(tt.sig))
+		e.Expect(p.Stdout(), "ready\n")
+		e.OK(p.Signal(tt.sig))
 		if exit := e.wait(p); exit != tt.want {
 			e.Errorf("%v: %+v, want %+v", tt.sig, exit, tt.want)
 		}
@@ -157,9 +141,9 @@ func processInterrupt(e *env) {
 	s := e.start(nil)
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
 	_, err := io.WriteString(p.Stdin(), "ready\n")
-	e.ok(err)
-	e.expect(p.Stdout(), "ready\n")
-	e.ok(p.Signal(syscall.SIGINT))
+	e.OK(err)
+	e.Expect(p.Stdout(), "ready\n")
+	e.OK(p.Signal(syscall.SIGINT))
 	if exit := e.wait(p); exit != (runtime.Exit{Code: 130, Signal: syscall.SIGINT}) {
 		e.Errorf("%+v", exit)
 	}
@@ -170,9 +154,9 @@ func processSignalGroup(e *env) {
 	s, tag, other := e.start(nil), newTag(), newTag()
 	bystander := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"sleep", other}})
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("trap 'wait; exit 6' TERM; sleep " + tag + " & echo ready; wait; echo not here")})
-	e.expect(p.Stdout(), "ready\n")
-	e.until("the child", func() bool { return e.count(s.ID, tag) == 1 })
-	e.ok(p.Signal(syscall.SIGTERM))
+	e.Expect(p.Stdout(), "ready\n")
+	e.Until("the child", func() bool { return e.count(s.ID, tag) == 1 })
+	e.OK(p.Signal(syscall.SIGTERM))
 	if exit := e.wait(p); exit != (runtime.Exit{Code: 6}) {
 		e.Errorf("%+v", exit)
 	}
@@ -180,34 +164,34 @@ func processSignalGroup(e *env) {
 	if n := e.count(s.ID, other); n != 1 {
 		e.Errorf("%d bystanders, want 1", n)
 	}
-	e.ok(bystander.Close())
+	e.OK(bystander.Close())
 }
 
 // Wait can be called again, by many, and gives up without harm.
 func processWait(e *env) {
 	s := e.start(nil)
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("read x; echo $x; exit 9"), Stdin: true})
-	ctx, cancel := context.WithTimeout(e.ctx, 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(e.Ctx, 50*time.Millisecond)
 	defer cancel()
 	if _, err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		e.Errorf("a Wait that gives up says: %v", err)
 	}
 	errs := e.busy(s.ID, func() error {
-		return errors.Join(atOnce(4, func(int) error {
-			if exit, err := p.Wait(e.ctx); err != nil || exit.Code != 9 {
+		return errors.Join(suite.AtOnce(4, func(int) error {
+			if exit, err := p.Wait(e.Ctx); err != nil || exit.Code != 9 {
 				return errors.Join(errors.New("wrong exit"), err)
 			}
 			return nil
 		})...)
 	})
 	_, err := io.WriteString(p.Stdin(), "still here\n")
-	e.ok(err)
-	e.expect(p.Stdout(), "still here\n")
-	e.ok(<-errs)
+	e.OK(err)
+	e.Expect(p.Stdout(), "still here\n")
+	e.OK(<-errs)
 	if exit := e.wait(p); exit.Code != 9 {
 		e.Errorf("again: %+v", exit)
 	}
-	e.ok(p.Close())
+	e.OK(p.Close())
 	if exit := e.wait(p); exit.Code != 9 {
 		e.Errorf("after Close: %+v", exit)
 	}
@@ -216,14 +200,14 @@ func processWait(e *env) {
 // The context is for the call to StartProcess, not for the process.
 func processCtxEnds(e *env) {
 	s := e.start(nil)
-	ctx, cancel := context.WithCancel(e.ctx)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	p, err := e.rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{Command: sh("read x; exit 9"), Stdin: true})
-	e.ok(err)
+	e.OK(err)
 	defer p.Close()
 	cancel()
 	e.prints(s.ID, "true", "")
 	_, err = p.Stdin().Write([]byte("\n"))
-	e.ok(err)
+	e.OK(err)
 	if exit := e.wait(p); exit.Code != 9 {
 		e.Errorf("%+v", exit)
 	}
@@ -236,25 +220,25 @@ func processCtxEnds(e *env) {
 func processClose(e *env) {
 	s, tag := e.start(nil), newTag()
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: family(tag), Stdin: true})
-	e.expect(p.Stdout(), "partial\nready\n")
-	e.until("four processes", func() bool { return e.count(s.ID, tag) == 4 })
-	e.ok(p.Close())
+	e.Expect(p.Stdout(), "partial\nready\n")
+	e.Until("four processes", func() bool { return e.count(s.ID, tag) == 4 })
+	e.OK(p.Close())
 	if exit := e.wait(p); exit.Signal != syscall.SIGKILL || exit.Code != 137 {
 		e.Errorf("%+v", exit)
 	}
 	e.gone(s.ID, tag)
-	e.ok(p.Close())
+	e.OK(p.Close())
 
 	p = e.process(s.ID, &runtime.ProcessSpec{Command: []string{"true"}})
 	e.wait(p)
-	e.ok(p.Close())
-	e.ok(p.Signal(syscall.SIGTERM))
+	e.OK(p.Close())
+	e.OK(p.Signal(syscall.SIGTERM))
 }
 
 func processTimeout(e *env) {
 	s, tag := e.start(nil), newTag()
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: family(tag), Timeout: 500 * time.Millisecond})
-	e.expect(p.Stdout(), "partial\nready\n")
+	e.Expect(p.Stdout(), "partial\nready\n")
 	if exit := e.wait(p); !exit.TimedOut || exit.Code == 0 {
 		e.Errorf("%+v", exit)
 	}
@@ -264,15 +248,15 @@ func processTimeout(e *env) {
 // That a program cannot be started is told by StartProcess, or by Wait.
 func processStartErrors(e *env) {
 	s := e.start(nil)
-	p, err := e.rt.StartProcess(e.ctx, s.ID, &runtime.ProcessSpec{Command: []string{"no-such-program"}, Stdin: true})
+	p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: []string{"no-such-program"}, Stdin: true})
 	if err == nil {
-		if out := e.all(p.Stdout()) + e.all(p.Stderr()); out != "" {
+		if out := e.All(p.Stdout()) + e.All(p.Stderr()); out != "" {
 			e.Errorf("it says %q", out)
 		}
-		_, err = p.Wait(e.ctx)
-		e.ok(p.Close())
+		_, err = p.Wait(e.Ctx)
+		e.OK(p.Close())
 	}
 	e.startError("missing program", err, 127, runtime.ErrNotFound)
-	_, err = e.rt.StartProcess(e.ctx, s.ID, &runtime.ProcessSpec{})
-	e.wrong("no command", err, runtime.ErrInvalid)
+	_, err = e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{})
+	e.Wrong("no command", err, runtime.ErrInvalid)
 }

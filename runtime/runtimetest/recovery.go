@@ -30,7 +30,7 @@ func deadIsListed(e *env) {
 	if all := e.list(); len(all) != 1 || !reflect.DeepEqual(all[0], s) {
 		e.Errorf("List is %+v\nwant %+v", all, s)
 	}
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	if got := e.get(s.ID); got.State != runtime.StateRunning || got.Reason != "" {
 		e.Errorf("started again it is %s, because %q", got.State, got.Reason)
 	}
@@ -43,18 +43,18 @@ func deathEndsProcesses(e *env) {
 	e.prints(s.ID, "echo before >file", "")
 	tag := e.background(s.ID, "trap '' TERM;")
 	e.Crash(e.TB, e.rt, s.ID)
-	e.until("the end of its processes", func() bool { return onHost(tag) == 0 })
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.Until("the end of its processes", func() bool { return onHost(tag) == 0 })
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "cat file; ls -A", "before\nfile\n")
 }
 
 func deathDuringExec(e *env) {
 	s, tag := e.start(nil), newTag()
 	ended := e.busy(s.ID, func() error {
-		_, err := e.rt.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{"sleep", tag}})
+		_, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: []string{"sleep", tag}})
 		return err
 	})
-	e.until("the command", func() bool { return e.count(s.ID, tag) == 1 })
+	e.Until("the command", func() bool { return e.count(s.ID, tag) == 1 })
 	e.Crash(e.TB, e.rt, s.ID)
 	e.over(ended)
 }
@@ -64,7 +64,7 @@ func recoverySees(e *env) {
 	e.create(everything(e))
 	e.start(&runtime.SandboxConfig{Name: "running"})
 	stopped := e.start(nil)
-	e.ok(e.rt.Stop(e.ctx, stopped.ID))
+	e.OK(e.rt.Stop(e.Ctx, stopped.ID))
 	if e.has(Death) {
 		dead := e.start(nil)
 		e.Crash(e.TB, e.rt, dead.ID)
@@ -74,8 +74,8 @@ func recoverySees(e *env) {
 	if got := e.list(); !reflect.DeepEqual(got, want) {
 		e.Errorf("the other one lists %+v\nwant %+v", got, want)
 	}
-	_, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{Name: "running"})
-	e.wrong("a name that the first one gave", err, runtime.ErrExists)
+	_, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{Name: "running"})
+	e.Wrong("a name that the first one gave", err, runtime.ErrExists)
 }
 
 // Two processes work with one sandbox at the same time.
@@ -88,23 +88,23 @@ func recoveryWorks(e *env) {
 	if n := e.count(s.ID, tag); n != 2 {
 		e.Errorf("the second one sees %d of 2 processes", n)
 	}
-	e.wrong("start it again", e.rt.Start(e.ctx, s.ID), runtime.ErrConflict)
+	e.Wrong("start it again", e.rt.Start(e.Ctx, s.ID), runtime.ErrConflict)
 	e.rt = first
 	e.prints(s.ID, "cat file", "from the second\n")
 
-	e.ok(second.Stop(e.ctx, s.ID))
+	e.OK(second.Stop(e.Ctx, s.ID))
 	e.is(s.ID, runtime.StateStopped)
-	_, err := first.Exec(e.ctx, s.ID, &runtime.ExecRequest{Command: []string{"true"}})
-	e.wrong("the first one's Exec", err, runtime.ErrConflict)
-	e.ok(second.Start(e.ctx, s.ID))
+	_, err := first.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: []string{"true"}})
+	e.Wrong("the first one's Exec", err, runtime.ErrConflict)
+	e.OK(second.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "echo alive again", "alive again\n")
-	e.ok(second.Destroy(e.ctx, s.ID))
-	_, err = first.Get(e.ctx, s.ID)
-	e.wrong("the first one's Get", err, runtime.ErrNotFound)
+	e.OK(second.Destroy(e.Ctx, s.ID))
+	_, err = first.Get(e.Ctx, s.ID)
+	e.Wrong("the first one's Get", err, runtime.ErrNotFound)
 	e.empty()
-	again, err := second.Create(e.ctx, &runtime.SandboxConfig{ID: s.ID, Env: map[string]string{"A": "again"}})
-	e.ok(err)
-	e.ok(first.Start(e.ctx, s.ID))
+	again, err := second.Create(e.Ctx, &runtime.SandboxConfig{ID: s.ID, Env: map[string]string{"A": "again"}})
+	e.OK(err)
+	e.OK(first.Start(e.Ctx, s.ID))
 	again.State = runtime.StateRunning
 	if got := e.get(s.ID); !reflect.DeepEqual(got, again) {
 		e.Errorf("the first one sees %+v\nwant %+v", got, again)
@@ -117,10 +117,10 @@ func recoveryStopped(e *env) {
 	e.write(dir+"/file", strings.Repeat("x", 10))
 	s := e.create(e.open(dir))
 	e.rt = e.other()
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "cat file", strings.Repeat("x", 10))
-	e.ok(e.rt.Stop(e.ctx, s.ID))
+	e.OK(e.rt.Stop(e.Ctx, s.ID))
 	e.rt = e.other()
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "cat file", strings.Repeat("x", 10))
 }

@@ -21,7 +21,7 @@ func (e *env) set(id string, r []perm.Rule) error {
 	if !is {
 		e.Fatalf("%T is no PermissionSetter", e.rt)
 	}
-	return setter.SetPermissions(e.ctx, id, r)
+	return setter.SetPermissions(e.Ctx, id, r)
 }
 
 // Other rules bind when the call returns: for names that were used before and
@@ -33,13 +33,13 @@ func rulesReplaced(e *env) {
 	s := e.start(e.open(dir))
 	for range 3 {
 		e.prints(s.ID, "ls; cat a d/b; echo a >a; echo x >x && rm x", "a\nd\na\nb\n")
-		e.ok(e.set(s.ID, rules("**=read", "a=none")))
+		e.OK(e.set(s.ID, rules("**=read", "a=none")))
 		e.prints(s.ID, "ls; cat d/b; test -e a || echo hidden; (echo x >x) 2>/dev/null || echo refused", "d\nb\nhidden\nrefused\n")
-		e.ok(e.set(s.ID, rules("/a=view")))
+		e.OK(e.set(s.ID, rules("/a=view")))
 		e.prints(s.ID, "ls; cat a 2>/dev/null || echo refused", "a\nrefused\n")
-		e.ok(e.set(s.ID, nil))
+		e.OK(e.set(s.ID, nil))
 		e.prints(s.ID, "ls -A", "")
-		e.ok(e.set(s.ID, rules("**=write")))
+		e.OK(e.set(s.ID, rules("**=write")))
 	}
 }
 
@@ -48,14 +48,14 @@ func rulesReplacedWhileStopped(e *env) {
 	dir := e.dir()
 	e.write(dir+"/a", "a\n")
 	s := e.create(e.open(dir))
-	e.ok(e.set(s.ID, rules("**=write", "a=none")))
+	e.OK(e.set(s.ID, rules("**=write", "a=none")))
 	for range 2 {
-		e.ok(e.rt.Start(e.ctx, s.ID))
+		e.OK(e.rt.Start(e.Ctx, s.ID))
 		e.prints(s.ID, "ls -A", "")
-		e.ok(e.rt.Stop(e.ctx, s.ID))
+		e.OK(e.rt.Stop(e.Ctx, s.ID))
 	}
-	e.ok(e.set(s.ID, rules("**=read")))
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.set(s.ID, rules("**=read")))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "cat a", "a\n")
 }
 
@@ -64,11 +64,11 @@ func rulesRefused(e *env) {
 	dir := e.dir()
 	e.write(dir+"/a", "a\n")
 	s := e.start(e.open(dir))
-	e.wrong("a malformed pattern", e.set(s.ID, []perm.Rule{{Pattern: "**", Level: perm.None}, {Pattern: "a//b", Level: perm.None}}), runtime.ErrInvalid)
+	e.Wrong("a malformed pattern", e.set(s.ID, []perm.Rule{{Pattern: "**", Level: perm.None}, {Pattern: "a//b", Level: perm.None}}), runtime.ErrInvalid)
 	e.prints(s.ID, "cat a", "a\n")
-	e.wrong("no codebase", e.set(e.create(nil).ID, rules("**=read")), runtime.ErrInvalid)
-	e.wrong("a running sandbox without codebase", e.set(e.start(nil).ID, rules("**=read")), runtime.ErrInvalid)
-	e.wrong("no such sandbox", e.set("zzzzzzzzzzzz", rules("**=read")), runtime.ErrNotFound)
+	e.Wrong("no codebase", e.set(e.create(nil).ID, rules("**=read")), runtime.ErrInvalid)
+	e.Wrong("a running sandbox without codebase", e.set(e.start(nil).ID, rules("**=read")), runtime.ErrInvalid)
+	e.Wrong("no such sandbox", e.set("zzzzzzzzzzzz", rules("**=read")), runtime.ErrNotFound)
 }
 
 // Those who set rules at the same time wait for each other: one of them is the
@@ -97,7 +97,7 @@ func rulesReplacedTogether(e *env) {
 	default:
 		e.Errorf("the rules of several: %q", now)
 	}
-	e.ok(e.rt.Stop(e.ctx, s.ID))
-	e.ok(e.rt.Start(e.ctx, s.ID))
+	e.OK(e.rt.Stop(e.Ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
 	e.prints(s.ID, "echo */*", now)
 }

@@ -26,20 +26,7 @@ var streamTests = []test{
 // stream runs a command and returns all of its output.
 func (e *env) stream(id string, req *runtime.ExecRequest) (string, error) {
 	e.Helper()
-	output := make(chan []byte)
-	ended := e.busy(id, func() error { return e.rt.ExecStream(e.ctx, id, req, output) })
-	var got strings.Builder
-	for {
-		select {
-		case b, open := <-output:
-			if !open {
-				return got.String(), <-ended
-			}
-			got.Write(b)
-		case <-e.ctx.Done():
-			e.Fatal("the output is not closed")
-		}
-	}
+	return e.Collect(func(output chan<- []byte) error { return e.rt.ExecStream(e.Ctx, id, req, output) })
 }
 
 func streamOrder(e *env) {
@@ -81,11 +68,11 @@ func streamClosesAlways(e *env) {
 	_, err := e.stream(s.ID, &runtime.ExecRequest{Command: []string{"no-such-program"}})
 	e.startError("missing program", err, 127, runtime.ErrNotFound)
 	_, err = e.stream(s.ID, &runtime.ExecRequest{})
-	e.wrong("no command", err, runtime.ErrInvalid)
+	e.Wrong("no command", err, runtime.ErrInvalid)
 	_, err = e.stream("nobody", &runtime.ExecRequest{Command: []string{"true"}})
-	e.wrong("no sandbox", err, runtime.ErrNotFound)
+	e.Wrong("no sandbox", err, runtime.ErrNotFound)
 	_, err = e.stream(e.create(nil).ID, &runtime.ExecRequest{Command: []string{"true"}})
-	e.wrong("not started", err, runtime.ErrConflict)
+	e.Wrong("not started", err, runtime.ErrConflict)
 }
 
 func streamStdin(e *env) {
@@ -104,7 +91,7 @@ func streamIsLive(e *env) {
 	s := e.start(e.open(dir))
 	output := make(chan []byte)
 	ended := e.busy(s.ID, func() error {
-		return e.rt.ExecStream(e.ctx, s.ID, &runtime.ExecRequest{Command: sh("echo first; until [ -e go ]; do sleep 0.02; done; echo second")}, output)
+		return e.rt.ExecStream(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh("echo first; until [ -e go ]; do sleep 0.02; done; echo second")}, output)
 	})
 	first := <-output
 	e.prints(s.ID, "echo >go", "")
@@ -132,7 +119,7 @@ func streamTimeout(e *env) {
 func (e *env) canceled(command []string, tag string, processes int, reads bool) {
 	e.Helper()
 	s := e.start(nil)
-	ctx, cancel := context.WithCancel(e.ctx)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
 	output := make(chan []byte)
 	ended := e.busy(s.ID, func() error {
@@ -147,20 +134,20 @@ func (e *env) canceled(command []string, tag string, processes int, reads bool) 
 	if reads {
 		go drain() // ends with the channel
 	}
-	e.until("the processes", func() bool { return e.count(s.ID, tag) == processes })
+	e.Until("the processes", func() bool { return e.count(s.ID, tag) == processes })
 	cancel()
 	select {
 	case err := <-ended:
 		if !errors.Is(err, context.Canceled) {
 			e.Errorf("a canceled ExecStream says: %v", err)
 		}
-	case <-e.ctx.Done():
+	case <-e.Ctx.Done():
 		e.Fatal("a canceled ExecStream hangs")
 	}
 	if !reads {
 		go drain() // ends with the channel
 	}
-	e.within("close of the output", drained)
+	e.Within("close of the output", drained)
 	e.gone(s.ID, tag)
 }
 

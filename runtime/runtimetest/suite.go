@@ -3,14 +3,9 @@ package runtimetest
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"wolffia/runtime"
 )
-
-// limit bounds every wait for something that should happen at once; no test is
-// about its length.
-const limit = 60 * time.Second
 
 // SecretVariable is set in the environment of the test while the suite runs,
 // to a value that no sandbox may see.
@@ -42,8 +37,8 @@ type test struct {
 	run   func(e *env)
 }
 
-// suite returns all tests.
-func suite() []test {
+// members returns all.
+func members() []test {
 	return slices.Concat(
 		createTests, lookupTests, lifecycleTests, concurrencyTests, deadTests, recoveryTests,
 		execTests, limitTests, streamTests, processTests, terminalTests,
@@ -74,7 +69,7 @@ func Run(t *testing.T, c Config) {
 			}
 		})
 	}
-	for _, tt := range suite() {
+	for _, tt := range members() {
 		if slices.ContainsFunc(tt.needs, func(f Feature) bool { return !c.has(f) }) {
 			continue // declared, and checked above
 		}

@@ -27,7 +27,7 @@ func (e *env) count(id, tag string) int {
 // gone waits until no process inside has the tag.
 func (e *env) gone(id, tag string) {
 	e.Helper()
-	e.until("the end of all processes", func() bool { return e.count(id, tag) == 0 })
+	e.Until("the end of all processes", func() bool { return e.count(id, tag) == 0 })
 }
 
 // onHost returns how many processes the host sees that have the tag.

@@ -39,7 +39,7 @@ func (e *env) lines(p runtime.Process) func(want string) {
 				}
 			}
 		}()
-		e.within("wait for "+want, found)
+		e.Within("wait for "+want, found)
 	}
 }
 
@@ -47,10 +47,10 @@ func (e *env) lines(p runtime.Process) func(want string) {
 func terminalIsOne(e *env) {
 	s := e.start(nil)
 	p := e.terminal(s.ID, "test -t 0 && test -t 1 && test -t 2 && : </dev/tty && echo yes; echo err >&2; exit 3")
-	if got := e.all(p.Stdout()); got != "yes\r\nerr\r\n" {
+	if got := e.All(p.Stdout()); got != "yes\r\nerr\r\n" {
 		e.Errorf("%q", got)
 	}
-	if got := e.all(p.Stderr()); got != "" {
+	if got := e.All(p.Stderr()); got != "" {
 		e.Errorf("stderr is %q", got)
 	}
 	if exit := e.wait(p); exit != (runtime.Exit{Code: 3}) {
@@ -64,13 +64,13 @@ func terminalSize(e *env) {
 	line := e.lines(p)
 	line("24 80")
 	line("ready")
-	e.ok(p.Resize(50, 132))
+	e.OK(p.Resize(50, 132))
 	line("50 132")
 	if exit := e.wait(p); exit.Code != 5 {
 		e.Errorf("%+v", exit)
 	}
 	p = e.process(s.ID, &runtime.ProcessSpec{Command: []string{"stty", "size"}, TTY: true})
-	if got := e.all(p.Stdout()); got != "0 0\r\n" {
+	if got := e.All(p.Stdout()); got != "0 0\r\n" {
 		e.Errorf("a terminal without a size has %q", got)
 	}
 	e.wait(p)
@@ -82,7 +82,7 @@ func terminalKeys(e *env) {
 	line := e.lines(p)
 	line("ready")
 	_, err := io.WriteString(p.Stdin(), "typed\n\x04")
-	e.ok(err)
+	e.OK(err)
 	line("typed")
 	line("end")
 	if exit := e.wait(p); exit.Code != 4 {
@@ -92,10 +92,10 @@ func terminalKeys(e *env) {
 		// No shell: dash may miss a signal that comes while it forks.
 		p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, TTY: true, Stdin: true})
 		_, err := io.WriteString(p.Stdin(), "typed\n")
-		e.ok(err)
-		e.expect(p.Stdout(), "typed\r\ntyped\r\n") // the terminal's echo, and cat's
+		e.OK(err)
+		e.Expect(p.Stdout(), "typed\r\ntyped\r\n") // the terminal's echo, and cat's
 		_, err = io.WriteString(p.Stdin(), key)
-		e.ok(err)
+		e.OK(err)
 		if exit := e.wait(p); exit.Signal != sig {
 			e.Errorf("%q: %+v", key, exit)
 		}
@@ -106,7 +106,7 @@ func terminalSignal(e *env) {
 	s := e.start(nil)
 	p := e.terminal(s.ID, "trap 'exit 7' USR1; echo ready; while :; do sleep 0.02; done")
 	e.lines(p)("ready")
-	e.ok(p.Signal(syscall.SIGUSR1))
+	e.OK(p.Signal(syscall.SIGUSR1))
 	if exit := e.wait(p); exit.Code != 7 {
 		e.Errorf("%+v", exit)
 	}
@@ -116,8 +116,8 @@ func terminalClose(e *env) {
 	s, tag := e.start(nil), newTag()
 	p := e.terminal(s.ID, "trap '' HUP TERM; sleep "+tag+" & echo ready; sleep "+tag)
 	e.lines(p)("ready")
-	e.until("two processes", func() bool { return e.count(s.ID, tag) == 2 })
-	e.ok(p.Close())
+	e.Until("two processes", func() bool { return e.count(s.ID, tag) == 2 })
+	e.OK(p.Close())
 	if exit := e.wait(p); exit.Signal != syscall.SIGKILL {
 		e.Errorf("%+v", exit)
 	}

@@ -41,7 +41,7 @@ func (s *shell) attach(req runtime.AttachRequest) *viewer {
 	if !ok {
 		s.Fatalf("%T has no terminals, and does not say so", s.rt)
 	}
-	t, err := a.AttachSession(s.ctx, s.ID, &req)
+	t, err := a.AttachSession(s.Ctx, s.ID, &req)
 	if err != nil {
 		s.Fatalf("attach %+v: %v", req, err)
 	}
@@ -95,7 +95,7 @@ func (v *viewer) sees(want string) {
 		if !ok {
 			v.Fatalf("the terminal has ended without %q: %q", want, v.text())
 		}
-	case <-v.ctx.Done():
+	case <-v.Ctx.Done():
 		v.Fatalf("%q is not seen, but %q", want, v.text())
 	}
 }
@@ -103,7 +103,7 @@ func (v *viewer) sees(want string) {
 func (v *viewer) types(text string) {
 	v.Helper()
 	_, err := io.WriteString(v.Stdin(), text)
-	v.ok(err)
+	v.OK(err)
 }
 
 // asks types a command that prints a line by which it is known; what is typed
@@ -117,7 +117,7 @@ func (v *viewer) asks(format string, number int) {
 // exit waits for the terminal's end.
 func (v *viewer) exit() runtime.Exit {
 	v.Helper()
-	exit, err := v.Wait(v.ctx)
+	exit, err := v.Wait(v.Ctx)
 	if err != nil {
 		v.Fatalf("wait for the terminal: %v", err)
 	}
@@ -172,10 +172,10 @@ func attachResize(e *env) {
 	v := s.attach(runtime.AttachRequest{Rows: 30, Cols: 100})
 	v.types("stty size\n")
 	v.sees("30 100")
-	e.ok(v.Resize(50, 132))
+	e.OK(v.Resize(50, 132))
 	v.types("stty size\n")
 	v.sees("50 132")
-	e.ok(v.Close())
+	e.OK(v.Close())
 	v = s.attach(runtime.AttachRequest{Rows: 20, Cols: 70, Offset: runtime.FromEnd})
 	v.types("stty size\n")
 	v.sees("20 70")
@@ -187,7 +187,7 @@ func attachDetach(e *env) {
 	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
 	v.types("kept=1234; sleep " + tag + "\n")
 	e.runs(tag, 1)
-	e.ok(v.Close())
+	e.OK(v.Close())
 	<-v.over
 	e.runs(tag, 1)
 	v = s.attach(runtime.AttachRequest{Offset: runtime.FromEnd})
@@ -204,7 +204,7 @@ func attachReplay(e *env) {
 	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
 	v.asks("first-%s", 11)
 	v.asks("second-%s", 22)
-	e.ok(v.Close())
+	e.OK(v.Close())
 	<-v.over
 	seen := v.text()
 	at := strings.Index(seen, "first-11")
@@ -214,7 +214,7 @@ func attachReplay(e *env) {
 		if v.Start() != offset || !strings.HasPrefix(v.text(), seen[offset:at+len("first-11")]) {
 			e.Errorf("from %d on, it starts at %d with %q; it was %q", offset, v.Start(), v.text(), seen)
 		}
-		e.ok(v.Close())
+		e.OK(v.Close())
 	}
 	v = s.attach(runtime.AttachRequest{Offset: runtime.FromEnd})
 	v.asks("third-%s", 33)
@@ -232,7 +232,7 @@ func attachTwo(e *env) {
 	b.sees("from-a-1")
 	b.asks("from-b-%s", 2)
 	a.sees("from-b-2")
-	e.ok(a.Close())
+	e.OK(a.Close())
 	b.asks("alone-%s", 3)
 }
 
@@ -272,7 +272,7 @@ func attachDestroy(e *env) {
 	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
 	v.types("sleep " + tag + " & sleep " + tag + "\n")
 	e.runs(tag, 2)
-	e.ok(e.rt.DestroySession(e.ctx, s.ID))
+	e.OK(e.rt.DestroySession(e.Ctx, s.ID))
 	if v.exit(); v.Detached() {
 		e.Error("it is said that the shell lives on")
 	}
@@ -285,7 +285,7 @@ func attachErrors(e *env) {
 		e.Fatalf("%T has no terminals, and does not say so", e.rt)
 	}
 	for _, id := range []string{"no-slash", e.box + "/nobody", "nobody/main"} {
-		_, err := a.AttachSession(e.ctx, id, &runtime.AttachRequest{})
-		e.wrong("attach to "+id, err, runtime.ErrNotFound)
+		_, err := a.AttachSession(e.Ctx, id, &runtime.AttachRequest{})
+		e.Wrong("attach to "+id, err, runtime.ErrNotFound)
 	}
 }

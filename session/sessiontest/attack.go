@@ -93,5 +93,5 @@ func (a *attack) run(e *env) {
 	if a.fate == lives && a.undo == "" {
 		s.same()
 	}
-	s.ok(s.rt.DestroySession(s.ctx, s.ID))
+	s.OK(s.rt.DestroySession(s.Ctx, s.ID))
 }

@@ -57,7 +57,7 @@ func benchCreate(b *testing.B, c *Config) {
 		s.run(":")
 		ready = append(ready, time.Since(begin))
 		begin = time.Now()
-		e.ok(e.rt.DestroySession(e.ctx, s.ID))
+		e.OK(e.rt.DestroySession(e.Ctx, s.ID))
 		gone = append(gone, time.Since(begin))
 	}
 	ready.report(b, "ready")
@@ -71,7 +71,7 @@ func benchOutput(b *testing.B, c *Config) {
 	for b.Loop() {
 		output, ended := make(chan []byte), make(chan error, 1)
 		go func() { // ends with the command
-			ended <- s.rt.SessionExecStream(s.ctx, s.ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("head -c %d /dev/zero", size)}, output)
+			ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("head -c %d /dev/zero", size)}, output)
 		}()
 		n := 0
 		for p := range output {

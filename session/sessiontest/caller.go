@@ -3,6 +3,7 @@ package sessiontest
 import (
 	"io"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -26,7 +27,7 @@ func (e *env) leave(rt runtime.RuntimeWithSession) {
 	if !ok {
 		e.Fatalf("%T has no Close", rt)
 	}
-	e.ok(c.Close())
+	e.OK(c.Close())
 }
 
 // A session outlives the one who has made it.
@@ -42,7 +43,7 @@ func callerOther(e *env) {
 	if got := s.get(); got.Commands != 2 || got.Cwd != "/usr" {
 		s.Errorf("%+v", got)
 	}
-	e.ok(e.rt.DestroySession(e.ctx, s.ID))
+	e.OK(e.rt.DestroySession(e.Ctx, s.ID))
 }
 
 // The command of a caller that goes away is interrupted, one that waits does
@@ -52,10 +53,10 @@ func callerGone(e *env) {
 	e.rt = e.Reopen(e.TB, first)
 	s, tag := e.shell(nil), newTag()
 	s.prints("x=kept", "")
-	running := s.with(first).begin(e.ctx, &runtime.SessionExecRequest{Command: "sleep " + tag + "; x=after"})
+	running := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: "sleep " + tag + "; x=after"})
 	s.runs(tag, 1)
 	s.waiting(0)
-	waits := s.with(first).begin(e.ctx, &runtime.SessionExecRequest{Command: "x=waited"})
+	waits := s.with(first).begin(e.Ctx, &runtime.SessionExecRequest{Command: "x=waited"})
 	s.waiting(1)
 	e.leave(first)
 	for what, c := range map[string]<-chan outcome{"running": running, "waiting": waits} {
@@ -74,22 +75,22 @@ func callersTogether(e *env) {
 	a := e.shell(nil)
 	b := a.with(e.Reopen(e.TB, e.rt))
 	a.prints("n=0", "")
-	for _, err := range atOnce(20, func(i int) error {
+	for _, err := range suite.AtOnce(20, func(i int) error {
 		s := a
 		if i%2 == 1 {
 			s = b
 		}
-		_, err := s.rt.SessionExec(s.ctx, s.ID, &runtime.SessionExecRequest{Command: "m=$n; /bin/true; n=$((m+1))"})
+		_, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "m=$n; /bin/true; n=$((m+1))"})
 		return err
 	}) {
-		e.ok(err)
+		e.OK(err)
 	}
 	b.prints("echo $n", "20\n")
 	wait, open := a.gate()
-	first := a.begin(e.ctx, &runtime.SessionExecRequest{Command: wait})
+	first := a.begin(e.Ctx, &runtime.SessionExecRequest{Command: wait})
 	a.waiting(0)
-	_, err := b.rt.SessionExec(e.ctx, b.ID, &runtime.SessionExecRequest{Command: "true", NoWait: true})
-	e.wrong("NoWait from another process", err, runtime.ErrConflict)
+	_, err := b.rt.SessionExec(e.Ctx, b.ID, &runtime.SessionExecRequest{Command: "true", NoWait: true})
+	e.Wrong("NoWait from another process", err, runtime.ErrConflict)
 	open()
 	e.result(first)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -21,8 +22,8 @@ const crowd = 50
 func concurrentOne(e *env) {
 	s := e.shell(nil)
 	turns := make([]string, crowd)
-	for i, err := range atOnce(crowd, func(i int) error {
-		r, err := s.rt.SessionExec(s.ctx, s.ID, &runtime.SessionExecRequest{
+	for i, err := range suite.AtOnce(crowd, func(i int) error {
+		r, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{
 			Command: fmt.Sprintf("echo $((++n)); echo err%d >&2; cat; (exit %d)", i, i), Stdin: strings.NewReader("x"),
 		})
 		if err != nil {
@@ -48,15 +49,15 @@ func concurrentOne(e *env) {
 
 func concurrentSessions(e *env) {
 	shells := make([]*runtime.Session, 20)
-	for _, err := range atOnce(len(shells), func(i int) (err error) {
-		shells[i], err = e.rt.CreateSession(e.ctx, e.box, &runtime.SessionConfig{Env: map[string]string{"ME": fmt.Sprint(i)}})
+	for _, err := range suite.AtOnce(len(shells), func(i int) (err error) {
+		shells[i], err = e.rt.CreateSession(e.Ctx, e.box, &runtime.SessionConfig{Env: map[string]string{"ME": fmt.Sprint(i)}})
 		return err
 	}) {
-		e.ok(err)
+		e.OK(err)
 	}
-	for i, err := range atOnce(crowd*len(shells), func(i int) error {
+	for i, err := range suite.AtOnce(crowd*len(shells), func(i int) error {
 		me := i % len(shells)
-		r, err := e.rt.SessionExec(e.ctx, shells[me].ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("echo $ME; : $((++n)); (exit %d)", i%200)})
+		r, err := e.rt.SessionExec(e.Ctx, shells[me].ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("echo $ME; : $((++n)); (exit %d)", i%200)})
 		if err != nil {
 			return err
 		}
@@ -78,18 +79,18 @@ func concurrentSessions(e *env) {
 // Of those who want one name, one gets it.
 func concurrentNames(e *env) {
 	won := 0
-	for _, err := range atOnce(20, func(int) error {
-		_, err := e.rt.CreateSession(e.ctx, e.box, &runtime.SessionConfig{Name: "wanted"})
+	for _, err := range suite.AtOnce(20, func(int) error {
+		_, err := e.rt.CreateSession(e.Ctx, e.box, &runtime.SessionConfig{Name: "wanted"})
 		return err
 	}) {
 		if err == nil {
 			won++
 		} else {
-			e.wrong("create", err, runtime.ErrExists)
+			e.Wrong("create", err, runtime.ErrExists)
 		}
 	}
-	all, err := e.rt.ListSessions(e.ctx, e.box)
-	e.ok(err)
+	all, err := e.rt.ListSessions(e.Ctx, e.box)
+	e.OK(err)
 	if won != 1 || len(all) != 1 {
 		e.Errorf("%d have got the name, and there are %d sessions", won, len(all))
 	}
@@ -97,22 +98,22 @@ func concurrentNames(e *env) {
 
 // Sessions come and go beside each other.
 func concurrentLives(e *env) {
-	for i, err := range atOnce(20, func(i int) error {
-		s, err := e.rt.CreateSession(e.ctx, e.box, &runtime.SessionConfig{Name: fmt.Sprintf("s%d", i)})
+	for i, err := range suite.AtOnce(20, func(i int) error {
+		s, err := e.rt.CreateSession(e.Ctx, e.box, &runtime.SessionConfig{Name: fmt.Sprintf("s%d", i)})
 		if err != nil {
 			return err
 		}
-		r, err := e.rt.SessionExec(e.ctx, s.ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("echo %d", i)})
+		r, err := e.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("echo %d", i)})
 		if err != nil || string(r.Stdout) != fmt.Sprintf("%d\n", i) {
 			return fmt.Errorf("%+v, %w", r, err)
 		}
-		return e.rt.DestroySession(e.ctx, s.ID)
+		return e.rt.DestroySession(e.Ctx, s.ID)
 	}) {
 		if err != nil {
 			e.Errorf("%d: %v", i, err)
 		}
 	}
-	if all, err := e.rt.ListSessions(e.ctx, e.box); len(all) > 0 || err != nil {
+	if all, err := e.rt.ListSessions(e.Ctx, e.box); len(all) > 0 || err != nil {
 		e.Errorf("%d sessions are left, %v", len(all), err)
 	}
 }

@@ -28,11 +28,11 @@ func (e *env) over(what string, ended <-chan outcome) {
 func destroyIdle(e *env) {
 	s := e.shell(&runtime.SessionConfig{Name: "main"})
 	s.prints("x=1", "")
-	e.ok(e.rt.DestroySession(e.ctx, s.ID))
-	_, err := e.rt.GetSession(e.ctx, s.ID)
-	e.wrong("get", err, runtime.ErrNotFound)
-	e.wrong("destroy again", e.rt.DestroySession(e.ctx, s.ID), runtime.ErrNotFound)
-	if all, err := e.rt.ListSessions(e.ctx, e.box); len(all) > 0 || err != nil {
+	e.OK(e.rt.DestroySession(e.Ctx, s.ID))
+	_, err := e.rt.GetSession(e.Ctx, s.ID)
+	e.Wrong("get", err, runtime.ErrNotFound)
+	e.Wrong("destroy again", e.rt.DestroySession(e.Ctx, s.ID), runtime.ErrNotFound)
+	if all, err := e.rt.ListSessions(e.Ctx, e.box); len(all) > 0 || err != nil {
 		e.Errorf("the list is %v, %v", all, err)
 	}
 	again := e.shell(&runtime.SessionConfig{Name: "main"})
@@ -41,12 +41,12 @@ func destroyIdle(e *env) {
 
 func destroyDuring(e *env) {
 	s, other, tag := e.shell(nil), e.shell(nil), newTag()
-	first := s.begin(s.ctx, &runtime.SessionExecRequest{Command: "trap '' INT TERM; sh -c 'trap \"\" INT TERM; sleep " + tag + "; :' & sleep " + tag})
+	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "trap '' INT TERM; sh -c 'trap \"\" INT TERM; sleep " + tag + "; :' & sleep " + tag})
 	s.runs(tag, 2)
 	s.waiting(0)
-	second := s.begin(s.ctx, &runtime.SessionExecRequest{Command: "echo second"})
+	second := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "echo second"})
 	s.waiting(1)
-	e.ok(e.rt.DestroySession(e.ctx, s.ID))
+	e.OK(e.rt.DestroySession(e.Ctx, s.ID))
 	e.over("the one that ran", first)
 	e.over("the one that waited", second)
 	e.gone(tag)
@@ -59,15 +59,15 @@ func destroyEndsAll(e *env) {
 	s.run("sleep " + tag + " & setsid sleep " + tag + " & (sleep " + tag + " &); nohup sleep " + tag + " >/dev/null 2>&1 & disown -a")
 	s.run("(trap '' HUP TERM; exec sleep " + tag + ") >/dev/null 2>&1 &")
 	e.runs(tag, 5)
-	e.ok(e.rt.DestroySession(e.ctx, s.ID))
+	e.OK(e.rt.DestroySession(e.Ctx, s.ID))
 	e.gone(tag)
 }
 
 func destroyBySandbox(e *env) {
 	s, tag := e.shell(&runtime.SessionConfig{Name: "main"}), newTag()
-	ended := s.begin(s.ctx, &runtime.SessionExecRequest{Command: "sleep " + tag})
+	ended := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "sleep " + tag})
 	s.runs(tag, 1)
-	e.ok(e.rt.Stop(e.ctx, e.box))
+	e.OK(e.rt.Stop(e.Ctx, e.box))
 	// Everything inside gets SIGTERM first; the answer may come in time or not.
 	switch o := e.outcome(ended); {
 	case o.err == nil && o.ExitCode == 143:
@@ -75,10 +75,10 @@ func destroyBySandbox(e *env) {
 	default:
 		e.Errorf("a command during stop: %+v, %v", o.ExecResult, o.err)
 	}
-	_, err := e.rt.GetSession(e.ctx, s.ID)
-	e.wrong("get in a stopped sandbox", err, runtime.ErrConflict)
-	e.ok(e.rt.Start(e.ctx, e.box))
-	_, err = e.rt.GetSession(e.ctx, s.ID)
-	e.wrong("get in a sandbox that was started again", err, runtime.ErrNotFound)
+	_, err := e.rt.GetSession(e.Ctx, s.ID)
+	e.Wrong("get in a stopped sandbox", err, runtime.ErrConflict)
+	e.OK(e.rt.Start(e.Ctx, e.box))
+	_, err = e.rt.GetSession(e.Ctx, s.ID)
+	e.Wrong("get in a sandbox that was started again", err, runtime.ErrNotFound)
 	e.shell(&runtime.SessionConfig{Name: "main"}).alive()
 }

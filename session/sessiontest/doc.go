@@ -5,7 +5,7 @@
 //
 //	func TestSessions(t *testing.T) {
 //		sessiontest.Run(t, sessiontest.Config{
-//			New:   func(t testing.TB) runtime.RuntimeWithSession { ... },
+//			New:   func(t testing.TB) runtime.RuntimeWithExecutor { ... },
 //			Lacks: []sessiontest.Feature{sessiontest.Attach},
 //		})
 //	}

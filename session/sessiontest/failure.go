@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -156,11 +157,11 @@ func daemonsDie(e *env) {
 	s.runs(tag, 2)
 	s.run("exit 3")
 	s.alive()
-	s.ok(s.rt.DestroySession(s.ctx, other.ID))
+	s.OK(s.rt.DestroySession(s.Ctx, other.ID))
 	if n := s.count(tag); n != 2 {
 		s.Errorf("%d of 2 daemons live", n)
 	}
-	s.ok(s.rt.DestroySession(s.ctx, s.ID))
+	s.OK(s.rt.DestroySession(s.Ctx, s.ID))
 	s.runs(tag, 1)
 }
 
@@ -216,9 +217,9 @@ func promptsBlock(e *env) {
 func callersInterleave(e *env) {
 	s := e.shell(nil)
 	const script = "for i in 1 2 3 4 5 6 7 8 9; do echo $me $i; /bin/true; echo $me >&2; done"
-	for i, err := range atOnce(8, func(i int) error {
+	for i, err := range suite.AtOnce(8, func(i int) error {
 		me := fmt.Sprintf("caller%d", i)
-		r, err := s.rt.SessionExec(s.ctx, s.ID, &runtime.SessionExecRequest{Command: "me=" + me + "; " + script})
+		r, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "me=" + me + "; " + script})
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -21,10 +22,10 @@ var interruptTests = []test{
 func interruptCancel(e *env) {
 	s, other, tag, othertag := e.shell(nil), e.shell(nil), newTag(), newTag()
 	s.prints("cd /usr; x=kept", "")
-	ctx, cancel := context.WithCancel(e.ctx)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
 	calls := s.begin(ctx, &runtime.SessionExecRequest{Command: "sleep " + tag + "; x=after"})
-	spared := other.begin(e.ctx, &runtime.SessionExecRequest{Command: "sleep " + othertag})
+	spared := other.begin(e.Ctx, &runtime.SessionExecRequest{Command: "sleep " + othertag})
 	e.runs(tag, 1)
 	e.runs(othertag, 1)
 	cancel()
@@ -48,7 +49,7 @@ func interruptCancel(e *env) {
 func interruptCancelStream(e *env) {
 	for _, reads := range []bool{true, false} {
 		s, tag := e.shell(nil), newTag()
-		ctx, cancel := context.WithCancel(e.ctx)
+		ctx, cancel := context.WithCancel(e.Ctx)
 		output, ended, drained := make(chan []byte), make(chan struct{}), make(chan struct{})
 		var err error
 		go func() { // ends with the command
@@ -65,14 +66,14 @@ func interruptCancelStream(e *env) {
 		}
 		e.runs(tag, 1)
 		cancel()
-		e.within("a canceled stream", ended)
+		e.Within("a canceled stream", ended)
 		if !errors.Is(err, context.Canceled) {
 			e.Errorf("a canceled stream says: %v", err)
 		}
 		if !reads {
 			go drain() // ends with the channel
 		}
-		e.within("close of the output", drained)
+		e.Within("close of the output", drained)
 		e.gone(tag)
 		s.alive()
 		s.same()
@@ -92,7 +93,7 @@ func interruptTimeout(e *env) {
 	s.prints("echo $x", "kept\n")
 	s.same()
 	s.does("(exit 124)", "", "", 124)
-	r = s.exec(&runtime.SessionExecRequest{Command: "echo quick; (exit 124)", Timeout: limit})
+	r = s.exec(&runtime.SessionExecRequest{Command: "echo quick; (exit 124)", Timeout: suite.Limit})
 	s.is("in time", r, "quick\n", "", 124)
 	if r.Session.ShellCode != nil {
 		s.Errorf("in time the shell's own status is said to be %d", *r.Session.ShellCode)
@@ -135,10 +136,10 @@ func interruptSparesJobs(e *env) {
 func interruptQueue(e *env) {
 	s := e.shell(nil)
 	wait, open := s.gate()
-	first := s.begin(s.ctx, &runtime.SessionExecRequest{Command: wait})
+	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: wait})
 	s.waiting(0)
 	const most = 300 * time.Millisecond
-	second := s.begin(s.ctx, &runtime.SessionExecRequest{Command: "echo second", Timeout: most})
+	second := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "echo second", Timeout: most})
 	s.waiting(1)
 	for begin := time.Now(); time.Since(begin) < 2*most; { // each look takes its time
 		s.waiting(1)

@@ -34,7 +34,7 @@ func (s *shell) manager() runtime.JobManager {
 // job starts one.
 func (s *shell) job(name, script string) *runtime.Job {
 	s.Helper()
-	j, err := s.manager().StartJob(s.ctx, s.ID, name, &runtime.SessionExecRequest{Command: script})
+	j, err := s.manager().StartJob(s.Ctx, s.ID, name, &runtime.SessionExecRequest{Command: script})
 	if err != nil {
 		s.Fatalf("start job %q, %s: %v", name, script, err)
 	}
@@ -44,15 +44,15 @@ func (s *shell) job(name, script string) *runtime.Job {
 // jobs lists those of the session.
 func (s *shell) jobs() []*runtime.Job {
 	s.Helper()
-	all, err := s.manager().SessionJobs(s.ctx, s.ID)
-	s.ok(err)
+	all, err := s.manager().SessionJobs(s.Ctx, s.ID)
+	s.OK(err)
 	return all
 }
 
 // waitJob waits for the end of one.
 func (s *shell) waitJob(job string) runtime.Exit {
 	s.Helper()
-	exit, err := s.manager().WaitJob(s.ctx, s.ID, job)
+	exit, err := s.manager().WaitJob(s.Ctx, s.ID, job)
 	if err != nil {
 		s.Fatalf("wait for job %q: %v", job, err)
 	}
@@ -62,7 +62,7 @@ func (s *shell) waitJob(job string) runtime.Exit {
 // output opens what a job has written; the test closes it.
 func (s *shell) output(job string, stdout, stderr uint64, follow bool) runtime.Process {
 	s.Helper()
-	p, err := s.manager().JobOutput(s.ctx, s.ID, job, stdout, stderr, follow)
+	p, err := s.manager().JobOutput(s.Ctx, s.ID, job, stdout, stderr, follow)
 	if err != nil {
 		s.Fatalf("output of job %q: %v", job, err)
 	}
@@ -111,13 +111,13 @@ func jobLife(e *env) {
 func jobState(e *env) {
 	s := e.shell(nil)
 	s.prints("cd /usr; v=plain; f() { echo f $1; }; shopt -s extglob", "")
-	j, err := s.manager().StartJob(s.ctx, s.ID, "", &runtime.SessionExecRequest{
+	j, err := s.manager().StartJob(s.Ctx, s.ID, "", &runtime.SessionExecRequest{
 		Command: `pwd; f "$v"; echo $A; cd /; v=changed; cat; exit 0`, Env: map[string]string{"A": "x  y"}, Cwd: "/etc",
 	})
-	e.ok(err)
+	e.OK(err)
 	s.waitJob(j.ID)
 	p := s.output(j.ID, 0, 0, false)
-	if out, err := e.all(p.Stdout()), e.all(p.Stderr()); out != "/etc\nf plain\nx y\n" || err != "" {
+	if out, err := e.All(p.Stdout()), e.All(p.Stderr()); out != "/etc\nf plain\nx y\n" || err != "" {
 		e.Errorf("%q, %q", out, err)
 	}
 	s.prints("pwd; echo $v ${A-unset}", "/usr\nplain unset\n")
@@ -139,10 +139,10 @@ func jobOutputFrom(e *env) {
 		{runtime.FromEnd, 0, "", "abcdef"},
 	} {
 		p := s.output("printer", tt.out, tt.err, false)
-		if out, err := e.all(p.Stdout()), e.all(p.Stderr()); out != tt.stdout || err != tt.complain {
+		if out, err := e.All(p.Stdout()), e.All(p.Stderr()); out != tt.stdout || err != tt.complain {
 			e.Errorf("from %d and %d: %q, %q", tt.out, tt.err, out, err)
 		}
-		if _, err := p.Wait(e.ctx); err != nil {
+		if _, err := p.Wait(e.Ctx); err != nil {
 			e.Error(err)
 		}
 	}
@@ -154,7 +154,7 @@ func jobOutputFrom(e *env) {
 	if st.End != 6888896 || st.Start >= st.End {
 		e.Errorf("its output is said to be %+v", st)
 	}
-	got := e.all(s.output(j.ID, 0, 0, false).Stdout())
+	got := e.All(s.output(j.ID, 0, 0, false).Stdout())
 	if uint64(len(got)) != st.End-st.Start || !strings.HasSuffix(got, "999999\n1000000\n") {
 		e.Errorf("%d bytes of %+v are there", len(got), st)
 	}
@@ -166,30 +166,30 @@ func jobFollow(e *env) {
 	wait, open := s.gate()
 	s.job("slow", "echo first; "+wait+"; echo second; echo err >&2")
 	p, late := s.output("slow", 0, 0, true), s.output("slow", 6, 0, true)
-	e.expect(p.Stdout(), "first\n")
+	e.Expect(p.Stdout(), "first\n")
 	open()
-	e.expect(late.Stdout(), "second\n")
-	if out, err := e.all(p.Stdout()), e.all(p.Stderr()); out != "second\n" || err != "err\n" {
+	e.Expect(late.Stdout(), "second\n")
+	if out, err := e.All(p.Stdout()), e.All(p.Stderr()); out != "second\n" || err != "err\n" {
 		e.Errorf("%q, %q", out, err)
 	}
-	if out := e.all(late.Stdout()); out != "" {
+	if out := e.All(late.Stdout()); out != "" {
 		e.Errorf("%q", out)
 	}
 	for _, p := range []runtime.Process{p, late} {
-		if _, err := p.Wait(e.ctx); err != nil {
+		if _, err := p.Wait(e.Ctx); err != nil {
 			e.Error(err)
 		}
 	}
 	// To look away is not to stop it.
 	s.job("on", "echo on; "+wait+"; echo went on")
 	p = s.output("on", 0, 0, true)
-	e.expect(p.Stdout(), "on\n")
-	e.ok(p.Close())
+	e.Expect(p.Stdout(), "on\n")
+	e.OK(p.Close())
 	open()
 	if exit := s.waitJob("on"); exit.Code != 0 {
 		e.Errorf("%+v", exit)
 	}
-	if out := e.all(s.output("on", 0, 0, false).Stdout()); out != "on\nwent on\n" {
+	if out := e.All(s.output("on", 0, 0, false).Stdout()); out != "on\nwent on\n" {
 		e.Errorf("%q", out)
 	}
 }
@@ -211,7 +211,7 @@ func jobOfCommand(e *env) {
 		e.Errorf("%+v, session %+v", exit, exit.Session)
 	}
 	p := s.output(all[0].ID, 0, 0, true)
-	if out, err := e.all(p.Stdout()), e.all(p.Stderr()); out != "late\n" || err != "complaint\n" {
+	if out, err := e.All(p.Stdout()), e.All(p.Stderr()); out != "late\n" || err != "complaint\n" {
 		e.Errorf("%q, %q", out, err)
 	}
 }
@@ -220,23 +220,23 @@ func jobSignal(e *env) {
 	s := e.shell(nil)
 	wait, open := s.gate()
 	s.job("trap", "trap 'echo usr; exit 7' USR1; echo ready; while :; do sleep 0.02; done")
-	e.expect(s.output("trap", 0, 0, true).Stdout(), "ready\n")
-	e.ok(s.manager().SignalJob(e.ctx, s.ID, "trap", syscall.SIGUSR1))
+	e.Expect(s.output("trap", 0, 0, true).Stdout(), "ready\n")
+	e.OK(s.manager().SignalJob(e.Ctx, s.ID, "trap", syscall.SIGUSR1))
 	if exit := s.waitJob("trap"); exit.Code != 7 || exit.Session != nil && exit.Session.StatusLost {
 		e.Errorf("%+v, %+v", exit, exit.Session)
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGUSR2} {
 		s.job("dies", "echo ready; sleep 86400; echo no")
-		e.expect(s.output("dies", 0, 0, true).Stdout(), "ready\n")
-		e.ok(s.manager().SignalJob(e.ctx, s.ID, "dies", sig))
+		e.Expect(s.output("dies", 0, 0, true).Stdout(), "ready\n")
+		e.OK(s.manager().SignalJob(e.Ctx, s.ID, "dies", sig))
 		if exit := s.waitJob("dies"); exit.Code != 128+int(sig) || exit.Session != nil && exit.Session.StatusLost {
 			e.Errorf("%v: %+v, %+v", sig, exit, exit.Session)
 		}
 	}
 	s.job("stopped", wait)
-	e.ok(s.manager().SignalJob(e.ctx, s.ID, "stopped", syscall.SIGSTOP))
-	e.until("a stopped job", func() bool { all := s.jobs(); return all[len(all)-1].State == "stopped" })
-	e.ok(s.manager().SignalJob(e.ctx, s.ID, "stopped", syscall.SIGCONT))
+	e.OK(s.manager().SignalJob(e.Ctx, s.ID, "stopped", syscall.SIGSTOP))
+	e.Until("a stopped job", func() bool { all := s.jobs(); return all[len(all)-1].State == "stopped" })
+	e.OK(s.manager().SignalJob(e.Ctx, s.ID, "stopped", syscall.SIGCONT))
 	open()
 	if exit := s.waitJob("stopped"); exit.Code != 0 {
 		e.Errorf("%+v", exit)
@@ -251,7 +251,7 @@ func jobKillTree(e *env) {
 	s.job("other", "sleep "+other)
 	s.job("tree", "trap '' TERM; sleep "+tag+" & setsid sleep "+tag+" & (sleep "+tag+" &); sh -c 'sleep "+tag+"; :'; wait")
 	e.runs(tag, 4)
-	e.ok(s.manager().SignalJob(e.ctx, s.ID, "tree", syscall.SIGKILL))
+	e.OK(s.manager().SignalJob(e.Ctx, s.ID, "tree", syscall.SIGKILL))
 	s.waitJob("tree")
 	e.gone(tag)
 	e.runs(other, 1)
@@ -264,7 +264,7 @@ func jobWaitCanceled(e *env) {
 	s := e.shell(nil)
 	wait, open := s.gate()
 	s.job("slow", wait+"; exit 4")
-	ctx, cancel := context.WithCancel(e.ctx)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	ended := make(chan struct{})
 	var err error
 	go func() { // ends with ctx
@@ -273,7 +273,7 @@ func jobWaitCanceled(e *env) {
 	}()
 	s.alive()
 	cancel()
-	e.within("a canceled wait", ended)
+	e.Within("a canceled wait", ended)
 	if !errors.Is(err, context.Canceled) {
 		e.Errorf("a canceled wait says: %v", err)
 	}
@@ -296,7 +296,7 @@ func jobOutlivesShell(e *env) {
 	if all := s.jobs(); len(all) != 2 || all[0].State != "running" || all[1].State != "running" {
 		e.Errorf("%+v", all)
 	}
-	e.ok(e.rt.DestroySession(e.ctx, s.ID))
+	e.OK(e.rt.DestroySession(e.Ctx, s.ID))
 	e.gone(tag)
 }
 
@@ -306,26 +306,26 @@ func jobErrors(e *env) {
 	wait, open := s.gate()
 	s.job("taken", wait)
 	start := func(session, name, script string) error {
-		_, err := m.StartJob(e.ctx, session, name, &runtime.SessionExecRequest{Command: script})
+		_, err := m.StartJob(e.Ctx, session, name, &runtime.SessionExecRequest{Command: script})
 		return err
 	}
-	e.wrong("a taken name", start(s.ID, "taken", "true"), runtime.ErrExists)
+	e.Wrong("a taken name", start(s.ID, "taken", "true"), runtime.ErrExists)
 	for _, name := range []string{"-a", "a b", "a/b", "12", strings.Repeat("x", 65)} {
-		e.wrong("job name "+name, start(s.ID, name, "true"), runtime.ErrInvalid)
+		e.Wrong("job name "+name, start(s.ID, name, "true"), runtime.ErrInvalid)
 	}
-	e.wrong("a NUL", start(s.ID, "", "echo \x00"), runtime.ErrInvalid)
-	e.wrong("no session", start(e.box+"/nobody", "", "true"), runtime.ErrNotFound)
-	_, err := m.SessionJobs(e.ctx, e.box+"/nobody")
-	e.wrong("jobs of nobody", err, runtime.ErrNotFound)
-	_, err = m.WaitJob(e.ctx, s.ID, "nobody")
-	e.wrong("wait for nobody", err, runtime.ErrNotFound)
-	e.wrong("signal to nobody", m.SignalJob(e.ctx, s.ID, "nobody", syscall.SIGTERM), runtime.ErrNotFound)
-	if p, err := m.JobOutput(e.ctx, s.ID, "nobody", 0, 0, false); err == nil { // it may say so only at the end
-		_, err = p.Wait(e.ctx)
-		e.wrong("output of nobody", err, runtime.ErrNotFound)
-		e.ok(p.Close())
+	e.Wrong("a NUL", start(s.ID, "", "echo \x00"), runtime.ErrInvalid)
+	e.Wrong("no session", start(e.box+"/nobody", "", "true"), runtime.ErrNotFound)
+	_, err := m.SessionJobs(e.Ctx, e.box+"/nobody")
+	e.Wrong("jobs of nobody", err, runtime.ErrNotFound)
+	_, err = m.WaitJob(e.Ctx, s.ID, "nobody")
+	e.Wrong("wait for nobody", err, runtime.ErrNotFound)
+	e.Wrong("signal to nobody", m.SignalJob(e.Ctx, s.ID, "nobody", syscall.SIGTERM), runtime.ErrNotFound)
+	if p, err := m.JobOutput(e.Ctx, s.ID, "nobody", 0, 0, false); err == nil { // it may say so only at the end
+		_, err = p.Wait(e.Ctx)
+		e.Wrong("output of nobody", err, runtime.ErrNotFound)
+		e.OK(p.Close())
 	} else {
-		e.wrong("output of nobody", err, runtime.ErrNotFound)
+		e.Wrong("output of nobody", err, runtime.ErrNotFound)
 	}
 	s.job("syntax", "if true; then")
 	if exit := s.waitJob("syntax"); exit.Code == 0 {

@@ -44,9 +44,9 @@ func lookupFields(e *env) {
 func lookupRunning(e *env) {
 	s := e.shell(nil)
 	wait, open := s.gate()
-	first := s.begin(s.ctx, &runtime.SessionExecRequest{Command: wait})
+	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: wait})
 	s.waiting(0)
-	second := s.begin(s.ctx, &runtime.SessionExecRequest{Command: "true"})
+	second := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "true"})
 	s.waiting(1)
 	open()
 	s.result(first)
@@ -57,14 +57,14 @@ func lookupRunning(e *env) {
 }
 
 func lookupList(e *env) {
-	if all, err := e.rt.ListSessions(e.ctx, e.box); all == nil || len(all) > 0 || err != nil {
+	if all, err := e.rt.ListSessions(e.Ctx, e.box); all == nil || len(all) > 0 || err != nil {
 		e.Errorf("at first the list is %v, %v", all, err)
 	}
 	for _, name := range []string{"b", "c", "a"} {
 		e.shell(&runtime.SessionConfig{Name: name}).prints("true", "")
 	}
-	all, err := e.rt.ListSessions(e.ctx, e.box)
-	e.ok(err)
+	all, err := e.rt.ListSessions(e.Ctx, e.box)
+	e.OK(err)
 	var names []string
 	for _, s := range all {
 		names = append(names, s.Name)

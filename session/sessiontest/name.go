@@ -23,33 +23,33 @@ func nameForms(e *env) {
 		s.alive()
 	}
 	for _, name := range []string{".", "..", "-a", "_", "a/b", "a b", "a\n", "ä", "a\x00", "$(id)", strings.Repeat("x", 65)} {
-		_, err := e.rt.CreateSession(e.ctx, e.box, &runtime.SessionConfig{Name: name})
-		e.wrong("create "+name, err, runtime.ErrInvalid)
+		_, err := e.rt.CreateSession(e.Ctx, e.box, &runtime.SessionConfig{Name: name})
+		e.Wrong("create "+name, err, runtime.ErrInvalid)
 	}
 }
 
 func nameErrors(e *env) {
 	e.shell(&runtime.SessionConfig{Name: "taken"})
-	_, err := e.rt.CreateSession(e.ctx, e.box, &runtime.SessionConfig{Name: "taken"})
-	e.wrong("create a taken one", err, runtime.ErrExists)
-	stopped, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{})
-	e.ok(err)
+	_, err := e.rt.CreateSession(e.Ctx, e.box, &runtime.SessionConfig{Name: "taken"})
+	e.Wrong("create a taken one", err, runtime.ErrExists)
+	stopped, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{})
+	e.OK(err)
 	for id, class := range map[string]error{"nobody": runtime.ErrNotFound, stopped.ID: runtime.ErrConflict} {
-		_, err := e.rt.CreateSession(e.ctx, id, nil)
-		e.wrong("create in "+id, err, class)
-		_, err = e.rt.ListSessions(e.ctx, id)
-		e.wrong("list "+id, err, class)
+		_, err := e.rt.CreateSession(e.Ctx, id, nil)
+		e.Wrong("create in "+id, err, class)
+		_, err = e.rt.ListSessions(e.Ctx, id)
+		e.Wrong("list "+id, err, class)
 	}
 	for id, class := range map[string]error{
 		e.box + "/nobody": runtime.ErrNotFound, "nobody/taken": runtime.ErrNotFound, stopped.ID + "/taken": runtime.ErrConflict,
 		"taken": runtime.ErrNotFound, "": runtime.ErrNotFound, "/": runtime.ErrNotFound, e.box: runtime.ErrNotFound,
 		e.box + "/": runtime.ErrNotFound, "/taken": runtime.ErrNotFound, e.box + "/taken/x": runtime.ErrNotFound,
 	} {
-		_, err := e.rt.GetSession(e.ctx, id)
-		e.wrong("get "+id, err, class)
-		_, err = e.rt.SessionExec(e.ctx, id, &runtime.SessionExecRequest{Command: "true"})
-		e.wrong("exec in "+id, err, class)
-		e.wrong("destroy "+id, e.rt.DestroySession(e.ctx, id), class)
+		_, err := e.rt.GetSession(e.Ctx, id)
+		e.Wrong("get "+id, err, class)
+		_, err = e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: "true"})
+		e.Wrong("exec in "+id, err, class)
+		e.Wrong("destroy "+id, e.rt.DestroySession(e.Ctx, id), class)
 	}
 }
 
@@ -62,21 +62,21 @@ func nameRandom(e *env) {
 
 // A session is found by any name of its sandbox.
 func nameOfSandbox(e *env) {
-	box, err := e.rt.Create(e.ctx, &runtime.SandboxConfig{Name: "named"})
-	e.ok(err)
-	e.ok(e.rt.Start(e.ctx, box.ID))
-	_, err = e.rt.CreateSession(e.ctx, "named", &runtime.SessionConfig{Name: "main"})
-	e.ok(err)
+	box, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{Name: "named"})
+	e.OK(err)
+	e.OK(e.rt.Start(e.Ctx, box.ID))
+	_, err = e.rt.CreateSession(e.Ctx, "named", &runtime.SessionConfig{Name: "main"})
+	e.OK(err)
 	for _, of := range []string{box.ID, "named", box.ID[:len(box.ID)-1]} {
-		s, err := e.rt.GetSession(e.ctx, of+"/main")
-		e.ok(err)
+		s, err := e.rt.GetSession(e.Ctx, of+"/main")
+		e.OK(err)
 		if s.ID != box.ID+"/main" || s.SandboxID != box.ID {
 			e.Errorf("%s: %+v", of, s)
 		}
 		s.ID = of + "/main"
 		(&shell{e, s}).alive()
 	}
-	e.ok(e.rt.DestroySession(e.ctx, "named/main"))
+	e.OK(e.rt.DestroySession(e.Ctx, "named/main"))
 }
 
 func invalidRequests(e *env) {
@@ -89,10 +89,10 @@ func invalidRequests(e *env) {
 		"no such directory": {runtime.SessionConfig{Cwd: "/missing"}, runtime.ErrInvalid},
 		"directory is file": {runtime.SessionConfig{Cwd: "/etc/passwd"}, runtime.ErrInvalid},
 	} {
-		_, err := e.rt.CreateSession(e.ctx, e.box, &tt.config)
-		e.wrong(what, err, tt.class)
+		_, err := e.rt.CreateSession(e.Ctx, e.box, &tt.config)
+		e.Wrong(what, err, tt.class)
 	}
-	if all, err := e.rt.ListSessions(e.ctx, e.box); len(all) > 0 || err != nil {
+	if all, err := e.rt.ListSessions(e.Ctx, e.box); len(all) > 0 || err != nil {
 		e.Errorf("%d sessions are left, %v", len(all), err)
 	}
 	s := e.shell(nil)
@@ -100,11 +100,11 @@ func invalidRequests(e *env) {
 		"NUL":              {Command: "echo a\x00b"},
 		"negative timeout": {Command: "true", Timeout: -1},
 	} {
-		_, err := e.rt.SessionExec(e.ctx, s.ID, req)
-		e.wrong(what, err, runtime.ErrInvalid)
+		_, err := e.rt.SessionExec(e.Ctx, s.ID, req)
+		e.Wrong(what, err, runtime.ErrInvalid)
 	}
 	for _, env := range []map[string]string{{"A=B": "c"}, {"": "c"}, {"A": "\x00"}, {"1a": "c"}, {"a b; echo injected": "c"}, {"A$(echo injected >&2)": "c"}} {
-		r, err := e.rt.SessionExec(e.ctx, s.ID, &runtime.SessionExecRequest{Command: "echo ran", Env: env})
+		r, err := e.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: "echo ran", Env: env})
 		if err != nil && runtime.Class(err) == nil || err == nil && strings.Contains(string(r.Stdout)+string(r.Stderr), "injected\n") {
 			e.Errorf("variable %q: %+v, %v", env, r, err)
 		}

@@ -17,7 +17,7 @@ type shell struct {
 // shell starts a session; nil is the default one.
 func (e *env) shell(c *runtime.SessionConfig) *shell {
 	e.Helper()
-	s, err := e.rt.CreateSession(e.ctx, e.box, c)
+	s, err := e.rt.CreateSession(e.Ctx, e.box, c)
 	if err != nil {
 		e.Fatalf("create session %+v: %v", c, err)
 	}
@@ -27,7 +27,7 @@ func (e *env) shell(c *runtime.SessionConfig) *shell {
 // exec runs a command to its end.
 func (s *shell) exec(req *runtime.SessionExecRequest) *runtime.ExecResult {
 	s.Helper()
-	r, err := s.rt.SessionExec(s.ctx, s.ID, req)
+	r, err := s.rt.SessionExec(s.Ctx, s.ID, req)
 	if err != nil {
 		s.Fatalf("%.300s\n%v", req.Command, err)
 	}
@@ -88,8 +88,8 @@ func (s *shell) timesOut(script, stdout string) *runtime.ExecResult {
 // get looks at the session.
 func (s *shell) get() *runtime.Session {
 	s.Helper()
-	got, err := s.rt.GetSession(s.ctx, s.ID)
-	s.ok(err)
+	got, err := s.rt.GetSession(s.Ctx, s.ID)
+	s.OK(err)
 	return got
 }
 
@@ -123,7 +123,7 @@ func (e *env) outcome(ended <-chan outcome) outcome {
 	select {
 	case o := <-ended:
 		return o
-	case <-e.ctx.Done():
+	case <-e.Ctx.Done():
 		e.Fatal("the call hangs")
 		panic("not reached")
 	}
@@ -133,14 +133,14 @@ func (e *env) outcome(ended <-chan outcome) outcome {
 func (e *env) result(ended <-chan outcome) *runtime.ExecResult {
 	e.Helper()
 	o := e.outcome(ended)
-	e.ok(o.err)
+	e.OK(o.err)
 	return o.ExecResult
 }
 
 // waiting waits until n commands wait for their turn, and one runs.
 func (s *shell) waiting(n int) {
 	s.Helper()
-	s.until(fmt.Sprintf("%d commands that wait", n), func() bool {
+	s.Until(fmt.Sprintf("%d commands that wait", n), func() bool {
 		got := s.get()
 		return got.State == runtime.SessionRunning && got.Waiting == n
 	})

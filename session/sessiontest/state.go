@@ -67,7 +67,7 @@ func stateOfOneCommand(e *env) {
 	})
 	s.is("with Env and Cwd", r, "/etc\nx  y b '\"$c\nx  y b '\"$c\n", "", 0)
 	s.prints(`pwd; echo "$A $B ${C-unset}"; sh -c 'echo "$A ${B-unset}"'`, "/usr\nsession plain unset\nsession unset\n")
-	r, err := s.rt.SessionExec(s.ctx, s.ID, &runtime.SessionExecRequest{Command: "echo ran", Cwd: "/missing"})
+	r, err := s.rt.SessionExec(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "echo ran", Cwd: "/missing"})
 	if err == nil && (r.ExitCode == 0 || len(r.Stdout) > 0) || err != nil && runtime.Class(err) == nil {
 		s.Errorf("in a directory that is not there: %+v, %v", r, err)
 	}

@@ -23,20 +23,7 @@ var streamTests = []test{
 // stream runs a command and returns all of its output.
 func (s *shell) stream(req *runtime.SessionExecRequest) (string, error) {
 	s.Helper()
-	output, ended := make(chan []byte), make(chan error, 1)
-	go func() { ended <- s.rt.SessionExecStream(s.ctx, s.ID, req, output) }() // ends with the command
-	var got strings.Builder
-	for {
-		select {
-		case b, open := <-output:
-			if !open {
-				return got.String(), <-ended
-			}
-			got.Write(b)
-		case <-s.ctx.Done():
-			s.Fatal("the output is not closed")
-		}
-	}
+	return s.Collect(func(output chan<- []byte) error { return s.rt.SessionExecStream(s.Ctx, s.ID, req, output) })
 }
 
 // Output comes byte for byte, and each stream by itself.
@@ -135,7 +122,7 @@ func streamIsLive(e *env) {
 	wait, open := s.gate()
 	output, ended := make(chan []byte), make(chan error, 1)
 	go func() { // ends with the command
-		ended <- s.rt.SessionExecStream(s.ctx, s.ID, &runtime.SessionExecRequest{Command: "echo first; " + wait + "; echo second"}, output)
+		ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "echo first; " + wait + "; echo second"}, output)
 	}()
 	first := <-output
 	open()
@@ -154,7 +141,7 @@ func streamBackpressure(e *env) {
 	const flood = 100_000_000
 	output, ended := make(chan []byte), make(chan error, 1)
 	go func() { // ends with the command
-		ended <- s.rt.SessionExecStream(s.ctx, s.ID, &runtime.SessionExecRequest{
+		ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{
 			Command: fmt.Sprintf("head -c %d /dev/zero; echo >~/through; sent=all", flood),
 		}, output)
 	}()
@@ -175,10 +162,10 @@ func streamBackpressure(e *env) {
 func streamClosesAlways(e *env) {
 	s := e.shell(nil)
 	_, err := s.stream(&runtime.SessionExecRequest{Command: "echo a\x00b"})
-	s.wrong("a NUL", err, runtime.ErrInvalid)
+	s.Wrong("a NUL", err, runtime.ErrInvalid)
 	for _, id := range []string{"no-slash", e.box + "/nobody", "nobody/main"} {
 		_, err = (&shell{e, &runtime.Session{ID: id}}).stream(&runtime.SessionExecRequest{Command: "true"})
-		s.wrong("stream of "+id, err, runtime.ErrNotFound)
+		s.Wrong("stream of "+id, err, runtime.ErrNotFound)
 	}
 	s.alive()
 }

@@ -3,20 +3,18 @@ package sessiontest
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"wolffia/runtime"
 )
-
-// limit bounds every wait for something that should happen at once; no test is
-// about its length.
-const limit = 60 * time.Second
 
 // A Feature is a part of the contract that an implementation may lack.
 type Feature string
 
 // The features.
 const (
+	// Sessions: the runtime is a [runtime.SessionManager]. Without it there is
+	// nothing to test.
+	Sessions Feature = "Sessions"
 	// Jobs: the runtime is a [runtime.JobManager].
 	Jobs Feature = "Jobs"
 	// Attach: the runtime is a [runtime.SessionAttacher].
@@ -27,9 +25,10 @@ const (
 
 // probes tell whether a runtime that is said to lack a feature has it. The one
 // that is nil is seen from Config.
-var probes = map[Feature]func(rt runtime.RuntimeWithSession) bool{
-	Jobs:     func(rt runtime.RuntimeWithSession) bool { _, is := rt.(runtime.JobManager); return is },
-	Attach:   func(rt runtime.RuntimeWithSession) bool { _, is := rt.(runtime.SessionAttacher); return is },
+var probes = map[Feature]func(rt runtime.RuntimeWithExecutor) bool{
+	Sessions: func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionManager); return is },
+	Jobs:     func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.JobManager); return is },
+	Attach:   func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionAttacher); return is },
 	Recovery: nil,
 }
 
@@ -37,7 +36,7 @@ var probes = map[Feature]func(rt runtime.RuntimeWithSession) bool{
 type Config struct {
 	// New returns a runtime over a fresh, empty state. Closing what it makes is
 	// its own job, by t.Cleanup.
-	New func(t testing.TB) runtime.RuntimeWithSession
+	New func(t testing.TB) runtime.RuntimeWithExecutor
 	// Reopen returns a second runtime over the state of rt, as another process
 	// would have it; nil if there is no such thing, see Recovery. Both have a
 	// Close that ends what the end of their process would.
@@ -48,6 +47,17 @@ type Config struct {
 
 func (c *Config) has(f Feature) bool { return !slices.Contains(c.Lacks, f) }
 
+// runtime is a new one, which has sessions.
+func (c *Config) runtime(t testing.TB) runtime.RuntimeWithSession {
+	t.Helper()
+	rt := c.New(t)
+	with, is := rt.(runtime.RuntimeWithSession)
+	if !is {
+		t.Fatalf("%T has no sessions, and does not say so", rt)
+	}
+	return with
+}
+
 // A test is one member of the suite.
 type test struct {
 	name  string
@@ -55,8 +65,8 @@ type test struct {
 	run   func(e *env)
 }
 
-// suite returns all tests but the table of attacks.
-func suite() []test {
+// members returns all but the table of attacks.
+func members() []test {
 	return slices.Concat(
 		failureTests, stateTests, queueTests, interruptTests, endTests, streamTests, concurrencyTests,
 		nameTests, lookupTests, destroyTests, callerTests, jobTests, attachTests,
@@ -76,7 +86,10 @@ func Run(t *testing.T, c Config) {
 			t.Errorf("%s is declared as lacking, and is there", f)
 		}
 	}
-	for _, tt := range suite() {
+	if !c.has(Sessions) {
+		return
+	}
+	for _, tt := range members() {
 		if slices.ContainsFunc(tt.needs, func(f Feature) bool { return !c.has(f) }) {
 			continue // declared, and checked above
 		}

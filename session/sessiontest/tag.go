@@ -25,7 +25,7 @@ func (e *env) count(tag string) int {
 // runs waits until n processes sleep for the tag.
 func (e *env) runs(tag string, n int) {
 	e.Helper()
-	e.until(fmt.Sprintf("%d processes", n), func() bool { return e.count(tag) == n })
+	e.Until(fmt.Sprintf("%d processes", n), func() bool { return e.count(tag) == n })
 }
 
 // gone waits until no process inside has the tag.

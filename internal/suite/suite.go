@@ -1,0 +1,142 @@
+// Package suite is what the conformance suites share: a test's bounds, what it
+// checks, and how it waits.
+package suite
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Limit bounds every wait for something that should happen at once; no test is
+// about its length.
+const Limit = 60 * time.Second
+
+// A T is a test with a context that bounds all it does. Its methods that fail
+// the test at once are for the test's own goroutine.
+type T struct {
+	testing.TB
+	Ctx context.Context
+}
+
+// New bounds a test.
+func New(t testing.TB) T {
+	ctx, cancel := context.WithTimeout(context.Background(), Limit)
+	t.Cleanup(cancel)
+	return T{t, ctx}
+}
+
+// OK ends the test unless err is nil.
+func (t T) OK(err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Wrong checks that err is of the class, and says something.
+func (t T) Wrong(what string, err, class error) {
+	t.Helper()
+	if !errors.Is(err, class) {
+		t.Errorf("%s: error is %v, want class %q", what, err, class)
+	} else if strings.TrimSpace(err.Error()) == "" {
+		t.Errorf("%s: the error says nothing", what)
+	}
+}
+
+// Within waits for done.
+func (t T) Within(what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-t.Ctx.Done():
+		t.Fatalf("%s: it hangs", what)
+	}
+}
+
+// Until asks again and again, until it is so. Each question takes its time, so
+// that this is no busy loop: a command in a sandbox, or a look at /proc.
+func (t T) Until(what string, so func() bool) {
+	t.Helper()
+	for !so() {
+		if t.Ctx.Err() != nil {
+			t.Fatalf("%s: not in %v", what, Limit)
+		}
+	}
+}
+
+// Expect reads exactly want.
+func (t T) Expect(r io.Reader, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	done := make(chan error, 1)
+	go func() { // ends with the stream
+		_, err := io.ReadFull(r, got)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil || string(got) != want {
+			t.Fatalf("read %q (%v), want %q", got, err, want)
+		}
+	case <-t.Ctx.Done():
+		t.Fatalf("%q does not come", want)
+	}
+}
+
+// All reads a stream to its end.
+func (t T) All(r io.Reader) string {
+	t.Helper()
+	var b []byte
+	var err error
+	done := make(chan struct{})
+	go func() { // ends with the stream
+		b, err = io.ReadAll(r)
+		close(done)
+	}()
+	t.Within("read a stream", done)
+	if err != nil {
+		t.Errorf("read a stream: %v", err)
+	}
+	return string(b)
+}
+
+// Collect runs f, which sends on a channel and closes it, and returns all that
+// came and f's error.
+func (t T) Collect(f func(output chan<- []byte) error) (string, error) {
+	t.Helper()
+	output, ended := make(chan []byte), make(chan error, 1)
+	go func() { ended <- f(output) }() // ends with f
+	var got strings.Builder
+	for {
+		select {
+		case b, open := <-output:
+			if !open {
+				return got.String(), <-ended
+			}
+			got.Write(b)
+		case <-t.Ctx.Done():
+			t.Fatal("the output is not closed")
+		}
+	}
+}
+
+// AtOnce calls f n times at the same time and returns what it said.
+func AtOnce(n int, f func(i int) error) []error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			errs[i] = f(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	return errs
+}
