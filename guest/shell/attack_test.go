@@ -211,9 +211,9 @@ var attacks = []attack{
 	{name: "endless recursion", text: "f() { f; }; ulimit -s 500; f", code: 139, ended: true, differ: map[string]func(*attack){
 		"dash": func(a *attack) { a.text, a.code, a.ended = "f() { f; }; f", 2, false }, // it counts
 	}},
-	{name: "removes the session directory", text: "rm -rf /tmp/.w*/*"},
-	{name: "replaces the pipes by links", text: "for d in /tmp/.w*/*; do for f in o e i c; do rm -f $d/$f; ln -s /dev/null $d/$f; done; done"},
-	{name: "removes what the guest has put there", text: "for d in /tmp/.w*/*; do rm -f $d/s $d/x; done"},
+	{name: "removes the session directory", text: "rm -rf /dev/shm/*"},
+	{name: "replaces the pipes by links", text: "for d in /dev/shm/*; do for f in o e i c; do rm -f $d/$f; ln -s /dev/null $d/$f; done; done"},
+	{name: "removes what the guest has put there", text: "for d in /dev/shm/*; do rm -f $d/s $d/x; done"},
 }
 
 func TestAttacks(t *testing.T) {

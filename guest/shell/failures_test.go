@@ -40,7 +40,7 @@ func TestCommandDoesNotReadTheNext(t *testing.T) {
 func TestTextIsRunOnce(t *testing.T) {
 	for name, shell := range shells(t) {
 		s := open(t, shell)
-		for _, text := range []string{"n=$((n+1)); rm -f /tmp/.w*/*/c", "n=$((n+1)); rm -rf /tmp/.w*/*", "n=$((n+1)); for d in /tmp/.w*/*; do mv $d/c $d/d; done"} {
+		for _, text := range []string{"n=$((n+1)); rm -f /dev/shm/*/c", "n=$((n+1)); rm -rf /dev/shm/*", "n=$((n+1)); for d in /dev/shm/*; do mv $d/c $d/d; done"} {
 			s.exec(t, "n=0")
 			s.run(t, text)
 			if got := s.exec(t, "echo $n"); got != "1\n" {

@@ -17,6 +17,9 @@ import (
 // PID 1 of a namespace of its own: "prepare", or "ready".
 const stage = "WOLFFIA_TEST_STAGE"
 
+// sessionsDir is a tmpfs of the test's own: some tests destroy what is there.
+const sessionsDir = "/dev/shm"
+
 // outside says why the tests do not run as PID 1; nil: they do.
 var outside error
 
@@ -76,11 +79,14 @@ func isolate() (int, error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// prepare gives PID 1 its /proc, takes its capabilities, and begins again. It
+// prepare gives PID 1 its /proc and the sessions' directory, takes its capabilities, and begins again. It
 // returns only if it fails.
 func prepare() error {
 	runtime.LockOSThread() // capabilities are the thread's that executes the next stage
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", sessionsDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
 		return err
 	}
 	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_READ, c, 0, 0, 0) == nil; c++ {

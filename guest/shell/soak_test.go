@@ -90,7 +90,7 @@ func TestManySessions(t *testing.T) {
 	}
 	open(t, "bash").alive(t)
 	fds, routines, _ := counts(t)
-	before, _ := os.ReadDir("/tmp/.w")
+	before, _ := os.ReadDir(sessionsDir)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	all := make([]*sess, n)
@@ -128,7 +128,7 @@ func TestManySessions(t *testing.T) {
 	if f, g, _ := counts(t); f > fds || g > routines {
 		t.Errorf("%d -> %d descriptors, %d -> %d goroutines", fds, f, routines, g)
 	}
-	if after, _ := os.ReadDir("/tmp/.w"); len(after) > len(before) {
+	if after, _ := os.ReadDir(sessionsDir); len(after) > len(before) {
 		t.Errorf("%d -> %d directories", len(before), len(after))
 	}
 }
