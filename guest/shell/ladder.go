@@ -207,10 +207,35 @@ func sweep(sc *scope, sig syscall.Signal) (n int) {
 			break
 		}
 	}
+	var dying []unix.PollFd
 	for pid := range known {
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+			dying = append(dying, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		}
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
+	awaitDeath(dying)
 	return len(known)
+}
+
+// deathLimit is how long what was killed is waited for. It is over at once,
+// unless the kernel has a reason.
+const deathLimit = 100 * time.Millisecond
+
+// awaitDeath waits until processes are dead, so that their shell knows of it
+// before it does anything else, and closes their descriptors (pidfd_open(2)).
+func awaitDeath(pidfds []unix.PollFd) {
+	late := time.Now().Add(deathLimit)
+	for i := range pidfds {
+		for {
+			left := time.Until(late).Milliseconds()
+			n, err := unix.Poll(pidfds[i:i+1], int(max(left, 0)))
+			if n > 0 || err != unix.EINTR && err != nil || left <= 0 {
+				break
+			}
+		}
+		_ = unix.Close(int(pidfds[i].Fd))
+	}
 }
 
 // checkLost looks whether the shell sits at its prompt and has not answered:
