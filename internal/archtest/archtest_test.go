@@ -30,7 +30,7 @@ var allow = map[string][]string{
 	"guest/client":         {"guest/wire"},
 	"shim":                 {"runtime", "perm", "audit", "fusefs", "guest/wire", "guest/client", "internal/*"},
 	"session/sessiontest":  {"runtime", "internal/suite"},
-	"internal/statedir":    {"runtime"},
+	"internal/statedir":    {"runtime", "internal/filelock", "internal/rmtree"},
 	"internal/seccomp/gen": {"internal/seccomp/profile"},
 	"internal/testenv":     {"internal/probe"},
 	"internal/bench":       {"*", "*/*"},

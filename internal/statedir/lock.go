@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/filelock"
 	"wolffia/runtime"
 )
 
@@ -33,16 +34,11 @@ type Lock struct {
 // Unlock lets go of the lock whoever has copies: a child that is just being
 // started by another goroutine has one, for a moment.
 func (l *Lock) Unlock() error {
-	return errors.Join(lock(l.Shim, unix.F_OFD_SETLK, unix.F_UNLCK, 0, parts), lock(l.Tree, unix.F_OFD_SETLK, unix.F_UNLCK, 0, parts))
+	return errors.Join(filelock.Set(l.Shim, unix.F_OFD_SETLK, unix.F_UNLCK, 0, parts), filelock.Set(l.Tree, unix.F_OFD_SETLK, unix.F_UNLCK, 0, parts))
 }
 
 // Close closes the files: what has copies of them holds the lock from now on.
 func (l *Lock) Close() error { return errors.Join(l.Shim.Close(), l.Tree.Close()) }
-
-// lock does a lock operation on n parts from first on (fcntl_locking(2)).
-func lock(f *os.File, op int, kind int16, first, n int64) error {
-	return unix.FcntlFlock(f.Fd(), op, &unix.Flock_t{Type: kind, Start: first, Len: n})
-}
 
 // openLock opens the file to lock; ErrNotFound: there is no such sandbox.
 func (b *Box) openLock() (*os.File, error) {
@@ -87,9 +83,9 @@ func (b *Box) TryLock() (_ *Lock, err error) {
 	if l.Tree, err = b.openLock(); err != nil {
 		return nil, errors.Join(err, l.Shim.Close())
 	}
-	err = lock(l.Shim, unix.F_OFD_SETLK, unix.F_WRLCK, shimPart, 1)
+	err = filelock.Set(l.Shim, unix.F_OFD_SETLK, unix.F_WRLCK, shimPart, 1)
 	if err == nil {
-		err = lock(l.Tree, unix.F_OFD_SETLK, unix.F_WRLCK, treePart, 1)
+		err = filelock.Set(l.Tree, unix.F_OFD_SETLK, unix.F_WRLCK, treePart, 1)
 	}
 	if err == nil {
 		return l, nil
@@ -122,37 +118,10 @@ func (b *Box) waitLock(ctx context.Context, limit time.Duration, first, n int64,
 	if err != nil {
 		return nil, err
 	}
-	letGo := func() {
-		_ = lock(f, unix.F_OFD_SETLK, unix.F_UNLCK, first, n)
-		_ = f.Close()
-	}
-	got := make(chan error)
-	given := make(chan struct{}) // closed when nobody waits for it any more
-	go func() {                  // ends when the lock is free, at the latest with the holders
-		err := error(unix.EINTR)
-		for errors.Is(err, unix.EINTR) {
-			err = lock(f, unix.F_OFD_SETLKW, unix.F_WRLCK, first, n)
-		}
-		select {
-		case got <- err:
-		case <-given:
-			letGo()
-		}
-	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case err = <-got:
-		if err == nil {
-			return letGo, nil
-		}
-		_ = f.Close()
-	case <-ctx.Done():
-		err = ctx.Err()
-		close(given)
-	case <-timer.C:
-		err = errors.New(late)
-		close(given)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(late))
+	defer cancel()
+	if release, err = filelock.Wait(ctx, f, unix.F_WRLCK, first, n); err == nil {
+		return release, nil
 	}
 	return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", b.id, err)
 }
