@@ -1,0 +1,168 @@
+// Package rmtree deletes a tree that somebody hostile may have filled: of any
+// depth, with directories that nobody may list. It follows no link, does not
+// cross into a mount, and needs three descriptors.
+package rmtree
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// batch is how many names are read at a time.
+const batch = 512
+
+// Remove deletes name and all that is below it, in the directory that parent
+// is open on. What is not there is no error. After an error some of it may be
+// gone.
+func Remove(parent *os.File, name string) error {
+	t := &tree{}
+	if err := t.remove(int(parent.Fd()), name); err != nil {
+		return fmt.Errorf("delete %s/%s: %w", parent.Name(), name, err)
+	}
+	return nil
+}
+
+// RemovePath is Remove for the name in the directory dir.
+func RemovePath(dir, name string) error {
+	parent, err := os.Open(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	return Remove(parent, name)
+}
+
+// A tree is what is being deleted. Directories that are not empty are first
+// moved up into its top directory, so that depth does not matter.
+type tree struct {
+	top   *os.File
+	moved int
+}
+
+func (t *tree) remove(parent int, name string) error {
+	gone, err := unlink(parent, name)
+	if gone || err != nil {
+		return err
+	}
+	if t.top, err = enter(parent, name); err != nil {
+		return err
+	}
+	defer t.top.Close()
+	if err := each(t.top, t.drop); err != nil {
+		return err
+	}
+	return unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
+}
+
+// drop deletes a name in the top directory.
+func (t *tree) drop(name string) error {
+	top := int(t.top.Fd())
+	gone, err := unlink(top, name)
+	if gone || err != nil {
+		return err
+	}
+	dir, err := enter(top, name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := each(dir, func(name string) error { return t.lift(dir, name) }); err != nil {
+		return err
+	}
+	return unix.Unlinkat(top, name, unix.AT_REMOVEDIR)
+}
+
+// lift deletes a name in dir, or moves it up.
+func (t *tree) lift(dir *os.File, name string) error {
+	gone, err := unlink(int(dir.Fd()), name)
+	if gone || err != nil {
+		return err
+	}
+	// A directory that gets another parent must be writable itself.
+	d, err := enter(int(dir.Fd()), name)
+	if err != nil {
+		return err
+	}
+	_ = d.Close()
+	for {
+		t.moved++
+		err := unix.Renameat2(int(dir.Fd()), name, int(t.top.Fd()), strconv.Itoa(t.moved), unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+}
+
+// unlink deletes what is no directory, or an empty one, and reports whether
+// nothing is left.
+func unlink(dir int, name string) (gone bool, err error) {
+	err = unix.Unlinkat(dir, name, 0)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
+		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+	}
+	switch {
+	case err == nil || errors.Is(err, unix.ENOENT):
+		return true, nil
+	case errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST):
+		return false, nil
+	}
+	return false, fmt.Errorf("%q: %w", name, err)
+}
+
+// enter opens a directory, and makes it one that its owner may empty.
+func enter(parent int, name string) (*os.File, error) {
+	fd, err := unix.Openat2(parent, name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", name, err)
+	}
+	path := os.NewFile(uintptr(fd), name)
+	defer path.Close()
+	st, err := path.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if st.Mode().Perm()&0o700 != 0o700 {
+		// By the descriptor: the name could be a link by now.
+		if err := os.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", name, err)
+	}
+	return os.NewFile(uintptr(dir), name), nil
+}
+
+// each calls do for every name in dir, which must be gone after it, until there
+// is none.
+func each(dir *os.File, do func(name string) error) error {
+	for {
+		names, err := dir.Readdirnames(batch)
+		if len(names) == 0 && (err == nil || errors.Is(err, io.EOF)) {
+			return nil
+		}
+		if len(names) == 0 {
+			return err
+		}
+		for _, name := range names {
+			if err := do(name); err != nil {
+				return err
+			}
+		}
+		if _, err := dir.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
+}
