@@ -31,13 +31,19 @@ type LaunchSpec struct {
 	UID, GID int    // the identity inside
 	User     string // the user's name inside
 	Home     string // its home directory: an empty temporary one
-	Root     []RootEntry
-	Etc      string  // host directory that becomes /etc, or empty: the root's own
-	Binds    []Mount // the codebase, other directories, single files; in order
-	Scratch  []string
-	Guest    string // host path of the guest binary
-	Network  Network
-	Seccomp  []byte // array of struct sock_filter
+	// RootDir is a host directory that is the root directory as a whole, to be
+	// written to; then Root and Etc are empty. In it there is a directory, or a
+	// file, for each place that something is mounted on: /proc, /dev, /tmp, Home,
+	// SessionsPath, GuestPath, and those of Binds and Scratch, with no symbolic link on the way
+	// that could lead a mount elsewhere. Nobody else writes to it before PID 1.
+	RootDir string
+	Root    []RootEntry
+	Etc     string  // host directory that becomes /etc, or empty: the root's own
+	Binds   []Mount // the codebase, other directories, single files; in order
+	Scratch []string
+	Guest   string // host path of the guest binary
+	Network Network
+	Seccomp []byte // array of struct sock_filter
 }
 
 // Command is what PID 1 is executed as. The id comes last: what is left of a

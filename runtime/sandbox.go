@@ -38,6 +38,16 @@ type SandboxConfig struct {
 	// Rootfs is a directory with the system to run on, read-only; empty means
 	// the host's own system directories.
 	Rootfs string `json:"rootfs,omitempty"`
+	// Image is an image with the system to run on, in place of Rootfs, by a name
+	// that the runtime knows, such as busybox:1.36. The sandbox may change all of
+	// it: what it changes is its own, stays when it is stopped, and goes with it.
+	// What the image says of environment and, without a codebase and Cwd, working
+	// directory is the default; its user is not: a sandbox has its caller's.
+	Image string `json:"image,omitempty"`
+	// ImageID is which image that was at Create, where the runtime keeps images
+	// by digest: sha256: of its configuration. Given beside Image, or alone, it
+	// decides.
+	ImageID string `json:"imageId,omitempty"`
 	// Env is added to the environment that every process starts with.
 	Env map[string]string `json:"env,omitempty"`
 	// Cwd is the working directory of processes that name none; empty means
@@ -99,6 +109,7 @@ type Sandbox struct {
 	CreatedAt    time.Time // to the millisecond
 	CodebaseID   string
 	CodebasePath string // resolved
+	Image        string // empty: the host's system, or a directory
 	MountPoint   string
 	Network      Network
 	UID, GID     int // inside, and on the host

@@ -79,6 +79,12 @@ func (c *SandboxConfig) Validate() error {
 	if c.Cwd != "" && !path.IsAbs(c.Cwd) {
 		bad("working directory %q: it must be an absolute path inside the sandbox", c.Cwd)
 	}
+	if c.Rootfs != "" && (c.Image != "" || c.ImageID != "") {
+		bad("root file system %q and image %q: it can be only one of them", c.Rootfs, c.Image)
+	}
+	if h, ok := strings.CutPrefix(c.ImageID, "sha256:"); c.ImageID != "" && !(ok && len(h) == 64 && only(h, "abcdef"+digits)) {
+		bad("image id %q: it is sha256: and 64 of 0-9 and a-f", c.ImageID)
+	}
 	switch {
 	case c.Resources.Disk < 0:
 		bad("disk %d: it must be a number of bytes", c.Resources.Disk)
@@ -86,7 +92,7 @@ func (c *SandboxConfig) Validate() error {
 		bad("disk %d: it limits what is added to a codebase, and there is none", c.Resources.Disk)
 	}
 	// All of it is kept as JSON, which cannot hold other bytes.
-	stored := []string{c.CodebaseID, c.CodebasePath, c.Rootfs, c.Cwd, c.MountPointOrDefault()}
+	stored := []string{c.CodebaseID, c.CodebasePath, c.Rootfs, c.Image, c.Cwd, c.MountPointOrDefault()}
 	for _, m := range c.Mounts {
 		stored = append(stored, m.Source, m.Target)
 	}

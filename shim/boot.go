@@ -16,13 +16,14 @@ import (
 
 // The descriptors that shim and tree server find when they start.
 const (
-	fdBoot    = 3 // boot, as JSON, to its end
-	fdLock    = 4 // the sandbox's lock; held, not used
-	fdControl = 5 // one end of a socket pair between shim and tree server
-	fdReady   = 6 // shim only: progress, see report
-	fdAlive   = 7 // shim only: hangs up when the caller ends; heeded if BoundToCaller
-	fdGuest   = 8 // shim only: the guest binary, used if CopyGuest
-	fdConfig  = 9 // shim only: config.json, to see it to the disk
+	fdBoot    = 3  // boot, as JSON, to its end
+	fdLock    = 4  // the sandbox's lock; held, not used
+	fdControl = 5  // one end of a socket pair between shim and tree server
+	fdReady   = 6  // shim only: progress, see report
+	fdAlive   = 7  // shim only: hangs up when the caller ends; heeded if BoundToCaller
+	fdGuest   = 8  // shim only: the guest binary, used if CopyGuest
+	fdConfig  = 9  // shim only: config.json, to see it to the disk
+	fdImage   = 10 // shim only: a socket for the image's mount, if SendsImage
 )
 
 // A boot tells shim and tree server what to do.
@@ -35,6 +36,10 @@ type boot struct {
 	// CopyGuest says that the guest binary may be out of reach once privileges
 	// are dropped; then fdGuest is it.
 	CopyGuest bool `json:"copyGuest,omitempty"`
+	// Image is where the image's tree is, if there is one; or, with SendsImage,
+	// fdImage is where a mount of it comes from.
+	Image      string `json:"image,omitempty"`
+	SendsImage bool   `json:"sendsImage,omitempty"`
 }
 
 // readBoot reads fdBoot.

@@ -72,6 +72,11 @@ func compose(b *boot) (*runtime.LaunchSpec, error) {
 		}
 	}
 	spec.Binds = append(spec.Binds, c.Mounts...)
+	if spec.RootDir != "" {
+		if err := furnish(b, spec); err != nil {
+			return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+	}
 	return spec, nil
 }
 
@@ -88,6 +93,9 @@ func hostname(c *statedir.Config) string {
 
 // composeRoot fills in the root directory and /etc.
 func composeRoot(b *boot, spec *runtime.LaunchSpec) error {
+	if b.Config.ImageID != "" {
+		return composeImage(b, spec)
+	}
 	etc := filepath.Join(b.Mnt, "etc")
 	if err := writeEtc(etc, &b.Config); err != nil {
 		return err
@@ -148,8 +156,8 @@ func rootEntries(dir string, want func(name string) bool) ([]runtime.RootEntry, 
 	return entries, nil
 }
 
-// writeEtc makes the files that are the sandbox's own.
-func writeEtc(etc string, c *statedir.Config) error {
+// etcOf are the files in /etc that are the sandbox's own, and what is in them.
+func etcOf(c *statedir.Config) (map[string]string, error) {
 	name := hostname(c)
 	files := map[string]string{
 		"passwd":        passwd(c),
@@ -161,9 +169,18 @@ func writeEtc(etc string, c *statedir.Config) error {
 	if c.Network == runtime.NetworkHost {
 		resolv, err := readFile("/etc/resolv.conf")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return nil, err
 		}
 		files["resolv.conf"] = string(resolv)
+	}
+	return files, nil
+}
+
+// writeEtc makes the files of etcOf.
+func writeEtc(etc string, c *statedir.Config) error {
+	files, err := etcOf(c)
+	if err != nil {
+		return err
 	}
 	if err := os.Mkdir(etc, 0o755); err != nil {
 		return err
@@ -220,8 +237,11 @@ func readFile(name string) ([]byte, error) {
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
 		return nil, errors.Join(err, fs.ErrNotExist)
 	}
-	return io.ReadAll(io.LimitReader(f, maxEtcFile))
+	return readUpTo(f)
 }
+
+// readUpTo reads a file up to maxEtcFile.
+func readUpTo(f *os.File) ([]byte, error) { return io.ReadAll(io.LimitReader(f, maxEtcFile)) }
 
 // bindReadOnly shows a directory of the host's; what is not there is left out.
 func bindReadOnly(source, target string) error {

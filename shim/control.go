@@ -30,11 +30,11 @@ func controlPair() (shim, tree *os.File, err error) {
 	return os.NewFile(uintptr(fd[0]), "control"), os.NewFile(uintptr(fd[1]), "control"), nil
 }
 
-// sendDevice hands the mount's descriptor over.
+// sendDevice hands a mount's descriptor over.
 func sendDevice(control, device *os.File) error {
 	rights := unix.UnixRights(int(device.Fd()))
 	if err := unix.Sendmsg(int(control.Fd()), []byte{0}, rights, nil, unix.MSG_NOSIGNAL); err != nil {
-		return fmt.Errorf("hand the mount over to the tree server: %w", err)
+		return fmt.Errorf("hand the mount over: %w", err)
 	}
 	return nil
 }

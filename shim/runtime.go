@@ -18,6 +18,7 @@ import (
 
 	"wolffia/audit"
 	"wolffia/guest/client"
+	"wolffia/image/store"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 )
@@ -40,6 +41,8 @@ type Runtime struct {
 	name string
 	dir  *statedir.Dir
 	bin  programs
+	// images are those that sandboxes can run on.
+	images *store.Store
 
 	mu      sync.Mutex
 	conns   map[string]*client.Conn // to running sandboxes, by id; guarded by mu
@@ -75,7 +78,7 @@ func NewRuntime(name string, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runtime{name: name, dir: dir, bin: bin, conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
+	return &Runtime{name: name, dir: dir, bin: bin, images: store.Open(dir.Path()), conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
 }
 
 // findPrograms says where wolffia and its guest are.
@@ -117,7 +120,7 @@ func (r *Runtime) Close() error {
 func (r *Runtime) Name() string { return r.name }
 
 // Create implements [runtime.Runtime].
-func (r *Runtime) Create(_ context.Context, config *runtime.SandboxConfig) (*runtime.Sandbox, error) {
+func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*runtime.Sandbox, error) {
 	c := &statedir.Config{SandboxConfig: *config, CreatedAt: time.Now().UnixMilli()}
 	// Nothing that the caller can still change.
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
@@ -145,6 +148,11 @@ func (r *Runtime) Create(_ context.Context, config *runtime.SandboxConfig) (*run
 	if c.ID == "" {
 		c.ID = newID()
 	}
+	release, err := r.useImage(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	box, err := r.dir.Create(c)
 	if err != nil {
 		return nil, err
@@ -248,7 +256,7 @@ func (r *Runtime) Start(ctx context.Context, sandboxID string) error {
 	s, err := start(ctx, box, func() (*statedir.Config, error) {
 		_, c, err := r.find(box.ID())
 		return c, err
-	}, r.bin)
+	}, r.bin, r.images)
 	if err != nil {
 		return err
 	}
@@ -509,7 +517,7 @@ func sandbox(box *statedir.Box, c *statedir.Config) (*runtime.Sandbox, error) {
 	return &runtime.Sandbox{
 		ID: box.ID(), Name: c.Name, Runtime: c.Runtime, State: state, Reason: reason,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
-		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
+		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Image: c.Image, MountPoint: c.MountPointOrDefault(),
 		Network: cmp.Or(c.Network, runtime.NetworkNone), UID: c.UID, GID: c.GID,
 	}, nil
 }

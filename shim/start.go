@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/image/store"
 	"wolffia/internal/child"
 	"wolffia/internal/cleanup"
 	"wolffia/internal/statedir"
@@ -38,7 +39,7 @@ type started struct {
 // start starts shim and tree server for the sandbox in box and waits until the
 // shim is ready. The configuration is asked for when nobody can change it any
 // more without telling the sandbox. If start fails, both are gone.
-func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Config, error), bin programs) (_ *started, err error) {
+func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Config, error), bin programs, images *store.Store) (_ *started, err error) {
 	lock, err := lockToStart(ctx, box)
 	if err != nil {
 		return nil, err
@@ -76,6 +77,12 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the wolffia binary: %w", err)
 	}
 	defer self.Close()
+	if c.ImageID != "" {
+		if _, err := images.Get(c.ImageID); err != nil {
+			return nil, err
+		}
+		forShim.Image, forShim.SendsImage = images.Rootfs(c.ImageID), c.DroppedUID != 0
+	}
 	shimEnd, treeEnd, err := controlPair()
 	if err != nil {
 		return nil, err
@@ -98,8 +105,18 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	defer undo.Unwind(&err)
 	undo.Add(hold.Close)
 
+	files := []*os.File{lock.Shim, shimEnd, ready, alive, guest, configFile}
+	var imageOurs, imageShims *os.File
+	if forShim.SendsImage {
+		if imageOurs, imageShims, err = controlPair(); err != nil {
+			return nil, err
+		}
+		defer imageOurs.Close()
+		defer imageShims.Close()
+		files = append(files, imageShims)
+	}
 	// The shim first: it has the longer way to go.
-	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, lock.Shim, shimEnd, ready, alive, guest, configFile)
+	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, files...)
 	if err != nil {
 		return nil, namespaceError(err)
 	}
@@ -119,6 +136,12 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	}
 	// Ours must be closed, or a process that is gone would not show.
 	_ = errors.Join(ready.Close(), shimEnd.Close(), treeEnd.Close())
+	if forShim.SendsImage {
+		_ = imageShims.Close()
+		if err := sendImage(imageOurs, images, c.ImageID, shim.PID()); err != nil {
+			return nil, err
+		}
+	}
 
 	if err := await(ctx, progress); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/rmtree"
 	"wolffia/runtime"
 )
 
@@ -58,6 +59,18 @@ func (b *Box) Mnt() string { return filepath.Join(b.path, "run", "mnt") }
 
 // Lockfile is what the shim locks.
 func (b *Box) Lockfile() string { return filepath.Join(b.path, "lock") }
+
+// Upper is where what a sandbox changes of its image is kept, and Work is for
+// overlayfs meanwhile. Both are there once a sandbox on an image was started.
+func Upper(run string) string { return filepath.Join(run, upperDir) }
+
+// Work is beside Upper.
+func Work(run string) string { return filepath.Join(run, workDir) }
+
+const (
+	upperDir = "upper"
+	workDir  = "work"
+)
 
 // Log is the file with what shim, guest and backend had to say.
 func (b *Box) Log() string { return filepath.Join(b.path, "run", "log") }
@@ -212,6 +225,11 @@ func removeAt(path string) error {
 	// First: without it there is no sandbox; with it, it must stay whole.
 	if remove(configFile); len(errs) > 0 {
 		return errs[0]
+	}
+	for _, name := range []string{upperDir, workDir} {
+		if err := rmtree.RemovePath(filepath.Join(path, "run"), name); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log", auditLog, auditLog + ".1"} {
 		remove("run", name)

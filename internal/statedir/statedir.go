@@ -3,6 +3,7 @@
 //
 //	STATE/                     0700; root's 0711, so that what is below can be reached
 //	  lock                     held while a sandbox is created: names are unique
+//	  images/                  0700: see package image/store
 //	  sandboxes/               as STATE
 //	    ID/                    as STATE
 //	      config.json          0600: what was asked for, and the labels
@@ -14,6 +15,7 @@
 //	        sock               the shim's socket, while it is ready
 //	        log                what shim, guest and backend had to say
 //	        audit.log          what the tree has denied; audit.log.1 is the older part
+//	        upper/, work/      what the sandbox has changed of its image
 //	        mnt/               empty; the shim mounts here, in its own namespace
 //
 // Started by root, all but run/ belongs to root. What is in run/ is written by

@@ -32,6 +32,9 @@ func Args(spec *runtime.LaunchSpec) []string {
 		"--new-session", "--die-with-parent", "--as-pid-1", "--clearenv",
 		"--seccomp", strconv.Itoa(seccompFD),
 	)
+	if spec.RootDir != "" {
+		a = append(a, "--bind", spec.RootDir, "/")
+	}
 	for _, e := range spec.Root {
 		if e.Link != "" {
 			a = append(a, "--symlink", e.Link, "/"+e.Name)
@@ -43,11 +46,11 @@ func Args(spec *runtime.LaunchSpec) []string {
 	if spec.Etc != "" {
 		a = append(a, "--ro-bind", spec.Etc, "/etc")
 	}
-	a = append(a,
-		"--perms", "1777", "--tmpfs", "/tmp",
-		"--dir", "/var", "--symlink", "../tmp", "/var/tmp",
-		"--perms", "0700", "--tmpfs", spec.Home,
-	)
+	a = append(a, "--perms", "1777", "--tmpfs", "/tmp")
+	if spec.RootDir == "" {
+		a = append(a, "--dir", "/var", "--symlink", "../tmp", "/var/tmp")
+	}
+	a = append(a, "--perms", "0700", "--tmpfs", spec.Home)
 	for _, target := range spec.Scratch {
 		a = append(a, "--tmpfs", target)
 	}
@@ -61,7 +64,11 @@ func Args(spec *runtime.LaunchSpec) []string {
 	a = append(a,
 		"--perms", "0700", "--size", strconv.Itoa(sessionsSize), "--tmpfs", runtime.SessionsPath,
 		"--ro-bind", spec.Guest, runtime.GuestPath,
-		"--remount-ro", "/",
+	)
+	if spec.RootDir == "" {
+		a = append(a, "--remount-ro", "/")
+	}
+	a = append(a,
 		"--chdir", "/",
 		"--",
 	)

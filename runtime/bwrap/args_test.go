@@ -51,6 +51,9 @@ func TestArgs(t *testing.T) {
 			s.Root = []runtime.RootEntry{{Name: "bin", Source: "/r/bin"}, {Name: "etc", Source: "/r/etc"}}
 			s.Binds = append([]runtime.Mount{{Source: "/state/run/mnt/etc/passwd", Target: "/etc/passwd"}}, s.Binds...)
 		}),
+		"image": spec(func(s *runtime.LaunchSpec) {
+			s.Root, s.Etc, s.RootDir = nil, "", "/state/run/mnt/root"
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := strings.Join(bwrap.Args(s), "\n") + "\n"
@@ -77,7 +80,7 @@ func TestArgsAlwaysIsolate(t *testing.T) {
 	always := []string{
 		"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup",
 		"--disable-userns", "--cap-drop ALL", "--new-session", "--die-with-parent", "--as-pid-1",
-		"--clearenv", "--seccomp 3", "--remount-ro /",
+		"--clearenv", "--seccomp 3",
 	}
 	for _, s := range []*runtime.LaunchSpec{spec(func(*runtime.LaunchSpec) {}), {}, spec(func(s *runtime.LaunchSpec) { s.Network = "nonsense" })} {
 		line := " " + strings.Join(bwrap.Args(s), " ") + " "
@@ -85,6 +88,9 @@ func TestArgsAlwaysIsolate(t *testing.T) {
 			if !strings.Contains(line, " "+want+" ") {
 				t.Errorf("no %s in:%s", want, line)
 			}
+		}
+		if s.RootDir == "" && !strings.Contains(line, " --remount-ro / ") {
+			t.Errorf("the root can be written to:%s", line)
 		}
 		if s.Network != runtime.NetworkHost && !strings.Contains(line, " --unshare-net ") {
 			t.Errorf("network %q is not isolated:%s", s.Network, line)

@@ -7,7 +7,7 @@
 // not run yourself.
 //
 // In all else it is a runtime: it passes runtimetest, but for the features
-// Isolation, Filter, LiveRules, Terminal, Mounts, Rootfs and Disk; it has no
+// Isolation, Filter, LiveRules, Terminal, Mounts, Rootfs, Image and Disk; it has no
 // sessions. The working directory of a
 // command is the codebase itself, or a temporary directory if there is none;
 // its HOME is a temporary directory.

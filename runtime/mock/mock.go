@@ -77,8 +77,8 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if len(c.Mounts) > 0 || c.Rootfs != "" || c.Resources != (runtime.Resources{}) {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has the host's files: no mounts, no root file system")
+	if len(c.Mounts) > 0 || c.Rootfs != "" || c.Image != "" || c.ImageID != "" || c.Resources != (runtime.Resources{}) {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has the host's files: no mounts, no root file system, no image")
 	}
 	if c.CodebasePath != "" {
 		dir, err := codebase(c.CodebasePath)

@@ -27,7 +27,7 @@ func config() runtimetest.Config {
 			}
 		},
 		Lacks: []runtimetest.Feature{
-			runtimetest.Isolation, runtimetest.Filter, runtimetest.LiveRules, runtimetest.Terminal, runtimetest.Mounts, runtimetest.Rootfs, runtimetest.Disk,
+			runtimetest.Isolation, runtimetest.Filter, runtimetest.LiveRules, runtimetest.Terminal, runtimetest.Mounts, runtimetest.Rootfs, runtimetest.Image, runtimetest.Disk,
 		},
 	}
 }

@@ -202,6 +202,11 @@ func createInvalidOnHost(e *env) {
 	if e.has(Rootfs) {
 		bad["rootfs missing"] = &runtime.SandboxConfig{Rootfs: dir + "/missing"}
 	}
+	if e.has(Image) {
+		bad["image and rootfs"] = &runtime.SandboxConfig{Image: noImage, Rootfs: dir}
+		bad["image id too short"] = &runtime.SandboxConfig{ImageID: "sha256:12"}
+		bad["image name with a NUL"] = &runtime.SandboxConfig{Image: "a\x00b"}
+	}
 	for _, what := range slices.Sorted(maps.Keys(bad)) {
 		_, err := e.rt.Create(e.Ctx, bad[what])
 		e.Wrong(what, err, runtime.ErrInvalid)

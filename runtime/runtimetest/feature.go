@@ -33,6 +33,8 @@ const (
 	Network Feature = "Network"
 	// Rootfs: SandboxConfig.Rootfs. Without it, that is ErrUnsupported.
 	Rootfs Feature = "Rootfs"
+	// Image: SandboxConfig.Image. Without it, that is ErrUnsupported.
+	Image Feature = "Image"
 	// Disk: Resources.Disk. Without it, that is ErrUnsupported.
 	Disk Feature = "Disk"
 )
@@ -71,10 +73,22 @@ var probes = map[Feature]func(e *env) bool{
 	},
 	Network: func(e *env) bool { return e.canCreate(&runtime.SandboxConfig{Network: runtime.NetworkHost}) },
 	Rootfs:  func(e *env) bool { return e.canCreate(&runtime.SandboxConfig{Rootfs: e.dir()}) },
+	Image: func(e *env) bool {
+		_, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{Image: noImage})
+		e.empty()
+		if runtime.Class(err) == runtime.ErrUnsupported {
+			return false
+		}
+		e.Wrong("an image that is not there", err, runtime.ErrNotFound)
+		return true
+	},
 	Disk: func(e *env) bool {
 		return e.canCreate(&runtime.SandboxConfig{CodebasePath: e.dir(), Resources: runtime.Resources{Disk: 1 << 20}})
 	},
 }
+
+// noImage is an image that nobody has.
+const noImage = "registry.invalid/none:latest"
 
 // canCreate reports whether such a sandbox can be made.
 func (e *env) canCreate(c *runtime.SandboxConfig) bool {

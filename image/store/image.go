@@ -1,0 +1,133 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"wolffia/runtime"
+)
+
+// An Image is one that is in the store. It never changes.
+type Image struct {
+	ID      string   `json:"id"`                // sha256: of the configuration
+	Layers  []string `json:"layers"`            // digests, sha256:, the lowest first
+	Config  Config   `json:"config"`            // what a sandbox takes from it
+	Created string   `json:"created,omitempty"` // when it was built, as it says itself; hostile text
+	Size    int64    `json:"size"`              // bytes in files
+	Files   int      `json:"files"`             // names of any kind
+	Skipped int      `json:"skipped,omitempty"` // device nodes that were left out
+}
+
+// A Config is the part of an image's configuration that is used, or shown
+// (OCI image specification, config.md). All of it is hostile text.
+type Config struct {
+	User       string   `json:"User,omitempty"` // shown only: a sandbox has its caller's user
+	Env        []string `json:"Env,omitempty"`
+	Entrypoint []string `json:"Entrypoint,omitempty"`
+	Cmd        []string `json:"Cmd,omitempty"`
+	WorkingDir string   `json:"WorkingDir,omitempty"`
+}
+
+// Command is what the image runs by itself, or nil.
+func (c *Config) Command() []string {
+	return append(append([]string(nil), c.Entrypoint...), c.Cmd...)
+}
+
+// A description is an image's configuration file.
+type description struct {
+	Created      string `json:"created"`
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+	Config       Config `json:"config"`
+	RootFS       struct {
+		Type    string   `json:"type"`
+		DiffIDs []string `json:"diff_ids"`
+	} `json:"rootfs"`
+}
+
+// describe reads an image's configuration file. The error is of class
+// ErrInvalid or ErrUnsupported.
+func describe(config []byte, lim Limits) (*description, error) {
+	d := new(description)
+	if err := json.Unmarshal(config, d); err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "its configuration is damaged: %w", err)
+	}
+	if d.OS != "" && d.OS != "linux" || d.Architecture != "" && d.Architecture != "amd64" {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "it is for %.40q on %.40q, not for linux on amd64", d.OS, d.Architecture)
+	}
+	if n := len(d.RootFS.DiffIDs); n == 0 || n > lim.Layers {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "it has %d layers, which must be 1 to %d", n, lim.Layers)
+	}
+	for _, id := range d.RootFS.DiffIDs {
+		if !IsID(id) {
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "a layer has the digest %.100q: only sha256 is known", id)
+		}
+	}
+	return d, nil
+}
+
+const algorithm = "sha256:"
+
+// IsID reports whether s is the id of an image: sha256: and 64 lower-case
+// hexadecimal digits.
+func IsID(s string) bool {
+	h, ok := strings.CutPrefix(s, algorithm)
+	return ok && len(h) == 64 && strings.Trim(h, "0123456789abcdef") == ""
+}
+
+func hexOf(id string) string { return strings.TrimPrefix(id, algorithm) }
+
+// Short is an id as people read it: the first twelve digits.
+func Short(id string) string {
+	h := hexOf(id)
+	return h[:min(len(h), 12)]
+}
+
+func missing(what string) error {
+	return runtime.Errorf(runtime.ErrNotFound, "no image %q here: wolffia image pull gets it, wolffia image ls shows those there are", what)
+}
+
+// Get returns an image. ErrNotFound: it is not in the store.
+func (s *Store) Get(id string) (*Image, error) {
+	if !IsID(id) {
+		return nil, missing(id)
+	}
+	img := new(Image)
+	err := readJSON(filepath.Join(s.path, hexOf(id), imageFile), img)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, missing(id)
+	case err == nil && img.ID != id:
+		err = fmt.Errorf("it says that it is %q", img.ID)
+	}
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "image %s: %w; remove it with wolffia image rm %s", Short(id), err, Short(id))
+	}
+	return img, nil
+}
+
+// A Name is what people call an image.
+type Name struct {
+	ID string `json:"id"`
+	// Digest is of the manifest that the name stood for; empty if there was none.
+	Digest   string `json:"digest,omitempty"`
+	PulledAt int64  `json:"pulledAt"` // ms since 1970
+}
+
+// names reads names.json. The keys are canonical.
+func (s *Store) names() (map[string]Name, error) {
+	all := map[string]Name{}
+	err := readJSON(filepath.Join(s.path, namesFile), &all)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "image store: %w; delete that file: the images stay and can be pulled again", err)
+	}
+	return all, nil
+}
+
+// now is the time as it is recorded.
+func now() int64 { return time.Now().UnixMilli() }

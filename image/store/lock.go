@@ -1,0 +1,105 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/filelock"
+	"wolffia/runtime"
+)
+
+// A byte of the lock file is an image's: held alone while the image is made or
+// deleted, shared while somebody relies on its being there. Which byte is part
+// of the digest; that two share one costs them time only. No byte needs to
+// exist, and no lock needs to be cleaned up. Byte 0 is for names.json, and is
+// taken after an image's.
+
+// offset is the byte of an image.
+func offset(id string) int64 {
+	b, err := hex.DecodeString(hexOf(id)[:16])
+	if err != nil {
+		return 1 // no id; it is checked where it comes from
+	}
+	return int64(binary.BigEndian.Uint64(b)>>2) | 1 // below 2^62, not 0
+}
+
+const namesByte = 0
+
+// pinLimit is how long an image that is there may be kept by somebody who
+// deletes it, or looks whether it has to be made.
+const pinLimit = time.Minute
+
+// openLock opens the lock file.
+func (s *Store) openLock() (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(s.path, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the image store: %w", err)
+	}
+	return f, nil
+}
+
+// lock waits for a byte of the lock. release lets go of it.
+func (s *Store) lock(ctx context.Context, kind int16, at int64) (release func(), err error) {
+	f, err := s.openLock()
+	if err != nil {
+		return nil, err
+	}
+	if release, err = filelock.Wait(ctx, f, kind, at, 1); err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "somebody else uses the image store: %w", err)
+	}
+	return release, nil
+}
+
+// tryLock takes an image's byte alone, or says that somebody has it:
+// ErrConflict.
+func (s *Store) tryLock(id string) (release func(), err error) {
+	f, err := s.openLock()
+	if err != nil {
+		return nil, err
+	}
+	err = filelock.Set(f, unix.F_OFD_SETLK, unix.F_WRLCK, offset(id), 1)
+	if err == nil {
+		return func() {
+			// A child that is just being started has a copy, for a moment.
+			_ = filelock.Set(f, unix.F_OFD_SETLK, unix.F_UNLCK, offset(id), 1)
+			_ = f.Close()
+		}, nil
+	}
+	_ = f.Close()
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return nil, runtime.Errorf(runtime.ErrConflict, "image %s is in use just now", Short(id))
+	}
+	return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the image store: %w", err)
+}
+
+// Pin finds an image and keeps it from being deleted until release is called.
+// Whoever records that a sandbox uses it does so before. ErrNotFound: it is not
+// there.
+func (s *Store) Pin(ctx context.Context, id string) (_ *Image, release func(), err error) {
+	if !IsID(id) {
+		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "image id %q: it must be sha256: and 64 digits", id)
+	}
+	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, missing(id)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, pinLimit, errors.New("it does not finish"))
+	defer cancel()
+	release, err = s.lock(ctx, unix.F_RDLCK, offset(id))
+	if err != nil {
+		return nil, nil, err
+	}
+	img, err := s.Get(id)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return img, release, nil
+}

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"path/filepath"
+	"strings"
+
+	"wolffia/runtime"
+)
+
+// The forms of a name beside that of an image in a registry.
+const (
+	LayoutPrefix  = "oci:"            // oci:DIR[:TAG], an OCI image layout
+	ArchivePrefix = "docker-archive:" // docker-archive:FILE, of docker save
+)
+
+// Canonical is the one form of a name that means the same: busybox becomes
+// docker.io/library/busybox:latest, files get absolute paths. A tag beside a
+// digest is dropped. It does not tell whether there is such an image; whether a
+// registry's name is well formed is for the registry's client to say.
+func Canonical(name string) (string, error) {
+	bad := func(why string) (string, error) {
+		return "", runtime.Errorf(runtime.ErrInvalid, "image %.300q: %s", name, why)
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\ufffd' }) {
+		return bad("it has characters that no name has")
+	}
+	if file, ok := strings.CutPrefix(name, ArchivePrefix); ok {
+		if file == "" {
+			return bad("it must be docker-archive:FILE")
+		}
+		abs, err := filepath.Abs(file)
+		return ArchivePrefix + abs, err
+	}
+	if rest, ok := strings.CutPrefix(name, LayoutPrefix); ok {
+		dir, tag := SplitLayout(rest)
+		if dir == "" {
+			return bad("it must be oci:DIR or oci:DIR:TAG")
+		}
+		abs, err := filepath.Abs(dir)
+		if tag != "" {
+			abs += ":" + tag
+		}
+		return LayoutPrefix + abs, err
+	}
+	return remote(name, bad)
+}
+
+// SplitLayout takes DIR[:TAG] apart. A tag has no slash.
+func SplitLayout(s string) (dir, tag string) {
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.Contains(s[i:], "/") {
+		return s[:i], s[i+1:]
+	}
+	return s, ""
+}
+
+// remote is Canonical for an image in a registry: HOST/PATH:TAG or
+// HOST/PATH@DIGEST.
+func remote(name string, bad func(string) (string, error)) (string, error) {
+	path, digest, pinned := strings.Cut(name, "@")
+	host, rest, ok := strings.Cut(path, "/")
+	if !ok || host != "localhost" && !strings.ContainsAny(host, ".:") {
+		host, rest = "docker.io", path // the first part is none of a host's
+	}
+	if host == "index.docker.io" {
+		host = "docker.io"
+	}
+	tag := "latest"
+	if i := strings.LastIndexByte(rest, ':'); i >= 0 {
+		rest, tag = rest[:i], rest[i+1:]
+	}
+	if host == "docker.io" && !strings.Contains(rest, "/") {
+		rest = "library/" + rest
+	}
+	if strings.HasSuffix(rest, "/") || tag == "" {
+		return bad("it must be like busybox, busybox:1.36 or registry.example/team/image@sha256:...")
+	}
+	if pinned {
+		if !IsID(digest) {
+			return bad("a digest is sha256: and 64 digits")
+		}
+		return host + "/" + rest + "@" + digest, nil
+	}
+	return host + "/" + rest + ":" + tag, nil
+}
+
+// Local reports whether a canonical name means files on this host.
+func Local(name string) bool {
+	return strings.HasPrefix(name, LayoutPrefix) || strings.HasPrefix(name, ArchivePrefix)
+}

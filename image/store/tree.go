@@ -1,0 +1,172 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/rmtree"
+)
+
+// A tree is a directory that is being filled. All of it is reached by
+// descriptors and openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS: nothing
+// in it can lead out of it, and no link is followed.
+type tree struct {
+	root *os.File
+
+	// The directory that was opened last: entries come directory by directory.
+	last   string
+	lastFD int // -1: none
+}
+
+func openTree(path string) (*tree, error) {
+	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &tree{root: root, lastFD: -1}, nil
+}
+
+func (t *tree) Close() error {
+	t.forget()
+	return t.root.Close()
+}
+
+// forget drops what was opened last: a name may mean something else now.
+func (t *tree) forget() {
+	if t.lastFD >= 0 {
+		_ = unix.Close(t.lastFD)
+	}
+	t.last, t.lastFD = "", -1
+}
+
+// open returns a descriptor of a directory, which is the tree's until the next
+// open.
+func (t *tree) open(dir string) (int, error) {
+	if t.lastFD >= 0 && t.last == dir {
+		return t.lastFD, nil
+	}
+	fd, err := t.openAside(dir)
+	if err != nil {
+		return -1, err
+	}
+	t.forget()
+	t.last, t.lastFD = dir, fd
+	return fd, nil
+}
+
+// openAside returns a descriptor of a directory that the caller closes.
+func (t *tree) openAside(dir string) (int, error) {
+	for {
+		fd, err := unix.Openat2(int(t.root.Fd()), dir, &unix.OpenHow{
+			Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+		})
+		// EAGAIN: a rename elsewhere on the host came in between (openat2(2)).
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
+
+// list returns the names in a directory.
+func (t *tree) list(dir string) ([]string, error) {
+	fd, err := t.openAside(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	rd, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(rd), dir)
+	defer f.Close()
+	return f.Readdirnames(-1) // what is there was counted when it was made
+}
+
+// kindOf is the type (S_IFMT) of a name, 0 if it is not there.
+func kindOf(parent int, base string) (uint32, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return 0, nil
+	}
+	return st.Mode & unix.S_IFMT, err
+}
+
+// remove deletes what has the name, with all below.
+func (t *tree) remove(parent int, base, name string) error {
+	err := unix.Unlinkat(parent, base, 0)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if !errors.Is(err, unix.EISDIR) {
+		return fmt.Errorf("replace %.300q: %w", name, err)
+	}
+	fd, err := unix.FcntlInt(uintptr(parent), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	if t.lastFD != parent {
+		t.forget() // it may be below
+	}
+	return rmtree.Remove(dir, base)
+}
+
+// dir makes a directory, or keeps the one that is there and what is in it. Its
+// owner can always empty it.
+func (t *tree) dir(parent int, base, name string, mode uint32) error {
+	kind, err := kindOf(parent, base)
+	if err != nil {
+		return err
+	}
+	if kind != unix.S_IFDIR {
+		if kind != 0 {
+			if err := t.remove(parent, base, name); err != nil {
+				return err
+			}
+		}
+		if err := unix.Mkdirat(parent, base, 0o700); err != nil {
+			return err
+		}
+	}
+	fd, err := unix.Openat(parent, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fchmod(fd, mode|0o700) // whatever the umask
+}
+
+// create makes a file that is not there.
+func create(parent int, base string) (*os.File, error) {
+	fd, err := unix.Openat(parent, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), base), nil
+}
+
+// fileMode is a file's mode. Its owner can read it, or it would be of no use to
+// the one user a sandbox has.
+func fileMode(mode uint32) fs.FileMode { return fs.FileMode(mode&0o777 | 0o400) }
+
+// setTime sets when a file was changed; times that a file system cannot hold
+// are left out.
+func setTime(f *os.File, at time.Time) error {
+	if at.Unix() <= 0 {
+		return nil
+	}
+	tv := []unix.Timeval{unix.NsecToTimeval(time.Now().UnixNano()), unix.NsecToTimeval(at.UnixNano())}
+	if err := unix.Futimes(int(f.Fd()), tv); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOVERFLOW) {
+		return err
+	}
+	return nil
+}
