@@ -16,9 +16,9 @@ export GOTOOLCHAIN ?= local
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-build: ## build bin/wolffia and bin/wolffia-guest
+build: ## build bin/wolffia, bin/wolffia-guest and bin/wolffia-image
 	@mkdir -p $(BIN)
-	$(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $(BIN)/ ./cmd/wolffia ./cmd/wolffia-guest
+	$(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $(BIN)/ ./cmd/wolffia ./cmd/wolffia-guest ./cmd/wolffia-image
 
 setup: ## install what the host lacks to run sandboxes (bubblewrap), as root or with sudo
 	@scripts/setup run

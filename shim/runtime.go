@@ -116,6 +116,9 @@ func (r *Runtime) Close() error {
 	return nil
 }
 
+// StateDir is the absolute path of the state directory.
+func (r *Runtime) StateDir() string { return r.dir.Path() }
+
 // Name implements [runtime.Runtime].
 func (r *Runtime) Name() string { return r.name }
 

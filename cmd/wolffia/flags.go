@@ -13,6 +13,7 @@ import (
 	units "github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
+	"wolffia/image/store"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -25,12 +26,15 @@ type boxFlags struct {
 	mountPoint string
 	mounts     []string
 	rootfs     string
+	image      string
 	network    string
 	env        []string
 	cwd        string
 	labels     []string
 	name       string
 	disk       string
+
+	command []string // what the image runs by itself; known after config
 }
 
 func (f *boxFlags) add(cmd *cobra.Command) {
@@ -40,6 +44,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.mountPoint, "mount-point", runtime.DefaultMountPoint, "where the codebase appears")
 	fl.StringArrayVar(&f.mounts, "mount", nil, "show another host directory, unfiltered: SRC[:DST][:ro|rw], read-only unless rw")
 	fl.StringVar(&f.rootfs, "rootfs", "", "directory with the system to run on (default: the host's system directories)")
+	fl.StringVar(&f.image, "image", "", "image to run on, pulled if it is not there: see wolffia image --help")
 	fl.StringVar(&f.network, "network", string(runtime.NetworkNone), "none or host")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
 	fl.StringVar(&f.cwd, "cwd", "", "working directory inside (default: the mount point)")
@@ -85,12 +90,39 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 			return nil, err
 		}
 	}
+	if err := f.addImage(ctx, a, c); err != nil {
+		return nil, err
+	}
 	if c.CodebasePath != "" {
 		c.Permissions, err = f.ruleFlags.rules(ctx, a, c.CodebasePath)
 	} else if f.ruleFlags.given() {
 		err = runtime.Errorf(runtime.ErrInvalid, "rules are about a codebase: say which with --codebase DIR")
 	}
 	return c, err
+}
+
+// addImage names the image, which is there then, where the runtime takes it from
+// the image store.
+func (f *boxFlags) addImage(ctx context.Context, a *app, c *runtime.SandboxConfig) error {
+	switch {
+	case f.image == "":
+		return nil
+	case f.rootfs != "":
+		return runtime.Errorf(runtime.ErrInvalid, "--image and --rootfs: it can be only one of them")
+	case !usesStore(f.runtime):
+		c.Image = f.image
+		return nil
+	}
+	img, err := a.haveImage(ctx, f.image)
+	if err != nil {
+		return err
+	}
+	c.Image, c.ImageID = f.image, img.ID
+	if canonical, err := store.Canonical(f.image); err == nil && !strings.HasPrefix(img.ID, f.image) {
+		c.Image = canonical // an image in files has its whole path
+	}
+	f.command = img.Config.Command()
+	return nil
 }
 
 // variables reads -e flags.

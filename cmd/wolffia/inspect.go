@@ -78,6 +78,8 @@ func (s *inspection) print(out io.Writer) error {
 	row("state", string(s.State))
 	row("reason", s.Reason)
 	row("codebase", s.Codebase)
+	row("image", s.listing.Image)
+	row("image id", s.ImageID)
 	row("rules", strconv.Itoa(len(s.Permissions)))
 	row("labels", joinLabels(s.listing.Labels))
 	row("user", fmt.Sprintf("%d:%d", s.UID, s.GID))

@@ -23,12 +23,13 @@ type listing struct {
 	Labels    map[string]string `json:"labels"`
 	CreatedAt int64             `json:"createdAt"` // ms since 1970
 	Codebase  string            `json:"codebase,omitempty"`
+	Image     string            `json:"image,omitempty"`
 }
 
 func listingOf(s *runtime.Sandbox) listing {
 	l := listing{
 		ID: s.ID, Name: s.Name, Runtime: s.Runtime, State: s.State, Reason: s.Reason,
-		Labels: s.Labels, CreatedAt: s.CreatedAt.UnixMilli(), Codebase: s.CodebasePath,
+		Labels: s.Labels, CreatedAt: s.CreatedAt.UnixMilli(), Codebase: s.CodebasePath, Image: s.Image,
 	}
 	if l.Labels == nil {
 		l.Labels = map[string]string{}

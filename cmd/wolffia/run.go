@@ -26,12 +26,12 @@ func (a *app) runCommand() *cobra.Command {
 
 The command has our standard streams, the terminal included if there is one, and
 its exit code is ours. Signals are passed on. If wolffia is killed the sandbox
-goes too.`,
+goes too. With --image the command may be left out: it is the image's then.`,
 		Example: `  wolffia run --codebase . -- sh -c 'ls -la; git status'
   wolffia run --codebase . --preset read-only --timeout 5m -- make test
   wolffia run -- bash`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 && box.image == "" {
 				return runtime.Errorf(runtime.ErrInvalid, "no command given: wolffia run [flags] -- CMD [ARG...]")
 			}
 			limit, err := parseTimeout(timeout)
@@ -47,6 +47,12 @@ goes too.`,
 				return err
 			}
 			config.BoundToCaller = true
+			if len(args) == 0 {
+				args = box.command
+			}
+			if len(args) == 0 {
+				return runtime.Errorf(runtime.ErrInvalid, "no command given, and image %s has none: wolffia run [flags] -- CMD [ARG...]", box.image)
+			}
 			id, err := a.createAndStart(cmd.Context(), rt, config)
 			if err != nil {
 				return err

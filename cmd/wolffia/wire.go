@@ -11,6 +11,10 @@ import (
 // launchers are the backends that a shim can launch.
 func launchers() []runtime.Launcher { return []runtime.Launcher{bwrap.Launcher{}} }
 
+// usesStore reports whether the runtime runs images of the image store. Others
+// have their own.
+func usesStore(name string) bool { return name != "docker" }
+
 // newRuntime returns the runtime with the given name, never another one.
 func newRuntime(name string, opts *shim.Options) (*shim.Runtime, error) {
 	switch name {

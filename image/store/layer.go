@@ -117,7 +117,10 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 		return u.hardLink(parent, base, name, h.Linkname)
 	case tar.TypeFifo:
 		return u.replace(parent, base, name, func() error {
-			return unix.Mknodat(parent, base, unix.S_IFIFO|uint32(mode(h)), 0)
+			if err := unix.Mknodat(parent, base, unix.S_IFIFO, 0); err != nil {
+				return err
+			}
+			return unix.Fchmodat(parent, base, mode(h), 0) // whatever the umask
 		})
 	case tar.TypeChar, tar.TypeBlock:
 		// A sandbox has devices of its own, and nobody else may make any.

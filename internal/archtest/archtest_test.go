@@ -25,6 +25,7 @@ var allow = map[string][]string{
 	"runtime/bwrap":        {"runtime", "shim", "internal/child"},
 	"audit":                {"perm"},
 	"image":                {"runtime", "image/store"},
+	"image/puller":         {"runtime"},
 	"image/store":          {"runtime", "internal/*"},
 	"fusefs":               {"perm"},
 	"guest":                {"guest/wire", "guest/shell", "guest/proc"},
@@ -34,9 +35,11 @@ var allow = map[string][]string{
 	"session/sessiontest":  {"runtime", "internal/suite"},
 	"internal/statedir":    {"runtime", "internal/filelock", "internal/rmtree"},
 	"internal/seccomp/gen": {"internal/seccomp/profile"},
+	"internal/testimage":   {"image/store", "internal/testenv"},
 	"internal/testenv":     {"internal/probe"},
 	"internal/bench":       {"*", "*/*"},
 	"cmd/wolffia":          {"*", "*/*"},
+	"cmd/wolffia-image":    {"image", "image/*"},
 	"cmd/wolffia-guest":    {"guest", "guest/archive"},
 }
 
@@ -48,6 +51,9 @@ var home = map[string]string{
 	"github.com/goccy/go-yaml":                        "perm",
 	"github.com/spf13/cobra":                          "cmd/wolffia",
 	"golang.org/x/term":                               "cmd/wolffia",
+	"github.com/schollz/progressbar/v3":               "cmd/wolffia-image",
+	"github.com/google/go-containerregistry":          "image",
+	"github.com/klauspost/compress":                   "image",
 	"github.com/docker/go-units":                      "cmd/wolffia",
 	"github.com/moby/profiles/seccomp":                "internal/seccomp/profile",
 	"github.com/elastic/go-seccomp-bpf":               "internal/seccomp/profile",
@@ -64,7 +70,7 @@ var banned = map[string]string{
 }
 
 // exempt are packages that are no part of the product.
-var exempt = []string{"internal/bench", "internal/testbin", "internal/seccomp/gen", "runtime/mock", "runtime/runtimetest"}
+var exempt = []string{"internal/bench", "internal/testbin", "internal/testimage", "internal/seccomp/gen", "runtime/mock", "runtime/runtimetest"}
 
 func TestImportsAndCalls(t *testing.T) {
 	const root = "../.."
@@ -113,6 +119,9 @@ func checkImport(t *testing.T, pkg, imp string) {
 		if !slices.ContainsFunc(allow[pkg], matches) {
 			t.Errorf("%s must not import %s", pkg, rel)
 		}
+	}
+	if imp == module+"/image" && pkg != "cmd/wolffia-image" {
+		t.Errorf("%s must not import %s: a client of registries would slow each start down", pkg, imp)
 	}
 	for mod, owner := range home {
 		if (imp == mod || strings.HasPrefix(imp, mod+"/")) && pkg != owner && pkg != "internal/bench" {

@@ -40,7 +40,7 @@ func build() {
 		return
 	}
 	dir = d
-	cmd := exec.Command("go", "build", "-o", d+"/", "wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest")
+	cmd := exec.Command("go", "build", "-o", d+"/", "wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-image")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		fail = "build the programs: " + err.Error() + "\n" + string(out)
@@ -49,7 +49,7 @@ func build() {
 
 // Remove deletes what Dir has built.
 func Remove() {
-	for _, name := range []string{"wolffia", "wolffia-guest"} {
+	for _, name := range []string{"wolffia", "wolffia-guest", "wolffia-image"} {
 		if dir != "" {
 			_ = os.Remove(filepath.Join(dir, name))
 		}

@@ -1,0 +1,84 @@
+// Wolffia-image pulls images for wolffia, which starts it. It is a program of
+// its own so that wolffia starts fast: see package image.
+//
+//	wolffia-image pull STATE-DIR MAX-SIZE NAME
+//
+// prints a puller.Result; pull-with-bar also draws a progress bar on standard
+// error. It gives up, and leaves nothing, when its standard input ends.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/sys/unix"
+
+	"wolffia/image"
+	"wolffia/image/puller"
+	"wolffia/image/store"
+)
+
+func main() {
+	if len(os.Args) != 5 || os.Args[1] != "pull" && os.Args[1] != "pull-with-bar" {
+		fmt.Fprintln(os.Stderr, "wolffia-image: this is started by wolffia: see wolffia image pull --help")
+		os.Exit(1)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the caller, or with us
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	id, err := pull(ctx, os.Args[2], os.Args[3], os.Args[4], os.Args[1] == "pull-with-bar")
+	if err := json.NewEncoder(os.Stdout).Encode(puller.ResultOf(id, err)); err != nil {
+		os.Exit(1)
+	}
+}
+
+func pull(ctx context.Context, stateDir, maxSize, name string, draw bool) (string, error) {
+	size, err := strconv.ParseInt(maxSize, 10, 64)
+	if err != nil {
+		return "", err
+	}
+	opts := &image.Options{Limits: store.Limits{Size: size}}
+	if draw {
+		bar := &bar{}
+		opts.Progress = bar.set
+		defer bar.clear()
+	}
+	img, err := image.Pull(ctx, store.Open(stateDir), name, opts)
+	if err != nil {
+		return "", err
+	}
+	return img.ID, nil
+}
+
+// A bar is a progress bar on standard error. It appears with the first byte of
+// a layer: where nothing is read, there is none.
+type bar struct{ b *progressbar.ProgressBar }
+
+func (b *bar) set(done, total int64) {
+	if b.b == nil {
+		b.b = progressbar.NewOptions64(total,
+			progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription("pulling"),
+			progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30),
+		)
+	}
+	_ = b.b.Set64(min(done, total))
+}
+
+func (b *bar) clear() {
+	if b.b != nil {
+		_ = b.b.Clear()
+	}
+}

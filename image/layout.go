@@ -1,0 +1,112 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
+
+	"wolffia/image/store"
+	"wolffia/runtime"
+)
+
+// refName is how an image layout's index says an image's tag (OCI image
+// specification, annotations.md).
+const refName = "org.opencontainers.image.ref.name"
+
+// A layout is an OCI image layout: a directory with an index and blobs.
+type layout struct{ dir, tag string }
+
+func newLayout(s string) *layout {
+	dir, tag := store.SplitLayout(s)
+	return &layout{dir, tag}
+}
+
+func (l *layout) close() {}
+
+func (l *layout) top(ctx context.Context) ([]byte, string, error) {
+	f, size, err := openFile(filepath.Join(l.dir, "index.json"))
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close()
+	if size > maxDocument {
+		return nil, "", runtime.Errorf(runtime.ErrInvalid, "its index has %d bytes, which may be %d at most", size, maxDocument)
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, maxDocument))
+	if err != nil {
+		return nil, "", unavailable(err)
+	}
+	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, "", runtime.Errorf(runtime.ErrInvalid, "its index is damaged: %w", err)
+	}
+	d, err := l.find(index.Manifests)
+	if err != nil {
+		return nil, "", err
+	}
+	m, err := l.manifest(ctx, d)
+	raw, err = readDocument("manifest", d, io.NopCloser(bytes.NewReader(m)), err)
+	return raw, string(d.MediaType), err
+}
+
+// find picks the image with the tag, or the only one there is.
+func (l *layout) find(all []v1.Descriptor) (v1.Descriptor, error) {
+	var tags []string
+	for _, d := range all {
+		tags = append(tags, d.Annotations[refName])
+	}
+	switch i := slices.Index(tags, l.tag); {
+	case len(all) == 0:
+		return v1.Descriptor{}, runtime.Errorf(runtime.ErrNotFound, "there is no image in %s", l.dir)
+	case l.tag == "" && len(all) == 1:
+		return all[0], nil
+	case l.tag == "":
+		return v1.Descriptor{}, runtime.Errorf(runtime.ErrInvalid, "there are %d images in %s: say which, as oci:DIR:TAG; tags: %.500q", len(all), l.dir, tags)
+	case i < 0:
+		return v1.Descriptor{}, runtime.Errorf(runtime.ErrNotFound, "there is no tag %q in %s; tags: %.500q", l.tag, l.dir, tags)
+	default:
+		return all[i], nil
+	}
+}
+
+func (l *layout) manifest(ctx context.Context, d v1.Descriptor) ([]byte, error) {
+	r, err := l.blob(ctx, d)
+	return readDocument("manifest", d, r, err)
+}
+
+func (l *layout) blob(_ context.Context, d v1.Descriptor) (io.ReadCloser, error) {
+	if !store.IsID(d.Digest.String()) {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "a part has the digest %.100q: only sha256 is known", d.Digest.String())
+	}
+	f, _, err := openFile(filepath.Join(l.dir, "blobs", d.Digest.Algorithm, d.Digest.Hex))
+	return f, err
+}
+
+// openFile opens a regular file; anything else could make the reader wait.
+func openFile(path string) (*os.File, int64, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, runtime.WithClass(runtime.ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, 0, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", path)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	return f, st.Size(), nil
+}

@@ -1,0 +1,147 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"wolffia/image/store"
+	"wolffia/runtime"
+)
+
+// openImage follows a name to its image's configuration and layers.
+func openImage(ctx context.Context, from origin, progress func(done, total int64)) (_ *source, err error) {
+	defer func() {
+		if err != nil {
+			from.close()
+		}
+	}()
+	raw, mediaType, err := from.top(ctx)
+	if err != nil {
+		return nil, err
+	}
+	digest, _, err := v1.SHA256(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	m, err := follow(ctx, from, raw, mediaType)
+	if err != nil {
+		return nil, err
+	}
+	r, err := from.blob(ctx, m.Config)
+	config, err := readDocument("configuration", m.Config, r, err)
+	if err != nil {
+		return nil, err
+	}
+	count := newCounter(progress)
+	for _, d := range m.Layers {
+		count.total += d.Size
+	}
+	src := &source{close: from.close}
+	src.ID, src.Config, src.Digest = m.Config.Digest.String(), config, digest.String()
+	src.Layer = func(ctx context.Context, n int) (io.ReadCloser, error) {
+		if n >= len(m.Layers) {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "it has %d layers, and a configuration for more", len(m.Layers))
+		}
+		d := m.Layers[n]
+		r, err := from.blob(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		return newLayer(newVerified("layer "+store.Short(d.Digest.String()), d.Digest.String(), d.Size, count.reader(r)), func() { _ = r.Close() })
+	}
+	return src, nil
+}
+
+// follow finds the manifest for this platform; indexes may name indexes.
+func follow(ctx context.Context, from origin, raw []byte, mediaType string) (*v1.Manifest, error) {
+	const deepest = 4
+	for range deepest {
+		index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
+		isIndex := types.MediaType(mediaType).IsIndex() || mediaType == "" && err == nil && len(index.Manifests) > 0
+		if !isIndex {
+			return parseManifest(raw)
+		}
+		if err != nil {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "its index is damaged: %w", err)
+		}
+		d, err := choose(index.Manifests)
+		if err != nil {
+			return nil, err
+		}
+		m, err := from.manifest(ctx, d)
+		if raw, err = readDocument("manifest", d, io.NopCloser(bytes.NewReader(m)), err); err != nil {
+			return nil, err
+		}
+		mediaType = string(d.MediaType)
+	}
+	return nil, runtime.Errorf(runtime.ErrInvalid, "its indexes are nested more than %d deep", deepest)
+}
+
+// parseManifest reads a manifest and checks what is used of it.
+func parseManifest(raw []byte) (*v1.Manifest, error) {
+	m, err := v1.ParseManifest(bytes.NewReader(raw))
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "its manifest is damaged: %w", err)
+	}
+	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
+		if d.Digest.Algorithm != "sha256" || d.Size < 0 {
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "its manifest names a part by %.100q with %d bytes: only sha256 is known", d.Digest.String(), d.Size)
+		}
+	}
+	return m, nil
+}
+
+// choose picks the manifest for linux on amd64; one that stands alone and does
+// not say is taken too, since the configuration says it again.
+func choose(all []v1.Descriptor) (v1.Descriptor, error) {
+	if len(all) == 1 && all[0].Platform == nil {
+		return all[0], nil
+	}
+	i := slices.IndexFunc(all, func(d v1.Descriptor) bool {
+		return d.Platform != nil && d.Platform.OS == "linux" && d.Platform.Architecture == "amd64" && (d.Platform.Variant == "" || d.Platform.Variant == "v1")
+	})
+	if i >= 0 {
+		return all[i], nil
+	}
+	var there []string
+	for _, d := range all[:min(len(all), 20)] {
+		if d.Platform != nil {
+			there = append(there, fmt.Sprintf("%.40s/%.40s", d.Platform.OS, d.Platform.Architecture))
+		}
+	}
+	return v1.Descriptor{}, runtime.Errorf(runtime.ErrUnsupported, "there is none for linux/amd64: there is %q", there)
+}
+
+// A counter adds up what is read of an image, for a progress bar.
+type counter struct {
+	done, total int64
+	report      func(done, total int64)
+}
+
+func newCounter(report func(done, total int64)) *counter { return &counter{report: report} }
+
+// reader counts what is read of r.
+func (c *counter) reader(r io.Reader) io.Reader {
+	if c.report == nil {
+		return r
+	}
+	return &counted{r, c}
+}
+
+type counted struct {
+	r io.Reader
+	c *counter
+}
+
+func (r *counted) Read(b []byte) (int, error) {
+	n, err := r.r.Read(b)
+	r.c.done += int64(n)
+	r.c.report(r.c.done, r.c.total)
+	return n, err
+}

@@ -1,0 +1,147 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"wolffia/runtime"
+)
+
+// A registry is an image's place in one.
+type registry struct {
+	ref    name.Reference
+	puller *remote.Puller
+	http   *http.Transport
+}
+
+// newRegistry speaks to nobody yet.
+func newRegistry(canonical string) (*registry, error) {
+	ref, err := name.ParseReference(canonical)
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	t := newTransport()
+	puller, err := remote.NewPuller(
+		remote.WithTransport(&guarded{next: t, plain: plainHost(ref.Context().RegistryStr())}),
+		remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithUserAgent("wolffia"),
+	)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return &registry{ref, puller, t}, nil
+}
+
+func (r *registry) close() { r.http.CloseIdleConnections() }
+
+func (r *registry) top(ctx context.Context) ([]byte, string, error) {
+	d, err := r.puller.Get(ctx, r.ref)
+	if err != nil {
+		return nil, "", registryError(err)
+	}
+	if len(d.Manifest) > maxDocument {
+		return nil, "", runtime.Errorf(runtime.ErrInvalid, "its manifest has more than %d bytes", maxDocument)
+	}
+	return d.Manifest, string(d.MediaType), nil
+}
+
+func (r *registry) manifest(ctx context.Context, d v1.Descriptor) ([]byte, error) {
+	m, err := r.puller.Get(ctx, r.ref.Context().Digest(d.Digest.String()))
+	if err != nil {
+		return nil, registryError(err)
+	}
+	return m.Manifest, nil
+}
+
+func (r *registry) blob(ctx context.Context, d v1.Descriptor) (io.ReadCloser, error) {
+	l, err := r.puller.Layer(ctx, r.ref.Context().Digest(d.Digest.String()))
+	if err != nil {
+		return nil, registryError(err)
+	}
+	b, err := l.Compressed()
+	if err != nil {
+		return nil, registryError(err)
+	}
+	return b, nil
+}
+
+// registryError classes what a registry, or the way there, says.
+func registryError(err error) error {
+	var te *transport.Error
+	switch {
+	case runtime.Class(err) != nil || errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &te) && te.StatusCode == http.StatusNotFound:
+		return runtime.Errorf(runtime.ErrNotFound, "the registry has no such image: %w", err)
+	case errors.As(err, &te) && (te.StatusCode == http.StatusUnauthorized || te.StatusCode == http.StatusForbidden):
+		return runtime.Errorf(runtime.ErrDenied, "the registry refuses it, or has no such image: %w; credentials are read from ~/.docker/config.json", err)
+	}
+	return runtime.WithClass(runtime.ErrUnavailable, err)
+}
+
+// silence is how long a registry may say nothing before it is given up.
+const silence = time.Minute
+
+// newTransport is HTTP with a limit on every wait.
+func newTransport() *http.Transport {
+	dial := &net.Dialer{Timeout: 30 * time.Second}
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		TLSHandshakeTimeout:   30 * time.Second,
+		ResponseHeaderTimeout: silence,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &impatient{c}, nil
+		},
+	}
+}
+
+// An impatient connection fails when nothing comes for a while.
+type impatient struct{ net.Conn }
+
+func (c *impatient) Read(b []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(silence)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+// guarded refuses plain HTTP but to one host. The library would speak it to all
+// of a private network, and follow a redirection to it.
+type guarded struct {
+	next  http.RoundTripper
+	plain string // host:port, or empty
+}
+
+func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != "https" && req.URL.Host != g.plain {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "%s without TLS is refused: only a registry on this host's loopback may do without", req.URL.Host)
+	}
+	return g.next.RoundTrip(req)
+}
+
+// plainHost is registry, if that is on this host's loopback.
+func plainHost(registry string) string {
+	host := registry
+	if h, _, err := net.SplitHostPort(registry); err == nil {
+		host = h
+	}
+	if ip := net.ParseIP(strings.Trim(host, "[]")); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return registry
+	}
+	return ""
+}
