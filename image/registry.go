@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -20,9 +21,11 @@ import (
 
 // A registry is an image's place in one.
 type registry struct {
-	ref    name.Reference
-	puller *remote.Puller
-	http   *http.Transport
+	ref  name.Reference
+	base *http.Transport
+
+	puller *remote.Puller    // of manifests
+	client http.RoundTripper // for blobs; both have the registry's trust once they are there
 }
 
 // newRegistry speaks to nobody yet.
@@ -31,21 +34,31 @@ func newRegistry(canonical string) (*registry, error) {
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrInvalid, err)
 	}
-	t := newTransport()
-	puller, err := remote.NewPuller(
-		remote.WithTransport(&guarded{next: t, plain: plainHost(ref.Context().RegistryStr())}),
-		remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithUserAgent("wolffia"),
-	)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	return &registry{ref, puller, t}, nil
+	return &registry{ref: ref, base: newTransport(silence)}, nil
 }
 
-func (r *registry) close() { r.http.CloseIdleConnections() }
+func (r *registry) close() { r.base.CloseIdleConnections() }
+
+// connect finds out how the registry wants to be spoken to.
+func (r *registry) connect(ctx context.Context) error {
+	repo := r.ref.Context()
+	auth, err := authn.Resolve(ctx, authn.DefaultKeychain, repo.Registry)
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "credentials for %s: %w", repo.RegistryStr(), err)
+	}
+	guard := &guarded{next: r.base, plain: plainHost(repo.RegistryStr())}
+	r.client, err = transport.NewWithContext(ctx, repo.Registry, auth,
+		transport.NewUserAgent(transport.NewRetry(guard), "wolffia"), []string{repo.Scope(transport.PullScope)})
+	if err == nil {
+		r.puller, err = remote.NewPuller(remote.WithTransport(r.client))
+	}
+	return err
+}
 
 func (r *registry) top(ctx context.Context) ([]byte, string, error) {
+	if err := r.connect(ctx); err != nil {
+		return nil, "", registryError(err)
+	}
 	d, err := r.puller.Get(ctx, r.ref)
 	if err != nil {
 		return nil, "", registryError(err)
@@ -64,16 +77,24 @@ func (r *registry) manifest(ctx context.Context, d v1.Descriptor) ([]byte, error
 	return m.Manifest, nil
 }
 
+// blob gets a blob as it comes: the library's own way would check it too, and
+// say what is wrong less clearly (OCI distribution specification, pulling blobs).
 func (r *registry) blob(ctx context.Context, d v1.Descriptor) (io.ReadCloser, error) {
-	l, err := r.puller.Layer(ctx, r.ref.Context().Digest(d.Digest.String()))
+	repo := r.ref.Context()
+	u := url.URL{Scheme: repo.Scheme(), Host: repo.RegistryStr(), Path: "/v2/" + repo.RepositoryStr() + "/blobs/" + d.Digest.String()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	resp, err := (&http.Client{Transport: r.client}).Do(req)
 	if err != nil {
 		return nil, registryError(err)
 	}
-	b, err := l.Compressed()
-	if err != nil {
+	if err := transport.CheckError(resp, http.StatusOK); err != nil {
+		_ = resp.Body.Close()
 		return nil, registryError(err)
 	}
-	return b, nil
+	return resp.Body, nil
 }
 
 // registryError classes what a registry, or the way there, says.
@@ -94,7 +115,7 @@ func registryError(err error) error {
 const silence = time.Minute
 
 // newTransport is HTTP with a limit on every wait.
-func newTransport() *http.Transport {
+func newTransport(silence time.Duration) *http.Transport {
 	dial := &net.Dialer{Timeout: 30 * time.Second}
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -105,16 +126,19 @@ func newTransport() *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return &impatient{c}, nil
+			return &impatient{c, silence}, nil
 		},
 	}
 }
 
 // An impatient connection fails when nothing comes for a while.
-type impatient struct{ net.Conn }
+type impatient struct {
+	net.Conn
+	limit time.Duration
+}
 
 func (c *impatient) Read(b []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(silence)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(c.limit)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Read(b)

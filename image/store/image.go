@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,8 +69,20 @@ func describe(config []byte, lim Limits) (*description, error) {
 			return nil, runtime.Errorf(runtime.ErrUnsupported, "a layer has the digest %.100q: only sha256 is known", id)
 		}
 	}
+	size := len(d.Config.User) + len(d.Config.WorkingDir) + len(d.Created)
+	for _, s := range slices.Concat(d.Config.Env, d.Config.Entrypoint, d.Config.Cmd) {
+		size += len(s) + 16 // what the kernel needs for each, and more
+	}
+	if size > maxText {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "its environment and command have %d bytes, which may be %d at most", size, maxText)
+	}
 	return d, nil
 }
+
+// maxText bounds what of an image's configuration comes with every process, in
+// bytes; the kernel takes two megabytes of it, the caller's included
+// (execve(2)).
+const maxText = 256 << 10
 
 const algorithm = "sha256:"
 

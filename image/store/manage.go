@@ -114,7 +114,10 @@ func (s *Store) Find(ref string) (string, error) {
 	}
 	digits := hexOf(ref)
 	if digits == "" || strings.Trim(digits, "0123456789abcdef") != "" {
-		return "", errors.Join(missing(ref), err)
+		if err == nil {
+			err = missing(ref)
+		}
+		return "", err
 	}
 	ids, err := s.ids()
 	if err != nil {

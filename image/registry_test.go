@@ -1,0 +1,82 @@
+package image
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	"wolffia/runtime"
+)
+
+// Plain HTTP is for loopback only, and there for the one registry that was
+// asked.
+func TestPlainHost(t *testing.T) {
+	for registry, want := range map[string]bool{
+		"localhost": true, "localhost:5000": true, "127.0.0.1": true, "127.9.9.9:1": true, "[::1]:5000": true,
+		"10.0.0.1:5000": false, "192.168.1.1": false, "registry.local": false, "localhost.example": false,
+		"127.0.0.1.example": false, "index.docker.io": false, "0.0.0.0:5000": false, "": false,
+	} {
+		if got := plainHost(registry) != ""; got != want {
+			t.Errorf("%s: %v", registry, got)
+		}
+	}
+	asked := 0
+	g := &guarded{plain: "127.0.0.1:5000", next: roundTrip(func(*http.Request) { asked++ })}
+	for url, want := range map[string]bool{
+		"http://127.0.0.1:5000/v2/": true, "https://anything.example/": true,
+		"http://127.0.0.1:6000/": false, "http://localhost:5000/": false, "http://registry.example/": false, "ftp://127.0.0.1:6000/": false,
+	} {
+		before := asked
+		_, err := g.RoundTrip(httptest.NewRequest(http.MethodGet, url, nil))
+		if (err == nil) != want || (asked > before) != want || err != nil && runtime.Class(err) != runtime.ErrUnsupported {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+type roundTrip func(*http.Request)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
+	f(r)
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// A registry that falls silent in the middle is given up.
+func TestSilentRegistry(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() { // ends with the listener
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome"))
+		}
+	}()
+	const limit = 50 * time.Millisecond
+	c := &http.Client{Transport: newTransport(limit)}
+	resp, err := c.Get("http://" + l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b := make([]byte, 200)
+	n := 0
+	for err == nil {
+		var m int
+		m, err = resp.Body.Read(b[n:])
+		n += m
+	}
+	if string(b[:n]) != "some" || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+}
