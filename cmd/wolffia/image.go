@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -217,12 +218,11 @@ stopped one, is not deleted.`,
 			if err != nil {
 				return err
 			}
+			var errs []error
 			for _, ref := range args {
-				if err := images.Remove(cmd.Context(), ref); err != nil {
-					return err
-				}
+				errs = append(errs, images.Remove(cmd.Context(), ref))
 			}
-			return nil
+			return errors.Join(errs...)
 		},
 	}
 }

@@ -21,10 +21,14 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts run the real program, and are what its users may rely on.
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script")) }
+
+// scripts are those in a directory.
+func scripts(t *testing.T, dir string) testscript.Params {
+	t.Helper()
 	bin := testbin.Dir(t)
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+	return testscript.Params{
+		Dir:                 dir,
 		Deadline:            time.Now().Add(10 * time.Minute),
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
@@ -43,6 +47,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			env.Setenv("WOLFFIA_STATE_DIR", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+			env.Setenv("DOCKER_CONFIG", home)
 			for _, who := range []string{"AUTHOR", "COMMITTER"} {
 				env.Setenv("GIT_"+who+"_NAME", "tester")
 				env.Setenv("GIT_"+who+"_EMAIL", "tester@example.invalid")
@@ -55,7 +60,7 @@ func TestScripts(t *testing.T) {
 		Condition: func(cond string) (bool, error) {
 			return cond == "root" && os.Geteuid() == 0, nil
 		},
-	})
+	}
 }
 
 // destroyAll ends what a script has left, which one that fails does.
