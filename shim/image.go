@@ -160,6 +160,9 @@ func furnish(b *boot, spec *runtime.LaunchSpec) error {
 		return err
 	}
 	defer root.Close()
+	if err := openUp(root); err != nil {
+		return err
+	}
 	dirs := append([]string{"/proc", "/dev", "/tmp", "/etc", spec.Home, runtime.SessionsPath}, spec.Scratch...)
 	files := []string{runtime.GuestPath}
 	for _, m := range spec.Binds {
@@ -221,7 +224,22 @@ func enterDir(at *os.File, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(fd), name), nil
+	dir := os.NewFile(uintptr(fd), name)
+	if err := openUp(dir); err != nil {
+		_ = dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// openUp lets a directory's owner, the sandbox's user, use it: through it PID 1
+// is started.
+func openUp(dir *os.File) error {
+	st, err := dir.Stat()
+	if err == nil && st.Mode().Perm()&0o700 != 0o700 {
+		err = dir.Chmod(st.Mode() | 0o700)
+	}
+	return err
 }
 
 // ensureFile makes a regular file below root if there is none.

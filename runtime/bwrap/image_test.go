@@ -3,14 +3,18 @@ package bwrap_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"wolffia/image/store"
+	"wolffia/internal/testenv"
 	"wolffia/internal/testimage"
 	"wolffia/runtime"
 )
@@ -114,4 +118,228 @@ func sorted(names map[string]bool) string {
 		b.WriteString(n + "\n")
 	}
 	return b.String()
+}
+
+// home is a directory of the host's that the sandbox's user may write to, by
+// the names that it could have for whoever puts a sandbox together.
+func home(t *testing.T) (dir string, names []string) {
+	t.Helper()
+	dir = filepath.Join(publicDir(t), "home")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	// bubblewrap has the host's root here while it mounts.
+	return dir, []string{dir, "/oldroot" + dir, "../.." + dir, "../../../../../oldroot" + dir}
+}
+
+// empty fails unless nothing was made in a directory.
+func empty(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("made on the host: %v, %v", left, err)
+	}
+}
+
+// Links of an image where the sandbox's own parts belong are not followed: no
+// file appears on the host, and the parts are where they should be.
+func TestImageWithLinksInTheWay(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	host, names := home(t)
+	for _, to := range names {
+		var links []testimage.File
+		for _, name := range []string{"run", "home", "dev", "proc", "tmp", "workspace", "etc", "data"} {
+			links = append(links, testimage.File{Name: name, Link: to})
+		}
+		img := busybox(t, rt, "x", store.Config{Env: []string{"PATH=/bin"}}, links...)
+		s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID, Mounts: []runtime.Mount{{Source: "/etc/hostname", Target: "/data/hostname"}}, MountPoint: "/workspace/deep/er"})
+		says(t, rt, s.ID, "stat -c %F /run/wolffia /home /dev /proc/1 /etc /workspace/deep/er; cat /data/hostname >/dev/null; echo x >/tmp/x", strings.Repeat("directory\n", 6))
+		if err := rt.Destroy(t.Context(), s.ID); err != nil {
+			t.Error(err)
+		}
+		empty(t, host)
+	}
+}
+
+// What a sandbox has made of its own root while it ran does not lead its next
+// start astray, nor stop it.
+func TestImageHostileRestart(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	host, names := home(t)
+	img := busybox(t, rt, "x", store.Config{Env: []string{"PATH=/bin"}})
+	for what, script := range map[string]string{
+		"links":       "mv /run /moved; mv /home /moved2; mkdir /new; for d in /run /home; do ln -s TO $d; done",
+		"links in /":  "rm -f /etc/hosts /etc/passwd /etc/hostname; for f in hosts passwd group hostname; do ln -sf TO/$f /etc/$f; done",
+		"etc":         "mv /etc /e; ln -s TO /etc",
+		"files":       "mv /run /moved; mv /etc /e; echo x >/run; echo x >/etc",
+		"directories": "rm -f /etc/passwd /etc/hosts; mkdir -p /etc/passwd/a/b /etc/hosts/c; mv /run /moved; mkdir -p /run/wolffia/guest/full",
+		"pipes":       "rm -f /etc/passwd /etc/group; mkfifo /etc/passwd /etc/group /pipe || busybox mkfifo /etc/passwd /etc/group",
+		"modes":       "chmod 0 /run /etc /home /etc/passwd; chmod 0 /",
+		"vast passwd": "busybox dd if=/dev/zero of=/etc/passwd bs=1048576 count=6 2>/dev/null",
+	} {
+		for _, to := range names {
+			s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID})
+			r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"/bin/sh", "-c", strings.ReplaceAll(script, "TO", to)}})
+			if err != nil || r.ExitCode != 0 {
+				t.Errorf("%s: %v, %+v", what, err, r)
+			}
+			if err := rt.Stop(t.Context(), s.ID); err != nil {
+				t.Fatal(err)
+			}
+			if err := rt.Start(t.Context(), s.ID); err != nil {
+				t.Errorf("%s %s: %v", what, to, err)
+			} else {
+				says(t, rt, s.ID, "stat -c %F /run/wolffia/guest; echo ok", "regular file\nok\n")
+			}
+			if err := rt.Destroy(t.Context(), s.ID); err != nil {
+				t.Error(err)
+			}
+			empty(t, host)
+			if !strings.Contains(script, "TO") {
+				break
+			}
+		}
+	}
+	tree := store.Open(rt.state).Rootfs(img.ID)
+	if b, err := os.ReadFile(filepath.Join(tree, "etc", "os-release")); string(b) != "ID=testimage\n" {
+		t.Errorf("the image has changed: %q, %v", b, err)
+	}
+}
+
+// The root has no devices and no set-id, the sandbox no way to its layers.
+func TestImageIsolation(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	img := busybox(t, rt, "x", store.Config{Env: []string{"PATH=/bin"}})
+	s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID})
+	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"/bin/sh", "-c", "cat /proc/mounts; busybox mknod /null c 1 3 && echo made; ls " + rt.state + " && echo seen"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := ""
+	for line := range strings.Lines(string(r.Stdout)) {
+		if f := strings.Fields(line); len(f) > 3 && f[1] == "/" {
+			root = "," + f[3] + ","
+		}
+	}
+	for _, flag := range []string{"rw", "nosuid", "nodev"} {
+		if !strings.Contains(root, ","+flag+",") {
+			t.Errorf("the root is mounted %q, not %s", root, flag)
+		}
+	}
+	if out := string(r.Stdout); strings.Contains(out, "made") || strings.Contains(out, "seen") || strings.Contains(root, rt.state) {
+		t.Error(out)
+	}
+}
+
+// Root's images belong to root, and the user that its sandboxes run as cannot
+// reach them; inside they are the sandbox's own.
+func TestImageOfRoot(t *testing.T) {
+	need(t)
+	testenv.Root(t)
+	rt := fresh(t)
+	img := busybox(t, rt, "x", store.Config{Env: []string{"PATH=/bin"}}, testimage.File{Name: "secret", Body: "of the image", Mode: 0o600})
+	s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID})
+	if s.UID == 0 {
+		t.Fatal("it runs as root")
+	}
+	says(t, rt, s.ID, "stat -c %u:%g /secret /bin / | busybox uniq; cat /secret; echo more >>/secret; busybox tail -n 1 /secret", fmt.Sprintf("%d:%d\nof the imageof the imagemore\n", s.UID, s.GID))
+	images := filepath.Join(rt.state, "images")
+	st, err := os.Stat(images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sys := st.Sys().(*syscall.Stat_t); sys.Uid != 0 || st.Mode().Perm() != 0o700 {
+		t.Errorf("the store is %d's, %v", sys.Uid, st.Mode())
+	}
+	st, err = os.Stat(filepath.Join(store.Open(rt.state).Rootfs(img.ID), "secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sys := st.Sys().(*syscall.Stat_t); sys.Uid != 0 || st.Size() != int64(len("of the image")) {
+		t.Errorf("the image's file is %d's and has %d bytes", sys.Uid, st.Size())
+	}
+}
+
+// An image that is not there is found out at Create; one that somebody has
+// deleted by hand at Start, which leaves the sandbox as it is.
+func TestImageMissing(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	img := busybox(t, rt, "docker.io/library/x:latest", store.Config{})
+	for _, c := range []runtime.SandboxConfig{{Image: "y"}, {ImageID: img.ID[:20] + strings.Repeat("0", len(img.ID)-20)}} {
+		_, err := rt.Create(t.Context(), &c)
+		if runtime.Class(err) != runtime.ErrNotFound {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Image: "x"})
+	if err != nil || s.Image != "x" {
+		t.Fatal(s, err)
+	}
+	defer func() {
+		if err := rt.Destroy(context.WithoutCancel(t.Context()), s.ID); err != nil {
+			t.Error(err)
+		}
+	}()
+	dir := filepath.Dir(store.Open(rt.state).Rootfs(img.ID))
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), s.ID); runtime.Class(err) != runtime.ErrNotFound {
+		t.Error(err)
+	}
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a sandbox has changed outlives its shim, and goes with the caller that
+// it is bound to, however deep it is.
+func TestImageChangesGo(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	img := busybox(t, rt, "x", store.Config{Env: []string{"PATH=/bin"}})
+	const deep = "d=/deep; mkdir $d; cd $d; i=0; while [ $i -lt 140 ]; do mkdir directory-with-a-long-name; cd directory-with-a-long-name || exit 1; i=$((i+1)); done; chmod 0 $d; echo x >/kept"
+	s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID})
+	says(t, rt, s.ID, deep, "")
+	crash(t, rt, s.ID)
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	says(t, rt, s.ID, "cat /kept", "x\n")
+	if err := rt.Destroy(t.Context(), s.ID); err != nil {
+		t.Error(err)
+	}
+
+	caller := open(t, rt.state)
+	bound, err := caller.Create(t.Context(), &runtime.SandboxConfig{ImageID: img.ID, BoundToCaller: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := caller.Start(t.Context(), bound.ID); err != nil {
+		t.Fatal(err)
+	}
+	says(t, caller, bound.ID, deep, "")
+	_ = caller.Close()
+	for end := time.Now().Add(10 * time.Second); ; {
+		all, err := rt.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = os.Lstat(filepath.Join(rt.state, "sandboxes", bound.ID))
+		if len(all) == 0 && errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it stays: %+v, %v", all, err)
+		}
+	}
 }
