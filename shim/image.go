@@ -112,14 +112,26 @@ func composeImage(b *boot, spec *runtime.LaunchSpec) error {
 	if err := os.Mkdir(spec.RootDir, 0o755); err != nil {
 		return err
 	}
-	return overlay(lower, statedir.Upper(b.Run), statedir.Work(b.Run), spec.RootDir)
+	return overlay(lower, statedir.Upper(b.Run), statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
 }
 
 // overlay mounts upper, where changes go, over lower (overlayfs in the kernel's
 // documentation). The first two of upper, work and lower are made if they are
 // not there. If the kernel or the file system cannot do it, that is an error:
 // there is no read-only instead.
-func overlay(lower, upper, work, target string) error {
+//
+// What is changed reaches the disk when a program asks for it (fsync(2)), and
+// when the sandbox ends, which may take a while: if brief, never. That is for a
+// sandbox that is gone after a crash of the machine anyway.
+func overlay(lower, upper, work, target string, brief bool) error {
+	options := "userxattr"
+	if brief {
+		// The kernel leaves a mark in work that keeps it from being used again.
+		options += ",volatile"
+		if err := rmtree.RemovePath(filepath.Dir(work), filepath.Base(work)); err != nil {
+			return runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+	}
 	var dirs [3]*os.File
 	for i, dir := range []string{lower, upper, work} {
 		if dir != lower {
@@ -142,7 +154,7 @@ func overlay(lower, upper, work, target string) error {
 	}
 	_ = unix.Fremovexattr(int(dirs[1].Fd()), probe)
 	// By descriptor: a path may have characters that mean something in options.
-	options := fmt.Sprintf("userxattr,lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d",
+	options += fmt.Sprintf(",lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d",
 		dirs[0].Fd(), dirs[1].Fd(), dirs[2].Fd())
 	if err := unix.Mount("wolffia", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return runtime.Errorf(runtime.ErrUnsupported, "this host cannot put a sandbox's changes over an image: %w; it needs overlayfs in user namespaces (Linux 5.11), and a state directory on a file system that overlayfs can write to, which another overlayfs or a network file system is not: choose another with --state-dir or WOLFFIA_STATE_DIR", err)

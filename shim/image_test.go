@@ -62,20 +62,20 @@ func TestOverlay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := overlay(at("lower,a:b\\c"), at("upper"), at("work"), at("root")); err != nil {
+	if err := overlay(at("lower,a:b\\c"), at("upper"), at("work"), at("root"), false); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(at("root/file"), nil, 0o600); err != nil {
 		t.Error(err)
 	}
-	err := overlay(at("lower,a:b\\c"), at("root/upper"), at("root/work"), at("root2"))
+	err := overlay(at("lower,a:b\\c"), at("root/upper"), at("root/work"), at("root2"), false)
 	if runtime.Class(err) != runtime.ErrUnsupported {
 		t.Errorf("an overlay for the changes to an overlay: %v", err)
 	}
 	if err := os.Symlink(at("upper"), at("link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := overlay(at("lower,a:b\\c"), at("link"), at("work2"), at("root2")); err == nil {
+	if err := overlay(at("lower,a:b\\c"), at("link"), at("work2"), at("root2"), true); err == nil {
 		t.Error("a link for the place of changes was followed")
 	}
 }

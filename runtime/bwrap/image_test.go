@@ -328,6 +328,15 @@ func TestImageChangesGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(t, caller, bound.ID, deep, "")
+	for range 2 {
+		if err := caller.Stop(t.Context(), bound.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := caller.Start(t.Context(), bound.ID); err != nil {
+			t.Fatal(err)
+		}
+		says(t, caller, bound.ID, "cat /kept", "x\n")
+	}
 	_ = caller.Close()
 	for end := time.Now().Add(10 * time.Second); ; {
 		all, err := rt.List(t.Context())
