@@ -116,6 +116,7 @@ func (l *testLayer) DiffID() (v1.Hash, error) { return v1.NewHash(testimage.Dige
 func (l *testLayer) Compressed() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(l.packed)), nil
 }
+
 func (l *testLayer) Uncompressed() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(l.plain)), nil
 }
