@@ -210,7 +210,7 @@ func (a *app) imageRemoveCommand() *cobra.Command {
 		Use:   "rm IMAGE...",
 		Short: "Take names of images away; delete those that have none left",
 		Long: `Take names of images away, and delete an image with its last name; by its id, or
-the beginning of it, an image with all its names. One that a sandbox uses, also a
+twelve digits of it, an image with all its names. One that a sandbox uses, also a
 stopped one, is not deleted.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

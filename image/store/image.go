@@ -95,10 +95,13 @@ func IsID(s string) bool {
 
 func hexOf(id string) string { return strings.TrimPrefix(id, algorithm) }
 
+// shortest is how many digits of an id stand for it.
+const shortest = 12
+
 // Short is an id as people read it: the first twelve digits.
 func Short(id string) string {
 	h := hexOf(id)
-	return h[:min(len(h), 12)]
+	return h[:min(len(h), shortest)]
 }
 
 func missing(what string) error {

@@ -102,7 +102,8 @@ func (s *Store) users() (map[string][]string, error) {
 }
 
 // Find returns the id of the image that ref means: a name, an id, or the
-// beginning of one, with or without sha256:.
+// beginning of one, with or without sha256:, of at least twelve digits, lest a
+// name that is not there be taken for one.
 func (s *Store) Find(ref string) (string, error) {
 	names, err := s.names()
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *Store) Find(ref string) (string, error) {
 		return n.ID, nil
 	}
 	digits := hexOf(ref)
-	if digits == "" || strings.Trim(digits, "0123456789abcdef") != "" {
+	if len(digits) < shortest || strings.Trim(digits, "0123456789abcdef") != "" {
 		if err == nil {
 			err = missing(ref)
 		}

@@ -352,3 +352,36 @@ func TestImageChangesGo(t *testing.T) {
 		}
 	}
 }
+
+// Of one who makes a sandbox and one who deletes its image at the same time, one
+// succeeds.
+func TestImageRemovedWhileCreating(t *testing.T) {
+	rt := fresh(t)
+	images := store.Open(rt.state)
+	outcomes := map[bool]int{}
+	for range 100 {
+		src := testimage.Source(t, store.Config{}, testimage.Layer(t, testimage.File{Name: "file"}))
+		img, err := images.Add(t.Context(), src, store.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		removed := make(chan error)
+		go func() { removed <- images.Remove(t.Context(), img.ID) }()
+		s, cerr := rt.Create(t.Context(), &runtime.SandboxConfig{ImageID: img.ID})
+		rerr := <-removed
+		_, err = images.Get(img.ID)
+		switch there := err == nil; {
+		case cerr == nil && runtime.Class(rerr) == runtime.ErrConflict && there:
+		case runtime.Class(cerr) == runtime.ErrNotFound && rerr == nil && !there:
+		default:
+			t.Fatalf("create: %v; remove: %v; the image is there: %v", cerr, rerr, there)
+		}
+		outcomes[cerr == nil]++
+		if cerr == nil {
+			if err := rt.Destroy(t.Context(), s.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("created and removed: %v", outcomes)
+}
