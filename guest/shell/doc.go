@@ -19,11 +19,20 @@
 // reach the lines after it. Packets are the unit in which a shell throws
 // input away; so what must survive an error is a packet of its own.
 //
+// The pipes of a command's output are open at both ends in the guest, from one
+// command to the next; when the report is here the guest closes its own end to
+// write to, and then an end of file says that nobody holds the other one.
+//
+// When a command's time is over, a trap on a real-time signal has bash leave the
+// text as soon as the program in the foreground has ended, however that ends;
+// dash and ash do so with a SIGINT of their own that waits.
+//
 // Everything in the session's directory, and all that the shell says, is
 // hostile input. A session can be harmed by what runs in it, its own results
 // included; but each call gets an answer, and no other session is touched.
 //
-// A Session is one goroutine that owns all its state, and one that waits for
-// its descriptors through the runtime's poller: waiting costs no thread, and
-// the threads of PID 1 are numbered (see guest.Harden).
+// A Session's state belongs to whoever has the turn: the goroutine that brings
+// an event does what it asks for, unless another is at work. One waits for its
+// descriptors through the runtime's poller: waiting costs no thread, and the
+// threads of PID 1 are numbered (see guest.Harden).
 package shell
