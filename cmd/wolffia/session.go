@@ -229,17 +229,23 @@ func (a *app) terminal(ctx context.Context, rt *shim.Runtime, sandbox, name stri
 			close(leave)
 		}
 	}()
+	screen := &screen{out: a.out}
+	defer screen.leave()
 	printed := make(chan struct{})
 	go func() { // ends with the terminal
-		var again bytes.Buffer
-		_, _ = io.CopyN(&again, t.Stdout(), int64(t.End()-t.Start()))
-		_, _ = a.out.Write(withoutQueries(again.Bytes()))
-		_, _ = io.Copy(a.out, t.Stdout())
-		close(printed)
+		defer close(printed)
+		if t.End() > t.Start() {
+			var again bytes.Buffer
+			_, _ = io.CopyN(&again, t.Stdout(), int64(t.End()-t.Start()))
+			_, _ = screen.Write(append(withoutQueries(again.Bytes()), wholeScroll...))
+			_ = t.Signal(unix.SIGWINCH) // a program on the whole screen draws it anew
+		}
+		_, _ = io.Copy(screen, t.Stdout())
 	}()
 	select {
 	case <-printed:
 	case <-leave:
+		_, _ = screen.Write([]byte("\r\n")) // what the host says next begins a line
 		return true, nil
 	case <-ctx.Done():
 		return true, exitStatus{128 + int(syscall.SIGTERM)}
