@@ -28,6 +28,21 @@ type ExecRequest struct {
 	// MaxOutput is how many bytes of each stream the result keeps; 0 means
 	// [DefaultMaxOutput]. The rest is counted and dropped.
 	MaxOutput int
+	// TailOutput is how many of these bytes are the last of the stream: what
+	// is dropped is then in the middle, MaxOutput-TailOutput bytes from the
+	// beginning. 0 keeps the beginning only. More than MaxOutput is ErrInvalid.
+	TailOutput int
+}
+
+// OutputLimits is what a MaxOutput and a TailOutput mean.
+func OutputLimits(maxOutput, tailOutput int) (keep, tail int, err error) {
+	if maxOutput <= 0 {
+		maxOutput = DefaultMaxOutput
+	}
+	if tailOutput < 0 || tailOutput > maxOutput {
+		return 0, 0, Errorf(ErrInvalid, "of %d bytes of output, %d are to be the last", maxOutput, tailOutput)
+	}
+	return maxOutput, tailOutput, nil
 }
 
 // An ExecResult says how a command ended and what it said.

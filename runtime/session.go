@@ -105,8 +105,8 @@ type SessionExecRequest struct {
 	// Timeout interrupts the command, then ends it, and keeps the session; 0
 	// means never.
 	Timeout time.Duration
-	// MaxOutput is as in [ExecRequest].
-	MaxOutput int
+	// MaxOutput and TailOutput are as in [ExecRequest].
+	MaxOutput, TailOutput int
 	// NoWait is [ErrConflict] at once if the session is busy.
 	NoWait bool
 }

@@ -11,6 +11,7 @@ import (
 
 	"wolffia/guest/client"
 	"wolffia/guest/wire"
+	"wolffia/internal/excerpt"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 )
@@ -19,17 +20,18 @@ import (
 func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecRequest) (*runtime.ExecResult, error) {
 	return r.exec(ctx, sandboxID, &runtime.ProcessSpec{
 		Command: req.Command, Env: req.Env, Cwd: req.Cwd, Stdin: req.Stdin != nil, Timeout: req.Timeout,
-	}, req.Stdin, req.MaxOutput)
+	}, req.Stdin, req.MaxOutput, req.TailOutput)
 }
 
-// exec runs a process to its end; of each stream keep bytes are kept.
-func (r *Runtime) exec(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec, stdin io.Reader, keep int) (*runtime.ExecResult, error) {
+// exec runs a process to its end, and keeps its output as far as limits say.
+func (r *Runtime) exec(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec, stdin io.Reader, maxOutput, tailOutput int) (*runtime.ExecResult, error) {
 	begin := time.Now()
-	if keep <= 0 {
-		keep = runtime.DefaultMaxOutput
+	keep, tail, err := runtime.OutputLimits(maxOutput, tailOutput)
+	if err != nil {
+		return nil, err
 	}
-	res := new(runtime.ExecResult)
-	p, err := r.start(ctx, sandboxID, spec, collect(&res.Stdout, &res.StdoutDropped, keep), collect(&res.Stderr, &res.StderrDropped, keep))
+	stdout, stderr := excerpt.New(keep, tail), excerpt.New(keep, tail)
+	p, err := r.start(ctx, sandboxID, spec, func(b []byte) { _, _ = stdout.Write(b) }, func(b []byte) { _, _ = stderr.Write(b) })
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +41,12 @@ func (r *Runtime) exec(ctx context.Context, sandboxID string, spec *runtime.Proc
 	if err != nil {
 		return nil, err
 	}
-	res.ExitCode, res.Signal, res.TimedOut, res.Session = exit.Code, exit.Signal, exit.TimedOut, exit.Session
-	res.Duration = time.Since(begin)
+	res := &runtime.ExecResult{
+		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut, Session: exit.Session,
+		Duration: time.Since(begin),
+	}
+	res.Stdout, res.StdoutDropped = stdout.Result()
+	res.Stderr, res.StderrDropped = stderr.Result()
 	return res, nil
 }
 
@@ -53,17 +59,6 @@ func (p *process) feed(r io.Reader) {
 		_, _ = io.Copy(p.Stdin(), r)
 		_ = p.Stdin().Close()
 	}()
-}
-
-// collect returns a function that keeps the first bytes and counts the rest.
-// It is called by one goroutine, and not after the process has been waited
-// for.
-func collect(to *[]byte, dropped *int64, keep int) func([]byte) {
-	return func(b []byte) {
-		n := min(len(b), keep-len(*to))
-		*to = append(*to, b[:n]...)
-		*dropped += int64(len(b) - n)
-	}
 }
 
 // ExecStream implements [runtime.Executor].

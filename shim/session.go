@@ -158,7 +158,7 @@ func (r *Runtime) SessionExec(ctx context.Context, sessionID string, req *runtim
 	if err != nil {
 		return nil, err
 	}
-	return r.exec(ctx, sandbox, spec, req.Stdin, req.MaxOutput)
+	return r.exec(ctx, sandbox, spec, req.Stdin, req.MaxOutput, req.TailOutput)
 }
 
 // SessionExecStream implements [runtime.SessionManager].

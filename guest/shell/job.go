@@ -13,6 +13,7 @@ import (
 
 	"wolffia/guest/proc"
 	"wolffia/guest/wire"
+	"wolffia/internal/excerpt"
 )
 
 // jobRing is how much of each of a job's streams is kept, in bytes.
@@ -39,7 +40,7 @@ type job struct {
 
 // A tail is a stream that a job holds.
 type tail struct {
-	ring *ring
+	ring *excerpt.Ring
 	open bool
 }
 
@@ -47,14 +48,14 @@ type tail struct {
 // SIGPIPE, until nobody holds the stream.
 func (j *job) follow(which, fd int) {
 	file := os.NewFile(uintptr(fd), "job")
-	t := &tail{ring: newRing(jobRing), open: true}
+	t := &tail{ring: excerpt.NewRing(jobRing), open: true}
 	j.tails[which] = t
 	go func() { // ends with the last process that holds the stream
 		buf := make([]byte, 32<<10)
 		for {
 			n, err := file.Read(buf)
 			j.mu.Lock()
-			t.ring.write(buf[:n])
+			t.ring.Write(buf[:n])
 			t.open = err == nil
 			j.change.Broadcast()
 			j.mu.Unlock()
@@ -283,9 +284,9 @@ func (j *job) describe(all []proc.Process) wire.JobInfo {
 			continue
 		}
 		if n == 0 {
-			i.StdoutStart, i.StdoutEnd = t.ring.start(), t.ring.end
+			i.StdoutStart, i.StdoutEnd = t.ring.Start(), t.ring.End()
 		} else {
-			i.StderrStart, i.StderrEnd = t.ring.start(), t.ring.end
+			i.StderrStart, i.StderrEnd = t.ring.Start(), t.ring.End()
 		}
 	}
 	return i

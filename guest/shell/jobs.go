@@ -225,7 +225,7 @@ func (w *watch) output(c *Call) {
 		if at[i] == wire.FromEnd {
 			at[i] = 0
 			if t != nil {
-				at[i] = t.ring.end
+				at[i] = t.ring.End()
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func (w *watch) output(c *Call) {
 			if t == nil {
 				continue
 			}
-			from, n := t.ring.read(buf[:min(len(buf), c.credit[types[i]])], at[i])
+			from, n := t.ring.Read(buf[:min(len(buf), c.credit[types[i]])], at[i])
 			if n > 0 {
 				at[i] = from + uint64(n)
 				c.credit[types[i]] -= n
@@ -244,8 +244,8 @@ func (w *watch) output(c *Call) {
 				j.mu.Lock()
 				progress = true
 			}
-			at[i] = max(at[i], min(from, t.ring.end))
-			more = more || at[i] < t.ring.end || q.Follow && t.open
+			at[i] = max(at[i], min(from, t.ring.End()))
+			more = more || at[i] < t.ring.End() || q.Follow && t.open
 		}
 		if !progress {
 			if !more {

@@ -136,23 +136,3 @@ func TestBelongs(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
-
-func TestRing(t *testing.T) {
-	r := newRing(10)
-	for _, s := range []string{"abc", "", "defgh", "ijklmnop", strings.Repeat("x", 25) + "0123456789", "!"} {
-		r.write([]byte(s))
-		if len(r.buf) > 20 || r.end-r.start() > 10 {
-			t.Errorf("%d bytes are kept, %d to %d", len(r.buf), r.start(), r.end)
-		}
-	}
-	buf := make([]byte, 4)
-	if from, n := r.read(buf, 0); from != r.end-10 || string(buf[:n]) != "1234" {
-		t.Errorf("%d, %q", from, buf[:n])
-	}
-	if from, n := r.read(buf, r.end-1); n != 1 || buf[0] != '!' || from != r.end-1 {
-		t.Errorf("%d, %q", from, buf[:n])
-	}
-	if _, n := r.read(buf, r.end+100); n != 0 {
-		t.Errorf("%d bytes behind the end", n)
-	}
-}

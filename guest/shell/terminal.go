@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/guest/wire"
+	"wolffia/internal/excerpt"
 )
 
 // scrollback is how much of what a terminal has printed is kept, in bytes.
@@ -30,7 +31,7 @@ type terminal struct {
 
 	mu      sync.Mutex
 	change  *sync.Cond // anything below has changed; uses mu
-	ring    *ring
+	ring    *excerpt.Ring
 	viewers map[*Call]*viewer
 	eof     bool                // nothing more will be printed
 	status  *syscall.WaitStatus // nil: the shell runs
@@ -100,7 +101,7 @@ func (s *Session) terminalInfo() *wire.TerminalInfo {
 
 // newTerminal starts the shell for a person.
 func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
-	t := &terminal{s: s, ring: newRing(scrollback), viewers: map[*Call]*viewer{}, rows: req.Rows, cols: req.Cols}
+	t := &terminal{s: s, ring: excerpt.NewRing(scrollback), viewers: map[*Call]*viewer{}, rows: req.Rows, cols: req.Cols}
 	t.change = sync.NewCond(&t.mu)
 	if t.rows == 0 || t.cols == 0 {
 		t.rows, t.cols = s.rows, s.cols
@@ -164,7 +165,7 @@ func (t *terminal) read() {
 		for n > 0 && len(t.viewers) > 0 && !t.over && t.lag() > scrollback/2 {
 			t.change.Wait()
 		}
-		t.ring.write(buf[:n])
+		t.ring.Write(buf[:n])
 		if err != nil { // EIO: nobody has it open; or it was closed
 			t.eof = true
 			for t.status == nil { // soon: the shell was the last
@@ -182,9 +183,9 @@ func (t *terminal) read() {
 
 // lag is how far the fastest viewer is behind.
 func (t *terminal) lag() uint64 {
-	lag := t.ring.end
+	lag := t.ring.End()
 	for _, v := range t.viewers {
-		lag = min(lag, t.ring.end-min(v.at, t.ring.end))
+		lag = min(lag, t.ring.End()-min(v.at, t.ring.End()))
 	}
 	return lag
 }
@@ -196,7 +197,7 @@ func (t *terminal) alive() bool {
 }
 
 func (t *terminal) describe() wire.TerminalInfo {
-	return wire.TerminalInfo{PID: t.pid, Start: t.ring.start(), End: t.ring.end, Viewers: len(t.viewers), Rows: t.rows, Cols: t.cols}
+	return wire.TerminalInfo{PID: t.pid, Start: t.ring.Start(), End: t.ring.End(), Viewers: len(t.viewers), Rows: t.rows, Cols: t.cols}
 }
 
 // watch makes c a viewer.
@@ -210,7 +211,7 @@ func (t *terminal) watch(c *Call) {
 		}
 		t.change.Broadcast()
 	}
-	v.at = min(max(q.Offset, t.ring.start()), t.ring.end)
+	v.at = min(max(q.Offset, t.ring.Start()), t.ring.End())
 	t.viewers[c] = v
 	t.mu.Unlock()
 	for _, f := range c.input { // what came before
@@ -240,9 +241,9 @@ func (v *viewer) send(c *Call) {
 	buf := make([]byte, wire.MaxPayload)
 	t.mu.Lock()
 	for !v.gone && !v.took {
-		from, n := t.ring.read(buf[:min(len(buf), c.credit[wire.Stdout])], v.at)
+		from, n := t.ring.Read(buf[:min(len(buf), c.credit[wire.Stdout])], v.at)
 		if n == 0 {
-			if (t.eof && t.status != nil || t.over) && v.at >= t.ring.end {
+			if (t.eof && t.status != nil || t.over) && v.at >= t.ring.End() {
 				break
 			}
 			t.change.Wait()

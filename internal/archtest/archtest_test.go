@@ -29,7 +29,7 @@ var allow = map[string][]string{
 	"image/store":          {"runtime", "internal/*"},
 	"fusefs":               {"perm"},
 	"guest":                {"guest/wire", "guest/shell", "guest/proc"},
-	"guest/shell":          {"guest/wire", "guest/proc"},
+	"guest/shell":          {"guest/wire", "guest/proc", "internal/excerpt"},
 	"guest/client":         {"guest/wire"},
 	"shim":                 {"runtime", "perm", "audit", "fusefs", "guest/wire", "guest/client", "image/store", "internal/*"},
 	"session/sessiontest":  {"runtime", "internal/suite"},

@@ -14,26 +14,27 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/excerpt"
 	"wolffia/runtime"
 )
 
 // Exec implements [runtime.Executor].
 func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecRequest) (*runtime.ExecResult, error) {
 	begin := time.Now()
+	keep, tail, err := runtime.OutputLimits(req.MaxOutput, req.TailOutput)
+	if err != nil {
+		return nil, err
+	}
 	p, err := r.command(ctx, sandboxID, req, false)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
 	defer context.AfterFunc(ctx, func() { _ = p.Close() })()
-	keep := req.MaxOutput
-	if keep <= 0 {
-		keep = runtime.DefaultMaxOutput
-	}
 	res := new(runtime.ExecResult)
 	var reading sync.WaitGroup
-	reading.Go(func() { res.Stdout, res.StdoutDropped = collect(p.stdout, keep) })
-	reading.Go(func() { res.Stderr, res.StderrDropped = collect(p.stderr, keep) })
+	reading.Go(func() { res.Stdout, res.StdoutDropped = collect(p.stdout, excerpt.New(keep, tail)) })
+	reading.Go(func() { res.Stderr, res.StderrDropped = collect(p.stderr, excerpt.New(keep, tail)) })
 	reading.Wait()
 	exit, err := p.Wait(ctx)
 	if err := errors.Join(ctx.Err(), err); err != nil {
@@ -44,11 +45,10 @@ func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecR
 	return res, nil
 }
 
-// collect keeps the first bytes and counts the rest.
-func collect(r io.Reader, keep int) (kept []byte, dropped int64) {
-	kept, _ = io.ReadAll(io.LimitReader(r, int64(keep)))
-	dropped, _ = io.Copy(io.Discard, r)
-	return kept, dropped
+// collect keeps a part of what is read, and counts the rest.
+func collect(r io.Reader, part *excerpt.Excerpt) (kept []byte, dropped int64) {
+	_, _ = io.Copy(part, r)
+	return part.Result()
 }
 
 // ExecStream implements [runtime.Executor].

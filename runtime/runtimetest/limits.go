@@ -39,6 +39,14 @@ func execMaxOutput(e *env) {
 			e.Errorf("of at most %d: %+v", tt.keep, r)
 		}
 	}
+	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(script), MaxOutput: 11, TailOutput: 3})
+	if string(r.Stdout) != "0123456789" || r.StdoutDropped != 0 || string(r.Stderr) != "abcdefghjkl" || r.StderrDropped != 1 {
+		e.Errorf("head and tail: %+v", r)
+	}
+	for _, tail := range []int{-1, 12} {
+		_, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh(script), MaxOutput: 11, TailOutput: tail})
+		e.Wrong("a tail that does not fit", err, runtime.ErrInvalid)
+	}
 }
 
 // What is too much is counted and dropped, and what is kept is the beginning.

@@ -94,6 +94,10 @@ func streamMaxOutput(e *env) {
 	if r.StdoutDropped != 0 || r.StderrDropped != 1 || string(r.Stdout) != "0123456789" || string(r.Stderr) != "0123456789" {
 		s.Errorf("%+v", r)
 	}
+	r = s.exec(&runtime.SessionExecRequest{Command: "echo begin; seq 1 500000; echo end", MaxOutput: 100, TailOutput: 10})
+	if !strings.HasPrefix(string(r.Stdout), "begin\n1\n2\n") || !strings.HasSuffix(string(r.Stdout), "00000\nend\n") || len(r.Stdout) != 100 || r.StdoutDropped != 3388895+6+4-100 {
+		s.Errorf("beginning and end: %+v", r)
+	}
 	s.alive()
 }
 
