@@ -42,40 +42,17 @@ func (l Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err err
 		return nil, err
 	}
 	defer filter.Close()
-	in, inw, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	outr, out, err := os.Pipe()
-	if err != nil {
-		_ = inw.Close()
-		return nil, err
-	}
-	defer out.Close()
-	errr, errw, err := os.Pipe()
-	if err != nil {
-		_ = errors.Join(inw.Close(), outr.Close())
-		return nil, err
-	}
-	defer errw.Close()
-	c, err := child.Start(&child.Command{
+	c, err := child.StartPiped(&child.Command{
 		Path: path, Args: append([]string{"bwrap"}, Args(spec)...),
-		Files: []*os.File{in, out, errw, filter}, // the filter is seccompFD
+		Files: []*os.File{filter}, // seccompFD
 		// bwrap binds itself to us, and PID 1 to itself (--die-with-parent);
 		// this covers the time until it has.
 		Attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {
-		return nil, errors.Join(runtime.WithClass(runtime.ErrUnavailable, err),
-			inw.Close(), outr.Close(), errr.Close())
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return &runtime.Instance{
-		Stream: &stream{outr, inw},
-		Stderr: errr,
-		Wait:   c.Wait,
-		Kill:   c.Kill,
-	}, nil
+	return &runtime.Instance{Stream: c.Stream, Stderr: c.Stderr, Wait: c.Wait, Kill: c.Kill}, nil
 }
 
 // filterFile puts the filter where bwrap can read it.
@@ -98,10 +75,3 @@ func filterFile(filter []byte) (*os.File, error) {
 	}
 	return f, nil
 }
-
-// A stream is PID 1's standard output and input.
-type stream struct{ r, w *os.File }
-
-func (s *stream) Read(b []byte) (int, error)  { return s.r.Read(b) }
-func (s *stream) Write(b []byte) (int, error) { return s.w.Write(b) }
-func (s *stream) Close() error                { return errors.Join(s.w.Close(), s.r.Close()) }
