@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 			err = unix.Exec("/proc/self/exe", os.Args, []string{"WOLFFIA_TEST_GUEST=serve"})
 		}
 	case "serve":
-		if err = guest.Harden(); err == nil {
+		if err = guest.Harden(nil); err == nil {
 			err = guest.Serve(os.Stdin, os.Stdout, "", os.Exit)
 		}
 	}

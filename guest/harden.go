@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"sync"
 	"unsafe"
 
@@ -15,7 +16,9 @@ import (
 // threads is how many threads PID 1 makes before the guard is installed. The
 // Go runtime keeps threads and takes an idle one before it makes a new one;
 // the guest needs four or five at once. In a fresh PID namespace their numbers
-// are the first ones, which is what the guard protects.
+// are the first ones, which is what the guard protects. Under Linux that makes
+// it complete only, since PID 1 cannot be killed from inside; gVisor lets a
+// signal to any thread of PID 1 through that the guard does.
 const threads = 8
 
 // Harden protects PID 1 from what it will start. It must run before anything
@@ -25,9 +28,11 @@ const threads = 8
 //   - PR_SET_DUMPABLE 0: /proc/1/{fd,mem,environ,...} and ptrace are refused
 //     (proc(5), ptrace(2)).
 //   - The guard: see guardFilter. It holds for every process, for ever.
+//   - The sandbox's seccomp filter, if it is not there already: array of struct
+//     sock_filter (seccomp(2)); empty where the backend has installed it.
 //   - Signals are caught and dropped.
 //   - Descriptors that somebody left open do not reach any child.
-func Harden() error {
+func Harden(filter []byte) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
 	}
@@ -37,29 +42,38 @@ func Harden() error {
 	}
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop) // a full channel drops what comes
-	highest := makeThreads(threads)
+	highest, err := makeThreads(threads)
+	if err != nil {
+		return err
+	}
 	runtime.LockOSThread() // no_new_privs is this thread's until seccomp shares it
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_NO_NEW_PRIVS: %w", err)
 	}
-	return install(guardFilter(highest))
+	if len(filter) > 0 {
+		if err := install(filter); err != nil {
+			return fmt.Errorf("the sandbox's filter: %w", err)
+		}
+	}
+	guard, err := assemble(guardFilter(highest))
+	if err != nil {
+		return err
+	}
+	return install(guard)
 }
 
-// makeThreads makes the runtime hold n idle threads and returns the highest
-// thread number among them. Numbers ascend in a fresh PID namespace, so no
-// thread that the runtime made before has a higher one.
-func makeThreads(n int) (highest uint32) {
+// makeThreads makes the runtime hold n idle threads, and returns the highest
+// number of a thread of this process. In making them the runtime makes some
+// more; numbers ascend in a fresh PID namespace, so that all have been given
+// out before any child's.
+func makeThreads(n int) (highest uint32, err error) {
 	var ready, over sync.WaitGroup
-	var mu sync.Mutex
 	hold := make(chan struct{})
 	ready.Add(n)
 	for range n {
 		over.Go(func() {
 			runtime.LockOSThread() // each goroutine gets a thread of its own
-			mu.Lock()
-			highest = max(highest, uint32(unix.Gettid()))
-			mu.Unlock()
 			ready.Done()
 			<-hold
 			runtime.UnlockOSThread() // the thread goes back to the idle ones
@@ -68,16 +82,37 @@ func makeThreads(n int) (highest uint32) {
 	ready.Wait()
 	close(hold)
 	over.Wait()
-	return highest
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return 0, fmt.Errorf("list the threads: %w", err)
+	}
+	for _, t := range threads {
+		id, err := strconv.ParseUint(t.Name(), 10, 31)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/self/task has %q", t.Name())
+		}
+		highest = max(highest, uint32(id))
+	}
+	return highest, nil
 }
 
-// install gives all threads of the process the filter (seccomp(2), TSYNC).
-func install(filter []bpf.Instruction) error {
-	raw, err := bpf.Assemble(filter)
+// assemble returns a program as the kernel takes it.
+func assemble(program []bpf.Instruction) ([]byte, error) {
+	raw, err := bpf.Assemble(program)
 	if err != nil {
-		return fmt.Errorf("assemble the guard: %w", err)
+		return nil, fmt.Errorf("assemble the guard: %w", err)
 	}
-	prog := unix.SockFprog{Len: uint16(len(raw)), Filter: (*unix.SockFilter)(unsafe.Pointer(&raw[0]))}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&raw[0])), len(raw)*unix.SizeofSockFilter), nil
+}
+
+// install gives all threads of the process the filter, an array of struct
+// sock_filter (seccomp(2), TSYNC).
+func install(filter []byte) error {
+	n := len(filter) / unix.SizeofSockFilter
+	if n == 0 || len(filter)%unix.SizeofSockFilter != 0 || n > unix.BPF_MAXINSNS {
+		return fmt.Errorf("%d bytes are no filter", len(filter))
+	}
+	prog := unix.SockFprog{Len: uint16(n), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return fmt.Errorf("seccomp: %w", errno)

@@ -29,7 +29,20 @@ func main() {
 
 func run(args []string) error {
 	if os.Getpid() == 1 {
-		if err := guest.Harden(); err != nil {
+		// Where the backend cannot install the sandbox's filter, it says where it
+		// is: guest --seccomp FILE DIRECTORY ID.
+		var filter []byte
+		if len(args) > 2 && args[0] == "--seccomp" {
+			var err error
+			if filter, err = os.ReadFile(args[1]); err != nil {
+				return err
+			}
+			if len(filter) == 0 {
+				return fmt.Errorf("%s is empty", args[1])
+			}
+			args = args[2:]
+		}
+		if err := guest.Harden(filter); err != nil {
 			return err
 		}
 		unix.Umask(0o022)
