@@ -24,9 +24,12 @@ func refuse(errno uint32) bpf.Instruction {
 
 var allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 
-// compile makes the program: calls that depend on their arguments, or fail in
-// a way of their own, one by one; then the rest as ranges of numbers; anything
-// else is refused, as is every call of a foreign architecture.
+// compile makes the program: a binary search among ranges of call numbers, of
+// which each is allowed, or refused, or a single call that depends on its
+// arguments or fails in a way of its own. What is no known call is refused, as
+// is every call of a foreign architecture. The search is for kernels that
+// interpret the program, and do so for all calls whenever a process is made
+// (gVisor).
 func compile(auditArch uint32, calls map[uint32]*call) []bpf.Instruction {
 	deny := refuse(uint32(unix.EPERM))
 	prog := []bpf.Instruction{
@@ -37,38 +40,55 @@ func compile(auditArch uint32, calls map[uint32]*call) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
 		deny,
 	}
-	var plain []uint32
-	for _, nr := range slices.Sorted(maps.Keys(calls)) {
-		c := calls[nr]
-		if c.plain() {
-			plain = append(plain, nr)
-			continue
+	refused, allowed := []bpf.Instruction{deny}, []bpf.Instruction{allow}
+	list := []segment{{0, refused}}
+	add := func(from uint32, body []bpf.Instruction) {
+		switch last := &list[len(list)-1]; {
+		case last.from == from:
+			last.body = body
+		case len(body) > 1 || len(last.body) > 1 || body[0] != last.body[0]:
+			list = append(list, segment{from, body})
 		}
-		body := c.body()
-		prog = append(prog, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: uint8(len(body))})
-		prog = append(prog, body...) // always returns
 	}
-	for _, r := range ranges(plain) {
-		prog = append(prog,
-			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: r[0], SkipTrue: 1},
-			deny,
-			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: r[1], SkipTrue: 1},
-			allow,
-		)
+	for _, nr := range slices.Sorted(maps.Keys(calls)) {
+		body := allowed
+		if c := calls[nr]; !c.plain() {
+			body = c.body()
+		}
+		add(nr, body)
+		add(nr+1, refused)
 	}
-	return append(prog, deny)
+	// A call before which another was refused may now begin a range that is
+	// like the one before it.
+	list = slices.CompactFunc(list, func(a, b segment) bool {
+		return len(a.body) == 1 && len(b.body) == 1 && a.body[0] == b.body[0]
+	})
+	return append(prog, search(list)...)
 }
 
-// ranges joins sorted numbers to ranges, both ends included.
-func ranges(sorted []uint32) (joined [][2]uint32) {
-	for _, n := range sorted {
-		if last := len(joined) - 1; last >= 0 && joined[last][1]+1 == n {
-			joined[last][1] = n
-			continue
-		}
-		joined = append(joined, [2]uint32{n, n})
+// A segment are the calls from a number on, to the next segment. Its body
+// always returns.
+type segment struct {
+	from uint32
+	body []bpf.Instruction
+}
+
+// search finds the segment of the number that is loaded.
+func search(list []segment) []bpf.Instruction {
+	if len(list) == 1 {
+		return list[0].body
 	}
-	return joined
+	mid := len(list) / 2
+	below := search(list[:mid])
+	var prog []bpf.Instruction
+	if len(below) <= 255 {
+		prog = append(prog, bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: list[mid].from, SkipTrue: uint8(len(below))})
+	} else {
+		prog = append(prog,
+			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: list[mid].from, SkipFalse: 1},
+			bpf.Jump{Skip: uint32(len(below))})
+	}
+	return append(append(prog, below...), search(list[mid:])...)
 }
 
 // body decides about one call, and returns on every way.
