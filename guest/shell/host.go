@@ -36,6 +36,10 @@ type incarnation struct {
 	said   []byte
 	ready  bool
 	gone   bool
+
+	full    bool     // a packet fills the pipe: see openScript
+	waiting []string // packets for which there is no room yet; only if full
+	watched bool     // the poller waits for room
 }
 
 // startShell starts a shell. changed is called from another goroutine.
@@ -66,14 +70,12 @@ func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.Wait
 	in.peer = inodeOf(&st)
 	in.script = in.sock
 	if s.d.posix {
-		// Packet mode: a read gets one write (pipe(2), O_DIRECT).
-		// That mode cannot be asked for at once where files have no direct I/O.
-		if in.script, err = s.dir.open("f", unix.O_RDWR); err != nil {
+		if err := s.openScript(in); err != nil {
 			return nil, err
 		}
-		if _, err := unix.FcntlInt(uintptr(in.script), unix.F_SETFL, unix.O_RDWR|unix.O_NONBLOCK|unix.O_DIRECT); err != nil {
-			return nil, err
-		}
+	}
+	if err := s.dir.fifo("w"); err != nil { // in gVisor an old one still has what nobody has read
+		return nil, err
 	}
 	if in.state, err = s.dir.open("w", unix.O_RDWR); err != nil { // also to write: it never hangs up
 		return nil, err
@@ -140,15 +142,6 @@ func closeFD(fd *int) {
 	*fd = -1
 }
 
-// send sends one line. A line that does not go out shows as a lost report.
-func (in *incarnation) send(packet string) bool {
-	if in.script < 0 {
-		return false
-	}
-	n, err := unix.Write(in.script, []byte(packet))
-	return err == nil && n == len(packet)
-}
-
 // idle reports whether the shell has read all its lines and waits for more.
 // While a command runs its descriptor 0 is another one. A shell without
 // descriptors to spare may have lost it.
@@ -158,7 +151,7 @@ func (in *incarnation) idle() bool {
 		what = unix.TIOCINQ // FIONREAD
 	}
 	n, err := unix.IoctlGetInt(in.script, what)
-	if err != nil || n > 0 {
+	if err != nil || n > 0 || len(in.waiting) > 0 {
 		return false
 	}
 	var st unix.Stat_t

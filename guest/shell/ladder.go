@@ -38,9 +38,12 @@ const (
 
 // foreground is the process group that the terminal belongs to. TIOCGPGRP
 // works on the master side (ioctl_tty(2)); to write ^C would not if the
-// terminal is raw.
+// terminal is raw. 0 is unknown.
 func (in *incarnation) foreground() int {
 	pg, err := unix.IoctlGetInt(in.tty, unix.TIOCGPGRP)
+	if err == unix.ENOTTY { // gVisor tells the slave side only
+		return 0
+	}
 	if err != nil || pg <= 1 {
 		return in.pid
 	}
@@ -77,13 +80,20 @@ func (s *Session) guard() {
 	case s.in.foreground() == s.in.pid: // nothing to wait for
 	case s.d.posix:
 		_ = unix.Kill(s.in.pid, unix.SIGINT) // waits until the program has ended
-	case catches(s.in.pid, guardSignal):
+	case catches(s.in.pid, guardSignal), s.in.foreground() == 0: // gVisor does not tell what it catches
 		_ = unix.Kill(s.in.pid, guardSignal)
 	}
 }
 
 func (s *Session) signalForeground(sig syscall.Signal) {
 	if s.in == nil {
+		return
+	}
+	if s.in.foreground() == 0 {
+		if !s.in.typeSignal(sig) {
+			s.sweep(sig)
+			_ = unix.Kill(s.in.pid, sig)
+		}
 		return
 	}
 	if unix.Kill(-s.in.foreground(), sig) != nil {
@@ -103,10 +113,10 @@ func (s *Session) escalate() {
 	case stageAsk:
 		// What was just being started has another group by now, or still had
 		// the shell's handler, and has lost the signal.
-		if r.unborn || r.target != s.in.foreground() {
+		if r.unborn || r.target == 0 || r.target != s.in.foreground() {
 			s.hit(r)
 		}
-		s.in.send(s.d.report(r.nonce)) // if the interrupt hit the first one
+		s.send(s.d.report(r.nonce)) // if the interrupt hit the first one
 		at(ladderTerm)
 	case stageTerm:
 		s.guard()
@@ -118,7 +128,7 @@ func (s *Session) escalate() {
 		s.guard()
 		s.sweep(unix.SIGKILL)
 		_ = unix.Kill(s.in.pid, unix.SIGINT)
-		s.in.send(s.d.report(r.nonce))
+		s.send(s.d.report(r.nonce))
 		if s.burns() {
 			at(ladderPatient)
 		} else {
@@ -272,13 +282,13 @@ func (s *Session) checkLost() {
 	r.unknown = true
 	switch r.asked {
 	case 1:
-		s.in.send(s.d.report(r.nonce))
+		s.send(s.d.report(r.nonce))
 	case 2:
 		for _, line := range s.d.repair() {
-			s.in.send(line)
+			s.send(line)
 		}
-		s.in.send(s.d.report(r.nonce))
-		s.in.send(s.d.settle())
+		s.send(s.d.report(r.nonce))
+		s.send(s.d.settle())
 		s.set(alarmLost, lostFinal)
 	default:
 		r.stage = stageReplace

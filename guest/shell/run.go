@@ -80,7 +80,11 @@ func (s *Session) open(r *run) error {
 	if r.probe {
 		return nil
 	}
-	if err := s.dir.writeText(r.text); err != nil {
+	text := r.text
+	if len(text) == 0 {
+		text = []byte("\n") // of nothing, gVisor does not note that it was read
+	}
+	if err := s.dir.writeText(text); err != nil {
 		return err
 	}
 	if r.carry {
@@ -127,10 +131,10 @@ func (s *Session) launch(r *run) {
 	r.nonce = s.nonce()
 	r.reports = reports{}
 	if !r.probe {
-		s.in.send(s.d.run(s.dir.path, r.st, r.carry))
+		s.send(s.d.run(s.dir.path, r.st, r.carry))
 	}
-	s.in.send(s.d.report(r.nonce))
-	s.in.send(s.d.settle())
+	s.send(s.d.report(r.nonce))
+	s.send(s.d.settle())
 	s.set(alarmLost, lostTick)
 	if r.limit > 0 {
 		s.alarms[alarmLimit] = r.begun.Add(r.limit)
@@ -291,7 +295,7 @@ func (s *Session) again(r *run) {
 	}
 	if r.attempt == 1 {
 		for _, line := range s.d.repair() {
-			s.in.send(line)
+			s.send(line)
 		}
 		retry()
 		return

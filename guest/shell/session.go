@@ -313,7 +313,7 @@ func (s *Session) boot(then func(error)) {
 		s.poll.add(fd, unix.EPOLLIN)
 	}
 	for _, line := range s.d.start(s.dir.path) {
-		in.send(line)
+		s.send(line)
 	}
 	s.begin(&run{probe: true, limit: startLimit, done: func(r *run) {
 		if r.rep == nil {
@@ -372,6 +372,9 @@ func (s *Session) lose() {
 	for _, fd := range []int{in.sock, in.state, in.tty} {
 		s.poll.remove(fd)
 	}
+	if in.watched {
+		s.poll.remove(in.script)
+	}
 	in.gone = true
 	in.close()
 	s.in = nil
@@ -399,6 +402,8 @@ func (s *Session) onEvents() {
 			sock = true
 		case s.in != nil && fd == s.in.state:
 			s.readState()
+		case s.in != nil && s.in.watched && fd == s.in.script:
+			s.flush()
 		case s.in != nil && fd == s.in.tty:
 			s.onTerminal()
 		case s.cur != nil && s.cur.in.fd == fd && s.cur.in.open:
