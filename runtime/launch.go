@@ -11,6 +11,10 @@ const GuestPath = "/run/wolffia/guest"
 // The name is short since a shell is sent it with every command.
 const SessionsPath = "/run/wolffia/s"
 
+// SessionsSize bounds what lies in [SessionsPath], in bytes: commands and the
+// state of shells.
+const SessionsSize = 256 << 20
+
 // A Launcher is what a backend is to the shim: it starts PID 1 of a sandbox in
 // isolation and hands back its stream. All the rest, processes, terminals and
 // files, is done through the stream and is the same for every backend.
@@ -36,19 +40,33 @@ type LaunchSpec struct {
 	// file, for each place that something is mounted on: /proc, /dev, /tmp, Home,
 	// SessionsPath, GuestPath, and those of Binds and Scratch, with no symbolic link on the way
 	// that could lead a mount elsewhere. Nobody else writes to it before PID 1.
-	RootDir string
-	Root    []RootEntry
-	Etc     string  // host directory that becomes /etc, or empty: the root's own
-	Binds   []Mount // the codebase, other directories, single files; in order
-	Scratch []string
-	Guest   string // host path of the guest binary
-	Network Network
-	Seccomp []byte // array of struct sock_filter
+	RootDir  string
+	Root     []RootEntry
+	Etc      string  // host directory that becomes /etc, or empty: the root's own
+	Binds    []Mount // the codebase, other directories, single files; in order
+	Scratch  []string
+	Guest    string // host path of the guest binary
+	Network  Network
+	Seccomp  []byte // array of struct sock_filter
+	Platform string // SandboxConfig.Platform
+	// Dir is an empty directory on the host, in memory, for what the backend
+	// needs to put down; it is gone with the shim.
+	Dir string
+	// Program is the backend's own program on the host, as a path that can be
+	// opened though the program's place may be out of reach; empty if the
+	// backend looks for it by itself.
+	Program string
 }
 
 // Command is what PID 1 is executed as. The id comes last: what is left of a
-// sandbox is found by that.
-func (s *LaunchSpec) Command() []string { return []string{GuestPath, SessionsPath, s.ID} }
+// sandbox is found by that. If filter is not empty, PID 1 installs the seccomp
+// filter in that file inside by itself.
+func (s *LaunchSpec) Command(filter string) []string {
+	if filter != "" {
+		return []string{GuestPath, "--seccomp", filter, SessionsPath, s.ID}
+	}
+	return []string{GuestPath, SessionsPath, s.ID}
+}
 
 // A RootEntry is one name in the sandbox's root directory.
 type RootEntry struct {

@@ -48,6 +48,9 @@ type SandboxConfig struct {
 	// by digest: sha256: of its configuration. Given beside Image, or alone, it
 	// decides.
 	ImageID string `json:"imageId,omitempty"`
+	// Platform is how the runtime does its work, where it has a choice (gVisor:
+	// systrap, kvm); empty means its default.
+	Platform string `json:"platform,omitempty"`
 	// Env is added to the environment that every process starts with.
 	Env map[string]string `json:"env,omitempty"`
 	// Cwd is the working directory of processes that name none; empty means

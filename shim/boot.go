@@ -23,7 +23,8 @@ const (
 	fdAlive   = 7  // shim only: hangs up when the caller ends; heeded if BoundToCaller
 	fdGuest   = 8  // shim only: the guest binary, used if CopyGuest
 	fdConfig  = 9  // shim only: config.json, to see it to the disk
-	fdImage   = 10 // shim only: a socket for the image's mount, if SendsImage
+	fdBackend = 10 // shim only: the backend's program, used if HasBackend
+	fdImage   = 11 // shim only: a socket for the image's mount, if SendsImage
 )
 
 // A boot tells shim and tree server what to do.
@@ -40,6 +41,8 @@ type boot struct {
 	// fdImage is where a mount of it comes from.
 	Image      string `json:"image,omitempty"`
 	SendsImage bool   `json:"sendsImage,omitempty"`
+	// HasBackend says that fdBackend is the backend's program.
+	HasBackend bool `json:"hasBackend,omitempty"`
 }
 
 // readBoot reads fdBoot.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -52,7 +53,14 @@ func compose(b *boot) (*runtime.LaunchSpec, error) {
 	}
 	spec := &runtime.LaunchSpec{
 		ID: b.ID, Hostname: hostname(c), UID: c.UID, GID: c.GID, User: c.User, Home: home(c),
-		Guest: b.Guest, Network: c.Network, Seccomp: filter,
+		Guest: b.Guest, Network: c.Network, Seccomp: filter, Platform: c.Platform,
+		Dir: filepath.Join(b.Mnt, "backend"),
+	}
+	if err := os.Mkdir(spec.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	if b.HasBackend {
+		spec.Program = "/proc/self/fd/" + strconv.Itoa(fdBackend)
 	}
 	if b.CopyGuest {
 		spec.Guest = filepath.Join(b.Mnt, "guest")

@@ -34,13 +34,24 @@ type Options struct {
 	Binary string
 }
 
+// A Backend is what a Runtime has to know of what launches its sandboxes.
+type Backend struct {
+	Name string
+	// Platforms are the values that SandboxConfig.Platform may have.
+	Platforms []string
+	// Program finds the program on the host that the launcher is given; nil if
+	// that looks for its own. It is called at each start, with the directory
+	// that wolffia is in.
+	Program func(beside string) (string, error)
+}
+
 // A Runtime makes sandboxes that are held by shims. What backend launches
-// them is only a name here. It is safe for concurrent use; Close releases it
+// them is only a name here, and one Runtime may have several. It is safe for concurrent use; Close releases it
 // and leaves the sandboxes alone.
 type Runtime struct {
-	name string
-	dir  *statedir.Dir
-	bin  programs
+	backends []Backend // at least one
+	dir      *statedir.Dir
+	bin      programs
 	// images are those that sandboxes can run on.
 	images *store.Store
 
@@ -55,8 +66,9 @@ var (
 	_ runtime.PermissionSetter    = (*Runtime)(nil)
 )
 
-// NewRuntime returns the runtime whose backend has the given name.
-func NewRuntime(name string, opts *Options) (*Runtime, error) {
+// NewRuntime returns a runtime with the given backends; the first is the one of
+// sandboxes that name none. Sandboxes of others do not exist for it.
+func NewRuntime(opts *Options, first Backend, more ...Backend) (*Runtime, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -78,7 +90,7 @@ func NewRuntime(name string, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runtime{name: name, dir: dir, bin: bin, images: store.Open(dir.Path()), conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
+	return &Runtime{backends: append([]Backend{first}, more...), dir: dir, bin: bin, images: store.Open(dir.Path()), conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
 }
 
 // findPrograms says where wolffia and its guest are.
@@ -97,7 +109,7 @@ func findPrograms(wolffia string) (programs, error) {
 			return programs{}, runtime.Errorf(runtime.ErrUnavailable, "wolffia-guest is neither beside %s nor in PATH: make build makes both", wolffia)
 		}
 	}
-	return programs{wolffia, guest}, nil
+	return programs{wolffia: wolffia, guest: guest}, nil
 }
 
 // Close ends the connections of this Runtime, and with them the commands that
@@ -120,7 +132,25 @@ func (r *Runtime) Close() error {
 func (r *Runtime) StateDir() string { return r.dir.Path() }
 
 // Name implements [runtime.Runtime].
-func (r *Runtime) Name() string { return r.name }
+func (r *Runtime) Name() string { return r.backends[0].Name }
+
+// backend returns the backend with the given name, or nil.
+func (r *Runtime) backend(name string) *Backend {
+	i := slices.IndexFunc(r.backends, func(b Backend) bool { return b.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &r.backends[i]
+}
+
+// names are the names of the backends.
+func (r *Runtime) names() []string {
+	var list []string
+	for _, b := range r.backends {
+		list = append(list, b.Name)
+	}
+	return list
+}
 
 // Create implements [runtime.Runtime].
 func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*runtime.Sandbox, error) {
@@ -129,13 +159,17 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
 	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
 	if c.Runtime == "" {
-		c.Runtime = r.name
+		c.Runtime = r.Name()
 	}
-	if c.Runtime != r.name {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q is asked for, this is %q", c.Runtime, r.name)
+	backend := r.backend(c.Runtime)
+	if backend == nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q is asked for, this is %s", c.Runtime, strings.Join(r.names(), ", "))
 	}
 	if err := c.Validate(); err != nil {
 		return nil, err
+	}
+	if c.Platform != "" && !slices.Contains(backend.Platforms, c.Platform) {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no platform %q; it has: %s", c.Runtime, c.Platform, cmp.Or(strings.Join(backend.Platforms, ", "), "none to choose from"))
 	}
 	if err := r.resolve(c); err != nil {
 		return nil, err
@@ -252,14 +286,20 @@ func newID() string {
 
 // Start implements [runtime.Runtime].
 func (r *Runtime) Start(ctx context.Context, sandboxID string) error {
-	box, _, err := r.find(sandboxID)
+	box, c, err := r.find(sandboxID)
 	if err != nil {
 		return err
+	}
+	bin := r.bin
+	if find := r.backend(c.Runtime).Program; find != nil {
+		if bin.backend, err = find(filepath.Dir(bin.wolffia)); err != nil {
+			return err
+		}
 	}
 	s, err := start(ctx, box, func() (*statedir.Config, error) {
 		_, c, err := r.find(box.ID())
 		return c, err
-	}, r.bin, r.images)
+	}, bin, r.images)
 	if err != nil {
 		return err
 	}
@@ -407,7 +447,7 @@ func (r *Runtime) List(context.Context) ([]*runtime.Sandbox, error) {
 	for _, id := range ids {
 		box := r.dir.Box(id)
 		c, err := box.Config()
-		if errors.Is(err, runtime.ErrNotFound) || err == nil && c.Runtime != r.name {
+		if errors.Is(err, runtime.ErrNotFound) || err == nil && r.backend(c.Runtime) == nil {
 			continue
 		}
 		if err != nil {
@@ -491,8 +531,8 @@ func (r *Runtime) find(ref string) (*statedir.Box, *statedir.Config, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.Runtime != r.name {
-		return nil, nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is of runtime %q, this is %q", box.ID(), c.Runtime, r.name)
+	if r.backend(c.Runtime) == nil {
+		return nil, nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is of runtime %q, this is %s", box.ID(), c.Runtime, strings.Join(r.names(), ", "))
 	}
 	r.remember(c, stamp)
 	return box, c, nil

@@ -28,6 +28,7 @@ const startLimit = 60 * time.Second
 type programs struct {
 	wolffia string // shim and tree server
 	guest   string
+	backend string // empty: its launcher finds it
 }
 
 // A started shim is one that has said that it is ready.
@@ -60,8 +61,6 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	}
 	defer log.Close()
 	b := boot{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: bin.guest, CopyGuest: c.DroppedUID != 0}
-	forShim := b
-	forShim.Config.Permissions = nil // are the tree server's business, and take time to read
 	configFile, err := box.OpenConfig()
 	if err != nil {
 		return nil, err
@@ -72,6 +71,16 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the guest binary: %w; it belongs beside wolffia", err)
 	}
 	defer guest.Close()
+	backend := guest // any file: it is not used
+	if bin.backend != "" {
+		if backend, err = os.Open(bin.backend); err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "the program of runtime %s: %w", c.Runtime, err)
+		}
+		defer backend.Close()
+		b.HasBackend = true
+	}
+	forShim := b
+	forShim.Config.Permissions = nil // are the tree server's business, and take time to read
 	self, err := os.Open(bin.wolffia)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the wolffia binary: %w", err)
@@ -105,7 +114,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	defer undo.Unwind(&err)
 	undo.Add(hold.Close)
 
-	files := []*os.File{lock.Shim, shimEnd, ready, alive, guest, configFile}
+	files := []*os.File{lock.Shim, shimEnd, ready, alive, guest, configFile, backend}
 	var imageOurs, imageShims *os.File
 	if forShim.SendsImage {
 		if imageOurs, imageShims, err = controlPair(); err != nil {

@@ -9,10 +9,6 @@ import (
 // seccompFD is where bwrap finds the filter.
 const seccompFD = 3
 
-// sessionsSize bounds what lies in [runtime.SessionsPath], in bytes: commands
-// and the state of shells.
-const sessionsSize = 256 << 20
-
 // Args is bubblewrap's command line for spec, without the program's name
 // (bwrap(1)). It decides all of the isolation and does no I/O. The seccomp
 // filter is read from descriptor 3.
@@ -62,7 +58,7 @@ func Args(spec *runtime.LaunchSpec) []string {
 		a = append(a, op, m.Source, m.Target)
 	}
 	a = append(a,
-		"--perms", "0700", "--size", strconv.Itoa(sessionsSize), "--tmpfs", runtime.SessionsPath,
+		"--perms", "0700", "--size", strconv.Itoa(runtime.SessionsSize), "--tmpfs", runtime.SessionsPath,
 		"--ro-bind", spec.Guest, runtime.GuestPath,
 	)
 	if spec.RootDir == "" {
@@ -72,5 +68,5 @@ func Args(spec *runtime.LaunchSpec) []string {
 		"--chdir", "/",
 		"--",
 	)
-	return append(a, spec.Command()...)
+	return append(a, spec.Command("")...)
 }
