@@ -1,5 +1,5 @@
 # Everything here works on a fresh machine with Go, make and root or sudo.
-# What is built goes to bin/ and .cache/ of the checkout.
+# What is built goes to bin/ and .cache/ of the checkout; gVisor to ~/.cache/wolffia.
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -11,7 +11,7 @@ TOOL    := $(GO) tool -modfile=tools.mod
 export CGO_ENABLED ?= 0
 export GOTOOLCHAIN ?= local
 
-.PHONY: help build setup run test test-user test-root lint fuzz bench cover clean
+.PHONY: help build runsc setup run test test-user test-root lint fuzz bench cover clean
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -19,6 +19,9 @@ help: ## say what there is
 build: ## build bin/wolffia, bin/wolffia-guest and bin/wolffia-image
 	@mkdir -p $(BIN)
 	$(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $(BIN)/ ./cmd/wolffia ./cmd/wolffia-guest ./cmd/wolffia-image
+
+runsc: ## build the pinned gVisor for --runtime gvisor, into ~/.cache/wolffia
+	@scripts/runsc
 
 setup: ## install what the host lacks to run sandboxes (bubblewrap), as root or with sudo
 	@scripts/setup run
@@ -41,7 +44,7 @@ lint: ## check form: gofumpt, vet, staticcheck, go.mod
 fuzz: ## fuzz each target for FUZZTIME (default 30s)
 	@scripts/fuzz $${FUZZTIME:-30s}
 
-bench: build ## measure, with peers beside us in the same run
+bench: build runsc ## measure, with peers beside us in the same run
 	@scripts/bench
 
 cover: ## coverage of the unit tests

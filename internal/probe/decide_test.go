@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"wolffia/internal/runsc"
 )
 
 // Hosts that the machine of a test is not.
@@ -186,9 +188,10 @@ func TestEngineDecisions(t *testing.T) {
 		{"stopped", decideDocker(one(syscall.ECONNREFUSED), false, debian()), false, "no engine runs", "systemctl enable --now docker"},
 		{"named, none", decideDocker(one(syscall.ENOENT), true, debian()), false, "does not answer", ""},
 		{"silent", decideDocker(one(context.DeadlineExceeded), false, debian()), false, "does not answer", ""},
-		{"runsc", decideRunsc("/bin/runsc", "runsc version release-1\nspec: 1", nil, debian()), true, "", ""},
-		{"no runsc", decideRunsc("", "", nil, debian()), false, "not installed", "sudo curl"},
-		{"broken runsc", decideRunsc("/bin/runsc", "", errors.New("exit status 1"), debian()), false, "fails", "curl"},
+		{"runsc", decideRunsc(runscFacts{found: &runsc.Found{Path: "/bin/runsc", Version: "v1"}}), true, "", ""},
+		{"no runsc", decideRunsc(runscFacts{none: runsc.ErrNone}), false, "neither beside", "make runsc"},
+		{"old runsc", decideRunsc(runscFacts{none: errors.New("/bin/runsc: too old")}), false, "too old", "make runsc"},
+		{"broken runsc", decideRunsc(runscFacts{found: &runsc.Found{Path: "/bin/runsc"}, run: errors.New("exit status 1"), stderr: "no\nway"}), false, "start: no", ""},
 	})
 }
 

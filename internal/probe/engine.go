@@ -10,31 +10,57 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
+
+	"wolffia/internal/runsc"
 )
 
-func probeRunsc(ctx context.Context, h *host) Result {
-	path, err := exec.LookPath("runsc")
-	if err != nil {
-		return decideRunsc("", "", nil, h)
-	}
-	text, err := output(ctx, exec.CommandContext(ctx, path, "--version"))
-	return decideRunsc(path, text, err, h)
+// runscFacts are what matters for gVisor.
+type runscFacts struct {
+	found  *runsc.Found
+	none   error  // why there is none
+	run    error  // of a program in a sandbox
+	stderr string // what it said
 }
 
-// decideRunsc says what running runsc --version means; path is "" if there is
-// no runsc.
-func decideRunsc(path, text string, err error, h *host) Result {
-	const url = "https://storage.googleapis.com/gvisor/releases/release/latest/$(uname -m)/runsc"
-	get := h.sudo("curl -fL -o /usr/local/bin/runsc "+url, "chmod 755 /usr/local/bin/runsc")
-	switch {
-	case path == "":
-		return Result{Problem: "runsc is not installed", Fix: get}
-	case err != nil:
-		return Result{Found: path, Problem: fmt.Sprintf("%s --version fails: %v", path, err), Fix: get}
+func probeRunsc(ctx context.Context, h *host) Result {
+	var f runscFacts
+	if f.found, f.none = runsc.Find(ctx, filepath.Dir(h.program)); f.none == nil {
+		f.stderr, f.run = tryRunsc(ctx, f.found.Path)
 	}
-	return Result{OK: true, Found: firstLine(text) + " at " + path}
+	return decideRunsc(f)
+}
+
+// tryRunsc runs a program in gVisor.
+func tryRunsc(ctx context.Context, path string) (stderr string, err error) {
+	dir, err := os.MkdirTemp("", "wolffia-probe")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(dir)
+	return output(ctx, exec.CommandContext(ctx, path, "--rootless", "--network=none", "--ignore-cgroups", "--root="+dir, "do", "true"))
+}
+
+// decideRunsc says what the facts mean.
+func decideRunsc(f runscFacts) Result {
+	const fix = runsc.Fix + " # in wolffia's sources"
+	switch {
+	case errors.Is(f.none, runsc.ErrNone):
+		return Result{Problem: f.none.Error(), Fix: fix}
+	case f.none != nil:
+		return Result{Problem: "none can be used: " + strings.ReplaceAll(f.none.Error(), "\n", "; "), Fix: fix}
+	}
+	r := Result{Found: "runsc " + f.found.Version + " at " + f.found.Path, OK: f.run == nil}
+	if f.run != nil {
+		said := firstLine(f.stderr)
+		if said == "" {
+			said = f.run.Error()
+		}
+		r.Problem = "a sandbox does not start: " + said
+	}
+	return r
 }
 
 // An answer is what came from one Docker socket.

@@ -64,7 +64,7 @@ func features() []feature {
 		{Fuse, true, "the filtered view of a codebase", probeFuse},
 		{Seccomp, true, "the filter of system calls in every sandbox", probeSeccomp},
 		{Cgroups, false, "exact limits of memory, processes and CPU, which wolffia does not have yet", probeCgroups},
-		{Runsc, false, "a gVisor runtime, which wolffia does not have yet", probeRunsc},
+		{Runsc, false, "the runtime gvisor", probeRunsc},
 		{Docker, false, "a Docker runtime, which wolffia does not have yet", probeDocker},
 		{Fusermount, false, "a filtered codebase in a Docker runtime", probeFusermount},
 		{Landlock, false, "nothing that wolffia needs", probeLandlock},
