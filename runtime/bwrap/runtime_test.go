@@ -1,19 +1,16 @@
 package bwrap_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"wolffia/internal/probe"
+	"wolffia/internal/shimtest"
 	"wolffia/internal/testbin"
 	"wolffia/internal/testenv"
-	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/runtimetest"
@@ -27,81 +24,22 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A testRuntime knows where its state is.
-type testRuntime struct {
-	*bwrap.Runtime
-	state string
-}
-
-// open returns a runtime over a state directory.
-func open(t testing.TB, state string) *testRuntime {
-	t.Helper()
-	rt, err := bwrap.New(&shim.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")})
+// backend makes the runtimes of the tests.
+var backend shimtest.Backend = func(opts *shim.Options) (*shim.Runtime, error) {
+	rt, err := bwrap.New(opts)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(func() { _ = rt.Close() })
-	return &testRuntime{rt, state}
-}
-
-// publicDir makes a directory that the user to whom root drops can reach.
-func publicDir(t testing.TB) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, d := range []string{filepath.Dir(dir), dir} {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
-// fresh returns a runtime over an empty state directory, which must be empty
-// in the end.
-func fresh(t testing.TB) *testRuntime {
-	t.Helper()
-	state := filepath.Join(publicDir(t), "state")
-	t.Cleanup(func() {
-		left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
-		if len(left) > 0 || err != nil {
-			t.Errorf("left in the state directory: %v (%v)", left, err)
-		}
-	})
-	return open(t, state)
-}
-
-// crash kills the shim, and waits until everybody knows.
-func crash(t testing.TB, rt runtime.RuntimeWithExecutor, id string) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(rt.(*testRuntime).state, "sandboxes", id, "shim.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shim struct{ PID int }
-	if err := json.Unmarshal(data, &shim); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(shim.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(10 * time.Second); ; {
-		s, err := rt.Get(t.Context(), id)
-		if err == nil && s.State == runtime.StateDead {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("its shim was killed, and it is %+v, %v", s, err)
-		}
-	}
+	return rt.Runtime, nil
 }
 
 func config() runtimetest.Config {
 	return runtimetest.Config{
-		New: func(t testing.TB) runtime.RuntimeWithExecutor { return fresh(t) },
+		New: func(t testing.TB) runtime.RuntimeWithExecutor { return backend.Fresh(t) },
 		Reopen: func(t testing.TB, rt runtime.RuntimeWithExecutor) runtime.RuntimeWithExecutor {
-			return open(t, rt.(*testRuntime).state)
+			return backend.Reopen(t, rt)
 		},
-		Crash: crash,
+		Crash: shimtest.Crash,
 	}
 }
 
@@ -110,7 +48,7 @@ func config() runtimetest.Config {
 // there. So low numbers come and go while sandboxes are started.
 func TestStartWhateverIsOpen(t *testing.T) {
 	need(t)
-	rt := fresh(t)
+	rt := backend.Fresh(t)
 	over := make(chan struct{})
 	var churning sync.WaitGroup
 	churning.Go(func() {
@@ -149,6 +87,10 @@ func need(t testing.TB) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 }
 
+func TestTable(t *testing.T) {
+	runtimetest.CheckTable(t, "../../docs/backends.md", bwrap.Name, config().Lacks)
+}
+
 func TestRuntime(t *testing.T) {
 	need(t)
 	runtimetest.Run(t, config())
@@ -162,13 +104,13 @@ func BenchmarkRuntime(b *testing.B) {
 // A codebase must not show the sandbox its own state, whichever contains the
 // other, and by whatever name.
 func TestCodebaseAndStateApart(t *testing.T) {
-	rt := fresh(t)
+	rt := backend.Fresh(t)
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(rt.state, link); err != nil {
+	if err := os.Symlink(rt.State, link); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{
-		rt.state, filepath.Dir(rt.state), filepath.Join(rt.state, "sandboxes"), link, filepath.Join(link, "sandboxes"), rt.state + "/../state",
+		rt.State, filepath.Dir(rt.State), filepath.Join(rt.State, "sandboxes"), link, filepath.Join(link, "sandboxes"), rt.State + "/../state",
 	} {
 		for what, c := range map[string]*runtime.SandboxConfig{
 			"codebase": {CodebasePath: dir},
@@ -182,7 +124,7 @@ func TestCodebaseAndStateApart(t *testing.T) {
 		}
 	}
 	// A neighbour whose name begins like it is no part of it.
-	near := rt.state + "-code"
+	near := rt.State + "-code"
 	if err := os.Mkdir(near, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -195,43 +137,7 @@ func TestCodebaseAndStateApart(t *testing.T) {
 	}
 }
 
-// Root's sandbox runs as the owner of the codebase.
 func TestRootDropsToOwner(t *testing.T) {
 	need(t)
-	testenv.Root(t)
-	rt := fresh(t)
-	dir := filepath.Join(publicDir(t), "code")
-	const uid, gid = 2345, 3456
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(dir, uid, gid); err != nil {
-		t.Fatal(err)
-	}
-	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: dir, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := rt.Destroy(t.Context(), s.ID); err != nil {
-			t.Error(err)
-		}
-	}()
-	if s.UID != uid || s.GID != gid {
-		t.Errorf("it runs as %d:%d", s.UID, s.GID)
-	}
-	if err := rt.Start(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
-	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", "echo x >file; id -u; id -g"}})
-	if err != nil || string(r.Stdout) != fmt.Sprintf("%d\n%d\n", uid, gid) {
-		t.Errorf("%+v, %v", r, err)
-	}
-	st, err := os.Stat(dir + "/file")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sys := st.Sys().(*syscall.Stat_t); sys.Uid != uid || sys.Gid != gid {
-		t.Errorf("its file belongs to %d:%d", sys.Uid, sys.Gid)
-	}
+	shimtest.RootDropsToOwner(t, backend)
 }

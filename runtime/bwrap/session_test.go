@@ -9,9 +9,9 @@ import (
 
 func sessions() sessiontest.Config {
 	return sessiontest.Config{
-		New: func(t testing.TB) runtime.RuntimeWithExecutor { return fresh(t) },
+		New: func(t testing.TB) runtime.RuntimeWithExecutor { return backend.Fresh(t) },
 		Reopen: func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession {
-			return open(t, rt.(*testRuntime).state)
+			return backend.Reopen(t, rt)
 		},
 	}
 }

@@ -98,7 +98,7 @@ func mounts(e *env) {
 	e.write(dir+"/rw/file", "rw\n")
 	e.write(dir+"/single", "single\n")
 	// Whoever the sandbox runs as may write, as far as the host is concerned.
-	for _, p := range []string{"/ro", "/ro/file", "/rw", "/rw/file"} {
+	for _, p := range []string{"/ro", "/ro/file", "/rw", "/rw/file", "/single"} {
 		e.OK(os.Chmod(dir+p, 0o777))
 	}
 	e.OK(os.Symlink("rw", dir+"/link"))

@@ -37,6 +37,17 @@ const (
 	Image Feature = "Image"
 	// Disk: Resources.Disk. Without it, that is ErrUnsupported.
 	Disk Feature = "Disk"
+	// HostKernel: the host's own kernel answers system calls, in namespaces of
+	// the sandbox's own. Without it there is another kernel, which no other
+	// sandbox shares.
+	HostKernel Feature = "HostKernel"
+	// RefusedAttributes: changing mode or times of a name against the rules is
+	// an error. Without it the program is told that it works; nothing is
+	// changed all the same.
+	RefusedAttributes Feature = "RefusedAttributes"
+	// RefusedFifos: making a FIFO by a name against the rules is an error.
+	// Without it there is one, in the sandbox's memory, and none on the host.
+	RefusedFifos Feature = "RefusedFifos"
 )
 
 // probes tell whether a runtime that is said to lack a feature has it. Those
@@ -84,6 +95,17 @@ var probes = map[Feature]func(e *env) bool{
 	},
 	Disk: func(e *env) bool {
 		return e.canCreate(&runtime.SandboxConfig{CodebasePath: e.dir(), Resources: runtime.Resources{Disk: 1 << 20}})
+	},
+	HostKernel: func(e *env) bool { return e.sameKernel(e.start(nil).ID) },
+	RefusedAttributes: func(e *env) bool {
+		dir := e.dir()
+		e.write(dir+"/file", "")
+		s := e.start(&runtime.SandboxConfig{CodebasePath: dir, Permissions: rules("**=read")})
+		return e.sh(s.ID, "chmod 600 file").ExitCode != 0
+	},
+	RefusedFifos: func(e *env) bool {
+		s := e.start(&runtime.SandboxConfig{CodebasePath: e.dir(), Permissions: rules("**=write", "*.none=none")})
+		return e.sh(s.ID, "mkfifo fifo.none").ExitCode != 0
 	},
 }
 

@@ -1,0 +1,137 @@
+// Package shimtest is what the tests of all backends have in common: runtimes
+// over state directories of their own, and a shim's violent death.
+package shimtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"wolffia/internal/testbin"
+	"wolffia/internal/testenv"
+	"wolffia/perm"
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// A Runtime knows where its state is.
+type Runtime struct {
+	*shim.Runtime
+	State string
+}
+
+// A Backend makes a runtime; its New is one.
+type Backend func(*shim.Options) (*shim.Runtime, error)
+
+// Open returns a runtime over a state directory.
+func (b Backend) Open(t testing.TB, state string) *Runtime {
+	t.Helper()
+	rt, err := b(&shim.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rt.Close() })
+	return &Runtime{rt, state}
+}
+
+// Reopen returns a second runtime over the state of rt.
+func (b Backend) Reopen(t testing.TB, rt any) *Runtime {
+	t.Helper()
+	return b.Open(t, rt.(*Runtime).State)
+}
+
+// Fresh returns a runtime over an empty state directory, which must be empty
+// in the end.
+func (b Backend) Fresh(t testing.TB) *Runtime {
+	t.Helper()
+	state := filepath.Join(PublicDir(t), "state")
+	t.Cleanup(func() {
+		left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
+		if len(left) > 0 || err != nil {
+			t.Errorf("left in the state directory: %v (%v)", left, err)
+		}
+	})
+	return b.Open(t, state)
+}
+
+// PublicDir makes a directory that the user to whom root drops can reach.
+func PublicDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Crash kills the shim, and waits until everybody knows.
+func Crash(t testing.TB, rt runtime.RuntimeWithExecutor, id string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(rt.(*Runtime).State, "sandboxes", id, "shim.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shim struct{ PID int }
+	if err := json.Unmarshal(data, &shim); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(shim.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; {
+		s, err := rt.Get(t.Context(), id)
+		if err == nil && s.State == runtime.StateDead {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("its shim was killed, and it is %+v, %v", s, err)
+		}
+	}
+}
+
+// RootDropsToOwner tests that root's sandbox runs as the owner of the codebase.
+func RootDropsToOwner(t *testing.T, backend Backend) {
+	t.Helper()
+	testenv.Root(t)
+	rt := backend.Fresh(t)
+	dir := filepath.Join(PublicDir(t), "code")
+	const uid, gid = 2345, 3456
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: dir, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rt.Destroy(t.Context(), s.ID); err != nil {
+			t.Error(err)
+		}
+	}()
+	if s.UID != uid || s.GID != gid {
+		t.Errorf("it runs as %d:%d", s.UID, s.GID)
+	}
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", "echo x >file; id -u; id -g"}})
+	if err != nil || string(r.Stdout) != fmt.Sprintf("%d\n%d\n", uid, gid) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	st, err := os.Stat(dir + "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sys := st.Sys().(*syscall.Stat_t); sys.Uid != uid || sys.Gid != gid {
+		t.Errorf("its file belongs to %d:%d", sys.Uid, sys.Gid)
+	}
+}
