@@ -134,7 +134,8 @@ func (b *Box) isPart(dir string, uid int) bool {
 	case !named:
 		return false
 	case program == "wolffia" && (args[1] == "shim" || args[1] == "tree"):
-	case program == "bwrap" || program == "guest":
+	case program == "wolffia" && args[1] == "runsc": // on its way to become it
+	case program == "bwrap" || program == "guest" || program == "runsc" || program == "runsc-sandbox" || program == "runsc-gofer":
 	default:
 		return false
 	}

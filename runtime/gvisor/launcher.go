@@ -1,0 +1,104 @@
+// Package gvisor launches sandboxes with gVisor: a kernel of its own, which
+// answers the system calls of what runs inside; no root, no daemon. All of the
+// isolation is in [Spec] and [Flags]; the rest of the package finds and starts
+// the program, runsc.
+package gvisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/child"
+	"wolffia/runtime"
+)
+
+// Name is the runtime's name.
+const Name = "gvisor"
+
+// A Launcher starts sandboxes with the runsc that is the spec's Program.
+type Launcher struct{}
+
+var _ runtime.Launcher = Launcher{}
+
+// Name implements [runtime.Launcher].
+func (Launcher) Name() string { return Name }
+
+// needed are the capabilities that runsc has in its own user namespace, where
+// it puts its parts together and then drops them (capabilities(7)).
+var needed = []uintptr{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID,
+	unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_SYS_CHROOT, unix.CAP_SYS_PTRACE,
+	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_MKNOD,
+}
+
+// attr is how runsc is started: in a user namespace where the one id there is
+// has the number that it has inside, since runsc shows files by their numbers
+// there; and as the first process of a process namespace, so that with it, or
+// with us, all of it ends: the kernel sees to that (pid_namespaces(7)). Its
+// mounts, and all that it keeps, are in a mount namespace that ends too.
+func attr(spec *runtime.LaunchSpec) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: spec.UID, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: spec.GID, HostID: os.Getegid(), Size: 1}},
+		AmbientCaps: needed,
+		Setsid:      true,
+		Pdeathsig:   syscall.SIGKILL,
+	}
+}
+
+// Launch implements [runtime.Launcher].
+func (Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err error) {
+	if spec.Program == "" {
+		return nil, errors.New("nobody said which runsc to start")
+	}
+	if len(spec.Seccomp) == 0 {
+		return nil, errors.New("no seccomp filter: a sandbox without one is not started")
+	}
+	if err := checkPlatform(spec.Platform, kvmDevice); err != nil {
+		return nil, err
+	}
+	if err := checkPlaces(spec); err != nil {
+		return nil, err
+	}
+	root, state := filepath.Join(spec.Dir, "root"), filepath.Join(spec.Dir, "state")
+	if err := makeRoot(root, skeleton(spec)); err != nil {
+		return nil, err
+	}
+	config, err := json.Marshal(Spec(spec, root))
+	if err == nil {
+		err = errors.Join(os.Mkdir(state, 0o700), os.WriteFile(filepath.Join(spec.Dir, "config.json"), config, 0o600))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write runsc's configuration: %w", err)
+	}
+	return start(spec, Flags(spec, state, spec.Dir))
+}
+
+// start starts runsc.
+func start(spec *runtime.LaunchSpec, flags []string) (*runtime.Instance, error) {
+	program, err := os.Open(spec.Program)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "runsc: uid %d, as which the sandbox runs, may not execute it: chmod a+rx it", spec.UID)
+	}
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "runsc: %w", err)
+	}
+	defer program.Close()
+	c, err := child.StartPiped(&child.Command{
+		Path: "/proc/self/exe", Args: append([]string{"wolffia", StageArg}, flags...),
+		Files: []*os.File{program}, // fdProgram
+		Attr:  attr(spec),
+	})
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return &runtime.Instance{Stream: c.Stream, Stderr: c.Stderr, Wait: c.Wait, Kill: c.Kill}, nil
+}

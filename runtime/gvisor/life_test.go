@@ -1,0 +1,287 @@
+package gvisor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/internal/shimtest"
+	"wolffia/internal/testbin"
+	"wolffia/perm"
+	"wolffia/runtime"
+	"wolffia/runtime/gvisor"
+	"wolffia/shim"
+)
+
+const limit = 30 * time.Second
+
+// A process is one that the host sees.
+type process struct{ pid, parent, start, name string }
+
+// processes lists the host's, by process number.
+func processes(t testing.TB) map[string]process {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]process{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		i := bytes.LastIndexByte(b, ')')
+		if err != nil || i < 0 {
+			continue // gone since
+		}
+		f := strings.Fields(string(b[i+1:]))
+		pid := strconv.Itoa(atoi(t, filepath.Base(filepath.Dir(file))))
+		all[pid] = process{pid, f[1], f[19], string(b[bytes.IndexByte(b, '(') : i+1])}
+	}
+	return all
+}
+
+func atoi(t testing.TB, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// partsOf are the processes that have the sandbox's id as their last argument,
+// and all that descend from them.
+func partsOf(t testing.TB, id string) map[string]process {
+	t.Helper()
+	all, parts := processes(t), map[string]process{}
+	for pid, p := range all {
+		cmdline, err := os.ReadFile("/proc/" + pid + "/cmdline")
+		if err == nil && strings.HasSuffix(string(cmdline), "\x00"+id+"\x00") {
+			parts[pid] = p
+		}
+	}
+	for more := true; more; {
+		more = false
+		for pid, p := range all {
+			if _, known := parts[pid]; !known && parts[p.parent].pid != "" {
+				parts[pid], more = p, true
+			}
+		}
+	}
+	return parts
+}
+
+// gone waits until none of the processes is left.
+func gone(t testing.TB, parts map[string]process) {
+	t.Helper()
+	for end := time.Now().Add(limit); ; {
+		left, now := []process{}, processes(t)
+		for pid, p := range parts {
+			if now[pid].start == p.start {
+				left = append(left, p)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("processes are left: %v", left)
+		}
+	}
+}
+
+// When the shim is killed, nothing of the sandbox is left: not runsc, its
+// sandbox and its gofer, nor those that run the sandbox's programs, nor what
+// runsc has written down.
+func TestKilledShimTakesAllAlong(t *testing.T) {
+	need(t)
+	rt := backend.Fresh(t)
+	code := shimtest.PublicDir(t)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{
+		CodebasePath: code, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := range 3 {
+		if err := rt.Start(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", "trap '' TERM; (setsid sleep 1000 &) >/dev/null 2>&1; echo started"}}); err != nil || string(r.Stdout) != "started\n" {
+			t.Fatal(r, err)
+		}
+		parts := partsOf(t, s.ID)
+		var names []string
+		for _, p := range parts {
+			names = append(names, p.name)
+		}
+		if len(parts) < 6 { // shim, tree server, runsc, sandbox, gofer, and who runs the programs
+			t.Fatalf("only %q are seen", names)
+		}
+		shimtest.Crash(t, rt, s.ID)
+		gone(t, parts)
+		mnt := filepath.Join(rt.State, "sandboxes", s.ID, "run", "mnt")
+		if left, err := os.ReadDir(mnt); os.Geteuid() != 0 && (len(left) > 0 || err != nil) {
+			t.Errorf("round %d: in %s: %v (%v)", round, mnt, left, err)
+		}
+		mounts, err := os.ReadFile("/proc/self/mounts")
+		if err != nil || strings.Contains(string(mounts), s.ID) {
+			t.Errorf("round %d: mounts (%v):\n%s", round, err, mounts)
+		}
+	}
+	if err := rt.Destroy(t.Context(), s.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// If any of runsc's parts is killed the sandbox is dead, and nothing is left.
+func TestKilledPartEndsTheSandbox(t *testing.T) {
+	need(t)
+	rt := backend.Fresh(t)
+	for _, part := range []string{"runsc", "runsc-sandbox", "runsc-gofer"} {
+		s, err := rt.Create(t.Context(), &runtime.SandboxConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Start(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		parts := partsOf(t, s.ID)
+		killed := false
+		for pid := range parts {
+			cmdline, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+			if name, _, _ := strings.Cut(string(cmdline), "\x00"); name == part {
+				killed = true
+				if p, err := os.FindProcess(atoi(t, pid)); err == nil {
+					_ = p.Kill()
+				}
+			}
+		}
+		if !killed {
+			t.Fatalf("there is no %s", part)
+		}
+		if part != "runsc-gofer" { // without it no new file can be reached; what is open works
+			gone(t, parts)
+			if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateDead {
+				t.Errorf("%s was killed: %+v, %v", part, got, err)
+			}
+		}
+		if err := rt.Destroy(t.Context(), s.ID); err != nil {
+			t.Error(err)
+		}
+		gone(t, parts)
+	}
+}
+
+// fake returns a runtime whose runsc is a script.
+func fake(t *testing.T, script string) *shimtest.Runtime {
+	t.Helper()
+	bin := shimtest.PublicDir(t)
+	for _, name := range []string{"wolffia", "wolffia-guest"} {
+		if err := os.Symlink(filepath.Join(testbin.Dir(t), name), filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	head := "#!/bin/sh\ncase $1 in --version) echo runsc version release-20991231.0; exit;; esac\n"
+	file := filepath.Join(bin, "runsc")
+	if err := errors.Join(os.WriteFile(file, []byte(head+script+"\n"), 0o755), os.Chmod(file, 0o755)); err != nil { // whatever the umask
+		t.Fatal(err)
+	}
+	var b shimtest.Backend = func(opts *shim.Options) (*shim.Runtime, error) {
+		opts.Binary = filepath.Join(bin, "wolffia")
+		return backend(opts)
+	}
+	return b.Fresh(t)
+}
+
+// A start that hangs, or fails, ends in time, says why, and leaves nothing.
+func TestStartThatFails(t *testing.T) {
+	need(t)
+	for script, want := range map[string]string{
+		"exec sleep 1000": "hung here: wait for PID 1",
+		"trap '' TERM INT HUP; while :; do sleep 1000; done": "hung here: wait for PID 1",
+		"echo no way >&2; exit 3":                            "no way",
+		"exit 0":                                             "PID 1 ended at once",
+		"echo nonsense; exec sleep 1000":                     "gvisor could not start the sandbox",
+	} {
+		rt := fake(t, script)
+		s, err := rt.Create(t.Context(), &runtime.SandboxConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		begin := time.Now()
+		err = rt.Start(ctx, s.ID)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) || runtime.Class(err) != runtime.ErrUnavailable {
+			t.Errorf("%s: %v, want %q", script, err, want)
+		}
+		if took := time.Since(begin); took > limit {
+			t.Errorf("%s: it took %v", script, took)
+		}
+		if left := partsOf(t, s.ID); len(left) > 0 {
+			t.Errorf("%s: left: %v", script, left)
+		}
+		if err := rt.Destroy(t.Context(), s.ID); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Without a runsc that can be used, the error says what to do.
+func TestNoRunsc(t *testing.T) {
+	bin := shimtest.PublicDir(t)
+	for _, name := range []string{"wolffia", "wolffia-guest"} {
+		if err := os.Symlink(filepath.Join(testbin.Dir(t), name), filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin)
+	t.Setenv("XDG_CACHE_HOME", bin)
+	for script, want := range map[string]string{
+		"":                                       "neither beside wolffia",
+		"echo runsc version release-20200101.0":  "too old",
+		"echo I am not even the program; exit 0": "not runsc",
+		"echo runsc version release-20991231; exit 1": "--version fails",
+	} {
+		if script != "" {
+			if err := os.WriteFile(filepath.Join(bin, "runsc"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rt, err := gvisor.New(&shim.Options{StateDir: filepath.Join(shimtest.PublicDir(t), "state"), Binary: filepath.Join(bin, "wolffia")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := rt.Create(t.Context(), &runtime.SandboxConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = rt.Start(t.Context(), s.ID)
+		if runtime.Class(err) != runtime.ErrUnavailable || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "make runsc") {
+			t.Errorf("%q: %v", script, err)
+		}
+		if err := errors.Join(rt.Destroy(t.Context(), s.ID), rt.Close()); err != nil {
+			t.Error(err)
+		}
+		_ = os.Remove(filepath.Join(bin, "runsc"))
+	}
+}
+
+func TestUnknownPlatform(t *testing.T) {
+	rt := backend.Fresh(t)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Platform: "ptrace"})
+	if runtime.Class(err) != runtime.ErrUnsupported || !strings.Contains(err.Error(), "systrap, kvm") {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestRootDropsToOwner(t *testing.T) {
+	need(t)
+	shimtest.RootDropsToOwner(t, backend)
+}

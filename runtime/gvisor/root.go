@@ -1,0 +1,90 @@
+package gvisor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"wolffia/runtime"
+)
+
+// A node is something in the root directory itself: a directory, a file with
+// content, or a symbolic link.
+type node struct {
+	path    string
+	link    string
+	content []byte
+}
+
+// skeleton lists what the root directory is made of, parents first. Where Spec
+// mounts, runsc makes the rest.
+func skeleton(spec *runtime.LaunchSpec) []node {
+	list := []node{
+		{path: "var"},
+		{path: "var/tmp", link: "../tmp"},
+		{path: "run"},
+		{path: "run/wolffia"},
+		{path: filterPath[1:], content: spec.Seccomp},
+	}
+	for _, e := range spec.Root {
+		if e.Link != "" {
+			list = append(list, node{path: e.Name, link: e.Link})
+		}
+	}
+	return list
+}
+
+// makeRoot makes the root directory dir.
+func makeRoot(dir string, list []node) error {
+	err := os.Mkdir(dir, 0o755)
+	for _, n := range list {
+		path := filepath.Join(dir, n.path)
+		switch {
+		case err != nil:
+		case n.link != "":
+			err = os.Symlink(n.link, path)
+		case n.content != nil:
+			err = os.WriteFile(path, n.content, 0o444)
+		default:
+			err = os.Mkdir(path, 0o755)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make the root directory: %w", err)
+	}
+	return nil
+}
+
+// checkPlaces refuses what has no place in a directory that is shown read-only.
+// Runsc would make the place: on the host, since it makes all of them before
+// anything is read-only.
+func checkPlaces(spec *runtime.LaunchSpec) error {
+	var shown []runtime.Mount
+	for _, e := range spec.Root {
+		if e.Link == "" {
+			shown = append(shown, runtime.Mount{Source: e.Source, Target: "/" + e.Name})
+		}
+	}
+	if spec.Etc != "" {
+		shown = append(shown, runtime.Mount{Source: spec.Etc, Target: "/etc"})
+	}
+	for _, m := range spec.Binds {
+		for _, in := range shown {
+			rest, below := strings.CutPrefix(m.Target, in.Target+"/")
+			if !below || in.Writable {
+				continue
+			}
+			// Link by link it would have to be followed as it is seen inside.
+			if _, err := os.Lstat(filepath.Join(in.Source, rest)); errors.Is(err, fs.ErrNotExist) {
+				return runtime.Errorf(runtime.ErrInvalid, "there is no %s to mount on: %s is read-only, and has no %s", m.Target, in.Target, rest)
+			} else if err != nil {
+				return runtime.Errorf(runtime.ErrInvalid, "mount on %s: %w", m.Target, err)
+			}
+		}
+		shown = append(shown, m)
+	}
+	return nil
+}

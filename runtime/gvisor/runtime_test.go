@@ -1,0 +1,79 @@
+package gvisor_test
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	"wolffia/internal/probe"
+	"wolffia/internal/shimtest"
+	"wolffia/internal/testbin"
+	"wolffia/internal/testenv"
+	"wolffia/runtime"
+	"wolffia/runtime/gvisor"
+	"wolffia/runtime/runtimetest"
+	"wolffia/session/sessiontest"
+	"wolffia/shim"
+)
+
+func TestMain(m *testing.M) {
+	syscall.Umask(0o077) // nothing must depend on a friendlier one
+	code := m.Run()
+	testbin.Remove()
+	os.Exit(code)
+}
+
+// backend makes the runtimes of the tests.
+var backend shimtest.Backend = func(opts *shim.Options) (*shim.Runtime, error) {
+	rt, err := gvisor.New(opts)
+	if err != nil {
+		return nil, err
+	}
+	return rt.Runtime, nil
+}
+
+// need skips the test, or fails it, where sandboxes cannot work.
+func need(t testing.TB) {
+	t.Helper()
+	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
+}
+
+func config() runtimetest.Config {
+	return runtimetest.Config{
+		New: func(t testing.TB) runtime.RuntimeWithExecutor { return backend.Fresh(t) },
+		Reopen: func(t testing.TB, rt runtime.RuntimeWithExecutor) runtime.RuntimeWithExecutor {
+			return backend.Reopen(t, rt)
+		},
+		Crash: shimtest.Crash,
+		Lacks: []runtimetest.Feature{
+			// The point of it.
+			runtimetest.HostKernel,
+			// gVisor's file system client drops the host's error when a directory
+			// is shared with the host (setStat in pkg/sentry/fsimpl/gofer).
+			runtimetest.RefusedAttributes,
+			// It makes a FIFO in memory where the host refuses one.
+			runtimetest.RefusedFifos,
+		},
+	}
+}
+
+func TestTable(t *testing.T) {
+	runtimetest.CheckTable(t, "../../docs/backends.md", gvisor.Name, config().Lacks)
+}
+
+func TestRuntime(t *testing.T) {
+	need(t)
+	runtimetest.Run(t, config())
+}
+
+// A session does not know who started its sandbox: so once is enough.
+func TestSessions(t *testing.T) {
+	testenv.Unprivileged(t)
+	need(t)
+	sessiontest.Run(t, sessiontest.Config{
+		New: func(t testing.TB) runtime.RuntimeWithExecutor { return backend.Fresh(t) },
+		Reopen: func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession {
+			return backend.Reopen(t, rt)
+		},
+	})
+}

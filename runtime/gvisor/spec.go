@@ -1,0 +1,88 @@
+package gvisor
+
+import (
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"wolffia/runtime"
+)
+
+// filterPath is where the guest finds the seccomp filter that it puts on
+// itself, and so on all: runsc takes filters as OCI profiles only.
+const filterPath = "/run/wolffia/seccomp"
+
+// Spec is the OCI configuration of a sandbox whose root directory is the one
+// that [skeleton] makes at root. With [Flags] it decides all of the isolation
+// and does no I/O (github.com/opencontainers/runtime-spec).
+func Spec(spec *runtime.LaunchSpec, root string) *specs.Spec {
+	s := &specs.Spec{
+		Version:  specs.Version,
+		Root:     &specs.Root{Path: root, Readonly: true},
+		Hostname: spec.Hostname,
+		Process: &specs.Process{
+			User: specs.User{UID: uint32(spec.UID), GID: uint32(spec.GID)},
+			Args: spec.Command(filterPath),
+			Env:  []string{},
+			Cwd:  "/",
+			// Empty sets, not none: runsc would take none for the default ones.
+			Capabilities:    &specs.LinuxCapabilities{},
+			NoNewPrivileges: true,
+			// What a login has; the hard limit is as high as programs may want.
+			Rlimits: []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 1 << 20}},
+		},
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
+			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec"}},
+			{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
+			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "nodev", "noexec", "ro"}},
+			tmpfs("/dev/shm", "mode=1777"),
+			tmpfs("/tmp", "mode=1777"),
+		},
+		Linux: &specs.Linux{
+			Namespaces:  []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.UserNamespace}},
+			UIDMappings: itself(spec.UID),
+			GIDMappings: itself(spec.GID),
+		},
+	}
+	if spec.Network != runtime.NetworkHost {
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.NetworkNamespace})
+	}
+	for _, e := range spec.Root {
+		if e.Link == "" {
+			s.Mounts = append(s.Mounts, bind(e.Source, "/"+e.Name, false))
+		}
+	}
+	if spec.Etc != "" {
+		s.Mounts = append(s.Mounts, bind(spec.Etc, "/etc", false))
+	}
+	uid, gid := "uid="+strconv.Itoa(spec.UID), "gid="+strconv.Itoa(spec.GID)
+	s.Mounts = append(s.Mounts, tmpfs(spec.Home, "mode=0700", uid, gid))
+	for _, target := range spec.Scratch {
+		s.Mounts = append(s.Mounts, tmpfs(target, "mode=0755", uid, gid))
+	}
+	s.Mounts = append(s.Mounts, tmpfs(runtime.SessionsPath, "mode=0700", "size="+strconv.Itoa(runtime.SessionsSize), uid, gid))
+	for _, m := range spec.Binds {
+		s.Mounts = append(s.Mounts, bind(m.Source, m.Target, m.Writable))
+	}
+	s.Mounts = append(s.Mounts, bind(spec.Guest, runtime.GuestPath, false))
+	return s
+}
+
+// itself maps the one id there is to itself: runsc runs in a user namespace
+// that has it, and so must its own parts.
+func itself(id int) []specs.LinuxIDMapping {
+	return []specs.LinuxIDMapping{{ContainerID: uint32(id), HostID: uint32(id), Size: 1}}
+}
+
+func tmpfs(target string, options ...string) specs.Mount {
+	return specs.Mount{Destination: target, Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "nodev"}, options...)}
+}
+
+func bind(source, target string, writable bool) specs.Mount {
+	access := "ro"
+	if writable {
+		access = "rw"
+	}
+	return specs.Mount{Destination: target, Type: "bind", Source: source, Options: []string{"rbind", "nosuid", "nodev", access}}
+}
