@@ -22,6 +22,7 @@ import (
 type boxFlags struct {
 	ruleFlags
 	runtime    string
+	platform   string
 	codebase   string
 	mountPoint string
 	mounts     []string
@@ -39,7 +40,8 @@ type boxFlags struct {
 
 func (f *boxFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.runtime, "runtime", "", "what isolates: bwrap (default bwrap)")
+	fl.StringVar(&f.runtime, "runtime", "", "what isolates: bwrap or gvisor (default bwrap)")
+	fl.StringVar(&f.platform, "platform", "", "how gvisor catches system calls: systrap or kvm (default systrap)")
 	fl.StringVar(&f.codebase, "codebase", "", "directory to show at the mount point; without it that is empty")
 	fl.StringVar(&f.mountPoint, "mount-point", runtime.DefaultMountPoint, "where the codebase appears")
 	fl.StringArrayVar(&f.mounts, "mount", nil, "show another host directory, unfiltered: SRC[:DST][:ro|rw], read-only unless rw")
@@ -58,7 +60,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, error) {
 	c := &runtime.SandboxConfig{
 		Name: f.name, CodebasePath: f.codebase, MountPoint: f.mountPoint,
-		Rootfs: f.rootfs, Network: runtime.Network(f.network), Cwd: f.cwd,
+		Platform: f.platform, Rootfs: f.rootfs, Network: runtime.Network(f.network), Cwd: f.cwd,
 	}
 	var err error
 	if f.disk != "" {

@@ -27,6 +27,9 @@ func main() {
 			exitHelper(shim.Tree())
 		}
 	}
+	if len(os.Args) > 3 && os.Args[1] == backendStage {
+		exitHelper(runBackendStage())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))

@@ -11,7 +11,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"wolffia/internal/probe"
 	"wolffia/internal/testbin"
+	"wolffia/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -23,10 +25,20 @@ func TestMain(m *testing.M) {
 // The scripts run the real program, and are what its users may rely on.
 func TestScripts(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script")) }
 
+// The same program with another kernel.
+func TestScriptsInGvisor(t *testing.T) {
+	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
+	testscript.Run(t, scripts(t, "testdata/gvisor"))
+}
+
 // scripts are those in a directory.
 func scripts(t *testing.T, dir string) testscript.Params {
 	t.Helper()
 	bin := testbin.Dir(t)
+	cache, err := os.UserCacheDir() // where make runsc has put it
+	if err != nil {
+		t.Fatal(err)
+	}
 	return testscript.Params{
 		Dir:                 dir,
 		Deadline:            time.Now().Add(10 * time.Minute),
@@ -43,6 +55,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 				return err
 			}
 			env.Setenv("HOME", home)
+			env.Setenv("XDG_CACHE_HOME", cache)
 			env.Setenv("WOLFFIA", filepath.Join(bin, "wolffia"))
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			env.Setenv("WOLFFIA_STATE_DIR", filepath.Join(env.WorkDir, "state"))

@@ -1,31 +1,49 @@
 package main
 
 import (
+	"strings"
+
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
+	"wolffia/runtime/gvisor"
 	"wolffia/shim"
 )
 
 // This is the only file that names concrete backends.
 
 // launchers are the backends that a shim can launch.
-func launchers() []runtime.Launcher { return []runtime.Launcher{bwrap.Launcher{}} }
+func launchers() []runtime.Launcher {
+	return []runtime.Launcher{bwrap.Launcher{}, gvisor.Launcher{}}
+}
 
 // usesStore reports whether the runtime runs images of the image store. Others
 // have their own.
 func usesStore(name string) bool { return name != "docker" }
 
-// newRuntime returns the runtime with the given name, never another one.
+// A backend may start this program again as a step on its way.
+const backendStage = gvisor.StageArg
+
+func runBackendStage() error { return gvisor.Stage() }
+
+// backends are those that sandboxes can be made with; the first is the default.
+func backends() []shim.Backend { return []shim.Backend{bwrap.Backend(), gvisor.Backend()} }
+
+// newRuntime returns a runtime that has all sandboxes, and makes new ones with
+// the named backend, never with another one.
 func newRuntime(name string, opts *shim.Options) (*shim.Runtime, error) {
-	switch name {
-	case "", bwrap.Name:
-		rt, err := bwrap.New(opts)
-		if err != nil {
-			return nil, err
+	list := backends()
+	var names []string
+	for i, b := range list {
+		if names = append(names, b.Name); b.Name == name {
+			list[0], list[i] = list[i], list[0]
 		}
-		return rt.Runtime, nil
-	case "gvisor", "docker":
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %q is not supported yet: there is %s", name, bwrap.Name)
 	}
-	return nil, runtime.Errorf(runtime.ErrInvalid, "there is no runtime %q: there is %s", name, bwrap.Name)
+	if name != "" && list[0].Name != name {
+		there := strings.Join(names, ", ")
+		if name == "docker" {
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %q is not supported yet: there is %s", name, there)
+		}
+		return nil, runtime.Errorf(runtime.ErrInvalid, "there is no runtime %q: there is %s", name, there)
+	}
+	return shim.NewRuntime(opts, list[0], list[1:]...)
 }
