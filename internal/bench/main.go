@@ -37,7 +37,7 @@ func main() {
 // A bench is the state of a run.
 type bench struct {
 	ctx      context.Context
-	rt       *bwrap.Runtime
+	rt       *shim.Runtime
 	wolffia  string
 	state    string
 	codebase string
@@ -79,7 +79,7 @@ func run(bin string, names []string) (err error) {
 	}
 	defer rt.Close()
 	b := &bench{
-		ctx: context.Background(), rt: rt, wolffia: filepath.Join(bin, "wolffia"), state: filepath.Join(state, "s"),
+		ctx: context.Background(), rt: rt.Runtime, wolffia: filepath.Join(bin, "wolffia"), state: filepath.Join(state, "s"),
 		codebase: codebase, rules: rules, table: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0),
 	}
 	fmt.Fprintln(b.table, "what\tmin\tp50\tp99\tbar\t")
@@ -87,7 +87,7 @@ func run(bin string, names []string) (err error) {
 		name string
 		run  func() error
 	}{
-		{"start", b.start}, {"exec", b.exec}, {"commands", b.commands}, {"sessions", b.sessions}, {"flood", b.flood}, {"many", b.many}, {"tree", b.tree},
+		{"start", b.start}, {"exec", b.exec}, {"commands", b.commands}, {"sessions", b.sessions}, {"flood", b.flood}, {"many", b.many}, {"tree", b.tree}, {"gvisor", b.gvisor},
 	} {
 		if len(names) > 0 && !slices.Contains(names, part.name) {
 			continue

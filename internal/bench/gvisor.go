@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"wolffia/internal/runsc"
+	"wolffia/runtime"
+	"wolffia/runtime/gvisor"
+	"wolffia/shim"
+)
+
+// gvisor compares sandboxes in gVisor with runsc by itself, turn by turn.
+func (b *bench) gvisor() error {
+	found, err := runsc.Find(b.ctx, filepath.Dir(b.wolffia))
+	if err != nil {
+		return fmt.Errorf("%w; %s", err, runsc.Fix)
+	}
+	rt, err := gvisor.New(&shim.Options{StateDir: b.state, Binary: b.wolffia})
+	if err != nil {
+		return err
+	}
+	defer rt.Close()
+	g := *b
+	g.rt = rt.Runtime
+	if err := g.gvisorStart(found.Path); err != nil {
+		return err
+	}
+	return g.gvisorExec(found.Path)
+}
+
+// gvisorStart compares the life of a sandbox with runsc do.
+func (b *bench) gvisorStart(runsc string) error {
+	const rounds = 40
+	dir, err := os.MkdirTemp("", "wolffia-bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var peer, first, destroy times
+	for i := range rounds + 3 {
+		p, err := took(func() error {
+			cmd := exec.Command(runsc, "--rootless", "--network=none", "--ignore-cgroups", "--root="+filepath.Join(dir, "root"), "do", "true")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("runsc do: %w: %s", err, out)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		var id string
+		f, err := took(func() error {
+			var err error
+			if id, err = b.create(); err != nil {
+				return err
+			}
+			return b.execIn(id, "true")
+		})
+		if err != nil {
+			return err
+		}
+		d, err := took(func() error { return b.rt.Destroy(b.ctx, id) })
+		if err != nil {
+			return err
+		}
+		if i >= 3 { // warm
+			peer, first, destroy = append(peer, p), append(first, f), append(destroy, d)
+		}
+	}
+	slices.Sort(first)
+	b.row("runsc do true", peer, "")
+	b.row("gvisor: create, mount the tree, true", first, fmt.Sprintf("<= 1.5x runsc do: %.2fx", float64(first.at(0.5))/float64(peer.at(0.5))))
+	b.row("gvisor: destroy", destroy, "20 ms p99")
+	return nil
+}
+
+// A container is one of runsc by itself, for runsc exec.
+type container struct {
+	runsc, dir string
+	cmd        *exec.Cmd
+}
+
+// flags are those before the command of every call of runsc.
+func (c *container) flags() []string {
+	return []string{"--rootless", "--network=none", "--ignore-cgroups", "--root=" + filepath.Join(c.dir, "state")}
+}
+
+// newContainer starts one on the host's own system directories, as runsc do
+// has them.
+func newContainer(ctx context.Context, runsc string) (_ *container, err error) {
+	dir, err := os.MkdirTemp("", "wolffia-bench")
+	if err != nil {
+		return nil, err
+	}
+	c := &container{runsc: runsc, dir: dir}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	root := filepath.Join(dir, "rootfs")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return nil, err
+	}
+	spec := &specs.Spec{
+		Version:  specs.Version,
+		Root:     &specs.Root{Path: root},
+		Hostname: "bench",
+		Process:  &specs.Process{Args: []string{"sleep", "3600"}, Env: []string{"PATH=/usr/bin:/bin"}, Cwd: "/"},
+		Mounts:   []specs.Mount{{Destination: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}}},
+	}
+	for _, name := range []string{"bin", "lib", "lib64", "sbin"} {
+		if target, err := os.Readlink("/" + name); err == nil {
+			if err := os.Symlink(target, filepath.Join(root, name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	config, err := json.Marshal(spec)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.cmd = exec.Command(runsc, append(c.flags(), "run", "--bundle="+dir, "bench")...)
+	var said bytes.Buffer
+	c.cmd.Stderr = &said
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(10 * time.Second); ; {
+		if err = c.exec("true"); err == nil {
+			return c, nil
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			return nil, fmt.Errorf("runsc run: %w: %s", err, said.String())
+		}
+	}
+}
+
+func (c *container) exec(command string) error {
+	out, err := exec.Command(c.runsc, append(c.flags(), "exec", "bench", command)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("runsc exec: %w: %s", err, out)
+	}
+	return nil
+}
+
+func (c *container) close() {
+	if c.cmd != nil && c.cmd.Process != nil {
+		_ = exec.Command(c.runsc, append(c.flags(), "delete", "--force", "bench")...).Run()
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+	}
+	_ = os.RemoveAll(c.dir)
+}
+
+// gvisorExec compares commands in a live sandbox with runsc exec, and weighs
+// the sandbox.
+func (b *bench) gvisorExec(runsc string) error {
+	id, err := b.create()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.rt.Destroy(b.ctx, id) }()
+	idle, parts, err := pssOfTree(id)
+	if err != nil {
+		return err
+	}
+	peer, err := newContainer(b.ctx, runsc)
+	if err != nil {
+		return err
+	}
+	defer peer.close()
+	s, err := b.rt.CreateSession(b.ctx, id, nil)
+	if err != nil {
+		return err
+	}
+	in := func(command string) func() error {
+		return func() error {
+			res, err := b.rt.SessionExec(b.ctx, s.ID, &runtime.SessionExecRequest{Command: command})
+			if err == nil && res.ExitCode != 0 {
+				err = fmt.Errorf("%q in a session: exit code %d: %s", command, res.ExitCode, res.Stderr)
+			}
+			return err
+		}
+	}
+	var theirs, ours, builtin, program times
+	for i := range 105 {
+		for _, m := range []struct {
+			to  *times
+			run func() error
+		}{
+			{&theirs, func() error { return peer.exec("true") }},
+			{&ours, func() error { return b.execIn(id, "true") }},
+			{&builtin, in(":")},
+			{&program, in("/bin/true")},
+		} {
+			d, err := took(m.run)
+			if err != nil {
+				return err
+			}
+			if i >= 5 {
+				*m.to = append(*m.to, d)
+			}
+		}
+	}
+	slices.Sort(theirs)
+	slices.Sort(ours)
+	b.row("runsc exec true", theirs, "")
+	b.row("gvisor: exec of true, Go API", ours, fmt.Sprintf(">= 3x faster than runsc exec: %.1fx", float64(theirs.at(0.5))/float64(ours.at(0.5))))
+	b.row("gvisor: session, a builtin, Go API", builtin, "")
+	b.row("gvisor: session, /bin/true, Go API", program, "")
+	fmt.Fprintf(b.table, "gvisor: idle sandbox, %d processes\t\t%.1f MB PSS\t\t\t\n", parts, idle)
+	return nil
+}
+
+// pssOfTree is the proportional set size of a sandbox's processes and of all
+// that descend from them, in MB, and how many there are. Of those that are not
+// dumpable only root is told.
+func pssOfTree(id string) (mb float64, n int, err error) {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	parent, ours := map[string]string{}, map[string]bool{}
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		i := bytes.LastIndexByte(stat, ')')
+		if err != nil || i < 0 {
+			continue
+		}
+		dir := filepath.Dir(file)
+		pid := filepath.Base(dir)
+		parent[pid] = strings.Fields(string(stat[i+1:]))[1]
+		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		ours[pid] = bytes.Contains(cmdline, []byte(id))
+	}
+	for more := true; more; {
+		more = false
+		for pid, of := range parent {
+			if !ours[pid] && ours[of] {
+				ours[pid], more = true, true
+			}
+		}
+	}
+	for pid, is := range ours {
+		if !is {
+			continue
+		}
+		n++
+		rollup, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(rollup)) {
+			var kb float64
+			if _, err := fmt.Sscanf(line, "Pss: %f kB", &kb); err == nil {
+				mb += kb / 1000
+			}
+		}
+	}
+	return mb, n, nil
+}
