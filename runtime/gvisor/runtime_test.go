@@ -75,5 +75,14 @@ func TestSessions(t *testing.T) {
 		Reopen: func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession {
 			return backend.Reopen(t, rt)
 		},
+		Lacks: []sessiontest.Feature{
+			// gVisor lets a background program read from its terminal.
+			sessiontest.TerminalStops,
+			// It looks at the limit when a program is executed.
+			sessiontest.StackLimit,
+			// A process takes some milliseconds to be made: setsid(1) has not
+			// forked yet when the command that it is a part of is over.
+			sessiontest.Daemons,
+		},
 	})
 }

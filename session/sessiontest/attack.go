@@ -37,6 +37,7 @@ type attack struct {
 	slow   bool   // it ends by a timeout
 	undo   string // is run before the session is looked at, whatever comes of it
 	then   []step // exact commands that follow
+	needs  Feature
 }
 
 // A step is a command of which everything is known.
@@ -51,6 +52,9 @@ func runAttacks(t *testing.T, c *Config) {
 	e := newEnv(t, c)
 	witness := e.shell(nil)
 	for _, a := range attacks() {
+		if a.needs != "" && !c.has(a.needs) {
+			continue // declared, and checked by a test of its own
+		}
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			a.run(e.fork(t))

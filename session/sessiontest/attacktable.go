@@ -28,7 +28,7 @@ var syntaxAttacks = []attack{
 	{name: "Return", script: "return 3; echo no", code: 3},
 	{name: "ReturnFromFunction", script: "f() { return 5; }; f", code: 5},
 	{name: "Break", script: "break; continue; echo x", stdout: "x\n", stderr: anything},
-	{name: "Recursion", script: "f() { f; }; (ulimit -s 500; f); echo x", stdout: "x\n", stderr: anything},
+	{name: "Recursion", script: "f() { f; }; (ulimit -s 500; f); echo x", stdout: "x\n", stderr: anything, needs: StackLimit},
 	{name: "CdIntoDeleted", script: `d=$PWD/d; mkdir "$d"; cd "$d"; rmdir "$d"`, then: []step{{"echo x", "x\n", "", 0}}},
 	{name: "CwdNewline", script: `mkdir $'a\nb\x01\xff'; cd $'a\nb\x01\xff'`, then: []step{{`basename "$PWD"`, "a\nb\x01\xff\n", "", 0}}},
 	{name: "SubshellOnly", script: "(cd /; export A=1); cd /usr; export B=2", then: []step{{"pwd; echo ${A-unset}$B", "/usr\nunset2\n", "", 0}}},
@@ -205,7 +205,7 @@ var promptAttacks = []attack{
 	{name: "PromptCommandReads", script: "PROMPT_COMMAND='echo pc; read x'", code: replaced, fate: ends},
 	{name: "PS0", script: "PS0='$(echo ps0)'; PS2=x; PS4='$(echo ps4)'"},
 	{name: "Logsout", script: "TMOUT=1", then: []step{{"sleep 1.2; echo x", "x\n", "", 0}}},
-	{name: "ReadsTerminalInBackground", script: "cat </dev/tty >/dev/null 2>&1 & until jobs -s >f; [ -s f ]; do :; done"},
+	{name: "ReadsTerminalInBackground", script: "cat </dev/tty >/dev/null 2>&1 & until jobs -s >f; [ -s f ]; do :; done", needs: TerminalStops},
 	{name: "FloodsTerminal", script: "seq 1 200000 >/dev/tty; echo x", stdout: "x\n"},
 	{name: "InjectsInput", script: `python3 -c 'import fcntl,termios
 fd = open("/dev/tty", "rb")

@@ -21,7 +21,7 @@ var failureTests = []test{
 	{"FailureBackgroundBleeds", nil, backgroundBleeds},
 	{"FailureTimeoutEndsSession", nil, timeoutEnds},
 	{"FailureGrandchildrenSurviveTimeout", nil, grandchildrenSurvive},
-	{"FailureDaemonsDieWithShell", nil, daemonsDie},
+	{"FailureDaemonsDieWithShell", []Feature{Daemons}, daemonsDie},
 	{"FailureTimeoutLosesOutput", nil, timeoutLoses},
 	{"FailureLargeOutputTruncated", nil, largeOutput},
 	{"FailurePromptsBlock", nil, promptsBlock},

@@ -5,6 +5,8 @@ import "wolffia/runtime"
 var stateTests = []test{
 	{"StateStays", nil, stateStays},
 	{"StateConfig", nil, stateConfig},
+	{"StateTerminalStops", nil, stateTerminalStops},
+	{"StateStackLimit", nil, stateStackLimit},
 	{"StateOfOneCommand", nil, stateOfOneCommand},
 	{"StateIsOneSessions", nil, stateIsOneSessions},
 	{"StateOddCwd", nil, stateOddCwd},
@@ -100,5 +102,34 @@ func stateOddCwd(e *env) {
 	s.prints(`mkdir ~/gone && cd ~/gone && rmdir ~/gone`, "")
 	s.alive()
 	s.prints("cd /", "")
+	s.same()
+}
+
+// A program in the background that wants what is typed is stopped, or waits; in
+// either case the session goes on.
+func stateTerminalStops(e *env) {
+	s := e.shell(nil)
+	s.run("cat </dev/tty >/dev/null 2>&1 &")
+	stopped := func() bool { return string(s.run("jobs -s").Stdout) != "" }
+	if e.has(TerminalStops) {
+		e.Until("the program is stopped", stopped)
+	} else {
+		s.run("sleep 0.3")
+		if stopped() {
+			e.Errorf("%s is declared as lacking, and is there", TerminalStops)
+		}
+	}
+	s.alive()
+	s.same()
+}
+
+// A limit of the stack binds the shell itself, or does it no harm.
+func stateStackLimit(e *env) {
+	s := e.shell(nil)
+	r := s.run("f() { [ $1 -eq 0 ] || f $(($1-1)); }; (ulimit -s 200; f 1000) 2>/dev/null")
+	if bound := r.ExitCode == 139; bound != e.has(StackLimit) || !bound && r.ExitCode != 0 {
+		e.Errorf("a thousand calls with a stack of 200 kB: exit code %d", r.ExitCode)
+	}
+	s.alive()
 	s.same()
 }

@@ -21,15 +21,25 @@ const (
 	Attach Feature = "Attach"
 	// Recovery: another process sees the same sessions and works with them.
 	Recovery Feature = "Recovery"
+	// TerminalStops: a program in the background that reads from its terminal
+	// is stopped (SIGTTIN, termios(3)). Without it, it waits for input.
+	TerminalStops Feature = "TerminalStops"
+	// StackLimit: ulimit -s binds the shell that says it. Without it, what it
+	// starts only.
+	StackLimit Feature = "StackLimit"
+	// Daemons: a program that leaves the shell's session, and its streams, at
+	// once is known as a job and ends with the session. Without it, one that
+	// takes long for that may be missed, and ends with the sandbox.
+	Daemons Feature = "Daemons"
 )
 
-// probes tell whether a runtime that is said to lack a feature has it. The one
-// that is nil is seen from Config.
+// probes tell whether a runtime that is said to lack a feature has it. Those
+// that are nil are seen from Config, or by a test.
 var probes = map[Feature]func(rt runtime.RuntimeWithExecutor) bool{
 	Sessions: func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionManager); return is },
 	Jobs:     func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.JobManager); return is },
 	Attach:   func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionAttacher); return is },
-	Recovery: nil,
+	Recovery: nil, TerminalStops: nil, StackLimit: nil, Daemons: nil,
 }
 
 // A Config says what to test.
