@@ -14,17 +14,18 @@ import (
 	"time"
 
 	"wolffia/image/store"
+	"wolffia/internal/shimtest"
 	"wolffia/internal/testenv"
 	"wolffia/internal/testimage"
 	"wolffia/runtime"
 )
 
 // busybox puts a real system into a runtime's image store.
-func busybox(t *testing.T, rt *testRuntime, name string, c store.Config, more ...testimage.File) *store.Image {
+func busybox(t *testing.T, rt *shimtest.Runtime, name string, c store.Config, more ...testimage.File) *store.Image {
 	t.Helper()
 	src := testimage.Source(t, c, testimage.Layer(t, testimage.Busybox(t)...), testimage.Layer(t, more...))
 	src.As = name
-	img, err := store.Open(rt.state).Add(t.Context(), src, store.Limits{})
+	img, err := store.Open(rt.State).Add(t.Context(), src, store.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func busybox(t *testing.T, rt *testRuntime, name string, c store.Config, more ..
 }
 
 // on starts a sandbox, which is destroyed in the end.
-func on(t *testing.T, rt *testRuntime, c *runtime.SandboxConfig) *runtime.Sandbox {
+func on(t *testing.T, rt *shimtest.Runtime, c *runtime.SandboxConfig) *runtime.Sandbox {
 	t.Helper()
 	s, err := rt.Create(t.Context(), c)
 	if err != nil {
@@ -50,7 +51,7 @@ func on(t *testing.T, rt *testRuntime, c *runtime.SandboxConfig) *runtime.Sandbo
 }
 
 // says runs a shell script and wants its output, and no error.
-func says(t *testing.T, rt *testRuntime, id, script, want string) {
+func says(t *testing.T, rt *shimtest.Runtime, id, script, want string) {
 	t.Helper()
 	r, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"/bin/sh", "-c", script}})
 	if err != nil {
@@ -65,7 +66,7 @@ func says(t *testing.T, rt *testRuntime, id, script, want string) {
 // there after a stop, and goes with it.
 func TestImage(t *testing.T) {
 	need(t)
-	rt := fresh(t)
+	rt := backend.Fresh(t)
 	img := busybox(t, rt, "docker.io/library/bb:latest", store.Config{
 		Env: []string{"PATH=/bin", "COLOUR=green", "not a variable=x", "SIZE=1"}, WorkingDir: "/root", User: "root",
 	}, testimage.File{Name: "srv/"})
@@ -74,7 +75,7 @@ func TestImage(t *testing.T) {
 
 	says(t, rt, a.ID, "cat /etc/os-release; pwd; echo $COLOUR $SIZE; ls -d /usr /lib64 2>/dev/null || true; ls /", func() string {
 		out := "ID=testimage\n/root\ngreen 2\n"
-		dirs, _ := os.ReadDir(store.Open(rt.state).Rootfs(img.ID))
+		dirs, _ := os.ReadDir(store.Open(rt.State).Rootfs(img.ID))
 		for _, d := range dirs {
 			if d.Name() == "usr" || d.Name() == "lib64" {
 				out += "/" + d.Name() + "\n"
@@ -100,14 +101,14 @@ func TestImage(t *testing.T) {
 	if err != nil || strings.Count(string(r.Stdout), "/home/") != 1 || !strings.Contains(string(r.Stdout), "daemon:") {
 		t.Errorf("%v, %s", err, r.Stdout)
 	}
-	upper := filepath.Join(rt.state, "sandboxes", a.ID, "run", "upper")
+	upper := filepath.Join(rt.State, "sandboxes", a.ID, "run", "upper")
 	if _, err := os.Stat(filepath.Join(upper, "new", "file")); err != nil {
 		t.Error(err)
 	}
 	if err := rt.Destroy(t.Context(), a.ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(filepath.Join(rt.state, "sandboxes", a.ID)); err == nil {
+	if _, err := os.Stat(filepath.Join(rt.State, "sandboxes", a.ID)); err == nil {
 		t.Error("something is left")
 	}
 }
@@ -124,7 +125,7 @@ func sorted(names map[string]bool) string {
 // the names that it could have for whoever puts a sandbox together.
 func home(t *testing.T) (dir string, names []string) {
 	t.Helper()
-	dir = filepath.Join(publicDir(t), "home")
+	dir = filepath.Join(shimtest.PublicDir(t), "home")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func empty(t *testing.T, dir string) {
 // file appears on the host, and the parts are where they should be.
 func TestImageWithLinksInTheWay(t *testing.T) {
 	need(t)
-	rt := fresh(t)
+	rt := backend.Fresh(t)
 	host, names := home(t)
 	for _, to := range names {
 		var links []testimage.File
@@ -168,7 +169,7 @@ func TestImageWithLinksInTheWay(t *testing.T) {
 // start astray, nor stop it.
 func TestImageHostileRestart(t *testing.T) {
 	need(t)
-	rt := fresh(t)
+	rt := backend.Fresh(t)
 	host, names := home(t)
 	img := busybox(t, rt, "x", store.Config{Env: []string{"PATH=/bin"}})
 	for what, script := range map[string]string{
@@ -204,7 +205,7 @@ func TestImageHostileRestart(t *testing.T) {
 			}
 		}
 	}
-	tree := store.Open(rt.state).Rootfs(img.ID)
+	tree := store.Open(rt.State).Rootfs(img.ID)
 	if b, err := os.ReadFile(filepath.Join(tree, "etc", "os-release")); string(b) != "ID=testimage\n" {
 		t.Errorf("the image has changed: %q, %v", b, err)
 	}
@@ -213,10 +214,10 @@ func TestImageHostileRestart(t *testing.T) {
 // The root has no devices and no set-id, the sandbox no way to its layers.
 func TestImageIsolation(t *testing.T) {
 	need(t)
-	rt := fresh(t)
+	rt := backend.Fresh(t)
 	img := busybox(t, rt, "x", store.Config{Env: []string{"PATH=/bin"}})
 	s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID})
-	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"/bin/sh", "-c", "cat /proc/mounts; busybox mknod /null c 1 3 && echo made; ls " + rt.state + " && echo seen"}})
+	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"/bin/sh", "-c", "cat /proc/mounts; busybox mknod /null c 1 3 && echo made; ls " + rt.State + " && echo seen"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,7 @@ func TestImageIsolation(t *testing.T) {
 			t.Errorf("the root is mounted %q, not %s", root, flag)
 		}
 	}
-	if out := string(r.Stdout); strings.Contains(out, "made") || strings.Contains(out, "seen") || strings.Contains(root, rt.state) {
+	if out := string(r.Stdout); strings.Contains(out, "made") || strings.Contains(out, "seen") || strings.Contains(root, rt.State) {
 		t.Error(out)
 	}
 }
@@ -241,14 +242,14 @@ func TestImageIsolation(t *testing.T) {
 func TestImageOfRoot(t *testing.T) {
 	need(t)
 	testenv.Root(t)
-	rt := fresh(t)
+	rt := backend.Fresh(t)
 	img := busybox(t, rt, "x", store.Config{Env: []string{"PATH=/bin"}}, testimage.File{Name: "secret", Body: "of the image", Mode: 0o600})
 	s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID})
 	if s.UID == 0 {
 		t.Fatal("it runs as root")
 	}
 	says(t, rt, s.ID, "stat -c %u:%g /secret /bin / | busybox uniq; cat /secret; echo more >>/secret; busybox tail -n 1 /secret", fmt.Sprintf("%d:%d\nof the imageof the imagemore\n", s.UID, s.GID))
-	images := filepath.Join(rt.state, "images")
+	images := filepath.Join(rt.State, "images")
 	st, err := os.Stat(images)
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +257,7 @@ func TestImageOfRoot(t *testing.T) {
 	if sys := st.Sys().(*syscall.Stat_t); sys.Uid != 0 || st.Mode().Perm() != 0o700 {
 		t.Errorf("the store is %d's, %v", sys.Uid, st.Mode())
 	}
-	st, err = os.Stat(filepath.Join(store.Open(rt.state).Rootfs(img.ID), "secret"))
+	st, err = os.Stat(filepath.Join(store.Open(rt.State).Rootfs(img.ID), "secret"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +270,7 @@ func TestImageOfRoot(t *testing.T) {
 // deleted by hand at Start, which leaves the sandbox as it is.
 func TestImageMissing(t *testing.T) {
 	need(t)
-	rt := fresh(t)
+	rt := backend.Fresh(t)
 	img := busybox(t, rt, "docker.io/library/x:latest", store.Config{})
 	for _, c := range []runtime.SandboxConfig{{Image: "y"}, {ImageID: img.ID[:20] + strings.Repeat("0", len(img.ID)-20)}} {
 		_, err := rt.Create(t.Context(), &c)
@@ -286,7 +287,7 @@ func TestImageMissing(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	dir := filepath.Dir(store.Open(rt.state).Rootfs(img.ID))
+	dir := filepath.Dir(store.Open(rt.State).Rootfs(img.ID))
 	if err := os.Rename(dir, dir+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -305,12 +306,12 @@ func TestImageMissing(t *testing.T) {
 // it is bound to, however deep it is.
 func TestImageChangesGo(t *testing.T) {
 	need(t)
-	rt := fresh(t)
+	rt := backend.Fresh(t)
 	img := busybox(t, rt, "x", store.Config{Env: []string{"PATH=/bin"}})
 	const deep = "d=/deep; mkdir $d; cd $d; i=0; while [ $i -lt 140 ]; do mkdir directory-with-a-long-name; cd directory-with-a-long-name || exit 1; i=$((i+1)); done; chmod 0 $d; echo x >/kept"
 	s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID})
 	says(t, rt, s.ID, deep, "")
-	crash(t, rt, s.ID)
+	shimtest.Crash(t, rt, s.ID)
 	if err := rt.Start(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +320,7 @@ func TestImageChangesGo(t *testing.T) {
 		t.Error(err)
 	}
 
-	caller := open(t, rt.state)
+	caller := backend.Open(t, rt.State)
 	bound, err := caller.Create(t.Context(), &runtime.SandboxConfig{ImageID: img.ID, BoundToCaller: true})
 	if err != nil {
 		t.Fatal(err)
@@ -343,7 +344,7 @@ func TestImageChangesGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = os.Lstat(filepath.Join(rt.state, "sandboxes", bound.ID))
+		_, err = os.Lstat(filepath.Join(rt.State, "sandboxes", bound.ID))
 		if len(all) == 0 && errors.Is(err, os.ErrNotExist) {
 			return
 		}
@@ -356,8 +357,8 @@ func TestImageChangesGo(t *testing.T) {
 // Of one who makes a sandbox and one who deletes its image at the same time, one
 // succeeds.
 func TestImageRemovedWhileCreating(t *testing.T) {
-	rt := fresh(t)
-	images := store.Open(rt.state)
+	rt := backend.Fresh(t)
+	images := store.Open(rt.State)
 	outcomes := map[bool]int{}
 	for range 100 {
 		src := testimage.Source(t, store.Config{}, testimage.Layer(t, testimage.File{Name: "file"}))

@@ -62,6 +62,9 @@ func (Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err error
 	if len(spec.Seccomp) == 0 {
 		return nil, errors.New("no seccomp filter: a sandbox without one is not started")
 	}
+	if spec.RootDir != "" {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %s does not run images yet", Name)
+	}
 	if err := checkPlatform(spec.Platform, kvmDevice); err != nil {
 		return nil, err
 	}
