@@ -110,9 +110,9 @@ func (m *Manager) openSession(c *Call, s *Session) {
 	case wire.SessionGet:
 		s.post(func() { m.answer(c, m.describe(s)) })
 	case wire.SessionDestroy:
-		s.post(func() { s.destroy(c) })
+		s.later(func() { s.destroy(c) })
 	case wire.SessionAttach:
-		s.post(func() { s.attach(c) })
+		s.later(func() { s.attach(c) })
 	default:
 		c.fail(wire.ClassInvalid, fmt.Sprintf("operation %d", q.Op))
 	}

@@ -97,6 +97,11 @@ func (s *Session) post(f func()) {
 	s.turns.do(func() { s.work(f) })
 }
 
+// later is post for what takes long, or for a caller that must not do it.
+func (s *Session) later(f func()) {
+	s.turns.leave(func() { s.work(f) })
+}
+
 // wait is post, and returns when f has been run.
 func (s *Session) wait(f func()) {
 	done := make(chan struct{})
@@ -302,7 +307,7 @@ func (s *Session) boot(then func(error)) {
 	}
 	s.before, s.groups, s.lastPID = nil, nil, ""
 	in, err := s.startShell(dir, func(in *incarnation, ws syscall.WaitStatus) {
-		s.turns.leave(func() { s.work(func() { s.onChange(in, ws) }) }) // the reaper is not to wait
+		s.later(func() { s.onChange(in, ws) }) // the reaper is not to wait
 	})
 	if err != nil {
 		then(err)
