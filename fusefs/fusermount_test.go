@@ -1,0 +1,49 @@
+package fusefs
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"wolffia/internal/probe"
+	"wolffia/internal/testenv"
+)
+
+// What is mounted for others is in the mount table of the host until it is
+// unmounted, whether or not anybody serves it, and by whatever name.
+func TestMountForOthers(t *testing.T) {
+	testenv.Need(t, probe.Fuse, probe.Fusermount)
+	for _, name := range []string{"plain", "with space", "with\\backslash", "with\nline"} {
+		dir := filepath.Join(t.TempDir(), name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := Unmount(dir, true); err != nil {
+			t.Errorf("nothing is mounted on %q: %v", name, err)
+		}
+		device, err := MountForOthers(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is, err := isMounted(dir); err != nil || !is {
+			t.Errorf("%q is mounted: %v, %v", name, is, err)
+		}
+		if err := device.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, force := range []bool{true, false} {
+			if err := Unmount(dir, force); err != nil {
+				t.Errorf("%q: %v", name, err)
+			}
+			if is, err := isMounted(dir); err != nil || is {
+				t.Errorf("%q is mounted: %v, %v", name, is, err)
+			}
+		}
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	}
+	if f, err := MountForOthers(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a directory that is not there was mounted on:", f)
+	}
+}
