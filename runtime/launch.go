@@ -1,6 +1,9 @@
 package runtime
 
-import "io"
+import (
+	"io"
+	"os"
+)
 
 // GuestPath is where PID 1's program is inside every sandbox. Programs inside
 // may run it too: it packs and unpacks files for cp.
@@ -56,6 +59,23 @@ type LaunchSpec struct {
 	// opened though the program's place may be out of reach; empty if the
 	// backend looks for it by itself.
 	Program string
+	// Config is what was asked for, for a backend with an engine, which keeps
+	// more of it than this.
+	Config    *SandboxConfig
+	CreatedAt int64 // ms since 1970
+	// StateDir is the state directory, which an engine is told so that two of
+	// them are not mixed up.
+	StateDir string
+	// Kept is set where another process has started PID 1 already.
+	Kept *Kept
+}
+
+// A Kept sandbox is one that an engine runs, such as Docker: a process beside
+// the shim, the keeper, has started it, and has connected us to it.
+type Kept struct {
+	Stream *os.File     // the connection, in the engine's own form; the launcher closes it
+	Wait   func() error // returns when the keeper is gone: why, if not as expected
+	Kill   func() error // asks the keeper to end the sandbox
 }
 
 // Command is what PID 1 is executed as. The id comes last: what is left of a

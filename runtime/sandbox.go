@@ -60,6 +60,8 @@ type SandboxConfig struct {
 	Network Network `json:"network,omitempty"`
 	// Resources are limits on what the sandbox may use.
 	Resources Resources `json:"resources,omitzero"`
+	// Docker is what only the runtime docker has; nil is the default.
+	Docker *DockerConfig `json:"docker,omitempty"`
 	// BoundToCaller destroys the sandbox when the process that started it
 	// ends, however it does.
 	BoundToCaller bool `json:"boundToCaller,omitempty"`
@@ -71,6 +73,25 @@ type Resources struct {
 	// start on, as allocated on the host's disk; what it deletes makes room
 	// again. Beyond it, writes fail with EDQUOT. 0 is no limit.
 	Disk int64 `json:"disk,omitempty"`
+	// Memory is how many bytes of memory all processes may use together; beyond
+	// it the kernel kills one. 0 is no limit.
+	Memory int64 `json:"memory,omitempty"`
+	// CPUs is how many processors' time they may use together, such as 1.5. 0 is
+	// no limit.
+	CPUs float64 `json:"cpus,omitempty"`
+	// PIDs is how many processes and threads there may be at once, PID 1's own
+	// aside. 0 is no limit.
+	PIDs int64 `json:"pids,omitempty"`
+}
+
+// A DockerConfig is what only the runtime docker has.
+type DockerConfig struct {
+	// Host is the engine's socket, unix:///PATH. Empty means DOCKER_HOST at
+	// Create, else the first that is there of the system's and the user's own
+	// Docker and Podman.
+	Host string `json:"host,omitempty"`
+	// ReadOnlyRoot makes the image's file system read-only.
+	ReadOnlyRoot bool `json:"readOnlyRoot,omitempty"`
 }
 
 // A Mount shows a host directory or file inside the sandbox.

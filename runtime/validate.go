@@ -91,6 +91,14 @@ func (c *SandboxConfig) Validate() error {
 	case c.Resources.Disk > 0 && c.CodebasePath == "":
 		bad("disk %d: it limits what is added to a codebase, and there is none", c.Resources.Disk)
 	}
+	for _, wrong := range c.Resources.invalid() {
+		bad("%s", wrong)
+	}
+	if d := c.Docker; d != nil && d.Host != "" {
+		if path, ok := strings.CutPrefix(d.Host, "unix://"); !ok || !cleanAbs(path) || !utf8.ValidString(path) {
+			bad("engine %q: it must be unix:///PATH, a socket on this host: directories are shown to it by their paths", d.Host)
+		}
+	}
 	// All of it is kept as JSON, which cannot hold other bytes.
 	stored := []string{c.CodebaseID, c.CodebasePath, c.Rootfs, c.Image, c.Cwd, c.MountPointOrDefault()}
 	for _, m := range c.Mounts {
@@ -124,6 +132,27 @@ func (c *SandboxConfig) Validate() error {
 	}
 	return WithClass(ErrInvalid, errors.Join(wrong...))
 }
+
+// invalid says what is wrong with limits.
+func (r *Resources) invalid() (wrong []string) {
+	if r.Memory != 0 && r.Memory < minMemory {
+		wrong = append(wrong, fmt.Sprintf("memory %d: it must be at least %d bytes: PID 1 needs some itself", r.Memory, minMemory))
+	}
+	if !(r.CPUs == 0 || r.CPUs >= 0.01 && r.CPUs <= 1e6) {
+		wrong = append(wrong, fmt.Sprintf("cpus %v: it must be a number of processors from 0.01 on", r.CPUs))
+	}
+	if r.PIDs < 0 || r.PIDs > 1<<22 { // the kernel's PID_MAX_LIMIT
+		wrong = append(wrong, fmt.Sprintf("pids %d: it must be from 1 to 4194304", r.PIDs))
+	}
+	return wrong
+}
+
+// minMemory is less than PID 1 and a shell need, in bytes.
+const minMemory = 16 << 20
+
+// Limited reports whether there is a limit on what a program uses of the
+// machine, disk aside.
+func (r *Resources) Limited() bool { return r.Memory != 0 || r.CPUs != 0 || r.PIDs != 0 }
 
 // MountPointOrDefault is where the codebase is inside.
 func (c *SandboxConfig) MountPointOrDefault() string {
