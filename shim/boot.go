@@ -25,7 +25,11 @@ const (
 	fdConfig  = 9  // shim only: config.json, to see it to the disk
 	fdBackend = 10 // shim only: the backend's program, used if HasBackend
 	fdImage   = 11 // shim only: a socket for the image's mount, if SendsImage
+	fdKept    = 12 // shim only: one end of a socket pair with the keeper, used if Engine is set
 )
+
+// The keeper has the first four of them, and its end of that socket pair.
+const fdKeeper = 7
 
 // A boot tells shim and tree server what to do.
 type boot struct {
@@ -43,6 +47,10 @@ type boot struct {
 	SendsImage bool   `json:"sendsImage,omitempty"`
 	// HasBackend says that fdBackend is the backend's program.
 	HasBackend bool `json:"hasBackend,omitempty"`
+	// Engine is set if an engine runs the sandbox: statedir.Box.Engine. Then the
+	// tree is mounted in the host's mount namespace, by the keeper.
+	Engine   string `json:"engine,omitempty"`
+	StateDir string `json:"stateDir,omitempty"`
 }
 
 // readBoot reads fdBoot.
@@ -98,10 +106,11 @@ func begin(name string) error {
 // A report is one line of progress on fdReady. The last one is Ready, or has
 // an Error.
 type report struct {
-	Step  string `json:"step,omitempty"` // what is being done now
-	Ready bool   `json:"ready,omitempty"`
-	Error string `json:"error,omitempty"`
-	Class string `json:"class,omitempty"` // of Error
+	Step  string     `json:"step,omitempty"` // what is being done now
+	Ready bool       `json:"ready,omitempty"`
+	Image *ImageInfo `json:"image,omitempty"` // what was asked for
+	Error string     `json:"error,omitempty"`
+	Class string     `json:"class,omitempty"` // of Error
 }
 
 // send writes a report; nobody may be listening any more.

@@ -38,7 +38,6 @@ const maxEtcFile = 4 << 20 // bytes; ld.so.cache has a few hundred KiB
 // compose mounts what the sandbox will see in the shim's own mount namespace,
 // below b.Mnt, and says how a backend puts it together.
 func compose(b *boot) (*runtime.LaunchSpec, error) {
-	c := &b.Config
 	// Nothing of ours reaches the host's namespace, nothing of the host's
 	// later mounts reaches us (mount_namespaces(7)).
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -47,15 +46,11 @@ func compose(b *boot) (*runtime.LaunchSpec, error) {
 	if err := unix.Mount("wolffia", b.Mnt, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=64m"); err != nil {
 		return nil, fmt.Errorf("mount a tmpfs: %w", err)
 	}
-	filter, err := seccomp.Filter()
+	spec, err := newSpec(b)
 	if err != nil {
-		return nil, runtime.WithClass(runtime.ErrUnsupported, err)
+		return nil, err
 	}
-	spec := &runtime.LaunchSpec{
-		ID: b.ID, Hostname: hostname(c), UID: c.UID, GID: c.GID, User: c.User, Home: home(c),
-		Guest: b.Guest, Network: c.Network, Seccomp: filter, Platform: c.Platform,
-		Dir: filepath.Join(b.Mnt, "backend"),
-	}
+	spec.Dir = filepath.Join(b.Mnt, "backend")
 	if err := os.Mkdir(spec.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -68,28 +63,55 @@ func compose(b *boot) (*runtime.LaunchSpec, error) {
 			return nil, err
 		}
 	}
-	if err := composeRoot(b, spec); err != nil {
+	etc := filepath.Join(b.Mnt, "etc")
+	if err := composeRoot(b, spec, etc, func(dir string) error { return bindReadOnly("/etc/"+dir, filepath.Join(etc, dir)) }); err != nil {
 		return nil, err
 	}
+	return spec, composeTree(b, spec)
+}
+
+// newSpec is what a backend needs to know that lies nowhere.
+func newSpec(b *boot) (*runtime.LaunchSpec, error) {
+	filter, err := seccomp.Filter()
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnsupported, err)
+	}
+	c := &b.Config
+	return &runtime.LaunchSpec{
+		ID: b.ID, Hostname: hostname(c), UID: c.UID, GID: c.GID, User: c.User, Home: home(c),
+		Guest: b.Guest, Network: c.Network, Seccomp: filter, Platform: c.Platform,
+		Config: &c.SandboxConfig, StateDir: b.StateDir,
+	}, nil
+}
+
+// composeTree makes the place of the tree, and shows it and what else the user
+// named.
+func composeTree(b *boot, spec *runtime.LaunchSpec) error {
+	c := &b.Config
 	if c.CodebasePath == "" {
 		spec.Scratch = append(spec.Scratch, c.MountPointOrDefault())
 	} else {
 		spec.Binds = append(spec.Binds, runtime.Mount{Source: treeDir(b), Target: c.MountPointOrDefault(), Writable: true})
 		if err := os.Mkdir(treeDir(b), 0o755); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	spec.Binds = append(spec.Binds, c.Mounts...)
 	if spec.RootDir != "" {
 		if err := furnish(b, spec); err != nil {
-			return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}
-	return spec, nil
+	return nil
 }
 
 // treeDir is where the filtered codebase is mounted.
-func treeDir(b *boot) string { return filepath.Join(b.Mnt, "tree") }
+func treeDir(b *boot) string {
+	if b.Engine != "" {
+		return engineTree(b.Engine)
+	}
+	return filepath.Join(b.Mnt, "tree")
+}
 
 // hostname is what the sandbox calls itself.
 func hostname(c *statedir.Config) string {
@@ -99,12 +121,12 @@ func hostname(c *statedir.Config) string {
 	return c.ID
 }
 
-// composeRoot fills in the root directory and /etc.
-func composeRoot(b *boot, spec *runtime.LaunchSpec) error {
+// composeRoot fills in the root directory and /etc, which is put together in the
+// directory etc; show shows a directory of the host's /etc there.
+func composeRoot(b *boot, spec *runtime.LaunchSpec, etc string, show func(dir string) error) error {
 	if b.Config.ImageID != "" {
 		return composeImage(b, spec)
 	}
-	etc := filepath.Join(b.Mnt, "etc")
 	if err := writeEtc(etc, &b.Config); err != nil {
 		return err
 	}
@@ -115,7 +137,7 @@ func composeRoot(b *boot, spec *runtime.LaunchSpec) error {
 		if err != nil {
 			return err
 		}
-		return copyEtc(etc)
+		return copyEtc(etc, show)
 	}
 	// A root file system of its own brings its /etc; only what names the user
 	// and the host is replaced, where it is there.
@@ -202,7 +224,7 @@ func writeEtc(etc string, c *statedir.Config) error {
 }
 
 // copyEtc adds what is shown of the host's /etc.
-func copyEtc(etc string) error {
+func copyEtc(etc string, show func(dir string) error) error {
 	for _, name := range etcFiles {
 		content, err := readFile("/etc/" + name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -224,7 +246,7 @@ func copyEtc(etc string) error {
 			return err
 		}
 		for _, dir := range dirs {
-			if err := bindReadOnly(dir, filepath.Join(etc, strings.TrimPrefix(dir, "/etc/"))); err != nil {
+			if err := show(strings.TrimPrefix(dir, "/etc/")); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,18 @@ import (
 // the configuration leaves open. Until release is called it is not deleted:
 // after that the sandbox's own configuration keeps it. Without an image it does
 // nothing.
-func (r *Runtime) useImage(ctx context.Context, c *statedir.Config) (release func(), err error) {
+func (r *Runtime) useImage(ctx context.Context, backend *Backend, c *statedir.Config) (release func(), err error) {
 	if c.Image == "" && c.ImageID == "" {
 		return func() {}, nil
+	}
+	if backend.Engine { // which has its own images, and keeps those in use
+		image, err := r.engineImage(ctx, backend, c)
+		if err != nil {
+			return nil, err
+		}
+		c.ImageID, c.Image = image.ID, cmp.Or(c.Image, image.ID)
+		takeDefaults(c, image.Env, image.Cwd)
+		return func() {}, c.Validate()
 	}
 	if c.ImageID == "" {
 		if c.ImageID, err = r.images.Find(c.Image); err != nil {
@@ -40,11 +50,16 @@ func (r *Runtime) useImage(ctx context.Context, c *statedir.Config) (release fun
 	if c.Image == "" {
 		c.Image = c.ImageID
 	}
-	c.Env = mergeEnv(img.Config.Env, c.Env)
-	if dir := img.Config.WorkingDir; c.Cwd == "" && c.CodebasePath == "" && path.IsAbs(dir) && utf8.ValidString(dir) && !strings.ContainsRune(dir, 0) {
+	takeDefaults(c, img.Config.Env, img.Config.WorkingDir)
+	return release, nil
+}
+
+// takeDefaults takes from an image what the configuration leaves open.
+func takeDefaults(c *statedir.Config, env []string, dir string) {
+	c.Env = mergeEnv(env, c.Env)
+	if c.Cwd == "" && c.CodebasePath == "" && path.IsAbs(dir) && utf8.ValidString(dir) && !strings.ContainsRune(dir, 0) {
 		c.Cwd = path.Clean(dir)
 	}
-	return release, nil
 }
 
 // mergeEnv is an image's environment with the caller's over it. Variables that

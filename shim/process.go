@@ -107,7 +107,7 @@ func (s *shim) run(launchers []runtime.Launcher) error {
 	}()
 	go s.accept(listener) // ends with the process
 	go s.watchTree()      // ends with the process
-	if c := &s.boot.Config; c.CodebasePath != "" && !c.BoundToCaller {
+	if c := &s.boot.Config; c.CodebasePath != "" && !c.BoundToCaller && s.boot.Engine == "" {
 		s.warming.Store(true)
 		go func() { // ends at its limit, or with the tree
 			warm(treeDir(s.boot))
@@ -126,6 +126,9 @@ func (s *shim) prepare() (*runtime.LaunchSpec, error) {
 	s.step("prepare")
 	if err := statedir.PrepareRun(b.Run); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "prepare the sandbox's directory: %w", err)
+	}
+	if b.Engine != "" {
+		return s.receiveKept()
 	}
 	s.step("compose the root directory")
 	spec, err := compose(b)
@@ -227,6 +230,9 @@ func (s *shim) hold() {
 	if err := s.relay.run(); errors.Is(err, wire.ErrProtocol) {
 		outcome.Reason = "PID 1 broke the protocol: " + err.Error()
 	}
+	s.mu.Lock()
+	asked := s.outcome // what ends from now on is no reason
+	s.mu.Unlock()
 	_ = s.inst.Kill()
 	if !within(killGrace, s.gone) || s.warming.Load() {
 		// If the tree server is stuck, whoever waits for it cannot be killed.
@@ -240,8 +246,8 @@ func (s *shim) hold() {
 		outcome.Reason += ": " + said
 	}
 	s.mu.Lock() // for good: this is the end
-	if s.outcome != nil {
-		outcome = *s.outcome
+	if asked != nil {
+		outcome = *asked
 	}
 	run := s.boot.Run
 	if err := statedir.SetStatus(run, &outcome); err != nil {
@@ -251,11 +257,17 @@ func (s *shim) hold() {
 	if outcome.State == runtime.StateDead {
 		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
 	}
-	if s.orphaned.Load() {
-		// Nobody else will. Where the directory is root's, List does it.
+	if s.orphaned.Load() && !exists(s.boot.Engine) {
+		// Nobody else will. Where the directory is root's, or something is left in
+		// an engine, List does it.
 		_ = unix.Unmount(s.boot.Mnt, unix.MNT_DETACH)
 		_ = statedir.RemoveFrom(run)
 	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // end ends the sandbox, in good order within grace, by force after it. It does

@@ -32,6 +32,9 @@ type Options struct {
 	// means this process's own, if it is wolffia, else the one in PATH. The
 	// guest, wolffia-guest, is looked for beside it, then in PATH.
 	Binary string
+	// Progress is told what takes long, such as getting an image; nil: nobody
+	// wants to know. The text may come from elsewhere: quote before printing.
+	Progress func(text string)
 }
 
 // A Backend is what a Runtime has to know of what launches its sandboxes.
@@ -45,6 +48,12 @@ type Backend struct {
 	// that looks for its own. It is called at each start, with the directory
 	// that wolffia is in.
 	Program func(beside string) (string, error)
+	// Engine says that the sandboxes run in an engine: then Program is not given
+	// to the launcher, but started beside the shim. See EngineMain.
+	Engine bool
+	// Complete fills in what a configuration leaves to the caller's environment;
+	// only with Engine.
+	Complete func(*runtime.SandboxConfig) error
 }
 
 // A Runtime makes sandboxes that are held by shims. What backend launches
@@ -55,7 +64,8 @@ type Runtime struct {
 	dir      *statedir.Dir
 	bin      programs
 	// images are those that sandboxes can run on.
-	images *store.Store
+	images   *store.Store
+	progress func(string) // may be nil
 
 	mu      sync.Mutex
 	conns   map[string]*client.Conn // to running sandboxes, by id; guarded by mu
@@ -92,7 +102,7 @@ func NewRuntime(opts *Options, first Backend, more ...Backend) (*Runtime, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Runtime{backends: append([]Backend{first}, more...), dir: dir, bin: bin, images: store.Open(dir.Path()), conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
+	return &Runtime{backends: append([]Backend{first}, more...), dir: dir, bin: bin, progress: opts.Progress, images: store.Open(dir.Path()), conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
 }
 
 // findPrograms says where wolffia and its guest are.
@@ -160,6 +170,10 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	// Nothing that the caller can still change.
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
 	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
+	if c.Docker != nil {
+		d := *c.Docker
+		c.Docker = &d
+	}
 	if c.Runtime == "" {
 		c.Runtime = r.Name()
 	}
@@ -190,7 +204,10 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	if c.ID == "" {
 		c.ID = newID()
 	}
-	release, err := r.useImage(ctx, c)
+	if err := r.complete(backend, c); err != nil {
+		return nil, err
+	}
+	release, err := r.useImage(ctx, backend, c)
 	if err != nil {
 		return nil, err
 	}
@@ -295,12 +312,14 @@ func (r *Runtime) Start(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return err
 	}
-	bin := r.bin
-	if find := r.backend(c.Runtime).Program; find != nil {
-		if bin.backend, err = find(filepath.Dir(bin.wolffia)); err != nil {
+	bin, backend := r.bin, r.backend(c.Runtime)
+	if backend.Program != nil {
+		if bin.backend, err = backend.Program(filepath.Dir(bin.wolffia)); err != nil {
 			return err
 		}
+		bin.engine = backend.Engine
 	}
+	bin.stateDir = r.dir.Path()
 	s, err := start(ctx, box, func() (*statedir.Config, error) {
 		_, c, err := r.find(box.ID())
 		return c, err
@@ -400,8 +419,18 @@ func (r *Runtime) kill(ctx context.Context, box *statedir.Box, c *statedir.Confi
 	return errors.Join(
 		box.Shim().Kill(killLimit),
 		box.KillAll(c.UID, killLimit),
-		box.WaitUnlocked(ctx, killLimit),
+		r.endKeeper(ctx, box),
 	)
+}
+
+// endKeeper waits for a keeper whose shim is gone, which has something to clean
+// up; one that does not finish is killed.
+func (r *Runtime) endKeeper(ctx context.Context, box *statedir.Box) error {
+	err := box.WaitUnlocked(ctx, killLimit)
+	if err == nil || ctx.Err() != nil || !box.HasEngine() {
+		return err
+	}
+	return errors.Join(box.KillKeeper(killLimit), box.WaitUnlocked(ctx, killLimit))
 }
 
 // Destroy implements [runtime.Runtime].
@@ -427,6 +456,9 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	defer release()
+	if err := r.clean(ctx, box, c); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	delete(r.configs, box.ID())
 	r.mu.Unlock()
@@ -443,7 +475,7 @@ func (r *Runtime) Get(_ context.Context, sandboxID string) (*runtime.Sandbox, er
 }
 
 // List implements [runtime.Runtime].
-func (r *Runtime) List(context.Context) ([]*runtime.Sandbox, error) {
+func (r *Runtime) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 	ids, err := r.dir.IDs()
 	if err != nil {
 		return nil, err
@@ -460,7 +492,7 @@ func (r *Runtime) List(context.Context) ([]*runtime.Sandbox, error) {
 			continue
 		}
 		s, err := sandbox(box, c)
-		if errors.Is(err, runtime.ErrNotFound) || err == nil && r.sweep(box, c, s.State) {
+		if errors.Is(err, runtime.ErrNotFound) || err == nil && r.sweep(ctx, box, c, s.State) {
 			continue // destroyed meanwhile
 		}
 		if err != nil {
@@ -476,7 +508,7 @@ func (r *Runtime) List(context.Context) ([]*runtime.Sandbox, error) {
 
 // sweep removes what is left of a sandbox whose caller is gone, where its shim
 // could not, and reports whether it did.
-func (r *Runtime) sweep(box *statedir.Box, c *statedir.Config, state runtime.State) bool {
+func (r *Runtime) sweep(ctx context.Context, box *statedir.Box, c *statedir.Config, state runtime.State) bool {
 	if !c.BoundToCaller || state != runtime.StateStopped && state != runtime.StateDead {
 		return false
 	}
@@ -485,7 +517,7 @@ func (r *Runtime) sweep(box *statedir.Box, c *statedir.Config, state runtime.Sta
 		return false
 	}
 	defer lock.Close()
-	return box.Remove() == nil
+	return r.clean(ctx, box, c) == nil && box.Remove() == nil
 }
 
 // Log opens what shim, guest and backend of a sandbox had to say. The caller

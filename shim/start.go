@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -29,6 +30,9 @@ type programs struct {
 	wolffia string // shim and tree server
 	guest   string
 	backend string // empty: its launcher finds it
+	engine  bool   // backend is the keeper's program
+	// stateDir is the path of the state directory.
+	stateDir string
 }
 
 // A started shim is one that has said that it is ready.
@@ -72,7 +76,12 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	}
 	defer guest.Close()
 	backend := guest // any file: it is not used
-	if bin.backend != "" {
+	if bin.engine {
+		b.Engine, b.StateDir, b.CopyGuest = box.Engine(), bin.stateDir, false
+		if b.Guest, err = filepath.Abs(b.Guest); err != nil {
+			return nil, err
+		}
+	} else if bin.backend != "" {
 		if backend, err = os.Open(bin.backend); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "the program of runtime %s: %w", c.Runtime, err)
 		}
@@ -86,7 +95,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the wolffia binary: %w", err)
 	}
 	defer self.Close()
-	if c.ImageID != "" {
+	if c.ImageID != "" && !bin.engine {
 		if _, err := images.Get(c.ImageID); err != nil {
 			return nil, err
 		}
@@ -104,6 +113,12 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	}
 	defer progress.Close()
 	defer ready.Close()
+	kept, keeperEnd, err := controlPair()
+	if err != nil {
+		return nil, err
+	}
+	defer kept.Close()
+	defer keeperEnd.Close()
 	alive, hold, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -114,7 +129,15 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	defer undo.Unwind(&err)
 	undo.Add(hold.Close)
 
-	files := []*os.File{lock.Shim, shimEnd, ready, alive, guest, configFile, backend}
+	var keeper *child.Child
+	undo.Add(func() error { // it hears that the shim is gone, which comes before
+		_ = kept.Close()
+		if keeper == nil || within(endLimit+killLimit, keeper.Gone()) {
+			return nil
+		}
+		return keeper.Kill()
+	})
+	files := []*os.File{lock.Shim, shimEnd, ready, alive, guest, configFile, backend, guest, kept}
 	var imageOurs, imageShims *os.File
 	if forShim.SendsImage {
 		if imageOurs, imageShims, err = controlPair(); err != nil {
@@ -122,7 +145,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		}
 		defer imageOurs.Close()
 		defer imageShims.Close()
-		files = append(files, imageShims)
+		files[fdImage-fdLock] = imageShims
 	}
 	// The shim first: it has the longer way to go.
 	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, files...)
@@ -136,6 +159,11 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		// for ever: it is not bound to it yet.
 		return errors.Join(err, box.KillAll(c.UID, killLimit))
 	})
+	if bin.engine {
+		if keeper, err = startKeeper(bin.backend, log, &forShim, lock.Tree, shimEnd, ready, keeperEnd); err != nil {
+			return nil, err
+		}
+	}
 	if c.CodebasePath != "" {
 		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), &b, lock.Tree, treeEnd)
 		if err != nil {
@@ -144,7 +172,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		undo.Add(tree.Kill)
 	}
 	// Ours must be closed, or a process that is gone would not show.
-	_ = errors.Join(ready.Close(), shimEnd.Close(), treeEnd.Close())
+	_ = errors.Join(ready.Close(), shimEnd.Close(), treeEnd.Close(), kept.Close(), keeperEnd.Close())
 	if forShim.SendsImage {
 		_ = imageShims.Close()
 		if err := sendImage(imageOurs, images, c.ImageID, shim.PID()); err != nil {
@@ -180,11 +208,23 @@ func lockToStart(ctx context.Context, box *statedir.Box) (*statedir.Lock, error)
 		if !errors.Is(err, runtime.ErrConflict) || ctx.Err() != nil || time.Now().After(end) {
 			return lock, err
 		}
-		if state, _, serr := box.State(); serr != nil || state == runtime.StateRunning {
+		state, _, serr := box.State()
+		if serr != nil || state == runtime.StateRunning && answers(box) {
 			return nil, errors.Join(err, serr)
 		}
 		_ = box.WaitUnlocked(ctx, look)
 	}
+}
+
+// answers reports whether there is a shim behind the socket. Beside a shim that
+// was killed, whoever waits for the lock can be taken for it, for a moment.
+func answers(box *statedir.Box) bool {
+	sock, err := dial(box)
+	if err != nil {
+		return false
+	}
+	_ = sock.Close()
+	return true
 }
 
 // spawn starts the wolffia binary in self, detached from us, with boot and

@@ -62,7 +62,7 @@ func serveTree(b *boot, control *os.File) error {
 	}
 	t.server, err = fusefs.Serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: policy,
-		Owner:  fusefs.Owner{}, // the one id there is in the shim's user namespace
+		Owner:  treeOwner(b),
 		Quota:  b.Config.Resources.Disk,
 		Logger: log,
 		Denied: t.denied,
@@ -83,6 +83,15 @@ func serveTree(b *boot, control *os.File) error {
 	}()
 	t.server.Wait()
 	return nil
+}
+
+// treeOwner is whom everything in the tree belongs to, in the user namespace in
+// which it was mounted: the one id there is in the shim's, or the host's.
+func treeOwner(b *boot) fusefs.Owner {
+	if b.Engine != "" {
+		return fusefs.Owner{UID: uint32(b.Config.UID), GID: uint32(b.Config.GID)}
+	}
+	return fusefs.Owner{}
 }
 
 // keepFileAccess drops everything that root can do but reach files, for the

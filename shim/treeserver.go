@@ -137,7 +137,7 @@ func (t *treeServer) setRules(file *os.File) error {
 // goroutines, and does not wait.
 func (t *treeServer) denied(d fusefs.Denial) {
 	uid := d.UID
-	if uid == 0 {
+	if uid == 0 && t.boot.Engine == "" {
 		uid = uint32(t.boot.Config.UID) // the one id that is there, in the shim's user namespace
 	}
 	policy, _ := d.Rules.(*perm.Policy)

@@ -57,6 +57,16 @@ func (b *Box) Run() string { return filepath.Join(b.path, "run") }
 // Mnt is where the shim mounts.
 func (b *Box) Mnt() string { return filepath.Join(b.path, "run", "mnt") }
 
+// Engine is where a keeper puts down what it shows to its engine. While it is
+// there, something of the sandbox may be in the engine, or mounted here.
+func (b *Box) Engine() string { return filepath.Join(b.path, "engine") }
+
+// HasEngine reports whether Engine is there.
+func (b *Box) HasEngine() bool {
+	_, err := os.Lstat(b.Engine())
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // Lockfile is what the shim locks.
 func (b *Box) Lockfile() string { return filepath.Join(b.path, "lock") }
 

@@ -103,6 +103,16 @@ func (b *Box) SetShim(p *Process) error { return writeJSON(b.path, "shim.json", 
 // as uid: what is left when a shim was killed. The parts of a sandbox name it
 // on their command lines. Those that end meanwhile are no error.
 func (b *Box) KillAll(uid int, limit time.Duration) error {
+	return b.killParts(uid, limit, b.isPart)
+}
+
+// KillKeeper ends the sandbox's keeper, which the caller's own user runs. What
+// it keeps is left to whoever looks into Engine.
+func (b *Box) KillKeeper(limit time.Duration) error {
+	return b.killParts(os.Geteuid(), limit, b.isKeeper)
+}
+
+func (b *Box) killParts(uid int, limit time.Duration, isPart func(dir string, uid int) bool) error {
 	procs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return err
@@ -110,10 +120,10 @@ func (b *Box) KillAll(uid int, limit time.Duration) error {
 	var errs []error
 	for _, dir := range procs {
 		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil || pid == os.Getpid() || !b.isPart(dir, uid) {
+		if err != nil || pid == os.Getpid() || !isPart(dir, uid) {
 			continue
 		}
-		if p, err := ProcessOf(pid); err == nil && b.isPart(dir, uid) {
+		if p, err := ProcessOf(pid); err == nil && isPart(dir, uid) {
 			errs = append(errs, p.Kill(limit))
 		}
 	}
@@ -123,13 +133,7 @@ func (b *Box) KillAll(uid int, limit time.Duration) error {
 // isPart reports whether a process is a part of the sandbox: shim, tree
 // server, backend or PID 1.
 func (b *Box) isPart(dir string, uid int) bool {
-	cmdline, err := os.ReadFile(dir + "/cmdline")
-	if err != nil {
-		return false
-	}
-	args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
-	named := len(args) >= 2 && args[len(args)-1] == b.id
-	program := filepath.Base(args[0])
+	program, args, named := b.named(dir)
 	switch {
 	case !named:
 		return false
@@ -141,6 +145,27 @@ func (b *Box) isPart(dir string, uid int) bool {
 	}
 	real, err := realUID(dir)
 	return err == nil && (real == uid || real == os.Geteuid())
+}
+
+// isKeeper reports whether a process is the sandbox's keeper.
+func (b *Box) isKeeper(dir string, uid int) bool {
+	program, args, named := b.named(dir)
+	if !named || !strings.HasPrefix(program, "wolffia-") || args[1] != "keep" {
+		return false
+	}
+	real, err := realUID(dir)
+	return err == nil && real == uid
+}
+
+// named reads a process's command line, and reports whether its last argument is
+// the sandbox's id.
+func (b *Box) named(dir string) (program string, args []string, named bool) {
+	cmdline, err := os.ReadFile(dir + "/cmdline")
+	if err != nil {
+		return "", nil, false
+	}
+	args = strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	return filepath.Base(args[0]), args, len(args) >= 2 && args[len(args)-1] == b.id
 }
 
 // realUID is the uid that a process runs as; the owner of its directory is

@@ -17,6 +17,9 @@
 //	        audit.log          what the tree has denied; audit.log.1 is the older part
 //	        upper/, work/      what the sandbox has changed of its image
 //	        mnt/               empty; the shim mounts here, in its own namespace
+//	      engine/              0700; of a sandbox that an engine runs, as long as anything of
+//	                           it may be left there: what the engine is shown, and
+//	                           tree/, where the tree is mounted in the host's namespace
 //
 // Started by root, all but run/ belongs to root. What is in run/ is written by
 // processes that a sandbox may have broken out to: it is read without
