@@ -16,9 +16,9 @@ export GOTOOLCHAIN ?= local
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-build: ## build bin/wolffia, bin/wolffia-guest and bin/wolffia-image
+build: ## build bin/wolffia, and the programs that belong beside it
 	@mkdir -p $(BIN)
-	$(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $(BIN)/ ./cmd/wolffia ./cmd/wolffia-guest ./cmd/wolffia-image
+	$(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $(BIN)/ ./cmd/wolffia ./cmd/wolffia-guest ./cmd/wolffia-image ./cmd/wolffia-docker
 
 runsc: ## build the pinned gVisor for --runtime gvisor, into ~/.cache/wolffia
 	@scripts/runsc

@@ -19,31 +19,35 @@ const module = "wolffia"
 // allow lists, for each package, the only packages of this module that its
 // non-test files may import. A package missing here may import none.
 var allow = map[string][]string{
-	"runtime":              {"perm"},
-	"runtime/runtimetest":  {"runtime", "perm", "internal/*"},
-	"runtime/mock":         {"runtime", "perm", "internal/*"},
-	"runtime/bwrap":        {"runtime", "shim", "internal/child"},
-	"runtime/gvisor":       {"runtime", "shim", "internal/child", "internal/runsc"},
-	"audit":                {"perm"},
-	"image":                {"runtime", "image/store"},
-	"image/puller":         {"runtime"},
-	"image/store":          {"runtime", "internal/*"},
-	"fusefs":               {"perm"},
-	"guest":                {"guest/wire", "guest/shell", "guest/proc"},
-	"guest/shell":          {"guest/wire", "guest/proc", "internal/excerpt"},
-	"guest/client":         {"guest/wire"},
-	"shim":                 {"runtime", "perm", "audit", "fusefs", "guest/wire", "guest/client", "image/store", "internal/*"},
-	"session/sessiontest":  {"runtime", "internal/suite"},
-	"internal/statedir":    {"runtime", "internal/filelock", "internal/rmtree"},
-	"internal/probe":       {"internal/runsc"},
-	"internal/shimtest":    {"runtime", "shim", "perm", "internal/*"},
-	"internal/seccomp/gen": {"internal/seccomp/profile"},
-	"internal/testimage":   {"image/store", "internal/testenv"},
-	"internal/testenv":     {"internal/probe"},
-	"internal/bench":       {"*", "*/*"},
-	"cmd/wolffia":          {"*", "*/*"},
-	"cmd/wolffia-image":    {"image", "image/*"},
-	"cmd/wolffia-guest":    {"guest", "guest/archive"},
+	"runtime":                  {"perm"},
+	"runtime/runtimetest":      {"runtime", "perm", "internal/*"},
+	"runtime/mock":             {"runtime", "perm", "internal/*"},
+	"runtime/bwrap":            {"runtime", "shim", "internal/child"},
+	"runtime/gvisor":           {"runtime", "shim", "internal/child", "internal/runsc"},
+	"runtime/docker":           {"runtime", "shim"},
+	"runtime/docker/engine":    {"runtime", "shim", "internal/cleanup"},
+	"audit":                    {"perm"},
+	"image":                    {"runtime", "image/store"},
+	"image/puller":             {"runtime"},
+	"image/store":              {"runtime", "internal/*"},
+	"fusefs":                   {"perm"},
+	"guest":                    {"guest/wire", "guest/shell", "guest/proc"},
+	"guest/shell":              {"guest/wire", "guest/proc", "internal/excerpt"},
+	"guest/client":             {"guest/wire"},
+	"shim":                     {"runtime", "perm", "audit", "fusefs", "guest/wire", "guest/client", "image/store", "internal/*"},
+	"session/sessiontest":      {"runtime", "internal/suite"},
+	"internal/statedir":        {"runtime", "internal/filelock", "internal/rmtree"},
+	"internal/probe":           {"internal/runsc"},
+	"internal/shimtest":        {"runtime", "shim", "perm", "internal/*"},
+	"internal/seccomp/gen":     {"internal/seccomp/profile"},
+	"internal/dockertest/with": {"internal/dockertest"},
+	"internal/testimage":       {"image/store", "internal/testenv"},
+	"internal/testenv":         {"internal/probe"},
+	"internal/bench":           {"*", "*/*"},
+	"cmd/wolffia":              {"*", "*/*"},
+	"cmd/wolffia-image":        {"image", "image/*"},
+	"cmd/wolffia-docker":       {"runtime/docker", "runtime/docker/engine", "shim"},
+	"cmd/wolffia-guest":        {"guest", "guest/archive"},
 }
 
 // home lists third-party modules that a single package may import; where there
@@ -63,6 +67,11 @@ var home = map[string]string{
 	"github.com/opencontainers/runtime-spec/specs-go": "runtime/gvisor internal/seccomp/profile",
 	"wolffia/runtime/bwrap":                           "cmd/wolffia",
 	"wolffia/runtime/gvisor":                          "cmd/wolffia",
+	"wolffia/runtime/docker":                          "cmd/wolffia cmd/wolffia-docker",
+	"wolffia/runtime/docker/engine":                   "cmd/wolffia-docker", // and so no other process loads the client
+	"github.com/moby/moby/client":                     "runtime/docker/engine",
+	"github.com/moby/moby/api":                        "runtime/docker/engine",
+	"github.com/containerd/errdefs":                   "runtime/docker/engine",
 }
 
 // banned are calls that the code does without, and why.
@@ -74,7 +83,7 @@ var banned = map[string]string{
 }
 
 // exempt are packages that are no part of the product.
-var exempt = []string{"internal/bench", "internal/shimtest", "internal/testbin", "internal/testimage", "internal/seccomp/gen", "runtime/mock", "runtime/runtimetest"}
+var exempt = []string{"internal/bench", "internal/dockertest", "internal/dockertest/with", "internal/shimtest", "internal/testbin", "internal/testimage", "internal/seccomp/gen", "runtime/mock", "runtime/runtimetest"}
 
 func TestImportsAndCalls(t *testing.T) {
 	const root = "../.."

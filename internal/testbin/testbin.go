@@ -16,7 +16,7 @@ var (
 	fail string
 )
 
-// Dir returns a directory with wolffia and wolffia-guest that everybody can
+// Dir returns a directory with wolffia, wolffia-guest and wolffia-docker that everybody can
 // reach. The caller's TestMain removes what was built with Remove.
 func Dir(t testing.TB) string {
 	t.Helper()
@@ -40,7 +40,7 @@ func build() {
 		return
 	}
 	dir = d
-	cmd := exec.Command("go", "build", "-o", d+"/", "wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-image")
+	cmd := exec.Command("go", "build", "-o", d+"/", "wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-image", "wolffia/cmd/wolffia-docker")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		fail = "build the programs: " + err.Error() + "\n" + string(out)
@@ -49,7 +49,7 @@ func build() {
 
 // Remove deletes what Dir has built.
 func Remove() {
-	for _, name := range []string{"wolffia", "wolffia-guest", "wolffia-image"} {
+	for _, name := range []string{"wolffia", "wolffia-guest", "wolffia-image", "wolffia-docker"} {
 		if dir != "" {
 			_ = os.Remove(filepath.Join(dir, name))
 		}

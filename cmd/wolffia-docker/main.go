@@ -1,0 +1,21 @@
+// Wolffia-docker is what of wolffia talks to a Docker or Podman engine. It is
+// started by wolffia, for one sandbox: see [wolffia/runtime/docker].
+//
+//go:debug updatemaxprocs=0
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"wolffia/runtime/docker"
+	"wolffia/runtime/docker/engine"
+	"wolffia/shim"
+)
+
+func main() {
+	if err := shim.EngineMain(docker.Program, engine.Open); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", docker.Program, err)
+		os.Exit(1)
+	}
+}

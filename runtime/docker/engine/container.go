@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+
+	"wolffia/runtime"
+)
+
+// The labels of a container, beside those of its sandbox.
+const (
+	labelID    = "wolffia.sandboxId"
+	labelName  = "wolffia.name"
+	labelState = "wolffia.stateDir"
+	labelMade  = "wolffia.createdAt" // ms since 1970
+)
+
+// filterPath is where the guest finds the seccomp filter that it puts on itself,
+// and so on all, beside the engine's own: engines take filters as profiles only,
+// which compare more bits than the kernel does.
+const filterPath = "/run/wolffia/seccomp"
+
+const (
+	// ownThreads is room for PID 1's threads in the limit of processes, which
+	// counts them.
+	ownThreads = 40
+	// shmSize bounds /dev/shm, in bytes.
+	shmSize = 64 << 20
+)
+
+// An abilities says what an engine can do.
+type abilities struct {
+	// recursive: a directory can be shown read-only with what is mounted in it.
+	// Without it, what is mounted in it is not shown.
+	recursive bool
+}
+
+// containerName is the container's name, by which it is found again.
+func containerName(id string) string { return "wolffia-" + id }
+
+// configs are all that an engine is told of a sandbox, which runs on image and
+// finds the filter in the file filter. They decide all of the isolation, with no
+// I/O (Docker Engine API, ContainerCreate).
+func configs(spec *runtime.LaunchSpec, image, filter string, can abilities) (*container.Config, *container.HostConfig) {
+	labels := map[string]string{}
+	maps.Copy(labels, spec.Config.Labels)
+	labels[labelID], labels[labelState] = spec.ID, spec.StateDir
+	labels[labelMade] = strconv.FormatInt(spec.CreatedAt, 10)
+	if spec.Config.Name != "" {
+		labels[labelName] = spec.Config.Name
+	}
+	c := &container.Config{
+		Image:    image,
+		Hostname: spec.Hostname,
+		User:     strconv.Itoa(spec.UID) + ":" + strconv.Itoa(spec.GID),
+		// PID 1 ends when the connection does: with the shim, whatever ends that.
+		OpenStdin: true, StdinOnce: true,
+		AttachStdin: true, AttachStdout: true, AttachStderr: true,
+		Entrypoint:  spec.Command(filterPath),
+		WorkingDir:  "/",
+		Labels:      labels,
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+	}
+	h := &container.HostConfig{
+		CapDrop:        []string{"ALL"},
+		SecurityOpt:    []string{"no-new-privileges"},
+		NetworkMode:    "none",
+		IpcMode:        "private",
+		CgroupnsMode:   "private",
+		ReadonlyRootfs: true,
+		LogConfig:      container.LogConfig{Type: "none"}, // else the stream would be kept on disk
+		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		ShmSize:        shmSize,
+		Tmpfs:          tmpfs(spec),
+		Mounts:         mounts(spec, filter, can),
+		Resources:      limits(&spec.Config.Resources),
+	}
+	if spec.Network == runtime.NetworkHost {
+		h.NetworkMode = "host"
+	} else {
+		// Then the engine does not put its own files into /etc either.
+		c.NetworkDisabled = true
+	}
+	if limit := spec.Config.Resources.Memory; limit > 0 {
+		h.ShmSize = min(shmSize, limit/16)
+	}
+	if image := spec.Config.Image; image != "" && !spec.Config.Docker.ReadOnlyRoot {
+		h.ReadonlyRootfs = false
+	}
+	return c, h
+}
+
+// tmpfs are the directories in memory. What is in them counts as the sandbox's,
+// and no process can be ended to make room: so with a limit of memory they are a
+// part of it, and not all.
+func tmpfs(spec *runtime.LaunchSpec) map[string]string {
+	own := fmt.Sprintf("exec,uid=%d,gid=%d,mode=", spec.UID, spec.GID)
+	part := func(of int64) string {
+		if limit := spec.Config.Resources.Memory; limit > 0 {
+			return fmt.Sprintf(",size=%d", limit/of)
+		}
+		return ""
+	}
+	sessions := ",size=" + strconv.Itoa(runtime.SessionsSize)
+	if limit := spec.Config.Resources.Memory; limit > 0 && limit/16 < runtime.SessionsSize {
+		sessions = part(16)
+	}
+	all := map[string]string{
+		"/tmp":               "exec,mode=1777" + part(4),
+		spec.Home:            own + "0700" + part(8),
+		runtime.SessionsPath: own + "0700" + sessions,
+	}
+	for _, target := range spec.Scratch {
+		all[target] = own + "0755" + part(8)
+	}
+	return all
+}
+
+// mounts are what is shown of the host.
+func mounts(spec *runtime.LaunchSpec, filter string, can abilities) []mount.Mount {
+	var all []mount.Mount
+	show := func(source, target string, writable bool) {
+		m := mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: !writable}
+		m.BindOptions = &mount.BindOptions{Propagation: mount.PropagationRPrivate}
+		if !writable { // or what is mounted in it would be writable
+			m.BindOptions.NonRecursive = !can.recursive
+			m.BindOptions.ReadOnlyForceRecursive = can.recursive
+		}
+		all = append(all, m)
+	}
+	for _, e := range spec.Root {
+		if e.Link == "" {
+			show(e.Source, "/"+e.Name, false)
+		}
+	}
+	if spec.Etc != "" {
+		show(spec.Etc, "/etc", false)
+	}
+	for _, b := range spec.Binds {
+		show(b.Source, b.Target, b.Writable)
+	}
+	show(spec.Guest, runtime.GuestPath, false)
+	show(filter, filterPath, false)
+	return all
+}
+
+// limits are what the sandbox may use of the machine.
+func limits(r *runtime.Resources) container.Resources {
+	l := container.Resources{
+		Memory:     r.Memory,
+		MemorySwap: r.Memory, // with swap: no more than without
+		NanoCPUs:   int64(r.CPUs * 1e9),
+	}
+	if r.PIDs > 0 {
+		n := r.PIDs + ownThreads
+		l.PidsLimit = &n
+	}
+	return l
+}

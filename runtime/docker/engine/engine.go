@@ -1,0 +1,284 @@
+// Package engine talks to the engine for the keeper: what it asks for is in
+// [configs], and what it may touch is what has the sandbox's labels.
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/system"
+	"github.com/moby/moby/client"
+	"github.com/moby/moby/client/pkg/versions"
+
+	"wolffia/internal/cleanup"
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// createLimit is how long an engine may take to make a container, which it does
+// not start.
+const createLimit = time.Minute
+
+// An engine is what a daemon has to do with one sandbox.
+type engine struct {
+	client   *client.Client
+	stateDir string
+	id       string
+	config   *runtime.SandboxConfig
+}
+
+var _ shim.Engine = (*engine)(nil)
+
+// Open implements [shim.OpenEngine]. It does not connect yet.
+func Open(stateDir, id string, config *runtime.SandboxConfig) (shim.Engine, error) {
+	if config.Docker == nil || config.Docker.Host == "" {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s does not say which engine it is in", id)
+	}
+	c, err := client.New(client.WithHost(config.Docker.Host))
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "engine %s: %w", config.Docker.Host, err)
+	}
+	return &engine{c, stateDir, id, config}, nil
+}
+
+// Start implements [shim.Engine].
+func (e *engine) Start(ctx context.Context, spec *runtime.LaunchSpec, step func(string)) (_ *os.File, _ <-chan error, err error) {
+	step("ask the engine at " + e.config.Docker.Host)
+	info, err := e.client.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return nil, nil, e.explain("ask what it can do", err)
+	}
+	if err := suits(&info.Info, &e.config.Resources); err != nil {
+		return nil, nil, err
+	}
+	if len(spec.Seccomp) == 0 {
+		return nil, nil, errors.New("no seccomp filter: a sandbox without one is not started")
+	}
+	filter := filepath.Join(spec.Dir, "seccomp")
+	if err := os.WriteFile(filter, spec.Seccomp, 0o644); err != nil {
+		return nil, nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if c, ours, err := e.find(ctx); err != nil {
+		return nil, nil, err
+	} else if c != nil && !ours {
+		return nil, nil, runtime.Errorf(runtime.ErrConflict, "there is a container %s in the engine at %s that is none of this state directory's: it is left alone; rename or remove it", containerName(e.id), e.config.Docker.Host)
+	}
+	old, err := e.end(ctx, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	if old == "" {
+		if old, err = e.create(ctx, spec, filter, step); err != nil {
+			return nil, nil, err
+		}
+	}
+	return e.run(ctx, old, step)
+}
+
+// create makes the container.
+func (e *engine) create(ctx context.Context, spec *runtime.LaunchSpec, filter string, step func(string)) (string, error) {
+	image := e.config.ImageID
+	if e.config.Image == "" {
+		step("make the image for the host's directories")
+		var err error
+		if image, err = e.skeleton(ctx, spec); err != nil {
+			return "", err
+		}
+	}
+	step("create the container")
+	if err := shim.Mark(spec.Dir); err != nil {
+		return "", runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44")}
+	config, host := configs(spec, image, filter, can)
+	// To its end, or nobody would know whether there is one.
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
+	defer cancel()
+	made, err := e.client.ContainerCreate(whole, client.ContainerCreateOptions{Config: config, HostConfig: host, Name: containerName(e.id)})
+	if err != nil {
+		return "", e.explain("create the container", err)
+	}
+	// An engine says what it cannot do, and goes on without it.
+	if weaker := slices.DeleteFunc(made.Warnings, harmless); len(weaker) > 0 {
+		return "", runtime.Errorf(runtime.ErrUnsupported, "the engine cannot do all that was asked for: %s", strings.Join(weaker, "; "))
+	}
+	return made.ID, nil
+}
+
+// harmless reports whether a warning is about nothing that was asked for.
+func harmless(warning string) bool {
+	return strings.Contains(warning, "platform") // an image of another, which the kernel may emulate
+}
+
+// run attaches to a container and starts it.
+func (e *engine) run(ctx context.Context, container string, step func(string)) (_ *os.File, _ <-chan error, err error) {
+	step("start the container")
+	var undo cleanup.Stack
+	defer undo.Unwind(&err)
+	attached, err := e.client.ContainerAttach(ctx, container, client.ContainerAttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
+	if err != nil {
+		return nil, nil, e.explain("attach to the container", err)
+	}
+	defer attached.Conn.Close() // of which there is a copy
+	conn, ok := attached.Conn.(*net.UnixConn)
+	if !ok || attached.Reader.Buffered() > 0 {
+		return nil, nil, runtime.Errorf(runtime.ErrUnavailable, "the engine says something before the container does")
+	}
+	file, err := conn.File()
+	if err != nil {
+		return nil, nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	undo.Add(file.Close)
+	gone := e.wait(container)
+	if _, err := e.client.ContainerStart(ctx, container, client.ContainerStartOptions{}); err != nil {
+		return nil, nil, e.explain("start the container", err)
+	}
+	undo.Release()
+	return file, gone, nil
+}
+
+// wait returns a channel that is sent how the next run of the container has
+// ended; nil if as it should.
+func (e *engine) wait(id string) <-chan error {
+	w := e.client.ContainerWait(context.Background(), id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
+	gone := make(chan error, 1)
+	go func() { // ends with the container, or with the engine
+		select {
+		case r := <-w.Result:
+			switch {
+			case r.Error != nil:
+				gone <- runtime.Errorf(runtime.ErrUnavailable, "the engine: %s", r.Error.Message)
+			case r.StatusCode == 137:
+				gone <- runtime.Errorf(runtime.ErrUnavailable, "PID 1 was killed, by the kernel for want of memory, or by somebody on the host")
+			default:
+				gone <- nil
+			}
+		case err := <-w.Error:
+			gone <- runtime.Errorf(runtime.ErrUnavailable, "the engine has ended, or lost the container: %w", err)
+		}
+	}()
+	return gone
+}
+
+// End implements [shim.Engine].
+func (e *engine) End(ctx context.Context, forGood bool) (kept bool, err error) {
+	id, err := e.end(ctx, forGood)
+	return id != "", err
+}
+
+// end ends the sandbox's container, and removes it unless it is to be kept;
+// then it returns its id.
+func (e *engine) end(ctx context.Context, forGood bool) (string, error) {
+	c, ours, err := e.find(ctx)
+	if !ours || err != nil {
+		return "", err
+	}
+	// What has run keeps what the sandbox has changed, unless that is not to
+	// outlive its caller.
+	keep := !forGood && !e.config.BoundToCaller && e.config.Image != "" && !e.config.Docker.ReadOnlyRoot && c.State != nil && c.State.Status != container.StateCreated
+	if !keep {
+		_, err := e.client.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if errdefs.IsNotFound(err) {
+			err = nil
+		}
+		return "", e.explain("remove the container", err)
+	}
+	if c.State.Running {
+		ended := e.client.ContainerWait(ctx, c.ID, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+		if _, err := e.client.ContainerKill(ctx, c.ID, client.ContainerKillOptions{Signal: "KILL"}); err != nil && !errdefs.IsConflict(err) {
+			return "", e.explain("kill the container", err)
+		}
+		select {
+		case <-ended.Result:
+		case err := <-ended.Error:
+			return "", e.explain("wait for the container's end", err)
+		}
+	}
+	return c.ID, nil
+}
+
+// find returns the container that has the sandbox's container's name, if there is
+// one, and whether it is the sandbox's. If not, it is to be left alone.
+func (e *engine) find(ctx context.Context) (c *container.InspectResponse, ours bool, err error) {
+	name := containerName(e.id)
+	r, err := e.client.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+	if errdefs.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, e.explain("look for the container", err)
+	}
+	c = &r.Container
+	ours = c.Config != nil && strings.TrimPrefix(c.Name, "/") == name && c.Config.Labels[labelID] == e.id && c.Config.Labels[labelState] == e.stateDir
+	return c, ours, nil
+}
+
+// skeleton sees to it that the engine has the image to mount the host's
+// directories in.
+func (e *engine) skeleton(ctx context.Context, spec *runtime.LaunchSpec) (string, error) {
+	name, image, err := skeleton(spec, func(path string) bool {
+		st, err := os.Stat(path)
+		return err == nil && !st.IsDir()
+	})
+	if err != nil {
+		return "", err
+	}
+	if _, err := e.client.ImageInspect(ctx, name); err == nil {
+		return name, nil
+	}
+	answer, err := e.client.ImageImport(ctx, client.ImageImportSource{Source: strings.NewReader(string(image)), SourceName: "-"}, name, client.ImageImportOptions{})
+	if err == nil {
+		_, err = io.Copy(io.Discard, io.LimitReader(answer, 1<<20))
+		err = errors.Join(err, answer.Close())
+	}
+	return name, e.explain("make an image", err)
+}
+
+// explain makes an error of an engine's, which says what it would not do.
+func (e *engine) explain(what string, err error) error {
+	host := e.config.Docker.Host
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrPermission):
+		return runtime.Errorf(runtime.ErrUnavailable, "this user may not talk to the engine at %s; wolffia doctor says what helps", host)
+	case client.IsErrConnectionFailed(err):
+		return runtime.Errorf(runtime.ErrUnavailable, "no engine answers at %s: %w; wolffia doctor says what helps", host, err)
+	}
+	return runtime.Errorf(runtime.ErrUnavailable, "engine at %s: %s: %w", host, what, err)
+}
+
+// suits refuses an engine that cannot run a sandbox as it should.
+func suits(info *system.Info, want *runtime.Resources) error {
+	for _, o := range info.SecurityOptions {
+		for kv := range strings.SplitSeq(o, ",") {
+			switch kv {
+			case "name=rootless":
+				return runtime.Errorf(runtime.ErrUnsupported, "the engine is rootless, and shows files by other numbers than the host's; wolffia needs root's, or --runtime bwrap, which needs no engine")
+			case "name=userns":
+				return runtime.Errorf(runtime.ErrUnsupported, "the engine has userns-remap, and shows files by other numbers than the host's: take it out of its configuration")
+			}
+		}
+	}
+	if !slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=seccomp") }) {
+		return runtime.Errorf(runtime.ErrUnsupported, "the engine has no seccomp")
+	}
+	for _, l := range []struct {
+		what       string
+		asked, can bool
+	}{{"memory", want.Memory > 0, info.MemoryLimit}, {"processors", want.CPUs > 0, info.CPUCfsQuota}, {"processes", want.PIDs > 0, info.PidsLimit}} {
+		if l.asked && !l.can {
+			return runtime.Errorf(runtime.ErrUnsupported, "the engine cannot limit %s: its kernel, or its cgroups, cannot", l.what)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// Image implements [shim.Engine].
+func (e *engine) Image(ctx context.Context, step func(string)) (*shim.ImageInfo, error) {
+	name := cmp.Or(e.config.ImageID, e.config.Image)
+	image, err := e.client.ImageInspect(ctx, name)
+	if errdefs.IsNotFound(err) && e.config.ImageID != "" {
+		return nil, runtime.Errorf(runtime.ErrNotFound, "there is no image %s in the engine", name)
+	}
+	if errdefs.IsNotFound(err) {
+		if err := e.pull(ctx, step); err != nil {
+			return nil, err
+		}
+		image, err = e.client.ImageInspect(ctx, name)
+	}
+	if errdefs.IsInvalidArgument(err) {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "image %s: %w", name, err)
+	}
+	if err != nil {
+		return nil, e.explain("look for image "+name, err)
+	}
+	if image.Os != "" && image.Os != "linux" {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "image %s is for %s", name, image.Os)
+	}
+	found := &shim.ImageInfo{ID: image.ID}
+	if !strings.HasPrefix(found.ID, "sha256:") { // Podman says the digits only
+		found.ID = "sha256:" + found.ID
+	}
+	if image.Config != nil {
+		found.Env, found.Cwd = image.Config.Env, image.Config.WorkingDir
+	}
+	return found, nil
+}
+
+// every is how often somebody wants to hear how far a download is.
+const every = 500 * time.Millisecond
+
+// pull has the engine get the image.
+func (e *engine) pull(ctx context.Context, step func(string)) error {
+	name := e.config.Image
+	step("pull " + name)
+	failed := func(err error) error {
+		if client.IsErrConnectionFailed(err) {
+			return e.explain("pull "+name, err)
+		}
+		return runtime.Errorf(runtime.ErrNotFound, "image %s: the engine does not have it, and cannot get it: %w", name, err)
+	}
+	answer, err := e.client.ImagePull(ctx, name, client.ImagePullOptions{})
+	if err != nil {
+		return failed(err)
+	}
+	defer answer.Close()
+	said := time.Now()
+	done, total := map[string]int64{}, map[string]int64{}
+	for m, err := range answer.JSONMessages(ctx) {
+		switch {
+		case err != nil:
+			return failed(err)
+		case m.Error != nil:
+			return failed(errors.New(m.Error.Message))
+		case m.Progress != nil && m.Status == "Downloading":
+			done[m.ID], total[m.ID] = m.Progress.Current, m.Progress.Total
+		}
+		if time.Since(said) > every {
+			said = time.Now()
+			step(fmt.Sprintf("pull %s: %s of %s", name, megabytes(done), megabytes(total)))
+		}
+	}
+	return nil
+}
+
+// megabytes adds up what is known of an image's layers.
+func megabytes(layers map[string]int64) string {
+	var sum int64
+	for _, n := range layers {
+		sum += n
+	}
+	return fmt.Sprintf("%.1f MB", float64(sum)/1e6)
+}

@@ -1,0 +1,86 @@
+package docker
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// What an engine sends of a container without a terminal is in frames: a byte
+// that says which output it is of, three that are 0, four with the length, then
+// that many bytes (Docker Engine API, ContainerAttach).
+const (
+	frameHeader = 8
+	frameStdout = 1
+	frameStderr = 2
+	frameError  = 3 // the engine's own, about the stream
+	// maxFrame bounds a frame, in bytes; engines send at most 32 KiB at once.
+	maxFrame = 1 << 24
+)
+
+// A stream is the connection to a container: it reads what PID 1 writes to its
+// standard output, and writes to its standard input. One goroutine reads.
+type stream struct {
+	conn   io.ReadWriteCloser
+	stderr io.Writer
+
+	left   int // bytes of the current frame, which is of standard output
+	header [frameHeader]byte
+
+	close sync.Once
+	over  chan struct{} // closed when nothing is written to stderr any more
+	ended sync.Once
+}
+
+func newStream(conn io.ReadWriteCloser, stderr io.Writer) *stream {
+	return &stream{conn: conn, stderr: stderr, over: make(chan struct{})}
+}
+
+// Read implements [io.Reader]. After an error there is nothing more to read.
+func (s *stream) Read(b []byte) (n int, err error) {
+	defer func() {
+		if err != nil {
+			s.ended.Do(func() { close(s.over) })
+		}
+	}()
+	for s.left == 0 {
+		if err := s.next(); err != nil {
+			return 0, err
+		}
+	}
+	n, err = s.conn.Read(b[:min(len(b), s.left)])
+	s.left -= n
+	return n, err
+}
+
+// next reads a header, and the frame if it is not of standard output.
+func (s *stream) next() error {
+	if _, err := io.ReadFull(s.conn, s.header[:]); err != nil {
+		return err
+	}
+	length := binary.BigEndian.Uint32(s.header[4:])
+	if length > maxFrame || s.header[1] != 0 || s.header[2] != 0 || s.header[3] != 0 {
+		return fmt.Errorf("the engine sends a frame of form %x", s.header)
+	}
+	switch s.header[0] {
+	case frameStdout:
+		s.left = int(length)
+		return nil
+	case frameStderr, frameError:
+		_, err := io.CopyN(s.stderr, s.conn, int64(length))
+		return err
+	}
+	return fmt.Errorf("the engine sends a frame of kind %d", s.header[0])
+}
+
+func (s *stream) Write(b []byte) (int, error) { return s.conn.Write(b) }
+
+// Close ends the connection, and with it PID 1.
+func (s *stream) Close() (err error) {
+	s.close.Do(func() {
+		err = s.conn.Close()
+		s.ended.Do(func() { close(s.over) })
+	})
+	return err
+}

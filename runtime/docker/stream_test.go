@@ -1,0 +1,133 @@
+package docker
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"wolffia/runtime"
+)
+
+// A connection reads what the engine sends, and keeps what is sent to it.
+type connection struct {
+	io.Reader
+	bytes.Buffer
+	closed int
+}
+
+func (c *connection) Read(b []byte) (int, error) { return c.Reader.Read(b) }
+func (c *connection) Close() error               { c.closed++; return nil }
+
+func frame(kind byte, payload string) string {
+	h := [frameHeader]byte{kind}
+	binary.BigEndian.PutUint32(h[4:], uint32(len(payload)))
+	return string(h[:]) + payload
+}
+
+func TestStream(t *testing.T) {
+	for name, tt := range map[string]struct {
+		sent           string
+		stdout, stderr string
+		err            string
+	}{
+		"empty":         {"", "", "", ""},
+		"both":          {frame(1, "a") + frame(2, "x") + frame(1, "") + frame(1, "bc") + frame(2, "yz"), "abc", "xyz", ""},
+		"engine's own":  {frame(3, "trouble"), "", "trouble", ""},
+		"cut header":    {frame(1, "a") + "\x01\x00", "a", "", "unexpected EOF"},
+		"cut frame":     {frame(1, "abc")[:10], "ab", "", "EOF"},
+		"cut stderr":    {frame(2, "abc")[:10], "", "ab", "EOF"},
+		"kind 0":        {frame(0, "abc"), "", "", "kind 0"},
+		"kind 4":        {frame(4, "abc"), "", "", "kind 4"},
+		"no frame":      {"HTTP/1.1 500 Oops\r\n", "", "", "form"},
+		"far too large": {"\x01\x00\x00\x00\xff\xff\xff\xff", "", "", "form"},
+	} {
+		for _, slow := range []bool{false, true} {
+			var r io.Reader = strings.NewReader(tt.sent)
+			if slow {
+				r = iotest.OneByteReader(r)
+			}
+			var stderr bytes.Buffer
+			s := newStream(&connection{Reader: r}, &stderr)
+			stdout, err := io.ReadAll(s)
+			if string(stdout) != tt.stdout || stderr.String() != tt.stderr {
+				t.Errorf("%s: %q, %q", name, stdout, stderr.String())
+			}
+			if tt.err != "" && tt.err != "EOF" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+				t.Errorf("%s: %v", name, err)
+			}
+			select {
+			case <-s.over:
+			default:
+				t.Errorf("%s: it is not over", name)
+			}
+		}
+	}
+}
+
+func TestStreamCloseOnce(t *testing.T) {
+	c := &connection{Reader: strings.NewReader("")}
+	s := newStream(c, io.Discard)
+	if _, err := s.Write([]byte("in")); err != nil || c.String() != "in" {
+		t.Error(err)
+	}
+	_, _ = s.Close(), s.Close()
+	if c.closed != 1 {
+		t.Errorf("closed %d times", c.closed)
+	}
+}
+
+// Whatever an engine sends, what is read is bounded by it, and comes to an end.
+func FuzzStream(f *testing.F) {
+	f.Add([]byte(frame(1, "a") + frame(2, "b")))
+	f.Add([]byte{1, 0, 0, 0, 255, 255, 255, 255})
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		var stderr bytes.Buffer
+		stdout, _ := io.ReadAll(newStream(&connection{Reader: bytes.NewReader(sent)}, &stderr))
+		if len(stdout)+stderr.Len() > len(sent) {
+			t.Errorf("%d and %d bytes of %d", len(stdout), stderr.Len(), len(sent))
+		}
+	})
+}
+
+func TestComplete(t *testing.T) {
+	there := func(paths ...string) func(string) bool {
+		return func(p string) bool { return strings.Contains(strings.Join(paths, " "), p) }
+	}
+	for name, tt := range map[string]struct {
+		asked, host, dir string
+		there            []string
+		want             string // empty: unsupported
+	}{
+		"default":         {want: "unix:///var/run/docker.sock"},
+		"asked":           {asked: "unix:///mine", host: "unix:///other", want: "unix:///mine"},
+		"DOCKER_HOST":     {host: "unix:///other", there: []string{"/var/run/docker.sock"}, want: "unix:///other"},
+		"the system's":    {dir: "/run/user/1", there: []string{"/var/run/docker.sock", "/run/user/1/docker.sock"}, want: "unix:///var/run/docker.sock"},
+		"the user's":      {dir: "/run/user/1", there: []string{"/run/user/1/docker.sock"}, want: "unix:///run/user/1/docker.sock"},
+		"Podman":          {dir: "/run/user/1", there: []string{"/run/user/1/podman/podman.sock"}, want: "unix:///run/user/1/podman/podman.sock"},
+		"another machine": {host: "tcp://10.0.0.1:2375"},
+		"ssh":             {host: "ssh://somebody@somewhere"},
+		"relative":        {host: "unix://sock"},
+	} {
+		c := &runtime.SandboxConfig{}
+		if tt.asked != "" {
+			c.Docker = &runtime.DockerConfig{Host: tt.asked}
+		}
+		before := c.Docker
+		err := complete(c, func(k string) string {
+			return map[string]string{"DOCKER_HOST": tt.host, "XDG_RUNTIME_DIR": tt.dir}[k]
+		}, there(tt.there...))
+		if tt.want == "" {
+			if !errors.Is(err, runtime.ErrUnsupported) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil || c.Docker.Host != tt.want || before != nil && before.Host != tt.asked {
+			t.Errorf("%s: %+v, %v", name, c.Docker, err)
+		}
+	}
+}
