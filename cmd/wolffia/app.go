@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"wolffia/runtime"
 	"wolffia/shim"
@@ -59,12 +60,20 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 
 // open returns the named runtime; an empty name means the default one.
 func (a *app) open(name string) (*shim.Runtime, error) {
-	rt, err := newRuntime(name, &shim.Options{StateDir: a.stateDir})
+	rt, err := newRuntime(name, &shim.Options{StateDir: a.stateDir, Progress: a.progress()})
 	if err != nil {
 		return nil, err
 	}
 	a.closers = append(a.closers, rt.Close)
 	return rt, nil
+}
+
+// progress shows on a terminal what takes long, on one line.
+func (a *app) progress() func(text string) {
+	if !term.IsTerminal(int(a.err.Fd())) {
+		return nil
+	}
+	return func(text string) { fmt.Fprintf(a.err, "\r\033[K%s\r", printable(text)) }
 }
 
 // printJSON writes v, indented.

@@ -28,6 +28,9 @@ type boxFlags struct {
 	mounts     []string
 	rootfs     string
 	image      string
+	memory     string
+	cpus       float64
+	pids       int64
 	network    string
 	env        []string
 	cwd        string
@@ -40,13 +43,16 @@ type boxFlags struct {
 
 func (f *boxFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.runtime, "runtime", "", "what isolates: bwrap or gvisor (default bwrap)")
+	fl.StringVar(&f.runtime, "runtime", "", "what isolates: bwrap, gvisor or docker (default bwrap)")
 	fl.StringVar(&f.platform, "platform", "", "how gvisor catches system calls: systrap or kvm (default systrap)")
 	fl.StringVar(&f.codebase, "codebase", "", "directory to show at the mount point; without it that is empty")
 	fl.StringVar(&f.mountPoint, "mount-point", runtime.DefaultMountPoint, "where the codebase appears")
 	fl.StringArrayVar(&f.mounts, "mount", nil, "show another host directory, unfiltered: SRC[:DST][:ro|rw], read-only unless rw")
 	fl.StringVar(&f.rootfs, "rootfs", "", "directory with the system to run on (default: the host's system directories)")
 	fl.StringVar(&f.image, "image", "", "image to run on, pulled if it is not there: see wolffia image --help")
+	fl.StringVar(&f.memory, "memory", "", "how much memory may be used, such as 512m or 2g (docker; default: no limit)")
+	fl.Float64Var(&f.cpus, "cpus", 0, "how many processors' time may be used, such as 1.5 (docker; default: no limit)")
+	fl.Int64Var(&f.pids, "pids", 0, "how many processes and threads there may be at once (docker; default: no limit)")
 	fl.StringVar(&f.network, "network", string(runtime.NetworkNone), "none or host")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
 	fl.StringVar(&f.cwd, "cwd", "", "working directory inside (default: the mount point)")
@@ -63,9 +69,16 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		Platform: f.platform, Rootfs: f.rootfs, Network: runtime.Network(f.network), Cwd: f.cwd,
 	}
 	var err error
-	if f.disk != "" {
-		if c.Resources.Disk, err = units.RAMInBytes(f.disk); err != nil || c.Resources.Disk <= 0 {
-			return nil, runtime.Errorf(runtime.ErrInvalid, "--disk %q: it must be a size such as 512m or 2g", f.disk)
+	c.Resources.CPUs, c.Resources.PIDs = f.cpus, f.pids
+	for _, size := range []struct {
+		flag, text string
+		to         *int64
+	}{{"disk", f.disk, &c.Resources.Disk}, {"memory", f.memory, &c.Resources.Memory}} {
+		if size.text == "" {
+			continue
+		}
+		if *size.to, err = units.RAMInBytes(size.text); err != nil || *size.to <= 0 {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be a size such as 512m or 2g", size.flag, size.text)
 		}
 	}
 	if c.Env, err = variables(f.env); err != nil {

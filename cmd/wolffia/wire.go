@@ -5,6 +5,7 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
+	"wolffia/runtime/docker"
 	"wolffia/runtime/gvisor"
 	"wolffia/shim"
 )
@@ -13,7 +14,7 @@ import (
 
 // launchers are the backends that a shim can launch.
 func launchers() []runtime.Launcher {
-	return []runtime.Launcher{bwrap.Launcher{}, gvisor.Launcher{}}
+	return []runtime.Launcher{bwrap.Launcher{}, gvisor.Launcher{}, docker.Launcher{}}
 }
 
 // usesStore reports whether the runtime runs images of the image store. Others
@@ -26,7 +27,9 @@ const backendStage = gvisor.StageArg
 func runBackendStage() error { return gvisor.Stage() }
 
 // backends are those that sandboxes can be made with; the first is the default.
-func backends() []shim.Backend { return []shim.Backend{bwrap.Backend(), gvisor.Backend()} }
+func backends() []shim.Backend {
+	return []shim.Backend{bwrap.Backend(), gvisor.Backend(), docker.Backend()}
+}
 
 // newRuntime returns a runtime that has all sandboxes, and makes new ones with
 // the named backend, never with another one.
@@ -39,11 +42,7 @@ func newRuntime(name string, opts *shim.Options) (*shim.Runtime, error) {
 		}
 	}
 	if name != "" && list[0].Name != name {
-		there := strings.Join(names, ", ")
-		if name == "docker" {
-			return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %q is not supported yet: there is %s", name, there)
-		}
-		return nil, runtime.Errorf(runtime.ErrInvalid, "there is no runtime %q: there is %s", name, there)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "there is no runtime %q: there is %s", name, strings.Join(names, ", "))
 	}
 	return shim.NewRuntime(opts, list[0], list[1:]...)
 }
