@@ -3,6 +3,7 @@ package probe
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -104,37 +105,66 @@ func ping(ctx context.Context, addr string) (server string, err error) {
 			return "", err
 		}
 	}
-	if _, err := io.WriteString(conn, "GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "GET /info HTTP/1.0\r\nHost: docker\r\n\r\n"); err != nil {
 		return "", err
 	}
-	return readPing(io.LimitReader(conn, 16<<10))
+	return readInfo(io.LimitReader(conn, maxInfo))
 }
 
-// readPing reads the answer to a ping.
-func readPing(r io.Reader) (server string, err error) {
-	s := bufio.NewScanner(r)
-	if !s.Scan() || !strings.HasPrefix(s.Text(), "HTTP/1.") {
-		return "", errors.New("what answers does not speak HTTP")
+// maxInfo bounds what is read of an engine's description, in bytes.
+const maxInfo = 1 << 20
+
+// readInfo reads what an engine says of itself (Docker Engine API, SystemInfo).
+func readInfo(r io.Reader) (server string, err error) {
+	b := bufio.NewReader(r)
+	server, err = readHeader(b)
+	if err != nil {
+		return "", err
 	}
-	if status := strings.Fields(s.Text()); len(status) < 2 || status[1] != "200" {
-		return "", fmt.Errorf("it answers %q", firstLine(s.Text()))
+	var info struct {
+		ServerVersion   string
+		SecurityOptions []string
 	}
-	for {
-		if !s.Scan() {
+	if err := json.NewDecoder(b).Decode(&info); err != nil {
+		return "", fmt.Errorf("its answer is not JSON: %w", err)
+	}
+	if info.ServerVersion != "" && !strings.Contains(server, firstLine(info.ServerVersion)) {
+		server += " " + firstLine(info.ServerVersion)
+	}
+	for _, o := range info.SecurityOptions {
+		switch {
+		case strings.Contains(o, "name=rootless"):
+			server += ", rootless"
+		case strings.Contains(o, "name=userns"):
+			server += ", userns-remap"
+		}
+	}
+	return server, nil
+}
+
+// readHeader reads the head of an answer that is what was asked for.
+func readHeader(b *bufio.Reader) (server string, err error) {
+	for n := 0; ; n++ {
+		line, err := b.ReadString('\n')
+		line = strings.TrimRight(line, "\r\n")
+		switch {
+		case n == 0 && !strings.HasPrefix(line, "HTTP/1."):
+			return "", errors.New("what answers does not speak HTTP")
+		case n == 0:
+			if status := strings.Fields(line); len(status) < 2 || status[1] != "200" {
+				return "", fmt.Errorf("it answers %q", firstLine(line))
+			}
+		case err != nil:
 			return "", errors.New("its answer is incomplete")
+		case line == "" && server == "":
+			return "an engine that does not name itself", nil
+		case line == "":
+			return server, nil
 		}
-		if s.Text() == "" {
-			break
-		}
-		key, value, _ := strings.Cut(s.Text(), ":")
-		if strings.EqualFold(key, "Server") {
+		if key, value, _ := strings.Cut(line, ":"); strings.EqualFold(key, "Server") {
 			server = firstLine(strings.TrimSpace(value))
 		}
 	}
-	if server == "" {
-		server = "an engine that does not name itself"
-	}
-	return server, nil
 }
 
 // decideDocker says what the answers of all sockets mean; named tells that the
@@ -142,7 +172,12 @@ func readPing(r io.Reader) (server string, err error) {
 func decideDocker(answers []answer, named bool, h *host) Result {
 	for _, a := range answers {
 		if a.err == nil {
-			return Result{OK: true, Found: a.server + " at " + a.addr}
+			r := Result{OK: true, Found: a.server + " at " + a.addr}
+			if strings.HasSuffix(a.server, ", rootless") || strings.HasSuffix(a.server, ", userns-remap") {
+				r.OK, r.Problem = false, "it shows files by other numbers than the host's: --runtime docker refuses it"
+				r.Fix = "# use the system's engine, or --runtime bwrap, which needs none"
+			}
+			return r
 		}
 	}
 	for _, a := range answers {

@@ -65,8 +65,8 @@ func features() []feature {
 		{Seccomp, true, "the filter of system calls in every sandbox", probeSeccomp},
 		{Cgroups, false, "exact limits of memory, processes and CPU, which wolffia does not have yet", probeCgroups},
 		{Runsc, false, "the runtime gvisor", probeRunsc},
-		{Docker, false, "a Docker runtime, which wolffia does not have yet", probeDocker},
-		{Fusermount, false, "a filtered codebase in a Docker runtime", probeFusermount},
+		{Docker, false, "--runtime docker", probeDocker},
+		{Fusermount, false, "a user's filtered codebase with --runtime docker", probeFusermount},
 		{Landlock, false, "nothing that wolffia needs", probeLandlock},
 	}
 }

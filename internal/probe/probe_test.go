@@ -98,9 +98,13 @@ func TestMountStays(t *testing.T) {
 
 func TestPing(t *testing.T) {
 	for _, tt := range []struct{ name, answer, want string }{
-		{"Docker", "HTTP/1.0 200 OK\r\nApi-Version: 1.41\r\nServer: Docker/20.10.24+dfsg1 (linux)\r\n\r\nOK", "Docker/20.10.24+dfsg1 (linux)"},
-		{"nameless", "HTTP/1.1 200 OK\r\n\r\nOK", "an engine that does not name itself"},
-		{"escape", "HTTP/1.1 200 OK\nserver: a\x1b[2Jb\n\n", "a[2Jb"},
+		{"Docker", "HTTP/1.0 200 OK\r\nServer: Docker/20.10.24+dfsg1 (linux)\r\n\r\n{\"ServerVersion\": \"20.10.24+dfsg1\", \"SecurityOptions\": [\"name=seccomp,profile=default\"]}", "Docker/20.10.24+dfsg1 (linux)"},
+		{"Podman", "HTTP/1.0 200 OK\r\nServer: Libpod/5 (linux)\r\n\r\n{\"ServerVersion\": \"5.1\"}", "Libpod/5 (linux) 5.1"},
+		{"nameless", "HTTP/1.1 200 OK\r\n\r\n{}", "an engine that does not name itself"},
+		{"escape", "HTTP/1.1 200 OK\nserver: a\x1b[2Jb\n\n{}", "a[2Jb"},
+		{"no JSON", "HTTP/1.1 200 OK\n\nOK", ""},
+		{"rootless", "HTTP/1.1 200 OK\nServer: D\n\n{\"SecurityOptions\": [\"name=rootless\"]}", ""},
+		{"userns-remap", "HTTP/1.1 200 OK\nServer: D\n\n{\"SecurityOptions\": [\"name=userns\"]}", ""},
 		{"refused", "HTTP/1.1 403 Forbidden\r\n\r\n", ""},
 		{"other", "SSH-2.0\r\n", ""},
 		{"silent", "", ""},
