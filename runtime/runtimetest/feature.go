@@ -41,6 +41,12 @@ const (
 	// the sandbox's own. Without it there is another kernel, which no other
 	// sandbox shares.
 	HostKernel Feature = "HostKernel"
+	// UserNamespace: its processes are in a user namespace of their own. Without
+	// it, only what they are refused keeps them from what their uid may elsewhere.
+	UserNamespace Feature = "UserNamespace"
+	// Limits: Resources.Memory, CPUs and PIDs. Without it, they are
+	// ErrUnsupported.
+	Limits Feature = "Limits"
 	// RefusedAttributes: changing mode or times of a name against the rules is
 	// an error. Without it the program is told that it works; nothing is
 	// changed all the same.
@@ -95,6 +101,14 @@ var probes = map[Feature]func(e *env) bool{
 	},
 	Disk: func(e *env) bool {
 		return e.canCreate(&runtime.SandboxConfig{CodebasePath: e.dir(), Resources: runtime.Resources{Disk: 1 << 20}})
+	},
+	UserNamespace: func(e *env) bool {
+		host, err := os.Readlink("/proc/self/ns/user")
+		e.OK(err)
+		return e.out(e.start(nil).ID, "readlink /proc/self/ns/user") != host+"\n"
+	},
+	Limits: func(e *env) bool {
+		return e.canCreate(&runtime.SandboxConfig{Resources: runtime.Resources{Memory: 1 << 30}})
 	},
 	HostKernel: func(e *env) bool { return e.sameKernel(e.start(nil).ID) },
 	RefusedAttributes: func(e *env) bool {

@@ -17,7 +17,10 @@ func kernelSettingsReadOnly(e *env) {
 	e.refused(s.ID, `
 for f in ['sys/kernel/core_pattern', 'sys/kernel/modprobe', 'sys/kernel/hostname', 'sys/vm/overcommit_memory', 'sys/fs/suid_dumpable',
           'sys/net/ipv4/ip_forward', 'sysrq-trigger', 'kcore', 'kmsg', 'latency_stats', 'timer_list']:
-    attempt(f, lambda: os.close(os.open('/proc/' + f, os.O_WRONLY)))
+    if os.path.exists('/proc/' + f) and os.stat('/proc/' + f).st_rdev == os.makedev(1, 3): # an engine covers it by /dev/null
+        attempt(f, lambda: (_ for _ in ()).throw(OSError(errno.EACCES, '')))
+    else:
+        attempt(f, lambda: os.close(os.open('/proc/' + f, os.O_WRONLY)))
 for f in ['/sys/kernel/uevent_helper', '/sys/fs/cgroup/cgroup.procs', '/sys/power/state']:
     attempt(f, lambda: os.close(os.open(f, os.O_WRONLY)))
 `, 14)
