@@ -11,13 +11,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"wolffia/internal/dockertest"
 	"wolffia/internal/probe"
 	"wolffia/internal/testbin"
 	"wolffia/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := dockertest.Main(m)
 	testbin.Remove()
 	os.Exit(code)
 }
@@ -29,6 +30,15 @@ func TestScripts(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script")
 func TestScriptsInGvisor(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
 	testscript.Run(t, scripts(t, "testdata/gvisor"))
+}
+
+// The same program in an engine.
+func TestScriptsInDocker(t *testing.T) {
+	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Docker)
+	if os.Geteuid() != 0 {
+		testenv.Need(t, probe.Fusermount)
+	}
+	testscript.Run(t, scripts(t, "testdata/docker"))
 }
 
 // scripts are those in a directory.
@@ -61,6 +71,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Setenv("WOLFFIA_STATE_DIR", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
 			env.Setenv("DOCKER_CONFIG", home)
+			env.Setenv("DOCKER_HOST", os.Getenv("DOCKER_HOST"))
 			for _, who := range []string{"AUTHOR", "COMMITTER"} {
 				env.Setenv("GIT_"+who+"_NAME", "tester")
 				env.Setenv("GIT_"+who+"_EMAIL", "tester@example.invalid")

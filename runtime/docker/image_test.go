@@ -1,0 +1,154 @@
+package docker_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"wolffia/internal/dockertest"
+	"wolffia/internal/testenv"
+	"wolffia/runtime"
+)
+
+// busybox gives the engine an image of the host's static busybox, with a
+// directory for everybody, and returns its name.
+func busybox(t *testing.T) string {
+	t.Helper()
+	testenv.Tools(t, "busybox")
+	path, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range []tar.Header{
+		{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: "bin/busybox", Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(program))},
+		{Name: "bin/sh", Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777},
+		{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777},
+		{Name: "data/", Typeflag: tar.TypeDir, Mode: 0o777},
+	} {
+		err := w.WriteHeader(&h)
+		if err == nil && h.Size > 0 {
+			_, err = w.Write(program)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := t.TempDir() + "/image.tar"
+	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dockertest.Docker(t, "import", "--change", "ENV FROM_IMAGE=yes PATH=/bin", "--change", "WORKDIR /data", file, "wolffia-test-busybox:1")
+	return "wolffia-test-busybox:1"
+}
+
+// A sandbox runs on the engine's image, as its own user, and keeps what it
+// changes until it is destroyed.
+func TestImage(t *testing.T) {
+	need(t)
+	image := busybox(t)
+	rt := fresh(t)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Image: image, Env: map[string]string{"MINE": "too"}})
+	if err == nil {
+		err = rt.Start(t.Context(), s.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := sh(t, rt, s.ID, "echo $FROM_IMAGE $MINE; busybox pwd; busybox ls -A /; echo kept >/data/file"), "yes too\n/data\n"; !strings.HasPrefix(got, want) || strings.Contains(got, "usr") {
+		t.Errorf("%q", got)
+	}
+	if got := sh(t, rt, s.ID, "busybox id -u; busybox id -un; (echo x >/bin/new) 2>/dev/null || echo refused"); !strings.HasSuffix(got, "refused\n") || strings.HasPrefix(got, "0\n") {
+		t.Errorf("%q", got)
+	}
+	for range 2 {
+		if err := rt.Stop(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		if got := dockertest.Docker(t, "inspect", "--format", "{{.State.Status}}", "wolffia-"+s.ID); got != "exited\n" {
+			t.Errorf("its container is %q", got)
+		}
+		if err := rt.Start(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		if got := sh(t, rt, s.ID, "busybox cat /data/file"); got != "kept\n" {
+			t.Errorf("%q", got)
+		}
+	}
+	if err := rt.Stop(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	destroy(t, rt, s.ID)
+}
+
+func TestImageReadOnly(t *testing.T) {
+	need(t)
+	image := busybox(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{Image: image, Docker: &runtime.DockerConfig{ReadOnlyRoot: true}})
+	if got := sh(t, rt, s.ID, "busybox cat file; (echo x >/data/file) 2>/dev/null || echo refused; echo x >/tmp/file"); got != "contentrefused\n" {
+		t.Errorf("%q", got)
+	}
+	if err := rt.Stop(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, rt, s.ID)
+	destroy(t, rt, s.ID)
+}
+
+// An image that cannot be had is an error, and no sandbox.
+func TestImageMissing(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	for image, class := range map[string]error{
+		"127.0.0.1:1/none:latest": runtime.ErrNotFound,
+		"No Such Name":            runtime.ErrInvalid,
+	} {
+		s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Image: image})
+		if !errors.Is(err, class) || !strings.Contains(err.Error(), image) {
+			t.Errorf("%s: %+v, %v", image, s, err)
+		}
+	}
+	if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// A sandbox that is bound to its caller leaves nothing when that ends, also of
+// what it has changed in its image.
+func TestImageBoundToCaller(t *testing.T) {
+	need(t)
+	image := busybox(t)
+	rt := fresh(t)
+	caller := backend.Reopen(t, rt)
+	s, err := caller.Create(t.Context(), &runtime.SandboxConfig{Image: image, BoundToCaller: true})
+	if err == nil {
+		err = caller.Start(t.Context(), s.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, caller, s.ID, "echo x >/data/file")
+	if err := caller.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is gone", func() bool {
+		all, err := rt.List(t.Context())
+		return err == nil && len(all) == 0
+	})
+	until(t, "its processes are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+	gone(t, rt, s.ID)
+}

@@ -1,0 +1,313 @@
+package docker_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"wolffia/internal/dockertest"
+	"wolffia/internal/shimtest"
+	"wolffia/internal/testenv"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+const limit = 30 * time.Second
+
+// start makes and starts a sandbox with a codebase, which has a file.
+func start(t testing.TB, rt *shimtest.Runtime, c *runtime.SandboxConfig) *runtime.Sandbox {
+	t.Helper()
+	c.CodebasePath = shimtest.PublicDir(t)
+	if err := os.WriteFile(c.CodebasePath+"/file", []byte("content"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.Permissions = []perm.Rule{{Pattern: "**", Level: perm.Write}}
+	s, err := rt.Create(t.Context(), c)
+	if err == nil {
+		err = rt.Start(t.Context(), s.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// sh runs a command that must succeed.
+func sh(t testing.TB, rt *shimtest.Runtime, id, script string) string {
+	t.Helper()
+	r, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"sh", "-c", script}})
+	if err != nil || r.ExitCode != 0 {
+		t.Fatalf("%s: %+v, %v", script, r, err)
+	}
+	return string(r.Stdout)
+}
+
+// destroy destroys a sandbox; then nothing of it is left in the engine or on the
+// host.
+func destroy(t testing.TB, rt *shimtest.Runtime, id string) {
+	t.Helper()
+	if err := rt.Destroy(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	gone(t, rt, id)
+}
+
+// gone checks that the engine has no container, and the host no mount and no
+// process, of a sandbox.
+func gone(t testing.TB, rt *shimtest.Runtime, id string) {
+	t.Helper()
+	if all := dockertest.Containers(t); strings.Contains(strings.Join(all, " "), id) {
+		t.Errorf("containers: %q", all)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(mounts), id) {
+		t.Errorf("its mount is left (%v)", err)
+	}
+	if pids := partsOf(t, id); len(pids) > 0 {
+		t.Errorf("processes %v are left", pids)
+	}
+}
+
+// partsOf are the processes whose last argument is the sandbox's id, by program.
+func partsOf(t testing.TB, id string) map[string]int {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := map[string]int{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		args := strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+		if err != nil || args[len(args)-1] != id {
+			continue // or gone since
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[strings.Join(args[:min(2, len(args)-1)], " ")] = pid
+	}
+	return parts
+}
+
+// until waits for something that no event tells of.
+func until(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !is(); {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not in %v", what, limit)
+		}
+	}
+}
+
+// When the shim is killed, the keeper removes container and mount, though nobody
+// asks.
+func TestKilledShim(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	for range 2 {
+		sh(t, rt, s.ID, "cat file; trap '' TERM; (setsid sleep 1000 &) >/dev/null 2>&1")
+		if parts := partsOf(t, s.ID); len(parts) != 4 { // shim, tree server, keeper, PID 1
+			t.Errorf("its parts are %v", parts)
+		}
+		shimtest.Crash(t, rt, s.ID)
+		until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+		gone(t, rt, s.ID)
+		if err := rt.Start(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	destroy(t, rt, s.ID)
+}
+
+// When the keeper is killed, the sandbox is dead; what is left is removed by
+// whoever destroys it, or starts it again.
+func TestKilledKeeper(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	for range 2 {
+		keeper := partsOf(t, s.ID)["wolffia-docker keep"]
+		if keeper == 0 {
+			t.Fatalf("there is no keeper: %v", partsOf(t, s.ID))
+		}
+		if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+		if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateDead || !strings.Contains(got.Reason, "keeper") {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if all := strings.Join(dockertest.Containers(t), " "); !strings.Contains(all, s.ID) {
+			t.Error("the test is of no use: no container is left")
+		}
+		if err := rt.Start(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		sh(t, rt, s.ID, "cat file")
+	}
+	if err := syscall.Kill(partsOf(t, s.ID)["wolffia-docker keep"], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	destroy(t, rt, s.ID)
+}
+
+// A container that somebody removes, or kills, is a dead sandbox.
+func TestKilledContainer(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	for _, how := range [][]string{{"kill"}, {"rm", "--force"}} {
+		dockertest.Docker(t, append(how, "wolffia-"+s.ID)...)
+		until(t, "it is dead", func() bool {
+			got, err := rt.Get(t.Context(), s.ID)
+			return err == nil && got.State == runtime.StateDead
+		})
+		if got, err := rt.Get(t.Context(), s.ID); err != nil || !strings.Contains(got.Reason, "PID 1") {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if err := rt.Start(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	destroy(t, rt, s.ID)
+}
+
+// A container that has the name and not the labels, or another state directory's
+// labels, is never touched.
+func TestForeignContainer(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	image := strings.TrimSpace(dockertest.Docker(t, "inspect", "--format", "{{.Config.Image}}", "wolffia-"+s.ID))
+	if err := rt.Stop(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, rt, s.ID)
+	for name, label := range map[string]string{"no label": "x=y", "another state directory": "wolffia.sandboxId=" + s.ID} {
+		id := strings.TrimSpace(dockertest.Docker(t, "create", "--name", "wolffia-"+s.ID, "--label", label, image, "true"))
+		err := rt.Start(t.Context(), s.ID)
+		if !errors.Is(err, runtime.ErrConflict) || !strings.Contains(err.Error(), "left alone") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := strings.TrimSpace(dockertest.Docker(t, "inspect", "--format", "{{.Id}} {{.State.Status}}", "wolffia-"+s.ID)); got != id+" created" {
+			t.Errorf("%s: it is %q now", name, got)
+		}
+		if name == "another state directory" {
+			if err := rt.Destroy(t.Context(), s.ID); err != nil {
+				t.Error(err)
+			}
+			if got := strings.TrimSpace(dockertest.Docker(t, "inspect", "--format", "{{.Id}}", id)); got != id {
+				t.Errorf("%q is left of it", got)
+			}
+			dockertest.Docker(t, "rm", id)
+			break
+		}
+		dockertest.Docker(t, "rm", id)
+	}
+	_ = rt.Destroy(t.Context(), s.ID)
+}
+
+// Owners are found without the state directory.
+func TestLabels(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{Name: "named", Labels: map[string]string{
+		"wolffia.organizationId": "o", "wolffia.projectId": "p", "wolffia.userId": "u", "team": "a b",
+	}})
+	for label, want := range map[string]string{
+		"wolffia.sandboxId": s.ID, "wolffia.organizationId": "o", "wolffia.projectId": "p", "wolffia.userId": "u",
+		"wolffia.createdAt": strconv.FormatInt(s.CreatedAt.UnixMilli(), 10), "wolffia.name": "named", "wolffia.stateDir": rt.State, "team": "a b",
+	} {
+		got := strings.TrimSpace(dockertest.Docker(t, "inspect", "--format", `{{index .Config.Labels "`+label+`"}}`, "wolffia-"+s.ID))
+		if got != want {
+			t.Errorf("label %s is %q, want %q", label, got, want)
+		}
+	}
+	destroy(t, rt, s.ID)
+}
+
+// Without an engine a start fails, and says so.
+func TestNoEngine(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	notEngine := filepath.Join(t.TempDir(), "sock")
+	if err := os.WriteFile(notEngine, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/nonexistent/docker.sock", notEngine} {
+		s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Docker: &runtime.DockerConfig{Host: "unix://" + path}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = rt.Start(t.Context(), s.ID)
+		if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "no engine answers at unix://"+path) {
+			t.Error(err)
+		}
+		// Nothing can be in an engine that never was there: but nobody knows.
+		if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateCreated {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if err := rt.Destroy(t.Context(), s.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+	if s, err := rt.Create(t.Context(), &runtime.SandboxConfig{}); !errors.Is(err, runtime.ErrUnsupported) {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// When the engine is killed in the middle of a command, the command ends and the
+// sandbox is dead; when the engine is back, the rest is removed.
+func TestEngineDies(t *testing.T) {
+	need(t)
+	testenv.Root(t)
+	engine, err := dockertest.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("DOCKER_HOST", "unix://"+engine.Socket)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	p, err := rt.StartProcess(t.Context(), s.ID, &runtime.ProcessSpec{Command: []string{"sh", "-c", "echo started; sleep 1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Stdout().Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := engine.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if exit, err := p.Wait(ctx); err == nil || ctx.Err() != nil {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	_ = p.Close()
+	until(t, "it is dead", func() bool {
+		got, err := rt.Get(t.Context(), s.ID)
+		return err == nil && got.State == runtime.StateDead && strings.Contains(got.Reason, "engine")
+	})
+	if err := rt.Destroy(t.Context(), s.ID); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "no engine answers") {
+		t.Errorf("destroy without an engine: %v", err)
+	}
+	if err := engine.Run(); err != nil {
+		t.Fatal(err)
+	}
+	destroy(t, rt, s.ID)
+}

@@ -1,0 +1,90 @@
+package docker_test
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	"wolffia/internal/dockertest"
+	"wolffia/internal/probe"
+	"wolffia/internal/shimtest"
+	"wolffia/internal/testbin"
+	"wolffia/internal/testenv"
+	"wolffia/runtime"
+	"wolffia/runtime/docker"
+	"wolffia/runtime/runtimetest"
+	"wolffia/session/sessiontest"
+	"wolffia/shim"
+)
+
+func TestMain(m *testing.M) {
+	syscall.Umask(0o077) // nothing must depend on a friendlier one
+	code := dockertest.Main(m)
+	testbin.Remove()
+	os.Exit(code)
+}
+
+// backend makes the runtimes of the tests.
+var backend shimtest.Backend = func(opts *shim.Options) (*shim.Runtime, error) {
+	rt, err := docker.New(opts)
+	if err != nil {
+		return nil, err
+	}
+	return rt.Runtime, nil
+}
+
+// need skips the test, or fails it, where sandboxes cannot work.
+func need(t testing.TB) {
+	t.Helper()
+	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Docker)
+	if os.Geteuid() != 0 {
+		testenv.Need(t, probe.Fusermount)
+	}
+}
+
+// fresh is a runtime over an empty state directory, which must be empty in the
+// end, as must be the engine.
+func fresh(t testing.TB) *shimtest.Runtime {
+	t.Helper()
+	rt := backend.Fresh(t)
+	t.Cleanup(func() {
+		if left := dockertest.Docker(t, "ps", "--all", "--quiet", "--filter", "label=wolffia.stateDir="+rt.State); left != "" {
+			t.Errorf("containers are left: %s", left)
+		}
+	})
+	return rt
+}
+
+func config() runtimetest.Config {
+	return runtimetest.Config{
+		New: func(t testing.TB) runtime.RuntimeWithExecutor { return fresh(t) },
+		Reopen: func(t testing.TB, rt runtime.RuntimeWithExecutor) runtime.RuntimeWithExecutor {
+			return backend.Reopen(t, rt)
+		},
+		Crash: shimtest.Crash,
+		// An engine has one user namespace for all, its own, unless it is told
+		// otherwise; then the numbers of files' owners differ from the host's.
+		Lacks: []runtimetest.Feature{runtimetest.UserNamespace},
+	}
+}
+
+func TestRuntime(t *testing.T) {
+	need(t)
+	runtimetest.Run(t, config())
+}
+
+// Whose engine it is makes no difference to a session: once is enough.
+func TestSessions(t *testing.T) {
+	testenv.Root(t)
+	need(t)
+	sessiontest.Run(t, sessiontest.Config{
+		New: func(t testing.TB) runtime.RuntimeWithExecutor { return fresh(t) },
+		Reopen: func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession {
+			return backend.Reopen(t, rt)
+		},
+	})
+}
+
+func TestTable(t *testing.T) {
+	runtimetest.CheckTable(t, "../../docs/backends.md", docker.Name, config().Lacks)
+}
