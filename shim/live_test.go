@@ -557,7 +557,7 @@ func TestAuditOfManyDenials(t *testing.T) {
 			n += r.Count + r.Dropped
 		}
 	}
-	if n != 1000 || lines > 200 {
+	if n != 1000 || lines > 500 { // fewer the faster it goes
 		t.Errorf("%d lines for %d denials", lines, n)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/runtime"
 )
 
@@ -60,6 +62,8 @@ func (nobody) Close() error              { return nil }
 type output struct {
 	r     io.Reader
 	ended atomic.Bool // the process is gone
+	late  bool        // it was read for quiet since; the reader's
+	owed  int         // bytes that were in the pipe then; the reader's
 }
 
 func (o *output) Read(b []byte) (int, error) {
@@ -68,10 +72,36 @@ func (o *output) Read(b []byte) (int, error) {
 		_ = f.SetReadDeadline(time.Now().Add(quiet))
 	}
 	n, err := o.r.Read(b)
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return o.rest(f, b)
+	case errors.Is(err, os.ErrClosed):
 		err = io.EOF
 	}
 	return n, err
+}
+
+// rest reads what was in the pipe when time was over: that may have been before
+// anybody came to read.
+func (o *output) rest(f *os.File, b []byte) (n int, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return 0, io.EOF
+	}
+	_ = conn.Control(func(fd uintptr) {
+		if !o.late {
+			o.late = true
+			o.owed, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD
+		}
+		if o.owed > 0 {
+			n, _ = unix.Read(int(fd), b[:min(len(b), o.owed)])
+		}
+	})
+	if n <= 0 {
+		return 0, io.EOF
+	}
+	o.owed -= n
+	return n, nil
 }
 
 // end says that the process is gone.
