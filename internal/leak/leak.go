@@ -132,11 +132,15 @@ func mounts(all map[string]string, temp string) {
 // ours reports whether a mount may be made by the test with the directory temp,
 // whose name is the test's and a number. So are those of its subtests.
 func ours(point, temp string) bool {
-	dir := filepath.Dir(temp)
-	if !strings.HasPrefix(point, dir+"/") {
+	if strings.HasPrefix(point, strings.TrimRight(temp, "0123456789")) {
 		return true
 	}
-	return strings.HasPrefix(point, strings.TrimRight(temp, "0123456789"))
+	for _, shared := range []string{filepath.Dir(temp), "/tmp"} { // TMPDIR may be elsewhere
+		if strings.HasPrefix(point, shared+"/") {
+			return false
+		}
+	}
+	return true
 }
 
 // children adds the child processes of all threads, also those that are dead
