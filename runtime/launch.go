@@ -14,6 +14,10 @@ const GuestPath = "/run/wolffia/guest"
 // The name is short since a shell is sent it with every command.
 const SessionsPath = "/run/wolffia/s"
 
+// FilterPath is where the guest finds its seccomp filter, in a sandbox whose
+// backend has it install that by itself.
+const FilterPath = "/run/wolffia/seccomp"
+
 // SessionsSize bounds what lies in [SessionsPath], in bytes: commands and the
 // state of shells.
 const SessionsSize = 256 << 20
@@ -40,9 +44,10 @@ type LaunchSpec struct {
 	Home     string // its home directory: an empty temporary one
 	// RootDir is a host directory that is the root directory as a whole, to be
 	// written to; then Root and Etc are empty. In it there is a directory, or a
-	// file, for each place that something is mounted on: /proc, /dev, /tmp, Home,
-	// SessionsPath, GuestPath, and those of Binds and Scratch, with no symbolic link on the way
-	// that could lead a mount elsewhere. Nobody else writes to it before PID 1.
+	// file, for each place that something is mounted on: /proc, /dev, /sys, /tmp,
+	// Home, SessionsPath, GuestPath, FilterPath, and those of Binds and Scratch, with
+	// no symbolic link on the way that could lead a mount elsewhere. Nobody else
+	// writes to it before PID 1.
 	RootDir  string
 	Root     []RootEntry
 	Etc      string  // host directory that becomes /etc, or empty: the root's own

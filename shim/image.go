@@ -190,8 +190,8 @@ func furnish(b *boot, spec *runtime.LaunchSpec) error {
 	if err := openUp(root); err != nil {
 		return err
 	}
-	dirs := append([]string{"/proc", "/dev", "/tmp", "/etc", spec.Home, runtime.SessionsPath}, spec.Scratch...)
-	files := []string{runtime.GuestPath}
+	dirs := append([]string{"/proc", "/dev", "/sys", "/tmp", "/etc", spec.Home, runtime.SessionsPath}, spec.Scratch...)
+	files := []string{runtime.GuestPath, runtime.FilterPath}
 	for _, m := range spec.Binds {
 		if st, err := os.Stat(m.Source); err == nil && !st.IsDir() {
 			files = append(files, m.Target)

@@ -29,7 +29,10 @@ func TestScripts(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script")
 // The same program with another kernel.
 func TestScriptsInGvisor(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
-	testscript.Run(t, scripts(t, "testdata/gvisor"))
+	testenv.Tools(t, "busybox", "ldd")
+	p := scripts(t, "testdata/gvisor")
+	p.Cmds["save"] = func(ts *testscript.TestScript, neg bool, args []string) { saveImage(t, ts, neg, args) }
+	testscript.Run(t, p)
 }
 
 // The same program in an engine.

@@ -38,7 +38,7 @@ var allow = map[string][]string{
 	"session/sessiontest":      {"runtime", "internal/suite"},
 	"internal/statedir":        {"runtime", "internal/filelock", "internal/rmtree"},
 	"internal/probe":           {"internal/runsc"},
-	"internal/shimtest":        {"runtime", "shim", "perm", "internal/*"},
+	"internal/shimtest":        {"runtime", "shim", "perm", "image/store", "internal/*"},
 	"internal/seccomp/gen":     {"internal/seccomp/profile"},
 	"internal/dockertest/with": {"internal/dockertest"},
 	"internal/testimage":       {"image/store", "internal/testenv"},

@@ -25,7 +25,7 @@ func Flags(spec *runtime.LaunchSpec, state, bundle string) []string {
 		"--network=" + network,
 		"--ignore-cgroups",
 		"--host-settings=ignore", // it would look at, and advise on, what a user cannot change
-		// The root directory is nobody else's, and never changes. All that is
+		// The root directory is nobody else's. All that is
 		// mounted is the host's, who may change it at any time.
 		"--file-access=exclusive",
 		"--file-access-mounts=shared",
@@ -35,7 +35,7 @@ func Flags(spec *runtime.LaunchSpec, state, bundle string) []string {
 		"--net-raw=false",
 		"--allow-suid=false",
 		"--allow-flag-override=false",
-		"--oci-seccomp=false", // see filterPath
+		"--oci-seccomp=false", // see Spec
 		"run",
 		"--bundle=" + bundle,
 		spec.ID,

@@ -62,22 +62,23 @@ func (Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err error
 	if len(spec.Seccomp) == 0 {
 		return nil, errors.New("no seccomp filter: a sandbox without one is not started")
 	}
-	if spec.RootDir != "" {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %s does not run images yet", Name)
-	}
 	if err := checkPlatform(spec.Platform, kvmDevice); err != nil {
 		return nil, err
 	}
 	if err := checkPlaces(spec); err != nil {
 		return nil, err
 	}
-	root, state := filepath.Join(spec.Dir, "root"), filepath.Join(spec.Dir, "state")
-	if err := makeRoot(root, skeleton(spec)); err != nil {
-		return nil, err
+	if spec.RootDir == "" {
+		if err := makeRoot(rootDir(spec), skeleton(spec)); err != nil {
+			return nil, err
+		}
 	}
-	config, err := json.Marshal(Spec(spec, root))
+	state := filepath.Join(spec.Dir, "state")
+	config, err := json.Marshal(Spec(spec))
 	if err == nil {
-		err = errors.Join(os.Mkdir(state, 0o700), os.WriteFile(filepath.Join(spec.Dir, "config.json"), config, 0o600))
+		err = errors.Join(os.Mkdir(state, 0o700),
+			os.WriteFile(filterFile(spec), spec.Seccomp, 0o400),
+			os.WriteFile(filepath.Join(spec.Dir, "config.json"), config, 0o600))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("write runsc's configuration: %w", err)

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,13 +12,18 @@ import (
 	"wolffia/runtime"
 )
 
-// A node is something in the root directory itself: a directory, a file with
-// content, or a symbolic link.
-type node struct {
-	path    string
-	link    string
-	content []byte
+// rootDir is the host directory that is the root directory inside: an image's,
+// or one that makeRoot makes.
+func rootDir(spec *runtime.LaunchSpec) string {
+	return cmp.Or(spec.RootDir, filepath.Join(spec.Dir, "root"))
 }
+
+// filterFile is where the seccomp filter is on the host.
+func filterFile(spec *runtime.LaunchSpec) string { return filepath.Join(spec.Dir, "seccomp") }
+
+// A node is something in the root directory itself: a directory, or a symbolic
+// link.
+type node struct{ path, link string }
 
 // skeleton lists what the root directory is made of, parents first. Where Spec
 // mounts, runsc makes the rest.
@@ -25,9 +31,6 @@ func skeleton(spec *runtime.LaunchSpec) []node {
 	list := []node{
 		{path: "var"},
 		{path: "var/tmp", link: "../tmp"},
-		{path: "run"},
-		{path: "run/wolffia"},
-		{path: filterPath[1:], content: spec.Seccomp},
 	}
 	for _, e := range spec.Root {
 		if e.Link != "" {
@@ -46,8 +49,6 @@ func makeRoot(dir string, list []node) error {
 		case err != nil:
 		case n.link != "":
 			err = os.Symlink(n.link, path)
-		case n.content != nil:
-			err = os.WriteFile(path, n.content, 0o444)
 		default:
 			err = os.Mkdir(path, 0o755)
 		}

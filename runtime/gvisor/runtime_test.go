@@ -55,8 +55,6 @@ func config() runtimetest.Config {
 			runtimetest.Limits,
 			// It makes a FIFO in memory where the host refuses one.
 			runtimetest.RefusedFifos,
-			// Not done yet.
-			runtimetest.Image,
 		},
 	}
 }
@@ -68,6 +66,11 @@ func TestTable(t *testing.T) {
 func TestRuntime(t *testing.T) {
 	need(t)
 	runtimetest.Run(t, config())
+}
+
+func TestImages(t *testing.T) {
+	need(t)
+	shimtest.Images(t, backend, "/proc/1/root") // of which the gofer has a /proc
 }
 
 // A session does not know who started its sandbox: so once is enough.

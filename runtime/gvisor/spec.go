@@ -8,21 +8,20 @@ import (
 	"wolffia/runtime"
 )
 
-// filterPath is where the guest finds the seccomp filter that it puts on
-// itself, and so on all: runsc takes filters as OCI profiles only.
-const filterPath = "/run/wolffia/seccomp"
-
-// Spec is the OCI configuration of a sandbox whose root directory is the one
-// that [skeleton] makes at root. With [Flags] it decides all of the isolation
-// and does no I/O (github.com/opencontainers/runtime-spec).
-func Spec(spec *runtime.LaunchSpec, root string) *specs.Spec {
+// Spec is the OCI configuration of a sandbox. With [Flags] it decides all of the
+// isolation and does no I/O (github.com/opencontainers/runtime-spec).
+//
+// The guest puts the seccomp filter on itself, and so on all: runsc takes
+// filters as OCI profiles only. It is mounted, since what is in the root
+// directory of an image is the image's.
+func Spec(spec *runtime.LaunchSpec) *specs.Spec {
 	s := &specs.Spec{
 		Version:  specs.Version,
-		Root:     &specs.Root{Path: root, Readonly: true},
+		Root:     &specs.Root{Path: rootDir(spec), Readonly: spec.RootDir == ""},
 		Hostname: spec.Hostname,
 		Process: &specs.Process{
 			User: specs.User{UID: uint32(spec.UID), GID: uint32(spec.GID)},
-			Args: spec.Command(filterPath),
+			Args: spec.Command(runtime.FilterPath),
 			Env:  []string{},
 			Cwd:  "/",
 			// Empty sets, not none: runsc would take none for the default ones.
@@ -65,7 +64,7 @@ func Spec(spec *runtime.LaunchSpec, root string) *specs.Spec {
 	for _, m := range spec.Binds {
 		s.Mounts = append(s.Mounts, bind(m.Source, m.Target, m.Writable))
 	}
-	s.Mounts = append(s.Mounts, bind(spec.Guest, runtime.GuestPath, false))
+	s.Mounts = append(s.Mounts, bind(spec.Guest, runtime.GuestPath, false), bind(filterFile(spec), runtime.FilterPath, false))
 	return s
 }
 

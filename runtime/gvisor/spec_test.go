@@ -57,9 +57,12 @@ func TestSpec(t *testing.T) {
 			s.Root = []runtime.RootEntry{{Name: "bin", Source: "/r/bin"}, {Name: "etc", Source: "/r/etc"}}
 			s.Binds = append([]runtime.Mount{{Source: "/state/run/mnt/etc/passwd", Target: "/etc/passwd"}}, s.Binds...)
 		}),
+		"image": spec(func(s *runtime.LaunchSpec) {
+			s.RootDir, s.Root, s.Etc = "/state/run/mnt/root", nil, ""
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, err := json.MarshalIndent(gvisor.Spec(s, s.Dir+"/root"), "", "\t")
+			config, err := json.MarshalIndent(gvisor.Spec(s), "", "\t")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,13 +92,14 @@ func TestSpecAlwaysIsolates(t *testing.T) {
 		{},
 		{Platform: "nonsense"},
 		spec(func(s *runtime.LaunchSpec) { s.Network = "nonsense" }),
+		spec(func(s *runtime.LaunchSpec) { s.RootDir, s.Root, s.Etc = "/root-directory", nil, "" }),
 		spec(func(s *runtime.LaunchSpec) {
 			s.Binds = []runtime.Mount{{Source: "/a", Target: "/a"}, {Source: "/b", Target: "/b", Writable: true}}
 		}),
 	} {
-		got := gvisor.Spec(s, "/root-directory")
+		got := gvisor.Spec(s)
 		p := got.Process
-		if !got.Root.Readonly || !p.NoNewPrivileges || p.Terminal || len(p.Env) > 0 || p.Env == nil {
+		if got.Root.Readonly == (s.RootDir != "") || !p.NoNewPrivileges || p.Terminal || len(p.Env) > 0 || p.Env == nil {
 			t.Errorf("%+v, %+v", got.Root, p)
 		}
 		if !slices.Equal(p.Args, []string{runtime.GuestPath, "--seccomp", "/run/wolffia/seccomp", runtime.SessionsPath, s.ID}) {
