@@ -68,6 +68,9 @@ func (Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err error
 	if err := checkPlaces(spec); err != nil {
 		return nil, err
 	}
+	if spec, err = shield(spec); err != nil {
+		return nil, err
+	}
 	if spec.RootDir == "" {
 		if err := makeRoot(rootDir(spec), skeleton(spec)); err != nil {
 			return nil, err

@@ -60,8 +60,8 @@ func makeRoot(dir string, list []node) error {
 }
 
 // checkPlaces refuses what has no place in a directory that is shown read-only.
-// Runsc would make the place: on the host, since it makes all of them before
-// anything is read-only.
+// Runsc would try to make the place, and fail; this says why. Links are none of
+// its business: see shield.
 func checkPlaces(spec *runtime.LaunchSpec) error {
 	var shown []runtime.Mount
 	for _, e := range spec.Root {
@@ -78,7 +78,6 @@ func checkPlaces(spec *runtime.LaunchSpec) error {
 			if !below || in.Writable {
 				continue
 			}
-			// Link by link it would have to be followed as it is seen inside.
 			if _, err := os.Lstat(filepath.Join(in.Source, rest)); errors.Is(err, fs.ErrNotExist) {
 				return runtime.Errorf(runtime.ErrInvalid, "there is no %s to mount on: %s is read-only, and has no %s", m.Target, in.Target, rest)
 			} else if err != nil {
