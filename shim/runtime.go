@@ -42,8 +42,6 @@ type Backend struct {
 	Name string
 	// Platforms are the values that SandboxConfig.Platform may have.
 	Platforms []string
-	// Images says that its sandboxes can run on images.
-	Images bool
 	// Program finds the program on the host that the launcher is given; nil if
 	// that looks for its own. It is called at each start, with the directory
 	// that wolffia is in.
@@ -183,9 +181,6 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	}
 	if err := c.Validate(); err != nil {
 		return nil, err
-	}
-	if (c.Image != "" || c.ImageID != "") && !backend.Images {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %s does not run images yet", c.Runtime)
 	}
 	if c.Platform != "" && !slices.Contains(backend.Platforms, c.Platform) {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no platform %q; it has: %s", c.Runtime, c.Platform, cmp.Or(strings.Join(backend.Platforms, ", "), "none to choose from"))

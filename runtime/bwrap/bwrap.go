@@ -11,7 +11,7 @@ type Runtime struct{ *shim.Runtime }
 var _ runtime.RuntimeWithExecutor = (*Runtime)(nil)
 
 // Backend is what a [shim.Runtime] has to know of it.
-func Backend() shim.Backend { return shim.Backend{Name: Name, Images: true} }
+func Backend() shim.Backend { return shim.Backend{Name: Name} }
 
 // New returns a runtime over the state directory and programs of opts; nil is
 // the default. The caller closes it, which leaves the sandboxes alone.

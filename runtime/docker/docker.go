@@ -38,7 +38,7 @@ var _ runtime.RuntimeWithSession = (*Runtime)(nil)
 // Backend is what a [shim.Runtime] has to know of it.
 func Backend() shim.Backend {
 	return shim.Backend{
-		Name: Name, Engine: true, Images: true, Program: program,
+		Name: Name, Engine: true, Program: program,
 		Complete: func(c *runtime.SandboxConfig) error { return complete(c, os.Getenv, exists) },
 	}
 }
