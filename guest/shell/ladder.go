@@ -279,18 +279,21 @@ func (s *Session) checkLost() {
 		s.again(r)
 		return
 	}
-	r.unknown = true
+	// With another word: the command's own report may still come, if the shell
+	// is only slow.
 	switch r.asked {
 	case 1:
-		s.send(s.d.report(r.nonce))
+		r.again, r.second = s.nonce(), reports{}
+		s.send(s.d.report(r.again))
 	case 2:
 		for _, line := range s.d.repair() {
 			s.send(line)
 		}
-		s.send(s.d.report(r.nonce))
+		s.send(s.d.report(r.again))
 		s.send(s.d.settle())
 		s.set(alarmLost, lostFinal)
 	default:
+		r.unknown = true
 		r.stage = stageReplace
 		_ = unix.Kill(s.in.pid, unix.SIGKILL)
 	}

@@ -31,6 +31,8 @@ type run struct {
 	read     bool // the shell has read the text
 	held     bool // output waits since it has not
 	reports  reports
+	again    string  // the word of a report that was asked for once more
+	second   reports // those with that word: what they say is not the command's status
 	rep      *report
 	ended    bool // the shell is gone
 	ws       syscall.WaitStatus
@@ -129,7 +131,7 @@ func (s *Session) open(r *run) error {
 // launch sends the packets.
 func (s *Session) launch(r *run) {
 	r.nonce = s.nonce()
-	r.reports = reports{}
+	r.reports, r.again = reports{}, ""
 	if !r.probe {
 		s.send(s.d.run(s.dir.path, r.st, r.carry))
 	}

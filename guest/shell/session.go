@@ -442,6 +442,9 @@ func (s *Session) readReports() {
 		}
 		if rep, ok := r.reports.add(buf[:n], r.nonce); ok {
 			s.onReport(rep)
+		} else if rep, ok := r.second.add(buf[:n], r.again); ok && r.again != "" {
+			r.unknown = true
+			s.onReport(rep)
 		}
 	}
 }
