@@ -3,7 +3,6 @@ package shim
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"maps"
 	"os"
@@ -197,7 +196,7 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 		}
 	}
 	if c.ID == "" {
-		c.ID = newID()
+		c.ID = runtime.NewID()
 	}
 	if err := r.complete(backend, c); err != nil {
 		return nil, err
@@ -282,23 +281,6 @@ func plain(err error) error {
 		return pe.Err
 	}
 	return err
-}
-
-// newID returns a random id: twelve of 36, 62 bits.
-func newID() string {
-	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
-	id := make([]byte, 0, 12)
-	for b := make([]byte, 16); ; {
-		_, _ = rand.Read(b) // never fails (crypto/rand)
-		for _, x := range b {
-			if x < 252 { // 7*36: no letter is more likely than another
-				id = append(id, letters[x%36])
-			}
-			if len(id) == 12 {
-				return string(id)
-			}
-		}
-	}
 }
 
 // Start implements [runtime.Runtime].

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,7 +16,9 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/perm"
+	"wolffia/registry"
 	"wolffia/runtime"
+	"wolffia/sandbox"
 )
 
 // boxFlags are the flags that say what sandbox to make.
@@ -35,6 +38,7 @@ type boxFlags struct {
 	env        []string
 	cwd        string
 	labels     []string
+	owner      string
 	name       string
 	disk       string
 
@@ -57,6 +61,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
 	fl.StringVar(&f.cwd, "cwd", "", "working directory inside (default: the mount point)")
 	fl.StringArrayVar(&f.labels, "label", nil, "label the sandbox: K=V")
+	fl.StringVar(&f.owner, "owner", "", "whose sandbox it is, for wolffia scan and the service: ORG/PROJECT/USER")
 	fl.StringVar(&f.disk, "disk", "", "how much may be added to the codebase, such as 512m or 2g (default: no limit)")
 	fl.StringVar(&f.name, "name", "", "name the sandbox")
 	f.ruleFlags.add(cmd)
@@ -92,6 +97,13 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	}
 	if c.Labels, err = labels(f.labels); err != nil {
 		return nil, err
+	}
+	if f.owner != "" {
+		owner, err := registry.ParseOwner(f.owner)
+		if err != nil {
+			return nil, fmt.Errorf("--owner: %w", err)
+		}
+		sandbox.SetOwner(c, owner, false)
 	}
 	for _, m := range f.mounts {
 		mount, err := parseMount(m)
