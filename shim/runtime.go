@@ -461,7 +461,11 @@ func (r *Runtime) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 	for _, id := range ids {
 		box := r.dir.Box(id)
 		c, err := box.Config()
-		if errors.Is(err, runtime.ErrNotFound) || err == nil && r.backend(c.Runtime) == nil {
+		if errors.Is(err, runtime.ErrNotFound) {
+			_ = r.dir.RemoveHalf(id) // if it cannot be: there is nothing to list anyway
+			continue
+		}
+		if err == nil && r.backend(c.Runtime) == nil {
 			continue
 		}
 		if err != nil {

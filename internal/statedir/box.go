@@ -221,6 +221,32 @@ func (b *Box) Remove() error {
 	return nil
 }
 
+// RemoveHalf deletes a place without a configuration: whoever was making it, or
+// removing it, was killed. One that somebody is at, or that has a configuration,
+// stays.
+func (d *Dir) RemoveHalf(id string) error {
+	unlock, err := d.lock() // nobody is making it
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	b := d.Box(id)
+	if _, err := os.Lstat(b.ConfigFile()); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	lock, err := b.TryLock()
+	switch {
+	case errors.Is(err, runtime.ErrConflict): // it is being removed
+		return nil
+	case errors.Is(err, runtime.ErrNotFound): // of its files the lock is the last to go, and one of the first to come
+	case err != nil:
+		return err
+	default:
+		defer lock.Close()
+	}
+	return b.Remove()
+}
+
 // RemoveFrom is Remove for the shim, which knows its run directory only.
 func RemoveFrom(run string) error { return removeAt(filepath.Dir(run)) }
 

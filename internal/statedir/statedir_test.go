@@ -335,3 +335,57 @@ func TestKillChecksWhoItIs(t *testing.T) {
 		t.Errorf("the second time: %v", err)
 	}
 }
+
+// What a process leaves that is killed while it makes or removes a place.
+func TestRemoveHalf(t *testing.T) {
+	d := open(t)
+	path := filepath.Join(d.Path(), "sandboxes", id)
+	there := func() bool {
+		_, err := os.Lstat(path)
+		return err == nil
+	}
+	must := func(errs ...error) {
+		t.Helper()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, half := range map[string]func(){
+		"nothing":            func() {},
+		"a directory":        func() { must(os.Mkdir(path, 0o700)) },
+		"one with a lock":    func() { must(os.Mkdir(path, 0o700), os.WriteFile(path+"/lock", nil, 0o600)) },
+		"all but the config": func() { create(t, d, id, ""); must(os.Remove(path + "/config.json")) },
+		"a config on its way": func() {
+			create(t, d, id, "")
+			must(os.Rename(path+"/config.json", path+"/config.json.new"))
+		},
+		"no run directory": func() {
+			create(t, d, id, "")
+			must(os.Remove(path+"/config.json"), os.Remove(path+"/run/log"), os.Remove(path+"/run/mnt"), os.Remove(path+"/run"))
+		},
+	} {
+		half()
+		must(d.RemoveHalf(id))
+		if there() {
+			t.Errorf("%s: it is still there", what)
+		}
+	}
+	b := create(t, d, id, "")
+	must(d.RemoveHalf(id))
+	if _, err := b.Config(); err != nil {
+		t.Errorf("a whole one: %v", err)
+	}
+	lock, err := b.TryLock()
+	must(err, os.Remove(b.ConfigFile()), d.RemoveHalf(id))
+	if !there() {
+		t.Error("somebody is at it, and it is removed")
+	}
+	must(lock.Unlock(), lock.Close(), d.RemoveHalf(id))
+	if there() {
+		t.Error("nobody is at it any more, and it is there")
+	}
+	must(os.Mkdir(path, 0o700), os.WriteFile(path+"/not-ours", nil, 0o600))
+	if err := d.RemoveHalf(id); err == nil || !there() {
+		t.Errorf("with a file of somebody else: %v", err)
+	}
+}
