@@ -3,7 +3,6 @@ package registry
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"go.etcd.io/bbolt"
 )
@@ -14,7 +13,7 @@ import (
 func (r *Registry) Check() error {
 	var wrong []error
 	err := r.view(func(tx *bbolt.Tx) error {
-		if err := whole(tx, r.file); err != nil {
+		if err := whole(tx); err != nil {
 			return err
 		}
 		wrong = inconsistent(tx)
@@ -23,22 +22,8 @@ func (r *Registry) Check() error {
 	return errors.Join(append([]error{err}, wrong...)...)
 }
 
-// whole checks the file: first that all entries can be reached, here, where a
-// fault is caught; then, which is done in another goroutine, each page.
-func whole(tx *bbolt.Tx, f *os.File) error {
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if st.Size() < tx.Size() {
-		return fmt.Errorf("%w: it has %d bytes and should have %d", ErrDamaged, st.Size(), tx.Size())
-	}
-	err = tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
-		return b.ForEach(func(_, _ []byte) error { return nil })
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
+// whole has bbolt check each page of a file that could be opened.
+func whole(tx *bbolt.Tx) error {
 	const most = 5 // that are shown
 	var wrong []error
 	for err := range tx.Check() {

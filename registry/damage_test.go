@@ -116,6 +116,9 @@ func TestRandomDamage(t *testing.T) {
 		r, err := registry.Open(dir)
 		if err != nil {
 			wrong(t, "Open", err, runtime.ErrUnavailable)
+			if errors.Is(err, registry.ErrInUse) {
+				t.Fatalf("round %d: the file that was opened before is still locked", round)
+			}
 			found++
 			continue
 		}

@@ -230,9 +230,10 @@ func TestCrashInAChange(t *testing.T) {
 
 func TestVersionThatMakesNoSense(t *testing.T) {
 	for what, change := range map[string]func(tx *bbolt.Tx) error{
-		"short": func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(versionKey, []byte{1}) },
-		"zero":  func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(versionKey, make([]byte, 8)) },
-		"none":  func(tx *bbolt.Tx) error { return tx.DeleteBucket(metaBucket) },
+		"short":         func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(versionKey, []byte{1}) },
+		"zero":          func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(versionKey, make([]byte, 8)) },
+		"a bucket less": func(tx *bbolt.Tx) error { return tx.DeleteBucket(ownersBucket) },
+		"none":          func(tx *bbolt.Tx) error { return tx.DeleteBucket(metaBucket) },
 		"huge": func(tx *bbolt.Tx) error {
 			return tx.Bucket(metaBucket).Put(versionKey, binary.BigEndian.AppendUint64(nil, 1<<63))
 		},

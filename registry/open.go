@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -79,18 +80,51 @@ func locked(dir string, open func(r *Registry) error) (*Registry, error) {
 	if r.lock, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600); err != nil {
 		return nil, unavailable(err)
 	}
-	switch err = unix.Flock(int(r.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		err = runtime.Errorf(runtime.ErrUnavailable, "state directory %s is %w: end that one first, or choose another with --state-dir", dir, ErrInUse)
-	case err != nil:
+	if err = take(r.lock, lockLimit); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "state directory %s is %w: end that one first, or choose another with --state-dir", dir, ErrInUse)
+	}
+	if err != nil {
 		err = unavailable(fmt.Errorf("lock %s: %w", name, err))
-	default:
+	} else {
 		err = open(r)
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.lock.Close())
 	}
 	return r, nil
+}
+
+// lockLimit is how long a lock may still be held after its service was killed: a
+// child that was just being started has a copy of it until it executes.
+const lockLimit = time.Second
+
+// take locks a file (flock(2)). If it cannot be had in time the error is
+// EWOULDBLOCK, and the file is not the caller's any more.
+func take(f *os.File, limit time.Duration) error {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if !errors.Is(err, unix.EWOULDBLOCK) {
+		return err
+	}
+	got, given := make(chan error), make(chan struct{})
+	go func() { // ends when the lock is free, at the latest with its holder
+		err := error(unix.EINTR)
+		for errors.Is(err, unix.EINTR) {
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		}
+		select {
+		case got <- err:
+		case <-given:
+			_ = f.Close()
+		}
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err = <-got:
+	case <-timer.C:
+		close(given)
+	}
+	return err
 }
 
 // open opens and checks the file.
@@ -101,8 +135,11 @@ func (r *Registry) open(steps []migration) (err error) {
 		}
 	}()
 	defer r.guard(&err)()
+	if err = checkFile(r.path); err != nil {
+		return err
+	}
 	r.db, err = bbolt.Open(r.path, 0o600, &bbolt.Options{
-		Timeout:      time.Millisecond, // whoever has it does not heed registry.lock
+		Timeout:      lockLimit, // bbolt locks it too
 		FreelistType: bbolt.FreelistMapType,
 		NoStatistics: true,
 		OpenFile: func(name string, flags int, mode os.FileMode) (_ *os.File, err error) {
@@ -113,24 +150,53 @@ func (r *Registry) open(steps []migration) (err error) {
 	switch {
 	case errors.Is(err, bberrors.ErrTimeout):
 		return runtime.Errorf(runtime.ErrUnavailable, "it is %w", ErrInUse)
-	case errors.Is(err, bberrors.ErrInvalid), errors.Is(err, bberrors.ErrChecksum), errors.Is(err, bberrors.ErrVersionMismatch):
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	case err != nil && tooShort(r.path):
-		return fmt.Errorf("%w: %w", ErrDamaged, err) // bbolt's own error has no class
 	case err != nil:
 		return err
 	}
-	if err := r.db.View(func(tx *bbolt.Tx) error { return whole(tx, r.file) }); err != nil {
+	if err := migrate(r.db, steps); err != nil {
 		return err
 	}
-	return migrate(r.db, steps)
+	return r.db.View(func(tx *bbolt.Tx) error {
+		for _, name := range [][]byte{metaBucket, sandboxesBucket, reservedBucket, ownersBucket} {
+			if tx.Bucket(name) == nil {
+				return fmt.Errorf("%w: it has no bucket %q", ErrDamaged, name)
+			}
+		}
+		return nil
+	})
 }
 
-// tooShort reports whether a file cannot be a database, which has two pages of
-// its own.
-func tooShort(path string) bool {
-	st, err := os.Lstat(path)
-	return err == nil && st.Mode().IsRegular() && 0 < st.Size() && st.Size() < int64(2*os.Getpagesize())
+// maxSize bounds the file, in bytes: a sandbox takes less than 2 KB.
+const maxSize = 256 << 20
+
+// checkFile checks the file, if there is one.
+func checkFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !st.Mode().IsRegular():
+		return fmt.Errorf("%w: it is not a regular file", ErrDamaged)
+	case st.Size() == 0: // made, and not written to
+		return nil
+	case st.Size() > maxSize:
+		return fmt.Errorf("%w: it has %d bytes", ErrDamaged, st.Size())
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSize))
+	if err == nil {
+		if err = checkPages(data); err != nil {
+			err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+	}
+	return err
 }
 
 // Close releases the file, and the state directory to the next service. Twice
@@ -141,6 +207,9 @@ func (r *Registry) closeDB() error {
 	if r.db == nil || r.broken.Load() { // its locks may be held for ever: only its file is ours to close
 		if r.file == nil {
 			return nil
+		}
+		if fd := int(r.file.Fd()); fd >= 0 {
+			_ = unix.Flock(fd, unix.LOCK_UN) // the file's memory, which stays mapped, would keep the lock
 		}
 		return ignoreClosed(r.file.Close())
 	}

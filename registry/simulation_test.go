@@ -115,8 +115,8 @@ func (m *model) same(t *testing.T, r *registry.Registry, boxes, owners int) {
 }
 
 func TestSimulate_300op_3boxes(t *testing.T)   { simulate(t, 300, 3, 2) }
-func TestSimulate_1000op_20boxes(t *testing.T) { simulate(t, 1000, 20, 10) }
-func TestSimulate_600op_200boxes(t *testing.T) { simulate(t, 600, 200, 150) }
+func TestSimulate_400op_20boxes(t *testing.T)  { simulate(t, 400, 20, 10) }
+func TestSimulate_200op_200boxes(t *testing.T) { simulate(t, 200, 200, 150) }
 
 // simulate does random operations on a registry and on a model, and compares. Now
 // and then it closes and opens the file, or goes on with a copy that was taken
