@@ -20,6 +20,9 @@ import (
 
 func TestMain(m *testing.M) {
 	syscall.Umask(0o077)
+	if state := os.Getenv(crashState); state != "" {
+		serveUntilKilled(state)
+	}
 	code := m.Run()
 	testbin.Remove()
 	os.Exit(code)
