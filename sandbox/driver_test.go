@@ -133,7 +133,7 @@ func TestFiles(t *testing.T) {
 	for i := range binary {
 		binary[i] = byte(i)
 	}
-	w.run(d, id, "mkdir dir; echo target > target; ln -s target link; ln -s "+outside+" escape; ln -s dir dirlink; mkfifo fifo")
+	w.run(d, id, "mkdir dir; echo target > target; ln -s target link; ln -s "+outside+" escape; ln -s dir dirlink; ln -s dir dirlink2; mkfifo fifo")
 	n, err := d.WriteFiles(w.Ctx, id, map[string]sandbox.File{
 		"a.txt":         text("text ä\n"),
 		"new/deep/file": {Encoding: "utf-8", Content: "deep"},
@@ -146,8 +146,9 @@ func TestFiles(t *testing.T) {
 		"link":          text("not the target"),
 		"escape":        text("not the host's"),
 		"dirlink/in":    text("through a link"),
+		"dirlink2":      text("not the directory"),
 	})
-	if n != 11 || err != nil {
+	if n != 12 || err != nil {
 		t.Fatalf("%d written, %v", n, err)
 	}
 	w.holds("a.txt", "text ä\n")
@@ -158,6 +159,7 @@ func TestFiles(t *testing.T) {
 	w.holds("empty", "")
 	w.holds("target", "target\n")
 	w.holds("dir/in", "through a link")
+	w.holds("dirlink2", "not the directory")
 	if got, err := os.ReadFile(outside); err != nil || string(got) != "the host's" {
 		t.Errorf("what is outside holds %q, %v", got, err)
 	}

@@ -87,6 +87,12 @@ func TestGit(t *testing.T) {
 	if got := w.run(d, id, "printf 'url="+url+"\\n\\n' | git credential fill"); strings.Contains(got, token) || !strings.Contains(got, "password=another\n") {
 		t.Errorf("the cache has %q", got)
 	}
+	config.Username = "zoe2"
+	w.OK(d.ConfigureGit(w.Ctx, id, config))
+	config.Username = "zoe"
+	if got := w.run(d, id, "printf 'url="+url+"\\nusername=zoe2\\n\\n' | git credential fill; printf 'url="+url+"\\nusername=zoe\\n\\n' | git credential fill 2>&1 || echo none"); strings.Count(got, "password=") != 1 || !strings.Contains(got, "none\n") {
+		t.Errorf("the cache has both: %q", got)
+	}
 	if r, err := d.ExecuteBash(w.Ctx, &sandbox.ExecuteBashParams{SandboxID: id, Command: commit}); err != nil || r.ExitCode == 0 {
 		t.Errorf("with a wrong token: %+v, %v", r, err)
 	}

@@ -110,7 +110,7 @@ func (w *world) put(name, content string, mode os.FileMode) {
 func (w *world) holds(name, want string) {
 	w.Helper()
 	if got, err := os.ReadFile(w.file(name)); err != nil || string(got) != want {
-		w.Errorf("%s holds %q (%v), want %q", name, got, err, want)
+		w.Errorf("%s holds %.200q (%v), want %.200q", name, got, err, want)
 	}
 }
 
