@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	bberrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/filelock"
 	"wolffia/runtime"
 )
 
@@ -39,7 +41,7 @@ const (
 // A Registry is an open index. It is safe for concurrent use.
 type Registry struct {
 	path   string
-	lock   *os.File
+	unlock func() // twice is fine
 	db     *bbolt.DB
 	file   *os.File    // db's own
 	broken atomic.Bool // db has panicked: it is not touched any more
@@ -72,59 +74,31 @@ func Rebuild(dir string, found []Metadata) (*Registry, *Changes, error) {
 	return r, changes, err
 }
 
-// locked opens a registry while nobody else has it, and keeps it so.
-func locked(dir string, open func(r *Registry) error) (*Registry, error) {
-	r := &Registry{path: filepath.Join(dir, dbFile)}
-	name := filepath.Join(dir, lockFile)
-	var err error
-	if r.lock, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600); err != nil {
-		return nil, unavailable(err)
-	}
-	if err = take(r.lock, lockLimit); errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "state directory %s is %w: end that one first, or choose another with --state-dir", dir, ErrInUse)
-	}
-	if err != nil {
-		err = unavailable(fmt.Errorf("lock %s: %w", name, err))
-	} else {
-		err = open(r)
-	}
-	if err != nil {
-		return nil, errors.Join(err, r.lock.Close())
-	}
-	return r, nil
-}
-
 // lockLimit is how long a lock may still be held after its service was killed: a
 // child that was just being started has a copy of it until it executes.
 const lockLimit = time.Second
 
-// take locks a file (flock(2)). If it cannot be had in time the error is
-// EWOULDBLOCK, and the file is not the caller's any more.
-func take(f *os.File, limit time.Duration) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if !errors.Is(err, unix.EWOULDBLOCK) {
-		return err
+// locked opens a registry while nobody else has it, and keeps it so.
+func locked(dir string, open func(r *Registry) error) (*Registry, error) {
+	r := &Registry{path: filepath.Join(dir, dbFile)}
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, unavailable(err)
 	}
-	got, given := make(chan error), make(chan struct{})
-	go func() { // ends when the lock is free, at the latest with its holder
-		err := error(unix.EINTR)
-		for errors.Is(err, unix.EINTR) {
-			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		}
-		select {
-		case got <- err:
-		case <-given:
-			_ = f.Close()
-		}
-	}()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case err = <-got:
-	case <-timer.C:
-		close(given)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lockLimit, ErrInUse)
+	defer cancel()
+	r.unlock, err = filelock.Wait(ctx, f, unix.F_WRLCK, 0, 0)
+	switch {
+	case errors.Is(err, ErrInUse):
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "state directory %s is %w: end that one first, or choose another with --state-dir", dir, err)
+	case err != nil:
+		return nil, unavailable(fmt.Errorf("lock %s: %w", f.Name(), err))
 	}
-	return err
+	if err := open(r); err != nil {
+		r.unlock()
+		return nil, err
+	}
+	return r, nil
 }
 
 // open opens and checks the file.
@@ -201,7 +175,10 @@ func checkFile(path string) error {
 
 // Close releases the file, and the state directory to the next service. Twice
 // is fine.
-func (r *Registry) Close() error { return errors.Join(r.closeDB(), ignoreClosed(r.lock.Close())) }
+func (r *Registry) Close() error {
+	defer r.unlock()
+	return r.closeDB()
+}
 
 func (r *Registry) closeDB() error {
 	if r.db == nil || r.broken.Load() { // its locks may be held for ever: only its file is ours to close
