@@ -24,7 +24,7 @@ type Host struct {
 }
 
 // An incarnation is one shell process of a session and what connects it to the
-// guest. The session's goroutine owns it.
+// guest. It belongs to whoever has the session's turn.
 type incarnation struct {
 	pid    int
 	sock   int   // the guest's end of descriptor 0
@@ -42,7 +42,7 @@ type incarnation struct {
 	watched bool     // the poller waits for room
 }
 
-// startShell starts a shell. changed is called from another goroutine.
+// startShell starts a shell. changed is called by the reaper, see Host.
 func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.WaitStatus)) (_ *incarnation, err error) {
 	in := &incarnation{sock: -1, script: -1, state: -1, tty: -1}
 	var theirs []int

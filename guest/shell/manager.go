@@ -381,7 +381,7 @@ func (s *Session) destroyNow() {
 	c.exit(wire.ExitStatus{SessionEnded: true})
 }
 
-// end makes the session's goroutine end.
+// end ends the session.
 func (s *Session) end() {
 	s.m.forget(s)
 	s.kill()

@@ -1,6 +1,8 @@
 package shell
 
 import (
+	"fmt"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -43,6 +45,9 @@ func (s *Session) lay(p *pipe) error {
 	s.poll.add(fd, unix.EPOLLIN)
 	if s.dir.probe {
 		s.hold(p)
+	}
+	if p.fd < 0 {
+		return fmt.Errorf("session directory: %s was taken away", p.name)
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ const (
 // maxCapture bounds the output of a command of our own, in bytes.
 const maxCapture = maxSnapshot + 1<<20
 
-// A stream is an output of the command that runs. The session's goroutine
-// owns it.
+// A stream is an output of the command that runs. It belongs to whoever has the
+// session's turn.
 type stream struct {
 	pipe    *pipe // nil: the terminal
 	typ     wire.Type
