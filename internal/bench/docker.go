@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 
 	"wolffia/internal/dockertest"
-	"wolffia/runtime"
 	"wolffia/runtime/docker"
 	"wolffia/shim"
 )
@@ -71,46 +69,17 @@ func (b *bench) dockerImage() (string, error) {
 	return strings.TrimSpace(string(image)), b.rt.Destroy(b.ctx, id)
 }
 
-// peer are the flags of docker run for the same program in the same image.
-func (b *bench) peer(image string, more ...string) []string {
+// dockerRun are the flags of docker run for the same program in the same image.
+func (b *bench) dockerRun(image string, more ...string) []string {
 	args := append([]string{"run", "--network=none", "--log-driver=none", "-v", "/usr:/usr:ro", "-v", b.codebase + ":/workspace"}, more...)
 	return append(args, image)
 }
 
+var dockerPeer = peer{backend: "docker", once: "docker run --rm true", exec: "docker exec true", start: 1.3, faster: 10}
+
 // dockerStart compares the life of a sandbox with docker run.
 func (b *bench) dockerStart(image string) error {
-	const rounds = 30
-	var peer, first, destroy times
-	for i := range rounds + 3 {
-		p, err := took(func() error { return dockerCLI(append(b.peer(image, "--rm"), "true")...) })
-		if err != nil {
-			return err
-		}
-		var id string
-		f, err := took(func() error {
-			var err error
-			if id, err = b.create(); err != nil {
-				return err
-			}
-			return b.execIn(id, "true")
-		})
-		if err != nil {
-			return err
-		}
-		d, err := took(func() error { return b.rt.Destroy(b.ctx, id) })
-		if err != nil {
-			return err
-		}
-		if i >= 3 { // warm
-			peer, first, destroy = append(peer, p), append(first, f), append(destroy, d)
-		}
-	}
-	slices.Sort(peer)
-	slices.Sort(first)
-	b.row("docker run --rm true", peer, "")
-	b.row("docker: create, mount the tree, true", first, fmt.Sprintf("<= 1.3x docker run: %.2fx", float64(first.at(0.5))/float64(peer.at(0.5))))
-	b.row("docker: destroy", destroy, "")
-	return nil
+	return b.lives(&dockerPeer, 30, func() error { return dockerCLI(append(b.dockerRun(image, "--rm"), "true")...) })
 }
 
 // dockerExec compares commands in a live sandbox with docker exec.
@@ -121,49 +90,13 @@ func (b *bench) dockerExec(image string) error {
 	}
 	defer func() { _ = b.rt.Destroy(b.ctx, id) }()
 	name := "wolffia-bench-peer"
-	if err := dockerCLI(append(b.peer(image, "--detach", "--name", name), "sleep", "3600")...); err != nil {
+	if err := dockerCLI(append(b.dockerRun(image, "--detach", "--name", name), "sleep", "3600")...); err != nil {
 		return err
 	}
 	defer func() { _ = dockerCLI("rm", "--force", name) }()
-	s, err := b.rt.CreateSession(b.ctx, id, nil)
-	if err != nil {
+	if err := b.beside(&dockerPeer, id, func() error { return dockerCLI("exec", name, "true") }); err != nil {
 		return err
 	}
-	in := func(command string) func() error {
-		return func() error {
-			res, err := b.rt.SessionExec(b.ctx, s.ID, &runtime.SessionExecRequest{Command: command})
-			if err == nil && res.ExitCode != 0 {
-				err = fmt.Errorf("%q in a session: exit code %d: %s", command, res.ExitCode, res.Stderr)
-			}
-			return err
-		}
-	}
-	var theirs, ours, builtin, program times
-	for i := range 105 {
-		for _, m := range []struct {
-			to  *times
-			run func() error
-		}{
-			{&theirs, func() error { return dockerCLI("exec", name, "true") }},
-			{&ours, func() error { return b.execIn(id, "true") }},
-			{&builtin, in(":")},
-			{&program, in("/bin/true")},
-		} {
-			d, err := took(m.run)
-			if err != nil {
-				return err
-			}
-			if i >= 5 {
-				*m.to = append(*m.to, d)
-			}
-		}
-	}
-	slices.Sort(theirs)
-	slices.Sort(ours)
-	b.row("docker exec true", theirs, "")
-	b.row("docker: exec of true, Go API", ours, fmt.Sprintf(">= 10x faster than docker exec: %.1fx", float64(theirs.at(0.5))/float64(ours.at(0.5))))
-	b.row("docker: session, a builtin, Go API", builtin, "")
-	b.row("docker: session, /bin/true, Go API", program, "")
 	idle, parts, err := pssOfTree(id)
 	if err != nil {
 		return err

@@ -8,14 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"wolffia/internal/runsc"
-	"wolffia/runtime"
 	"wolffia/runtime/gvisor"
 	"wolffia/shim"
 )
@@ -39,50 +37,22 @@ func (b *bench) gvisor() error {
 	return g.gvisorExec(found.Path)
 }
 
+var runscPeer = peer{backend: "gvisor", once: "runsc do true", exec: "runsc exec true", start: 1.5, faster: 3, destroy: "20 ms p99"}
+
 // gvisorStart compares the life of a sandbox with runsc do.
 func (b *bench) gvisorStart(runsc string) error {
-	const rounds = 40
 	dir, err := os.MkdirTemp("", "wolffia-bench")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	var peer, first, destroy times
-	for i := range rounds + 3 {
-		p, err := took(func() error {
-			cmd := exec.Command(runsc, "--rootless", "--network=none", "--ignore-cgroups", "--root="+filepath.Join(dir, "root"), "do", "true")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				return fmt.Errorf("runsc do: %w: %s", err, out)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+	return b.lives(&runscPeer, 40, func() error {
+		cmd := exec.Command(runsc, "--rootless", "--network=none", "--ignore-cgroups", "--root="+filepath.Join(dir, "root"), "do", "true")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("runsc do: %w: %s", err, out)
 		}
-		var id string
-		f, err := took(func() error {
-			var err error
-			if id, err = b.create(); err != nil {
-				return err
-			}
-			return b.execIn(id, "true")
-		})
-		if err != nil {
-			return err
-		}
-		d, err := took(func() error { return b.rt.Destroy(b.ctx, id) })
-		if err != nil {
-			return err
-		}
-		if i >= 3 { // warm
-			peer, first, destroy = append(peer, p), append(first, f), append(destroy, d)
-		}
-	}
-	slices.Sort(first)
-	b.row("runsc do true", peer, "")
-	b.row("gvisor: create, mount the tree, true", first, fmt.Sprintf("<= 1.5x runsc do: %.2fx", float64(first.at(0.5))/float64(peer.at(0.5))))
-	b.row("gvisor: destroy", destroy, "20 ms p99")
-	return nil
+		return nil
+	})
 }
 
 // A container is one of runsc by itself, for runsc exec.
@@ -184,45 +154,9 @@ func (b *bench) gvisorExec(runsc string) error {
 		return err
 	}
 	defer peer.close()
-	s, err := b.rt.CreateSession(b.ctx, id, nil)
-	if err != nil {
+	if err := b.beside(&runscPeer, id, func() error { return peer.exec("true") }); err != nil {
 		return err
 	}
-	in := func(command string) func() error {
-		return func() error {
-			res, err := b.rt.SessionExec(b.ctx, s.ID, &runtime.SessionExecRequest{Command: command})
-			if err == nil && res.ExitCode != 0 {
-				err = fmt.Errorf("%q in a session: exit code %d: %s", command, res.ExitCode, res.Stderr)
-			}
-			return err
-		}
-	}
-	var theirs, ours, builtin, program times
-	for i := range 105 {
-		for _, m := range []struct {
-			to  *times
-			run func() error
-		}{
-			{&theirs, func() error { return peer.exec("true") }},
-			{&ours, func() error { return b.execIn(id, "true") }},
-			{&builtin, in(":")},
-			{&program, in("/bin/true")},
-		} {
-			d, err := took(m.run)
-			if err != nil {
-				return err
-			}
-			if i >= 5 {
-				*m.to = append(*m.to, d)
-			}
-		}
-	}
-	slices.Sort(theirs)
-	slices.Sort(ours)
-	b.row("runsc exec true", theirs, "")
-	b.row("gvisor: exec of true, Go API", ours, fmt.Sprintf(">= 3x faster than runsc exec: %.1fx", float64(theirs.at(0.5))/float64(ours.at(0.5))))
-	b.row("gvisor: session, a builtin, Go API", builtin, "")
-	b.row("gvisor: session, /bin/true, Go API", program, "")
 	fmt.Fprintf(b.table, "gvisor: idle sandbox, %d processes\t\t%.1f MB PSS\t\t\t\n", parts, idle)
 	return nil
 }
