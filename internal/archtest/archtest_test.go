@@ -40,6 +40,7 @@ var allow = map[string][]string{
 	"session/sessiontest":      {"runtime", "internal/suite"},
 	"internal/statedir":        {"runtime", "internal/filelock", "internal/rmtree"},
 	"internal/probe":           {"internal/runsc"},
+	"internal/launchtest":      {"runtime"},
 	"internal/shimtest":        {"runtime", "shim", "perm", "image/store", "internal/*"},
 	"internal/seccomp/gen":     {"internal/seccomp/profile"},
 	"internal/dockertest/with": {"internal/dockertest"},

@@ -5,10 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/moby/moby/api/types/system"
 
+	"wolffia/internal/launchtest"
 	"wolffia/runtime"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 func spec(change func(*runtime.LaunchSpec)) *runtime.LaunchSpec {
 	s := &runtime.LaunchSpec{
@@ -69,20 +65,7 @@ func TestConfigs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, '\n')
-			file := filepath.Join("testdata", name+".golden")
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("-want +got (go test ./runtime/docker/engine -update writes it):\n%s", diff)
-			}
+			launchtest.Golden(t, name, string(got)+"\n")
 		})
 	}
 }

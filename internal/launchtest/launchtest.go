@@ -1,0 +1,77 @@
+// Package launchtest has what the tests of every backend's pure part share: the
+// specs that they translate, and golden files.
+package launchtest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"wolffia/runtime"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// Golden compares got with the file testdata/NAME.golden: a change of what
+// isolates must be seen in a diff. With -update it writes the file.
+func Golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("-want +got (go test -run %s -update writes it):\n%s", t.Name(), diff)
+	}
+}
+
+// Spec is an ordinary spec, changed.
+func Spec(change func(*runtime.LaunchSpec)) *runtime.LaunchSpec {
+	s := &runtime.LaunchSpec{
+		ID: "abcdefghijkl", Hostname: "abcdefghijkl",
+		UID: 1000, GID: 1001, User: "ann", Home: "/home/ann",
+		Root: []runtime.RootEntry{
+			{Name: "usr", Source: "/usr"},
+			{Name: "bin", Link: "usr/bin"},
+			{Name: "lib", Link: "usr/lib"},
+			{Name: "opt", Source: "/opt"},
+		},
+		Etc:     "/state/run/mnt/etc",
+		Binds:   []runtime.Mount{{Source: "/state/run/mnt/tree", Target: "/workspace", Writable: true}},
+		Guest:   "/usr/local/bin/wolffia-guest",
+		Network: runtime.NetworkNone,
+		Seccomp: []byte{1},
+		Dir:     "/state/run/mnt/backend",
+	}
+	change(s)
+	return s
+}
+
+// Specs are what a backend has to translate, by the names of golden files.
+func Specs() map[string]*runtime.LaunchSpec {
+	return map[string]*runtime.LaunchSpec{
+		"codebase":    Spec(func(*runtime.LaunchSpec) {}),
+		"no-codebase": Spec(func(s *runtime.LaunchSpec) { s.Binds, s.Scratch = nil, []string{"/workspace"} }),
+		"network":     Spec(func(s *runtime.LaunchSpec) { s.Network = runtime.NetworkHost }),
+		"mounts": Spec(func(s *runtime.LaunchSpec) {
+			s.Binds = append(s.Binds,
+				runtime.Mount{Source: "/data", Target: "/data"},
+				runtime.Mount{Source: "/home/ann/cache", Target: "/cache", Writable: true})
+		}),
+		"rootfs": Spec(func(s *runtime.LaunchSpec) {
+			s.Etc = ""
+			s.Root = []runtime.RootEntry{{Name: "bin", Source: "/r/bin"}, {Name: "etc", Source: "/r/etc"}}
+			s.Binds = append([]runtime.Mount{{Source: "/state/run/mnt/etc/passwd", Target: "/etc/passwd"}}, s.Binds...)
+		}),
+		"image": Spec(func(s *runtime.LaunchSpec) { s.Root, s.Etc, s.RootDir = nil, "", "/state/run/mnt/root" }),
+	}
+}
