@@ -111,13 +111,23 @@ func openTerminal(h *Host, rows, cols uint16) (int, *os.File, error) {
 		err = unix.SetNonblock(fd, true)
 	}
 	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+		err = setSize(fd, rows, cols)
 	}
 	if err != nil {
 		_ = slave.Close()
 		return -1, nil, err
 	}
 	return fd, slave, nil
+}
+
+// setSize sets a terminal's size, also if a signal comes between.
+func setSize(fd int, rows, cols uint16) error {
+	for {
+		err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+		if err != unix.EINTR {
+			return err
+		}
+	}
 }
 
 // shellEnv is the session's environment and what keeps a shell quiet.

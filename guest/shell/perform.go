@@ -236,7 +236,7 @@ func (s *Session) snapshotNow(then func()) {
 func (s *Session) resize(rows, cols uint16) {
 	s.rows, s.cols = rows, cols
 	if s.in != nil {
-		_ = unix.IoctlSetWinsize(s.in.tty, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+		_ = setSize(s.in.tty, rows, cols)
 	}
 }
 

@@ -324,9 +324,7 @@ func (v *viewer) onResize(_ *Call, rows, cols uint16) {
 	v.t.mu.Lock()
 	v.t.rows, v.t.cols = rows, cols
 	v.t.mu.Unlock()
-	v.t.control(func(fd int) {
-		_ = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
-	})
+	v.t.control(func(fd int) { _ = setSize(fd, rows, cols) })
 }
 
 func (v *viewer) onCredit(c *Call, typ wire.Type, n int) {
