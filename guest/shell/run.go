@@ -60,21 +60,30 @@ type feeding struct {
 // begin starts a run.
 // Precondition: there is a shell, and no other run.
 func (s *Session) begin(r *run) {
-	s.cur = r
 	r.begun = time.Now()
 	r.in.fd = -1
+	s.try(r)
+}
+
+// try makes what a run needs and sends it to the shell.
+func (s *Session) try(r *run) {
+	s.cur = r
 	if err := s.open(r); err != nil {
-		// Nothing was sent: the shell is as it was.
-		s.cur = nil
-		s.closeStreams(r)
-		r.unknown = true
-		if r.call != nil {
-			r.call.fail(wire.ClassUnavailable, err.Error())
-		}
-		r.done(r)
+		s.giveUp(r, err) // nothing was sent: the shell is as it was
 		return
 	}
 	s.launch(r)
+}
+
+// giveUp ends a run that cannot be begun.
+func (s *Session) giveUp(r *run, err error) {
+	s.cur = nil
+	s.closeStreams(r)
+	r.unknown = true
+	if r.call != nil {
+		r.call.fail(wire.ClassUnavailable, err.Error())
+	}
+	r.done(r)
 }
 
 // open makes the command's file and streams.
@@ -186,7 +195,7 @@ func (st *stream) capturing() bool { return st.call == nil }
 const holdLimit = time.Second
 
 // release lets held output go.
-func (s *Session) release(read bool) {
+func (s *Session) release() {
 	r := s.cur
 	if r == nil || !r.held {
 		return
@@ -282,40 +291,23 @@ func (s *Session) again(r *run) {
 	r.outs = nil
 	s.giveUpPipes()
 	s.dir.dropText()
-	retry := func() {
-		s.cur = r
-		if err := s.open(r); err != nil {
-			s.cur = nil
-			s.closeStreams(r)
-			if r.call != nil {
-				r.call.fail(wire.ClassUnavailable, err.Error())
-			}
-			r.done(r)
-			return
-		}
-		s.launch(r)
-	}
 	if r.attempt == 1 {
 		for _, line := range s.d.repair() {
 			s.send(line)
 		}
-		retry()
+		s.try(r)
 		return
 	}
 	s.cur = nil
 	s.replace()
 	s.withShell(func(err error) {
 		if err != nil {
-			r.unknown = true
-			if r.call != nil {
-				r.call.fail(wire.ClassUnavailable, err.Error())
-			}
-			r.done(r)
+			s.giveUp(r, err)
 			return
 		}
 		r.begun = time.Now()
 		r.carry = false
-		retry()
+		s.try(r)
 	})
 }
 

@@ -200,7 +200,7 @@ func (s *Session) onTime(now time.Time) {
 		case alarmDrain:
 			s.drain()
 		case alarmHold:
-			s.release(false)
+			s.release()
 		case alarmIdle:
 			s.takeSnapshot()
 		}
