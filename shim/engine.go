@@ -60,7 +60,7 @@ func (r *Runtime) ask(ctx context.Context, backend *Backend, what string, b *boo
 	defer out.Close()
 	c, err := child.Start(&child.Command{
 		Path: program, Args: []string{filepath.Base(program), what, b.ID},
-		Env:   []string{"PATH=" + os.Getenv("PATH"), "GOTRACEBACK=single"},
+		Env:   environ(),
 		Files: []*os.File{nil, in, nil, bootFile},
 		Attr:  &syscall.SysProcAttr{Setpgid: true}, // the terminal's ^C is for us
 	})

@@ -242,7 +242,7 @@ func spawn(self, log *os.File, args []string, attr *syscall.SysProcAttr, b *boot
 	all := append([]*os.File{nil, nil, log, bootFile}, files...)
 	return child.Start(&child.Command{
 		Path: "/proc/self/fd/" + strconv.Itoa(len(all)), Args: args,
-		Env:   []string{"PATH=" + os.Getenv("PATH"), "GOTRACEBACK=single"}, // nothing else of the caller's
+		Env:   environ(),
 		Files: append(all, self),
 		Attr:  attr,
 	})

@@ -75,6 +75,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
 			env.Setenv("DOCKER_CONFIG", home)
 			env.Setenv("DOCKER_HOST", os.Getenv("DOCKER_HOST"))
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			for _, who := range []string{"AUTHOR", "COMMITTER"} {
 				env.Setenv("GIT_"+who+"_NAME", "tester")
 				env.Setenv("GIT_"+who+"_EMAIL", "tester@example.invalid")

@@ -1,0 +1,18 @@
+package shim
+
+import "os"
+
+// passed are the variables that the processes of a sandbox on the host get from
+// the caller; nothing else of its environment is their business.
+var passed = []string{"PATH"}
+
+// environ is their environment.
+func environ() []string {
+	env := []string{"GOTRACEBACK=single"}
+	for _, name := range passed {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
