@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -71,6 +72,55 @@ func TestJobs(t *testing.T) {
 			}
 			s.alive(t)
 		})
+	}
+}
+
+// What a process substitution writes after its command has ended is in the
+// command's result, if it comes at once, else in a job's output; nowhere it is
+// lost.
+func TestProcessSubstitutionIsNotLost(t *testing.T) {
+	s := open(t, "bash")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	jobOutput := func() string {
+		all, err := s.conn.Jobs(ctx, s.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == 0 {
+			return ""
+		}
+		var out bytes.Buffer
+		p, err := s.conn.Start(&client.Request{
+			StartRequest: wire.StartRequest{Session: &wire.SessionRequest{Op: wire.SessionJobOutput, Name: s.name, Job: all[len(all)-1].ID, Follow: true}},
+			OnStdout:     func(b []byte) { out.Write(b) }, OnStderr: func([]byte) {},
+		})
+		if err == nil {
+			_, err = p.Wait(ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	for i := range 50 {
+		want := strconv.Itoa(i) + "\n"
+		r := s.run(t, "echo "+strconv.Itoa(i)+" > >(cat)")
+		if r.stdout == want {
+			continue
+		}
+		if late := jobOutput(); r.stdout != "" || late != want {
+			t.Fatalf("%d: %v, and later %q", i, r, late)
+		}
+	}
+	s.exec(t, "rm -f /tmp/.w-late; mkfifo /tmp/.w-late")
+	defer os.Remove("/tmp/.w-late")
+	if r := s.run(t, "echo much > >(read x </tmp/.w-late; cat; echo $x)"); r.stdout != "" || r.Code != 0 {
+		t.Errorf("%v", r)
+	}
+	s.exec(t, "echo late >/tmp/.w-late")
+	if out := jobOutput(); out != "much\nlate\n" {
+		t.Errorf("the job's output is %q", out)
 	}
 }
 
