@@ -251,6 +251,12 @@ func (s *Service) FindSandbox(_ context.Context, o registry.Owner) (registry.Met
 	return s.registry.FindByOwner(o)
 }
 
+// ScanRunningSandboxes is [SandboxDriver].ScanRunningSandboxes: of all owners, and
+// so for who may know of all.
+func (s *Service) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata, error) {
+	return s.driver.ScanRunningSandboxes(ctx)
+}
+
 // ExecuteBash is [SandboxDriver].ExecuteBash in the owner's sandbox.
 func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, params *ExecuteBashParams) (*BashResult, error) {
 	if _, err := s.verify(o, params.SandboxID); err != nil {

@@ -51,7 +51,7 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 	})
 	root.AddCommand(
 		a.runCommand(), a.shellCommand(), a.createCommand(), a.execCommand(), a.sessionCommand(),
-		a.lsCommand(), a.scanCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand(),
+		a.serveCommand(), a.lsCommand(), a.scanCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand(),
 		a.logsCommand(), a.cpCommand(), a.imageCommand(), a.policyCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
 	)
 	root.CompletionOptions.HiddenDefaultCmd = false

@@ -28,6 +28,7 @@ var allow = map[string][]string{
 	"runtime/docker/engine":    {"runtime", "shim", "internal/cleanup"},
 	"registry":                 {"runtime", "internal/filelock"},
 	"sandbox":                  {"runtime", "registry"},
+	"server":                   {"runtime", "registry", "sandbox", "internal/filelock"},
 	"audit":                    {"perm"},
 	"image":                    {"runtime", "image/store"},
 	"image/puller":             {"runtime"},

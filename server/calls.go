@@ -1,0 +1,194 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"wolffia/registry"
+	"wolffia/runtime"
+	"wolffia/sandbox"
+)
+
+// A call is one that clients can make.
+type call struct {
+	maxBody int64 // of the request, in bytes
+	// do reads the request and does what it asks for. It notes in e what the log
+	// may tell.
+	do func(s *Server, ctx context.Context, e *entry, body []byte) (status int, reply any, err error)
+}
+
+// How large requests may be.
+const (
+	smallBody   = 64 << 10
+	commandBody = 8 << 20
+	filesBody   = 64 << 20 // one file of sandbox.MaxFile, in base64
+)
+
+// calls are all of them, by name.
+var calls = map[string]call{
+	"createSandbox":        {smallBody, typed((*Server).createSandbox)},
+	"ensureSandbox":        {smallBody, typed((*Server).ensureSandbox)},
+	"destroySandbox":       {smallBody, typed((*Server).destroySandbox)},
+	"findSandbox":          {smallBody, typed((*Server).findSandbox)},
+	"executeBash":          {commandBody, typed((*Server).executeBash)},
+	"readFile":             {smallBody, typed((*Server).readFile)},
+	"writeFiles":           {filesBody, typed((*Server).writeFiles)},
+	"scanRunningSandboxes": {smallBody, typed((*Server).scan)},
+}
+
+// typed makes a call of a function whose request has a type of its own.
+func typed[R any](f func(s *Server, ctx context.Context, e *entry, r *R) (int, any, error)) func(*Server, context.Context, *entry, []byte) (int, any, error) {
+	return func(s *Server, ctx context.Context, e *entry, body []byte) (int, any, error) {
+		var r R
+		if err := decode(body, &r); err != nil {
+			return 0, nil, err
+		}
+		return f(s, ctx, e, &r)
+	}
+}
+
+// An ownerRequest says who asks, and for which sandbox if it is not the question.
+type ownerRequest struct {
+	registry.Owner
+	SandboxID string `json:"sandboxId"`
+}
+
+type createRequest struct {
+	registry.Owner
+	GitConfig *sandbox.GitConfig `json:"gitConfig"`
+}
+
+func (s *Server) createSandbox(ctx context.Context, e *entry, r *createRequest) (int, any, error) {
+	e.about(r.Owner, "")
+	m, err := s.service.CreateSandbox(ctx, r.Owner, r.GitConfig)
+	e.about(r.Owner, m.SandboxID)
+	return http.StatusCreated, m, err
+}
+
+func (s *Server) ensureSandbox(ctx context.Context, e *entry, r *createRequest) (int, any, error) {
+	e.about(r.Owner, "")
+	m, created, err := s.service.EnsureSandbox(ctx, r.Owner, r.GitConfig)
+	e.about(r.Owner, m.SandboxID)
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return status, struct {
+		registry.Metadata
+		Created bool `json:"created"`
+	}{m, created}, err
+}
+
+func (s *Server) destroySandbox(ctx context.Context, e *entry, r *ownerRequest) (int, any, error) {
+	e.about(r.Owner, r.SandboxID)
+	err := s.service.DestroySandbox(ctx, r.Owner, r.SandboxID)
+	return http.StatusOK, struct {
+		SandboxID string `json:"sandboxId"`
+		Destroyed bool   `json:"destroyed"`
+	}{r.SandboxID, true}, err
+}
+
+func (s *Server) findSandbox(ctx context.Context, e *entry, r *registry.Owner) (int, any, error) {
+	e.about(*r, "")
+	m, err := s.service.FindSandbox(ctx, *r)
+	e.about(*r, m.SandboxID)
+	return http.StatusOK, m, err
+}
+
+func (s *Server) scan(ctx context.Context, _ *entry, _ *struct{}) (int, any, error) {
+	found, err := s.service.ScanRunningSandboxes(ctx)
+	return http.StatusOK, struct {
+		Sandboxes []registry.Metadata `json:"sandboxes"`
+	}{append([]registry.Metadata{}, found...)}, err
+}
+
+type bashRequest struct {
+	ownerRequest
+	Command   string `json:"command"`
+	Cwd       string `json:"cwd"`
+	TimeoutMS int64  `json:"timeoutMs"` // 0: never
+}
+
+// maxTimeout bounds what can be asked for, in ms: longer is never.
+const maxTimeout = int64(1 << 40)
+
+func (s *Server) executeBash(ctx context.Context, e *entry, r *bashRequest) (int, any, error) {
+	e.about(r.Owner, r.SandboxID)
+	if r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout {
+		return 0, nil, runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: it must be 0 to %d", r.TimeoutMS, maxTimeout)
+	}
+	res, err := s.service.ExecuteBash(ctx, r.Owner, &sandbox.ExecuteBashParams{
+		SandboxID: r.SandboxID, Command: r.Command, Cwd: r.Cwd, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, bashResultOf(res), nil
+}
+
+// A bashResult is what a client is told of a command. What is not UTF-8 in its
+// output is U+FFFD in the text, and then the exact bytes are beside it.
+type bashResult struct {
+	Stdout       string `json:"stdout"`
+	Stderr       string `json:"stderr"`
+	StdoutBytes  []byte `json:"stdoutBytes,omitempty"` // base64
+	StderrBytes  []byte `json:"stderrBytes,omitempty"`
+	ExitCode     int    `json:"exitCode"`
+	Cwd          string `json:"cwd"`
+	DurationMS   int64  `json:"durationMs"`
+	Truncated    bool   `json:"truncated"`
+	SessionEnded bool   `json:"sessionEnded"`
+	Restored     string `json:"restored,omitempty"`
+}
+
+func bashResultOf(r *sandbox.BashResult) *bashResult {
+	b := &bashResult{
+		Stdout: string(r.Stdout), Stderr: string(r.Stderr), ExitCode: r.ExitCode, Cwd: r.Cwd,
+		DurationMS: r.Duration.Milliseconds(), Truncated: r.Truncated, SessionEnded: r.SessionEnded, Restored: r.Restored,
+	}
+	if !utf8.Valid(r.Stdout) {
+		b.StdoutBytes = r.Stdout
+	}
+	if !utf8.Valid(r.Stderr) {
+		b.StderrBytes = r.Stderr
+	}
+	return b
+}
+
+type readRequest struct {
+	ownerRequest
+	Path string `json:"path"`
+}
+
+func (s *Server) readFile(ctx context.Context, e *entry, r *readRequest) (int, any, error) {
+	e.about(r.Owner, r.SandboxID)
+	content, err := s.service.ReadFile(ctx, r.Owner, r.SandboxID, r.Path)
+	if err != nil {
+		return 0, nil, err
+	}
+	f := sandbox.File{Encoding: "utf-8", Content: string(content)}
+	if !utf8.Valid(content) {
+		f = sandbox.File{Encoding: "base64", Content: base64.StdEncoding.EncodeToString(content)}
+	}
+	return http.StatusOK, f, nil
+}
+
+type writeRequest struct {
+	ownerRequest
+	Files map[string]sandbox.File `json:"files"`
+}
+
+func (s *Server) writeFiles(ctx context.Context, e *entry, r *writeRequest) (int, any, error) {
+	e.about(r.Owner, r.SandboxID)
+	updated, err := s.service.WriteFiles(ctx, r.Owner, r.SandboxID, r.Files)
+	reply := struct {
+		Updated int `json:"updated"`
+	}{updated}
+	if err != nil {
+		return 0, nil, &someError{err, reply}
+	}
+	return http.StatusOK, reply, nil
+}

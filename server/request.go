@@ -1,0 +1,91 @@
+package server
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"wolffia/runtime"
+)
+
+// requestHeader names a request, in the log and to its client.
+const requestHeader = "X-Request-Id"
+
+// maxRequestID bounds the name that a client gives, in bytes.
+const maxRequestID = 128
+
+// requestID is the name that the client gives the request, if it is one, else a
+// new one.
+func requestID(h http.Header) string {
+	id := h.Get(requestHeader)
+	bad := func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("._-", c)
+	}
+	if id == "" || len(id) > maxRequestID || strings.ContainsFunc(id, bad) {
+		return rand.Text()
+	}
+	return id
+}
+
+// readBody reads the whole request, of at most max bytes. It must have arrived
+// when limit is over; afterwards the connection has no deadline.
+func readBody(w http.ResponseWriter, r *http.Request, max int64, limit time.Duration) ([]byte, error) {
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return nil, err
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return nil, errMethod
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		return nil, errType
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, max))
+	var long *http.MaxBytesError
+	switch {
+	case errors.As(err, &long):
+		return nil, errTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, errSlow
+	case err != nil:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the request was cut off: %w", err)
+	}
+	return body, control.SetReadDeadline(time.Time{})
+}
+
+// decode reads the one JSON object that body must be into to. Fields that to does
+// not have are refused: who sends one expects something of it. Errors are of
+// class [runtime.ErrInvalid] and show nothing of the content.
+func decode(body []byte, to any) error {
+	if !utf8.Valid(body) { // or it would be changed
+		return runtime.Errorf(runtime.ErrInvalid, "the request is not UTF-8; send bytes as base64")
+	}
+	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
+		return runtime.Errorf(runtime.ErrInvalid, "the request must be one JSON object")
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return runtime.Errorf(runtime.ErrInvalid, "field %q: a JSON %s is not what it takes", wrong.Field, wrong.Value)
+		}
+		if field, is := strings.CutPrefix(err.Error(), "json: unknown field "); is {
+			return runtime.Errorf(runtime.ErrInvalid, "there is no field %s", field)
+		}
+		return runtime.Errorf(runtime.ErrInvalid, "the request is not JSON, from byte %d on", d.InputOffset())
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return runtime.Errorf(runtime.ErrInvalid, "the request must be one JSON object, and there is more")
+	}
+	return nil
+}
