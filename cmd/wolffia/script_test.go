@@ -84,7 +84,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Defer(func() { destroyAll(t, env) })
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call},
 		Condition: func(cond string) (bool, error) {
 			return cond == "root" && os.Geteuid() == 0, nil
 		},

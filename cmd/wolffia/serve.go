@@ -191,4 +191,3 @@ func socketApart(path string, c *runtime.SandboxConfig) error {
 	}
 	return nil
 }
-

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+// call NAME JSON makes a call of the service on the state directory, once it
+// serves, and prints status and answer. $ID in JSON is the last sandbox that was
+// told of.
+func call(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: call NAME JSON")
+	}
+	const limit = 30 * time.Second // a guard against a hang
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		path := filepath.Join(ts.Getenv("WOLFFIA_STATE_DIR"), "service", "sock")
+		for {
+			c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+			if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED) {
+				return c, err
+			}
+			time.Sleep(5 * time.Millisecond) // it is being started, by somebody else
+		}
+	}}
+	body := strings.ReplaceAll(args[1], "$ID", ts.Getenv("ID"))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://wolffia/api/v1/"+args[0], strings.NewReader(body))
+	ts.Check(err)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := transport.RoundTrip(req)
+	ts.Check(err)
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	ts.Check(err)
+	fmt.Fprintf(ts.Stdout(), "%d %s", res.StatusCode, answer)
+	if id := regexp.MustCompile(`"sandboxId":"([a-z0-9]{12})"`).FindSubmatch(answer); id != nil {
+		ts.Setenv("ID", string(id[1]))
+	}
+}

@@ -1,0 +1,63 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"wolffia/runtime"
+)
+
+func TestDecode(t *testing.T) {
+	const good = `{"organizationId":"a","projectId":"b","userId":"c","sandboxId":"d","command":"e","timeoutMs":5}`
+	for _, c := range []struct{ body, says string }{
+		{good, ""},
+		{" \r\n\t" + good + "\n ", ""},
+		{`{}`, ""},
+		{``, "one JSON object"},
+		{`null`, "one JSON object"},
+		{`[]`, "one JSON object"},
+		{`"a"`, "one JSON object"},
+		{good + good, "and there is more"},
+		{good + `,`, "and there is more"},
+		{good + ` x`, "and there is more"},
+		{good[:len(good)-1], "not JSON"},
+		{`{"command":secret}`, "not JSON"},
+		{`{"comand":"secret"}`, `no field "comand"`},
+		{`{"sandboxId":"d","x":{"command":1}}`, `no field "x"`},
+		{`{"timeoutMs":"secret"}`, `field "timeoutMs": a JSON string`},
+		{`{"timeoutMs":1.5}`, `field "timeoutMs"`},
+		{`{"timeoutMs":1e300}`, `field "timeoutMs"`},
+		{`{"command":["secret"]}`, `field "command": a JSON array`},
+		{"{\"command\":\"\xff\"}", "not UTF-8"},
+		{strings.Repeat("[", 20000), "one JSON object"},
+		{`{"x":` + strings.Repeat("[", 20000), "not JSON"},
+	} {
+		var r bashRequest
+		err := decode([]byte(c.body), &r)
+		switch {
+		case c.says == "" && err != nil:
+			t.Errorf("%.100s: %v", c.body, err)
+		case c.says == "":
+		case err == nil || !strings.Contains(err.Error(), c.says) || runtime.Class(err) != runtime.ErrInvalid:
+			t.Errorf("%.100s: %v, want %q", c.body, err, c.says)
+		case strings.Contains(err.Error(), "secret"):
+			t.Errorf("%.100s: the error shows the content: %v", c.body, err)
+		}
+	}
+}
+
+func TestRequestID(t *testing.T) {
+	for id, good := range map[string]bool{
+		"a": true, "b.c_d-E9": true, strings.Repeat("x", 128): true,
+		"": false, strings.Repeat("x", 129): false, "a b": false, "a\x1b[2J": false, `a"b`: false, "ä": false, "a\nb": false,
+	} {
+		got := requestID(http.Header{requestHeader: {id}})
+		if (got == id) != good || got == "" {
+			t.Errorf("%q: %q", id, got)
+		}
+	}
+	if a, b := requestID(nil), requestID(nil); a == b {
+		t.Errorf("both are %q", a)
+	}
+}
