@@ -75,8 +75,10 @@ type ProcessSpec struct {
 	// session's own terminal.
 	Session string
 	NoWait  bool
-	Env     map[string]string
-	Cwd     string
+	// Operation is as in [SessionExecRequest]; Close then lets go of the command.
+	Operation string
+	Env       map[string]string
+	Cwd       string
 	// Stdin says that the process's standard input will be written.
 	Stdin bool
 	// Merge sends standard error to where standard output goes.

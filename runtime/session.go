@@ -109,6 +109,28 @@ type SessionExecRequest struct {
 	MaxOutput, TailOutput int
 	// NoWait is [ErrConflict] at once if the session is busy.
 	NoWait bool
+	// Operation, if it is not empty, makes the command outlive its caller: see
+	// [OperationManager]. It is formed like the name of a session.
+	Operation string
+}
+
+// An OperationManager is a SessionManager whose commands can outlive who asked
+// for them, so that neither they nor their output are lost with a caller that
+// was killed. SessionExec with an Operation that the session does not know begins
+// the command. With one that it knows, it is the same command again: the result
+// is that of the first, with all of its output, whether it runs or is over. If
+// that was asked for with another Command, Cwd, Env or Timeout, it is
+// [ErrExists]. Canceling ctx, or the end of the caller, leaves the command alone.
+// Stdin must be nil. Of each stream [DefaultMaxOutput] bytes are kept; nothing
+// holds the command up.
+//
+// A session knows its running operations and the last ones that have ended: at
+// most 32, and at most 32 MiB of output but for the last one. They end with it.
+type OperationManager interface {
+	// CancelOperation interrupts an operation as the end of ctx does other
+	// commands, and returns at once. One that the session does not know is
+	// [ErrNotFound]; one that is over is no error.
+	CancelOperation(ctx context.Context, sessionID, operation string) error
 }
 
 // A SessionStatus says what a command did to its session.

@@ -67,6 +67,10 @@ type ExecuteBashParams struct {
 	// Timeout interrupts the command, then ends it, and keeps the shell; 0 means
 	// never.
 	Timeout time.Duration
+	// OperationID, if it is not empty, makes the command outlive who asks for it:
+	// who asks for the same again, of another service too, has its result. See
+	// [runtime.OperationManager].
+	OperationID string
 }
 
 // A BashResult says how a command ended and what it said.
@@ -202,9 +206,12 @@ func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*B
 	if params.Timeout < 0 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "timeout %v: it must not be negative", params.Timeout)
 	}
+	if _, is := d.rt.(runtime.OperationManager); params.OperationID != "" && !is {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "commands of %s do not outlive their callers", d.Name())
+	}
 	exec := func() (*runtime.ExecResult, error) {
 		return d.rt.SessionExec(ctx, params.SandboxID+"/"+sessionName, &runtime.SessionExecRequest{
-			Command: params.Command, Cwd: params.Cwd, Timeout: params.Timeout,
+			Command: params.Command, Cwd: params.Cwd, Timeout: params.Timeout, Operation: params.OperationID,
 		})
 	}
 	r, err := exec()
@@ -227,6 +234,22 @@ func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*B
 		return nil, &TimeoutError{params.Timeout, result}
 	}
 	return result, nil
+}
+
+// CancelOperation interrupts a command that was asked for with an OperationID.
+func (d *Driver) CancelOperation(ctx context.Context, sandboxID, operationID string) error {
+	if err := checkID(sandboxID); err != nil {
+		return err
+	}
+	m, is := d.rt.(runtime.OperationManager)
+	if !is {
+		return runtime.Errorf(runtime.ErrUnsupported, "commands of %s do not outlive their callers", d.Name())
+	}
+	err := m.CancelOperation(ctx, sandboxID+"/"+sessionName, operationID)
+	if errors.Is(err, runtime.ErrNotFound) {
+		return runtime.Errorf(runtime.ErrNotFound, "no operation %q", operationID)
+	}
+	return err
 }
 
 // ScanRunningSandboxes implements [SandboxDriver].

@@ -53,6 +53,11 @@ type gitConfigurer interface {
 	ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig) error
 }
 
+// A canceler is a driver whose commands can outlive their callers.
+type canceler interface {
+	CancelOperation(ctx context.Context, sandboxID, operationID string) error
+}
+
 // OpenService returns the service over a driver and the state directory, which
 // must be there. It reconciles before it returns; an index that is damaged is
 // made anew. If another service has the directory, the error wraps
@@ -263,6 +268,20 @@ func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, params *Exe
 		return nil, err
 	}
 	return s.driver.ExecuteBash(ctx, params)
+}
+
+// CancelOperation interrupts a command of the owner's sandbox that was asked for
+// with this [ExecuteBashParams].OperationID. One that is over is no error, one
+// that is not known [runtime.ErrNotFound].
+func (s *Service) CancelOperation(ctx context.Context, o registry.Owner, sandboxID, operationID string) error {
+	if _, err := s.verify(o, sandboxID); err != nil {
+		return err
+	}
+	c, is := s.driver.(canceler)
+	if !is {
+		return runtime.Errorf(runtime.ErrUnsupported, "commands of %s do not outlive their callers", s.driver.Name())
+	}
+	return c.CancelOperation(ctx, sandboxID, operationID)
 }
 
 // ReadFile is [SandboxDriver].ReadFile in the owner's sandbox.

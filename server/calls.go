@@ -34,6 +34,7 @@ var calls = map[string]call{
 	"destroySandbox":       {smallBody, typed((*Server).destroySandbox)},
 	"findSandbox":          {smallBody, typed((*Server).findSandbox)},
 	"executeBash":          {commandBody, typed((*Server).executeBash)},
+	"cancelOperation":      {smallBody, typed((*Server).cancelOperation)},
 	"readFile":             {smallBody, typed((*Server).readFile)},
 	"writeFiles":           {filesBody, typed((*Server).writeFiles)},
 	"scanRunningSandboxes": {smallBody, typed((*Server).scan)},
@@ -110,6 +111,8 @@ type bashRequest struct {
 	Command   string `json:"command"`
 	Cwd       string `json:"cwd"`
 	TimeoutMS int64  `json:"timeoutMs"` // 0: never
+	// OperationID makes the command outlive this request, and this service.
+	OperationID string `json:"operationId"`
 }
 
 // maxTimeout bounds what can be asked for, in ms: longer is never.
@@ -122,6 +125,7 @@ func (s *Server) executeBash(ctx context.Context, e *entry, r *bashRequest) (int
 	}
 	res, err := s.service.ExecuteBash(ctx, r.Owner, &sandbox.ExecuteBashParams{
 		SandboxID: r.SandboxID, Command: r.Command, Cwd: r.Cwd, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,
+		OperationID: r.OperationID,
 	})
 	if err != nil {
 		return 0, nil, err
@@ -156,6 +160,19 @@ func bashResultOf(r *sandbox.BashResult) *bashResult {
 		b.StderrBytes = r.Stderr
 	}
 	return b
+}
+
+type cancelRequest struct {
+	ownerRequest
+	OperationID string `json:"operationId"`
+}
+
+func (s *Server) cancelOperation(ctx context.Context, e *entry, r *cancelRequest) (int, any, error) {
+	e.about(r.Owner, r.SandboxID)
+	err := s.service.CancelOperation(ctx, r.Owner, r.SandboxID, r.OperationID)
+	return http.StatusOK, struct {
+		OperationID string `json:"operationId"`
+	}{r.OperationID}, err
 }
 
 type readRequest struct {

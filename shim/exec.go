@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"path"
 	"slices"
 	"syscall"
@@ -47,7 +48,21 @@ func (r *Runtime) exec(ctx context.Context, sandboxID string, spec *runtime.Proc
 	}
 	res.Stdout, res.StdoutDropped = stdout.Result()
 	res.Stderr, res.StderrDropped = stderr.Result()
+	if spec.Operation != "" {
+		status, err := p.Process.Wait(ctx) // it has ended
+		if err != nil {
+			return nil, err
+		}
+		res.StdoutDropped = unkept(res.Stdout, res.StdoutDropped, status.StdoutEnd)
+		res.StderrDropped = unkept(res.Stderr, res.StderrDropped, status.StderrEnd)
+	}
 	return res, nil
+}
+
+// unkept is how much is missing of a stream of total bytes, of which the guest has
+// not kept all. total is the guest's word.
+func unkept(kept []byte, dropped int64, total uint64) int64 {
+	return max(dropped, int64(min(total, math.MaxInt64))-int64(len(kept)))
 }
 
 // feed has the process read from r, if that is not nil.
@@ -126,6 +141,9 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 	}
 	if len(spec.Command) == 0 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "no command given")
+	}
+	if spec.Operation != "" && spec.Session == "" {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "operation %q: only a command in a session can be one", spec.Operation)
 	}
 	if spec.Timeout < 0 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "timeout %v: it must not be negative", spec.Timeout)

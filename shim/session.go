@@ -168,6 +168,10 @@ func (r *Runtime) SessionExecStream(ctx context.Context, sessionID string, req *
 		close(output)
 		return err
 	}
+	if spec.Operation != "" {
+		close(output)
+		return runtime.Errorf(runtime.ErrUnsupported, "operation %q: its output cannot be streamed", spec.Operation)
+	}
 	spec.Merge = true
 	return r.stream(ctx, sandbox, spec, req.Stdin, output)
 }
@@ -176,7 +180,7 @@ func (r *Runtime) SessionExecStream(ctx context.Context, sessionID string, req *
 func sessionSpec(sessionID string, req *runtime.SessionExecRequest) (sandbox string, spec *runtime.ProcessSpec, err error) {
 	sandbox, name, err := splitSession(sessionID)
 	return sandbox, &runtime.ProcessSpec{
-		Command: []string{req.Command}, Session: name, NoWait: req.NoWait, Env: req.Env, Cwd: req.Cwd,
+		Command: []string{req.Command}, Session: name, NoWait: req.NoWait, Operation: req.Operation, Env: req.Env, Cwd: req.Cwd,
 		Stdin: req.Stdin != nil, Timeout: req.Timeout,
 	}, err
 }
@@ -192,7 +196,12 @@ func inSession(req *wire.StartRequest, spec *runtime.ProcessSpec) error {
 	if strings.ContainsRune(spec.Command[0], 0) {
 		return runtime.Errorf(runtime.ErrInvalid, "the command contains a NUL, which no shell can have")
 	}
-	req.Session = &wire.SessionRequest{Op: wire.SessionExec, Name: spec.Session, NoWait: spec.NoWait}
+	if spec.Operation != "" && wire.CheckSessionName(spec.Operation) != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "operation %q: it must be up to %d letters, digits and, not first, any of ._-", spec.Operation, wire.MaxSessionName)
+	}
+	req.Session = &wire.SessionRequest{
+		Op: wire.SessionExec, Name: spec.Session, NoWait: spec.NoWait, Job: spec.Operation, Keep: spec.Operation != "",
+	}
 	for k, v := range spec.Env {
 		req.Env = append(req.Env, k+"="+v)
 	}

@@ -106,6 +106,12 @@ func (c *Conn) SignalJob(ctx context.Context, session, job string, sig syscall.S
 	return err
 }
 
+// Cancel ends a command that the session has kept.
+func (c *Conn) Cancel(ctx context.Context, session, operation string) error {
+	_, err := c.askSession(ctx, sessionRequest(wire.SessionRequest{Op: wire.SessionCancel, Name: session, Job: operation}), nil)
+	return err
+}
+
 func sessionRequest(s wire.SessionRequest) *wire.StartRequest {
 	return &wire.StartRequest{Session: &s}
 }

@@ -19,6 +19,7 @@ type Call struct {
 	queued  atomic.Int64 // bytes of input that wait
 	end     sync.Mutex   // held to end the channel, and over what must not come after its end
 	ended   bool         // guarded by end
+	kept    *kept        // there is no channel, but this; nil: there is one
 
 	// What follows is the handler's.
 	credit   map[wire.Type]int
@@ -91,6 +92,10 @@ func (c *Call) finish(t wire.Type, v any) {
 	c.end.Lock()
 	defer c.end.Unlock()
 	c.ended = true
+	if c.kept != nil {
+		c.kept.finish(t, v)
+		return
+	}
 	c.done()
 	_ = c.w.SendJSON(t, c.channel, v)
 }

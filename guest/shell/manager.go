@@ -104,9 +104,13 @@ func (m *Manager) openSession(c *Call, s *Session) {
 			c.fail(wire.ClassInvalid, fmt.Sprintf("job name %q: want letters, digits and ._-, and not only digits", q.Job))
 		case q.Op == wire.SessionJobStart && q.Job != "" && m.job(q.Name, q.Job, true) != nil:
 			c.fail(wire.ClassExists, fmt.Sprintf("job %q runs already", q.Job))
+		case q.Op == wire.SessionExec && q.Keep:
+			s.post(func() { s.keep(c) })
 		default:
 			s.post(func() { s.submit(c) })
 		}
+	case wire.SessionCancel:
+		s.post(func() { s.cancel(c) })
 	case wire.SessionGet:
 		s.post(func() { m.answer(c, m.describe(s)) })
 	case wire.SessionDestroy:

@@ -67,8 +67,9 @@ type Session struct {
 	groups     map[int]bool
 	seen       map[int]bool // orphans that are not ours
 	lastPID    string
-	after      func() // looks for jobs, when the result is out
-	dying      *Call  // the destroy that ends the session
+	after      func()  // looks for jobs, when the result is out
+	kept       []*kept // oldest first
+	dying      *Call   // the destroy that ends the session
 	keepJobs   bool
 	dead       bool
 	released   bool // what it had is given back

@@ -42,7 +42,7 @@ type stream struct {
 func (st *stream) pump(reported bool) (more, blocked bool) {
 	for range 16 {
 		room := wire.MaxPayload
-		deaf := st.call == nil || st.call.killed && st.call.credit[st.typ] == 0
+		deaf := st.call == nil || st.call.kept != nil || st.call.killed && st.call.credit[st.typ] == 0
 		if !deaf {
 			room = min(room, st.call.credit[st.typ])
 			if room == 0 {
@@ -52,8 +52,12 @@ func (st *stream) pump(reported bool) (more, blocked bool) {
 		if deaf {
 			var buf [16 << 10]byte
 			n, err := unix.Read(st.fd, buf[:])
-			if st.call == nil && n > 0 && len(st.capture)+n <= maxCapture {
+			switch {
+			case n <= 0:
+			case st.call == nil && len(st.capture)+n <= maxCapture:
 				st.capture = append(st.capture, buf[:n]...)
+			case st.call != nil && st.call.kept != nil:
+				st.call.kept.write(st.typ, buf[:n])
 			}
 			if st.took(n, err, reported) {
 				return false, false

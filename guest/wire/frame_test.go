@@ -170,6 +170,7 @@ func TestStartRequest(t *testing.T) {
 			Stdin: true, Merge: true, TTY: true, Rows: 24, Cols: 65535, TimeoutMS: 1 << 40,
 		},
 		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", NoWait: true}},
+		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", Job: "b", Keep: true}},
 		{
 			Args: []string{}, Env: []string{}, Session: &wire.SessionRequest{
 				Op: wire.SessionAttach, Name: "a", Shell: "/bin/\xff", Job: "j", Offset: wire.FromEnd, ErrOffset: 7, Signal: 9,

@@ -58,7 +58,8 @@ type ExitStatus struct {
 	// Detached says that a terminal lives on and another viewer has taken it.
 	Detached bool `json:"detached,omitempty"`
 	// StdoutEnd and StderrEnd are the offsets behind the last bytes sent, for
-	// SessionJobOutput and SessionAttach (StdoutEnd).
+	// SessionJobOutput and SessionAttach (StdoutEnd); for a kept command those
+	// behind the last bytes that it wrote.
 	StdoutEnd uint64 `json:"stdoutEnd,omitempty"`
 	StderrEnd uint64 `json:"stderrEnd,omitempty"`
 }

@@ -25,7 +25,12 @@ const (
 	// (variables beside those of the session) hold for this call only; Stdin,
 	// Merge, TimeoutMS as for a process; TTY runs it on the session's own
 	// terminal. There is no Started. TimeoutMS counts from when it is
-	// its turn.
+	// its turn. With Keep the command is known as Job (see [CheckSessionName])
+	// and does not end with the channel, of which Kill only lets go: another
+	// request for the same Job watches the same command, from its first byte on,
+	// also when it is over. Neither Stdin nor TTY then; credit does not hold it
+	// up. [ClassExists] if Job was another request. Exit has how much each
+	// stream was in all: of it the first [MaxKept] bytes are sent.
 	SessionExec
 	// SessionDestroy ends a session: Name, KeepJobs. Ends with Exit, code 0,
 	// when its shell is gone. Commands that run or wait end with
@@ -62,6 +67,10 @@ const (
 	// then starts at its Start. Ends with Exit when that shell ends, or with
 	// Detached true when another one has taken over.
 	SessionAttach
+	// SessionCancel interrupts the command that SessionExec has kept as Job, or
+	// takes it from the queue: Name, Job. Ends with Exit, code 0, at once. One
+	// that is over is left as it is.
+	SessionCancel
 
 	sessionOpEnd
 )
@@ -92,7 +101,13 @@ type SessionRequest struct {
 	Follow bool
 	// Takeover detaches everybody else.
 	Takeover bool
+	// Keep has the command outlive the channel.
+	Keep bool
 }
+
+// MaxKept is how much is kept of each stream of a command that outlives its
+// channel, in bytes.
+const MaxKept = 16 << 20
 
 // FromEnd as an Offset means behind all that there is.
 const FromEnd = 1<<64 - 1
@@ -124,6 +139,7 @@ const (
 	flagKeepJobs
 	flagFollow
 	flagTakeover
+	flagKeep
 	flagSessionEnd
 )
 
@@ -140,6 +156,7 @@ func (r *SessionRequest) bools() []struct {
 		{&r.KeepJobs, flagKeepJobs},
 		{&r.Follow, flagFollow},
 		{&r.Takeover, flagTakeover},
+		{&r.Keep, flagKeep},
 	}
 }
 

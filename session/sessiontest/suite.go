@@ -17,6 +17,8 @@ const (
 	Sessions Feature = "Sessions"
 	// Jobs: the runtime is a [runtime.JobManager].
 	Jobs Feature = "Jobs"
+	// Operations: the runtime is a [runtime.OperationManager].
+	Operations Feature = "Operations"
 	// Attach: the runtime is a [runtime.SessionAttacher].
 	Attach Feature = "Attach"
 	// Recovery: another process sees the same sessions and works with them.
@@ -36,10 +38,11 @@ const (
 // probes tell whether a runtime that is said to lack a feature has it. Those
 // that are nil are seen from Config, or by a test.
 var probes = map[Feature]func(rt runtime.RuntimeWithExecutor) bool{
-	Sessions: func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionManager); return is },
-	Jobs:     func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.JobManager); return is },
-	Attach:   func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionAttacher); return is },
-	Recovery: nil, TerminalStops: nil, StackLimit: nil, Daemons: nil,
+	Sessions:   func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionManager); return is },
+	Jobs:       func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.JobManager); return is },
+	Operations: func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.OperationManager); return is },
+	Attach:     func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionAttacher); return is },
+	Recovery:   nil, TerminalStops: nil, StackLimit: nil, Daemons: nil,
 }
 
 // A Config says what to test.
@@ -79,7 +82,7 @@ type test struct {
 func members() []test {
 	return slices.Concat(
 		failureTests, stateTests, queueTests, interruptTests, endTests, streamTests, concurrencyTests,
-		nameTests, lookupTests, destroyTests, callerTests, jobTests, attachTests,
+		nameTests, lookupTests, destroyTests, callerTests, jobTests, operationTests, attachTests,
 	)
 }
 

@@ -1,0 +1,18 @@
+package shim
+
+import (
+	"context"
+
+	"wolffia/guest/client"
+	"wolffia/runtime"
+)
+
+var _ runtime.OperationManager = (*Runtime)(nil)
+
+// CancelOperation implements [runtime.OperationManager].
+func (r *Runtime) CancelOperation(ctx context.Context, sessionID, operation string) error {
+	_, err := r.inside(sessionID, func(conn *client.Conn, name string) error {
+		return conn.Cancel(ctx, name, operation)
+	})
+	return err
+}
