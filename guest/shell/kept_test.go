@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"wolffia/guest/client"
 	"wolffia/guest/wire"
@@ -66,4 +67,33 @@ func TestKeptCommandIsWatched(t *testing.T) {
 			s.alive(t)
 		})
 	}
+}
+
+// A command that is given up while its directory is being set is not run to its
+// end.
+func TestGivenUpBeforeItRuns(t *testing.T) {
+	s := open(t, "bash")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for i := range 200 {
+		p, err := s.conn.Start(&client.Request{StartRequest: wire.StartRequest{
+			Args: []string{"sleep 1000"}, Dir: "/tmp", Env: []string{"A=1"},
+			Session: &wire.SessionRequest{Op: wire.SessionExec, Name: s.name},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for until := time.Now().Add(time.Duration(i%20) * 50 * time.Microsecond); time.Now().Before(until); {
+		}
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Wait(ctx); err != nil && ctx.Err() != nil {
+			t.Fatalf("round %d: it runs on", i)
+		}
+	}
+	if cwd := s.info(t).Cwd; cwd != "/" {
+		t.Errorf("the session is in %q", cwd)
+	}
+	s.alive(t)
 }

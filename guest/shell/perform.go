@@ -41,6 +41,9 @@ func (s *Session) perform(c *Call) {
 		case bytes.HasSuffix(s.restore, []byte(failed)):
 			c.fail(wire.ClassInvalid, fmt.Sprintf("working directory %q: %s", dir, strings.TrimSpace(string(r.captured(wire.Stderr)))))
 			s.undoCall(s.idle)
+		case c.killed: // meanwhile
+			c.fail(wire.ClassConflict, "the request was given up")
+			s.undoCall(s.idle)
 		default:
 			s.command(c)
 		}
