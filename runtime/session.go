@@ -118,11 +118,11 @@ type SessionExecRequest struct {
 // for them, so that neither they nor their output are lost with a caller that
 // was killed. SessionExec with an Operation that the session does not know begins
 // the command. With one that it knows, it is the same command again: the result
-// is that of the first, with all of its output, whether it runs or is over. If
-// that was asked for with another Command, Cwd, Env or Timeout, it is
-// [ErrExists]. Canceling ctx, or the end of the caller, leaves the command alone.
-// Stdin must be nil. Of each stream [DefaultMaxOutput] bytes are kept; nothing
-// holds the command up.
+// is that of the first, with all of its output, whether it runs or is over;
+// Duration is how long the command has run. If that was asked for with another
+// Command, Cwd, Env or Timeout, it is [ErrExists]. Canceling ctx, or the end of
+// the caller, leaves the command alone. Stdin must be nil. Of each stream
+// [DefaultMaxOutput] bytes are kept; nothing holds the command up.
 //
 // A session knows its running operations and the last ones that have ended: at
 // most 32, and at most 32 MiB of output but for the last one. They end with it.

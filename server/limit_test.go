@@ -115,23 +115,28 @@ func TestStop(t *testing.T) {
 		command       string
 		status        int
 		code, printed string
+		operation     string
 	}{
-		{"ends by itself", suite.Limit, "until [ -e /workspace/stopping ]; do sleep 0.05; done; echo done", 200, "", "done\n"},
-		{"is cut off", 50 * time.Millisecond, "sleep 1000", 503, "stopping", ""},
+		{"ends by itself", suite.Limit, "until [ -e /workspace/stopping ]; do sleep 0.05; done; echo done", 200, "", "done\n", ""},
+		{"is cut off", 50 * time.Millisecond, "sleep 1000", 503, "stopping", "", ""},
+		{"goes on", 50 * time.Millisecond, "until [ -e /workspace/stopping ]; do sleep 0.05; done; echo done", 503, "stopping", "", "op"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			id := w.box(zoe)
 			shell := w.bash(zoe, id, "A=kept; echo $$")
+			command := ": > /workspace/begun; " + c.command
 			answer := make(chan *reply, 1)
 			go func() { // ends with the command
-				answer <- w.call(w.Ctx, "executeBash", by(zoe, m{"sandboxId": id, "command": ": > /workspace/begun; " + c.command}))
+				answer <- w.call(w.Ctx, "executeBash", by(zoe, m{"sandboxId": id, "command": command, "operationId": c.operation}))
 			}()
 			w.Until("it has begun", func() bool { return exists(w.codebase + "/begun") })
 			stopped := make(chan error, 1)
 			go func() { stopped <- w.server.Stop(w.Ctx, c.grace) }() // ends with the request
 			w.Until("nobody is let in", func() bool { return !exists(w.socket) })
-			w.OK(os.WriteFile(w.codebase+"/stopping", nil, 0o666))
+			if c.operation == "" {
+				w.OK(os.WriteFile(w.codebase+"/stopping", nil, 0o666))
+			}
 			r := <-answer
 			if w.is(c.name, r, c.status, c.code); r.Stdout != c.printed {
 				t.Errorf("%s", r.body)
@@ -139,7 +144,15 @@ func TestStop(t *testing.T) {
 			w.OK(<-stopped)
 			w.OK(<-w.ended)
 			w.OK(w.service.Close())
+			w.OK(os.WriteFile(w.codebase+"/stopping", nil, 0o666))
 			rt := w.open()
+			if c.operation != "" {
+				res, err := rt.SessionExec(w.Ctx, id+"/main", &runtime.SessionExecRequest{Command: command, Operation: c.operation})
+				w.OK(err)
+				if string(res.Stdout) != "done\n" {
+					t.Errorf("the operation says %q", res.Stdout)
+				}
+			}
 			res, err := rt.SessionExec(w.Ctx, id+"/main", &runtime.SessionExecRequest{Command: "echo $$; echo $A; pgrep -x sleep || echo none"})
 			w.OK(err)
 			if string(res.Stdout) != shell+"kept\nnone\n" {

@@ -53,6 +53,7 @@ func (r *Runtime) exec(ctx context.Context, sandboxID string, spec *runtime.Proc
 		if err != nil {
 			return nil, err
 		}
+		res.Duration = time.Duration(min(max(status.DurationMS, 0), 1<<40)) * time.Millisecond // not that of who asks again
 		res.StdoutDropped = unkept(res.Stdout, res.StdoutDropped, status.StdoutEnd)
 		res.StderrDropped = unkept(res.Stderr, res.StderrDropped, status.StderrEnd)
 	}
