@@ -2,10 +2,8 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
 	"net/http"
 	"time"
-	"unicode/utf8"
 
 	"wolffia/registry"
 	"wolffia/runtime"
@@ -130,36 +128,7 @@ func (s *Server) executeBash(ctx context.Context, e *entry, r *bashRequest) (int
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, bashResultOf(res), nil
-}
-
-// A bashResult is what a client is told of a command. What is not UTF-8 in its
-// output is U+FFFD in the text, and then the exact bytes are beside it.
-type bashResult struct {
-	Stdout       string `json:"stdout"`
-	Stderr       string `json:"stderr"`
-	StdoutBytes  []byte `json:"stdoutBytes,omitempty"` // base64
-	StderrBytes  []byte `json:"stderrBytes,omitempty"`
-	ExitCode     int    `json:"exitCode"`
-	Cwd          string `json:"cwd"`
-	DurationMS   int64  `json:"durationMs"`
-	Truncated    bool   `json:"truncated"`
-	SessionEnded bool   `json:"sessionEnded"`
-	Restored     string `json:"restored,omitempty"`
-}
-
-func bashResultOf(r *sandbox.BashResult) *bashResult {
-	b := &bashResult{
-		Stdout: string(r.Stdout), Stderr: string(r.Stderr), ExitCode: r.ExitCode, Cwd: r.Cwd,
-		DurationMS: r.Duration.Milliseconds(), Truncated: r.Truncated, SessionEnded: r.SessionEnded, Restored: r.Restored,
-	}
-	if !utf8.Valid(r.Stdout) {
-		b.StdoutBytes = r.Stdout
-	}
-	if !utf8.Valid(r.Stderr) {
-		b.StderrBytes = r.Stderr
-	}
-	return b
+	return http.StatusOK, (*bashResult)(res), nil
 }
 
 type cancelRequest struct {
@@ -186,11 +155,7 @@ func (s *Server) readFile(ctx context.Context, e *entry, r *readRequest) (int, a
 	if err != nil {
 		return 0, nil, err
 	}
-	f := sandbox.File{Encoding: "utf-8", Content: string(content)}
-	if !utf8.Valid(content) {
-		f = sandbox.File{Encoding: "base64", Content: base64.StdEncoding.EncodeToString(content)}
-	}
-	return http.StatusOK, f, nil
+	return http.StatusOK, fileReply(content), nil
 }
 
 type writeRequest struct {

@@ -1,16 +1,15 @@
 package server
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -142,7 +141,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e := &entry{}
 	status, reply := s.answer(w, r, c, known, e, id)
-	n := s.write(w, id, status, reply)
+	w.Header().Set(requestHeader, id)
+	n, cut := s.write(w, status, reply)
 	attrs := []any{
 		"requestId", id, "method", r.Method, "call", name, "status", status,
 		"durationMs", time.Since(begin).Milliseconds(), "bytes", n,
@@ -155,6 +155,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if e.code != "" {
 		attrs = append(attrs, "code", e.code)
+	}
+	if cut != nil {
+		attrs = append(attrs, "cut", cut.Error()) // not all of it was sent
 	}
 	level := slog.LevelInfo
 	if e.err != nil {
@@ -175,10 +178,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 		if status == http.StatusInternalServerError {
 			e.err = err
 		}
-		return status, struct {
-			Error  failure `json:"error"`
-			Result any     `json:"result,omitempty"`
-		}{f, partial(err)}
+		return status, &errorReply{f, partial(err)}
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -204,23 +204,33 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 	return status, reply
 }
 
-// write sends the answer and returns how long it is, in bytes. Who has not taken
-// it in time is not waited for.
-func (s *Server) write(w http.ResponseWriter, id string, status int, reply any) int {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(reply); err != nil {
-		s.log.Error("an answer cannot be encoded", "requestId", id, "error", err)
-		return 0
-	}
+// write sends the answer and returns how long it is, in bytes, as far as it was
+// taken. Who has not taken it in time is not waited for.
+func (s *Server) write(w http.ResponseWriter, status int, reply any) (int64, error) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(b.Len()))
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set(requestHeader, id)
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.opts.WriteLimit))
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.opts.WriteLimit)); err != nil {
+		return 0, err
+	}
 	w.WriteHeader(status)
-	n, _ := w.Write(b.Bytes())
-	return n
+	out := &counter{w: w}
+	buffered := bufio.NewWriterSize(out, 64<<10)
+	err := encode(buffered, reply)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	return out.n, err
+}
+
+// A counter counts what is written.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
 }

@@ -80,7 +80,7 @@ func failureOf(err error) (status int, f failure) {
 func partial(err error) any {
 	var late *sandbox.TimeoutError
 	if errors.As(err, &late) && late.Result != nil {
-		return bashResultOf(late.Result)
+		return (*bashResult)(late.Result)
 	}
 	var some *someError
 	if errors.As(err, &some) {

@@ -71,7 +71,7 @@ func TestStatusOfOtherErrors(t *testing.T) {
 	if _, f := failureOf(&registry.ConflictError{SandboxID: "abcabcabcabc"}); f.SandboxID != "abcabcabcabc" {
 		t.Errorf("a conflict says %+v", f)
 	}
-	if r, is := partial(fmt.Errorf("x: %w", late)).(*bashResult); !is || r.Stdout != "part" {
+	if r, is := partial(fmt.Errorf("x: %w", late)).(*bashResult); !is || string(r.Stdout) != "part" {
 		t.Errorf("what is known of a time-out: %+v", r)
 	}
 	if p := partial(&someError{runtime.ErrDenied, 3}); p != 3 {
