@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,6 +129,38 @@ func TestKilledServiceLosesNoOutput(t *testing.T) {
 	}
 	w.is("another command", bash(0, "echo other", "op-1"), 409, "exists")
 	w.is("a name", bash(0, "echo other", "a b"), 400, "invalid")
+}
+
+// The first signal lets what runs go on, the second ends it at once.
+func TestSecondSignal(t *testing.T) {
+	w := newWorld(t, nil)
+	w.OK(w.server.Close()) // the program has its turn
+	w.OK(w.service.Close())
+	service := w.program()
+	id := w.box(zoe)
+	answer := make(chan *reply, 1)
+	go func() { // ends with the service
+		answer <- w.call(w.Ctx, "executeBash", by(zoe, m{"sandboxId": id, "command": ": >/workspace/begun; sleep 1000"}))
+	}()
+	w.Until("it has begun", func() bool { return exists(w.file("begun")) })
+	w.OK(service.Process.Signal(syscall.SIGTERM))
+	w.Until("nobody is let in", func() bool { return !exists(w.socket) })
+	select {
+	case r := <-answer:
+		t.Errorf("it was cut off: %d %s (%v)", r.status, r.body, r.err)
+	default:
+	}
+	begin := time.Now()
+	w.OK(service.Process.Signal(syscall.SIGTERM))
+	err := service.Wait()
+	if took := time.Since(begin); service.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) || took > 5*time.Second {
+		t.Errorf("it ended with %v after %v", err, took)
+	}
+	<-answer
+	w.program()
+	if got := w.bash(zoe, id, "pgrep -x sleep || echo none"); got != "none\n" {
+		t.Errorf("afterwards: %q", got)
+	}
 }
 
 func (w *world) file(name string) string { return filepath.Join(w.codebase, name) }
