@@ -121,7 +121,10 @@ func backgroundBleeds(e *env) {
 	s := e.shell(nil)
 	s.prints("mkfifo gate; (read x <gate; echo late; echo late >&2; echo >printed) &", "")
 	s.outside("echo >gate")
-	s.prints("until [ -e printed ]; do sleep 0.02; done; echo now", "now\n")
+	// bash itself may have to say here that the job is done.
+	if r := s.run("until [ -e printed ]; do sleep 0.02; done; wait; echo now"); string(r.Stdout) != "now\n" || bytes.HasPrefix(r.Stderr, []byte("late")) {
+		s.Errorf("%+v", r)
+	}
 	s.alive()
 }
 
