@@ -65,6 +65,12 @@ type SandboxConfig struct {
 	// BoundToCaller destroys the sandbox when the process that started it
 	// ends, however it does.
 	BoundToCaller bool `json:"boundToCaller,omitempty"`
+	// TTL is how long the sandbox lives from Create on, whether it runs or not;
+	// see [Renewer]. 0 means until it is destroyed.
+	TTL time.Duration `json:"ttlNs,omitempty"`
+	// IdleTimeout is how long it may run without being used; see [Renewer]. 0
+	// means as long as it likes.
+	IdleTimeout time.Duration `json:"idleTimeoutNs,omitempty"`
 }
 
 // Resources are limits on what a sandbox may use. The zero value has none.
@@ -128,7 +134,7 @@ type Sandbox struct {
 	Name         string // empty if it has none
 	Runtime      string
 	State        State
-	Reason       string // why it is dead, if it is known
+	Reason       string // why it is dead, or over, if it is known
 	Labels       map[string]string
 	CreatedAt    time.Time // to the millisecond
 	CodebaseID   string
@@ -137,6 +143,11 @@ type Sandbox struct {
 	MountPoint   string
 	Network      Network
 	UID, GID     int // inside, and on the host
+	// ExpiresAt is when its time to live is over, to the millisecond; zero:
+	// never. If the host's clock is set, it moves with it.
+	ExpiresAt   time.Time
+	IdleTimeout time.Duration // 0: none
+	Expired     Expiry        // why its lifetime is over; empty: it is not
 }
 
 // ContainerName is the name by which people call the sandbox: its name, else

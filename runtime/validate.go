@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"wolffia/perm"
@@ -97,6 +98,11 @@ func (c *SandboxConfig) Validate() error {
 	if d := c.Docker; d != nil && d.Host != "" {
 		if path, ok := strings.CutPrefix(d.Host, "unix://"); !ok || !cleanAbs(path) || !utf8.ValidString(path) {
 			bad("engine %q: it must be unix:///PATH, a socket on this host: directories are shown to it by their paths", d.Host)
+		}
+	}
+	for what, d := range map[string]time.Duration{"time to live": c.TTL, "idle timeout": c.IdleTimeout} {
+		if wrong := CheckLifetime(d); wrong != nil {
+			bad("%s %w", what, wrong)
 		}
 	}
 	// All of it is kept as JSON, which cannot hold other bytes.

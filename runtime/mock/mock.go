@@ -77,6 +77,9 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	if c.TTL != 0 || c.IdleTimeout != 0 {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "the sandboxes of a mock have no lifetime")
+	}
 	if len(c.Mounts) > 0 || c.Rootfs != "" || c.Image != "" || c.ImageID != "" || c.Resources != (runtime.Resources{}) {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has the host's files: no mounts, no root file system, no image")
 	}
