@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -155,6 +156,9 @@ func (g *guest) handleConn(f *wire.Frame) error {
 		p := f.Payload()
 		ms := uint32(p[0]) | uint32(p[1])<<8 | uint32(p[2])<<16 | uint32(p[3])<<24
 		go g.shutdown(time.Duration(ms) * time.Millisecond) // ends the process
+		return nil
+	case wire.WatchBusy:
+		g.shells.WatchBusy(func(n uint32) { _ = g.w.Send(wire.Busy, 0, binary.LittleEndian.AppendUint32(nil, n)) })
 		return nil
 	}
 	return fmt.Errorf("%w: frame of type %d on channel 0", wire.ErrProtocol, f.Type)

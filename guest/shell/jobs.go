@@ -26,6 +26,7 @@ func (m *Manager) addJob(j *job, follow func()) {
 	follow()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.alive.add(j)
 	m.jobs = append(m.jobs, j)
 	if len(m.jobs) <= maxJobs {
 		return

@@ -27,6 +27,7 @@ type kept struct {
 	key  string
 	same [sha256.Size]byte // of the request
 	call *Call             // the command's own; the session's
+	end  func()            // called when the command is over
 
 	mu     sync.Mutex
 	change *sync.Cond // anything below has changed; uses mu
@@ -51,8 +52,16 @@ func (k *kept) write(typ wire.Type, b []byte) {
 
 // finish takes the frame that would end the channel.
 func (k *kept) finish(_ wire.Type, v any) {
+	if k.note(v) {
+		k.end()
+	}
+}
+
+// note keeps how the command ended, and reports whether that is news.
+func (k *kept) note(v any) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	news := !k.over
 	k.over = true
 	switch v := v.(type) {
 	case wire.ExitStatus:
@@ -62,6 +71,7 @@ func (k *kept) finish(_ wire.Type, v any) {
 		k.why = v
 	}
 	k.change.Broadcast()
+	return news
 }
 
 // size is how much is kept; over says whether the command is.
@@ -123,7 +133,8 @@ func (s *Session) keep(c *Call) {
 
 // begetKept begins a command that is kept.
 func (s *Session) begetKept(req *wire.StartRequest, same [sha256.Size]byte) *kept {
-	k := &kept{key: req.Session.Job, same: same}
+	k := &kept{key: req.Session.Job, same: same, end: s.m.alive.end}
+	s.m.alive.begin()
 	k.change = sync.NewCond(&k.mu)
 	k.call = &Call{req: req, kept: k, done: func() {}, credit: map[wire.Type]int{}}
 	k.call.setHandler(s)

@@ -34,6 +34,8 @@ type Manager struct {
 	jobs     []*job // oldest first; guarded by mu
 
 	load *os.File // /proc/loadavg; nil: unknown
+
+	alive living
 }
 
 // maxJobs bounds how many jobs that have ended are remembered.

@@ -34,7 +34,7 @@ import (
 
 // Version is the protocol's version, told in [Hello]. Both ends are built
 // together; a guest of another version is refused.
-const Version = 1
+const Version = 2
 
 // HeaderSize and MaxPayload bound a frame, in bytes.
 const (
@@ -92,6 +92,10 @@ const (
 
 	// From the host; last, so that the others keep their numbers.
 	ControlMore // channel 0; a piece of a long request that Control completes
+	WatchBusy   // channel 0; asks for Busy frames from now on
+
+	// From the guest; last.
+	Busy // channel 0; u32 LE: how many background jobs, and commands that outlive their channel, run, when that is some or none anew
 
 	typeEnd
 )
