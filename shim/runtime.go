@@ -462,7 +462,7 @@ func (r *Runtime) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 		box := r.dir.Box(id)
 		c, err := box.Config()
 		if errors.Is(err, runtime.ErrNotFound) {
-			_ = r.dir.RemoveHalf(id) // if it cannot be: there is nothing to list anyway
+			_, _ = r.dir.RemoveHalf(id) // if it cannot be: there is nothing to list anyway
 			continue
 		}
 		if err == nil && r.backend(c.Runtime) == nil {

@@ -46,6 +46,8 @@ type Config struct {
 type Status struct {
 	State  runtime.State `json:"state"`
 	Reason string        `json:"reason,omitempty"`
+	// Expired is set if it was ended because its lifetime was over.
+	Expired runtime.Expiry `json:"expired,omitempty"`
 }
 
 // ID is the sandbox's id.
@@ -167,6 +169,13 @@ func (b *Box) State() (runtime.State, string, error) {
 	if err != nil {
 		return "", "", err
 	}
+	return b.state(held)
+}
+
+// Rest is State for whoever has the lock itself: the sandbox does not run.
+func (b *Box) Rest() (runtime.State, string, error) { return b.state(false) }
+
+func (b *Box) state(held bool) (runtime.State, string, error) {
 	var st unix.Stat_t
 	if unix.Lstat(filepath.Join(b.Run(), socket), &st) == nil {
 		if held {
@@ -175,7 +184,7 @@ func (b *Box) State() (runtime.State, string, error) {
 		return runtime.StateDead, killed, nil
 	}
 	var s Status
-	err = readJSON(filepath.Join(b.Run(), "status.json"), &s)
+	err := readJSON(filepath.Join(b.Run(), "status.json"), &s)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return runtime.StateCreated, "", nil
@@ -221,30 +230,43 @@ func (b *Box) Remove() error {
 	return nil
 }
 
+// Half reports whether the place has no configuration: it is being made or
+// removed, or whoever did that was killed.
+func (b *Box) Half() bool {
+	_, err := os.Lstat(b.ConfigFile())
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // RemoveHalf deletes a place without a configuration: whoever was making it, or
 // removing it, was killed. One that somebody is at, or that has a configuration,
-// stays.
-func (d *Dir) RemoveHalf(id string) error {
+// stays. removed says that it was there and is gone.
+func (d *Dir) RemoveHalf(id string) (removed bool, err error) {
 	unlock, err := d.lock() // nobody is making it
 	if err != nil {
-		return err
+		return false, err
 	}
-	defer unlock()
 	b := d.Box(id)
-	if _, err := os.Lstat(b.ConfigFile()); !errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if _, err := os.Lstat(b.path); err != nil || !b.Half() {
+		unlock()
+		return false, nil //nolint:nilerr // it is gone
 	}
 	lock, err := b.TryLock()
 	switch {
 	case errors.Is(err, runtime.ErrConflict): // it is being removed
-		return nil
+		unlock()
+		return false, nil
 	case errors.Is(err, runtime.ErrNotFound): // of its files the lock is the last to go, and one of the first to come
+		defer unlock()
 	case err != nil:
-		return err
+		unlock()
+		return false, err
 	default:
+		unlock() // with its lock nobody else can be at it, and it may be large
 		defer lock.Close()
+		defer lock.Unlock() //nolint:errcheck // its file is gone
 	}
-	return b.Remove()
+	err = b.Remove()
+	return err == nil, err
 }
 
 // RemoveFrom is Remove for the shim, which knows its run directory only.
@@ -270,7 +292,7 @@ func removeAt(path string) error {
 	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log", auditLog, auditLog + ".1"} {
 		remove("run", name)
 	}
-	for _, name := range []string{"run", "shim.json", "shim.json.new", configFile + ".new", "lock"} {
+	for _, name := range []string{"run", "shim.json", "shim.json.new", lifetimeFile, lifetimeFile + ".new", configFile + ".new", "lock"} {
 		remove(name)
 	}
 	remove()

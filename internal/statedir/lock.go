@@ -112,6 +112,29 @@ func (b *Box) LockConfig(ctx context.Context, limit time.Duration) (release func
 	return b.waitLock(ctx, limit, configPart, 1, "somebody else is changing it, and does not finish")
 }
 
+// TryLockConfig is LockConfig that does not wait: if somebody else has it, that
+// is ErrConflict.
+func (b *Box) TryLockConfig() (release func(), err error) {
+	f, err := b.openLock()
+	if err != nil {
+		return nil, err
+	}
+	err = filelock.Set(f, unix.F_OFD_SETLK, unix.F_WRLCK, configPart, 1)
+	switch {
+	case err == nil:
+		return func() {
+			_ = filelock.Set(f, unix.F_OFD_SETLK, unix.F_UNLCK, configPart, 1)
+			_ = f.Close()
+		}, nil
+	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES):
+		err = runtime.Errorf(runtime.ErrConflict, "sandbox %s is being changed", b.id)
+	default:
+		err = b.lockError(err)
+	}
+	_ = f.Close()
+	return nil, err
+}
+
 // waitLock waits for n parts from first on; late is why it gives up.
 func (b *Box) waitLock(ctx context.Context, limit time.Duration, first, n int64, late string) (release func(), err error) {
 	f, err := b.openLock()

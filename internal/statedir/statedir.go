@@ -8,6 +8,7 @@
 //	    ID/                    as STATE
 //	      config.json          0600: what was asked for, and the labels
 //	      shim.json            0600: which process its shim is
+//	      lifetime.json        0600: when its time to live is over, and its idle timeout; if it has any
 //	      lock                 0600: held by the shim and the tree server, a part each;
 //	                           another part for a moment by who changes config.json
 //	      run/                 0700; root: owned by the uid that was dropped to
@@ -165,10 +166,19 @@ func (d *Dir) Find(ref string) (*Box, error) {
 			starting = append(starting, id)
 		}
 	}
+	// Of a name only the last to have it can be there for anybody.
+	var over *Box
 	for _, id := range ids {
-		if c, err := d.Box(id).Config(); err == nil && c.Name == ref {
-			return d.Box(id), nil
+		b := d.Box(id)
+		if c, err := b.Config(); err == nil && c.Name == ref {
+			if b.Expired(b.Lifetime(c), Now()) == "" {
+				return b, nil
+			}
+			over = b
 		}
+	}
+	if over != nil {
+		return over, nil
 	}
 	switch len(starting) {
 	case 0:
@@ -190,7 +200,7 @@ func (d *Dir) Create(c *Config) (_ *Box, err error) {
 	defer unlock()
 	if c.Name != "" {
 		if b, err := d.Find(c.Name); err == nil {
-			if other, err := b.Config(); err == nil && other.Name == c.Name {
+			if other, err := b.Config(); err == nil && other.Name == c.Name && b.Expired(b.Lifetime(other), Now()) == "" {
 				return nil, runtime.Errorf(runtime.ErrExists, "name %q is taken by sandbox %s", c.Name, b.id)
 			}
 		}
@@ -221,6 +231,12 @@ func (d *Dir) Create(c *Config) (_ *Box, err error) {
 				if err := os.Lchown(p, c.DroppedUID, c.DroppedGID); err != nil {
 					return err
 				}
+			}
+			return nil
+		},
+		func() error {
+			if l := newLifetime(c, Now()); l != nil {
+				return writeJSON(b.path, lifetimeFile, l)
 			}
 			return nil
 		},

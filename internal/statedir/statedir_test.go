@@ -350,8 +350,14 @@ func TestRemoveHalf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	removeHalf := func(want bool) {
+		t.Helper()
+		if removed, err := d.RemoveHalf(id); err != nil || removed != want {
+			t.Fatalf("removed: %v (%v), want %v", removed, err, want)
+		}
+	}
+	removeHalf(false)
 	for what, half := range map[string]func(){
-		"nothing":            func() {},
 		"a directory":        func() { must(os.Mkdir(path, 0o700)) },
 		"one with a lock":    func() { must(os.Mkdir(path, 0o700), os.WriteFile(path+"/lock", nil, 0o600)) },
 		"all but the config": func() { create(t, d, id, ""); must(os.Remove(path + "/config.json")) },
@@ -365,27 +371,31 @@ func TestRemoveHalf(t *testing.T) {
 		},
 	} {
 		half()
-		must(d.RemoveHalf(id))
+		removeHalf(true)
 		if there() {
 			t.Errorf("%s: it is still there", what)
 		}
 	}
 	b := create(t, d, id, "")
-	must(d.RemoveHalf(id))
+	removeHalf(false)
 	if _, err := b.Config(); err != nil {
 		t.Errorf("a whole one: %v", err)
 	}
 	lock, err := b.TryLock()
-	must(err, os.Remove(b.ConfigFile()), d.RemoveHalf(id))
+	must(err, os.Remove(b.ConfigFile()))
+	removeHalf(false)
 	if !there() {
 		t.Error("somebody is at it, and it is removed")
 	}
-	must(lock.Unlock(), lock.Close(), d.RemoveHalf(id))
+	must(lock.Unlock(), lock.Close())
+	// What a sandbox has left of an image, with whatever rights, goes too.
+	must(os.MkdirAll(b.Run()+"/upper/etc/closed", 0o700), os.WriteFile(b.Run()+"/upper/etc/closed/file", nil, 0), os.Chmod(b.Run()+"/upper/etc/closed", 0))
+	removeHalf(true)
 	if there() {
 		t.Error("nobody is at it any more, and it is there")
 	}
 	must(os.Mkdir(path, 0o700), os.WriteFile(path+"/not-ours", nil, 0o600))
-	if err := d.RemoveHalf(id); err == nil || !there() {
+	if _, err := d.RemoveHalf(id); err == nil || !there() {
 		t.Errorf("with a file of somebody else: %v", err)
 	}
 }
