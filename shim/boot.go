@@ -47,6 +47,8 @@ type boot struct {
 	SendsImage bool   `json:"sendsImage,omitempty"`
 	// HasBackend says that fdBackend is the backend's program.
 	HasBackend bool `json:"hasBackend,omitempty"`
+	// Lifetime is what the shim is to enforce; nil: nothing, so far.
+	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
 	// Engine is set if an engine runs the sandbox: statedir.Box.Engine. Then the
 	// tree is mounted in the host's mount namespace, by the keeper.
 	Engine   string `json:"engine,omitempty"`

@@ -55,6 +55,9 @@ func dial(box *statedir.Box) (*socket, error) {
 	defer dir.Close()
 	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(statedir.Socket(box.Run())))})
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		if gone := overNow(box); gone != nil {
+			return nil, gone
+		}
 		state, reason, serr := box.State()
 		if serr != nil {
 			return nil, serr

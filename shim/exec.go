@@ -234,7 +234,14 @@ func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
 	case err != nil:
 		return runtime.Exit{}, lost(p.box, err)
 	}
-	return exitOf(&status, p.session), nil
+	exit := exitOf(&status, p.session)
+	if exit.Code > 128 && !exit.TimedOut {
+		// Whatever has killed it, if there is no sandbox any more that is why.
+		if gone := overNow(p.box); gone != nil {
+			return runtime.Exit{}, gone
+		}
+	}
+	return exit, nil
 }
 
 // exitOf is what the guest says of an end.
@@ -267,6 +274,9 @@ func lost(box *statedir.Box, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = box.WaitUnlocked(ctx, time.Second)
+	if gone := overNow(box); gone != nil {
+		return gone
+	}
 	state, reason, serr := box.State()
 	switch {
 	case errors.Is(serr, runtime.ErrNotFound), serr == nil && state == runtime.StateStopped:

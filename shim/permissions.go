@@ -39,23 +39,15 @@ func (r *Runtime) SetPermissions(ctx context.Context, sandboxID string, rules []
 	if err != nil {
 		return err
 	}
+	if why := box.Expired(box.Lifetime(c), statedir.Now()); why != "" {
+		return over(box, why)
+	}
 	if c.CodebasePath == "" {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s has no codebase: there is nothing that rules could filter", box.ID())
 	}
 	was := *c
 	c.Permissions = slices.Clone(rules)
-	const look = 10 * time.Millisecond
-	for end := time.Now().Add(killLimit); ; {
-		done, err := trySetPermissions(ctx, box, c, &was)
-		if done || time.Now().After(end) {
-			return err
-		}
-		select { // it is on its way up or down
-		case <-ctx.Done():
-			return err
-		case <-time.After(look):
-		}
-	}
+	return untilSettled(ctx, func() (bool, error) { return trySetPermissions(ctx, box, c, &was) })
 }
 
 // trySetPermissions records c and has it followed. It is not done if the sandbox

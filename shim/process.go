@@ -69,6 +69,7 @@ type shim struct {
 	drained    chan struct{} // closed when they say no more
 	relay      *relay
 	tree       *treeConn // nil: no codebase
+	life       *lifetime
 
 	warming  atomic.Bool // the tree is being listed
 	orphaned atomic.Bool // the caller to which the sandbox is bound has ended
@@ -196,6 +197,10 @@ func (s *shim) greet() (*net.UnixListener, error) {
 			err = errors.New(said)
 		}
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox: %w", b.Config.Runtime, err)
+	}
+	s.life = &lifetime{relay: s.relay, end: s.expire}
+	if err := s.life.begin(b.Lifetime); err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "say that the sandbox runs: %w", err)

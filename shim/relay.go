@@ -27,6 +27,8 @@ type relay struct {
 	next   uint32            // last channel used towards the guest; guarded by mu
 	routes map[uint32]*route // by the guest's channel; guarded by mu
 	gone   map[uint32]bool   // channels whose client is gone, until they end; guarded by mu
+	jobs   uint32            // that run in the background, if the guest was asked; guarded by mu
+	used   time.Time         // when the last of all that went on had ended; guarded by mu
 }
 
 // A route joins a client's channel with one of the guest's.
@@ -87,8 +89,8 @@ func (r *relay) run() error {
 
 func (r *relay) fromGuest(f wire.Frame) error {
 	if f.Channel == 0 {
-		f.Release()
-		return nil // nothing that a client waits for
+		defer f.Release()
+		return r.fromInit(&f)
 	}
 	r.mu.Lock()
 	to, known := r.routes[f.Channel]
@@ -96,6 +98,9 @@ func (r *relay) fromGuest(f wire.Frame) error {
 	if f.Type == wire.Exit || f.Type == wire.Failed {
 		delete(r.routes, f.Channel)
 		delete(r.gone, f.Channel)
+		if !r.busy() {
+			r.used = time.Now()
+		}
 	}
 	if known && (f.Type == wire.Stdout || f.Type == wire.Stderr) {
 		to.credit[f.Type] -= len(f.Payload())
@@ -126,6 +131,39 @@ func (r *relay) fromGuest(f wire.Frame) error {
 	f.Channel = to.channel
 	to.client.queue(f)
 	return nil
+}
+
+// fromInit takes what the guest says of itself: nothing that a client waits for.
+func (r *relay) fromInit(f *wire.Frame) error {
+	if f.Type != wire.Busy {
+		return nil
+	}
+	if len(f.Payload()) != 4 {
+		return fmt.Errorf("%w: jobs frame of %d bytes", wire.ErrProtocol, len(f.Payload()))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jobs = binary.LittleEndian.Uint32(f.Payload())
+	r.used = time.Now()
+	return nil
+}
+
+// busy reports whether something goes on in the sandbox that counts as its use:
+// a channel is open, or a background job runs. r.mu is held.
+func (r *relay) busy() bool { return len(r.routes)+len(r.gone) > 0 || r.jobs > 0 }
+
+// use reports whether the sandbox is used, or how long it was not.
+func (r *relay) use() (busy bool, idle time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy(), time.Since(r.used)
+}
+
+// touch counts as a use.
+func (r *relay) touch() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used = time.Now()
 }
 
 // open makes a route for a client's channel.

@@ -13,6 +13,8 @@ import (
 // What a client can ask of the shim itself.
 const (
 	opStop  = "stop"
+	opTouch = "touch"
+	opRenew = "renew"
 	opStats = askStats // passed on to the tree server
 	opRules = askRules // passed on to the tree server
 )
@@ -22,6 +24,8 @@ type request struct {
 	Op      string          `json:"op"`
 	GraceMS *int64          `json:"graceMs,omitempty"` // for stop: between TERM and KILL; nil is stopGrace
 	Rules   json.RawMessage `json:"rules,omitempty"`   // for rules: a list, which the shim does not read
+
+	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
 }
 
 // A reply answers a request.
@@ -76,6 +80,13 @@ func (s *shim) answer(p *peer, req *request) error {
 		}
 		s.end(statedir.Status{State: runtime.StateStopped}, grace)
 		return p.reply(&reply{})
+	case opTouch:
+		return p.reply(replyOf(treeReply{}, s.life.touch()))
+	case opRenew:
+		if req.Lifetime == nil {
+			return fmt.Errorf("%w: %s without a lifetime", wire.ErrProtocol, opRenew)
+		}
+		return p.reply(replyOf(treeReply{}, s.life.set(req.Lifetime)))
 	case opStats, opRules:
 		if s.tree == nil {
 			return p.reply(replyOf(treeReply{}, runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
@@ -34,6 +35,9 @@ type Options struct {
 	// Progress is told what takes long, such as getting an image; nil: nobody
 	// wants to know. The text may come from elsewhere: quote before printing.
 	Progress func(text string)
+	// Log is told which sandboxes were removed unasked, because their lifetime
+	// was over for example; nil: nobody wants to know.
+	Log *slog.Logger
 }
 
 // A Backend is what a Runtime has to know of what launches its sandboxes.
@@ -63,6 +67,7 @@ type Runtime struct {
 	// images are those that sandboxes can run on.
 	images   *store.Store
 	progress func(string) // may be nil
+	log      *slog.Logger // may be nil
 
 	mu      sync.Mutex
 	conns   map[string]*client.Conn // to running sandboxes, by id; guarded by mu
@@ -99,7 +104,7 @@ func NewRuntime(opts *Options, first Backend, more ...Backend) (*Runtime, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Runtime{backends: append([]Backend{first}, more...), dir: dir, bin: bin, progress: opts.Progress, images: store.Open(dir.Path()), conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
+	return &Runtime{backends: append([]Backend{first}, more...), dir: dir, bin: bin, progress: opts.Progress, log: opts.Log, images: store.Open(dir.Path()), conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
 }
 
 // findPrograms says where wolffia and its guest are.
@@ -206,6 +211,7 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 		return nil, err
 	}
 	defer release()
+	r.tidy(ctx) // a name may be free again
 	box, err := r.dir.Create(c)
 	if err != nil {
 		return nil, err
@@ -417,11 +423,13 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 		// A damaged configuration says nothing; what runs names its sandbox.
 		box, c = r.dir.Box(sandboxID), &statedir.Config{UID: os.Geteuid()}
 	} else if err != nil {
+		r.tidy(ctx) // it may be half removed
 		return err
 	}
 	if err := r.stop(ctx, box, c, 0); err != nil {
 		return err
 	}
+	defer r.tidy(ctx)
 	settled, err := box.LockConfig(ctx, killLimit)
 	if err != nil {
 		return err
@@ -449,56 +457,6 @@ func (r *Runtime) Get(_ context.Context, sandboxID string) (*runtime.Sandbox, er
 		return nil, err
 	}
 	return sandbox(box, c)
-}
-
-// List implements [runtime.Runtime].
-func (r *Runtime) List(ctx context.Context) ([]*runtime.Sandbox, error) {
-	ids, err := r.dir.IDs()
-	if err != nil {
-		return nil, err
-	}
-	all := []*runtime.Sandbox{}
-	for _, id := range ids {
-		box := r.dir.Box(id)
-		c, err := box.Config()
-		if errors.Is(err, runtime.ErrNotFound) {
-			_, _ = r.dir.RemoveHalf(id) // if it cannot be: there is nothing to list anyway
-			continue
-		}
-		if err == nil && r.backend(c.Runtime) == nil {
-			continue
-		}
-		if err != nil {
-			all = append(all, &runtime.Sandbox{ID: id, State: runtime.StateDead, Reason: err.Error()})
-			continue
-		}
-		s, err := sandbox(box, c)
-		if errors.Is(err, runtime.ErrNotFound) || err == nil && r.sweep(ctx, box, c, s.State) {
-			continue // destroyed meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b *runtime.Sandbox) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-	})
-	return all, nil
-}
-
-// sweep removes what is left of a sandbox whose caller is gone, where its shim
-// could not, and reports whether it did.
-func (r *Runtime) sweep(ctx context.Context, box *statedir.Box, c *statedir.Config, state runtime.State) bool {
-	if !c.BoundToCaller || state != runtime.StateStopped && state != runtime.StateDead {
-		return false
-	}
-	lock, err := box.TryLock()
-	if err != nil {
-		return false
-	}
-	defer lock.Close()
-	return r.clean(ctx, box, c) == nil && box.Remove() == nil
 }
 
 // Log opens what shim, guest and backend of a sandbox had to say. The caller
@@ -571,16 +529,27 @@ type known struct {
 
 // sandbox describes what is in a box.
 func sandbox(box *statedir.Box, c *statedir.Config) (*runtime.Sandbox, error) {
-	state, reason, err := box.State()
+	return describe(box, c, (*statedir.Box).State)
+}
+
+// describe is sandbox for whoever knows better how to tell the state.
+func describe(box *statedir.Box, c *statedir.Config, state func(*statedir.Box) (runtime.State, string, error)) (*runtime.Sandbox, error) {
+	is, reason, err := state(box)
 	if err != nil {
 		return nil, err
 	}
-	return &runtime.Sandbox{
-		ID: box.ID(), Name: c.Name, Runtime: c.Runtime, State: state, Reason: reason,
+	s := &runtime.Sandbox{
+		ID: box.ID(), Name: c.Name, Runtime: c.Runtime, State: is, Reason: reason,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
 		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Image: c.Image, MountPoint: c.MountPointOrDefault(),
 		Network: cmp.Or(c.Network, runtime.NetworkNone), UID: c.UID, GID: c.GID,
-	}, nil
+	}
+	if life := box.Lifetime(c); life != nil {
+		now := statedir.Now()
+		s.ExpiresAt, s.IdleTimeout, s.Expired = life.Deadline(now), life.IdleTimeout(), box.Expired(life, now)
+		s.Reason = cmp.Or(s.Reason, s.Expired.Why())
+	}
+	return s, nil
 }
 
 // Details are all that is known of a sandbox.

@@ -45,7 +45,12 @@ func (r *Runtime) talk(sandboxID string, ask func(*client.Conn, *statedir.Config
 	if err != nil {
 		return nil, err
 	}
-	return box, sessionError(ask(conn, c))
+	err = ask(conn, c)
+	var failed *client.StartError
+	if err != nil && !errors.As(err, &failed) && conn.Err() != nil {
+		return nil, lost(box, err)
+	}
+	return box, sessionError(err)
 }
 
 // splitSession takes a session's id apart.

@@ -59,6 +59,10 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	if err != nil {
 		return nil, err
 	}
+	life := box.Lifetime(c)
+	if why := box.Expired(life, statedir.Now()); why != "" {
+		return nil, over(box, why)
+	}
 	log, err := os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
@@ -89,6 +93,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		b.HasBackend = true
 	}
 	forShim := b
+	forShim.Lifetime = life
 	forShim.Config.Permissions = nil // are the tree server's business, and take time to read
 	self, err := os.Open(bin.wolffia)
 	if err != nil {
