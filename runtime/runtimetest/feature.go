@@ -54,6 +54,9 @@ const (
 	// RefusedFifos: making a FIFO by a name against the rules is an error.
 	// Without it there is one, in the sandbox's memory, and none on the host.
 	RefusedFifos Feature = "RefusedFifos"
+	// Lifetime: SandboxConfig.TTL and IdleTimeout, and the runtime is a Renewer
+	// and a Pruner. Without it, they are ErrUnsupported.
+	Lifetime Feature = "Lifetime"
 )
 
 // probes tell whether a runtime that is said to lack a feature has it. Those
@@ -109,6 +112,9 @@ var probes = map[Feature]func(e *env) bool{
 	},
 	Limits: func(e *env) bool {
 		return e.canCreate(&runtime.SandboxConfig{Resources: runtime.Resources{Memory: 1 << 30}})
+	},
+	Lifetime: func(e *env) bool {
+		return e.canCreate(&runtime.SandboxConfig{TTL: late}) || e.canCreate(&runtime.SandboxConfig{IdleTimeout: late})
 	},
 	HostKernel: func(e *env) bool { return e.sameKernel(e.start(nil).ID) },
 	RefusedAttributes: func(e *env) bool {

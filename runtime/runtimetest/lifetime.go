@@ -1,0 +1,323 @@
+package runtimetest
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"wolffia/runtime"
+)
+
+var lifetimeTests = []test{
+	{"LifetimeRefused", nil, lifetimeRefused},
+	{"LifetimeEnds", []Feature{Lifetime}, lifetimeEnds},
+	{"LifetimeEndsACommand", []Feature{Lifetime}, lifetimeEndsACommand},
+	{"LifetimeOfWhatDoesNotRun", []Feature{Lifetime}, lifetimeOfWhatDoesNotRun},
+	{"LifetimeOfTheDead", []Feature{Lifetime, Death}, lifetimeOfTheDead},
+	{"LifetimeRenewed", []Feature{Lifetime}, lifetimeRenewed},
+	{"LifetimeRenewedByAnother", []Feature{Lifetime, Recovery}, lifetimeRenewedByAnother},
+	{"LifetimeFreesTheName", []Feature{Lifetime}, lifetimeFreesTheName},
+	{"IdleEnds", []Feature{Lifetime}, idleEnds},
+	{"IdleNotWhileACommandRuns", []Feature{Lifetime}, idleNotWhileACommandRuns},
+	{"IdleNotWhileAJobRuns", []Feature{Lifetime}, idleNotWhileAJobRuns},
+	{"IdleNotWhileAnOperationRuns", []Feature{Lifetime}, idleNotWhileAnOperationRuns},
+	{"IdleTouched", []Feature{Lifetime}, idleTouched},
+	{"Prune", []Feature{Lifetime, Death}, prune},
+}
+
+// What is to happen soon, and what is not to happen while the suite runs.
+const (
+	soon = 300 * time.Millisecond
+	late = 24 * time.Hour
+)
+
+func (e *env) renewer() runtime.Renewer {
+	e.Helper()
+	r, is := e.rt.(runtime.Renewer)
+	if !is {
+		e.Fatalf("%T is no Renewer", e.rt)
+	}
+	return r
+}
+
+// expired waits until a sandbox is over, and checks that it is for everybody.
+func (e *env) expired(id string, why runtime.Expiry) {
+	e.Helper()
+	e.Until("the end of its lifetime", func() bool {
+		s := e.get(id)
+		return s.Expired != "" && s.State != runtime.StateRunning
+	})
+	if s := e.get(id); s.Expired != why || s.Reason == "" {
+		e.Errorf("it is over by %q (%s), want %q", s.Expired, s.Reason, why)
+	}
+	e.Wrong("start it", e.rt.Start(e.Ctx, id), runtime.ErrNotFound)
+	_, err := e.rt.Exec(e.Ctx, id, &runtime.ExecRequest{Command: []string{"true"}})
+	e.Wrong("a command in it", err, runtime.ErrNotFound)
+	e.Wrong("touch it", e.renewer().Touch(e.Ctx, id), runtime.ErrNotFound)
+	_, err = e.renewer().Renew(e.Ctx, id, late)
+	e.Wrong("renew it", err, runtime.ErrNotFound)
+	if slices.ContainsFunc(e.list(), func(s *runtime.Sandbox) bool { return s.ID == id }) {
+		e.Error("it is still listed")
+	}
+	e.Until("its removal by whoever lists", func() bool {
+		e.list()
+		_, err = e.rt.Get(e.Ctx, id)
+		return err != nil
+	})
+	e.Wrong("get it after it was removed", err, runtime.ErrNotFound)
+}
+
+func lifetimeRefused(e *env) {
+	for _, d := range []time.Duration{-1, -time.Hour, 1, runtime.MinLifetime - 1, runtime.MaxLifetime + 1, 1<<63 - 1, -1 << 63} {
+		_, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{TTL: d})
+		e.Wrong("a time to live of "+d.String(), err, runtime.ErrInvalid)
+		_, err = e.rt.Create(e.Ctx, &runtime.SandboxConfig{IdleTimeout: d})
+		e.Wrong("an idle timeout of "+d.String(), err, runtime.ErrInvalid)
+	}
+	e.empty()
+}
+
+// When its time is over nothing of it runs, and it can be told why.
+func lifetimeEnds(e *env) {
+	before := time.Now().Truncate(time.Millisecond)
+	s := e.start(&runtime.SandboxConfig{TTL: late, IdleTimeout: 2 * late})
+	if at := s.ExpiresAt; at.Before(before.Add(late)) || at.After(time.Now().Add(late)) || s.IdleTimeout != 2*late || s.Expired != "" {
+		e.Errorf("it is over at %v, or when it is idle for %v", at, s.IdleTimeout)
+	}
+	tag := e.background(s.ID, "")
+	_, err := e.renewer().Renew(e.Ctx, s.ID, soon)
+	e.OK(err)
+	e.expired(s.ID, runtime.ExpiredTTL)
+	e.Until("the end of its processes", func() bool { return onHost(tag) == 0 })
+}
+
+// Whoever waits for a command is told what has become of it.
+func lifetimeEndsACommand(e *env) {
+	s, tag := e.start(&runtime.SandboxConfig{TTL: late}), newTag()
+	ended := e.busy(s.ID, func() error {
+		_, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: []string{"sleep", tag}})
+		e.Wrong("the command", err, runtime.ErrNotFound)
+		return err
+	})
+	e.Until("the command", func() bool { return e.count(s.ID, tag) == 1 })
+	_, err := e.renewer().Renew(e.Ctx, s.ID, soon)
+	e.OK(err)
+	e.over(ended)
+	e.expired(s.ID, runtime.ExpiredTTL)
+}
+
+func lifetimeOfWhatDoesNotRun(e *env) {
+	e.expired(e.create(&runtime.SandboxConfig{TTL: soon}).ID, runtime.ExpiredTTL)
+	s := e.start(&runtime.SandboxConfig{TTL: late})
+	e.OK(e.rt.Stop(e.Ctx, s.ID))
+	e.Wrong("touch what does not run", e.renewer().Touch(e.Ctx, s.ID), runtime.ErrConflict)
+	_, err := e.renewer().Renew(e.Ctx, s.ID, soon)
+	e.OK(err)
+	e.expired(s.ID, runtime.ExpiredTTL)
+}
+
+func lifetimeOfTheDead(e *env) {
+	s := e.start(&runtime.SandboxConfig{TTL: late})
+	e.Crash(e.TB, e.rt, s.ID)
+	_, err := e.renewer().Renew(e.Ctx, s.ID, soon)
+	e.OK(err)
+	e.expired(s.ID, runtime.ExpiredTTL)
+}
+
+// The last renewal counts, and holds for the next start, too.
+func lifetimeRenewed(e *env) {
+	s := e.start(&runtime.SandboxConfig{TTL: 3 * time.Second})
+	first := s.ExpiresAt
+	for _, ttl := range []time.Duration{2 * time.Second, late} {
+		var err error
+		s, err = e.renewer().Renew(e.Ctx, s.ID, ttl)
+		e.OK(err)
+	}
+	if !s.ExpiresAt.After(first.Add(time.Hour)) || !e.get(s.ID).ExpiresAt.Equal(s.ExpiresAt) {
+		e.Errorf("renewed it is over at %v, and %v", s.ExpiresAt, e.get(s.ID).ExpiresAt)
+	}
+	e.Until("the first deadline", func() bool { return time.Now().After(first.Add(soon)) })
+	e.prints(s.ID, "echo alive", "alive\n")
+	e.OK(e.rt.Stop(e.Ctx, s.ID))
+	e.OK(e.rt.Start(e.Ctx, s.ID))
+	e.prints(s.ID, "echo alive", "alive\n")
+	for _, wrong := range []time.Duration{-1, 1, runtime.MaxLifetime + 1} {
+		_, err := e.renewer().Renew(e.Ctx, s.ID, wrong)
+		e.Wrong("renew it by "+wrong.String(), err, runtime.ErrInvalid)
+	}
+	never, err := e.renewer().Renew(e.Ctx, s.ID, 0)
+	e.OK(err)
+	if !never.ExpiresAt.IsZero() || never.Expired != "" {
+		e.Errorf("without a time to live it is over at %v", never.ExpiresAt)
+	}
+	_, err = e.renewer().Renew(e.Ctx, s.ID, soon)
+	e.OK(err)
+	e.expired(s.ID, runtime.ExpiredTTL)
+	e.Wrong("what is not there", e.renewer().Touch(e.Ctx, "zzzzzzzzzzzz"), runtime.ErrNotFound)
+}
+
+func lifetimeRenewedByAnother(e *env) {
+	s := e.start(nil) // which had no time to live
+	first := e.rt
+	e.rt = e.other()
+	renewed, err := e.renewer().Renew(e.Ctx, s.ID, late)
+	e.OK(err)
+	e.rt = first
+	if got := e.get(s.ID).ExpiresAt; !got.Equal(renewed.ExpiresAt) {
+		e.Errorf("it is over at %v, the other one says %v", got, renewed.ExpiresAt)
+	}
+	e.rt = e.other()
+	_, err = e.renewer().Renew(e.Ctx, s.ID, soon)
+	e.OK(err)
+	e.rt = first
+	e.expired(s.ID, runtime.ExpiredTTL)
+}
+
+// Who makes a new one need not see the old one go.
+func lifetimeFreesTheName(e *env) {
+	old := e.create(&runtime.SandboxConfig{Name: "taken", TTL: soon})
+	e.Until("the end of its lifetime", func() bool { return e.get(old.ID).Expired != "" })
+	if s := e.create(&runtime.SandboxConfig{Name: "taken"}); s.ID == old.ID {
+		e.Error("it is the old one")
+	}
+	_, err := e.rt.Get(e.Ctx, old.ID)
+	e.Wrong("the old one", err, runtime.ErrNotFound)
+}
+
+func idleEnds(e *env) {
+	s := e.start(&runtime.SandboxConfig{IdleTimeout: soon, TTL: late})
+	e.expired(s.ID, runtime.ExpiredIdle)
+}
+
+// A command that takes longer than the idle timeout is not cut short.
+func idleNotWhileACommandRuns(e *env) {
+	s := e.start(&runtime.SandboxConfig{IdleTimeout: soon})
+	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("echo begun; read x; echo $x"), Stdin: true})
+	e.Expect(p.Stdout(), "begun\n")
+	begun := time.Now()
+	e.Until("more than the idle timeout", func() bool { return time.Since(begun) > 4*soon })
+	_, err := p.Stdin().Write([]byte("alive\n"))
+	e.OK(err)
+	e.Expect(p.Stdout(), "alive\n")
+	if exit := e.wait(p); exit.Code != 0 {
+		e.Errorf("the command ended with %+v", exit)
+	}
+	e.expired(s.ID, runtime.ExpiredIdle)
+}
+
+// A background job of a session is a use of the sandbox until it is over.
+func idleNotWhileAJobRuns(e *env) {
+	sessions, is := e.rt.(runtime.RuntimeWithSession)
+	if !is {
+		e.Fatalf("%T has no sessions", e.rt)
+	}
+	dir := e.dir()
+	e.OK(os.Chmod(dir, 0o777))
+	c := e.open(dir)
+	c.IdleTimeout = 2 * time.Second
+	s := e.start(c)
+	session, err := sessions.CreateSession(e.Ctx, s.ID, nil)
+	e.OK(err)
+	_, err = sessions.SessionExec(e.Ctx, session.ID, &runtime.SessionExecRequest{Command: "(until test -e go; do sleep 0.2; done; echo done >file) &"})
+	e.OK(err)
+	begun := time.Now()
+	e.Until("more than the idle timeout", func() bool { return time.Since(begun) > 2*c.IdleTimeout })
+	if now := e.get(s.ID); now.Expired != "" || now.State != runtime.StateRunning {
+		e.Errorf("while a job runs it is %s, over by %q", now.State, now.Expired)
+	}
+	e.write(dir+"/go", "")
+	e.expired(s.ID, runtime.ExpiredIdle)
+	if got := e.read(dir + "/file"); got != "done\n" {
+		e.Errorf("the job has left %q", got)
+	}
+}
+
+// So is a command that outlives whoever has asked for it.
+func idleNotWhileAnOperationRuns(e *env) {
+	sessions, is := e.rt.(runtime.RuntimeWithSession)
+	if !is {
+		e.Fatalf("%T has no sessions", e.rt)
+	}
+	dir := e.dir()
+	e.OK(os.Chmod(dir, 0o777))
+	c := e.open(dir)
+	c.IdleTimeout = 2 * time.Second
+	s := e.start(c)
+	session, err := sessions.CreateSession(e.Ctx, s.ID, nil)
+	e.OK(err)
+	ctx, cancel := context.WithCancel(e.Ctx)
+	asked := make(chan error, 1)
+	go func() { // ends when it is given up
+		_, err := sessions.SessionExec(ctx, session.ID, &runtime.SessionExecRequest{
+			Command: "echo begun >begun; until test -e go; do sleep 0.2; done; echo done >file", Operation: "long",
+		})
+		asked <- err
+	}()
+	e.Until("the command", func() bool {
+		_, err := os.Stat(dir + "/begun")
+		return err == nil
+	})
+	cancel()
+	<-asked
+	begun := time.Now()
+	e.Until("more than the idle timeout", func() bool { return time.Since(begun) > 2*c.IdleTimeout })
+	if now := e.get(s.ID); now.Expired != "" || now.State != runtime.StateRunning {
+		e.Errorf("while a command runs it is %s, over by %q", now.State, now.Expired)
+	}
+	e.write(dir+"/go", "")
+	e.expired(s.ID, runtime.ExpiredIdle)
+	if got := e.read(dir + "/file"); got != "done\n" {
+		e.Errorf("the command has left %q", got)
+	}
+}
+
+func idleTouched(e *env) {
+	const timeout = 3 * time.Second // for a slow machine
+	s := e.start(&runtime.SandboxConfig{IdleTimeout: timeout})
+	begun := time.Now()
+	e.Until("more than the idle timeout", func() bool {
+		e.OK(e.renewer().Touch(e.Ctx, s.ID))
+		return time.Since(begun) > timeout+soon
+	})
+	e.is(s.ID, runtime.StateRunning)
+	e.expired(s.ID, runtime.ExpiredIdle)
+}
+
+// Prune takes what nobody can use, and what it is told to, and nothing that runs.
+func prune(e *env) {
+	p, is := e.rt.(runtime.Pruner)
+	if !is {
+		e.Fatalf("%T is no Pruner", e.rt)
+	}
+	created, running := e.create(nil), e.start(nil)
+	stopped := e.start(&runtime.SandboxConfig{Name: "stopped"})
+	e.OK(e.rt.Stop(e.Ctx, stopped.ID))
+	dead := e.start(nil)
+	e.Crash(e.TB, e.rt, dead.ID)
+	over := e.create(&runtime.SandboxConfig{TTL: soon})
+	e.Until("the end of its lifetime", func() bool { return e.get(over.ID).Expired != "" })
+	pruned := func(all bool, want ...runtime.Pruned) {
+		e.Helper()
+		got, err := p.Prune(e.Ctx, all)
+		e.OK(err)
+		byID := func(a, b runtime.Pruned) int { return strings.Compare(a.ID, b.ID) }
+		slices.SortFunc(got, byID)
+		slices.SortFunc(want, byID)
+		if !slices.Equal(got, want) {
+			e.Errorf("pruned: %+v, want %+v", got, want)
+		}
+	}
+	pruned(false, runtime.Pruned{ID: dead.ID, Why: "dead"}, runtime.Pruned{ID: over.ID, Why: "ttl"})
+	pruned(false)
+	pruned(true, runtime.Pruned{ID: stopped.ID, Name: "stopped", Why: "stopped"})
+	left := []string{}
+	for _, s := range e.list() {
+		left = append(left, s.ID)
+	}
+	if len(left) != 2 || !slices.Contains(left, created.ID) || !slices.Contains(left, running.ID) {
+		e.Errorf("left are %v, want %s and %s", left, created.ID, running.ID)
+	}
+	e.prints(running.ID, "echo alive", "alive\n")
+}
