@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,9 @@ type CreateSandboxParams struct {
 	SandboxID string // has the form of an id: see [runtime.IsID]
 	registry.Owner
 	GitConfig *GitConfig // nil: git is not configured
+	// TTL and IdleTimeout are as in [runtime.SandboxConfig], where
+	// Options.Configure says nothing of them.
+	TTL, IdleTimeout time.Duration
 }
 
 // A CreatedSandbox is one that runs.
@@ -142,6 +146,7 @@ func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams)
 		*config = *given
 	}
 	config.ID = params.SandboxID
+	config.TTL, config.IdleTimeout = cmp.Or(config.TTL, params.TTL), cmp.Or(config.IdleTimeout, params.IdleTimeout)
 	SetOwner(config, params.Owner, params.GitConfig != nil)
 	s, err := d.rt.Create(ctx, config)
 	if err != nil {
@@ -257,7 +262,8 @@ func (d *Driver) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata,
 	return Scan(ctx, d.rt)
 }
 
-// State is where the sandbox is in its life.
+// State is where the sandbox is in its life; one whose lifetime is over is
+// [runtime.ErrNotFound].
 func (d *Driver) State(ctx context.Context, sandboxID string) (runtime.State, error) {
 	if err := checkID(sandboxID); err != nil {
 		return "", err
@@ -266,7 +272,27 @@ func (d *Driver) State(ctx context.Context, sandboxID string) (runtime.State, er
 	if err != nil {
 		return "", err
 	}
+	if s.Expired != "" {
+		return "", runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", sandboxID, s.Expired.Why())
+	}
 	return s.State, nil
+}
+
+// Touch is a use of a sandbox: its idle time begins anew. If ttl is not nil, that
+// is its time to live from now on, 0 none.
+func (d *Driver) Touch(ctx context.Context, sandboxID string, ttl *time.Duration) error {
+	if err := checkID(sandboxID); err != nil {
+		return err
+	}
+	rt, is := d.rt.(runtime.Renewer)
+	switch {
+	case !is:
+		return runtime.Errorf(runtime.ErrUnsupported, "%s has no lifetimes", d.Name())
+	case ttl == nil:
+		return rt.Touch(ctx, sandboxID)
+	}
+	_, err := rt.Renew(ctx, sandboxID, *ttl)
+	return err
 }
 
 // Probe finds out whether commands can be run in a sandbox, beside what its shell

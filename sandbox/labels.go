@@ -68,7 +68,8 @@ func MetadataOf(s *runtime.Sandbox) (m registry.Metadata, ok bool) {
 }
 
 // Scan returns whose the running sandboxes of a runtime are, oldest first, as
-// they themselves say. One of which that is not known in full is left out.
+// they themselves say. One of which that is not known in full, or that is ending
+// since its lifetime is over, is left out.
 func Scan(ctx context.Context, rt runtime.Runtime) ([]registry.Metadata, error) {
 	all, err := rt.List(ctx)
 	if err != nil {
@@ -76,7 +77,7 @@ func Scan(ctx context.Context, rt runtime.Runtime) ([]registry.Metadata, error) 
 	}
 	var found []registry.Metadata
 	for _, s := range all {
-		if m, ok := MetadataOf(s); ok && s.State == runtime.StateRunning {
+		if m, ok := MetadataOf(s); ok && s.State == runtime.StateRunning && s.Expired == "" {
 			found = append(found, m)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // Reconcile makes the registry say what there is: what was left half made is
 // destroyed, entries of sandboxes that are gone are removed, running sandboxes
 // that are not registered are adopted. A registered sandbox that does not run
-// any more stays its owner's, until it is destroyed or replaced. Each change is a
+// any more stays its owner's, until it is destroyed or replaced; unless its
+// lifetime is over: then it is gone. Each change is a
 // line in the log. Calls that make or destroy sandboxes wait for it.
 func (s *Service) Reconcile(ctx context.Context) error {
 	s.making.Lock()
@@ -95,7 +96,7 @@ func (s *Service) clear(ctx context.Context, id string) error {
 	return nil
 }
 
-// forget removes the entry of a sandbox that is gone.
+// forget removes the entry of a sandbox that is gone, or over.
 func (s *Service) forget(m registry.Metadata, why string) error {
 	if err := s.registry.Unregister(m.SandboxID); err != nil {
 		return err

@@ -23,6 +23,8 @@ type Service struct {
 	registry *registry.Registry
 	log      *slog.Logger
 	limit    time.Duration
+	ttl      time.Duration
+	idle     time.Duration
 
 	making sync.RWMutex // read-locked while sandboxes are made and destroyed
 	owners locks
@@ -35,12 +37,20 @@ type ServiceOptions struct {
 	// ProbeLimit is how long EnsureSandbox waits for a sandbox to answer before
 	// it is replaced; 0 means 10 s.
 	ProbeLimit time.Duration
+	// TTL and IdleTimeout are those of the sandboxes that it makes, unless the
+	// driver's own configuration has others; 0: none. See [runtime.Renewer].
+	TTL, IdleTimeout time.Duration
 }
 
 // A prober is a driver that can tell whether a sandbox works, beside what its
 // shell is busy with.
 type prober interface {
 	Probe(ctx context.Context, sandboxID string) error
+}
+
+// A toucher is a driver whose sandboxes may have a lifetime.
+type toucher interface {
+	Touch(ctx context.Context, sandboxID string, ttl *time.Duration) error
 }
 
 // A stater is a driver that knows also of sandboxes that do not run.
@@ -66,7 +76,10 @@ func OpenService(ctx context.Context, driver SandboxDriver, stateDir string, opt
 	if opts == nil {
 		opts = &ServiceOptions{}
 	}
-	s := &Service{driver: driver, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), limit: cmp.Or(opts.ProbeLimit, 10*time.Second)}
+	s := &Service{driver: driver, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), limit: cmp.Or(opts.ProbeLimit, 10*time.Second), ttl: opts.TTL, idle: opts.IdleTimeout}
+	if err := errors.Join(runtime.CheckLifetime(s.ttl), runtime.CheckLifetime(s.idle)); err != nil {
+		return nil, err
+	}
 	s.registry, err = registry.Open(stateDir)
 	if errors.Is(err, registry.ErrDamaged) {
 		s.log.Warn("the registry is damaged and is made anew from the state directory", "error", err)
@@ -98,7 +111,7 @@ func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, git *GitC
 	case err == nil && s.exists(ctx, has.SandboxID):
 		return registry.Metadata{}, &registry.ConflictError{SandboxID: has.SandboxID}
 	case err == nil:
-		if err := s.forget(has, "it is gone"); err != nil {
+		if err := s.forget(has, "its sandbox is gone"); err != nil {
 			return registry.Metadata{}, err
 		}
 	case !errors.Is(err, runtime.ErrNotFound):
@@ -124,7 +137,10 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, git *GitC
 	if err != nil {
 		return registry.Metadata{}, false, err
 	}
-	unhealthy := s.probe(ctx, m.SandboxID)
+	unhealthy := error(runtime.Errorf(runtime.ErrNotFound, "it is gone"))
+	if s.exists(ctx, m.SandboxID) {
+		unhealthy = s.probe(ctx, m.SandboxID)
+	}
 	switch {
 	case ctx.Err() != nil: // that the caller has no time says nothing of the sandbox
 		return registry.Metadata{}, false, ctx.Err()
@@ -202,7 +218,7 @@ func (s *Service) provision(ctx context.Context, o registry.Owner, git *GitConfi
 			s.log.Error("a sandbox that failed to start is left", "sandboxId", id, "error", undo)
 		}
 	}()
-	made, err := s.driver.CreateSandbox(ctx, &CreateSandboxParams{SandboxID: id, Owner: o, GitConfig: git})
+	made, err := s.driver.CreateSandbox(ctx, &CreateSandboxParams{SandboxID: id, Owner: o, GitConfig: git, TTL: s.ttl, IdleTimeout: s.idle})
 	if err != nil {
 		return registry.Metadata{}, err
 	}
@@ -248,12 +264,29 @@ func (s *Service) destroy(ctx context.Context, id string) error {
 }
 
 // FindSandbox returns the owner's sandbox; [runtime.ErrNotFound] if there is
-// none.
-func (s *Service) FindSandbox(_ context.Context, o registry.Owner) (registry.Metadata, error) {
+// none, or none any more.
+func (s *Service) FindSandbox(ctx context.Context, o registry.Owner) (registry.Metadata, error) {
 	if err := o.Validate(); err != nil {
 		return registry.Metadata{}, err
 	}
-	return s.registry.FindByOwner(o)
+	m, err := s.registry.FindByOwner(o)
+	if err == nil && !s.exists(ctx, m.SandboxID) {
+		return registry.Metadata{}, runtime.Errorf(runtime.ErrNotFound, "the owner's sandbox is gone")
+	}
+	return m, err
+}
+
+// TouchSandbox is a use of the owner's sandbox: its idle time begins anew. If ttl
+// is not nil, that is its time to live from now on, 0 none.
+func (s *Service) TouchSandbox(ctx context.Context, o registry.Owner, sandboxID string, ttl *time.Duration) error {
+	if _, err := s.verify(o, sandboxID); err != nil {
+		return err
+	}
+	t, is := s.driver.(toucher)
+	if !is {
+		return runtime.Errorf(runtime.ErrUnsupported, "%s has no lifetimes", s.driver.Name())
+	}
+	return t.Touch(ctx, sandboxID, ttl)
 }
 
 // ScanRunningSandboxes is [SandboxDriver].ScanRunningSandboxes: of all owners, and
