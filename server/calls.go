@@ -31,6 +31,7 @@ var calls = map[string]call{
 	"ensureSandbox":        {smallBody, typed((*Server).ensureSandbox)},
 	"destroySandbox":       {smallBody, typed((*Server).destroySandbox)},
 	"findSandbox":          {smallBody, typed((*Server).findSandbox)},
+	"touchSandbox":         {smallBody, typed((*Server).touchSandbox)},
 	"executeBash":          {commandBody, typed((*Server).executeBash)},
 	"cancelOperation":      {smallBody, typed((*Server).cancelOperation)},
 	"readFile":             {smallBody, typed((*Server).readFile)},
@@ -95,6 +96,26 @@ func (s *Server) findSandbox(ctx context.Context, e *entry, r *registry.Owner) (
 	m, err := s.service.FindSandbox(ctx, *r)
 	e.about(*r, m.SandboxID)
 	return http.StatusOK, m, err
+}
+
+type touchRequest struct {
+	ownerRequest
+	TTLMS *int64 `json:"ttlMs"` // from now on, 0: none; absent: as it is
+}
+
+func (s *Server) touchSandbox(ctx context.Context, e *entry, r *touchRequest) (int, any, error) {
+	e.about(r.Owner, r.SandboxID)
+	var ttl *time.Duration
+	if r.TTLMS != nil {
+		// What is out of range stays so, as a duration too.
+		most := 1 + runtime.MaxLifetime.Milliseconds()
+		d := time.Duration(min(max(*r.TTLMS, -most), most)) * time.Millisecond
+		ttl = &d
+	}
+	err := s.service.TouchSandbox(ctx, r.Owner, r.SandboxID, ttl)
+	return http.StatusOK, struct {
+		SandboxID string `json:"sandboxId"`
+	}{r.SandboxID}, err
 }
 
 func (s *Server) scan(ctx context.Context, _ *entry, _ *struct{}) (int, any, error) {

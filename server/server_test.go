@@ -43,6 +43,18 @@ func TestCalls(t *testing.T) {
 		more["sandboxId"] = id
 		return by(zoe, more)
 	}
+	for _, wrong := range []int64{-1, 1, -1 << 63, 1<<63 - 1} {
+		w.is("a time to live that makes no sense", w.call(w.Ctx, "touchSandbox", in(m{"ttlMs": wrong})), 400, "invalid")
+	}
+	w.is("touch", w.call(w.Ctx, "touchSandbox", in(m{})), 200, "")
+	if r = w.call(w.Ctx, "touchSandbox", in(m{"ttlMs": 3600_000})); r.SandboxID != id {
+		t.Errorf("touched: %s", r.body)
+	}
+	if s, err := w.open().Get(w.Ctx, id); err != nil || s.ExpiresAt.IsZero() {
+		t.Errorf("with a time to live: %+v, %v", s, err)
+	}
+	w.is("without a time to live", w.call(w.Ctx, "touchSandbox", in(m{"ttlMs": 0})), 200, "")
+	w.is("touch another's", w.call(w.Ctx, "touchSandbox", by(yan, m{"sandboxId": id})), 403, "denied")
 	r = w.call(w.Ctx, "executeBash", in(m{"command": `cd /tmp; A=kept; echo out; echo "<&>" >&2; (exit 7)`}))
 	if w.is("bash", r, 200, ""); r.Stdout != "out\n" || r.Stderr != "<&>\n" || r.ExitCode != 7 || r.Cwd != "/tmp" || r.SessionEnded || r.StdoutBytes != nil {
 		t.Errorf("bash: %s", r.body)
