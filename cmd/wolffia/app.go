@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -21,7 +22,8 @@ type stdio struct{ in, out, err *os.File }
 // An app is one execution of the program.
 type app struct {
 	stdio
-	stateDir string // --state-dir
+	stateDir string       // --state-dir
+	log      *slog.Logger // of the service; nil: there is none
 	closers  []func() error
 }
 
@@ -52,6 +54,7 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 	root.AddCommand(
 		a.runCommand(), a.shellCommand(), a.createCommand(), a.execCommand(), a.sessionCommand(),
 		a.serveCommand(), a.lsCommand(), a.scanCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand(),
+		a.touchCommand(), a.pruneCommand(),
 		a.logsCommand(), a.cpCommand(), a.imageCommand(), a.policyCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
 	)
 	root.CompletionOptions.HiddenDefaultCmd = false
@@ -60,7 +63,7 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 
 // open returns the named runtime; an empty name means the default one.
 func (a *app) open(name string) (*shim.Runtime, error) {
-	rt, err := newRuntime(name, &shim.Options{StateDir: a.stateDir, Progress: a.progress()})
+	rt, err := newRuntime(name, &shim.Options{StateDir: a.stateDir, Progress: a.progress(), Log: a.log})
 	if err != nil {
 		return nil, err
 	}

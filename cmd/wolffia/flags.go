@@ -41,6 +41,8 @@ type boxFlags struct {
 	owner      string
 	name       string
 	disk       string
+	ttl        string
+	idle       string
 
 	command []string // what the image runs by itself; known after config
 }
@@ -63,6 +65,8 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.labels, "label", nil, "label the sandbox: K=V")
 	fl.StringVar(&f.owner, "owner", "", "whose sandbox it is, for wolffia scan and the service: ORG/PROJECT/USER")
 	fl.StringVar(&f.disk, "disk", "", "how much may be added to the codebase, such as 512m or 2g (default: no limit)")
+	fl.StringVar(&f.ttl, "ttl", "", "destroy the sandbox this long after it was made (90s, 5m, 7d; default: never)")
+	fl.StringVar(&f.idle, "idle-timeout", "", "destroy the sandbox when it was not used for this long (default: never)")
 	fl.StringVar(&f.name, "name", "", "name the sandbox")
 	f.ruleFlags.add(cmd)
 }
@@ -84,6 +88,17 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		}
 		if *size.to, err = units.RAMInBytes(size.text); err != nil || *size.to <= 0 {
 			return nil, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be a size such as 512m or 2g", size.flag, size.text)
+		}
+	}
+	for _, life := range []struct {
+		flag, text string
+		to         *time.Duration
+	}{{"ttl", f.ttl, &c.TTL}, {"idle-timeout", f.idle, &c.IdleTimeout}} {
+		if life.text == "" {
+			continue
+		}
+		if *life.to, err = parseLifetime(life.flag, life.text); err != nil {
+			return nil, err
 		}
 	}
 	if c.Env, err = variables(f.env); err != nil {
@@ -287,17 +302,12 @@ func readPolicy(name string) (*perm.PolicyFile, error) {
 	return file, nil
 }
 
-// parseTimeout reads a duration; a plain number is seconds.
+// parseTimeout reads the flag --timeout.
 func parseTimeout(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		if d, err = time.ParseDuration(s + "s"); err != nil {
-			err = errors.New("it must be like 90s, 5m or 1h30m")
-		}
-	}
+	d, err := parseDuration(s)
 	if err == nil && d <= 0 {
 		err = errors.New("it must be more than 0")
 	}
@@ -305,4 +315,15 @@ func parseTimeout(s string) (time.Duration, error) {
 		return 0, runtime.Errorf(runtime.ErrInvalid, "--timeout %q: %w", s, err)
 	}
 	return d, nil
+}
+
+// parseDuration reads a duration; a plain number is seconds.
+func parseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		if d, err = time.ParseDuration(s + "s"); err != nil {
+			err = errors.New("it must be like 90s, 5m or 1h30m")
+		}
+	}
+	return d, err
 }

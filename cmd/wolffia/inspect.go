@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -77,6 +78,12 @@ func (s *inspection) print(out io.Writer) error {
 	row("runtime", s.listing.Runtime)
 	row("state", string(s.State))
 	row("reason", s.Reason)
+	if s.ExpiresAt != 0 {
+		row("expires", time.UnixMilli(s.ExpiresAt).Format(time.RFC3339))
+	}
+	if s.listing.IdleTimeout != 0 {
+		row("idle timeout", (time.Duration(s.listing.IdleTimeout) * time.Millisecond).String())
+	}
 	row("codebase", s.Codebase)
 	row("image", s.listing.Image)
 	row("image id", s.ImageID)

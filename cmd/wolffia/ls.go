@@ -24,12 +24,20 @@ type listing struct {
 	CreatedAt int64             `json:"createdAt"` // ms since 1970
 	Codebase  string            `json:"codebase,omitempty"`
 	Image     string            `json:"image,omitempty"`
+
+	ExpiresAt   int64          `json:"expiresAt,omitempty"`   // ms since 1970; 0: never
+	IdleTimeout int64          `json:"idleTimeout,omitempty"` // ms; 0: none
+	Expired     runtime.Expiry `json:"expired,omitempty"`
 }
 
 func listingOf(s *runtime.Sandbox) listing {
 	l := listing{
 		ID: s.ID, Name: s.Name, Runtime: s.Runtime, State: s.State, Reason: s.Reason,
 		Labels: s.Labels, CreatedAt: s.CreatedAt.UnixMilli(), Codebase: s.CodebasePath, Image: s.Image,
+	}
+	l.IdleTimeout, l.Expired = s.IdleTimeout.Milliseconds(), s.Expired
+	if !s.ExpiresAt.IsZero() {
+		l.ExpiresAt = s.ExpiresAt.UnixMilli()
 	}
 	if l.Labels == nil {
 		l.Labels = map[string]string{}
@@ -67,10 +75,10 @@ func (a *app) lsCommand() *cobra.Command {
 				return nil
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "ID\tNAME\tRUNTIME\tSTATE\tAGE\tCODEBASE\tLABELS")
+			fmt.Fprintln(w, "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tLABELS")
 			for _, l := range listings {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, dash(l.Name), l.Runtime, l.State,
-					age(time.UnixMilli(l.CreatedAt)), dash(printable(l.Codebase)), dash(printable(joinLabels(l.Labels))))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, dash(l.Name), l.Runtime, l.State,
+					age(time.UnixMilli(l.CreatedAt)), until(l.ExpiresAt), dash(printable(l.Codebase)), dash(printable(joinLabels(l.Labels))))
 			}
 			return w.Flush()
 		},
@@ -95,9 +103,12 @@ func joinLabels(labels map[string]string) string {
 	return strings.Join(all, ",")
 }
 
-// age is a time span a person can read.
-func age(since time.Time) string {
-	switch d := time.Since(since); {
+// age is how long ago something was, for a person.
+func age(since time.Time) string { return span(time.Since(since)) }
+
+// span is a time span that a person can read.
+func span(d time.Duration) string {
+	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))
 	case d < time.Hour:

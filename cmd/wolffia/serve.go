@@ -63,6 +63,8 @@ func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace tim
 	if box.name != "" || box.owner != "" {
 		return runtime.Errorf(runtime.ErrInvalid, "--name and --owner are of one sandbox; a service names its sandboxes and is told their owners")
 	}
+	log := slog.New(slog.NewJSONHandler(a.err, nil))
+	a.log = log
 	rt, err := a.open(box.runtime)
 	if err != nil {
 		return err
@@ -83,7 +85,6 @@ func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace tim
 		return err
 	}
 	defer null.Close()
-	log := slog.New(slog.NewJSONHandler(a.err, nil))
 	service, err := sandbox.OpenService(ctx, sandbox.NewDriver(rt, &sandbox.Options{Configure: a.template(ctx, box, null)}),
 		rt.StateDir(), &sandbox.ServiceOptions{Log: log})
 	if err != nil {

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// parseLifetime reads a flag that has a duration, also in days, or 0 for none.
+func parseLifetime(flag, s string) (time.Duration, error) {
+	d, err := parseDuration(s)
+	if n, ok := strings.CutSuffix(s, "d"); ok {
+		var days uint64
+		days, err = strconv.ParseUint(n, 10, 16)
+		d = time.Duration(days) * 24 * time.Hour
+	}
+	if err != nil {
+		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be like 90s, 5m, 1h30m or 7d, or 0 for none", flag, s)
+	}
+	if err := runtime.CheckLifetime(d); err != nil {
+		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %w", flag, s, err)
+	}
+	return d, nil
+}
+
+func (a *app) touchCommand() *cobra.Command {
+	var ttl string
+	cmd := &cobra.Command{
+		Use:   "touch [--ttl D] SANDBOX...",
+		Short: "Renew sandboxes that have a lifetime",
+		Long: `Renew sandboxes that have a lifetime: their idle time begins anew. With --ttl also
+their time to live, whatever it was, is this much from now on; 0: they have none
+any more. With --ttl they need not run.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("ttl") {
+				return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
+					return rt.Touch(ctx, ref)
+				})
+			}
+			d, err := parseLifetime("ttl", ttl)
+			if err != nil {
+				return err
+			}
+			return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
+				_, err := rt.Renew(ctx, ref, d)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&ttl, "ttl", "", "the time to live from now on (90s, 5m, 7d); 0: none")
+	return cmd
+}
+
+func (a *app) pruneCommand() *cobra.Command {
+	var stopped, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "prune [--stopped]",
+		Short: "Destroy sandboxes that are dead, or whose lifetime is over",
+		Long: `Destroy sandboxes that are dead, whose lifetime is over, or that were left half
+made or half destroyed; with --stopped also those that were stopped. None that runs,
+or that somebody is just starting. Prints the ids of what was destroyed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			pruned, err := rt.Prune(cmd.Context(), stopped)
+			if asJSON {
+				if perr := a.printJSON(append([]runtime.Pruned{}, pruned...)); perr != nil {
+					return perr
+				}
+				return err
+			}
+			for _, p := range pruned {
+				fmt.Fprintln(a.out, p.ID)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&stopped, "stopped", false, "also those that were stopped")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
+	return cmd
+}
+
+// until is how long it is until a time, in ms since 1970, for a person; - if that
+// is never.
+func until(ms int64) string {
+	if ms == 0 {
+		return "-"
+	}
+	return span(max(0, time.Until(time.UnixMilli(ms))))
+}
