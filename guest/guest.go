@@ -171,6 +171,7 @@ func (g *guest) shutdown(grace time.Duration) {
 	if os.Getpid() == 1 { // anywhere else -1 means the user's whole session
 		_ = unix.Kill(-1, unix.SIGTERM)
 		_ = unix.Kill(-1, unix.SIGCONT)
+		g.shells.HangUp()
 	}
 	over := time.After(grace)
 	select {

@@ -298,3 +298,28 @@ func (s *Session) checkLost() {
 		_ = unix.Kill(s.in.pid, unix.SIGKILL)
 	}
 }
+
+// HangUp tells every shell that its terminal is gone, once its command is over.
+// An interactive one dies of that; SIGTERM it ignores (SIGNALS in bash(1)).
+// Nothing is run any more. It does not wait.
+func (m *Manager) HangUp() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sessions {
+		s.later(func() {
+			s.leaving = true
+			if !s.busy {
+				s.hangUp()
+			}
+		})
+	}
+}
+
+func (s *Session) hangUp() {
+	if s.in != nil {
+		_ = unix.Kill(s.in.pid, unix.SIGHUP)
+	}
+	if s.term != nil && s.term.alive() {
+		_ = unix.Kill(s.term.pid, unix.SIGHUP)
+	}
+}

@@ -71,6 +71,7 @@ type Session struct {
 	kept       []*kept // oldest first
 	dying      *Call   // the destroy that ends the session
 	keepJobs   bool
+	leaving    bool // PID 1 is about to end
 	dead       bool
 	released   bool // what it had is given back
 
@@ -280,6 +281,10 @@ func (s *Session) idle() {
 	s.busy = false
 	if s.dying != nil {
 		s.destroyNow()
+		return
+	}
+	if s.leaving {
+		s.hangUp()
 		return
 	}
 	s.next()

@@ -11,6 +11,7 @@ var destroyTests = []test{
 	{"DestroyDuringCommand", nil, destroyDuring},
 	{"DestroyEndsAllItStarted", nil, destroyEndsAll},
 	{"DestroySandboxStops", nil, destroyBySandbox},
+	{"DestroySandboxHangsUp", nil, destroyHangsUp},
 }
 
 // over checks that a call has ended because its session was taken away.
@@ -81,4 +82,29 @@ func destroyBySandbox(e *env) {
 	_, err = e.rt.GetSession(e.Ctx, s.ID)
 	e.Wrong("get in a sandbox that was started again", err, runtime.ErrNotFound)
 	e.shell(&runtime.SessionConfig{Name: "main"}).alive()
+}
+
+// A sandbox that is stopped hangs up on its shells, which would ignore SIGTERM
+// and be killed: so they do what they have to at the end.
+func destroyHangsUp(e *env) {
+	s := e.shell(nil)
+	heard := make(chan string, 1)
+	go func() {
+		r, err := e.rt.Exec(e.Ctx, e.box, &runtime.ExecRequest{Command: []string{"sh", "-c", "trap '' TERM; mkfifo /tmp/ear; read x </tmp/ear; echo $x"}})
+		if err != nil {
+			heard <- err.Error()
+			return
+		}
+		heard <- string(r.Stdout)
+	}()
+	s.prints("until [ -p /tmp/ear ]; do sleep 0.02; done; trap 'echo bye >/tmp/ear' EXIT", "")
+	e.OK(e.rt.Stop(e.Ctx, e.box))
+	select {
+	case what := <-heard:
+		if what != "bye\n" {
+			e.Errorf("the shell's last word is %q", what)
+		}
+	case <-e.Ctx.Done():
+		e.Error("nothing is heard of the shell")
+	}
 }
