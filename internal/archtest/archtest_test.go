@@ -77,6 +77,7 @@ var home = map[string]string{
 	"github.com/moby/moby/client":                     "runtime/docker/engine",
 	"github.com/moby/moby/api":                        "runtime/docker/engine",
 	"github.com/containerd/errdefs":                   "runtime/docker/engine",
+	"github.com/distribution/reference":               "runtime/docker/engine",
 }
 
 // banned are calls that the code does without, and why.

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"strconv"
 
 	"github.com/moby/moby/api/types/container"
@@ -37,6 +38,8 @@ type abilities struct {
 	// recursive: a directory can be shown read-only with what is mounted in it.
 	// Without it, what is mounted in it is not shown.
 	recursive bool
+	// podman: it is Podman, whose tmpfs has options of its own.
+	podman bool
 }
 
 // containerName is the container's name, by which it is found again.
@@ -75,7 +78,7 @@ func configs(spec *runtime.LaunchSpec, image, filter string, can abilities) (*co
 		LogConfig:      container.LogConfig{Type: "none"}, // else the stream would be kept on disk
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		ShmSize:        shmSize,
-		Tmpfs:          tmpfs(spec),
+		Tmpfs:          tmpfs(spec, can),
 		Mounts:         mounts(spec, filter, can),
 		Resources:      limits(&spec.Config.Resources),
 	}
@@ -97,8 +100,12 @@ func configs(spec *runtime.LaunchSpec, image, filter string, can abilities) (*co
 // tmpfs are the directories in memory. What is in them counts as the sandbox's,
 // and no process can be ended to make room: so with a limit of memory they are a
 // part of it, and not all.
-func tmpfs(spec *runtime.LaunchSpec) map[string]string {
-	own := fmt.Sprintf("exec,uid=%d,gid=%d,mode=", spec.UID, spec.GID)
+func tmpfs(spec *runtime.LaunchSpec, can abilities) map[string]string {
+	free, own := "exec,mode=", fmt.Sprintf("exec,uid=%d,gid=%d,mode=", spec.UID, spec.GID)
+	if can.podman {
+		// U is the container's user. It would put what it covers into a tmpfs.
+		free, own = "exec,notmpcopyup,mode=", "exec,notmpcopyup,U,mode="
+	}
 	part := func(of int64) string {
 		if limit := spec.Config.Resources.Memory; limit > 0 {
 			return fmt.Sprintf(",size=%d", limit/of)
@@ -110,9 +117,12 @@ func tmpfs(spec *runtime.LaunchSpec) map[string]string {
 		sessions = part(16)
 	}
 	all := map[string]string{
-		"/tmp":               "exec,mode=1777" + part(4),
+		"/tmp":               free + "1777" + part(4),
 		spec.Home:            own + "0700" + part(8),
 		runtime.SessionsPath: own + "0700" + sessions,
+	}
+	if can.podman { // which puts one without a limit here, in a root that is read-only
+		all["/var/tmp"] = free + "1777" + part(8)
 	}
 	for _, target := range spec.Scratch {
 		all[target] = own + "0755" + part(8)
@@ -139,6 +149,15 @@ func mounts(spec *runtime.LaunchSpec, filter string, can abilities) []mount.Moun
 	}
 	if spec.Etc != "" {
 		show(spec.Etc, "/etc", false)
+		if can.podman { // which puts files of its own over these, unless it is asked for them
+			names := []string{"passwd", "group", "hosts", "hostname"}
+			if spec.Network == runtime.NetworkHost {
+				names = append(names, "resolv.conf")
+			}
+			for _, name := range names {
+				show(filepath.Join(spec.Etc, name), "/etc/"+name, false)
+			}
+		}
 	}
 	for _, b := range spec.Binds {
 		show(b.Source, b.Target, b.Writable)

@@ -40,6 +40,7 @@ func spec(change func(*runtime.LaunchSpec)) *runtime.LaunchSpec {
 func variants() map[string]*runtime.LaunchSpec {
 	return map[string]*runtime.LaunchSpec{
 		"codebase":    spec(func(*runtime.LaunchSpec) {}),
+		"podman":      spec(func(*runtime.LaunchSpec) {}),
 		"no-codebase": spec(func(s *runtime.LaunchSpec) { s.Binds, s.Scratch = nil, []string{"/workspace"} }),
 		"network":     spec(func(s *runtime.LaunchSpec) { s.Network = runtime.NetworkHost }),
 		"limits": spec(func(s *runtime.LaunchSpec) {
@@ -60,7 +61,7 @@ func variants() map[string]*runtime.LaunchSpec {
 func TestConfigs(t *testing.T) {
 	for name, s := range variants() {
 		t.Run(name, func(t *testing.T) {
-			c, h := configs(s, "the-image", "/filter", abilities{recursive: name == "mounts"})
+			c, h := configs(s, "the-image", "/filter", abilities{recursive: name == "mounts", podman: name == "podman"})
 			got, err := json.MarshalIndent(map[string]any{"Config": c, "HostConfig": h}, "", "  ")
 			if err != nil {
 				t.Fatal(err)
@@ -73,7 +74,7 @@ func TestConfigs(t *testing.T) {
 // Whatever a spec says, the engine is asked for all of the isolation.
 func TestConfigsAlwaysIsolate(t *testing.T) {
 	for name, s := range variants() {
-		c, h := configs(s, "image", "/filter", abilities{})
+		c, h := configs(s, "image", "/filter", abilities{podman: name == "podman"})
 		switch {
 		case !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) > 0 || h.Privileged:
 			t.Errorf("%s: capabilities", name)
@@ -108,18 +109,20 @@ func TestConfigsAlwaysIsolate(t *testing.T) {
 func TestTmpfsIsLessThanMemory(t *testing.T) {
 	for _, limit := range []int64{16 << 20, 512 << 20, 64 << 30} {
 		s := spec(func(s *runtime.LaunchSpec) { s.Scratch, s.Config.Resources.Memory = []string{"/workspace"}, limit })
-		_, h := configs(s, "", "", abilities{})
-		sum := h.ShmSize
-		for target, options := range h.Tmpfs {
-			_, size, ok := strings.Cut(options, "size=")
-			var n int64
-			if err := json.Unmarshal([]byte(size), &n); err != nil || !ok {
-				t.Errorf("%s has no size: %s", target, options)
+		for _, podman := range []bool{false, true} {
+			_, h := configs(s, "", "", abilities{podman: podman})
+			sum := h.ShmSize
+			for target, options := range h.Tmpfs {
+				_, size, ok := strings.Cut(options, "size=")
+				var n int64
+				if err := json.Unmarshal([]byte(size), &n); err != nil || !ok {
+					t.Errorf("%s has no size: %s", target, options)
+				}
+				sum += n
 			}
-			sum += n
-		}
-		if sum > limit*3/4 {
-			t.Errorf("%d of %d", sum, limit)
+			if sum > limit*3/4 {
+				t.Errorf("%d of %d", sum, limit)
+			}
 		}
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -34,6 +36,7 @@ type engine struct {
 	stateDir string
 	id       string
 	config   *runtime.SandboxConfig
+	podman   atomic.Bool // set once it has answered as Podman does
 }
 
 var _ shim.Engine = (*engine)(nil)
@@ -43,11 +46,17 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (shim.Engine, erro
 	if config.Docker == nil || config.Docker.Host == "" {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s does not say which engine it is in", id)
 	}
-	c, err := client.New(client.WithHost(config.Docker.Host))
+	e := &engine{stateDir: stateDir, id: id, config: config}
+	c, err := client.New(client.WithHost(config.Docker.Host), client.WithHTTPResponseHook(func(r *http.Response) {
+		if strings.HasPrefix(r.Header.Get("Server"), "Libpod/") {
+			e.podman.Store(true)
+		}
+	}))
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "engine %s: %w", config.Docker.Host, err)
 	}
-	return &engine{c, stateDir, id, config}, nil
+	e.client = c
+	return e, nil
 }
 
 // Start implements [shim.Engine].
@@ -98,7 +107,7 @@ func (e *engine) create(ctx context.Context, spec *runtime.LaunchSpec, filter st
 	if err := shim.Mark(spec.Dir); err != nil {
 		return "", runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44")}
+	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44"), podman: e.podman.Load()}
 	config, host := configs(spec, image, filter, can)
 	// To its end, or nobody would know whether there is one.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
@@ -186,15 +195,11 @@ func (e *engine) end(ctx context.Context, forGood bool) (string, error) {
 	// outlive its caller.
 	keep := !forGood && !e.config.BoundToCaller && e.config.Image != "" && !e.config.Docker.ReadOnlyRoot && c.State != nil && c.State.Status != container.StateCreated
 	if !keep {
-		_, err := e.client.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-		if errdefs.IsNotFound(err) {
-			err = nil
-		}
-		return "", e.explain("remove the container", err)
+		return "", e.explain("remove the container", e.remove(ctx, c.ID))
 	}
 	if c.State.Running {
 		ended := e.client.ContainerWait(ctx, c.ID, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
-		if _, err := e.client.ContainerKill(ctx, c.ID, client.ContainerKillOptions{Signal: "KILL"}); err != nil && !errdefs.IsConflict(err) {
+		if _, err := e.client.ContainerKill(ctx, c.ID, client.ContainerKillOptions{Signal: "KILL"}); err != nil && !e.stopped(ctx, c.ID) {
 			return "", e.explain("kill the container", err)
 		}
 		select {
@@ -204,6 +209,26 @@ func (e *engine) end(ctx context.Context, forGood bool) (string, error) {
 		}
 	}
 	return c.ID, nil
+}
+
+// remove ends and removes a container; one that is gone is no error.
+func (e *engine) remove(ctx context.Context, id string) error {
+	for retry := false; ; retry = true {
+		_, err := e.client.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		// Podman fails to end what ends by itself in this moment.
+		if err == nil || retry || !e.stopped(ctx, id) {
+			return err
+		}
+	}
+}
+
+// stopped reports whether a container is known not to run.
+func (e *engine) stopped(ctx context.Context, id string) bool {
+	r, err := e.client.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	return errdefs.IsNotFound(err) || err == nil && r.Container.State != nil && !r.Container.State.Running
 }
 
 // find returns the container that has the sandbox's container's name, if there is

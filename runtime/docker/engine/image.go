@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
 	"github.com/moby/moby/client"
 
 	"wolffia/runtime"
@@ -18,6 +19,9 @@ import (
 // Image implements [shim.Engine].
 func (e *engine) Image(ctx context.Context, step func(string)) (*shim.ImageInfo, error) {
 	name := cmp.Or(e.config.ImageID, e.config.Image)
+	if _, err := reference.ParseAnyReference(name); err != nil { // not all engines say so
+		return nil, runtime.Errorf(runtime.ErrInvalid, "image %s: %w", name, err)
+	}
 	image, err := e.client.ImageInspect(ctx, name)
 	if errdefs.IsNotFound(err) && e.config.ImageID != "" {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "there is no image %s in the engine", name)
