@@ -68,9 +68,6 @@ type LaunchSpec struct {
 	// more of it than this.
 	Config    *SandboxConfig
 	CreatedAt int64 // ms since 1970
-	// StateDir is the state directory, which an engine is told so that two of
-	// them are not mixed up.
-	StateDir string
 	// Kept is set where another process has started PID 1 already.
 	Kept *Kept
 }

@@ -262,6 +262,11 @@ func (d *Driver) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata,
 	return Scan(ctx, d.rt)
 }
 
+// LostSandboxes is [Lost].
+func (d *Driver) LostSandboxes(ctx context.Context) ([]registry.Metadata, error) {
+	return Lost(ctx, d.rt)
+}
+
 // State is where the sandbox is in its life; one whose lifetime is over is
 // [runtime.ErrNotFound].
 func (d *Driver) State(ctx context.Context, sandboxID string) (runtime.State, error) {

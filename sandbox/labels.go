@@ -67,6 +67,27 @@ func MetadataOf(s *runtime.Sandbox) (m registry.Metadata, ok bool) {
 	return m, true
 }
 
+// Lost returns whose the sandboxes are that an engine still has though the state
+// directory does not know them any more, of those of which it is known in full.
+// Nobody can work in them; a runtime that keeps no engine has none. With an error
+// there may be others.
+func Lost(ctx context.Context, rt runtime.Runtime) ([]registry.Metadata, error) {
+	l, is := rt.(interface {
+		Lost(ctx context.Context) ([]*runtime.Sandbox, error)
+	})
+	if !is {
+		return nil, nil
+	}
+	all, err := l.Lost(ctx)
+	var found []registry.Metadata
+	for _, s := range all {
+		if m, ok := MetadataOf(s); ok {
+			found = append(found, m)
+		}
+	}
+	return found, err
+}
+
 // Scan returns whose the running sandboxes of a runtime are, oldest first, as
 // they themselves say. One of which that is not known in full, or that is ending
 // since its lifetime is over, is left out.

@@ -50,7 +50,24 @@ func (s *Service) Reconcile(ctx context.Context) error {
 	for _, m := range done.Skipped {
 		s.log.Warn("a running sandbox is left alone: its owner is not known in full", "sandboxId", m.SandboxID)
 	}
+	s.reportLost(ctx)
 	return nil
+}
+
+// reportLost says what is left of sandboxes that nobody can work in any more. It
+// is for the operator to remove: it may hold what somebody wants back.
+func (s *Service) reportLost(ctx context.Context) {
+	l, is := s.driver.(loser)
+	if !is {
+		return
+	}
+	lost, err := l.LostSandboxes(ctx)
+	if err != nil {
+		s.log.Warn("an engine does not say what it has", "error", err)
+	}
+	for _, m := range lost {
+		s.log.Warn("a sandbox is lost: an engine has it, the state directory does not; wolffia rm removes it", attributes(m)...)
+	}
 }
 
 // notRunning returns those that are registered, were not found running, and are

@@ -58,6 +58,11 @@ type stater interface {
 	State(ctx context.Context, sandboxID string) (runtime.State, error)
 }
 
+// A loser is a driver that can tell what was lost of sandboxes: see [Lost].
+type loser interface {
+	LostSandboxes(ctx context.Context) ([]registry.Metadata, error)
+}
+
 // A gitConfigurer is a driver that can configure git later than at the start.
 type gitConfigurer interface {
 	ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig) error

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,7 +54,13 @@ type boot struct {
 	// tree is mounted in the host's mount namespace, by the keeper.
 	Engine   string `json:"engine,omitempty"`
 	StateDir string `json:"stateDir,omitempty"`
+	// Lost says that what would tell whether it is in the engine is gone.
+	Lost bool `json:"lost,omitempty"`
 }
+
+// subject is what an engine's program works on: a sandbox, or all of a state
+// directory.
+func (b *boot) subject() string { return cmp.Or(b.ID, b.StateDir) }
 
 // readBoot reads fdBoot.
 func readBoot() (*boot, error) {
@@ -111,6 +118,7 @@ type report struct {
 	Step  string     `json:"step,omitempty"` // what is being done now
 	Ready bool       `json:"ready,omitempty"`
 	Image *ImageInfo `json:"image,omitempty"` // what was asked for
+	Found []Found    `json:"found,omitempty"` // what was asked for
 	Error string     `json:"error,omitempty"`
 	Class string     `json:"class,omitempty"` // of Error
 }

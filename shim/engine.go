@@ -59,7 +59,7 @@ func (r *Runtime) ask(ctx context.Context, backend *Backend, what string, b *boo
 	}
 	defer out.Close()
 	c, err := child.Start(&child.Command{
-		Path: program, Args: []string{filepath.Base(program), what, b.ID},
+		Path: program, Args: []string{filepath.Base(program), what, b.subject()},
 		Env:   environ(),
 		Files: []*os.File{nil, in, nil, bootFile},
 		Attr:  &syscall.SysProcAttr{Setpgid: true}, // the terminal's ^C is for us
@@ -71,7 +71,9 @@ func (r *Runtime) ask(ctx context.Context, backend *Backend, what string, b *boo
 	stop := context.AfterFunc(ctx, func() { _ = c.Kill() })
 	defer stop()
 	last := &report{}
-	lines := bufio.NewScanner(io.LimitReader(out, 16<<20))
+	const most = 16 << 20 // bytes
+	lines := bufio.NewScanner(io.LimitReader(out, most))
+	lines.Buffer(nil, most)
 	for lines.Scan() {
 		r := new(report)
 		if err := json.Unmarshal(lines.Bytes(), r); err != nil {

@@ -34,6 +34,9 @@ type Engine interface {
 	End(ctx context.Context, forGood bool) (kept bool, err error)
 	// Image finds the image that is asked for, and gets it if it is not there.
 	Image(ctx context.Context, step func(string)) (*ImageInfo, error)
+	// Scan finds all sandboxes of the state directory that are in the engine, and
+	// that this user has made.
+	Scan(ctx context.Context) ([]Found, error)
 }
 
 // OpenEngine returns the engine's part about a sandbox of the state directory.
@@ -58,6 +61,7 @@ const (
 //	PROGRAM keep ID    is the keeper of a sandbox
 //	PROGRAM clean ID   removes what a keeper that was killed has left
 //	PROGRAM image ID   gets the image of a sandbox that is to be made
+//	PROGRAM scan DIR   lists the sandboxes of a state directory
 func EngineMain(name string, open OpenEngine) error {
 	if err := begin(name); err != nil {
 		return err
@@ -66,12 +70,12 @@ func EngineMain(name string, open OpenEngine) error {
 	if err != nil {
 		return err
 	}
-	if len(os.Args) != 3 || os.Args[2] != b.ID {
+	if len(os.Args) != 3 || os.Args[2] != b.subject() {
 		return errors.New("this is started by wolffia, not by hand")
 	}
 	unix.Umask(0o022) // as for the shim; what is ours alone lies in a directory of 0700
 	engine, err := open(b.StateDir, b.ID, &b.Config.SandboxConfig)
-	k := &keeper{boot: b, engine: engine}
+	k := &keeper{boot: b, engine: engine, made: b.Lost}
 	switch os.Args[1] {
 	case "keep":
 		socket := os.NewFile(fdKeeper, "shim")
@@ -88,7 +92,15 @@ func EngineMain(name string, open OpenEngine) error {
 		if err == nil {
 			err = k.clean(true)
 		}
-		return k.answer(nil, err)
+		return k.answer(report{}, err)
+	case "scan":
+		var found []Found
+		if err == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), lostLimit)
+			defer cancel()
+			found, err = engine.Scan(ctx)
+		}
+		return k.answer(report{Found: found}, err)
 	case "image":
 		var image *ImageInfo
 		if err == nil {
@@ -96,7 +108,7 @@ func EngineMain(name string, open OpenEngine) error {
 			defer cancel()
 			image, err = engine.Image(ctx, func(name string) { report{Step: name}.send(os.Stdout) })
 		}
-		return k.answer(image, err)
+		return k.answer(report{Image: image}, err)
 	}
 	return fmt.Errorf("%s does not know %q", name, os.Args[1])
 }
@@ -105,12 +117,12 @@ func EngineMain(name string, open OpenEngine) error {
 type keeper struct {
 	boot   *boot
 	engine Engine
+	made   bool // something may be in the engine, whatever the mark says
 }
 
 // answer is the last report to whoever has started us.
-func (k *keeper) answer(image *ImageInfo, err error) error {
-	r := report{Ready: true, Image: image}
-	if err != nil {
+func (k *keeper) answer(r report, err error) error {
+	if r.Ready = true; err != nil {
 		r = failed(err)
 	}
 	r.send(os.Stdout)
@@ -146,6 +158,7 @@ func (k *keeper) keep(socket *os.File) (err error) {
 	if err != nil {
 		return err
 	}
+	k.made = true
 	err = errors.Join(sendPacket(socket, report{Ready: true}, connection), connection.Close(), ready.Close())
 	if err != nil {
 		return err
@@ -226,7 +239,7 @@ func (k *keeper) clean(forGood bool) error {
 	// Who waits for a tree server that is stuck cannot be killed.
 	stuck := time.AfterFunc(killGrace, func() { _ = fusefs.Unmount(treeDir(k.boot), true) })
 	kept, err := false, error(nil)
-	if _, serr := os.Lstat(mark(k.boot.Engine)); !errors.Is(serr, fs.ErrNotExist) {
+	if _, serr := os.Lstat(mark(k.boot.Engine)); k.made || !errors.Is(serr, fs.ErrNotExist) {
 		kept, err = k.engine.End(ctx, forGood)
 	}
 	stuck.Stop()

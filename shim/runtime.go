@@ -422,6 +422,11 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 	if errors.Is(err, runtime.ErrUnavailable) && runtime.IsID(sandboxID) {
 		// A damaged configuration says nothing; what runs names its sandbox.
 		box, c = r.dir.Box(sandboxID), &statedir.Config{UID: os.Geteuid()}
+	} else if errors.Is(err, runtime.ErrNotFound) && runtime.IsID(sandboxID) {
+		if lost, lerr := r.destroyLost(ctx, sandboxID); lost {
+			return lerr
+		}
+		return err
 	} else if err != nil {
 		r.tidy(ctx) // it may be half removed
 		return err

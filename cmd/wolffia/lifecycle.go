@@ -64,16 +64,19 @@ func (a *app) rmCommand() *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
-				if !force {
-					s, err := rt.Get(ctx, ref)
-					if err != nil {
-						return err
-					}
-					if s.State == runtime.StateRunning {
-						return runtime.Errorf(runtime.ErrConflict, "sandbox %s is running: wolffia stop it first, or wolffia rm -f", s.ContainerName())
-					}
+				s, err := rt.Get(ctx, ref)
+				lost := errors.Is(err, runtime.ErrNotFound) // but an engine may have it
+				switch {
+				case force || lost:
+				case err != nil:
+					return err
+				case s.State == runtime.StateRunning:
+					return runtime.Errorf(runtime.ErrConflict, "sandbox %s is running: wolffia stop it first, or wolffia rm -f", s.ContainerName())
 				}
-				err := rt.Destroy(ctx, ref)
+				err = rt.Destroy(ctx, ref)
+				if lost && err == nil {
+					a.warn("what was left of sandbox %s, which was lost, is removed", ref)
+				}
 				if force && errors.Is(err, runtime.ErrNotFound) {
 					return nil
 				}

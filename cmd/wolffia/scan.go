@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -11,17 +12,28 @@ import (
 	"wolffia/sandbox"
 )
 
+// A scanned sandbox is what --json prints of one.
+type scanned struct {
+	registry.Metadata
+	Lost bool `json:"lost,omitempty"` // an engine has it, the state directory does not
+}
+
 func (a *app) scanCommand() *cobra.Command {
 	var asJSON bool
+	var backend string
 	cmd := &cobra.Command{
 		Use:   "scan",
 		Short: "List the running sandboxes that have an owner, and whose they are",
 		Long: `List the running sandboxes that have an owner (see --owner of create), and whose
 they are. It is read from the state directory; no service is needed. A sandbox
-whose owner is not known in full is not in the list.`,
+whose owner is not known in full is not in the list.
+
+Engines that sandboxes are in are asked too; with --runtime docker, also the one
+that a new sandbox would be in. One that an engine has and the state directory
+does not is listed as lost: nobody can work in it, wolffia rm ID removes it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rt, err := a.open("")
+			rt, err := a.open(backend)
 			if err != nil {
 				return err
 			}
@@ -29,22 +41,38 @@ whose owner is not known in full is not in the list.`,
 			if err != nil {
 				return err
 			}
+			all := []scanned{}
+			for _, m := range found {
+				all = append(all, scanned{Metadata: m})
+			}
+			lost, unknown := sandbox.Lost(cmd.Context(), rt)
+			for _, m := range lost {
+				all = append(all, scanned{Metadata: m, Lost: true})
+			}
+			if unknown != nil && backend == "" { // nobody has asked for it
+				a.warn("%v", unknown)
+				unknown = nil
+			}
 			if asJSON {
-				return a.printJSON(append([]registry.Metadata{}, found...))
+				return errors.Join(a.printJSON(all), unknown)
 			}
 			w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "SANDBOX\tNAME\tORGANIZATION\tPROJECT\tUSER\tAGE\tGIT")
-			for _, m := range found {
-				git := "-"
+			fmt.Fprintln(w, "SANDBOX\tNAME\tORGANIZATION\tPROJECT\tUSER\tAGE\tGIT\tSTATE")
+			for _, m := range all {
+				git, state := "-", "running"
 				if m.GitConfigured {
 					git = "configured"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.SandboxID, m.ContainerName,
-					printable(m.OrganizationID), printable(m.ProjectID), printable(m.UserID), age(time.UnixMilli(m.CreatedAt)), git)
+				if m.Lost {
+					state = "lost"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.SandboxID, printable(m.ContainerName),
+					printable(m.OrganizationID), printable(m.ProjectID), printable(m.UserID), age(time.UnixMilli(m.CreatedAt)), git, state)
 			}
-			return w.Flush()
+			return errors.Join(w.Flush(), unknown)
 		},
 	}
+	cmd.Flags().StringVar(&backend, "runtime", "", "ask the engine that this runtime makes sandboxes in: docker")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
 	return cmd
 }

@@ -18,6 +18,14 @@ import (
 // directory for everybody, and returns its name.
 func busybox(t *testing.T) string {
 	t.Helper()
+	const name = "wolffia-test-busybox:1"
+	dockertest.Docker(t, "import", "--change", "ENV FROM_IMAGE=yes", "--change", "ENV PATH=/bin", "--change", "WORKDIR /data", busyboxTar(t), name)
+	return name
+}
+
+// busyboxTar is the content of that image.
+func busyboxTar(t *testing.T) string {
+	t.Helper()
 	testenv.Tools(t, "busybox")
 	path, err := exec.LookPath("busybox")
 	if err != nil {
@@ -51,8 +59,7 @@ func busybox(t *testing.T) string {
 	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	dockertest.Docker(t, "import", "--change", "ENV FROM_IMAGE=yes", "--change", "ENV PATH=/bin", "--change", "WORKDIR /data", file, "wolffia-test-busybox:1")
-	return "wolffia-test-busybox:1"
+	return file
 }
 
 // A sandbox runs on the engine's image, as its own user, and keeps what it

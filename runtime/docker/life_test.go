@@ -97,6 +97,18 @@ func partsOf(t testing.TB, id string) map[string]int {
 	return parts
 }
 
+// killPart kills one of them.
+func killPart(t testing.TB, id, part string) {
+	t.Helper()
+	pid := partsOf(t, id)[part]
+	if pid == 0 {
+		t.Fatalf("there is no %s: %v", part, partsOf(t, id))
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // until waits for something that no event tells of.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"maps"
 	"path/filepath"
 	"strconv"
 
@@ -10,14 +9,6 @@ import (
 	"github.com/moby/moby/api/types/mount"
 
 	"wolffia/runtime"
-)
-
-// The labels of a container, beside those of its sandbox.
-const (
-	labelID    = "wolffia.sandboxId"
-	labelName  = "wolffia.name"
-	labelState = "wolffia.stateDir"
-	labelMade  = "wolffia.createdAt" // ms since 1970
 )
 
 // filterPath is where the guest finds the seccomp filter that it puts on itself,
@@ -42,20 +33,10 @@ type abilities struct {
 	podman bool
 }
 
-// containerName is the container's name, by which it is found again.
-func containerName(id string) string { return "wolffia-" + id }
-
-// configs are all that an engine is told of a sandbox, which runs on image and
+// configs are all that an engine is told of a sandbox of a place, which runs on image and
 // finds the filter in the file filter. They decide all of the isolation, with no
 // I/O (Docker Engine API, ContainerCreate).
-func configs(spec *runtime.LaunchSpec, image, filter string, can abilities) (*container.Config, *container.HostConfig) {
-	labels := map[string]string{}
-	maps.Copy(labels, spec.Config.Labels)
-	labels[labelID], labels[labelState] = spec.ID, spec.StateDir
-	labels[labelMade] = strconv.FormatInt(spec.CreatedAt, 10)
-	if spec.Config.Name != "" {
-		labels[labelName] = spec.Config.Name
-	}
+func configs(spec *runtime.LaunchSpec, of place, image, filter string, can abilities) (*container.Config, *container.HostConfig) {
 	c := &container.Config{
 		Image:    image,
 		Hostname: spec.Hostname,
@@ -65,7 +46,7 @@ func configs(spec *runtime.LaunchSpec, image, filter string, can abilities) (*co
 		AttachStdin: true, AttachStdout: true, AttachStderr: true,
 		Entrypoint:  spec.Command(filterPath),
 		WorkingDir:  "/",
-		Labels:      labels,
+		Labels:      labels(spec, of),
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
 	h := &container.HostConfig{

@@ -17,9 +17,11 @@ import (
 	"wolffia/runtime"
 )
 
+var there = place{"/state", 1000}
+
 func spec(change func(*runtime.LaunchSpec)) *runtime.LaunchSpec {
 	s := &runtime.LaunchSpec{
-		ID: "abcdefghijkl", Hostname: "abcdefghijkl", StateDir: "/state", CreatedAt: 1700000000000,
+		ID: "abcdefghijkl", Hostname: "abcdefghijkl", CreatedAt: 1700000000000,
 		UID: 1000, GID: 1000, User: "ann", Home: "/home/ann",
 		Root: []runtime.RootEntry{
 			{Name: "usr", Source: "/usr"},
@@ -61,7 +63,7 @@ func variants() map[string]*runtime.LaunchSpec {
 func TestConfigs(t *testing.T) {
 	for name, s := range variants() {
 		t.Run(name, func(t *testing.T) {
-			c, h := configs(s, "the-image", "/filter", abilities{recursive: name == "mounts", podman: name == "podman"})
+			c, h := configs(s, there, "the-image", "/filter", abilities{recursive: name == "mounts", podman: name == "podman"})
 			got, err := json.MarshalIndent(map[string]any{"Config": c, "HostConfig": h}, "", "  ")
 			if err != nil {
 				t.Fatal(err)
@@ -74,7 +76,7 @@ func TestConfigs(t *testing.T) {
 // Whatever a spec says, the engine is asked for all of the isolation.
 func TestConfigsAlwaysIsolate(t *testing.T) {
 	for name, s := range variants() {
-		c, h := configs(s, "image", "/filter", abilities{podman: name == "podman"})
+		c, h := configs(s, there, "image", "/filter", abilities{podman: name == "podman"})
 		switch {
 		case !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) > 0 || h.Privileged:
 			t.Errorf("%s: capabilities", name)
@@ -90,7 +92,7 @@ func TestConfigsAlwaysIsolate(t *testing.T) {
 			t.Errorf("%s: the root is writable", name)
 		case len(h.Binds) > 0 || len(h.Devices) > 0 || h.LogConfig.Type != "none" || h.AutoRemove:
 			t.Errorf("%s: %+v", name, h)
-		case c.Labels[labelID] != s.ID || c.Labels[labelState] != s.StateDir:
+		case c.Labels[labelID] != s.ID || c.Labels[labelState] != "/state" || c.Labels[labelUser] != "1000":
 			t.Errorf("%s: labels %v", name, c.Labels)
 		}
 		for _, m := range h.Mounts {
@@ -110,7 +112,7 @@ func TestTmpfsIsLessThanMemory(t *testing.T) {
 	for _, limit := range []int64{16 << 20, 512 << 20, 64 << 30} {
 		s := spec(func(s *runtime.LaunchSpec) { s.Scratch, s.Config.Resources.Memory = []string{"/workspace"}, limit })
 		for _, podman := range []bool{false, true} {
-			_, h := configs(s, "", "", abilities{podman: podman})
+			_, h := configs(s, there, "", "", abilities{podman: podman})
 			sum := h.ShmSize
 			for target, options := range h.Tmpfs {
 				_, size, ok := strings.Cut(options, "size=")

@@ -32,11 +32,11 @@ const createLimit = time.Minute
 
 // An engine is what a daemon has to do with one sandbox.
 type engine struct {
-	client   *client.Client
-	stateDir string
-	id       string
-	config   *runtime.SandboxConfig
-	podman   atomic.Bool // set once it has answered as Podman does
+	client *client.Client
+	place  place
+	id     string // empty: with all of the place's
+	config *runtime.SandboxConfig
+	podman atomic.Bool // set once it has answered as Podman does
 }
 
 var _ shim.Engine = (*engine)(nil)
@@ -46,7 +46,7 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (shim.Engine, erro
 	if config.Docker == nil || config.Docker.Host == "" {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s does not say which engine it is in", id)
 	}
-	e := &engine{stateDir: stateDir, id: id, config: config}
+	e := &engine{place: place{stateDir, os.Geteuid()}, id: id, config: config}
 	c, err := client.New(client.WithHost(config.Docker.Host), client.WithHTTPResponseHook(func(r *http.Response) {
 		if strings.HasPrefix(r.Header.Get("Server"), "Libpod/") {
 			e.podman.Store(true)
@@ -108,7 +108,7 @@ func (e *engine) create(ctx context.Context, spec *runtime.LaunchSpec, filter st
 		return "", runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44"), podman: e.podman.Load()}
-	config, host := configs(spec, image, filter, can)
+	config, host := configs(spec, e.place, image, filter, can)
 	// To its end, or nobody would know whether there is one.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
 	defer cancel()
@@ -243,8 +243,11 @@ func (e *engine) find(ctx context.Context) (c *container.InspectResponse, ours b
 		return nil, false, e.explain("look for the container", err)
 	}
 	c = &r.Container
-	ours = c.Config != nil && strings.TrimPrefix(c.Name, "/") == name && c.Config.Labels[labelID] == e.id && c.Config.Labels[labelState] == e.stateDir
-	return c, ours, nil
+	if c.Config == nil {
+		return c, false, nil
+	}
+	id, ours := e.place.has(c.Name, c.Config.Labels)
+	return c, ours && id == e.id, nil
 }
 
 // skeleton sees to it that the engine has the image to mount the host's

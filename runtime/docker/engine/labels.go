@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// The labels of a container, beside those of its sandbox.
+const (
+	labelID    = "wolffia.sandboxId"
+	labelName  = "wolffia.name"
+	labelState = "wolffia.stateDir"
+	labelUser  = "wolffia.uid"       // who made it: the state directory's owner
+	labelMade  = "wolffia.createdAt" // ms since 1970
+)
+
+// ownerLabels say whose a sandbox is (package sandbox). A container has all of
+// them, if need be empty: an engine adds those of the image, which may lie.
+var ownerLabels = []string{"wolffia.organizationId", "wolffia.projectId", "wolffia.userId", "wolffia.gitConfigured"}
+
+// maxLabel bounds a label that is believed, in bytes.
+const maxLabel = 4096
+
+// A place is where the configurations of sandboxes are: a state directory. The
+// same path may be another's on an engine that several users share.
+type place struct {
+	stateDir string
+	uid      int // whom it belongs to
+}
+
+// containerName is the container's name, by which it is found again.
+func containerName(id string) string { return "wolffia-" + id }
+
+// labels are a container's.
+func labels(spec *runtime.LaunchSpec, of place) map[string]string {
+	all := map[string]string{labelName: ""}
+	for _, k := range ownerLabels {
+		all[k] = ""
+	}
+	maps.Copy(all, spec.Config.Labels)
+	all[labelID], all[labelName] = spec.ID, spec.Config.Name
+	all[labelState], all[labelUser] = of.stateDir, strconv.Itoa(of.uid)
+	all[labelMade] = strconv.FormatInt(spec.CreatedAt, 10)
+	return all
+}
+
+// has reports whether a container with this name and these labels is one of the
+// place's, and which. An image can give a container labels, but no name; and
+// whoever gives a container our name and labels could as well do anything else.
+func (of place) has(name string, labels map[string]string) (id string, ok bool) {
+	id = labels[labelID]
+	return id, runtime.IsID(id) && strings.TrimPrefix(name, "/") == containerName(id) &&
+		labels[labelState] == of.stateDir && labels[labelUser] == strconv.Itoa(of.uid)
+}
+
+// Scan implements [shim.Engine].
+func (e *engine) Scan(ctx context.Context) ([]shim.Found, error) {
+	of := e.place
+	r, err := e.client.ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: make(client.Filters).Add("label", labelState+"="+of.stateDir, labelUser+"="+strconv.Itoa(of.uid)),
+	})
+	if err != nil {
+		return nil, e.explain("list the containers", err)
+	}
+	var all []shim.Found
+	for i := range r.Items {
+		if f, ok := found(&r.Items[i], of); ok {
+			all = append(all, f)
+		}
+	}
+	return all, nil
+}
+
+// found reads what a container says of its sandbox. One that is not of the
+// place, or says nonsense, is not ok.
+func found(c *container.Summary, of place) (f shim.Found, ok bool) {
+	for _, name := range c.Names {
+		if f.ID, ok = of.has(name, c.Labels); ok {
+			break
+		}
+	}
+	var err error
+	if f.CreatedAt, err = strconv.ParseInt(c.Labels[labelMade], 10, 64); !ok || err != nil || f.CreatedAt < 0 {
+		return shim.Found{}, false
+	}
+	f.Name, f.Labels = c.Labels[labelName], map[string]string{labelID: f.ID, labelMade: c.Labels[labelMade]}
+	for _, k := range ownerLabels {
+		if v := c.Labels[k]; v != "" {
+			f.Labels[k] = v
+		}
+	}
+	for _, v := range f.Labels {
+		if len(v) > maxLabel || len(f.Name) > maxLabel {
+			return shim.Found{}, false
+		}
+	}
+	return f, true
+}
