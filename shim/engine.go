@@ -2,6 +2,7 @@ package shim
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -144,6 +145,28 @@ func (r *Runtime) complete(backend *Backend, c *statedir.Config) error {
 		return runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no engine", backend.Name)
 	}
 	return nil
+}
+
+// ImageCommand returns the command that the image of a configuration runs by
+// itself, which may be empty, for a runtime whose engine has the images; others are
+// [runtime.ErrUnsupported]. The image is got if it is not there, and c.ImageID is
+// set to it.
+func (r *Runtime) ImageCommand(ctx context.Context, c *runtime.SandboxConfig) ([]string, error) {
+	full := &statedir.Config{SandboxConfig: *c}
+	full.Runtime = cmp.Or(c.Runtime, r.Name())
+	backend := r.backend(full.Runtime)
+	if backend == nil || !backend.Engine {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %q has no engine with images", full.Runtime)
+	}
+	if err := backend.Complete(&full.SandboxConfig); err != nil {
+		return nil, err
+	}
+	image, err := r.engineImage(ctx, backend, full)
+	if err != nil {
+		return nil, err
+	}
+	c.ImageID = image.ID
+	return image.Command, nil
 }
 
 // engineImage has the engine find, or get, the image of a configuration.

@@ -47,6 +47,8 @@ type ImageInfo struct {
 	ID  string   `json:"id"`            // SandboxConfig.ImageID
 	Env []string `json:"env,omitempty"` // K=V
 	Cwd string   `json:"cwd,omitempty"`
+	// Command is what it runs by itself: entry point and arguments.
+	Command []string `json:"command,omitempty"`
 }
 
 const (

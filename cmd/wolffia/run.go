@@ -51,7 +51,9 @@ goes too. With --image the command may be left out: it is the image's then.`,
 				args = box.command
 			}
 			if len(args) == 0 && !usesStore(box.runtime) {
-				return runtime.Errorf(runtime.ErrInvalid, "no command given: runtime %s does not take the image's", box.runtime)
+				if args, err = rt.ImageCommand(cmd.Context(), config); err != nil {
+					return err
+				}
 			}
 			if len(args) == 0 {
 				return runtime.Errorf(runtime.ErrInvalid, "no command given, and image %s has none: wolffia run [flags] -- CMD [ARG...]", box.image)

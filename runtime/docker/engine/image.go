@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,7 @@ func (e *engine) Image(ctx context.Context, step func(string)) (*shim.ImageInfo,
 	}
 	if image.Config != nil {
 		found.Env, found.Cwd = image.Config.Env, image.Config.WorkingDir
+		found.Command = slices.Concat(image.Config.Entrypoint, image.Config.Cmd)
 	}
 	return found, nil
 }
@@ -82,17 +84,25 @@ func (e *engine) pull(ctx context.Context, step func(string)) error {
 		}
 		if time.Since(said) > every {
 			said = time.Now()
-			step(fmt.Sprintf("pull %s: %s of %s", name, megabytes(done), megabytes(total)))
+			step("pull " + name + ": " + progress(sum(done), sum(total)))
 		}
 	}
 	return nil
 }
 
-// megabytes adds up what is known of an image's layers.
-func megabytes(layers map[string]int64) string {
-	var sum int64
-	for _, n := range layers {
-		sum += n
+// progress says how far a download is, in bytes; 0: of how many is not known.
+func progress(done, total int64) string {
+	text := fmt.Sprintf("%.1f MB", float64(done)/1e6)
+	if total > 0 {
+		text += fmt.Sprintf(" of %.1f MB", float64(total)/1e6)
 	}
-	return fmt.Sprintf("%.1f MB", float64(sum)/1e6)
+	return text
+}
+
+// sum adds up what is known of an image's layers.
+func sum(layers map[string]int64) (n int64) {
+	for _, of := range layers {
+		n += of
+	}
+	return n
 }
