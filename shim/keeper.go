@@ -29,9 +29,10 @@ type Engine interface {
 	// meanwhile, End is called.
 	Start(ctx context.Context, spec *runtime.LaunchSpec, step func(string)) (connection *os.File, gone <-chan error, err error)
 	// End ends whatever of the sandbox runs in the engine. What the sandbox has
-	// changed in its image is kept, and reported, unless forGood is set. What is
-	// not the sandbox's is not touched.
-	End(ctx context.Context, forGood bool) (kept bool, err error)
+	// changed in its image is kept, and reported, unless forGood is set. making
+	// says that the engine may just be making it, for a keeper that was killed:
+	// see Making. What is not the sandbox's is not touched.
+	End(ctx context.Context, forGood, making bool) (kept bool, err error)
 	// Image finds the image that is asked for, and gets it if it is not there.
 	Image(ctx context.Context, step func(string)) (*ImageInfo, error)
 	// Scan finds all sandboxes of the state directory that are in the engine, and
@@ -242,7 +243,7 @@ func (k *keeper) clean(forGood bool) error {
 	stuck := time.AfterFunc(killGrace, func() { _ = fusefs.Unmount(treeDir(k.boot), true) })
 	kept, err := false, error(nil)
 	if _, serr := os.Lstat(mark(k.boot.Engine)); k.made || !errors.Is(serr, fs.ErrNotExist) {
-		kept, err = k.engine.End(ctx, forGood)
+		kept, err = k.engine.End(ctx, forGood, Making(k.boot.Engine))
 	}
 	stuck.Stop()
 	if err != nil {
@@ -285,9 +286,23 @@ func removeFiles(dir string, contentOnly bool) error {
 	return err
 }
 
-// Mark notes that from now on something of the sandbox may be in the engine,
-// which is called before it is; spec.Dir is where.
-func Mark(dir string) error { return os.WriteFile(mark(dir), nil, 0o600) }
+// Mark notes that from now on something of the sandbox may be in the engine: it is
+// called with making set before the engine is asked for it, and again once it has
+// answered. dir is LaunchSpec.Dir.
+func Mark(dir string, making bool) error {
+	var text []byte
+	if making {
+		text = []byte("making")
+	}
+	return os.WriteFile(mark(dir), text, 0o600)
+}
+
+// Making reports whether the engine was asked for the sandbox and nobody has seen
+// the answer: it may still come to be.
+func Making(dir string) bool {
+	text, err := os.ReadFile(mark(dir))
+	return err == nil && len(text) > 0
+}
 
 func mark(dir string) string { return filepath.Join(dir, "in-engine") }
 

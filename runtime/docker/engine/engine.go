@@ -30,6 +30,10 @@ import (
 // not start.
 const createLimit = time.Minute
 
+// madeLimit is how long a container that is not there is waited for after who
+// asked for it was killed.
+const madeLimit = 5 * time.Second
+
 // An engine is what a daemon has to do with one sandbox.
 type engine struct {
 	client *client.Client
@@ -81,7 +85,7 @@ func (e *engine) Start(ctx context.Context, spec *runtime.LaunchSpec, step func(
 	} else if c != nil && !ours {
 		return nil, nil, runtime.Errorf(runtime.ErrConflict, "there is a container %s in the engine at %s that is none of this state directory's: it is left alone; rename or remove it", containerName(e.id), e.config.Docker.Host)
 	}
-	old, err := e.end(ctx, false)
+	old, err := e.end(ctx, false, shim.Making(spec.Dir))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,7 +108,7 @@ func (e *engine) create(ctx context.Context, spec *runtime.LaunchSpec, filter st
 		}
 	}
 	step("create the container")
-	if err := shim.Mark(spec.Dir); err != nil {
+	if err := shim.Mark(spec.Dir, true); err != nil {
 		return "", runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44"), podman: e.podman.Load()}
@@ -113,8 +117,11 @@ func (e *engine) create(ctx context.Context, spec *runtime.LaunchSpec, filter st
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
 	defer cancel()
 	made, err := e.client.ContainerCreate(whole, client.ContainerCreateOptions{Config: config, HostConfig: host, Name: containerName(e.id)})
-	if err != nil {
+	if errors.Is(err, context.DeadlineExceeded) { // it may still come
 		return "", e.explain("create the container", err)
+	}
+	if err = errors.Join(e.explain("create the container", err), shim.Mark(spec.Dir, false)); err != nil {
+		return "", err
 	}
 	// An engine says what it cannot do, and goes on without it.
 	if weaker := slices.DeleteFunc(made.Warnings, harmless); len(weaker) > 0 {
@@ -179,15 +186,18 @@ func (e *engine) wait(id string) <-chan error {
 }
 
 // End implements [shim.Engine].
-func (e *engine) End(ctx context.Context, forGood bool) (kept bool, err error) {
-	id, err := e.end(ctx, forGood)
+func (e *engine) End(ctx context.Context, forGood, making bool) (kept bool, err error) {
+	id, err := e.end(ctx, forGood, making)
 	return id != "", err
 }
 
 // end ends the sandbox's container, and removes it unless it is to be kept;
 // then it returns its id.
-func (e *engine) end(ctx context.Context, forGood bool) (string, error) {
+func (e *engine) end(ctx context.Context, forGood, making bool) (string, error) {
 	c, ours, err := e.find(ctx)
+	if c == nil && err == nil && making {
+		c, ours, err = e.awaitMade(ctx)
+	}
 	if !ours || err != nil {
 		return "", err
 	}
@@ -209,6 +219,27 @@ func (e *engine) end(ctx context.Context, forGood bool) (string, error) {
 		}
 	}
 	return c.ID, nil
+}
+
+// awaitMade is find for a container that may just be coming to be, for somebody
+// who is gone: engines go on.
+func (e *engine) awaitMade(ctx context.Context) (c *container.InspectResponse, ours bool, err error) {
+	waiting, cancel := context.WithTimeout(ctx, madeLimit)
+	defer cancel()
+	made := e.client.Events(waiting, client.EventsListOptions{
+		Filters: make(client.Filters).Add("type", "container").Add("event", "create").Add("container", containerName(e.id)),
+	})
+	if c, ours, err = e.find(ctx); c != nil || err != nil {
+		return c, ours, err
+	}
+	select {
+	case <-made.Messages:
+	case err := <-made.Err:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return nil, false, e.explain("hear of the container", err)
+		}
+	}
+	return e.find(ctx)
 }
 
 // remove ends and removes a container; one that is gone is no error.
