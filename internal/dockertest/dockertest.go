@@ -71,11 +71,18 @@ func Main(m *testing.M) int {
 type Engine struct {
 	Socket string // its path
 	dir    string
+	remap  bool
 	cmd    *exec.Cmd
 }
 
 // Start starts an engine in a directory of its own. The caller stops it.
-func Start() (_ *Engine, err error) {
+func Start() (*Engine, error) { return start(false) }
+
+// StartRemapped is Start of an engine with userns-remap. It sees an /etc of its
+// own, since it adds a user.
+func StartRemapped() (*Engine, error) { return start(true) }
+
+func start(remap bool) (_ *Engine, err error) {
 	if _, err := exec.LookPath("dockerd"); err != nil {
 		return nil, err
 	}
@@ -86,7 +93,7 @@ func Start() (_ *Engine, err error) {
 	if err := os.Chmod(dir, 0o711); err != nil { // users may be given the socket
 		return nil, err
 	}
-	e := &Engine{Socket: filepath.Join(dir, "sock"), dir: dir}
+	e := &Engine{Socket: filepath.Join(dir, "sock"), dir: dir, remap: remap}
 	if err := e.Run(); err != nil {
 		return nil, errors.Join(err, e.Stop())
 	}
@@ -121,6 +128,18 @@ func (e *Engine) Run() error {
 		Env:    append(os.Environ(), "NOTIFY_SOCKET="+e.file("notify"), "DOCKER_TMPDIR="+e.file("tmp")),
 		Stdout: log, Stderr: log,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true}, // a ^C is for the tests, which end it
+	}
+	if e.remap {
+		for _, d := range []string{"etc", "work"} {
+			if err := os.Mkdir(e.file(d), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+		}
+		e.cmd.Path = "/bin/sh"
+		e.cmd.Args = append([]string{
+			"sh", "-c", `mount -t overlay -o "lowerdir=/etc,upperdir=$0/etc,workdir=$0/work" none /etc && exec dockerd "$@"`, e.dir, "--userns-remap=default",
+		}, e.cmd.Args[1:]...)
+		e.cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
 	}
 	if err := e.cmd.Start(); err != nil {
 		return err

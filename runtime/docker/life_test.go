@@ -278,6 +278,31 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
+// An engine that shows files by other numbers than the host's is refused.
+func TestRemappedEngine(t *testing.T) {
+	need(t)
+	testenv.Root(t)
+	engine, err := dockertest.StartRemapped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("DOCKER_HOST", "unix://"+engine.Socket)
+	rt := fresh(t)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), s.ID); !errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), "userns-remap") {
+		t.Error(err)
+	}
+	destroy(t, rt, s.ID)
+}
+
 // When the engine is killed in the middle of a command, the command ends and the
 // sandbox is dead; when the engine is back, the rest is removed.
 func TestEngineDies(t *testing.T) {
