@@ -31,6 +31,8 @@ type abilities struct {
 	recursive bool
 	// podman: it is Podman, whose tmpfs has options of its own.
 	podman bool
+	// rootless: it is the user's own rootless Podman.
+	rootless bool
 }
 
 // configs are all that an engine is told of a sandbox of a place, which runs on image and
@@ -62,6 +64,9 @@ func configs(spec *runtime.LaunchSpec, of place, image, filter string, can abili
 		Tmpfs:          tmpfs(spec, can),
 		Mounts:         mounts(spec, filter, can),
 		Resources:      limits(&spec.Config.Resources),
+	}
+	if can.rootless {
+		h.UsernsMode = keepID
 	}
 	if spec.Network == runtime.NetworkHost {
 		h.NetworkMode = "host"

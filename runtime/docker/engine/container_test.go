@@ -43,6 +43,7 @@ func variants() map[string]*runtime.LaunchSpec {
 	return map[string]*runtime.LaunchSpec{
 		"codebase":    spec(func(*runtime.LaunchSpec) {}),
 		"podman":      spec(func(*runtime.LaunchSpec) {}),
+		"rootless":    spec(func(*runtime.LaunchSpec) {}),
 		"no-codebase": spec(func(s *runtime.LaunchSpec) { s.Binds, s.Scratch = nil, []string{"/workspace"} }),
 		"network":     spec(func(s *runtime.LaunchSpec) { s.Network = runtime.NetworkHost }),
 		"limits": spec(func(s *runtime.LaunchSpec) {
@@ -63,7 +64,7 @@ func variants() map[string]*runtime.LaunchSpec {
 func TestConfigs(t *testing.T) {
 	for name, s := range variants() {
 		t.Run(name, func(t *testing.T) {
-			c, h := configs(s, there, "the-image", "/filter", abilities{recursive: name == "mounts", podman: name == "podman"})
+			c, h := configs(s, there, "the-image", "/filter", abilities{recursive: name == "mounts", podman: name == "podman" || name == "rootless", rootless: name == "rootless"})
 			got, err := json.MarshalIndent(map[string]any{"Config": c, "HostConfig": h}, "", "  ")
 			if err != nil {
 				t.Fatal(err)
@@ -76,7 +77,7 @@ func TestConfigs(t *testing.T) {
 // Whatever a spec says, the engine is asked for all of the isolation.
 func TestConfigsAlwaysIsolate(t *testing.T) {
 	for name, s := range variants() {
-		c, h := configs(s, there, "image", "/filter", abilities{podman: name == "podman"})
+		c, h := configs(s, there, "image", "/filter", abilities{podman: name == "podman" || name == "rootless", rootless: name == "rootless"})
 		switch {
 		case !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) > 0 || h.Privileged:
 			t.Errorf("%s: capabilities", name)
@@ -84,7 +85,7 @@ func TestConfigsAlwaysIsolate(t *testing.T) {
 			t.Errorf("%s: security %v", name, h.SecurityOpt)
 		case c.User != "1000:1000" || c.Tty || !c.StdinOnce:
 			t.Errorf("%s: %+v", name, c)
-		case h.PidMode != "" || h.UTSMode != "" || h.UsernsMode != "" || h.IpcMode != "private" || h.CgroupnsMode != "private":
+		case h.PidMode != "" || h.UTSMode != "" || (h.UsernsMode != "") != (name == "rootless") || h.IpcMode != "private" || h.CgroupnsMode != "private":
 			t.Errorf("%s: namespaces", name)
 		case s.Network != runtime.NetworkHost && (h.NetworkMode != "none" || !c.NetworkDisabled):
 			t.Errorf("%s: network", name)
@@ -185,7 +186,7 @@ func TestSuits(t *testing.T) {
 		info := good
 		info.SecurityOptions = slices.Clone(good.SecurityOptions)
 		tt.change(&info)
-		err := suits(&info, &tt.want)
+		err := suits(&info, &tt.want, false)
 		if (err == nil) != (tt.refuse == "") || err != nil && (!errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), tt.refuse)) {
 			t.Errorf("%s: %v", name, err)
 		}

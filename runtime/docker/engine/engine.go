@@ -41,6 +41,8 @@ type engine struct {
 	id     string // empty: with all of the place's
 	config *runtime.SandboxConfig
 	podman atomic.Bool // set once it has answered as Podman does
+	// rootless: it is this user's own rootless Podman.
+	rootless bool
 }
 
 var _ shim.Engine = (*engine)(nil)
@@ -66,11 +68,11 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (shim.Engine, erro
 // Start implements [shim.Engine].
 func (e *engine) Start(ctx context.Context, spec *runtime.LaunchSpec, step func(string)) (_ *os.File, _ <-chan error, err error) {
 	step("ask the engine at " + e.config.Docker.Host)
-	info, err := e.client.Info(ctx, client.InfoOptions{})
+	info, err := e.info(ctx)
 	if err != nil {
-		return nil, nil, e.explain("ask what it can do", err)
+		return nil, nil, err
 	}
-	if err := suits(&info.Info, &e.config.Resources); err != nil {
+	if err := suits(info, &e.config.Resources, e.rootless); err != nil {
 		return nil, nil, err
 	}
 	if len(spec.Seccomp) == 0 {
@@ -94,7 +96,7 @@ func (e *engine) Start(ctx context.Context, spec *runtime.LaunchSpec, step func(
 			return nil, nil, err
 		}
 	}
-	return e.run(ctx, old, step)
+	return e.run(ctx, spec, old, step)
 }
 
 // create makes the container.
@@ -111,7 +113,7 @@ func (e *engine) create(ctx context.Context, spec *runtime.LaunchSpec, filter st
 	if err := shim.Mark(spec.Dir, true); err != nil {
 		return "", runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44"), podman: e.podman.Load()}
+	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44"), podman: e.podman.Load(), rootless: e.rootless}
 	config, host := configs(spec, e.place, image, filter, can)
 	// To its end, or nobody would know whether there is one.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
@@ -136,7 +138,7 @@ func harmless(warning string) bool {
 }
 
 // run attaches to a container and starts it.
-func (e *engine) run(ctx context.Context, container string, step func(string)) (_ *os.File, _ <-chan error, err error) {
+func (e *engine) run(ctx context.Context, spec *runtime.LaunchSpec, container string, step func(string)) (_ *os.File, _ <-chan error, err error) {
 	step("start the container")
 	var undo cleanup.Stack
 	defer undo.Unwind(&err)
@@ -154,6 +156,11 @@ func (e *engine) run(ctx context.Context, container string, step func(string)) (
 		return nil, nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	undo.Add(file.Close)
+	if e.rootless {
+		if err := e.checkTree(ctx, spec, container); err != nil {
+			return nil, nil, err
+		}
+	}
 	gone := e.wait(container)
 	if _, err := e.client.ContainerStart(ctx, container, client.ContainerStartOptions{}); err != nil {
 		return nil, nil, e.explain("start the container", err)
@@ -317,12 +324,18 @@ func (e *engine) explain(what string, err error) error {
 }
 
 // suits refuses an engine that cannot run a sandbox as it should.
-func suits(info *system.Info, want *runtime.Resources) error {
+func suits(info *system.Info, want *runtime.Resources, rootlessPodman bool) error {
+	if rootlessPodman && (want.Memory > 0 || want.CPUs > 0 || want.PIDs > 0) {
+		return runtime.Errorf(runtime.ErrUnsupported, "rootless Podman does not say whether it can limit memory, processors and processes, and goes on without: leave the limits out, or use root's engine")
+	}
 	for _, o := range info.SecurityOptions {
 		for kv := range strings.SplitSeq(o, ",") {
 			switch kv {
 			case "name=rootless":
-				return runtime.Errorf(runtime.ErrUnsupported, "the engine is rootless, and shows files by other numbers than the host's; wolffia needs root's, or --runtime bwrap, which needs no engine")
+				if rootlessPodman {
+					continue
+				}
+				return runtime.Errorf(runtime.ErrUnsupported, "the engine is rootless, and shows files by other numbers than the host's; wolffia needs root's, your own rootless Podman, or --runtime bwrap, which needs no engine")
 			case "name=userns":
 				return runtime.Errorf(runtime.ErrUnsupported, "the engine has userns-remap, and shows files by other numbers than the host's: take it out of its configuration")
 			}

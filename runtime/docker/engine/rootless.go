@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/moby/moby/api/types/system"
+	"github.com/moby/moby/client"
+
+	"wolffia/runtime"
+)
+
+// keepID maps the user of a rootless Podman to the same number inside, instead
+// of to root (podman-run(1), --userns).
+const keepID = "keep-id"
+
+// info is what the engine says of itself. A rootless Podman serves its own user
+// only, which is an error for others.
+func (e *engine) info(ctx context.Context) (*system.Info, error) {
+	// The answer to this says already whether it is Podman.
+	if _, err := e.client.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
+		return nil, e.explain("ask what it can do", err)
+	}
+	if !e.podman.Load() {
+		r, err := e.client.Info(ctx, client.InfoOptions{})
+		return &r.Info, e.explain("ask what it can do", err)
+	}
+	info, rootless, err := e.podmanInfo(ctx)
+	if err != nil {
+		return nil, e.explain("ask what it can do", err)
+	}
+	if e.rootless = rootless; !rootless {
+		return info, nil
+	}
+	return info, e.checkOwner()
+}
+
+// podmanInfo asks by itself, once since Podman takes a while: it says whether it is
+// rootless in a field that Docker's answer does not have.
+func (e *engine) podmanInfo(ctx context.Context) (info *system.Info, rootless bool, err error) {
+	dial := e.client.Dialer()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://engine/info", nil)
+	if err != nil {
+		return nil, false, err
+	}
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return nil, false, err
+	}
+	defer answer.Body.Close()
+	var all struct {
+		system.Info
+		Rootless *bool
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, 1<<20)).Decode(&all); err != nil {
+		return nil, false, err
+	}
+	if answer.StatusCode != http.StatusOK || all.Rootless == nil {
+		return nil, false, errors.New("it does not say whether it is rootless: " + answer.Status)
+	}
+	return &all.Info, *all.Rootless, nil
+}
+
+// checkOwner refuses another user's rootless Podman.
+func (e *engine) checkOwner() error {
+	st, err := os.Stat(strings.TrimPrefix(e.config.Docker.Host, "unix://"))
+	if err != nil {
+		return e.explain("look at its socket", err)
+	}
+	if owner := int(st.Sys().(*syscall.Stat_t).Uid); owner != e.place.uid || owner == 0 {
+		return runtime.Errorf(runtime.ErrUnsupported, "the engine is a rootless Podman of uid %d: it runs sandboxes of that user only", owner)
+	}
+	return nil
+}
+
+// checkTree sees to it that a container, which is made and not started, has the
+// filtered tree. A rootless Podman lives in a mount namespace of its own; a mount
+// appears there if it is made on one that is shared (mount_namespaces(7)), else the
+// directory below it does.
+func (e *engine) checkTree(ctx context.Context, spec *runtime.LaunchSpec, id string) error {
+	if spec.Config.CodebasePath == "" {
+		return nil
+	}
+	r, err := e.client.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	if err != nil {
+		return e.explain("look at the container", err)
+	}
+	if r.Container.State == nil || r.Container.State.Pid <= 0 {
+		return runtime.Errorf(runtime.ErrUnavailable, "the engine at %s does not say what the container's process is", e.config.Docker.Host)
+	}
+	mounts, err := os.ReadFile("/proc/" + strconv.Itoa(r.Container.State.Pid) + "/mountinfo")
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "look at the container's mounts: %w", err)
+	}
+	if !hasTree(string(mounts), spec.Config.MountPointOrDefault()) {
+		return runtime.Errorf(runtime.ErrUnsupported, "the rootless engine at %s does not see the codebase's mount: mounts are not shared with it; as root: mount --make-rshared /, then podman system migrate, and start its service again", e.config.Docker.Host)
+	}
+	return nil
+}
+
+// hasTree reports whether a tree server's mount is what is at a place, by
+// the text of mountinfo (proc_pid_mountinfo(5)).
+func hasTree(mountinfo, place string) bool {
+	is := false
+	for line := range strings.Lines(mountinfo) {
+		f := strings.Fields(line)
+		if len(f) < 5 || f[4] != octal(place) {
+			continue
+		}
+		_, after, _ := strings.Cut(line, " - ")
+		kind, _, _ := strings.Cut(after, " ")
+		is = kind == "fuse.wolffia" // the last one is the one on top
+	}
+	return is
+}
+
+// octal writes a path as mountinfo does.
+func octal(path string) string {
+	return strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(path)
+}
