@@ -17,7 +17,6 @@ import (
 	"wolffia/internal/suite"
 	"wolffia/internal/testbin"
 	"wolffia/registry"
-	"wolffia/runtime/bwrap"
 	"wolffia/sandbox"
 	"wolffia/shim"
 )
@@ -26,6 +25,7 @@ const (
 	crashState  = "WOLFFIA_TEST_CRASH_STATE"
 	crashBinary = "WOLFFIA_TEST_CRASH_BINARY"
 	crashSeed   = "WOLFFIA_TEST_CRASH_SEED"
+	crashKind   = "WOLFFIA_TEST_CRASH_KIND"
 	crashOwners = 4
 )
 
@@ -42,7 +42,7 @@ func serveUntilKilled(state string) {
 			os.Exit(1)
 		}
 	}
-	rt, err := bwrap.New(&shim.Options{StateDir: state, Binary: os.Getenv(crashBinary)})
+	rt, err := shim.NewRuntime(&shim.Options{StateDir: state, Binary: os.Getenv(crashBinary)}, kinds[os.Getenv(crashKind)].backend)
 	fail(err)
 	ctx := context.Background()
 	s, err := sandbox.OpenService(ctx, sandbox.NewDriver(rt, nil), state, nil)
@@ -127,7 +127,7 @@ func (w *world) untilKilled(has map[int]string, rnd *rand.Rand) (begun int) {
 	defer out.Close()
 	child := &exec.Cmd{
 		Path: "/proc/self/exe", Args: os.Args[:1], Stdout: in, Stderr: in,
-		Env: append(os.Environ(), crashState+"="+w.state, crashBinary+"="+binary, crashSeed+"="+strconv.FormatUint(rnd.Uint64(), 10)),
+		Env: append(os.Environ(), crashState+"="+w.state, crashBinary+"="+binary, crashSeed+"="+strconv.FormatUint(rnd.Uint64(), 10), crashKind+"="+on.backend.Name),
 	}
 	w.OK(child.Start())
 	w.OK(in.Close())

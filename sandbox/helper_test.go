@@ -7,13 +7,13 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/internal/dockertest"
 	"wolffia/internal/probe"
 	"wolffia/internal/suite"
 	"wolffia/internal/testbin"
 	"wolffia/internal/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
-	"wolffia/runtime/bwrap"
 	"wolffia/sandbox"
 	"wolffia/shim"
 )
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if state := os.Getenv(crashState); state != "" {
 		serveUntilKilled(state)
 	}
-	code := m.Run()
+	code := dockertest.Main(m)
 	testbin.Remove()
 	os.Exit(code)
 }
@@ -32,14 +32,17 @@ func TestMain(m *testing.M) {
 type world struct {
 	suite.T
 	state, codebase string
-	rt              *bwrap.Runtime
+	rt              *shim.Runtime
 	rules           []perm.Rule
 	network         runtime.Network
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
+	testenv.Need(t, append([]probe.Feature{probe.UserNamespaces, probe.Fuse}, on.needs...)...)
+	if on.backend.Engine && os.Geteuid() != 0 {
+		testenv.Need(t, probe.Fusermount)
+	}
 	dir := t.TempDir()
 	w := &world{
 		T: suite.New(t), state: filepath.Join(dir, "state"), codebase: filepath.Join(dir, "codebase"),
@@ -64,14 +67,19 @@ func newWorld(t testing.TB) *world {
 				t.Error(err)
 			}
 		}
+		if on.backend.Engine {
+			if left := dockertest.Docker(t, "ps", "--all", "--quiet", "--filter", "label=wolffia.stateDir="+w.state); left != "" {
+				t.Errorf("containers are left: %s", left)
+			}
+		}
 	})
 	return w
 }
 
 // open returns a runtime as another process has it.
-func (w *world) open() *bwrap.Runtime {
+func (w *world) open() *shim.Runtime {
 	w.Helper()
-	rt, err := bwrap.New(&shim.Options{StateDir: w.state, Binary: filepath.Join(testbin.Dir(w.TB), "wolffia")})
+	rt, err := shim.NewRuntime(&shim.Options{StateDir: w.state, Binary: filepath.Join(testbin.Dir(w.TB), "wolffia")}, on.backend)
 	w.OK(err)
 	w.Cleanup(func() { _ = rt.Close() })
 	return rt

@@ -9,7 +9,6 @@ import (
 
 	"wolffia/internal/testbin"
 	"wolffia/runtime"
-	"wolffia/runtime/bwrap"
 	"wolffia/sandbox"
 	"wolffia/shim"
 )
@@ -21,9 +20,9 @@ const soon = 300 * time.Millisecond
 func TestLifetimeOver(t *testing.T) {
 	w := newWorld(t)
 	removals := new(buffer)
-	rt, err := bwrap.New(&shim.Options{
+	rt, err := shim.NewRuntime(&shim.Options{
 		StateDir: w.state, Binary: filepath.Join(testbin.Dir(t), "wolffia"), Log: slog.New(slog.NewTextHandler(removals, nil)),
-	})
+	}, on.backend)
 	w.OK(err)
 	defer rt.Close()
 	w.rt = rt
