@@ -15,7 +15,8 @@ import (
 )
 
 // Podman starts Debian's podman as an engine, in a directory of its own, until
-// the test ends, and returns its socket's path. It needs root.
+// the test ends, and returns its socket's path. Without root it is rootless, and
+// needs newuidmap and numbers of its own in /etc/subuid.
 func Podman(t testing.TB) (socket string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "podman")
@@ -42,11 +43,17 @@ func Podman(t testing.TB) (socket string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec podman "$@"`, "sh",
-		"--log-level=info", "--root", file("data"), "--runroot", file("run"), "--tmpdir", file("tmp"),
-		"--storage-driver", "overlay", "--cgroup-manager", "cgroupfs", "--events-backend", "file",
-		"system", "service", "--time", "0")
-	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+file("containers.conf"))
+	driver := "overlay"
+	if os.Geteuid() != 0 {
+		driver = "vfs" // whatever kernel
+	}
+	env := append(os.Environ(), "CONTAINERS_CONF="+file("containers.conf"), "XDG_RUNTIME_DIR="+dir, "TMPDIR="+dir)
+	podman := []string{
+		"--root", file("data"), "--runroot", file("run"), "--tmpdir", file("tmp"),
+		"--storage-driver", driver, "--cgroup-manager", "cgroupfs", "--events-backend", "file",
+	}
+	cmd := exec.Command("/bin/sh", append(append([]string{"-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec podman "$@"`, "sh"}, podman...), "system", "service", "--time", "0")...)
+	cmd.Env = env
 	cmd.ExtraFiles = []*os.File{sock}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C is for the tests, which end it
@@ -59,13 +66,24 @@ func Podman(t testing.TB) (socket string) {
 		kill := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // a rootless one is two processes
 		if !kill.Stop() {
 			t.Errorf("podman did not end in %v", limit)
 		}
 		if t.Failed() {
 			t.Logf("podman said: %s", said)
 		}
-		if err := unix.Unmount(file("data/overlay"), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		if os.Geteuid() != 0 {
+			// What lies there belongs to numbers that are its own; then its process
+			// ends that keeps its namespaces.
+			for _, args := range [][]string{{"unshare", "rm", "-rf", file("data"), file("run")}, {"system", "migrate"}} {
+				c := exec.Command("podman", append(podman, args...)...)
+				c.Env = env
+				if out, err := c.CombinedOutput(); err != nil {
+					t.Errorf("podman %v: %v: %s", args, err, out)
+				}
+			}
+		} else if err := unix.Unmount(file("data/overlay"), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			t.Error(err) // its own mount, which it leaves
 		}
 		if err := os.RemoveAll(dir); err != nil { // stops at a mount that was left

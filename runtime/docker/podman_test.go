@@ -1,10 +1,17 @@
 package docker_test
 
 import (
+	"errors"
+	"os"
+	"os/user"
+	"strings"
 	"testing"
 
 	"wolffia/internal/dockertest"
+	"wolffia/internal/probe"
+	"wolffia/internal/shimtest"
 	"wolffia/internal/testenv"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -35,6 +42,64 @@ func TestPodman(t *testing.T) {
 	} {
 		t.Run(tt.name, tt.test)
 	}
+}
+
+// A rootless Podman runs its own user's sandboxes, with the user's number, if it
+// can see their trees.
+func TestRootlessPodman(t *testing.T) {
+	testenv.Unprivileged(t)
+	testenv.Tools(t, "podman", "newuidmap")
+	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Fusermount)
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	subuid, err := os.ReadFile("/etc/subuid")
+	if err != nil || !strings.Contains("\n"+string(subuid), "\n"+me.Username+":") {
+		t.Skipf("a rootless Podman needs numbers in /etc/subuid, and %s has none", me.Username)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := false
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); f[4] == "/" {
+			shared = strings.HasPrefix(f[6], "shared:")
+		}
+	}
+	t.Setenv("DOCKER_HOST", "unix://"+dockertest.Podman(t))
+	rt := fresh(t)
+	refused := func(c *runtime.SandboxConfig, why string) {
+		s, err := rt.Create(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Start(t.Context(), s.ID); !errors.Is(err, runtime.ErrUnsupported) || !strings.Contains(err.Error(), why) {
+			t.Error(err)
+		}
+		destroy(t, rt, s.ID)
+	}
+	refused(&runtime.SandboxConfig{Resources: runtime.Resources{PIDs: 10}}, "limit")
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{})
+	if err == nil {
+		err = rt.Start(t.Context(), s.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sh(t, rt, s.ID, "id -u; grep CapBnd /proc/self/status"); got != me.Uid+"\nCapBnd:\t0000000000000000\n" {
+		t.Errorf("%q", got)
+	}
+	destroy(t, rt, s.ID)
+	if !shared {
+		refused(&runtime.SandboxConfig{CodebasePath: shimtest.PublicDir(t), Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}, "does not see the codebase")
+		return
+	}
+	t.Run("Work", work)
+	t.Run("KilledShim", TestKilledShim)
+	t.Run("KilledKeeper", TestKilledKeeper)
+	t.Run("ImageReadOnly", TestImageReadOnly)
 }
 
 // work does a bit of everything in a sandbox.
