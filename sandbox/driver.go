@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"wolffia/internal/step"
 	"wolffia/registry"
 	"wolffia/runtime"
 )
@@ -159,9 +160,11 @@ func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams)
 			err = errors.Join(err, d.DestroySandbox(ctx, s.ID))
 		}
 	}()
+	step.Reached("driver: created")
 	if err := d.rt.Start(ctx, s.ID); err != nil {
 		return nil, err
 	}
+	step.Reached("driver: started")
 	if params.GitConfig != nil {
 		if err := d.ConfigureGit(ctx, s.ID, params.GitConfig); err != nil {
 			return nil, err

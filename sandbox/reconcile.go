@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"wolffia/internal/step"
 	"wolffia/registry"
 	"wolffia/runtime"
 )
@@ -34,10 +35,12 @@ func (s *Service) Reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	step.Reached("reconcile: found")
 	done, err := s.registry.Reconcile(append(found, idle...))
 	if err != nil {
 		return err
 	}
+	step.Reached("reconcile: recorded")
 	for _, m := range done.Added {
 		s.log.Info("a running sandbox was not registered and is adopted", attributes(m)...)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"wolffia/internal/step"
 	"wolffia/registry"
 	"wolffia/runtime"
 )
@@ -223,14 +224,17 @@ func (s *Service) provision(ctx context.Context, o registry.Owner, git *GitConfi
 			s.log.Error("a sandbox that failed to start is left", "sandboxId", id, "error", undo)
 		}
 	}()
+	step.Reached("service: reserved")
 	made, err := s.driver.CreateSandbox(ctx, &CreateSandboxParams{SandboxID: id, Owner: o, GitConfig: git, TTL: s.ttl, IdleTimeout: s.idle})
 	if err != nil {
 		return registry.Metadata{}, err
 	}
+	step.Reached("service: made")
 	m.ContainerName, m.CreatedAt = made.ContainerName, made.CreatedAt.UnixMilli()
 	if err := s.registry.Register(m); err != nil {
 		return registry.Metadata{}, err
 	}
+	step.Reached("service: registered")
 	return m, nil
 }
 
@@ -258,7 +262,9 @@ func (s *Service) destroy(ctx context.Context, id string) error {
 	if err != nil && !errors.Is(err, runtime.ErrNotFound) {
 		return err
 	}
+	step.Reached("service: no longer found")
 	err = s.driver.DestroySandbox(ctx, id)
+	step.Reached("service: destroyed")
 	switch {
 	case err == nil || errors.Is(err, runtime.ErrNotFound):
 		return s.registry.Unregister(id)

@@ -1,6 +1,10 @@
 package shim
 
-import "os"
+import (
+	"os"
+
+	"wolffia/internal/step"
+)
 
 // passed are the variables that the processes of a sandbox on the host get from
 // the caller; nothing else of its environment is their business.
@@ -14,5 +18,5 @@ func environ() []string {
 			env = append(env, name+"="+v)
 		}
 	}
-	return env
+	return append(env, step.Env()...)
 }

@@ -14,6 +14,7 @@ import (
 	"wolffia/guest/wire"
 	"wolffia/internal/excerpt"
 	"wolffia/internal/statedir"
+	"wolffia/internal/step"
 	"wolffia/runtime"
 )
 
@@ -171,7 +172,9 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 	if err != nil {
 		return nil, err
 	}
+	step.Reached("exec: connected")
 	p, err := conn.Start(req)
+	step.Reached("exec: sent")
 	if err != nil {
 		return nil, lost(box, err)
 	}
@@ -225,6 +228,7 @@ var _ runtime.Process = (*process)(nil)
 // Wait implements [runtime.Process].
 func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
 	status, err := p.Process.Wait(ctx)
+	step.Reached("exec: ended")
 	var failed *client.StartError
 	switch {
 	case errors.As(err, &failed):

@@ -13,6 +13,7 @@ import (
 
 	"wolffia/fusefs"
 	"wolffia/internal/cleanup"
+	"wolffia/internal/step"
 	"wolffia/runtime"
 )
 
@@ -136,7 +137,7 @@ func (k *keeper) answer(r report, err error) error {
 // shim asks for it, or because the shim is gone. Then nothing is left.
 func (k *keeper) keep(socket *os.File) (err error) {
 	ready := os.NewFile(fdReady, "ready")
-	step := func(name string) { report{Step: name}.send(ready) }
+	progress := func(name string) { report{Step: name}.send(ready) }
 	asked, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { // ends with the shim, at the latest
@@ -146,7 +147,7 @@ func (k *keeper) keep(socket *os.File) (err error) {
 	}()
 	defer func() { err = errors.Join(err, k.clean(false)) }()
 
-	step("prepare what the engine is shown")
+	progress("prepare what the engine is shown")
 	if err := k.clear(false); err != nil {
 		return err
 	}
@@ -154,14 +155,16 @@ func (k *keeper) keep(socket *os.File) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := k.mount(step); err != nil {
+	if err := k.mount(progress); err != nil {
 		return err
 	}
-	connection, gone, err := k.engine.Start(asked, spec, step)
+	step.Reached("keeper: shown")
+	connection, gone, err := k.engine.Start(asked, spec, progress)
 	if err != nil {
 		return err
 	}
 	k.made = true
+	step.Reached("keeper: started")
 	err = errors.Join(sendPacket(socket, report{Ready: true}, connection), connection.Close(), ready.Close())
 	if err != nil {
 		return err
@@ -170,6 +173,7 @@ func (k *keeper) keep(socket *os.File) (err error) {
 	case err = <-gone:
 	case <-asked.Done():
 	}
+	step.Reached("keeper: over")
 	return err
 }
 
@@ -217,13 +221,13 @@ func (k *keeper) compose() (*runtime.LaunchSpec, error) {
 
 // mount mounts the codebase where the engine can see it, and hands it to its
 // server.
-func (k *keeper) mount(step func(string)) error {
+func (k *keeper) mount(progress func(string)) error {
 	control := os.NewFile(fdControl, "control")
 	defer control.Close() // the shim's end is the one that counts
 	if k.boot.Config.CodebasePath == "" {
 		return nil
 	}
-	step("mount the codebase")
+	progress("mount the codebase")
 	device, err := fusefs.MountForOthers(treeDir(k.boot))
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "show the codebase to the engine: %w", err)
@@ -245,6 +249,7 @@ func (k *keeper) clean(forGood bool) error {
 	if _, serr := os.Lstat(mark(k.boot.Engine)); k.made || !errors.Is(serr, fs.ErrNotExist) {
 		kept, err = k.engine.End(ctx, forGood, Making(k.boot.Engine))
 	}
+	step.Reached("keeper: ended")
 	stuck.Stop()
 	if err != nil {
 		return errors.Join(err, fusefs.Unmount(treeDir(k.boot), true))

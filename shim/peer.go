@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"wolffia/guest/wire"
+	"wolffia/internal/step"
 )
 
 // A peer is one client of the shim.
@@ -37,6 +38,7 @@ func (s *shim) accept(l *net.UnixListener) {
 		if err != nil {
 			continue // no descriptors left: the client sees that it was hung up on
 		}
+		step.Reached("client there")
 		p := &peer{conn: sock, relay: s.relay, channels: map[uint32]uint32{}}
 		p.change = sync.NewCond(&p.mu)
 		go p.write()  // ends with the connection
@@ -105,6 +107,9 @@ func (s *shim) fromClient(p *peer, f wire.Frame) error {
 		return fmt.Errorf("%w: frame of type %d from a client", wire.ErrProtocol, f.Type)
 	}
 	f.Channel = ch
+	if f.Type == wire.Start {
+		step.Reached("process asked for")
+	}
 	return s.relay.w.Write(&f)
 }
 

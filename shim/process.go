@@ -19,6 +19,7 @@ import (
 	"wolffia/fusefs"
 	"wolffia/guest/wire"
 	"wolffia/internal/statedir"
+	"wolffia/internal/step"
 	"wolffia/runtime"
 )
 
@@ -48,6 +49,7 @@ func Main(launchers ...runtime.Launcher) error {
 	if err != nil {
 		return err
 	}
+	step.Reached("begun")
 	unix.Umask(0o022) // for what is composed; what is ours alone lies in directories of 0700
 	s := &shim{boot: b, control: os.NewFile(fdControl, "control"), ready: ready}
 	if err := s.run(launchers); err != nil {
@@ -102,6 +104,7 @@ func (s *shim) run(launchers []runtime.Launcher) error {
 	}
 	report{Ready: true}.send(s.ready)
 	_ = s.ready.Close()
+	step.Reached("ready")
 	go func() { // ends with the disk's answer
 		config := os.NewFile(fdConfig, "config.json")
 		_ = errors.Join(config.Sync(), config.Close())
@@ -128,6 +131,7 @@ func (s *shim) prepare() (*runtime.LaunchSpec, error) {
 	if err := statedir.PrepareRun(b.Run); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "prepare the sandbox's directory: %w", err)
 	}
+	step.Reached("prepared")
 	if b.Engine != "" {
 		return s.receiveKept()
 	}
@@ -137,6 +141,7 @@ func (s *shim) prepare() (*runtime.LaunchSpec, error) {
 		return spec, err
 	}
 	s.step("mount the codebase")
+	step.Reached("composed")
 	device, err := fusefs.Mount(treeDir(b), nil)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps", b.Config.UID, err)
@@ -147,6 +152,7 @@ func (s *shim) prepare() (*runtime.LaunchSpec, error) {
 		}
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
+	step.Reached("mounted")
 	return spec, nil
 }
 
@@ -161,6 +167,7 @@ func (s *shim) launch(launchers []runtime.Launcher, spec *runtime.LaunchSpec) (e
 	if s.inst, err = launchers[i].Launch(spec); err != nil {
 		return err
 	}
+	step.Reached("launched")
 	s.complaints, s.drained, s.gone = newTail(os.Stderr), make(chan struct{}), make(chan struct{})
 	go func() { // ends with the backend
 		_, _ = io.Copy(s.complaints, s.inst.Stderr)
@@ -189,6 +196,7 @@ func (s *shim) greet() (*net.UnixListener, error) {
 		return nil, err
 	}
 	s.step("wait for PID 1")
+	step.Reached("listening")
 	s.relay = newRelay(s.inst.Stream)
 	if err := s.relay.hello(helloLimit); err != nil {
 		_ = s.inst.Kill()
@@ -202,9 +210,11 @@ func (s *shim) greet() (*net.UnixListener, error) {
 	if err := s.life.begin(b.Lifetime); err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
+	step.Reached("PID 1 there")
 	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "say that the sandbox runs: %w", err)
 	}
+	step.Reached("socket in place")
 	return listener, nil
 }
 
@@ -235,6 +245,7 @@ func (s *shim) hold() {
 	if err := s.relay.run(); errors.Is(err, wire.ErrProtocol) {
 		outcome.Reason = "PID 1 broke the protocol: " + err.Error()
 	}
+	step.Reached("PID 1 gone")
 	s.mu.Lock()
 	asked := s.outcome // what ends from now on is no reason
 	s.mu.Unlock()
@@ -250,6 +261,7 @@ func (s *shim) hold() {
 	if said := s.complaints.String(); said != "" {
 		outcome.Reason += ": " + said
 	}
+	step.Reached("backend gone")
 	s.mu.Lock() // for good: this is the end
 	if asked != nil {
 		outcome = *asked
@@ -258,7 +270,9 @@ func (s *shim) hold() {
 	if err := statedir.SetStatus(run, &outcome); err != nil {
 		fmt.Fprintln(os.Stderr, "record the end:", err)
 	}
+	step.Reached("end recorded")
 	_ = os.Remove(statedir.Socket(run))
+	step.Reached("socket gone")
 	if outcome.State == runtime.StateDead {
 		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
 	}

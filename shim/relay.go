@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"wolffia/guest/wire"
+	"wolffia/internal/step"
 )
 
 // A relay passes frames between PID 1 and any number of clients. It changes
@@ -126,6 +127,7 @@ func (r *relay) fromGuest(f wire.Frame) error {
 		return fmt.Errorf("%w: frame of type %d from the guest", wire.ErrProtocol, f.Type)
 	}
 	if f.Type == wire.Exit || f.Type == wire.Failed {
+		step.Reached("process ended")
 		to.client.closed(to.channel)
 	}
 	f.Channel = to.channel

@@ -20,6 +20,7 @@ import (
 	"wolffia/guest/client"
 	"wolffia/image/store"
 	"wolffia/internal/statedir"
+	"wolffia/internal/step"
 	"wolffia/runtime"
 )
 
@@ -216,6 +217,7 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	if err != nil {
 		return nil, err
 	}
+	step.Reached("create: done")
 	r.remember(c, box.Stamp())
 	return sandbox(box, c)
 }
@@ -335,6 +337,7 @@ func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 	was := box.Shim()
 	for end := time.Now().Add(killLimit); ; {
 		asked, err := askToStop(ctx, box, grace)
+		step.Reached("stop: asked")
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -435,6 +438,7 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	defer r.tidy(ctx)
+	step.Reached("destroy: stopped")
 	settled, err := box.LockConfig(ctx, killLimit)
 	if err != nil {
 		return err
@@ -446,6 +450,7 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	defer release()
+	step.Reached("destroy: locks taken")
 	if err := r.clean(ctx, box, c); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"wolffia/internal/child"
 	"wolffia/internal/cleanup"
 	"wolffia/internal/statedir"
+	"wolffia/internal/step"
 	"wolffia/runtime"
 )
 
@@ -55,6 +56,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		}
 		_ = lock.Close() // shim and tree server have copies
 	}()
+	step.Reached("start: lock taken")
 	c, err := config()
 	if err != nil {
 		return nil, err
@@ -164,6 +166,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		// for ever: it is not bound to it yet.
 		return errors.Join(err, box.KillAll(c.UID, killLimit))
 	})
+	step.Reached("start: shim started")
 	if bin.engine {
 		if keeper, err = startKeeper(bin.backend, log, &forShim, lock.Tree, shimEnd, ready, keeperEnd); err != nil {
 			return nil, err
@@ -176,6 +179,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		}
 		undo.Add(tree.Kill)
 	}
+	step.Reached("start: all started")
 	// Ours must be closed, or a process that is gone would not show.
 	_ = errors.Join(ready.Close(), shimEnd.Close(), treeEnd.Close(), kept.Close(), keeperEnd.Close())
 	if forShim.SendsImage {
@@ -188,6 +192,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	if err := await(ctx, progress); err != nil {
 		return nil, err
 	}
+	step.Reached("start: ready")
 	process, err := statedir.ProcessOf(shim.PID())
 	if err == nil {
 		err = box.SetShim(&process)
@@ -295,7 +300,7 @@ func await(ctx context.Context, progress *os.File) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = progress.SetReadDeadline(time.Unix(0, 0)) })
 	defer stop()
-	step := "start"
+	doing := "start"
 	lines := bufio.NewScanner(io.LimitReader(progress, 1<<20))
 	for lines.Scan() {
 		var r report
@@ -308,10 +313,10 @@ func await(ctx context.Context, progress *os.File) error {
 		case r.Error != "":
 			return r.err()
 		}
-		step = r.Step
+		doing = r.Step
 	}
 	if err := ctx.Err(); err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "the sandbox did not start, it was killed; it hung here: %s (%w)", step, err)
+		return runtime.Errorf(runtime.ErrUnavailable, "the sandbox did not start, it was killed; it hung here: %s (%w)", doing, err)
 	}
-	return runtime.Errorf(runtime.ErrUnavailable, "the shim ended without a word, here: %s; wolffia logs may say more", step)
+	return runtime.Errorf(runtime.ErrUnavailable, "the shim ended without a word, here: %s; wolffia logs may say more", doing)
 }

@@ -14,6 +14,7 @@ import (
 	"wolffia/audit"
 	"wolffia/fusefs"
 	"wolffia/internal/statedir"
+	"wolffia/internal/step"
 	"wolffia/perm"
 )
 
@@ -36,6 +37,7 @@ func Tree() error {
 }
 
 func serveTree(b *boot, control *os.File) error {
+	step.Reached("begun")
 	goruntime.GOMAXPROCS(goruntime.NumCPU() + fusefs.Readers)
 	debug.SetGCPercent(50) // what is kept for each name is small beside what answering takes
 	if b.Config.RootTree {
@@ -60,6 +62,7 @@ func serveTree(b *boot, control *os.File) error {
 	if err != nil {
 		return err
 	}
+	step.Reached("mount received")
 	t.server, err = fusefs.Serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: policy,
 		Owner:  treeOwner(b),
@@ -74,8 +77,10 @@ func serveTree(b *boot, control *os.File) error {
 	if err := sendServing(control, nil); err != nil {
 		return fmt.Errorf("tell the shim: %w", err)
 	}
+	step.Reached("serving")
 	go func() {
 		t.serve() // ends when the shim does
+		step.Reached("shim gone")
 		t.audit.Close(auditLimit)
 		// The mount is gone with the shim's namespace, or will be: closing the
 		// descriptor aborts what is still waiting.

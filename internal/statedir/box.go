@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/rmtree"
+	"wolffia/internal/step"
 	"wolffia/runtime"
 )
 
@@ -212,6 +213,7 @@ func PrepareRun(run string) error {
 	if err := SetStatus(run, &Status{State: runtime.StateDead, Reason: killed}); err != nil {
 		return err
 	}
+	step.Reached("run: an older end recorded")
 	return os.Remove(filepath.Join(run, socket))
 }
 
@@ -276,6 +278,7 @@ func removeAt(path string) error {
 	var errs []error
 	remove := func(elem ...string) {
 		err := os.Remove(filepath.Join(append([]string{path}, elem...)...))
+		step.Reached("remove: one more gone")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -284,11 +287,13 @@ func removeAt(path string) error {
 	if remove(configFile); len(errs) > 0 {
 		return errs[0]
 	}
+	step.Reached("remove: configuration gone")
 	for _, name := range []string{upperDir, workDir} {
 		if err := rmtree.RemovePath(filepath.Join(path, "run"), name); err != nil {
 			errs = append(errs, err)
 		}
 	}
+	step.Reached("remove: image layer gone")
 	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log", auditLog, auditLog + ".1"} {
 		remove("run", name)
 	}
@@ -327,6 +332,7 @@ func writeJSON(dir, name string, v any) error {
 		_ = os.Remove(path + ".new")
 		return err
 	}
+	step.Reached("file: written")
 	return os.Rename(path+".new", path)
 }
 
@@ -345,6 +351,7 @@ func writeJSONSync(dir, name string, v any) error {
 		_ = os.Remove(path + ".new")
 		return err
 	}
+	step.Reached("file: written")
 	if err := os.Rename(path+".new", path); err != nil {
 		return err
 	}

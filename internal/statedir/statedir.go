@@ -45,6 +45,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/step"
 	"wolffia/runtime"
 )
 
@@ -206,6 +207,7 @@ func (d *Dir) Create(c *Config) (_ *Box, err error) {
 		}
 	}
 	b := d.Box(c.ID)
+	step.Reached("create: lock taken")
 	if err := os.Mkdir(b.path, d.mode); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return nil, runtime.Errorf(runtime.ErrExists, "there is a sandbox %s already", c.ID)
@@ -217,7 +219,7 @@ func (d *Dir) Create(c *Config) (_ *Box, err error) {
 			err = errors.Join(err, b.Remove())
 		}
 	}()
-	for _, step := range []func() error{
+	for _, do := range []func() error{
 		func() error { return os.Chmod(b.path, d.mode) },
 		func() error { return os.WriteFile(b.Lockfile(), nil, 0o600) },
 		func() error { return os.Mkdir(b.Run(), 0o700) },
@@ -242,9 +244,10 @@ func (d *Dir) Create(c *Config) (_ *Box, err error) {
 		},
 		func() error { return writeJSON(b.path, configFile, c) }, // last: with it the sandbox exists
 	} {
-		if err := step(); err != nil {
+		if err := do(); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
 		}
+		step.Reached("create: one more made")
 	}
 	return b, nil
 }
