@@ -42,7 +42,7 @@ func (r *Runtime) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 		if r.overdue(ctx, s) {
 			continue
 		}
-		if useless(c, s) != "" {
+		if useless(box, c, s) != "" {
 			// It is about to be gone also if its shim, or somebody else, is at it yet.
 			if p, err := r.remove(ctx, box, useless); p != nil || err == nil && s.Expired != "" {
 				continue
@@ -66,8 +66,8 @@ const (
 
 // useless says why nobody can want a sandbox any more that does not run: its
 // lifetime is over, or the caller that it was bound to is gone and its shim could
-// not remove it. Empty: somebody can.
-func useless(c *statedir.Config, s *runtime.Sandbox) string {
+// not remove it, or there never was one. Empty: somebody can.
+func useless(box *statedir.Box, c *statedir.Config, s *runtime.Sandbox) string {
 	switch {
 	case s.State == runtime.StateRunning:
 		return ""
@@ -75,6 +75,10 @@ func useless(c *statedir.Config, s *runtime.Sandbox) string {
 		return string(s.Expired)
 	case c.BoundToCaller && (s.State == runtime.StateStopped || s.State == runtime.StateDead):
 		return whyUnbound
+	case c.BoundToCaller && s.State == runtime.StateCreated:
+		if lives, err := box.HasCaller(); !lives && err == nil {
+			return whyUnbound
+		}
 	}
 	return ""
 }
@@ -85,8 +89,8 @@ func (r *Runtime) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, er
 	if err != nil {
 		return nil, err
 	}
-	unneeded := func(c *statedir.Config, s *runtime.Sandbox) string {
-		switch why := useless(c, s); {
+	unneeded := func(box *statedir.Box, c *statedir.Config, s *runtime.Sandbox) string {
+		switch why := useless(box, c, s); {
 		case why != "":
 			return why
 		case s.State == runtime.StateDead:
@@ -166,9 +170,9 @@ func (r *Runtime) removeHalf(id string) (*runtime.Pruned, error) {
 // says so. It goes through the same gate as Destroy, but waits for nobody: who is
 // at it, or starts it, is let alone. One without a reason is only looked at, since
 // whoever has its lock can be taken for its shim.
-func (r *Runtime) remove(ctx context.Context, box *statedir.Box, doom func(*statedir.Config, *runtime.Sandbox) string) (*runtime.Pruned, error) {
+func (r *Runtime) remove(ctx context.Context, box *statedir.Box, doom func(*statedir.Box, *statedir.Config, *runtime.Sandbox) string) (*runtime.Pruned, error) {
 	c, s, err := r.look(box, (*statedir.Box).State)
-	if s == nil || doom(c, s) == "" {
+	if s == nil || doom(box, c, s) == "" {
 		return nil, err
 	}
 	release, err := box.TryLockConfig()
@@ -185,7 +189,7 @@ func (r *Runtime) remove(ctx context.Context, box *statedir.Box, doom func(*stat
 	if c, s, err = r.look(box, (*statedir.Box).Rest); s == nil {
 		return nil, err
 	}
-	why := doom(c, s)
+	why := doom(box, c, s)
 	if why == "" {
 		return nil, nil
 	}

@@ -72,7 +72,8 @@ type Runtime struct {
 
 	mu      sync.Mutex
 	conns   map[string]*client.Conn // to running sandboxes, by id; guarded by mu
-	alive   map[string]*os.File     // of sandboxes bound to this process; guarded by mu
+	bound   map[string]*os.File     // of sandboxes bound to this process, since Create; guarded by mu
+	alive   map[string]*os.File     // of those, since Start; guarded by mu
 	configs map[string]known        // configurations that were read, by id; guarded by mu
 }
 
@@ -105,7 +106,7 @@ func NewRuntime(opts *Options, first Backend, more ...Backend) (*Runtime, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Runtime{backends: append([]Backend{first}, more...), dir: dir, bin: bin, progress: opts.Progress, log: opts.Log, images: store.Open(dir.Path()), conns: map[string]*client.Conn{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
+	return &Runtime{backends: append([]Backend{first}, more...), dir: dir, bin: bin, progress: opts.Progress, log: opts.Log, images: store.Open(dir.Path()), conns: map[string]*client.Conn{}, bound: map[string]*os.File{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
 }
 
 // findPrograms says where wolffia and its guest are.
@@ -135,11 +136,13 @@ func (r *Runtime) Close() error {
 	for _, c := range r.conns {
 		_ = c.Close()
 	}
-	for _, f := range r.alive {
-		_ = f.Close()
+	for _, files := range []map[string]*os.File{r.alive, r.bound} {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		clear(files)
 	}
 	clear(r.conns)
-	clear(r.alive)
 	return nil
 }
 
@@ -213,9 +216,14 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	}
 	defer release()
 	r.tidy(ctx) // a name may be free again
-	box, err := r.dir.Create(c)
+	box, caller, err := r.dir.Create(c)
 	if err != nil {
 		return nil, err
+	}
+	if caller != nil {
+		r.mu.Lock()
+		r.bound[c.ID] = caller
+		r.mu.Unlock()
 	}
 	step.Reached("create: done")
 	r.remember(c, box.Stamp())
@@ -456,6 +464,10 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 	}
 	r.mu.Lock()
 	delete(r.configs, box.ID())
+	if f := r.bound[box.ID()]; f != nil {
+		_ = f.Close()
+		delete(r.bound, box.ID())
+	}
 	r.mu.Unlock()
 	return box.Remove()
 }

@@ -82,7 +82,7 @@ func withLimits(t *testing.T, ttl, idle time.Duration) (*statedir.Box, *statedir
 	c := &statedir.Config{
 		SandboxConfig: runtime.SandboxConfig{ID: id, TTL: ttl, IdleTimeout: idle}, CreatedAt: time.Now().UnixMilli(),
 	}
-	b, err := open(t).Create(c)
+	b, _, err := open(t).Create(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,9 @@ const (
 	// configPart is no part of the lock: whoever changes the configuration, or
 	// removes the sandbox, has it for a moment.
 	configPart = 2
+	// callerPart is held by whoever has made a sandbox that is bound to its
+	// caller: while it has not been started, nothing else says that they live.
+	callerPart = 3
 )
 
 // A Lock is a sandbox's lock, in two parts that are held by their files and
@@ -72,6 +75,23 @@ func (b *Box) held(first, n int64) (bool, error) {
 
 // Locked reports whether a shim or a tree server is there.
 func (b *Box) Locked() (bool, error) { return b.held(0, parts) }
+
+// holdAsCaller says that we are the caller to whom the sandbox is bound, as long
+// as the file is open.
+func (b *Box) holdAsCaller() (*os.File, error) {
+	f, err := b.openLock()
+	if err != nil {
+		return nil, err
+	}
+	if err := filelock.Set(f, unix.F_OFD_SETLK, unix.F_WRLCK, callerPart, 1); err != nil {
+		return nil, errors.Join(b.lockError(err), f.Close())
+	}
+	return f, nil
+}
+
+// HasCaller reports whether the process lives that has made the sandbox, if that
+// is bound to it.
+func (b *Box) HasCaller() (bool, error) { return b.held(callerPart, 1) }
 
 // TryLock takes the sandbox's lock, or says that another has it: ErrConflict.
 // The caller unlocks or closes it.

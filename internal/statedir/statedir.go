@@ -192,17 +192,18 @@ func (d *Dir) Find(ref string) (*Box, error) {
 }
 
 // Create makes the place of a new sandbox, with its configuration, or
-// nothing.
-func (d *Dir) Create(c *Config) (_ *Box, err error) {
+// nothing. If the sandbox is bound to its caller, that holds it by the file
+// caller, which it closes; else caller is nil. See [Box.HasCaller].
+func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 	unlock, err := d.lock()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer unlock()
 	if c.Name != "" {
 		if b, err := d.Find(c.Name); err == nil {
 			if other, err := b.Config(); err == nil && other.Name == c.Name && b.Expired(b.Lifetime(other), Now()) == "" {
-				return nil, runtime.Errorf(runtime.ErrExists, "name %q is taken by sandbox %s", c.Name, b.id)
+				return nil, nil, runtime.Errorf(runtime.ErrExists, "name %q is taken by sandbox %s", c.Name, b.id)
 			}
 		}
 	}
@@ -210,18 +211,25 @@ func (d *Dir) Create(c *Config) (_ *Box, err error) {
 	step.Reached("create: lock taken")
 	if err := os.Mkdir(b.path, d.mode); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return nil, runtime.Errorf(runtime.ErrExists, "there is a sandbox %s already", c.ID)
+			return nil, nil, runtime.Errorf(runtime.ErrExists, "there is a sandbox %s already", c.ID)
 		}
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
+		return nil, nil, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
 	}
 	defer func() {
 		if err != nil {
+			_ = caller.Close() // nil is fine
 			err = errors.Join(err, b.Remove())
 		}
 	}()
 	for _, do := range []func() error{
 		func() error { return os.Chmod(b.path, d.mode) },
 		func() error { return os.WriteFile(b.Lockfile(), nil, 0o600) },
+		func() (err error) {
+			if c.BoundToCaller {
+				caller, err = b.holdAsCaller()
+			}
+			return err
+		},
 		func() error { return os.Mkdir(b.Run(), 0o700) },
 		func() error { return os.Mkdir(b.Mnt(), 0o700) },
 		func() error { return writeFile(filepath.Join(b.Run(), "log"), nil) },
@@ -245,11 +253,11 @@ func (d *Dir) Create(c *Config) (_ *Box, err error) {
 		func() error { return writeJSON(b.path, configFile, c) }, // last: with it the sandbox exists
 	} {
 		if err := do(); err != nil {
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
+			return nil, caller, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
 		}
 		step.Reached("create: one more made")
 	}
-	return b, nil
+	return b, caller, nil
 }
 
 // lock holds the whole state directory for a moment.

@@ -29,7 +29,7 @@ func create(t *testing.T, d *statedir.Dir, id, name string) *statedir.Box {
 	t.Helper()
 	c := &statedir.Config{CreatedAt: 1}
 	c.ID, c.Name, c.Labels = id, name, map[string]string{"a": "b"}
-	b, err := d.Create(c)
+	b, _, err := d.Create(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestCreateAndRemove(t *testing.T) {
 		"id":   {SandboxConfig: runtime.SandboxConfig{ID: id}},
 		"name": {SandboxConfig: runtime.SandboxConfig{ID: "bbbbbbbbbbbb", Name: "name"}},
 	} {
-		if _, err := d.Create(c); !errors.Is(err, runtime.ErrExists) {
+		if _, _, err := d.Create(c); !errors.Is(err, runtime.ErrExists) {
 			t.Errorf("a second sandbox of the same %s: %v", what, err)
 		}
 	}

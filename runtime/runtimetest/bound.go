@@ -41,6 +41,23 @@ func boundToCaller(e *env) {
 	}
 }
 
+// One that was never started goes with its caller too, and not before.
+func boundNotStarted(e *env) {
+	first := e.rt
+	s := e.create(&runtime.SandboxConfig{BoundToCaller: true})
+	e.rt = e.other()
+	if len(e.list()) != 1 {
+		e.Errorf("it went before its caller")
+	}
+	e.OK(first.Start(e.Ctx, s.ID))
+	e.OK(first.Stop(e.Ctx, s.ID))
+	e.create(&runtime.SandboxConfig{BoundToCaller: true})
+	e.closeRuntime(first)
+	if left := e.list(); len(left) > 0 {
+		e.Errorf("left: %+v", left)
+	}
+}
+
 // A sandbox that is not bound does not care.
 func notBoundToCaller(e *env) {
 	first := e.rt

@@ -19,6 +19,7 @@ var lifecycleTests = []test{
 	{"StartCanceled", nil, startCanceled},
 	{"StartFails", nil, startFails},
 	{"BoundToCaller", nil, boundToCaller},
+	{"BoundNotStarted", []Feature{Recovery}, boundNotStarted},
 	{"NotBoundToCaller", []Feature{Recovery}, notBoundToCaller},
 }
 
