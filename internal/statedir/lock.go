@@ -43,9 +43,10 @@ func (l *Lock) Unlock() error {
 // Close closes the files: what has copies of them holds the lock from now on.
 func (l *Lock) Close() error { return errors.Join(l.Shim.Close(), l.Tree.Close()) }
 
-// openLock opens the file to lock; ErrNotFound: there is no such sandbox.
-func (b *Box) openLock() (*os.File, error) {
-	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR|unix.O_NOFOLLOW, 0)
+// openLock opens the file to lock (O_RDWR), or to look at (O_RDONLY);
+// ErrNotFound: there is no such sandbox.
+func (b *Box) openLock(flags int) (*os.File, error) {
+	f, err := os.OpenFile(b.Lockfile(), flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	}
@@ -61,7 +62,7 @@ func (b *Box) lockError(err error) error {
 
 // held reports whether anybody has one of n parts from first on.
 func (b *Box) held(first, n int64) (bool, error) {
-	f, err := b.openLock()
+	f, err := b.openLock(os.O_RDONLY)
 	if err != nil {
 		return false, err
 	}
@@ -79,7 +80,7 @@ func (b *Box) Locked() (bool, error) { return b.held(0, parts) }
 // holdAsCaller says that we are the caller to whom the sandbox is bound, as long
 // as the file is open.
 func (b *Box) holdAsCaller() (*os.File, error) {
-	f, err := b.openLock()
+	f, err := b.openLock(os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
@@ -97,10 +98,10 @@ func (b *Box) HasCaller() (bool, error) { return b.held(callerPart, 1) }
 // The caller unlocks or closes it.
 func (b *Box) TryLock() (_ *Lock, err error) {
 	l := &Lock{}
-	if l.Shim, err = b.openLock(); err != nil {
+	if l.Shim, err = b.openLock(os.O_RDWR); err != nil {
 		return nil, err
 	}
-	if l.Tree, err = b.openLock(); err != nil {
+	if l.Tree, err = b.openLock(os.O_RDWR); err != nil {
 		return nil, errors.Join(err, l.Shim.Close())
 	}
 	err = filelock.Set(l.Shim, unix.F_OFD_SETLK, unix.F_WRLCK, shimPart, 1)
@@ -157,7 +158,7 @@ func (b *Box) TryLockConfig() (release func(), err error) {
 
 // waitLock waits for n parts from first on; late is why it gives up.
 func (b *Box) waitLock(ctx context.Context, limit time.Duration, first, n int64, late string) (release func(), err error) {
-	f, err := b.openLock()
+	f, err := b.openLock(os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
