@@ -65,7 +65,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	if why := box.Expired(life, statedir.Now()); why != "" {
 		return nil, over(box, why)
 	}
-	log, err := os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW, 0)
+	log, err := openLog(box)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
 	}
@@ -207,6 +207,19 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		s.alive = nil
 	}
 	return s, nil
+}
+
+// openLog opens the log, which may be anything by now: a FIFO would be waited
+// for.
+func openLog(box *statedir.Box) (*os.File, error) {
+	log, err := os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := log.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(err, log.Close(), errors.New("it is not a regular file"))
+	}
+	return log, nil
 }
 
 // lockToStart takes the sandbox's lock. One that runs is ErrConflict; one that

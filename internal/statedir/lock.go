@@ -136,7 +136,7 @@ func (b *Box) LockConfig(ctx context.Context, limit time.Duration) (release func
 // TryLockConfig is LockConfig that does not wait: if somebody else has it, that
 // is ErrConflict.
 func (b *Box) TryLockConfig() (release func(), err error) {
-	f, err := b.openLock()
+	f, err := b.openLock(os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
