@@ -36,6 +36,10 @@ func (r *Runtime) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 		if errors.Is(err, runtime.ErrNotFound) {
 			continue // destroyed meanwhile
 		}
+		if err != nil { // its lock is damaged
+			why := err.Error()
+			s, err = describe(box, c, func(*statedir.Box) (runtime.State, string, error) { return runtime.StateDead, why, nil })
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -341,6 +341,9 @@ func (r *Runtime) Stop(ctx context.Context, sandboxID string) error {
 // is left of it is killed.
 func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Config, grace time.Duration) error {
 	defer r.forget(box.ID())
+	if _, err := box.Locked(); errors.Is(err, runtime.ErrUnavailable) {
+		return err // nobody could tell when it has ended
+	}
 	const look = 50 * time.Millisecond
 	was := box.Shim()
 	for end := time.Now().Add(killLimit); ; {
@@ -440,6 +443,9 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	} else if err != nil {
 		r.tidy(ctx) // it may be half removed
+		return err
+	}
+	if err := box.RenewLock(); err != nil {
 		return err
 	}
 	if err := r.stop(ctx, box, c, 0); err != nil {

@@ -105,13 +105,29 @@ const configFile = "config.json"
 // is only half made.
 func (b *Box) Config() (*Config, error) {
 	c := new(Config)
-	if err := readJSON(b.ConfigFile(), c); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
-		}
+	err := readJSON(b.ConfigFile(), c)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !b.runsUnknown():
+		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
+	case err == nil && c.ID != b.id:
+		err = fmt.Errorf("it is of sandbox %q", c.ID)
+	}
+	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s is damaged: %w; remove it with wolffia rm -f %s", b.id, err, b.id)
 	}
 	return c, nil
+}
+
+// runsUnknown reports whether a shim is there without a configuration: somebody
+// has deleted that. Whoever destroys a sandbox keeps the configuration's lock
+// until the place is gone.
+func (b *Box) runsUnknown() bool {
+	changing, err := b.held(configPart, 1)
+	if changing || err != nil {
+		return false
+	}
+	runs, err := b.held(shimPart, 1)
+	return runs && err == nil
 }
 
 // SetConfig replaces the configuration, on the disk too. The caller holds what

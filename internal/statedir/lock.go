@@ -47,7 +47,7 @@ func (l *Lock) Close() error { return errors.Join(l.Shim.Close(), l.Tree.Close()
 // ErrNotFound: there is no such sandbox.
 func (b *Box) openLock(flags int) (*os.File, error) {
 	f, err := os.OpenFile(b.Lockfile(), flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && b.Stamp() == (Stamp{}) { // it goes last, and comes first
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	}
 	if err != nil {
@@ -56,8 +56,25 @@ func (b *Box) openLock(flags int) (*os.File, error) {
 	return f, nil
 }
 
+// RenewLock makes the lock anew if it is no file that can be locked: then nobody
+// can tell who has it. It is for whoever destroys the sandbox.
+func (b *Box) RenewLock() error {
+	var st unix.Stat_t
+	err := unix.Lstat(b.Lockfile(), &st)
+	if err == nil && st.Mode&(unix.S_IFMT|0o600) == unix.S_IFREG|0o600 || errors.Is(err, fs.ErrNotExist) && b.Stamp() == (Stamp{}) {
+		return nil
+	}
+	if err := os.Remove(b.Lockfile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return b.lockError(err)
+	}
+	if err := writeFile(b.Lockfile(), nil); err != nil {
+		return b.lockError(err)
+	}
+	return nil
+}
+
 func (b *Box) lockError(err error) error {
-	return runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w", b.id, err)
+	return runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w; if it is damaged, remove the sandbox with wolffia rm -f %s", b.id, err, b.id)
 }
 
 // held reports whether anybody has one of n parts from first on.
