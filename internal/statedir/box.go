@@ -167,8 +167,11 @@ func (b *Box) Stamp() Stamp {
 // sync it.
 func (b *Box) OpenConfig() (*os.File, error) {
 	f, err := os.Open(b.ConfigFile())
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
+	case err != nil:
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s: %w", b.id, err)
 	}
 	return f, nil
 }
