@@ -52,8 +52,11 @@ func startTime(pid int) (string, error) {
 // Kill ends the process, if it is still the one that p describes, and waits up
 // to limit until it is gone. A process that is gone is no error.
 func (p Process) Kill(limit time.Duration) error {
+	if p.PID <= 0 { // nobody
+		return nil
+	}
 	fd, err := unix.PidfdOpen(p.PID, 0)
-	if errors.Is(err, unix.ESRCH) || p.PID == 0 {
+	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	if err != nil {
