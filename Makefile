@@ -11,7 +11,7 @@ TOOL    := $(GO) tool -modfile=tools.mod
 export CGO_ENABLED ?= 0
 export GOTOOLCHAIN ?= local
 
-.PHONY: help build runsc setup run test test-user test-root lint fuzz bench cover clean
+.PHONY: help build runsc setup run test test-user test-root lint soak fuzz bench cover clean
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -40,6 +40,10 @@ lint: ## check form: gofumpt, vet, staticcheck, go.mod
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
 	$(GO) mod tidy -diff
+
+soak: ## kill everybody at every step of everything, for ROUNDS (default all there are, some 1500)
+	@scripts/setup test
+	@scripts/soak $(ROUNDS)
 
 fuzz: ## fuzz each target for FUZZTIME (default 30s)
 	@scripts/fuzz $${FUZZTIME:-30s}

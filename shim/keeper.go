@@ -137,7 +137,10 @@ func (k *keeper) answer(r report, err error) error {
 // shim asks for it, or because the shim is gone. Then nothing is left.
 func (k *keeper) keep(socket *os.File) (err error) {
 	ready := os.NewFile(fdReady, "ready")
-	progress := func(name string) { report{Step: name}.send(ready) }
+	progress := func(name string) {
+		report{Step: name}.send(ready)
+		step.Reached(name)
+	}
 	asked, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { // ends with the shim, at the latest

@@ -25,7 +25,7 @@ var allow = map[string][]string{
 	"runtime/bwrap":              {"runtime", "shim", "internal/child"},
 	"runtime/gvisor":             {"runtime", "shim", "internal/child", "internal/runsc"},
 	"runtime/docker":             {"runtime", "shim"},
-	"runtime/docker/engine":      {"runtime", "shim", "internal/cleanup", "internal/step"},
+	"runtime/docker/engine":      {"runtime", "shim", "internal/cleanup"},
 	"registry":                   {"runtime", "internal/filelock"},
 	"sandbox":                    {"runtime", "registry", "internal/step"},
 	"server":                     {"runtime", "registry", "sandbox", "internal/filelock"},

@@ -1,5 +1,6 @@
 // Package testbin finds the programs that tests start: those that the test run
-// has built (WOLFFIA_TEST_BIN), else it builds them, once for each test program.
+// has built (WOLFFIA_TEST_BIN, WOLFFIA_TEST_CRASH_BIN), else it builds them, once
+// for each test program.
 package testbin
 
 import (
@@ -10,51 +11,74 @@ import (
 	"testing"
 )
 
-var (
+// A set is programs that are built together.
+type set struct {
+	variable string // names the directory where they are already
+	tags     string
+	packages []string
+
 	once sync.Once
-	dir  string
+	dir  string // what was built
 	fail string
+}
+
+var (
+	product = set{variable: "WOLFFIA_TEST_BIN", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-image", "wolffia/cmd/wolffia-docker"}}
+	crash   = set{variable: "WOLFFIA_TEST_CRASH_BIN", tags: "crashtest", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-docker", "wolffia/internal/crashtest/service"}}
 )
 
 // Dir returns a directory with wolffia, wolffia-guest and wolffia-docker that everybody can
 // reach. The caller's TestMain removes what was built with Remove.
 func Dir(t testing.TB) string {
 	t.Helper()
-	if d := os.Getenv("WOLFFIA_TEST_BIN"); d != "" {
-		return d
-	}
-	once.Do(build)
-	if fail != "" {
-		t.Fatal(fail)
-	}
-	return dir
+	return product.get(t)
 }
 
-func build() {
+// Crash is Dir of programs that tell their steps (see package step), with the
+// crash test's service beside them.
+func Crash(t testing.TB) string {
+	t.Helper()
+	return crash.get(t)
+}
+
+func (s *set) get(t testing.TB) string {
+	t.Helper()
+	if d := os.Getenv(s.variable); d != "" {
+		return d
+	}
+	s.once.Do(s.build)
+	if s.fail != "" {
+		t.Fatal(s.fail)
+	}
+	return s.dir
+}
+
+func (s *set) build() {
 	d, err := os.MkdirTemp("", "wolffia-bin")
 	if err == nil {
 		err = os.Chmod(d, 0o755)
 	}
 	if err != nil {
-		fail = err.Error()
+		s.fail = err.Error()
 		return
 	}
-	dir = d
-	cmd := exec.Command("go", "build", "-o", d+"/", "wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-image", "wolffia/cmd/wolffia-docker")
+	s.dir = d
+	cmd := exec.Command("go", append([]string{"build", "-tags", s.tags, "-o", d + "/"}, s.packages...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		fail = "build the programs: " + err.Error() + "\n" + string(out)
+		s.fail = "build the programs: " + err.Error() + "\n" + string(out)
 	}
 }
 
-// Remove deletes what Dir has built.
+// Remove deletes what was built.
 func Remove() {
-	for _, name := range []string{"wolffia", "wolffia-guest", "wolffia-image", "wolffia-docker"} {
-		if dir != "" {
-			_ = os.Remove(filepath.Join(dir, name))
+	for _, s := range []*set{&product, &crash} {
+		if s.dir == "" {
+			continue
 		}
-	}
-	if dir != "" {
-		_ = os.Remove(dir)
+		for _, p := range s.packages {
+			_ = os.Remove(filepath.Join(s.dir, filepath.Base(p)))
+		}
+		_ = os.Remove(s.dir)
 	}
 }

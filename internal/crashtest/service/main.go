@@ -1,6 +1,8 @@
 // Service is a program for the crash test: a service over a state directory that
 // does what it is told on standard input, a line at a time, until that ends.
 //
+//	service STATE CODEBASE
+//
 //	create OWNER | ensure OWNER | exec OWNER COMMAND | destroy OWNER
 //
 // It answers each with a line: "ok" and the sandbox's id or what the command has
@@ -16,7 +18,9 @@ import (
 	"strings"
 	"syscall"
 
+	"wolffia/perm"
 	"wolffia/registry"
+	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/sandbox"
 	"wolffia/shim"
@@ -24,7 +28,7 @@ import (
 
 func main() {
 	syscall.Umask(0o077)
-	if err := serve(context.Background(), os.Args[1]); err != nil {
+	if err := serve(context.Background(), os.Args[1], os.Args[2]); err != nil {
 		answer("", err)
 		os.Exit(1)
 	}
@@ -39,13 +43,17 @@ func answer(what string, err error) {
 	fmt.Println("ok", what)
 }
 
-func serve(ctx context.Context, state string) error {
+func serve(ctx context.Context, state, codebase string) error {
 	rt, err := bwrap.New(&shim.Options{StateDir: state}) // its programs are in PATH
 	if err != nil {
 		return err
 	}
 	defer rt.Close()
-	s, err := sandbox.OpenService(ctx, sandbox.NewDriver(rt, nil), state, nil)
+	s, err := sandbox.OpenService(ctx, sandbox.NewDriver(rt, &sandbox.Options{
+		Configure: func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+			return &runtime.SandboxConfig{CodebasePath: codebase, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}, nil
+		},
+	}), state, nil)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,262 @@
+package crashtest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// none is the state of a sandbox that there is not.
+const none runtime.State = ""
+
+// A subject is the sandbox that a round is about.
+type subject struct {
+	id    string        // empty: there is none before
+	state runtime.State // before
+	was   *call         // the service; nil: there is none
+}
+
+// An end is how an operation has ended.
+type end struct {
+	subject
+	ok           bool
+	answer       string
+	callerKilled bool // while it was at it
+	partKilled   bool // any process of the sandbox
+}
+
+// An operation is what a process does to a sandbox, and what may be after it.
+type operation struct {
+	name    string
+	prepare func(w *world) subject
+	begin   func(w *world, s *subject) *call
+	// after are the states that the sandbox may have, and none.
+	after func(e *end) []runtime.State
+	// check is told what is there, nil: that is all.
+	check func(w *world, rt *shim.Runtime, e *end, id string, state runtime.State)
+}
+
+// running makes a sandbox.
+func running(w *world) subject {
+	w.Helper()
+	c := w.cli("create", "--runtime", w.backend.name, "--codebase", w.codebase, "--rule", "**=write", "--owner", "o/p/subject")
+	w.ends("create", c.done)
+	if !c.ok {
+		w.Fatalf("create: %s", c.answer)
+	}
+	return subject{id: c.answer, state: runtime.StateRunning}
+}
+
+// shell makes a sandbox with a shell in which A is 0.
+func shell(w *world) subject {
+	w.Helper()
+	s := running(w)
+	w.inSession(w.open(), s.id, "A=0")
+	return s
+}
+
+func stopped(w *world) subject {
+	w.Helper()
+	s := running(w)
+	w.OK(w.open().Stop(w.Ctx, s.id))
+	s.state = runtime.StateStopped
+	return s
+}
+
+func dead(w *world) subject {
+	w.Helper()
+	s := running(w)
+	w.OK(parts(processes(w.TB), s.id)[theShim].kill())
+	w.settled(w.open())
+	s.state = runtime.StateDead
+	return s
+}
+
+func nobody(*world) subject { return subject{} }
+
+// one is the states of a sandbox that lives unless a part of it was killed.
+func (e *end) one(state runtime.State) []runtime.State {
+	if e.partKilled {
+		return []runtime.State{runtime.StateDead}
+	}
+	return []runtime.State{state}
+}
+
+// counted checks the shell in which A was 0, and was to become 1.
+func counted(w *world, rt *shim.Runtime, e *end, id string, state runtime.State) {
+	w.Helper()
+	if state != runtime.StateRunning {
+		return // its shells went with it
+	}
+	got := w.inSession(rt, id, "echo $A")
+	if got != "1" && (e.ok || got != "0") {
+		w.Fatalf("A is %q; the operation: %v, %q", got, e.ok, e.answer)
+	}
+	if e.ok && e.answer != "1" && e.answer != `"1\n"` {
+		w.Fatalf("it says %q", e.answer)
+	}
+}
+
+// commandLines are the operations of the command line.
+func commandLines() []operation {
+	line := func(args ...string) func(w *world, s *subject) *call {
+		return func(w *world, s *subject) *call {
+			all := slices.Clone(args)
+			for i, arg := range all {
+				all[i] = map[string]string{"ID": s.id, "CODEBASE": w.codebase, "BACKEND": w.backend.name}[arg]
+				if all[i] == "" {
+					all[i] = arg
+				}
+			}
+			return w.cli(all...)
+		}
+	}
+	create := []string{"--runtime", "BACKEND", "--codebase", "CODEBASE", "--rule", "**=write", "--owner", "o/p/subject"}
+	start := func(e *end) []runtime.State {
+		switch {
+		case e.callerKilled:
+			return []runtime.State{e.state, runtime.StateRunning, runtime.StateDead}
+		case e.ok:
+			return e.one(runtime.StateRunning)
+		}
+		return []runtime.State{e.state, runtime.StateDead}
+	}
+	use := func(e *end) []runtime.State { return e.one(runtime.StateRunning) }
+	return []operation{
+		{name: "create", prepare: nobody, begin: line(append([]string{"create"}, create...)...), after: func(e *end) []runtime.State {
+			switch {
+			case e.callerKilled:
+				return []runtime.State{none, runtime.StateCreated, runtime.StateRunning}
+			case e.ok:
+				return e.one(runtime.StateRunning)
+			}
+			return []runtime.State{none}
+		}},
+		{name: "start one that is stopped", prepare: stopped, begin: line("start", "ID"), after: start},
+		{name: "start one that is dead", prepare: dead, begin: line("start", "ID"), after: start},
+		{name: "exec", prepare: running, begin: line("exec", "ID", "--", "sh", "-c", "echo all of it"), after: use, check: func(w *world, _ *shim.Runtime, e *end, _ string, _ runtime.State) {
+			if e.ok && e.answer != "all of it" {
+				w.Fatalf("it says %q", e.answer)
+			}
+		}},
+		{name: "session exec", prepare: shell, begin: line("exec", "--session", "main", "ID", "--", "A=$((A+1)); echo $A"), after: use, check: counted},
+		{name: "stop", prepare: running, begin: line("stop", "ID"), after: func(e *end) []runtime.State {
+			switch {
+			case e.callerKilled:
+				return []runtime.State{runtime.StateRunning, runtime.StateStopped}
+			case e.partKilled:
+				return []runtime.State{runtime.StateStopped, runtime.StateDead}
+			}
+			return []runtime.State{runtime.StateStopped}
+		}},
+		{name: "destroy", prepare: shell, begin: line("rm", "-f", "ID"), after: func(e *end) []runtime.State {
+			if e.callerKilled {
+				return []runtime.State{none, runtime.StateRunning, runtime.StateStopped}
+			}
+			return []runtime.State{none}
+		}},
+		{name: "run", prepare: nobody, begin: line(append(append([]string{"run"}, create...), "--", "sh", "-c", "echo made > file; cat file")...), after: func(*end) []runtime.State {
+			return []runtime.State{none}
+		}, check: func(w *world, _ *shim.Runtime, e *end, _ string, _ runtime.State) {
+			b, err := os.ReadFile(filepath.Join(w.codebase, "file"))
+			if e.ok && (e.answer != "made" || err != nil || string(b) != "made\n") {
+				w.Fatalf("it says %q; the file has %q, %v", e.answer, b, err)
+			}
+			_ = os.Remove(filepath.Join(w.codebase, "file"))
+		}},
+	}
+}
+
+// mustSucceed are operations that nobody's death keeps from their end but their
+// caller's.
+var mustSucceed = []string{"stop", "destroy", "service destroy"}
+
+// services are the operations of a service.
+func services() []operation {
+	serving := func(w *world) subject {
+		w.Helper()
+		c := w.serve()
+		w.ends("a service starts", c.done)
+		if !c.ok {
+			w.Fatalf("a service: %s", c.answer)
+		}
+		return subject{was: c}
+	}
+	has := func(w *world) subject {
+		w.Helper()
+		s := serving(w)
+		c := s.was.ask("create subject")
+		w.ends("create", c.done)
+		if !c.ok {
+			w.Fatalf("create: %s", c.answer)
+		}
+		s.id, s.state = c.answer, runtime.StateRunning
+		c = s.was.ask("exec subject A=0")
+		w.ends("exec", c.done)
+		return s
+	}
+	ask := func(line string) func(w *world, s *subject) *call {
+		return func(_ *world, s *subject) *call { return s.was.ask(line) }
+	}
+	return []operation{
+		{name: "service create", prepare: serving, begin: ask("create subject"), after: func(e *end) []runtime.State {
+			switch {
+			case e.callerKilled:
+				return []runtime.State{none, runtime.StateRunning}
+			case e.ok:
+				return e.one(runtime.StateRunning)
+			}
+			return []runtime.State{none}
+		}},
+		{name: "service ensure", prepare: func(w *world) subject {
+			s := has(w)
+			w.OK(parts(processes(w.TB), s.id)[theShim].kill())
+			w.settled(w.open())
+			s.state = runtime.StateDead
+			return s
+		}, begin: ask("ensure subject"), after: func(e *end) []runtime.State {
+			switch {
+			case e.callerKilled:
+				return []runtime.State{none, runtime.StateDead, runtime.StateRunning}
+			case e.ok:
+				return e.one(runtime.StateRunning)
+			}
+			return []runtime.State{none, runtime.StateDead}
+		}},
+		{name: "service exec", prepare: has, begin: ask("exec subject A=$((A+1)); echo $A"), after: func(e *end) []runtime.State {
+			return e.one(runtime.StateRunning)
+		}, check: counted},
+		{name: "service destroy", prepare: has, begin: ask("destroy subject"), after: func(e *end) []runtime.State {
+			if e.callerKilled {
+				return []runtime.State{none, runtime.StateRunning}
+			}
+			return []runtime.State{none}
+		}},
+		// What the one before has left half made it destroys.
+		{name: "service starts", prepare: func(w *world) subject {
+			w.Helper()
+			s := serving(w)
+			w.steps.begin(func(a *arrival) bool { return a.role == theCaller && a.name == "service: made" })
+			defer w.steps.end()
+			c := s.was.ask("create subject")
+			select {
+			case a := <-w.steps.held:
+				w.OK(c.proc.kill())
+				a.release()
+			case <-c.done:
+				w.Fatalf("create: %s", c.answer)
+			}
+			w.ends("a service that was killed", c.gone)
+			if left := w.subjects(); len(left) != 1 {
+				w.Fatalf("half made are %v", left)
+			}
+			return subject{state: none}
+		}, begin: func(w *world, s *subject) *call {
+			s.was = w.serve()
+			return s.was
+		}, after: func(*end) []runtime.State { return []runtime.State{none} }},
+	}
+}
