@@ -10,7 +10,8 @@
 //	      shim.json            0600: which process its shim is
 //	      lifetime.json        0600: when its time to live is over, and its idle timeout; if it has any
 //	      lock                 0600: held by the shim and the tree server, a part each;
-//	                           another part for a moment by who changes config.json
+//	                           another part for a moment by who changes config.json,
+//	                           another by the caller that the sandbox is bound to
 //	      run/                 0700; root: owned by the uid that was dropped to
 //	        status.json        what became of it
 //	        sock               the shim's socket, while it is ready
