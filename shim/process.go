@@ -164,6 +164,9 @@ func (s *shim) launch(launchers []runtime.Launcher, spec *runtime.LaunchSpec) (e
 		return runtime.Errorf(runtime.ErrUnsupported, "there is no runtime %q", name)
 	}
 	s.step("launch " + name)
+	if err := adopt(); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
 	if s.inst, err = launchers[i].Launch(spec); err != nil {
 		return err
 	}
@@ -175,6 +178,7 @@ func (s *shim) launch(launchers []runtime.Launcher, spec *runtime.LaunchSpec) (e
 	}()
 	go func() { // ends with the backend
 		_ = s.inst.Wait()
+		killOrphans()
 		close(s.gone)
 	}()
 	return nil
