@@ -440,9 +440,9 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 		if lost, lerr := r.destroyLost(ctx, sandboxID); lost {
 			return lerr
 		}
+		r.tidy(ctx) // it may be half removed
 		return err
 	} else if err != nil {
-		r.tidy(ctx) // it may be half removed
 		return err
 	}
 	if err := box.RenewLock(); err != nil {
