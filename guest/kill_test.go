@@ -2,6 +2,7 @@ package guest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"syscall"
 	"testing"
@@ -58,6 +59,27 @@ func TestKillTree(t *testing.T) {
 			leftovers(t, conn)
 		})
 	}
+}
+
+// A process that is given up as soon as it is asked for does not run.
+func TestKillAtOnce(t *testing.T) {
+	conn, _ := start(t)
+	for range 200 {
+		p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"sleep", "1000"}, Env: env}})
+		if err == nil {
+			err = p.Kill()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		status, err := p.Wait(ctx)
+		cancel()
+		if failed := (*client.StartError)(nil); status.Signal != int(syscall.SIGKILL) && !errors.As(err, &failed) {
+			t.Fatalf("%+v, %v", status, err)
+		}
+	}
+	leftovers(t, conn)
 }
 
 // leftovers fails if anything but the guest and the asking command is alive,

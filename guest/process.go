@@ -34,6 +34,7 @@ type process struct {
 	mu       sync.Mutex
 	family   family // guarded by mu
 	timedOut bool   // guarded by mu
+	dropped  bool   // guarded by mu
 }
 
 // newProcess makes the streams that req asks for. It returns the three
@@ -204,6 +205,9 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 	}
 	p.mu.Lock() // the family is complete before anybody can ask for it
 	defer p.mu.Unlock()
+	if p.dropped {
+		return 0, errors.New("the request was given up")
+	}
 	exited := func(ws syscall.WaitStatus) {
 		if !ws.Stopped() {
 			p.exited <- ws
@@ -271,6 +275,9 @@ func (p *process) drop() {
 	for _, o := range p.outs {
 		o.mute()
 	}
+	p.mu.Lock()
+	p.dropped = true
+	p.mu.Unlock()
 	p.kill()
 }
 
