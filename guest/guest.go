@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -25,6 +27,7 @@ import (
 // children that anybody else waits for.
 func Serve(in io.Reader, out io.Writer, sessions string, exit func(code int)) error {
 	g := &guest{
+		out:    out,
 		w:      wire.NewWriter(out),
 		reaper: newReaper(),
 		exit:   exit,
@@ -47,6 +50,10 @@ func Serve(in io.Reader, out io.Writer, sessions string, exit func(code int)) er
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if errors.Is(err, wire.ErrCut) {
+			g.abandon()
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -58,7 +65,8 @@ func Serve(in io.Reader, out io.Writer, sessions string, exit func(code int)) er
 
 // A guest is the state of Serve.
 type guest struct {
-	w      *wire.Writer
+	out    io.Writer
+	w      *wire.Writer // to the host there is; Serve's goroutine only
 	reaper *reaper
 	exit   func(code int)
 	parts  map[uint32][]byte // start requests of which more is to come; Serve's goroutine only
@@ -85,6 +93,26 @@ func (g *guest) process(channel uint32) conversation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.procs[channel]
+}
+
+// abandon ends what a host that was killed has left running, the newest first:
+// what waits in a session for its turn must not get it by the end of what runs.
+// All that is on its way to that host is dropped, so that the one which has taken
+// its place hears nothing that it has not asked for.
+func (g *guest) abandon() {
+	g.w.Close() // waits for a frame that is half out, which the new host reads
+	g.w = wire.NewWriter(g.out)
+	clear(g.parts)
+	g.mu.Lock()
+	var left []conversation
+	for _, channel := range slices.Sorted(maps.Keys(g.procs)) {
+		left = append(left, g.procs[channel])
+	}
+	g.procs = map[uint32]conversation{}
+	g.mu.Unlock()
+	for _, c := range slices.Backward(left) {
+		c.Kill()
+	}
 }
 
 // handle does what f asks for, without waiting for anything, and releases it.
@@ -158,7 +186,8 @@ func (g *guest) handleConn(f *wire.Frame) error {
 		go g.shutdown(time.Duration(ms) * time.Millisecond) // ends the process
 		return nil
 	case wire.WatchBusy:
-		g.shells.WatchBusy(func(n uint32) { _ = g.w.Send(wire.Busy, 0, binary.LittleEndian.AppendUint32(nil, n)) })
+		w := g.w // another host has to ask for itself
+		g.shells.WatchBusy(func(n uint32) { _ = w.Send(wire.Busy, 0, binary.LittleEndian.AppendUint32(nil, n)) })
 		return nil
 	}
 	return fmt.Errorf("%w: frame of type %d on channel 0", wire.ErrProtocol, f.Type)
@@ -218,33 +247,33 @@ func (g *guest) start(f *wire.Frame) error {
 		return g.w.SendJSON(wire.Failed, channel, wire.Failure{Code: 125, Message: err.Error()})
 	}
 	g.mu.Lock()
-	g.procs[channel] = p
+	procs := g.procs // another host's are others
+	procs[channel] = p
 	g.mu.Unlock()
-	g.running.Go(func() { // ends with the process
-		p.run(g.reaper, req, files, func() { g.free(channel) })
-	})
+	free := func() {
+		g.mu.Lock()
+		delete(procs, channel)
+		g.mu.Unlock()
+	}
+	g.running.Go(func() { p.run(g.reaper, req, files, free) }) // ends with the process
 	return nil
-}
-
-// free gives a channel's number back.
-func (g *guest) free(channel uint32) {
-	g.mu.Lock()
-	delete(g.procs, channel)
-	g.mu.Unlock()
 }
 
 // talk opens a channel to the shell sessions.
 func (g *guest) talk(channel uint32, req *wire.StartRequest) {
 	over := false // guarded by mu
+	g.mu.Lock()
+	procs := g.procs // another host's are others
+	g.mu.Unlock()
 	c := g.shells.Open(channel, g.w, req, func() {
 		g.mu.Lock()
 		over = true
-		delete(g.procs, channel)
+		delete(procs, channel)
 		g.mu.Unlock()
 	})
 	g.mu.Lock()
 	if !over {
-		g.procs[channel] = c
+		procs[channel] = c
 	}
 	g.mu.Unlock()
 }

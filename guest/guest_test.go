@@ -70,6 +70,25 @@ type pipes struct {
 // start runs a guest and returns a connection to it and its process.
 func start(t testing.TB) (*client.Conn, *exec.Cmd) {
 	t.Helper()
+	p, cmd := launch(t)
+	conn := client.New(p)
+	t.Cleanup(func() { _ = conn.Close() })
+	hello(t, conn)
+	return conn, cmd
+}
+
+func hello(t testing.TB, conn *client.Conn) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if err := conn.Hello(ctx); err != nil {
+		t.Fatalf("no greeting: %v", err)
+	}
+}
+
+// launch runs a guest and returns its input and output.
+func launch(t testing.TB) (pipes, *exec.Cmd) {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "WOLFFIA_TEST_GUEST=prepare")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -91,9 +110,8 @@ func start(t testing.TB) (*client.Conn, *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start a guest in namespaces of its own: %v", err)
 	}
-	conn := client.New(pipes{out, in})
 	t.Cleanup(func() {
-		conn.Close()
+		_ = in.Close()
 		kill := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait()
 		if !kill.Stop() {
@@ -101,12 +119,7 @@ func start(t testing.TB) (*client.Conn, *exec.Cmd) {
 		}
 		runtime.UnlockOSThread()
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	if err := conn.Hello(ctx); err != nil {
-		t.Fatalf("no greeting: %v", err)
-	}
-	return conn, cmd
+	return pipes{out, in}, cmd
 }
 
 var env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}

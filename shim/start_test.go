@@ -134,7 +134,7 @@ func TestStartThatFails(t *testing.T) {
 		"says why":        {"echo 'bwrap: out of luck' >&2; exit 1", "out of luck"},
 		"says nothing":    {"exit 1", "PID 1 ended at once"},
 		"is no guest":     {"echo hello, hello, hello; exec cat >/dev/null", "protocol error"},
-		"other guest":     {`printf '\014\000\000\000\000\000\000\000'; exec cat >/dev/null`, "protocol error"},
+		"other guest":     {`printf '\014\000\000\000\000\000\000\000\377'; exec cat >/dev/null`, "protocol error"},
 		"hangs":           {"exec sleep 1000", "hung here: wait for PID 1"},
 		"ignores signals": {"trap '' TERM INT HUP; exec sleep 1000", "hung here: wait for PID 1"},
 	} {

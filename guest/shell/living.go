@@ -12,7 +12,7 @@ type living struct {
 
 // WatchBusy has report called with how many background jobs and kept commands run
 // when that becomes some, or none; at once, if some do. It is called once at a time
-// and may wait. Only the first call counts.
+// and may wait. The last call counts.
 func (m *Manager) WatchBusy(report func(running uint32)) {
 	m.mu.Lock() // no job is added meanwhile
 	defer m.mu.Unlock()
@@ -24,18 +24,16 @@ func (m *Manager) WatchBusy(report func(running uint32)) {
 	}
 }
 
-// watch sets who wants to know, if nobody does so far.
-func (l *living) watch(report func(uint32)) bool {
+// watch sets who wants to know, and reports whether nobody did so far.
+func (l *living) watch(report func(uint32)) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.report != nil {
-		return false
-	}
+	first = l.report == nil
 	l.report = report
 	if l.n > 0 {
 		report(l.n)
 	}
-	return true
+	return first
 }
 
 // add counts a job until it is over.

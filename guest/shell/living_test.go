@@ -42,9 +42,13 @@ func TestWatchBusy(t *testing.T) {
 		}
 	}
 	early := begin()
+	first := make(chan uint32, 10)
+	m.WatchBusy(func(n uint32) { first <- n })
+	if n := <-first; n != 1 {
+		t.Errorf("one that was there: %d run", n)
+	}
 	m.WatchBusy(func(n uint32) { told <- n })
-	m.WatchBusy(func(uint32) { t.Error("the second one is told") })
-	next("one that was there", 1)
+	next("the same for who asks later", 1)
 	early()
 	next("it has ended", 0)
 	ends := []func(){begin(), begin(), begin()}
@@ -66,5 +70,8 @@ func TestWatchBusy(t *testing.T) {
 	next("all have ended", 0)
 	if len(told) > 0 {
 		t.Errorf("told once more: %d", <-told)
+	}
+	if len(first) > 0 {
+		t.Errorf("who asked first is told %d", <-first)
 	}
 }
