@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,12 +16,18 @@ import (
 	"wolffia/runtime"
 )
 
+// A connection is one to a shim.
+type connection struct {
+	*client.Conn
+	sock *socket
+}
+
 // conn returns a connection to the sandbox's shim, one for all calls.
 func (r *Runtime) conn(box *statedir.Box) (*client.Conn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.conns[box.ID()]; c != nil && c.Err() == nil {
-		return c, nil
+	if c := r.conns[box.ID()]; c != nil && c.Err() == nil && !c.sock.hungUp() {
+		return c.Conn, nil
 	}
 	delete(r.conns, box.ID())
 	sock, err := dial(box)
@@ -28,8 +35,14 @@ func (r *Runtime) conn(box *statedir.Box) (*client.Conn, error) {
 		return nil, err
 	}
 	c := client.New(sock)
-	r.conns[box.ID()] = c
+	r.conns[box.ID()] = &connection{c, sock}
 	return c, nil
+}
+
+// answers reports whether there is a shim that answers before ctx ends.
+func answers(ctx context.Context, box *statedir.Box) bool {
+	_, err := ask(ctx, box, &request{Op: opNothing}, statsLimit)
+	return err == nil
 }
 
 // forget ends the connection to a sandbox that is on its way out.

@@ -274,9 +274,15 @@ func (p *process) Close() error { return p.Kill() }
 
 // lost explains why the connection to a sandbox has broken.
 func lost(box *statedir.Box, err error) error {
-	// The shim records why before it lets the lock go.
+	// The shim records why before it lets the lock go; or there is one that answers,
+	// perhaps another.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	go func() { // ends with ctx
+		if answers(ctx, box) {
+			cancel()
+		}
+	}()
 	_ = box.WaitUnlocked(ctx, time.Second)
 	if gone := overNow(box); gone != nil {
 		return gone
@@ -288,5 +294,5 @@ func lost(box *statedir.Box, err error) error {
 	case serr == nil && state == runtime.StateDead:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is dead: %s", box.ID(), reason)
 	}
-	return runtime.Errorf(runtime.ErrUnavailable, "lost the sandbox %s: %w", box.ID(), err)
+	return runtime.Errorf(runtime.ErrUnavailable, "lost the connection to sandbox %s, and what was asked of it: %w", box.ID(), err)
 }

@@ -12,11 +12,12 @@ import (
 
 // What a client can ask of the shim itself.
 const (
-	opStop  = "stop"
-	opTouch = "touch"
-	opRenew = "renew"
-	opStats = askStats // passed on to the tree server
-	opRules = askRules // passed on to the tree server
+	opNothing = "nothing"
+	opStop    = "stop"
+	opTouch   = "touch"
+	opRenew   = "renew"
+	opStats   = askStats // passed on to the tree server
+	opRules   = askRules // passed on to the tree server
 )
 
 // A request is what a client asks of the shim itself.
@@ -73,6 +74,8 @@ func (s *shim) onControl(p *peer, f *wire.Frame) error {
 // one question at a time.
 func (s *shim) answer(p *peer, req *request) error {
 	switch req.Op {
+	case opNothing:
+		return p.reply(&reply{})
 	case opStop:
 		grace := stopGrace
 		if req.GraceMS != nil {

@@ -71,10 +71,10 @@ type Runtime struct {
 	log      *slog.Logger // may be nil
 
 	mu      sync.Mutex
-	conns   map[string]*client.Conn // to running sandboxes, by id; guarded by mu
-	bound   map[string]*os.File     // of sandboxes bound to this process, since Create; guarded by mu
-	alive   map[string]*os.File     // of those, since Start; guarded by mu
-	configs map[string]known        // configurations that were read, by id; guarded by mu
+	conns   map[string]*connection // to running sandboxes, by id; guarded by mu
+	bound   map[string]*os.File    // of sandboxes bound to this process, since Create; guarded by mu
+	alive   map[string]*os.File    // of those, since Start; guarded by mu
+	configs map[string]known       // configurations that were read, by id; guarded by mu
 }
 
 var (
@@ -106,7 +106,7 @@ func NewRuntime(opts *Options, first Backend, more ...Backend) (*Runtime, error)
 	if err != nil {
 		return nil, err
 	}
-	return &Runtime{backends: append([]Backend{first}, more...), dir: dir, bin: bin, progress: opts.Progress, log: opts.Log, images: store.Open(dir.Path()), conns: map[string]*client.Conn{}, bound: map[string]*os.File{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
+	return &Runtime{backends: append([]Backend{first}, more...), dir: dir, bin: bin, progress: opts.Progress, log: opts.Log, images: store.Open(dir.Path()), conns: map[string]*connection{}, bound: map[string]*os.File{}, alive: map[string]*os.File{}, configs: map[string]known{}}, nil
 }
 
 // findPrograms says where wolffia and its guest are.

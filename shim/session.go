@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/guest/client"
 	"wolffia/guest/wire"
 	"wolffia/internal/statedir"
@@ -47,7 +49,7 @@ func (r *Runtime) talk(sandboxID string, ask func(*client.Conn, *statedir.Config
 	}
 	err = ask(conn, c)
 	var failed *client.StartError
-	if err != nil && !errors.As(err, &failed) && conn.Err() != nil {
+	if err != nil && !errors.As(err, &failed) && (conn.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
 		return nil, lost(box, err)
 	}
 	return box, sessionError(err)

@@ -56,6 +56,22 @@ func (s *socket) try(b []byte) (n int) {
 	return n
 }
 
+// hungUp reports whether the other end is gone; what it has sent may be there to
+// be read.
+func (s *socket) hungUp() bool {
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return true
+	}
+	gone := false
+	err = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, _ := unix.Poll(p, 0)
+		gone = n > 0
+	})
+	return gone || err != nil
+}
+
 // Close ends the connection; who waits in Read or Write returns.
 func (s *socket) Close() error {
 	raw, err := s.file.SyscallConn()

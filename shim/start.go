@@ -232,16 +232,17 @@ func lockToStart(ctx context.Context, box *statedir.Box) (*statedir.Lock, error)
 			return lock, err
 		}
 		state, _, serr := box.State()
-		if serr != nil || state == runtime.StateRunning && answers(box) {
+		if serr != nil || state == runtime.StateRunning && connects(box) {
 			return nil, errors.Join(err, serr)
 		}
 		_ = box.WaitUnlocked(ctx, look)
 	}
 }
 
-// answers reports whether there is a shim behind the socket. Beside a shim that
-// was killed, whoever waits for the lock can be taken for it, for a moment.
-func answers(box *statedir.Box) bool {
+// connects reports whether there is a shim behind the socket, or will be. Beside a
+// shim that was killed, whoever waits for the lock can be taken for it, for a
+// moment.
+func connects(box *statedir.Box) bool {
 	sock, err := dial(box)
 	if err != nil {
 		return false
