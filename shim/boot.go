@@ -27,10 +27,17 @@ const (
 	fdBackend = 10 // shim only: the backend's program, used if HasBackend
 	fdImage   = 11 // shim only: a socket for the image's mount, if SendsImage
 	fdKept    = 12 // shim only: one end of a socket pair with the keeper, used if Engine is set
+	fdSocket  = 13 // shim only: the socket that it listens on, used if Resumed
 )
 
-// The keeper has the first four of them, and its end of that socket pair.
-const fdKeeper = 7
+// The keeper has the first four of them, its end of that socket pair, and what a
+// shim needs that takes the place of one that was killed: see replace.
+const (
+	fdKeeper   = 7
+	fdSelf     = 8 // the wolffia program
+	fdShimLock = 9 // the shim's part of the lock
+	fdCaller   = 10
+)
 
 // A boot tells shim and tree server what to do.
 type boot struct {
@@ -52,7 +59,10 @@ type boot struct {
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
 	// Engine is set if an engine runs the sandbox: statedir.Box.Engine. Then the
 	// tree is mounted in the host's mount namespace, by the keeper.
-	Engine   string `json:"engine,omitempty"`
+	Engine string `json:"engine,omitempty"`
+	// Resumed says that PID 1 and the tree are there: a shim that had them was
+	// killed.
+	Resumed  bool   `json:"resumed,omitempty"`
 	StateDir string `json:"stateDir,omitempty"`
 	// Lost says that what would tell whether it is in the engine is gone.
 	Lost bool `json:"lost,omitempty"`

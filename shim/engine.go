@@ -15,15 +15,16 @@ import (
 	"wolffia/runtime"
 )
 
-// startKeeper starts the keeper of a sandbox.
-func startKeeper(program string, log *os.File, b *boot, lock, control, ready, socket *os.File) (*child.Child, error) {
+// startKeeper starts the keeper of a sandbox; files are its descriptors from fdLock
+// on.
+func startKeeper(program string, log *os.File, b *boot, files ...*os.File) (*child.Child, error) {
 	file, err := openProgram(program)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
 	args := []string{filepath.Base(program), "keep", b.ID}
-	keeper, err := spawn(file, log, args, new(syscall.SysProcAttr), b, lock, control, ready, socket)
+	keeper, err := spawn(file, log, args, new(syscall.SysProcAttr), b, files...)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "start the keeper: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"time"
 
@@ -82,15 +83,15 @@ func EngineMain(name string, open OpenEngine) error {
 	k := &keeper{boot: b, engine: engine, made: b.Lost}
 	switch os.Args[1] {
 	case "keep":
-		socket := os.NewFile(fdKeeper, "shim")
+		k.socket = os.NewFile(fdKeeper, "shim")
 		if err == nil {
-			err = k.keep(socket)
+			err = k.keep()
 		}
 		last := report{Ready: true}
 		if err != nil {
 			last = failed(err)
 		}
-		_ = sendPacket(socket, last, nil)
+		_ = sendPacket(k.socket, last, nil)
 		return err
 	case "clean":
 		if err == nil {
@@ -121,7 +122,9 @@ func EngineMain(name string, open OpenEngine) error {
 type keeper struct {
 	boot   *boot
 	engine Engine
-	made   bool // something may be in the engine, whatever the mark says
+	made   bool     // something may be in the engine, whatever the mark says
+	socket *os.File // to the shim there is
+	spare  spare
 }
 
 // answer is the last report to whoever has started us.
@@ -134,21 +137,27 @@ func (k *keeper) answer(r report, err error) error {
 }
 
 // keep starts the sandbox and stays until it has ended: by itself, because the
-// shim asks for it, or because the shim is gone. Then nothing is left.
-func (k *keeper) keep(socket *os.File) (err error) {
+// shim asks for it or somebody does with SIGTERM, or because the shim is gone and
+// none can take its place. Then nothing is left.
+func (k *keeper) keep() (err error) {
 	ready := os.NewFile(fdReady, "ready")
 	progress := func(name string) {
 		report{Step: name}.send(ready)
 		step.Reached(name)
 	}
-	asked, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() { // ends with the shim, at the latest
-		_, file, _ := receivePacket(socket, make([]byte, maxPacket))
-		_ = closeFile(file)
-		cancel()
+	told, ignore := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer ignore()
+	asked, ask := context.WithCancel(told)
+	defer ask()
+	shim := hear(k.socket, ask)
+	starting, stop := context.WithCancel(asked)
+	defer stop()
+	go func() { // ends with the shim
+		<-shim.gone
+		stop()
 	}()
-	defer func() { err = errors.Join(err, k.clean(false)) }()
+	k.spare = spares()
+	defer func() { err = errors.Join(err, k.spare.close(), k.clean(false)) }()
 
 	progress("prepare what the engine is shown")
 	if err := k.clear(false); err != nil {
@@ -162,20 +171,16 @@ func (k *keeper) keep(socket *os.File) (err error) {
 		return err
 	}
 	step.Reached("keeper: shown")
-	connection, gone, err := k.engine.Start(asked, spec, progress)
+	connection, gone, err := k.engine.Start(starting, spec, progress)
 	if err != nil {
 		return err
 	}
-	k.made = true
+	k.made, k.spare.connection = true, connection
 	step.Reached("keeper: started")
-	err = errors.Join(sendPacket(socket, report{Ready: true}, connection), connection.Close(), ready.Close())
-	if err != nil {
+	if err := errors.Join(sendPacket(k.socket, report{Ready: true}, connection), ready.Close()); err != nil {
 		return err
 	}
-	select {
-	case err = <-gone:
-	case <-asked.Done():
-	}
+	err = k.hold(asked, ask, shim, gone)
 	step.Reached("keeper: over")
 	return err
 }
@@ -225,8 +230,6 @@ func (k *keeper) compose() (*runtime.LaunchSpec, error) {
 // mount mounts the codebase where the engine can see it, and hands it to its
 // server.
 func (k *keeper) mount(progress func(string)) error {
-	control := os.NewFile(fdControl, "control")
-	defer control.Close() // the shim's end is the one that counts
 	if k.boot.Config.CodebasePath == "" {
 		return nil
 	}
@@ -235,7 +238,7 @@ func (k *keeper) mount(progress func(string)) error {
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "show the codebase to the engine: %w", err)
 	}
-	if err := errors.Join(sendDevice(control, device), device.Close()); err != nil {
+	if err := errors.Join(sendDevice(k.spare.control, device), device.Close()); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	return nil

@@ -2,12 +2,15 @@ package shim
 
 import (
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/guest/wire"
 	"wolffia/runtime"
 )
 
@@ -23,21 +26,38 @@ func (s *shim) receiveKept() (*runtime.LaunchSpec, error) {
 	if stream == nil {
 		return nil, cmp.Or(keeperError(packet), error(runtime.Errorf(runtime.ErrUnavailable, "the keeper has ended")))
 	}
-	return &runtime.LaunchSpec{
-		ID: s.boot.ID, Config: &s.boot.Config.SandboxConfig,
-		Kept: &runtime.Kept{
-			Stream: stream,
-			Wait: func() error {
-				packet, file, err := receivePacket(socket, make([]byte, maxPacket))
-				_ = closeFile(file)
-				if err == nil {
-					err = keeperError(packet)
-				}
-				return err
-			},
-			Kill: func() error { return askKeeper(socket) },
+	s.keeper = socket
+	kept := &runtime.Kept{
+		Stream: stream,
+		Wait: func() error {
+			packet, file, err := receivePacket(socket, make([]byte, maxPacket))
+			_ = closeFile(file)
+			if err == nil {
+				err = keeperError(packet)
+			}
+			return err
 		},
-	}, nil
+		Kill: func() error { return askKeeper(socket) },
+	}
+	if s.boot.Resumed {
+		token := make([]byte, 32) // that nothing else in the stream can look like
+		_, _ = rand.Read(token)   // never fails (crypto/rand)
+		kept.Hail, kept.Echo = wire.TakeOver(token)
+	}
+	return &runtime.LaunchSpec{ID: s.boot.ID, Config: &s.boot.Config.SandboxConfig, Kept: kept}, nil
+}
+
+// entrust gives the keeper a copy of the socket that we listen on, for the shim
+// that takes our place if we are killed: clients find it there all the time.
+func (s *shim) entrust(l *net.UnixListener) error {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return err
+	}
+	cerr := raw.Control(func(fd uintptr) {
+		err = unix.Sendmsg(int(s.keeper.Fd()), []byte("{}"), unix.UnixRights(int(fd)), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	})
+	return errors.Join(cerr, err)
 }
 
 // keeperError is why a keeper has ended; nil if it has ended as it should.

@@ -413,7 +413,12 @@ func askToStop(ctx context.Context, box *statedir.Box, grace time.Duration) (ask
 // kill ends what is left of a sandbox whose shim does not answer, or was
 // killed itself.
 func (r *Runtime) kill(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
+	var asked error
+	if box.HasEngine() {
+		asked = box.EndKeeper() // or it would have another shim
+	}
 	return errors.Join(
+		asked,
 		box.Shim().Kill(killLimit),
 		box.KillAll(c.UID, killLimit),
 		r.endKeeper(ctx, box),

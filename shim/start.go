@@ -168,9 +168,10 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	})
 	step.Reached("start: shim started")
 	if bin.engine {
-		if keeper, err = startKeeper(bin.backend, log, &forShim, lock.Tree, shimEnd, ready, keeperEnd); err != nil {
+		if keeper, err = startKeeper(bin.backend, log, &forShim, lock.Tree, shimEnd, ready, keeperEnd, self, lock.Shim, alive); err != nil {
 			return nil, err
 		}
+		undo.Add(keeper.Terminate) // or it would have another shim
 	}
 	if c.CodebasePath != "" {
 		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), &b, lock.Tree, treeEnd)
@@ -307,6 +308,8 @@ func namespaceError(err error) error {
 	return runtime.Errorf(runtime.ErrUnavailable, "start the shim: %w", err)
 }
 
+var errNoWord = errors.New("the shim ended without a word")
+
 // await reads progress until the shim is ready or has failed. When time is up
 // it says what was being done.
 func await(ctx context.Context, progress *os.File) error {
@@ -332,5 +335,5 @@ func await(ctx context.Context, progress *os.File) error {
 	if err := ctx.Err(); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "the sandbox did not start, it was killed; it hung here: %s (%w)", doing, err)
 	}
-	return runtime.Errorf(runtime.ErrUnavailable, "the shim ended without a word, here: %s; wolffia logs may say more", doing)
+	return runtime.Errorf(runtime.ErrUnavailable, "%w, here: %s; wolffia logs may say more", errNoWord, doing)
 }

@@ -3,6 +3,7 @@ package shim
 import (
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
@@ -25,7 +26,8 @@ type treeConn struct {
 }
 
 func newTreeConn(control *os.File) *treeConn {
-	return &treeConn{control: control, waiting: map[uint64]chan treeReply{}}
+	// Not from 0 on: an answer to a shim that was killed must not be taken for ours.
+	return &treeConn{control: control, last: rand.Uint64(), waiting: map[uint64]chan treeReply{}}
 }
 
 // errTreeGone is what a question gets when the tree server has ended.

@@ -95,14 +95,19 @@ func (c *Child) Wait() error {
 }
 
 // Kill kills the child. That it is gone already is no error.
-func (c *Child) Kill() error {
+func (c *Child) Kill() error { return c.signal(unix.SIGKILL) }
+
+// Terminate asks the child to end. That it is gone already is no error.
+func (c *Child) Terminate() error { return c.signal(unix.SIGTERM) }
+
+func (c *Child) signal(sig unix.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reaped {
 		return nil
 	}
-	if err := unix.Kill(c.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill process %d: %w", c.pid, err)
+	if err := unix.Kill(c.pid, sig); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("signal process %d: %w", c.pid, err)
 	}
 	return nil
 }

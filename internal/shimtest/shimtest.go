@@ -3,7 +3,7 @@
 package shimtest
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/statedir"
 	"wolffia/internal/testbin"
 	"wolffia/internal/testenv"
 	"wolffia/perm"
@@ -70,21 +71,22 @@ func PublicDir(t testing.TB) string {
 	return dir
 }
 
-// Crash kills the shim, and waits until everybody knows.
+// limit is how long a test waits for what must come.
+const limit = 10 * time.Second
+
+// Crash kills the shim, and the keeper if there is one, which would replace it,
+// and waits until everybody knows.
 func Crash(t testing.TB, rt runtime.RuntimeWithExecutor, id string) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(rt.(*Runtime).State, "sandboxes", id, "shim.json"))
+	dir, err := statedir.Open(rt.(*Runtime).State)
+	if err == nil {
+		box := dir.Box(id)
+		err = errors.Join(box.KillKeeper(limit), box.Shim().Kill(limit))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	var shim struct{ PID int }
-	if err := json.Unmarshal(data, &shim); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(shim.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(limit); ; {
 		s, err := rt.Get(t.Context(), id)
 		if err == nil && s.State == runtime.StateDead {
 			return

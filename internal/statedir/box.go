@@ -181,7 +181,8 @@ func (b *Box) OpenConfig() (*os.File, error) {
 func SetStatus(run string, s *Status) error { return writeJSON(run, "status.json", s) }
 
 // State tells where the sandbox is in its life, and why it is dead. It trusts
-// the lock first: only a shim that lives can hold it. A shim that is ready has
+// the lock first: only a shim that lives can hold it, or a keeper that is about to
+// have another in its place. A shim that is ready has
 // its socket there, and takes it away in the end, after it has said why in
 // status.json; so a start writes no file.
 func (b *Box) State() (runtime.State, string, error) {

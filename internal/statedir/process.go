@@ -52,25 +52,35 @@ func startTime(pid int) (string, error) {
 // Kill ends the process, if it is still the one that p describes, and waits up
 // to limit until it is gone. A process that is gone is no error.
 func (p Process) Kill(limit time.Duration) error {
+	fd, err := p.signal(unix.SIGKILL)
+	if fd < 0 || err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return waitGone(fd, p.PID, limit)
+}
+
+// signal sends the process a signal, and returns a descriptor of it, which the
+// caller closes; -1 if it is gone.
+func (p Process) signal(sig unix.Signal) (int, error) {
 	if p.PID <= 0 { // nobody
-		return nil
+		return -1, nil
 	}
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
-		return nil
+		return -1, nil
 	}
 	if err != nil {
-		return fmt.Errorf("process %d: %w", p.PID, err)
+		return -1, fmt.Errorf("process %d: %w", p.PID, err)
 	}
-	defer unix.Close(fd)
 	// Whatever the descriptor is of, it stays that; now see what it is of.
 	if now, err := ProcessOf(p.PID); err != nil || now != p {
-		return nil //nolint:nilerr // it is another one, or none
+		return -1, unix.Close(fd) // it is another one, or none
 	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill process %d: %w", p.PID, err)
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return -1, errors.Join(fmt.Errorf("signal process %d: %w", p.PID, err), unix.Close(fd))
 	}
-	return waitGone(fd, p.PID, limit)
+	return fd, nil
 }
 
 // waitGone waits for the end of the process that a pidfd is of (pidfd_open(2)).
@@ -90,7 +100,9 @@ func waitGone(fd, pid int, limit time.Duration) error {
 	}
 }
 
-// Shim returns the recorded shim; the zero Process if there is none.
+// Shim returns the recorded shim; the zero Process if there is none. Another may
+// have taken its place since, if a keeper had it started; so it says also which
+// start of the sandbox it was.
 func (b *Box) Shim() Process {
 	var p Process
 	if readJSON(filepath.Join(b.path, "shim.json"), &p) != nil {
@@ -106,16 +118,29 @@ func (b *Box) SetShim(p *Process) error { return writeJSON(b.path, "shim.json", 
 // as uid: what is left when a shim was killed. The parts of a sandbox name it
 // on their command lines. Those that end meanwhile are no error.
 func (b *Box) KillAll(uid int, limit time.Duration) error {
-	return b.killParts(uid, limit, b.isPart)
+	return b.parts(uid, b.isPart, func(p Process) error { return p.Kill(limit) })
+}
+
+// EndKeeper asks the sandbox's keeper, which the caller's own user runs, to end
+// what it keeps; it does not wait.
+func (b *Box) EndKeeper() error {
+	return b.parts(os.Geteuid(), b.isKeeper, func(p Process) error {
+		fd, err := p.signal(unix.SIGTERM)
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		return err
+	})
 }
 
 // KillKeeper ends the sandbox's keeper, which the caller's own user runs. What
 // it keeps is left to whoever looks into Engine.
 func (b *Box) KillKeeper(limit time.Duration) error {
-	return b.killParts(os.Geteuid(), limit, b.isKeeper)
+	return b.parts(os.Geteuid(), b.isKeeper, func(p Process) error { return p.Kill(limit) })
 }
 
-func (b *Box) killParts(uid int, limit time.Duration, isPart func(dir string, uid int) bool) error {
+// parts does something to each process that is a part of the sandbox.
+func (b *Box) parts(uid int, isPart func(dir string, uid int) bool, do func(Process) error) error {
 	procs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return err
@@ -127,7 +152,7 @@ func (b *Box) killParts(uid int, limit time.Duration, isPart func(dir string, ui
 			continue
 		}
 		if p, err := ProcessOf(pid); err == nil && isPart(dir, uid) {
-			errs = append(errs, p.Kill(limit))
+			errs = append(errs, do(p))
 		}
 	}
 	return errors.Join(errs...)

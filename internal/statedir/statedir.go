@@ -7,11 +7,11 @@
 //	  sandboxes/               as STATE
 //	    ID/                    as STATE
 //	      config.json          0600: what was asked for, and the labels
-//	      shim.json            0600: which process its shim is
+//	      shim.json            0600: which process its shim is, or was at first
 //	      lifetime.json        0600: when its time to live is over, and its idle timeout; if it has any
-//	      lock                 0600: held by the shim and the tree server, a part each;
-//	                           another part for a moment by who changes config.json,
-//	                           another by the caller that the sandbox is bound to
+//	      lock                 0600: held by the shim and the tree server, a part each, and
+//	                           both by a keeper; another part for a moment by who changes
+//	                           config.json, another by the caller that the sandbox is bound to
 //	      run/                 0700; root: owned by the uid that was dropped to
 //	        status.json        what became of it
 //	        sock               the shim's socket, while it is ready

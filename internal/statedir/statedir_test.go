@@ -1,6 +1,7 @@
 package statedir_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"os"
@@ -333,6 +334,52 @@ func TestKillChecksWhoItIs(t *testing.T) {
 	}
 	if err := p.Kill(time.Minute); err != nil {
 		t.Errorf("the second time: %v", err)
+	}
+}
+
+// Only the sandbox's own keeper is told to end.
+func TestEndKeeper(t *testing.T) {
+	script := "trap 'echo told; exit' TERM; echo up; read x"
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "keep"), []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keeper := func(id string) *bufio.Reader {
+		cmd := &exec.Cmd{Path: "/bin/sh", Args: []string{"wolffia-test", "keep", id}, Dir: dir}
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = in.Close()
+			_ = cmd.Wait()
+		})
+		said := bufio.NewReader(out)
+		if line, err := said.ReadString('\n'); err != nil || line != "up\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		return said
+	}
+	d := open(t)
+	ours, others := keeper("aaaaaaaaaaaa"), keeper("bbbbbbbbbbbb")
+	if err := d.Box("aaaaaaaaaaaa").EndKeeper(); err != nil {
+		t.Error(err)
+	}
+	if line, err := ours.ReadString('\n'); err != nil || line != "told\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	if err := d.Box("bbbbbbbbbbbb").KillKeeper(time.Minute); err != nil {
+		t.Error(err)
+	}
+	if line, err := others.ReadString('\n'); err == nil {
+		t.Errorf("the other one was told: %q", line)
 	}
 }
 

@@ -119,27 +119,6 @@ func until(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// When the shim is killed, the keeper removes container and mount, though nobody
-// asks.
-func TestKilledShim(t *testing.T) {
-	need(t)
-	rt := fresh(t)
-	s := start(t, rt, &runtime.SandboxConfig{})
-	for range 2 {
-		sh(t, rt, s.ID, "cat file; trap '' TERM; (setsid sleep 1000 &) >/dev/null 2>&1")
-		if parts := partsOf(t, s.ID); len(parts) != 4 { // shim, tree server, keeper, PID 1
-			t.Errorf("its parts are %v", parts)
-		}
-		shimtest.Crash(t, rt, s.ID)
-		until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
-		gone(t, rt, s.ID)
-		if err := rt.Start(t.Context(), s.ID); err != nil {
-			t.Fatal(err)
-		}
-	}
-	destroy(t, rt, s.ID)
-}
-
 // When the keeper is killed, the sandbox is dead; what is left is removed by
 // whoever destroys it, or starts it again.
 func TestKilledKeeper(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 )
 
@@ -76,9 +77,13 @@ func (s *stream) next() error {
 
 func (s *stream) Write(b []byte) (int, error) { return s.conn.Write(b) }
 
-// Close ends the connection, and with it PID 1.
+// Close ends the connection, whoever else has it, and with it PID 1.
 func (s *stream) Close() (err error) {
 	s.close.Do(func() {
+		if c, ok := s.conn.(*net.UnixConn); ok {
+			_ = c.CloseRead() // or it is over already
+			_ = c.CloseWrite()
+		}
 		err = s.conn.Close()
 		s.ended.Do(func() { close(s.over) })
 	})

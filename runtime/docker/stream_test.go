@@ -5,9 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/runtime"
 )
@@ -78,6 +83,122 @@ func TestStreamCloseOnce(t *testing.T) {
 	if c.closed != 1 {
 		t.Errorf("closed %d times", c.closed)
 	}
+}
+
+// However an engine cuts what PID 1 has said, its end is found, and only that.
+func TestEndsWith(t *testing.T) {
+	const said = "\x01\x00\x00\x00a word of PID 1's\xff"
+	before := frame(1, "other")[3:] // as if its beginning had been read
+	if !endsWith([]byte(before+frame(1, "more"+said)), []byte(said)) {
+		t.Error("whole")
+	}
+	for cut := 1; cut < len(said); cut++ {
+		sent := before + frame(1, "more"+said[:cut]) + frame(1, said[cut:])
+		if !endsWith([]byte(sent), []byte(said)) {
+			t.Errorf("cut after %d", cut)
+		}
+		for n := range len(sent) {
+			if endsWith([]byte(sent[:n]), []byte(said)) {
+				t.Errorf("cut after %d: found in the first %d bytes", cut, n)
+			}
+		}
+	}
+	var bytewise string
+	for _, b := range []byte(said) {
+		bytewise += frame(1, string([]byte{b}))
+	}
+	if !endsWith([]byte(bytewise), []byte(said)) {
+		t.Error("byte by byte")
+	}
+	if endsWith([]byte(frame(2, said[:5])+frame(2, said[5:])), []byte(said)) {
+		t.Error("on another output")
+	}
+}
+
+// A connection in the middle of anything is continued at the frame behind PID 1's
+// answer; one on which no answer comes is not.
+func TestTakeOver(t *testing.T) {
+	ours, engine := socketPair(t)
+	const hail, echo = "is anybody there?", "\x00yes\xff"
+	go func() {
+		got := make([]byte, len(hail))
+		_, _ = engine.Write([]byte(strings.Repeat(frame(1, "of old"), 10_000)[5:]))
+		if _, err := io.ReadFull(engine, got); err == nil && string(got) == hail {
+			_, _ = engine.Write([]byte(frame(1, "the last of old"+echo[:2])))
+			_, _ = engine.Write([]byte(frame(1, echo[2:])))
+		}
+	}()
+	var stderr bytes.Buffer
+	s := newStream(ours, &stderr)
+	if err := s.takeOver(ours, []byte(hail), []byte(echo), limit); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.Write([]byte(frame(2, "complaint") + frame(1, "news"))); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 4)
+	if _, err := io.ReadFull(s, got); err != nil || string(got) != "news" || stderr.String() != "complaint" {
+		t.Errorf("%q, %q, %v", got, &stderr, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+
+	ours, engine = socketPair(t)
+	go func() { // never the answer, without an end
+		for flood := bytes.Repeat([]byte("no"), 1<<15); ; {
+			if _, err := engine.Write(flood); err != nil {
+				return
+			}
+		}
+	}()
+	s = newStream(ours, io.Discard)
+	if err := s.takeOver(ours, []byte(hail), []byte(echo), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+	_ = s.Close()
+}
+
+// When the shim closes the connection it is over, though somebody else has it.
+func TestStreamCloseForAll(t *testing.T) {
+	ours, engine := socketPair(t)
+	other, err := ours.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := newStream(ours, io.Discard).Close(); err != nil {
+		t.Error(err)
+	}
+	if err := engine.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := engine.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+const limit = 10 * time.Second
+
+// socketPair returns the two ends of a connection.
+func socketPair(t *testing.T) (*net.UnixConn, *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socket")
+		c, err := net.FileConn(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		ends[i] = c.(*net.UnixConn)
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	return ends[0], ends[1]
 }
 
 // Whatever an engine sends, what is read is bounded by it, and comes to an end.
