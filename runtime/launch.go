@@ -1,8 +1,10 @@
 package runtime
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"strconv"
 )
 
 // GuestPath is where PID 1's program is inside every sandbox. Programs inside
@@ -70,7 +72,54 @@ type LaunchSpec struct {
 	CreatedAt int64 // ms since 1970
 	// Kept is set where another process has started PID 1 already.
 	Kept *Kept
+	// Gate holds what the backend starts, if it is not nil: nothing of it runs
+	// before a byte can be read there, and it ends if there will be none. The
+	// launcher leaves it open.
+	Gate *os.File
+	// Rlimits are limits that PID 1 puts on what it starts.
+	Rlimits Rlimits
 }
+
+// Rlimits are limits that the kernel which runs the processes keeps for each or
+// for all of a user, without control groups (getrlimit(2)). 0 is no limit.
+type Rlimits struct {
+	// PIDs is how many processes and threads there may be beside PID 1's own:
+	// RLIMIT_NPROC, which is counted for each user namespace.
+	PIDs int64 `json:"pids,omitempty"`
+	// Data is how much private memory that it can write to each process may
+	// have, in bytes: RLIMIT_DATA.
+	Data int64 `json:"data,omitempty"`
+}
+
+// OwnThreads is room for PID 1's threads, and for a process of the backend,
+// where a limit of processes counts them.
+const OwnThreads = 40
+
+// A Sizes says how large the directories in memory may get, in bytes; 0 is no
+// limit.
+type Sizes struct {
+	Tmp, Home, Scratch, Sessions, Shm, Dev int64
+}
+
+// Sizes are those of the sandbox. What is in these directories counts as its
+// memory, and no process can be ended to make room: so with a limit of memory
+// they are a part of it, and not all.
+func (s *LaunchSpec) Sizes() Sizes {
+	sizes := Sizes{Sessions: SessionsSize}
+	if s.Config == nil || s.Config.Resources.Memory <= 0 {
+		return sizes
+	}
+	limit := s.Config.Resources.Memory
+	return Sizes{
+		Tmp: limit / 4, Home: limit / 8, Scratch: limit / 8,
+		Sessions: min(SessionsSize, limit/16), Shm: min(shmSize, limit/16), Dev: min(devSize, limit/16),
+	}
+}
+
+const (
+	shmSize = 64 << 20
+	devSize = 1 << 20 // it holds names only
+)
 
 // A Kept sandbox is one that an engine runs, such as Docker: a process beside
 // the shim, the keeper, has started it, and has connected us to it.
@@ -88,11 +137,23 @@ type Kept struct {
 // sandbox is found by that. If filter is not empty, PID 1 installs the seccomp
 // filter in that file inside by itself.
 func (s *LaunchSpec) Command(filter string) []string {
+	command := []string{GuestPath}
 	if filter != "" {
-		return []string{GuestPath, "--seccomp", filter, SessionsPath, s.ID}
+		command = append(command, "--seccomp", filter)
 	}
-	return []string{GuestPath, SessionsPath, s.ID}
+	if s.Config != nil && s.Config.Resources.PIDs > 0 {
+		// PID 1 makes its threads as long as there is room for them.
+		command = append(command, "--threads", strconv.Itoa(limitedThreads))
+	}
+	if s.Rlimits != (Rlimits{}) {
+		command = append(command, "--rlimits", fmt.Sprintf("%d,%d", s.Rlimits.PIDs, s.Rlimits.Data))
+	}
+	return append(command, SessionsPath, s.ID)
 }
+
+// limitedThreads is how many threads PID 1 makes at first where processes are
+// limited, beside those of the Go runtime: together they fit into OwnThreads.
+const limitedThreads = 28
 
 // A RootEntry is one name in the sandbox's root directory.
 type RootEntry struct {
@@ -108,6 +169,9 @@ type Instance struct {
 	Stream io.ReadWriteCloser
 	// Stderr is what PID 1 and the backend complain about, to its end.
 	Stderr io.Reader
+	// PID is the process on the host, a child of the shim's, that all others of
+	// the sandbox descend from; 0 if there is none.
+	PID int
 	// Wait returns when everything of the sandbox is gone. It is called once.
 	Wait func() error
 	// Kill ends everything at once; it may be called at any time.

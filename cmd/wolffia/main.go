@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/child"
 	"wolffia/shim"
 )
 
@@ -26,6 +27,9 @@ func main() {
 		case "tree":
 			exitHelper(shim.Tree())
 		}
+	}
+	if len(os.Args) > 4 && os.Args[1] == child.HoldArg {
+		exitHelper(child.Hold(os.Args))
 	}
 	if len(os.Args) > 3 && os.Args[1] == backendStage {
 		exitHelper(runBackendStage())

@@ -166,7 +166,7 @@ func (b *Box) isPart(dir string, uid int) bool {
 	case !named:
 		return false
 	case program == "wolffia" && (args[1] == "shim" || args[1] == "tree"):
-	case program == "wolffia" && args[1] == "runsc": // on its way to become it
+	case program == "wolffia" && (args[1] == "runsc" || args[1] == "hold"): // on its way to become the backend
 	case program == "bwrap" || program == "guest" || program == "runsc" || program == "runsc-sandbox" || program == "runsc-gofer":
 	default:
 		return false

@@ -42,17 +42,17 @@ func (l Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err err
 		return nil, err
 	}
 	defer filter.Close()
-	c, err := child.StartPiped(&child.Command{
+	c, err := child.StartPiped(child.Held(&child.Command{
 		Path: path, Args: append([]string{"bwrap"}, Args(spec)...),
 		Files: []*os.File{filter}, // seccompFD
 		// bwrap binds itself to us, and PID 1 to itself (--die-with-parent);
 		// this covers the time until it has.
 		Attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
-	})
+	}, spec.Gate))
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return &runtime.Instance{Stream: c.Stream, Stderr: c.Stderr, Wait: c.Wait, Kill: c.Kill}, nil
+	return &runtime.Instance{Stream: c.Stream, Stderr: c.Stderr, PID: c.PID(), Wait: c.Wait, Kill: c.Kill}, nil
 }
 
 // filterFile puts the filter where bwrap can read it.

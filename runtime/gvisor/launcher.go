@@ -99,13 +99,13 @@ func start(spec *runtime.LaunchSpec, flags []string) (*runtime.Instance, error) 
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "runsc: %w", err)
 	}
 	defer program.Close()
-	c, err := child.StartPiped(&child.Command{
+	c, err := child.StartPiped(child.Held(&child.Command{
 		Path: "/proc/self/exe", Args: append([]string{"wolffia", StageArg}, flags...),
 		Files: []*os.File{program}, // fdProgram
 		Attr:  attr(spec),
-	})
+	}, spec.Gate))
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return &runtime.Instance{Stream: c.Stream, Stderr: c.Stderr, Wait: c.Wait, Kill: c.Kill}, nil
+	return &runtime.Instance{Stream: c.Stream, Stderr: c.Stderr, PID: c.PID(), Wait: c.Wait, Kill: c.Kill}, nil
 }

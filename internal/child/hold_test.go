@@ -1,0 +1,79 @@
+package child_test
+
+import (
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"wolffia/internal/child"
+)
+
+// The test program is what holds.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 4 && os.Args[1] == child.HoldArg {
+		_, _ = os.Stderr.WriteString(child.Hold(os.Args).Error())
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// hold starts a held shell, which has the gate as descriptor 4 unless that was
+// closed, and returns the gate's other end.
+func hold(t *testing.T) (*child.Piped, *os.File) {
+	t.Helper()
+	gate, open, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer gate.Close()
+	file, err := os.Open("hold.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	c, err := child.StartPiped(child.Held(&child.Command{
+		Path: "/bin/sh", Args: []string{"a shell", "-c", `echo "$0 $A"; head -n 1 <&3; test -e /proc/$$/fd/4 || echo closed`}, Env: []string{"A=b", "PATH=/usr/bin:/bin"},
+		Files: []*os.File{file},
+	}, gate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, open
+}
+
+// What is held does nothing before it is let go, and then is just what was asked
+// for.
+func TestHeld(t *testing.T) {
+	c, open := hold(t)
+	select {
+	case <-c.Gone():
+		t.Error("it has not waited")
+	case <-time.After(100 * time.Millisecond): // can only be too short to see the failure
+	}
+	if _, err := open.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	_ = open.Close()
+	out, err := io.ReadAll(c.Stream)
+	if want := "a shell b\npackage child\nclosed\n"; err != nil || string(out) != want {
+		t.Errorf("%q, %v, want %q", out, err, want)
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// It ends with whoever was to let it go.
+func TestHeldGivenUp(t *testing.T) {
+	c, open := hold(t)
+	_ = open.Close()
+	out, _ := io.ReadAll(c.Stream)
+	complaint, err := io.ReadAll(c.Stderr)
+	if len(out) > 0 || string(complaint) != "whoever started this sandbox has given it up" || err != nil {
+		t.Errorf("%q %q %v", out, complaint, err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}
