@@ -22,14 +22,15 @@ import (
 // Serve speaks the protocol on in and out until in ends or breaks, and then
 // returns; the caller ends PID 1, and the kernel everything else. exit ends
 // PID 1 at once; it is called when the host asks for an orderly shutdown.
-// sessions is a directory for the shell sessions, see [shell.Host].
+// sessions is a directory for the shell sessions, see [shell.Host];
+// limits bind what is started, nil is none.
 // Precondition: the process is PID 1, or a child subreaper, and has no
 // children that anybody else waits for.
-func Serve(in io.Reader, out io.Writer, sessions string, exit func(code int)) error {
+func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit func(code int)) error {
 	g := &guest{
 		out:    out,
 		w:      wire.NewWriter(out),
-		reaper: newReaper(),
+		reaper: newReaper(limits),
 		exit:   exit,
 		parts:  map[uint32][]byte{},
 		procs:  map[uint32]conversation{},

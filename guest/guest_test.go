@@ -27,6 +27,10 @@ const limit = 10 * time.Second
 // In the child the test binary is PID 1 of a PID namespace of its own without
 // any capability, as the guest is in a sandbox.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == guest.LimitArg {
+		_ = guest.Limit(os.Args)
+		os.Exit(1)
+	}
 	var err error
 	switch os.Getenv("WOLFFIA_TEST_GUEST") {
 	case "":
@@ -37,11 +41,18 @@ func TestMain(m *testing.M) {
 			err = dropCapabilities()
 		}
 		if err == nil {
-			err = unix.Exec("/proc/self/exe", os.Args, []string{"WOLFFIA_TEST_GUEST=serve"})
+			err = unix.Exec("/proc/self/exe", os.Args, []string{"WOLFFIA_TEST_GUEST=serve", rlimitsVariable + "=" + os.Getenv(rlimitsVariable)})
 		}
 	case "serve":
-		if err = guest.Harden(nil); err == nil {
-			err = guest.Serve(os.Stdin, os.Stdout, "", os.Exit)
+		var limits *guest.Rlimits
+		if s := os.Getenv(rlimitsVariable); s != "" {
+			limits, err = guest.ParseRlimits(s)
+		}
+		if err == nil {
+			err = guest.Harden(nil, 0)
+		}
+		if err == nil {
+			err = guest.Serve(os.Stdin, os.Stdout, "", limits, os.Exit)
 		}
 	}
 	if err != nil {
@@ -50,6 +61,9 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(0)
 }
+
+// rlimitsVariable has the limits that the guest puts on what it starts.
+const rlimitsVariable = "WOLFFIA_TEST_RLIMITS"
 
 // dropCapabilities leaves none, for the children either, as in a sandbox.
 func dropCapabilities() error {

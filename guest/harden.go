@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threads is how many threads PID 1 makes before the guard is installed. The
-// Go runtime keeps threads and takes an idle one before it makes a new one;
-// the guest needs four or five at once. In a fresh PID namespace their numbers
+// Threads is how many threads PID 1 makes before the guard is installed, at
+// least. The Go runtime keeps threads and takes an idle one before it makes a new
+// one; the guest needs four or five at once. In a fresh PID namespace their numbers
 // are the first ones, which is what the guard protects. Under Linux that makes
 // it complete only, since PID 1 cannot be killed from inside; gVisor lets a
 // signal to any thread of PID 1 through that the guard does.
-const threads = 8
+const Threads = 8
 
 // Harden protects PID 1 from what it will start. It must run before anything
 // else in main, and an error must end the program: without it a process
@@ -30,9 +30,11 @@ const threads = 8
 //   - The guard: see guardFilter. It holds for every process, for ever.
 //   - The sandbox's seccomp filter, if it is not there already: array of struct
 //     sock_filter (seccomp(2)); empty where the backend has installed it.
+//   - The threads that PID 1 will need are there: threads, or [Threads] if that is
+//     more. Where processes are limited and PID 1 counts, it could not have more later.
 //   - Signals are caught and dropped.
 //   - Descriptors that somebody left open do not reach any child.
-func Harden(filter []byte) error {
+func Harden(filter []byte, threads int) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
 	}
@@ -42,7 +44,7 @@ func Harden(filter []byte) error {
 	}
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop) // a full channel drops what comes
-	highest, err := makeThreads(threads)
+	highest, err := makeThreads(max(threads, Threads))
 	if err != nil {
 		return err
 	}

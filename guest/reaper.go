@@ -8,6 +8,7 @@ import (
 // A reaper waits for every child of PID 1: those it started and the orphans
 // that the kernel hands to PID 1. The zero reaper is not usable; see newReaper.
 type reaper struct {
+	limits  *Rlimits                            // on what is started; nil: none
 	mu      sync.Mutex                          // held over a fork, so that no exit is reported before its owner is known
 	started *sync.Cond                          // signalled when a child appears; uses mu
 	owners  map[int]func(ws syscall.WaitStatus) // by pid; guarded by mu
@@ -16,8 +17,8 @@ type reaper struct {
 }
 
 // newReaper starts to reap; it does so until the process ends.
-func newReaper() *reaper {
-	r := &reaper{owners: map[int]func(syscall.WaitStatus){}}
+func newReaper(limits *Rlimits) *reaper {
+	r := &reaper{limits: limits, owners: map[int]func(syscall.WaitStatus){}}
 	r.started = sync.NewCond(&r.mu)
 	go r.run() // ends with the process
 	return r
@@ -28,7 +29,7 @@ func newReaper() *reaper {
 func (r *reaper) start(path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	pid, err := syscall.ForkExec(path, args, attr)
+	pid, err := r.limits.forkExec(path, args, attr)
 	if err != nil {
 		return 0, err
 	}

@@ -13,6 +13,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -27,29 +28,47 @@ func main() {
 	}
 }
 
-func run(args []string) error {
-	if os.Getpid() == 1 {
-		// Where the backend cannot install the sandbox's filter, it says where it
-		// is: guest --seccomp FILE DIRECTORY ID.
-		var filter []byte
-		if len(args) > 2 && args[0] == "--seccomp" {
-			var err error
-			if filter, err = os.ReadFile(args[1]); err != nil {
-				return err
+// first is PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] DIRECTORY ID.
+func first(args []string) error {
+	var filter []byte // where the backend cannot install it
+	var threads int
+	var limits *guest.Rlimits
+	for len(args) > 2 {
+		var err error
+		switch args[0] {
+		case "--seccomp":
+			if filter, err = os.ReadFile(args[1]); err == nil && len(filter) == 0 {
+				err = fmt.Errorf("%s is empty", args[1])
 			}
-			if len(filter) == 0 {
-				return fmt.Errorf("%s is empty", args[1])
-			}
-			args = args[2:]
+		case "--threads":
+			threads, err = strconv.Atoi(args[1])
+		case "--rlimits":
+			limits, err = guest.ParseRlimits(args[1])
+		default:
+			err = fmt.Errorf("unknown argument %q", args[0])
 		}
-		if err := guest.Harden(filter); err != nil {
+		if err != nil {
 			return err
 		}
-		unix.Umask(0o022)
-		if len(args) != 2 {
-			return fmt.Errorf("%d arguments, want a directory and an id", len(args))
-		}
-		return guest.Serve(os.Stdin, os.Stdout, args[0], os.Exit)
+		args = args[2:]
+	}
+	if err := guest.Harden(filter, threads); err != nil {
+		return err
+	}
+	unix.Umask(0o022)
+	if len(args) != 2 {
+		return fmt.Errorf("%d arguments, want a directory and an id", len(args))
+	}
+	return guest.Serve(os.Stdin, os.Stdout, args[0], limits, os.Exit)
+}
+
+func run(args []string) error {
+	if os.Getpid() == 1 {
+		return first(args)
+	}
+	if len(args) > 0 && args[0] == guest.LimitArg {
+		_ = guest.Limit(os.Args) // PID 1 has been told why
+		os.Exit(1)
 	}
 	if len(args) == 2 {
 		switch args[0] {

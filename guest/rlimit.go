@@ -1,0 +1,128 @@
+package guest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rlimits are limits on what PID 1 starts (getrlimit(2)). PID 1 does not have
+// them itself: the Go runtime ends a process that cannot make a thread, and
+// whoever is asked to end the others must be able to. 0 is no limit.
+type Rlimits struct {
+	Processes uint64 // beside PID 1's own threads; RLIMIT_NPROC
+	Data      uint64 // bytes for each process; RLIMIT_DATA
+}
+
+// ParseRlimits reads "PROCESSES,DATA".
+func ParseRlimits(s string) (*Rlimits, error) {
+	processes, data, _ := strings.Cut(s, ",")
+	n, err1 := strconv.ParseUint(processes, 10, 63)
+	size, err2 := strconv.ParseUint(data, 10, 63)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("limits %q: %w", s, err)
+	}
+	return &Rlimits{n, size}, nil
+}
+
+// LimitArg is the first argument of the guest's program when it is to put limits
+// on itself and then to become another: limit FD PROCESSES DATA PATH ARG...
+const LimitArg = "limit"
+
+// limitTime is how long a process may take to become what was asked for.
+const limitTime = 10 * time.Second
+
+// forkExec is syscall.ForkExec for a program that gets the limits first, in its
+// own process. Limits cannot be had otherwise: those of a process that runs
+// already come too late, and our own could not be raised again.
+func (l *Rlimits) forkExec(path string, args []string, attr *syscall.ProcAttr) (int, error) {
+	if l == nil {
+		return syscall.ForkExec(path, args, attr)
+	}
+	processes := uint64(0)
+	if l.Processes > 0 {
+		own, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			return 0, err
+		}
+		processes = l.Processes + uint64(len(own)) // they count
+	}
+	answer, theirs, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Close()
+	limited := *attr
+	limited.Files = append(attr.Files[:len(attr.Files):len(attr.Files)], theirs.Fd())
+	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	pid, err := syscall.ForkExec("/proc/self/exe", append([]string{
+		"guest", LimitArg, strconv.Itoa(len(attr.Files)), decimal(processes), decimal(l.Data), path,
+	}, args...), &limited)
+	_ = theirs.Close()
+	if err != nil {
+		return 0, err
+	}
+	// What runs inside could stop it, and so us.
+	_ = answer.SetReadDeadline(time.Now().Add(limitTime))
+	errno := make([]byte, 4)
+	switch n, err := answer.Read(errno); {
+	case n == len(errno):
+		return 0, syscall.Errno(binary.LittleEndian.Uint32(errno))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		_ = unix.Kill(pid, unix.SIGKILL)
+		return 0, syscall.EAGAIN
+	}
+	return pid, nil
+}
+
+// Limit is the main of a process that is to be limited. It returns if it fails,
+// when it has told PID 1 why.
+func Limit(args []string) error {
+	if len(args) < 7 {
+		return errors.New("this is started by PID 1, not by hand")
+	}
+	var numbers [3]uint64
+	for i := range numbers {
+		var err error
+		if numbers[i], err = strconv.ParseUint(args[2+i], 10, 63); err != nil {
+			return err
+		}
+	}
+	fd := int(numbers[0])
+	unix.CloseOnExec(fd)
+	// The processes last: from then on the Go runtime may be refused a thread.
+	err := setRlimit(unix.RLIMIT_DATA, numbers[2])
+	if err == nil {
+		err = setRlimit(unix.RLIMIT_NPROC, numbers[1])
+	}
+	if err == nil {
+		err = syscall.Exec(args[5], args[6:], os.Environ())
+	}
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		errno = syscall.EINVAL
+	}
+	_, _ = unix.Write(fd, binary.LittleEndian.AppendUint32(nil, uint32(errno)))
+	return err
+}
+
+// setRlimit sets a limit for good; 0 leaves it alone. One that is lower stays.
+func setRlimit(resource int, n uint64) error {
+	if n == 0 {
+		return nil
+	}
+	var now unix.Rlimit
+	if err := unix.Getrlimit(resource, &now); err != nil {
+		return err
+	}
+	n = min(n, now.Max, math.MaxInt64)
+	return unix.Setrlimit(resource, &unix.Rlimit{Cur: min(n, now.Cur), Max: n})
+}

@@ -1,0 +1,116 @@
+package guest_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"wolffia/guest/client"
+	"wolffia/guest/wire"
+	"wolffia/internal/testenv"
+)
+
+// limited starts a guest that puts limits on what it starts.
+func limited(t *testing.T, limits string) *client.Conn {
+	t.Setenv(rlimitsVariable, limits)
+	conn, _ := start(t)
+	return conn
+}
+
+// With limits a command is what it is without, but for the limits, and PID 1 has
+// none.
+func TestRlimits(t *testing.T) {
+	conn := limited(t, "0,536870912")
+	if r := sh(t, conn, `ulimit -d; ulimit -Hd; echo $0; set -- /proc/$$/fd/*; echo $#; readlink /proc/$$/exe`); r.stdout != "524288\n524288\nsh\n4\n"+shell(t)+"\n" { // 0 to 2, and the directory
+		t.Errorf("%q %q", r.stdout, r.stderr)
+	}
+	if r := sh(t, conn, "grep 'data size' /proc/1/limits"); !strings.Contains(r.stdout, "unlimited            unlimited") {
+		t.Errorf("PID 1: %q", r.stdout)
+	}
+	if r := sh(t, conn, "ulimit -d unlimited"); r.Code == 0 {
+		t.Error("the limit can be raised")
+	}
+	if r := sh(t, conn, "exec python3 -c 'b = bytearray(700 << 20)'"); r.Code != 1 || !strings.Contains(r.stderr, "MemoryError") {
+		t.Errorf("700 MiB: %+v", r)
+	}
+}
+
+// What cannot be executed is told as it is without limits.
+func TestRlimitsOfWhatCannotRun(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"script": "echo ran $1\n", "lost": "#!/no/such/interpreter\n", "closed": "#!/bin/sh\n"} {
+		mode := os.FileMode(0o755)
+		if name == "closed" {
+			mode = 0o644
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn := limited(t, "0,536870912")
+	r, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{Args: []string{"./script", "x"}, Dir: dir}})
+	if err != nil || r.stdout != "ran x\n" {
+		t.Errorf("a script without a first line: %+v, %v", r, err)
+	}
+	for name, code := range map[string]int{"lost": 127, "closed": 126, "none": 127} {
+		_, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{Args: []string{filepath.Join(dir, name)}, Dir: "/"}})
+		var failed *client.StartError
+		if !errors.As(err, &failed) || failed.Code != code {
+			t.Errorf("%s: %v, want code %d", name, err, code)
+		}
+	}
+}
+
+// Only so many processes there are, and PID 1 goes on to start and to end others.
+func TestRlimitOfProcesses(t *testing.T) {
+	testenv.Unprivileged(t) // the kernel does not limit root
+	conn := limited(t, "20,0")
+	const bomb = `
+import os, time
+n = 0
+try:
+    while n < 300:
+        if os.fork() == 0: time.sleep(1000)
+        n += 1
+except OSError as err: print(n, err.strerror, flush=True)
+time.sleep(1000)
+`
+	said := make(chan string, 1)
+	p, err := conn.Start(&client.Request{
+		StartRequest: wire.StartRequest{Args: []string{"python3", "-c", bomb}, Env: env},
+		OnStdout:     func(b []byte) { said <- string(b) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-said; got != "19 Resource temporarily unavailable\n" { // and itself
+		t.Errorf("%q", got)
+	}
+	for range 20 {
+		if r := sh(t, conn, "echo alive"); r.stdout != "alive\n" {
+			t.Fatalf("with the bomb there: %+v", r)
+		}
+	}
+	if r := sh(t, conn, "echo | cat"); r.Code == 0 {
+		t.Error("there is room for two more processes")
+	}
+	if err := p.Kill(); err != nil {
+		t.Error(err)
+	}
+	_, _ = p.Wait(t.Context())
+	if r := sh(t, conn, "echo alive | cat"); r.stdout != "alive\n" {
+		t.Errorf("afterwards: %+v", r)
+	}
+}
+
+// shell is where sh is.
+func shell(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.EvalSymlinks("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
