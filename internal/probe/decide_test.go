@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/internal/cgroup"
 	"wolffia/internal/runsc"
 )
 
@@ -196,18 +197,16 @@ func TestEngineDecisions(t *testing.T) {
 }
 
 func TestCgroupDecisions(t *testing.T) {
-	full := group{"/user.slice/x", []string{"cpu", "memory", "pids", "io"}}
-	half := group{"/user.slice/x", []string{"memory", "pids"}}
+	refused := func(kind cgroup.Kind) *cgroup.Refusal { return &cgroup.Refusal{Kind: kind, Problem: "so"} }
 	check(t, []decision{
-		{"none", decideCgroups(cgroupFacts{}, debian()), false, "no control groups", ""},
-		{"delegated", decideCgroups(cgroupFacts{version: 2, own: full}, debian()), true, "", ""},
-		{"a part", decideCgroups(cgroupFacts{version: 2, own: half}, debian()), false, "not delegated: cpu", "Delegate=cpu cpuset io memory pids"},
-		{"a session", decideCgroups(cgroupFacts{version: 2, manager: full}, debian()), false, "not in the group", "systemd-run --user --scope"},
-		{"a session, a part", decideCgroups(cgroupFacts{version: 2, manager: half}, debian()), false, "not delegated: cpu", "daemon-reload"},
-		{"nothing", decideCgroups(cgroupFacts{version: 2}, debian()), false, "no control group", "sudo mkdir -p /etc/systemd"},
-		{"Docker", decideCgroups(cgroupFacts{version: 2}, docker()), false, "container", "--privileged"},
-		{"v1", decideCgroups(cgroupFacts{version: 1}, debian()), false, "cpu, memory, pids", "unified_cgroup_hierarchy"},
-		{"v1, root", decideCgroups(cgroupFacts{version: 1, v1: wanted()}, root()), true, "", ""},
+		{"none", decideCgroups(refused(cgroup.NoGroups), debian()), false, "so", ""},
+		{"v1", decideCgroups(refused(cgroup.OldVersion), debian()), false, "so", "unified_cgroup_hierarchy"},
+		{"no session", decideCgroups(refused(cgroup.NoManager), debian()), false, "so", "sudo loginctl enable-linger ann"},
+		{"not given", decideCgroups(refused(cgroup.NotGiven), debian()), false, "so", "Delegate=cpu cpuset io memory pids"},
+		{"not given", decideCgroups(refused(cgroup.NotGiven), debian()), false, "so", "sudo mkdir -p /etc/systemd"},
+		{"not given, Docker", decideCgroups(refused(cgroup.NotGiven), docker()), false, "so", "--privileged"},
+		{"full, Docker", decideCgroups(refused(cgroup.Occupied), docker()), false, "so", "/sys/fs/cgroup/init"},
+		{"full", decideCgroups(refused(cgroup.Occupied), root()), false, "so", "DelegateSubgroup"},
 	})
 }
 

@@ -63,7 +63,7 @@ func features() []feature {
 		{Bubblewrap, true, "the default runtime", probeBubblewrap},
 		{Fuse, true, "the filtered view of a codebase", probeFuse},
 		{Seccomp, true, "the filter of system calls in every sandbox", probeSeccomp},
-		{Cgroups, false, "exact limits of memory, processes and CPU, which wolffia does not have yet", probeCgroups},
+		{Cgroups, false, "exact limits of memory, processes and CPU", probeCgroups},
 		{Runsc, false, "the runtime gvisor", probeRunsc},
 		{Docker, false, "--runtime docker", probeDocker},
 		{Fusermount, false, "a user's filtered codebase with --runtime docker", probeFusermount},

@@ -184,10 +184,4 @@ func TestHost(t *testing.T) {
 	if !older([]int{0, 7, 9}, oldest()) || older([]int{0, 8, 0}, oldest()) || older([]int{0, 10}, oldest()) {
 		t.Error("versions do not compare")
 	}
-	if got := groupOf("2:cpu,cpuacct:/a:b\n0::/c\n", "cpu"); got != "/a:b" {
-		t.Error(got)
-	}
-	if got := groupOf("2:cpu,cpuacct:/a:b\n0::/c\n", ""); got != "/c" {
-		t.Error(got)
-	}
 }

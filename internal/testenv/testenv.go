@@ -41,6 +41,16 @@ func Need(t testing.TB, features ...probe.Feature) {
 	}
 }
 
+// Cgroups is Need for control groups, but demands them of root only: what another
+// user has depends on how it has logged in.
+func Cgroups(t testing.TB) {
+	t.Helper()
+	if r := result(probe.Cgroups); !r.OK {
+		must := os.Geteuid() == 0 && (required(string(probe.Cgroups)) || required("all"))
+		lack(t, string(probe.Cgroups), must, r.Problem, r.Fix)
+	}
+}
+
 // Tools skips t, or fails it, if the host lacks one of the programs. WOLFFIA_REQUIRE
 // names them by "tools".
 func Tools(t testing.TB, names ...string) {

@@ -1,0 +1,67 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+)
+
+// startScope asks a systemd manager, by its own socket, for a transient scope
+// with a process in it, and returns the scope's group: it is the caller's to make
+// groups in, and goes when the last process in there does (systemd.scope(5),
+// org.freedesktop.systemd1(5), StartTransientUnit).
+func startScope(ctx context.Context, socket, name string, pid int) (path string, err error) {
+	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) { return dial(ctx, socket) })
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	done := make(chan string, 1)
+	_, err = conn.StartTransientUnitContext(ctx, name, "fail", []dbus.Property{
+		dbus.PropDescription("a wolffia sandbox's limits"),
+		dbus.PropPids(uint32(pid)),
+		{Name: "Delegate", Value: godbus.MakeVariant(true)},
+		// Not remembered for having ended badly.
+		{Name: "CollectMode", Value: godbus.MakeVariant("inactive-or-failed")},
+	}, done)
+	if err != nil {
+		return "", err
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return "", fmt.Errorf("its job for %s ended so: %s", name, result)
+		}
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	path = pathOf(read("/proc/"+strconv.Itoa(pid)+"/cgroup"), "")
+	if filepath.Base(path) != name {
+		return "", fmt.Errorf("the process is in %s, not in %s", path, name)
+	}
+	return path, nil
+}
+
+// dial connects to a manager's own socket, where there is no bus, and so nobody
+// to say hello to.
+func dial(ctx context.Context, socket string) (*godbus.Conn, error) {
+	sock, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := godbus.NewConn(sock, godbus.WithContext(ctx))
+	if err != nil {
+		return nil, errors.Join(err, sock.Close())
+	}
+	if err := conn.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
