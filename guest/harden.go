@@ -30,8 +30,9 @@ const Threads = 8
 //   - The guard: see guardFilter. It holds for every process, for ever.
 //   - The sandbox's seccomp filter, if it is not there already: array of struct
 //     sock_filter (seccomp(2)); empty where the backend has installed it.
-//   - The threads that PID 1 will need are there: threads, or [Threads] if that is
-//     more. Where processes are limited and PID 1 counts, it could not have more later.
+//   - The threads that PID 1 will need are there: [Threads], and with those of the Go
+//     runtime threads in all, if that is more. Where processes are limited and
+//     PID 1 counts, it could not have more later.
 //   - Signals are caught and dropped.
 //   - Descriptors that somebody left open do not reach any child.
 func Harden(filter []byte, threads int) error {
@@ -44,7 +45,11 @@ func Harden(filter []byte, threads int) error {
 	}
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop) // a full channel drops what comes
-	highest, err := makeThreads(max(threads, Threads))
+	highest, made, err := makeThreads(Threads)
+	for n := Threads; err == nil && made < threads; {
+		n += threads - made // the runtime has made some of its own
+		highest, made, err = makeThreads(n)
+	}
 	if err != nil {
 		return err
 	}
@@ -66,10 +71,10 @@ func Harden(filter []byte, threads int) error {
 }
 
 // makeThreads makes the runtime hold n idle threads, and returns the highest
-// number of a thread of this process. In making them the runtime makes some
+// number of a thread of this process, and how many there are. In making them the runtime makes some
 // more; numbers ascend in a fresh PID namespace, so that all have been given
 // out before any child's.
-func makeThreads(n int) (highest uint32, err error) {
+func makeThreads(n int) (highest uint32, made int, err error) {
 	var ready, over sync.WaitGroup
 	hold := make(chan struct{})
 	ready.Add(n)
@@ -86,16 +91,16 @@ func makeThreads(n int) (highest uint32, err error) {
 	over.Wait()
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
-		return 0, fmt.Errorf("list the threads: %w", err)
+		return 0, 0, fmt.Errorf("list the threads: %w", err)
 	}
 	for _, t := range threads {
 		id, err := strconv.ParseUint(t.Name(), 10, 31)
 		if err != nil {
-			return 0, fmt.Errorf("/proc/self/task has %q", t.Name())
+			return 0, 0, fmt.Errorf("/proc/self/task has %q", t.Name())
 		}
 		highest = max(highest, uint32(id))
 	}
-	return highest, nil
+	return highest, len(threads), nil
 }
 
 // assemble returns a program as the kernel takes it.
