@@ -91,8 +91,9 @@ type Rlimits struct {
 	Data int64 `json:"data,omitempty"`
 }
 
-// OwnThreads is room for PID 1's threads, and for a process of the backend,
-// where a limit of processes counts them.
+// OwnThreads is room for PID 1's threads, for one that the Go runtime may make of
+// its own accord, and for one process of the backend, where a limit of processes
+// counts them.
 const OwnThreads = 40
 
 // A Sizes says how large the directories in memory may get, in bytes; 0 is no
@@ -143,17 +144,13 @@ func (s *LaunchSpec) Command(filter string) []string {
 	}
 	if s.Config != nil && s.Config.Resources.PIDs > 0 {
 		// PID 1 makes its threads as long as there is room for them.
-		command = append(command, "--threads", strconv.Itoa(limitedThreads))
+		command = append(command, "--threads", strconv.Itoa(OwnThreads-2))
 	}
 	if s.Rlimits != (Rlimits{}) {
 		command = append(command, "--rlimits", fmt.Sprintf("%d,%d", s.Rlimits.PIDs, s.Rlimits.Data))
 	}
 	return append(command, SessionsPath, s.ID)
 }
-
-// limitedThreads is how many threads PID 1 makes at first where processes are
-// limited, beside those of the Go runtime: together they fit into OwnThreads.
-const limitedThreads = 28
 
 // A RootEntry is one name in the sandbox's root directory.
 type RootEntry struct {

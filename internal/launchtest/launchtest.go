@@ -72,6 +72,11 @@ func Specs() map[string]*runtime.LaunchSpec {
 			s.Root = []runtime.RootEntry{{Name: "bin", Source: "/r/bin"}, {Name: "etc", Source: "/r/etc"}}
 			s.Binds = append([]runtime.Mount{{Source: "/state/run/mnt/etc/passwd", Target: "/etc/passwd"}}, s.Binds...)
 		}),
+		"limits": Spec(func(s *runtime.LaunchSpec) {
+			s.Binds, s.Scratch = nil, []string{"/workspace"}
+			s.Config = &runtime.SandboxConfig{Resources: runtime.Resources{Memory: 64 << 20, PIDs: 10}}
+			s.Rlimits = runtime.Rlimits{PIDs: 10, Data: 64 << 20}
+		}),
 		"image": Spec(func(s *runtime.LaunchSpec) { s.Root, s.Etc, s.RootDir = nil, "", "/state/run/mnt/root" }),
 	}
 }

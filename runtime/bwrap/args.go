@@ -42,13 +42,25 @@ func Args(spec *runtime.LaunchSpec) []string {
 	if spec.Etc != "" {
 		a = append(a, "--ro-bind", spec.Etc, "/etc")
 	}
-	a = append(a, "--perms", "1777", "--tmpfs", "/tmp")
+	sizes := spec.Sizes()
+	if sizes.Dev > 0 {
+		// It is a tmpfs that the user may write to.
+		a = append(a, "--perms", "1777", "--size", strconv.FormatInt(sizes.Shm, 10), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
+	}
+	tmpfs := func(target, perms string, size int64) {
+		a = append(a, "--perms", perms)
+		if size > 0 {
+			a = append(a, "--size", strconv.FormatInt(size, 10))
+		}
+		a = append(a, "--tmpfs", target)
+	}
+	tmpfs("/tmp", "1777", sizes.Tmp)
 	if spec.RootDir == "" {
 		a = append(a, "--dir", "/var", "--symlink", "../tmp", "/var/tmp")
 	}
-	a = append(a, "--perms", "0700", "--tmpfs", spec.Home)
+	tmpfs(spec.Home, "0700", sizes.Home)
 	for _, target := range spec.Scratch {
-		a = append(a, "--tmpfs", target)
+		tmpfs(target, "0755", sizes.Scratch)
 	}
 	for _, m := range spec.Binds {
 		op := "--ro-bind"
@@ -57,10 +69,8 @@ func Args(spec *runtime.LaunchSpec) []string {
 		}
 		a = append(a, op, m.Source, m.Target)
 	}
-	a = append(a,
-		"--perms", "0700", "--size", strconv.Itoa(runtime.SessionsSize), "--tmpfs", runtime.SessionsPath,
-		"--ro-bind", spec.Guest, runtime.GuestPath,
-	)
+	tmpfs(runtime.SessionsPath, "0700", sizes.Sessions)
+	a = append(a, "--ro-bind", spec.Guest, runtime.GuestPath)
 	if spec.RootDir == "" {
 		a = append(a, "--remount-ro", "/")
 	}

@@ -15,6 +15,7 @@ import (
 // filters as OCI profiles only. It is mounted, since what is in the root
 // directory of an image is the image's.
 func Spec(spec *runtime.LaunchSpec) *specs.Spec {
+	sizes := spec.Sizes()
 	s := &specs.Spec{
 		Version:  specs.Version,
 		Root:     &specs.Root{Path: rootDir(spec), Readonly: spec.RootDir == ""},
@@ -32,11 +33,11 @@ func Spec(spec *runtime.LaunchSpec) *specs.Spec {
 		},
 		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
-			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec"}},
+			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: sized(sizes.Dev, "nosuid", "noexec")},
 			{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "nodev", "noexec", "ro"}},
-			tmpfs("/dev/shm", "mode=1777"),
-			tmpfs("/tmp", "mode=1777"),
+			tmpfs("/dev/shm", sized(sizes.Shm, "mode=1777")...),
+			tmpfs("/tmp", sized(sizes.Tmp, "mode=1777")...),
 		},
 		Linux: &specs.Linux{
 			Namespaces:  []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.UserNamespace}},
@@ -56,11 +57,11 @@ func Spec(spec *runtime.LaunchSpec) *specs.Spec {
 		s.Mounts = append(s.Mounts, bind(spec.Etc, "/etc", false))
 	}
 	uid, gid := "uid="+strconv.Itoa(spec.UID), "gid="+strconv.Itoa(spec.GID)
-	s.Mounts = append(s.Mounts, tmpfs(spec.Home, "mode=0700", uid, gid))
+	s.Mounts = append(s.Mounts, tmpfs(spec.Home, sized(sizes.Home, "mode=0700", uid, gid)...))
 	for _, target := range spec.Scratch {
-		s.Mounts = append(s.Mounts, tmpfs(target, "mode=0755", uid, gid))
+		s.Mounts = append(s.Mounts, tmpfs(target, sized(sizes.Scratch, "mode=0755", uid, gid)...))
 	}
-	s.Mounts = append(s.Mounts, tmpfs(runtime.SessionsPath, "mode=0700", "size="+strconv.Itoa(runtime.SessionsSize), uid, gid))
+	s.Mounts = append(s.Mounts, tmpfs(runtime.SessionsPath, sized(sizes.Sessions, "mode=0700", uid, gid)...))
 	for _, m := range spec.Binds {
 		s.Mounts = append(s.Mounts, bind(m.Source, m.Target, m.Writable))
 	}
@@ -76,6 +77,14 @@ func itself(id int) []specs.LinuxIDMapping {
 
 func tmpfs(target string, options ...string) specs.Mount {
 	return specs.Mount{Destination: target, Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "nodev"}, options...)}
+}
+
+// sized adds a limit of size to the options of a tmpfs; 0 is none.
+func sized(size int64, options ...string) []string {
+	if size == 0 {
+		return options
+	}
+	return append(options, "size="+strconv.FormatInt(size, 10))
 }
 
 func bind(source, target string, writable bool) specs.Mount {

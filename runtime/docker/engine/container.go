@@ -16,13 +16,8 @@ import (
 // which compare more bits than the kernel does.
 const filterPath = "/run/wolffia/seccomp"
 
-const (
-	// ownThreads is room for PID 1's threads in the limit of processes, which
-	// counts them.
-	ownThreads = 40
-	// shmSize bounds /dev/shm, in bytes.
-	shmSize = 64 << 20
-)
+// shmSize bounds /dev/shm, in bytes.
+const shmSize = 64 << 20
 
 // An abilities says what an engine can do.
 type abilities struct {
@@ -74,8 +69,8 @@ func configs(spec *runtime.LaunchSpec, of place, image, filter string, can abili
 		// Then the engine does not put its own files into /etc either.
 		c.NetworkDisabled = true
 	}
-	if limit := spec.Config.Resources.Memory; limit > 0 {
-		h.ShmSize = min(shmSize, limit/16)
+	if shm := spec.Sizes().Shm; shm > 0 {
+		h.ShmSize = shm
 	}
 	if image := spec.Config.Image; image != "" && !spec.Config.Docker.ReadOnlyRoot {
 		h.ReadonlyRootfs = false
@@ -83,35 +78,30 @@ func configs(spec *runtime.LaunchSpec, of place, image, filter string, can abili
 	return c, h
 }
 
-// tmpfs are the directories in memory. What is in them counts as the sandbox's,
-// and no process can be ended to make room: so with a limit of memory they are a
-// part of it, and not all.
+// tmpfs are the directories in memory.
 func tmpfs(spec *runtime.LaunchSpec, can abilities) map[string]string {
 	free, own := "exec,mode=", fmt.Sprintf("exec,uid=%d,gid=%d,mode=", spec.UID, spec.GID)
 	if can.podman {
 		// U is the container's user. It would put what it covers into a tmpfs.
 		free, own = "exec,notmpcopyup,mode=", "exec,notmpcopyup,U,mode="
 	}
-	part := func(of int64) string {
-		if limit := spec.Config.Resources.Memory; limit > 0 {
-			return fmt.Sprintf(",size=%d", limit/of)
+	size := func(n int64) string {
+		if n > 0 {
+			return fmt.Sprintf(",size=%d", n)
 		}
 		return ""
 	}
-	sessions := ",size=" + strconv.Itoa(runtime.SessionsSize)
-	if limit := spec.Config.Resources.Memory; limit > 0 && limit/16 < runtime.SessionsSize {
-		sessions = part(16)
-	}
+	sizes := spec.Sizes()
 	all := map[string]string{
-		"/tmp":               free + "1777" + part(4),
-		spec.Home:            own + "0700" + part(8),
-		runtime.SessionsPath: own + "0700" + sessions,
+		"/tmp":               free + "1777" + size(sizes.Tmp),
+		spec.Home:            own + "0700" + size(sizes.Home),
+		runtime.SessionsPath: own + "0700" + size(sizes.Sessions),
 	}
 	if can.podman { // which puts one without a limit here, in a root that is read-only
-		all["/var/tmp"] = free + "1777" + part(8)
+		all["/var/tmp"] = free + "1777" + size(sizes.Scratch)
 	}
 	for _, target := range spec.Scratch {
-		all[target] = own + "0755" + part(8)
+		all[target] = own + "0755" + size(sizes.Scratch)
 	}
 	return all
 }
@@ -161,7 +151,7 @@ func limits(r *runtime.Resources) container.Resources {
 		NanoCPUs:   int64(r.CPUs * 1e9),
 	}
 	if r.PIDs > 0 {
-		n := r.PIDs + ownThreads
+		n := r.PIDs + runtime.OwnThreads
 		l.PidsLimit = &n
 	}
 	return l
