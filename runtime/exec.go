@@ -57,6 +57,10 @@ type ExecResult struct {
 	// TimedOut says that the request's Timeout ended it. The output up to
 	// then is there.
 	TimedOut bool
+	// OutOfMemory says that it has failed, and that while it ran the kernel killed
+	// a process of the sandbox because of Resources.Memory. An engine does not
+	// tell.
+	OutOfMemory bool
 	// StdoutDropped and StderrDropped count the bytes beyond MaxOutput.
 	StdoutDropped, StderrDropped int64
 	// Session is what became of the session; nil if it was not run in one.
@@ -92,10 +96,11 @@ type ProcessSpec struct {
 
 // An Exit says how a process ended.
 type Exit struct {
-	Code     int            // the exit code, or 128+Signal
-	Signal   syscall.Signal // what killed it, or 0
-	TimedOut bool           // by the spec's Timeout
-	Session  *SessionStatus // what became of the session; nil if it was not run in one
+	Code        int            // the exit code, or 128+Signal
+	Signal      syscall.Signal // what killed it, or 0
+	TimedOut    bool           // by the spec's Timeout
+	OutOfMemory bool           // see ExecResult
+	Session     *SessionStatus // what became of the session; nil if it was not run in one
 }
 
 // A Process runs in a sandbox. It is safe for concurrent use, but each of its

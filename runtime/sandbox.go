@@ -88,6 +88,36 @@ type Resources struct {
 	// PIDs is how many processes and threads there may be at once, PID 1's own
 	// aside. 0 is no limit.
 	PIDs int64 `json:"pids,omitempty"`
+	// BestEffort takes what the host can do of Memory, CPUs and PIDs. Without it,
+	// one that cannot be kept exactly is [ErrUnsupported].
+	BestEffort bool `json:"bestEffort,omitempty"`
+}
+
+// An Enforcement says what keeps a limit.
+type Enforcement string
+
+// The enforcements.
+const (
+	// ByCgroup: a control group of the host's, exactly, all processes together.
+	ByCgroup Enforcement = "cgroup"
+	// ByEngine: the engine that runs the sandbox, exactly.
+	ByEngine Enforcement = "engine"
+	// ByRlimit: limits of processes. That of Memory binds each process for
+	// itself, and its private memory only; that of PIDs all together.
+	ByRlimit Enforcement = "rlimit"
+	// ByNothing: it is not kept.
+	ByNothing Enforcement = "none"
+)
+
+// LimitsState says what keeps the limits of a running sandbox. What was not
+// asked for is empty.
+type LimitsState struct {
+	Memory Enforcement `json:"memory,omitempty"`
+	CPUs   Enforcement `json:"cpus,omitempty"`
+	PIDs   Enforcement `json:"pids,omitempty"`
+	// OOMKills is how many processes the kernel has killed since the start
+	// because of Memory, if that is kept by a control group.
+	OOMKills int64 `json:"oomKills"`
 }
 
 // A DockerConfig is what only the runtime docker has.

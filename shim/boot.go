@@ -27,7 +27,8 @@ const (
 	fdBackend = 10 // shim only: the backend's program, used if HasBackend
 	fdImage   = 11 // shim only: a socket for the image's mount, if SendsImage
 	fdKept    = 12 // shim only: one end of a socket pair with the keeper, used if Engine is set
-	fdSocket  = 13 // shim only: the socket that it listens on, used if Resumed
+	fdGate    = 13 // shim only: what holds the backend's program, if Held
+	fdSocket  = 14 // shim only: the socket that it listens on, used if Resumed
 )
 
 // The keeper has the first four of them, its end of that socket pair, and what a
@@ -57,6 +58,10 @@ type boot struct {
 	HasBackend bool `json:"hasBackend,omitempty"`
 	// Lifetime is what the shim is to enforce; nil: nothing, so far.
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
+	// Held says that the backend's program is not to run before fdGate says so.
+	Held bool `json:"held,omitempty"`
+	// Rlimits are what PID 1 limits.
+	Rlimits runtime.Rlimits `json:"rlimits,omitzero"`
 	// Engine is set if an engine runs the sandbox: statedir.Box.Engine. Then the
 	// tree is mounted in the host's mount namespace, by the keeper.
 	Engine string `json:"engine,omitempty"`
@@ -127,6 +132,7 @@ func begin(name string) error {
 type report struct {
 	Step  string     `json:"step,omitempty"` // what is being done now
 	Ready bool       `json:"ready,omitempty"`
+	Held  int        `json:"held,omitempty"`  // the process that waits for its limits
 	Image *ImageInfo `json:"image,omitempty"` // what was asked for
 	Found []Found    `json:"found,omitempty"` // what was asked for
 	Error string     `json:"error,omitempty"`

@@ -80,7 +80,7 @@ func newSpec(b *boot) (*runtime.LaunchSpec, error) {
 	return &runtime.LaunchSpec{
 		ID: b.ID, Hostname: hostname(c), UID: c.UID, GID: c.GID, User: c.User, Home: home(c),
 		Guest: b.Guest, Network: c.Network, Seccomp: filter, Platform: c.Platform,
-		Config: &c.SandboxConfig,
+		Config: &c.SandboxConfig, Rlimits: b.Rlimits,
 	}, nil
 }
 

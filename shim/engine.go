@@ -105,10 +105,15 @@ func (r *Runtime) bootOf(box *statedir.Box, c *statedir.Config) *boot {
 	return b
 }
 
-// clean removes what a keeper has left in its engine and on the host, and what
-// it was to keep there. Most often that is nothing. The caller has seen to it
-// that no keeper is there.
+// clean removes what a sandbox has left of its limits, what a keeper has left in
+// its engine and on the host, and what it was to keep there. Most often that is
+// nothing. The caller has seen to it that no keeper is there, and has the lock.
 func (r *Runtime) clean(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
+	if c.Resources.Limited() || c.ID == "" { // or nobody knows
+		if err := unlimit(box); err != nil {
+			return err
+		}
+	}
 	if !box.HasEngine() {
 		return nil
 	}
@@ -140,12 +145,11 @@ func (r *Runtime) complete(backend *Backend, c *statedir.Config) error {
 	switch {
 	case backend.Engine:
 		return backend.Complete(&c.SandboxConfig)
-	case c.Resources.Limited():
-		return runtime.Errorf(runtime.ErrUnsupported, "runtime %s cannot limit memory, processors and processes yet", backend.Name)
 	case c.Docker != nil:
 		return runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no engine", backend.Name)
 	}
-	return nil
+	_, err := planLimits(&c.Resources, backend.OwnKernel) // whoever starts it may be better off, and worse
+	return err
 }
 
 // ImageCommand returns the command that the image of a configuration runs by

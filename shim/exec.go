@@ -45,7 +45,7 @@ func (r *Runtime) exec(ctx context.Context, sandboxID string, spec *runtime.Proc
 	}
 	res := &runtime.ExecResult{
 		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut, Session: exit.Session,
-		Duration: time.Since(begin),
+		Duration: time.Since(begin), OutOfMemory: exit.OutOfMemory,
 	}
 	res.Stdout, res.StdoutDropped = stdout.Result()
 	res.Stderr, res.StderrDropped = stderr.Result()
@@ -172,13 +172,17 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 	if err != nil {
 		return nil, err
 	}
+	kills, before := oomKills(box, c), int64(0)
+	if kills != nil {
+		before = kills()
+	}
 	step.Reached("exec: connected")
 	p, err := conn.Start(req)
 	step.Reached("exec: sent")
 	if err != nil {
 		return nil, lost(box, err)
 	}
-	return &process{Process: p, box: box, session: spec.Session != ""}, nil
+	return &process{Process: p, box: box, session: spec.Session != "", kills: kills, before: before}, nil
 }
 
 // environment is what a process starts with: nothing of the caller's.
@@ -221,6 +225,10 @@ type process struct {
 	*client.Process
 	box     *statedir.Box
 	session bool // it is a command in a session
+	// kills counts what the limit of memory has had killed, before it was before;
+	// nil: there is no such limit.
+	kills  func() int64
+	before int64
 }
 
 var _ runtime.Process = (*process)(nil)
@@ -245,6 +253,7 @@ func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
 			return runtime.Exit{}, gone
 		}
 	}
+	exit.OutOfMemory = exit.Code != 0 && p.kills != nil && p.kills() > p.before
 	return exit, nil
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"wolffia/fusefs"
 	"wolffia/guest/wire"
+	"wolffia/internal/cgroup"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
@@ -67,6 +68,7 @@ type shim struct {
 	keeper  *os.File // nil: the sandbox is in no engine
 
 	inst       *runtime.Instance
+	group      *cgroup.Group // its own; nil: none
 	gone       chan struct{} // closed when the backend has ended
 	complaints *tail         // what the backend and PID 1 say
 	drained    chan struct{} // closed when they say no more
@@ -173,10 +175,18 @@ func (s *shim) launch(launchers []runtime.Launcher, spec *runtime.LaunchSpec) (e
 	if err := adopt(); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
+	if s.boot.Held {
+		spec.Gate = os.NewFile(fdGate, "gate")
+	}
 	if s.inst, err = launchers[i].Launch(spec); err != nil {
 		return err
 	}
 	step.Reached("launched")
+	if s.boot.Held {
+		_ = spec.Gate.Close()
+		s.step("limit it")
+		report{Held: s.inst.PID}.send(s.ready)
+	}
 	s.complaints, s.drained, s.gone = newTail(os.Stderr), make(chan struct{}), make(chan struct{})
 	go func() { // ends with the backend
 		_, _ = io.Copy(s.complaints, s.inst.Stderr)
@@ -211,11 +221,19 @@ func (s *shim) greet() (*net.UnixListener, error) {
 	s.step("wait for PID 1")
 	step.Reached("listening")
 	s.relay = newRelay(s.inst.Stream)
-	if err := s.relay.hello(helloLimit); err != nil {
+	err = s.relay.hello(helloLimit)
+	if b.Held { // and by now let go, so in its group
+		s.group = cgroup.Of(s.inst.PID, "wolffia-"+b.ID+"-")
+	}
+	if err != nil {
+		blame := s.blame()
 		_ = s.inst.Kill()
 		within(killLimit, s.drained)
 		if said := s.complaints.String(); said != "" {
 			err = errors.New(said)
+		}
+		if blame != "" {
+			err = fmt.Errorf("%s (%w)", blame, err)
 		}
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox: %w", b.Config.Runtime, err)
 	}
@@ -295,6 +313,9 @@ func (s *shim) hold() {
 		outcome.Reason = "PID 1 broke the protocol: " + err.Error()
 	}
 	step.Reached("PID 1 gone")
+	if blame := s.blame(); blame != "" {
+		outcome.Reason += ": " + blame
+	}
 	s.mu.Lock()
 	asked := s.outcome // what ends from now on is no reason
 	s.mu.Unlock()
@@ -325,12 +346,22 @@ func (s *shim) hold() {
 	if outcome.State == runtime.StateDead {
 		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
 	}
-	if s.orphaned.Load() && !exists(s.boot.Engine) {
+	limited := s.group != nil && s.group.Remove(killLimit) != nil // it may be root's
+	if s.orphaned.Load() && !limited && !exists(s.boot.Engine) {
 		// Nobody else will. Where the directory is root's, or something is left in
-		// an engine, List does it.
+		// an engine or of the limits, List does it.
 		_ = unix.Unmount(s.boot.Mnt, unix.MNT_DETACH)
 		_ = statedir.RemoveFrom(run)
 	}
+}
+
+// blame says whether the limit of memory may be why the sandbox ends, or "". It
+// is asked before the last process is gone, and with it perhaps the group.
+func (s *shim) blame() string {
+	if s.group == nil || s.group.OOMKills() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("its limit of memory, %d bytes, was reached, and the kernel killed for it", s.boot.Config.Resources.Memory)
 }
 
 func exists(path string) bool {

@@ -153,7 +153,7 @@ func (k *keeper) replace(asked context.Context, ask func()) (*heard, error) {
 	shim := hear(ours, ask)
 	err = sendPacket(ours, report{Ready: true}, k.spare.connection)
 	if err == nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		err = await(asked, progress)
+		err = await(asked, progress, nil)
 	}
 	if err != nil {
 		err = errors.Join(err, child.Kill())

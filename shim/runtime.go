@@ -53,6 +53,8 @@ type Backend struct {
 	// Engine says that the sandboxes run in an engine: then Program is not given
 	// to the launcher, but started beside the shim. See EngineMain.
 	Engine bool
+	// OwnKernel says that a kernel of the sandbox's own answers system calls.
+	OwnKernel bool
 	// Complete fills in what a configuration leaves to the caller's environment;
 	// only with Engine.
 	Complete func(*runtime.SandboxConfig) error
@@ -306,6 +308,7 @@ func (r *Runtime) Start(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	bin, backend := r.bin, r.backend(c.Runtime)
+	bin.ownKernel = backend.OwnKernel
 	if backend.Program != nil {
 		if bin.backend, err = backend.Program(filepath.Dir(bin.wolffia)); err != nil {
 			return err
@@ -334,7 +337,14 @@ func (r *Runtime) Stop(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return err
 	}
-	return r.stop(ctx, box, c, stopGrace)
+	if err := r.stop(ctx, box, c, stopGrace); err != nil || !c.Resources.Limited() {
+		return err
+	}
+	lock, err := box.TryLock()
+	if err != nil {
+		return nil //nolint:nilerr // destroyed or started again meanwhile
+	}
+	return errors.Join(unlimit(box), lock.Unlock(), lock.Close())
 }
 
 // stop ends the shim that there is, in good order if it answers; else whatever
@@ -590,6 +600,7 @@ type Details struct {
 	runtime.Sandbox
 	Config runtime.SandboxConfig // as it was resolved
 	Tree   *TreeState            // of a running sandbox with a codebase; else nil
+	Limits *runtime.LimitsState  // of a running sandbox that has any; else nil
 }
 
 // Inspect returns all that is known of a sandbox. It waits a few seconds at
@@ -606,6 +617,9 @@ func (r *Runtime) Inspect(ctx context.Context, sandboxID string) (*Details, erro
 	d := &Details{Sandbox: *s, Config: c.SandboxConfig}
 	if s.State == runtime.StateRunning && c.CodebasePath != "" {
 		d.Tree = treeState(ctx, box, c)
+	}
+	if s.State == runtime.StateRunning {
+		d.Limits = r.limitsState(box, c)
 	}
 	return d, nil
 }

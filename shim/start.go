@@ -32,6 +32,8 @@ type programs struct {
 	guest   string
 	backend string // empty: its launcher finds it
 	engine  bool   // backend is the keeper's program
+	// ownKernel is Backend.OwnKernel.
+	ownKernel bool
 	// stateDir is the path of the state directory.
 	stateDir string
 }
@@ -64,6 +66,15 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	life := box.Lifetime(c)
 	if why := box.Expired(life, statedir.Now()); why != "" {
 		return nil, over(box, why)
+	}
+	var limits *limiting
+	if c.Resources.Limited() && !bin.engine {
+		if err := unlimit(box); err != nil { // what one that was killed has left
+			return nil, err
+		}
+		if limits, err = planLimits(&c.Resources, bin.ownKernel); err != nil {
+			return nil, err
+		}
 	}
 	log, err := openLog(box)
 	if err != nil {
@@ -154,6 +165,23 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		defer imageShims.Close()
 		files[fdImage-fdLock] = imageShims
 	}
+	var open *os.File // lets the backend's program go
+	if limits != nil {
+		forShim.Rlimits, forShim.Held = limits.rlimits, limits.plan != nil
+		undo.Add(func() error { return unlimit(box) }) // when all is dead
+		if err := box.SetLimits(limits); err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "record the limits: %w", err)
+		}
+	}
+	if forShim.Held {
+		var gate *os.File
+		if gate, open, err = os.Pipe(); err != nil {
+			return nil, err
+		}
+		defer gate.Close()
+		defer open.Close()
+		files = append(files, gate)
+	}
 	// The shim first: it has the longer way to go.
 	shim, err := spawn(self, log, []string{"wolffia", "shim", b.ID}, shimNamespaces(c), &forShim, files...)
 	if err != nil {
@@ -190,7 +218,13 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		}
 	}
 
-	if err := await(ctx, progress); err != nil {
+	held := func(ctx context.Context, pid int) error {
+		if !forShim.Held {
+			return runtime.Errorf(runtime.ErrUnavailable, "the shim waits for limits, and there are none")
+		}
+		return limits.enter(ctx, box, bin.stateDir, shim.PID(), pid, open)
+	}
+	if err := await(ctx, progress, held); err != nil {
 		return nil, err
 	}
 	step.Reached("start: ready")
@@ -311,8 +345,8 @@ func namespaceError(err error) error {
 var errNoWord = errors.New("the shim ended without a word")
 
 // await reads progress until the shim is ready or has failed. When time is up
-// it says what was being done.
-func await(ctx context.Context, progress *os.File) error {
+// it says what was being done. held, if not nil, is told the process that waits for limits.
+func await(ctx context.Context, progress *os.File, held func(ctx context.Context, pid int) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = progress.SetReadDeadline(time.Unix(0, 0)) })
@@ -329,6 +363,11 @@ func await(ctx context.Context, progress *os.File) error {
 			return nil
 		case r.Error != "":
 			return r.err()
+		case r.Held != 0 && held != nil:
+			if err := held(ctx, r.Held); err != nil {
+				return err
+			}
+			continue
 		}
 		doing = r.Step
 	}

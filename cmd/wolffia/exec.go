@@ -54,7 +54,7 @@ func (a *app) execCommand() *cobra.Command {
 				Command: command, Session: session, Env: vars, Cwd: cwd, Stdin: stdin || tty, TTY: tty, Timeout: limit,
 			}
 			if asJSON {
-				return a.execJSON(args[0], func() (*runtime.ExecResult, error) { return a.whole(cmd.Context(), rt, args[0], spec) })
+				return a.execJSON(args[0], nil, func() (*runtime.ExecResult, error) { return a.whole(cmd.Context(), rt, args[0], spec) })
 			}
 			exit, err := a.attach(cmd.Context(), rt, args[0], spec)
 			if err != nil {

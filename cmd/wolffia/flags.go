@@ -34,6 +34,7 @@ type boxFlags struct {
 	memory     string
 	cpus       float64
 	pids       int64
+	limits     string
 	network    string
 	env        []string
 	cwd        string
@@ -47,6 +48,12 @@ type boxFlags struct {
 	command []string // what the image runs by itself; known after config
 }
 
+// The values of --limits.
+const (
+	limitsStrict     = "strict"
+	limitsBestEffort = "best-effort"
+)
+
 func (f *boxFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.runtime, "runtime", "", "what isolates: bwrap, gvisor or docker (default bwrap)")
@@ -56,9 +63,10 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.mounts, "mount", nil, "show another host directory, unfiltered: SRC[:DST][:ro|rw], read-only unless rw")
 	fl.StringVar(&f.rootfs, "rootfs", "", "directory with the system to run on (default: the host's system directories)")
 	fl.StringVar(&f.image, "image", "", "image to run on, pulled if it is not there: see wolffia image --help")
-	fl.StringVar(&f.memory, "memory", "", "how much memory may be used, such as 512m or 2g (docker; default: no limit)")
-	fl.Float64Var(&f.cpus, "cpus", 0, "how many processors' time may be used, such as 1.5 (docker; default: no limit)")
-	fl.Int64Var(&f.pids, "pids", 0, "how many processes and threads there may be at once (docker; default: no limit)")
+	fl.StringVar(&f.memory, "memory", "", "how much memory may be used, such as 512m or 2g (default: no limit)")
+	fl.Float64Var(&f.cpus, "cpus", 0, "how many processors' time may be used, such as 1.5 (default: no limit)")
+	fl.Int64Var(&f.pids, "pids", 0, "how many processes and threads there may be at once (default: no limit)")
+	fl.StringVar(&f.limits, "limits", limitsStrict, "strict: refuse limits of memory, cpus and pids that cannot be kept exactly; best-effort: keep them as far as can be")
 	fl.StringVar(&f.network, "network", string(runtime.NetworkNone), "none or host")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
 	fl.StringVar(&f.cwd, "cwd", "", "working directory inside (default: the mount point)")
@@ -79,6 +87,12 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	}
 	var err error
 	c.Resources.CPUs, c.Resources.PIDs = f.cpus, f.pids
+	switch c.Resources.BestEffort = f.limits == limitsBestEffort; {
+	case f.limits != limitsStrict && f.limits != limitsBestEffort:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--limits %q: it can be %s or %s", f.limits, limitsStrict, limitsBestEffort)
+	case c.Resources.BestEffort && !c.Resources.Limited():
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--limits %s is about --memory, --cpus and --pids: there is none of them", limitsBestEffort)
+	}
 	for _, size := range []struct {
 		flag, text string
 		to         *int64

@@ -24,6 +24,8 @@ type inspection struct {
 	UID  int             `json:"uid"`
 	GID  int             `json:"gid"`
 	Tree *shim.TreeState `json:"tree,omitempty"` // of a running sandbox with a codebase
+	// Limits says what keeps the limits of a running sandbox that has any.
+	Limits *runtime.LimitsState `json:"limits,omitempty"`
 }
 
 func (a *app) inspectCommand() *cobra.Command {
@@ -43,7 +45,7 @@ func (a *app) inspectCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				all = append(all, inspection{listingOf(&info.Sandbox), &info.Config, info.Sandbox.UID, info.Sandbox.GID, info.Tree})
+				all = append(all, inspection{listingOf(&info.Sandbox), &info.Config, info.Sandbox.UID, info.Sandbox.GID, info.Tree, info.Limits})
 			}
 			if !asText {
 				return a.printJSON(all)
@@ -90,6 +92,12 @@ func (s *inspection) print(out io.Writer) error {
 	row("rules", strconv.Itoa(len(s.Permissions)))
 	row("labels", joinLabels(s.listing.Labels))
 	row("user", fmt.Sprintf("%d:%d", s.UID, s.GID))
+	if l := s.Limits; l != nil {
+		row("limits", limitsText(l))
+		if l.OOMKills > 0 {
+			row("", fmt.Sprintf("killed for the limit of memory: %d processes", l.OOMKills))
+		}
+	}
 	switch t := s.Tree; {
 	case t == nil:
 	case t.Problem != "":

@@ -64,6 +64,9 @@ func (a *app) attach(ctx context.Context, rt *shim.Runtime, id string, spec *run
 	copying.Go(func() { _, _ = io.Copy(a.err, p.Stderr()) })
 	exit, err := p.Wait(ctx)
 	copying.Wait()
+	if exit.OutOfMemory {
+		a.warn("the sandbox's limit of memory was reached, and the kernel killed for it")
+	}
 	return exit, err
 }
 
@@ -107,6 +110,10 @@ type commandResult struct {
 	StdoutDropped int64  `json:"stdoutDropped"`
 	StderrDropped int64  `json:"stderrDropped"`
 	DurationMS    int64  `json:"durationMs"`
+	// OutOfMemory says that it failed, and that the kernel had killed for --memory.
+	OutOfMemory bool `json:"outOfMemory,omitempty"`
+	// Limits says what keeps the limits of a new sandbox, for run.
+	Limits *runtime.LimitsState `json:"limits,omitempty"`
 	// StartError says why there was nothing to run; then ExitCode is 125 to 127.
 	StartError string `json:"startError,omitempty"`
 	// Session says what became of the session, for exec --session.
@@ -114,10 +121,10 @@ type commandResult struct {
 }
 
 // execJSON runs a command to its end and prints the whole result.
-func (a *app) execJSON(id string, run func() (*runtime.ExecResult, error)) error {
+func (a *app) execJSON(id string, limits *runtime.LimitsState, run func() (*runtime.ExecResult, error)) error {
 	begin := time.Now()
 	res, err := run()
-	out := commandResult{SandboxID: id, DurationMS: time.Since(begin).Milliseconds()}
+	out := commandResult{SandboxID: id, Limits: limits, DurationMS: time.Since(begin).Milliseconds()}
 	if failed, ok := asStartError(err); ok {
 		out.ExitCode, out.StartError = failed.Code, failed.Message
 	} else if err != nil {
@@ -128,6 +135,7 @@ func (a *app) execJSON(id string, run func() (*runtime.ExecResult, error)) error
 			Stdout: string(res.Stdout), Stderr: string(res.Stderr),
 			StdoutDropped: res.StdoutDropped, StderrDropped: res.StderrDropped,
 			DurationMS: res.Duration.Milliseconds(), Session: res.Session,
+			OutOfMemory: res.OutOfMemory, Limits: limits,
 		}
 	}
 	if err := json.NewEncoder(a.out).Encode(out); err != nil {

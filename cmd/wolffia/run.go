@@ -64,7 +64,7 @@ goes too. With --image the command may be left out: it is the image's then.`,
 			}
 			var end error
 			if asJSON {
-				end = a.execJSON(id, func() (*runtime.ExecResult, error) {
+				end = a.execJSON(id, rt.Limits(id), func() (*runtime.ExecResult, error) {
 					return rt.Exec(cmd.Context(), id, &runtime.ExecRequest{Command: args, Stdin: a.stdinIfAny(), Timeout: limit})
 				})
 			} else {
@@ -135,6 +135,9 @@ func (a *app) createAndStart(ctx context.Context, rt *shim.Runtime, config *runt
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit)
 		defer cancel()
 		return "", errors.Join(err, rt.Destroy(ctx, box.ID))
+	}
+	if config.Resources.Limited() {
+		a.warnLimits(rt.Limits(box.ID))
 	}
 	return box.ID, nil
 }

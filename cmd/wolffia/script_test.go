@@ -86,7 +86,13 @@ func scripts(t *testing.T, dir string) testscript.Params {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call},
 		Condition: func(cond string) (bool, error) {
-			return cond == "root" && os.Geteuid() == 0, nil
+			switch cond {
+			case "root":
+				return os.Geteuid() == 0, nil
+			case "cgroups":
+				return probe.Check(t.Context(), probe.Cgroups).OK, nil
+			}
+			return false, nil
 		},
 	}
 }

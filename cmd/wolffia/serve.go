@@ -85,6 +85,9 @@ func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace tim
 		return err
 	}
 	defer null.Close()
+	if template.Resources.BestEffort {
+		log.Warn("limits are kept as far as this host can; wolffia inspect says of each sandbox how far")
+	}
 	service, err := sandbox.OpenService(ctx, sandbox.NewDriver(rt, &sandbox.Options{Configure: a.template(ctx, box, null)}),
 		rt.StateDir(), &sandbox.ServiceOptions{Log: log})
 	if err != nil {

@@ -140,6 +140,24 @@ func (b *Box) SetConfig(c *Config) error {
 	return nil
 }
 
+// SetLimits records what keeps the sandbox's limits, and so where to look for
+// what has to be removed after it.
+func (b *Box) SetLimits(v any) error { return writeJSON(b.path, limitsFile, v) }
+
+// Limits reads what SetLimits has recorded; fs.ErrNotExist if there is nothing.
+func (b *Box) Limits(v any) error { return readJSON(filepath.Join(b.path, limitsFile), v) }
+
+// RemoveLimits forgets what SetLimits has recorded.
+func (b *Box) RemoveLimits() error {
+	err := os.Remove(filepath.Join(b.path, limitsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+const limitsFile = "limits.json"
+
 // ConfigFrom reads the configuration for a tree server that is root's, and
 // knows the run directory only.
 func ConfigFrom(run string) (*Config, error) {
@@ -317,7 +335,7 @@ func removeAt(path string) error {
 	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log", auditLog, auditLog + ".1"} {
 		remove("run", name)
 	}
-	for _, name := range []string{"run", "shim.json", "shim.json.new", lifetimeFile, lifetimeFile + ".new", configFile + ".new", "lock"} {
+	for _, name := range []string{"run", "shim.json", "shim.json.new", lifetimeFile, lifetimeFile + ".new", limitsFile, limitsFile + ".new", configFile + ".new", "lock"} {
 		remove(name)
 	}
 	remove()

@@ -36,17 +36,35 @@ func ProcessOf(pid int) (Process, error) {
 }
 
 func startTime(pid int) (string, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	f, err := stat(pid)
 	if err != nil {
 		return "", err
+	}
+	return string(f[19]), nil
+}
+
+// ParentOf is the number of a process's parent.
+func ParentOf(pid int) (int, error) {
+	f, err := stat(pid)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(f[1]))
+}
+
+// stat returns the fields of /proc/PID/stat from the third on, at least twenty.
+func stat(pid int) ([][]byte, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil, err
 	}
 	// The command's name may hold anything; what follows it is counted from
 	// its closing parenthesis.
 	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(f) < 20 {
-		return "", fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))
+		return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))
 	}
-	return string(f[19]), nil
+	return f, nil
 }
 
 // Kill ends the process, if it is still the one that p describes, and waits up

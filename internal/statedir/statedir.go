@@ -9,6 +9,7 @@
 //	      config.json          0600: what was asked for, and the labels
 //	      shim.json            0600: which process its shim is, or was at first
 //	      lifetime.json        0600: when its time to live is over, and its idle timeout; if it has any
+//	      limits.json          0600: what keeps its limits, if it has any, while it runs
 //	      lock                 0600: held by the shim and the tree server, a part each, and
 //	                           both by a keeper; another part for a moment by who changes
 //	                           config.json, another by the caller that the sandbox is bound to

@@ -12,7 +12,7 @@ var _ runtime.RuntimeWithSession = (*Runtime)(nil)
 
 // Backend is what a [shim.Runtime] has to know of it.
 func Backend() shim.Backend {
-	return shim.Backend{Name: Name, Platforms: Platforms(), Program: program()}
+	return shim.Backend{Name: Name, OwnKernel: true, Platforms: Platforms(), Program: program()}
 }
 
 // New returns a runtime over the state directory and programs of opts; nil is
