@@ -3,19 +3,24 @@
 package shimtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"wolffia/internal/probe"
 	"wolffia/internal/statedir"
 	"wolffia/internal/testbin"
 	"wolffia/internal/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/runtime/runtimetest"
 	"wolffia/shim"
 )
 
@@ -51,12 +56,46 @@ func (b Backend) Fresh(t testing.TB) *Runtime {
 	t.Helper()
 	state := filepath.Join(PublicDir(t), "state")
 	t.Cleanup(func() {
+		for _, dir := range groups(t, state, false) {
+			t.Errorf("left of a sandbox's limits: %s", dir)
+		}
 		left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
 		if len(left) > 0 || err != nil {
 			t.Errorf("left in the state directory: %v (%v)", left, err)
 		}
 	})
 	return b.Open(t, state)
+}
+
+// LacksHere are the features that depend on the host and are not there.
+func LacksHere() []runtimetest.Feature {
+	if r := probe.Check(context.Background(), probe.Cgroups); !r.OK {
+		return []runtimetest.Feature{runtimetest.Limits}
+	}
+	return nil
+}
+
+// groups are the control groups of a state directory's sandboxes. There should be
+// some or none; what systemd is about to remove may take a moment.
+func groups(t testing.TB, state string, some bool) (left []string) {
+	t.Helper()
+	var st syscall.Stat_t
+	if err := syscall.Stat(state, &st); err != nil {
+		t.Fatal(err)
+	}
+	infix := fmt.Sprintf("-%x-%x-", st.Dev, st.Ino)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		left = nil
+		err := filepath.WalkDir("/sys/fs/cgroup", func(dir string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && strings.Contains(d.Name()+"-", infix) {
+				left = append(left, dir)
+			}
+			return nil // what comes and goes meanwhile is others'
+		})
+		if err != nil || some || len(left) == 0 || time.Now().After(end) {
+			return left
+		}
+	}
 }
 
 // PublicDir makes a directory that the user to whom root drops can reach.
@@ -71,8 +110,8 @@ func PublicDir(t testing.TB) string {
 	return dir
 }
 
-// limit is how long a test waits for what must come.
-const limit = 10 * time.Second
+// crashLimit is how long a test waits for what must come.
+const crashLimit = 10 * time.Second
 
 // Crash kills the shim, and the keeper if there is one, which would replace it,
 // and waits until everybody knows.
@@ -81,12 +120,12 @@ func Crash(t testing.TB, rt runtime.RuntimeWithExecutor, id string) {
 	dir, err := statedir.Open(rt.(*Runtime).State)
 	if err == nil {
 		box := dir.Box(id)
-		err = errors.Join(box.KillKeeper(limit), box.Shim().Kill(limit))
+		err = errors.Join(box.KillKeeper(crashLimit), box.Shim().Kill(crashLimit))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(limit); ; {
+	for end := time.Now().Add(crashLimit); ; {
 		s, err := rt.Get(t.Context(), id)
 		if err == nil && s.State == runtime.StateDead {
 			return

@@ -40,8 +40,14 @@ func config() runtimetest.Config {
 			return backend.Reopen(t, rt)
 		},
 		Crash: shimtest.Crash,
-		Lacks: []runtimetest.Feature{runtimetest.Limits}, // not built yet
 	}
+}
+
+// here is config for this host.
+func here() runtimetest.Config {
+	c := config()
+	c.Lacks = append(c.Lacks, shimtest.LacksHere()...)
+	return c
 }
 
 // The numbers of the caller's descriptors are of no consequence, though what a
@@ -94,7 +100,7 @@ func TestTable(t *testing.T) {
 
 func TestRuntime(t *testing.T) {
 	need(t)
-	runtimetest.Run(t, config())
+	runtimetest.Run(t, here())
 }
 
 func BenchmarkRuntime(b *testing.B) {
@@ -141,4 +147,9 @@ func TestCodebaseAndStateApart(t *testing.T) {
 func TestRootDropsToOwner(t *testing.T) {
 	need(t)
 	shimtest.RootDropsToOwner(t, backend)
+}
+
+func TestLimits(t *testing.T) {
+	need(t)
+	shimtest.Limits(t, backend, false)
 }

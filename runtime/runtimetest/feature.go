@@ -44,9 +44,12 @@ const (
 	// UserNamespace: its processes are in a user namespace of their own. Without
 	// it, only what they are refused keeps them from what their uid may elsewhere.
 	UserNamespace Feature = "UserNamespace"
-	// Limits: Resources.Memory, CPUs and PIDs. Without it, they are
-	// ErrUnsupported.
+	// Limits: Resources.Memory, CPUs and PIDs, all of them exactly. Without it,
+	// there is one that is ErrUnsupported.
 	Limits Feature = "Limits"
+	// OutOfMemory: what takes more than Resources.Memory is ended, and the
+	// sandbox goes on. Without it, the sandbox is dead, and says why.
+	OutOfMemory Feature = "OutOfMemory"
 	// RefusedAttributes: changing mode or times of a name against the rules is
 	// an error. Without it the program is told that it works; nothing is
 	// changed all the same.
@@ -111,8 +114,9 @@ var probes = map[Feature]func(e *env) bool{
 		return e.out(e.start(nil).ID, "readlink /proc/self/ns/user") != host+"\n"
 	},
 	Limits: func(e *env) bool {
-		return e.canCreate(&runtime.SandboxConfig{Resources: runtime.Resources{Memory: 1 << 30}})
+		return e.canCreate(&runtime.SandboxConfig{Resources: runtime.Resources{Memory: 1 << 30, CPUs: 1, PIDs: 100}})
 	},
+	OutOfMemory: nil, // LimitMemory tells
 	Lifetime: func(e *env) bool {
 		return e.canCreate(&runtime.SandboxConfig{TTL: late}) || e.canCreate(&runtime.SandboxConfig{IdleTimeout: late})
 	},
