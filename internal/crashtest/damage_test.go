@@ -127,8 +127,7 @@ func (w *world) damaged(state runtime.State, file string, d *damage, other strin
 	case runtime.StateStopped:
 		w.OK(rt.Stop(w.Ctx, s.ID))
 	case runtime.StateDead:
-		w.OK(parts(processes(w.TB), s.ID)[theShim].kill())
-		w.settled(rt)
+		w.die(s.ID)
 	}
 	path := filepath.Join(w.state, "sandboxes", s.ID, file)
 	content, err := os.ReadFile(path)

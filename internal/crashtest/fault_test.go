@@ -149,8 +149,7 @@ func TestRecordedProcessIsAnother(t *testing.T) {
 				w.OK(err)
 				w.OK(rt.Start(w.Ctx, s.ID))
 				if state == runtime.StateDead {
-					w.OK(parts(processes(t), s.ID)[theShim].kill())
-					w.settled(rt)
+					w.die(s.ID)
 				}
 				// It has the id as an argument, as the parts of a sandbox have.
 				in, hold, err := os.Pipe()

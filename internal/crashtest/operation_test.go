@@ -26,6 +26,7 @@ type end struct {
 	answer       string
 	callerKilled bool // while it was at it
 	partKilled   bool // any process of the sandbox
+	replaced     bool // that was a shim that has a keeper
 }
 
 // An operation is what a process does to a sandbox, and what may be after it.
@@ -69,17 +70,32 @@ func stopped(w *world) subject {
 func dead(w *world) subject {
 	w.Helper()
 	s := running(w)
-	w.OK(parts(processes(w.TB), s.id)[theShim].kill())
-	w.settled(w.open())
+	w.die(s.id)
 	s.state = runtime.StateDead
 	return s
+}
+
+// die has a sandbox end by the death of its shim, and of the keeper, if it has one,
+// which would replace that.
+func (w *world) die(id string) {
+	w.Helper()
+	all := parts(processes(w.TB), id)
+	for _, name := range []string{theKeeper, theShim} {
+		if p, there := all[name]; there {
+			w.OK(p.kill())
+		}
+	}
+	w.settled(w.open())
 }
 
 func nobody(*world) subject { return subject{} }
 
 // one is the states of a sandbox that lives unless a part of it was killed.
 func (e *end) one(state runtime.State) []runtime.State {
-	if e.partKilled {
+	switch {
+	case e.replaced:
+		return []runtime.State{runtime.StateDead, state}
+	case e.partKilled:
 		return []runtime.State{runtime.StateDead}
 	}
 	return []runtime.State{state}
@@ -213,8 +229,7 @@ func services() []operation {
 		}},
 		{name: "service ensure", prepare: func(w *world) subject {
 			s := has(w)
-			w.OK(parts(processes(w.TB), s.id)[theShim].kill())
-			w.settled(w.open())
+			w.die(s.id)
 			s.state = runtime.StateDead
 			return s
 		}, begin: ask("ensure subject"), after: func(e *end) []runtime.State {
