@@ -391,10 +391,11 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// The shell itself reads: dash that is hit while it makes a process waits for that.
 func TestTerminalInterrupt(t *testing.T) {
 	conn, _ := start(t)
 	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{
-		Args: []string{"sh", "-c", "echo ready; sleep 1000"}, Env: env, TTY: true, Stdin: true,
+		Args: []string{"sh", "-c", "echo ready; read x"}, Env: env, TTY: true, Stdin: true,
 	}})
 	if err != nil {
 		t.Fatal(err)
