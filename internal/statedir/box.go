@@ -118,10 +118,14 @@ func (b *Box) Config() (*Config, error) {
 	return c, nil
 }
 
-// runsUnknown reports whether a shim is there without a configuration: somebody
+// runsUnknown reports whether a sandbox runs without a configuration: somebody
 // has deleted that. Whoever destroys a sandbox keeps the configuration's lock
-// until the place is gone.
+// until the place is gone, and a shim that removes its own has taken its socket
+// away before.
 func (b *Box) runsUnknown() bool {
+	if _, err := os.Lstat(filepath.Join(b.Run(), socket)); err != nil {
+		return false
+	}
 	changing, err := b.held(configPart, 1)
 	if changing || err != nil {
 		return false
