@@ -3,7 +3,6 @@ package sandbox_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
+	"wolffia/internal/shimtest"
 	"wolffia/internal/suite"
 	"wolffia/internal/testenv"
 	"wolffia/registry"
@@ -66,14 +65,10 @@ func (w *world) boxes() []string {
 	return ids
 }
 
-// crash kills a sandbox's shim, and waits until everybody knows.
+// crash has a sandbox die, and waits until everybody knows.
 func (w *world) crash(id string) {
 	w.Helper()
-	data, err := os.ReadFile(filepath.Join(w.state, "sandboxes", id, "shim.json"))
-	w.OK(err)
-	var shim struct{ PID int }
-	w.OK(json.Unmarshal(data, &shim))
-	w.OK(syscall.Kill(shim.PID, syscall.SIGKILL))
+	shimtest.Kill(w.TB, w.state, id)
 	w.Until("it is dead", func() bool {
 		s, err := w.rt.Get(w.Ctx, id)
 		return err == nil && s.State == runtime.StateDead
@@ -185,7 +180,7 @@ func TestEnsureReplacesTheUnhealthy(t *testing.T) {
 		what  string
 		spoil func(id string)
 	}{
-		{"its shim was killed", w.crash},
+		{"it is dead", w.crash},
 		{"it was stopped", func(id string) { w.OK(w.rt.Stop(w.Ctx, id)) }},
 		{"it was destroyed", func(id string) { w.OK(w.rt.Destroy(w.Ctx, id)) }},
 		{"its configuration is damaged", func(id string) {

@@ -81,7 +81,7 @@ func TestTakeOver(t *testing.T) {
 	var sent bytes.Buffer
 	w := wire.NewWriter(&sent)
 	var whole []int // length of sent after each frame
-	for _, p := range []string{"", "x", "\x00", "\xff\x00", strings.Repeat("\x00", 300), strings.Repeat("y", 300)} {
+	for _, p := range []string{"", "x", "\x00", "\xff\x00", strings.Repeat("\x00", 50), strings.Repeat("y", 50)} {
 		if err := w.Send(wire.Stdin, 0x01000001, []byte(p)); err != nil {
 			t.Fatal(err)
 		}

@@ -113,11 +113,11 @@ func PublicDir(t testing.TB) string {
 // crashLimit is how long a test waits for what must come.
 const crashLimit = 10 * time.Second
 
-// Crash kills the shim, and the keeper if there is one, which would replace it,
-// and waits until everybody knows.
-func Crash(t testing.TB, rt runtime.RuntimeWithExecutor, id string) {
+// Kill kills the shim of a sandbox, and the keeper if there is one, which would
+// replace it.
+func Kill(t testing.TB, state, id string) {
 	t.Helper()
-	dir, err := statedir.Open(rt.(*Runtime).State)
+	dir, err := statedir.Open(state)
 	if err == nil {
 		box := dir.Box(id)
 		err = errors.Join(box.KillKeeper(crashLimit), box.Shim().Kill(crashLimit))
@@ -125,6 +125,12 @@ func Crash(t testing.TB, rt runtime.RuntimeWithExecutor, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Crash is Kill, and waits until everybody knows.
+func Crash(t testing.TB, rt runtime.RuntimeWithExecutor, id string) {
+	t.Helper()
+	Kill(t, rt.(*Runtime).State, id)
 	for end := time.Now().Add(crashLimit); ; {
 		s, err := rt.Get(t.Context(), id)
 		if err == nil && s.State == runtime.StateDead {

@@ -51,7 +51,8 @@ func boundNotStarted(e *env) {
 	}
 	e.OK(first.Start(e.Ctx, s.ID))
 	e.OK(first.Stop(e.Ctx, s.ID))
-	e.create(&runtime.SandboxConfig{BoundToCaller: true})
+	_, err := first.Create(e.Ctx, &runtime.SandboxConfig{BoundToCaller: true})
+	e.OK(err)
 	e.closeRuntime(first)
 	// A child that another test is just starting may have the caller's lock yet.
 	e.Until("the end of both", func() bool { return len(e.list()) == 0 })
