@@ -46,8 +46,8 @@ func New() *Runtime { return &Runtime{world: &world{fail: map[Op][]error{}}} }
 // would have it.
 func (r *Runtime) Reopen() *Runtime { return &Runtime{world: r.world} }
 
-// Close releases this Runtime, and destroys the sandboxes that were started
-// with it and are bound to their caller. The others go on.
+// Close releases this Runtime, and destroys the sandboxes that were made or
+// started with it and are bound to their caller. The others go on.
 func (r *Runtime) Close() error {
 	r.mu.Lock()
 	bound := r.bound
@@ -91,7 +91,18 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 		c.CodebasePath = dir
 	}
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
-	return r.world.add(&c)
+	b, s, err := r.world.add(&c)
+	if err == nil && c.BoundToCaller {
+		r.bind(b)
+	}
+	return s, err
+}
+
+// bind has a sandbox end with this Runtime.
+func (r *Runtime) bind(b *box) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bound = append(r.bound, b)
 }
 
 // codebase resolves the path of a directory that can be listed, and that is
@@ -116,12 +127,12 @@ func codebase(path string) (string, error) {
 }
 
 // add makes a sandbox of a configuration that is ours.
-func (w *world) add(c *runtime.SandboxConfig) (*runtime.Sandbox, error) {
+func (w *world) add(c *runtime.SandboxConfig) (*box, *runtime.Sandbox, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range w.boxes {
 		if b.config.ID == c.ID || c.Name != "" && b.config.Name == c.Name {
-			return nil, runtime.Errorf(runtime.ErrExists, "sandbox %s has that id or name", b.config.ID)
+			return nil, nil, runtime.Errorf(runtime.ErrExists, "sandbox %s has that id or name", b.config.ID)
 		}
 	}
 	if c.ID == "" {
@@ -129,7 +140,7 @@ func (w *world) add(c *runtime.SandboxConfig) (*runtime.Sandbox, error) {
 	}
 	b := &box{config: c, created: time.Now().Truncate(time.Millisecond), state: runtime.StateCreated, processes: map[*process]bool{}}
 	w.boxes = append(w.boxes, b)
-	return b.describe(), nil
+	return b, b.describe(), nil
 }
 
 // find returns the sandbox that ref means.
@@ -164,9 +175,7 @@ func (r *Runtime) Start(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	if b.config.BoundToCaller {
-		r.mu.Lock()
-		r.bound = append(r.bound, b)
-		r.mu.Unlock()
+		r.bind(b)
 	}
 	return nil
 }
