@@ -45,7 +45,7 @@ func identityOnHost(e *env) {
 }
 
 func hostname(e *env) {
-	for _, c := range []*runtime.SandboxConfig{{ID: "abcdefghijkl"}, {Name: "Some.name_1"}} {
+	for _, c := range []*runtime.SandboxConfig{{ID: runtime.NewID()}, {Name: "Some.name_1"}} {
 		s := e.start(c)
 		e.prints(s.ID, "uname -n; cat /etc/hostname; getent hosts $(uname -n) | wc -l", s.ContainerName()+"\n"+s.ContainerName()+"\n1\n")
 	}
