@@ -49,7 +49,7 @@ func createDefaults(e *env) {
 // runtime can do.
 func everything(e *env) *runtime.SandboxConfig {
 	return &runtime.SandboxConfig{
-		ID: "everything00", Name: "A.name-with_all.9", CodebaseID: "a codebase",
+		ID: runtime.NewID(), Name: "A.name-with_all.9", CodebaseID: "a codebase",
 		CodebasePath: e.dir(), Permissions: rules("**=write"), MountPoint: "/srv/code",
 		Labels:  map[string]string{"wolffia.userId": "ann", "k": "", "key with spaces\n": "ünï\x01\"\\", "a": strings.Repeat("v", 4096)},
 		Runtime: e.rt.Name(), Env: map[string]string{"A": "b"}, Network: runtime.NetworkNone,
