@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"wolffia/audit"
 	"wolffia/guest/client"
@@ -312,10 +313,31 @@ func signalPart(t *testing.T, id, part string, sig syscall.Signal) {
 			if err := syscall.Kill(n, sig); err != nil {
 				t.Fatal(err)
 			}
+			for end := time.Now().Add(limit); sig == syscall.SIGSTOP && !stopped(t, n); {
+				if time.Now().After(end) {
+					t.Fatalf("%s does not stop", line)
+				}
+			}
 			return
 		}
 	}
 	t.Fatalf("no %s", part)
+}
+
+// stopped reports whether no thread of a process runs any more (proc_pid_stat(5)):
+// a signal takes effect a moment after it was sent.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if b, err := os.ReadFile(file); err == nil && !strings.Contains(string(b), ") T ") {
+			return false
+		}
+	}
+	return true
 }
 
 // A tree server that does not answer holds up nobody who asks about it, nor
