@@ -53,37 +53,20 @@ func (r *Runtime) SetPermissions(ctx context.Context, sandboxID string, rules []
 // trySetPermissions records c and has it followed. It is not done if the sandbox
 // is just being started or stopped, or ended while it was asked.
 func trySetPermissions(ctx context.Context, box *statedir.Box, c, was *statedir.Config) (done bool, err error) {
-	lock, err := box.TryLock()
-	switch {
-	case err == nil:
-		// Nobody may start it meanwhile, by the old rules.
-		err = box.SetConfig(c)
-		return true, errors.Join(err, lock.Unlock(), lock.Close())
-	case !errors.Is(err, runtime.ErrConflict):
-		return true, err
-	}
-	if state, _, serr := box.State(); serr != nil || state != runtime.StateRunning {
-		return serr != nil, errors.Join(err, serr)
-	}
-	if err := ctx.Err(); err != nil {
-		return true, err
-	}
-	if err := box.SetConfig(c); err != nil {
-		return true, err
-	}
-	// From here on it is seen through, whatever ctx says.
-	answer, err := ask(context.WithoutCancel(ctx), box, &request{Op: opRules, Rules: marshal(c.Permissions)}, rulesLimit+killLimit)
-	if err == nil {
-		if err = answer.err(); err == nil {
-			return true, nil
+	return record(ctx, box, func() error { return box.SetConfig(c) }, func(ctx context.Context) (bool, error) {
+		answer, err := ask(ctx, box, &request{Op: opRules, Rules: marshal(c.Permissions)}, rulesLimit+killLimit)
+		if err == nil {
+			if err = answer.err(); err == nil {
+				return true, nil
+			}
+			if !answer.Unknown {
+				// It goes on by the old rules, so those are recorded.
+				return true, errors.Join(err, box.SetConfig(was))
+			}
 		}
-		if !answer.Unknown {
-			// It goes on by the old rules, so those are recorded.
-			return true, errors.Join(err, box.SetConfig(was))
-		}
-	}
-	// Another look tells whether it has ended, which is as good; else ask again.
-	return false, runtime.Errorf(runtime.ErrUnavailable, "the rules of sandbox %s are recorded, but nobody knows whether they are in force: %w; set them again, or wolffia stop %s", box.ID(), err, box.ID())
+		// Another look tells whether it has ended, which is as good; else ask again.
+		return false, runtime.Errorf(runtime.ErrUnavailable, "the rules of sandbox %s are recorded, but nobody knows whether they are in force: %w; set them again, or wolffia stop %s", box.ID(), err, box.ID())
+	})
 }
 
 // marshal makes JSON of rules that perm.Compile has accepted, which cannot

@@ -2,7 +2,6 @@ package shim
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"wolffia/internal/statedir"
@@ -94,45 +93,11 @@ func tryRenew(ctx context.Context, box *statedir.Box, c *statedir.Config, ttl ti
 		life = new(statedir.Lifetime)
 	}
 	life.Renew(ttl, now)
-	lock, err := box.TryLock()
-	switch {
-	case err == nil:
-		// Nobody may start it meanwhile, by the old deadline.
-		err = box.SetLifetime(life)
-		return true, errors.Join(err, lock.Unlock(), lock.Close())
-	case !errors.Is(err, runtime.ErrConflict):
-		return true, err
-	}
-	if state, _, serr := box.State(); serr != nil || state != runtime.StateRunning {
-		return serr != nil, errors.Join(err, serr)
-	}
-	if err := ctx.Err(); err != nil {
-		return true, err
-	}
-	if err := box.SetLifetime(life); err != nil {
-		return true, err
-	}
-	// From here on it is seen through, whatever ctx says.
-	answer, err := ask(context.WithoutCancel(ctx), box, &request{Op: opRenew, Lifetime: life}, touchLimit)
-	if err != nil {
-		return false, err // another look tells whether it has ended
-	}
-	return true, orOver(box, answer.err())
-}
-
-// untilSettled tries something until it is done, while a sandbox is on its way
-// up or down.
-func untilSettled(ctx context.Context, try func() (done bool, err error)) error {
-	const look = 10 * time.Millisecond
-	for end := time.Now().Add(killLimit); ; {
-		done, err := try()
-		if done || time.Now().After(end) {
-			return err
+	return record(ctx, box, func() error { return box.SetLifetime(life) }, func(ctx context.Context) (bool, error) {
+		answer, err := ask(ctx, box, &request{Op: opRenew, Lifetime: life}, touchLimit)
+		if err != nil {
+			return false, err // another look tells whether it has ended
 		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(look):
-		}
-	}
+		return true, orOver(box, answer.err())
+	})
 }

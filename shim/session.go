@@ -52,12 +52,7 @@ func (r *Runtime) talk(sandboxID string, ask func(*client.Conn, *statedir.Config
 	if err != nil && !errors.As(err, &failed) && (conn.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
 		return nil, lost(box, err)
 	}
-	if err != nil { // it may be about to end
-		if gone := overNow(box); gone != nil {
-			return nil, gone
-		}
-	}
-	return box, sessionError(err)
+	return box, orOver(box, sessionError(err)) // it may be about to end
 }
 
 // splitSession takes a session's id apart.
