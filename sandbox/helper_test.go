@@ -1,7 +1,6 @@
 package sandbox_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -9,6 +8,7 @@ import (
 
 	"wolffia/internal/dockertest"
 	"wolffia/internal/probe"
+	"wolffia/internal/shimtest"
 	"wolffia/internal/suite"
 	"wolffia/internal/testbin"
 	"wolffia/internal/testenv"
@@ -55,18 +55,7 @@ func newWorld(t testing.TB) *world {
 	w.OK(os.Chmod(w.codebase, 0o777))
 	w.rt = w.open()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), suite.Limit)
-		defer cancel()
-		rt := w.open()
-		all, err := rt.List(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, s := range all {
-			if err := rt.Destroy(ctx, s.ID); err != nil {
-				t.Error(err)
-			}
-		}
+		shimtest.DestroyAll(t, w.open())
 		if on.backend.Engine {
 			if left := dockertest.Docker(t, "ps", "--all", "--quiet", "--filter", "label=wolffia.stateDir="+w.state); left != "" {
 				t.Errorf("containers are left: %s", left)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/internal/testbin"
 	"wolffia/runtime"
 	"wolffia/sandbox"
@@ -19,7 +20,7 @@ const soon = 300 * time.Millisecond
 // once; nothing of the old one is left, and the log says so.
 func TestLifetimeOver(t *testing.T) {
 	w := newWorld(t)
-	removals := new(buffer)
+	removals := new(suite.Buffer)
 	rt, err := shim.NewRuntime(&shim.Options{
 		StateDir: w.state, Binary: filepath.Join(testbin.Dir(t), "wolffia"), Log: slog.New(slog.NewTextHandler(removals, nil)),
 	}, on.backend)

@@ -1,7 +1,6 @@
 package sandbox_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"wolffia/internal/shimtest"
@@ -25,28 +23,10 @@ var (
 	xia = registry.Owner{OrganizationID: "acme", ProjectID: "web shop", UserID: "xia"}
 )
 
-// A buffer is a log that several may write to.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // service opens the service over a driver.
-func (w *world) service(d sandbox.SandboxDriver) (*sandbox.Service, *buffer) {
+func (w *world) service(d sandbox.SandboxDriver) (*sandbox.Service, *suite.Buffer) {
 	w.Helper()
-	log := new(buffer)
+	log := new(suite.Buffer)
 	s, err := sandbox.OpenService(w.Ctx, d, w.state, &sandbox.ServiceOptions{Log: slog.New(slog.NewTextHandler(log, nil))})
 	w.OK(err)
 	w.Cleanup(func() { _ = s.Close() })

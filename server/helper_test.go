@@ -11,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 
 	"wolffia/internal/probe"
+	"wolffia/internal/shimtest"
 	"wolffia/internal/suite"
 	"wolffia/internal/testbin"
 	"wolffia/internal/testenv"
@@ -38,24 +38,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A buffer is a log that several may write to.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // A world is a state directory with a codebase, and a server on a real socket.
 type world struct {
 	suite.T
@@ -63,7 +45,7 @@ type world struct {
 	service                      *sandbox.Service
 	server                       *server.Server
 	ended                        chan error // what Serve has returned
-	log                          buffer
+	log                          suite.Buffer
 	client                       *http.Client
 }
 
@@ -78,20 +60,7 @@ func newWorld(t testing.TB, opts *server.Options) *world {
 	w.OK(os.Mkdir(w.codebase, 0o777))
 	w.OK(os.Chmod(w.codebase, 0o777))
 	rt := w.open()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), suite.Limit)
-		defer cancel()
-		rt := w.open()
-		all, err := rt.List(ctx)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, s := range all {
-			if err := rt.Destroy(ctx, s.ID); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	t.Cleanup(func() { shimtest.DestroyAll(t, w.open()) })
 	driver := sandbox.NewDriver(rt, &sandbox.Options{
 		Configure: func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: []perm.Rule{

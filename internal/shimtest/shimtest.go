@@ -16,6 +16,7 @@ import (
 
 	"wolffia/internal/probe"
 	"wolffia/internal/statedir"
+	"wolffia/internal/suite"
 	"wolffia/internal/testbin"
 	"wolffia/internal/testenv"
 	"wolffia/perm"
@@ -112,6 +113,22 @@ func PublicDir(t testing.TB) string {
 
 // crashLimit is how long a test waits for what must come.
 const crashLimit = 10 * time.Second
+
+// DestroyAll destroys all sandboxes, in the end of a test.
+func DestroyAll(t testing.TB, rt runtime.Runtime) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), suite.Limit)
+	defer cancel()
+	all, err := rt.List(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, s := range all {
+		if err := rt.Destroy(ctx, s.ID); err != nil {
+			t.Error(err)
+		}
+	}
+}
 
 // Kill kills the shim of a sandbox, and the keeper if there is one, which would
 // replace it.
