@@ -33,7 +33,7 @@ type output struct {
 	credit int        // bytes that may be sent; guarded by mu
 	muted  bool       // nobody listens any more: read and drop; guarded by mu
 	ended  time.Time  // when the process was gone; zero before; guarded by mu
-	owed   int        // bytes in the pipe at that time, still to be read; guarded by mu
+	owed   int        // bytes in the pipe at that time and still there; guarded by mu
 }
 
 func newOutput(file *os.File, stream wire.Type, tty bool) *output {
@@ -94,60 +94,19 @@ func (o *output) send(channel uint32, w *wire.Writer) (held bool) {
 	for {
 		n, muted := o.await()
 		f := wire.NewFrame(o.stream, channel)
-		n, err := o.read(f.Room()[:n])
+		n, over, err := o.read(f.Room()[:n])
 		if n > 0 && !muted {
 			f.SetLen(n)
 			_ = w.Write(&f) // a broken stream to the host ends the guest elsewhere
 		}
 		f.Release()
 		switch {
-		case n > 0:
-			if o.spent(n) {
-				return true
-			}
-		case errors.Is(err, unix.EAGAIN):
+		case over || errors.Is(err, unix.EAGAIN):
 			return true
 		case err != nil: // io.EOF; EIO from a terminal that nobody has open
 			return false
 		}
 	}
-}
-
-// read is file.Read until the process is gone. From then on it waits for
-// outputQuiet at most and returns EAGAIN if there is nothing to read.
-func (o *output) read(b []byte) (int, error) {
-	for {
-		n, err := o.file.Read(b)
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-		_ = o.file.SetReadDeadline(time.Time{})
-		if o.isEnded() {
-			// The deadline says nothing about what came in before it.
-			return tryRead(o.file, b)
-		}
-	}
-}
-
-// tryRead reads without waiting; EAGAIN says that there is nothing.
-func tryRead(file *os.File, b []byte) (n int, err error) {
-	conn, err := file.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	cerr := conn.Read(func(fd uintptr) bool {
-		n, err = unix.Read(int(fd), b)
-		return true
-	})
-	switch {
-	case cerr != nil:
-		return 0, cerr
-	case err != nil:
-		return 0, err
-	case n == 0:
-		return 0, io.EOF
-	}
-	return n, nil
 }
 
 // await returns how much may be read now; it waits for credit.
@@ -163,23 +122,52 @@ func (o *output) await() (n int, muted bool) {
 	return min(o.credit, wire.MaxPayload), false
 }
 
-// spent accounts for n bytes and reports whether the stream is to end here.
-func (o *output) spent(n int) (over bool) {
+// read waits for bytes or the end of the stream; once the process is gone it
+// waits for outputQuiet at most and returns EAGAIN if there is nothing to read.
+// It reports whether the stream is to end here.
+func (o *output) read(b []byte) (n int, over bool, err error) {
+	conn, err := o.file.SyscallConn()
+	if err != nil {
+		return 0, false, err
+	}
+	waited := conn.Read(func(fd uintptr) (done bool) {
+		n, over, err = o.take(fd, b)
+		return err != unix.EAGAIN
+	})
+	if errors.Is(waited, os.ErrDeadlineExceeded) {
+		// The deadline says nothing about what came in before it.
+		_ = o.file.SetReadDeadline(time.Time{})
+		waited = conn.Control(func(fd uintptr) { n, over, err = o.take(fd, b) })
+	}
+	if waited != nil {
+		err = waited
+	}
+	return n, over, err
+}
+
+// take reads what is there, without waiting. It holds mu meanwhile: when finish
+// counts what lies in the pipe, no bytes are on their way.
+func (o *output) take(fd uintptr, b []byte) (n int, over bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	for {
+		if n, err = unix.Read(int(fd), b); err != unix.EINTR {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		return 0, false, err
+	case n == 0:
+		return 0, false, io.EOF
+	}
 	if !o.muted {
 		o.credit -= n
 	}
 	if o.ended.IsZero() {
-		return false
+		return n, false, nil
 	}
 	o.owed -= n
 	_ = o.file.SetReadDeadline(time.Now().Add(outputQuiet))
-	return o.owed <= 0 && time.Since(o.ended) > outputGrace
-}
-
-func (o *output) isEnded() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return !o.ended.IsZero()
+	return n, o.owed <= 0 && time.Since(o.ended) > outputGrace, nil
 }

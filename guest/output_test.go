@@ -1,0 +1,51 @@
+package guest
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"time"
+
+	"wolffia/guest/wire"
+)
+
+// What a process left in a pipe that somebody else holds arrives, also when
+// the process ends while bytes are on their way and the host is slow.
+func TestOutputOwed(t *testing.T) {
+	p, err := newPipe(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := os.NewFile(uintptr(p.theirs), "pipe")
+	t.Cleanup(func() { _ = held.Close() })
+	chunk := bytes.Repeat([]byte("x"), 40_000)
+	put := func() {
+		if _, err := held.Write(chunk); err != nil {
+			t.Error(err)
+		}
+	}
+	put()
+	o := newOutput(p.ours, wire.Stdout, false)
+	sent := 0
+	slow := writerFunc(func(frame []byte) {
+		if sent == 0 { // the process writes the rest and ends; long ago by the time the frame is out
+			put()
+			o.finish()
+			o.mu.Lock()
+			o.ended = o.ended.Add(-time.Hour)
+			o.mu.Unlock()
+		}
+		sent += len(frame) - wire.HeaderSize - 1
+	})
+	o.copy(1, wire.NewWriter(slow))
+	if sent != 2*len(chunk) {
+		t.Errorf("%d bytes of %d", sent, 2*len(chunk))
+	}
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(b []byte) (int, error) {
+	f(b)
+	return len(b), nil
+}
