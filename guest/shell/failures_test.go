@@ -121,11 +121,11 @@ func TestTimeoutKillsGrandchildren(t *testing.T) {
 		"sh -c 'trap \"\" INT TERM; sleep 1234; sleep 1234'", "sh -c 'sleep 1234 & kill -STOP $!; wait'",
 	} {
 		s.run(t, text, timeout(200*time.Millisecond))
-		if r := s.run(t, "pgrep -fx 'sleep 1234'"); r.Code != 1 {
+		if r := s.run(t, "while pgrep -fx 'sleep 1234' >/dev/null; do :; done"); r.Code != 0 {
 			t.Errorf("%s: left: %v", text, r)
 		}
 	}
-	if r := s.run(t, "pgrep -fx 'sleep 4321' >/dev/null"); r.Code != 0 {
+	if r := s.run(t, "until pgrep -fx 'sleep 4321' >/dev/null; do :; done"); r.Code != 0 {
 		t.Error("the earlier job is gone")
 	}
 }
@@ -138,7 +138,7 @@ func TestDaemonsOutliveTheSession(t *testing.T) {
 	if err := s.conn.DestroySession(ctx, s.name, true); err != nil {
 		t.Fatal(err)
 	}
-	if got := other.exec(t, "pgrep -fx 'sleep 765[456]' | wc -l"); got != "3\n" {
+	if got := other.exec(t, "until [ $(pgrep -fxc 'sleep 765[456]') = 3 ]; do :; done; echo 3"); got != "3\n" {
 		t.Errorf("%q of 3 live", got)
 	}
 	jobs, err := s.conn.Jobs(ctx, s.name)
