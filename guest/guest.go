@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"wolffia/guest/shell"
@@ -38,7 +37,7 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit f
 	g.shells = shell.NewManager(shell.Host{
 		Start:        g.reaper.start,
 		Started:      g.reaper.mine,
-		OpenTerminal: pty.Open,
+		OpenTerminal: openTerminal,
 		LookPath:     lookPath,
 		Dir:          sessions,
 	})

@@ -4,8 +4,6 @@ import (
 	"os"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"wolffia/guest/wire"
 )
 
@@ -93,29 +91,4 @@ func (i *input) next() (wire.Frame, bool) {
 func (i *input) abandon() {
 	i.close()
 	_ = i.file.SetWriteDeadline(unixEpoch)
-}
-
-// A pipe is a pipe(2) of which the guest keeps one end, not blocking, and a
-// process gets the other.
-type pipe struct {
-	ours   *os.File
-	theirs int
-}
-
-// newPipe makes a pipe; read says that the guest reads from it.
-func newPipe(read bool) (pipe, error) {
-	var fd [2]int
-	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
-		return pipe{}, err
-	}
-	ours, theirs := fd[1], fd[0]
-	if read {
-		ours, theirs = fd[0], fd[1]
-	}
-	if err := unix.SetNonblock(ours, true); err != nil {
-		_ = unix.Close(ours)
-		_ = unix.Close(theirs)
-		return pipe{}, err
-	}
-	return pipe{os.NewFile(uintptr(ours), "pipe"), theirs}, nil
 }

@@ -21,6 +21,11 @@ const (
 	outputGrace = 50 * time.Millisecond
 )
 
+// terminalOwed is more than lies in a terminal, whose buffers nobody can count:
+// 8 KiB and a page, twice (drivers/tty/pty.c, n_tty.c). The process's end hangs
+// it up, so that its end is seen; but whoever opens it by name may write on.
+const terminalOwed = 64 << 10
+
 // An output carries one stream of a process to the host, as far as the host
 // has given credit for it.
 type output struct {
@@ -33,7 +38,7 @@ type output struct {
 	credit int        // bytes that may be sent; guarded by mu
 	muted  bool       // nobody listens any more: read and drop; guarded by mu
 	ended  time.Time  // when the process was gone; zero before; guarded by mu
-	owed   int        // bytes in the pipe at that time and still there; guarded by mu
+	owed   int        // bytes in the pipe at that time and still there, at most; guarded by mu
 }
 
 func newOutput(file *os.File, stream wire.Type, tty bool) *output {
@@ -63,7 +68,9 @@ func (o *output) finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = time.Now()
-	if conn, err := o.file.SyscallConn(); err == nil {
+	if o.tty {
+		o.owed = terminalOwed
+	} else if conn, err := o.file.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) {
 			// FIONREAD, alias TIOCINQ: how much lies in the pipe (ioctl_tty(2), pipe(7)).
 			o.owed, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)

@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"wolffia/guest/wire"
@@ -54,16 +53,12 @@ func newProcess(channel uint32, w *wire.Writer, req *wire.StartRequest) (_ *proc
 		}
 	}()
 	if req.TTY {
-		master, slave, err := pty.Open()
+		pp, err := newTerminal()
 		if err != nil {
 			return nil, nil, fmt.Errorf("open a terminal: %w", err)
 		}
+		master, fd := pp.ours, pp.theirs
 		p.tty = master
-		fd, err := unix.FcntlInt(slave.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-		_ = slave.Close()
-		if err != nil {
-			return nil, nil, err
-		}
 		theirs = append(theirs, fd)
 		if req.Rows > 0 && req.Cols > 0 {
 			p.resize(req.Rows, req.Cols)
@@ -337,8 +332,13 @@ func (p *process) signal(sig syscall.Signal) {
 
 // resize sets the terminal's size; the kernel tells the foreground group.
 func (p *process) resize(rows, cols uint16) {
-	if p.tty != nil {
-		_ = pty.Setsize(p.tty, &pty.Winsize{Rows: rows, Cols: cols})
+	if p.tty == nil {
+		return
+	}
+	if conn, err := p.tty.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { // pty.Setsize would make it block
+			_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+		})
 	}
 }
 

@@ -14,8 +14,9 @@ type Host struct {
 	Start func(path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (pid int, err error)
 	// Started reports whether PID 1 itself has started this process.
 	Started func(pid int) bool
-	// OpenTerminal returns both sides of a new terminal.
-	OpenTerminal func() (master, slave *os.File, err error)
+	// OpenTerminal returns a new terminal's master side, not blocking, and its
+	// slave.
+	OpenTerminal func() (master int, slave *os.File, err error)
 	// LookPath finds a program.
 	LookPath func(name, dir string, env []string) (string, error)
 	// Dir is an empty directory of their own for the sessions, with a short
@@ -99,25 +100,18 @@ func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.Wait
 	return in, err
 }
 
-// openTerminal returns a terminal's master side, not blocking, and its slave.
+// openTerminal is OpenTerminal with a size.
 func openTerminal(h *Host, rows, cols uint16) (int, *os.File, error) {
 	master, slave, err := h.OpenTerminal()
 	if err != nil {
 		return -1, nil, err
 	}
-	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	_ = master.Close()
-	if err == nil {
-		err = unix.SetNonblock(fd, true)
-	}
-	if err == nil {
-		err = setSize(fd, rows, cols)
-	}
-	if err != nil {
+	if err := setSize(master, rows, cols); err != nil {
+		_ = unix.Close(master)
 		_ = slave.Close()
 		return -1, nil, err
 	}
-	return fd, slave, nil
+	return master, slave, nil
 }
 
 // setSize sets a terminal's size, also if a signal comes between.
