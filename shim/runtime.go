@@ -378,12 +378,16 @@ func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 		case asked || time.Now().After(end):
 			return r.kill(ctx, box, c)
 		}
-		locked, err := box.Locked()
+		lock, err := box.TryLock()
 		switch {
 		case errors.Is(err, runtime.ErrNotFound):
 			return nil // destroyed meanwhile
-		case err == nil && !locked:
-			return r.kill(ctx, box, c) // what a shim that was killed, by itself or in a start, may have left
+		case err == nil:
+			// What a shim that was killed, by itself or in a start, may have left;
+			// nobody starts it again meanwhile.
+			return errors.Join(killParts(box, c), lock.Unlock(), lock.Close())
+		case !errors.Is(err, runtime.ErrConflict):
+			return r.kill(ctx, box, c)
 		}
 		// On its way up or down: it will soon answer, or be gone.
 		_ = box.WaitUnlocked(ctx, look)
@@ -423,16 +427,16 @@ func askToStop(ctx context.Context, box *statedir.Box, grace time.Duration) (ask
 // kill ends what is left of a sandbox whose shim does not answer, or was
 // killed itself.
 func (r *Runtime) kill(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
+	return errors.Join(killParts(box, c), r.endKeeper(ctx, box))
+}
+
+// killParts is kill that does not wait for whoever has the lock.
+func killParts(box *statedir.Box, c *statedir.Config) error {
 	var asked error
 	if box.HasEngine() {
 		asked = box.EndKeeper() // or it would have another shim
 	}
-	return errors.Join(
-		asked,
-		box.Shim().Kill(killLimit),
-		box.KillAll(c.UID, killLimit),
-		r.endKeeper(ctx, box),
-	)
+	return errors.Join(asked, box.Shim().Kill(killLimit), box.KillAll(c.UID, killLimit))
 }
 
 // endKeeper waits for a keeper whose shim is gone, which has something to clean
