@@ -62,6 +62,9 @@ func (r *Runtime) forget(id string) {
 // dial connects to the shim's socket; see listen for the path.
 func dial(box *statedir.Box) (*socket, error) {
 	dir, err := os.OpenFile(box.Run(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) && box.Half() {
+		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", box.ID())
+	}
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
 	}

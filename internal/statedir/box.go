@@ -229,6 +229,8 @@ func (b *Box) state(held bool) (runtime.State, string, error) {
 	var s Status
 	err := readJSON(filepath.Join(b.Run(), "status.json"), &s)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && b.Half(): // it is being removed
+		return "", "", runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	case errors.Is(err, fs.ErrNotExist):
 		return runtime.StateCreated, "", nil
 	case err != nil || s.State != runtime.StateStopped && s.State != runtime.StateDead:

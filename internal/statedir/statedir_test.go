@@ -147,6 +147,12 @@ func TestState(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(runtime.StateStopped)
+	if err := errors.Join(os.Remove(b.ConfigFile()), os.Remove(b.Run()+"/status.json")); err != nil {
+		t.Fatal(err)
+	}
+	if state, _, err := b.State(); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("one that is being removed is %q, %v", state, err)
+	}
 }
 
 // Somebody who waits in vain for a lock does not keep it when it comes.
