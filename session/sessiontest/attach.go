@@ -170,11 +170,15 @@ func attachState(e *env) {
 func attachResize(e *env) {
 	s := e.shell(nil)
 	v := s.attach(runtime.AttachRequest{Rows: 30, Cols: 100})
-	v.types("stty size\n")
+	// Before readline prompts it reads the size and sets it (set_winsize in its
+	// rltty.c): another size that comes between is lost, on every terminal.
+	v.types("PS1=in-$((0)); stty size\n")
 	v.sees("30 100")
+	v.sees("in-0")
 	e.OK(v.Resize(50, 132))
-	v.types("stty size\n")
+	v.types("PS1=out-$((0)); stty size\n")
 	v.sees("50 132")
+	v.sees("out-0")
 	e.OK(v.Close())
 	v = s.attach(runtime.AttachRequest{Rows: 20, Cols: 70, Offset: runtime.FromEnd})
 	v.types("stty size\n")
