@@ -112,7 +112,9 @@ func (r *Runtime) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, er
 		}
 		p, err := r.removeHalf(id)
 		if p == nil && err == nil {
-			p, err = r.remove(ctx, r.dir.Box(id), unneeded)
+			box := r.dir.Box(id)
+			box.WaitTree(ctx, treeLimit) // or one that has just died would be busy
+			p, err = r.remove(ctx, box, unneeded)
 		}
 		errs = append(errs, err)
 		if p != nil {

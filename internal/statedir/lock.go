@@ -143,6 +143,19 @@ func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (release func()
 	return b.waitLock(ctx, limit, 0, parts, "its processes do not end")
 }
 
+// WaitTree waits for a tree server whose shim is gone, which it has to notice
+// only: until it is gone too, limit is over, or ctx ends. If a shim is there, or
+// no tree server, it does not wait.
+func (b *Box) WaitTree(ctx context.Context, limit time.Duration) {
+	shim, err := b.held(shimPart, 1)
+	if err != nil || shim {
+		return
+	}
+	if tree, err := b.held(treePart, 1); err == nil && tree {
+		_ = b.WaitUnlocked(ctx, limit)
+	}
+}
+
 // LockConfig keeps everybody else from changing the configuration and from
 // removing the sandbox, which may be gone when it returns. Who wants WaitLock or
 // TryLock too takes those after it. After limit it gives up: ErrUnavailable.
