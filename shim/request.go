@@ -7,6 +7,7 @@ import (
 
 	"wolffia/guest/wire"
 	"wolffia/internal/statedir"
+	"wolffia/internal/step"
 	"wolffia/runtime"
 )
 
@@ -73,6 +74,7 @@ func (s *shim) onControl(p *peer, f *wire.Frame) error {
 // for elsewhere, so that nothing that the client does meanwhile waits for it;
 // one question at a time.
 func (s *shim) answer(p *peer, req *request) error {
+	step.Reached("asked")
 	switch req.Op {
 	case opNothing:
 		return p.reply(&reply{})

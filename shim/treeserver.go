@@ -17,6 +17,7 @@ import (
 	"wolffia/audit"
 	"wolffia/fusefs"
 	"wolffia/internal/statedir"
+	"wolffia/internal/step"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -128,8 +129,10 @@ func (t *treeServer) setRules(file *os.File) error {
 	if err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
+	step.Reached("rules compiled")
 	t.server.SetRules(policy)
 	t.policy.Store(policy)
+	step.Reached("rules bind")
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"wolffia/runtime"
 	"wolffia/shim"
@@ -116,6 +117,32 @@ func counted(w *world, rt *shim.Runtime, e *end, id string, state runtime.State)
 	}
 }
 
+// renewed checks the deadline of a sandbox that had none, and was to have one.
+func renewed(w *world, rt *shim.Runtime, e *end, id string, _ runtime.State) {
+	w.Helper()
+	s, err := rt.Get(w.Ctx, id)
+	w.OK(err)
+	left := time.Until(s.ExpiresAt)
+	if has := left > 50*time.Minute && left <= time.Hour; !has && (e.ok || !s.ExpiresAt.IsZero()) || s.Expired != "" {
+		w.Fatalf("it is to end at %v (%v); the operation: %v, %q", s.ExpiresAt, s.Expired, e.ok, e.answer)
+	}
+}
+
+// ruled checks that the rules that were to forbid all writing do so, if that was
+// acknowledged.
+func ruled(w *world, rt *shim.Runtime, e *end, id string, state runtime.State) {
+	w.Helper()
+	if state != runtime.StateRunning {
+		return
+	}
+	r, err := rt.Exec(w.Ctx, id, &runtime.ExecRequest{Command: []string{"touch", "/workspace/forbidden"}})
+	w.OK(err)
+	if r.ExitCode == 0 && e.ok {
+		w.Fatalf("it may write; the operation: %v, %q", e.ok, e.answer)
+	}
+	_ = os.Remove(filepath.Join(w.codebase, "forbidden"))
+}
+
 // commandLines are the operations of the command line.
 func commandLines() []operation {
 	line := func(args ...string) func(w *world, s *subject) *call {
@@ -167,6 +194,14 @@ func commandLines() []operation {
 				return []runtime.State{runtime.StateStopped, runtime.StateDead}
 			}
 			return []runtime.State{runtime.StateStopped}
+		}},
+		{name: "touch", prepare: running, begin: line("touch", "--ttl", "1h", "ID"), after: use, check: renewed},
+		{name: "policy set", prepare: running, begin: line("policy", "set", "ID", "--rule", "**=read"), after: use, check: ruled},
+		{name: "prune", prepare: dead, begin: line("prune"), after: func(e *end) []runtime.State {
+			if e.callerKilled {
+				return []runtime.State{none, runtime.StateDead}
+			}
+			return []runtime.State{none}
 		}},
 		{name: "destroy", prepare: shell, begin: line("rm", "-f", "ID"), after: func(e *end) []runtime.State {
 			if e.callerKilled {
