@@ -240,7 +240,7 @@ func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
 	var failed *client.StartError
 	switch {
 	case errors.As(err, &failed):
-		return runtime.Exit{}, sessionError(failed)
+		return runtime.Exit{}, orOver(p.box, sessionError(failed))
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return runtime.Exit{}, err
 	case err != nil:
