@@ -12,7 +12,7 @@
 //
 // They get what they need through descriptors (see boot.go), not from a
 // directory that somebody could have changed. Both hold the sandbox's lock;
-// when it is free, both are gone.
+// when it is free, both are gone, or have nothing left to do but to end.
 //
 // Hazards:
 //   - The shim never touches the tree: no stat, no working directory and no

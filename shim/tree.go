@@ -7,6 +7,7 @@ import (
 	"os"
 	goruntime "runtime"
 	"runtime/debug"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -56,7 +57,14 @@ func serveTree(b *boot, control *os.File) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log)}
 	t.policy.Store(policy)
-	defer t.audit.Close(auditLimit)
+	over := sync.OnceFunc(func() {
+		t.audit.Close(auditLimit)
+		// The kernel takes up to 20 ms to close the descriptor that watches
+		// directories, since it waits for an RCU grace period. Nobody has to wait
+		// for that: from here on there is nothing to do but to end.
+		_ = unix.Close(fdLock)
+	})
+	defer over()
 	unix.Umask(0) // modes are as the sandbox asked; its own umask is applied by the kernel
 	device, err := receiveDevice(control)
 	if err != nil {
@@ -81,7 +89,7 @@ func serveTree(b *boot, control *os.File) error {
 	go func() {
 		t.serve() // ends when the shim does
 		step.Reached("shim gone")
-		t.audit.Close(auditLimit)
+		over()
 		// The mount is gone with the shim's namespace, or will be: closing the
 		// descriptor aborts what is still waiting.
 		os.Exit(0)
