@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	units "github.com/docker/go-units"
@@ -159,7 +158,7 @@ func imageListingOf(e *store.Entry) imageListing {
 }
 
 func (a *app) imageListCommand() *cobra.Command {
-	var asJSON, quiet bool
+	var f format
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -178,30 +177,22 @@ func (a *app) imageListCommand() *cobra.Command {
 			for _, e := range all {
 				listings = append(listings, imageListingOf(e))
 			}
-			switch {
-			case asJSON:
-				return a.printJSON(listings)
-			case quiet:
-				for _, l := range listings {
-					fmt.Fprintln(a.out, l.ID)
-				}
-				return nil
+			t := table[imageListing]{
+				head: "ID\tSIZE\tPULLED\tSANDBOXES\tNAMES",
+				row: func(l imageListing) []any {
+					pulled := "-"
+					if l.PulledAt != 0 {
+						pulled = age(time.UnixMilli(l.PulledAt)) + " ago"
+					}
+					names := printable(strings.Join(l.Names, " ")) + printable(l.Problem)
+					return []any{store.Short(l.ID), units.BytesSize(float64(l.Size)), pulled, len(l.Sandboxes), dash(names)}
+				},
+				id: func(l imageListing) string { return l.ID },
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "ID\tSIZE\tPULLED\tSANDBOXES\tNAMES")
-			for _, l := range listings {
-				pulled := "-"
-				if l.PulledAt != 0 {
-					pulled = age(time.UnixMilli(l.PulledAt)) + " ago"
-				}
-				names := printable(strings.Join(l.Names, " ")) + printable(l.Problem)
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", store.Short(l.ID), units.BytesSize(float64(l.Size)), pulled, len(l.Sandboxes), dash(names))
-			}
-			return w.Flush()
+			return t.print(a, f, listings)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	f.flagsWithIDs(cmd)
 	return cmd
 }
 

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,7 @@ func listingOf(s *runtime.Sandbox) listing {
 }
 
 func (a *app) lsCommand() *cobra.Command {
-	var asJSON, quiet bool
+	var f format
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -65,26 +64,20 @@ func (a *app) lsCommand() *cobra.Command {
 			for _, s := range all {
 				listings = append(listings, listingOf(s))
 			}
-			switch {
-			case asJSON:
-				return a.printJSON(listings)
-			case quiet:
-				for _, l := range listings {
-					fmt.Fprintln(a.out, l.ID)
-				}
-				return nil
+			t := table[listing]{
+				head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tLABELS",
+				row: func(l listing) []any {
+					return []any{
+						l.ID, dash(l.Name), l.Runtime, l.State, age(time.UnixMilli(l.CreatedAt)), until(l.ExpiresAt),
+						dash(printable(l.Codebase)), dash(printable(joinLabels(l.Labels))),
+					}
+				},
+				id: func(l listing) string { return l.ID },
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tLABELS")
-			for _, l := range listings {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, dash(l.Name), l.Runtime, l.State,
-					age(time.UnixMilli(l.CreatedAt)), until(l.ExpiresAt), dash(printable(l.Codebase)), dash(printable(joinLabels(l.Labels))))
-			}
-			return w.Flush()
+			return t.print(a, f, listings)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	f.flagsWithIDs(cmd)
 	return cmd
 }
 

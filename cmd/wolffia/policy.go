@@ -43,18 +43,14 @@ func (a *app) policyPresetsCommand() *cobra.Command {
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				if asJSON {
-					return a.printJSON(perm.Presets())
-				}
-				w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-				for _, p := range perm.Presets() {
+				t := table[perm.Preset]{row: func(p perm.Preset) []any {
 					name := p.Name
 					if name == perm.DefaultPreset {
 						name += " (default)"
 					}
-					fmt.Fprintf(w, "%s\t%s\n", name, p.Doc)
-				}
-				return w.Flush()
+					return []any{name, p.Doc}
+				}}
+				return t.print(a, format{json: asJSON}, perm.Presets())
 			}
 			p, err := perm.PresetByName(args[0])
 			if err != nil {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +17,7 @@ type scanned struct {
 }
 
 func (a *app) scanCommand() *cobra.Command {
-	var asJSON bool
+	var f format
 	var backend string
 	cmd := &cobra.Command{
 		Use:   "scan",
@@ -53,26 +51,26 @@ does not is listed as lost: nobody can work in it, wolffia rm ID removes it.`,
 				a.warn("%v", unknown)
 				unknown = nil
 			}
-			if asJSON {
-				return errors.Join(a.printJSON(all), unknown)
+			t := table[scanned]{
+				head: "SANDBOX\tNAME\tORGANIZATION\tPROJECT\tUSER\tAGE\tGIT\tSTATE",
+				row: func(m scanned) []any {
+					git, state := "-", "running"
+					if m.GitConfigured {
+						git = "configured"
+					}
+					if m.Lost {
+						state = "lost"
+					}
+					return []any{
+						m.SandboxID, printable(m.ContainerName), printable(m.OrganizationID), printable(m.ProjectID), printable(m.UserID),
+						age(time.UnixMilli(m.CreatedAt)), git, state,
+					}
+				},
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "SANDBOX\tNAME\tORGANIZATION\tPROJECT\tUSER\tAGE\tGIT\tSTATE")
-			for _, m := range all {
-				git, state := "-", "running"
-				if m.GitConfigured {
-					git = "configured"
-				}
-				if m.Lost {
-					state = "lost"
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.SandboxID, printable(m.ContainerName),
-					printable(m.OrganizationID), printable(m.ProjectID), printable(m.UserID), age(time.UnixMilli(m.CreatedAt)), git, state)
-			}
-			return errors.Join(w.Flush(), unknown)
+			return errors.Join(t.print(a, f, all), unknown)
 		},
 	}
 	cmd.Flags().StringVar(&backend, "runtime", "", "ask the engine that this runtime makes sandboxes in: docker")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
+	f.flags(cmd)
 	return cmd
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,7 +38,7 @@ directory, variables, functions, options) is there for the next. wolffia exec
 }
 
 func (a *app) sessionListCommand() *cobra.Command {
-	var asJSON bool
+	var f format
 	cmd := &cobra.Command{
 		Use:   "ls SANDBOX",
 		Short: "List the sessions of a sandbox",
@@ -53,19 +52,16 @@ func (a *app) sessionListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(all)
+			t := table[*runtime.Session]{
+				head: "NAME\tSTATE\tSHELL\tCWD\tCOMMANDS\tJOBS\tUSED",
+				row: func(s *runtime.Session) []any {
+					return []any{printable(s.Name), printable(string(s.State)), printable(s.Shell), printable(s.Cwd), s.Commands, s.Jobs, since(s.UsedAt)}
+				},
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "NAME\tSTATE\tSHELL\tCWD\tCOMMANDS\tJOBS\tUSED")
-			for _, s := range all {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", printable(s.Name), printable(string(s.State)),
-					printable(s.Shell), printable(s.Cwd), s.Commands, s.Jobs, since(s.UsedAt))
-			}
-			return w.Flush()
+			return t.print(a, f, all)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	f.flags(cmd)
 	return cmd
 }
 
@@ -92,7 +88,7 @@ func (a *app) sessionRemoveCommand() *cobra.Command {
 }
 
 func (a *app) sessionJobsCommand() *cobra.Command {
-	var asJSON bool
+	var f format
 	cmd := &cobra.Command{
 		Use:   "jobs SANDBOX NAME",
 		Short: "List the background jobs of a session",
@@ -106,19 +102,19 @@ func (a *app) sessionJobsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(jobs)
+			t := table[*runtime.Job]{
+				head: "ID\tNAME\tSTATE\tPIDS\tSTARTED\tOUTPUT\tCOMMAND",
+				row: func(j *runtime.Job) []any {
+					return []any{
+						printable(j.ID), dash(printable(j.Name)), printable(j.State), j.PIDs, since(j.StartedAt),
+						fmt.Sprintf("%d+%d", j.Stdout.End, j.Stderr.End), printable(j.Command),
+					}
+				},
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
-			fmt.Fprintln(w, "ID\tNAME\tSTATE\tPIDS\tSTARTED\tOUTPUT\tCOMMAND")
-			for _, j := range jobs {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%s\t%d+%d\t%s\n", printable(j.ID), dash(printable(j.Name)), printable(j.State),
-					j.PIDs, since(j.StartedAt), j.Stdout.End, j.Stderr.End, printable(j.Command))
-			}
-			return w.Flush()
+			return t.print(a, f, jobs)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	f.flags(cmd)
 	return cmd
 }
 
