@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/pidfd"
 )
 
 // Limits are what a group may use of the machine. 0 is no limit.
@@ -260,36 +262,10 @@ func kill(thread, file string, end time.Time) error {
 	if pid == 0 {
 		return nil
 	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("process %d: %w", pid, err)
-	}
-	defer unix.Close(fd)
-	// Whatever the descriptor is of, it stays that; so now see that it is still
-	// of the one in the group.
-	threads, err := os.ReadFile(file)
-	if err != nil || !slices.Contains(strings.Fields(string(threads)), thread) || processOf(thread) != pid {
-		return err
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill process %d: %w", pid, err)
-	}
-	for {
-		left := time.Until(end)
-		if left <= 0 {
-			return fmt.Errorf("process %d was killed and does not end", pid)
-		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
-		if n > 0 {
-			return nil
-		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
+	return pidfd.Kill(pid, end, func() (bool, error) {
+		threads, err := os.ReadFile(file)
+		return err == nil && slices.Contains(strings.Fields(string(threads)), thread) && processOf(thread) == pid, err
+	})
 }
 
 // processOf returns the process of a thread; 0 if that is gone.

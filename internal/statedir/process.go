@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/pidfd"
 )
 
 // A Process is one that cannot be taken for another: a number is given to a
@@ -70,52 +72,16 @@ func stat(pid int) ([][]byte, error) {
 // Kill ends the process, if it is still the one that p describes, and waits up
 // to limit until it is gone. A process that is gone is no error.
 func (p Process) Kill(limit time.Duration) error {
-	fd, err := p.signal(unix.SIGKILL)
-	if fd < 0 || err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return waitGone(fd, p.PID, limit)
-}
-
-// signal sends the process a signal, and returns a descriptor of it, which the
-// caller closes; -1 if it is gone.
-func (p Process) signal(sig unix.Signal) (int, error) {
 	if p.PID <= 0 { // nobody
-		return -1, nil
+		return nil
 	}
-	fd, err := unix.PidfdOpen(p.PID, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return -1, nil
-	}
-	if err != nil {
-		return -1, fmt.Errorf("process %d: %w", p.PID, err)
-	}
-	// Whatever the descriptor is of, it stays that; now see what it is of.
-	if now, err := ProcessOf(p.PID); err != nil || now != p {
-		return -1, unix.Close(fd) // it is another one, or none
-	}
-	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return -1, errors.Join(fmt.Errorf("signal process %d: %w", p.PID, err), unix.Close(fd))
-	}
-	return fd, nil
+	return pidfd.Kill(p.PID, time.Now().Add(limit), p.lives)
 }
 
-// waitGone waits for the end of the process that a pidfd is of (pidfd_open(2)).
-func waitGone(fd, pid int, limit time.Duration) error {
-	for end := time.Now().Add(limit); ; {
-		left := time.Until(end)
-		if left <= 0 {
-			return fmt.Errorf("process %d was killed and does not end", pid)
-		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
-		if n > 0 {
-			return nil
-		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
+// lives reports whether the process is there.
+func (p Process) lives() (bool, error) {
+	now, err := ProcessOf(p.PID)
+	return err == nil && now == p, nil
 }
 
 // Shim returns the recorded shim; the zero Process if there is none. Another may
@@ -143,7 +109,7 @@ func (b *Box) KillAll(uid int, limit time.Duration) error {
 // what it keeps; it does not wait.
 func (b *Box) EndKeeper() error {
 	return b.parts(os.Geteuid(), b.isKeeper, func(p Process) error {
-		fd, err := p.signal(unix.SIGTERM)
+		fd, err := pidfd.Signal(p.PID, unix.SIGTERM, p.lives)
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
