@@ -119,6 +119,29 @@ func until(t testing.TB, what string, is func() bool) {
 	}
 }
 
+// partless waits until no process of the sandbox is left.
+func partless(t testing.TB, id string) {
+	t.Helper()
+	until(t, "its parts are gone", func() bool { return len(partsOf(t, id)) == 0 })
+}
+
+// dies waits until the sandbox is dead.
+func dies(t testing.TB, rt *shimtest.Runtime, id string) {
+	t.Helper()
+	until(t, "it is dead", func() bool {
+		got, err := rt.Get(t.Context(), id)
+		return err == nil && got.State == runtime.StateDead
+	})
+}
+
+// is checks what the sandbox is.
+func is(t testing.TB, rt *shimtest.Runtime, id string, state runtime.State) {
+	t.Helper()
+	if got, err := rt.Get(t.Context(), id); err != nil || got.State != state {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // When the keeper is killed, the sandbox is dead; what is left is removed by
 // whoever destroys it, or starts it again.
 func TestKilledKeeper(t *testing.T) {
@@ -133,7 +156,7 @@ func TestKilledKeeper(t *testing.T) {
 		if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+		partless(t, s.ID)
 		if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateDead || !strings.Contains(got.Reason, "keeper") {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -158,10 +181,7 @@ func TestKilledContainer(t *testing.T) {
 	s := start(t, rt, &runtime.SandboxConfig{})
 	for _, how := range [][]string{{"kill"}, {"rm", "--force"}} {
 		dockertest.Docker(t, append(how, "wolffia-"+s.ID)...)
-		until(t, "it is dead", func() bool {
-			got, err := rt.Get(t.Context(), s.ID)
-			return err == nil && got.State == runtime.StateDead
-		})
+		dies(t, rt, s.ID)
 		if got, err := rt.Get(t.Context(), s.ID); err != nil || !strings.Contains(got.Reason, "PID 1") {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -244,9 +264,7 @@ func TestNoEngine(t *testing.T) {
 			t.Error(err)
 		}
 		// Nothing can be in an engine that never was there: but nobody knows.
-		if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateCreated {
-			t.Errorf("%+v, %v", got, err)
-		}
+		is(t, rt, s.ID, runtime.StateCreated)
 		if err := rt.Destroy(t.Context(), s.ID); err != nil {
 			t.Error(err)
 		}

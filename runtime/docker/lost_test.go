@@ -95,7 +95,7 @@ func TestLost(t *testing.T) {
 		"running": {&runtime.SandboxConfig{}, func(string) {}},
 		"dead": {&runtime.SandboxConfig{Name: "named"}, func(id string) {
 			killPart(t, id, "wolffia-docker keep")
-			until(t, "its parts are gone", func() bool { return len(partsOf(t, id)) == 0 })
+			partless(t, id)
 		}},
 		"stopped": {&runtime.SandboxConfig{Image: image}, func(id string) {
 			if err := rt.Stop(t.Context(), id); err != nil {
@@ -126,7 +126,7 @@ func TestLost(t *testing.T) {
 		if err := rt.Destroy(t.Context(), s.ID); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-		until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+		partless(t, s.ID)
 		gone(t, rt, s.ID)
 		if err := rt.Destroy(t.Context(), s.ID); !errors.Is(err, runtime.ErrNotFound) {
 			t.Errorf("%s: destroyed twice: %v", what, err)
@@ -142,7 +142,7 @@ func TestLostAndKilledShim(t *testing.T) {
 	s := start(t, rt, &runtime.SandboxConfig{})
 	forget(t, rt, s.ID)
 	killPart(t, s.ID, "wolffia shim")
-	until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+	partless(t, s.ID)
 	gone(t, rt, s.ID)
 	if _, err := rt.List(t.Context()); err != nil { // sweeps up what is left of its place
 		t.Error(err)

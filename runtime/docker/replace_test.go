@@ -97,9 +97,7 @@ func TestKilledShim(t *testing.T) {
 	if err := rt.Stop(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateStopped {
-		t.Errorf("%+v, %v", got, err)
-	}
+	is(t, rt, s.ID, runtime.StateStopped)
 	gone(t, rt, s.ID)
 	destroy(t, rt, s.ID)
 }
@@ -220,7 +218,7 @@ func TestKilledShimLifetime(t *testing.T) {
 			s, err := rt.Get(t.Context(), id)
 			return err == nil && s.Expired == why && s.State != runtime.StateRunning
 		})
-		until(t, "its parts are gone", func() bool { return len(partsOf(t, id)) == 0 })
+		partless(t, id)
 		destroy(t, rt, id)
 	}
 	const timeout = 2 * time.Second
@@ -315,9 +313,7 @@ func TestKilledShimAndEnd(t *testing.T) {
 		if err := rt.Stop(t.Context(), s.ID); err != nil {
 			t.Error(err)
 		}
-		if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateStopped {
-			t.Errorf("%+v, %v", got, err)
-		}
+		is(t, rt, s.ID, runtime.StateStopped)
 		gone(t, rt, s.ID)
 		if err := rt.Start(t.Context(), s.ID); err != nil {
 			t.Fatal(err)
@@ -350,7 +346,7 @@ func TestKilledShimOnTheWay(t *testing.T) {
 		if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateStopped && got.State != runtime.StateDead {
 			t.Errorf("%+v, %v", got, err)
 		}
-		until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+		partless(t, s.ID)
 		gone(t, rt, s.ID)
 
 		started := make(chan error, 1)
@@ -365,7 +361,7 @@ func TestKilledShimOnTheWay(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if err := <-started; err != nil {
-			until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+			partless(t, s.ID)
 			gone(t, rt, s.ID)
 			if err := rt.Start(t.Context(), s.ID); err != nil {
 				t.Fatal(err)
@@ -404,10 +400,8 @@ func TestKilledShimAndKeeper(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
-		if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateDead {
-			t.Errorf("%+v, %v", got, err)
-		}
+		partless(t, s.ID)
+		is(t, rt, s.ID, runtime.StateDead)
 		if err := rt.Start(t.Context(), s.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -441,11 +435,9 @@ func TestTerminatedKeeper(t *testing.T) {
 		if err := syscall.Kill(parts["wolffia shim"], syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Fatal(err)
 		}
-		until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+		partless(t, s.ID)
 		gone(t, rt, s.ID)
-		if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateDead {
-			t.Errorf("%+v, %v", got, err)
-		}
+		is(t, rt, s.ID, runtime.StateDead)
 		if err := rt.Start(t.Context(), s.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -473,10 +465,8 @@ func TestKilledShims(t *testing.T) {
 	if kills < 10 || kills > 12 {
 		t.Errorf("after %d", kills)
 	}
-	if got, err := rt.Get(t.Context(), s.ID); err != nil || got.State != runtime.StateDead {
-		t.Errorf("%+v, %v", got, err)
-	}
-	until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+	is(t, rt, s.ID, runtime.StateDead)
+	partless(t, s.ID)
 	gone(t, rt, s.ID)
 	if err := rt.Start(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
@@ -493,11 +483,8 @@ func TestKilledShimOfFrozen(t *testing.T) {
 	s := start(t, rt, &runtime.SandboxConfig{})
 	dockertest.Docker(t, "pause", "wolffia-"+s.ID)
 	kill9(t, s.ID, "wolffia shim")
-	until(t, "it is dead", func() bool {
-		got, err := rt.Get(t.Context(), s.ID)
-		return err == nil && got.State == runtime.StateDead
-	})
-	until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+	dies(t, rt, s.ID)
+	partless(t, s.ID)
 	gone(t, rt, s.ID)
 	destroy(t, rt, s.ID)
 }
@@ -514,7 +501,7 @@ func TestKilledShimOfCaller(t *testing.T) {
 	if err := caller.Close(); err != nil {
 		t.Error(err)
 	}
-	until(t, "its parts are gone", func() bool { return len(partsOf(t, s.ID)) == 0 })
+	partless(t, s.ID)
 	gone(t, rt, s.ID)
 	if all, err := rt.List(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("%+v, %v", all, err)

@@ -222,15 +222,22 @@ func idleNotWhileAJobRuns(e *env) {
 	e.OK(err)
 	_, err = sessions.SessionExec(e.Ctx, session.ID, &runtime.SessionExecRequest{Command: "(until test -e go; do sleep 0.2; done; echo done >file) &"})
 	e.OK(err)
+	e.outlastsIdling(s.ID, c, dir, "job")
+}
+
+// outlastsIdling checks that a sandbox does not end while something runs in it that
+// waits for the file go in dir, and does afterwards, when that has written its file.
+func (e *env) outlastsIdling(id string, c *runtime.SandboxConfig, dir, what string) {
+	e.Helper()
 	begun := time.Now()
 	e.Until("more than the idle timeout", func() bool { return time.Since(begun) > 2*c.IdleTimeout })
-	if now := e.get(s.ID); now.Expired != "" || now.State != runtime.StateRunning {
-		e.Errorf("while a job runs it is %s, over by %q", now.State, now.Expired)
+	if now := e.get(id); now.Expired != "" || now.State != runtime.StateRunning {
+		e.Errorf("while a %s runs it is %s, over by %q", what, now.State, now.Expired)
 	}
 	e.write(dir+"/go", "")
-	e.expired(s.ID, runtime.ExpiredIdle)
+	e.expired(id, runtime.ExpiredIdle)
 	if got := e.read(dir + "/file"); got != "done\n" {
-		e.Errorf("the job has left %q", got)
+		e.Errorf("the %s has left %q", what, got)
 	}
 }
 
@@ -261,16 +268,7 @@ func idleNotWhileAnOperationRuns(e *env) {
 	})
 	cancel()
 	<-asked
-	begun := time.Now()
-	e.Until("more than the idle timeout", func() bool { return time.Since(begun) > 2*c.IdleTimeout })
-	if now := e.get(s.ID); now.Expired != "" || now.State != runtime.StateRunning {
-		e.Errorf("while a command runs it is %s, over by %q", now.State, now.Expired)
-	}
-	e.write(dir+"/go", "")
-	e.expired(s.ID, runtime.ExpiredIdle)
-	if got := e.read(dir + "/file"); got != "done\n" {
-		e.Errorf("the command has left %q", got)
-	}
+	e.outlastsIdling(s.ID, c, dir, "command")
 }
 
 func idleTouched(e *env) {
