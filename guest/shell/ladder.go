@@ -67,8 +67,24 @@ func (s *Session) interrupt() {
 func (s *Session) hit(r *run) {
 	r.target = s.in.foreground()
 	r.unborn = r.target != s.in.pid && sameCommandLine(r.target, s.in.pid)
-	s.guard()
-	s.signalForeground(unix.SIGINT)
+	s.atOnce(func() {
+		s.guard()
+		s.signalForeground(unix.SIGINT)
+	})
+}
+
+// atOnce has the shell see nothing of what f does until all of it is done, all
+// signals together. A program that ends meanwhile is not followed by the next;
+// and a bash that waits for its next line survives: interrupted while it runs
+// the trap of a signal just before, it goes on with the bytes behind its
+// buffer's end, as far as there are any (getc_with_restart of bash 5.2 jumps
+// out with the length at -1).
+func (s *Session) atOnce(f func()) {
+	if s.in != nil {
+		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
+		defer unix.Kill(s.in.pid, unix.SIGCONT)
+	}
+	f()
 }
 
 // guard has the shell go no further in the command once the program that it
@@ -119,17 +135,22 @@ func (s *Session) escalate() {
 		s.send(s.d.report(r.nonce)) // if the interrupt hit the first one
 		at(ladderTerm)
 	case stageTerm:
-		s.guard()
-		s.sweep(unix.SIGTERM)
-		_ = unix.Kill(s.in.pid, unix.SIGINT)
-		_ = unix.Kill(s.in.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
+		s.atOnce(func() {
+			s.guard()
+			s.sweep(unix.SIGTERM)
+			_ = unix.Kill(s.in.pid, unix.SIGINT)
+			_ = unix.Kill(s.in.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
+		})
 		at(ladderKill)
 	case stageKill:
-		s.guard()
-		s.sweep(unix.SIGKILL)
-		_ = unix.Kill(s.in.pid, unix.SIGINT)
+		burns := s.burns()
+		s.atOnce(func() {
+			s.guard()
+			s.sweep(unix.SIGKILL)
+			_ = unix.Kill(s.in.pid, unix.SIGINT)
+		})
 		s.send(s.d.report(r.nonce))
-		if s.burns() {
+		if burns {
 			at(ladderPatient)
 		} else {
 			at(ladderReplace)
@@ -176,14 +197,9 @@ func (s *Session) scope() *scope {
 
 // sweep sends a signal to all processes of the command. To be killed they are
 // stopped first, until no new one shows up, so that none forks away; the shell
-// is too, or it would take a program for one that a person has stopped.
-func (s *Session) sweep(sig syscall.Signal) {
-	if sig == unix.SIGKILL && s.in != nil {
-		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
-		defer unix.Kill(s.in.pid, unix.SIGCONT)
-	}
-	sweep(s.scope(), sig)
-}
+// must be too (atOnce), or it would take a program for one that a person has
+// stopped.
+func (s *Session) sweep(sig syscall.Signal) { sweep(s.scope(), sig) }
 
 // slay kills the command and the shell, which goes no further meanwhile.
 func (s *Session) slay() {

@@ -246,7 +246,7 @@ func (s *Session) onReport(rep report) {
 		s.locate(rep.pwd)
 	}
 	if r.timedOut || r.killed {
-		s.sweep(unix.SIGKILL)
+		s.atOnce(func() { s.sweep(unix.SIGKILL) })
 	}
 	s.settleRun()
 	s.drain()
