@@ -96,12 +96,12 @@ func TestExecuteBash(t *testing.T) {
 	if err != nil || r.ExitCode != 124 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	_, err = bash(sandbox.ExecuteBashParams{Command: "echo before; echo too >&2; sleep 1000; echo after", Timeout: 200 * time.Millisecond})
+	_, err = bash(sandbox.ExecuteBashParams{Command: "echo before; echo too >&2; sleep 1000; echo after", Timeout: time.Second})
 	var late *sandbox.TimeoutError
 	if !errors.As(err, &late) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("the error is %v", err)
 	}
-	if string(late.Result.Stdout) != "before\n" || string(late.Result.Stderr) != "too\n" || late.After != 200*time.Millisecond {
+	if string(late.Result.Stdout) != "before\n" || string(late.Result.Stderr) != "too\n" || late.After != time.Second {
 		t.Errorf("%+v, %+v", late, late.Result)
 	}
 	if got := w.run(d, id, "f"); got != "f 1\n" {

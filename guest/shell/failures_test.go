@@ -164,7 +164,7 @@ func TestDaemonsOutliveTheSession(t *testing.T) {
 
 func TestPartialOutputAtTimeout(t *testing.T) {
 	s := open(t, "bash")
-	r := s.run(t, "echo one; echo two >&2; sleep 100", timeout(200*time.Millisecond))
+	r := s.run(t, "echo one; echo two >&2; sleep 100", timeout(time.Second))
 	if r.stdout != "one\n" || r.stderr != "two\n" || !r.TimedOut {
 		t.Errorf("%v", r)
 	}

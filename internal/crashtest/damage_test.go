@@ -181,7 +181,7 @@ func (w *world) damaged(state runtime.State, file string, d *damage, other strin
 		if err != nil && runtime.Class(err) == nil {
 			w.Errorf("%s: an error without a class: %v", c.what, err)
 		}
-		if took > 5*time.Second {
+		if took > 9*time.Second {
 			w.Errorf("%s took %v", c.what, took)
 		}
 		if c.what == "destroy" && err != nil && !errors.Is(err, runtime.ErrNotFound) {

@@ -110,7 +110,7 @@ func (w *world) judge(r *round, e *end) {
 	}
 	if state != none {
 		err := w.whole(rt, id, state, theOwner)
-		for end := time.Now().Add(5 * time.Second); err != nil && e.callerKilled && time.Now().Before(end); {
+		for end := time.Now().Add(suite.Limit / 4); err != nil && e.callerKilled && time.Now().Before(end); {
 			// What it has asked for may be on its way.
 			if id, state = w.allowed(rt, r, e); state == none {
 				err = nil

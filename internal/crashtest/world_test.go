@@ -297,7 +297,7 @@ func (w *world) subjects() []string {
 // are no others. It returns the states.
 func (w *world) settled(rt *shim.Runtime) map[string]runtime.State {
 	w.Helper()
-	end := time.Now().Add(15 * time.Second)
+	end := time.Now().Add(suite.Limit / 2)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		states, wrong := w.compare(rt)
 		if len(wrong) == 0 {

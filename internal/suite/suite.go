@@ -69,6 +69,14 @@ func (t T) Until(what string, so func() bool) {
 	}
 }
 
+// Timeouts has f try a command with a timeout of its own, and with longer ones
+// as long as it says that the command had not come to where it waits: nobody
+// knows how slow a host is.
+func Timeouts(f func(timeout time.Duration) (came bool)) {
+	for timeout := 700 * time.Millisecond; !f(timeout) && timeout < Limit/4; timeout *= 4 {
+	}
+}
+
 // Expect reads exactly want.
 func (t T) Expect(r io.Reader, want string) {
 	t.Helper()

@@ -128,9 +128,9 @@ func lifetimeOfTheDead(e *env) {
 
 // The last renewal counts, and holds for the next start, too.
 func lifetimeRenewed(e *env) {
-	s := e.start(&runtime.SandboxConfig{TTL: 3 * time.Second})
+	s := e.start(&runtime.SandboxConfig{TTL: 6 * time.Second}) // for a slow machine
 	first := s.ExpiresAt
-	for _, ttl := range []time.Duration{2 * time.Second, late} {
+	for _, ttl := range []time.Duration{5 * time.Second, late} {
 		var err error
 		s, err = e.renewer().Renew(e.Ctx, s.ID, ttl)
 		e.OK(err)
@@ -193,11 +193,12 @@ func idleEnds(e *env) {
 
 // A command that takes longer than the idle timeout is not cut short.
 func idleNotWhileACommandRuns(e *env) {
-	s := e.start(&runtime.SandboxConfig{IdleTimeout: soon})
+	const timeout = 2 * time.Second
+	s := e.start(&runtime.SandboxConfig{IdleTimeout: timeout})
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("echo begun; read x; echo $x"), Stdin: true})
 	e.Expect(p.Stdout(), "begun\n")
 	begun := time.Now()
-	e.Until("more than the idle timeout", func() bool { return time.Since(begun) > 4*soon })
+	e.Until("more than the idle timeout", func() bool { return time.Since(begun) > 2*timeout })
 	_, err := p.Stdin().Write([]byte("alive\n"))
 	e.OK(err)
 	e.Expect(p.Stdout(), "alive\n")

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -106,7 +107,12 @@ func streamIsLive(e *env) {
 
 func streamTimeout(e *env) {
 	s, tag := e.start(nil), newTag()
-	got, err := e.stream(s.ID, &runtime.ExecRequest{Command: family(tag), Timeout: 700 * time.Millisecond})
+	var got string
+	var err error
+	suite.Timeouts(func(timeout time.Duration) (came bool) {
+		got, err = e.stream(s.ID, &runtime.ExecRequest{Command: family(tag), Timeout: timeout})
+		return strings.HasSuffix(got, "ready\n")
+	})
 	var ee *runtime.ExitError
 	if !errors.As(err, &ee) || !ee.TimedOut || got != "partial\ncomplaint\nready\n" {
 		e.Errorf("%q, %v", got, err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -69,13 +70,19 @@ func runAttacks(t *testing.T, c *Config) {
 }
 
 func (a *attack) run(e *env) {
-	s := e.shell(nil)
-	s.prints(`cd "$(mktemp -d)"`, "")
-	req := &runtime.SessionExecRequest{Command: a.script}
-	if a.slow {
-		req.Timeout = 700 * time.Millisecond
+	var s *shell
+	var r *runtime.ExecResult
+	attack := func(timeout time.Duration) (came bool) {
+		s = e.shell(nil)
+		s.prints(`cd "$(mktemp -d)"`, "")
+		r = s.exec(&runtime.SessionExecRequest{Command: a.script, Timeout: timeout})
+		return len(r.Stdout) >= len(a.stdout)
 	}
-	r := s.exec(req)
+	if a.slow {
+		suite.Timeouts(attack)
+	} else {
+		attack(0)
+	}
 	code := a.code
 	if a.slow {
 		code = 124

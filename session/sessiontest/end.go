@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -125,7 +126,12 @@ func endStream(e *env) {
 			s.Errorf("%s: %q, %#v", tt.script, got, err)
 		}
 	}
-	got, err := s.stream(&runtime.SessionExecRequest{Command: "echo x; sleep 1000", Timeout: 500 * time.Millisecond})
+	var got string
+	var err error
+	suite.Timeouts(func(timeout time.Duration) (came bool) {
+		got, err = s.stream(&runtime.SessionExecRequest{Command: "echo x; sleep 1000", Timeout: timeout})
+		return got != ""
+	})
 	var ee *runtime.ExitError
 	if got != "x\n" || !errors.As(err, &ee) || !ee.TimedOut || ee.Code != 124 || ee.Session == nil || ee.Session.Ended {
 		s.Errorf("timeout: %q, %#v", got, err)

@@ -138,7 +138,7 @@ func interruptQueue(e *env) {
 	wait, open := s.gate()
 	first := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: wait})
 	s.waiting(0)
-	const most = 300 * time.Millisecond
+	const most = time.Second
 	second := s.begin(s.Ctx, &runtime.SessionExecRequest{Command: "echo second", Timeout: most})
 	s.waiting(1)
 	for begin := time.Now(); time.Since(begin) < 2*most; { // each look takes its time

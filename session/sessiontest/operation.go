@@ -145,7 +145,7 @@ func operationCancel(e *env) {
 func operationTimeout(e *env) {
 	s := e.shell(nil)
 	for range 2 {
-		r := s.exec(&runtime.SessionExecRequest{Command: "echo part; sleep 1000", Operation: "slow", Timeout: 300 * time.Millisecond})
+		r := s.exec(&runtime.SessionExecRequest{Command: "echo part; sleep 1000", Operation: "slow", Timeout: 2 * time.Second})
 		if !r.TimedOut || r.ExitCode != 124 || string(r.Stdout) != "part\n" {
 			e.Errorf("%+v", r)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/runtime"
 )
 
@@ -78,7 +79,11 @@ func (s *shell) alive() {
 // printed before.
 func (s *shell) timesOut(script, stdout string) *runtime.ExecResult {
 	s.Helper()
-	r := s.exec(&runtime.SessionExecRequest{Command: script, Timeout: 700 * time.Millisecond})
+	var r *runtime.ExecResult
+	suite.Timeouts(func(timeout time.Duration) (came bool) {
+		r = s.exec(&runtime.SessionExecRequest{Command: script, Timeout: timeout})
+		return len(r.Stdout) >= len(stdout)
+	})
 	if !r.TimedOut || r.ExitCode != 124 || string(r.Stdout) != stdout {
 		s.Errorf("%s\nwith a timeout: %+v, session %+v", script, r, r.Session)
 	}
