@@ -275,8 +275,7 @@ func lockToStart(ctx context.Context, box *statedir.Box) (*statedir.Lock, error)
 }
 
 // connects reports whether there is a shim behind the socket, or will be. Beside a
-// shim that was killed, whoever waits for the lock can be taken for it, for a
-// moment.
+// shim that was killed, whoever takes the lock can be taken for it, for a moment.
 func connects(box *statedir.Box) bool {
 	sock, err := dial(box)
 	if err != nil {

@@ -77,14 +77,15 @@ func (b *Box) lockError(err error) error {
 	return runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w; if it is damaged, remove the sandbox with wolffia rm -f %s", b.id, err, b.id)
 }
 
-// held reports whether anybody has one of n parts from first on.
+// held reports whether anybody has one of n parts from first on. Who only waits for
+// that to end does not count: see WaitUnlocked.
 func (b *Box) held(first, n int64) (bool, error) {
 	f, err := b.openLock(os.O_RDONLY)
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
-	lk := unix.Flock_t{Type: unix.F_WRLCK, Start: first, Len: n}
+	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: first, Len: n}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lk); err != nil {
 		return false, b.lockError(err)
 	}
@@ -111,9 +112,26 @@ func (b *Box) holdAsCaller() (*os.File, error) {
 // is bound to it.
 func (b *Box) HasCaller() (bool, error) { return b.held(callerPart, 1) }
 
+// passing is how long TryLock bears with those that have waited for the lock: they
+// have it for a moment.
+const passing = 200 * time.Millisecond
+
 // TryLock takes the sandbox's lock, or says that another has it: ErrConflict.
 // The caller unlocks or closes it.
-func (b *Box) TryLock() (_ *Lock, err error) {
+func (b *Box) TryLock() (*Lock, error) {
+	for end := time.Now().Add(passing); ; {
+		l, err := b.tryLock()
+		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) {
+			return l, err
+		}
+		if held, herr := b.Locked(); held || herr != nil {
+			return nil, err
+		}
+		time.Sleep(passing / 1000) // nobody tells when they are gone
+	}
+}
+
+func (b *Box) tryLock() (_ *Lock, err error) {
 	l := &Lock{}
 	if l.Shim, err = b.openLock(os.O_RDWR); err != nil {
 		return nil, err
@@ -140,8 +158,10 @@ func (b *Box) TryLock() (_ *Lock, err error) {
 // shim and its tree server are gone. release lets go of it. After limit it
 // gives up: ErrUnavailable.
 func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (release func(), err error) {
-	return b.waitLock(ctx, limit, 0, parts, "its processes do not end")
+	return b.waitLock(ctx, limit, unix.F_WRLCK, 0, parts, notEnding)
 }
+
+const notEnding = "its processes do not end"
 
 // WaitTree waits for a tree server whose shim is gone, which it has to notice
 // only: until it is gone too, limit is over, or ctx ends. If a shim is there, or
@@ -160,7 +180,7 @@ func (b *Box) WaitTree(ctx context.Context, limit time.Duration) {
 // removing the sandbox, which may be gone when it returns. Who wants WaitLock or
 // TryLock too takes those after it. After limit it gives up: ErrUnavailable.
 func (b *Box) LockConfig(ctx context.Context, limit time.Duration) (release func(), err error) {
-	return b.waitLock(ctx, limit, configPart, 1, "somebody else is changing it, and does not finish")
+	return b.waitLock(ctx, limit, unix.F_WRLCK, configPart, 1, "somebody else is changing it, and does not finish")
 }
 
 // TryLockConfig is LockConfig that does not wait: if somebody else has it, that
@@ -187,23 +207,25 @@ func (b *Box) TryLockConfig() (release func(), err error) {
 }
 
 // waitLock waits for n parts from first on; late is why it gives up.
-func (b *Box) waitLock(ctx context.Context, limit time.Duration, first, n int64, late string) (release func(), err error) {
+func (b *Box) waitLock(ctx context.Context, limit time.Duration, kind int16, first, n int64, late string) (release func(), err error) {
 	f, err := b.openLock(os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(late))
 	defer cancel()
-	if release, err = filelock.Wait(ctx, f, unix.F_WRLCK, first, n); err == nil {
+	if release, err = filelock.Wait(ctx, f, kind, first, n); err == nil {
 		return release, nil
 	}
 	return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", b.id, err)
 }
 
 // WaitUnlocked waits until nobody holds the sandbox's lock; see WaitLock. A
-// sandbox that is gone is not locked.
+// sandbox that is gone is not locked. The wait is for a read lock, as those that
+// have the lock never do: who waits, or has given up and is still asleep in the
+// kernel, is not taken for a sandbox that runs.
 func (b *Box) WaitUnlocked(ctx context.Context, limit time.Duration) error {
-	release, err := b.WaitLock(ctx, limit)
+	release, err := b.waitLock(ctx, limit, unix.F_RDLCK, 0, parts, notEnding)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}

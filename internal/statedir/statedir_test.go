@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/filelock"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 )
@@ -450,5 +453,44 @@ func TestRemoveHalf(t *testing.T) {
 	must(os.Mkdir(path, 0o700), os.WriteFile(path+"/not-ours", nil, 0o600))
 	if _, err := d.RemoveHalf(id); err == nil || !there() {
 		t.Errorf("with a file of somebody else: %v", err)
+	}
+}
+
+// Who waits for the lock, and gets it for a moment, is not taken for who has it.
+func TestWaiterIsNoHolder(t *testing.T) {
+	b := create(t, open(t), id, "")
+	if err := os.WriteFile(statedir.Socket(b.Run()), nil, 0o600); err != nil { // a shim that was killed
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release, err := filelock.Wait(t.Context(), f, unix.F_RDLCK, 0, 0) // as WaitUnlocked does
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.WaitUnlocked(t.Context(), time.Minute); err != nil {
+		t.Errorf("another that waits: %v", err)
+	}
+	if held, err := b.Locked(); held || err != nil {
+		t.Errorf("locked: %v, %v", held, err)
+	}
+	if state, _, err := b.State(); state != runtime.StateDead || err != nil {
+		t.Errorf("it is %v, %v", state, err)
+	}
+	if _, err := b.TryLock(); !errors.Is(err, runtime.ErrConflict) { // it never goes
+		t.Errorf("both have the lock: %v", err)
+	}
+	time.AfterFunc(time.Millisecond, release)
+	lock, err := b.TryLock()
+	if err != nil {
+		t.Fatalf("it is gone in a moment: %v", err)
+	}
+	if held, err := b.Locked(); !held || err != nil {
+		t.Errorf("locked: %v, %v", held, err)
+	}
+	if err := errors.Join(lock.Unlock(), lock.Close()); err != nil {
+		t.Error(err)
 	}
 }
