@@ -1,10 +1,12 @@
 package guest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"unsafe"
@@ -28,8 +30,9 @@ const Threads = 8
 //   - PR_SET_DUMPABLE 0: /proc/1/{fd,mem,environ,...} and ptrace are refused
 //     (proc(5), ptrace(2)).
 //   - The guard: see guardFilter. It holds for every process, for ever.
-//   - The sandbox's seccomp filter, if it is not there already: array of struct
-//     sock_filter (seccomp(2)); empty where the backend has installed it.
+//   - The sandbox's seccomp filter, if it is not there already, as a part of the
+//     guard: array of struct sock_filter (seccomp(2)); empty where the backend has
+//     installed it.
 //   - The threads that PID 1 will need are there: [Threads], and with those of the Go
 //     runtime threads in all, if that is more. Where processes are limited and
 //     PID 1 counts, it could not have more later.
@@ -58,16 +61,13 @@ func Harden(filter []byte, threads int) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_NO_NEW_PRIVS: %w", err)
 	}
+	rest := []bpf.Instruction{bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}}
 	if len(filter) > 0 {
-		if err := install(filter); err != nil {
+		if rest, err = disassemble(filter); err != nil {
 			return fmt.Errorf("the sandbox's filter: %w", err)
 		}
 	}
-	guard, err := assemble(guardFilter(highest))
-	if err != nil {
-		return err
-	}
-	return install(guard)
+	return install(guardFilter(highest, rest))
 }
 
 // makeThreads makes the runtime hold n idle threads, and returns the highest
@@ -103,23 +103,31 @@ func makeThreads(n int) (highest uint32, made int, err error) {
 	return highest, len(threads), nil
 }
 
-// assemble returns a program as the kernel takes it.
-func assemble(program []bpf.Instruction) ([]byte, error) {
-	raw, err := bpf.Assemble(program)
-	if err != nil {
-		return nil, fmt.Errorf("assemble the guard: %w", err)
+// disassemble reads an array of struct sock_filter.
+func disassemble(filter []byte) ([]bpf.Instruction, error) {
+	if len(filter)%unix.SizeofSockFilter != 0 {
+		return nil, fmt.Errorf("%d bytes are no filter", len(filter))
 	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(&raw[0])), len(raw)*unix.SizeofSockFilter), nil
+	var prog []bpf.Instruction
+	for b := range slices.Chunk(filter, unix.SizeofSockFilter) {
+		prog = append(prog, bpf.RawInstruction{
+			Op: binary.NativeEndian.Uint16(b), Jt: b[2], Jf: b[3], K: binary.NativeEndian.Uint32(b[4:]),
+		})
+	}
+	return prog, nil
 }
 
-// install gives all threads of the process the filter, an array of struct
-// sock_filter (seccomp(2), TSYNC).
-func install(filter []byte) error {
-	n := len(filter) / unix.SizeofSockFilter
-	if n == 0 || len(filter)%unix.SizeofSockFilter != 0 || n > unix.BPF_MAXINSNS {
-		return fmt.Errorf("%d bytes are no filter", len(filter))
+// install gives all threads of the process a seccomp filter (seccomp(2), TSYNC).
+func install(filter []bpf.Instruction) error {
+	raw, err := bpf.Assemble(filter)
+	if err != nil {
+		return fmt.Errorf("assemble the seccomp filter: %w", err)
 	}
-	prog := unix.SockFprog{Len: uint16(n), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
+	if len(raw) > unix.BPF_MAXINSNS {
+		return fmt.Errorf("a seccomp filter of %d instructions", len(raw))
+	}
+	// struct sock_filter is what a RawInstruction is (linux/filter.h).
+	prog := unix.SockFprog{Len: uint16(len(raw)), Filter: (*unix.SockFilter)(unsafe.Pointer(&raw[0]))}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return fmt.Errorf("seccomp: %w", errno)

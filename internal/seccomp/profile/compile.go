@@ -15,7 +15,6 @@ const (
 	offNr   = 0
 	offArch = 4
 	offArgs = 16 // 64 bits each, low half first
-	x32Bit  = 0x40000000
 )
 
 func refuse(errno uint32) bpf.Instruction {
@@ -27,17 +26,20 @@ var allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 // compile makes the program: a binary search among ranges of call numbers, of
 // which each is allowed, or refused, or a single call that depends on its
 // arguments or fails in a way of its own. What is no known call is refused, as
-// is every call of a foreign architecture. The search is for kernels that
-// interpret the program, and do so for all calls whenever a process is made
-// (gVisor).
+// is every call of a foreign architecture, or of x32 (seccomp(2), "caveats"),
+// whose numbers are larger than all others. The search is for kernels that
+// interpret the program, and do so for all numbers up to 2000 whenever a process
+// is made (gVisor).
 func compile(auditArch uint32, calls map[uint32]*call) []bpf.Instruction {
 	deny := refuse(uint32(unix.EPERM))
+	known := slices.Sorted(maps.Keys(calls))
+	last := known[len(known)-1]
 	prog := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
 		deny,
 		bpf.LoadAbsolute{Off: offNr, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: last, SkipTrue: 1},
 		deny,
 	}
 	refused, allowed := []bpf.Instruction{deny}, []bpf.Instruction{allow}
@@ -50,13 +52,15 @@ func compile(auditArch uint32, calls map[uint32]*call) []bpf.Instruction {
 			list = append(list, segment{from, body})
 		}
 	}
-	for _, nr := range slices.Sorted(maps.Keys(calls)) {
+	for _, nr := range known {
 		body := allowed
 		if c := calls[nr]; !c.plain() {
 			body = c.body()
 		}
 		add(nr, body)
-		add(nr+1, refused)
+		if nr < last {
+			add(nr+1, refused)
+		}
 	}
 	// A call before which another was refused may now begin a range that is
 	// like the one before it.
