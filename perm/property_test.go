@@ -47,7 +47,7 @@ func randomPath(r *rand.Rand) string {
 }
 
 func TestCompiledAgreesWithSlow(t *testing.T) {
-	rounds := 20_000
+	rounds := 5_000
 	if testing.Short() {
 		rounds = 2_000
 	}
