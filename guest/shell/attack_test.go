@@ -149,7 +149,7 @@ var attacks = []attack{
 	{name: "a child stops itself", text: "sh -c 'kill -STOP $$'", code: 147},
 	{name: "fg of a stopped job", text: "sleep 0.1 & kill -STOP $!; until jobs -s >/tmp/.w-s; test -s /tmp/.w-s; do :; done; rm /tmp/.w-s; fg", bash: true, stdout: out("sleep 0.1\n")},
 	{name: "background", text: "sleep 100 & echo x", stdout: out("x\n")},
-	{name: "setsid", text: "setsid sleep 100 & echo x", stdout: out("x\n")},
+	{name: "setsid", text: "setsid sleep 100 & wait 2>/dev/null; echo x", stdout: out("x\n")},
 	{name: "disown", text: "sleep 100 & disown; echo x", bash: true, stdout: out("x\n")},
 	{name: "nohup", text: "nohup sleep 100 & echo x", stdout: out("x\n")},
 	{name: "double fork", text: "python3 -c 'import os,time\nif os.fork()==0:\n os.setsid()\n if os.fork()==0:\n  time.sleep(100)\n os._exit(0)\nos.wait()'; echo x", stdout: out("x\n")},

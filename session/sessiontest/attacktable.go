@@ -156,7 +156,7 @@ var signalAttacks = []attack{
 // Background jobs.
 var jobAttacks = []attack{
 	{name: "Background", script: "sleep 1000 & echo x", stdout: "x\n"},
-	{name: "Setsid", script: "setsid sleep 1000 & echo x", stdout: "x\n"},
+	{name: "Setsid", script: "setsid sleep 1000 & wait 2>/dev/null; echo x", stdout: "x\n"},
 	{name: "Disown", script: "sleep 1000 & disown; echo x", stdout: "x\n"},
 	{name: "Nohup", script: "nohup sleep 1000 >/dev/null 2>&1 & echo x", stdout: "x\n"},
 	{name: "LateOutput", script: "mkfifo f; (read x <f; echo late; echo >f) &", then: []step{{"echo >f; read x <f; wait 2>/dev/null; echo x", "x\n", "", 0}}},
