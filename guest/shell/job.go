@@ -3,6 +3,7 @@ package shell
 import (
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ type job struct {
 	started           time.Time
 	code              string // the file that its exit status goes to; empty: none
 	keeper            int    // the process that writes it; 0: none
+	shell             int    // the process that has started it, and is told of its end
 	files             []inode
 
 	mu      sync.Mutex
@@ -34,6 +36,7 @@ type job struct {
 	members map[int]uint64 // start, by process, as of the last look; guarded by mu
 	groups  map[int]bool   // their process groups; guarded by mu
 	tails   [2]*tail       // stdout, stderr; nil: not held; guarded by mu
+	dead    time.Time      // since when only its shell has to hear of its end; guarded by mu
 	ended   time.Time      // zero: it runs; guarded by mu
 	status  *int           // guarded by mu
 }
@@ -67,6 +70,11 @@ func (j *job) follow(which, fd int) {
 	}()
 }
 
+// hearLimit is how long a job whose processes are dead waits for its shell to hear
+// of it: longer only if that is stopped. Or it would say so during the next command.
+// gVisor shows a process as dead some milliseconds before it tells the parent.
+const hearLimit = 200 * time.Millisecond
+
 // look brings members up to date: those that were there, their children,
 // their process groups, and who holds the job's streams.
 func (j *job) look(all []proc.Process) {
@@ -77,13 +85,20 @@ func (j *job) look(all []proc.Process) {
 	}
 	holds := holders(j.files)
 	found := map[int]uint64{}
+	unheard := map[int]uint64{}
 	for more := true; more; {
 		more = false
 		for _, p := range all {
-			if _, ok := found[p.PID]; ok || p.Dead() {
+			if _, ok := found[p.PID]; ok {
 				continue
 			}
 			start, known := j.members[p.PID]
+			if p.Dead() {
+				if known && start == p.Start && p.Parent == j.shell {
+					unheard[p.PID] = start
+				}
+				continue
+			}
 			_, child := found[p.Parent]
 			if known && start == p.Start || child || j.groups[p.Group] || holds != nil && holds(p.PID) {
 				found[p.PID] = p.Start
@@ -92,6 +107,15 @@ func (j *job) look(all []proc.Process) {
 			}
 		}
 		holds = nil // once is enough
+	}
+	switch {
+	case len(found) > 0 || len(unheard) == 0:
+		j.dead = time.Time{}
+	case j.dead.IsZero():
+		j.dead = time.Now()
+	}
+	if j.dead.IsZero() || time.Since(j.dead) < hearLimit {
+		maps.Copy(found, unheard)
 	}
 	j.members = found
 	open := false
@@ -112,6 +136,13 @@ func (j *job) look(all []proc.Process) {
 		}
 		j.change.Broadcast()
 	}
+}
+
+// dying reports whether only the shell has to hear of the job's end, and may.
+func (j *job) dying() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ended.IsZero() && time.Since(j.dead) < hearLimit
 }
 
 // readStatus reads an exit status from a file, in whose place there may be
@@ -159,7 +190,7 @@ func (j *job) await(stop <-chan struct{}) bool {
 			return false
 		default:
 		}
-		if pid == 0 { // only the streams' goroutines are not done yet
+		if pid == 0 || j.dying() { // only the streams' goroutines, or the shell, are not done yet
 			pause(stop)
 			continue
 		}
@@ -319,7 +350,7 @@ func (s *Session) leftover(r *run, held []*stream) {
 		return
 	}
 	sc := &scope{shell: s.pid(), before: s.before, groups: s.groups}
-	j := &job{started: r.begun, session: s.name, members: map[int]uint64{}, groups: map[int]bool{}}
+	j := &job{started: r.begun, session: s.name, shell: s.pid(), members: map[int]uint64{}, groups: map[int]bool{}}
 	for _, st := range held {
 		j.files = append(j.files, st.file)
 	}

@@ -124,6 +124,10 @@ func (m *Manager) openJob(c *Call) {
 			all := proc.Others()
 			infos := []wire.JobInfo{}
 			for _, j := range m.jobsOf(q.Name) {
+				for j.look(all); j.dying(); j.look(all) {
+					pause(nil)
+					all = proc.Others()
+				}
 				infos = append(infos, j.describe(all))
 			}
 			m.answer(c, infos)
