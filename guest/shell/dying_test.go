@@ -46,10 +46,10 @@ func TestJobDies(t *testing.T) {
 		m.addJob(j, func() {})
 		j.look(proc.Others())
 	}
-	if !mine.dying() || !mine.ended.IsZero() || mine.size() != 1 {
+	if mine.dead.IsZero() || !mine.ended.IsZero() || mine.size() != 1 {
 		t.Errorf("the shell has not heard, and it is over: %+v", mine)
 	}
-	if other.dying() || other.ended.IsZero() {
+	if other.ended.IsZero() {
 		t.Errorf("it is nobody else's to hear: %+v", other)
 	}
 	if !mine.await(nil) || time.Since(mine.dead) < hearLimit || mine.size() != 0 {
