@@ -73,7 +73,7 @@ func (t T) Until(what string, so func() bool) {
 // as long as it says that the command had not come to where it waits: nobody
 // knows how slow a host is.
 func Timeouts(f func(timeout time.Duration) (came bool)) {
-	for timeout := 700 * time.Millisecond; !f(timeout) && timeout < Limit/4; timeout *= 4 {
+	for timeout := 700 * time.Millisecond; timeout < Limit/4 && !f(timeout); timeout *= 4 {
 	}
 }
 
