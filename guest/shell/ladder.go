@@ -106,7 +106,11 @@ func (s *Session) signalForeground(sig syscall.Signal) {
 		return
 	}
 	if s.in.foreground() == 0 {
-		if !s.in.typeSignal(sig) {
+		switch {
+		case s.in.typeSignal(sig):
+		case sig == unix.SIGKILL:
+			s.slay()
+		default:
 			s.sweep(sig)
 			_ = unix.Kill(s.in.pid, sig)
 		}
