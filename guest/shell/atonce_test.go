@@ -17,15 +17,13 @@ func TestSignalsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := unix.SetNonblock(fds[0], true); err != nil { // so that it has deadlines
+		t.Fatal(err)
+	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "socket"), os.NewFile(uintptr(fds[1]), "socket")
 	defer ours.Close()
-	d := dialect{}
-	path, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip(err)
-	}
-	cmd := exec.Command(path)
-	cmd.Args = d.args(path, "")
+	cmd := exec.Command("bash")
+	cmd.Args = dialect{}.args("bash", "")
 	cmd.Stdin = theirs
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -38,18 +36,21 @@ func TestSignalsAtOnce(t *testing.T) {
 		_ = cmd.Wait() // the guest of the other tests may have waited for it
 	}()
 	say := func(line string) {
-		if _, err := unix.Write(fds[0], []byte(line+"\n")); err != nil {
+		if _, err := ours.WriteString(line + "\n"); err != nil {
 			t.Fatal("the shell is gone: ", err)
 		}
 	}
-	hear := func(want string) {
-		t.Helper()
-		if !readable(fds[0], limit) {
-			t.Fatalf("the shell does not say %q", want)
+	hears := func(limit time.Duration) (string, error) {
+		if err := ours.SetReadDeadline(time.Now().Add(limit)); err != nil {
+			return "", err
 		}
 		buf := make([]byte, 100)
-		n, err := unix.Read(fds[0], buf)
-		if got := string(buf[:max(n, 0)]); got != want+"\n" {
+		n, err := ours.Read(buf)
+		return string(buf[:n]), err
+	}
+	hear := func(want string) {
+		t.Helper()
+		if got, err := hears(limit); got != want+"\n" {
 			t.Fatalf("the shell says %q, %v, not %q", got, err, want)
 		}
 	}
@@ -60,27 +61,16 @@ func TestSignalsAtOnce(t *testing.T) {
 	say("trap 'echo trap >&0; for ((i = 0; i < 100000; i++)); do :; done' " + itoa(int(guardSignal)))
 	say("echo ready >&0")
 	hear("ready")
-	early := false
+	var early string
 	(&Session{in: &incarnation{pid: pid}}).atOnce(func() {
 		_ = unix.Kill(pid, guardSignal)
-		early = readable(fds[0], 50*time.Millisecond) // time enough to come to the trap
+		early, _ = hears(50 * time.Millisecond) // time enough to come to the trap
 		_ = unix.Kill(pid, unix.SIGINT)
 	})
-	if early {
-		t.Error("the shell is not stopped between the signals")
+	if early != "" {
+		t.Fatalf("the shell is not stopped between the signals, and says %q", early)
 	}
 	hear("trap")
 	say("echo alive >&0")
 	hear("alive")
-}
-
-func readable(fd int, limit time.Duration) bool {
-	late := time.Now().Add(limit)
-	for {
-		left := time.Until(late).Milliseconds()
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(left, 0)))
-		if err != unix.EINTR || left <= 0 {
-			return n > 0
-		}
-	}
 }

@@ -22,25 +22,20 @@ func Parse(t testing.TB, raw []byte) (prog []bpf.Instruction) {
 	return prog
 }
 
-// Run evaluates a seccomp program. The bpf package's own machine reads packets,
-// in network byte order; struct seccomp_data is in the host's.
+// Run evaluates a seccomp program. The bpf package's own machine cannot: it reads
+// packets, in network byte order, and returns how much of one to keep; a verdict is
+// larger than any packet.
 func Run(t testing.TB, prog []bpf.Instruction, arch, nr uint32, args [6]uint64) uint32 {
 	t.Helper()
-	data := []uint32{nr, arch, 0, 0}
-	for _, a := range args {
-		data = append(data, uint32(a), uint32(a>>32))
+	data := [16]uint32{nr, arch} // struct seccomp_data, by words
+	for i, a := range args {
+		data[4+2*i], data[5+2*i] = uint32(a), uint32(a>>32)
 	}
-	var packet []byte
-	for _, d := range data {
-		packet = binary.BigEndian.AppendUint32(packet, d)
-	}
-	// The machine of the bpf package returns how much of a packet to keep;
-	// a verdict is larger than any packet. So this one stands in for it.
 	var a uint32
 	for pc := 0; pc < len(prog); pc++ {
 		switch i := prog[pc].(type) {
 		case bpf.LoadAbsolute:
-			a = binary.BigEndian.Uint32(packet[i.Off:])
+			a = data[i.Off/4]
 		case bpf.Jump:
 			pc += int(i.Skip)
 		case bpf.JumpIf:
