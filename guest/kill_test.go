@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -80,6 +82,38 @@ func TestKillAtOnce(t *testing.T) {
 		}
 	}
 	leftovers(t, conn)
+}
+
+// With the answer all that was killed is gone, and counts no more.
+func TestKilledIsGone(t *testing.T) {
+	conn, cmd := start(t)
+	for range 20 {
+		p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{
+			Args: []string{"sh", "-c", "i=0; while [ $((i+=1)) -le 50 ]; do sleep 1000 & done; echo up; wait"}, Env: env,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		newScanner(p.Stdout()).expect(t, "up\n")
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		_, err = p.Wait(ctx)
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", cmd.Process.Pid))
+		for _, name := range tasks {
+			if b, err := os.ReadFile(name); err != nil || len(b) > 0 {
+				t.Fatalf("children of PID 1: %s, %v", b, err)
+			}
+		}
+		if len(tasks) == 0 {
+			t.Fatal("PID 1 has no threads")
+		}
+	}
 }
 
 // leftovers fails if anything but the guest and the asking command is alive,

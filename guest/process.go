@@ -30,6 +30,9 @@ type process struct {
 	exited  chan syscall.WaitStatus
 	clean   func() // closes the process's ends of the streams, once started
 
+	killing sync.Mutex // held while the tree is being killed
+	killed  []int      // guarded by killing
+
 	mu       sync.Mutex
 	family   family // guarded by mu
 	timedOut bool   // guarded by mu
@@ -168,6 +171,9 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 		o.finish()
 	}
 	copying.Wait()
+	p.killing.Lock() // with the answer the killed do not count any more
+	r.bury(p.killed)
+	p.killing.Unlock()
 	p.mu.Lock()
 	status := exitStatus(ws, p.timedOut)
 	p.mu.Unlock()
@@ -261,7 +267,9 @@ func (p *process) kill() {
 	f := p.family
 	p.mu.Unlock()
 	if f.leader != 0 {
-		f.kill()
+		p.killing.Lock()
+		defer p.killing.Unlock()
+		p.killed = append(p.killed, f.kill()...)
 	}
 }
 

@@ -3,6 +3,8 @@ package guest
 import (
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // A reaper waits for every child of PID 1: those it started and the orphans
@@ -11,6 +13,7 @@ type reaper struct {
 	limits  *Rlimits                            // on what is started; nil: none
 	mu      sync.Mutex                          // held over a fork, so that no exit is reported before its owner is known
 	started *sync.Cond                          // signalled when a child appears; uses mu
+	reaped  *sync.Cond                          // signalled when one is gone; uses mu
 	owners  map[int]func(ws syscall.WaitStatus) // by pid; guarded by mu
 	alive   bool                                // there may be children; guarded by mu
 	empty   chan struct{}                       // closed when asked for and no child is left
@@ -19,7 +22,7 @@ type reaper struct {
 // newReaper starts to reap; it does so until the process ends.
 func newReaper(limits *Rlimits) *reaper {
 	r := &reaper{limits: limits, owners: map[int]func(syscall.WaitStatus){}}
-	r.started = sync.NewCond(&r.mu)
+	r.started, r.reaped = sync.NewCond(&r.mu), sync.NewCond(&r.mu)
 	go r.run() // ends with the process
 	return r
 }
@@ -59,6 +62,26 @@ func (r *reaper) idle() <-chan struct{} {
 	return empty
 }
 
+// bury waits until none of these processes is a child that is dead and still counts
+// as a process (RLIMIT_NPROC in getrlimit(2)).
+func (r *reaper) bury(pids []int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, pid := range pids {
+		for unburied(pid) {
+			r.reaped.Wait()
+		}
+	}
+}
+
+// unburied reports whether a process is a child that is dead and has not been
+// waited for.
+func unburied(pid int) bool {
+	var info unix.Siginfo // stays empty if it is alive (waitid(2))
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo != 0
+}
+
 func (r *reaper) run() {
 	for {
 		var ws syscall.WaitStatus
@@ -66,6 +89,7 @@ func (r *reaper) run() {
 		r.mu.Lock()
 		switch err {
 		case nil:
+			r.reaped.Broadcast()
 			if changed := r.owners[pid]; changed != nil {
 				if !ws.Stopped() {
 					delete(r.owners, pid)

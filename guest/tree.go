@@ -115,27 +115,36 @@ func (f *family) signal(sig syscall.Signal) {
 // tell: that may be a process of ours that is just executing a program, so it
 // looks again a few times. A daemon that has left the tree and the session and
 // is not dumpable for good escapes; it ends with the sandbox.
-func (f *family) kill() {
+//
+// It returns those that it has killed, when they are dead.
+func (f *family) kill() (pids []int) {
 	const (
 		rounds = 50 // a bound, in case somebody outside the family feeds it
 		looks  = 10 // at processes of which we cannot tell
 		pause  = 2 * time.Millisecond
 	)
 	killed := map[int]bool{}
+	var dying proc.Dying
+	defer dying.Wait()
 	for look := 0; look < looks; {
 		added, unknown := f.stop(killed, rounds)
+		pids = append(pids, added...)
+		for _, pid := range added {
+			dying.Add(pid)
+		}
 		for pid := range killed {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 		switch {
 		case len(added) > 0:
 		case unknown == 0:
-			return
+			return pids
 		default:
 			look++
 			time.Sleep(pause)
 		}
 	}
+	return pids
 }
 
 // stop stops the members that are not in known, until it finds no more, and
