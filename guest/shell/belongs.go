@@ -14,6 +14,7 @@ type scope struct {
 	// mark is what all carry that the shell has started; 0: not looked at. It
 	// tells nothing about who of them was there before.
 	mark mark
+	runs bool // the shell is not stopped while they are killed
 }
 
 // find picks the scope's living processes out of all, the shell left out.

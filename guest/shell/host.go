@@ -146,9 +146,8 @@ func closeFD(fd *int) {
 	*fd = -1
 }
 
-// idle reports whether the shell has read all its lines and waits for more.
-// While a command runs its descriptor 0 is another one. A shell without
-// descriptors to spare may have lost it.
+// idle reports whether the shell has read all its lines and waits for more. A
+// shell without descriptors to spare may have lost its descriptor 0.
 func (in *incarnation) idle() bool {
 	what := uint(unix.SIOCOUTQ)
 	if in.script != in.sock {
@@ -158,7 +157,20 @@ func (in *incarnation) idle() bool {
 	if err != nil || n > 0 || len(in.waiting) > 0 {
 		return false
 	}
+	input, err := in.input()
+	return err == unix.ENOENT || err == nil && input == in.peer
+}
+
+// atPrompt reports whether the shell executes no command: while one runs its
+// descriptor 0 is another one.
+func (in *incarnation) atPrompt() bool {
+	input, err := in.input()
+	return err == nil && input == in.peer
+}
+
+// input is the shell's descriptor 0.
+func (in *incarnation) input() (inode, error) {
 	var st unix.Stat_t
-	err = unix.Stat("/proc/"+itoa(in.pid)+"/fd/0", &st)
-	return err == unix.ENOENT || err == nil && inodeOf(&st) == in.peer
+	err := unix.Stat("/proc/"+itoa(in.pid)+"/fd/0", &st)
+	return inodeOf(&st), err
 }

@@ -9,15 +9,22 @@ import (
 	"wolffia/guest/proc"
 )
 
-// The ladder against a command whose time is over, counted from the first
-// SIGINT. A shell that burns time inside a builtin looks at signals late, but
-// comes back: it gets longer, unless it has a trap on SIGINT.
+// The ladder against a command whose time is over. Each time counts from the step
+// before, so that a shell has it also where all of the sandbox had to wait for a
+// processor.
 const (
-	ladderAsk     = 50 * time.Millisecond // ask again for the report
-	ladderTerm    = 300 * time.Millisecond
-	ladderKill    = 600 * time.Millisecond
-	ladderReplace = 1100 * time.Millisecond
-	ladderPatient = 2500 * time.Millisecond
+	ladderAsk  = 50 * time.Millisecond  // from SIGINT: ask again for the report
+	ladderTerm = 250 * time.Millisecond // from there
+	ladderKill = 300 * time.Millisecond
+	ladderLook = 100 * time.Millisecond // again and again
+)
+
+// How often a shell is looked at after SIGKILL before it is replaced. One that
+// burns time inside a builtin looks at signals late, but comes back: it gets
+// longer, unless it has a trap on SIGINT.
+const (
+	ladderLooks   = 5
+	ladderPatient = 19
 )
 
 // The steps of the ladder.
@@ -57,7 +64,6 @@ func (s *Session) interrupt() {
 		return
 	}
 	r.stage = stageInt
-	r.since = time.Now()
 	s.hit(r)
 	s.set(alarmLadder, ladderAsk)
 }
@@ -69,18 +75,26 @@ func (s *Session) hit(r *run) {
 	r.unborn = r.target != s.in.pid && sameCommandLine(r.target, s.in.pid)
 	s.atOnce(func() {
 		s.guard()
-		s.signalForeground(unix.SIGINT)
+		if r.target != 0 || !s.in.atPrompt() { // else it has not begun, or is over
+			s.signalForeground(unix.SIGINT)
+		}
 	})
 }
 
+// stoppable reports whether the shell can be stopped for a moment. In gVisor a
+// stopped process group gets SIGHUP whenever a process leaves it, as a child of the
+// shell does that gets its own, or ends: there it is an orphan from the start. Linux
+// looks whether that has made it one (EXIT in setpgid(2)).
+func (in *incarnation) stoppable() bool { return in.foreground() != 0 }
+
 // atOnce has the shell see nothing of what f does until all of it is done, all
-// signals together. A program that ends meanwhile is not followed by the next;
-// and a bash that waits for its next line survives: interrupted while it runs
-// the trap of a signal just before, it goes on with the bytes behind its
-// buffer's end, as far as there are any (getc_with_restart of bash 5.2 jumps
-// out with the length at -1).
+// signals together, if it is stoppable. A program that ends meanwhile is not
+// followed by the next; and a bash that waits for its next line survives:
+// interrupted while it runs the trap of a signal just before, it goes on with the
+// bytes behind its buffer's end, as far as there are any (getc_with_restart of bash
+// 5.2 jumps out with the length at -1).
 func (s *Session) atOnce(f func()) {
-	if s.in != nil {
+	if s.in != nil && s.in.stoppable() {
 		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
 		defer unix.Kill(s.in.pid, unix.SIGCONT)
 	}
@@ -90,13 +104,14 @@ func (s *Session) atOnce(f func()) {
 // guard has the shell go no further in the command once the program that it
 // waits for has ended. By itself it goes on, unless the program has died of
 // SIGINT: one that handles it, or that SIGTERM had to end, would be followed by
-// the rest of the line, though its time is over.
+// the rest of the line, though its time is over. One at its prompt is spared, for
+// the reason in atOnce.
 func (s *Session) guard() {
-	switch {
-	case s.in.foreground() == s.in.pid: // nothing to wait for
+	switch group := s.in.foreground(); {
+	case group == s.in.pid, group == 0 && s.in.atPrompt(): // nothing to wait for
 	case s.d.posix:
 		_ = unix.Kill(s.in.pid, unix.SIGINT) // waits until the program has ended
-	case catches(s.in.pid, guardSignal), s.in.foreground() == 0: // gVisor does not tell what it catches
+	case group == 0, catches(s.in.pid, guardSignal): // gVisor does not tell what it catches
 		_ = unix.Kill(s.in.pid, guardSignal)
 	}
 }
@@ -127,52 +142,67 @@ func (s *Session) escalate() {
 	if r == nil || r.rep != nil || r.ended || s.in == nil {
 		return
 	}
-	begin := r.since
-	at := func(t time.Duration) { s.alarms[alarmLadder] = begin.Add(t) }
-	switch r.stage++; r.stage {
-	case stageAsk:
+	switch r.stage {
+	case stageInt:
+		r.stage = stageAsk
 		// What was just being started has another group by now, or still had
 		// the shell's handler, and has lost the signal.
 		if r.unborn || r.target == 0 || r.target != s.in.foreground() {
 			s.hit(r)
 		}
 		s.send(s.d.report(r.nonce)) // if the interrupt hit the first one
-		at(ladderTerm)
-	case stageTerm:
+		s.set(alarmLadder, ladderTerm)
+	case stageAsk:
+		r.stage = stageTerm
 		s.atOnce(func() {
 			s.guard()
 			s.sweep(unix.SIGTERM)
-			_ = unix.Kill(s.in.pid, unix.SIGINT)
+			if !s.in.atPrompt() {
+				_ = unix.Kill(s.in.pid, unix.SIGINT)
+			}
 			_ = unix.Kill(s.in.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
 		})
-		at(ladderKill)
+		s.set(alarmLadder, ladderKill)
+	case stageTerm:
+		r.stage = stageKill
+		s.strike(r)
+		s.set(alarmLadder, ladderLook)
 	case stageKill:
-		burns := s.burns()
-		s.atOnce(func() {
-			s.guard()
-			s.sweep(unix.SIGKILL)
-			_ = unix.Kill(s.in.pid, unix.SIGINT)
-		})
-		s.send(s.d.report(r.nonce))
-		if burns {
-			at(ladderPatient)
-		} else {
-			at(ladderReplace)
+		r.looks++
+		switch {
+		case r.looks >= ladderPatient || r.looks >= ladderLooks && !s.comesBack():
+			r.stage = stageReplace
+			s.slay() // its exit ends the run
+			return
+		case s.in.idle():
+			s.send(s.d.report(r.nonce)) // an interrupt hit that one too
+		case len(s.scope().find(proc.Others())) > 0: // started since, by a trap for one
+			s.strike(r)
 		}
-	default:
-		r.stage = stageReplace
-		s.slay() // its exit ends the run
+		s.set(alarmLadder, ladderLook)
 	}
 }
 
-// burns reports whether the shell is busy itself and has no trap on SIGINT
-// that would keep it so. bash handles SIGINT itself when it has no trap, and
-// then ignores it nowhere; what a trap looks like from outside is not told
-// apart, so only a shell that ignores it is not waited for.
+// strike kills what the command has started, and interrupts the shell.
+func (s *Session) strike(r *run) {
+	s.atOnce(func() {
+		s.guard()
+		s.sweep(unix.SIGKILL)
+		_ = unix.Kill(s.in.pid, unix.SIGINT)
+	})
+	s.send(s.d.report(r.nonce))
+}
+
+// comesBack reports whether the shell can be expected to answer yet: it is busy
+// itself, or only has to read its next line, and has no trap on SIGINT that would
+// keep it so. bash handles SIGINT itself when it has no trap, and then ignores it
+// nowhere; what a trap looks like from outside is not told apart, so only a shell
+// that ignores it is not waited for.
+func (s *Session) comesBack() bool {
+	return !ignores(s.in.pid, unix.SIGINT) && (s.in.atPrompt() || s.burns())
+}
+
 func (s *Session) burns() bool {
-	if ignores(s.in.pid, unix.SIGINT) {
-		return false
-	}
 	for _, p := range proc.Others() {
 		if p.PID == s.in.pid {
 			return p.State == 'R'
@@ -185,7 +215,7 @@ func (s *Session) burns() bool {
 func (s *Session) scope() *scope {
 	sc := &scope{before: s.before, groups: s.groups}
 	if s.in != nil {
-		sc.shell = s.in.pid
+		sc.shell, sc.runs = s.in.pid, !s.in.stoppable()
 	}
 	if s.cur != nil {
 		var files []inode
@@ -200,9 +230,8 @@ func (s *Session) scope() *scope {
 }
 
 // sweep sends a signal to all processes of the command. To be killed they are
-// stopped first, until no new one shows up, so that none forks away; the shell
-// must be too (atOnce), or it would take a program for one that a person has
-// stopped.
+// stopped first, until no new one shows up, so that none forks away, if the shell
+// is too (atOnce): it would take a program for one that a person has stopped.
 func (s *Session) sweep(sig syscall.Signal) { sweep(s.scope(), sig) }
 
 // slay kills the command and the shell, which goes no further meanwhile.
@@ -224,48 +253,30 @@ func sweep(sc *scope, sig syscall.Signal) (n int) {
 		return len(found)
 	}
 	const rounds = 50 // a bound, in case somebody outside feeds it
+	first := unix.SIGSTOP
+	if sc.runs {
+		first = unix.SIGKILL
+	}
 	known := map[int]bool{}
 	for range rounds {
 		before := len(known)
 		for _, p := range sc.find(proc.Others()) {
 			if !known[p.PID] {
 				known[p.PID] = true
-				_ = unix.Kill(p.PID, unix.SIGSTOP)
+				_ = unix.Kill(p.PID, first)
 			}
 		}
 		if len(known) == before {
 			break
 		}
 	}
-	var dying []unix.PollFd
+	var dying proc.Dying // their shell knows of it before it does anything else
 	for pid := range known {
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-			dying = append(dying, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-		}
+		dying.Add(pid)
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	awaitDeath(dying)
+	dying.Wait()
 	return len(known)
-}
-
-// deathLimit is how long what was killed is waited for. It is over at once,
-// unless the kernel has a reason.
-const deathLimit = 100 * time.Millisecond
-
-// awaitDeath waits until processes are dead, so that their shell knows of it
-// before it does anything else, and closes their descriptors (pidfd_open(2)).
-func awaitDeath(pidfds []unix.PollFd) {
-	late := time.Now().Add(deathLimit)
-	for i := range pidfds {
-		for {
-			left := time.Until(late).Milliseconds()
-			n, err := unix.Poll(pidfds[i:i+1], int(max(left, 0)))
-			if n > 0 || err != unix.EINTR && err != nil || left <= 0 {
-				break
-			}
-		}
-		_ = unix.Close(int(pidfds[i].Fd))
-	}
 }
 
 // checkLost looks whether the shell sits at its prompt and has not answered:

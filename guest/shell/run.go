@@ -39,10 +39,10 @@ type run struct {
 	timedOut bool
 	killed   bool
 	stage    int
+	looks    int       // at a shell that does not answer, after SIGKILL
 	idle     int       // how often in a row the shell was found at its prompt
 	asked    int       // how far a lost report was searched for
 	unknown  bool      // the status is not the command's
-	since    time.Time // the ladder's first step
 	target   int       // the process group that got its signal
 	unborn   bool      // it was a copy of the shell that had not executed yet
 	drained  time.Time // when held pipes are given up

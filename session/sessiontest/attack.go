@@ -93,7 +93,7 @@ func (a *attack) run(e *env) {
 			a.script, r.Stdout, r.Stderr, r.ExitCode, r.TimedOut, a.stdout, strings.TrimPrefix(a.stderr, "\x00"), code, a.slow)
 	}
 	if a.fate != either && r.Session.Ended != (a.fate == ends) || r.Session.StatusLost != (code == lost) {
-		s.Errorf("%.300s\nsession %+v", a.script, r.Session)
+		s.Errorf("%.300s\nsession %+v, signal %d", a.script, r.Session, r.Signal)
 	}
 	if a.undo != "" {
 		s.run(a.undo)

@@ -188,6 +188,9 @@ var timeoutAttacks = []attack{
 	{name: "LoopTrapsInt", script: "trap : INT; echo a; while :; do :; done; echo b", stdout: "a\n", slow: true, fate: ends},
 	{name: "DebugTrapLoops", script: "echo a; trap 'while :; do :; done' DEBUG; echo b", stdout: "a\n", slow: true, fate: either}, // each interrupt ends one round of the trap
 	{name: "ChldTrapSleeps", script: "trap 'sleep 1000' CHLD; /bin/true", slow: true, undo: "trap - CHLD"},
+	{name: "TrapSleepsAgain", script: "trap '((i++ < 6)) && sleep 1000' INT; { sleep 1000; } >/dev/null 2>&1", slow: true, undo: "trap - INT"},
+	{name: "SubstitutionIgnoresInt", script: "x=$(trap '' INT; sleep 1000; sleep 1000)", slow: true},
+	{name: "LoopOfPrograms", script: "while :; do /bin/true; done", slow: true},
 	{name: "Stopped", script: "echo a; sleep 1000 | sh -c 'kill -STOP $$'; sleep 1000; echo b", stdout: "a\n", stderr: anything, slow: true},
 	{name: "ManyChildren", script: "echo a; for i in {1..50}; do (trap '' INT TERM; sleep 1000) & done; wait", stdout: "a\n", slow: true},
 	{name: "Yes", script: "yes >/dev/null", slow: true},
