@@ -45,21 +45,27 @@ func TestKillTree(t *testing.T) {
 	for name, script := range hideouts {
 		t.Run(name, func(t *testing.T) {
 			conn, _ := start(t)
-			p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"sh", "-c", script}, Env: env}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			newScanner(p.Stdout()).expect(t, "up\n")
-			if err := p.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
-			if status, err := p.Wait(ctx); err != nil || status.Signal != int(syscall.SIGKILL) {
-				t.Errorf("%+v, %v", status, err)
-			}
+			killWhenUp(t, conn, script)
 			leftovers(t, conn)
 		})
+	}
+}
+
+// killWhenUp starts a script that prints "up", and kills it then.
+func killWhenUp(t *testing.T, conn *client.Conn, script string) {
+	t.Helper()
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"sh", "-c", script}, Env: env}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newScanner(p.Stdout()).expect(t, "up\n")
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if status, err := p.Wait(ctx); err != nil || status.Signal != int(syscall.SIGKILL) {
+		t.Errorf("%+v, %v", status, err)
 	}
 }
 
@@ -88,22 +94,7 @@ func TestKillAtOnce(t *testing.T) {
 func TestKilledIsGone(t *testing.T) {
 	conn, cmd := start(t)
 	for range 20 {
-		p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{
-			Args: []string{"sh", "-c", "i=0; while [ $((i+=1)) -le 50 ]; do sleep 1000 & done; echo up; wait"}, Env: env,
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		newScanner(p.Stdout()).expect(t, "up\n")
-		if err := p.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		_, err = p.Wait(ctx)
-		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		killWhenUp(t, conn, "i=0; while [ $((i+=1)) -le 50 ]; do sleep 1000 & done; echo up; wait")
 		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", cmd.Process.Pid))
 		for _, name := range tasks {
 			if b, err := os.ReadFile(name); err != nil || len(b) > 0 {

@@ -122,10 +122,12 @@ func (f *family) kill() (pids []int) {
 		rounds = 50 // a bound, in case somebody outside the family feeds it
 		looks  = 10 // at processes of which we cannot tell
 		pause  = 2 * time.Millisecond
+
+		deathLimit = 5 * time.Second
 	)
 	killed := map[int]bool{}
 	var dying proc.Dying
-	defer dying.Wait()
+	defer dying.Wait(deathLimit)
 	for look := 0; look < looks; {
 		added, unknown := f.stop(killed, rounds)
 		pids = append(pids, added...)

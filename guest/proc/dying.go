@@ -6,10 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deathLimit is how long what was killed is waited for. It is over at once,
-// unless the kernel has a reason.
-const deathLimit = 100 * time.Millisecond
-
 // A Dying is processes that are being killed. The zero Dying has none. It is not
 // safe for concurrent use.
 type Dying struct{ fds []unix.PollFd }
@@ -22,10 +18,11 @@ func (d *Dying) Add(pid int) {
 	}
 }
 
-// Wait waits until all are dead, though somebody may have to reap them yet; 100 ms
-// at most. There are none then.
-func (d *Dying) Wait() {
-	late := time.Now().Add(deathLimit)
+// Wait waits until all are dead, though somebody may have to reap them yet, for
+// limit at most: it is over at once, unless the kernel has a reason, or no processor
+// for them. There are none then.
+func (d *Dying) Wait(limit time.Duration) {
+	late := time.Now().Add(limit)
 	for i := range d.fds {
 		for {
 			left := time.Until(late).Milliseconds()

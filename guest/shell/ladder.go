@@ -252,7 +252,10 @@ func sweep(sc *scope, sig syscall.Signal) (n int) {
 		}
 		return len(found)
 	}
-	const rounds = 50 // a bound, in case somebody outside feeds it
+	const (
+		rounds     = 50                     // a bound, in case somebody outside feeds it
+		deathLimit = 100 * time.Millisecond // the session waits
+	)
 	first := unix.SIGSTOP
 	if sc.runs {
 		first = unix.SIGKILL
@@ -275,7 +278,7 @@ func sweep(sc *scope, sig syscall.Signal) (n int) {
 		dying.Add(pid)
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	dying.Wait()
+	dying.Wait(deathLimit)
 	return len(known)
 }
 

@@ -187,7 +187,7 @@ var timeoutAttacks = []attack{
 	{name: "LoopIgnoresInt", script: "echo a; trap '' INT; while :; do :; done; echo b", stdout: "a\n", slow: true, fate: ends},
 	{name: "LoopTrapsInt", script: "trap : INT; echo a; while :; do :; done; echo b", stdout: "a\n", slow: true, fate: ends},
 	{name: "DebugTrapLoops", script: "echo a; trap 'while :; do :; done' DEBUG; echo b", stdout: "a\n", slow: true, fate: either}, // each interrupt ends one round of the trap
-	{name: "ChldTrapSleeps", script: "trap '((i++ < 2)) && sleep 1000' CHLD; /bin/true", slow: true, undo: "trap - CHLD"}, // it may come at the prompt, where nothing limits it
+	{name: "ChldTrapSleeps", script: "trap '((i++ < 2)) && sleep 1000' CHLD; /bin/true", slow: true, undo: "trap - CHLD"},         // limited: it may come after the command
 	{name: "TrapSleepsAgain", script: "trap '((i++ < 6)) && sleep 1000' INT; { sleep 1000; } >/dev/null 2>&1", slow: true, undo: "trap - INT"},
 	{name: "SubstitutionIgnoresInt", script: "x=$(trap '' INT; sleep 1000; sleep 1000)", slow: true},
 	{name: "LoopOfPrograms", script: "while :; do /bin/true; done", slow: true},
