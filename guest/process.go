@@ -171,8 +171,10 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 		o.finish()
 	}
 	copying.Wait()
-	p.killing.Lock() // with the answer the killed do not count any more
-	r.bury(p.killed)
+	p.killing.Lock()
+	if len(p.killed) > 0 { // with the answer they do not count any more
+		r.bury(p.killed) // after forks of others, which nobody else need wait for
+	}
 	p.killing.Unlock()
 	p.mu.Lock()
 	status := exitStatus(ws, p.timedOut)

@@ -10,8 +10,8 @@ import (
 // safe for concurrent use.
 type Dying struct{ fds []unix.PollFd }
 
-// Add is for a process that is alive, or not reaped. One whose kernel has no
-// pidfd_open(2), as gVisor, is not waited for.
+// Add is for a process that is alive, or not reaped. One that pidfd_open(2) has no
+// descriptor for is not waited for.
 func (d *Dying) Add(pid int) {
 	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 		d.fds = append(d.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})

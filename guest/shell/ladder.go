@@ -234,7 +234,8 @@ func (s *Session) scope() *scope {
 // is too (atOnce): it would take a program for one that a person has stopped.
 func (s *Session) sweep(sig syscall.Signal) { sweep(s.scope(), sig) }
 
-// slay kills the command and the shell, which goes no further meanwhile.
+// slay kills the command and the shell, which goes no further meanwhile. In gVisor
+// it may die of the SIGHUP instead that stoppable tells of.
 func (s *Session) slay() {
 	if s.in != nil {
 		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
