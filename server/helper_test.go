@@ -210,9 +210,10 @@ func (w *world) bash(o registry.Owner, id, command string) string {
 	return r.Stdout
 }
 
+// No random id can hold yán, as it could "yan": the answers must not tell of them.
 var (
 	zoe = registry.Owner{OrganizationID: "acme", ProjectID: "web shop", UserID: "zoë"}
-	yan = registry.Owner{OrganizationID: "rival", ProjectID: "hidden-project", UserID: "yan"}
+	yan = registry.Owner{OrganizationID: "rival", ProjectID: "hidden-project", UserID: "yán"}
 )
 
 func owner(n int) registry.Owner {
