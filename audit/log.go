@@ -27,8 +27,9 @@ type Log struct {
 	closed bool        // guarded by mu
 	queue  chan *entry // sent to with mu held, and room
 
-	wake chan struct{} // something was dropped, the first since that was told
-	done chan struct{} // closed when all is written
+	wake  chan struct{}      // something was dropped, the first since that was told
+	flush chan chan struct{} // to be closed when what is queued is written
+	done  chan struct{}      // closed when all is written
 }
 
 // An entry is a Record whose explanation is still to be had of rules.
@@ -50,7 +51,7 @@ func newLog(path string, logger *slog.Logger, max int64) *Log {
 	}
 	l := &Log{
 		file: file{path: path, max: max}, logger: logger,
-		queue: make(chan *entry, queueSize), wake: make(chan struct{}, 1), done: make(chan struct{}),
+		queue: make(chan *entry, queueSize), wake: make(chan struct{}, 1), flush: make(chan chan struct{}), done: make(chan struct{}),
 	}
 	go l.run() // ends with Close
 	return l
@@ -103,6 +104,25 @@ func (l *Log) send(e *entry) {
 	}
 }
 
+// Flush waits until all lines of what was added are written, up to limit. What is only
+// counted is told in its time.
+func (l *Log) Flush(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	written := make(chan struct{})
+	select {
+	case l.flush <- written:
+	case <-l.done:
+		return
+	case <-timer.C:
+		return
+	}
+	select {
+	case <-written:
+	case <-timer.C:
+	}
+}
+
 // Close writes what was counted, and closes the log. It waits for the disk, up
 // to limit.
 func (l *Log) Close(limit time.Duration) {
@@ -135,6 +155,11 @@ func (l *Log) run() {
 				return
 			}
 			l.write(e)
+		case written := <-l.flush:
+			for range len(l.queue) {
+				l.write(<-l.queue)
+			}
+			close(written)
 		case <-l.wake:
 		case <-timer.C:
 			armed = false

@@ -113,6 +113,25 @@ func TestRepeatsAreToldInTime(t *testing.T) {
 	})
 }
 
+// What has been added is there after a Flush, and after Close there is nothing to wait
+// for.
+func TestFlush(t *testing.T) {
+	path := logPath(t)
+	l := NewLog(path, nil)
+	const rounds, each = 50, 4
+	for i := range rounds {
+		for j := range each {
+			l.Add(denialOf(fmt.Sprint(i, j)), nil)
+		}
+		l.Flush(limit)
+		if all, _ := readAll(t, path); len(all) != each*(i+1) {
+			t.Fatalf("%d lines of %d", len(all), each*(i+1))
+		}
+	}
+	l.Close(limit)
+	l.Flush(limit)
+}
+
 // Neither file is longer than it may be; what is left is the newest, whole.
 func TestRotation(t *testing.T) {
 	path := logPath(t)

@@ -127,6 +127,7 @@ func receivePacket(control *os.File, buf []byte) ([]byte, *os.File, error) {
 // What a tree server can be asked for.
 const (
 	askStats = "stats" // what it has done and holds
+	askAudit = "audit" // to have written what it has denied so far
 	askRules = "rules" // to serve by other rules, which come as a descriptor
 )
 

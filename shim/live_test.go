@@ -474,7 +474,7 @@ func TestAudit(t *testing.T) {
 	if err := rt.Start(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
-	log, alive, err := rt.Audit(s.ID)
+	log, alive, err := rt.Audit(t.Context(), s.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -539,7 +539,7 @@ func TestAudit(t *testing.T) {
 // all reads a sandbox's log.
 func all(t *testing.T, rt *bwrap.Runtime, id string) (records []audit.Record) {
 	t.Helper()
-	log, _, err := rt.Audit(id)
+	log, _, err := rt.Audit(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -550,6 +550,33 @@ func all(t *testing.T, rt *bwrap.Runtime, id string) (records []audit.Record) {
 			return records
 		}
 		records = append(records, r)
+	}
+}
+
+// What a program was refused is in the log as soon as it has ended.
+func TestAuditIsComplete(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{
+		CodebasePath: codebase,
+		Permissions:  append(everything(perm.Write), perm.Rule{Pattern: "new*", Level: perm.None}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		sh(t, rt, s.ID, fmt.Sprintf("mkdir new%d 2>/dev/null; true", i))
+		last := audit.Record{}
+		for _, r := range all(t, rt, s.ID) {
+			if r.Op == "mkdir" {
+				last = r
+			}
+		}
+		if want := fmt.Sprint("new", i); last.Path != want {
+			t.Fatalf("the last line is of %q, want %q", last.Path, want)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ const (
 	opTouch   = "touch"
 	opRenew   = "renew"
 	opStats   = askStats // passed on to the tree server
+	opAudit   = askAudit // passed on to the tree server
 	opRules   = askRules // passed on to the tree server
 )
 
@@ -40,7 +41,8 @@ type reply struct {
 }
 
 const (
-	// statsLimit is how long the tree server may take to tell what it does.
+	// statsLimit is how long the tree server may take to tell what it does, or to
+	// have its audit log written.
 	statsLimit = 2 * time.Second
 	// rulesLimit is how long it may take until other rules bind: the kernel has
 	// to forget what the old ones allowed.
@@ -92,7 +94,7 @@ func (s *shim) answer(p *peer, req *request) error {
 			return fmt.Errorf("%w: %s without a lifetime", wire.ErrProtocol, opRenew)
 		}
 		return p.reply(replyOf(treeReply{}, s.life.set(req.Lifetime)))
-	case opStats, opRules:
+	case opStats, opAudit, opRules:
 		if s.tree == nil {
 			return p.reply(replyOf(treeReply{}, runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))
 		}
@@ -119,8 +121,8 @@ func (s *shim) answer(p *peer, req *request) error {
 
 // askTree passes a request on to the tree server.
 func (s *shim) askTree(req *request) (treeReply, error) {
-	if req.Op == opStats {
-		return s.tree.ask(askStats, nil, statsLimit)
+	if req.Op != opRules {
+		return s.tree.ask(req.Op, nil, statsLimit)
 	}
 	rules, err := sealedFile(req.Rules)
 	if err != nil {

@@ -403,11 +403,17 @@ func (r *Runtime) Log(sandboxID string) (*os.File, error) {
 
 // Audit opens the log of what a sandbox's tree has denied, and names the file
 // that is there as long as the sandbox is, for [audit.Reader.Follow]. It does
-// not matter whether the sandbox runs. The caller closes the reader.
-func (r *Runtime) Audit(sandboxID string) (log *audit.Reader, alive string, err error) {
-	box, _, err := r.find(sandboxID)
+// not matter whether the sandbox runs; of one that does, what was denied before the
+// call is in the log, unless the disk takes longer than a second, or the tree server does
+// not answer. The caller closes the reader.
+func (r *Runtime) Audit(ctx context.Context, sandboxID string) (log *audit.Reader, alive string, err error) {
+	box, c, err := r.find(sandboxID)
 	if err != nil {
 		return nil, "", err
+	}
+	if c.CodebasePath != "" {
+		// Where nobody answers, the log is what there is.
+		_, _ = ask(ctx, box, &request{Op: opAudit}, statsLimit+time.Second)
 	}
 	log, err = audit.Open(box.Audit())
 	if err != nil {

@@ -70,6 +70,9 @@ func (t *treeServer) serve() {
 		switch req.Op {
 		case askStats:
 			t.reply(req.ID, t.stats(), nil)
+		case askAudit:
+			t.audit.Flush(statsLimit / 2)
+			t.reply(req.ID, nil, nil)
 		case askRules:
 			t.reply(req.ID, nil, runtime.Errorf(runtime.ErrConflict, "its rules are being changed: try again"))
 		default:

@@ -32,7 +32,7 @@ is told when it is asked for by name, not when it is left out of a listing.`,
 			if err != nil {
 				return err
 			}
-			log, alive, err := rt.Audit(args[0])
+			log, alive, err := rt.Audit(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

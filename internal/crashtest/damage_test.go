@@ -160,7 +160,7 @@ func (w *world) damaged(state runtime.State, file string, d *damage, other strin
 			return err
 		}},
 		{"audit", func() error {
-			a, _, err := rt.Audit(s.ID)
+			a, _, err := rt.Audit(w.Ctx, s.ID)
 			if err == nil {
 				err = a.Close()
 			}
