@@ -38,7 +38,9 @@ type watcher struct {
 
 	changes atomic.Uint64
 
-	full  atomic.Bool // no more directories can be watched
+	full atomic.Bool // no more directories can be watched
+
+	// mu is held also while the kernel's marks change: there is one for each key.
 	mu    sync.Mutex
 	nodes map[string]*node // directories by file handle; guarded by mu
 	names map[*node]string // the reverse; guarded by mu
@@ -101,17 +103,16 @@ func (w *watcher) add(n *node, fd int) {
 		return
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
+	if err != nil {
+		w.full.Store(err == syscall.ENOSPC)
+		return
+	}
 	if old := w.nodes[key]; old != nil {
 		delete(w.names, old)
 	}
 	w.nodes[key], w.names[n] = n, key
-	w.mu.Unlock()
-	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
-	if err != nil {
-		w.full.Store(err == syscall.ENOSPC)
-		w.forget(n)
-		return
-	}
 	n.watched.Store(true)
 }
 
@@ -121,21 +122,17 @@ func (w *watcher) remove(n *node, fd int) {
 	if w == nil || !n.watched.Swap(false) {
 		return
 	}
-	if w.forget(n) && fd >= 0 {
-		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
-	}
-}
-
-// forget ignores events of n from now on. It reports whether it was heeded.
-func (w *watcher) forget(n *node) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key, ok := w.names[n]
-	if ok { // no other node has taken its place
-		delete(w.nodes, key)
-		delete(w.names, n)
+	if !ok {
+		return // another node has taken its place, and the mark is that one's
 	}
-	return ok
+	delete(w.nodes, key)
+	delete(w.names, n)
+	if fd >= 0 {
+		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
+	}
 }
 
 func (w *watcher) node(key []byte) *node {

@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,6 +50,38 @@ func content(path string) string {
 		return errnoIn(err).Error()
 	}
 	return fmt.Sprintf("%d:%s", st.Size(), b)
+}
+
+// A directory may have a new node before its old one is forgotten. Whichever is
+// first, the new one is told of changes if it believes so.
+func TestOneMarkForADirectory(t *testing.T) {
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	fd := int(dir.Fd())
+	w := newWatcher()
+	if w == nil {
+		t.Skip("NEEDS Linux 5.13: fanotify for users")
+	}
+	defer w.discard()
+	for i := range 2000 {
+		before, after := &node{}, &node{}
+		w.add(before, fd)
+		both := make(chan struct{})
+		go func() {
+			defer close(both)
+			w.remove(before, fd)
+		}()
+		w.add(after, fd)
+		<-both
+		marks, err := os.ReadFile(fmt.Sprint("/proc/self/fdinfo/", w.fd))
+		if err != nil || !after.watched.Load() || len(w.nodes) != 1 || len(w.names) != 1 || bytes.Count(marks, []byte("fanotify ino:")) != 1 {
+			t.Fatalf("round %d: %v, watched: %v, %d and %d known, %s", i, err, after.watched.Load(), len(w.nodes), len(w.names), marks)
+		}
+		w.remove(after, fd)
+	}
 }
 
 // What the host changes is seen inside though the kernel may cache for an
