@@ -60,7 +60,7 @@ func (t *tree) overheard(c *fuse.InHeader, n *node) {
 // systemCall returns the system call in which the thread tid waits. It fails
 // if that is not for this process to know. A thread that has asked may not be
 // asleep yet, least of all where there is one processor; nothing tells when it
-// is, so it is looked at again, a few milliseconds at most.
+// is, so it is looked at again, for half a second at most.
 func systemCall(tid uint32) (nr uint64, args [6]uint64, ok bool) {
 	path := fmt.Sprintf("/proc/%d/syscall", tid)
 	for pause := 20 * time.Microsecond; ; pause *= 2 {
@@ -68,7 +68,7 @@ func systemCall(tid uint32) (nr uint64, args [6]uint64, ok bool) {
 		if err != nil {
 			return 0, args, false
 		}
-		if !bytes.HasPrefix(data, []byte("running")) || pause > 4*time.Millisecond {
+		if !bytes.HasPrefix(data, []byte("running")) || pause > 250*time.Millisecond {
 			return parseSystemCall(data)
 		}
 		time.Sleep(pause)

@@ -162,7 +162,10 @@ func testTree(t *testing.T, dir string, rules Rules) *tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(tr.close)
+	t.Cleanup(func() {
+		tr.watch.discard()
+		tr.close()
+	})
 	return tr
 }
 

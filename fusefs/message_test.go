@@ -73,10 +73,10 @@ func TestWarmUseSendsNothing(t *testing.T) {
 		cold := c.stats(t)
 		t.Logf("cold: %v", moved(start, cold))
 		walk(t, c.dir)
-		settled := c.stats(t)
-		d := moved(cold, settled)
+		d := moved(cold, c.stats(t))
 		t.Logf("second: %v", d)
-		if d["getattr"] > 222+d["read"] || d["lookup"]+d["readdirplus"]+d["readlink"] > 0 {
+		// The kernel drops a cached page when it pleases, and asks for it again.
+		if d["getattr"] > 222+d["read"] || d["lookup"]+d["readlink"] > 0 || d["readdirplus"] > 2 {
 			t.Errorf("second time: %v, want only the attributes of what was read", d)
 		}
 		sendsNothing(t, c, "a warm walk", func() { walk(t, c.dir) })

@@ -97,7 +97,7 @@ func request[T any](t *testing.T, c *client, what any) (v T) {
 
 const (
 	childEnv  = "WOLFFIA_FUSEFS_CHILD" // the JSON of childArgs
-	testLimit = 90 * time.Second
+	testLimit = 5 * time.Minute
 	clientUID = 1000 // in the child's user namespace
 )
 

@@ -37,15 +37,16 @@ func (s *Server) SetRules(rules Rules) {
 	if !t.dev.epochs {
 		// Nothing makes the kernel forget that a name does not exist in the root.
 		since := time.Duration(t.clock() - t.rootAbsent.Load())
-		time.Sleep(min(t.timeout, rootAbsence) + jiffy - since)
+		time.Sleep(min(t.timeout, rootAbsence) + rounding - since)
 	}
 }
 
 // rootAbsence is how long a kernel without epochs may believe that a name does
-// not exist in the root; it rounds up, by a jiffy at most.
+// not exist in the root. It counts from when the answer was taken, and rounds up, by
+// a jiffy at most.
 const (
 	rootAbsence = time.Second
-	jiffy       = 10 * time.Millisecond
+	rounding    = 100 * time.Millisecond
 )
 
 // rejudge gives all nodes what the rules say now, and returns those whose
