@@ -45,7 +45,7 @@ type Result struct {
 	Fix      string  `json:"fix"`      // the commands that cure Problem, one on each line; may be empty
 }
 
-// timeout bounds every probe.
+// timeout bounds the probes of All.
 const timeout = 5 * time.Second
 
 // A feature is how one Feature is probed.
@@ -83,6 +83,8 @@ func Features() []Feature {
 // All probes every feature, all at the same time, and returns the results in
 // the order of Features. It takes at most a few seconds, less if ctx ends.
 func All(ctx context.Context) []Result {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	h := thisHost()
 	list := features()
 	pending := make([]<-chan Result, len(list))
@@ -96,7 +98,7 @@ func All(ctx context.Context) []Result {
 	return results
 }
 
-// Check probes one feature; one that does not exist is not OK.
+// Check probes one feature, until ctx ends; one that does not exist is not OK.
 func Check(ctx context.Context, name Feature) Result {
 	for _, f := range features() {
 		if f.name == name {
@@ -106,14 +108,12 @@ func Check(ctx context.Context, name Feature) Result {
 	return Result{Feature: name, Problem: fmt.Sprintf("there is no feature %q", name)}
 }
 
-// start runs the probe and sends one result, in time whatever the probe does.
+// start runs the probe and sends one result, when ctx ends whatever the probe does.
 func (f feature) start(ctx context.Context, h *host) <-chan Result {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
 	done := make(chan Result, 1) // so that a late probe can end
 	go func() { done <- f.probe(ctx, h) }()
 	out := make(chan Result, 1)
 	go func() { // ends with the probe or with ctx
-		defer cancel()
 		var r Result
 		select {
 		case r = <-done:

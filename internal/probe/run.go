@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 )
 
 // readFile returns the start of a small file; "" if it cannot be read.
@@ -34,7 +33,7 @@ func output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	var buf bytes.Buffer
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}
 	cmd.Stdout, cmd.Stderr = &buf, &buf
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = timeout
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		err = errors.Join(errors.New("it takes too long"), ctx.Err())

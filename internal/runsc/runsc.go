@@ -97,7 +97,7 @@ func versionOf(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := &exec.Cmd{Path: path, Args: []string{"runsc", "--version"}, Env: []string{}, Stdout: &out, WaitDelay: time.Second}
+	cmd := &exec.Cmd{Path: path, Args: []string{"runsc", "--version"}, Env: []string{}, Stdout: &out, WaitDelay: 5 * time.Second}
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
