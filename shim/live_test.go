@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/audit"
 	"wolffia/guest/client"
 	"wolffia/guest/wire"
@@ -151,6 +153,45 @@ func TestClientThatBreaksTheProtocol(t *testing.T) {
 	}
 	if d, err := rt.Inspect(t.Context(), id); err != nil || d.Tree == nil || !d.Tree.Current {
 		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// A shim that has no descriptors for a client takes it once there are.
+func TestNoDescriptorsForAClient(t *testing.T) {
+	rt, state, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := statedir.Open(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := dir.Box(id).Shim().PID
+	const most = 1 << 10
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: most}, nil); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	go func() {
+		_, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"true"}})
+		asked <- err
+	}()
+	select {
+	case err := <-asked:
+		t.Errorf("without descriptors: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-asked:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(limit):
+		t.Error("it hangs")
 	}
 }
 

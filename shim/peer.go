@@ -1,9 +1,11 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"wolffia/guest/wire"
 	"wolffia/internal/step"
@@ -27,12 +29,20 @@ type peer struct {
 	request []byte // the pieces of a Control request that is not complete; serve's own
 }
 
+// acceptPause is how long a client waits for whom there is no descriptor, or no memory:
+// nothing tells when there is again.
+const acceptPause = 20 * time.Millisecond
+
 // accept serves clients until the process ends.
 func (s *shim) accept(l *net.UnixListener) {
 	for {
 		conn, err := l.AcceptUnix()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil {
+			time.Sleep(acceptPause)
+			continue
 		}
 		sock, err := newSocket(conn)
 		if err != nil {
