@@ -194,6 +194,8 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		// for ever: it is not bound to it yet.
 		return errors.Join(err, box.KillAll(c.UID, killLimit))
 	})
+	// It may have ended again, as one whose time is over has, when we hear of it.
+	process, unknown := statedir.ProcessOf(shim.PID())
 	step.Reached("start: shim started")
 	if bin.engine {
 		if keeper, err = startKeeper(bin.backend, log, &forShim, lock.Tree, shimEnd, ready, keeperEnd, self, lock.Shim, alive); err != nil {
@@ -228,8 +230,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		return nil, err
 	}
 	step.Reached("start: ready")
-	process, err := statedir.ProcessOf(shim.PID())
-	if err == nil {
+	if err = unknown; err == nil {
 		err = box.SetShim(&process)
 	}
 	if err != nil {
