@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"wolffia/internal/dockertest"
+	"wolffia/internal/leak"
 	"wolffia/internal/probe"
 	"wolffia/internal/shimtest"
 	"wolffia/internal/suite"
@@ -43,6 +44,7 @@ func newWorld(t testing.TB) *world {
 	if on.backend.Engine && os.Geteuid() != 0 {
 		testenv.Need(t, probe.Fusermount)
 	}
+	leak.Check(t)
 	dir := t.TempDir()
 	w := &world{
 		T: suite.New(t), state: filepath.Join(dir, "state"), codebase: filepath.Join(dir, "codebase"),

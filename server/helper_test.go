@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/internal/leak"
 	"wolffia/internal/probe"
 	"wolffia/internal/shimtest"
 	"wolffia/internal/suite"
@@ -52,6 +53,7 @@ type world struct {
 func newWorld(t testing.TB, opts *server.Options) *world {
 	t.Helper()
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
+	leak.Check(t)
 	dir := t.TempDir()
 	w := &world{T: suite.New(t), dir: dir, state: filepath.Join(dir, "state"), codebase: filepath.Join(dir, "codebase")}
 	for _, d := range []string{filepath.Dir(dir), dir} { // whoever root drops to must get here

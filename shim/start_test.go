@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/leak"
 	"wolffia/internal/probe"
 	"wolffia/internal/testbin"
 	"wolffia/internal/testenv"
@@ -35,6 +36,7 @@ const limit = time.Minute
 func newRuntime(t *testing.T) (rt *bwrap.Runtime, state, codebase string) {
 	t.Helper()
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
+	leak.Check(t)
 	dir := t.TempDir()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) { // as root, the user that is dropped to must get here
 		if err := os.Chmod(d, 0o755); err != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long what is ending may take to be gone.
-const patience = 5 * time.Second
+const patience = 10 * time.Second
 
 // Check fails t, when it and all its later cleanups are done, if something is
 // left that was not there when Check was called, and names it. What is about
@@ -77,9 +77,9 @@ func (w *watch) look() map[string]string {
 // wait returns the names of what is there and was not before, when it is
 // nothing or patience is at its end.
 func (w *watch) wait(before map[string]string, patience time.Duration) []string {
-	end := time.NewTimer(patience)
-	defer end.Stop()
+	end := time.Now().Add(patience)
 	for pause := time.Millisecond; ; pause *= 2 {
+		last := time.Now().After(end)
 		after := w.look()
 		maps.DeleteFunc(after, func(id, _ string) bool {
 			_, ok := before[id]
@@ -88,11 +88,10 @@ func (w *watch) wait(before map[string]string, patience time.Duration) []string 
 		if len(after) == 0 {
 			return nil
 		}
-		select {
-		case <-end.C:
+		if last {
 			return slices.Sorted(maps.Values(after))
-		case <-time.After(pause):
 		}
+		time.Sleep(pause)
 	}
 }
 

@@ -113,6 +113,9 @@ func TestChild(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if err := unix.Waitid(unix.P_PID, zombie.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+			t.Fatal(err)
+		}
 	})
 	_ = cmd.Process.Kill()
 	_, _ = cmd.Wait(), zombie.Wait()
