@@ -131,7 +131,7 @@ func (w *world) untilKilled(has map[int]string, rnd *rand.Rand) (begun int) {
 	}
 	w.OK(child.Start())
 	w.OK(in.Close())
-	guard := time.AfterFunc(suite.Limit, func() { _ = child.Process.Kill() })
+	guard := time.AfterFunc(5*suite.Limit, func() { _ = child.Process.Kill() })
 	defer guard.Stop()
 	lines, after := bufio.NewScanner(out), 2+rnd.IntN(12)
 	pause := time.Duration(rnd.IntN(30)) * time.Millisecond // so that it is in the midst of something

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"wolffia/internal/suite"
 	"wolffia/registry"
@@ -63,7 +64,10 @@ func TestCalls(t *testing.T) {
 	if w.is("bytes", r, 200, ""); r.Stdout != "kept \ufffd\x00/\n" || string(r.StdoutBytes) != "kept \xff\x00/\n" || r.Cwd != "/tmp" {
 		t.Errorf("bytes: %s", r.body)
 	}
-	r = w.call(w.Ctx, "executeBash", in(m{"command": `echo part; sleep 1000`, "timeoutMs": 200}))
+	suite.Timeouts(func(timeout time.Duration) (came bool) {
+		r = w.call(w.Ctx, "executeBash", in(m{"command": `echo part; sleep 1000`, "timeoutMs": timeout.Milliseconds()}))
+		return r.Result != nil && r.Result.Stdout != ""
+	})
 	if w.is("time-out", r, 504, "timedOut"); r.Result == nil || r.Result.Stdout != "part\n" || r.Result.ExitCode != 124 || r.Result.Cwd != "/tmp" {
 		t.Errorf("time-out: %s", r.body)
 	}
@@ -196,7 +200,7 @@ func TestHundredOwnersAtOnce(t *testing.T) {
 	w.OK(os.Chmod(fifos, 0o777))
 	suite.AtOnce(owners, func(i int) error {
 		command := fmt.Sprintf(`A=%d; : > /workspace/begun/$A
-until set -- /workspace/begun/*; [ $# -eq %d ]; do sleep 0.1; done; echo $A`, i, owners)
+until set -- /workspace/begun/*; [ $# -eq %d ]; do sleep 1; done; echo $A`, i, owners)
 		r := w.call(w.Ctx, "executeBash", by(owner(i), m{"sandboxId": ids[i], "command": command}))
 		if r.status != 200 || r.Stdout != fmt.Sprintf("%d\n", i) {
 			t.Errorf("%d: %s (%v)", i, r.body, r.err)

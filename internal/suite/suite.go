@@ -23,9 +23,9 @@ type T struct {
 	Ctx context.Context
 }
 
-// New bounds a test.
+// New bounds a test, which may have many waits.
 func New(t testing.TB) T {
-	ctx, cancel := context.WithTimeout(context.Background(), Limit)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*Limit)
 	t.Cleanup(cancel)
 	return T{t, ctx}
 }
@@ -64,7 +64,7 @@ func (t T) Until(what string, so func() bool) {
 	t.Helper()
 	for !so() {
 		if t.Ctx.Err() != nil {
-			t.Fatalf("%s: not in %v", what, Limit)
+			t.Fatalf("%s: it does not come", what)
 		}
 	}
 }
