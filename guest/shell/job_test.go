@@ -3,10 +3,12 @@ package shell_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"wolffia/guest/client"
 	"wolffia/guest/wire"
@@ -364,25 +366,33 @@ func TestAttach(t *testing.T) {
 // what it prints is lost to him.
 func TestAttachBackpressure(t *testing.T) {
 	s := open(t, "bash")
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	term, err := s.conn.Attach(ctx, &wire.StartRequest{Session: &wire.SessionRequest{Op: wire.SessionAttach, Name: s.name}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := term.Stdin().Write([]byte("exec head -c 5000000 /dev/zero\n")); err != nil {
-		t.Fatal(err)
-	}
-	var zeros int
-	buf := make([]byte, 1<<16)
-	for {
-		n, err := term.Stdout().Read(buf)
-		zeros += bytes.Count(buf[:n], []byte{0})
+	prints := func(size int, pause time.Duration) {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		term, err := s.conn.Attach(ctx, &wire.StartRequest{Session: &wire.SessionRequest{Op: wire.SessionAttach, Name: s.name}}, nil)
 		if err != nil {
-			break
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(term.Stdin(), "exec head -c %d /dev/zero\n", size); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(pause)
+		var zeros int
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := term.Stdout().Read(buf)
+			zeros += bytes.Count(buf[:n], []byte{0})
+			if err != nil {
+				break
+			}
+		}
+		if zeros != size {
+			t.Errorf("%d of %d bytes", zeros, size)
 		}
 	}
-	if zeros != 5_000_000 {
-		t.Errorf("%d of 5000000 bytes", zeros)
+	prints(5_000_000, 0)
+	// The last of it waits in the terminal for him when the shell has ended.
+	for rest := 0; rest <= 20; rest += 2 {
+		prints(wire.Window+512<<10+rest<<10, 100*time.Millisecond)
 	}
 }

@@ -3,6 +3,7 @@ package shell
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -16,6 +17,12 @@ import (
 
 // scrollback is how much of what a terminal has printed is kept, in bytes.
 const scrollback = 1 << 20
+
+// terminalRoom is more than lies in a terminal at a time, in bytes: what is read of it
+// once its shell has ended, if others go on printing. (Linux: 8 KiB and a piece,
+// tty_buffer_set_limit in drivers/tty/pty.c. gVisor: 132 KiB, in
+// pkg/sentry/fsimpl/devpts/queue.go.)
+const terminalRoom = 256 << 10
 
 // A terminal is a second shell of a session, for a person: interactive, with
 // line editing, on a terminal of its own, with the state that the session had
@@ -159,14 +166,19 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 // from the fastest viewer.
 func (t *terminal) read() {
 	buf := make([]byte, 32<<10)
-	for {
+	for late := 0; ; {
 		n, err := t.tty.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) && late < terminalRoom {
+			// The deadline says nothing about what came in before it.
+			n, err = t.left(buf)
+			late += n
+		}
 		t.mu.Lock()
 		for n > 0 && len(t.viewers) > 0 && !t.over && t.lag() > scrollback/2 {
 			t.change.Wait()
 		}
 		t.ring.Write(buf[:n])
-		if err != nil { // EIO: nobody has it open; or it was closed
+		if err != nil { // EIO: nobody has it open; EAGAIN: the shell does not; or it was closed
 			t.eof = true
 			for t.status == nil { // soon: the shell was the last
 				t.change.Wait()
@@ -179,6 +191,30 @@ func (t *terminal) read() {
 			return
 		}
 	}
+}
+
+// left reads what is there, without waiting.
+func (t *terminal) left(b []byte) (n int, err error) {
+	conn, err := t.tty.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	cerr := conn.Control(func(fd uintptr) {
+		for {
+			if n, err = unix.Read(int(fd), b); err != unix.EINTR {
+				return
+			}
+		}
+	})
+	switch {
+	case cerr != nil:
+		return 0, cerr
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // lag is how far the fastest viewer is behind.

@@ -1,10 +1,12 @@
 package sessiontest
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"wolffia/runtime"
 )
@@ -18,6 +20,7 @@ var attachTests = []test{
 	{"AttachTwo", []Feature{Attach}, attachTwo},
 	{"AttachTakeover", []Feature{Attach}, attachTakeover},
 	{"AttachExit", []Feature{Attach}, attachExit},
+	{"AttachRest", []Feature{Attach}, attachRest},
 	{"AttachDestroy", []Feature{Attach}, attachDestroy},
 	{"AttachErrors", []Feature{Attach}, attachErrors},
 }
@@ -34,8 +37,8 @@ type viewer struct {
 	last bool            // there will be no more; guarded by mu
 }
 
-// attach makes a viewer, who reads all that there is to see.
-func (s *shell) attach(req runtime.AttachRequest) *viewer {
+// terminal opens the session's terminal.
+func (s *shell) terminal(req runtime.AttachRequest) runtime.Terminal {
 	s.Helper()
 	a, ok := s.rt.(runtime.SessionAttacher)
 	if !ok {
@@ -45,6 +48,13 @@ func (s *shell) attach(req runtime.AttachRequest) *viewer {
 	if err != nil {
 		s.Fatalf("attach %+v: %v", req, err)
 	}
+	return t
+}
+
+// attach makes a viewer, who reads all that there is to see.
+func (s *shell) attach(req runtime.AttachRequest) *viewer {
+	s.Helper()
+	t := s.terminal(req)
 	v := &viewer{env: s.env, Terminal: t, over: make(chan struct{})}
 	v.more = sync.NewCond(&v.mu)
 	s.Cleanup(func() {
@@ -268,6 +278,25 @@ func attachExit(e *env) {
 	v = s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
 	v.types("echo =${gone-unset}=\n")
 	v.sees("=unset=")
+}
+
+// attachRest has the last of what a shell prints wait in its terminal, for a viewer who
+// does not read, when it has ended.
+func attachRest(e *env) {
+	s := e.shell(nil)
+	const most = 1 << 20 // is on its way, or kept, for somebody who does not read
+	for _, rest := range []int{6, 10, 14, 40, 100} {
+		t := s.terminal(runtime.AttachRequest{})
+		_, err := fmt.Fprintf(t.Stdin(), "exec head -c %d /dev/zero\n", most+rest<<10)
+		e.OK(err)
+		time.Sleep(300 * time.Millisecond) // so that it has ended, or this shows nothing
+		seen, err := io.ReadAll(t.Stdout())
+		e.OK(err)
+		e.OK(t.Close())
+		if n := bytes.Count(seen, []byte{0}); n != most+rest<<10 {
+			e.Errorf("%d of %d bytes are seen", n, most+rest<<10)
+		}
+	}
 }
 
 // The end of the session is that of its terminal.
