@@ -255,7 +255,7 @@ func sweep(sc *scope, sig syscall.Signal) (n int) {
 	}
 	const (
 		rounds     = 50                     // a bound, in case somebody outside feeds it
-		deathLimit = 100 * time.Millisecond // the session waits
+		deathLimit = 250 * time.Millisecond // the session waits
 	)
 	first := unix.SIGSTOP
 	if sc.runs {

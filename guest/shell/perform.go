@@ -219,14 +219,14 @@ func (s *Session) takeSnapshot() {
 		return
 	}
 	s.busy = true
-	s.snapshotNow(s.idle)
+	s.snapshotNow(snapshotLimit, s.idle)
 }
 
 // snapshotNow takes one as a command of our own.
 // Precondition: busy, a shell, and no run.
-func (s *Session) snapshotNow(then func()) {
+func (s *Session) snapshotNow(limit time.Duration, then func()) {
 	at := s.commands
-	s.begin(&run{text: []byte(s.d.snapshotScript()), limit: snapshotLimit, done: func(r *run) {
+	s.begin(&run{text: []byte(s.d.snapshotScript()), limit: limit, done: func(r *run) {
 		if snap, ok := parseSnapshot(s.d, r.captured(wire.Stdout)); ok && r.rep != nil {
 			s.snap, s.snapAt = &snap, at
 		} else if r.rep != nil {

@@ -24,7 +24,7 @@ const (
 	startLimit    = 10 * time.Second // until a new shell answers
 	restoreLimit  = 5 * time.Second
 	rcLimit       = 5 * time.Second
-	snapshotLimit = 2 * time.Second
+	snapshotLimit = 2 * time.Second        // for nobody; for a terminal as long as a restore
 	quietBefore   = 200 * time.Millisecond // without a command, before a snapshot is taken
 )
 
@@ -214,6 +214,7 @@ func (s *Session) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := &s.info
+	state, commands, waiting := i.State, i.Commands, i.Waiting
 	i.State, i.PID = wire.StateIdle, 0
 	if s.in == nil {
 		i.State = wire.StateEnded
@@ -224,8 +225,10 @@ func (s *Session) publish() {
 		i.State = wire.StateRunning
 	}
 	i.Cwd = wire.Path(s.cwd)
-	i.UsedMS = time.Now().UnixMilli()
 	i.Commands, i.Waiting, i.Restarts, i.Restored = s.commands, len(s.queue), s.restarts, s.restored
+	if i.State != state || i.Commands != commands || i.Waiting != waiting {
+		i.UsedMS = time.Now().UnixMilli() // what the session does for itself shows in none of them
+	}
 }
 
 func (s *Session) describe() wire.SessionInfo {

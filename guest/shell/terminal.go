@@ -82,7 +82,7 @@ func (s *Session) attach(c *Call) {
 	}
 	s.busy = true
 	s.clear(alarmIdle)
-	s.snapshotNow(func() {
+	s.snapshotNow(restoreLimit, func() {
 		if c.killed {
 			c.fail(wire.ClassConflict, "the request was given up")
 		} else {
