@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"wolffia/guest/client"
 	"wolffia/guest/wire"
+	"wolffia/internal/suite"
 )
 
 // hideouts are ways to leave a process tree; each prints "up" when it is out.
@@ -30,9 +32,14 @@ func TestTimeoutKillsTheTree(t *testing.T) {
 	for name, script := range hideouts {
 		t.Run(name, func(t *testing.T) {
 			conn, _ := start(t)
-			r, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{
-				Args: []string{"sh", "-c", script}, TimeoutMS: 300,
-			}})
+			var r result
+			var err error
+			suite.Timeouts(func(timeout time.Duration) (came bool) {
+				r, err = run(t, conn, client.Request{StartRequest: wire.StartRequest{
+					Args: []string{"sh", "-c", script}, TimeoutMS: uint64(timeout.Milliseconds()),
+				}})
+				return r.stdout != ""
+			})
 			if err != nil || !r.TimedOut || r.stdout != "up\n" {
 				t.Errorf("%+v, %v: want a time-out with the output so far", r, err)
 			}

@@ -110,6 +110,9 @@ func TestAnotherHost(t *testing.T) {
 			t.Fatalf("round %d: what waited for its turn got it", round)
 		}
 	}
+	if err := conn.DestroySession(t.Context(), "s", false); err != nil {
+		t.Error(err) // its directory would stay in /tmp
+	}
 	_ = conn.Close()
 }
 

@@ -320,6 +320,8 @@ func TestAttach(t *testing.T) {
 			if two.Info.Viewers != 2 || two.Info.Start != 0 {
 				t.Errorf("%+v", two.Info)
 			}
+			typed(one, "PS1=in-$((30+3))\n") // a size that comes while a shell prompts is lost
+			a.await(t, "in-33")
 			if err := one.Resize(40, 90); err != nil {
 				t.Fatal(err)
 			}

@@ -65,6 +65,15 @@ func TestBuiltinCost(t *testing.T) {
 
 const mostAllocs = 100
 
+// settle waits until the sessions have put their pipes right, which they do when they
+// have answered: a list waits for that.
+func (s *sess) settle(t *testing.T) {
+	t.Helper()
+	if _, err := s.conn.Sessions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Many commands in one session leave nothing behind.
 func TestManyCommands(t *testing.T) {
 	n := 10_000
@@ -80,17 +89,11 @@ func TestManyCommands(t *testing.T) {
 			}
 		}
 	}
-	// A session puts its pipes right after it has answered; a list waits for that.
-	settle := func() {
-		if _, err := s.conn.Sessions(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
 	round(200)
-	settle()
+	s.settle(t)
 	fds, routines, heap := counts(t)
 	round(n)
-	settle()
+	s.settle(t)
 	fds2, routines2, heap2 := countsDownTo(t, fds, routines)
 	if fds2 > fds || routines2 > routines || heap2 > heap+2<<20 {
 		t.Errorf("%d -> %d descriptors, %d -> %d goroutines, %d -> %d bytes", fds, fds2, routines, routines2, heap, heap2)
@@ -108,10 +111,12 @@ func TestManySessions(t *testing.T) {
 	if testing.Short() {
 		n = 20
 	}
-	open(t, "bash").alive(t)
+	one := open(t, "bash")
+	one.alive(t)
+	one.settle(t)
 	fds, routines, _ := counts(t)
 	before, _ := os.ReadDir(sessionsDir)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*limit) // for all of them
 	defer cancel()
 	all := make([]*sess, n)
 	var wg sync.WaitGroup

@@ -226,8 +226,9 @@ func jobSignal(e *env) {
 		e.Errorf("%+v, %+v", exit, exit.Session)
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGUSR2} {
-		s.job("dies", "echo ready; sleep 86400; echo no")
-		e.Expect(s.output("dies", 0, 0, true).Stdout(), "ready\n")
+		tag := newTag()
+		s.job("dies", "sleep "+tag+"; echo no")
+		e.runs(tag, 1)
 		e.OK(s.manager().SignalJob(e.Ctx, s.ID, "dies", sig))
 		if exit := s.waitJob("dies"); exit.Code != 128+int(sig) || exit.Session != nil && exit.Session.StatusLost {
 			e.Errorf("%v: %+v, %+v", sig, exit, exit.Session)
