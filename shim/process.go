@@ -26,7 +26,7 @@ import (
 
 const (
 	// helloLimit is how long PID 1 may take to say that it is there.
-	helloLimit = 20 * time.Second
+	helloLimit = 40 * time.Second
 	// stopGrace is how long processes have between SIGTERM and SIGKILL when a
 	// sandbox is stopped, unless the request says otherwise.
 	stopGrace = 2 * time.Second

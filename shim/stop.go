@@ -74,9 +74,9 @@ func (r *Runtime) stop(ctx context.Context, box *statedir.Box, c *statedir.Confi
 	}
 }
 
-// treeLimit is how long a tree server may outlive its shim, which it has to
-// notice only.
-const treeLimit = 2 * time.Second
+// treeLimit is how long a tree server may outlive its shim: it has to notice, and to
+// write its audit log.
+const treeLimit = 2 * auditLimit
 
 // askToStop asks the shim to end the sandbox and waits until the shim is gone.
 // asked is false if there is none that can be asked.
