@@ -1,12 +1,14 @@
 package dockertest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -70,6 +72,10 @@ func Podman(t testing.TB) (socket string) {
 		if !kill.Stop() {
 			t.Errorf("podman did not end in %v", limit)
 		}
+		// What watches a container has podman clean up after it, in its own time.
+		for end := time.Now().Add(limit); named(dir+"/") && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
 		if t.Failed() {
 			t.Logf("podman said: %s", said)
 		}
@@ -91,6 +97,15 @@ func Podman(t testing.TB) (socket string) {
 		}
 	})
 	return socket
+}
+
+// named reports whether a process has the text in its command line.
+func named(text string) bool {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	return slices.ContainsFunc(files, func(file string) bool {
+		b, _ := os.ReadFile(file)
+		return bytes.Contains(b, []byte(text))
+	})
 }
 
 // containersConf lets containers have no more than we have: root need not be able

