@@ -6,13 +6,13 @@ import "strings"
 // programs: hooks, configuration such as core.fsmonitor or core.pager, and
 // commondir, a file that need not exist and sends git elsewhere for both.
 var gitGuarded = []string{
-	"hooks/",
+	"hooks", // also a link, where there is no such directory
 	"config",
 	"config.worktree",
 	"commondir",
 	"worktrees/*/config.worktree",
 	"worktrees/*/commondir",
-	"modules/**/hooks/",
+	"modules/**/hooks",
 	"modules/**/config",
 	"modules/**/config.worktree",
 	"modules/**/commondir",
@@ -36,15 +36,19 @@ func GitRules(dirs []string) []Rule {
 		if prefix == "//" || prefix == "/./" {
 			prefix = "/"
 		}
-		for _, part := range gitGuarded {
-			rules = append(rules, Rule{
-				Pattern:  prefix + part,
-				Level:    Read,
-				AtMost:   true,
-				Priority: PrioritySecret,
-				Source:   "git repository " + dir,
-			})
-		}
+		rules = append(rules, gitRules(prefix, "git repository "+dir)...)
+	}
+	return rules
+}
+
+// AnyGitRules returns the rules of GitRules for every directory named .git, wherever
+// it is and whether or not it exists: for a codebase of which the repositories are not
+// known. A new repository cannot be made then, nor cloned.
+func AnyGitRules() []Rule { return gitRules(".git/", "any git repository") }
+
+func gitRules(prefix, source string) (rules []Rule) {
+	for _, part := range gitGuarded {
+		rules = append(rules, Rule{Pattern: prefix + part, Level: Read, AtMost: true, Priority: PrioritySecret, Source: source})
 	}
 	return rules
 }

@@ -121,6 +121,9 @@ func TestGitRules(t *testing.T) {
 				t.Errorf("%q in %q is %v, want %v", file, dir, got, want)
 			}
 		}
+		if p.Level(dir+"/hooks", false) != Read || p.Level(dir+"/modules/a/hooks", false) != Read {
+			t.Errorf("a link can be made in place of hooks in %q", dir)
+		}
 		if p.Level(dir+"/hooks", true) != Read || p.Level(dir+"/modules/a/hooks", true) != Read {
 			t.Errorf("hooks in %q can be replaced", dir)
 		}
@@ -128,6 +131,12 @@ func TestGitRules(t *testing.T) {
 	for _, other := range []string{"sub/.git/config", "oddx/a/.git/config", "odd[x]y/{a}\xff\n/.git/hooks/x", "config", "hooks/x"} {
 		if got := p.Level(other, false); got != Write {
 			t.Errorf("%q, which is not of these repositories, is %v", other, got)
+		}
+	}
+	p = mustCompile(t, append(AnyGitRules(), testRules(t, "**=write")...)...)
+	for _, dir := range []string{".git", "a/b/.git"} {
+		if p.Level(dir+"/hooks/x", false) != Read || p.Level(dir+"/modules/m/config", false) != Read || p.Level(dir+"/HEAD", false) != Write {
+			t.Errorf("any repository, such as %q, is not protected", dir)
 		}
 	}
 	p = mustCompile(t, append(GitRules([]string{"x/.git"}), testRules(t, "**=write", "/x/=none@200", "/y/=view@200")...)...)

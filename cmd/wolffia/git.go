@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"wolffia/internal/gitscan"
 	"wolffia/perm"
@@ -28,15 +24,9 @@ func (a *app) guardGit(ctx context.Context, codebase string) (dirs []string, mor
 	if err != nil {
 		return nil, nil, err
 	}
-	if root, err = filepath.EvalSymlinks(root); err != nil {
-		return nil, nil, nil //nolint:nilerr // creating the sandbox says what is wrong with it
-	}
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
 	repos, err := gitscan.Scan(ctx, root)
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOTDIR) {
-		return nil, nil, nil // as above
-	}
 	if err != nil {
 		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "codebase %s: %w", codebase, err)
 	}
@@ -51,10 +41,13 @@ func (a *app) guardGit(ctx context.Context, codebase string) (dirs []string, mor
 		more = append(more, atMostRead(pattern, "what git's configuration points to"))
 	}
 	if repos.Truncated {
-		a.warn("%s is too large to look for all git repositories in it: hooks and configuration of every repository are read-only, new repositories cannot be made", printable(codebase))
-		for _, part := range []string{".git/hooks/", ".git/config", ".git/config.worktree", ".git/commondir"} {
-			more = append(more, atMostRead(part, "git repositories of a large codebase"))
-		}
+		a.warn("%s is too large to look for all git repositories in it: hooks and configuration in every .git are read-only, new repositories cannot be made", printable(codebase))
+		more = append(more, perm.AnyGitRules()...)
+	}
+	// A sandbox could hide a repository from us by the modes of a directory, and be in
+	// it again the next time.
+	for _, path := range repos.Unread {
+		more = append(more, atMostRead("/"+perm.Quote(path), "what cannot be looked into for git repositories"))
 	}
 	return repos.Dirs, more, nil
 }

@@ -46,9 +46,13 @@ type Repos struct {
 	// the hooks lead. They need not exist. "." stands for everything.
 	Outside []string
 
-	// Skipped are the directories that were not looked into: not readable, of
-	// another mount, or with a path too long for the kernel.
+	// Skipped are the directories that were not looked into since they are another
+	// mount's.
 	Skipped []string
+
+	// Unread are those that could not be looked into: not readable, or with a path
+	// too long for the kernel. There may be repositories in them, or at them.
+	Unread []string
 
 	// Truncated says that a limit was reached: there may be more of everything.
 	Truncated bool
@@ -70,7 +74,7 @@ func Scan(ctx context.Context, root string) (*Repos, error) {
 // every directory below that is on the same mount, but does not enter git
 // directories named .git, and follows no symbolic link but root itself. The
 // error says that root could not be read, or is that of ctx; what cannot be
-// read below is in Repos.Skipped.
+// read below is in Repos.Unread.
 func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 	opts := Options{MaxDirs: DefaultMaxDirs}
 	if o != nil {
@@ -106,6 +110,7 @@ func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 		Links:     r.links.sorted(),
 		Outside:   r.outside.sorted(),
 		Skipped:   slices.Sorted(slices.Values(w.skipped)),
+		Unread:    slices.Sorted(slices.Values(w.unread)),
 		Truncated: w.truncated || r.truncated,
 	}, nil
 }

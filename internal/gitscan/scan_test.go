@@ -241,8 +241,8 @@ func TestScanDeep(t *testing.T) {
 	}
 	fd.Close()
 	r := scan(t, nil, root)
-	if len(r.Skipped) != 1 || len(r.Skipped[0]) < 4000 {
-		t.Errorf("skipped %d", len(r.Skipped))
+	if len(r.Unread) != 1 || len(r.Unread[0]) < 4000 {
+		t.Errorf("not read: %d", len(r.Unread))
 	}
 }
 
@@ -251,10 +251,18 @@ func TestScanUnreadable(t *testing.T) {
 		t.Skip("root reads everything")
 	}
 	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "no"), 0); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{".git", ".git/hooks", "no", "repo", "repo/.git"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
-	want(t, scan(t, nil, root), Repos{Skipped: []string{"no"}})
+	for dir, mode := range map[string]os.FileMode{".git": 0o300, "no": 0, "repo/.git": 0} {
+		if err := os.Chmod(filepath.Join(root, dir), mode); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Chmod(filepath.Join(root, dir), 0o700)
+	}
+	want(t, scan(t, nil, root), Repos{Dirs: []string{".git", "repo/.git"}, Unread: []string{".git", "no", "repo/.git"}})
 }
 
 // TestScanOtherMount: what is mounted below is not entered, but named.

@@ -52,7 +52,8 @@ type walker struct {
 	dirs      int       // read or pending; guarded by mu
 	stop      bool      // guarded by mu
 	found     []place   // guarded by mu
-	skipped   []string  // guarded by mu
+	skipped   []string  // of another mount; guarded by mu
+	unread    []string  // guarded by mu
 	truncated bool      // guarded by mu
 	err       error     // guarded by mu
 }
@@ -119,10 +120,12 @@ func (w *walker) done(path string, below []string, err error) {
 		w.err, w.stop = err, true
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		// It is gone, or became something else.
-	case err != nil && len(w.skipped) >= maxFound:
+	case err != nil && len(w.skipped)+len(w.unread) >= maxFound:
 		w.truncated = true
-	case err != nil:
+	case errors.Is(err, unix.EXDEV):
 		w.skipped = append(w.skipped, path)
+	case err != nil:
+		w.unread = append(w.unread, path)
 	}
 	for _, p := range below {
 		if w.dirs >= w.max || w.size+len(p) > maxPending {
@@ -206,6 +209,12 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 			switch {
 			case typ == unix.DT_DIR && string(name) != "." && string(name) != "..":
 				below = append(below, prefix+string(name))
+				if isGit {
+					// Whatever is in it, and whether or not it can be read: a sandbox that
+					// takes HEAD or a permission away must not find the hooks unguarded
+					// the next time, and put it back.
+					w.add(prefix+".git", gitDir)
+				}
 			case isGit && typ == unix.DT_REG:
 				w.add(prefix+".git", gitFile)
 			case isGit && typ == unix.DT_LNK:
@@ -213,13 +222,8 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 			}
 		}
 	}
-	if path == ".git" || strings.HasSuffix(path, "/.git") {
-		// Whatever is in it: a sandbox that takes HEAD away must not find the
-		// hooks unguarded the next time, and put it back.
-		w.add(path, gitDir)
-		if has&hasHead != 0 {
-			return below[:0], nil
-		}
+	if (path == ".git" || strings.HasSuffix(path, "/.git")) && has&hasHead != 0 {
+		return below[:0], nil
 	}
 	// Below what looks like a bare repository the walk goes on: names must not
 	// hide the repositories next to them.
