@@ -104,7 +104,9 @@ func (s *shim) fromClient(p *peer, f wire.Frame) error {
 		return nil // it ended while this was on its way
 	}
 	switch f.Type {
-	case wire.Start, wire.StartMore, wire.Stdin, wire.StdinClose, wire.Signal, wire.Resize, wire.Kill:
+	case wire.Start, wire.StartMore, wire.StdinClose, wire.Signal, wire.Resize, wire.Kill:
+	case wire.Stdin:
+		s.relay.sent(ch, len(f.Payload()))
 	case wire.Credit:
 		stream, n, err := wire.ParseCredit(f.Payload())
 		if err != nil {
@@ -147,6 +149,7 @@ func (p *peer) queue(f wire.Frame) {
 			return
 		}
 	}
+	f.Shrink()
 	p.out = append(p.out, f)
 	p.change.Signal()
 }

@@ -37,6 +37,41 @@ type route struct {
 	client  *peer
 	channel uint32            // the client's
 	credit  map[wire.Type]int // what the guest may still send, by stream; guarded by relay.mu
+	input   int               // bytes that the guest may still give credit for; guarded by relay.mu
+	once    [3]wire.Type      // frames that the guest may still send, once each; guarded by relay.mu
+}
+
+// take notes a frame that the guest sends, which a client that does not read has us
+// keep: so there must be no more than it was allowed. relay.mu is held.
+func (to *route) take(f *wire.Frame) error {
+	n := len(f.Payload())
+	switch f.Type {
+	case wire.Stdout, wire.Stderr:
+		if to.credit[f.Type] -= n; to.credit[f.Type] < 0 {
+			return fmt.Errorf("%w: more output than granted", wire.ErrProtocol)
+		}
+		if n == 0 {
+			return fmt.Errorf("%w: output of no bytes", wire.ErrProtocol)
+		}
+	case wire.Credit:
+		stream, n, err := wire.ParseCredit(f.Payload())
+		if err != nil {
+			return err
+		}
+		if to.input -= n; stream != wire.Stdin || n == 0 || to.input < 0 {
+			return fmt.Errorf("%w: credit for input that was not sent", wire.ErrProtocol)
+		}
+	case wire.Started, wire.StdoutEOF, wire.StderrEOF:
+		i := slices.Index(to.once[:], f.Type)
+		if i < 0 {
+			return fmt.Errorf("%w: a second frame of type %d", wire.ErrProtocol, f.Type)
+		}
+		to.once[i] = 0
+	case wire.Exit, wire.Failed: // the channel's last
+	default:
+		return fmt.Errorf("%w: frame of type %d from the guest", wire.ErrProtocol, f.Type)
+	}
+	return nil
 }
 
 func newRelay(stream io.ReadWriteCloser) *relay {
@@ -103,28 +138,21 @@ func (r *relay) fromGuest(f wire.Frame) error {
 			r.used = time.Now()
 		}
 	}
-	if known && (f.Type == wire.Stdout || f.Type == wire.Stderr) {
-		to.credit[f.Type] -= len(f.Payload())
-		if to.credit[f.Type] < 0 {
-			r.mu.Unlock()
-			f.Release()
-			return fmt.Errorf("%w: more output than granted", wire.ErrProtocol)
-		}
+	var err error
+	if known {
+		err = to.take(&f)
 	}
 	r.mu.Unlock()
 	switch {
+	case err != nil:
+		f.Release()
+		return err
 	case orphaned:
 		f.Release()
 		return nil
 	case !known:
 		f.Release()
 		return fmt.Errorf("%w: frame of type %d on channel %d, which is not open", wire.ErrProtocol, f.Type, f.Channel)
-	}
-	switch f.Type {
-	case wire.Started, wire.Stdout, wire.Stderr, wire.StdoutEOF, wire.StderrEOF, wire.Exit, wire.Failed, wire.Credit:
-	default:
-		f.Release()
-		return fmt.Errorf("%w: frame of type %d from the guest", wire.ErrProtocol, f.Type)
 	}
 	if f.Type == wire.Exit || f.Type == wire.Failed {
 		step.Reached("process ended")
@@ -181,8 +209,18 @@ func (r *relay) open(client *peer, channel uint32) uint32 {
 	r.routes[r.next] = &route{
 		client: client, channel: channel,
 		credit: map[wire.Type]int{wire.Stdout: wire.Window, wire.Stderr: wire.Window},
+		once:   [3]wire.Type{wire.Started, wire.StdoutEOF, wire.StderrEOF},
 	}
 	return r.next
+}
+
+// sent notes that a client sends n bytes of input.
+func (r *relay) sent(channel uint32, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if to := r.routes[channel]; to != nil {
+		to.input += n
+	}
 }
 
 // grant notes credit that a client gives.

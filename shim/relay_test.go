@@ -1,10 +1,12 @@
 package shim
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"path/filepath"
+	goruntime "runtime"
 	"testing"
 	"time"
 
@@ -89,6 +91,16 @@ func TestRelayEndsALyingGuest(t *testing.T) {
 			}
 			return nil
 		},
+		"output of no bytes": func(g *liar, ch uint32) error { return g.w.Send(wire.Stderr, ch, nil) },
+		"credit for no input": func(g *liar, ch uint32) error {
+			return g.w.Send(wire.Credit, ch, wire.AppendCredit(nil, wire.Stdin, 1))
+		},
+		"started twice": func(g *liar, ch uint32) error {
+			return errors.Join(g.w.Send(wire.Started, ch, make([]byte, 4)), g.w.Send(wire.Started, ch, make([]byte, 4)))
+		},
+		"ended twice": func(g *liar, ch uint32) error {
+			return errors.Join(g.w.Send(wire.StdoutEOF, ch, nil), g.w.Send(wire.StdoutEOF, ch, nil))
+		},
 		"a channel that is not open": func(g *liar, ch uint32) error { return g.w.Send(wire.Stdout, ch+1, []byte("x")) },
 		"a host's frame":             func(g *liar, ch uint32) error { return g.w.Send(wire.Stdin, ch, []byte("x")) },
 		"a shim's frame":             func(g *liar, ch uint32) error { return g.w.Send(wire.Reply, ch, []byte("{}")) },
@@ -109,6 +121,39 @@ func TestRelayEndsALyingGuest(t *testing.T) {
 				t.Error("the relay goes on")
 			}
 		})
+	}
+}
+
+// What a guest sends by the byte takes no more memory than what waits.
+func TestRelayOfSingleBytes(t *testing.T) {
+	g, conn := lie(t)
+	p, ch := g.started(t, conn) // nobody reads its output
+	const n, most = 1 << 14, 64 << 20
+	used := func() uint64 {
+		goruntime.GC()
+		var m goruntime.MemStats
+		goruntime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := used()
+	for range n {
+		if err := g.w.Send(wire.Stdout, ch, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.w.SendJSON(wire.Exit, ch, wire.ExitStatus{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if _, err := p.Wait(ctx); err != nil { // so all of it is in the client's queue
+		t.Fatal(err)
+	}
+	if after := used(); after > before+most {
+		t.Errorf("%d bytes are kept for %d", after-before, n)
+	}
+	if got, err := io.ReadAll(p.Stdout()); len(got) != n || err != nil {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
 

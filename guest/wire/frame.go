@@ -137,7 +137,7 @@ var ErrCut = fmt.Errorf("%w: the stream is another sender's now", ErrProtocol)
 type Frame struct {
 	Type    Type
 	Channel uint32
-	buf     *buffer
+	buf     []byte // of a buffer, or shrunk
 	n       int
 }
 
@@ -149,13 +149,14 @@ var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 // NewFrame returns a frame with an empty payload of capacity MaxPayload.
 func NewFrame(t Type, channel uint32) Frame {
-	return Frame{Type: t, Channel: channel, buf: buffers.Get().(*buffer)}
+	return Frame{Type: t, Channel: channel, buf: buffers.Get().(*buffer)[:]}
 }
 
 // Payload is the frame's content.
 func (f *Frame) Payload() []byte { return f.buf[HeaderSize : HeaderSize+f.n] }
 
 // Room is the whole space for the payload; SetLen says how much of it counts.
+// Precondition: the frame was not shrunk.
 func (f *Frame) Room() []byte { return f.buf[HeaderSize : HeaderSize+MaxPayload] }
 
 // SetLen sets the payload's length.
@@ -164,9 +165,19 @@ func (f *Frame) SetLen(n int) { f.n = n }
 
 // Release hands the buffer back.
 func (f *Frame) Release() {
-	if f.buf != nil {
-		buffers.Put(f.buf)
-		f.buf = nil
+	if len(f.buf) == len(buffer{}) {
+		buffers.Put((*buffer)(f.buf))
+	}
+	f.buf = nil
+}
+
+// Shrink gives up the room that the payload does not use, which is for a frame that
+// has to wait: who sends it decides how many wait, by the bytes in them.
+func (f *Frame) Shrink() {
+	if need := HeaderSize + f.n + 1; need <= len(f.buf)/2 {
+		small := append(make([]byte, 0, need), f.Bytes()...)
+		f.Release()
+		f.buf = small
 	}
 }
 
