@@ -59,6 +59,24 @@ func (r *Runtime) forget(id string) {
 	}
 }
 
+// connect connects to the socket called name in the directory dir, which belongs to
+// whom the sandbox runs as: a link there leads nowhere.
+func connect(dir int, name string) (*net.UnixConn, error) {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, fmt.Errorf("%s is not a socket", name)
+	}
+	return net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d", fd)})
+}
+
 // dial connects to the shim's socket; see listen for the path.
 func dial(box *statedir.Box) (*socket, error) {
 	dir, err := os.OpenFile(box.Run(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
@@ -69,7 +87,7 @@ func dial(box *statedir.Box) (*socket, error) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
 	}
 	defer dir.Close()
-	sock, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(statedir.Socket(box.Run())))})
+	sock, err := connect(int(dir.Fd()), filepath.Base(statedir.Socket(box.Run())))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		if gone := overNow(box); gone != nil {
 			return nil, gone
