@@ -75,7 +75,7 @@ func prepareDir(dir string) error {
 		return fmt.Errorf("%s is not a directory", dir)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
 		return fmt.Errorf("%s belongs to uid %d, not to you", dir, st.Uid)
-	case st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0:
+	case st.Mode&0o022 != 0: // sticky or not: who is first there has the name
 		return fmt.Errorf("others may write in %s: chmod go-w it, or choose another with --listen unix:PATH", dir)
 	}
 	return nil
