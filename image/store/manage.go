@@ -147,6 +147,12 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 		return err
 	}
 	defer release()
+	// Somebody else may have taken the name away, or given it to another image.
+	if now, err := s.Find(ref); err != nil {
+		return err
+	} else if now != id {
+		return runtime.Errorf(runtime.ErrConflict, "%q is another image by now: try again", ref)
+	}
 	names, err := s.names()
 	if err != nil {
 		return err
