@@ -47,6 +47,7 @@ func configs(spec *runtime.LaunchSpec, of place, image, filter string, can abili
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
 	h := &container.HostConfig{
+		Init:           new(bool), // PID 1 is ours, whatever the engine's own default
 		CapDrop:        []string{"ALL"},
 		SecurityOpt:    []string{"no-new-privileges"},
 		NetworkMode:    "none",
