@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -60,10 +61,22 @@ func (a *app) attach(ctx context.Context, rt *shim.Runtime, id string, spec *run
 		}()
 	}
 	var copying sync.WaitGroup
-	copying.Go(func() { _, _ = io.Copy(a.out, p.Stdout()) })
-	copying.Go(func() { _, _ = io.Copy(a.err, p.Stderr()) })
+	var lost [2]error
+	for i, c := range []struct {
+		to   io.Writer
+		from io.Reader
+	}{{a.out, p.Stdout()}, {a.err, p.Stderr()}} {
+		copying.Go(func() {
+			if _, lost[i] = io.Copy(c.to, c.from); lost[i] != nil {
+				_ = p.Close() // a full disk: else the command would wait for us
+			}
+		})
+	}
 	exit, err := p.Wait(ctx)
 	copying.Wait()
+	if failed := errors.Join(lost[:]...); failed != nil {
+		return runtime.Exit{}, runtime.Errorf(runtime.ErrUnavailable, "the command's output: %w", failed)
+	}
 	if exit.OutOfMemory {
 		a.warn("the sandbox's limit of memory was reached, and the kernel killed for it")
 	}

@@ -361,7 +361,7 @@ func (s *Session) destroy(c *Call) {
 		}
 		r.stage = stageReplace
 		if r.call != nil {
-			r.killed = true
+			s.letGo(r)
 			s.drain()
 		}
 		return
@@ -382,18 +382,23 @@ func (s *Session) destroyNow() {
 	}
 	s.kill()
 	s.endTerminal()
-	c := s.dying
 	s.end()
-	c.exit(wire.ExitStatus{SessionEnded: true})
 }
 
-// end ends the session.
+// end ends the session, and answers all who wait for it.
 func (s *Session) end() {
 	s.m.forget(s)
+	for _, q := range s.queue {
+		q.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+	}
+	s.queue = nil
 	s.kill()
 	s.giveUpPipes()
 	s.dir.remove()
 	s.dead = true
+	if s.dying != nil {
+		s.dying.exit(wire.ExitStatus{SessionEnded: true})
+	}
 }
 
 // nobody handles the frames of a call that is answered at once.

@@ -38,8 +38,8 @@ func (s *Session) perform(c *Call) {
 		case r.rep == nil:
 			c.fail(wire.ClassUnavailable, "the shell does not take the call's environment")
 			s.idle()
-		case bytes.HasSuffix(s.restore, []byte(failed)):
-			c.fail(wire.ClassInvalid, fmt.Sprintf("working directory %q: %s", dir, strings.TrimSpace(string(r.captured(wire.Stderr)))))
+		case !bytes.HasSuffix(s.restore, []byte(overridden)):
+			c.fail(wire.ClassInvalid, fmt.Sprintf("the call's environment and working directory %q cannot be set: %s", dir, strings.TrimSpace(string(r.captured(wire.Stderr)))))
 			s.undoCall(s.idle)
 		case c.killed: // meanwhile
 			c.fail(wire.ClassConflict, "the request was given up")
@@ -50,9 +50,9 @@ func (s *Session) perform(c *Call) {
 	}})
 }
 
-// failed is the last line of an override that could not change the directory.
-// It is no exit status, of which a shell under set -e would die.
-const failed = "#failed\n"
+// overridden is the last line of an override that has done all of it; one that was cut
+// short says nothing. It is no exit status, of which a shell under set -e would die.
+const overridden = "#overridden\n"
 
 // override makes a script that sets directory and variables for one call and
 // prints what undoes it.
@@ -69,27 +69,27 @@ func (d dialect) override(dir string, env []string) (string, error) {
 		if d.posix {
 			fmt.Fprintf(&undo, "printf 'unset %[1]s\n'; [ -z \"${%[1]s+x}\" ] || w \"$%[1]s\" %[1]s=\n", name)
 			fmt.Fprintf(&undo, "case \"\n$x\n\" in *\"\nexport %[1]s=\"*|*\"\nexport %[1]s\n\"*) printf 'export %[1]s\n' ;; esac\n", name)
-			fmt.Fprintf(&do, "export %s=%s\n", name, quote(value))
+			fmt.Fprintf(&do, "export %s=%s && ", name, quote(value))
 			continue
 		}
 		fmt.Fprintf(&undo, "\\builtin printf '\\\\builtin unset %[1]s\n'; \\builtin declare -p %[1]s 2>/dev/null || \\builtin :\n", name)
-		fmt.Fprintf(&do, "\\builtin export %s=%s\n", name, quote(value))
+		fmt.Fprintf(&do, "\\builtin export %s=%s && ", name, quote(value))
 	}
 	if d.posix {
 		// w prints a value as one word, without a program: quotes are replaced.
 		head := "(\nx=$(export -p)\n" +
 			`w() { v=$1; q=; while case $v in *\'*) ;; *) false ;; esac; do q=$q${v%%\'*}"'\\''"; v=${v#*\'}; done; printf "%s'%s'\n" "$2" "$q$v"; }` + "\n"
-		if dir == "" {
-			return head + undo.String() + ")\n" + do.String(), nil
+		if dir != "" {
+			undo.WriteString("w \"$PWD\" 'cd -- '\n")
+			do.WriteString(`\cd -- ` + quote(dir) + ` >/dev/null && `)
 		}
-		return head + undo.String() + "w \"$PWD\" 'cd -- '\n)\n" + do.String() +
-			`\cd -- ` + quote(dir) + " >/dev/null || printf '" + `#failed\n` + "'\n", nil
+		return head + undo.String() + ")\n" + do.String() + `printf '#overridden\n' || :` + "\n", nil
 	}
-	if dir == "" {
-		return undo.String() + do.String(), nil
+	if dir != "" {
+		undo.WriteString(`\builtin printf '\\builtin cd -- %q\nOLDPWD=%q\n' "$PWD" "${OLDPWD-}"` + "\n")
+		do.WriteString(`\builtin cd -- ` + quote(dir) + ` >/dev/null && `)
 	}
-	return undo.String() + `\builtin printf '\\builtin cd -- %q\nOLDPWD=%q\n' "$PWD" "${OLDPWD-}"` + "\n" + do.String() +
-		`\builtin cd -- ` + quote(dir) + ` >/dev/null || \builtin printf '#failed\n'` + "\n", nil
+	return undo.String() + do.String() + `\builtin printf '#overridden\n' || \builtin :` + "\n", nil
 }
 
 func isName(name string) bool {
@@ -267,6 +267,7 @@ func (s *Session) onInput(c *Call, f wire.Frame) {
 			}
 			return
 		}
+		f.Shrink()
 		c.input = append(c.input, f)
 		s.feedCall(c)
 	})
@@ -287,8 +288,14 @@ func (s *Session) onClose(c *Call) {
 
 func (s *Session) onSignal(c *Call, sig syscall.Signal) {
 	s.postFor(c, func(h handler) { h.onSignal(c, sig) }, func() {
-		if s.cur != nil && s.cur.call == c && s.cur.rep == nil {
-			s.signalForeground(sig)
+		switch {
+		case c.finished:
+		case s.cur != nil && s.cur.call == c:
+			if s.cur.rep == nil {
+				s.signalForeground(sig)
+			}
+		case sig == unix.SIGINT || sig == unix.SIGTERM || sig == unix.SIGHUP || sig == unix.SIGQUIT:
+			s.withdraw(c) // it has not begun
 		}
 	})
 }
@@ -300,23 +307,35 @@ func (s *Session) onKill(c *Call) {
 		}
 		c.killed = true
 		if s.cur != nil && s.cur.call == c {
-			s.cur.killed = true
-			for _, st := range s.cur.outs {
-				s.rewatch(st) // nobody needs to give credit any more
-			}
+			s.letGo(s.cur)
 			s.interrupt()
 			s.drain()
 			return
 		}
-		for i, q := range s.queue {
-			if q == c {
-				s.queue = append(s.queue[:i], s.queue[i+1:]...)
-				s.publish()
-				c.fail(wire.ClassConflict, "the request was given up")
-				return
-			}
-		}
+		s.withdraw(c)
 	})
+}
+
+// letGo has a run end whose caller has given it up, or who loses it: nobody needs to
+// give credit for its output any more.
+func (s *Session) letGo(r *run) {
+	r.killed, r.call.killed = true, true
+	for _, st := range r.outs {
+		s.rewatch(st)
+	}
+}
+
+// withdraw takes a call back that waits for its turn, or for its shell.
+func (s *Session) withdraw(c *Call) {
+	c.killed = true
+	for i, q := range s.queue {
+		if q == c {
+			s.queue = append(s.queue[:i], s.queue[i+1:]...)
+			s.publish()
+			c.fail(wire.ClassConflict, "the request was given up")
+			return
+		}
+	}
 }
 
 func (s *Session) onResize(c *Call, rows, cols uint16) {

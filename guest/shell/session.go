@@ -41,6 +41,8 @@ type Session struct {
 	poll *poller
 	mark mark // of all that its shells start
 
+	terminals []mark // of what its terminals' shells start, each its own
+
 	turns turns
 	mu    sync.Mutex
 	info  wire.SessionInfo // as of the last change; guarded by mu

@@ -158,6 +158,7 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 	}
 	t.mark = newMark()
 	t.mark.put(t.pid)
+	s.terminals = append(s.terminals, t.mark)
 	go t.read() // ends when nobody has the terminal open
 	return t, nil
 }
@@ -332,6 +333,7 @@ func (v *viewer) onInput(c *Call, f wire.Frame) {
 		f.Release()
 		return
 	}
+	f.Shrink()
 	select {
 	case v.in <- f:
 	default: // many tiny frames that nobody reads: typing into a stuck terminal
@@ -394,6 +396,11 @@ func (s *Session) endTerminal() {
 			sweep(&scope{shell: t.pid, mark: t.mark}, unix.SIGKILL)
 		}
 		_ = unix.Kill(t.pid, unix.SIGKILL)
+	}
+	for _, m := range s.terminals { // what earlier ones, too, have left running
+		if !s.keepJobs {
+			sweep(&scope{mark: m}, unix.SIGKILL)
+		}
 	}
 	_ = t.tty.Close()
 }

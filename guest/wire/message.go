@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // A Greeting is the guest's first word.
@@ -72,6 +73,19 @@ type Failure struct {
 	Message string `json:"message"`
 	// Class is what kind of failure it is, for sessions: ClassInvalid and so on.
 	Class string `json:"class,omitempty"`
+}
+
+// maxMessage bounds the Message of a Failure, in bytes: it may quote what the caller
+// has said, or a shell, and must fit into a frame whatever escapes it takes.
+const maxMessage = 4 << 10
+
+// MarshalJSON cuts a message that is too long.
+func (f Failure) MarshalJSON() ([]byte, error) {
+	type plain Failure
+	if len(f.Message) > maxMessage {
+		f.Message = strings.ToValidUTF8(f.Message[:maxMessage], "") + "..."
+	}
+	return json.Marshal(plain(f))
 }
 
 // SendJSON writes a frame with v as its payload; one that is too long is an
