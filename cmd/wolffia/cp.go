@@ -62,10 +62,18 @@ func splitPlace(s string) (sandbox, inside string) {
 	return sandbox, inside
 }
 
-// copyOut unpacks on the host what the guest's program packs inside.
+// copyOut unpacks on the host what the guest's program packs inside. What it is called
+// here is not for the sandbox to say: that could replace any file in the target.
 func copyOut(ctx context.Context, rt *shim.Runtime, id, from, to string) error {
+	name := path.Base(path.Clean(from))
+	if name == "." || name == ".." || name == "/" {
+		if st, err := os.Stat(to); err == nil && st.IsDir() {
+			return runtime.Errorf(runtime.ErrInvalid, "copy %s:%s: say what it is to be called in %s", id, from, to)
+		}
+		name = "copy" // if it has come to be a directory
+	}
 	return withHelper(ctx, rt, id, "pack", from, func(p runtime.Process) error {
-		return archive.Unpack(p.Stdout(), to, nil)
+		return archive.Unpack(p.Stdout(), to, &archive.Options{Name: name})
 	})
 }
 

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/gitscan"
 	"wolffia/perm"
@@ -27,6 +30,10 @@ func (a *app) guardGit(ctx context.Context, codebase string) (dirs []string, mor
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
 	repos, err := gitscan.Scan(ctx, root)
+	var why unix.Errno
+	if errors.As(err, &why) {
+		err = why
+	}
 	if err != nil {
 		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "codebase %s: %w", codebase, err)
 	}

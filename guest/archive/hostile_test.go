@@ -193,6 +193,26 @@ func TestExistingLinks(t *testing.T) {
 	}
 }
 
+// TestName: the reader says what the tree is called, not who writes the stream.
+func TestName(t *testing.T) {
+	for _, data := range [][]byte{stream(t, file(".bashrc")), stream(t, directory(".bashrc/"), file(".bashrc/x"))} {
+		dir := t.TempDir()
+		write(t, dir+"/.bashrc", "precious")
+		must(t, Unpack(bytes.NewReader(data), dir, &Options{Name: "asked"}))
+		if _, err := os.Lstat(dir + "/asked"); err != nil {
+			t.Error(err)
+		}
+		if b, err := os.ReadFile(dir + "/.bashrc"); err != nil || string(b) != "precious" {
+			t.Errorf("%q, %v", b, err)
+		}
+		for _, name := range []string{".", "..", "a/b", "/"} {
+			if err := Unpack(bytes.NewReader(data), dir, &Options{Name: name}); !errors.Is(err, os.ErrInvalid) {
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+	}
+}
+
 func TestHostileModes(t *testing.T) {
 	dir := t.TempDir()
 	a, b, c := directory("top/"), file("top/a"), file("top/b")

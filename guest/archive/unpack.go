@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +15,16 @@ import (
 
 // Options bound what Unpack takes. The zero value, and nil, mean the defaults.
 type Options struct {
+	// Name is what the tree is called in a destination that is a directory. Empty
+	// means as in the stream, for one that comes from where the caller trusts: who
+	// writes it could choose any name there is.
+	Name       string
 	MaxBytes   int64 // in all regular files together; 0 means no limit
 	MaxEntries int   // files, directories and links; 0 means DefaultMaxEntries
 }
 
 // Unpack reads a stream of Pack from r, up to its end mark, and writes its tree
-// as cp(1) does: into dst under its own name if dst is an existing directory,
+// as cp(1) does: into dst under its name if dst is an existing directory,
 // else as dst, whose parent must exist. Symbolic links on the way to dst are
 // followed. One at dst is replaced; if it leads to a directory that is an
 // error, unless dst ends in a slash, which says to follow it. What the stream
@@ -33,7 +38,10 @@ type Options struct {
 func Unpack(r io.Reader, dst string, opts *Options) error {
 	u := unpacker{buf: make([]byte, bufferSize), maxEntries: DefaultMaxEntries}
 	if opts != nil {
-		u.maxBytes = opts.MaxBytes
+		u.maxBytes, u.name = opts.MaxBytes, opts.Name
+		if strings.Contains(u.name, "/") || u.name == "." || u.name == ".." {
+			return fmt.Errorf("unpack to %q as %q: %w", dst, u.name, os.ErrInvalid)
+		}
 		if opts.MaxEntries > 0 {
 			u.maxEntries = opts.MaxEntries
 		}
@@ -50,6 +58,7 @@ type unpacker struct {
 	buf        []byte
 	maxBytes   int64
 	maxEntries int
+	name       string // Options.Name
 
 	bytes   int64
 	entries int
@@ -180,7 +189,7 @@ func check(h *tar.Header, slash bool) error {
 
 // start finds out where the top entry goes and opens the directory.
 func (u *unpacker) start(top, dst string, isDir bool) error {
-	into, as, err := place(top, dst, isDir)
+	into, as, err := place(cmp.Or(u.name, top), dst, isDir)
 	if err != nil {
 		return err
 	}
@@ -197,8 +206,9 @@ func (u *unpacker) start(top, dst string, isDir bool) error {
 	return nil
 }
 
-// place returns the directory that gets the top entry, and its name there.
-func place(top, dst string, isDir bool) (into, as string, err error) {
+// place returns the directory that gets the top entry, and its name there: name, if
+// dst is a directory.
+func place(name, dst string, isDir bool) (into, as string, err error) {
 	if dst == "" {
 		return "", "", errors.New("no destination")
 	}
@@ -206,7 +216,7 @@ func place(top, dst string, isDir bool) (into, as string, err error) {
 	info, err := os.Lstat(dst) // with a slash it follows a link, see path_resolution(7)
 	switch {
 	case err == nil && info.IsDir():
-		return dst, top, nil
+		return dst, name, nil
 	case err == nil && info.Mode()&os.ModeSymlink != 0:
 		if to, err := os.Stat(dst); err == nil && to.IsDir() {
 			return "", "", errors.New("it is a symbolic link to a directory: end it with a slash to follow it")
