@@ -39,7 +39,7 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 	return fuse.Status(errno)
 }
 
-// make makes an object called name in the directory open as fd, if the quota
+// make makes an object, or another name of one, called name in the directory open as fd, if the quota
 // has room for it.
 func (t *tree) make(fd int, name string, create func() error) syscall.Errno {
 	if errno := t.quota.take(objectCost); errno != 0 {
@@ -134,7 +134,13 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 			return errno
 		}
 		defer h.release()
-		if errno := t.linkFD(h.fd, fd, name); errno != 0 {
+		errno = t.make(fd, name, func() error {
+			if errno := t.linkFD(h.fd, fd, name); errno != 0 {
+				return errno
+			}
+			return nil
+		})
+		if errno != 0 {
 			return errno
 		}
 		t.table.alias(src)

@@ -23,7 +23,7 @@ type quota struct {
 	used     int64                // may be negative; guarded by mu
 	reserved int64                // for what is under way; guarded by mu
 	busy     map[identity]*growth // files with something under way; guarded by mu
-	doomed   map[*node]int64      // without a name, to be taken off when they are closed; guarded by mu
+	doomed   map[identity]int64   // without a name, to be taken off when they are closed; guarded by mu
 }
 
 // A growth is that of one file.
@@ -33,7 +33,7 @@ type growth struct {
 }
 
 func newQuota(limit int64) *quota {
-	q := &quota{limit: limit, busy: map[identity]*growth{}, doomed: map[*node]int64{}}
+	q := &quota{limit: limit, busy: map[identity]*growth{}, doomed: map[identity]int64{}}
 	q.change = sync.NewCond(&q.mu)
 	return q
 }
@@ -42,10 +42,15 @@ func newQuota(limit int64) *quota {
 // closed. It says so a little after rm(1) has returned.
 const closing = 100 * time.Millisecond
 
+// room is how many bytes may be added, negative if there are too many already. Nothing
+// is added to what a program asks for, which can be as much as an int64 holds. q.mu is
+// held.
+func (q *quota) room() int64 { return q.limit - q.used - q.reserved }
+
 // fits reports whether there is room for n bytes, and waits for a moment if
 // there may be soon. q.mu is held.
 func (q *quota) fits(n int64) bool {
-	enough := func() bool { return q.used+q.reserved+n <= q.limit }
+	enough := func() bool { return n <= q.room() }
 	if enough() || len(q.doomed) == 0 {
 		return enough()
 	}
@@ -107,7 +112,7 @@ func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno sysca
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.used+q.reserved+size > q.limit {
+	if size > q.room() {
 		hole, err := unix.Seek(fd, off, unix.SEEK_HOLE)
 		switch {
 		case err == nil && hole >= off+size:
@@ -145,6 +150,7 @@ func (q *quota) removed(n *node, obj *object) {
 	size := int64(objectCost)
 	if !obj.isDir() {
 		if obj.Nlink > 1 {
+			q.give(objectCost) // the name's
 			return
 		}
 		size += int64(obj.Blocks) * 512
@@ -155,22 +161,19 @@ func (q *quota) removed(n *node, obj *object) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.doomed[n] = size
+	q.doomed[n.ident] = size
 }
 
-// forgotten is called when n goes out of the table, before fd, which may be
-// open for it, is closed; fd is -1 if none is.
+// forgotten is called when n goes out of the table, and no other node of the same file is
+// in it, before fd, which may be open for it, is closed; fd is -1 if none is.
 func (q *quota) forgotten(n *node, fd int) {
-	if q == nil {
-		return
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	size, ok := q.doomed[n]
+	size, ok := q.doomed[n.ident]
 	if !ok {
 		return
 	}
-	delete(q.doomed, n)
+	delete(q.doomed, n.ident)
 	if fd >= 0 {
 		size = objectCost + allocated(fd)
 	}
@@ -182,5 +185,5 @@ func (q *quota) forgotten(n *node, fd int) {
 func (q *quota) free() (free, limit int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return max(0, q.limit-q.used-q.reserved), q.limit
+	return max(0, q.room()), q.limit
 }

@@ -75,6 +75,46 @@ func TestQuota(t *testing.T) {
 			return fmt.Sprint(err)
 		})
 
+		// Nor is it free if it had another name, which was deleted last.
+		fails(t, "delete", os.Remove(c.at("e")), 0)
+		var open []*os.File
+		linked := func() error {
+			f, err := os.OpenFile(c.at("f"), os.O_CREATE|os.O_RDWR, 0o644)
+			if err != nil {
+				return err
+			}
+			open = append(open, f)
+			if _, err = f.WriteAt(block, 0); err == nil {
+				err = os.Link(c.at("f"), c.at("g"))
+			}
+			os.Remove(c.at("f"))
+			os.Remove(c.at("g"))
+			return err
+		}
+		becomes(t, "open files that had another name", unix.EDQUOT.Error(), func() string {
+			if len(open) > 20 {
+				return "more than the quota"
+			}
+			if err := linked(); err != nil {
+				return errnoIn(err).Error()
+			}
+			return ""
+		})
+		if len(open) > 6 {
+			t.Errorf("%d files of 1 MB in 4", len(open)-1)
+		}
+		full("more than there can be", unix.Fallocate(int(open[0].Fd()), 0, 0, 1<<63-1))
+		for _, f := range open {
+			f.Close()
+		}
+		becomes(t, "the room of what was closed", "<nil>", func() string {
+			err := put("e", 3)
+			if err != nil {
+				os.Remove(c.at("e"))
+			}
+			return fmt.Sprint(err)
+		})
+
 		// A great many objects without content.
 		var err2 error
 		n := 0
@@ -88,13 +128,15 @@ func TestQuota(t *testing.T) {
 		full("file", os.WriteFile(c.at("new"), nil, 0o644))
 		full("link", os.Symlink("x", c.at("link")))
 		fails(t, "open with O_CREAT what is there", put("e", 1), 0)
-		fails(t, "another name", os.Link(c.at("e"), c.at("e2")), 0)
+		full("another name", os.Link(c.at("e"), c.at("e2")))
 		var st unix.Statfs_t
 		fails(t, "statfs", unix.Statfs(c.dir, &st), 0)
 		if st.Blocks*uint64(st.Frsize) != 4*mega || st.Bavail*uint64(st.Frsize) >= objectCost {
 			t.Errorf("statfs: %d blocks of %d, %d free", st.Blocks, st.Frsize, st.Bavail)
 		}
 		fails(t, "rmdir", os.Remove(c.at("dir0")), 0)
+		fails(t, "another name", os.Link(c.at("e"), c.at("e2")), 0)
+		fails(t, "rmdir", os.Remove(c.at("dir1")), 0)
 		fails(t, "file", os.WriteFile(c.at("new"), nil, 0o644), 0)
 		fails(t, "rename over", os.Rename(c.at("new"), c.at("e2")), 0)
 

@@ -123,7 +123,9 @@ func (t *tree) release(n *node) {
 		fd = h.fd
 	}
 	t.watch.remove(n, fd)
-	t.quota.forgotten(n, fd)
+	if t.quota != nil && len(t.table.siblings(n)) == 0 {
+		t.quota.forgotten(n, fd)
+	}
 	t.fds.forget(n)
 }
 
