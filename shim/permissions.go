@@ -39,7 +39,11 @@ func (r *Runtime) SetPermissions(ctx context.Context, sandboxID string, rules []
 	if err != nil {
 		return err
 	}
-	if why := box.Expired(box.Lifetime(c), statedir.Now()); why != "" {
+	life, err := box.Lifetime(c)
+	if err != nil {
+		return err
+	}
+	if why := box.Expired(life, statedir.Now()); why != "" {
 		return over(box, why)
 	}
 	if c.CodebasePath == "" {

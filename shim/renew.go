@@ -24,7 +24,11 @@ func overNow(box *statedir.Box) error {
 	if err != nil {
 		return nil //nolint:nilerr // it says nothing of a lifetime
 	}
-	if why := box.Expired(box.Lifetime(c), statedir.Now()); why != "" {
+	life, err := box.Lifetime(c)
+	if err != nil {
+		return nil //nolint:nilerr // nor does this
+	}
+	if why := box.Expired(life, statedir.Now()); why != "" {
 		return over(box, why)
 	}
 	return nil
@@ -85,7 +89,10 @@ func (r *Runtime) Renew(ctx context.Context, sandboxID string, ttl time.Duration
 // is just being started or stopped, or ended while it was asked.
 func tryRenew(ctx context.Context, box *statedir.Box, c *statedir.Config, ttl time.Duration) (done bool, err error) {
 	now := statedir.Now()
-	life := box.Lifetime(c)
+	life, err := box.Lifetime(c)
+	if err != nil {
+		return true, err
+	}
 	if why := box.Expired(life, now); why != "" {
 		return true, over(box, why)
 	}

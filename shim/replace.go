@@ -125,7 +125,10 @@ func (k *keeper) replace(asked context.Context, ask func()) (*heard, error) {
 	if !exists(box.ConfigFile()) {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "somebody has removed what the state directory has of the sandbox")
 	}
-	b.Resumed, b.Lifetime = true, box.Lifetime(&b.Config) // which may be another by now
+	b.Resumed = true
+	if b.Lifetime, err = box.Lifetime(&b.Config); err != nil { // which may be another by now
+		return nil, err
+	}
 	if why := box.Expired(b.Lifetime, statedir.Now()); why != "" {
 		return nil, over(box, why)
 	}

@@ -478,7 +478,11 @@ func describe(box *statedir.Box, c *statedir.Config, state func(*statedir.Box) (
 		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Image: c.Image, MountPoint: c.MountPointOrDefault(),
 		Network: cmp.Or(c.Network, runtime.NetworkNone), UID: c.UID, GID: c.GID,
 	}
-	if life := box.Lifetime(c); life != nil {
+	life, err := box.Lifetime(c)
+	if err != nil {
+		return nil, err
+	}
+	if life != nil {
 		now := statedir.Now()
 		s.ExpiresAt, s.IdleTimeout, s.Expired = life.Deadline(now), life.IdleTimeout(), box.Expired(life, now)
 		s.Reason = cmp.Or(s.Reason, s.Expired.Why())

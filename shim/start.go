@@ -63,7 +63,10 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	if err != nil {
 		return nil, err
 	}
-	life := box.Lifetime(c)
+	life, err := box.Lifetime(c)
+	if err != nil {
+		return nil, err
+	}
 	if why := box.Expired(life, statedir.Now()); why != "" {
 		return nil, over(box, why)
 	}

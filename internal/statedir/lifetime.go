@@ -133,13 +133,25 @@ func (b *Box) MayBeOver(now Moment) bool {
 
 // Lifetime returns the limits of a sandbox, of which c is the configuration; nil:
 // it never had any. If they were lost with the machine's last crash, what the
-// configuration says counts, from the time of day at which the sandbox was made.
-func (b *Box) Lifetime(c *Config) *Lifetime {
+// configuration says counts, from the time of day at which the sandbox was made. If
+// they only cannot be read now, that is ErrUnavailable: they may have been renewed.
+func (b *Box) Lifetime(c *Config) (*Lifetime, error) {
 	l := new(Lifetime)
-	if readJSON(filepath.Join(b.path, lifetimeFile), l) == nil {
-		return l
+	err := readJSON(filepath.Join(b.path, lifetimeFile), l)
+	var why unix.Errno
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.As(err, &why) && why != unix.ENOENT && why != unix.ELOOP:
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w", b.id, err)
 	}
-	return newLifetime(c, Moment{Wall: c.CreatedAt})
+	return newLifetime(c, Moment{Wall: c.CreatedAt}), nil
+}
+
+// over reports whether the lifetime of a sandbox is known to be over.
+func (b *Box) over(c *Config) bool {
+	l, err := b.Lifetime(c)
+	return err == nil && b.Expired(l, Now()) != ""
 }
 
 // SetLifetime replaces the limits, on the disk too. The caller holds what

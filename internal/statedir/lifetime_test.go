@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"wolffia/internal/statedir"
+	"wolffia/internal/testenv"
 	"wolffia/runtime"
 )
 
@@ -103,7 +104,7 @@ func TestLifetimeDamaged(t *testing.T) {
 		if err := damage[what](); err != nil {
 			t.Fatal(err)
 		}
-		l := b.Lifetime(c)
+		l := lifetime(t, b, c)
 		if l == nil || l.IdleTimeout() != time.Minute {
 			t.Fatalf("%s: %+v", what, l)
 		}
@@ -148,7 +149,7 @@ func TestExpired(t *testing.T) {
 		if b.MayBeOver(statedir.Now()) != (tt.want != "") {
 			t.Errorf("ttl %v, idle %v, its shim says %q: it may be over: %v", tt.ttl, tt.idle, tt.said, tt.want == "")
 		}
-		if got := b.Expired(b.Lifetime(c), statedir.Now()); got != tt.want {
+		if got := b.Expired(lifetime(t, b, c), statedir.Now()); got != tt.want {
 			t.Errorf("ttl %v, idle %v, its shim says %q: %q, want %q", tt.ttl, tt.idle, tt.said, got, tt.want)
 		}
 	}
@@ -157,12 +158,12 @@ func TestExpired(t *testing.T) {
 // A renewal is there for whoever looks later, and survives.
 func TestRenew(t *testing.T) {
 	b, c := withLimits(t, time.Hour, time.Minute)
-	l := b.Lifetime(c)
+	l := lifetime(t, b, c)
 	l.Renew(48*time.Hour, statedir.Now())
 	if err := b.SetLifetime(l); err != nil {
 		t.Fatal(err)
 	}
-	got := b.Lifetime(c)
+	got := lifetime(t, b, c)
 	if left, _ := got.Left(statedir.Now()); left < 47*time.Hour || got.IdleTimeout() != time.Minute || b.MayBeOver(statedir.Now()) {
 		t.Errorf("it is %+v", got)
 	}
@@ -185,5 +186,26 @@ func TestTryLockConfig(t *testing.T) {
 		t.Errorf("nobody has it: %v", err)
 	} else {
 		release()
+	}
+}
+
+func lifetime(t *testing.T, b *statedir.Box, c *statedir.Config) *statedir.Lifetime {
+	t.Helper()
+	l, err := b.Lifetime(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Limits that cannot be read for now are not those of the configuration.
+func TestLifetimeThatCannotBeRead(t *testing.T) {
+	testenv.Unprivileged(t)
+	b, c := withLimits(t, time.Hour, 0)
+	if err := os.Chmod(filepath.Join(filepath.Dir(b.ConfigFile()), "lifetime.json"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := b.Lifetime(c); runtime.Class(err) != runtime.ErrUnavailable {
+		t.Errorf("%+v, %v", l, err)
 	}
 }

@@ -174,7 +174,7 @@ func (d *Dir) Find(ref string) (*Box, error) {
 	for _, id := range ids {
 		b := d.Box(id)
 		if c, err := b.Config(); err == nil && c.Name == ref {
-			if b.Expired(b.Lifetime(c), Now()) == "" {
+			if !b.over(c) {
 				return b, nil
 			}
 			over = b
@@ -204,7 +204,7 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 	defer unlock()
 	if c.Name != "" {
 		if b, err := d.Find(c.Name); err == nil {
-			if other, err := b.Config(); err == nil && other.Name == c.Name && b.Expired(b.Lifetime(other), Now()) == "" {
+			if other, err := b.Config(); err == nil && other.Name == c.Name && !b.over(other) {
 				return nil, nil, runtime.Errorf(runtime.ErrExists, "name %q is taken by sandbox %s", c.Name, b.id)
 			}
 		}
