@@ -106,8 +106,9 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 // Options are a driver's. nil and the zero value are the defaults.
 type Options struct {
 	// Configure returns the configuration of a new sandbox, without id and
-	// owner; nil means an empty one. An error is CreateSandbox's.
-	Configure func(params *CreateSandboxParams) (*runtime.SandboxConfig, error)
+	// owner; nil means an empty one. An error is CreateSandbox's, as is ctx. It is
+	// called by several goroutines.
+	Configure func(ctx context.Context, params *CreateSandboxParams) (*runtime.SandboxConfig, error)
 }
 
 // A Driver is the SandboxDriver over a runtime. What it does inside a sandbox
@@ -140,7 +141,7 @@ func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams)
 	}
 	config := new(runtime.SandboxConfig)
 	if d.opts.Configure != nil {
-		given, err := d.opts.Configure(params)
+		given, err := d.opts.Configure(ctx, params)
 		if err != nil {
 			return nil, err
 		}

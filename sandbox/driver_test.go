@@ -55,13 +55,13 @@ func TestCreateThatFailsLeavesNothing(t *testing.T) {
 	none("an id that is none", d, &sandbox.CreateSandboxParams{SandboxID: "box", Owner: zoe}, runtime.ErrInvalid)
 	none("no user", d, &sandbox.CreateSandboxParams{SandboxID: id, Owner: registry.Owner{OrganizationID: "a", ProjectID: "b"}}, runtime.ErrInvalid)
 	none("no email", d, &sandbox.CreateSandboxParams{SandboxID: id, Owner: zoe, GitConfig: &sandbox.GitConfig{Username: "zoe"}}, runtime.ErrInvalid)
-	none("no root", sandbox.NewDriver(w.rt, &sandbox.Options{Configure: func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+	none("no root", sandbox.NewDriver(w.rt, &sandbox.Options{Configure: func(context.Context, *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{Rootfs: "/nowhere"}, nil
 	}}), &sandbox.CreateSandboxParams{SandboxID: id, Owner: zoe}, runtime.ErrInvalid)
 	// It starts, and then there is no git, but a shell.
 	w.OK(os.Mkdir(w.file("bin"), 0o755))
 	w.OK(os.Symlink("/bin/sh", w.file("bin/sh")))
-	none("no git", sandbox.NewDriver(w.rt, &sandbox.Options{Configure: func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+	none("no git", sandbox.NewDriver(w.rt, &sandbox.Options{Configure: func(context.Context, *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Env: map[string]string{"PATH": "/workspace/bin"}}, nil
 	}}), &sandbox.CreateSandboxParams{SandboxID: id, Owner: zoe, GitConfig: &sandbox.GitConfig{Username: "z", Email: "z@x"}}, runtime.ErrUnavailable)
 }
@@ -262,7 +262,7 @@ func TestFilesWithoutRoom(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := newWorld(t)
 			w.put("a.txt", "old", 0o666)
-			d := sandbox.NewDriver(w.rt, &sandbox.Options{Configure: func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+			d := sandbox.NewDriver(w.rt, &sandbox.Options{Configure: func(context.Context, *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 				return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: rules, Resources: runtime.Resources{Disk: 1 << 20}}, nil
 			}})
 			id := w.box(d, nil)

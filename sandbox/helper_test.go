@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -78,7 +79,7 @@ func (w *world) open() *shim.Runtime {
 
 func (w *world) driver() *sandbox.Driver {
 	return sandbox.NewDriver(w.rt, &sandbox.Options{
-		Configure: func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+		Configure: func(context.Context, *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Network: w.network}, nil
 		},
 	})

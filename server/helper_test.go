@@ -64,7 +64,7 @@ func newWorld(t testing.TB, opts *server.Options) *world {
 	rt := w.open()
 	t.Cleanup(func() { shimtest.DestroyAll(t, w.open()) })
 	driver := sandbox.NewDriver(rt, &sandbox.Options{
-		Configure: func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+		Configure: func(context.Context, *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: []perm.Rule{
 				{Pattern: "**", Level: perm.Write}, {Pattern: "secret", Level: perm.None, Priority: 10},
 			}}, nil

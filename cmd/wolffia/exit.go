@@ -31,12 +31,18 @@ func statusOf(exit runtime.Exit) error {
 	return nil
 }
 
-// exitCode ends the execution: it prints an error, if there is one to print,
-// and closes what was opened.
-func (a *app) exitCode(err error) int {
+// close closes what was opened.
+func (a *app) close() (err error) {
 	for _, c := range a.closers {
 		err = errors.Join(err, c())
 	}
+	return err
+}
+
+// exitCode ends the execution: it prints an error, if there is one to print,
+// and closes what was opened.
+func (a *app) exitCode(err error) int {
+	err = errors.Join(err, a.close())
 	var status exitStatus
 	var start *runtime.StartError
 	switch {

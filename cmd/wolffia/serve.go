@@ -88,7 +88,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace tim
 	if template.Resources.BestEffort {
 		log.Warn("limits are kept as far as this host can; wolffia inspect says of each sandbox how far")
 	}
-	service, err := sandbox.OpenService(ctx, sandbox.NewDriver(rt, &sandbox.Options{Configure: a.template(ctx, box, null)}),
+	service, err := sandbox.OpenService(ctx, sandbox.NewDriver(rt, &sandbox.Options{Configure: a.template(box, null)}),
 		rt.StateDir(), &sandbox.ServiceOptions{Log: log})
 	if err != nil {
 		return err
@@ -139,10 +139,12 @@ func (a *app) stopServing(s *server.Server, ended <-chan error, again <-chan os.
 
 // template returns what the flags say of each new sandbox. It is made anew each
 // time: there may be other git repositories, whose hooks are to be guarded.
-func (a *app) template(ctx context.Context, box *boxFlags, null *os.File) func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-	quiet := &app{stdio: stdio{in: a.in, out: null, err: null}, stateDir: a.stateDir} // one warning is enough
-	return func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-		c, err := box.config(ctx, quiet)
+func (a *app) template(box *boxFlags, null *os.File) func(context.Context, *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+	return func(ctx context.Context, _ *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+		quiet := &app{stdio: stdio{in: a.in, out: null, err: null}, stateDir: a.stateDir} // one warning is enough
+		flags := *box                                                                     // several ask at the same time
+		c, err := flags.config(ctx, quiet)
+		err = errors.Join(err, quiet.close())
 		if err != nil { // it is no mistake of who asks
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "the service's own flags do not make a sandbox any more: %s", err.Error())
 		}

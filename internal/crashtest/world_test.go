@@ -430,7 +430,9 @@ func (w *world) openService(rt *shim.Runtime) *sandbox.Service {
 	ctx, cancel := context.WithTimeout(w.Ctx, limit)
 	defer cancel()
 	d := sandbox.NewDriver(rt, &sandbox.Options{
-		Configure: func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) { return w.config(theOwner), nil },
+		Configure: func(context.Context, *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+			return w.config(theOwner), nil
+		},
 	})
 	s, err := sandbox.OpenService(ctx, d, w.state, nil)
 	if err != nil {

@@ -50,7 +50,7 @@ func serve(ctx context.Context, state, codebase string) error {
 	}
 	defer rt.Close()
 	s, err := sandbox.OpenService(ctx, sandbox.NewDriver(rt, &sandbox.Options{
-		Configure: func(*sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+		Configure: func(context.Context, *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{CodebasePath: codebase, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}, nil
 		},
 	}), state, nil)
