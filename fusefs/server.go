@@ -237,6 +237,11 @@ func newTree(opts *Options) (_ *tree, err error) {
 		unix.Close(t.proc)
 		return nil, fmt.Errorf("open the root: %w", errno)
 	}
+	if err := CheckNames(root); err != nil {
+		unix.Close(root)
+		unix.Close(t.proc)
+		return nil, fmt.Errorf("the root: %w", err)
+	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(root, &fs); err == nil {
 		// An overlay copies a file that is written, and tells the birth of

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/audit"
+	"wolffia/fusefs"
 	"wolffia/image/store"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
@@ -234,13 +235,14 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 // resolve looks at the host's side of a configuration.
 func (r *Runtime) resolve(c *statedir.Config) error {
 	for _, p := range []struct {
-		what string
-		path *string
-	}{{"codebase", &c.CodebasePath}, {"root file system", &c.Rootfs}} {
+		what  string
+		path  *string
+		check func(fd int) error
+	}{{"codebase", &c.CodebasePath, fusefs.CheckNames}, {"root file system", &c.Rootfs, nil}} {
 		if *p.path == "" {
 			continue
 		}
-		dir, err := directory(*p.path)
+		dir, err := directory(*p.path, p.check)
 		if err != nil {
 			return runtime.Errorf(runtime.ErrInvalid, "%s %s: %w", p.what, *p.path, err)
 		}
@@ -275,8 +277,9 @@ func (r *Runtime) apart(what, dir string) error {
 	return nil
 }
 
-// directory resolves the path of a directory that the caller may list.
-func directory(path string) (string, error) {
+// directory resolves the path of a directory that the caller may list, and that check
+// has no objection to.
+func directory(path string, check func(fd int) error) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", err
@@ -288,7 +291,11 @@ func directory(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path, unix.Close(fd)
+	defer unix.Close(fd)
+	if check != nil {
+		err = check(fd)
+	}
+	return path, err
 }
 
 // plain drops the operation and path that a *PathError repeats.
