@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,10 +54,31 @@ func (a *app) guardGit(ctx context.Context, codebase string) (dirs []string, mor
 	}
 	// A sandbox could hide a repository from us by the modes of a directory, and be in
 	// it again the next time.
-	for _, path := range repos.Unread {
-		more = append(more, atMostRead("/"+perm.Quote(path), "what cannot be looked into for git repositories"))
+	for _, pattern := range covering(repos.Unread) {
+		more = append(more, atMostRead(pattern, "what cannot be looked into for git repositories"))
 	}
 	return repos.Dirs, more, nil
+}
+
+// covering returns patterns that match all the paths and what is below them: no others,
+// unless those were too many or too long for rules, as a sandbox can make them.
+func covering(paths []string) []string {
+	const most, longest = 200, 2000 // patterns, and bytes of one
+	for depth := 64; ; depth /= 2 {
+		all, fits := map[string]bool{}, true
+		for _, path := range paths {
+			names := strings.SplitN(path, "/", depth+1)
+			pattern := "/" + perm.Quote(strings.Join(names[:min(depth, len(names))], "/"))
+			all[pattern] = true
+			fits = fits && len(pattern) <= longest
+		}
+		if fits && len(all) <= most {
+			return slices.Sorted(maps.Keys(all))
+		}
+		if depth == 1 {
+			return []string{"**"}
+		}
+	}
 }
 
 // maxNamed is how many files a warning names.
