@@ -225,12 +225,11 @@ func (b *Box) waitLock(ctx context.Context, limit time.Duration, kind int16, fir
 // have the lock never do: who waits, or has given up and is still asleep in the
 // kernel, is not taken for a sandbox that runs.
 func (b *Box) WaitUnlocked(ctx context.Context, limit time.Duration) error {
-	release, err := b.waitLock(ctx, limit, unix.F_RDLCK, 0, parts, notEnding)
-	if errors.Is(err, runtime.ErrNotFound) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(notEnding))
+	defer cancel()
+	err := filelock.Free(ctx, func() (*os.File, error) { return b.openLock(os.O_RDWR) }, 0, parts)
+	if err == nil || errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}
-	if err == nil {
-		release()
-	}
-	return err
+	return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", b.id, err)
 }
