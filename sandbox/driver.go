@@ -38,8 +38,9 @@ type SandboxDriver interface {
 
 	// WriteFiles writes files as a process in the sandbox does, by path: see
 	// Path. Directories that are missing are made. Each file is as it was or has
-	// all of its new content; the others are written whether or not one fails.
-	// updated is how many were.
+	// all of its new content, unless its sandbox is killed while a file is written
+	// in a directory that may not be; the others are written whether or not one fails.
+	// updated is how many were. When ctx ends no other file is begun.
 	WriteFiles(ctx context.Context, sandboxID string, files map[string]File) (updated int, err error)
 
 	// ScanRunningSandboxes returns whose the running sandboxes are, of those

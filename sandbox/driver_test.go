@@ -253,6 +253,40 @@ func TestFilesByRule(t *testing.T) {
 	w.Wrong("read none.txt", err, runtime.ErrNotFound)
 }
 
+// Whenever the caller goes, a file has its old content or its new, and nothing else is
+// there.
+func TestFilesGivenUp(t *testing.T) {
+	for what, rules := range map[string][]perm.Rule{
+		"beside":   {{Pattern: "**", Level: perm.Write}},
+		"in place": {{Pattern: "/a.txt", Level: perm.Write}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			w.rules = rules
+			now := strings.Repeat("0", 2<<20)
+			w.put("a.txt", now, 0o666)
+			d := w.driver()
+			id := w.box(d, nil)
+			for i := range 30 {
+				ctx, cancel := context.WithTimeout(w.Ctx, time.Duration(i)*time.Millisecond)
+				next := strings.Repeat(string(rune('a'+i%26)), len(now)-i)
+				n, err := d.WriteFiles(ctx, id, map[string]sandbox.File{"a.txt": text(next)})
+				cancel()
+				if (n == 1) != (err == nil) {
+					t.Errorf("%d files, %v", n, err)
+				}
+				if err == nil {
+					now = next
+				}
+				w.holds("a.txt", now)
+				if left, err := os.ReadDir(w.codebase); err != nil || len(left) != 1 {
+					t.Fatalf("%v, %v", left, err)
+				}
+			}
+		})
+	}
+}
+
 // Without room a file stays what it was.
 func TestFilesWithoutRoom(t *testing.T) {
 	for what, rules := range map[string][]perm.Rule{

@@ -94,7 +94,8 @@ func (d *Driver) ReadFile(ctx context.Context, sandboxID, name string) ([]byte, 
 // writeScript makes standard input, of $3 bytes, the content of the file $1 in
 // the directory $2. It writes beside it, as $4, and renames; a link is replaced,
 // not followed. Where the rules let that file be written and no other beside it,
-// it is written in place, with its old content kept to put it back.
+// it is written in place, with its old content kept to put it back, and whoever asks
+// this script to end has to wait.
 const writeScript = `
 umask 022
 new=$4 kept=
@@ -112,6 +113,7 @@ if (set -C; : >"$new") 2>/dev/null; then
 fi
 [ -L "$1" ] && exit 41
 [ ! -e "$1" ] || [ -f "$1" ] || exit 41
+trap '' HUP INT TERM
 kept=$(mktemp -d) || exit 42
 cat >"$kept/new" || exit 42
 all "$kept/new" "$3"
@@ -130,7 +132,12 @@ exit 42
 func (d *Driver) WriteFiles(ctx context.Context, sandboxID string, files map[string]File) (updated int, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := d.writeFile(ctx, sandboxID, name, files[name]); err != nil {
+		err := context.Cause(ctx)
+		if err == nil {
+			// One that is given up in the midst would be neither old nor new.
+			err = d.writeFile(context.WithoutCancel(ctx), sandboxID, name, files[name])
+		}
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
