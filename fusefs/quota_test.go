@@ -37,6 +37,16 @@ func TestQuota(t *testing.T) {
 			}
 			return nil
 		}
+		room := func(what, name string) {
+			t.Helper()
+			becomes(t, what, "<nil>", func() string {
+				err := put(name, 3)
+				if err != nil {
+					os.Remove(c.at(name))
+				}
+				return fmt.Sprint(err)
+			})
+		}
 		fails(t, "three of four", put("a", 3), 0)
 		full("two more", put("b", 2))
 		fails(t, "overwrite what is there", put("a", 3), 0)
@@ -52,13 +62,7 @@ func TestQuota(t *testing.T) {
 		fails(t, "write into the hole", err, 0)
 		fails(t, "cut off", f.Truncate(0), 0)
 		fails(t, "delete", os.Remove(c.at("b")), 0)
-		becomes(t, "the room of what was deleted", "<nil>", func() string {
-			err := put("c", 3)
-			if err != nil {
-				os.Remove(c.at("c"))
-			}
-			return fmt.Sprint(err)
-		})
+		room("the room of what was deleted", "c")
 
 		// What is deleted and still open takes its room until it is closed.
 		c3, err := os.OpenFile(c.at("c"), os.O_RDWR, 0)
@@ -67,13 +71,7 @@ func TestQuota(t *testing.T) {
 		full("in the place of what is open", put("d", 2))
 		fails(t, "delete", os.Remove(c.at("d")), 0)
 		c3.Close()
-		becomes(t, "the room of what was closed", "<nil>", func() string {
-			err := put("e", 3)
-			if err != nil {
-				os.Remove(c.at("e"))
-			}
-			return fmt.Sprint(err)
-		})
+		room("the room of what was closed", "e")
 
 		// Nor is it free if it had another name, which was deleted last.
 		fails(t, "delete", os.Remove(c.at("e")), 0)
@@ -107,13 +105,7 @@ func TestQuota(t *testing.T) {
 		for _, f := range open {
 			f.Close()
 		}
-		becomes(t, "the room of what was closed", "<nil>", func() string {
-			err := put("e", 3)
-			if err != nil {
-				os.Remove(c.at("e"))
-			}
-			return fmt.Sprint(err)
-		})
+		room("the room of what was closed", "e")
 
 		// A great many objects without content.
 		var err2 error

@@ -36,8 +36,7 @@ func (i *input) put(f wire.Frame) bool {
 		return true
 	}
 	i.queued += len(f.Payload())
-	f.Shrink()
-	i.queue = append(i.queue, f)
+	i.queue = wire.Enqueue(i.queue, f)
 	i.change.Signal()
 	return i.queued <= wire.Window
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -45,17 +46,20 @@ func answers(ctx context.Context, box *statedir.Box) bool {
 	return err == nil
 }
 
-// forget ends the connection to a sandbox that is on its way out.
+// forget ends the connection to a sandbox that is on its way out. What the shim has said
+// last, such as how commands ended, is read before, unless that takes long.
 func (r *Runtime) forget(id string) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c := r.conns[id]; c != nil {
+	c, alive := r.conns[id], r.alive[id]
+	delete(r.conns, id)
+	delete(r.alive, id)
+	r.mu.Unlock()
+	if c != nil {
+		within(time.Second, c.Done())
 		_ = c.Close()
-		delete(r.conns, id)
 	}
-	if f := r.alive[id]; f != nil {
-		_ = f.Close()
-		delete(r.alive, id)
+	if alive != nil {
+		_ = alive.Close()
 	}
 }
 

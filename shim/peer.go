@@ -149,8 +149,7 @@ func (p *peer) queue(f wire.Frame) {
 			return
 		}
 	}
-	f.Shrink()
-	p.out = append(p.out, f)
+	p.out = wire.Enqueue(p.out, f)
 	p.change.Signal()
 }
 

@@ -41,8 +41,7 @@ func (o *output) put(f wire.Frame) error {
 		return fmt.Errorf("%w: more output than granted", wire.ErrProtocol)
 	}
 	if o.take == nil {
-		f.Shrink()
-		o.queue = append(o.queue, f)
+		o.queue = wire.Enqueue(o.queue, f)
 		o.change.Signal()
 		o.mu.Unlock()
 		return nil

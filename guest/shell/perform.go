@@ -267,8 +267,7 @@ func (s *Session) onInput(c *Call, f wire.Frame) {
 			}
 			return
 		}
-		f.Shrink()
-		c.input = append(c.input, f)
+		c.input = wire.Enqueue(c.input, f)
 		s.feedCall(c)
 	})
 }

@@ -152,6 +152,17 @@ func NewFrame(t Type, channel uint32) Frame {
 	return Frame{Type: t, Channel: channel, buf: buffers.Get().(*buffer)[:]}
 }
 
+// Enqueue appends a frame to those that wait for whom it is for, and takes it over. When
+// there are many it is shrunk: who sends them decides how many wait, by the bytes in
+// them.
+func Enqueue(queue []Frame, f Frame) []Frame {
+	const many = 16
+	if len(queue) >= many {
+		f.Shrink()
+	}
+	return append(queue, f)
+}
+
 // Payload is the frame's content.
 func (f *Frame) Payload() []byte { return f.buf[HeaderSize : HeaderSize+f.n] }
 
@@ -171,8 +182,8 @@ func (f *Frame) Release() {
 	f.buf = nil
 }
 
-// Shrink gives up the room that the payload does not use, which is for a frame that
-// has to wait: who sends it decides how many wait, by the bytes in them.
+// Shrink gives up the room that the payload does not use, which takes a copy: for a
+// frame that may have to wait for long; see Enqueue.
 func (f *Frame) Shrink() {
 	if need := HeaderSize + f.n + 1; need <= len(f.buf)/2 {
 		small := append(make([]byte, 0, need), f.Bytes()...)
