@@ -39,8 +39,8 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 	return fuse.Status(errno)
 }
 
-// make makes an object, or another name of one, called name in the directory open as fd, if the quota
-// has room for it.
+// make makes an object, or another name of one, called name in the directory open
+// as fd, if the quota has room for it.
 func (t *tree) make(fd int, name string, create func() error) syscall.Errno {
 	if errno := t.quota.take(objectCost); errno != 0 {
 		if _, absent := t.stat(at{fd, name}); absent == 0 {

@@ -202,7 +202,7 @@ func (m *Manager) create(c *Call) {
 		c.fail(wire.ClassUnavailable, err.Error())
 		return
 	}
-	s.mark = newMark()
+	s.mark, s.terminals = newMark(), newMark()
 	s.info = wire.SessionInfo{Name: s.name, Shell: s.path, CreatedMS: time.Now().UnixMilli()}
 	m.mu.Lock()
 	if m.sessions[s.name] != nil {

@@ -41,7 +41,7 @@ type Session struct {
 	poll *poller
 	mark mark // of all that its shells start
 
-	terminals []mark // of what its terminals' shells start, each its own
+	terminals mark // of all that its terminals' shells start
 
 	turns turns
 	mu    sync.Mutex

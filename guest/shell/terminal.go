@@ -32,7 +32,6 @@ type terminal struct {
 	s    *Session
 	tty  *os.File // the master side
 	pid  int
-	mark mark
 	rows uint16 // guarded by mu
 	cols uint16 // guarded by mu
 
@@ -156,9 +155,7 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 		_ = t.tty.Close()
 		return nil, err
 	}
-	t.mark = newMark()
-	t.mark.put(t.pid)
-	s.terminals = append(s.terminals, t.mark)
+	s.terminals.put(t.pid)
 	go t.read() // ends when nobody has the terminal open
 	return t, nil
 }
@@ -391,16 +388,15 @@ func (s *Session) endTerminal() {
 	t.over = true
 	t.change.Broadcast()
 	t.mu.Unlock()
+	sc := &scope{mark: s.terminals} // what earlier ones, too, have left running
 	if alive {
-		if !s.keepJobs {
-			sweep(&scope{shell: t.pid, mark: t.mark}, unix.SIGKILL)
-		}
-		_ = unix.Kill(t.pid, unix.SIGKILL)
+		sc.shell = t.pid
 	}
-	for _, m := range s.terminals { // what earlier ones, too, have left running
-		if !s.keepJobs {
-			sweep(&scope{mark: m}, unix.SIGKILL)
-		}
+	if !s.keepJobs {
+		sweep(sc, unix.SIGKILL)
+	}
+	if alive {
+		_ = unix.Kill(t.pid, unix.SIGKILL)
 	}
 	_ = t.tty.Close()
 }
