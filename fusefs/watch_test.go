@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/testenv"
 )
 
 // becomes waits until look, which touches the mount, gives want. A cache that
@@ -63,7 +65,7 @@ func TestOneMarkForADirectory(t *testing.T) {
 	fd := int(dir.Fd())
 	w := newWatcher()
 	if w == nil {
-		t.Skip("NEEDS Linux 5.13: fanotify for users")
+		testenv.Lacks(t, "fanotify", "there can be no group: Linux before 5.13, or too many")
 	}
 	defer w.discard()
 	for i := range 2000 {

@@ -594,12 +594,12 @@ func all(t *testing.T, rt *bwrap.Runtime, id string) (records []audit.Record) {
 	}
 }
 
-// What a program was refused is in the log as soon as it has ended.
-func TestAuditIsComplete(t *testing.T) {
-	rt, _, codebase := newRuntime(t)
+// hiding starts a sandbox that hides what matches a pattern.
+func hiding(t *testing.T, rt *bwrap.Runtime, codebase, pattern string) *runtime.Sandbox {
+	t.Helper()
 	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{
 		CodebasePath: codebase,
-		Permissions:  append(everything(perm.Write), perm.Rule{Pattern: "new*", Level: perm.None}),
+		Permissions:  append(everything(perm.Write), perm.Rule{Pattern: pattern, Level: perm.None}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -607,6 +607,13 @@ func TestAuditIsComplete(t *testing.T) {
 	if err := rt.Start(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// What a program was refused is in the log as soon as it has ended.
+func TestAuditIsComplete(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	s := hiding(t, rt, codebase, "new*")
 	for i := range 20 {
 		sh(t, rt, s.ID, fmt.Sprintf("mkdir new%d 2>/dev/null; true", i))
 		last := audit.Record{}
@@ -625,16 +632,7 @@ func TestAuditIsComplete(t *testing.T) {
 // stand for all of them.
 func TestAuditOfManyDenials(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
-	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{
-		CodebasePath: codebase,
-		Permissions:  append(everything(perm.Write), perm.Rule{Pattern: "new", Level: perm.None}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rt.Start(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
+	s := hiding(t, rt, codebase, "new")
 	sh(t, rt, s.ID, "i=0; while [ $i -lt 1000 ]; do mkdir new 2>/dev/null; i=$((i+1)); done")
 	if err := rt.Stop(t.Context(), s.ID); err != nil {
 		t.Fatal(err)

@@ -51,6 +51,13 @@ func Cgroups(t testing.TB) {
 	}
 }
 
+// Lacks skips t, or fails it, for want of a feature that it has found missing itself.
+// WOLFFIA_REQUIRE demands it by "all".
+func Lacks(t testing.TB, feature, problem string) {
+	t.Helper()
+	lack(t, feature, required("all"), problem, "")
+}
+
 // Tools skips t, or fails it, if the host lacks one of the programs. WOLFFIA_REQUIRE
 // names them by "tools".
 func Tools(t testing.TB, names ...string) {
