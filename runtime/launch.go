@@ -14,7 +14,7 @@ const GuestPath = "/run/wolffia/guest"
 // SessionsPath is an empty directory of PID 1's own in every sandbox, a tmpfs
 // with mode 0700: what its shell sessions need does not depend on room in /tmp.
 // The name is short since a shell is sent it with every command.
-const SessionsPath = "/run/wolffia/s"
+const SessionsPath = "/run/.w"
 
 // FilterPath is where the guest finds its seccomp filter, in a sandbox whose
 // backend has it install that by itself.

@@ -11,8 +11,8 @@ type scope struct {
 	// holds reports whether a process has a stream of the command open: so a
 	// daemon is found whose parents are gone.
 	holds func(pid int) bool
-	// mark is what all carry that the shell has started; 0: not looked at. It
-	// tells nothing about who of them was there before.
+	// mark is what all carry that the shell has started, a daemon that has left
+	// its session, parents and streams among them; 0: not looked at.
 	mark mark
 	runs bool // the shell is not stopped while they are killed
 }
@@ -21,7 +21,8 @@ type scope struct {
 //
 // A process belongs if it was not there before and descends from the shell
 // without an older process in between, or is in the shell's session, and is
-// not in an older process group; or holds a stream; or has the mark.
+// not in an older process group; or holds a stream; or has the mark and does not
+// descend from an older process.
 func (s *scope) find(all []proc.Process) (found []proc.Process) {
 	byPID := make(map[int]*proc.Process, len(all))
 	for i := range all {
@@ -31,24 +32,26 @@ func (s *scope) find(all []proc.Process) (found []proc.Process) {
 		start, ok := s.before[p.PID]
 		return ok && start == p.Start
 	}
-	descends := func(p *proc.Process) bool {
+	// from tells whether a process descends from the shell, and from an older one.
+	from := func(p *proc.Process) (shell, older bool) {
 		for range len(all) { // a chain of parents cannot be longer
-			if p.Parent == s.shell {
-				return true
+			if s.shell != 0 && p.Parent == s.shell {
+				return true, false
 			}
 			if p = byPID[p.Parent]; p == nil || old(p) {
-				return false
+				return false, p != nil
 			}
 		}
-		return false
+		return false, false
 	}
 	for i := range all {
 		p := &all[i]
 		if p.PID == s.shell || p.Dead() || old(p) {
 			continue
 		}
-		ours := s.shell != 0 && !s.groups[p.Group] && (p.Session == s.shell || descends(p))
-		if ours || s.holds != nil && s.holds(p.PID) || s.mark.on(p.PID) {
+		descends, inherited := from(p)
+		ours := s.shell != 0 && !s.groups[p.Group] && (p.Session == s.shell || descends)
+		if ours || s.holds != nil && s.holds(p.PID) || !inherited && !s.groups[p.Group] && s.mark.on(p.PID) {
 			found = append(found, *p)
 		}
 	}

@@ -252,3 +252,30 @@ func TestStartFilesThatPrintOrHang(t *testing.T) {
 		})
 	}
 }
+
+// What is typed on the terminal during one command is not read by the next, nor is
+// the end of its input.
+func TestTypedIsOneCommands(t *testing.T) {
+	for shell, path := range shells(t) {
+		t.Run(shell, func(t *testing.T) {
+			s := open(t, path)
+			onTerminal := func(r *wire.StartRequest) { r.TTY, r.Stdin, r.Rows, r.Cols = true, true, 24, 80 }
+			r := s.start(t, "echo up; read x; echo \"got $x\"", onTerminal)
+			r.give(t, "one\ntwo\n") // and ^D
+			if got := r.wait(t); got.Code != 0 || !strings.Contains(got.stdout, "got one\r\n") {
+				t.Fatalf("%v", got)
+			}
+			r = s.start(t, "echo up; read x; echo \"got $x\"", onTerminal)
+			r.out.await(t, "up\r\n")
+			r.give(t, "three\n")
+			if got := r.wait(t); got.Code != 0 || !strings.Contains(got.stdout, "got three\r\n") {
+				t.Errorf("the next: %v", got)
+			}
+			got := s.run(t, "read x </dev/tty; echo \"got $x\"", timeout(soon))
+			if !got.TimedOut {
+				t.Errorf("a command without a terminal: %v", got)
+			}
+			s.alive(t)
+		})
+	}
+}

@@ -1,10 +1,14 @@
 package shell
 
 import (
+	"math"
 	"os"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/excerpt"
 )
 
 // A Host is what sessions need of PID 1. All fields are required.
@@ -28,24 +32,44 @@ type Host struct {
 // guest. It belongs to whoever has the session's turn.
 type incarnation struct {
 	pid    int
-	sock   int   // the guest's end of descriptor 0
-	peer   inode // the shell's end of it
-	script int   // where its lines go: sock, or the FIFO D/f
-	tty    int   // the terminal's master side
+	proc   string // its directory in /proc, with a slash
+	input  string // its descriptor 0 there
+	cwd    string // its working directory there
+	sock   int    // the guest's end of descriptor 0
+	peer   inode  // the shell's end of it
+	script int    // where its lines go: sock, or the FIFO D/f
+	tty    int    // the terminal's master side
+	slave  inode  // its other side
 	saved  *unix.Termios
-	state  int // D/w: what it says when it exits
-	said   []byte
+	state  int // a FIFO: what it says when it exits
+	said   *excerpt.Excerpt
+	place  string // the session's directory when it was started
+	names  own
 	ready  bool
 	gone   bool
+	copies int  // how many terminals it has at its prompt
+	frozen bool // it is stopped until it is killed
 
 	full    bool     // a packet fills the pipe: see openScript
 	waiting []string // packets for which there is no room yet; only if full
 	watched bool     // the poller waits for room
 }
 
+// own are the names of a shell's own files in the session's directory.
+type own struct {
+	exit  string // what it sources when it exits
+	state string // the FIFO for what that says
+	guard string // what its trap on guardSignal sources
+	aside string // the user's trap on SIGINT that this has put aside
+	lines string // the FIFO that its lines come from, if they do
+}
+
 // startShell starts a shell. changed is called by the reaper, see Host.
 func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.WaitStatus)) (_ *incarnation, err error) {
-	in := &incarnation{sock: -1, script: -1, state: -1, tty: -1}
+	in := &incarnation{
+		sock: -1, script: -1, state: -1, tty: -1, place: s.dir.path, said: excerpt.New(maxSnapshot, 0),
+		names: own{exit: token(), state: token(), guard: token(), aside: token(), lines: token()},
+	}
 	var theirs []int
 	defer func() {
 		for _, fd := range theirs {
@@ -64,6 +88,9 @@ func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.Wait
 	if err := unix.SetNonblock(in.sock, true); err != nil {
 		return nil, err
 	}
+	if err := unix.SetsockoptInt(in.sock, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		return nil, err
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(pair[1], &st); err != nil {
 		return nil, err
@@ -75,13 +102,13 @@ func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.Wait
 			return nil, err
 		}
 	}
-	if err := s.dir.fifo("w"); err != nil { // in gVisor an old one still has what nobody has read
+	if in.state, err = s.dir.fifo(in.names.state, unix.O_RDWR); err != nil { // also to write: it never hangs up
 		return nil, err
 	}
-	if in.state, err = s.dir.open("w", unix.O_RDWR); err != nil { // also to write: it never hangs up
+	if err := s.dir.write(in.names.exit, []byte(s.d.exitScript(in.path(in.names.state)))); err != nil {
 		return nil, err
 	}
-	if err := s.dir.write("x", []byte(s.d.exitScript(s.dir.path))); err != nil {
+	if err := s.dir.write(in.names.guard, []byte(s.d.guardScript(in.path(in.names.aside)))); err != nil {
 		return nil, err
 	}
 	var slave *os.File
@@ -89,11 +116,17 @@ func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.Wait
 		return nil, err
 	}
 	defer slave.Close()
+	if err := unix.Fstat(int(slave.Fd()), &st); err != nil {
+		return nil, err
+	}
+	in.slave = inodeOf(&st)
 	in.saved, _ = unix.IoctlGetTermios(in.tty, unix.TCGETS)
-	in.pid, err = s.m.host.Start(s.path, s.d.args(s.path, s.dir.path+"/f"), &syscall.ProcAttr{
+	in.pid, err = s.m.host.Start(s.path, s.d.args(s.path, in.path(in.names.lines)), &syscall.ProcAttr{
 		Dir: cwd, Env: s.shellEnv(), Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
 	}, func(ws syscall.WaitStatus) { changed(in, ws) })
+	in.proc = "/proc/" + itoa(in.pid) + "/"
+	in.input, in.cwd = in.proc+"fd/0", in.proc+"cwd"
 	if err == nil {
 		s.mark.put(in.pid) // before it has got a line, and so before it has children
 	}
@@ -129,6 +162,9 @@ func (s *Session) shellEnv() []string {
 	return append(append([]string{}, s.env...), "PS1=", "PS2=", "HISTFILE=", "ENV=")
 }
 
+// path is that of one of the shell's own files.
+func (in *incarnation) path(name string) string { return in.place + "/" + name }
+
 func (in *incarnation) close() {
 	if in.script != in.sock {
 		closeFD(&in.script)
@@ -157,20 +193,106 @@ func (in *incarnation) idle() bool {
 	if err != nil || n > 0 || len(in.waiting) > 0 {
 		return false
 	}
-	input, err := in.input()
+	input, err := fileAt(in.input)
 	return err == unix.ENOENT || err == nil && input == in.peer
 }
 
 // atPrompt reports whether the shell executes no command: while one runs its
 // descriptor 0 is another one.
 func (in *incarnation) atPrompt() bool {
-	input, err := in.input()
+	input, err := fileAt(in.input)
 	return err == nil && input == in.peer
 }
 
-// input is the shell's descriptor 0.
-func (in *incarnation) input() (inode, error) {
+// astray reports whether the shell executes no command, and does not read its lines
+// from the guest either: it can report nothing more. While it executes one, it keeps
+// copies of its own streams, which are the terminal.
+func (in *incarnation) astray() bool {
+	for n := 1; n <= 2; n++ {
+		if file, err := in.descriptor(n); err != nil || file != in.slave {
+			return false
+		}
+	}
+	return !in.atPrompt() && in.terminals() <= in.copies
+}
+
+// terminals counts the shell's descriptors that are its terminal, its streams left
+// out.
+func (in *incarnation) terminals() (n int) {
+	fds, err := os.ReadDir(in.proc + "fd")
+	if err != nil {
+		return math.MaxInt
+	}
+	for _, e := range fds {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= 2 {
+			continue
+		}
+		if file, err := in.descriptor(fd); err == nil && file == in.slave {
+			n++
+		}
+	}
+	return n
+}
+
+// leaves reports whether the shell has its trap that has it leave a command. gVisor
+// does not tell.
+func (in *incarnation) leaves() bool { return !in.stoppable() || catches(in.pid, guardSignal) }
+
+// descriptor is what the shell has open as descriptor n.
+func (in *incarnation) descriptor(n int) (inode, error) { return fileAt(in.proc + "fd/" + itoa(n)) }
+
+// fileAt is the file that a path leads to.
+func fileAt(path string) (inode, error) {
 	var st unix.Stat_t
-	err := unix.Stat("/proc/"+itoa(in.pid)+"/fd/0", &st)
+	err := unix.Stat(path, &st)
 	return inodeOf(&st), err
+}
+
+// receive reads one packet that the shell itself has sent. What others have sent
+// who got hold of its socket, a copy of the shell for one, is read and dropped: the
+// kernel says whose each packet is (SCM_CREDENTIALS in unix(7)).
+func (in *incarnation) receive(buf []byte) (int, error) {
+	var control [64]byte
+	for {
+		n, cn, _, _, err := unix.Recvmsg(in.sock, buf, control[:], unix.MSG_CMSG_CLOEXEC)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return 0, err
+		}
+		sender, err := sentBy(control[:cn])
+		if err == nil && sender == in.pid {
+			return n, nil
+		}
+	}
+}
+
+// sentBy returns the process that a packet's control data tell of, and closes
+// descriptors that came with it.
+func sentBy(control []byte) (pid int, err error) {
+	for len(control) > 0 {
+		h, data, rest, err := unix.ParseOneSocketControlMessage(control)
+		if err != nil {
+			return 0, err
+		}
+		control = rest
+		m := unix.SocketControlMessage{Header: h, Data: data}
+		switch {
+		case h.Level != unix.SOL_SOCKET:
+		case h.Type == unix.SCM_CREDENTIALS:
+			cred, err := unix.ParseUnixCredentials(&m)
+			if err != nil {
+				return 0, err
+			}
+			pid = int(cred.Pid)
+		case h.Type == unix.SCM_RIGHTS:
+			fds, _ := unix.ParseUnixRights(&m)
+			for _, fd := range fds {
+				_ = unix.Close(fd)
+			}
+		}
+	}
+	return pid, nil
 }

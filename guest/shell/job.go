@@ -349,13 +349,14 @@ func (s *Session) leftover(r *run, held []*stream) {
 	if !news {
 		return
 	}
-	sc := &scope{shell: s.pid(), before: s.before, groups: s.groups}
+	all := proc.Others()
+	sc := &scope{shell: s.pid(), mark: s.mark}
+	sc.before, sc.groups = s.earlier(all)
 	j := &job{started: r.begun, session: s.name, shell: s.pid(), members: map[int]uint64{}, groups: map[int]bool{}}
 	for _, st := range held {
 		j.files = append(j.files, st.file)
 	}
 	sc.holds = holders(j.files)
-	all := proc.Others()
 	found := sc.find(all)
 	s.seen = map[int]bool{}
 	for _, p := range all {
@@ -364,7 +365,7 @@ func (s *Session) leftover(r *run, held []*stream) {
 	// What is left of older jobs stays known; the rest is forgotten.
 	before, groups := map[int]uint64{}, map[int]bool{}
 	for _, p := range all {
-		if start, ok := s.before[p.PID]; ok && start == p.Start {
+		if start, ok := sc.before[p.PID]; ok && start == p.Start {
 			before[p.PID] = start
 			groups[p.Group] = true
 		}
@@ -467,14 +468,13 @@ func (s *Session) startJob(c *Call) {
 		fail(errors.New("the shell has ended"))
 		return
 	}
-	n := s.m.jobNumber()
-	base := "j" + itoa(n)
+	base := token()
 	if err := s.dir.write(base, []byte(st.text)); err != nil {
 		fail(err)
 		return
 	}
 	for i, suffix := range []string{"o", "e"} {
-		fd, err := s.dir.open(base+suffix, unix.O_RDONLY)
+		fd, err := s.dir.fifo(base+suffix, unix.O_RDONLY)
 		if err != nil {
 			fail(err)
 			return

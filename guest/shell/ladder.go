@@ -1,6 +1,8 @@
 package shell
 
 import (
+	"bytes"
+	"maps"
 	"syscall"
 	"time"
 
@@ -73,12 +75,41 @@ func (s *Session) interrupt() {
 func (s *Session) hit(r *run) {
 	r.target = s.in.foreground()
 	r.unborn = r.target != s.in.pid && sameCommandLine(r.target, s.in.pid)
+	s.in.frozen = s.in.frozen || !s.in.atPrompt() && (!s.in.leaves() || s.clings(r))
+	if s.in.frozen && !s.in.stoppable() {
+		r.stage = stageReplace
+		s.slay()
+		return
+	}
 	s.atOnce(func() {
 		s.guard()
 		if r.target != 0 || !s.in.atPrompt() { // else it has not begun, or is over
 			s.signalForeground(unix.SIGINT)
 		}
 	})
+}
+
+// clings reports whether the shell may go on with the text whatever it is sent. bash
+// does if a program is interrupted that a trap on ERR, RETURN or DEBUG has started:
+// it forgets the interrupt when the trap is over, and has dropped the guard's signal
+// before (interrupt_state in _run_trap_internal, trap.c of 5.2). Such a shell is
+// frozen: it does nothing any more until it is replaced.
+func (s *Session) clings(r *run) bool {
+	return !s.d.posix && (s.cling || setsTrap(r.text) || s.snap != nil && setsTrap(s.snap.sections["trap"]))
+}
+
+// setsTrap reports whether a text may set a trap that bash runs amid a command, or a
+// list of traps has one.
+func setsTrap(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		_, rest, found := bytes.Cut(line, []byte("trap"))
+		for _, name := range []string{"ERR", "RETURN", "DEBUG"} {
+			if found && bytes.Contains(rest, []byte(name)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // stoppable reports whether the shell can be stopped for a moment. In gVisor a
@@ -96,7 +127,9 @@ func (in *incarnation) stoppable() bool { return in.foreground() != 0 }
 func (s *Session) atOnce(f func()) {
 	if s.in != nil && s.in.stoppable() {
 		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
-		defer unix.Kill(s.in.pid, unix.SIGCONT)
+		if !s.in.frozen {
+			defer unix.Kill(s.in.pid, unix.SIGCONT)
+		}
 	}
 	f()
 }
@@ -107,13 +140,11 @@ func (s *Session) atOnce(f func()) {
 // the rest of the line, though its time is over. One at its prompt is spared, for
 // the reason in atOnce.
 func (s *Session) guard() {
-	switch group := s.in.foreground(); {
-	case group == s.in.pid, group == 0 && s.in.atPrompt(): // nothing to wait for
-	case s.d.posix:
-		_ = unix.Kill(s.in.pid, unix.SIGINT) // waits until the program has ended
-	case group == 0, catches(s.in.pid, guardSignal): // gVisor does not tell what it catches
-		_ = unix.Kill(s.in.pid, guardSignal)
+	if s.in.frozen || s.in.atPrompt() {
+		return
 	}
+	s.guarded = true
+	_ = unix.Kill(s.in.pid, guardSignal)
 }
 
 func (s *Session) signalForeground(sig syscall.Signal) {
@@ -140,6 +171,10 @@ func (s *Session) signalForeground(sig syscall.Signal) {
 func (s *Session) escalate() {
 	r := s.cur
 	if r == nil || r.rep != nil || r.ended || s.in == nil {
+		return
+	}
+	if s.in.frozen {
+		s.escalateFrozen(r)
 		return
 	}
 	switch r.stage {
@@ -183,6 +218,19 @@ func (s *Session) escalate() {
 	}
 }
 
+// escalateFrozen takes the next step against what a frozen shell has started. Nothing
+// comes back from it, so it goes with what is left.
+func (s *Session) escalateFrozen(r *run) {
+	if r.stage == stageInt {
+		r.stage = stageTerm
+		s.sweep(unix.SIGTERM)
+		s.set(alarmLadder, ladderTerm+ladderKill)
+		return
+	}
+	r.stage = stageReplace
+	s.slay()
+}
+
 // strike kills what the command has started, and interrupts the shell.
 func (s *Session) strike(r *run) {
 	s.atOnce(func() {
@@ -213,7 +261,8 @@ func (s *Session) burns() bool {
 
 // scope is that of the command that runs.
 func (s *Session) scope() *scope {
-	sc := &scope{before: s.before, groups: s.groups}
+	sc := &scope{mark: s.mark}
+	sc.before, sc.groups = s.earlier(proc.Others())
 	if s.in != nil {
 		sc.shell, sc.runs = s.in.pid, !s.in.stoppable()
 	}
@@ -227,6 +276,23 @@ func (s *Session) scope() *scope {
 		sc.holds = holders(files)
 	}
 	return sc
+}
+
+// earlier is what was there before the command that runs: what the session knows of,
+// and what its jobs have started since.
+func (s *Session) earlier(all []proc.Process) (before map[int]uint64, groups map[int]bool) {
+	before, groups = map[int]uint64{}, map[int]bool{}
+	maps.Copy(before, s.before)
+	maps.Copy(groups, s.groups)
+	for _, j := range s.m.jobsOf(s.name) {
+		j.look(all)
+		j.mu.Lock()
+		maps.Copy(before, j.members)
+		maps.Copy(groups, j.groups)
+		j.mu.Unlock()
+	}
+	delete(groups, s.pid())
+	return before, groups
 }
 
 // sweep sends a signal to all processes of the command. To be killed they are
@@ -301,11 +367,16 @@ func (s *Session) checkLost() {
 	if r.stage != stageNone {
 		return // the ladder does the same
 	}
-	if !s.in.idle() {
+	astray := s.in.astray()
+	if !s.in.idle() && !astray {
 		r.idle = 0
 		return
 	}
 	if r.idle++; r.idle < 2 {
+		return
+	}
+	if astray {
+		s.abandon(r)
 		return
 	}
 	if r.asked++; r.asked > 1 && s.dir.probe && !r.probe && !s.wasRead(r) {
@@ -328,10 +399,15 @@ func (s *Session) checkLost() {
 		s.send(s.d.settle())
 		s.set(alarmLost, lostFinal)
 	default:
-		r.unknown = true
-		r.stage = stageReplace
-		_ = unix.Kill(s.in.pid, unix.SIGKILL)
+		s.abandon(r)
 	}
+}
+
+// abandon kills a shell that cannot be made to say how its command has ended.
+func (s *Session) abandon(r *run) {
+	r.unknown = true
+	r.stage = stageReplace
+	_ = unix.Kill(s.in.pid, unix.SIGKILL)
 }
 
 // HangUp tells every shell that its terminal is gone, once its command is over.

@@ -184,7 +184,7 @@ func (m *Manager) create(c *Call) {
 	}
 	s := &Session{
 		m: m, name: q.Name, rc: q.RC, env: c.req.Env, home: c.req.Dir, cwd: c.req.Dir, rows: c.req.Rows, cols: c.req.Cols,
-		pipes: [2]pipe{newPipe("o"), newPipe("e")},
+		pipes: [2]pipe{newPipe(), newPipe()},
 	}
 	s.timer = time.AfterFunc(time.Hour, func() { s.post(func() { s.onTime(time.Now()) }) })
 	s.timer.Stop()
@@ -291,15 +291,16 @@ func (m *Manager) newDir() (string, error) {
 	defer m.mu.Unlock()
 	if m.base == "" && m.host.Dir != "" {
 		m.base = m.host.Dir
+		_ = os.Chmod(m.base, dirMode) // where it is not ours, the directories in it are
 	}
 	if m.base == "" {
 		base := "/tmp/.w" // short and always the same: it is in every message of a shell
-		err := os.Mkdir(base, 0o700)
+		err := os.Mkdir(base, dirMode)
 		for try := 0; errors.Is(err, fs.ErrExist) && try < 100; try++ {
 			var b [2]byte
 			_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 			base = "/tmp/.w" + hex.EncodeToString(b[:])
-			err = os.Mkdir(base, 0o700)
+			err = os.Mkdir(base, dirMode)
 		}
 		if err != nil {
 			return "", fmt.Errorf("session directory: %w", err)

@@ -26,29 +26,34 @@ type streams struct {
 	tty   bool // all three are the session's terminal
 }
 
-// run is packet A. carry has the command see the status in D/s. The empty
-// line has the shell print what it has to say about jobs before the command's
-// streams are in place. The backslash defeats aliases, ">|" noclobber.
-func (d dialect) run(dir string, st streams, carry bool) string {
+// fifos are the names of a command's streams in the session's directory, as far
+// as it has them.
+type fifos struct{ in, out, err string }
+
+// run is packet A. carry names the file that has the command see the status of
+// the one before, or is empty. The empty line has the shell print what it has to
+// say about jobs before the command's streams are in place. The backslash defeats
+// aliases, ">|" noclobber.
+func (d dialect) run(dir string, st streams, names fifos, carry string) string {
 	var b strings.Builder
 	b.WriteByte('\n')
-	if carry && !d.posix { // under set -e the others would end
-		fmt.Fprintf(&b, `\. %s/s || `, dir)
+	if carry != "" && !d.posix { // under set -e the others would end
+		fmt.Fprintf(&b, `\. %s/%s || `, dir, carry)
 	}
-	fmt.Fprintf(&b, `\. %s/c `, dir)
+	fmt.Fprintf(&b, `\. %s/%s `, dir, textName)
 	switch {
 	case st.tty:
 		b.WriteString("</dev/tty >|/dev/tty 2>&1\n")
 		return b.String()
 	case st.stdin:
-		fmt.Fprintf(&b, "<%s/i", dir)
+		fmt.Fprintf(&b, "<%s/%s", dir, names.in)
 	default:
 		b.WriteString("</dev/null")
 	}
 	if st.merge {
-		fmt.Fprintf(&b, " >|%s/o 2>&1\n", dir)
+		fmt.Fprintf(&b, " >|%s/%s 2>&1\n", dir, names.out)
 	} else {
-		fmt.Fprintf(&b, " >|%s/o 2>|%s/e\n", dir, dir)
+		fmt.Fprintf(&b, " >|%s/%s 2>|%s/%s\n", dir, names.out, dir, names.err)
 	}
 	return b.String()
 }
@@ -62,14 +67,23 @@ func (d dialect) report(nonce string) string {
 	return printf + ` '\000%s %s %s\000' ` + nonce + ` "$?" "${PWD-}" >&0` + "\n"
 }
 
-// guardSignal is a real-time signal that bash has a trap for, whose number no
+// guardSignal is a real-time signal that a shell has a trap for, whose number no
 // library uses (signal(7)). A trap is run when the program that the shell waits
-// for has ended. This one leaves the text that the shell has come to; at the
-// prompt, where nothing is sourced, it does nothing.
-const (
-	guardSignal = unix.Signal(50)
-	guardTrap   = `[[ ${BASH_SOURCE-} ]] && \builtin kill -INT $$`
-)
+// for has ended. This one leaves the text that the shell has come to.
+const guardSignal = unix.Signal(50)
+
+// guardScript is what that trap sources. It leaves the text by an interrupt. A trap
+// that the user has on SIGINT takes the first one, and would go on: it is appended to
+// the file aside, and put back later. At the prompt the script does nothing: there
+// nothing is sourced, and descriptor 0 is a socket.
+func (d dialect) guardScript(aside string) string {
+	test, save, b := `[[ ! ${BASH_SOURCE[1]-} ]]`, `trap -p INT`, `\builtin `
+	if d.posix {
+		test, save, b = `[ -S /proc/self/fd/0 ]`, `trap`, `\`
+	}
+	interrupt := b + `kill -INT $$`
+	return test + ` || { ` + b + save + ` >>` + aside + `; ` + interrupt + `; ` + b + `trap - INT; ` + interrupt + "; }\n"
+}
 
 // settle is packet C: what would run between commands, or log an idle shell
 // out, is disarmed.
@@ -77,19 +91,23 @@ func (d dialect) settle() string {
 	return "PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=\n"
 }
 
-// start are a new shell's first lines.
-func (d dialect) start(dir string) []string {
+// start are a new shell's first lines; exit and guard are the scripts that its traps
+// source.
+func (d dialect) start(exit, guard string) []string {
+	traps := []string{`trap '\. ` + exit + "' EXIT\n", `trap '\. ` + guard + "' " + itoa(int(guardSignal)) + "\n"}
 	if d.posix {
-		return []string{"PS1= PS2=\n", `trap '\. ` + dir + "/x' EXIT\n"}
+		return append([]string{"PS1= PS2=\n"}, traps...)
 	}
-	return []string{
+	return append([]string{
 		"PS1= PS2= PS4='+ '\n",
 		"set +o history +H; history -c; unset HISTFILE MAILCHECK; export -n PS1 PS2 ENV\n",
 		"shopt -s execfail\n",
-		`trap '\. ` + dir + "/x' EXIT\n",
-		"trap '" + guardTrap + "' " + itoa(int(guardSignal)) + "\n",
-	}
+	}, traps...)
 }
+
+// ours reports whether a line of "trap" is one of those. base is the directory of
+// all sessions' directories.
+func ours(line, base string) bool { return strings.Contains(line, `'\. `+base+"/") }
 
 // repair undoes what a user can have done to the commands of the other
 // packets. To assign POSIXLY_CORRECT makes bash look for the special builtins
@@ -118,8 +136,10 @@ func (d dialect) args(path, script string) []string {
 
 // longest is the longest packet of a session with this directory, in bytes.
 func (d dialect) longest(dir, nonce string) int {
-	n := max(len(d.run(dir, streams{stdin: true}, true)), len(d.report(nonce)), len(d.settle()))
-	for _, p := range append(d.start(dir), d.repair()...) {
+	name := strings.Repeat("n", tokenSize)
+	path := dir + "/" + name
+	n := max(len(d.run(dir, streams{stdin: true}, fifos{name, name, name}, carryName)), len(d.report(nonce)), len(d.settle()))
+	for _, p := range append(d.start(path, path), d.repair()...) {
 		n = max(n, len(p))
 	}
 	return n

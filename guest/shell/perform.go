@@ -33,13 +33,19 @@ func (s *Session) perform(c *Call) {
 	cwd := s.cwd
 	s.begin(&run{text: []byte(script), limit: restoreLimit, done: func(r *run) {
 		s.cwd = cwd
-		s.restore = r.captured(wire.Stdout)
+		var whole bool
+		s.restore, whole = r.captured(wire.Stdout)
 		switch {
 		case r.rep == nil:
 			c.fail(wire.ClassUnavailable, "the shell does not take the call's environment")
 			s.idle()
+		case !whole:
+			s.replace() // nothing else would put the variables back
+			c.fail(wire.ClassUnavailable, fmt.Sprintf("what the call's environment replaces is larger than %d bytes, and cannot be put back: the shell was replaced; use smaller variables", maxCapture))
+			s.restore = nil
+			s.idle()
 		case !bytes.HasSuffix(s.restore, []byte(overridden)):
-			c.fail(wire.ClassInvalid, fmt.Sprintf("the call's environment and working directory %q cannot be set: %s", dir, strings.TrimSpace(string(r.captured(wire.Stderr)))))
+			c.fail(wire.ClassInvalid, fmt.Sprintf("the call's environment and working directory %q cannot be set: %s", dir, strings.TrimSpace(r.complaint())))
 			s.undoCall(s.idle)
 		case c.killed: // meanwhile
 			c.fail(wire.ClassConflict, "the request was given up")
@@ -116,13 +122,21 @@ func (s *Session) undoCall(then func()) {
 	s.begin(&run{text: text, limit: restoreLimit, done: func(*run) { then() }})
 }
 
-func (r *run) captured(typ wire.Type) []byte {
+// captured returns what a command of our own has written; whole says that it is all.
+func (r *run) captured(typ wire.Type) (b []byte, whole bool) {
 	for _, st := range r.outs {
-		if st.typ == typ {
-			return st.capture
+		if st.typ == typ && st.capture != nil {
+			kept, dropped := st.capture.Result()
+			return kept, dropped == 0
 		}
 	}
-	return nil
+	return nil, true
+}
+
+// complaint is what a command of our own has written on standard error.
+func (r *run) complaint() string {
+	b, _ := r.captured(wire.Stderr)
+	return string(b)
 }
 
 // command runs the caller's text.
@@ -147,6 +161,7 @@ func (s *Session) command(c *Call) {
 		limit: time.Duration(min(c.req.TimeoutMS, 1<<40)) * time.Millisecond,
 		carry: s.lastStatus != 0 && !s.d.posix,
 	}
+	s.cling = s.cling || setsTrap(r.text)
 	restored := s.restored
 	s.restored = ""
 	r.done = func(r *run) {
@@ -154,6 +169,9 @@ func (s *Session) command(c *Call) {
 			s.restored = restored
 			s.afterReply()
 			return
+		}
+		if s.restored != "" && !r.ended { // it was another shell in the end
+			restored, s.restored = s.restored, ""
 		}
 		if s.restore != nil && c.req.Dir != "" {
 			s.cwd = cwd // the call's directory was for the call
@@ -170,7 +188,24 @@ func (s *Session) afterReply() {
 		s.after = nil
 		f()
 	}
-	s.undoCall(s.idle)
+	s.undoGuard(func() { s.undoCall(s.idle) })
+}
+
+// undoGuard puts the user's trap on SIGINT back that the guard's has put aside.
+func (s *Session) undoGuard(then func()) {
+	const limit = 1 << 20 // of such a trap, in bytes
+	if !s.guarded || s.in == nil {
+		s.guarded = false
+		then()
+		return
+	}
+	s.guarded = false
+	text := s.dir.take(s.in.names.aside, limit)
+	if len(text) == 0 || len(text) == limit {
+		then()
+		return
+	}
+	s.begin(&run{text: text, limit: restoreLimit, done: func(*run) { then() }})
 }
 
 // reply sends the result.
@@ -227,8 +262,9 @@ func (s *Session) takeSnapshot() {
 func (s *Session) snapshotNow(limit time.Duration, then func()) {
 	at := s.commands
 	s.begin(&run{text: []byte(s.d.snapshotScript()), limit: limit, done: func(r *run) {
-		if snap, ok := parseSnapshot(s.d, r.captured(wire.Stdout)); ok && r.rep != nil {
-			s.snap, s.snapAt = &snap, at
+		said, whole := r.captured(wire.Stdout)
+		if snap, ok := parseSnapshot(s.d, said); ok && whole && r.rep != nil {
+			s.snap, s.snapAt, s.cling = &snap, at, false
 		} else if r.rep != nil {
 			s.snapAt = at // it has none: not again before something changes
 		}

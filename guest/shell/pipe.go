@@ -1,8 +1,6 @@
 package shell
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -10,8 +8,9 @@ import (
 // commands, one after the other. The guest has it open at both ends, so that
 // it never hangs up while a command runs; when the command is over, the guest
 // closes its own writing end, and then an end of file says that nobody else
-// has one. Where the directory does not tell whether a file was read, there is
-// no such end, and the pipe lives as long as one command.
+// has one. For each command it has another name, which nobody can guess. Where
+// the directory does not tell whether a file was read, there is no such end, and
+// the pipe lives as long as one command.
 type pipe struct {
 	name string
 	fd   int // to read from; -1: it has yet to be made
@@ -19,7 +18,7 @@ type pipe struct {
 	file inode
 }
 
-func newPipe(name string) pipe { return pipe{name: name, fd: -1, held: -1} }
+func newPipe() pipe { return pipe{fd: -1, held: -1} }
 
 // lay makes a pipe ready for a command.
 func (s *Session) lay(p *pipe) error {
@@ -29,10 +28,8 @@ func (s *Session) lay(p *pipe) error {
 	if p.fd >= 0 {
 		return nil
 	}
-	if err := s.dir.fifo(p.name); err != nil {
-		return err
-	}
-	fd, err := s.dir.open(p.name, unix.O_RDONLY)
+	name := token()
+	fd, err := s.dir.fifo(name, unix.O_RDONLY)
 	if err != nil {
 		return err
 	}
@@ -41,30 +38,43 @@ func (s *Session) lay(p *pipe) error {
 		_ = unix.Close(fd)
 		return err
 	}
-	p.fd, p.file = fd, inodeOf(&st)
+	p.name, p.fd, p.file = name, fd, inodeOf(&st)
 	s.poll.add(fd, unix.EPOLLIN)
-	if s.dir.probe {
-		s.hold(p)
+	if !s.dir.probe {
+		return nil
 	}
-	if p.fd < 0 {
-		return fmt.Errorf("session directory: %s was taken away", p.name)
+	if p.held, err = s.dir.open(name, unix.O_WRONLY); err != nil {
+		s.tear(p)
 	}
-	return nil
+	return err
 }
 
-// hold opens the end to write to. If the name does not lead there any more,
-// the pipe is given up.
+// hold gives a pipe that no command has another name, and opens the end to write
+// to. A pipe that somebody has open, or whose name does not lead to it any more,
+// is given up.
 func (s *Session) hold(p *pipe) {
-	fd, err := unix.Open(s.dir.path+"/"+p.name, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	name := token()
+	if s.dir.rename(p.name, name) != nil {
+		s.tear(p)
+		return
+	}
+	p.name = name
+	fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
+	if _, _ = unix.Poll(fds, 0); fds[0].Revents != unix.POLLHUP { // it has a writer, or what one has left
+		s.tear(p)
+		return
+	}
+	var st unix.Stat_t
+	fd, err := s.dir.open(name, unix.O_WRONLY)
+	if err == nil && (unix.Fstat(fd, &st) != nil || inodeOf(&st) != p.file) {
+		err = unix.EINVAL
+		_ = unix.Close(fd)
+	}
 	if err != nil {
 		s.tear(p)
 		return
 	}
 	p.held = fd
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || inodeOf(&st) != p.file {
-		s.tear(p)
-	}
 }
 
 // let closes the end to write to.
@@ -74,6 +84,7 @@ func (p *pipe) let() { closeFD(&p.held) }
 func (s *Session) tear(p *pipe) {
 	if p.fd >= 0 {
 		s.poll.remove(p.fd)
+		s.dir.unlink(p.name)
 	}
 	closeFD(&p.fd)
 	p.let()
@@ -89,6 +100,7 @@ func (s *Session) giveUpPipes() {
 // background holds the pipe.
 func (s *Session) leave(p *pipe) {
 	s.poll.remove(p.fd)
+	s.dir.unlink(p.name)
 	p.fd = -1
 	p.let()
 }

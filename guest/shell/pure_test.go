@@ -73,10 +73,10 @@ func FuzzReports(f *testing.F) {
 
 func TestPacketsAreShort(t *testing.T) {
 	for _, d := range []dialect{{}, {posix: true}} {
-		if n := d.longest("/tmp/.wabcd/9999", strings.Repeat("n", 18)); n > maxPacket {
+		if n := d.longest("/run/.w/9999", strings.Repeat("n", 18)); n > maxPacket {
 			t.Errorf("%+v: %d bytes", d, n)
 		}
-		for _, p := range slices.Concat(d.start("/d"), d.repair(), []string{d.run("/d", streams{}, true), d.report("n"), d.settle()}) {
+		for _, p := range slices.Concat(d.start("/d/x", "/d/g"), d.repair(), []string{d.run("/d", streams{}, fifos{}, carryName), d.report("n"), d.settle()}) {
 			if !strings.HasSuffix(p, "\n") || strings.Contains(p, "\x00") {
 				t.Errorf("%q", p)
 			}

@@ -50,6 +50,7 @@ type run struct {
 
 // A feeding is a command's standard input.
 type feeding struct {
+	name    string // of its FIFO
 	fd      int
 	open    bool
 	only    bool // not open to read any more: a command that has closed its end shows
@@ -65,14 +66,38 @@ func (s *Session) begin(r *run) {
 	s.try(r)
 }
 
-// try makes what a run needs and sends it to the shell.
+// try makes what a run needs and sends it to the shell. A directory in which
+// nothing can be made is given up for another one.
 func (s *Session) try(r *run) {
 	s.cur = r
-	if err := s.open(r); err != nil {
+	err := s.open(r)
+	if err != nil && s.move() == nil {
+		s.closeStreams(r)
+		r.outs = nil
+		err = s.open(r)
+	}
+	if err != nil {
 		s.giveUp(r, err) // nothing was sent: the shell is as it was
 		return
 	}
 	s.launch(r)
+}
+
+// move gives the session another directory. The shell that runs goes on; what it
+// would leave in the old one when it ends is lost.
+func (s *Session) move() error {
+	path, err := s.m.newDir()
+	if err != nil {
+		return err
+	}
+	d, err := newDir(path)
+	if err != nil {
+		return err
+	}
+	s.giveUpPipes()
+	s.dir.remove()
+	s.dir = d
+	return nil
 }
 
 // giveUp ends a run that cannot be begun.
@@ -99,13 +124,13 @@ func (s *Session) open(r *run) error {
 		return err
 	}
 	if r.carry {
-		if err := s.dir.write("s", []byte("return "+strconv.Itoa(s.lastStatus)+"\n")); err != nil {
+		if err := s.dir.write(carryName, []byte("return "+strconv.Itoa(s.lastStatus)+"\n")); err != nil {
 			return err
 		}
 	}
 	if r.st.tty {
-		s.drainTerminal()
-		r.outs = []*stream{{typ: wire.Stdout, fd: s.in.tty, call: r.call, owed: -1}}
+		s.flushTerminal()
+		r.outs = []*stream{newStream(wire.Stdout, s.in.tty, r.call)}
 		fd, err := unix.FcntlInt(uintptr(s.in.tty), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return err
@@ -122,27 +147,34 @@ func (s *Session) open(r *run) error {
 		if err := s.lay(p); err != nil {
 			return err
 		}
-		r.outs = append(r.outs, &stream{pipe: p, typ: types[i], fd: p.fd, file: p.file, call: r.call, owed: -1})
+		st := newStream(types[i], p.fd, r.call)
+		st.pipe, st.file = p, p.file
+		r.outs = append(r.outs, st)
 	}
 	if r.st.stdin {
-		if err := s.dir.fifo("i"); err != nil {
-			return err
-		}
-		fd, err := s.dir.open("i", unix.O_RDWR) // or the shell would wait for a writer
+		name := token()
+		fd, err := s.dir.fifo(name, unix.O_RDWR) // or the shell would wait for a writer
 		if err != nil {
 			return err
 		}
-		r.in.fd, r.in.open = fd, true
+		r.in.name, r.in.fd, r.in.open = name, fd, true
 	}
 	return nil
 }
+
+// carryName is the file that has a command see the status of the one before.
+const carryName = "s"
 
 // launch sends the packets.
 func (s *Session) launch(r *run) {
 	r.nonce = s.nonce()
 	r.reports, r.again = reports{}, ""
 	if !r.probe {
-		s.send(s.d.run(s.dir.path, r.st, r.carry))
+		carry := ""
+		if r.carry {
+			carry = carryName
+		}
+		s.send(s.d.run(s.dir.path, r.st, fifos{in: r.in.name, out: s.pipes[0].name, err: s.pipes[1].name}, carry))
 	}
 	s.send(s.d.report(r.nonce))
 	s.send(s.d.settle())
@@ -237,11 +269,14 @@ func (s *Session) onReport(rep report) {
 	s.clear(alarmLadder)
 	s.clear(alarmLost)
 	s.clear(alarmHold)
-	if !r.probe && !s.ran(r) && !r.timedOut && !r.killed && r.attempt < 2 {
+	if !r.probe && !s.ran(r) && !r.timedOut && !r.killed && r.attempt < maxAttempts {
 		s.again(r)
 		return
 	}
 	r.read = true
+	if !r.probe && s.dir.wasReplaced(r.text) {
+		r.unknown = true // its status is that of another text
+	}
 	if r.call != nil || r.probe {
 		s.locate(rep.pwd)
 	}
@@ -290,7 +325,10 @@ func (s *Session) again(r *run) {
 	s.closeStreams(r)
 	r.outs = nil
 	s.giveUpPipes()
-	s.dir.dropText()
+	s.dir.text.drop()
+	if !s.dir.intact() {
+		_ = s.move() // if it fails, so does the next attempt
+	}
 	if r.attempt == 1 {
 		for _, line := range s.d.repair() {
 			s.send(line)
@@ -298,8 +336,20 @@ func (s *Session) again(r *run) {
 		s.try(r)
 		return
 	}
-	s.cur = nil
 	s.replace()
+	s.anew(r)
+}
+
+// maxAttempts is how often a text is sent once more that was not read.
+const maxAttempts = 2
+
+// anew runs a text in another shell.
+// Precondition: there is no shell.
+func (s *Session) anew(r *run) {
+	r.attempt = maxAttempts
+	s.cur = nil
+	s.closeStreams(r)
+	r.outs = nil
 	s.withShell(func(err error) {
 		if err != nil {
 			s.giveUp(r, err)
@@ -319,23 +369,57 @@ func (s *Session) replace() {
 }
 
 // locate finds out where the shell is: what it says if that is true, else
-// what the kernel says.
+// what the kernel says. Of a path that is too long for the kernel to tell, what the
+// shell says is all that is known.
 func (s *Session) locate(pwd string) {
-	link := "/proc/" + itoa(s.in.pid) + "/cwd"
+	link := s.in.cwd
 	var real, said unix.Stat_t
 	if unix.Stat(link, &real) != nil {
 		return
 	}
-	if strings.HasPrefix(pwd, "/") && unix.Stat(pwd, &said) == nil && inodeOf(&real) == inodeOf(&said) {
+	if strings.HasPrefix(pwd, "/") && statPath(pwd, &said) == nil && inodeOf(&real) == inodeOf(&said) {
 		s.cwd = pwd
 		return
 	}
-	if name, err := os.Readlink(link); err == nil {
-		if real.Nlink == 0 {
-			name = strings.TrimSuffix(name, " (deleted)")
-		}
+	name, err := os.Readlink(link)
+	switch {
+	case err != nil:
+		s.cwd = pwd
+	case real.Nlink == 0:
+		s.cwd = strings.TrimSuffix(name, " (deleted)")
+	default:
 		s.cwd = name
 	}
+}
+
+// statPath is stat(2) for paths of any length.
+func statPath(path string, st *unix.Stat_t) error {
+	const piece = unix.PathMax - 1 // its size has room for a NUL
+	if len(path) <= piece {
+		return unix.Stat(path, st)
+	}
+	at := unix.AT_FDCWD
+	for {
+		part := path
+		if len(path) > piece {
+			part = path[:strings.LastIndexByte(path[:piece], '/')+1]
+		}
+		if part == "" {
+			return unix.ENAMETOOLONG // of one component
+		}
+		fd, err := unix.Openat(at, part, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if at != unix.AT_FDCWD {
+			_ = unix.Close(at)
+		}
+		if err != nil {
+			return err
+		}
+		if at, path = fd, strings.TrimLeft(path[len(part):], "/"); path == "" {
+			break
+		}
+	}
+	defer unix.Close(at)
+	return unix.Fstat(at, st)
 }
 
 // drain reads what is left, and ends the run when nothing is.
@@ -407,7 +491,7 @@ func (s *Session) finish(r *run) {
 		s.restoredNext()
 	}
 	if r.st.tty && s.in != nil && s.in.saved != nil {
-		_ = unix.IoctlSetTermios(s.in.tty, unix.TCSETS, s.in.saved)
+		s.in.setTerminal(s.in.saved)
 	}
 	held := s.closeStreams(r)
 	tidy := func() {
@@ -502,7 +586,7 @@ func (s *Session) narrow(r *run) bool {
 	if r.in.only || !s.dir.probe || !s.wasRead(r) {
 		return false
 	}
-	fd, err := unix.Open(s.dir.path+"/i", unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := s.dir.open(r.in.name, unix.O_WRONLY)
 	if err != nil {
 		return false
 	}
@@ -522,8 +606,11 @@ func (s *Session) closeInput(r *run) {
 		s.poll.remove(r.in.fd)
 	}
 	r.in.open = false
-	_ = unix.Close(r.in.fd)
-	r.in.fd = -1
+	closeFD(&r.in.fd)
+	if r.in.name != "" {
+		s.dir.unlink(r.in.name)
+		r.in.name = ""
+	}
 }
 
 func checkDir(dir string) error {

@@ -13,10 +13,7 @@ const pipeSize = 4096
 // openScript opens the FIFO that a shell without extensions reads its lines
 // from. A read of it must not get more than one packet.
 func (s *Session) openScript(in *incarnation) (err error) {
-	if err := s.dir.fifo("f"); err != nil {
-		return err
-	}
-	if in.script, err = s.dir.open("f", unix.O_RDWR); err != nil {
+	if in.script, err = s.dir.fifo(in.names.lines, unix.O_RDWR); err != nil {
 		return err
 	}
 	// Packet mode: a read gets one write (pipe(2), O_DIRECT). That mode cannot
@@ -32,9 +29,9 @@ func (s *Session) openScript(in *incarnation) (err error) {
 	return err
 }
 
-// fill makes a packet as long as the pipe: with a comment, of which any rest is
+// pad makes a packet as long as the pipe: with a comment, any rest of which is
 // a comment too.
-func fill(packet string) []byte {
+func pad(packet string) []byte {
 	b := bytes.Repeat([]byte{'#'}, pipeSize)
 	copy(b, packet)
 	b[pipeSize-1] = '\n'
@@ -46,7 +43,7 @@ func fill(packet string) []byte {
 func (s *Session) flush() {
 	in := s.in
 	for len(in.waiting) > 0 {
-		_, err := unix.Write(in.script, fill(in.waiting[0]))
+		_, err := unix.Write(in.script, pad(in.waiting[0]))
 		if err == unix.EINTR {
 			continue
 		}

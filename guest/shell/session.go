@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -64,6 +65,8 @@ type Session struct {
 	snapAt     int64   // commands when snap was taken
 	why        purpose // of the next restore
 	restored   string  // for the next result
+	cling      bool    // since snap was taken a text has set a trap that clings
+	guarded    bool    // the guard's trap may have put one of the user's aside
 	restore    []byte  // what the next shell has to run first to undo a call's Dir and Env
 	before     map[int]uint64
 	groups     map[int]bool
@@ -328,7 +331,7 @@ func (s *Session) boot(then func(error)) {
 	for _, fd := range []int{in.sock, in.state, in.tty} {
 		s.poll.add(fd, unix.EPOLLIN)
 	}
-	for _, line := range s.d.start(s.dir.path) {
+	for _, line := range s.d.start(in.path(in.names.exit), in.path(in.names.guard)) {
 		s.send(line)
 	}
 	s.begin(&run{probe: true, limit: startLimit, done: func(r *run) {
@@ -338,6 +341,8 @@ func (s *Session) boot(then func(error)) {
 			return
 		}
 		in.ready = true
+		in.copies = in.terminals()
+		s.dir.unlink(in.names.lines) // it has it open
 		s.bring(then)
 	}})
 }
@@ -362,7 +367,13 @@ func (s *Session) bring(then func(error)) {
 	}
 	switch {
 	case s.snap != nil && s.commands > 0:
-		own(string(s.snap.restore(s.dir.path, s.why)), restoreLimit, func(*run) { then(nil) })
+		own(string(s.snap.restore(filepath.Dir(s.dir.path), s.why)), restoreLimit, func(r *run) {
+			s.locate(r.rep.pwd)
+			if s.cwd != s.snap.cwd() && s.restored == wire.RestoredFull {
+				s.restored = wire.RestoredPartial // the directory is gone, or too deep to go to at once
+			}
+			then(nil)
+		})
 	case s.rc && !s.d.posix:
 		own("[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n", rcLimit, func(*run) { then(nil) })
 	default:
@@ -437,26 +448,31 @@ func (s *Session) onEvents() {
 func (s *Session) readReports() {
 	var buf [32 << 10]byte
 	for s.in != nil {
-		n, err := unix.Read(s.in.sock, buf[:])
-		if err == unix.EINTR {
-			continue
-		}
-		if n <= 0 { // nothing more, or its end is closed: its exit says the rest
-			if n == 0 && err == nil {
+		n, err := s.in.receive(buf[:])
+		if n == 0 {
+			if err == nil { // its end is closed: its exit says the rest
 				s.poll.remove(s.in.sock)
 			}
-			return
+			return // or there is nothing more
 		}
 		r := s.cur
 		if r == nil || r.rep != nil || r.nonce == "" {
 			continue
 		}
 		if rep, ok := r.reports.add(buf[:n], r.nonce); ok {
-			s.onReport(rep)
+			s.believe(rep)
 		} else if rep, ok := r.second.add(buf[:n], r.again); ok && r.again != "" {
 			r.unknown = true
-			s.onReport(rep)
+			s.believe(rep)
 		}
+	}
+}
+
+// believe takes a report for true if the shell is at its prompt. While it executes
+// a command, it is the command that has read the word and says so.
+func (s *Session) believe(rep report) {
+	if s.in.atPrompt() {
+		s.onReport(rep)
 	}
 }
 
@@ -471,9 +487,7 @@ func (s *Session) readState() {
 		if n <= 0 {
 			return
 		}
-		if len(s.in.said)+n <= maxSnapshot {
-			s.in.said = append(s.in.said, buf[:n]...)
-		}
+		_, _ = s.in.said.Write(buf[:n]) // never fails
 	}
 }
 
@@ -500,10 +514,28 @@ func (s *Session) drainTerminal() {
 	}
 }
 
+// flushTerminal drops what was printed on the terminal and not asked for, and what
+// was typed and not read: it was meant for another command.
+func (s *Session) flushTerminal() {
+	s.drainTerminal()
+	if t, err := unix.IoctlGetTermios(s.in.tty, unix.TCGETS); err == nil {
+		s.in.setTerminal(t)
+	}
+}
+
+// setTerminal sets the terminal's modes, and drops what was typed and not read.
+// What the terminal itself has is dropped with its modes, since they are those of
+// the shell's side (TCSETSF in ioctl_tty(2)); what is still on the way to it is
+// the output of the master side (TCOFLUSH).
+func (in *incarnation) setTerminal(t *unix.Termios) {
+	_ = unix.IoctlSetInt(in.tty, unix.TCFLSH, unix.TCOFLUSH)
+	_ = unix.IoctlSetTermios(in.tty, unix.TCSETSF, t)
+}
+
 // onChange hears that the shell has stopped or is gone.
 func (s *Session) onChange(in *incarnation, ws syscall.WaitStatus) {
 	if ws.Stopped() {
-		if !in.gone {
+		if !in.gone && !in.frozen {
 			_ = unix.Kill(in.pid, unix.SIGCONT)
 		}
 		return
@@ -530,12 +562,24 @@ func (s *Session) onChange(in *incarnation, ws syscall.WaitStatus) {
 	}
 	s.clear(alarmLadder)
 	s.clear(alarmLost)
+	if s.unbegun(r) {
+		s.restoredNext()
+		s.anew(r)
+		return
+	}
 	r.ended = true
 	if r.rep == nil {
 		r.ws = ws
 		s.settleRun()
 	}
 	s.drain()
+}
+
+// unbegun reports whether a caller's text was never read by the shell that is gone,
+// so that another shell can have it.
+func (s *Session) unbegun(r *run) bool {
+	return r.call != nil && r.rep == nil && r.attempt < maxAttempts && r.stage == stageNone && !r.killed &&
+		s.dir.probe && !s.wasRead(r)
 }
 
 // keepExitState takes over the state that the shell has left, and decides how
@@ -549,7 +593,8 @@ func (s *Session) keepExitState(in *incarnation, ws syscall.WaitStatus) {
 	default:
 		s.why = afterExit
 	}
-	if snap, ok := parseSnapshot(s.d, in.said); ok && in.ready {
+	said, dropped := in.said.Result()
+	if snap, ok := parseSnapshot(s.d, said); ok && dropped == 0 && in.ready {
 		s.snap, s.snapAt = &snap, -1
 		if s.cwd = snap.cwd(); s.cwd == "" {
 			s.cwd = s.home

@@ -43,10 +43,10 @@ func (d dialect) snapshotScript() string {
 `
 }
 
-// exitScript is D/x, which a shell sources when it exits. The FIFO is read by
-// the guest; unlike a file it is subject to no limit on a file's size.
-func (d dialect) exitScript(dir string) string {
-	return "{\n" + d.snapshotScript() + "} >|" + dir + "/w 2>/dev/null\n"
+// exitScript is what a shell sources when it exits. The FIFO is read by the guest;
+// unlike a file it is subject to no limit on a file's size.
+func (d dialect) exitScript(fifo string) string {
+	return "{\n" + d.snapshotScript() + "} >|" + fifo + " 2>/dev/null\n"
 }
 
 // parseSnapshot reads what a snapshot script has printed; false if it is not
@@ -97,10 +97,11 @@ var notSet = map[purpose][]string{
 // restore makes a script that gives a new shell the state. Only what concerns
 // parsing comes before what it concerns: bash's options before all, aliases
 // and options of set last.
-func (s snapshot) restore(dir string, why purpose) []byte {
+//
+// base is the directory of all sessions' directories.
+func (s snapshot) restore(base string, why purpose) []byte {
 	var b bytes.Buffer
 	line := func(words ...string) { b.WriteString(strings.Join(words, " ") + "\n") }
-	ours := func(stmt string) bool { return strings.Contains(stmt, dir+"/x") || strings.Contains(stmt, guardTrap) }
 	if s.posix {
 		for _, stmt := range statements(s.sections["vars"]) {
 			if name, _, ok := strings.Cut(stmt, "="); ok && !slices.Contains(computed, name) {
@@ -116,7 +117,7 @@ func (s snapshot) restore(dir string, why purpose) []byte {
 		line(`\cd -- ` + quote(s.cwd()))
 		line("umask", quote(strings.TrimSpace(string(s.sections["umask"]))))
 		for _, stmt := range statements(s.sections["trap"]) {
-			if !ours(stmt) && why != afterKill {
+			if !ours(stmt, base) && why != afterKill {
 				line(stmt)
 			}
 		}
@@ -147,7 +148,7 @@ func (s snapshot) restore(dir string, why purpose) []byte {
 		}
 	}
 	for _, stmt := range statements(s.sections["trap"]) {
-		if !ours(stmt) && why != afterKill && why != forAttach {
+		if !ours(stmt, base) && why != afterKill && why != forAttach {
 			line(`\builtin`, stmt)
 		}
 	}

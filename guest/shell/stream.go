@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/guest/wire"
+	"wolffia/internal/excerpt"
 )
 
 // When the report is here, all that the command itself wrote is in the pipes.
@@ -28,12 +29,21 @@ type stream struct {
 	fd      int
 	file    inode
 	call    *Call // who gets it; nil: capture
-	capture []byte
+	capture *excerpt.Excerpt
 	deaf    bool // not watched
 	eof     bool
 	over    bool // eof, or ended though held
 	owed    int  // bytes in the pipe when it was first found held, still to be read; -1: not known
 	quiet   time.Time
+}
+
+// newStream returns a stream of a command, whose call is nil if it is our own.
+func newStream(typ wire.Type, fd int, call *Call) *stream {
+	st := &stream{typ: typ, fd: fd, call: call, owed: -1}
+	if call == nil {
+		st.capture = excerpt.New(maxCapture, 0)
+	}
+	return st
 }
 
 // pump reads what there is, as far as there is credit, and passes it on. more
@@ -54,9 +64,9 @@ func (st *stream) pump(reported bool) (more, blocked bool) {
 			n, err := unix.Read(st.fd, buf[:])
 			switch {
 			case n <= 0:
-			case st.call == nil && len(st.capture)+n <= maxCapture:
-				st.capture = append(st.capture, buf[:n]...)
-			case st.call != nil && st.call.kept != nil:
+			case st.call == nil:
+				_, _ = st.capture.Write(buf[:n]) // never fails
+			case st.call.kept != nil:
 				st.call.kept.write(st.typ, buf[:n])
 			}
 			if st.took(n, err, reported) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -117,16 +118,17 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 		script = "[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"
 	}
 	if s.snap != nil {
-		script = "{\n" + string(s.snap.restore(s.dir.path, forAttach)) + "} 2>/dev/null\n" + script
+		script = "{\n" + string(s.snap.restore(filepath.Dir(s.dir.path), forAttach)) + "} 2>/dev/null\n" + script
 	}
-	if err := s.dir.write("a", []byte(script)); err != nil {
+	rc := token()
+	if err := s.dir.write(rc, []byte(script)); err != nil {
 		return nil, err
 	}
 	env := append(append([]string{}, s.env...), req.Env...)
-	args := []string{s.path, "--noprofile", "--rcfile", s.dir.path + "/a", "-i"}
+	args := []string{s.path, "--noprofile", "--rcfile", s.dir.path + "/" + rc, "-i"}
 	if s.d.posix {
 		args = []string{s.path, "-i"}
-		env = append(env, "ENV="+s.dir.path+"/a")
+		env = append(env, "ENV="+s.dir.path+"/"+rc)
 	}
 	cwd := s.cwd
 	if checkDir(cwd) != nil {

@@ -117,7 +117,7 @@ func limits(t *testing.T) {
 	s := start(t, rt, &runtime.SandboxConfig{Resources: runtime.Resources{Memory: 64 << 20, CPUs: 1, PIDs: 20}})
 	// What is in memory as files counts, wherever it is, and no process can be
 	// ended for it.
-	if got := sh(t, rt, s.ID, `for d in /tmp /var/tmp ~ /dev/shm /run/wolffia/s; do head -c 200M /dev/zero 2>/dev/null >$d/file && echo $d; done; echo alive`); got != "alive\n" {
+	if got := sh(t, rt, s.ID, `for d in /tmp /var/tmp ~ /dev/shm /run/.w; do head -c 200M /dev/zero 2>/dev/null >$d/file && echo $d; done; echo alive`); got != "alive\n" {
 		t.Errorf("%q", got)
 	}
 	destroy(t, rt, s.ID)

@@ -97,6 +97,10 @@ func TestSessions(t *testing.T) {
 			// A process takes some milliseconds to be made: setsid(1) has not
 			// forked yet when the command that it is a part of is over.
 			sessiontest.Daemons,
+			// Its /proc/PID/status has no signals.
+			sessiontest.ShellSignals,
+			// Its getcwd(2) fails as none may, and bash aborts.
+			sessiontest.LongCwd,
 		},
 	})
 }

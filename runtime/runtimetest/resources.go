@@ -54,7 +54,7 @@ func limitMemory(e *env) {
 // programs.
 func limitMemoryFiles(e *env) {
 	s := e.start(&runtime.SandboxConfig{Resources: runtime.Resources{Memory: 128 * mebibyte}})
-	for _, place := range []string{"/tmp", "$HOME", "/workspace", "/dev/shm", "/dev", "/run/wolffia/s", "/var/tmp"} {
+	for _, place := range []string{"/tmp", "$HOME", "/workspace", "/dev/shm", "/dev", "/run/.w", "/var/tmp"} {
 		if r := e.sh(s.ID, "head -c 200M /dev/zero >"+place+"/file"); r.ExitCode == 0 {
 			e.Errorf("a file of 200 MiB in memory was made in %s", place)
 		}

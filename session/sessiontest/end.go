@@ -100,7 +100,7 @@ func endKilled(e *env) {
 func endReplaced(e *env) {
 	s := e.shell(nil)
 	s.prints("cd /usr; x=kept", "")
-	r := s.timesOut("echo a; trap '' INT TERM; while :; do :; done", "a\n")
+	r := s.timesOut("echo a; trap '' INT TERM 50; while :; do :; done", "a\n")
 	if !r.Session.Ended {
 		s.Errorf("session %+v", r.Session)
 	}

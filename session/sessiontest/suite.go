@@ -33,6 +33,12 @@ const (
 	// once is known as a job and ends with the session. Without it, one that
 	// takes long for that may be missed, and ends with the sandbox.
 	Daemons Feature = "Daemons"
+	// ShellSignals: the system tells which signals a shell catches. Without it, a
+	// shell that has made itself ignore every signal goes on with the text after
+	// a time-out.
+	ShellSignals Feature = "ShellSignals"
+	// LongCwd: a shell can work in a directory whose path is longer than PATH_MAX.
+	LongCwd Feature = "LongCwd"
 )
 
 // probes tell whether a runtime that is said to lack a feature has it. Those
@@ -43,6 +49,7 @@ var probes = map[Feature]func(rt runtime.RuntimeWithExecutor) bool{
 	Operations: func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.OperationManager); return is },
 	Attach:     func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionAttacher); return is },
 	Recovery:   nil, TerminalStops: nil, StackLimit: nil, Daemons: nil,
+	ShellSignals: nil, LongCwd: nil,
 }
 
 // A Config says what to test.
@@ -82,7 +89,7 @@ type test struct {
 func members() []test {
 	return slices.Concat(
 		failureTests, stateTests, queueTests, interruptTests, endTests, streamTests, concurrencyTests,
-		nameTests, lookupTests, destroyTests, callerTests, jobTests, operationTests, attachTests,
+		nameTests, neighbourTests, lookupTests, destroyTests, callerTests, jobTests, operationTests, attachTests,
 	)
 }
 
