@@ -2,6 +2,7 @@ package sessiontest
 
 import (
 	"fmt"
+	"io"
 	"path"
 	"strings"
 
@@ -17,6 +18,7 @@ var neighbourTests = []test{
 	{"NeighbourKillsIdleShell", nil, neighbourKillsIdleShell},
 	{"DaemonIsAJob", []Feature{Jobs, Daemons}, daemonIsAJob},
 	{"DaemonsAreTimedOut", []Feature{Daemons}, daemonsAreTimedOut},
+	{"TerminalInputIsOneCommands", nil, terminalInputIsOneCommands},
 	{"StateTooLarge", nil, stateTooLarge},
 	{"CwdBeyondPathMax", []Feature{LongCwd}, cwdBeyondPathMax},
 	{"CwdGone", nil, cwdGone},
@@ -153,6 +155,38 @@ func daemonsAreTimedOut(e *env) {
 	e.gone(tag)
 	s.alive()
 	s.same()
+}
+
+// onTerminal runs a command on the session's terminal, types text into it, and returns
+// what it shows.
+func (s *shell) onTerminal(command, text string) (shown string, exit runtime.Exit) {
+	s.Helper()
+	p, err := s.rt.StartProcess(s.Ctx, s.SandboxID, &runtime.ProcessSpec{
+		Command: []string{command}, Session: s.Name, TTY: true, Stdin: true, Rows: 24, Cols: 80,
+	})
+	s.OK(err)
+	defer p.Close()
+	_, err = io.WriteString(p.Stdin(), text)
+	s.OK(err)
+	s.OK(p.Stdin().Close())
+	b, err := io.ReadAll(p.Stdout())
+	s.OK(err)
+	exit, err = p.Wait(s.Ctx)
+	s.OK(err)
+	return string(b), exit
+}
+
+// What is typed during one command, and the end of its input, is not read by the next.
+func terminalInputIsOneCommands(e *env) {
+	s := e.shell(nil)
+	const script = `read x; echo "got $x"`
+	for _, tt := range []struct{ typed, want string }{{"one\ntwo\n", "got one\r\n"}, {"three\n", "got three\r\n"}} {
+		if shown, exit := s.onTerminal(script, tt.typed); exit.Code != 0 || !strings.Contains(shown, tt.want) {
+			e.Errorf("%q typed: %q, %+v", tt.typed, shown, exit)
+		}
+	}
+	s.timesOut("echo b; read x </dev/tty; echo \"got $x\"", "b\n")
+	s.alive()
 }
 
 // State that is more than is kept is not kept in part and called whole.
