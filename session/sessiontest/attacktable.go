@@ -142,7 +142,7 @@ var descriptorAttacks = []attack{
 	{name: "DirectoryUnusable", script: `chmod 000 "${BASH_SOURCE%/*}"`, undo: ":"},
 	{name: "TextDeleted", script: `rm "$BASH_SOURCE"; (exit 4)`, code: 4},
 	{name: "RunOnce", script: `echo run >>count; touch -d @0 "$BASH_SOURCE"`, then: []step{{"cat count", "run\n", "", 0}}},
-	{name: "StolenNonce", script: `n=$(timeout 0.2 cat <&10 | tr '\0' ' '); n=${n#*000\'}; n=${n##*%s\\000\' }; builtin printf '\000%s 0 /\000' ${n%% *} >&10; sleep 0.2; echo tests FAILED; (exit 1)`,
+	{name: "StolenNonce", script: `n=$(timeout 0.2 cat <&10 | tr '\0' ' '); n=${n#*000\' }; builtin printf '\000%s 0 /\000' ${n%% *} >&10; sleep 0.2; echo tests FAILED; (exit 1)`,
 		stdout: "tests FAILED\n", code: lost, undo: ":"},
 }
 
