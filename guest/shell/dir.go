@@ -35,7 +35,9 @@ const tokenSize = 13
 func token() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	return tokens.EncodeToString(b[:])
+	var name [tokenSize]byte
+	tokens.Encode(name[:], b[:])
+	return string(name[:])
 }
 
 var tokens = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)

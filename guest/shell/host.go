@@ -1,8 +1,10 @@
 package shell
 
 import (
+	"encoding/binary"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -31,23 +33,26 @@ type Host struct {
 // An incarnation is one shell process of a session and what connects it to the
 // guest. It belongs to whoever has the session's turn.
 type incarnation struct {
-	pid    int
-	proc   string // its directory in /proc, with a slash
-	input  string // its descriptor 0 there
-	cwd    string // its working directory there
-	sock   int    // the guest's end of descriptor 0
-	peer   inode  // the shell's end of it
-	script int    // where its lines go: sock, or the FIFO D/f
-	tty    int    // the terminal's master side
-	slave  inode  // its other side
-	saved  *unix.Termios
-	state  int // a FIFO: what it says when it exits
-	said   *excerpt.Excerpt
-	place  string // the session's directory when it was started
-	names  own
-	ready  bool
-	gone   bool
-	copies int  // how many terminals it has at its prompt
+	pid     int
+	proc    string // its directory in /proc, with a slash
+	input   string // its descriptor 0 there
+	cwd     string // its working directory there
+	sock    int    // the guest's end of descriptor 0
+	peer    inode  // the shell's end of it
+	script  int    // where its lines go: sock, or the FIFO D/f
+	tty     int    // the terminal's master side
+	slave   inode  // its other side
+	saved   *unix.Termios
+	state   int // a FIFO: what it says when it exits
+	said    *excerpt.Excerpt
+	place   string // the session's directory when it was started
+	names   own
+	ready   bool
+	gone    bool
+	copies  int                 // how many terminals it has at its prompt
+	packet  [maxReport + 1]byte // the last that came; here since it is not to be made each time
+	control [64]byte
+
 	frozen bool // it is stopped until it is killed
 
 	full    bool     // a packet fills the pipe: see openScript
@@ -252,19 +257,20 @@ func fileAt(path string) (inode, error) {
 // receive reads one packet that the shell itself has sent. What others have sent
 // who got hold of its socket, a copy of the shell for one, is read and dropped: the
 // kernel says whose each packet is (SCM_CREDENTIALS in unix(7)).
-func (in *incarnation) receive(buf []byte) (int, error) {
-	var control [64]byte
+//
+// The packet is good until the next call.
+func (in *incarnation) receive() ([]byte, error) {
 	for {
-		n, cn, _, _, err := unix.Recvmsg(in.sock, buf, control[:], unix.MSG_CMSG_CLOEXEC)
+		n, cn, _, _, err := unix.Recvmsg(in.sock, in.packet[:], in.control[:], unix.MSG_CMSG_CLOEXEC)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || n == 0 {
-			return 0, err
+			return nil, err
 		}
-		sender, err := sentBy(control[:cn])
+		sender, err := sentBy(in.control[:cn])
 		if err == nil && sender == in.pid {
-			return n, nil
+			return in.packet[:n], nil
 		}
 	}
 }
@@ -278,19 +284,13 @@ func sentBy(control []byte) (pid int, err error) {
 			return 0, err
 		}
 		control = rest
-		m := unix.SocketControlMessage{Header: h, Data: data}
 		switch {
 		case h.Level != unix.SOL_SOCKET:
-		case h.Type == unix.SCM_CREDENTIALS:
-			cred, err := unix.ParseUnixCredentials(&m)
-			if err != nil {
-				return 0, err
-			}
-			pid = int(cred.Pid)
+		case h.Type == unix.SCM_CREDENTIALS && len(data) >= 4:
+			pid = int(int32(binary.NativeEndian.Uint32(data))) // struct ucred begins with it
 		case h.Type == unix.SCM_RIGHTS:
-			fds, _ := unix.ParseUnixRights(&m)
-			for _, fd := range fds {
-				_ = unix.Close(fd)
+			for fd := range slices.Chunk(data, 4) {
+				_ = unix.Close(int(int32(binary.NativeEndian.Uint32(fd))))
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -36,24 +35,33 @@ type fifos struct{ in, out, err string }
 // aliases, ">|" noclobber.
 func (d dialect) run(dir string, st streams, names fifos, carry string) string {
 	var b strings.Builder
+	b.Grow(maxPacket)
+	file := func(before, name string) {
+		for _, s := range [...]string{before, dir, "/", name} {
+			b.WriteString(s)
+		}
+	}
 	b.WriteByte('\n')
 	if carry != "" && !d.posix { // under set -e the others would end
-		fmt.Fprintf(&b, `\. %s/%s || `, dir, carry)
+		file(`\. `, carry)
+		b.WriteString(" || ")
 	}
-	fmt.Fprintf(&b, `\. %s/%s `, dir, textName)
+	file(`\. `, textName)
 	switch {
 	case st.tty:
-		b.WriteString("</dev/tty >|/dev/tty 2>&1\n")
+		b.WriteString(" </dev/tty >|/dev/tty 2>&1\n")
 		return b.String()
 	case st.stdin:
-		fmt.Fprintf(&b, "<%s/%s", dir, names.in)
+		file(" <", names.in)
 	default:
-		b.WriteString("</dev/null")
+		b.WriteString(" </dev/null")
 	}
+	file(" >|", names.out)
 	if st.merge {
-		fmt.Fprintf(&b, " >|%s/%s 2>&1\n", dir, names.out)
+		b.WriteString(" 2>&1\n")
 	} else {
-		fmt.Fprintf(&b, " >|%s/%s 2>|%s/%s\n", dir, names.out, dir, names.err)
+		file(" 2>|", names.err)
+		b.WriteByte('\n')
 	}
 	return b.String()
 }

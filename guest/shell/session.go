@@ -446,10 +446,9 @@ func (s *Session) onEvents() {
 
 // readReports reads what the shell says.
 func (s *Session) readReports() {
-	var buf [32 << 10]byte
 	for s.in != nil {
-		n, err := s.in.receive(buf[:])
-		if n == 0 {
+		packet, err := s.in.receive()
+		if len(packet) == 0 {
 			if err == nil { // its end is closed: its exit says the rest
 				s.poll.remove(s.in.sock)
 			}
@@ -459,9 +458,9 @@ func (s *Session) readReports() {
 		if r == nil || r.rep != nil || r.nonce == "" {
 			continue
 		}
-		if rep, ok := r.reports.add(buf[:n], r.nonce); ok {
+		if rep, ok := r.reports.add(packet, r.nonce); ok {
 			s.believe(rep)
-		} else if rep, ok := r.second.add(buf[:n], r.again); ok && r.again != "" {
+		} else if rep, ok := r.second.add(packet, r.again); ok && r.again != "" {
 			r.unknown = true
 			s.believe(rep)
 		}
