@@ -1,5 +1,5 @@
-// Package runsc finds gVisor's program, and says which version one is. One
-// answer for the runtime and for wolffia doctor.
+// Package runsc finds gVisor's program, and says which version one is, and
+// whether it has our patches. One answer for the runtime and for wolffia doctor.
 package runsc
 
 import (
@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,6 +21,14 @@ import (
 // Version is the one that make runsc builds, and the tests run with. An older
 // one is refused: its flags are others, and nobody has tried it.
 const Version = "v0.0.0-20260905035102-160fafc42237"
+
+// Patches names the patches that make runsc applies: the first digits of the
+// SHA-256 of all files in runsc.patches, one after the other. A program without
+// them is refused: what is in a sandbox would lose data by its answers.
+const Patches = "e98695a27889"
+
+// patched is the end of the version of a program that has the patches.
+const patched = "+wolffia." + Patches
 
 // Fix is what helps where there is none.
 const Fix = "make runsc"
@@ -32,7 +42,7 @@ type Found struct {
 	Version string
 }
 
-// Find looks for a runsc that is not too old: in the directory beside, which
+// Find looks for a runsc that is not too old, and has the patches: in the directory beside, which
 // may be empty, then in PATH, then where make runsc puts it. The error is
 // ErrNone, or says what is wrong with those that there are.
 func Find(ctx context.Context, beside string) (*Found, error) {
@@ -81,7 +91,7 @@ func cached() string {
 	if err != nil || !filepath.IsAbs(dir) {
 		return ""
 	}
-	return filepath.Join(dir, "wolffia", "runsc-"+Version)
+	return filepath.Join(dir, "wolffia", "runsc-"+Version+"-"+Patches)
 }
 
 // versionOf reads the version of a runsc that go build has made from the file;
@@ -92,6 +102,9 @@ func versionOf(ctx context.Context, path string) (string, error) {
 		return "", err
 	}
 	if err == nil && info.Main.Path == "gvisor.dev/gvisor" && date(info.Main.Version) != "" {
+		if slices.Contains(info.Settings, debug.BuildSetting{Key: "-tags", Value: "wolffia_" + Patches}) {
+			return info.Main.Version + patched, nil
+		}
 		return info.Main.Version, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -119,13 +132,16 @@ func parse(text string) (string, error) {
 	return version, nil
 }
 
-// check refuses a version that is older than Version, or says no date.
+// check refuses a version that is older than Version, says no date, or does not
+// have the patches.
 func check(version string) error {
 	switch d := date(version); {
 	case d == "":
 		return fmt.Errorf("version %.60q has no date: it takes one from %s or later", version, date(Version))
 	case d < date(Version):
 		return fmt.Errorf("version %s is too old: it takes one from %s or later", version, date(Version))
+	case !strings.HasSuffix(version, patched):
+		return fmt.Errorf("version %.60q is without wolffia's patches: by its answers programs inside lose data", version)
 	}
 	return nil
 }

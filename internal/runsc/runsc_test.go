@@ -1,7 +1,9 @@
 package runsc
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,24 +20,47 @@ func TestVersionIsThatOfTheModuleFile(t *testing.T) {
 	if !strings.Contains(string(mod), "\tgvisor.dev/gvisor "+Version+" ") {
 		t.Errorf("runsc.mod does not have version %s", Version)
 	}
-	if err := check(Version); err != nil {
+	if err := check(Version + patched); err != nil {
 		t.Error(err)
+	}
+}
+
+// The patches that make runsc applies are those that the code asks for.
+func TestPatchesAreThoseOfTheDirectory(t *testing.T) {
+	files, err := filepath.Glob("../../runsc.patches/*.patch") // in order
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d patches, %v", len(files), err)
+	}
+	sum := sha256.New()
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Write(b)
+	}
+	if want := fmt.Sprintf("%x", sum.Sum(nil))[:12]; Patches != want {
+		t.Errorf("Patches is %s, want %s", Patches, want)
 	}
 }
 
 func TestCheck(t *testing.T) {
 	for version, want := range map[string]string{
-		"release-20260914.0":                  "",
-		"release-20260905.0":                  "",
-		"v0.0.0-20270101000000-0123456789ab":  "",
-		"release-20260904.0":                  "too old",
-		"release-20250101.0-42-g0123456789ab": "too old",
-		"v0.0.0-20260904235959-0123456789ab":  "too old",
-		"":                                    "no date",
-		"VERSION_MISSING":                     "no date",
-		"12345678":                            "no date",
-		"release-2026.1":                      "no date",
-		"99999999999999999999999999999":       "no date",
+		"release-20260914.0" + patched:                  "",
+		"release-20260905.0" + patched:                  "",
+		"v0.0.0-20270101000000-0123456789ab" + patched:  "",
+		"release-20260914.0":                            "without wolffia's patches",
+		"release-20260914.0+wolffia.0123456789ab":       "without wolffia's patches",
+		"v0.0.0-20270101000000-0123456789ab":            "without wolffia's patches",
+		"release-20250101.0" + patched:                  "too old",
+		"release-20260904.0":                            "too old",
+		"release-20250101.0-42-g0123456789ab":           "too old",
+		"v0.0.0-20260904235959-0123456789ab":            "too old",
+		"":                                              "no date",
+		"VERSION_MISSING":                               "no date",
+		"12345678":                                      "no date",
+		"release-2026.1":                                "no date",
+		"99999999999999999999999999999":                 "no date",
 		"\x1b[2J" + strings.Repeat("x", 1000) + "\x1b[": "no date",
 	} {
 		err := check(version)
@@ -82,8 +107,12 @@ func TestFind(t *testing.T) {
 	if _, err := Find(t.Context(), beside); err == nil || !strings.Contains(err.Error(), "--version fails") {
 		t.Errorf("of one that fails: %v", err)
 	}
-	good := put(inPath, "echo runsc version release-20991231.0; echo spec: 1")
-	if got, err := Find(t.Context(), beside); err != nil || got.Path != good || got.Version != "release-20991231.0" {
+	put(inPath, "echo runsc version release-20991231.0; echo spec: 1")
+	if _, err := Find(t.Context(), beside); err == nil || !strings.Contains(err.Error(), "without wolffia's patches") {
+		t.Errorf("of one without patches: %v", err)
+	}
+	good := put(inPath, "echo runsc version release-20991231.0"+patched+"; echo spec: 1")
+	if got, err := Find(t.Context(), beside); err != nil || got.Path != good || got.Version != "release-20991231.0"+patched {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if err := os.Chmod(good, 0o644); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/runsc"
 	"wolffia/internal/shimtest"
 	"wolffia/internal/testbin"
 	"wolffia/perm"
@@ -187,7 +188,7 @@ func fake(t *testing.T, script string) *shimtest.Runtime {
 			t.Fatal(err)
 		}
 	}
-	head := "#!/bin/sh\ncase $1 in --version) echo runsc version release-20991231.0; exit;; esac\n"
+	head := "#!/bin/sh\ncase $1 in --version) echo runsc version release-20991231.0+wolffia." + runsc.Patches + "; exit;; esac\n"
 	file := filepath.Join(bin, "runsc")
 	if err := errors.Join(os.WriteFile(file, []byte(head+script+"\n"), 0o755), os.Chmod(file, 0o755)); err != nil { // whatever the umask
 		t.Fatal(err)
@@ -249,9 +250,10 @@ func TestNoRunsc(t *testing.T) {
 	t.Setenv("PATH", bin)
 	t.Setenv("XDG_CACHE_HOME", bin)
 	for script, want := range map[string]string{
-		"":                                       "neither beside wolffia",
-		"echo runsc version release-20200101.0":  "too old",
-		"echo I am not even the program; exit 0": "not runsc",
+		"":                                            "neither beside wolffia",
+		"echo runsc version release-20200101.0":       "too old",
+		"echo runsc version release-20991231.0":       "without wolffia's patches",
+		"echo I am not even the program; exit 0":      "not runsc",
 		"echo runsc version release-20991231; exit 1": "--version fails",
 	} {
 		if script != "" {

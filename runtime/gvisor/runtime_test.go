@@ -48,9 +48,6 @@ func config() runtimetest.Config {
 		Lacks: []runtimetest.Feature{
 			// The point of it.
 			runtimetest.HostKernel,
-			// gVisor's file system client drops the host's error when a directory
-			// is shared with the host (setStat in pkg/sentry/fsimpl/gofer).
-			runtimetest.RefusedAttributes,
 			// What takes too much is gVisor's kernel itself.
 			runtimetest.OutOfMemory,
 			// It makes a FIFO in memory where the host refuses one.

@@ -50,10 +50,6 @@ const (
 	// OutOfMemory: what takes more than Resources.Memory is ended, and the
 	// sandbox goes on. Without it, the sandbox is dead, and says why.
 	OutOfMemory Feature = "OutOfMemory"
-	// RefusedAttributes: changing mode or times of a name against the rules is
-	// an error. Without it the program is told that it works; nothing is
-	// changed all the same.
-	RefusedAttributes Feature = "RefusedAttributes"
 	// RefusedFifos: making a FIFO by a name against the rules is an error.
 	// Without it there is one, in the sandbox's memory, and none on the host.
 	RefusedFifos Feature = "RefusedFifos"
@@ -121,12 +117,6 @@ var probes = map[Feature]func(e *env) bool{
 		return e.canCreate(&runtime.SandboxConfig{TTL: late}) || e.canCreate(&runtime.SandboxConfig{IdleTimeout: late})
 	},
 	HostKernel: func(e *env) bool { return e.sameKernel(e.start(nil).ID) },
-	RefusedAttributes: func(e *env) bool {
-		dir := e.dir()
-		e.write(dir+"/file", "")
-		s := e.start(&runtime.SandboxConfig{CodebasePath: dir, Permissions: rules("**=read")})
-		return e.sh(s.ID, "chmod 600 file").ExitCode != 0
-	},
 	RefusedFifos: func(e *env) bool {
 		s := e.start(&runtime.SandboxConfig{CodebasePath: e.dir(), Permissions: rules("**=write", "*.none=none")})
 		return e.sh(s.ID, "mkfifo fifo.none").ExitCode != 0

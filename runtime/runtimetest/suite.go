@@ -42,7 +42,7 @@ func members() []test {
 	return slices.Concat(
 		createTests, lookupTests, lifecycleTests, concurrencyTests, deadTests, recoveryTests,
 		execTests, limitTests, streamTests, processTests, terminalTests,
-		codebaseTests, filterTests, filterTableTests, ruleTests,
+		codebaseTests, fileTests, filterTests, filterTableTests, ruleTests,
 		isolationTests, kernelTests, hostTests, identityTests, resourceTests, lifetimeTests,
 	)
 }
