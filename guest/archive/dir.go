@@ -43,8 +43,14 @@ func (d *dir) dir(name string, h *tar.Header) (*dir, error) {
 	case err != nil:
 		return nil, err
 	}
-	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	// Somebody may have put a link in its place meanwhile. With O_PATH no kernel
+	// follows it; gVisor without our patch does with O_DIRECTORY alone.
+	place, err := openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
+		return nil, err
+	}
+	fd, err := openat(place, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err := errors.Join(err, unix.Close(place)); err != nil {
 		return nil, err
 	}
 	return &dir{fd: fd, parent: d, name: name, mode: uint32(h.Mode & permission), modTime: h.ModTime}, nil

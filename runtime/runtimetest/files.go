@@ -13,6 +13,7 @@ var fileTests = []test{
 	{"FilesReadOnly", []Feature{Isolation, Mounts}, filesReadOnly},
 	{"FilesUnlinked", []Feature{Isolation, Mounts}, filesUnlinked},
 	{"LinksNotFollowed", []Feature{Isolation, Mounts}, linksNotFollowed},
+	{"UnpackedAmongLinks", []Feature{Isolation}, unpackedAmongLinks},
 	{"MessageFlags", []Feature{Isolation}, messageFlags},
 }
 
@@ -156,6 +157,35 @@ a, b = socket.socketpair()
 a.send(b'wxyz')
 print(*[b.recvmsg(1, room, flags)[2] == flags for room in (0, 100) for flags in (0, socket.MSG_CMSG_CLOEXEC)])
 `); got != "True True True True\n" {
+		e.Errorf("got %q", got)
+	}
+}
+
+// What is copied into a sandbox goes where it was asked to, though somebody
+// there puts links in the place of the directories that are being made.
+func unpackedAmongLinks(e *env) {
+	s := e.start(e.open(e.dir()))
+	got := e.python(s.ID, `
+import subprocess
+guest = '`+runtime.GuestPath+`'
+os.umask(0o22)
+for i in range(300): os.makedirs('/tmp/top/%03d' % i); open('/tmp/top/%03d/file' % i, 'x').close()
+with open('/tmp/stream', 'xb') as f: subprocess.run([guest, 'pack', '/tmp/top'], stdout=f, check=True)
+os.mkdir('out')
+for n in range(30):
+    dst, i = 'dst%d' % n, 0
+    with open('/tmp/stream', 'rb') as f: p = subprocess.Popen([guest, 'unpack', dst], stdin=f, stderr=subprocess.DEVNULL)
+    while p.poll() is None and i < 300:
+        for _ in range(100):
+            try: os.rename(dst + '/%03d' % i, dst + '/away%d' % i)
+            except OSError: continue
+            os.symlink('../out', dst + '/%03d' % i)
+            i += 1
+            if i == 300: break
+    if p.wait() != 0: break # a link was there in time
+print(os.listdir('out'))
+`)
+	if got != "[]\n" {
 		e.Errorf("got %q", got)
 	}
 }
