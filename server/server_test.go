@@ -79,6 +79,7 @@ func TestCalls(t *testing.T) {
 	if w.is("exit", r, 200, ""); r.ExitCode != 3 || !r.SessionEnded {
 		t.Errorf("exit: %s", r.body)
 	}
+	w.is("too long", w.call(w.Ctx, "executeBash", in(m{"command": ": " + strings.Repeat("x", 5<<20)})), 400, "invalid")
 	w.is("negative", w.call(w.Ctx, "executeBash", in(m{"command": ":", "timeoutMs": -1})), 400, "invalid")
 
 	all := make([]byte, 256)

@@ -179,10 +179,23 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 	step.Reached("exec: connected")
 	p, err := conn.Start(req)
 	step.Reached("exec: sent")
+	if long := tooLong(err); long != nil {
+		return nil, long
+	}
 	if err != nil {
 		return nil, lost(box, err)
 	}
 	return &process{Process: p, box: box, session: spec.Session != "", kills: kills, before: before}, nil
+}
+
+// tooLong is the error for a request that is larger than the protocol allows, so that
+// nothing was sent; it is nil if err says something else.
+func tooLong(err error) error {
+	var long *wire.TooLongError
+	if !errors.As(err, &long) {
+		return nil
+	}
+	return runtime.Errorf(runtime.ErrInvalid, "%w: write it to a file in the sandbox, or pass it by standard input", long)
 }
 
 // environment is what a process starts with: nothing of the caller's.

@@ -48,6 +48,9 @@ func (r *Runtime) talk(sandboxID string, ask func(*client.Conn, *statedir.Config
 		return nil, err
 	}
 	err = ask(conn, c)
+	if long := tooLong(err); long != nil {
+		return nil, long
+	}
 	var failed *client.StartError
 	if err != nil && !errors.As(err, &failed) && (conn.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
 		return nil, lost(box, err)

@@ -70,8 +70,8 @@ func TakeOver(token []byte) (hail, echo []byte) {
 // Window is the credit that a stream starts with, in bytes.
 const Window = 512 << 10
 
-// MaxStart bounds a [StartRequest] in all its pieces, in bytes. The kernel
-// takes no more than 2 MiB of arguments and environment (execve(2)).
+// MaxStart bounds a [StartRequest] in all its pieces, in bytes: see [TooLongError].
+// The kernel takes no more than 2 MiB of arguments and environment (execve(2)).
 const MaxStart = 4 << 20
 
 // MaxControl bounds a [Control] request in all its pieces, in bytes.

@@ -138,11 +138,22 @@ func (p *parser) list() []string {
 	return all
 }
 
-// WriteStart sends req on channel, in as many frames as it takes.
+// A TooLongError says that a request has more than [MaxStart] bytes.
+type TooLongError struct {
+	Size int // of the request, in bytes
+}
+
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("the command with its variables and directory has %d bytes, at most %d can be sent", e.Size, MaxStart)
+}
+
+// WriteStart sends req on channel, in as many frames as it takes. It sends nothing of
+// a request that is too long: the error is a [*TooLongError], and the Writer can be
+// used as before.
 func (w *Writer) WriteStart(channel uint32, req *StartRequest) error {
 	b := req.Encode()
 	if len(b) > MaxStart {
-		return fmt.Errorf("arguments and environment of %d bytes, at most %d are possible", len(b), MaxStart)
+		return &TooLongError{len(b)}
 	}
 	return w.sendPieces(StartMore, Start, channel, b)
 }
