@@ -6,7 +6,8 @@ import (
 )
 
 // The classes of error on which callers act. Every error of a runtime wraps
-// one of them, unless it is the context's. Match with errors.Is.
+// one of them, unless it is the context's, or that of a Stdin which the caller has
+// given. Match with errors.Is.
 var (
 	// ErrInvalid: the request itself is wrong; trying again does not help.
 	ErrInvalid = errors.New("invalid")

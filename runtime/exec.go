@@ -21,7 +21,8 @@ type ExecRequest struct {
 	// Cwd is the working directory inside the sandbox; empty means the mount
 	// point.
 	Cwd string
-	// Stdin is the command's standard input; nil means none.
+	// Stdin is the command's standard input; nil means none. If reading it fails
+	// the command is killed, and the error wraps the reader's.
 	Stdin io.Reader
 	// Timeout ends the command and all that it started; 0 means never.
 	Timeout time.Duration

@@ -100,7 +100,9 @@ type SessionExecRequest struct {
 	// session is.
 	Env map[string]string
 	Cwd string
-	// Stdin is the command's standard input; nil means none.
+	// Stdin is the command's standard input; nil means none. If reading it fails
+	// the command is interrupted as by the end of ctx, and the error wraps the
+	// reader's.
 	Stdin io.Reader
 	// Timeout interrupts the command, then ends it, and keeps the session; 0
 	// means never.
@@ -192,8 +194,9 @@ type Terminal interface {
 type JobManager interface {
 	// SessionJobs lists the jobs of a session, oldest first.
 	SessionJobs(ctx context.Context, sessionID string) ([]*Job, error)
-	// StartJob starts a command as a background job with the session's state.
-	// Of req, Command, Env and Cwd count.
+	// StartJob starts a command as a background job with the session's state. It
+	// waits until those that were asked for before are over: the shell itself
+	// starts it. Of req, Command, Env, Cwd and NoWait count.
 	StartJob(ctx context.Context, sessionID, name string, req *SessionExecRequest) (*Job, error)
 	// JobOutput is what a job has written, as far as it is kept, from the
 	// offsets on; follow goes on until the output ends. The caller closes it.

@@ -13,6 +13,7 @@ import (
 	"wolffia/guest/client"
 	"wolffia/guest/wire"
 	"wolffia/internal/excerpt"
+	"wolffia/internal/feed"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
@@ -38,8 +39,11 @@ func (r *Runtime) exec(ctx context.Context, sandboxID string, spec *runtime.Proc
 		return nil, err
 	}
 	defer p.Close()
-	p.feed(stdin)
+	unread := p.feed(stdin)
 	exit, err := p.waitOrKill(ctx)
+	if failed := unread(); failed != nil {
+		return nil, errors.Join(ctx.Err(), failed)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -67,15 +71,12 @@ func unkept(kept []byte, dropped int64, total uint64) int64 {
 	return max(dropped, int64(min(total, math.MaxInt64))-int64(len(kept)))
 }
 
-// feed has the process read from r, if that is not nil.
-func (p *process) feed(r io.Reader) {
+// feed has the process read from r, if that is not nil; see [feed.Start].
+func (p *process) feed(r io.Reader) (failed func() error) {
 	if r == nil {
-		return
+		return func() error { return nil }
 	}
-	go func() { // ends with the input, or when the process does not want it any more
-		_, _ = io.Copy(p.Stdin(), r)
-		_ = p.Stdin().Close()
-	}()
+	return feed.Start(p.Stdin(), r, func() { _ = p.Kill() })
 }
 
 // ExecStream implements [runtime.Executor].
@@ -93,7 +94,7 @@ func (r *Runtime) stream(ctx context.Context, sandboxID string, spec *runtime.Pr
 		return err
 	}
 	defer p.Close()
-	p.feed(stdin)
+	unread := p.feed(stdin)
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // ends the output
 	defer stop()
 	for buf := make([]byte, wire.MaxPayload); ; {
@@ -113,6 +114,9 @@ func (r *Runtime) stream(ctx context.Context, sandboxID string, spec *runtime.Pr
 		return err
 	}
 	exit, err := p.waitOrKill(ctx)
+	if failed := unread(); failed != nil {
+		return errors.Join(ctx.Err(), failed)
+	}
 	if err != nil {
 		return err
 	}

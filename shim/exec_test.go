@@ -2,8 +2,10 @@ package shim_test
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"wolffia/guest/wire"
 	"wolffia/runtime"
@@ -87,5 +89,70 @@ func TestTooLong(t *testing.T) {
 	b := make([]byte, 10)
 	if n, err := other.Stdout().Read(b); err != nil || string(b[:n]) != "alive" {
 		t.Errorf("the other command: %q, %v", b[:n], err)
+	}
+}
+
+// A session's command whose input cannot be read to its end is given up, and the rest of
+// the text is not run; the shell stays.
+func TestSessionStdinFails(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.CreateSession(t.Context(), id, &runtime.SessionConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(text string, in io.Reader) (*runtime.ExecResult, error) {
+		return rt.SessionExec(t.Context(), s.ID, &runtime.SessionExecRequest{Command: text, Stdin: in})
+	}
+	if _, err := exec("x=kept", nil); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the disk is gone")
+	half := func() io.Reader { return io.MultiReader(strings.NewReader("half\n"), iotest.ErrReader(broken)) }
+	for _, text := range []string{"cat >/dev/null; x=after", "sh -c 'trap \"\" INT TERM; sleep 1000; sleep 1000'; x=after"} {
+		if res, err := exec(text, half()); !errors.Is(err, broken) || res != nil {
+			t.Fatalf("%s: %+v, %v", text, res, err)
+		}
+	}
+	output := make(chan []byte, 10)
+	err = rt.SessionExecStream(t.Context(), s.ID, &runtime.SessionExecRequest{Command: "cat >/dev/null; x=after", Stdin: half()}, output)
+	if !errors.Is(err, broken) {
+		t.Errorf("streamed: %v", err)
+	}
+	if res, err := exec("echo $x", nil); err != nil || string(res.Stdout) != "kept\n" {
+		t.Errorf("afterwards: %+v, %v", res, err)
+	}
+}
+
+// A job that must not wait is refused while a command runs.
+func TestStartJobNoWait(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"echo up; read x"}, Session: "main", Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Stdout().Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	job := &runtime.SessionExecRequest{Command: ":", NoWait: true}
+	if _, err := rt.StartJob(t.Context(), id+"/main", "job", job); !errors.Is(err, runtime.ErrConflict) {
+		t.Errorf("while a command runs: %v", err)
+	}
+	if err := p.Stdin().Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.StartJob(t.Context(), id+"/main", "job", job); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }

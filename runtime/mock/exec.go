@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/excerpt"
+	"wolffia/internal/feed"
 	"wolffia/runtime"
 )
 
@@ -25,7 +26,7 @@ func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecR
 	if err != nil {
 		return nil, err
 	}
-	p, err := r.command(ctx, sandboxID, req, false)
+	p, unread, err := r.command(ctx, sandboxID, req, false)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (r *Runtime) Exec(ctx context.Context, sandboxID string, req *runtime.ExecR
 	reading.Go(func() { res.Stderr, res.StderrDropped = collect(p.stderr, excerpt.New(keep, tail)) })
 	reading.Wait()
 	exit, err := p.Wait(ctx)
-	if err := errors.Join(ctx.Err(), err); err != nil {
+	if err := errors.Join(ctx.Err(), unread(), err); err != nil {
 		return nil, err
 	}
 	res.ExitCode, res.Signal, res.TimedOut = exit.Code, exit.Signal, exit.TimedOut
@@ -54,7 +55,7 @@ func collect(r io.Reader, part *excerpt.Excerpt) (kept []byte, dropped int64) {
 // ExecStream implements [runtime.Executor].
 func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime.ExecRequest, output chan<- []byte) error {
 	defer close(output)
-	p, err := r.command(ctx, sandboxID, req, true)
+	p, unread, err := r.command(ctx, sandboxID, req, true)
 	if err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime
 		}
 	}
 	exit, err := p.Wait(ctx)
-	if err := errors.Join(ctx.Err(), err); err != nil {
+	if err := errors.Join(ctx.Err(), unread(), err); err != nil {
 		return err
 	}
 	if exit.Code != 0 || exit.TimedOut {
@@ -83,18 +84,15 @@ func (r *Runtime) ExecStream(ctx context.Context, sandboxID string, req *runtime
 	return nil
 }
 
-// command starts what an ExecRequest asks for.
-func (r *Runtime) command(ctx context.Context, sandboxID string, req *runtime.ExecRequest, merge bool) (*process, error) {
-	p, err := r.start(ctx, sandboxID, &runtime.ProcessSpec{
+// command starts what an ExecRequest asks for; unread is as in [feed.Start].
+func (r *Runtime) command(ctx context.Context, sandboxID string, req *runtime.ExecRequest, merge bool) (p *process, unread func() error, err error) {
+	p, err = r.start(ctx, sandboxID, &runtime.ProcessSpec{
 		Command: req.Command, Env: req.Env, Cwd: req.Cwd, Stdin: req.Stdin != nil, Merge: merge, Timeout: req.Timeout,
 	})
-	if err == nil && req.Stdin != nil {
-		go func() { // ends with the input, or with the process at its next byte
-			_, _ = io.Copy(p.stdin, req.Stdin)
-			_ = p.stdin.Close()
-		}()
+	if err != nil || req.Stdin == nil {
+		return p, func() error { return nil }, err
 	}
-	return p, err
+	return p, feed.Start(p.stdin, req.Stdin, func() { _ = p.Close() }), nil
 }
 
 // StartProcess implements [runtime.Executor].

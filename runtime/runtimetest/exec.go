@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing/iotest"
 
 	"wolffia/internal/suite"
 	"wolffia/runtime"
@@ -25,6 +26,7 @@ var execTests = []test{
 	{"ExecCwd", nil, execCwd},
 	{"ExecStdin", nil, execStdin},
 	{"ExecStdinNobodyReads", nil, execStdinNobodyReads},
+	{"ExecStdinFails", nil, execStdinFails},
 	{"ExecStartErrors", nil, execStartErrors},
 	{"ExecInvalid", nil, execInvalid},
 	{"ExecBackground", nil, execBackground},
@@ -207,6 +209,29 @@ func execStdinNobodyReads(e *env) {
 			}
 		}
 	}
+}
+
+// A command whose input cannot be read to its end is ended: it must not succeed with
+// half of it.
+func execStdinFails(e *env) {
+	s := e.start(nil)
+	broken := errors.New("the disk is gone")
+	for _, script := range []string{"cat >/dev/null; echo over", "sleep 1000", "trap '' HUP INT TERM; sleep 1000; sleep 1000"} {
+		req := func() *runtime.ExecRequest {
+			return &runtime.ExecRequest{Command: sh(script), Stdin: io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken))}
+		}
+		if res, err := e.rt.Exec(e.Ctx, s.ID, req()); !errors.Is(err, broken) || res != nil {
+			e.Fatalf("%s: %+v, %v", script, res, err)
+		}
+		output := make(chan []byte, 10)
+		if err := e.rt.ExecStream(e.Ctx, s.ID, req(), output); !errors.Is(err, broken) {
+			e.Fatalf("%s, streamed: %v", script, err)
+		}
+		for part := range output {
+			e.Errorf("%s, streamed: it says %q", script, part)
+		}
+	}
+	e.prints(s.ID, "echo alive", "alive\n")
 }
 
 // startError checks the error of a program that could not be started.
