@@ -28,7 +28,7 @@ var allow = map[string][]string{
 	"runtime/docker/engine":      {"runtime", "shim", "internal/cleanup"},
 	"registry":                   {"runtime", "internal/filelock"},
 	"sandbox":                    {"runtime", "registry", "internal/step"},
-	"server":                     {"runtime", "registry", "sandbox", "internal/filelock"},
+	"server":                     {"runtime", "registry", "sandbox", "internal/filelock", "internal/jsontext"},
 	"audit":                      {"perm"},
 	"image":                      {"runtime", "image/store"},
 	"image/puller":               {"runtime"},
