@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	"golang.org/x/sys/unix"
 
 	"wolffia/runtime"
 	"wolffia/shim"
@@ -16,7 +16,7 @@ import (
 func (a *app) execCommand() *cobra.Command {
 	var cwd, timeout, session string
 	var env []string
-	var stdin, tty, asJSON bool
+	var stdin, tty, asJSON, noWait bool
 	cmd := &cobra.Command{
 		Use:   "exec [flags] SANDBOX -- CMD [ARG...]",
 		Short: "Run a command in a running sandbox",
@@ -25,8 +25,11 @@ func (a *app) execCommand() *cobra.Command {
   wolffia exec -it web -- bash
   wolffia exec --session dev web -- 'cd src; export A=1'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 && args[1] == "--" {
+			switch {
+			case len(args) > 1 && args[1] == "--":
 				args = append(args[:1], args[2:]...)
+			case len(args) > 1 && strings.HasPrefix(args[1], "-"):
+				return misplaced(args)
 			}
 			if len(args) < 2 {
 				return runtime.Errorf(runtime.ErrInvalid, "wolffia exec [flags] SANDBOX -- CMD [ARG...]")
@@ -39,10 +42,16 @@ func (a *app) execCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if tty && asJSON {
+				return runtime.Errorf(runtime.ErrInvalid, "-t and --json exclude each other: on a terminal there is no result to print")
+			}
 			if tty && !a.isTerminal() {
 				return runtime.Errorf(runtime.ErrInvalid, "-t: standard input and output are not a terminal")
 			}
 			command := args[1:]
+			if noWait && session == "" {
+				return runtime.Errorf(runtime.ErrInvalid, "--no-wait needs --session: other commands do not wait for one another")
+			}
 			if session != "" {
 				command = []string{strings.Join(command, " ")} // as ssh does
 			}
@@ -51,16 +60,16 @@ func (a *app) execCommand() *cobra.Command {
 				return err
 			}
 			spec := &runtime.ProcessSpec{
-				Command: command, Session: session, Env: vars, Cwd: cwd, Stdin: stdin || tty, TTY: tty, Timeout: limit,
+				Command: command, Session: session, NoWait: noWait, Env: vars, Cwd: cwd, Stdin: stdin || tty, TTY: tty, Timeout: limit,
 			}
-			if asJSON {
-				return a.execJSON(args[0], nil, func() (*runtime.ExecResult, error) { return a.whole(cmd.Context(), rt, args[0], spec) })
+			if !asJSON {
+				return a.exec(cmd.Context(), rt, args[0], spec)
 			}
-			exit, err := a.attach(cmd.Context(), rt, args[0], spec)
+			box, err := rt.Get(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return statusOf(exit)
+			return a.execJSON(cmd.Context(), rt, box.ID, nil, spec)
 		},
 	}
 	fl := cmd.Flags()
@@ -68,6 +77,7 @@ func (a *app) execCommand() *cobra.Command {
 	fl.StringVar(&cwd, "cwd", "", "working directory inside (default: the sandbox's own)")
 	fl.StringArrayVarP(&env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
 	fl.StringVar(&session, "session", "", "evaluate the command, joined by spaces, in this shell session, which is made on first use")
+	fl.BoolVar(&noWait, "no-wait", false, "with --session: fail at once if the session is busy")
 	fl.StringVar(&timeout, "timeout", "", "end the command after this time (90s, 5m): exit code 124")
 	fl.BoolVarP(&stdin, "interactive", "i", false, "pass standard input")
 	fl.BoolVarP(&tty, "tty", "t", false, "give the command our terminal")
@@ -75,32 +85,34 @@ func (a *app) execCommand() *cobra.Command {
 	return cmd
 }
 
-// whole runs a command to its end, without our terminal.
-func (a *app) whole(ctx context.Context, rt *shim.Runtime, id string, spec *runtime.ProcessSpec) (*runtime.ExecResult, error) {
-	var stdin io.Reader
-	if spec.Stdin {
-		stdin = a.in
+// misplaced is the error for a command line whose sandbox, args[0], is followed by what
+// looks like a flag: it must not become a part of the command without a word.
+func misplaced(args []string) error {
+	flags := args[1:2]
+	if i := slices.Index(args, "--"); i > 0 {
+		flags = args[1:i]
 	}
-	if spec.Session == "" {
-		return rt.Exec(ctx, id, &runtime.ExecRequest{
-			Command: spec.Command, Env: spec.Env, Cwd: spec.Cwd, Timeout: spec.Timeout, Stdin: stdin,
-		})
-	}
-	if _, err := rt.CreateSession(ctx, id, &runtime.SessionConfig{Name: spec.Session}); err != nil && !errors.Is(err, runtime.ErrExists) {
-		return nil, err
-	}
-	return rt.SessionExec(ctx, id+"/"+spec.Session, &runtime.SessionExecRequest{
-		Command: spec.Command[0], Env: spec.Env, Cwd: spec.Cwd, Timeout: spec.Timeout, Stdin: stdin,
-	})
+	return runtime.Errorf(runtime.ErrInvalid, "%q follows the sandbox, where the command begins: write flags before it, as in wolffia exec ... %s %s -- CMD; a command that begins with a dash needs -- in front",
+		args[1], strings.Join(flags, " "), args[0])
 }
 
-// stdinIfAny is our standard input, unless that is a terminal, which would
-// have to be closed by hand.
-func (a *app) stdinIfAny() io.Reader {
-	if term.IsTerminal(int(a.in.Fd())) {
-		return nil
+// exec runs a command with our standard streams; an exit code other than 0 is an error.
+func (a *app) exec(ctx context.Context, rt *shim.Runtime, id string, spec *runtime.ProcessSpec) error {
+	exit, err := a.attach(ctx, rt, id, spec, a.out, a.err)
+	if err != nil {
+		return err
 	}
-	return a.in
+	if exit.OutOfMemory {
+		a.warn("the sandbox's limit of memory was reached, and the kernel killed for it")
+	}
+	return exitWith(codeFor(exit))
+}
+
+// readable reports whether our standard input can be read at all: nohup(1) opens one
+// that cannot, in place of a terminal.
+func (a *app) readable() bool {
+	flags, err := unix.FcntlInt(a.in.Fd(), unix.F_GETFL, 0)
+	return err == nil && flags&unix.O_ACCMODE != unix.O_WRONLY
 }
 
 func asStartError(err error) (*runtime.StartError, bool) {

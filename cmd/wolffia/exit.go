@@ -20,15 +20,20 @@ type exitStatus struct{ code int }
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// statusOf is the exit code for the way in which a command has ended.
-func statusOf(exit runtime.Exit) error {
-	switch {
-	case exit.TimedOut:
-		return exitStatus{exitTimedOut}
-	case exit.Code != 0:
-		return exitStatus{exit.Code}
+// codeFor is the exit code for the way in which a command has ended.
+func codeFor(exit runtime.Exit) int {
+	if exit.TimedOut {
+		return exitTimedOut
 	}
-	return nil
+	return exit.Code
+}
+
+// exitWith ends us with a command's code.
+func exitWith(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return exitStatus{code}
 }
 
 // close closes what was opened.
@@ -40,9 +45,10 @@ func (a *app) close() (err error) {
 }
 
 // exitCode ends the execution: it prints an error, if there is one to print,
-// and closes what was opened.
-func (a *app) exitCode(err error) int {
+// and closes what was opened. If a signal has ended ctx, that is why.
+func (a *app) exitCode(ctx context.Context, err error) int {
 	err = errors.Join(err, a.close())
+	code := exitFailed
 	var status exitStatus
 	var start *runtime.StartError
 	switch {
@@ -50,12 +56,14 @@ func (a *app) exitCode(err error) int {
 		return 0
 	case errors.As(err, &status):
 		return status.code
+	case errors.As(err, &start):
+		code = start.Code
 	case errors.Is(err, context.Canceled):
 		err = errors.New("interrupted")
+		if c, is := codeOf(ctx); is {
+			code = c
+		}
 	}
 	fmt.Fprintln(a.err, "wolffia:", printable(err.Error()))
-	if errors.As(err, &start) {
-		return start.Code
-	}
-	return exitFailed
+	return code
 }

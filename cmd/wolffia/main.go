@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +33,7 @@ func main() {
 	if len(os.Args) > 3 && os.Args[1] == backendStage {
 		exitHelper(runBackendStage())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := untilSignal(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
 }
@@ -58,5 +57,5 @@ func run(ctx context.Context, args []string, io stdio) int {
 	root.SetOut(io.out)
 	root.SetErr(io.err)
 	err := root.ExecuteContext(ctx)
-	return a.exitCode(err)
+	return a.exitCode(ctx, err)
 }

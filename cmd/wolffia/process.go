@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -14,73 +13,204 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"wolffia/internal/feed"
 	"wolffia/runtime"
 	"wolffia/shim"
 )
 
-// forwarded are the signals that are passed on to the command.
+// forwarded are the signals that are passed on to the command; see [patience].
 var forwarded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 
-// attach runs a command with our own standard streams and returns how it
-// ended. With a terminal, that is put into raw mode for the time, so that every
-// key reaches the command.
-func (a *app) attach(ctx context.Context, rt *shim.Runtime, id string, spec *runtime.ProcessSpec) (runtime.Exit, error) {
+// attach runs a command with our standard input, if spec asks for input, and returns
+// how it ended. With a terminal, that is put into raw mode for the time, so that every
+// key reaches the command. If a signal has us give the command up, the exit is that
+// signal's. It returns also if nothing answers, after the signals that patience asks for:
+// the error is then an exitStatus, and stdout and stderr may still be written to.
+func (a *app) attach(ctx context.Context, rt *shim.Runtime, id string, spec *runtime.ProcessSpec, stdout, stderr io.Writer) (runtime.Exit, error) {
 	// From here on signals are the command's.
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded...)
-	defer signal.Stop(signals)
-	ctx = context.WithoutCancel(ctx)
-
+	defer notify(signals, forwarded...)()
+	if ctx.Err() != nil { // it came before
+		return runtime.Exit{}, ctx.Err()
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	if spec.TTY {
 		cols, rows, err := term.GetSize(int(a.out.Fd()))
 		if err == nil {
 			spec.Rows, spec.Cols = uint16(rows), uint16(cols)
 		}
 	}
-	p, err := rt.StartProcess(ctx, id, spec)
-	if err != nil {
-		return runtime.Exit{}, err
-	}
-	defer p.Close()
-	if spec.TTY {
-		restore, err := a.rawMode(p)
+
+	started := make(chan runtime.Process, 1)
+	ended := make(chan ending, 1)
+	go func() { // ends with the request, or with the program
+		p, err := rt.StartProcess(ctx, id, spec)
 		if err != nil {
-			return runtime.Exit{}, err
+			ended <- ending{err: err}
+			return
 		}
-		defer restore()
+		started <- p
+	}()
+	var p runtime.Process
+	will := patience{session: spec.Session != ""}
+	var cause syscall.Signal // of our giving up
+	var limit <-chan time.Time
+	pass := func(syscall.Signal) {}
+	for {
+		select {
+		case p = <-started:
+			will.started = true
+			if will.gaveUp {
+				go p.Close()
+			}
+			if spec.TTY {
+				restore, err := a.rawMode(p)
+				if err != nil {
+					_ = p.Close()
+					return runtime.Exit{}, err
+				}
+				defer restore()
+			}
+			pass = passer(p)
+			go func() { ended <- a.join(p, spec, signals, stdout, stderr) }() // ends with the command, or with the program
+		case end := <-ended:
+			if will.gaveUp {
+				return runtime.Exit{Code: signalCode(cause), Signal: cause, Session: end.Session}, nil
+			}
+			return end.Exit, end.err
+		case s := <-signals:
+			sig := s.(syscall.Signal)
+			switch will.decide(sig, time.Now()) {
+			case passed:
+				pass(sig)
+				if sig == unix.SIGHUP && spec.TTY {
+					cause, limit = sig, time.After(giveUpLimit)
+				}
+			case givenUp:
+				cause, limit = sig, time.After(giveUpLimit)
+				cancel()
+				if p != nil {
+					go p.Close() // it may wait for a shim that does not read
+				}
+			case leaving:
+				return runtime.Exit{}, a.left(sig)
+			}
+		case <-limit:
+			a.warn("the command has not ended in %v; wolffia leaves, and its sandbox ends it", giveUpLimit)
+			return runtime.Exit{}, a.left(cause)
+		}
 	}
+}
+
+// left is what attach returns when it does not wait for the command any more. Nothing
+// is closed, which could wait as well: that is done by the end of our process.
+func (a *app) left(sig syscall.Signal) error {
+	a.closers = nil
+	return exitStatus{signalCode(sig)}
+}
+
+// passer returns what passes signals on to a process, in order, and does not wait.
+func passer(p runtime.Process) func(syscall.Signal) {
+	queue := make(chan syscall.Signal, 16)
 	go func() { // ends with the program
-		for sig := range signals {
-			_ = p.Signal(sig.(syscall.Signal))
+		for sig := range queue {
+			_ = p.Signal(sig)
 		}
 	}()
-	if spec.Stdin {
-		go func() { // ends with the input, or with the program
-			_, _ = io.Copy(p.Stdin(), a.in)
-			_ = p.Stdin().Close()
-		}()
+	return func(sig syscall.Signal) {
+		select {
+		case queue <- sig:
+		default: // the sandbox takes none of them
+		}
+	}
+}
+
+// An ending is how a command has ended, or why that is not known.
+type ending struct {
+	runtime.Exit
+	err error
+}
+
+// join joins a command's streams with ours until it has ended. A terminal of ours that
+// is closed is a SIGHUP among signals.
+func (a *app) join(p runtime.Process, spec *runtime.ProcessSpec, signals chan<- os.Signal, stdout, stderr io.Writer) ending {
+	defer p.Close()
+	hangUp := func() {
+		select {
+		case signals <- unix.SIGHUP:
+		default: // others come
+		}
+	}
+	unread := func() error { return nil }
+	switch {
+	case spec.TTY:
+		go a.typing(p.Stdin(), hangUp) // ends with the terminal, or with the program
+	case spec.Stdin:
+		unread = feed.Start(p.Stdin(), a.input(), func() { _ = p.Close() })
 	}
 	var copying sync.WaitGroup
 	var lost [2]error
 	for i, c := range []struct {
 		to   io.Writer
 		from io.Reader
-	}{{a.out, p.Stdout()}, {a.err, p.Stderr()}} {
+	}{{stdout, p.Stdout()}, {stderr, p.Stderr()}} {
 		copying.Go(func() {
-			if _, lost[i] = io.Copy(c.to, c.from); lost[i] != nil {
-				_ = p.Close() // a full disk: else the command would wait for us
+			_, err := io.Copy(c.to, c.from)
+			switch {
+			case err != nil && spec.TTY:
+				hangUp()
+				_, _ = io.Copy(io.Discard, c.from)
+			case err != nil: // a full disk: else the command would wait for us
+				lost[i] = err
+				_ = p.Close()
 			}
 		})
 	}
-	exit, err := p.Wait(ctx)
+	exit, err := p.Wait(context.Background()) // attach bounds the wait
 	copying.Wait()
 	if failed := errors.Join(lost[:]...); failed != nil {
-		return runtime.Exit{}, runtime.Errorf(runtime.ErrUnavailable, "the command's output: %w", failed)
+		err = runtime.Errorf(runtime.ErrUnavailable, "the command's output: %w", failed)
 	}
-	if exit.OutOfMemory {
-		a.warn("the sandbox's limit of memory was reached, and the kernel killed for it")
+	if failed := unread(); failed != nil {
+		err = failed
 	}
-	return exit, err
+	return ending{exit, err}
+}
+
+// typing passes on what is typed on our terminal, which is in raw mode: its end is that
+// of the terminal, and no end of input for the command.
+func (a *app) typing(to io.Writer, hangUp func()) {
+	for buf := make([]byte, 4096); ; {
+		n, err := a.in.Read(buf)
+		if _, werr := to.Write(buf[:n]); werr != nil {
+			return // the command is over
+		}
+		if err != nil {
+			hangUp()
+			return
+		}
+	}
+}
+
+// input is our standard input.
+func (a *app) input() io.Reader {
+	if term.IsTerminal(int(a.in.Fd())) {
+		return untilGone{a.in}
+	}
+	return a.in
+}
+
+// An untilGone ends with its terminal, which may be closed, or be that of others: then
+// reading fails with EIO (see "Orphaned process groups" in POSIX, and tty_ioctl(4)).
+type untilGone struct{ io.Reader }
+
+func (u untilGone) Read(b []byte) (int, error) {
+	n, err := u.Reader.Read(b)
+	if err != nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // rawMode hands the terminal over to p: every byte goes there, and its size
@@ -110,52 +240,4 @@ func (a *app) rawMode(p runtime.Process) (restore func(), err error) {
 // isTerminal reports whether we talk to a person, both ways.
 func (a *app) isTerminal() bool {
 	return term.IsTerminal(int(a.in.Fd())) && term.IsTerminal(int(a.out.Fd()))
-}
-
-// A commandResult is what --json prints of a command.
-type commandResult struct {
-	SandboxID     string `json:"sandboxId"`
-	ExitCode      int    `json:"exitCode"`
-	Signal        int    `json:"signal"`
-	TimedOut      bool   `json:"timedOut"`
-	Stdout        string `json:"stdout"`
-	Stderr        string `json:"stderr"`
-	StdoutDropped int64  `json:"stdoutDropped"`
-	StderrDropped int64  `json:"stderrDropped"`
-	DurationMS    int64  `json:"durationMs"`
-	// OutOfMemory says that it failed, and that the kernel had killed for --memory.
-	OutOfMemory bool `json:"outOfMemory,omitempty"`
-	// Limits says what keeps the limits of a new sandbox, for run.
-	Limits *runtime.LimitsState `json:"limits,omitempty"`
-	// StartError says why there was nothing to run; then ExitCode is 125 to 127.
-	StartError string `json:"startError,omitempty"`
-	// Session says what became of the session, for exec --session.
-	Session *runtime.SessionStatus `json:"session,omitempty"`
-}
-
-// execJSON runs a command to its end and prints the whole result.
-func (a *app) execJSON(id string, limits *runtime.LimitsState, run func() (*runtime.ExecResult, error)) error {
-	begin := time.Now()
-	res, err := run()
-	out := commandResult{SandboxID: id, Limits: limits, DurationMS: time.Since(begin).Milliseconds()}
-	if failed, ok := asStartError(err); ok {
-		out.ExitCode, out.StartError = failed.Code, failed.Message
-	} else if err != nil {
-		return err
-	} else {
-		out = commandResult{
-			SandboxID: id, ExitCode: res.ExitCode, Signal: int(res.Signal), TimedOut: res.TimedOut,
-			Stdout: string(res.Stdout), Stderr: string(res.Stderr),
-			StdoutDropped: res.StdoutDropped, StderrDropped: res.StderrDropped,
-			DurationMS: res.Duration.Milliseconds(), Session: res.Session,
-			OutOfMemory: res.OutOfMemory, Limits: limits,
-		}
-	}
-	if err := json.NewEncoder(a.out).Encode(out); err != nil {
-		return err
-	}
-	if out.StartError != "" {
-		return exitStatus{out.ExitCode}
-	}
-	return statusOf(runtime.Exit{Code: res.ExitCode, TimedOut: res.TimedOut})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"wolffia/runtime"
 	"wolffia/shim"
@@ -25,7 +26,8 @@ func (a *app) runCommand() *cobra.Command {
 		Long: `Create a sandbox, run a command in it, destroy it.
 
 The command has our standard streams, the terminal included if there is one, and
-its exit code is ours. Signals are passed on. If wolffia is killed the sandbox
+its exit code is ours. Signals are passed on; a second SIGTERM or SIGHUP ends wolffia,
+and the sandbox with it. If wolffia is killed the sandbox
 goes too. With --image the command may be left out: it is the image's then.`,
 		Example: `  wolffia run --codebase . -- sh -c 'ls -la; git status'
   wolffia run --codebase . --preset read-only --timeout 5m -- make test
@@ -62,18 +64,13 @@ goes too. With --image the command may be left out: it is the image's then.`,
 			if err != nil {
 				return err
 			}
+			spec := &runtime.ProcessSpec{Command: args, Stdin: a.readable(), TTY: a.isTerminal(), Timeout: limit}
 			var end error
 			if asJSON {
-				end = a.execJSON(id, rt.Limits(id), func() (*runtime.ExecResult, error) {
-					return rt.Exec(cmd.Context(), id, &runtime.ExecRequest{Command: args, Stdin: a.stdinIfAny(), Timeout: limit})
-				})
+				spec.Stdin, spec.TTY = spec.Stdin && !term.IsTerminal(int(a.in.Fd())), false // the user would have to end it by hand
+				end = a.execJSON(cmd.Context(), rt, id, rt.Limits(id), spec)
 			} else {
-				exit, err := a.attach(cmd.Context(), rt, id, &runtime.ProcessSpec{
-					Command: args, Stdin: true, TTY: a.isTerminal(), Timeout: limit,
-				})
-				if end = err; err == nil {
-					end = statusOf(exit)
-				}
+				end = a.exec(cmd.Context(), rt, id, spec)
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
 			defer cancel()

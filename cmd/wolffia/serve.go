@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -58,8 +57,7 @@ var ofOneSandbox = []string{"name", "owner"}
 // serve opens the service, and serves it until it is told to stop.
 func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace time.Duration) error {
 	again := make(chan os.Signal, 2)
-	signal.Notify(again, unix.SIGINT, unix.SIGTERM, unix.SIGHUP) // as main does
-	defer signal.Stop(again)
+	defer notify(again, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)() // as main does
 	if box.name != "" || box.owner != "" {
 		return runtime.Errorf(runtime.ErrInvalid, "--name and --owner are of one sandbox; a service names its sandboxes and is told their owners")
 	}

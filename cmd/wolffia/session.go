@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -203,7 +201,7 @@ func (a *app) terminal(ctx context.Context, rt *shim.Runtime, sandbox, name stri
 		return false, err
 	}
 	// The signals that end us must not leave the terminal raw.
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGTERM, unix.SIGHUP)
+	ctx, stop := untilSignal(ctx, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	_, err = rt.CreateSession(ctx, sandbox, &runtime.SessionConfig{Name: name, Rows: uint16(rows), Cols: uint16(cols)})
 	if err != nil && runtime.Class(err) != runtime.ErrExists {
@@ -244,7 +242,8 @@ func (a *app) terminal(ctx context.Context, rt *shim.Runtime, sandbox, name stri
 		_, _ = screen.Write([]byte("\r\n")) // what the host says next begins a line
 		return true, nil
 	case <-ctx.Done():
-		return true, exitStatus{128 + int(syscall.SIGTERM)}
+		code, _ := codeOf(ctx)
+		return true, exitStatus{code}
 	}
 	exit, err := t.Wait(context.WithoutCancel(ctx))
 	switch {
@@ -254,11 +253,11 @@ func (a *app) terminal(ctx context.Context, rt *shim.Runtime, sandbox, name stri
 		fmt.Fprint(a.err, "\r\nwolffia: somebody else has taken the terminal\r\n")
 		return true, nil
 	}
-	return false, statusOf(exit)
+	return false, exitWith(codeFor(exit))
 }
 
-// typed passes on what the user types until the input ends, or until ctrl-p
-// ctrl-q, which it reports. A ctrl-p that something else follows is passed on
+// typed passes on what the user types until ctrl-p ctrl-q, or until our terminal is
+// closed, which it reports. A ctrl-p that something else follows is passed on
 // with it.
 func typed(to io.Writer, from *os.File) (detach bool) {
 	const ctrlP, ctrlQ = 0x10, 0x11
@@ -281,8 +280,11 @@ func typed(to io.Writer, from *os.File) (detach bool) {
 			}
 			out = append(out, c)
 		}
-		if _, werr := to.Write(out); err != nil || werr != nil {
+		if _, werr := to.Write(out); werr != nil {
 			return false
+		}
+		if err != nil { // our terminal is gone
+			return true
 		}
 	}
 }

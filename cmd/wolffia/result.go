@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"time"
+
+	"wolffia/internal/excerpt"
+	"wolffia/internal/jsontext"
+	"wolffia/runtime"
+	"wolffia/shim"
+)
+
+// A commandResult is what --json prints of a command. Its streams are written apart,
+// behind the first part.
+type commandResult struct {
+	commandEnd
+	stdout, stderr []byte
+	commandMore
+}
+
+// A commandEnd is the first part of a commandResult.
+type commandEnd struct {
+	SandboxID string `json:"sandboxId"`
+	ExitCode  int    `json:"exitCode"` // that of our own process
+	Signal    int    `json:"signal"`
+	TimedOut  bool   `json:"timedOut"`
+}
+
+// A commandMore is the last part of a commandResult.
+type commandMore struct {
+	StdoutDropped int64 `json:"stdoutDropped"`
+	StderrDropped int64 `json:"stderrDropped"`
+	DurationMS    int64 `json:"durationMs"`
+	// OutOfMemory says that it failed, and that the kernel had killed for --memory.
+	OutOfMemory bool `json:"outOfMemory,omitempty"`
+	// Limits says what keeps the limits of a new sandbox, for run.
+	Limits *runtime.LimitsState `json:"limits,omitempty"`
+	// StartError says why there was nothing to run; then ExitCode is 125 to 127.
+	StartError string `json:"startError,omitempty"`
+	// Session says what became of the session, for exec --session.
+	Session *sessionResult `json:"session,omitempty"`
+}
+
+// A sessionResult is a session's status, whose directory need not be UTF-8.
+type sessionResult struct {
+	*runtime.SessionStatus
+	CwdBytes []byte `json:"cwdBytes,omitempty"`
+}
+
+// encode writes r as one line of JSON.
+func (r *commandResult) encode(w *bufio.Writer) error {
+	head, err := json.Marshal(r.commandEnd)
+	if err != nil {
+		return err
+	}
+	rest, err := json.Marshal(r.commandMore)
+	if err != nil {
+		return err
+	}
+	_, _ = w.Write(append(head[:len(head)-1], ',')) // Flush tells of errors
+	if err := jsontext.WriteField(w, "stdout", r.stdout); err != nil {
+		return err
+	}
+	_ = w.WriteByte(',')
+	if err := jsontext.WriteField(w, "stderr", r.stderr); err != nil {
+		return err
+	}
+	_ = w.WriteByte(',')
+	_, _ = w.Write(append(rest[1:], '\n'))
+	return w.Flush()
+}
+
+// execJSON runs a command to its end and prints the whole result.
+func (a *app) execJSON(ctx context.Context, rt *shim.Runtime, id string, limits *runtime.LimitsState, spec *runtime.ProcessSpec) error {
+	begin := time.Now()
+	stdout, stderr := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
+	exit, err := a.attach(ctx, rt, id, spec, stdout, stderr)
+	out := &commandResult{commandEnd: commandEnd{SandboxID: id}, commandMore: commandMore{Limits: limits}}
+	if failed, ok := asStartError(err); ok {
+		out.ExitCode, out.StartError = failed.Code, failed.Message
+	} else if err != nil {
+		return err
+	} else {
+		out.ExitCode, out.Signal, out.TimedOut, out.OutOfMemory = codeFor(exit), int(exit.Signal), exit.TimedOut, exit.OutOfMemory
+		out.stdout, out.StdoutDropped = stdout.Result()
+		out.stderr, out.StderrDropped = stderr.Result()
+		if s := exit.Session; s != nil {
+			out.Session = &sessionResult{s, jsontext.Exact(s.Cwd)}
+		}
+	}
+	out.DurationMS = time.Since(begin).Milliseconds()
+	if err := out.encode(bufio.NewWriter(a.out)); err != nil {
+		return err
+	}
+	return exitWith(out.ExitCode)
+}

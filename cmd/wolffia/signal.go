@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// attended returns those of signals that we were not started to ignore, as nohup(1)
+// does it with SIGHUP, and a shell with SIGINT for what it runs in the background.
+func attended(signals ...os.Signal) []os.Signal {
+	var heeded []os.Signal
+	for _, sig := range signals {
+		if !signal.Ignored(sig) {
+			heeded = append(heeded, sig)
+		}
+	}
+	return heeded
+}
+
+// notify sends the attended ones of signals to c, until stop is called.
+func notify(c chan<- os.Signal, signals ...os.Signal) (stop func()) {
+	if heeded := attended(signals...); len(heeded) > 0 { // none would mean all
+		signal.Notify(c, heeded...)
+	}
+	return func() { signal.Stop(c) }
+}
+
+// A signaled is the cause of the end of a context that a signal has ended.
+type signaled struct{ syscall.Signal }
+
+func (s signaled) Error() string { return s.String() }
+
+// untilSignal returns a context that ends with a [signaled] as its cause when one of
+// the signals comes.
+func untilSignal(ctx context.Context, signals ...os.Signal) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	came := make(chan os.Signal, 1)
+	silence := notify(came, signals...)
+	go func() { // ends with ctx
+		select {
+		case sig := <-came:
+			cancel(signaled{sig.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		silence()
+		cancel(context.Canceled)
+	}
+}
+
+// signalCode is the exit code for the end by sig, as shells have it.
+func signalCode(sig syscall.Signal) int { return 128 + int(sig) }
+
+// codeOf is the exit code if a signal has ended ctx.
+func codeOf(ctx context.Context) (code int, is bool) {
+	var s signaled
+	if !errors.As(context.Cause(ctx), &s) {
+		return 0, false
+	}
+	return signalCode(s.Signal), true
+}
+
+// What becomes of a signal that we get while a command runs.
+type verdict int
+
+const (
+	ignored verdict = iota
+	passed          // the command gets it
+	givenUp         // the command is ended as if we were gone, and we wait for that
+	leaving         // we end at once, and the sandbox ends the command
+)
+
+const (
+	// sameEvent is how long a second SIGTERM or SIGHUP counts as the first: timeout(1)
+	// sends two, and so do a shell and the kernel when a terminal is closed.
+	sameEvent = time.Second
+	// impatient is the time within which the third SIGINT means us.
+	impatient = 2 * time.Second
+	// giveUpLimit is how long what was given up may take to end: the guest takes 2.5 s,
+	// on a host that lets it run.
+	giveUpLimit = 10 * time.Second
+)
+
+// A patience decides what becomes of signals while a command runs. The rest of a
+// session's text must not run when its caller is told to go, whatever the program in
+// the foreground makes of a signal; any other program is the whole command, and gets
+// the signal itself.
+type patience struct {
+	session bool // the command is a text in a session
+	started bool // there is a command to pass signals to
+	gaveUp  bool
+	first   time.Time    // when the first SIGTERM or SIGHUP came; zero: none has
+	presses [2]time.Time // when the last SIGINTs came, the older one first
+}
+
+// decide says what becomes of a signal that has come now.
+func (p *patience) decide(sig syscall.Signal, now time.Time) verdict {
+	switch sig {
+	case unix.SIGTERM, unix.SIGHUP:
+		before := p.first
+		switch {
+		case before.IsZero() && !p.gaveUp:
+			p.first = now
+			if !p.session && p.started {
+				return passed
+			}
+		case before.IsZero(), now.Sub(before) >= sameEvent:
+			return leaving
+		case p.gaveUp:
+			return ignored
+		default:
+			return passed
+		}
+	case unix.SIGINT:
+		older := p.presses[0]
+		p.presses = [2]time.Time{p.presses[1], now}
+		switch {
+		case p.gaveUp, !older.IsZero() && now.Sub(older) < impatient:
+			return leaving
+		case p.started:
+			return passed
+		}
+	case unix.SIGQUIT:
+		switch {
+		case p.gaveUp:
+			return leaving
+		case p.started:
+			return passed
+		}
+	default:
+		return passed
+	}
+	p.gaveUp = true
+	return givenUp
+}

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/leak"
+	"wolffia/internal/probe"
+	"wolffia/internal/shimtest"
+	"wolffia/internal/statedir"
+	"wolffia/internal/suite"
+	"wolffia/internal/testbin"
+	"wolffia/internal/testenv"
+	"wolffia/runtime/bwrap"
+	"wolffia/shim"
+)
+
+// What becomes of signals, by the order in which they come, at 100 ms apart where
+// nothing else is said.
+func TestPatience(t *testing.T) {
+	const (
+		second = "second" // passes
+		start  = "start"  // the command begins
+	)
+	for _, tt := range []struct {
+		name    string
+		session bool
+		events  []any
+		want    []verdict // of the signals
+	}{
+		{"a program gets TERM", false, []any{start, unix.SIGTERM}, []verdict{passed}},
+		{"also that of timeout's group", false, []any{start, unix.SIGTERM, unix.SIGTERM}, []verdict{passed, passed}},
+		{"the second TERM is ours", false, []any{start, unix.SIGTERM, second, unix.SIGTERM}, []verdict{passed, leaving}},
+		{"and so is HUP behind TERM", false, []any{start, unix.SIGTERM, second, unix.SIGHUP}, []verdict{passed, leaving}},
+		{"a text is given up", true, []any{start, unix.SIGTERM}, []verdict{givenUp}},
+		{"by HUP too", true, []any{start, unix.SIGHUP}, []verdict{givenUp}},
+		{"timeout sends two", true, []any{start, unix.SIGTERM, unix.SIGTERM}, []verdict{givenUp, ignored}},
+		{"a terminal's end is more than one", true, []any{start, unix.SIGHUP, unix.SIGHUP, unix.SIGTERM}, []verdict{givenUp, ignored, ignored}},
+		{"the second ends us", true, []any{start, unix.SIGHUP, second, unix.SIGHUP}, []verdict{givenUp, leaving}},
+		{"INT ends us then, too", true, []any{start, unix.SIGTERM, unix.SIGINT}, []verdict{givenUp, leaving}},
+		{"INT is the foreground's", true, []any{start, unix.SIGINT, unix.SIGINT}, []verdict{passed, passed}},
+		{"but for the third", true, []any{start, unix.SIGINT, unix.SIGINT, unix.SIGINT}, []verdict{passed, passed, leaving}},
+		{"if it is in haste", false, []any{
+			start, unix.SIGINT, second, unix.SIGINT, second, unix.SIGINT, second, unix.SIGINT, unix.SIGINT,
+		}, []verdict{passed, passed, passed, passed, leaving}},
+		{"what has not begun is given up", false, []any{unix.SIGTERM}, []verdict{givenUp}},
+		{"by INT", false, []any{unix.SIGINT}, []verdict{givenUp}},
+		{"by QUIT", true, []any{unix.SIGQUIT}, []verdict{givenUp}},
+		{"at the second we leave", false, []any{unix.SIGINT, unix.SIGINT}, []verdict{givenUp, leaving}},
+		{"TERM ends us then, too", false, []any{unix.SIGINT, unix.SIGTERM}, []verdict{givenUp, leaving}},
+		{"by QUIT as well", false, []any{unix.SIGQUIT, unix.SIGQUIT}, []verdict{givenUp, leaving}},
+		{"others pass", true, []any{unix.SIGUSR1, start, unix.SIGQUIT, unix.SIGUSR2, unix.SIGQUIT}, []verdict{passed, passed, passed, passed}},
+	} {
+		p, now := patience{session: tt.session}, time.Now()
+		var got []verdict
+		for _, e := range tt.events {
+			now = now.Add(100 * time.Millisecond)
+			switch e := e.(type) {
+			case syscall.Signal:
+				got = append(got, p.decide(e, now))
+			case string:
+				if e == start {
+					p.started = true
+				} else {
+					now = now.Add(time.Second)
+				}
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A box is a sandbox called "box" with a codebase, used by the real program.
+type box struct {
+	suite.T
+	state, codebase string
+}
+
+func newBox(t *testing.T) *box {
+	t.Helper()
+	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
+	leak.Check(t)
+	dir := t.TempDir()
+	b := &box{T: suite.New(t), state: filepath.Join(dir, "state"), codebase: filepath.Join(dir, "codebase")}
+	for _, d := range []string{filepath.Dir(dir), dir} { // the user to whom root drops must get here
+		b.OK(os.Chmod(d, 0o755))
+	}
+	b.OK(os.Mkdir(b.codebase, 0o777))
+	b.OK(os.Chmod(b.codebase, 0o777))
+	t.Cleanup(func() {
+		rt, err := bwrap.New(&shim.Options{StateDir: b.state, Binary: filepath.Join(testbin.Dir(t), "wolffia")})
+		b.OK(err)
+		defer rt.Close()
+		shimtest.DestroyAll(t, rt)
+	})
+	b.says("create", "--codebase", b.codebase, "--name", "box")
+	return b
+}
+
+// command is one of the program.
+func (b *box) command(args ...string) *exec.Cmd {
+	b.Helper()
+	cmd := exec.CommandContext(b.Ctx, filepath.Join(testbin.Dir(b.TB), "wolffia"), args...)
+	cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+b.state)
+	return cmd
+}
+
+// says is what a command prints that must succeed.
+func (b *box) says(args ...string) string {
+	b.Helper()
+	cmd := b.command(args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		b.Fatalf("%q: %v: %s", args, err, errs.Bytes())
+	}
+	return string(out)
+}
+
+// A begun is a command that runs, and has said "begun" on a line of its own.
+type begun struct {
+	*exec.Cmd
+	b     *box
+	stdin io.WriteCloser
+	rest  *bufio.Reader // of what it says
+}
+
+func (b *box) begin(args ...string) *begun {
+	b.Helper()
+	r := b.launch(b.command(args...))
+	if line, err := r.rest.ReadString('\n'); err != nil || line != "begun\n" {
+		b.Fatalf("%q says %q: %v", args, line, err)
+	}
+	return r
+}
+
+func (b *box) launch(cmd *exec.Cmd) *begun {
+	b.Helper()
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	b.OK(err)
+	stdout, err := cmd.StdoutPipe()
+	b.OK(err)
+	b.OK(cmd.Start())
+	return &begun{cmd, b, stdin, bufio.NewReader(stdout)}
+}
+
+// code is what it ends with; until then each signal is sent, the last again and again.
+func (r *begun) code(signals ...syscall.Signal) int {
+	r.b.Helper()
+	ended := make(chan struct{})
+	go func() { // ends with the command
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, r.rest)
+		_ = r.Wait()
+	}()
+	again := time.NewTicker(200 * time.Millisecond)
+	defer again.Stop()
+	for i := 0; ; i++ {
+		if len(signals) > 0 {
+			_ = r.Process.Signal(signals[min(i, len(signals)-1)])
+		}
+		for next := false; !next; {
+			select {
+			case <-ended:
+				return r.ProcessState.ExitCode()
+			case <-again.C:
+				next = len(signals) > 1 // one alone is sent once
+			}
+		}
+	}
+}
+
+// lacks sees to it that a command has not gone on to make the file "after", and that
+// the session answers.
+func (b *box) lacks(what string) {
+	b.Helper()
+	if got := b.says("exec", "--session", "s", "box", "--", "ls /workspace; echo alive"); got != "alive\n" {
+		b.Errorf("%s: %q", what, got)
+	}
+}
+
+// SIGTERM and SIGHUP end all of a session's text, whatever the program in the foreground
+// makes of them, and also one that waits for its turn.
+func TestSignalEndsText(t *testing.T) {
+	b := newBox(t)
+	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGHUP} {
+		for what, text := range map[string]string{
+			"program":  "echo begun; sleep 1000; touch after",
+			"deaf":     "echo begun; sh -c 'trap \"\" INT TERM HUP; sleep 1000; sleep 1000'; touch after",
+			"succeeds": "echo begun; sh -c 'trap \"exit 0\" INT TERM HUP; sleep 1000 & wait'; touch after",
+			"loop":     "echo begun; while :; do :; done; touch after",
+		} {
+			what = fmt.Sprint(what, ", ", sig)
+			if got, want := b.begin("exec", "--session", "s", "box", "--", text).code(sig), 128+int(sig); got != want {
+				b.Errorf("%s: exit code %d, want %d", what, got, want)
+			}
+			b.lacks(what)
+		}
+		first := b.begin("exec", "-i", "--session", "s", "box", "--", "echo begun; read x")
+		second := b.launch(b.command("exec", "--session", "s", "box", "--", "touch after"))
+		b.Until("it waits", func() bool {
+			return strings.Contains(b.says("session", "ls", "--json", "box"), `"waiting": 1`)
+		})
+		if got, want := second.code(sig), 128+int(sig); got != want {
+			b.Errorf("waiting, %v: exit code %d, want %d", sig, got, want)
+		}
+		b.OK(first.stdin.Close())
+		first.code()
+		b.lacks("waiting")
+	}
+}
+
+// A program that is no session's text gets the signal, and what it makes of it counts.
+func TestSignalIsPassedOn(t *testing.T) {
+	b := newBox(t)
+	script := `trap "exit 9" TERM; trap "exit 8" HUP; trap "exit 7" INT; echo begun; while :; do sleep 0.01; done`
+	for sig, want := range map[syscall.Signal]int{unix.SIGTERM: 9, unix.SIGHUP: 8, unix.SIGINT: 7} {
+		for _, args := range [][]string{{"exec", "box"}, {"run"}} {
+			if got := b.begin(append(args, "--", "sh", "-c", script)...).code(sig); got != want {
+				b.Errorf("%v, %v: exit code %d, want %d", args, sig, got, want)
+			}
+		}
+	}
+	// The foreground of a session, too, gets what is not about us.
+	text := `sh -c '` + script + `'; echo over; (exit 6)`
+	if got := b.begin("exec", "--session", "s", "box", "--", text).code(unix.SIGINT); got != 6 {
+		b.Errorf("session: exit code %d, want 6", got)
+	}
+}
+
+// When it is said again we leave, though the program does not care, and take it along.
+func TestSecondSignal(t *testing.T) {
+	b := newBox(t)
+	deaf := `trap "" INT TERM HUP; echo begun; echo $$ >pid; while :; do sleep 0.01; done`
+	for sig, want := range map[syscall.Signal]int{unix.SIGTERM: 143, unix.SIGHUP: 129, unix.SIGINT: 130} {
+		if got := b.begin("exec", "box", "--", "sh", "-c", deaf).code(sig, sig); got != want {
+			b.Errorf("%v: exit code %d, want %d", sig, got, want)
+		}
+		b.says("exec", "box", "--", "sh", "-c", "while kill -0 $(cat pid) 2>/dev/null; do :; done; rm pid")
+	}
+	if got := b.begin("run", "--", "sh", "-c", deaf).code(unix.SIGTERM, unix.SIGTERM); got != 143 {
+		b.Errorf("run: exit code %d, want 143", got)
+	}
+	if got := strings.Fields(b.says("ls", "-q")); len(got) != 1 {
+		b.Errorf("run has left %q", got)
+	}
+}
+
+// A sandbox that does not answer does not keep us.
+func TestSignalsOfHungSandbox(t *testing.T) {
+	b := newBox(t)
+	dir, err := statedir.Open(b.state)
+	b.OK(err)
+	pid := dir.Box(strings.TrimSpace(b.says("ls", "-q"))).Shim().PID
+	b.says("exec", "--session", "s", "box", "--", ":")
+	for sig, want := range map[syscall.Signal]int{unix.SIGTERM: 143, unix.SIGHUP: 129, unix.SIGINT: 130} {
+		for _, args := range [][]string{{"exec", "--session", "s", "box", "--", "echo begun; sleep 1000; touch after"}, {"exec", "box", "--", "sh", "-c", "echo begun; sleep 1000"}} {
+			running := b.begin(args...)
+			b.OK(unix.Kill(pid, unix.SIGSTOP))
+			asks := b.launch(b.command(args...)) // nobody answers this one at all
+			if got := running.code(sig, sig); got != want {
+				b.Errorf("%v, %q, running: exit code %d, want %d", sig, args, got, want)
+			}
+			if got := asks.code(sig, sig); got != want {
+				b.Errorf("%v, %q, asking: exit code %d, want %d", sig, args, got, want)
+			}
+			b.OK(unix.Kill(pid, unix.SIGCONT))
+		}
+		b.lacks(sig.String())
+	}
+}
+
+// What nohup has us ignore is nothing to us.
+func TestNohup(t *testing.T) {
+	b := newBox(t)
+	cmd := b.command("exec", "-i", "--session", "s", "box", "--", "echo begun; read x; echo over")
+	cmd.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, append([]string{cmd.Path}, cmd.Args[1:]...)...)
+	sh, err := exec.LookPath("sh")
+	b.OK(err)
+	cmd.Path = sh
+	r := b.launch(cmd)
+	if line, err := r.rest.ReadString('\n'); err != nil || line != "begun\n" {
+		b.Fatalf("%q, %v", line, err)
+	}
+	b.OK(r.Process.Signal(unix.SIGHUP))
+	_, err = r.stdin.Write([]byte("line\n"))
+	b.OK(err)
+	line, err := r.rest.ReadString('\n')
+	if code := r.code(); code != 0 || line != "over\n" {
+		b.Errorf("%q, %v, exit code %d", line, err, code)
+	}
+}
+
+// A terminal that is closed gives up the session's command that has it: no end of input
+// is made of it, after which the text would go on; and it ends a program.
+func TestTerminalCloses(t *testing.T) {
+	b := newBox(t)
+	for what, args := range map[string][]string{
+		"session": {"exec", "-it", "--session", "s", "box", "--", "echo begun; read x; touch after"},
+		"deaf":    {"exec", "-it", "--session", "s", "box", "--", "trap '' HUP; echo begun; read x; touch after"},
+		"program": {"exec", "-it", "box", "--", "bash", "-c", "echo begun; read x; touch after"},
+	} {
+		for range 5 {
+			master, slave := openTerminal(b)
+			cmd := b.command(args...)
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+			b.OK(cmd.Start())
+			b.OK(slave.Close())
+			r := bufio.NewReader(master)
+			for line := ""; !strings.HasPrefix(line, "begun"); {
+				var err error
+				if line, err = r.ReadString('\n'); err != nil {
+					b.Fatalf("%s: %q, %v", what, line, err)
+				}
+			}
+			b.OK(master.Close())
+			if err := cmd.Wait(); err == nil {
+				b.Errorf("%s: its end was a success", what)
+			}
+			b.lacks(what)
+		}
+	}
+}
+
+// openTerminal opens a terminal, and its other end.
+func openTerminal(b *box) (master, slave *os.File) {
+	b.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	b.OK(err)
+	b.OK(unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	b.OK(err)
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	b.OK(err)
+	return os.NewFile(uintptr(fd), "terminal"), slave
+}
