@@ -44,7 +44,10 @@ func GitRules(dirs []string) []Rule {
 // AnyGitRules returns the rules of GitRules for every directory named .git, wherever
 // it is and whether or not it exists: for a codebase of which the repositories are not
 // known. A new repository cannot be made then, nor cloned.
-func AnyGitRules() []Rule { return gitRules(".git/", "any git repository") }
+func AnyGitRules() []Rule { return gitRules(".git/", anyGit) }
+
+// anyGit is the Source of AnyGitRules.
+const anyGit = "any git repository"
 
 func gitRules(prefix, source string) (rules []Rule) {
 	for _, part := range gitGuarded {

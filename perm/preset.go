@@ -11,10 +11,12 @@ type Preset struct {
 	Doc  string `json:"doc"` // one sentence
 
 	// Rules are the base rules at PriorityPreset, then the secrets at
-	// PrioritySecret.
+	// PrioritySecret, then, if Git is set, AnyGitRules. So they keep what Doc says
+	// as they are; Assemble puts GitRules for the repositories that exist in the
+	// place of AnyGitRules, with which none can be made.
 	Rules []Rule `json:"rules"`
 
-	// Git says that GitRules for the repositories that exist belong to it.
+	// Git says that hooks and configuration of git repositories are guarded.
 	Git bool `json:"git"`
 }
 
@@ -84,6 +86,9 @@ func newPreset(name string, base Level, git bool, s stance, doc string) Preset {
 	case protect:
 		hide(secrets, None)
 		hide(settings, Read)
+	}
+	if git {
+		p.Rules = append(p.Rules, AnyGitRules()...)
 	}
 	return p
 }

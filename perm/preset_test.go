@@ -59,14 +59,20 @@ func TestPresetsOnRealNames(t *testing.T) {
 	}
 	for name, base := range map[string]Level{"agent-safe": Write, "read-only": Read, "view-only": View} {
 		check(name, hiddenFiles, false, None)
-		check(name, openFiles, false, base)
+		for _, file := range strings.Fields(openFiles) {
+			want := base
+			if file == ".git/config" || file == ".git/hooks/pre-commit" {
+				want = min(base, Read)
+			}
+			check(name, file, false, want)
+		}
 		check(name, "src internal/secrets deploy/secrets a/credentials .git .config .docker node_modules certs keys", true, base)
 		check(name, "secrets .ssh .gnupg .kube .env .config/gcloud .azure", true, None)
 	}
 	check("full-access", hiddenFiles+openFiles, false, Write)
 	settings := ".npmrc .envrc pip.conf .bundle/config .condarc .pip/pip.conf"
 	check("development", settings, false, Read)
-	check("development", openFiles, false, Write)
+	check("development", strings.NewReplacer(".git/config", "", ".git/hooks/pre-commit", "").Replace(openFiles), false, Write)
 	p := mustCompile(t, preset(t, "development")...)
 	for _, file := range strings.Fields(hiddenFiles) {
 		if got := p.Level(file, false); got > Read || got == Read && p.Explain(file, false).Rule.AtMost == false {
@@ -86,7 +92,11 @@ func TestPresets(t *testing.T) {
 		}
 		seen := map[Rule]bool{}
 		for i, r := range p.Rules {
-			if want := map[bool]int{true: PriorityPreset, false: PrioritySecret}[i == 0]; r.Priority != want || r.Source != "preset "+p.Name {
+			source := "preset " + p.Name
+			if p.Git && i >= len(p.Rules)-len(AnyGitRules()) {
+				source = anyGit
+			}
+			if want := map[bool]int{true: PriorityPreset, false: PrioritySecret}[i == 0]; r.Priority != want || r.Source != source {
 				t.Errorf("%s: rule %v of priority %d from %q", p.Name, r, r.Priority, r.Source)
 			}
 			if seen[r] {

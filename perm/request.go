@@ -23,19 +23,21 @@ type Request struct {
 	Reveals []Rule
 
 	// GitDirs are the git directories that exist below the root, for GitRules;
-	// they count if the preset protects them.
+	// they count if the preset protects them. Nil means that they are not known:
+	// then it is AnyGitRules. Package policy looks for them.
 	GitDirs []string
 }
 
 // Assemble returns the rules of r with their priorities, ready for Compile.
 // Whatever is wrong is an error that matches ErrInvalid.
 func Assemble(r *Request) ([]Rule, error) {
-	preset, err := r.preset()
+	preset, err := r.Base()
 	if err != nil {
 		return nil, err
 	}
 	rules := preset.Rules
-	if preset.Git {
+	if preset.Git && r.GitDirs != nil {
+		rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Source == anyGit })
 		rules = append(rules, GitRules(r.GitDirs)...)
 	}
 	if r.File != nil {
@@ -45,8 +47,9 @@ func Assemble(r *Request) ([]Rule, error) {
 	return append(rules, latest(r.Reveals, PriorityReveal, "--reveal")...), nil
 }
 
-// preset returns what r starts from.
-func (r *Request) preset() (Preset, error) {
+// Base returns the preset that r starts from; without its base rules where r.File
+// starts from nothing but the secrets. The error matches ErrInvalid.
+func (r *Request) Base() (Preset, error) {
 	switch {
 	case r.File == nil:
 		return PresetByName(cmp.Or(r.Preset, DefaultPreset))
