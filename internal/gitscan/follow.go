@@ -1,6 +1,7 @@
 package gitscan
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,9 +38,48 @@ func (c *config) read(file string, depth int) {
 			c.top(absolute(c.dir, s.value))
 		}
 	}
+	real, _, found := resolve(file)
+	rel, below := relative(c.root, real)
 	for _, s := range settings {
+		if found && below && s.credential() && len(c.credentials) < maxPaths {
+			c.credentials = append(c.credentials, Credential{File: rel, Key: s.name()})
+		}
 		c.follow(s, file, depth)
 	}
+}
+
+// name is how git config names the setting; an address in it has no credentials.
+func (s *setting) name() string {
+	if s.sub == "" {
+		return s.section + "." + s.key
+	}
+	sub := s.sub
+	if u, err := url.Parse(sub); err == nil && u.User != nil {
+		u.User = nil
+		sub = u.String()
+	}
+	return s.section + "." + sub + "." + s.key
+}
+
+// credential reports whether the setting has a password or a token: an address
+// with a password, or with a user as long as a token, as value or in its name; a header
+// of authorization; or a value named so.
+func (s *setting) credential() bool {
+	secretive := func(address string) bool {
+		u, err := url.Parse(address)
+		if err != nil || u.User == nil || u.Host == "" {
+			return false
+		}
+		password, set := u.User.Password()
+		return set && password != "" || u.Scheme != "ssh" && len(u.User.Username()) >= 20
+	}
+	switch s.key {
+	case "extraheader":
+		return strings.Contains(lower(s.value), "authorization")
+	case "password", "token", "smtppass", "pass":
+		return s.value != ""
+	}
+	return secretive(s.value) || secretive(s.sub)
 }
 
 // top adds a directory to which paths may be relative.

@@ -16,11 +16,13 @@
 package gitscan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // DefaultMaxDirs is the number of directories that a scan reads at most.
@@ -46,6 +48,10 @@ type Repos struct {
 	// the hooks lead. They need not exist. "." stands for everything.
 	Outside []string
 
+	// Named are the regular files with one of Options.Names, but those below
+	// directories named as in Options.NotIn.
+	Named []string
+
 	// Skipped are the directories that were not looked into since they are another
 	// mount's.
 	Skipped []string
@@ -53,6 +59,15 @@ type Repos struct {
 	// Unread are those that could not be looked into: not readable, or with a path
 	// too long for the kernel. There may be repositories in them, or at them.
 	Unread []string
+
+	// Credentials are the settings below the scanned directory that have a
+	// password or a token as their value, or in an address.
+	Credentials []Credential
+
+	// Trees are the working trees below the scanned directory of which the git
+	// directory is below it too. Linked worktrees and submodules are among them,
+	// bare repositories are not.
+	Trees []Tree
 
 	// Truncated says that a limit was reached: there may be more of everything.
 	Truncated bool
@@ -63,6 +78,11 @@ type Repos struct {
 type Options struct {
 	MaxDirs int    // directories to read at most; 0 means DefaultMaxDirs
 	Home    string // what ~ means in a configuration; "" means os.UserHomeDir
+
+	// Names are names of files to look for on the way, and NotIn those of
+	// directories below which they are not looked for.
+	Names []string
+	NotIn []string
 }
 
 // Scan finds the repositories at and below root, with default Options.
@@ -78,7 +98,7 @@ func Scan(ctx context.Context, root string) (*Repos, error) {
 func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 	opts := Options{MaxDirs: DefaultMaxDirs}
 	if o != nil {
-		opts.Home = o.Home
+		opts.Home, opts.Names, opts.NotIn = o.Home, o.Names, o.NotIn
 		if o.MaxDirs > 0 {
 			opts.MaxDirs = o.MaxDirs
 		}
@@ -93,7 +113,7 @@ func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scan: %w", err)
 	}
-	w, err := walk(ctx, root, opts.MaxDirs)
+	w, err := walk(ctx, root, &opts)
 	if err != nil {
 		return nil, fmt.Errorf("scan %q: %w", root, err)
 	}
@@ -105,14 +125,40 @@ func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 		}
 		r.read(f)
 	}
+	// The outermost first: a sandbox that makes repositories does not push out
+	// those that were there.
+	slices.SortStableFunc(r.trees, func(a, b Tree) int {
+		return cmp.Or(cmp.Compare(strings.Count(a.Top, "/"), strings.Count(b.Top, "/")), cmp.Compare(a.Top, b.Top))
+	})
 	return &Repos{
-		Dirs:      r.dirs.sorted(),
-		Links:     r.links.sorted(),
-		Outside:   r.outside.sorted(),
-		Skipped:   slices.Sorted(slices.Values(w.skipped)),
-		Unread:    slices.Sorted(slices.Values(w.unread)),
-		Truncated: w.truncated || r.truncated,
+		Dirs:    r.dirs.sorted(),
+		Links:   r.links.sorted(),
+		Outside: r.outside.sorted(),
+		Named:   slices.Sorted(slices.Values(w.named)),
+		Skipped: slices.Sorted(slices.Values(w.skipped)),
+		Unread:  slices.Sorted(slices.Values(w.unread)),
+		Trees:   r.trees,
+
+		Credentials: r.credentials,
+		Truncated:   w.truncated || r.truncated,
 	}, nil
+}
+
+// A Credential is a setting with a password or a token.
+type Credential struct {
+	File string // of the configuration, relative to the scanned directory
+	Key  string // such as remote.origin.url
+}
+
+// A Tree is a working tree of git. Both paths are relative to the scanned
+// directory, and "." stands for that itself.
+type Tree struct {
+	Top string // the directory that holds the files, and something named .git
+	Dir string // the git directory, with the index
+
+	// Common is the git directory with the configuration and the objects: Dir
+	// itself, but for a linked worktree.
+	Common string
 }
 
 // A set is a set of paths relative to the root. The zero set is empty.

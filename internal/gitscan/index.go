@@ -3,7 +3,10 @@ package gitscan
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -17,49 +20,71 @@ import (
 )
 
 const (
-	maxIndex  = 256 << 20 // bytes of an index, about two million paths
-	maxNames  = 512 << 20 // bytes of its paths; version 4 packs them
+	maxIndex  = 256 << 20 // bytes of an index
+	maxNames  = 64 << 20  // bytes of its paths, about a million; version 4 packs them
 	maxName   = 4096      // bytes of one path
 	statSize  = 40        // of an entry: times, device, inode, mode, owner, size
 	extended  = 0x4000    // flag: two more bytes of flags
 	checkSkip = 1 << 12   // entries between looks at the context
 )
 
-// Tracked returns the paths that git tracks in the repository whose working
-// tree is root, relative to it and sorted; a path that ends in a slash is a
-// whole directory of a sparse index. Without a repository, or an index in it,
-// there are none. A damaged or enormous index is an error.
+// An Entry is what an index says of one file.
+type Entry struct {
+	Path string // relative to the top of the working tree
+	Mode uint32 // as git keeps it: 0100644, 0100755, 0120000 for a link, 0160000 for a submodule
+	ID   []byte // of the object with its content; nil in a merge that is not resolved
+
+	// What git saw of the file when it last knew that it has this content: times
+	// in nanoseconds since 1970, and the low 32 bits of the inode number and of
+	// the size. Zero if git has not seen it.
+	Ctime, Mtime int64
+	Inode, Size  uint32
+}
+
+// Tracked returns the entries of the index of t, a working tree of the directory
+// root, for the paths that want accepts, sorted and each once. path is valid
+// until want returns. Without an index there are none. A damaged or enormous
+// index is an error.
 //
 // The format is that of gitformat-index(5), versions 2 to 4. Its checksum is
-// not verified.
-func Tracked(ctx context.Context, root string) ([]string, error) {
-	dir := filepath.Join(root, ".git")
-	if target, ok := pointer(dir); ok {
-		dir = target
-	}
-	hash := 20
-	if text, err := readRegular(filepath.Join(common(dir), "config")); err == nil {
-		for _, s := range parseConfig(string(text)) {
-			if s.section == "extensions" && s.key == "objectformat" && lower(s.value) == "sha256" {
-				hash = 32
-			}
-		}
-	}
-	names, shared, err := readIndex(ctx, filepath.Join(dir, "index"), hash)
+// not verified. Directories of a sparse index are left out. Of a split index,
+// both parts are read, and an entry of which only the content has changed since
+// the shared part was written has the content of that.
+//
+// A sandbox may have written the index: what it says is a claim.
+func Tracked(ctx context.Context, root string, t Tree, want func(path []byte) bool) ([]Entry, error) {
+	dir := filepath.Join(root, t.Dir)
+	hash := HashSize(root, t)
+	entries, shared, err := readIndex(ctx, filepath.Join(dir, "index"), hash, want)
 	if err == nil && shared != "" {
-		var more []string
-		more, _, err = readIndex(ctx, filepath.Join(dir, "sharedindex."+shared), hash)
-		names = append(names, more...)
+		var more []Entry
+		more, _, err = readIndex(ctx, filepath.Join(dir, "sharedindex."+shared), hash, want)
+		entries = append(entries, more...)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("index of %q: %w", root, err)
+		return nil, fmt.Errorf("index of %q: %w", filepath.Join(root, t.Top), err)
 	}
-	slices.Sort(names)
-	return slices.Compact(names), nil // a conflict has up to three entries
+	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
+	return slices.CompactFunc(entries, func(a, b Entry) bool { return a.Path == b.Path }), nil
+}
+
+// HashSize returns the bytes of an object's id in the repository of t: 20 for
+// SHA-1, 32 for SHA-256.
+func HashSize(root string, t Tree) int {
+	text, err := readRegular(filepath.Join(root, t.Common, "config"))
+	if err != nil {
+		return sha1.Size
+	}
+	for _, s := range parseConfig(string(text)) {
+		if s.section == "extensions" && s.key == "objectformat" && lower(s.value) == "sha256" {
+			return sha256.Size
+		}
+	}
+	return sha1.Size
 }
 
 // readIndex reads an index file. A file that is not there is empty.
-func readIndex(ctx context.Context, path string, hash int) (names []string, shared string, err error) {
+func readIndex(ctx context.Context, path string, hash int, want func([]byte) bool) (entries []Entry, shared string, err error) {
 	f, err := openRegular(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil, "", nil
@@ -75,7 +100,7 @@ func readIndex(ctx context.Context, path string, hash int) (names []string, shar
 	if info.Size() > maxIndex {
 		return nil, "", errIndexSize
 	}
-	r := indexReader{hash: hash, r: bufio.NewReaderSize(io.LimitReader(f, maxIndex), 64<<10)}
+	r := indexReader{hash: hash, want: want, r: bufio.NewReaderSize(io.LimitReader(f, maxIndex), 64<<10)}
 	return r.read(ctx)
 }
 
@@ -87,14 +112,16 @@ var (
 // An indexReader reads one index.
 type indexReader struct {
 	r    *bufio.Reader
-	hash int // bytes of an object id
+	hash int                    // bytes of an object id
+	want func(path []byte) bool
 	err  error
 	buf  []byte
+	id   [sha256.Size]byte
 }
 
-// read returns the paths in the index, and the id of the shared index that it
-// builds on, or "".
-func (x *indexReader) read(ctx context.Context) (names []string, shared string, err error) {
+// read returns the entries that are wanted, and the id of the shared index that
+// this one builds on, or "".
+func (x *indexReader) read(ctx context.Context) (entries []Entry, shared string, err error) {
 	head := x.bytes(12)
 	if x.err != nil || string(head[:4]) != "DIRC" {
 		return nil, "", errIndex
@@ -105,42 +132,59 @@ func (x *indexReader) read(ctx context.Context) (names []string, shared string, 
 		return nil, "", fmt.Errorf("version %d is not known", version)
 	}
 	var name []byte
+	var e Entry
 	total := 0
 	for i := range count {
 		if i%checkSkip == 0 && ctx.Err() != nil {
 			return nil, "", ctx.Err()
 		}
-		name = x.entry(version, name)
+		var stage int
+		name, stage = x.entry(version, name, &e)
 		if x.err != nil {
 			return nil, "", x.err
 		}
 		if total += len(name); total > maxNames {
 			return nil, "", errIndexSize
 		}
-		if len(name) > 0 { // without a name it replaces one of the shared index
-			names = append(names, string(name))
+		// Without a name it replaces an entry of the shared index.
+		if len(name) == 0 || name[len(name)-1] == '/' || !x.want(name) {
+			continue
 		}
+		if stage > 0 {
+			entries = append(entries, Entry{Path: string(name), Mode: e.Mode})
+			continue
+		}
+		e.Path, e.ID = string(name), slices.Clone(e.ID)
+		entries = append(entries, e)
 	}
-	return names, x.link(), nil
+	return entries, x.link(), nil
 }
 
-// entry reads an entry and returns its path, which may reuse prev.
-func (x *indexReader) entry(version uint32, prev []byte) []byte {
+// entry reads an entry into e, all but its path, and returns that, which may
+// reuse prev, and its stage, which is 0 but in a merge. e.ID is good until the next
+// call.
+func (x *indexReader) entry(version uint32, prev []byte, e *Entry) (name []byte, stage int) {
 	size := statSize + x.hash + 2
 	head := x.bytes(size)
 	if x.err != nil {
-		return nil
+		return nil, 0
 	}
-	if binary.BigEndian.Uint16(head[size-2:])&extended != 0 && version >= 3 {
+	field := func(i int) uint32 { return binary.BigEndian.Uint32(head[4*i:]) }
+	e.Ctime = int64(field(0))*1e9 + int64(field(1))
+	e.Mtime = int64(field(2))*1e9 + int64(field(3))
+	e.Inode, e.Mode, e.Size = field(5), field(6), field(9)
+	e.ID = append(x.id[:0], head[statSize:statSize+x.hash]...)
+	flags := binary.BigEndian.Uint16(head[size-2:])
+	if flags&extended != 0 && version >= 3 {
 		x.bytes(2)
 		size += 2
 	}
-	name := prev[:0]
+	name = prev[:0]
 	if version == 4 {
 		cut := x.varint()
 		if x.err != nil || cut > uint64(len(prev)) {
 			x.err = errIndex
-			return nil
+			return nil, 0
 		}
 		name = prev[:len(prev)-int(cut)]
 	}
@@ -148,7 +192,7 @@ func (x *indexReader) entry(version uint32, prev []byte) []byte {
 		c, err := x.r.ReadByte()
 		if err != nil || len(name) > maxName {
 			x.err = errIndex
-			return nil
+			return nil, 0
 		}
 		if c == 0 {
 			break
@@ -159,7 +203,7 @@ func (x *indexReader) entry(version uint32, prev []byte) []byte {
 		size += len(name)
 		x.bytes(8 - size%8 - 1)
 	}
-	return name
+	return name, int(flags >> 12 & 3)
 }
 
 // varint reads a number as in the offsets of packs; gitformat-pack(5).

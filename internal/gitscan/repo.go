@@ -18,6 +18,8 @@ type reader struct {
 	home string
 
 	dirs, links, outside set
+	trees                []Tree
+	credentials          []Credential
 
 	bytes     int // read so far
 	truncated bool
@@ -118,8 +120,36 @@ func (r *reader) repository(dir, top string) {
 		r.target(file)
 		c.read(file, 0)
 	}
+	if top != dir {
+		r.tree(dir, shared, c.tops)
+	}
 	r.target(filepath.Join(shared, "hooks"))
 	r.hooks(filepath.Join(shared, "hooks"))
+}
+
+// tree records the working tree of a repository, if that is where the first of
+// tops is: core.worktree, which the others come from, may say otherwise.
+func (r *reader) tree(dir, shared string, tops []string) {
+	top, _, ok := resolve(tops[0])
+	for _, t := range tops[1:] {
+		other, _, found := resolve(t)
+		ok = ok && found && other == top
+	}
+	var t Tree
+	for _, p := range []struct {
+		path string
+		to   *string
+	}{{top, &t.Top}, {dir, &t.Dir}, {shared, &t.Common}} {
+		rel, below := relative(r.root, p.path)
+		*p.to, ok = rel, ok && below
+	}
+	switch {
+	case !ok:
+	case len(r.trees) >= maxPaths:
+		r.truncated = true
+	default:
+		r.trees = append(r.trees, t)
+	}
 }
 
 // hooks records where the links in a directory of hooks lead.

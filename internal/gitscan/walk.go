@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"unsafe"
@@ -41,8 +42,10 @@ const (
 // A walker reads the directories of a tree. Its goroutines share the stack of
 // those still to be read.
 type walker struct {
-	root int // descriptor of the root
-	max  int
+	root  int // descriptor of the root
+	max   int
+	names map[string]bool // files to look for
+	notIn []string        // not below directories of these names
 
 	mu        sync.Mutex
 	wake      sync.Cond // signals more pending, or the end
@@ -52,21 +55,25 @@ type walker struct {
 	dirs      int       // read or pending; guarded by mu
 	stop      bool      // guarded by mu
 	found     []place   // guarded by mu
+	named     []string  // files that were looked for; guarded by mu
 	skipped   []string  // of another mount; guarded by mu
 	unread    []string  // guarded by mu
 	truncated bool      // guarded by mu
 	err       error     // guarded by mu
 }
 
-// walk reads the tree at root, at most limit directories of it.
-func walk(ctx context.Context, root string, limit int) (*walker, error) {
+// walk reads the tree at root.
+func walk(ctx context.Context, root string, opts *Options) (*walker, error) {
 	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	w := &walker{root: fd, max: limit, pending: []string{"."}, size: 1, dirs: 1}
+	w := &walker{root: fd, max: opts.MaxDirs, names: map[string]bool{}, notIn: opts.NotIn, pending: []string{"."}, size: 1, dirs: 1}
 	w.wake.L = &w.mu
+	for _, name := range opts.Names {
+		w.names[name] = true
+	}
 	var wg sync.WaitGroup
 	for range walkers {
 		// Ends when nothing is pending and nobody is busy, or with ctx.
@@ -152,6 +159,29 @@ func (w *walker) add(path string, k kind) {
 	w.found = append(w.found, place{path, k})
 }
 
+// addNamed records a file that was looked for. Those beyond the limit are left
+// out.
+func (w *walker) addNamed(path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.named) < maxFound {
+		w.named = append(w.named, path)
+	}
+}
+
+// looks reports whether files are looked for in the directory at path.
+func (w *walker) looks(path string) bool {
+	if len(w.names) == 0 {
+		return false
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		if slices.Contains(w.notIn, name) {
+			return false
+		}
+	}
+	return true
+}
+
 // The names that make a directory a repository.
 const (
 	hasHead = 1 << iota
@@ -183,6 +213,7 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 		prefix = ""
 	}
 	has := 0
+	looks := w.looks(path)
 	for {
 		if err := ctx.Err(); err != nil {
 			return below, err
@@ -215,6 +246,8 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 					// the next time, and put it back.
 					w.add(prefix+".git", gitDir)
 				}
+			case looks && typ == unix.DT_REG && w.names[string(name)]:
+				w.addNamed(prefix + string(name))
 			case isGit && typ == unix.DT_REG:
 				w.add(prefix+".git", gitFile)
 			case isGit && typ == unix.DT_LNK:

@@ -1,0 +1,134 @@
+package gitscan
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxPacks   = 2000    // packs in which an object is looked for
+	maxIdx     = 1 << 31 // bytes of a pack's index that are believed
+	packOpen   = 8 + 4   // a pack's index begins with a mark, a version,
+	fanoutSize = 256 * 4 // and how many objects begin with which byte
+)
+
+// BlobID returns the id that git gives an object with this content, in a
+// repository of which ids have size bytes (see [HashSize]): as git add would
+// without filters and conversions.
+func BlobID(content []byte, size int) []byte {
+	var h hash.Hash
+	if size == sha256.Size {
+		h = sha256.New()
+	} else {
+		h = sha1.New()
+	}
+	fmt.Fprintf(h, "blob %d\x00", len(content))
+	h.Write(content)
+	return h.Sum(nil)
+}
+
+// Object returns the file, relative to root, that holds the object with this id
+// and content in the repository of t: a loose object, which is compared, or a
+// pack, whose index is believed. Only files of the repository's own objects
+// directory are looked at, by paths without links, since whoever sees the tree
+// sees them. ok is false if the object is not found.
+func Object(root *os.File, t Tree, id, content []byte) (file string, ok bool) {
+	dir := path.Join(t.Common, "objects")
+	name := hex.EncodeToString(id)
+	file = path.Join(dir, name[:2], name[2:])
+	if f, err := openRegularAt(root, file); err == nil {
+		same := holds(f, content)
+		_ = f.Close()
+		if same {
+			return file, true
+		}
+	}
+	packs, err := openAt(root, path.Join(dir, "pack"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return "", false
+	}
+	names, _ := packs.Readdirnames(2 * maxPacks) // as far as it can be read
+	_ = packs.Close()
+	slices.Sort(names)
+	for _, n := range names {
+		base, is := strings.CutSuffix(n, ".idx")
+		if !is {
+			continue
+		}
+		pack := path.Join(dir, "pack", base+".pack")
+		if inPack(root, path.Join(dir, "pack", n), pack, id) {
+			return pack, true
+		}
+	}
+	return "", false
+}
+
+// holds reports whether a loose object is a blob with this content;
+// gitformat-loose(5).
+func holds(f io.Reader, content []byte) bool {
+	z, err := zlib.NewReader(bufio.NewReader(f))
+	if err != nil {
+		return false
+	}
+	defer z.Close()
+	want := append(fmt.Appendf(nil, "blob %d\x00", len(content)), content...)
+	got, err := io.ReadAll(io.LimitReader(z, int64(len(want))+1))
+	return err == nil && bytes.Equal(got, want)
+}
+
+// inPack reports whether a pack is there and its index has id; version 2 of
+// gitformat-pack(5), which git writes since 2008.
+func inPack(root *os.File, idx, pack string, id []byte) bool {
+	f, err := openRegularAt(root, idx)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() > maxIdx {
+		return false
+	}
+	var head [packOpen - 4 + fanoutSize]byte
+	if _, err := f.ReadAt(head[:], 0); err != nil || string(head[:8]) != "\xfftOc\x00\x00\x00\x02" {
+		return false
+	}
+	count := func(i int) int64 { return int64(binary.BigEndian.Uint32(head[8+4*i:])) }
+	low, high := int64(0), count(int(id[0]))
+	if id[0] > 0 {
+		low = count(int(id[0]) - 1)
+	}
+	got := make([]byte, len(id))
+	for low < high {
+		mid := low + (high-low)/2
+		if _, err := f.ReadAt(got, int64(len(head))+mid*int64(len(id))); err != nil {
+			return false
+		}
+		switch c := bytes.Compare(got, id); {
+		case c < 0:
+			low = mid + 1
+		case c > 0:
+			high = mid
+		default:
+			p, err := openRegularAt(root, pack)
+			if err != nil {
+				return false
+			}
+			return p.Close() == nil
+		}
+	}
+	return false
+}
