@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +14,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/perm"
+	"wolffia/policy"
 	"wolffia/registry"
 	"wolffia/runtime"
 	"wolffia/sandbox"
@@ -150,7 +149,12 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		return nil, err
 	}
 	if c.CodebasePath != "" {
-		c.Permissions, err = f.ruleFlags.rules(ctx, a, c.CodebasePath)
+		p, err := f.ruleFlags.rules(ctx, a, c.CodebasePath)
+		if err != nil {
+			return nil, err
+		}
+		a.warnRules(p)
+		c.Permissions = p.Rules
 	} else if f.ruleFlags.given() {
 		err = runtime.Errorf(runtime.ErrInvalid, "rules are about a codebase: say which with --codebase DIR")
 	}
@@ -258,19 +262,12 @@ func (f *ruleFlags) given() bool {
 }
 
 // rules puts the rules for a codebase together.
-func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) ([]perm.Rule, error) {
-	req := &perm.Request{Preset: f.preset}
-	if f.policy != "" {
-		file, err := readPolicy(f.policy)
-		if err != nil {
-			return nil, err
-		}
-		req.File = file
-	}
+func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) (*policy.Policy, error) {
+	o := &policy.Options{Preset: f.preset, File: f.policy, StateDir: a.stateDir}
 	for _, l := range []struct {
 		flags []string
 		to    *[]perm.Rule
-	}{{f.allow, &req.Rules}, {f.reveals, &req.Reveals}} {
+	}{{f.allow, &o.Rules}, {f.reveals, &o.Reveals}} {
 		for _, s := range l.flags {
 			rule, err := perm.ParseRule(s)
 			if err != nil {
@@ -279,41 +276,14 @@ func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) ([]perm.
 			*l.to = append(*l.to, rule)
 		}
 	}
-	preset := cmp.Or(f.preset, perm.DefaultPreset)
-	if req.File != nil {
-		preset = cmp.Or(f.preset, req.File.Extends, perm.DefaultPreset)
-	}
-	var more []perm.Rule
-	if p, err := perm.PresetByName(preset); err == nil && p.Git {
-		if req.GitDirs, more, err = a.guardGit(ctx, codebase); err != nil {
-			return nil, err
-		}
-	}
-	rules, err := perm.Assemble(req)
-	if err != nil {
-		return nil, runtime.WithClass(runtime.ErrInvalid, err)
-	}
-	return append(rules, more...), nil
+	return policy.For(ctx, codebase, o)
 }
 
-// maxPolicy bounds what is read of a policy file; perm refuses longer ones.
-const maxPolicy = 2 << 20
-
-func readPolicy(name string) (*perm.PolicyFile, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "policy file: %w", err)
+// warnRules says what the user may not expect of the rules.
+func (a *app) warnRules(p *policy.Policy) {
+	for _, note := range p.Notes() {
+		a.warn("%s", printable(note))
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxPolicy))
-	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "policy file: %w", err)
-	}
-	file, err := perm.ParsePolicy(name, data)
-	if err != nil {
-		return nil, runtime.WithClass(runtime.ErrInvalid, err)
-	}
-	return file, nil
 }
 
 // parseTimeout reads the flag --timeout.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/perm"
+	"wolffia/policy"
 	"wolffia/runtime"
 )
 
@@ -100,11 +101,11 @@ func (a *app) policyCheckCommand() *cobra.Command {
       priority: 100            # what it is without being said`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			file, err := readPolicy(args[0])
+			file, err := policy.ReadFile(args[0])
 			if err != nil {
 				return err
 			}
-			rules, err := perm.Assemble(&perm.Request{File: file})
+			rules, err := perm.Assemble(&perm.Request{File: file, GitDirs: []string{}})
 			if err == nil {
 				_, err = perm.Compile(rules)
 			}
@@ -134,24 +135,27 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
   wolffia policy explain --preset read-only --rule 'build/=write' build/out`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := rules.rules(cmd.Context(), a, codebase)
+			made, err := rules.rules(cmd.Context(), a, codebase)
 			if err != nil {
 				return err
 			}
-			policy, err := perm.Compile(list)
+			compiled, err := perm.Compile(made.Rules)
 			if err != nil {
 				return runtime.WithClass(runtime.ErrInvalid, err)
 			}
 			var all []perm.Explanation
 			for _, path := range args {
 				rel, isDir := relative(codebase, path)
-				all = append(all, policy.Explain(rel, isDir || dir))
+				all = append(all, compiled.Explain(rel, isDir || dir))
 			}
 			if asJSON {
 				return a.printJSON(all)
 			}
 			for _, e := range all {
 				fmt.Fprintln(a.out, strings.TrimSuffix(printable(e.String()), "\n"))
+				if why := made.Doubt(e.Path); why != "" {
+					fmt.Fprintf(a.out, "  %s\n", why)
+				}
 				if remedy := e.Remedy(perm.Write); remedy != "" {
 					fmt.Fprintf(a.out, "  to allow all: %s\n", printable(remedy))
 				}
@@ -189,16 +193,16 @@ open, and from its next start if it does not. What was read before is known.`,
 			if err != nil {
 				return err
 			}
-			var list []perm.Rule
+			made := &policy.Policy{}
 			if s.CodebasePath != "" { // without one SetPermissions says so
-				if list, err = rules.rules(cmd.Context(), a, s.CodebasePath); err != nil {
+				if made, err = rules.rules(cmd.Context(), a, s.CodebasePath); err != nil {
 					return err
 				}
 			}
-			if err := rt.SetPermissions(cmd.Context(), s.ID, list); err != nil {
+			if err := rt.SetPermissions(cmd.Context(), s.ID, made.Rules); err != nil {
 				return err
 			}
-			a.warnTracked(cmd.Context(), s.CodebasePath, list)
+			a.warnRules(made)
 			return nil
 		},
 	}

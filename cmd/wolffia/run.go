@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,9 +120,6 @@ func (a *app) createCommand() *cobra.Command {
 // createAndStart leaves a running sandbox, or nothing. It warns of what the
 // user may not expect of it.
 func (a *app) createAndStart(ctx context.Context, rt *shim.Runtime, config *runtime.SandboxConfig) (id string, err error) {
-	var warning sync.WaitGroup
-	warning.Go(func() { a.warnTracked(ctx, config.CodebasePath, config.Permissions) })
-	defer warning.Wait()
 	box, err := rt.Create(ctx, config)
 	if err != nil {
 		return "", err

@@ -26,6 +26,7 @@ var allow = map[string][]string{
 	"runtime/gvisor":             {"runtime", "shim", "internal/child", "internal/runsc"},
 	"runtime/docker":             {"runtime", "shim"},
 	"runtime/docker/engine":      {"runtime", "shim", "internal/cleanup"},
+	"policy":                     {"perm", "runtime", "internal/gitscan", "internal/statedir"},
 	"registry":                   {"runtime", "internal/filelock"},
 	"sandbox":                    {"runtime", "registry", "internal/step"},
 	"server":                     {"runtime", "registry", "sandbox", "internal/filelock", "internal/jsontext"},

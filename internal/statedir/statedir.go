@@ -4,6 +4,8 @@
 //	STATE/                     0700; root's 0711, so that what is below can be reached
 //	  lock                     held while a sandbox is created: names are unique
 //	  images/                  0700: see package image/store
+//	  codebases/               what git tracked in a codebase before a sandbox could
+//	                           write it: a file for each that rules were made for
 //	  sandboxes/               as STATE
 //	    ID/                    as STATE
 //	      config.json          0600: what was asked for, and the labels

@@ -1,4 +1,4 @@
-package main
+package policy
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ func TestCovering(t *testing.T) {
 	name := strings.Repeat("n", 250)
 	deep := strings.Repeat(name+"/", 16) + name
 	var wide, nested []string
-	for i := range 500 {
+	for i := range 1500 {
 		wide = append(wide, fmt.Sprint("d", i))
 		nested = append(nested, fmt.Sprintf("x/y/d%d", i))
 	}

@@ -1,0 +1,110 @@
+package statedir
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/runtime"
+)
+
+// maxRecord bounds what is read of a record.
+const maxRecord = 16 << 20
+
+// A Codebase is the record of a directory for which rules were made, from the
+// first time on. It is what sandboxes over it cannot change.
+type Codebase struct {
+	Path string `json:"path"` // absolute, without links
+
+	// Tracked are the files, relative to Path, that git tracked when no sandbox
+	// could have said so in its place.
+	Tracked []string `json:"tracked"`
+}
+
+// KnownCodebases returns the records in the state directory state of the
+// directory path, which is absolute and without links, and of those that it is
+// in, the innermost first. One that is damaged has nothing in Tracked. The state
+// directory need not exist.
+func KnownCodebases(state, path string) ([]Codebase, error) {
+	var all []Codebase
+	for dir := path; ; dir = filepath.Dir(dir) {
+		b, err := readRecord(recordFile(state, dir))
+		switch {
+		case err == nil:
+			c := Codebase{}
+			if json.Unmarshal(b, &c) != nil || c.Path != dir { // a machine that stopped, for one
+				c = Codebase{Path: dir}
+			}
+			all = append(all, c)
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "record of codebase %s: %w", dir, err)
+		}
+		if dir == "/" {
+			return all, nil
+		}
+	}
+}
+
+// Remember makes the record of c, or, if that is there and replace is set, puts
+// c in its place; else what is there stays.
+func (d *Dir) Remember(c *Codebase, replace bool) error {
+	file := recordFile(d.path, c.Path)
+	err := d.ensure(filepath.Dir(file))
+	if err == nil {
+		err = writeRecord(file, c, replace)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "record of codebase %s: %w", c.Path, err)
+	}
+	return nil
+}
+
+// recordFile is where the record of the codebase at path is.
+func recordFile(state, path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return filepath.Join(state, "codebases", hex.EncodeToString(sum[:16])+".json")
+}
+
+func readRecord(file string) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxRecord))
+}
+
+// writing numbers the files of this process that are being written.
+var writing atomic.Int64
+
+// writeRecord writes c to a file that has its name only when it is whole: of
+// two callers that make one at the same time, the first one's is kept.
+func writeRecord(file string, c *Codebase, replace bool) error {
+	slices.Sort(c.Tracked)
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	part := fmt.Sprintf("%s.%d.%d.new", file, os.Getpid(), writing.Add(1))
+	if err := writeFile(part, b); err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	if replace {
+		return os.Rename(part, file)
+	}
+	err = os.Link(part, file)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	return errors.Join(err, os.Remove(part))
+}

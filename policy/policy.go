@@ -1,0 +1,186 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitscan"
+	"wolffia/internal/statedir"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// scanLimit is how long looking at the codebase may take.
+const scanLimit = 30 * time.Second
+
+// Options say what rules are wanted. The zero value, and nil, mean those of
+// perm.DefaultPreset.
+type Options struct {
+	Preset string // the preset; "" means what File extends, or perm.DefaultPreset
+	File   string // path of a policy file; "" means none
+
+	// Rules are as by --rule: they outrank the preset and the file, but not the
+	// preset's secrets. Reveals are as by --reveal: they outrank all. Their
+	// Priority is set. perm.ParseRule makes them of text.
+	Rules   []perm.Rule
+	Reveals []perm.Rule
+
+	// StateDir is the state directory of the runtime that the sandbox is made
+	// with, as in shim.Options. What git tracked in the codebase is recorded there.
+	StateDir string
+}
+
+// A Policy is the rules for one codebase, and what they say of files that are
+// not what their names say.
+type Policy struct {
+	Rules    []perm.Rule // for runtime.SandboxConfig.Permissions
+	Findings []Finding   // sorted by kind and path
+
+	// Unread are the working trees of git, relative to the codebase, of which the
+	// index could not be read, since it is damaged or enormous: what it tracks stays
+	// hidden.
+	Unread []string
+
+	// Sealed are the directories that could not be looked into, or are too deep for
+	// that. They are at most readable; if there are very many of them, all is.
+	Sealed []string
+
+	// Credentials are settings of git, such as "remote.origin.url in .git/config",
+	// that have a password or a token in them. They can be read inside.
+	Credentials []string
+
+	// Truncated says that the codebase is too large to find all its
+	// repositories. Then hooks and configuration in every .git are guarded, also in
+	// new ones, which therefore cannot be made.
+	Truncated bool
+}
+
+// For returns the rules for the codebase, a directory. It writes to the state
+// directory: see the package comment. The error matches runtime.ErrInvalid if o
+// or the codebase is wrong, runtime.ErrUnavailable if the state directory
+// cannot be used, or is that of ctx.
+func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	req := &perm.Request{Preset: o.Preset, Rules: o.Rules, Reveals: o.Reveals}
+	if o.File != "" {
+		file, err := ReadFile(o.File)
+		if err != nil {
+			return nil, err
+		}
+		req.File = file
+	}
+	base, err := req.Base()
+	if err == nil { // what is wrong with the request comes before what is wrong with the codebase
+		err = check(req)
+	}
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	look, err := lookAt(ctx, codebase)
+	if err != nil {
+		return nil, err
+	}
+	defer look.root.Close()
+	req.GitDirs = append([]string{}, look.repos.Dirs...) // not nil: they are known
+	p := &Policy{}
+	if p.Rules, err = perm.Assemble(req); err != nil {
+		return nil, runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	if base.Git {
+		p.Truncated, p.Sealed = look.repos.Truncated, look.repos.Unread
+		p.Rules = append(p.Rules, guard(look.repos)...)
+	}
+	if policy, err := perm.Compile(p.Rules); err == nil {
+		for _, c := range look.repos.Credentials {
+			if policy.Level(c.File, false) >= perm.Read {
+				p.Credentials = append(p.Credentials, c.Key+" in "+c.File)
+			}
+		}
+	}
+	if err := look.exempt(ctx, p, base.Rules, o.StateDir); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// check reports whether the rules of req can be compiled.
+func check(req *perm.Request) error {
+	rules, err := perm.Assemble(req)
+	if err == nil {
+		_, err = perm.Compile(rules)
+	}
+	return err
+}
+
+// maxPolicy bounds what is read of a policy file; perm refuses longer ones.
+const maxPolicy = 2 << 20
+
+// ReadFile reads a policy file. The error matches runtime.ErrInvalid.
+func ReadFile(name string) (*perm.PolicyFile, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "policy file: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxPolicy))
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "policy file: %w", err)
+	}
+	file, err := perm.ParsePolicy(name, data)
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	return file, nil
+}
+
+// A look is what was found in a codebase.
+type look struct {
+	path  string // absolute, without links
+	root  *os.File
+	repos *gitscan.Repos
+}
+
+// lookAt looks at a codebase. The caller closes root.
+func lookAt(ctx context.Context, codebase string) (*look, error) {
+	wrong := func(err error) error {
+		var why unix.Errno
+		if errors.As(err, &why) {
+			err = why
+		}
+		return runtime.Errorf(runtime.ErrInvalid, "codebase %s: %w", codebase, err)
+	}
+	path, err := filepath.Abs(codebase)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return nil, wrong(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, scanLimit)
+	defer cancel()
+	repos, err := (&gitscan.Options{}).Scan(ctx, path)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	return &look{path: path, root: root, repos: repos}, nil
+}
+
+// stateDir returns the state directory's path.
+func stateDir(path string) (string, error) {
+	if path != "" {
+		return filepath.Abs(path)
+	}
+	return statedir.Default(os.Getenv, os.Geteuid())
+}

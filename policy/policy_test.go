@@ -1,0 +1,430 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// git runs git in dir without the configuration of whoever runs the test.
+func git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "git", append([]string{
+		"-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b",
+		"-c", "init.defaultBranch=main", "-c", "commit.gpgSign=false",
+	}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1"}
+	cmd.WaitDelay = time.Minute
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// write writes files: pairs of a name below dir and a text.
+func write(t testing.TB, dir string, files ...string) {
+	t.Helper()
+	for i := 0; i < len(files); i += 2 {
+		path := filepath.Join(dir, files[i])
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(files[i+1]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// commit makes a repository at dir with these files, all tracked.
+func commit(t testing.TB, dir string, files ...string) {
+	t.Helper()
+	write(t, dir, files...)
+	git(t, dir, "init", "-q")
+	git(t, dir, "add", "-f", ".")
+	git(t, dir, "commit", "-q", "-m", "x")
+}
+
+// A place is a codebase and a state directory.
+type place struct {
+	testing.TB
+	root, state string
+	o           Options
+}
+
+func newPlace(t testing.TB) *place {
+	return &place{TB: t, root: t.TempDir(), state: filepath.Join(t.TempDir(), "state")}
+}
+
+func (p *place) rules() *Policy {
+	p.Helper()
+	o := p.o
+	o.StateDir = p.state
+	made, err := For(p.Context(), p.root, &o)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return made
+}
+
+// levels checks the levels of files: "name level ...".
+func (p *place) levels(want string) *Policy {
+	p.Helper()
+	made := p.rules()
+	compiled, err := perm.Compile(made.Rules)
+	if err != nil {
+		p.Fatal(err)
+	}
+	for f := strings.Fields(want); len(f) > 0; f = f[2:] {
+		if got := compiled.Level(f[0], false); got.String() != f[1] {
+			p.Errorf("%s is %v, want %s\n%v", f[0], got, f[1], compiled.Explain(f[0], false))
+		}
+	}
+	return made
+}
+
+// TestTracked: a tracked file that a secret pattern hides is shown if git has
+// its bytes, and is at view if not; what is not tracked stays hidden.
+func TestTracked(t *testing.T) {
+	for _, format := range []string{"sha1", "sha256"} {
+		for _, packed := range []bool{false, true} {
+			t.Run(fmt.Sprint(format, " packed ", packed), func(t *testing.T) {
+				p := newPlace(t)
+				git(t, p.root, "init", "-q", "--object-format="+format)
+				commit(t, p.root, ".env", "A=1\n", ".env.test", "B=1\n", "config/secrets/db.yaml", "x\n", "secrets/deep/a.txt", "y", "server.key", "k\n", "empty.key", "", "a.txt", "a")
+				if packed {
+					git(t, p.root, "gc", "-q", "--prune=now")
+				}
+				write(t, p.root, ".env.test", "REAL=1\n", ".env.local", "C=1\n", "secrets/deep/b.txt", "z\n")
+				made := p.levels(".env write .env.test view config/secrets/db.yaml write secrets/deep/a.txt write server.key write empty.key write a.txt write " +
+					".env.local none secrets/deep/b.txt none other.key none")
+				var got []string
+				for _, f := range made.Findings {
+					got = append(got, fmt.Sprint(f.Path, " ", f.Kind, " ", f.Level))
+				}
+				if want := []string{".env 0 write", "config/secrets/db.yaml 0 write", "empty.key 0 write", "secrets/deep/a.txt 0 write", "server.key 0 write", ".env.test 1 view"}; !slices.Equal(got, want) {
+					t.Errorf("findings %q, want %q", got, want)
+				}
+				notes := strings.Join(made.Notes(), "\n")
+				for _, text := range []string{"--reveal '/.env=none'", "--reveal '/.env.test=write'"} {
+					if !strings.Contains(notes, text) {
+						t.Errorf("no %s in %s", text, notes)
+					}
+				}
+				p.levels(".env write .env.test view .env.local none") // by the record
+			})
+		}
+	}
+}
+
+// TestTrackedConverted: what git would have to convert is not compared.
+func TestTrackedConverted(t *testing.T) {
+	p := newPlace(t)
+	write(t, p.root, ".gitattributes", "*.key text eol=crlf\n")
+	commit(t, p.root, "a.key", "one\r\ntwo\r\n")
+	p.levels("a.key view")
+}
+
+// TestTrackedLink: a link is compared by where it points.
+func TestTrackedLink(t *testing.T) {
+	p := newPlace(t)
+	if err := os.Symlink("elsewhere", filepath.Join(p.root, ".env")); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, p.root, "a", "")
+	p.levels(".env write")
+	if err := os.Remove(filepath.Join(p.root, ".env")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, p.root, ".env", "elsewhere") // the same bytes in something else
+	p.levels(".env view")
+}
+
+// TestTrackedKeepsOtherRules: what a rule by hand says is what holds, and other
+// presets give what they give.
+func TestTrackedKeepsOtherRules(t *testing.T) {
+	p := newPlace(t)
+	commit(t, p.root, ".env", "A=1\n", "b.key", "k\n", "sub/c.key", "k\n", "policy.yaml", `version: 1
+extends: agent-safe
+rules:
+  - sub/=none
+  - pattern: b.key
+    level: none
+    priority: 1000
+`)
+	rule := func(s string) []perm.Rule {
+		r, err := perm.ParseRule(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []perm.Rule{r}
+	}
+	p.o = Options{Rules: rule("*.key=none")}
+	p.levels(".env write b.key none sub/c.key none")
+	p.o = Options{Rules: rule("*.key=read")}
+	p.levels("b.key read sub/c.key read")
+	p.o = Options{Reveals: rule("/.env=none")}
+	p.levels(".env none b.key write")
+	p.o = Options{Reveals: rule(".env=view")}
+	p.levels(".env view")
+	p.o = Options{File: filepath.Join(p.root, "policy.yaml")}
+	p.levels(".env write b.key none sub/c.key none")
+	p.o = Options{Preset: "read-only"}
+	p.levels(".env read b.key read")
+	p.o = Options{Preset: "view-only"} // git's objects cannot be read either
+	p.levels(".env none")
+	p.o = Options{Preset: "full-access"}
+	if made := p.levels(".env write"); len(made.Findings) > 0 {
+		t.Errorf("%+v", made.Findings)
+	}
+	p.o = Options{Rules: rule("/.git/=none")} // so git does not work in there
+	p.levels(".env none")
+	p.o = Options{Rules: rule("/.git/objects/=none")}
+	p.levels(".env view")
+}
+
+// TestForged: what a sandbox that can write all of .git puts there shows
+// nothing of a file that was not tracked before, however it is put.
+func TestForged(t *testing.T) {
+	secret := "PIN=1234\n"
+	// What a sandbox could do: it knows the names, and can guess the content.
+	attacks := map[string]func(t *testing.T, root string){
+		"index": func(t *testing.T, root string) {
+			git(t, root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
+		},
+		"index with the right guess": func(t *testing.T, root string) {
+			guess := filepath.Join(t.TempDir(), "guess")
+			write(t, filepath.Dir(guess), "guess", secret)
+			id := strings.TrimSpace(git(t, root, "hash-object", "-w", guess))
+			git(t, root, "update-index", "--add", "--cacheinfo", "100644,"+id+",.env")
+		},
+		"commit": func(t *testing.T, root string) {
+			git(t, root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
+			git(t, root, "commit", "-q", "-m", "forged")
+			git(t, root, "gc", "-q")
+		},
+		"repository beside it": func(t *testing.T, root string) {
+			git(t, root, "init", "-q", "other")
+			git(t, root+"/other", "config", "core.worktree", "../..")
+			git(t, root+"/other", "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
+		},
+		"repository above it": func(t *testing.T, root string) {
+			git(t, root, "init", "-q", "sub")
+			git(t, root+"/sub", "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
+			git(t, root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,sub/.env")
+		},
+		"another format of the index": func(t *testing.T, root string) {
+			git(t, root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
+			git(t, root, "update-index", "--split-index", "--index-version", "4")
+		},
+	}
+	for name, attack := range attacks {
+		t.Run(name, func(t *testing.T) {
+			p := newPlace(t)
+			commit(t, p.root, "a", "", "b.key", "k\n")
+			write(t, p.root, ".env", secret, "sub/.env", secret)
+			p.levels(".env none sub/.env none b.key write")
+			attack(t, p.root)
+			made := p.levels(".env none sub/.env none b.key write")
+			if name != "repository beside it" && !slices.ContainsFunc(made.Findings, func(f Finding) bool { return f.Kind == Doubtful }) {
+				t.Errorf("nobody is told: %+v", made.Findings)
+			}
+			p.levels(".env none sub/.env none") // and it is not believed the next time
+			// Nor for who starts from another directory, or with another preset.
+			p.o.Preset = "full-access"
+			p.rules()
+			p.o.Preset = ""
+			p.levels(".env none sub/.env none")
+			p.root = filepath.Join(p.root, "sub")
+			p.levels(".env none")
+		})
+	}
+}
+
+// TestForgedFirst: rules of any kind are the end of believing an index as such,
+// also for a directory that a sandbox has had as a part of its codebase.
+func TestForgedFirst(t *testing.T) {
+	p := newPlace(t)
+	above := *p
+	p.root = filepath.Join(p.root, "project")
+	commit(t, p.root, "a", "")
+	write(t, p.root, ".env", "SECRET\n")
+	above.o.Preset = "full-access"
+	above.rules()
+	git(t, p.root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env")
+	p.levels(".env none")
+}
+
+// TestTrackedLater: what git tracks since a sandbox was there is believed once
+// the index has what only git can know.
+func TestTrackedLater(t *testing.T) {
+	p := newPlace(t)
+	commit(t, p.root, "a", "")
+	write(t, p.root, ".env.test", "A=1\n", "b.key", "k\n")
+	p.levels(".env.test none b.key none")
+	git(t, p.root, "add", "-f", ".env.test")
+	git(t, p.root, "commit", "-q", "-m", "y")
+	p.levels(".env.test write b.key none")
+	write(t, p.root, ".env.test", "REAL\n")
+	p.levels(".env.test view")
+	// Changed before anybody has looked: not believed until git has.
+	git(t, p.root, "add", "-f", "b.key")
+	write(t, p.root, "b.key", "other\n")
+	p.levels("b.key none")
+	git(t, p.root, "add", "-f", "b.key")
+	p.levels("b.key write")
+	// No longer tracked.
+	git(t, p.root, "rm", "-q", "--cached", "-f", ".env.test")
+	p.levels(".env.test none")
+	git(t, p.root, "update-index", "--add", "--cacheinfo", "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,.env.test")
+	p.levels(".env.test none")
+}
+
+// TestTrackedConflict: a file of which the merge is not resolved is there, and
+// with it what git has to say of it.
+func TestTrackedConflict(t *testing.T) {
+	p := newPlace(t)
+	commit(t, p.root, ".env", "A=1\n")
+	for _, branch := range []string{"a", "b"} {
+		git(t, p.root, "checkout", "-q", "-b", branch, "main")
+		write(t, p.root, ".env", branch)
+		git(t, p.root, "commit", "-q", "-a", "-m", branch)
+	}
+	p.levels(".env write")
+	git(t, p.root, "read-tree", "-m", "main", "b", "a")
+	p.levels(".env view")
+}
+
+// TestTrackedWhere: worktrees and submodules of which the git directory can be
+// seen inside count, others do not.
+func TestTrackedWhere(t *testing.T) {
+	p := newPlace(t)
+	dir := p.root
+	commit(t, dir+"/main", ".env", "A=1\n", "sub/b.key", "k\n")
+	git(t, dir+"/main", "worktree", "add", "-q", "../tree")
+	commit(t, dir+"/top", "c.key", "k\n")
+	git(t, dir+"/top", "-c", "advice.addEmbeddedRepo=false", "submodule", "-q", "add", dir+"/main", "mod")
+	git(t, dir+"/top", "clone", "-q", dir+"/main", "nested")
+	p.levels("main/.env write main/sub/b.key write tree/.env write top/c.key write top/mod/.env write top/nested/.env write")
+	p.root = dir + "/top"
+	p.levels("c.key write mod/.env write nested/.env write")
+	p.root = dir + "/tree"
+	p.levels(".env none") // git does not find its directory in there
+	p.root = dir + "/main/sub"
+	p.levels("b.key none")
+}
+
+// TestDamaged: an index that cannot be read is told of, and forgets nothing.
+func TestDamaged(t *testing.T) {
+	p := newPlace(t)
+	commit(t, p.root, ".env", "A=1\n")
+	write(t, p.root, ".env", "B=1\n")
+	p.levels(".env view")
+	index := filepath.Join(p.root, ".git/index")
+	good, err := os.ReadFile(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, p.root, ".git/index", "nonsense")
+	if made := p.levels(".env none"); !slices.Equal(made.Unread, []string{"."}) || len(made.Notes()) != 1 {
+		t.Errorf("%+v", made)
+	}
+	write(t, p.root, ".git/index", string(good))
+	p.levels(".env view")
+}
+
+// TestGuard: the rules keep the hooks and configuration of the repositories
+// that there are.
+func TestGuard(t *testing.T) {
+	p := newPlace(t)
+	commit(t, p.root, "a", "")
+	commit(t, p.root+"/vendor/x", "a", "")
+	git(t, p.root, "config", "core.hooksPath", "tools/hooks")
+	git(t, p.root, "config", "remote.o.url", "https://u:pw@example.invalid/")
+	made := p.levels(".git/config read .git/hooks/pre-commit read vendor/x/.git/config read tools/hooks/x read .git/index write new/.git/config write")
+	if !slices.Equal(made.Credentials, []string{"remote.o.url in .git/config"}) {
+		t.Errorf("%q", made.Credentials)
+	}
+	p.o.Preset = "full-access"
+	p.levels(".git/config write")
+}
+
+// TestNoGuardLeft: rules that were not made for a codebase guard all there could
+// be.
+func TestNoGuardLeft(t *testing.T) {
+	for _, preset := range perm.Presets() {
+		rules, err := perm.Assemble(&perm.Request{Preset: preset.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rules := range [][]perm.Rule{rules, preset.Rules} {
+			p, err := perm.Compile(rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{".git/config", "a/.git/hooks/pre-commit"} {
+				if got := p.Level(name, false); preset.Git && got > perm.Read || !preset.Git && got != perm.Write {
+					t.Errorf("%s: %s is %v", preset.Name, name, got)
+				}
+			}
+		}
+	}
+}
+
+// TestSealed: a codebase of which nothing can be written any more is told of.
+func TestSealed(t *testing.T) {
+	p := &Policy{Sealed: []string{"a", "b"}}
+	if notes := p.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "a, b") {
+		t.Errorf("%q", notes)
+	}
+	for i := range 2000 {
+		p.Sealed = append(p.Sealed, fmt.Sprint("d", i))
+	}
+	if notes := p.Notes(); len(notes) != 2 || !strings.Contains(notes[0], "and 1997 more") {
+		t.Errorf("%q", notes)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	p := newPlace(t)
+	write(t, p.root, "bad.yaml", "version: 2\n", "file", "")
+	for _, tt := range []struct {
+		codebase string
+		o        Options
+		class    error
+	}{
+		{"none", Options{}, runtime.ErrInvalid},
+		{"file", Options{}, runtime.ErrInvalid},
+		{".", Options{Preset: "x"}, runtime.ErrInvalid},
+		{".", Options{File: "bad.yaml"}, runtime.ErrInvalid},
+		{".", Options{File: "none.yaml"}, runtime.ErrInvalid},
+		{".", Options{Rules: []perm.Rule{{Pattern: "a//b"}}}, runtime.ErrInvalid},
+		{".", Options{StateDir: "file/x"}, runtime.ErrUnavailable},
+	} {
+		tt.o.File = pathOf(p.root, tt.o.File)
+		tt.o.StateDir = filepath.Join(p.root, tt.o.StateDir)
+		if _, err := For(t.Context(), filepath.Join(p.root, tt.codebase), &tt.o); !errors.Is(err, tt.class) {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+}
+
+func pathOf(dir, name string) string {
+	if name == "" {
+		return ""
+	}
+	return filepath.Join(dir, name)
+}
