@@ -23,8 +23,13 @@ func Compile(rules []Rule) (*Policy, error) {
 			errs = append(errs, invalid("rule %s: %w", p.rules[i].describe(), err))
 			continue
 		}
+		bit, err := p.groups.add(p.rules[i].NotBelow)
+		if err != nil {
+			errs = append(errs, invalid("rule %s: %w", p.rules[i].describe(), err))
+			continue
+		}
 		for j := range alts {
-			alts[j].rule = i
+			alts[j].rule, alts[j].group = i, bit
 			text += alts[j].size
 		}
 		p.alts = append(p.alts, alts...)
@@ -82,7 +87,13 @@ func anchoredFirst(a, b *alt) int {
 // any depth.
 func (p *Policy) index() {
 	var steps []step
-	p.firstGrant = len(p.alts)
+	p.firstGrant, p.groups.first = len(p.alts), len(p.alts)
+	for i := range p.alts {
+		if p.alts[i].group != 0 {
+			p.groups.first = i
+			break
+		}
+	}
 	for i := range p.alts {
 		a := &p.alts[i]
 		if len(a.comps) == 0 || !a.loops[0] {

@@ -39,6 +39,10 @@
 // as [:alpha:], bytes beyond ASCII in a set, a backslash before a slash or at the
 // end, text that is not UTF-8 (so that a rule survives JSON; names need not be).
 //
+// A rule can leave names alone (Except), say nothing about what is below
+// directories of some name (NotBelow), and match ASCII letters of either case
+// (Fold; what is escaped in a pattern keeps its own).
+//
 // # Order
 //
 // Of the rules that match a path, the first in this order decides: higher

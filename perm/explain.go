@@ -63,7 +63,7 @@ func (p *Policy) explain(e *Explanation, names []string) {
 	var matched []int // rules
 	for i := range p.alts {
 		a := &p.alts[i]
-		whole, below, open := a.walk(names)
+		whole, below, open := a.walk(names, &p.groups)
 		switch {
 		case below && a.kind != File,
 			whole && e.Dir && a.kind != File,
@@ -105,21 +105,23 @@ func (p *Policy) pick(rules []int) []Rule {
 // walk reports whether the components of a are exactly names, whether they are
 // the first of names with some left over, and whether names could be followed
 // by others that end in a.
-func (a *alt) walk(names []string) (whole, below, open bool) {
+func (a *alt) walk(names []string, g *groups) (whole, below, open bool) {
 	at := make([]bool, len(a.comps)+1)
 	at[0] = true
+	silent := false // what follows is below a directory of a's NotBelow
 	for _, name := range names {
 		below = below || at[len(a.comps)]
 		next := make([]bool, len(at))
 		for i := range a.comps {
-			if at[i] {
+			if at[i] && !silent {
 				next[i] = next[i] || a.loops[i]
 				next[i+1] = next[i+1] || a.comps[i].match(name)
 			}
 		}
 		at = next
+		silent = silent || a.group&g.of(name) != 0
 	}
-	return at[len(a.comps)], below, slices.Contains(at[:len(a.comps)], true)
+	return at[len(a.comps)], below, !silent && slices.Contains(at[:len(a.comps)], true)
 }
 
 // Remedy returns the flag that would give the path the level want, or nothing

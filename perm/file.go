@@ -32,6 +32,8 @@ const (
 //	    level: none
 //	    type: file              # glob, directory or file; default glob
 //	    except: public.key      # optional
+//	    not_below: testdata     # optional
+//	    fold: true              # letters of either case; optional
 //	    at_most: false          # optional
 //	    priority: 1000          # default 100
 type PolicyFile struct {
@@ -231,7 +233,7 @@ func (r *reader) rule(n ast.Node) (rule Rule, ok bool) {
 	}
 	rule.Priority = PriorityFile
 	hasLevel := false
-	r.fields(fields, []string{"pattern", "level", "type", "except", "at_most", "priority"}, func(key string, value ast.Node) {
+	r.fields(fields, []string{"pattern", "level", "type", "except", "not_below", "fold", "at_most", "priority"}, func(key string, value ast.Node) {
 		var err error
 		switch key {
 		case "pattern":
@@ -243,6 +245,10 @@ func (r *reader) rule(n ast.Node) (rule Rule, ok bool) {
 			err = rule.Type.UnmarshalText([]byte(cmp.Or(r.text(value), "?")))
 		case "except":
 			rule.Except = r.text(value)
+		case "not_below":
+			rule.NotBelow = r.text(value)
+		case "fold":
+			rule.Fold = r.boolean(value)
 		case "at_most":
 			rule.AtMost = r.boolean(value)
 		case "priority":

@@ -10,6 +10,7 @@ type glob struct {
 	toks    []tok // what lies between prefix and suffix
 	literal int   // literal bytes, wherever they are
 	except  []glob
+	fold    bool // the glob is lower-case, and the name is made so
 }
 
 // special are the bytes that mean something in a component.
@@ -37,6 +38,9 @@ func (t *tok) match(c byte) bool {
 func (g *glob) isLiteral() bool { return len(g.toks) == 0 && len(g.except) == 0 }
 
 func (g *glob) match(name string) bool {
+	if g.fold {
+		name = lower(name)
+	}
 	if len(name) < len(g.prefix)+len(g.suffix) ||
 		!strings.HasPrefix(name, g.prefix) || !strings.HasSuffix(name, g.suffix) ||
 		!matchToks(g.toks, name[len(g.prefix):len(name)-len(g.suffix)]) {
@@ -48,6 +52,59 @@ func (g *glob) match(name string) bool {
 		}
 	}
 	return true
+}
+
+// lower makes g, of which the text was lowerPattern's, match letters of either case.
+func (g *glob) lower() {
+	g.fold = true
+	g.prefix, g.suffix = lower(g.prefix), lower(g.suffix) // an escape may have given an upper one
+	for i, t := range g.toks {
+		if !t.star && t.set == nil {
+			g.toks[i].lit = lowerByte(t.lit)
+		}
+	}
+}
+
+// lowerPattern returns a pattern in lower case, but for what is escaped.
+func lowerPattern(s string) string {
+	b := []byte(s)
+	for i := 0; i < len(b); i++ {
+		if b[i] == '\\' {
+			i++
+			continue
+		}
+		b[i] = lowerByte(b[i])
+	}
+	return string(b)
+}
+
+func lowerByte(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
+}
+
+// lower returns s with its ASCII letters in lower case.
+func lower(s string) string {
+	if !hasUpper(s) {
+		return s
+	}
+	b := []byte(s)
+	for i, c := range b {
+		b[i] = lowerByte(c)
+	}
+	return string(b)
+}
+
+// hasUpper reports whether s has an ASCII letter in upper case.
+func hasUpper(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; 'A' <= c && c <= 'Z' {
+			return true
+		}
+	}
+	return false
 }
 
 // matchToks goes back to the last star only: an earlier star could not match

@@ -25,6 +25,8 @@ type alt struct {
 	size     int // bytes of text that it was parsed from
 	level    Level
 	limit    bool // gives nothing, cuts down what is given by those after it
+	fold     bool // matches letters of either case
+	group    group
 }
 
 // alternatives parses the pattern of r.
@@ -32,12 +34,19 @@ func (r *Rule) alternatives(excepts exceptions) ([]alt, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	patterns, err := expand(r.Pattern)
+	text := r.Pattern
+	if r.Fold {
+		text = lowerPattern(text)
+	}
+	patterns, err := expand(text)
 	if err != nil {
 		return nil, err
 	}
-	except, err := excepts.parse(r.Except)
+	except, err := excepts.parse("except", r.Except, r.Fold)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := excepts.parse("not_below", r.NotBelow, false); err != nil {
 		return nil, err
 	}
 	alts := make([]alt, 0, len(patterns))
@@ -46,13 +55,19 @@ func (r *Rule) alternatives(excepts exceptions) ([]alt, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n := len(a.comps); except != nil {
-			if n == 0 {
-				return nil, invalid("except needs a pattern that ends in a name")
-			}
+		n := len(a.comps)
+		switch {
+		case n == 0 && (except != nil || r.NotBelow != ""):
+			return nil, invalid("except and not_below need a pattern that ends in a name")
+		case except != nil:
 			a.comps[n-1].except = except
 		}
-		a.size = len(pattern) + len(r.Except)
+		if a.fold = r.Fold; a.fold {
+			for i := range a.comps {
+				a.comps[i].lower()
+			}
+		}
+		a.size = len(pattern) + len(r.Except) + len(r.NotBelow)
 		a.level, a.limit = r.Level, r.AtMost && r.Level > None // at most none is none
 		alts = append(alts, a)
 	}
@@ -64,11 +79,11 @@ func (r *Rule) check() error {
 	switch {
 	case r.Pattern == "":
 		return invalid("empty pattern")
-	case len(r.Pattern) > maxPattern || len(r.Except) > maxPattern:
+	case len(r.Pattern) > maxPattern || len(r.Except) > maxPattern || len(r.NotBelow) > maxPattern:
 		return invalid("pattern longer than %d bytes", maxPattern)
-	case strings.IndexByte(r.Pattern, 0) >= 0 || strings.IndexByte(r.Except, 0) >= 0:
+	case strings.IndexByte(r.Pattern+r.Except+r.NotBelow, 0) >= 0:
 		return invalid("NUL byte in pattern")
-	case !utf8.ValidString(r.Pattern) || !utf8.ValidString(r.Except):
+	case !utf8.ValidString(r.Pattern) || !utf8.ValidString(r.Except) || !utf8.ValidString(r.NotBelow):
 		return invalid("pattern is not UTF-8: write \\xHH for a byte")
 	case int(r.Level) >= len(levelNames):
 		return invalid("unknown level %d", r.Level)
@@ -153,22 +168,40 @@ func (a *alt) add(parts []string, loop bool) error {
 	return nil
 }
 
-// exceptions are those that have been parsed: many rules share them.
-type exceptions map[string][]glob
+// exceptions are the patterns of names that have been parsed: many rules share
+// them.
+type exceptions map[exception][]glob
 
-func (e exceptions) parse(s string) ([]glob, error) {
-	if globs, ok := e[s]; ok {
-		return globs, nil
-	}
-	globs, err := parseExcept(s)
-	if err == nil {
-		e[s] = globs
-	}
-	return globs, err
+type exception struct {
+	pattern string
+	fold    bool
 }
 
-// parseExcept parses the exceptions of a rule, which are names.
-func parseExcept(s string) ([]glob, error) {
+// parse parses the field of a rule.
+func (e exceptions) parse(field, s string, fold bool) ([]glob, error) {
+	key := exception{s, fold}
+	if globs, ok := e[key]; ok {
+		return globs, nil
+	}
+	text := s
+	if fold {
+		text = lowerPattern(text)
+	}
+	globs, err := parseNames(field, text)
+	if err != nil {
+		return nil, err
+	}
+	if fold {
+		for i := range globs {
+			globs[i].lower()
+		}
+	}
+	e[key] = globs
+	return globs, nil
+}
+
+// parseNames parses a pattern of names, of the given field of a rule.
+func parseNames(field, s string) ([]glob, error) {
 	if s == "" {
 		return nil, nil
 	}
@@ -179,7 +212,7 @@ func parseExcept(s string) ([]glob, error) {
 	globs := make([]glob, 0, len(names))
 	for _, name := range names {
 		if name == "" || name == "**" || strings.IndexByte(name, '/') >= 0 {
-			return nil, invalid("except %q: want the pattern of a name", name)
+			return nil, invalid("%s %q: want the pattern of a name", field, name)
 		}
 		g, err := parseGlob(name)
 		if err != nil {

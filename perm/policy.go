@@ -22,7 +22,8 @@ type Policy struct {
 
 	free       []int // the alternatives that may start at any depth
 	freeTable  *table
-	firstGrant int              // the first of free that gives more than None
+	firstGrant int // the first of free that gives more than None
+	groups     groups
 	runs       [Write + 1][]int // runs[l][n]: free[runs[l][n]:n] is idle before level l
 
 	root   State
@@ -47,7 +48,7 @@ func (p *Policy) start() {
 			open = append(open, makeStep(i, 0))
 		}
 	}
-	p.root = p.intern(p.reduce(c, open))
+	p.root = p.intern(p.reduce(c, open, 0))
 }
 
 // Rules returns a copy of the rules that p was compiled from.
@@ -75,10 +76,14 @@ func (p *Policy) Enter(s State, name string) State {
 	c := st.cover
 	var buf [32]step
 	open := buf[:0]
-	matched := false
+	below := st.below | p.groups.of(name)
+	matched := below != st.below
 	take := func(at step) {
 		i, pos := at.alt(), at.pos()+1
 		a := &p.alts[i]
+		if a.group&st.below != 0 {
+			return
+		}
 		matched = true
 		switch {
 		case pos < len(a.comps):
@@ -90,12 +95,12 @@ func (p *Policy) Enter(s State, name string) State {
 	st.table.each(name, st.end, take)
 	p.freeTable.each(name, st.end, take)
 	if matched {
-		return p.intern(p.reduce(c, append(open, st.loops...)))
+		return p.intern(p.reduce(c, append(open, st.loops...), below))
 	}
 	if miss := st.miss.Load(); miss != 0 {
 		return State(miss)
 	}
-	miss := p.intern(p.reduce(c, append(open, st.loops...)))
+	miss := p.intern(p.reduce(c, append(open, st.loops...), below))
 	st.miss.Store(int32(miss))
 	return miss
 }
@@ -113,7 +118,7 @@ func (p *Policy) Child(s State, name string, dir bool) Level {
 	c := st.cover
 	take := func(at step) {
 		a := &p.alts[at.alt()]
-		if at.pos()+1 == len(a.comps) && a.kind != Directory {
+		if at.pos()+1 == len(a.comps) && a.kind != Directory && a.group&st.below == 0 {
 			c.match(at.alt(), a)
 		}
 	}
@@ -160,11 +165,11 @@ func (p *Policy) state(s State) *state {
 	return &sealed
 }
 
-// intern returns the State of c and open, which are reduced. It makes one if
-// there is room, and else returns that of sealed.
-func (p *Policy) intern(c cover, open []step) State {
+// intern returns the State of c, open and below, which are reduced. It makes one
+// if there is room, and else returns that of sealed.
+func (p *Policy) intern(c cover, open []step, below group) State {
 	var buf [256]byte
-	key := c.key(buf[:0], open)
+	key := c.key(buf[:0], open, below)
 	p.mu.RLock()
 	s, ok := p.known[string(key)]
 	p.mu.RUnlock()
@@ -181,7 +186,7 @@ func (p *Policy) intern(c cover, open []step) State {
 		return 0
 	}
 	s = State(len(states))
-	states = append(states, p.newState(c, open)) // readers of the old slice do not see the new element
+	states = append(states, p.newState(c, open, below)) // readers of the old slice do not see the new element
 	p.states.Store(&states)
 	p.known[string(key)] = s
 	p.steps += len(open)

@@ -68,15 +68,7 @@ func newPreset(name string, base Level, git bool, s stance, doc string) Preset {
 	p.Rules = []Rule{{Pattern: "**", Level: base, Priority: PriorityPreset, Source: source}}
 	hide := func(list []secret, level Level) {
 		for _, secret := range list {
-			p.Rules = append(p.Rules, Rule{
-				Pattern:  secret.pattern,
-				Except:   secret.except,
-				Type:     secret.kind,
-				Level:    level,
-				AtMost:   level > None,
-				Priority: PrioritySecret,
-				Source:   source,
-			})
+			p.Rules = append(p.Rules, secret.rule(level, source))
 		}
 	}
 	switch s {
@@ -91,4 +83,19 @@ func newPreset(name string, base Level, git bool, s stance, doc string) Preset {
 		p.Rules = append(p.Rules, AnyGitRules()...)
 	}
 	return p
+}
+
+// rule returns the rule that a secret is in a preset.
+func (s *secret) rule(level Level, source string) Rule {
+	return Rule{
+		Pattern:  s.pattern,
+		Except:   s.except,
+		NotBelow: packages,
+		Fold:     true,
+		Type:     s.kind,
+		Level:    level,
+		AtMost:   level > None,
+		Priority: PrioritySecret,
+		Source:   source,
+	}
 }

@@ -12,7 +12,7 @@ const hiddenFiles = `
 .env .env.local .env.production .env.development.local .env.bak .env~ .env.vault .env.test a/b/.env .env-prod .env_old prod.env docker/db.env
 .envs/.production/.django .dev.vars .dev.vars.staging local.settings.json .env.d/x
 id_rsa id_dsa id_ecdsa id_ed25519 id_ed25519_sk deploy/id_rsa id_rsa.bak id_rsa_deploy id_ed25519-work deploy_rsa github_ed25519 .ssh/config .ssh/known_hosts .ssh/id_rsa.pub
-ssh_host_ed25519_key server.key tls/tls.key ca.key key.pem privkey.pem server.pem cert.pem AuthKey_ABC123.p8 SERVER.PEM
+ssh_host_ed25519_key server.key tls/tls.key ca.key key.pem privkey.pem server.pem AuthKey_ABC123.p8 SERVER.PEM
 store.p12 cert.pfx app.jks release.keystore putty.ppk pass.kdbx vault.psafe3 http.keytab vpn.ovpn private_key private-key.txt privatekey.json secret_key
 .gnupg/secring.gpg .gnupg/private-keys-v1.d/ABC.key secring.gpg .password-store/mail.gpg .config/sops/age/keys.txt wallet.dat config/master.key
 .aws/credentials .aws/config .aws/sso/cache/x.json aws_credentials .s3cfg .boto rootkey.csv bob_accessKeys.csv credentials.csv
@@ -21,11 +21,11 @@ service-account.json service_account.json serviceAccount.json serviceAccountKey.
 .config/gh/hosts.yml .config/hub/x .kube/config .kube/cache/x kubeconfig kubeconfig.yaml prod.kubeconfig my-kubeconfig.yml .docker/config.json .dockercfg .dockerconfigjson
 terraform.tfstate terraform.tfstate.backup env/prod.tfstate .terraform/terraform.tfstate terraform.tfvars prod.auto.tfvars x.tfvars.json .terraformrc credentials.tfrc.json .terraform.d/credentials.tfrc.json
 .vault_pass .vault_pass.txt vault-password vault_password.txt .vault-token .pulumi/credentials.json
-.npmrc packages/a/.npmrc .pypirc .netrc _netrc .git-credentials .cargo/credentials .cargo/credentials.toml .gem/credentials .m2/settings.xml .m2/settings-security.xml
+.npmrc packages/a/.npmrc .yarnrc.yml nuget.config local.properties .mcp.json .pypirc .netrc _netrc .git-credentials .cargo/credentials .cargo/credentials.toml .gem/credentials .m2/settings.xml .m2/settings-security.xml
 .composer/auth.json auth.json .codex/auth.json pip.conf .pip/pip.conf .bundle/config .gradle/gradle.properties .nuget/NuGet.Config .condarc .envrc
 .pgpass .my.cnf .mylogin.cnf .htpasswd proftpdpasswd .ftpconfig sftp-config.json .vscode/sftp.json .idea/WebServers.xml .idea/dataSources.local.xml recentservers.xml
 .claude/.credentials.json .gemini/oauth_creds.json
-secrets/db.txt secrets/a/b.yaml secrets/main.go .secrets/x .secrets .secret .secrets.toml deploy/secrets/db_password.txt services/api/secrets/prod/key.json secret/token credentials/db
+secrets/db.txt secrets/a/b.yaml .ENV Secrets.yml server.key.bak .secrets/x .secrets .secret .secrets.toml deploy/secrets/db_password.txt services/api/secrets/prod/key.json secret/token credentials/db
 secrets.yml secrets.json config/secrets.yml config/credentials.json credentials.xml credentials aws/credentials db-secret.yaml app_secrets.json .credentials .credentials.json .token passwords.txt token.txt token.json
 .bash_history .zsh_history .python_history .node_repl_history .psql_history .mysql_history .history .zhistory .Rhistory fish_history .viminfo
 `
@@ -35,15 +35,18 @@ const openFiles = `
 .env.example .env.sample .env.template .env.dist .env.defaults .env.default .env.local.example .env.production.sample .env.schema a/.env.example .env-example example.env prod.example.env sample.env env.ts env.d.ts .environment environment.yml
 .dev.vars.example .envs.md .secrets.baseline .envoy/config.yaml
 id_rsa.pub id_ed25519.pub deploy/id_rsa.pub id_rsa-cert.pub id_rsa.go rsa.go crypto/rsa/rsa.go rsa ed25519 valid_rsas
-cacert.pem certs/cacert.pem ca-bundle.pem ca-certificates.pem ca.pem rds-combined-ca-bundle.pem global-bundle.pem chain.pem fullchain.pem public.pem jwt_public.pem server-ca.pem dhparam.pem ca.crt server.crt cert.cer public.key jwt.public.key
+cacert.pem cert.pem server-cert.pem certs/cacert.pem ca-bundle.pem ca-certificates.pem ca.pem rds-combined-ca-bundle.pem global-bundle.pem chain.pem fullchain.pem public.pem jwt_public.pem server-ca.pem dhparam.pem ca.crt server.crt cert.cer public.key jwt.public.key
 private_key.go private_key_test.py privkey.rs keystore.go keys.go key.go api_key.py private.go
-internal/secrets/secrets.go internal/secrets/store_test.go pkg/secrets/doc.md src/secrets/index.ts crates/secrets/Cargo.toml crates/secrets/src/lib.rs lib/secrets/__init__.py packages/secrets/package.json secret/secret.go credentials/provider.go secretsmanager/client.go modules/secrets/main.tf
+internal/secrets/secrets.go internal/secrets/store_test.go pkg/secrets/doc.md src/secrets/index.ts crates/secrets/Cargo.toml crates/secrets/src/lib.rs lib/secrets/__init__.py packages/secrets/package.json secret/secret.go secrets/main.go credentials/provider.go secretsmanager/client.go modules/secrets/main.tf
 secret.go secrets.py secrets.ts credentials.go credentials.py credentials_test.go secret_test.go tokens.go token.go tokens.json password.go passwords_controller.rb
 service_account.go service-account.md service_account.example.json serviceaccount.yaml serviceaccounts.json.md service-account-sample.json
 kubeconfig.go kubeconfig_test.go kube/config config config.json docker/config.json Dockerfile docker-compose.yml .dockerignore .docker/Dockerfile
 main.tf variables.tf terraform.tfvars.example example.tfvars prod.example.tfvars .terraform.lock.hcl .terraform/modules/modules.json
-package.json yarn.lock .yarnrc.yml .nvmrc .python-version Cargo.toml .cargo/config.toml .m2/wrapper.properties locales/en/auth.json composer.json settings.xml gradle.properties nuget.config Gemfile
+package.json yarn.lock .nvmrc .python-version Cargo.toml .cargo/config.toml .m2/wrapper.properties locales/en/auth.json composer.json settings.xml gradle.properties go.env Gemfile
 .git/config .git/HEAD .git/hooks/pre-commit .gitignore .gitattributes .github/workflows/ci.yml .gitmodules .aws/task-definition.json .vscode/settings.json .idea/workspace.xml .claude/settings.json
+go.env src/crypto/tls/testdata/example-key.pem src/crypto/tls/testdata/example-cert.pem src/crypto/x509/testdata/policy_root.pem src/crypto/x509/platform_root_cert.pem
+node_modules/public-encrypt/test/test_rsa_privkey.pem vendor/a/.env lib/python3/site-packages/certifi/private.key test/fixtures/id_rsa node_modules/a/.npmrc
+config/database.yml application.yml appsettings.Development.json web.config Pulumi.dev.yaml etc/passwd seed.txt oauth.json app.mobileprovision
 history.go HISTORY.md .historyrc README.md main.go a/b/c Makefile
 `
 
@@ -66,11 +69,11 @@ func TestPresetsOnRealNames(t *testing.T) {
 			}
 			check(name, file, false, want)
 		}
-		check(name, "src internal/secrets deploy/secrets a/credentials .git .config .docker node_modules certs keys", true, base)
-		check(name, "secrets .ssh .gnupg .kube .env .config/gcloud .azure", true, None)
+		check(name, "src secrets internal/secrets deploy/secrets a/credentials .git .config .docker node_modules certs keys", true, base)
+		check(name, ".secrets .ssh .gnupg .kube .env .config/gcloud .azure", true, None)
 	}
 	check("full-access", hiddenFiles+openFiles, false, Write)
-	settings := ".npmrc .envrc pip.conf .bundle/config .condarc .pip/pip.conf"
+	settings := ".npmrc .yarnrc.yml .envrc pip.conf .bundle/config .condarc .pip/pip.conf"
 	check("development", settings, false, Read)
 	check("development", strings.NewReplacer(".git/config", "", ".git/hooks/pre-commit", "").Replace(openFiles), false, Write)
 	p := mustCompile(t, preset(t, "development")...)

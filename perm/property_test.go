@@ -8,7 +8,7 @@ import (
 
 // randomRules and randomPath draw from few names and forms, so that they meet.
 func randomRules(r *rand.Rand) []Rule {
-	names := []string{"a", "b", "ab", "a.x", "*", "a*", "*b", "*.x", "?", "[ab]", "[!a]", "{a,b}", "{a,b.x}", "**", "**", "{a/b,b}", "\\a", "[^b]*", "*a*", "a*a", "*x*.x"}
+	names := []string{"a", "b", "ab", "a.x", "*", "a*", "*b", "*.x", "?", "[ab]", "[!a]", "{a,b}", "{a,b.x}", "**", "**", "{a/b,b}", "\\a", "[^b]*", "*a*", "a*a", "*x*.x", "A", "aB", "[A-B]", "A*", "*.X"}
 	rules := make([]Rule, 1+r.IntN(6))
 	for i := range rules {
 		var b strings.Builder
@@ -33,12 +33,16 @@ func randomRules(r *rand.Rand) []Rule {
 		if r.IntN(4) == 0 {
 			rule.Except = []string{"a", "*.x", "{b,ab}"}[r.IntN(3)]
 		}
+		if r.IntN(4) == 0 {
+			rule.NotBelow = []string{"a", "*.x", "{b,ab}"}[r.IntN(3)]
+		}
+		rule.Fold = r.IntN(4) == 0
 	}
 	return rules
 }
 
 func randomPath(r *rand.Rand) string {
-	names := []string{"a", "b", "ab", "a.x", "b.x", "c"}
+	names := []string{"a", "b", "ab", "a.x", "b.x", "c", "A", "aB", "A.x", "b.X"}
 	var parts []string
 	for n := r.IntN(6); n > 0; n-- {
 		parts = append(parts, names[r.IntN(len(names))])

@@ -73,7 +73,8 @@ func latest(rules []Rule, priority int, source string) []Rule {
 			r.Source = source
 		}
 		out = slices.DeleteFunc(out, func(old Rule) bool {
-			return old.Pattern == r.Pattern && old.Type == r.Type && old.Except == r.Except && old.AtMost == r.AtMost
+			return old.Pattern == r.Pattern && old.Type == r.Type && old.Except == r.Except && old.AtMost == r.AtMost &&
+				old.NotBelow == r.NotBelow && old.Fold == r.Fold
 		})
 		out = append(out, r)
 	}

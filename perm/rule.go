@@ -70,6 +70,14 @@ type Rule struct {
 	// left alone by the rule if its name matches Except. Empty: no exception.
 	Except string `json:"except,omitempty"`
 
+	// NotBelow is a pattern of one component: the rule matches nothing that is
+	// below a directory with such a name. Empty: it matches everywhere. A Policy has
+	// at most eight different ones.
+	NotBelow string `json:"not_below,omitempty"`
+
+	// Fold makes Pattern and Except match ASCII letters of either case.
+	Fold bool `json:"fold,omitempty"`
+
 	// Type limits the rule to one kind of object.
 	Type Kind `json:"type,omitempty"`
 
@@ -101,6 +109,14 @@ func (r Rule) String() string {
 		more = append(more, "except "+r.Except)
 	}
 	s := r.Pattern + "=" + r.Level.String()
+	if r.NotBelow != packages { // what all secrets of the presets have is not said each time
+		if r.NotBelow != "" {
+			more = append(more, "not below "+r.NotBelow)
+		}
+		if r.Fold {
+			more = append(more, "either case")
+		}
+	}
 	if more != nil {
 		s += " (" + strings.Join(more, ", ") + ")"
 	}

@@ -1,14 +1,24 @@
 package perm
 
 // A secret is a pattern of files that hold credentials; except is the pattern
-// of names that only look so.
+// of names that only look so, and reason says what is in the files, for
+// people.
 type secret struct {
 	pattern, except string
 	kind            Kind
+	reason          string
 }
 
 // templates are the words that mark a file as one to be copied and filled in.
 const templates = "{example,sample,template,tmpl,tpl,dist,default,defaults,schema}"
+
+// copies are what editors and people put behind the name of a file that they
+// keep.
+const copies = "{~,.bak,.backup,.old,.orig,.save}"
+
+// packages are directories of what others have written and published, and of
+// what tests need: a secret in there is none, and tools unpack every file.
+const packages = "{node_modules,vendor,site-packages,testdata,fixtures}"
 
 // sources are the names of source code, its packaging and its documentation,
 // which talk about secrets without holding any.
@@ -18,112 +28,164 @@ const sources = "{*.{go,rs,c,cc,cpp,h,hpp,py,pyi,rb,php,pl,lua,js,jsx,mjs,cjs,ts
 	"go.{mod,sum},{package,tsconfig*}.json,Cargo.toml,pyproject.toml,setup.cfg,pom.xml,py.typed," +
 	"README*,LICENSE*,BUILD,Makefile,Dockerfile,CMakeLists.txt}"
 
-// secrets hide from every preset but full-access. Most cover a directory of
-// that name too: better one revealed by hand than one forgotten.
+// publicPEM are the names of certificates, bundles and chains of them, and of
+// public keys.
+const publicPEM = "{{cacert,cacerts,ca,ca-cert,ca-certs,ca_cert,ca-certificates,ca-bundle,ca_bundle,tls-ca-bundle," +
+	"rootca,root-ca,root,roots,chain,fullchain,global-bundle,intermediate}," +
+	"{*[-_.],}{cert,certs,crt,certificate,certificates}," +
+	"*[-_.]{ca,ca-bundle,ca_bundle,ca-cert,ca_cert,cacert,chain,fullchain}," +
+	"{*[-_.],}{public,pub,pubkey,public-key,public_key},dhparam*,dh[0-9]*}.pem"
+
+// secrets hide from every preset but full-access, in either case of letters,
+// and not below packages. Most cover a directory of that name too: better one
+// revealed by hand than one forgotten.
+//
+// A row must be a secret with high confidence, and not a name that tools make
+// in a new project: those could not. So application.yml, config/database.yml,
+// appsettings.Development.json, gradle.properties, web.config, Pulumi.*.yaml,
+// settings.xml, etc/passwd and *.mobileprovision are left alone, and package policy looks
+// into the files of settings.
 var secrets = []secret{
 	// Environment files.
-	{".env", "", Glob},
-	{".env.*", "*[-_.]" + templates, Glob},
-	{".env[-_]*", "*[-_.]" + templates, Glob},
-	{".env~", "", Glob},
-	{".envs/", "", Glob},
-	{"*.env", "{*[-_.],}" + templates + ".env", File},
-	{".dev.vars", "", Glob},
-	{".dev.vars.*", "*." + templates, Glob},
-	{"local.settings.json", "", File},
-	{".runtimeconfig.json", "", File},
+	{".env", "", Glob, "settings of an application, usually with passwords and tokens"},
+	{".env.*", "*[-_.]" + templates, Glob, "an environment file of one machine or stage"},
+	{".env[-_]*", "*[-_.]" + templates, Glob, "a copy of an environment file"},
+	{".env~", "", Glob, "what an editor leaves of an environment file"},
+	{".envs/", "", Glob, "a directory of environment files"},
+	{"*.env", "{{*[-_.],}" + templates + ",go}.env", File, "an environment file with a name"},
+	{"*.env" + copies, "", File, "a copy of an environment file"},
+	{"env.{local,prod,production,staging}", "", File, "an environment file without its dot"},
+	{".dev.vars", "", Glob, "environment of Cloudflare workers"},
+	{".dev.vars.*", "*." + templates, Glob, "environment of Cloudflare workers"},
+	{"local.settings.json", "", File, "connection strings of Azure functions"},
+	{".runtimeconfig.json", "", File, "environment of Firebase functions"},
 
 	// Private keys and key stores. Certificates, and what is named public, are
 	// none; a .pem that nothing is known of may be a key.
-	{"id_{rsa,dsa,ecdsa,ecdsa_sk,ed25519,ed25519_sk,xmss}", "", Glob},
-	{"id_{rsa,dsa,ecdsa,ed25519,xmss}[-_.]*", "{*.pub," + sources + "}", File},
-	{"?*[-_.]{rsa,dsa,ecdsa,ed25519}", "", File},
-	{"ssh_host_*_key", "", File},
-	{".ssh/", "", Glob},
-	{"*.{pem,PEM}", publicPEM, Glob},
-	{"*.{key,KEY}", "{*[-_.],}{public,pub,pubkey}.key", Glob},
-	{"*.{p12,P12,pfx,PFX,pkcs12,p8,pvk,ppk,jks,jceks,bks,bcfks,keystore,keytab}", "", Glob},
-	{"*.{kdbx,kdb,psafe3,agekey,opvault,agilekeychain,keychain,keychain-db,1pux,ovpn}", "", Glob},
-	{"{private,priv,secret}{,-,_}key{,.*}", sources, File},
-	{"privkey*", sources, File},
-	{".gnupg/", "", Glob},
-	{"{secring.gpg,private-keys-v1.d}", "", Glob},
-	{".password-store/", "", Glob},
-	{".config/{sops,age}/", "", Glob},
-	{"wallet.dat", "", File},
+	{"id_{rsa,dsa,ecdsa,ecdsa_sk,ed25519,ed25519_sk,xmss}", "", Glob, "a private key of ssh"},
+	{"id_{rsa,dsa,ecdsa,ed25519,xmss}[-_.]*", "{*.pub," + sources + "}", File, "a private key of ssh, or a copy of one"},
+	{"?*[-_.]{rsa,dsa,ecdsa,ed25519}", "", File, "a private key of ssh"},
+	{"ssh_host_*_key", "", File, "the private key of an ssh server"},
+	{".ssh/", "", Glob, "keys and hosts of ssh"},
+	{"*.pem", publicPEM, Glob, "most often a private key; certificates and public keys are known by their names"},
+	{"*.key", "{*[-_.],}{public,pub,pubkey}.key", Glob, "a private key"},
+	{"*.{p12,pfx,pkcs12,p8,pvk,ppk,jks,jceks,bks,bcfks,keystore,keytab}", "", Glob, "a store of private keys, or one"},
+	{"*.{kdbx,kdb,psafe3,agekey,opvault,agilekeychain,keychain,keychain-db,1pux,ovpn}", "", Glob, "a store of passwords, or a key of a private network"},
+	{"*.{pem,key,p12,pfx,p8,ppk,jks,keystore,kdbx}" + copies, "", File, "a copy of a private key"},
+	{"{{.,}{private,priv,secret}{,-,_}key{,.*},*[-_.]{private,priv,secret}{-,_}key}", sources, File, "a private key"},
+	{"privkey*", sources, File, "a private key"},
+	{"{*[-_.],}deploy[-_]key", "", File, "a private key of a forge"},
+	{"*{private,secret}*.{asc,gpg}", "", File, "a private key of OpenPGP"},
+	{".gnupg/", "", Glob, "keys of OpenPGP"},
+	{"{secring.gpg,private-keys-v1.d}", "", Glob, "private keys of OpenPGP"},
+	{".password-store/", "", Glob, "passwords of pass"},
+	{".config/{sops,age}/", "", Glob, "keys that decrypt secrets in a repository"},
+	{"{wallet.dat,mnemonic.txt,seed{-,_,}phrase.txt}", "", File, "a wallet"},
+	{"keystore/UTC--*", "", File, "an Ethereum account"},
+	{"{wg[0-9]*.conf,ipsec.secrets,{chap,pap}-secrets,psk.txt,*.nmconnection,wpa_supplicant.conf}", "", File, "keys and passwords of networks"},
 
 	// Clouds and what runs there.
-	{".aws/{credentials,config,sso,cli}", "", Glob},
-	{"{aws_credentials,.s3cfg,.boto,.passwd-s3fs,.tugboat}", "", File},
-	{"{rootkey,credentials,*accessKeys}.csv", "", File},
-	{".azure/", "", Glob},
-	{"{accessTokens.json,azureProfile.json,msal_token_cache.*,*.publishsettings}", "", File},
-	{".config/gcloud/", "", Glob},
-	{"{application_default_credentials.json,access_tokens.db,credentials.db}", "", File},
-	{"{*[-_.],}{service,svc}{,-,_}account*.json", "*[-_.]" + templates + ".json", File},
-	{"{*[-_.],}serviceAccount*.json", "*[-_.]" + templates + ".json", File},
-	{"*firebase-adminsdk*.json", "", File},
-	{"{client_secret,gcp-key,gha-creds-}*.json", "*[-_.]" + templates + ".json", File},
-	{".config/{doctl,hub,gh,glab-cli,github-copilot,rclone,op,heroku,fly,flyctl,containers}/", "", Glob},
-	{".{kube,oci,bluemix,aliyun,tencentcloud,fly,linode-cli,doctl,minikube}/", "", Glob},
-	{"{kubeconfig,*[-_.]kubeconfig}{,.yaml,.yml,.json,.conf}", "", Glob},
-	{"kubeconfig[-_.]*", sources, File},
-	{"{.,}talosconfig", "", File},
-	{".docker/config.json", "", File},
-	{"{.dockercfg,.dockerconfigjson}", "", File},
-	{"*.tfstate", "", Glob},
-	{"*.tfstate.*", "", Glob},
-	{"*.tfvars{,.json}", "{*[-_.],}" + templates + ".tfvars{,.json}", Glob},
-	{"{.terraformrc,terraform.rc,credentials.tfrc.json}", "", File},
-	{".terraform.d/", "", Glob},
-	{".pulumi/credentials.json", "", File},
-	{"{.,}vault{-,_}pass{,word}{,.*}", sources, File},
-	{"{.vault-token,encrypted_data_bag_secret,rclone.conf}", "", File},
+	{".aws/{credentials,config,sso,cli}", "", Glob, "access to AWS"},
+	{"{aws_credentials,.aws-credentials,.s3cfg,.boto,.passwd-s3fs,.tugboat}", "", File, "access to AWS and its like"},
+	{"{rootkey,credentials,*accessKeys}.csv", "", File, "keys as AWS hands them out"},
+	{".azure/", "", Glob, "access to Azure"},
+	{"{accessTokens.json,azureProfile.json,msal_token_cache.*,*.publishsettings}", "", File, "access to Azure"},
+	{"{.config/gcloud,.gcloud,.gcp}/", "", Glob, "access to Google Cloud"},
+	{"{application_default_credentials.json,access_tokens.db,credentials.db}", "", File, "access to Google Cloud"},
+	{"{*[-_.],}{service,svc}{,-,_}account*.json", "*[-_.]" + templates + ".json", File, "the key of a service account"},
+	{"*serviceAccount*.json", "*[-_.]" + templates + ".json", File, "the key of a service account"},
+	{"*firebase-adminsdk*.json", "", File, "the key of a Firebase service account"},
+	{"{client_secret,gcp-key,gha-creds-}*.json", "*[-_.]" + templates + ".json", File, "credentials of Google"},
+	{"{sa,key,{*[-_.],}sa[-_]key}.json", "", File, "the key of a service account, as in most instructions"},
+	{".config/{doctl,hub,gh,glab-cli,github-copilot,rclone,op,heroku,fly,flyctl,containers,hcloud,scw,stripe,ngrok,netlify,solana,wandb,huggingface}", "", Glob, "access that a command line tool keeps"},
+	{".{kube,oci,bluemix,aliyun,tencentcloud,fly,linode-cli,doctl,minikube,talos,openstack,hcloud,railway,stripe,jfrog,snowsql,snowflake,huggingface}/", "", Glob, "access that a command line tool keeps"},
+	{"{kubeconfig,kube[-_.]config,*[-_]kubeconfig,*.kubeconfig}{,.yaml,.yml,.json,.conf}", "", Glob, "access to a Kubernetes cluster"},
+	{"kubeconfig[-_.]*", sources, File, "access to a Kubernetes cluster"},
+	{"{{,.}talosconfig,k3s.yaml,kubelet.conf,kubernetes/admin.conf}", "", File, "access to a Kubernetes cluster"},
+	{"{clouds.yaml,secure.yaml,{*[-_.],}openrc.sh}", "", File, "access to OpenStack"},
+	{".docker/config.json", "", File, "access to registries"},
+	{"{.dockercfg,.dockerconfigjson}", "", File, "access to registries"},
+	{"*.tfstate", "", Glob, "state of Terraform, with all values in clear"},
+	{"*.tfstate.*", "", Glob, "state of Terraform"},
+	{"*.tfvars{,.json}", "{*[-_.],}" + templates + ".tfvars{,.json}", Glob, "values for Terraform, often secret"},
+	{"{.terraformrc,terraform.rc,credentials.tfrc.json}", "", File, "tokens of Terraform"},
+	{".terraform.d/", "", Glob, "tokens of Terraform"},
+	{".pulumi/credentials.json", "", File, "tokens of Pulumi"},
+	{"{.,}vault{-,_}pass{,word}{,[-_]file}{,.*}", sources, File, "the password of an Ansible vault"},
+	{"{group_vars,host_vars}/**/vault*", "", File, "variables of Ansible that are meant to be secret"},
+	{"{.ansible/vault,.chef/knife.rb}", "", Glob, "keys of Ansible and Chef"},
+	{"{.vault-token,encrypted_data_bag_secret,rclone.conf}", "", File, "tokens and keys of tools"},
+	{"{.databrickscfg,.dbt/profiles.yml,.mc/config.json,.sentryclirc,sentry.properties,.supabase/access-token,.vercel/auth.json,.wrangler/config/default.toml}", "", File, "access that a command line tool keeps"},
 
-	// Package managers, forges and databases.
-	{"{.pypirc,.netrc,_netrc,.git-credentials,.gitcookies}", "", Glob},
-	{"{.gem/credentials,.cargo/credentials{,.toml}}", "", Glob},
-	{".m2/settings{,-security}.xml", "", File},
-	{"{/,{.composer,composer,.codex}/}auth.json", "", File},
-	{"{pypoetry/auth.toml,.pause,.hex/hex.config}", "", File},
-	{"{.pgpass,pgpass.conf,.my.cnf,.mylogin.cnf,.htpasswd,.htdigest,proftpdpasswd}", "", File},
-	{"{.ftpconfig,sftp-config.json,.remote-sync.json,.vscode/{s,}ftp.json}", "", File},
-	{".idea/{WebServers.xml,dataSources.local.xml,dataSources/}", "", Glob},
-	{"{sitemanager,recentservers,filezilla}.xml", "", File},
-	{"{.claude/,}.credentials.json", "", File},
-	{".gemini/oauth_creds.json", "", File},
+	// Package managers, forges, databases and models.
+	{"{.pypirc,.netrc,_netrc,.git-credentials,.gitcookies}", "", Glob, "passwords and tokens for servers"},
+	{"{.npmrc,.yarnrc,.pypirc,.netrc,_netrc,.git-credentials,.pgpass,.my.cnf,.htpasswd}{~,.*}", "{.yarnrc.yml,*." + templates + "}", File, "a copy of a file with tokens"},
+	{"{.gem/credentials,.cargo/credentials{,.toml}}", "", Glob, "tokens of package registries"},
+	{"{.m2/settings{,-security},.mvn/settings,maven-settings}.xml", "", File, "passwords of Maven"},
+	{"{/,{.composer,composer,.codex}/}auth.json", "", File, "tokens of Composer, and of Codex"},
+	{"{{pypoetry,.poetry}/auth.toml,.pause,.hex/hex.config}", "", File, "tokens of package registries"},
+	{"{.pgpass,pgpass.conf,.my.cnf,.mylogin.cnf,.htdigest,proftpdpasswd,{*[-_.],}htpasswd,jmxremote.password,tomcat-users.xml}", "", File, "passwords of databases and servers"},
+	{"{.ftpconfig,sftp-config.json,.remote-sync.json,.vscode/{s,}ftp.json}", "", File, "passwords of file transfers"},
+	{".idea/{WebServers.xml,dataSources.local.xml,dataSources/}", "", Glob, "passwords that an editor keeps"},
+	{"{sitemanager,recentservers,filezilla}.xml", "", File, "passwords of FileZilla"},
+	{"{.authinfo,.authinfo.gpg,.msmtprc,.fetchmailrc,.curlrc,.wgetrc,.sshpass}", "", File, "passwords of mail and transfers"},
+	{"{*http-client.private.env.json,*.postman_environment.json}", "", File, "variables of HTTP clients, with tokens"},
+	{"{{.claude/,}.credentials.json,.claude.json,.gemini/oauth_creds.json,kaggle.json}", "", File, "tokens of models and agents"},
+	{"{.openai{,[-_.]*},.continue/config.*}", "", Glob, "tokens of models and agents"},
+	{".erlang.cookie", "", File, "lets anybody run code in an Erlang cluster"},
+
+	// Applications that keep passwords in one file.
+	{"{wp-config*.php,LocalSettings.php,/configuration.php,sites/*/settings{,.local}.php,app/etc/env.php,config/app_local.php}", "wp-config-sample.php", File, "passwords of a web application"},
+	{"{app/config/parameters.yml,config/initializers/secret_token.rb,*.secret.exs,local_settings.py}", "", File, "passwords and keys of a web application"},
+	{"{appsettings.{Local,Production}.json,connectionStrings.{json,config},application-{local,secret,secrets}.{properties,yml,yaml}}", "", File, "passwords and connection strings of an application"},
+	{"{key,keystore,signing}.properties", "", File, "passwords of the keys that sign an application"},
 
 	// Whatever calls itself secret.
-	{"/secrets/", "", Glob},
-	{"/{secret,credentials}/**", sources, File},
-	{".{secrets,secret,private}/", "", Glob},
-	{".{secrets,secret}{,.*}", "{.secrets.baseline,*." + templates + "}", File},
-	{"secrets/**", sources, File},
-	{"{*[-_.],}{secret,secrets,credential,credentials}.{json,yml,yaml,toml,ini,env,xml,txt,properties,conf,cfg}", "", File},
-	{"{.,}{credential,credentials}", "", File},
-	{"{.token,.tokens,.api-key,.api_key,.apikey}", "", File},
-	{"{password,passwords,passwd,token,tokens,apikey,api_key}.txt", "", File},
-	{"token.{json,pickle}", "", File},
+	{"/{secret,credentials}/**", sources, File, "a directory that is named so"},
+	{".{secrets,secret,private}/", "", Glob, "a directory that is named so"},
+	{".{secrets,secret}{,.*}", "{.secrets.baseline,*." + templates + "}", File, "a file that is named so"},
+	{"secrets/**", sources, File, "a directory that is named so"},
+	{"{*[-_.],}{secret,secrets,credential,credentials}.{json,yml,yaml,toml,ini,env,xml,txt,properties,conf,cfg}", "", File, "a file that is named so"},
+	{"{*[-_.],}{secret,secrets,credential,credentials}.*" + copies, "", File, "a copy of a file that is named so"},
+	{"{.,*[-_.],}{secret,credential,credentials}", "", File, "a file that is named so"},
+	{"{{.,*[-_.],}{token,tokens},{.,}{api-key,api_key,apikey}}", "", File, "a file that is named so"},
+	{"{password,passwords,passwd,token,tokens,apikey,api_key,pat}.txt", "", File, "a file that is named so"},
+	{"{{password,passwords}.csv,token.{json,pickle},{access,refresh,auth,bearer}[-_]token.{json,txt}}", "", File, "a file that is named so"},
+	{"{api{,-,_}key{,s}.{json,yml,yaml,toml,txt},oauth{,2}[-_]{token,tokens,creds,credentials,secret,secrets}.json}", "", File, "a file that is named so"},
+	{"etc/{shadow,gshadow,security/opasswd}{,-}", "", File, "hashes of passwords"},
 
-	// Histories hold what was typed, also by mistake.
-	{".*_history", "", Glob},
-	{"{.history,.zhistory,.histfile,.Rhistory,fish_history,.viminfo}", "", Glob},
+	// Histories hold what was typed, also by mistake, and editors keep what was open.
+	{".*_history", "", Glob, "what was typed, also by mistake"},
+	{"{.history,.zhistory,.histfile,.Rhistory,fish_history,.viminfo}", "", Glob, "what was typed, also by mistake"},
+	{"{..env*,.*{secret,credential,password}*,.*.{key,pem}}.sw[a-p]", "", File, "what an editor keeps of a file with secrets"},
 }
-
-// publicPEM are the names of bundles and chains of certificates and of public
-// keys.
-const publicPEM = "{{cacert,cacerts,ca,ca-cert,ca-certs,ca_cert,ca-certificates,ca-bundle,ca_bundle,tls-ca-bundle," +
-	"rootca,root-ca,rootCA,root,roots,chain,fullchain,global-bundle}," +
-	"*[-_.]{ca,ca-bundle,ca_bundle,ca-cert,ca_cert,cacert,chain,fullchain}," +
-	"{*[-_.],}{public,pub,pubkey,public-key,public_key},dhparam*,dh[0-9]*}.pem"
 
 // settings are files of tools that hold credentials in some projects and plain
 // settings, which the tools need, in most.
 var settings = []secret{
-	{".envrc", "", Glob},
-	{".envrc.*", "*." + templates, Glob},
-	{"{.npmrc,.yarnrc,.condarc,pip.conf,.pip/}", "", Glob},
-	{".bundle/config", "", File},
-	{".gradle/gradle.properties", "", File},
-	{"{.nuget,.config/NuGet,NuGet}/NuGet.Config", "", File},
+	{".envrc", "", Glob, "exports of direnv, often tokens"},
+	{".envrc.*", "*." + templates, Glob, "exports of direnv"},
+	{"{.npmrc,.yarnrc{,.yml},.pnpmrc,.condarc,pip.conf}", "", Glob, "may hold tokens of registries"},
+	{".pip/", "", Glob, "may hold tokens of registries"},
+	{".bundle/config", "", File, "may hold passwords of gem servers"},
+	{".gradle/gradle.properties", "", File, "may hold passwords of repositories and signing keys"},
+	{"nuget.config", "", File, "may hold passwords of package sources"},
+	{"local.properties", "", File, "may hold keys of the machine that it is on"},
+	{"{.mcp.json,.cursor/mcp.json,.aider.conf.yml}", "", File, "may hold tokens of models and tools"},
+}
+
+// Reason says what is in the files that a rule of a preset is about, for
+// people; "" for other rules.
+func (r Rule) Reason() string {
+	if r.Priority != PrioritySecret || r.NotBelow != packages {
+		return ""
+	}
+	for _, list := range [][]secret{secrets, settings} {
+		for _, s := range list {
+			if s.pattern == r.Pattern && s.except == r.Except {
+				return s.reason
+			}
+		}
+	}
+	return ""
 }

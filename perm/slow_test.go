@@ -164,13 +164,33 @@ func slowParse(r *Rule) []slowAlt {
 	return out
 }
 
+// name matches a name as the rule wants it.
+func (a *slowAlt) name(pattern, name string) bool {
+	if a.rule.Fold {
+		pattern, name = strings.ToLower(pattern), strings.ToLower(name)
+	}
+	return slowName(pattern, name)
+}
+
+// silent reports whether the rule says nothing about what is in a directory.
+func (a *slowAlt) silent(names []string) bool {
+	for _, name := range names {
+		for _, pattern := range slowExpand(a.rule.NotBelow) {
+			if pattern != "" && slowName(pattern, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (a *slowAlt) comparePath(comps, names []string) bool {
 	switch {
 	case len(comps) == 0:
 		return len(names) == 0
 	case comps[0] == "**":
 		return a.comparePath(comps[1:], names) || len(names) > 0 && a.comparePath(comps, names[1:])
-	case len(names) == 0 || !slowName(comps[0], names[0]):
+	case len(names) == 0 || !a.name(comps[0], names[0]):
 		return false
 	}
 	return a.comparePath(comps[1:], names[1:])
@@ -178,9 +198,12 @@ func (a *slowAlt) comparePath(comps, names []string) bool {
 
 // exactly reports whether names is a path that the pattern itself names.
 func (a *slowAlt) exactly(names []string) bool {
+	if len(names) > 0 && a.silent(names[:len(names)-1]) {
+		return false
+	}
 	if a.rule.Except != "" && len(names) > 0 {
 		for _, except := range slowExpand(a.rule.Except) {
-			if slowName(except, names[len(names)-1]) {
+			if a.name(except, names[len(names)-1]) {
 				return false
 			}
 		}
@@ -209,7 +232,7 @@ func (a *slowAlt) covers(names []string, dir bool) bool {
 // leads reports whether some path below names could be one that the pattern
 // names.
 func (a *slowAlt) leads(names []string) bool {
-	if len(a.comps) == 0 {
+	if len(a.comps) == 0 || a.silent(names) {
 		return false
 	}
 	if !a.anchored {

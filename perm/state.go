@@ -60,6 +60,7 @@ type state struct {
 	cover
 	open  []step // sorted; without the alternatives that start anywhere
 	loops []step // those of open that stay so in every directory below
+	below group  // those of these groups say nothing about what is in it
 	table *table // of open
 	level Level  // of the directory itself
 	miss  atomic.Int32
@@ -72,12 +73,12 @@ var sealed = state{cover: noCover(0)}
 // for all directories that behave alike. Only alternatives before c.end count,
 // and of one alternative only what its last loop leaves: what an earlier
 // position, or that one a second time, can reach, it can reach too.
-func (p *Policy) reduce(c cover, open []step) (cover, []step) {
+func (p *Policy) reduce(c cover, open []step, below group) (cover, []step, group) {
 	slices.Sort(open)
 	kept := open[:0]
 	for _, s := range open {
 		a := &p.alts[s.alt()]
-		if s.alt() >= c.end || a.limit && a.level >= c.bound(s.alt()) {
+		if s.alt() >= c.end || a.limit && a.level >= c.bound(s.alt()) || a.group&below != 0 {
 			continue
 		}
 		if a.loops[s.pos()] {
@@ -87,7 +88,11 @@ func (p *Policy) reduce(c cover, open []step) (cover, []step) {
 		}
 		kept = append(kept, s)
 	}
-	return p.trim(c, kept)
+	c, kept = p.trim(c, kept)
+	if c.end <= p.groups.first {
+		below = 0
+	}
+	return c, kept, below
 }
 
 // trim drops from the end what changes nothing, since everything after it
@@ -146,10 +151,10 @@ func (p *Policy) boundary(limit int, open []step, free int) int {
 	return from
 }
 
-// key appends to b what tells the state of c and open from all others.
-func (c *cover) key(b []byte, open []step) []byte {
+// key appends to b what tells the state of c, open and below from all others.
+func (c *cover) key(b []byte, open []step, below group) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(c.end))
-	b = append(b, byte(c.level))
+	b = append(b, byte(c.level), byte(below))
 	for _, from := range c.limits[View:] {
 		b = binary.LittleEndian.AppendUint32(b, uint32(from))
 	}
@@ -159,10 +164,16 @@ func (c *cover) key(b []byte, open []step) []byte {
 	return b
 }
 
-// newState makes the state of c and open, which are reduced.
-func (p *Policy) newState(c cover, open []step) *state {
-	s := &state{cover: c, open: slices.Clone(open), level: c.level}
+// newState makes the state of c, open and below, which are reduced.
+func (p *Policy) newState(c cover, open []step, below group) *state {
+	s := &state{cover: c, open: slices.Clone(open), below: below, level: c.level}
 	grant := p.firstGrant < c.end
+	if grant && below != 0 {
+		grant = slices.ContainsFunc(p.free, func(i int) bool {
+			a := &p.alts[i]
+			return i < c.end && !a.limit && a.level > None && a.group&below == 0
+		})
+	}
 	for _, st := range open {
 		a := &p.alts[st.alt()]
 		if a.loops[st.pos()] {

@@ -46,7 +46,7 @@ func TestDirectoriesThatBehaveAlikeShareAState(t *testing.T) {
 	for _, same := range [][]string{
 		{"src", "lib", "other", "src/deep/er", ".git/objects", ".git/refs"},
 		{"docs", "man", "man/man1"},
-		{"secrets", "a/.ssh", "a/.gnupg/private-keys-v1.d", "hidden", "hidden/x"},
+		{".secrets", "a/.ssh", "a/.gnupg/private-keys-v1.d", "hidden", "hidden/x"},
 	} {
 		for _, path := range same[1:] {
 			if enter(p, same[0]) != enter(p, path) {
@@ -54,7 +54,7 @@ func TestDirectoriesThatBehaveAlikeShareAState(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"docs", "secrets", ".git", ".git/hooks", "internal/secrets"} {
+	for _, path := range []string{"docs", ".secrets", ".git", ".git/hooks", "internal/secrets"} {
 		if enter(p, "src") == enter(p, path) {
 			t.Errorf("src and %q have the same state", path)
 		}
@@ -83,16 +83,16 @@ func TestStatesAreCanonical(t *testing.T) {
 }
 
 func TestConstant(t *testing.T) {
-	p := mustCompile(t, append(preset(t, "agent-safe"), Rule{Pattern: "/secrets/pub.txt", Level: Read, Priority: PriorityReveal})...)
+	p := mustCompile(t, append(preset(t, "agent-safe"), Rule{Pattern: "/.secrets/pub.txt", Level: Read, Priority: PriorityReveal})...)
 	for _, tt := range []struct {
 		path  string
 		level Level
 		ok    bool
 	}{
 		{"src", Write, false},
-		{"secrets", None, false},
+		{".secrets", None, false},
 		{"a/.ssh", None, true},
-		{"secrets/deeper", None, true},
+		{".secrets/deeper", None, true},
 	} {
 		level, ok := p.Constant(enter(p, tt.path))
 		if ok != tt.ok || ok && level != tt.level {
@@ -235,11 +235,20 @@ func BenchmarkChild(b *testing.B) {
 		}
 	}
 	p := mustCompile(b, preset(b, "agent-safe")...)
-	b.Run("agent-safe", func(b *testing.B) {
-		b.ReportAllocs()
-		s := enter(p, "src/internal")
-		for b.Loop() {
-			p.Child(s, "main_test.go", false)
-		}
-	})
+	for _, name := range []string{"main_test.go", "README.md"} {
+		b.Run("agent-safe/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			s := enter(p, "src/internal")
+			for b.Loop() {
+				p.Child(s, name, false)
+			}
+		})
+	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	rules := preset(b, "agent-safe")
+	for b.Loop() {
+		mustCompile(b, rules...)
+	}
 }

@@ -12,19 +12,22 @@ func (s step) alt() int          { return int(s >> 16) }
 func (s step) pos() int          { return int(s & 0xffff) }
 
 // A table finds the steps that a name can take without trying each: by the
-// whole name, by its extension, or by its first byte. The few patterns that
-// start and end with a wildcard are tried one by one.
+// whole name, by its extension, or by its first or last byte. The few patterns
+// that start and end with a wildcard are tried one by one.
 type table struct {
 	alts    []alt
 	literal map[string][]step
 	ext     map[string][]step
 	first   map[byte][]step
+	last    map[byte][]step
 	rest    []step
+	fold    bool // some steps match either case: their keys are in lower case
 }
 
 func newTable(alts []alt, steps []step) *table {
 	t := &table{alts: alts}
 	for _, s := range steps {
+		t.fold = t.fold || alts[s.alt()].fold
 		switch g := &alts[s.alt()].comps[s.pos()]; {
 		case g.isLiteral():
 			add(&t.literal, g.prefix, s)
@@ -32,6 +35,8 @@ func newTable(alts []alt, steps []step) *table {
 			add(&t.first, g.prefix[0], s)
 		case strings.IndexByte(g.suffix, '.') >= 0:
 			add(&t.ext, extension(g.suffix), s)
+		case g.suffix != "":
+			add(&t.last, g.suffix[len(g.suffix)-1], s)
 		default:
 			t.rest = append(t.rest, s)
 		}
@@ -60,6 +65,25 @@ func (t *table) each(name string, end int, f func(step)) {
 	if t == nil {
 		return
 	}
+	if !t.fold || !hasUpper(name) {
+		t.find(name, end, f)
+		return
+	}
+	t.find(name, end, func(s step) {
+		if !t.alts[s.alt()].fold {
+			f(s)
+		}
+	})
+	t.find(lower(name), end, func(s step) {
+		if t.alts[s.alt()].fold {
+			f(s)
+		}
+	})
+}
+
+// find calls f with the steps that name takes, or would take if it were the
+// name for those that match either case.
+func (t *table) find(name string, end int, f func(step)) {
 	for _, s := range t.literal[name] {
 		if s.alt() >= end {
 			break // steps are in order
@@ -70,6 +94,7 @@ func (t *table) each(name string, end int, f func(step)) {
 	if t.ext != nil {
 		t.try(t.ext[extension(name)], name, end, f)
 	}
+	t.try(t.last[name[len(name)-1]], name, end, f)
 	t.try(t.rest, name, end, f)
 }
 
