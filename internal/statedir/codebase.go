@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -87,6 +88,19 @@ func readRecord(file string) ([]byte, error) {
 // writing numbers the files of this process that are being written.
 var writing atomic.Int64
 
+// partAge is how old a part of a record is that nobody writes any more.
+const partAge = time.Hour
+
+// sweepParts removes what a process that was killed has left of a record.
+func sweepParts(file string) {
+	parts, _ := filepath.Glob(file + ".*.new") // hexadecimal and digits: no pattern in the name
+	for _, part := range parts {
+		if info, err := os.Lstat(part); err == nil && time.Since(info.ModTime()) > partAge {
+			_ = os.Remove(part)
+		}
+	}
+}
+
 // writeRecord writes c to a file that has its name only when it is whole: of
 // two callers that make one at the same time, the first one's is kept.
 func writeRecord(file string, c *Codebase, replace bool) error {
@@ -95,6 +109,7 @@ func writeRecord(file string, c *Codebase, replace bool) error {
 	if err != nil {
 		return err
 	}
+	sweepParts(file)
 	part := fmt.Sprintf("%s.%d.%d.new", file, os.Getpid(), writing.Add(1))
 	if err := writeFile(part, b); err != nil {
 		return errors.Join(err, os.Remove(part))
