@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"wolffia/internal/gitscan"
@@ -25,15 +26,16 @@ const (
 	priorityExempt = perm.PrioritySecret + 1
 )
 
-// The secret patterns that count for the record of what git tracks: those of
-// the default preset, whatever a policy has, so that the record serves all.
-func defaultSecrets() (*perm.Policy, error) {
+// defaultSecrets returns the secret patterns that count for the record of what
+// git tracks: those of the default preset, whatever a policy has, so that the
+// record serves all.
+var defaultSecrets = sync.OnceValues(func() (*perm.Policy, error) {
 	preset, err := perm.PresetByName(perm.DefaultPreset)
 	if err != nil {
 		return nil, err
 	}
 	return perm.Compile(preset.Rules)
-}
+})
 
 // A claim is what the index of a repository says of a file that looks like a
 // secret.
@@ -44,8 +46,8 @@ type claim struct {
 	believed      bool
 }
 
-// exempt adds rules for the files that the secret patterns among base hide and
-// git tracks, and what became of them to p.Findings.
+// exempt adds rules for files that the secret patterns among base hide and that
+// are none, and says what became of them in p.Findings.
 func (l *look) exempt(ctx context.Context, p *Policy, base []perm.Rule, state string) error {
 	claims, unread, err := l.claims(ctx)
 	if err != nil {
@@ -54,62 +56,115 @@ func (l *look) exempt(ctx context.Context, p *Policy, base []perm.Rule, state st
 	if err := l.believe(claims, len(unread) == 0 && !l.repos.Truncated, state); err != nil {
 		return err
 	}
+	e := exemption{look: l, policy: p, secret: secretsOf(base)}
+	if len(e.secret) == 0 {
+		return nil
+	}
+	p.Unread = unread
+	if len(claims) == 0 && len(l.repos.Named) == 0 {
+		return nil
+	}
+	if e.all, err = perm.Compile(p.Rules); err == nil {
+		e.rest, err = perm.Compile(slices.DeleteFunc(slices.Clone(p.Rules), func(r perm.Rule) bool { return e.secret[r] }))
+	}
+	if err != nil {
+		return runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	for i := range claims {
+		e.tracked(&claims[i])
+	}
+	for _, name := range l.repos.Named {
+		e.settings(name)
+	}
+	slices.SortFunc(p.Findings, Finding.compare)
+	return nil
+}
+
+// secretsOf returns the rules that hide secrets, among those of a preset.
+func secretsOf(base []perm.Rule) map[perm.Rule]bool {
 	secret := map[perm.Rule]bool{}
 	for _, r := range base {
 		if r.Priority == perm.PrioritySecret && r.Level == perm.None {
 			secret[r] = true
 		}
 	}
-	if len(secret) == 0 {
-		return nil
+	return secret
+}
+
+// An exemption adds rules for files that secret patterns would hide.
+type exemption struct {
+	look   *look
+	policy *Policy
+	secret map[perm.Rule]bool
+	all    *perm.Policy // of the rules so far
+	rest   *perm.Policy // of those but the secret patterns
+	done   map[string]bool
+}
+
+// level returns the level that a file would have without the secret patterns.
+// It is perm.None if these do not hide it, or a rule by hand would.
+func (e *exemption) level(path string) perm.Level {
+	if e.all.Level(path, false) > perm.None {
+		return perm.None
 	}
-	p.Unread = unread
-	if len(claims) == 0 {
-		return nil
+	if x := e.all.Explain(path, false); x.Rule == nil || !e.secret[*x.Rule] {
+		return perm.None
 	}
-	all, err := perm.Compile(p.Rules)
-	if err != nil {
-		return runtime.WithClass(runtime.ErrInvalid, err)
+	return e.rest.Level(path, false)
+}
+
+// add adds a finding, and the rule that follows from it.
+func (e *exemption) add(f Finding) {
+	if len(e.policy.Findings) >= maxExempt || len(f.Path) > maxPath {
+		f.Kind, f.Level = TooMany, perm.None
 	}
-	rest, err := perm.Compile(slices.DeleteFunc(slices.Clone(p.Rules), func(r perm.Rule) bool { return secret[r] }))
-	if err != nil {
-		return runtime.WithClass(runtime.ErrInvalid, err)
+	if f.Level > perm.None {
+		e.policy.Rules = append(e.policy.Rules, perm.Rule{
+			Pattern: "/" + perm.Quote(f.Path), Type: perm.File, Level: f.Level,
+			Priority: priorityExempt, Source: f.Kind.source(),
+		})
 	}
-	for i := range claims {
-		c := &claims[i]
-		if c.file == nil || all.Level(c.Path, false) >= perm.Read {
-			continue
-		}
-		if e := all.Explain(c.Path, false); e.Rule == nil || !secret[*e.Rule] {
-			continue // a rule by hand keeps its word
-		}
-		tree := l.repos.Trees[c.tree]
-		if rest.Level(path.Join(tree.Dir, "index"), false) < perm.Read {
-			continue // git does not work in there
-		}
-		level := rest.Level(c.Path, false)
-		if level == perm.None {
-			continue // a rule by hand hides it, too
-		}
-		f := Finding{Path: c.Path, Kind: Doubtful, Level: perm.None}
-		switch {
-		case len(p.Findings) >= maxExempt || len(c.Path) > maxPath:
-			f.Kind = TooMany
-		case c.believed && l.inObjects(c, rest):
-			f.Kind, f.Level = Same, level
-		case c.believed:
-			f.Kind, f.Level = Differs, min(perm.View, level)
-		}
-		if f.Level > perm.None {
-			p.Rules = append(p.Rules, perm.Rule{
-				Pattern: "/" + perm.Quote(c.Path), Type: perm.File, Level: f.Level,
-				Priority: priorityExempt, Source: f.Kind.source(),
-			})
-		}
-		p.Findings = append(p.Findings, f)
+	e.policy.Findings = append(e.policy.Findings, f)
+}
+
+// tracked decides on a file that an index has.
+func (e *exemption) tracked(c *claim) {
+	level := perm.None
+	if c.file != nil {
+		level = e.level(c.Path)
 	}
-	slices.SortFunc(p.Findings, Finding.compare)
-	return nil
+	tree := e.look.repos.Trees[c.tree]
+	if level == perm.None || e.rest.Level(path.Join(tree.Dir, "index"), false) < perm.Read { // git does not work in there
+		return
+	}
+	f := Finding{Path: c.Path, Kind: Doubtful, Level: perm.None}
+	switch {
+	case c.believed && e.look.inObjects(c, e.rest):
+		f.Kind, f.Level = Same, level
+	case c.believed:
+		f.Kind, f.Level = Differs, min(perm.View, level)
+	}
+	if f.Level > perm.None {
+		if e.done == nil {
+			e.done = map[string]bool{}
+		}
+		e.done[c.Path] = true
+	}
+	e.add(f)
+}
+
+// settings decides on a file of settings, which may have no credentials.
+func (e *exemption) settings(name string) {
+	if e.done[name] || len(name) > maxPath || len(e.policy.Findings) >= maxExempt {
+		return
+	}
+	level := min(perm.Read, e.level(name))
+	if level == perm.None {
+		return
+	}
+	if f, err := gitscan.Read(e.look.root, name, maxSettings); err == nil && !f.Link && plain(f.Content) {
+		e.add(Finding{Path: name, Kind: Plain, Level: level})
+	}
 }
 
 // maxPath bounds a path that gets a rule of its own: four bytes of a pattern
@@ -126,6 +181,9 @@ const (
 // claims returns the entries of all indexes for files that look like secrets,
 // and the tops of the working trees of which the index was not read.
 func (l *look) claims(ctx context.Context) (claims []claim, unread []string, err error) {
+	if len(l.repos.Trees) == 0 {
+		return nil, nil, nil
+	}
 	secrets, err := defaultSecrets()
 	if err != nil {
 		return nil, nil, err
@@ -182,7 +240,6 @@ type matcher struct {
 	top    string
 	dir    string
 	state  perm.State
-	level  perm.Level
 	known  bool
 }
 

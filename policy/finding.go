@@ -11,17 +11,18 @@ import (
 // A Kind says why a file is a Finding.
 type Kind int
 
-// The kinds of file that git tracks and a secret pattern of the preset would
-// hide.
+// The kinds of file that a secret pattern of the preset would hide: those that
+// git tracks, and settings.
 const (
 	Same     Kind = iota // git's objects have the bytes that are on the disk: it is not hidden
 	Differs              // they have others: its content is not shown
 	Doubtful             // a sandbox may have put it into the index: it is hidden
 	TooMany              // there are too many such files, or its path is too long: it is hidden
+	Plain                // settings without credentials, such as an .npmrc: it can be read
 )
 
-// A Finding is a file that git tracks and a secret pattern of the preset would
-// hide.
+// A Finding is a file that a secret pattern of the preset would hide if it were
+// not for git or for its content.
 type Finding struct {
 	Path  string     // relative to the codebase; any bytes
 	Kind  Kind       //
@@ -34,8 +35,11 @@ func (f Finding) compare(g Finding) int {
 
 // source is the Source of a rule for a file of this kind.
 func (k Kind) source() string {
-	if k == Same {
+	switch k {
+	case Same:
 		return "git, which tracks the file and has the same bytes in its objects"
+	case Plain:
+		return "its content, which had no credentials"
 	}
 	return "git, which tracks the file and has other bytes in its objects"
 }

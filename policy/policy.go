@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -79,45 +80,46 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	}
 	base, err := req.Base()
 	if err == nil { // what is wrong with the request comes before what is wrong with the codebase
-		err = check(req)
+		_, err = perm.Compile(slices.Concat(o.Rules, o.Reveals))
 	}
 	if err != nil {
-		return nil, runtime.WithClass(runtime.ErrInvalid, err)
+		return nil, invalid(err)
 	}
-	look, err := lookAt(ctx, codebase)
+	path, err := resolve(codebase)
+	if err != nil {
+		return nil, err
+	}
+	p := &Policy{}
+	if !base.Git && len(secretsOf(base.Rules)) == 0 {
+		switch known, err := recorded(o.StateDir, path); {
+		case err != nil:
+			return nil, err
+		case known: // nothing depends on what is in it
+			p.Rules, err = perm.Assemble(req)
+			return p, invalid(err)
+		}
+	}
+	go func() { _, _ = defaultSecrets() }() // ends by itself: what claims needs takes a while, too
+	look, err := lookAt(ctx, codebase, path)
 	if err != nil {
 		return nil, err
 	}
 	defer look.root.Close()
 	req.GitDirs = append([]string{}, look.repos.Dirs...) // not nil: they are known
-	p := &Policy{}
 	if p.Rules, err = perm.Assemble(req); err != nil {
-		return nil, runtime.WithClass(runtime.ErrInvalid, err)
+		return nil, invalid(err)
 	}
 	if base.Git {
 		p.Truncated, p.Sealed = look.repos.Truncated, look.repos.Unread
 		p.Rules = append(p.Rules, guard(look.repos)...)
 	}
-	if policy, err := perm.Compile(p.Rules); err == nil {
-		for _, c := range look.repos.Credentials {
-			if policy.Level(c.File, false) >= perm.Read {
-				p.Credentials = append(p.Credentials, c.Key+" in "+c.File)
-			}
-		}
+	for _, c := range look.repos.Credentials {
+		p.Credentials = append(p.Credentials, c.Key+" in "+c.File)
 	}
 	if err := look.exempt(ctx, p, base.Rules, o.StateDir); err != nil {
 		return nil, err
 	}
 	return p, nil
-}
-
-// check reports whether the rules of req can be compiled.
-func check(req *perm.Request) error {
-	rules, err := perm.Assemble(req)
-	if err == nil {
-		_, err = perm.Compile(rules)
-	}
-	return err
 }
 
 // maxPolicy bounds what is read of a policy file; perm refuses longer ones.
@@ -148,33 +150,65 @@ type look struct {
 	repos *gitscan.Repos
 }
 
-// lookAt looks at a codebase. The caller closes root.
-func lookAt(ctx context.Context, codebase string) (*look, error) {
-	wrong := func(err error) error {
-		var why unix.Errno
-		if errors.As(err, &why) {
-			err = why
-		}
-		return runtime.Errorf(runtime.ErrInvalid, "codebase %s: %w", codebase, err)
+// settingsNames are the names of files that perm's presets hide for what may be
+// in them, and that are looked into.
+var settingsNames = []string{
+	".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmrc", ".condarc", "pip.conf", "nuget.config",
+	"local.properties", ".mcp.json", "mcp.json", ".aider.conf.yml",
+}
+
+// wrong is the error of a codebase that cannot be looked at.
+func wrong(codebase string, err error) error {
+	var why unix.Errno
+	if errors.As(err, &why) {
+		err = why
 	}
+	return runtime.Errorf(runtime.ErrInvalid, "codebase %s: %w", codebase, err)
+}
+
+// invalid gives err, which may be nil, its class.
+func invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return runtime.WithClass(runtime.ErrInvalid, err)
+}
+
+// resolve returns the absolute path of a codebase, without links.
+func resolve(codebase string) (string, error) {
 	path, err := filepath.Abs(codebase)
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)
 	}
 	if err != nil {
-		return nil, wrong(err)
+		return "", wrong(codebase, err)
 	}
+	return path, nil
+}
+
+// lookAt looks at the codebase at path. The caller closes root.
+func lookAt(ctx context.Context, codebase, path string) (*look, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
-	repos, err := (&gitscan.Options{}).Scan(ctx, path)
+	repos, err := (&gitscan.Options{Names: settingsNames}).Scan(ctx, path)
 	if err != nil {
-		return nil, wrong(err)
+		return nil, wrong(codebase, err)
 	}
 	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, wrong(err)
+		return nil, wrong(codebase, err)
 	}
 	return &look{path: path, root: root, repos: repos}, nil
+}
+
+// recorded reports whether rules were made for the directory path before.
+func recorded(state, path string) (bool, error) {
+	state, err := stateDir(state)
+	if err != nil {
+		return false, err
+	}
+	known, err := statedir.KnownCodebases(state, path)
+	return len(known) > 0 && known[0].Path == path, err
 }
 
 // stateDir returns the state directory's path.

@@ -428,3 +428,63 @@ func pathOf(dir, name string) string {
 	}
 	return filepath.Join(dir, name)
 }
+
+// TestSettings: settings without credentials can be read, and no others.
+func TestSettings(t *testing.T) {
+	p := newPlace(t)
+	write(t, p.root, ".npmrc", "save-exact=true\nregistry=https://registry.example.invalid/\n//registry.example.invalid/:_authToken=${NPM_TOKEN}\nalways-auth=true\n",
+		"a/.npmrc", "//registry.example.invalid/:_authToken=npm_0123456789\n", "b/NuGet.Config", "<configuration/>\n",
+		"c/pip.conf", "[global]\nindex-url = https://u:p@example.invalid/simple\n", "node_modules/x/.npmrc", "_auth=x\n", ".envrc", "use nix\n")
+	if err := os.Symlink("../.npmrc", filepath.Join(p.root, "b/.npmrc")); err != nil {
+		t.Fatal(err)
+	}
+	p.levels(".npmrc read a/.npmrc none b/NuGet.Config read c/pip.conf none node_modules/x/.npmrc write b/.npmrc none new/.npmrc none .envrc none")
+	p.o.Preset = "view-only"
+	p.levels(".npmrc view a/.npmrc none")
+	p.o.Preset = "development"
+	p.levels(".npmrc read a/.npmrc read")
+	p.o = Options{Rules: []perm.Rule{{Pattern: ".npmrc", Level: perm.None}}}
+	p.levels(".npmrc none")
+}
+
+func TestPlain(t *testing.T) {
+	for text, want := range map[string]bool{
+		"":                                true,
+		"save-exact=true\n":               true,
+		"# a comment\nengine-strict=true": true,
+		"registry=https://registry.example.invalid/path\n": true,
+		"always-auth=true\n":                                  true,
+		"//r.example.invalid/:_authToken=${NPM_TOKEN}\n":      true,
+		"//r.example.invalid:8080/:_authToken=\"${TOKEN}\"\n": true,
+		"//r.example.invalid/:_authToken=abc\n":               false,
+		"//r.example.invalid/:_authToken=${A}abc\n":           false,
+		"_authToken:abc=true":                                 false,
+		"_authToken=abc=true":                                 false,
+		"_authToken=abc:":                                     false,
+		"//r.example.invalid/:_authToken=abc=":                false,
+		"token: abc=true":                                     false,
+		"_auth=YTpi":                                          false,
+		"_password = x":                                       false,
+		"; _authToken=old":                                    false,
+		"registry=https://u:p@example.invalid/":               false,
+		"registry=https://t@example.invalid/":                 false,
+		"email=${X}\nkeyfile=/home/ann/key.pem":               false,
+		`{"mcpServers": {"x": {"command": "x"}}}`:             true,
+		"{\n\"env\": {\n\"API_KEY\": \"${API_KEY}\"\n}\n}":    true,
+		"{\n\"API_KEY\": \"abc\"\n}":                          false,
+		"api-key: sk-abc":                                     false,
+		"x=0123456789abcdef0123456789abcdef":                  false,
+		"x=\x00":                                              false,
+		"x=\xff":                                              false,
+		"sdk.dir=/home/ann/sdk":                               true,
+		"MAPS_API_KEY=abc":                                    false,
+		"-----BEGIN X":                                        false,
+	} {
+		if got := plain([]byte(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	if plain(nil) {
+		t.Error("what is too long is plain")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -62,7 +63,10 @@ func (a *app) policyPresetsCommand() *cobra.Command {
 			}
 			fmt.Fprintf(a.out, "# %s: %s\n", p.Name, p.Doc)
 			if p.Git {
-				fmt.Fprintln(a.out, "# With it, hooks and configuration of the git repositories that exist are at most read.")
+				fmt.Fprintln(a.out, "# For a codebase, .git stands for the git repositories that exist in it.")
+			}
+			if i := slices.IndexFunc(p.Rules, func(r perm.Rule) bool { return r.NotBelow != "" }); i >= 0 {
+				fmt.Fprintf(a.out, "# What has a description matches letters of either case, and nothing below %s.\n", p.Rules[i].NotBelow)
 			}
 			return a.printRules(p.Rules)
 		},
@@ -74,13 +78,13 @@ func (a *app) policyPresetsCommand() *cobra.Command {
 // printRules prints rules as a table.
 func (a *app) printRules(rules []perm.Rule) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LEVEL\tPRIORITY\tTYPE\tPATTERN\tEXCEPT")
+	fmt.Fprintln(w, "LEVEL\tPRIORITY\tTYPE\tWHAT IT IS\tPATTERN\tEXCEPT")
 	for _, r := range rules {
 		level := r.Level.String()
 		if r.AtMost {
 			level = "at most " + level
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", level, r.Priority, r.Type, printable(r.Pattern), dash(printable(r.Except)))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", level, r.Priority, r.Type, r.Reason(), printable(r.Pattern), dash(printable(r.Except)))
 	}
 	return w.Flush()
 }
@@ -153,6 +157,9 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 			}
 			for _, e := range all {
 				fmt.Fprintln(a.out, strings.TrimSuffix(printable(e.String()), "\n"))
+				if e.Rule != nil && e.Rule.Reason() != "" {
+					fmt.Fprintf(a.out, "  what it is: %s\n", e.Rule.Reason())
+				}
 				if why := made.Doubt(e.Path); why != "" {
 					fmt.Fprintf(a.out, "  %s\n", why)
 				}

@@ -48,8 +48,8 @@ type Repos struct {
 	// the hooks lead. They need not exist. "." stands for everything.
 	Outside []string
 
-	// Named are the regular files with one of Options.Names, but those below
-	// directories named as in Options.NotIn.
+	// Named are the regular files with one of Options.Names; not all, if there are
+	// very many.
 	Named []string
 
 	// Skipped are the directories that were not looked into since they are another
@@ -79,10 +79,9 @@ type Options struct {
 	MaxDirs int    // directories to read at most; 0 means DefaultMaxDirs
 	Home    string // what ~ means in a configuration; "" means os.UserHomeDir
 
-	// Names are names of files to look for on the way, and NotIn those of
-	// directories below which they are not looked for.
+	// Names are names of files to look for on the way, in lower case: letters of
+	// either case count.
 	Names []string
-	NotIn []string
 }
 
 // Scan finds the repositories at and below root, with default Options.
@@ -98,7 +97,7 @@ func Scan(ctx context.Context, root string) (*Repos, error) {
 func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 	opts := Options{MaxDirs: DefaultMaxDirs}
 	if o != nil {
-		opts.Home, opts.Names, opts.NotIn = o.Home, o.Names, o.NotIn
+		opts.Home, opts.Names = o.Home, o.Names
 		if o.MaxDirs > 0 {
 			opts.MaxDirs = o.MaxDirs
 		}

@@ -112,7 +112,7 @@ var (
 // An indexReader reads one index.
 type indexReader struct {
 	r    *bufio.Reader
-	hash int                    // bytes of an object id
+	hash int // bytes of an object id
 	want func(path []byte) bool
 	err  error
 	buf  []byte

@@ -207,7 +207,8 @@ func TestScanCredentials(t *testing.T) {
 		git(t, root, "config", s[0], s[1])
 	}
 	want := []Credential{
-		{".git/config", "remote.a.url"}, {".git/config", "remote.b.url"},
+		{".git/config", "remote.a.url"},
+		{".git/config", "remote.b.url"},
 		{".git/config", "http.https://example.invalid/.extraheader"},
 		{".git/config", "url.https://example.invalid/.insteadof"},
 		{".git/config", "sendemail.smtppass"},

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"unsafe"
@@ -45,7 +44,6 @@ type walker struct {
 	root  int // descriptor of the root
 	max   int
 	names map[string]bool // files to look for
-	notIn []string        // not below directories of these names
 
 	mu        sync.Mutex
 	wake      sync.Cond // signals more pending, or the end
@@ -69,7 +67,7 @@ func walk(ctx context.Context, root string, opts *Options) (*walker, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	w := &walker{root: fd, max: opts.MaxDirs, names: map[string]bool{}, notIn: opts.NotIn, pending: []string{"."}, size: 1, dirs: 1}
+	w := &walker{root: fd, max: opts.MaxDirs, names: map[string]bool{}, pending: []string{"."}, size: 1, dirs: 1}
 	w.wake.L = &w.mu
 	for _, name := range opts.Names {
 		w.names[name] = true
@@ -169,19 +167,6 @@ func (w *walker) addNamed(path string) {
 	}
 }
 
-// looks reports whether files are looked for in the directory at path.
-func (w *walker) looks(path string) bool {
-	if len(w.names) == 0 {
-		return false
-	}
-	for name := range strings.SplitSeq(path, "/") {
-		if slices.Contains(w.notIn, name) {
-			return false
-		}
-	}
-	return true
-}
-
 // The names that make a directory a repository.
 const (
 	hasHead = 1 << iota
@@ -213,7 +198,6 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 		prefix = ""
 	}
 	has := 0
-	looks := w.looks(path)
 	for {
 		if err := ctx.Err(); err != nil {
 			return below, err
@@ -246,7 +230,7 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 					// the next time, and put it back.
 					w.add(prefix+".git", gitDir)
 				}
-			case looks && typ == unix.DT_REG && w.names[string(name)]:
+			case typ == unix.DT_REG && w.names[lower(string(name))]:
 				w.addNamed(prefix + string(name))
 			case isGit && typ == unix.DT_REG:
 				w.add(prefix+".git", gitFile)
