@@ -107,7 +107,8 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 // Options are a driver's. nil and the zero value are the defaults.
 type Options struct {
 	// Configure returns the configuration of a new sandbox, without id and
-	// owner; nil means an empty one. An error is CreateSandbox's, as is ctx. It is
+	// owner; nil means an empty one. Package policy makes rules for its codebase,
+	// which should be made anew each time. An error is CreateSandbox's, as is ctx. It is
 	// called by several goroutines.
 	Configure func(ctx context.Context, params *CreateSandboxParams) (*runtime.SandboxConfig, error)
 }

@@ -153,7 +153,9 @@ func (e *env) preset(name string) (id, dir string) {
 func filterAgentSafe(e *env) {
 	id, dir := e.preset("agent-safe")
 	e.prints(id, "find . -type f | sort", "./.env.example\n./README\n./src/environment.go\n./src/main.go\n./src/secrets.go\n")
+	e.write(dir+"/repo/.git/config", "[core]\n")
 	for _, script := range []string{
+		"echo x >repo/.git/config", "mv repo/.git/config x", "mkdir -p repo/.git/hooks && echo x >repo/.git/hooks/pre-commit", "mkdir -p fresh/.git && echo x >fresh/.git/config",
 		"cat .env", "stat .env", "ls sub/.env.local", "cat id_rsa", "cat deep/er/id_ed25519", "cat .aws/credentials",
 		"echo x >.env", "echo x >.env.production", "mkdir sub/.env", "mv README .env", "rm .env", "ln README id_rsa",
 	} {
