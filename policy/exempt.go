@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"wolffia/internal/gitscan"
@@ -26,16 +25,16 @@ const (
 	priorityExempt = perm.PrioritySecret + 1
 )
 
-// defaultSecrets returns the secret patterns that count for the record of what
+// defaultSecrets compiles the secret patterns that count for the record of what
 // git tracks: those of the default preset, whatever a policy has, so that the
 // record serves all.
-var defaultSecrets = sync.OnceValues(func() (*perm.Policy, error) {
+func defaultSecrets() (*perm.Policy, error) {
 	preset, err := perm.PresetByName(perm.DefaultPreset)
 	if err != nil {
 		return nil, err
 	}
 	return perm.Compile(preset.Rules)
-})
+}
 
 // A claim is what the index of a repository says of a file that looks like a
 // secret.
@@ -184,7 +183,7 @@ func (l *look) claims(ctx context.Context) (claims []claim, unread []string, err
 	if len(l.repos.Trees) == 0 {
 		return nil, nil, nil
 	}
-	secrets, err := defaultSecrets()
+	secrets, err := l.secrets()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -196,7 +195,7 @@ func (l *look) claims(ctx context.Context) (claims []claim, unread []string, err
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
-		if err != nil || len(claims) > maxClaims {
+		if err != nil || m.found > maxClaims || len(claims) > maxClaims {
 			unread = append(unread, tree.Top)
 			continue
 		}
@@ -241,6 +240,7 @@ type matcher struct {
 	dir    string
 	state  perm.State
 	known  bool
+	found  int // paths that look like secrets
 }
 
 func (m *matcher) hidden(name []byte) bool {
@@ -256,7 +256,11 @@ func (m *matcher) hidden(name []byte) bool {
 			}
 		}
 	}
-	return m.policy.Child(m.state, string(name[i+1:]), false) < perm.Read
+	if m.policy.Child(m.state, string(name[i+1:]), false) >= perm.Read {
+		return false
+	}
+	m.found++
+	return m.found <= maxClaims
 }
 
 // validPath reports whether an index may have a path: relative, and without

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,12 +100,14 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 			return p, invalid(err)
 		}
 	}
-	go func() { _, _ = defaultSecrets() }() // ends by itself: what claims needs takes a while, too
+	secrets := sync.OnceValues(defaultSecrets)
+	go func() { _, _ = secrets() }() // beside the walk; it ends by itself
 	look, err := lookAt(ctx, codebase, path)
 	if err != nil {
 		return nil, err
 	}
 	defer look.root.Close()
+	look.secrets = secrets
 	req.GitDirs = append([]string{}, look.repos.Dirs...) // not nil: they are known
 	if p.Rules, err = perm.Assemble(req); err != nil {
 		return nil, invalid(err)
@@ -148,6 +151,8 @@ type look struct {
 	path  string // absolute, without links
 	root  *os.File
 	repos *gitscan.Repos
+
+	secrets func() (*perm.Policy, error) // defaultSecrets, once
 }
 
 // settingsNames are the names of files that perm's presets hide for what may be

@@ -104,18 +104,18 @@ func TestTracked(t *testing.T) {
 			t.Run(fmt.Sprint(format, " packed ", packed), func(t *testing.T) {
 				p := newPlace(t)
 				git(t, p.root, "init", "-q", "--object-format="+format)
-				commit(t, p.root, ".env", "A=1\n", ".env.test", "B=1\n", "config/secrets/db.yaml", "x\n", "secrets/deep/a.txt", "y", "server.key", "k\n", "empty.key", "", "a.txt", "a")
+				commit(t, p.root, ".env", "A=1\n", ".env.test", "B=1\n", "config/secrets/db.yaml", "x\n", "secrets/deep/a.txt", "y", ".private/deep/note", "z", "server.key", "k\n", "empty.key", "", "a.txt", "a")
 				if packed {
 					git(t, p.root, "gc", "-q", "--prune=now")
 				}
 				write(t, p.root, ".env.test", "REAL=1\n", ".env.local", "C=1\n", "secrets/deep/b.txt", "z\n")
-				made := p.levels(".env write .env.test view config/secrets/db.yaml write secrets/deep/a.txt write server.key write empty.key write a.txt write " +
+				made := p.levels(".env write .env.test view config/secrets/db.yaml write secrets/deep/a.txt write .private/deep/note write .private/other none server.key write empty.key write a.txt write " +
 					".env.local none secrets/deep/b.txt none other.key none")
 				var got []string
 				for _, f := range made.Findings {
 					got = append(got, fmt.Sprint(f.Path, " ", f.Kind, " ", f.Level))
 				}
-				if want := []string{".env 0 write", "config/secrets/db.yaml 0 write", "empty.key 0 write", "secrets/deep/a.txt 0 write", "server.key 0 write", ".env.test 1 view"}; !slices.Equal(got, want) {
+				if want := []string{".env 0 write", ".private/deep/note 0 write", "config/secrets/db.yaml 0 write", "empty.key 0 write", "secrets/deep/a.txt 0 write", "server.key 0 write", ".env.test 1 view"}; !slices.Equal(got, want) {
 					t.Errorf("findings %q, want %q", got, want)
 				}
 				notes := strings.Join(made.Notes(), "\n")
