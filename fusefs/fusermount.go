@@ -1,50 +1,30 @@
 package fusefs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/fusermount"
 )
 
 // MountForOthers is Mount with AllowOther in the mount namespace of the host,
 // where a daemon can see it. Root mounts by itself; for others fusermount3(1)
-// does, if /etc/fuse.conf has user_allow_other. The caller removes the mount with
-// Unmount: it outlives whoever serves it.
+// does, if /etc/fuse.conf has user_allow_other and the host has a program that
+// can unmount it again. The caller removes the mount with Unmount: it outlives
+// its server.
 func MountForOthers(dir string) (*os.File, error) {
 	if os.Geteuid() == 0 {
 		return Mount(dir, &MountOptions{AllowOther: true})
 	}
-	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("socketpair: %w", err)
-	}
-	ours, theirs := os.NewFile(uintptr(fd[0]), "fusermount"), os.NewFile(uintptr(fd[1]), "fusermount")
-	defer ours.Close()
-	err = fusermount(theirs, "-o", "allow_other,default_permissions,fsname=wolffia,subtype=wolffia", "--", dir)
-	_ = theirs.Close()
+	device, err := fusermount.Mount(dir, "allow_other,default_permissions,fsname=wolffia,subtype=wolffia")
 	if err != nil {
 		return nil, fmt.Errorf("mount a tree on %s: %w", dir, err)
 	}
-	// It has sent the descriptor, or the socket has hung up (fusermount3(1)).
-	oob := make([]byte, unix.CmsgSpace(4))
-	_, n, _, _, err := unix.Recvmsg(int(ours.Fd()), make([]byte, 8), oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("receive the mount from fusermount3: %w", err)
-	}
-	messages, err := unix.ParseSocketControlMessage(oob[:n])
-	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("fusermount3 sent no descriptor (%w)", err)
-	}
-	rights, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(rights) != 1 {
-		return nil, fmt.Errorf("fusermount3 sent no descriptor (%w)", err)
-	}
-	return os.NewFile(uintptr(rights[0]), "/dev/fuse"), nil
+	return device, nil
 }
 
 // Unmount removes a mount of MountForOthers, whether or not it is served; what is
@@ -56,10 +36,11 @@ func Unmount(dir string, force bool) error {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		if err := fusermount(nil, "-u", "-z", "--", dir); err != nil {
-			return fmt.Errorf("unmount %s: %w", dir, err)
+		err := fusermount.Unmount(dir)
+		if mounted, merr := isMounted(dir); err == nil || merr == nil && !mounted {
+			return nil // or somebody else was faster
 		}
-		return nil
+		return fmt.Errorf("unmount %s: %w", dir, err)
 	}
 	if force {
 		_ = unix.Unmount(dir, unix.MNT_FORCE|unix.UMOUNT_NOFOLLOW)
@@ -83,28 +64,4 @@ func isMounted(dir string) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// fusermount runs fusermount3, with socket for the descriptor if it is one.
-func fusermount(socket *os.File, args ...string) error {
-	path, err := exec.LookPath("fusermount3")
-	if err != nil {
-		return fmt.Errorf("%w: install the package fuse3", err)
-	}
-	var said bytes.Buffer
-	cmd := &exec.Cmd{Path: path, Args: append([]string{"fusermount3"}, args...), Env: []string{}, Dir: "/", Stderr: &said}
-	if socket != nil {
-		cmd.ExtraFiles = []*os.File{socket}
-		cmd.Env = []string{"_FUSE_COMMFD=3"}
-	}
-	err = cmd.Run()
-	switch text := strings.TrimSpace(said.String()); {
-	case err == nil:
-		return nil
-	case strings.Contains(text, "user_allow_other"):
-		return fmt.Errorf("the engine, which is another user, may not look into it: put the line user_allow_other into /etc/fuse.conf (%s)", text)
-	case text != "":
-		return errors.New(text)
-	}
-	return fmt.Errorf("fusermount3: %w", err)
 }

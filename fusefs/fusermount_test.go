@@ -3,6 +3,7 @@ package fusefs
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"wolffia/internal/probe"
@@ -45,5 +46,47 @@ func TestMountForOthers(t *testing.T) {
 	}
 	if f, err := MountForOthers(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a directory that is not there was mounted on:", f)
+	}
+}
+
+// On a host without /etc/mtab, from which fusermount3 unmounts nothing, a user's
+// mount is removed nevertheless.
+func TestUnmountWithoutMtab(t *testing.T) {
+	dir := testenv.Without(t, "/etc/mtab")
+	if dir == "" {
+		return
+	}
+	for _, served := range []bool{false, true} { // with a server that does not answer
+		device, err := MountForOthers(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer device.Close()
+		if !served {
+			_ = device.Close()
+		}
+		if err := Unmount(dir, true); err != nil {
+			t.Errorf("served %v: %v", served, err)
+		}
+		if is, err := isMounted(dir); err != nil || is {
+			t.Errorf("served %v: mounted: %v, %v", served, is, err)
+		}
+	}
+}
+
+// Where nothing could unmount it, nothing is mounted.
+func TestMountWhereNothingUnmounts(t *testing.T) {
+	dir := testenv.Without(t, "/etc/mtab", "umount")
+	if dir == "" {
+		return
+	}
+	_, err := MountForOthers(dir)
+	for _, want := range []string{"/etc/mtab", "is not setuid root", "ln -s ../proc/self/mounts /etc/mtab"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+	if is, err := isMounted(dir); err != nil || is {
+		t.Errorf("it is mounted: %v, %v", is, err)
 	}
 }

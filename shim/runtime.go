@@ -19,6 +19,7 @@ import (
 	"wolffia/audit"
 	"wolffia/fusefs"
 	"wolffia/image/store"
+	"wolffia/internal/fusermount"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
@@ -211,6 +212,11 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	}
 	if err := r.complete(backend, c); err != nil {
 		return nil, err
+	}
+	if backend.Engine && c.CodebasePath != "" && os.Geteuid() != 0 {
+		if err := fusermount.CanUnmount(); err != nil { // the sandbox could start and could not be removed
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "show the codebase to the engine: %w", err)
+		}
 	}
 	release, err := r.useImage(ctx, backend, c)
 	if err != nil {

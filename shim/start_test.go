@@ -20,6 +20,7 @@ import (
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
+	"wolffia/runtime/docker"
 	"wolffia/shim"
 )
 
@@ -373,5 +374,30 @@ func TestRootDrops(t *testing.T) {
 	}
 	if !seen["wolffia"] || !seen["bwrap"] {
 		t.Errorf("not all parts were seen: %v", seen)
+	}
+}
+
+// A user's sandbox for an engine is refused before anything is made of it where
+// its codebase, once mounted for the engine, could not be unmounted again.
+func TestCreateWhereNothingUnmounts(t *testing.T) {
+	dir := testenv.Without(t, "/etc/mtab", "umount")
+	if dir == "" {
+		return
+	}
+	state, codebase, guest := filepath.Join(dir, "state"), filepath.Join(dir, "codebase"), filepath.Join(dir, "wolffia-guest")
+	if err := errors.Join(os.Mkdir(codebase, 0o755), os.WriteFile(guest, nil, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	rt, err := docker.New(&shim.Options{StateDir: state, Binary: filepath.Join(dir, "wolffia")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	_, err = rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: codebase})
+	if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "as root: ln -s ../proc/self/mounts /etc/mtab") {
+		t.Errorf("%v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(state, "sandboxes")); len(left) > 0 || err != nil {
+		t.Errorf("left in the state directory: %v (%v)", left, err)
 	}
 }

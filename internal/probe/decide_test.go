@@ -166,13 +166,14 @@ func TestFuseDecisions(t *testing.T) {
 
 func TestFusermountDecisions(t *testing.T) {
 	f := fusermountFacts{path: "/usr/bin/fusermount3", version: "fusermount3 version: 3.14.0", setuid: true, others: true}
-	plain, closed := f, f
-	plain.setuid, closed.others = false, false
+	plain, closed, stays := f, f, f
+	plain.setuid, closed.others, stays.stays = false, false, errors.New("fusermount3 needs /etc/mtab")
 	check(t, []decision{
 		{"works", decideFusermount(f, debian()), true, "", ""},
 		{"none", decideFusermount(fusermountFacts{}, debian()), false, "not installed", "apt-get install -y fuse3"},
 		{"not setuid", decideFusermount(plain, debian()), false, "not setuid", "sudo chmod 4755 /usr/bin/fusermount3"},
 		{"closed", decideFusermount(closed, debian()), false, "user_allow_other", "sudo tee -a /etc/fuse.conf"},
+		{"no mtab", decideFusermount(stays, debian()), false, "/etc/mtab", "sudo ln -s ../proc/self/mounts /etc/mtab"},
 		{"root", decideFusermount(plain, root()), true, "", ""},
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/fusermount"
 )
 
 const fuseDevice = "/dev/fuse"
@@ -74,19 +76,15 @@ func decideFuse(f fuseFacts, h *host) Result {
 type fusermountFacts struct {
 	path    string // "" if there is none
 	version string
-	setuid  bool // and root's
-	others  bool // user_allow_other is set in fuse.conf
+	setuid  bool  // and root's
+	others  bool  // user_allow_other is set in fuse.conf
+	stays   error // why nothing would unmount for a user again; nil if something would
 }
 
 func probeFusermount(ctx context.Context, h *host) Result {
 	var f fusermountFacts
-	for _, name := range []string{"fusermount3", "fusermount"} {
-		if path, err := exec.LookPath(name); err == nil {
-			f.path = path
-			break
-		}
-	}
-	if f.path != "" {
+	if path, err := exec.LookPath("fusermount3"); err == nil {
+		f.path = path
 		var st syscall.Stat_t
 		if syscall.Stat(f.path, &st) == nil {
 			f.setuid = st.Mode&syscall.S_ISUID != 0 && st.Uid == 0
@@ -96,6 +94,7 @@ func probeFusermount(ctx context.Context, h *host) Result {
 	for line := range strings.Lines(readFile("/etc/fuse.conf")) {
 		f.others = f.others || strings.TrimSpace(line) == "user_allow_other"
 	}
+	f.stays = fusermount.CanUnmount()
 	return decideFusermount(f, h)
 }
 
@@ -114,6 +113,9 @@ func decideFusermount(f fusermountFacts, h *host) Result {
 	case !f.others:
 		r.Problem = "user_allow_other is not set in /etc/fuse.conf, so that Docker, as root, could not enter the mount"
 		r.Fix = h.add("user_allow_other", "/etc/fuse.conf")
+	case f.stays != nil:
+		r.Problem = f.stays.Error()
+		r.Fix = h.sudo(fusermount.FixUnmount)
 	default:
 		r.OK = true
 	}
