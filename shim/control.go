@@ -196,8 +196,11 @@ func readRules(f *os.File) ([]perm.Rule, error) {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the rules are not in a sealed file")
 	}
 	st, err := f.Stat()
-	if err != nil || st.Size() > maxRules {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "rules of more than %d bytes (%w)", maxRules, err)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "read the rules: %w", err)
+	}
+	if st.Size() > maxRules {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "rules of more than %d bytes", maxRules)
 	}
 	var rules []perm.Rule
 	if err := json.NewDecoder(io.NewSectionReader(f, 0, st.Size())).Decode(&rules); err != nil {

@@ -99,9 +99,9 @@ func sendImage(socket *os.File, images *store.Store, id string, pid int) error {
 func attachImage(path string) error {
 	socket := os.NewFile(fdImage, "image")
 	defer socket.Close()
-	_, tree, err := receivePacket(socket, make([]byte, 1))
-	if err != nil || tree == nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "the image did not come (%w)", err)
+	tree, err := receiveImage(socket)
+	if err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	defer tree.Close()
 	if err := os.Mkdir(path, 0o755); err != nil {
@@ -111,6 +111,20 @@ func attachImage(path string) error {
 		return runtime.Errorf(runtime.ErrUnavailable, "attach the image: %w", err)
 	}
 	return nil
+}
+
+// receiveImage returns the mount that sendImage has sent; the caller closes it.
+func receiveImage(socket *os.File) (*os.File, error) {
+	packet, tree, err := receivePacket(socket, make([]byte, 1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("receive the image: %w", err)
+	case len(packet) == 0:
+		return nil, errors.New("receive the image: the process that starts the sandbox has ended")
+	case tree == nil:
+		return nil, errors.New("receive the image: no descriptor came")
+	}
+	return tree, nil
 }
 
 // composeImage makes the root directory of an image and the sandbox's own

@@ -35,6 +35,30 @@ func TestWithID(t *testing.T) {
 	}
 }
 
+// The caller that hands root's image over may be killed before it has.
+func TestReceiveImage(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		send func(socket *os.File) error
+		want string
+	}{
+		{"nothing", (*os.File).Close, "receive the image: the process that starts the sandbox has ended"},
+		{"no descriptor", func(s *os.File) error { return sendServing(s, nil) }, "receive the image: no descriptor came"},
+	} {
+		ours, theirs, err := controlPair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.send(theirs); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := receiveImage(ours); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		_, _ = ours.Close(), theirs.Close()
+	}
+}
+
 func TestMergeEnv(t *testing.T) {
 	got := mergeEnv(
 		[]string{"PATH=/bin", "A=1", "A=2", "E=", "EQ=a=b", "no value", "=x", "with space=1", "1X=1", "NUL=a\x00b", "BAD=\xff"},

@@ -190,4 +190,12 @@ func TestRulesInAFile(t *testing.T) {
 		}
 		_ = f.Close()
 	}
+	long, err := sealedFile(make([]byte, maxRules+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer long.Close()
+	if _, err := readRules(long); !errors.Is(err, runtime.ErrInvalid) || !strings.HasSuffix(err.Error(), "rules of more than 8388608 bytes") {
+		t.Errorf("too long: %v", err)
+	}
 }

@@ -111,9 +111,13 @@ func TestImportsAndCalls(t *testing.T) {
 		if d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return err
+		}
+		for _, place := range nilErrors(fset, f) {
+			t.Error(place)
 		}
 		pkg, err := filepath.Rel(root, filepath.Dir(file))
 		if err != nil {

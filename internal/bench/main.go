@@ -254,8 +254,11 @@ func (b *bench) flood() error {
 		n, err = io.Copy(io.Discard, p.Stdout())
 		return err
 	})
-	if err != nil || n != size {
-		return fmt.Errorf("flood: %d bytes, %w", n, err)
+	if err != nil {
+		return fmt.Errorf("flood: %w", err)
+	}
+	if n != size {
+		return fmt.Errorf("flood: %d bytes instead of %d", n, size)
 	}
 	rss, err := memory(id)
 	if err != nil {

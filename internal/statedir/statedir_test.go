@@ -268,6 +268,18 @@ func TestDamagedConfig(t *testing.T) {
 	}
 }
 
+// A damaged file that could be opened is named as what it is.
+func TestDamageIsNamed(t *testing.T) {
+	b := create(t, open(t), "damaged", "")
+	if err := errors.Join(os.Remove(b.ConfigFile()), os.Mkdir(b.ConfigFile(), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.Config()
+	if want := b.ConfigFile() + " is not a regular file; remove it with wolffia rm -f"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")

@@ -32,11 +32,17 @@ func concurrentCreates(e *env) {
 			return err
 		}
 		r, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("echo %d >mine; cat mine", i))})
-		if err != nil || string(r.Stdout) != fmt.Sprintf("%d\n", i) {
-			return fmt.Errorf("%+v, %w", r, err)
+		if err != nil {
+			return err
 		}
-		if s, err = e.rt.Get(e.Ctx, s.ID); err != nil || s.Labels["i"] != fmt.Sprint(i) || s.State != runtime.StateRunning {
-			return fmt.Errorf("%+v, %w", s, err)
+		if string(r.Stdout) != fmt.Sprintf("%d\n", i) {
+			return fmt.Errorf("%+v", r)
+		}
+		if s, err = e.rt.Get(e.Ctx, s.ID); err != nil {
+			return err
+		}
+		if s.Labels["i"] != fmt.Sprint(i) || s.State != runtime.StateRunning {
+			return fmt.Errorf("%+v", s)
 		}
 		return e.rt.Destroy(e.Ctx, s.ID)
 	}) {

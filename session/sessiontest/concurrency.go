@@ -104,8 +104,11 @@ func concurrentLives(e *env) {
 			return err
 		}
 		r, err := e.rt.SessionExec(e.Ctx, s.ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("echo %d", i)})
-		if err != nil || string(r.Stdout) != fmt.Sprintf("%d\n", i) {
-			return fmt.Errorf("%+v, %w", r, err)
+		if err != nil {
+			return err
+		}
+		if string(r.Stdout) != fmt.Sprintf("%d\n", i) {
+			return fmt.Errorf("%+v", r)
 		}
 		return e.rt.DestroySession(e.Ctx, s.ID)
 	}) {
