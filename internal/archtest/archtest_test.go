@@ -49,6 +49,7 @@ var allow = map[string][]string{
 	"internal/dockertest/with":   {"internal/dockertest"},
 	"internal/testimage":         {"image/store", "internal/testenv"},
 	"internal/testenv":           {"internal/probe"},
+	"internal/remains":           {"guest/proc", "internal/pidfd"},
 	"internal/bench":             {"*", "*/*"},
 	"internal/crashtest/service": {"perm", "runtime", "runtime/bwrap", "registry", "sandbox", "shim"},
 	"cmd/wolffia":                {"*", "*/*"},
