@@ -26,7 +26,7 @@ import (
 
 // Images, from a registry on loopback and from files, and sandboxes on them.
 func TestImageScripts(t *testing.T) {
-	testenv.Tools(t, "busybox", "ldd")
+	testenv.Busybox(t)
 	p := scripts(t, "testdata/image")
 	for name, cmd := range map[string]func(*testing.T, *testscript.TestScript, bool, []string){"registry": serveImages, "save": saveImage} {
 		p.Cmds[name] = func(ts *testscript.TestScript, neg bool, args []string) { cmd(t, ts, neg, args) }

@@ -29,7 +29,7 @@ func TestScripts(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script")
 // The same program with another kernel.
 func TestScriptsInGvisor(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
-	testenv.Tools(t, "busybox", "ldd")
+	testenv.Busybox(t)
 	p := scripts(t, "testdata/gvisor")
 	p.Cmds["save"] = func(ts *testscript.TestScript, neg bool, args []string) { saveImage(t, ts, neg, args) }
 	testscript.Run(t, p)
@@ -41,7 +41,13 @@ func TestScriptsInDocker(t *testing.T) {
 	if os.Geteuid() != 0 {
 		testenv.Need(t, probe.Fusermount)
 	}
-	testscript.Run(t, scripts(t, "testdata/docker"))
+	busybox, p := testenv.Busybox(t), scripts(t, "testdata/docker")
+	setup := p.Setup
+	p.Setup = func(env *testscript.Env) error {
+		env.Setenv("BUSYBOX", busybox)
+		return setup(env)
+	}
+	testscript.Run(t, p)
 }
 
 // scripts are those in a directory.

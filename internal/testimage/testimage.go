@@ -11,8 +11,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -94,24 +92,14 @@ func Source(t testing.TB, c store.Config, layers ...[]byte) *store.Source {
 	}}
 }
 
-// Busybox returns the files of a small system: the host's busybox, the
-// libraries it needs, and links for some of its programs.
+// Busybox returns the files of a small system: the host's static busybox, and
+// links for some of its programs.
 func Busybox(t testing.TB) []File {
 	t.Helper()
-	testenv.Tools(t, "busybox", "ldd")
-	path, err := exec.LookPath("busybox")
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := testenv.Busybox(t)
 	files := []File{{Name: "bin/"}, {Name: "tmp/", Mode: 0o1777}, {Name: "root/", Mode: 0o700}, read(t, path, "bin/busybox")}
 	for _, name := range []string{"sh", "ls", "cat", "echo", "id", "env", "rm", "mv", "mkdir", "ln", "touch", "stat", "pwd", "true", "chmod", "sleep"} {
 		files = append(files, File{Name: "bin/" + name, Link: "busybox"})
-	}
-	out, _ := exec.Command("ldd", path).Output() // fails for one that is static
-	for word := range strings.FieldsSeq(string(out)) {
-		if filepath.IsAbs(word) {
-			files = append(files, read(t, word, strings.TrimPrefix(word, "/")))
-		}
 	}
 	return append(files,
 		File{Name: "etc/passwd", Body: "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1::/:/bin/false", Mode: 0o644},

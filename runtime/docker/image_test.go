@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -26,12 +25,7 @@ func busybox(t *testing.T) string {
 // busyboxTar is the content of that image.
 func busyboxTar(t *testing.T) string {
 	t.Helper()
-	testenv.Tools(t, "busybox")
-	path, err := exec.LookPath("busybox")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.ReadFile(path)
+	program, err := os.ReadFile(testenv.Busybox(t))
 	if err != nil {
 		t.Fatal(err)
 	}
