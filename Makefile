@@ -11,7 +11,7 @@ TOOL    := $(GO) tool -modfile=tools.mod
 export CGO_ENABLED ?= 0
 export GOTOOLCHAIN ?= local
 
-.PHONY: help build runsc setup run test test-user test-root lint soak fuzz bench cover clean
+.PHONY: help build runsc setup run test test-user test-root lint bare soak fuzz bench cover clean
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -29,10 +29,14 @@ setup: ## install what the host lacks to run sandboxes (bubblewrap), as root or 
 run: setup build ## set up, build, and show the main job on this checkout
 	@scripts/demo
 
-test: ## set up and run every test: the linters, as an unprivileged user, and as root
+test: ## set up and run every test: the linters, as an unprivileged user, and as root; in CI make bare too
 	@scripts/setup test
 	@$(MAKE) --no-print-directory lint
 	@scripts/test
+	@[ -z "$$CI" ] || scripts/bare
+
+bare: ## try the set-up where nothing is installed: in a bare root of this host's distribution, as root
+	@scripts/bare
 
 lint: ## check form: gofumpt, vet, staticcheck, go.mod
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
