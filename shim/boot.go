@@ -54,6 +54,9 @@ type boot struct {
 	// fdImage is where a mount of it comes from.
 	Image      string `json:"image,omitempty"`
 	SendsImage bool   `json:"sendsImage,omitempty"`
+	// InDoubt says that processes of an earlier start may still have the changes to
+	// Image mounted.
+	InDoubt bool `json:"inDoubt,omitempty"`
 	// HasBackend says that fdBackend is the backend's program.
 	HasBackend bool `json:"hasBackend,omitempty"`
 	// Lifetime is what the shim is to enforce; nil: nothing, so far.

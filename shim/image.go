@@ -141,7 +141,43 @@ func composeImage(b *boot, spec *runtime.LaunchSpec) error {
 	if err := os.Mkdir(spec.RootDir, 0o755); err != nil {
 		return err
 	}
-	return overlay(lower, statedir.Upper(b.Run), statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
+	upper := statedir.Upper(b.Run)
+	if b.InDoubt {
+		if err := unused(lower, upper); err != nil {
+			return err
+		}
+	}
+	return overlay(lower, upper, statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
+}
+
+// unused returns an error if upper is mounted in any namespace as the place of an
+// overlay's changes. Two such mounts damage what is in it, and the kernel only
+// warns of the second, unless index=on is set (overlayfs, "Sharing and copying
+// layers"). So unused asks for a mount with that option which fails in any case:
+// with EBUSY, or else because workdir is the same as upperdir, which the
+// kernel looks at later. That leaves a line in the kernel's log.
+func unused(lower, upper string) error {
+	var dirs [2]*os.File
+	for i, dir := range []string{lower, upper} {
+		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, fs.ErrNotExist) && dir == upper { // it is the first start
+			return nil
+		}
+		if err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "image and changes: %w", err)
+		}
+		defer f.Close()
+		dirs[i] = f
+	}
+	options := fmt.Sprintf("userxattr,index=on,lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%[2]d", dirs[0].Fd(), dirs[1].Fd())
+	err := unix.Mount("wolffia", upper, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+	if err == nil { // a kernel that looks at nothing says nothing either
+		return unix.Unmount(upper, unix.MNT_DETACH)
+	}
+	if errors.Is(err, unix.EBUSY) {
+		return runtime.Errorf(runtime.ErrUnavailable, "the sandbox's changes to its image are still mounted by processes of an earlier start; try again when they have ended")
+	}
+	return nil
 }
 
 // overlay mounts upper, where changes go, over lower (overlayfs in the kernel's

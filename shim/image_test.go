@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"maps"
 	"os"
 	"path/filepath"
@@ -91,6 +92,20 @@ func TestOverlay(t *testing.T) {
 	}
 	if err := os.WriteFile(at("root/file"), nil, 0o600); err != nil {
 		t.Error(err)
+	}
+	if err := unused(at("lower,a:b\\c"), at("upper")); runtime.Class(err) != runtime.ErrUnavailable {
+		t.Errorf("a mount of the changes was not noticed: %v", err)
+	}
+	for _, name := range []string{"never", "before"} {
+		if err := unused(at("lower,a:b\\c"), at(name)); err != nil {
+			t.Errorf("%s used: %v", name, err)
+		}
+		if err := os.Mkdir(at("before"), 0o755); err != nil && name == "never" {
+			t.Fatal(err)
+		}
+	}
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || bytes.Contains(mounts, []byte(at("before"))) {
+		t.Errorf("it is mounted to look: %v, %s", err, mounts)
 	}
 	err := overlay(at("lower,a:b\\c"), at("root/upper"), at("root/work"), at("root2"), false)
 	if runtime.Class(err) != runtime.ErrUnsupported {

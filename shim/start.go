@@ -121,6 +121,9 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 			return nil, err
 		}
 		forShim.Image, forShim.SendsImage = images.Rootfs(c.ImageID), c.DroppedUID != 0
+		if forShim.InDoubt, err = endEarlier(box, c); err != nil {
+			return nil, err
+		}
 	}
 	shimEnd, treeEnd, err := controlPair()
 	if err != nil {
@@ -234,7 +237,11 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	}
 	step.Reached("start: ready")
 	if err = unknown; err == nil {
-		err = box.SetShim(&process)
+		var parts []statedir.Process
+		if forShim.Image != "" {
+			parts = statedir.Descendants(process.PID)
+		}
+		err = box.SetShim(&process, parts...)
 	}
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)
@@ -246,6 +253,23 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		s.alive = nil
 	}
 	return s, nil
+}
+
+// endEarlier ends what is left of an earlier start of a sandbox on an image, and
+// waits until its mounts are gone: the sandbox's changes must not be mounted
+// twice. inDoubt says that nobody has recorded which processes that start had.
+func endEarlier(box *statedir.Box, c *statedir.Config) (inDoubt bool, err error) {
+	recorded, err := box.EndParts(killLimit)
+	if err == nil && !recorded {
+		err = box.KillAll(c.UID, killLimit) // of those that still have a command line
+	}
+	if err == nil {
+		err = box.ForgetShim() // it says nothing of the start that begins
+	}
+	if err != nil {
+		return false, runtime.Errorf(runtime.ErrUnavailable, "end what is left of an earlier start of sandbox %s: %w", box.ID(), err)
+	}
+	return !recorded, nil
 }
 
 // openLog opens the log, which may be anything by now: a FIFO would be waited

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,8 +15,10 @@ import (
 	"time"
 
 	"wolffia/image/store"
+	"wolffia/internal/statedir"
 	"wolffia/internal/testenv"
 	"wolffia/internal/testimage"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -26,7 +29,7 @@ func Images(t *testing.T, backend Backend, hostRoots ...string) {
 	for name, test := range map[string]func(*testing.T){
 		"Changes": im.ownChanges, "ChangesGo": im.changesGo, "OfRoot": im.imageOfRoot, "Missing": im.imageMissing,
 		"LinksInTheWay": im.linksInTheWay, "FilterInTheWay": im.filterInTheWay, "HostileRestart": im.hostileRestart,
-		"Isolation": im.isolation,
+		"Isolation": im.isolation, "RestartAtOnce": im.restartAtOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,6 +204,82 @@ func (im *images) imageMissing(t *testing.T) {
 	}
 	if err := rt.Start(t.Context(), s.ID); err != nil {
 		t.Error(err)
+	}
+}
+
+// A start waits until the mounts of a shim that was killed are gone: an overlay
+// whose changes are mounted twice damages them. The kernel warns of that; only
+// root can read it. Every change is there after each start.
+func (im *images) restartAtOnce(t *testing.T) {
+	rt := im.backend.Fresh(t)
+	img := busybox(t, rt, "x", store.Config{Env: []string{"PATH=/bin"}})
+	code := filepath.Join(PublicDir(t), "code")
+	if err := os.Mkdir(code, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	kernel := kernelLog(t)
+	s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID, CodebasePath: code, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}})
+	const many = "i=0; while [ $i -lt 20 ]; do sleep 1000 >/dev/null 2>&1 & i=$((i+1)); done; " // which take a while to end
+	want := ""
+	for i := range 20 {
+		says(t, rt, s.ID, many+fmt.Sprintf("echo %d >>/log; ls /workspace", i), "")
+		want += fmt.Sprintln(i)
+		startOnceKilled(t, rt, s.ID)
+		says(t, rt, s.ID, "cat /log", want)
+	}
+	if n := strings.Count(kernel(), "upperdir is in-use as upperdir/workdir of another mount, accessing files from both"); n > 0 {
+		t.Errorf("changes were mounted twice %d times", n)
+	}
+}
+
+// startOnceKilled kills the shim of a sandbox and starts it again as soon as the
+// shim's lock is free, which is before the shim is gone.
+func startOnceKilled(t *testing.T, rt *Runtime, id string) {
+	t.Helper()
+	dir, err := statedir.Open(rt.State)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(dir.Box(id).Shim().PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(crashLimit); ; {
+		err := rt.Start(t.Context(), id)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) { // not: it still runs
+			t.Fatal(err)
+		}
+	}
+}
+
+// kernelLog returns a function that returns what the kernel has logged since; ""
+// for a user who may not read it.
+func kernelLog(t *testing.T) func() string {
+	t.Helper()
+	log, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Log("the kernel's log cannot be read:", err)
+		return func() string { return "" }
+	}
+	t.Cleanup(func() { _ = log.Close() })
+	fd := int(log.Fd()) // each read is a line
+	if _, err := syscall.Seek(fd, 0, io.SeekEnd); err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		var all strings.Builder
+		for line := make([]byte, 8192); ; {
+			n, err := syscall.Read(fd, line)
+			switch {
+			case errors.Is(err, syscall.EPIPE): // lines were lost: the next read goes on behind them
+			case err != nil || n == 0:
+				return all.String()
+			default:
+				all.Write(line[:n])
+			}
+		}
 	}
 }
 

@@ -341,7 +341,7 @@ func removeAt(path string) error {
 	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log", auditLog, auditLog + ".1"} {
 		remove("run", name)
 	}
-	for _, name := range []string{"run", "shim.json", "shim.json.new", lifetimeFile, lifetimeFile + ".new", limitsFile, limitsFile + ".new", configFile + ".new", "lock"} {
+	for _, name := range []string{"run", shimFile, shimFile + ".new", lifetimeFile, lifetimeFile + ".new", limitsFile, limitsFile + ".new", configFile + ".new", "lock"} {
 		remove(name)
 	}
 	remove()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -84,19 +85,75 @@ func (p Process) lives() (bool, error) {
 	return err == nil && now == p, nil
 }
 
+// A shimRecord is what is recorded of a start.
+type shimRecord struct {
+	Process           // the shim
+	Parts   []Process `json:"parts,omitempty"`
+}
+
+const shimFile = "shim.json"
+
+func (b *Box) shimRecord() shimRecord {
+	var r shimRecord
+	if readJSON(filepath.Join(b.path, shimFile), &r) != nil {
+		return shimRecord{}
+	}
+	return r
+}
+
 // Shim returns the recorded shim; the zero Process if there is none. Another may
 // have taken its place since, if a keeper had it started; so it says also which
 // start of the sandbox it was.
-func (b *Box) Shim() Process {
-	var p Process
-	if readJSON(filepath.Join(b.path, "shim.json"), &p) != nil {
-		return Process{}
-	}
-	return p
+func (b *Box) Shim() Process { return b.shimRecord().Process }
+
+// SetShim records the shim, and the parts that EndParts is to end.
+func (b *Box) SetShim(p *Process, parts ...Process) error {
+	return writeJSON(b.path, shimFile, shimRecord{*p, parts})
 }
 
-// SetShim records the shim.
-func (b *Box) SetShim(p *Process) error { return writeJSON(b.path, "shim.json", p) }
+// ForgetShim removes the record of the last start.
+func (b *Box) ForgetShim() error {
+	err := os.Remove(filepath.Join(b.path, shimFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// EndParts kills the shim and the parts that SetShim has recorded, and waits up to
+// limit until they are gone, and with them their mounts: the kernel lets go of a
+// process's locks before its mount namespace, and of that before the process
+// counts as ended. Those that are gone are no error. recorded is false if there is
+// no record of parts. The caller holds the sandbox's lock.
+func (b *Box) EndParts(limit time.Duration) (recorded bool, err error) {
+	r := b.shimRecord()
+	var errs []error
+	for end := time.Now().Add(limit); len(r.Parts) > 0; r.Parts = r.Parts[1:] {
+		errs = append(errs, r.Parts[0].Kill(time.Until(end)))
+		recorded = true
+	}
+	return recorded, errors.Join(append(errs, r.Kill(limit))...)
+}
+
+// Descendants are the children of a process, their children and so on
+// (proc_tid_children(5)); some may be missing while they come and go.
+func Descendants(pid int) []Process {
+	var all []Process
+	files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // a thread that has ended has none
+		for field := range bytes.FieldsSeq(text) {
+			child, err := strconv.Atoi(string(field))
+			if err != nil {
+				continue
+			}
+			if p, err := ProcessOf(child); err == nil {
+				all = append(append(all, p), Descendants(child)...)
+			}
+		}
+	}
+	return all
+}
 
 // KillAll ends every process that has the sandbox's id as an argument and runs
 // as uid: what is left when a shim was killed. The parts of a sandbox name it
