@@ -142,8 +142,10 @@ var descriptorAttacks = []attack{
 	{name: "DirectoryUnusable", script: `chmod 000 "${BASH_SOURCE%/*}"`, undo: ":"},
 	{name: "TextDeleted", script: `rm "$BASH_SOURCE"; (exit 4)`, code: 4},
 	{name: "RunOnce", script: `echo run >>count; touch -d @0 "$BASH_SOURCE"`, then: []step{{"cat count", "run\n", "", 0}}},
-	{name: "StolenNonce", script: `n=$(timeout 0.2 cat <&10 | tr '\0' ' '); n=${n#*000\' }; builtin printf '\000%s 0 /\000' ${n%% *} >&10; sleep 0.2; echo tests FAILED; (exit 1)`,
-		stdout: "tests FAILED\n", code: lost, undo: ":"},
+	{
+		name: "StolenNonce", script: `n=$(timeout 0.2 cat <&10 | tr '\0' ' '); n=${n#*000\' }; builtin printf '\000%s 0 /\000' ${n%% *} >&10; sleep 0.2; echo tests FAILED; (exit 1)`,
+		stdout: "tests FAILED\n", code: lost, undo: ":",
+	},
 }
 
 // Signals to the shell itself.
@@ -195,16 +197,26 @@ var timeoutAttacks = []attack{
 	{name: "ShellIgnoresInt", script: "echo a; trap '' INT; sleep 1000", stdout: "a\n", stderr: anything, slow: true},
 	{name: "LoopIgnoresInt", script: "echo a; trap '' INT; while :; do :; done; echo b", stdout: "a\n", slow: true, undo: "trap - INT"},
 	{name: "LoopTrapsInt", script: "trap : INT; echo a; while :; do :; done; echo b", stdout: "a\n", slow: true, undo: "trap - INT"},
-	{name: "TrapIntTouch", script: "trap 'echo cleanup >>cleaned' INT; echo a; sleep 1000; touch deployed; echo b", stdout: "a\n\n", stderr: anything, slow: true,
-		then: []step{{"ls; trap -p INT", "cleaned\ntrap -- 'echo cleanup >>cleaned' SIGINT\n", "", 0}}, undo: ":"},
-	{name: "IgnoresInt", script: "trap '' INT; echo a; sleep 1000; touch deployed; echo b", stdout: "a\n", stderr: anything, slow: true,
-		then: []step{{"ls; trap -p INT", "trap -- '' SIGINT\n", "", 0}}, undo: ":"},
-	{name: "IgnoresAll", script: "for s in {1..64}; do trap '' $s; done 2>/dev/null; echo a; sleep 1000; touch deployed; echo b", stdout: "a\n", stderr: anything, slow: true, fate: either,
-		undo: `[ ! -e deployed ] || echo deployed >&2; for s in {1..64}; do trap - $s; done 2>/dev/null`, needs: ShellSignals},
-	{name: "ErrTrapSleeps", script: "trap 'sleep 1000' ERR; echo a; false; touch deployed; echo b", stdout: "a\n", stderr: anything, slow: true, fate: either,
-		then: []step{{"trap - ERR; ls", "", "", 0}}},
-	{name: "ReturnTrapLoops", script: "trap 'while :; do :; done' RETURN; echo a; . /dev/null; touch deployed; echo b", stdout: "a\n", stderr: anything, slow: true, fate: either,
-		then: []step{{"trap - RETURN; ls", "", "", 0}}},
+	{
+		name: "TrapIntTouch", script: "trap 'echo cleanup >>cleaned' INT; echo a; sleep 1000; touch deployed; echo b", stdout: "a\n\n", stderr: anything, slow: true,
+		then: []step{{"ls; trap -p INT", "cleaned\ntrap -- 'echo cleanup >>cleaned' SIGINT\n", "", 0}}, undo: ":",
+	},
+	{
+		name: "IgnoresInt", script: "trap '' INT; echo a; sleep 1000; touch deployed; echo b", stdout: "a\n", stderr: anything, slow: true,
+		then: []step{{"ls; trap -p INT", "trap -- '' SIGINT\n", "", 0}}, undo: ":",
+	},
+	{
+		name: "IgnoresAll", script: "for s in {1..64}; do trap '' $s; done 2>/dev/null; echo a; sleep 1000; touch deployed; echo b", stdout: "a\n", stderr: anything, slow: true, fate: either,
+		undo: `[ ! -e deployed ] || echo deployed >&2; for s in {1..64}; do trap - $s; done 2>/dev/null`, needs: ShellSignals,
+	},
+	{
+		name: "ErrTrapSleeps", script: "trap 'sleep 1000' ERR; echo a; false; touch deployed; echo b", stdout: "a\n", stderr: anything, slow: true, fate: either,
+		then: []step{{"trap - ERR; ls", "", "", 0}},
+	},
+	{
+		name: "ReturnTrapLoops", script: "trap 'while :; do :; done' RETURN; echo a; . /dev/null; touch deployed; echo b", stdout: "a\n", stderr: anything, slow: true, fate: either,
+		then: []step{{"trap - RETURN; ls", "", "", 0}},
+	},
 	{name: "DebugTrapLoops", script: "echo a; trap 'while :; do :; done' DEBUG; echo b", stdout: "a\n", slow: true, fate: either}, // each interrupt ends one round of the trap
 	{name: "ChldTrapSleeps", script: "trap '((i++ < 2)) && sleep 1000' CHLD; /bin/true", slow: true, undo: "trap - CHLD"},         // limited: it may come after the command
 	{name: "TrapSleepsAgain", script: "trap '((i++ < 6)) && sleep 1000' INT; { sleep 1000; } >/dev/null 2>&1", slow: true, undo: "trap - INT"},
