@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -278,4 +279,29 @@ func TestTypedIsOneCommands(t *testing.T) {
 			s.alive(t)
 		})
 	}
+}
+
+// The files of shells that are gone, and of commands that are over, are gone too.
+func TestFilesStayFew(t *testing.T) {
+	const most = 10 // text, status, two streams, and those of the shell that runs
+	s := open(t, "bash")
+	text := s.exec(t, "echo $BASH_SOURCE")
+	for range 20 {
+		r := s.start(t, "read x; exit 3", withInput)
+		r.give(t, "x\n")
+		if got := r.wait(t); !got.SessionEnded {
+			t.Fatalf("%v", got)
+		}
+		s.exec(t, "sleep 100 & kill $!; wait 2>/dev/null; :")
+	}
+	s.alive(t)
+	dir := filepath.Dir(text)
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) > most {
+		t.Errorf("%d files, want at most %d: %v, %v", len(files), most, files, err)
+	}
+	s.alive(t)
 }

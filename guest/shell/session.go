@@ -42,7 +42,8 @@ type Session struct {
 	poll *poller
 	mark mark // of all that its shells start
 
-	terminals mark // of all that its terminals' shells start
+	terminals mark   // of all that its terminals' shells start
+	startFile string // what the last of those has read first; empty: there was none
 
 	turns turns
 	mu    sync.Mutex
@@ -404,6 +405,11 @@ func (s *Session) lose() {
 	}
 	in.gone = true
 	in.close()
+	if in.place == s.dir.path {
+		for _, name := range []string{in.names.exit, in.names.state, in.names.guard, in.names.aside, in.names.lines} {
+			s.dir.unlink(name)
+		}
+	}
 	s.in = nil
 }
 

@@ -120,15 +120,18 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 	if s.snap != nil {
 		script = "{\n" + string(s.snap.restore(filepath.Dir(s.dir.path), forAttach)) + "} 2>/dev/null\n" + script
 	}
-	rc := token()
-	if err := s.dir.write(rc, []byte(script)); err != nil {
+	if s.startFile != "" {
+		s.dir.unlink(s.startFile)
+	}
+	s.startFile = token()
+	if err := s.dir.write(s.startFile, []byte(script)); err != nil {
 		return nil, err
 	}
 	env := append(append([]string{}, s.env...), req.Env...)
-	args := []string{s.path, "--noprofile", "--rcfile", s.dir.path + "/" + rc, "-i"}
+	args := []string{s.path, "--noprofile", "--rcfile", s.dir.path + "/" + s.startFile, "-i"}
 	if s.d.posix {
 		args = []string{s.path, "-i"}
-		env = append(env, "ENV="+s.dir.path+"/"+rc)
+		env = append(env, "ENV="+s.dir.path+"/"+s.startFile)
 	}
 	cwd := s.cwd
 	if checkDir(cwd) != nil {
