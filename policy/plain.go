@@ -3,21 +3,31 @@ package policy
 import (
 	"bytes"
 	"regexp"
+	"sync"
 	"unicode/utf8"
 )
 
 // maxSettings bounds the content of a file of settings that is looked into.
 const maxSettings = 64 << 10
 
+// The patterns are compiled when they are needed: each start of wolffia, of a shim and
+// of a tree server would pay for it.
 var (
 	// harmless are lines whose value cannot be a secret, whatever their name is: it
 	// is empty, a truth value, or taken from the environment. What stands before
 	// the first = or : is the name; in an .npmrc it may begin with a server.
-	harmless = regexp.MustCompile(`^(//[^\s=]*/:)?[^=:]*[=:]\s*["']?(true|false|null|\$\{[A-Za-z_][A-Za-z0-9_]*[?-]?\}|\$[A-Z_][A-Z0-9_]*)?["']?\s*,?\s*$`)
+	harmless = lazily(`^(//[^\s=]*/:)?[^=:]*[=:]\s*["']?(true|false|null|\$\{[A-Za-z_][A-Za-z0-9_]*[?-]?\}|\$[A-Z_][A-Z0-9_]*)?["']?\s*,?\s*$`)
 
 	// suspicious are lines that may have a credential, also in a comment.
-	suspicious = regexp.MustCompile(`(?i)auth|token|pass|pwd|secret|key|cred|login|user|bearer|private|BEGIN |://[^/\s"']*@|[A-Za-z0-9+/_-]{32}`)
+	suspicious = lazily(`(?i)auth|token|pass|pwd|secret|key|cred|login|user|bearer|private|BEGIN |://[^/\s"']*@|[A-Za-z0-9+/_-]{32}`)
+
+	// address is an address with a user in it.
+	address = lazily(`://[^/\s"']*@`)
 )
+
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
 
 // plain reports whether the content of a file of settings has no credentials,
 // as far as its words tell. What is not sure is not plain.
@@ -26,15 +36,12 @@ func plain(content []byte) bool {
 		return false
 	}
 	for line := range bytes.Lines(content) {
-		if !suspicious.Match(line) {
+		if !suspicious().Match(line) {
 			continue
 		}
-		if !harmless.Match(line) || address.Match(line) {
+		if !harmless().Match(line) || address().Match(line) {
 			return false
 		}
 	}
 	return true
 }
-
-// address is an address with a user in it.
-var address = regexp.MustCompile(`://[^/\s"']*@`)
