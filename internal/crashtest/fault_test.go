@@ -178,9 +178,11 @@ func TestRecordedProcessIsAnother(t *testing.T) {
 				if now, err := readProc(fmt.Sprintf("/proc/%d", p.pid)); err != nil || now.state == "Z" || now.start != p.start {
 					t.Errorf("a stranger was killed: %v, %v", now, err)
 				}
-				if slices.ContainsFunc(processes(t), func(q proc) bool { return part(q, nil) != "" && q.sandbox() == s.ID }) {
-					t.Errorf("something is left")
-				}
+				// The kernel lets go of a process's lock, which Destroy waits for, before the
+				// process is gone.
+				w.Until("nothing of the sandbox", func() bool {
+					return !slices.ContainsFunc(processes(t), func(q proc) bool { return part(q, nil) != "" && q.sandbox() == s.ID })
+				})
 			})
 		}
 	}
