@@ -14,6 +14,9 @@ const maxAlternatives = 256
 // expand writes out the braces of a pattern. Escapes stay as they are: the
 // component parser reads them later.
 func expand(s string) ([]string, error) {
+	if !strings.ContainsAny(s, "{}") {
+		return []string{s}, nil
+	}
 	out := []string{""}
 	start := 0 // of the text since the last brace
 	for i := 0; i < len(s); {

@@ -13,7 +13,7 @@ func Compile(rules []Rule) (*Policy, error) {
 	if len(rules) > maxRules {
 		return nil, invalid("%d rules: at most %d", len(rules), maxRules)
 	}
-	p := &Policy{rules: slices.Clone(rules)}
+	p := &Policy{rules: slices.Clone(rules), alts: make([]alt, 0, 2*len(rules))}
 	var errs []error
 	text := 0
 	excepts := exceptions{}
@@ -28,11 +28,11 @@ func Compile(rules []Rule) (*Policy, error) {
 			errs = append(errs, invalid("rule %s: %w", p.rules[i].describe(), err))
 			continue
 		}
-		for j := range alts {
-			alts[j].rule, alts[j].group = i, bit
-			text += alts[j].size
+		for _, a := range alts {
+			a.rule, a.group = i, bit
+			text += a.size
+			p.alts = append(p.alts, a)
 		}
-		p.alts = append(p.alts, alts...)
 		if len(p.alts) > maxAlts || text > maxText {
 			return nil, invalid("rule %s: the rules are too many or too long together", p.rules[i].describe())
 		}

@@ -2,6 +2,7 @@ package perm
 
 import (
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -29,8 +30,41 @@ type alt struct {
 	group    group
 }
 
-// alternatives parses the pattern of r.
+// parsed has the alternatives of rules that were parsed before: a process compiles
+// the rules of a preset several times, and to parse them is most of the work.
+var parsed struct {
+	sync.Mutex
+	alts map[Rule][]alt // guarded by Mutex; nobody changes an alternative in it
+}
+
+// maxParsed bounds how many rules are in parsed: more than the presets have.
+const maxParsed = 1000
+
+// alternatives returns the alternatives of the pattern of r, which the caller copies.
 func (r *Rule) alternatives(excepts exceptions) ([]alt, error) {
+	parsed.Lock()
+	alts, known := parsed.alts[*r]
+	parsed.Unlock()
+	if known {
+		return alts, nil
+	}
+	alts, err := r.parse(excepts)
+	if err != nil {
+		return nil, err
+	}
+	parsed.Lock()
+	defer parsed.Unlock()
+	if parsed.alts == nil {
+		parsed.alts = map[Rule][]alt{}
+	}
+	if len(parsed.alts) < maxParsed {
+		parsed.alts[*r] = alts
+	}
+	return alts, nil
+}
+
+// parse parses the pattern of r.
+func (r *Rule) parse(excepts exceptions) ([]alt, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
