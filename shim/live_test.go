@@ -441,7 +441,8 @@ func TestRootsTreeTakesRecordedRulesOnly(t *testing.T) {
 	if err := rt.SetPermissions(t.Context(), id, everything(perm.Read)); err != nil {
 		t.Fatal(err)
 	}
-	sock, err := net.Dial("unix", filepath.Join(state, "sandboxes", id, "run", "sock"))
+	t.Chdir(filepath.Join(state, "sandboxes", id, "run")) // a socket's path has 107 bytes at most
+	sock, err := net.Dial("unix", "sock")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func TestEndParts(t *testing.T) {
 		t.Errorf("nothing is recorded: %v, %v", recorded, err)
 	}
 	// A shell that is the parent of another.
-	shim := exec.Command("sh", "-c", "sh -c 'echo there; sleep 1000; :' & echo there; wait")
+	shim := exec.Command("sh", "-c", "sh -c 'exec sleep 1000' & echo there; wait")
 	out, err := shim.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
