@@ -43,7 +43,7 @@ func (a *app) execCommand() *cobra.Command {
 				return err
 			}
 			if tty && asJSON {
-				return runtime.Errorf(runtime.ErrInvalid, "-t and --json exclude each other: on a terminal there is no result to print")
+				return runtime.Errorf(runtime.ErrInvalid, "-t and --json exclude each other: a terminal shows the output itself, without a result; leave one of them out")
 			}
 			if tty && !a.isTerminal() {
 				return runtime.Errorf(runtime.ErrInvalid, "-t: standard input and output are not a terminal")

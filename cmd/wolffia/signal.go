@@ -89,8 +89,8 @@ const (
 )
 
 // A patience decides what becomes of signals while a command runs. The rest of a
-// session's text must not run when its caller is told to go, whatever the program in
-// the foreground makes of a signal; any other program is the whole command, and gets
+// session's text must not run when its caller has to end, whatever the program in
+// the foreground does with a signal; any other program is the whole command, and gets
 // the signal itself.
 type patience struct {
 	session bool // the command is a text in a session

@@ -225,7 +225,7 @@ func TestSignalEndsText(t *testing.T) {
 	}
 }
 
-// A program that is no session's text gets the signal, and what it makes of it counts.
+// A program outside of a session gets the signal, and its own exit code counts.
 func TestSignalIsPassedOn(t *testing.T) {
 	b := newBox(t)
 	script := `trap "exit 9" TERM; trap "exit 8" HUP; trap "exit 7" INT; echo begun; while :; do sleep 0.01; done`
