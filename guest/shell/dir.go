@@ -119,19 +119,27 @@ func (d *dir) write(name string, content []byte) error {
 	return fill(fd, content)
 }
 
-// take returns what is in the file name, up to limit bytes, and removes it;
-// nothing if there is no such regular file.
+// take returns what is in the regular file name, up to limit bytes, and removes the
+// file; nil if it cannot be read.
 func (d *dir) take(name string, limit int) []byte {
-	fd, err := unix.Openat(d.fd, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	defer d.unlink(name)
+	return readFile(d.fd, name, limit)
+}
+
+// readFile returns what is in a regular file, up to limit bytes; nil if it cannot be
+// read. In its place there may be anything: links are not followed, and FIFOs and
+// terminals are not waited for.
+func readFile(dir int, name string, limit int) []byte {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
 	defer unix.Close(fd)
-	_ = unix.Unlinkat(d.fd, name, 0)
-	if !isType(fd, unix.S_IFREG) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil
 	}
-	b := make([]byte, limit)
+	b := make([]byte, min(st.Size, int64(limit)))
 	n, err := unix.Pread(fd, b, 0)
 	if err != nil {
 		return nil
@@ -203,7 +211,7 @@ const textName = "c"
 // the next.
 type text struct {
 	fd      int           // to read and write; -1: not yet
-	unread  unix.Timespec // the access time that says that nobody has read it
+	unread  unix.Timespec // its access time until the shell reads it
 	changed unix.Timespec // the time of its last change by the guest
 }
 
@@ -215,7 +223,7 @@ func (d *dir) writeText(content []byte) error {
 	if t.fd >= 0 {
 		var st unix.Stat_t
 		if unix.Fstat(t.fd, &st) != nil || st.Nlink != 1 || st.Ctim != t.changed {
-			t.drop() // somebody has had his hands on it, and may have it open
+			t.drop() // another process has changed it, and may have it open
 		}
 	}
 	if t.fd < 0 {
@@ -227,8 +235,8 @@ func (d *dir) writeText(content []byte) error {
 	if err := fill(t.fd, content); err != nil {
 		return err
 	}
-	// A read then moves the access time, with relatime too (mount(8)). Which time
-	// it is moved from is known to nobody who might put it back.
+	// A read then moves the access time, with relatime too (mount(8)). That time
+	// is random, so that a command cannot put it back.
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	ts := [2]unix.Timespec{{Sec: 1 + int64(b[0]), Nsec: int64(b[1])<<16 | int64(b[2])<<8 | int64(b[3])}, {Nsec: unix.UTIME_OMIT}}

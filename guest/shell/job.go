@@ -145,23 +145,10 @@ func (j *job) dying() bool {
 	return j.ended.IsZero() && time.Since(j.dead) < hearLimit
 }
 
-// readStatus reads an exit status from a file, in whose place there may be
-// anything; nil: there is none.
+// readStatus reads an exit status from a file; nil: there is none.
 func readStatus(path string) *int {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil
-	}
-	defer unix.Close(fd)
-	var buf [4]byte
-	if !isType(fd, unix.S_IFREG) {
-		return nil
-	}
-	n, err := unix.Read(fd, buf[:])
-	if err != nil {
-		return nil
-	}
-	status, err := strconv.ParseUint(string(buf[:n]), 10, 8)
+	const longest = 4 // bytes: one more than a status has
+	status, err := strconv.ParseUint(string(readFile(unix.AT_FDCWD, path, longest)), 10, 8)
 	if err != nil {
 		return nil
 	}

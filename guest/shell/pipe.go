@@ -9,8 +9,8 @@ import (
 // it never hangs up while a command runs; when the command is over, the guest
 // closes its own writing end, and then an end of file says that nobody else
 // has one. For each command it has another name, which nobody can guess. Where
-// the directory does not tell whether a file was read, there is no such end, and
-// the pipe lives as long as one command.
+// the directory does not tell whether a file was read, the guest opens the reading end
+// only, and the pipe lives as long as one command.
 type pipe struct {
 	name string
 	fd   int // to read from; -1: it has yet to be made

@@ -116,11 +116,10 @@ func (s *Session) open(r *run) error {
 	if r.probe {
 		return nil
 	}
-	text := r.text
-	if len(text) == 0 {
-		text = []byte("\n") // of nothing, gVisor does not note that it was read
+	if len(r.text) == 0 {
+		r.text = []byte("\n") // gVisor does not note a read of an empty file
 	}
-	if err := s.dir.writeText(text); err != nil {
+	if err := s.dir.writeText(r.text); err != nil {
 		return err
 	}
 	if r.carry {
@@ -344,7 +343,7 @@ func (s *Session) again(r *run) {
 const maxAttempts = 2
 
 // anew runs a text in another shell.
-// Precondition: there is no shell.
+// Precondition: the session has no shell.
 func (s *Session) anew(r *run) {
 	r.attempt = maxAttempts
 	s.cur = nil
