@@ -1,39 +1,20 @@
 package policy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"wolffia/internal/suite"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
 
-// git runs git in dir without the configuration of whoever runs the test.
-func git(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", append([]string{
-		"-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b",
-		"-c", "init.defaultBranch=main", "-c", "commit.gpgSign=false",
-	}, args...)...)
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1"}
-	cmd.WaitDelay = time.Minute
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %q: %v\n%s", args, err, out)
-	}
-	return string(out)
-}
+var git = suite.Git
 
 // write writes files: pairs of a name below dir and a text.
 func write(t testing.TB, dir string, files ...string) {

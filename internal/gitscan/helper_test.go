@@ -4,33 +4,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"wolffia/internal/suite"
 )
 
-// git runs git in dir without the configuration of whoever runs the test.
-func git(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "git", append([]string{
-		"-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b",
-		"-c", "init.defaultBranch=main", "-c", "commit.gpgSign=false",
-	}, args...)...)
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1"}
-	cmd.WaitDelay = time.Minute
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %q: %v\n%s", args, err, out)
-	}
-	return string(out)
-}
+var git = suite.Git
 
 func write(t testing.TB, path, text string) {
 	t.Helper()
