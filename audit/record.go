@@ -50,6 +50,7 @@ type Record struct {
 
 	Rule    *perm.Rule // the rule that decided; nil: none matches, or Problem says why
 	Problem string     // why there is no Rule
+	Why     string     // what git outside of the sandbox would do with it; empty: the rule says it all
 	Remedy  string     // the flag that would allow it; empty: none would
 
 	PID     uint32 // of the thread that asked, on the host; 0 if it is not known
@@ -88,6 +89,7 @@ type denial struct {
 	Errno     string     `json:"errno"`
 	Rule      *perm.Rule `json:"rule"`
 	Problem   string     `json:"problem,omitempty"`
+	Why       string     `json:"why,omitempty"`
 	Remedy    string     `json:"remedy,omitempty"`
 	PID       uint32     `json:"pid"`
 	Command   string     `json:"command"`
@@ -104,7 +106,7 @@ func (r *Record) Append(b []byte) []byte {
 	if r.Dropped == 0 {
 		l.denial = &denial{
 			Count: r.Count, Op: r.Op, Path: r.Path, Cut: r.Cut, Level: r.Level, Need: r.Need, Errno: r.Errno,
-			Rule: r.Rule, Problem: r.Problem, Remedy: r.Remedy, PID: r.PID, Command: r.Command, UID: r.UID,
+			Rule: r.Rule, Problem: r.Problem, Why: r.Why, Remedy: r.Remedy, PID: r.PID, Command: r.Command, UID: r.UID,
 		}
 		if !utf8.ValidString(r.Path) {
 			l.PathBytes = []byte(r.Path)
@@ -149,7 +151,7 @@ func Parse(text []byte) (Record, error) {
 		return Record{}, errors.New("audit log: not a denial")
 	}
 	r.Count, r.Op, r.Path, r.Cut, r.Level, r.Need, r.Errno = l.Count, l.Op, l.Path, l.Cut, l.Level, l.Need, l.Errno
-	r.Rule, r.Problem, r.Remedy, r.PID, r.Command, r.UID = l.Rule, l.Problem, l.Remedy, l.PID, l.Command, l.UID
+	r.Rule, r.Problem, r.Why, r.Remedy, r.PID, r.Command, r.UID = l.Rule, l.Problem, l.Why, l.Remedy, l.PID, l.Command, l.UID
 	if l.PathBytes != nil {
 		r.Path = string(l.PathBytes)
 	}

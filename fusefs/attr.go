@@ -128,14 +128,14 @@ func (t *tree) mode(o *object, level perm.Level, inside perm.State) uint32 {
 	case unix.S_IFDIR:
 		// What may be made inside is for the names to say, unless all of
 		// them say the same.
-		if l, ok := t.rules.Constant(inside); ok && l < perm.Write {
+		if l, ok := t.rules.Constant(inside); ok && l < perm.Checked {
 			bits &^= 0o222
 		}
 	default:
 		switch {
 		case level < perm.Read:
 			bits &^= 0o777
-		case level < perm.Write:
+		case level < perm.Checked, level == perm.Checked && !t.own.has(o.ident):
 			bits &^= 0o222
 		}
 	}

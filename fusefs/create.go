@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/gitguard"
 	"wolffia/perm"
 )
 
@@ -25,13 +26,21 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 	if _, errno := t.allowName(o, in, dir, name, isDir); errno != 0 {
 		return fuse.Status(errno)
 	}
-	t.names.RLock()
-	defer t.names.RUnlock()
+	if gitguard.Essential(name) { // no two at once, each of which is harmless
+		t.names.Lock()
+		defer t.names.Unlock()
+	} else {
+		t.names.RLock()
+		defer t.names.RUnlock()
+	}
 	h, errno := t.acquireDir(dir)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	defer h.release()
+	if t.completes(dir, h.fd, name) {
+		return fuse.Status(t.deny(o, in, dir, name, perm.Checked, syscall.EACCES, becomesGit))
+	}
 	errno = do(dir, h.fd)
 	if errno == syscall.EEXIST {
 		errno = t.taken(o, in, dir, h.fd, name)
@@ -89,7 +98,9 @@ func (t *tree) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse
 			return errno
 		}
 		t.settleMode(fd, name, mode)
-		return t.find(&in.InHeader, dir, fd, name, out)
+		errno := t.find(&in.InHeader, dir, fd, name, out)
+		t.made(dir, name)
+		return errno
 	})
 }
 
@@ -101,7 +112,9 @@ func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse
 			return errno
 		}
 		t.settleMode(fd, name, mode)
-		return t.find(&in.InHeader, dir, fd, name, out)
+		errno := t.find(&in.InHeader, dir, fd, name, out)
+		t.made(dir, name)
+		return errno
 	})
 }
 
@@ -208,7 +221,11 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 			unix.Close(file)
 			return errno
 		}
-		n := t.enter(dir, name, meeting{obj, -1}, perm.Write, &out.EntryOut)
+		l := t.rules.Child(dir.getState(), name, false)
+		if l == perm.Checked {
+			t.own.add(obj.ident)
+		}
+		n := t.enter(dir, name, meeting{obj, -1}, l, &out.EntryOut)
 		h := t.fds.add(n, useWrite, file)
 		defer h.release()
 		if mode&0o600 != 0o600 {
@@ -230,9 +247,10 @@ func openNew(dir int, name string, mode uint32) (int, error) {
 // openExisting opens a file that the kernel believes to make, and for which
 // it therefore checks nothing.
 func (t *tree) openExisting(in *fuse.CreateIn, dir *node, fd int, name string, out *fuse.CreateOut) syscall.Errno {
+	l := t.rules.Child(dir.getState(), name, false)
 	if obj, errno := t.examine(at{fd, name}); errno != 0 || obj.typ() != unix.S_IFREG {
 		return syscall.EEXIST // not to be opened in passing
-	} else if want := wanted(in.Flags); t.mode(obj, perm.Write, 0)>>6&want != want {
+	} else if want := wanted(in.Flags); t.mode(obj, l, 0)>>6&want != want {
 		return syscall.EACCES
 	}
 	if errno := t.find(&in.InHeader, dir, fd, name, &out.EntryOut); errno != 0 {
@@ -240,6 +258,10 @@ func (t *tree) openExisting(in *fuse.CreateIn, dir *node, fd int, name string, o
 	}
 	n := t.table.get(out.NodeId)
 	if in.Flags&unix.O_TRUNC != 0 {
+		if l == perm.Checked && !t.maySet(n, &change{truncates: true}) {
+			t.Forget(n.id, 1)
+			return t.deny(opSetattr, &in.InHeader, n, "", l, syscall.EACCES, "")
+		}
 		h, errno := t.acquireHeld(n, useWrite)
 		if errno == 0 {
 			errno = t.resize(h, 0)

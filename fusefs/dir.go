@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"strings"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -133,9 +134,12 @@ func (t *tree) show(dir *node, fd int, e *fuse.DirEntry) perm.Level {
 		return perm.View
 	case "..":
 		if dir.id == rootID {
-			e.Ino = dir.ident.ino // what is above is nobody's business
+			e.Ino = dir.ident().ino // what is above is nobody's business
 		}
 		return perm.View
+	}
+	if strings.HasPrefix(e.Name, ownPrefix) {
+		return perm.None
 	}
 	if e.Mode&unix.S_IFMT == 0 { // a file system that does not say
 		obj, errno := t.stat(at{fd, e.Name})

@@ -179,8 +179,15 @@ func (d *descriptors) prefer(n *node, u use) {
 // caches no more for it.
 func (d *descriptors) forget(n *node) {
 	d.mu.Lock()
-	defer d.unlock()
 	n.gone = true
+	d.mu.Unlock()
+	d.renew(n)
+}
+
+// renew closes all handles of n, those in use when they are released: n is another inode.
+func (d *descriptors) renew(n *node) {
+	d.mu.Lock()
+	defer d.unlock()
 	for _, h := range n.handles {
 		if h != nil {
 			d.drop(h)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
 )
 
 // open returns a descriptor of the node called id that is good for u, if the
@@ -20,7 +22,14 @@ func (t *tree) open(o op, in *fuse.InHeader, id uint64, u use) (*handle, syscall
 	if n.isDir() {
 		return nil, syscall.EISDIR
 	}
-	return t.acquire(n, u)
+	h, errno := t.acquire(n, u)
+	if errno == 0 && n.getLevel() == perm.Checked {
+		// It may be another file than it was a moment ago.
+		if errno = t.allow(o, in, n); errno != 0 {
+			h.release()
+		}
+	}
+	return h, errno
 }
 
 // Read reads from a file. The kernel opened it without asking.
@@ -58,6 +67,13 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 		return 0, fuse.Status(errno)
 	}
 	defer h.release()
+	if h.node.getLevel() == perm.Checked {
+		done, errno := t.mayWrite(in, h, data)
+		if errno != 0 {
+			return 0, fuse.Status(errno)
+		}
+		defer done()
+	}
 	grown, errno := t.quota.grow(h.node, h.fd, int64(in.Offset), int64(len(data)))
 	if errno != 0 {
 		return 0, fuse.Status(errno)

@@ -81,31 +81,32 @@ type row struct {
 
 // The kinds of row. Hidden means absent for what exists; a name that may not
 // be made or removed answers the same whether or not it exists.
-func seen(name string) row { return row{name: name, errno: levels(syscall.ENOENT, 0, 0, 0)} }
+func seen(name string) row { return row{name: name, errno: levels(syscall.ENOENT, 0, 0, 0, 0)} }
 
 func reads(name string) row {
-	return row{name: name, errno: levels(syscall.ENOENT, syscall.EACCES, 0, 0)}
+	return row{name: name, errno: levels(syscall.ENOENT, syscall.EACCES, 0, 0, 0)}
 }
 
 func writes(name string) row {
-	return row{name: name, errno: levels(syscall.ENOENT, syscall.EACCES, syscall.EACCES, 0)}
+	return row{name: name, errno: levels(syscall.ENOENT, syscall.EACCES, syscall.EACCES, syscall.EACCES, 0)}
 }
 
 func names(name string) row {
-	return row{name: name, errno: levels(syscall.EACCES, syscall.EACCES, syscall.EACCES, 0)}
+	return row{name: name, errno: levels(syscall.EACCES, syscall.EACCES, syscall.EACCES, syscall.EACCES, 0)}
 }
 
 func refused(name string, e syscall.Errno) row {
-	return row{name: name, errno: levels(e, e, e, e), refusal: true}
+	return row{name: name, errno: levels(e, e, e, e, e), refusal: true}
 }
 
 func silent(name string) row { return row{name: name} }
 
-func levels(none, view, read, write syscall.Errno) [perm.Write + 1]syscall.Errno {
-	return [...]syscall.Errno{perm.None: none, perm.View: view, perm.Read: read, perm.Write: write}
+func levels(none, view, read, checked, write syscall.Errno) [perm.Write + 1]syscall.Errno {
+	return [...]syscall.Errno{perm.None: none, perm.View: view, perm.Read: read, perm.Checked: checked, perm.Write: write}
 }
 
-// gate is the whole policy of the tree: operation x level -> errno.
+// gate is the whole policy of the tree: operation x level -> errno. What it refuses
+// at perm.Checked the git gate may allow: see checked.go.
 var gate = [ops]row{
 	opLookup:      seen("lookup"),
 	opGetattr:     seen("getattr"),
@@ -185,6 +186,7 @@ type Denial struct {
 	PID   uint32        // of the caller, in the mount's pid namespace; 0 if it has none there
 	UID   uint32        // of the caller, in the mount's user namespace
 	Errno syscall.Errno // what the caller was told
+	Why   string        // what git on the host would do with it; empty if the level says it all
 	Rules Rules         `json:"-"` // by which it was judged
 }
 
@@ -192,6 +194,9 @@ type Denial struct {
 func (t *tree) allow(o op, c *fuse.InHeader, n *node) syscall.Errno {
 	l := n.getLevel()
 	e := check(o, l)
+	if e != 0 && l == perm.Checked && t.mayChange(o, n) {
+		return 0
+	}
 	if e != 0 {
 		t.denied(o, c, n, "", l, e)
 	}
@@ -199,10 +204,14 @@ func (t *tree) allow(o op, c *fuse.InHeader, n *node) syscall.Errno {
 }
 
 // allowName asks the gate about the entry called name in dir, whose level it
-// returns.
+// returns. If that is Checked, an entry that is to be removed or renamed is for
+// the caller to judge, by what it is.
 func (t *tree) allowName(o op, c *fuse.InHeader, dir *node, name string, isDir bool) (perm.Level, syscall.Errno) {
 	l := t.rules.Child(dir.getState(), name, isDir)
 	e := check(o, l)
+	if e != 0 && l == perm.Checked && (o == opUnlink || o == opRmdir || o == opRename || t.mayMake(o, dir, name)) {
+		e = 0
+	}
 	if e != 0 {
 		t.denied(o, c, dir, name, l, e)
 	}
@@ -211,11 +220,17 @@ func (t *tree) allowName(o op, c *fuse.InHeader, dir *node, name string, isDir b
 
 // denied reports one refusal. name is empty if it is about n itself.
 func (t *tree) denied(o op, c *fuse.InHeader, n *node, name string, l perm.Level, e syscall.Errno) {
+	_ = t.deny(o, c, n, name, l, e, "")
+}
+
+// deny is denied, with the reason why. It returns e.
+func (t *tree) deny(o op, c *fuse.InHeader, n *node, name string, l perm.Level, e syscall.Errno, why string) syscall.Errno {
 	if t.report == nil || gate[o].refusal {
-		return
+		return e
 	}
 	t.report(Denial{
 		Op: gate[o].name, Path: t.table.path(n, name), Level: l, Need: need(o),
-		PID: c.Pid, UID: c.Uid, Errno: e, Rules: t.rules,
+		PID: c.Pid, UID: c.Uid, Errno: e, Rules: t.rules, Why: why,
 	})
+	return e
 }

@@ -12,48 +12,48 @@ import (
 )
 
 // wantGate is the specification: what each operation is told at none, view,
-// read and write.
-var wantGate = map[string][4]syscall.Errno{
-	"lookup":               {unix.ENOENT, 0, 0, 0},
-	"getattr":              {unix.ENOENT, 0, 0, 0},
-	"setattr":              {unix.ENOENT, unix.EACCES, unix.EACCES, 0},
-	"readlink":             {unix.ENOENT, unix.EACCES, 0, 0},
-	"read":                 {unix.ENOENT, unix.EACCES, 0, 0},
-	"write":                {unix.ENOENT, unix.EACCES, unix.EACCES, 0},
-	"fsync":                {unix.ENOENT, unix.EACCES, 0, 0},
-	"fallocate":            {unix.ENOENT, unix.EACCES, unix.EACCES, 0},
-	"lseek":                {unix.ENOENT, unix.EACCES, 0, 0},
-	"copy_file_range from": {unix.ENOENT, unix.EACCES, 0, 0},
-	"copy_file_range to":   {unix.ENOENT, unix.EACCES, unix.EACCES, 0},
-	"readdir":              {unix.ENOENT, 0, 0, 0},
-	"readdirplus":          {unix.ENOENT, 0, 0, 0},
-	"fsyncdir":             {unix.ENOENT, 0, 0, 0},
-	"statfs":               {unix.ENOENT, 0, 0, 0},
-	"link from":            {unix.ENOENT, unix.EACCES, unix.EACCES, 0},
+// read, checked and write.
+var wantGate = map[string][5]syscall.Errno{
+	"lookup":               {unix.ENOENT, 0, 0, 0, 0},
+	"getattr":              {unix.ENOENT, 0, 0, 0, 0},
+	"setattr":              {unix.ENOENT, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"readlink":             {unix.ENOENT, unix.EACCES, 0, 0, 0},
+	"read":                 {unix.ENOENT, unix.EACCES, 0, 0, 0},
+	"write":                {unix.ENOENT, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"fsync":                {unix.ENOENT, unix.EACCES, 0, 0, 0},
+	"fallocate":            {unix.ENOENT, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"lseek":                {unix.ENOENT, unix.EACCES, 0, 0, 0},
+	"copy_file_range from": {unix.ENOENT, unix.EACCES, 0, 0, 0},
+	"copy_file_range to":   {unix.ENOENT, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"readdir":              {unix.ENOENT, 0, 0, 0, 0},
+	"readdirplus":          {unix.ENOENT, 0, 0, 0, 0},
+	"fsyncdir":             {unix.ENOENT, 0, 0, 0, 0},
+	"statfs":               {unix.ENOENT, 0, 0, 0, 0},
+	"link from":            {unix.ENOENT, unix.EACCES, unix.EACCES, unix.EACCES, 0},
 
-	"create":  {unix.EACCES, unix.EACCES, unix.EACCES, 0},
-	"mknod":   {unix.EACCES, unix.EACCES, unix.EACCES, 0},
-	"mkdir":   {unix.EACCES, unix.EACCES, unix.EACCES, 0},
-	"symlink": {unix.EACCES, unix.EACCES, unix.EACCES, 0},
-	"link":    {unix.EACCES, unix.EACCES, unix.EACCES, 0},
-	"unlink":  {unix.EACCES, unix.EACCES, unix.EACCES, 0},
-	"rmdir":   {unix.EACCES, unix.EACCES, unix.EACCES, 0},
-	"rename":  {unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"create":  {unix.EACCES, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"mknod":   {unix.EACCES, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"mkdir":   {unix.EACCES, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"symlink": {unix.EACCES, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"link":    {unix.EACCES, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"unlink":  {unix.EACCES, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"rmdir":   {unix.EACCES, unix.EACCES, unix.EACCES, unix.EACCES, 0},
+	"rename":  {unix.EACCES, unix.EACCES, unix.EACCES, unix.EACCES, 0},
 
-	"open":        {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"opendir":     {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"flush":       {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"access":      {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"tmpfile":     {unix.EOPNOTSUPP, unix.EOPNOTSUPP, unix.EOPNOTSUPP, unix.EOPNOTSUPP},
-	"getxattr":    {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"setxattr":    {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"listxattr":   {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"removexattr": {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"getlk":       {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"setlk":       {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"setlkw":      {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
-	"ioctl":       {unix.ENOTTY, unix.ENOTTY, unix.ENOTTY, unix.ENOTTY},
-	"statx":       {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"open":        {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"opendir":     {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"flush":       {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"access":      {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"tmpfile":     {unix.EOPNOTSUPP, unix.EOPNOTSUPP, unix.EOPNOTSUPP, unix.EOPNOTSUPP, unix.EOPNOTSUPP},
+	"getxattr":    {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"setxattr":    {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"listxattr":   {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"removexattr": {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"getlk":       {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"setlk":       {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"setlkw":      {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"ioctl":       {unix.ENOTTY, unix.ENOTTY, unix.ENOTTY, unix.ENOTTY, unix.ENOTTY},
+	"statx":       {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
 
 	"forget": {}, "release": {}, "releasedir": {},
 }
@@ -148,6 +148,7 @@ func (hideAll) Root() perm.State                             { return 0 }
 func (hideAll) RootLevel() perm.Level                        { return perm.None }
 func (hideAll) Enter(perm.State, string) perm.State          { return 0 }
 func (hideAll) Child(perm.State, string, bool) perm.Level    { return perm.None }
+func (hideAll) Checks() bool                                 { return true }
 func (hideAll) Constant(s perm.State) (l perm.Level, b bool) { return perm.None, true }
 
 // testTree returns a tree over dir that no kernel knows of.

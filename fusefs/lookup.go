@@ -131,7 +131,7 @@ func (t *tree) held(dir *node, fd int, name string) *object {
 	}
 	defer h.release()
 	obj, errno := t.stat(at{fd, name})
-	if errno != 0 || obj.ident != n.ident {
+	if errno != 0 || obj.ident != n.ident() {
 		return nil
 	}
 	return obj

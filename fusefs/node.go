@@ -25,8 +25,8 @@ type identity struct {
 // are two nodes, because the rules are about names.
 type node struct {
 	id    uint64
-	ident identity
-	typ   uint32 // the S_IFMT bits, which never change for an identity
+	inode atomic.Pointer[identity] // see ident
+	typ   uint32                   // the S_IFMT bits, which never change
 
 	level atomic.Uint32 // a perm.Level
 	state atomic.Int32  // a perm.State: what holds inside, if it is a directory
@@ -46,6 +46,17 @@ type node struct {
 	handles [uses]*handle
 	gone    bool // no longer in the table: nothing more is cached for it
 }
+
+// newNode returns a node of o, without a name.
+func newNode(o *object) *node {
+	n := &node{typ: o.typ()}
+	n.inode.Store(&o.ident)
+	return n
+}
+
+// ident returns which inode n is. It changes when the server puts a file of its own in the
+// place of the sandbox's, with tree.names held for writing.
+func (n *node) ident() identity { return *n.inode.Load() }
 
 func (n *node) isDir() bool     { return n.typ == unix.S_IFDIR }
 func (n *node) isRegular() bool { return n.typ == unix.S_IFREG }

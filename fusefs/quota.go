@@ -122,10 +122,11 @@ func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno sysca
 		}
 	}
 	q.reserved += size
-	g := q.busy[n.ident]
+	id := n.ident()
+	g := q.busy[id]
 	if g == nil {
 		g = &growth{room: allocated(fd)}
-		q.busy[n.ident] = g
+		q.busy[id] = g
 	}
 	g.writers++
 	return func() {
@@ -136,7 +137,7 @@ func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno sysca
 		q.used += now - g.room
 		g.room = now
 		if g.writers--; g.writers == 0 {
-			delete(q.busy, n.ident)
+			delete(q.busy, id)
 		}
 	}, 0
 }
@@ -161,7 +162,7 @@ func (q *quota) removed(n *node, obj *object) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.doomed[n.ident] = size
+	q.doomed[n.ident()] = size
 }
 
 // forgotten is called when n goes out of the table, and no other node of the same file is
@@ -169,11 +170,11 @@ func (q *quota) removed(n *node, obj *object) {
 func (q *quota) forgotten(n *node, fd int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	size, ok := q.doomed[n.ident]
+	size, ok := q.doomed[n.ident()]
 	if !ok {
 		return
 	}
-	delete(q.doomed, n.ident)
+	delete(q.doomed, n.ident())
 	if fd >= 0 {
 		size = objectCost + allocated(fd)
 	}

@@ -117,7 +117,7 @@ func (t *tree) walk(n *node) (*handle, syscall.Errno) {
 func (t *tree) same(n *node, o *object, errno syscall.Errno) syscall.Errno {
 	switch errno {
 	case 0:
-		if o.ident == n.ident {
+		if o.ident == n.ident() {
 			return 0
 		}
 	case syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.EXDEV:

@@ -1,8 +1,12 @@
 package fusefs
 
 import (
+	"syscall"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
 )
 
 // Unlink removes a name that is not a directory's.
@@ -42,6 +46,15 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 			return fuse.Status(errno)
 		}
 	}
+	if errno == 0 {
+		l := t.rules.Child(dir.getState(), name, obj.isDir())
+		if l == perm.Checked && !t.own.has(obj.ident) {
+			return fuse.Status(t.deny(o, in, dir, name, l, syscall.EACCES, madeOutside))
+		}
+		if t.essential(dir, name, obj) {
+			return fuse.Status(t.deny(o, in, dir, name, perm.Checked, syscall.EACCES, madeOutside))
+		}
+	}
 	flags := 0
 	if isDir {
 		flags = unix.AT_REMOVEDIR
@@ -51,6 +64,9 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 		return fuse.Status(errnoOf(err))
 	}
 	t.quota.removed(victim, obj)
+	if obj != nil {
+		t.own.drop(obj.ident)
+	}
 	if t.table.vanish(dir, name, victim) {
 		t.orphan(victim)
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
 )
 
 // A renaming is one rename: both ends, and what is there.
@@ -63,8 +65,12 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if r.dst, errno = t.stat(at{to.fd, r.b}); errno != 0 && errno != syscall.ENOENT {
 		return errno
 	}
-	if errno := t.allowRename(r); errno != 0 {
+	replaced, errno := t.allowRename(r, from.fd, to.fd)
+	if errno != 0 {
 		return errno
+	}
+	if replaced != nil {
+		return t.put(r, replaced, from.fd, to.fd)
 	}
 	victim := t.hold(r.to, r.b)
 	if err := unix.Renameat2(from.fd, r.a, to.fd, r.b, uint(flags)); err != nil {
@@ -96,8 +102,10 @@ func (t *tree) refuseNames(r *renaming) syscall.Errno {
 }
 
 // allowRename asks the gate about each name with each object that is there
-// before or after, and compares what holds inside directories.
-func (t *tree) allowRename(r *renaming) syscall.Errno {
+// before or after, compares what holds inside directories, and has what git
+// acts upon checked. It returns what takes the place of the rename, nil if nothing
+// does. The directories are open as from and to.
+func (t *tree) allowRename(r *renaming, from, to int) (*replacement, syscall.Errno) {
 	type end struct {
 		dir  *node
 		name string
@@ -110,16 +118,40 @@ func (t *tree) allowRename(r *renaming) syscall.Errno {
 			ends = append(ends, end{r.from, r.a, r.dst})
 		}
 	}
-	for _, e := range ends {
-		if _, errno := t.allowName(opRename, r.in, e.dir, e.name, e.obj.isDir()); errno != 0 {
-			return errno
+	checked := -1 // of ends
+	for i, e := range ends {
+		l, errno := t.allowName(opRename, r.in, e.dir, e.name, e.obj.isDir())
+		if errno != 0 {
+			return nil, errno
+		}
+		if l == perm.Checked {
+			checked = i
 		}
 	}
 	moved := r.src.isDir() || r.swap && r.dst != nil && r.dst.isDir()
-	if moved && t.rules.Enter(r.from.getState(), r.a) != t.rules.Enter(r.to.getState(), r.b) {
-		return syscall.EXDEV // mv then copies, name by name
+	refuse := func(dir *node, name, why string) (*replacement, syscall.Errno) {
+		return nil, t.deny(opRename, r.in, dir, name, perm.Checked, syscall.EACCES, why)
 	}
-	return 0
+	switch {
+	case t.essential(r.from, r.a, r.src):
+		return refuse(r.from, r.a, madeOutside)
+	case r.dst != nil && (r.swap || r.dst.isDir()) && t.essential(r.to, r.b, r.dst):
+		return refuse(r.to, r.b, madeOutside)
+	case r.dst == nil && t.completes(r.to, to, r.b):
+		return refuse(r.to, r.b, becomesGit)
+	case checked < 0 && moved && t.rules.Enter(r.from.getState(), r.a) != t.rules.Enter(r.to.getState(), r.b):
+		return nil, syscall.EXDEV // mv then copies, name by name
+	case checked < 0:
+		return nil, 0
+	}
+	replaced, err := t.allowChecked(r, from, to)
+	if err != nil {
+		if errno, ok := err.(syscall.Errno); ok && errno != syscall.EACCES {
+			return nil, errno
+		}
+		return refuse(ends[checked].dir, ends[checked].name, err.Error())
+	}
+	return replaced, 0
 }
 
 // judge gives the node at (dir, name) what the rules say of its new name.

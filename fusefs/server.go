@@ -36,6 +36,9 @@ type Rules interface {
 	// Constant reports whether all that is or may be below a directory of
 	// state s has one level, and which.
 	Constant(s perm.State) (perm.Level, bool)
+
+	// Checks reports whether git repositories are guarded.
+	Checks() bool
 }
 
 var _ Rules = (*perm.Policy)(nil)
@@ -55,6 +58,10 @@ type Options struct {
 
 	// Owner is whom all objects belong to in the tree.
 	Owner Owner
+
+	// Shown is the absolute path of the tree to those inside. Paths below it can be
+	// written into files with which git finds repositories; with "", none that is absolute.
+	Shown string
 
 	// Timeout is how long the kernel may believe what it was told where changes
 	// made outside of the tree are not noticed, and so how late they may be
@@ -207,7 +214,7 @@ func newTree(opts *Options) (_ *tree, err error) {
 		return nil, errors.New("no rules")
 	}
 	t := &tree{
-		rules: opts.Rules, owner: opts.Owner, timeout: opts.Timeout, report: opts.Denied,
+		rules: opts.Rules, owner: opts.Owner, shown: opts.Shown, timeout: opts.Timeout, report: opts.Denied,
 		start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), logger: opts.Logger,
 	}
 	if opts.Quota > 0 {
@@ -254,7 +261,7 @@ func newTree(opts *Options) (_ *tree, err error) {
 		unix.Close(t.proc)
 		return nil, fmt.Errorf("stat the root: %w", errno)
 	}
-	n := &node{ident: obj.ident, typ: obj.typ()}
+	n := newNode(obj)
 	n.setVerdict(max(t.rules.RootLevel(), perm.View), t.rules.Root())
 	t.table = newTable(n)
 	t.root = t.fds.add(n, usePath, root) // held until close

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
 )
 
 // SetAttr changes mode, size and times. The owner can only be set to what it
@@ -19,6 +21,15 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	}
 	if errno := t.allow(opSetattr, &in.InHeader, n); errno != 0 {
 		return fuse.Status(errno)
+	}
+	if n.getLevel() == perm.Checked {
+		var c change
+		c.mode, c.setsMode = in.GetMode()
+		size, ok := in.GetSize()
+		c.truncates, c.extends = ok && size == 0, ok && size != 0
+		if !t.maySet(n, &c) {
+			return fuse.Status(t.deny(opSetattr, &in.InHeader, n, "", perm.Checked, syscall.EACCES, ""))
+		}
 	}
 	if uid, ok := in.GetUID(); ok && uid != t.owner.UID {
 		return fuse.EPERM
@@ -88,6 +99,9 @@ func (t *tree) truncate(n *node, size int64) syscall.Errno {
 		return errno
 	}
 	defer h.release()
+	if n.getLevel() == perm.Checked && !t.maySet(n, &change{truncates: size == 0, extends: size != 0}) {
+		return syscall.EACCES // it is another file than it was a moment ago
+	}
 	return t.resize(h, size)
 }
 

@@ -72,13 +72,14 @@ func (t *table) enter(dir *node, name string, o *object, judge func(*node)) (n, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n = dir.children[name]
-	if n != nil && (n.ident != o.ident || n.typ != o.typ()) {
+	if n != nil && (n.ident() != o.ident || n.typ != o.typ()) {
 		t.detach(n)
 		n, orphan = nil, n
 	}
 	if n == nil {
 		t.last++
-		n = &node{id: t.last, ident: o.ident, typ: o.typ()}
+		n = newNode(o)
+		n.id = t.last
 		judge(n)
 		t.nodes[n.id] = n
 		t.count.Add(1)
@@ -149,6 +150,14 @@ func (t *table) move(from *node, a string, to *node, b string, swap bool) {
 	}
 }
 
+// renew makes n, which has one link, a node of the inode id.
+func (t *table) renew(n *node, id identity) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unalias(n)
+	n.inode.Store(&id)
+}
+
 // forget takes back nlookup lookups of the node called id, and returns the
 // nodes that went out of the table by it.
 func (t *table) forget(id, nlookup uint64) []*node {
@@ -209,10 +218,10 @@ func (t *table) alias(n *node) (added bool, known int) {
 	if t.nodes[n.id] != n {
 		return false, 0
 	}
-	set := t.aliases[n.ident]
+	set := t.aliases[n.ident()]
 	if set == nil {
 		set = map[*node]struct{}{}
-		t.aliases[n.ident] = set
+		t.aliases[n.ident()] = set
 	}
 	_, old := set[n]
 	set[n] = struct{}{}
@@ -221,10 +230,10 @@ func (t *table) alias(n *node) (added bool, known int) {
 
 // unalias undoes alias. t.mu is held.
 func (t *table) unalias(n *node) {
-	set := t.aliases[n.ident]
+	set := t.aliases[n.ident()]
 	delete(set, n)
 	if len(set) == 0 {
-		delete(t.aliases, n.ident)
+		delete(t.aliases, n.ident())
 	}
 }
 
@@ -233,14 +242,14 @@ func (t *table) unalias(n *node) {
 func (t *table) aliased(n *node) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return len(t.aliases) > 0 && len(t.aliases[n.ident]) > 0
+	return len(t.aliases) > 0 && len(t.aliases[n.ident()]) > 0
 }
 
 // siblings returns the ids of the other nodes that share n's inode.
 func (t *table) siblings(n *node) (ids []uint64) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for m := range t.aliases[n.ident] {
+	for m := range t.aliases[n.ident()] {
 		if m != n {
 			ids = append(ids, m.id)
 		}

@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -43,6 +44,9 @@ type tree struct {
 	// that follow changes of the former hold it for writing.
 	names sync.RWMutex
 
+	shown string // where the tree is to those inside; "" if that is not known
+	own   own
+
 	quota  *quota // nil: no limit
 	dev    *device
 	notes  *notes
@@ -70,9 +74,10 @@ func (t *tree) dir(id uint64) (*node, syscall.Errno) {
 }
 
 // plainName reports whether name is that of one entry of a directory. The
-// kernel sends no other; what is reached beneath a directory depends on it.
+// kernel sends no other; what is reached beneath a directory depends on it. The
+// files that the server itself makes are out of reach.
 func plainName(name string) bool {
-	if name == "" || name == "." || name == ".." {
+	if name == "" || name == "." || name == ".." || strings.HasPrefix(name, ownPrefix) {
 		return false
 	}
 	for i := range len(name) {

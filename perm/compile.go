@@ -28,6 +28,7 @@ func Compile(rules []Rule) (*Policy, error) {
 			errs = append(errs, invalid("rule %s: %w", p.rules[i].describe(), err))
 			continue
 		}
+		p.checks = p.checks || p.rules[i].Level == Checked
 		for _, a := range alts {
 			a.rule, a.group = i, bit
 			text += a.size

@@ -223,7 +223,7 @@ func TestMalformedRulesAreErrors(t *testing.T) {
 		{Pattern: "a/", Type: File},
 		{Pattern: "/", Type: File},
 		{Pattern: "a", Type: 3},
-		{Pattern: "a", Level: 4},
+		{Pattern: "a", Level: 5},
 		{Pattern: "a", Level: Write, AtMost: true},
 		{Pattern: "a", Except: "b/c"},
 		{Pattern: "a", Except: "[b"},

@@ -121,7 +121,7 @@ func TestAssemble(t *testing.T) {
 		{
 			"nothing asked for is agent-safe",
 			Request{GitDirs: []string{".git"}},
-			map[string]Level{"a": Write, ".env": None, ".git/config": Read},
+			map[string]Level{"a": Write, ".env": None, ".git/config": Checked},
 		},
 		{
 			"full access leaves git alone",
@@ -136,12 +136,12 @@ func TestAssemble(t *testing.T) {
 		{
 			"a preset is named beside a file",
 			Request{Preset: "view-only", File: file("version: 1\nrules: [/out/=write]"), GitDirs: []string{"out/.git"}},
-			map[string]Level{"a": View, "out/a": Write, "out/.env": None, "out/.git/config": Read},
+			map[string]Level{"a": View, "out/a": Write, "out/.env": None, "out/.git/config": Checked},
 		},
 		{
 			"a file alone hides what it does not name, and secrets",
 			Request{File: file("version: 1\nrules: [/out/=write]"), GitDirs: []string{"out/.git"}},
-			map[string]Level{"a": None, "out/a": Write, "out/.env": None, "out/.git/hooks/x": Read},
+			map[string]Level{"a": None, "out/a": Write, "out/.env": None, "out/.git/hooks/x": Checked},
 		},
 		{
 			"rules outrank the file, reveals the secrets",

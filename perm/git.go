@@ -2,33 +2,35 @@ package perm
 
 import "strings"
 
-// gitGuarded are the parts of a git directory that make the host user's git run
-// programs: hooks, configuration such as core.fsmonitor or core.pager, and
-// commondir, a file that need not exist and sends git elsewhere for both.
-var gitGuarded = []string{
-	"hooks", // also a link, where there is no such directory
-	"config",
-	"config.worktree",
+// gitChecked are the parts of a git directory that make the host user's git run
+// programs or look elsewhere, and those with which git on the host and git inside
+// keep out of each other's way; gitrepository-layout(5).
+var gitChecked = []string{
+	"config", "config.worktree",
+	"hooks", // also a file or a link, where there is no such directory
 	"commondir",
-	"worktrees/*/config.worktree",
-	"worktrees/*/commondir",
-	"modules/**/hooks",
-	"modules/**/config",
-	"modules/**/config.worktree",
-	"modules/**/commondir",
+	"objects/info/alternates",
+	"{rebase-merge,rebase-apply,sequencer,BISECT_*}",
+	"{*,refs/**/*}.lock",
 }
 
+// gitRead are the older forms of a remote's configuration.
+var gitRead = []string{"remotes/*", "branches/*"}
+
+// gitPlaces are where git directories are below one: its own files, those of its
+// submodules, whose names can have slashes, and those of its linked worktrees.
+var gitPlaces = []string{"", "modules/**/", "worktrees/*/"}
+
 // GitRules returns the rules that keep a sandbox from changing what the host
-// user's git would execute: at most read, at PrioritySecret, on the hooks and
-// the configuration of each git directory in dirs. These are paths relative to
-// the root, such as ".git" or "vendor/x/.git", of git directories that exist;
+// user's git would execute: at most Checked, at PrioritySecret, on hooks,
+// configuration and what else is special in each git directory in dirs. These are
+// paths relative to the root, such as "deploy", of git directories that exist;
 // "." is the root itself, if that is a bare repository. Odd bytes in them match
 // only themselves. The rules give nothing: what another rule hides or leaves
 // less of stays so.
 //
 // They do not cover what a repository's configuration points to elsewhere, such
-// as a core.hooksPath or an include in the working tree, and keep a sandbox from
-// adding submodules and linked worktrees to these repositories.
+// as a core.hooksPath or an include in the working tree.
 func GitRules(dirs []string) []Rule {
 	var rules []Rule
 	for _, dir := range dirs {
@@ -41,17 +43,41 @@ func GitRules(dirs []string) []Rule {
 	return rules
 }
 
-// AnyGitRules returns the rules of GitRules for every directory named .git, wherever
-// it is and whether or not it exists: for a codebase of which the repositories are not
-// known. A new repository cannot be made then, nor cloned.
-func AnyGitRules() []Rule { return gitRules(".git/", anyGit) }
+// AnyGitRules returns the rules of GitRules for every directory of which the name ends in
+// ".git", wherever it is and whether or not it exists; and for every file named .git, which
+// leads git to such a directory, and the lock files of git.
+func AnyGitRules() []Rule {
+	rules := gitRules("*.git/", anyGit)
+	return append(rules,
+		gitRule(".git", File, Checked, anyGit),
+		gitRule(".git/**/*.lock", File, Checked, anyGit))
+}
+
+// NamesGit reports whether AnyGitRules cover the git directory dir, a path, by its name.
+func NamesGit(dir string) bool {
+	for name := range strings.SplitSeq(dir, "/") {
+		if strings.HasSuffix(name, ".git") {
+			return true
+		}
+	}
+	return false
+}
 
 // anyGit is the Source of AnyGitRules.
 const anyGit = "any git repository"
 
 func gitRules(prefix, source string) (rules []Rule) {
-	for _, part := range gitGuarded {
-		rules = append(rules, Rule{Pattern: prefix + part, Level: Read, AtMost: true, Priority: PrioritySecret, Source: source})
+	for _, place := range gitPlaces {
+		for _, part := range gitChecked {
+			rules = append(rules, gitRule(prefix+place+part, Glob, Checked, source))
+		}
+	}
+	for _, part := range gitRead {
+		rules = append(rules, gitRule(prefix+part, Glob, Read, source))
 	}
 	return rules
+}
+
+func gitRule(pattern string, kind Kind, level Level, source string) Rule {
+	return Rule{Pattern: pattern, Type: kind, Level: level, AtMost: true, Priority: PrioritySecret, Source: source}
 }

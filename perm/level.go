@@ -8,16 +8,17 @@ type Level uint8
 
 // The levels, from the strictest to the widest.
 const (
-	None  Level = iota // the name does not exist
-	View               // name and attributes, not the content
-	Read               // content too
-	Write              // changes too
+	None    Level = iota // the name does not exist
+	View                 // name and attributes, not the content
+	Read                 // content too
+	Checked              // changes too, as far as the server of the tree knows what is meant: see [GitRules]; otherwise as Read
+	Write                // all changes
 )
 
-var levelNames = [...]string{None: "none", View: "view", Read: "read", Write: "write"}
+var levelNames = [...]string{None: "none", View: "view", Read: "read", Checked: "checked", Write: "write"}
 
 // Levels lists every level, strictest first.
-func Levels() []Level { return []Level{None, View, Read, Write} }
+func Levels() []Level { return []Level{None, View, Read, Checked, Write} }
 
 // ParseLevel returns the level named s, which must be exactly one of the names
 // that String gives.
@@ -27,10 +28,10 @@ func ParseLevel(s string) (Level, error) {
 			return Level(l), nil
 		}
 	}
-	return None, invalid("unknown level %q: want none, view, read or write", s)
+	return None, invalid("unknown level %q: want none, view, read, checked or write", s)
 }
 
-// String returns the name used in rules: none, view, read or write.
+// String returns the name used in rules: none, view, read, checked or write.
 func (l Level) String() string {
 	if int(l) < len(levelNames) {
 		return levelNames[l]

@@ -17,8 +17,9 @@ type State int32
 // A Policy is a compiled list of rules. It is safe for concurrent use. The zero
 // Policy hides everything.
 type Policy struct {
-	rules []Rule
-	alts  []alt // in the order in which they decide
+	rules  []Rule
+	alts   []alt // in the order in which they decide
+	checks bool  // a rule has the level Checked
 
 	free       []int // the alternatives that may start at any depth
 	freeTable  *table
@@ -54,6 +55,10 @@ func (p *Policy) start() {
 // Rules returns a copy of the rules that p was compiled from.
 func (p *Policy) Rules() []Rule { return slices.Clone(p.rules) }
 
+// Checks reports whether a rule has the level Checked: then the server of the tree
+// guards git repositories.
+func (p *Policy) Checks() bool { return p.checks }
+
 // Root returns the state of the root directory.
 func (p *Policy) Root() State { return p.root }
 
@@ -74,7 +79,7 @@ func (p *Policy) Enter(s State, name string) State {
 		return s // no rule can say more
 	}
 	c := st.cover
-	var buf [32]step
+	var buf [96]step
 	open := buf[:0]
 	below := st.below | p.groups.of(name)
 	matched := below != st.below
@@ -168,7 +173,7 @@ func (p *Policy) state(s State) *state {
 // intern returns the State of c, open and below, which are reduced. It makes one
 // if there is room, and else returns that of sealed.
 func (p *Policy) intern(c cover, open []step, below group) State {
-	var buf [256]byte
+	var buf [1024]byte
 	key := c.key(buf[:0], open, below)
 	p.mu.RLock()
 	s, ok := p.known[string(key)]

@@ -11,12 +11,11 @@ type Preset struct {
 	Doc  string `json:"doc"` // one sentence
 
 	// Rules are the base rules at PriorityPreset, then the secrets at
-	// PrioritySecret, then, if Git is set, AnyGitRules. So they keep what Doc says
-	// as they are; Assemble puts GitRules for the repositories that exist in the
-	// place of AnyGitRules, with which none can be made.
+	// PrioritySecret, then, if Git is set, AnyGitRules. Assemble adds GitRules for
+	// repositories that are not covered by their names.
 	Rules []Rule `json:"rules"`
 
-	// Git says that hooks and configuration of git repositories are guarded.
+	// Git says that a change of what git on the host would execute is checked.
 	Git bool `json:"git"`
 }
 
@@ -27,7 +26,7 @@ const DefaultPreset = "agent-safe"
 func Presets() []Preset {
 	return []Preset{
 		newPreset("agent-safe", Write, true, conceal,
-			"Everything can be changed, but secrets are hidden, and the hooks and configuration of git repositories cannot be changed."),
+			"Everything can be changed, but secrets are hidden, and nothing is written that git on the host would execute."),
 		newPreset("development", Write, true, protect,
 			"Like agent-safe, but settings of package managers and direnv that may hold credentials can be read."),
 		newPreset("read-only", Read, true, conceal,

@@ -65,7 +65,7 @@ func TestPresetsOnRealNames(t *testing.T) {
 		for _, file := range strings.Fields(openFiles) {
 			want := base
 			if file == ".git/config" || file == ".git/hooks/pre-commit" {
-				want = min(base, Read)
+				want = min(base, Checked)
 			}
 			check(name, file, false, want)
 		}
@@ -123,42 +123,52 @@ func TestPresets(t *testing.T) {
 }
 
 func TestGitRules(t *testing.T) {
-	rules := GitRules([]string{".git", "odd[x]*/{a}\xff\n/.git", "bare.git/"})
-	p := mustCompile(t, append(rules, testRules(t, "**=write", "/x/=none@200")...)...)
-	for _, dir := range []string{".git", "odd[x]*/{a}\xff\n/.git", "bare.git"} {
-		for file, want := range map[string]Level{
-			"hooks/pre-commit": Read, "config": Read, "config.worktree": Read, "commondir": Read, "worktrees/w/commondir": Read, "modules/m/commondir": Read, "worktrees/w/config.worktree": Read, "worktrees/w/HEAD": Write,
-			"modules/m/config": Read, "modules/m/hooks/x": Read, "modules/a/b/config": Read, "modules/a/modules/b/hooks/x": Read, "HEAD": Write, "index.lock": Write, "objects/ab/cd": Write,
-		} {
+	parts := map[string]Level{
+		"hooks/pre-commit": Checked, "config": Checked, "config.worktree": Checked, "commondir": Checked,
+		"worktrees/w/commondir": Checked, "worktrees/w/config.worktree": Checked, "worktrees/w/HEAD": Write,
+		"modules/m/commondir": Checked, "modules/m/config": Checked, "modules/m/hooks/x": Checked, "modules/a/b/config": Checked,
+		"modules/a/modules/b/hooks/x": Checked, "HEAD": Write, "index": Write, "index.lock": Checked, "config.lock": Checked,
+		"refs/heads/a/b.lock": Checked, "refs/heads/a/b": Write, "objects/ab/cd": Write, "objects/info/alternates": Checked,
+		"rebase-merge/git-rebase-todo": Checked, "BISECT_LOG": Checked, "remotes/origin": Read, "branches/x": Read, "modules/m/refs/remotes/origin/x": Write,
+	}
+	check := func(p *Policy, dir string) {
+		t.Helper()
+		for file, want := range parts {
 			if got := p.Level(path.Join(dir, file), false); got != want {
 				t.Errorf("%q in %q is %v, want %v", file, dir, got, want)
 			}
 		}
-		if p.Level(dir+"/hooks", false) != Read || p.Level(dir+"/modules/a/hooks", false) != Read {
-			t.Errorf("a link can be made in place of hooks in %q", dir)
-		}
-		if p.Level(dir+"/hooks", true) != Read || p.Level(dir+"/modules/a/hooks", true) != Read {
-			t.Errorf("hooks in %q can be replaced", dir)
+		for _, hooks := range []string{"/hooks", "/modules/a/hooks", "/worktrees/w/hooks"} {
+			if p.Level(dir+hooks, false) != Checked || p.Level(dir+hooks, true) != Checked {
+				t.Errorf("%s in %q can be replaced", hooks, dir)
+			}
 		}
 	}
-	for _, other := range []string{"sub/.git/config", "oddx/a/.git/config", "odd[x]y/{a}\xff\n/.git/hooks/x", "config", "hooks/x"} {
+	p := mustCompile(t, append(GitRules([]string{"deploy", "odd[x]*/{a}\xff\n/g", "bare/"}), testRules(t, "**=write", "/x/=none@200")...)...)
+	for _, dir := range []string{"deploy", "odd[x]*/{a}\xff\n/g", "bare"} {
+		check(p, dir)
+	}
+	for _, other := range []string{"sub/.git/config", "oddx/a/g/config", "odd[x]y/{a}\xff\n/g/hooks/x", "config", "hooks/x", "yarn.lock", ".git"} {
 		if got := p.Level(other, false); got != Write {
 			t.Errorf("%q, which is not of these repositories, is %v", other, got)
 		}
 	}
 	p = mustCompile(t, append(AnyGitRules(), testRules(t, "**=write")...)...)
-	for _, dir := range []string{".git", "a/b/.git"} {
-		if p.Level(dir+"/hooks/x", false) != Read || p.Level(dir+"/modules/m/config", false) != Read || p.Level(dir+"/HEAD", false) != Write {
-			t.Errorf("any repository, such as %q, is not protected", dir)
+	for _, dir := range []string{".git", "a/b/.git", "x.git", "a/x.git"} {
+		check(p, dir)
+	}
+	for name, want := range map[string]Level{".git": Checked, "a/.git": Checked, "config": Write, "yarn.lock": Write, ".gitignore": Write, ".git/objects/maintenance.lock": Checked} {
+		if got := p.Level(name, false); got != want {
+			t.Errorf("%q is %v, want %v", name, got, want)
 		}
 	}
-	p = mustCompile(t, append(GitRules([]string{"x/.git"}), testRules(t, "**=write", "/x/=none@200", "/y/=view@200")...)...)
-	if p.Level("x", true) != None || p.Level("x/.git/hooks/a", false) != None {
+	p = mustCompile(t, append(GitRules([]string{"x/g"}), testRules(t, "**=write", "/x/=none@200", "/y/=view@200")...)...)
+	if p.Level("x", true) != None || p.Level("x/g/hooks/a", false) != None {
 		t.Error("protecting a repository shows what another rule hides")
 	}
 	for _, dir := range []string{".", ""} {
 		p = mustCompile(t, append(GitRules([]string{dir}), testRules(t, "**=write")...)...)
-		if p.Level("hooks/update", false) != Read || p.Level("config", false) != Read || p.Level("sub/config", false) != Write {
+		if p.Level("hooks/update", false) != Checked || p.Level("config", false) != Checked || p.Level("sub/config", false) != Write {
 			t.Errorf("the root as a bare repository, given as %q, is not protected", dir)
 		}
 	}

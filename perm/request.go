@@ -22,9 +22,8 @@ type Request struct {
 	Rules   []Rule
 	Reveals []Rule
 
-	// GitDirs are the git directories that exist below the root, for GitRules;
-	// they count if the preset protects them. Nil means that they are not known:
-	// then it is AnyGitRules. Package policy looks for them.
+	// GitDirs are the git directories that exist below the root, for GitRules, beside
+	// AnyGitRules; they count if the preset protects them. Package policy looks for them.
 	GitDirs []string
 }
 
@@ -36,9 +35,8 @@ func Assemble(r *Request) ([]Rule, error) {
 		return nil, err
 	}
 	rules := preset.Rules
-	if preset.Git && r.GitDirs != nil {
-		rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Source == anyGit })
-		rules = append(rules, GitRules(r.GitDirs)...)
+	if preset.Git {
+		rules = append(rules, GitRules(slices.DeleteFunc(slices.Clone(r.GitDirs), NamesGit))...)
 	}
 	if r.File != nil {
 		rules = append(rules, r.File.Rules...)

@@ -27,7 +27,7 @@ const noLimit = math.MaxInt
 
 // noCover says nothing yet: no rule matches, any of n may.
 func noCover(n int) cover {
-	return cover{end: n, level: None, limits: [Write]int{noLimit, noLimit, noLimit}}
+	return cover{end: n, level: None, limits: [Write]int{noLimit, noLimit, noLimit, noLimit}}
 }
 
 // match notes that the alternative i, which is a, matches.

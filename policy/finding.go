@@ -68,7 +68,7 @@ const maxNamed = 5
 func (p *Policy) Notes() []string {
 	var notes []string
 	if p.Truncated {
-		notes = append(notes, "the codebase is too large to look for all git repositories in it: hooks and configuration in every .git are read-only, new repositories cannot be made")
+		notes = append(notes, "the codebase is too large to look for all git repositories in it: programs, hooks and included files that the configuration of the others names are not read-only, nor are bare repositories without .git at the end of their names")
 	}
 	byKind := map[Kind][]Finding{}
 	for _, f := range p.Findings {
@@ -98,7 +98,7 @@ func (p *Policy) Notes() []string {
 		notes = append(notes, "git's index cannot be read, so that what it tracks and the preset takes for secrets is hidden: "+list(p.Unread))
 	}
 	if len(p.Sealed) > 0 {
-		notes = append(notes, fmt.Sprintf("what cannot be looked into may hide a git repository, and is read-only: %s; if this is a sandbox's doing: chmod u+rwx", list(p.Sealed)))
+		notes = append(notes, fmt.Sprintf("what cannot be looked into may hide a git repository, and is read-only, as are bare repositories if there are many: %s; if this is a sandbox's doing: chmod u+rwx", list(p.Sealed)))
 		if covering(p.Sealed)[0] == "**" {
 			notes = append(notes, "there are so many of these directories, or their paths are so long, that the whole codebase is read-only")
 		}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -9,26 +10,34 @@ import (
 	"wolffia/perm"
 )
 
+// maxBare is how many repositories have rules of their own.
+const maxBare = 100
+
+// bare returns the git directories that perm.AnyGitRules do not cover by their names; in
+// many, if they are too many for rules.
+func bare(repos *gitscan.Repos) (dirs, many []string) {
+	dirs = slices.DeleteFunc(slices.Clone(repos.Dirs), perm.NamesGit)
+	if len(dirs) > maxBare {
+		return nil, dirs
+	}
+	return dirs, nil
+}
+
 // guard returns the rules, beside perm.GitRules, that keep a sandbox from
-// changing what the user's own git would execute.
-func guard(repos *gitscan.Repos) []perm.Rule {
+// changing what the user's own git would execute. sealed are directories in which nothing
+// may be changed.
+func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
 	var rules []perm.Rule
 	atMostRead := func(pattern, source string) {
 		rules = append(rules, perm.Rule{Pattern: pattern, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source})
 	}
-	for _, path := range slices.Concat(repos.Outside, repos.Links) {
-		pattern := "/" + perm.Quote(path)
-		if path == "." {
-			pattern = "**"
-		}
+	links := slices.DeleteFunc(slices.Clone(repos.Links), func(link string) bool { return path.Base(link) == ".git" }) // as any .git
+	for _, pattern := range covering(slices.Concat(repos.Outside, links)) {
 		atMostRead(pattern, "what git's configuration points to")
-	}
-	if repos.Truncated {
-		rules = append(rules, perm.AnyGitRules()...)
 	}
 	// A sandbox could hide a repository by the modes of a directory, and be in it
 	// again the next time.
-	for _, pattern := range covering(repos.Unread) {
+	for _, pattern := range covering(sealed) {
 		atMostRead(pattern, "what cannot be looked into for git repositories")
 	}
 	return rules
@@ -41,6 +50,9 @@ func covering(paths []string) []string {
 	for depth := 64; ; depth /= 2 {
 		all, fits := map[string]bool{}, true
 		for _, path := range paths {
+			if path == "." {
+				return []string{"**"}
+			}
 			names := strings.SplitN(path, "/", depth+1)
 			pattern := "/" + perm.Quote(strings.Join(names[:min(depth, len(names))], "/"))
 			all[pattern] = true

@@ -50,7 +50,8 @@ type Policy struct {
 	Unread []string
 
 	// Sealed are the directories that could not be looked into, or are too deep for
-	// that. They are at most readable; if there are very many of them, all is.
+	// that; and bare repositories without .git at the end of their names, if there
+	// are many. They are at most readable; if there are very many of them, all is.
 	Sealed []string
 
 	// Credentials are settings of git, such as "remote.origin.url in .git/config",
@@ -58,8 +59,8 @@ type Policy struct {
 	Credentials []string
 
 	// Truncated says that the codebase is too large to find all its
-	// repositories. Then hooks and configuration in every .git are guarded, also in
-	// new ones, which therefore cannot be made.
+	// repositories. Every .git is guarded all the same, but not what the configuration
+	// in it points to.
 	Truncated bool
 }
 
@@ -108,13 +109,14 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	}
 	defer look.root.Close()
 	look.secrets = secrets
-	req.GitDirs = append([]string{}, look.repos.Dirs...) // not nil: they are known
+	var many []string
+	req.GitDirs, many = bare(look.repos)
 	if p.Rules, err = perm.Assemble(req); err != nil {
 		return nil, invalid(err)
 	}
 	if base.Git {
-		p.Truncated, p.Sealed = look.repos.Truncated, look.repos.Unread
-		p.Rules = append(p.Rules, guard(look.repos)...)
+		p.Truncated, p.Sealed = look.repos.Truncated, append(many, look.repos.Unread...)
+		p.Rules = append(p.Rules, guard(look.repos, p.Sealed)...)
 	}
 	for _, c := range look.repos.Credentials {
 		p.Credentials = append(p.Credentials, c.Key+" in "+c.File)

@@ -335,7 +335,7 @@ func TestGuard(t *testing.T) {
 	commit(t, p.root+"/vendor/x", "a", "")
 	git(t, p.root, "config", "core.hooksPath", "tools/hooks")
 	git(t, p.root, "config", "remote.o.url", "https://u:pw@example.invalid/")
-	made := p.levels(".git/config read .git/hooks/pre-commit read vendor/x/.git/config read tools/hooks/x read .git/index write new/.git/config write")
+	made := p.levels(".git/config checked .git/hooks/pre-commit checked vendor/x/.git/config checked tools/hooks/x read .git/index write new/.git/config checked")
 	if !slices.Equal(made.Credentials, []string{"remote.o.url in .git/config"}) {
 		t.Errorf("%q", made.Credentials)
 	}
@@ -357,7 +357,7 @@ func TestNoGuardLeft(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, name := range []string{".git/config", "a/.git/hooks/pre-commit"} {
-				if got := p.Level(name, false); preset.Git && got > perm.Read || !preset.Git && got != perm.Write {
+				if got := p.Level(name, false); preset.Git && got > perm.Checked || !preset.Git && got != perm.Write {
 					t.Errorf("%s: %s is %v", preset.Name, name, got)
 				}
 			}

@@ -74,6 +74,7 @@ func serveTree(b *boot, control *os.File) error {
 	t.server, err = fusefs.Serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: policy,
 		Owner:  treeOwner(b),
+		Shown:  b.Config.MountPointOrDefault(),
 		Quota:  b.Config.Resources.Disk,
 		Logger: log,
 		Denied: t.denied,

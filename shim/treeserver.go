@@ -149,7 +149,7 @@ func (t *treeServer) denied(d fusefs.Denial) {
 	policy, _ := d.Rules.(*perm.Policy)
 	t.audit.Add(audit.Record{
 		Op: d.Op, Path: cmp.Or(d.Path, "."), Level: d.Level, Need: d.Need, Errno: errnoName(d.Errno),
-		PID: d.PID, UID: uid,
+		PID: d.PID, UID: uid, Why: d.Why,
 	}, policy)
 }
 

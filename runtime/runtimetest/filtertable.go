@@ -26,13 +26,13 @@ type operation struct {
 const absent, denied = "ENOENT", "EACCES"
 
 // The kinds of operation.
-func seen(code string) operation  { return operation{code, [...]string{absent, "", "", ""}} }
-func reads(code string) operation { return operation{code, [...]string{absent, denied, "", ""}} }
+func seen(code string) operation  { return operation{code, [...]string{absent, "", "", "", ""}} }
+func reads(code string) operation { return operation{code, [...]string{absent, denied, "", "", ""}} }
 func writes(code string) operation {
-	return operation{code, [...]string{absent, denied, denied, ""}}
+	return operation{code, [...]string{absent, denied, denied, denied, ""}}
 }
 
-func names(code string) operation { return operation{code, [...]string{denied, denied, denied, ""}} }
+func names(code string) operation { return operation{code, [...]string{denied, denied, denied, denied, ""}} }
 
 // operations walk through what can be done to f, which exists, and n, which
 // does not; w is a file that can be changed.
@@ -95,7 +95,7 @@ def attempt(where, do):
 		}
 	}
 	s := e.start(&runtime.SandboxConfig{
-		CodebasePath: dir, Permissions: rules("**=write", "*.none=none", "*.view=view", "*.read=read"),
+		CodebasePath: dir, Permissions: rules("**=write", "*.none=none", "*.view=view", "*.read=read", "*.checked=checked"),
 	})
 	for line := range strings.Lines(e.python(s.ID, program.String())) {
 		where, got, _ := strings.Cut(strings.TrimSpace(line), "=")

@@ -1,0 +1,349 @@
+package fusefs
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitguard"
+	"wolffia/perm"
+)
+
+// What has the level Checked is a part of a git directory, and package gitguard says what
+// each part takes. Three things hold for all of them:
+//
+//   - What somebody outside has made is changed, replaced and removed by nobody inside.
+//   - A file that git on the host acts upon comes into being by a rename of what was written
+//     for it, and is a new file of the server's: who holds the old one open cannot write it.
+//   - A directory that is no git directory by its name does not become one.
+
+// maxOwn is how many parts of git directories are known as made inside. Of more, the oldest
+// count as made outside.
+const maxOwn = 1 << 16
+
+// own are the parts of git directories that were made through the tree, and git directories
+// themselves. Its methods are safe for concurrent use.
+type own struct {
+	mu    sync.Mutex
+	known map[identity]struct{} // guarded by mu
+	order []identity            // the oldest first, with what is not known any more; guarded by mu
+}
+
+func (o *own) has(id identity) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, ok := o.known[id]
+	return ok
+}
+
+func (o *own) add(id identity) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.known == nil {
+		o.known = map[identity]struct{}{}
+	}
+	if _, ok := o.known[id]; ok {
+		return
+	}
+	o.known[id] = struct{}{}
+	o.order = append(o.order, id)
+	for len(o.known) > maxOwn || len(o.order) > 2*maxOwn {
+		delete(o.known, o.order[0])
+		o.order = o.order[1:]
+	}
+}
+
+func (o *own) drop(id identity) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.known, id)
+	if len(o.known) == 0 {
+		o.order = nil
+	}
+}
+
+// gitPlace reports whether dir is, by its name or by rules for it, a git directory or a directory
+// in which some are: what makes git act is checked there.
+func (t *tree) gitPlace(dir *node) bool {
+	s := dir.getState()
+	return t.rules.Child(s, "config", false) < perm.Write || t.rules.Child(s, "commondir", false) < perm.Write
+}
+
+// part returns what the entry called name in dir is to git; name is empty for dir itself, which
+// may then be a file.
+func (t *tree) part(dir *node, name string) gitguard.Part {
+	return gitguard.PartOf(t.table.path(dir, name))
+}
+
+// mayMake reports whether an entry of the level Checked can be made.
+func (t *tree) mayMake(o op, dir *node, name string) bool {
+	if o != opCreate && o != opMknod && o != opMkdir {
+		return false
+	}
+	p := t.part(dir, name)
+	if p == gitguard.Sequence && dir.getLevel() == perm.Checked && !t.own.has(dir.ident()) {
+		return false // of a rebase that was begun outside
+	}
+	return p.Makes(o == opMkdir)
+}
+
+// mayChange reports whether o may be done to n, which has the level Checked, apart from its
+// content.
+func (t *tree) mayChange(o op, n *node) bool {
+	if !t.own.has(n.ident()) {
+		return false
+	}
+	p := t.part(n, "")
+	switch o {
+	case opSetattr:
+		return true // maySet looks at what is to be set
+	case opWrite:
+		return p.Writes() || p.Once()
+	case opFallocate, opCopyTo:
+		return p.Writes()
+	}
+	return false
+}
+
+// A change is one of attributes.
+type change struct {
+	mode     uint32
+	setsMode bool
+
+	truncates bool // to nothing
+	extends   bool // to any other size
+}
+
+// maySet reports whether c may be done to n, which has the level Checked and was made inside.
+func (t *tree) maySet(n *node, c *change) bool {
+	p := t.part(n, "")
+	return t.own.has(n.ident()) && (p.Writes() ||
+		(!c.setsMode || c.mode&0o600 == 0o600) && !c.extends && (!c.truncates || p.Once()))
+}
+
+// mayWrite reports whether data may be written to the open file h, of the level Checked. The
+// caller calls done when it is written.
+func (t *tree) mayWrite(in *fuse.WriteIn, h *handle, data []byte) (done func(), errno syscall.Errno) {
+	p := t.part(h.node, "")
+	if p.Writes() {
+		return func() {}, 0
+	}
+	t.names.Lock() // no two first writes at once
+	err := errors.New("it is written in one piece, once")
+	var st unix.Stat_t
+	if unix.Fstat(h.fd, &st) == nil && st.Size == 0 && in.Offset == 0 {
+		err = p.Content(t.table.path(h.node, ""), t.shown, string(data))
+	}
+	if err != nil {
+		t.names.Unlock()
+		return nil, t.deny(opWrite, &in.InHeader, h.node, "", perm.Checked, syscall.EACCES, err.Error())
+	}
+	return t.names.Unlock, 0
+}
+
+// made notes that the file or directory called name was made in dir just now.
+func (t *tree) made(dir *node, name string) {
+	n := t.table.child(dir, name)
+	if n != nil && t.rules.Checks() && (n.getLevel() == perm.Checked || n.isDir() && t.gitPlace(n)) {
+		t.own.add(n.ident())
+	}
+}
+
+// Why what has the level Checked is refused.
+const (
+	madeOutside = "it belongs to a git repository or a process of git outside of this sandbox"
+	becomesGit  = "git outside would take the directory for a repository"
+)
+
+// completes reports whether an entry called name would make a git directory of dir, which is open
+// as fd and is none by its name.
+func (t *tree) completes(dir *node, fd int, name string) bool {
+	if !t.rules.Checks() || !gitguard.Essential(name) || t.gitPlace(dir) {
+		return false
+	}
+	exists := func(name string) bool {
+		var st unix.Stat_t
+		return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != unix.ENOENT
+	}
+	return !exists(name) && gitguard.Complete(func(s string) bool { return s == name || exists(s) })
+}
+
+// essential reports whether obj, at name in dir, has to stay: a git directory that was not made
+// inside, or what makes it one.
+func (t *tree) essential(dir *node, name string, obj *object) bool {
+	if !t.rules.Checks() || obj == nil {
+		return false
+	}
+	if obj.isDir() && strings.HasSuffix(name, ".git") {
+		return t.rules.Child(t.rules.Enter(dir.getState(), name), "config", false) == perm.Checked && !t.own.has(obj.ident)
+	}
+	return gitguard.Essential(name) && t.gitPlace(dir) && !t.own.has(dir.ident())
+}
+
+// A replacement is what a rename onto a checked file is turned into: the file's new content.
+type replacement struct {
+	text  string
+	mode  uint32
+	fresh bool // what is made is the sandbox's own
+}
+
+// allowChecked decides about r, of which an end has the level Checked; its directories are open as
+// from and to. It returns what takes the place of the rename, nil if that can be done as it is.
+// The error is the reason for a refusal, or an errno. t.names is held for writing.
+func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
+	var (
+		src  = t.rules.Child(r.from.getState(), r.a, false)
+		dst  = t.rules.Child(r.to.getState(), r.b, false)
+		a, b = t.part(r.from, r.a), t.part(r.to, r.b)
+	)
+	switch {
+	case r.swap || r.src.typ() != unix.S_IFREG || r.dst != nil && r.dst.isDir():
+		return nil, errors.New("git itself replaces files only")
+	case src == perm.Checked && (!t.own.has(r.src.ident) || !a.Writes()):
+		return nil, errors.New(madeOutside)
+	case dst == perm.Write:
+		return nil, nil // index.lock becomes index
+	case src == perm.Write:
+		return nil, errors.New("git itself does not do this")
+	case !b.Replaced() && b.Writes() && (r.dst == nil || t.own.has(r.dst.ident)):
+		return nil, nil
+	case !b.Replaced():
+		return nil, errors.New(madeOutside)
+	case b != gitguard.Todo && (r.from != r.to || r.a != r.b+".lock"):
+		return nil, errors.New("only git's own lock file takes this place")
+	case b == gitguard.Todo && !t.own.has(r.to.ident()):
+		return nil, errors.New(madeOutside)
+	}
+	path := t.table.path(r.to, r.b)
+	text, mode, errno := t.content(from, r.a, r.src)
+	if errno != 0 {
+		return nil, errno
+	}
+	n := &replacement{text: text, mode: mode}
+	if r.dst == nil {
+		n.fresh = t.own.has(r.to.ident())
+	} else {
+		n.fresh = t.own.has(r.dst.ident)
+	}
+	if b != gitguard.Config {
+		return n, b.Content(path, t.shown, text)
+	}
+	c := gitguard.Change{File: path, New: text, Fresh: n.fresh}
+	if r.dst != nil {
+		if c.Old, _, errno = t.content(to, r.b, r.dst); errno != 0 {
+			return nil, errno
+		}
+	}
+	return n, c.Check()
+}
+
+// content reads the regular file called name of the directory dir, which must be obj.
+func (t *tree) content(dir int, name string, obj *object) (text string, mode uint32, errno syscall.Errno) {
+	fd, errno := openBeneath(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errno != 0 {
+		return "", 0, errno
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	o, errno := t.stat(at{fd: fd})
+	switch {
+	case errno != 0:
+		return "", 0, errno
+	case o.ident != obj.ident || o.typ() != unix.S_IFREG:
+		return "", 0, syscall.ESTALE
+	}
+	b, err := io.ReadAll(io.LimitReader(f, gitguard.MaxSize+1))
+	switch {
+	case err != nil:
+		return "", 0, syscall.EIO
+	case len(b) > gitguard.MaxSize:
+		return "", 0, syscall.EFBIG
+	}
+	return string(b), uint32(o.Mode) & 0o777, 0
+}
+
+// ownPrefix begins the names of files that the server makes. They are hidden: another sandbox
+// may have the same codebase.
+const ownPrefix = ".wolffia-new-"
+
+// put does r by making n in its place: the name r.b is that of a new file with n's content, and
+// r.a is gone. Both are in dir, which is open as fd, but for a git-rebase-todo. t.names is
+// held for writing.
+func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
+	if errno := t.quota.take(objectCost + int64(len(n.text))); errno != 0 {
+		return errno
+	}
+	id, errno := t.write(to, r.b, n)
+	if errno != 0 {
+		t.quota.give(objectCost + int64(len(n.text)))
+		return errno
+	}
+	victim := t.hold(r.to, r.b)
+	if r.dst != nil {
+		t.own.drop(r.dst.ident)
+		t.quota.removed(victim, r.dst)
+	}
+	if n.fresh {
+		t.own.add(id)
+	}
+	if unix.Unlinkat(from, r.a, 0) == nil {
+		t.own.drop(r.src.ident)
+		t.quota.removed(nil, r.src)
+	}
+	// To the kernel the old file has a new name, and it goes on to use its node for that.
+	t.table.move(r.from, r.a, r.to, r.b, false)
+	t.orphan(victim)
+	if moved := t.table.child(r.to, r.b); moved != nil {
+		t.table.renew(moved, id)
+		t.fds.renew(moved)
+		t.judge(r.to, r.b)
+		t.notes.post(note{what: noteContent, id: moved.id})
+	}
+	return 0
+}
+
+// write makes a file with the content of n called name in the directory dir, in the place of
+// what may be there.
+func (t *tree) write(dir int, name string, n *replacement) (identity, syscall.Errno) {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // it does not fail
+	tmp := ownPrefix + hex.EncodeToString(random[:])
+	fd, errno := openBeneath(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, n.mode)
+	if errno != 0 {
+		return identity{}, errno
+	}
+	f := os.NewFile(uintptr(fd), tmp)
+	defer f.Close()
+	_, err := f.WriteString(n.text)
+	if err == nil {
+		err = unix.Fchmod(fd, n.mode)
+	}
+	var obj *object
+	if err == nil {
+		if obj, errno = t.stat(at{fd: fd}); errno != 0 {
+			err = errno
+		}
+	}
+	if err == nil {
+		err = unix.Renameat2(dir, tmp, dir, name, 0)
+	}
+	if err != nil {
+		_ = unix.Unlinkat(dir, tmp, 0)
+		var e syscall.Errno
+		if pe, ok := err.(*os.PathError); ok {
+			e = errnoOf(pe.Err)
+		} else {
+			e = errnoOf(err)
+		}
+		return identity{}, e
+	}
+	return obj.ident, 0
+}

@@ -1,0 +1,254 @@
+// Package gitconfig reads the configuration files of git, as git itself reads them:
+// git-config(1), "CONFIGURATION FILE". It follows no include.
+package gitconfig
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Setting is one line of a configuration.
+type Setting struct {
+	// Name is how git names it, such as "core.bare" or "remote.origin.url": the section and the
+	// key in lower case, the subsection as it is written.
+	Name string
+
+	Value string // "" also for a key without "="
+	Bare  bool   // a key without "=", which means true
+}
+
+// Section returns the first part of the name.
+func (s *Setting) Section() string {
+	section, _, _ := strings.Cut(s.Name, ".")
+	return section
+}
+
+// Key returns the last part of the name.
+func (s *Setting) Key() string { return s.Name[strings.LastIndexByte(s.Name, '.')+1:] }
+
+// Sub returns the subsection, which can have dots in it; ok is false if the setting has none.
+func (s *Setting) Sub() (sub string, ok bool) {
+	_, rest, _ := strings.Cut(s.Name, ".")
+	end := strings.LastIndexByte(rest, '.')
+	if end < 0 {
+		return "", false
+	}
+	return rest[:end], true
+}
+
+// maxSettings bounds what one configuration is taken to say.
+const maxSettings = 10_000
+
+// Parse returns the settings in text, in their order. The error names the first line that
+// git would refuse, and says so if there are more settings than are read (10,000); the
+// settings are those of the other lines then. git refuses the whole file.
+func Parse(text string) ([]Setting, error) {
+	p := parser{text: strings.TrimPrefix(text, "\ufeff")}
+	var all []Setting
+	section := ""
+	for {
+		p.space()
+		switch c, ok := p.peek(); {
+		case !ok:
+			return all, p.err
+		case c == '#' || c == ';':
+			p.line()
+		case len(all) == maxSettings:
+			p.fail("more than %d settings", maxSettings)
+			return all, p.err
+		case c == '[':
+			p.next()
+			if s, ok := p.header(); ok {
+				section = s
+			} else {
+				p.fail("the header of a section is not complete")
+				p.line()
+			}
+		case letter(c):
+			s := Setting{Name: section + "." + p.key()}
+			if section == "" {
+				p.fail("a setting before the first section")
+			}
+			p.blank()
+			switch c, ok := p.peek(); {
+			case ok && c == '=':
+				p.next()
+				s.Value = p.value()
+			case ok && c != '\n':
+				p.fail("neither = nor the end of the line after a key") // a comment neither, in git
+				p.line()
+			default:
+				s.Bare = true
+			}
+			all = append(all, s)
+		default:
+			p.fail("neither a section nor a setting")
+			p.line()
+		}
+	}
+}
+
+// A parser reads a text byte by byte; a CR before a newline is not there.
+type parser struct {
+	text string
+	pos  int
+	err  error // the first
+}
+
+// fail notes that git refuses the line that is being read.
+func (p *parser) fail(why string, args ...any) {
+	if p.err == nil {
+		line := 1 + strings.Count(p.text[:min(p.pos, len(p.text))], "\n")
+		p.err = fmt.Errorf("line %d: "+why, append([]any{line}, args...)...)
+	}
+}
+
+// peek returns the next byte; ok is false at the end.
+func (p *parser) peek() (c byte, ok bool) {
+	if strings.HasPrefix(p.text[p.pos:], "\r\n") {
+		p.pos++
+	}
+	if p.pos >= len(p.text) {
+		return 0, false
+	}
+	return p.text[p.pos], true
+}
+
+// next takes a byte.
+func (p *parser) next() (c byte, ok bool) {
+	c, ok = p.peek()
+	if ok {
+		p.pos++
+	}
+	return c, ok
+}
+
+// space skips white space; blank does within the line.
+func (p *parser) space() { p.skip(" \t\n\r\v\f") }
+func (p *parser) blank() { p.skip(" \t\r\v\f") }
+
+func (p *parser) skip(set string) {
+	for c, ok := p.peek(); ok && strings.IndexByte(set, c) >= 0; c, ok = p.peek() {
+		p.pos++
+	}
+}
+
+// line skips the rest of the line.
+func (p *parser) line() {
+	if i := strings.IndexByte(p.text[p.pos:], '\n'); i >= 0 {
+		p.pos += i + 1
+	} else {
+		p.pos = len(p.text)
+	}
+}
+
+// key takes the name of a setting.
+func (p *parser) key() string {
+	start := p.pos
+	for c, ok := p.peek(); ok && (letter(c) || digit(c) || c == '-'); c, ok = p.peek() {
+		p.pos++
+	}
+	return lower(p.text[start:p.pos])
+}
+
+// header takes what follows the [ of a section up to its ], and returns what comes before
+// the key in the names of its settings.
+func (p *parser) header() (name string, ok bool) {
+	start := p.pos
+	for {
+		c, ok := p.peek()
+		switch {
+		case ok && (letter(c) || digit(c) || c == '-' || c == '.'):
+			p.pos++
+			continue
+		case !ok:
+			return "", false
+		}
+		name = lower(p.text[start:p.pos]) // also the old form [branch.main]
+		break
+	}
+	p.blank()
+	switch c, _ := p.next(); c {
+	case ']':
+		return name, name != ""
+	case '"':
+	default:
+		return "", false
+	}
+	b := []byte(name + ".")
+	for {
+		c, ok := p.next()
+		if c == '\\' {
+			c, ok = p.next()
+		} else if c == '"' {
+			break
+		}
+		if !ok || c == '\n' {
+			return "", false
+		}
+		b = append(b, c)
+	}
+	c, _ := p.next()
+	return string(b), c == ']' && name != ""
+}
+
+// value takes what follows the = of a setting, to the end of its line.
+func (p *parser) value() string {
+	var b []byte
+	end := 0 // length of b without trailing white space
+	quoted := false
+	p.blank()
+	for {
+		c, ok := p.next()
+		switch {
+		case !ok || c == '\n':
+			if quoted {
+				p.fail("a quotation mark is not closed")
+			}
+			return string(b[:end])
+		case (c == '#' || c == ';') && !quoted:
+			p.line()
+			return string(b[:end])
+		case c == '"':
+			quoted = !quoted
+			end = max(end, len(b))
+			continue
+		case c == '\\':
+			switch c, ok = p.next(); c {
+			case '\n':
+				continue
+			case 'n':
+				c = '\n'
+			case 't':
+				c = '\t'
+			case 'b':
+				c = '\b'
+			case '\\', '"':
+			default:
+				p.fail("a backslash before what it cannot be before")
+			}
+			if !ok {
+				return string(b[:end])
+			}
+		case !quoted && (c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'):
+			b = append(b, c)
+			continue
+		}
+		b = append(b, c)
+		end = len(b)
+	}
+}
+
+// letter, digit and lower are of ASCII only, as in git.
+func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func digit(c byte) bool  { return '0' <= c && c <= '9' }
+
+func lower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] |= 0x20
+		}
+	}
+	return string(b)
+}

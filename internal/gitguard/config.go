@@ -1,0 +1,163 @@
+package gitguard
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"wolffia/internal/gitconfig"
+)
+
+// A Change is a change of a git configuration that a sandbox asks for.
+type Change struct {
+	File string // path of the configuration from the root of the tree
+	Old  string // "" if it does not exist
+	New  string
+
+	// Fresh says that the git directory was made in this sandbox's life: what a clone or init
+	// writes can be written.
+	Fresh bool
+}
+
+// Check returns why the change is refused; nil if it is not. A change may add, change and remove
+// settings that name no program, path, include, hook, filter or rewriting of addresses. All
+// others stay as they are, in their order. The addresses that there were stay too.
+func (c *Change) Check() error {
+	if strings.ContainsFunc(c.New, func(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r == 0x7f }) {
+		return fmt.Errorf("%s: it would have control characters", c.File)
+	}
+	was, err := gitconfig.Parse(c.Old)
+	if err != nil {
+		return fmt.Errorf("%s: the configuration that is there: %w", c.File, err)
+	}
+	is, err := gitconfig.Parse(c.New)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	j := judge{change: c, old: map[string]bool{}, remotes: map[string]bool{}}
+	for i := range was {
+		s := &was[i]
+		j.old[s.Name] = true
+	}
+	for i := range is {
+		s := &is[i]
+		if sub, ok := s.Sub(); ok && s.Name == "remote."+sub+".url" {
+			j.remotes[sub] = true
+		}
+	}
+	kept, lost := j.fixed(is), j.fixed(was)
+	if slices.Equal(kept, lost) {
+		return nil
+	}
+	for i, s := range kept {
+		if i >= len(lost) || s != lost[i] {
+			if slices.Contains(lost, s) {
+				break
+			}
+			return fmt.Errorf("%s: %s cannot be set to %q inside: git on the host would use it", c.File, s.Name, s.Value)
+		}
+	}
+	for _, s := range lost {
+		if !slices.Contains(kept, s) {
+			return fmt.Errorf("%s: %s cannot be changed or removed inside", c.File, s.Name)
+		}
+	}
+	return fmt.Errorf("%s: the order of settings that cannot be changed inside", c.File)
+}
+
+// A judge knows what a change is about.
+type judge struct {
+	change  *Change
+	old     map[string]bool // the names of the settings that there were
+	remotes map[string]bool // those that there would be
+}
+
+// fixed returns the settings that cannot be added, changed or removed.
+func (j *judge) fixed(settings []gitconfig.Setting) []gitconfig.Setting {
+	var out []gitconfig.Setting
+	for _, s := range settings {
+		if !j.free(&s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// free reports whether s can be added, changed and removed.
+func (j *judge) free(s *gitconfig.Setting) bool {
+	if hasControl(s.Value) {
+		return false
+	}
+	sub, hasSub := s.Sub()
+	name := s.Name
+	if hasSub {
+		if sub == "" || hasControl(sub) {
+			return false
+		}
+		name = s.Section() + ".*." + s.Key()
+	}
+	if valid, ok := free[name]; ok {
+		return valid(s)
+	}
+	if j.change.Fresh {
+		if valid, ok := fresh[name]; ok {
+			return valid(s)
+		}
+	}
+	switch name {
+	case "branch.*.remote":
+		return s.Value == "." || j.remotes[s.Value]
+	case "remote.*.url", "remote.*.pushurl", "remote.*.fetch", "remote.*.tagopt", "remote.*.prune", "remote.*.gh-resolved":
+		return plainName(sub) && j.remote(s, sub)
+	case "submodule.*.url":
+		return j.adds(s.Name) && address(s)
+	case "core.worktree":
+		return j.change.Fresh && moduleTree(j.change.File, s.Value)
+	}
+	return false
+}
+
+// adds reports whether there were no settings of these names, or the directory is new.
+func (j *judge) adds(names ...string) bool {
+	return j.change.Fresh || !slices.ContainsFunc(names, func(name string) bool { return j.old[name] })
+}
+
+// remote reports whether a setting of a remote is harmless: of one that has no address yet, the
+// address too.
+func (j *judge) remote(s *gitconfig.Setting, name string) bool {
+	switch s.Key() {
+	case "url", "pushurl":
+		return j.adds("remote."+name+".url", "remote."+name+".pushurl") && address(s)
+	case "fetch":
+		_, to, ok := strings.Cut(strings.TrimPrefix(s.Value, "+"), ":")
+		return ok && j.adds(s.Name) && (strings.HasPrefix(to, "refs/remotes/"+name+"/") || strings.HasPrefix(to, "refs/tags/") || j.change.Fresh && strings.HasPrefix(to, "refs/"))
+	case "tagopt":
+		return s.Value == "--no-tags" || s.Value == "--tags"
+	case "prune":
+		return boolean(s)
+	}
+	return s.Value == "base" // gh-resolved
+}
+
+// plainName reports whether the name of a remote is one to git itself, and no path or address.
+func plainName(name string) bool {
+	return name != "" && name[0] != '-' && name[0] != '.' && name[0] != '/' && !strings.Contains(name, "..") &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || strings.ContainsRune(`:?*[\~^@{`, r) })
+}
+
+// moduleTree reports whether value leads from the git directory of a submodule to a directory
+// of the working tree that the submodule is in; gitsubmodules(7).
+func moduleTree(file, value string) bool {
+	dir := path.Dir(file)
+	top, _, ok := strings.Cut("/"+dir, "/.git/modules/")
+	if !ok || strings.HasPrefix(value, "/") {
+		return false
+	}
+	tree, err := below(dir, "/", value)
+	if err != nil {
+		return false
+	}
+	rest, ok := strings.CutPrefix("/"+tree, top+"/")
+	return ok && rest != "" && !slices.ContainsFunc(strings.Split(rest, "/"), func(s string) bool { return strings.HasSuffix(s, ".git") })
+}

@@ -1,0 +1,147 @@
+package gitguard
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// MaxSize is how many bytes of a file are checked; longer ones are refused.
+const MaxSize = 1 << 20
+
+// Content returns why text cannot be the content of the file at file, which is p and has its path
+// from the root of the tree; nil if it can. root is where the tree is to those inside, such as
+// "/workspace".
+func (p Part) Content(file, root, text string) error {
+	switch p {
+	case Commondir:
+		if strings.TrimSuffix(text, "\n") != "../.." {
+			return errors.New("the common directory of a worktree can only be ../..")
+		}
+		return nil
+	case Link:
+		return link(file, root, text)
+	case Alternates:
+		return alternates(file, root, text)
+	case Todo:
+		return todo(text)
+	}
+	return errors.New("it cannot be written")
+}
+
+// link checks a .git file: it can only lead to what is a git directory by its name, in the
+// tree.
+func link(file, root, text string) error {
+	target, ok := strings.CutPrefix(strings.TrimRight(text, "\n"), "gitdir: ")
+	if !ok {
+		return errors.New("a file named .git can only be one line, gitdir: PATH")
+	}
+	dir, err := below(path.Dir(file), root, target)
+	if err != nil {
+		return err
+	}
+	if !isGitDir(dir) {
+		return fmt.Errorf("gitdir %q is not a directory named .git or *.git, nor one of its modules or worktrees", target)
+	}
+	return nil
+}
+
+// isGitDir reports whether the path dir is by its name that of a git directory, in which
+// perm.GitRules guard.
+func isGitDir(dir string) bool {
+	names := strings.Split(dir, "/")
+	for i := len(names) - 1; i >= 0; i-- {
+		if !strings.HasSuffix(names[i], ".git") {
+			continue
+		}
+		rest := names[i+1:]
+		return len(rest) == 0 || rest[0] == "modules" || rest[0] == "worktrees" && len(rest) == 2
+	}
+	return false
+}
+
+// below returns the path from the root of the tree that target, in a file of the directory dir,
+// means. Names after the first that is not .. may be links, so that .. among them is refused.
+func below(dir, root, target string) (string, error) {
+	rest := target
+	if strings.HasPrefix(target, "/") {
+		var ok bool
+		if rest, ok = strings.CutPrefix(target, strings.TrimSuffix(root, "/")+"/"); !ok || root == "" {
+			return "", fmt.Errorf("%q is outside of the codebase", target)
+		}
+		dir = "."
+	}
+	if hasControl(rest) {
+		return "", fmt.Errorf("%q has control characters", target)
+	}
+	names := []string{}
+	if dir != "." {
+		names = strings.Split(dir, "/")
+	}
+	plain := false
+	for name := range strings.SplitSeq(rest, "/") {
+		switch name {
+		case "", ".":
+		case "..":
+			if plain || len(names) == 0 {
+				return "", fmt.Errorf("%q leads out of the codebase, or may", target)
+			}
+			names = names[:len(names)-1]
+		default:
+			plain = true
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "/"), nil
+}
+
+// alternates checks a list of other directories of objects: they are in the tree, and of a git
+// directory.
+func alternates(file, root, text string) error {
+	objects := path.Dir(path.Dir(file))
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if line[0] == '"' {
+			return fmt.Errorf("alternate %s: write it without quotation marks", line)
+		}
+		if _, err := below(objects, root, line); err != nil {
+			return fmt.Errorf("alternate: %w", err)
+		}
+	}
+	return nil
+}
+
+// harmless are the instructions of a rebase that start no command of the user's; git-rebase(1).
+var harmless = map[string]bool{
+	"p": true, "pick": true, "r": true, "reword": true, "e": true, "edit": true, "s": true, "squash": true,
+	"f": true, "fixup": true, "d": true, "drop": true, "l": true, "label": true, "t": true, "reset": true,
+	"m": true, "merge": true, "b": true, "break": true, "u": true, "update-ref": true, "noop": true,
+	"revert": true,
+}
+
+// todo checks the instructions of a rebase.
+func todo(text string) error {
+	for line := range strings.Lines(text) {
+		line = strings.TrimLeft(line, " \t\r\n")
+		if line == "" || line[0] == '#' {
+			continue // another core.commentChar: its lines are no known instructions, and refused
+		}
+		word := line
+		if i := strings.IndexAny(line, " \t\r\n"); i >= 0 {
+			word = line[:i]
+		}
+		if !harmless[word] {
+			return fmt.Errorf("instruction %q of a rebase would be executed on the host: run it inside, after the rebase", word)
+		}
+	}
+	return nil
+}
+
+// hasControl reports whether s has ASCII control characters.
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(c rune) bool { return c < 0x20 || c == 0x7f })
+}

@@ -1,0 +1,119 @@
+package gitguard
+
+import (
+	"strconv"
+	"strings"
+
+	"wolffia/internal/gitconfig"
+)
+
+// A valid reports whether a setting has a value that is harmless.
+type valid func(*gitconfig.Setting) bool
+
+// free are the settings that can be set in every configuration; * stands for a subsection. They
+// name no program, path, address or driver. git-config(1) of git 2.52.
+var free = map[string]valid{
+	"user.name": text, "user.email": text,
+	"author.name": text, "author.email": text, "committer.name": text, "committer.email": text,
+	"user.useconfigonly": boolean,
+
+	"core.repositoryformatversion": oneOf("0", "1"),
+	"core.autocrlf":                oneOf("true", "false", "input", ""), "core.eol": oneOf("lf", "crlf", "native"),
+	"core.safecrlf": oneOf("true", "false", "warn", ""), "core.quotepath": boolean, "core.abbrev": oneOf("auto", "no", "off", "7", "8", "9", "10", "11", "12", "16", "40"),
+	"core.sparsecheckout": boolean, "core.sparsecheckoutcone": boolean, "core.untrackedcache": oneOf("true", "false", "keep", ""),
+	"core.splitindex": boolean, "core.preloadindex": boolean, "core.commitgraph": boolean, "core.multipackindex": boolean,
+	"core.commentchar": oneOf("#", "auto"), "core.longpaths": boolean,
+	"extensions.worktreeconfig": boolean,
+	"index.version":             number, "index.sparse": boolean, "index.threads": number,
+
+	"init.defaultbranch": text,
+	"branch.*.merge":     ref, "branch.*.rebase": oneOf("true", "false", "merges", ""), "branch.*.description": text,
+	"branch.*.vscode-merge-base": text, "branch.*.gh-merge-base": text, "branch.*.github-pr-owner-number": text,
+	"branch.autosetupmerge": oneOf("true", "false", "always", "inherit", "simple", ""), "branch.autosetuprebase": oneOf("never", "local", "remote", "always"),
+
+	"push.default": oneOf("nothing", "current", "upstream", "simple", "matching"), "push.autosetupremote": boolean, "push.followtags": boolean,
+	"pull.rebase": oneOf("true", "false", "merges", ""), "pull.ff": oneOf("true", "false", "only", ""),
+	"fetch.prune": boolean, "fetch.prunetags": boolean, "fetch.writecommitgraph": boolean,
+	"merge.conflictstyle": oneOf("merge", "diff3", "zdiff3"), "merge.ff": oneOf("true", "false", "only", ""),
+	"merge.renames": boolean, "merge.renamelimit": number, "merge.log": boolean, "merge.stat": boolean,
+	"rebase.autostash": boolean, "rebase.autosquash": boolean, "rebase.updaterefs": boolean, "rebase.stat": boolean,
+	"rerere.enabled": boolean, "rerere.autoupdate": boolean,
+	"diff.algorithm": oneOf("default", "myers", "minimal", "patience", "histogram"), "diff.renames": oneOf("true", "false", "copies", "copy", ""),
+	"diff.renamelimit": number, "diff.context": number, "diff.mnemonicprefix": boolean, "diff.noprefix": boolean, "diff.colormoved": text,
+	"log.decorate": oneOf("true", "false", "short", "full", "auto", ""), "log.follow": boolean, "log.abbrevcommit": boolean, "log.date": oneOf("relative", "local", "default", "iso", "iso-strict", "rfc", "short", "raw", "human", "unix"),
+	"status.short": boolean, "status.branch": boolean, "status.showuntrackedfiles": oneOf("no", "normal", "all", "true", "false"), "status.relativepaths": boolean,
+	"color.ui": oneOf("true", "false", "auto", "always", "never", ""), "column.ui": text,
+	"gc.auto": number, "gc.autopacklimit": number, "gc.pruneexpire": text, "gc.reflogexpire": text, "gc.autodetach": boolean, "gc.writecommitgraph": boolean,
+	"maintenance.auto": boolean, "pack.threads": number, "pack.windowmemory": number, "pack.writebitmaps": boolean,
+	"commit.verbose": boolean, "commit.status": boolean, "tag.sort": text, "branch.sort": text, "versionsort.suffix": text,
+	"help.autocorrect": oneOf("0", "never"), "grep.linenumber": boolean, "grep.patterntype": oneOf("default", "basic", "extended", "fixed", "perl"),
+	"lfs.repositoryformatversion": number,
+	"submodule.*.active":          boolean, "submodule.*.branch": text, "submodule.active": text,
+	"submodule.*.update": oneOf("checkout", "rebase", "merge", "none"), "submodule.*.ignore": oneOf("all", "dirty", "untracked", "none"),
+}
+
+// fresh are those that can be set in a git directory that was made in this sandbox's life.
+var fresh = map[string]valid{
+	"core.filemode": boolean, "core.bare": boolean, "core.logallrefupdates": oneOf("true", "false", "always", ""),
+	"core.symlinks": boolean, "core.ignorecase": boolean, "core.precomposeunicode": boolean,
+	"core.sharedrepository":   oneOf("true", "false", "umask", "group", "all", "world", "everybody", "0", "1", "2", "0660", "0664", "0666", "0600", "0640", "0644"),
+	"extensions.objectformat": oneOf("sha1", "sha256"), "extensions.refstorage": oneOf("files", "reftable"), "extensions.relativeworktrees": boolean,
+	"extensions.compatobjectformat": oneOf("sha1", "sha256"), "extensions.noop": text,
+	"receive.denynonfastforwards": boolean, "remote.*.mirror": boolean, "remote.*.skipdefaultupdate": boolean,
+}
+
+// text takes any value: judge.free has refused control characters.
+func text(s *gitconfig.Setting) bool { return len(s.Value) <= 1000 }
+
+func boolean(s *gitconfig.Setting) bool {
+	if s.Bare {
+		return true
+	}
+	switch strings.ToLower(s.Value) {
+	case "true", "false", "yes", "no", "on", "off", "1", "0", "":
+		return true
+	}
+	return false
+}
+
+func number(s *gitconfig.Setting) bool {
+	_, err := strconv.ParseInt(strings.TrimRight(strings.ToLower(s.Value), "kmg"), 10, 32)
+	return err == nil
+}
+
+func ref(s *gitconfig.Setting) bool { return strings.HasPrefix(s.Value, "refs/") }
+
+func oneOf(values ...string) valid {
+	return func(s *gitconfig.Setting) bool {
+		for _, v := range values {
+			if s.Value == v {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// schemes are those of addresses for which git starts no helper program but its own.
+var schemes = map[string]bool{"https": true, "http": true, "ssh": true, "git": true, "git+ssh": true, "ssh+git": true, "file": true}
+
+// address reports whether the value is the address of a repository for which git starts
+// no transport helper, as for ext::COMMAND; gitremote-helpers(7).
+func address(s *gitconfig.Setting) bool {
+	v := s.Value
+	if v == "" || v[0] == '-' {
+		return false
+	}
+	scheme := 0 // how many bytes could be a scheme
+	for scheme < len(v) && strings.IndexByte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-", v[scheme]) >= 0 {
+		scheme++
+	}
+	switch rest := v[scheme:]; {
+	case strings.HasPrefix(rest, "::"):
+		return false
+	case strings.HasPrefix(rest, "://"):
+		host := strings.TrimLeft(rest[3:], "/")
+		return schemes[v[:scheme]] && !strings.HasPrefix(host, "-")
+	}
+	return true // user@host:path, or a path
+}
