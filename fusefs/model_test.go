@@ -71,7 +71,7 @@ func modelRules(r *rand.Rand) []perm.Rule {
 		if chance(r, 50) && parts[0] != "**" {
 			p = "/" + p
 		}
-		rule := perm.Rule{Pattern: p, Level: perm.Level(r.IntN(4)), Priority: 1 + r.IntN(3), Type: perm.Kind(r.IntN(3))}
+		rule := perm.Rule{Pattern: p, Level: perm.Levels()[r.IntN(len(perm.Levels()))], Priority: 1 + r.IntN(3), Type: perm.Kind(r.IntN(3))}
 		if p == "**" || strings.HasSuffix(p, "**") {
 			rule.Type = perm.Glob
 		}
@@ -162,7 +162,7 @@ func (m *model) state(p string) perm.State {
 // its mode says.
 func (m *model) locked(p string) bool {
 	l, ok := m.policy.Constant(m.state(p))
-	return ok && l < perm.Write
+	return ok && l < perm.Checked
 }
 
 func parent(p string) string {
