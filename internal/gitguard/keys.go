@@ -56,7 +56,6 @@ var free = map[string]valid{
 var fresh = map[string]valid{
 	"core.filemode": boolean, "core.bare": boolean, "core.logallrefupdates": oneOf("true", "false", "always", ""),
 	"core.symlinks": boolean, "core.ignorecase": boolean, "core.precomposeunicode": boolean,
-	"core.sharedrepository":   oneOf("true", "false", "umask", "group", "all", "world", "everybody", "0", "1", "2", "0660", "0664", "0666", "0600", "0640", "0644"),
 	"extensions.objectformat": oneOf("sha1", "sha256"), "extensions.refstorage": oneOf("files", "reftable"), "extensions.relativeworktrees": boolean,
 	"extensions.compatobjectformat": oneOf("sha1", "sha256"), "extensions.noop": text,
 	"receive.denynonfastforwards": boolean, "remote.*.mirror": boolean, "remote.*.skipdefaultupdate": boolean,

@@ -1,0 +1,91 @@
+package gitguard
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestPartOf(t *testing.T) {
+	for path, want := range map[string]Part{
+		".git": Link, "a/.git": Link, ".git/config": Config, "x.git/config.worktree": Config, ".git/modules/rebase-merge/config": Config,
+		".git/hooks": Hooks, ".git/hooks/pre-commit": Other, ".git/hooks/x.sample": Sample, ".git/hooks/a/x.sample": Other, ".git/hooks/config": Config,
+		".git/hooks/x.lock": Other, ".git/modules/hooks/HEAD.lock": Other, ".git/commondir": Other, ".git/worktrees/w/commondir": Commondir,
+		".git/modules/m/worktrees/w/commondir": Commondir, "worktrees/w/commondir": Commondir, ".git/objects/info/alternates": Alternates,
+		".git/config.lock": Lock, ".git/refs/heads/x.lock": Lock, ".git/rebase-merge": Sequence, ".git/rebase-merge/done": Sequence,
+		".git/rebase-merge/git-rebase-todo": Todo, ".git/rebase-merge/git-rebase-todo.lock": Lock, ".git/sequencer/todo": Sequence,
+		".git/BISECT_LOG": Sequence, ".git/index": Other,
+	} {
+		if got := PartOf(path); got != want {
+			t.Errorf("%q is %d, want %d", path, got, want)
+		}
+	}
+}
+
+func TestComplete(t *testing.T) {
+	for _, tt := range []struct {
+		names []string
+		want  bool
+	}{
+		{[]string{"HEAD", "objects", "refs"}, true},
+		{[]string{"HEAD", "objects", "reftable"}, true},
+		{[]string{"HEAD", "commondir"}, true},
+		{[]string{"objects", "refs", "config", "commondir"}, false},
+		{[]string{"HEAD", "objects"}, false},
+		{[]string{"HEAD", "refs"}, false},
+	} {
+		if got := Complete(func(s string) bool { return slices.Contains(tt.names, s) }); got != tt.want {
+			t.Errorf("%q: %t", tt.names, got)
+		}
+		for _, name := range tt.names {
+			if !Essential(name) && name != "config" {
+				t.Errorf("%q is not essential", name)
+			}
+		}
+	}
+}
+
+func TestContent(t *testing.T) {
+	for _, tt := range []struct {
+		part       Part
+		file, text string
+		ok         bool
+	}{
+		{Commondir, ".git/worktrees/w/commondir", "../..\n", true},
+		{Commondir, ".git/worktrees/w/commondir", "../../..\n", false},
+		{Commondir, ".git/worktrees/w/commondir", "", false},
+		{Link, "a/.git", "gitdir: ../.git/modules/a\n", true},
+		{Link, "a/.git", "gitdir: ../b/x.git", true},
+		{Link, "a/.git", "gitdir: /workspace/.git/worktrees/a\n", true},
+		{Link, ".git", "gitdir: x.git\n", true},
+		{Link, "a/.git", "gitdir: ../b\n", false},
+		{Link, "a/.git", "gitdir: ../../x.git\n", false},
+		{Link, "a/.git", "gitdir: b/../x.git\n", false},
+		{Link, "a/.git", "gitdir: /other/x.git\n", false},
+		{Link, "a/.git", "gitdir: /workspace/../x.git\n", false},
+		{Link, "a/.git", "gitdir: /workspacex/x.git\n", false},
+		{Link, "a/.git", "gitdir: ../.git/worktrees/a/b\n", false},
+		{Link, "a/.git", "gitdir: ../.git/refs\n", false},
+		{Link, "a/.git", "gitdir: ../x.git\nfoo", false},
+		{Link, "a/.git", "x\ngitdir: ../x.git\n", false},
+		{Link, "a/.git", "", false},
+		{Alternates, ".git/objects/info/alternates", "../../x.git/objects\n# c\n\n/workspace/y/.git/objects\n", true},
+		{Alternates, ".git/objects/info/alternates", "../../../x.git/objects\n", false},
+		{Alternates, ".git/objects/info/alternates", "/home/ann/x/.git/objects\n", false},
+		{Alternates, ".git/objects/info/alternates", "\"/workspace/x\"\n", false},
+		{Todo, "", "# c\npick abc x\n  squash def y\n\nmerge -C abc x # y\nu refs/heads/x\nnoop\n", true},
+		{Todo, "", "pick abc x\nexec true\n", false},
+		{Todo, "", "x true\n", false},
+		{Todo, "", "\t x\ttrue\n", false},
+		{Todo, "", "; x\n", false},
+		{Todo, "", "pick\rx true\n", true}, // one line, to git as well
+		{Config, ".git/config", "", false},
+		{Other, "x", "", false},
+	} {
+		if err := tt.part.Content(tt.file, "/workspace", tt.text); (err == nil) != tt.ok {
+			t.Errorf("%q in %q: %v", tt.text, tt.file, err)
+		}
+	}
+	if Link.Content("a/.git", "", "gitdir: /x.git") == nil {
+		t.Error("an absolute path where nobody knows where the tree is")
+	}
+}
