@@ -1,0 +1,253 @@
+package fusefs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// gitSetup is a tree in which all can be written but what is git's, with a repository.
+func gitSetup(files map[string]string) setup {
+	return setup{
+		Timeout: time.Hour,
+		Policy:  append(perm.AnyGitRules(), perm.Rule{Pattern: "**", Level: perm.Write}),
+		Host: func(t *testing.T, dir string) {
+			for name, text := range files {
+				write(t, dir, name, text)
+			}
+		},
+	}
+}
+
+// repository are the files of a git directory.
+func repository(dir string) map[string]string {
+	return map[string]string{
+		dir + "/HEAD": "ref: refs/heads/main\n", dir + "/objects/info/packs": "", dir + "/refs/heads/main": "", dir + "/config": "[core]\n\tbare = false\n",
+		dir + "/hooks/x.sample": "", dir + "/index": "",
+	}
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fileText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A configuration is replaced by a file of the server's: whoever has the lock file open, or
+// mapped, does not write the configuration.
+func TestConfigurationIsTheServersFile(t *testing.T) {
+	mounted(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
+		config, lock := c.at(".git/config"), c.at(".git/config.lock")
+		f, err := os.OpenFile(lock, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		const text = "[core]\n\tbare = false\n[user]\n\tname = x\n"
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		m, err := unix.Mmap(int(f.Fd()), 0, len(text), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails(t, "rename", os.Rename(lock, config), 0)
+		fails(t, "the lock", unix.Access(lock, unix.F_OK), unix.ENOENT)
+		if got := fileText(t, config); got != text {
+			t.Errorf("the configuration is %q", got)
+		}
+		_, err = f.WriteAt([]byte("[core]\n\tpager = evil\n"), 0)
+		fails(t, "write to what was the lock", err, unix.EACCES)
+		fails(t, "truncate what was the lock", f.Truncate(0), unix.EACCES)
+		fails(t, "fallocate", unix.Fallocate(int(f.Fd()), 0, 0, 1<<16), unix.EACCES)
+		copy(m, "[core] pager=evil")
+		_ = unix.Msync(m, unix.MS_SYNC)
+		_ = unix.Munmap(m)
+		if got := fileText(t, filepath.Join(c.host, ".git/config")); got != text {
+			t.Errorf("the configuration of the host is %q", got)
+		}
+		for _, flags := range []int{os.O_WRONLY, os.O_WRONLY | os.O_TRUNC, os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_CREATE} {
+			_, err := os.OpenFile(config, flags, 0o644)
+			fails(t, fmt.Sprintf("open with %#x", flags), err, unix.EACCES)
+		}
+		fails(t, "unlink", os.Remove(config), unix.EACCES)
+		fails(t, "chmod", os.Chmod(config, 0), unix.EACCES)
+		fails(t, "rename away", os.Rename(config, c.at("x")), unix.EACCES)
+		put(t, c.at("y"), "")
+		fails(t, "rename over", os.Rename(c.at("y"), config), unix.EACCES)
+		fails(t, "exchange", unix.Renameat2(unix.AT_FDCWD, c.at("y"), unix.AT_FDCWD, config, unix.RENAME_EXCHANGE), unix.EACCES)
+		fails(t, "link over", os.Link(c.at("y"), c.at(".git/config.worktree")), unix.EACCES)
+		fails(t, "link from", os.Link(config, c.at("z")), unix.EACCES)
+		fails(t, "symlink", os.Symlink("../y", c.at(".git/config.worktree")), unix.EACCES)
+		for _, name := range []string{".git/config.worktree", ".git/modules/a/config", ".git/commondir", ".git/hooks/pre-commit", ".git/hooks/a/b", "x.git/config"} {
+			_ = os.MkdirAll(filepath.Dir(c.at(name)), 0o755)
+			if _, err := os.Create(c.at(name)); err == nil {
+				t.Errorf("%s can be made", name)
+			}
+			if err := os.Mkdir(c.at(name), 0o755); err == nil {
+				t.Errorf("the directory %s can be made", name)
+			}
+		}
+		fails(t, "a name of the server's own", unix.Access(c.at(".git/"+ownPrefix+"x"), unix.F_OK), unix.EINVAL)
+		names, err := os.ReadDir(c.host + "/.git")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range names {
+			if strings.HasPrefix(n.Name(), ownPrefix) {
+				t.Errorf("%s is left", n.Name())
+			}
+		}
+	})
+}
+
+// A lock file that somebody outside has made is theirs: git there would rename what is at its
+// name onto its configuration.
+func TestLocksOfTheHost(t *testing.T) {
+	mounted(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
+		for _, name := range []string{"config.lock", "index.lock", "refs/heads/main.lock", "HEAD.lock", "BISECT_LOG", "rebase-merge/git-rebase-todo"} {
+			write(t, c.host, ".git/"+name, "host's")
+			path, mine := c.at(".git/"+name), c.at("mine")
+			put(t, mine, "evil")
+			_, err := os.OpenFile(path, os.O_WRONLY, 0)
+			fails(t, name+": write", err, unix.EACCES)
+			_, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+			fails(t, name+": open and truncate", err, unix.EACCES)
+			fails(t, name+": truncate", os.Truncate(path, 0), unix.EACCES)
+			fails(t, name+": unlink", os.Remove(path), unix.EACCES)
+			fails(t, name+": rename over", os.Rename(mine, path), unix.EACCES)
+			fails(t, name+": rename away", os.Rename(path, mine), unix.EACCES)
+			fails(t, name+": exchange", unix.Renameat2(unix.AT_FDCWD, mine, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE), unix.EACCES)
+			fails(t, name+": link", os.Link(path, c.at("other")), unix.EACCES)
+			fails(t, name+": chmod", os.Chmod(path, 0o666), unix.EACCES)
+			if got := fileText(t, filepath.Join(c.host, ".git", name)); got != "host's" {
+				t.Errorf("%s is %q", name, got)
+			}
+		}
+		if _, err := os.Create(c.at(".git/rebase-merge/done")); err == nil {
+			t.Error("a file can be made in a rebase of the host's")
+		}
+		for _, name := range []string{"HEAD", "objects", "refs"} {
+			fails(t, name+": rename away", os.Rename(c.at(".git/"+name), c.at(".git/x")), unix.EACCES)
+		}
+		fails(t, "unlink HEAD", os.Remove(c.at(".git/HEAD")), unix.EACCES)
+		fails(t, "rename .git", os.Rename(c.at(".git"), c.at("x.git")), unix.EACCES)
+		fails(t, "rename .git", os.Rename(c.at(".git"), c.at("x")), unix.EACCES)
+	})
+}
+
+// What was made inside can be written, replaced and removed, all of it.
+func TestRepositoryMadeInside(t *testing.T) {
+	mounted(t, gitSetup(nil), func(t *testing.T, c *client) {
+		run := func(dir string, args ...string) {
+			t.Helper()
+			cmd := exec.Command("git", args...)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "HOME="+c.at("."), "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("git %q: %v\n%s", args, err, out)
+			}
+		}
+		for i := range 20 { // what is said of the new configuration is true at once
+			repo := c.at(fmt.Sprint("r", i))
+			run(c.at("."), "init", "-q", "-b", "main", repo)
+			if text := fileText(t, repo+"/.git/config"); !strings.Contains(text, "filemode = true") {
+				t.Fatalf("git has found that modes cannot be changed:\n%s", text)
+			}
+		}
+		run(c.at("r0"), "commit", "-q", "--allow-empty", "-m", "x")
+		run(c.at("."), "clone", "-q", "r0", "clone")
+		run(c.at("clone"), "push", "-q", "-u", "origin", "main:other")
+		fails(t, "rm -rf", os.RemoveAll(c.at("clone")), 0)
+		fails(t, "rm -rf", os.RemoveAll(c.at("r1")), 0)
+	})
+}
+
+// Two who make the two halves of a git directory at the same moment do not both succeed.
+func TestNoDirectoryBecomesARepository(t *testing.T) {
+	mounted(t, gitSetup(map[string]string{"plain/config": "[core]\n\tfsmonitor = evil\n"}), func(t *testing.T, c *client) {
+		makers := []func(dir string) error{
+			func(dir string) error { return os.WriteFile(dir+"/HEAD", nil, 0o644) },
+			func(dir string) error { return os.Mkdir(dir+"/objects", 0o755) },
+			func(dir string) error { return os.Symlink("elsewhere", dir+"/refs") },
+			func(dir string) error { return os.Rename(dir+"/x", dir+"/commondir") },
+			func(dir string) error { return os.Rename(dir+"/y", dir+"/reftable") },
+		}
+		for i := range 100 {
+			dir := c.at(fmt.Sprint("d", i))
+			if err := os.MkdirAll(dir+"/y", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			put(t, dir+"/x", "")
+			var wg sync.WaitGroup
+			var refused atomic.Int32
+			for _, f := range makers {
+				wg.Go(func() {
+					if err := f(dir); err != nil {
+						if errnoIn(err) != unix.EACCES {
+							t.Errorf("%v", err)
+						}
+						refused.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			has := func(name string) bool { _, err := os.Lstat(dir + "/" + name); return err == nil }
+			if refused.Load() == 0 || has("HEAD") && (has("commondir") || has("objects") && (has("refs") || has("reftable"))) {
+				names, _ := os.ReadDir(dir)
+				t.Fatalf("a git directory has come into being: %v", names)
+			}
+		}
+		fails(t, "a directory with a configuration becomes .git", os.Rename(c.at("plain"), c.at(".git")), unix.EXDEV)
+		fails(t, "a directory with a configuration becomes x.git", os.Rename(c.at("plain"), c.at("x.git")), unix.EXDEV)
+		fails(t, "mkdir", os.Mkdir(c.at(".git"), 0o755), 0)
+		fails(t, "exchange", unix.Renameat2(unix.AT_FDCWD, c.at("plain"), unix.AT_FDCWD, c.at(".git"), unix.RENAME_EXCHANGE), unix.EXDEV)
+		fails(t, "a link called .git", os.Symlink("../plain", c.at("d0/.git")), unix.EACCES)
+		fails(t, "a FIFO called .git", unix.Mkfifo(c.at("d0/.git"), 0o644), 0) // git takes a file only
+	})
+}
+
+// A file that leads git elsewhere is written once, with what it may say.
+func TestLinkFiles(t *testing.T) {
+	mounted(t, gitSetup(nil), func(t *testing.T, c *client) {
+		for _, d := range []string{"a", "b", "x.git"} {
+			fails(t, "mkdir", os.Mkdir(c.at(d), 0o755), 0)
+		}
+		fails(t, "to a plain directory", os.WriteFile(c.at("a/.git"), []byte("gitdir: ../b\n"), 0o644), unix.EACCES)
+		fails(t, "to a repository", os.WriteFile(c.at("a/.git"), []byte("gitdir: ../x.git\n"), 0o644), 0)
+		f, err := os.OpenFile(c.at("a/.git"), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		_, err = f.WriteAt([]byte("gitdir: ../b    \n"), 0)
+		fails(t, "again", err, unix.EACCES)
+		_, err = f.WriteAt([]byte("../b"), 8)
+		fails(t, "a part", err, unix.EACCES)
+		fails(t, "longer", f.Truncate(100), unix.EACCES)
+		fails(t, "fallocate", unix.Fallocate(int(f.Fd()), 0, 0, 100), unix.EACCES)
+		fails(t, "link", os.Link(c.at("a/.git"), c.at("a/x")), unix.EACCES)
+		fails(t, "rename", os.Rename(c.at("a/.git"), c.at("a/x")), unix.EACCES)
+		fails(t, "remove", os.Remove(c.at("a/.git")), 0)
+	})
+}
