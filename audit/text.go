@@ -51,6 +51,9 @@ func (r *Record) why() string {
 	if r.Need <= r.Level {
 		return errno + ": this kind of object is refused"
 	}
+	if r.Why != "" {
+		errno += ": " + printable(r.Why)
+	}
 	by := "no rule matches"
 	switch {
 	case r.Problem != "":

@@ -1,6 +1,7 @@
 package gitguard
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -25,15 +26,15 @@ type Change struct {
 // others stay as they are, in their order. The addresses that there were stay too.
 func (c *Change) Check() error {
 	if strings.ContainsFunc(c.New, func(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r == 0x7f }) {
-		return fmt.Errorf("%s: it would have control characters", c.File)
+		return errors.New("it would have control characters")
 	}
 	was, err := gitconfig.Parse(c.Old)
 	if err != nil {
-		return fmt.Errorf("%s: the configuration that is there: %w", c.File, err)
+		return fmt.Errorf("the configuration that is there: %w", err)
 	}
 	is, err := gitconfig.Parse(c.New)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.File, err)
+		return err
 	}
 	j := judge{change: c, old: map[string]bool{}, remotes: map[string]bool{}}
 	for i := range was {
@@ -55,15 +56,15 @@ func (c *Change) Check() error {
 			if slices.Contains(lost, s) {
 				break
 			}
-			return fmt.Errorf("%s: %s cannot be set to %q inside: git on the host would use it", c.File, s.Name, s.Value)
+			return fmt.Errorf("%s cannot be set to %q inside: git on the host would use it", s.Name, s.Value)
 		}
 	}
 	for _, s := range lost {
 		if !slices.Contains(kept, s) {
-			return fmt.Errorf("%s: %s cannot be changed or removed inside", c.File, s.Name)
+			return fmt.Errorf("%s cannot be changed or removed inside", s.Name)
 		}
 	}
-	return fmt.Errorf("%s: the order of settings that cannot be changed inside", c.File)
+	return errors.New("the order of settings cannot be changed inside")
 }
 
 // A judge knows what a change is about.
