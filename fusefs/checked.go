@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -33,38 +32,56 @@ const maxOwn = 1 << 16
 // themselves. Its methods are safe for concurrent use.
 type own struct {
 	mu    sync.Mutex
-	known map[identity]struct{} // guarded by mu
-	order []identity            // the oldest first, with what is not known any more; guarded by mu
+	known map[identity]unix.StatxTimestamp // to when it was born; guarded by mu
+	order []identity                       // the oldest first, with what is not known any more; guarded by mu
 }
 
-func (o *own) has(id identity) bool {
+// knows reports whether the inode id was made inside.
+func (o *own) knows(id identity) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, ok := o.known[id]
 	return ok
 }
 
-func (o *own) add(id identity) {
+// has reports whether obj was made inside. Where an identity does not say when an inode was born, a
+// later one of its number is found out here.
+func (o *own) has(obj *object) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	born, ok := o.known[obj.ident]
+	if ok && born != obj.Btime {
+		delete(o.known, obj.ident)
+		ok = false
+	}
+	return ok
+}
+
+// add notes that obj was made inside.
+func (o *own) add(obj *object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.known == nil {
-		o.known = map[identity]struct{}{}
+		o.known = map[identity]unix.StatxTimestamp{}
 	}
-	if _, ok := o.known[id]; ok {
-		return
+	if _, ok := o.known[obj.ident]; !ok {
+		o.order = append(o.order, obj.ident)
 	}
-	o.known[id] = struct{}{}
-	o.order = append(o.order, id)
+	o.known[obj.ident] = obj.Btime
 	for len(o.known) > maxOwn || len(o.order) > 2*maxOwn {
 		delete(o.known, o.order[0])
 		o.order = o.order[1:]
 	}
 }
 
-func (o *own) drop(id identity) {
+// drop notes that obj, which may be nil, is gone, or is nothing that matters any more.
+func (o *own) drop(obj *object) {
+	if obj == nil {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.known, id)
+	delete(o.known, obj.ident)
 	if len(o.known) == 0 {
 		o.order = nil
 	}
@@ -89,7 +106,7 @@ func (t *tree) mayMake(o op, dir *node, name string) bool {
 		return false
 	}
 	p := t.part(dir, name)
-	if p == gitguard.Sequence && dir.getLevel() == perm.Checked && !t.own.has(dir.ident()) {
+	if p == gitguard.Sequence && dir.getLevel() == perm.Checked && !t.own.knows(dir.ident()) {
 		return false // of a rebase that was begun outside
 	}
 	return p.Makes(o == opMkdir)
@@ -98,7 +115,7 @@ func (t *tree) mayMake(o op, dir *node, name string) bool {
 // mayChange reports whether o may be done to n, which has the level Checked, apart from its
 // content.
 func (t *tree) mayChange(o op, n *node) bool {
-	if !t.own.has(n.ident()) {
+	if !t.own.knows(n.ident()) {
 		return false
 	}
 	p := t.part(n, "")
@@ -125,7 +142,7 @@ type change struct {
 // maySet reports whether c may be done to n, which has the level Checked and was made inside.
 func (t *tree) maySet(n *node, c *change) bool {
 	p := t.part(n, "")
-	return t.own.has(n.ident()) && (p.Writes() ||
+	return t.own.knows(n.ident()) && (p.Writes() ||
 		(!c.setsMode || c.mode&0o600 == 0o600) && !c.extends && (!c.truncates || p.Once()))
 }
 
@@ -149,11 +166,15 @@ func (t *tree) mayWrite(in *fuse.WriteIn, h *handle, data []byte) (done func(), 
 	return t.names.Unlock, 0
 }
 
-// made notes that the file or directory called name was made in dir just now.
-func (t *tree) made(dir *node, name string) {
+// made notes that the file or directory called name was made just now in dir, which is open as
+// fd.
+func (t *tree) made(dir *node, fd int, name string) {
 	n := t.table.child(dir, name)
-	if n != nil && t.rules.Checks() && (n.getLevel() == perm.Checked || n.isDir() && t.gitPlace(n)) {
-		t.own.add(n.ident())
+	if n == nil || !t.rules.Checks() || n.getLevel() != perm.Checked && (!n.isDir() || !t.gitPlace(n)) {
+		return
+	}
+	if obj, errno := t.stat(at{fd, name}); errno == 0 && obj.ident == n.ident() {
+		t.own.add(obj)
 	}
 }
 
@@ -176,16 +197,20 @@ func (t *tree) completes(dir *node, fd int, name string) bool {
 	return !exists(name) && gitguard.Complete(func(s string) bool { return s == name || exists(s) })
 }
 
-// essential reports whether obj, at name in dir, has to stay: a git directory that was not made
-// inside, or what makes it one.
+// essential reports whether obj, at name in dir, makes a git directory of it that was not made
+// inside: it has to stay.
 func (t *tree) essential(dir *node, name string, obj *object) bool {
-	if !t.rules.Checks() || obj == nil {
-		return false
+	return t.rules.Checks() && gitguard.Essential(name) && t.gitPlace(dir) && !t.own.knows(dir.ident()) && !t.own.has(obj)
+}
+
+// stays reports whether obj, at name in dir, must not be moved: it is essential, or a directory that was not
+// made inside with what is checked.
+func (t *tree) stays(dir *node, name string, obj *object) bool {
+	if t.essential(dir, name, obj) {
+		return true
 	}
-	if obj.isDir() && strings.HasSuffix(name, ".git") {
-		return t.rules.Child(t.rules.Enter(dir.getState(), name), "config", false) == perm.Checked && !t.own.has(obj.ident)
-	}
-	return gitguard.Essential(name) && t.gitPlace(dir) && !t.own.has(dir.ident())
+	return obj.isDir() && t.rules.Checks() && !t.own.has(obj) &&
+		t.rules.Child(t.rules.Enter(dir.getState(), name), "config", false) == perm.Checked
 }
 
 // A replacement is what a rename onto a checked file is turned into: the file's new content.
@@ -207,19 +232,19 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	switch {
 	case r.swap || r.src.typ() != unix.S_IFREG || r.dst != nil && r.dst.isDir():
 		return nil, errors.New("git itself replaces files only")
-	case src == perm.Checked && (!t.own.has(r.src.ident) || !a.Writes()):
+	case src == perm.Checked && (!t.own.has(r.src) || !a.Writes()):
 		return nil, errors.New(madeOutside)
 	case dst == perm.Write:
 		return nil, nil // index.lock becomes index
 	case src == perm.Write:
 		return nil, errors.New("git itself does not do this")
-	case !b.Replaced() && b.Writes() && (r.dst == nil || t.own.has(r.dst.ident)):
+	case !b.Replaced() && b.Writes() && (r.dst == nil || t.own.has(r.dst)):
 		return nil, nil
 	case !b.Replaced():
 		return nil, errors.New(madeOutside)
 	case b != gitguard.Todo && (r.from != r.to || r.a != r.b+".lock"):
 		return nil, errors.New("only git's own lock file takes this place")
-	case b == gitguard.Todo && !t.own.has(r.to.ident()):
+	case b == gitguard.Todo && !t.own.knows(r.to.ident()):
 		return nil, errors.New(madeOutside)
 	}
 	path := t.table.path(r.to, r.b)
@@ -229,9 +254,9 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	}
 	n := &replacement{text: text, mode: mode}
 	if r.dst == nil {
-		n.fresh = t.own.has(r.to.ident())
+		n.fresh = t.own.knows(r.to.ident())
 	} else {
-		n.fresh = t.own.has(r.dst.ident)
+		n.fresh = t.own.has(r.dst)
 	}
 	if b != gitguard.Config {
 		return n, b.Content(path, t.shown, text)
@@ -281,28 +306,28 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 	if errno := t.quota.take(objectCost + int64(len(n.text))); errno != 0 {
 		return errno
 	}
-	id, errno := t.write(to, r.b, n)
+	made, errno := t.write(to, r.b, n)
 	if errno != 0 {
 		t.quota.give(objectCost + int64(len(n.text)))
 		return errno
 	}
 	victim := t.hold(r.to, r.b)
 	if r.dst != nil {
-		t.own.drop(r.dst.ident)
+		t.own.drop(r.dst)
 		t.quota.removed(victim, r.dst)
 	}
 	if n.fresh {
-		t.own.add(id)
+		t.own.add(made)
 	}
 	if unix.Unlinkat(from, r.a, 0) == nil {
-		t.own.drop(r.src.ident)
+		t.own.drop(r.src)
 		t.quota.removed(nil, r.src)
 	}
 	// To the kernel the old file has a new name, and it goes on to use its node for that.
 	t.table.move(r.from, r.a, r.to, r.b, false)
 	t.orphan(victim)
 	if moved := t.table.child(r.to, r.b); moved != nil {
-		t.table.renew(moved, id)
+		t.table.renew(moved, made.ident)
 		t.fds.renew(moved)
 		t.judge(r.to, r.b)
 		t.notes.post(note{what: noteContent, id: moved.id})
@@ -312,13 +337,13 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 
 // write makes a file with the content of n called name in the directory dir, in the place of
 // what may be there.
-func (t *tree) write(dir int, name string, n *replacement) (identity, syscall.Errno) {
+func (t *tree) write(dir int, name string, n *replacement) (*object, syscall.Errno) {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // it does not fail
 	tmp := ownPrefix + hex.EncodeToString(random[:])
 	fd, errno := openBeneath(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, n.mode)
 	if errno != 0 {
-		return identity{}, errno
+		return nil, errno
 	}
 	f := os.NewFile(uintptr(fd), tmp)
 	defer f.Close()
@@ -343,7 +368,7 @@ func (t *tree) write(dir int, name string, n *replacement) (identity, syscall.Er
 		} else {
 			e = errnoOf(err)
 		}
-		return identity{}, e
+		return nil, e
 	}
-	return obj.ident, 0
+	return obj, 0
 }

@@ -99,7 +99,7 @@ func (t *tree) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse
 		}
 		t.settleMode(fd, name, mode)
 		errno := t.find(&in.InHeader, dir, fd, name, out)
-		t.made(dir, name)
+		t.made(dir, fd, name)
 		return errno
 	})
 }
@@ -113,7 +113,7 @@ func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse
 		}
 		t.settleMode(fd, name, mode)
 		errno := t.find(&in.InHeader, dir, fd, name, out)
-		t.made(dir, name)
+		t.made(dir, fd, name)
 		return errno
 	})
 }
@@ -223,7 +223,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 		}
 		l := t.rules.Child(dir.getState(), name, false)
 		if l == perm.Checked {
-			t.own.add(obj.ident)
+			t.own.add(obj)
 		}
 		n := t.enter(dir, name, meeting{obj, -1}, l, &out.EntryOut)
 		h := t.fds.add(n, useWrite, file)

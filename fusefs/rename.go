@@ -84,6 +84,10 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	}
 	t.table.move(r.from, r.a, r.to, r.b, r.swap)
 	t.judge(r.to, r.b)
+	t.own.drop(r.dst)
+	if t.rules.Child(r.to.getState(), r.b, r.src.isDir()) == perm.Write && !r.src.isDir() {
+		t.own.drop(r.src) // index.lock is the index now
+	}
 	if r.swap {
 		t.judge(r.from, r.a)
 	} else {
@@ -133,9 +137,9 @@ func (t *tree) allowRename(r *renaming, from, to int) (*replacement, syscall.Err
 		return nil, t.deny(opRename, r.in, dir, name, perm.Checked, syscall.EACCES, why)
 	}
 	switch {
-	case t.essential(r.from, r.a, r.src):
+	case t.stays(r.from, r.a, r.src):
 		return refuse(r.from, r.a, madeOutside)
-	case r.dst != nil && (r.swap || r.dst.isDir()) && t.essential(r.to, r.b, r.dst):
+	case r.dst != nil && (r.swap || r.dst.isDir()) && t.stays(r.to, r.b, r.dst):
 		return refuse(r.to, r.b, madeOutside)
 	case r.dst == nil && t.completes(r.to, to, r.b):
 		return refuse(r.to, r.b, becomesGit)

@@ -14,8 +14,9 @@ var gitChecked = []string{
 	"{*,refs/**/*}.lock",
 }
 
-// gitRead are the older forms of a remote's configuration.
-var gitRead = []string{"remotes/*", "branches/*"}
+// gitRead are the older forms of a remote's configuration, and what programs around git
+// execute in a git directory: lazygit, and the filters of transcrypt.
+var gitRead = []string{"remotes/*", "branches/*", "lazygit.yml", "crypt"}
 
 // gitPlaces are where git directories are below one: its own files, those of its
 // submodules, whose names can have slashes, and those of its linked worktrees.
