@@ -520,6 +520,11 @@ func moveRules(m *model, p, q string) syscall.Errno {
 			break
 		}
 	}
+	for _, dir := range []string{p, q} {
+		if m.isDir(dir) && m.level(dir+"/config", false) == perm.Checked {
+			return unix.EACCES // as a git directory of somebody else's
+		}
+	}
 	if (m.isDir(p) || there && m.isDir(q)) && m.state(p) != m.state(q) {
 		return unix.EXDEV
 	}
