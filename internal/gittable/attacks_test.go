@@ -238,23 +238,38 @@ var attacks = map[string]string{
 	"todo/host began, both":    `cd begun; git rebase --quit; export GIT_SEQUENCE_EDITOR="sed -i 1ibreak"; git rebase -i HEAD~1; echo "exec $mark" >>.git/rebase-merge/git-rebase-todo`,
 }
 
-// everyday are commands of the host in each repository that looks like one.
-const everyday = `for d in . $(find . \( -path '*/objects/*' -o -path '*/refs/*' \) -prune -o \( -name .git -o -name HEAD \) -printf '%h\n' | sort -u); do
+// each has a script run at the top of a rig and in each directory of it that looks like
+// a repository. Those that were there are left out, unless the attack names them.
+func each(attack, script string) string {
+	var b strings.Builder
+	b.WriteString(`for d in . $(find . -path '*/.git/*' -prune`)
+	for _, known := range []string{"sub", "wt", "bare"} {
+		if attack != "" && !strings.Contains(attack, known) {
+			b.WriteString(" -o -path './" + known + "*' -prune")
+		}
+	}
+	b.WriteString(` -o \( -name .git -o -name HEAD \) -printf '%h\n' | sort -u); do
 	test -d "$d" && cd "$d" || continue
+` + script + `
+	cd "$OLDPWD"
+done`)
+	return b.String()
+}
+
+// everyday are commands of the host.
+const everyday = `
 	git status --porcelain=2 --branch
 	git diff HEAD
-	git add -N .
-	git submodule status
-	git fetch -q
-	git rebase --continue
+	test ! -d "$(git rev-parse --git-path rebase-merge)" || git rebase --continue
 	git commit -q --allow-empty -m x
-	git log -1 -p
-	cd "$OLDPWD"
-done`
+	git log -1 -p`
 
 // workday are more of them.
-const workday = `for d in . $(find . \( -path '*/objects/*' -o -path '*/refs/*' \) -prune -o \( -name .git -o -name HEAD \) -printf '%h\n' | sort -u); do
-	test -d "$d" && cd "$d" || continue
+const workday = everyday + `
+	git add -N .
+	git fetch -q
+	git submodule status
+	git rebase --continue
 	git rev-parse --git-dir --is-inside-git-dir --is-bare-repository --is-inside-work-tree --short HEAD
 	git symbolic-ref HEAD
 	git diff --no-ext-diff --quiet
@@ -297,9 +312,7 @@ const workday = `for d in . $(find . \( -path '*/objects/*' -o -path '*/refs/*' 
 	git submodule summary
 	git submodule foreach git status
 	git gc -q
-	git clone -q . "${TMPDIR:-/tmp}/clone-$$" && rm -rf "${TMPDIR:-/tmp}/clone-$$"
-	cd "$OLDPWD"
-done`
+	git clone -q . "${TMPDIR:-/tmp}/clone-$$" && rm -rf "${TMPDIR:-/tmp}/clone-$$"`
 
 // begun is a rig in which the host has begun a rebase.
 const begun = `cp -a . ../begun-$$ && mv ../begun-$$ begun && cd begun && git rebase -q side; exit 0`
@@ -320,30 +333,47 @@ func TestAttacks(t *testing.T) {
 		evil(t, host, m)
 	}, func(t *testing.T, c *inside) {
 		got, tried := tally{}, 0
+		said, found := map[string]string{}, map[string]string{}
+		var days []day
 		for i, name := range names {
 			if !wanted(name) {
 				continue
 			}
 			tried++
-			out := c.run(t, rig(i), prelude+attacks[name])
-			c.host(t, order{Do: "marks"}) // what ran inside
+			said[name] = c.run(t, rig(i), prelude+attacks[name])
+			found[name] = c.host(t, order{Do: "look", Dir: rig(i)}) + c.host(t, order{Do: "lost", Dir: rig(i)})
+			script := each(attacks[name], everyday)
+			if i%24 == 0 || all() {
+				script = each("", workday)
+			}
+			days = append(days, day{rig(i), script})
+		}
+		c.host(t, order{Do: "marks"}) // of what ran inside
+		did := c.work(t, days)
+		left := c.host(t, order{Do: "marks"})
+		for i, name := range names {
 			group, what, _ := strings.Cut(name, "/")
-			found := c.host(t, order{Do: "look", Dir: rig(i)})
-			script := everyday
-			if i%10 == 0 || all() {
-				script += "\n" + workday
+			mine := linesWith(left, "/"+rig(i))
+			if found[name] != "" || mine != "" {
+				got.add(group, strings.ReplaceAll(fmt.Sprintf("%s: %s", what, shorten(found[name], mine)), rig(i), "."))
 			}
-			did := c.host(t, order{Do: "sh", Dir: rig(i), Script: script})
-			left := c.host(t, order{Do: "marks"})
-			if found != "" || left != "" {
-				got.add(group, strings.ReplaceAll(fmt.Sprintf("%s: %s", what, shorten(found, left)), rig(i), "."))
-			}
-			if testing.Verbose() {
-				t.Logf("%s: inside:\n%.2000s\non the host:\n%.3000s\n%s%s", name, out, did, found, left)
+			if testing.Verbose() && wanted(name) {
+				t.Logf("%s: inside:\n%.2000s\non the host:\n%.3000s\n%s%s", name, said[name], did[rig(i)], found[name], mine)
 			}
 		}
 		got.report(t, tried)
 	})
+}
+
+// linesWith returns the lines of a text with some word in them.
+func linesWith(text, word string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.Contains(line+"/", word+"/") || strings.Contains(line, word+":") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // shorten says what was found, and what ran, in few words.

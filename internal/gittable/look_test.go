@@ -51,13 +51,13 @@ func look(root, dir, marks string) (wrong []string) {
 		if !whole && !(named && strings.HasSuffix(path, ".git")) {
 			return nil
 		}
-		for _, name := range []string{"config", "config.worktree", "config.lock", "config.worktree.lock"} {
+		for _, name := range []string{"config", "config.worktree"} {
 			file := filepath.Join(path, name)
 			switch info, err := os.Lstat(file); {
 			case err != nil:
 			case info.Mode()&os.ModeSymlink != 0:
 				say(file, "is a symbolic link")
-			case evil(file) && !strings.HasSuffix(name, ".lock"):
+			case evil(file):
 				say(file, "came from inside")
 			}
 		}
@@ -79,7 +79,7 @@ func look(root, dir, marks string) (wrong []string) {
 				if !filepath.IsAbs(to) {
 					to = filepath.Join(path, "objects", to)
 				}
-				if r, err := filepath.Rel(root, to); err != nil || strings.HasPrefix(r, "..") {
+				if r, err := filepath.Rel(root, to); err != nil || strings.HasPrefix(r, "..") && !strings.Contains(to, "/workspace/") {
 					say(path, "has objects of %s", to)
 				}
 			}

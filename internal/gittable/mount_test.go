@@ -64,10 +64,10 @@ func (c *inside) at(name ...string) string {
 
 // An order is what the host is asked for.
 type order struct {
-	Do      string // "sh", "put", "get", "look", "marks", "loop", "rebase"
+	Do      string // as in host.do
 	Dir     string // relative to the codebase
-	Script  string // of sh
-	Content []byte // of put
+	Script  string
+	Content []byte
 }
 
 // host has the host do something.
@@ -184,7 +184,6 @@ func serveOptions(root int, rules *perm.Policy, _ places, _ *policy.Policy) *fus
 func beHost(t *testing.T, conn net.Conn, p places, m marks) {
 	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
 	h := &host{TB: t, places: p, m: m}
-	defer h.stop()
 	for {
 		var o order
 		if in.Decode(&o) != nil {

@@ -2,10 +2,12 @@ package gittable_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"wolffia/internal/gittable"
@@ -90,9 +92,7 @@ func evil(t testing.TB, host string, m marks) {
 type host struct {
 	testing.TB
 	places
-	m       marks
-	stopped chan struct{} // of a loop
-	looping chan string
+	m marks
 }
 
 func (h *host) do(o order) string {
@@ -102,6 +102,16 @@ func (h *host) do(o order) string {
 		return sh(h, path, o.Script)
 	case "look":
 		return strings.Join(look(h.Host, path, h.Marks), "\n")
+	case "lost": // what a rig had
+		lost := ""
+		for _, dir := range []string{".git", "bare.git", ".git/modules/sub"} {
+			for _, name := range []string{"HEAD", "objects", "refs", "config"} {
+				if info, err := os.Lstat(filepath.Join(path, dir, name)); err != nil || info.Mode()&0o400 == 0 {
+					lost += "\nlost " + filepath.Join(dir, name)
+				}
+			}
+		}
+		return lost
 	case "marks":
 		return h.m.take(h)
 	case "get":
@@ -127,37 +137,52 @@ func (h *host) do(o order) string {
 		_ = os.Remove(path)
 	case "restore":
 		rigging{filepath.Join(filepath.Dir(h.Host), "template"), h.Host}.copies(h, o.Dir)
-	case "loop":
-		h.loop(o)
-	case "stop":
-		return h.stop()
+	case "work":
+		return h.work(o)
 	}
 	return ""
 }
 
-// loop runs a script again and again, until stop.
-func (h *host) loop(o order) {
-	h.stopped, h.looping = make(chan struct{}), make(chan string, 1)
-	go func() { // ends at stop
-		var out string
-		for {
-			select {
-			case <-h.stopped:
-				h.looping <- out
-				return
-			default:
-				out = sh(h, filepath.Join(h.Host, o.Dir), o.Script)
-			}
-		}
-	}()
+// A day is a script that the host runs in a directory of the codebase.
+type day struct{ Dir, Script string }
+
+// work has the host run scripts, some at a time, and returns what they print, by their
+// directory.
+func (c *inside) work(t testing.TB, days []day) (said map[string]string) {
+	t.Helper()
+	content, err := json.Marshal(days)
+	if err == nil {
+		err = json.Unmarshal([]byte(c.host(t, order{Do: "work", Content: content})), &said)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said
 }
 
-// stop ends a loop, and returns what its last run has printed.
-func (h *host) stop() string {
-	if h.stopped == nil {
-		return ""
+func (h *host) work(o order) string {
+	var days []day
+	if err := json.Unmarshal(o.Content, &days); err != nil {
+		h.Error(err)
 	}
-	close(h.stopped)
-	h.stopped = nil
-	return <-h.looping
+	said := make([]string, len(days))
+	var group sync.WaitGroup
+	places := make(chan struct{}, 4)
+	for i, d := range days {
+		group.Go(func() {
+			places <- struct{}{}
+			said[i] = sh(h, filepath.Join(h.Host, d.Dir), d.Script)
+			<-places
+		})
+	}
+	group.Wait()
+	all := map[string]string{}
+	for i, d := range days {
+		all[d.Dir] = said[i]
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		h.Error(err)
+	}
+	return string(text)
 }

@@ -144,6 +144,9 @@ func (c *inside) try(t testing.TB, w way, rig string, to target, tmp string) str
 	w.do(c.at(path), c.at(tmp), []byte(text))
 	said := c.host(t, order{Do: "same", Dir: path, Content: was})
 	found := c.host(t, order{Do: "look", Dir: filepath.Join(rig, strings.SplitN(to.path, "/", 2)[0])})
+	if to.with != "" && (said == "gone" || was == nil && c.host(t, order{Do: "get", Dir: path}) == "") {
+		said = "" // who makes a repository may destroy it
+	}
 	if said == "" && found == "" {
 		_ = os.Remove(c.at(path + ".lock"))
 		c.host(t, order{Do: "remove", Dir: path + ".lock"})
