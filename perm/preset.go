@@ -11,12 +11,17 @@ type Preset struct {
 	Doc  string `json:"doc"` // one sentence
 
 	// Rules are the base rules at PriorityPreset, then the secrets at
-	// PrioritySecret, then, if Git is set, AnyGitRules. Assemble adds GitRules for
-	// repositories that are not covered by their names.
+	// PrioritySecret, then, if Executed is set, AnyExecutedRules, and, if Git is set,
+	// AnyGitRules. So they keep what Doc says as they are; Assemble adds GitRules for
+	// repositories that are not covered by their names, and puts ExecutedRules in the place
+	// of AnyExecutedRules.
 	Rules []Rule `json:"rules"`
 
 	// Git says that a change of what git on the host would execute is checked.
 	Git bool `json:"git"`
+
+	// Executed says that what the host executes because of its name is guarded.
+	Executed bool `json:"executed"`
 }
 
 // DefaultPreset is the preset that is taken when none is named.
@@ -26,9 +31,9 @@ const DefaultPreset = "agent-safe"
 func Presets() []Preset {
 	return []Preset{
 		newPreset("agent-safe", Write, true, conceal,
-			"Everything can be changed, but secrets are hidden, and nothing is written that git on the host would execute."),
+			"Everything can be changed, but secrets are hidden, and what the host would execute cannot be written: by git, and as settings of shells, editors and agents."),
 		newPreset("development", Write, true, protect,
-			"Like agent-safe, but settings of package managers and direnv that may hold credentials can be read."),
+			"Like agent-safe, but settings of package managers and direnv that may hold credentials can be read, and settings of shells, editors and agents changed."),
 		newPreset("read-only", Read, true, conceal,
 			"Everything can be read and nothing changed; secrets are hidden."),
 		newPreset("view-only", View, true, conceal,
@@ -57,7 +62,7 @@ type stance int
 
 const (
 	expose  stance = iota // nothing
-	conceal               // hides them
+	conceal               // hides them, and guards what the host executes
 	protect               // hides them, and lets settings be read
 )
 
@@ -74,6 +79,8 @@ func newPreset(name string, base Level, git bool, s stance, doc string) Preset {
 	case conceal:
 		hide(secrets, None)
 		hide(settings, None)
+		p.Executed = true
+		p.Rules = append(p.Rules, AnyExecutedRules()...)
 	case protect:
 		hide(secrets, None)
 		hide(settings, Read)

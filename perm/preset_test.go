@@ -64,8 +64,11 @@ func TestPresetsOnRealNames(t *testing.T) {
 		check(name, hiddenFiles, false, None)
 		for _, file := range strings.Fields(openFiles) {
 			want := base
-			if file == ".git/config" || file == ".git/hooks/pre-commit" {
+			switch file {
+			case ".git/config", ".git/hooks/pre-commit":
 				want = min(base, Checked)
+			case ".cargo/config.toml", ".vscode/settings.json", ".idea/workspace.xml", ".claude/settings.json":
+				want = min(base, Read) // the host executes it
 			}
 			check(name, file, false, want)
 		}
@@ -96,8 +99,15 @@ func TestPresets(t *testing.T) {
 		seen := map[Rule]bool{}
 		for i, r := range p.Rules {
 			source := "preset " + p.Name
-			if p.Git && i >= len(p.Rules)-len(AnyGitRules()) {
-				source = anyGit
+			rest := len(p.Rules) - i
+			if n := len(AnyGitRules()); p.Git {
+				if rest <= n {
+					source = anyGit
+				}
+				rest -= n
+			}
+			if p.Executed && rest > 0 && rest <= len(AnyExecutedRules()) {
+				source = anyExecuted
 			}
 			if want := map[bool]int{true: PriorityPreset, false: PrioritySecret}[i == 0]; r.Priority != want || r.Source != source {
 				t.Errorf("%s: rule %v of priority %d from %q", p.Name, r, r.Priority, r.Source)

@@ -25,6 +25,12 @@ type Request struct {
 	// GitDirs are the git directories that exist below the root, for GitRules, beside
 	// AnyGitRules; they count if the preset protects them. Package policy looks for them.
 	GitDirs []string
+
+	// Opened are the directories below the root that the host's programs may be
+	// started in, for ExecutedRules; they count if the preset guards what is executed.
+	// Nil means that they are not known: then it is AnyExecutedRules. Package policy
+	// looks for them.
+	Opened []string
 }
 
 // Assemble returns the rules of r with their priorities, ready for Compile.
@@ -37,6 +43,10 @@ func Assemble(r *Request) ([]Rule, error) {
 	rules := preset.Rules
 	if preset.Git {
 		rules = append(rules, GitRules(slices.DeleteFunc(slices.Clone(r.GitDirs), NamesGit))...)
+	}
+	if preset.Executed && r.Opened != nil {
+		rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Source == anyExecuted })
+		rules = append(rules, ExecutedRules(r.Opened)...)
 	}
 	if r.File != nil {
 		rules = append(rules, r.File.Rules...)

@@ -174,9 +174,12 @@ var settings = []secret{
 	{"{.mcp.json,.cursor/mcp.json,.aider.conf.yml}", "", File, "may hold tokens of models and tools"},
 }
 
-// Reason says what is in the files that a rule of a preset is about, for
-// people; "" for other rules.
+// Reason says what the files are that a rule of a preset is about, for people: what
+// is in them, or what executes them; "" for other rules.
 func (r Rule) Reason() string {
+	if r.Source == anyExecuted || r.Source == someExecuted {
+		return reasonExecuted(&r)
+	}
 	if r.Priority != PrioritySecret || r.NotBelow != packages {
 		return ""
 	}

@@ -70,6 +70,9 @@ func (p *Policy) Notes() []string {
 	if p.Truncated {
 		notes = append(notes, "the codebase is too large to look for all git repositories in it: programs, hooks and included files that the configuration of the others names are not read-only, nor are bare repositories without .git at the end of their names")
 	}
+	if p.Everywhere {
+		notes = append(notes, fmt.Sprintf("there are more than %d directories that editors and agents may open, or paths longer than %d bytes: files that the host executes because of their names, such as .vscode/tasks.json, are read-only in all directories, also new ones", maxOpened, longestOpened))
+	}
 	byKind := map[Kind][]Finding{}
 	for _, f := range p.Findings {
 		byKind[f.Kind] = append(byKind[f.Kind], f)

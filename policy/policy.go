@@ -58,6 +58,11 @@ type Policy struct {
 	// that have a password or a token in them. They can be read inside.
 	Credentials []string
 
+	// Everywhere says that there are too many directories in the codebase that an
+	// editor or an agent may open: what the host executes because of its name is then
+	// guarded in all, also in new ones.
+	Everywhere bool
+
 	// Truncated says that the codebase is too large to find all its
 	// repositories. Every .git is guarded all the same, but not what the configuration
 	// in it points to.
@@ -92,18 +97,23 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 		return nil, err
 	}
 	p := &Policy{}
+	own, err := ownFile(path, o.File)
+	if err != nil {
+		return nil, err
+	}
 	if !base.Git && len(secretsOf(base.Rules)) == 0 {
 		switch known, err := recorded(o.StateDir, path); {
 		case err != nil:
 			return nil, err
 		case known: // nothing depends on what is in it
 			p.Rules, err = perm.Assemble(req)
+			p.Rules = append(p.Rules, own...)
 			return p, invalid(err)
 		}
 	}
 	secrets := sync.OnceValues(defaultSecrets)
 	go func() { _, _ = secrets() }() // beside the walk; it ends by itself
-	look, err := lookAt(ctx, codebase, path)
+	look, err := lookAt(ctx, codebase, path, base.Executed)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +121,16 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	look.secrets = secrets
 	var many []string
 	req.GitDirs, many = bare(look.repos)
+	if base.Executed {
+		req.Opened = opened(look.repos)
+		p.Everywhere = req.Opened == nil
+	}
 	if p.Rules, err = perm.Assemble(req); err != nil {
 		return nil, invalid(err)
+	}
+	p.Rules = append(p.Rules, own...)
+	if base.Executed {
+		p.Rules = append(p.Rules, look.led()...)
 	}
 	if base.Git {
 		p.Truncated, p.Sealed = look.repos.Truncated, append(many, look.repos.Unread...)
@@ -193,11 +211,16 @@ func resolve(codebase string) (string, error) {
 	return path, nil
 }
 
-// lookAt looks at the codebase at path. The caller closes root.
-func lookAt(ctx context.Context, codebase, path string) (*look, error) {
+// lookAt looks at the codebase at path; executed says whether also for what the host
+// executes because of its name. The caller closes root.
+func lookAt(ctx context.Context, codebase, path string, executed bool) (*look, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
-	repos, err := (&gitscan.Options{Names: settingsNames}).Scan(ctx, path)
+	opts := &gitscan.Options{Names: settingsNames}
+	if executed {
+		opts.Marks, opts.Link = perm.ExecutedDirs(), executable
+	}
+	repos, err := opts.Scan(ctx, path)
 	if err != nil {
 		return nil, wrong(codebase, err)
 	}

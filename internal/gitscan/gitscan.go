@@ -52,6 +52,14 @@ type Repos struct {
 	// very many.
 	Named []string
 
+	// Marked are the directories that have an entry with one of Options.Marks; not
+	// all, if there are very many.
+	Marked []string
+
+	// Linked are the symbolic links for which Options.Link says true; not all, if
+	// there are very many.
+	Linked []string
+
 	// Skipped are the directories that were not looked into since they are another
 	// mount's.
 	Skipped []string
@@ -82,6 +90,14 @@ type Options struct {
 	// Names are names of files to look for on the way, in lower case: letters of
 	// either case count.
 	Names []string
+
+	// Marks are names of entries, of whatever kind, whose directories are looked for
+	// on the way.
+	Marks []string
+
+	// Link says whether a symbolic link is wanted, by its path relative to the root.
+	// It is called by several goroutines at once. nil means none.
+	Link func(path string) bool
 }
 
 // Scan finds the repositories at and below root, with default Options.
@@ -97,7 +113,7 @@ func Scan(ctx context.Context, root string) (*Repos, error) {
 func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 	opts := Options{MaxDirs: DefaultMaxDirs}
 	if o != nil {
-		opts.Home, opts.Names = o.Home, o.Names
+		opts.Home, opts.Names, opts.Marks, opts.Link = o.Home, o.Names, o.Marks, o.Link
 		if o.MaxDirs > 0 {
 			opts.MaxDirs = o.MaxDirs
 		}
@@ -134,6 +150,8 @@ func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 		Links:   r.links.sorted(),
 		Outside: r.outside.sorted(),
 		Named:   slices.Sorted(slices.Values(w.named)),
+		Marked:  slices.Sorted(slices.Values(w.marked)),
+		Linked:  slices.Sorted(slices.Values(w.linked)),
 		Skipped: slices.Sorted(slices.Values(w.skipped)),
 		Unread:  slices.Sorted(slices.Values(w.unread)),
 		Trees:   r.trees,

@@ -50,6 +50,24 @@ func resolve(path string) (real string, links []string, ok bool) {
 	return real, links, true
 }
 
+// Reach returns where path, an absolute one, leads below root: the file or
+// directory, if it is below, whether or not it exists, and the symbolic links below
+// root that are followed on the way. All are relative to root, which has no links in
+// it.
+func Reach(root, path string) []string {
+	real, links, ok := resolve(path)
+	if ok {
+		links = append(links, real)
+	}
+	var below []string
+	for _, p := range links {
+		if rel, ok := relative(root, p); ok {
+			below = append(below, rel)
+		}
+	}
+	return below
+}
+
 // relative returns the path of a below root, or "." for root itself; ok is
 // false if it is elsewhere. Both are absolute, clean and resolved.
 func relative(root, path string) (rel string, ok bool) {

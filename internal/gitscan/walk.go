@@ -44,6 +44,8 @@ type walker struct {
 	root  int // descriptor of the root
 	max   int
 	names map[string]bool // files to look for
+	marks map[string]bool // entries whose directories to look for
+	link  func(path string) bool
 
 	mu        sync.Mutex
 	wake      sync.Cond // signals more pending, or the end
@@ -54,6 +56,8 @@ type walker struct {
 	stop      bool      // guarded by mu
 	found     []place   // guarded by mu
 	named     []string  // files that were looked for; guarded by mu
+	marked    []string  // directories with a mark; guarded by mu
+	linked    []string  // links that were looked for; guarded by mu
 	skipped   []string  // of another mount; guarded by mu
 	unread    []string  // guarded by mu
 	truncated bool      // guarded by mu
@@ -67,10 +71,13 @@ func walk(ctx context.Context, root string, opts *Options) (*walker, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	w := &walker{root: fd, max: opts.MaxDirs, names: map[string]bool{}, pending: []string{"."}, size: 1, dirs: 1}
+	w := &walker{root: fd, max: opts.MaxDirs, names: map[string]bool{}, marks: map[string]bool{}, link: opts.Link, pending: []string{"."}, size: 1, dirs: 1}
 	w.wake.L = &w.mu
 	for _, name := range opts.Names {
 		w.names[name] = true
+	}
+	for _, name := range opts.Marks {
+		w.marks[name] = true
 	}
 	var wg sync.WaitGroup
 	for range walkers {
@@ -157,13 +164,13 @@ func (w *walker) add(path string, k kind) {
 	w.found = append(w.found, place{path, k})
 }
 
-// addNamed records a file that was looked for. Those beyond the limit are left
+// note records in list what was looked for. What is beyond the limit is left
 // out.
-func (w *walker) addNamed(path string) {
+func (w *walker) note(list *[]string, path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.named) < maxFound {
-		w.named = append(w.named, path)
+	if len(*list) < maxFound {
+		*list = append(*list, path)
 	}
 }
 
@@ -197,7 +204,7 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 	if path == "." {
 		prefix = ""
 	}
-	has := 0
+	has, marked := 0, false
 	for {
 		if err := ctx.Err(); err != nil {
 			return below, err
@@ -220,6 +227,10 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 				typ = statType(fd, name)
 			}
 			has |= repoNames[string(name)]
+			marked = marked || w.marks[string(name)]
+			if typ == unix.DT_LNK && w.link != nil && w.link(prefix+string(name)) {
+				w.note(&w.linked, prefix+string(name))
+			}
 			isGit := string(name) == ".git"
 			switch {
 			case typ == unix.DT_DIR && string(name) != "." && string(name) != "..":
@@ -231,13 +242,16 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 					w.add(prefix+".git", gitDir)
 				}
 			case typ == unix.DT_REG && w.names[lower(string(name))]:
-				w.addNamed(prefix + string(name))
+				w.note(&w.named, prefix+string(name))
 			case isGit && typ == unix.DT_REG:
 				w.add(prefix+".git", gitFile)
 			case isGit && typ == unix.DT_LNK:
 				w.add(prefix+".git", gitLink)
 			}
 		}
+	}
+	if marked {
+		w.note(&w.marked, path)
 	}
 	if (path == ".git" || strings.HasSuffix(path, "/.git")) && has&hasHead != 0 {
 		return below[:0], nil

@@ -1,0 +1,183 @@
+package perm
+
+import (
+	"slices"
+	"strings"
+)
+
+// A habit is a pattern of names that programs on the host execute because of
+// their name, when nobody asked for it: an editor that opens the directory, a
+// shell, a prompt or a package manager that is started in it. except and reason
+// are as in secret.
+type habit struct {
+	pattern, except string
+	reason          string
+}
+
+// executed are at most read in the presets that hide settings. They match in
+// the directories that the host's programs are started in: see ExecutedRules.
+//
+// A row is configuration of the person who works on the project: of a shell, an
+// editor, an agent, a version manager, or of hooks. What builds, tests or
+// formats the project (package.json, Makefile, build.rs, conftest.py, .venv,
+// eslint.config.js) is what a sandbox is for, and is no row, and neither is what
+// an agent reads as text (AGENTS.md, CLAUDE.md). .envrc, .npmrc, .yarnrc.yml,
+// .mcp.json, .cursor/mcp.json and .aider.conf.yml are among settings, which give
+// no more. Git ignores commands in .gitmodules (submodule.NAME.update of
+// git-config(1)), so that is none either.
+var executed = []habit{
+	// Shells, and what they start.
+	{".{bashrc,bash_profile,bash_login,bash_logout,bash_aliases,profile,zshrc,zprofile,zshenv,zlogin,zlogout," +
+		"kshrc,mkshrc,cshrc,tcshrc,login,logout,inputrc,xprofile,xsessionrc,xsession,xinitrc}", "", "a start file of a shell or session"},
+	{".config/{fish,environment.d,autostart,systemd}", "", "start files of a shell or session"},
+	{".{tmux.conf,screenrc,lessfilter,mailcap}", "", "commands of a terminal program"},
+	{".config/tmux", "", "commands of a terminal program"},
+	{".ripgreprc", "", "flags of ripgrep, such as --pre, which runs a program"},
+	{".direnv", "", "what direnv puts into the environment at a cd, programs among it"},
+
+	// Version control, and hooks.
+	{".gitconfig", "", "configuration of git, which names programs"},
+	{".config/{git,hg,jj}", "", "configuration of git, Mercurial or Jujutsu, which names programs"},
+	{".hg/{hgrc,hgrc-not-shared,sharedpath}", "", "configuration of a Mercurial repository, which names programs"},
+	{".{hgrc,jjconfig.toml}", "", "configuration of Mercurial or Jujutsu, which names programs"},
+	{".jj/{repo/config.toml,workspace-config.toml}", "", "configuration of a Jujutsu repository, which names programs"},
+	{".{husky,githooks,git-hooks,lefthook,lefthook-local}", "", "hooks that git runs"},
+	{"{.pre-commit-config.{yaml,yml},prek.toml,.overcommit.yml}", "", "says what git's hooks run"},
+	{"{,.,.config/}lefthook{,-local}.{yml,yaml,json,jsonc,toml}", "", "says what git's hooks run"},
+
+	// Editors and debuggers.
+	{".vscode/*", "{extensions.json,launch.json,*.code-snippets,cspell.json}", "settings and tasks of VS Code, which name programs and start them"},
+	{"*.{code-workspace,sublime-project}", "", "settings and tasks of an editor, which name programs and start them"},
+	{
+		".idea/*", "{codeStyles,inspectionProfiles,dictionaries,copyright,scopes,libraries,.gitignore,.name,modules.xml,vcs.xml,encodings.xml,icon*,*.iml}",
+		"settings of a JetBrains IDE, which name programs and start them",
+	},
+	{"{.zed,.helix,.vim,.externalToolBuilders}", "", "settings of an editor, which name programs and start them"},
+	{"{.devcontainer,.devcontainer.json}", "", "commands that an editor runs when it opens a container"},
+	{"{.exrc,.vimrc,.gvimrc,.nvimrc,.nvim.lua,.lvimrc}", "", "commands of vim"},
+	{".config/{nvim,emacs,helix,zed,Code}", "", "settings of an editor, which name programs and start them"},
+	{"{.emacs,.emacs.d,.dir-locals.el,.dir-locals-2.el}", "", "variables and code of Emacs"},
+	{".{gdbinit,gdbearlyinit,lldbinit}", "", "commands of a debugger"},
+
+	// Agents: settings, permissions, hooks, commands and servers of tools.
+	{".claude/*", "{CLAUDE.md,CLAUDE.local.md,rules,plans,worktrees,agent-memory,agent-memory-local}", "settings, hooks and commands of an agent"},
+	{".cursor/*", "{rules,plans}", "settings, hooks and commands of an agent"},
+	{".gemini/*", "{GEMINI.md,styleguide.md,config.yaml}", "settings, hooks and commands of an agent"},
+	{".windsurf/*", "rules", "settings, hooks and commands of an agent"},
+	{".kiro/*", "{steering,specs}", "settings, hooks and commands of an agent"},
+	{".roo/*", "{rules,rules-*}", "settings, hooks and commands of an agent"},
+	{".junie/*", "guidelines.md", "settings, hooks and commands of an agent"},
+	{"{.clinerules/hooks,.github/hooks}", "", "hooks of an agent"},
+	{".{codex,agents,opencode,continue,amp,qwen,factory,augment,crush}", "", "settings, hooks and commands of an agent"},
+	{"{{,.}opencode.{json,jsonc},{,.}crush.json}", "", "settings, hooks and commands of an agent"},
+
+	// Version and package managers, and interpreters at their start.
+	{"{{,.}mise{,.*}.toml,.mise,mise/config{,.*}.toml,.config/mise{,.*}.toml,.config/mise}", "", "what mise runs and puts into the environment at a cd"},
+	{".cargo/config{,.toml}", "", "programs that cargo and rust-analyzer run in place of the compiler"},
+	{".yarn/{releases,plugins,sdks}", "", "programs that every command of yarn runs, and editors"},
+	{".pnpmfile.{cjs,mjs}", "", "code that pnpm runs"},
+	{".{Rprofile,Renviron}", "", "code that R and its editors run at their start"},
+	{".{irbrc,pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb}", "", "code that an interpreter runs at its start"},
+}
+
+// anyExecuted and someExecuted are the Source of AnyExecutedRules and of
+// ExecutedRules.
+const (
+	anyExecuted  = "what the host executes, in any directory"
+	someExecuted = "what the host executes"
+)
+
+// AnyExecutedRules returns the rules that keep a sandbox from changing, or
+// making, what the host's programs execute because of its name: at most read, at
+// PrioritySecret, in every directory but those of others' packages. For a
+// codebase of which it is not known where such programs are started; copies of
+// projects that have such files cannot be made in it.
+func AnyExecutedRules() []Rule { return executedRules("", anyExecuted, packages) }
+
+// placesInRule is how many directories are in one pattern of ExecutedRules.
+const placesInRule = 8
+
+// ExecutedRules returns the rules of AnyExecutedRules for these directories
+// alone, paths relative to the root; "." is the root. Those below others'
+// packages are left out, and odd bytes in them match only themselves. Package
+// policy knows which: the root, the working trees of git, and where such files
+// are already.
+func ExecutedRules(dirs []string) []Rule {
+	var prefixes []string
+	for _, dir := range dirs {
+		switch dir = strings.Trim(dir, "/"); {
+		case dir == "." || dir == "":
+			prefixes = append(prefixes, "/")
+		case !InPackages(dir):
+			prefixes = append(prefixes, "/"+strings.ReplaceAll(Quote(dir), ",", `\,`)+"/")
+		}
+	}
+	var rules []Rule
+	for some := range slices.Chunk(prefixes, placesInRule) {
+		prefix := some[0]
+		if len(some) > 1 {
+			prefix = "{" + strings.Join(some, ",") + "}"
+		}
+		rules = append(rules, executedRules(prefix, someExecuted, "")...)
+	}
+	return rules
+}
+
+// executedRules returns the rules of all rows below prefix, and of the links
+// that could stand in the place of the directories on the way.
+func executedRules(prefix, source, notBelow string) (rules []Rule) {
+	rule := Rule{Level: Read, AtMost: true, NotBelow: notBelow, Priority: PrioritySecret, Source: source}
+	for _, h := range executed {
+		rule.Pattern, rule.Except = prefix+h.pattern, h.except
+		rules = append(rules, rule)
+	}
+	rule.Pattern, rule.Except, rule.Type = prefix+executedWays, "", File
+	return append(rules, rule)
+}
+
+// executedWays are the directories that lead to the names in executed. As a
+// link each would lead elsewhere; as a directory it is not moved, since other
+// rules hold below it.
+const executedWays = "{.config,.hg,.jj,.jj/repo,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.clinerules,.github,mise,.cargo,.yarn}"
+
+// reasonExecuted returns what the row says that r was made of.
+func reasonExecuted(r *Rule) string {
+	for _, h := range executed {
+		if before, is := strings.CutSuffix(r.Pattern, h.pattern); is && h.except == r.Except && (before == "" || before[0] == '/' || before[0] == '{') {
+			return h.reason
+		}
+	}
+	return "a link in the place of a directory that the host's programs look into"
+}
+
+// ExecutedDirs returns the names of the directories that editors and agents have
+// in the directories that they are started in. The caller may change it.
+func ExecutedDirs() []string {
+	return []string{
+		".vscode", ".idea", ".zed", ".helix", ".devcontainer",
+		".claude", ".cursor", ".gemini", ".windsurf", ".kiro", ".roo", ".junie", ".codex", ".agents", ".opencode", ".continue",
+	}
+}
+
+// ExecutedHome returns what the host's programs look for in a home directory,
+// relative to it: files and directories, which may be links into a codebase.
+func ExecutedHome() []string {
+	names := []string{".local/bin", "bin", ".config/opencode"}
+	for _, h := range executed {
+		all, _ := expand(h.pattern) // a test parses each
+		for _, name := range all {
+			if name = strings.TrimSuffix(name, "/*"); !strings.ContainsAny(name, "*?[") {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// InPackages reports whether a path relative to the root is, or is below, a
+// directory of what others have published, such as node_modules, of which the
+// presets' secrets and AnyExecutedRules say nothing.
+func InPackages(path string) bool {
+	published, _ := expand(packages)
+	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return slices.Contains(published, name) })
+}
