@@ -114,8 +114,16 @@ func (c *config) follow(s setting, file string, depth int) {
 			c.runs(dir)
 			c.hooks(dir)
 		}
-	case executed(name), s.section == "alias" && s.value[0] == '!':
+	case runsFrom(name):
+		for _, top := range c.tops {
+			if dir, ok := c.expand(top, s.value); ok {
+				c.runs(dir)
+			}
+		}
+	case executed(name):
 		c.words(s.value)
+	default:
+		c.words(commandIn(s))
 	}
 }
 
@@ -133,20 +141,52 @@ func (c *config) expand(dir, path string) (abs string, ok bool) {
 }
 
 // executed reports whether the value of a setting, named without subsection, is
-// a command that git runs.
+// a command that git runs, or a program that it takes for one. These are all of
+// Documentation/config and of git-send-email(1) and git-svn(1) in git 2.55, and those
+// of Git LFS; settings that only choose among programs by a name, such as
+// merge.tool, are none.
 func executed(name string) bool {
 	switch name {
 	case "core.fsmonitor", "core.sshcommand", "core.editor", "core.pager", "core.askpass",
 		"core.gitproxy", "core.alternaterefscommand", "sequence.editor",
 		"diff.external", "diff.command", "diff.textconv", "merge.driver",
 		"filter.clean", "filter.smudge", "filter.process",
-		"gpg.program", "credential.helper", "interactive.difffilter",
+		"gpg.program", "gpg.defaultkeycommand", "credential.helper", "interactive.difffilter",
 		"difftool.cmd", "difftool.path", "mergetool.cmd", "mergetool.path",
-		"trailer.cmd", "trailer.command", "submodule.update",
-		"uploadpack.packobjectshook", "remote.uploadpack", "remote.receivepack":
+		"browser.cmd", "browser.path", "man.cmd", "man.path", "guitool.cmd",
+		"instaweb.httpd", "instaweb.browser", "help.browser", "web.browser",
+		"trailer.cmd", "trailer.command", "submodule.update", "hook.command",
+		"gc.recentobjectshook", "tar.command", "imap.tunnel", "svn.authorsprog",
+		"sendemail.smtpserver", "sendemail.sendmailcmd", "sendemail.tocmd", "sendemail.cccmd", "sendemail.headercmd",
+		"uploadpack.packobjectshook", "remote.uploadpack", "remote.receivepack",
+		"lfs.path", "lfs.args", "lfs.clean", "lfs.smudge":
 		return true
 	}
 	return strings.HasPrefix(name, "pager.")
+}
+
+// runsFrom reports whether the value of a setting is a directory with what git
+// executes later: hooks that it copies into new repositories, modules of a server.
+func runsFrom(name string) bool { return name == "init.templatedir" || name == "instaweb.modulepath" }
+
+// commandIn returns the command that git runs for a setting of which only some
+// values are one, or "".
+func commandIn(s setting) string {
+	switch s.section {
+	case "alias": // of the shell, or options of git, such as -c, before its command
+		if s.value[0] == '!' || s.value[0] == '-' {
+			return s.value
+		}
+	case "remote":
+		if command, ok := strings.CutPrefix(s.value, "ext::"); ok && (s.key == "url" || s.key == "pushurl") {
+			return command // git-remote-ext(1)
+		}
+	case "url":
+		if command, ok := strings.CutPrefix(s.sub, "ext::"); ok {
+			return command
+		}
+	}
+	return ""
 }
 
 // words records the paths in a command line: words with a slash, and those that
