@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"wolffia/internal/jsontext"
 	"wolffia/runtime"
 )
 
@@ -63,8 +64,10 @@ func readBody(w http.ResponseWriter, r *http.Request, max int64, limit time.Dura
 }
 
 // decode reads the one JSON object that body must be into to. Fields that to does
-// not have are refused: who sends one expects something of it. Errors are of
-// class [runtime.ErrInvalid] and show nothing of the content.
+// not have are refused, since the sender expects something of them; so are names in other
+// letters and names twice, so that a front end that has checked the same body by
+// another parser has seen the same owner. Errors are of class [runtime.ErrInvalid] and show
+// nothing of the content.
 func decode(body []byte, to any) error {
 	if !utf8.Valid(body) { // or it would be changed
 		return runtime.Errorf(runtime.ErrInvalid, "the request is not UTF-8; send bytes as base64")
@@ -86,6 +89,9 @@ func decode(body []byte, to any) error {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return runtime.Errorf(runtime.ErrInvalid, "the request must be one JSON object, and there is more")
+	}
+	if err := jsontext.Strict(body, to); err != nil {
+		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
 	return nil
 }

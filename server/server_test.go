@@ -157,6 +157,28 @@ func TestStrangers(t *testing.T) {
 	w.bash(yan, id, ":")
 }
 
+// TestTwoOwners: a request that names two owners, of which parsers take different
+// ones, is nobody's: a front end that has checked one would let it do the other's.
+func TestTwoOwners(t *testing.T) {
+	w := newWorld(t, nil)
+	id := w.box(yan)
+	mine := fmt.Sprintf(`"organizationId":%q,"projectId":%q,"userId":%q`, zoe.OrganizationID, zoe.ProjectID, zoe.UserID)
+	theirs := fmt.Sprintf(`%q,"projectId":%q,"userId":%q`, yan.OrganizationID, yan.ProjectID, yan.UserID)
+	command := fmt.Sprintf(`"sandboxId":%q,"command":"touch was-here"`, id)
+	for _, body := range []string{
+		"{" + mine + `,"OrganizationId":` + strings.NewReplacer("projectId", "ProjectId", "userId", "UserId").Replace(theirs) + "," + command + "}",
+		"{" + mine + `,"organizationId":` + theirs + "," + command + "}",
+		"{" + mine + `,"organization\u0049d":` + strings.NewReplacer("projectId", `project\u0049d`, "userId", `\u0075serId`).Replace(theirs) + "," + command + "}",
+		`{"ORGANIZATIONID":` + strings.NewReplacer("projectId", "PROJECTID", "userId", "USERID").Replace(theirs) + "," + command + "}",
+		"{" + mine + "," + command + `}{"organizationId":` + theirs + "}",
+	} {
+		w.is(body, w.post(w.Ctx, "executeBash", body, nil), 400, "invalid")
+	}
+	if left, err := os.ReadDir(w.codebase); err != nil || len(left) > 0 {
+		t.Errorf("something was done: %v, %v", left, err)
+	}
+}
+
 func TestFiftyCreateOverHTTP(t *testing.T) {
 	w := newWorld(t, nil)
 	replies := make([]*reply, 50)

@@ -1,0 +1,159 @@
+package jsontext
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Strict returns an error if data, which encoding/json has decoded into to without
+// one, is not read alike by all: if an object has a name twice, at whatever depth, of
+// which encoding/json takes the last; or if a name is not exactly that of a field, which
+// encoding/json takes in other letters too. Whoever looks at the same text with another
+// parser then sees the same values. The error names fields of to, and unknown names,
+// but shows no values, and no keys of maps.
+func Strict(data []byte, to any) error {
+	s := strict{data: data}
+	return s.value(reflect.TypeOf(to))
+}
+
+// A strict reads valid JSON.
+type strict struct {
+	data []byte
+	pos  int
+}
+
+// next returns the next byte that is not white space.
+func (s *strict) next() byte {
+	for strings.IndexByte(" \t\r\n", s.data[s.pos]) >= 0 {
+		s.pos++
+	}
+	return s.data[s.pos]
+}
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+// value reads a value that is decoded into a t, or into what is not known, if t is
+// nil.
+func (s *strict) value(t reflect.Type) error {
+	for t != nil && t.Kind() == reflect.Pointer && !t.Implements(unmarshaler) {
+		t = t.Elem()
+	}
+	if t != nil && (t.Implements(unmarshaler) || reflect.PointerTo(t).Implements(unmarshaler)) {
+		t = nil
+	}
+	switch s.next() {
+	case '{':
+		return s.object(t)
+	case '[':
+		return s.array(t)
+	case '"':
+		s.text()
+	default:
+		s.pos += len(s.data[s.pos:]) - len(bytes.TrimLeft(s.data[s.pos:], "+-.0123456789aeflnrstuE"))
+	}
+	return nil
+}
+
+// object reads an object.
+func (s *strict) object(t reflect.Type) error {
+	var known map[string]reflect.Type // nil: any name may be
+	var elem reflect.Type
+	switch {
+	case t == nil:
+	case t.Kind() == reflect.Struct:
+		known = fields(t)
+	case t.Kind() == reflect.Map:
+		elem = t.Elem()
+	}
+	seen := map[string]bool{}
+	for s.pos++; s.next() != '}'; {
+		if s.data[s.pos] == ',' {
+			s.pos++
+			s.next()
+		}
+		name := s.text()
+		inner := elem
+		if known != nil {
+			var is bool
+			if inner, is = known[name]; !is {
+				return fmt.Errorf("there is no field %q", name)
+			}
+		}
+		switch {
+		case seen[name] && known != nil:
+			return fmt.Errorf("field %q is there twice", name)
+		case seen[name]:
+			return fmt.Errorf("an object has a name twice")
+		}
+		seen[name] = true
+		s.next() // :
+		s.pos++
+		if err := s.value(inner); err != nil {
+			return err
+		}
+	}
+	s.pos++
+	return nil
+}
+
+// array reads an array.
+func (s *strict) array(t reflect.Type) error {
+	var elem reflect.Type
+	if t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
+		elem = t.Elem()
+	}
+	for s.pos++; s.next() != ']'; {
+		if s.data[s.pos] == ',' {
+			s.pos++
+		}
+		if err := s.value(elem); err != nil {
+			return err
+		}
+	}
+	s.pos++
+	return nil
+}
+
+// text reads a string and returns what it stands for.
+func (s *strict) text() string {
+	start := s.pos
+	for s.pos++; ; s.pos++ {
+		s.pos += bytes.IndexByte(s.data[s.pos:], '"')
+		slashes := 0
+		for s.data[s.pos-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			break
+		}
+	}
+	s.pos++
+	raw := s.data[start:s.pos]
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	var text string
+	_ = json.Unmarshal(raw, &text) // it is valid
+	return text
+}
+
+// fields returns the names of a struct's fields in JSON, those of what is embedded
+// in it among them, and their types.
+func fields(t reflect.Type) map[string]reflect.Type {
+	all := map[string]reflect.Type{}
+	for _, f := range reflect.VisibleFields(t) {
+		tag := f.Tag.Get("json")
+		name, _, _ := strings.Cut(tag, ",")
+		switch {
+		case tag == "-", f.Anonymous && name == "", !f.IsExported():
+			continue
+		case name == "":
+			name = f.Name
+		}
+		all[name] = f.Type
+	}
+	return all
+}
