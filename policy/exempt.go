@@ -33,7 +33,7 @@ func defaultSecrets() (*perm.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return perm.Compile(preset.Rules)
+	return perm.Compile(slices.DeleteFunc(preset.Rules, func(r perm.Rule) bool { return r.AtMost }))
 }
 
 // A claim is what the index of a repository says of a file that looks like a

@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"wolffia/internal/gitscan"
@@ -15,7 +16,7 @@ import (
 // maxOpened bounds the directories that rules are made for, each, of what the host
 // executes, and longestOpened the bytes of the path of one. With more, or a longer one,
 // the rules are for all.
-const maxOpened, longestOpened = 64, 300
+const maxOpened, longestOpened = 32, 300
 
 // opened returns the directories of the codebase that the host's programs may be
 // started in: its root, the working trees of git, and where an editor or an agent
@@ -63,20 +64,45 @@ var everywhere = sync.OnceValue(func() *perm.Policy {
 	return rules
 })
 
-// led returns rules for what the host executes by way of links: those in the
-// codebase, and those in the user's home that lead into it. A home that is in the
-// codebase is one such.
+// led returns rules for what the host executes by way of links in the codebase.
 func (l *look) led() []perm.Rule {
 	var rules []perm.Rule
 	for _, link := range l.repos.Linked {
 		rules = append(rules, fixed(l.path, filepath.Join(l.path, link), "what the host executes by way of "+perm.Quote(link))...)
 	}
+	return rules
+}
+
+// homeRules returns rules for what the host executes in the user's home and that is
+// in the codebase at path, since a link leads there or the home is in the codebase.
+func homeRules(path string) []perm.Rule {
 	home, err := os.UserHomeDir()
-	if err != nil || home == "" {
-		return rules
+	if err == nil {
+		home, err = filepath.EvalSymlinks(home)
 	}
+	if err != nil {
+		return nil // there is none
+	}
+	inside := home == path || strings.HasPrefix(home, strings.TrimSuffix(path, "/")+"/")
+	links := map[string]bool{}
+	isLink := func(name string) bool {
+		is, known := links[name]
+		if !known {
+			_, err := os.Readlink(home + "/" + name)
+			is = err == nil
+			links[name] = is
+		}
+		return is
+	}
+	var rules []perm.Rule
 	for _, name := range perm.ExecutedHome() {
-		rules = append(rules, fixed(l.path, filepath.Join(home, name), "what the host executes as ~/"+name)...)
+		led := inside
+		for i := 0; !led && i <= len(name); i++ {
+			led = (i == len(name) || name[i] == '/') && isLink(name[:i])
+		}
+		if led {
+			rules = append(rules, fixed(path, home+"/"+name, "what the host executes as ~/"+name)...)
+		}
 	}
 	return rules
 }

@@ -113,6 +113,13 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	}
 	secrets := sync.OnceValues(defaultSecrets)
 	go func() { _, _ = secrets() }() // beside the walk; it ends by itself
+	home := make(chan []perm.Rule, 1)
+	go func() { // as well
+		if base.Executed {
+			home <- homeRules(path)
+		}
+		close(home)
+	}()
 	look, err := lookAt(ctx, codebase, path, base.Executed)
 	if err != nil {
 		return nil, err
@@ -130,7 +137,7 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	}
 	p.Rules = append(p.Rules, own...)
 	if base.Executed {
-		p.Rules = append(p.Rules, look.led()...)
+		p.Rules = slices.Concat(p.Rules, look.led(), <-home)
 	}
 	if base.Git {
 		p.Truncated, p.Sealed = look.repos.Truncated, append(many, look.repos.Unread...)
