@@ -44,7 +44,9 @@ const publicPEM = "{{cacert,cacerts,ca,ca-cert,ca-certs,ca_cert,ca-certificates,
 // in a new project: those could not. So application.yml, config/database.yml,
 // appsettings.Development.json, gradle.properties, web.config, Pulumi.*.yaml,
 // settings.xml, etc/passwd and *.mobileprovision are left alone, and package policy looks
-// into the files of settings.
+// into the files of settings. So are names that say too little by themselves: *token,
+// PROJECT-HEX.json, oauth.json, auth.json below the root, *.asc, *.gpg, parameters.yml,
+// admin.conf, ngrok.yml, .flaskenv, cookies.txt, .netlify, .wrangler, amplify.
 var secrets = []secret{
 	// Environment files.
 	{".env", "", Glob, "settings of an application, usually with passwords and tokens"},
@@ -79,6 +81,7 @@ var secrets = []secret{
 	{".gnupg/", "", Glob, "keys of OpenPGP"},
 	{"{secring.gpg,private-keys-v1.d}", "", Glob, "private keys of OpenPGP"},
 	{".password-store/", "", Glob, "passwords of pass"},
+	{"{.local/share/keyrings,.config/Bitwarden,.electrum/wallets}/", "", Glob, "passwords and keys of a desktop, and wallets"},
 	{".config/{sops,age}/", "", Glob, "keys that decrypt secrets in a repository"},
 	{"{wallet.dat,mnemonic.txt,seed{-,_,}phrase.txt}", "", File, "a wallet"},
 	{"keystore/UTC--*", "", File, "an Ethereum account"},
@@ -98,11 +101,12 @@ var secrets = []secret{
 	{"{client_secret,gcp-key,gha-creds-}*.json", "*[-_.]" + templates + ".json", File, "credentials of Google"},
 	{"{sa,key,{*[-_.],}sa[-_]key}.json", "", File, "the key of a service account, as in most instructions"},
 	{".config/{doctl,hub,gh,glab-cli,github-copilot,rclone,op,heroku,fly,flyctl,containers,hcloud,scw,stripe,ngrok,netlify,solana,wandb,huggingface}", "", Glob, "access that a command line tool keeps"},
-	{".{kube,oci,bluemix,aliyun,tencentcloud,fly,linode-cli,doctl,minikube,talos,openstack,hcloud,railway,stripe,jfrog,snowsql,snowflake,huggingface}/", "", Glob, "access that a command line tool keeps"},
+	{".{kube,oci,bluemix,aliyun,tencentcloud,fly,linode-cli,doctl,minikube,talos,openstack,hcloud,railway,stripe,jfrog,snowsql,snowflake,huggingface,ngrok2,doppler,okta,tsh}/", "", Glob, "access that a command line tool keeps"},
 	{"{kubeconfig,kube[-_.]config,*[-_]kubeconfig,*.kubeconfig}{,.yaml,.yml,.json,.conf}", "", Glob, "access to a Kubernetes cluster"},
 	{"kubeconfig[-_.]*", sources, File, "access to a Kubernetes cluster"},
 	{"{{,.}talosconfig,k3s.yaml,kubelet.conf,kubernetes/admin.conf}", "", File, "access to a Kubernetes cluster"},
 	{"{clouds.yaml,secure.yaml,{*[-_.],}openrc.sh}", "", File, "access to OpenStack"},
+	{".config/configstore/firebase-tools.json", "", File, "access to Firebase"},
 	{".docker/config.json", "", File, "access to registries"},
 	{"{.dockercfg,.dockerconfigjson}", "", File, "access to registries"},
 	{"*.tfstate", "", Glob, "state of Terraform, with all values in clear"},
@@ -128,9 +132,9 @@ var secrets = []secret{
 	{"{.ftpconfig,sftp-config.json,.remote-sync.json,.vscode/{s,}ftp.json}", "", File, "passwords of file transfers"},
 	{".idea/{WebServers.xml,dataSources.local.xml,dataSources/}", "", Glob, "passwords that an editor keeps"},
 	{"{sitemanager,recentservers,filezilla}.xml", "", File, "passwords of FileZilla"},
-	{"{.authinfo,.authinfo.gpg,.msmtprc,.fetchmailrc,.curlrc,.wgetrc,.sshpass}", "", File, "passwords of mail and transfers"},
+	{"{.authinfo,.authinfo.gpg,.msmtprc,.fetchmailrc,.mbsyncrc,.offlineimaprc,.lftp/bookmarks,.curlrc,.wgetrc,.sshpass}", "", File, "passwords of mail and transfers"},
 	{"{*http-client.private.env.json,*.postman_environment.json}", "", File, "variables of HTTP clients, with tokens"},
-	{"{{.claude/,}.credentials.json,.claude.json,.gemini/oauth_creds.json,kaggle.json}", "", File, "tokens of models and agents"},
+	{"{{.claude/,}.credentials.json,.claude.json,.gemini/oauth_creds.json,opencode/auth.json,kaggle.json}", "", File, "tokens of models and agents"},
 	{"{.openai{,[-_.]*},.continue/config.*}", "", Glob, "tokens of models and agents"},
 	{".erlang.cookie", "", File, "lets anybody run code in an Erlang cluster"},
 

@@ -192,8 +192,8 @@ var examples = map[string]struct{ hidden, open string }{
 		".config/gh/hosts.yml .config/hub .config/hcloud/cli.toml",
 		".config/nvim/init.lua config/heroku.rb",
 	},
-	".{kube,oci,bluemix,aliyun,tencentcloud,fly,linode-cli,doctl,minikube,talos,openstack,hcloud,railway,stripe,jfrog,snowsql,snowflake,huggingface}/": {
-		".kube/config .oci/config .talos/config .jfrog/x .huggingface/token",
+	".{kube,oci,bluemix,aliyun,tencentcloud,fly,linode-cli,doctl,minikube,talos,openstack,hcloud,railway,stripe,jfrog,snowsql,snowflake,huggingface,ngrok2,doppler,okta,tsh}/": {
+		".ngrok2/ngrok.yml .doppler/.doppler.yaml .okta/okta.yaml .tsh/current-profile .kube/config .oci/config .talos/config .jfrog/x .huggingface/token",
 		"kube/config stripe/index.js",
 	},
 	"{kubeconfig,kube[-_.]config,*[-_]kubeconfig,*.kubeconfig}{,.yaml,.yml,.json,.conf}": {
@@ -211,6 +211,14 @@ var examples = map[string]struct{ hidden, open string }{
 	"{clouds.yaml,secure.yaml,{*[-_.],}openrc.sh}": {
 		"clouds.yaml admin-openrc.sh",
 		"cloud.yaml",
+	},
+	".config/configstore/firebase-tools.json": {
+		".config/configstore/firebase-tools.json",
+		".config/configstore/update-notifier-npm.json firebase.json",
+	},
+	"{.local/share/keyrings,.config/Bitwarden,.electrum/wallets}/": {
+		".local/share/keyrings/login.keyring .config/Bitwarden/data.json .electrum/wallets/default",
+		".local/share/x keyrings/x",
 	},
 	".docker/config.json": {
 		".docker/config.json",
@@ -304,16 +312,16 @@ var examples = map[string]struct{ hidden, open string }{
 		"recentservers.xml",
 		"sitemap.xml",
 	},
-	"{.authinfo,.authinfo.gpg,.msmtprc,.fetchmailrc,.curlrc,.wgetrc,.sshpass}": {
-		".authinfo .msmtprc .curlrc",
+	"{.authinfo,.authinfo.gpg,.msmtprc,.fetchmailrc,.mbsyncrc,.offlineimaprc,.lftp/bookmarks,.curlrc,.wgetrc,.sshpass}": {
+		".mbsyncrc .offlineimaprc .lftp/bookmarks .authinfo .msmtprc .curlrc",
 		"curlrc.md",
 	},
 	"{*http-client.private.env.json,*.postman_environment.json}": {
 		"http-client.private.env.json dev.postman_environment.json",
 		"http-client.env.json api.postman_collection.json",
 	},
-	"{{.claude/,}.credentials.json,.claude.json,.gemini/oauth_creds.json,kaggle.json}": {
-		".claude/.credentials.json .claude.json kaggle.json",
+	"{{.claude/,}.credentials.json,.claude.json,.gemini/oauth_creds.json,opencode/auth.json,kaggle.json}": {
+		".local/share/opencode/auth.json .claude/.credentials.json .claude.json kaggle.json",
 		".claude/settings.json",
 	},
 	"{.openai{,[-_.]*},.continue/config.*}": {
