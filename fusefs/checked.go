@@ -213,6 +213,17 @@ func (t *tree) stays(dir *node, name string, obj *object) bool {
 		t.rules.Child(t.rules.Enter(dir.getState(), name), "config", false) == perm.Checked
 }
 
+// closes reports whether the mode would keep the host from a git directory that was not made inside:
+// its git would take the next one above for the repository.
+func (t *tree) closes(n *node, mode uint32) bool {
+	parent, name := t.table.place(n)
+	if parent == nil || !t.rules.Checks() || t.own.knows(n.ident()) {
+		return false
+	}
+	known := n.isDir() && t.gitPlace(n) || gitguard.Essential(name) && t.gitPlace(parent) && !t.own.knows(parent.ident())
+	return known && (mode&0o600 != 0o600 || n.isDir() && mode&0o100 == 0)
+}
+
 // A replacement is what a rename onto a checked file is turned into: the file's new content.
 type replacement struct {
 	text  string

@@ -150,6 +150,11 @@ func TestLocksOfTheHost(t *testing.T) {
 		for _, name := range []string{"HEAD", "objects", "refs"} {
 			fails(t, name+": rename away", os.Rename(c.at(".git/"+name), c.at(".git/x")), unix.EACCES)
 		}
+		fails(t, "close .git", os.Chmod(c.at(".git"), 0), unix.EACCES)
+		fails(t, "close refs", os.Chmod(c.at(".git/refs"), 0o400), unix.EACCES)
+		fails(t, "close HEAD", os.Chmod(c.at(".git/HEAD"), 0), unix.EACCES)
+		fails(t, "open .git", os.Chmod(c.at(".git"), 0o700), 0)
+		fails(t, "a link like a repository", os.Symlink(".", c.at("x.git")), unix.EACCES)
 		fails(t, "unlink HEAD", os.Remove(c.at(".git/HEAD")), unix.EACCES)
 		fails(t, "rename .git", os.Rename(c.at(".git"), c.at("x.git")), unix.EACCES)
 		fails(t, "rename .git", os.Rename(c.at(".git"), c.at("x")), unix.EACCES)

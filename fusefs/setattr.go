@@ -31,6 +31,9 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 			return fuse.Status(t.deny(opSetattr, &in.InHeader, n, "", perm.Checked, syscall.EACCES, ""))
 		}
 	}
+	if mode, ok := in.GetMode(); ok && t.closes(n, mode) {
+		return fuse.Status(t.deny(opSetattr, &in.InHeader, n, "", perm.Checked, syscall.EACCES, madeOutside))
+	}
 	if uid, ok := in.GetUID(); ok && uid != t.owner.UID {
 		return fuse.EPERM
 	}

@@ -45,12 +45,12 @@ func GitRules(dirs []string) []Rule {
 }
 
 // AnyGitRules returns the rules of GitRules for every directory of which the name ends in
-// ".git", wherever it is and whether or not it exists; and for every file named .git, which
-// leads git to such a directory, and the lock files of git.
+// ".git", wherever it is and whether or not it exists; and for every file and link of such a
+// name, which leads git to such a directory, and the lock files of git.
 func AnyGitRules() []Rule {
 	rules := gitRules("*.git/", anyGit)
 	return append(rules,
-		gitRule(".git", File, Checked, anyGit),
+		gitRule("*.git", File, Checked, anyGit),
 		gitRule(".git/**/*.lock", File, Checked, anyGit))
 }
 

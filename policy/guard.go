@@ -32,13 +32,31 @@ func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
 		rules = append(rules, perm.Rule{Pattern: pattern, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source})
 	}
 	links := slices.DeleteFunc(slices.Clone(repos.Links), func(link string) bool { return path.Base(link) == ".git" }) // as any .git
-	for _, pattern := range covering(slices.Concat(repos.Outside, links)) {
+	outside := slices.Concat(repos.Outside, links)
+	for _, pattern := range covering(outside) {
 		atMostRead(pattern, "what git's configuration points to")
 	}
+	rules = append(rules, ways(outside, "the way to what git's configuration points to")...)
 	// A sandbox could hide a repository by the modes of a directory, and be in it
 	// again the next time.
 	for _, pattern := range covering(sealed) {
 		atMostRead(pattern, "what cannot be looked into for git repositories")
+	}
+	return rules
+}
+
+// ways returns rules by which no link and no file takes the place of a directory on the way to
+// one of paths: it would lead elsewhere then. They give nothing, and directories can be made.
+func ways(paths []string, source string) []perm.Rule {
+	dirs := map[string]bool{}
+	for _, p := range paths {
+		for dir := path.Dir(p); dir != "." && dir != "/" && !dirs[dir]; dir = path.Dir(dir) {
+			dirs[dir] = true
+		}
+	}
+	var rules []perm.Rule
+	for _, pattern := range covering(slices.Collect(maps.Keys(dirs))) {
+		rules = append(rules, perm.Rule{Pattern: pattern, Type: perm.File, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source})
 	}
 	return rules
 }

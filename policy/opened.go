@@ -113,8 +113,9 @@ func homeRules(path string) []perm.Rule {
 // directory on the way cannot be renamed, since other rules hold below it. It gives
 // nothing.
 func fixed(root, path, source string) []perm.Rule {
-	var rules []perm.Rule
-	for _, p := range gitscan.Reach(root, path) {
+	reached := gitscan.Reach(root, path)
+	rules := ways(reached, source)
+	for _, p := range reached {
 		pattern := "/" + perm.Quote(p)
 		if p == "." {
 			continue // who gives it as a codebase wants to work in it

@@ -12,7 +12,7 @@ func TestPartOf(t *testing.T) {
 		".git/hooks/x.lock": Other, ".git/modules/hooks/HEAD.lock": Other, ".git/commondir": Other, ".git/worktrees/w/commondir": Commondir,
 		".git/modules/m/worktrees/w/commondir": Commondir, "worktrees/w/commondir": Commondir, ".git/objects/info/alternates": Alternates,
 		".git/config.lock": Lock, ".git/refs/heads/x.lock": Lock, ".git/rebase-merge": Sequence, ".git/rebase-merge/done": Sequence,
-		".git/rebase-merge/git-rebase-todo": Todo, ".git/rebase-merge/git-rebase-todo.lock": Lock, ".git/sequencer/todo": Sequence,
+		".git/rebase-merge/git-rebase-todo": Todo, ".git/rebase-merge/git-rebase-todo.lock": Lock, ".git/sequencer/todo": Todo, "todo": Other, ".git/sequencer/opts": Sequence, "x.git": Other,
 		".git/BISECT_LOG": Sequence, ".git/index": Other,
 	} {
 		if got := PartOf(path); got != want {

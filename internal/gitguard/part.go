@@ -18,7 +18,7 @@ const (
 	Other      Part = iota // nothing that a change is known for: none is allowed
 	Config                 // config, config.worktree: replaced by a file that is checked
 	Alternates             // objects/info/alternates: likewise
-	Todo                   // git-rebase-todo: likewise
+	Todo                   // the instructions of a rebase, or of a sequence of picks: likewise
 	Commondir              // commondir of a linked worktree: written once, and checked
 	Link                   // a file named .git: likewise
 	Hooks                  // the directory hooks
@@ -63,7 +63,7 @@ func PartOf(path string) Part {
 			return Sample
 		}
 		return Other
-	case name == "git-rebase-todo":
+	case name == "git-rebase-todo", name == "todo" && last > 0 && names[last-1] == "sequencer":
 		return Todo
 	case strings.HasSuffix(name, ".lock"):
 		return Lock
