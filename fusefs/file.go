@@ -74,15 +74,15 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 		}
 		defer done()
 	}
-	grown, errno := t.quota.grow(h.node, h.fd, int64(in.Offset), int64(len(data)))
+	off, flags := int64(in.Offset), 0
+	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
+		off, flags = atEnd, unix.RWF_APPEND
+	}
+	grown, errno := t.quota.grow(h.node, h.fd, off, int64(len(data)))
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
 	defer grown()
-	flags := 0
-	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
-		flags = unix.RWF_APPEND
-	}
 	done := 0
 	for done < len(data) {
 		n, err := unix.Pwritev2(h.fd, [][]byte{data[done:]}, int64(in.Offset)+int64(done), flags)

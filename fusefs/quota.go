@@ -102,10 +102,15 @@ func (q *quota) give(n int64) {
 	q.used -= n
 }
 
-// grow is called before up to size bytes at off are written to the file n,
+// atEnd is the offset of what is appended: the true end of the file. The one that
+// the kernel sends is what it believes of one name, and may lie before data that was
+// written by another name.
+const atEnd = -1
+
+// grow is called before up to size bytes at off, or atEnd, are written to the file n,
 // which is open as fd. The function it returns is called afterwards, and
 // charges what was in fact allocated. What only replaces what is there is
-// allowed without room.
+// allowed without room; what is appended replaces nothing.
 func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno syscall.Errno) {
 	if q == nil {
 		return func() {}, 0
@@ -113,9 +118,8 @@ func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno sysca
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if size > q.room() {
-		hole, err := unix.Seek(fd, off, unix.SEEK_HOLE)
 		switch {
-		case err == nil && hole >= off+size:
+		case off != atEnd && replaces(fd, off, size):
 			size = 0
 		case !q.fits(size):
 			return nil, syscall.EDQUOT
@@ -133,13 +137,23 @@ func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno sysca
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.reserved -= size
-		now := allocated(fd)
-		q.used += now - g.room
-		g.room = now
-		if g.writers--; g.writers == 0 {
+		g.writers--
+		// What others are about to replace is not taken off while they do: they were
+		// let pass without room, and may allocate it again.
+		if now := allocated(fd); now > g.room || g.writers == 0 {
+			q.used += now - g.room
+			g.room = now
+		}
+		if g.writers == 0 {
 			delete(q.busy, id)
 		}
 	}, 0
+}
+
+// replaces reports whether size bytes at off of the file open as fd are all there.
+func replaces(fd int, off, size int64) bool {
+	hole, err := unix.Seek(fd, off, unix.SEEK_HOLE)
+	return err == nil && hole-off >= size
 }
 
 // removed is called when a name of obj was removed, which was n's; n may be

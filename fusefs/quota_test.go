@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -155,5 +156,72 @@ func TestQuota(t *testing.T) {
 			}
 			return "some"
 		})
+	})
+}
+
+// Nothing goes past the quota by way of two names of one file. To the kernel they are
+// two files, and what it believes of the size of one is what was true before the other
+// was written: an append is sent with an offset that lies within data.
+func TestQuotaOfTwoNames(t *testing.T) {
+	const mega, limit = 1 << 20, 4 << 20
+	mounted(t, setup{
+		Quota: limit,
+		Host: func(t *testing.T, dir string) {
+			write(t, dir, "source", string(bytes.Repeat([]byte("s"), mega)))
+		},
+	}, func(t *testing.T, c *client) {
+		src, err := os.Open(c.at("source"))
+		fails(t, "open", err, 0)
+		defer src.Close()
+		block := bytes.Repeat([]byte("x"), 64<<10)
+		for _, way := range []struct {
+			name   string
+			flags  int
+			extend func(f *os.File, end int64) error
+		}{
+			{"append", os.O_APPEND, func(f *os.File, _ int64) error { _, err := f.Write(block); return err }},
+			{"write", 0, func(f *os.File, end int64) error { _, err := f.WriteAt(block, end); return err }},
+			{"mapped", 0, func(f *os.File, end int64) error {
+				if err := f.Truncate(end + int64(len(block))); err != nil {
+					return err
+				}
+				b, err := unix.Mmap(int(f.Fd()), end, len(block), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+				if err != nil {
+					return err
+				}
+				copy(b, block)
+				return errors.Join(unix.Msync(b, unix.MS_SYNC), unix.Munmap(b))
+			}},
+			{"allocated", 0, func(f *os.File, end int64) error {
+				return unix.Fallocate(int(f.Fd()), 0, end, int64(len(block)))
+			}},
+			{"copied", 0, func(f *os.File, end int64) error {
+				from := int64(0)
+				_, err := unix.CopyFileRange(int(src.Fd()), &from, int(f.Fd()), &end, len(block), 0)
+				return err
+			}},
+		} {
+			a, b := c.at(way.name), c.at(way.name+"-too")
+			fails(t, "create", os.WriteFile(a, nil, 0o644), 0)
+			fails(t, "link", os.Link(a, b), 0)
+			var files [2]*os.File
+			for i, p := range []string{a, b} {
+				files[i], err = os.OpenFile(p, os.O_RDWR|way.flags, 0)
+				fails(t, "open", err, 0)
+				defer files[i].Close()
+			}
+			refused := 0
+			for i := range int64(200) { // 12.5 MB
+				if err := way.extend(files[i%2], i*int64(len(block))); err != nil {
+					refused++
+				}
+			}
+			var st unix.Stat_t
+			fails(t, "stat", unix.Stat(a, &st), 0)
+			if room := st.Blocks * 512; refused == 0 || room > limit || room < limit/2 {
+				t.Errorf("%s: %d of 200 refused, %d bytes allocated of %d", way.name, refused, room, limit)
+			}
+			fails(t, "cut off", files[0].Truncate(0), 0)
+		}
 	})
 }
