@@ -84,6 +84,25 @@ func parseRules(t *testing.T, rules ...string) (parsed []perm.Rule) {
 	return parsed
 }
 
+// A load is what a server uses.
+type load struct {
+	Heap   uint64 // bytes that are in use, after a collection
+	Walked uint64 // directories that attached has gone through
+}
+
+func loadOf(s *Server) load {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return load{m.HeapAlloc, s.tree.walked.Load()}
+}
+
+// load asks the server what it uses.
+func (c *client) load(t *testing.T) load {
+	t.Helper()
+	return request[load](t, c, "load")
+}
+
 func request[T any](t *testing.T, c *client, what any) (v T) {
 	t.Helper()
 	if err := json.NewEncoder(c.conn).Encode(what); err != nil {
@@ -349,6 +368,8 @@ func answer(conn net.Conn, srv *Server, denials chan Denial) <-chan []Denial {
 				out.Encode(srv.Stats())
 			case "denials":
 				out.Encode(seen)
+			case "load":
+				out.Encode(loadOf(srv))
 			case "close":
 				out.Encode(srv.Close() == nil)
 			case "rules":

@@ -34,9 +34,11 @@ type node struct {
 
 	watched atomic.Bool // a directory whose changes are noticed
 
+	proof atomic.Pointer[proof] // of a directory; nil: none yet
+
 	// Guarded by table.mu.
 	parent   *node // nil for the root and for an orphan
-	name     string
+	trail    *trail
 	children map[string]*node
 	lookups  uint64
 	listings uint32 // how many were begun
@@ -57,6 +59,21 @@ func newNode(o *object) *node {
 // ident returns which inode n is. It changes when the server puts a file of its own in the
 // place of the sandbox's, with tree.names held for writing.
 func (n *node) ident() identity { return *n.inode.Load() }
+
+// A trail says where a node was last seen. It outlives the nodes above: those of
+// orphans lead through directories that the kernel has forgotten, and share what they
+// have in common. The root's has no up and no name. Guarded by table.mu.
+type trail struct {
+	up   *trail
+	name string
+}
+
+// A proof says that a directory and all above it were found at their names.
+type proof struct {
+	moves  uint64 // table.moves, before the first of them was looked at
+	oldest int64  // when the one was found that was found first, by tree.clock
+	depth  int    // how many there are, without the root
+}
 
 func (n *node) isDir() bool     { return n.typ == unix.S_IFDIR }
 func (n *node) isRegular() bool { return n.typ == unix.S_IFREG }

@@ -1,8 +1,10 @@
 package fusefs
 
 import (
+	"slices"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,47 +60,128 @@ func (t *tree) acquireDir(n *node) (*handle, syscall.Errno) {
 	return t.acquireHeld(n, usePath)
 }
 
+// maxDepth is how many directories deep names can be used: in any that has a path of
+// PATH_MAX bytes. What is known of a deeper one would cost too much to keep true.
+const maxDepth = unix.PathMax / 2
+
 // attached makes sure that n and all above it were found at their names not
-// longer ago than the timeout.
+// longer ago than the timeout. ENAMETOOLONG: it is too deep.
+//
+// What was found is remembered as a proof of each directory on the way, so that the
+// way is gone once for each timeout, or when something on it has moved, and not for
+// each request. t.names is held.
 func (t *tree) attached(n *node) syscall.Errno {
-	if n.id == rootID {
+	moves, now := t.table.moves.Load(), t.clock()
+	valid := func(m *node, limit time.Duration) *proof {
+		p := m.proof.Load()
+		if p == nil || p.moves != moves || now-min(p.oldest, m.seen.Load()) >= int64(limit) {
+			return nil
+		}
+		return p
+	}
+	if valid(n, t.timeout) != nil {
+		if parent, _ := t.table.place(n); parent == nil {
+			return syscall.ENOENT // as in a directory that was removed
+		}
 		return 0
 	}
-	parent, name := t.table.place(n)
-	if parent == nil {
-		return syscall.ENOENT // as in a directory that was removed
+	// Whatever is half as old as may be is looked at again, so that the next time is
+	// not soon.
+	fresh := t.timeout / 2
+	var way []*node
+	known := proof{moves: moves, oldest: now}
+	for m := n; m.id != rootID; {
+		if p := valid(m, fresh); p != nil {
+			known = *p
+			break
+		}
+		parent, _ := t.table.place(m)
+		if parent == nil {
+			return syscall.ENOENT
+		}
+		if way = append(way, m); len(way) > maxDepth {
+			return syscall.ENAMETOOLONG
+		}
+		m = parent
 	}
-	if errno := t.attached(parent); errno != 0 {
-		return errno
+	if known.depth+len(way) > maxDepth {
+		return syscall.ENAMETOOLONG
 	}
-	now := t.clock()
-	if now-n.seen.Load() < int64(t.timeout) {
-		return 0
+	t.walked.Add(uint64(len(way)))
+	for _, m := range slices.Backward(way) {
+		seen, errno := t.found(m, now, fresh)
+		if errno != 0 {
+			return errno
+		}
+		known.oldest, known.depth = min(known.oldest, seen), known.depth+1
+		if m.isDir() {
+			p := known
+			m.proof.Store(&p)
+		}
 	}
-	h, errno := t.acquireHeld(parent, usePath)
-	if errno != 0 {
-		return errno
-	}
-	defer h.release()
-	o, errno := t.stat(at{h.fd, name})
-	if errno = t.same(n, o, errno); errno == 0 {
-		n.seen.Store(now)
-	}
-	return errno
+	return 0
 }
 
-// walk opens n below its parent, whose descriptor is opened in the same way
-// if it is not at hand, and makes sure that it is still the same object.
+// found returns when n was last found at its name. If that is not fresh, it is looked
+// for now.
+func (t *tree) found(n *node, now int64, fresh time.Duration) (int64, syscall.Errno) {
+	for {
+		seen := n.seen.Load()
+		if now-seen < int64(fresh) {
+			return seen, 0
+		}
+		parent, name := t.table.place(n)
+		if parent == nil {
+			return 0, syscall.ENOENT
+		}
+		h, errno := t.acquireHeld(parent, usePath)
+		if errno != 0 {
+			return 0, errno
+		}
+		o, errno := t.stat(at{h.fd, name})
+		h.release()
+		if errno = t.same(n, o, errno); errno != 0 {
+			return 0, errno
+		}
+		if n.seen.CompareAndSwap(seen, now) { // or it may have been taken away since
+			return now, 0
+		}
+	}
+}
+
+// walk opens n below the closest directory above it that is open, and all between
+// them, and makes sure that they are still the same objects.
 func (t *tree) walk(n *node) (*handle, syscall.Errno) {
+	var way []*node
+	var h *handle
+	for m := n; h == nil; {
+		parent, _ := t.table.place(m)
+		if parent == nil {
+			return nil, syscall.ESTALE
+		}
+		if way = append(way, m); len(way) > maxDepth {
+			return nil, syscall.ENAMETOOLONG
+		}
+		h, m = t.fds.cached(parent, usePath), parent
+	}
+	for _, m := range slices.Backward(way) {
+		dir := h
+		var errno syscall.Errno
+		h, errno = t.step(dir, m)
+		dir.release()
+		if errno != 0 {
+			return nil, errno
+		}
+	}
+	return h, 0
+}
+
+// step opens n, whose directory is open as dir.
+func (t *tree) step(dir *handle, n *node) (*handle, syscall.Errno) {
 	parent, name := t.table.place(n)
-	if parent == nil {
-		return nil, syscall.ESTALE
+	if parent != dir.node {
+		return nil, syscall.ESTALE // it was lost just now
 	}
-	dir, errno := t.acquireHeld(parent, usePath)
-	if errno != 0 {
-		return nil, errno
-	}
-	defer dir.release()
 	fd, errno := openBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return nil, t.same(n, nil, errno)

@@ -1,7 +1,7 @@
 package fusefs
 
 import (
-	"strings"
+	"slices"
 	"syscall"
 	"time"
 
@@ -17,7 +17,8 @@ import (
 //   - Cached content that may no longer be read is dropped; where it was mapped,
 //     the next access is a SIGBUS. What was changed through a mapping and not
 //     yet written back is lost if it may no longer be written.
-//   - A file that has no name any more is judged by the last it had.
+//   - A file that has no name any more is judged by the last it had, in the
+//     directory that it was in.
 //   - A process keeps its working directory, but can use no name in it if that
 //     is hidden now.
 //
@@ -60,41 +61,42 @@ func (t *tree) rejudge() (lost []uint64) {
 		}
 		n.setVerdict(l, s)
 	}
-	var below func(dir *node)
-	below = func(dir *node) {
-		for name, n := range dir.children {
-			set(n, t.rules.Child(dir.getState(), name, n.isDir()), t.inside(dir.getState(), name, n.isDir()))
-			below(n)
-		}
-	}
 	root := t.root.node
 	set(root, max(t.rules.RootLevel(), perm.View), t.rules.Root())
-	below(root)
+	within := map[*trail]perm.State{root.trail: t.rules.Root()}
+	dirs := []*node{root}
 	for _, n := range t.table.nodes {
 		if n.parent == nil && n != root {
-			path := t.table.lost[n]
-			set(n, t.levelOf(path, n.isDir()), t.stateOf(path))
-			below(n)
+			s, name := t.stateOf(n.trail.up, within), n.trail.name
+			set(n, t.rules.Child(s, name, n.isDir()), t.inside(s, name, n.isDir()))
+			dirs = append(dirs, n)
+		}
+	}
+	for len(dirs) > 0 {
+		dir := dirs[len(dirs)-1]
+		dirs = dirs[:len(dirs)-1]
+		for name, n := range dir.children {
+			set(n, t.rules.Child(dir.getState(), name, n.isDir()), t.inside(dir.getState(), name, n.isDir()))
+			if n.isDir() {
+				dirs = append(dirs, n)
+			}
 		}
 	}
 	return lost
 }
 
-// levelOf returns what the rules give to path, which was the last of an
-// orphan.
-func (t *tree) levelOf(path string, isDir bool) perm.Level {
-	s, name := t.rules.Root(), path
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		s, name = t.stateOf(path[:i]), path[i+1:]
+// stateOf returns the state inside the directory that a trail leads to. known has
+// the root's, and gets what was found on the way.
+func (t *tree) stateOf(at *trail, known map[*trail]perm.State) perm.State {
+	var way []*trail
+	s, ok := known[at]
+	for ; !ok; s, ok = known[at] {
+		way = append(way, at)
+		at = at.up
 	}
-	return t.rules.Child(s, name, isDir)
-}
-
-// stateOf returns the state inside the directory path.
-func (t *tree) stateOf(path string) perm.State {
-	s := t.rules.Root()
-	for name := range strings.SplitSeq(path, "/") {
-		s = t.rules.Enter(s, name)
+	for _, at := range slices.Backward(way) {
+		s = t.rules.Enter(s, at.name)
+		known[at] = s
 	}
 	return s
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // A table holds the nodes that the kernel knows. A node stays while the
@@ -16,8 +18,9 @@ type table struct {
 	nodes map[uint64]*node // guarded by mu
 	last  uint64           // guarded by mu; ids are never used twice
 
-	// lost are the paths that orphans had. Guarded by mu.
-	lost map[*node]string
+	// moves counts what may have taken a directory with others below it from its
+	// place: no proof from before holds.
+	moves atomic.Uint64
 
 	// aliases are the nodes whose inode has more than one link, by inode.
 	// Guarded by mu.
@@ -27,11 +30,11 @@ type table struct {
 }
 
 func newTable(root *node) *table {
-	root.id, root.lookups = rootID, 1
+	root.id, root.lookups, root.trail = rootID, 1, new(trail)
 	t := &table{
 		nodes:   map[uint64]*node{rootID: root},
 		last:    rootID,
-		aliases: map[identity]map[*node]struct{}{}, lost: map[*node]string{},
+		aliases: map[identity]map[*node]struct{}{},
 	}
 	t.count.Store(1)
 	return t
@@ -62,7 +65,10 @@ func (t *table) all() []*node {
 func (t *table) place(n *node) (parent *node, name string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return n.parent, n.name
+	if n.parent == nil {
+		return nil, ""
+	}
+	return n.parent, n.trail.name
 }
 
 // enter returns the node for what was found at (dir, name), counting one
@@ -135,7 +141,8 @@ func (t *table) move(from *node, a string, to *node, b string, swap bool) {
 	}
 	for _, x := range []*node{n, m} {
 		if x != nil {
-			delete(x.parent.children, x.name)
+			delete(x.parent.children, x.trail.name)
+			t.unprove(x)
 		}
 	}
 	if n != nil {
@@ -146,7 +153,7 @@ func (t *table) move(from *node, a string, to *node, b string, swap bool) {
 	case swap:
 		t.attach(m, from, a)
 	default:
-		t.lose(m, to, b)
+		m.parent = nil
 	}
 }
 
@@ -176,11 +183,10 @@ func (t *table) prune(n *node) (dropped []*node) {
 	for n != nil && n.id != rootID && n.lookups == 0 && len(n.children) == 0 {
 		up := n.parent
 		if up != nil {
-			delete(up.children, n.name)
+			delete(up.children, n.trail.name)
 		}
 		delete(t.nodes, n.id)
 		t.unalias(n)
-		delete(t.lost, n)
 		t.count.Add(-1)
 		n.parent = nil
 		dropped = append(dropped, n)
@@ -189,25 +195,41 @@ func (t *table) prune(n *node) (dropped []*node) {
 	return dropped
 }
 
-// attach puts n at (dir, name). t.mu is held.
+// attach puts n at (dir, name). The trails of what is and was below n lead there from
+// now on. t.mu is held.
 func (t *table) attach(n, dir *node, name string) {
 	if dir.children == nil {
 		dir.children = map[string]*node{}
 	}
 	dir.children[name] = n
-	n.parent, n.name = dir, name
+	if n.trail == nil {
+		n.trail = new(trail)
+	}
+	n.parent, *n.trail = dir, trail{dir.trail, name}
 }
 
-// detach makes an orphan of n. t.mu is held.
+// detach makes an orphan of n, whose trail stays. t.mu is held.
 func (t *table) detach(n *node) {
-	delete(n.parent.children, n.name)
-	t.lose(n, n.parent, n.name)
+	delete(n.parent.children, n.trail.name)
+	t.unprove(n)
+	n.parent = nil
 }
 
-// lose notes that n is an orphan and was at (dir, name). t.mu is held.
-func (t *table) lose(n, dir *node, name string) {
-	t.lost[n] = t.pathOf(dir, name)
-	n.parent, n.name = nil, ""
+// unsettle is called when somebody else may have taken n from its name.
+func (t *table) unsettle(n *node) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	n.seen.Store(unseen)
+	t.unprove(n)
+}
+
+// unprove makes the proofs of n, and of all below it, void. t.mu is held, for reading
+// at least.
+func (t *table) unprove(n *node) {
+	n.proof.Store(nil)
+	if n.isDir() && len(n.children) > 0 {
+		t.moves.Add(1)
+	}
 }
 
 // alias records that n's inode has several links. It reports whether that is
@@ -258,26 +280,22 @@ func (t *table) siblings(n *node) (ids []uint64) {
 }
 
 // path returns the path of n, or of the entry called name in n, relative to
-// the root. It is for reports only: nothing is ever reached by it.
+// the root; of a path longer than PATH_MAX the end. It is for reports only:
+// nothing is ever reached by it.
 func (t *table) path(n *node, name string) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.pathOf(n, name)
-}
-
-// pathOf is path. t.mu is held.
-func (t *table) pathOf(n *node, name string) string {
 	var parts []string
 	if name != "" {
 		parts = append(parts, name)
 	}
-	for n.id != rootID {
-		if n.parent == nil {
-			parts = append(parts, t.lost[n])
+	size := len(name)
+	for at := n.trail; at.up != nil; at = at.up {
+		if size += 1 + len(at.name); size > unix.PathMax {
+			parts = append(parts, "...")
 			break
 		}
-		parts = append(parts, n.name)
-		n = n.parent
+		parts = append(parts, at.name)
 	}
 	slices.Reverse(parts)
 	return strings.Join(parts, "/")

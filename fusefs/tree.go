@@ -52,6 +52,7 @@ type tree struct {
 	notes  *notes
 	watch  *watcher // nil: the host's changes are not noticed
 	counts [ops]atomic.Uint64
+	walked atomic.Uint64 // directories that attached has gone through
 }
 
 var _ fuse.RawFileSystem = (*tree)(nil)

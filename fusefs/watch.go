@@ -231,7 +231,7 @@ func (w *watcher) changed(dir *node, name string, mask uint64) {
 			kind = noteGone
 		}
 		if child != nil {
-			child.seen.Store(unseen)
+			w.table.unsettle(child)
 		}
 		w.notes.post(note{what: kind, id: dir.id, name: name})
 		w.notes.post(note{what: noteContent, id: dir.id})

@@ -1,0 +1,177 @@
+package fusefs
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// descend makes a directory called name in the one open as dir, and opens it instead.
+func descend(dir int, name string) (int, error) {
+	err := unix.Mkdirat(dir, name, 0o755)
+	if err != nil {
+		return dir, err
+	}
+	below, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return dir, err
+	}
+	unix.Close(dir)
+	return below, nil
+}
+
+// bottom makes directories called name below one another, n of them, and opens the last.
+func bottom(t *testing.T, root, name string, n int) int {
+	t.Helper()
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	for i := 0; i < n && err == nil; i++ {
+		dir, err = descend(dir, name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// What a file without a name costs the server does not grow with the length of the
+// path that it had.
+func TestOrphansAreCheapInTheDeep(t *testing.T) {
+	const files, most = 300, 16 << 20 // bytes; their paths have 150 MB
+	mounted(t, setup{}, func(t *testing.T, c *client) {
+		dir := bottom(t, c.dir, strings.Repeat("d", 250), 2000)
+		defer unix.Close(dir)
+		before := c.load(t)
+		for i := range files {
+			name := fmt.Sprint(i)
+			fd, err := unix.Openat(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
+			fails(t, "create", err, 0)
+			defer unix.Close(fd)
+			fails(t, "unlink", unix.Unlinkat(dir, name, 0), 0)
+		}
+		after := c.load(t)
+		t.Logf("%d files without a name: from %d to %d bytes", files, before.Heap, after.Heap)
+		if after.Heap > before.Heap+most || after.Heap > 2*most {
+			t.Errorf("%d files without a name take the server from %d to %d bytes", files, before.Heap, after.Heap)
+		}
+	})
+}
+
+// A file that has lost its name is judged by the last it had, also when the directory
+// that it was in has lost its own, and is forgotten.
+func TestRulesOfOrphansInTheDeep(t *testing.T) {
+	mounted(t, setup{Parse: []string{"/=write"}}, func(t *testing.T, c *client) {
+		var files []*os.File
+		for _, top := range []string{"a", "b"} {
+			fails(t, "mkdir", os.MkdirAll(c.at(top+"/sub/deep"), 0o755), 0)
+			f, err := os.Create(c.at(top + "/sub/deep/file"))
+			fails(t, "create", err, 0)
+			defer f.Close()
+			files = append(files, f)
+			fails(t, "remove", os.RemoveAll(c.at(top)), 0)
+		}
+		c.setRules(t, "/=write", "a/sub/=read")
+		_, err := files[0].Write([]byte("x"))
+		fails(t, "write to what was in a", err, unix.EACCES)
+		_, err = files[1].Write([]byte("x"))
+		fails(t, "write to what was in b", err, 0)
+	})
+}
+
+// There is a depth below which no name can be used; it is not got around by moving
+// what is deep into what is deep, and whatever is too deep can be moved back.
+func TestDepthIsBounded(t *testing.T) {
+	const name = "d"
+	mounted(t, setup{}, func(t *testing.T, c *client) {
+		dir, err := unix.Open(c.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		fails(t, "open", err, 0)
+		n := 0
+		for ; n < 2*maxDepth; n++ {
+			if dir, err = descend(dir, name); err != nil {
+				break
+			}
+		}
+		fails(t, "mkdir", err, unix.ENAMETOOLONG)
+		if n != maxDepth+1 { // the last is empty for ever
+			t.Errorf("%d directories below one another, want %d", n, maxDepth+1)
+		}
+		fails(t, "mkfifo", unix.Mkfifoat(dir, "x", 0o644), unix.ENAMETOOLONG)
+		unix.Close(dir)
+
+		// A tree of half the depth, and a file that is open in it, go below another.
+		half := bottom(t, c.at("."), "half", maxDepth/2)
+		defer unix.Close(half)
+		f, err := unix.Openat(half, "file", unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
+		fails(t, "create", err, 0)
+		defer unix.Close(f)
+		other := bottom(t, c.at("."), "other", maxDepth-10)
+		defer unix.Close(other)
+		fails(t, "move it down", unix.Renameat(unix.AT_FDCWD, c.at("half"), other, "half"), 0)
+		var st unix.Stat_t
+		fails(t, "stat in it", unix.Fstatat(half, "nothing", &st, 0), unix.ENAMETOOLONG)
+		_, err = unix.Write(f, []byte("x"))
+		fails(t, "write", err, 0)
+		fails(t, "move it up", unix.Renameat(other, "half", unix.AT_FDCWD, c.at("again")), 0)
+		fails(t, "stat in it", unix.Fstatat(half, "file", &st, 0), 0)
+	})
+}
+
+// A lookup in a deep directory does not go all the way to the root. That others make,
+// move and remove directories changes nothing in that.
+func TestDeepLookupsAreCheap(t *testing.T) {
+	const depth, lookups = 1000, 500
+	mounted(t, setup{Timeout: time.Hour}, func(t *testing.T, c *client) {
+		dir := bottom(t, c.dir, "d", depth)
+		defer unix.Close(dir)
+		fails(t, "mkdir", os.MkdirAll(c.at("busy/full"), 0o755), 0)
+		before := c.load(t)
+		for i := range lookups {
+			var st unix.Stat_t
+			fails(t, "stat", unix.Fstatat(dir, fmt.Sprint(i), &st, 0), unix.ENOENT)
+			fails(t, "mkdir", os.Mkdir(c.at("busy/a"), 0o755), 0)
+			fails(t, "rename", os.Rename(c.at("busy/a"), c.at("busy/b")), 0)
+			fails(t, "rmdir", os.Remove(c.at("busy/b")), 0)
+		}
+		if n := c.load(t).Walked - before.Walked; n > 2*(depth+lookups) {
+			t.Errorf("%d lookups at depth %d went through %d directories", lookups, depth, n)
+		}
+	})
+}
+
+// That somebody outside takes away a directory far above is noticed, whatever was found
+// before; by the watch, or when the time is up. Brought back, it is good again.
+func TestMovedFarAbove(t *testing.T) {
+	for _, noWatch := range []bool{false, true} {
+		t.Run(fmt.Sprintf("NoWatch=%v", noWatch), func(t *testing.T) {
+			mounted(t, setup{NoWatch: noWatch, Timeout: 100 * time.Millisecond, Host: func(t *testing.T, dir string) {
+				write(t, dir, "a/b/c/d/e/file", "content")
+				write(t, dir, "elsewhere/file", "content")
+			}}, func(t *testing.T, c *client) {
+				dir, err := unix.Open(c.at("a/b/c/d/e"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+				fails(t, "open", err, 0)
+				defer unix.Close(dir)
+				i := 0
+				create := func() string {
+					i++
+					fd, err := unix.Openat(dir, fmt.Sprint(i), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
+					if err != nil {
+						return "refused"
+					}
+					unix.Close(fd)
+					return "done"
+				}
+				becomes(t, "create", "done", create)
+				fails(t, "move away", os.Rename(c.host+"/a/b", c.host+"/elsewhere/b"), 0)
+				becomes(t, "create after the move", "refused", create)
+				for range 100 {
+					if create() != "refused" {
+						t.Fatal("it is refused, and then is not")
+					}
+				}
+			})
+		})
+	}
+}
