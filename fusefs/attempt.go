@@ -37,7 +37,7 @@ func (t *tree) overheard(c *fuse.InHeader, n *node) {
 		}
 		l = inside
 	}
-	if l == perm.Checked && (n.isDir() || t.own.knows(n.ident())) {
+	if l == perm.Checked && (n.isDir() || t.mine.knows(n.ident())) {
 		return // likewise
 	}
 	if t.report == nil || l >= perm.Write || c.Pid == 0 {

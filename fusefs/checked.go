@@ -1,8 +1,6 @@
 package fusefs
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -24,20 +22,20 @@ import (
 //     for it, and is a new file of the server's: who holds the old one open cannot write it.
 //   - A directory that is no git directory by its name does not become one.
 
-// maxOwn is how many parts of git directories are known as made inside. Of more, the oldest
+// maxMine is how many parts of git directories are known as made inside. Of more, the oldest
 // count as made outside.
-const maxOwn = 1 << 16
+const maxMine = 1 << 16
 
-// own are the parts of git directories that were made through the tree, and git directories
+// mine are the parts of git directories that were made through the tree, and git directories
 // themselves. Its methods are safe for concurrent use.
-type own struct {
+type mine struct {
 	mu    sync.Mutex
 	known map[identity]unix.StatxTimestamp // to when it was born; guarded by mu
 	order []identity                       // the oldest first, with what is not known any more; guarded by mu
 }
 
 // knows reports whether the inode id was made inside.
-func (o *own) knows(id identity) bool {
+func (o *mine) knows(id identity) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, ok := o.known[id]
@@ -46,7 +44,7 @@ func (o *own) knows(id identity) bool {
 
 // has reports whether obj was made inside. Where an identity does not say when an inode was born, a
 // later one of its number is found out here.
-func (o *own) has(obj *object) bool {
+func (o *mine) has(obj *object) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	born, ok := o.known[obj.ident]
@@ -58,7 +56,7 @@ func (o *own) has(obj *object) bool {
 }
 
 // add notes that obj was made inside.
-func (o *own) add(obj *object) {
+func (o *mine) add(obj *object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.known == nil {
@@ -68,14 +66,14 @@ func (o *own) add(obj *object) {
 		o.order = append(o.order, obj.ident)
 	}
 	o.known[obj.ident] = obj.Btime
-	for len(o.known) > maxOwn || len(o.order) > 2*maxOwn {
+	for len(o.known) > maxMine || len(o.order) > 2*maxMine {
 		delete(o.known, o.order[0])
 		o.order = o.order[1:]
 	}
 }
 
 // drop notes that obj, which may be nil, is gone, or is nothing that matters any more.
-func (o *own) drop(obj *object) {
+func (o *mine) drop(obj *object) {
 	if obj == nil {
 		return
 	}
@@ -106,7 +104,7 @@ func (t *tree) mayMake(o op, dir *node, name string) bool {
 		return false
 	}
 	p := t.part(dir, name)
-	if p == gitguard.Sequence && dir.getLevel() == perm.Checked && !t.own.knows(dir.ident()) {
+	if p == gitguard.Sequence && dir.getLevel() == perm.Checked && !t.mine.knows(dir.ident()) {
 		return false // of a rebase that was begun outside
 	}
 	return p.Makes(o == opMkdir)
@@ -115,7 +113,7 @@ func (t *tree) mayMake(o op, dir *node, name string) bool {
 // mayChange reports whether o may be done to n, which has the level Checked, apart from its
 // content.
 func (t *tree) mayChange(o op, n *node) bool {
-	if !t.own.knows(n.ident()) {
+	if !t.mine.knows(n.ident()) {
 		return false
 	}
 	p := t.part(n, "")
@@ -142,7 +140,7 @@ type change struct {
 // maySet reports whether c may be done to n, which has the level Checked and was made inside.
 func (t *tree) maySet(n *node, c *change) bool {
 	p := t.part(n, "")
-	return t.own.knows(n.ident()) && (p.Writes() ||
+	return t.mine.knows(n.ident()) && (p.Writes() ||
 		(!c.setsMode || c.mode&0o600 == 0o600) && !c.extends && (!c.truncates || p.Once()))
 }
 
@@ -174,7 +172,7 @@ func (t *tree) made(dir *node, fd int, name string) {
 		return
 	}
 	if obj, errno := t.stat(at{fd, name}); errno == 0 && obj.ident == n.ident() {
-		t.own.add(obj)
+		t.mine.add(obj)
 	}
 }
 
@@ -200,7 +198,7 @@ func (t *tree) completes(dir *node, fd int, name string) bool {
 // essential reports whether obj, at name in dir, makes a git directory of it that was not made
 // inside: it has to stay.
 func (t *tree) essential(dir *node, name string, obj *object) bool {
-	return t.rules.Checks() && gitguard.Essential(name) && t.gitPlace(dir) && !t.own.knows(dir.ident()) && !t.own.has(obj)
+	return t.rules.Checks() && gitguard.Essential(name) && t.gitPlace(dir) && !t.mine.knows(dir.ident()) && !t.mine.has(obj)
 }
 
 // stays reports whether obj, at name in dir, must not be moved: it is essential, or a directory that was not
@@ -209,7 +207,7 @@ func (t *tree) stays(dir *node, name string, obj *object) bool {
 	if t.essential(dir, name, obj) {
 		return true
 	}
-	return obj.isDir() && t.rules.Checks() && !t.own.has(obj) &&
+	return obj.isDir() && t.rules.Checks() && !t.mine.has(obj) &&
 		t.rules.Child(t.rules.Enter(dir.getState(), name), "config", false) == perm.Checked
 }
 
@@ -217,10 +215,10 @@ func (t *tree) stays(dir *node, name string, obj *object) bool {
 // its git would take the next one above for the repository.
 func (t *tree) closes(n *node, mode uint32) bool {
 	parent, name := t.table.place(n)
-	if parent == nil || !t.rules.Checks() || t.own.knows(n.ident()) {
+	if parent == nil || !t.rules.Checks() || t.mine.knows(n.ident()) {
 		return false
 	}
-	known := n.isDir() && t.gitPlace(n) || gitguard.Essential(name) && t.gitPlace(parent) && !t.own.knows(parent.ident())
+	known := n.isDir() && t.gitPlace(n) || gitguard.Essential(name) && t.gitPlace(parent) && !t.mine.knows(parent.ident())
 	return known && (mode&0o600 != 0o600 || n.isDir() && mode&0o100 == 0)
 }
 
@@ -243,19 +241,19 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	switch {
 	case r.swap || r.src.typ() != unix.S_IFREG || r.dst != nil && r.dst.isDir():
 		return nil, errors.New("git itself replaces files only")
-	case src == perm.Checked && (!t.own.has(r.src) || !a.Writes()):
+	case src == perm.Checked && (!t.mine.has(r.src) || !a.Writes()):
 		return nil, errors.New(madeOutside)
 	case dst == perm.Write:
 		return nil, nil // index.lock becomes index
 	case src == perm.Write:
 		return nil, errors.New("git itself does not do this")
-	case !b.Replaced() && b.Writes() && (r.dst == nil || t.own.has(r.dst)):
+	case !b.Replaced() && b.Writes() && (r.dst == nil || t.mine.has(r.dst)):
 		return nil, nil
 	case !b.Replaced():
 		return nil, errors.New(madeOutside)
 	case b != gitguard.Todo && (r.from != r.to || r.a != r.b+".lock"):
 		return nil, errors.New("only git's own lock file takes this place")
-	case b == gitguard.Todo && !t.own.knows(r.to.ident()):
+	case b == gitguard.Todo && !t.mine.knows(r.to.ident()):
 		return nil, errors.New(madeOutside)
 	}
 	path := t.table.path(r.to, r.b)
@@ -265,9 +263,9 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	}
 	n := &replacement{text: text, mode: mode}
 	if r.dst == nil {
-		n.fresh = t.own.knows(r.to.ident())
+		n.fresh = t.mine.knows(r.to.ident())
 	} else {
-		n.fresh = t.own.has(r.dst)
+		n.fresh = t.mine.has(r.dst)
 	}
 	if b != gitguard.Config {
 		return n, b.Content(path, t.shown, text)
@@ -306,10 +304,6 @@ func (t *tree) content(dir int, name string, obj *object) (text string, mode uin
 	return string(b), uint32(o.Mode) & 0o777, 0
 }
 
-// ownPrefix begins the names of files that the server makes. They are hidden: another sandbox
-// may have the same codebase.
-const ownPrefix = ".wolffia-new-"
-
 // put does r by making n in its place: the name r.b is that of a new file with n's content, and
 // r.a is gone. Both are in dir, which is open as fd, but for a git-rebase-todo. t.names is
 // held for writing.
@@ -324,21 +318,20 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 	}
 	victim := t.hold(r.to, r.b)
 	if r.dst != nil {
-		t.own.drop(r.dst)
+		t.mine.drop(r.dst)
 		t.quota.removed(victim, r.dst)
 	}
 	if n.fresh {
-		t.own.add(made)
+		t.mine.add(made)
 	}
 	if unix.Unlinkat(from, r.a, 0) == nil {
-		t.own.drop(r.src)
+		t.mine.drop(r.src)
 		t.quota.removed(nil, r.src)
 	}
 	// To the kernel the old file has a new name, and it goes on to use its node for that.
 	t.table.move(r.from, r.a, r.to, r.b, false)
 	t.orphan(victim)
-	if moved := t.table.child(r.to, r.b); moved != nil {
-		t.table.renew(moved, made.ident)
+	if moved := t.table.child(r.to, r.b); moved != nil && t.table.adopt(moved, made.ident) {
 		t.fds.renew(moved)
 		t.judge(r.to, r.b)
 		t.notes.post(note{what: noteContent, id: moved.id})
@@ -346,40 +339,27 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 	return 0
 }
 
-// write makes a file with the content of n called name in the directory dir, in the place of
+// write makes a file with the content of n, called name in the directory dir, in the place of
 // what may be there.
 func (t *tree) write(dir int, name string, n *replacement) (*object, syscall.Errno) {
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // it does not fail
-	tmp := ownPrefix + hex.EncodeToString(random[:])
-	fd, errno := openBeneath(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, n.mode)
+	c, errno := newCopy(dir)
 	if errno != 0 {
 		return nil, errno
 	}
-	f := os.NewFile(uintptr(fd), tmp)
-	defer f.Close()
-	_, err := f.WriteString(n.text)
-	if err == nil {
-		err = unix.Fchmod(fd, n.mode)
-	}
-	var obj *object
-	if err == nil {
-		if obj, errno = t.stat(at{fd: fd}); errno != 0 {
-			err = errno
+	defer c.discard()
+	for text := []byte(n.text); len(text) > 0; {
+		size, err := unix.Write(c.fd, text)
+		if err != nil && err != unix.EINTR {
+			return nil, errnoOf(err)
 		}
+		text = text[max(size, 0):]
 	}
-	if err == nil {
-		err = unix.Renameat2(dir, tmp, dir, name, 0)
+	if err := unix.Fchmod(c.fd, n.mode); err != nil {
+		return nil, errnoOf(err)
 	}
-	if err != nil {
-		_ = unix.Unlinkat(dir, tmp, 0)
-		var e syscall.Errno
-		if pe, ok := err.(*os.PathError); ok {
-			e = errnoOf(pe.Err)
-		} else {
-			e = errnoOf(err)
-		}
-		return nil, e
+	obj, errno := t.stat(at{fd: c.fd})
+	if errno == 0 {
+		errno = t.place(c, name)
 	}
-	return obj, 0
+	return obj, errno
 }

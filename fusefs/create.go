@@ -223,7 +223,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 		}
 		l := t.rules.Child(dir.getState(), name, false)
 		if l == perm.Checked {
-			t.own.add(obj)
+			t.mine.add(obj)
 		}
 		n := t.enter(dir, name, meeting{obj, -1}, l, &out.EntryOut)
 		h := t.fds.add(n, useWrite, file)
@@ -250,6 +250,8 @@ func (t *tree) openExisting(in *fuse.CreateIn, dir *node, fd int, name string, o
 	l := t.rules.Child(dir.getState(), name, false)
 	if obj, errno := t.examine(at{fd, name}); errno != 0 || obj.typ() != unix.S_IFREG {
 		return syscall.EEXIST // not to be opened in passing
+	} else if in.Flags&unix.O_TRUNC != 0 && obj.Nlink > 1 {
+		return syscall.ESTALE // the kernel looks again, and asks for both
 	} else if want := wanted(in.Flags); t.mode(obj, l, 0)>>6&want != want {
 		return syscall.EACCES
 	}

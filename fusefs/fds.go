@@ -184,7 +184,8 @@ func (d *descriptors) forget(n *node) {
 	d.renew(n)
 }
 
-// renew closes all handles of n, those in use when they are released: n is another inode.
+// renew closes all handles of n, those in use when they are released: it has become
+// another file.
 func (d *descriptors) renew(n *node) {
 	d.mu.Lock()
 	defer d.unlock()

@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"sync"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -9,9 +10,9 @@ import (
 	"wolffia/perm"
 )
 
-// open returns a descriptor of the node called id that is good for u, if the
+// openRead returns a descriptor of the node called id that is good for reading, if the
 // gate allows o. The caller releases it.
-func (t *tree) open(o op, in *fuse.InHeader, id uint64, u use) (*handle, syscall.Errno) {
+func (t *tree) openRead(o op, in *fuse.InHeader, id uint64) (*handle, syscall.Errno) {
 	n := t.table.get(id)
 	if n == nil {
 		return nil, syscall.ESTALE
@@ -22,20 +23,56 @@ func (t *tree) open(o op, in *fuse.InHeader, id uint64, u use) (*handle, syscall
 	if n.isDir() {
 		return nil, syscall.EISDIR
 	}
-	h, errno := t.acquire(n, u)
+	return t.acquire(n, useRead)
+}
+
+// A writing is a descriptor of a file that may be changed, and the right to do so.
+type writing struct {
+	*handle
+	lock *sync.RWMutex
+}
+
+func (w writing) release() {
+	w.handle.release()
+	w.lock.RUnlock()
+}
+
+// openWrite is open for what changes the file, which has no name outside of the tree
+// from then on until it is released. Of the content only the first keep bytes matter.
+func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writing, syscall.Errno) {
+	n := t.table.get(id)
+	if n == nil {
+		return writing{}, syscall.ESTALE
+	}
+	if errno := t.allow(o, in, n); errno != 0 {
+		return writing{}, errno
+	}
+	switch {
+	case n.isDir():
+		return writing{}, syscall.EISDIR
+	case !n.isRegular():
+		return writing{}, syscall.EINVAL
+	}
+	lock, errno := t.own(n, keep)
+	if errno != 0 {
+		return writing{}, errno
+	}
+	h, errno := t.acquire(n, useWrite)
 	if errno == 0 && n.getLevel() == perm.Checked {
-		// It may be another file than it was a moment ago.
-		if errno = t.allow(o, in, n); errno != 0 {
+		if errno = t.allow(o, in, n); errno != 0 { // another file has taken its place meanwhile
 			h.release()
 		}
 	}
-	return h, errno
+	if errno != 0 {
+		lock.RUnlock()
+	}
+	return writing{h, lock}, errno
 }
 
 // Read reads from a file. The kernel opened it without asking.
 func (t *tree) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	t.count(opRead)
-	h, errno := t.open(opRead, &in.InHeader, in.NodeId, useRead)
+	h, errno := t.openRead(opRead, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return nil, fuse.Status(errno)
 	}
@@ -62,13 +99,13 @@ func (t *tree) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRe
 // the file: the kernel may know an older one.
 func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	t.count(opWrite)
-	h, errno := t.open(opWrite, &in.InHeader, in.NodeId, useWrite)
+	h, errno := t.openWrite(opWrite, &in.InHeader, in.NodeId, all)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
 	defer h.release()
 	if h.node.getLevel() == perm.Checked {
-		done, errno := t.mayWrite(in, h, data)
+		done, errno := t.mayWrite(in, h.handle, data)
 		if errno != 0 {
 			return 0, fuse.Status(errno)
 		}
@@ -108,7 +145,7 @@ func (t *tree) Writev(<-chan struct{}, *fuse.WriteIn, [][]byte) (uint32, fuse.St
 // Fsync writes a file to the disk.
 func (t *tree) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	t.count(opFsync)
-	h, errno := t.open(opFsync, &in.InHeader, in.NodeId, useRead)
+	h, errno := t.openRead(opFsync, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -122,7 +159,7 @@ func (t *tree) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 // Fallocate gives a file room, or takes it away.
 func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	t.count(opFallocate)
-	h, errno := t.open(opFallocate, &in.InHeader, in.NodeId, useWrite)
+	h, errno := t.openWrite(opFallocate, &in.InHeader, in.NodeId, all)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -148,7 +185,7 @@ func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 // here, since everything is read and written at a given one.
 func (t *tree) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	t.count(opLseek)
-	h, errno := t.open(opLseek, &in.InHeader, in.NodeId, useRead)
+	h, errno := t.openRead(opLseek, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -170,12 +207,12 @@ const maxCopy = 1 << 30
 // CopyFileRange copies between two files without the data passing by.
 func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
 	t.count(opCopyFrom)
-	from, errno := t.open(opCopyFrom, &in.InHeader, in.NodeId, useRead)
+	from, errno := t.openRead(opCopyFrom, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
 	defer from.release()
-	to, errno := t.open(opCopyTo, &in.InHeader, in.NodeIdOut, useWrite)
+	to, errno := t.openWrite(opCopyTo, &in.InHeader, in.NodeIdOut, all)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}

@@ -147,7 +147,7 @@ func (t *tree) enter(dir *node, name string, m meeting, l perm.Level, out *fuse.
 	n.seen.Store(t.clock())
 	t.orphan(old)
 	if l == perm.Checked {
-		t.own.has(obj) // or is another file, and not known any more
+		t.mine.has(obj) // or is another file, and not known any more
 	}
 	if m.fd >= 0 {
 		h := t.fds.add(n, usePath, m.fd)

@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -261,6 +262,9 @@ func (m *model) step(t *testing.T, r *rand.Rand) {
 	if want == 0 {
 		want = o.rules(m, p, q)
 	}
+	if want == 0 && o.alters {
+		m.part(t, p)
+	}
 	text, err := o.do(m.mount, p, q)
 	got := errnoIn(err)
 	if got != 0 {
@@ -284,6 +288,39 @@ func (m *model) step(t *testing.T, r *rand.Rand) {
 	}
 }
 
+// part does to the plain directory what is done to a file before it is changed, if it
+// has a name that may not be written: it gets a copy. The mount knows all names that can
+// be known then.
+func (m *model) part(t *testing.T, p string) {
+	t.Helper()
+	full := filepath.Join(m.plain, p)
+	var st, other unix.Stat_t
+	if unix.Lstat(full, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink == 1 {
+		return
+	}
+	out := false
+	err := filepath.WalkDir(m.plain, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || unix.Lstat(path, &other) != nil || other.Ino != st.Ino {
+			return err
+		}
+		rel, _ := filepath.Rel(m.plain, path)
+		if errno, ok := m.reach(rel); !ok || errno != 0 || m.level(rel, false) < perm.Write {
+			out = true
+		}
+		_ = unix.Lstat(filepath.Join(m.mount, rel), &other)
+		return nil
+	})
+	if err == nil && out {
+		var data []byte
+		if data, err = os.ReadFile(full); err == nil {
+			err = errors.Join(os.WriteFile(full+".part", data, 0o600), os.Chmod(full+".part", os.FileMode(st.Mode&0o777)), os.Rename(full+".part", full))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // filter takes out of a listing what is hidden.
 func (m *model) filter(op, p, text string) string {
 	if op != "list" {
@@ -296,12 +333,13 @@ func (m *model) filter(op, p, text string) string {
 // A modelOp is an operation, and what the rules say to it: 0 if they leave it
 // to the file system.
 type modelOp struct {
-	name  string
-	two   bool // it takes two paths
-	first bool // the first is looked up before the second
-	rules func(m *model, p, q string) syscall.Errno
-	do    func(root, p, q string) (string, error)
-	also  func(m *model, p, q string) syscall.Errno // an answer that is right too, where two reasons meet
+	name   string
+	two    bool // it takes two paths
+	first  bool // the first is looked up before the second
+	alters bool // it changes the file at the path
+	rules  func(m *model, p, q string) syscall.Errno
+	do     func(root, p, q string) (string, error)
+	also   func(m *model, p, q string) syscall.Errno // an answer that is right too, where two reasons meet
 }
 
 func needs(l perm.Level) func(*model, string, string) syscall.Errno {
@@ -369,7 +407,7 @@ var modelOps = []modelOp{
 		}
 		return needs(perm.View)(m, p, q)
 	}, do: func(root, p, _ string) (string, error) { return os.Readlink(filepath.Join(root, p)) }},
-	{name: "write", rules: needs(perm.Write), do: func(root, p, _ string) (string, error) {
+	{name: "write", alters: true, rules: needs(perm.Write), do: func(root, p, _ string) (string, error) {
 		fd, err := open(root, p, unix.O_WRONLY|unix.O_APPEND)
 		if err != nil {
 			return "", err
@@ -378,7 +416,7 @@ var modelOps = []modelOp{
 		_, err = unix.Write(fd, []byte(" more"))
 		return "", err
 	}},
-	{name: "create", rules: func(m *model, p, q string) syscall.Errno {
+	{name: "create", alters: true, rules: func(m *model, p, q string) syscall.Errno {
 		if m.visible(p) {
 			return needs(perm.Write)(m, p, q)
 		}
@@ -392,7 +430,7 @@ var modelOps = []modelOp{
 		return "", err
 	}},
 	{
-		name: "truncate", rules: func(m *model, p, q string) syscall.Errno {
+		name: "truncate", alters: true, rules: func(m *model, p, q string) syscall.Errno {
 			if m.visible(p) && m.kind(p) == unix.S_IFLNK {
 				return unix.ELOOP
 			}
@@ -407,7 +445,7 @@ var modelOps = []modelOp{
 			return "", unix.Truncate(full, 5)
 		},
 	},
-	{name: "chmod", rules: func(m *model, p, q string) syscall.Errno {
+	{name: "chmod", alters: true, rules: func(m *model, p, q string) syscall.Errno {
 		if m.visible(p) && m.kind(p) == unix.S_IFLNK {
 			return unix.ELOOP
 		}
@@ -422,7 +460,7 @@ var modelOps = []modelOp{
 		}
 		return "", unix.Chmod(full, 0o751)
 	}},
-	{name: "utimes", rules: changes, do: func(root, p, _ string) (string, error) {
+	{name: "utimes", alters: true, rules: changes, do: func(root, p, _ string) (string, error) {
 		return "", unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(root, p), []unix.Timespec{{Sec: 7}, {Sec: 7}}, unix.AT_SYMLINK_NOFOLLOW)
 	}},
 	{

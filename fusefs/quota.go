@@ -174,6 +174,14 @@ func (q *quota) removed(n *node, obj *object) {
 		q.give(size)
 		return
 	}
+	q.doom(n, size)
+}
+
+// doom has size bytes taken off when n, which has no name, is forgotten.
+func (q *quota) doom(n *node, size int64) {
+	if q == nil {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.doomed[n.ident()] = size

@@ -48,7 +48,7 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 	}
 	if errno == 0 {
 		l := t.rules.Child(dir.getState(), name, obj.isDir())
-		if l == perm.Checked && !t.own.has(obj) {
+		if l == perm.Checked && !t.mine.has(obj) {
 			return fuse.Status(t.deny(o, in, dir, name, l, syscall.EACCES, madeOutside))
 		}
 		if t.essential(dir, name, obj) {
@@ -64,7 +64,7 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 		return fuse.Status(errnoOf(err))
 	}
 	t.quota.removed(victim, obj)
-	t.own.drop(obj)
+	t.mine.drop(obj)
 	if t.table.vanish(dir, name, victim) {
 		t.orphan(victim)
 	}

@@ -77,16 +77,21 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		return errnoOf(err)
 	}
 	if r.dst != nil && r.dst.ident == r.src.ident {
-		return 0 // two names of one file: rename does nothing to them
+		// Two names of one file: rename does nothing to them. The kernel does what it
+		// always does to what it knows by them.
+		t.table.move(r.from, r.a, r.to, r.b, true)
+		t.judge(r.to, r.b)
+		t.judge(r.from, r.a)
+		return 0
 	}
 	if !r.swap {
 		t.quota.removed(victim, r.dst)
 	}
 	t.table.move(r.from, r.a, r.to, r.b, r.swap)
 	t.judge(r.to, r.b)
-	t.own.drop(r.dst)
+	t.mine.drop(r.dst)
 	if t.rules.Child(r.to.getState(), r.b, r.src.isDir()) == perm.Write && !r.src.isDir() {
-		t.own.drop(r.src) // index.lock is the index now
+		t.mine.drop(r.src) // index.lock is the index now
 	}
 	if r.swap {
 		t.judge(r.from, r.a)

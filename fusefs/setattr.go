@@ -40,6 +40,17 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	if gid, ok := in.GetGID(); ok && gid != t.owner.GID {
 		return fuse.EPERM
 	}
+	keep := int64(all)
+	if size, ok := in.GetSize(); ok {
+		keep = int64(size)
+	}
+	lock, errno := t.own(n, keep)
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	if lock != nil {
+		defer lock.RUnlock()
+	}
 	if mode, ok := in.GetMode(); ok {
 		if errno := t.chmod(n, mode); errno != 0 {
 			return fuse.Status(errno)

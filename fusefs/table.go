@@ -157,14 +157,6 @@ func (t *table) move(from *node, a string, to *node, b string, swap bool) {
 	}
 }
 
-// renew makes n, which has one link, a node of the inode id.
-func (t *table) renew(n *node, id identity) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.unalias(n)
-	n.inode.Store(&id)
-}
-
 // forget takes back nlookup lookups of the node called id, and returns the
 // nodes that went out of the table by it.
 func (t *table) forget(id, nlookup uint64) []*node {
@@ -265,6 +257,27 @@ func (t *table) aliased(n *node) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.aliases) > 0 && len(t.aliases[n.ident()]) > 0
+}
+
+// links returns the nodes that are known to share n's inode, n among them if it was
+// ever an alias.
+func (t *table) links(n *node) []*node {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.Collect(maps.Keys(t.aliases[n.ident()]))
+}
+
+// adopt gives n another inode, if n is known. tree.names is held for writing, and n's
+// lock of tree.contents where what is being written to n must end up in the new one.
+func (t *table) adopt(n *node, ident identity) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.nodes[n.id] != n {
+		return false
+	}
+	t.unalias(n)
+	n.inode.Store(&ident)
+	return true
 }
 
 // siblings returns the ids of the other nodes that share n's inode.

@@ -45,7 +45,12 @@ type tree struct {
 	names sync.RWMutex
 
 	shown string // where the tree is to those inside; "" if that is not known
-	own   own
+	mine  mine
+
+	// contents are held for reading while a file is changed, and for writing while
+	// its node is given another inode; each is for a part of all nodes. They are
+	// taken before names.
+	contents [64]sync.RWMutex
 
 	quota  *quota // nil: no limit
 	dev    *device

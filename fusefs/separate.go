@@ -1,0 +1,361 @@
+package fusefs
+
+import (
+	"bytes"
+	"crypto/rand"
+	"math"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A file can have names outside of the tree: package managers link what they install
+// from a cache that all projects share. What is done to the file here would be done to
+// it there. So before a file is changed that has a name which may not be written here,
+// or is not known here at all, its name is given a copy of its own. To the kernel the
+// node stays the same: what is open, cached or mapped of it goes on with the copy.
+
+// all is for own: everything is to be kept.
+const all = math.MaxInt64
+
+// own makes sure that a change of n is no change of anything outside of the tree. Of
+// the content only the first keep bytes matter from then on. It returns a lock that is
+// held for reading, so that n stays what it is until the caller unlocks it; nil if n
+// is no regular file, which cannot be copied. The caller does not hold t.names.
+func (t *tree) own(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
+	if !n.isRegular() {
+		return nil, 0
+	}
+	lock := &t.contents[n.id%uint64(len(t.contents))]
+	const attempts = 4 // that others move the name or link the file just then
+	for range attempts {
+		lock.RLock()
+		out, errno := t.leadsOut(n)
+		if errno == 0 && !out {
+			return lock, 0
+		}
+		lock.RUnlock()
+		if errno == 0 {
+			lock.Lock()
+			errno = t.separate(n, keep)
+			lock.Unlock()
+		}
+		if errno != 0 {
+			return nil, errno
+		}
+	}
+	return nil, syscall.EBUSY
+}
+
+// leadsOut reports whether n's inode has a name that is not known here, or is known
+// and may not be written.
+func (t *tree) leadsOut(n *node) (bool, syscall.Errno) {
+	h := t.fds.anyOf(n)
+	if h == nil {
+		var errno syscall.Errno
+		if h, errno = t.acquire(n, usePath); errno != 0 {
+			return false, errno
+		}
+	}
+	defer h.release()
+	var st unix.Stat_t
+	if err := unix.Fstat(h.fd, &st); err != nil {
+		return false, errnoOf(err)
+	}
+	if parent, _ := t.table.place(n); st.Nlink == 0 || st.Nlink == 1 && parent != nil {
+		return false, 0
+	}
+	t.table.alias(n)
+	t.names.RLock()
+	defer t.names.RUnlock()
+	known := 0
+	for _, m := range t.table.links(n) {
+		if m.getLevel() >= need(opWrite) && t.attached(m) == 0 {
+			known++
+		}
+	}
+	return known < int(st.Nlink), 0
+}
+
+// separate gives n an inode of its own, a copy of the one it has. The caller holds
+// n's lock of t.contents for writing.
+func (t *tree) separate(n *node, keep int64) syscall.Errno {
+	old, errno := t.acquire(n, usePath)
+	if errno != 0 {
+		return errno
+	}
+	defer old.release()
+	var st unix.Stat_t
+	if err := unix.Fstat(old.fd, &st); err != nil {
+		return errnoOf(err)
+	}
+	dir, name, errno := t.home(n)
+	if errno != 0 {
+		return errno
+	}
+	defer dir.release()
+	cost := min(st.Blocks*512, max(keep, 0))
+	if name == "" {
+		cost += objectCost // it has given back its name's
+	}
+	if errno := t.quota.take(cost); errno != 0 {
+		return errno
+	}
+	c, errno := newCopy(dir.fd)
+	if errno != 0 {
+		t.quota.give(cost)
+		return errno
+	}
+	if errno = t.fill(c.fd, old.fd, &st, keep); errno == 0 {
+		errno = t.replace(n, dir, name, c)
+	}
+	c.discard()
+	if errno != 0 {
+		t.quota.give(cost)
+	} else {
+		t.quota.give(cost - c.cost)
+	}
+	if errno == syscall.EAGAIN {
+		return 0 // it is looked at again
+	}
+	return errno
+}
+
+// home opens the directory in which n has its name. Without a name n is of the
+// root's file system only.
+func (t *tree) home(n *node) (*handle, string, syscall.Errno) {
+	t.names.RLock()
+	defer t.names.RUnlock()
+	parent, name := t.table.place(n)
+	if parent == nil {
+		parent = t.root.node
+	}
+	dir, errno := t.acquireDir(parent)
+	return dir, name, errno
+}
+
+// A duplicate is a file that is to take the place of another, in the directory open
+// as dir.
+type duplicate struct {
+	dir, fd int    // fd is -1 once somebody else has it
+	name    string // empty: it has none
+	cost    int64  // what it is charged, once it has taken the other's place
+}
+
+// newCopy makes an empty one, readable and writable for nobody else.
+func newCopy(dir int) (*duplicate, syscall.Errno) {
+	fd, errno := openBeneath(dir, ".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
+	if errno == 0 {
+		return &duplicate{dir: dir, fd: fd}, 0
+	}
+	c := &duplicate{dir: dir, name: copyName()} // a file system that has no files without names
+	if c.fd, errno = openBeneath(dir, c.name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600); errno != 0 {
+		return nil, errno
+	}
+	return c, 0
+}
+
+// ownPrefix begins the names of files that the server makes. They are out of reach: another
+// sandbox may have the same codebase.
+const ownPrefix = ".wolffia-new-"
+
+// copyName is what a copy is called for a moment.
+func copyName() string { return ownPrefix + rand.Text() }
+
+// discard removes what is left of c.
+func (c *duplicate) discard() {
+	if c.name != "" {
+		unix.Unlinkat(c.dir, c.name, 0)
+	}
+	if c.fd >= 0 {
+		unix.Close(c.fd)
+	}
+}
+
+// fill makes the empty file to a copy of what the O_PATH descriptor from refers to,
+// and st is of: the first keep bytes, and whatever decides who may do what with it.
+func (t *tree) fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno {
+	if size := min(st.Size, keep); size > 0 {
+		src, errno := t.openProc(from, unix.O_RDONLY)
+		if errno != 0 {
+			return errno
+		}
+		defer unix.Close(src)
+		if errno := copyContent(to, src, size); errno != 0 {
+			return errno
+		}
+	}
+	if errno := copyAttributes(to, from); errno != 0 {
+		return errno
+	}
+	var got unix.Stat_t
+	if err := unix.Fstat(to, &got); err != nil {
+		return errnoOf(err)
+	}
+	if got.Uid != st.Uid || got.Gid != st.Gid {
+		if err := unix.Fchown(to, int(st.Uid), int(st.Gid)); err != nil {
+			return errnoOf(err)
+		}
+	}
+	if err := unix.Fchmod(to, st.Mode&0o7777&^setID); err != nil {
+		return errnoOf(err)
+	}
+	return errnoOf(unix.UtimesNanoAt(t.proc, strconv.Itoa(to), []unix.Timespec{st.Atim, st.Mtim}, 0))
+}
+
+// copyContent copies size bytes, which may share their place on the disk from then
+// on. What is a hole stays one.
+func copyContent(to, from int, size int64) syscall.Errno {
+	if unix.IoctlFileClone(to, from) != nil {
+		for off := int64(0); off < size; {
+			data, err := unix.Seek(from, off, unix.SEEK_DATA)
+			if err == unix.ENXIO {
+				break // the rest is a hole
+			}
+			end := size
+			if err == nil {
+				off = data
+				end, err = unix.Seek(from, off, unix.SEEK_HOLE)
+			}
+			if err != nil && err != unix.EINVAL {
+				return errnoOf(err)
+			}
+			if off, err = copySpan(to, from, off, min(end, size)); err != nil {
+				return errnoOf(err)
+			}
+		}
+	}
+	return errnoOf(unix.Ftruncate(to, size))
+}
+
+// copySpan copies what is between off and end, and returns where it ends.
+func copySpan(to, from int, off, end int64) (int64, error) {
+	for off < end {
+		in, out := off, off
+		n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-off, maxCopy)), 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return off, err
+		}
+		if n == 0 {
+			return end, nil // it was cut off meanwhile
+		}
+		off += int64(n)
+	}
+	return off, nil
+}
+
+// accessList is the attribute by which a file has a list of who may do what. Without
+// it the mode means something else.
+const accessList = "system.posix_acl_access"
+
+// copyAttributes copies the extended attributes of what the O_PATH descriptor from
+// refers to, as far as this process may.
+func copyAttributes(to, from int) syscall.Errno {
+	path := "/proc/self/fd/" + strconv.Itoa(from)
+	names := make([]byte, 1<<16) // XATTR_LIST_MAX
+	n, err := unix.Listxattr(path, names)
+	if err != nil {
+		return 0 // a file system without
+	}
+	value := make([]byte, 1<<16) // XATTR_SIZE_MAX
+	for name := range bytes.SplitSeq(names[:n], []byte{0}) {
+		if len(name) == 0 || string(name) == "security.capability" {
+			continue // a write takes them away
+		}
+		size, err := unix.Getxattr(path, string(name), value)
+		if err == nil {
+			err = unix.Fsetxattr(to, string(name), value[:size], 0)
+		}
+		if err != nil && string(name) == accessList {
+			return errnoOf(err)
+		}
+	}
+	return 0
+}
+
+// replace puts c in the place of n's inode, at n's name if it has one. EAGAIN: the
+// name has moved meanwhile.
+func (t *tree) replace(n *node, dir *handle, name string, c *duplicate) syscall.Errno {
+	t.names.Lock()
+	defer t.names.Unlock()
+	parent, now := t.table.place(n)
+	if now != name || parent != nil && parent != dir.node {
+		return syscall.EAGAIN
+	}
+	fresh, errno := t.stat(at{fd: c.fd})
+	if errno != 0 {
+		return errno
+	}
+	c.cost = int64(fresh.Blocks) * 512
+	path := -1 // for who has no name to be found by
+	if parent != nil {
+		errno = t.exchange(n, parent, name, c, fresh.ident)
+	} else {
+		path, errno = t.openProc(c.fd, unix.O_PATH)
+	}
+	if errno != 0 {
+		return errno
+	}
+	links := t.table.links(n)
+	if !t.table.adopt(n, fresh.ident) { // not while a request is about it
+		meeting{fd: path}.drop()
+		return syscall.ESTALE
+	}
+	t.fds.renew(n)
+	if parent == nil {
+		t.fds.add(n, usePath, path).release()
+		t.orphan(n)
+		c.cost += objectCost
+		t.quota.doom(n, c.cost)
+	}
+	t.fds.add(n, useWrite, c.fd).release()
+	c.fd = -1
+	if fresh.Mode&0o600 != 0o600 {
+		t.fds.prefer(n, useWrite)
+	}
+	n.seen.Store(t.clock())
+	for _, m := range links {
+		t.notes.post(note{what: noteAttr, id: m.id}) // n itself among them
+	}
+	return 0
+}
+
+// exchange gives the name of n, which is the entry called name of parent, to c, whose
+// inode is ident. t.names is held for writing.
+func (t *tree) exchange(n, parent *node, name string, c *duplicate, ident identity) syscall.Errno {
+	if errno := t.attached(parent); errno != 0 {
+		return errno
+	}
+	o, errno := t.stat(at{c.dir, name})
+	if errno = t.same(n, o, errno); errno != 0 {
+		return errno
+	}
+	if c.name != "" {
+		if o, errno := t.stat(at{c.dir, c.name}); errno != 0 || o.ident != ident {
+			c.name = "" // it has become somebody else's
+			return syscall.EAGAIN
+		}
+	}
+	return t.place(c, name)
+}
+
+// place gives c the name, in the place of what may be there.
+func (t *tree) place(c *duplicate, name string) syscall.Errno {
+	if c.name == "" {
+		temporary := copyName()
+		if errno := t.linkFD(c.fd, c.dir, temporary); errno != 0 {
+			return errno
+		}
+		c.name = temporary
+	}
+	if err := unix.Renameat(c.dir, c.name, c.dir, name); err != nil {
+		return errnoOf(err)
+	}
+	c.name = ""
+	return 0
+}
