@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -110,9 +111,14 @@ func groupName(id, stateDir string) (string, error) {
 	return fmt.Sprintf("wolffia-%s-%x-%x", id, st.Dev, st.Ino), nil
 }
 
+// preferred is by how much rather than others, in thousandths of the limit of memory,
+// a process inside is ended when that is reached (proc_pid_oom_score_adj(5)). Without
+// its tree server there is no sandbox.
+const preferred = 500
+
 // enter puts a process that is held, a child of the shim's, under the limits,
-// and lets it go.
-func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string, shim, pid int, open *os.File) error {
+// and lets it go. The tree server, 0 if there is none, is under them with it.
+func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string, shim, pid, tree int, open *os.File) error {
 	parent, err := statedir.ParentOf(pid)
 	if err == nil && parent != shim {
 		err = errors.New("it is not the shim's")
@@ -124,11 +130,15 @@ func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string
 	if err != nil {
 		return err
 	}
-	if l.Group, err = l.plan.Open(ctx, name, pid); err == nil {
+	if l.limits.Memory > 0 {
+		// All that it starts inherits it. Where it may not be set the largest is ended.
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(preferred)), 0)
+	}
+	if l.Group, err = l.plan.Open(ctx, name, pid, tree); err == nil {
 		err = box.SetLimits(l)
 	}
 	if err == nil {
-		err = l.Group.Fill(&l.limits, pid)
+		err = l.Group.Fill(&l.limits, pid, tree)
 	}
 	if err == nil {
 		_, err = open.Write([]byte{1})

@@ -292,7 +292,11 @@ func (s *shim) watchTree() {
 		return
 	}
 	s.tree.run()
-	s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended"}, 0)
+	outcome := statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended"}
+	if blame := s.blame(); blame != "" {
+		outcome.Reason += ": " + blame
+	}
+	s.end(outcome, 0)
 }
 
 // watchCaller ends a sandbox that is bound to its caller with that.
@@ -345,6 +349,10 @@ func (s *shim) hold() {
 	step.Reached("socket gone")
 	if outcome.State == runtime.StateDead {
 		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
+	}
+	if s.group != nil && s.tree != nil { // it is in the group, and has its log to write
+		s.tree.hangUp()
+		within(treeLimit, s.tree.over)
 	}
 	limited := s.group != nil && s.group.Remove(killLimit) != nil // it may be root's
 	if s.orphaned.Load() && !limited && !exists(s.boot.Engine) {

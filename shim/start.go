@@ -209,11 +209,13 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		}
 		undo.Add(keeper.Terminate) // or it would have another shim
 	}
+	treePID := 0
 	if c.CodebasePath != "" {
 		tree, err := spawn(self, log, []string{"wolffia", "tree", b.ID}, treeCredential(c), &b, lock.Tree, treeEnd)
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
 		}
+		treePID = tree.PID()
 		undo.Add(tree.Kill)
 	}
 	step.Reached("start: all started")
@@ -230,7 +232,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		if !forShim.Held {
 			return runtime.Errorf(runtime.ErrUnavailable, "the shim waits for limits, and there are none")
 		}
-		return limits.enter(ctx, box, bin.stateDir, shim.PID(), pid, open)
+		return limits.enter(ctx, box, bin.stateDir, shim.PID(), pid, treePID, open)
 	}
 	if err := await(ctx, progress, held); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 // anybody else's answer.
 type treeConn struct {
 	control *os.File
+	over    chan struct{} // closed when run has ended
 
 	mu      sync.Mutex
 	last    uint64                    // the number of the last request; guarded by mu
@@ -27,7 +28,7 @@ type treeConn struct {
 
 func newTreeConn(control *os.File) *treeConn {
 	// Not from 0 on: an answer to a shim that was killed must not be taken for ours.
-	return &treeConn{control: control, last: rand.Uint64(), waiting: map[uint64]chan treeReply{}}
+	return &treeConn{control: control, over: make(chan struct{}), last: rand.Uint64(), waiting: map[uint64]chan treeReply{}}
 }
 
 // errTreeGone is what a question gets when the tree server has ended.
@@ -36,6 +37,7 @@ var errTreeGone = runtime.Errorf(runtime.ErrUnavailable, "the tree server has en
 // run hands out answers until the tree server is gone. An answer that nobody
 // waits for any more is dropped.
 func (c *treeConn) run() {
+	defer close(c.over)
 	for buf := make([]byte, maxPacket); ; {
 		packet, file, err := receivePacket(c.control, buf)
 		if file != nil {
@@ -62,6 +64,13 @@ func (c *treeConn) run() {
 		close(to)
 	}
 	c.waiting = nil
+}
+
+// hangUp makes the tree server end, in good order.
+func (c *treeConn) hangUp() {
+	if raw, err := c.control.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
+	}
 }
 
 // ask sends a request, with a descriptor if file is one, and waits for the

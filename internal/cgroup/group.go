@@ -54,6 +54,9 @@ func Of(pid int, prefix string) *Group {
 	text := read("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	for _, c := range []string{"", CPU, Memory, PIDs} {
 		path := pathOf(text, c)
+		if base := filepath.Base(path); base == innerGroup || base == serverGroup {
+			path = filepath.Dir(path)
+		}
 		name := filepath.Base(path)
 		if name == inScope {
 			name = filepath.Base(filepath.Dir(path))
@@ -71,11 +74,18 @@ func Of(pid int, prefix string) *Group {
 // inScope is the name of a group that is in a scope of its own.
 const inScope = "sandbox"
 
+// Of version 2 a group has no processes itself, but groups for them: those of the
+// sandbox, of which processes are counted, and the one that serves it.
+const (
+	innerGroup  = "inside"
+	serverGroup = "beside"
+)
+
 // Open decides where the group is, which is all that has been done when it
 // returns, and so the time to write it down; unless systemd has been asked: then
-// the process is in a scope, which systemd ends with it. The process is held,
-// and a child's child of the caller's at most.
-func (p *Plan) Open(ctx context.Context, name string, pid int) (*Group, error) {
+// the processes are in a scope, which systemd ends with them. The process pid is held,
+// and a child's child of the caller's at most; server is that of Fill.
+func (p *Plan) Open(ctx context.Context, name string, pid, server int) (*Group, error) {
 	g := &Group{Dirs: map[string]string{}, enable: p.enable}
 	if p.socket == "" {
 		for c, dir := range p.parents {
@@ -84,7 +94,7 @@ func (p *Plan) Open(ctx context.Context, name string, pid int) (*Group, error) {
 		return g, nil
 	}
 	// Systemd takes a moment to forget a scope, so the next one has another name.
-	path, err := startScope(ctx, p.socket, fmt.Sprintf("%s-%d.scope", name, pid), pid)
+	path, err := startScope(ctx, p.socket, fmt.Sprintf("%s-%d.scope", name, pid), pid, server)
 	if err != nil {
 		return nil, fmt.Errorf("ask systemd for a control group: %w", err)
 	}
@@ -93,10 +103,13 @@ func (p *Plan) Open(ctx context.Context, name string, pid int) (*Group, error) {
 }
 
 // Fill makes the group, moves the process there, and sets the limits: whatever
-// the process does from then on, and what it starts, is bound by them. If it
-// fails the process may be in there; the caller ends it, and calls Remove.
-func (g *Group) Fill(l *Limits, pid int) error {
-	for _, dir := range g.Dirs {
+// the process does from then on, and what it starts, is bound by them. The process
+// server, if not 0, uses memory and processors on its behalf, and is bound by the limits
+// of these together with it. If Fill fails the processes may be in there; the caller
+// ends them, and calls Remove.
+func (g *Group) Fill(l *Limits, pid, server int) error {
+	all := g.all()
+	for _, dir := range all {
 		// Whoever root drops to may look, whatever the umask.
 		err := os.Mkdir(dir, 0o755)
 		if err == nil {
@@ -108,21 +121,56 @@ func (g *Group) Fill(l *Limits, pid int) error {
 	}
 	// Switching controllers on is refused as long as a process is in the parent,
 	// which may be the one to move.
-	if err := g.move(pid); err != nil {
+	if err := g.move(pid, server); err != nil {
 		return err
 	}
-	if dir := g.Dirs[""]; dir != "" && len(g.enable) > 0 {
-		control := filepath.Join(filepath.Dir(dir), "cgroup.subtree_control")
-		if err := write(control, "+"+strings.Join(g.enable, " +")); err != nil {
+	if dir := g.Dirs[""]; dir != "" {
+		err := enable(filepath.Dir(dir), g.enable)
+		if err == nil {
+			// The two parts share memory as they come, and processors evenly: whoever
+			// serves is not kept from it by those whom it serves.
+			err = enable(dir, without(l.Wants(), []string{Memory}))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return g.limit(l)
 }
 
-func (g *Group) move(pid int) error {
-	for _, dir := range g.Dirs {
-		if err := write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+// all are the directories of g, those first that others are in.
+func (g *Group) all() []string {
+	var all []string
+	for _, c := range slices.Sorted(maps.Keys(g.Dirs)) {
+		if all = append(all, g.Dirs[c]); c == "" {
+			all = append(all, filepath.Join(g.Dirs[c], innerGroup), filepath.Join(g.Dirs[c], serverGroup))
+		}
+	}
+	return all
+}
+
+// enable switches controllers on for the groups in dir.
+func enable(dir string, controllers []string) error {
+	if len(controllers) == 0 {
+		return nil
+	}
+	return write(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +"))
+}
+
+func (g *Group) move(pid, server int) error {
+	enter := func(dir string, pid int) error {
+		return write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
+	}
+	for c, dir := range g.Dirs {
+		serverDir := dir
+		if c == "" {
+			dir, serverDir = filepath.Join(dir, innerGroup), filepath.Join(dir, serverGroup)
+		}
+		err := enter(dir, pid)
+		if err == nil && server != 0 && c != PIDs {
+			err = enter(serverDir, server)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -185,6 +233,9 @@ func noSwap(dir string, memory int64, v1 bool) error {
 // dir is where a controller's files are.
 func (g *Group) dir(controller string) string {
 	if dir := g.Dirs[""]; dir != "" {
+		if controller == PIDs {
+			return filepath.Join(dir, innerGroup)
+		}
 		return dir
 	}
 	return g.Dirs[controller]
@@ -217,11 +268,11 @@ func (g *Group) OOMKills() int64 {
 func (g *Group) Remove(limit time.Duration) error {
 	end := time.Now().Add(limit)
 	var errs []error
-	for _, c := range slices.Sorted(maps.Keys(g.Dirs)) {
-		dir, threads := g.Dirs[c], "tasks"
-		if c == "" {
-			threads = "cgroup.threads"
-		}
+	threads := "tasks"
+	if g.Dirs[""] != "" {
+		threads = "cgroup.threads"
+	}
+	for _, dir := range slices.Backward(g.all()) {
 		err := clearOut(filepath.Join(dir, threads), end)
 		if err == nil {
 			err = os.Remove(dir) // rmdir(2): nothing else removes one

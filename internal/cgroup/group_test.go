@@ -34,7 +34,7 @@ func open(t *testing.T, name string, l *cgroup.Limits) (*cgroup.Group, *exec.Cmd
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	g, err := plan.Open(ctx, name, cmd.Process.Pid)
+	g, err := plan.Open(ctx, name, cmd.Process.Pid, 0)
 	if err == nil {
 		t.Cleanup(func() {
 			if err := g.Remove(limit); err != nil {
@@ -43,7 +43,7 @@ func open(t *testing.T, name string, l *cgroup.Limits) (*cgroup.Group, *exec.Cmd
 			_ = cmd.Wait()
 			gone(t, g)
 		})
-		err = g.Fill(l, cmd.Process.Pid)
+		err = g.Fill(l, cmd.Process.Pid, 0)
 	}
 	if err != nil {
 		_ = cmd.Process.Kill()
@@ -89,7 +89,10 @@ func TestFill(t *testing.T) {
 			t.Errorf("%s is %q, want %q", file, got, value)
 		}
 	}
-	for _, dir := range g.Dirs {
+	for c, dir := range g.Dirs {
+		if c == "" {
+			dir += "/inside"
+		}
 		if got := strings.TrimSpace(cgroup.Read(dir + "/cgroup.procs")); got != strconv.Itoa(cmd.Process.Pid) {
 			t.Errorf("in %s there is %q", dir, got)
 		}
@@ -103,6 +106,56 @@ func TestFill(t *testing.T) {
 	}
 	if n := g.OOMKills(); n != 0 {
 		t.Errorf("%d kills", n)
+	}
+}
+
+// What serves a sandbox is bound by its limits of memory and processors, and is not
+// counted among its processes.
+func TestFillServer(t *testing.T) {
+	testenv.Cgroups(t)
+	l := &cgroup.Limits{Memory: 64 << 20, CPUs: 0.5, PIDs: 12}
+	plan, refused := cgroup.ThisHost().Plan(l.Wants())
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	var pids []int
+	for range 2 {
+		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Wait() })
+		pids = append(pids, cmd.Process.Pid)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	g, err := plan.Open(ctx, name(t), pids[0], pids[1])
+	if err == nil {
+		defer func() {
+			if err := g.Remove(limit); err != nil {
+				t.Error(err)
+			}
+			gone(t, g)
+		}()
+		err = g.Fill(l, pids[0], pids[1])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		of := cgroup.Of(pid, name(t))
+		if of == nil {
+			t.Fatalf("process %d is in no group of the sandbox", pid)
+		}
+		server := pid == pids[1]
+		for _, c := range []string{cgroup.Memory, cgroup.CPU, cgroup.PIDs} {
+			if g.Dirs[""] == "" && (of.Dirs[c] == "") != (server && c == cgroup.PIDs) {
+				t.Errorf("%s, server %v: in %v", c, server, of.Dirs)
+			}
+		}
+	}
+	if got := strings.TrimSpace(cgroup.Read(g.Dir(cgroup.PIDs) + "/pids.current")); got != "1" {
+		t.Errorf("%s processes are counted, want one", got)
 	}
 }
 
@@ -135,7 +188,7 @@ func TestRemove(t *testing.T) {
 func TestFillTaken(t *testing.T) {
 	g, cmd := open(t, name(t), &cgroup.Limits{PIDs: 12})
 	again := &cgroup.Group{Dirs: g.Dirs}
-	if err := again.Fill(&cgroup.Limits{PIDs: 1000}, cmd.Process.Pid); err == nil {
+	if err := again.Fill(&cgroup.Limits{PIDs: 1000}, cmd.Process.Pid, 0); err == nil {
 		t.Error("it was")
 	}
 	if got := cgroup.Read(filepath.Join(g.Dir(cgroup.PIDs), "pids.max")); got != "12\n" {
@@ -167,7 +220,7 @@ func TestOOMKills(t *testing.T) {
 	defer func() { _, _ = in.Close(), cmd.Wait() }()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	g, err := plan.Open(ctx, name(t), cmd.Process.Pid)
+	g, err := plan.Open(ctx, name(t), cmd.Process.Pid, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +230,7 @@ func TestOOMKills(t *testing.T) {
 		}
 		gone(t, g)
 	}()
-	if err := g.Fill(l, cmd.Process.Pid); err != nil {
+	if err := g.Fill(l, cmd.Process.Pid, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := in.Write([]byte("\n")); err != nil {

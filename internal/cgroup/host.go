@@ -4,8 +4,8 @@
 // and removed.
 //
 //	plan, refused := cgroup.ThisHost().Plan([]string{cgroup.Memory})
-//	group, err := plan.Open(ctx, "wolffia-x", pid)
-//	err = group.Fill(&cgroup.Limits{Memory: 1 << 30}, pid)
+//	group, err := plan.Open(ctx, "wolffia-x", pid, 0)
+//	err = group.Fill(&cgroup.Limits{Memory: 1 << 30}, pid, 0)
 //	...
 //	err = group.Remove(limit)
 //

@@ -14,19 +14,23 @@ import (
 )
 
 // startScope asks a systemd manager, by its own socket, for a transient scope
-// with a process in it, and returns the scope's group: it is the caller's to make
+// with a process in it, and server if that is not 0, and returns the scope's group: it is the caller's to make
 // groups in, and goes when the last process in there does (systemd.scope(5),
 // org.freedesktop.systemd1(5), StartTransientUnit).
-func startScope(ctx context.Context, socket, name string, pid int) (path string, err error) {
+func startScope(ctx context.Context, socket, name string, pid, server int) (path string, err error) {
 	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) { return dial(ctx, socket) })
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
+	pids := []uint32{uint32(pid)}
+	if server != 0 {
+		pids = append(pids, uint32(server))
+	}
 	done := make(chan string, 1)
 	_, err = conn.StartTransientUnitContext(ctx, name, "fail", []dbus.Property{
 		dbus.PropDescription("a wolffia sandbox's limits"),
-		dbus.PropPids(uint32(pid)),
+		dbus.PropPids(pids...),
 		{Name: "Delegate", Value: godbus.MakeVariant(true)},
 		// Not remembered for having ended badly.
 		{Name: "CollectMode", Value: godbus.MakeVariant("inactive-or-failed")},

@@ -11,6 +11,7 @@ import (
 
 	"wolffia/internal/probe"
 	"wolffia/internal/testenv"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -19,6 +20,7 @@ import (
 func Limits(t *testing.T, backend Backend, ownKernel bool) {
 	for name, test := range map[string]func(*testing.T, Backend, bool){
 		"Told": limitsTold, "Throttled": throttled, "ShimKilled": shimKilled, "SameID": sameID, "CallerGone": callerGone, "Refused": limitsRefused,
+		"TreeServer": treeServerLimited,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,6 +82,82 @@ func limitsTold(t *testing.T, backend Backend, ownKernel bool) {
 	if err != nil || r.OutOfMemory || string(r.Stdout) != "kept\n" {
 		t.Errorf("the session afterwards: %+v, %v", r, err)
 	}
+}
+
+// The server of the filtered tree is within the limits of memory and processors of the
+// sandbox that it serves, and is not one of its processes. What would make it grow most
+// by the least work inside does not.
+func treeServerLimited(t *testing.T, backend Backend, _ bool) {
+	testenv.Cgroups(t)
+	rt := backend.Fresh(t)
+	s := on(t, rt, &runtime.SandboxConfig{CodebasePath: PublicDir(t), Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}, Resources: runtime.Resources{Memory: 256 << 20, CPUs: 1, PIDs: 30}})
+	pid := treeOf(t, s.ID)
+	groups, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(groups)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		within := strings.Contains(f[2], "wolffia-"+s.ID+"-")
+		switch f[1] {
+		case "memory", "cpu":
+			if !within {
+				t.Errorf("the tree server is not in the group of %s: %s", f[1], f[2])
+			}
+		case "pids":
+			if within {
+				t.Errorf("the tree server is counted among the processes: %s", f[2])
+			}
+		case "":
+			if !within && !strings.Contains(string(groups), ":memory:") {
+				t.Errorf("the tree server is not in the group: %s", f[2])
+			}
+		}
+	}
+	const deep = `
+import os
+fd = os.open("/workspace", os.O_RDONLY)
+for i in range(1000):
+    os.mkdir("d" * 250, dir_fd=fd)
+    below = os.open("d" * 250, os.O_RDONLY, dir_fd=fd)
+    os.close(fd)
+    fd = below
+files = []
+for i in range(800):
+    files.append(os.open(str(i), os.O_RDWR | os.O_CREAT, dir_fd=fd))
+    os.unlink(str(i), dir_fd=fd)
+print(len(files))
+`
+	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"python3", "-c", deep}})
+	if err != nil || string(r.Stdout) != "800\n" {
+		t.Fatalf("%v, %s%s", err, r.Stdout, r.Stderr)
+	}
+	status, _ := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	for line := range strings.Lines(string(status)) {
+		if text, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			const most = 96 << 10 // KB; the paths of the files have 200 MB
+			kb, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(text), " kB"))
+			if err != nil || kb > most {
+				t.Errorf("the tree server has used %s of memory", strings.TrimSpace(text))
+			}
+		}
+	}
+	if err := rt.Stop(t.Context(), s.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+// treeOf returns the number of the process that serves the codebase of a sandbox.
+func treeOf(t *testing.T, id string) string {
+	t.Helper()
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		if line, _ := os.ReadFile(file); string(line) == "wolffia\x00tree\x00"+id+"\x00" {
+			return filepath.Base(filepath.Dir(file))
+		}
+	}
+	t.Fatalf("sandbox %s has no tree server", id)
+	return ""
 }
 
 // The kernel holds up what would take more than its share of the processors.
