@@ -36,7 +36,7 @@ func TestGuardWithFilter(t *testing.T) {
 	for nr := range uint32(2100) {
 		numbers = append(numbers, nr)
 	}
-	values := []uint64{0, 1, 2, 3, highest, highest + 1, 1 << 32, 1<<32 | 1, ^uint64(0), unix.TIOCSTI, unix.AF_VSOCK, unix.CLONE_NEWUSER}
+	values := []uint64{4, 0, 1, 2, 3, highest, highest + 1, 1 << 32, 1<<32 | 1, ^uint64(0), unix.TIOCSTI, unix.AF_VSOCK, unix.CLONE_NEWUSER}
 	refused := map[string]int{}
 	for _, arch := range []uint32{auditArch, unix.AUDIT_ARCH_I386} {
 		for _, nr := range numbers {

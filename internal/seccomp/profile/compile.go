@@ -97,14 +97,7 @@ func search(list []segment) []bpf.Instruction {
 
 // body decides about one call, and returns on every way.
 func (c *call) body() []bpf.Instruction {
-	var body []bpf.Instruction
-	for _, r := range c.refusals {
-		body = append(body,
-			bpf.LoadAbsolute{Off: offArgs + 8*uint32(r.argument), Size: 4},
-			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: r.value, SkipTrue: 1},
-			refuse(c.errno),
-		)
-	}
+	body := slices.Clone(c.check)
 	for _, alternative := range c.alternatives {
 		// Built from its end, so that every condition knows how far it is to
 		// the next alternative.

@@ -19,23 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A refusal is a call that is refused if the low half of an argument has a
-// value. The kernel ignores the high half of an int: a comparison of all 64
-// bits, as the profile has them, would be no barrier (CVE-2019-10063).
-type refusal struct {
-	name     string
-	argument int
-	value    uint32
-}
-
-// refusals are what we refuse beyond Docker's profile.
-var refusals = []refusal{
-	{"ioctl", 1, unix.TIOCSTI},
-	{"ioctl", 1, unix.TIOCLINUX},
-	{"socket", 0, unix.AF_VSOCK},
-	{"socket", 0, unix.AF_ALG},
-}
-
 // Filter compiles the filter for the running architecture.
 func Filter() ([]byte, error) {
 	info, err := arch.GetInfo("")
@@ -64,17 +47,17 @@ func Filter() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// A call says what becomes of one system call: the refusals are looked at
-// first, then it is allowed if all conditions of one alternative hold.
+// A call says what becomes of one system call: the check comes first, then the
+// call is allowed if all conditions of one alternative hold.
 type call struct {
-	refusals     []refusal
+	check        check
 	alternatives [][]specs.LinuxSeccompArg // an empty alternative always holds
 	errno        uint32                    // if no alternative holds
 }
 
 // plain reports whether the call is allowed whatever its arguments.
 func (c *call) plain() bool {
-	if len(c.refusals) > 0 {
+	if len(c.check) > 0 {
 		return false
 	}
 	for _, a := range c.alternatives {
@@ -121,9 +104,8 @@ func translate(profile *specs.LinuxSeccomp, numbers map[string]int) (map[uint32]
 			}
 		}
 	}
-	for _, r := range refusals {
-		c := get(r.name)
-		c.refusals = append(c.refusals, r)
+	for name, check := range checks {
+		get(name).check = check
 	}
 	return calls, nil
 }
