@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/coredump"
 )
 
 // Threads is how many threads PID 1 makes before the guard is installed, at
@@ -36,11 +38,16 @@ const Threads = 8
 //   - The threads that PID 1 will need are there: [Threads], and with those of the Go
 //     runtime threads in all, if that is more. Where processes are limited and
 //     PID 1 counts, it could not have more later.
+//   - Nothing dumps core (see [coredump.Off]). Where the sandbox's filter is there
+//     already, the shim has done it, and this changes nothing.
 //   - Signals are caught and dropped.
 //   - Descriptors that somebody left open do not reach any child.
 func Harden(filter []byte, threads int) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
+	}
+	if err := coredump.Off(); err != nil {
+		return err
 	}
 	const all = ^uint(0) >> 1 & 0xffffffff
 	if err := unix.CloseRange(3, uint(all), unix.CLOSE_RANGE_CLOEXEC); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/coredump"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 )
@@ -116,7 +117,8 @@ func (b *boot) file() (*os.File, error) {
 }
 
 // begin is the first act of shim and tree server: whatever descriptors were
-// inherited, no child inherits them; and as they were executed by descriptor,
+// inherited, no child inherits them; neither they nor their children dump core, since
+// what is in them comes from a sandbox; and as they were executed by descriptor,
 // ps needs to be told what they are called.
 func begin(name string) error {
 	comm, err := unix.BytePtrFromString(name)
@@ -127,7 +129,7 @@ func begin(name string) error {
 	if err := unix.CloseRange(3, 0xffffffff>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}
-	return nil
+	return coredump.Off()
 }
 
 // A report is one line of progress on fdReady. The last one is Ready, or has

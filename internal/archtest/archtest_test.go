@@ -37,7 +37,7 @@ var allow = map[string][]string{
 	"fusefs":                     {"perm", "internal/fusermount", "internal/gitguard"},
 	"internal/gitguard":          {"internal/gitconfig"},
 	"internal/gitscan":           {"internal/gitconfig"},
-	"guest":                      {"guest/wire", "guest/shell", "guest/proc"},
+	"guest":                      {"guest/wire", "guest/shell", "guest/proc", "internal/coredump"},
 	"guest/shell":                {"guest/wire", "guest/proc", "internal/excerpt"},
 	"guest/client":               {"guest/wire"},
 	"shim":                       {"runtime", "perm", "audit", "fusefs", "guest/wire", "guest/client", "image/store", "internal/*"},

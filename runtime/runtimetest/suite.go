@@ -43,7 +43,7 @@ func members() []test {
 		createTests, lookupTests, lifecycleTests, concurrencyTests, deadTests, recoveryTests,
 		execTests, limitTests, streamTests, processTests, terminalTests,
 		codebaseTests, fileTests, filterTests, filterTableTests, ruleTests,
-		isolationTests, kernelTests, hostTests, identityTests, resourceTests, lifetimeTests,
+		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, lifetimeTests,
 	)
 }
 
