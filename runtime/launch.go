@@ -50,9 +50,12 @@ type LaunchSpec struct {
 	// Home, SessionsPath, GuestPath, FilterPath, and those of Binds and Scratch, with
 	// no symbolic link on the way that could lead a mount elsewhere. Nobody else
 	// writes to it before PID 1.
-	RootDir  string
-	Root     []RootEntry
-	Etc      string  // host directory that becomes /etc, or empty: the root's own
+	RootDir string
+	Root    []RootEntry
+	Etc     string // host directory that becomes /etc, or empty: the root's own
+	// Covers are mounted read-only over parts of /proc, in order, where that is the
+	// host kernel's and the backend does not cover it by itself.
+	Covers   []Mount
 	Binds    []Mount // the codebase, other directories, single files; in order
 	Scratch  []string
 	Guest    string // host path of the guest binary
@@ -154,7 +157,7 @@ func (s *LaunchSpec) Command(filter string) []string {
 
 // A RootEntry is one name in the sandbox's root directory.
 type RootEntry struct {
-	Name string // without a slash
+	Name string // a path below the root directory, without a slash at its ends
 	// Link is the target of a symbolic link; otherwise Source is a directory
 	// or file on the host, shown read-only.
 	Link, Source string

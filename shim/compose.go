@@ -63,6 +63,9 @@ func compose(b *boot) (*runtime.LaunchSpec, error) {
 			return nil, err
 		}
 	}
+	if spec.Covers, err = coverProc(b.Mnt); err != nil {
+		return nil, fmt.Errorf("cover the host's part of /proc: %w", err)
+	}
 	etc := filepath.Join(b.Mnt, "etc")
 	if err := composeRoot(b, spec, etc, func(dir string) error { return bindReadOnly("/etc/"+dir, filepath.Join(etc, dir)) }); err != nil {
 		return nil, err

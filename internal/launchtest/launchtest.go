@@ -46,6 +46,7 @@ func Spec(change func(*runtime.LaunchSpec)) *runtime.LaunchSpec {
 			{Name: "opt", Source: "/opt"},
 		},
 		Etc:     "/state/run/mnt/etc",
+		Covers:  []runtime.Mount{{Source: "/proc/sys", Target: "/proc/sys"}, {Source: "/state/run/mnt/no-file", Target: "/proc/keys"}},
 		Binds:   []runtime.Mount{{Source: "/state/run/mnt/tree", Target: "/workspace", Writable: true}},
 		Guest:   "/usr/local/bin/wolffia-guest",
 		Network: runtime.NetworkNone,

@@ -39,6 +39,9 @@ func Args(spec *runtime.LaunchSpec) []string {
 		}
 	}
 	a = append(a, "--proc", "/proc", "--dev", "/dev")
+	for _, m := range spec.Covers {
+		a = append(a, "--ro-bind", m.Source, m.Target)
+	}
 	if spec.Etc != "" {
 		a = append(a, "--ro-bind", spec.Etc, "/etc")
 	}

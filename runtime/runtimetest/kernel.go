@@ -1,10 +1,17 @@
 package runtimetest
 
-import "strings"
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
 
 // What of the kernel is not offered.
 var kernelTests = []test{
 	{"KernelSettingsReadOnly", []Feature{Isolation}, kernelSettingsReadOnly},
+	{"NoKernelSettingWritable", []Feature{Isolation}, noKernelSettingWritable},
+	{"HostDetailsMasked", []Feature{Isolation}, hostDetailsMasked},
 	{"KernelCallsRefused", []Feature{Isolation}, kernelCallsRefused},
 	{"KernelCallsOffered", []Feature{Isolation}, kernelCallsOffered},
 	{"SocketFamiliesRefused", []Feature{Isolation}, socketFamiliesRefused},
@@ -24,6 +31,46 @@ for f in ['sys/kernel/core_pattern', 'sys/kernel/modprobe', 'sys/kernel/hostname
 for f in ['/sys/kernel/uevent_helper', '/sys/fs/cgroup/cgroup.procs', '/sys/power/state']:
     attempt(f, lambda: os.close(os.open(f, os.O_WRONLY)))
 `, 14)
+}
+
+// Not one file can be opened for writing, those of the sandbox's own namespaces
+// included: who lowers pid_max, for one, lets no command start.
+func noKernelSettingWritable(e *env) {
+	s := e.start(nil)
+	e.prints(s.ID, `python3 -ISBc '
+import os
+tried = 0
+for top in "sys", "bus", "fs", "irq":
+    for dir, _, files in os.walk("/proc/" + top):
+        for f in files:
+            tried += 1
+            try: os.close(os.open(dir + "/" + f, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError: continue
+            print(dir + "/" + f, "can be written")
+assert tried > 10, tried
+for link in "ns_last_pid", "pid_max":
+    try: os.rename("/proc/sys/kernel/" + link, "/proc/sys/kernel/x")
+    except OSError: continue
+    print(link, "can be renamed")
+print("done")
+'`, "done\n")
+}
+
+// What would tell of the host's keys, devices and processes is empty or refused: a
+// key of the caller's, if it is the user inside too, shows in none of it.
+func hostDetailsMasked(e *env) {
+	if os.Getuid() != 0 {
+		key, err := unix.AddKey("user", "wolffia-test-"+newTag(), []byte("x"), unix.KEY_SPEC_USER_KEYRING)
+		e.OK(err)
+		e.Cleanup(func() {
+			_, err := unix.KeyctlInt(unix.KEYCTL_UNLINK, key, unix.KEY_SPEC_USER_KEYRING, 0, 0)
+			e.OK(err)
+		})
+	}
+	s := e.start(nil)
+	e.prints(s.ID, `for f in acpi asound kcore keys latency_stats sched_debug scsi timer_list timer_stats; do
+	[ -d /proc/$f ] && ls -A /proc/$f || head -c 10000 /proc/$f 2>/dev/null
+done; true`, "")
 }
 
 // The numbers are those of x86-64 and arm64; those from 424 on are common.
