@@ -17,6 +17,7 @@ import (
 	"wolffia/image/store"
 	"wolffia/internal/child"
 	"wolffia/internal/cleanup"
+	"wolffia/internal/coredump"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
@@ -84,6 +85,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
 	}
 	defer log.Close()
+	coredump.Permit() // the shim, which may have dropped privileges by then, could not
 	b := boot{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: bin.guest, CopyGuest: c.DroppedUID != 0}
 	configFile, err := box.OpenConfig()
 	if err != nil {
