@@ -60,6 +60,8 @@ type boot struct {
 	InDoubt bool `json:"inDoubt,omitempty"`
 	// HasBackend says that fdBackend is the backend's program.
 	HasBackend bool `json:"hasBackend,omitempty"`
+	// OwnKernel is Backend.OwnKernel.
+	OwnKernel bool `json:"ownKernel,omitempty"`
 	// Lifetime is what the shim is to enforce; nil: nothing, so far.
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
 	// Held says that the backend's program is not to run before fdGate says so.

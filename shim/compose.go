@@ -20,7 +20,11 @@ import (
 
 // systemDirs are what programs need to run, of the host's root directory.
 // Where one is a symbolic link, as on merged-/usr systems, it is one inside.
-var systemDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix", "gnu"}
+var systemDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
+
+// stores are where Nix and Guix keep what is installed. Beside them, below /nix/var and
+// /gnu, are the sockets of their daemons, which build, with a network, for who connects.
+var stores = []string{"nix/store", "gnu/store"}
 
 // ownDirs are names in a root directory that the sandbox has its own of.
 var ownDirs = []string{"proc", "dev", "sys", "tmp", "run", "var", "home", "etc"}
@@ -140,6 +144,7 @@ func composeRoot(b *boot, spec *runtime.LaunchSpec, etc string, show func(dir st
 		if err != nil {
 			return err
 		}
+		spec.Root = append(spec.Root, storeEntries("/")...)
 		return copyEtc(etc, show)
 	}
 	// A root file system of its own brings its /etc; only what names the user
@@ -187,6 +192,17 @@ func rootEntries(dir string, want func(name string) bool) ([]runtime.RootEntry, 
 		entries = append(entries, e)
 	}
 	return entries, nil
+}
+
+// storeEntries are those of the stores that are there.
+func storeEntries(dir string) (entries []runtime.RootEntry) {
+	for _, name := range stores {
+		source := filepath.Join(dir, name)
+		if st, err := os.Stat(source); err == nil && st.IsDir() {
+			entries = append(entries, runtime.RootEntry{Name: name, Source: source})
+		}
+	}
+	return entries
 }
 
 // etcOf are the files in /etc that are the sandbox's own, and what is in them.
@@ -243,21 +259,38 @@ func copyEtc(etc string, show func(dir string) error) error {
 			return err
 		}
 	}
-	for _, pattern := range etcDirs {
-		dirs, err := filepath.Glob("/etc/" + pattern)
-		if err != nil {
+	dirs, err := shownEtc()
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if err := os.MkdirAll(filepath.Join(etc, dir), 0o755); err != nil {
 			return err
 		}
-		for _, dir := range dirs {
-			if err := show(strings.TrimPrefix(dir, "/etc/")); err != nil {
-				return err
-			}
+		if err := show(dir); err != nil {
+			return err
 		}
 	}
 	if link, err := os.Readlink("/etc/mtab"); err == nil && !filepath.IsAbs(link) {
 		return os.Symlink(link, filepath.Join(etc, "mtab"))
 	}
 	return nil
+}
+
+// shownEtc are the directories of the host's /etc that etcDirs names.
+func shownEtc() (dirs []string, err error) {
+	for _, pattern := range etcDirs {
+		found, err := filepath.Glob("/etc/" + pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range found {
+			if st, err := os.Stat(dir); err == nil && st.IsDir() {
+				dirs = append(dirs, strings.TrimPrefix(dir, "/etc/"))
+			}
+		}
+	}
+	return dirs, nil
 }
 
 // readFile reads a regular file of the host's, up to maxEtcFile.
@@ -276,15 +309,8 @@ func readFile(name string) ([]byte, error) {
 // readUpTo reads a file up to maxEtcFile.
 func readUpTo(f *os.File) ([]byte, error) { return io.ReadAll(io.LimitReader(f, maxEtcFile)) }
 
-// bindReadOnly shows a directory of the host's; what is not there is left out.
+// bindReadOnly shows a directory of the host's at target, which is there.
 func bindReadOnly(source, target string) error {
-	st, err := os.Stat(source)
-	if err != nil || !st.IsDir() {
-		return nil //nolint:nilerr // not on this host
-	}
-	if err := os.MkdirAll(target, 0o755); err != nil {
-		return err
-	}
 	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("show %s: %w", source, err)
 	}

@@ -24,7 +24,7 @@ var maskedProc = []string{
 // What its mode keeps from everybody but root is left: no process inside is root.
 // The empty file and the empty directory are made in dir.
 func coverProc(dir string) ([]runtime.Mount, error) {
-	file, folder := filepath.Join(dir, "no-file"), filepath.Join(dir, "no-directory")
+	file, folder := filepath.Join(dir, "no-file"), emptyDir(dir)
 	if err := errors.Join(os.WriteFile(file, nil, 0o444), os.Mkdir(folder, 0o555)); err != nil {
 		return nil, err
 	}
@@ -55,6 +55,9 @@ func coverProc(dir string) ([]runtime.Mount, error) {
 	}
 	return covers, nil
 }
+
+// emptyDir is the empty directory of coverProc.
+func emptyDir(dir string) string { return filepath.Join(dir, "no-directory") }
 
 // mountedOn reports whether path, below dir, is another file system than dir is. It
 // does not make an automounter mount one.

@@ -202,11 +202,8 @@ func (k *keeper) compose() (*runtime.LaunchSpec, error) {
 	etc := filepath.Join(b.Engine, "etc")
 	var shown []runtime.Mount
 	show := func(dir string) error {
-		if st, err := os.Stat("/etc/" + dir); err != nil || !st.IsDir() {
-			return nil //nolint:nilerr // not on this host
-		}
 		shown = append(shown, runtime.Mount{Source: "/etc/" + dir, Target: "/etc/" + dir})
-		return os.MkdirAll(filepath.Join(etc, dir), 0o755)
+		return nil
 	}
 	if b.Config.Image != "" {
 		err = writeEtc(etc, &b.Config)
@@ -224,7 +221,14 @@ func (k *keeper) compose() (*runtime.LaunchSpec, error) {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	spec.Binds = append(spec.Binds, shown...)
-	return spec, composeTree(b, spec)
+	if err := composeTree(b, spec); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(emptyDir(b.Engine), 0o555); err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	// Engines mount what is deeper later, whatever the order.
+	return spec, b.keepSockets(spec, <-b.listAhead(), emptyDir(b.Engine))
 }
 
 // mount mounts the codebase where the engine can see it, and hands it to its

@@ -144,24 +144,36 @@ func (s *shim) prepare() (*runtime.LaunchSpec, error) {
 		return s.receiveKept()
 	}
 	s.step("compose the root directory")
+	sockets := b.listAhead()
 	spec, err := compose(b)
-	if err != nil || b.Config.CodebasePath == "" {
-		return spec, err
+	if err != nil {
+		return nil, err
 	}
+	if b.Config.CodebasePath != "" {
+		if err := s.mount(); err != nil {
+			return nil, err
+		}
+	}
+	return spec, b.keepSockets(spec, <-sockets, emptyDir(b.Mnt))
+}
+
+// mount mounts the codebase and hands it to its server.
+func (s *shim) mount() error {
+	b := s.boot
 	s.step("mount the codebase")
 	step.Reached("composed")
 	device, err := fusefs.Mount(treeDir(b), nil)
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps", b.Config.UID, err)
+		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps", b.Config.UID, err)
 	}
 	if err := errors.Join(sendDevice(s.control, device), device.Close()); err != nil {
 		if why := receiveServing(s.control); why != nil {
 			err = why // it ended before it could take it, and has said why
 		}
-		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	step.Reached("mounted")
-	return spec, nil
+	return nil
 }
 
 // launch starts the backend.

@@ -86,7 +86,7 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	}
 	defer log.Close()
 	coredump.Permit() // the shim, which may have dropped privileges by then, could not
-	b := boot{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: bin.guest, CopyGuest: c.DroppedUID != 0}
+	b := boot{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: bin.guest, CopyGuest: c.DroppedUID != 0, OwnKernel: bin.ownKernel}
 	configFile, err := box.OpenConfig()
 	if err != nil {
 		return nil, err

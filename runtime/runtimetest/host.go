@@ -17,6 +17,7 @@ var hostTests = []test{
 	{"RootReadOnly", []Feature{Isolation}, rootReadOnly},
 	{"EtcIsMinimal", []Feature{Isolation}, etcIsMinimal},
 	{"NoNetwork", []Feature{Isolation}, noNetwork},
+	{"SocketsInMounts", []Feature{Isolation, Mounts}, socketsInMounts},
 	{"HostNetwork", []Feature{Network}, hostNetwork},
 	{"LoopbackWorks", []Feature{Isolation}, loopbackWorks},
 	{"SecretsNotInArgv", nil, secretsNotInArgv},
@@ -159,6 +160,46 @@ func hostNetwork(e *env) {
 	if got := e.python(s.ID, connect(port, abstract)); !strings.HasPrefix(got, "tcp works\n") {
 		e.Errorf("%q", got)
 	}
+}
+
+// A directory in which something of the host's listens is not shown to a sandbox without
+// a network, unless the socket is named too. A kernel of the sandbox's own does not
+// connect to it.
+func socketsInMounts(e *env) {
+	dir := e.dir()
+	socket := dir + "/s"
+	l, err := net.Listen("unix", socket)
+	e.OK(err)
+	e.Cleanup(func() { _ = l.Close() })
+	e.OK(os.Chmod(socket, 0o666))
+	shown, named := runtime.Mount{Source: dir, Target: "/mnt/dir"}, runtime.Mount{Source: socket, Target: "/mnt/socket"}
+	connect := func(path string) string {
+		return fmt.Sprintf("attempt('%s', lambda: socket.socket(socket.AF_UNIX).connect('%[1]s'))\n", path)
+	}
+	if !e.has(HostKernel) {
+		e.refused(e.start(&runtime.SandboxConfig{Mounts: []runtime.Mount{shown}}).ID, connect("/mnt/dir/s"), 1)
+		return
+	}
+	s, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{Mounts: []runtime.Mount{shown}})
+	e.OK(err)
+	if err := e.rt.Start(e.Ctx, s.ID); runtime.Class(err) != runtime.ErrInvalid || !strings.Contains(err.Error(), socket) {
+		e.Errorf("a sandbox with %s in a mount starts: %v", socket, err)
+	}
+	e.OK(e.rt.Destroy(e.Ctx, s.ID))
+	s = e.start(&runtime.SandboxConfig{Mounts: []runtime.Mount{shown, named}})
+	if got, want := e.python(s.ID, connect("/mnt/dir/s")+connect("/mnt/socket")), "/mnt/dir/s works\n/mnt/socket works\n"; got != want {
+		e.Errorf("named: %q, want %q", got, want)
+	}
+	if e.has(Network) {
+		s = e.start(&runtime.SandboxConfig{Mounts: []runtime.Mount{shown}, Network: runtime.NetworkHost})
+		if got, want := e.python(s.ID, connect("/mnt/dir/s")), "/mnt/dir/s works\n"; got != want {
+			e.Errorf("with a network: %q, want %q", got, want)
+		}
+	}
+	// What listens no more is no reason.
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	e.OK(l.Close())
+	e.start(&runtime.SandboxConfig{Mounts: []runtime.Mount{shown}})
 }
 
 func loopbackWorks(e *env) {
