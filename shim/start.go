@@ -276,15 +276,24 @@ func endEarlier(box *statedir.Box, c *statedir.Config) (inDoubt bool, err error)
 	return !recorded, nil
 }
 
-// openLog opens the log, which may be anything by now: a FIFO would be waited
-// for.
+// openLog opens the log, which the user that the sandbox runs as may have replaced: a
+// FIFO would be waited for, and a hard link would have us append to another file.
 func openLog(box *statedir.Box) (*os.File, error) {
 	log, err := os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	if st, err := log.Stat(); err != nil || !st.Mode().IsRegular() {
-		return nil, errors.Join(err, log.Close(), errors.New("it is not a regular file"))
+	var st unix.Stat_t
+	err = unix.Fstat(int(log.Fd()), &st)
+	switch {
+	case err != nil:
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		err = errors.New("it is not a regular file")
+	case st.Nlink > 1:
+		err = errors.New("it has a second name")
+	}
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
 	}
 	return log, nil
 }

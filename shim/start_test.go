@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -399,5 +400,35 @@ func TestCreateWhereNothingUnmounts(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Join(state, "sandboxes")); len(left) > 0 || err != nil {
 		t.Errorf("left in the state directory: %v (%v)", left, err)
+	}
+}
+
+// The log is in a directory that the sandbox's user may write to. Nobody appends to what
+// has been put in its place.
+func TestLogOfSomebodyElse(t *testing.T) {
+	rt, state, codebase := newRuntime(t)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: codebase})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, other := filepath.Join(state, "sandboxes", s.ID, "run", "log"), filepath.Join(state, "other")
+	if err := os.WriteFile(other, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, replace := range map[string]func() error{
+		"second name":              func() error { return os.Link(other, log) },
+		"no such device":           func() error { return syscall.Mkfifo(log, 0o600) }, // that nobody reads
+		"levels of symbolic links": func() error { return os.Symlink(other, log) },
+		"is a directory":           func() error { return os.Mkdir(log, 0o700) },
+	} {
+		if err := errors.Join(os.Remove(log), replace()); err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Start(t.Context(), s.ID); runtime.Class(err) != runtime.ErrUnavailable || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if content, err := os.ReadFile(other); err != nil || string(content) != "mine" {
+		t.Errorf("the other file has %q, %v", content, err)
 	}
 }
