@@ -22,8 +22,8 @@ import (
 // Where one is a symbolic link, as on merged-/usr systems, it is one inside.
 var systemDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-// stores are where Nix and Guix keep what is installed. Beside them, below /nix/var and
-// /gnu, are the sockets of their daemons, which build, with a network, for who connects.
+// stores are where Nix and Guix keep what is installed. Below /nix/var is the socket of
+// Nix's daemon, which builds, with a network, for everybody.
 var stores = []string{"nix/store", "gnu/store"}
 
 // ownDirs are names in a root directory that the sandbox has its own of.

@@ -1,8 +1,8 @@
 // Package seccomp holds the system call filter of a sandbox: Docker's default
-// profile for a process without capabilities, and less than that: no vsock
-// (the host's control agents listen there), no typing into the terminal
-// (TIOCSTI, TIOCLINUX). What Docker's profile refuses already is among others
-// AF_ALG, io_uring, keyctl, userfaultfd, bpf, mount and new namespaces.
+// profile for a process without capabilities, and less than that: sockets of few
+// families and protocols, no typing into the terminal (TIOCSTI, TIOCLINUX), no change
+// of the limit on core dumps. What Docker's profile refuses already is among others
+// io_uring, keyctl, userfaultfd, bpf, mount and new namespaces.
 //
 // The filters are computed when they are changed, not when they are used: the
 // profile and its compiler would cost every start a millisecond. Go generate

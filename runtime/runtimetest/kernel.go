@@ -152,7 +152,22 @@ func socketFamiliesRefused(e *env) {
 # vsock, alg, packet, bluetooth, tipc, kcm, xdp, can, raw IP
 for family, kind in [(40, 1), (38, 5), (17, 3), (31, 3), (30, 1), (41, 2), (44, 3), (29, 3), (2, 3)]:
     attempt('socket %d' % family, lambda: socket.socket(family, kind, 0))
-`, 9)
+# generic, netfilter, audit, xfrm, diagnosis of sockets, rdma, crypto
+for protocol in 16, 12, 9, 6, 4, 20, 21:
+    attempt('netlink %d' % protocol, lambda: socket.socket(16, 3, protocol))
+# sctp, dccp, l2tp, udplite
+for kind, protocol in [(1, 132), (6, 33), (6, 0), (2, 115), (2, 136), (5, 0)]:
+    attempt('inet %d %d' % (kind, protocol), lambda: socket.socket(2, kind, protocol))
+for family in 30, 2, 16:
+    attempt('socketpair %d' % family, lambda: socket.socketpair(family, 2, 0))
+`, 25)
+	// As on a kernel without them, which programs expect.
+	e.prints(s.ID, `python3 -ISBc '
+import errno, socket
+for family, kind, protocol in (40, 1, 0), (17, 3, 0), (2, 6, 0), (2, 1, 132), (16, 3, 9):
+    try: socket.socket(family, kind, protocol)
+    except OSError as e: print(errno.errorcode[e.errno])
+'`, "EAFNOSUPPORT\nEAFNOSUPPORT\nESOCKTNOSUPPORT\nEPROTONOSUPPORT\nEPROTONOSUPPORT\n")
 }
 
 // A program must not type for whoever looks at its terminal.
