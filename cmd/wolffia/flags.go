@@ -86,11 +86,8 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	}
 	var err error
 	c.Resources.CPUs, c.Resources.PIDs = f.cpus, f.pids
-	switch c.Resources.BestEffort = f.limits == limitsBestEffort; {
-	case f.limits != limitsStrict && f.limits != limitsBestEffort:
+	if c.Resources.BestEffort = f.limits == limitsBestEffort; !c.Resources.BestEffort && f.limits != limitsStrict {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "--limits %q: it can be %s or %s", f.limits, limitsStrict, limitsBestEffort)
-	case c.Resources.BestEffort && !c.Resources.Limited():
-		return nil, runtime.Errorf(runtime.ErrInvalid, "--limits %s is about --memory, --cpus and --pids: there is none of them", limitsBestEffort)
 	}
 	for _, size := range []struct {
 		flag, text string
@@ -102,6 +99,9 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		if *size.to, err = units.RAMInBytes(size.text); err != nil || *size.to <= 0 {
 			return nil, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be a size such as 512m or 2g", size.flag, size.text)
 		}
+	}
+	if c.Resources.BestEffort && !c.Resources.Limited() {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--limits %s needs a limit: add --memory, --cpus or --pids", limitsBestEffort)
 	}
 	for _, life := range []struct {
 		flag, text string
