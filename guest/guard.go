@@ -15,6 +15,7 @@ const (
 	offArch = 4
 	offArg0 = 16
 	offArg1 = 24
+	offArg2 = 32
 )
 
 // A guarded call names a process or thread in an argument.
@@ -55,10 +56,30 @@ var byWhich = []which{
 	{unix.SYS_IOPRIO_SET, 3}, // IOPRIO_WHO_USER
 }
 
+// byCommand are refused with these values of their second argument, whomever they
+// name: they name a process, thread or group for the kernel to signal, behind a pointer
+// that a filter cannot follow, or choose the signal (F_SETSIG in fcntl(2)), which for a
+// true fault of PID 1's own could be SIGSEGV. Programs want SIGIO for themselves, which
+// F_SETOWN and FIOASYNC do. (Samba asks for another signal, and goes on without.)
+var byCommand = []struct{ nr, command uint32 }{
+	{unix.SYS_FCNTL, unix.F_SETOWN_EX},
+	{unix.SYS_FCNTL, unix.F_SETSIG},
+	{unix.SYS_IOCTL, fioSetOwn},
+	{unix.SYS_IOCTL, siocSPGrp},
+}
+
+// FIOSETOWN and SIOCSPGRP (asm-generic/sockios.h), which are F_SETOWN for sockets.
+const (
+	fioSetOwn = 0x8901
+	siocSPGrp = 0x8902
+)
+
 // guardFilter is the seccomp filter that keeps processes from signalling,
 // limiting and reprioritising PID 1 and its threads, numbered 1 to highest,
 // with EPERM; also to the Go runtime of PID 1, which would preempt goroutines
-// with signals and does without. About what it does not refuse the rest decides:
+// with signals and does without. A directory of /proc is as good as a pidfd for
+// pidfd_send_signal(2), and may be opened: that call is not there (ENOSYS), so that
+// programs do as on kernels that lack it. About what it does not refuse the rest decides:
 // on their own processes programs may do all of it. System calls of a foreign
 // architecture, which have other numbers, are refused altogether.
 //
@@ -101,6 +122,30 @@ func guardFilter(highest uint32, rest []bpf.Instruction) []bpf.Instruction {
 			bpf.LoadAbsolute{Off: offNr, Size: 4},
 		)
 	}
+	for _, c := range byCommand {
+		last = max(last, c.nr)
+		calls = append(calls,
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: c.nr, SkipTrue: 4},
+			bpf.LoadAbsolute{Off: offArg1, Size: 4},
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: c.command, SkipTrue: 1},
+			deny,
+			bpf.LoadAbsolute{Off: offNr, Size: 4},
+		)
+	}
+	last = max(last, unix.SYS_FCNTL, unix.SYS_PIDFD_SEND_SIGNAL)
+	calls = append(calls,
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_FCNTL, SkipTrue: 8},
+		bpf.LoadAbsolute{Off: offArg1, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.F_SETOWN, SkipTrue: 5},
+		bpf.LoadAbsolute{Off: offArg2, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 3},                 // nobody
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: -highest, SkipTrue: 1}, // a group, as a negative int
+		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highest, SkipTrue: 1},
+		deny,
+		bpf.LoadAbsolute{Off: offNr, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_PIDFD_SEND_SIGNAL, SkipTrue: 1},
+		bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+	)
 	prog = append(prog, bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: last, SkipTrue: uint8(len(calls))})
 	return slices.Concat(prog, calls, rest)
 }

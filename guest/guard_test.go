@@ -36,7 +36,9 @@ func TestGuardWithFilter(t *testing.T) {
 	for nr := range uint32(2100) {
 		numbers = append(numbers, nr)
 	}
-	values := []uint64{4, 0, 1, 2, 3, highest, highest + 1, 1 << 32, 1<<32 | 1, ^uint64(0), unix.TIOCSTI, unix.AF_VSOCK, unix.CLONE_NEWUSER}
+	values := []uint64{4, 0, 1, 2, 3, highest, highest + 1, 1 << 32, 1<<32 | 1, ^uint64(0), unix.TIOCSTI, unix.AF_VSOCK, unix.CLONE_NEWUSER,
+		unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG, 0x8901, 0x8902,
+	}
 	refused := map[string]int{}
 	for _, arch := range []uint32{auditArch, unix.AUDIT_ARCH_I386} {
 		for _, nr := range numbers {
@@ -92,6 +94,22 @@ func TestGuard(t *testing.T) {
 		{"setpriority of another", unix.SYS_SETPRIORITY, [6]uint64{unix.PRIO_PROCESS, other}, true},
 		{"ioprio_set of the user", unix.SYS_IOPRIO_SET, [6]uint64{3, me}, false},
 		{"ioprio_set", unix.SYS_IOPRIO_SET, [6]uint64{1, me}, true},
+		{"own PID 1", unix.SYS_FCNTL, [6]uint64{3, unix.F_SETOWN, 1}, false},
+		{"own PID 1, high halves", unix.SYS_FCNTL, [6]uint64{3, 1<<32 | unix.F_SETOWN, 1<<32 | 1}, false},
+		{"own its last thread", unix.SYS_FCNTL, [6]uint64{3, unix.F_SETOWN, highest}, false},
+		{"own the group of PID 1", unix.SYS_FCNTL, [6]uint64{3, unix.F_SETOWN, minusOne}, false},
+		{"own the group of PID 1, 64 bits", unix.SYS_FCNTL, [6]uint64{3, unix.F_SETOWN, ^uint64(0)}, false},
+		{"own a group of its threads", unix.SYS_FCNTL, [6]uint64{3, unix.F_SETOWN, 1<<32 - highest}, false},
+		{"own nobody", unix.SYS_FCNTL, [6]uint64{3, unix.F_SETOWN, 0}, true},
+		{"own another", unix.SYS_FCNTL, [6]uint64{3, unix.F_SETOWN, other}, true},
+		{"own another group", unix.SYS_FCNTL, [6]uint64{3, unix.F_SETOWN, 1<<32 - other}, true},
+		{"own by a pointer", unix.SYS_FCNTL, [6]uint64{3, 1<<32 | unix.F_SETOWN_EX, 1 << 40}, false},
+		{"another signal than SIGIO", unix.SYS_FCNTL, [6]uint64{3, 1<<32 | unix.F_SETSIG, 9}, false},
+		{"another command", unix.SYS_FCNTL, [6]uint64{3, unix.F_GETOWN, 1}, true},
+		{"a lock", unix.SYS_FCNTL, [6]uint64{3, unix.F_SETLK, 1}, true},
+		{"own by FIOSETOWN", unix.SYS_IOCTL, [6]uint64{3, 1<<32 | 0x8901, 1 << 40}, false},
+		{"own by SIOCSPGRP", unix.SYS_IOCTL, [6]uint64{3, 0x8902, 1 << 40}, false},
+		{"another ioctl", unix.SYS_IOCTL, [6]uint64{3, unix.TIOCINQ, 1}, true},
 		{"read", unix.SYS_READ, [6]uint64{1, 1}, true},
 		{"one that is not known", 9999, [6]uint64{1, 1}, true},
 		{"x32", x32Bit | unix.SYS_READ, [6]uint64{1, 1}, false},
@@ -103,6 +121,10 @@ func TestGuard(t *testing.T) {
 		if got := seccomptest.Run(t, guard, auditArch, tt.nr, tt.args); got != want {
 			t.Errorf("%s: %#x, want %#x", tt.name, got, want)
 		}
+	}
+	// Programs do without what is not there.
+	if got := seccomptest.Run(t, guard, auditArch, unix.SYS_PIDFD_SEND_SIGNAL, [6]uint64{3, 0}); got != unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS) {
+		t.Errorf("pidfd_send_signal: %#x, want ENOSYS", got)
 	}
 }
 

@@ -205,10 +205,20 @@ var attacks = map[string]string{
 	"stream":            "open('/proc/1/fd/1', 'wb')",
 	"environ":           "open('/proc/1/environ').read()",
 	"i386":              "int80()",
+	"owner":             "fcntl.fcntl(0, fcntl.F_SETOWN, 1)",
+	"owner, thread":     "fcntl.fcntl(0, fcntl.F_SETOWN, 5)",
+	"owner, group":      "fcntl.fcntl(0, fcntl.F_SETOWN, -1)",
+	"owner, high bits":  "call(72, 0, (7 << 32) | 8, (7 << 32) | 1)",
+	"owner, pointer":    "call(72, 0, 15, struct.pack('ii', 1, 1))",
+	"owner, ioctl":      "call(16, socket.socketpair()[0].fileno(), 0x8901, struct.pack('i', 1))",
+	"owner's signal":    "call(72, 0, 10, 9)",
+	"signal by /proc":   "signal.pidfd_send_signal(os.open('/proc/1', os.O_RDONLY), signal.SIGTERM)",
+	"fault by /proc":    "call(424, os.open('/proc/1', os.O_RDONLY), 11, segv, 0)",
 }
 
 const attackPrelude = `
-import ctypes, mmap, os, resource
+import ctypes, fcntl, mmap, os, resource, signal, socket, struct
+segv = ctypes.create_string_buffer(struct.pack('iii', 11, 0, -1), 128)
 libc = ctypes.CDLL(None, use_errno=True)
 buf = ctypes.create_string_buffer(b"\x03" + bytes(255))
 def call(nr, *args):
@@ -254,7 +264,7 @@ func TestGuestDefendsItself(t *testing.T) {
 func TestGuardRefusesNothingElse(t *testing.T) {
 	conn, _ := start(t)
 	got, err := run(t, conn, client.Request{StartRequest: wire.StartRequest{Args: []string{"python3", "-c", `
-import os, resource, signal, subprocess, threading
+import errno, fcntl, os, resource, signal, subprocess, threading
 c = subprocess.Popen(["sleep", "1000"])
 resource.prlimit(c.pid, resource.RLIMIT_NOFILE, (100, 100))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -264,8 +274,12 @@ os.sched_setaffinity(c.pid, {0})
 os.sched_setaffinity(0, {0})
 os.sched_setscheduler(c.pid, os.SCHED_BATCH, os.sched_param(0))
 fd = os.pidfd_open(c.pid)
-signal.pidfd_send_signal(fd, signal.SIGTERM)
+try: signal.pidfd_send_signal(fd, signal.SIGTERM) # programs then use kill
+except OSError as e: assert e.errno == errno.ENOSYS
+os.kill(c.pid, signal.SIGTERM)
 assert c.wait() == -15
+for who in [os.getpid(), -os.getpgrp(), 0]:
+    fcntl.fcntl(0, fcntl.F_SETOWN, who)
 t = threading.Thread(target=lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 7))
 t.start(); t.join()
 os.kill(0, 0); os.kill(os.getpid(), 0)
