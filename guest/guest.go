@@ -26,10 +26,14 @@ import (
 // Precondition: the process is PID 1, or a child subreaper, and has no
 // children that anybody else waits for.
 func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit func(code int)) error {
+	limiter, err := newLimiter(limits)
+	if err != nil {
+		return err
+	}
 	g := &guest{
 		out:    out,
 		w:      wire.NewWriter(out),
-		reaper: newReaper(limits),
+		reaper: newReaper(limiter),
 		exit:   exit,
 		parts:  map[uint32][]byte{},
 		procs:  map[uint32]conversation{},

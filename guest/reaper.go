@@ -10,7 +10,7 @@ import (
 // A reaper waits for every child of PID 1: those it started and the orphans
 // that the kernel hands to PID 1. The zero reaper is not usable; see newReaper.
 type reaper struct {
-	limits  *Rlimits                            // on what is started; nil: none
+	limits  *limiter                            // on what is started; nil: none
 	mu      sync.Mutex                          // held over a fork, so that no exit is reported before its owner is known
 	started *sync.Cond                          // signalled when a child appears; uses mu
 	reaped  *sync.Cond                          // signalled when one is gone; uses mu
@@ -20,7 +20,7 @@ type reaper struct {
 }
 
 // newReaper starts to reap; it does so until the process ends.
-func newReaper(limits *Rlimits) *reaper {
+func newReaper(limits *limiter) *reaper {
 	r := &reaper{limits: limits, owners: map[int]func(syscall.WaitStatus){}}
 	r.started, r.reaped = sync.NewCond(&r.mu), sync.NewCond(&r.mu)
 	go r.run() // ends with the process

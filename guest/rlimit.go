@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strconv"
@@ -34,16 +35,77 @@ func ParseRlimits(s string) (*Rlimits, error) {
 }
 
 // LimitArg is the first argument of the guest's program when it is to put limits
-// on itself and then to become another: limit FD PROCESSES DATA PATH ARG...
+// on itself and then to become another: limit FD PROCESSES DATA PATH ARG... It
+// tells PID 1 by FD what has failed, and has its program open as the next one.
 const LimitArg = "limit"
 
 // limitTime is how long a process may take to become what was asked for.
 const limitTime = 10 * time.Second
 
-// forkExec is syscall.ForkExec for a program that gets the limits first, in its
-// own process. Limits cannot be had otherwise: those of a process that runs
-// already come too late, and our own could not be raised again.
-func (l *Rlimits) forkExec(path string, args []string, attr *syscall.ProcAttr) (int, error) {
+// A limiter starts programs with limits. A process puts them on itself, in the guest's
+// own program, and then becomes what was asked for: the limits of one that runs already
+// come too late, and our own could not be raised again.
+//
+// Nobody inside may trace it before that, or write to its memory. Yama lets nobody but
+// its ancestors (kernel.yama.ptrace_scope; gVisor has it too). Elsewhere it executes a
+// file that it may not read: then the kernel makes it undumpable (would_dump in
+// fs/exec.c; PR_SET_DUMPABLE in prctl(2)), as it is before, while it shares PID 1's memory.
+type limiter struct {
+	Rlimits
+	program *os.File // the guest's program, or a copy of mode 0111 without a name
+}
+
+// newLimiter makes a limiter, or nil for no limits.
+func newLimiter(limits *Rlimits) (*limiter, error) {
+	if limits == nil {
+		return nil, nil
+	}
+	program, err := os.Open("/proc/self/exe")
+	if err == nil && sysctl("kernel/yama/ptrace_scope") < 1 {
+		// 1 makes such processes dumpable all the same (proc_sys_fs(5)).
+		if sysctl("fs/suid_dumpable") == 1 {
+			return nil, errors.New("limits of processes can be evaded on this host: set the sysctl kernel.yama.ptrace_scope to 1, or fs.suid_dumpable to 0")
+		}
+		readable := program
+		program, err = unreadable(readable)
+		err = errors.Join(err, readable.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the guest's own program: %w", err)
+	}
+	return &limiter{*limits, program}, nil
+}
+
+// sysctl returns a number of the kernel's settings; 0 if there is none (proc_sys(5)).
+func sysctl(name string) int {
+	text, _ := os.ReadFile("/proc/sys/" + name)
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n
+}
+
+// unreadable returns a copy of a program that can be executed only. Nobody else can
+// open it, or change its mode: it has no name, and what has it open is undumpable.
+func unreadable(program *os.File) (*os.File, error) {
+	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3, where all can be executed
+		fd, err = unix.MemfdCreate("guest", unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "guest")
+	_, err = io.Copy(file, program)
+	if err == nil {
+		err = unix.Fchmod(fd, 0o111)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("copy it: %w", err), file.Close())
+	}
+	return file, nil
+}
+
+// forkExec is syscall.ForkExec for a program that gets the limits first.
+func (l *limiter) forkExec(path string, args []string, attr *syscall.ProcAttr) (int, error) {
 	if l == nil {
 		return syscall.ForkExec(path, args, attr)
 	}
@@ -61,9 +123,9 @@ func (l *Rlimits) forkExec(path string, args []string, attr *syscall.ProcAttr) (
 	}
 	defer answer.Close()
 	limited := *attr
-	limited.Files = append(attr.Files[:len(attr.Files):len(attr.Files)], theirs.Fd())
+	limited.Files = append(attr.Files[:len(attr.Files):len(attr.Files)], theirs.Fd(), l.program.Fd())
 	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	pid, err := syscall.ForkExec("/proc/self/exe", append([]string{
+	pid, err := syscall.ForkExec("/proc/self/fd/"+strconv.Itoa(len(attr.Files)+1), append([]string{
 		"guest", LimitArg, strconv.Itoa(len(attr.Files)), decimal(processes), decimal(l.Data), path,
 	}, args...), &limited)
 	_ = theirs.Close()
@@ -98,6 +160,7 @@ func Limit(args []string) error {
 	}
 	fd := int(numbers[0])
 	unix.CloseOnExec(fd)
+	unix.CloseOnExec(fd + 1) // our own program
 	// The processes last: from then on the Go runtime may be refused a thread.
 	err := setRlimit(unix.RLIMIT_DATA, numbers[2])
 	if err == nil {

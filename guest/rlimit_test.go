@@ -105,6 +105,54 @@ time.sleep(1000)
 	}
 }
 
+// Nobody inside gets hold of a command before it has its limits: of a process whose
+// memory could be written, as by ptrace(2), all limits are there.
+func TestRlimitsBeforeAnybodyCanTrace(t *testing.T) {
+	conn := limited(t, "30,536870912")
+	const attack = `
+import os, resource
+def limits(pid):
+    return [resource.prlimit(pid, r)[1] for r in [resource.RLIMIT_NPROC, resource.RLIMIT_DATA]]
+def newest():
+    with open('/proc/loadavg') as f: return int(f.read().split()[-1])
+own, last, held = limits(0), newest(), 0
+print('up', flush=True)
+while True:
+    for pid in range(last, last + 4):
+        try:
+            os.close(os.open('/proc/%d/mem' % pid, os.O_RDWR))
+            if limits(pid) != own: print('caught', flush=True)
+            elif pid != os.getpid(): held += 1
+            if held == 1: print('held', flush=True)
+        except OSError: pass
+    last = max(last, newest())
+`
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"python3", "-c", attack}, Env: env}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := newScanner(p.Stdout())
+	out.expect(t, "up\n")
+	for range 300 {
+		sh(t, conn, ":")
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	held, caught := 0, 0
+	for line := range out.lines {
+		switch line {
+		case "held\n":
+			held++
+		case "caught\n":
+			caught++
+		}
+	}
+	if held == 0 || caught > 0 {
+		t.Errorf("of 300 commands %d were caught before they had their limits; others were seen with them: %v", caught, held > 0)
+	}
+}
+
 // shell is where sh is.
 func shell(t *testing.T) string {
 	t.Helper()

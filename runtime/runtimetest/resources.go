@@ -2,6 +2,7 @@ package runtimetest
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ var resourceTests = []test{
 	{"LimitsRestart", []Feature{Limits}, limitsRestart},
 	{"LimitsDead", []Feature{Limits, Death}, limitsDead},
 	{"LimitsBestEffort", []Feature{Isolation}, limitsBestEffort},
+	{"LimitsBeforeTrace", []Feature{Isolation}, limitsBeforeTrace},
 }
 
 const mebibyte = 1 << 20
@@ -177,4 +179,40 @@ func limitsBestEffort(e *env) {
 	s := e.start(&runtime.SandboxConfig{Resources: runtime.Resources{PIDs: 20, CPUs: 1, Memory: 256 * mebibyte, BestEffort: true}})
 	e.explode(s.ID, 20)
 	e.prints(s.ID, "echo alive", "alive\n")
+}
+
+// Nobody gets hold of a new process before it has its limits, to have it do without them
+// what it is not to. Whose memory can be written to can be traced (proc_pid_mem(5)).
+func limitsBeforeTrace(e *env) {
+	s := e.start(&runtime.SandboxConfig{Resources: runtime.Resources{PIDs: 30, BestEffort: true}})
+	p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Stdin: true, Command: []string{"python3", "-c", `
+import os, resource, select
+def limit(pid): return resource.prlimit(pid, resource.RLIMIT_NPROC)[1]
+own, seen, caught = limit(0), 0, 0
+print('up', flush=True)
+while not select.select([0], [], [], 0)[0]:
+    for pid in map(int, filter(str.isdigit, os.listdir('/proc'))):
+        try:
+            if pid in (1, os.getpid()) or limit(pid) == own: continue
+            seen += 1
+            os.close(os.open('/proc/%d/mem' % pid, os.O_RDWR))
+            caught += limit(pid) != own
+        except OSError: pass
+print(caught, 'of', seen)
+`}})
+	e.OK(err)
+	up := make([]byte, 3)
+	_, err = io.ReadFull(p.Stdout(), up)
+	e.OK(err)
+	for range 100 {
+		e.prints(s.ID, "echo alive", "alive\n")
+	}
+	e.OK(p.Stdin().Close())
+	said, err := io.ReadAll(p.Stdout())
+	e.OK(err)
+	_, err = p.Wait(e.Ctx)
+	e.OK(err)
+	if !strings.HasPrefix(string(said), "0 of ") {
+		e.Errorf("processes caught without limits: %s", said)
+	}
 }
