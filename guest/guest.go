@@ -35,7 +35,6 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit f
 		w:      wire.NewWriter(out),
 		reaper: newReaper(limiter),
 		exit:   exit,
-		parts:  map[uint32][]byte{},
 		procs:  map[uint32]conversation{},
 	}
 	g.shells = shell.NewManager(shell.Host{
@@ -73,7 +72,7 @@ type guest struct {
 	w      *wire.Writer // to the host there is; Serve's goroutine only
 	reaper *reaper
 	exit   func(code int)
-	parts  map[uint32][]byte // start requests of which more is to come; Serve's goroutine only
+	parts  parts // Serve's goroutine only
 	shells *shell.Manager
 
 	running sync.WaitGroup // one for each process whose channel is open
@@ -106,7 +105,7 @@ func (g *guest) process(channel uint32) conversation {
 func (g *guest) abandon() {
 	g.w.Close() // waits for a frame that is half out, which the new host reads
 	g.w = wire.NewWriter(g.out)
-	clear(g.parts)
+	g.parts = parts{}
 	g.mu.Lock()
 	var left []conversation
 	for _, channel := range slices.Sorted(maps.Keys(g.procs)) {
@@ -141,8 +140,8 @@ func (g *guest) handle(f wire.Frame) error {
 	if f.Type == wire.StartMore || f.Type == wire.Start {
 		return g.start(&f)
 	}
-	if p == nil && f.Type == wire.Kill && g.parts[f.Channel] != nil {
-		delete(g.parts, f.Channel)
+	if p == nil && f.Type == wire.Kill && g.parts.begun(f.Channel) {
+		_, _ = g.parts.take(f.Channel)
 		return g.w.SendJSON(wire.Failed, f.Channel, wire.Failure{Code: 125, Message: "the request was given up"})
 	}
 	if p == nil {
@@ -228,16 +227,18 @@ func (g *guest) start(f *wire.Frame) error {
 	if g.process(f.Channel) != nil {
 		return fmt.Errorf("%w: channel %d is in use", wire.ErrProtocol, f.Channel)
 	}
-	part := append(g.parts[f.Channel], f.Payload()...)
-	if len(part) > wire.MaxStart || len(g.parts) > 64 {
-		return fmt.Errorf("%w: start request of more than %d bytes", wire.ErrProtocol, wire.MaxStart)
+	request := f.Payload()
+	if f.Type == wire.StartMore || g.parts.begun(f.Channel) {
+		g.parts.add(f.Channel, request)
+		if f.Type == wire.StartMore {
+			return nil
+		}
+		var err error
+		if request, err = g.parts.take(f.Channel); err != nil {
+			return g.w.SendJSON(wire.Failed, f.Channel, wire.Failure{Code: 125, Message: err.Error()})
+		}
 	}
-	if f.Type == wire.StartMore {
-		g.parts[f.Channel] = part
-		return nil
-	}
-	delete(g.parts, f.Channel)
-	req, err := wire.ParseStart(part)
+	req, err := wire.ParseStart(request)
 	if err != nil {
 		return err
 	}

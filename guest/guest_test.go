@@ -414,6 +414,69 @@ func TestTerminalInterrupt(t *testing.T) {
 // A scanner waits for lines.
 type scanner struct{ lines chan string }
 
+// However many clients send long requests piece by piece at once, PID 1 goes on: it
+// starts those that it has room for, and says what to do of the others.
+func TestManyLongRequestsAtOnce(t *testing.T) {
+	p, _ := launch(t)
+	w, r := wire.NewWriter(p), wire.NewReader(p)
+	const channels = 80
+	args := []string{"sh", "-c", "exit 7", "sh"}
+	for range 5 {
+		args = append(args, strings.Repeat("x", 100<<10))
+	}
+	request := (&wire.StartRequest{Args: args, Env: env, Dir: "/"}).Encode()
+	for at := 0; at < len(request); at += wire.MaxPayload {
+		piece := request[at:min(at+wire.MaxPayload, len(request))]
+		kind := wire.StartMore
+		if at+len(piece) == len(request) {
+			kind = wire.Start
+		}
+		for channel := range uint32(channels) {
+			if err := w.Send(kind, 1+channel, piece); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// One that is too long, and one that is short, which always fits.
+	for range wire.MaxStart/wire.MaxPayload + 1 {
+		if err := w.Send(wire.StartMore, 1000, make([]byte, wire.MaxPayload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short := &wire.StartRequest{Args: []string{"sh", "-c", "exit 7"}, Env: env, Dir: "/"}
+	if err := errors.Join(w.Send(wire.Start, 1000, nil), w.WriteStart(1001, short)); err != nil {
+		t.Fatal(err)
+	}
+	ended := map[string]int{}
+	for n := 0; n < channels+2; {
+		f, err := r.Next()
+		if err != nil {
+			t.Fatalf("after %v: %v", ended, err)
+		}
+		switch f.Type {
+		case wire.Exit:
+			n++
+			var status wire.ExitStatus
+			if err := wire.Decode(&f, &status); err != nil || status.Code != 7 {
+				t.Errorf("%+v, %v", status, err)
+			}
+			ended["ran"]++
+		case wire.Failed:
+			n++
+			var why wire.Failure
+			if err := wire.Decode(&f, &why); err != nil || why.Code != 125 {
+				t.Errorf("%+v, %v", why, err)
+			}
+			ended[why.Message]++
+		}
+		f.Release()
+	}
+	const many = "too many large requests at the same time: ask again when others have started, or pass what is large by standard input or in a file"
+	if ended["a start request of more than 4194304 bytes"] != 1 || ended["ran"] < 60 || ended[many] == 0 || ended["ran"]+ended[many]+1 != channels+2 {
+		t.Errorf("%v", ended)
+	}
+}
+
 func newScanner(r io.Reader) *scanner {
 	s := &scanner{make(chan string, 100)}
 	go func() { // ends with r

@@ -1,0 +1,64 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+
+	"wolffia/guest/wire"
+)
+
+// maxParts bounds the start requests of which only a part is there, in bytes, all
+// together.
+const maxParts = 8 * wire.MaxStart
+
+var errManyParts = errors.New("too many large requests at the same time: ask again when others have started, or pass what is large by standard input or in a file")
+
+// parts are the start requests of which more is to come, by channel. Each of many clients
+// may be sending one; what does not fit is refused when its last piece has come, since
+// until then its channel would be taken for a new one's.
+type parts struct {
+	of   map[uint32]*part
+	size int // bytes of all
+}
+
+type part struct {
+	data    []byte
+	refused error
+}
+
+// begun reports whether a part of a channel's request is there.
+func (p *parts) begun(channel uint32) bool { return p.of[channel] != nil }
+
+// add adds a piece.
+func (p *parts) add(channel uint32, piece []byte) {
+	if p.of == nil {
+		p.of = map[uint32]*part{}
+	}
+	one := p.of[channel]
+	if one == nil {
+		one = new(part)
+		p.of[channel] = one
+	}
+	switch {
+	case one.refused != nil:
+		return
+	case len(one.data)+len(piece) > wire.MaxStart:
+		one.refused = fmt.Errorf("a start request of more than %d bytes", wire.MaxStart)
+	case p.size+len(piece) > maxParts:
+		one.refused = errManyParts
+	default:
+		one.data = append(one.data, piece...)
+		p.size += len(piece)
+		return
+	}
+	p.size -= len(one.data)
+	one.data = nil
+}
+
+// take returns a request that has begun, and forgets it.
+func (p *parts) take(channel uint32) ([]byte, error) {
+	one := p.of[channel]
+	delete(p.of, channel)
+	p.size -= len(one.data)
+	return one.data, one.refused
+}
