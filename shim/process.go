@@ -431,25 +431,39 @@ func listen(run string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// A tail passes on what is written and keeps the end of it.
+// A tail passes on what is written, up to a bound, since it may come from inside, and
+// keeps the end of it.
 type tail struct {
 	w    io.Writer
 	mu   sync.Mutex
+	room int    // bytes that may still be passed on; guarded by mu
 	last []byte // guarded by mu
 }
 
-const tailSize = 4 << 10 // bytes
+const (
+	tailSize = 4 << 10 // bytes
+	logSize  = 1 << 20 // bytes, for each time that the sandbox runs
+)
 
-func newTail(w io.Writer) *tail { return &tail{w: w} }
+func newTail(w io.Writer) *tail { return &tail{w: w, room: logSize} }
 
+// Write never fails: what writes would wait for ever if nobody read it any more.
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.last = append(t.last, b...)
 	if n := len(t.last) - tailSize; n > 0 {
 		t.last = append([]byte(nil), t.last[n:]...)
 	}
-	t.mu.Unlock()
-	return t.w.Write(b)
+	if t.room > 0 {
+		n := min(len(b), t.room)
+		t.room -= n
+		_, _ = t.w.Write(b[:n])
+		if t.room == 0 {
+			_, _ = fmt.Fprintf(t.w, "\n[the sandbox has said more than %d bytes here: the rest is left out]\n", logSize)
+		}
+	}
+	return len(b), nil
 }
 
 func (t *tail) String() string {

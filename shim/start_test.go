@@ -378,6 +378,34 @@ func TestRootDrops(t *testing.T) {
 	}
 }
 
+// What PID 1 says of itself is in the log, up to a bound, whatever it has become: it
+// does not fill the disk, and its end is still told.
+func TestLogIsBounded(t *testing.T) {
+	_, state, _ := newRuntime(t)
+	dir := filepath.Dir(state)
+	const flood = "#!/bin/sh\nhead -c 5000000 /dev/zero | tr '\\0' x >&2\necho the end >&2\n"
+	if err := errors.Join(os.Symlink(filepath.Join(testbin.Dir(t), "wolffia"), filepath.Join(dir, "wolffia")),
+		os.WriteFile(filepath.Join(dir, "wolffia-guest"), []byte(flood), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	rt, err := bwrap.New(&shim.Options{StateDir: state, Binary: filepath.Join(dir, "wolffia")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), s.ID); err == nil || !strings.Contains(err.Error(), "the end") {
+		t.Errorf("started: %v", err)
+	}
+	log, err := os.ReadFile(filepath.Join(state, "sandboxes", s.ID, "run", "log"))
+	if err != nil || len(log) < 1<<20 || len(log) > 1<<20+64<<10 || !strings.Contains(string(log), "the rest is left out") {
+		t.Errorf("a log of %d bytes, %v", len(log), err)
+	}
+}
+
 // A user's sandbox for an engine is refused before anything is made of it where
 // its codebase, once mounted for the engine, could not be unmounted again.
 func TestCreateWhereNothingUnmounts(t *testing.T) {
