@@ -181,6 +181,13 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 		before = kills()
 	}
 	step.Reached("exec: connected")
+	var limit *overdue
+	if spec.Timeout > 0 {
+		limit = &overdue{timeout: spec.Timeout, session: spec.Session != ""}
+		req.OnStarted = limit.begin
+		stuck := time.AfterFunc(spec.Timeout+overdueGrace, func() { _ = conn.Close() }) // nobody takes the request
+		defer stuck.Stop()
+	}
 	p, err := conn.Start(req)
 	step.Reached("exec: sent")
 	if long := tooLong(err); long != nil {
@@ -189,7 +196,10 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Pro
 	if err != nil {
 		return nil, lost(box, err)
 	}
-	return &process{Process: p, box: box, session: spec.Session != "", kills: kills, before: before}, nil
+	if limit != nil {
+		limit.of(p)
+	}
+	return &process{Process: p, box: box, session: spec.Session != "", kills: kills, before: before, limit: limit}, nil
 }
 
 // tooLong is the error for a request that is larger than the protocol allows, so that
@@ -246,6 +256,7 @@ type process struct {
 	// nil: there is no such limit.
 	kills  func() int64
 	before int64
+	limit  *overdue // nil: it has no time-out
 }
 
 var _ runtime.Process = (*process)(nil)
@@ -254,6 +265,9 @@ var _ runtime.Process = (*process)(nil)
 func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
 	status, err := p.Process.Wait(ctx)
 	step.Reached("exec: ended")
+	if p.limit != nil && (err == nil || ctx.Err() == nil) {
+		p.limit.stop()
+	}
 	var failed *client.StartError
 	switch {
 	case errors.As(err, &failed):

@@ -288,8 +288,15 @@ func (s *shim) resume() (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// live has the sandbox end when its lifetime is over.
+// live has the sandbox end when its lifetime is over, or when PID 1 does not answer.
 func (s *shim) live() error {
+	if pid := initOf(s.inst.PID); pid > 0 {
+		s.relay.load = func() load { return loadOf(pid) }
+	}
+	s.relay.dead = func(silent time.Duration) {
+		reason := fmt.Sprintf("PID 1 has not answered for %v: it is stopped, frozen, or hung", silent)
+		s.end(statedir.Status{State: runtime.StateDead, Reason: reason}, 0)
+	}
 	s.life = &lifetime{relay: s.relay, end: s.expire}
 	if err := s.life.begin(s.boot.Lifetime); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)

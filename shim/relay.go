@@ -23,6 +23,8 @@ type relay struct {
 	stream io.ReadWriteCloser
 	r      *wire.Reader
 	w      *wire.Writer
+	dead   func(silent time.Duration) // called once if PID 1 does not answer; nil: it is not watched
+	load   func() load                // PID 1's; nil: it cannot be known
 
 	mu     sync.Mutex
 	next   uint32            // last channel used towards the guest; guarded by mu
@@ -30,6 +32,12 @@ type relay struct {
 	gone   map[uint32]bool   // channels whose client is gone, until they end; guarded by mu
 	jobs   uint32            // that run in the background, if the guest was asked; guarded by mu
 	used   time.Time         // when the last of all that went on had ended; guarded by mu
+
+	heard    uint64    // frames from the guest; guarded by mu
+	watching bool      // beat will be called; guarded by mu
+	pulse    pulse     // guarded by mu
+	last     load      // at the last beat; guarded by mu
+	due      time.Time // when the next one should be; guarded by mu
 }
 
 // A route joins a client's channel with one of the guest's.
@@ -129,6 +137,7 @@ func (r *relay) fromGuest(f wire.Frame) error {
 		return r.fromInit(&f)
 	}
 	r.mu.Lock()
+	r.heard++
 	to, known := r.routes[f.Channel]
 	orphaned := r.gone[f.Channel]
 	if f.Type == wire.Exit || f.Type == wire.Failed {
@@ -165,6 +174,9 @@ func (r *relay) fromGuest(f wire.Frame) error {
 
 // fromInit takes what the guest says of itself: nothing that a client waits for.
 func (r *relay) fromInit(f *wire.Frame) error {
+	r.mu.Lock()
+	r.heard++
+	r.mu.Unlock()
 	if f.Type != wire.Busy {
 		return nil
 	}
@@ -211,6 +223,7 @@ func (r *relay) open(client *peer, channel uint32) uint32 {
 		credit: map[wire.Type]int{wire.Stdout: wire.Window, wire.Stderr: wire.Window},
 		once:   [3]wire.Type{wire.Started, wire.StdoutEOF, wire.StderrEOF},
 	}
+	r.watch()
 	return r.next
 }
 

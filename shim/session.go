@@ -79,6 +79,10 @@ func (r *Runtime) CreateSession(ctx context.Context, sandboxID string, config *r
 	if err := wire.CheckSessionName(name); err != nil {
 		return nil, runtime.WithClass(runtime.ErrInvalid, err)
 	}
+	// A guest that lies keeps nobody.
+	silent := runtime.Errorf(runtime.ErrUnavailable, "session %s: the sandbox has not made it in %v", name, sessionLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, sessionLimit, silent)
+	defer cancel()
 	var info wire.SessionInfo
 	box, err := r.talk(sandboxID, func(conn *client.Conn, c *statedir.Config) error {
 		if err := conn.CreateSession(ctx, newSession(c, name, config)); err != nil {
@@ -88,11 +92,17 @@ func (r *Runtime) CreateSession(ctx context.Context, sandboxID string, config *r
 		info, err = conn.Session(ctx, name)
 		return err
 	})
+	if err != nil && context.Cause(ctx) == silent {
+		err = silent
+	}
 	if err != nil {
 		return nil, err
 	}
 	return session(box, &info), nil
 }
+
+// sessionLimit is how long PID 1 may take to make a session: its shell has 10 s to answer.
+const sessionLimit = time.Minute
 
 // newSession is the request for a session called name.
 func newSession(c *statedir.Config, name string, config *runtime.SessionConfig) *wire.StartRequest {

@@ -169,7 +169,7 @@ func (a *app) join(p runtime.Process, spec *runtime.ProcessSpec, signals chan<- 
 	}
 	exit, err := p.Wait(context.Background()) // attach bounds the wait
 	copying.Wait()
-	if failed := errors.Join(lost[:]...); failed != nil {
+	if failed := errors.Join(lost[:]...); failed != nil && err == nil { // else the end of the sandbox is why
 		err = runtime.Errorf(runtime.ErrUnavailable, "the command's output: %w", failed)
 	}
 	if failed := unread(); failed != nil {

@@ -19,6 +19,9 @@ type Request struct {
 	// the slice. Without them the output is to be read from the Process, and
 	// the process is held up until it is.
 	OnStdout, OnStderr func([]byte)
+	// OnStarted, if set, is called by the same goroutine when the guest says that the
+	// process runs; of a command in a session it says so if that has a time-out.
+	OnStarted func()
 }
 
 // A StartError says that the guest could not start the program.
@@ -35,19 +38,21 @@ func (e *StartError) Error() string { return e.Message }
 type Process struct {
 	conn    *Conn
 	channel uint32
+	started func() // or nil
 	stdin   *input
 	stdout  *output
 	stderr  *output
 	done    chan struct{} // closed when status and err are set
 
 	mu     sync.Mutex
-	pid    int // guarded by mu
+	pid    int  // guarded by mu
+	over   bool // done is closed, or about to be; guarded by mu
 	status wire.ExitStatus
 	err    error
 }
 
 func newProcess(c *Conn, channel uint32, req *Request) *Process {
-	p := &Process{conn: c, channel: channel, done: make(chan struct{})}
+	p := &Process{conn: c, channel: channel, started: req.OnStarted, done: make(chan struct{})}
 	p.stdin = newInput(p)
 	p.stdout = newOutput(p, wire.Stdout, req.OnStdout)
 	p.stderr = newOutput(p, wire.Stderr, req.OnStderr)
@@ -75,6 +80,9 @@ func (p *Process) handle(f wire.Frame) error {
 		p.mu.Lock()
 		p.pid = int(binary.LittleEndian.Uint32(f.Payload()))
 		p.mu.Unlock()
+		if p.started != nil {
+			p.started()
+		}
 	case wire.Credit:
 		_, n, err := wire.ParseCredit(f.Payload())
 		if err != nil {
@@ -102,24 +110,52 @@ func (p *Process) handle(f wire.Frame) error {
 }
 
 func (p *Process) finish(status wire.ExitStatus, err error) {
-	p.mu.Lock()
-	p.status, p.err = status, err
-	p.mu.Unlock()
-	p.stdin.end()
-	p.stdout.end(io.EOF)
-	p.stderr.end(io.EOF)
-	close(p.done)
+	p.settle(status, err, io.EOF)
 }
 
 // fail ends the process's life on this side, with an error for all streams.
-func (p *Process) fail(err error) {
+func (p *Process) fail(err error) { p.settle(wire.ExitStatus{}, err, err) }
+
+// settle says how the process has ended, and what comes behind its output. The first
+// end counts.
+func (p *Process) settle(status wire.ExitStatus, err, behind error) (first bool) {
 	p.mu.Lock()
-	p.err = err
+	over := p.over
+	if !over {
+		p.over, p.status, p.err = true, status, err
+	}
 	p.mu.Unlock()
+	if over {
+		return false
+	}
 	p.stdin.end()
-	p.stdout.end(err)
-	p.stderr.end(err)
+	p.stdout.end(behind)
+	p.stderr.end(behind)
 	close(p.done)
+	return true
+}
+
+// Abandon ends the process on this side, as if it had ended with status, unless it has:
+// its output ends with what has come, and what still comes is dropped. Then it asks the
+// other end to kill it, for which it may have to wait.
+func (p *Process) Abandon(status wire.ExitStatus) {
+	p.stdout.drop()
+	p.stderr.drop()
+	if p.settle(status, nil, io.EOF) {
+		_ = p.conn.w.Send(wire.Kill, p.channel, nil)
+	}
+}
+
+// Backlog returns how many bytes of output have come in all, and whether some of them
+// have not been read yet.
+func (p *Process) Backlog() (total int64, unread bool) {
+	for _, o := range []*output{p.stdout, p.stderr} {
+		o.mu.Lock()
+		total += o.total
+		unread = unread || len(o.queue) > 0
+		o.mu.Unlock()
+	}
+	return total, unread
 }
 
 // PID is the process's number inside the sandbox; 0 until it runs.

@@ -22,7 +22,9 @@ type output struct {
 	at     int          // bytes of queue[0] that have been read; guarded by mu
 	credit int          // bytes that the other end may still send; guarded by mu
 	read   int          // bytes read since credit was last given; guarded by mu
+	total  int64        // bytes that have come; guarded by mu
 	err    error        // what comes after the queue; guarded by mu
+	deaf   bool         // what still comes is dropped; guarded by mu
 }
 
 func newOutput(p *Process, stream wire.Type, take func([]byte)) *output {
@@ -35,19 +37,25 @@ func newOutput(p *Process, stream wire.Type, take func([]byte)) *output {
 func (o *output) put(f wire.Frame) error {
 	n := len(f.Payload())
 	o.mu.Lock()
+	if o.deaf {
+		o.mu.Unlock()
+		f.Release()
+		return nil
+	}
 	if o.credit -= n; o.credit < 0 || o.err != nil {
 		o.mu.Unlock()
 		f.Release()
 		return fmt.Errorf("%w: more output than granted", wire.ErrProtocol)
 	}
+	o.total += int64(n)
 	if o.take == nil {
 		o.queue = wire.Enqueue(o.queue, f)
 		o.change.Signal()
 		o.mu.Unlock()
 		return nil
 	}
+	o.take(f.Payload()) // under the lock: after drop nothing is taken
 	o.mu.Unlock()
-	o.take(f.Payload())
 	f.Release()
 	return o.consumed(n)
 }
@@ -75,6 +83,13 @@ func (o *output) end(err error) {
 		o.err = err
 	}
 	o.change.Signal()
+	o.mu.Unlock()
+}
+
+// drop ends the stream behind what is queued, and has what still comes dropped.
+func (o *output) drop() {
+	o.mu.Lock()
+	o.deaf = true
 	o.mu.Unlock()
 }
 

@@ -87,6 +87,21 @@ func (c *Call) dropInput() {
 	c.input = nil
 }
 
+// begun tells the host that the call's command has had its turn, and its time counts.
+func (c *Call) begun() {
+	c.end.Lock()
+	defer c.end.Unlock()
+	switch {
+	case c.kept != nil:
+		c.kept.begin()
+	case !c.ended:
+		c.sendBegun()
+	}
+}
+
+// sendBegun sends the frame for begun.
+func (c *Call) sendBegun() { _ = c.w.Send(wire.Started, c.channel, make([]byte, 4)) }
+
 // finish sends the frame that ends the channel.
 func (c *Call) finish(t wire.Type, v any) {
 	c.end.Lock()

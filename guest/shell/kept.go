@@ -33,6 +33,7 @@ type kept struct {
 	change *sync.Cond // anything below has changed; uses mu
 	out    [2][]byte  // stdout, stderr: only ever added to; guarded by mu
 	total  [2]uint64  // what was written; guarded by mu
+	begun  bool       // it has had its turn; guarded by mu
 	over   bool       // guarded by mu
 	status *wire.ExitStatus
 	why    wire.Failure // if there is no status; guarded by mu
@@ -72,6 +73,14 @@ func (k *kept) note(v any) bool {
 	}
 	k.change.Broadcast()
 	return news
+}
+
+// begin notes that the command has had its turn.
+func (k *kept) begin() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.begun = true
+	k.change.Broadcast()
 }
 
 // size is how much is kept; over says whether the command is.
@@ -217,9 +226,16 @@ func (w *keptWatch) onCredit(c *Call, typ wire.Type, n int) {
 func (w *keptWatch) run(c *Call) {
 	k := w.k
 	var at [2]int
+	told := c.req.TimeoutMS == 0
 	k.mu.Lock()
 	for !c.killed {
 		sent, more := false, !k.over
+		if k.begun && !told {
+			told, sent = true, true
+			k.mu.Unlock()
+			c.sendBegun()
+			k.mu.Lock()
+		}
 		for i, typ := range keptStreams {
 			b := k.out[i][at[i]:] // and these bytes do not change any more
 			b = b[:min(len(b), c.credit[typ], wire.MaxPayload)]

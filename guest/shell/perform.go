@@ -179,7 +179,10 @@ func (s *Session) command(c *Call) {
 		s.reply(r, restored)
 		s.afterReply()
 	}
-	s.begin(r) // and not a word that it has begun: nobody waits for that
+	if r.limit > 0 { // the host counts too; else nobody waits for that word
+		c.begun()
+	}
+	s.begin(r)
 }
 
 // afterReply puts the session in order when a caller has its result.

@@ -1,0 +1,131 @@
+package shim
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"wolffia/guest/wire"
+)
+
+// PID 1 is asked once it is silent, and dead when it has missed enough beats that count.
+func TestPulse(t *testing.T) {
+	const ask, dead = "ask", "dead"
+	type interval struct {
+		frames  uint64 // that it has sent in it
+		excused bool
+		want    string
+	}
+	for name, intervals := range map[string][]interval{
+		"talks":        {{5, false, ""}, {1, false, ""}, {3, false, ""}},
+		"answers":      {{0, false, ask}, {1, false, ""}, {0, false, ask}, {1, false, ""}, {0, false, ask}},
+		"is dead":      {{0, false, ask}, {0, false, ""}, {0, false, ""}, {0, false, dead}},
+		"is excused":   {{0, false, ask}, {0, true, ""}, {0, true, ""}, {0, true, ""}, {0, false, ""}, {0, false, ""}, {0, false, dead}},
+		"comes back":   {{0, false, ask}, {0, false, ""}, {0, false, ""}, {1, false, ""}, {0, false, ask}, {0, false, ""}, {0, false, ""}},
+		"was excused":  {{0, true, ask}, {0, false, ""}, {0, false, ""}, {0, false, dead}},
+		"talks, stops": {{9, false, ""}, {0, false, ask}, {0, false, ""}, {0, false, ""}, {0, false, dead}},
+	} {
+		var p pulse
+		heard := uint64(0)
+		for i, in := range intervals {
+			heard += in.frames
+			asked, over := p.beat(heard, in.excused, 3)
+			got := map[bool]string{true: ask}[asked] + map[bool]string{true: dead}[over]
+			if got != in.want {
+				t.Errorf("%s: beat %d: %q, want %q", name, i, got, in.want)
+			}
+		}
+	}
+}
+
+// Who had no processor is not silent by choice.
+func TestStarved(t *testing.T) {
+	before := load{known: true, ran: time.Second, waited: time.Second}
+	for name, tt := range map[string]struct {
+		ran, waited time.Duration // since
+		blocked     bool
+		want        bool
+	}{
+		"idle":              {0, 0, false, false},
+		"waits":             {0, time.Second, false, true},
+		"waits, and has it": {time.Second, time.Second, false, false},
+		"spins":             {5 * time.Second, 0, false, false},
+		"waits for a disk":  {0, 0, true, true},
+	} {
+		now := load{known: true, ran: before.ran + tt.ran, waited: before.waited + tt.waited, blocked: tt.blocked}
+		if got := now.starved(&before); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if (&load{}).starved(&before) || before.starved(&load{}) {
+		t.Error("what is not known is starved")
+	}
+	if l := loadOf(os.Getpid()); !l.known || l.ran <= 0 {
+		t.Errorf("our own load: %+v", l)
+	}
+	if l := loadOf(1 << 30); l.known {
+		t.Errorf("that of nobody: %+v", l)
+	}
+}
+
+// A command that PID 1 neither ends nor tells of is given up after its time-out, with the
+// output that has come; what still comes is dropped, and the connection serves others.
+func TestOverdue(t *testing.T) {
+	g, conn := lie(t)
+	p, channel := g.started(t, conn)
+	if err := g.w.Send(wire.Stdout, channel, []byte("some")); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4)
+	if _, err := p.Stdout().Read(b); err != nil || string(b) != "some" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	(&overdue{process: p, session: true}).look()
+	if f, err := g.r.Next(); err != nil || f.Type != wire.Kill || f.Channel != channel {
+		t.Errorf("PID 1 hears %+v, %v", f, err)
+	}
+	status, err := p.Wait(t.Context())
+	if err != nil || !status.TimedOut || status.Code != 137 || !status.StatusLost {
+		t.Errorf("%+v, %v", status, err)
+	}
+	for range 3 {
+		if err := g.w.Send(wire.Stdout, channel, []byte("late")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := p.Stdout().Read(b); n != 0 || fmt.Sprint(err) != "EOF" {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	if err := g.w.SendJSON(wire.Exit, channel, wire.ExitStatus{Code: 3}); err != nil {
+		t.Fatal(err)
+	}
+	g.started(t, conn)
+}
+
+// Output that its reader has not taken yet is no reason to give a command up, unless
+// there is more of it than there can be.
+func TestOverdueWithSlowReader(t *testing.T) {
+	g, conn := lie(t)
+	p, channel := g.started(t, conn)
+	if err := g.w.Send(wire.Stdout, channel, []byte("something")); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4)
+	if _, err := p.Stdout().Read(b); err != nil || string(b) != "some" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	o := &overdue{process: p, timer: time.NewTimer(time.Hour)}
+	o.look()
+	select {
+	case <-p.Done():
+		t.Error("it was given up")
+	default:
+	}
+	o.late = -overdueOutput
+	o.look()
+	<-p.Done()
+	if _, err := p.Stdout().Read(b); err != nil || string(b) != "thin" {
+		t.Errorf("what had come: %q, %v", b, err)
+	}
+}
