@@ -36,7 +36,8 @@ func TestGuardWithFilter(t *testing.T) {
 	for nr := range uint32(2100) {
 		numbers = append(numbers, nr)
 	}
-	values := []uint64{4, 0, 1, 2, 3, highest, highest + 1, 1 << 32, 1<<32 | 1, ^uint64(0), unix.TIOCSTI, unix.AF_VSOCK, unix.CLONE_NEWUSER,
+	values := []uint64{
+		4, 0, 1, 2, 3, highest, highest + 1, 1 << 32, 1<<32 | 1, ^uint64(0), unix.TIOCSTI, unix.AF_VSOCK, unix.CLONE_NEWUSER,
 		unix.F_SETOWN, unix.F_SETOWN_EX, unix.F_SETSIG, 0x8901, 0x8902,
 	}
 	refused := map[string]int{}
