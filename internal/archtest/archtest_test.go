@@ -53,6 +53,8 @@ var allow = map[string][]string{
 	"internal/testenv":           {"internal/probe"},
 	"internal/remains":           {"guest/proc", "internal/pidfd"},
 	"internal/bench":             {"*", "*/*"},
+	"internal/attack/inside":     {"internal/attack"},
+	"internal/attack/attacktest": {"runtime", "perm", "internal/*"},
 	"internal/crashtest/service": {"perm", "runtime", "runtime/bwrap", "registry", "sandbox", "shim"},
 	"cmd/wolffia":                {"*", "*/*"},
 	"cmd/wolffia-image":          {"image", "image/*"},

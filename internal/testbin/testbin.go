@@ -1,5 +1,5 @@
 // Package testbin finds the programs that tests start: those that the test run
-// has built (WOLFFIA_TEST_BIN, WOLFFIA_TEST_CRASH_BIN), else it builds them, once
+// has built (WOLFFIA_TEST_BIN, WOLFFIA_TEST_CRASH_BIN, WOLFFIA_TEST_ATTACK_BIN), else it builds them, once
 // for each test program.
 package testbin
 
@@ -24,6 +24,7 @@ type set struct {
 
 var (
 	product = set{variable: "WOLFFIA_TEST_BIN", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-image", "wolffia/cmd/wolffia-docker"}}
+	attack  = set{variable: "WOLFFIA_TEST_ATTACK_BIN", packages: []string{"wolffia/internal/attack/inside"}}
 	crash   = set{variable: "WOLFFIA_TEST_CRASH_BIN", tags: "crashtest", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-docker", "wolffia/internal/crashtest/service"}}
 )
 
@@ -39,6 +40,12 @@ func Dir(t testing.TB) string {
 func Crash(t testing.TB) string {
 	t.Helper()
 	return crash.get(t)
+}
+
+// Attack is Dir of the program that attacks its sandbox (see package attack).
+func Attack(t testing.TB) string {
+	t.Helper()
+	return attack.get(t)
 }
 
 func (s *set) get(t testing.TB) string {
@@ -72,7 +79,7 @@ func (s *set) build() {
 
 // Remove deletes what was built.
 func Remove() {
-	for _, s := range []*set{&product, &crash} {
+	for _, s := range []*set{&product, &crash, &attack} {
 		if s.dir == "" {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/internal/attack/attacktest"
 	"wolffia/internal/probe"
 	"wolffia/internal/shimtest"
 	"wolffia/internal/testbin"
@@ -152,4 +153,9 @@ func TestRootDropsToOwner(t *testing.T) {
 func TestLimits(t *testing.T) {
 	need(t)
 	shimtest.Limits(t, backend, false)
+}
+
+func TestAttackMatrix(t *testing.T) {
+	need(t)
+	attacktest.Run(t, &attacktest.Config{Backend: bwrap.Name, New: func(t testing.TB) *shimtest.Runtime { return backend.Fresh(t) }})
 }

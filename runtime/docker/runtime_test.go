@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/internal/attack/attacktest"
 	"wolffia/internal/dockertest"
 	"wolffia/internal/probe"
 	"wolffia/internal/shimtest"
@@ -87,4 +88,9 @@ func TestSessions(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	runtimetest.CheckTable(t, "../../docs/backends.md", docker.Name, config().Lacks)
+}
+
+func TestAttackMatrix(t *testing.T) {
+	need(t)
+	attacktest.Run(t, &attacktest.Config{Backend: docker.Name, New: fresh})
 }

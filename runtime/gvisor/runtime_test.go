@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/internal/attack/attacktest"
 	"wolffia/internal/probe"
 	"wolffia/internal/shimtest"
 	"wolffia/internal/testbin"
@@ -105,4 +106,9 @@ func TestSessions(t *testing.T) {
 func TestLimits(t *testing.T) {
 	need(t)
 	shimtest.Limits(t, backend, true)
+}
+
+func TestAttackMatrix(t *testing.T) {
+	need(t)
+	attacktest.Run(t, &attacktest.Config{Backend: gvisor.Name, New: func(t testing.TB) *shimtest.Runtime { return backend.Fresh(t) }})
 }
