@@ -103,7 +103,11 @@ func composeTree(b *boot, spec *runtime.LaunchSpec) error {
 			return err
 		}
 	}
-	spec.Binds = append(spec.Binds, c.Mounts...)
+	mounts, err := pinMounts(b)
+	if err != nil {
+		return err
+	}
+	spec.Binds = append(spec.Binds, mounts...)
 	if spec.RootDir != "" {
 		if err := furnish(b, spec); err != nil {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
