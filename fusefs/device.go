@@ -39,6 +39,7 @@ type device struct {
 	verdict *sync.RWMutex // tree.verdict
 	logger  *slog.Logger
 	epochs  bool // the kernel can drop all names at once
+	most    int  // requests that are answered at once
 
 	handlers sync.WaitGroup
 	running  atomic.Int32 // goroutines
@@ -99,7 +100,7 @@ func (d *device) serve() {
 // start starts a goroutine that waits for a message; it ends when the tree
 // is unmounted, or there are enough of them.
 func (d *device) start() {
-	if d.running.Add(1) > maxHandlers {
+	if int(d.running.Add(1)) > d.most {
 		d.running.Add(-1)
 		return // when one has done its work, it waits
 	}
@@ -244,6 +245,17 @@ func (d *device) invalEntry(dir uint64, name string, gone bool) syscall.Errno {
 // newEpoch makes the kernel ask again for every name, also for those that it
 // knows not to exist. Only if epochs is set.
 func (d *device) newEpoch() syscall.Errno { return d.notify(fuse.NOTIFY_INC_EPOCH, nil, "") }
+
+// prune makes the kernel forget nodes as far as nobody uses them. EINVAL: it cannot.
+func (d *device) prune(ids []uint64) syscall.Errno {
+	const code, header = -9, 16 // FUSE_NOTIFY_PRUNE, struct fuse_notify_prune_out
+	body := binary.NativeEndian.AppendUint32(make([]byte, 0, header+8*len(ids)), uint32(len(ids)))
+	body = append(body, make([]byte, header-4)...)
+	for _, id := range ids {
+		body = binary.NativeEndian.AppendUint64(body, id)
+	}
+	return d.notify(code, body, "")
+}
 
 func (d *device) notify(code int32, body []byte, name string) syscall.Errno {
 	const size = int(unsafe.Sizeof(fuse.OutHeader{}))

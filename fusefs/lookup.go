@@ -149,6 +149,7 @@ func (t *tree) enter(dir *node, name string, m meeting, l perm.Level, out *fuse.
 	if l == perm.Checked {
 		t.mine.has(obj) // or is another file, and not known any more
 	}
+	t.crowded()
 	if m.fd >= 0 {
 		h := t.fds.add(n, usePath, m.fd)
 		if n.isDir() && !n.watched.Load() {

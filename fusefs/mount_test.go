@@ -39,6 +39,7 @@ type setup struct {
 	FDs     int
 	NoWatch bool
 	Quota   int64
+	Memory  int64
 	Bind    [2]string                                       // what of the host directory the client sees mounted on what else
 	Old     bool                                            // as on a kernel before 6.16
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
@@ -186,7 +187,7 @@ func serve(t *testing.T, s setup, args childArgs) {
 	denials := make(chan Denial, 10000)
 	srv, err := Serve(ctx, dev, &Options{
 		Root: int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
-		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, Quota: s.Quota, Denied: func(d Denial) {
+		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, Quota: s.Quota, Memory: s.Memory, Denied: func(d Denial) {
 			select {
 			case denials <- d:
 			default:
@@ -368,6 +369,8 @@ func answer(conn net.Conn, srv *Server, denials chan Denial) <-chan []Denial {
 				out.Encode(srv.Stats())
 			case "denials":
 				out.Encode(seen)
+			case "prunes":
+				out.Encode(!srv.tree.unforgetting.Load())
 			case "load":
 				out.Encode(loadOf(srv))
 			case "close":

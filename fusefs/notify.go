@@ -20,6 +20,7 @@ const (
 	noteContent                 // and its content, or its listing
 	noteEntry                   // an entry may be another than before
 	noteGone                    // an entry is gone, or another
+	noteCrowd                   // too much is known: see thin
 )
 
 // A host's change may be noticed while the answer that it makes untrue is on

@@ -106,6 +106,8 @@ func (t *tree) send(x note) syscall.Errno {
 	switch x.what {
 	case noteAttr, noteContent:
 		return t.dev.invalInode(x.id, x.what == noteContent)
+	case noteCrowd:
+		return t.thin()
 	default:
 		return t.dev.invalEntry(x.id, x.name, x.what == noteGone)
 	}

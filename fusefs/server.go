@@ -77,6 +77,11 @@ type Options struct {
 	// fail with EDQUOT. 0 is no limit.
 	Quota int64
 
+	// Memory is about how many bytes the server should take, for what the kernel knows
+	// and for requests; 0 is a GiB. It is no limit: names that are in use are kept, and
+	// before Linux 6.18 all names that the kernel keeps.
+	Memory int64
+
 	// NoWatch does not look out for changes that are made outside of the tree:
 	// they are seen after Timeout, and not much sooner, and the kernel asks
 	// again for everything after each Timeout. Without it, that is so for
@@ -224,8 +229,10 @@ func newTree(opts *Options) (_ *tree, err error) {
 	if t.logger == nil {
 		t.logger = slog.New(slog.DiscardHandler)
 	}
+	var handlers int
+	t.most, handlers = shares(opts.Memory)
 	t.dev = &device{
-		fd: -1, verdict: &t.verdict, logger: t.logger,
+		fd: -1, most: handlers, verdict: &t.verdict, logger: t.logger,
 		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)),
 	}
 	if t.timeout <= 0 {

@@ -61,6 +61,21 @@ func (t *table) all() []*node {
 	return slices.Collect(maps.Values(t.nodes))
 }
 
+// leaves returns up to n nodes, any, that nothing is known below of.
+func (t *table) leaves(n int) (ids []uint64) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for id, x := range t.nodes {
+		if len(ids) >= n {
+			break
+		}
+		if id != rootID && len(x.children) == 0 && x.parent != nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // place returns where n was last seen; parent is nil for an orphan.
 func (t *table) place(n *node) (parent *node, name string) {
 	t.mu.RLock()

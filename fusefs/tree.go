@@ -57,6 +57,12 @@ type tree struct {
 	notes  *notes
 	watch  *watcher // nil: the host's changes are not noticed
 	counts [ops]atomic.Uint64
+	most   int // nodes that there should be
+	// crowdNext is when the kernel may be asked again to forget some, by clock;
+	// unforgetting is set if it cannot be.
+	crowdNext    atomic.Int64
+	unforgetting atomic.Bool
+
 	walked atomic.Uint64 // directories that attached has gone through
 }
 

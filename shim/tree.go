@@ -46,6 +46,10 @@ func serveTree(b *boot, control *os.File) error {
 			return err
 		}
 	}
+	memory := treeMemory(b.Config.Resources.Memory)
+	if memory > 0 {
+		debug.SetMemoryLimit(memory)
+	}
 	policy, err := perm.Compile(b.Config.Permissions)
 	if err != nil {
 		return err
@@ -76,6 +80,7 @@ func serveTree(b *boot, control *os.File) error {
 		Owner:  treeOwner(b),
 		Shown:  b.Config.MountPointOrDefault(),
 		Quota:  b.Config.Resources.Disk,
+		Memory: memory,
 		Logger: log,
 		Denied: t.denied,
 	})
@@ -97,6 +102,16 @@ func serveTree(b *boot, control *os.File) error {
 	}()
 	t.server.Wait()
 	return nil
+}
+
+// treeMemory is how many bytes the tree server of a sandbox with a limit of memory
+// should take, which counts there; 0 if there is no limit.
+func treeMemory(limit int64) int64 {
+	const least = 16 << 20 // what Go and the rules take, and a little
+	if limit == 0 {
+		return 0
+	}
+	return max(limit/4, least)
 }
 
 // treeOwner is whom everything in the tree belongs to, in the user namespace in

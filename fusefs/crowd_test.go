@@ -1,0 +1,77 @@
+package fusefs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The names that are kept are bounded, however many there are, and those in use are what
+// they were.
+func TestCrowd(t *testing.T) {
+	const files = 3 * leastNodes
+	mounted(t, setup{
+		Memory: 1, Timeout: time.Hour,
+		Host: func(t *testing.T, dir string) {
+			for i := range files {
+				write(t, dir, fmt.Sprintf("d%d/f%d", i%50, i), "")
+			}
+			write(t, dir, "used/file", "content")
+		},
+		After: func(t *testing.T, s *Server, _ []Denial) {
+			if s.tree.unforgetting.Load() {
+				t.Log("this kernel forgets names when it pleases only")
+			}
+		},
+	}, func(t *testing.T, c *client) {
+		f, err := os.Open(c.at("used/file"))
+		fails(t, "open", err, 0)
+		defer f.Close()
+		look := func() {
+			for i := range files {
+				var st unix.Stat_t
+				fails(t, "stat", unix.Stat(c.at(fmt.Sprintf("d%d/f%d", i%50, i)), &st), 0)
+			}
+		}
+		look()
+		if !request[bool](t, c, "prunes") {
+			t.Skip("this kernel forgets names when it pleases only")
+		}
+		becomes(t, "the names that are known", "few", func() string {
+			look() // others are forgotten when one comes
+			if n := c.stats(t).Nodes; n > 2*leastNodes {
+				return fmt.Sprint(n)
+			}
+			return "few"
+		})
+		b := make([]byte, 100)
+		n, err := f.ReadAt(b, 0)
+		if string(b[:n]) != "content" {
+			t.Errorf("what is in use: %q, %v", b[:n], err)
+		}
+		if got := held(filepath.Join(c.dir, "used/file")); got != "content" {
+			t.Errorf("what is in use: %q", got)
+		}
+	})
+}
+
+// Memory is divided so that something is left for everything.
+func TestShares(t *testing.T) {
+	for _, tt := range []struct {
+		memory          int64
+		nodes, handlers int
+	}{
+		{0, 1 << 20, maxHandlers},
+		{1, leastNodes, leastHandlers},
+		{64 << 20, 1 << 16, 7},
+		{1 << 50, 1 << 24, maxHandlers},
+	} {
+		if nodes, handlers := shares(tt.memory); nodes != tt.nodes || handlers != tt.handlers {
+			t.Errorf("%d bytes: %d nodes and %d handlers, want %d and %d", tt.memory, nodes, handlers, tt.nodes, tt.handlers)
+		}
+	}
+}
