@@ -46,7 +46,7 @@ var executed = []habit{
 	{"{,.,.config/}lefthook{,-local}.{yml,yaml,json,jsonc,toml}", "", "says what git's hooks run"},
 
 	// Editors and debuggers.
-	{".vscode/*", "{extensions.json,launch.json,*.code-snippets,cspell.json}", "settings and tasks of VS Code, which name programs and start them"},
+	{".vscode/*", "{extensions.json,launch.json,*.code-snippets}", "settings and tasks of VS Code, which name programs and start them"},
 	{"*.{code-workspace,sublime-project}", "", "settings and tasks of an editor, which name programs and start them"},
 	{
 		".idea/*", "{codeStyles,inspectionProfiles,dictionaries,copyright,scopes,libraries,.gitignore,.name,modules.xml,vcs.xml,encodings.xml,icon*,*.iml}",

@@ -11,6 +11,15 @@
 // the codebase as it is: make them anew for each sandbox, and for
 // SetPermissions.
 //
+// # What the host executes
+//
+// Editors, shells, agents and others execute files because of their names, such as
+// .vscode/tasks.json; perm has the list. For guards them at the codebase's root, at the
+// tops of git's working trees, and in directories where an editor or an agent has
+// settings already; also what such a name leads to as a link, and what a link in the
+// user's home, as os.UserHomeDir has it, leads to. Options.File, if it is in the
+// codebase, is guarded with every preset.
+//
 // # Tracked files
 //
 // A file that a secret pattern of the preset hides, and that git tracks, would

@@ -319,7 +319,7 @@ func (l *look) believe(claims []claim, whole bool, state string) error {
 			}
 		}
 	}
-	record := statedir.Codebase{Path: l.path}
+	record := statedir.Codebase{Path: l.path, Policies: known[0].Policies}
 	for i := range claims {
 		c := &claims[i]
 		if c.believed = tracked[c.Path] || c.file != nil && c.seen(c.file); c.believed {

@@ -27,20 +27,16 @@ func bare(repos *gitscan.Repos) (dirs, many []string) {
 // changing what the user's own git would execute. sealed are directories in which nothing
 // may be changed.
 func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
-	var rules []perm.Rule
-	atMostRead := func(pattern, source string) {
-		rules = append(rules, perm.Rule{Pattern: pattern, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source})
-	}
 	links := slices.DeleteFunc(slices.Clone(repos.Links), func(link string) bool { return path.Base(link) == ".git" }) // as any .git
 	outside := slices.Concat(repos.Outside, links)
+	rules := ways(outside, "the way to what git's configuration points to")
 	for _, pattern := range covering(outside) {
-		atMostRead(pattern, "what git's configuration points to")
+		rules = append(rules, limit(pattern, perm.Glob, "what git's configuration points to"))
 	}
-	rules = append(rules, ways(outside, "the way to what git's configuration points to")...)
 	// A sandbox could hide a repository by the modes of a directory, and be in it
 	// again the next time.
 	for _, pattern := range covering(sealed) {
-		atMostRead(pattern, "what cannot be looked into for git repositories")
+		rules = append(rules, limit(pattern, perm.Glob, "what cannot be looked into for git repositories"))
 	}
 	return rules
 }
@@ -56,9 +52,14 @@ func ways(paths []string, source string) []perm.Rule {
 	}
 	var rules []perm.Rule
 	for _, pattern := range covering(slices.Collect(maps.Keys(dirs))) {
-		rules = append(rules, perm.Rule{Pattern: pattern, Type: perm.File, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source})
+		rules = append(rules, limit(pattern, perm.File, source))
 	}
 	return rules
+}
+
+// limit returns the rule that what pattern and kind match is at most readable.
+func limit(pattern string, kind perm.Kind, source string) perm.Rule {
+	return perm.Rule{Pattern: pattern, Type: kind, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source}
 }
 
 // covering returns patterns that match all the paths and what is below them: no others,

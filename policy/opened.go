@@ -10,7 +10,6 @@ import (
 
 	"wolffia/internal/gitscan"
 	"wolffia/perm"
-	"wolffia/runtime"
 )
 
 // maxOpened bounds the directories that rules are made for, each, of what the host
@@ -55,23 +54,50 @@ func opened(repos *gitscan.Repos) []string {
 // is, so that if it is a link what it leads to is guarded too.
 func executable(path string) bool { return everywhere().Level(path, false) < perm.Write }
 
+var anything = perm.Rule{Pattern: "**", Level: perm.Write}
+
 // everywhere has perm.AnyExecutedRules, and everything else can be written.
 var everywhere = sync.OnceValue(func() *perm.Policy {
-	rules, err := perm.Compile(append(perm.AnyExecutedRules(), perm.Rule{Pattern: "**", Level: perm.Write}))
+	rules, err := perm.Compile(append(perm.AnyExecutedRules(), anything))
 	if err != nil {
 		return &perm.Policy{} // a test compiles them; this takes every name for such a one
 	}
 	return rules
 })
 
-// led returns rules for what the host executes by way of links in the codebase.
-func (l *look) led() []perm.Rule {
-	var rules []perm.Rule
-	for _, link := range l.repos.Linked {
-		rules = append(rules, fixed(l.path, filepath.Join(l.path, link), "what the host executes by way of "+perm.Quote(link))...)
+// led returns rules for what the host executes in the directories opened, as of
+// opened, by way of links in the codebase; a link in such a target is not followed.
+func (l *look) led(opened []string) ([]perm.Rule, error) {
+	if len(l.repos.Linked) == 0 {
+		return nil, nil
 	}
-	return rules
+	placed := everywhere()
+	if opened != nil {
+		var err error
+		if placed, err = perm.Compile(append(perm.ExecutedRules(opened), anything)); err != nil {
+			return nil, invalid(err)
+		}
+	}
+	const source = "what the host executes by way of a link"
+	var paths []string
+	for _, link := range l.repos.Linked {
+		if placed.Level(link, false) < perm.Write {
+			paths = append(paths, gitscan.Reach(l.path, filepath.Join(l.path, link))...)
+		}
+	}
+	if len(paths) <= maxLed {
+		return atMostRead(paths, source), nil
+	}
+	var rules []perm.Rule
+	for _, pattern := range covering(paths) {
+		rules = append(rules, perm.Rule{Pattern: pattern, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source})
+	}
+	return rules, nil
 }
+
+// maxLed bounds the rules for what links lead to, which a sandbox may have made;
+// beyond it they are for the directories that have it.
+const maxLed = 500
 
 // homeRules returns rules for what the host executes in the user's home and that is
 // in the codebase at path, since a link leads there or the home is in the codebase.
@@ -110,37 +136,20 @@ func homeRules(path string) []perm.Rule {
 // fixed returns rules that keep a sandbox from changing what a path, which is
 // absolute, means to the host: the file or directory that it leads to, whether or
 // not it exists, and the links on the way, as far as they are below root. A
-// directory on the way cannot be renamed, since other rules hold below it. It gives
+// directory on the way cannot be renamed, since other rules hold below it. They give
 // nothing.
 func fixed(root, path, source string) []perm.Rule {
-	reached := gitscan.Reach(root, path)
-	rules := ways(reached, source)
-	for _, p := range reached {
-		pattern := "/" + perm.Quote(p)
-		if p == "." {
-			continue // who gives it as a codebase wants to work in it
-		}
-		rules = append(rules, perm.Rule{Pattern: pattern, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source})
-	}
-	return rules
+	return atMostRead(gitscan.Reach(root, path), source)
 }
 
-// ownFile returns the rules that keep a sandbox from changing the policy file that
-// its own rules are from, which would be those of the next one: as fixed, and for the
-// name with .lock behind it, under which some programs write a file anew. They hold
-// whatever the preset is.
-func ownFile(root, file string) ([]perm.Rule, error) {
-	if file == "" {
-		return nil, nil
+// atMostRead returns rules for paths relative to the root, and for the ways to them. The root
+// itself is left out: who gives it as a codebase wants to work in it.
+func atMostRead(paths []string, source string) []perm.Rule {
+	rules := ways(paths, source)
+	for _, p := range paths {
+		if p != "." {
+			rules = append(rules, limit("/"+perm.Quote(p), perm.Glob, source))
+		}
 	}
-	abs, err := filepath.Abs(file)
-	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "policy file: %w", err)
-	}
-	rules := fixed(root, abs, "the rules themselves, which are from this file")
-	for _, r := range slices.Clone(rules) {
-		r.Pattern += ".lock"
-		rules = append(rules, r)
-	}
-	return rules, nil
+	return rules
 }

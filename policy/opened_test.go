@@ -35,6 +35,30 @@ func TestExecuted(t *testing.T) {
 	}
 }
 
+// TestExecutedLinks: links that a sandbox has made in great number do not keep the next
+// one from being made, nor do links that nobody follows guard what they lead to.
+func TestExecutedLinks(t *testing.T) {
+	p := newPlace(t)
+	write(t, p.root, "a/b/x", "", "c/x", "", "new/dir/x", "")
+	link := func(target, path string) {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(p.root, path)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, filepath.Join(p.root, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link("../c/x", "new/.bashrc")
+	link("c", "none/.vscode/x")
+	for i := range 11_000 {
+		link(fmt.Sprint("../a/b/", i), fmt.Sprint(".husky/", i))
+	}
+	made := p.levels("a/b/1 read c/x write new/dir/x write .husky/1 read")
+	if len(made.Rules) > 3000 {
+		t.Errorf("%d rules", len(made.Rules))
+	}
+}
+
 // TestExecutedHome: files of the user's home are guarded where they lead into the
 // codebase, and where the codebase is the home.
 func TestExecutedHome(t *testing.T) {
@@ -107,5 +131,35 @@ func TestOwnPolicyFile(t *testing.T) {
 		p.levels("conf/deep/p.yaml read")
 		p.o.Reveals = []perm.Rule{{Pattern: "/conf/deep/p.yaml", Level: perm.Write}}
 		p.levels("conf/deep/p.yaml write")
+	}
+}
+
+// TestEarlierPolicyFile: nor can a sandbox write it that was made without it later, also
+// over a part of the codebase.
+func TestEarlierPolicyFile(t *testing.T) {
+	for _, preset := range []string{"agent-safe", "full-access"} {
+		p := newPlace(t)
+		write(t, p.root, "conf/p.yaml", "version: 1\nextends: "+preset+"\nrules: [docs/=read]\n")
+		commit(t, p.root, ".env", "A=1\n")
+		p.levels("conf/p.yaml write")
+		p.o.File = filepath.Join(p.root, "conf/p.yaml")
+		p.levels("conf/p.yaml read .env write")
+		p.o = Options{}
+		p.levels("conf/p.yaml read conf/p.yaml.lock read conf/q.yaml write docs/x write .env write")
+		p.o = Options{Preset: "development"}
+		p.levels("conf/p.yaml read")
+		if err := os.Symlink("conf/p.yaml", filepath.Join(p.root, "link.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		p.levels("link.yaml write")
+		p.o.File = filepath.Join(p.root, "link.yaml")
+		p.o.Preset = ""
+		p.levels("link.yaml read conf/p.yaml read")
+		p.o = Options{}
+		p.levels("link.yaml read conf/p.yaml read")
+		p.o = Options{Preset: "full-access"}
+		p.levels("conf/p.yaml write")
+		p.o, p.root = Options{}, filepath.Join(p.root, "conf")
+		p.levels("p.yaml read q.yaml write")
 	}
 }

@@ -97,7 +97,7 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 		return nil, err
 	}
 	p := &Policy{}
-	own, err := ownFile(path, o.File)
+	own, err := ownNames(path, o.File)
 	if err != nil {
 		return nil, err
 	}
@@ -106,9 +106,12 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 		case err != nil:
 			return nil, err
 		case known: // nothing depends on what is in it
-			p.Rules, err = perm.Assemble(req)
-			p.Rules = append(p.Rules, own...)
-			return p, invalid(err)
+			if p.Rules, err = perm.Assemble(req); err != nil {
+				return nil, invalid(err)
+			}
+			p.Rules = append(p.Rules, ownFile(own)...)
+			_, err = earlierFiles(o.StateDir, path, own)
+			return p, err
 		}
 	}
 	secrets := sync.OnceValues(defaultSecrets)
@@ -135,9 +138,13 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	if p.Rules, err = perm.Assemble(req); err != nil {
 		return nil, invalid(err)
 	}
-	p.Rules = append(p.Rules, own...)
+	p.Rules = append(p.Rules, ownFile(own)...)
 	if base.Executed {
-		p.Rules = slices.Concat(p.Rules, look.led(), <-home)
+		led, err := look.led(req.Opened)
+		if err != nil {
+			return nil, err
+		}
+		p.Rules = slices.Concat(p.Rules, led, <-home)
 	}
 	if base.Git {
 		p.Truncated, p.Sealed = look.repos.Truncated, append(many, look.repos.Unread...)
@@ -149,7 +156,11 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	if err := look.exempt(ctx, p, base.Rules, o.StateDir); err != nil {
 		return nil, err
 	}
-	return p, nil
+	earlier, err := earlierFiles(o.StateDir, path, own)
+	if base.Git {
+		p.Rules = append(p.Rules, earlier...)
+	}
+	return p, err
 }
 
 // maxPolicy bounds what is read of a policy file; perm refuses longer ones.

@@ -30,6 +30,10 @@ type Codebase struct {
 	// Tracked are the files, relative to Path, that git tracked when no sandbox
 	// could have said so in its place.
 	Tracked []string `json:"tracked"`
+
+	// Policies are the policy files below Path that rules for it were made with, and
+	// the links that led to them, relative to Path.
+	Policies []string `json:"policies,omitempty"`
 }
 
 // KnownCodebases returns the records in the state directory state of the

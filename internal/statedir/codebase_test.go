@@ -22,7 +22,7 @@ func TestCodebases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []Codebase{{"/a", []string{"y", "x"}}, {"/a/b/c", nil}, {"/ab", []string{"z"}}} {
+	for _, c := range []Codebase{{Path: "/a", Tracked: []string{"y", "x"}}, {Path: "/a/b/c"}, {Path: "/ab", Tracked: []string{"z"}}} {
 		if err := dir.Remember(&c, false); err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestCodebases(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, tracked := range [][]string{{"x", "y"}, {"new"}} {
-			if err := dir.Remember(&Codebase{"/a", tracked}, replace && i > 0); err != nil {
+			if err := dir.Remember(&Codebase{Path: "/a", Tracked: tracked}, replace && i > 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -87,7 +87,7 @@ func TestRememberTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			if err := dir.Remember(&Codebase{"/a", []string{fmt.Sprint(i)}}, i%2 == 1); err != nil {
+			if err := dir.Remember(&Codebase{Path: "/a", Tracked: []string{fmt.Sprint(i)}}, i%2 == 1); err != nil {
 				t.Error(err)
 			}
 			got, err := KnownCodebases(dir.Path(), "/a")
