@@ -99,7 +99,7 @@ type ProcessSpec struct {
 type Exit struct {
 	Code        int            // the exit code, or 128+Signal
 	Signal      syscall.Signal // what killed it, or 0
-	TimedOut    bool           // by the spec's Timeout
+	TimedOut    bool           // by the spec's Timeout; where the sandbox does not answer it may still run
 	OutOfMemory bool           // see ExecResult
 	Session     *SessionStatus // what became of the session; nil if it was not run in one
 }
