@@ -138,7 +138,7 @@ while True:
 		sh(t, conn, ":")
 	}
 	// One that stays is seen at last, or the attack would show nothing.
-	seen, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"cat"}, Env: env}})
+	seen, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"sleep", "100"}, Env: env}})
 	if err != nil {
 		t.Fatal(err)
 	}
