@@ -42,13 +42,11 @@ func look(root, dir, marks string) (wrong []string) {
 			return nil
 		}
 		rel, _ := filepath.Rel(root, path)
-		has := func(name string) bool { _, err := os.Lstat(filepath.Join(path, name)); return err == nil }
-		whole := has("HEAD") && (has("commondir") || has("objects") && (has("refs") || has("reftable")))
 		named := byName(rel)
-		if whole && !named {
+		if whole(path) && !named {
 			say(path, "is a repository by its content")
 		}
-		if !whole && !(named && strings.HasSuffix(path, ".git")) {
+		if !whole(path) && !(named && strings.HasSuffix(path, ".git")) {
 			return nil
 		}
 		for _, name := range []string{"config", "config.worktree"} {
@@ -63,7 +61,7 @@ func look(root, dir, marks string) (wrong []string) {
 		}
 		lookHooks(filepath.Join(path, "hooks"), say)
 		if text, err := os.ReadFile(filepath.Join(path, "commondir")); err == nil {
-			if to := strings.TrimSpace(string(text)); to != "../.." || filepath.Base(filepath.Dir(path)) != "worktrees" {
+			if to := strings.TrimSpace(string(text)); to != "" && to != "../.." || to != "" && filepath.Base(filepath.Dir(path)) != "worktrees" {
 				say(path, "has a commondir %q", to)
 			}
 		}
@@ -84,8 +82,8 @@ func look(root, dir, marks string) (wrong []string) {
 				}
 			}
 		}
-		for _, name := range []string{"rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup", "rebase-merge/done", "sequencer/todo"} {
-			if evil(filepath.Join(path, name)) && name != "rebase-merge/done" {
+		for _, name := range []string{"rebase-merge/git-rebase-todo", "rebase-merge/git-rebase-todo.backup"} {
+			if evil(filepath.Join(path, name)) {
 				say(filepath.Join(path, name), "has a command")
 			}
 		}
@@ -137,9 +135,15 @@ func lookPointer(root, path string, d fs.DirEntry, say func(path, format string,
 		to = real
 	}
 	rel, err := filepath.Rel(root, to)
-	if err != nil || strings.HasPrefix(rel, "..") || !byName(rel) {
+	if err != nil || strings.HasPrefix(rel, "..") || !byName(rel) && whole(to) {
 		say(path, "leads to %s", to)
 	}
+}
+
+// whole reports whether a directory has what makes one a repository to some reader.
+func whole(dir string) bool {
+	has := func(name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
+	return has("HEAD") && (has("commondir") || has("objects") && (has("refs") || has("reftable")))
 }
 
 // byName reports whether a path is that of a git directory by its name.

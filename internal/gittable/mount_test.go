@@ -148,7 +148,7 @@ func live(t *testing.T, p places, m marks) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	srv, err := fusefs.Serve(ctx, dev, serveOptions(int(root.Fd()), rules, p, made))
+	srv, err := fusefs.Serve(ctx, dev, serveOptions(int(root.Fd()), rules, p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,8 +176,8 @@ func live(t *testing.T, p places, m marks) {
 }
 
 // serveOptions are those of the tree server of a sandbox.
-func serveOptions(root int, rules *perm.Policy, _ places, _ *policy.Policy) *fusefs.Options {
-	return &fusefs.Options{Root: root, Rules: rules, Owner: fusefs.Owner{UID: clientUID, GID: clientUID}}
+func serveOptions(root int, rules *perm.Policy, p places) *fusefs.Options {
+	return &fusefs.Options{Root: root, Rules: rules, Owner: fusefs.Owner{UID: clientUID, GID: clientUID}, Shown: p.Mount}
 }
 
 // beHost does what it is asked for until nobody is there to ask.
