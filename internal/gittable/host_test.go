@@ -118,7 +118,7 @@ func link(t testing.TB, target, path string) {
 // what it prints. What fails does not end it.
 func sh(t testing.TB, dir, script string, env ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
 	cmd.Dir = dir

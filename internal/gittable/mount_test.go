@@ -108,6 +108,7 @@ func lives(t *testing.T, fill func(t *testing.T, host string, m marks), uses ...
 		}
 	}
 	m := newMarks(t, p.Marks)
+	t.Cleanup(func() { sh(t, p.Host, "chmod -R u+rwX .") }) // the inside can close directories
 	fill(t, p.Host, m)
 	if t.Failed() {
 		return

@@ -44,29 +44,41 @@ func TestRace(t *testing.T) {
 		evil := []byte(harmless + gittable.Lines("core.fsmonitor="+c.Marks+"/bin/core.fsmonitor"))
 		var over atomic.Bool
 		var group sync.WaitGroup
-		for i, attack := range []func(tmp string){
-			func(tmp string) { _ = exchange(tmp, lock) },
-			func(tmp string) { _ = os.Rename(tmp, lock) },
-			func(tmp string) { _ = os.Remove(lock); _ = os.Link(tmp, lock) },
-			func(string) { with(lock, unix.O_WRONLY, func(fd int) { pwrite(fd, evil) }) },
-			func(string) {
+		for i, a := range []struct {
+			name string
+			do   func(tmp string)
+		}{
+			{"exchange", func(tmp string) { _ = exchange(tmp, lock) }},
+			{"rename onto", func(tmp string) { _ = os.Rename(tmp, lock) }},
+			{"link instead", func(tmp string) { _ = os.Remove(lock); _ = os.Link(tmp, lock) }},
+			{"write to it", func(string) { with(lock, unix.O_WRONLY, func(fd int) { pwrite(fd, evil) }) }},
+			{"make one", func(string) {
 				with(lock, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, func(fd int) {
 					pwrite(fd, evil)
 					_ = os.Rename(lock, config)
 					_ = os.Remove(lock)
 				})
-			},
-			func(tmp string) {
+			}},
+			{"make one and write later", func(string) {
+				with(lock, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, func(fd int) {
+					_ = os.Remove(lock)
+					pwrite(fd, evil)
+				})
+			}},
+			{"rename and back", func(tmp string) {
 				_ = os.Rename(lock, tmp+"l")
 				put(tmp+"l", evil)
 				_ = os.Rename(tmp+"l", lock)
-			},
+			}},
 		} {
+			if !wanted(a.name) {
+				continue
+			}
 			group.Go(func() { // ends when the host is done
 				for n := 0; !over.Load(); n++ {
 					tmp := c.at(fmt.Sprintf("scratch/%d-%d", i, n%50))
 					put(tmp, evil)
-					attack(tmp)
+					a.do(tmp)
 				}
 			})
 		}

@@ -16,8 +16,11 @@ import (
 // all says that the tests leave nothing out to be fast: WOLFFIA_GITTABLE=all.
 func all() bool { return os.Getenv("WOLFFIA_GITTABLE") == "all" }
 
-// wanted reports whether a case is to be tried: WOLFFIA_GITTABLE_ONLY is a part of its name.
-func wanted(name string) bool { return strings.Contains(name, os.Getenv("WOLFFIA_GITTABLE_ONLY")) }
+// wanted reports whether a case is to be tried: WOLFFIA_GITTABLE_ONLY names parts of names,
+// with | between.
+func wanted(name string) bool {
+	return slices.ContainsFunc(strings.Split(os.Getenv("WOLFFIA_GITTABLE_ONLY"), "|"), func(part string) bool { return strings.Contains(name, part) })
+}
 
 // A tally counts what got through, by the way in.
 type tally map[string][]string
