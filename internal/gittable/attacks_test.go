@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -342,15 +343,30 @@ func TestAttacks(t *testing.T) {
 		got, tried := tally{}, 0
 		said, found := map[string]string{}, map[string]string{}
 		var days []day
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		places := make(chan struct{}, 3)
+		for i, name := range names {
+			if wanted(name) {
+				group.Go(func() {
+					places <- struct{}{}
+					out := c.run(t, rig(i), prelude+attacks[name])
+					<-places
+					mu.Lock()
+					said[name] = out
+					mu.Unlock()
+				})
+			}
+		}
+		group.Wait()
 		for i, name := range names {
 			if !wanted(name) {
 				continue
 			}
 			tried++
-			said[name] = c.run(t, rig(i), prelude+attacks[name])
 			found[name] = c.host(t, order{Do: "look", Dir: rig(i)}) + c.host(t, order{Do: "lost", Dir: rig(i)})
 			script := each(attacks[name], everyday)
-			if i%24 == 0 || all() {
+			if i%40 == 0 || all() {
 				script = each("", workday)
 			}
 			days = append(days, day{rig(i), script})

@@ -94,6 +94,7 @@ func (c *inside) run(t testing.TB, dir, script string, env ...string) string {
 // codebase that fill makes on the host.
 func lives(t *testing.T, fill func(t *testing.T, host string, m marks), uses ...func(t *testing.T, c *inside)) {
 	t.Helper()
+	t.Parallel()
 	if said := os.Getenv(childEnv); said != "" {
 		beInside(t, said, uses)
 		return

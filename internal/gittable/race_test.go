@@ -21,19 +21,20 @@ i=0
 while test $i -lt %d; do
 	i=$((i+1))
 	git config work.n $i
-	git remote add r$i ../../remote$i
+	git remote add r$$-$i ../../remote$i
 	git push -q -u origin HEAD:refs/heads/b$i
 	git branch -q -u origin/main
-	git config --unset remote.r$i.fetch
+	git config --unset remote.r$$-$i.fetch
 done
 git config -l --local`
 
 // TestRace: a process inside that does all it can to the lock of a configuration, while
 // the host's git writes that, brings nothing into it.
 func TestRace(t *testing.T) {
-	rounds := 60
+	const rounds = 40
+	times := 1
 	if all() {
-		rounds = 3000 // about a minute
+		times = 12 // about a minute
 	}
 	lives(t, func(t *testing.T, host string, _ marks) {
 		newRigging(t, host).copies(t, "rig")
@@ -82,7 +83,10 @@ func TestRace(t *testing.T) {
 				}
 			})
 		}
-		said := c.host(t, order{Do: "sh", Dir: "rig", Script: fmt.Sprintf(raceScript, rounds)})
+		said := ""
+		for range times {
+			said += c.host(t, order{Do: "sh", Dir: "rig", Script: fmt.Sprintf(raceScript, rounds)})
+		}
 		over.Store(true)
 		group.Wait()
 		// The same without anybody to disturb it.
@@ -93,7 +97,7 @@ func TestRace(t *testing.T) {
 			name, _, _ := strings.Cut(line, "=")
 			switch {
 			case slices.Contains(may, line), name == "work.n", name == "remote.origin.url", strings.HasPrefix(name, "branch."),
-				strings.HasPrefix(name, "remote.r") && strings.Contains(line, "refs/remotes/r"): // of a command that failed
+				strings.HasPrefix(name, "remote.r") && (strings.Contains(line, "=../../remote") || strings.Contains(line, "refs/remotes/r")): // of a command that failed
 				kept++
 			default:
 				t.Errorf("in the configuration there is %s", line)

@@ -22,6 +22,9 @@ func TestRefused(t *testing.T) {
 		got, tried := tally{}, 0
 		scratch := 0
 		for i, s := range gittable.Settings {
+			if s.Key == "extensions.worktreeConfig" {
+				continue // what it has git read is guarded as well: TestWays
+			}
 			for _, file := range []string{"rig/.git/config", "rig/new/.git/config"} {
 				was := c.host(t, order{Do: "get", Dir: file})
 				check := func(way string) {
