@@ -135,7 +135,7 @@ func (t *tree) mode(o *object, level perm.Level, inside perm.State) uint32 {
 		switch {
 		case level < perm.Read:
 			bits &^= 0o777
-		case level < perm.Checked, level == perm.Checked && !t.mine.has(o):
+		case level < perm.Checked, level == perm.Checked && !t.mine.knows(o.ident):
 			bits &^= 0o222
 		}
 	}

@@ -30,58 +30,75 @@ const maxMine = 1 << 16
 // themselves. Its methods are safe for concurrent use.
 type mine struct {
 	mu    sync.Mutex
-	known map[identity]unix.StatxTimestamp // to when it was born; guarded by mu
-	order []identity                       // the oldest first, with what is not known any more; guarded by mu
+	known map[identity]birth // guarded by mu
+	order []identity         // the oldest first, with what is not known any more; guarded by mu
 }
 
-// knows reports whether the inode id was made inside.
-func (o *mine) knows(id identity) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, ok := o.known[id]
+// A birth tells an inode from a later one of its number: file systems give numbers again
+// within the time in which their clocks stand still. The handle has a generation for that,
+// name_to_handle_at(2).
+type birth struct {
+	handle string // empty where there are none
+	time   unix.StatxTimestamp
+}
+
+// birthOf returns that of obj, which is at a.
+func birthOf(a at, obj *object) birth {
+	handle, _ := handleOf(a) // without one the time is all there is
+	return birth{handle, obj.Btime}
+}
+
+// knows reports whether the inode id was made inside, or one of its number was.
+func (m *mine) knows(id identity) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.known[id]
 	return ok
 }
 
-// has reports whether obj was made inside. Where an identity does not say when an inode was born, a
-// later one of its number is found out here.
-func (o *mine) has(obj *object) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	born, ok := o.known[obj.ident]
-	if ok && born != obj.Btime {
-		delete(o.known, obj.ident)
-		ok = false
+// has reports whether obj, which is at a, was made inside.
+func (m *mine) has(a at, obj *object) bool {
+	if !m.knows(obj.ident) {
+		return false
 	}
-	return ok
+	b := birthOf(a, obj)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known[obj.ident] == b {
+		return true
+	}
+	delete(m.known, obj.ident)
+	return false
 }
 
-// add notes that obj was made inside.
-func (o *mine) add(obj *object) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.known == nil {
-		o.known = map[identity]unix.StatxTimestamp{}
+// add notes that obj, which is at a, was made inside.
+func (m *mine) add(a at, obj *object) {
+	b := birthOf(a, obj)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = map[identity]birth{}
 	}
-	if _, ok := o.known[obj.ident]; !ok {
-		o.order = append(o.order, obj.ident)
+	if _, ok := m.known[obj.ident]; !ok {
+		m.order = append(m.order, obj.ident)
 	}
-	o.known[obj.ident] = obj.Btime
-	for len(o.known) > maxMine || len(o.order) > 2*maxMine {
-		delete(o.known, o.order[0])
-		o.order = o.order[1:]
+	m.known[obj.ident] = b
+	for len(m.known) > maxMine || len(m.order) > 2*maxMine {
+		delete(m.known, m.order[0])
+		m.order = m.order[1:]
 	}
 }
 
 // drop notes that obj, which may be nil, is gone, or is nothing that matters any more.
-func (o *mine) drop(obj *object) {
+func (m *mine) drop(obj *object) {
 	if obj == nil {
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.known, obj.ident)
-	if len(o.known) == 0 {
-		o.order = nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.known, obj.ident)
+	if len(m.known) == 0 {
+		m.order = nil
 	}
 }
 
@@ -128,6 +145,12 @@ func (t *tree) mayChange(o op, n *node) bool {
 	return false
 }
 
+// still reports whether the file or directory open as h was made inside.
+func (t *tree) still(h *handle) bool {
+	obj, errno := t.stat(at{fd: h.fd})
+	return errno == 0 && t.mine.has(at{fd: h.fd}, obj)
+}
+
 // A change is one of attributes.
 type change struct {
 	mode     uint32
@@ -172,7 +195,7 @@ func (t *tree) made(dir *node, fd int, name string) {
 		return
 	}
 	if obj, errno := t.stat(at{fd, name}); errno == 0 && obj.ident == n.ident() {
-		t.mine.add(obj)
+		t.mine.add(at{fd, name}, obj)
 	}
 }
 
@@ -198,7 +221,7 @@ func (t *tree) completes(dir *node, fd int, name string) bool {
 // essential reports whether obj, at name in dir, makes a git directory of it that was not made
 // inside: it has to stay.
 func (t *tree) essential(dir *node, name string, obj *object) bool {
-	return t.rules.Checks() && gitguard.Essential(name) && t.gitPlace(dir) && !t.mine.knows(dir.ident()) && !t.mine.has(obj)
+	return t.rules.Checks() && gitguard.Essential(name) && t.gitPlace(dir) && !t.mine.knows(dir.ident()) && !t.mine.knows(obj.ident)
 }
 
 // stays reports whether obj, at name in dir, must not be moved: it is essential, or a directory that was not
@@ -207,7 +230,7 @@ func (t *tree) stays(dir *node, name string, obj *object) bool {
 	if t.essential(dir, name, obj) {
 		return true
 	}
-	return obj.isDir() && t.rules.Checks() && !t.mine.has(obj) &&
+	return obj.isDir() && t.rules.Checks() && !t.mine.knows(obj.ident) &&
 		t.rules.Child(t.rules.Enter(dir.getState(), name), "config", false) == perm.Checked
 }
 
@@ -241,13 +264,15 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	switch {
 	case r.swap || r.src.typ() != unix.S_IFREG || r.dst != nil && r.dst.isDir():
 		return nil, errors.New("git itself replaces files only")
-	case src == perm.Checked && (!t.mine.has(r.src) || !a.Writes()):
+	case src == perm.Checked && (!t.mine.has(at{from, r.a}, r.src) || !a.Writes()):
 		return nil, errors.New(madeOutside)
 	case dst == perm.Write:
 		return nil, nil // index.lock becomes index
 	case src == perm.Write:
 		return nil, errors.New("git itself does not do this")
-	case !b.Replaced() && b.Writes() && (r.dst == nil || t.mine.has(r.dst)):
+	case b == gitguard.Lock && r.dst != nil:
+		return nil, errors.New("somebody has the lock")
+	case !b.Replaced() && b.Writes() && (r.dst == nil || t.mine.has(at{to, r.b}, r.dst)):
 		return nil, nil
 	case !b.Replaced():
 		return nil, errors.New(madeOutside)
@@ -265,7 +290,7 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	if r.dst == nil {
 		n.fresh = t.mine.knows(r.to.ident())
 	} else {
-		n.fresh = t.mine.has(r.dst)
+		n.fresh = t.mine.has(at{to, r.b}, r.dst)
 	}
 	if b != gitguard.Config {
 		return n, b.Content(path, t.shown, text)
@@ -322,7 +347,7 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 		t.quota.removed(victim, r.dst)
 	}
 	if n.fresh {
-		t.mine.add(made)
+		t.mine.add(at{to, r.b}, made)
 	}
 	if unix.Unlinkat(from, r.a, 0) == nil {
 		t.mine.drop(r.src)

@@ -223,7 +223,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 		}
 		l := t.rules.Child(dir.getState(), name, false)
 		if l == perm.Checked {
-			t.mine.add(obj)
+			t.mine.add(at{fd: file}, obj)
 		}
 		n := t.enter(dir, name, meeting{obj, -1}, l, &out.EntryOut)
 		h := t.fds.add(n, useWrite, file)

@@ -59,7 +59,11 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writin
 	}
 	h, errno := t.acquire(n, useWrite)
 	if errno == 0 && n.getLevel() == perm.Checked {
-		if errno = t.allow(o, in, n); errno != 0 { // another file has taken its place meanwhile
+		// Another file may have taken its place meanwhile.
+		if errno = t.allow(o, in, n); errno == 0 && !t.still(h) {
+			errno = t.deny(o, in, n, "", perm.Checked, syscall.EACCES, madeOutside)
+		}
+		if errno != 0 {
 			h.release()
 		}
 	}

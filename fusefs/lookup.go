@@ -146,9 +146,6 @@ func (t *tree) enter(dir *node, name string, m meeting, l perm.Level, out *fuse.
 	})
 	n.seen.Store(t.clock())
 	t.orphan(old)
-	if l == perm.Checked {
-		t.mine.has(obj) // or is another file, and not known any more
-	}
 	t.crowded()
 	if m.fd >= 0 {
 		h := t.fds.add(n, usePath, m.fd)

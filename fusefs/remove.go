@@ -41,19 +41,17 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 	defer h.release()
 	// What is there may be of the other kind, and that one be hidden.
 	obj, errno := t.stat(at{h.fd, name})
-	if errno == 0 && obj.isDir() != isDir {
+	if errno != 0 {
+		return fuse.Status(errno) // what somebody makes there from here on is not what was judged
+	}
+	if obj.isDir() != isDir {
 		if _, errno := t.allowName(o, in, dir, name, obj.isDir()); errno != 0 {
 			return fuse.Status(errno)
 		}
 	}
-	if errno == 0 {
-		l := t.rules.Child(dir.getState(), name, obj.isDir())
-		if l == perm.Checked && !t.mine.has(obj) {
-			return fuse.Status(t.deny(o, in, dir, name, l, syscall.EACCES, madeOutside))
-		}
-		if t.essential(dir, name, obj) {
-			return fuse.Status(t.deny(o, in, dir, name, perm.Checked, syscall.EACCES, madeOutside))
-		}
+	checked := t.rules.Child(dir.getState(), name, obj.isDir()) == perm.Checked
+	if checked && !t.mine.has(at{h.fd, name}, obj) || t.essential(dir, name, obj) {
+		return fuse.Status(t.deny(o, in, dir, name, perm.Checked, syscall.EACCES, madeOutside))
 	}
 	flags := 0
 	if isDir {

@@ -73,6 +73,9 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		return t.put(r, replaced, from.fd, to.fd)
 	}
 	victim := t.hold(r.to, r.b)
+	if r.dst == nil && t.rules.Child(r.to.getState(), r.b, r.src.isDir()) == perm.Checked {
+		flags |= unix.RENAME_NOREPLACE // not what somebody outside has made just now: it could be git's lock
+	}
 	if err := unix.Renameat2(from.fd, r.a, to.fd, r.b, uint(flags)); err != nil {
 		return errnoOf(err)
 	}

@@ -86,6 +86,9 @@ func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 		return errno
 	}
 	defer h.release()
+	if n.getLevel() == perm.Checked && (!t.still(h) || !t.maySet(n, &change{mode: mode, setsMode: true})) {
+		return syscall.EACCES // as in truncate
+	}
 	return t.chmodFD(h.fd, mode)
 }
 
@@ -113,8 +116,8 @@ func (t *tree) truncate(n *node, size int64) syscall.Errno {
 		return errno
 	}
 	defer h.release()
-	if n.getLevel() == perm.Checked && !t.maySet(n, &change{truncates: size == 0, extends: size != 0}) {
-		return syscall.EACCES // it is another file than it was a moment ago
+	if n.getLevel() == perm.Checked && (!t.still(h) || !t.maySet(n, &change{truncates: size == 0, extends: size != 0})) {
+		return syscall.EACCES // another file has taken its place meanwhile
 	}
 	return t.resize(h, size)
 }

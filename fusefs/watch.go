@@ -75,12 +75,13 @@ func (t *tree) watchRoot() {
 	t.watch = w
 }
 
-// handleOf names the inode that fd refers to in the way of events.
-func handleOf(fd int) (string, error) {
-	h, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH)
+// handleOf names the inode that a refers to in the way of events.
+func handleOf(a at) (string, error) {
+	flags := a.flags() & unix.AT_EMPTY_PATH // links are not followed
+	h, _, err := unix.NameToHandleAt(a.fd, a.name, flags)
 	if err == syscall.EOPNOTSUPP {
 		const atHandleFID = 0x200 // linux/fcntl.h; Linux 6.5, for overlayfs
-		h, _, err = unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH|atHandleFID)
+		h, _, err = unix.NameToHandleAt(a.fd, a.name, flags|atHandleFID)
 	}
 	if err != nil {
 		return "", err
@@ -98,7 +99,7 @@ func (w *watcher) add(n *node, fd int) {
 	if w == nil || n.watched.Load() || w.full.Load() {
 		return
 	}
-	key, err := handleOf(fd)
+	key, err := handleOf(at{fd: fd})
 	if err != nil {
 		return
 	}
