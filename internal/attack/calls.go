@@ -61,7 +61,7 @@ const (
 const (
 	b2        = "Docker's profile"
 	namespace = "user namespaces are attack surface"
-	mounting  = "CVE-2022-0185, CVE-2024-1086 begin so"
+	mounting  = "CVE-2022-0185"
 )
 
 // mapped0 becomes 0, which a user namespace may not have (EINVAL).
@@ -154,7 +154,7 @@ func callRows() []Row {
 		call("quotactl_fd", "change quotas by a descriptor", b2, unix.SYS_QUOTACTL_FD, none, 0, 0, 0),
 		call("syslog", "read the kernel's messages", b2, unix.SYS_SYSLOG, 3, memory(), 4096),
 		call("personality", "switch off address randomisation", "moby: five values are allowed", unix.SYS_PERSONALITY, 0x40000),
-		call("personality-exec", "make all that is read executable", "CVE-2016-3672", unix.SYS_PERSONALITY, 0x400000),
+		call("personality-exec", "make all that is read executable", "moby: five values are allowed", unix.SYS_PERSONALITY, 0x400000),
 		call("kcmp", "compare this process's kernel objects with PID 1's", b2, unix.SYS_KCMP, uintptr(unix.Getpid()), 1, 1, 0, 0),
 		call("move_pages", "move PID 1's pages", "flatpak", unix.SYS_MOVE_PAGES, 1, 0, 0, 0, 0, 0),
 		call("migrate_pages", "move PID 1 to another memory node", "flatpak", unix.SYS_MIGRATE_PAGES, 1, 64, memory(), memory()),

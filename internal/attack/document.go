@@ -17,6 +17,9 @@ table's. ` + "`go test ./internal/attack -update`" + ` writes it.
 There are %d attacks. Each sandbox has a codebase of which some names are hidden
 (` + "`none`" + `), some show only attributes (` + "`view`" + `), some can be read, and others written; no network but where it says so; and a
 read-only ` + "`--mount`" + `. Files, links, sockets and processes of the host are there to be found.
+"Review" is this project's own review, with the number of its finding; CDK and deepce are public programs that look for
+ways out of containers. The page says nothing of bugs of the kernel, nor of what you run outside
+after a sandbox has written it: [SECURITY.md](../SECURITY.md).
 
 | verdict | |
 | --- | --- |

@@ -49,7 +49,7 @@ func familyRows() []Row {
 		family("llc", "use LLC", "CVE-2017-6345; "+old, unix.AF_LLC, unix.SOCK_DGRAM, 0),
 		family("ax25", "use AX.25", "CVE-2022-1199; "+old, unix.AF_AX25, unix.SOCK_DGRAM, 0),
 		family("x25", "use X.25", old, unix.AF_X25, unix.SOCK_SEQPACKET, 0),
-		family("appletalk", "use AppleTalk", "CVE-2024-26583's neighbour; "+old, unix.AF_APPLETALK, unix.SOCK_DGRAM, 0),
+		family("appletalk", "use AppleTalk", old, unix.AF_APPLETALK, unix.SOCK_DGRAM, 0),
 		family("phonet", "use Phonet", old, unix.AF_PHONET, unix.SOCK_DGRAM, 0),
 		family("ieee802154", "use IEEE 802.15.4", old, unix.AF_IEEE802154, unix.SOCK_DGRAM, 0),
 		family("qipcrtr", "use Qualcomm's router", old, 42, unix.SOCK_DGRAM, 0),

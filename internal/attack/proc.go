@@ -32,7 +32,7 @@ func writes(id, tries, source, path string, want Want) Row {
 
 func procRows() []Row {
 	r, h := all(Refused), all(Hidden)
-	const settings = "CVE-2022-0492, CVE-2025-52881"
+	const settings = "CVE-2025-52881"
 	return []Row{
 		writes("proc.core_pattern", "have the host run a program at the next crash (core_pattern)", settings, "/proc/sys/kernel/core_pattern", r),
 		writes("proc.modprobe", "have the host run a program for the next unknown format (modprobe)", settings, "/proc/sys/kernel/modprobe", r),

@@ -32,7 +32,7 @@ func terminalRows() []Row {
 		typed("linux", "paste into the console (TIOCLINUX)", "CVE-2023-28100", unix.TIOCLINUX, 3),
 		typed("linux-high", "the same with high bits set in the request", "CVE-2019-10063", 1<<40|unix.TIOCLINUX, 3),
 		typed("console", "take the console's output (TIOCCONS)", "tty_ioctl(4)", unix.TIOCCONS),
-		typed("discipline", "load a line discipline's module (TIOCSETD)", "CVE-2017-2636, CVE-2019-11815's like", unix.TIOCSETD, 13),
+		typed("discipline", "load a line discipline's module (TIOCSETD)", "CVE-2017-2636", unix.TIOCSETD, 13),
 		{ID: "tty.own", Tries: "type into a terminal of its own, which another process reads", Source: "CVE-2017-5226", Want: all(Refused), Do: func(*World) string {
 			fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY, 0)
 			if err != nil {

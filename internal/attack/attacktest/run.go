@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -77,14 +76,11 @@ func (b *bench) check(t *testing.T, row attack.Row, observation string) {
 		observation = after(b.host, observation)
 	}
 	got, want := attack.Judge(observation), row.On(b.Backend, b.caller)
-	switch {
-	case got == want:
-		t.Logf("%s: %s (%s)", row.ID, got, observation)
-	case slices.Contains(pending, row.ID):
-		t.Logf("PENDING %s: %s (%s), want %s", row.ID, got, observation, want)
-	default:
+	if got != want {
 		t.Errorf("%s (%s): %s (%s), want %s", row.ID, row.Tries, got, observation, want)
+		return
 	}
+	t.Logf("%s: %s (%s)", row.ID, got, observation)
 }
 
 // rules are attack.Rules, parsed; each outranks those before it.
@@ -141,6 +137,8 @@ func (b *bench) sandbox(t testing.TB, c *runtime.SandboxConfig) *runtime.Sandbox
 // shared does the rows of one sandbox, and then looks whether the host's files are what they were.
 func (b *bench) shared(t *testing.T, plain, typed []attack.Row) {
 	before := b.protected(t)
+	mine := *b.host
+	b = &bench{b.Config, &mine, b.rt, b.caller} // what its attacker knows, others need not
 	other := b.sandbox(t, &runtime.SandboxConfig{CodebasePath: b.path("other")})
 	b.leave(t, other)
 	s := b.sandbox(t, &runtime.SandboxConfig{
