@@ -2,7 +2,6 @@ package attacktest
 
 import (
 	"maps"
-	"slices"
 	"testing"
 
 	"wolffia/internal/attack"
