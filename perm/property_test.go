@@ -27,7 +27,7 @@ func randomRules(r *rand.Rand) []Rule {
 			b.WriteByte('/')
 		}
 		rule.Pattern = b.String()
-		rule.Level = Level(r.IntN(int(Write)+1))
+		rule.Level = Level(r.IntN(int(Write) + 1))
 		rule.AtMost = rule.Level != Write && r.IntN(4) == 0
 		rule.Priority = r.IntN(3)
 		if r.IntN(4) == 0 {

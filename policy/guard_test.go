@@ -27,3 +27,20 @@ func TestCovering(t *testing.T) {
 		}
 	}
 }
+
+// TestManyRepositories: there can be more repositories than rules.
+func TestManyRepositories(t *testing.T) {
+	p := newPlace(t)
+	for i := range 1500 {
+		for _, dir := range []string{fmt.Sprintf("packages/p%d/.git", i), fmt.Sprintf("mirrors/m%d", i)} {
+			write(t, p.root, dir+"/HEAD", "ref: refs/heads/main\n")
+			write(t, p.root, dir+"/config", "[core]\n\tbare = true\n")
+			write(t, p.root, dir+"/objects/info/packs", "")
+			write(t, p.root, dir+"/refs/x", "")
+		}
+	}
+	made := p.levels("packages/p1/.git/config checked packages/p1499/.git/hooks/x checked mirrors/m1499/config read packages/p1/a write")
+	if len(made.Sealed) == 0 || len(made.Notes()) == 0 {
+		t.Error("nobody is told that bare repositories are read-only")
+	}
+}

@@ -17,7 +17,7 @@ func (p Part) Content(file, root, text string) error {
 	switch p {
 	case Commondir:
 		if strings.TrimSuffix(text, "\n") != "../.." {
-			return errors.New("the common directory of a worktree can only be ../..")
+			return errors.New("only ../.. is the common directory of a worktree")
 		}
 		return nil
 	case Link:
