@@ -286,11 +286,11 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	if errno != 0 {
 		return nil, errno
 	}
-	n := &replacement{text: text, mode: mode}
+	n := &replacement{text: text, mode: mode&^0o022 | 0o600} // nobody else on the host writes it
 	if r.dst == nil {
 		n.fresh = t.mine.knows(r.to.ident())
 	} else {
-		n.fresh = t.mine.has(at{to, r.b}, r.dst)
+		n.mode, n.fresh = uint32(r.dst.Mode)&0o777, t.mine.has(at{to, r.b}, r.dst)
 	}
 	if b != gitguard.Config {
 		return n, b.Content(path, t.shown, text)
@@ -336,12 +336,12 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 	if errno := t.quota.take(objectCost + int64(len(n.text))); errno != 0 {
 		return errno
 	}
+	victim := t.hold(r.to, r.b)
 	made, errno := t.write(to, r.b, n)
 	if errno != 0 {
 		t.quota.give(objectCost + int64(len(n.text)))
 		return errno
 	}
-	victim := t.hold(r.to, r.b)
 	if r.dst != nil {
 		t.mine.drop(r.dst)
 		t.quota.removed(victim, r.dst)
@@ -349,7 +349,7 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 	if n.fresh {
 		t.mine.add(at{to, r.b}, made)
 	}
-	if unix.Unlinkat(from, r.a, 0) == nil {
+	if o, errno := t.stat(at{from, r.a}); errno == 0 && t.mine.has(at{from, r.a}, o) && unix.Unlinkat(from, r.a, 0) == nil {
 		t.mine.drop(r.src)
 		t.quota.removed(nil, r.src)
 	}

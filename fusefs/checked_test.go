@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,7 +72,20 @@ func TestConfigurationIsTheServersFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		fails(t, "chmod", f.Chmod(0o777), 0)
+		was, err := os.Open(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer was.Close()
 		fails(t, "rename", os.Rename(lock, config), 0)
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(c.host, ".git/config"), &st); err != nil || st.Mode&0o7777 != 0o644 {
+			t.Errorf("the configuration has the mode %o: %v", st.Mode, err)
+		}
+		if text, err := io.ReadAll(was); err != nil || string(text) != "[core]\n\tbare = false\n" {
+			t.Errorf("who has the old configuration open reads %q, %v", text, err)
+		}
 		fails(t, "the lock", unix.Access(lock, unix.F_OK), unix.ENOENT)
 		if got := fileText(t, config); got != text {
 			t.Errorf("the configuration is %q", got)
