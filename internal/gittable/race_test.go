@@ -34,7 +34,7 @@ func TestRace(t *testing.T) {
 	const rounds = 40
 	times := 1
 	if all() {
-		times = 12 // about a minute
+		times = 45 // about a minute
 	}
 	lives(t, func(t *testing.T, host string, _ marks) {
 		newRigging(t, host).copies(t, "rig")
