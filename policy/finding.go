@@ -106,6 +106,9 @@ func (p *Policy) Notes() []string {
 			notes = append(notes, "there are so many of these directories, or their paths are so long, that the whole codebase is read-only")
 		}
 	}
+	if p.Linked > 0 {
+		notes = append(notes, fmt.Sprintf("files with hard links that lead out of the codebase, as package managers make them: %d; one that is changed inside gets a copy of its own first", p.Linked))
+	}
 	if len(p.Credentials) > 0 {
 		notes = append(notes, fmt.Sprintf("git's configuration has credentials, which can be read inside: %s; git credential-store or another helper keeps them elsewhere", list(p.Credentials)))
 	}

@@ -33,6 +33,10 @@ type Options struct {
 	Rules   []perm.Rule
 	Reveals []perm.Rule
 
+	// CountLinks has the files counted that have hard links out of the codebase, for
+	// Policy.Linked. It takes a look at every file.
+	CountLinks bool
+
 	// StateDir is the state directory of the runtime that the sandbox is made
 	// with, as in shim.Options. What git tracked in the codebase is recorded there.
 	StateDir string
@@ -57,6 +61,10 @@ type Policy struct {
 	// Credentials are settings of git, such as "remote.origin.url in .git/config",
 	// that have a password or a token in them. They can be read inside.
 	Credentials []string
+
+	// Linked is how many files have hard links that lead out of the codebase, of the first
+	// 200,000 that were looked at; 0 without Options.CountLinks.
+	Linked int
 
 	// Everywhere says that there are too many directories in the codebase that an
 	// editor or an agent may open: what the host executes because of its name is then
@@ -123,12 +131,13 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 		}
 		close(home)
 	}()
-	look, err := lookAt(ctx, codebase, path, base.Executed)
+	look, err := lookAt(ctx, codebase, path, base.Executed, o.CountLinks)
 	if err != nil {
 		return nil, err
 	}
 	defer look.root.Close()
 	look.secrets = secrets
+	p.Linked = look.repos.Outer
 	var many []string
 	req.GitDirs, many = bare(look.repos)
 	if base.Executed {
@@ -229,12 +238,18 @@ func resolve(codebase string) (string, error) {
 	return path, nil
 }
 
+// maxLooked is how many files are looked at for their links.
+const maxLooked = 200_000
+
 // lookAt looks at the codebase at path; executed says whether also for what the host
-// executes because of its name. The caller closes root.
-func lookAt(ctx context.Context, codebase, path string, executed bool) (*look, error) {
+// executes because of its name, links whether for hard links. The caller closes root.
+func lookAt(ctx context.Context, codebase, path string, executed, links bool) (*look, error) {
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
 	opts := &gitscan.Options{Names: settingsNames}
+	if links {
+		opts.Files = maxLooked
+	}
 	if executed {
 		opts.Marks, opts.Link = perm.ExecutedDirs(), executable
 	}

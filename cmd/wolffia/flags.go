@@ -247,6 +247,7 @@ type ruleFlags struct {
 	policy  string
 	allow   []string
 	reveals []string
+	links   bool // files with hard links out of the codebase are told of
 }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
@@ -263,7 +264,7 @@ func (f *ruleFlags) given() bool {
 
 // rules puts the rules for a codebase together.
 func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) (*policy.Policy, error) {
-	o := &policy.Options{Preset: f.preset, File: f.policy, StateDir: a.stateDir}
+	o := &policy.Options{Preset: f.preset, File: f.policy, StateDir: a.stateDir, CountLinks: f.links}
 	for _, l := range []struct {
 		flags []string
 		to    *[]perm.Rule

@@ -101,6 +101,7 @@ func (a *app) createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			box.links = true
 			config, err := box.config(cmd.Context(), a)
 			if err != nil {
 				return err

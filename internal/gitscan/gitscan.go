@@ -77,6 +77,10 @@ type Repos struct {
 	// bare repositories are not.
 	Trees []Tree
 
+	// Outer is how many files have hard links that were not found in the tree, among
+	// Options.Files of them. Git directories are left out.
+	Outer int
+
 	// Truncated says that a limit was reached: there may be more of everything.
 	Truncated bool
 }
@@ -94,6 +98,9 @@ type Options struct {
 	// Marks are names of entries, of whatever kind, whose directories are looked for
 	// on the way.
 	Marks []string
+
+	// Files is how many files are looked at for Repos.Outer; 0 means none.
+	Files int
 
 	// Link says whether a symbolic link is wanted, by its path relative to the root.
 	// It is called by several goroutines at once. nil means none.
@@ -113,7 +120,8 @@ func Scan(ctx context.Context, root string) (*Repos, error) {
 func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 	opts := Options{MaxDirs: DefaultMaxDirs}
 	if o != nil {
-		opts.Home, opts.Names, opts.Marks, opts.Link = o.Home, o.Names, o.Marks, o.Link
+		opts = *o
+		opts.MaxDirs = DefaultMaxDirs
 		if o.MaxDirs > 0 {
 			opts.MaxDirs = o.MaxDirs
 		}
@@ -156,6 +164,7 @@ func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 		Unread:  slices.Sorted(slices.Values(w.unread)),
 		Trees:   r.trees,
 
+		Outer:       w.outer(),
 		Credentials: r.credentials,
 		Truncated:   w.truncated || r.truncated,
 	}, nil

@@ -292,3 +292,27 @@ func TestScanOtherMount(t *testing.T) {
 		t.Skipf("nothing is mounted at /dev/pts: %q", r.Skipped)
 	}
 }
+
+// TestScanLinks counts the files with links out of the tree, not those with all their links in
+// it, nor those of git.
+func TestScanLinks(t *testing.T) {
+	base := t.TempDir()
+	root := filepath.Join(base, "root")
+	for _, name := range []string{"root/a", "root/d/b", "root/c", "root/alone", "root/.git/HEAD", "root/.git/objects/x", "root/.git/refs/x", "cache/a", "cache/x"} {
+		write(t, filepath.Join(base, name), name)
+	}
+	for from, to := range map[string]string{"root/a": "cache/a2", "root/d/b": "root/b2", "root/c": "root/c2", "root/.git/objects/x": "cache/y"} {
+		if err := os.Link(filepath.Join(base, from), filepath.Join(base, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(filepath.Join(base, "root/c"), filepath.Join(base, "cache/c3")); err != nil {
+		t.Fatal(err)
+	}
+	for files, want := range map[int]int{0: 0, 1000: 2} {
+		repos, err := (&Options{Files: files}).Scan(t.Context(), root)
+		if err != nil || repos.Outer != want {
+			t.Errorf("of %d files %+v, %v; want %d", files, repos, err, want)
+		}
+	}
+}

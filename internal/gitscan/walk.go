@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -46,6 +47,7 @@ type walker struct {
 	names map[string]bool // files to look for
 	marks map[string]bool // entries whose directories to look for
 	link  func(path string) bool
+	files atomic.Int64 // how many may still be looked at
 
 	mu        sync.Mutex
 	wake      sync.Cond // signals more pending, or the end
@@ -60,7 +62,8 @@ type walker struct {
 	linked    []string  // links that were looked for; guarded by mu
 	skipped   []string  // of another mount; guarded by mu
 	unread    []string  // guarded by mu
-	truncated bool      // guarded by mu
+	links     map[inode]tally // of files with several; guarded by mu
+	truncated bool            // guarded by mu
 	err       error     // guarded by mu
 }
 
@@ -73,6 +76,7 @@ func walk(ctx context.Context, root string, opts *Options) (*walker, error) {
 	defer unix.Close(fd)
 	w := &walker{root: fd, max: opts.MaxDirs, names: map[string]bool{}, marks: map[string]bool{}, link: opts.Link, pending: []string{"."}, size: 1, dirs: 1}
 	w.wake.L = &w.mu
+	w.files.Store(int64(opts.Files))
 	for _, name := range opts.Names {
 		w.names[name] = true
 	}
@@ -230,6 +234,9 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 			marked = marked || w.marks[string(name)]
 			if typ == unix.DT_LNK && w.link != nil && w.link(prefix+string(name)) {
 				w.note(&w.linked, prefix+string(name))
+			}
+			if typ == unix.DT_REG && w.files.Load() > 0 {
+				w.look(fd, name)
 			}
 			isGit := string(name) == ".git"
 			switch {
