@@ -53,10 +53,7 @@ func (r *relay) watch() {
 	if r.watching || r.dead == nil {
 		return
 	}
-	r.watching, r.pulse = true, pulse{heard: r.heard}
-	if r.load != nil {
-		r.last = r.load()
-	}
+	r.watching, r.pulse, r.last = true, pulse{heard: r.heard}, load{} // no beat is missed before the first
 	r.due = time.Now().Add(beatInterval)
 	time.AfterFunc(beatInterval, r.beat)
 }

@@ -290,8 +290,12 @@ func (s *shim) resume() (*net.UnixListener, error) {
 
 // live has the sandbox end when its lifetime is over, or when PID 1 does not answer.
 func (s *shim) live() error {
-	if pid := initOf(s.inst.PID); pid > 0 {
-		s.relay.load = func() load { return loadOf(pid) }
+	initPID := sync.OnceValue(func() int { return initOf(s.inst.PID) }) // not before anybody waits: a start does not
+	s.relay.load = func() load {
+		if pid := initPID(); pid > 0 {
+			return loadOf(pid)
+		}
+		return load{}
 	}
 	s.relay.dead = func(silent time.Duration) {
 		reason := fmt.Sprintf("PID 1 has not answered for %v: it is stopped, frozen, or hung", silent)
