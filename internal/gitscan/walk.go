@@ -50,21 +50,21 @@ type walker struct {
 	files atomic.Int64 // how many may still be looked at
 
 	mu        sync.Mutex
-	wake      sync.Cond // signals more pending, or the end
-	pending   []string  // guarded by mu
-	size      int       // bytes in pending; guarded by mu
-	busy      int       // goroutines reading a directory; guarded by mu
-	dirs      int       // read or pending; guarded by mu
-	stop      bool      // guarded by mu
-	found     []place   // guarded by mu
-	named     []string  // files that were looked for; guarded by mu
-	marked    []string  // directories with a mark; guarded by mu
-	linked    []string  // links that were looked for; guarded by mu
-	skipped   []string  // of another mount; guarded by mu
-	unread    []string  // guarded by mu
+	wake      sync.Cond       // signals more pending, or the end
+	pending   []string        // guarded by mu
+	size      int             // bytes in pending; guarded by mu
+	busy      int             // goroutines reading a directory; guarded by mu
+	dirs      int             // read or pending; guarded by mu
+	stop      bool            // guarded by mu
+	found     []place         // guarded by mu
+	named     []string        // files that were looked for; guarded by mu
+	marked    []string        // directories with a mark; guarded by mu
+	linked    []string        // links that were looked for; guarded by mu
+	skipped   []string        // of another mount; guarded by mu
+	unread    []string        // guarded by mu
 	links     map[inode]tally // of files with several; guarded by mu
 	truncated bool            // guarded by mu
-	err       error     // guarded by mu
+	err       error           // guarded by mu
 }
 
 // walk reads the tree at root.
