@@ -31,14 +31,14 @@ var meanings = []struct {
 	Verdict
 	means string
 }{
-	{Refused, "an error, and nothing has happened; for files of the kernel's also that there is none, or an empty one, which depends on how it was built"},
+	{Refused, "an error, and nothing has happened; a file of the kernel's may also be absent or empty, which depends on how the kernel was built"},
 	{Hidden, "the name, process or peer is not there"},
 	{Empty, "it is there, without content or power"},
 	{Own, "it acts on a thing of the sandbox's own only"},
 	{Bounded, "it takes no more than its limit; sandbox and host go on"},
 	{Ended, "the process or the sandbox ends; the host goes on"},
 	{Allowed, "it works; the note says why that is accepted"},
-	{NA, "there is no such thing there"},
+	{NA, "the backend has nothing of the kind"},
 }
 
 // Document returns the page.

@@ -57,7 +57,7 @@ func execute(name string) error {
 const (
 	tried = "review: tried and held"
 	b3    = "path rules"
-	fifo  = "gVisor makes a FIFO in its own memory where the host refuses one; on the host there is none."
+	fifo  = "gVisor makes a FIFO in its own memory where the host refuses one; the host has nothing of it."
 )
 
 // hiddenRows attack file.none, exec.none, dir.none and box/inner.none, which exist on the host.
