@@ -58,14 +58,9 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writin
 		return writing{}, errno
 	}
 	h, errno := t.acquire(n, useWrite)
-	if errno == 0 && n.getLevel() == perm.Checked {
-		// Another file may have taken its place meanwhile.
-		if errno = t.allow(o, in, n); errno == 0 && !t.still(h) {
-			errno = t.deny(o, in, n, "", perm.Checked, syscall.EACCES, madeOutside)
-		}
-		if errno != 0 {
-			h.release()
-		}
+	if errno == 0 && n.getLevel() == perm.Checked && !(t.mayChange(o, n) && t.still(h)) {
+		h.release() // another file has taken its place meanwhile
+		errno = t.deny(o, in, n, "", perm.Checked, syscall.EACCES, madeOutside)
 	}
 	if errno != 0 {
 		lock.RUnlock()

@@ -87,7 +87,7 @@ func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 	}
 	defer h.release()
 	if n.getLevel() == perm.Checked && (!t.still(h) || !t.maySet(n, &change{mode: mode, setsMode: true})) {
-		return syscall.EACCES // as in truncate
+		return syscall.EACCES // as in resize
 	}
 	return t.chmodFD(h.fd, mode)
 }
@@ -116,14 +116,14 @@ func (t *tree) truncate(n *node, size int64) syscall.Errno {
 		return errno
 	}
 	defer h.release()
-	if n.getLevel() == perm.Checked && (!t.still(h) || !t.maySet(n, &change{truncates: size == 0, extends: size != 0})) {
-		return syscall.EACCES // another file has taken its place meanwhile
-	}
 	return t.resize(h, size)
 }
 
 // resize sets the size of the file that h is open for writing of.
 func (t *tree) resize(h *handle, size int64) syscall.Errno {
+	if h.node.getLevel() == perm.Checked && (!t.still(h) || !t.maySet(h.node, &change{truncates: size == 0, extends: size != 0})) {
+		return syscall.EACCES // another file has taken its place meanwhile
+	}
 	grown, errno := t.quota.grow(h.node, h.fd, 0, 0)
 	if errno != 0 {
 		return errno

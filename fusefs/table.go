@@ -308,8 +308,8 @@ func (t *table) siblings(n *node) (ids []uint64) {
 }
 
 // path returns the path of n, or of the entry called name in n, relative to
-// the root; of a path longer than PATH_MAX the end. It is for reports only:
-// nothing is ever reached by it.
+// the root; of a path longer than PATH_MAX the end. It is for reports, and for what
+// the names say that a file is to git: nothing is ever reached by it.
 func (t *table) path(n *node, name string) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
