@@ -148,7 +148,7 @@ func (p *parser) key() string {
 	for c, ok := p.peek(); ok && (letter(c) || digit(c) || c == '-'); c, ok = p.peek() {
 		p.pos++
 	}
-	return lower(p.text[start:p.pos])
+	return Lower(p.text[start:p.pos])
 }
 
 // header takes what follows the [ of a section up to its ], and returns what comes before
@@ -164,7 +164,7 @@ func (p *parser) header() (name string, ok bool) {
 		case !ok:
 			return "", false
 		}
-		name = lower(p.text[start:p.pos]) // also the old form [branch.main]
+		name = Lower(p.text[start:p.pos]) // also the old form [branch.main]
 		break
 	}
 	p.blank()
@@ -239,11 +239,12 @@ func (p *parser) value() string {
 	}
 }
 
-// letter, digit and lower are of ASCII only, as in git.
+// letter, digit and Lower are of ASCII only, as in git.
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 func digit(c byte) bool  { return '0' <= c && c <= '9' }
 
-func lower(s string) string {
+// Lower returns s with its ASCII letters in lower case.
+func Lower(s string) string {
 	b := []byte(s)
 	for i, c := range b {
 		if 'A' <= c && c <= 'Z' {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"wolffia/internal/gitconfig"
 )
 
 // A config follows the configuration files of one repository.
@@ -32,39 +34,36 @@ func (c *config) read(file string, depth int) {
 		return
 	}
 	c.bytes += len(text)
-	settings := parseConfig(string(text))
+	settings, _ := gitconfig.Parse(string(text)) // git refuses a file with an error; here the line is skipped
 	for _, s := range settings {
-		if s.section == "core" && s.key == "worktree" && s.value != "" {
-			c.top(absolute(c.dir, s.value))
+		if s.Section() == "core" && s.Key() == "worktree" && s.Value != "" {
+			c.top(absolute(c.dir, s.Value))
 		}
 	}
 	real, _, found := resolve(file)
 	rel, below := relative(c.root, real)
 	for _, s := range settings {
-		if found && below && s.credential() && len(c.credentials) < maxPaths {
-			c.credentials = append(c.credentials, Credential{File: rel, Key: s.name()})
+		if found && below && credential(&s) && len(c.credentials) < maxPaths {
+			c.credentials = append(c.credentials, Credential{File: rel, Key: nameOf(&s)})
 		}
-		c.follow(s, file, depth)
+		c.follow(&s, file, depth)
 	}
 }
 
-// name is how git config names the setting; an address in it has no credentials.
-func (s *setting) name() string {
-	if s.sub == "" {
-		return s.section + "." + s.key
-	}
-	sub := s.sub
+// nameOf is how git config names the setting; an address in it has no credentials.
+func nameOf(s *gitconfig.Setting) string {
+	sub, _ := s.Sub()
 	if u, err := url.Parse(sub); err == nil && u.User != nil {
 		u.User = nil
-		sub = u.String()
+		return s.Section() + "." + u.String() + "." + s.Key()
 	}
-	return s.section + "." + sub + "." + s.key
+	return s.Name
 }
 
 // credential reports whether the setting has a password or a token: an address
 // with a password, or with a user as long as a token, as value or in its name; a header
 // of authorization; or a value named so.
-func (s *setting) credential() bool {
+func credential(s *gitconfig.Setting) bool {
 	secretive := func(address string) bool {
 		u, err := url.Parse(address)
 		if err != nil || u.User == nil || u.Host == "" {
@@ -73,13 +72,14 @@ func (s *setting) credential() bool {
 		password, set := u.User.Password()
 		return set && password != "" || u.Scheme != "ssh" && len(u.User.Username()) >= 20
 	}
-	switch s.key {
+	switch s.Key() {
 	case "extraheader":
-		return strings.Contains(lower(s.value), "authorization")
+		return strings.Contains(gitconfig.Lower(s.Value), "authorization")
 	case "password", "token", "smtppass", "pass":
-		return s.value != ""
+		return s.Value != ""
 	}
-	return secretive(s.value) || secretive(s.sub)
+	sub, _ := s.Sub()
+	return secretive(s.Value) || secretive(sub)
 }
 
 // top adds a directory to which paths may be relative.
@@ -90,13 +90,13 @@ func (c *config) top(dir string) {
 }
 
 // follow records what a setting makes git execute or include.
-func (c *config) follow(s setting, file string, depth int) {
-	if strings.IndexByte(s.value, 0) >= 0 || s.value == "" {
+func (c *config) follow(s *gitconfig.Setting, file string, depth int) {
+	if strings.IndexByte(s.Value, 0) >= 0 || s.Value == "" {
 		return
 	}
-	switch name := s.section + "." + s.key; {
+	switch name := s.Section() + "." + s.Key(); {
 	case name == "include.path", name == "includeif.path":
-		path, ok := c.expand(file[:strings.LastIndexByte(file, '/')], s.value)
+		path, ok := c.expand(file[:strings.LastIndexByte(file, '/')], s.Value)
 		if !ok {
 			return
 		}
@@ -104,7 +104,7 @@ func (c *config) follow(s setting, file string, depth int) {
 		c.read(path, depth+1)
 	case name == "core.hookspath":
 		for _, top := range c.tops {
-			dir, ok := c.expand(top, s.value)
+			dir, ok := c.expand(top, s.Value)
 			if !ok {
 				continue
 			}
@@ -116,12 +116,12 @@ func (c *config) follow(s setting, file string, depth int) {
 		}
 	case runsFrom(name):
 		for _, top := range c.tops {
-			if dir, ok := c.expand(top, s.value); ok {
+			if dir, ok := c.expand(top, s.Value); ok {
 				c.runs(dir)
 			}
 		}
 	case executed(name):
-		c.words(s.value)
+		c.words(s.Value)
 	default:
 		c.words(commandIn(s))
 	}
@@ -171,18 +171,19 @@ func runsFrom(name string) bool { return name == "init.templatedir" || name == "
 
 // commandIn returns the command that git runs for a setting of which only some
 // values are one, or "".
-func commandIn(s setting) string {
-	switch s.section {
+func commandIn(s *gitconfig.Setting) string {
+	switch s.Section() {
 	case "alias": // of the shell, or options of git, such as -c, before its command
-		if s.value[0] == '!' || s.value[0] == '-' {
-			return s.value
+		if s.Value[0] == '!' || s.Value[0] == '-' {
+			return s.Value
 		}
 	case "remote":
-		if command, ok := strings.CutPrefix(s.value, "ext::"); ok && (s.key == "url" || s.key == "pushurl") {
+		if command, ok := strings.CutPrefix(s.Value, "ext::"); ok && (s.Key() == "url" || s.Key() == "pushurl") {
 			return command // git-remote-ext(1)
 		}
 	case "url":
-		if command, ok := strings.CutPrefix(s.sub, "ext::"); ok {
+		sub, _ := s.Sub()
+		if command, ok := strings.CutPrefix(sub, "ext::"); ok {
 			return command
 		}
 	}

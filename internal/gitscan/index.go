@@ -17,6 +17,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitconfig"
 )
 
 const (
@@ -75,8 +77,9 @@ func HashSize(root string, t Tree) int {
 	if err != nil {
 		return sha1.Size
 	}
-	for _, s := range parseConfig(string(text)) {
-		if s.section == "extensions" && s.key == "objectformat" && lower(s.value) == "sha256" {
+	settings, _ := gitconfig.Parse(string(text))
+	for _, s := range settings {
+		if s.Section() == "extensions" && s.Key() == "objectformat" && gitconfig.Lower(s.Value) == "sha256" {
 			return sha256.Size
 		}
 	}

@@ -192,38 +192,3 @@ func FuzzIndex(f *testing.F) {
 		}
 	})
 }
-
-func FuzzConfig(f *testing.F) {
-	f.Add("[core]\n\tx = \"a b\" ; c\n[a \"b\\\"c\"] d=\\\n e\\t\r\n[x.Y]k")
-	f.Fuzz(func(t *testing.T, text string) {
-		for _, s := range parseConfig(text) {
-			if s.section != lower(s.section) || s.key == "" || s.key != lower(s.key) {
-				t.Errorf("%+v", s)
-			}
-		}
-	})
-}
-
-func TestConfigLikeGit(t *testing.T) {
-	text := "; c\n[a]b=1\n[A \"S b\\\"\\x\"]\n  k-1 = \" x \" y  \\\n z # c\n v = \"a;b\" ; c\n" +
-		" e = a\\tb\\n\\\\\\\"\n q = a  b\t\n[a.SUB] k = v\n[c] x\n w =   \n"
-	path := filepath.Join(t.TempDir(), "config")
-	write(t, path, text)
-	out := git(t, filepath.Dir(path), "config", "-z", "-f", path, "--list")
-	var got strings.Builder
-	for _, s := range parseConfig(text) {
-		name := s.section
-		if s.sub != "" {
-			sub := s.sub
-			if sub == "SUB" {
-				sub = "sub" // the old form is case-insensitive
-			}
-			name += "." + sub
-		}
-		fmt.Fprintf(&got, "%s.%s\n%s\x00", name, s.key, s.value)
-	}
-	// git shows a key without a value without the newline.
-	if want := strings.Replace(out, "c.x\x00", "c.x\n\x00", 1); got.String() != want {
-		t.Errorf("got  %q\nwant %q", got.String(), want)
-	}
-}

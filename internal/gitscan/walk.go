@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitconfig"
 )
 
 const (
@@ -248,7 +250,7 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 					// the next time, and put it back.
 					w.add(prefix+".git", gitDir)
 				}
-			case typ == unix.DT_REG && w.names[lower(string(name))]:
+			case typ == unix.DT_REG && w.names[gitconfig.Lower(string(name))]:
 				w.note(&w.named, prefix+string(name))
 			case isGit && typ == unix.DT_REG:
 				w.add(prefix+".git", gitFile)
