@@ -50,9 +50,13 @@ func ways(paths []string, source string) []perm.Rule {
 			dirs[dir] = true
 		}
 	}
+	patterns, kind := covering(slices.Collect(maps.Keys(dirs))), perm.File
+	if len(patterns) < len(dirs) {
+		kind = perm.Glob // some are covered by those above them: by all of what is in those
+	}
 	var rules []perm.Rule
-	for _, pattern := range covering(slices.Collect(maps.Keys(dirs))) {
-		rules = append(rules, limit(pattern, perm.File, source))
+	for _, pattern := range patterns {
+		rules = append(rules, limit(pattern, kind, source))
 	}
 	return rules
 }

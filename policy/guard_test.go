@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"wolffia/perm"
 )
 
 func TestCovering(t *testing.T) {
@@ -42,5 +44,26 @@ func TestManyRepositories(t *testing.T) {
 	made := p.levels("packages/p1/.git/config checked packages/p1499/.git/hooks/x checked mirrors/m1499/config read packages/p1/a write")
 	if len(made.Sealed) == 0 || len(made.Notes()) == 0 {
 		t.Error("nobody is told that bare repositories are read-only")
+	}
+}
+
+// TestManyWays: where there are too many directories on the way to what is guarded, no link takes
+// the place of any of them either.
+func TestManyWays(t *testing.T) {
+	var paths []string
+	for i := range 300 {
+		paths = append(paths, fmt.Sprintf("a/d%d/e/f/g/hook", i))
+	}
+	p, err := perm.Compile(append(ways(paths, "test"), perm.Rule{Pattern: "**", Level: perm.Write}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "a/d7", "a/d7/e", "a/d299/e/f/g"} {
+		if got := p.Level(name, false); got != perm.Read {
+			t.Errorf("a link %s is at %v", name, got)
+		}
+	}
+	if got := p.Level("b", false); got != perm.Write {
+		t.Errorf("b is at %v", got)
 	}
 }
