@@ -201,7 +201,7 @@ func callRows() []Row {
 			return answer(0, err)
 		}},
 		call("nice", "take a higher priority", "starves the host", unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, ^uintptr(19)).
-			gvisor(Allowed, "gVisor believes what it is told, and tells nobody."),
+			gvisor(Allowed, "gVisor takes the value, and passes nothing on to the host."),
 		call("ioprio", "take a real-time priority for disks", "starves the host", unix.SYS_IOPRIO_SET, 1, 0, 1<<13),
 		{ID: "call.mlock", Tries: "lock a GiB of memory", Source: "RLIMIT_MEMLOCK", Want: all(Refused), Do: func(*World) string {
 			b, err := unix.Mmap(-1, 0, 1<<30, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
@@ -227,7 +227,7 @@ func callRows() []Row {
 		{ID: "call.x32-unshare", Tries: "make a user namespace by the x32 number", Source: "seccomp(2)", Want: all(Refused), Do: func(*World) string {
 			return answer(sys(unix.SYS_UNSHARE|x32, unix.CLONE_NEWUSER))
 		}},
-		{ID: "call.high-bits", Tries: "pass refused flags with high bits set, of which the kernel sees the low half", Source: "CVE-2019-10063", Want: all(Refused), Do: func(*World) string {
+		{ID: "call.high-bits", Tries: "pass refused flags with high bits set: the kernel looks at the low half only", Source: "CVE-2019-10063", Want: all(Refused), Do: func(*World) string {
 			return answer(child(1<<32 | unix.CLONE_NEWUSER))
 		}},
 	}

@@ -40,7 +40,7 @@ func limitRows() []Row {
 		{ID: "limit.disk-sparse", Tries: "fill it by a hole that is written later", Source: "disk fill", In: Outside, Want: b},
 		{ID: "limit.tree-memory", Tries: "have the tree server remember long paths of removed files", Source: "review H5", In: Outside, Want: b},
 		{ID: "limit.output", Tries: "print without end to a caller that keeps a MiB", Source: "output flood", In: Outside, Want: b},
-		{ID: "limit.rlimits", Tries: "catch the next command by ptrace before its limits are set", Source: "review M4", In: Outside, Want: all(Refused).on("bwrap/root", NA, "Where control groups or an engine keep the limits, there is no such moment.").on("docker", NA, "")},
+		{ID: "limit.rlimits", Tries: "catch the next command by ptrace before its limits are set", Source: "review M4", In: Outside, Want: all(Refused).on("bwrap/root", NA, "Control groups and an engine have the limits before the command begins.").on("docker", NA, "")},
 		{ID: "limit.descriptors", Tries: "open descriptors without end", Source: "exhaustion", In: Alone, Want: b, Do: func(*World) string {
 			// The last few of its hard limit: to open all takes gVisor a minute.
 			var l unix.Rlimit

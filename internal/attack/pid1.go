@@ -254,7 +254,7 @@ func pid1Rows() []Row {
 		look("root", "go to its root directory", "/proc/1/root", unix.O_PATH),
 		look("cwd", "go to its working directory", "/proc/1/cwd", unix.O_PATH),
 		look("ns", "read which namespaces it is in", "/proc/1/ns/mnt", unix.O_PATH).
-			gvisor(Allowed, "gVisor has its own, of which it shows the number."),
+			gvisor(Allowed, "gVisor shows the number of a table of its own."),
 		look("map_files", "list its mapped files", "/proc/1/map_files", unix.O_DIRECTORY),
 	}
 	for _, name := range []string{"oom_score_adj", "comm", "coredump_filter", "clear_refs", "timerslack_ns", "autogroup", "setgroups", "loginuid"} {

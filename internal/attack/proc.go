@@ -154,7 +154,7 @@ func procRows() []Row {
 			return "hidden"
 		}},
 		on("proc.oom", "be the last that is killed when memory is short", "starves the host", r, func(*World) error { return write("/proc/self/oom_score_adj", "-1000") }).
-			gvisor(Allowed, "gVisor believes what it is told, and tells nobody."),
+			gvisor(Allowed, "gVisor takes the value, and passes nothing on to the host."),
 		on("proc.uid_map", "map the namespace's users to others", "CVE-2014-8989", r, func(*World) error { return write("/proc/self/uid_map", "0 0 1") }),
 		Row{ID: "proc.sys", Tries: "find anything in /sys", Source: "CVE-2023-25809", Want: h, Do: func(*World) string { return covered("/sys", unix.O_RDONLY) }}.
 			gvisor(Allowed, "gVisor has one of its own, in which there is nothing of the host.").
