@@ -52,6 +52,23 @@ func (b *boot) keepSockets(spec *runtime.LaunchSpec, list boundList, empty strin
 	if !b.keepsSockets() || list.err != nil {
 		return list.err
 	}
+	if len(list.sockets) > 0 {
+		shown, err := shownOfHost(spec)
+		if err != nil {
+			return err
+		}
+		covers, err := coverBound(shown, list.sockets, empty)
+		if err != nil {
+			return err
+		}
+		spec.Binds = append(covers, spec.Binds...)
+	}
+	return checkBound(b.Config.Mounts, list.sockets)
+}
+
+// shownOfHost returns what a sandbox is shown of the host beside what the user named, from where it
+// is without symbolic links.
+func shownOfHost(spec *runtime.LaunchSpec) ([]runtime.Mount, error) {
 	var shown []runtime.Mount
 	for _, e := range spec.Root {
 		if e.Link == "" {
@@ -61,7 +78,7 @@ func (b *boot) keepSockets(spec *runtime.LaunchSpec, list boundList, empty strin
 	if spec.Etc != "" {
 		dirs, err := shownEtc()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, dir := range dirs {
 			shown = append(shown, runtime.Mount{Source: "/etc/" + dir, Target: "/etc/" + dir})
@@ -72,12 +89,7 @@ func (b *boot) keepSockets(spec *runtime.LaunchSpec, list boundList, empty strin
 			shown[i].Source = real
 		}
 	}
-	covers, err := coverBound(shown, list.sockets, empty)
-	if err != nil {
-		return err
-	}
-	spec.Binds = append(covers, spec.Binds...)
-	return checkBound(b.Config.Mounts, list.sockets)
+	return shown, nil
 }
 
 // A bound is a unix socket of the host's.
