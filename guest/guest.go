@@ -14,14 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/guest/shell"
-	"wolffia/guest/wire"
+	"wolffia/session"
+	"wolffia/wire"
 )
 
 // Serve speaks the protocol on in and out until in ends or breaks, and then
 // returns; the caller ends PID 1, and the kernel everything else. exit ends
 // PID 1 at once; it is called when the host asks for an orderly shutdown.
-// sessions is a directory for the shell sessions, see [shell.Host];
+// sessions is a directory for the shell sessions, see [session.Host];
 // limits bind what is started, nil is none.
 // Precondition: the process is PID 1, or a child subreaper, and has no
 // children that anybody else waits for.
@@ -37,7 +37,7 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit f
 		exit:   exit,
 		procs:  map[uint32]conversation{},
 	}
-	g.shells = shell.NewManager(shell.Host{
+	g.shells = session.NewManager(session.Host{
 		Start:        g.reaper.start,
 		Started:      g.reaper.mine,
 		OpenTerminal: openTerminal,
@@ -73,7 +73,7 @@ type guest struct {
 	reaper *reaper
 	exit   func(code int)
 	parts  parts // Serve's goroutine only
-	shells *shell.Manager
+	shells *session.Manager
 
 	running sync.WaitGroup // one for each process whose channel is open
 

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/guest"
-	"wolffia/guest/client"
-	"wolffia/guest/wire"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 // limit is a generous guard against a hang; no test is about its length.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"sync"
 
-	"wolffia/guest/wire"
+	"wolffia/wire"
 )
 
 // An input carries standard input to a process. The host may be Window bytes

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/guest/client"
-	"wolffia/guest/wire"
 	"wolffia/internal/suite"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 // hideouts are ways to leave a process tree; each prints "up" when it is out.

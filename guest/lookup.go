@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/guest/wire"
+	"wolffia/wire"
 )
 
 // lookPath finds the program that a shell would run for name with this

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/guest/wire"
+	"wolffia/wire"
 )
 
 // After the process is gone its pipes are read to their end. A background

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/guest/wire"
+	"wolffia/wire"
 )
 
 // What a process left in a pipe that somebody else holds arrives, also when

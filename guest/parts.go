@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"wolffia/guest/wire"
+	"wolffia/wire"
 )
 
 // maxParts bounds the start requests of which only a part is there, in bytes, all

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/guest/wire"
+	"wolffia/wire"
 )
 
 // killGrace is the time between SIGTERM and SIGKILL when a request's time

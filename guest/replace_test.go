@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/guest/client"
-	"wolffia/guest/wire"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 // A host is killed in the middle of whatever it reads and writes, and another

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/guest/client"
-	"wolffia/guest/wire"
 	"wolffia/internal/testenv"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 // limited starts a guest that puts limits on what it starts.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/guest/proc"
+	"wolffia/internal/proc"
 )
 
 // A family describes the processes that one request started, so that they can

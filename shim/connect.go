@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/guest/client"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
+	"wolffia/wire/client"
 )
 
 // A connection is one to a shim.

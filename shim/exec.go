@@ -10,13 +10,13 @@ import (
 	"syscall"
 	"time"
 
-	"wolffia/guest/client"
-	"wolffia/guest/wire"
 	"wolffia/internal/excerpt"
 	"wolffia/internal/feed"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 // Exec implements [runtime.Executor].

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"wolffia/guest/wire"
 	"wolffia/runtime"
+	"wolffia/wire"
 )
 
 // A request that is too long is refused with the bound and a way out, before anything of

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"wolffia/guest/wire"
 	"wolffia/runtime"
+	"wolffia/wire"
 )
 
 // While anybody waits for PID 1, that is asked for a sign of life if it has not given one

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/guest/wire"
+	"wolffia/wire"
 )
 
 // PID 1 is asked once it is silent, and dead when it has missed enough beats that count.

@@ -5,10 +5,10 @@ import (
 	"syscall"
 	"time"
 
-	"wolffia/guest/client"
-	"wolffia/guest/wire"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 var (

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/guest/wire"
 	"wolffia/runtime"
+	"wolffia/wire"
 )
 
 // receiveKept waits until the keeper has started PID 1 in its engine, and has

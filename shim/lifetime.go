@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/guest/wire"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
+	"wolffia/wire"
 )
 
 // A standing is where a sandbox is in its lifetime.

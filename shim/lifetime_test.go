@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/guest/wire"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
+	"wolffia/wire"
 )
 
 func TestVerdict(t *testing.T) {

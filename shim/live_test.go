@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/audit"
-	"wolffia/guest/client"
-	"wolffia/guest/wire"
 	"wolffia/internal/statedir"
 	"wolffia/internal/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 // sh runs a script and returns what it prints, and its exit code.

@@ -3,8 +3,8 @@ package shim
 import (
 	"context"
 
-	"wolffia/guest/client"
 	"wolffia/runtime"
+	"wolffia/wire/client"
 )
 
 var _ runtime.OperationManager = (*Runtime)(nil)

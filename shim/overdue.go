@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"time"
 
-	"wolffia/guest/client"
-	"wolffia/guest/wire"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 const (

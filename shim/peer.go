@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"wolffia/guest/wire"
 	"wolffia/internal/step"
+	"wolffia/wire"
 )
 
 // A peer is one client of the shim.

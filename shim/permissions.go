@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"wolffia/guest/client"
 	"wolffia/internal/statedir"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/wire/client"
 )
 
 // SetPermissions implements [runtime.PermissionSetter].

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs"
-	"wolffia/guest/wire"
 	"wolffia/internal/cgroup"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
+	"wolffia/wire"
 )
 
 const (

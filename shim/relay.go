@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"wolffia/guest/wire"
 	"wolffia/internal/step"
+	"wolffia/wire"
 )
 
 // A relay passes frames between PID 1 and any number of clients. It changes

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/guest/client"
-	"wolffia/guest/wire"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 // limit is a guard against a hang.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"wolffia/guest/wire"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
+	"wolffia/wire"
 )
 
 // What a client can ask of the shim itself.

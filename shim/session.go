@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/guest/client"
-	"wolffia/guest/wire"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 var _ runtime.SessionManager = (*Runtime)(nil)

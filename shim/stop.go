@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"wolffia/guest/client"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
+	"wolffia/wire/client"
 )
 
 // Stop implements [runtime.Runtime].

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/guest"
-	"wolffia/guest/archive"
+	"wolffia/internal/archive"
 )
 
 func main() {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/guest/archive"
+	"wolffia/internal/archive"
 	"wolffia/runtime"
 	"wolffia/shim"
 )

@@ -37,10 +37,10 @@ var allow = map[string][]string{
 	"fusefs":                     {"perm", "internal/fusermount", "internal/gitguard"},
 	"internal/gitguard":          {"internal/gitconfig"},
 	"internal/gitscan":           {"internal/gitconfig"},
-	"guest":                      {"guest/wire", "guest/shell", "guest/proc", "internal/coredump"},
-	"guest/shell":                {"guest/wire", "guest/proc", "internal/excerpt"},
-	"guest/client":               {"guest/wire"},
-	"shim":                       {"runtime", "perm", "audit", "fusefs", "guest/wire", "guest/client", "image/store", "internal/*"},
+	"guest":                      {"wire", "session", "internal/proc", "internal/coredump"},
+	"session":                    {"wire", "internal/proc", "internal/excerpt"},
+	"wire/client":                {"wire"},
+	"shim":                       {"runtime", "perm", "audit", "fusefs", "wire", "wire/client", "image/store", "internal/*"},
 	"session/sessiontest":        {"runtime", "internal/suite"},
 	"internal/statedir":          {"runtime", "internal/filelock", "internal/pidfd", "internal/rmtree", "internal/step"},
 	"internal/cgroup":            {"internal/pidfd"},
@@ -51,7 +51,7 @@ var allow = map[string][]string{
 	"internal/dockertest/with":   {"internal/dockertest"},
 	"internal/testimage":         {"image/store", "internal/testenv"},
 	"internal/testenv":           {"internal/probe"},
-	"internal/remains":           {"guest/proc", "internal/pidfd"},
+	"internal/remains":           {"internal/proc", "internal/pidfd"},
 	"internal/bench":             {"*", "*/*"},
 	"internal/attack/inside":     {"internal/attack"},
 	"internal/attack/attacktest": {"runtime", "perm", "internal/*"},
@@ -59,7 +59,7 @@ var allow = map[string][]string{
 	"cmd/wolffia":                {"*", "*/*"},
 	"cmd/wolffia-image":          {"image", "image/*"},
 	"cmd/wolffia-docker":         {"runtime/docker", "runtime/docker/engine", "shim"},
-	"cmd/wolffia-guest":          {"guest", "guest/archive"},
+	"cmd/wolffia-guest":          {"guest", "internal/archive"},
 }
 
 // home lists third-party modules that a single package may import; where there

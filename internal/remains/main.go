@@ -29,8 +29,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/guest/proc"
 	"wolffia/internal/pidfd"
+	"wolffia/internal/proc"
 )
 
 // patience is how long what is ending may take to be gone.

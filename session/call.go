@@ -1,0 +1,136 @@
+package session
+
+import (
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"wolffia/wire"
+)
+
+// A Call is one channel that asked something of a session. Its methods are for
+// the guest, which passes on what the channel's frames say; they never wait.
+type Call struct {
+	channel uint32
+	w       *wire.Writer
+	req     *wire.StartRequest
+	done    func() // the channel's number is free
+	h       atomic.Pointer[handler]
+	queued  atomic.Int64 // bytes of input that wait
+	end     sync.Mutex   // held to end the channel, and over what must not come after its end
+	ended   bool         // guarded by end
+	kept    *kept        // there is no channel, but this; nil: there is one
+
+	// What follows is the handler's.
+	credit   map[wire.Type]int
+	input    []wire.Frame
+	closed   bool // no more input will come
+	killed   bool
+	finished bool
+}
+
+// A handler does what a call's frames ask for. It must not block.
+type handler interface {
+	onInput(c *Call, f wire.Frame)
+	onClose(c *Call)
+	onSignal(c *Call, sig syscall.Signal)
+	onKill(c *Call)
+	onResize(c *Call, rows, cols uint16)
+	onCredit(c *Call, stream wire.Type, n int)
+}
+
+func (c *Call) handler() handler     { return *c.h.Load() }
+func (c *Call) setHandler(h handler) { c.h.Store(&h) }
+
+// PutInput takes over a frame of standard input. False says that the host has
+// sent more than it may.
+func (c *Call) PutInput(f wire.Frame) bool {
+	if c.queued.Add(int64(len(f.Payload()))) > wire.Window {
+		f.Release()
+		return false
+	}
+	c.handler().onInput(c, f)
+	return true
+}
+
+// CloseInput says that no more input will come.
+func (c *Call) CloseInput() { c.handler().onClose(c) }
+
+// Signal sends sig to the foreground process group.
+func (c *Call) Signal(sig syscall.Signal) { c.handler().onSignal(c, sig) }
+
+// Kill gives the call up: a command is interrupted, a terminal detached.
+func (c *Call) Kill() { c.handler().onKill(c) }
+
+// Resize sets the size of the terminal.
+func (c *Call) Resize(rows, cols uint16) { c.handler().onResize(c, rows, cols) }
+
+// Grant adds credit for one stream.
+func (c *Call) Grant(stream wire.Type, n int) { c.handler().onCredit(c, stream, n) }
+
+// consumed hands credit back for input that was used or is not wanted.
+func (c *Call) consumed(n int) {
+	c.queued.Add(-int64(n))
+	c.end.Lock()
+	defer c.end.Unlock()
+	if !c.ended {
+		_ = c.w.Send(wire.Credit, c.channel, wire.AppendCredit(nil, wire.Stdin, n))
+	}
+}
+
+// dropInput forgets what waits.
+func (c *Call) dropInput() {
+	for i := range c.input {
+		c.queued.Add(-int64(len(c.input[i].Payload())))
+		c.input[i].Release()
+	}
+	c.input = nil
+}
+
+// begun tells the host that the call's command has had its turn, and its time counts.
+func (c *Call) begun() {
+	c.end.Lock()
+	defer c.end.Unlock()
+	switch {
+	case c.kept != nil:
+		c.kept.begin()
+	case !c.ended:
+		c.sendBegun()
+	}
+}
+
+// sendBegun sends the frame for begun.
+func (c *Call) sendBegun() { _ = c.w.Send(wire.Started, c.channel, make([]byte, 4)) }
+
+// finish sends the frame that ends the channel.
+func (c *Call) finish(t wire.Type, v any) {
+	c.end.Lock()
+	defer c.end.Unlock()
+	c.ended = true
+	if c.kept != nil {
+		c.kept.finish(t, v)
+		return
+	}
+	c.done()
+	_ = c.w.SendJSON(t, c.channel, v)
+}
+
+// exit ends the channel.
+func (c *Call) exit(status wire.ExitStatus) {
+	if c.finished {
+		return
+	}
+	c.finished = true
+	c.dropInput()
+	c.finish(wire.Exit, status)
+}
+
+// fail ends the channel without a result.
+func (c *Call) fail(class, message string) {
+	if c.finished {
+		return
+	}
+	c.finished = true
+	c.dropInput()
+	c.finish(wire.Failed, wire.Failure{Code: 125, Message: message, Class: class})
+}

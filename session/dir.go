@@ -1,0 +1,283 @@
+package session
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A dir is a session's directory. It can be searched and written to, but not
+// listed (mode 0300), and but for the command's text its names are random: a
+// process that has not been given a name can neither open nor remove what is
+// there, without a chmod first. All the same a hostile process may have put
+// there what it likes: names are looked up in the directory that the guest has
+// open, links are never followed, and what is opened is checked.
+type dir struct {
+	path  string
+	fd    int  // the directory
+	probe bool // the file system keeps access times
+	text  text
+}
+
+// dirMode lets nobody list the directory.
+const dirMode = 0o300
+
+// tokenSize is how long a token is, in bytes.
+const tokenSize = 13
+
+// token returns a part of a name that nobody can guess: 64 random bits, in
+// letters and digits that no shell gives a meaning.
+func token() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	var name [tokenSize]byte
+	tokens.Encode(name[:], b[:])
+	return string(name[:])
+}
+
+var tokens = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// newDir makes a session's directory.
+func newDir(path string) (_ *dir, err error) {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return nil, err
+	}
+	d := &dir{path: path, fd: -1, text: text{fd: -1}}
+	defer func() {
+		if err != nil {
+			d.remove()
+		}
+	}()
+	if d.fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != nil {
+		return nil, err
+	}
+	if err := unix.Fchmod(d.fd, dirMode); err != nil {
+		return nil, err
+	}
+	d.probe = true
+	if err := d.writeText([]byte("x")); err != nil {
+		return nil, err
+	}
+	if _, err := os.ReadFile(path + "/" + textName); err == nil {
+		d.probe = d.wasRead()
+	}
+	return d, nil
+}
+
+// remove deletes the directory and all files in it. A directory that somebody
+// has made there stays.
+func (d *dir) remove() {
+	d.text.drop()
+	if d.fd >= 0 {
+		_ = unix.Fchmod(d.fd, 0o700)
+		list := os.NewFile(uintptr(d.fd), d.path)
+		names, _ := list.Readdirnames(-1)
+		for _, n := range names {
+			_ = unix.Unlinkat(d.fd, n, 0)
+		}
+		_ = list.Close()
+		d.fd = -1
+	}
+	_ = unix.Rmdir(d.path)
+}
+
+// intact reports whether the path still leads to the directory that the guest
+// has made.
+func (d *dir) intact() bool {
+	var ours, there unix.Stat_t
+	return unix.Fstat(d.fd, &ours) == nil && unix.Lstat(d.path, &there) == nil &&
+		inodeOf(&ours) == inodeOf(&there) && ours.Mode&0o777 == dirMode
+}
+
+// create makes the file name, which takes the place of any other of that name.
+// Nobody can open it to write by its name (mode 0400). The caller closes it.
+func (d *dir) create(name string) (int, error) {
+	for try := 0; ; try++ {
+		fd, err := unix.Openat(d.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o400)
+		if errors.Is(err, unix.EEXIST) && try == 0 && unix.Unlinkat(d.fd, name, 0) == nil {
+			continue
+		}
+		if err != nil {
+			return -1, fmt.Errorf("session directory: %s: %w", name, err)
+		}
+		return fd, nil
+	}
+}
+
+// write makes the file name with this content.
+func (d *dir) write(name string, content []byte) error {
+	fd, err := d.create(name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return fill(fd, content)
+}
+
+// take returns what is in the regular file name, up to limit bytes, and removes the
+// file; nil if it cannot be read.
+func (d *dir) take(name string, limit int) []byte {
+	defer d.unlink(name)
+	return readFile(d.fd, name, limit)
+}
+
+// readFile returns what is in a regular file, up to limit bytes; nil if it cannot be
+// read. In its place there may be anything: links are not followed, and FIFOs and
+// terminals are not waited for.
+func readFile(dir int, name string, limit int) []byte {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil
+	}
+	b := make([]byte, min(st.Size, int64(limit)))
+	n, err := unix.Pread(fd, b, 0)
+	if err != nil {
+		return nil
+	}
+	return b[:n]
+}
+
+// fill writes all of content to the beginning of a file, and cuts the rest off.
+func fill(fd int, content []byte) error {
+	for at := 0; at < len(content); {
+		n, err := unix.Pwrite(fd, content[at:], int64(at))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("session directory: %w", err)
+		}
+		at += n
+	}
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	if err == nil && st.Size != int64(len(content)) {
+		err = unix.Ftruncate(fd, int64(len(content)))
+	}
+	if err != nil {
+		return fmt.Errorf("session directory: %w", err)
+	}
+	return nil
+}
+
+// fifo makes the FIFO name and opens it without waiting. The caller closes it.
+func (d *dir) fifo(name string, flags int) (int, error) {
+	err := unix.Mkfifoat(d.fd, name, 0o600)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, fmt.Errorf("session directory: %s: %w", name, err)
+	}
+	return d.open(name, flags)
+}
+
+// open opens the FIFO name without waiting. The caller closes it.
+func (d *dir) open(name string, flags int) (int, error) {
+	fd, err := unix.Openat(d.fd, name, flags|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == nil && !isType(fd, unix.S_IFIFO) {
+		_ = unix.Close(fd)
+		err = unix.EINVAL
+	}
+	if err != nil {
+		return -1, fmt.Errorf("session directory: %s: %w", name, err)
+	}
+	return fd, nil
+}
+
+// rename gives a file another name.
+func (d *dir) rename(from, to string) error { return unix.Renameat(d.fd, from, d.fd, to) }
+
+// unlink removes a name.
+func (d *dir) unlink(name string) { _ = unix.Unlinkat(d.fd, name, 0) }
+
+func isType(fd int, want uint32) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == want
+}
+
+// textName is the file that holds a command's text. It is always the same, since
+// a shell names it in its messages.
+const textName = "c"
+
+// A text is the file of a command's text, which stays open from one command to
+// the next.
+type text struct {
+	fd      int           // to read and write; -1: not yet
+	unread  unix.Timespec // its access time until the shell reads it
+	changed unix.Timespec // the time of its last change by the guest
+}
+
+func (t *text) drop() { closeFD(&t.fd) }
+
+// writeText puts a command's text in its file.
+func (d *dir) writeText(content []byte) error {
+	t := &d.text
+	if t.fd >= 0 {
+		var st unix.Stat_t
+		if unix.Fstat(t.fd, &st) != nil || st.Nlink != 1 || st.Ctim != t.changed {
+			t.drop() // another process has changed it, and may have it open
+		}
+	}
+	if t.fd < 0 {
+		var err error
+		if t.fd, err = d.create(textName); err != nil {
+			return err
+		}
+	}
+	if err := fill(t.fd, content); err != nil {
+		return err
+	}
+	// A read then moves the access time, with relatime too (mount(8)). That time
+	// is random, so that a command cannot put it back.
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	ts := [2]unix.Timespec{{Sec: 1 + int64(b[0]), Nsec: int64(b[1])<<16 | int64(b[2])<<8 | int64(b[3])}, {Nsec: unix.UTIME_OMIT}}
+	err := unix.UtimesNanoAt(d.fd, textName, ts[:], unix.AT_SYMLINK_NOFOLLOW)
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(t.fd, &st)
+	}
+	if err != nil {
+		return fmt.Errorf("session directory: %s: %w", textName, err)
+	}
+	t.unread, t.changed = st.Atim, st.Ctim
+	return nil
+}
+
+// wasRead reports whether the shell has read the text, or may have: one that was
+// run must not be run again. A text that was removed before it was read, was not.
+func (d *dir) wasRead() bool {
+	var st unix.Stat_t
+	if unix.Fstat(d.text.fd, &st) != nil {
+		return true
+	}
+	return st.Atim != d.text.unread || st.Ctim != d.text.changed && st.Nlink > 0
+}
+
+// wasReplaced reports whether the shell may have read another text than content,
+// which was written. What a command does to its own text once that is read counts
+// only if it is another one now.
+func (d *dir) wasReplaced(content []byte) bool {
+	t := &d.text
+	var ours, there unix.Stat_t
+	if unix.Fstat(t.fd, &ours) != nil {
+		return true
+	}
+	if ours.Ctim == t.changed && ours.Nlink == 1 {
+		return false
+	}
+	if unix.Fstatat(d.fd, textName, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && inodeOf(&there) != inodeOf(&ours) {
+		return true
+	}
+	now := make([]byte, len(content)+1)
+	n, err := unix.Pread(t.fd, now, 0)
+	return err != nil || !bytes.Equal(now[:n], content)
+}

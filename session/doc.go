@@ -1,0 +1,55 @@
+// Package session runs persistent shell sessions inside a sandbox. It is a part
+// of PID 1.
+//
+// The guest is the person at the prompt of an interactive shell. Descriptor 0
+// of the shell is one end of a SOCK_SEQPACKET pair, 1 and 2 are a terminal.
+// A command is a file that the shell's main loop sources, with its standard
+// streams on named pipes; then the shell prints status and directory on the
+// socket, with a random word that nobody could know before. D is the session's
+// directory, I, O and E are random names, other ones for each command:
+//
+//	D/c            the command's text
+//	D/I D/O D/E    its streams, FIFOs
+//	D/s            "return N": the last status
+//
+//	\. D/c <D/I >|D/O 2>|D/E                                          packet A
+//	\builtin printf '\000%s %s %s\000' NONCE "$?" "${PWD-}" >&0       packet B
+//	PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=                             packet C
+//
+// Since the shell is interactive, an error or an interrupt returns to the
+// prompt instead of ending it; since the text is sourced, nothing in it can
+// reach the lines after it. Packets are the unit in which a shell throws
+// input away; so what must survive an error is a packet of its own.
+//
+// The pipes of a command's output are open at both ends in the guest, from one
+// command to the next; when the report is here the guest closes its own end to
+// write to, and then an end of file says that nobody holds the other one.
+//
+// When a command's time is over, a trap on a real-time signal has the shell leave the
+// text as soon as the program in the foreground has ended, however that ends: by a
+// SIGINT of its own, with the trap that the user may have on it put aside. A shell
+// that may go on all the same is stopped until it is killed, see clings and leaves.
+//
+// Everything in the session's directory, and all that the shell says, is
+// hostile input. Of the processes of a sandbox, which are all one user, none is kept
+// from another by force, but:
+//
+//   - No name can be guessed or listed but that of the text, which nobody can open
+//     to write. A process that has changed its mode first gets at most that the
+//     command has no status (wasReplaced).
+//   - A report counts if the kernel says that the shell has sent it, and the shell is
+//     at its prompt.
+//   - What is removed is made anew, and a text that may have been read is not run again.
+//
+// A command can do to its own shell what it likes, its results included: define a
+// function named builtin, for one. And a process can be traced (ptrace(2)), or its
+// descriptors opened below /proc, by another of the same user. To execute the shell
+// from a file that cannot be read would keep both from it; but then the guest could
+// not see either where its shell is and whether it is at its prompt, and what it starts
+// would be as open as before. Each call gets an answer whatever happens.
+//
+// A Session's state belongs to whoever has the turn: the goroutine that brings
+// an event does what it asks for, unless another is at work. One waits for its
+// descriptors through the runtime's poller: waiting costs no thread, and the
+// threads of PID 1 are numbered (see guest.Harden).
+package session

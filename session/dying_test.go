@@ -1,0 +1,58 @@
+package session
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"wolffia/internal/proc"
+)
+
+// A job is over when its shell has heard of it, or does not hear.
+func TestJobDies(t *testing.T) {
+	// A parent that does not ask for its child.
+	cmd := exec.Command("sh", "-c", "sleep 0.1 & exec sleep 1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // the guest of the other tests may have waited for it
+	}()
+	parent := cmd.Process.Pid
+	var child proc.Process
+	await := func(what string, is func(p *proc.Process) bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); ; {
+			for _, p := range proc.Others() {
+				if p.Parent == parent && is(&p) {
+					child = p
+					return
+				}
+			}
+			if time.Now().After(end) {
+				t.Fatal("no child ", what)
+			}
+		}
+	}
+	newJob := func(shell int) *job {
+		return &job{shell: shell, members: map[int]uint64{child.PID: child.Start}, groups: map[int]bool{}}
+	}
+	await("at all", func(*proc.Process) bool { return true })
+	mine, other := newJob(parent), newJob(parent+1)
+	await("that is dead", (*proc.Process).Dead)
+	for _, j := range []*job{mine, other} {
+		m := &Manager{}
+		m.addJob(j, func() {})
+		j.look(proc.Others())
+	}
+	if mine.dead.IsZero() || !mine.ended.IsZero() || mine.size() != 1 {
+		t.Errorf("the shell has not heard, and it is over: %+v", mine)
+	}
+	if other.ended.IsZero() {
+		t.Errorf("it is nobody else's to hear: %+v", other)
+	}
+	if !mine.await(nil) || time.Since(mine.dead) < hearLimit || mine.size() != 0 {
+		t.Errorf("a shell that does not hear: %+v", mine)
+	}
+}

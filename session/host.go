@@ -1,0 +1,298 @@
+package session
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/excerpt"
+)
+
+// A Host is what sessions need of PID 1. All fields are required.
+type Host struct {
+	// Start forks and executes, as syscall.ForkExec does. changed is called
+	// when the process stops, and at last when it is gone; it must not block.
+	Start func(path string, args []string, attr *syscall.ProcAttr, changed func(syscall.WaitStatus)) (pid int, err error)
+	// Started reports whether PID 1 itself has started this process.
+	Started func(pid int) bool
+	// OpenTerminal returns a new terminal's master side, not blocking, and its
+	// slave.
+	OpenTerminal func() (master int, slave *os.File, err error)
+	// LookPath finds a program.
+	LookPath func(name, dir string, env []string) (string, error)
+	// Dir is an empty directory of their own for the sessions, with a short
+	// name. Empty means one that is made in /tmp.
+	Dir string
+}
+
+// An incarnation is one shell process of a session and what connects it to the
+// guest. It belongs to whoever has the session's turn.
+type incarnation struct {
+	pid     int
+	proc    string // its directory in /proc, with a slash
+	input   string // its descriptor 0 there
+	cwd     string // its working directory there
+	sock    int    // the guest's end of descriptor 0
+	peer    inode  // the shell's end of it
+	script  int    // where its lines go: sock, or the FIFO D/f
+	tty     int    // the terminal's master side
+	slave   inode  // its other side
+	saved   *unix.Termios
+	state   int // a FIFO: what it says when it exits
+	said    *excerpt.Excerpt
+	place   string // the session's directory when it was started
+	names   own
+	ready   bool
+	gone    bool
+	copies  int                 // how many terminals it has at its prompt
+	packet  [maxReport + 1]byte // the last that came; here since it is not to be made each time
+	control [64]byte
+
+	frozen bool // it is stopped until it is killed
+
+	full    bool     // a packet fills the pipe: see openScript
+	waiting []string // packets for which there is no room yet; only if full
+	watched bool     // the poller waits for room
+}
+
+// own are the names of a shell's own files in the session's directory.
+type own struct {
+	exit  string // what it sources when it exits
+	state string // the FIFO for what that says
+	guard string // what its trap on guardSignal sources
+	aside string // the user's trap on SIGINT that this has put aside
+	lines string // the FIFO that its lines come from, if they do
+}
+
+// startShell starts a shell. changed is called by the reaper, see Host.
+func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.WaitStatus)) (_ *incarnation, err error) {
+	in := &incarnation{
+		sock: -1, script: -1, state: -1, tty: -1, place: s.dir.path, said: excerpt.New(maxSnapshot, 0),
+		names: own{exit: token(), state: token(), guard: token(), aside: token(), lines: token()},
+	}
+	var theirs []int
+	defer func() {
+		for _, fd := range theirs {
+			_ = unix.Close(fd)
+		}
+		if err != nil {
+			in.close()
+		}
+	}()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	in.sock = pair[0]
+	theirs = append(theirs, pair[1])
+	if err := unix.SetNonblock(in.sock, true); err != nil {
+		return nil, err
+	}
+	if err := unix.SetsockoptInt(in.sock, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(pair[1], &st); err != nil {
+		return nil, err
+	}
+	in.peer = inodeOf(&st)
+	in.script = in.sock
+	if s.d.posix {
+		if err := s.openScript(in); err != nil {
+			return nil, err
+		}
+	}
+	if in.state, err = s.dir.fifo(in.names.state, unix.O_RDWR); err != nil { // also to write: it never hangs up
+		return nil, err
+	}
+	if err := s.dir.write(in.names.exit, []byte(s.d.exitScript(in.path(in.names.state)))); err != nil {
+		return nil, err
+	}
+	if err := s.dir.write(in.names.guard, []byte(s.d.guardScript(in.path(in.names.aside)))); err != nil {
+		return nil, err
+	}
+	var slave *os.File
+	if in.tty, slave, err = openTerminal(&s.m.host, s.rows, s.cols); err != nil {
+		return nil, err
+	}
+	defer slave.Close()
+	if err := unix.Fstat(int(slave.Fd()), &st); err != nil {
+		return nil, err
+	}
+	in.slave = inodeOf(&st)
+	in.saved, _ = unix.IoctlGetTermios(in.tty, unix.TCGETS)
+	in.pid, err = s.m.host.Start(s.path, s.d.args(s.path, in.path(in.names.lines)), &syscall.ProcAttr{
+		Dir: cwd, Env: s.shellEnv(), Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
+	}, func(ws syscall.WaitStatus) { changed(in, ws) })
+	in.proc = "/proc/" + itoa(in.pid) + "/"
+	in.input, in.cwd = in.proc+"fd/0", in.proc+"cwd"
+	if err == nil {
+		s.mark.put(in.pid) // before it has got a line, and so before it has children
+	}
+	return in, err
+}
+
+// openTerminal is OpenTerminal with a size.
+func openTerminal(h *Host, rows, cols uint16) (int, *os.File, error) {
+	master, slave, err := h.OpenTerminal()
+	if err != nil {
+		return -1, nil, err
+	}
+	if err := setSize(master, rows, cols); err != nil {
+		_ = unix.Close(master)
+		_ = slave.Close()
+		return -1, nil, err
+	}
+	return master, slave, nil
+}
+
+// setSize sets a terminal's size, also if a signal comes between.
+func setSize(fd int, rows, cols uint16) error {
+	for {
+		err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// shellEnv is the session's environment and what keeps a shell quiet.
+func (s *Session) shellEnv() []string {
+	return append(append([]string{}, s.env...), "PS1=", "PS2=", "HISTFILE=", "ENV=")
+}
+
+// path is that of one of the shell's own files.
+func (in *incarnation) path(name string) string { return in.place + "/" + name }
+
+func (in *incarnation) close() {
+	if in.script != in.sock {
+		closeFD(&in.script)
+	}
+	in.script = -1
+	closeFD(&in.sock)
+	closeFD(&in.state)
+	closeFD(&in.tty)
+}
+
+func closeFD(fd *int) {
+	if *fd >= 0 {
+		_ = unix.Close(*fd)
+	}
+	*fd = -1
+}
+
+// idle reports whether the shell has read all its lines and waits for more. A
+// shell without descriptors to spare may have lost its descriptor 0.
+func (in *incarnation) idle() bool {
+	what := uint(unix.SIOCOUTQ)
+	if in.script != in.sock {
+		what = unix.TIOCINQ // FIONREAD
+	}
+	n, err := unix.IoctlGetInt(in.script, what)
+	if err != nil || n > 0 || len(in.waiting) > 0 {
+		return false
+	}
+	input, err := fileAt(in.input)
+	return err == unix.ENOENT || err == nil && input == in.peer
+}
+
+// atPrompt reports whether the shell executes no command: while one runs its
+// descriptor 0 is another one.
+func (in *incarnation) atPrompt() bool {
+	input, err := fileAt(in.input)
+	return err == nil && input == in.peer
+}
+
+// astray reports whether the shell executes no command, and does not read its lines
+// from the guest either: it can report nothing more. While it executes one, it keeps
+// copies of its own streams, which are the terminal.
+func (in *incarnation) astray() bool {
+	for n := 1; n <= 2; n++ {
+		if file, err := in.descriptor(n); err != nil || file != in.slave {
+			return false
+		}
+	}
+	return !in.atPrompt() && in.terminals() <= in.copies
+}
+
+// terminals counts the shell's descriptors that are its terminal, its streams left
+// out.
+func (in *incarnation) terminals() (n int) {
+	fds, err := os.ReadDir(in.proc + "fd")
+	if err != nil {
+		return math.MaxInt
+	}
+	for _, e := range fds {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= 2 {
+			continue
+		}
+		if file, err := in.descriptor(fd); err == nil && file == in.slave {
+			n++
+		}
+	}
+	return n
+}
+
+// leaves reports whether the shell has its trap that has it leave a command. gVisor
+// does not tell.
+func (in *incarnation) leaves() bool { return !in.stoppable() || catches(in.pid, guardSignal) }
+
+// descriptor is what the shell has open as descriptor n.
+func (in *incarnation) descriptor(n int) (inode, error) { return fileAt(in.proc + "fd/" + itoa(n)) }
+
+// fileAt is the file that a path leads to.
+func fileAt(path string) (inode, error) {
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	return inodeOf(&st), err
+}
+
+// receive reads one packet that the shell itself has sent. What others have sent
+// who got hold of its socket, a copy of the shell for one, is read and dropped: the
+// kernel says whose each packet is (SCM_CREDENTIALS in unix(7)).
+//
+// The packet is good until the next call.
+func (in *incarnation) receive() ([]byte, error) {
+	for {
+		n, cn, _, _, err := unix.Recvmsg(in.sock, in.packet[:], in.control[:], unix.MSG_CMSG_CLOEXEC)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return nil, err
+		}
+		sender, err := sentBy(in.control[:cn])
+		if err == nil && sender == in.pid {
+			return in.packet[:n], nil
+		}
+	}
+}
+
+// sentBy returns the process that a packet's control data tell of, and closes
+// descriptors that came with it.
+func sentBy(control []byte) (pid int, err error) {
+	for len(control) > 0 {
+		h, data, rest, err := unix.ParseOneSocketControlMessage(control)
+		if err != nil {
+			return 0, err
+		}
+		control = rest
+		switch {
+		case h.Level != unix.SOL_SOCKET:
+		case h.Type == unix.SCM_CREDENTIALS && len(data) >= 4:
+			pid = int(int32(binary.NativeEndian.Uint32(data))) // struct ucred begins with it
+		case h.Type == unix.SCM_RIGHTS:
+			for fd := range slices.Chunk(data, 4) {
+				_ = unix.Close(int(int32(binary.NativeEndian.Uint32(fd))))
+			}
+		}
+	}
+	return pid, nil
+}

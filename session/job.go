@@ -1,0 +1,507 @@
+package session
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/excerpt"
+	"wolffia/internal/proc"
+	"wolffia/wire"
+)
+
+// jobRing is how much of each of a job's streams is kept, in bytes.
+const jobRing = 1 << 20
+
+// A job is what a command has left running.
+type job struct {
+	id, name, session string
+	command           string
+	started           time.Time
+	code              string // the file that its exit status goes to; empty: none
+	keeper            int    // the process that writes it; 0: none
+	shell             int    // the process that has started it, and is told of its end
+	files             []inode
+
+	mu      sync.Mutex
+	hit     unix.Signal    // what the keeper was sent, and so its status; guarded by mu
+	change  *sync.Cond     // anything below has changed; uses mu
+	members map[int]uint64 // start, by process, as of the last look; guarded by mu
+	groups  map[int]bool   // their process groups; guarded by mu
+	tails   [2]*tail       // stdout, stderr; nil: not held; guarded by mu
+	dead    time.Time      // since when only its shell has to hear of its end; guarded by mu
+	ended   time.Time      // zero: it runs; guarded by mu
+	status  *int           // guarded by mu
+}
+
+// A tail is a stream that a job holds.
+type tail struct {
+	ring *excerpt.Ring
+	open bool
+}
+
+// follow keeps reading what a job writes, so that it neither waits nor dies of
+// SIGPIPE, until nobody holds the stream.
+func (j *job) follow(which, fd int) {
+	file := os.NewFile(uintptr(fd), "job")
+	t := &tail{ring: excerpt.NewRing(jobRing), open: true}
+	j.tails[which] = t
+	go func() { // ends with the last process that holds the stream
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := file.Read(buf)
+			j.mu.Lock()
+			t.ring.Write(buf[:n])
+			t.open = err == nil
+			j.change.Broadcast()
+			j.mu.Unlock()
+			if err != nil {
+				_ = file.Close()
+				return
+			}
+		}
+	}()
+}
+
+// hearLimit is how long a job whose processes are dead waits for its shell to hear
+// of it: longer only if that is stopped. Or it would say so during the next command.
+// gVisor shows a process as dead some milliseconds before it tells the parent.
+const hearLimit = 200 * time.Millisecond
+
+// look brings members up to date: those that were there, their children,
+// their process groups, and who holds the job's streams.
+func (j *job) look(all []proc.Process) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.ended.IsZero() {
+		return
+	}
+	holds := holders(j.files)
+	found := map[int]uint64{}
+	unheard := map[int]uint64{}
+	for more := true; more; {
+		more = false
+		for _, p := range all {
+			if _, ok := found[p.PID]; ok {
+				continue
+			}
+			start, known := j.members[p.PID]
+			if p.Dead() {
+				if known && start == p.Start && p.Parent == j.shell {
+					unheard[p.PID] = start
+				}
+				continue
+			}
+			_, child := found[p.Parent]
+			if known && start == p.Start || child || j.groups[p.Group] || holds != nil && holds(p.PID) {
+				found[p.PID] = p.Start
+				j.groups[p.Group] = true
+				more = true
+			}
+		}
+		holds = nil // once is enough
+	}
+	switch {
+	case len(found) > 0 || len(unheard) == 0:
+		j.dead = time.Time{}
+	case j.dead.IsZero():
+		j.dead = time.Now()
+	}
+	if j.dead.IsZero() || time.Since(j.dead) < hearLimit {
+		maps.Copy(found, unheard)
+	}
+	j.members = found
+	open := false
+	for _, t := range j.tails {
+		open = open || t != nil && t.open
+	}
+	if len(found) == 0 && !open {
+		j.ended = time.Now()
+		j.groups = nil
+		if j.code != "" {
+			j.status = readStatus(j.code)
+			if j.status == nil && j.hit != 0 {
+				n := 128 + int(j.hit)
+				j.status = &n
+			}
+			_ = os.Remove(j.code)
+			_ = os.Remove(strings.TrimSuffix(j.code, "s")) // the text
+		}
+		j.change.Broadcast()
+	}
+}
+
+// dying reports whether only the shell has to hear of the job's end, and may.
+func (j *job) dying() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ended.IsZero() && time.Since(j.dead) < hearLimit
+}
+
+// readStatus reads an exit status from a file; nil: there is none.
+func readStatus(path string) *int {
+	const longest = 4 // bytes: one more than a status has
+	status, err := strconv.ParseUint(string(readFile(unix.AT_FDCWD, path, longest)), 10, 8)
+	if err != nil {
+		return nil
+	}
+	code := int(status)
+	return &code
+}
+
+// await waits until the job is over or stop says so. It waits for one process
+// after the other by descriptor (pidfd_open(2)), which costs no thread.
+func (j *job) await(stop <-chan struct{}) bool {
+	for {
+		j.look(proc.Others())
+		j.mu.Lock()
+		over := !j.ended.IsZero()
+		pid := 0
+		for p := range j.members {
+			pid = p
+			break
+		}
+		j.mu.Unlock()
+		if over {
+			return true
+		}
+		select {
+		case <-stop:
+			return false
+		default:
+		}
+		if pid == 0 || j.dying() { // only the streams' goroutines, or the shell, are not done yet
+			pause(stop)
+			continue
+		}
+		awaitProcess(pid, stop)
+	}
+}
+
+// pause waits a moment for what is about to happen.
+func pause(stop <-chan struct{}) {
+	t := time.NewTimer(2 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-stop:
+	case <-t.C:
+	}
+}
+
+func awaitProcess(pid int, stop <-chan struct{}) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		pause(stop)
+		return
+	}
+	file := os.NewFile(uintptr(fd), "pidfd")
+	defer file.Close()
+	over := make(chan struct{})
+	defer close(over)
+	go func() { // ends with this call
+		select {
+		case <-stop:
+			_ = file.SetReadDeadline(time.Unix(0, 0))
+		case <-over:
+		}
+	}()
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return
+	}
+	err = conn.Read(func(fd uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		pause(stop)
+	}
+}
+
+// signal sends sig to all of the job. What would end the process that only
+// waits for the job's exit status is not for that one, which ends by itself
+// then; but for SIGKILL, of which the status is known.
+func (j *job) signal(sig unix.Signal) {
+	j.look(proc.Others())
+	if sig == unix.SIGKILL {
+		for range 50 { // a bound, in case somebody outside feeds it
+			before := j.size()
+			j.each(func(pid int) { _ = unix.Kill(pid, unix.SIGSTOP) })
+			j.look(proc.Others())
+			if j.size() == before {
+				break
+			}
+		}
+	}
+	spared := 0
+	switch sig {
+	case unix.SIGKILL, unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT:
+	default:
+		if j.size() > 1 { // else it is just being started
+			spared = j.keeper
+		}
+	}
+	j.each(func(pid int) {
+		if pid == spared {
+			return
+		}
+		if pid == j.keeper {
+			j.hit = sig
+		}
+		_ = unix.Kill(pid, sig)
+	})
+}
+
+func (j *job) size() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.members)
+}
+
+func (j *job) each(f func(pid int)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for pid := range j.members {
+		f(pid)
+	}
+}
+
+func (j *job) describe(all []proc.Process) wire.JobInfo {
+	j.look(all)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	i := wire.JobInfo{
+		ID: j.id, Name: j.name, Session: j.session, Command: j.command,
+		State: wire.StateRunning, PIDs: []int{}, StartedMS: j.started.UnixMilli(), Code: j.status,
+	}
+	stopped := 0
+	for _, p := range all {
+		if _, ok := j.members[p.PID]; ok {
+			i.PIDs = append(i.PIDs, p.PID)
+			if p.State == 'T' {
+				stopped++
+			}
+		}
+	}
+	if len(i.PIDs) > 0 && stopped == len(i.PIDs) {
+		i.State = wire.StateStopped
+	}
+	if !j.ended.IsZero() {
+		i.State, i.EndedMS = wire.StateEnded, j.ended.UnixMilli()
+	}
+	for n, t := range j.tails {
+		if t == nil {
+			continue
+		}
+		if n == 0 {
+			i.StdoutStart, i.StdoutEnd = t.ring.Start(), t.ring.End()
+		} else {
+			i.StderrStart, i.StderrEnd = t.ring.Start(), t.ring.End()
+		}
+	}
+	return i
+}
+
+// leftover notes what a command has left running, when its result is out: it
+// is before the next command, and it is a job.
+func (s *Session) leftover(r *run, held []*stream) {
+	if r.probe || s.dead {
+		s.closeHeld(held)
+		return
+	}
+	if len(held) == 0 && !s.m.forked(&s.lastPID) {
+		return
+	}
+	kids, known := children(s.pid())
+	orphans, _ := children(os.Getpid())
+	news := len(held) > 0 || !known
+	for _, pid := range kids {
+		if _, old := s.before[pid]; !old {
+			news = true
+		}
+	}
+	for _, pid := range orphans {
+		if _, old := s.before[pid]; !old && !s.seen[pid] && !s.m.host.Started(pid) {
+			news = true
+		}
+	}
+	if !news {
+		return
+	}
+	all := proc.Others()
+	sc := &scope{shell: s.pid(), mark: s.mark}
+	sc.before, sc.groups = s.earlier(all)
+	j := &job{started: r.begun, session: s.name, shell: s.pid(), members: map[int]uint64{}, groups: map[int]bool{}}
+	for _, st := range held {
+		j.files = append(j.files, st.file)
+	}
+	sc.holds = holders(j.files)
+	found := sc.find(all)
+	s.seen = map[int]bool{}
+	for _, p := range all {
+		s.seen[p.PID] = true
+	}
+	// What is left of older jobs stays known; the rest is forgotten.
+	before, groups := map[int]uint64{}, map[int]bool{}
+	for _, p := range all {
+		if start, ok := sc.before[p.PID]; ok && start == p.Start {
+			before[p.PID] = start
+			groups[p.Group] = true
+		}
+	}
+	for _, p := range found {
+		delete(s.seen, p.PID)
+		before[p.PID] = p.Start
+		groups[p.Group] = true
+		j.members[p.PID] = p.Start
+		if p.Group != s.pid() {
+			j.groups[p.Group] = true
+		}
+	}
+	delete(groups, s.pid())
+	s.before, s.groups = before, groups
+	if len(found) == 0 && len(held) == 0 {
+		return
+	}
+	if r.call == nil && r.job == nil { // our own text left nothing behind on purpose
+		s.closeHeld(held)
+		return
+	}
+	j.command = head(string(r.text))
+	if r.job != nil {
+		j.name, j.command, j.code = r.job.name, head(r.job.text), r.job.code
+		for _, p := range found {
+			if p.Parent == s.pid() {
+				j.keeper = p.PID
+			}
+		}
+		j.files = append(j.files, r.job.files[:]...)
+	}
+	s.m.addJob(j, func() {
+		for _, st := range held {
+			which := 0
+			if st.typ == wire.Stderr {
+				which = 1
+			}
+			j.follow(which, st.fd)
+		}
+		if r.job != nil {
+			for n, fd := range r.job.fds {
+				j.follow(n, fd)
+			}
+			r.job.fds = nil
+		}
+	})
+	if r.job != nil {
+		r.job.made = j
+	}
+}
+
+func (s *Session) closeHeld(held []*stream) {
+	for _, st := range held {
+		go func() { // ends with the last process that holds the stream
+			file := os.NewFile(uintptr(st.fd), "stream")
+			_, _ = io.Copy(io.Discard, file)
+			_ = file.Close()
+		}()
+	}
+}
+
+func (s *Session) pid() int {
+	if s.in == nil {
+		return 0
+	}
+	return s.in.pid
+}
+
+// head is how a command begins, for people.
+func head(text string) string {
+	const most = 200
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}
+
+// A starting is a job that is being started by name.
+type starting struct {
+	name, text string
+	code       string
+	fds        []int // its streams, stdout and stderr
+	files      [2]inode
+	made       *job
+}
+
+// startJob runs the caller's text in the background, with streams of its own.
+func (s *Session) startJob(c *Call) {
+	st := &starting{name: c.req.Session.Job, text: c.req.Args[0]}
+	fail := func(err error) {
+		for _, fd := range st.fds {
+			_ = unix.Close(fd)
+		}
+		c.fail(wire.ClassUnavailable, err.Error())
+		s.afterReply()
+	}
+	if s.in == nil {
+		fail(errors.New("the shell has ended"))
+		return
+	}
+	base := token()
+	if err := s.dir.write(base, []byte(st.text)); err != nil {
+		fail(err)
+		return
+	}
+	for i, suffix := range []string{"o", "e"} {
+		fd, err := s.dir.fifo(base+suffix, unix.O_RDONLY)
+		if err != nil {
+			fail(err)
+			return
+		}
+		var sys unix.Stat_t
+		_ = unix.Fstat(fd, &sys)
+		st.fds, st.files[i] = append(st.fds, fd), inodeOf(&sys)
+	}
+	path := s.dir.path + "/" + base
+	st.code = path + "s"
+	b := `\builtin `
+	if s.d.posix {
+		b = `\`
+	}
+	// The outer group's streams are open before the job is forked, and so before
+	// the report.
+	text := "{ { ( \\. " + path + " ); " + b + "printf %s \"$?\" >|" + path + "s; } & } </dev/null >|" + path + "o 2>|" + path + "e\n"
+	s.commands++
+	r := &run{text: []byte(text), limit: restoreLimit, job: st}
+	r.done = func(r *run) {
+		if r.rep == nil {
+			fail(errors.New("the shell did not start it"))
+			return
+		}
+		_ = os.Remove(path + "o") // both are open at all their ends
+		_ = os.Remove(path + "e")
+		if st.made == nil { // it was over before we looked
+			j := &job{
+				name: st.name, session: s.name, command: head(st.text), started: r.begun, code: st.code,
+				members: map[int]uint64{}, groups: map[int]bool{}, files: st.files[:],
+			}
+			s.m.addJob(j, func() {
+				for n, fd := range st.fds {
+					j.follow(n, fd)
+				}
+			})
+			st.made = j
+		}
+		s.m.answer(c, st.made.describe(proc.Others()))
+		s.afterReply()
+	}
+	s.begin(r)
+}

@@ -1,0 +1,400 @@
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/wire"
+	"wolffia/wire/client"
+)
+
+func TestJobs(t *testing.T) {
+	for name, shell := range shells(t) {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, shell)
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			s.exec(t, "v=state; cd /usr; mkfifo /tmp/.w-job; f() { echo f; }")
+			defer os.Remove("/tmp/.w-job")
+			j, err := s.conn.StartJob(ctx, &wire.StartRequest{
+				Args:    []string{"echo $v; pwd; f; echo err >&2; read x </tmp/.w-job; echo $x; exit 5"},
+				Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name, Job: "server"},
+			})
+			if err != nil || j.Name != "server" || j.State != wire.StateRunning || len(j.PIDs) == 0 {
+				t.Fatalf("%+v, %v", j, err)
+			}
+			s.alive(t)
+			var out, errs bytes.Buffer
+			follow := func(off uint64, follow bool) wire.ExitStatus {
+				out.Reset()
+				errs.Reset()
+				p, err := s.conn.Start(&client.Request{
+					StartRequest: wire.StartRequest{Session: &wire.SessionRequest{Op: wire.SessionJobOutput, Name: s.name, Job: "server", Offset: off, Follow: follow}},
+					OnStdout:     func(b []byte) { out.Write(b) }, OnStderr: func(b []byte) { errs.Write(b) },
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				st, err := p.Wait(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return st
+			}
+			go s.run(t, "echo go >/tmp/.w-job")
+			if st := follow(6, true); out.String() != "/usr\nf\ngo\n" || errs.String() != "err\n" || st.StdoutEnd != 16 || st.StderrEnd != 4 {
+				t.Errorf("%+v, %q, %q", st, out.String(), errs.String())
+			}
+			if st, err := s.conn.WaitJob(ctx, s.name, "server"); err != nil || st.Code != 5 || st.StatusLost {
+				t.Errorf("%+v, %v", st, err)
+			}
+			follow(0, false)
+			if out.String() != "state\n/usr\nf\ngo\n" {
+				t.Errorf("%q", out.String())
+			}
+			s.exec(t, "sleep 1000 & sh -c 'setsid sleep 1000 &'")
+			all, err := s.conn.Jobs(ctx, s.name)
+			if err != nil || len(all) != 2 || all[0].State != wire.StateEnded || all[1].State != wire.StateRunning || len(all[1].PIDs) != 2 {
+				t.Fatalf("%+v, %v", all, err)
+			}
+			if i := s.info(t); i.Jobs != 1 || i.State != wire.StateIdle || i.Cwd != "/usr" {
+				t.Errorf("%+v", i)
+			}
+			if err := s.conn.SignalJob(ctx, s.name, all[1].ID, 9); err != nil {
+				t.Error(err)
+			}
+			if st, err := s.conn.WaitJob(ctx, s.name, all[1].ID); err != nil || !st.StatusLost {
+				t.Errorf("%+v, %v", st, err)
+			}
+			s.alive(t)
+		})
+	}
+}
+
+// What a process substitution writes after its command has ended is in the
+// command's result, if it comes at once, else in a job's output; nowhere it is
+// lost.
+func TestProcessSubstitutionIsNotLost(t *testing.T) {
+	s := open(t, "bash")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	jobOutput := func() string {
+		all, err := s.conn.Jobs(ctx, s.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == 0 {
+			return ""
+		}
+		var out bytes.Buffer
+		p, err := s.conn.Start(&client.Request{
+			StartRequest: wire.StartRequest{Session: &wire.SessionRequest{Op: wire.SessionJobOutput, Name: s.name, Job: all[len(all)-1].ID, Follow: true}},
+			OnStdout:     func(b []byte) { out.Write(b) }, OnStderr: func([]byte) {},
+		})
+		if err == nil {
+			_, err = p.Wait(ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	for i := range 50 {
+		want := strconv.Itoa(i) + "\n"
+		r := s.run(t, "echo "+strconv.Itoa(i)+" > >(cat)")
+		if r.stdout == want {
+			continue
+		}
+		if late := jobOutput(); r.stdout != "" || late != want {
+			t.Fatalf("%d: %v, and later %q", i, r, late)
+		}
+	}
+	s.exec(t, "rm -f /tmp/.w-late; mkfifo /tmp/.w-late")
+	defer os.Remove("/tmp/.w-late")
+	if r := s.run(t, "echo much > >(read x </tmp/.w-late; cat; echo $x)"); r.stdout != "" || r.Code != 0 {
+		t.Errorf("%v", r)
+	}
+	s.exec(t, "echo late >/tmp/.w-late")
+	if out := jobOutput(); out != "much\nlate\n" {
+		t.Errorf("the job's output is %q", out)
+	}
+}
+
+// What is in the place of a job's exit status is not followed, waited for, or
+// read to an end that never comes.
+func TestJobStatusIsHostile(t *testing.T) {
+	s := open(t, "bash")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for name, text := range map[string]string{
+		"a FIFO": "mkfifo $f", "a link": "echo 9 >/tmp/.w-nine; ln -s /tmp/.w-nine $f", "endless": "ln -s /dev/zero $f",
+		"a directory": "mkdir $f", "long": "seq 1 100000 >$f", "no number": "echo x >$f", "too large": "printf 256 >$f", "nothing": ":",
+	} {
+		j, err := s.conn.StartJob(ctx, &wire.StartRequest{
+			Args:    []string{"f=${BASH_SOURCE}s; read -r a b c parent d </proc/$BASHPID/stat; kill -9 $parent; rm -f $f; " + text},
+			Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := s.conn.WaitJob(ctx, s.name, j.ID); err != nil || !st.StatusLost {
+			t.Errorf("%s: %+v, %v", name, st, err)
+		}
+	}
+	s.exec(t, "rm -f /tmp/.w-nine")
+	s.alive(t)
+}
+
+// Dir and Env hold for one call.
+func TestForThisCallOnly(t *testing.T) {
+	for name, shell := range shells(t) {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, shell)
+			s.exec(t, "cd /usr; A=a; export B='it'\\''s'")
+			with := func(r *wire.StartRequest) {
+				r.Dir, r.Env = "/tmp", []string{"A=1 '2'", "B=3", "C=4"}
+			}
+			if r := s.run(t, "pwd; env | grep '^[ABC]=' | sort", with); r.stdout != "/tmp\nA=1 '2'\nB=3\nC=4\n" || r.Cwd != "/usr" {
+				t.Errorf("%v", r)
+			}
+			if got := s.exec(t, "pwd; echo $A $B ${C-none}; env | grep '^[ABC]='"); got != "/usr\na it's none\nB=it's\n" {
+				t.Errorf("%q", got)
+			}
+			if r := s.run(t, "exit 3", with); r.Code != 3 {
+				t.Errorf("%v", r)
+			}
+			if r := s.run(t, "pwd; echo $A $B ${C-none}"); r.stdout != "/usr\na it's none\n" {
+				t.Errorf("%v", r)
+			}
+			r := s.run(t, "echo no", func(r *wire.StartRequest) { r.Dir = "/nonexistent" })
+			if r.err == nil || !strings.Contains(r.err.Error(), "nonexistent") {
+				t.Errorf("%v", r)
+			}
+			s.alive(t)
+			if r := s.run(t, "echo a\x00b"); r.err == nil {
+				t.Errorf("NUL: %v", r)
+			}
+			s.run(t, "false")
+			if got := s.run(t, "echo $?").stdout; name == "bash" && got != "1\n" {
+				t.Errorf("the last status is %q", got)
+			}
+		})
+	}
+}
+
+// A command whose client is gone is interrupted; the session lives.
+func TestKillInterrupts(t *testing.T) {
+	s := open(t, "bash")
+	r := s.start(t, "echo up; sleep 1000; echo no")
+	r.out.await(t, "up")
+	waiting := s.start(t, "echo never")
+	if err := waiting.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if w := waiting.wait(t); w.err == nil {
+		t.Errorf("a call that waited: %v", w)
+	}
+	if err := r.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.wait(t); got.Code != 130 || got.stdout != "up\n" || got.TimedOut {
+		t.Errorf("%v", got)
+	}
+	s.alive(t)
+	r = s.start(t, "trap 'echo usr' USR1; echo up; while :; do sleep 0.01; done", timeout(limit))
+	r.out.await(t, "up")
+	if err := r.Signal(10); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Kill()
+	r.wait(t)
+	s.alive(t)
+}
+
+// Output that nobody reads holds its command up, and nothing is lost.
+func TestBackpressure(t *testing.T) {
+	s, other := open(t, "bash"), open(t, "bash")
+	p, err := s.conn.Start(&client.Request{StartRequest: wire.StartRequest{
+		Args: []string{"head -c 8000000 /dev/zero"}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: s.name},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		other.alive(t)
+	}
+	select {
+	case <-p.Done():
+		t.Error("8 MB went out though nobody read them")
+	default:
+	}
+	var n int
+	buf := make([]byte, 1<<16)
+	for err = nil; err == nil; {
+		var m int
+		m, err = p.Stdout().Read(buf)
+		n += m
+	}
+	if n != 8_000_000 {
+		t.Errorf("%d bytes", n)
+	}
+	p, err = s.conn.Start(&client.Request{StartRequest: wire.StartRequest{
+		Args: []string{"yes"}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: s.name},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(); err != nil { // stalled, or on its way there
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if _, err := p.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+	s.alive(t)
+}
+
+func TestTerminalCommand(t *testing.T) {
+	s := open(t, "bash")
+	r := s.start(t, "stty size; tty; read x; echo got $x; y=$x; stty raw -echo", func(r *wire.StartRequest) {
+		r.TTY, r.Stdin, r.Rows, r.Cols = true, true, 30, 100
+	})
+	r.out.await(t, "30 100")
+	if _, err := r.Stdin().Write([]byte("word\n")); err != nil {
+		t.Fatal(err)
+	}
+	got := r.wait(t)
+	if got.Code != 0 || !strings.Contains(got.stdout, "got word\r\n") || !strings.Contains(got.stdout, "/dev/") {
+		t.Errorf("%v", got)
+	}
+	if got := s.exec(t, "echo $y"); got != "word\n" {
+		t.Errorf("%q", got)
+	}
+	r = s.start(t, "sh -c 'stty -a; exec sleep 1000'", func(r *wire.StartRequest) { r.TTY, r.Stdin = true, true })
+	r.out.await(t, "isig icanon")
+	if _, err := r.Stdin().Write([]byte{3}); err != nil { // ^C
+		t.Fatal(err)
+	}
+	if got := r.wait(t); got.Code != 130 {
+		t.Errorf("%v", got)
+	}
+	s.alive(t)
+}
+
+func TestAttach(t *testing.T) {
+	for name, shell := range shells(t) {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, shell)
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			s.exec(t, "cd /usr; v=mine; alias ll='echo alias'")
+			attach := func(out *lockedBuffer, q wire.SessionRequest) *client.Terminal {
+				q.Op, q.Name = wire.SessionAttach, s.name
+				term, err := s.conn.Attach(ctx, &wire.StartRequest{Rows: 20, Cols: 70, Session: &q}, out.add)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return term
+			}
+			typed := func(term *client.Terminal, text string) {
+				if _, err := term.Stdin().Write([]byte(text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var a, b, c lockedBuffer
+			one := attach(&a, wire.SessionRequest{})
+			typed(one, "echo $v-$PWD-$((40+2)); ll; stty size\n")
+			a.await(t, "mine-/usr-42")
+			a.await(t, "alias\r\n")
+			a.await(t, "20 70")
+			s.alive(t) // not blocked by a person
+			two := attach(&b, wire.SessionRequest{})
+			b.await(t, "mine-/usr-42")
+			if two.Info.Viewers != 2 || two.Info.Start != 0 {
+				t.Errorf("%+v", two.Info)
+			}
+			typed(one, "PS1=in-$((30+3))\n") // a size that comes while a shell prompts is lost
+			a.await(t, "in-33")
+			if err := one.Resize(40, 90); err != nil {
+				t.Fatal(err)
+			}
+			typed(two, "stty size; echo $((2000+22))\n")
+			a.await(t, "40 90")
+			a.await(t, "2022")
+			if err := one.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if st, err := one.Wait(ctx); err != nil || !st.Detached {
+				t.Errorf("%+v, %v", st, err)
+			}
+			seen := one.Info.Start + uint64(len(a.String()))
+			typed(two, "echo $((3000+33))\n")
+			b.await(t, "3033")
+			three := attach(&c, wire.SessionRequest{Offset: seen, Takeover: true})
+			c.await(t, "3033")
+			if strings.Contains(c.String(), "2022") || three.Info.Start != seen {
+				t.Errorf("%+v: %q", three.Info, c.String())
+			}
+			if st, err := two.Wait(ctx); err != nil || !st.Detached {
+				t.Errorf("%+v, %v", st, err)
+			}
+			typed(three, "exit 7\n")
+			if st, err := three.Wait(ctx); err != nil || st.Code != 7 || st.Detached {
+				t.Errorf("%+v, %v", st, err)
+			}
+			s.alive(t)
+			var d lockedBuffer
+			four := attach(&d, wire.SessionRequest{})
+			typed(four, "echo $((4000+44))\n")
+			d.await(t, "4044")
+			if err := s.conn.DestroySession(ctx, s.name, false); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := four.Wait(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A terminal does not run away from the only one who watches, and nothing of
+// what it prints is lost to him.
+func TestAttachBackpressure(t *testing.T) {
+	s := open(t, "bash")
+	prints := func(size int, pause time.Duration) {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		term, err := s.conn.Attach(ctx, &wire.StartRequest{Session: &wire.SessionRequest{Op: wire.SessionAttach, Name: s.name}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(term.Stdin(), "exec head -c %d /dev/zero\n", size); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(pause)
+		var zeros int
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := term.Stdout().Read(buf)
+			zeros += bytes.Count(buf[:n], []byte{0})
+			if err != nil {
+				break
+			}
+		}
+		if zeros != size {
+			t.Errorf("%d of %d bytes", zeros, size)
+		}
+	}
+	prints(5_000_000, 0)
+	// The last of it waits in the terminal for him when the shell has ended.
+	for rest := 0; rest <= 20; rest += 2 {
+		prints(wire.Window+512<<10+rest<<10, 100*time.Millisecond)
+	}
+}

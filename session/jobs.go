@@ -1,0 +1,264 @@
+package session
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/proc"
+	"wolffia/wire"
+)
+
+func (m *Manager) jobNumber() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nextJob++
+	return m.nextJob
+}
+
+// addJob takes up a job; follow begins to read its streams.
+func (m *Manager) addJob(j *job, follow func()) {
+	j.change = sync.NewCond(&j.mu)
+	j.id = itoa(m.jobNumber())
+	follow()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.alive.add(j)
+	m.jobs = append(m.jobs, j)
+	if len(m.jobs) <= maxJobs {
+		return
+	}
+	for i, old := range m.jobs {
+		old.mu.Lock()
+		over := !old.ended.IsZero() || len(old.members) == 0
+		old.mu.Unlock()
+		if over {
+			m.jobs = append(m.jobs[:i], m.jobs[i+1:]...)
+			return
+		}
+	}
+}
+
+// named returns the session of that name, if there is one; with an empty name
+// all.
+func (m *Manager) named(name string) (all []*Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sessions {
+		if name == "" || s.name == name {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// jobsOf lists the jobs of a session; of all with an empty name.
+func (m *Manager) jobsOf(session string) []*job {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []*job
+	for _, j := range m.jobs {
+		if session == "" || j.session == session {
+			all = append(all, j)
+		}
+	}
+	return all
+}
+
+// job finds a job by id or name, the newest of a name first; alive only those
+// that run.
+func (m *Manager) job(session, key string, alive bool) *job {
+	all := m.jobsOf(session)
+	for i := len(all) - 1; i >= 0; i-- {
+		j := all[i]
+		if j.id != key && (j.name == "" || j.name != key) {
+			continue
+		}
+		if alive {
+			j.look(proc.Others())
+			j.mu.Lock()
+			over := !j.ended.IsZero()
+			j.mu.Unlock()
+			if over {
+				continue
+			}
+		}
+		return j
+	}
+	return nil
+}
+
+// running counts the jobs of a session that run.
+func (m *Manager) running(session string) (n int) {
+	jobs := m.jobsOf(session)
+	if len(jobs) == 0 {
+		return 0
+	}
+	all := proc.Others()
+	for _, j := range jobs {
+		j.look(all)
+		j.mu.Lock()
+		if j.ended.IsZero() {
+			n++
+		}
+		j.mu.Unlock()
+	}
+	return n
+}
+
+// openJob begins an operation on jobs.
+func (m *Manager) openJob(c *Call) {
+	q := c.req.Session
+	if q.Op == wire.SessionJobs {
+		if q.Name != "" && m.session(q.Name) == nil && len(m.jobsOf(q.Name)) == 0 {
+			c.fail(wire.ClassNotFound, fmt.Sprintf("no session %q", q.Name))
+			return
+		}
+		go func() { // ends when it is sent
+			for _, s := range m.named(q.Name) {
+				s.settled()
+			}
+			all := proc.Others()
+			infos := []wire.JobInfo{}
+			for _, j := range m.jobsOf(q.Name) {
+				for j.look(all); j.dying(); j.look(all) {
+					pause(nil)
+					all = proc.Others()
+				}
+				infos = append(infos, j.describe(all))
+			}
+			m.answer(c, infos)
+		}()
+		return
+	}
+	j := m.job(q.Name, q.Job, false)
+	if j == nil {
+		c.fail(wire.ClassNotFound, fmt.Sprintf("no job %q", q.Job))
+		return
+	}
+	switch q.Op {
+	case wire.SessionJobSignal:
+		if q.Signal == 0 || q.Signal > 64 {
+			c.fail(wire.ClassInvalid, fmt.Sprintf("signal %d", q.Signal))
+			return
+		}
+		go func() { // ends when all have it
+			j.signal(unix.Signal(q.Signal))
+			c.exit(wire.ExitStatus{})
+		}()
+	case wire.SessionJobWait:
+		w := newWatch(j)
+		c.setHandler(w)
+		go w.wait(c)
+	default:
+		w := newWatch(j)
+		c.setHandler(w)
+		go w.output(c)
+	}
+}
+
+// A watch is a call that waits for a job.
+type watch struct {
+	nobody
+	j    *job
+	once sync.Once
+	stop chan struct{} // closed when the call is given up
+}
+
+func newWatch(j *job) *watch { return &watch{j: j, stop: make(chan struct{})} }
+
+func (w *watch) onKill(c *Call) {
+	w.once.Do(func() { close(w.stop) })
+	w.j.mu.Lock()
+	c.killed = true
+	w.j.change.Broadcast()
+	w.j.mu.Unlock()
+}
+
+func (w *watch) onCredit(c *Call, typ wire.Type, n int) {
+	w.j.mu.Lock()
+	c.credit[typ] = min(c.credit[typ]+n, wire.MaxCredit)
+	w.j.change.Broadcast()
+	w.j.mu.Unlock()
+}
+
+func (w *watch) onSignal(_ *Call, sig syscall.Signal) {
+	go w.j.signal(sig) // ends when all have it
+}
+
+// wait ends the call when the job is over; runs in a goroutine of its own.
+func (w *watch) wait(c *Call) {
+	timedOut := false
+	if ms := c.req.TimeoutMS; ms > 0 {
+		t := time.AfterFunc(time.Duration(min(ms, 1<<40))*time.Millisecond, func() {
+			w.j.mu.Lock()
+			timedOut = true
+			w.j.mu.Unlock()
+			w.once.Do(func() { close(w.stop) })
+		})
+		defer t.Stop()
+	}
+	over := w.j.await(w.stop)
+	w.j.mu.Lock()
+	st := wire.ExitStatus{StatusLost: w.j.status == nil, DurationMS: w.j.ended.Sub(w.j.started).Milliseconds()}
+	if w.j.status != nil {
+		st.Code = *w.j.status
+	}
+	late := timedOut
+	w.j.mu.Unlock()
+	switch {
+	case over:
+		c.exit(st)
+	case late:
+		c.exit(wire.ExitStatus{Code: 124, TimedOut: true})
+	default:
+		c.fail(wire.ClassConflict, "the request was given up")
+	}
+}
+
+// output sends what the job has written; runs in a goroutine of its own.
+func (w *watch) output(c *Call) {
+	j, q := w.j, c.req.Session
+	at := [2]uint64{q.Offset, q.ErrOffset}
+	types := [2]wire.Type{wire.Stdout, wire.Stderr}
+	buf := make([]byte, wire.MaxPayload)
+	j.mu.Lock()
+	for i, t := range j.tails {
+		if at[i] == wire.FromEnd {
+			at[i] = 0
+			if t != nil {
+				at[i] = t.ring.End()
+			}
+		}
+	}
+	for !c.killed {
+		progress, more := false, false
+		for i, t := range j.tails {
+			if t == nil {
+				continue
+			}
+			from, n := t.ring.Read(buf[:min(len(buf), c.credit[types[i]])], at[i])
+			if n > 0 {
+				at[i] = from + uint64(n)
+				c.credit[types[i]] -= n
+				j.mu.Unlock()
+				_ = c.w.Send(types[i], c.channel, buf[:n])
+				j.mu.Lock()
+				progress = true
+			}
+			at[i] = max(at[i], min(from, t.ring.End()))
+			more = more || at[i] < t.ring.End() || q.Follow && t.open
+		}
+		if !progress {
+			if !more {
+				break
+			}
+			j.change.Wait()
+		}
+	}
+	j.mu.Unlock()
+	c.exit(wire.ExitStatus{StdoutEnd: at[0], StderrEnd: at[1]})
+}

@@ -1,0 +1,436 @@
+package session
+
+import (
+	"bytes"
+	"maps"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/proc"
+)
+
+// The ladder against a command whose time is over. Each time counts from the step
+// before, so that a shell has it also where all of the sandbox had to wait for a
+// processor.
+const (
+	ladderAsk  = 50 * time.Millisecond  // from SIGINT: ask again for the report
+	ladderTerm = 250 * time.Millisecond // from there
+	ladderKill = 300 * time.Millisecond
+	ladderLook = 100 * time.Millisecond // again and again
+)
+
+// How often a shell is looked at after SIGKILL before it is replaced. One that
+// burns time inside a builtin looks at signals late, but comes back: it gets
+// longer, unless it has a trap on SIGINT.
+const (
+	ladderLooks   = 5
+	ladderPatient = 19
+)
+
+// The steps of the ladder.
+const (
+	stageNone = iota
+	stageInt
+	stageAsk
+	stageTerm
+	stageKill
+	stageReplace
+)
+
+// Lost reports: how often to look, and how long each attempt gets.
+const (
+	lostTick  = 250 * time.Millisecond
+	lostFinal = 500 * time.Millisecond
+)
+
+// foreground is the process group that the terminal belongs to. TIOCGPGRP
+// works on the master side (ioctl_tty(2)); to write ^C would not if the
+// terminal is raw. 0 is unknown.
+func (in *incarnation) foreground() int {
+	pg, err := unix.IoctlGetInt(in.tty, unix.TIOCGPGRP)
+	if err == unix.ENOTTY { // gVisor tells the slave side only
+		return 0
+	}
+	if err != nil || pg <= 1 {
+		return in.pid
+	}
+	return pg
+}
+
+// interrupt begins the ladder.
+func (s *Session) interrupt() {
+	r := s.cur
+	if r == nil || r.rep != nil || r.ended || r.stage != stageNone || s.in == nil {
+		return
+	}
+	r.stage = stageInt
+	s.hit(r)
+	s.set(alarmLadder, ladderAsk)
+}
+
+// hit interrupts what is in the foreground, and has the shell leave the
+// command when that is over.
+func (s *Session) hit(r *run) {
+	r.target = s.in.foreground()
+	r.unborn = r.target != s.in.pid && sameCommandLine(r.target, s.in.pid)
+	s.in.frozen = s.in.frozen || !s.in.atPrompt() && (!s.in.leaves() || s.clings(r))
+	if s.in.frozen && !s.in.stoppable() {
+		r.stage = stageReplace
+		s.slay()
+		return
+	}
+	s.atOnce(func() {
+		s.guard()
+		if r.target != 0 || !s.in.atPrompt() { // else it has not begun, or is over
+			s.signalForeground(unix.SIGINT)
+		}
+	})
+}
+
+// clings reports whether the shell may go on with the text whatever it is sent. bash
+// does if a program is interrupted that a trap on ERR, RETURN or DEBUG has started:
+// it forgets the interrupt when the trap is over, and has dropped the guard's signal
+// before (interrupt_state in _run_trap_internal, trap.c of 5.2). Such a shell is
+// frozen: it does nothing any more until it is replaced.
+func (s *Session) clings(r *run) bool {
+	return !s.d.posix && (s.cling || setsTrap(r.text) || s.snap != nil && setsTrap(s.snap.sections["trap"]))
+}
+
+// setsTrap reports whether a text may set a trap that bash runs amid a command, or a
+// list of traps has one.
+func setsTrap(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		_, rest, found := bytes.Cut(line, []byte("trap"))
+		for _, name := range []string{"ERR", "RETURN", "DEBUG"} {
+			if found && bytes.Contains(rest, []byte(name)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stoppable reports whether the shell can be stopped for a moment. In gVisor a
+// stopped process group gets SIGHUP whenever a process leaves it, as a child of the
+// shell does that gets its own, or ends: there it is an orphan from the start. Linux
+// looks whether that has made it one (EXIT in setpgid(2)).
+func (in *incarnation) stoppable() bool { return in.foreground() != 0 }
+
+// atOnce has the shell see nothing of what f does until all of it is done, all
+// signals together, if it is stoppable. A program that ends meanwhile is not
+// followed by the next; and a bash that waits for its next line survives:
+// interrupted while it runs the trap of a signal just before, it goes on with the
+// bytes behind its buffer's end, as far as there are any (getc_with_restart of bash
+// 5.2 jumps out with the length at -1).
+func (s *Session) atOnce(f func()) {
+	if s.in != nil && s.in.stoppable() {
+		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
+		if !s.in.frozen {
+			defer unix.Kill(s.in.pid, unix.SIGCONT)
+		}
+	}
+	f()
+}
+
+// guard has the shell go no further in the command once the program that it
+// waits for has ended. By itself it goes on, unless the program has died of
+// SIGINT: one that handles it, or that SIGTERM had to end, would be followed by
+// the rest of the line, though its time is over. One at its prompt is spared, for
+// the reason in atOnce.
+func (s *Session) guard() {
+	if s.in.frozen || s.in.atPrompt() {
+		return
+	}
+	s.guarded = true
+	_ = unix.Kill(s.in.pid, guardSignal)
+}
+
+func (s *Session) signalForeground(sig syscall.Signal) {
+	if s.in == nil {
+		return
+	}
+	if s.in.foreground() == 0 {
+		switch {
+		case s.in.typeSignal(sig):
+		case sig == unix.SIGKILL:
+			s.slay()
+		default:
+			s.sweep(sig)
+			_ = unix.Kill(s.in.pid, sig)
+		}
+		return
+	}
+	if unix.Kill(-s.in.foreground(), sig) != nil {
+		_ = unix.Kill(s.in.pid, sig)
+	}
+}
+
+// escalate takes the next step.
+func (s *Session) escalate() {
+	r := s.cur
+	if r == nil || r.rep != nil || r.ended || s.in == nil {
+		return
+	}
+	if s.in.frozen {
+		s.escalateFrozen(r)
+		return
+	}
+	switch r.stage {
+	case stageInt:
+		r.stage = stageAsk
+		// What was just being started has another group by now, or still had
+		// the shell's handler, and has lost the signal.
+		if r.unborn || r.target == 0 || r.target != s.in.foreground() {
+			s.hit(r)
+		}
+		s.send(s.d.report(r.nonce)) // if the interrupt hit the first one
+		s.set(alarmLadder, ladderTerm)
+	case stageAsk:
+		r.stage = stageTerm
+		s.atOnce(func() {
+			s.guard()
+			s.sweep(unix.SIGTERM)
+			if !s.in.atPrompt() {
+				_ = unix.Kill(s.in.pid, unix.SIGINT)
+			}
+			_ = unix.Kill(s.in.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
+		})
+		s.set(alarmLadder, ladderKill)
+	case stageTerm:
+		r.stage = stageKill
+		s.strike(r)
+		s.set(alarmLadder, ladderLook)
+	case stageKill:
+		r.looks++
+		switch {
+		case r.looks >= ladderPatient || r.looks >= ladderLooks && !s.comesBack():
+			r.stage = stageReplace
+			s.slay() // its exit ends the run
+			return
+		case s.in.idle():
+			s.send(s.d.report(r.nonce)) // an interrupt hit that one too
+		case len(s.scope().find(proc.Others())) > 0: // started since, by a trap for one
+			s.strike(r)
+		}
+		s.set(alarmLadder, ladderLook)
+	}
+}
+
+// escalateFrozen takes the next step against what a frozen shell has started. Nothing
+// comes back from it, so it goes with what is left.
+func (s *Session) escalateFrozen(r *run) {
+	if r.stage == stageInt {
+		r.stage = stageTerm
+		s.sweep(unix.SIGTERM)
+		s.set(alarmLadder, ladderTerm+ladderKill)
+		return
+	}
+	r.stage = stageReplace
+	s.slay()
+}
+
+// strike kills what the command has started, and interrupts the shell.
+func (s *Session) strike(r *run) {
+	s.atOnce(func() {
+		s.guard()
+		s.sweep(unix.SIGKILL)
+		_ = unix.Kill(s.in.pid, unix.SIGINT)
+	})
+	s.send(s.d.report(r.nonce))
+}
+
+// comesBack reports whether the shell can be expected to answer yet: it is busy
+// itself, or only has to read its next line, and has no trap on SIGINT that would
+// keep it so. bash handles SIGINT itself when it has no trap, and then ignores it
+// nowhere; what a trap looks like from outside is not told apart, so only a shell
+// that ignores it is not waited for.
+func (s *Session) comesBack() bool {
+	return !ignores(s.in.pid, unix.SIGINT) && (s.in.atPrompt() || s.burns())
+}
+
+func (s *Session) burns() bool {
+	for _, p := range proc.Others() {
+		if p.PID == s.in.pid {
+			return p.State == 'R'
+		}
+	}
+	return false
+}
+
+// scope is that of the command that runs.
+func (s *Session) scope() *scope {
+	sc := &scope{mark: s.mark}
+	sc.before, sc.groups = s.earlier(proc.Others())
+	if s.in != nil {
+		sc.shell, sc.runs = s.in.pid, !s.in.stoppable()
+	}
+	if s.cur != nil {
+		var files []inode
+		for _, st := range s.cur.outs {
+			if st.pipe != nil {
+				files = append(files, st.file)
+			}
+		}
+		sc.holds = holders(files)
+	}
+	return sc
+}
+
+// earlier is what was there before the command that runs: what the session knows of,
+// and what its jobs have started since.
+func (s *Session) earlier(all []proc.Process) (before map[int]uint64, groups map[int]bool) {
+	before, groups = map[int]uint64{}, map[int]bool{}
+	maps.Copy(before, s.before)
+	maps.Copy(groups, s.groups)
+	for _, j := range s.m.jobsOf(s.name) {
+		j.look(all)
+		j.mu.Lock()
+		maps.Copy(before, j.members)
+		maps.Copy(groups, j.groups)
+		j.mu.Unlock()
+	}
+	delete(groups, s.pid())
+	return before, groups
+}
+
+// sweep sends a signal to all processes of the command. To be killed they are
+// stopped first, until no new one shows up, so that none forks away, if the shell
+// is too (atOnce): it would take a program for one that a person has stopped.
+func (s *Session) sweep(sig syscall.Signal) { sweep(s.scope(), sig) }
+
+// slay kills the command and the shell, which goes no further meanwhile. In gVisor
+// it may die of the SIGHUP instead that stoppable tells of.
+func (s *Session) slay() {
+	if s.in != nil {
+		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
+		defer unix.Kill(s.in.pid, unix.SIGKILL)
+	}
+	sweep(s.scope(), unix.SIGKILL)
+}
+
+func sweep(sc *scope, sig syscall.Signal) (n int) {
+	if sig != unix.SIGKILL {
+		found := sc.find(proc.Others())
+		for _, p := range found {
+			_ = unix.Kill(p.PID, sig)
+			_ = unix.Kill(p.PID, unix.SIGCONT)
+		}
+		return len(found)
+	}
+	const (
+		rounds     = 50                     // a bound, in case somebody outside feeds it
+		deathLimit = 250 * time.Millisecond // the session waits
+	)
+	first := unix.SIGSTOP
+	if sc.runs {
+		first = unix.SIGKILL
+	}
+	known := map[int]bool{}
+	for range rounds {
+		before := len(known)
+		for _, p := range sc.find(proc.Others()) {
+			if !known[p.PID] {
+				known[p.PID] = true
+				_ = unix.Kill(p.PID, first)
+			}
+		}
+		if len(known) == before {
+			break
+		}
+	}
+	var dying proc.Dying // their shell knows of it before it does anything else
+	for pid := range known {
+		dying.Add(pid)
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	dying.Wait(deathLimit)
+	return len(known)
+}
+
+// checkLost looks whether the shell sits at its prompt and has not answered:
+// then it is asked again, then repaired, then replaced.
+func (s *Session) checkLost() {
+	r := s.cur
+	if r == nil || r.rep != nil || r.ended || s.in == nil {
+		return
+	}
+	if r.in.open && r.call != nil && r.call.closed {
+		s.feed()
+	}
+	if s.alarms[alarmLost].IsZero() {
+		s.set(alarmLost, lostTick)
+	} else if time.Until(s.alarms[alarmLost]) < lostTick/2 {
+		return // it came for the input only
+	}
+	if r.stage != stageNone {
+		return // the ladder does the same
+	}
+	astray := s.in.astray()
+	if !s.in.idle() && !astray {
+		r.idle = 0
+		return
+	}
+	if r.idle++; r.idle < 2 {
+		return
+	}
+	if astray {
+		s.abandon(r)
+		return
+	}
+	if r.asked++; r.asked > 1 && s.dir.probe && !r.probe && !s.wasRead(r) {
+		// It did not even come to the text: another shell can have it.
+		r.attempt, r.asked, r.idle, r.unknown = 1, 0, 0, false
+		s.again(r)
+		return
+	}
+	// With another word: the command's own report may still come, if the shell
+	// is only slow.
+	switch r.asked {
+	case 1:
+		r.again, r.second = s.nonce(), reports{}
+		s.send(s.d.report(r.again))
+	case 2:
+		for _, line := range s.d.repair() {
+			s.send(line)
+		}
+		s.send(s.d.report(r.again))
+		s.send(s.d.settle())
+		s.set(alarmLost, lostFinal)
+	default:
+		s.abandon(r)
+	}
+}
+
+// abandon kills a shell that cannot be made to say how its command has ended.
+func (s *Session) abandon(r *run) {
+	r.unknown = true
+	r.stage = stageReplace
+	_ = unix.Kill(s.in.pid, unix.SIGKILL)
+}
+
+// HangUp tells every shell that its terminal is gone, once its command is over.
+// An interactive one dies of that; SIGTERM it ignores (SIGNALS in bash(1)).
+// Nothing is run any more. It does not wait.
+func (m *Manager) HangUp() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sessions {
+		s.later(func() {
+			s.leaving = true
+			if !s.busy {
+				s.hangUp()
+			}
+		})
+	}
+}
+
+func (s *Session) hangUp() {
+	if s.in != nil {
+		_ = unix.Kill(s.in.pid, unix.SIGHUP)
+	}
+	if s.term != nil && s.term.alive() {
+		_ = unix.Kill(s.term.pid, unix.SIGHUP)
+	}
+}

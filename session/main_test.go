@@ -1,0 +1,105 @@
+package session_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// stage is the environment variable that tells the test program that it is
+// PID 1 of a namespace of its own: "prepare", or "ready".
+const stage = "WOLFFIA_TEST_STAGE"
+
+// sessionsDir is a tmpfs of the test's own: some tests destroy what is there.
+const sessionsDir = "/dev/shm"
+
+// outside says why the tests do not run as PID 1; nil: they do.
+var outside error
+
+// TestMain runs the tests as PID 1 of a process namespace, as the guest is in
+// a sandbox, without any capability: what a test kills, or a mistake in what it
+// tests, is nobody else's. Where that cannot be, tests of a live shell say so;
+// see connect.
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getpid() != 1 || os.Getenv(stage) == "":
+		code, err := isolate()
+		if err == nil {
+			os.Exit(code)
+		}
+		outside = err
+	case os.Getenv(stage) == "prepare":
+		fmt.Fprintln(os.Stderr, "prepare PID 1 for the tests:", prepare())
+		os.Exit(1)
+	}
+	code := m.Run()
+	closeGuest()
+	os.Exit(code)
+}
+
+// isolate runs this program once more, with the same arguments, and returns
+// its exit code.
+func isolate() (int, error) {
+	runtime.LockOSThread() // the parent-death signal is bound to this thread
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), stage+"=prepare")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if slices.Contains(os.Args, "-test.fuzzworker") {
+		for fd := uintptr(3); fd < 6; fd++ { // see internal/fuzz: two pipes and the memory that is shared
+			cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(fd, "fuzz"))
+		}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP},
+		Pdeathsig:   unix.SIGKILL,
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("namespaces for the tests: %w", err)
+	}
+	err := cmd.Wait()
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		return 1, nil
+	}
+	if ws := cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
+		fmt.Fprintln(os.Stderr, "the tests were ended by", ws.Signal())
+		return 128 + int(ws.Signal()), nil
+	}
+	return cmd.ProcessState.ExitCode(), nil
+}
+
+// prepare gives PID 1 its /proc and the sessions' directory, takes its capabilities, and begins again. It
+// returns only if it fails.
+func prepare() error {
+	runtime.LockOSThread() // capabilities are the thread's that executes the next stage
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", sessionsDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
+		return err
+	}
+	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_READ, c, 0, 0, 0) == nil; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err != nil {
+		return err
+	}
+	if err := os.Setenv(stage, "ready"); err != nil {
+		return err
+	}
+	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
+}

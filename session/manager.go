@@ -1,0 +1,417 @@
+package session
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/wire"
+)
+
+// A Manager holds the sessions of a sandbox. It is safe for concurrent use.
+type Manager struct {
+	host Host
+
+	mu       sync.Mutex
+	base     string // the directory of all sessions; empty: not made yet; guarded by mu
+	next     int    // number of the last session; guarded by mu
+	nextJob  int    // number of the last job or what one is made of; guarded by mu
+	sessions map[string]*Session
+	jobs     []*job // oldest first; guarded by mu
+
+	load *os.File // /proc/loadavg; nil: unknown
+
+	alive living
+}
+
+// maxJobs bounds how many jobs that have ended are remembered.
+const maxJobs = 200
+
+// NewManager returns a Manager without sessions. It keeps one descriptor for
+// as long as the process lives.
+func NewManager(h Host) *Manager {
+	m := &Manager{host: h, sessions: map[string]*Session{}}
+	m.load, _ = os.Open("/proc/loadavg")
+	return m
+}
+
+// forked reports whether a process was made in the sandbox since last was
+// set, and sets it: the last field of /proc/loadavg is the number of the
+// newest process of the namespace (proc_loadavg(5)). Where that is not kept it
+// is 0, and the answer always yes.
+func (m *Manager) forked(last *string) bool {
+	if m.load == nil {
+		return true
+	}
+	var buf [128]byte
+	n, _ := m.load.ReadAt(buf[:], 0)
+	b := bytes.TrimSpace(buf[:n])
+	now := string(b[bytes.LastIndexByte(b, ' ')+1:])
+	same := now == *last && now != "" && now != "0"
+	*last = now
+	return !same
+}
+
+// Open begins what req asks for, which must have a Session. It does not wait.
+// done is called before the frame that ends the channel is sent.
+func (m *Manager) Open(channel uint32, w *wire.Writer, req *wire.StartRequest, done func()) *Call {
+	c := &Call{
+		channel: channel, w: w, req: req, done: done,
+		credit: map[wire.Type]int{wire.Stdout: wire.Window, wire.Stderr: wire.Window},
+	}
+	c.setHandler(nobody{})
+	switch q := req.Session; q.Op {
+	case wire.SessionCreate:
+		m.create(c)
+	case wire.SessionList:
+		go func() { m.answer(c, m.list()) }() // ends when it is sent
+	case wire.SessionJobs, wire.SessionJobOutput, wire.SessionJobWait, wire.SessionJobSignal:
+		m.openJob(c)
+	default:
+		s := m.session(q.Name)
+		if s == nil {
+			c.fail(wire.ClassNotFound, fmt.Sprintf("no session %q", q.Name))
+			return c
+		}
+		m.openSession(c, s)
+	}
+	return c
+}
+
+func (m *Manager) openSession(c *Call, s *Session) {
+	c.setHandler(s)
+	q := c.req.Session
+	switch q.Op {
+	case wire.SessionExec, wire.SessionJobStart:
+		switch {
+		case len(c.req.Args) != 1:
+			c.fail(wire.ClassInvalid, fmt.Sprintf("%d texts to run, want one", len(c.req.Args)))
+		case bytes.IndexByte([]byte(c.req.Args[0]), 0) >= 0:
+			c.fail(wire.ClassInvalid, "the text has a NUL, which no shell can run")
+		case q.Op == wire.SessionJobStart && q.Job != "" && (wire.CheckSessionName(q.Job) != nil || isNumber(q.Job)):
+			c.fail(wire.ClassInvalid, fmt.Sprintf("job name %q: want letters, digits and ._-, and not only digits", q.Job))
+		case q.Op == wire.SessionJobStart && q.Job != "" && m.job(q.Name, q.Job, true) != nil:
+			c.fail(wire.ClassExists, fmt.Sprintf("job %q runs already", q.Job))
+		case q.Op == wire.SessionExec && q.Keep:
+			s.post(func() { s.keep(c) })
+		default:
+			s.post(func() { s.submit(c) })
+		}
+	case wire.SessionCancel:
+		s.post(func() { s.cancel(c) })
+	case wire.SessionGet:
+		s.post(func() { m.answer(c, m.describe(s)) })
+	case wire.SessionDestroy:
+		s.later(func() { s.destroy(c) })
+	case wire.SessionAttach:
+		s.later(func() { s.attach(c) })
+	default:
+		c.fail(wire.ClassInvalid, fmt.Sprintf("operation %d", q.Op))
+	}
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.Atoi(s)
+	return err == nil
+}
+
+func (m *Manager) session(name string) *Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sessions[name]
+}
+
+// answer sends v as JSON on standard output, and ends the channel.
+func (m *Manager) answer(c *Call, v any) {
+	b, err := json.Marshal(v)
+	if err != nil || len(b) > wire.Window {
+		c.fail(wire.ClassUnavailable, fmt.Sprintf("an answer of %d bytes: %v", len(b), err))
+		return
+	}
+	for part := range slices.Chunk(b, wire.MaxPayload) {
+		_ = c.w.Send(wire.Stdout, c.channel, part)
+	}
+	_ = c.w.Send(wire.StdoutEOF, c.channel, nil)
+	c.exit(wire.ExitStatus{})
+}
+
+func (m *Manager) list() []wire.SessionInfo {
+	m.mu.Lock()
+	all := make([]*Session, 0, len(m.sessions))
+	for _, s := range m.sessions {
+		all = append(all, s)
+	}
+	m.mu.Unlock()
+	infos := make([]wire.SessionInfo, 0, len(all))
+	for _, s := range all {
+		s.settled()
+		infos = append(infos, m.describe(s))
+	}
+	slices.SortFunc(infos, func(a, b wire.SessionInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return infos
+}
+
+// describe says all of a session, its jobs too.
+func (m *Manager) describe(s *Session) wire.SessionInfo {
+	i := s.describe()
+	if i.Terminal != nil {
+		i.Terminal = s.terminalInfo()
+	}
+	i.Jobs = m.running(s.name)
+	return i
+}
+
+// create starts a session.
+func (m *Manager) create(c *Call) {
+	q := c.req.Session
+	if err := wire.CheckSessionName(q.Name); err != nil {
+		c.fail(wire.ClassInvalid, err.Error())
+		return
+	}
+	s := &Session{
+		m: m, name: q.Name, rc: q.RC, env: c.req.Env, home: c.req.Dir, cwd: c.req.Dir, rows: c.req.Rows, cols: c.req.Cols,
+		pipes: [2]pipe{newPipe(), newPipe()},
+	}
+	s.timer = time.AfterFunc(time.Hour, func() { s.post(func() { s.onTime(time.Now()) }) })
+	s.timer.Stop()
+	if s.home == "" {
+		s.home, s.cwd = "/", "/"
+	}
+	if s.rows == 0 || s.cols == 0 {
+		s.rows, s.cols = 24, 80
+	}
+	if err := checkDir(s.home); err != nil {
+		c.fail(wire.ClassInvalid, fmt.Sprintf("working directory %q: %v", s.home, err))
+		return
+	}
+	if err := s.choose(q.Shell); err != nil {
+		c.fail(wire.ClassUnavailable, err.Error())
+		return
+	}
+	s.mark, s.terminals = newMark(), newMark()
+	s.info = wire.SessionInfo{Name: s.name, Shell: s.path, CreatedMS: time.Now().UnixMilli()}
+	m.mu.Lock()
+	if m.sessions[s.name] != nil {
+		m.mu.Unlock()
+		c.fail(wire.ClassExists, fmt.Sprintf("session %q exists", s.name))
+		return
+	}
+	s.turns.take() // until it is prepared
+	m.sessions[s.name] = s
+	m.mu.Unlock()
+	c.setHandler(s)
+	go func() { // ends when the shell is started
+		s.work(func() {
+			if err := s.prepare(); err != nil {
+				m.forget(s)
+				s.dead = true
+				c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
+				return
+			}
+			s.busy = true
+			s.first(c)
+		})
+		s.turns.yield()
+	}()
+}
+
+func (m *Manager) forget(s *Session) {
+	m.mu.Lock()
+	delete(m.sessions, s.name)
+	m.mu.Unlock()
+}
+
+// choose finds the shell's program.
+func (s *Session) choose(shell string) error {
+	names := []string{shell}
+	if shell == "" {
+		names = []string{"bash", "sh"}
+	}
+	var err error
+	for _, n := range names {
+		if s.path, err = s.m.host.LookPath(n, s.home, s.env); err != nil {
+			continue
+		}
+		real, rerr := filepath.EvalSymlinks(s.path)
+		if rerr != nil {
+			err = rerr
+			continue
+		}
+		switch filepath.Base(real) {
+		case "bash":
+			s.path = real
+		case "zsh", "mksh", "yash", "fish", "ksh", "ksh93", "tcsh", "csh":
+			err = fmt.Errorf("%s is not supported: want bash, or a POSIX sh", filepath.Base(real))
+			continue
+		default:
+			s.d.posix = true
+		}
+		return nil
+	}
+	return fmt.Errorf("shell %q: %w", names[len(names)-1], err)
+}
+
+// prepare makes the session's directory and poller.
+func (s *Session) prepare() (err error) {
+	path, err := s.m.newDir()
+	if err != nil {
+		return err
+	}
+	if s.dir, err = newDir(path); err != nil {
+		return err
+	}
+	if n := s.d.longest(path, s.nonce()); n > maxPacket {
+		s.dir.remove()
+		return fmt.Errorf("the session directory %s is too long by %d bytes", path, n-maxPacket)
+	}
+	if s.poll, err = newPoller(func() { s.wait(s.onEvents) }); err != nil {
+		s.dir.remove()
+	}
+	return err
+}
+
+// newDir returns a name for a session's directory, in one that nobody else
+// could have made.
+func (m *Manager) newDir() (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.base == "" && m.host.Dir != "" {
+		m.base = m.host.Dir
+		_ = os.Chmod(m.base, dirMode) // where it is not ours, the directories in it are
+	}
+	if m.base == "" {
+		base := "/tmp/.w" // short and always the same: it is in every message of a shell
+		err := os.Mkdir(base, dirMode)
+		for try := 0; errors.Is(err, fs.ErrExist) && try < 100; try++ {
+			var b [2]byte
+			_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+			base = "/tmp/.w" + hex.EncodeToString(b[:])
+			err = os.Mkdir(base, dirMode)
+		}
+		if err != nil {
+			return "", fmt.Errorf("session directory: %w", err)
+		}
+		m.base = base
+	}
+	m.next++
+	return m.base + "/" + strconv.FormatInt(int64(m.next), 36), nil
+}
+
+// Close removes the directory of the sessions, if there are none.
+func (m *Manager) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.load != nil {
+		_ = m.load.Close()
+	}
+	if m.base != m.host.Dir {
+		_ = os.Remove(m.base)
+	}
+}
+
+// first starts a session's first shell.
+func (s *Session) first(c *Call) {
+	s.boot(func(err error) {
+		if s.in == nil && err == nil {
+			err = errors.New("it ended at once")
+		}
+		if err != nil {
+			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: start %s: %v", s.name, s.path, err))
+			s.end()
+			return
+		}
+		s.restored = ""
+		s.publish()
+		c.exit(wire.ExitStatus{Cwd: wire.Path(s.cwd)})
+		s.idle()
+	})
+}
+
+// destroy ends the session as soon as nothing of our own runs.
+func (s *Session) destroy(c *Call) {
+	if s.dead || s.dying != nil {
+		c.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+		return
+	}
+	s.dying, s.keepJobs = c, c.req.Session.KeepJobs
+	s.m.forget(s)
+	for _, q := range s.queue {
+		q.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+	}
+	s.queue = nil
+	if r := s.cur; r != nil {
+		// The shell's exit ends the run, and that the session.
+		if s.keepJobs && r.call == nil && s.in != nil {
+			_ = unix.Kill(s.in.pid, unix.SIGKILL)
+		} else {
+			s.slay() // the command that runs is no job
+		}
+		r.stage = stageReplace
+		if r.call != nil {
+			s.letGo(r)
+			s.drain()
+		}
+		return
+	}
+	s.destroyNow()
+}
+
+// destroyNow ends a session in which nothing runs.
+func (s *Session) destroyNow() {
+	if s.dead {
+		return
+	}
+	if !s.keepJobs {
+		sweep(&scope{shell: s.pid(), mark: s.mark}, unix.SIGKILL)
+		for _, j := range s.m.jobsOf(s.name) {
+			j.signal(unix.SIGKILL)
+		}
+	}
+	s.kill()
+	s.endTerminal()
+	s.end()
+}
+
+// end ends the session, and answers all who wait for it.
+func (s *Session) end() {
+	s.m.forget(s)
+	for _, q := range s.queue {
+		q.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+	}
+	s.queue = nil
+	s.kill()
+	s.giveUpPipes()
+	s.dir.remove()
+	s.dead = true
+	if s.dying != nil {
+		s.dying.exit(wire.ExitStatus{SessionEnded: true})
+	}
+}
+
+// nobody handles the frames of a call that is answered at once.
+type nobody struct{}
+
+func (nobody) onInput(c *Call, f wire.Frame) {
+	n := len(f.Payload())
+	f.Release()
+	c.consumed(n)
+}
+func (nobody) onClose(*Call)                  {}
+func (nobody) onSignal(*Call, syscall.Signal) {}
+func (nobody) onKill(*Call)                   {}
+func (nobody) onResize(*Call, uint16, uint16) {}
+func (nobody) onCredit(*Call, wire.Type, int) {}

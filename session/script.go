@@ -1,0 +1,78 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipeSize is the least that a pipe can hold, and more than any packet.
+const pipeSize = 4096
+
+// openScript opens the FIFO that a shell without extensions reads its lines
+// from. A read of it must not get more than one packet.
+func (s *Session) openScript(in *incarnation) (err error) {
+	if in.script, err = s.dir.fifo(in.names.lines, unix.O_RDWR); err != nil {
+		return err
+	}
+	// Packet mode: a read gets one write (pipe(2), O_DIRECT). That mode cannot
+	// be asked for at once where files have no direct I/O.
+	_, err = unix.FcntlInt(uintptr(in.script), unix.F_SETFL, unix.O_RDWR|unix.O_NONBLOCK|unix.O_DIRECT)
+	if !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	// gVisor has no such mode. There each packet fills the pipe, so that the
+	// next one has room when all of it was read, and not before.
+	in.full = true
+	_, err = unix.FcntlInt(uintptr(in.script), unix.F_SETPIPE_SZ, pipeSize)
+	return err
+}
+
+// pad makes a packet as long as the pipe: with a comment, any rest of which is
+// a comment too.
+func pad(packet string) []byte {
+	b := bytes.Repeat([]byte{'#'}, pipeSize)
+	copy(b, packet)
+	b[pipeSize-1] = '\n'
+	return b
+}
+
+// flush writes those packets that wait for room, as far as there is any, and
+// has the poller wait for more.
+func (s *Session) flush() {
+	in := s.in
+	for len(in.waiting) > 0 {
+		_, err := unix.Write(in.script, pad(in.waiting[0]))
+		if err == unix.EINTR {
+			continue
+		}
+		if err == unix.EAGAIN {
+			break
+		}
+		in.waiting = in.waiting[1:] // one that does not go out shows as a lost report
+	}
+	switch wait := len(in.waiting) > 0; {
+	case wait && !in.watched:
+		s.poll.add(in.script, unix.EPOLLOUT)
+		in.watched = true
+	case !wait && in.watched:
+		s.poll.remove(in.script)
+		in.watched = false
+	}
+}
+
+// send sends one line to the shell. A line that does not go out shows as a lost
+// report.
+func (s *Session) send(packet string) {
+	in := s.in
+	if in == nil || in.script < 0 {
+		return
+	}
+	if in.full {
+		in.waiting = append(in.waiting, packet)
+		s.flush()
+		return
+	}
+	_, _ = unix.Write(in.script, []byte(packet))
+}

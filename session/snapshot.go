@@ -1,0 +1,225 @@
+package session
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// maxSnapshot bounds what is kept of a shell's state, in bytes. A larger one
+// is no snapshot.
+const maxSnapshot = 16 << 20
+
+// A snapshot is a shell's state as the shell itself has written it: sections,
+// each after its name between two NULs, which no value in a shell can hold.
+type snapshot struct {
+	posix    bool
+	sections map[string][]byte
+}
+
+// snapshotScript has the shell print its state.
+func (d dialect) snapshotScript() string {
+	if d.posix {
+		return `\printf '\000vars\000'; set
+\printf '\000exports\000'; export -p
+\printf '\000alias\000'; alias
+\printf '\000trap\000'; trap
+\printf '\000umask\000'; umask
+\printf '\000cwd\000%s' "${PWD-}"
+\printf '\000end\000'
+`
+	}
+	return `\builtin printf '\000shopt\000'; \builtin shopt -p
+\builtin printf '\000vars\000'; \builtin declare -p
+\builtin printf '\000functions\000'; \builtin declare -f
+\builtin printf '\000attributes\000'; \builtin declare -F
+\builtin printf '\000alias\000'; \builtin alias -p
+\builtin printf '\000trap\000'; \builtin trap -p
+\builtin printf '\000umask\000'; \builtin umask
+\builtin printf '\000cwd\000%s' "${PWD-}"
+\builtin printf '\000args\000'; \builtin test "$#" -eq 0 || \builtin printf ' %q' "$@"
+\builtin printf '\000options\000'; \builtin set +o
+\builtin printf '\000end\000'
+`
+}
+
+// exitScript is what a shell sources when it exits. The FIFO is read by the guest;
+// unlike a file it is subject to no limit on a file's size.
+func (d dialect) exitScript(fifo string) string {
+	return "{\n" + d.snapshotScript() + "} >|" + fifo + " 2>/dev/null\n"
+}
+
+// parseSnapshot reads what a snapshot script has printed; false if it is not
+// complete.
+func parseSnapshot(d dialect, b []byte) (snapshot, bool) {
+	s := snapshot{posix: d.posix, sections: map[string][]byte{}}
+	parts := bytes.Split(b, []byte{0})
+	// "", name, content, name, content, ..., "end", ""
+	if len(parts) < 3 || len(parts)%2 == 0 || string(parts[len(parts)-2]) != "end" {
+		return snapshot{}, false
+	}
+	for i := 1; i < len(parts); i += 2 {
+		s.sections[string(parts[i])] = parts[i+1]
+	}
+	return s, true
+}
+
+func (s snapshot) cwd() string { return string(s.sections["cwd"]) }
+
+// A purpose is what a snapshot is restored for.
+type purpose int
+
+const (
+	afterExit  purpose = iota // the shell has ended by itself
+	afterKill                 // it was killed since it did not answer
+	forAttach                 // a second shell, for a person
+	afterError                // it has ended by itself, with a status that is not 0
+)
+
+// computed are the variables that a shell computes or refuses to change, and
+// those that concern the prompt.
+var computed = []string{
+	"BASHOPTS", "BASHPID", "BASH_ALIASES", "BASH_ARGC", "BASH_ARGV", "BASH_ARGV0", "BASH_CMDS", "BASH_COMMAND", "BASH_EXECUTION_STRING",
+	"BASH_LINENO", "BASH_SOURCE", "BASH_SUBSHELL", "BASH_VERSINFO", "BASH_VERSION", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME",
+	"GROUPS", "HISTCMD", "HISTFILE", "LINENO", "OPTIND", "PIPESTATUS", "POSIXLY_CORRECT", "PPID", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4",
+	"PWD", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "TMOUT", "UID", "_",
+}
+
+// notSet are options that are not restored: they are the shell's own affair,
+// or would end it again.
+var notSet = map[purpose][]string{
+	afterExit:  {"noexec", "onecmd", "restricted", "monitor", "history", "histexpand", "emacs", "vi", "interactive-comments"},
+	afterError: {"errexit"},
+	afterKill:  {"errexit"},
+	forAttach:  {"errexit", "xtrace", "verbose", "nounset"},
+}
+
+// restore makes a script that gives a new shell the state. Only what concerns
+// parsing comes before what it concerns: bash's options before all, aliases
+// and options of set last.
+//
+// base is the directory of all sessions' directories.
+func (s snapshot) restore(base string, why purpose) []byte {
+	var b bytes.Buffer
+	line := func(words ...string) { b.WriteString(strings.Join(words, " ") + "\n") }
+	if s.posix {
+		for _, stmt := range statements(s.sections["vars"]) {
+			if name, _, ok := strings.Cut(stmt, "="); ok && !slices.Contains(computed, name) {
+				line(stmt)
+			}
+		}
+		for _, stmt := range statements(s.sections["exports"]) {
+			name, _, _ := strings.Cut(strings.TrimPrefix(stmt, "export "), "=")
+			if !slices.Contains(computed, name) {
+				line("export", name)
+			}
+		}
+		line(`\cd -- ` + quote(s.cwd()))
+		line("umask", quote(strings.TrimSpace(string(s.sections["umask"]))))
+		for _, stmt := range statements(s.sections["trap"]) {
+			if !ours(stmt, base) && why != afterKill {
+				line(stmt)
+			}
+		}
+		for _, stmt := range statements(s.sections["alias"]) {
+			line(`\alias ` + strings.TrimPrefix(stmt, "alias "))
+		}
+		return b.Bytes()
+	}
+	for _, stmt := range statements(s.sections["shopt"]) {
+		switch stmt[strings.LastIndexByte(stmt, ' ')+1:] {
+		case "login_shell", "restricted_shell", "extdebug":
+		default:
+			line(`\builtin`, stmt)
+		}
+	}
+	line(`\builtin cd --`, quote(s.cwd()))
+	for _, stmt := range statements(s.sections["vars"]) {
+		if name, ok := declared(stmt); ok && !slices.Contains(computed, name) {
+			line(stmt) // bare: else bash does not parse the values of arrays
+		}
+	}
+	line(`\builtin umask`, quote(strings.TrimSpace(string(s.sections["umask"]))))
+	line(`\builtin set --` + string(s.sections["args"]))
+	b.Write(s.sections["functions"])
+	for _, stmt := range statements(s.sections["attributes"]) {
+		if !strings.HasPrefix(stmt, "declare -f ") {
+			line(`\builtin`, stmt)
+		}
+	}
+	for _, stmt := range statements(s.sections["trap"]) {
+		if !ours(stmt, base) && why != afterKill && why != forAttach {
+			line(`\builtin`, stmt)
+		}
+	}
+	for _, stmt := range statements(s.sections["alias"]) {
+		line(`\builtin`, stmt)
+	}
+	for _, stmt := range statements(s.sections["options"]) {
+		name := stmt[strings.LastIndexByte(stmt, ' ')+1:]
+		if !slices.Contains(notSet[afterExit], name) && !slices.Contains(notSet[why], name) {
+			line(`\builtin`, stmt)
+		}
+	}
+	return b.Bytes()
+}
+
+// declared returns the name in a line of declare -p.
+func declared(stmt string) (string, bool) {
+	rest, ok := strings.CutPrefix(stmt, "declare -")
+	if !ok {
+		return "", false
+	}
+	_, rest, ok = strings.Cut(rest, " ")
+	name, _, _ := strings.Cut(rest, "=")
+	return name, ok && name != ""
+}
+
+// statements splits a shell's listing of its state into statements: at
+// newlines that are in no quotes and no parentheses. What is not closed is
+// left out.
+func statements(b []byte) (all []string) {
+	const (
+		plain = iota
+		single
+		double
+		dollar // $'...'
+	)
+	state, depth, begin := plain, 0, 0
+	for i := 0; i < len(b); i++ {
+		c := b[i]
+		switch {
+		case state == single:
+			if c == '\'' {
+				state = plain
+			}
+		case c == '\\':
+			i++
+		case state == double:
+			if c == '"' {
+				state = plain
+			}
+		case state == dollar:
+			if c == '\'' {
+				state = plain
+			}
+		case c == '\'':
+			state = single
+			if i > 0 && b[i-1] == '$' {
+				state = dollar
+			}
+		case c == '"':
+			state = double
+		case c == '(':
+			depth++
+		case c == ')' && depth > 0:
+			depth--
+		case c == '\n' && depth == 0:
+			if i > begin {
+				all = append(all, string(b[begin:i]))
+			}
+			begin = i + 1
+		}
+	}
+	return all
+}

@@ -1,0 +1,136 @@
+package session
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/excerpt"
+	"wolffia/wire"
+)
+
+// When the report is here, all that the command itself wrote is in the pipes.
+// If somebody in the background holds one, as in "> >(tee log)", its stream
+// ends grace later, or when something has come and it has been quiet since for
+// quiet.
+const (
+	quiet = 10 * time.Millisecond
+	grace = 50 * time.Millisecond
+)
+
+// maxCapture bounds the output of a command of our own, in bytes.
+const maxCapture = maxSnapshot + 1<<20
+
+// A stream is an output of the command that runs. It belongs to whoever has the
+// session's turn.
+type stream struct {
+	pipe    *pipe // nil: the terminal
+	typ     wire.Type
+	fd      int
+	file    inode
+	call    *Call // who gets it; nil: capture
+	capture *excerpt.Excerpt
+	deaf    bool // not watched
+	eof     bool
+	over    bool // eof, or ended though held
+	owed    int  // bytes in the pipe when it was first found held, still to be read; -1: not known
+	quiet   time.Time
+}
+
+// newStream returns a stream of a command, whose call is nil if it is our own.
+func newStream(typ wire.Type, fd int, call *Call) *stream {
+	st := &stream{typ: typ, fd: fd, call: call, owed: -1}
+	if call == nil {
+		st.capture = excerpt.New(maxCapture, 0)
+	}
+	return st
+}
+
+// pump reads what there is, as far as there is credit, and passes it on. more
+// says that it stopped for the sake of others. blocked says that it waits for
+// credit.
+func (st *stream) pump(reported bool) (more, blocked bool) {
+	for range 16 {
+		room := wire.MaxPayload
+		deaf := st.call == nil || st.call.kept != nil || st.call.killed && st.call.credit[st.typ] == 0
+		if !deaf {
+			room = min(room, st.call.credit[st.typ])
+			if room == 0 {
+				return false, true
+			}
+		}
+		if deaf {
+			var buf [16 << 10]byte
+			n, err := unix.Read(st.fd, buf[:])
+			switch {
+			case n <= 0:
+			case st.call == nil:
+				_, _ = st.capture.Write(buf[:n]) // never fails
+			case st.call.kept != nil:
+				st.call.kept.write(st.typ, buf[:n])
+			}
+			if st.took(n, err, reported) {
+				return false, false
+			}
+			continue
+		}
+		f := wire.NewFrame(st.typ, st.call.channel)
+		n, err := unix.Read(st.fd, f.Room()[:room])
+		if n > 0 {
+			f.SetLen(n)
+			if !st.call.finished {
+				_ = st.call.w.Write(&f) // a broken stream to the host ends the guest elsewhere
+			}
+			st.call.credit[st.typ] -= min(n, st.call.credit[st.typ])
+		}
+		f.Release()
+		if st.took(n, err, reported) {
+			return false, false
+		}
+	}
+	return true, false
+}
+
+// took accounts for one read and reports whether there is nothing more now.
+func (st *stream) took(n int, err error, reported bool) bool {
+	switch {
+	case n > 0:
+		if st.owed > 0 {
+			st.owed = max(0, st.owed-n)
+		}
+		st.quiet = time.Now().Add(quiet)
+		return false
+	case err == unix.EINTR:
+		return false
+	case err == unix.EAGAIN:
+		return true
+	case err != nil: // EIO: a terminal that nobody has open
+		st.eof = true
+		return true
+	case reported:
+		st.eof = true
+		return true
+	}
+	// Nobody has opened it yet, or all have closed it: it is the end only if
+	// there was a writer (POLLHUP) and nothing came meanwhile.
+	fds := []unix.PollFd{{Fd: int32(st.fd), Events: unix.POLLIN}}
+	_, _ = unix.Poll(fds, 0)
+	if fds[0].Revents&unix.POLLIN != 0 {
+		return false
+	}
+	st.eof = fds[0].Revents&unix.POLLHUP != 0
+	return true
+}
+
+// opened reports whether anybody has opened the FIFO to write since it was
+// opened to read.
+func (st *stream) opened() bool {
+	fds := []unix.PollFd{{Fd: int32(st.fd), Events: unix.POLLIN}}
+	_, _ = unix.Poll(fds, 0)
+	return fds[0].Revents != 0
+}
+
+func (st *stream) pending() int {
+	n, _ := unix.IoctlGetInt(st.fd, unix.TIOCINQ) // FIONREAD
+	return n
+}

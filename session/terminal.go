@@ -1,0 +1,407 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/excerpt"
+	"wolffia/wire"
+)
+
+// scrollback is how much of what a terminal has printed is kept, in bytes.
+const scrollback = 1 << 20
+
+// terminalRoom is more than lies in a terminal at a time, in bytes: what is read of it
+// once its shell has ended, if others go on printing. (Linux: 8 KiB and a piece,
+// tty_buffer_set_limit in drivers/tty/pty.c. gVisor: 132 KiB, in
+// pkg/sentry/fsimpl/devpts/queue.go.)
+const terminalRoom = 256 << 10
+
+// A terminal is a second shell of a session, for a person: interactive, with
+// line editing, on a terminal of its own, with the state that the session had
+// when it was started. It lives until that shell ends or the session does,
+// whether or not somebody watches.
+type terminal struct {
+	s    *Session
+	tty  *os.File // the master side
+	pid  int
+	rows uint16 // guarded by mu
+	cols uint16 // guarded by mu
+
+	mu      sync.Mutex
+	change  *sync.Cond // anything below has changed; uses mu
+	ring    *excerpt.Ring
+	viewers map[*Call]*viewer
+	eof     bool                // nothing more will be printed
+	status  *syscall.WaitStatus // nil: the shell runs
+	over    bool                // the session is gone
+}
+
+// A viewer is one channel that watches a terminal.
+type viewer struct {
+	t    *terminal
+	at   uint64 // offset of the next byte to send; guarded by t.mu
+	gone bool   // detached; guarded by t.mu
+	took bool   // somebody else has taken over; guarded by t.mu
+	in   chan wire.Frame
+}
+
+// attach begins a viewer. It starts the terminal if there is none.
+func (s *Session) attach(c *Call) {
+	if s.dead || s.dying != nil {
+		c.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+		return
+	}
+	if t := s.term; t != nil && t.alive() {
+		t.watch(c)
+		return
+	}
+	start := func() {
+		t, err := s.newTerminal(c.req)
+		if err != nil {
+			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: terminal: %v", s.name, err))
+			return
+		}
+		s.mu.Lock()
+		s.term = t
+		s.info.Terminal = &wire.TerminalInfo{PID: t.pid}
+		s.mu.Unlock()
+		t.watch(c)
+	}
+	if s.busy || s.in == nil || s.snapAt == s.commands && s.snap != nil {
+		start() // with the state as it was last seen
+		return
+	}
+	s.busy = true
+	s.clear(alarmIdle)
+	s.snapshotNow(restoreLimit, func() {
+		if c.killed {
+			c.fail(wire.ClassConflict, "the request was given up")
+		} else {
+			start()
+		}
+		s.idle()
+	})
+}
+
+// terminalInfo describes the session's terminal, if it is still there.
+func (s *Session) terminalInfo() *wire.TerminalInfo {
+	s.mu.Lock()
+	t := s.term
+	s.mu.Unlock()
+	if t == nil || !t.alive() {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := t.describe()
+	return &i
+}
+
+// newTerminal starts the shell for a person.
+func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
+	t := &terminal{s: s, ring: excerpt.NewRing(scrollback), viewers: map[*Call]*viewer{}, rows: req.Rows, cols: req.Cols}
+	t.change = sync.NewCond(&t.mu)
+	if t.rows == 0 || t.cols == 0 {
+		t.rows, t.cols = s.rows, s.cols
+	}
+	script := ""
+	if s.rc && !s.d.posix {
+		script = "[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"
+	}
+	if s.snap != nil {
+		script = "{\n" + string(s.snap.restore(filepath.Dir(s.dir.path), forAttach)) + "} 2>/dev/null\n" + script
+	}
+	if s.startFile != "" {
+		s.dir.unlink(s.startFile)
+	}
+	s.startFile = token()
+	if err := s.dir.write(s.startFile, []byte(script)); err != nil {
+		return nil, err
+	}
+	env := append(append([]string{}, s.env...), req.Env...)
+	args := []string{s.path, "--noprofile", "--rcfile", s.dir.path + "/" + s.startFile, "-i"}
+	if s.d.posix {
+		args = []string{s.path, "-i"}
+		env = append(env, "ENV="+s.dir.path+"/"+s.startFile)
+	}
+	cwd := s.cwd
+	if checkDir(cwd) != nil {
+		cwd = "/"
+	}
+	fd, slave, err := openTerminal(&s.m.host, t.rows, t.cols)
+	if err != nil {
+		return nil, err
+	}
+	defer slave.Close()
+	t.tty = os.NewFile(uintptr(fd), "terminal")
+	t.pid, err = s.m.host.Start(s.path, args, &syscall.ProcAttr{
+		Dir: cwd, Env: env, Files: []uintptr{slave.Fd(), slave.Fd(), slave.Fd()},
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0},
+	}, func(ws syscall.WaitStatus) {
+		if ws.Stopped() {
+			return
+		}
+		t.mu.Lock()
+		t.status = &ws
+		t.change.Broadcast()
+		_ = t.tty.SetReadDeadline(time.Now().Add(grace)) // somebody may still have it open
+		t.mu.Unlock()
+	})
+	if err != nil {
+		_ = t.tty.Close()
+		return nil, err
+	}
+	s.terminals.put(t.pid)
+	go t.read() // ends when nobody has the terminal open
+	return t, nil
+}
+
+// read keeps what is printed. While somebody watches it does not run away
+// from the fastest viewer.
+func (t *terminal) read() {
+	buf := make([]byte, 32<<10)
+	for late := 0; ; {
+		n, err := t.tty.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) && late < terminalRoom {
+			// The deadline says nothing about what came in before it.
+			n, err = t.left(buf)
+			late += n
+		}
+		t.mu.Lock()
+		for n > 0 && len(t.viewers) > 0 && !t.over && t.lag() > scrollback/2 {
+			t.change.Wait()
+		}
+		t.ring.Write(buf[:n])
+		if err != nil { // EIO: nobody has it open; EAGAIN: the shell does not; or it was closed
+			t.eof = true
+			for t.status == nil { // soon: the shell was the last
+				t.change.Wait()
+			}
+			_ = t.tty.Close()
+		}
+		t.change.Broadcast()
+		t.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// left reads what is there, without waiting.
+func (t *terminal) left(b []byte) (n int, err error) {
+	conn, err := t.tty.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	cerr := conn.Control(func(fd uintptr) {
+		for {
+			if n, err = unix.Read(int(fd), b); err != unix.EINTR {
+				return
+			}
+		}
+	})
+	switch {
+	case cerr != nil:
+		return 0, cerr
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// lag is how far the fastest viewer is behind.
+func (t *terminal) lag() uint64 {
+	lag := t.ring.End()
+	for _, v := range t.viewers {
+		lag = min(lag, t.ring.End()-min(v.at, t.ring.End()))
+	}
+	return lag
+}
+
+func (t *terminal) alive() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.eof && t.status == nil && !t.over
+}
+
+func (t *terminal) describe() wire.TerminalInfo {
+	return wire.TerminalInfo{PID: t.pid, Start: t.ring.Start(), End: t.ring.End(), Viewers: len(t.viewers), Rows: t.rows, Cols: t.cols}
+}
+
+// watch makes c a viewer.
+func (t *terminal) watch(c *Call) {
+	q := c.req.Session
+	v := &viewer{t: t, in: make(chan wire.Frame, wire.Window/16)}
+	t.mu.Lock()
+	if q.Takeover {
+		for _, other := range t.viewers {
+			other.took = true
+		}
+		t.change.Broadcast()
+	}
+	v.at = min(max(q.Offset, t.ring.Start()), t.ring.End())
+	t.viewers[c] = v
+	t.mu.Unlock()
+	for _, f := range c.input { // what came before
+		v.onInput(c, f)
+	}
+	c.input = nil
+	c.setHandler(v)
+	if c.killed {
+		v.onKill(c)
+	}
+	if c.req.Rows > 0 && c.req.Cols > 0 {
+		v.onResize(c, c.req.Rows, c.req.Cols)
+	}
+	go v.send(c) // ends with the viewer
+	go v.write(c)
+}
+
+// send sends what is printed, until the viewer or the terminal ends.
+func (v *viewer) send(c *Call) {
+	t := v.t
+	t.mu.Lock()
+	info := t.describe()
+	info.Start = v.at
+	t.mu.Unlock()
+	_ = c.w.SendJSON(wire.Stderr, c.channel, info)
+	_ = c.w.Send(wire.Stderr, c.channel, []byte("\n"))
+	buf := make([]byte, wire.MaxPayload)
+	t.mu.Lock()
+	for !v.gone && !v.took {
+		from, n := t.ring.Read(buf[:min(len(buf), c.credit[wire.Stdout])], v.at)
+		if n == 0 {
+			if (t.eof && t.status != nil || t.over) && v.at >= t.ring.End() {
+				break
+			}
+			t.change.Wait()
+			continue
+		}
+		v.at = from + uint64(n)
+		c.credit[wire.Stdout] -= n
+		t.change.Broadcast() // the terminal may go on
+		t.mu.Unlock()
+		_ = c.w.Send(wire.Stdout, c.channel, buf[:n])
+		t.mu.Lock()
+	}
+	st := wire.ExitStatus{StdoutEnd: v.at, Detached: v.took || v.gone, SessionEnded: t.over}
+	if t.status != nil && !st.Detached {
+		st.Code = t.status.ExitStatus()
+		if t.status.Signaled() {
+			st.Signal = int(t.status.Signal())
+			st.Code = 128 + st.Signal
+		}
+	}
+	delete(t.viewers, c)
+	v.gone = true
+	close(v.in)
+	t.change.Broadcast()
+	t.mu.Unlock()
+	c.exit(st)
+}
+
+// write writes what the viewer types.
+func (v *viewer) write(c *Call) {
+	for f := range v.in {
+		n := len(f.Payload())
+		v.t.mu.Lock()
+		gone := v.gone
+		v.t.mu.Unlock()
+		if !gone {
+			_, _ = v.t.tty.Write(f.Payload())
+		}
+		f.Release()
+		if !gone {
+			c.consumed(n)
+		}
+	}
+}
+
+func (v *viewer) onInput(c *Call, f wire.Frame) {
+	v.t.mu.Lock()
+	defer v.t.mu.Unlock()
+	if v.gone {
+		f.Release()
+		return
+	}
+	f.Shrink()
+	select {
+	case v.in <- f:
+	default: // many tiny frames that nobody reads: typing into a stuck terminal
+		f.Release()
+	}
+}
+
+func (v *viewer) onClose(*Call) {}
+
+func (v *viewer) onKill(*Call) {
+	v.t.mu.Lock()
+	v.gone = true
+	v.t.change.Broadcast()
+	v.t.mu.Unlock()
+}
+
+func (v *viewer) onSignal(_ *Call, sig syscall.Signal) {
+	v.t.control(func(fd int) {
+		if pg, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil && pg > 1 {
+			_ = unix.Kill(-pg, sig)
+		}
+	})
+}
+
+func (v *viewer) onResize(_ *Call, rows, cols uint16) {
+	v.t.mu.Lock()
+	v.t.rows, v.t.cols = rows, cols
+	v.t.mu.Unlock()
+	v.t.control(func(fd int) { _ = setSize(fd, rows, cols) })
+}
+
+func (v *viewer) onCredit(c *Call, typ wire.Type, n int) {
+	v.t.mu.Lock()
+	c.credit[typ] = min(c.credit[typ]+n, wire.MaxCredit)
+	v.t.change.Broadcast()
+	v.t.mu.Unlock()
+}
+
+func (t *terminal) control(f func(fd int)) {
+	conn, err := t.tty.SyscallConn()
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		return
+	}
+	_ = conn.Control(func(fd uintptr) { f(int(fd)) })
+}
+
+// endTerminal ends the person's shell with the session.
+func (s *Session) endTerminal() {
+	t := s.term
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	alive := t.status == nil
+	t.over = true
+	t.change.Broadcast()
+	t.mu.Unlock()
+	sc := &scope{mark: s.terminals} // what earlier ones, too, have left running
+	if alive {
+		sc.shell = t.pid
+	}
+	if !s.keepJobs {
+		sweep(sc, unix.SIGKILL)
+	}
+	if alive {
+		_ = unix.Kill(t.pid, unix.SIGKILL)
+	}
+	_ = t.tty.Close()
+}

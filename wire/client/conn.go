@@ -1,0 +1,213 @@
+// Package client is the host's end of the guest protocol: it starts processes
+// over one connection and gives each its streams. The other end is a guest, or
+// a shim that relays to one; neither is trusted.
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"time"
+
+	"wolffia/wire"
+)
+
+// ErrClosed is what everything on a connection returns once it is closed,
+// or once the other end is gone.
+var ErrClosed = errors.New("connection closed")
+
+// A Conn is one connection. It is safe for concurrent use. Close releases it;
+// what was started over it and still runs is killed by the other end.
+type Conn struct {
+	rwc io.ReadWriteCloser
+	w   *wire.Writer
+	end chan struct{} // closed when the connection is no more
+
+	mu       sync.Mutex
+	err      error               // why it is no more; guarded by mu
+	next     uint32              // last channel used; guarded by mu
+	channels map[uint32]*Process // guarded by mu
+
+	ask     sync.Mutex // held over a question on channel 0
+	answers chan wire.Frame
+}
+
+// New speaks the protocol over rwc, which it takes over.
+func New(rwc io.ReadWriteCloser) *Conn {
+	c := &Conn{
+		rwc: rwc, w: wire.NewWriter(rwc),
+		end:      make(chan struct{}),
+		channels: map[uint32]*Process{},
+		answers:  make(chan wire.Frame, 1),
+	}
+	go func() { // ends when the connection does
+		c.fail(c.read())
+	}()
+	return c
+}
+
+// Close ends the connection. Closing twice is fine.
+func (c *Conn) Close() error {
+	c.fail(ErrClosed)
+	return nil
+}
+
+// Done is closed when the connection has ended.
+func (c *Conn) Done() <-chan struct{} { return c.end }
+
+// Err says why the connection has ended, or nil.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// fail ends the connection, and every process on it, with err.
+func (c *Conn) fail(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	if errors.Is(err, io.EOF) {
+		err = ErrClosed
+	}
+	c.err = err
+	lost := c.channels
+	c.channels = nil
+	c.mu.Unlock()
+	_ = c.rwc.Close()
+	close(c.end)
+	for _, p := range lost {
+		p.fail(fmt.Errorf("process lost: %w", err))
+	}
+}
+
+// read hands out frames until the connection breaks.
+func (c *Conn) read() error {
+	for r := wire.NewReader(c.rwc); ; {
+		f, err := r.Next()
+		if err != nil {
+			return err
+		}
+		if err := c.handle(f); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Conn) handle(f wire.Frame) error {
+	if f.Channel == 0 {
+		switch f.Type {
+		case wire.Reply, wire.Pong, wire.Hello:
+			select {
+			case c.answers <- f:
+				return nil
+			default:
+			}
+		}
+		f.Release()
+		return fmt.Errorf("%w: unasked frame of type %d on channel 0", wire.ErrProtocol, f.Type)
+	}
+	c.mu.Lock()
+	p := c.channels[f.Channel]
+	if p != nil && (f.Type == wire.Exit || f.Type == wire.Failed) {
+		delete(c.channels, f.Channel)
+	}
+	c.mu.Unlock()
+	if p == nil {
+		defer f.Release()
+		return fmt.Errorf("%w: frame of type %d on unknown channel %d", wire.ErrProtocol, f.Type, f.Channel)
+	}
+	return p.handle(f)
+}
+
+// Hello waits for the greeting that a guest sends first, and checks it.
+func (c *Conn) Hello(ctx context.Context) error {
+	return c.answer(ctx, wire.CheckHello)
+}
+
+// Control asks the shim something, as JSON, and reads its answer into reply. If
+// ctx ends first the connection does too.
+func (c *Conn) Control(ctx context.Context, request, reply any) error {
+	b, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	c.ask.Lock()
+	defer c.ask.Unlock()
+	stop := context.AfterFunc(ctx, func() { c.fail(ctx.Err()) }) // also if nobody reads what is sent
+	defer stop()
+	if err := c.w.WriteControl(b); err != nil {
+		return c.broken(err)
+	}
+	return c.answer(ctx, func(f *wire.Frame) error {
+		if f.Type != wire.Reply {
+			return fmt.Errorf("%w: answer of type %d", wire.ErrProtocol, f.Type)
+		}
+		return wire.Decode(f, reply)
+	})
+}
+
+// answer waits for an answer and has it read. If ctx ends first the connection
+// is of no further use, since a late answer would be taken for the next one.
+func (c *Conn) answer(ctx context.Context, read func(*wire.Frame) error) error {
+	select {
+	case f := <-c.answers:
+		defer f.Release()
+		return read(&f)
+	case <-c.end:
+		return c.Err()
+	case <-ctx.Done():
+		c.fail(ctx.Err())
+		return ctx.Err()
+	}
+}
+
+// broken prefers the reason for which the connection ended to what a write
+// on it said.
+func (c *Conn) broken(err error) error {
+	if why := c.Err(); why != nil {
+		return why
+	}
+	return err
+}
+
+// Start asks for a process. It does not wait until the process runs: a
+// failure to start is told by Wait.
+func (c *Conn) Start(req *Request) (*Process, error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return nil, c.err
+	}
+	for { // skip what is in use after the number has wrapped
+		c.next++
+		if c.next != 0 && c.channels[c.next] == nil {
+			break
+		}
+	}
+	p := newProcess(c, c.next, req)
+	c.channels[c.next] = p
+	c.mu.Unlock()
+	if err := c.w.WriteStart(p.channel, &req.StartRequest); err != nil {
+		c.mu.Lock()
+		delete(c.channels, p.channel)
+		c.mu.Unlock()
+		return nil, c.broken(err)
+	}
+	return p, nil
+}
+
+// Shutdown asks a guest to end in good order: everybody gets SIGTERM, and
+// after grace, or as soon as all are gone, the sandbox ends. It does not wait:
+// see Done.
+func (c *Conn) Shutdown(grace time.Duration) error {
+	ms := uint32(min(grace.Milliseconds(), math.MaxUint32))
+	return c.broken(c.w.Send(wire.Shutdown, 0, binary.LittleEndian.AppendUint32(nil, ms)))
+}

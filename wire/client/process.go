@@ -1,0 +1,223 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync"
+	"syscall"
+
+	"wolffia/wire"
+)
+
+// A Request asks for a process.
+type Request struct {
+	wire.StartRequest
+	// OnStdout and OnStderr, if set, are given output as it comes, by the
+	// goroutine that reads the connection: they must not block and not keep
+	// the slice. Without them the output is to be read from the Process, and
+	// the process is held up until it is.
+	OnStdout, OnStderr func([]byte)
+	// OnStarted, if set, is called by the same goroutine when the guest says that the
+	// process runs; of a command in a session it says so if that has a time-out.
+	OnStarted func()
+}
+
+// A StartError says that the guest could not start the program.
+type StartError struct {
+	Code    int // what a shell would exit with: 125, 126, 127
+	Message string
+	Class   string // for sessions: wire.ClassInvalid and so on; else empty
+}
+
+func (e *StartError) Error() string { return e.Message }
+
+// A Process runs in the sandbox. It is safe for concurrent use, but each
+// stream is for one goroutine.
+type Process struct {
+	conn    *Conn
+	channel uint32
+	started func() // or nil
+	stdin   *input
+	stdout  *output
+	stderr  *output
+	done    chan struct{} // closed when status and err are set
+
+	mu     sync.Mutex
+	pid    int  // guarded by mu
+	over   bool // done is closed, or about to be; guarded by mu
+	status wire.ExitStatus
+	err    error
+}
+
+func newProcess(c *Conn, channel uint32, req *Request) *Process {
+	p := &Process{conn: c, channel: channel, started: req.OnStarted, done: make(chan struct{})}
+	p.stdin = newInput(p)
+	p.stdout = newOutput(p, wire.Stdout, req.OnStdout)
+	p.stderr = newOutput(p, wire.Stderr, req.OnStderr)
+	return p
+}
+
+// handle takes over one frame.
+func (p *Process) handle(f wire.Frame) error {
+	switch f.Type {
+	case wire.Stdout:
+		return p.stdout.put(f)
+	case wire.Stderr:
+		return p.stderr.put(f)
+	}
+	defer f.Release()
+	switch f.Type {
+	case wire.StdoutEOF:
+		p.stdout.end(io.EOF)
+	case wire.StderrEOF:
+		p.stderr.end(io.EOF)
+	case wire.Started:
+		if len(f.Payload()) != 4 {
+			return fmt.Errorf("%w: started frame of %d bytes", wire.ErrProtocol, len(f.Payload()))
+		}
+		p.mu.Lock()
+		p.pid = int(binary.LittleEndian.Uint32(f.Payload()))
+		p.mu.Unlock()
+		if p.started != nil {
+			p.started()
+		}
+	case wire.Credit:
+		_, n, err := wire.ParseCredit(f.Payload())
+		if err != nil {
+			return err
+		}
+		p.stdin.grant(n)
+	case wire.Exit:
+		var status wire.ExitStatus
+		if err := wire.Decode(&f, &status); err != nil {
+			p.fail(err)
+			return err
+		}
+		p.finish(status, nil)
+	case wire.Failed:
+		var why wire.Failure
+		if err := wire.Decode(&f, &why); err != nil {
+			p.fail(err)
+			return err
+		}
+		p.finish(wire.ExitStatus{}, &StartError{Code: why.Code, Message: why.Message, Class: why.Class})
+	default:
+		return fmt.Errorf("%w: frame of type %d on a channel", wire.ErrProtocol, f.Type)
+	}
+	return nil
+}
+
+func (p *Process) finish(status wire.ExitStatus, err error) {
+	p.settle(status, err, io.EOF)
+}
+
+// fail ends the process's life on this side, with an error for all streams.
+func (p *Process) fail(err error) { p.settle(wire.ExitStatus{}, err, err) }
+
+// settle says how the process has ended, and what comes behind its output. The first
+// end counts.
+func (p *Process) settle(status wire.ExitStatus, err, behind error) (first bool) {
+	p.mu.Lock()
+	over := p.over
+	if !over {
+		p.over, p.status, p.err = true, status, err
+	}
+	p.mu.Unlock()
+	if over {
+		return false
+	}
+	p.stdin.end()
+	p.stdout.end(behind)
+	p.stderr.end(behind)
+	close(p.done)
+	return true
+}
+
+// Abandon ends the process on this side, as if it had ended with status, unless it has:
+// its output ends with what has come, and what still comes is dropped. Then it asks the
+// other end to kill it, for which it may have to wait.
+func (p *Process) Abandon(status wire.ExitStatus) {
+	p.stdout.drop()
+	p.stderr.drop()
+	if p.settle(status, nil, io.EOF) {
+		_ = p.conn.w.Send(wire.Kill, p.channel, nil)
+	}
+}
+
+// Backlog returns how many bytes of output have come in all, and whether some of them
+// have not been read yet.
+func (p *Process) Backlog() (total int64, unread bool) {
+	for _, o := range []*output{p.stdout, p.stderr} {
+		o.mu.Lock()
+		total += o.total
+		unread = unread || len(o.queue) > 0
+		o.mu.Unlock()
+	}
+	return total, unread
+}
+
+// PID is the process's number inside the sandbox; 0 until it runs.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pid
+}
+
+// Stdin is the process's standard input; Close ends it. Writes wait until the
+// process reads; after its end they return io.ErrClosedPipe. If the request
+// did not ask for input, what is written is lost.
+func (p *Process) Stdin() io.WriteCloser { return p.stdin }
+
+// Stdout is the process's standard output, io.EOF after its end. What is not
+// read holds the process up.
+func (p *Process) Stdout() io.Reader { return p.stdout }
+
+// Stderr is the process's standard error, as Stdout.
+func (p *Process) Stderr() io.Reader { return p.stderr }
+
+// Signal sends sig to the process's group, and to the foreground group of its
+// terminal. A process that is gone is no error.
+func (p *Process) Signal(sig syscall.Signal) error {
+	return p.send(wire.Signal, []byte{byte(sig)})
+}
+
+// Resize sets the size of the process's terminal.
+func (p *Process) Resize(rows, cols uint16) error {
+	return p.send(wire.Resize, wire.AppendSize(nil, rows, cols))
+}
+
+// Kill kills the process and all that it started. Output that was not read
+// yet is lost. It does not wait: see Wait.
+func (p *Process) Kill() error { return p.send(wire.Kill, nil) }
+
+func (p *Process) send(t wire.Type, payload []byte) error {
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	return p.conn.broken(p.conn.w.Send(t, p.channel, payload))
+}
+
+// Done is closed when the process is gone and its output is complete.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait waits for the process's end. Its error is a *StartError if it could
+// not be started, ctx's if that ended first (the process runs on), or the
+// reason for which the connection was lost.
+func (p *Process) Wait(ctx context.Context) (wire.ExitStatus, error) {
+	select {
+	case <-p.done:
+	default:
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			return wire.ExitStatus{}, ctx.Err()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status, p.err
+}

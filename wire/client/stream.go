@@ -1,0 +1,237 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"wolffia/wire"
+)
+
+// An output is one stream of a process: a queue that credit keeps short, or
+// a function that takes what comes.
+type output struct {
+	p      *Process
+	stream wire.Type
+	take   func([]byte) // nil: queue
+
+	mu     sync.Mutex
+	change *sync.Cond   // queue or err has changed; uses mu
+	queue  []wire.Frame // guarded by mu
+	at     int          // bytes of queue[0] that have been read; guarded by mu
+	credit int          // bytes that the other end may still send; guarded by mu
+	read   int          // bytes read since credit was last given; guarded by mu
+	total  int64        // bytes that have come; guarded by mu
+	err    error        // what comes after the queue; guarded by mu
+	deaf   bool         // what still comes is dropped; guarded by mu
+}
+
+func newOutput(p *Process, stream wire.Type, take func([]byte)) *output {
+	o := &output{p: p, stream: stream, take: take, credit: wire.Window}
+	o.change = sync.NewCond(&o.mu)
+	return o
+}
+
+// put takes over a data frame.
+func (o *output) put(f wire.Frame) error {
+	n := len(f.Payload())
+	o.mu.Lock()
+	if o.deaf {
+		o.mu.Unlock()
+		f.Release()
+		return nil
+	}
+	if o.credit -= n; o.credit < 0 || o.err != nil {
+		o.mu.Unlock()
+		f.Release()
+		return fmt.Errorf("%w: more output than granted", wire.ErrProtocol)
+	}
+	o.total += int64(n)
+	if o.take == nil {
+		o.queue = wire.Enqueue(o.queue, f)
+		o.change.Signal()
+		o.mu.Unlock()
+		return nil
+	}
+	o.take(f.Payload()) // under the lock: after drop nothing is taken
+	o.mu.Unlock()
+	f.Release()
+	return o.consumed(n)
+}
+
+// consumed gives credit back, a quarter of the window at a time.
+func (o *output) consumed(n int) error {
+	o.mu.Lock()
+	o.read += n
+	give := 0
+	if o.read >= wire.Window/4 && o.err == nil {
+		give, o.read = o.read, 0
+		o.credit += give
+	}
+	o.mu.Unlock()
+	if give == 0 {
+		return nil
+	}
+	return o.p.conn.w.Send(wire.Credit, o.p.channel, wire.AppendCredit(nil, o.stream, give))
+}
+
+// end says what comes after what is queued. The first end counts.
+func (o *output) end(err error) {
+	o.mu.Lock()
+	if o.err == nil {
+		o.err = err
+	}
+	o.change.Signal()
+	o.mu.Unlock()
+}
+
+// drop ends the stream behind what is queued, and has what still comes dropped.
+func (o *output) drop() {
+	o.mu.Lock()
+	o.deaf = true
+	o.mu.Unlock()
+}
+
+// Read implements io.Reader.
+func (o *output) Read(b []byte) (int, error) {
+	n, err := o.next(b)
+	if n > 0 {
+		// A broken connection shows when the queue is empty.
+		_ = o.consumed(n)
+	}
+	return n, err
+}
+
+// WriteTo implements io.WriterTo: io.Copy then needs no buffer of its own.
+func (o *output) WriteTo(w io.Writer) (written int64, err error) {
+	for {
+		f, err := o.frame()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return written, err
+		}
+		n := len(f.Payload())
+		m, err := w.Write(f.Payload())
+		f.Release()
+		written += int64(m)
+		if err != nil {
+			return written, err
+		}
+		_ = o.consumed(n)
+	}
+}
+
+// frame takes the first frame off the queue; what Read has taken of it is
+// gone.
+func (o *output) frame() (wire.Frame, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.queue) == 0 {
+		if o.err != nil {
+			return wire.Frame{}, o.err
+		}
+		o.change.Wait()
+	}
+	f := o.queue[0]
+	if o.at > 0 {
+		f.SetLen(copy(f.Payload(), f.Payload()[o.at:]))
+		o.at = 0
+	}
+	o.queue = o.queue[1:]
+	return f, nil
+}
+
+func (o *output) next(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.queue) == 0 {
+		if o.err != nil {
+			return 0, o.err
+		}
+		o.change.Wait()
+	}
+	f := &o.queue[0]
+	n := copy(b, f.Payload()[o.at:])
+	if o.at += n; o.at == len(f.Payload()) {
+		f.Release()
+		o.queue, o.at = o.queue[1:], 0
+	}
+	return n, nil
+}
+
+// An input is a process's standard input.
+type input struct {
+	p *Process
+
+	mu     sync.Mutex
+	change *sync.Cond // credit or closed has changed; uses mu
+	credit int        // guarded by mu
+	closed bool       // guarded by mu
+}
+
+func newInput(p *Process) *input {
+	i := &input{p: p, credit: wire.Window}
+	i.change = sync.NewCond(&i.mu)
+	return i
+}
+
+func (i *input) grant(n int) {
+	i.mu.Lock()
+	i.credit += n
+	i.change.Broadcast()
+	i.mu.Unlock()
+}
+
+// end makes writers give up.
+func (i *input) end() {
+	i.mu.Lock()
+	i.closed = true
+	i.change.Broadcast()
+	i.mu.Unlock()
+}
+
+// Write implements io.Writer.
+func (i *input) Write(b []byte) (written int, err error) {
+	for len(b) > 0 {
+		n, ok := i.claim(len(b))
+		if !ok {
+			return written, io.ErrClosedPipe
+		}
+		if err := i.p.conn.w.Send(wire.Stdin, i.p.channel, b[:n]); err != nil {
+			return written, i.p.conn.broken(err)
+		}
+		written += n
+		b = b[n:]
+	}
+	return written, nil
+}
+
+// claim waits for credit and takes at most want bytes of it.
+func (i *input) claim(want int) (int, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for i.credit == 0 && !i.closed {
+		i.change.Wait()
+	}
+	if i.closed {
+		return 0, false
+	}
+	n := min(want, i.credit, wire.MaxPayload)
+	i.credit -= n
+	return n, true
+}
+
+// Close implements io.Closer: the process reads the end of its input.
+func (i *input) Close() error {
+	i.mu.Lock()
+	closed := i.closed
+	i.closed = true
+	i.mu.Unlock()
+	if closed {
+		return nil
+	}
+	return i.p.send(wire.StdinClose, nil)
+}

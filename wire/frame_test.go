@@ -1,0 +1,283 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"wolffia/wire"
+)
+
+func TestRoundTrip(t *testing.T) {
+	var stream bytes.Buffer
+	w := wire.NewWriter(&stream)
+	payloads := []string{"", "x", strings.Repeat("y", wire.MaxPayload)}
+	for i, p := range payloads {
+		if err := w.Send(wire.Stdout, uint32(i), []byte(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// However the bytes are cut, the frames are the same.
+	for name, r := range map[string]io.Reader{
+		"whole":        bytes.NewReader(stream.Bytes()),
+		"byte by byte": iotest.OneByteReader(bytes.NewReader(stream.Bytes())),
+		"halves":       iotest.HalfReader(bytes.NewReader(stream.Bytes())),
+	} {
+		frames := wire.NewReader(r)
+		for i, want := range payloads {
+			f, err := frames.Next()
+			if err != nil {
+				t.Fatalf("%s: frame %d: %v", name, i, err)
+			}
+			if f.Type != wire.Stdout || f.Channel != uint32(i) || string(f.Payload()) != want {
+				t.Errorf("%s: frame %d is of type %d on channel %d with %d bytes", name, i, f.Type, f.Channel, len(f.Payload()))
+			}
+			f.Release()
+		}
+		if _, err := frames.Next(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: after the last frame: %v", name, err)
+		}
+	}
+}
+
+func header(kind byte, length uint32, channel uint32) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, length<<8|uint32(kind))
+	return binary.LittleEndian.AppendUint32(b, channel)
+}
+
+func TestMalformedFrames(t *testing.T) {
+	for name, tt := range map[string]struct {
+		in   []byte
+		want error
+	}{
+		"type 0":          {header(0, 0, 1), wire.ErrCut},
+		"nothing but 0":   {make([]byte, 100), io.ErrUnexpectedEOF},
+		"no end":          {header(byte(wire.Stdout), 0, 1), io.ErrUnexpectedEOF},
+		"another end":     {append(header(byte(wire.Stdout), 0, 1), 1), wire.ErrProtocol},
+		"unknown type":    {header(200, 0, 1), wire.ErrProtocol},
+		"too long":        {header(byte(wire.Stdout), wire.MaxPayload+1, 1), wire.ErrProtocol},
+		"largest length":  {header(byte(wire.Stdout), 1<<24-1, 1), wire.ErrProtocol},
+		"half a header":   {header(byte(wire.Stdout), 0, 1)[:5], io.ErrUnexpectedEOF},
+		"half a payload":  {append(header(byte(wire.Stdout), 10, 1), "12345"...), io.ErrUnexpectedEOF},
+		"missing payload": {header(byte(wire.Stdout), 10, 1), io.ErrUnexpectedEOF},
+	} {
+		if _, err := wire.NewReader(bytes.NewReader(tt.in)).Next(); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+}
+
+// Wherever a sender is killed, the frames that it has sent whole are read, what
+// it has sent of the next is dropped, and the first frame of its successor is the
+// next one; also if there are several that are killed.
+func TestTakeOver(t *testing.T) {
+	var sent bytes.Buffer
+	w := wire.NewWriter(&sent)
+	var whole []int // length of sent after each frame
+	for _, p := range []string{"", "x", "\x00", "\xff\x00", strings.Repeat("\x00", 50), strings.Repeat("y", 50)} {
+		if err := w.Send(wire.Stdin, 0x01000001, []byte(p)); err != nil {
+			t.Fatal(err)
+		}
+		whole = append(whole, sent.Len())
+	}
+	token := []byte("\x00token")
+	hail, echo := wire.TakeOver(token)
+	for cut := range sent.Len() + 1 {
+		for _, again := range []int{len(hail), 1, len(hail) - len(echo), len(hail) - len(echo) + 3, len(hail) - 1} {
+			stream := slices.Concat(sent.Bytes()[:cut], hail[:again], hail)
+			r := wire.NewReader(iotest.HalfReader(bytes.NewReader(stream)))
+			got, cuts, pings := 0, 0, 0
+			for {
+				f, err := r.Next()
+				if errors.Is(err, wire.ErrCut) {
+					cuts++
+					continue
+				}
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatalf("cut at %d and %d: %v", cut, again, err)
+				}
+				switch {
+				case f.Type == wire.Ping && bytes.Equal(f.Payload(), token) && cuts > 0:
+					pings++
+				case f.Type == wire.Stdin && cuts == 0:
+					got++
+				default:
+					t.Fatalf("cut at %d and %d: frame of type %d, %q", cut, again, f.Type, f.Payload())
+				}
+				f.Release()
+			}
+			want := 0
+			for want < len(whole) && whole[want] <= cut {
+				want++
+			}
+			if got != want || pings != 1 && (pings != 2 || again != len(hail)) {
+				t.Fatalf("cut at %d and %d: %d frames and %d pings, want %d frames", cut, again, got, pings, want)
+			}
+		}
+	}
+	var answer bytes.Buffer
+	if err := wire.NewWriter(&answer).Send(wire.Pong, 0, token); err != nil || !bytes.Equal(answer.Bytes(), echo) {
+		t.Errorf("the answer is %q, not %q", answer.Bytes(), echo)
+	}
+}
+
+// Who has a Writer that was closed need not know.
+func TestClosedWriter(t *testing.T) {
+	var sent bytes.Buffer
+	w := wire.NewWriter(&sent)
+	w.Close()
+	if err := w.Send(wire.Stdout, 1, []byte("x")); err != nil || sent.Len() > 0 {
+		t.Errorf("%q, %v", sent.String(), err)
+	}
+}
+
+func TestCredit(t *testing.T) {
+	stream, n, err := wire.ParseCredit(wire.AppendCredit(nil, wire.Stderr, 12345))
+	if stream != wire.Stderr || n != 12345 || err != nil {
+		t.Errorf("%v, %v, %v", stream, n, err)
+	}
+	for name, p := range map[string][]byte{
+		"empty":         nil,
+		"short":         {byte(wire.Stdout), 1, 0, 0},
+		"long":          {byte(wire.Stdout), 1, 0, 0, 0, 0},
+		"other stream":  wire.AppendCredit(nil, wire.Exit, 1),
+		"beyond limits": wire.AppendCredit(nil, wire.Stdout, wire.MaxCredit+1),
+		"negative":      {byte(wire.Stdout), 255, 255, 255, 255},
+	} {
+		if _, _, err := wire.ParseCredit(p); !errors.Is(err, wire.ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLongStart(t *testing.T) {
+	var stream bytes.Buffer
+	w := wire.NewWriter(&stream)
+	long := strings.Repeat("z", 3*wire.MaxPayload)
+	if err := w.WriteStart(7, &wire.StartRequest{Args: []string{long}}); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []wire.Type
+	for r := wire.NewReader(&stream); ; {
+		f, err := r.Next()
+		if err != nil {
+			break
+		}
+		kinds = append(kinds, f.Type)
+		f.Release()
+	}
+	if len(kinds) != 4 || kinds[0] != wire.StartMore || kinds[3] != wire.Start {
+		t.Errorf("frames of types %v", kinds)
+	}
+	if err := w.WriteStart(7, &wire.StartRequest{Args: []string{strings.Repeat("z", wire.MaxStart)}}); err == nil {
+		t.Error("a request beyond MaxStart was sent")
+	}
+}
+
+// A frame costs no memory of its own once the pool is warm.
+func TestAllocations(t *testing.T) {
+	payload := make([]byte, 1000)
+	var stream bytes.Buffer
+	w := wire.NewWriter(&stream)
+	for range 200 {
+		_ = w.Send(wire.Stdout, 1, payload)
+	}
+	r := wire.NewReader(&stream)
+	if n := testing.AllocsPerRun(100, func() {
+		f, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Release()
+	}); n > 0.5 {
+		t.Errorf("%v allocations for each frame", n)
+	}
+}
+
+// FuzzReader: whatever comes in, a Reader returns frames within their bounds
+// or an error, and what it took for a frame is one when written again.
+func FuzzReader(f *testing.F) {
+	f.Add(header(byte(wire.Stdout), 0, 1))
+	f.Add(append(header(byte(wire.Stdin), 3, 9), "abc"...))
+	f.Add(header(byte(wire.Stdout), wire.MaxPayload+1, 1))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var again bytes.Buffer
+		w := wire.NewWriter(&again)
+		r := wire.NewReader(iotest.HalfReader(bytes.NewReader(in)))
+		for {
+			fr, err := r.Next()
+			if err != nil {
+				break
+			}
+			if len(fr.Payload()) > wire.MaxPayload {
+				t.Fatalf("payload of %d bytes", len(fr.Payload()))
+			}
+			if err := w.Write(&fr); err != nil {
+				t.Fatal(err)
+			}
+			fr.Release()
+		}
+		if !bytes.HasPrefix(in, again.Bytes()) {
+			t.Error("what was read is not what came in")
+		}
+	})
+}
+
+func TestStartRequest(t *testing.T) {
+	for _, want := range []*wire.StartRequest{
+		{Args: []string{}, Env: []string{}},
+		{
+			Args: []string{"echo", "", "\xff\x00\n"}, Env: []string{"A=\xfe"}, Dir: "/d\xff",
+			Stdin: true, Merge: true, TTY: true, Rows: 24, Cols: 65535, TimeoutMS: 1 << 40,
+		},
+		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", NoWait: true}},
+		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", Job: "b", Keep: true}},
+		{
+			Args: []string{}, Env: []string{}, Session: &wire.SessionRequest{
+				Op: wire.SessionAttach, Name: "a", Shell: "/bin/\xff", Job: "j", Offset: wire.FromEnd, ErrOffset: 7, Signal: 9,
+				RC: true, KeepJobs: true, Follow: true, Takeover: true,
+			},
+		},
+	} {
+		got, err := wire.ParseStart(want.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		for cut := range want.Encode() {
+			if _, err := wire.ParseStart(want.Encode()[:cut]); !errors.Is(err, wire.ErrProtocol) {
+				t.Errorf("cut to %d bytes: %v", cut, err)
+			}
+		}
+	}
+}
+
+// FuzzParseStart: what is taken for a request is one when written again, and
+// memory is bounded by what came in.
+func FuzzParseStart(f *testing.F) {
+	f.Add((&wire.StartRequest{Args: []string{"a", "b"}, Env: []string{"K=V"}, Dir: "/x"}).Encode())
+	f.Add((&wire.StartRequest{Args: []string{"a"}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "n"}}).Encode())
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r, err := wire.ParseStart(in)
+		if err != nil {
+			return
+		}
+		again, err := wire.ParseStart(r.Encode())
+		if err != nil || !cmp.Equal(r, again) {
+			t.Errorf("%+v becomes %+v (%v)", r, again, err)
+		}
+	})
+}
