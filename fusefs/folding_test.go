@@ -13,7 +13,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 )
 

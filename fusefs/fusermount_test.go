@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"wolffia/internal/probe"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 )
 
 // What is mounted for others is in the mount table of the host until it is

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/probe"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 )
 

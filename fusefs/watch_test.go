@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 )
 
 // becomes waits until look, which touches the mount, gives want. A cache that

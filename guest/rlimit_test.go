@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )

@@ -22,7 +22,7 @@ import (
 
 	"wolffia/image"
 	"wolffia/image/store"
-	"wolffia/internal/testimage"
+	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
 )
 

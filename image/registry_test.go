@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

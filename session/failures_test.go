@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/wire"
 )
 

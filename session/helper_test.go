@@ -19,7 +19,7 @@ import (
 
 	"wolffia/guest"
 	"wolffia/internal/probe"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/audit"
+	"wolffia/fusefs/audit"
 	"wolffia/internal/statedir"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"wolffia/internal/testbin"
+	"wolffia/internal/test/testbin"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/shim"

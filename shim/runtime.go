@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/audit"
 	"wolffia/fusefs"
+	"wolffia/fusefs/audit"
 	"wolffia/image/store"
 	"wolffia/internal/fusermount"
 	"wolffia/internal/statedir"

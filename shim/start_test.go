@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/leak"
 	"wolffia/internal/probe"
-	"wolffia/internal/testbin"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/leak"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/audit"
 	"wolffia/fusefs"
+	"wolffia/fusefs/audit"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/perm"

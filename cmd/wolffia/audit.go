@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/audit"
+	"wolffia/fusefs/audit"
 )
 
 func (a *app) auditCommand() *cobra.Command {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"wolffia/internal/probe"
-	"wolffia/internal/shimtest"
-	"wolffia/internal/testbin"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
 )
 
 // demo runs a copy of scripts/demo in a checkout of its own, and returns what it

@@ -15,9 +15,9 @@ import (
 	"wolffia/image/store"
 	"wolffia/perm"
 	"wolffia/policy"
-	"wolffia/registry"
 	"wolffia/runtime"
-	"wolffia/sandbox"
+	"wolffia/service"
+	"wolffia/service/registry"
 )
 
 // boxFlags are the flags that say what sandbox to make.
@@ -131,7 +131,7 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		if err != nil {
 			return nil, fmt.Errorf("--owner: %w", err)
 		}
-		sandbox.SetOwner(c, owner, false)
+		service.SetOwner(c, owner, false)
 	}
 	for _, m := range f.mounts {
 		mount, err := parseMount(m)

@@ -20,8 +20,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"wolffia/image/store"
-	"wolffia/internal/testenv"
-	"wolffia/internal/testimage"
+	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/testimage"
 )
 
 // Images, from a registry on loopback and from files, and sandboxes on them.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"wolffia/registry"
-	"wolffia/sandbox"
+	"wolffia/service"
+	"wolffia/service/registry"
 )
 
 // A scanned sandbox is what --json prints of one.
@@ -35,7 +35,7 @@ does not is listed as lost: nobody can work in it, wolffia rm ID removes it.`,
 			if err != nil {
 				return err
 			}
-			found, err := sandbox.Scan(cmd.Context(), rt)
+			found, err := service.Scan(cmd.Context(), rt)
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ does not is listed as lost: nobody can work in it, wolffia rm ID removes it.`,
 			for _, m := range found {
 				all = append(all, scanned{Metadata: m})
 			}
-			lost, unknown := sandbox.Lost(cmd.Context(), rt)
+			lost, unknown := service.Lost(cmd.Context(), rt)
 			for _, m := range lost {
 				all = append(all, scanned{Metadata: m, Lost: true})
 			}

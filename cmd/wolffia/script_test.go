@@ -11,10 +11,10 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"wolffia/internal/dockertest"
 	"wolffia/internal/probe"
-	"wolffia/internal/testbin"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
 )
 
 func TestMain(m *testing.M) {

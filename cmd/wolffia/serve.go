@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/runtime"
-	"wolffia/sandbox"
-	"wolffia/server"
+	"wolffia/service"
+	"wolffia/service/server"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -86,8 +86,8 @@ func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace tim
 	if template.Resources.BestEffort {
 		log.Warn("limits are kept as far as this host can; wolffia inspect says of each sandbox how far")
 	}
-	service, err := sandbox.OpenService(ctx, sandbox.NewDriver(rt, &sandbox.Options{Configure: a.template(box, null)}),
-		rt.StateDir(), &sandbox.ServiceOptions{Log: log})
+	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null)}),
+		rt.StateDir(), &service.ServiceOptions{Log: log})
 	if err != nil {
 		return err
 	}
@@ -137,8 +137,8 @@ func (a *app) stopServing(s *server.Server, ended <-chan error, again <-chan os.
 
 // template returns what the flags say of each new sandbox. It is made anew each
 // time: there may be other git repositories, whose hooks are to be guarded.
-func (a *app) template(box *boxFlags, null *os.File) func(context.Context, *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-	return func(ctx context.Context, _ *sandbox.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+func (a *app) template(box *boxFlags, null *os.File) func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+	return func(ctx context.Context, _ *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 		quiet := &app{stdio: stdio{in: a.in, out: null, err: null}, stateDir: a.stateDir} // one warning is enough
 		flags := *box                                                                     // several ask at the same time
 		c, err := flags.config(ctx, quiet)

@@ -15,13 +15,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/leak"
 	"wolffia/internal/probe"
-	"wolffia/internal/shimtest"
 	"wolffia/internal/statedir"
-	"wolffia/internal/suite"
-	"wolffia/internal/testbin"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/leak"
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/suite"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime/bwrap"
 	"wolffia/shim"
 )

@@ -29,8 +29,8 @@ import (
 	"wolffia/image/puller"
 	"wolffia/image/store"
 	"wolffia/internal/statedir"
-	"wolffia/internal/testbin"
-	"wolffia/internal/testimage"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/statedir"
-	"wolffia/internal/testenv"
-	"wolffia/internal/testimage"
+	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/statedir"
-	"wolffia/internal/testimage"
+	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
 )
 

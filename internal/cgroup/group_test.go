@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"wolffia/internal/cgroup"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 )
 
 const limit = 30 * time.Second

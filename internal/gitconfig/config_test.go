@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 )
 
 func FuzzConfig(f *testing.F) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"wolffia/internal/gitconfig"
-	"wolffia/internal/gittable"
+	"wolffia/internal/test/gittable"
 )
 
 // old is a configuration as a user has one.

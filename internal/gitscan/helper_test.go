@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 )
 
 var git = suite.Git

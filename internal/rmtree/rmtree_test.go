@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/rmtree"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 )
 
 // What is not there is removed already; a file and a link are removed

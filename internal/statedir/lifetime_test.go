@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"wolffia/internal/statedir"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/launchtest"
+	"wolffia/internal/test/launchtest"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 )

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"wolffia/image/store"
-	"wolffia/internal/shimtest"
-	"wolffia/internal/testimage"
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/shimtest"
-	"wolffia/internal/testbin"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
 )
 
 // hostWithDaemons makes the root directory of a host that has Nix, in a mount namespace

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/dockertest"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 

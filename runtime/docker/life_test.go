@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/dockertest"
-	"wolffia/internal/shimtest"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/dockertest"
-	"wolffia/internal/shimtest"
-	"wolffia/registry"
+	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/shimtest"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/docker"
-	"wolffia/sandbox"
+	"wolffia/service"
+	"wolffia/service/registry"
 	"wolffia/shim"
 )
 
@@ -66,7 +66,7 @@ func lost(t *testing.T, rt *shimtest.Runtime) (all, owned string) {
 			t.Errorf("%+v", s)
 		}
 	}
-	owners, err := sandbox.Lost(t.Context(), rt)
+	owners, err := service.Lost(t.Context(), rt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestLost(t *testing.T) {
 			}
 		}},
 	} {
-		sandbox.SetOwner(tt.config, zoe, false)
+		service.SetOwner(tt.config, zoe, false)
 		s := start(t, rt, tt.config)
 		if all, _ := lost(t, rt); all != "" {
 			t.Errorf("%s: %s is lost before its time", what, all)
@@ -113,7 +113,7 @@ func TestLost(t *testing.T) {
 		if all, owned := lost(t, rt); all != s.ID || owned != s.ID {
 			t.Errorf("%s: lost are %q, and with an owner %q", what, all, owned)
 		}
-		found, err := sandbox.Lost(t.Context(), rt)
+		found, err := service.Lost(t.Context(), rt)
 		if err != nil || len(found) != 1 || found[0].ContainerName != s.ContainerName() || found[0].CreatedAt != s.CreatedAt.UnixMilli() {
 			t.Errorf("%s: %+v, %v", what, found, err)
 		}

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"wolffia/internal/dockertest"
 	"wolffia/internal/probe"
-	"wolffia/internal/shimtest"
-	"wolffia/internal/testenv"
+	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

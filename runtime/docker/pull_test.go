@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"wolffia/image/store"
-	"wolffia/internal/dockertest"
-	"wolffia/internal/shimtest"
-	"wolffia/internal/testimage"
+	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
 	"wolffia/shim"
 )

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"wolffia/internal/dockertest"
-	"wolffia/internal/shimtest"
+	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/shimtest"
 	"wolffia/perm"
 	"wolffia/runtime"
 )

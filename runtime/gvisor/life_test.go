@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"wolffia/internal/runsc"
-	"wolffia/internal/shimtest"
-	"wolffia/internal/testbin"
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testbin"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/gvisor"

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"wolffia/internal/shimtest"
+	"wolffia/internal/test/shimtest"
 	"wolffia/runtime"
 )
 

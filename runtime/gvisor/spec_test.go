@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"wolffia/internal/launchtest"
+	"wolffia/internal/test/launchtest"
 	"wolffia/runtime"
 	"wolffia/runtime/gvisor"
 )

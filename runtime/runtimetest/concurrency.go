@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

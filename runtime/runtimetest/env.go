@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

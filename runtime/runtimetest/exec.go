@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing/iotest"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

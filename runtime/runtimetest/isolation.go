@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

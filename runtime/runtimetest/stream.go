@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

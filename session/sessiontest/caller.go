@@ -3,7 +3,7 @@ package sessiontest
 import (
 	"io"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

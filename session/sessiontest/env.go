@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

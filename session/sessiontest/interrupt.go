@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"wolffia/internal/suite"
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/moby/moby/api/types/system"
 
-	"wolffia/internal/launchtest"
+	"wolffia/internal/test/launchtest"
 	"wolffia/runtime"
 )
 

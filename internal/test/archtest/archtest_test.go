@@ -1,0 +1,206 @@
+// Package archtest checks the rules of ARCHITECTURE.md that a program can
+// check: who may import whom, and calls that are banned with their reason.
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "wolffia"
+
+// allow lists, for each package, the only packages of this module that its
+// non-test files may import. A package missing here may import none.
+var allow = map[string][]string{
+	"runtime":                         {"perm"},
+	"runtime/runtimetest":             {"runtime", "perm", "internal/*", "internal/test/*"},
+	"runtime/mock":                    {"runtime", "perm", "internal/*", "internal/test/*"},
+	"runtime/bwrap":                   {"runtime", "shim", "internal/child"},
+	"runtime/gvisor":                  {"runtime", "shim", "internal/child", "internal/runsc"},
+	"runtime/docker":                  {"runtime", "shim"},
+	"runtime/docker/engine":           {"runtime", "shim", "internal/cleanup"},
+	"policy":                          {"perm", "runtime", "internal/gitscan", "internal/statedir"},
+	"service/registry":                {"runtime", "internal/filelock"},
+	"service":                         {"runtime", "service/registry", "internal/step"},
+	"service/server":                  {"runtime", "service", "service/registry", "internal/filelock", "internal/jsontext"},
+	"fusefs/audit":                    {"perm"},
+	"image":                           {"runtime", "image/store"},
+	"image/puller":                    {"runtime"},
+	"image/store":                     {"runtime", "internal/*"},
+	"fusefs":                          {"perm", "internal/fusermount", "internal/gitguard"},
+	"internal/gitguard":               {"internal/gitconfig"},
+	"internal/gitscan":                {"internal/gitconfig"},
+	"guest":                           {"wire", "session", "internal/proc", "internal/coredump"},
+	"session":                         {"wire", "internal/proc", "internal/excerpt"},
+	"wire/client":                     {"wire"},
+	"shim":                            {"runtime", "perm", "fusefs/audit", "fusefs", "wire", "wire/client", "image/store", "internal/*"},
+	"session/sessiontest":             {"runtime", "internal/test/suite"},
+	"internal/statedir":               {"runtime", "internal/filelock", "internal/pidfd", "internal/rmtree", "internal/step"},
+	"internal/cgroup":                 {"internal/pidfd"},
+	"internal/probe":                  {"internal/runsc", "internal/cgroup", "internal/fusermount"},
+	"internal/test/launchtest":        {"runtime"},
+	"internal/test/shimtest":          {"runtime", "runtime/runtimetest", "shim", "perm", "image/store", "internal/*", "internal/test/*"},
+	"internal/seccomp/gen":            {"internal/seccomp/profile"},
+	"internal/test/dockertest/with":   {"internal/test/dockertest"},
+	"internal/test/testimage":         {"image/store", "internal/test/testenv"},
+	"internal/test/testenv":           {"internal/probe"},
+	"internal/test/remains":           {"internal/proc", "internal/pidfd"},
+	"internal/test/bench":             {"..."},
+	"internal/test/attack/inside":     {"internal/test/attack"},
+	"internal/test/attack/attacktest": {"runtime", "perm", "internal/*", "internal/test/*"},
+	"internal/test/crashtest/service": {"perm", "runtime", "runtime/bwrap", "service/registry", "service", "shim"},
+	"cmd/wolffia":                     {"..."},
+	"cmd/wolffia-image":               {"image", "image/*"},
+	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/engine", "shim"},
+	"cmd/wolffia-guest":               {"guest", "internal/archive"},
+}
+
+// home lists third-party modules that a single package may import; where there
+// are two, with a space between, each speaks another part of a format.
+var home = map[string]string{
+	"github.com/hanwen/go-fuse/v2":                    "fusefs",
+	"github.com/creack/pty":                           "guest",
+	"github.com/goccy/go-yaml":                        "perm",
+	"github.com/spf13/cobra":                          "cmd/wolffia",
+	"golang.org/x/term":                               "cmd/wolffia",
+	"github.com/schollz/progressbar/v3":               "cmd/wolffia-image",
+	"github.com/google/go-containerregistry":          "image",
+	"github.com/klauspost/compress":                   "image",
+	"go.etcd.io/bbolt":                                "service/registry",
+	"github.com/docker/go-units":                      "cmd/wolffia",
+	"github.com/moby/profiles/seccomp":                "internal/seccomp/profile",
+	"github.com/elastic/go-seccomp-bpf":               "internal/seccomp/profile",
+	"github.com/opencontainers/runtime-spec/specs-go": "runtime/gvisor internal/seccomp/profile",
+	"wolffia/runtime/bwrap":                           "cmd/wolffia internal/test/crashtest/service",
+	"wolffia/runtime/gvisor":                          "cmd/wolffia",
+	"wolffia/runtime/docker":                          "cmd/wolffia cmd/wolffia-docker",
+	"wolffia/runtime/docker/engine":                   "cmd/wolffia-docker", // and so no other process loads the client
+	"github.com/coreos/go-systemd/v22":                "internal/cgroup",
+	"github.com/godbus/dbus/v5":                       "internal/cgroup",
+	"github.com/moby/moby/client":                     "runtime/docker/engine",
+	"github.com/moby/moby/api":                        "runtime/docker/engine",
+	"github.com/containerd/errdefs":                   "runtime/docker/engine",
+	"github.com/distribution/reference":               "runtime/docker/engine",
+}
+
+// banned are calls that the code does without, and why.
+var banned = map[string]string{
+	"os.RemoveAll":  "it goes on below mounts: remove what is known by name",
+	"os.IsNotExist": "use errors.Is",
+	"os.Create":     "say the mode: os.OpenFile",
+	"exec.Command":  "say the whole of it, environment too: &exec.Cmd{...}",
+}
+
+// exempt are packages that are no part of the product.
+var exempt = []string{"internal/test/bench", "internal/test/crashtest/service", "internal/test/dockertest", "internal/test/dockertest/with", "internal/test/shimtest", "internal/test/testbin", "internal/test/testimage", "internal/seccomp/gen", "runtime/mock", "runtime/runtimetest"}
+
+func TestImportsAndCalls(t *testing.T) {
+	const root = "../../.."
+	seen := 0
+	// Parse the files rather than run go list: the test cache tracks the files
+	// that a test opens, not those that a program it runs does.
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == ".cache" || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, place := range nilErrors(fset, f) {
+			t.Error(place)
+		}
+		pkg, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		seen++
+		for _, spec := range f.Imports {
+			checkImport(t, pkg, strings.Trim(spec.Path.Value, `"`))
+		}
+		if !slices.Contains(exempt, pkg) {
+			checkCalls(t, file, f)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 50 {
+		t.Errorf("only %d files were read", seen)
+	}
+}
+
+func checkImport(t *testing.T, pkg, imp string) {
+	t.Helper()
+	if rel, ours := strings.CutPrefix(imp, module+"/"); ours {
+		matches := func(pattern string) bool { ok, _ := path.Match(pattern, rel); return ok || pattern == "..." }
+		if !slices.ContainsFunc(allow[pkg], matches) {
+			t.Errorf("%s must not import %s", pkg, rel)
+		}
+	}
+	if imp == module+"/image" && pkg != "cmd/wolffia-image" {
+		t.Errorf("%s must not import %s: a client of registries would slow each start down", pkg, imp)
+	}
+	for mod, owner := range home {
+		if (imp == mod || strings.HasPrefix(imp, mod+"/")) && !slices.Contains(strings.Fields(owner), pkg) && pkg != "internal/test/bench" {
+			t.Errorf("%s must not import %s: only %s may", pkg, imp, owner)
+		}
+	}
+}
+
+func checkCalls(t *testing.T, file string, f *ast.File) {
+	t.Helper()
+	ast.Inspect(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		sel, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := sel.X.(*ast.Ident); ok {
+			if why, bad := banned[x.Name+"."+sel.Sel.Name]; bad {
+				t.Errorf("%s calls %s.%s: %s", file, x.Name, sel.Sel.Name, why)
+			}
+		}
+		return true
+	})
+}
+
+// Only one file names concrete backends.
+func TestBackendsAreNamedOnce(t *testing.T) {
+	files, err := filepath.Glob("../../../cmd/wolffia/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") || filepath.Base(file) == "wire.go" {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range f.Imports {
+			if strings.HasPrefix(strings.Trim(spec.Path.Value, `"`), module+"/runtime/") {
+				t.Errorf("%s imports %s: only wire.go names backends", file, spec.Path.Value)
+			}
+		}
+	}
+}

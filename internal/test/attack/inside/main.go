@@ -1,0 +1,10 @@
+// Inside is the program that attacks its sandbox, from within: see package attack.
+package main
+
+import (
+	"os"
+
+	"wolffia/internal/test/attack"
+)
+
+func main() { os.Exit(attack.Main(os.Args)) }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"wolffia/internal/test/dockertest"
+	"wolffia/runtime/docker"
+	"wolffia/shim"
+)
+
+// docker compares sandboxes in an engine with docker run and docker exec, turn
+// by turn, in an engine of its own, or in DOCKER_HOST's for who is not root.
+func (b *bench) docker() (err error) {
+	host := os.Getenv("DOCKER_HOST")
+	if os.Geteuid() == 0 {
+		e, err := dockertest.Start()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = e.Stop() }()
+		host = "unix://" + e.Socket
+	}
+	if host == "" {
+		fmt.Fprintln(b.table, "docker: not measured: it needs root, or DOCKER_HOST\t\t\t\t\t")
+		return nil
+	}
+	if err := os.Setenv("DOCKER_HOST", host); err != nil {
+		return err
+	}
+	rt, err := docker.New(&shim.Options{StateDir: b.state, Binary: b.wolffia})
+	if err != nil {
+		return err
+	}
+	defer rt.Close()
+	d := *b
+	d.rt = rt.Runtime
+	image, err := d.dockerImage()
+	if err != nil {
+		return err
+	}
+	if err := d.dockerStart(image); err != nil {
+		return err
+	}
+	return d.dockerExec(image)
+}
+
+// dockerCLI runs the engine's own command.
+func dockerCLI(args ...string) error {
+	out, err := exec.Command("/usr/bin/docker", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("docker %v: %w: %s", args, err, out)
+	}
+	return nil
+}
+
+// dockerImage is the image that sandboxes run on, to which a peer mounts /usr.
+func (b *bench) dockerImage() (string, error) {
+	id, err := b.create()
+	if err != nil {
+		return "", err
+	}
+	image, err := exec.Command("/usr/bin/docker", "inspect", "--format", "{{.Config.Image}}", "wolffia-"+id).Output()
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(image)), b.rt.Destroy(b.ctx, id)
+}
+
+// dockerRun are the flags of docker run for the same program in the same image.
+func (b *bench) dockerRun(image string, more ...string) []string {
+	args := append([]string{"run", "--network=none", "--log-driver=none", "-v", "/usr:/usr:ro", "-v", b.codebase + ":/workspace"}, more...)
+	return append(args, image)
+}
+
+var dockerPeer = peer{backend: "docker", once: "docker run --rm true", exec: "docker exec true", start: 1.3, faster: 10}
+
+// dockerStart compares the life of a sandbox with docker run.
+func (b *bench) dockerStart(image string) error {
+	return b.lives(&dockerPeer, 30, func() error { return dockerCLI(append(b.dockerRun(image, "--rm"), "true")...) })
+}
+
+// dockerExec compares commands in a live sandbox with docker exec.
+func (b *bench) dockerExec(image string) error {
+	id, err := b.create()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.rt.Destroy(b.ctx, id) }()
+	name := "wolffia-bench-peer"
+	if err := dockerCLI(append(b.dockerRun(image, "--detach", "--name", name), "sleep", "3600")...); err != nil {
+		return err
+	}
+	defer func() { _ = dockerCLI("rm", "--force", name) }()
+	if err := b.beside(&dockerPeer, id, func() error { return dockerCLI("exec", name, "true") }); err != nil {
+		return err
+	}
+	idle, parts, err := pssOfTree(id)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.table, "docker: idle sandbox with a session, %d processes, the engine's not among them\t\t%.1f MB PSS\t\t\t\n", parts, idle)
+	return nil
+}

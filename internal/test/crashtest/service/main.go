@@ -1,0 +1,95 @@
+// Service is a program for the crash test: a service over a state directory that
+// does what it is told on standard input, a line at a time, until that ends.
+//
+//	service STATE CODEBASE
+//
+//	create OWNER | ensure OWNER | exec OWNER COMMAND | destroy OWNER
+//
+// It answers each with a line: "ok" and the sandbox's id or what the command has
+// said, quoted; or "failed" and why. The first line is "ok" when it serves.
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+	"wolffia/runtime/bwrap"
+	"wolffia/service"
+	"wolffia/service/registry"
+	"wolffia/shim"
+)
+
+func main() {
+	syscall.Umask(0o077)
+	if err := serve(context.Background(), os.Args[1], os.Args[2]); err != nil {
+		answer("", err)
+		os.Exit(1)
+	}
+}
+
+// answer says how something has ended.
+func answer(what string, err error) {
+	if err != nil {
+		fmt.Printf("failed %q\n", err)
+		return
+	}
+	fmt.Println("ok", what)
+}
+
+func serve(ctx context.Context, state, codebase string) error {
+	rt, err := bwrap.New(&shim.Options{StateDir: state}) // its programs are in PATH
+	if err != nil {
+		return err
+	}
+	defer rt.Close()
+	s, err := service.Open(ctx, service.NewDriver(rt, &service.Options{
+		Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+			return &runtime.SandboxConfig{CodebasePath: codebase, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}, nil
+		},
+	}), state, nil)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	answer("", nil)
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		verb, rest, _ := strings.Cut(lines.Text(), " ")
+		name, command, _ := strings.Cut(rest, " ")
+		answer(do(ctx, s, verb, registry.Owner{OrganizationID: "o", ProjectID: "p", UserID: name}, command))
+	}
+	return lines.Err()
+}
+
+func do(ctx context.Context, s *service.Service, verb string, o registry.Owner, command string) (string, error) {
+	switch verb {
+	case "create":
+		m, err := s.CreateSandbox(ctx, o, nil)
+		return m.SandboxID, err
+	case "ensure":
+		m, _, err := s.EnsureSandbox(ctx, o, nil)
+		return m.SandboxID, err
+	}
+	m, err := s.FindSandbox(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	switch verb {
+	case "destroy":
+		return m.SandboxID, s.DestroySandbox(ctx, o, m.SandboxID)
+	case "exec":
+		r, err := s.ExecuteBash(ctx, o, &service.ExecuteBashParams{SandboxID: m.SandboxID, Command: command})
+		if err != nil {
+			return "", err
+		}
+		return strconv.Quote(string(r.Stdout)), nil
+	}
+	return "", fmt.Errorf("there is no %q", verb)
+}

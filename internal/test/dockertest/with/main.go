@@ -1,0 +1,56 @@
+// With runs a command beside a Docker engine of its own, whose socket the named
+// user may use:
+//
+//	with USER CMD [ARG...]
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+
+	"wolffia/internal/test/dockertest"
+)
+
+func main() {
+	code, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "with:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(args []string) (code int, err error) {
+	if len(args) < 2 {
+		return 0, errors.New("usage: with USER CMD [ARG...]")
+	}
+	u, err := user.Lookup(args[0])
+	if err != nil {
+		return 0, err
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return 0, err
+	}
+	e, err := dockertest.Start()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, e.Stop()) }()
+	if err := os.Chown(e.Socket, uid, -1); err != nil {
+		return 0, err
+	}
+	cmd := exec.Command(args[1], args[2:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), dockertest.Socket+"="+e.Socket)
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return max(1, exit.ExitCode()), nil
+	}
+	return 0, err
+}

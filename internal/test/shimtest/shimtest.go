@@ -1,0 +1,201 @@
+// Package shimtest is what the tests of all backends have in common: runtimes
+// over state directories of their own, and a shim's violent death.
+package shimtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"wolffia/internal/probe"
+	"wolffia/internal/statedir"
+	"wolffia/internal/test/suite"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
+	"wolffia/perm"
+	"wolffia/runtime"
+	"wolffia/runtime/runtimetest"
+	"wolffia/shim"
+)
+
+// A Runtime knows where its state is.
+type Runtime struct {
+	*shim.Runtime
+	State string
+}
+
+// A Backend makes a runtime; its New is one.
+type Backend func(*shim.Options) (*shim.Runtime, error)
+
+// Open returns a runtime over a state directory.
+func (b Backend) Open(t testing.TB, state string) *Runtime {
+	t.Helper()
+	rt, err := b(&shim.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rt.Close() })
+	return &Runtime{rt, state}
+}
+
+// Reopen returns a second runtime over the state of rt.
+func (b Backend) Reopen(t testing.TB, rt any) *Runtime {
+	t.Helper()
+	return b.Open(t, rt.(*Runtime).State)
+}
+
+// Fresh returns a runtime over an empty state directory, which must be empty
+// in the end.
+func (b Backend) Fresh(t testing.TB) *Runtime {
+	t.Helper()
+	state := filepath.Join(PublicDir(t), "state")
+	t.Cleanup(func() {
+		for _, dir := range groups(t, state, false) {
+			t.Errorf("left of a sandbox's limits: %s", dir)
+		}
+		left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
+		if len(left) > 0 || err != nil {
+			t.Errorf("left in the state directory: %v (%v)", left, err)
+		}
+	})
+	return b.Open(t, state)
+}
+
+// LacksHere are the features that depend on the host and are not there.
+func LacksHere() []runtimetest.Feature {
+	if r := probe.Check(context.Background(), probe.Cgroups); !r.OK {
+		return []runtimetest.Feature{runtimetest.Limits}
+	}
+	return nil
+}
+
+// groups are the control groups of a state directory's sandboxes. There should be
+// some or none; what systemd is about to remove may take a moment.
+func groups(t testing.TB, state string, some bool) (left []string) {
+	t.Helper()
+	var st syscall.Stat_t
+	if err := syscall.Stat(state, &st); err != nil {
+		t.Fatal(err)
+	}
+	infix := fmt.Sprintf("-%x-%x-", st.Dev, st.Ino)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		left = nil
+		err := filepath.WalkDir("/sys/fs/cgroup", func(dir string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && strings.Contains(d.Name()+"-", infix) {
+				left = append(left, dir)
+			}
+			return nil // what comes and goes meanwhile is others'
+		})
+		if err != nil || some || len(left) == 0 || time.Now().After(end) {
+			return left
+		}
+	}
+}
+
+// PublicDir makes a directory that the user to whom root drops can reach.
+func PublicDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// crashLimit is how long a test waits for what must come.
+const crashLimit = 10 * time.Second
+
+// DestroyAll destroys all sandboxes, in the end of a test.
+func DestroyAll(t testing.TB, rt runtime.Runtime) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), suite.Limit)
+	defer cancel()
+	all, err := rt.List(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, s := range all {
+		if err := rt.Destroy(ctx, s.ID); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Kill kills the shim of a sandbox, and the keeper if there is one, which would
+// replace it.
+func Kill(t testing.TB, state, id string) {
+	t.Helper()
+	dir, err := statedir.Open(state)
+	if err == nil {
+		box := dir.Box(id)
+		err = errors.Join(box.KillKeeper(crashLimit), box.Shim().Kill(crashLimit))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Crash is Kill, and waits until everybody knows.
+func Crash(t testing.TB, rt runtime.RuntimeWithExecutor, id string) {
+	t.Helper()
+	Kill(t, rt.(*Runtime).State, id)
+	for end := time.Now().Add(crashLimit); ; {
+		s, err := rt.Get(t.Context(), id)
+		if err == nil && s.State == runtime.StateDead {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("its shim was killed, and it is %+v, %v", s, err)
+		}
+	}
+}
+
+// RootDropsToOwner tests that root's sandbox runs as the owner of the codebase.
+func RootDropsToOwner(t *testing.T, backend Backend) {
+	t.Helper()
+	testenv.Root(t)
+	rt := backend.Fresh(t)
+	dir := filepath.Join(PublicDir(t), "code")
+	const uid, gid = 2345, 3456
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: dir, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rt.Destroy(t.Context(), s.ID); err != nil {
+			t.Error(err)
+		}
+	}()
+	if s.UID != uid || s.GID != gid {
+		t.Errorf("it runs as %d:%d", s.UID, s.GID)
+	}
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", "echo x >file; id -u; id -g"}})
+	if err != nil || string(r.Stdout) != fmt.Sprintf("%d\n%d\n", uid, gid) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	st, err := os.Stat(dir + "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sys := st.Sys().(*syscall.Stat_t); sys.Uid != uid || sys.Gid != gid {
+		t.Errorf("its file belongs to %d:%d", sys.Uid, sys.Gid)
+	}
+}

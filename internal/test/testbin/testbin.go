@@ -1,0 +1,91 @@
+// Package testbin finds the programs that tests start: those that the test run
+// has built (WOLFFIA_TEST_BIN, WOLFFIA_TEST_CRASH_BIN, WOLFFIA_TEST_ATTACK_BIN), else it builds them, once
+// for each test program.
+package testbin
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// A set is programs that are built together.
+type set struct {
+	variable string // names the directory where they are already
+	tags     string
+	packages []string
+
+	once sync.Once
+	dir  string // what was built
+	fail string
+}
+
+var (
+	product = set{variable: "WOLFFIA_TEST_BIN", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-image", "wolffia/cmd/wolffia-docker"}}
+	attack  = set{variable: "WOLFFIA_TEST_ATTACK_BIN", packages: []string{"wolffia/internal/test/attack/inside"}}
+	crash   = set{variable: "WOLFFIA_TEST_CRASH_BIN", tags: "crashtest", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-docker", "wolffia/internal/test/crashtest/service"}}
+)
+
+// Dir returns a directory with wolffia, wolffia-guest and wolffia-docker that everybody can
+// reach. The caller's TestMain removes what was built with Remove.
+func Dir(t testing.TB) string {
+	t.Helper()
+	return product.get(t)
+}
+
+// Crash is Dir of programs that tell their steps (see package step), with the
+// crash test's service beside them.
+func Crash(t testing.TB) string {
+	t.Helper()
+	return crash.get(t)
+}
+
+// Attack is Dir of the program that attacks its sandbox (see package attack).
+func Attack(t testing.TB) string {
+	t.Helper()
+	return attack.get(t)
+}
+
+func (s *set) get(t testing.TB) string {
+	t.Helper()
+	if d := os.Getenv(s.variable); d != "" {
+		return d
+	}
+	s.once.Do(s.build)
+	if s.fail != "" {
+		t.Fatal(s.fail)
+	}
+	return s.dir
+}
+
+func (s *set) build() {
+	d, err := os.MkdirTemp("", "wolffia-bin")
+	if err == nil {
+		err = os.Chmod(d, 0o755)
+	}
+	if err != nil {
+		s.fail = err.Error()
+		return
+	}
+	s.dir = d
+	cmd := exec.Command("go", append([]string{"build", "-tags", s.tags, "-o", d + "/"}, s.packages...)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.fail = "build the programs: " + err.Error() + "\n" + string(out)
+	}
+}
+
+// Remove deletes what was built.
+func Remove() {
+	for _, s := range []*set{&product, &crash, &attack} {
+		if s.dir == "" {
+			continue
+		}
+		for _, p := range s.packages {
+			_ = os.Remove(filepath.Join(s.dir, filepath.Base(p)))
+		}
+		_ = os.Remove(s.dir)
+	}
+}

@@ -1,0 +1,316 @@
+package service_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/internal/test/suite"
+	"wolffia/perm"
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/service/registry"
+)
+
+func TestCreateScanDestroy(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver()
+	id := runtime.NewID()
+	s, err := d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: id, Owner: zoe})
+	w.OK(err)
+	want := registry.Metadata{SandboxID: id, ContainerName: id, Owner: zoe, CreatedAt: s.CreatedAt.UnixMilli()}
+	if s.SandboxID != id || s.ContainerName != id || d.Name() != on.backend.Name {
+		t.Errorf("%+v of %s", s, d.Name())
+	}
+	found, err := service.NewDriver(w.open(), nil).ScanRunningSandboxes(w.Ctx) // as another process
+	w.OK(err)
+	if len(found) != 1 || found[0] != want {
+		t.Errorf("found %+v, want %+v", found, want)
+	}
+	w.OK(d.Probe(w.Ctx, id))
+	w.OK(d.DestroySandbox(w.Ctx, id))
+	w.Wrong("destroyed", d.DestroySandbox(w.Ctx, id), runtime.ErrNotFound)
+	w.Wrong("destroyed", d.Probe(w.Ctx, id), runtime.ErrNotFound)
+	if found, err = d.ScanRunningSandboxes(w.Ctx); err != nil || len(found) > 0 {
+		t.Errorf("found %+v, %v", found, err)
+	}
+}
+
+func TestCreateThatFailsLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	none := func(what string, d *service.Driver, p *service.CreateSandboxParams, class error) {
+		t.Helper()
+		_, err := d.CreateSandbox(w.Ctx, p)
+		w.Wrong(what, err, class)
+		if left, err := os.ReadDir(w.state + "/sandboxes"); err != nil || len(left) > 0 {
+			t.Errorf("%s: left: %v, %v", what, left, err)
+		}
+	}
+	d, id := w.driver(), runtime.NewID()
+	none("an id that is none", d, &service.CreateSandboxParams{SandboxID: "box", Owner: zoe}, runtime.ErrInvalid)
+	none("no user", d, &service.CreateSandboxParams{SandboxID: id, Owner: registry.Owner{OrganizationID: "a", ProjectID: "b"}}, runtime.ErrInvalid)
+	none("no email", d, &service.CreateSandboxParams{SandboxID: id, Owner: zoe, GitConfig: &service.GitConfig{Username: "zoe"}}, runtime.ErrInvalid)
+	none("no root", service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+		return &runtime.SandboxConfig{Rootfs: "/nowhere"}, nil
+	}}), &service.CreateSandboxParams{SandboxID: id, Owner: zoe}, runtime.ErrInvalid)
+	// It starts, and then there is no git, but a shell.
+	w.OK(os.Mkdir(w.file("bin"), 0o755))
+	w.OK(os.Symlink("/bin/sh", w.file("bin/sh")))
+	none("no git", service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Env: map[string]string{"PATH": "/workspace/bin"}}, nil
+	}}), &service.CreateSandboxParams{SandboxID: id, Owner: zoe, GitConfig: &service.GitConfig{Username: "z", Email: "z@x"}}, runtime.ErrUnavailable)
+}
+
+func TestExecuteBash(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver()
+	id := w.box(d, nil)
+	w.run(d, id, "cd /tmp; A=1; f() { echo \"f $A\"; }")
+	if got := w.run(d, id, "f; pwd"); got != "f 1\n/tmp\n" {
+		t.Errorf("the shell does not keep its state: %q", got)
+	}
+	bash := func(p service.ExecuteBashParams) (*service.BashResult, error) {
+		p.SandboxID = id
+		return d.ExecuteBash(w.Ctx, &p)
+	}
+	r, err := bash(service.ExecuteBashParams{Command: "pwd; echo \\\\xff\\\\x00 >&2; exit 3", Cwd: "/usr"})
+	w.OK(err)
+	if string(r.Stdout) != "/usr\n" || r.ExitCode != 3 || !r.SessionEnded {
+		t.Errorf("%+v", r)
+	}
+	if got := w.run(d, id, "f; pwd"); got != "f 1\n/tmp\n" {
+		t.Errorf("after exit: %q", got)
+	}
+	r, err = bash(service.ExecuteBashParams{Command: `printf 'a\377\0b'; printf 'err' >&2`})
+	w.OK(err)
+	if string(r.Stdout) != "a\xff\x00b" || string(r.Stderr) != "err" || r.Cwd != "/tmp" || r.SessionEnded {
+		t.Errorf("%+v", r)
+	}
+
+	// A program's own 124 is not the time-out.
+	r, err = bash(service.ExecuteBashParams{Command: "sh -c 'exit 124'", Timeout: time.Minute})
+	if err != nil || r.ExitCode != 124 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	var late *service.TimeoutError
+	suite.Timeouts(func(timeout time.Duration) (came bool) {
+		_, err = bash(service.ExecuteBashParams{Command: "echo before; echo too >&2; sleep 1000; echo after", Timeout: timeout})
+		if !errors.As(err, &late) || !errors.Is(err, context.DeadlineExceeded) || late.After != timeout {
+			t.Fatalf("the error is %v", err)
+		}
+		return len(late.Result.Stderr) > 0
+	})
+	if string(late.Result.Stdout) != "before\n" || string(late.Result.Stderr) != "too\n" {
+		t.Errorf("%+v, %+v", late, late.Result)
+	}
+	if got := w.run(d, id, "f"); got != "f 1\n" {
+		t.Errorf("after a time-out: %q", got)
+	}
+
+	_, err = bash(service.ExecuteBashParams{Command: ":", Timeout: -1})
+	w.Wrong("a negative timeout", err, runtime.ErrInvalid)
+	for what, bad := range map[string]string{"unknown": runtime.NewID(), "a prefix": id[:11], "empty": "", "a path": id + "/other", "all": "*"} {
+		_, err = d.ExecuteBash(w.Ctx, &service.ExecuteBashParams{SandboxID: bad, Command: ":"})
+		w.Wrong(what, err, runtime.ErrNotFound)
+	}
+	w.OK(w.rt.Stop(w.Ctx, id))
+	_, err = bash(service.ExecuteBashParams{Command: ":"})
+	w.Wrong("stopped", err, runtime.ErrConflict)
+}
+
+func text(s string) service.File { return service.File{Content: s} }
+
+func TestFiles(t *testing.T) {
+	w := newWorld(t)
+	w.put("secret", "hidden", 0o666)
+	w.put("run.sh", "old", 0o750)
+	outside := w.state + "-outside"
+	w.OK(os.WriteFile(outside, []byte("the host's"), 0o666))
+	d := w.driver()
+	id := w.box(d, nil)
+	binary := make([]byte, 256)
+	for i := range binary {
+		binary[i] = byte(i)
+	}
+	w.run(d, id, "mkdir dir; echo target > target; ln -s target link; ln -s "+outside+" escape; ln -s dir dirlink; ln -s dir dirlink2; mkfifo fifo")
+	n, err := d.WriteFiles(w.Ctx, id, map[string]service.File{
+		"a.txt":         text("text ä\n"),
+		"new/deep/file": {Encoding: "utf-8", Content: "deep"},
+		"bin":           {Encoding: "base64", Content: base64.StdEncoding.EncodeToString(binary)},
+		"run.sh":        text("#!/bin/sh\necho ran\n"),
+		"/tmp/abs":      text("absolute"),
+		"-n":            text("dash"),
+		"$(touch x)'\"": text("quotes"),
+		"empty":         text(""),
+		"link":          text("not the target"),
+		"escape":        text("not the host's"),
+		"dirlink/in":    text("through a link"),
+		"dirlink2":      text("not the directory"),
+	})
+	if n != 12 || err != nil {
+		t.Fatalf("%d written, %v", n, err)
+	}
+	w.holds("a.txt", "text ä\n")
+	w.holds("new/deep/file", "deep")
+	w.holds("bin", string(binary))
+	w.holds("-n", "dash")
+	w.holds("$(touch x)'\"", "quotes")
+	w.holds("empty", "")
+	w.holds("target", "target\n")
+	w.holds("dir/in", "through a link")
+	w.holds("dirlink2", "not the directory")
+	if got, err := os.ReadFile(outside); err != nil || string(got) != "the host's" {
+		t.Errorf("what is outside holds %q, %v", got, err)
+	}
+	if got := w.run(d, id, "./run.sh; stat -c %a run.sh a.txt; cat /tmp/abs; [ -L link ] || echo replaced"); got != "ran\n750\n644\nabsolutereplaced\n" {
+		t.Errorf("inside it is %q", got)
+	}
+	for name, want := range map[string]string{"a.txt": "text ä\n", "/workspace/bin": string(binary), "new/../-n": "dash", "empty": "", "/tmp/abs": "absolute"} {
+		if got, err := d.ReadFile(w.Ctx, id, name); err != nil || string(got) != want {
+			t.Errorf("%s reads as %q, %v", name, got, err)
+		}
+	}
+
+	for name, class := range map[string]error{
+		"none": runtime.ErrNotFound, "secret": runtime.ErrNotFound, "dir": runtime.ErrInvalid, "fifo": runtime.ErrInvalid,
+		"": runtime.ErrInvalid, "/": runtime.ErrInvalid, ".": runtime.ErrInvalid, "dir/": runtime.ErrInvalid, "a\x00b": runtime.ErrInvalid, "/dev/zero": runtime.ErrInvalid,
+		"a.txt/b": runtime.ErrNotFound,
+	} {
+		_, err := d.ReadFile(w.Ctx, id, name)
+		w.Wrong("read "+name, err, class)
+	}
+	for name, class := range map[string]error{
+		"secret": runtime.ErrDenied, "dir": runtime.ErrInvalid, "": runtime.ErrInvalid, "a\x00b": runtime.ErrInvalid, "dir/": runtime.ErrInvalid,
+		"/etc/passwd": runtime.ErrDenied, "/usr/x": runtime.ErrDenied, "secret/x": runtime.ErrDenied,
+	} {
+		n, err := d.WriteFiles(w.Ctx, id, map[string]service.File{name: text("x"), "good": text(name)})
+		w.Wrong("write "+name, err, class)
+		if n != 1 {
+			t.Errorf("%s: %d written", name, n)
+		}
+		w.holds("good", name)
+	}
+	w.holds("secret", "hidden")
+	for what, f := range map[string]service.File{
+		"not base64": {Encoding: "base64", Content: "!"}, "not UTF-8": text("\xff"), "another encoding": {Encoding: "latin1"}, "too large": text(strings.Repeat("x", service.MaxFile+1)),
+	} {
+		_, err := d.WriteFiles(w.Ctx, id, map[string]service.File{"a.txt": f})
+		w.Wrong(what, err, runtime.ErrInvalid)
+	}
+	w.holds("a.txt", "text ä\n")
+	w.run(d, id, "truncate -s 100M big")
+	_, err = d.ReadFile(w.Ctx, id, "big")
+	w.Wrong("large", err, runtime.ErrInvalid)
+	large := bytes.Repeat([]byte("0123456789abcdef"), service.MaxFile/16)
+	_, err = d.WriteFiles(w.Ctx, id, map[string]service.File{"large": {Content: string(large)}})
+	w.OK(err)
+	if got, err := d.ReadFile(w.Ctx, id, "large"); err != nil || !bytes.Equal(got, large) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(large), err)
+	}
+	if left := w.run(d, id, "find /workspace /tmp -name '.wolffia-*' -o -name 'tmp.*'"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// Files go through the rules, also where only they may be written and nothing
+// beside them.
+func TestFilesByRule(t *testing.T) {
+	w := newWorld(t)
+	w.rules = []perm.Rule{
+		{Pattern: "/only.txt", Level: perm.Write},
+		{Pattern: "/new.txt", Level: perm.Write},
+		{Pattern: "/read.txt", Level: perm.Read},
+		{Pattern: "/view.txt", Level: perm.View},
+	}
+	for _, name := range []string{"only.txt", "read.txt", "view.txt", "none.txt"} {
+		w.put(name, "old", 0o666)
+	}
+	d := w.driver()
+	id := w.box(d, nil)
+	for _, name := range []string{"only.txt", "new.txt"} {
+		_, err := d.WriteFiles(w.Ctx, id, map[string]service.File{name: text("new")})
+		w.OK(err)
+		w.holds(name, "new")
+	}
+	for _, name := range []string{"read.txt", "view.txt", "none.txt", "other.txt", "dir/x"} {
+		_, err := d.WriteFiles(w.Ctx, id, map[string]service.File{name: text("new")})
+		w.Wrong("write "+name, err, runtime.ErrDenied)
+	}
+	for _, name := range []string{"read.txt", "view.txt", "none.txt"} {
+		w.holds(name, "old")
+	}
+	if got, err := d.ReadFile(w.Ctx, id, "read.txt"); err != nil || string(got) != "old" {
+		t.Errorf("%q, %v", got, err)
+	}
+	_, err := d.ReadFile(w.Ctx, id, "view.txt")
+	w.Wrong("read view.txt", err, runtime.ErrDenied)
+	_, err = d.ReadFile(w.Ctx, id, "none.txt")
+	w.Wrong("read none.txt", err, runtime.ErrNotFound)
+}
+
+// Whenever the caller goes, a file has its old content or its new, and nothing else is
+// there.
+func TestFilesGivenUp(t *testing.T) {
+	for what, rules := range map[string][]perm.Rule{
+		"beside":   {{Pattern: "**", Level: perm.Write}},
+		"in place": {{Pattern: "/a.txt", Level: perm.Write}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			w.rules = rules
+			now := strings.Repeat("0", 2<<20)
+			w.put("a.txt", now, 0o666)
+			d := w.driver()
+			id := w.box(d, nil)
+			for i := range 30 {
+				ctx, cancel := context.WithTimeout(w.Ctx, time.Duration(i)*time.Millisecond)
+				next := strings.Repeat(string(rune('a'+i%26)), len(now)-i)
+				n, err := d.WriteFiles(ctx, id, map[string]service.File{"a.txt": text(next)})
+				cancel()
+				if (n == 1) != (err == nil) {
+					t.Errorf("%d files, %v", n, err)
+				}
+				if err == nil {
+					now = next
+				}
+				w.holds("a.txt", now)
+				if left, err := os.ReadDir(w.codebase); err != nil || len(left) != 1 {
+					t.Fatalf("%v, %v", left, err)
+				}
+			}
+		})
+	}
+}
+
+// Without room a file stays what it was.
+func TestFilesWithoutRoom(t *testing.T) {
+	for what, rules := range map[string][]perm.Rule{
+		"beside":   {{Pattern: "**", Level: perm.Write}},
+		"in place": {{Pattern: "/a.txt", Level: perm.Write}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			w.put("a.txt", "old", 0o666)
+			d := service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+				return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: rules, Resources: runtime.Resources{Disk: 1 << 20}}, nil
+			}})
+			id := w.box(d, nil)
+			_, err := d.WriteFiles(w.Ctx, id, map[string]service.File{"a.txt": text(strings.Repeat("new", 1<<20))})
+			w.Wrong("too much", err, runtime.ErrUnavailable)
+			w.holds("a.txt", "old")
+			_, err = d.WriteFiles(w.Ctx, id, map[string]service.File{"a.txt": text("small")})
+			w.OK(err)
+			w.holds("a.txt", "small")
+			left, err := os.ReadDir(w.codebase)
+			w.OK(err)
+			if len(left) != 1 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}

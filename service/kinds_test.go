@@ -1,0 +1,85 @@
+package service_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"wolffia/internal/probe"
+	"wolffia/runtime"
+	"wolffia/runtime/bwrap"
+	"wolffia/runtime/docker"
+	"wolffia/runtime/gvisor"
+	"wolffia/service"
+	"wolffia/shim"
+)
+
+// A kind is what the tests' sandboxes run on.
+type kind struct {
+	backend shim.Backend
+	needs   []probe.Feature
+}
+
+var kinds = map[string]kind{
+	"bwrap":  {bwrap.Backend(), []probe.Feature{probe.Bubblewrap}},
+	"gvisor": {gvisor.Backend(), []probe.Feature{probe.Runsc}},
+	"docker": {docker.Backend(), []probe.Feature{probe.Docker}},
+}
+
+// on is the kind of the test that runs; no two run at once.
+var on = kinds["bwrap"]
+
+// The driver and the service do the same on everything that sandboxes run on.
+func TestOnDocker(t *testing.T) {
+	runOn(t, "docker", map[string]func(*testing.T){
+		"CreateScanDestroy": TestCreateScanDestroy, "CreateThatFails": TestCreateThatFailsLeavesNothing,
+		"ExecuteBash": TestExecuteBash, "Files": TestFiles, "FilesByRule": TestFilesByRule, "Git": TestGit,
+		"Ensure": TestEnsureReplacesTheUnhealthy, "Reconcile": TestReconcile,
+		"Lost": lost, "KilledService": TestKilledService, "RestartKeepsSessions": TestRestartKeepsSessions,
+	})
+}
+
+func TestOnGvisor(t *testing.T) {
+	runOn(t, "gvisor", map[string]func(*testing.T){
+		"CreateScanDestroy": TestCreateScanDestroy, "ExecuteBash": TestExecuteBash, "Git": TestGit,
+		"RestartKeepsSessions": TestRestartKeepsSessions,
+	})
+}
+
+// The service says what an engine has of a sandbox that the state directory lost,
+// and does not take it for its owner's.
+func lost(t *testing.T) {
+	w := newWorld(t)
+	d := service.NewDriver(w.rt, nil)
+	s, _ := w.service(d)
+	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	w.OK(err)
+	w.OK(s.Close())
+	w.OK(os.RemoveAll(filepath.Join(w.state, "sandboxes", m.SandboxID)))
+	s, log := w.service(d)
+	for _, line := range []string{"a stale entry is removed: its sandbox is gone\" sandboxId=" + m.SandboxID, "a sandbox is lost", "sandboxId=" + m.SandboxID + " organizationId=acme"} {
+		if strings.Count(log.String(), line) != 1 {
+			t.Errorf("the log does not say once: %s\n%s", line, log)
+		}
+	}
+	_, err = s.FindSandbox(w.Ctx, zoe)
+	w.Wrong("what was lost", err, runtime.ErrNotFound)
+	again, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	w.OK(err)
+	if again.SandboxID == m.SandboxID {
+		t.Error("it is the same one")
+	}
+	w.OK(d.DestroySandbox(w.Ctx, m.SandboxID))
+	if left, err := service.Lost(w.Ctx, w.rt); err != nil || len(left) > 0 {
+		t.Errorf("left: %+v, %v", left, err)
+	}
+}
+
+func runOn(t *testing.T, kind string, tests map[string]func(*testing.T)) {
+	defer func() { on = kinds["bwrap"] }()
+	on = kinds[kind]
+	for name, test := range tests {
+		t.Run(name, test)
+	}
+}

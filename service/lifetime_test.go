@@ -1,0 +1,103 @@
+package service_test
+
+import (
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/internal/test/suite"
+	"wolffia/internal/test/testbin"
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/shim"
+)
+
+const soon = 300 * time.Millisecond
+
+// An owner whose sandbox's lifetime is over has none, and can have another at
+// once; nothing of the old one is left, and the log says so.
+func TestLifetimeOver(t *testing.T) {
+	w := newWorld(t)
+	removals := new(suite.Buffer)
+	rt, err := shim.NewRuntime(&shim.Options{
+		StateDir: w.state, Binary: filepath.Join(testbin.Dir(t), "wolffia"), Log: slog.New(slog.NewTextHandler(removals, nil)),
+	}, on.backend)
+	w.OK(err)
+	defer rt.Close()
+	w.rt = rt
+	s, log := w.service(w.driver())
+	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	w.OK(err)
+	day := 24 * time.Hour
+	w.OK(s.TouchSandbox(w.Ctx, zoe, m.SandboxID, &day))
+	w.OK(s.TouchSandbox(w.Ctx, zoe, m.SandboxID, nil))
+	w.Wrong("touch another's", s.TouchSandbox(w.Ctx, yan, m.SandboxID, nil), runtime.ErrDenied)
+	ttl := soon
+	w.OK(s.TouchSandbox(w.Ctx, zoe, m.SandboxID, &ttl))
+	w.Until("the end of its lifetime", func() bool {
+		_, err := s.FindSandbox(w.Ctx, zoe)
+		return runtime.Class(err) == runtime.ErrNotFound
+	})
+	_, err = s.ExecuteBash(w.Ctx, zoe, &service.ExecuteBashParams{SandboxID: m.SandboxID, Command: ":"})
+	w.Wrong("a command in it", err, runtime.ErrNotFound)
+	next, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	w.OK(err)
+	if next.SandboxID == m.SandboxID || strings.Count(log.String(), m.SandboxID) != 1 {
+		t.Errorf("%+v, log %s", next, log)
+	}
+	w.Until("the old one is removed", func() bool {
+		w.OK(s.Reconcile(w.Ctx))
+		return strings.Join(w.boxes(), " ") == next.SandboxID
+	})
+	if line := "a sandbox is removed\" sandboxId=" + m.SandboxID; strings.Count(removals.String(), line) != 1 || !strings.Contains(removals.String(), "why=ttl") {
+		t.Errorf("the log does not say once: %s\n%s", line, removals)
+	}
+
+	// Ensure makes a new one in its place, too.
+	w.OK(s.TouchSandbox(w.Ctx, zoe, next.SandboxID, &ttl))
+	w.Until("the end of its lifetime", func() bool {
+		_, err := s.FindSandbox(w.Ctx, zoe)
+		return runtime.Class(err) == runtime.ErrNotFound
+	})
+	third, made, err := s.EnsureSandbox(w.Ctx, zoe, nil)
+	w.OK(err)
+	if !made || third.SandboxID == next.SandboxID {
+		t.Errorf("%+v, made: %v", third, made)
+	}
+	w.OK(s.DestroySandbox(w.Ctx, zoe, third.SandboxID))
+}
+
+// A service gives its sandboxes a lifetime; one that is over while no service is
+// there is forgotten by the next.
+func TestServiceLifetime(t *testing.T) {
+	w := newWorld(t)
+	_, err := service.Open(w.Ctx, w.driver(), w.state, &service.ServiceOptions{TTL: -1})
+	w.Wrong("a negative time to live", err, runtime.ErrInvalid)
+	s, err := service.Open(w.Ctx, w.driver(), w.state, &service.ServiceOptions{TTL: time.Hour, IdleTimeout: 2 * time.Second})
+	w.OK(err)
+	m, err := s.CreateSandbox(w.Ctx, zoe, nil)
+	w.OK(err)
+	box, err := w.rt.Get(w.Ctx, m.SandboxID)
+	w.OK(err)
+	if box.IdleTimeout != 2*time.Second || box.ExpiresAt.Before(time.Now().Add(50*time.Minute)) {
+		t.Errorf("it is over at %v, or when it is idle for %v", box.ExpiresAt, box.IdleTimeout)
+	}
+	w.OK(s.Close())
+	w.Until("the end of its lifetime", func() bool {
+		s, err := w.rt.Get(w.Ctx, m.SandboxID)
+		return err == nil && s.Expired == runtime.ExpiredIdle && s.State == runtime.StateStopped
+	})
+	s, log := w.service(w.driver())
+	if _, err := s.FindSandbox(w.Ctx, zoe); runtime.Class(err) != runtime.ErrNotFound {
+		t.Errorf("what is over: %v", err)
+	}
+	if line := "its sandbox is gone\" sandboxId=" + m.SandboxID; strings.Count(log.String(), line) != 1 {
+		t.Errorf("the log does not say once: %s\n%s", line, log)
+	}
+	w.Until("it is removed", func() bool {
+		w.OK(s.Reconcile(w.Ctx))
+		return len(w.boxes()) == 0
+	})
+}

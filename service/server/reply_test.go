@@ -1,0 +1,81 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"wolffia/service"
+)
+
+// What is written in pieces is what encoding/json would write of the whole.
+func TestEncode(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pieces := []string{"a", "<&>", "\x00", "\n", "\"\\", "ä", "€", "😀", "\xff", "\xe2\x82", "\xf0\x9f\x98", "\x80", "\u2028", strings.Repeat("x", 1000), strings.Repeat("€", 700), strings.Repeat("\xf0\x9f", 300)}
+	for range 300 {
+		var text []byte
+		for size := random.IntN(70 << 10); len(text) < size; {
+			text = append(text, pieces[random.IntN(len(pieces))]...)
+		}
+		checkReply(t, text)
+	}
+	for cut := range 8 { // all kinds of characters over the border of a piece
+		for _, s := range pieces {
+			checkReply(t, append(bytes.Repeat([]byte("x"), 16<<10-cut), s+s+"end"...))
+		}
+	}
+}
+
+func checkReply(t *testing.T, text []byte) {
+	t.Helper()
+	r := &service.BashResult{Stdout: text, Stderr: []byte("e"), ExitCode: 3, Cwd: "/ä", Duration: 5 * time.Millisecond, Restored: "full"}
+	var got struct {
+		Result struct {
+			Stdout, Stderr, Cwd, Restored string
+			StdoutBytes, StderrBytes      []byte
+			ExitCode, DurationMS          int
+		}
+		Error failure
+	}
+	decodeReply(t, &errorReply{failure{Code: "c"}, (*bashResult)(r)}, &got)
+	want := strings.ToValidUTF8(string(text), "\ufffd")
+	if !utf8.Valid(text) { // each byte is one, not each run of them
+		want = string([]rune(string(text)))
+	}
+	g := got.Result
+	if g.Stdout != want || (g.StdoutBytes == nil) != utf8.Valid(text) || g.StdoutBytes != nil && !bytes.Equal(g.StdoutBytes, text) {
+		t.Fatalf("%d bytes, valid %v: %d of text, want %d; %d bytes", len(text), utf8.Valid(text), len(g.Stdout), len(want), len(g.StdoutBytes))
+	}
+	if g.Stderr != "e" || g.StderrBytes != nil || g.ExitCode != 3 || g.Cwd != "/ä" || g.DurationMS != 5 || g.Restored != "full" || got.Error.Code != "c" {
+		t.Fatalf("%+v", got)
+	}
+	var file service.File
+	decodeReply(t, fileReply(text), &file)
+	if b, err := file.Bytes(); err != nil || !bytes.Equal(b, text) || (file.Encoding == "base64") == utf8.Valid(text) {
+		t.Fatalf("a file: %s, %v", file.Encoding, err)
+	}
+	if file.Encoding == "base64" && file.Content != base64.StdEncoding.EncodeToString(text) {
+		t.Fatal("a file in base64")
+	}
+}
+
+func decodeReply(t *testing.T, reply, to any) {
+	t.Helper()
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	if err := encode(w, reply); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b.Bytes(), to); err != nil {
+		t.Fatal(err)
+	}
+}
