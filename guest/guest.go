@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -31,7 +29,6 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit f
 		return err
 	}
 	g := &guest{
-		out:    out,
 		w:      wire.NewWriter(out),
 		reaper: newReaper(limiter),
 		exit:   exit,
@@ -53,10 +50,6 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit f
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if errors.Is(err, wire.ErrCut) {
-			g.abandon()
-			continue
-		}
 		if err != nil {
 			return err
 		}
@@ -68,8 +61,7 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit f
 
 // A guest is the state of Serve.
 type guest struct {
-	out    io.Writer
-	w      *wire.Writer // to the host there is; Serve's goroutine only
+	w      *wire.Writer
 	reaper *reaper
 	exit   func(code int)
 	parts  parts // Serve's goroutine only
@@ -96,26 +88,6 @@ func (g *guest) process(channel uint32) conversation {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.procs[channel]
-}
-
-// abandon ends what a host that was killed has left running, the newest first:
-// what waits in a session for its turn must not get it by the end of what runs.
-// All that is on its way to that host is dropped, so that the one which has taken
-// its place hears nothing that it has not asked for.
-func (g *guest) abandon() {
-	g.w.Close() // waits for a frame that is half out, which the new host reads
-	g.w = wire.NewWriter(g.out)
-	g.parts = parts{}
-	g.mu.Lock()
-	var left []conversation
-	for _, channel := range slices.Sorted(maps.Keys(g.procs)) {
-		left = append(left, g.procs[channel])
-	}
-	g.procs = map[uint32]conversation{}
-	g.mu.Unlock()
-	for _, c := range slices.Backward(left) {
-		c.Kill()
-	}
 }
 
 // handle does what f asks for, without waiting for anything, and releases it.
@@ -189,8 +161,7 @@ func (g *guest) handleConn(f *wire.Frame) error {
 		go g.shutdown(time.Duration(ms) * time.Millisecond) // ends the process
 		return nil
 	case wire.WatchBusy:
-		w := g.w // another host has to ask for itself
-		g.shells.WatchBusy(func(n uint32) { _ = w.Send(wire.Busy, 0, binary.LittleEndian.AppendUint32(nil, n)) })
+		g.shells.WatchBusy(func(n uint32) { _ = g.w.Send(wire.Busy, 0, binary.LittleEndian.AppendUint32(nil, n)) })
 		return nil
 	}
 	return fmt.Errorf("%w: frame of type %d on channel 0", wire.ErrProtocol, f.Type)
@@ -252,12 +223,11 @@ func (g *guest) start(f *wire.Frame) error {
 		return g.w.SendJSON(wire.Failed, channel, wire.Failure{Code: 125, Message: err.Error()})
 	}
 	g.mu.Lock()
-	procs := g.procs // another host's are others
-	procs[channel] = p
+	g.procs[channel] = p
 	g.mu.Unlock()
 	free := func() {
 		g.mu.Lock()
-		delete(procs, channel)
+		delete(g.procs, channel)
 		g.mu.Unlock()
 	}
 	g.running.Go(func() { p.run(g.reaper, req, files, free) }) // ends with the process
@@ -267,18 +237,15 @@ func (g *guest) start(f *wire.Frame) error {
 // talk opens a channel to the shell sessions.
 func (g *guest) talk(channel uint32, req *wire.StartRequest) {
 	over := false // guarded by mu
-	g.mu.Lock()
-	procs := g.procs // another host's are others
-	g.mu.Unlock()
 	c := g.shells.Open(channel, g.w, req, func() {
 		g.mu.Lock()
 		over = true
-		delete(procs, channel)
+		delete(g.procs, channel)
 		g.mu.Unlock()
 	})
 	g.mu.Lock()
 	if !over {
-		procs[channel] = c
+		g.procs[channel] = c
 	}
 	g.mu.Unlock()
 }

@@ -131,10 +131,6 @@ type Kept struct {
 	Stream *os.File     // the connection, in the engine's own form; the launcher closes it
 	Wait   func() error // returns when the keeper is gone: why, if not as expected
 	Kill   func() error // asks the keeper to end the sandbox
-	// Hail is set where another shim had the connection, and was killed: it is to
-	// be sent first. What comes is the other one's, and to be dropped, up to Echo,
-	// with which PID 1 answers; then it says nothing before it is asked.
-	Hail, Echo []byte
 }
 
 // Command is what PID 1 is executed as. The id comes last: what is left of a

@@ -29,17 +29,10 @@ const (
 	fdImage   = 11 // shim only: a socket for the image's mount, if SendsImage
 	fdKept    = 12 // shim only: one end of a socket pair with the keeper, used if Engine is set
 	fdGate    = 13 // shim only: what holds the backend's program, if Held
-	fdSocket  = 14 // shim only: the socket that it listens on, used if Resumed
 )
 
-// The keeper has the first four of them, its end of that socket pair, and what a
-// shim needs that takes the place of one that was killed: see replace.
-const (
-	fdKeeper   = 7
-	fdSelf     = 8 // the wolffia program
-	fdShimLock = 9 // the shim's part of the lock
-	fdCaller   = 10
-)
+// The keeper has the first four of them, and its end of that socket pair.
+const fdKeeper = 7
 
 // A boot tells shim and tree server what to do.
 type boot struct {
@@ -70,10 +63,7 @@ type boot struct {
 	Rlimits runtime.Rlimits `json:"rlimits,omitzero"`
 	// Engine is set if an engine runs the sandbox: statedir.Box.Engine. Then the
 	// tree is mounted in the host's mount namespace, by the keeper.
-	Engine string `json:"engine,omitempty"`
-	// Resumed says that PID 1 and the tree are there: a shim that had them was
-	// killed.
-	Resumed  bool   `json:"resumed,omitempty"`
+	Engine   string `json:"engine,omitempty"`
 	StateDir string `json:"stateDir,omitempty"`
 	// Lost says that what would tell whether it is in the engine is gone.
 	Lost bool `json:"lost,omitempty"`

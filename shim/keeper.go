@@ -123,8 +123,7 @@ type keeper struct {
 	boot   *boot
 	engine Engine
 	made   bool     // something may be in the engine, whatever the mark says
-	socket *os.File // to the shim there is
-	spare  spare
+	socket *os.File // to the shim
 }
 
 // answer is the last report to whoever has started us.
@@ -137,27 +136,22 @@ func (k *keeper) answer(r report, err error) error {
 }
 
 // keep starts the sandbox and stays until it has ended: by itself, because the
-// shim asks for it or somebody does with SIGTERM, or because the shim is gone and
-// none can take its place. Then nothing is left.
+// shim asks for it or is gone, or because of SIGTERM. Then nothing is left.
 func (k *keeper) keep() (err error) {
 	ready := os.NewFile(fdReady, "ready")
 	progress := func(name string) {
 		report{Step: name}.send(ready)
 		step.Reached(name)
 	}
-	told, ignore := signal.NotifyContext(context.Background(), unix.SIGTERM)
-	defer ignore()
-	asked, ask := context.WithCancel(told)
+	asked, ask := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer ask()
-	shim := hear(k.socket, ask)
-	starting, stop := context.WithCancel(asked)
-	defer stop()
 	go func() { // ends with the shim
-		<-shim.gone
-		stop()
+		_, file, _ := receivePacket(k.socket, make([]byte, maxPacket))
+		_ = closeFile(file)
+		ask()
 	}()
-	k.spare = spares()
-	defer func() { err = errors.Join(err, k.spare.close(), k.clean(false)) }()
+	control := os.NewFile(fdControl, "control")
+	defer func() { err = errors.Join(err, k.clean(false)) }()
 
 	progress("prepare what the engine is shown")
 	if err := k.clear(false); err != nil {
@@ -167,20 +161,23 @@ func (k *keeper) keep() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := k.mount(progress); err != nil {
+	if err := k.mount(control, progress); err != nil {
 		return err
 	}
 	step.Reached("keeper: shown")
-	connection, gone, err := k.engine.Start(starting, spec, progress)
+	connection, gone, err := k.engine.Start(asked, spec, progress)
 	if err != nil {
 		return err
 	}
-	k.made, k.spare.connection = true, connection
+	k.made = true
 	step.Reached("keeper: started")
-	if err := errors.Join(sendPacket(k.socket, report{Ready: true}, connection), ready.Close()); err != nil {
+	if err := errors.Join(sendPacket(k.socket, report{Ready: true}, connection), connection.Close(), ready.Close()); err != nil {
 		return err
 	}
-	err = k.hold(asked, ask, shim, gone)
+	select {
+	case err = <-gone:
+	case <-asked.Done():
+	}
 	step.Reached("keeper: over")
 	return err
 }
@@ -233,16 +230,16 @@ func (k *keeper) compose() (*runtime.LaunchSpec, error) {
 
 // mount mounts the codebase where the engine can see it, and hands it to its
 // server.
-func (k *keeper) mount(progress func(string)) error {
+func (k *keeper) mount(control *os.File, progress func(string)) error {
 	if k.boot.Config.CodebasePath == "" {
-		return nil
+		return control.Close()
 	}
 	progress("mount the codebase")
 	device, err := fusefs.MountForOthers(treeDir(k.boot))
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "show the codebase to the engine: %w", err)
 	}
-	if err := errors.Join(sendDevice(k.spare.control, device), device.Close()); err != nil {
+	if err := errors.Join(sendDevice(control, device), device.Close(), control.Close()); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	return nil

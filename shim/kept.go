@@ -2,16 +2,13 @@ package shim
 
 import (
 	"cmp"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/runtime"
-	"wolffia/wire"
 )
 
 // receiveKept waits until the keeper has started PID 1 in its engine, and has
@@ -39,25 +36,7 @@ func (s *shim) receiveKept() (*runtime.LaunchSpec, error) {
 		},
 		Kill: func() error { return askKeeper(socket) },
 	}
-	if s.boot.Resumed {
-		token := make([]byte, 32) // that nothing else in the stream can look like
-		_, _ = rand.Read(token)   // never fails (crypto/rand)
-		kept.Hail, kept.Echo = wire.TakeOver(token)
-	}
 	return &runtime.LaunchSpec{ID: s.boot.ID, Config: &s.boot.Config.SandboxConfig, Kept: kept}, nil
-}
-
-// entrust gives the keeper a copy of the socket that we listen on, for the shim
-// that takes our place if we are killed: clients find it there all the time.
-func (s *shim) entrust(l *net.UnixListener) error {
-	raw, err := l.SyscallConn()
-	if err != nil {
-		return err
-	}
-	cerr := raw.Control(func(fd uintptr) {
-		err = unix.Sendmsg(int(s.keeper.Fd()), []byte("{}"), unix.UnixRights(int(fd)), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
-	})
-	return errors.Join(cerr, err)
 }
 
 // keeperError is why a keeper has ended; nil if it has ended as it should.

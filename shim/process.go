@@ -108,12 +108,10 @@ func (s *shim) run(launchers []runtime.Launcher) error {
 	report{Ready: true}.send(s.ready)
 	_ = s.ready.Close()
 	step.Reached("ready")
-	if !s.boot.Resumed {
-		go func() { // ends with the disk's answer
-			config := os.NewFile(fdConfig, "config.json")
-			_ = errors.Join(config.Sync(), config.Close())
-		}()
-	}
+	go func() { // ends with the disk's answer
+		config := os.NewFile(fdConfig, "config.json")
+		_ = errors.Join(config.Sync(), config.Close())
+	}()
 	go s.accept(listener) // ends with the process
 	go s.watchTree()      // ends with the process
 	if c := &s.boot.Config; c.CodebasePath != "" && !c.BoundToCaller && s.boot.Engine == "" {
@@ -133,9 +131,6 @@ func (s *shim) run(launchers []runtime.Launcher) error {
 func (s *shim) prepare() (*runtime.LaunchSpec, error) {
 	b := s.boot
 	s.step("prepare")
-	if b.Resumed {
-		return s.receiveKept()
-	}
 	if err := statedir.PrepareRun(b.Run); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "prepare the sandbox's directory: %w", err)
 	}
@@ -215,9 +210,6 @@ func (s *shim) launch(launchers []runtime.Launcher, spec *runtime.LaunchSpec) (e
 // greet waits until all parts are there, and opens the socket.
 func (s *shim) greet() (*net.UnixListener, error) {
 	b := s.boot
-	if b.Resumed {
-		return s.resume()
-	}
 	if b.Config.CodebasePath != "" {
 		// PID 1 is on its way meanwhile; whoever looks at the mount waits.
 		s.step("serve the codebase")
@@ -256,35 +248,7 @@ func (s *shim) greet() (*net.UnixListener, error) {
 	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "say that the sandbox runs: %w", err)
 	}
-	if s.keeper != nil {
-		if err := s.entrust(listener); err != nil {
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "tell the keeper that the sandbox runs: %w", err)
-		}
-	}
 	step.Reached("socket in place")
-	return listener, nil
-}
-
-// resume is greet where all parts are there, and the socket is open.
-func (s *shim) resume() (*net.UnixListener, error) {
-	if s.boot.Config.CodebasePath != "" {
-		s.tree = newTreeConn(s.control)
-	}
-	s.relay = newRelay(s.inst.Stream)
-	if err := s.live(); err != nil {
-		return nil, err
-	}
-	file := os.NewFile(fdSocket, "socket")
-	defer file.Close()
-	l, err := net.FileListener(file)
-	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "listen: %w", err)
-	}
-	listener, ok := l.(*net.UnixListener)
-	if !ok {
-		return nil, errors.New("this is started by wolffia, not by hand")
-	}
-	listener.SetUnlinkOnClose(false)
 	return listener, nil
 }
 

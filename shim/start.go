@@ -206,10 +206,9 @@ func start(ctx context.Context, box *statedir.Box, config func() (*statedir.Conf
 	process, unknown := statedir.ProcessOf(shim.PID())
 	step.Reached("start: shim started")
 	if bin.engine {
-		if keeper, err = startKeeper(bin.backend, log, &forShim, lock.Tree, shimEnd, ready, keeperEnd, self, lock.Shim, alive); err != nil {
+		if keeper, err = startKeeper(bin.backend, log, &forShim, lock.Tree, shimEnd, ready, keeperEnd); err != nil {
 			return nil, err
 		}
-		undo.Add(keeper.Terminate) // or it would have another shim
 	}
 	treePID := 0
 	if c.CodebasePath != "" {

@@ -2,19 +2,13 @@
 // and stdout, and that a shim relays to its clients unchanged but for the
 // channel numbers.
 //
-// A frame is eight bytes of header, at most [MaxPayload] bytes, and a byte that
-// ends it:
+// A frame is eight bytes of header and at most [MaxPayload] bytes:
 //
 //	 0      1          4             8
-//	+------+----------+-------------+---------------------+------+
-//	| type | length   | channel     | payload             | end  |
-//	| u8   | u24 LE   | u32 LE      | length bytes        | 0xff |
-//	+------+----------+-------------+---------------------+------+
-//
-// The end is for a stream whose sender is killed and replaced, so that it may
-// have sent a part of a frame: the new one sends zeros first, see [TakeOver]. No frame begins
-// or ends with 0; so a frame that is not whole is told, see [ErrCut], and never
-// taken for another.
+//	+------+----------+-------------+---------------------+
+//	| type | length   | channel     | payload             |
+//	| u8   | u24 LE   | u32 LE      | length bytes        |
+//	+------+----------+-------------+---------------------+
 //
 // A channel is one process, or a conversation of another kind; its number is
 // chosen by the side that opens it and is free again after the [Exit] or
@@ -35,37 +29,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 )
 
 // Version is the protocol's version, told in [Hello]. Both ends are built
 // together; a guest of another version is refused.
-const Version = 3
+const Version = 4
 
-// HeaderSize and MaxPayload bound a frame, in bytes, beside the byte at its end.
+// HeaderSize and MaxPayload bound a frame, in bytes.
 const (
 	HeaderSize = 8
 	MaxPayload = 64 << 10
 )
-
-// end is the byte at the end of a frame.
-const end = 0xff
-
-// TakeOver returns what a host sends first that takes the place of one that was
-// killed: what completes any part of a frame, and a [Ping] with token, of at most
-// 64 bytes; and the [Pong] that answers it, before which all that the guest has
-// said is for the other. Behind it comes nothing that was not asked for.
-func TakeOver(token []byte) (hail, echo []byte) {
-	frame := func(t Type) []byte {
-		f := NewFrame(t, 0)
-		defer f.Release()
-		f.SetLen(copy(f.Room(), token))
-		return slices.Clone(f.Bytes())
-	}
-	padding := make([]byte, HeaderSize+MaxPayload+1)
-	return append(padding, frame(Ping)...), frame(Pong)
-}
 
 // Window is the credit that a stream starts with, in bytes.
 const Window = 512 << 10
@@ -128,10 +103,6 @@ const (
 // ErrProtocol is wrapped by every complaint about what the other side sent.
 var ErrProtocol = errors.New("protocol error")
 
-// ErrCut says that the sender was replaced by another: frames may be lost, and
-// those that come are about other channels. The [Reader] goes on.
-var ErrCut = fmt.Errorf("%w: the stream is another sender's now", ErrProtocol)
-
 // A Frame is one message. Its payload lies in a pooled buffer: call Release
 // when it is no longer needed, exactly once, and do not touch it after.
 type Frame struct {
@@ -143,7 +114,7 @@ type Frame struct {
 
 // A buffer holds a whole frame, so that it can be read and passed on without a
 // copy.
-type buffer [HeaderSize + MaxPayload + 1]byte
+type buffer [HeaderSize + MaxPayload]byte
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
@@ -185,7 +156,7 @@ func (f *Frame) Release() {
 // Shrink gives up the room that the payload does not use, which takes a copy: for a
 // frame that may have to wait for long; see Enqueue.
 func (f *Frame) Shrink() {
-	if need := HeaderSize + f.n + 1; need <= len(f.buf)/2 {
+	if need := HeaderSize + f.n; need <= len(f.buf)/2 {
 		small := append(make([]byte, 0, need), f.Bytes()...)
 		f.Release()
 		f.buf = small
@@ -194,10 +165,9 @@ func (f *Frame) Shrink() {
 
 // Bytes is the whole frame as it goes over the wire.
 func (f *Frame) Bytes() []byte {
-	b := f.buf[:HeaderSize+f.n+1]
+	b := f.buf[:HeaderSize+f.n]
 	binary.LittleEndian.PutUint32(b, uint32(f.n)<<8|uint32(f.Type))
 	binary.LittleEndian.PutUint32(b[4:], f.Channel)
-	b[HeaderSize+f.n] = end
 	return b
 }
 
@@ -210,13 +180,12 @@ type Reader struct {
 
 // NewReader returns a Reader that buffers what it reads from r.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{r: r, buf: make([]byte, HeaderSize+MaxPayload+1)}
+	return &Reader{r: r, buf: make([]byte, HeaderSize+MaxPayload)}
 }
 
 // Next returns the next frame. The error is io.EOF only between frames; a
 // frame that is cut short is io.ErrUnexpectedEOF, one that is malformed
-// wraps [ErrProtocol]. After an error other than [ErrCut] the Reader is of no
-// further use.
+// wraps [ErrProtocol]. After an error the Reader is of no further use.
 func (r *Reader) Next() (Frame, error) {
 	if err := r.fill(HeaderSize); err != nil {
 		return Frame{}, err
@@ -224,10 +193,7 @@ func (r *Reader) Next() (Frame, error) {
 	head := binary.LittleEndian.Uint32(r.buf[r.at:])
 	channel := binary.LittleEndian.Uint32(r.buf[r.at+4:])
 	t, n := Type(head), int(head>>8)
-	if t == 0 {
-		return Frame{}, r.skip()
-	}
-	if t >= typeEnd {
+	if t == 0 || t >= typeEnd {
 		return Frame{}, fmt.Errorf("%w: frame of unknown type %d", ErrProtocol, t)
 	}
 	if n > MaxPayload {
@@ -236,7 +202,7 @@ func (r *Reader) Next() (Frame, error) {
 	r.at += HeaderSize
 	f := NewFrame(t, channel)
 	f.n = n
-	rest := f.buf[HeaderSize : HeaderSize+n+1]
+	rest := f.buf[HeaderSize : HeaderSize+n]
 	got := copy(rest, r.buf[r.at:r.end])
 	r.at += got
 	if got < len(rest) {
@@ -245,28 +211,7 @@ func (r *Reader) Next() (Frame, error) {
 			return Frame{}, cutShort(err)
 		}
 	}
-	switch rest[n] {
-	case end:
-		return f, nil
-	case 0:
-		f.Release()
-		return Frame{}, r.skip()
-	}
-	f.Release()
-	return Frame{}, fmt.Errorf("%w: a frame does not end where it should", ErrProtocol)
-}
-
-// skip skips padding, and returns ErrCut when there is something behind it.
-func (r *Reader) skip() error {
-	for {
-		if err := r.fill(1); err != nil {
-			return cutShort(err)
-		}
-		if r.buf[r.at] != 0 {
-			return ErrCut
-		}
-		r.at++
-	}
+	return f, nil
 }
 
 // fill makes at least n bytes available at r.at.
@@ -295,9 +240,8 @@ func cutShort(err error) error {
 // A Writer writes frames, each in one call. It is safe for concurrent use.
 // After an error the Writer is of no further use.
 type Writer struct {
-	mu     sync.Mutex
-	w      io.Writer // guarded by mu
-	closed bool      // guarded by mu
+	mu sync.Mutex
+	w  io.Writer // guarded by mu
 }
 
 // NewWriter returns a Writer to w, unbuffered.
@@ -307,19 +251,8 @@ func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 func (w *Writer) Write(f *Frame) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
-		return nil
-	}
 	_, err := w.w.Write(f.Bytes())
 	return err
-}
-
-// Close ends the Writer for those who have it, who need not know: when it
-// returns the last frame is out, and what is written from now on is dropped.
-func (w *Writer) Close() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
 }
 
 // Send writes a frame with the given payload.

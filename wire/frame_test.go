@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -57,10 +56,7 @@ func TestMalformedFrames(t *testing.T) {
 		in   []byte
 		want error
 	}{
-		"type 0":          {header(0, 0, 1), wire.ErrCut},
-		"nothing but 0":   {make([]byte, 100), io.ErrUnexpectedEOF},
-		"no end":          {header(byte(wire.Stdout), 0, 1), io.ErrUnexpectedEOF},
-		"another end":     {append(header(byte(wire.Stdout), 0, 1), 1), wire.ErrProtocol},
+		"type 0":          {header(0, 0, 1), wire.ErrProtocol},
 		"unknown type":    {header(200, 0, 1), wire.ErrProtocol},
 		"too long":        {header(byte(wire.Stdout), wire.MaxPayload+1, 1), wire.ErrProtocol},
 		"largest length":  {header(byte(wire.Stdout), 1<<24-1, 1), wire.ErrProtocol},
@@ -71,73 +67,6 @@ func TestMalformedFrames(t *testing.T) {
 		if _, err := wire.NewReader(bytes.NewReader(tt.in)).Next(); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
-	}
-}
-
-// Wherever a sender is killed, the frames that it has sent whole are read, what
-// it has sent of the next is dropped, and the first frame of its successor is the
-// next one; also if there are several that are killed.
-func TestTakeOver(t *testing.T) {
-	var sent bytes.Buffer
-	w := wire.NewWriter(&sent)
-	var whole []int // length of sent after each frame
-	for _, p := range []string{"", "x", "\x00", "\xff\x00", strings.Repeat("\x00", 50), strings.Repeat("y", 50)} {
-		if err := w.Send(wire.Stdin, 0x01000001, []byte(p)); err != nil {
-			t.Fatal(err)
-		}
-		whole = append(whole, sent.Len())
-	}
-	token := []byte("\x00token")
-	hail, echo := wire.TakeOver(token)
-	for cut := range sent.Len() + 1 {
-		for _, again := range []int{len(hail), 1, len(hail) - len(echo), len(hail) - len(echo) + 3, len(hail) - 1} {
-			stream := slices.Concat(sent.Bytes()[:cut], hail[:again], hail)
-			r := wire.NewReader(iotest.HalfReader(bytes.NewReader(stream)))
-			got, cuts, pings := 0, 0, 0
-			for {
-				f, err := r.Next()
-				if errors.Is(err, wire.ErrCut) {
-					cuts++
-					continue
-				}
-				if errors.Is(err, io.EOF) {
-					break
-				}
-				if err != nil {
-					t.Fatalf("cut at %d and %d: %v", cut, again, err)
-				}
-				switch {
-				case f.Type == wire.Ping && bytes.Equal(f.Payload(), token) && cuts > 0:
-					pings++
-				case f.Type == wire.Stdin && cuts == 0:
-					got++
-				default:
-					t.Fatalf("cut at %d and %d: frame of type %d, %q", cut, again, f.Type, f.Payload())
-				}
-				f.Release()
-			}
-			want := 0
-			for want < len(whole) && whole[want] <= cut {
-				want++
-			}
-			if got != want || pings != 1 && (pings != 2 || again != len(hail)) {
-				t.Fatalf("cut at %d and %d: %d frames and %d pings, want %d frames", cut, again, got, pings, want)
-			}
-		}
-	}
-	var answer bytes.Buffer
-	if err := wire.NewWriter(&answer).Send(wire.Pong, 0, token); err != nil || !bytes.Equal(answer.Bytes(), echo) {
-		t.Errorf("the answer is %q, not %q", answer.Bytes(), echo)
-	}
-}
-
-// Who has a Writer that was closed need not know.
-func TestClosedWriter(t *testing.T) {
-	var sent bytes.Buffer
-	w := wire.NewWriter(&sent)
-	w.Close()
-	if err := w.Send(wire.Stdout, 1, []byte("x")); err != nil || sent.Len() > 0 {
-		t.Errorf("%q, %v", sent.String(), err)
 	}
 }
 

@@ -7,8 +7,7 @@
 // does: wolffia-docker keep ID, the keeper. It mounts the filtered tree in the
 // host's mount namespace, since the engine cannot see into the shim's, makes the
 // container, and passes the connection to PID 1 to the shim. It hears nothing from
-// the guest, and from the shim only that the end is wanted. A shim that is killed it
-// replaces: see the decisions in ARCHITECTURE.md. It is a program of
+// the guest, and from the shim only that the end is wanted; it ends with the shim. It is a program of
 // its own since the engine's client would cost every other process of wolffia a
 // millisecond at its start.
 package docker

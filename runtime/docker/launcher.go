@@ -10,9 +10,6 @@ import (
 	"wolffia/runtime"
 )
 
-// takeOverLimit is how long PID 1 may take to answer another shim.
-const takeOverLimit = 10 * time.Second
-
 // lastWords is how long the connection to a container that is gone may take to
 // end.
 const lastWords = time.Second
@@ -37,11 +34,6 @@ func (Launcher) Launch(spec *runtime.LaunchSpec) (*runtime.Instance, error) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the connection to the container: %w", err)
 	}
 	s := newStream(conn, say)
-	if spec.Kept.Hail != nil {
-		if err := s.takeOver(conn, spec.Kept.Hail, spec.Kept.Echo, takeOverLimit); err != nil {
-			return nil, errors.Join(runtime.Errorf(runtime.ErrUnavailable, "take the connection to PID 1 over: %w", err), s.Close())
-		}
-	}
 	return &runtime.Instance{
 		Stream: s,
 		Stderr: said,

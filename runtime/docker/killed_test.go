@@ -1,0 +1,168 @@
+package docker_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"syscall"
+	"testing"
+
+	"wolffia/internal/test/dockertest"
+	"wolffia/runtime"
+)
+
+// kill9 kills a process of a sandbox, and waits until it is gone.
+func kill9(t testing.TB, id, part string) {
+	t.Helper()
+	pid := 0
+	until(t, part+" is there", func() bool {
+		pid = partsOf(t, id)[part]
+		return pid != 0
+	})
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, part+" is gone", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+}
+
+// When the shim is killed the sandbox is dead, and the keeper removes what is in
+// the engine. It can be started again.
+func TestKilledShim(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	sh(t, rt, s.ID, "trap '' TERM; (setsid sleep 1000 &) >/dev/null 2>&1")
+	kill9(t, s.ID, "wolffia shim")
+	dies(t, rt, s.ID)
+	partless(t, s.ID)
+	gone(t, rt, s.ID)
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, rt, s.ID, "cat file")
+	destroy(t, rt, s.ID)
+}
+
+// A client that waits for a command is told when the shim is killed.
+func TestKilledShimDuringCommands(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	if _, err := rt.CreateSession(t.Context(), s.ID, &runtime.SessionConfig{Name: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	var processes []runtime.Process
+	for _, spec := range []*runtime.ProcessSpec{
+		{Command: []string{"sh", "-c", "trap '' TERM INT HUP; echo up; sleep 1111"}},
+		{Command: []string{"echo up; sleep 1111"}, Session: "s"},
+		{Command: []string{"sh", "-c", "echo up; sleep 1111"}, TTY: true},
+	} {
+		p, err := rt.StartProcess(t.Context(), s.ID, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(p.Stdout(), make([]byte, 3)); err != nil {
+			t.Fatal(err)
+		}
+		processes = append(processes, p)
+	}
+	kill9(t, s.ID, "wolffia shim")
+	for _, p := range processes {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		if exit, err := p.Wait(ctx); !errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("%+v, %v", exit, err)
+		}
+		cancel()
+		_ = p.Close()
+	}
+	partless(t, s.ID)
+	gone(t, rt, s.ID)
+	destroy(t, rt, s.ID)
+}
+
+// A container that is frozen ends with its shim, too.
+func TestKilledShimOfFrozen(t *testing.T) {
+	need(t)
+	t.Parallel()
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	dockertest.Docker(t, "pause", "wolffia-"+s.ID)
+	kill9(t, s.ID, "wolffia shim")
+	dies(t, rt, s.ID)
+	partless(t, s.ID)
+	gone(t, rt, s.ID)
+	destroy(t, rt, s.ID)
+}
+
+// A shim that hangs is killed with its sandbox by who wants that to end, and has
+// no successor.
+func TestStoppedShim(t *testing.T) {
+	need(t)
+	t.Parallel()
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	pid := partsOf(t, s.ID)["wolffia shim"]
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	destroy(t, rt, s.ID)
+}
+
+// Shim and keeper are killed, in whatever order: the sandbox is dead, and whoever
+// comes next removes the rest.
+func TestKilledShimAndKeeper(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	for _, order := range [][]string{{"wolffia shim", "wolffia-docker keep"}, {"wolffia-docker keep", "wolffia shim"}} {
+		sh(t, rt, s.ID, "trap '' TERM; (setsid sleep 1000 &) >/dev/null 2>&1")
+		parts := partsOf(t, s.ID)
+		for _, part := range order {
+			if err := syscall.Kill(parts[part], syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+		partless(t, s.ID)
+		is(t, rt, s.ID, runtime.StateDead)
+		if err := rt.Start(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		sh(t, rt, s.ID, "cat file")
+	}
+	destroy(t, rt, s.ID)
+}
+
+// A keeper that is told to end ends the sandbox, and nothing is left of it; also
+// while the shim hangs.
+func TestTerminatedKeeper(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	for _, hangs := range []bool{false, true} {
+		parts := partsOf(t, s.ID)
+		if hangs {
+			if err := syscall.Kill(parts["wolffia shim"], syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := syscall.Kill(parts["wolffia-docker keep"], syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "keeper and PID 1 are gone", func() bool {
+			left := partsOf(t, s.ID)
+			delete(left, "wolffia shim")
+			delete(left, "wolffia tree")
+			return len(left) == 0
+		})
+		if err := syscall.Kill(parts["wolffia shim"], syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatal(err)
+		}
+		partless(t, s.ID)
+		gone(t, rt, s.ID)
+		is(t, rt, s.ID, runtime.StateDead)
+		if err := rt.Start(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	destroy(t, rt, s.ID)
+}
