@@ -22,7 +22,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
-
 	"golang.org/x/sys/unix"
 
 	"wolffia/image/store"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log"
 
+	"wolffia/local"
 	"wolffia/policy"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
@@ -14,7 +15,7 @@ import (
 // has: README.md shows the same.
 func Example() {
 	ctx, dir := context.Background(), "/home/ann/project"
-	rt, err := bwrap.New(nil) // needs wolffia and wolffia-guest in PATH
+	rt, err := local.New(nil, bwrap.Backend()) // needs wolffia and wolffia-guest in PATH
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type Options struct {
 	CountLinks bool
 
 	// StateDir is the state directory of the runtime that the sandbox is made
-	// with, as in shim.Options. What git tracked in the codebase is recorded there.
+	// with, as in local.Options. What git tracked in the codebase is recorded there.
 	StateDir string
 }
 

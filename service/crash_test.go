@@ -16,9 +16,9 @@ import (
 
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
+	"wolffia/local"
 	"wolffia/service"
 	"wolffia/service/registry"
-	"wolffia/shim"
 )
 
 const (
@@ -42,7 +42,7 @@ func serveUntilKilled(state string) {
 			os.Exit(1)
 		}
 	}
-	rt, err := shim.NewRuntime(&shim.Options{StateDir: state, Binary: os.Getenv(crashBinary)}, kinds[os.Getenv(crashKind)].backend)
+	rt, err := local.New(&local.Options{StateDir: state, Binary: os.Getenv(crashBinary)}, kinds[os.Getenv(crashKind)].backend)
 	fail(err)
 	ctx := context.Background()
 	s, err := service.Open(ctx, service.NewDriver(rt, nil), state, nil)
@@ -127,7 +127,7 @@ func (w *world) untilKilled(has map[int]string, rnd *rand.Rand) (begun int) {
 	defer out.Close()
 	child := &exec.Cmd{
 		Path: "/proc/self/exe", Args: os.Args[:1], Stdout: in, Stderr: in,
-		Env: append(os.Environ(), crashState+"="+w.state, crashBinary+"="+binary, crashSeed+"="+strconv.FormatUint(rnd.Uint64(), 10), crashKind+"="+on.backend.Name),
+		Env: append(os.Environ(), crashState+"="+w.state, crashBinary+"="+binary, crashSeed+"="+strconv.FormatUint(rnd.Uint64(), 10), crashKind+"="+on.backend.Name()),
 	}
 	w.OK(child.Start())
 	w.OK(in.Close())

@@ -24,7 +24,7 @@ func TestCreateScanDestroy(t *testing.T) {
 	s, err := d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: id, Owner: zoe})
 	w.OK(err)
 	want := registry.Metadata{SandboxID: id, ContainerName: id, Owner: zoe, CreatedAt: s.CreatedAt.UnixMilli()}
-	if s.SandboxID != id || s.ContainerName != id || d.Name() != on.backend.Name {
+	if s.SandboxID != id || s.ContainerName != id || d.Name() != on.backend.Name() {
 		t.Errorf("%+v of %s", s, d.Name())
 	}
 	found, err := service.NewDriver(w.open(), nil).ScanRunningSandboxes(w.Ctx) // as another process

@@ -14,10 +14,10 @@ import (
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/service"
-	"wolffia/shim"
 )
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 type world struct {
 	suite.T
 	state, codebase string
-	rt              *shim.Runtime
+	rt              *local.Runtime
 	rules           []perm.Rule
 	network         runtime.Network
 }
@@ -69,9 +69,9 @@ func newWorld(t testing.TB) *world {
 }
 
 // open returns a runtime as another process has it.
-func (w *world) open() *shim.Runtime {
+func (w *world) open() *local.Runtime {
 	w.Helper()
-	rt, err := shim.NewRuntime(&shim.Options{StateDir: w.state, Binary: filepath.Join(testbin.Dir(w.TB), "wolffia")}, on.backend)
+	rt, err := local.New(&local.Options{StateDir: w.state, Binary: filepath.Join(testbin.Dir(w.TB), "wolffia")}, on.backend)
 	w.OK(err)
 	w.Cleanup(func() { _ = rt.Close() })
 	return rt

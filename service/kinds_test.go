@@ -11,13 +11,13 @@ import (
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/docker"
 	"wolffia/runtime/gvisor"
+	"wolffia/runtime/launch"
 	"wolffia/service"
-	"wolffia/shim"
 )
 
 // A kind is what the tests' sandboxes run on.
 type kind struct {
-	backend shim.Backend
+	backend launch.Backend
 	needs   []probe.Feature
 }
 

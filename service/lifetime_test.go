@@ -9,9 +9,9 @@ import (
 
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
+	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/service"
-	"wolffia/shim"
 )
 
 const soon = 300 * time.Millisecond
@@ -21,7 +21,7 @@ const soon = 300 * time.Millisecond
 func TestLifetimeOver(t *testing.T) {
 	w := newWorld(t)
 	removals := new(suite.Buffer)
-	rt, err := shim.NewRuntime(&shim.Options{
+	rt, err := local.New(&local.Options{
 		StateDir: w.state, Binary: filepath.Join(testbin.Dir(t), "wolffia"), Log: slog.New(slog.NewTextHandler(removals, nil)),
 	}, on.backend)
 	w.OK(err)

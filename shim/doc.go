@@ -1,18 +1,9 @@
-// Package shim holds a sandbox: one host process for each, and the library
-// that starts it and talks to it.
+// Package shim is the host process of one sandbox: it mounts the tree, launches
+// the backend, and relays PID 1's stream to the clients of its socket.
 //
-// [Runtime] runs in whoever wants a sandbox. For Start it starts two processes
-// of the wolffia binary, which outlive it:
-//
-//	wolffia shim ID   in a user and mount namespace of its own; mounts the
-//	                  tree, launches the backend, relays PID 1's stream to the
-//	                  clients of its socket
-//	wolffia tree ID   serves the tree; in the host's namespaces, as the user,
-//	                  so that nothing of the sandbox can be in its way
-//
-// They get what they need through descriptors (see boot.go), not from a
-// directory that somebody could have changed. Both hold the sandbox's lock;
-// when it is free, both are gone, or have nothing left to do but to end.
+// Package local starts it as "wolffia shim ID", in a user and mount namespace of
+// its own. It holds a part of the sandbox's lock, and so does the tree server;
+// when the lock is free, both have ended, or are about to.
 //
 // Hazards:
 //   - The shim never touches the tree: no stat, no working directory and no

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/wire"
 )
 
@@ -132,7 +132,7 @@ func initOf(backend int) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", backend, backend))
 	for field := range strings.FieldsSeq(string(text)) {
 		program, _ := os.ReadFile("/proc/" + field + "/cmdline")
-		if pid, err := strconv.Atoi(field); err == nil && strings.HasPrefix(string(program), runtime.GuestPath+"\x00") {
+		if pid, err := strconv.Atoi(field); err == nil && strings.HasPrefix(string(program), launch.GuestPath+"\x00") {
 			return pid
 		}
 	}

@@ -1,12 +1,9 @@
 package shim
 
 import (
-	"fmt"
 	"os"
 	"testing"
 	"time"
-
-	"wolffia/wire"
 )
 
 // PID 1 is asked once it is silent, and dead when it has missed enough beats that count.
@@ -66,66 +63,5 @@ func TestStarved(t *testing.T) {
 	}
 	if l := loadOf(1 << 30); l.known {
 		t.Errorf("that of nobody: %+v", l)
-	}
-}
-
-// A command that PID 1 neither ends nor tells of is given up after its time-out, with the
-// output that has come; what still comes is dropped, and the connection serves others.
-func TestOverdue(t *testing.T) {
-	g, conn := lie(t)
-	p, channel := g.started(t, conn)
-	if err := g.w.Send(wire.Stdout, channel, []byte("some")); err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 4)
-	if _, err := p.Stdout().Read(b); err != nil || string(b) != "some" {
-		t.Fatalf("%q, %v", b, err)
-	}
-	(&overdue{process: p, session: true}).look()
-	if f, err := g.r.Next(); err != nil || f.Type != wire.Kill || f.Channel != channel {
-		t.Errorf("PID 1 hears %+v, %v", f, err)
-	}
-	status, err := p.Wait(t.Context())
-	if err != nil || !status.TimedOut || status.Code != 137 || !status.StatusLost {
-		t.Errorf("%+v, %v", status, err)
-	}
-	for range 3 {
-		if err := g.w.Send(wire.Stdout, channel, []byte("late")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n, err := p.Stdout().Read(b); n != 0 || fmt.Sprint(err) != "EOF" {
-		t.Errorf("%q, %v", b[:n], err)
-	}
-	if err := g.w.SendJSON(wire.Exit, channel, wire.ExitStatus{Code: 3}); err != nil {
-		t.Fatal(err)
-	}
-	g.started(t, conn)
-}
-
-// Output that its reader has not taken yet is no reason to give a command up, unless
-// there is more of it than there can be.
-func TestOverdueWithSlowReader(t *testing.T) {
-	g, conn := lie(t)
-	p, channel := g.started(t, conn)
-	if err := g.w.Send(wire.Stdout, channel, []byte("something")); err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 4)
-	if _, err := p.Stdout().Read(b); err != nil || string(b) != "some" {
-		t.Fatalf("%q, %v", b, err)
-	}
-	o := &overdue{process: p, timer: time.NewTimer(time.Hour)}
-	o.look()
-	select {
-	case <-p.Done():
-		t.Error("it was given up")
-	default:
-	}
-	o.late = -overdueOutput
-	o.look()
-	<-p.Done()
-	if _, err := p.Stdout().Read(b); err != nil || string(b) != "thin" {
-		t.Errorf("what had come: %q, %v", b, err)
 	}
 }

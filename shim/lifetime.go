@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/wire"
@@ -174,5 +175,5 @@ func (s *shim) expire(why runtime.Expiry) {
 		return
 	}
 	fmt.Fprintf(os.Stderr, "the sandbox ends: %s\n", why.Why())
-	s.end(outcome, stopGrace)
+	s.end(outcome, boot.StopGrace)
 }

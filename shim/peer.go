@@ -7,13 +7,14 @@ import (
 	"sync"
 	"time"
 
+	"wolffia/internal/boot"
 	"wolffia/internal/step"
 	"wolffia/wire"
 )
 
 // A peer is one client of the shim.
 type peer struct {
-	conn  *socket
+	conn  *boot.Socket
 	relay *relay
 
 	mu       sync.Mutex
@@ -44,7 +45,7 @@ func (s *shim) accept(l *net.UnixListener) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		sock, err := newSocket(conn)
+		sock, err := boot.NewSocket(conn)
 		if err != nil {
 			continue // no descriptors left: the client sees that it was hung up on
 		}
@@ -143,7 +144,7 @@ func (p *peer) queue(f wire.Frame) {
 	}
 	if len(p.out) == 0 && !p.writing {
 		b := f.Bytes()
-		if p.at = p.conn.try(b); p.at == len(b) {
+		if p.at = p.conn.Try(b); p.at == len(b) {
 			p.at = 0
 			p.written(&f)
 			return

@@ -17,44 +17,37 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs"
+	"wolffia/internal/boot"
 	"wolffia/internal/cgroup"
+	"wolffia/internal/rootfs"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/wire"
 )
 
-const (
-	// helloLimit is how long PID 1 may take to say that it is there.
-	helloLimit = 40 * time.Second
-	// stopGrace is how long processes have between SIGTERM and SIGKILL when a
-	// sandbox is stopped, unless the request says otherwise.
-	stopGrace = 2 * time.Second
-	// killGrace is how long they may take before the tree is given up, for which
-	// they may be waiting.
-	killGrace = 2 * time.Second
-	// killLimit is how long the kernel may take to end what was killed.
-	killLimit = 10 * time.Second
-)
+// helloLimit is how long PID 1 may take to say that it is there.
+const helloLimit = 40 * time.Second
 
 // Main is the shim's main: it holds one sandbox until that ends.
-func Main(launchers ...runtime.Launcher) error {
+func Main(backends ...launch.Backend) error {
 	// What is started from here dies with this thread: so it must be the one
 	// that lives longest, the main thread.
 	goruntime.LockOSThread()
-	if err := begin("wolffia-shim"); err != nil {
+	if err := boot.Init("wolffia-shim"); err != nil {
 		return err
 	}
-	ready := os.NewFile(fdReady, "ready")
-	b, err := readBoot()
+	ready := os.NewFile(boot.FDReady, "ready")
+	b, err := boot.Read()
 	if err != nil {
 		return err
 	}
 	step.Reached("begun")
 	unix.Umask(0o022) // for what is composed; what is ours alone lies in directories of 0700
-	s := &shim{boot: b, control: os.NewFile(fdControl, "control"), ready: ready}
-	if err := s.run(launchers); err != nil {
-		failed(err).send(ready)
+	s := &shim{boot: b, control: os.NewFile(boot.FDControl, "control"), ready: ready}
+	if err := s.run(backends); err != nil {
+		boot.Failed(err).Send(ready)
 		return err
 	}
 	return nil
@@ -62,12 +55,12 @@ func Main(launchers ...runtime.Launcher) error {
 
 // A shim is the state of Main.
 type shim struct {
-	boot    *boot
+	boot    *boot.Params
 	control *os.File
 	ready   io.WriteCloser
 	keeper  *os.File // nil: the sandbox is in no engine
 
-	inst       *runtime.Instance
+	inst       *launch.Instance
 	group      *cgroup.Group // its own; nil: none
 	gone       chan struct{} // closed when the backend has ended
 	complaints *tail         // what the backend and PID 1 say
@@ -84,15 +77,15 @@ type shim struct {
 }
 
 // step tells the caller what is being done, so that a hang has a name.
-func (s *shim) step(name string) { report{Step: name}.send(s.ready) }
+func (s *shim) step(name string) { boot.Report{Step: name}.Send(s.ready) }
 
 // run starts the sandbox and stays until it has ended.
-func (s *shim) run(launchers []runtime.Launcher) error {
+func (s *shim) run(backends []launch.Backend) error {
 	spec, err := s.prepare()
 	if err != nil {
 		return err
 	}
-	if err := s.launch(launchers, spec); err != nil {
+	if err := s.launch(backends, spec); err != nil {
 		return err
 	}
 	listener, err := s.greet()
@@ -100,16 +93,16 @@ func (s *shim) run(launchers []runtime.Launcher) error {
 		_ = s.inst.Kill()
 		_ = s.inst.Stream.Close()
 		_ = os.Remove(statedir.SocketComing(s.boot.Run))
-		if !within(killLimit, s.gone) {
+		if !boot.Within(boot.KillLimit, s.gone) {
 			err = errors.Join(err, errors.New("its processes do not end"))
 		}
 		return err
 	}
-	report{Ready: true}.send(s.ready)
+	boot.Report{Ready: true}.Send(s.ready)
 	_ = s.ready.Close()
 	step.Reached("ready")
 	go func() { // ends with the disk's answer
-		config := os.NewFile(fdConfig, "config.json")
+		config := os.NewFile(boot.FDConfig, "config.json")
 		_ = errors.Join(config.Sync(), config.Close())
 	}()
 	go s.accept(listener) // ends with the process
@@ -117,7 +110,7 @@ func (s *shim) run(launchers []runtime.Launcher) error {
 	if c := &s.boot.Config; c.CodebasePath != "" && !c.BoundToCaller && s.boot.Engine == "" {
 		s.warming.Store(true)
 		go func() { // ends at its limit, or with the tree
-			warm(treeDir(s.boot))
+			warm(rootfs.TreeDir(s.boot))
 			s.warming.Store(false)
 		}()
 	}
@@ -128,7 +121,7 @@ func (s *shim) run(launchers []runtime.Launcher) error {
 
 // prepare makes everything that the backend needs, in the shim's own mount
 // namespace, and hands the mounted tree to its server.
-func (s *shim) prepare() (*runtime.LaunchSpec, error) {
+func (s *shim) prepare() (*launch.Spec, error) {
 	b := s.boot
 	s.step("prepare")
 	if err := statedir.PrepareRun(b.Run); err != nil {
@@ -139,8 +132,8 @@ func (s *shim) prepare() (*runtime.LaunchSpec, error) {
 		return s.receiveKept()
 	}
 	s.step("compose the root directory")
-	sockets := b.listAhead()
-	spec, err := compose(b)
+	sockets := rootfs.ListSockets(b)
+	spec, err := rootfs.Compose(b)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +142,7 @@ func (s *shim) prepare() (*runtime.LaunchSpec, error) {
 			return nil, err
 		}
 	}
-	return spec, b.keepSockets(spec, <-sockets, emptyDir(b.Mnt))
+	return spec, rootfs.KeepSockets(b, spec, <-sockets, rootfs.EmptyDir(b.Mnt))
 }
 
 // mount mounts the codebase and hands it to its server.
@@ -157,12 +150,12 @@ func (s *shim) mount() error {
 	b := s.boot
 	s.step("mount the codebase")
 	step.Reached("composed")
-	device, err := fusefs.Mount(treeDir(b), nil)
+	device, err := fusefs.Mount(rootfs.TreeDir(b), nil)
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps", b.Config.UID, err)
 	}
-	if err := errors.Join(sendDevice(s.control, device), device.Close()); err != nil {
-		if why := receiveServing(s.control); why != nil {
+	if err := errors.Join(boot.SendDevice(s.control, device), device.Close()); err != nil {
+		if why := boot.ReceiveServing(s.control); why != nil {
 			err = why // it ended before it could take it, and has said why
 		}
 		return runtime.WithClass(runtime.ErrUnavailable, err)
@@ -172,9 +165,9 @@ func (s *shim) mount() error {
 }
 
 // launch starts the backend.
-func (s *shim) launch(launchers []runtime.Launcher, spec *runtime.LaunchSpec) (err error) {
+func (s *shim) launch(backends []launch.Backend, spec *launch.Spec) (err error) {
 	name := s.boot.Config.Runtime
-	i := slices.IndexFunc(launchers, func(l runtime.Launcher) bool { return l.Name() == name })
+	i := slices.IndexFunc(backends, func(b launch.Backend) bool { return b.Name() == name })
 	if i < 0 {
 		return runtime.Errorf(runtime.ErrUnsupported, "there is no runtime %q", name)
 	}
@@ -183,16 +176,16 @@ func (s *shim) launch(launchers []runtime.Launcher, spec *runtime.LaunchSpec) (e
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	if s.boot.Held {
-		spec.Gate = os.NewFile(fdGate, "gate")
+		spec.Gate = os.NewFile(boot.FDGate, "gate")
 	}
-	if s.inst, err = launchers[i].Launch(spec); err != nil {
+	if s.inst, err = backends[i].Launch(spec); err != nil {
 		return err
 	}
 	step.Reached("launched")
 	if s.boot.Held {
 		_ = spec.Gate.Close()
 		s.step("limit it")
-		report{Held: s.inst.PID}.send(s.ready)
+		boot.Report{Held: s.inst.PID}.Send(s.ready)
 	}
 	s.complaints, s.drained, s.gone = newTail(os.Stderr), make(chan struct{}), make(chan struct{})
 	go func() { // ends with the backend
@@ -213,7 +206,7 @@ func (s *shim) greet() (*net.UnixListener, error) {
 	if b.Config.CodebasePath != "" {
 		// PID 1 is on its way meanwhile; whoever looks at the mount waits.
 		s.step("serve the codebase")
-		if err := receiveServing(s.control); err != nil {
+		if err := boot.ReceiveServing(s.control); err != nil {
 			return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 		s.tree = newTreeConn(s.control)
@@ -232,7 +225,7 @@ func (s *shim) greet() (*net.UnixListener, error) {
 	if err != nil {
 		blame := s.blame()
 		_ = s.inst.Kill()
-		within(killLimit, s.drained)
+		boot.Within(boot.KillLimit, s.drained)
 		if said := s.complaints.String(); said != "" {
 			err = errors.New(said)
 		}
@@ -291,7 +284,7 @@ func (s *shim) watchCaller() {
 	if !s.boot.Config.BoundToCaller {
 		return
 	}
-	_, _ = os.NewFile(fdAlive, "alive").Read(make([]byte, 1))
+	_, _ = os.NewFile(boot.FDAlive, "alive").Read(make([]byte, 1))
 	s.orphaned.Store(true)
 	s.end(statedir.Status{State: runtime.StateStopped}, 0)
 }
@@ -311,14 +304,14 @@ func (s *shim) hold() {
 	asked := s.outcome // what ends from now on is no reason
 	s.mu.Unlock()
 	_ = s.inst.Kill()
-	if !within(killGrace, s.gone) || s.warming.Load() {
+	if !boot.Within(boot.KillGrace, s.gone) || s.warming.Load() {
 		// If the tree server is stuck, whoever waits for it cannot be killed.
-		_ = unix.Unmount(treeDir(s.boot), unix.MNT_FORCE)
+		_ = unix.Unmount(rootfs.TreeDir(s.boot), unix.MNT_FORCE)
 	}
-	if !within(killLimit, s.gone) {
+	if !boot.Within(boot.KillLimit, s.gone) {
 		outcome.Reason += "; its processes do not end"
 	}
-	within(time.Second, s.drained)
+	boot.Within(time.Second, s.drained)
 	if said := s.complaints.String(); said != "" {
 		outcome.Reason += ": " + said
 	}
@@ -339,9 +332,9 @@ func (s *shim) hold() {
 	}
 	if s.group != nil && s.tree != nil { // it is in the group, and has its log to write
 		s.tree.hangUp()
-		within(treeLimit, s.tree.over)
+		boot.Within(boot.TreeLimit, s.tree.over)
 	}
-	limited := s.group != nil && s.group.Remove(killLimit) != nil // it may be root's
+	limited := s.group != nil && s.group.Remove(boot.KillLimit) != nil // it may be root's
 	if s.orphaned.Load() && !limited && !exists(s.boot.Engine) {
 		// Nobody else will. Where the directory is root's, or something is left in
 		// an engine or of the limits, List does it.
@@ -376,16 +369,6 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 	time.AfterFunc(grace+time.Second, func() { _ = s.inst.Kill() })
 	if err := s.relay.shutdown(grace); err != nil {
 		_ = s.inst.Kill()
-	}
-}
-
-// within waits for done, up to limit.
-func within(limit time.Duration, done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	case <-time.After(limit):
-		return false
 	}
 }
 

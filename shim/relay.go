@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"wolffia/internal/boot"
 	"wolffia/internal/step"
 	"wolffia/wire"
 )
@@ -102,7 +103,7 @@ func (r *relay) hello(limit time.Duration) error {
 		defer f.Release()
 		err = wire.CheckHello(&f)
 	}()
-	if !within(limit, got) {
+	if !boot.Within(limit, got) {
 		return fmt.Errorf("no word from PID 1 in %v", limit)
 	}
 	if errors.Is(err, io.EOF) {

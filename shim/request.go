@@ -5,48 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"wolffia/internal/boot"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
 	"wolffia/wire"
-)
-
-// What a client can ask of the shim itself.
-const (
-	opNothing = "nothing"
-	opStop    = "stop"
-	opTouch   = "touch"
-	opRenew   = "renew"
-	opStats   = askStats // passed on to the tree server
-	opAudit   = askAudit // passed on to the tree server
-	opRules   = askRules // passed on to the tree server
-)
-
-// A request is what a client asks of the shim itself.
-type request struct {
-	Op      string          `json:"op"`
-	GraceMS *int64          `json:"graceMs,omitempty"` // for stop: between TERM and KILL; nil is stopGrace
-	Rules   json.RawMessage `json:"rules,omitempty"`   // for rules: a list, which the shim does not read
-
-	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
-}
-
-// A reply answers a request.
-type reply struct {
-	Error string     `json:"error,omitempty"`
-	Class string     `json:"class,omitempty"` // of Error
-	Stats *TreeStats `json:"stats,omitempty"`
-	// Unknown says that nobody knows whether the request took effect.
-	Unknown bool `json:"unknown,omitempty"`
-}
-
-const (
-	// statsLimit is how long the tree server may take to tell what it does, or to
-	// have its audit log written.
-	statsLimit = 2 * time.Second
-	// rulesLimit is how long it may take until other rules bind: the kernel has
-	// to forget what the old ones allowed.
-	rulesLimit = 30 * time.Second
 )
 
 // onControl takes a frame on channel 0. An error ends the connection.
@@ -63,7 +26,7 @@ func (s *shim) onControl(p *peer, f *wire.Frame) error {
 	if f.Type == wire.ControlMore {
 		return nil
 	}
-	var req request
+	var req boot.Request
 	err := json.Unmarshal(p.request, &req)
 	p.request = nil
 	if err != nil {
@@ -75,28 +38,28 @@ func (s *shim) onControl(p *peer, f *wire.Frame) error {
 // answer does what a client asks for. What the tree server is asked is waited
 // for elsewhere, so that nothing that the client does meanwhile waits for it;
 // one question at a time.
-func (s *shim) answer(p *peer, req *request) error {
+func (s *shim) answer(p *peer, req *boot.Request) error {
 	step.Reached("asked")
 	switch req.Op {
-	case opNothing:
-		return p.reply(&reply{})
-	case opStop:
-		grace := stopGrace
+	case boot.OpNothing:
+		return p.reply(&boot.Reply{})
+	case boot.OpStop:
+		grace := boot.StopGrace
 		if req.GraceMS != nil {
 			grace = time.Duration(max(0, *req.GraceMS)) * time.Millisecond
 		}
 		s.end(statedir.Status{State: runtime.StateStopped}, grace)
-		return p.reply(&reply{})
-	case opTouch:
-		return p.reply(replyOf(treeReply{}, s.life.touch()))
-	case opRenew:
+		return p.reply(&boot.Reply{})
+	case boot.OpTouch:
+		return p.reply(replyOf(boot.TreeReply{}, s.life.touch()))
+	case boot.OpRenew:
 		if req.Lifetime == nil {
-			return fmt.Errorf("%w: %s without a lifetime", wire.ErrProtocol, opRenew)
+			return fmt.Errorf("%w: %s without a lifetime", wire.ErrProtocol, boot.OpRenew)
 		}
-		return p.reply(replyOf(treeReply{}, s.life.set(req.Lifetime)))
-	case opStats, opAudit, opRules:
+		return p.reply(replyOf(boot.TreeReply{}, s.life.set(req.Lifetime)))
+	case boot.OpStats, boot.OpAudit, boot.OpRules:
 		if s.tree == nil {
-			return p.reply(replyOf(treeReply{}, runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))
+			return p.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))
 		}
 		p.mu.Lock()
 		busy := p.asking
@@ -116,27 +79,27 @@ func (s *shim) answer(p *peer, req *request) error {
 		}()
 		return nil
 	}
-	return p.reply(&reply{Error: fmt.Sprintf("request %q is not known", req.Op), Class: runtime.ErrUnsupported.Error()})
+	return p.reply(&boot.Reply{Error: fmt.Sprintf("request %q is not known", req.Op), Class: runtime.ErrUnsupported.Error()})
 }
 
 // askTree passes a request on to the tree server.
-func (s *shim) askTree(req *request) (treeReply, error) {
-	if req.Op != opRules {
-		return s.tree.ask(req.Op, nil, statsLimit)
+func (s *shim) askTree(req *boot.Request) (boot.TreeReply, error) {
+	if req.Op != boot.OpRules {
+		return s.tree.ask(req.Op, nil, boot.StatsLimit)
 	}
-	rules, err := sealedFile(req.Rules)
+	rules, err := boot.SealedFile(req.Rules)
 	if err != nil {
-		return treeReply{}, runtime.WithClass(runtime.ErrUnavailable, err)
+		return boot.TreeReply{}, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	defer rules.Close()
-	return s.tree.ask(askRules, rules, rulesLimit)
+	return s.tree.ask(boot.AskRules, rules, boot.RulesLimit)
 }
 
 // maxReplies is how many answers may wait for a client to read them.
 const maxReplies = 16
 
 // reply queues the answer for the client. An error ends the connection.
-func (p *peer) reply(r *reply) error {
+func (p *peer) reply(r *boot.Reply) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
 	"wolffia/runtime"
 )
 
@@ -21,14 +22,14 @@ type treeConn struct {
 	over    chan struct{} // closed when run has ended
 
 	mu      sync.Mutex
-	last    uint64                    // the number of the last request; guarded by mu
-	waiting map[uint64]chan treeReply // with room for the answer; guarded by mu
-	gone    bool                      // guarded by mu
+	last    uint64                         // the number of the last request; guarded by mu
+	waiting map[uint64]chan boot.TreeReply // with room for the answer; guarded by mu
+	gone    bool                           // guarded by mu
 }
 
 func newTreeConn(control *os.File) *treeConn {
 	// Not from 0 on: an answer to a shim that was killed must not be taken for ours.
-	return &treeConn{control: control, over: make(chan struct{}), last: rand.Uint64(), waiting: map[uint64]chan treeReply{}}
+	return &treeConn{control: control, over: make(chan struct{}), last: rand.Uint64(), waiting: map[uint64]chan boot.TreeReply{}}
 }
 
 // errTreeGone is what a question gets when the tree server has ended.
@@ -38,15 +39,15 @@ var errTreeGone = runtime.Errorf(runtime.ErrUnavailable, "the tree server has en
 // waits for any more is dropped.
 func (c *treeConn) run() {
 	defer close(c.over)
-	for buf := make([]byte, maxPacket); ; {
-		packet, file, err := receivePacket(c.control, buf)
+	for buf := make([]byte, boot.MaxPacket); ; {
+		packet, file, err := boot.ReceivePacket(c.control, buf)
 		if file != nil {
 			_ = file.Close() // nobody has asked for one
 		}
 		if len(packet) == 0 {
 			break // gone, or the socket is broken, which comes to the same
 		}
-		var reply treeReply
+		var reply boot.TreeReply
 		if err != nil || json.Unmarshal(packet, &reply) != nil {
 			continue // whoever has asked is told when time is up
 		}
@@ -76,39 +77,39 @@ func (c *treeConn) hangUp() {
 // ask sends a request, with a descriptor if file is one, and waits for the
 // answer up to limit. An error is of class ErrUnavailable, or the tree server's
 // own; that a request was sent, and not answered, matches errNoAnswer.
-func (c *treeConn) ask(op string, file *os.File, limit time.Duration) (treeReply, error) {
-	answer := make(chan treeReply, 1)
+func (c *treeConn) ask(op string, file *os.File, limit time.Duration) (boot.TreeReply, error) {
+	answer := make(chan boot.TreeReply, 1)
 	c.mu.Lock()
 	if c.gone {
 		c.mu.Unlock()
-		return treeReply{}, errTreeGone
+		return boot.TreeReply{}, errTreeGone
 	}
 	c.last++
 	id := c.last
 	c.waiting[id] = answer
-	err := sendPacket(c.control, treeRequest{ID: id, Op: op}, file)
+	err := boot.SendPacket(c.control, boot.TreeRequest{ID: id, Op: op}, file)
 	c.mu.Unlock()
 	if err != nil {
 		c.forget(id)
 		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-			return treeReply{}, errTreeGone
+			return boot.TreeReply{}, errTreeGone
 		}
-		return treeReply{}, runtime.Errorf(runtime.ErrUnavailable, "ask the tree server: %w", err)
+		return boot.TreeReply{}, runtime.Errorf(runtime.ErrUnavailable, "ask the tree server: %w", err)
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case reply, ok := <-answer:
 		if !ok {
-			return treeReply{}, errTreeGone
+			return boot.TreeReply{}, errTreeGone
 		}
 		if reply.Error != "" {
-			return treeReply{}, report{Error: reply.Error, Class: reply.Class}.err()
+			return boot.TreeReply{}, boot.Report{Error: reply.Error, Class: reply.Class}.Err()
 		}
 		return reply, nil
 	case <-timer.C:
 		c.forget(id)
-		return treeReply{}, runtime.Errorf(runtime.ErrUnavailable, "%w in %v", errNoAnswer, limit)
+		return boot.TreeReply{}, runtime.Errorf(runtime.ErrUnavailable, "%w in %v", errNoAnswer, limit)
 	}
 }
 
@@ -120,4 +121,13 @@ func (c *treeConn) forget(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, id)
+}
+
+// replyOf is what a client is told of the tree server's answer.
+func replyOf(r boot.TreeReply, err error) *boot.Reply {
+	if err == nil {
+		return &boot.Reply{Stats: r.Stats}
+	}
+	why := boot.Failed(err)
+	return &boot.Reply{Error: why.Error, Class: why.Class, Unknown: errors.Is(err, errNoAnswer) || errors.Is(err, errTreeGone)}
 }

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -17,7 +19,7 @@ import (
 // conns returns a connection and the tree server's end of it.
 func conns(t *testing.T) (c *treeConn, tree *os.File, ended chan struct{}) {
 	t.Helper()
-	a, b, err := controlPair()
+	a, b, err := boot.ControlPair()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,9 +37,9 @@ func conns(t *testing.T) (c *treeConn, tree *os.File, ended chan struct{}) {
 }
 
 // next returns the next request.
-func next(t *testing.T, tree *os.File) (req treeRequest, file *os.File) {
+func next(t *testing.T, tree *os.File) (req boot.TreeRequest, file *os.File) {
 	t.Helper()
-	packet, file, err := receivePacket(tree, make([]byte, maxPacket))
+	packet, file, err := boot.ReceivePacket(tree, make([]byte, boot.MaxPacket))
 	if err == nil {
 		err = json.Unmarshal(packet, &req)
 	}
@@ -54,7 +56,7 @@ const hangLimit = time.Minute
 func TestTreeAnswers(t *testing.T) {
 	c, tree, _ := conns(t)
 	type result struct {
-		reply treeReply
+		reply boot.TreeReply
 		err   error
 	}
 	ask := func(op string) chan result {
@@ -71,12 +73,12 @@ func TestTreeAnswers(t *testing.T) {
 	two, _ := next(t, tree)
 	for _, packet := range []any{
 		"nonsense",
-		treeReply{ID: 99},
-		treeReply{ID: two.ID, Stats: &TreeStats{Nodes: 2}},
-		treeReply{ID: two.ID},
-		treeReply{ID: one.ID, Error: "no", Class: runtime.ErrInvalid.Error()},
+		boot.TreeReply{ID: 99},
+		boot.TreeReply{ID: two.ID, Stats: &boot.TreeStats{Nodes: 2}},
+		boot.TreeReply{ID: two.ID},
+		boot.TreeReply{ID: one.ID, Error: "no", Class: runtime.ErrInvalid.Error()},
 	} {
-		if err := sendPacket(tree, packet, nil); err != nil {
+		if err := boot.SendPacket(tree, packet, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -92,12 +94,12 @@ func TestTreeAnswers(t *testing.T) {
 // whoever asks.
 func TestTreeDoesNotAnswer(t *testing.T) {
 	c, tree, ended := conns(t)
-	if _, err := c.ask(askStats, nil, time.Millisecond); !errors.Is(err, errNoAnswer) || !errors.Is(err, runtime.ErrUnavailable) {
+	if _, err := c.ask(boot.AskStats, nil, time.Millisecond); !errors.Is(err, errNoAnswer) || !errors.Is(err, runtime.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 	full := false
 	for range 100_000 {
-		_, err := c.ask(askStats, nil, 0)
+		_, err := c.ask(boot.AskStats, nil, 0)
 		if full = errors.Is(err, unix.EAGAIN); full {
 			break
 		}
@@ -118,7 +120,7 @@ func TestTreeDoesNotAnswer(t *testing.T) {
 	}
 	got := make(chan error, 1)
 	go func() {
-		_, err := c.ask(askStats, nil, hangLimit)
+		_, err := c.ask(boot.AskStats, nil, hangLimit)
 		got <- err
 	}()
 	next(t, tree)
@@ -129,7 +131,7 @@ func TestTreeDoesNotAnswer(t *testing.T) {
 		t.Errorf("when it goes: %v", err)
 	}
 	<-ended
-	if _, err := c.ask(askStats, nil, hangLimit); !errors.Is(err, errTreeGone) {
+	if _, err := c.ask(boot.AskStats, nil, hangLimit); !errors.Is(err, errTreeGone) {
 		t.Errorf("when it is gone: %v", err)
 	}
 }
@@ -141,14 +143,14 @@ func TestRulesInAFile(t *testing.T) {
 	for len(want) < 1000 {
 		want = append(want, want[0])
 	}
-	f, err := sealedFile(marshal(want))
+	f, err := boot.SealedFile(local.Marshal(want))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	asked := make(chan error, 1)
 	go func() {
-		_, err := c.ask(askRules, f, hangLimit)
+		_, err := c.ask(boot.AskRules, f, hangLimit)
 		asked <- err
 	}()
 	req, file := next(t, tree)
@@ -156,13 +158,13 @@ func TestRulesInAFile(t *testing.T) {
 		t.Fatal("no file came")
 	}
 	defer file.Close()
-	if err := sendPacket(tree, treeReply{ID: req.ID}, nil); err != nil {
+	if err := boot.SendPacket(tree, boot.TreeReply{ID: req.ID}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-asked; err != nil {
 		t.Error(err)
 	}
-	got, err := readRules(file)
+	got, err := boot.ReadRules(file)
 	if err != nil || len(got) != len(want) || got[999] != want[999] {
 		t.Errorf("%d rules, %v", len(got), err)
 	}
@@ -176,26 +178,26 @@ func TestRulesInAFile(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	for name, f := range map[string]*os.File{"none": nil, "pipe": r} {
-		if _, err := readRules(f); !errors.Is(err, runtime.ErrInvalid) {
+		if _, err := boot.ReadRules(f); !errors.Is(err, runtime.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, content := range map[string]string{"nothing": "", "no JSON": "x", "no rules": `{"a":1}`, "no level": `[{"pattern":"x","level":"all"}]`} {
-		f, err := sealedFile([]byte(content))
+		f, err := boot.SealedFile([]byte(content))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readRules(f); !errors.Is(err, runtime.ErrInvalid) {
+		if _, err := boot.ReadRules(f); !errors.Is(err, runtime.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 		_ = f.Close()
 	}
-	long, err := sealedFile(make([]byte, maxRules+1))
+	long, err := boot.SealedFile(make([]byte, boot.MaxRules+1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer long.Close()
-	if _, err := readRules(long); !errors.Is(err, runtime.ErrInvalid) || !strings.HasSuffix(err.Error(), "rules of more than 8388608 bytes") {
+	if _, err := boot.ReadRules(long); !errors.Is(err, runtime.ErrInvalid) || !strings.HasSuffix(err.Error(), "rules of more than 8388608 bytes") {
 		t.Errorf("too long: %v", err)
 	}
 }

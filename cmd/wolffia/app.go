@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 // A stdio is what a command reads and writes.
@@ -62,8 +62,8 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 }
 
 // open returns the named runtime; an empty name means the default one.
-func (a *app) open(name string) (*shim.Runtime, error) {
-	rt, err := newRuntime(name, &shim.Options{StateDir: a.stateDir, Progress: a.progress(), Log: a.log})
+func (a *app) open(name string) (*local.Runtime, error) {
+	rt, err := newRuntime(name, &local.Options{StateDir: a.stateDir, Progress: a.progress(), Log: a.log})
 	if err != nil {
 		return nil, err
 	}

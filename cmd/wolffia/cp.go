@@ -14,8 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/internal/archive"
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
+	"wolffia/runtime/launch"
 )
 
 func (a *app) cpCommand() *cobra.Command {
@@ -64,7 +65,7 @@ func splitPlace(s string) (sandbox, inside string) {
 
 // copyOut unpacks on the host what the guest's program packs inside. What it is called
 // here is not for the sandbox to say: that could replace any file in the target.
-func copyOut(ctx context.Context, rt *shim.Runtime, id, from, to string) error {
+func copyOut(ctx context.Context, rt *local.Runtime, id, from, to string) error {
 	name := path.Base(path.Clean(from))
 	if name == "." || name == ".." || name == "/" {
 		if st, err := os.Stat(to); err == nil && st.IsDir() {
@@ -78,7 +79,7 @@ func copyOut(ctx context.Context, rt *shim.Runtime, id, from, to string) error {
 }
 
 // copyIn unpacks inside what is packed on the host.
-func copyIn(ctx context.Context, rt *shim.Runtime, from, id, to string) error {
+func copyIn(ctx context.Context, rt *local.Runtime, from, id, to string) error {
 	if _, err := os.Lstat(from); err != nil {
 		return runtime.Errorf(runtime.ErrNotFound, "copy %s: %w", from, errors.Unwrap(err))
 	}
@@ -90,12 +91,12 @@ func copyIn(ctx context.Context, rt *shim.Runtime, from, id, to string) error {
 
 // withHelper runs the guest's program as a command inside, beside do. What it
 // has to say on standard error is the better explanation if both fail.
-func withHelper(ctx context.Context, rt *shim.Runtime, id, verb, inside string, do func(runtime.Process) error) error {
+func withHelper(ctx context.Context, rt *local.Runtime, id, verb, inside string, do func(runtime.Process) error) error {
 	if !path.IsAbs(inside) {
 		inside = "./" + inside // never an option
 	}
 	p, err := rt.StartProcess(ctx, id, &runtime.ProcessSpec{
-		Command: []string{runtime.GuestPath, verb, inside}, Stdin: true,
+		Command: []string{launch.GuestPath, verb, inside}, Stdin: true,
 	})
 	if err != nil {
 		return err

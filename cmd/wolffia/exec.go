@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 func (a *app) execCommand() *cobra.Command {
@@ -97,7 +97,7 @@ func misplaced(args []string) error {
 }
 
 // exec runs a command with our standard streams; an exit code other than 0 is an error.
-func (a *app) exec(ctx context.Context, rt *shim.Runtime, id string, spec *runtime.ProcessSpec) error {
+func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, spec *runtime.ProcessSpec) error {
 	exit, err := a.attach(ctx, rt, id, spec, a.out, a.err)
 	if err != nil {
 		return err

@@ -169,7 +169,7 @@ func (f *boxFlags) addImage(ctx context.Context, a *app, c *runtime.SandboxConfi
 		return nil
 	case f.rootfs != "":
 		return runtime.Errorf(runtime.ErrInvalid, "--image and --rootfs: it can be only one of them")
-	case !usesStore(f.runtime):
+	case hasEngine(f.runtime):
 		c.Image = f.image
 		return nil
 	}

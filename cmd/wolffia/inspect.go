@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 // An inspection is what inspect prints of a sandbox.
@@ -21,9 +21,9 @@ type inspection struct {
 	listing
 	*runtime.SandboxConfig `json:"config"`
 
-	UID  int             `json:"uid"`
-	GID  int             `json:"gid"`
-	Tree *shim.TreeState `json:"tree,omitempty"` // of a running sandbox with a codebase
+	UID  int              `json:"uid"`
+	GID  int              `json:"gid"`
+	Tree *local.TreeState `json:"tree,omitempty"` // of a running sandbox with a codebase
 	// Limits says what keeps the limits of a running sandbox that has any.
 	Limits *runtime.LimitsState `json:"limits,omitempty"`
 }

@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 // each does something with every sandbox named, also if one fails.
-func (a *app) each(cmd *cobra.Command, refs []string, do func(ctx context.Context, rt *shim.Runtime, ref string) error) error {
+func (a *app) each(cmd *cobra.Command, refs []string, do func(ctx context.Context, rt *local.Runtime, ref string) error) error {
 	rt, err := a.open("")
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (a *app) startCommand() *cobra.Command {
 		Short: "Start sandboxes that are stopped or dead",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
+			return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
 				return rt.Start(ctx, ref)
 			})
 		},
@@ -49,7 +49,7 @@ What they wrote to the codebase stays, what they wrote to temporary file systems
 such as /tmp goes. wolffia start starts them again.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
+			return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
 				return rt.Stop(ctx, ref)
 			})
 		},
@@ -63,7 +63,7 @@ func (a *app) rmCommand() *cobra.Command {
 		Short: "Destroy sandboxes; return when all of it is gone",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
+			return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
 				s, err := rt.Get(ctx, ref)
 				lost := errors.Is(err, runtime.ErrNotFound) // but an engine may have it
 				switch {

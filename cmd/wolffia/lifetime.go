@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 // parseLifetime reads a flag that has a duration, also in days, or 0 for none.
@@ -41,7 +41,7 @@ any more. With --ttl they need not run.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("ttl") {
-				return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
+				return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
 					return rt.Touch(ctx, ref)
 				})
 			}
@@ -49,7 +49,7 @@ any more. With --ttl they need not run.`,
 			if err != nil {
 				return err
 			}
-			return a.each(cmd, args, func(ctx context.Context, rt *shim.Runtime, ref string) error {
+			return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
 				_, err := rt.Renew(ctx, ref, d)
 				return err
 			})

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/treeserver"
 	"wolffia/internal/child"
 	"wolffia/shim"
 )
@@ -22,16 +23,18 @@ func main() {
 	if len(os.Args) == 3 {
 		switch os.Args[1] {
 		case "shim":
-			exitHelper(shim.Main(launchers()...))
+			exitHelper(shim.Main(backends()...))
 		case "tree":
-			exitHelper(shim.Tree())
+			exitHelper(treeserver.Main())
 		}
 	}
 	if len(os.Args) > 4 && os.Args[1] == child.HoldArg {
 		exitHelper(child.Hold(os.Args))
 	}
-	if len(os.Args) > 3 && os.Args[1] == backendStage {
-		exitHelper(runBackendStage())
+	if len(os.Args) > 3 {
+		if stage := stageOf(os.Args[1]); stage != nil {
+			exitHelper(stage())
+		}
 	}
 	ctx, stop := untilSignal(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()

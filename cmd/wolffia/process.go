@@ -14,8 +14,8 @@ import (
 	"golang.org/x/term"
 
 	"wolffia/internal/feed"
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 // forwarded are the signals that are passed on to the command; see [patience].
@@ -26,7 +26,7 @@ var forwarded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT
 // key reaches the command. If a signal has us give the command up, the exit is that
 // signal's. It returns also if nothing answers, after the signals that patience asks for:
 // the error is then an exitStatus, and stdout and stderr may still be written to.
-func (a *app) attach(ctx context.Context, rt *shim.Runtime, id string, spec *runtime.ProcessSpec, stdout, stderr io.Writer) (runtime.Exit, error) {
+func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *runtime.ProcessSpec, stdout, stderr io.Writer) (runtime.Exit, error) {
 	// From here on signals are the command's.
 	signals := make(chan os.Signal, 16)
 	defer notify(signals, forwarded...)()

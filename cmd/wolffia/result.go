@@ -8,8 +8,8 @@ import (
 
 	"wolffia/internal/excerpt"
 	"wolffia/internal/jsontext"
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 // A commandResult is what --json prints of a command. Its streams are written apart,
@@ -73,7 +73,7 @@ func (r *commandResult) encode(w *bufio.Writer) error {
 }
 
 // execJSON runs a command to its end and prints the whole result.
-func (a *app) execJSON(ctx context.Context, rt *shim.Runtime, id string, limits *runtime.LimitsState, spec *runtime.ProcessSpec) error {
+func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, limits *runtime.LimitsState, spec *runtime.ProcessSpec) error {
 	begin := time.Now()
 	stdout, stderr := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
 	exit, err := a.attach(ctx, rt, id, spec, stdout, stderr)

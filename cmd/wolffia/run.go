@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 // destroyLimit is how long run takes at most to clean up when it is done.
@@ -51,7 +51,7 @@ goes too. With --image the command may be left out: it is the image's then.`,
 			if len(args) == 0 {
 				args = box.command
 			}
-			if len(args) == 0 && !usesStore(box.runtime) {
+			if len(args) == 0 && hasEngine(box.runtime) {
 				if args, err = rt.ImageCommand(cmd.Context(), config); err != nil {
 					return err
 				}
@@ -120,7 +120,7 @@ func (a *app) createCommand() *cobra.Command {
 
 // createAndStart leaves a running sandbox, or nothing. It warns of what the
 // user may not expect of it.
-func (a *app) createAndStart(ctx context.Context, rt *shim.Runtime, config *runtime.SandboxConfig) (id string, err error) {
+func (a *app) createAndStart(ctx context.Context, rt *local.Runtime, config *runtime.SandboxConfig) (id string, err error) {
 	box, err := rt.Create(ctx, config)
 	if err != nil {
 		return "", err

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 // defaultSession is the session that shell and attach use if none is named.
@@ -192,7 +192,7 @@ var errNoTerminal = runtime.Errorf(runtime.ErrInvalid, "standard input and outpu
 // terminal joins our terminal with a session's until that ends or the user
 // detaches. A session that is not there is made. An exit code other than 0 is
 // an error.
-func (a *app) terminal(ctx context.Context, rt *shim.Runtime, sandbox, name string, takeover bool) (detached bool, err error) {
+func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name string, takeover bool) (detached bool, err error) {
 	if !a.isTerminal() {
 		return false, errNoTerminal
 	}

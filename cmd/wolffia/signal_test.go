@@ -22,8 +22,8 @@ import (
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/local"
 	"wolffia/runtime/bwrap"
-	"wolffia/shim"
 )
 
 // What becomes of signals, by the order in which they come, at 100 ms apart where
@@ -101,7 +101,7 @@ func newBox(t *testing.T) *box {
 	b.OK(os.Mkdir(b.codebase, 0o777))
 	b.OK(os.Chmod(b.codebase, 0o777))
 	t.Cleanup(func() {
-		rt, err := bwrap.New(&shim.Options{StateDir: b.state, Binary: filepath.Join(testbin.Dir(t), "wolffia")})
+		rt, err := local.New(&local.Options{StateDir: b.state, Binary: filepath.Join(testbin.Dir(t), "wolffia")}, bwrap.Backend())
 		b.OK(err)
 		defer rt.Close()
 		shimtest.DestroyAll(t, rt)

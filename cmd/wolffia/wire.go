@@ -1,48 +1,67 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
+	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/docker"
 	"wolffia/runtime/gvisor"
-	"wolffia/shim"
+	"wolffia/runtime/launch"
 )
 
 // This is the only file that names concrete backends.
 
-// launchers are the backends that a shim can launch.
-func launchers() []runtime.Launcher {
-	return []runtime.Launcher{bwrap.Launcher{}, gvisor.Launcher{}, docker.Launcher{}}
+// backends are those that sandboxes can be made with; the first is the default.
+func backends() []launch.Backend {
+	return []launch.Backend{bwrap.Backend(), gvisor.Backend(), docker.Backend()}
 }
 
-// usesStore reports whether the runtime runs images of the image store. Others
-// have their own.
-func usesStore(name string) bool { return name != "docker" }
+// backendNamed returns the backend of a name, the default one for none, and nil
+// for an unknown name.
+func backendNamed(name string) *launch.Backend {
+	list := backends()
+	i := slices.IndexFunc(list, func(b launch.Backend) bool { return name == "" || b.Name() == name })
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
+}
 
-// A backend may start this program again as a step on its way.
-const backendStage = gvisor.StageArg
+// hasEngine reports whether the runtime of a name runs sandboxes in an engine, which
+// has images of its own. Others run those of the image store.
+func hasEngine(name string) bool {
+	b := backendNamed(name)
+	return b != nil && b.Engine
+}
 
-func runBackendStage() error { return gvisor.Stage() }
-
-// backends are those that sandboxes can be made with; the first is the default.
-func backends() []shim.Backend {
-	return []shim.Backend{bwrap.Backend(), gvisor.Backend(), docker.Backend()}
+// stageOf returns the step of a backend that this program is started for with
+// the argument, or nil.
+func stageOf(arg string) func() error {
+	for _, b := range backends() {
+		if b.StageArg != "" && b.StageArg == arg {
+			return b.Stage
+		}
+	}
+	return nil
 }
 
 // newRuntime returns a runtime that has all sandboxes, and makes new ones with
 // the named backend, never with another one.
-func newRuntime(name string, opts *shim.Options) (*shim.Runtime, error) {
-	list := backends()
+func newRuntime(name string, opts *local.Options) (*local.Runtime, error) {
+	first := backendNamed(name)
 	var names []string
-	for i, b := range list {
-		if names = append(names, b.Name); b.Name == name {
-			list[0], list[i] = list[i], list[0]
+	var others []launch.Backend
+	for _, b := range backends() {
+		names = append(names, b.Name())
+		if first != nil && b.Name() != first.Name() {
+			others = append(others, b)
 		}
 	}
-	if name != "" && list[0].Name != name {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "there is no runtime %q: there is %s", name, strings.Join(names, ", "))
+	if first == nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q does not exist: use one of %s", name, strings.Join(names, ", "))
 	}
-	return shim.NewRuntime(opts, list[0], list[1:]...)
+	return local.New(opts, *first, others...)
 }

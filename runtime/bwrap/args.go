@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // seccompFD is where bwrap finds the filter.
@@ -12,7 +13,7 @@ const seccompFD = 3
 // Args is bubblewrap's command line for spec, without the program's name
 // (bwrap(1)). It decides all of the isolation and does no I/O. The seccomp
 // filter is read from descriptor 3.
-func Args(spec *runtime.LaunchSpec) []string {
+func Args(spec *launch.Spec) []string {
 	a := []string{
 		// Not --unshare-all: that leaves out what it cannot have.
 		"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup",
@@ -72,8 +73,8 @@ func Args(spec *runtime.LaunchSpec) []string {
 		}
 		a = append(a, op, m.Source, m.Target)
 	}
-	tmpfs(runtime.SessionsPath, "0700", sizes.Sessions)
-	a = append(a, "--ro-bind", spec.Guest, runtime.GuestPath)
+	tmpfs(launch.SessionsPath, "0700", sizes.Sessions)
+	a = append(a, "--ro-bind", spec.Guest, launch.GuestPath)
 	if spec.RootDir == "" {
 		a = append(a, "--remount-ro", "/")
 	}

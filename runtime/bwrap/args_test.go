@@ -7,6 +7,7 @@ import (
 	"wolffia/internal/test/launchtest"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
+	"wolffia/runtime/launch"
 )
 
 // The command line is the isolation: a change of it must be seen in a diff.
@@ -24,7 +25,7 @@ func TestArgsAlwaysIsolate(t *testing.T) {
 		"--disable-userns", "--cap-drop ALL", "--new-session", "--die-with-parent", "--as-pid-1",
 		"--clearenv", "--seccomp 3",
 	}
-	for _, s := range []*runtime.LaunchSpec{launchtest.Spec(func(*runtime.LaunchSpec) {}), {}, launchtest.Spec(func(s *runtime.LaunchSpec) { s.Network = "nonsense" })} {
+	for _, s := range []*launch.Spec{launchtest.Spec(func(*launch.Spec) {}), {}, launchtest.Spec(func(s *launch.Spec) { s.Network = "nonsense" })} {
 		line := " " + strings.Join(bwrap.Args(s), " ") + " "
 		for _, want := range always {
 			if !strings.Contains(line, " "+want+" ") {

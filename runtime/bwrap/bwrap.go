@@ -1,24 +1,8 @@
 package bwrap
 
 import (
-	"wolffia/runtime"
-	"wolffia/shim"
+	"wolffia/runtime/launch"
 )
 
-// A Runtime makes sandboxes with bubblewrap.
-type Runtime struct{ *shim.Runtime }
-
-var _ runtime.RuntimeWithExecutor = (*Runtime)(nil)
-
-// Backend is what a [shim.Runtime] has to know of it.
-func Backend() shim.Backend { return shim.Backend{Name: Name} }
-
-// New returns a runtime over the state directory and programs of opts; nil is
-// the default. The caller closes it, which leaves the sandboxes alone.
-func New(opts *shim.Options) (*Runtime, error) {
-	r, err := shim.NewRuntime(opts, Backend())
-	if err != nil {
-		return nil, err
-	}
-	return &Runtime{r}, nil
-}
+// Backend is the backend for package local's New.
+func Backend() launch.Backend { return launch.Backend{Launcher: Launcher{}} }

@@ -15,6 +15,7 @@ import (
 
 	"wolffia/internal/child"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // Name is the runtime's name.
@@ -24,13 +25,13 @@ const Name = "bwrap"
 // the one in PATH.
 type Launcher struct{ Path string }
 
-var _ runtime.Launcher = Launcher{}
+var _ launch.Launcher = Launcher{}
 
-// Name implements [runtime.Launcher].
+// Name implements [launch.Launcher].
 func (Launcher) Name() string { return Name }
 
-// Launch implements [runtime.Launcher].
-func (l Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err error) {
+// Launch implements [launch.Launcher].
+func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 	path := l.Path
 	if path == "" {
 		if path, err = exec.LookPath("bwrap"); err != nil {
@@ -52,7 +53,7 @@ func (l Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err err
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return &runtime.Instance{Stream: c.Stream, Stderr: c.Stderr, PID: c.PID(), Wait: c.Wait, Kill: c.Kill}, nil
+	return &launch.Instance{Stream: c.Stream, Stderr: c.Stderr, PID: c.PID(), Wait: c.Wait, Kill: c.Kill}, nil
 }
 
 // filterFile puts the filter where bwrap can read it.

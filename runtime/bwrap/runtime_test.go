@@ -15,7 +15,6 @@ import (
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/runtimetest"
-	"wolffia/shim"
 )
 
 func TestMain(m *testing.M) {
@@ -25,14 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// backend makes the runtimes of the tests.
-var backend shimtest.Backend = func(opts *shim.Options) (*shim.Runtime, error) {
-	rt, err := bwrap.New(opts)
-	if err != nil {
-		return nil, err
-	}
-	return rt.Runtime, nil
-}
+// backend is what the runtimes of the tests are made with.
+var backend = shimtest.Of(bwrap.Backend())
 
 func config() runtimetest.Config {
 	return runtimetest.Config{

@@ -21,7 +21,7 @@ import (
 	"strings"
 
 	"wolffia/runtime"
-	"wolffia/shim"
+	"wolffia/runtime/launch"
 )
 
 // Name is the runtime's name.
@@ -30,28 +30,12 @@ const Name = "docker"
 // Program is the name of the keeper's program.
 const Program = "wolffia-docker"
 
-// A Runtime makes sandboxes in an engine.
-type Runtime struct{ *shim.Runtime }
-
-var _ runtime.RuntimeWithSession = (*Runtime)(nil)
-
-// Backend is what a [shim.Runtime] has to know of it.
-func Backend() shim.Backend {
-	return shim.Backend{
-		Name: Name, Engine: true, Program: program,
+// Backend is the backend for package local's New.
+func Backend() launch.Backend {
+	return launch.Backend{
+		Launcher: Launcher{}, Engine: true, Program: program,
 		Complete: func(c *runtime.SandboxConfig) error { return complete(c, os.Getenv, exists) },
 	}
-}
-
-// New returns a runtime over the state directory and programs of opts; nil is
-// the default. The caller closes it, which leaves the sandboxes alone. The
-// engine is asked when a sandbox is started, or made of an image.
-func New(opts *shim.Options) (*Runtime, error) {
-	r, err := shim.NewRuntime(opts, Backend())
-	if err != nil {
-		return nil, err
-	}
-	return &Runtime{r}, nil
 }
 
 // program finds the keeper's program beside wolffia, else in PATH.

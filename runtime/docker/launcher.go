@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // lastWords is how long the connection to a container that is gone may take to
@@ -17,28 +18,28 @@ const lastWords = time.Second
 // A Launcher takes over what a keeper has started.
 type Launcher struct{}
 
-var _ runtime.Launcher = Launcher{}
+var _ launch.Launcher = Launcher{}
 
-// Name implements [runtime.Launcher].
+// Name implements [launch.Launcher].
 func (Launcher) Name() string { return Name }
 
-// Launch implements [runtime.Launcher].
-func (Launcher) Launch(spec *runtime.LaunchSpec) (*runtime.Instance, error) {
-	if spec.Kept == nil {
+// Launch implements [launch.Launcher].
+func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
+	if spec.Attached == nil {
 		return nil, errors.New("no keeper has started it")
 	}
 	said, say := io.Pipe()
-	conn, err := net.FileConn(spec.Kept.Stream)
-	_ = spec.Kept.Stream.Close()
+	conn, err := net.FileConn(spec.Attached.Stream)
+	_ = spec.Attached.Stream.Close()
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the connection to the container: %w", err)
 	}
 	s := newStream(conn, say)
-	return &runtime.Instance{
+	return &launch.Instance{
 		Stream: s,
 		Stderr: said,
 		Wait: func() error {
-			err := spec.Kept.Wait()
+			err := spec.Attached.Wait()
 			select { // what was said before comes first
 			case <-s.over:
 			case <-time.After(lastWords):
@@ -49,6 +50,6 @@ func (Launcher) Launch(spec *runtime.LaunchSpec) (*runtime.Instance, error) {
 			}
 			return errors.Join(err, say.Close())
 		},
-		Kill: func() error { return errors.Join(spec.Kept.Kill(), s.Close()) },
+		Kill: func() error { return errors.Join(spec.Attached.Kill(), s.Close()) },
 	}, nil
 }

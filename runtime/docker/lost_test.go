@@ -17,7 +17,6 @@ import (
 	"wolffia/runtime/docker"
 	"wolffia/service"
 	"wolffia/service/registry"
-	"wolffia/shim"
 )
 
 var zoe = registry.Owner{OrganizationID: "acme", ProjectID: "web", UserID: "zoe"}
@@ -230,9 +229,7 @@ func TestLostAsksNobody(t *testing.T) {
 		}
 	}()
 	t.Setenv("DOCKER_HOST", "unix://"+path)
-	rt := shimtest.Backend(func(opts *shim.Options) (*shim.Runtime, error) {
-		return shim.NewRuntime(opts, bwrap.Backend(), docker.Backend())
-	}).Fresh(t)
+	rt := shimtest.Of(bwrap.Backend(), docker.Backend()).Fresh(t)
 	if found, err := rt.Lost(t.Context()); err != nil || len(found) > 0 {
 		t.Errorf("%v, %v", found, err)
 	}

@@ -19,8 +19,8 @@ import (
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testimage"
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 // A oneImage is a registry on loopback with one image, x, which it hands out (OCI Distribution
@@ -119,7 +119,7 @@ func TestPull(t *testing.T) {
 		_, _ = w.Write(rest)
 	}
 	var said []string
-	rt := shimtest.Backend(func(opts *shim.Options) (*shim.Runtime, error) {
+	rt := shimtest.Backend(func(opts *local.Options) (*local.Runtime, error) {
 		opts.Progress = func(text string) {
 			if said = append(said, text); strings.Contains(text, " MB of 1") && len(said) < 1000 {
 				select {

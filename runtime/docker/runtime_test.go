@@ -15,7 +15,6 @@ import (
 	"wolffia/runtime/docker"
 	"wolffia/runtime/runtimetest"
 	"wolffia/session/sessiontest"
-	"wolffia/shim"
 )
 
 func TestMain(m *testing.M) {
@@ -25,14 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// backend makes the runtimes of the tests.
-var backend shimtest.Backend = func(opts *shim.Options) (*shim.Runtime, error) {
-	rt, err := docker.New(opts)
-	if err != nil {
-		return nil, err
-	}
-	return rt.Runtime, nil
-}
+// backend is what the runtimes of the tests are made with.
+var backend = shimtest.Of(docker.Backend())
 
 // need skips the test, or fails it, where sandboxes cannot work.
 func need(t testing.TB) {

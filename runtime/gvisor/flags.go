@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // DefaultPlatform is how system calls are caught unless a sandbox says
@@ -14,7 +15,7 @@ const DefaultPlatform = "systrap"
 // its state directory, bundle the directory with config.json. What the
 // defaults are in one version may not be in the next, so all that matters is
 // said.
-func Flags(spec *runtime.LaunchSpec, state, bundle string) []string {
+func Flags(spec *launch.Spec, state, bundle string) []string {
 	network := "none" // a loopback of its own
 	if spec.Network == runtime.NetworkHost {
 		network = "host"

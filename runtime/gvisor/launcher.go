@@ -17,6 +17,7 @@ import (
 
 	"wolffia/internal/child"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // Name is the runtime's name.
@@ -25,9 +26,9 @@ const Name = "gvisor"
 // A Launcher starts sandboxes with the runsc that is the spec's Program.
 type Launcher struct{}
 
-var _ runtime.Launcher = Launcher{}
+var _ launch.Launcher = Launcher{}
 
-// Name implements [runtime.Launcher].
+// Name implements [launch.Launcher].
 func (Launcher) Name() string { return Name }
 
 // needed are the capabilities that runsc has in its own user namespace, where
@@ -43,7 +44,7 @@ var needed = []uintptr{
 // there; and as the first process of a process namespace, so that with it, or
 // with us, all of it ends: the kernel sees to that (pid_namespaces(7)). Its
 // mounts, and all that it keeps, are in a mount namespace that ends too.
-func attr(spec *runtime.LaunchSpec) *syscall.SysProcAttr {
+func attr(spec *launch.Spec) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: spec.UID, HostID: os.Geteuid(), Size: 1}},
@@ -54,8 +55,8 @@ func attr(spec *runtime.LaunchSpec) *syscall.SysProcAttr {
 	}
 }
 
-// Launch implements [runtime.Launcher].
-func (Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err error) {
+// Launch implements [launch.Launcher].
+func (Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 	if spec.Program == "" {
 		return nil, errors.New("nobody said which runsc to start")
 	}
@@ -90,7 +91,7 @@ func (Launcher) Launch(spec *runtime.LaunchSpec) (_ *runtime.Instance, err error
 }
 
 // start starts runsc.
-func start(spec *runtime.LaunchSpec, flags []string) (*runtime.Instance, error) {
+func start(spec *launch.Spec, flags []string) (*launch.Instance, error) {
 	program, err := os.Open(spec.Program)
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "runsc: uid %d, as which the sandbox runs, may not execute it: chmod a+rx it", spec.UID)
@@ -100,12 +101,12 @@ func start(spec *runtime.LaunchSpec, flags []string) (*runtime.Instance, error) 
 	}
 	defer program.Close()
 	c, err := child.StartPiped(child.Held(&child.Command{
-		Path: "/proc/self/exe", Args: append([]string{"wolffia", StageArg}, flags...),
+		Path: "/proc/self/exe", Args: append([]string{"wolffia", stageArg}, flags...),
 		Files: []*os.File{program}, // fdProgram
 		Attr:  attr(spec),
 	}, spec.Gate))
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return &runtime.Instance{Stream: c.Stream, Stderr: c.Stderr, PID: c.PID(), Wait: c.Wait, Kill: c.Kill}, nil
+	return &launch.Instance{Stream: c.Stream, Stderr: c.Stderr, PID: c.PID(), Wait: c.Wait, Kill: c.Kill}, nil
 }

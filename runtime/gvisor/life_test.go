@@ -14,10 +14,10 @@ import (
 	"wolffia/internal/runsc"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testbin"
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/gvisor"
-	"wolffia/shim"
 )
 
 const limit = 30 * time.Second
@@ -193,7 +193,7 @@ func fake(t *testing.T, script string) *shimtest.Runtime {
 	if err := errors.Join(os.WriteFile(file, []byte(head+script+"\n"), 0o755), os.Chmod(file, 0o755)); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
-	var b shimtest.Backend = func(opts *shim.Options) (*shim.Runtime, error) {
+	var b shimtest.Backend = func(opts *local.Options) (*local.Runtime, error) {
 		opts.Binary = filepath.Join(bin, "wolffia")
 		return backend(opts)
 	}
@@ -261,7 +261,7 @@ func TestNoRunsc(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		rt, err := gvisor.New(&shim.Options{StateDir: filepath.Join(shimtest.PublicDir(t), "state"), Binary: filepath.Join(bin, "wolffia")})
+		rt, err := local.New(&local.Options{StateDir: filepath.Join(shimtest.PublicDir(t), "state"), Binary: filepath.Join(bin, "wolffia")}, gvisor.Backend())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // What would have to be made in a directory of the host's that is shown
@@ -18,26 +19,26 @@ func TestCheckPlaces(t *testing.T) {
 	}
 	bind := func(target string) runtime.Mount { return runtime.Mount{Source: "/x", Target: target} }
 	for name, tt := range map[string]struct {
-		spec runtime.LaunchSpec
+		spec launch.Spec
 		ok   bool
 	}{
-		"beside": {runtime.LaunchSpec{Etc: dir, Binds: []runtime.Mount{bind("/workspace"), bind("/etcetera/x")}}, true},
-		"in the root directory": {runtime.LaunchSpec{
-			Root: []runtime.RootEntry{{Name: "srv", Source: dir}}, Binds: []runtime.Mount{bind("/srv/none")},
+		"beside": {launch.Spec{Etc: dir, Binds: []runtime.Mount{bind("/workspace"), bind("/etcetera/x")}}, true},
+		"in the root directory": {launch.Spec{
+			Root: []launch.RootEntry{{Name: "srv", Source: dir}}, Binds: []runtime.Mount{bind("/srv/none")},
 		}, false},
-		"deep": {runtime.LaunchSpec{
-			Root: []runtime.RootEntry{{Name: "srv", Source: dir}}, Binds: []runtime.Mount{bind("/srv/there/none")},
+		"deep": {launch.Spec{
+			Root: []launch.RootEntry{{Name: "srv", Source: dir}}, Binds: []runtime.Mount{bind("/srv/there/none")},
 		}, false},
-		"below a file": {runtime.LaunchSpec{
-			Root: []runtime.RootEntry{{Name: "srv", Source: dir}}, Binds: []runtime.Mount{bind("/srv/file/none")},
+		"below a file": {launch.Spec{
+			Root: []launch.RootEntry{{Name: "srv", Source: dir}}, Binds: []runtime.Mount{bind("/srv/file/none")},
 		}, false},
-		"there": {runtime.LaunchSpec{
-			Root:  []runtime.RootEntry{{Name: "srv", Source: dir}, {Name: "bin", Link: "usr/bin"}},
+		"there": {launch.Spec{
+			Root:  []launch.RootEntry{{Name: "srv", Source: dir}, {Name: "bin", Link: "usr/bin"}},
 			Binds: []runtime.Mount{bind("/srv/there"), bind("/srv/file"), bind("/bin/x")},
 		}, true},
-		"in /etc":    {runtime.LaunchSpec{Etc: dir, Binds: []runtime.Mount{bind("/etc/none")}}, false},
-		"in a mount": {runtime.LaunchSpec{Binds: []runtime.Mount{{Source: dir, Target: "/data"}, bind("/data/none")}}, false},
-		"in one writable": {runtime.LaunchSpec{
+		"in /etc":    {launch.Spec{Etc: dir, Binds: []runtime.Mount{bind("/etc/none")}}, false},
+		"in a mount": {launch.Spec{Binds: []runtime.Mount{{Source: dir, Target: "/data"}, bind("/data/none")}}, false},
+		"in one writable": {launch.Spec{
 			Binds: []runtime.Mount{{Source: "/never/looked/at", Target: "/workspace", Writable: true}, bind("/workspace/none")},
 		}, true},
 	} {
@@ -64,7 +65,7 @@ func TestCheckPlatform(t *testing.T) {
 }
 
 func TestLaunchSaysWhatIsMissing(t *testing.T) {
-	for _, s := range []*runtime.LaunchSpec{{Seccomp: []byte{1}}, {Program: os.Args[0]}} {
+	for _, s := range []*launch.Spec{{Seccomp: []byte{1}}, {Program: os.Args[0]}} {
 		if i, err := (Launcher{}).Launch(s); err == nil || i != nil {
 			t.Errorf("%+v: %v", s, i)
 		}

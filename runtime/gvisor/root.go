@@ -10,16 +10,17 @@ import (
 	"strings"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // rootDir is the host directory that is the root directory inside: an image's,
 // or one that makeRoot makes.
-func rootDir(spec *runtime.LaunchSpec) string {
+func rootDir(spec *launch.Spec) string {
 	return cmp.Or(spec.RootDir, filepath.Join(spec.Dir, "root"))
 }
 
 // filterFile is where the seccomp filter is on the host.
-func filterFile(spec *runtime.LaunchSpec) string { return filepath.Join(spec.Dir, "seccomp") }
+func filterFile(spec *launch.Spec) string { return filepath.Join(spec.Dir, "seccomp") }
 
 // A node is something in the root directory itself: a directory, or a symbolic
 // link.
@@ -27,7 +28,7 @@ type node struct{ path, link string }
 
 // skeleton lists what the root directory is made of, parents first. Where Spec
 // mounts, runsc makes the rest.
-func skeleton(spec *runtime.LaunchSpec) []node {
+func skeleton(spec *launch.Spec) []node {
 	list := []node{
 		{path: "var"},
 		{path: "var/tmp", link: "../tmp"},
@@ -62,7 +63,7 @@ func makeRoot(dir string, list []node) error {
 // checkPlaces refuses what has no place in a directory that is shown read-only.
 // Runsc would try to make the place, and fail; this says why. Links are none of
 // its business: see shield.
-func checkPlaces(spec *runtime.LaunchSpec) error {
+func checkPlaces(spec *launch.Spec) error {
 	var shown []runtime.Mount
 	for _, e := range spec.Root {
 		if e.Link == "" {

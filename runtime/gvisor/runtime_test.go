@@ -14,7 +14,6 @@ import (
 	"wolffia/runtime/gvisor"
 	"wolffia/runtime/runtimetest"
 	"wolffia/session/sessiontest"
-	"wolffia/shim"
 )
 
 func TestMain(m *testing.M) {
@@ -24,14 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// backend makes the runtimes of the tests.
-var backend shimtest.Backend = func(opts *shim.Options) (*shim.Runtime, error) {
-	rt, err := gvisor.New(opts)
-	if err != nil {
-		return nil, err
-	}
-	return rt.Runtime, nil
-}
+// backend is what the runtimes of the tests are made with.
+var backend = shimtest.Of(gvisor.Backend())
 
 // need skips the test, or fails it, where sandboxes cannot work.
 func need(t testing.TB) {

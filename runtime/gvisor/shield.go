@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // shield returns spec with a mount below spec.Dir in the place of all that is
 // shown read-only, which cannot be written to from the beginning: runsc follows
 // links while it makes places to mount on, and makes all of them before it
 // makes anything read-only. The mounts are gone with the shim.
-func shield(spec *runtime.LaunchSpec) (*runtime.LaunchSpec, error) {
+func shield(spec *launch.Spec) (*launch.Spec, error) {
 	s := *spec
 	s.Root, s.Binds = slices.Clone(spec.Root), slices.Clone(spec.Binds)
 	var sources []*string

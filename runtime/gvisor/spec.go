@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // Spec is the OCI configuration of a sandbox. With [Flags] it decides all of the
@@ -14,7 +15,7 @@ import (
 // The guest puts the seccomp filter on itself, and so on all: runsc takes
 // filters as OCI profiles only. It is mounted, since what is in the root
 // directory of an image is the image's.
-func Spec(spec *runtime.LaunchSpec) *specs.Spec {
+func Spec(spec *launch.Spec) *specs.Spec {
 	sizes := spec.Sizes()
 	s := &specs.Spec{
 		Version:  specs.Version,
@@ -22,7 +23,7 @@ func Spec(spec *runtime.LaunchSpec) *specs.Spec {
 		Hostname: spec.Hostname,
 		Process: &specs.Process{
 			User: specs.User{UID: uint32(spec.UID), GID: uint32(spec.GID)},
-			Args: spec.Command(runtime.FilterPath),
+			Args: spec.Command(launch.FilterPath),
 			Env:  []string{},
 			Cwd:  "/",
 			// Empty sets, not none: runsc would take none for the default ones.
@@ -61,11 +62,11 @@ func Spec(spec *runtime.LaunchSpec) *specs.Spec {
 	for _, target := range spec.Scratch {
 		s.Mounts = append(s.Mounts, tmpfs(target, sized(sizes.Scratch, "mode=0755", uid, gid)...))
 	}
-	s.Mounts = append(s.Mounts, tmpfs(runtime.SessionsPath, sized(sizes.Sessions, "mode=0700", uid, gid)...))
+	s.Mounts = append(s.Mounts, tmpfs(launch.SessionsPath, sized(sizes.Sessions, "mode=0700", uid, gid)...))
 	for _, m := range spec.Binds {
 		s.Mounts = append(s.Mounts, bind(m.Source, m.Target, m.Writable))
 	}
-	s.Mounts = append(s.Mounts, bind(spec.Guest, runtime.GuestPath, false), bind(filterFile(spec), runtime.FilterPath, false))
+	s.Mounts = append(s.Mounts, bind(spec.Guest, launch.GuestPath, false), bind(filterFile(spec), launch.FilterPath, false))
 	return s
 }
 

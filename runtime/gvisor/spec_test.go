@@ -12,13 +12,14 @@ import (
 	"wolffia/internal/test/launchtest"
 	"wolffia/runtime"
 	"wolffia/runtime/gvisor"
+	"wolffia/runtime/launch"
 )
 
 // The configuration and the flags are the isolation: a change of them must be
 // seen in a diff.
 func TestSpec(t *testing.T) {
 	specs := launchtest.Specs()
-	specs["kvm"] = launchtest.Spec(func(s *runtime.LaunchSpec) { s.Platform = gvisor.KVM })
+	specs["kvm"] = launchtest.Spec(func(s *launch.Spec) { s.Platform = gvisor.KVM })
 	for name, s := range specs {
 		t.Run(name, func(t *testing.T) {
 			config, err := json.MarshalIndent(gvisor.Spec(s), "", "\t")
@@ -33,13 +34,13 @@ func TestSpec(t *testing.T) {
 // Whatever a spec says, the sandbox is isolated, and its first process is the
 // guest with its filter.
 func TestSpecAlwaysIsolates(t *testing.T) {
-	for _, s := range []*runtime.LaunchSpec{
-		launchtest.Spec(func(*runtime.LaunchSpec) {}),
+	for _, s := range []*launch.Spec{
+		launchtest.Spec(func(*launch.Spec) {}),
 		{},
 		{Platform: "nonsense"},
-		launchtest.Spec(func(s *runtime.LaunchSpec) { s.Network = "nonsense" }),
-		launchtest.Spec(func(s *runtime.LaunchSpec) { s.RootDir, s.Root, s.Etc = "/root-directory", nil, "" }),
-		launchtest.Spec(func(s *runtime.LaunchSpec) {
+		launchtest.Spec(func(s *launch.Spec) { s.Network = "nonsense" }),
+		launchtest.Spec(func(s *launch.Spec) { s.RootDir, s.Root, s.Etc = "/root-directory", nil, "" }),
+		launchtest.Spec(func(s *launch.Spec) {
 			s.Binds = []runtime.Mount{{Source: "/a", Target: "/a"}, {Source: "/b", Target: "/b", Writable: true}}
 		}),
 	} {
@@ -48,7 +49,7 @@ func TestSpecAlwaysIsolates(t *testing.T) {
 		if got.Root.Readonly == (s.RootDir != "") || !p.NoNewPrivileges || p.Terminal || len(p.Env) > 0 || p.Env == nil {
 			t.Errorf("%+v, %+v", got.Root, p)
 		}
-		if !slices.Equal(p.Args, []string{runtime.GuestPath, "--seccomp", "/run/wolffia/seccomp", runtime.SessionsPath, s.ID}) {
+		if !slices.Equal(p.Args, []string{launch.GuestPath, "--seccomp", "/run/wolffia/seccomp", launch.SessionsPath, s.ID}) {
 			t.Errorf("it starts %q", p.Args)
 		}
 		if p.Capabilities == nil || !cmp.Equal(*p.Capabilities, specs.LinuxCapabilities{}) {

@@ -11,17 +11,17 @@ import (
 	"wolffia/runtime"
 )
 
-// StageArg is the first argument of wolffia when it is to become runsc, in the
+// stageArg is the first argument of wolffia when it is to become runsc, in the
 // namespaces that attr says; runsc's own arguments follow.
-const StageArg = "runsc"
+const stageArg = "runsc"
 
 // fdProgram is where the stage finds runsc.
 const fdProgram = 3
 
-// Stage gives runsc a /proc of its process namespace, which only a process in
+// stage gives runsc a /proc of its process namespace, which only a process in
 // it can mount and runsc expects to be there already, and becomes runsc. It
 // returns if that fails.
-func Stage() error {
+func stage() error {
 	if os.Getpid() != 1 {
 		return runtime.Errorf(runtime.ErrInvalid, "this is started by wolffia, not by hand")
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // Files behave as the kernel's own do, in the tree, in a mount, and in memory.
@@ -167,7 +168,7 @@ func unpackedAmongLinks(e *env) {
 	s := e.start(e.open(e.dir()))
 	got := e.python(s.ID, `
 import subprocess
-guest = '`+runtime.GuestPath+`'
+guest = '`+launch.GuestPath+`'
 os.umask(0o22)
 for i in range(300): os.makedirs('/tmp/top/%03d' % i); open('/tmp/top/%03d/file' % i, 'x').close()
 with open('/tmp/stream', 'xb') as f: subprocess.run([guest, 'pack', '/tmp/top'], stdout=f, check=True)

@@ -7,6 +7,7 @@ import (
 
 	"wolffia/internal/test/suite"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // The first security invariant: deny by default.
@@ -273,7 +274,7 @@ print(*set(got))
 
 func guestReadOnly(e *env) {
 	s := e.start(nil)
-	for _, script := range []string{"echo x >" + runtime.GuestPath, "rm " + runtime.GuestPath, "mv /run/wolffia /run/other", "chmod 777 " + runtime.GuestPath} {
+	for _, script := range []string{"echo x >" + launch.GuestPath, "rm " + launch.GuestPath, "mv /run/wolffia /run/other", "chmod 777 " + launch.GuestPath} {
 		if r := e.sh(s.ID, script); r.ExitCode == 0 {
 			e.Errorf("%s works", script)
 		}

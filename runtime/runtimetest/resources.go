@@ -89,7 +89,7 @@ except OSError as err: print(n, err.strerror, flush=True)
 
 // full is what a bomb says where there can be pids processes; or up to two more,
 // where the room for what is not the sandbox's is not all taken: see
-// runtime.OwnThreads.
+// launch.InitThreads.
 func full(said []byte, pids int) bool {
 	n, why, _ := strings.Cut(string(said), " ")
 	got, err := strconv.Atoi(n)

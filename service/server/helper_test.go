@@ -20,13 +20,13 @@ import (
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/service"
 	"wolffia/service/registry"
 	"wolffia/service/server"
-	"wolffia/shim"
 )
 
 func TestMain(m *testing.M) {
@@ -75,9 +75,9 @@ func newWorld(t testing.TB, opts *server.Options) *world {
 }
 
 // open returns a runtime as another process has it.
-func (w *world) open() *bwrap.Runtime {
+func (w *world) open() *local.Runtime {
 	w.Helper()
-	rt, err := bwrap.New(&shim.Options{StateDir: w.state, Binary: filepath.Join(testbin.Dir(w.TB), "wolffia")})
+	rt, err := local.New(&local.Options{StateDir: w.state, Binary: filepath.Join(testbin.Dir(w.TB), "wolffia")}, bwrap.Backend())
 	w.OK(err)
 	w.Cleanup(func() { _ = rt.Close() })
 	return rt

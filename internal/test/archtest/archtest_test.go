@@ -20,34 +20,40 @@ const module = "wolffia"
 // non-test files may import. A package missing here may import none.
 var allow = map[string][]string{
 	"runtime":                         {"perm"},
-	"runtime/runtimetest":             {"runtime", "perm", "internal/*", "internal/test/*"},
+	"runtime/launch":                  {"runtime"},
+	"runtime/runtimetest":             {"runtime", "runtime/launch", "perm", "internal/*", "internal/test/*"},
 	"runtime/mock":                    {"runtime", "perm", "internal/*", "internal/test/*"},
-	"runtime/bwrap":                   {"runtime", "shim", "internal/child"},
-	"runtime/gvisor":                  {"runtime", "shim", "internal/child", "internal/runsc"},
-	"runtime/docker":                  {"runtime", "shim"},
-	"runtime/docker/engine":           {"runtime", "shim", "internal/cleanup"},
+	"runtime/bwrap":                   {"runtime", "runtime/launch", "internal/child"},
+	"runtime/gvisor":                  {"runtime", "runtime/launch", "internal/child", "internal/runsc"},
+	"runtime/docker":                  {"runtime", "runtime/launch"},
+	"runtime/docker/engine":           {"runtime", "runtime/launch", "internal/boot", "internal/cleanup"},
+	"runtime/docker/keeper":           {"runtime", "runtime/launch", "runtime/docker/engine", "fusefs", "internal/boot", "internal/cleanup", "internal/rootfs", "internal/step"},
 	"policy":                          {"perm", "runtime", "internal/gitscan", "internal/statedir"},
-	"service/registry":                {"runtime", "internal/filelock"},
 	"service":                         {"runtime", "service/registry", "internal/step"},
+	"service/registry":                {"runtime", "internal/filelock"},
 	"service/server":                  {"runtime", "service", "service/registry", "internal/filelock", "internal/jsontext"},
-	"fusefs/audit":                    {"perm"},
 	"image":                           {"runtime", "image/store"},
 	"image/puller":                    {"runtime"},
 	"image/store":                     {"runtime", "internal/*"},
 	"fusefs":                          {"perm", "internal/fusermount", "internal/gitguard"},
-	"internal/gitguard":               {"internal/gitconfig"},
-	"internal/gitscan":                {"internal/gitconfig"},
+	"fusefs/audit":                    {"perm"},
+	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "internal/boot", "internal/statedir", "internal/step"},
 	"guest":                           {"wire", "session", "internal/proc", "internal/coredump"},
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
 	"wire/client":                     {"wire"},
-	"shim":                            {"runtime", "perm", "fusefs/audit", "fusefs", "wire", "wire/client", "image/store", "internal/*"},
+	"local":                           {"runtime", "runtime/launch", "perm", "fusefs", "fusefs/audit", "image/store", "wire", "wire/client", "internal/*"},
+	"shim":                            {"runtime", "runtime/launch", "fusefs", "wire", "wire/client", "internal/*"},
 	"session/sessiontest":             {"runtime", "internal/test/suite"},
+	"internal/boot":                   {"runtime", "runtime/launch", "perm", "internal/coredump", "internal/statedir", "internal/step"},
+	"internal/rootfs":                 {"runtime", "runtime/launch", "internal/boot", "internal/rmtree", "internal/seccomp", "internal/statedir"},
+	"internal/gitguard":               {"internal/gitconfig"},
+	"internal/gitscan":                {"internal/gitconfig"},
 	"internal/statedir":               {"runtime", "internal/filelock", "internal/pidfd", "internal/rmtree", "internal/step"},
 	"internal/cgroup":                 {"internal/pidfd"},
 	"internal/probe":                  {"internal/runsc", "internal/cgroup", "internal/fusermount"},
-	"internal/test/launchtest":        {"runtime"},
-	"internal/test/shimtest":          {"runtime", "runtime/runtimetest", "shim", "perm", "image/store", "internal/*", "internal/test/*"},
 	"internal/seccomp/gen":            {"internal/seccomp/profile"},
+	"internal/test/launchtest":        {"runtime", "runtime/launch"},
+	"internal/test/shimtest":          {"runtime", "runtime/runtimetest", "runtime/launch", "local", "perm", "image/store", "internal/*", "internal/test/*"},
 	"internal/test/dockertest/with":   {"internal/test/dockertest"},
 	"internal/test/testimage":         {"image/store", "internal/test/testenv"},
 	"internal/test/testenv":           {"internal/probe"},
@@ -55,11 +61,26 @@ var allow = map[string][]string{
 	"internal/test/bench":             {"..."},
 	"internal/test/attack/inside":     {"internal/test/attack"},
 	"internal/test/attack/attacktest": {"runtime", "perm", "internal/*", "internal/test/*"},
-	"internal/test/crashtest/service": {"perm", "runtime", "runtime/bwrap", "service/registry", "service", "shim"},
+	"internal/test/crashtest/service": {"perm", "runtime", "runtime/bwrap", "service/registry", "service", "local"},
 	"cmd/wolffia":                     {"..."},
 	"cmd/wolffia-image":               {"image", "image/*"},
-	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/engine", "shim"},
+	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/keeper"},
 	"cmd/wolffia-guest":               {"guest", "internal/archive"},
+}
+
+// never lists what must not be imported, not through another package either, with
+// the reason.
+var never = []struct{ importer, imported, why string }{
+	{"runtime", "internal", "the contract does no I/O"},
+	{"runtime/*", "local", "a backend knows the contract only"},
+	{"runtime/*", "shim", "a backend knows the contract only"},
+	{"shim", "local", "the process of a sandbox has none of its caller's code"},
+	{"session", "guest", "PID 1 has sessions, not the other way round"},
+	{"fusefs/treeserver", "local", "the process that reads what is hidden starts nothing"},
+	{"fusefs/treeserver", "shim", "the process that reads what is hidden starts nothing"},
+	{"runtime/docker/keeper", "local", "the process with access to the engine has none of its caller's code"},
+	{"runtime/docker/keeper", "shim", "the process with access to the engine does not read what the guest sends"},
+	{"runtime/docker/keeper", "wire", "the process with access to the engine does not read what the guest sends"},
 }
 
 // home lists third-party modules that a single package may import; where there
@@ -80,8 +101,9 @@ var home = map[string]string{
 	"github.com/opencontainers/runtime-spec/specs-go": "runtime/gvisor internal/seccomp/profile",
 	"wolffia/runtime/bwrap":                           "cmd/wolffia internal/test/crashtest/service",
 	"wolffia/runtime/gvisor":                          "cmd/wolffia",
-	"wolffia/runtime/docker":                          "cmd/wolffia cmd/wolffia-docker",
-	"wolffia/runtime/docker/engine":                   "cmd/wolffia-docker", // and so no other process loads the client
+	"wolffia/runtime/docker":                          "cmd/wolffia cmd/wolffia-docker runtime/docker/keeper",
+	"wolffia/runtime/docker/engine":                   "runtime/docker/keeper", // and so no other process loads the client
+	"wolffia/runtime/docker/keeper":                   "cmd/wolffia-docker",
 	"github.com/coreos/go-systemd/v22":                "internal/cgroup",
 	"github.com/godbus/dbus/v5":                       "internal/cgroup",
 	"github.com/moby/moby/client":                     "runtime/docker/engine",
@@ -104,6 +126,7 @@ var exempt = []string{"internal/test/bench", "internal/test/crashtest/service", 
 func TestImportsAndCalls(t *testing.T) {
 	const root = "../../.."
 	seen := 0
+	imports := map[string][]string{} // packages of this module that a package imports
 	// Parse the files rather than run go list: the test cache tracks the files
 	// that a test opens, not those that a program it runs does.
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
@@ -130,7 +153,11 @@ func TestImportsAndCalls(t *testing.T) {
 		}
 		seen++
 		for _, spec := range f.Imports {
-			checkImport(t, pkg, strings.Trim(spec.Path.Value, `"`))
+			imp := strings.Trim(spec.Path.Value, `"`)
+			checkImport(t, pkg, imp)
+			if rel, ours := strings.CutPrefix(imp, module+"/"); ours {
+				imports[pkg] = append(imports[pkg], rel)
+			}
 		}
 		if !slices.Contains(exempt, pkg) {
 			checkCalls(t, file, f)
@@ -140,9 +167,41 @@ func TestImportsAndCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for pkg := range imports {
+		for _, n := range never {
+			if ok, _ := path.Match(n.importer, pkg); ok && !slices.Contains(rigs, pkg) {
+				for _, way := range ways(imports, pkg, n.imported) {
+					t.Errorf("%s must not import %s, by way of %s: %s", pkg, n.imported, way, n.why)
+				}
+			}
+		}
+	}
 	if seen < 50 {
 		t.Errorf("only %d files were read", seen)
 	}
+}
+
+// rigs are packages below runtime that tests use only.
+var rigs = []string{"runtime/mock", "runtime/runtimetest"}
+
+// ways returns the packages that pkg imports, also through others, and that are at
+// or below the path.
+func ways(imports map[string][]string, pkg, path string) []string {
+	var found []string
+	seen := map[string]bool{pkg: true}
+	for queue := []string{pkg}; len(queue) > 0; queue = queue[1:] {
+		for _, next := range imports[queue[0]] {
+			if seen[next] {
+				continue
+			}
+			seen[next] = true
+			queue = append(queue, next)
+			if next == path || strings.HasPrefix(next, path+"/") {
+				found = append(found, next)
+			}
+		}
+	}
+	return found
 }
 
 func checkImport(t *testing.T, pkg, imp string) {
@@ -198,7 +257,7 @@ func TestBackendsAreNamedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, spec := range f.Imports {
-			if strings.HasPrefix(strings.Trim(spec.Path.Value, `"`), module+"/runtime/") {
+			if p := strings.Trim(spec.Path.Value, `"`); strings.HasPrefix(p, module+"/runtime/") && p != module+"/runtime/launch" {
 				t.Errorf("%s imports %s: only wire.go names backends", file, spec.Path.Value)
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"wolffia/internal/test/dockertest"
+	"wolffia/local"
 	"wolffia/runtime/docker"
-	"wolffia/shim"
 )
 
 // docker compares sandboxes in an engine with docker run and docker exec, turn
@@ -30,13 +30,13 @@ func (b *bench) docker() (err error) {
 	if err := os.Setenv("DOCKER_HOST", host); err != nil {
 		return err
 	}
-	rt, err := docker.New(&shim.Options{StateDir: b.state, Binary: b.wolffia})
+	rt, err := local.New(&local.Options{StateDir: b.state, Binary: b.wolffia}, docker.Backend())
 	if err != nil {
 		return err
 	}
 	defer rt.Close()
 	d := *b
-	d.rt = rt.Runtime
+	d.rt = rt
 	image, err := d.dockerImage()
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"wolffia/internal/runsc"
+	"wolffia/local"
 	"wolffia/runtime/gvisor"
-	"wolffia/shim"
 )
 
 // gvisor compares sandboxes in gVisor with runsc by itself, turn by turn.
@@ -24,13 +24,13 @@ func (b *bench) gvisor() error {
 	if err != nil {
 		return fmt.Errorf("%w; %s", err, runsc.Fix)
 	}
-	rt, err := gvisor.New(&shim.Options{StateDir: b.state, Binary: b.wolffia})
+	rt, err := local.New(&local.Options{StateDir: b.state, Binary: b.wolffia}, gvisor.Backend())
 	if err != nil {
 		return err
 	}
 	defer rt.Close()
 	g := *b
-	g.rt = rt.Runtime
+	g.rt = rt
 	if err := g.gvisorStart(found.Path); err != nil {
 		return err
 	}

@@ -19,10 +19,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
-	"wolffia/shim"
 )
 
 func main() {
@@ -37,7 +37,7 @@ func main() {
 // A bench is the state of a run.
 type bench struct {
 	ctx      context.Context
-	rt       *shim.Runtime
+	rt       *local.Runtime
 	wolffia  string
 	state    string
 	codebase string
@@ -73,13 +73,13 @@ func run(bin string, names []string) (err error) {
 			return err
 		}
 	}
-	rt, err := bwrap.New(&shim.Options{StateDir: filepath.Join(state, "s"), Binary: filepath.Join(bin, "wolffia")})
+	rt, err := local.New(&local.Options{StateDir: filepath.Join(state, "s"), Binary: filepath.Join(bin, "wolffia")}, bwrap.Backend())
 	if err != nil {
 		return err
 	}
 	defer rt.Close()
 	b := &bench{
-		ctx: context.Background(), rt: rt.Runtime, wolffia: filepath.Join(bin, "wolffia"), state: filepath.Join(state, "s"),
+		ctx: context.Background(), rt: rt, wolffia: filepath.Join(bin, "wolffia"), state: filepath.Join(state, "s"),
 		codebase: codebase, rules: rules, table: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0),
 	}
 	fmt.Fprintln(b.table, "what\tmin\tp50\tp99\tbar\t")

@@ -9,11 +9,11 @@ import (
 	"wolffia/internal/probe"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/service"
-	"wolffia/shim"
 )
 
 // full and readOnly are what the system says.
@@ -62,7 +62,7 @@ func TestDisk(t *testing.T) {
 		t.Run(strings.ReplaceAll(c.why, " ", "_"), func(t *testing.T) {
 			w.T = suite.New(t)
 			end := c.begin()
-			rt, err := shim.NewRuntime(&shim.Options{StateDir: c.state, Binary: filepath.Join(w.bin, "wolffia")}, w.backend.shims)
+			rt, err := local.New(&local.Options{StateDir: c.state, Binary: filepath.Join(w.bin, "wolffia")}, w.backend.shims)
 			w.OK(err)
 			defer rt.Close()
 			before := w.subjects()

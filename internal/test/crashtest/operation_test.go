@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
 // none is the state of a sandbox that there is not.
@@ -38,7 +38,7 @@ type operation struct {
 	// after are the states that the sandbox may have, and none.
 	after func(e *end) []runtime.State
 	// check is told what is there, nil: that is all.
-	check func(w *world, rt *shim.Runtime, e *end, id string, state runtime.State)
+	check func(w *world, rt *local.Runtime, e *end, id string, state runtime.State)
 }
 
 // running makes a sandbox.
@@ -103,7 +103,7 @@ func (e *end) one(state runtime.State) []runtime.State {
 }
 
 // counted checks the shell in which A was 0, and was to become 1.
-func counted(w *world, rt *shim.Runtime, e *end, id string, state runtime.State) {
+func counted(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
 	w.Helper()
 	if state != runtime.StateRunning {
 		return // its shells went with it
@@ -118,7 +118,7 @@ func counted(w *world, rt *shim.Runtime, e *end, id string, state runtime.State)
 }
 
 // renewed checks the deadline of a sandbox that had none, and was to have one.
-func renewed(w *world, rt *shim.Runtime, e *end, id string, _ runtime.State) {
+func renewed(w *world, rt *local.Runtime, e *end, id string, _ runtime.State) {
 	w.Helper()
 	s, err := rt.Get(w.Ctx, id)
 	w.OK(err)
@@ -130,7 +130,7 @@ func renewed(w *world, rt *shim.Runtime, e *end, id string, _ runtime.State) {
 
 // ruled checks that the rules that were to forbid all writing do so, if that was
 // acknowledged.
-func ruled(w *world, rt *shim.Runtime, e *end, id string, state runtime.State) {
+func ruled(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
 	w.Helper()
 	if state != runtime.StateRunning {
 		return
@@ -180,7 +180,7 @@ func commandLines() []operation {
 		}},
 		{name: "start one that is stopped", prepare: stopped, begin: line("start", "ID"), after: start},
 		{name: "start one that is dead", prepare: dead, begin: line("start", "ID"), after: start},
-		{name: "exec", prepare: running, begin: line("exec", "ID", "--", "sh", "-c", "echo all of it"), after: use, check: func(w *world, _ *shim.Runtime, e *end, _ string, _ runtime.State) {
+		{name: "exec", prepare: running, begin: line("exec", "ID", "--", "sh", "-c", "echo all of it"), after: use, check: func(w *world, _ *local.Runtime, e *end, _ string, _ runtime.State) {
 			if e.ok && e.answer != "all of it" {
 				w.Fatalf("it says %q", e.answer)
 			}
@@ -211,7 +211,7 @@ func commandLines() []operation {
 		}},
 		{name: "run", prepare: nobody, begin: line(append(append([]string{"run"}, create...), "--", "sh", "-c", "echo made > file; cat file")...), after: func(*end) []runtime.State {
 			return []runtime.State{none}
-		}, check: func(w *world, _ *shim.Runtime, e *end, _ string, _ runtime.State) {
+		}, check: func(w *world, _ *local.Runtime, e *end, _ string, _ runtime.State) {
 			b, err := os.ReadFile(filepath.Join(w.codebase, "file"))
 			if e.ok && (e.answer != "made" || err != nil || string(b) != "made\n") {
 				w.Fatalf("it says %q; the file has %q, %v", e.answer, b, err)

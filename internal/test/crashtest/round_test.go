@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"wolffia/internal/test/suite"
+	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/runtime/docker"
-	"wolffia/shim"
 )
 
 // A round is one operation, and whom to kill when.
@@ -138,7 +138,7 @@ func (r *round) may(e *end) []runtime.State {
 
 // allowed returns the one sandbox there is beside the bystander, when it is as it
 // may be: at once, or when those who were not killed have come to know of it.
-func (w *world) allowed(rt *shim.Runtime, r *round, e *end) (id string, state runtime.State) {
+func (w *world) allowed(rt *local.Runtime, r *round, e *end) (id string, state runtime.State) {
 	w.Helper()
 	may := r.may(e)
 	for end := time.Now().Add(10 * time.Second); ; {

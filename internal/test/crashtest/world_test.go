@@ -21,13 +21,14 @@ import (
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/docker"
+	"wolffia/runtime/launch"
 	"wolffia/service"
 	"wolffia/service/registry"
-	"wolffia/shim"
 )
 
 func TestMain(m *testing.M) {
@@ -65,7 +66,7 @@ type world struct {
 // A backend is what the rounds run on.
 type backend struct {
 	name  string
-	shims shim.Backend
+	shims launch.Backend
 }
 
 func newWorld(t testing.TB, b backend) *world {
@@ -107,9 +108,9 @@ func (w *world) config(o registry.Owner) *runtime.SandboxConfig {
 
 // open returns a runtime as another process has it: nobody waits at steps of
 // what it starts.
-func (w *world) open() *shim.Runtime {
+func (w *world) open() *local.Runtime {
 	w.Helper()
-	rt, err := shim.NewRuntime(&shim.Options{StateDir: w.state, Binary: filepath.Join(w.bin, "wolffia")}, w.backend.shims)
+	rt, err := local.New(&local.Options{StateDir: w.state, Binary: filepath.Join(w.bin, "wolffia")}, w.backend.shims)
 	w.OK(err)
 	w.Cleanup(func() { _ = rt.Close() })
 	return rt
@@ -150,7 +151,7 @@ func (w *world) endAll() {
 }
 
 // inSession runs a command in a sandbox's shell; it must end with code 0.
-func (w *world) inSession(rt *shim.Runtime, id, command string) string {
+func (w *world) inSession(rt *local.Runtime, id, command string) string {
 	w.Helper()
 	r, err := service.NewDriver(rt, nil).ExecuteBash(w.Ctx, &service.ExecuteBashParams{SandboxID: id, Command: command})
 	w.OK(err)
@@ -295,7 +296,7 @@ func (w *world) subjects() []string {
 
 // settled waits until each sandbox's processes are those of its state, and there
 // are no others. It returns the states.
-func (w *world) settled(rt *shim.Runtime) map[string]runtime.State {
+func (w *world) settled(rt *local.Runtime) map[string]runtime.State {
 	w.Helper()
 	end := time.Now().Add(suite.Limit / 2)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -311,7 +312,7 @@ func (w *world) settled(rt *shim.Runtime) map[string]runtime.State {
 }
 
 // compare returns the states of the sandboxes, and what does not fit them.
-func (w *world) compare(rt *shim.Runtime) (states map[string]runtime.State, wrong []string) {
+func (w *world) compare(rt *local.Runtime) (states map[string]runtime.State, wrong []string) {
 	w.Helper()
 	list, err := rt.List(w.Ctx)
 	w.OK(err)
@@ -380,7 +381,7 @@ func (b backend) parts() []string {
 
 // whole finds out whether a sandbox is one in every respect: it can be run, and
 // run in, and is its owner's.
-func (w *world) whole(rt *shim.Runtime, id string, state runtime.State, o registry.Owner) error {
+func (w *world) whole(rt *local.Runtime, id string, state runtime.State, o registry.Owner) error {
 	if state != runtime.StateRunning {
 		if err := rt.Start(w.Ctx, id); err != nil {
 			return err
@@ -398,7 +399,7 @@ func (w *world) whole(rt *shim.Runtime, id string, state runtime.State, o regist
 }
 
 // nothing checks that only the bystander is left, and that it did not notice.
-func (w *world) nothing(rt *shim.Runtime) {
+func (w *world) nothing(rt *local.Runtime) {
 	w.Helper()
 	states := w.settled(rt)
 	if len(states) != 1 || states[w.bystander] != runtime.StateRunning || len(w.subjects()) > 0 {
@@ -425,7 +426,7 @@ func (w *world) nothing(rt *shim.Runtime) {
 }
 
 // openService returns the service that a user would start now.
-func (w *world) openService(rt *shim.Runtime) *service.Service {
+func (w *world) openService(rt *local.Runtime) *service.Service {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Ctx, limit)
 	defer cancel()

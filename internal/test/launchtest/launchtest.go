@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -35,11 +36,11 @@ func Golden(t *testing.T, name, got string) {
 }
 
 // Spec is an ordinary spec, changed.
-func Spec(change func(*runtime.LaunchSpec)) *runtime.LaunchSpec {
-	s := &runtime.LaunchSpec{
+func Spec(change func(*launch.Spec)) *launch.Spec {
+	s := &launch.Spec{
 		ID: "abcdefghijkl", Hostname: "abcdefghijkl",
 		UID: 1000, GID: 1001, User: "ann", Home: "/home/ann",
-		Root: []runtime.RootEntry{
+		Root: []launch.RootEntry{
 			{Name: "usr", Source: "/usr"},
 			{Name: "bin", Link: "usr/bin"},
 			{Name: "lib", Link: "usr/lib"},
@@ -58,26 +59,26 @@ func Spec(change func(*runtime.LaunchSpec)) *runtime.LaunchSpec {
 }
 
 // Specs are what a backend has to translate, by the names of golden files.
-func Specs() map[string]*runtime.LaunchSpec {
-	return map[string]*runtime.LaunchSpec{
-		"codebase":    Spec(func(*runtime.LaunchSpec) {}),
-		"no-codebase": Spec(func(s *runtime.LaunchSpec) { s.Binds, s.Scratch = nil, []string{"/workspace"} }),
-		"network":     Spec(func(s *runtime.LaunchSpec) { s.Network = runtime.NetworkHost }),
-		"mounts": Spec(func(s *runtime.LaunchSpec) {
+func Specs() map[string]*launch.Spec {
+	return map[string]*launch.Spec{
+		"codebase":    Spec(func(*launch.Spec) {}),
+		"no-codebase": Spec(func(s *launch.Spec) { s.Binds, s.Scratch = nil, []string{"/workspace"} }),
+		"network":     Spec(func(s *launch.Spec) { s.Network = runtime.NetworkHost }),
+		"mounts": Spec(func(s *launch.Spec) {
 			s.Binds = append(s.Binds,
 				runtime.Mount{Source: "/data", Target: "/data"},
 				runtime.Mount{Source: "/home/ann/cache", Target: "/cache", Writable: true})
 		}),
-		"rootfs": Spec(func(s *runtime.LaunchSpec) {
+		"rootfs": Spec(func(s *launch.Spec) {
 			s.Etc = ""
-			s.Root = []runtime.RootEntry{{Name: "bin", Source: "/r/bin"}, {Name: "etc", Source: "/r/etc"}}
+			s.Root = []launch.RootEntry{{Name: "bin", Source: "/r/bin"}, {Name: "etc", Source: "/r/etc"}}
 			s.Binds = append([]runtime.Mount{{Source: "/state/run/mnt/etc/passwd", Target: "/etc/passwd"}}, s.Binds...)
 		}),
-		"limits": Spec(func(s *runtime.LaunchSpec) {
+		"limits": Spec(func(s *launch.Spec) {
 			s.Binds, s.Scratch = nil, []string{"/workspace"}
 			s.Config = &runtime.SandboxConfig{Resources: runtime.Resources{Memory: 64 << 20, PIDs: 10}}
-			s.Rlimits = runtime.Rlimits{PIDs: 10, Data: 64 << 20}
+			s.Rlimits = launch.Rlimits{PIDs: 10, Data: 64 << 20}
 		}),
-		"image": Spec(func(s *runtime.LaunchSpec) { s.Root, s.Etc, s.RootDir = nil, "", "/state/run/mnt/root" }),
+		"image": Spec(func(s *launch.Spec) { s.Root, s.Etc, s.RootDir = nil, "", "/state/run/mnt/root" }),
 	}
 }

@@ -19,25 +19,31 @@ import (
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/runtime/runtimetest"
-	"wolffia/shim"
 )
 
 // A Runtime knows where its state is.
 type Runtime struct {
-	*shim.Runtime
+	*local.Runtime
 	State string
 }
 
-// A Backend makes a runtime; its New is one.
-type Backend func(*shim.Options) (*shim.Runtime, error)
+// A Backend makes a runtime.
+type Backend func(*local.Options) (*local.Runtime, error)
+
+// Of returns the Backend that makes runtimes with backends.
+func Of(first launch.Backend, more ...launch.Backend) Backend {
+	return func(opts *local.Options) (*local.Runtime, error) { return local.New(opts, first, more...) }
+}
 
 // Open returns a runtime over a state directory.
 func (b Backend) Open(t testing.TB, state string) *Runtime {
 	t.Helper()
-	rt, err := b(&shim.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")})
+	rt, err := b(&local.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/moby/moby/api/types/mount"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // filterPath is where the guest finds the seccomp filter that it puts on itself,
@@ -33,7 +34,7 @@ type abilities struct {
 // configs are all that an engine is told of a sandbox of a place, which runs on image and
 // finds the filter in the file filter. They decide all of the isolation, with no
 // I/O (Docker Engine API, ContainerCreate).
-func configs(spec *runtime.LaunchSpec, of place, image, filter string, can abilities) (*container.Config, *container.HostConfig) {
+func configs(spec *launch.Spec, of place, image, filter string, can abilities) (*container.Config, *container.HostConfig) {
 	c := &container.Config{
 		Image:    image,
 		Hostname: spec.Hostname,
@@ -80,7 +81,7 @@ func configs(spec *runtime.LaunchSpec, of place, image, filter string, can abili
 }
 
 // tmpfs are the directories in memory.
-func tmpfs(spec *runtime.LaunchSpec, can abilities) map[string]string {
+func tmpfs(spec *launch.Spec, can abilities) map[string]string {
 	free, own := "exec,mode=", fmt.Sprintf("exec,uid=%d,gid=%d,mode=", spec.UID, spec.GID)
 	if can.podman {
 		// U is the container's user. It would put what it covers into a tmpfs.
@@ -94,9 +95,9 @@ func tmpfs(spec *runtime.LaunchSpec, can abilities) map[string]string {
 	}
 	sizes := spec.Sizes()
 	all := map[string]string{
-		"/tmp":               free + "1777" + size(sizes.Tmp),
-		spec.Home:            own + "0700" + size(sizes.Home),
-		runtime.SessionsPath: own + "0700" + size(sizes.Sessions),
+		"/tmp":              free + "1777" + size(sizes.Tmp),
+		spec.Home:           own + "0700" + size(sizes.Home),
+		launch.SessionsPath: own + "0700" + size(sizes.Sessions),
 	}
 	if can.podman { // which puts one without a limit here, in a root that is read-only
 		all["/var/tmp"] = free + "1777" + size(sizes.Scratch)
@@ -108,7 +109,7 @@ func tmpfs(spec *runtime.LaunchSpec, can abilities) map[string]string {
 }
 
 // mounts are what is shown of the host.
-func mounts(spec *runtime.LaunchSpec, filter string, can abilities) []mount.Mount {
+func mounts(spec *launch.Spec, filter string, can abilities) []mount.Mount {
 	var all []mount.Mount
 	show := func(source, target string, writable bool) {
 		m := mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: !writable}
@@ -139,7 +140,7 @@ func mounts(spec *runtime.LaunchSpec, filter string, can abilities) []mount.Moun
 	for _, b := range spec.Binds {
 		show(b.Source, b.Target, b.Writable)
 	}
-	show(spec.Guest, runtime.GuestPath, false)
+	show(spec.Guest, launch.GuestPath, false)
 	show(filter, filterPath, false)
 	return all
 }
@@ -152,7 +153,7 @@ func limits(r *runtime.Resources) container.Resources {
 		NanoCPUs:   int64(r.CPUs * 1e9),
 	}
 	if r.PIDs > 0 {
-		n := r.PIDs + runtime.OwnThreads
+		n := r.PIDs + launch.InitThreads
 		l.PidsLimit = &n
 	}
 	return l

@@ -15,15 +15,16 @@ import (
 
 	"wolffia/internal/test/launchtest"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 var there = place{"/state", 1000}
 
-func spec(change func(*runtime.LaunchSpec)) *runtime.LaunchSpec {
-	s := &runtime.LaunchSpec{
+func spec(change func(*launch.Spec)) *launch.Spec {
+	s := &launch.Spec{
 		ID: "abcdefghijkl", Hostname: "abcdefghijkl", CreatedAt: 1700000000000,
 		UID: 1000, GID: 1000, User: "ann", Home: "/home/ann",
-		Root: []runtime.RootEntry{
+		Root: []launch.RootEntry{
 			{Name: "usr", Source: "/usr"},
 			{Name: "bin", Link: "usr/bin"},
 			{Name: "file", Source: "/file"},
@@ -39,21 +40,21 @@ func spec(change func(*runtime.LaunchSpec)) *runtime.LaunchSpec {
 	return s
 }
 
-func variants() map[string]*runtime.LaunchSpec {
-	return map[string]*runtime.LaunchSpec{
-		"codebase":    spec(func(*runtime.LaunchSpec) {}),
-		"podman":      spec(func(*runtime.LaunchSpec) {}),
-		"rootless":    spec(func(*runtime.LaunchSpec) {}),
-		"no-codebase": spec(func(s *runtime.LaunchSpec) { s.Binds, s.Scratch = nil, []string{"/workspace"} }),
-		"network":     spec(func(s *runtime.LaunchSpec) { s.Network = runtime.NetworkHost }),
-		"limits": spec(func(s *runtime.LaunchSpec) {
+func variants() map[string]*launch.Spec {
+	return map[string]*launch.Spec{
+		"codebase":    spec(func(*launch.Spec) {}),
+		"podman":      spec(func(*launch.Spec) {}),
+		"rootless":    spec(func(*launch.Spec) {}),
+		"no-codebase": spec(func(s *launch.Spec) { s.Binds, s.Scratch = nil, []string{"/workspace"} }),
+		"network":     spec(func(s *launch.Spec) { s.Network = runtime.NetworkHost }),
+		"limits": spec(func(s *launch.Spec) {
 			s.Config.Resources = runtime.Resources{Memory: 512 << 20, CPUs: 1.5, PIDs: 100}
 		}),
-		"image": spec(func(s *runtime.LaunchSpec) { s.Root, s.Etc, s.Config.Image = nil, "", "busybox" }),
-		"image-read-only": spec(func(s *runtime.LaunchSpec) {
+		"image": spec(func(s *launch.Spec) { s.Root, s.Etc, s.Config.Image = nil, "", "busybox" }),
+		"image-read-only": spec(func(s *launch.Spec) {
 			s.Root, s.Etc, s.Config.Image, s.Config.Docker.ReadOnlyRoot = nil, "", "busybox", true
 		}),
-		"mounts": spec(func(s *runtime.LaunchSpec) {
+		"mounts": spec(func(s *launch.Spec) {
 			s.Binds = append(s.Binds, runtime.Mount{Source: "/data", Target: "/data"}, runtime.Mount{Source: "/cache", Target: "/cache", Writable: true})
 		}),
 	}
@@ -111,7 +112,7 @@ func TestConfigsAlwaysIsolate(t *testing.T) {
 // that together.
 func TestTmpfsIsLessThanMemory(t *testing.T) {
 	for _, limit := range []int64{16 << 20, 512 << 20, 64 << 30} {
-		s := spec(func(s *runtime.LaunchSpec) { s.Scratch, s.Config.Resources.Memory = []string{"/workspace"}, limit })
+		s := spec(func(s *launch.Spec) { s.Scratch, s.Config.Resources.Memory = []string{"/workspace"}, limit })
 		for _, podman := range []bool{false, true} {
 			_, h := configs(s, there, "", "", abilities{podman: podman})
 			sum := h.ShmSize
@@ -132,7 +133,7 @@ func TestTmpfsIsLessThanMemory(t *testing.T) {
 
 func TestSkeleton(t *testing.T) {
 	isFile := func(path string) bool { return path == "/file" }
-	name, image, err := skeleton(spec(func(*runtime.LaunchSpec) {}), isFile)
+	name, image, err := skeleton(spec(func(*launch.Spec) {}), isFile)
 	if err != nil || !strings.HasPrefix(name, skeletonRepo+":") {
 		t.Fatal(name, err)
 	}
@@ -158,8 +159,8 @@ func TestSkeleton(t *testing.T) {
 		t.Error(diff)
 	}
 	// Another root is another image; the same is the same.
-	other, _, _ := skeleton(spec(func(s *runtime.LaunchSpec) { s.Root[1].Link = "usr/other" }), isFile)
-	again, _, _ := skeleton(spec(func(s *runtime.LaunchSpec) { s.Home = "/home/other" }), isFile)
+	other, _, _ := skeleton(spec(func(s *launch.Spec) { s.Root[1].Link = "usr/other" }), isFile)
+	again, _, _ := skeleton(spec(func(s *launch.Spec) { s.Home = "/home/other" }), isFile)
 	if other == name || again != name {
 		t.Errorf("%s, %s, %s", name, other, again)
 	}

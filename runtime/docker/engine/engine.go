@@ -23,7 +23,7 @@ import (
 
 	"wolffia/internal/cleanup"
 	"wolffia/runtime"
-	"wolffia/shim"
+	"wolffia/runtime/launch"
 )
 
 // createLimit is how long an engine may take to make a container, which it does
@@ -34,8 +34,9 @@ const createLimit = time.Minute
 // asked for it was killed.
 const madeLimit = 5 * time.Second
 
-// An engine is what a daemon has to do with one sandbox.
-type engine struct {
+// An Engine is a container engine's part in one sandbox. It is safe for concurrent
+// use.
+type Engine struct {
 	client *client.Client
 	place  place
 	id     string // empty: with all of the place's
@@ -45,14 +46,13 @@ type engine struct {
 	rootless bool
 }
 
-var _ shim.Engine = (*engine)(nil)
-
-// Open implements [shim.OpenEngine]. It does not connect yet.
-func Open(stateDir, id string, config *runtime.SandboxConfig) (shim.Engine, error) {
+// Open returns the part about a sandbox of the state directory, or with an empty id
+// about all of them. It does not connect.
+func Open(stateDir, id string, config *runtime.SandboxConfig) (*Engine, error) {
 	if config.Docker == nil || config.Docker.Host == "" {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s does not say which engine it is in", id)
 	}
-	e := &engine{place: place{stateDir, os.Geteuid()}, id: id, config: config}
+	e := &Engine{place: place{stateDir, os.Geteuid()}, id: id, config: config}
 	c, err := client.New(client.WithHost(config.Docker.Host), client.WithHTTPResponseHook(func(r *http.Response) {
 		if strings.HasPrefix(r.Header.Get("Server"), "Libpod/") {
 			e.podman.Store(true)
@@ -65,8 +65,11 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (shim.Engine, erro
 	return e, nil
 }
 
-// Start implements [shim.Engine].
-func (e *engine) Start(ctx context.Context, spec *runtime.LaunchSpec, step func(string)) (_ *os.File, _ <-chan error, err error) {
+// Start starts PID 1, and returns the connection to it, which the caller closes, and
+// a channel that is sent why PID 1 or the engine has ended. It marks the sandbox
+// before it makes anything (see [Making]). When the connection is closed, PID 1
+// ends. If Start fails, or ctx ends meanwhile, End is called.
+func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)) (_ *os.File, _ <-chan error, err error) {
 	step("ask the engine at " + e.config.Docker.Host)
 	info, err := e.info(ctx)
 	if err != nil {
@@ -87,7 +90,7 @@ func (e *engine) Start(ctx context.Context, spec *runtime.LaunchSpec, step func(
 	} else if c != nil && !ours {
 		return nil, nil, runtime.Errorf(runtime.ErrConflict, "there is a container %s in the engine at %s that is none of this state directory's: it is left alone; rename or remove it", containerName(e.id), e.config.Docker.Host)
 	}
-	old, err := e.end(ctx, false, shim.Making(spec.Dir))
+	old, err := e.end(ctx, false, Making(spec.Dir))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,7 +103,7 @@ func (e *engine) Start(ctx context.Context, spec *runtime.LaunchSpec, step func(
 }
 
 // create makes the container.
-func (e *engine) create(ctx context.Context, spec *runtime.LaunchSpec, filter string, step func(string)) (string, error) {
+func (e *Engine) create(ctx context.Context, spec *launch.Spec, filter string, step func(string)) (string, error) {
 	image := e.config.ImageID
 	if e.config.Image == "" {
 		step("make the image for the host's directories")
@@ -110,7 +113,7 @@ func (e *engine) create(ctx context.Context, spec *runtime.LaunchSpec, filter st
 		}
 	}
 	step("create the container")
-	if err := shim.Mark(spec.Dir, true); err != nil {
+	if err := setMark(spec.Dir, true); err != nil {
 		return "", runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44"), podman: e.podman.Load(), rootless: e.rootless}
@@ -122,7 +125,7 @@ func (e *engine) create(ctx context.Context, spec *runtime.LaunchSpec, filter st
 	if errors.Is(err, context.DeadlineExceeded) { // it may still come
 		return "", e.explain("create the container", err)
 	}
-	if err = errors.Join(e.explain("create the container", err), shim.Mark(spec.Dir, false)); err != nil {
+	if err = errors.Join(e.explain("create the container", err), setMark(spec.Dir, false)); err != nil {
 		return "", err
 	}
 	// An engine says what it cannot do, and goes on without it.
@@ -138,7 +141,7 @@ func harmless(warning string) bool {
 }
 
 // run attaches to a container and starts it.
-func (e *engine) run(ctx context.Context, spec *runtime.LaunchSpec, container string, step func(string)) (_ *os.File, _ <-chan error, err error) {
+func (e *Engine) run(ctx context.Context, spec *launch.Spec, container string, step func(string)) (_ *os.File, _ <-chan error, err error) {
 	step("start the container")
 	var undo cleanup.Stack
 	defer undo.Unwind(&err)
@@ -171,7 +174,7 @@ func (e *engine) run(ctx context.Context, spec *runtime.LaunchSpec, container st
 
 // wait returns a channel that is sent how the next run of the container has
 // ended; nil if as it should.
-func (e *engine) wait(id string) <-chan error {
+func (e *Engine) wait(id string) <-chan error {
 	w := e.client.ContainerWait(context.Background(), id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
 	gone := make(chan error, 1)
 	go func() { // ends with the container, or with the engine
@@ -192,15 +195,18 @@ func (e *engine) wait(id string) <-chan error {
 	return gone
 }
 
-// End implements [shim.Engine].
-func (e *engine) End(ctx context.Context, forGood, making bool) (kept bool, err error) {
+// End ends what of the sandbox runs in the engine. What the sandbox has changed in
+// its image is kept, and reported, unless forGood is set. making says that the
+// engine may just be making it, for a keeper that was killed. What is not the
+// sandbox's is not touched.
+func (e *Engine) End(ctx context.Context, forGood, making bool) (kept bool, err error) {
 	id, err := e.end(ctx, forGood, making)
 	return id != "", err
 }
 
 // end ends the sandbox's container, and removes it unless it is to be kept;
 // then it returns its id.
-func (e *engine) end(ctx context.Context, forGood, making bool) (string, error) {
+func (e *Engine) end(ctx context.Context, forGood, making bool) (string, error) {
 	c, ours, err := e.find(ctx)
 	if c == nil && err == nil && making {
 		c, ours, err = e.awaitMade(ctx)
@@ -230,7 +236,7 @@ func (e *engine) end(ctx context.Context, forGood, making bool) (string, error) 
 
 // awaitMade is find for a container that may just be coming to be, for somebody
 // who is gone: engines go on.
-func (e *engine) awaitMade(ctx context.Context) (c *container.InspectResponse, ours bool, err error) {
+func (e *Engine) awaitMade(ctx context.Context) (c *container.InspectResponse, ours bool, err error) {
 	waiting, cancel := context.WithTimeout(ctx, madeLimit)
 	defer cancel()
 	made := e.client.Events(waiting, client.EventsListOptions{
@@ -250,7 +256,7 @@ func (e *engine) awaitMade(ctx context.Context) (c *container.InspectResponse, o
 }
 
 // remove ends and removes a container; one that is gone is no error.
-func (e *engine) remove(ctx context.Context, id string) error {
+func (e *Engine) remove(ctx context.Context, id string) error {
 	for retry := false; ; retry = true {
 		_, err := e.client.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		if errdefs.IsNotFound(err) {
@@ -264,14 +270,14 @@ func (e *engine) remove(ctx context.Context, id string) error {
 }
 
 // stopped reports whether a container is known not to run.
-func (e *engine) stopped(ctx context.Context, id string) bool {
+func (e *Engine) stopped(ctx context.Context, id string) bool {
 	r, err := e.client.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	return errdefs.IsNotFound(err) || err == nil && r.Container.State != nil && !r.Container.State.Running
 }
 
 // find returns the container that has the sandbox's container's name, if there is
 // one, and whether it is the sandbox's. If not, it is to be left alone.
-func (e *engine) find(ctx context.Context) (c *container.InspectResponse, ours bool, err error) {
+func (e *Engine) find(ctx context.Context) (c *container.InspectResponse, ours bool, err error) {
 	name := containerName(e.id)
 	r, err := e.client.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
 	if errdefs.IsNotFound(err) {
@@ -290,7 +296,7 @@ func (e *engine) find(ctx context.Context) (c *container.InspectResponse, ours b
 
 // skeleton sees to it that the engine has the image to mount the host's
 // directories in.
-func (e *engine) skeleton(ctx context.Context, spec *runtime.LaunchSpec) (string, error) {
+func (e *Engine) skeleton(ctx context.Context, spec *launch.Spec) (string, error) {
 	name, image, err := skeleton(spec, func(path string) bool {
 		st, err := os.Stat(path)
 		return err == nil && !st.IsDir()
@@ -310,7 +316,7 @@ func (e *engine) skeleton(ctx context.Context, spec *runtime.LaunchSpec) (string
 }
 
 // explain makes an error of an engine's, which says what it would not do.
-func (e *engine) explain(what string, err error) error {
+func (e *Engine) explain(what string, err error) error {
 	host := e.config.Docker.Host
 	switch {
 	case err == nil:

@@ -13,12 +13,12 @@ import (
 	"github.com/distribution/reference"
 	"github.com/moby/moby/client"
 
+	"wolffia/internal/boot"
 	"wolffia/runtime"
-	"wolffia/shim"
 )
 
-// Image implements [shim.Engine].
-func (e *engine) Image(ctx context.Context, step func(string)) (*shim.ImageInfo, error) {
+// Image finds the image that is asked for, and gets it if it is not there.
+func (e *Engine) Image(ctx context.Context, step func(string)) (*boot.ImageInfo, error) {
 	name := cmp.Or(e.config.ImageID, e.config.Image)
 	if _, err := reference.ParseAnyReference(name); err != nil { // not all engines say so
 		return nil, runtime.Errorf(runtime.ErrInvalid, "image %s: %w", name, err)
@@ -42,7 +42,7 @@ func (e *engine) Image(ctx context.Context, step func(string)) (*shim.ImageInfo,
 	if image.Os != "" && image.Os != "linux" {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "image %s is for %s", name, image.Os)
 	}
-	found := &shim.ImageInfo{ID: image.ID}
+	found := &boot.ImageInfo{ID: image.ID}
 	if !strings.HasPrefix(found.ID, "sha256:") { // Podman says the digits only
 		found.ID = "sha256:" + found.ID
 	}
@@ -57,7 +57,7 @@ func (e *engine) Image(ctx context.Context, step func(string)) (*shim.ImageInfo,
 const every = 500 * time.Millisecond
 
 // pull has the engine get the image.
-func (e *engine) pull(ctx context.Context, step func(string)) error {
+func (e *Engine) pull(ctx context.Context, step func(string)) error {
 	name := e.config.Image
 	step("pull " + name)
 	failed := func(err error) error {

@@ -9,8 +9,9 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"wolffia/internal/boot"
 	"wolffia/runtime"
-	"wolffia/shim"
+	"wolffia/runtime/launch"
 )
 
 // The labels of a container, beside those of its sandbox.
@@ -40,7 +41,7 @@ type place struct {
 func containerName(id string) string { return "wolffia-" + id }
 
 // labels are a container's.
-func labels(spec *runtime.LaunchSpec, of place) map[string]string {
+func labels(spec *launch.Spec, of place) map[string]string {
 	all := map[string]string{labelName: ""}
 	for _, k := range ownerLabels {
 		all[k] = ""
@@ -61,8 +62,9 @@ func (of place) has(name string, labels map[string]string) (id string, ok bool) 
 		labels[labelState] == of.stateDir && labels[labelUser] == strconv.Itoa(of.uid)
 }
 
-// Scan implements [shim.Engine].
-func (e *engine) Scan(ctx context.Context) ([]shim.Found, error) {
+// Scan finds all sandboxes of the state directory that are in the engine and that
+// this user has made.
+func (e *Engine) Scan(ctx context.Context) ([]boot.Found, error) {
 	of := e.place
 	r, err := e.client.ContainerList(ctx, client.ContainerListOptions{
 		All: true, Filters: make(client.Filters).Add("label", labelState+"="+of.stateDir, labelUser+"="+strconv.Itoa(of.uid)),
@@ -70,7 +72,7 @@ func (e *engine) Scan(ctx context.Context) ([]shim.Found, error) {
 	if err != nil {
 		return nil, e.explain("list the containers", err)
 	}
-	var all []shim.Found
+	var all []boot.Found
 	for i := range r.Items {
 		if f, ok := found(&r.Items[i], of); ok {
 			all = append(all, f)
@@ -81,7 +83,7 @@ func (e *engine) Scan(ctx context.Context) ([]shim.Found, error) {
 
 // found reads what a container says of its sandbox. One that is not of the
 // place, or says nonsense, is not ok.
-func found(c *container.Summary, of place) (f shim.Found, ok bool) {
+func found(c *container.Summary, of place) (f boot.Found, ok bool) {
 	for _, name := range c.Names {
 		if f.ID, ok = of.has(name, c.Labels); ok {
 			break
@@ -89,7 +91,7 @@ func found(c *container.Summary, of place) (f shim.Found, ok bool) {
 	}
 	var err error
 	if f.CreatedAt, err = strconv.ParseInt(c.Labels[labelMade], 10, 64); !ok || err != nil || f.CreatedAt < 0 {
-		return shim.Found{}, false
+		return boot.Found{}, false
 	}
 	f.Name, f.Labels = c.Labels[labelName], map[string]string{labelID: f.ID, labelMade: c.Labels[labelMade]}
 	for _, k := range ownerLabels {
@@ -99,7 +101,7 @@ func found(c *container.Summary, of place) (f shim.Found, ok bool) {
 	}
 	for _, v := range f.Labels {
 		if len(v) > maxLabel || len(f.Name) > maxLabel {
-			return shim.Found{}, false
+			return boot.Found{}, false
 		}
 	}
 	return f, true

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/moby/moby/api/types/container"
 
-	"wolffia/shim"
+	"wolffia/internal/boot"
 )
 
 // What a container says of its sandbox is believed only if all of it is right.
@@ -19,7 +19,7 @@ func TestFound(t *testing.T) {
 		return &container.Summary{Names: []string{"/wolffia-abcdefghijkl"}, Labels: maps.Clone(labels(s, there))}
 	}
 	got, ok := found(whole(), there)
-	want := shim.Found{ID: "abcdefghijkl", Name: "named", CreatedAt: 1700000000000, Labels: map[string]string{
+	want := boot.Found{ID: "abcdefghijkl", Name: "named", CreatedAt: 1700000000000, Labels: map[string]string{
 		"wolffia.sandboxId": "abcdefghijkl", "wolffia.createdAt": "1700000000000", "wolffia.userId": "zoe",
 	}}
 	if diff := cmp.Diff(want, got); !ok || diff != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // keepID maps the user of a rootless Podman to the same number inside, instead
@@ -24,7 +25,7 @@ const keepID = "keep-id"
 
 // info is what the engine says of itself. A rootless Podman serves its own user
 // only, which is an error for others.
-func (e *engine) info(ctx context.Context) (*system.Info, error) {
+func (e *Engine) info(ctx context.Context) (*system.Info, error) {
 	// The answer to this says already whether it is Podman.
 	if _, err := e.client.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return nil, e.explain("ask what it can do", err)
@@ -45,7 +46,7 @@ func (e *engine) info(ctx context.Context) (*system.Info, error) {
 
 // podmanInfo asks by itself, once since Podman takes a while: it says whether it is
 // rootless in a field that Docker's answer does not have.
-func (e *engine) podmanInfo(ctx context.Context) (info *system.Info, rootless bool, err error) {
+func (e *Engine) podmanInfo(ctx context.Context) (info *system.Info, rootless bool, err error) {
 	dial := e.client.Dialer()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
 	defer transport.CloseIdleConnections()
@@ -72,7 +73,7 @@ func (e *engine) podmanInfo(ctx context.Context) (info *system.Info, rootless bo
 }
 
 // checkOwner refuses another user's rootless Podman.
-func (e *engine) checkOwner() error {
+func (e *Engine) checkOwner() error {
 	st, err := os.Stat(strings.TrimPrefix(e.config.Docker.Host, "unix://"))
 	if err != nil {
 		return e.explain("look at its socket", err)
@@ -87,7 +88,7 @@ func (e *engine) checkOwner() error {
 // filtered tree. A rootless Podman lives in a mount namespace of its own; a mount
 // appears there if it is made on one that is shared (mount_namespaces(7)), else the
 // directory below it does.
-func (e *engine) checkTree(ctx context.Context, spec *runtime.LaunchSpec, id string) error {
+func (e *Engine) checkTree(ctx context.Context, spec *launch.Spec, id string) error {
 	if spec.Config.CodebasePath == "" {
 		return nil
 	}

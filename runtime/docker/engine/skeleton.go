@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // skeletonRepo is the name of images that hold no more than places to mount on.
@@ -18,7 +18,7 @@ const skeletonRepo = "wolffia-skeleton"
 // skeleton is an image for a root directory that is put together of the host's:
 // a tar stream with empty directories, empty files and symbolic links. The name
 // says what is in it, so that an engine needs each only once.
-func skeleton(spec *runtime.LaunchSpec, isFile func(path string) bool) (name string, image []byte, err error) {
+func skeleton(spec *launch.Spec, isFile func(path string) bool) (name string, image []byte, err error) {
 	entries := map[string]*tar.Header{}
 	var directory func(name string)
 	directory = func(name string) {

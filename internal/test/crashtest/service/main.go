@@ -18,12 +18,12 @@ import (
 	"strings"
 	"syscall"
 
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/service"
 	"wolffia/service/registry"
-	"wolffia/shim"
 )
 
 func main() {
@@ -44,7 +44,7 @@ func answer(what string, err error) {
 }
 
 func serve(ctx context.Context, state, codebase string) error {
-	rt, err := bwrap.New(&shim.Options{StateDir: state}) // its programs are in PATH
+	rt, err := local.New(&local.Options{StateDir: state}, bwrap.Backend()) // its programs are in PATH
 	if err != nil {
 		return err
 	}

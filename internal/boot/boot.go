@@ -1,0 +1,165 @@
+// Package boot is how the processes of a sandbox on the host are told what to do, and
+// how they report and talk to each other: the parameters they start with, their
+// descriptors, and the messages between them.
+package boot
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/coredump"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// The descriptors that shim and tree server find when they start.
+const (
+	FDBoot    = 3  // boot, as JSON, to its end
+	FDLock    = 4  // the sandbox's lock; held, not used
+	FDControl = 5  // one end of a socket pair between shim and tree server
+	FDReady   = 6  // shim only: progress, see report
+	FDAlive   = 7  // shim only: hangs up when the caller ends; heeded if BoundToCaller
+	FDGuest   = 8  // shim only: the guest binary, used if CopyGuest
+	FDConfig  = 9  // shim only: config.json, to see it to the disk
+	FDBackend = 10 // shim only: the backend's program, used if HasBackend
+	FDImage   = 11 // shim only: a socket for the image's mount, if SendsImage
+	FDKept    = 12 // shim only: one end of a socket pair with the keeper, used if Engine is set
+	FDGate    = 13 // shim only: what holds the backend's program, if Held
+)
+
+// The keeper has the first four of them, and its end of that socket pair.
+const FDKeeper = 7
+
+// A Params tells shim and tree server what to do.
+type Params struct {
+	ID     string          `json:"id"`
+	Run    string          `json:"run"` // statedir.Box.Run
+	Mnt    string          `json:"mnt"`
+	Config statedir.Config `json:"config"`
+	Guest  string          `json:"guest"` // host path of the guest binary
+	// CopyGuest says that the guest binary may be out of reach once privileges
+	// are dropped; then FDGuest is it.
+	CopyGuest bool `json:"copyGuest,omitempty"`
+	// Image is where the image's tree is, if there is one; or, with SendsImage,
+	// FDImage is where a mount of it comes from.
+	Image      string `json:"image,omitempty"`
+	SendsImage bool   `json:"sendsImage,omitempty"`
+	// InDoubt says that processes of an earlier start may still have the changes to
+	// Image mounted.
+	InDoubt bool `json:"inDoubt,omitempty"`
+	// HasBackend says that FDBackend is the backend's program.
+	HasBackend bool `json:"hasBackend,omitempty"`
+	// OwnKernel is Backend.OwnKernel.
+	OwnKernel bool `json:"ownKernel,omitempty"`
+	// Lifetime is what the shim is to enforce; nil: nothing, so far.
+	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
+	// Held says that the backend's program is not to run before FDGate says so.
+	Held bool `json:"held,omitempty"`
+	// Rlimits are what PID 1 limits.
+	Rlimits launch.Rlimits `json:"rlimits,omitzero"`
+	// Engine is set if an engine runs the sandbox: statedir.Box.Engine. Then the
+	// tree is mounted in the host's mount namespace, by the keeper.
+	Engine   string `json:"engine,omitempty"`
+	StateDir string `json:"stateDir,omitempty"`
+	// Lost says that what would tell whether it is in the engine is gone.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// Subject is what an engine's program works on: a sandbox, or all of a state
+// directory.
+func (b *Params) Subject() string { return cmp.Or(b.ID, b.StateDir) }
+
+// Read reads FDBoot.
+func Read() (*Params, error) {
+	f := os.NewFile(FDBoot, "boot")
+	if f == nil {
+		return nil, errors.New("this is started by wolffia, not by hand")
+	}
+	defer f.Close()
+	b := new(Params)
+	if err := json.NewDecoder(f).Decode(b); err != nil {
+		return nil, fmt.Errorf("this is started by wolffia, not by hand: %w", err)
+	}
+	return b, nil
+}
+
+// File returns b as a file to pass as FDBoot.
+func (b *Params) File() (*os.File, error) {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("boot", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "boot")
+	_, err = f.Write(data)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Init is the first act of shim and tree server: whatever descriptors were
+// inherited, no child inherits them; neither they nor their children dump core, since
+// what is in them comes from a sandbox; and as they were executed by descriptor,
+// ps needs to be told what they are called.
+func Init(name string) error {
+	comm, err := unix.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(comm)), 0, 0, 0)
+	if err := unix.CloseRange(3, 0xffffffff>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("close_range: %w", err)
+	}
+	return coredump.Off()
+}
+
+// A Report is one line of progress on FDReady. The last one is Ready, or has
+// an Error.
+type Report struct {
+	Step  string     `json:"step,omitempty"` // what is being done now
+	Ready bool       `json:"ready,omitempty"`
+	Held  int        `json:"held,omitempty"`  // the process that waits for its limits
+	Image *ImageInfo `json:"image,omitempty"` // what was asked for
+	Found []Found    `json:"found,omitempty"` // what was asked for
+	Error string     `json:"error,omitempty"`
+	Class string     `json:"class,omitempty"` // of Error
+}
+
+// Send writes a report; nobody may be listening any more.
+func (r Report) Send(w io.Writer) {
+	_ = json.NewEncoder(w).Encode(r)
+}
+
+// Failed makes a report of err.
+func Failed(err error) Report {
+	r := Report{Error: err.Error()}
+	if class := runtime.Class(err); class != nil {
+		r.Class = class.Error()
+	}
+	return r
+}
+
+// Err is the error that was reported.
+func (r Report) Err() error {
+	for _, class := range runtime.Classes() {
+		if class.Error() == r.Class {
+			return runtime.WithClass(class, errors.New(r.Error))
+		}
+	}
+	return runtime.WithClass(runtime.ErrUnavailable, errors.New(r.Error))
+}

@@ -1,0 +1,86 @@
+package boot
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Socket is a connected stream socket on which a read waits in a thread of
+// its own, not in the runtime's poller: that wakes for both directions, so for
+// each message that the other side takes too, which costs the sender more than
+// the message. Reads are for one goroutine; writes are safe for concurrent use,
+// but not atomic.
+type Socket struct{ file *os.File }
+
+// NewSocket takes over a connection.
+func NewSocket(c *net.UnixConn) (*Socket, error) {
+	defer c.Close()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	if cerr := raw.Control(func(old uintptr) {
+		if fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			err = unix.SetNonblock(fd, false)
+		}
+	}); cerr != nil || err != nil {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		return nil, errors.Join(cerr, err)
+	}
+	return &Socket{os.NewFile(uintptr(fd), "socket")}, nil
+}
+
+func (s *Socket) Read(b []byte) (int, error) { return s.file.Read(b) }
+
+func (s *Socket) Write(b []byte) (int, error) { return s.file.Write(b) }
+
+// Try writes what can be written without waiting; an error shows with the
+// next Write.
+func (s *Socket) Try(b []byte) (n int) {
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		n, err = unix.SendmsgN(int(fd), b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// HungUp reports whether the other end is gone; what it has sent may be there to
+// be read.
+func (s *Socket) HungUp() bool {
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return true
+	}
+	gone := false
+	err = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, _ := unix.Poll(p, 0)
+		gone = n > 0
+	})
+	return gone || err != nil
+}
+
+// Close ends the connection; who waits in Read or Write returns.
+func (s *Socket) Close() error {
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+	return s.file.Close()
+}
+
+var _ io.ReadWriteCloser = (*Socket)(nil)

@@ -1,0 +1,256 @@
+package rootfs
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// A read-only mount does not keep from connect(2), and a network namespace not from
+// sockets that have a path (unix(7)): what listens below what is shown of the host
+// would serve a sandbox without a network.
+
+// keepsSockets reports whether a sandbox must not be shown what listens on the host. A
+// kernel of its own connects to no socket of the host's.
+func keepsSockets(b *boot.Params) bool {
+	return b.Config.Network != runtime.NetworkHost && !b.OwnKernel
+}
+
+// A boundList is the answer of listBound.
+type boundList struct {
+	sockets []bound
+	err     error
+}
+
+// ListSockets starts to list the sockets, which may take a millisecond, while the caller
+// does something else.
+func ListSockets(b *boot.Params) <-chan boundList {
+	done := make(chan boundList, 1)
+	if !keepsSockets(b) {
+		done <- boundList{}
+		return done
+	}
+	go func() { // ends with the list
+		sockets, err := listBound()
+		done <- boundList{sockets, err}
+	}()
+	return done
+}
+
+// KeepSockets covers or refuses what would show a socket on which something listens.
+// The directory empty is empty.
+func KeepSockets(b *boot.Params, spec *launch.Spec, list boundList, empty string) error {
+	if !keepsSockets(b) || list.err != nil {
+		return list.err
+	}
+	if len(list.sockets) > 0 {
+		shown, err := shownOfHost(spec)
+		if err != nil {
+			return err
+		}
+		covers, err := coverBound(shown, list.sockets, empty)
+		if err != nil {
+			return err
+		}
+		spec.Binds = append(covers, spec.Binds...)
+	}
+	return checkBound(b.Config.Mounts, list.sockets)
+}
+
+// shownOfHost returns what a sandbox is shown of the host beside what the user named, from where it
+// is without symbolic links.
+func shownOfHost(spec *launch.Spec) ([]runtime.Mount, error) {
+	var shown []runtime.Mount
+	for _, e := range spec.Root {
+		if e.Link == "" {
+			shown = append(shown, runtime.Mount{Source: e.Source, Target: "/" + e.Name})
+		}
+	}
+	if spec.Etc != "" {
+		dirs, err := shownEtc()
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range dirs {
+			shown = append(shown, runtime.Mount{Source: "/etc/" + dir, Target: "/etc/" + dir})
+		}
+	}
+	for i := range shown {
+		if real, err := filepath.EvalSymlinks(shown[i].Source); err == nil {
+			shown[i].Source = real
+		}
+	}
+	return shown, nil
+}
+
+// A bound is a unix socket of the host's.
+type bound struct{ dir, name string } // dir has no symbolic links
+
+func (b bound) path() string { return filepath.Join(b.dir, b.name) }
+
+// In a directory that the user mounts, sockets are looked for up to walkNames names and
+// walkDepth levels deep. Those below are found if /proc/net/unix has them.
+const (
+	walkNames = 4096
+	walkDepth = 3
+)
+
+// listBound returns the sockets in this network namespace that are bound to an absolute
+// path.
+func listBound() ([]bound, error) {
+	table, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "which unix sockets there are: %w", err)
+	}
+	resolved := map[string]string{}
+	var list []bound
+	for _, path := range boundPaths(table) {
+		dir, name := filepath.Split(path)
+		real, known := resolved[dir]
+		if !known {
+			if at, err := openPath(dir); err == nil {
+				real, _ = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(at.Fd())))
+				_ = at.Close()
+			}
+			resolved[dir] = real
+		}
+		if real != "" { // else it is out of our reach, and so of the sandbox's
+			list = append(list, bound{real, name})
+		}
+	}
+	return list, nil
+}
+
+// boundPaths returns the absolute paths in the content of /proc/net/unix, each once
+// (proc_net(5)). Somebody may have put a line break into one: they are only claims.
+func boundPaths(table []byte) []string {
+	var paths []string
+	for line := range bytes.Lines(table) {
+		// Seven columns, of which none has a slash.
+		if i := bytes.IndexByte(line, '/'); i > 0 && len(bytes.Fields(line[:i])) == 7 {
+			paths = append(paths, filepath.Clean(string(bytes.TrimSuffix(line[i:], []byte("\n")))))
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// openPath opens a directory as a place only.
+func openPath(dir string) (*os.File, error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), dir), nil
+}
+
+// listens reports whether this process could connect to a socket. What listens does not
+// notice: to connect as a socket for datagrams fails with another error where something
+// listens than where nothing does, and sends no datagram (unix(7), EPROTOTYPE). What
+// cannot be told counts as listening.
+func (b bound) listens() bool {
+	dir, err := openPath(b.dir)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	err = unix.Connect(fd, &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + b.name})
+	return !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
+}
+
+// inside returns where path is in a mount, seen from inside.
+func inside(m runtime.Mount, path string) (target string, ok bool) {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(m.Source, "/"))
+	if !ok || rest != "" && rest[0] != '/' {
+		return "", false
+	}
+	return filepath.Join(m.Target, rest), true
+}
+
+// coverBound returns mounts of the directory empty over the directories of what is shown
+// of the host by default in which something listens.
+func coverBound(shown []runtime.Mount, sockets []bound, empty string) ([]runtime.Mount, error) {
+	var covers []runtime.Mount
+	for _, s := range sockets {
+		for _, m := range shown {
+			target, ok := inside(m, s.dir)
+			switch {
+			case !ok || slices.ContainsFunc(covers, func(c runtime.Mount) bool { _, ok := inside(runtime.Mount{Source: c.Target}, target); return ok }):
+			case !s.listens():
+			case target == m.Target:
+				return nil, runtime.Errorf(runtime.ErrUnavailable, "%s is a unix socket in a directory that every sandbox sees: move it, or use --network host or --image", s.path())
+			default:
+				covers = append(covers, runtime.Mount{Source: empty, Target: target})
+			}
+		}
+	}
+	return covers, nil
+}
+
+// checkBound refuses mounts of the user's with a socket in them on which something
+// listens. A socket may be shown by a mount of its own.
+func checkBound(mounts []runtime.Mount, sockets []bound) error {
+	named := func(path string) bool {
+		return slices.ContainsFunc(mounts, func(m runtime.Mount) bool { return m.Source == path })
+	}
+	for _, m := range mounts {
+		found := walkBound(m.Source)
+		for _, s := range sockets {
+			if _, ok := inside(m, s.dir); ok {
+				found = append(found, s)
+			}
+		}
+		for _, s := range found {
+			if named(s.path()) || !s.listens() {
+				continue
+			}
+			return runtime.Errorf(runtime.ErrInvalid, "mount %s: in it is the unix socket %s, by which programs inside could reach what listens there, without a network: mount less of it, allow this one by a mount of its own (--mount %s), or use --network host", m.Source, s.path(), s.path())
+		}
+	}
+	return nil
+}
+
+// walkBound returns the sockets in the topmost levels of a directory. What cannot be
+// listed is left out: the sandbox, which has no more rights, cannot either.
+func walkBound(dir string) (found []bound) {
+	type level struct {
+		dir   string
+		depth int
+	}
+	names := 0
+	for queue := []level{{dir, 1}}; len(queue) > 0 && names < walkNames; queue = queue[1:] {
+		at := queue[0]
+		f, err := os.OpenFile(at.dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		entries, _ := f.ReadDir(walkNames - names)
+		_ = f.Close()
+		names += len(entries)
+		for _, e := range entries {
+			switch {
+			case e.Type()&fs.ModeSocket != 0:
+				found = append(found, bound{at.dir, e.Name()})
+			case e.IsDir() && at.depth < walkDepth:
+				queue = append(queue, level{filepath.Join(at.dir, e.Name()), at.depth + 1})
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,158 @@
+package local_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"wolffia/runtime"
+	"wolffia/wire"
+)
+
+// A request that is too long is refused with the bound and a way out, before anything of
+// it is sent: other commands on the connection go on.
+func TestTooLong(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.CreateSession(t.Context(), id, &runtime.SessionConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+
+	long := ": " + strings.Repeat("x", wire.MaxStart)
+	exec := func(req *runtime.ExecRequest) error {
+		_, err := rt.Exec(t.Context(), id, req)
+		return err
+	}
+	inSession := func(req *runtime.SessionExecRequest) error {
+		_, err := rt.SessionExec(t.Context(), s.ID, req)
+		return err
+	}
+	for what, ask := range map[string]func() error{
+		"arguments":           func() error { return exec(&runtime.ExecRequest{Command: []string{"true", long}}) },
+		"directory":           func() error { return exec(&runtime.ExecRequest{Command: []string{"true"}, Cwd: "/" + long}) },
+		"text":                func() error { return inSession(&runtime.SessionExecRequest{Command: long}) },
+		"session's directory": func() error { return inSession(&runtime.SessionExecRequest{Command: ":", Cwd: "/" + long}) },
+		"session's variables": func() error {
+			return inSession(&runtime.SessionExecRequest{Command: ":", Env: map[string]string{"A": long}})
+		},
+		"variables": func() error {
+			return exec(&runtime.ExecRequest{Command: []string{"true"}, Env: map[string]string{"A": long}})
+		},
+		"process": func() error {
+			_, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{long}, Session: "main"})
+			return err
+		},
+		"job": func() error {
+			_, err := rt.StartJob(t.Context(), s.ID, "job", &runtime.SessionExecRequest{Command: long})
+			return err
+		},
+		"session": func() error {
+			_, err := rt.CreateSession(t.Context(), id, &runtime.SessionConfig{Name: "long", Env: map[string]string{"A": long}})
+			return err
+		},
+	} {
+		err := ask()
+		if !errors.Is(err, runtime.ErrInvalid) || errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("%s: %v, want ErrInvalid", what, err)
+			continue
+		}
+		for _, want := range []string{"at most 4194304 ", "to a file", "standard input"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q does not say %q", what, err, want)
+			}
+		}
+	}
+
+	// The longest text that fits is run.
+	fits := ": " + strings.Repeat("x", wire.MaxStart-100) + "; echo ran"
+	res, err := rt.SessionExec(t.Context(), s.ID, &runtime.SessionExecRequest{Command: fits})
+	if err != nil || string(res.Stdout) != "ran\n" {
+		t.Errorf("a text of %d bytes: %+v, %v", len(fits), res, err)
+	}
+	if _, err := other.Stdin().Write([]byte("alive")); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Stdin().Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 10)
+	if n, err := other.Stdout().Read(b); err != nil || string(b[:n]) != "alive" {
+		t.Errorf("the other command: %q, %v", b[:n], err)
+	}
+}
+
+// A session's command whose input cannot be read to its end is given up, and the rest of
+// the text is not run; the shell stays.
+func TestSessionStdinFails(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	s, err := rt.CreateSession(t.Context(), id, &runtime.SessionConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec := func(text string, in io.Reader) (*runtime.ExecResult, error) {
+		return rt.SessionExec(t.Context(), s.ID, &runtime.SessionExecRequest{Command: text, Stdin: in})
+	}
+	if _, err := exec("x=kept", nil); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the disk is gone")
+	half := func() io.Reader { return io.MultiReader(strings.NewReader("half\n"), iotest.ErrReader(broken)) }
+	for _, text := range []string{"cat >/dev/null; x=after", "sh -c 'trap \"\" INT TERM; sleep 1000; sleep 1000'; x=after"} {
+		if res, err := exec(text, half()); !errors.Is(err, broken) || res != nil {
+			t.Fatalf("%s: %+v, %v", text, res, err)
+		}
+	}
+	output := make(chan []byte, 10)
+	err = rt.SessionExecStream(t.Context(), s.ID, &runtime.SessionExecRequest{Command: "cat >/dev/null; x=after", Stdin: half()}, output)
+	if !errors.Is(err, broken) {
+		t.Errorf("streamed: %v", err)
+	}
+	if res, err := exec("echo $x", nil); err != nil || string(res.Stdout) != "kept\n" {
+		t.Errorf("afterwards: %+v, %v", res, err)
+	}
+}
+
+// A job that must not wait is refused while a command runs.
+func TestStartJobNoWait(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"echo up; read x"}, Session: "main", Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := p.Stdout().Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	job := &runtime.SessionExecRequest{Command: ":", NoWait: true}
+	if _, err := rt.StartJob(t.Context(), id+"/main", "job", job); !errors.Is(err, runtime.ErrConflict) {
+		t.Errorf("while a command runs: %v", err)
+	}
+	if err := p.Stdin().Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.StartJob(t.Context(), id+"/main", "job", job); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}

@@ -1,0 +1,230 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/cgroup"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// A limiting is how the limits of a sandbox are kept. As JSON it is what the
+// state directory has of it while the sandbox runs.
+type limiting struct {
+	runtime.LimitsState
+	Group *cgroup.Group `json:"group,omitempty"` // nil: none was made
+
+	plan    *cgroup.Plan  // nil: there will be none
+	limits  cgroup.Limits // of the group
+	rlimits launch.Rlimits
+}
+
+// planLimits decides how limits are kept here, and refuses those that cannot be;
+// nil if there are none.
+func planLimits(want *runtime.Resources, ownKernel bool) (*limiting, error) {
+	if !want.Limited() {
+		return nil, nil
+	}
+	return decideLimits(want, ownKernel, cgroup.ThisHost().Plan)
+}
+
+// decideLimits is planLimits for a host that plans groups so. Where processes are
+// those of a kernel of the sandbox's own, that counts them, and exactly: for the
+// host they are something else.
+func decideLimits(want *runtime.Resources, ownKernel bool, plan func([]string) (*cgroup.Plan, *cgroup.Refusal)) (*limiting, error) {
+	l := &limiting{limits: cgroup.Limits{Memory: want.Memory, CPUs: want.CPUs, PIDs: want.PIDs}}
+	if want.PIDs > 0 && ownKernel {
+		l.limits.PIDs, l.rlimits.PIDs, l.PIDs = 0, want.PIDs, runtime.ByRlimit
+	}
+	for len(l.limits.Wants()) > 0 {
+		p, refused := plan(l.limits.Wants())
+		if refused == nil {
+			l.plan = p
+			break
+		}
+		if !want.BestEffort {
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "%s cannot be limited exactly here: %s; wolffia doctor says what helps, --limits best-effort does what can be done without", list(refused.Lacking), refused.Problem)
+		}
+		for _, c := range refused.Lacking {
+			l.without(c, want, ownKernel)
+		}
+	}
+	for _, kept := range []struct {
+		by *runtime.Enforcement
+		on bool
+	}{{&l.Memory, l.limits.Memory > 0}, {&l.CPUs, l.limits.CPUs > 0}, {&l.PIDs, l.limits.PIDs > 0}} {
+		if kept.on {
+			*kept.by = runtime.ByCgroup
+		}
+	}
+	if l.limits.PIDs > 0 {
+		l.limits.PIDs += launch.InitThreads
+	}
+	return l, nil
+}
+
+// without does what can be done without a controller.
+func (l *limiting) without(controller string, want *runtime.Resources, ownKernel bool) {
+	switch controller {
+	case cgroup.Memory:
+		l.limits.Memory, l.Memory = 0, runtime.ByNothing
+		if !ownKernel { // gVisor counts what comes from brk(2) only
+			l.rlimits.Data, l.Memory = want.Memory, runtime.ByRlimit
+		}
+	case cgroup.CPU:
+		l.limits.CPUs, l.CPUs = 0, runtime.ByNothing
+	case cgroup.PIDs:
+		l.limits.PIDs, l.rlimits.PIDs, l.PIDs = 0, want.PIDs, runtime.ByRlimit
+	}
+}
+
+// list puts controllers as things that are limited.
+func list(controllers []string) string {
+	names := slices.Clone(controllers)
+	for i, c := range names {
+		switch c {
+		case cgroup.PIDs:
+			names[i] = "processes"
+		case cgroup.CPU:
+			names[i] = "processors"
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// groupName is what a sandbox's group is called: ids are unique in a state
+// directory only.
+func groupName(id, stateDir string) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(stateDir, &st); err != nil {
+		return "", runtime.Errorf(runtime.ErrUnavailable, "state directory %s: %w", stateDir, err)
+	}
+	return fmt.Sprintf("wolffia-%s-%x-%x", id, st.Dev, st.Ino), nil
+}
+
+// preferred is by how much rather than others, in thousandths of the limit of memory,
+// a process inside is ended when that is reached (proc_pid_oom_score_adj(5)). Without
+// its tree server there is no sandbox.
+const preferred = 500
+
+// enter puts a process that is held, a child of the shim's, under the limits,
+// and lets it go. The tree server, 0 if there is none, is under them with it.
+func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string, shim, pid, tree int, open *os.File) error {
+	parent, err := statedir.ParentOf(pid)
+	if err == nil && parent != shim {
+		err = errors.New("it is not the shim's")
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "limit process %d: %w", pid, err)
+	}
+	name, err := groupName(box.ID(), stateDir)
+	if err != nil {
+		return err
+	}
+	if l.limits.Memory > 0 {
+		// All that it starts inherits it. Where it may not be set the largest is ended.
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(preferred)), 0)
+	}
+	if l.Group, err = l.plan.Open(ctx, name, pid, tree); err == nil {
+		err = box.SetLimits(l)
+	}
+	if err == nil {
+		err = l.Group.Fill(&l.limits, pid, tree)
+	}
+	if err == nil {
+		_, err = open.Write([]byte{1})
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "limit the sandbox: %w", err)
+	}
+	return nil
+}
+
+// unlimit removes what a sandbox that does not run has left of its limits. The
+// caller has its lock.
+func unlimit(box *statedir.Box) error {
+	l := recordedLimits(box)
+	if l == nil {
+		return nil
+	}
+	if l.Group != nil {
+		if err := l.Group.Remove(boot.KillLimit); err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+		}
+	}
+	return box.RemoveLimits()
+}
+
+// recordedLimits is what is recorded of a sandbox's limits, or nil. A record that
+// is damaged is one from before a crash of the machine, which took all groups
+// with it.
+func recordedLimits(box *statedir.Box) *limiting {
+	l := new(limiting)
+	err := box.Limits(l)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return new(limiting)
+	}
+	return l
+}
+
+// Limits says what keeps the limits of a running sandbox; nil if it has none, or
+// nothing is known of it.
+func (r *Runtime) Limits(sandboxID string) *runtime.LimitsState {
+	box, c, err := r.find(sandboxID)
+	if err != nil {
+		return nil
+	}
+	return r.limitsState(box, c)
+}
+
+// limitsState says what keeps the limits of a sandbox; nil if it has none, or
+// does not run.
+func (r *Runtime) limitsState(box *statedir.Box, c *statedir.Config) *runtime.LimitsState {
+	if !c.Resources.Limited() {
+		return nil
+	}
+	if b := r.backend(c.Runtime); b != nil && b.Engine {
+		by := func(asked bool) runtime.Enforcement {
+			if asked {
+				return runtime.ByEngine
+			}
+			return ""
+		}
+		return &runtime.LimitsState{Memory: by(c.Resources.Memory > 0), CPUs: by(c.Resources.CPUs > 0), PIDs: by(c.Resources.PIDs > 0)}
+	}
+	l := recordedLimits(box)
+	if l == nil {
+		return nil
+	}
+	if l.Group != nil {
+		l.OOMKills = l.Group.OOMKills()
+	}
+	return &l.LimitsState
+}
+
+// oomKills returns what counts the kills of a sandbox's limit of memory; nil if
+// there is no such limit.
+func oomKills(box *statedir.Box, c *statedir.Config) func() int64 {
+	if c.Resources.Memory == 0 {
+		return nil
+	}
+	l := recordedLimits(box)
+	if l == nil || l.Group == nil {
+		return nil
+	}
+	return l.Group.OOMKills
+}
