@@ -23,7 +23,7 @@ type stdio struct{ in, out, err *os.File }
 type app struct {
 	stdio
 	stateDir string       // --state-dir
-	log      *slog.Logger // of the service; nil: there is none
+	log      *slog.Logger // the service's; nil for other commands
 	closers  []func() error
 }
 
@@ -71,7 +71,8 @@ func (a *app) open(name string) (*local.Runtime, error) {
 	return rt, nil
 }
 
-// progress shows on a terminal what takes long, on one line.
+// progress returns a function that shows the current long step on one line of the
+// terminal; nil without a terminal.
 func (a *app) progress() func(text string) {
 	if !term.IsTerminal(int(a.err.Fd())) {
 		return nil
@@ -86,7 +87,7 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// warn tells the user something that is no error.
+// warn prints a warning.
 func (a *app) warn(format string, args ...any) {
 	fmt.Fprintf(a.err, "wolffia: warning: "+format+"\n", args...)
 }

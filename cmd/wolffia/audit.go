@@ -17,13 +17,13 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit [-f] [--json] SANDBOX",
 		Short: "Print what was denied in the codebase, and by which rule",
-		Long: `Print what a sandbox was denied in its codebase: when, what it wanted, of which
-path, which rule decided, and the flag that would allow it; whether or not it runs.
+		Long: `Print what a sandbox was denied in its codebase: the time, the operation, the path,
+the rule that decided, and the flag that would allow it. The sandbox need not run.
 
-What is denied again within a few seconds has one more line, with a count. What the
-kernel refuses by the modes of a file, such as writing to one that may be read, is
-overheard as far as the caller's system call tells what it wants. What is hidden
-is told when it is asked for by name, not when it is left out of a listing.`,
+A denial that is repeated within a few seconds has one more line, with a count. A
+refusal by the kernel because of a file's mode, such as a write to a file that may be
+read, is recorded if the caller's system call shows what it wanted. A hidden file is
+recorded when it is asked for by name, not when it is left out of a listing.`,
 		Example: `  wolffia audit box
   wolffia audit -f --json box | jq -r .remedy`,
 		Args: cobra.ExactArgs(1),

@@ -69,9 +69,9 @@ func copyOut(ctx context.Context, rt *local.Runtime, id, from, to string) error 
 	name := path.Base(path.Clean(from))
 	if name == "." || name == ".." || name == "/" {
 		if st, err := os.Stat(to); err == nil && st.IsDir() {
-			return runtime.Errorf(runtime.ErrInvalid, "copy %s:%s: say what it is to be called in %s", id, from, to)
+			return runtime.Errorf(runtime.ErrInvalid, "copy %s:%s: the source has no name of its own: name the target, as in %s/NAME", id, from, to)
 		}
-		name = "copy" // if it has come to be a directory
+		name = "copy" // used if to has become a directory meanwhile
 	}
 	return withHelper(ctx, rt, id, "pack", from, func(p runtime.Process) error {
 		return archive.Unpack(p.Stdout(), to, &archive.Options{Name: name})
@@ -89,8 +89,8 @@ func copyIn(ctx context.Context, rt *local.Runtime, from, id, to string) error {
 	})
 }
 
-// withHelper runs the guest's program as a command inside, beside do. What it
-// has to say on standard error is the better explanation if both fail.
+// withHelper runs the guest's program as a command inside, beside do. Its
+// standard error is the better explanation if both fail.
 func withHelper(ctx context.Context, rt *local.Runtime, id, verb, inside string, do func(runtime.Process) error) error {
 	if !path.IsAbs(inside) {
 		inside = "./" + inside // never an option
@@ -114,7 +114,7 @@ func withHelper(ctx context.Context, rt *local.Runtime, id, verb, inside string,
 	}()
 	failed := do(p)
 	if failed != nil {
-		// Time to say why, and no more: the other end may go on for ever.
+		// A second for the other end to say why: it may never end by itself.
 		end := time.AfterFunc(time.Second, func() { _ = p.Close() })
 		defer end.Stop()
 		_ = p.Stdin().Close()

@@ -103,7 +103,7 @@ func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, spec *runt
 		return err
 	}
 	if exit.OutOfMemory {
-		a.warn("the sandbox's limit of memory was reached, and the kernel killed for it")
+		a.warn("the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory")
 	}
 	return exitWith(codeFor(exit))
 }

@@ -14,8 +14,8 @@ const (
 	exitFailed   = 125
 )
 
-// An exitStatus is the end of a command that could be run: its code becomes
-// ours, and nothing is printed.
+// An exitStatus is the exit code of a command that ran. It becomes the exit code of
+// wolffia, and nothing is printed.
 type exitStatus struct{ code int }
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit code %d", e.code) }

@@ -20,7 +20,7 @@ import (
 	"wolffia/service/registry"
 )
 
-// boxFlags are the flags that say what sandbox to make.
+// boxFlags are the flags that describe a new sandbox.
 type boxFlags struct {
 	ruleFlags
 	runtime    string
@@ -87,7 +87,7 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	var err error
 	c.Resources.CPUs, c.Resources.PIDs = f.cpus, f.pids
 	if c.Resources.BestEffort = f.limits == limitsBestEffort; !c.Resources.BestEffort && f.limits != limitsStrict {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "--limits %q: it can be %s or %s", f.limits, limitsStrict, limitsBestEffort)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--limits %q: it must be %s or %s", f.limits, limitsStrict, limitsBestEffort)
 	}
 	for _, size := range []struct {
 		flag, text string
@@ -156,19 +156,19 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		a.warnRules(p)
 		c.Permissions = p.Rules
 	} else if f.ruleFlags.given() {
-		err = runtime.Errorf(runtime.ErrInvalid, "rules are about a codebase: say which with --codebase DIR")
+		err = runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: add --codebase DIR")
 	}
 	return c, err
 }
 
-// addImage names the image, which is there then, where the runtime takes it from
-// the image store.
+// addImage sets the image. If the runtime takes images from the image store, the
+// image is pulled unless the store has it.
 func (f *boxFlags) addImage(ctx context.Context, a *app, c *runtime.SandboxConfig) error {
 	switch {
 	case f.image == "":
 		return nil
 	case f.rootfs != "":
-		return runtime.Errorf(runtime.ErrInvalid, "--image and --rootfs: it can be only one of them")
+		return runtime.Errorf(runtime.ErrInvalid, "--image and --rootfs exclude each other: leave one of them out")
 	case hasEngine(f.runtime):
 		c.Image = f.image
 		return nil
@@ -192,7 +192,7 @@ func variables(flags []string) (map[string]string, error) {
 		k, v, ok := strings.Cut(s, "=")
 		if !ok {
 			if v, ok = os.LookupEnv(k); !ok {
-				return nil, runtime.Errorf(runtime.ErrInvalid, "-e %s: there is no such variable to pass; to set one: -e %s=VALUE", k, k)
+				return nil, runtime.Errorf(runtime.ErrInvalid, "-e %s: the variable is not set here: to give it a value, use -e %s=VALUE", k, k)
 			}
 		}
 		env[k] = v
@@ -200,7 +200,7 @@ func variables(flags []string) (map[string]string, error) {
 	return env, nil
 }
 
-// labels reads --label flags. Those of the service are not for the taking.
+// labels reads --label flags. It refuses labels that are the service's own.
 func labels(flags []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, s := range flags {
@@ -247,7 +247,7 @@ type ruleFlags struct {
 	policy  string
 	allow   []string
 	reveals []string
-	links   bool // files with hard links out of the codebase are told of
+	links   bool // warn of files with hard links out of the codebase
 }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
@@ -280,7 +280,7 @@ func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) (*policy
 	return policy.For(ctx, codebase, o)
 }
 
-// warnRules says what the user may not expect of the rules.
+// warnRules prints what the user may not expect of the rules.
 func (a *app) warnRules(p *policy.Policy) {
 	for _, note := range p.Notes() {
 		a.warn("%s", printable(note))

@@ -101,7 +101,7 @@ func (s *inspection) print(out io.Writer) error {
 	switch t := s.Tree; {
 	case t == nil:
 	case t.Problem != "":
-		row("tree", "tells nothing: "+t.Problem)
+		row("tree", "unknown: "+t.Problem)
 	default:
 		row("tree", fmt.Sprintf("%d names known, %d descriptors open", t.Nodes, t.FDs))
 		if !t.Current {

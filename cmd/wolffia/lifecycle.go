@@ -12,7 +12,7 @@ import (
 	"wolffia/runtime"
 )
 
-// each does something with every sandbox named, also if one fails.
+// each calls do for every named sandbox, also after an error.
 func (a *app) each(cmd *cobra.Command, refs []string, do func(ctx context.Context, rt *local.Runtime, ref string) error) error {
 	rt, err := a.open("")
 	if err != nil {
@@ -75,7 +75,7 @@ func (a *app) rmCommand() *cobra.Command {
 				}
 				err = rt.Destroy(ctx, ref)
 				if lost && err == nil {
-					a.warn("what was left of sandbox %s, which was lost, is removed", ref)
+					a.warn("removed what was left of sandbox %s, whose state directory was lost", ref)
 				}
 				if force && errors.Is(err, runtime.ErrNotFound) {
 					return nil
@@ -84,16 +84,16 @@ func (a *app) rmCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "also those that run; one that is not there is no error")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "also destroy running sandboxes, and ignore missing ones")
 	return cmd
 }
 
 func (a *app) logsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "logs SANDBOX",
-		Short: "Print what the parts of a sandbox had to say",
-		Long: `Print what the shim, the tree server, the backend and PID 1 of a sandbox had to
-say. The output of commands is not in there: they hand it to whoever ran them.`,
+		Short: "Print the log of a sandbox's own processes",
+		Long: `Print what the shim, the tree server, the backend and PID 1 of a sandbox have
+written. The output of commands is not in it: the caller of the command gets that.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			rt, err := a.open("")

@@ -97,14 +97,14 @@ func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *ru
 				return runtime.Exit{}, a.left(sig)
 			}
 		case <-limit:
-			a.warn("the command has not ended in %v; wolffia leaves, and its sandbox ends it", giveUpLimit)
+			a.warn("the command did not end within %v: wolffia exits, and the sandbox ends the command", giveUpLimit)
 			return runtime.Exit{}, a.left(cause)
 		}
 	}
 }
 
-// left is what attach returns when it does not wait for the command any more. Nothing
-// is closed, which could wait as well: that is done by the end of our process.
+// left is the result of attach when it gives up waiting for the command. It closes
+// nothing, since that could block as well: the end of this process does it.
 func (a *app) left(sig syscall.Signal) error {
 	a.closers = nil
 	return exitStatus{signalCode(sig)}

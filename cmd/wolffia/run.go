@@ -24,10 +24,10 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Create a sandbox, run a command in it, destroy it",
 		Long: `Create a sandbox, run a command in it, destroy it.
 
-The command has our standard streams, the terminal included if there is one, and
-its exit code is ours. Signals are passed on; a second SIGTERM or SIGHUP ends wolffia,
-and the sandbox with it. If wolffia is killed the sandbox
-goes too. With --image the command may be left out: it is the image's then.`,
+The command gets wolffia's standard streams, the terminal included, and wolffia
+exits with its exit code. Signals are passed on; a second SIGTERM or SIGHUP ends
+wolffia, and the sandbox with it. If wolffia is killed, the sandbox ends too. With
+--image the command may be left out: then the image's own runs.`,
 		Example: `  wolffia run --codebase . -- sh -c 'ls -la; git status'
   wolffia run --codebase . --preset read-only --timeout 5m -- make test
   wolffia run -- bash`,
@@ -66,7 +66,7 @@ goes too. With --image the command may be left out: it is the image's then.`,
 			spec := &runtime.ProcessSpec{Command: args, Stdin: a.readable(), TTY: a.isTerminal(), Timeout: limit}
 			var end error
 			if asJSON {
-				spec.Stdin, spec.TTY = spec.Stdin && !term.IsTerminal(int(a.in.Fd())), false // the user would have to end it by hand
+				spec.Stdin, spec.TTY = spec.Stdin && !term.IsTerminal(int(a.in.Fd())), false // a terminal has no end that the user did not type
 				end = a.execJSON(cmd.Context(), rt, id, rt.Limits(id), spec)
 			} else {
 				end = a.exec(cmd.Context(), rt, id, spec)
@@ -118,8 +118,8 @@ func (a *app) createCommand() *cobra.Command {
 	return cmd
 }
 
-// createAndStart leaves a running sandbox, or nothing. It warns of what the
-// user may not expect of it.
+// createAndStart creates and starts a sandbox, or leaves nothing. It warns of what
+// the user may not expect.
 func (a *app) createAndStart(ctx context.Context, rt *local.Runtime, config *runtime.SandboxConfig) (id string, err error) {
 	box, err := rt.Create(ctx, config)
 	if err != nil {

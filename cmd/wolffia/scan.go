@@ -23,12 +23,13 @@ func (a *app) scanCommand() *cobra.Command {
 		Use:   "scan",
 		Short: "List the running sandboxes that have an owner, and whose they are",
 		Long: `List the running sandboxes that have an owner (see --owner of create), and whose
-they are. It is read from the state directory; no service is needed. A sandbox
-whose owner is not known in full is not in the list.
+they are. The state directory says so; no service is needed. A sandbox with
+incomplete owner labels is not in the list.
 
 Engines that sandboxes are in are asked too; with --runtime docker, also the one
-that a new sandbox would be in. One that an engine has and the state directory
-does not is listed as lost: nobody can work in it, wolffia rm ID removes it.`,
+that a new sandbox would be in. A sandbox that an engine has and the
+state directory does not is listed as lost: it cannot be used, and wolffia rm ID
+removes it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rt, err := a.open(backend)
@@ -47,7 +48,7 @@ does not is listed as lost: nobody can work in it, wolffia rm ID removes it.`,
 			for _, m := range lost {
 				all = append(all, scanned{Metadata: m, Lost: true})
 			}
-			if unknown != nil && backend == "" { // nobody has asked for it
+			if unknown != nil && backend == "" { // the user did not ask for engines
 				a.warn("%v", unknown)
 				unknown = nil
 			}

@@ -24,9 +24,8 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [--listen unix:PATH] [flags]",
 		Short: "Serve sandboxes to owners, over HTTP on a unix socket",
-		Long: `Serve sandboxes to owners, one to each, over HTTP on a unix socket, which you and
-root can use and nobody else. The flags of create say what each sandbox is made
-like. Requests are logged to standard error, as JSON.
+		Long: `Serve sandboxes to owners, one to each, over HTTP on a unix socket, which only you
+and root can use. The flags of create describe each new sandbox. Requests are logged to standard error, as JSON.
 
 SIGTERM or SIGINT stops it: requests that run have --grace to end. A second one
 ends it at once. Sandboxes go on, whatever becomes of the service, and the next one
@@ -54,12 +53,12 @@ finds them.`,
 // ofOneSandbox are the flags of create that cannot be those of many.
 var ofOneSandbox = []string{"name", "owner"}
 
-// serve opens the service, and serves it until it is told to stop.
+// serve opens the service and serves it until a signal stops it.
 func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace time.Duration) error {
 	again := make(chan os.Signal, 2)
 	defer notify(again, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)() // as main does
 	if box.name != "" || box.owner != "" {
-		return runtime.Errorf(runtime.ErrInvalid, "--name and --owner are of one sandbox; a service names its sandboxes and is told their owners")
+		return runtime.Errorf(runtime.ErrInvalid, "serve does not take --name or --owner: ids are generated, and owners come with each request")
 	}
 	log := slog.New(slog.NewJSONHandler(a.err, nil))
 	a.log = log
@@ -71,7 +70,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace tim
 	if err != nil {
 		return err
 	}
-	template, err := box.config(ctx, a) // what is wrong with it is said now
+	template, err := box.config(ctx, a) // report a wrong flag now
 	if err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace tim
 	}
 	defer null.Close()
 	if template.Resources.BestEffort {
-		log.Warn("limits are kept as far as this host can; wolffia inspect says of each sandbox how far")
+		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
 	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null)}),
 		rt.StateDir(), &service.ServiceOptions{Log: log})
@@ -135,16 +134,16 @@ func (a *app) stopServing(s *server.Server, ended <-chan error, again <-chan os.
 	}
 }
 
-// template returns what the flags say of each new sandbox. It is made anew each
-// time: there may be other git repositories, whose hooks are to be guarded.
+// template returns a function that makes the configuration of a new sandbox from the
+// flags. It scans the codebase each time: new git repositories need guarding too.
 func (a *app) template(box *boxFlags, null *os.File) func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 	return func(ctx context.Context, _ *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 		quiet := &app{stdio: stdio{in: a.in, out: null, err: null}, stateDir: a.stateDir} // one warning is enough
 		flags := *box                                                                     // several ask at the same time
 		c, err := flags.config(ctx, quiet)
 		err = errors.Join(err, quiet.close())
-		if err != nil { // it is no mistake of who asks
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "the service's own flags do not make a sandbox any more: %s", err.Error())
+		if err != nil { // not a mistake in the request
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "the flags of wolffia serve do not describe a valid sandbox any more: %s", err.Error())
 		}
 		return c, nil
 	}

@@ -138,7 +138,7 @@ detaches and leaves it running; to attach again shows what was printed last.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&takeover, "takeover", false, "detach everybody else")
+	cmd.Flags().BoolVar(&takeover, "takeover", false, "detach all other clients")
 	return cmd
 }
 
@@ -147,8 +147,8 @@ func (a *app) shellCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell [flags] [SANDBOX]",
 		Short: "Work in a sandbox at the terminal; ctrl-p ctrl-q leaves it running",
-		Long: `Work in a sandbox at the terminal. Without SANDBOX there is a new one, which is
-destroyed when the shell ends, and kept if you detach with ctrl-p ctrl-q.`,
+		Long: `Work in a sandbox at the terminal. Without SANDBOX it creates a new one, destroys it
+when the shell ends, and keeps it if you detach with ctrl-p ctrl-q.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rt, err := a.open(box.runtime)
@@ -189,9 +189,8 @@ destroyed when the shell ends, and kept if you detach with ctrl-p ctrl-q.`,
 
 var errNoTerminal = runtime.Errorf(runtime.ErrInvalid, "standard input and output are not a terminal; without one: wolffia exec --session NAME")
 
-// terminal joins our terminal with a session's until that ends or the user
-// detaches. A session that is not there is made. An exit code other than 0 is
-// an error.
+// terminal connects the user's terminal with a session's until that ends or the user
+// detaches. It creates a missing session. An exit code other than 0 is an error.
 func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name string, takeover bool) (detached bool, err error) {
 	if !a.isTerminal() {
 		return false, errNoTerminal
@@ -250,7 +249,7 @@ func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name str
 	case err != nil:
 		return false, err
 	case t.Detached():
-		fmt.Fprint(a.err, "\r\nwolffia: somebody else has taken the terminal\r\n")
+		fmt.Fprint(a.err, "\r\nwolffia: another client took over the terminal\r\n")
 		return true, nil
 	}
 	return false, exitWith(codeFor(exit))

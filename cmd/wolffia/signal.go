@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attended returns those of signals that we were not started to ignore, as nohup(1)
-// does it with SIGHUP, and a shell with SIGINT for what it runs in the background.
+// attended returns the signals that this process was not started to ignore. Nohup(1)
+// makes it ignore SIGHUP, and a shell SIGINT for what it runs in the background.
 func attended(signals ...os.Signal) []os.Signal {
 	var heeded []os.Signal
 	for _, sig := range signals {
@@ -67,7 +67,7 @@ func codeOf(ctx context.Context) (code int, is bool) {
 	return signalCode(s.Signal), true
 }
 
-// What becomes of a signal that we get while a command runs.
+// A verdict is what happens to a signal that arrives while a command runs.
 type verdict int
 
 const (
