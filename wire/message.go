@@ -65,7 +65,7 @@ type ExitStatus struct {
 	StderrEnd uint64 `json:"stderrEnd,omitempty"`
 }
 
-// A Failure says why there is no process.
+// A Failure says why a process could not be started.
 type Failure struct {
 	// Code is what a shell would exit with: 127 not found, 126 not
 	// executable, 125 anything else.

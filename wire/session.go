@@ -223,7 +223,7 @@ const (
 type SessionInfo struct {
 	Name      string `json:"name"`
 	Shell     string `json:"shell"` // the program's path
-	PID       int    `json:"pid"`   // of the shell; 0 if there is none
+	PID       int    `json:"pid"`   // of the shell; 0 if it has none
 	State     string `json:"state"`
 	Cwd       Path   `json:"cwd"`
 	CreatedMS int64  `json:"createdAt"`
@@ -233,7 +233,7 @@ type SessionInfo struct {
 	Jobs      int    `json:"jobs"`     // background jobs that run
 	Restarts  int    `json:"restarts"` // how often the shell was replaced
 	Restored  string `json:"restored,omitempty"`
-	// Terminal is the one to attach to; nil if nobody has attached yet.
+	// Terminal is the one to attach to; nil before the first attach.
 	Terminal *TerminalInfo `json:"terminal,omitempty"`
 }
 

@@ -72,7 +72,7 @@ func (b *box) start() error {
 // end ends all processes and removes what is temporary. One that does not run
 // stays as it is.
 func (b *box) end(state runtime.State, reason string) {
-	b.mu.Lock() // until all is gone: whoever comes next finds it so
+	b.mu.Lock() // held until all is gone, so that the next caller finds it gone
 	defer b.mu.Unlock()
 	if b.state != runtime.StateRunning {
 		return

@@ -207,7 +207,7 @@ func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
 	return err
 }
 
-// destroy ends a sandbox and forgets it, unless somebody else just has.
+// destroy ends a sandbox and forgets it, unless another caller just did.
 func (w *world) destroy(b *box) bool {
 	b.end(runtime.StateStopped, "")
 	w.mu.Lock()
@@ -216,7 +216,7 @@ func (w *world) destroy(b *box) bool {
 	w.boxes = slices.DeleteFunc(w.boxes, func(other *box) bool { return other == b })
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.destroyed = true // whoever has found it before must not start it
+	b.destroyed = true // a caller that found it before must not start it
 	return len(w.boxes) < n
 }
 

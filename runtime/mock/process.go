@@ -33,7 +33,7 @@ type process struct {
 
 	mu   sync.Mutex
 	exit runtime.Exit // guarded by mu
-	lost error        // why nobody knows how it ended; guarded by mu
+	lost error        // why its end is unknown; guarded by mu
 }
 
 var _ runtime.Process = (*process)(nil)
@@ -52,7 +52,7 @@ func answered(res *runtime.ExecResult, merge bool) *process {
 	return p
 }
 
-// nobody is the input of a process that does not read.
+// nobody is the standard input of a process that does not read.
 type nobody struct{}
 
 func (nobody) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
@@ -188,7 +188,7 @@ func (p *process) reap(b *box, timeout time.Duration) {
 	p.mu.Unlock()
 	p.stdout.end()
 	p.stderr.end()
-	_ = p.stdin.Close() // whoever still writes hears of it
+	_ = p.stdin.Close() // a writer gets an error
 	close(p.done)
 	b.mu.Lock()
 	delete(b.processes, p)

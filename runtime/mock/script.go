@@ -28,7 +28,7 @@ func (r *Runtime) FailNext(op Op, err error) {
 	r.world.fail[op] = append(r.world.fail[op], err)
 }
 
-// A Handler answers instead of a program. It is told what would be started,
+// A Handler answers instead of a program. It gets what would be started,
 // standard input apart, and returns how that ended and what it printed; or an
 // error, which the caller gets; or neither, and then the program is run. It
 // may be called concurrently.

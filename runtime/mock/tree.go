@@ -13,7 +13,7 @@ import (
 // that it starts: by it they are found, whatever group or session they are in.
 const tagVariable = "WOLFFIA_MOCK"
 
-// killAll kills every process whose tag begins so, until there is none.
+// killAll kills every process whose tag has the prefix, until none is left.
 func killAll(tag string) {
 	want := []byte("\x00" + tagVariable + "=" + tag)
 	for found := true; found; {

@@ -53,7 +53,7 @@ func processBackpressure(e *env) {
 	e.prints(s.ID, "ls", "through\n")
 }
 
-// A stream that nobody reads is no reason to keep the other one back.
+// A stream without a reader does not delay the other one.
 func processStderrBackpressure(e *env) {
 	s := e.start(nil)
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("(" + floodWith + ") >&2 & seq 1 200000; wait")})

@@ -97,7 +97,7 @@ func mounts(e *env) {
 	e.write(dir+"/ro/file", "ro\n")
 	e.write(dir+"/rw/file", "rw\n")
 	e.write(dir+"/single", "single\n")
-	// Whoever the sandbox runs as may write, as far as the host is concerned.
+	// The host lets every user write, so also the one that the sandbox runs as.
 	for _, p := range []string{"/ro", "/ro/file", "/rw", "/rw/file", "/single"} {
 		e.OK(os.Chmod(dir+p, 0o777))
 	}

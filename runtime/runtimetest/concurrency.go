@@ -21,7 +21,7 @@ var concurrencyTests = []test{
 	{"StopDuringStream", nil, stopDuringStream},
 }
 
-// Many whole lives at once, none of which fails or gets in another's way.
+// Many sandboxes run through their whole lives at once: none fails or disturbs another.
 func concurrentCreates(e *env) {
 	for i, err := range suite.AtOnce(some(50), func(i int) error {
 		s, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{Labels: map[string]string{"i": fmt.Sprint(i)}})

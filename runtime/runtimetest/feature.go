@@ -123,7 +123,7 @@ var probes = map[Feature]func(e *env) bool{
 	},
 }
 
-// noImage is an image that nobody has.
+// noImage is an image that does not exist.
 const noImage = "registry.invalid/none:latest"
 
 // canCreate reports whether such a sandbox can be made.
@@ -157,7 +157,7 @@ func rules(patterns ...string) []perm.Rule {
 	return all
 }
 
-// open is a codebase of which everything can be changed.
+// open is a codebase whose rules allow every change.
 func (e *env) open(dir string) *runtime.SandboxConfig {
 	return &runtime.SandboxConfig{CodebasePath: dir, Permissions: rules("**=write")}
 }

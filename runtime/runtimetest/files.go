@@ -23,7 +23,7 @@ var fileTests = []test{
 func (e *env) everywhere(program, want string) {
 	e.Helper()
 	mount := e.dir()
-	e.OK(os.Chmod(mount, 0o777)) // whoever the sandbox runs as
+	e.OK(os.Chmod(mount, 0o777)) // for any user that the sandbox runs as
 	c := e.open(e.dir())
 	c.Mounts = []runtime.Mount{{Source: mount, Target: "/data", Writable: true}}
 	s := e.start(c)

@@ -115,7 +115,7 @@ def attempt(where, do):
 	}
 }
 
-// Whatever a program is told, what the rules forbid is not done.
+// The rules hold whatever error a program gets.
 func filterAttributesStay(e *env) {
 	dir := e.dir()
 	for _, name := range []string{"a.view", "a.read"} {

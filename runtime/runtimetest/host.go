@@ -100,7 +100,7 @@ func etcIsMinimal(e *env) {
 	}
 }
 
-// listen answers who connects with a word, on TCP and on an abstract socket.
+// listen answers each connection with a word, on TCP and on an abstract socket.
 func (e *env) listen() (port int, abstract string) {
 	e.Helper()
 	abstract = "wolffia-test-" + newTag()
@@ -222,7 +222,7 @@ print(c.recv(5))
 	e.refused(e.start(nil).ID, "attempt('loopback', lambda: socket.create_connection(('127.0.0.1', 8765), 5))\n", 1)
 }
 
-// The value of a variable is nobody's business: it is in no command line.
+// The value of a variable is secret: it is in no command line.
 func secretsNotInArgv(e *env) {
 	value := "secret-" + newTag()
 	s := e.start(&runtime.SandboxConfig{Env: map[string]string{"TOKEN": value}})

@@ -9,7 +9,7 @@ import (
 	"wolffia/runtime"
 )
 
-// Who a process is inside.
+// The user and groups that a process has inside.
 var identityTests = []test{
 	{"Identity", []Feature{Isolation}, identity},
 	{"IdentityOnHost", []Feature{Isolation}, identityOnHost},

@@ -170,7 +170,7 @@ func hostProcessesInvisible(e *env) {
 	if n := e.count(s.ID, tag); n != 0 {
 		e.Errorf("%d processes of another sandbox are visible", n)
 	}
-	// PID 1, the shell and ls: nobody else.
+	// PID 1, the shell and ls, and no other process.
 	if got := e.out(s.ID, "ls -d /proc/[0-9]* | wc -l"); strings.TrimSpace(got) > "4" || len(got) != 2 {
 		e.Errorf("%s processes are visible: %s", strings.TrimSpace(got), e.out(s.ID, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"))
 	}
@@ -187,7 +187,7 @@ func killEverything(e *env) {
 		"kill -9 -1", "kill -STOP -1", "kill -9 1", "kill -STOP 1; kill -TERM 1; kill -SEGV 1",
 		"for i in $(seq 1 64); do kill -9 $i; kill -STOP $i; done", "kill -KILL 0",
 	} {
-		// It may well hit itself, and be stopped for ever: hence the suite.Limit.
+		// It may stop itself and never continue: hence the suite.Limit.
 		_ = e.exec(s.ID, &runtime.ExecRequest{Command: sh("(" + script + ") 2>/dev/null"), Timeout: suite.Limit / 60})
 		e.is(s.ID, runtime.StateRunning)
 		e.prints(s.ID, "echo alive", "alive\n")

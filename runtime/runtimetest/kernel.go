@@ -34,7 +34,7 @@ for f in ['/sys/kernel/uevent_helper', '/sys/fs/cgroup/cgroup.procs', '/sys/powe
 }
 
 // Not one file can be opened for writing, those of the sandbox's own namespaces
-// included: who lowers pid_max, for one, lets no command start.
+// included: with a low pid_max, for one, no command starts.
 func noKernelSettingWritable(e *env) {
 	s := e.start(nil)
 	e.prints(s.ID, `python3 -ISBc '
@@ -56,7 +56,7 @@ print("done")
 '`, "done\n")
 }
 
-// What would tell of the host's keys, devices and processes is empty or refused: a
+// Files about the host's keys, devices and processes are empty or refused: a
 // key of the caller's, if it is the user inside too, shows in none of it.
 func hostDetailsMasked(e *env) {
 	if os.Getuid() != 0 {
@@ -170,7 +170,7 @@ for family, kind, protocol in (40, 1, 0), (17, 3, 0), (2, 6, 0), (2, 1, 132), (1
 '`, "EAFNOSUPPORT\nEAFNOSUPPORT\nESOCKTNOSUPPORT\nEPROTONOSUPPORT\nEPROTONOSUPPORT\n")
 }
 
-// A program must not type for whoever looks at its terminal.
+// A program must not type for the user of its terminal.
 func terminalInjectionRefused(e *env) {
 	s := e.start(nil)
 	p := e.terminal(s.ID, `python3 -ISBc '

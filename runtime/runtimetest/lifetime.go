@@ -42,7 +42,7 @@ func (e *env) renewer() runtime.Renewer {
 	return r
 }
 
-// expired waits until a sandbox is over, and checks that it is for everybody.
+// expired waits until a sandbox has expired, and checks that no method can use it.
 func (e *env) expired(id string, why runtime.Expiry) {
 	e.Helper()
 	e.Until("the end of its lifetime", func() bool {
@@ -93,7 +93,7 @@ func lifetimeEnds(e *env) {
 	e.Until("the end of its processes", func() bool { return onHost(tag) == 0 })
 }
 
-// Whoever waits for a command is told what has become of it.
+// A caller that waits for a command gets the reason of its end.
 func lifetimeEndsACommand(e *env) {
 	s, tag := e.start(&runtime.SandboxConfig{TTL: late}), newTag()
 	ended := e.busy(s.ID, func() error {
@@ -174,7 +174,7 @@ func lifetimeRenewedByAnother(e *env) {
 	e.expired(s.ID, runtime.ExpiredTTL)
 }
 
-// Who makes a new one need not see the old one go.
+// A new sandbox can be created before the expired one is removed.
 func lifetimeFreesTheName(e *env) {
 	old := e.create(&runtime.SandboxConfig{Name: "taken", TTL: soon})
 	e.Until("the end of its lifetime", func() bool { return e.get(old.ID).Expired != "" })
@@ -241,7 +241,7 @@ func (e *env) outlastsIdling(id string, c *runtime.SandboxConfig, dir, what stri
 	}
 }
 
-// So is a command that outlives whoever has asked for it.
+// So is a command that outlives its caller.
 func idleNotWhileAnOperationRuns(e *env) {
 	sessions, is := e.rt.(runtime.RuntimeWithSession)
 	if !is {
@@ -280,7 +280,7 @@ func idleTouched(e *env) {
 	e.expired(s.ID, runtime.ExpiredIdle)
 }
 
-// Prune takes what nobody can use, and what it is told to, and nothing that runs.
+// Prune removes expired and unusable sandboxes, and none that runs.
 func prune(e *env) {
 	p, is := e.rt.(runtime.Pruner)
 	if !is {

@@ -75,7 +75,7 @@ func processStdin(e *env) {
 	}
 }
 
-// Whoever writes waits for the process to read, and no longer than it lives.
+// A writer waits until the process reads, or has ended.
 func processStdinBackpressure(e *env) {
 	s := e.start(nil)
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("until [ -e go ]; do sleep 0.02; done; wc -c"), Stdin: true})
@@ -250,7 +250,7 @@ func processTimeout(e *env) {
 	}
 }
 
-// That a program cannot be started is told by StartProcess, or by Wait.
+// StartProcess or Wait returns the error if a program cannot be started.
 func processStartErrors(e *env) {
 	s := e.start(nil)
 	p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: []string{"no-such-program"}, Stdin: true})

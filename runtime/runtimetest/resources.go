@@ -115,7 +115,7 @@ func limitPIDs(e *env) {
 	}
 }
 
-// While there is no room for a process, PID 1 does all the same what needs none:
+// While no process can be added, PID 1 still does what needs none:
 // it answers, refuses, and ends what there is.
 func limitPIDsWhileFull(e *env) {
 	s := e.start(&runtime.SandboxConfig{Resources: runtime.Resources{PIDs: 20}})
@@ -165,7 +165,7 @@ func limitsRestart(e *env) {
 	}
 }
 
-// What a host process that was killed leaves of limits is in nobody's way.
+// What a killed host process leaves of limits does not hinder the next start.
 func limitsDead(e *env) {
 	s := e.start(&runtime.SandboxConfig{Resources: runtime.Resources{PIDs: 10, CPUs: 1, Memory: 256 * mebibyte}})
 	e.Crash(e.TB, e.rt, s.ID)

@@ -71,7 +71,7 @@ func rulesRefused(e *env) {
 	e.Wrong("no such sandbox", e.set("zzzzzzzzzzzz", rules("**=read")), runtime.ErrNotFound)
 }
 
-// Those who set rules at the same time wait for each other: one of them is the
+// Concurrent changes of the rules wait for each other: one of them is the
 // last, and its rules hold as a whole, now and after another start.
 func rulesReplacedTogether(e *env) {
 	dir := e.dir()

@@ -19,7 +19,7 @@ type Config struct {
 	// each test; closing what it makes is its own job, by t.Cleanup.
 	New func(t testing.TB) runtime.RuntimeWithExecutor
 	// Reopen returns a second runtime over the state of rt, as another process
-	// would have it; nil if there is no such thing, see Recovery.
+	// would have it; nil if the backend has none, see Recovery.
 	Reopen func(t testing.TB, rt runtime.RuntimeWithExecutor) runtime.RuntimeWithExecutor
 	// Crash kills the host's side of a running sandbox, so that it is dead;
 	// nil if it has none, see Death.

@@ -25,7 +25,7 @@ var attachTests = []test{
 	{"AttachErrors", []Feature{Attach}, attachErrors},
 }
 
-// A viewer is somebody at a session's terminal.
+// A viewer is a client attached to a session's terminal.
 type viewer struct {
 	*env
 	runtime.Terminal
@@ -51,7 +51,7 @@ func (s *shell) terminal(req runtime.AttachRequest) runtime.Terminal {
 	return t
 }
 
-// attach makes a viewer, who reads all that there is to see.
+// attach makes a viewer, which reads all output.
 func (s *shell) attach(req runtime.AttachRequest) *viewer {
 	s.Helper()
 	t := s.terminal(req)
@@ -237,7 +237,7 @@ func attachReplay(e *env) {
 	}
 }
 
-// All who watch see the same, and all may type.
+// All viewers see the same, and all may type.
 func attachTwo(e *env) {
 	s := e.shell(nil)
 	a := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
@@ -265,7 +265,7 @@ func attachTakeover(e *env) {
 	c.asks("from-c-%s", 3)
 }
 
-// The terminal's shell may end, and the next one who attaches gets a new one.
+// The terminal's shell may end, and the next viewer gets a new one.
 func attachExit(e *env) {
 	s := e.shell(nil)
 	v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
@@ -284,7 +284,7 @@ func attachExit(e *env) {
 // does not read, when it has ended.
 func attachRest(e *env) {
 	s := e.shell(nil)
-	const most = 1 << 20 // is on its way, or kept, for somebody who does not read
+	const most = 1 << 20 // is on its way, or kept, for a viewer that does not read
 	for _, rest := range []int{6, 10, 14, 40, 100} {
 		t := s.terminal(runtime.AttachRequest{})
 		_, err := fmt.Fprintf(t.Stdin(), "exec head -c %d /dev/zero\n", most+rest<<10)

@@ -18,7 +18,7 @@ const (
 	either             // which of them is a matter of time: the shell is in the end as good as new
 )
 
-// lost is the code of a command of which nobody knows the status.
+// lost is the code of a command whose status is unknown.
 const lost = 125
 
 // replaced is that of one whose shell had to be killed.
@@ -42,7 +42,7 @@ type attack struct {
 	needs  Feature
 }
 
-// A step is a command of which everything is known.
+// A step is a command with all its expected results.
 type step struct {
 	script, stdout, stderr string
 	code                   int

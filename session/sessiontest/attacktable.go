@@ -121,7 +121,7 @@ var variableAttacks = []attack{
 	{name: "HugeEnvironment", script: "export x=$(head -c 3000000 /dev/zero | tr '\\0' x); echo ${#x}", stdout: "3000000\n"},
 }
 
-// Descriptors, of which some are not the command's.
+// Descriptors; some are not the command's.
 var descriptorAttacks = []attack{
 	{name: "ExecDevNull", script: "exec >/dev/null 2>&1; echo lost", then: []step{{"echo x", "x\n", "", 0}}},
 	{name: "ExecClosed", script: "exec 0<&- 1>&- 2>&-", then: []step{{"cat; echo x", "x\n", "", 0}}},

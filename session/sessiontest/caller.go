@@ -30,7 +30,7 @@ func (e *env) leave(rt runtime.RuntimeWithSession) {
 	e.OK(c.Close())
 }
 
-// A session outlives the one who has made it.
+// A session outlives its creator.
 func callerOther(e *env) {
 	first := e.rt
 	e.rt = e.Reopen(e.TB, first)

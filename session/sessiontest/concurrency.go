@@ -76,7 +76,7 @@ func concurrentSessions(e *env) {
 	}
 }
 
-// Of those who want one name, one gets it.
+// One of the callers that want the same name gets it.
 func concurrentNames(e *env) {
 	won := 0
 	for _, err := range suite.AtOnce(20, func(int) error {

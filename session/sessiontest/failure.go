@@ -201,7 +201,7 @@ func largeOutput(e *env) {
 	s.alive()
 }
 
-// 12. What asks somebody who is not there gets an end of file; it has no
+// 12. A command that asks for input gets an end of file; it has no
 // terminal to page on. What insists on a terminal can be interrupted.
 func promptsBlock(e *env) {
 	s := e.shell(nil)

@@ -45,7 +45,7 @@ func interruptCancel(e *env) {
 	other.alive()
 }
 
-// It makes no difference whether somebody reads.
+// It makes no difference whether the output is read.
 func interruptCancelStream(e *env) {
 	for _, reads := range []bool{true, false} {
 		s, tag := e.shell(nil), newTag()
@@ -103,7 +103,7 @@ func interruptTimeout(e *env) {
 	}
 }
 
-// Whoever does not listen is killed, and the shell lives.
+// A program that ignores the signal is killed, and the shell lives.
 func interruptStubborn(e *env) {
 	s, tag := e.shell(nil), newTag()
 	for _, script := range []string{

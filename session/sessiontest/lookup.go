@@ -75,7 +75,7 @@ func lookupList(e *env) {
 	if got := strings.Join(names, " "); got != "a b c" {
 		e.Errorf("the list is %s", got)
 	}
-	// What a session does for itself, such as to save its state, is no use of it.
+	// A session's own work, such as saving its state, does not count as use.
 	for begin := time.Now(); time.Since(begin) < time.Second/2; {
 		if got := (&shell{e, all[0]}).get(); !got.UsedAt.Equal(all[0].UsedAt) {
 			e.Fatalf("used at %v, and not used since: %v", all[0].UsedAt, got.UsedAt)

@@ -34,7 +34,7 @@ func (s *shell) place() string {
 	return string(r.Stdout)
 }
 
-// A session whose files somebody has removed loses nothing of its next result.
+// A session whose files were removed loses nothing of its next result.
 func neighbourRemovesPipes(e *env) {
 	for name, remove := range map[string]string{
 		"as people do": `rm -rf "$1" "$1"/* /run/* 2>/dev/null; :`,
@@ -77,7 +77,7 @@ func neighbourWritesPipes(e *env) {
 	e.outside(`rm -f "$1"`, stdout) // what the line before has made of it
 }
 
-// A neighbour who overwrites a command's text by its name gets at most that there is
+// A neighbour that overwrites a command's text by its name achieves at most that there is
 // no status.
 func neighbourWritesText(e *env) {
 	s := e.shell(nil)
@@ -144,7 +144,7 @@ func daemonIsAJob(e *env) {
 	if all := s.jobs(); len(all) != 1 || len(all[0].PIDs) != 1 || all[0].State != "running" {
 		e.Errorf("jobs %+v", all)
 	}
-	// One who comes later takes along only his own.
+	// A later command takes along only its own.
 	other := newTag()
 	s.timesOut(daemon(other)+" sleep 1000", "")
 	e.gone(other)

@@ -94,7 +94,7 @@ func operationOnce(e *env) {
 }
 
 // All output is there, whatever the bytes, up to the bound; what is beyond is
-// counted, and holds nobody up.
+// counted, and delays no reader.
 func operationOutput(e *env) {
 	s := e.shell(nil)
 	const text = `printf 'a\0\377\r\n'; head -c 3000000 /dev/zero; printf z; printf e >&2`
@@ -220,7 +220,7 @@ func operationErrors(e *env) {
 	e.Wrong("without a session", err, runtime.ErrInvalid)
 	_, err = s.rt.SessionExec(e.Ctx, s.SandboxID+"/other", &runtime.SessionExecRequest{Command: ":", Operation: "a"})
 	e.Wrong("no such session", err, runtime.ErrNotFound)
-	// A session that ends takes its operations with it, and leaves nobody waiting.
+	// A session that ends takes its operations with it, and leaves no caller waiting.
 	call := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: "sleep 1000", Operation: "sleeps"})
 	s.waiting(0)
 	next := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: ":", Operation: "next"})

@@ -68,7 +68,7 @@ func queueNoWait(e *env) {
 	s.alive()
 }
 
-// Who gives up while he waits has done nothing.
+// A caller that gives up while it waits has no effect.
 func queueCancel(e *env) {
 	s := e.shell(nil)
 	wait, open := s.gate()

@@ -55,7 +55,7 @@ func (s *shell) is(script string, r *runtime.ExecResult, stdout, stderr string, 
 	}
 }
 
-// does runs a command, of which everything is known.
+// does runs a command and compares all its results.
 func (s *shell) does(script, stdout, stderr string, code int) *runtime.ExecResult {
 	s.Helper()
 	r := s.run(script)

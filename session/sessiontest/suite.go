@@ -58,7 +58,7 @@ type Config struct {
 	// its own job, by t.Cleanup.
 	New func(t testing.TB) runtime.RuntimeWithExecutor
 	// Reopen returns a second runtime over the state of rt, as another process
-	// would have it; nil if there is no such thing, see Recovery. Both have a
+	// would have it; nil if the backend has none, see Recovery. Both have a
 	// Close that ends what the end of their process would.
 	Reopen func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession
 	// Lacks are the features that the runtime does not have.

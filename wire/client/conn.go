@@ -141,7 +141,7 @@ func (c *Conn) Control(ctx context.Context, request, reply any) error {
 	}
 	c.ask.Lock()
 	defer c.ask.Unlock()
-	stop := context.AfterFunc(ctx, func() { c.fail(ctx.Err()) }) // also if nobody reads what is sent
+	stop := context.AfterFunc(ctx, func() { c.fail(ctx.Err()) }) // also if the other end does not read
 	defer stop()
 	if err := c.w.WriteControl(b); err != nil {
 		return c.broken(err)
@@ -179,7 +179,7 @@ func (c *Conn) broken(err error) error {
 }
 
 // Start asks for a process. It does not wait until the process runs: a
-// failure to start is told by Wait.
+// Wait returns a failure to start.
 func (c *Conn) Start(req *Request) (*Process, error) {
 	c.mu.Lock()
 	if c.err != nil {

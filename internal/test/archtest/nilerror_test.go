@@ -63,7 +63,7 @@ func parts(e ast.Expr, op token.Token) []ast.Expr {
 	return []ast.Expr{e}
 }
 
-// comparedToNil are the names of variables of which one reason is that they are
+// comparedToNil returns the variables that one of the reasons compares: they are
 // not nil.
 func comparedToNil(reasons []ast.Expr) []string {
 	var names []string

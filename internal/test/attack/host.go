@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// absent is a row about paths of which none may be there with content.
+// absent is a row about paths: none of them may exist with content.
 func absent(id, tries, source string, want Want, paths func(w *World) []string) Row {
 	return Row{ID: "host." + id, Tries: tries, Source: source, Want: want, Do: func(w *World) string {
 		for _, p := range paths(w) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// on is a row about a name, of which the observation is an error or success.
+// on is a row about a name; its observation is an error or success.
 func on(id, tries, source string, want Want, f func(*World) error) Row {
 	return Row{ID: id, Tries: tries, Source: source, Do: does(f), Want: want}
 }

@@ -32,7 +32,7 @@ func strike(id, tries, source string, send func(sig unix.Signal) error) Row {
 	return Row{ID: "pid1." + id, Tries: tries, Source: source, In: Alone, Want: all(Refused), Do: func(*World) string { return struck(send) }}
 }
 
-// owned has the kernel signal whoever owner makes the owner of a pipe.
+// owned has the kernel signal the process that owner makes the owner of a pipe.
 func owned(owner func(fd int) error) func(sig unix.Signal) error {
 	return func(sig unix.Signal) error {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)

@@ -174,7 +174,7 @@ func procRows() []Row {
 	}
 }
 
-// devices is a row about device nodes of which none may be there with power.
+// devices is a row about device nodes: none of them may exist and work.
 func devices(id, tries, source string, want Want, names ...string) Row {
 	return Row{ID: "dev." + id, Tries: tries, Source: source, Want: want, Do: func(*World) string {
 		for _, name := range names {

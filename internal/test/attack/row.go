@@ -12,7 +12,7 @@ type Verdict string
 const (
 	Refused Verdict = "refused" // an error, and nothing has happened
 	Hidden  Verdict = "hidden"  // the name, process or peer is not there
-	Own     Verdict = "own"     // it works, on a thing of the sandbox's own that nobody else has
+	Own     Verdict = "own"     // it works, on an object that only the sandbox has
 	Empty   Verdict = "empty"   // it is there, without content or power
 	Bounded Verdict = "bounded" // it takes no more than its limit; sandbox and host go on
 	Ended   Verdict = "ended"   // it ends the sandbox, or the process; the host goes on
@@ -137,7 +137,7 @@ func Find(id string) (Row, bool) {
 	return rows[i], true
 }
 
-// Judge is the verdict on an observation, of which the first word decides: the
+// Judge is the verdict on an observation, whose first word decides: the
 // name of an error, what a row says itself, or "works". What it does not know is
 // no verdict, so that no row expects it.
 func Judge(observation string) Verdict {

@@ -22,7 +22,7 @@ type World struct {
 	Dir      string // on the host, readable by all; the codebase is Dir/code
 	PID      int    // of a process of the caller's on the host
 	UID      int    // of the sandbox
-	Marker   string // the value of a variable of that process, which nobody inside may see
+	Marker   string // the value of a variable of that process, which no process inside may see
 	Port     int    // where the host listens on 127.0.0.1
 	Abstract string // the abstract socket on which it does
 	Key      int    // of the caller's own System V memory

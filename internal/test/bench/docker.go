@@ -12,7 +12,7 @@ import (
 )
 
 // docker compares sandboxes in an engine with docker run and docker exec, turn
-// by turn, in an engine of its own, or in DOCKER_HOST's for who is not root.
+// by turn, in an engine of its own, or, unless root runs it, in DOCKER_HOST's.
 func (b *bench) docker() (err error) {
 	host := os.Getenv("DOCKER_HOST")
 	if os.Geteuid() == 0 {

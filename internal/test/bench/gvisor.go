@@ -163,7 +163,7 @@ func (b *bench) gvisorExec(runsc string) error {
 
 // pssOfTree is the proportional set size of a sandbox's processes and of all
 // that descend from them, in MB, and how many there are. Of those that are not
-// dumpable only root is told.
+// dumpable, only root may read it.
 func pssOfTree(id string) (mb float64, n int, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {

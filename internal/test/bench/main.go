@@ -45,7 +45,7 @@ type bench struct {
 	table    *tabwriter.Writer
 }
 
-// run measures the parts that are named, all if none is.
+// run measures the named parts; without names, all of them.
 func run(bin string, names []string) (err error) {
 	bin, err = filepath.Abs(bin)
 	if err != nil {

@@ -265,7 +265,7 @@ func (b *bench) manyRules(filtered, plain string) error {
 	return nil
 }
 
-// rulesOf returns n rules of all kinds, of which the first makes all writable.
+// rulesOf returns n rules of all kinds; the first makes everything writable.
 func rulesOf(n int) []perm.Rule {
 	rules := []perm.Rule{{Pattern: "**", Level: perm.Write}}
 	for i := 1; i < n; i++ {

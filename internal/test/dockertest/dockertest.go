@@ -30,7 +30,7 @@ import (
 // Socket is the environment variable that names an engine to use.
 const Socket = "WOLFFIA_TEST_DOCKER"
 
-// none is where no engine is: the one that this host has is not for tests.
+// none is an address without an engine: tests do not use the host's own.
 const none = "/nonexistent/docker.sock"
 
 // limit is how long an engine may take to start or to end.
@@ -111,7 +111,7 @@ func (e *Engine) Run() error {
 		return err
 	}
 	defer log.Close()
-	// It tells whoever is in NOTIFY_SOCKET when it is ready (sd_notify(3)).
+	// It reports on NOTIFY_SOCKET when it is ready (sd_notify(3)).
 	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: e.file("notify")})
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (e *Engine) killContainerd() error {
 	if cmdline, rerr := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", n)); rerr == nil && strings.Contains(string(cmdline), e.dir) {
 		err = unix.Kill(n, unix.SIGKILL)
 	}
-	// The next dockerd would take one that nobody has reaped yet for alive.
+	// The next dockerd would take an unreaped process for a live one.
 	return errors.Join(err, os.Remove(e.file("exec/containerd/containerd.pid")))
 }
 

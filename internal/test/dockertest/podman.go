@@ -35,7 +35,7 @@ func Podman(t testing.TB) (socket string) {
 		t.Fatal(err)
 	}
 	listener.SetUnlinkOnClose(false)
-	// It takes over a socket that listens already, so nobody has to wait until it
+	// It takes over a socket that listens already, so no client has to wait until it
 	// does (sd_listen_fds(3)).
 	sock, err := listener.File()
 	if err != nil {

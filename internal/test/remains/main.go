@@ -96,7 +96,7 @@ func run(dir string, command []string, patience time.Duration) (code int, left [
 // parents are gone.
 type reaper struct {
 	code chan int      // is sent the exit code of the first
-	all  chan struct{} // closed when none is there
+	all  chan struct{} // closed when no process is left
 }
 
 // reap waits for all children; main is the first.
@@ -180,7 +180,7 @@ func over(before map[string]string, end time.Time, look func() map[string]string
 		if len(now) == 0 || time.Now().After(end) {
 			return slices.Sorted(maps.Values(now))
 		}
-		time.Sleep(100 * time.Millisecond) // the kernel does not tell of both
+		time.Sleep(100 * time.Millisecond) // the kernel reports only one of the two
 	}
 }
 

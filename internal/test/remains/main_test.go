@@ -91,7 +91,7 @@ func TestProcessesRemain(t *testing.T) {
 }
 
 // Mounts in the directory remain; what is elsewhere, or was there before, is
-// somebody else's.
+// another user's.
 func TestMountsRemain(t *testing.T) {
 	if !testenv.InNamespace(t) {
 		return

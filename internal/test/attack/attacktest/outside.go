@@ -298,7 +298,7 @@ func (t *try) sleepers(id, seconds string) int {
 	return n
 }
 
-// seconds is a number of seconds that nobody else sleeps for.
+// seconds is a number of seconds that no other process sleeps for.
 func (t *try) seconds() string { return strconv.Itoa(100000 + int(time.Now().UnixNano()%800000)) }
 
 func daemon(t *try) string {

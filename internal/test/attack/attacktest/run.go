@@ -209,7 +209,7 @@ func (b *bench) alone(t *testing.T, row attack.Row) string {
 	return observation
 }
 
-// alive returns an error if a sandbox does not do any more what it is told.
+// alive returns an error if a sandbox does not execute commands any more.
 func (b *bench) alive(t testing.TB, id string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), suite.Limit/4)
@@ -221,7 +221,7 @@ func (b *bench) alive(t testing.TB, id string) error {
 	return err
 }
 
-// world is what the attacker is told.
+// world is what the attacker knows.
 func (b *bench) world(t testing.TB, s *runtime.Sandbox) string {
 	t.Helper()
 	w := b.host.world
