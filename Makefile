@@ -11,7 +11,7 @@ TOOL    := $(GO) tool -modfile=tools.mod
 export CGO_ENABLED ?= 0
 export GOTOOLCHAIN ?= local
 
-.PHONY: help build runsc setup run test test-user test-root lint bare soak fuzz bench cover clean
+.PHONY: help build runsc setup run check test soak lint bare fuzz bench cover clean
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -29,11 +29,20 @@ setup: ## install what the host lacks to run sandboxes (bubblewrap), as root or 
 run: setup build ## set up, build, and show the main job on this checkout
 	@scripts/demo
 
-test: ## set up and run every test: the linters, as an unprivileged user, and as root; in CI make bare too
+check: lint ## two minutes: the linters, the pure packages, sandboxes with bubblewrap, the command line; installs nothing
+	@scripts/test check
+
+test: ## install what the tests lack (it says what; SETUP=none: nothing), and run every test: as an unprivileged user, and as root what differs; in CI make bare too
 	@scripts/setup test
 	@$(MAKE) --no-print-directory lint
 	@scripts/test
 	@[ -z "$$CI" ] || scripts/bare
+
+soak: ## hours: every test with all its cases, with the race detector, with programs that have it, as root; all ROUNDS of the crash tests; each fuzz target for FUZZTIME
+	@scripts/setup test
+	@$(MAKE) --no-print-directory lint
+	@scripts/test soak
+	@scripts/fuzz $${FUZZTIME:-30s}
 
 bare: ## try the set-up where nothing is installed: in a bare root of this host's distribution, as root
 	@scripts/bare
@@ -45,10 +54,6 @@ lint: ## check form: gofumpt, vet, staticcheck, go.mod
 	$(TOOL) staticcheck ./...
 	$(GO) mod tidy -diff
 
-soak: ## kill everybody at every step of everything, for ROUNDS (default all there are, some 1500)
-	@scripts/setup test
-	@scripts/soak $(ROUNDS)
-
 fuzz: ## fuzz each target for FUZZTIME (default 30s)
 	@scripts/fuzz $${FUZZTIME:-30s}
 
@@ -56,6 +61,7 @@ bench: build runsc ## measure, with peers beside us in the same run
 	@scripts/bench
 
 cover: ## coverage of the unit tests
+	@mkdir -p .cache
 	$(GO) test -coverprofile=.cache/cover.out ./... && $(GO) tool cover -func=.cache/cover.out | tail -1
 
 clean: ## delete what was built

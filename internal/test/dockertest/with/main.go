@@ -2,6 +2,8 @@
 // user may use:
 //
 //	with USER CMD [ARG...]
+//
+// Where dockerd is not installed it runs the command without one.
 package main
 
 import (
@@ -28,6 +30,11 @@ func run(args []string) (code int, err error) {
 	if len(args) < 2 {
 		return 0, errors.New("usage: with USER CMD [ARG...]")
 	}
+	cmd := exec.Command(args[1], args[2:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if _, err := exec.LookPath("dockerd"); err != nil {
+		return exitCode(cmd.Run())
+	}
 	u, err := user.Lookup(args[0])
 	if err != nil {
 		return 0, err
@@ -44,10 +51,13 @@ func run(args []string) (code int, err error) {
 	if err := os.Chown(e.Socket, uid, -1); err != nil {
 		return 0, err
 	}
-	cmd := exec.Command(args[1], args[2:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), dockertest.Socket+"="+e.Socket)
-	err = cmd.Run()
+	return exitCode(cmd.Run())
+}
+
+// exitCode returns the exit code of a command that has ended with err, and err if that says
+// something else.
+func exitCode(err error) (int, error) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(1, exit.ExitCode()), nil
