@@ -5,11 +5,13 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
 )
 
 func TestImages(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	shimtest.Images(t, backend, "/oldroot") // there while bubblewrap mounts
 }

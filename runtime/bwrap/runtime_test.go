@@ -93,6 +93,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestRuntime(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	runtimetest.Run(t, here())
 }
@@ -139,16 +140,19 @@ func TestCodebaseAndStateApart(t *testing.T) {
 }
 
 func TestRootDropsToOwner(t *testing.T) {
+	testenv.Root(t)
 	need(t)
 	shimtest.RootDropsToOwner(t, backend)
 }
 
 func TestLimits(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	shimtest.Limits(t, backend, false)
 }
 
 func TestAttackMatrix(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	attacktest.Run(t, &attacktest.Config{Backend: bwrap.Name, New: func(t testing.TB) *shimtest.Runtime { return backend.Fresh(t) }})
 }

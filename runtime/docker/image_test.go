@@ -59,6 +59,7 @@ func busyboxTar(t *testing.T) string {
 // A sandbox runs on the engine's image, as its own user, and keeps what it
 // changes until it is destroyed.
 func TestImage(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	image := busybox(t)
 	rt := fresh(t)

@@ -63,6 +63,7 @@ func config() runtimetest.Config {
 }
 
 func TestRuntime(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	runtimetest.Run(t, config())
 }
@@ -72,7 +73,8 @@ func TestSessions(t *testing.T) {
 	testenv.Root(t)
 	need(t)
 	sessiontest.Run(t, sessiontest.Config{
-		New: func(t testing.TB) runtime.RuntimeWithExecutor { return fresh(t) },
+		Sample: true,
+		New:    func(t testing.TB) runtime.RuntimeWithExecutor { return fresh(t) },
 		Reopen: func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession {
 			return backend.Reopen(t, rt)
 		},
@@ -84,6 +86,7 @@ func TestTable(t *testing.T) {
 }
 
 func TestAttackMatrix(t *testing.T) {
+	testenv.Both(t)
 	need(t)
-	attacktest.Run(t, &attacktest.Config{Backend: docker.Name, New: fresh})
+	attacktest.Run(t, &attacktest.Config{Backend: docker.Name, New: fresh, Sample: true})
 }

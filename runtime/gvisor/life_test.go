@@ -14,6 +14,7 @@ import (
 	"wolffia/internal/runsc"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -100,6 +101,7 @@ func gone(t testing.TB, parts map[string]process) {
 // sandbox and its gofer, nor those that run the sandbox's programs, nor what
 // runsc has written down.
 func TestKilledShimTakesAllAlong(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	rt := backend.Fresh(t)
 	code := shimtest.PublicDir(t)
@@ -289,6 +291,7 @@ func TestUnknownPlatform(t *testing.T) {
 }
 
 func TestRootDropsToOwner(t *testing.T) {
+	testenv.Root(t)
 	need(t)
 	shimtest.RootDropsToOwner(t, backend)
 }

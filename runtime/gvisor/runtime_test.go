@@ -62,11 +62,13 @@ func TestTable(t *testing.T) {
 }
 
 func TestRuntime(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	runtimetest.Run(t, here())
 }
 
 func TestImages(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	shimtest.Images(t, backend, "/proc/1/root") // of which the gofer has a /proc
 }
@@ -80,6 +82,7 @@ func TestSessions(t *testing.T) {
 		Reopen: func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession {
 			return backend.Reopen(t, rt)
 		},
+		Sample: true,
 		Lacks: []sessiontest.Feature{
 			// gVisor lets a background program read from its terminal.
 			sessiontest.TerminalStops,
@@ -97,11 +100,15 @@ func TestSessions(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	shimtest.Limits(t, backend, true)
 }
 
 func TestAttackMatrix(t *testing.T) {
+	testenv.Both(t)
 	need(t)
-	attacktest.Run(t, &attacktest.Config{Backend: gvisor.Name, New: func(t testing.TB) *shimtest.Runtime { return backend.Fresh(t) }})
+	attacktest.Run(t, &attacktest.Config{
+		Backend: gvisor.Name, New: func(t testing.TB) *shimtest.Runtime { return backend.Fresh(t) }, Sample: true,
+	})
 }

@@ -2,11 +2,13 @@ package runtimetest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 
@@ -128,12 +130,16 @@ func lifetimeOfTheDead(e *env) {
 
 // The last renewal counts, and holds for the next start, too.
 func lifetimeRenewed(e *env) {
-	s := e.start(&runtime.SandboxConfig{TTL: late})
-	s, err := e.renewer().Renew(e.Ctx, s.ID, 6*time.Second) // for a slow machine
-	e.OK(err)
-	first := s.ExpiresAt
-	s, err = e.renewer().Renew(e.Ctx, s.ID, late)
-	e.OK(err)
+	var s *runtime.Sandbox
+	var first time.Time
+	e.idling(func(timeout time.Duration) bool {
+		var err error
+		s, err = e.renewer().Renew(e.Ctx, e.start(&runtime.SandboxConfig{TTL: late}).ID, timeout)
+		e.OK(err)
+		first = s.ExpiresAt
+		s, err = e.renewer().Renew(e.Ctx, s.ID, late)
+		return !e.late(err)
+	})
 	if !s.ExpiresAt.After(first.Add(time.Hour)) || !e.get(s.ID).ExpiresAt.Equal(s.ExpiresAt) {
 		e.Errorf("renewed it is over at %v, and %v", s.ExpiresAt, e.get(s.ID).ExpiresAt)
 	}
@@ -190,94 +196,134 @@ func idleEnds(e *env) {
 	e.expired(s.ID, runtime.ExpiredIdle)
 }
 
-// idleTimeout leaves a slow machine the time to begin with what keeps a sandbox.
-const idleTimeout = 4 * time.Second
+// idling calls f with a timeout, and with longer ones as long as f reports that the sandbox
+// was over before f had begun what is to keep it: a host may be slow.
+func (e *env) idling(f func(timeout time.Duration) (began bool)) {
+	e.Helper()
+	began := false
+	suite.Timeouts(func(timeout time.Duration) bool {
+		began = f(timeout)
+		return began
+	})
+	if !began {
+		e.Error("the sandbox ends too soon, whatever its timeout")
+	}
+}
+
+// late reports whether a call found that the sandbox is over, as expected if it was idle.
+// Any other error ends the test.
+func (e *env) late(err error) bool {
+	e.Helper()
+	if !errors.Is(err, runtime.ErrNotFound) {
+		e.OK(err)
+	}
+	return err != nil
+}
 
 // A command that takes longer than the idle timeout is not cut short.
 func idleNotWhileACommandRuns(e *env) {
-	s := e.start(&runtime.SandboxConfig{IdleTimeout: idleTimeout})
-	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("echo begun; read x; echo $x"), Stdin: true})
-	e.Expect(p.Stdout(), "begun\n")
-	time.Sleep(idleTimeout + soon)
-	_, err := p.Stdin().Write([]byte("alive\n"))
-	e.OK(err)
-	e.Expect(p.Stdout(), "alive\n")
-	if exit := e.wait(p); exit.Code != 0 {
-		e.Errorf("the command ended with %+v", exit)
-	}
-	e.expired(s.ID, runtime.ExpiredIdle)
+	e.idling(func(timeout time.Duration) bool {
+		s := e.start(&runtime.SandboxConfig{IdleTimeout: timeout})
+		p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: sh("echo begun; read x; echo $x"), Stdin: true})
+		if e.late(err) {
+			return false
+		}
+		defer p.Close()
+		e.Expect(p.Stdout(), "begun\n")
+		time.Sleep(timeout + soon)
+		_, err = p.Stdin().Write([]byte("alive\n"))
+		e.OK(err)
+		e.Expect(p.Stdout(), "alive\n")
+		if exit := e.wait(p); exit.Code != 0 {
+			e.Errorf("the command ended with %+v", exit)
+		}
+		e.expired(s.ID, runtime.ExpiredIdle)
+		return true
+	})
 }
 
 // A background job of a session is a use of the sandbox until it is over.
 func idleNotWhileAJobRuns(e *env) {
-	sessions, is := e.rt.(runtime.RuntimeWithSession)
-	if !is {
-		e.Fatalf("%T has no sessions", e.rt)
-	}
-	dir := e.dir()
-	e.OK(os.Chmod(dir, 0o777))
-	c := e.open(dir)
-	c.IdleTimeout = idleTimeout
-	s := e.start(c)
-	session, err := sessions.CreateSession(e.Ctx, s.ID, nil)
-	e.OK(err)
-	_, err = sessions.SessionExec(e.Ctx, session.ID, &runtime.SessionExecRequest{Command: "(until test -e go; do sleep 0.2; done; echo done >file) &"})
-	e.OK(err)
-	e.outlastsIdling(s.ID, c, dir, "job")
-}
-
-// outlastsIdling checks that a sandbox does not end while something runs in it that
-// waits for the file go in dir, and does afterwards, when that has written its file.
-func (e *env) outlastsIdling(id string, c *runtime.SandboxConfig, dir, what string) {
-	e.Helper()
-	time.Sleep(c.IdleTimeout + soon)
-	if now := e.get(id); now.Expired != "" || now.State != runtime.StateRunning {
-		e.Errorf("while a %s runs it is %s, over by %q", what, now.State, now.Expired)
-	}
-	e.write(dir+"/go", "")
-	e.expired(id, runtime.ExpiredIdle)
-	if got := e.read(dir + "/file"); got != "done\n" {
-		e.Errorf("the %s has left %q", what, got)
-	}
+	e.outlastsIdling("job", func(sessions runtime.RuntimeWithSession, session, _ string) bool {
+		_, err := sessions.SessionExec(e.Ctx, session, &runtime.SessionExecRequest{Command: "(until test -e go; do sleep 0.2; done; echo done >file) &"})
+		return !e.late(err)
+	})
 }
 
 // So is a command that outlives its caller.
 func idleNotWhileAnOperationRuns(e *env) {
+	e.outlastsIdling("command", func(sessions runtime.RuntimeWithSession, session, dir string) bool {
+		ctx, cancel := context.WithCancel(e.Ctx)
+		defer cancel()
+		asked := make(chan error, 1)
+		go func() { // ends when it is given up
+			_, err := sessions.SessionExec(ctx, session, &runtime.SessionExecRequest{
+				Command: "echo begun >begun; until test -e go; do sleep 0.2; done; echo done >file", Operation: "long",
+			})
+			asked <- err
+		}()
+		for {
+			select {
+			case err := <-asked:
+				if err == nil {
+					e.Fatal("the command ended by itself")
+				}
+				return !e.late(err)
+			case <-time.After(2 * time.Millisecond):
+			}
+			if _, err := os.Stat(dir + "/begun"); err == nil {
+				cancel()
+				<-asked
+				return true
+			}
+		}
+	})
+}
+
+// outlastsIdling checks that a sandbox does not end while something runs in it that
+// waits for the file go in the codebase dir, and does afterwards, when that has written
+// its file. begin begins it, in a session, and reports whether the sandbox was still there.
+func (e *env) outlastsIdling(what string, begin func(sessions runtime.RuntimeWithSession, session, dir string) bool) {
+	e.Helper()
 	sessions, is := e.rt.(runtime.RuntimeWithSession)
 	if !is {
 		e.Fatalf("%T has no sessions", e.rt)
 	}
-	dir := e.dir()
-	e.OK(os.Chmod(dir, 0o777))
-	c := e.open(dir)
-	c.IdleTimeout = idleTimeout
-	s := e.start(c)
-	session, err := sessions.CreateSession(e.Ctx, s.ID, nil)
-	e.OK(err)
-	ctx, cancel := context.WithCancel(e.Ctx)
-	asked := make(chan error, 1)
-	go func() { // ends when it is given up
-		_, err := sessions.SessionExec(ctx, session.ID, &runtime.SessionExecRequest{
-			Command: "echo begun >begun; until test -e go; do sleep 0.2; done; echo done >file", Operation: "long",
-		})
-		asked <- err
-	}()
-	e.Until("the command", func() bool {
-		_, err := os.Stat(dir + "/begun")
-		return err == nil
+	e.idling(func(timeout time.Duration) bool {
+		dir := e.dir()
+		e.OK(os.Chmod(dir, 0o777))
+		c := e.open(dir)
+		c.IdleTimeout = timeout
+		s := e.start(c)
+		session, err := sessions.CreateSession(e.Ctx, s.ID, nil)
+		if e.late(err) || !begin(sessions, session.ID, dir) {
+			return false
+		}
+		time.Sleep(timeout + soon)
+		if now := e.get(s.ID); now.Expired != "" || now.State != runtime.StateRunning {
+			e.Errorf("while a %s runs it is %s, over by %q", what, now.State, now.Expired)
+		}
+		e.write(dir+"/go", "")
+		e.expired(s.ID, runtime.ExpiredIdle)
+		if got := e.read(dir + "/file"); got != "done\n" {
+			e.Errorf("the %s has left %q", what, got)
+		}
+		return true
 	})
-	cancel()
-	<-asked
-	e.outlastsIdling(s.ID, c, dir, "command")
 }
 
 func idleTouched(e *env) {
-	s := e.start(&runtime.SandboxConfig{IdleTimeout: idleTimeout})
-	for begun := time.Now(); time.Since(begun) < idleTimeout+soon; time.Sleep(soon) {
-		e.OK(e.renewer().Touch(e.Ctx, s.ID))
-	}
-	e.is(s.ID, runtime.StateRunning)
-	e.expired(s.ID, runtime.ExpiredIdle)
+	e.idling(func(timeout time.Duration) bool {
+		s := e.start(&runtime.SandboxConfig{IdleTimeout: timeout})
+		for begun, end := time.Now(), false; !end; time.Sleep(timeout / 8) {
+			end = time.Since(begun) > timeout+soon
+			if e.late(e.renewer().Touch(e.Ctx, s.ID)) {
+				return false
+			}
+		}
+		e.expired(s.ID, runtime.ExpiredIdle)
+		return true
+	})
 }
 
 // Prune removes expired and unusable sandboxes, and none that runs.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 
@@ -47,6 +48,14 @@ func members() []test {
 	)
 }
 
+// differing returns those whose outcome may depend on whether root runs them.
+func differing() []test {
+	return slices.Concat(
+		createTests, lifecycleTests, codebaseTests, filterTests, filterTableTests,
+		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests,
+	)
+}
+
 // Run tests the runtime. The caller must not have called t.Parallel.
 func Run(t *testing.T, c Config) {
 	t.Setenv(SecretVariable, secretValue)
@@ -69,7 +78,11 @@ func Run(t *testing.T, c Config) {
 			}
 		})
 	}
-	for _, tt := range members() {
+	tests := members()
+	if testenv.Second() {
+		tests = differing()
+	}
+	for _, tt := range tests {
 		if slices.ContainsFunc(tt.needs, func(f Feature) bool { return !c.has(f) }) {
 			continue // declared, and checked above
 		}

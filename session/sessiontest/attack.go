@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 
@@ -53,9 +54,12 @@ type step struct {
 func runAttacks(t *testing.T, c *Config) {
 	e := newEnv(t, c)
 	witness := e.shell(nil)
-	for _, a := range attacks() {
+	for i, a := range attacks() {
 		if a.needs != "" && !c.has(a.needs) {
 			continue // declared, and checked by a test of its own
+		}
+		if c.Sample && !testenv.Picked(i, 9) {
+			continue
 		}
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()

@@ -63,6 +63,9 @@ type Config struct {
 	Reopen func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession
 	// Lacks are the features that the runtime does not have.
 	Lacks []Feature
+	// Sample has only a few of the attacks tried, unless the run is full
+	// (see [testenv.Full]): for a runtime whose kernel and shells another one has too.
+	Sample bool
 }
 
 func (c *Config) has(f Feature) bool { return !slices.Contains(c.Lacks, f) }

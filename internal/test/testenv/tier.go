@@ -16,14 +16,16 @@ const (
 // Full reports whether tests leave nothing out to be fast: WOLFFIA_TEST_FULL=1.
 func Full() bool { return os.Getenv(fullVariable) == "1" }
 
-// Some returns how many of n like cases to try: n in a full run, else a quarter. With the race
-// detector it is a quarter in each run: that is slow, and finds what it finds with less.
+// Some returns how many of n like cases to try: n in a full run, else a quarter.
 func Some(n int) int {
-	if Full() && !raced {
+	if Full() {
 		return n
 	}
 	return max(1, n/4)
 }
+
+// Picked reports whether to try case i of a table: each one in a full run, else one of every.
+func Picked(i, every int) bool { return Full() || i%every == 0 }
 
 // Soak skips t unless the run is full. The reason says why it is not for each run.
 func Soak(t testing.TB, reason string) {

@@ -1,6 +1,0 @@
-//go:build race
-
-package testenv
-
-// raced reports whether the race detector is on.
-const raced = true
