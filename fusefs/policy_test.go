@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 )
 
@@ -107,9 +108,7 @@ func TestForeignInodesShowRealAccess(t *testing.T) {
 		showForeign(t, os.Getenv(childEnv))
 		return
 	}
-	if os.Getuid() != 0 {
-		t.Skip("only root can make files of others")
-	}
+	testenv.Root(t) // which can make files of others
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"rw": 0o646, "r": 0o644, "none": 0o640, "x": 0o755, "w": 0o622} {
 		write(t, dir, name, name)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,10 +12,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/testenv"
 )
 
-// raceTime is how long a race runs: a minute where the host must be able to do
-// everything, as on CI, and a moment elsewhere. WOLFFIA_RACE is another time.
+// raceTime is how long a race runs: a minute in a full run, else a moment. WOLFFIA_RACE is
+// another time.
 func raceTime(t *testing.T) time.Duration {
 	if s := os.Getenv("WOLFFIA_RACE"); s != "" {
 		d, err := time.ParseDuration(s)
@@ -25,7 +26,7 @@ func raceTime(t *testing.T) time.Duration {
 		}
 		return d
 	}
-	if slices.Contains(strings.Split(os.Getenv("WOLFFIA_REQUIRE"), ","), "all") {
+	if testenv.Full() {
 		return time.Minute
 	}
 	return 3 * time.Second

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 )
 
@@ -58,6 +59,7 @@ var differences = []difference{
 const workerEnv = "WOLFFIA_FUSEFS_WORKER" // the directory in which all happens
 
 func TestTwins(t *testing.T) {
+	testenv.Both(t)
 	user := !rootServes()
 	t.Run("LongTimeout", func(t *testing.T) {
 		twins(t, setup{Timeout: time.Hour}, menu{search: user})
@@ -90,7 +92,7 @@ func twins(t *testing.T, s setup, m menu) {
 	if m.hiding {
 		s.Policy = append(s.Policy, perm.Rule{Pattern: "secret", Level: perm.None, Priority: 1})
 	}
-	first, rounds := uint64(1), number(t, "WOLFFIA_ROUNDS", 70)
+	first, rounds := uint64(1), number(t, "WOLFFIA_ROUNDS", uint64(testenv.Some(70)))
 	if seed := number(t, "WOLFFIA_SEED", 0); seed != 0 {
 		first, rounds = seed, 1
 	}

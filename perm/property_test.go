@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"wolffia/internal/test/testenv"
 )
 
 // randomRules and randomPath draw from few names and forms, so that they meet.
@@ -51,10 +53,7 @@ func randomPath(r *rand.Rand) string {
 }
 
 func TestCompiledAgreesWithSlow(t *testing.T) {
-	rounds := 5_000
-	if testing.Short() {
-		rounds = 2_000
-	}
+	rounds := testenv.Some(5_000)
 	for seed := range uint64(rounds) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		rules := randomRules(r)

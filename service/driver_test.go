@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/service"
@@ -126,6 +127,7 @@ func TestExecuteBash(t *testing.T) {
 func text(s string) service.File { return service.File{Content: s} }
 
 func TestFiles(t *testing.T) {
+	testenv.Both(t)
 	w := newWorld(t)
 	w.put("secret", "hidden", 0o666)
 	w.put("run.sh", "old", 0o750)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -76,10 +77,7 @@ func (s *sess) settle(t *testing.T) {
 
 // Many commands in one session leave nothing behind.
 func TestManyCommands(t *testing.T) {
-	n := 10_000
-	if testing.Short() {
-		n = 500
-	}
+	n := testenv.Some(10_000)
 	s := open(t, "bash")
 	kinds := []string{":", "x=$((x+1))", "echo out; echo err >&2", "echo ${nope:?}", "false", "if", "cd /usr; cd /"}
 	round := func(n int) {
@@ -107,10 +105,7 @@ func TestManyCommands(t *testing.T) {
 // Sessions give all back: descriptors, goroutines, processes, directories.
 func TestManySessions(t *testing.T) {
 	conn := connect(t)
-	n := 200
-	if testing.Short() {
-		n = 20
-	}
+	n := testenv.Some(200)
 	one := open(t, "bash")
 	one.alive(t)
 	one.settle(t)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -24,10 +25,38 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts run the real program, and are what its users may rely on.
-func TestScripts(t *testing.T) { testscript.Run(t, scripts(t, "testdata/script")) }
+func TestScripts(t *testing.T) {
+	testenv.Both(t)
+	t.Parallel()
+	p := scripts(t, "testdata/script")
+	if testenv.Second() {
+		p.Dir, p.Files = "", conditional(t, p.Dir)
+	}
+	testscript.Run(t, p)
+}
+
+// conditional are the scripts of a directory that differ for root.
+func conditional(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	all, err := filepath.Glob(dir + "/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte("root]")) || bytes.Contains(text, []byte("cgroups]")) {
+			files = append(files, file)
+		}
+	}
+	return files
+}
 
 // The same program with another kernel.
 func TestScriptsInGvisor(t *testing.T) {
+	t.Parallel()
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
 	testenv.Busybox(t)
 	p := scripts(t, "testdata/gvisor")
@@ -37,6 +66,8 @@ func TestScriptsInGvisor(t *testing.T) {
 
 // The same program in an engine.
 func TestScriptsInDocker(t *testing.T) {
+	testenv.Both(t)
+	t.Parallel()
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Docker)
 	if os.Geteuid() != 0 {
 		testenv.Need(t, probe.Fusermount)

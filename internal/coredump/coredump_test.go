@@ -9,11 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/coredump"
+	"wolffia/internal/test/testenv"
 )
 
 // What a process starts has the limit, and cannot raise it. The test runs itself,
 // since the limit is for good.
 func TestOff(t *testing.T) {
+	testenv.Both(t)
 	var now unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &now); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 	"wolffia/service/server"
 )
@@ -64,6 +65,7 @@ func answers(t suite.T, l net.Listener) {
 // Only the service's own user and root are let in, though others can reach the
 // socket.
 func TestPeers(t *testing.T) {
+	testenv.Both(t)
 	w := suite.New(t)
 	dir := t.TempDir()
 	for _, d := range []string{filepath.Dir(dir), dir} {

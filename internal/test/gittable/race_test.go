@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/test/gittable"
+	"wolffia/internal/test/testenv"
 )
 
 // raceScript is what a user does that has git write its configuration.
@@ -33,7 +34,7 @@ git config -l --local`
 func TestRace(t *testing.T) {
 	const rounds = 40
 	times := 1
-	if all() {
+	if testenv.Full() {
 		times = 45 // about a minute
 	}
 	lives(t, func(t *testing.T, host string, _ marks) {

@@ -11,15 +11,19 @@ import (
 	"time"
 
 	"wolffia/internal/test/gittable"
+	"wolffia/internal/test/testenv"
 )
 
-// all says that the tests leave nothing out to be fast: WOLFFIA_GITTABLE=all.
-func all() bool { return os.Getenv("WOLFFIA_GITTABLE") == "all" }
+// picked reports whether to try case i of a table: in a full run each, else one of four.
+func picked(i int) bool { return os.Getenv(onlyVariable) != "" || testenv.Picked(i, 4) }
+
+// onlyVariable names cases to try, and no others.
+const onlyVariable = "WOLFFIA_GITTABLE_ONLY"
 
 // wanted reports whether a case is to be tried: WOLFFIA_GITTABLE_ONLY names parts of names,
 // with | between.
 func wanted(name string) bool {
-	return slices.ContainsFunc(strings.Split(os.Getenv("WOLFFIA_GITTABLE_ONLY"), "|"), func(part string) bool { return strings.Contains(name, part) })
+	return slices.ContainsFunc(strings.Split(os.Getenv(onlyVariable), "|"), func(part string) bool { return strings.Contains(name, part) })
 }
 
 // A tally counts what got through, by the way in.
@@ -114,7 +118,7 @@ func TestWays(t *testing.T) {
 		for i, w := range ways {
 			rig := rigs[i]
 			for j, to := range targets {
-				if !wanted(w.name + " " + to.path) {
+				if !wanted(w.name+" "+to.path) || !picked(i+j) {
 					continue
 				}
 				tried++
