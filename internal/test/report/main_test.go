@@ -65,6 +65,7 @@ func TestSummary(t *testing.T) {
 	const times = "the slowest tests:\n    4.0s  user: p.TestA/two\n    3.0s  user: p.TestA/one\n"
 	const skipped = "left to make soak: 1 tests\nSKIPPED, in all passes: "
 	tools := "  p.TestTools: a_test.go:1: NEEDS the program x \n"
+	t.Setenv("WOLFFIA_REQUIRE", "")
 	for what, tt := range map[string]struct{ root, want, err string }{
 		"one pass":             {"", times + skipped + "2 tests\n  p.TestRoot: a_test.go:1: NEEDS root: the tests run as another user \n" + tools, ""},
 		"the other pass has":   {stream(t, [2]any{"TestRoot pass", 0.5}), times + "    0.5s  root: p.TestRoot\n" + skipped + "1 tests\n" + tools, ""},
@@ -83,6 +84,22 @@ func TestSummary(t *testing.T) {
 		err := end(dir, &b)
 		if !strings.HasPrefix(b.String(), tt.want) || (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v\n%s\nwant\n%s", what, err, b.String(), tt.want)
+		}
+	}
+}
+
+// A host that must have everything lets nothing be skipped for want of it.
+func TestSummaryStrict(t *testing.T) {
+	for strict, want := range map[bool]bool{false: false, true: true} {
+		s := newSummary(strict)
+		text := stream(t, [2]any{"TestA output", "NEEDS cgroups: it has none\n"}, [2]any{"TestA skip", 0.0})
+		for _, pass := range []string{"user", "root-p"} {
+			if err := s.read(pass, strings.NewReader(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.print(&strings.Builder{}); (err != nil) != want {
+			t.Errorf("%v: %v", strict, err)
 		}
 	}
 }

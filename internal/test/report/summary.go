@@ -28,10 +28,11 @@ type summary struct {
 	ran     map[string]bool   // names of tests, and whether one has run
 	reasons map[string]string // why a test was skipped
 	cached  map[string]bool   // by pass and package: their times are of another run
+	strict  bool              // the host has all that tests need
 }
 
-func newSummary() *summary {
-	return &summary{ran: map[string]bool{}, reasons: map[string]string{}, cached: map[string]bool{}}
+func newSummary(strict bool) *summary {
+	return &summary{strict: strict, ran: map[string]bool{}, reasons: map[string]string{}, cached: map[string]bool{}}
 }
 
 // add adds what a pass has written.
@@ -102,7 +103,7 @@ func (s *summary) print(w io.Writer) error {
 			soak++
 		default:
 			skipped = append(skipped, fmt.Sprintf("%s: %.300s", name, why))
-			if strings.Contains(why, "NEEDS root: ") || strings.Contains(why, "NEEDS unprivileged: ") {
+			if strings.Contains(why, "NEEDS root: ") || strings.Contains(why, "NEEDS unprivileged: ") || s.strict && strings.Contains(why, "NEEDS ") {
 				missed = append(missed, name)
 			}
 		}
