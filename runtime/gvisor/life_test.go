@@ -198,7 +198,7 @@ func fake(t *testing.T, script string) *shimtest.Runtime {
 	}
 	var b shimtest.Backend = func(opts *local.Options) (*local.Runtime, error) {
 		opts.Binary = filepath.Join(bin, "wolffia")
-		return backend(opts)
+		return shimtest.Of(gvisor.Backend())(opts) // one that has not found another runsc yet
 	}
 	return b.Fresh(t)
 }
