@@ -43,7 +43,7 @@ var allow = map[string][]string{
 	"wire/client":                     {"wire"},
 	"local":                           {"runtime", "runtime/launch", "perm", "fusefs", "fusefs/audit", "image/store", "wire", "wire/client", "internal/*"},
 	"shim":                            {"runtime", "runtime/launch", "fusefs", "wire", "wire/client", "internal/*"},
-	"session/sessiontest":             {"runtime", "internal/test/suite"},
+	"session/sessiontest":             {"runtime", "internal/test/suite", "internal/test/testenv"},
 	"internal/boot":                   {"runtime", "runtime/launch", "perm", "internal/coredump", "internal/statedir", "internal/step"},
 	"internal/rootfs":                 {"runtime", "runtime/launch", "internal/boot", "internal/rmtree", "internal/seccomp", "internal/statedir"},
 	"internal/gitguard":               {"internal/gitconfig"},
