@@ -75,6 +75,7 @@ func name(t *testing.T) string {
 // The process is in its group, which has the limits; and from outside the same
 // group is found by the process.
 func TestFill(t *testing.T) {
+	testenv.Both(t)
 	g, cmd := open(t, name(t), &cgroup.Limits{Memory: 64 << 20, CPUs: 0.25, PIDs: 12})
 	want := map[string]string{"memory.max": "67108864", "memory.swap.max": "0", "cpu.max": "25000 100000", "pids.max": "12"}
 	if g.Dirs[""] == "" {
@@ -161,6 +162,7 @@ func TestFillServer(t *testing.T) {
 
 // What is left in a group ends with it, and only that.
 func TestRemove(t *testing.T) {
+	testenv.Both(t)
 	g, cmd := open(t, name(t), &cgroup.Limits{PIDs: 12})
 	other, lives := open(t, name(t)+"x", &cgroup.Limits{PIDs: 12})
 	if err := g.Remove(limit); err != nil {
@@ -186,6 +188,7 @@ func TestRemove(t *testing.T) {
 
 // A name that is taken is not taken over.
 func TestFillTaken(t *testing.T) {
+	testenv.Both(t)
 	g, cmd := open(t, name(t), &cgroup.Limits{PIDs: 12})
 	again := &cgroup.Group{Dirs: g.Dirs}
 	if err := again.Fill(&cgroup.Limits{PIDs: 1000}, cmd.Process.Pid, 0); err == nil {

@@ -70,7 +70,7 @@ func TestStartWhateverIsOpen(t *testing.T) {
 	})
 	defer churning.Wait()
 	defer close(over)
-	for range 200 {
+	for range testenv.Some(200) {
 		s, err := rt.Create(t.Context(), &runtime.SandboxConfig{})
 		if err != nil {
 			t.Fatal(err)

@@ -62,9 +62,12 @@ func stateChanges(e *env) {
 			exec.err = nil
 		}
 		rows["Exec"], rows["ExecStream"], rows["StartProcess"], rows["Get"] = exec, exec, exec, row{nil, state}
+		id := "" // of a sandbox in that state: one that a call leaves in it is the next one's
 		for name, call := range calls(e) {
 			want := rows[name]
-			id := e.reach(state)
+			if id == "" {
+				id = e.reach(state)
+			}
 			switch err := call(id); {
 			case want.err != nil:
 				e.Wrong(name+" when "+string(state), err, want.err)
@@ -73,12 +76,20 @@ func stateChanges(e *env) {
 			}
 			if want.next == "" {
 				e.empty()
+				id = ""
 				continue
 			}
 			e.is(id, want.next)
 			if want.next == running {
 				e.prints(id, "echo alive", "alive\n")
 			}
+			if want.next != state {
+				e.OK(e.rt.Destroy(e.Ctx, id))
+				e.empty()
+				id = ""
+			}
+		}
+		if id != "" {
 			e.OK(e.rt.Destroy(e.Ctx, id))
 			e.empty()
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 
@@ -48,6 +49,7 @@ func concurrentOne(e *env) {
 }
 
 func concurrentSessions(e *env) {
+	each := testenv.Some(crowd)
 	shells := make([]*runtime.Session, 20)
 	for _, err := range suite.AtOnce(len(shells), func(i int) (err error) {
 		shells[i], err = e.rt.CreateSession(e.Ctx, e.box, &runtime.SessionConfig{Env: map[string]string{"ME": fmt.Sprint(i)}})
@@ -55,7 +57,7 @@ func concurrentSessions(e *env) {
 	}) {
 		e.OK(err)
 	}
-	for i, err := range suite.AtOnce(crowd*len(shells), func(i int) error {
+	for i, err := range suite.AtOnce(each*len(shells), func(i int) error {
 		me := i % len(shells)
 		r, err := e.rt.SessionExec(e.Ctx, shells[me].ID, &runtime.SessionExecRequest{Command: fmt.Sprintf("echo $ME; : $((++n)); (exit %d)", i%200)})
 		if err != nil {
@@ -71,7 +73,7 @@ func concurrentSessions(e *env) {
 		}
 	}
 	for _, s := range shells {
-		(&shell{e, s}).prints("echo $n", fmt.Sprintf("%d\n", crowd))
+		(&shell{e, s}).prints("echo $n", fmt.Sprintf("%d\n", each))
 		(&shell{e, s}).same()
 	}
 }

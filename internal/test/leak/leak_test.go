@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/testenv"
 )
 
 // A recorder is a test that notes its errors and runs its cleanups when told.
@@ -128,6 +130,7 @@ func TestChild(t *testing.T) {
 }
 
 func TestMount(t *testing.T) {
+	testenv.Both(t)
 	dir := t.TempDir()
 	mounted := false
 	errors := says(t, func() { mounted = unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4k") == nil })
