@@ -84,45 +84,24 @@ func anchoredFirst(a, b *alt) int {
 	return 1
 }
 
-// index prepares what every state shares: the alternatives that may start at
-// any depth.
+// index prepares what every state shares: the unanchored alternatives, and where
+// the first with a group is.
 func (p *Policy) index() {
-	var steps []step
-	p.firstGrant, p.groups.first = len(p.alts), len(p.alts)
-	for i := range p.alts {
-		if p.alts[i].group != 0 {
-			p.groups.first = i
-			break
-		}
-	}
+	var items []item
+	p.groups.first = len(p.alts)
 	for i := range p.alts {
 		a := &p.alts[i]
+		if a.group != 0 {
+			p.groups.first = min(p.groups.first, i)
+		}
 		if len(a.comps) == 0 || !a.loops[0] {
 			continue
 		}
-		steps = append(steps, makeStep(i, 0))
+		items = append(items, makeItem(i, 0))
 		p.free = append(p.free, i)
 		if !a.limit && a.level > None {
-			p.firstGrant = min(p.firstGrant, i)
+			p.grants = append(p.grants, i)
 		}
 	}
-	p.freeTable = newTable(p.alts, steps)
-	for l := range p.runs {
-		p.runs[l] = make([]int, len(p.free)+1)
-		for n := 1; n <= len(p.free); n++ {
-			p.runs[l][n] = n
-			if p.alts[p.free[n-1]].idle(Level(l), Write) {
-				p.runs[l][n] = p.runs[l][n-1]
-			}
-		}
-	}
-}
-
-// idle reports whether a changes nothing where everything after it gives level
-// and the limits before it leave bound.
-func (a *alt) idle(level, bound Level) bool {
-	if a.limit {
-		return a.level >= level
-	}
-	return min(a.level, bound) == level
+	p.freeTable = newTable(p.alts, items)
 }

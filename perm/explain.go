@@ -59,7 +59,7 @@ func (p *Policy) Explain(path string, dir bool) Explanation {
 
 // explain fills in the rules that match names.
 func (p *Policy) explain(e *Explanation, names []string) {
-	c := noCover(len(p.alts))
+	v := noVerdict(len(p.alts))
 	var matched []int // rules
 	for i := range p.alts {
 		a := &p.alts[i]
@@ -68,7 +68,7 @@ func (p *Policy) explain(e *Explanation, names []string) {
 		case below && a.kind != File,
 			whole && e.Dir && a.kind != File,
 			whole && !e.Dir && a.kind != Directory:
-			if c.match(i, a); !slices.Contains(matched, a.rule) {
+			if v.match(i, a); !slices.Contains(matched, a.rule) {
 				matched = append(matched, a.rule)
 			}
 		case open && e.Toward == nil && !a.limit && a.level > None:
@@ -76,12 +76,12 @@ func (p *Policy) explain(e *Explanation, names []string) {
 			e.Toward = &r
 		}
 	}
-	if c.end == len(p.alts) {
+	if v.end == len(p.alts) {
 		e.Losers = p.pick(matched)
 		return // limits alone give nothing
 	}
-	decider := p.alts[c.end].rule
-	if level := c.verdict(); level < c.level {
+	decider := p.alts[v.end].rule
+	if level := v.result(); level < v.level {
 		for _, i := range matched {
 			if r := &p.rules[i]; r.AtMost && r.Level == level {
 				decider = i

@@ -21,35 +21,33 @@ type Policy struct {
 	alts   []alt // in the order in which they decide
 	checks bool  // a rule has the level Checked
 
-	free       []int // the alternatives that may start at any depth
-	freeTable  *table
-	firstGrant int // the first of free that gives more than None
-	groups     groups
-	runs       [Write + 1][]int // runs[l][n]: free[runs[l][n]:n] is idle before level l
+	free      []int  // the unanchored alternatives, which start in every directory
+	freeTable *table // of their items
+	grants    []int  // those of free that give more than None
+	groups    groups
 
 	root   State
 	states atomic.Pointer[[]*state] // by State; grows only
 
 	mu    sync.RWMutex
 	known map[string]State // by key; guarded by mu
-	steps int              // in all states; guarded by mu
+	items int              // in all states; guarded by mu
 }
 
 // start makes the state of the root.
 func (p *Policy) start() {
 	p.known = map[string]State{}
-	p.states.Store(&[]*state{&sealed})
-	c := noCover(len(p.alts))
-	var open []step
+	p.states.Store(&[]*state{&dead})
+	root := subset{verdict: noVerdict(len(p.alts))}
 	for i := range p.alts {
 		switch a := &p.alts[i]; {
 		case len(a.comps) == 0:
-			c.match(i, a)
+			root.match(i, a)
 		case !a.loops[0]:
-			open = append(open, makeStep(i, 0))
+			root.items = append(root.items, makeItem(i, 0))
 		}
 	}
-	p.root = p.intern(p.reduce(c, open, 0))
+	p.root = p.intern(p.reduce(root))
 }
 
 // Rules returns a copy of the rules that p was compiled from.
@@ -63,7 +61,7 @@ func (p *Policy) Checks() bool { return p.checks }
 func (p *Policy) Root() State { return p.root }
 
 // RootLevel returns the level of the root directory, which is at least View.
-func (p *Policy) RootLevel() Level { return max(View, p.state(p.root).level) }
+func (p *Policy) RootLevel() Level { return max(View, p.state(p.root).dir) }
 
 // Enter returns the state of the directory called name in a directory of state
 // s. It does not ask whether that directory may be seen: that is Child's
@@ -78,12 +76,10 @@ func (p *Policy) Enter(s State, name string) State {
 	if st.end == 0 {
 		return s // no rule can say more
 	}
-	c := st.cover
-	var buf [96]step
-	open := buf[:0]
-	below := st.below | p.groups.of(name)
-	matched := below != st.below
-	take := func(at step) {
+	var buf [96]item
+	next := subset{verdict: st.verdict, items: buf[:0], below: st.below | p.groups.of(name)}
+	matched := next.below != st.below
+	take := func(at item) {
 		i, pos := at.alt(), at.pos()+1
 		a := &p.alts[i]
 		if a.group&st.below != 0 {
@@ -92,51 +88,51 @@ func (p *Policy) Enter(s State, name string) State {
 		matched = true
 		switch {
 		case pos < len(a.comps):
-			open = append(open, makeStep(i, pos))
+			next.items = append(next.items, makeItem(i, pos))
 		case a.kind != File:
-			c.match(i, a)
+			next.match(i, a)
 		}
 	}
 	st.table.each(name, st.end, take)
 	p.freeTable.each(name, st.end, take)
-	if matched {
-		return p.intern(p.reduce(c, append(open, st.loops...), below))
-	}
-	if miss := st.miss.Load(); miss != 0 {
+	if miss := st.miss.Load(); !matched && miss != 0 {
 		return State(miss)
 	}
-	miss := p.intern(p.reduce(c, append(open, st.loops...), below))
-	st.miss.Store(int32(miss))
-	return miss
+	next.items = append(next.items, st.loops...)
+	s = p.intern(p.reduce(next))
+	if !matched {
+		st.miss.Store(int32(s))
+	}
+	return s
 }
 
 // Child returns the level of the entry called name in a directory of state s;
 // dir says whether the entry is a directory.
 func (p *Policy) Child(s State, name string, dir bool) Level {
 	if dir {
-		return p.state(p.Enter(s, name)).level
+		return p.state(p.Enter(s, name)).dir
 	}
 	if !validName(name) {
 		return None
 	}
 	st := p.state(s)
-	c := st.cover
-	take := func(at step) {
+	v := st.verdict
+	take := func(at item) {
 		a := &p.alts[at.alt()]
 		if at.pos()+1 == len(a.comps) && a.kind != Directory && a.group&st.below == 0 {
-			c.match(at.alt(), a)
+			v.match(at.alt(), a)
 		}
 	}
 	st.table.each(name, st.end, take)
 	p.freeTable.each(name, st.end, take)
-	return c.verdict()
+	return v.result()
 }
 
 // Constant returns the level of everything below a directory of state s, if
 // that is one and the same whatever the names are.
 func (p *Policy) Constant(s State) (Level, bool) {
 	st := p.state(s)
-	return st.cover.level, st.end == 0
+	return st.level, st.end == 0
 }
 
 // Level returns the level of a path relative to the root, which is "" or ".".
@@ -162,38 +158,38 @@ func validName(name string) bool {
 		strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, 0) < 0
 }
 
-// state returns what s stands for: sealed, if it is none of p's.
+// state returns the state that s stands for: dead, if s is not one of p's.
 func (p *Policy) state(s State) *state {
 	if states := p.states.Load(); states != nil && s > 0 && int(s) < len(*states) {
 		return (*states)[s]
 	}
-	return &sealed
+	return &dead
 }
 
-// intern returns the State of c, open and below, which are reduced. It makes one
-// if there is room, and else returns that of sealed.
-func (p *Policy) intern(c cover, open []step, below group) State {
+// intern returns the State of s, which is reduced. It makes one if there is room,
+// and else returns that of dead.
+func (p *Policy) intern(s subset) State {
 	var buf [1024]byte
-	key := c.key(buf[:0], open, below)
+	key := p.key(buf[:0], &s)
 	p.mu.RLock()
-	s, ok := p.known[string(key)]
+	known, ok := p.known[string(key)]
 	p.mu.RUnlock()
 	if ok {
-		return s
+		return known
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s, ok := p.known[string(key)]; ok {
-		return s
+	if known, ok := p.known[string(key)]; ok {
+		return known
 	}
 	states := *p.states.Load()
-	if len(states) >= maxStates || p.steps+len(open) > maxSteps {
+	if len(states) >= maxStates || p.items+len(s.items) > maxItems {
 		return 0
 	}
-	s = State(len(states))
-	states = append(states, p.newState(c, open, below)) // readers of the old slice do not see the new element
+	made := State(len(states))
+	states = append(states, p.newState(s)) // readers of the old slice do not see the new element
 	p.states.Store(&states)
-	p.known[string(key)] = s
-	p.steps += len(open)
-	return s
+	p.known[string(key)] = made
+	p.items += len(s.items)
+	return made
 }

@@ -7,17 +7,21 @@ import (
 	"sync/atomic"
 )
 
-// Bounds of what is kept for one Policy. Directories beyond them are sealed.
+// The rules are one nondeterministic automaton that reads the components of a
+// path: an item is one of its states. A Policy makes the deterministic automaton
+// by the subset construction, one state when it is first reached, as in
+// https://swtch.com/~rsc/regexp/regexp1.html ("Caching the NFA to build a DFA").
+
+// Bounds of the states of one Policy. A directory beyond them gets the state dead.
 const (
 	maxStates = 1 << 14
-	maxSteps  = 1 << 18 // in all states together
+	maxItems  = 1 << 18 // in all states together
 )
 
-// A cover is what the alternatives that already cover a directory say about
-// everything below it: level, unless one of the alternatives before end
-// matches. limits[l] is the alternative from which on nothing gives more than
-// l; noLimit if there is none.
-type cover struct {
+// A verdict is what the alternatives that matched so far give: level, unless an
+// alternative before end matches. limits[l] is the first alternative that gives no
+// more than l; noLimit if all give more.
+type verdict struct {
 	end    int
 	level  Level
 	limits [Write]int
@@ -25,24 +29,24 @@ type cover struct {
 
 const noLimit = math.MaxInt
 
-// noCover says nothing yet: no rule matches, any of n may.
-func noCover(n int) cover {
-	return cover{end: n, level: None, limits: [Write]int{noLimit, noLimit, noLimit, noLimit}}
+// noVerdict returns the verdict before any of n alternatives has matched.
+func noVerdict(n int) verdict {
+	return verdict{end: n, level: None, limits: [Write]int{noLimit, noLimit, noLimit, noLimit}}
 }
 
-// match notes that the alternative i, which is a, matches.
-func (c *cover) match(i int, a *alt) {
+// match records that the alternative i, which is a, matches.
+func (v *verdict) match(i int, a *alt) {
 	switch {
 	case a.limit:
-		c.limits[a.level] = min(c.limits[a.level], i+1)
-	case i < c.end:
-		c.end, c.level = i, a.level
+		v.limits[a.level] = min(v.limits[a.level], i+1)
+	case i < v.end:
+		v.end, v.level = i, a.level
 	}
 }
 
-// bound returns the most that the alternative i can give.
-func (c *cover) bound(i int) Level {
-	for l, from := range c.limits {
+// bound returns the highest level that the alternative i can give.
+func (v *verdict) bound(i int) Level {
+	for l, from := range v.limits {
 		if i >= from {
 			return Level(l)
 		}
@@ -50,142 +54,140 @@ func (c *cover) bound(i int) Level {
 	return Write
 }
 
-// verdict returns the level if nothing else matches.
-func (c *cover) verdict() Level { return min(c.level, c.bound(c.end)) }
+// result returns the level if nothing else matches.
+func (v *verdict) result() Level { return min(v.level, v.bound(v.end)) }
 
-// A state is the set of what is open in a directory. It holds no more than
-// what can change a verdict below, so that directories that behave alike have
-// the same state.
-type state struct {
-	cover
-	open  []step // sorted; without the alternatives that start anywhere
-	loops []step // those of open that stay so in every directory below
-	below group  // those of these groups say nothing about what is in it
-	table *table // of open
-	level Level  // of the directory itself
-	miss  atomic.Int32
+// A subset is a state of the deterministic automaton before it is interned. The
+// items of the unanchored alternatives at their start belong to every subset and
+// are not listed: Policy.free has them.
+type subset struct {
+	verdict
+	items []item // sorted
+	below group  // alternatives of these groups match nothing
 }
 
-// sealed is the state of which nothing is known: everything in it is hidden.
-var sealed = state{cover: noCover(0)}
+// A state is a reduced subset and what is derived from it.
+type state struct {
+	subset
+	loops []item       // those of items that stay in every directory below
+	table *table       // of items
+	dir   Level        // level of the directory itself
+	miss  atomic.Int32 // the State after a name that no item takes; 0 while unknown
+}
 
-// reduce brings c and open, which it may change, to the form that is the same
-// for all directories that behave alike. Only alternatives before c.end count,
-// and of one alternative only what its last loop leaves: what an earlier
-// position, or that one a second time, can reach, it can reach too.
-func (p *Policy) reduce(c cover, open []step, below group) (cover, []step, group) {
-	slices.Sort(open)
-	kept := open[:0]
-	for _, s := range open {
-		a := &p.alts[s.alt()]
-		if s.alt() >= c.end || a.limit && a.level >= c.bound(s.alt()) || a.group&below != 0 {
+// dead is the state in which everything is hidden.
+var dead = state{subset: subset{verdict: noVerdict(0)}}
+
+// reduce returns the subset that is the same for all directories that behave
+// alike; it may change s.items. Only alternatives before s.end count, and of one
+// alternative only the items from its last loop on: that loop reaches whatever an
+// earlier position, or the same one a second time, reaches.
+func (p *Policy) reduce(s subset) subset {
+	slices.Sort(s.items)
+	kept := s.items[:0]
+	for _, it := range s.items {
+		a := &p.alts[it.alt()]
+		if it.alt() >= s.end || a.limit && a.level >= s.bound(it.alt()) || a.group&s.below != 0 {
 			continue
 		}
-		if a.loops[s.pos()] {
-			for n := len(kept); n > 0 && kept[n-1].alt() == s.alt(); n-- {
+		if a.loops[it.pos()] {
+			for n := len(kept); n > 0 && kept[n-1].alt() == it.alt(); n-- {
 				kept = kept[:n-1]
 			}
 		}
-		kept = append(kept, s)
+		kept = append(kept, it)
 	}
-	c, kept = p.trim(c, kept)
-	if c.end <= p.groups.first {
-		below = 0
+	s.items = kept
+	p.trim(&s)
+	if s.end <= p.groups.first {
+		s.below = 0
 	}
-	return c, kept, below
+	return s
 }
 
-// trim drops from the end what changes nothing, since everything after it
-// gives the same level, and moves the boundaries in c to where they separate
-// alternatives that are still there.
-func (p *Policy) trim(c cover, open []step) (cover, []step) {
-	level := c.verdict()
-	free, _ := slices.BinarySearch(p.free, c.end)
-	end := 0
-	for free > 0 || len(open) > 0 {
-		last := -1
-		if n := len(open); n > 0 {
-			last = open[n-1].alt()
+// trim moves s.end to the front of the alternatives that change nothing, since
+// everything after them gives the same level, and drops their items.
+func (p *Policy) trim(s *subset) {
+	s.level = s.result()
+	free := before(p.free, s.end)
+	if s.level == None { // most often by a secret's rule; nothing changes that but a grant
+		free = 0
+		if n := before(p.grants, s.end); n > 0 {
+			free = before(p.free, p.grants[n-1]+1)
+		}
+	}
+	for s.end = 0; ; {
+		last, items := -1, len(s.items)
+		if items > 0 {
+			last = s.items[items-1].alt()
 		}
 		if free > 0 && p.free[free-1] > last {
-			if run := p.runs[level][free]; run < free {
-				free = run
-				continue
-			}
-			if f := p.free[free-1]; p.alts[f].idle(level, c.bound(f)) {
-				free--
-				continue
-			}
-			end = p.free[free-1] + 1
-			break
+			free--
+			last = p.free[free]
+		} else {
+			items = max(0, items-1)
 		}
-		if !p.alts[last].idle(level, c.bound(last)) {
-			end = last + 1
-			break
+		if last < 0 {
+			return
 		}
-		open = open[:len(open)-1]
+		if !p.alts[last].idle(s.level, s.bound(last)) {
+			s.end = last + 1
+			return
+		}
+		s.items = s.items[:items]
 	}
-	out := cover{end: end, level: level, limits: noCover(0).limits}
-	for l := range c.limits {
-		from := p.boundary(c.limits[l], open, free)
-		if from < end && (l == 0 || from < out.limits[l-1]) {
-			out.limits[l] = from
-		}
-	}
-	return out, open
 }
 
-// boundary returns the lowest number that has as many of open and of the first
-// free alternatives before it as limit has.
-func (p *Policy) boundary(limit int, open []step, free int) int {
-	if limit == noLimit {
-		return noLimit
+// idle reports whether a changes nothing where everything after it gives level
+// and the limits before it leave bound.
+func (a *alt) idle(level, bound Level) bool {
+	if a.limit {
+		return a.level >= level
 	}
-	from := 0
-	if n, _ := slices.BinarySearch(p.free[:free], limit); n > 0 {
-		from = p.free[n-1] + 1
-	}
-	if n, _ := slices.BinarySearch(open, makeStep(limit, 0)); n > 0 {
-		from = max(from, open[n-1].alt()+1)
-	}
-	return from
+	return min(a.level, bound) == level
 }
 
-// key appends to b what tells the state of c, open and below from all others.
-func (c *cover) key(b []byte, open []step, below group) []byte {
-	b = binary.LittleEndian.AppendUint32(b, uint32(c.end))
-	b = append(b, byte(c.level), byte(below))
-	for _, from := range c.limits[View:] {
-		b = binary.LittleEndian.AppendUint32(b, uint32(from))
+// before returns how many of sorted numbers are less than end.
+func before(sorted []int, end int) int {
+	n, _ := slices.BinarySearch(sorted, end)
+	return n
+}
+
+// key appends to b what distinguishes s, which is reduced, from all subsets that
+// behave otherwise. Of the limits it has only which alternatives they apply to.
+func (p *Policy) key(b []byte, s *subset) []byte {
+	b = append(b, byte(s.level), byte(s.below))
+	b = binary.LittleEndian.AppendUint32(b, uint32(before(p.free, s.end)))
+	from := s.end
+	for _, limit := range s.limits[View:] {
+		from = min(from, limit)
+		b = binary.LittleEndian.AppendUint32(b, uint32(before(p.free, from)))
 	}
-	for _, s := range open {
-		b = binary.LittleEndian.AppendUint64(b, uint64(s))
+	for _, it := range s.items {
+		b = append(binary.LittleEndian.AppendUint64(b, uint64(it)), byte(s.bound(it.alt())))
 	}
 	return b
 }
 
-// newState makes the state of c, open and below, which are reduced.
-func (p *Policy) newState(c cover, open []step, below group) *state {
-	s := &state{cover: c, open: slices.Clone(open), below: below, level: c.level}
-	grant := p.firstGrant < c.end
-	if grant && below != 0 {
-		grant = slices.ContainsFunc(p.free, func(i int) bool {
-			a := &p.alts[i]
-			return i < c.end && !a.limit && a.level > None && a.group&below == 0
-		})
+// newState returns the state of s, which is reduced.
+func (p *Policy) newState(s subset) *state {
+	st := &state{subset: subset{verdict: s.verdict, items: slices.Clone(s.items), below: s.below}, dir: s.level}
+	grants := func(i int) bool {
+		a := &p.alts[i]
+		return i < s.end && !a.limit && a.level > None && a.group&s.below == 0
 	}
-	for _, st := range open {
-		a := &p.alts[st.alt()]
-		if a.loops[st.pos()] {
-			s.loops = append(s.loops, st)
+	grant := slices.ContainsFunc(p.grants, grants)
+	for _, it := range st.items {
+		if p.alts[it.alt()].loops[it.pos()] {
+			st.loops = append(st.loops, it)
 		}
-		grant = grant || !a.limit && a.level > None
+		grant = grant || grants(it.alt())
 	}
-	if len(open) > 0 {
-		s.table = newTable(p.alts, s.open)
+	if len(st.items) > 0 {
+		st.table = newTable(p.alts, st.items)
 	}
-	if s.level == None && grant {
-		s.level = View
+	if st.dir == None && grant {
+		st.dir = View
 	}
-	return s
+	return st
 }

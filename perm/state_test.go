@@ -129,7 +129,7 @@ func TestStatesAreBounded(t *testing.T) {
 			beyond++
 		}
 		if s == 0 && (p.Child(s, "x", false) != None || p.Child(s, "x", true) != None || p.Enter(s, "x") != 0) {
-			t.Fatal("a sealed directory shows something")
+			t.Fatal("a dead directory shows something")
 		}
 	}
 	if n := len(*p.states.Load()); n > maxStates || beyond == 0 {

@@ -2,53 +2,53 @@ package perm
 
 import "strings"
 
-// A step is one position of one alternative: comps[pos] of alts[alt] is what
-// the next name may match. Steps order by alternative, which is by rank, and
-// then by position.
-type step uint64
+// An item is one alternative at one position: comps[pos] of alts[alt] is what the
+// next name may match. Items order by alternative, which is by rank, and then by
+// position.
+type item uint64
 
-func makeStep(alt, pos int) step { return step(alt)<<16 | step(pos) }
-func (s step) alt() int          { return int(s >> 16) }
-func (s step) pos() int          { return int(s & 0xffff) }
+func makeItem(alt, pos int) item { return item(alt)<<16 | item(pos) }
+func (it item) alt() int         { return int(it >> 16) }
+func (it item) pos() int         { return int(it & 0xffff) }
 
-// A table finds the steps that a name can take without trying each: by the
-// whole name, by its extension, or by its first or last byte. The few patterns
-// that start and end with a wildcard are tried one by one.
+// A table finds the items that take a name without trying each: by the whole
+// name, by its extension, or by its first or last byte. The few patterns that
+// start and end with a wildcard are tried one by one.
 type table struct {
 	alts    []alt
-	literal map[string][]step
-	ext     map[string][]step
-	first   map[byte][]step
-	last    map[byte][]step
-	rest    []step
-	fold    bool // some steps match either case: their keys are in lower case
+	literal map[string][]item
+	ext     map[string][]item
+	first   map[byte][]item
+	last    map[byte][]item
+	rest    []item
+	fold    bool // some items match either case: their keys are in lower case
 }
 
-func newTable(alts []alt, steps []step) *table {
+func newTable(alts []alt, items []item) *table {
 	t := &table{alts: alts}
-	for _, s := range steps {
-		t.fold = t.fold || alts[s.alt()].fold
-		switch g := &alts[s.alt()].comps[s.pos()]; {
+	for _, it := range items {
+		t.fold = t.fold || alts[it.alt()].fold
+		switch g := &alts[it.alt()].comps[it.pos()]; {
 		case g.isLiteral():
-			add(&t.literal, g.prefix, s)
+			add(&t.literal, g.prefix, it)
 		case g.prefix != "":
-			add(&t.first, g.prefix[0], s)
+			add(&t.first, g.prefix[0], it)
 		case strings.IndexByte(g.suffix, '.') >= 0:
-			add(&t.ext, extension(g.suffix), s)
+			add(&t.ext, extension(g.suffix), it)
 		case g.suffix != "":
-			add(&t.last, g.suffix[len(g.suffix)-1], s)
+			add(&t.last, g.suffix[len(g.suffix)-1], it)
 		default:
-			t.rest = append(t.rest, s)
+			t.rest = append(t.rest, it)
 		}
 	}
 	return t
 }
 
-func add[K comparable](m *map[K][]step, key K, s step) {
+func add[K comparable](m *map[K][]item, key K, it item) {
 	if *m == nil {
-		*m = map[K][]step{}
+		*m = map[K][]item{}
 	}
-	(*m)[key] = append((*m)[key], s)
+	(*m)[key] = append((*m)[key], it)
 }
 
 // extension returns name from its last dot on.
@@ -59,9 +59,8 @@ func extension(name string) string {
 	return ""
 }
 
-// each calls f with every step that name takes, of the alternatives before
-// end.
-func (t *table) each(name string, end int, f func(step)) {
+// each calls f with every item that takes name, of the alternatives before end.
+func (t *table) each(name string, end int, f func(item)) {
 	if t == nil {
 		return
 	}
@@ -69,26 +68,25 @@ func (t *table) each(name string, end int, f func(step)) {
 		t.find(name, end, f)
 		return
 	}
-	t.find(name, end, func(s step) {
-		if !t.alts[s.alt()].fold {
-			f(s)
+	t.find(name, end, func(it item) {
+		if !t.alts[it.alt()].fold {
+			f(it)
 		}
 	})
-	t.find(lower(name), end, func(s step) {
-		if t.alts[s.alt()].fold {
-			f(s)
+	t.find(lower(name), end, func(it item) {
+		if t.alts[it.alt()].fold {
+			f(it)
 		}
 	})
 }
 
-// find calls f with the steps that name takes, or would take if it were the
-// name for those that match either case.
-func (t *table) find(name string, end int, f func(step)) {
-	for _, s := range t.literal[name] {
-		if s.alt() >= end {
-			break // steps are in order
+// find is each for a name whose case is as the items want it.
+func (t *table) find(name string, end int, f func(item)) {
+	for _, it := range t.literal[name] {
+		if it.alt() >= end {
+			break // items are in order
 		}
-		f(s)
+		f(it)
 	}
 	t.try(t.first[name[0]], name, end, f)
 	if t.ext != nil {
@@ -98,13 +96,13 @@ func (t *table) find(name string, end int, f func(step)) {
 	t.try(t.rest, name, end, f)
 }
 
-func (t *table) try(steps []step, name string, end int, f func(step)) {
-	for _, s := range steps {
-		if s.alt() >= end {
+func (t *table) try(items []item, name string, end int, f func(item)) {
+	for _, it := range items {
+		if it.alt() >= end {
 			return
 		}
-		if t.alts[s.alt()].comps[s.pos()].match(name) {
-			f(s)
+		if t.alts[it.alt()].comps[it.pos()].match(name) {
+			f(it)
 		}
 	}
 }
