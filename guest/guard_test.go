@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/seccomp"
-	"wolffia/internal/seccomp/seccomptest"
+	"wolffia/internal/test/seccomptest"
 )
 
 // The guard and the sandbox's filter in one say what the stricter of the two does,

@@ -1,29 +1,13 @@
 package seccomp_test
 
 import (
-	"bytes"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/seccomp"
-	"wolffia/internal/seccomp/profile"
-	"wolffia/internal/seccomp/seccomptest"
+	"wolffia/internal/test/seccomptest"
 )
-
-func TestFilterIsGenerated(t *testing.T) {
-	got, err := seccomp.Filter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := profile.Filter()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Error("the filter is not what the profile says: go generate ./internal/seccomp")
-	}
-}
 
 // TestVerdicts runs the filter as the kernel would.
 func TestVerdicts(t *testing.T) {

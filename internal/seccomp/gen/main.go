@@ -1,16 +1,18 @@
-// Gen writes the filter of the architecture it runs on.
+// Gen writes the filter of package seccomp for the architecture that it runs on.
+//
+// It has a compiler of its own: elastic/go-seccomp-bpf 1.6.0, the one in pure Go,
+// does not load the number of the call again after it has looked at an argument, so
+// that it compares later calls in the profile with that argument.
 package main
 
 import (
 	"log"
 	"os"
 	"runtime"
-
-	"wolffia/internal/seccomp/profile"
 )
 
 func main() {
-	filter, err := profile.Filter()
+	filter, err := compiled()
 	if err != nil {
 		log.Fatal(err)
 	}

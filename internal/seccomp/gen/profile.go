@@ -1,11 +1,4 @@
-// Package profile computes the filters of package seccomp from Docker's default
-// profile. It is used by their generator and their test, not at run time.
-//
-// It has a compiler of its own because the pure Go one there is,
-// elastic/go-seccomp-bpf 1.6.0, does not load the call's number again after it
-// has looked at an argument: calls that come later in the policy are compared
-// with the argument.
-package profile
+package main
 
 import (
 	"bytes"
@@ -19,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Filter compiles the filter for the running architecture.
-func Filter() ([]byte, error) {
+// compiled returns the filter for the architecture that it runs on, from Docker's
+// default profile and checks.
+func compiled() ([]byte, error) {
 	info, err := arch.GetInfo("")
 	if err != nil {
 		return nil, err
@@ -47,8 +41,8 @@ func Filter() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// A call says what becomes of one system call: the check comes first, then the
-// call is allowed if all conditions of one alternative hold.
+// A call is the rule for one system call: its check runs first; then the call is
+// allowed if all conditions of one alternative hold.
 type call struct {
 	check        check
 	alternatives [][]specs.LinuxSeccompArg // an empty alternative always holds
@@ -68,7 +62,7 @@ func (c *call) plain() bool {
 	return false
 }
 
-// translate orders the profile by system call number.
+// translate returns the calls of the profile by number, with our checks.
 func translate(profile *specs.LinuxSeccomp, numbers map[string]int) (map[uint32]*call, error) {
 	if profile.DefaultAction != specs.ActErrno {
 		return nil, fmt.Errorf("default action %q: a filter must deny by default", profile.DefaultAction)
@@ -95,7 +89,7 @@ func translate(profile *specs.LinuxSeccomp, numbers map[string]int) (map[uint32]
 			case s.Action == specs.ActErrno && len(s.Args) == 0 && s.ErrnoRet != nil:
 				c.errno = uint32(*s.ErrnoRet)
 			default:
-				return nil, fmt.Errorf("%s: action %q is not known here", name, s.Action)
+				return nil, fmt.Errorf("%s: action %q is not supported", name, s.Action)
 			}
 			for _, a := range s.Args {
 				if _, err := condition(a, 0, 0); err != nil {

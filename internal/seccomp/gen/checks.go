@@ -1,4 +1,4 @@
-package profile
+package main
 
 import (
 	"slices"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A check is run before the profile's own conditions of a call. It refuses the
-// call by returning, or goes on to what comes after its last instruction.
+// A check runs before the profile's own conditions of a call. It refuses the call by
+// returning, or continues after its last instruction.
 //
 // A check compares the low half of an argument only. The kernel ignores the high
 // half of an int: a comparison of all 64 bits, as Docker's profile has them, would
@@ -24,7 +24,7 @@ var (
 	// gVisor has no others. libaudit takes EPROTONOSUPPORT for a kernel without audit.
 	netlinkProtocols = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_KOBJECT_UEVENT}
 	// inetProtocols are those that are part of the kernel itself, and RAW, which
-	// the kernel refuses by itself. Not among them are SCTP, DCCP and L2TP.
+	// the kernel refuses without privileges. SCTP, DCCP and L2TP are left out.
 	inetProtocols = []uint32{
 		unix.IPPROTO_IP, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6,
 		unix.IPPROTO_RAW, unix.IPPROTO_MPTCP,
@@ -36,7 +36,7 @@ var (
 // family of their own.
 const otherTypes = 0xc
 
-// checks are what we refuse beyond Docker's profile, by name of the call.
+// checks are our checks beyond Docker's profile, by name of the call.
 var checks = map[string]check{
 	"ioctl": slices.Concat(
 		check{argument(1)},
@@ -72,8 +72,8 @@ type option struct {
 	check  check
 }
 
-// choose runs the check of the option that has the value of an argument. Another value
-// is refused with errno, or goes on if errno is 0.
+// choose returns a check that runs the check of the option that lists the value of
+// argument i. Other values are refused with errno, or allowed to continue if errno is 0.
 func choose(i int, options []option, errno unix.Errno) check {
 	var rest check // what follows the options that are prepended
 	if errno != 0 {
@@ -87,12 +87,13 @@ func choose(i int, options []option, errno unix.Errno) check {
 	return append(check{argument(i)}, rest...)
 }
 
-// only refuses a call with errno unless an argument has one of values.
+// only returns a check that refuses a call with errno unless argument i is among values.
 func only(i int, values []uint32, errno unix.Errno) check {
 	return choose(i, []option{{values, nil}}, errno)
 }
 
-// among skips over further instructions if what is loaded is none of values.
+// among returns a test that skips over further instructions unless the loaded word
+// is among values.
 func among(values []uint32, over uint8) check {
 	var c check
 	for n, v := range values {
@@ -105,7 +106,7 @@ func among(values []uint32, over uint8) check {
 	return c
 }
 
-// unlessNull runs c if an argument is a pointer other than NULL.
+// unlessNull returns a check that runs c if argument i is a pointer other than NULL.
 func unlessNull(i int, c check) check {
 	high := bpf.LoadAbsolute{Off: offArgs + 8*uint32(i) + 4, Size: 4}
 	return slices.Concat(check{

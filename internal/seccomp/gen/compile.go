@@ -1,4 +1,4 @@
-package profile
+package main
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where struct seccomp_data keeps what (seccomp(2)).
+// Offsets of the fields of struct seccomp_data (seccomp(2)).
 const (
 	offNr   = 0
 	offArch = 4
@@ -23,13 +23,12 @@ func refuse(errno uint32) bpf.Instruction {
 
 var allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 
-// compile makes the program: a binary search among ranges of call numbers, of
-// which each is allowed, or refused, or a single call that depends on its
-// arguments or fails in a way of its own. What is no known call is refused, as
-// is every call of a foreign architecture, or of x32 (seccomp(2), "caveats"),
-// whose numbers are larger than all others. The search is for kernels that
-// interpret the program, and do so for all numbers up to 2000 whenever a process
-// is made (gVisor).
+// compile returns the program: a binary search among ranges of call numbers. A
+// range is allowed or refused as a whole, or is one call whose verdict depends on its
+// arguments or has an errno of its own. Unknown calls are refused, and so are calls of
+// other architectures and of x32 (seccomp(2), "caveats"), whose numbers are larger
+// than all others. The search is binary for kernels that interpret the program, such
+// as gVisor, which does so for all numbers up to 2000 for each new process.
 func compile(auditArch uint32, calls map[uint32]*call) []bpf.Instruction {
 	deny := refuse(uint32(unix.EPERM))
 	known := slices.Sorted(maps.Keys(calls))
@@ -70,14 +69,14 @@ func compile(auditArch uint32, calls map[uint32]*call) []bpf.Instruction {
 	return append(prog, search(list)...)
 }
 
-// A segment are the calls from a number on, to the next segment. Its body
+// A segment is the range of calls from a number to the next segment. Its body
 // always returns.
 type segment struct {
 	from uint32
 	body []bpf.Instruction
 }
 
-// search finds the segment of the number that is loaded.
+// search returns a program that runs the body of the segment of the loaded number.
 func search(list []segment) []bpf.Instruction {
 	if len(list) == 1 {
 		return list[0].body
@@ -95,7 +94,7 @@ func search(list []segment) []bpf.Instruction {
 	return append(append(prog, below...), search(list[mid:])...)
 }
 
-// body decides about one call, and returns on every way.
+// body returns the program for one call; it returns on every path.
 func (c *call) body() []bpf.Instruction {
 	body := slices.Clone(c.check)
 	for _, alternative := range c.alternatives {
@@ -114,8 +113,8 @@ func (c *call) body() []bpf.Instruction {
 	return append(body, refuse(c.errno))
 }
 
-// condition tests one 64-bit argument with 32-bit instructions: it goes on
-// over holds further instructions if the condition holds, over fails else.
+// condition returns a test of one 64-bit argument with 32-bit instructions. The test
+// skips holds further instructions if the condition holds, and fails otherwise.
 func condition(a specs.LinuxSeccompArg, holds, fails uint8) ([]bpf.Instruction, error) {
 	low := bpf.LoadAbsolute{Off: offArgs + 8*uint32(a.Index), Size: 4}
 	high := bpf.LoadAbsolute{Off: low.Off + 4, Size: 4}
@@ -148,5 +147,5 @@ func condition(a specs.LinuxSeccompArg, holds, fails uint8) ([]bpf.Instruction, 
 			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: lo, SkipTrue: fails, SkipFalse: holds},
 		}, nil
 	}
-	return nil, fmt.Errorf("operator %q is not known here", a.Op)
+	return nil, fmt.Errorf("operator %q is not supported", a.Op)
 }
