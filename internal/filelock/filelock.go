@@ -1,5 +1,5 @@
-// Package filelock waits for open file description locks, also those on a part
-// of a file (fcntl_locking(2)).
+// Package filelock waits for open file description locks, also on a range of a file
+// (fcntl_locking(2)).
 package filelock
 
 import (
@@ -10,30 +10,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Set does a lock operation on n bytes from first on; they need not exist.
+// Set runs the lock operation op, such as F_OFD_SETLK, on n bytes of f from first on.
+// The bytes need not exist; 0 bytes reach to the end of any file.
 func Set(f *os.File, op int, kind int16, first, n int64) error {
 	return unix.FcntlFlock(f.Fd(), op, &unix.Flock_t{Type: kind, Start: first, Len: n})
 }
 
-// Wait takes the lock as soon as nobody has one that excludes it, and takes f
-// over: release lets go of the lock and closes f. If ctx ends before, it gives
-// up with ctx's cause.
+// setWait blocks until it has the lock.
+func setWait(f *os.File, kind int16, first, n int64) error {
+	for {
+		if err := Set(f, unix.F_OFD_SETLKW, kind, first, n); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Wait takes the lock of the given kind as soon as no other lock excludes it. It takes
+// ownership of f: release unlocks and closes it, and an error closes it. If ctx ends
+// before, Wait returns ctx's cause; the wait in the kernel, and f, then last until the
+// lock is free.
 func Wait(ctx context.Context, f *os.File, kind int16, first, n int64) (release func(), err error) {
-	letGo := func() {
+	unlock := func() {
 		_ = Set(f, unix.F_OFD_SETLK, unix.F_UNLCK, first, n)
 		_ = f.Close()
 	}
 	got := make(chan error)
-	given := make(chan struct{}) // closed when nobody waits for it any more
-	go func() {                  // ends when the lock is free, at the latest with the holders
-		err := error(unix.EINTR)
-		for errors.Is(err, unix.EINTR) {
-			err = Set(f, unix.F_OFD_SETLKW, kind, first, n)
-		}
+	go func() { // ends when the lock is free, at the latest with its holders
+		err := setWait(f, kind, first, n)
 		select {
 		case got <- err:
-		case <-given:
-			letGo()
+		case <-ctx.Done():
+			unlock()
 		}
 	}()
 	select {
@@ -42,9 +49,8 @@ func Wait(ctx context.Context, f *os.File, kind int16, first, n int64) (release 
 			_ = f.Close()
 			return nil, err
 		}
-		return letGo, nil
+		return unlock, nil
 	case <-ctx.Done():
-		close(given)
 		return nil, context.Cause(ctx)
 	}
 }

@@ -227,7 +227,7 @@ func (b *Box) waitLock(ctx context.Context, limit time.Duration, kind int16, fir
 func (b *Box) WaitUnlocked(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(notEnding))
 	defer cancel()
-	err := filelock.Free(ctx, func() (*os.File, error) { return b.openLock(os.O_RDWR) }, 0, parts)
+	err := filelock.WaitFree(ctx, func() (*os.File, error) { return b.openLock(os.O_RDWR) }, 0, parts)
 	if err == nil || errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}

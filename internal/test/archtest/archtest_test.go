@@ -93,6 +93,7 @@ var home = map[string]string{
 	"github.com/schollz/progressbar/v3":               "cmd/wolffia-image",
 	"github.com/google/go-containerregistry":          "image",
 	"github.com/klauspost/compress":                   "image",
+	"golang.org/x/sync":                               "internal/filelock",
 	"go.etcd.io/bbolt":                                "service/registry",
 	"github.com/docker/go-units":                      "cmd/wolffia",
 	"github.com/moby/profiles/seccomp":                "internal/seccomp/gen",
