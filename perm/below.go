@@ -1,7 +1,7 @@
 package perm
 
-// A group is a bit for each different Rule.NotBelow of a Policy. A directory
-// has the groups whose rules say nothing about what is in it.
+// A group is a set of bits, one for each different Rule.NotBelow of a Policy. A
+// directory has the groups whose rules do not apply below it.
 type group uint8
 
 const maxGroups = 8
@@ -19,7 +19,7 @@ type groupGlob struct {
 	group
 }
 
-// add returns the bit of a NotBelow, of which the syntax is right.
+// add returns the bit of a NotBelow whose syntax was checked.
 func (g *groups) add(notBelow string) (group, error) {
 	if notBelow == "" {
 		return 0, nil
@@ -49,7 +49,7 @@ func (g *groups) add(notBelow string) (group, error) {
 	return bit, nil
 }
 
-// of returns the groups of a directory by its own name.
+// of returns the groups of a directory with this name.
 func (g *groups) of(name string) group {
 	if len(g.bits) == 0 {
 		return 0

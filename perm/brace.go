@@ -11,8 +11,8 @@ import (
 // maxAlternatives bounds what one pattern may expand to.
 const maxAlternatives = 256
 
-// expand writes out the braces of a pattern. Escapes stay as they are: the
-// component parser reads them later.
+// expand returns the patterns that a pattern with braces stands for. Escapes stay:
+// the component parser reads them later.
 func expand(s string) ([]string, error) {
 	if !strings.ContainsAny(s, "{}") {
 		return []string{s}, nil
@@ -73,8 +73,8 @@ func product(heads, parts []string) ([]string, error) {
 	return out, nil
 }
 
-// splitBraces splits the brace expression that s starts with at its own
-// commas, and returns its length with the braces.
+// splitBraces splits the brace expression at the front of s at its own commas. n is
+// the length of the expression with its braces.
 func splitBraces(s string) (parts []string, n int, err error) {
 	depth, start := 1, 1
 	for i := 1; i < len(s); {
@@ -140,7 +140,7 @@ func unescape(s string) (c byte, n int, err error) {
 		c, n = byte(v), 4
 	}
 	if c == '/' || c == 0 {
-		return 0, 0, invalid("%q stands for a byte that no name has", s[:n])
+		return 0, 0, invalid("%q stands for a byte that no name can have", s[:n])
 	}
 	return c, n, nil
 }
@@ -165,8 +165,9 @@ func setLen(s string) (int, error) {
 	return 0, invalid("unclosed [: write \\[ for the byte itself")
 }
 
-// Quote returns a pattern that matches the bytes of name and nothing else.
-// Slashes stay separators. The result is printable text whatever name is.
+// Quote returns a pattern that matches exactly the bytes of name, of which slashes
+// stay separators. The result is printable text whatever the bytes are. It is not
+// anchored: put a slash before it for a path relative to the root.
 func Quote(name string) string {
 	var b strings.Builder
 	for len(name) > 0 {

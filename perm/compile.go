@@ -6,10 +6,29 @@ import (
 	"slices"
 )
 
-// Compile makes a Policy of rules, in whatever order they come. Every malformed
-// rule is named, with its source, in the error, which matches ErrInvalid. No
-// rules at all make a Policy that hides everything.
+// Compile returns the Policy of rules, whose order does not matter. An error matches
+// ErrInvalid and names every malformed rule with its source. Without rules the Policy
+// hides everything.
 func Compile(rules []Rule) (*Policy, error) {
+	p, err := parse(rules)
+	if err != nil {
+		return nil, err
+	}
+	p.sort()
+	p.index()
+	p.start()
+	return p, nil
+}
+
+// Check returns the error that Compile returns for rules, at a fraction of the cost:
+// for a caller that hands the rules on to another process.
+func Check(rules []Rule) error {
+	_, err := parse(rules)
+	return err
+}
+
+// parse returns a Policy with the alternatives of rules, in no order.
+func parse(rules []Rule) (*Policy, error) {
 	if len(rules) > maxRules {
 		return nil, invalid("%d rules: at most %d", len(rules), maxRules)
 	}
@@ -19,11 +38,10 @@ func Compile(rules []Rule) (*Policy, error) {
 	excepts := exceptions{}
 	for i := range p.rules {
 		alts, err := p.rules[i].alternatives(excepts)
-		if err != nil {
-			errs = append(errs, invalid("rule %s: %w", p.rules[i].describe(), err))
-			continue
+		var bit group
+		if err == nil {
+			bit, err = p.groups.add(p.rules[i].NotBelow)
 		}
-		bit, err := p.groups.add(p.rules[i].NotBelow)
 		if err != nil {
 			errs = append(errs, invalid("rule %s: %w", p.rules[i].describe(), err))
 			continue
@@ -35,21 +53,18 @@ func Compile(rules []Rule) (*Policy, error) {
 			p.alts = append(p.alts, a)
 		}
 		if len(p.alts) > maxAlts || text > maxText {
-			return nil, invalid("rule %s: the rules are too many or too long together", p.rules[i].describe())
+			return nil, invalid("rule %s: the rules together have more than %d alternatives or %d bytes", p.rules[i].describe(), maxAlts, maxText)
 		}
 	}
 	if errs != nil {
 		return nil, &inputError{errors.Join(errs...)}
 	}
-	p.sort()
-	p.index()
-	p.start()
 	return p, nil
 }
 
-// sort puts the alternatives in the order in which they are asked.
+// sort puts the alternatives in the order in which they decide.
 func (p *Policy) sort() {
-	order := make([]*alt, len(p.alts)) // an alternative is large to move about
+	order := make([]*alt, len(p.alts)) // pointers: an alternative is large to swap
 	for i := range p.alts {
 		order[i] = &p.alts[i]
 	}
@@ -61,8 +76,7 @@ func (p *Policy) sort() {
 	p.alts = sorted
 }
 
-// compare is the order in which alternatives are asked: negative if a decides
-// before b.
+// compare orders alternatives: the result is negative if a decides before b.
 func (p *Policy) compare(a, b *alt) int {
 	return cmp.Or(
 		cmp.Compare(p.rules[b.rule].Priority, p.rules[a.rule].Priority),

@@ -1,10 +1,9 @@
 // Package perm decides, from rules alone, how much of each path below one root
-// directory a sandbox may see.
+// directory a sandbox may see and change.
 //
-// It knows nothing of what exists: it never touches a file, follows no link,
-// and is asked about names as they were looked up. Whoever serves the tree asks
-// it about every name, either component by component with a [State], or about a
-// whole path:
+// It does no I/O: it never touches a file, follows no link, and does not know what
+// exists. The server of a tree asks it about every name that is looked up, either
+// component by component with a [State], or about a whole path:
 //
 //	p, err := perm.Compile([]perm.Rule{
 //		{Pattern: "**", Level: perm.Write},
@@ -12,6 +11,9 @@
 //	})
 //	p.Level("src/main.go", false) // write
 //	p.Level("src/.env", false)    // none
+//
+// All errors match [ErrInvalid]. A [Policy] is safe for concurrent use; all other
+// types are plain values.
 //
 // # Patterns
 //
@@ -30,18 +32,18 @@
 // Only a leading slash anchors a pattern at the root. Every other pattern
 // matches at any depth, also one with slashes inside: .git/config matches
 // a/b/.git/config. A pattern that matches a directory covers all below it. A
-// trailing slash, or /** at the end, says that only a directory matches, and all
-// below it. A leading **/ says nothing and makes the pattern unanchored.
+// trailing slash, or /** at the end, restricts the match to a directory and all
+// below it. A leading **/ makes the pattern unanchored and has no other effect.
 //
-// What has no clear meaning is an error and not a pattern that silently does
-// not match: an empty pattern, the components . and .., //, a NUL byte, ** inside
+// A pattern without a clear meaning is an error and not a pattern that silently
+// does not match: an empty pattern, the components . and .., //, a NUL byte, ** inside
 // a component, braces without a comma, unclosed braces and sets, named sets such
 // as [:alpha:], bytes beyond ASCII in a set, a backslash before a slash or at the
 // end, text that is not UTF-8 (so that a rule survives JSON; names need not be).
 //
-// A rule can leave names alone (Except), say nothing about what is below
-// directories of some name (NotBelow), and match ASCII letters of either case
-// (Fold; what is escaped in a pattern keeps its own).
+// A rule can except names (Except), not apply below directories of some names
+// (NotBelow), and match ASCII letters of either case (Fold; escaped bytes in a
+// pattern keep their case).
 //
 // # Order
 //
@@ -49,8 +51,8 @@
 // priority; more specific pattern, which is an anchored one, then one of more
 // literal components, then one of more literal bytes; kind of rule, file before
 // directory before glob; stricter level. If no rule matches, the level is None.
-// A rule with AtMost set does not decide: it cuts down what the rules after it
-// give.
+// A rule with AtMost set does not decide: it limits the level that the rules after
+// it give.
 //
 // A directory whose level would be None is View if a rule could make something
 // below it visible. A rule that already hides the whole directory, and outranks
@@ -58,12 +60,11 @@
 //
 // # Hazards
 //
-// The verdict on a path says nothing about another path of the same file: who
-// serves hard links must decide on each name. Renaming a directory may change
-// the verdicts below it unless the two states are equal.
+// The level of a path does not hold for another path of the same file: a server of
+// hard links must decide on each name. Renaming a directory may change the levels
+// below it unless the two states are equal.
 //
-// A pattern that is not anchored could match below any directory. So a rule such
-// as secrets/a.txt=read of a high priority makes the name of every hidden
-// directory visible, though nothing in it; /secrets/a.txt=read only that of
-// secrets.
+// An unanchored pattern could match below any directory. So a rule such as
+// secrets/a.txt=read of a high priority makes the name of every hidden directory
+// visible, though nothing in it; /secrets/a.txt=read only the name of secrets.
 package perm

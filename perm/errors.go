@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrInvalid matches, by errors.Is, every error that this package returns: what
-// it was given is wrong.
+// ErrInvalid matches, by errors.Is, every error that this package returns: its input
+// is malformed.
 var ErrInvalid = errors.New("invalid permission rules")
 
 // An inputError is an error that matches ErrInvalid and does not repeat it in

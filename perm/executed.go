@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// A habit is a pattern of names that programs on the host execute because of
-// their name, when nobody asked for it: an editor that opens the directory, a
-// shell, a prompt or a package manager that is started in it. except and reason
-// are as in secret.
+// A habit is a pattern of files that programs on the host execute because of their
+// names and without being asked to: an editor that opens the directory, or a shell, a
+// prompt or a package manager that is started in it. except and reason are as in
+// secret.
 type habit struct {
 	pattern, except string
 	reason          string
 }
 
-// executed are at most read in the presets that hide settings. They match in
-// the directories that the host's programs are started in: see ExecutedRules.
+// executed lists what is at most read in the presets that hide settings. The rows
+// match in the directories that the host's programs are started in: see
+// ExecutedRules.
 //
-// A row is configuration of the person who works on the project: of a shell, an
-// editor, an agent, a version manager, or of hooks. What builds, tests or
-// formats the project (package.json, Makefile, build.rs, conftest.py, .venv,
-// eslint.config.js) is what a sandbox is for, and is no row, and neither is what
-// an agent reads as text (AGENTS.md, CLAUDE.md). .envrc, .npmrc, .yarnrc.yml,
-// .mcp.json, .cursor/mcp.json and .aider.conf.yml are among settings, which give
-// no more. Git ignores commands in .gitmodules (submodule.NAME.update of
-// git-config(1)), so that is none either.
+// A row is personal configuration: of a shell, an editor, an agent, a version manager,
+// or of hooks. Files that build, test or format the project (package.json, Makefile,
+// build.rs, conftest.py, .venv, eslint.config.js) are what a sandbox is for, and have
+// no row; nor has what an agent reads as text (AGENTS.md, CLAUDE.md). .envrc, .npmrc,
+// .yarnrc.yml, .mcp.json, .cursor/mcp.json and .aider.conf.yml are among settings,
+// which give no more. Git ignores commands in .gitmodules (submodule.NAME.update of
+// git-config(1)), so .gitmodules has no row either.
 var executed = []habit{
 	// Shells, and what they start.
 	{".{bashrc,bash_profile,bash_login,bash_logout,bash_aliases,profile,zshrc,zprofile,zshenv,zlogin,zlogout," +
@@ -87,21 +87,21 @@ const (
 	someExecuted = "what the host executes"
 )
 
-// AnyExecutedRules returns the rules that keep a sandbox from changing, or
-// making, what the host's programs execute because of its name: at most read, at
-// PrioritySecret, in every directory but those of others' packages. For a
-// codebase of which it is not known where such programs are started; copies of
-// projects that have such files cannot be made in it.
+// AnyExecutedRules returns the rules that keep a sandbox from changing or creating
+// what the host's programs execute because of its name: at most Read, at
+// PrioritySecret, in every directory but those of installed packages (InPackages).
+// They are for a codebase in which the directories that such programs are started in
+// are unknown; projects that have such files cannot be copied within it.
 func AnyExecutedRules() []Rule { return executedRules("", anyExecuted, packages) }
 
 // placesInRule is how many directories are in one pattern of ExecutedRules.
 const placesInRule = 8
 
-// ExecutedRules returns the rules of AnyExecutedRules for these directories
-// alone, paths relative to the root; "." is the root. Those below others'
-// packages are left out, and odd bytes in them match only themselves. Package
-// policy knows which: the root, the working trees of git, and where such files
-// are already.
+// ExecutedRules returns the rules of AnyExecutedRules for dirs alone, which are paths
+// relative to the root; "." is the root. Directories in installed packages
+// (InPackages) are left out, and special bytes in dirs match only themselves. Package
+// policy finds the directories: the root, the working trees of git, and those that
+// have such files already.
 func ExecutedRules(dirs []string) []Rule {
 	var prefixes []string
 	for _, dir := range dirs {
@@ -123,8 +123,8 @@ func ExecutedRules(dirs []string) []Rule {
 	return rules
 }
 
-// executedRules returns the rules of all rows below prefix, and of the links
-// that could stand in the place of the directories on the way.
+// executedRules returns the rules of all rows below prefix, and a rule against links
+// in the place of the directories on the way.
 func executedRules(prefix, source, notBelow string) (rules []Rule) {
 	rule := Rule{Level: Read, AtMost: true, NotBelow: notBelow, Priority: PrioritySecret, Source: source}
 	for _, h := range executed {
@@ -135,12 +135,12 @@ func executedRules(prefix, source, notBelow string) (rules []Rule) {
 	return append(rules, rule)
 }
 
-// executedWays are the directories that lead to the names in executed. As a
-// link each would lead elsewhere; as a directory it is not moved, since other
+// executedWays are the directories on the way to the names in executed. A link in
+// their place would lead elsewhere; a directory cannot be moved there, since other
 // rules hold below it.
 const executedWays = "{.config,.hg,.jj,.jj/repo,.vscode,.idea,.claude,.cursor,.gemini,.windsurf,.kiro,.roo,.junie,.clinerules,.github,mise,.cargo,.yarn}"
 
-// reasonExecuted returns what the row says that r was made of.
+// reasonExecuted returns the reason of the row that r was made from.
 func reasonExecuted(r *Rule) string {
 	for _, h := range executed {
 		if before, is := strings.CutSuffix(r.Pattern, h.pattern); is && h.except == r.Except && (before == "" || before[0] == '/' || before[0] == '{') {
@@ -150,8 +150,8 @@ func reasonExecuted(r *Rule) string {
 	return "a link in the place of a directory that the host's programs look into"
 }
 
-// ExecutedDirs returns the names of the directories that editors and agents have
-// in the directories that they are started in. The caller may change it.
+// ExecutedDirs returns the names of the directories in which editors and agents keep
+// settings, such as .vscode. The slice is the caller's.
 func ExecutedDirs() []string {
 	return []string{
 		".vscode", ".idea", ".zed", ".helix", ".devcontainer",
@@ -159,8 +159,9 @@ func ExecutedDirs() []string {
 	}
 }
 
-// ExecutedHome returns what the host's programs look for in a home directory,
-// relative to it: files and directories, which may be links into a codebase.
+// ExecutedHome returns the paths, relative to a home directory, of files and
+// directories there that the host's programs execute or obey. They may be links into a
+// codebase. The slice is the caller's.
 func ExecutedHome() []string {
 	names := []string{".local/bin", "bin", ".config/opencode"}
 	for _, h := range executed {
@@ -174,9 +175,9 @@ func ExecutedHome() []string {
 	return names
 }
 
-// InPackages reports whether a path relative to the root is, or is below, a
-// directory of what others have published, such as node_modules, of which the
-// presets' secrets and AnyExecutedRules say nothing.
+// InPackages reports whether path, relative to the root, is or is below a directory of
+// published packages or test data, such as node_modules. The presets' secrets and
+// AnyExecutedRules do not apply there.
 func InPackages(path string) bool {
 	published, _ := expand(packages)
 	return slices.ContainsFunc(strings.Split(path, "/"), func(name string) bool { return slices.Contains(published, name) })

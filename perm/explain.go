@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An Explanation says how a Policy decides on one path.
+// An Explanation tells how a Policy decides on one path.
 type Explanation struct {
 	Path  string `json:"path"`
 	Dir   bool   `json:"dir"`
@@ -15,23 +15,22 @@ type Explanation struct {
 	// Rule is the rule that decides; nil if none matches.
 	Rule *Rule `json:"rule,omitempty"`
 
-	// Losers are the other rules that match, in the order in which they would
-	// decide.
+	// Losers are the other rules that match, in the order of decision.
 	Losers []Rule `json:"losers,omitempty"`
 
-	// Raised says that a directory is View only because it leads to something
-	// that Toward, the first of such rules, could make visible. Toward is nil
-	// for the root, which is always visible.
+	// Raised is set for a directory that is View only because it leads to something
+	// that Toward, the first such rule, could make visible. Toward is nil for the
+	// root, which is always visible.
 	Raised bool  `json:"raised,omitempty"`
 	Toward *Rule `json:"toward,omitempty"`
 
-	// Problem says why the path is hidden without a rule: it is no path below
-	// the root, or beyond what a Policy can keep.
+	// Problem is why the path is hidden without a rule: it is not a path below the
+	// root, or exceeds a bound of a Policy. It is empty otherwise.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Explain says how p decides on path, which Level describes. It asks every
-// rule, so it is for people and for what is rare.
+// Explain returns how p decides on path; dir is as in Level. It tries every rule, so
+// it is for people and not for a hot path.
 func (p *Policy) Explain(path string, dir bool) Explanation {
 	var names []string
 	if path != "" && path != "." {
@@ -102,13 +101,13 @@ func (p *Policy) pick(rules []int) []Rule {
 	return out
 }
 
-// walk reports whether the components of a are exactly names, whether they are
-// the first of names with some left over, and whether names could be followed
-// by others that end in a.
+// walk matches names against the components of a: whole reports that a matches the
+// path, below that it matches a directory above the path, open that it could match
+// something below the path.
 func (a *alt) walk(names []string, g *groups) (whole, below, open bool) {
 	at := make([]bool, len(a.comps)+1)
 	at[0] = true
-	silent := false // what follows is below a directory of a's NotBelow
+	silent := false // the next name is below a directory of a's NotBelow
 	for _, name := range names {
 		below = below || at[len(a.comps)]
 		next := make([]bool, len(at))
@@ -124,8 +123,8 @@ func (a *alt) walk(names []string, g *groups) (whole, below, open bool) {
 	return at[len(a.comps)], below, !silent && slices.Contains(at[:len(a.comps)], true)
 }
 
-// Remedy returns the flag that would give the path the level want, or nothing
-// if it has that already or no flag would do.
+// Remedy returns the command line flag that would give the path the level want, or ""
+// if the path has that level already or no flag would give it.
 func (e Explanation) Remedy(want Level) string {
 	if e.Level >= want || e.Problem != "" || e.Path == "" || e.Path == "." {
 		return ""
@@ -152,7 +151,7 @@ func (e Explanation) Remedy(want Level) string {
 	return flag + " '" + strings.ReplaceAll(rule, "'", `'\''`) + "'"
 }
 
-// String says it in one line, or in two where rules lost.
+// String returns the explanation as a line of text, and a second one if rules lost.
 func (e Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q is %v: ", e.Path, e.Level)

@@ -22,7 +22,7 @@ const (
 	maxLine = 8 << 10
 )
 
-// A PolicyFile is a parsed policy file:
+// A PolicyFile is a parsed policy file. Its text is YAML:
 //
 //	version: 1
 //	extends: agent-safe         # a preset; optional
@@ -37,14 +37,14 @@ const (
 //	    at_most: false          # optional
 //	    priority: 1000          # default 100
 type PolicyFile struct {
-	Name    string
-	Extends string // a preset, or empty
-	Rules   []Rule // their Source is NAME:LINE
+	Name    string // for messages
+	Extends string // the preset to start from; "" means none
+	Rules   []Rule // in the order of the file; Source is NAME:LINE
 }
 
-// ParsePolicy parses the policy file data. name is for messages and for the
-// Source of the rules. Whatever is wrong is named with its line, all problems
-// at once; the error matches ErrInvalid.
+// ParsePolicy parses data, the content of a policy file of at most 1 MiB. name is for
+// messages and for the Source of the rules. An error matches ErrInvalid and lists all
+// problems, each with its line, up to a hundred.
 func ParsePolicy(name string, data []byte) (*PolicyFile, error) {
 	r := reader{name: name}
 	body := r.parse(data)
@@ -58,7 +58,7 @@ func ParsePolicy(name string, data []byte) (*PolicyFile, error) {
 	return f, nil
 }
 
-// A reader walks a policy file and gathers what is wrong with it.
+// A reader walks a policy file and collects its errors.
 type reader struct {
 	name string
 	errs []error
@@ -119,8 +119,8 @@ func (r *reader) parse(data []byte) *ast.MappingNode {
 	return body
 }
 
-// plain refuses what a policy file has no use for and the parser would take
-// long over: deep nesting, and everything that refers to something else.
+// plain refuses deep nesting, aliases, anchors, tags and the like: a policy file needs
+// none of them, and the parser can take long over them.
 func (r *reader) plain(tokens token.Tokens) bool {
 	depth := 0
 	for _, t := range tokens {
@@ -132,14 +132,14 @@ func (r *reader) plain(tokens token.Tokens) bool {
 			}
 		case token.MappingEndType, token.SequenceEndType:
 			if depth--; depth < 0 {
-				problem = "closing bracket without an opening one"
+				problem = "closing bracket without an opening bracket"
 			}
 		case token.SequenceEntryType:
 			if t.Prev != nil && t.Prev.Type == token.SequenceEntryType && t.Prev.Position.Line == t.Position.Line {
 				problem = "a list in a list"
 			}
 		case token.AliasType, token.AnchorType, token.TagType, token.MergeKeyType, token.MappingKeyType, token.DirectiveType:
-			problem = fmt.Sprintf("%q means something else in YAML: put quotes around a pattern that starts with * & ! ? or %%", t.Value)
+			problem = fmt.Sprintf("%q has a special meaning in YAML: put quotes around a pattern that starts with * & ! ? or %%", t.Value)
 		}
 		if problem != "" {
 			r.fail(t.Position.Line, "%s", problem)
@@ -149,7 +149,7 @@ func (r *reader) plain(tokens token.Tokens) bool {
 	return true
 }
 
-// fields calls set for each field of n, of which known are allowed, once each.
+// fields calls set for each field of n. A field must be among known and appear once.
 func (r *reader) fields(n *ast.MappingNode, known []string, set func(key string, value ast.Node)) {
 	var seen []string
 	for _, v := range n.Values {
@@ -205,7 +205,7 @@ func (r *reader) rules(f *PolicyFile, list *ast.SequenceNode) {
 		key := rule
 		key.Level = None
 		if at := first[key]; at != 0 {
-			r.fail(line(n), "the rule of line %d again", at)
+			r.fail(line(n), "rule repeats the one of line %d: remove one of them", at)
 			continue
 		}
 		first[key] = line(n)
@@ -214,7 +214,7 @@ func (r *reader) rules(f *PolicyFile, list *ast.SequenceNode) {
 	}
 }
 
-// rule reads one rule in either form; ok is false if it is wrong.
+// rule returns one rule in either form; ok is false if it is malformed.
 func (r *reader) rule(n ast.Node) (rule Rule, ok bool) {
 	before := len(r.errs)
 	fields, full := n.(*ast.MappingNode)

@@ -81,7 +81,7 @@ func TestPolicyErrorsNameTheirLine(t *testing.T) {
 		{head + "- pattern: a\n  level: read\n  source: x", "p:5: unknown field \"source\""},
 		{head + "- pattern: a\n  level: read\n  level: none", "p:5: "},
 		{head + "- pattern: a/\n  level: read\n  type: file", "p:3: rule "},
-		{head + "- a=read\n- b=read\n- a=none", "p:5: the rule of line 3 again"},
+		{head + "- a=read\n- b=read\n- a=none", "p:5: rule repeats the one of line 3: remove one of them"},
 		{head + "- a=read\n---\nversion: 1", "p:1: 2 documents"},
 		{head + "\t- a=read", "p:3: "},
 		{head + "- \"a=read", "p:3: "},

@@ -3,32 +3,31 @@ package perm
 import "strings"
 
 // gitChecked are the parts of a git directory that make the host user's git run
-// programs or look elsewhere, and those with which git on the host and git inside
-// keep out of each other's way; gitrepository-layout(5).
+// programs or read files elsewhere, and the locks between git on the host and git
+// inside; gitrepository-layout(5).
 var gitChecked = []string{
 	"config", "config.worktree",
-	"hooks", // also a file or a link, where there is no such directory
+	"hooks", // also a file or a link in the place of the directory
 	"commondir",
 	"objects/info/alternates",
 	"{rebase-merge,rebase-apply,sequencer,BISECT_*}",
 	"{*,refs/**/*}.lock",
 }
 
-// gitRead are the older forms of a remote's configuration, and what programs around git
-// execute in a git directory: lazygit, and the filters of transcrypt.
+// gitRead are the older forms of a remote's configuration, and files in a git directory
+// that programs around git execute: lazygit, and the filters of transcrypt.
 var gitRead = []string{"remotes/*", "branches/*", "lazygit.yml", "crypt"}
 
-// gitPlaces are where git directories are below one: its own files, those of its
+// gitPlaces are the places of git directories in a git directory: itself, those of its
 // submodules, whose names can have slashes, and those of its linked worktrees.
 var gitPlaces = []string{"", "modules/**/", "worktrees/*/"}
 
-// GitRules returns the rules that keep a sandbox from changing what the host
-// user's git would execute: at most Checked, at PrioritySecret, on hooks,
-// configuration and what else is special in each git directory in dirs. These are
-// paths relative to the root, such as "deploy", of git directories that exist;
-// "." is the root itself, if that is a bare repository. Odd bytes in them match
-// only themselves. The rules give nothing: what another rule hides or leaves
-// less of stays so.
+// GitRules returns the rules that keep a sandbox from changing what the host user's
+// git would execute: at most Checked, at PrioritySecret, on hooks, configuration and
+// other special files of each git directory in dirs. These are paths relative to the
+// root, such as "deploy", of git directories that exist; "." is the root itself, as a
+// bare repository. Special bytes in them match only themselves. The rules only limit:
+// a path that other rules hide stays hidden.
 //
 // They do not cover what a repository's configuration points to elsewhere, such
 // as a core.hooksPath or an include in the working tree.
@@ -44,9 +43,9 @@ func GitRules(dirs []string) []Rule {
 	return rules
 }
 
-// AnyGitRules returns the rules of GitRules for every directory of which the name ends in
-// ".git", wherever it is and whether or not it exists; and for every file and link of such a
-// name, which leads git to such a directory, and the lock files of git.
+// AnyGitRules returns the rules of GitRules for every directory whose name ends in
+// ".git", at any depth and whether or not it exists; for every file and link with such
+// a name, which leads git to such a directory; and for git's lock files.
 func AnyGitRules() []Rule {
 	rules := gitRules("*.git/", anyGit)
 	return append(rules,
@@ -54,7 +53,7 @@ func AnyGitRules() []Rule {
 		gitRule(".git/**/*.lock", File, Checked, anyGit))
 }
 
-// NamesGit reports whether AnyGitRules cover the git directory dir, a path, by its name.
+// NamesGit reports whether AnyGitRules apply to the git directory at the path dir.
 func NamesGit(dir string) bool {
 	for name := range strings.SplitSeq(dir, "/") {
 		if strings.HasSuffix(name, ".git") {

@@ -2,22 +2,21 @@ package perm
 
 import "strings"
 
-// A glob matches the name of one path component. The literal bytes at both
-// ends are taken out of toks, since most patterns have little else.
+// A glob matches the name of one path component. The literal bytes at both ends are
+// kept apart from toks, since most patterns consist of them.
 type glob struct {
 	prefix  string
 	suffix  string
 	toks    []tok // what lies between prefix and suffix
 	literal int   // literal bytes, wherever they are
 	except  []glob
-	fold    bool // the glob is lower-case, and the name is made so
+	fold    bool // the glob is in lower case; names are converted before they are matched
 }
 
-// special are the bytes that mean something in a component.
+// special are the bytes with a meaning of their own in a component.
 const special = `*?[]\`
 
-// oneStar is what lies between prefix and suffix most often; it is never
-// changed.
+// oneStar is the most frequent value of glob.toks; it is never changed.
 var oneStar = []tok{{star: true}}
 
 // A tok matches one byte, or any number of them if it is a star.
@@ -54,7 +53,7 @@ func (g *glob) match(name string) bool {
 	return true
 }
 
-// lower makes g, of which the text was lowerPattern's, match letters of either case.
+// lower makes g, whose text comes from lowerPattern, match letters of either case.
 func (g *glob) lower() {
 	g.fold = true
 	g.prefix, g.suffix = lower(g.prefix), lower(g.suffix) // an escape may have given an upper one
@@ -65,7 +64,7 @@ func (g *glob) lower() {
 	}
 }
 
-// lowerPattern returns a pattern in lower case, but for what is escaped.
+// lowerPattern returns a pattern in lower case; escaped bytes keep their case.
 func lowerPattern(s string) string {
 	b := []byte(s)
 	for i := 0; i < len(b); i++ {
@@ -107,8 +106,8 @@ func hasUpper(s string) bool {
 	return false
 }
 
-// matchToks goes back to the last star only: an earlier star could not match
-// more than it has. So the time is at most len(toks) times len(s).
+// matchToks reports whether toks match s. It backtracks to the last star only, which
+// is enough: so it takes at most len(toks) times len(s) steps.
 func matchToks(toks []tok, s string) bool {
 	t, i := 0, 0
 	star, mark := -1, 0
@@ -133,7 +132,7 @@ func matchToks(toks []tok, s string) bool {
 	return t == len(toks)
 }
 
-// parseGlob parses one component, in which braces are already written out.
+// parseGlob parses one component, whose braces were expanded.
 func parseGlob(s string) (glob, error) {
 	// Almost every component is plain text, or has one star in it.
 	switch i := strings.IndexAny(s, special); {
@@ -198,7 +197,7 @@ func cutLiteral(toks []tok) (string, []tok) {
 	return string(b), toks
 }
 
-// parseSet parses what stands between the brackets of a set.
+// parseSet parses the text between the brackets of a set.
 func parseSet(s string) (*[4]uint64, error) {
 	var set [4]uint64
 	negate := s[0] == '!' || s[0] == '^'

@@ -2,26 +2,26 @@ package perm
 
 import "fmt"
 
-// A Level says how much of an object a sandbox may see. Levels are ordered:
-// each includes all that the one before it allows. The zero Level is None.
+// A Level is how much of an object a sandbox may see and change. Levels are ordered:
+// each allows all that the one before it allows. The zero Level is None.
 type Level uint8
 
 // The levels, from the strictest to the widest.
 const (
 	None    Level = iota // the name does not exist
 	View                 // name and attributes, not the content
-	Read                 // content too
-	Checked              // changes too, as far as the server of the tree knows what is meant: see [GitRules]; otherwise as Read
+	Read                 // the content too
+	Checked              // also the changes to git's files that the server of the tree recognizes, see [GitRules]; otherwise as Read
 	Write                // all changes
 )
 
 var levelNames = [...]string{None: "none", View: "view", Read: "read", Checked: "checked", Write: "write"}
 
-// Levels lists every level, strictest first.
+// Levels returns all levels, strictest first.
 func Levels() []Level { return []Level{None, View, Read, Checked, Write} }
 
-// ParseLevel returns the level named s, which must be exactly one of the names
-// that String gives.
+// ParseLevel returns the level named s, one of the names that String returns. Another
+// name is an error.
 func ParseLevel(s string) (Level, error) {
 	for l, name := range levelNames {
 		if s == name {
@@ -39,10 +39,10 @@ func (l Level) String() string {
 	return fmt.Sprintf("Level(%d)", uint8(l))
 }
 
-// MarshalText returns the name of l. A value that is no level is an error.
+// MarshalText returns the name of l. Another value than the five levels is an error.
 func (l Level) MarshalText() ([]byte, error) {
 	if int(l) >= len(levelNames) {
-		return nil, invalid("no such level: %d", uint8(l))
+		return nil, invalid("unknown level %d", uint8(l))
 	}
 	return []byte(levelNames[l]), nil
 }

@@ -25,22 +25,23 @@ type alt struct {
 	bytes    int // literal bytes in all components
 	size     int // bytes of text that it was parsed from
 	level    Level
-	limit    bool // gives nothing, cuts down what is given by those after it
+	limit    bool // gives nothing, and limits what those after it give
 	fold     bool // matches letters of either case
 	group    group
 }
 
-// parsed has the alternatives of rules that were parsed before: a process compiles
-// the rules of a preset several times, and to parse them is most of the work.
+// parsed caches the alternatives of rules: a process parses the rules of a preset
+// several times, and that is the larger part of the time of Check.
 var parsed struct {
 	sync.Mutex
-	alts map[Rule][]alt // guarded by Mutex; nobody changes an alternative in it
+	alts map[Rule][]alt // guarded by Mutex; the alternatives in it are immutable
 }
 
-// maxParsed bounds how many rules are in parsed: more than the presets have.
+// maxParsed bounds the rules in parsed; the presets have fewer.
 const maxParsed = 1000
 
-// alternatives returns the alternatives of the pattern of r, which the caller copies.
+// alternatives returns the alternatives of the pattern of r. The caller must not
+// change them.
 func (r *Rule) alternatives(excepts exceptions) ([]alt, error) {
 	parsed.Lock()
 	alts, known := parsed.alts[*r]
@@ -63,7 +64,7 @@ func (r *Rule) alternatives(excepts exceptions) ([]alt, error) {
 	return alts, nil
 }
 
-// parse parses the pattern of r.
+// parse is alternatives without the cache.
 func (r *Rule) parse(excepts exceptions) ([]alt, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -102,13 +103,13 @@ func (r *Rule) parse(excepts exceptions) ([]alt, error) {
 			}
 		}
 		a.size = len(pattern) + len(r.Except) + len(r.NotBelow)
-		a.level, a.limit = r.Level, r.AtMost && r.Level > None // at most none is none
+		a.level, a.limit = r.Level, r.AtMost && r.Level > None // a limit of None is a rule that gives None
 		alts = append(alts, a)
 	}
 	return alts, nil
 }
 
-// check looks at everything about r that its pattern's syntax does not decide.
+// check returns what is malformed in r apart from the syntax of its patterns.
 func (r *Rule) check() error {
 	switch {
 	case r.Pattern == "":
@@ -163,8 +164,7 @@ func parsePattern(s string, kind Kind) (alt, error) {
 	return a, nil
 }
 
-// add parses parts into a; loop says whether any components may come before
-// the first.
+// add parses parts into a. With loop any components may come before the first.
 func (a *alt) add(parts []string, loop bool) error {
 	for _, part := range parts {
 		switch part {
@@ -202,8 +202,7 @@ func (a *alt) add(parts []string, loop bool) error {
 	return nil
 }
 
-// exceptions are the patterns of names that have been parsed: many rules share
-// them.
+// exceptions caches parsed patterns of names, which many rules share.
 type exceptions map[exception][]glob
 
 type exception struct {
@@ -211,7 +210,7 @@ type exception struct {
 	fold    bool
 }
 
-// parse parses the field of a rule.
+// parse returns the patterns of names in s, the value of the given field of a rule.
 func (e exceptions) parse(field, s string, fold bool) ([]glob, error) {
 	key := exception{s, fold}
 	if globs, ok := e[key]; ok {
@@ -234,7 +233,7 @@ func (e exceptions) parse(field, s string, fold bool) ([]glob, error) {
 	return globs, nil
 }
 
-// parseNames parses a pattern of names, of the given field of a rule.
+// parseNames is exceptions.parse without the cache.
 func parseNames(field, s string) ([]glob, error) {
 	if s == "" {
 		return nil, nil

@@ -7,11 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// A State is what a Policy knows of a directory: two directories of equal
-// state have equal verdicts on everything below them. States belong to the
-// Policy that gave them and last as long as it. The zero State is that of a
-// directory in which everything is hidden; a State of another Policy is taken
-// for it or for one of this Policy's own.
+// A State stands for a directory: two directories of equal State have equal levels
+// everywhere below them. A State belongs to the Policy that returned it and is valid as
+// long as that Policy. The zero State is that of a directory in which everything is
+// hidden. A State of another Policy means the zero State or any of this Policy's own.
 type State int32
 
 // A Policy is a compiled list of rules. It is safe for concurrent use. The zero
@@ -53,8 +52,8 @@ func (p *Policy) start() {
 // Rules returns a copy of the rules that p was compiled from.
 func (p *Policy) Rules() []Rule { return slices.Clone(p.rules) }
 
-// Checks reports whether a rule has the level Checked: then the server of the tree
-// guards git repositories.
+// Checks reports whether a rule has the level Checked, so that the server of the tree
+// must check changes of git's files.
 func (p *Policy) Checks() bool { return p.checks }
 
 // Root returns the state of the root directory.
@@ -63,11 +62,10 @@ func (p *Policy) Root() State { return p.root }
 // RootLevel returns the level of the root directory, which is at least View.
 func (p *Policy) RootLevel() Level { return max(View, p.state(p.root).dir) }
 
-// Enter returns the state of the directory called name in a directory of state
-// s. It does not ask whether that directory may be seen: that is Child's
-// matter. A name that cannot be one gives the state in which all is hidden, and
-// so does a directory beyond the number of states that a Policy keeps, which
-// only a tree that was made to that end can reach.
+// Enter returns the State of the directory called name in a directory of State s. It
+// does not tell whether that directory may be seen: Child does. The result is the zero
+// State if name cannot be a file's name, or if the Policy has reached the maximum
+// number of states, which only a tree built for that purpose does.
 func (p *Policy) Enter(s State, name string) State {
 	st := p.state(s)
 	if !validName(name) {
@@ -106,8 +104,8 @@ func (p *Policy) Enter(s State, name string) State {
 	return s
 }
 
-// Child returns the level of the entry called name in a directory of state s;
-// dir says whether the entry is a directory.
+// Child returns the level of the entry called name in a directory of State s. dir
+// tells whether the entry is a directory.
 func (p *Policy) Child(s State, name string, dir bool) Level {
 	if dir {
 		return p.state(p.Enter(s, name)).dir
@@ -128,16 +126,16 @@ func (p *Policy) Child(s State, name string, dir bool) Level {
 	return v.result()
 }
 
-// Constant returns the level of everything below a directory of state s, if
-// that is one and the same whatever the names are.
+// Constant returns the level of everything below a directory of State s, and whether
+// that level is the same for all names.
 func (p *Policy) Constant(s State) (Level, bool) {
 	st := p.state(s)
 	return st.level, st.end == 0
 }
 
-// Level returns the level of a path relative to the root, which is "" or ".".
-// dir says whether a directory is meant. A path that is absolute, or has an
-// empty component, a . or .. or a NUL byte, has the level None.
+// Level returns the level of a path relative to the root, which is "" or ".". dir tells
+// whether the path is a directory's. A path that is absolute or has an empty component,
+// a . or .. or a NUL byte has the level None.
 func (p *Policy) Level(path string, dir bool) Level {
 	if path == "" || path == "." {
 		return p.RootLevel()
@@ -152,7 +150,7 @@ func (p *Policy) Level(path string, dir bool) Level {
 	}
 }
 
-// validName reports whether name can be that of a directory entry.
+// validName reports whether a directory entry can have this name.
 func validName(name string) bool {
 	return name != "" && name != "." && name != ".." &&
 		strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, 0) < 0

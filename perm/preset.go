@@ -10,24 +10,24 @@ type Preset struct {
 	Name string `json:"name"`
 	Doc  string `json:"doc"` // one sentence
 
-	// Rules are the base rules at PriorityPreset, then the secrets at
-	// PrioritySecret, then, if Executed is set, AnyExecutedRules, and, if Git is set,
-	// AnyGitRules. So they keep what Doc says as they are; Assemble adds GitRules for
-	// repositories that are not covered by their names, and puts ExecutedRules in the place
-	// of AnyExecutedRules.
+	// Rules are the base rules at PriorityPreset, the secrets at PrioritySecret,
+	// AnyExecutedRules if Executed is set, and AnyGitRules if Git is set. They do what
+	// Doc says for any codebase. Assemble adds GitRules for repositories that AnyGitRules
+	// do not apply to, and replaces AnyExecutedRules by ExecutedRules.
 	Rules []Rule `json:"rules"`
 
-	// Git says that a change of what git on the host would execute is checked.
+	// Git is set if changes of what git on the host executes are checked.
 	Git bool `json:"git"`
 
-	// Executed says that what the host executes because of its name is guarded.
+	// Executed is set if files that the host executes because of their names are
+	// read-only.
 	Executed bool `json:"executed"`
 }
 
-// DefaultPreset is the preset that is taken when none is named.
+// DefaultPreset is the name of the preset of a Request that names no preset and no file.
 const DefaultPreset = "agent-safe"
 
-// Presets returns the presets, the default first. The caller may change them.
+// Presets returns all presets, the default one first. The slices are the caller's.
 func Presets() []Preset {
 	return []Preset{
 		newPreset("agent-safe", Write, true, conceal,
@@ -43,8 +43,8 @@ func Presets() []Preset {
 	}
 }
 
-// PresetByName returns the preset called name. Its error matches ErrInvalid
-// and lists the names that exist.
+// PresetByName returns the preset called name. For another name the error lists those
+// that exist.
 func PresetByName(name string) (Preset, error) {
 	var names []string
 	for _, p := range Presets() {
@@ -57,12 +57,12 @@ func PresetByName(name string) (Preset, error) {
 	return Preset{}, invalid("unknown preset %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// A stance says what a preset does about secrets.
+// A stance is what a preset does about secrets.
 type stance int
 
 const (
 	expose  stance = iota // nothing
-	conceal               // hides them, and guards what the host executes
+	conceal               // hides them, and makes what the host executes read-only
 	protect               // hides them, and lets settings be read
 )
 
@@ -91,7 +91,7 @@ func newPreset(name string, base Level, git bool, s stance, doc string) Preset {
 	return p
 }
 
-// rule returns the rule that a secret is in a preset.
+// rule returns the rule of a preset for a row.
 func (s *secret) rule(level Level, source string) Rule {
 	return Rule{
 		Pattern:  s.pattern,

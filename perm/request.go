@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// A Request is what a user asked for, from all places that rules come from.
+// A Request names the rules to assemble: a preset, a policy file, flags, and what is
+// known of the codebase. The zero Request means DefaultPreset.
 type Request struct {
-	// Preset is the preset to start from. Empty: what File extends, and
-	// without a File DefaultPreset.
+	// Preset is the name of the preset to start from. "" means the one that File
+	// extends, or DefaultPreset if File is nil.
 	Preset string
 
-	// File is a parsed policy file, or nil. Where neither it nor Preset names a
-	// preset, what no rule names is hidden, and so are the secrets of
-	// DefaultPreset.
+	// File is a parsed policy file, or nil. If it extends no preset and Preset is "",
+	// a path that no rule matches is hidden, and so are the secrets of DefaultPreset.
 	File *PolicyFile
 
 	// Rules and Reveals come from --rule and --reveal. A later one replaces an
@@ -22,19 +22,18 @@ type Request struct {
 	Rules   []Rule
 	Reveals []Rule
 
-	// GitDirs are the git directories that exist below the root, for GitRules, beside
-	// AnyGitRules; they count if the preset protects them. Package policy looks for them.
+	// GitDirs are the git directories that exist below the root, for GitRules. They are
+	// ignored if the preset does not set Git. Package policy finds them.
 	GitDirs []string
 
-	// Opened are the directories below the root that the host's programs may be
-	// started in, for ExecutedRules; they count if the preset guards what is executed.
-	// Nil means that they are not known: then it is AnyExecutedRules. Package policy
-	// looks for them.
+	// Opened are the directories at and below the root that the host's programs may be
+	// started in, for ExecutedRules; nil means unknown, for AnyExecutedRules. They are
+	// ignored if the preset does not set Executed. Package policy finds them.
 	Opened []string
 }
 
-// Assemble returns the rules of r with their priorities, ready for Compile.
-// Whatever is wrong is an error that matches ErrInvalid.
+// Assemble returns the rules of r with their priorities, for Compile. It does not
+// check the rules in r. An unknown preset, or two different ones, are an error.
 func Assemble(r *Request) ([]Rule, error) {
 	preset, err := r.Base()
 	if err != nil {
@@ -55,14 +54,15 @@ func Assemble(r *Request) ([]Rule, error) {
 	return append(rules, latest(r.Reveals, PriorityReveal, "--reveal")...), nil
 }
 
-// Base returns the preset that r starts from; without its base rules where r.File
-// starts from nothing but the secrets. The error matches ErrInvalid.
+// Base returns the preset that r starts from. It is DefaultPreset without its base
+// rules if r.File extends no preset and r names none. An unknown preset, or two
+// different ones, are an error.
 func (r *Request) Base() (Preset, error) {
 	switch {
 	case r.File == nil:
 		return PresetByName(cmp.Or(r.Preset, DefaultPreset))
 	case r.Preset != "" && r.File.Extends != "" && r.Preset != r.File.Extends:
-		return Preset{}, invalid("preset %s is asked for, but %s extends %s: name only one", r.Preset, r.File.Name, r.File.Extends)
+		return Preset{}, invalid("preset %s conflicts with %s, which extends %s: name only one of them", r.Preset, r.File.Name, r.File.Extends)
 	case r.Preset != "" || r.File.Extends != "":
 		return PresetByName(cmp.Or(r.Preset, r.File.Extends))
 	}
@@ -71,8 +71,8 @@ func (r *Request) Base() (Preset, error) {
 	return preset, err
 }
 
-// latest returns rules at the given priority, without those that a later one
-// replaces.
+// latest returns rules at the given priority, without those that a later rule of the
+// same pattern and kind replaces.
 func latest(rules []Rule, priority int, source string) []Rule {
 	var out []Rule
 	for _, r := range rules {

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// The priorities of the places that rules come from. A rule of a higher
-// priority wins over any rule of a lower one.
+// The priorities of rules by where they come from. A rule of a higher priority wins
+// over all rules of a lower one. Other values are allowed.
 const (
 	PriorityPreset = 0    // the base rules of a preset
-	PriorityFile   = 100  // a policy file, unless it says otherwise
+	PriorityFile   = 100  // a policy file, unless a rule in it has its own
 	PriorityRule   = 200  // --rule
 	PrioritySecret = 1000 // the secrets of a preset, and the git rules
 	PriorityReveal = 2000 // --reveal
 )
 
-// A Kind says which kind of object a rule is about. The zero Kind is Glob.
+// A Kind is the kind of object that a rule applies to. The zero Kind is Glob.
 type Kind uint8
 
 // The kinds. Where two rules are otherwise equal, File wins over Directory and
@@ -37,10 +37,10 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// MarshalText returns the name of k. A value that is no kind is an error.
+// MarshalText returns the name of k. Another value than the three kinds is an error.
 func (k Kind) MarshalText() ([]byte, error) {
 	if int(k) >= len(kindNames) {
-		return nil, invalid("no such kind of rule: %d", uint8(k))
+		return nil, invalid("unknown type %d", uint8(k))
 	}
 	return []byte(kindNames[k]), nil
 }
@@ -60,19 +60,19 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return invalid("unknown type %q: want glob, directory or file", text)
 }
 
-// A Rule gives a level to the objects whose path its pattern matches. Rules
-// are comparable with ==.
+// A Rule gives a level to the objects whose path its pattern matches. Rules are
+// comparable with ==. The zero Rule is malformed: it has no pattern.
 type Rule struct {
-	// Pattern says which paths; its syntax is in the package comment.
+	// Pattern matches paths; the package comment has its syntax.
 	Pattern string `json:"pattern"`
 
-	// Except is a pattern of one component: an object that Pattern matches is
-	// left alone by the rule if its name matches Except. Empty: no exception.
+	// Except is a pattern of one component: the rule does not apply to an object whose
+	// name matches it. "" means no exception.
 	Except string `json:"except,omitempty"`
 
-	// NotBelow is a pattern of one component: the rule matches nothing that is
-	// below a directory with such a name. Empty: it matches everywhere. A Policy has
-	// at most eight different ones.
+	// NotBelow is a pattern of one component: the rule does not apply below a directory
+	// whose name matches it. "" means that it applies everywhere. The rules of a Policy
+	// have at most eight different ones.
 	NotBelow string `json:"not_below,omitempty"`
 
 	// Fold makes Pattern and Except match ASCII letters of either case.
@@ -81,22 +81,23 @@ type Rule struct {
 	// Type limits the rule to one kind of object.
 	Type Kind `json:"type,omitempty"`
 
-	// Level is what the rule gives.
+	// Level is the level that the rule gives.
 	Level Level `json:"level"`
 
-	// AtMost makes the rule a limit: it gives nothing by itself, but what the
-	// rules that it outranks give is cut down to Level.
+	// AtMost makes the rule a limit: it gives nothing itself, and the rules that it
+	// outranks give at most Level.
 	AtMost bool `json:"at_most,omitempty"`
 
-	// Priority orders rules before all else; higher wins.
+	// Priority is the first criterion of the order of rules; the higher one wins.
 	Priority int `json:"priority,omitempty"`
 
-	// Source says where the rule came from, for people: "preset agent-safe",
+	// Source is where the rule comes from, for messages: "preset agent-safe",
 	// "policy.yaml:12", "--rule".
 	Source string `json:"source,omitempty"`
 }
 
-// String returns PATTERN=LEVEL, and in parentheses what else distinguishes r.
+// String returns PATTERN=LEVEL, and in parentheses the other fields that are set, but
+// for Priority and Source.
 func (r Rule) String() string {
 	var more []string
 	if r.Type != Glob {
@@ -109,7 +110,7 @@ func (r Rule) String() string {
 		more = append(more, "except "+r.Except)
 	}
 	s := r.Pattern + "=" + r.Level.String()
-	if r.NotBelow != packages { // what all secrets of the presets have is not said each time
+	if r.NotBelow != packages { // all secrets of the presets have that, and either case
 		if r.NotBelow != "" {
 			more = append(more, "not below "+r.NotBelow)
 		}
@@ -123,7 +124,7 @@ func (r Rule) String() string {
 	return s
 }
 
-// describe names r and where it came from, for errors.
+// describe returns r and its source, for errors.
 func (r *Rule) describe() string {
 	if r.Source == "" {
 		return strconv.Quote(r.String())
@@ -131,8 +132,9 @@ func (r *Rule) describe() string {
 	return strconv.Quote(r.String()) + " of " + r.Source
 }
 
-// ParseRule parses PATTERN=LEVEL, as in --rule. The last '=' splits, so that a
-// pattern may contain others. Priority and Source are left to the caller.
+// ParseRule parses PATTERN=LEVEL, as in --rule, and checks the pattern. The last '='
+// splits, so a pattern may contain others. Priority and Source are not set. The error
+// matches ErrInvalid.
 func ParseRule(s string) (Rule, error) {
 	i := strings.LastIndexByte(s, '=')
 	if i < 0 {

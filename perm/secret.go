@@ -1,8 +1,7 @@
 package perm
 
-// A secret is a pattern of files that hold credentials; except is the pattern
-// of names that only look so, and reason says what is in the files, for
-// people.
+// A secret is a pattern of files that hold credentials. except is the pattern of
+// names that match and hold none; reason describes the content, for people.
 type secret struct {
 	pattern, except string
 	kind            Kind
@@ -12,16 +11,15 @@ type secret struct {
 // templates are the words that mark a file as one to be copied and filled in.
 const templates = "{example,sample,template,tmpl,tpl,dist,default,defaults,schema}"
 
-// copies are what editors and people put behind the name of a file that they
-// keep.
+// copies are the suffixes that editors and people add to the name of a copy.
 const copies = "{~,.bak,.backup,.old,.orig,.save}"
 
-// packages are directories of what others have written and published, and of
-// what tests need: a secret in there is none, and tools unpack every file.
+// packages are directories of published packages and test data: what looks like a
+// secret there is public, and tools must be able to unpack every file.
 const packages = "{node_modules,vendor,site-packages,testdata,fixtures}"
 
-// sources are the names of source code, its packaging and its documentation,
-// which talk about secrets without holding any.
+// sources are the names of source code, packaging and documentation, which mention
+// secrets without holding any.
 const sources = "{*.{go,rs,c,cc,cpp,h,hpp,py,pyi,rb,php,pl,lua,js,jsx,mjs,cjs,ts,tsx,mts,cts,vue,svelte," +
 	"java,kt,kts,scala,groovy,clj,cs,fs,vb,swift,m,mm,dart,ex,exs,erl,hs,ml,mli,nim,zig,r,jl," +
 	"proto,graphql,tf,bzl,bazel,gradle,csproj,html,css,scss,md,mdx,rst,adoc}," +
@@ -36,17 +34,17 @@ const publicPEM = "{{cacert,cacerts,ca,ca-cert,ca-certs,ca_cert,ca-certificates,
 	"*[-_.]{ca,ca-bundle,ca_bundle,ca-cert,ca_cert,cacert,chain,fullchain}," +
 	"{*[-_.],}{public,pub,pubkey,public-key,public_key},dhparam*,dh[0-9]*}.pem"
 
-// secrets hide from every preset but full-access, in either case of letters,
-// and not below packages. Most cover a directory of that name too: better one
-// revealed by hand than one forgotten.
+// secrets are hidden by every preset but full-access, in either case of letters, and
+// not below packages. Most rows also match a directory of that name: revealing one by
+// hand is better than forgetting one.
 //
-// A row must be a secret with high confidence, and not a name that tools make
-// in a new project: those could not. So application.yml, config/database.yml,
-// appsettings.Development.json, gradle.properties, web.config, Pulumi.*.yaml,
-// settings.xml, etc/passwd and *.mobileprovision are left alone, and package policy looks
-// into the files of settings. So are names that say too little by themselves: *token,
-// PROJECT-HEX.json, oauth.json, auth.json below the root, *.asc, *.gpg, parameters.yml,
-// admin.conf, ngrok.yml, .flaskenv, cookies.txt, .netlify, .wrangler, amplify.
+// A row must be a secret with high confidence, and not a name that tools create in a
+// new project, which would fail. So there is no row for application.yml,
+// config/database.yml, appsettings.Development.json, gradle.properties, web.config,
+// Pulumi.*.yaml, settings.xml, etc/passwd and *.mobileprovision, nor for names that are
+// too common: *token, PROJECT-HEX.json, oauth.json, auth.json below the root, *.asc,
+// *.gpg, parameters.yml, admin.conf, ngrok.yml, .flaskenv, cookies.txt, .netlify,
+// .wrangler, amplify. Package policy reads the files of settings.
 var secrets = []secret{
 	// Environment files.
 	{".env", "", Glob, "settings of an application, usually with passwords and tokens"},
@@ -62,8 +60,8 @@ var secrets = []secret{
 	{"local.settings.json", "", File, "connection strings of Azure functions"},
 	{".runtimeconfig.json", "", File, "environment of Firebase functions"},
 
-	// Private keys and key stores. Certificates, and what is named public, are
-	// none; a .pem that nothing is known of may be a key.
+	// Private keys and key stores, without certificates and public keys; a .pem with
+	// any other name may be a key.
 	{"id_{rsa,dsa,ecdsa,ecdsa_sk,ed25519,ed25519_sk,xmss}", "", Glob, "a private key of ssh"},
 	{"id_{rsa,dsa,ecdsa,ed25519,xmss}[-_.]*", "{*.pub," + sources + "}", File, "a private key of ssh, or a copy of one"},
 	{"?*[-_.]{rsa,dsa,ecdsa,ed25519}", "", File, "a private key of ssh"},
@@ -144,7 +142,7 @@ var secrets = []secret{
 	{"{appsettings.{Local,Production}.json,connectionStrings.{json,config},application-{local,secret,secrets}.{properties,yml,yaml}}", "", File, "passwords and connection strings of an application"},
 	{"{key,keystore,signing}.properties", "", File, "passwords of the keys that sign an application"},
 
-	// Whatever calls itself secret.
+	// Files with secret, token or the like in their names.
 	{"/{secret,credentials}/**", sources, File, "a directory that is named so"},
 	{".{secrets,secret,private}/", "", Glob, "a directory that is named so"},
 	{".{secrets,secret}{,.*}", "{.secrets.baseline,*." + templates + "}", File, "a file that is named so"},
@@ -158,14 +156,14 @@ var secrets = []secret{
 	{"{api{,-,_}key{,s}.{json,yml,yaml,toml,txt},oauth{,2}[-_]{token,tokens,creds,credentials,secret,secrets}.json}", "", File, "a file that is named so"},
 	{"etc/{shadow,gshadow,security/opasswd}{,-}", "", File, "hashes of passwords"},
 
-	// Histories hold what was typed, also by mistake, and editors keep what was open.
+	// Histories hold what was typed, also by mistake; swap files hold what was open.
 	{".*_history", "", Glob, "what was typed, also by mistake"},
 	{"{.history,.zhistory,.histfile,.Rhistory,fish_history,.viminfo}", "", Glob, "what was typed, also by mistake"},
 	{"{..env*,.*{secret,credential,password}*,.*.{key,pem}}.sw[a-p]", "", File, "what an editor keeps of a file with secrets"},
 }
 
-// settings are files of tools that hold credentials in some projects and plain
-// settings, which the tools need, in most.
+// settings are files of tools that hold credentials in some projects, and in most only
+// settings that the tools need.
 var settings = []secret{
 	{".envrc", "", Glob, "exports of direnv, often tokens"},
 	{".envrc.*", "*." + templates, Glob, "exports of direnv"},
@@ -178,8 +176,8 @@ var settings = []secret{
 	{"{.mcp.json,.cursor/mcp.json,.aider.conf.yml}", "", File, "may hold tokens of models and tools"},
 }
 
-// Reason says what the files are that a rule of a preset is about, for people: what
-// is in them, or what executes them; "" for other rules.
+// Reason returns, for a rule of a preset, what the files hold or what executes them,
+// for people. It returns "" for other rules.
 func (r Rule) Reason() string {
 	if r.Source == anyExecuted || r.Source == someExecuted {
 		return reasonExecuted(&r)

@@ -130,7 +130,7 @@ func (c *SandboxConfig) Validate() error {
 			bad("variable %q: a name has letters, digits and underscores, a value no NUL", k)
 		}
 	}
-	if _, err := perm.Compile(c.Permissions); err != nil {
+	if err := perm.Check(c.Permissions); err != nil {
 		wrong = append(wrong, err)
 	}
 	if len(wrong) == 0 {
