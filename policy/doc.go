@@ -1,45 +1,42 @@
-// Package policy puts together the rules for a codebase: a preset, a policy
-// file and rules by hand, as package perm has them, and what only a look at the
-// codebase tells: which git repositories there are, whose hooks and
-// configuration a sandbox must not change, and which files that look like
-// secrets git tracks.
+// Package policy makes the rules for a codebase. They are those of package perm, from
+// a preset, a policy file and rules by hand, and those that depend on the content of the
+// codebase: which git repositories it has, whose hooks and configuration a sandbox must
+// not change, and which files that look like secrets git tracks.
 //
 //	p, err := policy.For(ctx, "/home/ann/project", nil) // the default preset
 //	box, err := rt.Create(ctx, &runtime.SandboxConfig{CodebasePath: "/home/ann/project", Permissions: p.Rules})
 //
-// The command line and the service make their rules with it. The rules hold for
-// the codebase as it is: make them anew for each sandbox, and for
-// SetPermissions.
+// The command line and the service make all their rules with For, so that a program
+// that calls it has the same protection. The rules hold for the codebase as it is: call
+// For again for each sandbox, and for SetPermissions.
 //
 // # What the host executes
 //
 // Editors, shells, agents and others execute files because of their names, such as
-// .vscode/tasks.json; perm has the list. For guards them at the codebase's root, at the
-// tops of git's working trees, and in directories where an editor or an agent has
-// settings already; also what such a name leads to as a link, and what a link in the
-// user's home, as os.UserHomeDir has it, leads to. Options.File, if it is in the
-// codebase, is guarded with every preset.
+// .vscode/tasks.json; perm has the list. For makes them read-only at the codebase's
+// root, at the tops of git's working trees, and in directories where an editor or an
+// agent has settings already; also the targets of links with such names, in the codebase
+// and in the user's home (os.UserHomeDir). Options.File, if it is in the codebase, is
+// read-only with every preset.
 //
 // # Tracked files
 //
-// A file that a secret pattern of the preset hides, and that git tracks, would
-// look deleted inside, and the next commit there would record that. So it is not
-// hidden. If git's objects hold the very bytes that are on the disk, hiding
-// protects nothing, and the file has the level that it would have without the
-// secret patterns. Otherwise it is at most [perm.View]: it is there, and its
-// content cannot be read. Rules by hand, in a file or in Options, are not
-// touched.
+// A file that a secret pattern of the preset hides and that git tracks would look
+// deleted inside, and the next commit there would record that. So it is not hidden. If
+// git's objects hold the bytes that are on the disk, hiding protects nothing, and the
+// file has the level that it would have without the secret patterns. Otherwise it is at
+// most [perm.View]: it exists, and its content cannot be read. Rules by hand, in a file
+// or in Options, keep their effect.
 //
-// What git tracks is in its index, which a sandbox can write: so an index is
-// not believed as such. It is, for one file, in three cases:
+// Git's index lists what git tracks, and a sandbox can write it. So For believes an
+// entry in three cases only:
 //
 //   - no rules were made before for a directory that the index is in, so no
 //     sandbox could write it;
-//   - the file was believed to be tracked at that time or later, as recorded in the
-//     state directory, and is still in the index;
+//   - the file was believed to be tracked before, as recorded in the state directory,
+//     and is still in the index;
 //   - the index has the file's inode number, size, and times of change, to the
-//     nanosecond. Git writes them when it has looked at the file; a sandbox cannot
-//     see them.
+//     nanosecond. Git writes them when it has read the file; a sandbox cannot see them.
 //
-// A file that is in the index and not believed stays hidden, and is reported.
+// A file whose entry is not believed stays hidden, and is among Policy.Findings.
 package policy

@@ -8,32 +8,32 @@ import (
 	"wolffia/perm"
 )
 
-// A Kind says why a file is a Finding.
+// A Kind is why a file is a Finding.
 type Kind int
 
-// The kinds of file that a secret pattern of the preset would hide: those that
-// git tracks, and settings.
+// The kinds of files that a secret pattern of the preset matches: those that git tracks,
+// and settings.
 const (
-	Same     Kind = iota // git's objects have the bytes that are on the disk: it is not hidden
-	Differs              // they have others: its content is not shown
-	Doubtful             // a sandbox may have put it into the index: it is hidden
-	TooMany              // there are too many such files, or its path is too long: it is hidden
-	Plain                // settings without credentials, such as an .npmrc: it can be read
+	Same     Kind = iota // git's objects have the bytes that are on the disk: the file is not hidden
+	Differs              // git's objects have other bytes: the content cannot be read
+	Doubtful             // a sandbox may have put the file into the index: it is hidden
+	TooMany              // there are too many such files, or the path is too long: the file is hidden
+	Plain                // settings without credentials, such as an .npmrc: they can be read
 )
 
-// A Finding is a file that a secret pattern of the preset would hide if it were
-// not for git or for its content.
+// A Finding is a file that a secret pattern of the preset matches, and that git tracks
+// or that has no credentials.
 type Finding struct {
 	Path  string     // relative to the codebase; any bytes
-	Kind  Kind       //
-	Level perm.Level // that it has now
+	Kind  Kind       // why it is a Finding
+	Level perm.Level // the level that the rules give it
 }
 
 func (f Finding) compare(g Finding) int {
 	return cmp.Or(cmp.Compare(f.Kind, g.Kind), strings.Compare(f.Path, g.Path))
 }
 
-// source is the Source of a rule for a file of this kind.
+// source returns the Source of a rule for a file of this kind.
 func (k Kind) source() string {
 	switch k {
 	case Same:
@@ -44,7 +44,8 @@ func (k Kind) source() string {
 	return "git, which tracks the file and has other bytes in its objects"
 }
 
-// Doubt returns why a file stays hidden although git seems to track it, or "".
+// Doubt returns why the file at path, relative to the codebase, stays hidden although
+// git's index has it; "" if it does not.
 func (p *Policy) Doubt(path string) string {
 	for _, f := range p.Findings {
 		switch {
@@ -58,20 +59,20 @@ func (p *Policy) Doubt(path string) string {
 	return ""
 }
 
-// maxNamed is how many files a note names.
+// maxNamed bounds the files that a note names.
 const maxNamed = 5
 
-// Notes returns what the user should know of p, a sentence each: which files
-// the secret patterns do not hide since git tracks them, and which flags change
-// that. Names in it are quoted for a shell where that matters, and contain no
+// Notes returns what the user should know of p, each a sentence without newline: which
+// files the secret patterns do not hide since git tracks them, which flags change that,
+// and what could not be read. Names in flags are quoted for a shell, and no note has
 // unprintable bytes.
 func (p *Policy) Notes() []string {
 	var notes []string
 	if p.Truncated {
-		notes = append(notes, "the codebase is too large to look for all git repositories in it: programs, hooks and included files that the configuration of the others names are not read-only, nor are bare repositories without .git at the end of their names")
+		notes = append(notes, "the codebase is too large to find all its git repositories: programs, hooks and included files that the configuration of the other repositories names are not read-only, nor are bare repositories whose names do not end in .git")
 	}
 	if p.Everywhere {
-		notes = append(notes, fmt.Sprintf("there are more than %d directories that editors and agents may open, or paths longer than %d bytes: files that the host executes because of their names, such as .vscode/tasks.json, are read-only in all directories, also new ones", maxOpened, longestOpened))
+		notes = append(notes, fmt.Sprintf("more than %d directories may be opened by editors and agents, or paths are longer than %d bytes: files that the host executes because of their names, such as .vscode/tasks.json, are read-only in all directories, also new ones", maxOpened, longestOpened))
 	}
 	byKind := map[Kind][]Finding{}
 	for _, f := range p.Findings {
@@ -82,10 +83,10 @@ func (p *Policy) Notes() []string {
 		text string // with the names, and the flag's pattern
 		flag perm.Level
 	}{
-		{Same, "shown although the preset takes them for secrets, since git tracks them and has the same bytes in its objects: %s; to hide one: %s", perm.None},
-		{Differs, "git tracks what the preset takes for secrets, with other bytes in its objects: %s: names and attributes are visible, contents are not, and inside git add -A, git commit -a and git stash refuse them; to show one: %s", perm.Write},
-		{Doubtful, "git's index has what the preset takes for secrets, and a sandbox may have put it there: %s: hidden, so that inside git takes it for deleted; if you track one: %s; if not: git rm --cached", perm.View},
-		{TooMany, "git tracks more files than there can be rules for that the preset takes for secrets: %s: hidden, so that inside git takes them for deleted; to show one: %s", perm.View},
+		{Same, "not hidden although their names match secrets, since git tracks them and has the same bytes in its objects: %s; to hide one: %s", perm.None},
+		{Differs, "files whose names match secrets, which git tracks with other bytes in its objects: %s: their contents cannot be read, and git add -A, git commit -a and git stash inside refuse them; to show one: %s", perm.Write},
+		{Doubtful, "files whose names match secrets, which a sandbox may have added to git's index: %s: hidden, so that git inside reports them as deleted; if you track one: %s; if not: git rm --cached", perm.View},
+		{TooMany, "files whose names match secrets and which git tracks, too many for a rule each: %s: hidden, so that git inside reports them as deleted; to show one: %s", perm.View},
 	} {
 		found := byKind[n.kind]
 		if len(found) == 0 {
@@ -98,16 +99,16 @@ func (p *Policy) Notes() []string {
 		notes = append(notes, fmt.Sprintf(n.text, list(paths), reveal(found[0].Path, n.flag)))
 	}
 	if len(p.Unread) > 0 {
-		notes = append(notes, "git's index cannot be read, so that what it tracks and the preset takes for secrets is hidden: "+list(p.Unread))
+		notes = append(notes, "git's index cannot be read, so that tracked files whose names match secrets are hidden, in: "+list(p.Unread))
 	}
 	if len(p.Sealed) > 0 {
-		notes = append(notes, fmt.Sprintf("what cannot be looked into may hide a git repository, and is read-only, as are bare repositories if there are many: %s; if this is a sandbox's doing: chmod u+rwx", list(p.Sealed)))
+		notes = append(notes, fmt.Sprintf("directories that cannot be read may hide a git repository, and are read-only, as are bare repositories if there are many: %s; if a sandbox changed their modes: chmod u+rwx", list(p.Sealed)))
 		if covering(p.Sealed)[0] == "**" {
-			notes = append(notes, "there are so many of these directories, or their paths are so long, that the whole codebase is read-only")
+			notes = append(notes, "these directories are so many, or their paths so long, that the whole codebase is read-only")
 		}
 	}
 	if p.Linked > 0 {
-		notes = append(notes, fmt.Sprintf("files with hard links that lead out of the codebase, as package managers make them: %d; one that is changed inside gets a copy of its own first", p.Linked))
+		notes = append(notes, fmt.Sprintf("files with hard links that lead out of the codebase, as package managers make them: %d; a file is copied before it is changed inside", p.Linked))
 	}
 	if len(p.Credentials) > 0 {
 		notes = append(notes, fmt.Sprintf("git's configuration has credentials, which can be read inside: %s; git credential-store or another helper keeps them elsewhere", list(p.Credentials)))
@@ -115,7 +116,7 @@ func (p *Policy) Notes() []string {
 	return notes
 }
 
-// list puts names into a sentence, the first of them.
+// list returns the first of paths for a sentence, and how many more there are.
 func list(paths []string) string {
 	var names []string
 	for _, p := range paths[:min(len(paths), maxNamed)] {
@@ -128,7 +129,7 @@ func list(paths []string) string {
 	return s
 }
 
-// reveal returns the flag that gives a file a level.
+// reveal returns the flag that gives a file the level.
 func reveal(path string, level perm.Level) string {
 	rule := "/" + perm.Quote(path) + "=" + level.String()
 	return "--reveal '" + strings.ReplaceAll(rule, "'", `'\''`) + "'"

@@ -10,11 +10,11 @@ import (
 	"wolffia/perm"
 )
 
-// maxBare is how many repositories have rules of their own.
+// maxBare bounds the bare repositories with rules of their own.
 const maxBare = 100
 
-// bare returns the git directories that perm.AnyGitRules do not cover by their names; in
-// many, if they are too many for rules.
+// bare returns the git directories that perm.AnyGitRules do not apply to: in dirs, or in
+// many if there are too many for rules.
 func bare(repos *gitscan.Repos) (dirs, many []string) {
 	dirs = slices.DeleteFunc(slices.Clone(repos.Dirs), perm.NamesGit)
 	if len(dirs) > maxBare {
@@ -23,9 +23,8 @@ func bare(repos *gitscan.Repos) (dirs, many []string) {
 	return dirs, nil
 }
 
-// guard returns the rules, beside perm.GitRules, that keep a sandbox from
-// changing what the user's own git would execute. sealed are directories in which nothing
-// may be changed.
+// guard returns the rules, beside perm.GitRules, that keep a sandbox from changing what
+// the user's own git would execute. sealed are directories that are at most readable.
 func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
 	links := slices.DeleteFunc(slices.Clone(repos.Links), func(link string) bool { return path.Base(link) == ".git" }) // as any .git
 	outside := slices.Concat(repos.Outside, links)
@@ -33,16 +32,16 @@ func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
 	for _, pattern := range covering(outside) {
 		rules = append(rules, limit(pattern, perm.Glob, "what git's configuration points to"))
 	}
-	// A sandbox could hide a repository by the modes of a directory, and be in it
-	// again the next time.
+	// A sandbox could hide a repository by the modes of a directory, and use it the
+	// next time.
 	for _, pattern := range covering(sealed) {
 		rules = append(rules, limit(pattern, perm.Glob, "what cannot be looked into for git repositories"))
 	}
 	return rules
 }
 
-// ways returns rules by which no link and no file takes the place of a directory on the way to
-// one of paths: it would lead elsewhere then. They give nothing, and directories can be made.
+// ways returns rules that keep links and files from taking the place of a directory on
+// the way to one of paths, which would then lead elsewhere. Directories can be made.
 func ways(paths []string, source string) []perm.Rule {
 	dirs := map[string]bool{}
 	for _, p := range paths {
@@ -52,7 +51,7 @@ func ways(paths []string, source string) []perm.Rule {
 	}
 	patterns, kind := covering(slices.Collect(maps.Keys(dirs))), perm.File
 	if len(patterns) < len(dirs) {
-		kind = perm.Glob // some are covered by those above them: by all of what is in those
+		kind = perm.Glob // a pattern covers several directories, and all that is in them
 	}
 	var rules []perm.Rule
 	for _, pattern := range patterns {
@@ -61,13 +60,13 @@ func ways(paths []string, source string) []perm.Rule {
 	return rules
 }
 
-// limit returns the rule that what pattern and kind match is at most readable.
+// limit returns a rule by which what pattern and kind match is at most readable.
 func limit(pattern string, kind perm.Kind, source string) perm.Rule {
 	return perm.Rule{Pattern: pattern, Type: kind, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source}
 }
 
-// covering returns patterns that match all the paths and what is below them: no others,
-// unless those were too many or too long for rules, as a sandbox can make them.
+// covering returns patterns that match all the paths and what is below them. They match
+// more if the paths are too many or too long for rules, as a sandbox can make them.
 func covering(paths []string) []string {
 	const most, longest = 1000, 2000 // patterns, and bytes of one
 	for depth := 64; ; depth /= 2 {

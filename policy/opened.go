@@ -12,14 +12,14 @@ import (
 	"wolffia/perm"
 )
 
-// maxOpened bounds the directories that rules are made for, each, of what the host
-// executes, and longestOpened the bytes of the path of one. With more, or a longer one,
-// the rules are for all.
+// maxOpened bounds the directories with rules of their own for what the host executes,
+// and longestOpened the bytes of the path of one. Beyond them the rules are for all
+// directories.
 const maxOpened, longestOpened = 32, 300
 
 // opened returns the directories of the codebase that the host's programs may be
-// started in: its root, the working trees of git, and where an editor or an agent
-// has settings already. Nil means that they are too many, so that it is all.
+// started in: its root, the working trees of git, and those with settings of an editor
+// or an agent. Nil means that there are too many: all directories.
 func opened(repos *gitscan.Repos) []string {
 	dirs := map[string]bool{".": true}
 	for _, p := range slices.Concat(repos.Dirs, repos.Links) {
@@ -50,23 +50,24 @@ func opened(repos *gitscan.Repos) []string {
 	return out
 }
 
-// executable reports whether the host may execute what has this name, wherever it
-// is, so that if it is a link what it leads to is guarded too.
+// executable reports whether the host may execute a file because of the names in path,
+// in whatever directory, so that the target of a link there is guarded too.
 func executable(path string) bool { return everywhere().Level(path, false) < perm.Write }
 
 var anything = perm.Rule{Pattern: "**", Level: perm.Write}
 
-// everywhere has perm.AnyExecutedRules, and everything else can be written.
+// everywhere compiles perm.AnyExecutedRules, and a rule by which all else is writable.
 var everywhere = sync.OnceValue(func() *perm.Policy {
 	rules, err := perm.Compile(append(perm.AnyExecutedRules(), anything))
 	if err != nil {
-		return &perm.Policy{} // a test compiles them; this takes every name for such a one
+		return &perm.Policy{} // cannot be: a test compiles them; this guards every name
 	}
 	return rules
 })
 
-// led returns rules for what the host executes in the directories opened, as of
-// opened, by way of links in the codebase; a link in such a target is not followed.
+// led returns rules for the targets of links in the codebase that the host would
+// execute, in the directories opened, as opened returns them. A link in such a target is
+// not followed.
 func (l *look) led(opened []string) ([]perm.Rule, error) {
 	if len(l.repos.Linked) == 0 {
 		return nil, nil
@@ -90,24 +91,24 @@ func (l *look) led(opened []string) ([]perm.Rule, error) {
 	}
 	var rules []perm.Rule
 	for _, pattern := range covering(paths) {
-		rules = append(rules, perm.Rule{Pattern: pattern, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source})
+		rules = append(rules, limit(pattern, perm.Glob, source))
 	}
 	return rules, nil
 }
 
-// maxLed bounds the rules for what links lead to, which a sandbox may have made;
-// beyond it they are for the directories that have it.
+// maxLed bounds the rules for the targets of links, which a sandbox may have made.
+// Beyond it the rules are for directories.
 const maxLed = 500
 
-// homeRules returns rules for what the host executes in the user's home and that is
-// in the codebase at path, since a link leads there or the home is in the codebase.
+// homeRules returns rules for what the host executes in the user's home if it is in the
+// codebase at path: because a link leads there, or because the home is in the codebase.
 func homeRules(path string) []perm.Rule {
 	home, err := os.UserHomeDir()
 	if err == nil {
 		home, err = filepath.EvalSymlinks(home)
 	}
 	if err != nil {
-		return nil // there is none
+		return nil // the user has no home directory
 	}
 	inside := home == path || strings.HasPrefix(home, strings.TrimSuffix(path, "/")+"/")
 	links := map[string]bool{}
@@ -133,17 +134,16 @@ func homeRules(path string) []perm.Rule {
 	return rules
 }
 
-// fixed returns rules that keep a sandbox from changing what a path, which is
-// absolute, means to the host: the file or directory that it leads to, whether or
-// not it exists, and the links on the way, as far as they are below root. A
-// directory on the way cannot be renamed, since other rules hold below it. They give
-// nothing.
+// fixed returns rules that keep a sandbox from changing what an absolute path means on
+// the host: the file or directory that it leads to, whether or not it exists, and the
+// links on the way, as far as they are below root. A directory on the way cannot be
+// renamed, since other rules hold below it.
 func fixed(root, path, source string) []perm.Rule {
 	return atMostRead(gitscan.Reach(root, path), source)
 }
 
-// atMostRead returns rules for paths relative to the root, and for the ways to them. The root
-// itself is left out: who gives it as a codebase wants to work in it.
+// atMostRead returns rules by which paths, relative to the root, and the ways to them
+// are at most readable. The root itself is left out: a read-only codebase is of no use.
 func atMostRead(paths []string, source string) []perm.Rule {
 	rules := ways(paths, source)
 	for _, p := range paths {

@@ -7,21 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// maxSettings bounds the content of a file of settings that is looked into.
+// maxSettings bounds the bytes of a file of settings that is read.
 const maxSettings = 64 << 10
 
-// The patterns are compiled when they are needed: each start of wolffia, of a shim and
-// of a tree server would pay for it.
+// The patterns are compiled on first use, so that a start of wolffia, of a shim or of a
+// tree server does not pay for them.
 var (
-	// harmless are lines whose value cannot be a secret, whatever their name is: it
-	// is empty, a truth value, or taken from the environment. What stands before
-	// the first = or : is the name; in an .npmrc it may begin with a server.
+	// harmless matches lines whose value cannot be a secret: it is empty, a truth value,
+	// or taken from the environment. The name is the text before the first = or :; in an
+	// .npmrc it may begin with a server.
 	harmless = lazily(`^(//[^\s=]*/:)?[^=:]*[=:]\s*["']?(true|false|null|\$\{[A-Za-z_][A-Za-z0-9_]*[?-]?\}|\$[A-Z_][A-Z0-9_]*)?["']?\s*,?\s*$`)
 
-	// suspicious are lines that may have a credential, also in a comment.
+	// suspicious matches lines that may have a credential, also in a comment.
 	suspicious = lazily(`(?i)auth|token|pass|pwd|secret|key|cred|login|user|bearer|private|BEGIN |://[^/\s"']*@|[A-Za-z0-9+/_-]{32}`)
 
-	// address is an address with a user in it.
+	// address matches an address with a user in it.
 	address = lazily(`://[^/\s"']*@`)
 )
 
@@ -29,8 +29,8 @@ func lazily(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
-// plain reports whether the content of a file of settings has no credentials,
-// as far as its words tell. What is not sure is not plain.
+// plain reports whether the content of a file of settings has no credentials, judged by
+// its words. In doubt it is not plain.
 func plain(content []byte) bool {
 	if content == nil || !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0 {
 		return false

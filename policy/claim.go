@@ -1,0 +1,199 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"wolffia/internal/gitscan"
+	"wolffia/internal/statedir"
+	"wolffia/perm"
+)
+
+// A claim is what the index of a repository has of a file that looks like a secret.
+type claim struct {
+	gitscan.Entry               // Path is relative to the codebase
+	tree          int           // of look.repos.Trees
+	file          *gitscan.File // on the disk; nil: nothing that git could track
+	believed      bool
+}
+
+// Bounds of what is read of indexes, which a sandbox can make large and many.
+const (
+	indexLimit = 10 * time.Second // for all indexes together
+	maxClaims  = 50_000
+	maxNested  = 256     // directories in the path of a file
+	maxContent = 4 << 20 // bytes of a file that is compared with git's objects
+)
+
+// claims returns the entries of all indexes for files that look like secrets,
+// and the tops of the working trees whose index could not be read.
+func (l *look) claims(ctx context.Context) (claims []claim, unread []string, err error) {
+	if len(l.repos.Trees) == 0 {
+		return nil, nil, nil
+	}
+	secrets, err := l.secrets()
+	if err != nil {
+		return nil, nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, indexLimit)
+	defer cancel()
+	for i, tree := range l.repos.Trees {
+		m := matcher{policy: secrets, top: tree.Top}
+		entries, err := gitscan.Tracked(limited, l.path, tree, m.hidden)
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		if err != nil || m.found > maxClaims || len(claims) > maxClaims {
+			unread = append(unread, tree.Top)
+			continue
+		}
+		for _, e := range entries {
+			e.Path = path.Join(tree.Top, e.Path)
+			if l.owner(e.Path) != i {
+				continue // git itself looks into the repository in between
+			}
+			c := claim{Entry: e, tree: i}
+			if f, err := gitscan.Read(l.root, e.Path, maxContent); err == nil {
+				c.file = f
+			}
+			claims = append(claims, c)
+		}
+	}
+	slices.SortFunc(claims, func(a, b claim) int { return strings.Compare(a.Path, b.Path) })
+	return claims, unread, nil
+}
+
+// owner returns the index in look.repos.Trees of the innermost working tree that a file
+// is in. So of all the indexes that a sandbox can make only one has claims on a file.
+func (l *look) owner(file string) int {
+	best, depth := -1, -1
+	for i, tree := range l.repos.Trees {
+		prefix := tree.Top + "/"
+		if tree.Top == "." {
+			prefix = ""
+		}
+		if strings.HasPrefix(file, prefix) && len(prefix) > depth {
+			best, depth = i, len(prefix)
+		}
+	}
+	return best
+}
+
+// A matcher tells which paths of an index look like secrets. It keeps the State of the
+// last directory, since most paths are in the directory of the path before.
+type matcher struct {
+	policy *perm.Policy
+	top    string
+	dir    string
+	state  perm.State
+	known  bool
+	found  int // paths that look like secrets
+}
+
+func (m *matcher) hidden(name []byte) bool {
+	if !validPath(name) || bytes.Count(name, []byte("/")) > maxNested {
+		return false
+	}
+	i := bytes.LastIndexByte(name, '/')
+	if dir := name[:max(i, 0)]; !m.known || m.dir != string(dir) {
+		m.dir, m.known, m.state = string(dir), true, m.policy.Root()
+		for part := range strings.SplitSeq(path.Join(m.top, m.dir), "/") {
+			if part != "." {
+				m.state = m.policy.Enter(m.state, part)
+			}
+		}
+	}
+	if m.policy.Child(m.state, string(name[i+1:]), false) >= perm.Read {
+		return false
+	}
+	m.found++
+	return m.found <= maxClaims
+}
+
+// validPath reports whether an index may have a path: relative, and without
+// empty names, "." and "..".
+func validPath(p []byte) bool {
+	for name := range bytes.SplitSeq(p, []byte("/")) {
+		switch string(name) {
+		case "", ".", "..":
+			return false
+		}
+	}
+	return len(p) > 0 && bytes.IndexByte(p, 0) < 0
+}
+
+// believe sets which claims are believed, by the criteria of the package comment, and
+// makes the record of the codebase if there is none. It returns the files to record as
+// tracked, sorted. whole tells that all claims are known; otherwise files that were
+// recorded before stay recorded.
+func (l *look) believe(claims []claim, whole bool, r *record) ([]string, error) {
+	if r.own() == nil {
+		// An index in a directory that has a record may be a sandbox's all the same.
+		first := statedir.Codebase{Path: l.path}
+		for _, c := range claims {
+			above, err := statedir.KnownCodebases(r.state, filepath.Join(l.path, l.repos.Trees[c.tree].Dir))
+			if err != nil {
+				return nil, err
+			}
+			if len(above) == 0 {
+				first.Tracked = append(first.Tracked, c.Path)
+			}
+		}
+		// Another process may have made the record meanwhile, and a sandbox: that record counts.
+		if err := r.write(&first, false); err != nil {
+			return nil, err
+		}
+	}
+	recorded := map[string]bool{}
+	for _, k := range r.known {
+		for _, name := range k.Tracked {
+			if rel, err := filepath.Rel(l.path, filepath.Join(k.Path, name)); err == nil {
+				recorded[rel] = true
+			}
+		}
+	}
+	var tracked []string
+	for i := range claims {
+		c := &claims[i]
+		if c.believed = recorded[c.Path] || c.file != nil && c.seen(c.file); c.believed {
+			tracked = append(tracked, c.Path)
+		}
+	}
+	if own := r.own(); own != nil && !whole {
+		tracked = append(tracked, own.Tracked...)
+	}
+	slices.Sort(tracked)
+	return slices.Compact(tracked), nil
+}
+
+// seen reports whether the index has of the file what only git can have written, after
+// it has looked at the file.
+func (c *claim) seen(f *gitscan.File) bool {
+	return c.Ctime%1e9 != 0 && c.Ctime == f.Ctime && c.Mtime == f.Mtime &&
+		c.Inode == uint32(f.Inode) && c.Size == uint32(f.Size)
+}
+
+const (
+	typeMask = 0o170000 // of an entry's mode
+	typeLink = 0o120000
+	typeFile = 0o100000
+)
+
+// inObjects reports whether git's objects have the content on the disk, in a file that
+// rules make readable inside.
+func (l *look) inObjects(c *claim, rules *perm.Policy) bool {
+	want := uint32(typeFile)
+	if c.file.Link {
+		want = typeLink
+	}
+	if c.file.Content == nil || c.Mode&typeMask != want || !bytes.Equal(gitscan.BlobID(c.file.Content, len(c.ID)), c.ID) {
+		return false
+	}
+	file, ok := gitscan.Object(l.root, l.repos.Trees[c.tree], c.ID, c.file.Content)
+	return ok && rules.Level(file, false) >= perm.Read
+}

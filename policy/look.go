@@ -1,0 +1,95 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitscan"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+const (
+	scanLimit = 30 * time.Second // for the scan of a codebase
+	maxLooked = 200_000          // files whose hard links are counted
+)
+
+// A look is what was found in a codebase.
+type look struct {
+	path  string // absolute, without links
+	root  *os.File
+	repos *gitscan.Repos
+
+	secrets func() (*perm.Policy, error) // defaultSecrets, once
+}
+
+// settingsNames are the names of files that perm's presets hide for their possible
+// content, and that are read.
+var settingsNames = []string{
+	".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmrc", ".condarc", "pip.conf", "nuget.config",
+	"local.properties", ".mcp.json", "mcp.json", ".aider.conf.yml",
+}
+
+// defaultSecrets compiles the secret patterns for the record of what git tracks. They
+// are those of the default preset, whatever a policy has, so that the record serves all.
+func defaultSecrets() (*perm.Policy, error) {
+	preset, err := perm.PresetByName(perm.DefaultPreset)
+	if err != nil {
+		return nil, err
+	}
+	return perm.Compile(slices.DeleteFunc(preset.Rules, func(r perm.Rule) bool { return r.AtMost }))
+}
+
+// lookAt scans the codebase, which is at path; executed tells to look also for what the
+// host executes because of its name, links to count hard links. The caller closes root.
+func lookAt(ctx context.Context, codebase, path string, executed, links bool) (*look, error) {
+	secrets := sync.OnceValues(defaultSecrets)
+	go func() { _, _ = secrets() }() // beside the scan; it ends by itself
+	ctx, cancel := context.WithTimeout(ctx, scanLimit)
+	defer cancel()
+	opts := &gitscan.Options{Names: settingsNames}
+	if links {
+		opts.Files = maxLooked
+	}
+	if executed {
+		opts.Marks, opts.Link = perm.ExecutedDirs(), executable
+	}
+	repos, err := opts.Scan(ctx, path)
+	if err != nil {
+		return nil, codebaseError(codebase, err)
+	}
+	root, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, codebaseError(codebase, err)
+	}
+	return &look{path: path, root: root, repos: repos, secrets: secrets}, nil
+}
+
+// resolve returns the absolute path of a codebase, without links.
+func resolve(codebase string) (string, error) {
+	path, err := filepath.Abs(codebase)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return "", codebaseError(codebase, err)
+	}
+	return path, nil
+}
+
+// codebaseError is the error for a codebase that cannot be read. It names the path as
+// the caller gave it.
+func codebaseError(codebase string, err error) error {
+	var why unix.Errno
+	if errors.As(err, &why) {
+		err = why
+	}
+	return runtime.Errorf(runtime.ErrInvalid, "codebase %s: %w", codebase, err)
+}

@@ -1,0 +1,120 @@
+package policy
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"wolffia/internal/gitscan"
+	"wolffia/internal/statedir"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// maxPolicies bounds the policy files that are recorded for a codebase.
+const maxPolicies = 100
+
+// A record is what the state directory has of a codebase and of the directories above
+// it.
+type record struct {
+	state, path string              // the state directory, and the codebase
+	known       []statedir.Codebase // the innermost first
+}
+
+// readRecord reads the record of the codebase at path. state is Options.StateDir.
+func readRecord(state, path string) (_ *record, err error) {
+	r := &record{path: path}
+	if state != "" {
+		r.state, err = filepath.Abs(state)
+	} else {
+		r.state, err = statedir.Default(os.Getenv, os.Geteuid())
+	}
+	if err == nil {
+		r.known, err = statedir.KnownCodebases(r.state, path)
+	}
+	return r, err
+}
+
+// own returns the record of the codebase itself; nil if rules were never made for it.
+func (r *record) own() *statedir.Codebase {
+	if len(r.known) == 0 || r.known[0].Path != r.path {
+		return nil
+	}
+	return &r.known[0]
+}
+
+// write records c, and reads what is recorded then. A record that exists already, also
+// since r was read, is replaced or kept.
+func (r *record) write(c *statedir.Codebase, replace bool) error {
+	dir, err := statedir.Open(r.state)
+	if err == nil {
+		err = dir.Remember(c, replace)
+	}
+	if err == nil {
+		r.known, err = statedir.KnownCodebases(r.state, r.path)
+	}
+	return err
+}
+
+// update records that git tracks the files tracked, which are sorted, and that rules
+// were made with the policy files called names, as of ownNames. Without a record of the
+// codebase it does nothing.
+func (r *record) update(tracked, names []string) error {
+	old := r.own()
+	if old == nil {
+		return nil
+	}
+	c := statedir.Codebase{Path: r.path, Tracked: tracked, Policies: slices.Clone(old.Policies)}
+	for _, name := range names {
+		if utf8.ValidString(name) && !slices.Contains(c.Policies, name) && len(c.Policies) < maxPolicies {
+			c.Policies = append(c.Policies, name)
+		}
+	}
+	if slices.Equal(c.Tracked, old.Tracked) && len(c.Policies) == len(old.Policies) {
+		return nil
+	}
+	return r.write(&c, true)
+}
+
+// policyFiles returns the rules of ownFile for the policy files in the codebase that
+// rules were made with before, for it or a directory above it: a sandbox made without a
+// policy file must not write the one that the next sandbox is made with.
+func (r *record) policyFiles() []perm.Rule {
+	var names []string
+	for _, k := range r.known {
+		for _, name := range k.Policies {
+			rel, err := filepath.Rel(r.path, filepath.Join(k.Path, name))
+			if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+				names = append(names, rel)
+			}
+		}
+	}
+	return ownFile(names)
+}
+
+// ownNames returns the paths relative to root of the policy file and of the links below
+// root that lead to it. Without a file there are none.
+func ownNames(root, file string) ([]string, error) {
+	if file == "" {
+		return nil, nil
+	}
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "policy file: %w", err)
+	}
+	return gitscan.Reach(root, abs), nil
+}
+
+// ownFile returns the rules that keep a sandbox from changing the policy file called
+// names, which the rules of the next sandbox come from: each name is at most Read, and
+// so is the name with .lock appended, under which some programs write a new version. A
+// directory on the way cannot be renamed, since other rules hold below it.
+func ownFile(names []string) []perm.Rule {
+	var all []string
+	for _, name := range names {
+		all = append(all, name, name+".lock")
+	}
+	return atMostRead(all, "the rules themselves, which come from this file")
+}
