@@ -14,14 +14,14 @@ import (
 // neither shown nor ever set.
 const setID = unix.S_ISUID | unix.S_ISGID
 
-// An at names an object: the entry called name of the directory fd, or what
+// An fdName names an object: the entry called name of the directory fd, or what
 // fd itself refers to if name is empty.
-type at struct {
+type fdName struct {
 	fd   int
 	name string
 }
 
-func (a at) flags() int {
+func (a fdName) flags() int {
 	if a.name == "" {
 		return unix.AT_EMPTY_PATH | unix.AT_SYMLINK_NOFOLLOW
 	}
@@ -42,7 +42,7 @@ func (o *object) isDir() bool { return o.typ() == unix.S_IFDIR }
 func (o *object) isMount() bool { return o.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
 
 // stat looks at a, without following a link.
-func (t *tree) stat(a at) (*object, syscall.Errno) {
+func (t *tree) stat(a fdName) (*object, syscall.Errno) {
 	o := &object{}
 	const mask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 	for {
@@ -65,25 +65,25 @@ func (t *tree) stat(a at) (*object, syscall.Errno) {
 func (t *tree) statNode(n *node) (*object, syscall.Errno) {
 	if h := t.fds.anyOf(n); h != nil {
 		defer h.release()
-		return t.examine(at{fd: h.fd})
+		return t.examine(fdName{fd: h.fd})
 	}
-	t.names.RLock()
-	defer t.names.RUnlock()
+	t.renameMu.RLock()
+	defer t.renameMu.RUnlock()
 	parent, name := t.table.place(n)
 	if parent == nil {
 		return nil, syscall.ESTALE
 	}
-	dir, errno := t.acquireHeld(parent, usePath)
+	dir, errno := t.acquireLocked(parent, usePath)
 	if errno != 0 {
 		return nil, errno
 	}
 	defer dir.release()
-	o, errno := t.examine(at{dir.fd, name})
+	o, errno := t.examine(fdName{dir.fd, name})
 	return o, t.same(n, o, errno)
 }
 
 // anyOf returns any handle of n that is open, nil if none is.
-func (d *descriptors) anyOf(n *node) *handle {
+func (d *fdCache) anyOf(n *node) *handle {
 	for u := usePath; u < uses; u++ {
 		if h := d.cached(n, u); h != nil {
 			return h
@@ -95,7 +95,7 @@ func (d *descriptors) anyOf(n *node) *handle {
 // examine is stat, with what the server may do to an inode that is not its
 // own. The kernel is never asked to open a file here, so that the mode bits
 // have to say it.
-func (t *tree) examine(a at) (*object, syscall.Errno) {
+func (t *tree) examine(a fdName) (*object, syscall.Errno) {
 	o, errno := t.stat(a)
 	if errno == 0 {
 		t.tryAccess(a, o)
@@ -105,7 +105,7 @@ func (t *tree) examine(a at) (*object, syscall.Errno) {
 
 // tryAccess finds out what may be done with an object o at a that somebody
 // else owns.
-func (t *tree) tryAccess(a at, o *object) {
+func (t *tree) tryAccess(a fdName, o *object) {
 	if o.Uid == t.euid || o.typ() == unix.S_IFLNK {
 		return
 	}
@@ -135,7 +135,7 @@ func (t *tree) mode(o *object, level perm.Level, inside perm.State) uint32 {
 		switch {
 		case level < perm.Read:
 			bits &^= 0o777
-		case level < perm.Checked, level == perm.Checked && !t.mine.knows(o.ident):
+		case level < perm.Checked, level == perm.Checked && !t.created.knows(o.ident):
 			bits &^= 0o222
 		}
 	}
@@ -221,7 +221,7 @@ func (t *tree) shared(n *node, o *object) bool {
 			// are forgotten waits for nobody who waits for an answer; it is
 			// forgetting names and content that does (fuse_reverse_inval_inode in
 			// fs/fuse/inode.c).
-			t.send(note{what: noteAttr, id: id})
+			t.send(invalidation{what: invalAttr, id: id})
 		}
 	}
 	return known > 1
@@ -237,7 +237,7 @@ func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut)
 	if errno := t.allow(opGetattr, &in.InHeader, n); errno != 0 {
 		return fuse.Status(errno)
 	}
-	t.overheard(&in.InHeader, n)
+	t.auditKernelDenial(&in.InHeader, n)
 	o, errno := t.statNode(n)
 	if errno != 0 {
 		return fuse.Status(errno)

@@ -22,13 +22,13 @@ import (
 //     for it, and is a new file of the server's: who holds the old one open cannot write it.
 //   - A directory that is no git directory by its name does not become one.
 
-// maxMine is how many parts of git directories are known as made inside. Of more, the oldest
+// maxCreated is how many parts of git directories are known as made inside. Of more, the oldest
 // count as made outside.
-const maxMine = 1 << 16
+const maxCreated = 1 << 16
 
 // mine are the parts of git directories that were made through the tree, and git directories
 // themselves. Its methods are safe for concurrent use.
-type mine struct {
+type createdInodes struct {
 	mu    sync.Mutex
 	known map[identity]birth // guarded by mu
 	order []identity         // the oldest first, with what is not known any more; guarded by mu
@@ -43,13 +43,13 @@ type birth struct {
 }
 
 // birthOf returns that of obj, which is at a.
-func birthOf(a at, obj *object) birth {
+func birthOf(a fdName, obj *object) birth {
 	handle, _ := handleOf(a) // without one the time is all there is
 	return birth{handle, obj.Btime}
 }
 
 // knows reports whether the inode id was made inside, or one of its number was.
-func (m *mine) knows(id identity) bool {
+func (m *createdInodes) knows(id identity) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, ok := m.known[id]
@@ -57,7 +57,7 @@ func (m *mine) knows(id identity) bool {
 }
 
 // has reports whether obj, which is at a, was made inside.
-func (m *mine) has(a at, obj *object) bool {
+func (m *createdInodes) has(a fdName, obj *object) bool {
 	if !m.knows(obj.ident) {
 		return false
 	}
@@ -72,7 +72,7 @@ func (m *mine) has(a at, obj *object) bool {
 }
 
 // add notes that obj, which is at a, was made inside.
-func (m *mine) add(a at, obj *object) {
+func (m *createdInodes) add(a fdName, obj *object) {
 	b := birthOf(a, obj)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,14 +83,14 @@ func (m *mine) add(a at, obj *object) {
 		m.order = append(m.order, obj.ident)
 	}
 	m.known[obj.ident] = b
-	for len(m.known) > maxMine || len(m.order) > 2*maxMine {
+	for len(m.known) > maxCreated || len(m.order) > 2*maxCreated {
 		delete(m.known, m.order[0])
 		m.order = m.order[1:]
 	}
 }
 
 // drop notes that obj, which may be nil, is gone, or is nothing that matters any more.
-func (m *mine) drop(obj *object) {
+func (m *createdInodes) drop(obj *object) {
 	if obj == nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (t *tree) mayMake(o op, dir *node, name string) bool {
 		return false
 	}
 	p := t.part(dir, name)
-	if p == gitguard.Sequence && dir.getLevel() == perm.Checked && !t.mine.knows(dir.ident()) {
+	if p == gitguard.Sequence && dir.getLevel() == perm.Checked && !t.created.knows(dir.ident()) {
 		return false // of a rebase that was begun outside
 	}
 	return p.Makes(o == opMkdir)
@@ -130,7 +130,7 @@ func (t *tree) mayMake(o op, dir *node, name string) bool {
 // mayChange reports whether o may be done to n, which has the level Checked, apart from its
 // content.
 func (t *tree) mayChange(o op, n *node) bool {
-	if !t.mine.knows(n.ident()) {
+	if !t.created.knows(n.ident()) {
 		return false
 	}
 	p := t.part(n, "")
@@ -147,8 +147,8 @@ func (t *tree) mayChange(o op, n *node) bool {
 
 // still reports whether the file or directory open as h was made inside.
 func (t *tree) still(h *handle) bool {
-	obj, errno := t.stat(at{fd: h.fd})
-	return errno == 0 && t.mine.has(at{fd: h.fd}, obj)
+	obj, errno := t.stat(fdName{fd: h.fd})
+	return errno == 0 && t.created.has(fdName{fd: h.fd}, obj)
 }
 
 // A change is one of attributes.
@@ -163,7 +163,7 @@ type change struct {
 // maySet reports whether c may be done to n, which has the level Checked and was made inside.
 func (t *tree) maySet(n *node, c *change) bool {
 	p := t.part(n, "")
-	return t.mine.knows(n.ident()) && (p.Writes() ||
+	return t.created.knows(n.ident()) && (p.Writes() ||
 		(!c.setsMode || c.mode&0o600 == 0o600) && !c.extends && (!c.truncates || p.Once()))
 }
 
@@ -174,17 +174,17 @@ func (t *tree) mayWrite(in *fuse.WriteIn, h *handle, data []byte) (done func(), 
 	if p.Writes() {
 		return func() {}, 0
 	}
-	t.names.Lock() // no two first writes at once
+	t.renameMu.Lock() // no two first writes at once
 	err := errors.New("it is written in one piece, once")
 	var st unix.Stat_t
 	if unix.Fstat(h.fd, &st) == nil && st.Size == 0 && in.Offset == 0 {
 		err = p.Content(t.table.path(h.node, ""), t.shown, string(data))
 	}
 	if err != nil {
-		t.names.Unlock()
+		t.renameMu.Unlock()
 		return nil, t.deny(opWrite, &in.InHeader, h.node, "", perm.Checked, syscall.EACCES, err.Error())
 	}
-	return t.names.Unlock, 0
+	return t.renameMu.Unlock, 0
 }
 
 // made notes that the file or directory called name was made just now in dir, which is open as
@@ -194,8 +194,8 @@ func (t *tree) made(dir *node, fd int, name string) {
 	if n == nil || !t.rules.Checks() || n.getLevel() != perm.Checked && (!n.isDir() || !t.gitPlace(n)) {
 		return
 	}
-	if obj, errno := t.stat(at{fd, name}); errno == 0 && obj.ident == n.ident() {
-		t.mine.add(at{fd, name}, obj)
+	if obj, errno := t.stat(fdName{fd, name}); errno == 0 && obj.ident == n.ident() {
+		t.created.add(fdName{fd, name}, obj)
 	}
 }
 
@@ -221,7 +221,7 @@ func (t *tree) completes(dir *node, fd int, name string) bool {
 // essential reports whether obj, at name in dir, makes a git directory of it that was not made
 // inside: it has to stay.
 func (t *tree) essential(dir *node, name string, obj *object) bool {
-	return t.rules.Checks() && gitguard.Essential(name) && t.gitPlace(dir) && !t.mine.knows(dir.ident()) && !t.mine.knows(obj.ident)
+	return t.rules.Checks() && gitguard.Essential(name) && t.gitPlace(dir) && !t.created.knows(dir.ident()) && !t.created.knows(obj.ident)
 }
 
 // stays reports whether obj, at name in dir, must not be moved: it is essential, or a directory that was not
@@ -230,7 +230,7 @@ func (t *tree) stays(dir *node, name string, obj *object) bool {
 	if t.essential(dir, name, obj) {
 		return true
 	}
-	return obj.isDir() && t.rules.Checks() && !t.mine.knows(obj.ident) &&
+	return obj.isDir() && t.rules.Checks() && !t.created.knows(obj.ident) &&
 		t.rules.Child(t.rules.Enter(dir.getState(), name), "config", false) == perm.Checked
 }
 
@@ -238,10 +238,10 @@ func (t *tree) stays(dir *node, name string, obj *object) bool {
 // its git would take the next one above for the repository.
 func (t *tree) closes(n *node, mode uint32) bool {
 	parent, name := t.table.place(n)
-	if parent == nil || !t.rules.Checks() || t.mine.knows(n.ident()) {
+	if parent == nil || !t.rules.Checks() || t.created.knows(n.ident()) {
 		return false
 	}
-	known := n.isDir() && t.gitPlace(n) || gitguard.Essential(name) && t.gitPlace(parent) && !t.mine.knows(parent.ident())
+	known := n.isDir() && t.gitPlace(n) || gitguard.Essential(name) && t.gitPlace(parent) && !t.created.knows(parent.ident())
 	return known && (mode&0o600 != 0o600 || n.isDir() && mode&0o100 == 0)
 }
 
@@ -254,7 +254,7 @@ type replacement struct {
 
 // allowChecked decides about r, of which an end has the level Checked; its directories are open as
 // from and to. It returns what takes the place of the rename, nil if that can be done as it is.
-// The error is the reason for a refusal, or an errno. t.names is held for writing.
+// The error is the reason for a refusal, or an errno. t.renameMu is held for writing.
 func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	var (
 		src  = t.rules.Child(r.from.getState(), r.a, false)
@@ -264,7 +264,7 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	switch {
 	case r.swap || r.src.typ() != unix.S_IFREG || r.dst != nil && r.dst.isDir():
 		return nil, errors.New("git itself replaces files only")
-	case src == perm.Checked && (!t.mine.has(at{from, r.a}, r.src) || !a.Writes()):
+	case src == perm.Checked && (!t.created.has(fdName{from, r.a}, r.src) || !a.Writes()):
 		return nil, errors.New(madeOutside)
 	case dst == perm.Write:
 		return nil, nil // index.lock becomes index
@@ -272,13 +272,13 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 		return nil, errors.New("git itself does not do this")
 	case b == gitguard.Lock && r.dst != nil:
 		return nil, errors.New("somebody has the lock")
-	case !b.Replaced() && b.Writes() && (r.dst == nil || t.mine.has(at{to, r.b}, r.dst)):
+	case !b.Replaced() && b.Writes() && (r.dst == nil || t.created.has(fdName{to, r.b}, r.dst)):
 		return nil, nil
 	case !b.Replaced():
 		return nil, errors.New(madeOutside)
 	case b != gitguard.Todo && (r.from != r.to || r.a != r.b+".lock"):
 		return nil, errors.New("only git's own lock file takes this place")
-	case b == gitguard.Todo && !t.mine.knows(r.to.ident()):
+	case b == gitguard.Todo && !t.created.knows(r.to.ident()):
 		return nil, errors.New(madeOutside)
 	}
 	path := t.table.path(r.to, r.b)
@@ -288,9 +288,9 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	}
 	n := &replacement{text: text, mode: mode&^0o022 | 0o600} // nobody else on the host writes it
 	if r.dst == nil {
-		n.fresh = t.mine.knows(r.to.ident())
+		n.fresh = t.created.knows(r.to.ident())
 	} else {
-		n.mode, n.fresh = uint32(r.dst.Mode)&0o777, t.mine.has(at{to, r.b}, r.dst)
+		n.mode, n.fresh = uint32(r.dst.Mode)&0o777, t.created.has(fdName{to, r.b}, r.dst)
 	}
 	if b != gitguard.Config {
 		return n, b.Content(path, t.shown, text)
@@ -312,7 +312,7 @@ func (t *tree) content(dir int, name string, obj *object) (text string, mode uin
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	o, errno := t.stat(at{fd: fd})
+	o, errno := t.stat(fdName{fd: fd})
 	switch {
 	case errno != 0:
 		return "", 0, errno
@@ -330,36 +330,36 @@ func (t *tree) content(dir int, name string, obj *object) (text string, mode uin
 }
 
 // put does r by making n in its place: the name r.b is that of a new file with n's content, and
-// r.a is gone. Both are in dir, which is open as fd, but for a git-rebase-todo. t.names is
+// r.a is gone. Both are in dir, which is open as fd, but for a git-rebase-todo. t.renameMu is
 // held for writing.
 func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 	if errno := t.quota.take(objectCost + int64(len(n.text))); errno != 0 {
 		return errno
 	}
-	victim := t.hold(r.to, r.b)
+	victim := t.openVictim(r.to, r.b)
 	made, errno := t.write(to, r.b, n)
 	if errno != 0 {
 		t.quota.give(objectCost + int64(len(n.text)))
 		return errno
 	}
 	if r.dst != nil {
-		t.mine.drop(r.dst)
+		t.created.drop(r.dst)
 		t.quota.removed(victim, r.dst)
 	}
 	if n.fresh {
-		t.mine.add(at{to, r.b}, made)
+		t.created.add(fdName{to, r.b}, made)
 	}
-	if o, errno := t.stat(at{from, r.a}); errno == 0 && t.mine.has(at{from, r.a}, o) && unix.Unlinkat(from, r.a, 0) == nil {
-		t.mine.drop(r.src)
+	if o, errno := t.stat(fdName{from, r.a}); errno == 0 && t.created.has(fdName{from, r.a}, o) && unix.Unlinkat(from, r.a, 0) == nil {
+		t.created.drop(r.src)
 		t.quota.removed(nil, r.src)
 	}
 	// To the kernel the old file has a new name, and it goes on to use its node for that.
 	t.table.move(r.from, r.a, r.to, r.b, false)
-	t.orphan(victim)
+	t.pinOrphan(victim)
 	if moved := t.table.child(r.to, r.b); moved != nil && t.table.adopt(moved, made.ident) {
 		t.fds.renew(moved)
-		t.judge(r.to, r.b)
-		t.notes.post(note{what: noteContent, id: moved.id})
+		t.applyRules(r.to, r.b)
+		t.inval.add(invalidation{what: invalContent, id: moved.id})
 	}
 	return 0
 }
@@ -367,7 +367,7 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 // write makes a file with the content of n, called name in the directory dir, in the place of
 // what may be there.
 func (t *tree) write(dir int, name string, n *replacement) (*object, syscall.Errno) {
-	c, errno := newCopy(dir)
+	c, errno := newTempFile(dir)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -382,9 +382,9 @@ func (t *tree) write(dir int, name string, n *replacement) (*object, syscall.Err
 	if err := unix.Fchmod(c.fd, n.mode); err != nil {
 		return nil, errnoOf(err)
 	}
-	obj, errno := t.stat(at{fd: c.fd})
+	obj, errno := t.stat(fdName{fd: c.fd})
 	if errno == 0 {
-		errno = t.place(c, name)
+		errno = t.install(c, name)
 	}
 	return obj, errno
 }

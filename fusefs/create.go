@@ -27,11 +27,11 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 		return fuse.Status(errno)
 	}
 	if gitguard.Essential(name) { // no two at once, each of which is harmless
-		t.names.Lock()
-		defer t.names.Unlock()
+		t.renameMu.Lock()
+		defer t.renameMu.Unlock()
 	} else {
-		t.names.RLock()
-		defer t.names.RUnlock()
+		t.renameMu.RLock()
+		defer t.renameMu.RUnlock()
 	}
 	h, errno := t.acquireDir(dir)
 	if errno != 0 {
@@ -52,7 +52,7 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 // as fd, if the quota has room for it.
 func (t *tree) make(fd int, name string, create func() error) syscall.Errno {
 	if errno := t.quota.take(objectCost); errno != 0 {
-		if _, absent := t.stat(at{fd, name}); absent == 0 {
+		if _, absent := t.stat(fdName{fd, name}); absent == 0 {
 			return syscall.EEXIST
 		}
 		return errno
@@ -67,7 +67,7 @@ func (t *tree) make(fd int, name string, create func() error) syscall.Errno {
 // taken returns the errno for a name that turned out to exist: what is there
 // may be of another kind, and hidden.
 func (t *tree) taken(o op, in *fuse.InHeader, dir *node, fd int, name string) syscall.Errno {
-	obj, errno := t.stat(at{fd, name})
+	obj, errno := t.stat(fdName{fd, name})
 	if errno != 0 {
 		return syscall.EEXIST
 	}
@@ -142,7 +142,7 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 		return fuse.EPERM
 	}
 	return t.newName(opLink, &in.InHeader, name, false, func(dir *node, fd int) syscall.Errno {
-		h, errno := t.acquireHeld(src, usePath)
+		h, errno := t.acquireLocked(src, usePath)
 		if errno != 0 {
 			return errno
 		}
@@ -215,7 +215,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 		}
 		var obj *object
 		if errno == 0 {
-			obj, errno = t.examine(at{fd: file})
+			obj, errno = t.examine(fdName{fd: file})
 		}
 		if errno != 0 {
 			unix.Close(file)
@@ -223,9 +223,9 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 		}
 		l := t.rules.Child(dir.getState(), name, false)
 		if l == perm.Checked {
-			t.mine.add(at{fd: file}, obj)
+			t.created.add(fdName{fd: file}, obj)
 		}
-		n := t.enter(dir, name, meeting{obj, -1}, l, &out.EntryOut)
+		n := t.enter(dir, name, lookupResult{obj, -1}, l, &out.EntryOut)
 		h := t.fds.add(n, useWrite, file)
 		defer h.release()
 		if mode&0o600 != 0o600 {
@@ -248,7 +248,7 @@ func openNew(dir int, name string, mode uint32) (int, error) {
 // it therefore checks nothing.
 func (t *tree) openExisting(in *fuse.CreateIn, dir *node, fd int, name string, out *fuse.CreateOut) syscall.Errno {
 	l := t.rules.Child(dir.getState(), name, false)
-	if obj, errno := t.examine(at{fd, name}); errno != 0 || obj.typ() != unix.S_IFREG {
+	if obj, errno := t.examine(fdName{fd, name}); errno != 0 || obj.typ() != unix.S_IFREG {
 		return syscall.EEXIST // not to be opened in passing
 	} else if in.Flags&unix.O_TRUNC != 0 && obj.Nlink > 1 {
 		return syscall.ESTALE // the kernel looks again, and asks for both
@@ -264,7 +264,7 @@ func (t *tree) openExisting(in *fuse.CreateIn, dir *node, fd int, name string, o
 			t.Forget(n.id, 1)
 			return t.deny(opSetattr, &in.InHeader, n, "", l, syscall.EACCES, "")
 		}
-		h, errno := t.acquireHeld(n, useWrite)
+		h, errno := t.acquireLocked(n, useWrite)
 		if errno == 0 {
 			errno = t.resize(h, 0)
 			h.release()

@@ -36,7 +36,7 @@ const (
 type device struct {
 	fd      int
 	proto   *fuse.ProtocolServer
-	verdict *sync.RWMutex // tree.verdict
+	rulesMu *sync.RWMutex // tree.rulesMu
 	logger  *slog.Logger
 	epochs  bool // the kernel can drop all names at once
 	most    int  // requests that are answered at once
@@ -182,8 +182,8 @@ func (d *device) handle(b *buffers, n int) {
 func (d *device) answer(b *buffers, n int) int {
 	if n >= 8 {
 		if m := binary.NativeEndian.Uint32(b.in[4:]); m != messageFsync && m != messageFsyncdir {
-			d.verdict.RLock()
-			defer d.verdict.RUnlock()
+			d.rulesMu.RLock()
+			defer d.rulesMu.RUnlock()
 		}
 	}
 	b.inVec[0], b.outVec[0] = b.in[:n], b.out

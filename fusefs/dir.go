@@ -28,7 +28,7 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 			// looks it up later.
 			return out.AddDirLookupEntry(e) != nil
 		}
-		m, errno := t.meet(dir, fd, e.Name)
+		m, errno := t.lookupEntry(dir, fd, e.Name)
 		switch {
 		case errno == syscall.ENOENT:
 			return true
@@ -59,7 +59,7 @@ func (t *tree) fresh(dir *node, name string) bool {
 		return false
 	}
 	n := t.table.child(dir, name)
-	return n != nil && t.clock()-n.seen.Load() < int64(watchedTimeout)/2
+	return n != nil && t.clock()-n.validatedAt.Load() < int64(watchedTimeout)/2
 }
 
 // list calls add with each visible entry of a directory until it returns
@@ -77,8 +77,8 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry, p
 	if in.Offset != 0 && in.Offset == end {
 		return fuse.OK // every listing ends with this question
 	}
-	t.names.RLock()
-	defer t.names.RUnlock()
+	t.renameMu.RLock()
+	defer t.renameMu.RUnlock()
 	h, errno := t.acquireDir(dir)
 	if errno != 0 {
 		return fuse.Status(errno)
@@ -142,7 +142,7 @@ func (t *tree) show(dir *node, fd int, e *fuse.DirEntry) perm.Level {
 		return perm.None
 	}
 	if e.Mode&unix.S_IFMT == 0 { // a file system that does not say
-		obj, errno := t.stat(at{fd, e.Name})
+		obj, errno := t.stat(fdName{fd, e.Name})
 		if errno != 0 {
 			return perm.None
 		}

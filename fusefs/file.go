@@ -53,7 +53,7 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writin
 	case !n.isRegular():
 		return writing{}, syscall.EINVAL
 	}
-	lock, errno := t.own(n, keep)
+	lock, errno := t.unshare(n, keep)
 	if errno != 0 {
 		return writing{}, errno
 	}

@@ -81,7 +81,7 @@ type row struct {
 
 // The kinds of row. Hidden means absent for what exists; a name that may not
 // be made or removed answers the same whether or not it exists.
-func seen(name string) row { return row{name: name, errno: levels(syscall.ENOENT, 0, 0, 0, 0)} }
+func visible(name string) row { return row{name: name, errno: levels(syscall.ENOENT, 0, 0, 0, 0)} }
 
 func reads(name string) row {
 	return row{name: name, errno: levels(syscall.ENOENT, syscall.EACCES, 0, 0, 0)}
@@ -91,7 +91,7 @@ func writes(name string) row {
 	return row{name: name, errno: levels(syscall.ENOENT, syscall.EACCES, syscall.EACCES, syscall.EACCES, 0)}
 }
 
-func names(name string) row {
+func changesName(name string) row {
 	return row{name: name, errno: levels(syscall.EACCES, syscall.EACCES, syscall.EACCES, syscall.EACCES, 0)}
 }
 
@@ -108,8 +108,8 @@ func levels(none, view, read, checked, write syscall.Errno) [perm.Write + 1]sysc
 // gate is the whole policy of the tree: operation x level -> errno. What it refuses
 // at perm.Checked the git gate may allow: see checked.go.
 var gate = [ops]row{
-	opLookup:      seen("lookup"),
-	opGetattr:     seen("getattr"),
+	opLookup:      visible("lookup"),
+	opGetattr:     visible("getattr"),
 	opSetattr:     writes("setattr"),
 	opReadlink:    reads("readlink"),
 	opRead:        reads("read"),
@@ -119,20 +119,20 @@ var gate = [ops]row{
 	opLseek:       reads("lseek"),
 	opCopyFrom:    reads("copy_file_range from"),
 	opCopyTo:      writes("copy_file_range to"),
-	opReaddir:     seen("readdir"),
-	opReaddirplus: seen("readdirplus"),
-	opFsyncdir:    seen("fsyncdir"),
-	opStatfs:      seen("statfs"),
+	opReaddir:     visible("readdir"),
+	opReaddirplus: visible("readdirplus"),
+	opFsyncdir:    visible("fsyncdir"),
+	opStatfs:      visible("statfs"),
 	opLinkFrom:    writes("link from"),
 
-	opCreate:  names("create"),
-	opMknod:   names("mknod"),
-	opMkdir:   names("mkdir"),
-	opSymlink: names("symlink"),
-	opLink:    names("link"),
-	opUnlink:  names("unlink"),
-	opRmdir:   names("rmdir"),
-	opRename:  names("rename"),
+	opCreate:  changesName("create"),
+	opMknod:   changesName("mknod"),
+	opMkdir:   changesName("mkdir"),
+	opSymlink: changesName("symlink"),
+	opLink:    changesName("link"),
+	opUnlink:  changesName("unlink"),
+	opRmdir:   changesName("rmdir"),
+	opRename:  changesName("rename"),
 
 	opOpen:    refused("open", syscall.ENOSYS),
 	opOpendir: refused("opendir", syscall.ENOSYS),

@@ -179,13 +179,13 @@ func callHidden(t *testing.T, tr *tree, m reflect.Method) (syscall.Errno, bool) 
 	root := tr.table.get(rootID)
 	h, _ := tr.acquire(root, usePath)
 	defer h.release()
-	obj, errno := tr.examine(at{h.fd, "file"})
+	obj, errno := tr.examine(fdName{h.fd, "file"})
 	if errno != 0 {
 		t.Fatal(errno)
 	}
 	var entry fuse.EntryOut
-	file := tr.enter(root, "file", meeting{obj, -1}, perm.None, &entry)
-	root.setVerdict(perm.None, 0)
+	file := tr.enter(root, "file", lookupResult{obj, -1}, perm.None, &entry)
+	root.setLevel(perm.None, 0)
 
 	onDir := map[string]bool{
 		"Lookup": true, "Mknod": true, "Mkdir": true, "Unlink": true, "Rmdir": true, "Rename": true,

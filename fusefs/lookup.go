@@ -24,8 +24,8 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 		t.denied(opLookup, in, dir, name, perm.None, syscall.ENOENT)
 		return t.absent(dir, out)
 	}
-	t.names.RLock()
-	defer t.names.RUnlock()
+	t.renameMu.RLock()
+	defer t.renameMu.RUnlock()
 	h, errno := t.acquireDir(dir)
 	if errno != 0 {
 		return fuse.Status(errno)
@@ -35,7 +35,7 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	errno = t.find(in, dir, h.fd, name, out)
 	if errno == syscall.ENOENT {
 		if t.table.vanish(dir, name, known) {
-			t.orphan(known)
+			t.pinOrphan(known)
 		}
 		return t.absent(dir, out)
 	}
@@ -61,9 +61,9 @@ func (t *tree) absent(dir *node, out *fuse.EntryOut) fuse.Status {
 }
 
 // find looks the entry called name of dir up, which is open as fd, and gives
-// the kernel a node for it. t.names is held.
+// the kernel a node for it. t.renameMu is held.
 func (t *tree) find(in *fuse.InHeader, dir *node, fd int, name string, out *fuse.EntryOut) syscall.Errno {
-	m, errno := t.meet(dir, fd, name)
+	m, errno := t.lookupEntry(dir, fd, name)
 	if errno != 0 {
 		return errno
 	}
@@ -79,48 +79,48 @@ func (t *tree) find(in *fuse.InHeader, dir *node, fd int, name string, out *fuse
 	return 0
 }
 
-// A meeting is what was found at a name.
-type meeting struct {
+// A lookupResult is what was found at a name.
+type lookupResult struct {
 	obj *object
 	fd  int // O_PATH, of the object; -1 if it was not opened
 }
 
 // drop closes what is not used.
-func (m meeting) drop() {
+func (m lookupResult) drop() {
 	if m.fd >= 0 {
 		unix.Close(m.fd)
 	}
 }
 
-// meet looks at the entry called name of dir, which is open as fd. Where the
+// lookupEntry looks at the entry called name of dir, which is open as fd. Where the
 // kernel will believe it for long it is opened as well: the kernel opens files
 // without asking, and when they are first used the name may be another's.
-func (t *tree) meet(dir *node, fd int, name string) (meeting, syscall.Errno) {
+func (t *tree) lookupEntry(dir *node, fd int, name string) (lookupResult, syscall.Errno) {
 	if !dir.watched.Load() {
-		obj, errno := t.examine(at{fd, name})
-		return meeting{obj, -1}, errno
+		obj, errno := t.examine(fdName{fd, name})
+		return lookupResult{obj, -1}, errno
 	}
-	if obj := t.held(dir, fd, name); obj != nil {
-		t.tryAccess(at{fd, name}, obj)
-		return meeting{obj, -1}, 0
+	if obj := t.cachedEntry(dir, fd, name); obj != nil {
+		t.tryAccess(fdName{fd, name}, obj)
+		return lookupResult{obj, -1}, 0
 	}
 	path, errno := openBeneath(fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		if errno == syscall.EXDEV {
 			errno = syscall.EACCES
 		}
-		return meeting{fd: -1}, errno
+		return lookupResult{fd: -1}, errno
 	}
-	obj, errno := t.examine(at{fd: path})
+	obj, errno := t.examine(fdName{fd: path})
 	if errno != 0 {
 		unix.Close(path)
-		return meeting{fd: -1}, errno
+		return lookupResult{fd: -1}, errno
 	}
-	return meeting{obj, path}, 0
+	return lookupResult{obj, path}, 0
 }
 
-// held returns what is at (dir, name) if that is known, open, and still there.
-func (t *tree) held(dir *node, fd int, name string) *object {
+// cachedEntry returns what is at (dir, name) if that is known, open, and still there.
+func (t *tree) cachedEntry(dir *node, fd int, name string) *object {
 	n := t.table.child(dir, name)
 	if n == nil {
 		return nil
@@ -130,7 +130,7 @@ func (t *tree) held(dir *node, fd int, name string) *object {
 		return nil
 	}
 	defer h.release()
-	obj, errno := t.stat(at{fd, name})
+	obj, errno := t.stat(fdName{fd, name})
 	if errno != 0 || obj.ident != n.ident() {
 		return nil
 	}
@@ -139,20 +139,20 @@ func (t *tree) held(dir *node, fd int, name string) *object {
 
 // enter gives the kernel a node for m of level l, found as the entry called
 // name of dir, and fills in the reply. It takes what is open.
-func (t *tree) enter(dir *node, name string, m meeting, l perm.Level, out *fuse.EntryOut) *node {
+func (t *tree) enter(dir *node, name string, m lookupResult, l perm.Level, out *fuse.EntryOut) *node {
 	obj := m.obj
 	n, old := t.table.enter(dir, name, obj, func(n *node) {
-		n.setVerdict(l, t.inside(dir.getState(), name, obj.isDir()))
+		n.setLevel(l, t.inside(dir.getState(), name, obj.isDir()))
 	})
-	n.seen.Store(t.clock())
-	t.orphan(old)
-	t.crowded()
+	n.validatedAt.Store(t.clock())
+	t.pinOrphan(old)
+	t.pruneIfFull()
 	if m.fd >= 0 {
 		h := t.fds.add(n, usePath, m.fd)
 		if n.isDir() && !n.watched.Load() {
 			t.watch.add(n, h.fd)
 			// It may have changed just before.
-			if again, errno := t.examine(at{fd: h.fd}); errno == 0 {
+			if again, errno := t.examine(fdName{fd: h.fd}); errno == 0 {
 				obj = again
 			}
 		}
@@ -171,9 +171,9 @@ func (t *tree) inside(s perm.State, name string, isDir bool) perm.State {
 	return t.rules.Enter(s, name)
 }
 
-// orphan keeps what is open of a node that lost its name, since nothing leads
+// pinOrphan keeps what is open of a node that lost its name, since nothing leads
 // to it any more. n may be nil.
-func (t *tree) orphan(n *node) {
+func (t *tree) pinOrphan(n *node) {
 	if n != nil {
 		t.fds.pin(n, usePath)
 	}

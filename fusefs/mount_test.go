@@ -88,14 +88,14 @@ func parseRules(t *testing.T, rules ...string) (parsed []perm.Rule) {
 // A load is what a server uses.
 type load struct {
 	Heap   uint64 // bytes that are in use, after a collection
-	Walked uint64 // directories that attached has gone through
+	Walked uint64 // directories that validatePath has gone through
 }
 
 func loadOf(s *Server) load {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
-	return load{m.HeapAlloc, s.tree.walked.Load()}
+	return load{m.HeapAlloc, s.tree.dirsWalked.Load()}
 }
 
 // load asks the server what it uses.
@@ -370,7 +370,7 @@ func answer(conn net.Conn, srv *Server, denials chan Denial) <-chan []Denial {
 			case "denials":
 				out.Encode(seen)
 			case "prunes":
-				out.Encode(!srv.tree.unforgetting.Load())
+				out.Encode(!srv.tree.pruneUnsupported.Load())
 			case "load":
 				out.Encode(loadOf(srv))
 			case "close":

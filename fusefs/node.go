@@ -8,8 +8,8 @@ import (
 	"wolffia/perm"
 )
 
-// unseen is a time for node.seen that is too long ago.
-const unseen = -1 << 62
+// neverValidated is a time for node.validatedAt that is too long ago.
+const neverValidated = -1 << 62
 
 // rootID is the node id that the kernel gives to the root.
 const rootID = 1
@@ -28,9 +28,9 @@ type node struct {
 	inode atomic.Pointer[identity] // see ident
 	typ   uint32                   // the S_IFMT bits, which never change
 
-	level atomic.Uint32 // a perm.Level
-	state atomic.Int32  // a perm.State: what holds inside, if it is a directory
-	seen  atomic.Int64  // when it was last found at its name, by tree.clock
+	level       atomic.Uint32 // a perm.Level
+	state       atomic.Int32  // a perm.State: what holds inside, if it is a directory
+	validatedAt atomic.Int64  // when it was last found at its name, by tree.clock
 
 	watched atomic.Bool // a directory whose changes are noticed
 
@@ -44,7 +44,7 @@ type node struct {
 	listings uint32 // how many were begun
 	end      uint64 // where the last one begun has ended; 0 if it has not
 
-	// Guarded by descriptors.mu.
+	// Guarded by fdCache.mu.
 	handles [uses]*handle
 	gone    bool // no longer in the table: nothing more is cached for it
 }
@@ -57,7 +57,7 @@ func newNode(o *object) *node {
 }
 
 // ident returns which inode n is. It changes when the server puts a file of its own in the
-// place of the sandbox's, with tree.names held for writing.
+// place of the sandbox's, with tree.renameMu held for writing.
 func (n *node) ident() identity { return *n.inode.Load() }
 
 // A trail says where a node was last seen. It outlives the nodes above: those of
@@ -70,9 +70,9 @@ type trail struct {
 
 // A proof says that a directory and all above it were found at their names.
 type proof struct {
-	moves  uint64 // table.moves, before the first of them was looked at
-	oldest int64  // when the one was found that was found first, by tree.clock
-	depth  int    // how many there are, without the root
+	generation uint64 // table.generation, before the first of them was looked at
+	oldest     int64  // when the one was found that was found first, by tree.clock
+	depth      int    // how many there are, without the root
 }
 
 func (n *node) isDir() bool     { return n.typ == unix.S_IFDIR }
@@ -81,7 +81,7 @@ func (n *node) isRegular() bool { return n.typ == unix.S_IFREG }
 func (n *node) getLevel() perm.Level { return perm.Level(n.level.Load()) }
 func (n *node) getState() perm.State { return perm.State(n.state.Load()) }
 
-func (n *node) setVerdict(l perm.Level, s perm.State) {
+func (n *node) setLevel(l perm.Level, s perm.State) {
 	n.level.Store(uint32(l))
 	n.state.Store(int32(s))
 }

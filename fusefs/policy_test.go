@@ -151,7 +151,7 @@ func showForeign(t *testing.T, _ string) {
 		"rw": 0o444, "r": 0o444, "none": 0o040, "x": 0o555, "w": 0o222, "own": 0o640,
 	} {
 		h, _ := tr.acquire(tr.table.get(rootID), usePath)
-		obj, errno := tr.examine(at{h.fd, name})
+		obj, errno := tr.examine(fdName{h.fd, name})
 		h.release()
 		if errno != 0 {
 			t.Fatal(errno)

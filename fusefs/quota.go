@@ -23,7 +23,7 @@ type quota struct {
 	used     int64                // may be negative; guarded by mu
 	reserved int64                // for what is under way; guarded by mu
 	busy     map[identity]*growth // files with something under way; guarded by mu
-	doomed   map[identity]int64   // without a name, to be taken off when they are closed; guarded by mu
+	unlinked map[identity]int64   // without a name, to be taken off when they are closed; guarded by mu
 }
 
 // A growth is that of one file.
@@ -33,14 +33,14 @@ type growth struct {
 }
 
 func newQuota(limit int64) *quota {
-	q := &quota{limit: limit, busy: map[identity]*growth{}, doomed: map[identity]int64{}}
+	q := &quota{limit: limit, busy: map[identity]*growth{}, unlinked: map[identity]int64{}}
 	q.change = sync.NewCond(&q.mu)
 	return q
 }
 
-// closing is how long the kernel may take to say that a file without a name was
+// closeDelay is how long the kernel may take to say that a file without a name was
 // closed. It says so a little after rm(1) has returned.
-const closing = 100 * time.Millisecond
+const closeDelay = 100 * time.Millisecond
 
 // room is how many bytes may be added, negative if there are too many already. Nothing
 // is added to what a program asks for, which can be as much as an int64 holds. q.mu is
@@ -51,18 +51,18 @@ func (q *quota) room() int64 { return q.limit - q.used - q.reserved }
 // there may be soon. q.mu is held.
 func (q *quota) fits(n int64) bool {
 	enough := func() bool { return n <= q.room() }
-	if enough() || len(q.doomed) == 0 {
+	if enough() || len(q.unlinked) == 0 {
 		return enough()
 	}
 	late := false
-	timer := time.AfterFunc(closing, func() {
+	timer := time.AfterFunc(closeDelay, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		late = true
 		q.change.Broadcast()
 	})
 	defer timer.Stop()
-	for !enough() && !late && len(q.doomed) > 0 {
+	for !enough() && !late && len(q.unlinked) > 0 {
 		q.change.Wait()
 	}
 	return enough()
@@ -174,17 +174,17 @@ func (q *quota) removed(n *node, obj *object) {
 		q.give(size)
 		return
 	}
-	q.doom(n, size)
+	q.releaseLater(n, size)
 }
 
-// doom has size bytes taken off when n, which has no name, is forgotten.
-func (q *quota) doom(n *node, size int64) {
+// releaseLater has size bytes taken off when n, which has no name, is forgotten.
+func (q *quota) releaseLater(n *node, size int64) {
 	if q == nil {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.doomed[n.ident()] = size
+	q.unlinked[n.ident()] = size
 }
 
 // forgotten is called when n goes out of the table, and no other node of the same file is
@@ -192,11 +192,11 @@ func (q *quota) doom(n *node, size int64) {
 func (q *quota) forgotten(n *node, fd int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	size, ok := q.doomed[n.ident()]
+	size, ok := q.unlinked[n.ident()]
 	if !ok {
 		return
 	}
-	delete(q.doomed, n.ident())
+	delete(q.unlinked, n.ident())
 	if fd >= 0 {
 		size = objectCost + allocated(fd)
 	}

@@ -20,14 +20,14 @@ func (t *tree) acquire(n *node, u use) (*handle, syscall.Errno) {
 	if h := t.fds.cached(n, u); h != nil {
 		return h, 0
 	}
-	t.names.RLock()
-	defer t.names.RUnlock()
-	return t.acquireHeld(n, u)
+	t.renameMu.RLock()
+	defer t.renameMu.RUnlock()
+	return t.acquireLocked(n, u)
 }
 
-// acquireHeld is acquire for who holds t.names, so that nothing is renamed
+// acquireLocked is acquire for who holds t.renameMu, so that nothing is renamed
 // through the tree while the names are walked.
-func (t *tree) acquireHeld(n *node, u use) (*handle, syscall.Errno) {
+func (t *tree) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
 	if h := t.fds.cached(n, u); h != nil {
 		return h, 0
 	}
@@ -37,7 +37,7 @@ func (t *tree) acquireHeld(n *node, u use) (*handle, syscall.Errno) {
 	if !n.isRegular() {
 		return nil, syscall.EINVAL // opening anything else could have effects
 	}
-	p, errno := t.acquireHeld(n, usePath)
+	p, errno := t.acquireLocked(n, usePath)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -52,29 +52,29 @@ func (t *tree) acquireHeld(n *node, u use) (*handle, syscall.Errno) {
 // acquireDir opens the directory n so that names can be used in it. It must
 // still be at its own name, from which it has its state: a process that holds
 // it open, or works in it, would otherwise keep that state wherever the host
-// moves it. t.names is held.
+// moves it. t.renameMu is held.
 func (t *tree) acquireDir(n *node) (*handle, syscall.Errno) {
-	if errno := t.attached(n); errno != 0 {
+	if errno := t.validatePath(n); errno != 0 {
 		return nil, errno
 	}
-	return t.acquireHeld(n, usePath)
+	return t.acquireLocked(n, usePath)
 }
 
 // maxDepth is how many directories deep names can be used: in any that has a path of
 // PATH_MAX bytes. What is known of a deeper one would cost too much to keep true.
 const maxDepth = unix.PathMax / 2
 
-// attached makes sure that n and all above it were found at their names not
+// validatePath makes sure that n and all above it were found at their names not
 // longer ago than the timeout. ENAMETOOLONG: it is too deep.
 //
 // What was found is remembered as a proof of each directory on the way, so that the
 // way is gone once for each timeout, or when something on it has moved, and not for
-// each request. t.names is held.
-func (t *tree) attached(n *node) syscall.Errno {
-	moves, now := t.table.moves.Load(), t.clock()
+// each request. t.renameMu is held.
+func (t *tree) validatePath(n *node) syscall.Errno {
+	generation, now := t.table.generation.Load(), t.clock()
 	valid := func(m *node, limit time.Duration) *proof {
 		p := m.proof.Load()
-		if p == nil || p.moves != moves || now-min(p.oldest, m.seen.Load()) >= int64(limit) {
+		if p == nil || p.generation != generation || now-min(p.oldest, m.validatedAt.Load()) >= int64(limit) {
 			return nil
 		}
 		return p
@@ -89,7 +89,7 @@ func (t *tree) attached(n *node) syscall.Errno {
 	// not soon.
 	fresh := t.timeout / 2
 	var way []*node
-	known := proof{moves: moves, oldest: now}
+	known := proof{generation: generation, oldest: now}
 	for m := n; m.id != rootID; {
 		if p := valid(m, fresh); p != nil {
 			known = *p
@@ -107,9 +107,9 @@ func (t *tree) attached(n *node) syscall.Errno {
 	if known.depth+len(way) > maxDepth {
 		return syscall.ENAMETOOLONG
 	}
-	t.walked.Add(uint64(len(way)))
+	t.dirsWalked.Add(uint64(len(way)))
 	for _, m := range slices.Backward(way) {
-		seen, errno := t.found(m, now, fresh)
+		seen, errno := t.validate(m, now, fresh)
 		if errno != 0 {
 			return errno
 		}
@@ -122,11 +122,11 @@ func (t *tree) attached(n *node) syscall.Errno {
 	return 0
 }
 
-// found returns when n was last found at its name. If that is not fresh, it is looked
+// validate returns when n was last found at its name. If that is not fresh, it is looked
 // for now.
-func (t *tree) found(n *node, now int64, fresh time.Duration) (int64, syscall.Errno) {
+func (t *tree) validate(n *node, now int64, fresh time.Duration) (int64, syscall.Errno) {
 	for {
-		seen := n.seen.Load()
+		seen := n.validatedAt.Load()
 		if now-seen < int64(fresh) {
 			return seen, 0
 		}
@@ -134,16 +134,16 @@ func (t *tree) found(n *node, now int64, fresh time.Duration) (int64, syscall.Er
 		if parent == nil {
 			return 0, syscall.ENOENT
 		}
-		h, errno := t.acquireHeld(parent, usePath)
+		h, errno := t.acquireLocked(parent, usePath)
 		if errno != 0 {
 			return 0, errno
 		}
-		o, errno := t.stat(at{h.fd, name})
+		o, errno := t.stat(fdName{h.fd, name})
 		h.release()
 		if errno = t.same(n, o, errno); errno != 0 {
 			return 0, errno
 		}
-		if n.seen.CompareAndSwap(seen, now) { // or it may have been taken away since
+		if n.validatedAt.CompareAndSwap(seen, now) { // or it may have been taken away since
 			return now, 0
 		}
 	}
@@ -186,7 +186,7 @@ func (t *tree) step(dir *handle, n *node) (*handle, syscall.Errno) {
 	if errno != 0 {
 		return nil, t.same(n, nil, errno)
 	}
-	o, errno := t.stat(at{fd: fd})
+	o, errno := t.stat(fdName{fd: fd})
 	if errno = t.same(n, o, errno); errno != 0 {
 		unix.Close(fd)
 		return nil, errno
@@ -208,7 +208,7 @@ func (t *tree) same(n *node, o *object, errno syscall.Errno) syscall.Errno {
 		return errno
 	}
 	if parent, name := t.table.place(n); parent != nil {
-		t.notes.post(note{what: noteEntry, id: parent.id, name: name})
+		t.inval.add(invalidation{what: invalEntry, id: parent.id, name: name})
 	}
 	return syscall.ESTALE
 }

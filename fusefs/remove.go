@@ -32,15 +32,15 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 	if _, errno := t.allowName(o, in, dir, name, isDir); errno != 0 {
 		return fuse.Status(errno)
 	}
-	t.names.Lock()
-	defer t.names.Unlock()
+	t.renameMu.Lock()
+	defer t.renameMu.Unlock()
 	h, errno := t.acquireDir(dir)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	defer h.release()
 	// What is there may be of the other kind, and that one be hidden.
-	obj, errno := t.stat(at{h.fd, name})
+	obj, errno := t.stat(fdName{h.fd, name})
 	if errno != 0 {
 		return fuse.Status(errno) // what somebody makes there from here on is not what was judged
 	}
@@ -50,34 +50,34 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Sta
 		}
 	}
 	checked := t.rules.Child(dir.getState(), name, obj.isDir()) == perm.Checked
-	if checked && !t.mine.has(at{h.fd, name}, obj) || t.essential(dir, name, obj) {
+	if checked && !t.created.has(fdName{h.fd, name}, obj) || t.essential(dir, name, obj) {
 		return fuse.Status(t.deny(o, in, dir, name, perm.Checked, syscall.EACCES, madeOutside))
 	}
 	flags := 0
 	if isDir {
 		flags = unix.AT_REMOVEDIR
 	}
-	victim := t.hold(dir, name)
+	victim := t.openVictim(dir, name)
 	if err := unix.Unlinkat(h.fd, name, flags); err != nil {
 		return fuse.Status(errnoOf(err))
 	}
 	t.quota.removed(victim, obj)
-	t.mine.drop(obj)
+	t.created.drop(obj)
 	if t.table.vanish(dir, name, victim) {
-		t.orphan(victim)
+		t.pinOrphan(victim)
 	}
 	return fuse.OK
 }
 
-// hold opens the node at (dir, name), which is about to lose its name, so
-// that whoever has it open keeps it. It returns nil if there is none. t.names
+// openVictim opens the node at (dir, name), which is about to lose its name, so
+// that whoever has it open keeps it. It returns nil if there is none. t.renameMu
 // is held.
-func (t *tree) hold(dir *node, name string) *node {
+func (t *tree) openVictim(dir *node, name string) *node {
 	n := t.table.child(dir, name)
 	if n == nil {
 		return nil
 	}
-	if h, errno := t.acquireHeld(n, usePath); errno == 0 {
+	if h, errno := t.acquireLocked(n, usePath); errno == 0 {
 		h.release()
 	}
 	return n

@@ -37,12 +37,12 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 	if !plainName(a) || !plainName(b) {
 		return fuse.EINVAL
 	}
-	t.names.Lock()
-	defer t.names.Unlock()
+	t.renameMu.Lock()
+	defer t.renameMu.Unlock()
 	return fuse.Status(t.rename(&r, in.Flags))
 }
 
-// rename does r. t.names is held for writing.
+// rename does r. t.renameMu is held for writing.
 func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	from, errno := t.acquireDir(r.from)
 	if errno != 0 {
@@ -59,10 +59,10 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if t.hidden(r.from, r.a) || t.hidden(r.to, r.b) {
 		return t.refuseNames(r)
 	}
-	if r.src, errno = t.stat(at{from.fd, r.a}); errno != 0 {
+	if r.src, errno = t.stat(fdName{from.fd, r.a}); errno != 0 {
 		return errno
 	}
-	if r.dst, errno = t.stat(at{to.fd, r.b}); errno != 0 && errno != syscall.ENOENT {
+	if r.dst, errno = t.stat(fdName{to.fd, r.b}); errno != 0 && errno != syscall.ENOENT {
 		return errno
 	}
 	replaced, errno := t.allowRename(r, from.fd, to.fd)
@@ -72,7 +72,7 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if replaced != nil {
 		return t.put(r, replaced, from.fd, to.fd)
 	}
-	victim := t.hold(r.to, r.b)
+	victim := t.openVictim(r.to, r.b)
 	if r.dst == nil && t.rules.Child(r.to.getState(), r.b, r.src.isDir()) == perm.Checked {
 		flags |= unix.RENAME_NOREPLACE // not what somebody outside has made just now: it could be git's lock
 	}
@@ -83,23 +83,23 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		// Two names of one file: rename does nothing to them. The kernel does what it
 		// always does to what it knows by them.
 		t.table.move(r.from, r.a, r.to, r.b, true)
-		t.judge(r.to, r.b)
-		t.judge(r.from, r.a)
+		t.applyRules(r.to, r.b)
+		t.applyRules(r.from, r.a)
 		return 0
 	}
 	if !r.swap {
 		t.quota.removed(victim, r.dst)
 	}
 	t.table.move(r.from, r.a, r.to, r.b, r.swap)
-	t.judge(r.to, r.b)
-	t.mine.drop(r.dst)
+	t.applyRules(r.to, r.b)
+	t.created.drop(r.dst)
 	if t.rules.Child(r.to.getState(), r.b, r.src.isDir()) == perm.Write && !r.src.isDir() {
-		t.mine.drop(r.src) // index.lock is the index now
+		t.created.drop(r.src) // index.lock is the index now
 	}
 	if r.swap {
-		t.judge(r.from, r.a)
+		t.applyRules(r.from, r.a)
 	} else {
-		t.orphan(victim)
+		t.pinOrphan(victim)
 	}
 	return 0
 }
@@ -166,12 +166,12 @@ func (t *tree) allowRename(r *renaming, from, to int) (*replacement, syscall.Err
 	return replaced, 0
 }
 
-// judge gives the node at (dir, name) what the rules say of its new name.
+// applyRules gives the node at (dir, name) what the rules say of its new name.
 // What is below a directory needs none: its state stays the same.
-func (t *tree) judge(dir *node, name string) {
+func (t *tree) applyRules(dir *node, name string) {
 	if n := t.table.child(dir, name); n != nil {
 		s := dir.getState()
-		n.setVerdict(t.rules.Child(s, name, n.isDir()), t.inside(s, name, n.isDir()))
-		n.seen.Store(t.clock())
+		n.setLevel(t.rules.Child(s, name, n.isDir()), t.inside(s, name, n.isDir()))
+		n.validatedAt.Store(t.clock())
 	}
 }

@@ -26,10 +26,10 @@ import (
 // until their path is used again.
 func (s *Server) SetRules(rules Rules) {
 	t := s.tree
-	t.verdict.Lock()
+	t.rulesMu.Lock()
 	t.rules = rules
-	lost := t.rejudge()
-	t.verdict.Unlock()
+	lost := t.applyRulesToAll()
+	t.rulesMu.Unlock()
 	// Without the lock: the kernel may want an answer first.
 	for _, id := range lost {
 		t.dev.invalInode(id, true)
@@ -50,16 +50,16 @@ const (
 	rounding    = 100 * time.Millisecond
 )
 
-// rejudge gives all nodes what the rules say now, and returns those whose
-// content may no longer be read. t.verdict is held for writing.
-func (t *tree) rejudge() (lost []uint64) {
+// applyRulesToAll gives all nodes what the rules say now, and returns those whose
+// content may no longer be read. t.rulesMu is held for writing.
+func (t *tree) applyRulesToAll() (lost []uint64) {
 	t.table.mu.Lock()
 	defer t.table.mu.Unlock()
 	set := func(n *node, l perm.Level, s perm.State) {
 		if l < perm.Read && n.getLevel() >= perm.Read {
 			lost = append(lost, n.id)
 		}
-		n.setVerdict(l, s)
+		n.setLevel(l, s)
 	}
 	root := t.root.node
 	set(root, max(t.rules.RootLevel(), perm.View), t.rules.Root())
@@ -102,14 +102,14 @@ func (t *tree) stateOf(at *trail, known map[*trail]perm.State) perm.State {
 }
 
 // send tells the kernel of one note.
-func (t *tree) send(x note) syscall.Errno {
+func (t *tree) send(x invalidation) syscall.Errno {
 	switch x.what {
-	case noteAttr, noteContent:
-		return t.dev.invalInode(x.id, x.what == noteContent)
-	case noteCrowd:
-		return t.thin()
+	case invalAttr, invalContent:
+		return t.dev.invalInode(x.id, x.what == invalContent)
+	case pruneCache:
+		return t.pruneNodes()
 	default:
-		return t.dev.invalEntry(x.id, x.name, x.what == noteGone)
+		return t.dev.invalEntry(x.id, x.name, x.what == invalDelete)
 	}
 }
 

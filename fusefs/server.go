@@ -144,7 +144,7 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 		unix.Close(t.dev.fd)
 		return nil, err
 	}
-	go t.notes.run() // ends at t.notes.close below
+	go t.inval.run() // ends at t.notes.close below
 	if t.watch != nil {
 		go t.watch.run() // ends at t.watch.close below
 	}
@@ -152,7 +152,7 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 		defer close(s.done)
 		t.dev.serve()
 		t.watch.close()
-		t.notes.close()
+		t.inval.close()
 		unix.Close(t.dev.fd)
 		t.close()
 	}()
@@ -225,23 +225,23 @@ func newTree(opts *Options) (_ *tree, err error) {
 	if opts.Quota > 0 {
 		t.quota = newQuota(opts.Quota)
 	}
-	t.notes = openNotes(t.send, t.forgetAll)
+	t.inval = newInvalQueue(t.send, t.forgetAll)
 	if t.logger == nil {
 		t.logger = slog.New(slog.DiscardHandler)
 	}
 	var handlers int
-	t.most, handlers = shares(opts.Memory)
+	t.maxNodes, handlers = shares(opts.Memory)
 	t.dev = &device{
-		fd: -1, most: handlers, verdict: &t.verdict, logger: t.logger,
+		fd: -1, most: handlers, rulesMu: &t.rulesMu, logger: t.logger,
 		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)),
 	}
 	if t.timeout <= 0 {
 		t.timeout = time.Second
 	}
 	if opts.FDs > 0 {
-		t.fds = newDescriptors(opts.FDs)
+		t.fds = newFDCache(opts.FDs)
 	} else {
-		t.fds = newDescriptors(defaultFDs())
+		t.fds = newFDCache(defaultFDs())
 	}
 	if t.proc, err = openProcFD(); err != nil {
 		return nil, err
@@ -262,14 +262,14 @@ func newTree(opts *Options) (_ *tree, err error) {
 		// the copy from then on.
 		t.bornKnown = fs.Type != unix.OVERLAYFS_SUPER_MAGIC
 	}
-	obj, errno := t.stat(at{fd: root})
+	obj, errno := t.stat(fdName{fd: root})
 	if errno != 0 {
 		unix.Close(root)
 		unix.Close(t.proc)
 		return nil, fmt.Errorf("stat the root: %w", errno)
 	}
 	n := newNode(obj)
-	n.setVerdict(max(t.rules.RootLevel(), perm.View), t.rules.Root())
+	n.setLevel(max(t.rules.RootLevel(), perm.View), t.rules.Root())
 	t.table = newTable(n)
 	t.root = t.fds.add(n, usePath, root) // held until close
 	if !opts.NoWatch {

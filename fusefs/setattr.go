@@ -44,7 +44,7 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	if size, ok := in.GetSize(); ok {
 		keep = int64(size)
 	}
-	lock, errno := t.own(n, keep)
+	lock, errno := t.unshare(n, keep)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -97,7 +97,7 @@ func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 // say which group new entries have, and are not shown to who changes modes.
 func (t *tree) chmodFD(fd int, mode uint32) syscall.Errno {
 	mode &= 0o7777 &^ setID
-	o, errno := t.stat(at{fd: fd})
+	o, errno := t.stat(fdName{fd: fd})
 	if errno != 0 {
 		return errno
 	}

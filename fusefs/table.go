@@ -18,9 +18,9 @@ type table struct {
 	nodes map[uint64]*node // guarded by mu
 	last  uint64           // guarded by mu; ids are never used twice
 
-	// moves counts what may have taken a directory with others below it from its
+	// generation counts what may have taken a directory with others below it from its
 	// place: no proof from before holds.
-	moves atomic.Uint64
+	generation atomic.Uint64
 
 	// aliases are the nodes whose inode has more than one link, by inode.
 	// Guarded by mu.
@@ -226,7 +226,7 @@ func (t *table) detach(n *node) {
 func (t *table) unsettle(n *node) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	n.seen.Store(unseen)
+	n.validatedAt.Store(neverValidated)
 	t.unprove(n)
 }
 
@@ -235,7 +235,7 @@ func (t *table) unsettle(n *node) {
 func (t *table) unprove(n *node) {
 	n.proof.Store(nil)
 	if n.isDir() && len(n.children) > 0 {
-		t.moves.Add(1)
+		t.generation.Add(1)
 	}
 }
 
@@ -282,8 +282,8 @@ func (t *table) links(n *node) []*node {
 	return slices.Collect(maps.Keys(t.aliases[n.ident()]))
 }
 
-// adopt gives n another inode, if n is known. tree.names is held for writing, and n's
-// lock of tree.contents where what is being written to n must end up in the new one.
+// adopt gives n another inode, if n is known. tree.renameMu is held for writing, and n's
+// lock of tree.contentMu where what is being written to n must end up in the new one.
 func (t *table) adopt(n *node, ident identity) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 type tree struct {
 	// verdict is held for reading while requests are answered, and for
 	// writing while the rules change.
-	verdict sync.RWMutex
-	rules   Rules // guarded by verdict
+	rulesMu sync.RWMutex
+	rules   Rules // guarded by rulesMu
 
 	owner   Owner
 	timeout time.Duration
@@ -36,34 +36,34 @@ type tree struct {
 	rootAbsent atomic.Int64
 
 	table *table
-	fds   *descriptors
+	fds   *fdCache
 	root  *handle
 
 	// names is held, for reading or writing, while names of the backing
 	// file system are used together with the table. Changes of the latter
 	// that follow changes of the former hold it for writing.
-	names sync.RWMutex
+	renameMu sync.RWMutex
 
-	shown string // where the tree is to those inside; "" if that is not known
-	mine  mine
+	shown   string // where the tree is to those inside; "" if that is not known
+	created createdInodes
 
 	// contents are held for reading while a file is changed, and for writing while
 	// its node is given another inode; each is for a part of all nodes. They are
 	// taken before names.
-	contents [64]sync.RWMutex
+	contentMu [64]sync.RWMutex
 
-	quota  *quota // nil: no limit
-	dev    *device
-	notes  *notes
-	watch  *watcher // nil: the host's changes are not noticed
-	counts [ops]atomic.Uint64
-	most   int // nodes that there should be
-	// crowdNext is when the kernel may be asked again to forget some, by clock;
-	// unforgetting is set if it cannot be.
-	crowdNext    atomic.Int64
-	unforgetting atomic.Bool
+	quota    *quota // nil: no limit
+	dev      *device
+	inval    *invalQueue
+	watch    *watcher // nil: the host's changes are not noticed
+	counts   [ops]atomic.Uint64
+	maxNodes int // nodes that there should be
+	// nextPrune is when the kernel may be asked again to forget some, by clock;
+	// pruneUnsupported is set if it cannot be.
+	nextPrune        atomic.Int64
+	pruneUnsupported atomic.Bool
 
-	walked atomic.Uint64 // directories that attached has gone through
+	dirsWalked atomic.Uint64 // directories that validatePath has gone through
 }
 
 var _ fuse.RawFileSystem = (*tree)(nil)

@@ -31,7 +31,7 @@ const watchMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix
 type watcher struct {
 	fd    int
 	file  *os.File // the same, for reading
-	notes *notes
+	inval *invalQueue
 	table *table
 	self  int32
 	done  chan struct{}
@@ -66,7 +66,7 @@ func (t *tree) watchRoot() {
 	if w == nil {
 		return
 	}
-	w.notes, w.table = t.notes, t.table
+	w.inval, w.table = t.inval, t.table
 	w.add(t.root.node, t.root.fd)
 	if !t.root.node.watched.Load() {
 		w.discard() // a file system that does not tell
@@ -76,7 +76,7 @@ func (t *tree) watchRoot() {
 }
 
 // handleOf names the inode that a refers to in the way of events.
-func handleOf(a at) (string, error) {
+func handleOf(a fdName) (string, error) {
 	flags := a.flags() & unix.AT_EMPTY_PATH // links are not followed
 	h, _, err := unix.NameToHandleAt(a.fd, a.name, flags)
 	if err == syscall.EOPNOTSUPP {
@@ -99,7 +99,7 @@ func (w *watcher) add(n *node, fd int) {
 	if w == nil || n.watched.Load() || w.full.Load() {
 		return
 	}
-	key, err := handleOf(at{fd: fd})
+	key, err := handleOf(fdName{fd: fd})
 	if err != nil {
 		return
 	}
@@ -185,12 +185,12 @@ func (w *watcher) events(b []byte) {
 		m := (*unix.FanotifyEventMetadata)(unsafe.Pointer(&b[0]))
 		size := int(m.Event_len)
 		if size < header || size > len(b) {
-			w.notes.postAll() // not to be understood
+			w.inval.addAll() // not to be understood
 			return
 		}
 		switch {
 		case m.Mask&unix.FAN_Q_OVERFLOW != 0:
-			w.notes.postAll()
+			w.inval.addAll()
 		case m.Pid != w.self:
 			w.changes.Add(1)
 			w.event(m.Mask, b[int(m.Metadata_len):size])
@@ -222,28 +222,28 @@ func (w *watcher) event(mask uint64, info []byte) {
 // changed tells the kernel what it must not believe any more.
 func (w *watcher) changed(dir *node, name string, mask uint64) {
 	if name == "." {
-		w.notes.post(note{what: noteAttr, id: dir.id})
+		w.inval.add(invalidation{what: invalAttr, id: dir.id})
 		return
 	}
 	child := w.table.child(dir, name)
 	if mask&(unix.FAN_CREATE|unix.FAN_DELETE|unix.FAN_MOVED_FROM|unix.FAN_MOVED_TO) != 0 {
-		kind := noteEntry
+		kind := invalEntry
 		if mask&(unix.FAN_DELETE|unix.FAN_MOVED_FROM) != 0 {
-			kind = noteGone
+			kind = invalDelete
 		}
 		if child != nil {
 			w.table.unsettle(child)
 		}
-		w.notes.post(note{what: kind, id: dir.id, name: name})
-		w.notes.post(note{what: noteContent, id: dir.id})
+		w.inval.add(invalidation{what: kind, id: dir.id, name: name})
+		w.inval.add(invalidation{what: invalContent, id: dir.id})
 	}
 	if child == nil {
 		return
 	}
 	switch {
 	case mask&(unix.FAN_MODIFY|unix.FAN_CLOSE_WRITE) != 0:
-		w.notes.post(note{what: noteContent, id: child.id})
+		w.inval.add(invalidation{what: invalContent, id: child.id})
 	case mask&unix.FAN_ATTRIB != 0:
-		w.notes.post(note{what: noteAttr, id: child.id})
+		w.inval.add(invalidation{what: invalAttr, id: child.id})
 	}
 }

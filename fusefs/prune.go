@@ -12,12 +12,12 @@ const (
 	// nodeCost is about what a node takes, with a long name: measured.
 	nodeCost = 512
 
-	// leastNodes and leastHandlers are enough for a program to go on, slowly.
-	leastNodes, leastHandlers = 4096, 4
+	// minNodes and minHandlers are enough for a program to go on, slowly.
+	minNodes, minHandlers = 4096, 4
 
-	// crowdPause is by how much longer than it takes to ask for it nothing is asked
+	// pruneBackoff is by how much longer than it takes to ask for it nothing is asked
 	// for. What is in use cannot be forgotten, and asking costs time.
-	crowdPause = 10
+	pruneBackoff = 10
 )
 
 // shares divides memory, of which the heap may have half and the buffers of requests
@@ -28,30 +28,30 @@ func shares(memory int64) (nodes, handlers int) {
 	}
 	nodes = int(min(memory/2/nodeCost, 1<<24))
 	handlers = int(min(memory/4/(2*bufferSize), maxHandlers))
-	return max(nodes, leastNodes), max(handlers, leastHandlers)
+	return max(nodes, minNodes), max(handlers, minHandlers)
 }
 
-// crowded has the kernel asked to forget names, if there are too many.
-func (t *tree) crowded() {
-	if t.table.count.Load() > int64(t.most) && !t.unforgetting.Load() && t.clock() > t.crowdNext.Load() {
-		t.notes.post(note{what: noteCrowd})
+// pruneIfFull has the kernel asked to forget names, if there are too many.
+func (t *tree) pruneIfFull() {
+	if t.table.count.Load() > int64(t.maxNodes) && !t.pruneUnsupported.Load() && t.clock() > t.nextPrune.Load() {
+		t.inval.add(invalidation{what: pruneCache})
 	}
 }
 
-// thin asks the kernel to forget names that nobody uses.
-func (t *tree) thin() syscall.Errno {
+// pruneNodes asks the kernel to forget names that nobody uses.
+func (t *tree) pruneNodes() syscall.Errno {
 	begun := t.clock()
 	defer func() {
 		now := t.clock()
-		t.crowdNext.Store(now + crowdPause*(now-begun))
+		t.nextPrune.Store(now + pruneBackoff*(now-begun))
 	}()
 	const batch = 1 << 12
-	for ids := t.table.leaves(int(t.table.count.Load()) - t.most*3/4); len(ids) > 0; {
+	for ids := t.table.leaves(int(t.table.count.Load()) - t.maxNodes*3/4); len(ids) > 0; {
 		some := ids[:min(batch, len(ids))]
 		ids = ids[len(some):]
 		if errno := t.dev.prune(some); errno != 0 {
 			// A kernel that does not know how to: EINVAL.
-			t.unforgetting.Store(errno == syscall.EINVAL)
+			t.pruneUnsupported.Store(errno == syscall.EINVAL)
 			return 0
 		}
 	}

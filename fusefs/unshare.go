@@ -20,26 +20,26 @@ import (
 // all is for own: everything is to be kept.
 const all = math.MaxInt64
 
-// own makes sure that a change of n is no change of anything outside of the tree. Of
+// unshare makes sure that a change of n is no change of anything outside of the tree. Of
 // the content only the first keep bytes matter from then on. It returns a lock that is
 // held for reading, so that n stays what it is until the caller unlocks it; nil if n
-// is no regular file, which cannot be copied. The caller does not hold t.names.
-func (t *tree) own(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
+// is no regular file, which cannot be copied. The caller does not hold t.renameMu.
+func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	if !n.isRegular() {
 		return nil, 0
 	}
-	lock := &t.contents[n.id%uint64(len(t.contents))]
+	lock := &t.contentMu[n.id%uint64(len(t.contentMu))]
 	const attempts = 4 // that others move the name or link the file just then
 	for range attempts {
 		lock.RLock()
-		out, errno := t.leadsOut(n)
+		out, errno := t.sharedOutside(n)
 		if errno == 0 && !out {
 			return lock, 0
 		}
 		lock.RUnlock()
 		if errno == 0 {
 			lock.Lock()
-			errno = t.separate(n, keep)
+			errno = t.copyInode(n, keep)
 			lock.Unlock()
 		}
 		if errno != 0 {
@@ -49,9 +49,9 @@ func (t *tree) own(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	return nil, syscall.EBUSY
 }
 
-// leadsOut reports whether n's inode has a name that is not known here, or is known
+// sharedOutside reports whether n's inode has a name that is not known here, or is known
 // and may not be written.
-func (t *tree) leadsOut(n *node) (bool, syscall.Errno) {
+func (t *tree) sharedOutside(n *node) (bool, syscall.Errno) {
 	h := t.fds.anyOf(n)
 	if h == nil {
 		var errno syscall.Errno
@@ -68,20 +68,20 @@ func (t *tree) leadsOut(n *node) (bool, syscall.Errno) {
 		return false, 0
 	}
 	t.table.alias(n)
-	t.names.RLock()
-	defer t.names.RUnlock()
+	t.renameMu.RLock()
+	defer t.renameMu.RUnlock()
 	known := 0
 	for _, m := range t.table.links(n) {
-		if m.getLevel() >= need(opWrite) && t.attached(m) == 0 {
+		if m.getLevel() >= need(opWrite) && t.validatePath(m) == 0 {
 			known++
 		}
 	}
 	return known < int(st.Nlink), 0
 }
 
-// separate gives n an inode of its own, a copy of the one it has. The caller holds
-// n's lock of t.contents for writing.
-func (t *tree) separate(n *node, keep int64) syscall.Errno {
+// copyInode gives n an inode of its own, a copy of the one it has. The caller holds
+// n's lock of t.contentMu for writing.
+func (t *tree) copyInode(n *node, keep int64) syscall.Errno {
 	old, errno := t.acquire(n, usePath)
 	if errno != 0 {
 		return errno
@@ -91,7 +91,7 @@ func (t *tree) separate(n *node, keep int64) syscall.Errno {
 	if err := unix.Fstat(old.fd, &st); err != nil {
 		return errnoOf(err)
 	}
-	dir, name, errno := t.home(n)
+	dir, name, errno := t.openHome(n)
 	if errno != 0 {
 		return errno
 	}
@@ -103,7 +103,7 @@ func (t *tree) separate(n *node, keep int64) syscall.Errno {
 	if errno := t.quota.take(cost); errno != 0 {
 		return errno
 	}
-	c, errno := newCopy(dir.fd)
+	c, errno := newTempFile(dir.fd)
 	if errno != 0 {
 		t.quota.give(cost)
 		return errno
@@ -123,11 +123,11 @@ func (t *tree) separate(n *node, keep int64) syscall.Errno {
 	return errno
 }
 
-// home opens the directory in which n has its name. Without a name n is of the
+// openHome opens the directory in which n has its name. Without a name n is of the
 // root's file system only.
-func (t *tree) home(n *node) (*handle, string, syscall.Errno) {
-	t.names.RLock()
-	defer t.names.RUnlock()
+func (t *tree) openHome(n *node) (*handle, string, syscall.Errno) {
+	t.renameMu.RLock()
+	defer t.renameMu.RUnlock()
 	parent, name := t.table.place(n)
 	if parent == nil {
 		parent = t.root.node
@@ -136,21 +136,21 @@ func (t *tree) home(n *node) (*handle, string, syscall.Errno) {
 	return dir, name, errno
 }
 
-// A duplicate is a file that is to take the place of another, in the directory open
+// A tempFile is a file that is to take the place of another, in the directory open
 // as dir.
-type duplicate struct {
+type tempFile struct {
 	dir, fd int    // fd is -1 once somebody else has it
 	name    string // empty: it has none
 	cost    int64  // what it is charged, once it has taken the other's place
 }
 
-// newCopy makes an empty one, readable and writable for nobody else.
-func newCopy(dir int) (*duplicate, syscall.Errno) {
+// newTempFile makes an empty one, readable and writable for nobody else.
+func newTempFile(dir int) (*tempFile, syscall.Errno) {
 	fd, errno := openBeneath(dir, ".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
 	if errno == 0 {
-		return &duplicate{dir: dir, fd: fd}, 0
+		return &tempFile{dir: dir, fd: fd}, 0
 	}
-	c := &duplicate{dir: dir, name: copyName()} // a file system that has no files without names
+	c := &tempFile{dir: dir, name: tempName()} // a file system that has no files without names
 	if c.fd, errno = openBeneath(dir, c.name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600); errno != 0 {
 		return nil, errno
 	}
@@ -161,11 +161,11 @@ func newCopy(dir int) (*duplicate, syscall.Errno) {
 // sandbox may have the same codebase.
 const ownPrefix = ".wolffia-new-"
 
-// copyName is what a copy is called for a moment.
-func copyName() string { return ownPrefix + rand.Text() }
+// tempName is what a copy is called for a moment.
+func tempName() string { return ownPrefix + rand.Text() }
 
 // discard removes what is left of c.
-func (c *duplicate) discard() {
+func (c *tempFile) discard() {
 	if c.name != "" {
 		unix.Unlinkat(c.dir, c.name, 0)
 	}
@@ -280,14 +280,14 @@ func copyAttributes(to, from int) syscall.Errno {
 
 // replace puts c in the place of n's inode, at n's name if it has one. EAGAIN: the
 // name has moved meanwhile.
-func (t *tree) replace(n *node, dir *handle, name string, c *duplicate) syscall.Errno {
-	t.names.Lock()
-	defer t.names.Unlock()
+func (t *tree) replace(n *node, dir *handle, name string, c *tempFile) syscall.Errno {
+	t.renameMu.Lock()
+	defer t.renameMu.Unlock()
 	parent, now := t.table.place(n)
 	if now != name || parent != nil && parent != dir.node {
 		return syscall.EAGAIN
 	}
-	fresh, errno := t.stat(at{fd: c.fd})
+	fresh, errno := t.stat(fdName{fd: c.fd})
 	if errno != 0 {
 		return errno
 	}
@@ -303,51 +303,51 @@ func (t *tree) replace(n *node, dir *handle, name string, c *duplicate) syscall.
 	}
 	links := t.table.links(n)
 	if !t.table.adopt(n, fresh.ident) { // not while a request is about it
-		meeting{fd: path}.drop()
+		lookupResult{fd: path}.drop()
 		return syscall.ESTALE
 	}
 	t.fds.renew(n)
 	if parent == nil {
 		t.fds.add(n, usePath, path).release()
-		t.orphan(n)
+		t.pinOrphan(n)
 		c.cost += objectCost
-		t.quota.doom(n, c.cost)
+		t.quota.releaseLater(n, c.cost)
 	}
 	t.fds.add(n, useWrite, c.fd).release()
 	c.fd = -1
 	if fresh.Mode&0o600 != 0o600 {
 		t.fds.prefer(n, useWrite)
 	}
-	n.seen.Store(t.clock())
+	n.validatedAt.Store(t.clock())
 	for _, m := range links {
-		t.notes.post(note{what: noteAttr, id: m.id}) // n itself among them
+		t.inval.add(invalidation{what: invalAttr, id: m.id}) // n itself among them
 	}
 	return 0
 }
 
 // exchange gives the name of n, which is the entry called name of parent, to c, whose
-// inode is ident. t.names is held for writing.
-func (t *tree) exchange(n, parent *node, name string, c *duplicate, ident identity) syscall.Errno {
-	if errno := t.attached(parent); errno != 0 {
+// inode is ident. t.renameMu is held for writing.
+func (t *tree) exchange(n, parent *node, name string, c *tempFile, ident identity) syscall.Errno {
+	if errno := t.validatePath(parent); errno != 0 {
 		return errno
 	}
-	o, errno := t.stat(at{c.dir, name})
+	o, errno := t.stat(fdName{c.dir, name})
 	if errno = t.same(n, o, errno); errno != 0 {
 		return errno
 	}
 	if c.name != "" {
-		if o, errno := t.stat(at{c.dir, c.name}); errno != 0 || o.ident != ident {
+		if o, errno := t.stat(fdName{c.dir, c.name}); errno != 0 || o.ident != ident {
 			c.name = "" // it has become somebody else's
 			return syscall.EAGAIN
 		}
 	}
-	return t.place(c, name)
+	return t.install(c, name)
 }
 
-// place gives c the name, in the place of what may be there.
-func (t *tree) place(c *duplicate, name string) syscall.Errno {
+// install gives c the name, in the place of what may be there.
+func (t *tree) install(c *tempFile, name string) syscall.Errno {
 	if c.name == "" {
-		temporary := copyName()
+		temporary := tempName()
 		if errno := t.linkFD(c.fd, c.dir, temporary); errno != 0 {
 			return errno
 		}

@@ -18,17 +18,17 @@ import (
 // fs/fuse/dir.c), and while it waits for them the caller's system call shows in
 // /proc.
 
-// An attempt is what a system call wants to do.
-type attempt struct {
+// A syscallIntent is what a system call wants to do.
+type syscallIntent struct {
 	op   string
 	need perm.Level
 	name bool // it makes or removes a name, for which it needs its directory
 	make bool // it does so if the name is not there
 }
 
-// overheard reports what the caller is about to be refused because of n's
+// auditKernelDenial reports what the caller is about to be refused because of n's
 // mode, if that is so. It is called before the attributes of n are told.
-func (t *tree) overheard(c *fuse.InHeader, n *node) {
+func (t *tree) auditKernelDenial(c *fuse.InHeader, n *node) {
 	l := n.getLevel()
 	if n.isDir() {
 		inside, ok := t.rules.Constant(n.getState())
@@ -37,7 +37,7 @@ func (t *tree) overheard(c *fuse.InHeader, n *node) {
 		}
 		l = inside
 	}
-	if l == perm.Checked && (n.isDir() || t.mine.knows(n.ident())) {
+	if l == perm.Checked && (n.isDir() || t.created.knows(n.ident())) {
 		return // likewise
 	}
 	if t.report == nil || l >= perm.Write || c.Pid == 0 {
@@ -47,9 +47,9 @@ func (t *tree) overheard(c *fuse.InHeader, n *node) {
 	if !ok {
 		return
 	}
-	a, ok := attemptOf(nr, args)
+	a, ok := intentOf(nr, args)
 	if a.make && n.isDir() {
-		a = attempt{op: "create", need: perm.Write, name: true}
+		a = syscallIntent{op: "create", need: perm.Write, name: true}
 	}
 	if !ok || a.name != n.isDir() || a.need <= l {
 		return

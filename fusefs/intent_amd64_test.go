@@ -97,18 +97,18 @@ func TestAttempts(t *testing.T) {
 	for _, test := range []struct {
 		nr   uint64
 		args [6]uint64
-		want attempt
+		want syscallIntent
 		ok   bool
 	}{
-		{unix.SYS_OPENAT, [6]uint64{2: unix.O_RDONLY}, attempt{op: "open-read", need: perm.Read}, true},
-		{unix.SYS_OPENAT, [6]uint64{2: unix.O_RDONLY | unix.O_TRUNC}, attempt{op: "open-write", need: perm.Write}, true},
-		{unix.SYS_OPENAT, [6]uint64{2: unix.O_PATH}, attempt{op: "open-read", need: perm.Read}, false},
-		{unix.SYS_UNLINKAT, [6]uint64{}, attempt{op: "unlink", need: perm.Write, name: true}, true},
-		{unix.SYS_NEWFSTATAT, [6]uint64{}, attempt{}, false},
-		{unix.SYS_FACCESSAT2, [6]uint64{}, attempt{}, false},
-		{1 << 40, [6]uint64{}, attempt{}, false},
+		{unix.SYS_OPENAT, [6]uint64{2: unix.O_RDONLY}, syscallIntent{op: "open-read", need: perm.Read}, true},
+		{unix.SYS_OPENAT, [6]uint64{2: unix.O_RDONLY | unix.O_TRUNC}, syscallIntent{op: "open-write", need: perm.Write}, true},
+		{unix.SYS_OPENAT, [6]uint64{2: unix.O_PATH}, syscallIntent{op: "open-read", need: perm.Read}, false},
+		{unix.SYS_UNLINKAT, [6]uint64{}, syscallIntent{op: "unlink", need: perm.Write, name: true}, true},
+		{unix.SYS_NEWFSTATAT, [6]uint64{}, syscallIntent{}, false},
+		{unix.SYS_FACCESSAT2, [6]uint64{}, syscallIntent{}, false},
+		{1 << 40, [6]uint64{}, syscallIntent{}, false},
 	} {
-		if got, ok := attemptOf(test.nr, test.args); got != test.want || ok != test.ok {
+		if got, ok := intentOf(test.nr, test.args); got != test.want || ok != test.ok {
 			t.Errorf("system call %d %x: %+v, %v", test.nr, test.args, got, ok)
 		}
 	}

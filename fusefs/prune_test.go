@@ -13,7 +13,7 @@ import (
 // The names that are kept are bounded, however many there are, and those in use are what
 // they were.
 func TestCrowd(t *testing.T) {
-	const files = 3 * leastNodes
+	const files = 3 * minNodes
 	mounted(t, setup{
 		Memory: 1, Timeout: time.Hour,
 		Host: func(t *testing.T, dir string) {
@@ -23,7 +23,7 @@ func TestCrowd(t *testing.T) {
 			write(t, dir, "used/file", "content")
 		},
 		After: func(t *testing.T, s *Server, _ []Denial) {
-			if s.tree.unforgetting.Load() {
+			if s.tree.pruneUnsupported.Load() {
 				t.Log("this kernel forgets names when it pleases only")
 			}
 		},
@@ -43,7 +43,7 @@ func TestCrowd(t *testing.T) {
 		}
 		becomes(t, "the names that are known", "few", func() string {
 			look() // others are forgotten when one comes
-			if n := c.stats(t).Nodes; n > 2*leastNodes {
+			if n := c.stats(t).Nodes; n > 2*minNodes {
 				return fmt.Sprint(n)
 			}
 			return "few"
@@ -66,7 +66,7 @@ func TestShares(t *testing.T) {
 		nodes, handlers int
 	}{
 		{0, 1 << 20, maxHandlers},
-		{1, leastNodes, leastHandlers},
+		{1, minNodes, minHandlers},
 		{64 << 20, 1 << 16, 7},
 		{1 << 50, 1 << 24, maxHandlers},
 	} {

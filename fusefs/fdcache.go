@@ -18,7 +18,7 @@ const (
 
 // A handle is an open descriptor of a node. Whoever acquired it releases it.
 type handle struct {
-	set  *descriptors
+	set  *fdCache
 	node *node
 	fd   int
 	use  use
@@ -37,9 +37,9 @@ func (h *handle) release() {
 	h.set.settle(h)
 }
 
-// descriptors is a cache of handles, the least recently used closed first.
+// An fdCache is a cache of handles, the least recently used closed first.
 // It may grow beyond max by what is pinned or in use.
-type descriptors struct {
+type fdCache struct {
 	mu     sync.Mutex
 	order  handle // the ends of a ring: order.older is the newest handle; guarded by mu
 	max    int
@@ -51,7 +51,7 @@ type descriptors struct {
 
 // unlock releases mu, and closes what is to be closed: that may take long, if
 // it was the last of a file without a name.
-func (d *descriptors) unlock() {
+func (d *fdCache) unlock() {
 	dead := d.dead
 	d.dead = nil
 	d.mu.Unlock()
@@ -60,14 +60,14 @@ func (d *descriptors) unlock() {
 	}
 }
 
-func newDescriptors(limit int) *descriptors {
-	d := &descriptors{max: limit}
+func newFDCache(limit int) *fdCache {
+	d := &fdCache{max: limit}
 	d.order.older, d.order.newer = &d.order, &d.order
 	return d
 }
 
 // pushFront makes h the newest. d.mu is held.
-func (d *descriptors) pushFront(h *handle) {
+func (d *fdCache) pushFront(h *handle) {
 	h.newer, h.older = &d.order, d.order.older
 	h.older.newer, d.order.older = h, h
 }
@@ -79,7 +79,7 @@ func (h *handle) unlink() {
 }
 
 // cached returns a handle of n that is good for u, nil if none is open.
-func (d *descriptors) cached(n *node, u use) *handle {
+func (d *fdCache) cached(n *node, u use) *handle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := n.handles[u]
@@ -98,7 +98,7 @@ func (d *descriptors) cached(n *node, u use) *handle {
 
 // add caches fd as n's handle for u and acquires it. If another was faster,
 // that one is returned and fd is closed.
-func (d *descriptors) add(n *node, u use, fd int) *handle {
+func (d *fdCache) add(n *node, u use, fd int) *handle {
 	d.mu.Lock()
 	defer d.unlock()
 	if h := n.handles[u]; h != nil {
@@ -121,7 +121,7 @@ func (d *descriptors) add(n *node, u use, fd int) *handle {
 // shrink closes what is not in use until no more than max are open, the
 // oldest first. What may be hard to open again is spared, unless that is more
 // than a quarter, or all is set. d.mu is held.
-func (d *descriptors) shrink(all bool) {
+func (d *fdCache) shrink(all bool) {
 	for next := d.order.newer; next != &d.order && d.open > d.max; {
 		h := next
 		next = h.newer
@@ -132,7 +132,7 @@ func (d *descriptors) shrink(all bool) {
 }
 
 // drop takes h out of the cache. d.mu is held.
-func (d *descriptors) drop(h *handle) {
+func (d *fdCache) drop(h *handle) {
 	h.unlink()
 	d.pinned -= int(h.pins)
 	h.pins = 0
@@ -145,7 +145,7 @@ func (d *descriptors) drop(h *handle) {
 }
 
 // settle closes h if nobody can reach it any more. d.mu is held.
-func (d *descriptors) settle(h *handle) {
+func (d *fdCache) settle(h *handle) {
 	if h.older == nil && h.refs == 0 {
 		d.dead = append(d.dead, h.fd)
 		d.open--
@@ -154,7 +154,7 @@ func (d *descriptors) settle(h *handle) {
 
 // pin keeps n's handle for u, if there is one, as long as n is known. No more
 // than max are kept: the sandbox must not use up the server's descriptors.
-func (d *descriptors) pin(n *node, u use) {
+func (d *fdCache) pin(n *node, u use) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if h := n.handles[u]; h != nil && d.pinned < d.max {
@@ -166,7 +166,7 @@ func (d *descriptors) pin(n *node, u use) {
 // prefer closes other handles before n's handle for u, which the mode of the
 // file may forbid to open again while somebody has it open. The kernel never
 // says when that ends.
-func (d *descriptors) prefer(n *node, u use) {
+func (d *fdCache) prefer(n *node, u use) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if h := n.handles[u]; h != nil && !h.keep {
@@ -177,7 +177,7 @@ func (d *descriptors) prefer(n *node, u use) {
 
 // forget closes all handles of n, those in use when they are released, and
 // caches no more for it.
-func (d *descriptors) forget(n *node) {
+func (d *fdCache) forget(n *node) {
 	d.mu.Lock()
 	n.gone = true
 	d.mu.Unlock()
@@ -186,7 +186,7 @@ func (d *descriptors) forget(n *node) {
 
 // renew closes all handles of n, those in use when they are released: it has become
 // another file.
-func (d *descriptors) renew(n *node) {
+func (d *fdCache) renew(n *node) {
 	d.mu.Lock()
 	defer d.unlock()
 	for _, h := range n.handles {
@@ -197,7 +197,7 @@ func (d *descriptors) renew(n *node) {
 }
 
 // count returns how many descriptors are open.
-func (d *descriptors) count() int {
+func (d *fdCache) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.open
