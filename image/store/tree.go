@@ -9,12 +9,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/beneath"
 	"wolffia/internal/rmtree"
 )
 
 // A tree is a directory that is being filled. All of it is reached by
-// descriptors and openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS: nothing
-// in it can lead out of it, and no link is followed.
+// descriptors and package beneath: nothing in it can lead out of it, and no link is
+// followed.
 type tree struct {
 	root *os.File
 
@@ -61,16 +62,7 @@ func (t *tree) open(dir string) (int, error) {
 
 // openAside returns a descriptor of a directory that the caller closes.
 func (t *tree) openAside(dir string) (int, error) {
-	for {
-		fd, err := unix.Openat2(int(t.root.Fd()), dir, &unix.OpenHow{
-			Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
-		})
-		// EAGAIN: a rename elsewhere on the host came in between (openat2(2)).
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
+	return beneath.Open(int(t.root.Fd()), dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
 // list returns the names in a directory.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
 )
 
 // A File is what is known of a file of the scanned tree. Times are in
@@ -93,13 +95,8 @@ func openRegularAt(root *os.File, name string) (*os.File, error) {
 
 // openAt opens what is called name below root, without leaving the mount or
 // following a link on the way; the last name is up to flags.
-func openAt(root *os.File, name string, flags uint64) (*os.File, error) {
-	fd, err := again(func() (int, error) {
-		return unix.Openat2(int(root.Fd()), name, &unix.OpenHow{
-			Flags:   flags | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-		})
-	})
+func openAt(root *os.File, name string, flags int) (*os.File, error) {
+	fd, err := beneath.Open(int(root.Fd()), name, flags, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}

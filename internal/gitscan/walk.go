@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/beneath"
 	"wolffia/internal/gitconfig"
 )
 
@@ -196,12 +197,7 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 	// Neither a link nor a mount on the way, whatever happens meanwhile. The
 	// path is opened from the root: holding a descriptor for each directory
 	// that is pending would cost more than the kernel's walk of cached names.
-	fd, err := again(func() (int, error) {
-		return unix.Openat2(w.root, path, &unix.OpenHow{
-			Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-		})
-	})
+	fd, err := beneath.Open(w.root, path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return below, err
 	}
@@ -215,7 +211,10 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 		if err := ctx.Err(); err != nil {
 			return below, err
 		}
-		n, err := again(func() (int, error) { return unix.Getdents(fd, buf) })
+		n, err := unix.Getdents(fd, buf)
+		if err == unix.EINTR { // FUSE and NFS
+			continue
+		}
 		if err != nil {
 			return below, err
 		}
@@ -271,17 +270,6 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 		w.add(path, bareDir)
 	}
 	return below, nil
-}
-
-// again calls f until no signal interrupts it, as FUSE and NFS let happen, nor
-// a rename (EAGAIN of openat2), but not for ever: a tree can be renamed for ever.
-func again(f func() (int, error)) (n int, err error) {
-	for range 100 {
-		if n, err = f(); err != unix.EINTR && err != unix.EAGAIN {
-			break
-		}
-	}
-	return n, err
 }
 
 // entry splits the first entry off a buffer of getdents64(2); a nil name means

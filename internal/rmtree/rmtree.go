@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
 )
 
 // batch is how many names are read at a time.
@@ -119,10 +121,7 @@ func unlink(dir int, name string) (gone bool, err error) {
 
 // enter opens a directory, and makes it one that its owner may empty.
 func enter(parent int, name string) (*os.File, error) {
-	fd, err := unix.Openat2(parent, name, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-	})
+	fd, err := beneath.Open(parent, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", name, err)
 	}

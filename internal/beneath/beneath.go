@@ -1,0 +1,27 @@
+// Package beneath opens files below a directory that a hostile program may change meanwhile.
+package beneath
+
+import "golang.org/x/sys/unix"
+
+// maxTries bounds the attempts when renames elsewhere on the host interfere (EAGAIN), which
+// a hostile program could keep up.
+const maxTries = 100
+
+// Open opens path, relative to the directory dir, with openat2(2). It never leaves dir,
+// follows no symbolic link and enters no other mount: those are ELOOP and EXDEV. flags are
+// those of open(2), to which O_CLOEXEC is added; with O_PATH and O_NOFOLLOW the last name
+// may be a symbolic link. mode is that of a file made with O_CREAT or O_TMPFILE, else 0. The
+// error is an Errno.
+func Open(dir int, path string, flags int, mode uint32) (int, error) {
+	how := unix.OpenHow{
+		Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode),
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV, // and so no magic links
+	}
+	for tries := 1; ; tries++ {
+		fd, err := unix.Openat2(dir, path, &how)
+		if err == unix.EINTR || err == unix.EAGAIN && tries < maxTries {
+			continue
+		}
+		return fd, err
+	}
+}

@@ -1,0 +1,83 @@
+package beneath
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestOpen(t *testing.T) {
+	top := t.TempDir()
+	root := filepath.Join(top, "root")
+	for _, dir := range []string{"root/dir", "outside"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"root/dir/file", "outside/file"} {
+		if err := os.WriteFile(filepath.Join(top, file), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{"out": "../outside", "in": "dir", "root/link": "dir", "root/away": "../outside"} {
+		if err := os.Symlink(target, filepath.Join(top, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dir)
+	slash, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(slash)
+	proc, err := unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(proc)
+	for _, test := range []struct {
+		dir   int
+		path  string
+		flags int
+		want  error
+	}{
+		{dir, ".", unix.O_PATH, nil},
+		{dir, "dir", unix.O_RDONLY | unix.O_DIRECTORY, nil},
+		{dir, "dir/file", unix.O_RDONLY, nil},
+		{dir, "dir/../dir/file", unix.O_RDONLY, nil},
+		{dir, "new", unix.O_RDWR | unix.O_CREAT | unix.O_EXCL, nil},
+		{dir, "absent", unix.O_RDONLY, unix.ENOENT},
+		{dir, "..", unix.O_PATH, unix.EXDEV},
+		{dir, "../outside/file", unix.O_RDONLY, unix.EXDEV},
+		{dir, root, unix.O_PATH, unix.EXDEV},
+		{dir, "link", unix.O_PATH, unix.ELOOP},
+		{dir, "link", unix.O_PATH | unix.O_NOFOLLOW, nil},
+		{dir, "link/file", unix.O_RDONLY | unix.O_NOFOLLOW, unix.ELOOP},
+		{dir, "away/file", unix.O_RDONLY, unix.ELOOP},
+		{slash, "proc/version", unix.O_RDONLY, unix.EXDEV},
+		{proc, strconv.Itoa(os.Getpid()) + "/cwd", unix.O_PATH, unix.ELOOP}, // a magic link
+	} {
+		mode := uint32(0)
+		if test.flags&unix.O_CREAT != 0 {
+			mode = 0o600
+		}
+		fd, err := Open(test.dir, test.path, test.flags, mode)
+		if err != test.want {
+			t.Errorf("%s with flags %#x: %v, want %v", test.path, test.flags, err, test.want)
+		}
+		if err != nil {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+			t.Errorf("%s: not close-on-exec", test.path)
+		}
+		unix.Close(fd)
+	}
+}
