@@ -17,9 +17,9 @@ func TestUmountSuits(t *testing.T) {
 		{true, "umount from util-linux 2.34\n", ""},
 		{true, "umount from util-linux 3.0\n", ""},
 		{true, "umount from util-linux 2.33.1\n", "older than 2.34"},
-		{true, "umount from util-linux x\n", "not util-linux's"},
-		{true, "BusyBox v1.36.1 multi-call binary.\n", "not util-linux's"},
-		{true, "", "not util-linux's"},
+		{true, "umount from util-linux x\n", "not of util-linux"},
+		{true, "BusyBox v1.36.1 multi-call binary.\n", "not of util-linux"},
+		{true, "", "not of util-linux"},
 		{false, "umount from util-linux 2.38.1\n", "not setuid root"},
 	} {
 		err := umountSuits("/bin/umount", c.setuid, c.version)
@@ -42,7 +42,7 @@ func TestReceive(t *testing.T) {
 		want   string // "" is a descriptor
 	}{
 		{"one", unix.UnixRights(int(null.Fd())), ""},
-		{"none", nil, "fusermount3 sent no descriptor"},
+		{"none", nil, "fusermount3 sent 0 descriptors instead of one"},
 	} {
 		fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package gitconfig reads the configuration files of git, as git itself reads them:
-// git-config(1), "CONFIGURATION FILE". It follows no include.
+// Package gitconfig parses the configuration files of git as git itself does: git-config(1),
+// "CONFIGURATION FILE". It follows no include.
 package gitconfig
 
 import (
@@ -9,8 +9,8 @@ import (
 
 // A Setting is one line of a configuration.
 type Setting struct {
-	// Name is how git names it, such as "core.bare" or "remote.origin.url": the section and the
-	// key in lower case, the subsection as it is written.
+	// Name is git's name, such as "core.bare" or "remote.origin.url": section and key in lower
+	// case, the subsection as written.
 	Name string
 
 	Value string // "" also for a key without "="
@@ -26,7 +26,7 @@ func (s *Setting) Section() string {
 // Key returns the last part of the name.
 func (s *Setting) Key() string { return s.Name[strings.LastIndexByte(s.Name, '.')+1:] }
 
-// Sub returns the subsection, which can have dots in it; ok is false if the setting has none.
+// Sub returns the subsection, which may contain dots; ok is false if the setting has none.
 func (s *Setting) Sub() (sub string, ok bool) {
 	_, rest, _ := strings.Cut(s.Name, ".")
 	end := strings.LastIndexByte(rest, '.')
@@ -36,12 +36,12 @@ func (s *Setting) Sub() (sub string, ok bool) {
 	return rest[:end], true
 }
 
-// maxSettings bounds what one configuration is taken to say.
+// maxSettings bounds the settings of one configuration.
 const maxSettings = 10_000
 
-// Parse returns the settings in text, in their order. The error names the first line that
-// git would refuse, and says so if there are more settings than are read (10,000); the
-// settings are those of the other lines then. git refuses the whole file.
+// Parse returns the settings in text, in their order. The error names the first line that git
+// would refuse, or says that there are more settings than are read (10,000); the settings are
+// then those of the other lines. git itself refuses the whole file.
 func Parse(text string) ([]Setting, error) {
 	p := parser{text: strings.TrimPrefix(text, "\ufeff")}
 	var all []Setting
@@ -61,13 +61,13 @@ func Parse(text string) ([]Setting, error) {
 			if s, ok := p.header(); ok {
 				section = s
 			} else {
-				p.fail("the header of a section is not complete")
+				p.fail("incomplete section header")
 				p.line()
 			}
 		case letter(c):
 			s := Setting{Name: section + "." + p.key()}
 			if section == "" {
-				p.fail("a setting before the first section")
+				p.fail("setting before the first section")
 			}
 			p.blank()
 			switch c, ok := p.peek(); {
@@ -75,7 +75,7 @@ func Parse(text string) ([]Setting, error) {
 				p.next()
 				s.Value = p.value()
 			case ok && c != '\n':
-				p.fail("neither = nor the end of the line after a key") // a comment neither, in git
+				p.fail("neither = nor the end of the line after a key") // git refuses a comment there as well
 				p.line()
 			default:
 				s.Bare = true
@@ -88,14 +88,14 @@ func Parse(text string) ([]Setting, error) {
 	}
 }
 
-// A parser reads a text byte by byte; a CR before a newline is not there.
+// A parser reads a text byte by byte. It skips a CR before a newline.
 type parser struct {
 	text string
 	pos  int
-	err  error // the first
+	err  error // the first one
 }
 
-// fail notes that git refuses the line that is being read.
+// fail records that git refuses the present line.
 func (p *parser) fail(why string, args ...any) {
 	if p.err == nil {
 		line := 1 + strings.Count(p.text[:min(p.pos, len(p.text))], "\n")
@@ -114,7 +114,7 @@ func (p *parser) peek() (c byte, ok bool) {
 	return p.text[p.pos], true
 }
 
-// next takes a byte.
+// next returns the next byte and advances.
 func (p *parser) next() (c byte, ok bool) {
 	c, ok = p.peek()
 	if ok {
@@ -123,7 +123,7 @@ func (p *parser) next() (c byte, ok bool) {
 	return c, ok
 }
 
-// space skips white space; blank does within the line.
+// space skips white space; blank skips white space within the line.
 func (p *parser) space() { p.skip(" \t\n\r\v\f") }
 func (p *parser) blank() { p.skip(" \t\r\v\f") }
 
@@ -142,7 +142,7 @@ func (p *parser) line() {
 	}
 }
 
-// key takes the name of a setting.
+// key parses the key of a setting.
 func (p *parser) key() string {
 	start := p.pos
 	for c, ok := p.peek(); ok && (letter(c) || digit(c) || c == '-'); c, ok = p.peek() {
@@ -151,8 +151,8 @@ func (p *parser) key() string {
 	return Lower(p.text[start:p.pos])
 }
 
-// header takes what follows the [ of a section up to its ], and returns what comes before
-// the key in the names of its settings.
+// header parses a section header after its [, and returns the part of Setting.Name before the
+// key.
 func (p *parser) header() (name string, ok bool) {
 	start := p.pos
 	for {
@@ -192,7 +192,7 @@ func (p *parser) header() (name string, ok bool) {
 	return string(b), c == ']' && name != ""
 }
 
-// value takes what follows the = of a setting, to the end of its line.
+// value parses the value of a setting, after the =, to the end of its line.
 func (p *parser) value() string {
 	var b []byte
 	end := 0 // length of b without trailing white space
@@ -203,7 +203,7 @@ func (p *parser) value() string {
 		switch {
 		case !ok || c == '\n':
 			if quoted {
-				p.fail("a quotation mark is not closed")
+				p.fail("unclosed quotation mark")
 			}
 			return string(b[:end])
 		case (c == '#' || c == ';') && !quoted:
@@ -225,7 +225,7 @@ func (p *parser) value() string {
 				c = '\b'
 			case '\\', '"':
 			default:
-				p.fail("a backslash before what it cannot be before")
+				p.fail("invalid escape sequence")
 			}
 			if !ok {
 				return string(b[:end])
@@ -239,7 +239,7 @@ func (p *parser) value() string {
 	}
 }
 
-// letter, digit and Lower are of ASCII only, as in git.
+// letter, digit and Lower know ASCII only, as in git.
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 func digit(c byte) bool  { return '0' <= c && c <= '9' }
 

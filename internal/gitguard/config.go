@@ -10,31 +10,31 @@ import (
 	"wolffia/internal/gitconfig"
 )
 
-// A Change is a change of a git configuration that a sandbox asks for.
+// A Change is a change of a git configuration by a sandbox.
 type Change struct {
 	File string // path of the configuration from the root of the tree
 	Old  string // "" if it does not exist
 	New  string
 
-	// Fresh says that the git directory was made in this sandbox's life: what a clone or init
-	// writes can be written.
+	// Fresh is set if the git directory was created in this sandbox's life: then what clone
+	// and init write is allowed.
 	Fresh bool
 }
 
-// Check returns why the change is refused; nil if it is not. A change may add, change and remove
-// settings that name no program, path, include, hook, filter or rewriting of addresses. All
-// others stay as they are, in their order. The addresses that there were stay too.
+// Check returns the reason to refuse the change, nil to allow it. A change may add, change and
+// remove settings that name no program, path, include, hook, filter or URL rewriting. All
+// others keep their values and order. Existing addresses stay too.
 func (c *Change) Check() error {
 	if strings.ContainsFunc(c.New, func(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r == 0x7f }) {
-		return errors.New("it would have control characters")
+		return errors.New("the new configuration has control characters")
 	}
 	was, err := gitconfig.Parse(c.Old)
 	if err != nil {
-		return fmt.Errorf("the configuration that is there: %w", err)
+		return fmt.Errorf("the present configuration: %w", err)
 	}
 	is, err := gitconfig.Parse(c.New)
 	if err != nil {
-		return err
+		return fmt.Errorf("the new configuration: %w", err)
 	}
 	j := judge{change: c, old: map[string]bool{}, remotes: map[string]bool{}}
 	for i := range was {
@@ -56,7 +56,7 @@ func (c *Change) Check() error {
 			if slices.Contains(lost, s) {
 				break
 			}
-			return fmt.Errorf("%s cannot be set to %q inside: git on the host would use it", s.Name, s.Value)
+			return fmt.Errorf("%s cannot be set to %q inside: git on the host would use that", s.Name, s.Value)
 		}
 	}
 	for _, s := range lost {
@@ -67,14 +67,14 @@ func (c *Change) Check() error {
 	return errors.New("the order of settings cannot be changed inside")
 }
 
-// A judge knows what a change is about.
+// A judge decides about the settings of one change.
 type judge struct {
 	change  *Change
-	old     map[string]bool // the names of the settings that there were
-	remotes map[string]bool // those that there would be
+	old     map[string]bool // names of the old settings
+	remotes map[string]bool // names of the new remotes
 }
 
-// fixed returns the settings that cannot be added, changed or removed.
+// fixed returns the settings that must not be added, changed or removed.
 func (j *judge) fixed(settings []gitconfig.Setting) []gitconfig.Setting {
 	var out []gitconfig.Setting
 	for _, s := range settings {
@@ -85,7 +85,7 @@ func (j *judge) fixed(settings []gitconfig.Setting) []gitconfig.Setting {
 	return out
 }
 
-// free reports whether s can be added, changed and removed.
+// free reports whether s may be added, changed and removed.
 func (j *judge) free(s *gitconfig.Setting) bool {
 	if hasControl(s.Value) {
 		return false
@@ -119,13 +119,13 @@ func (j *judge) free(s *gitconfig.Setting) bool {
 	return false
 }
 
-// adds reports whether there were no settings of these names, or the directory is new.
+// adds reports whether the old configuration has no settings of these names, or is Fresh.
 func (j *judge) adds(names ...string) bool {
 	return j.change.Fresh || !slices.ContainsFunc(names, func(name string) bool { return j.old[name] })
 }
 
-// remote reports whether a setting of a remote is harmless: of one that has no address yet, the
-// address too.
+// remote reports whether a setting of the remote name is harmless. An address is, if the remote
+// had none.
 func (j *judge) remote(s *gitconfig.Setting, name string) bool {
 	switch s.Key() {
 	case "url", "pushurl":
@@ -141,14 +141,14 @@ func (j *judge) remote(s *gitconfig.Setting, name string) bool {
 	return s.Value == "base" // gh-resolved
 }
 
-// plainName reports whether the name of a remote is one to git itself, and no path or address.
+// plainName reports whether git takes the name of a remote for a name, not a path or address.
 func plainName(name string) bool {
 	return name != "" && name[0] != '-' && name[0] != '.' && name[0] != '/' && !strings.Contains(name, "..") &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || strings.ContainsRune(`:?*[\~^@{`, r) })
 }
 
-// moduleTree reports whether value leads from the git directory of a submodule to a directory
-// of the working tree that the submodule is in; gitsubmodules(7).
+// moduleTree reports whether value, relative to the git directory of a submodule, is a directory
+// in the working tree of the repository that has the submodule; gitsubmodules(7).
 func moduleTree(file, value string) bool {
 	dir := path.Dir(file)
 	top, _, ok := strings.Cut("/"+dir, "/.git/modules/")

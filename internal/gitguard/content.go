@@ -7,17 +7,16 @@ import (
 	"strings"
 )
 
-// MaxSize is how many bytes of a file are checked; longer ones are refused.
+// MaxSize is the maximum size of a checked file, in bytes.
 const MaxSize = 1 << 20
 
-// Content returns why text cannot be the content of the file at file, which is p and has its path
-// from the root of the tree; nil if it can. root is where the tree is to those inside, such as
-// "/workspace".
+// Content returns the reason to refuse text as the content of file, which is p; nil to allow it.
+// file is relative to the root of the tree, which is at root inside, such as "/workspace".
 func (p Part) Content(file, root, text string) error {
 	switch p {
 	case Commondir:
 		if strings.TrimSuffix(text, "\n") != "../.." {
-			return errors.New("only ../.. is the common directory of a worktree")
+			return errors.New("the common directory of a worktree can only be ../..")
 		}
 		return nil
 	case Link:
@@ -27,11 +26,10 @@ func (p Part) Content(file, root, text string) error {
 	case Todo:
 		return todo(text)
 	}
-	return errors.New("it cannot be written")
+	return errors.New("the file cannot be written inside")
 }
 
-// link checks a .git file: it can only lead to what is a git directory by its name, in the
-// tree.
+// link checks a .git file: its target must be a git directory by its name, in the tree.
 func link(file, root, text string) error {
 	target, ok := strings.CutPrefix(strings.TrimRight(text, "\n"), "gitdir: ")
 	if !ok {
@@ -47,7 +45,7 @@ func link(file, root, text string) error {
 	return nil
 }
 
-// isGitDir reports whether the path dir is by its name that of a git directory, in which
+// isGitDir reports whether the path dir is, by its names, that of a git directory, which
 // perm.GitRules guard.
 func isGitDir(dir string) bool {
 	names := strings.Split(dir, "/")
@@ -61,8 +59,8 @@ func isGitDir(dir string) bool {
 	return false
 }
 
-// below returns the path from the root of the tree that target, in a file of the directory dir,
-// means. Names after the first that is not .. may be links, so that .. among them is refused.
+// below returns the path from the root of the tree of target, found in a file of the directory
+// dir. Names after the first that is not .. may be links, so it refuses .. after them.
 func below(dir, root, target string) (string, error) {
 	rest := target
 	if strings.HasPrefix(target, "/") {
@@ -96,8 +94,7 @@ func below(dir, root, target string) (string, error) {
 	return strings.Join(names, "/"), nil
 }
 
-// alternates checks a list of other directories of objects: they are in the tree, and of a git
-// directory.
+// alternates checks a list of other object directories: they must be in the tree.
 func alternates(file, root, text string) error {
 	objects := path.Dir(path.Dir(file))
 	for line := range strings.Lines(text) {
@@ -115,7 +112,7 @@ func alternates(file, root, text string) error {
 	return nil
 }
 
-// harmless are the instructions of a rebase that start no command of the user's; git-rebase(1).
+// harmless are the instructions of a rebase that execute no command; git-rebase(1).
 var harmless = map[string]bool{
 	"p": true, "pick": true, "r": true, "reword": true, "e": true, "edit": true, "s": true, "squash": true,
 	"f": true, "fixup": true, "d": true, "drop": true, "l": true, "label": true, "t": true, "reset": true,
@@ -128,14 +125,14 @@ func todo(text string) error {
 	for line := range strings.Lines(text) {
 		line = strings.TrimLeft(line, " \t\r\n")
 		if line == "" || line[0] == '#' {
-			continue // another core.commentChar: its lines are no known instructions, and refused
+			continue // with another core.commentChar, comments are unknown instructions and refused
 		}
 		word := line
 		if i := strings.IndexAny(line, " \t\r\n"); i >= 0 {
 			word = line[:i]
 		}
 		if !harmless[word] {
-			return fmt.Errorf("instruction %q of a rebase would be executed on the host: run it inside, after the rebase", word)
+			return fmt.Errorf("git on the host would execute instruction %q of the rebase: run it inside, after the rebase", word)
 		}
 	}
 	return nil

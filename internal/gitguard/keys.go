@@ -7,11 +7,11 @@ import (
 	"wolffia/internal/gitconfig"
 )
 
-// A valid reports whether a setting has a value that is harmless.
+// A valid reports whether the value of a setting is harmless.
 type valid func(*gitconfig.Setting) bool
 
-// free are the settings that can be set in every configuration; * stands for a subsection. They
-// name no program, path, address or driver. git-config(1) of git 2.52.
+// free are the settings that may be set in every configuration; * stands for a subsection. They
+// name no program, path, address or driver; git-config(1) of git 2.52.
 var free = map[string]valid{
 	"user.name": text, "user.email": text,
 	"author.name": text, "author.email": text, "committer.name": text, "committer.email": text,
@@ -52,7 +52,7 @@ var free = map[string]valid{
 	"submodule.*.update": oneOf("checkout", "rebase", "merge", "none"), "submodule.*.ignore": oneOf("all", "dirty", "untracked", "none"),
 }
 
-// fresh are those that can be set in a git directory that was made in this sandbox's life.
+// fresh are the settings that may be set if Change.Fresh is.
 var fresh = map[string]valid{
 	"core.filemode": boolean, "core.bare": boolean, "core.logallrefupdates": oneOf("true", "false", "always", ""),
 	"core.symlinks": boolean, "core.ignorecase": boolean, "core.precomposeunicode": boolean,
@@ -61,7 +61,7 @@ var fresh = map[string]valid{
 	"receive.denynonfastforwards": boolean, "remote.*.mirror": boolean, "remote.*.skipdefaultupdate": boolean,
 }
 
-// text takes any value: judge.free has refused control characters.
+// text accepts any value; judge.free has refused control characters.
 func text(s *gitconfig.Setting) bool { return len(s.Value) <= 1000 }
 
 func boolean(s *gitconfig.Setting) bool {
@@ -93,17 +93,17 @@ func oneOf(values ...string) valid {
 	}
 }
 
-// schemes are those of addresses for which git starts no helper program but its own.
+// schemes are those for which git starts only its own helper programs.
 var schemes = map[string]bool{"https": true, "http": true, "ssh": true, "git": true, "git+ssh": true, "ssh+git": true, "file": true}
 
-// address reports whether the value is the address of a repository for which git starts
-// no transport helper, as for ext::COMMAND; gitremote-helpers(7).
+// address reports whether the value is the address of a repository for which git starts no other
+// transport helper, as it does for ext::COMMAND; gitremote-helpers(7).
 func address(s *gitconfig.Setting) bool {
 	v := s.Value
 	if v == "" || v[0] == '-' {
 		return false
 	}
-	scheme := 0 // how many bytes could be a scheme
+	scheme := 0 // length of what could be a scheme
 	for scheme < len(v) && strings.IndexByte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-", v[scheme]) >= 0 {
 		scheme++
 	}

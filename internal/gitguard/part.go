@@ -1,6 +1,6 @@
-// Package gitguard decides which changes to the files of a git directory a sandbox may make:
-// those after which git on the host executes, includes and reveals nothing that it did not
-// before. It is pure: it knows names and contents, and touches no file.
+// Package gitguard decides which changes to files of a git directory a sandbox may make: those
+// after which git on the host executes, includes and reveals nothing that it did not before. It
+// is pure: its arguments are names and contents.
 //
 // The server of the filtered tree asks it about every name of the level perm.Checked.
 package gitguard
@@ -10,33 +10,33 @@ import (
 	"strings"
 )
 
-// A Part says what a file or directory is to git. The zero Part is Other.
+// A Part is what a file or directory is to git. The zero Part is Other.
 type Part uint8
 
 // The parts of a git directory; gitrepository-layout(5).
 const (
-	Other      Part = iota // nothing that a change is known for: none is allowed
-	Config                 // config, config.worktree: replaced by a file that is checked
-	Alternates             // objects/info/alternates: likewise
-	Todo                   // the instructions of a rebase, or of a sequence of picks: likewise
-	Commondir              // commondir of a linked worktree: written once, and checked
-	Link                   // a file named .git: likewise
+	Other      Part = iota // no change is allowed
+	Config                 // config, config.worktree: replaced, with checked content
+	Alternates             // objects/info/alternates: as Config
+	Todo                   // the instructions of a rebase or a sequence of picks: as Config
+	Commondir              // commondir of a linked worktree: written once, with checked content
+	Link                   // a file named .git: as Commondir
 	Hooks                  // the directory hooks
-	Sample                 // a file in it that git does not execute
-	Lock                   // a file that keeps other processes of git out
-	Sequence               // what a rebase, a sequence of picks or a bisect keeps
+	Sample                 // a file in hooks that git does not execute
+	Lock                   // a file that excludes other git processes
+	Sequence               // a file of a rebase, a sequence of picks or a bisect
 )
 
-// sequences are the directories of Sequence.
+// sequences are the directories of Sequence files.
 var sequences = []string{"rebase-merge", "rebase-apply", "sequencer"}
 
-// PartOf returns what the file or directory at path is to git, of which perm.GitRules say that
-// it is special. What can be several is what allows the least.
+// PartOf returns what the file or directory at path, to which perm.GitRules give the level
+// Checked, is to git. Of several possible parts it returns the one that allows the least.
 func PartOf(path string) Part {
 	names := strings.Split(path, "/")
 	last := len(names) - 1
 	name := names[last]
-	git := 0 // where the names below the innermost .git begin
+	git := 0 // index of the first name below the innermost .git
 	for i := last - 1; i >= 0; i-- {
 		if strings.HasSuffix(names[i], ".git") {
 			git = i + 1
@@ -75,11 +75,7 @@ func PartOf(path string) Part {
 	return Other
 }
 
-// Begins reports whether a directory called name is where a rebase or the like is kept,
-// rather than one within it.
-func Begins(name string) bool { return slices.Contains(sequences, name) }
-
-// Makes reports whether a file or, if dir is set, directory that is p can be made.
+// Makes reports whether p may be created, as a directory if dir is set, else as a file.
 func (p Part) Makes(dir bool) bool {
 	switch p {
 	case Hooks:
@@ -92,25 +88,24 @@ func (p Part) Makes(dir bool) bool {
 	return false
 }
 
-// Writes reports whether what was made inside can be written freely.
+// Writes reports whether p, if created inside, may have any content.
 func (p Part) Writes() bool { return p == Sample || p == Lock || p == Sequence }
 
-// Once reports whether the content is written in one piece, which Content checks.
+// Once reports whether p is written once, in one piece that Content checks.
 func (p Part) Once() bool { return p == Commondir || p == Link }
 
-// Replaced reports whether the file comes into being by a rename only, with a content that Config
-// or Content has checked.
+// Replaced reports whether p is created by a rename only, with a content that Change.Check or
+// Content checks.
 func (p Part) Replaced() bool { return p == Config || p == Alternates || p == Todo }
 
-// essential are the names without which a directory is no git directory, to git, libgit2 or
-// JGit.
+// essential are the names that git, libgit2 or JGit require in a git directory.
 var essential = []string{"HEAD", "objects", "refs", "reftable", "commondir"}
 
-// Essential reports whether an entry called name is one that makes a git directory of a directory.
+// Essential reports whether an entry called name can make a directory a git directory.
 func Essential(name string) bool { return slices.Contains(essential, name) }
 
-// Complete reports whether a directory that has the entries that has tells of is a git
-// directory to git, libgit2 or JGit, whatever is in them.
+// Complete reports whether git, libgit2 or JGit takes a directory for a git directory, whatever
+// the content of its entries. has reports whether an entry exists.
 func Complete(has func(name string) bool) bool {
 	return has("HEAD") && (has("commondir") || has("objects") && (has("refs") || has("reftable")))
 }
