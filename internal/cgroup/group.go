@@ -18,37 +18,38 @@ import (
 	"wolffia/internal/pidfd"
 )
 
-// Limits are what a group may use of the machine. 0 is no limit.
+// Limits are limits on what a group uses of the machine. 0 is no limit.
 type Limits struct {
-	Memory int64   // bytes, swap included
-	CPUs   float64 // processors' time
+	Memory int64   // bytes, including swap
+	CPUs   float64 // number of processors
 	PIDs   int64   // processes and threads
 }
 
-// Wants are the controllers that l needs.
+// Wants returns the controllers that l needs.
 func (l *Limits) Wants() []string {
 	var all []string
-	for _, c := range []struct {
-		name string
-		on   bool
-	}{{CPU, l.CPUs > 0}, {Memory, l.Memory > 0}, {PIDs, l.PIDs > 0}} {
-		if c.on {
-			all = append(all, c.name)
-		}
+	if l.CPUs > 0 {
+		all = append(all, CPU)
+	}
+	if l.Memory > 0 {
+		all = append(all, Memory)
+	}
+	if l.PIDs > 0 {
+		all = append(all, PIDs)
 	}
 	return all
 }
 
-// A Group is a sandbox's own, by its directories: of version 1 one for each
-// controller; of version 2 one, for "". As JSON it is found again.
+// A Group is the control group of a sandbox.
 type Group struct {
+	// Dirs are its directories: in version 1 one per controller, in version 2 one, for "".
 	Dirs map[string]string `json:"dirs"`
 
-	enable []string // of version 2: what is to be switched on in its parent
+	enable []string // version 2: the controllers to enable in its parent
 }
 
-// Of returns the group that a process is in if that, or a scope that it is in,
-// has a name that begins so; else nil. To be asked of one that was filled.
+// Of returns the group of a process, after Fill, if the name of the group or of its scope begins
+// with prefix; else nil.
 func Of(pid int, prefix string) *Group {
 	g := &Group{Dirs: map[string]string{}}
 	text := read("/proc/" + strconv.Itoa(pid) + "/cgroup")
@@ -71,20 +72,19 @@ func Of(pid int, prefix string) *Group {
 	return g
 }
 
-// inScope is the name of a group that is in a scope of its own.
+// inScope is the name of a group in a systemd scope.
 const inScope = "sandbox"
 
-// Of version 2 a group has no processes itself, but groups for them: those of the
-// sandbox, of which processes are counted, and the one that serves it.
+// A group of version 2 has no processes itself, but two groups for them: one for the processes of
+// the sandbox, which PIDs limits, and one for the process that serves it.
 const (
 	innerGroup  = "inside"
 	serverGroup = "beside"
 )
 
-// Open decides where the group is, which is all that has been done when it
-// returns, and so the time to write it down; unless systemd has been asked: then
-// the processes are in a scope, which systemd ends with them. The process pid is held,
-// and a child's child of the caller's at most; server is that of Fill.
+// Open returns the group's place, for the caller to record before Fill makes it. If systemd makes
+// the group, Open moves the processes pid and server to a scope, which systemd removes with its
+// last process. pid must be held before its exec. server is as in Fill.
 func (p *Plan) Open(ctx context.Context, name string, pid, server int) (*Group, error) {
 	g := &Group{Dirs: map[string]string{}, enable: p.enable}
 	if p.socket == "" {
@@ -93,7 +93,7 @@ func (p *Plan) Open(ctx context.Context, name string, pid, server int) (*Group, 
 		}
 		return g, nil
 	}
-	// Systemd takes a moment to forget a scope, so the next one has another name.
+	// systemd takes a moment to remove a scope, so each has a name of its own.
 	path, err := startScope(ctx, p.socket, fmt.Sprintf("%s-%d.scope", name, pid), pid, server)
 	if err != nil {
 		return nil, fmt.Errorf("ask systemd for a control group: %w", err)
@@ -102,33 +102,32 @@ func (p *Plan) Open(ctx context.Context, name string, pid, server int) (*Group, 
 	return g, nil
 }
 
-// Fill makes the group, moves the process there, and sets the limits: whatever
-// the process does from then on, and what it starts, is bound by them. The process
-// server, if not 0, uses memory and processors on its behalf, and is bound by the limits
-// of these together with it. If Fill fails the processes may be in there; the caller
-// ends them, and calls Remove.
+// Fill makes the group, moves the process pid there, and sets the limits, which bind pid and all
+// that it starts. server, if not 0, is a process that uses memory and processors on behalf of
+// pid: the limits of these bind both together. After an error the processes may be in the group:
+// the caller ends them, and calls Remove.
 func (g *Group) Fill(l *Limits, pid, server int) error {
 	all := g.all()
 	for _, dir := range all {
-		// Whoever root drops to may look, whatever the umask.
+		// Readable for the user that root drops to, whatever the umask.
 		err := os.Mkdir(dir, 0o755)
 		if err == nil {
 			err = os.Chmod(dir, 0o755)
 		}
 		if err != nil {
-			return fmt.Errorf("make a control group: %w", err)
+			return fmt.Errorf("make control group %s: %w", dir, err)
 		}
 	}
-	// Switching controllers on is refused as long as a process is in the parent,
-	// which may be the one to move.
+	// The kernel refuses to enable controllers while a process is in the parent, which may be
+	// the one to move.
 	if err := g.move(pid, server); err != nil {
 		return err
 	}
 	if dir := g.Dirs[""]; dir != "" {
 		err := enable(filepath.Dir(dir), g.enable)
 		if err == nil {
-			// The two parts share memory as they come, and processors evenly: whoever
-			// serves is not kept from it by those whom it serves.
+			// The two groups share memory as needed, and processors evenly, so that the
+			// sandbox cannot starve its server.
 			err = enable(dir, without(l.Wants(), []string{Memory}))
 		}
 		if err != nil {
@@ -138,7 +137,7 @@ func (g *Group) Fill(l *Limits, pid, server int) error {
 	return g.limit(l)
 }
 
-// all are the directories of g, those first that others are in.
+// all returns the directories of g, parents first.
 func (g *Group) all() []string {
 	var all []string
 	for _, c := range slices.Sorted(maps.Keys(g.Dirs)) {
@@ -149,7 +148,7 @@ func (g *Group) all() []string {
 	return all
 }
 
-// enable switches controllers on for the groups in dir.
+// enable enables controllers for the groups in dir.
 func enable(dir string, controllers []string) error {
 	if len(controllers) == 0 {
 		return nil
@@ -157,6 +156,7 @@ func enable(dir string, controllers []string) error {
 	return write(filepath.Join(dir, "cgroup.subtree_control"), "+"+strings.Join(controllers, " +"))
 }
 
+// move moves the processes to their groups.
 func (g *Group) move(pid, server int) error {
 	enter := func(dir string, pid int) error {
 		return write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
@@ -177,60 +177,48 @@ func (g *Group) move(pid, server int) error {
 	return nil
 }
 
-// period is the time in which a limited share of the processors is counted, in
-// microseconds; it is the kernel's default.
+// period is the period of a limit on processors, in microseconds; the kernel's default.
 const period = 100_000
 
+// limit sets the limits.
 func (g *Group) limit(l *Limits) error {
-	memory, cpu, pids := g.dir(Memory), g.dir(CPU), g.dir(PIDs)
-	quota := strconv.FormatInt(int64(l.CPUs*period), 10)
-	type setting struct{ file, value string }
-	var all []setting
-	add := func(dir, file, value string) { all = append(all, setting{filepath.Join(dir, file), value}) }
+	cpus, bytes, pids := strconv.FormatInt(int64(l.CPUs*period), 10), strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.PIDs, 10)
 	v1 := g.Dirs[""] == ""
-	if l.Memory > 0 && v1 {
-		add(memory, "memory.limit_in_bytes", strconv.FormatInt(l.Memory, 10))
-	} else if l.Memory > 0 {
-		add(memory, "memory.max", strconv.FormatInt(l.Memory, 10))
-	}
-	if l.CPUs > 0 && v1 {
-		add(cpu, "cpu.cfs_period_us", strconv.Itoa(period))
-		add(cpu, "cpu.cfs_quota_us", quota)
-	} else if l.CPUs > 0 {
-		add(cpu, "cpu.max", quota+" "+strconv.Itoa(period))
-	}
-	if l.PIDs > 0 {
-		add(pids, "pids.max", strconv.FormatInt(l.PIDs, 10))
-	}
-	for _, s := range all {
-		if err := write(s.file, s.value); err != nil {
-			return err
+	var err error
+	set := func(on bool, controller, file, value string) {
+		if on && err == nil {
+			err = write(filepath.Join(g.dir(controller), file), value)
 		}
 	}
-	if l.Memory > 0 {
-		return noSwap(memory, l.Memory, v1)
-	}
-	return nil
-}
-
-// noSwap makes the limit of memory one of memory and swap together.
-func noSwap(dir string, memory int64, v1 bool) error {
-	err := error(nil)
-	if v1 {
-		err = write(filepath.Join(dir, "memory.memsw.limit_in_bytes"), strconv.FormatInt(memory, 10))
-	} else {
-		err = write(filepath.Join(dir, "memory.swap.max"), "0")
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		if strings.Count(read("/proc/swaps"), "\n") <= 1 { // a heading
-			return nil
-		}
-		err = errors.New("this host does not count swap for a control group: boot with swapaccount=1, or switch swap off")
+	set(l.Memory > 0 && v1, Memory, "memory.limit_in_bytes", bytes)
+	set(l.Memory > 0 && !v1, Memory, "memory.max", bytes)
+	set(l.CPUs > 0 && v1, CPU, "cpu.cfs_period_us", strconv.Itoa(period))
+	set(l.CPUs > 0 && v1, CPU, "cpu.cfs_quota_us", cpus)
+	set(l.CPUs > 0 && !v1, CPU, "cpu.max", cpus+" "+strconv.Itoa(period))
+	set(l.PIDs > 0, PIDs, "pids.max", pids)
+	if err == nil && l.Memory > 0 {
+		err = noSwap(g.dir(Memory), l.Memory, v1)
 	}
 	return err
 }
 
-// dir is where a controller's files are.
+// noSwap makes the limit on memory a limit on memory and swap together.
+func noSwap(dir string, memory int64, v1 bool) error {
+	file, value := "memory.swap.max", "0"
+	if v1 {
+		file, value = "memory.memsw.limit_in_bytes", strconv.FormatInt(memory, 10)
+	}
+	err := write(filepath.Join(dir, file), value)
+	if errors.Is(err, fs.ErrNotExist) {
+		if strings.Count(read("/proc/swaps"), "\n") <= 1 { // only the heading
+			return nil
+		}
+		err = errors.New("the kernel does not count swap per control group: boot with swapaccount=1, or disable swap")
+	}
+	return err
+}
+
+// dir returns the directory with a controller's files.
 func (g *Group) dir(controller string) string {
 	if dir := g.Dirs[""]; dir != "" {
 		if controller == PIDs {
@@ -241,9 +229,8 @@ func (g *Group) dir(controller string) string {
 	return g.Dirs[controller]
 }
 
-// OOMKills counts the processes of the group that the kernel has killed because
-// of the limit of memory. There is none without such a limit, or when the group
-// is gone.
+// OOMKills returns how many processes of the group the kernel has killed because of the limit on
+// memory. It is 0 without that limit, and after Remove.
 func (g *Group) OOMKills() int64 {
 	file := "memory.events"
 	if g.Dirs[""] == "" {
@@ -262,9 +249,8 @@ func (g *Group) OOMKills() int64 {
 	return 0
 }
 
-// Remove ends what is in the group, waits for it up to limit, and removes it. A
-// group that is gone is no error. A scope is systemd's to remove, which it does
-// when nothing is in there.
+// Remove kills the processes of the group, waits for their end up to limit, and removes the group.
+// A missing group is no error. systemd removes a scope by itself when it is empty.
 func (g *Group) Remove(limit time.Duration) error {
 	end := time.Now().Add(limit)
 	var errs []error
@@ -275,18 +261,17 @@ func (g *Group) Remove(limit time.Duration) error {
 	for _, dir := range slices.Backward(g.all()) {
 		err := clearOut(filepath.Join(dir, threads), end)
 		if err == nil {
-			err = os.Remove(dir) // rmdir(2): nothing else removes one
+			err = os.Remove(dir) // only rmdir(2) removes a group
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
-			errs = append(errs, fmt.Errorf("remove a control group: %w", err))
+			errs = append(errs, fmt.Errorf("remove control group %s: %w", dir, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// clearOut ends the processes of a group and waits for that. The file lists its
-// threads: of a process that ends, the last thread is in the group when the list
-// of processes does not have it any more.
+// clearOut kills the processes of a group and waits for their end. file lists its threads: the
+// last thread of a process that ends is in the group longer than the process is listed.
 func clearOut(file string, end time.Time) error {
 	for {
 		threads, err := os.ReadFile(file)
@@ -298,7 +283,7 @@ func clearOut(file string, end time.Time) error {
 		}
 		for _, thread := range strings.Fields(string(threads)) {
 			if thread == "0" {
-				return fmt.Errorf("%s has processes that cannot be seen from here", file)
+				return fmt.Errorf("%s has processes of another pid namespace: end them first", file)
 			}
 			if err := kill(thread, file, end); err != nil {
 				return err
@@ -307,7 +292,7 @@ func clearOut(file string, end time.Time) error {
 	}
 }
 
-// kill ends the process that a thread in the group is of, and waits for that.
+// kill kills the process of a thread in the group, and waits for its end.
 func kill(thread, file string, end time.Time) error {
 	pid := processOf(thread)
 	if pid == 0 {
@@ -319,7 +304,7 @@ func kill(thread, file string, end time.Time) error {
 	})
 }
 
-// processOf returns the process of a thread; 0 if that is gone.
+// processOf returns the process of a thread, 0 if the thread is gone.
 func processOf(thread string) int {
 	for line := range strings.Lines(read("/proc/" + thread + "/status")) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == "Tgid:" {
@@ -330,7 +315,7 @@ func processOf(thread string) int {
 	return 0
 }
 
-// write sets a file of the kernel's.
+// write writes value to a file of the kernel.
 func write(file, value string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -338,7 +323,7 @@ func write(file, value string) error {
 	}
 	_, err = f.WriteString(value)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("%w (to write %q)", err, value)
+		return fmt.Errorf("%w (writing %q)", err, value)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
-// Package cgroup limits what a sandbox uses of the machine by control groups
-// (cgroups(7), the kernel's cgroup-v2.rst and cgroup-v1). All that is known of
-// them is here: where this process may make one, how it is made, filled, asked
-// and removed.
+// Package cgroup limits what a sandbox uses of the machine by control groups (cgroups(7), the
+// kernel's cgroup-v2.rst and cgroup-v1): it decides where this process may make a group, makes,
+// fills and removes it.
 //
 //	plan, refused := cgroup.ThisHost().Plan([]string{cgroup.Memory})
 //	group, err := plan.Open(ctx, "wolffia-x", pid, 0)
@@ -9,7 +8,7 @@
 //	...
 //	err = group.Remove(limit)
 //
-// What a host's facts mean is decided by a function without I/O.
+// ThisHost collects the facts about a host; Plan decides without I/O.
 package cgroup
 
 import (
@@ -29,40 +28,33 @@ const (
 	PIDs   = "pids"
 )
 
-// mount is where control groups are, on every host that has them.
+// mount is where every host mounts its control groups.
 const mount = "/sys/fs/cgroup"
 
-// A Host is what matters of a host for the control groups of a process.
+// A Host has the facts about a host that decide where a process may make a control group.
 type Host struct {
-	// version is 2, 1 (also where both are), or 0 if there are none.
-	version int
-	// own is, of version 2, the process's group and those above it, up to the
-	// highest that it sees.
-	own []level
-	// v1 is, of version 1, the directory of the process's group by controller, if
-	// it may make groups in there.
-	v1 map[string]string
-	// systemd says that systemd is the host's init, and so minds its own groups;
-	// socket is where the manager to ask for one listens: root's, or that of the
-	// user; empty if none does. managed are the controllers that it has.
-	systemd bool
-	socket  string
-	managed []string
+	version int               // 2, 1 (also where both are mounted), or 0 if none is
+	own     []level           // version 2: the process's group and those above it that it sees
+	v1      map[string]string // version 1: the process's group by controller, if it may make groups in there
+
+	systemd bool     // systemd is the host's init, and manages its groups
+	socket  string   // of the systemd manager of root or of the user, to make a group; "" if none listens
+	managed []string // the controllers of that manager
 	root    bool
 }
 
 // A level is a group of version 2.
 type level struct {
-	path     string   // below the mount
-	writable bool     // one may make groups in it, and move processes there and between them
-	top      bool     // it is the host's root, to which other rules apply
-	occupied bool     // there are processes in it, so that no group in it can have controllers
-	own      bool     // systemd has given it away (Delegate=)
-	has      []string // the controllers that it has,
-	gives    []string // and those that groups in it have
+	path      string   // below the mount
+	writable  bool     // the process may make groups in it, and move processes into and between them
+	top       bool     // it is the root of the hierarchy, which may have processes beside groups
+	occupied  bool     // it has processes, so that groups in it get no further controllers
+	delegated bool     // systemd has delegated it (Delegate=)
+	has       []string // its controllers
+	gives     []string // the controllers of groups in it
 }
 
-// ThisHost looks at the host, for the process that calls it.
+// ThisHost returns the facts about this host for this process.
 func ThisHost() *Host {
 	h := &Host{root: os.Geteuid() == 0}
 	var fs unix.Statfs_t
@@ -84,13 +76,13 @@ func (h *Host) lookV2(self string) {
 	for path := pathOf(self, ""); path != ""; path = above(path) {
 		dir := filepath.Join(mount, path)
 		h.own = append(h.own, level{
-			path:     path,
-			writable: writable(dir) && writable(dir+"/cgroup.procs") && writable(dir+"/cgroup.subtree_control"),
-			top:      !exists(dir + "/cgroup.type"),
-			occupied: read(dir+"/cgroup.procs") != "",
-			own:      givenAway(dir),
-			has:      strings.Fields(read(dir + "/cgroup.controllers")),
-			gives:    strings.Fields(read(dir + "/cgroup.subtree_control")),
+			path:      path,
+			writable:  writable(dir) && writable(dir+"/cgroup.procs") && writable(dir+"/cgroup.subtree_control"),
+			top:       !exists(dir + "/cgroup.type"),
+			occupied:  read(dir+"/cgroup.procs") != "",
+			delegated: delegated(dir),
+			has:       strings.Fields(read(dir + "/cgroup.controllers")),
+			gives:     strings.Fields(read(dir + "/cgroup.subtree_control")),
 		})
 	}
 	if h.systemd = exists("/run/systemd/system"); !h.systemd { // sd_booted(3)
@@ -105,7 +97,7 @@ func (h *Host) lookV2(self string) {
 		managed = "/user.slice/user-" + uid + ".slice/user@" + uid + ".service"
 	}
 	managed = filepath.Join(mount, managed)
-	if socket := run + "/systemd/private"; writable(socket) && exists(managed) { // a manager that has ended leaves it
+	if socket := run + "/systemd/private"; writable(socket) && exists(managed) { // a manager leaves the socket when it ends
 		h.socket = socket
 		h.managed = strings.Fields(read(managed + "/cgroup.controllers"))
 	}
@@ -120,7 +112,7 @@ func (h *Host) lookV1(self string) {
 		}
 		h.version = 1
 		dir := filepath.Join(mount, c, path)
-		if !exists(dir) { // a container sees its own group only, in place of the root
+		if !exists(dir) { // a container sees its own group as the root
 			dir = filepath.Join(mount, c)
 		}
 		if writable(dir) {
@@ -129,8 +121,8 @@ func (h *Host) lookV1(self string) {
 	}
 }
 
-// pathOf returns the group of a process by its /proc/PID/cgroup: that of a
-// controller of version 1, or for "" that of version 2.
+// pathOf returns the group in text, a /proc/PID/cgroup: that of a controller of version 1, or for
+// "" that of version 2; "" if there is none.
 func pathOf(text, controller string) string {
 	for line := range strings.Lines(text) {
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -141,7 +133,7 @@ func pathOf(text, controller string) string {
 	return ""
 }
 
-// above returns the group above path, "" above the root.
+// above returns the parent of the group path, "" for the root.
 func above(path string) string {
 	if path == "/" || path == "" {
 		return ""
@@ -149,9 +141,8 @@ func above(path string) string {
 	return filepath.Dir(path)
 }
 
-// givenAway reports whether systemd has marked a group as somebody else's, as it
-// does since version 252 for all to see.
-func givenAway(dir string) bool {
+// delegated reports whether systemd has marked a group as delegated, as it does since version 252.
+func delegated(dir string) bool {
 	value := make([]byte, 1)
 	n, err := unix.Getxattr(dir, "user.delegate", value)
 	return err == nil && n == 1 && value[0] == '1'
@@ -166,7 +157,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// read returns the content of a small file of the kernel's, empty if there is none.
+// read returns the content of a small file of the kernel, "" on an error.
 func read(path string) string {
 	b, _ := os.ReadFile(path)
 	return string(b)

@@ -7,38 +7,38 @@ import (
 	"strings"
 )
 
-// A Plan says where a group can be made. It is made of facts; by the time that
-// it is used they may have changed, which is an error then.
+// A Plan is where a group can be made. If the facts of its Host have changed since, Open or Fill
+// fails.
 type Plan struct {
-	// parents are the directories that the group goes into, by controller; of
-	// version 2 there is one, for "". It is empty if systemd is asked.
+	// parents are the directories in which to make the group, by controller; in version 2
+	// one, for "". It is empty if systemd makes the group.
 	parents map[string]string
-	enable  []string // version 2: the controllers that are to be switched on in the parent
-	socket  string   // of the manager that is asked for a scope
+	enable  []string // version 2: the controllers to enable in the parent
+	socket  string   // of the systemd manager that makes a scope
 	wants   []string
 }
 
-// A Kind of refusal says what would help.
+// A Kind is the reason of a Refusal, which decides what would help.
 type Kind int
 
 // The kinds of refusals.
 const (
 	NoGroups   Kind = iota + 1 // none are mounted
 	OldVersion                 // version 1, and not root
-	Occupied                   // all groups have processes in them, and nobody is there to ask for one
-	NoManager                  // no group is this user's, and no systemd of the user's runs
-	NotGiven                   // the group or the manager there is does not have the controllers
+	Occupied                   // all groups have processes in them, and no systemd can make one
+	NoManager                  // no group is delegated to the user, and no systemd of the user runs
+	NotGiven                   // the group or the systemd manager does not have the controllers
 )
 
-// A Refusal says why there can be no group with some controllers.
+// A Refusal is why there can be no group with some controllers.
 type Refusal struct {
 	Kind    Kind
-	Lacking []string // the controllers that cannot be had; never empty
-	Problem string   // on one line
+	Lacking []string // the missing controllers; not empty
+	Problem string   // one line
 }
 
-// Plan decides where a group with some controllers can be made: close to the
-// process, so that what limits it limits the group too.
+// Plan returns where a group with the controllers want can be made: as close to the process as
+// possible, so that the limits of the process bind the group too.
 func (h *Host) Plan(want []string) (*Plan, *Refusal) {
 	switch h.version {
 	case 1:
@@ -58,20 +58,20 @@ func (h *Host) planV1(want []string) (*Plan, *Refusal) {
 		}
 	}
 	if lacking != nil {
-		return nil, &Refusal{OldVersion, lacking, "control groups are of version 1, of which this user may not use: " + strings.Join(lacking, ", ")}
+		return nil, &Refusal{OldVersion, lacking, "this user may not use these controllers of version 1: " + strings.Join(lacking, ", ")}
 	}
 	return p, nil
 }
 
 func (h *Host) planV2(want []string) (*Plan, *Refusal) {
-	var refused *Refusal // by the group that comes closest
+	var refused *Refusal // of the group that lacks the fewest controllers
 	closest := func(r *Refusal) {
 		if refused == nil || len(r.Lacking) < len(refused.Lacking) {
 			refused = r
 		}
 	}
 	for _, l := range h.own {
-		if !l.writable || h.minds(&l) {
+		if !l.writable || h.managedBySystemd(&l) {
 			continue
 		}
 		can := l.has
@@ -83,9 +83,9 @@ func (h *Host) planV2(want []string) (*Plan, *Refusal) {
 		case len(lacking) == 0:
 			return &Plan{parents: map[string]string{"": filepath.Join(mount, l.path)}, enable: without(want, l.gives), wants: want}, nil
 		case len(without(want, l.has)) == 0:
-			closest(&Refusal{Occupied, lacking, fmt.Sprintf("the control group %s has processes in it, so no group in it can limit: %s", l.path, strings.Join(lacking, ", "))})
+			closest(&Refusal{Occupied, lacking, fmt.Sprintf("the control group %s has processes, so that groups in it cannot get controllers: %s", l.path, strings.Join(lacking, ", "))})
 		default:
-			closest(&Refusal{NotGiven, without(want, l.has), fmt.Sprintf("the control group %s does not have: %s", l.path, strings.Join(without(want, l.has), ", "))})
+			closest(&Refusal{NotGiven, without(want, l.has), fmt.Sprintf("the control group %s does not have controllers: %s", l.path, strings.Join(without(want, l.has), ", "))})
 		}
 	}
 	switch {
@@ -93,22 +93,21 @@ func (h *Host) planV2(want []string) (*Plan, *Refusal) {
 	case refused != nil:
 		return nil, refused
 	case h.root:
-		return nil, &Refusal{Occupied, want, "no control group may be changed here"}
+		return nil, &Refusal{Occupied, want, "root may not change any control group here"}
 	default:
-		return nil, &Refusal{NoManager, want, "no control group is delegated to this user, and no systemd of the user's own answers"}
+		return nil, &Refusal{NoManager, want, "no control group is delegated to this user, and no systemd of the user runs"}
 	}
 	lacking := without(want, h.managed)
 	if len(lacking) > 0 {
-		return nil, &Refusal{NotGiven, lacking, "systemd does not delegate to this user: " + strings.Join(lacking, ", ")}
+		return nil, &Refusal{NotGiven, lacking, "systemd does not delegate controllers to this user: " + strings.Join(lacking, ", ")}
 	}
 	return &Plan{socket: h.socket, wants: want}, nil
 }
 
-// minds reports whether systemd takes a group for its own, and may change it at
-// any time: all that it has not given away, and what a manager has been given
-// (systemd.io/CGROUP_DELEGATION). To a user it is enough that the group is the
-// user's, outside of those of the user's manager.
-func (h *Host) minds(l *level) bool {
+// managedBySystemd reports whether systemd may change the group l at any time: a group that it has
+// not delegated, or that of a user's manager (systemd.io/CGROUP_DELEGATION). A user may use a
+// group of its own outside of those of its manager.
+func (h *Host) managedBySystemd(l *level) bool {
 	if !h.systemd {
 		return false
 	}
@@ -117,13 +116,13 @@ func (h *Host) minds(l *level) bool {
 	switch {
 	case l.path == "/" || manager:
 		return true
-	case l.own:
+	case l.delegated:
 		return false
 	}
 	return h.root || strings.Contains(l.path, "/user@")
 }
 
-// without returns what is in want and not in have.
+// without returns the elements of want that are not in have.
 func without(want, have []string) []string {
 	var left []string
 	for _, c := range want {
@@ -134,7 +133,7 @@ func without(want, have []string) []string {
 	return left
 }
 
-// String says, on one line, where the group would be.
+// String returns, on one line, where the group would be.
 func (p *Plan) String() string {
 	switch {
 	case p.socket != "":

@@ -14,9 +14,9 @@ var (
 	session = level{path: "/user.slice/user-1000.slice/session-3.scope", occupied: true, has: all()}
 	shell   = level{path: "/user.slice/user-1000.slice/user@1000.service/app.slice/shell.scope", writable: true, occupied: true, has: all()}
 	slice   = level{path: "/user.slice/user-1000.slice/user@1000.service/app.slice", writable: true, has: all(), gives: all()}
-	user    = level{path: "/user.slice/user-1000.slice/user@1000.service", writable: true, own: true, has: all(), gives: all()}
+	user    = level{path: "/user.slice/user-1000.slice/user@1000.service", writable: true, delegated: true, has: all(), gives: all()}
 	job     = level{path: "/system.slice/ci.service/main", writable: true, occupied: true, has: all()}
-	service = level{path: "/system.slice/ci.service", writable: true, own: true, has: all(), gives: []string{Memory}}
+	service = level{path: "/system.slice/ci.service", writable: true, delegated: true, has: all(), gives: []string{Memory}}
 	closed  = level{path: "/", top: true, occupied: true, has: all(), gives: all()}
 	top     = level{path: "/", top: true, writable: true, occupied: true, has: all(), gives: []string{PIDs}}
 	inside  = level{path: "/", writable: true, occupied: true, has: all()} // a container's namespace
@@ -28,9 +28,9 @@ func TestPlan(t *testing.T) {
 	poor := slice
 	poor.has, poor.gives = []string{Memory, PIDs}, []string{Memory, PIDs}
 	alien := service // as older versions of systemd leave it
-	alien.own = false
+	alien.delegated = false
 	given := shell
-	given.own, given.occupied = true, false
+	given.delegated, given.occupied = true, false
 	for _, tt := range []struct {
 		name string
 		host Host
@@ -55,16 +55,16 @@ func TestPlan(t *testing.T) {
 		{
 			"cpu not delegated",
 			Host{version: 2, systemd: true, socket: userBus, managed: []string{Memory, PIDs}, own: []level{session, closed}},
-			"systemd does not delegate to this user: cpu", NotGiven,
+			"systemd does not delegate controllers to this user: cpu", NotGiven,
 			[]string{CPU},
 		},
-		{"by su, no manager", Host{version: 2, systemd: true, own: []level{session, closed}}, "no systemd of the user's", NoManager, all()},
-		{"a manager that is gone", Host{version: 2, systemd: true, own: []level{shell, slice, user, closed}}, "no systemd of the user's", NoManager, all()},
+		{"by su, no manager", Host{version: 2, systemd: true, own: []level{session, closed}}, "no systemd of the user runs", NoManager, all()},
+		{"a manager that is gone", Host{version: 2, systemd: true, own: []level{shell, slice, user, closed}}, "no systemd of the user runs", NoManager, all()},
 		{"a service", Host{version: 2, systemd: true, own: []level{job, service, closed}}, "in /sys/fs/cgroup/system.slice/ci.service", 0, nil},
 		{"a service, unmarked", Host{version: 2, systemd: true, own: []level{job, alien, closed}}, "in /sys/fs/cgroup/system.slice/ci.service", 0, nil},
-		{"a service in one group", Host{version: 2, systemd: true, own: []level{job, closed}}, "has processes in it", Occupied, all()},
+		{"a service in one group", Host{version: 2, systemd: true, own: []level{job, closed}}, "has processes, so that", Occupied, all()},
 		{"a scope with room", Host{version: 2, systemd: true, own: []level{given, slice, user, closed}}, "shell.scope", 0, nil},
-		{"no systemd, a part", Host{version: 2, own: []level{shell, poor, closed}}, "does not have: cpu", NotGiven, []string{CPU}},
+		{"no systemd, a part", Host{version: 2, own: []level{shell, poor, closed}}, "does not have controllers: cpu", NotGiven, []string{CPU}},
 		{
 			"root, systemd",
 			Host{version: 2, root: true, systemd: true, socket: "/run/systemd/private", managed: all(), own: []level{{path: "/user.slice/user-0.slice/session-1.scope", writable: true, has: all()}, top}},
@@ -72,10 +72,10 @@ func TestPlan(t *testing.T) {
 		},
 		{"root, in a service", Host{version: 2, root: true, systemd: true, socket: "/run/systemd/private", managed: all(), own: []level{job, service, top}}, "ci.service", 0, nil},
 		{"root, no systemd", Host{version: 2, root: true, own: []level{top}}, "in /sys/fs/cgroup", 0, nil},
-		{"a container", Host{version: 2, root: true, own: []level{inside}}, "has processes in it", Occupied, all()},
-		{"a container, read-only", Host{version: 2, root: true, own: []level{{path: "/", occupied: true, has: all()}}}, "no control group may be changed", Occupied, all()},
+		{"a container", Host{version: 2, root: true, own: []level{inside}}, "has processes, so that", Occupied, all()},
+		{"a container, read-only", Host{version: 2, root: true, own: []level{{path: "/", occupied: true, has: all()}}}, "may not change any control group", Occupied, all()},
 		{"a container with a place for us", Host{version: 2, root: true, own: []level{{path: "/init", writable: true, occupied: true, has: all()}, {path: "/", writable: true, has: all()}}}, "in /sys/fs/cgroup", 0, nil},
-		{"a container with systemd", Host{version: 2, root: true, systemd: true, own: []level{{path: "/", writable: true, has: all()}}}, "no control group may be changed", Occupied, all()},
+		{"a container with systemd", Host{version: 2, root: true, systemd: true, own: []level{{path: "/", writable: true, has: all()}}}, "may not change any control group", Occupied, all()},
 	} {
 		plan, refused := tt.host.Plan(all())
 		if (plan == nil) != (tt.kind != 0) || (refused == nil) != (tt.kind == 0) {

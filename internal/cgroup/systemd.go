@@ -13,10 +13,9 @@ import (
 	godbus "github.com/godbus/dbus/v5"
 )
 
-// startScope asks a systemd manager, by its own socket, for a transient scope
-// with a process in it, and server if that is not 0, and returns the scope's group: it is the caller's to make
-// groups in, and goes when the last process in there does (systemd.scope(5),
-// org.freedesktop.systemd1(5), StartTransientUnit).
+// startScope has the systemd manager at socket make a transient scope with the processes pid and, if
+// not 0, server. It returns the scope's group, in which the caller may make groups; systemd removes
+// it with its last process (systemd.scope(5), org.freedesktop.systemd1(5), StartTransientUnit).
 func startScope(ctx context.Context, socket, name string, pid, server int) (path string, err error) {
 	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) { return dial(ctx, socket) })
 	if err != nil {
@@ -32,7 +31,7 @@ func startScope(ctx context.Context, socket, name string, pid, server int) (path
 		dbus.PropDescription("a wolffia sandbox's limits"),
 		dbus.PropPids(pids...),
 		{Name: "Delegate", Value: godbus.MakeVariant(true)},
-		// Not remembered for having ended badly.
+		// Removed also after a failure.
 		{Name: "CollectMode", Value: godbus.MakeVariant("inactive-or-failed")},
 	}, done)
 	if err != nil {
@@ -41,20 +40,19 @@ func startScope(ctx context.Context, socket, name string, pid, server int) (path
 	select {
 	case result := <-done:
 		if result != "done" {
-			return "", fmt.Errorf("its job for %s ended so: %s", name, result)
+			return "", fmt.Errorf("the systemd job for %s has the result %s", name, result)
 		}
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 	path = pathOf(read("/proc/"+strconv.Itoa(pid)+"/cgroup"), "")
 	if filepath.Base(path) != name {
-		return "", fmt.Errorf("the process is in %s, not in %s", path, name)
+		return "", fmt.Errorf("process %d is in the control group %s, not in %s", pid, path, name)
 	}
 	return path, nil
 }
 
-// dial connects to a manager's own socket, where there is no bus, and so nobody
-// to say hello to.
+// dial connects to a manager's own socket, which needs no Hello since it is not a bus.
 func dial(ctx context.Context, socket string) (*godbus.Conn, error) {
 	sock, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
