@@ -12,22 +12,22 @@ import (
 // MaxSize bounds each of a log's two files, in bytes.
 const MaxSize = 8 << 20
 
-// old is where the older part of the log at path is.
+// old returns the path of the older file of the log at path.
 func old(path string) string { return path + ".1" }
 
-// A file is the end of a log that is written to. It is opened when there is
-// something to write. It is not safe for concurrent use.
+// A file is the newer file of a log, for writing; the first write opens it. It is not safe for
+// concurrent use.
 type file struct {
 	path string
 	max  int64 // bytes
 
 	f    *os.File // nil: not opened
 	size int64
-	torn bool // what was written last is not a whole line
+	torn bool // the file does not end with a newline
 }
 
-// write appends one line, which includes its end. After an error the line is
-// not in the log, or only in part, which the next one makes up for.
+// write appends one line, which ends with a newline. After an error a part of the line may be in
+// the log; the next write ends that line first.
 func (w *file) write(text []byte) error {
 	if w.f == nil {
 		if err := w.open(); err != nil {
@@ -59,13 +59,12 @@ func (w *file) open() error {
 	if size > 0 {
 		last := make([]byte, 1)
 		_, err := f.ReadAt(last, size-1)
-		w.torn = err != nil || last[0] != '\n' // whoever wrote it was killed, or the disk was full
+		w.torn = err != nil || last[0] != '\n' // the writer was killed, or the disk was full
 	}
 	return nil
 }
 
-// rotate makes the file the older one, in the place of the one there was, and
-// opens a new one.
+// rotate makes the file the older one, replacing that, and opens a new one.
 func (w *file) rotate() error {
 	if err := os.Rename(w.path, old(w.path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -85,9 +84,8 @@ func (w *file) close() error {
 	return err
 }
 
-// openLog opens one of a log's files and tells its size. Somebody else may have
-// put it there: a link would make us write or read what is not ours, a FIFO
-// would make us wait.
+// openLog opens one file of a log and returns its size. It refuses a file that another program
+// may have put there: wolffia must not write through a link, nor wait for a FIFO.
 func openLog(path string, flags int) (_ *os.File, size int64, err error) {
 	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -97,11 +95,11 @@ func openLog(path string, flags int) (_ *os.File, size int64, err error) {
 	if err = unix.Fstat(int(f.Fd()), &st); err == nil {
 		switch {
 		case st.Mode&unix.S_IFMT != unix.S_IFREG:
-			err = errors.New("it is not a regular file")
+			err = errors.New("not a regular file: remove it")
 		case st.Nlink > 1:
-			err = errors.New("it has a second name")
+			err = errors.New("the file has several links: remove it")
 		case st.Size > 2*MaxSize:
-			err = fmt.Errorf("it has %d bytes, wolffia writes no more than %d", st.Size, MaxSize)
+			err = fmt.Errorf("%d bytes are more than wolffia writes (%d): remove it", st.Size, MaxSize)
 		}
 	}
 	if err != nil {

@@ -14,10 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Follow calls each with every record that there is and that comes, until the
-// file called alive is no more, whose directory must be there: that is the end,
-// and no error. It ends with each's error, or ctx's. Nothing is looked at but
-// when the kernel says that something has changed (inotify(7)).
+// Follow calls each with every present and future record. It returns nil when the file called
+// alive no longer exists, else each's error or ctx's. alive's directory must exist. Follow
+// waits for events of the kernel (inotify(7)).
 func (r *Reader) Follow(ctx context.Context, alive string, each func(Record) error) error {
 	w, err := watch(filepath.Dir(r.path), filepath.Dir(alive))
 	if err != nil {
@@ -29,14 +28,14 @@ func (r *Reader) Follow(ctx context.Context, alive string, each func(Record) err
 	defer w.Close()
 	stop := context.AfterFunc(ctx, func() { _ = w.SetReadDeadline(time.Unix(0, 0)) })
 	defer stop()
-	for over := false; ; {
+	for ended := false; ; {
 		if _, err := os.Lstat(alive); errors.Is(err, fs.ErrNotExist) {
-			over = true // what it has written it wrote before
+			ended = true // all records were written before
 		}
-		if err := r.drain(ctx, each); err != nil || over {
+		if err := r.drain(ctx, each); err != nil || ended {
 			return err
 		}
-		if over, err = changed(w); err != nil {
+		if ended, err = wait(w); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -45,7 +44,7 @@ func (r *Reader) Follow(ctx context.Context, alive string, each func(Record) err
 	}
 }
 
-// drain calls each with all that there is now.
+// drain calls each with all present records.
 func (r *Reader) drain(ctx context.Context, each func(Record) error) error {
 	for {
 		rec, err := r.Next()
@@ -67,11 +66,12 @@ func (r *Reader) drain(ctx context.Context, each func(Record) error) error {
 	}
 }
 
-// watch watches what becomes of the files in two directories.
+// watch returns an inotify instance for files written or created in the directory log, and
+// removed from the directory alive.
 func watch(log, alive string) (_ *os.File, err error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, fmt.Errorf("inotify: %w; /proc/sys/fs/inotify says how many a user may have", err)
+		return nil, fmt.Errorf("inotify: %w; see the limits in /proc/sys/fs/inotify", err)
 	}
 	w := os.NewFile(uintptr(fd), "inotify")
 	for _, dir := range []struct {
@@ -88,9 +88,8 @@ func watch(log, alive string) (_ *os.File, err error) {
 	return w, nil
 }
 
-// changed waits until something is different. It reports whether one of the
-// directories is gone.
-func changed(w *os.File) (gone bool, err error) {
+// wait blocks until an event. It reports whether one of the directories is gone.
+func wait(w *os.File) (gone bool, err error) {
 	buf := make([]byte, 4096) // room for an event of any name
 	n, err := w.Read(buf)
 	if err != nil {

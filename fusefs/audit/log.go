@@ -12,12 +12,12 @@ import (
 	"wolffia/perm"
 )
 
-// queueSize is how many lines may wait for the disk.
+// queueSize bounds the lines that wait for the disk.
 const queueSize = 1024
 
-// A Log writes denials to a file. Add never waits, for neither lock nor disk:
-// one goroutine writes. What is too much, or cannot be written, is counted, and
-// told in a line when that is possible.
+// A Log writes denials to a file. Add waits neither for a lock nor for the disk: one goroutine
+// writes. Denials beyond the rate, or that cannot be written, are counted; the count is written
+// when possible. It is safe for concurrent use.
 type Log struct {
 	file   file
 	logger *slog.Logger
@@ -27,20 +27,19 @@ type Log struct {
 	closed bool        // guarded by mu
 	queue  chan *entry // sent to with mu held, and room
 
-	wake  chan struct{}      // something was dropped, the first since that was told
-	flush chan chan struct{} // to be closed when what is queued is written
+	wake  chan struct{}      // tally has dropped the first since due
+	flush chan chan struct{} // each is closed when the queue has been written
 	done  chan struct{}      // closed when all is written
 }
 
-// An entry is a Record whose explanation is still to be had of rules.
+// An entry is a Record that the writer explains by rules.
 type entry struct {
 	record Record
 	rules  *perm.Policy
 }
 
-// NewLog returns a log that continues the one at path, which is made with the
-// first denial. logger is told, once, if it cannot be written; nil discards.
-// The caller closes the log.
+// NewLog returns a log that continues the one at path; the first denial creates the file. logger
+// receives a message once if it cannot be written; nil discards that. The caller closes the log.
 func NewLog(path string, logger *slog.Logger) *Log {
 	return newLog(path, logger, MaxSize)
 }
@@ -57,14 +56,12 @@ func newLog(path string, logger *slog.Logger, max int64) *Log {
 	return l
 }
 
-// Add records a denial, of which all but Time, Count, Command and what Explain
-// says is given; rules are those that decided. It is safe for concurrent use,
-// and does nothing once the log is closed.
+// Add records a denial. It sets Time, Count, Command and what Explain sets; the caller sets the
+// rest. rules are those that decided. Add does nothing after Close.
 //
-// The process waits for the answer to what it asked, so that it is still there
-// and its name can be had. The name is all that may be read of it: it is behind
-// a spin lock in the kernel, while others, such as its arguments, are in its
-// memory, which the process may hold locked until it has its answer.
+// The process that was denied still waits for its answer, so that Add can read its name. Nothing
+// else of it may be read: the kernel guards the name by a spin lock, but the arguments by a lock
+// on the process's memory, which the process may hold until it has its answer.
 func (l *Log) Add(r Record, rules *perm.Policy) {
 	if len(r.Path) > maxPath {
 		r.Path, r.Cut = r.Path[:maxPath], true
@@ -87,7 +84,7 @@ func (l *Log) Add(r Record, rules *perm.Policy) {
 	}
 }
 
-// send queues a line, or counts it if there is no room.
+// send queues a line, or counts it if the queue is full.
 func (l *Log) send(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +101,8 @@ func (l *Log) send(e *entry) {
 	}
 }
 
-// Flush waits until all lines of what was added are written, up to limit. What is only
-// counted is told in its time.
+// Flush waits until the lines of all added denials are written, at most limit. It does not write
+// counts.
 func (l *Log) Flush(limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -123,8 +120,7 @@ func (l *Log) Flush(limit time.Duration) {
 	}
 }
 
-// Close writes what was counted, and closes the log. It waits for the disk, up
-// to limit.
+// Close writes the counts and closes the log. It waits for the disk at most limit.
 func (l *Log) Close(limit time.Duration) {
 	l.mu.Lock()
 	if !l.closed {
@@ -140,7 +136,7 @@ func (l *Log) Close(limit time.Duration) {
 	}
 }
 
-// run writes until the log is closed.
+// run writes lines until the log is closed.
 func (l *Log) run() {
 	defer close(l.done)
 	timer := time.NewTimer(window)
@@ -150,7 +146,7 @@ func (l *Log) run() {
 		select {
 		case e, ok := <-l.queue:
 			if !ok {
-				l.tell(true)
+				l.writeCounts(true)
 				_ = l.file.close()
 				return
 			}
@@ -163,7 +159,7 @@ func (l *Log) run() {
 		case <-l.wake:
 		case <-timer.C:
 			armed = false
-			l.tell(false)
+			l.writeCounts(false)
 		}
 		if !armed && l.pending() {
 			timer.Reset(window)
@@ -178,8 +174,8 @@ func (l *Log) pending() bool {
 	return l.tally.pending()
 }
 
-// tell writes what was counted.
-func (l *Log) tell(all bool) {
+// writeCounts writes the lines of tally.due.
+func (l *Log) writeCounts(all bool) {
 	l.mu.Lock()
 	due := l.tally.due(time.Now(), all)
 	l.mu.Unlock()
@@ -188,7 +184,7 @@ func (l *Log) tell(all bool) {
 	}
 }
 
-// write writes one line, or counts what it stands for.
+// write writes one line, or counts its denials if it cannot.
 func (l *Log) write(e *entry) {
 	r := &e.record
 	r.Explain(e.rules)
@@ -196,7 +192,7 @@ func (l *Log) write(e *entry) {
 	if err == nil {
 		return
 	}
-	l.logger.Warn("the audit log cannot be written: denials are counted only", "error", err)
+	l.logger.Warn("audit log cannot be written: denials are only counted", "error", err)
 	l.logger = slog.New(slog.DiscardHandler) // once
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +202,7 @@ func (l *Log) write(e *entry) {
 	}
 }
 
-// command is the name of a thread; empty if it is gone.
+// command returns the name of the thread pid, "" if it is gone.
 func command(pid uint32) string {
 	if pid == 0 {
 		return ""

@@ -8,18 +8,18 @@ import (
 	"os"
 )
 
-// A Reader reads a log from its beginning. Whoever opened it closes it. It is
-// not safe for concurrent use.
+// A Reader reads a log from its beginning. The caller of Open closes it. It is not safe for
+// concurrent use.
 type Reader struct {
 	path    string
 	files   []*os.File // the first is being read, the last may still grow
-	buf     []byte     // what was read and not handed out is buf[at:end]
+	buf     []byte     // buf[at:end] was read and not returned yet
 	at, end int
-	long    bool // a line that is too long is being thrown away
+	long    bool // the present line is too long and is skipped
 	skipped int64
 }
 
-// Open opens the log at path. One that is not there is empty.
+// Open opens the log at path. A missing log is empty.
 func Open(path string) (*Reader, error) {
 	files, err := openBoth(path)
 	if err != nil {
@@ -35,10 +35,10 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// Skipped is how many lines were none.
+// Skipped returns the number of invalid lines so far.
 func (r *Reader) Skipped() int64 { return r.skipped }
 
-// Next returns the next record; io.EOF: there is none, yet.
+// Next returns the next record, or io.EOF if there is none yet.
 func (r *Reader) Next() (Record, error) {
 	for {
 		text, err := r.line()
@@ -55,8 +55,8 @@ func (r *Reader) Next() (Record, error) {
 	}
 }
 
-// line returns the next whole line, without its end; it is valid until the next
-// call. Of a file that goes on nobody waits for the end of its last line.
+// line returns the next whole line without its end, valid until the next call. It is io.EOF as
+// long as the last line of the newer file has no end.
 func (r *Reader) line() ([]byte, error) {
 	for {
 		if i := bytes.IndexByte(r.buf[r.at:r.end], '\n'); i >= 0 {
@@ -87,7 +87,7 @@ func (r *Reader) line() ([]byte, error) {
 			return nil, io.EOF
 		default:
 			if r.long || r.end > 0 {
-				r.skipped++ // it has no end
+				r.skipped++ // a line without an end
 			}
 			r.long, r.end = false, 0
 			_ = r.files[0].Close()
@@ -96,9 +96,8 @@ func (r *Reader) line() ([]byte, error) {
 	}
 }
 
-// more looks whether the log goes on in another file than those that are open,
-// and opens it. What is written to a file is written before it gets its other
-// name: so the last one that is open, which is read once more first, is whole.
+// more opens the files that the log has got since, and reports whether there are any. A file is
+// complete before it is renamed, so the caller reads on in the last open file first.
 func (r *Reader) more() (bool, error) {
 	files, err := openBoth(r.path)
 	if err != nil {
@@ -115,7 +114,7 @@ func (r *Reader) more() (bool, error) {
 	return newer < len(files), err
 }
 
-// openBoth opens the files of a log that are there, the older one first.
+// openBoth opens the existing files of a log, the older one first.
 func openBoth(path string) ([]*os.File, error) {
 	const tries = 8
 	for try := 1; ; try++ {
@@ -130,7 +129,7 @@ func openBoth(path string) ([]*os.File, error) {
 			}
 			files = append(files, f)
 		}
-		// A file that became the older one between the two was seen by neither.
+		// Try again if a file was renamed in between, and missed by both opens.
 		st, err := os.Lstat(old(path))
 		whole := errors.Is(err, fs.ErrNotExist)
 		if err == nil && len(files) > 0 {
@@ -144,7 +143,7 @@ func openBoth(path string) ([]*os.File, error) {
 	}
 }
 
-// same reports whether two descriptors are of one file.
+// same reports whether two descriptors refer to one file.
 func same(a, b *os.File) bool {
 	sa, erra := a.Stat()
 	sb, errb := b.Stat()

@@ -1,14 +1,12 @@
-// Package audit is a sandbox's log of what its filtered tree has denied: its
-// form, the [Log] that is written by the process that serves the tree, and the
-// [Reader] of whoever wants to know.
+// Package audit is a sandbox's log of the denials of its filtered tree: the format, the [Log]
+// that the tree's server writes, and the [Reader].
 //
-// It does not decide what is denied, nor where the log is. The log is a file
-// and, once that was full, an older one beside it, PATH and PATH.1; each line is
-// the JSON of one [Record].
+// It decides neither what is denied nor where the log is. The log is a file at PATH and, once
+// that was full, the older file PATH.1; each line is the JSON of one [Record].
 //
-// What is in it was chosen by a sandbox, and the files may have been changed by
-// one that has broken out: they are opened without following links, read up to
-// a bound, and lines that are none are skipped and counted.
+// A sandbox chooses the content, and one that has broken out may have changed the files: they
+// are opened without following links and read up to a limit; invalid lines are skipped and
+// counted.
 package audit
 
 import (
@@ -24,103 +22,82 @@ import (
 	"wolffia/perm"
 )
 
-// A Record is one line: a denial, or the number of those that were not
-// recorded one by one.
+// A Record is one line of the log: a denial, or the number of denials without a line of their
+// own.
 type Record struct {
 	// Time is when it happened; with Count or Dropped, when the last did.
-	Time time.Time
+	Time time.Time `json:"time"`
 	// Since is when the first of Count or Dropped happened; zero otherwise.
-	Since time.Time
+	Since time.Time `json:"since,omitzero"`
 
-	// Dropped says that so many denials have no line of their own, because they
-	// were too many at once or could not be written. Nothing below is set.
-	Dropped int64
+	// Dropped is the number of denials that have no line of their own, because there were
+	// too many at once or the log could not be written. If it is set, nothing below is.
+	Dropped int64 `json:"dropped,omitempty"`
 
-	// Count is how many denials of the same kind, for the same path, this line
-	// stands for, beyond those of earlier lines; it is at least 1. Where it is
-	// more, or Since is set, process and user are those of the first.
-	Count int64
+	// Count is the number of denials of the same kind, for the same path, of this line,
+	// without those of earlier lines; at least 1. If it is more, or Since is set, process
+	// and user are those of the first.
+	Count int64 `json:"count"`
 
-	Op    string     // what was asked for, such as "write"
-	Path  string     // relative to the codebase; arbitrary bytes
-	Cut   bool       // Path is only the beginning of it, and there is no Rule
-	Level perm.Level // what the rules give
-	Need  perm.Level // what was needed; equal to Level if the kind of object is refused
-	Errno string     // what the process was told, such as "EACCES"
+	Op   string `json:"op"`   // such as "write"
+	Path string `json:"path"` // relative to the codebase; arbitrary bytes
+	// PathBytes is for the JSON only, where U+FFFD replaces what in Path is not UTF-8: it
+	// is the exact path then. Append ignores it, and Parse leaves it nil.
+	PathBytes []byte `json:"pathBytes,omitempty"`
 
-	Rule    *perm.Rule // the rule that decided; nil: none matches, or Problem says why
-	Problem string     // why there is no Rule
-	Why     string     // what git outside of the sandbox would do with it; empty: the rule says it all
-	Remedy  string     // the flag that would allow it; empty: none would
+	Cut   bool       `json:"pathCut,omitempty"` // Path is only the beginning, and there is no Rule
+	Level perm.Level `json:"level"`             // what the rules give
+	Need  perm.Level `json:"need"`              // what was needed; equal to Level if the kind of object is refused
+	Errno string     `json:"errno"`             // the process's error, such as "EACCES"
 
-	PID     uint32 // of the thread that asked, on the host; 0 if it is not known
-	Command string // its name, which it can choose; not UTF-8 is replaced
-	UID     uint32 // of the process, on the host
+	Rule    *perm.Rule `json:"rule"`              // the rule that decided; nil: none matches, or see Problem
+	Problem string     `json:"problem,omitempty"` // why there is no Rule
+	Why     string     `json:"why,omitempty"`     // what git on the host would do with it; empty: the rule explains it
+	Remedy  string     `json:"remedy,omitempty"`  // the flag that would allow it; empty: none would
+
+	PID     uint32 `json:"pid"`     // of the thread, on the host; 0 if unknown
+	Command string `json:"command"` // the thread's name, which it can choose; invalid UTF-8 is replaced
+	UID     uint32 `json:"uid"`     // of the process, on the host
 }
 
-// The longest path that is recorded, and the longest line that is read, in
-// bytes. A byte of a path takes up to 6 in Path, 2 in its exact bytes, and 5 in
-// Remedy; a rule has 12 KiB at most.
+// Limits, in bytes, of a recorded path and of a line that is read. A byte of a path takes up to
+// 6 in Path, 2 in PathBytes and 5 in Remedy; a rule has at most 12 KiB.
 const (
 	maxPath = 4096
 	maxLine = 128 << 10
 )
 
-// A line is a Record as JSON. Path is text for people: where the path is not
-// UTF-8, what is not is replaced by U+FFFD, and PathBytes has it exactly, in
-// base64.
-type line struct {
-	Time  time.Time `json:"time"`
-	Since time.Time `json:"since,omitzero"`
-
-	Dropped int64 `json:"dropped,omitempty"`
-
-	*denial
+// A dropLine is the JSON of a Record with Dropped.
+type dropLine struct {
+	Time    time.Time `json:"time"`
+	Since   time.Time `json:"since,omitzero"`
+	Dropped int64     `json:"dropped"`
 }
 
-type denial struct {
-	Count     int64      `json:"count"`
-	Op        string     `json:"op"`
-	Path      string     `json:"path"`
-	PathBytes []byte     `json:"pathBytes,omitempty"`
-	Cut       bool       `json:"pathCut,omitempty"`
-	Level     perm.Level `json:"level"`
-	Need      perm.Level `json:"need"`
-	Errno     string     `json:"errno"`
-	Rule      *perm.Rule `json:"rule"`
-	Problem   string     `json:"problem,omitempty"`
-	Why       string     `json:"why,omitempty"`
-	Remedy    string     `json:"remedy,omitempty"`
-	PID       uint32     `json:"pid"`
-	Command   string     `json:"command"`
-	UID       uint32     `json:"uid"`
-}
-
-// Append appends r to b, as JSON on one line without its end. All of it is
-// printable: what would mean something to a terminal is escaped.
-func (r *Record) Append(b []byte) []byte {
-	l := line{Time: r.Time.UTC(), Since: r.Since, Dropped: r.Dropped}
-	if !l.Since.IsZero() {
-		l.Since = l.Since.UTC()
+// Append appends the line of r, without its end, to b. All of it is printable: what a terminal
+// would interpret is escaped.
+func (r Record) Append(b []byte) []byte {
+	r.Time = r.Time.UTC()
+	if !r.Since.IsZero() {
+		r.Since = r.Since.UTC()
 	}
-	if r.Dropped == 0 {
-		l.denial = &denial{
-			Count: r.Count, Op: r.Op, Path: r.Path, Cut: r.Cut, Level: r.Level, Need: r.Need, Errno: r.Errno,
-			Rule: r.Rule, Problem: r.Problem, Why: r.Why, Remedy: r.Remedy, PID: r.PID, Command: r.Command, UID: r.UID,
-		}
-		if !utf8.ValidString(r.Path) {
-			l.PathBytes = []byte(r.Path)
-		}
+	r.PathBytes = nil
+	if !utf8.ValidString(r.Path) {
+		r.PathBytes = []byte(r.Path)
 	}
-	text, err := json.Marshal(l)
-	if err != nil { // a level that is none, a year beyond 9999
+	line := any(&r)
+	if r.Dropped > 0 {
+		line = dropLine{r.Time, r.Since, r.Dropped}
+	}
+	text, err := json.Marshal(line)
+	if err != nil { // an invalid level, or a year beyond 9999
 		text = fmt.Appendf(nil, `{"time":"0001-01-01T00:00:00Z","dropped":%d}`, max(1, r.Count, r.Dropped))
 	}
 	return appendPrintable(b, string(text))
 }
 
-// appendPrintable appends JSON with all that cannot be printed escaped. It only
-// occurs within strings.
+// appendPrintable appends JSON with unprintable characters, which occur within strings only,
+// escaped.
 func appendPrintable(b []byte, text string) []byte {
 	for _, c := range text {
 		switch {
@@ -136,41 +113,37 @@ func appendPrintable(b []byte, text string) []byte {
 	return b
 }
 
-// Parse reads one line, with or without its end. An error means that it is not
-// one that Append has made.
+// Parse parses one line, with or without its end. It returns an error for a line that Append
+// does not write.
 func Parse(text []byte) (Record, error) {
-	l := line{denial: new(denial)}
-	if err := json.Unmarshal(text, &l); err != nil {
+	var r Record
+	if err := json.Unmarshal(text, &r); err != nil {
 		return Record{}, fmt.Errorf("audit log: %w", err)
 	}
-	r := Record{Time: l.Time, Since: l.Since, Dropped: l.Dropped}
 	switch {
-	case l.Dropped > 0:
-		return r, nil
-	case l.Time.IsZero() || l.Dropped < 0 || l.Count < 1 || l.Op == "" || l.Errno == "":
-		return Record{}, errors.New("audit log: not a denial")
-	}
-	r.Count, r.Op, r.Path, r.Cut, r.Level, r.Need, r.Errno = l.Count, l.Op, l.Path, l.Cut, l.Level, l.Need, l.Errno
-	r.Rule, r.Problem, r.Why, r.Remedy, r.PID, r.Command, r.UID = l.Rule, l.Problem, l.Why, l.Remedy, l.PID, l.Command, l.UID
-	if l.PathBytes != nil {
-		r.Path = string(l.PathBytes)
+	case r.Dropped > 0:
+		return Record{Time: r.Time, Since: r.Since, Dropped: r.Dropped}, nil
+	case r.Time.IsZero() || r.Dropped < 0 || r.Count < 1 || r.Op == "" || r.Errno == "":
+		return Record{}, errors.New("audit log: line is not a denial")
+	case r.PathBytes != nil:
+		r.Path, r.PathBytes = string(r.PathBytes), nil
 	}
 	return r, nil
 }
 
-// maxDepth is the most components of a path that rules are asked about one by
-// one: what it costs is the sandbox's to choose.
+// maxDepth bounds the components of a path for which Explain asks the rules: the sandbox
+// chooses the path, and so the cost.
 const maxDepth = 256
 
-// Explain fills in what rules say about the denial. Of a path that may be a
-// directory or not the explanation is told that gives the level that was given;
-// without one, as after a change of rules or a rename, there is none.
+// Explain sets Rule, Problem and Remedy from the rules. Of a path that may be a directory or
+// not it uses the explanation that gives r.Level. Without one, as after a change of rules or a
+// rename, it sets only Problem.
 func (r *Record) Explain(rules *perm.Policy) {
 	switch {
 	case rules == nil || r.Dropped > 0:
 		return
 	case r.Cut || strings.Count(r.Path, "/") >= maxDepth:
-		r.Problem = "the path is too long to say why"
+		r.Problem = "path too long to find the rule"
 		return
 	}
 	for _, dir := range []bool{false, true} {
@@ -180,5 +153,5 @@ func (r *Record) Explain(rules *perm.Policy) {
 			return
 		}
 	}
-	r.Problem = "the rules, or its name, have changed since"
+	r.Problem = "the rules or the name have changed since"
 }

@@ -97,7 +97,7 @@ func TestText(t *testing.T) {
 			Record{Op: "read", Path: "long", Cut: true, Need: perm.Read, Errno: "EACCES", Problem: "too long", Count: 1},
 			`2026-03-01 12:00:00  read      long...                   EACCES: needs read, has none, too long`,
 		},
-		{Record{Dropped: 5}, `2026-03-01 12:00:00  5 more were denied that have no line of their own`},
+		{Record{Dropped: 5}, `2026-03-01 12:00:00  5 more denials have no line of their own`},
 	} {
 		tt.r.Time = noon
 		if got := tt.r.Text(time.UTC); got != tt.want {

@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// How many lines there can be: 500 at once, and 50 each second from then on. One
-// with a long path counts as several: a line for each perLine bytes.
+// The log takes 500 lines at once, and 50 each second from then on. A line with a long path counts
+// as one for each perLine bytes of it.
 const (
 	burst   = 500
 	rate    = 50 // a second
 	perLine = 256
 )
 
-// What is denied again within window of its first line is counted, and told in
-// one line at its end. At most maxOpen kinds of denial are followed at a time;
-// others have a line each.
+// Denials of the same kind within window of a line are counted, in one more line at its end. At
+// most maxOpen kinds are counted at a time; others have a line each.
 const (
 	window  = 5 * time.Second
 	maxOpen = 256
 )
 
-// A bucket limits a rate. The zero bucket is full.
+// A bucket is a token bucket. The zero bucket is full.
 type bucket struct {
-	used float64 // lines that cannot be written at once
+	used float64 // missing tokens
 	last time.Time
 }
 
-// take takes room for n lines, if there is as much.
+// take takes n tokens and reports true if there are as many.
 func (b *bucket) take(now time.Time, n int) bool {
 	if d := now.Sub(b.last); d > 0 {
 		b.used = max(0, b.used-rate*d.Seconds())
@@ -41,8 +40,7 @@ func (b *bucket) take(now time.Time, n int) bool {
 	return true
 }
 
-// A kind is what makes two denials the same. Who was denied is no part of it:
-// a build has many processes.
+// A kind identifies denials that are counted together, whatever the process: a build has many.
 type kind struct {
 	op, path, errno string
 	level, need     uint8
@@ -52,17 +50,17 @@ func kindOf(r *Record) kind {
 	return kind{r.Op, r.Path, r.Errno, uint8(r.Level), uint8(r.Need)}
 }
 
-// A repeat counts what followed a denial that has a line.
+// A repeat counts the denials of a kind after the first, which has a line.
 type repeat struct {
 	first entry
 	until time.Time
 	count int64
-	since time.Time // of count
+	since time.Time // of the first in count
 	last  time.Time
 }
 
-// A tally decides which denials have a line, and counts all others. It knows no
-// clock: times are given, and do not go back much.
+// A tally decides which denials get a line, and counts all others. Times are arguments, and do not
+// go back much.
 type tally struct {
 	bucket
 	open map[kind]*repeat
@@ -71,7 +69,7 @@ type tally struct {
 	dropSince, dropLast time.Time
 }
 
-// add reports whether e is to have a line; if not it is counted.
+// add reports whether e gets a line; if not, add counts it.
 func (t *tally) add(e entry) bool {
 	now := e.record.Time
 	k := kindOf(&e.record)
@@ -95,7 +93,7 @@ func (t *tally) add(e entry) bool {
 	return true
 }
 
-// drop counts denials that have no line.
+// drop counts n denials without a line.
 func (t *tally) drop(now time.Time, n int64) {
 	if t.dropped == 0 {
 		t.dropSince = now
@@ -104,11 +102,11 @@ func (t *tally) drop(now time.Time, n int64) {
 	t.dropLast = now
 }
 
-// pending reports whether there is anything to tell, or to forget.
+// pending reports whether due will have something to do.
 func (t *tally) pending() bool { return len(t.open) > 0 || t.dropped > 0 }
 
-// due returns what was counted and is to be told now: of repeats those whose
-// window is over, or all of them.
+// due returns the lines for what was counted: for the repeats whose window is over, or with all
+// for every repeat.
 func (t *tally) due(now time.Time, all bool) []entry {
 	var out []entry
 	for k, r := range t.open {

@@ -9,13 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns r on one line for people, with times as in loc. It is printable
-// whatever the sandbox has chosen: a path or name with anything else than plain
-// characters is shown as a Go string.
+// Text returns r on one line for people, with times in loc. It is printable whatever the sandbox
+// has chosen: a path or name with other than plain characters is quoted like a Go string.
 func (r *Record) Text(loc *time.Location) string {
 	at := r.Time.In(loc).Format(time.DateTime)
 	if r.Dropped > 0 {
-		return fmt.Sprintf("%s  %d more were denied that have no line of their own", at, r.Dropped)
+		return fmt.Sprintf("%s  %d more denials have no line of their own", at, r.Dropped)
 	}
 	path := plain(cmp.Or(r.Path, "."))
 	if r.Cut {
@@ -45,7 +44,7 @@ func (r *Record) Text(loc *time.Location) string {
 	return b.String()
 }
 
-// why says what decided.
+// why returns the error, and what decided.
 func (r *Record) why() string {
 	errno := printable(r.Errno)
 	if r.Need <= r.Level {
@@ -67,8 +66,7 @@ func (r *Record) why() string {
 	return fmt.Sprintf("%s: needs %v, has %v, %s", errno, r.Need, r.Level, by)
 }
 
-// plain returns s as it is if nobody can mistake it for something else, and
-// else quoted.
+// plain returns s if it has plain characters only, else s quoted.
 func plain(s string) string {
 	if s == "" || !utf8.ValidString(s) {
 		return strconv.Quote(s)
@@ -81,13 +79,13 @@ func plain(s string) string {
 	return s
 }
 
-// printable escapes what cannot be printed.
+// printable escapes the unprintable characters of s.
 func printable(s string) string {
 	q := strconv.Quote(s)
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(q[1 : len(q)-1])
 }
 
-// pad makes s at least width characters wide.
+// pad appends spaces to s, to a width of at least width characters.
 func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
 }
