@@ -104,8 +104,9 @@ func TestMovedDirectoryLosesItsPlace(t *testing.T) {
 // What belongs to others is shown with what the server may really do.
 func TestForeignInodesShowRealAccess(t *testing.T) {
 	const other = 65534
+	const childEnv = "WOLFFIA_FUSEFS_FOREIGN"
 	if os.Getenv(childEnv) != "" {
-		showForeign(t, os.Getenv(childEnv))
+		showForeign(t)
 		return
 	}
 	testenv.Root(t) // which can make files of others
@@ -133,7 +134,7 @@ func TestForeignInodesShowRealAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), childEnv+"=fd 3")
+	cmd.Env = append(os.Environ(), childEnv+"=1")
 	cmd.ExtraFiles = []*os.File{root}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -141,7 +142,7 @@ func TestForeignInodesShowRealAccess(t *testing.T) {
 	}
 }
 
-func showForeign(t *testing.T, _ string) {
+func showForeign(t *testing.T) {
 	tr, err := newTree(&Options{Root: 3, Rules: newFakeRules([]fakeRule{{"rw", perm.Read}}), Owner: Owner{7, 8}})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/mounttest"
 	"wolffia/internal/test/testenv"
 )
 
@@ -21,8 +22,8 @@ import (
 func raceTime(t *testing.T) time.Duration {
 	if s := os.Getenv("WOLFFIA_RACE"); s != "" {
 		d, err := time.ParseDuration(s)
-		if err != nil || d > testLimit-10*time.Second {
-			t.Fatalf("WOLFFIA_RACE=%s: want a duration below %v", s, testLimit-10*time.Second)
+		if err != nil || d > mounttest.Limit-10*time.Second {
+			t.Fatalf("WOLFFIA_RACE=%s: want a duration below %v", s, mounttest.Limit-10*time.Second)
 		}
 		return d
 	}
