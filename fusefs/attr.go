@@ -10,12 +10,11 @@ import (
 	"wolffia/perm"
 )
 
-// setID are the bits that lend a file's owner to whoever runs it. They are
-// neither shown nor ever set.
+// setID are the set-user-ID and set-group-ID bits. They are never presented or set.
 const setID = unix.S_ISUID | unix.S_ISGID
 
-// An fdName names an object: the entry called name of the directory fd, or what
-// fd itself refers to if name is empty.
+// An fdName is an object: the entry called name of the directory fd, or the object of fd
+// itself if name is empty.
 type fdName struct {
 	fd   int
 	name string
@@ -28,31 +27,26 @@ func (a fdName) flags() int {
 	return unix.AT_SYMLINK_NOFOLLOW
 }
 
-// An object is what the backing file system says of one inode.
+// An object has the attributes of one inode of the backing file system.
 type object struct {
 	unix.Statx_t
 	ident  identity
-	access uint32 // rwx bits: what the server may do, if the inode is foreign
+	access uint32 // rwx bits that the server has, if the inode is another user's
 }
 
 func (o *object) typ() uint32 { return uint32(o.Mode) & unix.S_IFMT }
 func (o *object) isDir() bool { return o.typ() == unix.S_IFDIR }
 
-// isMount reports whether another file system is mounted there.
+// isMount reports whether o is the root of another mount.
 func (o *object) isMount() bool { return o.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
 
-// stat looks at a, without following a link.
+// stat returns the object at a, without following a link.
 func (t *tree) stat(a fdName) (*object, syscall.Errno) {
 	o := &object{}
 	const mask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
-	for {
-		err := unix.Statx(a.fd, a.name, a.flags()|unix.AT_NO_AUTOMOUNT, mask, &o.Statx_t)
-		if err == nil {
-			break
-		}
-		if err != syscall.EINTR {
-			return nil, errnoOf(err)
-		}
+	errno := retry(func() error { return unix.Statx(a.fd, a.name, a.flags()|unix.AT_NO_AUTOMOUNT, mask, &o.Statx_t) })
+	if errno != 0 {
+		return nil, errno
 	}
 	o.ident = identity{dev: unix.Mkdev(o.Dev_major, o.Dev_minor), ino: o.Ino}
 	if t.bornKnown && o.Mask&unix.STATX_BTIME != 0 {
@@ -61,7 +55,7 @@ func (t *tree) stat(a fdName) (*object, syscall.Errno) {
 	return o, 0
 }
 
-// statNode looks at n, which must still be what it was when it was looked up.
+// statNode returns n's object, as by examine, or checkSame's errno.
 func (t *tree) statNode(n *node) (*object, syscall.Errno) {
 	if h := t.fds.anyOf(n); h != nil {
 		defer h.release()
@@ -79,10 +73,10 @@ func (t *tree) statNode(n *node) (*object, syscall.Errno) {
 	}
 	defer dir.release()
 	o, errno := t.examine(fdName{dir.fd, name})
-	return o, t.same(n, o, errno)
+	return o, t.checkSame(n, o, errno)
 }
 
-// anyOf returns any handle of n that is open, nil if none is.
+// anyOf returns an open handle of n for any use, nil if none is. The caller releases it.
 func (d *fdCache) anyOf(n *node) *handle {
 	for u := usePath; u < uses; u++ {
 		if h := d.cached(n, u); h != nil {
@@ -92,9 +86,8 @@ func (d *fdCache) anyOf(n *node) *handle {
 	return nil
 }
 
-// examine is stat, with what the server may do to an inode that is not its
-// own. The kernel is never asked to open a file here, so that the mode bits
-// have to say it.
+// examine is stat, and sets object.access. The kernel opens files without asking, so that
+// the presented mode must say what the server itself may do.
 func (t *tree) examine(a fdName) (*object, syscall.Errno) {
 	o, errno := t.stat(a)
 	if errno == 0 {
@@ -103,8 +96,7 @@ func (t *tree) examine(a fdName) (*object, syscall.Errno) {
 	return o, errno
 }
 
-// tryAccess finds out what may be done with an object o at a that somebody
-// else owns.
+// tryAccess sets the access of o, which is at a, if another user owns it.
 func (t *tree) tryAccess(a fdName, o *object) {
 	if o.Uid == t.euid || o.typ() == unix.S_IFLNK {
 		return
@@ -116,7 +108,7 @@ func (t *tree) tryAccess(a fdName, o *object) {
 	}
 }
 
-// mode returns the mode that o is presented with.
+// mode returns the presented mode of o. inside is the state inside a directory.
 func (t *tree) mode(o *object, level perm.Level, inside perm.State) uint32 {
 	bits := uint32(o.Mode) & 0o7777 &^ setID
 	if o.Uid != t.euid {
@@ -126,8 +118,7 @@ func (t *tree) mode(o *object, level perm.Level, inside perm.State) uint32 {
 	case unix.S_IFLNK:
 		bits = 0o777
 	case unix.S_IFDIR:
-		// What may be made inside is for the names to say, unless all of
-		// them say the same.
+		// The gate decides about each name inside, unless all have the same level.
 		if l, ok := t.rules.Constant(inside); ok && l < perm.Checked {
 			bits &^= 0o222
 		}
@@ -135,14 +126,14 @@ func (t *tree) mode(o *object, level perm.Level, inside perm.State) uint32 {
 		switch {
 		case level < perm.Read:
 			bits &^= 0o777
-		case level < perm.Checked, level == perm.Checked && !t.created.knows(o.ident):
+		case level < perm.Checked, level == perm.Checked && !t.created.mayHave(o.ident):
 			bits &^= 0o222
 		}
 	}
 	return o.typ() | bits
 }
 
-// attr fills in the attributes that o is presented with.
+// attr fills in the presented attributes of o. inside is the state inside a directory.
 func (t *tree) attr(o *object, level perm.Level, inside perm.State, a *fuse.Attr) {
 	*a = fuse.Attr{
 		Ino: o.Ino, Size: o.Size, Blocks: o.Blocks,
@@ -155,14 +146,14 @@ func (t *tree) attr(o *object, level perm.Level, inside perm.State, a *fuse.Attr
 		Blksize: o.Blksize,
 	}
 	if o.isDir() {
-		// The size and the links of a directory tell how much is hidden.
+		// The size and the link count of a directory would tell how much is hidden.
 		if l, ok := t.rules.Constant(inside); !ok || l == perm.None {
 			a.Size, a.Blocks, a.Nlink = 4096, 8, min(a.Nlink, 1)
 		}
 	}
 }
 
-// fillAttr fills in the reply to a question about n.
+// fillAttr fills in the reply to a request for n's attributes.
 func (t *tree) fillAttr(n *node, o *object, out *fuse.AttrOut) {
 	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
 	out.SetTimeout(t.attrTimeout(n, o))
@@ -175,13 +166,12 @@ func (t *tree) fillEntry(dir, n *node, o *object, out *fuse.EntryOut) {
 	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
 	timeout := t.attrTimeout(n, o)
 	if !o.isDir() && o.Nlink > 1 {
-		timeout = 0 // until the kernel has n, it cannot be told of another name
+		timeout = 0 // an invalidation of n has no effect until the kernel has this reply
 	}
 	out.SetAttrTimeout(timeout)
 }
 
-// nameTimeout returns how long the kernel may believe what it was told about
-// a name in dir.
+// nameTimeout returns how long the kernel may cache an entry of dir.
 func (t *tree) nameTimeout(dir *node) time.Duration {
 	if dir.watched.Load() {
 		return max(watchedTimeout, t.timeout)
@@ -189,13 +179,13 @@ func (t *tree) nameTimeout(dir *node) time.Duration {
 	return t.timeout
 }
 
-// attrTimeout returns how long the kernel may believe that n is as o says.
+// attrTimeout returns how long the kernel may cache the attributes of n, which are o's.
 func (t *tree) attrTimeout(n *node, o *object) time.Duration {
 	switch {
 	case t.shared(n, o):
 		return 0
 	case n.isDir() && !n.watched.Load(), !n.isDir() && o.Nlink > 1:
-		return t.timeout // changes may come by a way that is not watched
+		return t.timeout // the host may change it by another name, or in a directory that is not watched
 	case n.id == rootID:
 		return t.nameTimeout(n)
 	}
@@ -205,36 +195,33 @@ func (t *tree) attrTimeout(n *node, o *object) time.Duration {
 	return t.timeout
 }
 
-// shared reports whether n's inode is also known by other names. To the
-// kernel those are inodes of their own, and what it does to one tells it
-// nothing about the others: it must ask each time. A name that was removed
-// counts as long as it is open.
+// shared reports whether n's inode is also known by other names. To the kernel those are
+// inodes of their own, which an operation on n does not change: it must ask each time. A
+// removed name counts as long as it is open.
 func (t *tree) shared(n *node, o *object) bool {
 	if o.isDir() || o.Nlink <= 1 && !t.table.aliased(n) {
 		return false
 	}
 	added, known := t.table.alias(n)
 	if added && known > 1 {
-		for _, id := range t.table.siblings(n) {
-			// At once, although this answers a request: what is true by this name
-			// must be so by the others when the caller goes on. That attributes
-			// are forgotten waits for nobody who waits for an answer; it is
-			// forgetting names and content that does (fuse_reverse_inval_inode in
-			// fs/fuse/inode.c).
-			t.send(invalidation{what: invalAttr, id: id})
+		for _, m := range t.table.links(n) {
+			if m != n {
+				// Sent at once although this answers a request: the change must show by the
+				// other names when the caller goes on. Unlike names and content, attributes
+				// are invalidated without waiting for a lock that a request may hold
+				// (fuse_reverse_inval_inode in fs/fuse/inode.c).
+				t.send(invalidation{what: invalAttr, id: m.id})
+			}
 		}
 	}
 	return known > 1
 }
 
-// GetAttr tells the attributes of a node.
+// GetAttr returns the attributes of a node.
 func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
 	t.count(opGetattr)
-	n := t.table.get(in.NodeId)
-	if n == nil {
-		return fuse.Status(syscall.ESTALE)
-	}
-	if errno := t.allow(opGetattr, &in.InHeader, n); errno != 0 {
+	n, errno := t.allowed(opGetattr, &in.InHeader, in.NodeId)
+	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	t.auditKernelDenial(&in.InHeader, n)

@@ -8,16 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wait waits until the tree is no longer served.
+// Wait blocks until the tree is no longer served.
 func (s *Server) Wait() { <-s.done }
 
-// Close stops answering and waits for the requests under way. Who uses the
-// mount gets ENOTCONN from then on; unmounting it is for who mounted it.
-// Close may be called twice.
+// Close stops the server and waits for requests in progress. Later use of the mount fails with
+// ENOTCONN; the process that mounted it unmounts it. Close may be called several times.
 //
-// The readers wait inside read(2), where closing the descriptor does not reach
-// them. So its number is given to something that cannot be read, and they are
-// made to try again.
+// Closing the descriptor does not interrupt a read(2) of it. So Close replaces the descriptor
+// by one that cannot be read, and interrupts the readers by a signal.
 func (s *Server) Close() error {
 	select {
 	case <-s.done:
@@ -28,7 +26,7 @@ func (s *Server) Close() error {
 		d := s.tree.dev
 		d.closed.Store(true)
 		var st unix.Stat_t
-		// The number is another's if the tree was unmounted just now.
+		// After an unmount just now, the number may be another file's.
 		if unix.Fstat(d.fd, &st) == nil && st.Rdev == s.rdev {
 			unix.Dup3(s.tree.root.fd, d.fd, unix.O_CLOEXEC) // O_PATH
 		}
@@ -45,8 +43,8 @@ func (s *Server) Close() error {
 	}
 }
 
-// nudge interrupts the system calls of all threads of this process, with the
-// signal that the runtime uses for that and takes from anybody.
+// nudge interrupts the system calls of all threads of this process, with the signal that the
+// Go runtime itself uses for preemption.
 func nudge() {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -59,12 +57,12 @@ func nudge() {
 	}
 }
 
-// Stats count what a Server did and holds.
+// Stats are counters of a Server.
 type Stats struct {
 	Messages map[string]uint64 // requests answered, by operation
 	Nodes    int               // names that the kernel knows
-	FDs      int               // descriptors kept open
-	Changes  uint64            // noticed of those made outside; a few are often noticed as one
+	FDs      int               // descriptors in the cache
+	Changes  uint64            // changes by the host, of which the kernel may merge several
 }
 
 // Stats returns the present counts.

@@ -11,45 +11,41 @@ import (
 	"wolffia/perm"
 )
 
-// newName does what all operations that make a name have in common. The gate
-// decides by the name alone, so that its answer tells nothing about what is
-// there. do makes the entry in dir, which is open as fd, and fills in out.
-func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func(dir *node, fd int) syscall.Errno) fuse.Status {
+// newName is the common part of all operations that make a name. The gate decides by the
+// name alone, so its answer does not tell whether the name exists. do makes the entry, whose
+// directory is open as fd, and fills in the reply.
+func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func(e *entry, fd int) syscall.Errno) fuse.Status {
 	t.count(o)
-	dir, errno := t.dir(in.NodeId)
+	e, errno := t.entry(in.NodeId, name)
+	if errno == 0 {
+		errno = t.allowName(o, in, &e, isDir)
+	}
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	if !plainName(name) {
-		return fuse.EINVAL
-	}
-	if _, errno := t.allowName(o, in, dir, name, isDir); errno != 0 {
-		return fuse.Status(errno)
-	}
-	if gitguard.Essential(name) { // no two at once, each of which is harmless
+	if gitguard.Essential(name) { // two at once could complete a git directory
 		t.renameMu.Lock()
 		defer t.renameMu.Unlock()
 	} else {
 		t.renameMu.RLock()
 		defer t.renameMu.RUnlock()
 	}
-	h, errno := t.acquireDir(dir)
+	h, errno := t.acquireDir(e.dir)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	defer h.release()
-	if t.completes(dir, h.fd, name) {
-		return fuse.Status(t.deny(o, in, dir, name, perm.Checked, syscall.EACCES, becomesGit))
+	if t.completes(&e, h.fd) {
+		return fuse.Status(t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, becomesGit))
 	}
-	errno = do(dir, h.fd)
+	errno = do(&e, h.fd)
 	if errno == syscall.EEXIST {
-		errno = t.taken(o, in, dir, h.fd, name)
+		errno = t.taken(o, in, &e, h.fd)
 	}
 	return fuse.Status(errno)
 }
 
-// make makes an object, or another name of one, called name in the directory open
-// as fd, if the quota has room for it.
+// make calls create, which makes name in the directory open as fd, if the quota has room.
 func (t *tree) make(fd int, name string, create func() error) syscall.Errno {
 	if errno := t.quota.take(objectCost); errno != 0 {
 		if _, absent := t.stat(fdName{fd, name}); absent == 0 {
@@ -64,16 +60,11 @@ func (t *tree) make(fd int, name string, create func() error) syscall.Errno {
 	return errno
 }
 
-// taken returns the errno for a name that turned out to exist: what is there
-// may be of another kind, and hidden.
-func (t *tree) taken(o op, in *fuse.InHeader, dir *node, fd int, name string) syscall.Errno {
-	obj, errno := t.stat(fdName{fd, name})
-	if errno != 0 {
-		return syscall.EEXIST
-	}
-	if t.rules.Child(dir.getState(), name, obj.isDir()) == perm.None {
-		t.denied(o, in, dir, name, perm.None, syscall.EACCES)
-		return syscall.EACCES
+// taken returns the errno for e, which turned out to exist: EACCES if it is hidden.
+func (t *tree) taken(o op, in *fuse.InHeader, e *entry, fd int) syscall.Errno {
+	obj, errno := t.stat(fdName{fd, e.name})
+	if errno == 0 && t.level(e, obj.isDir()) == perm.None {
+		return t.deny(o, in, e.dir, e.name, perm.None, syscall.EACCES, "")
 	}
 	return syscall.EEXIST
 }
@@ -88,60 +79,59 @@ func (t *tree) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse
 	default:
 		t.count(opMknod)
 		if dir := t.table.get(in.NodeId); dir != nil {
-			t.denied(opMknod, &in.InHeader, dir, name, perm.Write, syscall.EPERM)
+			t.deny(opMknod, &in.InHeader, dir, name, perm.Write, syscall.EPERM, "")
 		}
 		return fuse.EPERM
 	}
-	mode := in.Mode & 0o7777 &^ setID
-	return t.newName(opMknod, &in.InHeader, name, false, func(dir *node, fd int) syscall.Errno {
-		if errno := t.make(fd, name, func() error { return unix.Mknodat(fd, name, typ|mode, 0) }); errno != 0 {
-			return errno
-		}
-		t.settleMode(fd, name, mode)
-		errno := t.find(&in.InHeader, dir, fd, name, out)
-		t.made(dir, fd, name)
-		return errno
+	return t.makeWithMode(opMknod, &in.InHeader, name, in.Mode, out, func(dir int, mode uint32) error {
+		return unix.Mknodat(dir, name, typ|mode, 0)
 	})
 }
 
 // Mkdir makes a directory.
 func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	mode := in.Mode & 0o7777 &^ setID
-	return t.newName(opMkdir, &in.InHeader, name, true, func(dir *node, fd int) syscall.Errno {
-		if errno := t.make(fd, name, func() error { return unix.Mkdirat(fd, name, mode) }); errno != 0 {
+	return t.makeWithMode(opMkdir, &in.InHeader, name, in.Mode, out, func(dir int, mode uint32) error {
+		return unix.Mkdirat(dir, name, mode)
+	})
+}
+
+// makeWithMode makes a name with the permission bits of mode; create makes it in the directory
+// open as dir.
+func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, create func(dir int, mode uint32) error) fuse.Status {
+	mode &= 0o7777 &^ setID
+	return t.newName(o, in, name, o == opMkdir, func(e *entry, fd int) syscall.Errno {
+		if errno := t.make(fd, name, func() error { return create(fd, mode) }); errno != 0 {
 			return errno
 		}
-		t.settleMode(fd, name, mode)
-		errno := t.find(&in.InHeader, dir, fd, name, out)
-		t.made(dir, fd, name)
+		t.restoreMode(fd, name, mode)
+		n, errno := t.find(in, e, fd, nil, out)
+		t.noteCreated(n, fd, name)
 		return errno
 	})
 }
 
-// Symlink makes a symbolic link. Nothing here ever follows it.
+// Symlink makes a symbolic link, which the server never follows.
 func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
-	return t.newName(opSymlink, in, name, false, func(dir *node, fd int) syscall.Errno {
-		if errno := t.make(fd, name, func() error { return unix.Symlinkat(target, fd, name) }); errno != 0 {
-			return errno
+	return t.newName(opSymlink, in, name, false, func(e *entry, fd int) syscall.Errno {
+		errno := t.make(fd, name, func() error { return unix.Symlinkat(target, fd, name) })
+		if errno == 0 {
+			_, errno = t.find(in, e, fd, nil, out)
 		}
-		return t.find(in, dir, fd, name, out)
+		return errno
 	})
 }
 
-// Link gives a file another name. It asks for write at both, or what is
-// read-only could be written by its new name.
+// Link gives a file another name. It needs Write for both names: a read-only file could
+// otherwise be written by its new one.
 func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
-	src := t.table.get(in.Oldnodeid)
-	if src == nil {
-		return fuse.Status(syscall.ESTALE)
-	}
-	if errno := t.allow(opLinkFrom, &in.InHeader, src); errno != 0 {
+	src, errno := t.allowed(opLinkFrom, &in.InHeader, in.Oldnodeid)
+	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	if src.isDir() {
 		return fuse.EPERM
 	}
-	return t.newName(opLink, &in.InHeader, name, false, func(dir *node, fd int) syscall.Errno {
+	return t.newName(opLink, &in.InHeader, name, false, func(e *entry, fd int) syscall.Errno {
 		h, errno := t.acquireLocked(src, usePath)
 		if errno != 0 {
 			return errno
@@ -153,28 +143,25 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 			}
 			return nil
 		})
-		if errno != 0 {
-			return errno
+		if errno == 0 {
+			t.table.alias(src)
+			_, errno = t.find(&in.InHeader, e, fd, nil, out)
 		}
-		t.table.alias(src)
-		return t.find(&in.InHeader, dir, fd, name, out)
+		return errno
 	})
 }
 
-// linkFD makes name, in the directory open as dir, another name of what the
-// O_PATH descriptor fd refers to.
+// linkFD makes name, in the directory open as dir, another name of the object of the O_PATH
+// descriptor fd.
 func (t *tree) linkFD(fd, dir int, name string) syscall.Errno {
 	return errnoOf(unix.Linkat(t.proc, strconv.Itoa(fd), dir, name, unix.AT_SYMLINK_FOLLOW))
 }
 
-// Readlink tells where a symbolic link points.
+// Readlink returns the target of a symbolic link.
 func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
 	t.count(opReadlink)
-	n := t.table.get(in.NodeId)
-	if n == nil {
-		return nil, fuse.Status(syscall.ESTALE)
-	}
-	if errno := t.allow(opReadlink, in, n); errno != 0 {
+	n, errno := t.allowed(opReadlink, in, in.NodeId)
+	if errno != 0 {
 		return nil, fuse.Status(errno)
 	}
 	if n.typ != unix.S_IFLNK {
@@ -193,19 +180,21 @@ func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Stat
 	return buf[:size], fuse.OK
 }
 
-// Create makes a file and opens it, or opens the one that is there if the
-// caller does not insist on making it.
+// Create makes a file and opens it. Without O_EXCL it opens a file that exists.
 func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
-	return t.newName(opCreate, &in.InHeader, name, false, func(dir *node, fd int) syscall.Errno {
+	return t.newName(opCreate, &in.InHeader, name, false, func(e *entry, fd int) syscall.Errno {
 		mode := in.Mode & 0o7777 &^ setID
 		file := -1
-		errno := t.make(fd, name, func() (err error) {
-			file, err = openNew(fd, name, mode)
-			return err
+		errno := t.make(fd, name, func() error {
+			var errno syscall.Errno
+			if file, errno = openBeneath(fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode); errno != 0 {
+				return errno
+			}
+			return nil
 		})
 		if errno == syscall.EEXIST && in.Flags&unix.O_EXCL == 0 {
-			return t.openExisting(in, dir, fd, name, out)
+			return t.openExisting(in, e, fd, out)
 		}
 		if errno != 0 {
 			return errno
@@ -221,11 +210,10 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 			unix.Close(file)
 			return errno
 		}
-		l := t.rules.Child(dir.getState(), name, false)
-		if l == perm.Checked {
+		if t.level(e, false) == perm.Checked {
 			t.created.add(fdName{fd: file}, obj)
 		}
-		n := t.enter(dir, name, lookupResult{obj, -1}, l, &out.EntryOut)
+		n := t.enter(e, lookupResult{obj, -1}, &out.EntryOut)
 		h := t.fds.add(n, useWrite, file)
 		defer h.release()
 		if mode&0o600 != 0o600 {
@@ -235,46 +223,34 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 	})
 }
 
-// openNew makes a file and opens it.
-func openNew(dir int, name string, mode uint32) (int, error) {
-	fd, errno := openBeneath(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
-	if errno != 0 {
-		return -1, errno
-	}
-	return fd, nil
-}
-
-// openExisting opens a file that the kernel believes to make, and for which
-// it therefore checks nothing.
-func (t *tree) openExisting(in *fuse.CreateIn, dir *node, fd int, name string, out *fuse.CreateOut) syscall.Errno {
-	l := t.rules.Child(dir.getState(), name, false)
-	if obj, errno := t.examine(fdName{fd, name}); errno != 0 || obj.typ() != unix.S_IFREG {
-		return syscall.EEXIST // not to be opened in passing
+// openExisting opens a file that the kernel expects to be created, so that the kernel has
+// not checked its mode.
+func (t *tree) openExisting(in *fuse.CreateIn, e *entry, fd int, out *fuse.CreateOut) syscall.Errno {
+	l := t.level(e, false)
+	if obj, errno := t.examine(fdName{fd, e.name}); errno != 0 || obj.typ() != unix.S_IFREG {
+		return syscall.EEXIST // the kernel opens what is not a regular file by itself
 	} else if in.Flags&unix.O_TRUNC != 0 && obj.Nlink > 1 {
-		return syscall.ESTALE // the kernel looks again, and asks for both
+		return syscall.ESTALE // the kernel looks it up again, and asks for open and truncate apart
 	} else if want := wanted(in.Flags); t.mode(obj, l, 0)>>6&want != want {
 		return syscall.EACCES
 	}
-	if errno := t.find(&in.InHeader, dir, fd, name, &out.EntryOut); errno != 0 {
+	n, errno := t.find(&in.InHeader, e, fd, t.table.child(e.dir, e.name), &out.EntryOut)
+	if errno != 0 || in.Flags&unix.O_TRUNC == 0 {
 		return errno
 	}
-	n := t.table.get(out.NodeId)
-	if in.Flags&unix.O_TRUNC != 0 {
-		if l == perm.Checked && !t.maySet(n, &change{truncates: true}) {
-			t.Forget(n.id, 1)
-			return t.deny(opSetattr, &in.InHeader, n, "", l, syscall.EACCES, "")
-		}
-		h, errno := t.acquireLocked(n, useWrite)
-		if errno == 0 {
-			errno = t.resize(h, 0)
-			h.release()
-		}
-		if errno != 0 {
-			t.Forget(n.id, 1)
-			return errno
-		}
-		out.Size, out.Blocks = 0, 0
+	if l == perm.Checked && !t.maySet(n, attrChange{truncates: true}) {
+		errno = t.deny(opSetattr, &in.InHeader, n, "", l, syscall.EACCES, "")
+	} else if h, got := t.acquireLocked(n, useWrite); got != 0 {
+		errno = got
+	} else {
+		errno = t.resize(h, 0)
+		h.release()
 	}
+	if errno != 0 {
+		t.Forget(n.id, 1)
+		return errno
+	}
+	out.Size, out.Blocks = 0, 0
 	return 0
 }
 
@@ -292,15 +268,15 @@ func wanted(flags uint32) uint32 {
 	return 0o6
 }
 
-// settleMode gives a new entry the mode that was asked for, if the server's
-// own umask took something from it. The kernel applied the caller's.
-func (t *tree) settleMode(dir int, name string, mode uint32) {
+// restoreMode gives a new entry the mode that was asked for, if the server's own umask took
+// bits from it. The kernel has applied the caller's umask.
+func (t *tree) restoreMode(dir int, name string, mode uint32) {
 	if mode&t.umask == 0 {
 		return
 	}
 	fd, errno := openBeneath(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
-		return // it is gone, or something else is: the caller finds out
+		return // the caller's lookup fails as well
 	}
 	defer unix.Close(fd)
 	t.chmodFD(fd, mode)

@@ -14,48 +14,47 @@ import (
 )
 
 const (
-	// maxWrite is the most that one READ or WRITE carries.
+	// maxWrite is the maximum of data in one READ or WRITE, in bytes.
 	maxWrite = 1 << 20
 
-	// bufferSize has room for that and the headers around it; the kernel wants
-	// a page more (fuse_dev_do_read in fs/fuse/dev.c).
+	// bufferSize has room for maxWrite and headers; the kernel requires a page more
+	// (fuse_dev_do_read in fs/fuse/dev.c).
 	bufferSize = maxWrite + 8192
 
-	// maxHandlers bounds the requests that are answered at once, and with it
-	// the memory. A sandbox that asks for more waits.
+	// maxHandlers bounds the requests that are answered at once, and with them the memory.
+	// Further requests of a sandbox wait.
 	maxHandlers = 64
 
-	// requestTimeout is how long the kernel waits for an answer before it gives
-	// the whole tree up, so that nobody waits for a stuck server for ever. A
-	// sync to a slow disk may take minutes. Before Linux 6.15 there is none.
+	// requestTimeout is how long the kernel waits for an answer before it aborts the whole
+	// tree, so that a stuck server does not block its users for good. A sync to a slow disk
+	// may take minutes. Before Linux 6.15 there is no limit.
 	requestTimeout = 300 // seconds
 )
 
-// A device is the kernel's end of a mounted tree. go-fuse knows the messages;
-// who reads them, when and with which locks, is decided here.
+// A device is the kernel's end of a mounted tree. go-fuse decodes and encodes the messages; the
+// device reads them, and takes the locks.
 type device struct {
 	fd      int
 	proto   *fuse.ProtocolServer
 	rulesMu *sync.RWMutex // tree.rulesMu
 	logger  *slog.Logger
 	epochs  bool // the kernel can drop all names at once
-	most    int  // requests that are answered at once
+	limit   int  // of running
 
 	handlers sync.WaitGroup
-	running  atomic.Int32 // goroutines
-	waiting  atomic.Int32 // those of them that wait for a message
+	running  atomic.Int32 // handler goroutines
+	waiting  atomic.Int32 // handlers that wait for a message
 	closed   atomic.Bool
 }
 
-// Readers is how many threads of a server wait for a message at once. There is
-// one always, so that nothing slow keeps the others waiting; more of them save
-// a busy tree the work of starting one. A process that only serves should have
-// so many more GOMAXPROCS than processors: what is left for those that return
-// from the kernel must not have to be taken from those that wait there, which
-// Go's scheduler does only every 20 to 10,000 microseconds.
+// Readers is how many threads of a server wait for a message at once. There is always one, so
+// that a slow request does not delay the others; more of them save a busy tree the start of a
+// thread. A process that only serves should set GOMAXPROCS to the number of processors plus
+// Readers: a thread that returns from the kernel then need not take a processor from one that
+// waits there, which Go's scheduler does only every 20 to 10,000 microseconds.
 const Readers = 3
 
-// greet answers the kernel's first message, which must be there.
+// greet answers the kernel's first message, which must have arrived.
 func (d *device) greet() error {
 	b, err := newBuffers()
 	if err != nil {
@@ -91,18 +90,18 @@ func (d *device) greet() error {
 	return nil
 }
 
-// serve answers messages until the tree is unmounted or closed is set.
+// serve answers messages until the tree is unmounted or d.closed is set.
 func (d *device) serve() {
 	d.start()
 	d.handlers.Wait()
 }
 
-// start starts a goroutine that waits for a message; it ends when the tree
-// is unmounted, or there are enough of them.
+// start starts a handler, unless limit are running. It ends when the tree is unmounted, or
+// when Readers others wait for a message.
 func (d *device) start() {
-	if int(d.running.Add(1)) > d.most {
+	if int(d.running.Add(1)) > d.limit {
 		d.running.Add(-1)
-		return // when one has done its work, it waits
+		return // one of them waits for a message when it has answered
 	}
 	d.waiting.Add(1)
 	d.handlers.Go(func() {
@@ -110,7 +109,7 @@ func (d *device) start() {
 		b, err := newBuffers()
 		if err != nil {
 			d.waiting.Add(-1)
-			d.logger.Error("no memory for a request", "error", err)
+			d.logger.Error("allocate the buffer of a request", "error", err)
 			return
 		}
 		defer b.free()
@@ -139,14 +138,14 @@ func (d *device) loop(b *buffers) {
 	}
 }
 
-// read waits for a message. ENODEV says that the tree is unmounted.
+// read waits for a message. It returns ENODEV when the tree is unmounted.
 func (d *device) read(b *buffers) (int, syscall.Errno) {
 	for !d.closed.Load() {
 		n, err := unix.Read(d.fd, b.in)
 		switch err {
 		case nil:
 			return n, 0
-		case syscall.EINTR, syscall.EAGAIN, syscall.ENOENT: // ENOENT: the caller gave up
+		case syscall.EINTR, syscall.EAGAIN, syscall.ENOENT: // ENOENT: the request was interrupted
 		default:
 			return 0, errnoOf(err)
 		}
@@ -154,7 +153,7 @@ func (d *device) read(b *buffers) (int, syscall.Errno) {
 	return 0, syscall.ENODEV
 }
 
-// The numbers of the messages that are told apart here (linux/fuse.h).
+// Opcodes of linux/fuse.h.
 const (
 	messageFsync    = 20
 	messageFsyncdir = 30
@@ -168,7 +167,7 @@ func (d *device) handle(b *buffers, n int) {
 	}
 	_, err := unix.Write(d.fd, b.out[:size])
 	switch err {
-	case nil, syscall.ENOENT, syscall.ENODEV: // the caller, or all of them, are gone
+	case nil, syscall.ENOENT, syscall.ENODEV: // the request was interrupted, or the tree unmounted
 	default:
 		if !d.closed.Load() {
 			d.logger.Warn("answer the kernel", "error", err)
@@ -176,9 +175,9 @@ func (d *device) handle(b *buffers, n int) {
 	}
 }
 
-// answer decides and does what is asked, under the rules of this moment: they
-// do not change in between. A sync decides nothing that a change of rules
-// would have to wait for, and can take minutes.
+// answer answers the message of n bytes in b, and returns the size of the reply in b.out, 0 for
+// none. The rules do not change meanwhile. A sync depends on no rule and can take minutes, so
+// a change of rules does not wait for it.
 func (d *device) answer(b *buffers, n int) int {
 	if n >= 8 {
 		if m := binary.NativeEndian.Uint32(b.in[4:]); m != messageFsync && m != messageFsyncdir {
@@ -195,9 +194,8 @@ func (d *device) answer(b *buffers, n int) int {
 	return size
 }
 
-// buffers are the memory of one request and its answer. They are outside of
-// Go's heap: only what was used of them is real memory, and the collector
-// does not count them.
+// buffers are the memory of one request and its answer. They are outside of Go's heap: unused
+// pages take no memory, and the garbage collector does not count them.
 type buffers struct {
 	in, out       []byte
 	inVec, outVec [1][]byte
@@ -215,12 +213,11 @@ func (b *buffers) free() {
 	_ = unix.Munmap(unsafe.Slice(&b.in[0], 2*bufferSize))
 }
 
-// The notifications (linux/fuse.h, enum fuse_notify_code). All may wait for
-// whoever holds the inode, who may be waiting for an answer: never from where
-// requests are answered.
+// The notifications (linux/fuse.h, enum fuse_notify_code). Each may block until a holder of the
+// inode gets an answer: a goroutine that answers requests must not send them.
 
-// invalInode makes the kernel forget the attributes of the node id, and its
-// content or listing too if content is set. ENOENT: it does not know it.
+// invalInode makes the kernel drop the attributes of the node id, and with content its content
+// or listing. ENOENT: the kernel does not know it.
 func (d *device) invalInode(id uint64, content bool) syscall.Errno {
 	out := fuse.NotifyInvalInodeOut{Ino: id, Off: -1}
 	if content {
@@ -229,24 +226,23 @@ func (d *device) invalInode(id uint64, content bool) syscall.Errno {
 	return d.notify(fuse.NOTIFY_INVAL_INODE, unsafe.Slice((*byte)(unsafe.Pointer(&out)), unsafe.Sizeof(out)), "")
 }
 
-// invalEntry makes the kernel ask again for the entry called name of the
-// directory dir. If gone is set, nothing by that name is kept. ENOENT: it does
-// not know it.
+// invalEntry makes the kernel look up the entry called name of the directory dir again. With
+// gone the kernel removes the entry now, else it expires. ENOENT: it does not know the entry.
 func (d *device) invalEntry(dir uint64, name string, gone bool) syscall.Errno {
 	out := fuse.NotifyInvalEntryOut{Parent: dir, NameLen: uint32(len(name))}
 	if !gone {
-		// Before Linux 6.2 it is dropped all the same: getcwd(2) fails in such
-		// a directory until somebody looks its name up.
+		// Before Linux 6.2 it is dropped anyway: getcwd(2) fails in such a directory
+		// until its name is looked up.
 		out.Flags = fuse.EXPIRE_ONLY
 	}
 	return d.notify(fuse.NOTIFY_INVAL_ENTRY, unsafe.Slice((*byte)(unsafe.Pointer(&out)), unsafe.Sizeof(out)), name+"\x00")
 }
 
-// newEpoch makes the kernel ask again for every name, also for those that it
-// knows not to exist. Only if epochs is set.
+// newEpoch makes the kernel look up every name again, including those that it knows not to
+// exist. It needs epochs.
 func (d *device) newEpoch() syscall.Errno { return d.notify(fuse.NOTIFY_INC_EPOCH, nil, "") }
 
-// prune makes the kernel forget nodes as far as nobody uses them. EINVAL: it cannot.
+// prune makes the kernel forget the unused among the nodes. EINVAL: it does not know how.
 func (d *device) prune(ids []uint64) syscall.Errno {
 	const code, header = -9, 16 // FUSE_NOTIFY_PRUNE, struct fuse_notify_prune_out
 	body := binary.NativeEndian.AppendUint32(make([]byte, 0, header+8*len(ids)), uint32(len(ids)))

@@ -13,69 +13,55 @@ import (
 // ReadDir lists a directory from the offset in in.
 func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	t.count(opReaddir)
-	return t.list(opReaddir, in, func(_ *node, _ int, e fuse.DirEntry, _ perm.Level) bool {
-		return out.AddDirEntry(e)
+	return t.list(opReaddir, in, func(_ *entry, _ int, d fuse.DirEntry) bool {
+		return out.AddDirEntry(d)
 	})
 }
 
-// ReadDirPlus lists a directory and looks each entry up, which saves the
-// kernel from asking for them one by one.
+// ReadDirPlus lists a directory and looks each entry up, which saves the kernel a request
+// for each.
 func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	t.count(opReaddirplus)
-	return t.list(opReaddirplus, in, func(dir *node, fd int, e fuse.DirEntry, l perm.Level) bool {
-		if e.Name == "." || e.Name == ".." || t.fresh(dir, e.Name) {
-			// An entry without attributes is legal: the kernel knows it, or
-			// looks it up later.
-			return out.AddDirLookupEntry(e) != nil
+	return t.list(opReaddirplus, in, func(e *entry, fd int, d fuse.DirEntry) bool {
+		known := t.table.child(e.dir, e.name)
+		fresh := known != nil && e.dir.watched.Load() && t.clock()-known.validatedAt.Load() < int64(watchedTimeout)/2
+		if fresh || e.name == "." || e.name == ".." {
+			// Without attributes: the kernel knows the entry, or looks it up later.
+			return out.AddDirLookupEntry(d) != nil
 		}
-		m, errno := t.lookupEntry(dir, fd, e.Name)
+		r, errno := t.lookupEntry(e, fd, known)
 		switch {
 		case errno == syscall.ENOENT:
 			return true
-		case errno != 0 || m.obj.isMount(): // a lookup says why
-			m.drop()
-			return out.AddDirLookupEntry(e) != nil
-		case m.obj.typ() != e.Mode&unix.S_IFMT: // not what the directory said
-			e.Mode = m.obj.typ()
-			if l = t.rules.Child(dir.getState(), e.Name, m.obj.isDir()); l == perm.None {
-				m.drop()
-				return true
-			}
+		case errno != 0 || r.obj.isMount(): // a lookup returns why
+			r.close()
+			return out.AddDirLookupEntry(d) != nil
+		case t.level(e, r.obj.isDir()) == perm.None: // not the kind that the directory said
+			r.close()
+			return true
 		}
-		entry := out.AddDirLookupEntry(e)
-		if entry == nil {
-			m.drop()
+		d.Mode = r.obj.typ()
+		reply := out.AddDirLookupEntry(d)
+		if reply == nil {
+			r.close()
 			return false
 		}
-		t.enter(dir, e.Name, m, l, entry)
+		t.enter(e, r, reply)
 		return true
 	})
 }
 
-// fresh reports whether the kernel knows the entry called name of dir and can
-// go on believing it.
-func (t *tree) fresh(dir *node, name string) bool {
-	if !dir.watched.Load() {
-		return false
-	}
-	n := t.table.child(dir, name)
-	return n != nil && t.clock()-n.validatedAt.Load() < int64(watchedTimeout)/2
-}
-
-// list calls add with each visible entry of a directory until it returns
-// false. There is no handle that would remember a position: the offset is the
-// backing file system's own, good for any descriptor of the directory.
-func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry, perm.Level) bool) fuse.Status {
-	dir, errno := t.dir(in.NodeId)
+// list calls add with each visible entry of a directory until add returns false. There is no
+// handle that could keep a position: the offset is the backing file system's own, which is
+// valid for each descriptor of the directory.
+func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, int, fuse.DirEntry) bool) fuse.Status {
+	dir, errno := t.allowedDir(o, &in.InHeader)
 	if errno != 0 {
-		return fuse.Status(errno)
-	}
-	if errno := t.allow(o, &in.InHeader, dir); errno != 0 {
 		return fuse.Status(errno)
 	}
 	listing, end := t.table.listing(dir, in.Offset)
 	if in.Offset != 0 && in.Offset == end {
-		return fuse.OK // every listing ends with this question
+		return fuse.OK // the last request of each listing
 	}
 	t.renameMu.RLock()
 	defer t.renameMu.RUnlock()
@@ -84,7 +70,7 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry, p
 		return fuse.Status(errno)
 	}
 	defer h.release()
-	fd, errno := t.openProc(h.fd, unix.O_RDONLY|unix.O_DIRECTORY) // "." would need leave to search
+	fd, errno := t.openProc(h.fd, unix.O_RDONLY|unix.O_DIRECTORY) // opening "." needs search permission
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -101,10 +87,20 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*node, int, fuse.DirEntry, p
 	return fuse.Status(errno)
 }
 
-// entries reads the directory open as fd on from offset, where it stands. If
-// it came to the end, it returns the offset of that.
-func (t *tree) entries(dir *node, fd int, offset uint64, add func(*node, int, fuse.DirEntry, perm.Level) bool) (end uint64, errno syscall.Errno) {
+// allowedDir returns the directory that c is about if the gate allows o on it.
+func (t *tree) allowedDir(o op, c *fuse.InHeader) (*node, syscall.Errno) {
+	dir, errno := t.dir(c.NodeId)
+	if errno == 0 {
+		errno = t.allow(o, c, dir)
+	}
+	return dir, errno
+}
+
+// entries is list for the directory open as fd, positioned at offset. If it reaches the end it
+// returns the end's offset, else 0.
+func (t *tree) entries(dir *node, fd int, offset uint64, add func(*entry, int, fuse.DirEntry) bool) (end uint64, errno syscall.Errno) {
 	buf := make([]byte, 16<<10)
+	var e entry // allocated once for all calls of add
 	for {
 		n, err := unix.Getdents(fd, buf)
 		if err == syscall.EINTR {
@@ -117,48 +113,46 @@ func (t *tree) entries(dir *node, fd int, offset uint64, add func(*node, int, fu
 			return offset, 0
 		}
 		for rest := buf[:n]; len(rest) > 0; {
-			var e fuse.DirEntry
-			rest = rest[e.Parse(rest):]
-			if l := t.show(dir, fd, &e); l != perm.None && !add(dir, fd, e, l) {
+			var d fuse.DirEntry
+			rest = rest[d.Parse(rest):]
+			e = newEntry(dir, d.Name)
+			if t.visible(&e, fd, &d) && !add(&e, fd, d) {
 				return 0, 0
 			}
-			offset = e.Off
+			offset = d.Off
 		}
 	}
 }
 
-// show returns the level of the entry e of dir; None is not listed.
-func (t *tree) show(dir *node, fd int, e *fuse.DirEntry) perm.Level {
-	switch e.Name {
-	case ".":
-		return perm.View
+// visible reports whether the entry e is to be listed, and completes d.
+func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
+	switch e.name {
 	case "..":
-		if dir.id == rootID {
-			e.Ino = dir.ident().ino // what is above is nobody's business
+		if e.dir.id == rootID {
+			d.Ino = e.dir.ident().ino // not that of the directory above the tree
 		}
-		return perm.View
+		return true
+	case ".":
+		return true
 	}
-	if strings.HasPrefix(e.Name, ownPrefix) {
-		return perm.None
+	if strings.HasPrefix(e.name, ownPrefix) {
+		return false
 	}
-	if e.Mode&unix.S_IFMT == 0 { // a file system that does not say
-		obj, errno := t.stat(fdName{fd, e.Name})
+	if d.Mode&unix.S_IFMT == 0 { // a file system without types in its listings
+		obj, errno := t.stat(fdName{fd, e.name})
 		if errno != 0 {
-			return perm.None
+			return false
 		}
-		e.Mode = obj.typ()
+		d.Mode = obj.typ()
 	}
-	return t.rules.Child(dir.getState(), e.Name, e.Mode&unix.S_IFMT == unix.S_IFDIR)
+	return t.level(e, d.Mode&unix.S_IFMT == unix.S_IFDIR) != perm.None
 }
 
 // FsyncDir writes a directory to the disk.
 func (t *tree) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	t.count(opFsyncdir)
-	dir, errno := t.dir(in.NodeId)
+	dir, errno := t.allowedDir(opFsyncdir, &in.InHeader)
 	if errno != 0 {
-		return fuse.Status(errno)
-	}
-	if errno := t.allow(opFsyncdir, &in.InHeader, dir); errno != 0 {
 		return fuse.Status(errno)
 	}
 	h, errno := t.acquire(dir, usePath)
@@ -166,7 +160,7 @@ func (t *tree) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 		return fuse.Status(errno)
 	}
 	defer h.release()
-	fd, errno := t.openProc(h.fd, unix.O_RDONLY|unix.O_DIRECTORY) // "." would need leave to search
+	fd, errno := t.openProc(h.fd, unix.O_RDONLY|unix.O_DIRECTORY) // as in list
 	if errno != 0 {
 		return fuse.Status(errno)
 	}

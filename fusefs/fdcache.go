@@ -6,17 +6,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A use is what a descriptor of a node is good for.
+// A use is what a descriptor of a node is opened for.
 type use uint8
 
 const (
-	usePath  use = iota // O_PATH: reaching it, and what is below a directory
-	useRead             // reading the content of a regular file
-	useWrite            // reading and writing it
+	usePath  use = iota // O_PATH: to look at it, and to reach entries of a directory
+	useRead             // to read a regular file
+	useWrite            // to read and write a regular file
 	uses
 )
 
-// A handle is an open descriptor of a node. Whoever acquired it releases it.
+// A handle is an open descriptor of a node. Each acquired handle must be released.
 type handle struct {
 	set  *fdCache
 	node *node
@@ -25,7 +25,7 @@ type handle struct {
 
 	// Guarded by set.mu.
 	keep         bool    // opening it again may fail: close others first
-	refs, pins   int32   // users right now; reasons never to close it while its node is known
+	refs, pins   int32   // users at present; reasons not to close it while its node is known
 	older, newer *handle // in the cache's order; nil once it is out of the cache
 }
 
@@ -34,14 +34,14 @@ func (h *handle) release() {
 	h.set.mu.Lock()
 	defer h.set.unlock()
 	h.refs--
-	h.set.settle(h)
+	h.set.closeUnused(h)
 }
 
-// An fdCache is a cache of handles, the least recently used closed first.
-// It may grow beyond max by what is pinned or in use.
+// An fdCache is an LRU cache of handles. It exceeds max by what is pinned or in use. Its methods
+// are safe for concurrent use.
 type fdCache struct {
 	mu     sync.Mutex
-	order  handle // the ends of a ring: order.older is the newest handle; guarded by mu
+	order  handle // head of a ring: order.older is the newest handle; guarded by mu
 	max    int
 	open   int   // guarded by mu
 	pinned int   // guarded by mu
@@ -49,8 +49,8 @@ type fdCache struct {
 	dead   []int // to be closed; guarded by mu
 }
 
-// unlock releases mu, and closes what is to be closed: that may take long, if
-// it was the last of a file without a name.
+// unlock releases mu, and then closes dead: closing the last descriptor of a file without a
+// name may take long.
 func (d *fdCache) unlock() {
 	dead := d.dead
 	d.dead = nil
@@ -66,19 +66,20 @@ func newFDCache(limit int) *fdCache {
 	return d
 }
 
-// pushFront makes h the newest. d.mu is held.
+// pushFront makes h the newest. The caller holds d.mu.
 func (d *fdCache) pushFront(h *handle) {
 	h.newer, h.older = &d.order, d.order.older
 	h.older.newer, d.order.older = h, h
 }
 
-// unlink takes h out of the order. The set's mu is held.
+// unlink removes h from the order. The caller holds h.set.mu.
 func (h *handle) unlink() {
 	h.older.newer, h.newer.older = h.newer, h.older
 	h.older, h.newer = nil, nil
 }
 
-// cached returns a handle of n that is good for u, nil if none is open.
+// cached returns an open handle of n that can be used for u, nil if there is none. The caller
+// releases it.
 func (d *fdCache) cached(n *node, u use) *handle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,8 +97,8 @@ func (d *fdCache) cached(n *node, u use) *handle {
 	return h
 }
 
-// add caches fd as n's handle for u and acquires it. If another was faster,
-// that one is returned and fd is closed.
+// add caches fd as n's handle for u and returns that, for the caller to release. If there is
+// one already, it returns that one and closes fd.
 func (d *fdCache) add(n *node, u use, fd int) *handle {
 	d.mu.Lock()
 	defer d.unlock()
@@ -109,7 +110,7 @@ func (d *fdCache) add(n *node, u use, fd int) *handle {
 	h := &handle{set: d, fd: fd, node: n, use: u, refs: 1}
 	d.open++
 	if n.gone {
-		return h // closed by its release
+		return h // release closes it
 	}
 	n.handles[u] = h
 	d.pushFront(h)
@@ -118,9 +119,8 @@ func (d *fdCache) add(n *node, u use, fd int) *handle {
 	return h
 }
 
-// shrink closes what is not in use until no more than max are open, the
-// oldest first. What may be hard to open again is spared, unless that is more
-// than a quarter, or all is set. d.mu is held.
+// shrink closes unused handles, oldest first, until at most max are open. Unless all is set it
+// spares handles with keep set, up to a quarter of max. The caller holds d.mu.
 func (d *fdCache) shrink(all bool) {
 	for next := d.order.newer; next != &d.order && d.open > d.max; {
 		h := next
@@ -131,7 +131,7 @@ func (d *fdCache) shrink(all bool) {
 	}
 }
 
-// drop takes h out of the cache. d.mu is held.
+// drop removes h from the cache. The caller holds d.mu.
 func (d *fdCache) drop(h *handle) {
 	h.unlink()
 	d.pinned -= int(h.pins)
@@ -141,19 +141,19 @@ func (d *fdCache) drop(h *handle) {
 		d.kept--
 	}
 	h.node.handles[h.use] = nil
-	d.settle(h)
+	d.closeUnused(h)
 }
 
-// settle closes h if nobody can reach it any more. d.mu is held.
-func (d *fdCache) settle(h *handle) {
+// closeUnused closes h if it is out of the cache and not in use. The caller holds d.mu.
+func (d *fdCache) closeUnused(h *handle) {
 	if h.older == nil && h.refs == 0 {
 		d.dead = append(d.dead, h.fd)
 		d.open--
 	}
 }
 
-// pin keeps n's handle for u, if there is one, as long as n is known. No more
-// than max are kept: the sandbox must not use up the server's descriptors.
+// pin keeps n's handle for u, if there is one, open as long as n is known. It pins at most max
+// handles, so that a sandbox cannot use up the server's descriptors.
 func (d *fdCache) pin(n *node, u use) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,9 +163,8 @@ func (d *fdCache) pin(n *node, u use) {
 	}
 }
 
-// prefer closes other handles before n's handle for u, which the mode of the
-// file may forbid to open again while somebody has it open. The kernel never
-// says when that ends.
+// prefer makes shrink close other handles before n's handle for u. The mode may forbid to open
+// the file again while a process has it open, and the kernel does not report when that ends.
 func (d *fdCache) prefer(n *node, u use) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -175,8 +174,7 @@ func (d *fdCache) prefer(n *node, u use) {
 	}
 }
 
-// forget closes all handles of n, those in use when they are released, and
-// caches no more for it.
+// forget is renew, and caches no more handles of n.
 func (d *fdCache) forget(n *node) {
 	d.mu.Lock()
 	n.gone = true
@@ -184,8 +182,7 @@ func (d *fdCache) forget(n *node) {
 	d.renew(n)
 }
 
-// renew closes all handles of n, those in use when they are released: it has become
-// another file.
+// renew closes all handles of n, those in use when they are released: n has another inode now.
 func (d *fdCache) renew(n *node) {
 	d.mu.Lock()
 	defer d.unlock()

@@ -10,14 +10,11 @@ import (
 	"wolffia/perm"
 )
 
-// openRead returns a descriptor of the node called id that is good for reading, if the
-// gate allows o. The caller releases it.
+// openRead returns a handle for reading the node called id, if the gate allows o. The caller
+// releases it.
 func (t *tree) openRead(o op, in *fuse.InHeader, id uint64) (*handle, syscall.Errno) {
-	n := t.table.get(id)
-	if n == nil {
-		return nil, syscall.ESTALE
-	}
-	if errno := t.allow(o, in, n); errno != 0 {
+	n, errno := t.allowed(o, in, id)
+	if errno != 0 {
 		return nil, errno
 	}
 	if n.isDir() {
@@ -26,7 +23,8 @@ func (t *tree) openRead(o op, in *fuse.InHeader, id uint64) (*handle, syscall.Er
 	return t.acquire(n, useRead)
 }
 
-// A writing is a descriptor of a file that may be changed, and the right to do so.
+// A writing is a handle of a file for writing, and the lock under which it is not shared with
+// names outside of the tree.
 type writing struct {
 	*handle
 	lock *sync.RWMutex
@@ -37,14 +35,11 @@ func (w writing) release() {
 	w.lock.RUnlock()
 }
 
-// openWrite is open for what changes the file, which has no name outside of the tree
-// from then on until it is released. Of the content only the first keep bytes matter.
+// openWrite returns a writing of the node called id, if the gate allows o. Only the first keep
+// bytes of the content matter. The caller releases it.
 func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writing, syscall.Errno) {
-	n := t.table.get(id)
-	if n == nil {
-		return writing{}, syscall.ESTALE
-	}
-	if errno := t.allow(o, in, n); errno != 0 {
+	n, errno := t.allowed(o, in, id)
+	if errno != 0 {
 		return writing{}, errno
 	}
 	switch {
@@ -58,9 +53,9 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writin
 		return writing{}, errno
 	}
 	h, errno := t.acquire(n, useWrite)
-	if errno == 0 && n.getLevel() == perm.Checked && !(t.mayChange(o, n) && t.still(h)) {
+	if errno == 0 && n.getLevel() == perm.Checked && !(t.mayChange(o, n) && t.createdInside(h)) {
 		h.release() // another file has taken its place meanwhile
-		errno = t.deny(o, in, n, "", perm.Checked, syscall.EACCES, madeOutside)
+		errno = t.deny(o, in, n, "", perm.Checked, syscall.EACCES, createdOutside)
 	}
 	if errno != 0 {
 		lock.RUnlock()
@@ -68,7 +63,7 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writin
 	return writing{h, lock}, errno
 }
 
-// Read reads from a file. The kernel opened it without asking.
+// Read reads from a file, which the kernel has opened without asking.
 func (t *tree) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	t.count(opRead)
 	h, errno := t.openRead(opRead, &in.InHeader, in.NodeId)
@@ -94,8 +89,8 @@ func (t *tree) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRe
 	return fuse.ReadResultData(buf[:done]), fuse.OK
 }
 
-// Write writes to a file. Written with O_APPEND, it goes to the true end of
-// the file: the kernel may know an older one.
+// Write writes to a file. With O_APPEND it writes at the true end of the file; the offset
+// from the kernel may be outdated.
 func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	t.count(opWrite)
 	h, errno := t.openWrite(opWrite, &in.InHeader, in.NodeId, all)
@@ -129,16 +124,16 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 			return 0, fuse.Status(errnoOf(err))
 		}
 		if err != nil || n == 0 {
-			break // a short write: the next one tells why
+			break // a short write: the next one returns the error
 		}
 		done += n
 	}
 	return uint32(done), fuse.OK
 }
 
-// Writev is Write for data in pieces, which the kernel does not send here.
+// Writev is not called: the kernel sends the data of a write in one piece.
 func (t *tree) Writev(<-chan struct{}, *fuse.WriteIn, [][]byte) (uint32, fuse.Status) {
-	return 0, fuse.ENOSYS // Write is called
+	return 0, fuse.ENOSYS
 }
 
 // Fsync writes a file to the disk.
@@ -155,7 +150,7 @@ func (t *tree) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return fuse.Status(errnoOf(unix.Fsync(h.fd)))
 }
 
-// Fallocate gives a file room, or takes it away.
+// Fallocate allocates or releases room of a file.
 func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	t.count(opFallocate)
 	h, errno := t.openWrite(opFallocate, &in.InHeader, in.NodeId, all)
@@ -172,16 +167,10 @@ func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 		return fuse.Status(errno)
 	}
 	defer grown()
-	for {
-		err := unix.Fallocate(h.fd, in.Mode, int64(in.Offset), int64(in.Length))
-		if err != syscall.EINTR {
-			return fuse.Status(errnoOf(err))
-		}
-	}
+	return fuse.Status(retry(func() error { return unix.Fallocate(h.fd, in.Mode, int64(in.Offset), int64(in.Length)) }))
 }
 
-// Lseek finds data and holes. The offset of the descriptor means nothing
-// here, since everything is read and written at a given one.
+// Lseek finds data and holes. Nothing else uses the descriptor's own offset.
 func (t *tree) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
 	t.count(opLseek)
 	h, errno := t.openRead(opLseek, &in.InHeader, in.NodeId)
@@ -190,7 +179,7 @@ func (t *tree) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fu
 	}
 	defer h.release()
 	if in.Whence != unix.SEEK_DATA && in.Whence != unix.SEEK_HOLE {
-		return fuse.EINVAL // the kernel knows the others by itself
+		return fuse.EINVAL // the kernel does the others itself
 	}
 	n, err := unix.Seek(h.fd, int64(in.Offset), int(in.Whence))
 	if err != nil {
@@ -200,10 +189,10 @@ func (t *tree) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fu
 	return fuse.OK
 }
 
-// maxCopy bounds one copy, whose length the reply holds in 32 bits.
+// maxCopy bounds one copy; the reply has 32 bits for its length.
 const maxCopy = 1 << 30
 
-// CopyFileRange copies between two files without the data passing by.
+// CopyFileRange copies between two files without reading the data.
 func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
 	t.count(opCopyFrom)
 	from, errno := t.openRead(opCopyFrom, &in.InHeader, in.NodeId)
@@ -227,10 +216,10 @@ func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint3
 		return 0, fuse.Status(errno)
 	}
 	defer grown()
-	for {
-		n, err := unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(size), 0)
-		if err != syscall.EINTR {
-			return uint32(max(n, 0)), fuse.Status(errnoOf(err))
-		}
-	}
+	n := 0
+	errno = retry(func() (err error) {
+		n, err = unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(size), 0)
+		return err
+	})
+	return uint32(max(n, 0)), fuse.Status(errno)
 }

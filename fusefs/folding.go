@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What linux/magic.h and linux/fs.h have of this and x/sys does not.
+// Constants of linux/magic.h and linux/fs.h that x/sys lacks.
 const (
 	exfatMagic   = 0x2011bab0
 	hfsPlusMagic = 0x482b
 	casefoldFlag = 0x40000000 // FS_CASEFOLD_FL
 )
 
-// ErrFolds refuses a tree of which the rules could be got around.
-var ErrFolds = errors.New("its file system takes names that differ in case for the same, so that rules for names hide nothing")
+// ErrFolds is CheckNames's error for a file system that ignores case.
+var ErrFolds = errors.New("the file system takes names that differ only in case for the same: another spelling would get around the rules for a name")
 
-// CheckNames returns ErrFolds if the directory open as dir cannot be served for that; or
+// CheckNames returns ErrFolds if the file system of the directory open as dir ignores case, or
 // an error of looking at it.
 func CheckNames(dir int) error {
 	folds, err := foldsCase(dir)
@@ -29,10 +29,9 @@ func CheckNames(dir int) error {
 	return err
 }
 
-// foldsCase reports whether the directory open as dir takes names that differ in case
-// for the same: then there is a name for everything that no rule tells of. Where the
-// file system does not say so it shows by a name that is there; an empty directory
-// tells nothing.
+// foldsCase reports whether the directory open as dir ignores case. Where the file system does
+// not tell, foldsCase tries another spelling of an existing name; for an empty directory it
+// reports false.
 func foldsCase(dir int) (bool, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(dir, &fs); err != nil {
@@ -52,7 +51,7 @@ func foldsCase(dir int) (bool, error) {
 		return true, nil
 	}
 	const enough = 1000
-	names, _ := f.Readdirnames(enough) // an error shows when it is listed
+	names, _ := f.Readdirnames(enough) // on an error, those that were read
 	there := map[string]bool{}
 	for _, name := range names {
 		there[name] = true
@@ -60,7 +59,7 @@ func foldsCase(dir int) (bool, error) {
 	for _, name := range names {
 		other := otherCase(name)
 		if there[other] {
-			continue // itself, without letters, or one of two that are told apart
+			continue // a name without letters, or one of two that differ in case
 		}
 		var a, b unix.Stat_t
 		if unix.Fstatat(dir, name, &a, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -72,7 +71,7 @@ func foldsCase(dir int) (bool, error) {
 	return false, nil
 }
 
-// otherCase makes capital letters small, and small ones capital.
+// otherCase swaps upper and lower case of ASCII letters.
 func otherCase(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r > unicode.MaxASCII {

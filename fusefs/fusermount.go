@@ -11,11 +11,10 @@ import (
 	"wolffia/internal/fusermount"
 )
 
-// MountForOthers is Mount with AllowOther in the mount namespace of the host,
-// where a daemon can see it. Root mounts by itself; for others fusermount3(1)
-// does, if /etc/fuse.conf has user_allow_other and the host has a program that
-// can unmount it again. The caller removes the mount with Unmount: it outlives
-// its server.
+// MountForOthers is Mount with AllowOther in the mount namespace of the host, where a daemon
+// can use it. Root mounts by itself; for other users fusermount3(1) does, which needs
+// user_allow_other in /etc/fuse.conf and a program that can unmount for a user. The caller
+// removes the mount with Unmount: it outlives its server.
 func MountForOthers(dir string) (*os.File, error) {
 	if os.Geteuid() == 0 {
 		return Mount(dir, &MountOptions{AllowOther: true})
@@ -27,9 +26,9 @@ func MountForOthers(dir string) (*os.File, error) {
 	return device, nil
 }
 
-// Unmount removes a mount of MountForOthers, whether or not it is served; what is
-// not mounted is no error. With force, root's gives up on those who wait for its
-// server first. It does not touch the tree.
+// Unmount removes a mount of MountForOthers, whether or not it is served, without using the
+// tree. It is no error if dir is not mounted. With force, root's Unmount first fails the
+// requests that wait for the server.
 func Unmount(dir string, force bool) error {
 	mounted, err := isMounted(dir)
 	if err != nil || !mounted {
@@ -38,7 +37,7 @@ func Unmount(dir string, force bool) error {
 	if os.Geteuid() != 0 {
 		err := fusermount.Unmount(dir)
 		if mounted, merr := isMounted(dir); err == nil || merr == nil && !mounted {
-			return nil // or somebody else was faster
+			return nil // also if another process was faster
 		}
 		return fmt.Errorf("unmount %s: %w", dir, err)
 	}
@@ -51,7 +50,7 @@ func Unmount(dir string, force bool) error {
 	return nil
 }
 
-// isMounted looks into the table of mounts (proc_pid_mountinfo(5)).
+// isMounted reports whether dir is a mount point (proc_pid_mountinfo(5)).
 func isMounted(dir string) (bool, error) {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

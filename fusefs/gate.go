@@ -8,15 +8,14 @@ import (
 	"wolffia/perm"
 )
 
-// An op is something that the kernel asks the tree to do to one object or
-// name. The zero op is none, and refused.
+// An op is an operation of the kernel on one object or name. The zero op is refused.
 type op uint8
 
-// The operations. One that concerns two objects has an op for each of them.
+// The operations. An operation on two objects has an op for each of them.
 const (
 	opNone op = iota
 
-	// What is asked of an object that was looked up before.
+	// On an object that was looked up before.
 	opLookup
 	opGetattr
 	opSetattr
@@ -34,7 +33,7 @@ const (
 	opStatfs
 	opLinkFrom
 
-	// What is asked of a name, whether or not it exists.
+	// On a name, whether or not it exists.
 	opCreate
 	opMknod
 	opMkdir
@@ -44,13 +43,13 @@ const (
 	opRmdir
 	opRename
 
-	// What the kernel answers by itself once it has been refused.
+	// Refused with ENOSYS, after which the kernel does them itself.
 	opOpen
 	opOpendir
 	opFlush
 	opAccess
 
-	// What is not offered.
+	// Not supported.
 	opTmpfile
 	opGetxattr
 	opSetxattr
@@ -62,7 +61,7 @@ const (
 	opIoctl
 	opStatx
 
-	// What has no answer: it is counted only.
+	// Without an answer; only counted.
 	opForget
 	opRelease
 	opReleasedir
@@ -70,17 +69,15 @@ const (
 	ops
 )
 
-// A row is what the gate says to one operation: its name, and the errno for
-// an object or name of each level, 0 if it is allowed. A refusal is the same
-// for all levels, and is no denial: nothing would allow it.
+// A row of the gate has the errno for each level, 0 if that allows the operation.
 type row struct {
 	name    string
 	errno   [perm.Write + 1]syscall.Errno
-	refusal bool
+	refusal bool // refused at every level, and so not reported as a denial
 }
 
-// The kinds of row. Hidden means absent for what exists; a name that may not
-// be made or removed answers the same whether or not it exists.
+// The kinds of row. An existing hidden object is ENOENT; a name that must not be made or
+// removed is EACCES whether or not it exists.
 func visible(name string) row { return row{name: name, errno: levels(syscall.ENOENT, 0, 0, 0, 0)} }
 
 func reads(name string) row {
@@ -105,8 +102,8 @@ func levels(none, view, read, checked, write syscall.Errno) [perm.Write + 1]sysc
 	return [...]syscall.Errno{perm.None: none, perm.View: view, perm.Read: read, perm.Checked: checked, perm.Write: write}
 }
 
-// gate is the whole policy of the tree: operation x level -> errno. What it refuses
-// at perm.Checked the git gate may allow: see checked.go.
+// gate is the access policy of the tree: operation x level -> errno. What it refuses at
+// perm.Checked, gitfile.go may allow.
 var gate = [ops]row{
 	opLookup:      visible("lookup"),
 	opGetattr:     visible("getattr"),
@@ -155,10 +152,11 @@ var gate = [ops]row{
 	opReleasedir: silent("releasedir"),
 }
 
-// check returns the errno for doing o to something of level l, 0 if allowed.
+// check returns the errno for o on something of level l, 0 if the gate allows it. An
+// operation without a row is refused.
 func check(o op, l perm.Level) syscall.Errno {
 	if o >= ops || gate[o].name == "" {
-		return syscall.ENOSYS // an operation nobody thought about is refused
+		return syscall.ENOSYS
 	}
 	if l > perm.Write {
 		l = perm.None
@@ -166,7 +164,7 @@ func check(o op, l perm.Level) syscall.Errno {
 	return gate[o].errno[l]
 }
 
-// need returns the lowest level that allows o; perm.Write if none does.
+// need returns the lowest level that allows o, perm.Write if none does.
 func need(o op) perm.Level {
 	for l := perm.None; l < perm.Write; l++ {
 		if check(o, l) == 0 {
@@ -176,61 +174,58 @@ func need(o op) perm.Level {
 	return perm.Write
 }
 
-// A Denial is one refusal, for an audit log. Path is for people: it is where
-// the object was last seen, relative to the root of the tree.
+// A Denial is one refusal, for an audit log.
 type Denial struct {
 	Op    string        // for example "write"
-	Path  string        // arbitrary bytes chosen by the sandbox: quote before printing
+	Path  string        // last known, relative to the root; arbitrary bytes chosen by the sandbox: quote before printing
 	Level perm.Level    // what the rules give
-	Need  perm.Level    // what the operation asks for; equal to Level if the kind of object is refused
+	Need  perm.Level    // what the operation needs; equal to Level if the kind of object is refused
 	PID   uint32        // of the caller, in the mount's pid namespace; 0 if it has none there
 	UID   uint32        // of the caller, in the mount's user namespace
-	Errno syscall.Errno // what the caller was told
-	Why   string        // what git on the host would do with it; empty if the level says it all
-	Rules Rules         `json:"-"` // by which it was judged
+	Errno syscall.Errno // returned to the caller
+	Why   string        // what git on the host would do with it; empty if the level explains the refusal
+	Rules Rules         `json:"-"` // the rules that decided
 }
 
-// allow asks the gate about n itself.
+// allow returns the gate's errno for o on n, 0 if it allows that, and reports a denial.
 func (t *tree) allow(o op, c *fuse.InHeader, n *node) syscall.Errno {
 	l := n.getLevel()
 	e := check(o, l)
-	if e != 0 && l == perm.Checked && t.mayChange(o, n) {
+	if e == 0 || l == perm.Checked && t.mayChange(o, n) {
 		return 0
 	}
-	if e != 0 {
-		t.denied(o, c, n, "", l, e)
-	}
-	return e
+	return t.deny(o, c, n, "", l, e, "")
 }
 
-// allowName asks the gate about the entry called name in dir, whose level it
-// returns. If that is Checked, an entry that is to be removed or renamed is for
-// the caller to judge, by what it is.
-func (t *tree) allowName(o op, c *fuse.InHeader, dir *node, name string, isDir bool) (perm.Level, syscall.Errno) {
-	l := t.rules.Child(dir.getState(), name, isDir)
-	e := check(o, l)
-	if e != 0 && l == perm.Checked && (o == opUnlink || o == opRmdir || o == opRename || t.mayMake(o, dir, name)) {
-		e = 0
+// allowed returns the node called id if the gate allows o on it, and reports a denial.
+func (t *tree) allowed(o op, c *fuse.InHeader, id uint64) (*node, syscall.Errno) {
+	n := t.table.get(id)
+	if n == nil {
+		return nil, syscall.ESTALE
 	}
-	if e != 0 {
-		t.denied(o, c, dir, name, l, e)
-	}
-	return l, e
+	return n, t.allow(o, c, n)
 }
 
-// denied reports one refusal. name is empty if it is about n itself.
-func (t *tree) denied(o op, c *fuse.InHeader, n *node, name string, l perm.Level, e syscall.Errno) {
-	_ = t.deny(o, c, n, name, l, e, "")
+// allowName returns the gate's errno for o on the name e, 0 if it allows that, and reports a
+// denial. At perm.Checked it allows opUnlink, opRmdir and opRename: the caller decides
+// about those by the object.
+func (t *tree) allowName(o op, c *fuse.InHeader, e *entry, isDir bool) syscall.Errno {
+	l := t.level(e, isDir)
+	errno := check(o, l)
+	if errno == 0 || l == perm.Checked && (o == opUnlink || o == opRmdir || o == opRename || t.mayMake(o, e)) {
+		return 0
+	}
+	return t.deny(o, c, e.dir, e.name, l, errno, "")
 }
 
-// deny is denied, with the reason why. It returns e.
+// deny reports one refusal and returns e. name is empty if n itself was refused, else it
+// is an entry of n. why is Denial.Why.
 func (t *tree) deny(o op, c *fuse.InHeader, n *node, name string, l perm.Level, e syscall.Errno, why string) syscall.Errno {
-	if t.report == nil || gate[o].refusal {
-		return e
+	if t.report != nil && !gate[o].refusal {
+		t.report(Denial{
+			Op: gate[o].name, Path: t.table.path(n, name), Level: l, Need: need(o),
+			PID: c.Pid, UID: c.Uid, Errno: e, Rules: t.rules, Why: why,
+		})
 	}
-	t.report(Denial{
-		Op: gate[o].name, Path: t.table.path(n, name), Level: l, Need: need(o),
-		PID: c.Pid, UID: c.Uid, Errno: e, Rules: t.rules, Why: why,
-	})
 	return e
 }

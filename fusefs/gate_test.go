@@ -183,8 +183,8 @@ func callHidden(t *testing.T, tr *tree, m reflect.Method) (syscall.Errno, bool) 
 	if errno != 0 {
 		t.Fatal(errno)
 	}
-	var entry fuse.EntryOut
-	file := tr.enter(root, "file", lookupResult{obj, -1}, perm.None, &entry)
+	e, _ := tr.entry(rootID, "file")
+	file := tr.enter(&e, lookupResult{obj, -1}, &fuse.EntryOut{})
 	root.setLevel(perm.None, 0)
 
 	onDir := map[string]bool{

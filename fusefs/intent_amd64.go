@@ -6,8 +6,8 @@ import (
 	"wolffia/perm"
 )
 
-// intentOf returns what a system call wants. ok is false if that is nothing
-// but a look, or cannot be told.
+// intentOf returns what the system call nr is going to do. ok is false if that needs no level,
+// or is unknown.
 func intentOf(nr uint64, args [6]uint64) (a syscallIntent, ok bool) {
 	switch nr {
 	case unix.SYS_OPEN:
@@ -42,7 +42,7 @@ func intentOf(nr uint64, args [6]uint64) (a syscallIntent, ok bool) {
 	return syscallIntent{}, false
 }
 
-// opening is intentOf for an open with flags.
+// opening is intentOf for open(2) with flags.
 func opening(flags uint64) (syscallIntent, bool) {
 	a := syscallIntent{op: "open-read", need: perm.Read, make: flags&unix.O_CREAT != 0}
 	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {

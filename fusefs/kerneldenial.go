@@ -13,32 +13,31 @@ import (
 	"wolffia/perm"
 )
 
-// The kernel itself refuses what the presented modes do not allow. It does not
-// say so, but asks for the attributes once more before (fuse_permission in
-// fs/fuse/dir.c), and while it waits for them the caller's system call shows in
-// /proc.
+// The kernel itself refuses what the presented modes do not allow, and does not report that.
+// But before, it asks for the attributes once more (fuse_permission in fs/fuse/dir.c), and
+// while it waits for them /proc shows the caller's system call.
 
-// A syscallIntent is what a system call wants to do.
+// A syscallIntent is what a system call is going to do.
 type syscallIntent struct {
 	op   string
 	need perm.Level
-	name bool // it makes or removes a name, for which it needs its directory
-	make bool // it does so if the name is not there
+	name bool // it makes or removes a name, and so needs the directory
+	make bool // it makes a name if that does not exist
 }
 
-// auditKernelDenial reports what the caller is about to be refused because of n's
-// mode, if that is so. It is called before the attributes of n are told.
+// auditKernelDenial reports that the kernel is about to refuse the caller's system call because
+// of n's mode, if it is. It is called before a reply with the attributes of n.
 func (t *tree) auditKernelDenial(c *fuse.InHeader, n *node) {
 	l := n.getLevel()
 	if n.isDir() {
 		inside, ok := t.rules.Constant(n.getState())
 		if !ok {
-			return // the mode refuses nothing
+			return // the mode allows everything
 		}
 		l = inside
 	}
-	if l == perm.Checked && (n.isDir() || t.created.knows(n.ident())) {
-		return // likewise
+	if l == perm.Checked && (n.isDir() || t.created.mayHave(n.ident())) {
+		return // as well
 	}
 	if t.report == nil || l >= perm.Write || c.Pid == 0 {
 		return
@@ -60,10 +59,10 @@ func (t *tree) auditKernelDenial(c *fuse.InHeader, n *node) {
 	})
 }
 
-// systemCall returns the system call in which the thread tid waits. It fails
-// if that is not for this process to know. A thread that has asked may not be
-// asleep yet, least of all where there is one processor; nothing tells when it
-// is, so it is looked at again, for half a second at most.
+// systemCall returns the system call in which the thread tid waits; ok is false if this
+// process may not read it. The thread may still be running for a moment after it has sent its
+// request, and no event says when it sleeps: so systemCall looks again, for half a second at
+// most.
 func systemCall(tid uint32) (nr uint64, args [6]uint64, ok bool) {
 	path := fmt.Sprintf("/proc/%d/syscall", tid)
 	for pause := 20 * time.Microsecond; ; pause *= 2 {
@@ -78,8 +77,7 @@ func systemCall(tid uint32) (nr uint64, args [6]uint64, ok bool) {
 	}
 }
 
-// parseSystemCall reads /proc/PID/syscall: a number, six arguments, two
-// registers (proc(5)).
+// parseSystemCall parses /proc/PID/syscall: a number, six arguments, two registers (proc(5)).
 func parseSystemCall(data []byte) (nr uint64, args [6]uint64, ok bool) {
 	fields := bytes.Fields(data)
 	if len(fields) != 9 {

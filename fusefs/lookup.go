@@ -9,102 +9,133 @@ import (
 	"wolffia/perm"
 )
 
-// Lookup finds the entry called name of a directory. A hidden entry gives the
-// same answer as one that does not exist.
+// An entry is a name in a directory, whether or not it exists.
+type entry struct {
+	dir    *node
+	name   string
+	levels [2]perm.Level // as a file and as a directory; use tree.level
+}
+
+// unknownLevel stands in entry.levels for a level that the rules were not asked for.
+const unknownLevel perm.Level = 0xff
+
+func newEntry(dir *node, name string) entry {
+	return entry{dir, name, [2]perm.Level{unknownLevel, unknownLevel}}
+}
+
+// entry returns the entry called name of the directory node called id.
+func (t *tree) entry(id uint64, name string) (entry, syscall.Errno) {
+	dir, errno := t.dir(id)
+	if errno == 0 && !plainName(name) {
+		errno = syscall.EINVAL
+	}
+	return newEntry(dir, name), errno
+}
+
+// level returns the level of e as a directory, or as anything else.
+func (t *tree) level(e *entry, isDir bool) perm.Level {
+	l := &e.levels[0]
+	if isDir {
+		l = &e.levels[1]
+	}
+	if *l == unknownLevel {
+		*l = t.rules.Child(e.dir.getState(), e.name, isDir)
+	}
+	return *l
+}
+
+// hidden reports whether e is hidden, both as a file and as a directory.
+func (t *tree) hidden(e *entry) bool {
+	return t.level(e, false) == perm.None && t.level(e, true) == perm.None
+}
+
+// Lookup finds an entry of a directory. A hidden entry gives the same answer as one that
+// does not exist.
 func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	t.count(opLookup)
-	dir, errno := t.dir(in.NodeId)
+	e, errno := t.entry(in.NodeId, name)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	if !plainName(name) {
-		return fuse.EINVAL
-	}
-	if t.hidden(dir, name) {
-		t.denied(opLookup, in, dir, name, perm.None, syscall.ENOENT)
-		return t.absent(dir, out)
+	if t.hidden(&e) {
+		t.deny(opLookup, in, e.dir, name, perm.None, syscall.ENOENT, "")
+		return t.absent(e.dir, out)
 	}
 	t.renameMu.RLock()
 	defer t.renameMu.RUnlock()
-	h, errno := t.acquireDir(dir)
+	h, errno := t.acquireDir(e.dir)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	defer h.release()
-	known := t.table.child(dir, name)
-	errno = t.find(in, dir, h.fd, name, out)
+	known := t.table.child(e.dir, name)
+	_, errno = t.find(in, &e, h.fd, known, out)
 	if errno == syscall.ENOENT {
-		if t.table.vanish(dir, name, known) {
+		if t.table.vanish(e.dir, name, known) {
 			t.pinOrphan(known)
 		}
-		return t.absent(dir, out)
+		return t.absent(e.dir, out)
 	}
 	return fuse.Status(errno)
 }
 
-// hidden reports whether name is hidden in dir whatever it is.
-func (t *tree) hidden(dir *node, name string) bool {
-	s := dir.getState()
-	return t.rules.Child(s, name, false) == perm.None && t.rules.Child(s, name, true) == perm.None
-}
-
-// absent says that there is no such name, and for how long that holds.
+// absent fills in a reply that says for how long the kernel may believe that the name does
+// not exist in dir.
 func (t *tree) absent(dir *node, out *fuse.EntryOut) fuse.Status {
 	*out = fuse.EntryOut{}
 	timeout := t.nameTimeout(dir)
 	if dir.id == rootID && !t.dev.epochs {
-		timeout = min(t.timeout, rootAbsence) // these are forgotten in no other way
+		timeout = min(t.timeout, rootAbsence) // nothing else makes the kernel forget these
 		t.rootAbsent.Store(t.clock())
 	}
 	out.SetEntryTimeout(timeout)
 	return fuse.OK
 }
 
-// find looks the entry called name of dir up, which is open as fd, and gives
-// the kernel a node for it. t.renameMu is held.
-func (t *tree) find(in *fuse.InHeader, dir *node, fd int, name string, out *fuse.EntryOut) syscall.Errno {
-	m, errno := t.lookupEntry(dir, fd, name)
+// find looks e up in its directory, which is open as fd, and gives the kernel a node for
+// it. known is the node that the kernel has at e, if the caller knows it. The caller holds
+// t.renameMu.
+func (t *tree) find(in *fuse.InHeader, e *entry, fd int, known *node, out *fuse.EntryOut) (*node, syscall.Errno) {
+	r, errno := t.lookupEntry(e, fd, known)
 	if errno != 0 {
-		return errno
+		return nil, errno
 	}
-	l, errno := t.allowName(opLookup, in, dir, name, m.obj.isDir())
-	if errno == 0 && m.obj.isMount() {
-		errno = syscall.EACCES // another file system is another matter
+	errno = t.allowName(opLookup, in, e, r.obj.isDir())
+	if errno == 0 && r.obj.isMount() {
+		errno = syscall.EACCES // another file system
 	}
 	if errno != 0 {
-		m.drop()
-		return errno
+		r.close()
+		return nil, errno
 	}
-	t.enter(dir, name, m, l, out)
-	return 0
+	return t.enter(e, r, out), 0
 }
 
-// A lookupResult is what was found at a name.
+// A lookupResult is the object at an entry.
 type lookupResult struct {
 	obj *object
 	fd  int // O_PATH, of the object; -1 if it was not opened
 }
 
-// drop closes what is not used.
-func (m lookupResult) drop() {
-	if m.fd >= 0 {
-		unix.Close(m.fd)
+func (r lookupResult) close() {
+	if r.fd >= 0 {
+		unix.Close(r.fd)
 	}
 }
 
-// lookupEntry looks at the entry called name of dir, which is open as fd. Where the
-// kernel will believe it for long it is opened as well: the kernel opens files
-// without asking, and when they are first used the name may be another's.
-func (t *tree) lookupEntry(dir *node, fd int, name string) (lookupResult, syscall.Errno) {
-	if !dir.watched.Load() {
-		obj, errno := t.examine(fdName{fd, name})
+// lookupEntry returns the object at e, whose directory is open as fd; known is as in find.
+// In a watched directory, whose entries the kernel believes for long, the result is open as
+// well: the kernel opens files without asking, and the name may be another object's by the
+// time of their first use.
+func (t *tree) lookupEntry(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
+	if !e.dir.watched.Load() {
+		obj, errno := t.examine(fdName{fd, e.name})
 		return lookupResult{obj, -1}, errno
 	}
-	if obj := t.cachedEntry(dir, fd, name); obj != nil {
-		t.tryAccess(fdName{fd, name}, obj)
+	if obj := t.ifOpen(known, fdName{fd, e.name}); obj != nil {
 		return lookupResult{obj, -1}, 0
 	}
-	path, errno := openBeneath(fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	path, errno := openBeneath(fd, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		if errno == syscall.EXDEV {
 			errno = syscall.EACCES
@@ -119,9 +150,8 @@ func (t *tree) lookupEntry(dir *node, fd int, name string) (lookupResult, syscal
 	return lookupResult{obj, path}, 0
 }
 
-// cachedEntry returns what is at (dir, name) if that is known, open, and still there.
-func (t *tree) cachedEntry(dir *node, fd int, name string) *object {
-	n := t.table.child(dir, name)
+// ifOpen returns the object at a if it is that of n and n is open, else nil. n may be nil.
+func (t *tree) ifOpen(n *node, a fdName) *object {
 	if n == nil {
 		return nil
 	}
@@ -130,49 +160,50 @@ func (t *tree) cachedEntry(dir *node, fd int, name string) *object {
 		return nil
 	}
 	defer h.release()
-	obj, errno := t.stat(fdName{fd, name})
+	obj, errno := t.stat(a)
 	if errno != 0 || obj.ident != n.ident() {
 		return nil
 	}
+	t.tryAccess(a, obj)
 	return obj
 }
 
-// enter gives the kernel a node for m of level l, found as the entry called
-// name of dir, and fills in the reply. It takes what is open.
-func (t *tree) enter(dir *node, name string, m lookupResult, l perm.Level, out *fuse.EntryOut) *node {
-	obj := m.obj
-	n, old := t.table.enter(dir, name, obj, func(n *node) {
-		n.setLevel(l, t.inside(dir.getState(), name, obj.isDir()))
+// enter gives the kernel a node for r, found at e, and fills in the reply. It takes over
+// r.fd.
+func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
+	obj := r.obj
+	n, old := t.table.enter(e.dir, e.name, obj, func(n *node) {
+		n.setLevel(t.level(e, obj.isDir()), t.inside(e.dir.getState(), e.name, obj.isDir()))
 	})
 	n.validatedAt.Store(t.clock())
 	t.pinOrphan(old)
 	t.pruneIfFull()
-	if m.fd >= 0 {
-		h := t.fds.add(n, usePath, m.fd)
+	if r.fd >= 0 {
+		h := t.fds.add(n, usePath, r.fd)
 		if n.isDir() && !n.watched.Load() {
 			t.watch.add(n, h.fd)
-			// It may have changed just before.
+			// It may have changed before the watch began.
 			if again, errno := t.examine(fdName{fd: h.fd}); errno == 0 {
 				obj = again
 			}
 		}
 		h.release()
 	}
-	t.fillEntry(dir, n, obj, out)
+	t.fillEntry(e.dir, n, obj, out)
 	return n
 }
 
-// inside returns the state inside the entry called name in a directory of
-// state s.
+// inside returns the state inside the entry called name of a directory with the state s; 0 if
+// the entry is not a directory.
 func (t *tree) inside(s perm.State, name string, isDir bool) perm.State {
 	if !isDir {
-		return s // never asked for
+		return 0
 	}
 	return t.rules.Enter(s, name)
 }
 
-// pinOrphan keeps what is open of a node that lost its name, since nothing leads
-// to it any more. n may be nil.
+// pinOrphan keeps n's descriptor open after n lost its name, since nothing leads to n any
+// more. n may be nil.
 func (t *tree) pinOrphan(n *node) {
 	if n != nil {
 		t.fds.pin(n, usePath)

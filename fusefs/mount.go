@@ -8,30 +8,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MountOptions are what Mount can be told. The zero value is the default.
+// MountOptions are options of Mount. The zero value is the default.
 type MountOptions struct {
-	// AllowOther lets users other than the caller of Mount use the mount, as
-	// far as the modes allow. Root's container daemon needs it to enter a
-	// user's mount.
+	// AllowOther lets other users than the caller of Mount use the mount, as the modes
+	// allow. A container daemon that runs as root needs it to enter a user's mount.
 	AllowOther bool
 
-	// Source is what mount tables show as the device; empty is "wolffia".
+	// Source is the device in mount tables; "" is "wolffia".
 	Source string
 }
 
-// Mount mounts a tree on the directory dir and returns the descriptor that
-// answers for it, to be given to Serve, here or in another process. Until it
-// is served, whoever touches dir waits; when all copies of the descriptor are
-// closed, they get ENOTCONN. nil options are the defaults.
+// Mount mounts a tree on the directory dir and returns the descriptor that answers for it, for
+// Serve in this or another process. The caller closes it. Until the tree is served, use of
+// dir blocks; when all copies of the descriptor are closed, it fails with ENOTCONN. nil
+// options are the defaults.
 //
-// The caller needs CAP_SYS_ADMIN in its mount namespace's user namespace, and
-// no helper program. dir is resolved by the kernel as any path is.
+// The caller needs CAP_SYS_ADMIN in the user namespace that owns its mount namespace, and no
+// helper program. The kernel resolves dir like any path, links included.
 func Mount(dir string, opts *MountOptions) (*os.File, error) {
 	if opts == nil {
 		opts = &MountOptions{}
 	}
-	// go-fuse would open it without O_CLOEXEC: whoever inherits the
-	// descriptor can answer for the tree.
+	// go-fuse would open it without O_CLOEXEC: a process that inherits the descriptor can
+	// answer for the tree.
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/fuse: %w", err)
@@ -48,8 +47,8 @@ func Mount(dir string, opts *MountOptions) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
 }
 
-// mountData returns the options for mount(2). With default_permissions the
-// kernel checks the modes that the server presents.
+// mountData returns the options for mount(2). With default_permissions the kernel checks the
+// presented modes.
 func mountData(fd, uid, gid int, opts *MountOptions) string {
 	data := []string{
 		fmt.Sprintf("fd=%d", fd),

@@ -8,31 +8,32 @@ import (
 	"wolffia/perm"
 )
 
-// neverValidated is a time for node.validatedAt that is too long ago.
+// neverValidated is a node.validatedAt that is always too old.
 const neverValidated = -1 << 62
 
 // rootID is the node id that the kernel gives to the root.
 const rootID = 1
 
-// An identity tells one inode of the backing file system from all others,
-// also from a later one that got the same number.
+// An identity tells an inode of the backing file system from all others, including a later
+// inode with the same number.
 type identity struct {
 	dev, ino uint64
 	born     unix.StatxTimestamp
 }
 
-// A node is one name that the kernel has looked up. Two names of one inode
-// are two nodes, because the rules are about names.
+// A node is a (directory, name) pair that the kernel looked up. Two names of one inode are
+// two nodes, because rules are about names.
 type node struct {
 	id    uint64
 	inode atomic.Pointer[identity] // see ident
 	typ   uint32                   // the S_IFMT bits, which never change
 
-	level       atomic.Uint32 // a perm.Level
-	state       atomic.Int32  // a perm.State: what holds inside, if it is a directory
-	validatedAt atomic.Int64  // when it was last found at its name, by tree.clock
+	level atomic.Uint32 // a perm.Level
+	state atomic.Int32  // a perm.State: what holds inside, if it is a directory
 
-	watched atomic.Bool // a directory whose changes are noticed
+	validatedAt atomic.Int64 // when it was last found at its name, by tree.clock
+
+	watched atomic.Bool // a directory in which the host's changes are noticed
 
 	proof atomic.Pointer[proof] // of a directory; nil: none yet
 
@@ -41,38 +42,38 @@ type node struct {
 	trail    *trail
 	children map[string]*node
 	lookups  uint64
-	listings uint32 // how many were begun
-	end      uint64 // where the last one begun has ended; 0 if it has not
+	listings uint32 // number of listings begun
+	end      uint64 // offset where the listing begun last ended; 0 if it has not
 
 	// Guarded by fdCache.mu.
 	handles [uses]*handle
 	gone    bool // no longer in the table: nothing more is cached for it
 }
 
-// newNode returns a node of o, without a name.
+// newNode returns a node of o without a name.
 func newNode(o *object) *node {
 	n := &node{typ: o.typ()}
 	n.inode.Store(&o.ident)
 	return n
 }
 
-// ident returns which inode n is. It changes when the server puts a file of its own in the
-// place of the sandbox's, with tree.renameMu held for writing.
+// ident returns the identity of n's inode. It changes when the server puts a file of its
+// own in the place of the sandbox's, with tree.renameMu held for writing.
 func (n *node) ident() identity { return *n.inode.Load() }
 
-// A trail says where a node was last seen. It outlives the nodes above: those of
-// orphans lead through directories that the kernel has forgotten, and share what they
-// have in common. The root's has no up and no name. Guarded by table.mu.
+// A trail is the path where a node was last seen. It outlives the nodes above: the trails
+// of orphans lead through directories that the kernel has forgotten, and share common
+// parts. The root's has no up and no name. Guarded by table.mu.
 type trail struct {
 	up   *trail
 	name string
 }
 
-// A proof says that a directory and all above it were found at their names.
+// A proof records that a directory and all above it were found at their names.
 type proof struct {
-	generation uint64 // table.generation, before the first of them was looked at
-	oldest     int64  // when the one was found that was found first, by tree.clock
-	depth      int    // how many there are, without the root
+	generation uint64 // table.generation before the first of them was looked at
+	oldest     int64  // the earliest validatedAt among them
+	depth      int    // number of directories, without the root
 }
 
 func (n *node) isDir() bool     { return n.typ == unix.S_IFDIR }

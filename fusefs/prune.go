@@ -2,26 +2,25 @@ package fusefs
 
 import "syscall"
 
-// The kernel keeps names that nobody uses until its own memory is short, and each is a
-// node here. When there are too many it is asked to forget some of them (Linux 6.18).
+// The kernel caches unused names until its own memory is short, and each is a node here.
+// Above a limit it is asked to forget some of them (Linux 6.18).
 
 const (
-	// defaultMemory is Options.Memory unless it says otherwise.
+	// defaultMemory is the default of Options.Memory.
 	defaultMemory = 1 << 30
 
-	// nodeCost is about what a node takes, with a long name: measured.
+	// nodeCost is about how many bytes a node with a long name takes, as measured.
 	nodeCost = 512
 
-	// minNodes and minHandlers are enough for a program to go on, slowly.
+	// minNodes and minHandlers are enough for a program to make slow progress.
 	minNodes, minHandlers = 4096, 4
 
-	// pruneBackoff is by how much longer than it takes to ask for it nothing is asked
-	// for. What is in use cannot be forgotten, and asking costs time.
+	// pruneBackoff is the pause after a request to forget, as a multiple of the time that the
+	// request took: names in use cannot be forgotten.
 	pruneBackoff = 10
 )
 
-// shares divides memory, of which the heap may have half and the buffers of requests
-// a quarter.
+// shares divides memory, in bytes: half for nodes, a quarter for the buffers of requests.
 func shares(memory int64) (nodes, handlers int) {
 	if memory <= 0 {
 		memory = defaultMemory
@@ -31,14 +30,14 @@ func shares(memory int64) (nodes, handlers int) {
 	return max(nodes, minNodes), max(handlers, minHandlers)
 }
 
-// pruneIfFull has the kernel asked to forget names, if there are too many.
+// pruneIfFull queues a call of pruneNodes if there are too many nodes.
 func (t *tree) pruneIfFull() {
 	if t.table.count.Load() > int64(t.maxNodes) && !t.pruneUnsupported.Load() && t.clock() > t.nextPrune.Load() {
 		t.inval.add(invalidation{what: pruneCache})
 	}
 }
 
-// pruneNodes asks the kernel to forget names that nobody uses.
+// pruneNodes asks the kernel to forget unused names.
 func (t *tree) pruneNodes() syscall.Errno {
 	begun := t.clock()
 	defer func() {
@@ -50,7 +49,6 @@ func (t *tree) pruneNodes() syscall.Errno {
 		some := ids[:min(batch, len(ids))]
 		ids = ids[len(some):]
 		if errno := t.dev.prune(some); errno != 0 {
-			// A kernel that does not know how to: EINVAL.
 			t.pruneUnsupported.Store(errno == syscall.EINVAL)
 			return 0
 		}

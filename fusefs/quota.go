@@ -8,28 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// objectCost is what each file, directory or link is charged besides its
-// content, so that a great many empty ones are not free.
+// objectCost is charged for each file, directory or link besides its content, in bytes, so
+// that empty ones are not free.
 const objectCost = 4096
 
-// A quota bounds how much what is done through the tree adds to the disk: room
-// that is allocated, not sizes. What is deleted or cut off is taken off again,
-// also if it was there before. The methods are safe for concurrent use.
+// A quota bounds how many bytes operations of the tree add to the disk: blocks allocated, not
+// sizes. What is deleted or truncated is subtracted, including what was there before. Its
+// methods are safe for concurrent use; those that a nil quota may call say so.
 type quota struct {
 	limit int64
 
 	mu       sync.Mutex
-	change   *sync.Cond           // something was taken off; uses mu
+	change   *sync.Cond           // used has decreased; uses mu
 	used     int64                // may be negative; guarded by mu
-	reserved int64                // for what is under way; guarded by mu
-	busy     map[identity]*growth // files with something under way; guarded by mu
-	unlinked map[identity]int64   // without a name, to be taken off when they are closed; guarded by mu
+	reserved int64                // for writes in progress; guarded by mu
+	busy     map[identity]*growth // files with writes in progress; guarded by mu
+	unlinked map[identity]int64   // bytes of files without a name, still open; guarded by mu
 }
 
 // A growth is that of one file.
 type growth struct {
 	writers int
-	room    int64 // allocated when last looked at
+	room    int64 // bytes allocated when last looked at
 }
 
 func newQuota(limit int64) *quota {
@@ -38,17 +38,17 @@ func newQuota(limit int64) *quota {
 	return q
 }
 
-// closeDelay is how long the kernel may take to say that a file without a name was
-// closed. It says so a little after rm(1) has returned.
+// closeDelay is how long the kernel may take to report that a file without a name was closed,
+// which it does a little after rm(1) has returned.
 const closeDelay = 100 * time.Millisecond
 
-// room is how many bytes may be added, negative if there are too many already. Nothing
-// is added to what a program asks for, which can be as much as an int64 holds. q.mu is
-// held.
+// room returns how many bytes may be added, negative if there are too many already. Compare
+// it with a program's request, without adding to that: the request may be as large as an
+// int64 holds. The caller holds q.mu.
 func (q *quota) room() int64 { return q.limit - q.used - q.reserved }
 
-// fits reports whether there is room for n bytes, and waits for a moment if
-// there may be soon. q.mu is held.
+// fits reports whether there is room for n bytes. It waits up to closeDelay for unlinked files
+// to be closed. The caller holds q.mu.
 func (q *quota) fits(n int64) bool {
 	enough := func() bool { return n <= q.room() }
 	if enough() || len(q.unlinked) == 0 {
@@ -68,7 +68,7 @@ func (q *quota) fits(n int64) bool {
 	return enough()
 }
 
-// allocated returns how many bytes of the disk the open file fd takes.
+// allocated returns how many bytes of the disk the open file fd takes, 0 on an error.
 func allocated(fd int) int64 {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {
@@ -77,8 +77,8 @@ func allocated(fd int) int64 {
 	return st.Blocks * 512 // stat(2)
 }
 
-// take charges n bytes, if there is room for them. A nil quota has room for
-// all.
+// take charges n bytes if there is room for them, else it returns EDQUOT. A nil quota always
+// has room.
 func (q *quota) take(n int64) syscall.Errno {
 	if q == nil {
 		return 0
@@ -92,7 +92,7 @@ func (q *quota) take(n int64) syscall.Errno {
 	return 0
 }
 
-// give takes n bytes off.
+// give subtracts n bytes. q may be nil.
 func (q *quota) give(n int64) {
 	if q == nil {
 		return
@@ -102,15 +102,13 @@ func (q *quota) give(n int64) {
 	q.used -= n
 }
 
-// atEnd is the offset of what is appended: the true end of the file. The one that
-// the kernel sends is what it believes of one name, and may lie before data that was
-// written by another name.
+// atEnd is the offset of an append. The offset that the kernel sends is outdated if data was
+// written by another name of the file.
 const atEnd = -1
 
-// grow is called before up to size bytes at off, or atEnd, are written to the file n,
-// which is open as fd. The function it returns is called afterwards, and
-// charges what was in fact allocated. What only replaces what is there is
-// allowed without room; what is appended replaces nothing.
+// grow is called before up to size bytes are written at off, or atEnd, to the file n, open as
+// fd. The caller calls done after the write: it charges what was allocated. Without room
+// grow returns EDQUOT, unless the write only replaces allocated bytes. q may be nil.
 func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno syscall.Errno) {
 	if q == nil {
 		return func() {}, 0
@@ -138,8 +136,8 @@ func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno sysca
 		defer q.mu.Unlock()
 		q.reserved -= size
 		g.writers--
-		// What others are about to replace is not taken off while they do: they were
-		// let pass without room, and may allocate it again.
+		// A decrease is not subtracted while other writes are in progress: they may have
+		// been allowed without room to replace bytes that they now allocate again.
 		if now := allocated(fd); now > g.room || g.writers == 0 {
 			q.used += now - g.room
 			g.room = now
@@ -150,14 +148,14 @@ func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno sysca
 	}, 0
 }
 
-// replaces reports whether size bytes at off of the file open as fd are all there.
+// replaces reports whether the file open as fd has no hole in size bytes at off.
 func replaces(fd int, off, size int64) bool {
 	hole, err := unix.Seek(fd, off, unix.SEEK_HOLE)
 	return err == nil && hole-off >= size
 }
 
-// removed is called when a name of obj was removed, which was n's; n may be
-// nil. What is open still takes its room.
+// removed is called when a name of obj was removed, which was that of n. A file that may still
+// be open is charged until it is forgotten. q, n and obj may be nil.
 func (q *quota) removed(n *node, obj *object) {
 	if q == nil || obj == nil {
 		return
@@ -165,7 +163,7 @@ func (q *quota) removed(n *node, obj *object) {
 	size := int64(objectCost)
 	if !obj.isDir() {
 		if obj.Nlink > 1 {
-			q.give(objectCost) // the name's
+			q.give(objectCost) // for the name
 			return
 		}
 		size += int64(obj.Blocks) * 512
@@ -177,7 +175,7 @@ func (q *quota) removed(n *node, obj *object) {
 	q.releaseLater(n, size)
 }
 
-// releaseLater has size bytes taken off when n, which has no name, is forgotten.
+// releaseLater subtracts size bytes when n, which has no name, is forgotten. q may be nil.
 func (q *quota) releaseLater(n *node, size int64) {
 	if q == nil {
 		return
@@ -187,8 +185,8 @@ func (q *quota) releaseLater(n *node, size int64) {
 	q.unlinked[n.ident()] = size
 }
 
-// forgotten is called when n goes out of the table, and no other node of the same file is
-// in it, before fd, which may be open for it, is closed; fd is -1 if none is.
+// forgotten is called when n has left the table and no other node has its inode, before n's
+// descriptor fd is closed; fd is -1 if none is open.
 func (q *quota) forgotten(n *node, fd int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -204,7 +202,7 @@ func (q *quota) forgotten(n *node, fd int) {
 	q.change.Broadcast()
 }
 
-// free returns how much there is room for, and the limit.
+// free returns how many bytes may be added, and the limit.
 func (q *quota) free() (free, limit int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

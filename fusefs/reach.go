@@ -7,15 +7,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
 )
 
-// resolve confines every open: one name, below the directory it is asked of,
-// never through a link and never into another mount. The last keeps the
-// server out of its own mount as well, where it would wait for itself.
-const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS |
-	unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
-
-// acquire returns a handle of n for u, opening it if need be.
+// acquire returns a handle of n for u, and opens n if necessary. The caller releases it.
 func (t *tree) acquire(n *node, u use) (*handle, syscall.Errno) {
 	if h := t.fds.cached(n, u); h != nil {
 		return h, 0
@@ -25,8 +21,8 @@ func (t *tree) acquire(n *node, u use) (*handle, syscall.Errno) {
 	return t.acquireLocked(n, u)
 }
 
-// acquireLocked is acquire for who holds t.renameMu, so that nothing is renamed
-// through the tree while the names are walked.
+// acquireLocked is acquire; the caller holds t.renameMu, so that nothing is renamed through
+// the tree while the path is walked.
 func (t *tree) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
 	if h := t.fds.cached(n, u); h != nil {
 		return h, 0
@@ -35,7 +31,7 @@ func (t *tree) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
 		return t.walk(n)
 	}
 	if !n.isRegular() {
-		return nil, syscall.EINVAL // opening anything else could have effects
+		return nil, syscall.EINVAL // opening a FIFO or device could have effects
 	}
 	p, errno := t.acquireLocked(n, usePath)
 	if errno != 0 {
@@ -49,10 +45,9 @@ func (t *tree) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
 	return t.fds.add(n, u, fd), 0
 }
 
-// acquireDir opens the directory n so that names can be used in it. It must
-// still be at its own name, from which it has its state: a process that holds
-// it open, or works in it, would otherwise keep that state wherever the host
-// moves it. t.renameMu is held.
+// acquireDir opens the directory n for the use of names in it. n must still be at its own
+// name, which gave it its state: a process that holds it open, or works in it, would
+// otherwise keep that state wherever the host moves it. The caller holds t.renameMu.
 func (t *tree) acquireDir(n *node) (*handle, syscall.Errno) {
 	if errno := t.validatePath(n); errno != 0 {
 		return nil, errno
@@ -60,16 +55,16 @@ func (t *tree) acquireDir(n *node) (*handle, syscall.Errno) {
 	return t.acquireLocked(n, usePath)
 }
 
-// maxDepth is how many directories deep names can be used: in any that has a path of
-// PATH_MAX bytes. What is known of a deeper one would cost too much to keep true.
+// maxDepth is how many directories deep names can be used, enough for each path of PATH_MAX
+// bytes. Proofs of deeper directories would cost too much to keep.
 const maxDepth = unix.PathMax / 2
 
-// validatePath makes sure that n and all above it were found at their names not
-// longer ago than the timeout. ENAMETOOLONG: it is too deep.
+// validatePath makes sure that n and all above it were found at their names not longer ago
+// than the timeout. It returns ENOENT for an orphan, ENAMETOOLONG below maxDepth, and
+// checkSame's errno. The caller holds t.renameMu.
 //
-// What was found is remembered as a proof of each directory on the way, so that the
-// way is gone once for each timeout, or when something on it has moved, and not for
-// each request. t.renameMu is held.
+// Each directory on the way keeps a proof, so that the path is walked once per timeout, or
+// when something on it has moved, and not for each request.
 func (t *tree) validatePath(n *node) syscall.Errno {
 	generation, now := t.table.generation.Load(), t.clock()
 	valid := func(m *node, limit time.Duration) *proof {
@@ -85,8 +80,8 @@ func (t *tree) validatePath(n *node) syscall.Errno {
 		}
 		return 0
 	}
-	// Whatever is half as old as may be is looked at again, so that the next time is
-	// not soon.
+	// Names validated longer ago than half the timeout are looked up again, so that the
+	// next walk is not soon.
 	fresh := t.timeout / 2
 	var way []*node
 	known := proof{generation: generation, oldest: now}
@@ -122,8 +117,8 @@ func (t *tree) validatePath(n *node) syscall.Errno {
 	return 0
 }
 
-// validate returns when n was last found at its name. If that is not fresh, it is looked
-// for now.
+// validate returns when n was last found at its name, and looks it up there if that is longer
+// ago than fresh.
 func (t *tree) validate(n *node, now int64, fresh time.Duration) (int64, syscall.Errno) {
 	for {
 		seen := n.validatedAt.Load()
@@ -140,17 +135,17 @@ func (t *tree) validate(n *node, now int64, fresh time.Duration) (int64, syscall
 		}
 		o, errno := t.stat(fdName{h.fd, name})
 		h.release()
-		if errno = t.same(n, o, errno); errno != 0 {
+		if errno = t.checkSame(n, o, errno); errno != 0 {
 			return 0, errno
 		}
-		if n.validatedAt.CompareAndSwap(seen, now) { // or it may have been taken away since
+		if n.validatedAt.CompareAndSwap(seen, now) { // else the host may have moved it since
 			return now, 0
 		}
 	}
 }
 
-// walk opens n below the closest directory above it that is open, and all between
-// them, and makes sure that they are still the same objects.
+// walk opens n, and all directories between it and the closest open one above, and makes
+// sure that they are still the same objects.
 func (t *tree) walk(n *node) (*handle, syscall.Errno) {
 	var way []*node
 	var h *handle
@@ -180,24 +175,25 @@ func (t *tree) walk(n *node) (*handle, syscall.Errno) {
 func (t *tree) step(dir *handle, n *node) (*handle, syscall.Errno) {
 	parent, name := t.table.place(n)
 	if parent != dir.node {
-		return nil, syscall.ESTALE // it was lost just now
+		return nil, syscall.ESTALE // it became an orphan just now
 	}
 	fd, errno := openBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
-		return nil, t.same(n, nil, errno)
+		return nil, t.checkSame(n, nil, errno)
 	}
 	o, errno := t.stat(fdName{fd: fd})
-	if errno = t.same(n, o, errno); errno != 0 {
+	if errno = t.checkSame(n, o, errno); errno != 0 {
 		unix.Close(fd)
 		return nil, errno
 	}
 	return t.fds.add(n, usePath, fd), 0
 }
 
-// same turns what was found at n's name into ESTALE if it is not n, on which
-// the kernel looks the name up again if it came by one. It is told to forget
-// the name for those who come later: they open without a question.
-func (t *tree) same(n *node, o *object, errno syscall.Errno) syscall.Errno {
+// checkSame returns 0 if o, found at n's name, is n, and ESTALE if another object or none is
+// there: the kernel then looks the name up again. It also makes the kernel forget the name,
+// since the kernel opens files without asking. errno is that of the look; others than those
+// of a changed name are returned as they are.
+func (t *tree) checkSame(n *node, o *object, errno syscall.Errno) syscall.Errno {
 	switch errno {
 	case 0:
 		if o.ident == n.ident() {
@@ -213,23 +209,15 @@ func (t *tree) same(n *node, o *object, errno syscall.Errno) syscall.Errno {
 	return syscall.ESTALE
 }
 
-// openBeneath opens the entry called name of the directory dir.
+// openBeneath is beneath.Open for one name. It never enters another mount, and so not the
+// server's own, where the server would wait for itself.
 func openBeneath(dir int, name string, flags int, mode uint32) (int, syscall.Errno) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolve}
-	for {
-		fd, err := unix.Openat2(dir, name, &how)
-		switch err {
-		case nil:
-			return fd, 0
-		case syscall.EINTR, syscall.EAGAIN: // EAGAIN: something moved meanwhile
-		default:
-			return -1, errnoOf(err)
-		}
-	}
+	fd, err := beneath.Open(dir, name, flags, mode)
+	return fd, errnoOf(err)
 }
 
-// reopen opens the regular file that the O_PATH descriptor fd refers to. It
-// goes through the descriptor, so that no name is resolved again.
+// reopen opens the regular file of the O_PATH descriptor fd. It goes through the descriptor,
+// so that no name is resolved again.
 func (t *tree) reopen(fd int, u use) (int, syscall.Errno) {
 	flags := []int{unix.O_RDONLY}
 	if u == useWrite {
@@ -254,17 +242,17 @@ func (t *tree) reopen(fd int, u use) (int, syscall.Errno) {
 	return -1, errno
 }
 
-func (t *tree) openProc(fd, flags int) (int, syscall.Errno) {
-	for {
-		got, err := unix.Openat(t.proc, strconv.Itoa(fd), flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
-		if err != syscall.EINTR {
-			return got, errnoOf(err)
-		}
-	}
+// openProc opens the object of the O_PATH descriptor fd.
+func (t *tree) openProc(fd, flags int) (got int, errno syscall.Errno) {
+	errno = retry(func() (err error) {
+		got, err = unix.Openat(t.proc, strconv.Itoa(fd), flags|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		return err
+	})
+	return got, errno
 }
 
-// stripSetID takes the set-id bits from a file that is about to be written.
-// The kernel does so at the write, but not for a server that runs as root.
+// stripSetID removes the set-id bits of a file that is about to be written. The kernel does
+// so at the write, but not for a server that runs as root.
 func stripSetID(fd int) syscall.Errno {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -285,4 +273,13 @@ func errnoOf(err error) syscall.Errno {
 		return e
 	}
 	return syscall.EIO
+}
+
+// retry calls f until no signal interrupts it, and returns its errno.
+func retry(f func() error) syscall.Errno {
+	for {
+		if err := f(); err != syscall.EINTR {
+			return errnoOf(err)
+		}
+	}
 }

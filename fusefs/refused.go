@@ -6,14 +6,13 @@ import (
 	"wolffia/perm"
 )
 
-// refuse answers an operation that the gate allows at no level.
+// refuse returns the errno of an operation that the gate refuses at every level.
 func (t *tree) refuse(o op) fuse.Status {
 	t.count(o)
 	return fuse.Status(check(o, perm.Write))
 }
 
-// The kernel asks for these once, is told that they are not there, and does
-// without from then on: it opens and closes by itself, by the mode bits.
+// After ENOSYS the kernel does these itself, by the presented modes, without asking again.
 
 func (t *tree) Open(<-chan struct{}, *fuse.OpenIn, *fuse.OpenOut) fuse.Status {
 	return t.refuse(opOpen)
@@ -27,7 +26,7 @@ func (t *tree) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return t.refu
 
 func (t *tree) Access(<-chan struct{}, *fuse.AccessIn) fuse.Status { return t.refuse(opAccess) }
 
-// Extended attributes would carry ACLs and capabilities past the gate.
+// Extended attributes include ACLs and capabilities, which would get around the gate.
 
 func (t *tree) GetXAttr(<-chan struct{}, *fuse.InHeader, string, []byte) (uint32, fuse.Status) {
 	return 0, t.refuse(opGetxattr)
@@ -45,7 +44,7 @@ func (t *tree) RemoveXAttr(<-chan struct{}, *fuse.InHeader, string) fuse.Status 
 	return t.refuse(opRemovexattr)
 }
 
-// Locks are the kernel's own affair: it asks only a server that wants them.
+// The kernel keeps locks itself: it asks only a server that requests it.
 
 func (t *tree) GetLk(<-chan struct{}, *fuse.LkIn, *fuse.LkOut) fuse.Status {
 	return t.refuse(opGetlk)
@@ -65,13 +64,12 @@ func (t *tree) Ioctl(<-chan struct{}, *fuse.IoctlIn, []byte, *fuse.IoctlOut, []b
 	return t.refuse(opIoctl)
 }
 
-// Statx would be a second way to the attributes: without it the kernel asks
-// for them by GetAttr.
+// Without Statx the kernel uses GetAttr.
 func (t *tree) Statx(<-chan struct{}, *fuse.StatxIn, *fuse.StatxOut) fuse.Status {
 	return t.refuse(opStatx)
 }
 
-// There is nothing to release: no handle is ever given out.
+// The server gives out no handles, so there is nothing to release.
 
 func (t *tree) Release(<-chan struct{}, *fuse.ReleaseIn) { t.count(opRelease) }
 

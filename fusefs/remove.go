@@ -11,69 +11,64 @@ import (
 
 // Unlink removes a name that is not a directory's.
 func (t *tree) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return t.remove(opUnlink, in, name, false)
+	return fuse.Status(t.remove(opUnlink, in, name))
 }
 
-// Rmdir removes an empty directory. One that holds hidden entries only is not
-// empty.
+// Rmdir removes an empty directory. A directory with only hidden entries is not empty.
 func (t *tree) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
-	return t.remove(opRmdir, in, name, true)
+	return fuse.Status(t.remove(opRmdir, in, name))
 }
 
-func (t *tree) remove(o op, in *fuse.InHeader, name string, isDir bool) fuse.Status {
+func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 	t.count(o)
-	dir, errno := t.dir(in.NodeId)
+	isDir := o == opRmdir
+	e, errno := t.entry(in.NodeId, name)
+	if errno == 0 {
+		errno = t.allowName(o, in, &e, isDir)
+	}
 	if errno != 0 {
-		return fuse.Status(errno)
-	}
-	if !plainName(name) {
-		return fuse.EINVAL
-	}
-	if _, errno := t.allowName(o, in, dir, name, isDir); errno != 0 {
-		return fuse.Status(errno)
+		return errno
 	}
 	t.renameMu.Lock()
 	defer t.renameMu.Unlock()
-	h, errno := t.acquireDir(dir)
+	h, errno := t.acquireDir(e.dir)
 	if errno != 0 {
-		return fuse.Status(errno)
+		return errno
 	}
 	defer h.release()
-	// What is there may be of the other kind, and that one be hidden.
 	obj, errno := t.stat(fdName{h.fd, name})
 	if errno != 0 {
-		return fuse.Status(errno) // what somebody makes there from here on is not what was judged
+		return errno // an object that the host makes there from here on has not been judged
 	}
-	if obj.isDir() != isDir {
-		if _, errno := t.allowName(o, in, dir, name, obj.isDir()); errno != 0 {
-			return fuse.Status(errno)
+	if obj.isDir() != isDir { // hidden as the other kind, perhaps
+		if errno := t.allowName(o, in, &e, obj.isDir()); errno != 0 {
+			return errno
 		}
 	}
-	checked := t.rules.Child(dir.getState(), name, obj.isDir()) == perm.Checked
-	if checked && !t.created.has(fdName{h.fd, name}, obj) || t.essential(dir, name, obj) {
-		return fuse.Status(t.deny(o, in, dir, name, perm.Checked, syscall.EACCES, madeOutside))
+	checked := t.level(&e, obj.isDir()) == perm.Checked
+	if checked && !t.created.has(fdName{h.fd, name}, obj) || t.mustExist(&e, obj) {
+		return t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, createdOutside)
 	}
 	flags := 0
 	if isDir {
 		flags = unix.AT_REMOVEDIR
 	}
-	victim := t.openVictim(dir, name)
+	victim := t.openVictim(&e)
 	if err := unix.Unlinkat(h.fd, name, flags); err != nil {
-		return fuse.Status(errnoOf(err))
+		return errnoOf(err)
 	}
 	t.quota.removed(victim, obj)
-	t.created.drop(obj)
-	if t.table.vanish(dir, name, victim) {
+	t.created.remove(obj)
+	if t.table.vanish(e.dir, name, victim) {
 		t.pinOrphan(victim)
 	}
-	return fuse.OK
+	return 0
 }
 
-// openVictim opens the node at (dir, name), which is about to lose its name, so
-// that whoever has it open keeps it. It returns nil if there is none. t.renameMu
-// is held.
-func (t *tree) openVictim(dir *node, name string) *node {
-	n := t.table.child(dir, name)
+// openVictim opens the node at e, which is about to lose its name, so that a process that
+// has it open keeps it. It returns nil if there is no node. The caller holds t.renameMu.
+func (t *tree) openVictim(e *entry) *node {
+	n := t.table.child(e.dir, e.name)
 	if n == nil {
 		return nil
 	}

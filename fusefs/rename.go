@@ -9,60 +9,59 @@ import (
 	"wolffia/perm"
 )
 
-// A renaming is one rename: both ends, and what is there.
+// A renaming is one rename: both names, and the objects there.
 type renaming struct {
 	in       *fuse.InHeader
-	from, to *node
-	a, b     string // the names in from and to
-	src, dst *object
+	from, to entry
+	src, dst *object // dst is nil if to does not exist
 	swap     bool
 }
 
-// Rename moves or exchanges names. Both ends must be writable for what comes
-// to lie there, and a directory moves only if the rules say the same of all
-// that is or may come to be inside it.
+// Rename moves or exchanges names. Both must be writable for the object that comes to lie
+// there, and a directory moves only if the rules give the same levels to all that is or may
+// come to be inside it.
 func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.Status {
 	t.count(opRename)
 	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
 		return fuse.EINVAL // RENAME_WHITEOUT would make a device
 	}
-	r := renaming{in: &in.InHeader, a: a, b: b, swap: in.Flags&unix.RENAME_EXCHANGE != 0}
+	r := renaming{in: &in.InHeader, swap: in.Flags&unix.RENAME_EXCHANGE != 0}
 	var errno syscall.Errno
-	if r.from, errno = t.dir(in.NodeId); errno != 0 {
+	if r.from, errno = t.entry(in.NodeId, a); errno != 0 {
 		return fuse.Status(errno)
 	}
-	if r.to, errno = t.dir(in.Newdir); errno != 0 {
+	if r.to, errno = t.entry(in.Newdir, b); errno != 0 {
 		return fuse.Status(errno)
-	}
-	if !plainName(a) || !plainName(b) {
-		return fuse.EINVAL
 	}
 	t.renameMu.Lock()
 	defer t.renameMu.Unlock()
 	return fuse.Status(t.rename(&r, in.Flags))
 }
 
-// rename does r. t.renameMu is held for writing.
+// rename does r. The caller holds t.renameMu for writing.
 func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
-	from, errno := t.acquireDir(r.from)
+	from, errno := t.acquireDir(r.from.dir)
 	if errno != 0 {
 		return errno
 	}
 	defer from.release()
-	to, errno := t.acquireDir(r.to)
+	to, errno := t.acquireDir(r.to.dir)
 	if errno != 0 {
 		return errno
 	}
 	defer to.release()
 
-	// Nothing is looked at before the gate allowed a look.
-	if t.hidden(r.from, r.a) || t.hidden(r.to, r.b) {
-		return t.refuseNames(r)
+	// A hidden name is refused before it is looked at.
+	if t.hidden(&r.from) || t.hidden(&r.to) {
+		if errno := t.allowName(opRename, r.in, &r.from, false); errno != 0 {
+			return errno
+		}
+		return t.allowName(opRename, r.in, &r.to, false)
 	}
-	if r.src, errno = t.stat(fdName{from.fd, r.a}); errno != 0 {
+	if r.src, errno = t.stat(fdName{from.fd, r.from.name}); errno != 0 {
 		return errno
 	}
-	if r.dst, errno = t.stat(fdName{to.fd, r.b}); errno != 0 && errno != syscall.ENOENT {
+	if r.dst, errno = t.stat(fdName{to.fd, r.to.name}); errno != 0 && errno != syscall.ENOENT {
 		return errno
 	}
 	replaced, errno := t.allowRename(r, from.fd, to.fd)
@@ -72,88 +71,73 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if replaced != nil {
 		return t.put(r, replaced, from.fd, to.fd)
 	}
-	victim := t.openVictim(r.to, r.b)
-	if r.dst == nil && t.rules.Child(r.to.getState(), r.b, r.src.isDir()) == perm.Checked {
-		flags |= unix.RENAME_NOREPLACE // not what somebody outside has made just now: it could be git's lock
+	victim := t.openVictim(&r.to)
+	if r.dst == nil && t.level(&r.to, r.src.isDir()) == perm.Checked {
+		flags |= unix.RENAME_NOREPLACE // a file that the host has just made could be git's lock
 	}
-	if err := unix.Renameat2(from.fd, r.a, to.fd, r.b, uint(flags)); err != nil {
+	if err := unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, uint(flags)); err != nil {
 		return errnoOf(err)
 	}
-	if r.dst != nil && r.dst.ident == r.src.ident {
-		// Two names of one file: rename does nothing to them. The kernel does what it
-		// always does to what it knows by them.
-		t.table.move(r.from, r.a, r.to, r.b, true)
-		t.applyRules(r.to, r.b)
-		t.applyRules(r.from, r.a)
-		return 0
-	}
-	if !r.swap {
+	// Of two names of one file rename(2) changes nothing. The kernel renames its nodes anyway.
+	same := r.dst != nil && r.dst.ident == r.src.ident
+	if !r.swap && !same {
 		t.quota.removed(victim, r.dst)
 	}
-	t.table.move(r.from, r.a, r.to, r.b, r.swap)
-	t.applyRules(r.to, r.b)
-	t.created.drop(r.dst)
-	if t.rules.Child(r.to.getState(), r.b, r.src.isDir()) == perm.Write && !r.src.isDir() {
-		t.created.drop(r.src) // index.lock is the index now
-	}
-	if r.swap {
-		t.applyRules(r.from, r.a)
+	t.table.move(r.from.dir, r.from.name, r.to.dir, r.to.name, r.swap || same)
+	t.applyRules(&r.to)
+	if r.swap || same {
+		t.applyRules(&r.from)
 	} else {
 		t.pinOrphan(victim)
+	}
+	if !same {
+		t.created.remove(r.dst)
+		if !r.src.isDir() && t.level(&r.to, false) == perm.Write {
+			t.created.remove(r.src) // index.lock is the index now
+		}
 	}
 	return 0
 }
 
-// refuseNames refuses r because one of the names is hidden whatever it is.
-func (t *tree) refuseNames(r *renaming) syscall.Errno {
-	if _, errno := t.allowName(opRename, r.in, r.from, r.a, false); errno != 0 {
-		return errno
-	}
-	_, errno := t.allowName(opRename, r.in, r.to, r.b, false)
-	return errno
-}
-
-// allowRename asks the gate about each name with each object that is there
-// before or after, compares what holds inside directories, and has what git
-// acts upon checked. It returns what takes the place of the rename, nil if nothing
-// does. The directories are open as from and to.
+// allowRename asks the gate about each name with each object that is there before or after,
+// compares what holds inside directories, and has checked files decided by allowChecked. It
+// returns the replacement to do instead of the rename, nil to do the rename. The directories
+// are open as from and to.
 func (t *tree) allowRename(r *renaming, from, to int) (*replacement, syscall.Errno) {
 	type end struct {
-		dir  *node
-		name string
-		obj  *object
+		*entry
+		obj *object
 	}
-	ends := []end{{r.from, r.a, r.src}, {r.to, r.b, r.src}}
+	ends := []end{{&r.from, r.src}, {&r.to, r.src}}
 	if r.dst != nil {
-		ends = append(ends, end{r.to, r.b, r.dst})
+		ends = append(ends, end{&r.to, r.dst})
 		if r.swap {
-			ends = append(ends, end{r.from, r.a, r.dst})
+			ends = append(ends, end{&r.from, r.dst})
 		}
 	}
-	checked := -1 // of ends
-	for i, e := range ends {
-		l, errno := t.allowName(opRename, r.in, e.dir, e.name, e.obj.isDir())
-		if errno != 0 {
+	var checked *entry
+	for _, e := range ends {
+		if errno := t.allowName(opRename, r.in, e.entry, e.obj.isDir()); errno != 0 {
 			return nil, errno
 		}
-		if l == perm.Checked {
-			checked = i
+		if t.level(e.entry, e.obj.isDir()) == perm.Checked {
+			checked = e.entry
 		}
 	}
-	moved := r.src.isDir() || r.swap && r.dst != nil && r.dst.isDir()
-	refuse := func(dir *node, name, why string) (*replacement, syscall.Errno) {
-		return nil, t.deny(opRename, r.in, dir, name, perm.Checked, syscall.EACCES, why)
+	refuse := func(e *entry, why string) (*replacement, syscall.Errno) {
+		return nil, t.deny(opRename, r.in, e.dir, e.name, perm.Checked, syscall.EACCES, why)
 	}
+	movesDir := r.src.isDir() || r.swap && r.dst != nil && r.dst.isDir()
 	switch {
-	case t.stays(r.from, r.a, r.src):
-		return refuse(r.from, r.a, madeOutside)
-	case r.dst != nil && (r.swap || r.dst.isDir()) && t.stays(r.to, r.b, r.dst):
-		return refuse(r.to, r.b, madeOutside)
-	case r.dst == nil && t.completes(r.to, to, r.b):
-		return refuse(r.to, r.b, becomesGit)
-	case checked < 0 && moved && t.rules.Enter(r.from.getState(), r.a) != t.rules.Enter(r.to.getState(), r.b):
-		return nil, syscall.EXDEV // mv then copies, name by name
-	case checked < 0:
+	case t.mustStay(&r.from, r.src):
+		return refuse(&r.from, createdOutside)
+	case r.dst != nil && (r.swap || r.dst.isDir()) && t.mustStay(&r.to, r.dst):
+		return refuse(&r.to, createdOutside)
+	case r.dst == nil && t.completes(&r.to, to):
+		return refuse(&r.to, becomesGit)
+	case checked == nil && movesDir && t.inside(r.from.dir.getState(), r.from.name, true) != t.inside(r.to.dir.getState(), r.to.name, true):
+		return nil, syscall.EXDEV // mv(1) then copies, name by name
+	case checked == nil:
 		return nil, 0
 	}
 	replaced, err := t.allowChecked(r, from, to)
@@ -161,17 +145,16 @@ func (t *tree) allowRename(r *renaming, from, to int) (*replacement, syscall.Err
 		if errno, ok := err.(syscall.Errno); ok && errno != syscall.EACCES {
 			return nil, errno
 		}
-		return refuse(ends[checked].dir, ends[checked].name, err.Error())
+		return refuse(checked, err.Error())
 	}
 	return replaced, 0
 }
 
-// applyRules gives the node at (dir, name) what the rules say of its new name.
-// What is below a directory needs none: its state stays the same.
-func (t *tree) applyRules(dir *node, name string) {
-	if n := t.table.child(dir, name); n != nil {
-		s := dir.getState()
-		n.setLevel(t.rules.Child(s, name, n.isDir()), t.inside(s, name, n.isDir()))
+// applyRules gives the node at e, if the kernel has one, the level of its new name. Nodes
+// below a directory keep theirs: the state inside it is the same as before.
+func (t *tree) applyRules(e *entry) {
+	if n := t.table.child(e.dir, e.name); n != nil {
+		n.setLevel(t.level(e, n.isDir()), t.inside(e.dir.getState(), e.name, n.isDir()))
 		n.validatedAt.Store(t.clock())
 	}
 }

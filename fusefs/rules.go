@@ -8,56 +8,54 @@ import (
 	"wolffia/perm"
 )
 
-// SetRules replaces the rules, and returns when the new ones bind:
+// SetRules replaces the rules, and returns when the new ones are in force:
 //
-//   - A request that comes later is judged by the new rules, one under way is
-//     finished first. So what was open stays open, but reading or writing it
-//     fails with EACCES, or ENOENT if it is hidden now.
-//   - Cached names, attributes and listings are forgotten.
-//   - Cached content that may no longer be read is dropped; where it was mapped,
-//     the next access is a SIGBUS. What was changed through a mapping and not
-//     yet written back is lost if it may no longer be written.
-//   - A file that has no name any more is judged by the last it had, in the
-//     directory that it was in.
-//   - A process keeps its working directory, but can use no name in it if that
+//   - Requests in progress are finished by the old rules, later ones get the new ones. An
+//     open file stays open, but reading or writing it fails with EACCES, or ENOENT if it
 //     is hidden now.
+//   - The kernel drops cached names, attributes and listings.
+//   - The kernel drops cached content that may no longer be read: access through a memory
+//     mapping is a SIGBUS. Changes made through a mapping and not yet written back are
+//     lost if they may no longer be written.
+//   - A file without a name has the level of its last name, in the directory that it was in.
+//   - A process keeps its working directory, but can use no name in it if that is hidden
+//     now.
 //
-// Before Linux 6.16 it takes up to a second, and getcwd(2) fails in directories
-// until their path is used again.
+// Before Linux 6.16 it takes up to a second, and getcwd(2) fails in directories until their
+// path is used again.
 func (s *Server) SetRules(rules Rules) {
 	t := s.tree
 	t.rulesMu.Lock()
 	t.rules = rules
-	lost := t.applyRulesToAll()
+	revoked := t.applyRulesToAll()
 	t.rulesMu.Unlock()
-	// Without the lock: the kernel may want an answer first.
-	for _, id := range lost {
+	// Without the lock: the kernel may wait for an answer first.
+	for _, id := range revoked {
 		t.dev.invalInode(id, true)
 	}
 	t.forgetAll()
 	if !t.dev.epochs {
-		// Nothing makes the kernel forget that a name does not exist in the root.
+		// The kernel cannot be made to forget that a name does not exist in the root.
 		since := time.Duration(t.clock() - t.rootAbsent.Load())
 		time.Sleep(min(t.timeout, rootAbsence) + rounding - since)
 	}
 }
 
-// rootAbsence is how long a kernel without epochs may believe that a name does
-// not exist in the root. It counts from when the answer was taken, and rounds up, by
-// a jiffy at most.
+// rootAbsence is how long a kernel without epochs may cache that a name does not exist in the
+// root. It counts from when it read the answer, and rounds up by at most a jiffy.
 const (
 	rootAbsence = time.Second
 	rounding    = 100 * time.Millisecond
 )
 
-// applyRulesToAll gives all nodes what the rules say now, and returns those whose
-// content may no longer be read. t.rulesMu is held for writing.
-func (t *tree) applyRulesToAll() (lost []uint64) {
+// applyRulesToAll gives all nodes their level by the new rules, and returns the ids of those
+// whose content may no longer be read. The caller holds t.rulesMu for writing.
+func (t *tree) applyRulesToAll() (revoked []uint64) {
 	t.table.mu.Lock()
 	defer t.table.mu.Unlock()
 	set := func(n *node, l perm.Level, s perm.State) {
 		if l < perm.Read && n.getLevel() >= perm.Read {
-			lost = append(lost, n.id)
+			revoked = append(revoked, n.id)
 		}
 		n.setLevel(l, s)
 	}
@@ -82,11 +80,11 @@ func (t *tree) applyRulesToAll() (lost []uint64) {
 			}
 		}
 	}
-	return lost
+	return revoked
 }
 
-// stateOf returns the state inside the directory that a trail leads to. known has
-// the root's, and gets what was found on the way.
+// stateOf returns the state inside the directory of a trail. known is a cache that has the
+// root's.
 func (t *tree) stateOf(at *trail, known map[*trail]perm.State) perm.State {
 	var way []*trail
 	s, ok := known[at]
@@ -101,7 +99,7 @@ func (t *tree) stateOf(at *trail, known map[*trail]perm.State) perm.State {
 	return s
 }
 
-// send tells the kernel of one note.
+// send sends one invalidation to the kernel.
 func (t *tree) send(x invalidation) syscall.Errno {
 	switch x.what {
 	case invalAttr, invalContent:
@@ -113,8 +111,8 @@ func (t *tree) send(x invalidation) syscall.Errno {
 	}
 }
 
-// forgetAll makes the kernel ask again for everything but the content of
-// files whose size and time of change are the same.
+// forgetAll makes the kernel drop all that it caches, except the content of files whose size
+// and modification time are unchanged.
 func (t *tree) forgetAll() {
 	if t.dev.epochs {
 		t.dev.newEpoch()

@@ -17,8 +17,8 @@ import (
 	"wolffia/perm"
 )
 
-// Rules decide what a sandbox may do with each name. A *perm.Policy is such.
-// They are asked concurrently and must always give the same answer.
+// Rules decide the level of each name. *perm.Policy implements them. Their methods are called
+// concurrently and must always return the same results.
 type Rules interface {
 	// Root returns the state of the root directory.
 	Root() perm.State
@@ -26,16 +26,16 @@ type Rules interface {
 	// RootLevel returns the level of the root directory.
 	RootLevel() perm.Level
 
-	// Enter returns the state of the directory called name in one of state s.
+	// Enter returns the state of the directory called name in a directory of state s.
 	Enter(s perm.State, name string) perm.State
 
-	// Child returns the level of the entry called name in a directory of
-	// state s; dir says whether the entry is a directory.
+	// Child returns the level of the entry called name in a directory of state s. dir is
+	// set if the entry is a directory.
 	Child(s perm.State, name string, dir bool) perm.Level
 
-	// Constant reports whether all that is or may be below a directory of
-	// state s has one level, and which.
-	Constant(s perm.State) (perm.Level, bool)
+	// Constant returns the level of all that is or may be below a directory of state s; ok
+	// is false if there are several levels.
+	Constant(s perm.State) (l perm.Level, ok bool)
 
 	// Checks reports whether git repositories are guarded.
 	Checks() bool
@@ -43,78 +43,75 @@ type Rules interface {
 
 var _ Rules = (*perm.Policy)(nil)
 
-// An Owner is whom all objects are presented as belonging to. The numbers are
-// those of the user namespace in which the tree was mounted.
+// An Owner is the presented owner of all objects. The numbers are those of the user namespace
+// in which the tree was mounted.
 type Owner struct{ UID, GID uint32 }
 
-// Options say what is served. Root and Rules are required.
+// Options are options of Serve. Root and Rules are required.
 type Options struct {
-	// Root is a descriptor of the directory that is the root of the tree;
-	// O_PATH is enough. Serve makes its own copy.
+	// Root is a descriptor of the directory that is the root of the tree; O_PATH is
+	// enough. Serve duplicates it.
 	Root int
 
-	// Rules decide about each name.
+	// Rules decide the level of each name.
 	Rules Rules
 
-	// Owner is whom all objects belong to in the tree.
+	// Owner is the presented owner of all objects.
 	Owner Owner
 
-	// Shown is the absolute path of the tree to those inside. Paths below it can be
-	// written into files with which git finds repositories; with "", none that is absolute.
+	// Shown is the absolute path of the tree inside the sandbox. Files by which git finds
+	// repositories may have paths below it; with "" they may have no absolute path.
 	Shown string
 
-	// Timeout is how long the kernel may believe what it was told where changes
-	// made outside of the tree are not noticed, and so how late they may be
-	// seen; 0 is a second.
+	// Timeout is how long the kernel may cache names and attributes where changes by the
+	// host are not noticed, and so how late those may show; 0 is a second.
 	Timeout time.Duration
 
-	// FDs is the number of descriptors that are kept open for later use;
-	// 0 is half of the process's limit, at most 65536.
+	// FDs is the number of descriptors in the cache; 0 is half of the process's limit, at
+	// most 65536.
 	FDs int
 
-	// Quota is how many bytes of the disk may be added through the tree while
-	// it is served; what is deleted is taken off again. Beyond it operations
-	// fail with EDQUOT. 0 is no limit.
+	// Quota is how many bytes of the disk may be added through the tree while it is
+	// served; deleted bytes are subtracted. Beyond it operations fail with EDQUOT. 0 is
+	// no limit.
 	Quota int64
 
-	// Memory is about how many bytes the server should take, for what the kernel knows
-	// and for requests; 0 is a GiB. It is no limit: names that are in use are kept, and
-	// before Linux 6.18 all names that the kernel keeps.
+	// Memory is about how many bytes the server should take for nodes and requests; 0 is
+	// a GiB. It is exceeded by names in use, and before Linux 6.18 by all names that the
+	// kernel caches.
 	Memory int64
 
-	// NoWatch does not look out for changes that are made outside of the tree:
-	// they are seen after Timeout, and not much sooner, and the kernel asks
-	// again for everything after each Timeout. Without it, that is so for
-	// directories only that cannot be watched (see fanotify(7)).
+	// NoWatch disables the notice of changes by the host (fanotify(7)): they show after
+	// Timeout, and the kernel asks again for everything after each Timeout. Without
+	// NoWatch this is so only for directories that cannot be watched.
 	NoWatch bool
 
-	// Logger is told of failures of the server itself; nil discards.
+	// Logger receives failures of the server itself; nil discards them.
 	Logger *slog.Logger
 
-	// Denied is called at each refusal, by several goroutines at once, and
-	// must not block; nil ignores them. What the kernel itself refuses, by
-	// the presented modes, is reported as far as the caller's system call can
-	// be read in /proc and tells what it wanted.
+	// Denied is called at each refusal, by several goroutines at once, and must not block;
+	// nil ignores them. Refusals by the kernel itself, because of the presented modes, are
+	// included if /proc shows the caller's system call and its arguments tell what it
+	// was going to do.
 	Denied func(Denial)
 }
 
-// watchedTimeout is Timeout where changes made outside are noticed as they
-// are made. It is not for ever because of those that nobody is told of.
+// watchedTimeout is Timeout where changes by the host are noticed. It is finite because of the
+// changes that a watcher misses.
 const watchedTimeout = time.Minute
 
-// A Server answers for one mounted tree. It is safe for concurrent use.
+// A Server answers the requests of one mounted tree. It is safe for concurrent use.
 type Server struct {
 	tree *tree
-	rdev uint64        // the device
+	rdev uint64        // of the device
 	done chan struct{} // closed when the last request is answered
 
 	closing sync.Once
 }
 
-// Serve answers for the tree that was mounted with dev, until it is unmounted
-// or Close is called. It returns when the kernel's first message is answered.
-// dev belongs to Serve in any case: it is closed by it. ctx limits the wait
-// for the kernel, not the life of the Server.
+// Serve answers the requests of the tree that was mounted with dev, until it is unmounted or
+// Close is called. It returns when the kernel's first message is answered. Serve closes dev in
+// any case. ctx limits the wait for the kernel, not the life of the Server.
 func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err error) {
 	defer dev.Close()
 	t, err := newTree(opts)
@@ -130,7 +127,7 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 	if err := awaitInit(ctx, dev); err != nil {
 		return nil, err
 	}
-	// The device has a copy of its own: dev's number is dev's.
+	// The device has a descriptor of its own, since Serve closes dev when it returns.
 	if t.dev.fd, err = unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
 		return nil, fmt.Errorf("copy the descriptor: %w", err)
 	}
@@ -159,7 +156,7 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 	return s, nil
 }
 
-// fuseOptions returns how go-fuse is to speak to the kernel.
+// fuseOptions returns go-fuse's options, for the reply to the kernel's first message.
 func fuseOptions(logger *slog.Logger) *fuse.MountOptions {
 	return &fuse.MountOptions{
 		Name:                 "wolffia",
@@ -169,7 +166,7 @@ func fuseOptions(logger *slog.Logger) *fuse.MountOptions {
 
 		ExtraCapabilities: fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_NO_EXPORT_SUPPORT |
 			fuse.CAP_HAS_EXPIRE_ONLY | fuse.CAP_REQUEST_TIMEOUT,
-		// Passthrough would make the tree too deep for an overlay on top.
+		// Passthrough counts as a stacked file system: no overlay could be mounted on top.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
 		Logger:               slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		PanicHandler: func(v any) fuse.Status {
@@ -208,15 +205,15 @@ func awaitInit(ctx context.Context, dev *os.File) error {
 		case fds[0].Revents&unix.POLLIN != 0:
 			return nil
 		default:
-			return errors.New("wait for the kernel: the descriptor is of no mounted tree")
+			return errors.New("wait for the kernel: the descriptor does not belong to a mounted tree")
 		}
 	}
 }
 
-// newTree opens what the tree needs.
+// newTree returns the tree of opts, not served yet.
 func newTree(opts *Options) (_ *tree, err error) {
 	if opts.Rules == nil {
-		return nil, errors.New("no rules")
+		return nil, errors.New("serve a tree: Options.Rules is nil")
 	}
 	t := &tree{
 		rules: opts.Rules, owner: opts.Owner, shown: opts.Shown, timeout: opts.Timeout, report: opts.Denied,
@@ -232,7 +229,7 @@ func newTree(opts *Options) (_ *tree, err error) {
 	var handlers int
 	t.maxNodes, handlers = shares(opts.Memory)
 	t.dev = &device{
-		fd: -1, most: handlers, rulesMu: &t.rulesMu, logger: t.logger,
+		fd: -1, limit: handlers, rulesMu: &t.rulesMu, logger: t.logger,
 		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)),
 	}
 	if t.timeout <= 0 {
@@ -247,26 +244,27 @@ func newTree(opts *Options) (_ *tree, err error) {
 		return nil, err
 	}
 	root, errno := openBeneath(opts.Root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	defer func() {
+		if err != nil {
+			unix.Close(root)
+			unix.Close(t.proc)
+		}
+	}()
 	if errno != 0 {
-		unix.Close(t.proc)
-		return nil, fmt.Errorf("open the root: %w", errno)
+		return nil, fmt.Errorf("open the root of the tree: %w", errno)
 	}
 	if err := CheckNames(root); err != nil {
-		unix.Close(root)
-		unix.Close(t.proc)
-		return nil, fmt.Errorf("the root: %w", err)
+		return nil, fmt.Errorf("check the root of the tree: %w", err)
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(root, &fs); err == nil {
-		// An overlay copies a file that is written, and tells the birth of
-		// the copy from then on.
+		// An overlay copies a file when it is written, and the birth time becomes the
+		// copy's.
 		t.bornKnown = fs.Type != unix.OVERLAYFS_SUPER_MAGIC
 	}
 	obj, errno := t.stat(fdName{fd: root})
 	if errno != 0 {
-		unix.Close(root)
-		unix.Close(t.proc)
-		return nil, fmt.Errorf("stat the root: %w", errno)
+		return nil, fmt.Errorf("stat the root of the tree: %w", errno)
 	}
 	n := newNode(obj)
 	n.setLevel(max(t.rules.RootLevel(), perm.View), t.rules.Root())
@@ -278,26 +276,26 @@ func newTree(opts *Options) (_ *tree, err error) {
 	return t, nil
 }
 
-// openProcFD opens the directory of this process's descriptors, through which
-// a file is opened that is known by an O_PATH descriptor.
+// openProcFD opens /proc/self/fd, through which objects of O_PATH descriptors are opened.
 func openProcFD() (int, error) {
-	fd, err := unix.Open("/proc/self/fd", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	const path = "/proc/self/fd"
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("open /proc/self/fd: %w", err)
+		return -1, fmt.Errorf("open %s: %w", path, err)
 	}
 	var st unix.Statfs_t
 	if err = unix.Fstatfs(fd, &st); err == nil && st.Type != unix.PROC_SUPER_MAGIC {
-		err = errors.New("is not on a proc file system")
+		err = errors.New("not on a proc file system")
 	}
 	if err != nil {
 		unix.Close(fd)
-		return -1, fmt.Errorf("/proc/self/fd: %w", err)
+		return -1, fmt.Errorf("%s: %w", path, err)
 	}
 	return fd, nil
 }
 
-// ownUmask returns the umask of this process, all bits if it cannot be told.
-// To ask the system call for it would change it for a moment, for all threads.
+// ownUmask returns the umask of this process, all bits on an error. umask(2) would change it for
+// a moment, for all threads.
 func ownUmask() uint32 {
 	data, err := os.ReadFile("/proc/self/status")
 	if err == nil {

@@ -11,57 +11,14 @@ import (
 	"wolffia/perm"
 )
 
-// SetAttr changes mode, size and times. The owner can only be set to what it
-// is.
+// SetAttr changes mode, size and times. The owner can only be set to what it is.
 func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	t.count(opSetattr)
-	n := t.table.get(in.NodeId)
-	if n == nil {
-		return fuse.Status(syscall.ESTALE)
+	n, errno := t.allowed(opSetattr, &in.InHeader, in.NodeId)
+	if errno == 0 {
+		errno = t.setAttr(n, in)
 	}
-	if errno := t.allow(opSetattr, &in.InHeader, n); errno != 0 {
-		return fuse.Status(errno)
-	}
-	if n.getLevel() == perm.Checked {
-		var c change
-		c.mode, c.setsMode = in.GetMode()
-		size, ok := in.GetSize()
-		c.truncates, c.extends = ok && size == 0, ok && size != 0
-		if !t.maySet(n, &c) {
-			return fuse.Status(t.deny(opSetattr, &in.InHeader, n, "", perm.Checked, syscall.EACCES, ""))
-		}
-	}
-	if mode, ok := in.GetMode(); ok && t.closes(n, mode) {
-		return fuse.Status(t.deny(opSetattr, &in.InHeader, n, "", perm.Checked, syscall.EACCES, madeOutside))
-	}
-	if uid, ok := in.GetUID(); ok && uid != t.owner.UID {
-		return fuse.EPERM
-	}
-	if gid, ok := in.GetGID(); ok && gid != t.owner.GID {
-		return fuse.EPERM
-	}
-	keep := int64(all)
-	if size, ok := in.GetSize(); ok {
-		keep = int64(size)
-	}
-	lock, errno := t.unshare(n, keep)
 	if errno != 0 {
-		return fuse.Status(errno)
-	}
-	if lock != nil {
-		defer lock.RUnlock()
-	}
-	if mode, ok := in.GetMode(); ok {
-		if errno := t.chmod(n, mode); errno != 0 {
-			return fuse.Status(errno)
-		}
-	}
-	if size, ok := in.GetSize(); ok {
-		if errno := t.truncate(n, int64(size)); errno != 0 {
-			return fuse.Status(errno)
-		}
-	}
-	if errno := t.utimes(n, in); errno != 0 {
 		return fuse.Status(errno)
 	}
 	o, errno := t.statNode(n)
@@ -72,8 +29,48 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	return fuse.OK
 }
 
-// chmod sets the mode of n. A descriptor is opened before the mode may forbid
-// it, for whoever holds the file open.
+// setAttr does what in asks for.
+func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
+	mode, setsMode := in.GetMode()
+	size, setsSize := in.GetSize()
+	if n.getLevel() == perm.Checked && !t.maySet(n, attrChange{mode, setsMode, setsSize && size == 0, setsSize && size != 0}) {
+		return t.deny(opSetattr, &in.InHeader, n, "", perm.Checked, syscall.EACCES, "")
+	}
+	if setsMode && t.closes(n, mode) {
+		return t.deny(opSetattr, &in.InHeader, n, "", perm.Checked, syscall.EACCES, createdOutside)
+	}
+	if uid, ok := in.GetUID(); ok && uid != t.owner.UID {
+		return syscall.EPERM
+	}
+	if gid, ok := in.GetGID(); ok && gid != t.owner.GID {
+		return syscall.EPERM
+	}
+	keep := int64(all)
+	if setsSize {
+		keep = int64(size)
+	}
+	lock, errno := t.unshare(n, keep)
+	if errno != 0 {
+		return errno
+	}
+	if lock != nil {
+		defer lock.RUnlock()
+	}
+	if setsMode {
+		if errno := t.chmod(n, mode); errno != 0 {
+			return errno
+		}
+	}
+	if setsSize {
+		if errno := t.truncate(n, int64(size)); errno != 0 {
+			return errno
+		}
+	}
+	return t.utimes(n, in)
+}
+
+// chmod sets the mode of n. It opens a file for writing before the mode may forbid that, for
+// a process that has the file open.
 func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 	if n.isRegular() && mode&0o600 != 0o600 {
 		if w, errno := t.acquire(n, useWrite); errno == 0 {
@@ -86,15 +83,15 @@ func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 		return errno
 	}
 	defer h.release()
-	if n.getLevel() == perm.Checked && (!t.still(h) || !t.maySet(n, &change{mode: mode, setsMode: true})) {
-		return syscall.EACCES // as in resize
+	if n.getLevel() == perm.Checked && (!t.createdInside(h) || !t.maySet(n, attrChange{mode: mode, setsMode: true})) {
+		return syscall.EACCES // another file has taken its place, as in resize
 	}
 	return t.chmodFD(h.fd, mode)
 }
 
-// chmodFD sets the mode of what the O_PATH descriptor fd refers to. The
-// set-id bits are neither set, nor taken from a directory: there they only
-// say which group new entries have, and are not shown to who changes modes.
+// chmodFD sets the mode of the object of the O_PATH descriptor fd. It neither sets set-id
+// bits, nor takes them from a directory: there they only decide about the group of new
+// entries, and the presented mode does not show them.
 func (t *tree) chmodFD(fd int, mode uint32) syscall.Errno {
 	mode &= 0o7777 &^ setID
 	o, errno := t.stat(fdName{fd: fd})
@@ -121,7 +118,7 @@ func (t *tree) truncate(n *node, size int64) syscall.Errno {
 
 // resize sets the size of the file that h is open for writing of.
 func (t *tree) resize(h *handle, size int64) syscall.Errno {
-	if h.node.getLevel() == perm.Checked && (!t.still(h) || !t.maySet(h.node, &change{truncates: size == 0, extends: size != 0})) {
+	if h.node.getLevel() == perm.Checked && (!t.createdInside(h) || !t.maySet(h.node, attrChange{truncates: size == 0, resizes: size != 0})) {
 		return syscall.EACCES // another file has taken its place meanwhile
 	}
 	grown, errno := t.quota.grow(h.node, h.fd, 0, 0)
@@ -129,14 +126,10 @@ func (t *tree) resize(h *handle, size int64) syscall.Errno {
 		return errno
 	}
 	defer grown()
-	for {
-		if err := unix.Ftruncate(h.fd, size); err != syscall.EINTR {
-			return errnoOf(err)
-		}
-	}
+	return retry(func() error { return unix.Ftruncate(h.fd, size) })
 }
 
-// utimes sets the times that in asks for.
+// utimes sets the times that in asks for, if any.
 func (t *tree) utimes(n *node, in *fuse.SetAttrIn) syscall.Errno {
 	spec := func(at, now uint32, sec uint64, nsec uint32) unix.Timespec {
 		switch {

@@ -10,20 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A table holds the nodes that the kernel knows. A node stays while the
-// kernel has looked it up more often than it has forgotten it, or while a
-// node below it stays.
+// A table holds the nodes that the kernel knows. A node stays while the kernel's lookups
+// exceed its forgets, or while a node below it stays. Its methods are safe for concurrent
+// use.
 type table struct {
 	mu    sync.RWMutex
 	nodes map[uint64]*node // guarded by mu
 	last  uint64           // guarded by mu; ids are never used twice
 
-	// generation counts what may have taken a directory with others below it from its
-	// place: no proof from before holds.
+	// generation counts the events that may have moved a directory with known entries. A
+	// proof of an earlier generation does not hold.
 	generation atomic.Uint64
 
-	// aliases are the nodes whose inode has more than one link, by inode.
-	// Guarded by mu.
+	// aliases are the nodes whose inode has several links, by inode. Guarded by mu.
 	aliases map[identity]map[*node]struct{}
 
 	count atomic.Int64
@@ -61,7 +60,7 @@ func (t *table) all() []*node {
 	return slices.Collect(maps.Values(t.nodes))
 }
 
-// leaves returns up to n nodes, any, that nothing is known below of.
+// leaves returns the ids of up to n nodes without children.
 func (t *table) leaves(n int) (ids []uint64) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -76,7 +75,7 @@ func (t *table) leaves(n int) (ids []uint64) {
 	return ids
 }
 
-// place returns where n was last seen; parent is nil for an orphan.
+// place returns the directory and name of n; parent is nil for the root and an orphan.
 func (t *table) place(n *node) (parent *node, name string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -86,10 +85,10 @@ func (t *table) place(n *node) (parent *node, name string) {
 	return n.parent, n.trail.name
 }
 
-// enter returns the node for what was found at (dir, name), counting one
-// lookup; judge says what the rules give to a new one. What was there before
-// and is something else becomes an orphan, and is returned as well.
-func (t *table) enter(dir *node, name string, o *object, judge func(*node)) (n, orphan *node) {
+// enter returns the node for o, found at (dir, name), and counts one lookup. init sets the
+// level of a new node. If the node at (dir, name) was another object's, it becomes an
+// orphan and is returned as well.
+func (t *table) enter(dir *node, name string, o *object, init func(*node)) (n, orphan *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n = dir.children[name]
@@ -101,7 +100,7 @@ func (t *table) enter(dir *node, name string, o *object, judge func(*node)) (n, 
 		t.last++
 		n = newNode(o)
 		n.id = t.last
-		judge(n)
+		init(n)
 		t.nodes[n.id] = n
 		t.count.Add(1)
 		t.attach(n, dir, name)
@@ -110,8 +109,8 @@ func (t *table) enter(dir *node, name string, o *object, judge func(*node)) (n, 
 	return n, orphan
 }
 
-// listing notes that dir is being listed from offset. It returns the number
-// of the listing that was begun last, and where that has ended.
+// listing records that dir is being listed from offset. It returns the number of the
+// listing begun last, and the offset where that ended, 0 if it has not.
 func (t *table) listing(dir *node, offset uint64) (number uint32, end uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,8 +121,8 @@ func (t *table) listing(dir *node, offset uint64) (number uint32, end uint64) {
 	return dir.listings, dir.end
 }
 
-// listed notes that there was nothing after offset, unless another listing
-// than number was begun since: it could see what was made meanwhile.
+// listed records that the listing number ended at offset, unless another was begun since:
+// that one may see entries made meanwhile.
 func (t *table) listed(dir *node, number uint32, offset uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,8 +131,8 @@ func (t *table) listed(dir *node, number uint32, offset uint64) {
 	}
 }
 
-// vanish makes an orphan of n if it still is the node at (dir, name), and
-// reports whether it was. n may be nil.
+// vanish makes n an orphan if it still is the node at (dir, name), and reports whether it
+// was. n may be nil.
 func (t *table) vanish(dir *node, name string, n *node) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,9 +143,8 @@ func (t *table) vanish(dir *node, name string, n *node) bool {
 	return true
 }
 
-// move follows a rename that was done: the node at (from, a) is at (to, b)
-// from now on. What was at (to, b) takes its place if swap is set, and is an
-// orphan otherwise.
+// move follows a rename: it moves the node at (from, a) to (to, b). The node at (to, b)
+// takes its place if swap is set, and becomes an orphan otherwise.
 func (t *table) move(from *node, a string, to *node, b string, swap bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,9 +170,9 @@ func (t *table) move(from *node, a string, to *node, b string, swap bool) {
 	}
 }
 
-// forget takes back nlookup lookups of the node called id, and returns the
-// nodes that went out of the table by it.
-func (t *table) forget(id, nlookup uint64) []*node {
+// forget subtracts nlookup lookups from the node called id, and returns the nodes that it
+// removed from the table.
+func (t *table) forget(id, nlookup uint64) (removed []*node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.nodes[id]
@@ -182,11 +180,7 @@ func (t *table) forget(id, nlookup uint64) []*node {
 		return nil
 	}
 	n.lookups -= min(nlookup, n.lookups)
-	return t.prune(n)
-}
-
-// prune drops n and its ancestors as far as nothing keeps them.
-func (t *table) prune(n *node) (dropped []*node) {
+	// Its ancestors may have stayed for its sake only.
 	for n != nil && n.id != rootID && n.lookups == 0 && len(n.children) == 0 {
 		up := n.parent
 		if up != nil {
@@ -196,14 +190,14 @@ func (t *table) prune(n *node) (dropped []*node) {
 		t.unalias(n)
 		t.count.Add(-1)
 		n.parent = nil
-		dropped = append(dropped, n)
+		removed = append(removed, n)
 		n = up
 	}
-	return dropped
+	return removed
 }
 
-// attach puts n at (dir, name). The trails of what is and was below n lead there from
-// now on. t.mu is held.
+// attach puts n at (dir, name), and with it the trails of all nodes and orphans below n.
+// The caller holds t.mu.
 func (t *table) attach(n, dir *node, name string) {
 	if dir.children == nil {
 		dir.children = map[string]*node{}
@@ -215,23 +209,23 @@ func (t *table) attach(n, dir *node, name string) {
 	n.parent, *n.trail = dir, trail{dir.trail, name}
 }
 
-// detach makes an orphan of n, whose trail stays. t.mu is held.
+// detach makes n an orphan, which keeps its trail. The caller holds t.mu.
 func (t *table) detach(n *node) {
 	delete(n.parent.children, n.trail.name)
 	t.unprove(n)
 	n.parent = nil
 }
 
-// unsettle is called when somebody else may have taken n from its name.
-func (t *table) unsettle(n *node) {
+// invalidate records that the host may have moved n from its name.
+func (t *table) invalidate(n *node) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	n.validatedAt.Store(neverValidated)
 	t.unprove(n)
 }
 
-// unprove makes the proofs of n, and of all below it, void. t.mu is held, for reading
-// at least.
+// unprove drops the proofs of n and of all below it. The caller holds t.mu, for reading at
+// least.
 func (t *table) unprove(n *node) {
 	n.proof.Store(nil)
 	if n.isDir() && len(n.children) > 0 {
@@ -239,8 +233,8 @@ func (t *table) unprove(n *node) {
 	}
 }
 
-// alias records that n's inode has several links. It reports whether that is
-// news, and returns how many of the links are known.
+// alias records that n's inode has several links. It reports whether n was not recorded
+// yet, and returns how many of the links are nodes.
 func (t *table) alias(n *node) (added bool, known int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -257,7 +251,7 @@ func (t *table) alias(n *node) (added bool, known int) {
 	return !old, len(set)
 }
 
-// unalias undoes alias. t.mu is held.
+// unalias undoes alias. The caller holds t.mu.
 func (t *table) unalias(n *node) {
 	set := t.aliases[n.ident()]
 	delete(set, n)
@@ -266,24 +260,23 @@ func (t *table) unalias(n *node) {
 	}
 }
 
-// aliased reports whether n's inode had more than one link when a node of it
-// was looked at.
+// aliased reports whether a node of n's inode was recorded with alias.
 func (t *table) aliased(n *node) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.aliases) > 0 && len(t.aliases[n.ident()]) > 0
 }
 
-// links returns the nodes that are known to share n's inode, n among them if it was
-// ever an alias.
+// links returns the nodes recorded with alias for n's inode, which may include n.
 func (t *table) links(n *node) []*node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return slices.Collect(maps.Keys(t.aliases[n.ident()]))
 }
 
-// adopt gives n another inode, if n is known. tree.renameMu is held for writing, and n's
-// lock of tree.contentMu where what is being written to n must end up in the new one.
+// adopt gives n another inode, and reports false if n is no longer in the table. The caller
+// holds tree.renameMu for writing, and n's lock of tree.contentMu if what is being written
+// to n must end up in the new inode.
 func (t *table) adopt(n *node, ident identity) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -295,21 +288,9 @@ func (t *table) adopt(n *node, ident identity) bool {
 	return true
 }
 
-// siblings returns the ids of the other nodes that share n's inode.
-func (t *table) siblings(n *node) (ids []uint64) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for m := range t.aliases[n.ident()] {
-		if m != n {
-			ids = append(ids, m.id)
-		}
-	}
-	return ids
-}
-
-// path returns the path of n, or of the entry called name in n, relative to
-// the root; of a path longer than PATH_MAX the end. It is for reports, and for what
-// the names say that a file is to git: nothing is ever reached by it.
+// path returns the path of n, or of the entry called name in n, relative to the root; of a
+// path longer than PATH_MAX only the end. It is for reports, and for gitguard.PartOf. No
+// object is ever opened by it.
 func (t *table) path(n *node, name string) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

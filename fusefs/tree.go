@@ -12,58 +12,55 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A tree answers the kernel. Its methods are called concurrently.
+// A tree answers the kernel's requests. Its methods are called concurrently.
+//
+// A goroutine takes its locks in the order rulesMu, contentMu, renameMu.
 type tree struct {
-	// verdict is held for reading while requests are answered, and for
-	// writing while the rules change.
+	// rulesMu is held for reading while a request is answered, for writing while the
+	// rules change.
 	rulesMu sync.RWMutex
 	rules   Rules // guarded by rulesMu
 
-	owner   Owner
-	timeout time.Duration
-	report  func(Denial)
-
-	logger *slog.Logger
-
-	start     time.Time
-	euid      uint32 // whose inodes are the server's own
-	umask     uint32 // of this process: what it takes from the modes it asks for
-	proc      int    // this process's descriptors as a directory of links
-	bornKnown bool   // the backing file system keeps the birth time of an inode
-
-	// rootAbsent is when the kernel was last told that a name does not exist in
-	// the root, by clock; kept only where it cannot be told otherwise.
-	rootAbsent atomic.Int64
-
-	table *table
-	fds   *fdCache
-	root  *handle
-
-	// names is held, for reading or writing, while names of the backing
-	// file system are used together with the table. Changes of the latter
-	// that follow changes of the former hold it for writing.
-	renameMu sync.RWMutex
-
-	shown   string // where the tree is to those inside; "" if that is not known
-	created createdInodes
-
-	// contents are held for reading while a file is changed, and for writing while
-	// its node is given another inode; each is for a part of all nodes. They are
-	// taken before names.
+	// contentMu are held for reading while a file is changed, for writing while its node
+	// is given another inode; each is for a part of all nodes.
 	contentMu [64]sync.RWMutex
 
-	quota    *quota // nil: no limit
-	dev      *device
-	inval    *invalQueue
-	watch    *watcher // nil: the host's changes are not noticed
-	counts   [ops]atomic.Uint64
-	maxNodes int // nodes that there should be
-	// nextPrune is when the kernel may be asked again to forget some, by clock;
-	// pruneUnsupported is set if it cannot be.
-	nextPrune        atomic.Int64
+	// renameMu is held while names of the backing file system are used together with the
+	// table: for writing by what changes both.
+	renameMu sync.RWMutex
+
+	owner   Owner
+	timeout time.Duration
+	shown   string // Options.Shown
+	report  func(Denial)
+	logger  *slog.Logger
+
+	start     time.Time
+	euid      uint32 // owner of the inodes that are the server's own
+	umask     uint32 // of this process: it removes bits from the modes of new files
+	proc      int    // /proc/self/fd
+	bornKnown bool   // the backing file system keeps the birth time of an inode
+
+	table   *table
+	fds     *fdCache
+	root    *handle
+	created createdInodes
+
+	quota  *quota // nil: no limit
+	dev    *device
+	inval  *invalQueue
+	watch  *watcher // nil: the host's changes are not noticed
+	counts [ops]atomic.Uint64
+
+	maxNodes         int          // above it the kernel is asked to forget some
+	nextPrune        atomic.Int64 // when it may be asked again, by clock
 	pruneUnsupported atomic.Bool
 
-	dirsWalked atomic.Uint64 // directories that validatePath has gone through
+	// rootAbsent is when the kernel last got the answer that a name does not exist in the
+	// root, by clock; kept only if it has no epochs.
+	rootAbsent atomic.Int64
+
+	dirsWalked atomic.Uint64 // directories that validatePath has looked at
 }
 
 var _ fuse.RawFileSystem = (*tree)(nil)
@@ -73,7 +70,7 @@ func (t *tree) count(o op) { t.counts[o].Add(1) }
 // clock returns the time since the start, in nanoseconds.
 func (t *tree) clock() int64 { return int64(time.Since(t.start)) }
 
-// dir returns the node called id, which must be a directory.
+// dir returns the directory node called id.
 func (t *tree) dir(id uint64) (*node, syscall.Errno) {
 	n := t.table.get(id)
 	switch {
@@ -85,9 +82,8 @@ func (t *tree) dir(id uint64) (*node, syscall.Errno) {
 	return n, 0
 }
 
-// plainName reports whether name is that of one entry of a directory. The
-// kernel sends no other; what is reached beneath a directory depends on it. The
-// files that the server itself makes are out of reach.
+// plainName reports whether name is one component of a path. The kernel sends no other, but
+// the confinement to a directory depends on it. The server's own files are out of reach.
 func plainName(name string) bool {
 	if name == "" || name == "." || name == ".." || strings.HasPrefix(name, ownPrefix) {
 		return false
@@ -100,14 +96,10 @@ func plainName(name string) bool {
 	return true
 }
 
-// StatFs tells the size of the backing file system.
+// StatFs returns the size of the backing file system, or what the quota leaves of it.
 func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
 	t.count(opStatfs)
-	n := t.table.get(in.NodeId)
-	if n == nil {
-		return fuse.Status(syscall.ESTALE)
-	}
-	if errno := t.allow(opStatfs, in, n); errno != 0 {
+	if _, errno := t.allowed(opStatfs, in, in.NodeId); errno != 0 {
 		return fuse.Status(errno)
 	}
 	var st syscall.Statfs_t
@@ -124,7 +116,7 @@ func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut)
 	return fuse.OK
 }
 
-// Forget takes back lookups that the kernel no longer holds.
+// Forget subtracts lookups that the kernel no longer holds.
 func (t *tree) Forget(id, nlookup uint64) {
 	t.count(opForget)
 	for _, n := range t.table.forget(id, nlookup) {
@@ -132,7 +124,7 @@ func (t *tree) Forget(id, nlookup uint64) {
 	}
 }
 
-// release lets go of what belongs to n, which is no longer in the table.
+// release frees the resources of n, which is no longer in the table.
 func (t *tree) release(n *node) {
 	fd := -1
 	if h := t.fds.anyOf(n); h != nil {
@@ -140,25 +132,20 @@ func (t *tree) release(n *node) {
 		fd = h.fd
 	}
 	t.watch.remove(n, fd)
-	if t.quota != nil && len(t.table.siblings(n)) == 0 {
+	if t.quota != nil && len(t.table.links(n)) == 0 {
 		t.quota.forgotten(n, fd)
 	}
 	t.fds.forget(n)
 }
 
-// Init is not called: the messages come from a device.
+// The rest of fuse.RawFileSystem is for go-fuse's own server, which is not used.
+
 func (t *tree) Init(*fuse.Server) {}
+func (t *tree) OnUnmount()        {}
+func (t *tree) String() string    { return "wolffia" }
+func (t *tree) SetDebug(bool)     {}
 
-// OnUnmount is not called either.
-func (t *tree) OnUnmount() {}
-
-// String names the file system.
-func (t *tree) String() string { return "wolffia" }
-
-// SetDebug is not offered.
-func (t *tree) SetDebug(bool) {}
-
-// close releases all descriptors. No request may be under way.
+// close closes all descriptors. No request may be in progress.
 func (t *tree) close() {
 	t.table.mu.Lock()
 	nodes := t.table.nodes

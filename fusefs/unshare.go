@@ -11,29 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file can have names outside of the tree: package managers link what they install
-// from a cache that all projects share. What is done to the file here would be done to
-// it there. So before a file is changed that has a name which may not be written here,
-// or is not known here at all, its name is given a copy of its own. To the kernel the
-// node stays the same: what is open, cached or mapped of it goes on with the copy.
+// A file can have names outside of the tree: package managers link what they install from a
+// cache shared by all projects, and a change here would change it there. So before a file is
+// changed that has another name which is unknown here or must not be written here, its name
+// gets a copy as an inode of its own. The kernel keeps the node: what it has open, cached or
+// mapped continues with the copy.
 
-// all is for own: everything is to be kept.
+// all, for unshare, keeps the whole content.
 const all = math.MaxInt64
 
-// unshare makes sure that a change of n is no change of anything outside of the tree. Of
-// the content only the first keep bytes matter from then on. It returns a lock that is
-// held for reading, so that n stays what it is until the caller unlocks it; nil if n
-// is no regular file, which cannot be copied. The caller does not hold t.renameMu.
+// unshare makes sure that a change of n changes nothing outside of the tree. Only the first
+// keep bytes of the content matter from then on. It returns a lock, held for reading, under
+// which that stays so; the caller unlocks it. The lock is nil if n is not a regular file:
+// others cannot be copied. The caller does not hold t.renameMu.
 func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	if !n.isRegular() {
 		return nil, 0
 	}
 	lock := &t.contentMu[n.id%uint64(len(t.contentMu))]
-	const attempts = 4 // that others move the name or link the file just then
+	const attempts = 4 // others may move the name or link the file meanwhile
 	for range attempts {
 		lock.RLock()
-		out, errno := t.sharedOutside(n)
-		if errno == 0 && !out {
+		shared, errno := t.sharedOutside(n)
+		if errno == 0 && !shared {
 			return lock, 0
 		}
 		lock.RUnlock()
@@ -49,8 +49,8 @@ func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	return nil, syscall.EBUSY
 }
 
-// sharedOutside reports whether n's inode has a name that is not known here, or is known
-// and may not be written.
+// sharedOutside reports whether n's inode has a name that is unknown here, or known and not
+// writable.
 func (t *tree) sharedOutside(n *node) (bool, syscall.Errno) {
 	h := t.fds.anyOf(n)
 	if h == nil {
@@ -79,8 +79,8 @@ func (t *tree) sharedOutside(n *node) (bool, syscall.Errno) {
 	return known < int(st.Nlink), 0
 }
 
-// copyInode gives n an inode of its own, a copy of the one it has. The caller holds
-// n's lock of t.contentMu for writing.
+// copyInode gives n an inode of its own, a copy of the present one. The caller holds n's lock
+// of t.contentMu for writing.
 func (t *tree) copyInode(n *node, keep int64) syscall.Errno {
 	old, errno := t.acquire(n, usePath)
 	if errno != 0 {
@@ -98,7 +98,7 @@ func (t *tree) copyInode(n *node, keep int64) syscall.Errno {
 	defer dir.release()
 	cost := min(st.Blocks*512, max(keep, 0))
 	if name == "" {
-		cost += objectCost // it has given back its name's
+		cost += objectCost // given back when its name was removed
 	}
 	if errno := t.quota.take(cost); errno != 0 {
 		return errno
@@ -118,13 +118,13 @@ func (t *tree) copyInode(n *node, keep int64) syscall.Errno {
 		t.quota.give(cost - c.cost)
 	}
 	if errno == syscall.EAGAIN {
-		return 0 // it is looked at again
+		return 0 // unshare tries again
 	}
 	return errno
 }
 
-// openHome opens the directory in which n has its name. Without a name n is of the
-// root's file system only.
+// openHome opens the directory of n, and returns n's name; for an orphan the root, which is on
+// the same file system, and "".
 func (t *tree) openHome(n *node) (*handle, string, syscall.Errno) {
 	t.renameMu.RLock()
 	defer t.renameMu.RUnlock()
@@ -136,35 +136,33 @@ func (t *tree) openHome(n *node) (*handle, string, syscall.Errno) {
 	return dir, name, errno
 }
 
-// A tempFile is a file that is to take the place of another, in the directory open
-// as dir.
+// A tempFile is a new file that is to replace another in the directory open as dir.
 type tempFile struct {
-	dir, fd int    // fd is -1 once somebody else has it
+	dir, fd int    // fd is -1 once the cache of descriptors owns it
 	name    string // empty: it has none
-	cost    int64  // what it is charged, once it has taken the other's place
+	cost    int64  // its bytes on the disk, once it has replaced the other
 }
 
-// newTempFile makes an empty one, readable and writable for nobody else.
+// newTempFile makes an empty one with the mode 0600. The caller calls discard.
 func newTempFile(dir int) (*tempFile, syscall.Errno) {
 	fd, errno := openBeneath(dir, ".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
 	if errno == 0 {
 		return &tempFile{dir: dir, fd: fd}, 0
 	}
-	c := &tempFile{dir: dir, name: tempName()} // a file system that has no files without names
+	c := &tempFile{dir: dir, name: tempName()} // a file system without O_TMPFILE
 	if c.fd, errno = openBeneath(dir, c.name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600); errno != 0 {
 		return nil, errno
 	}
 	return c, 0
 }
 
-// ownPrefix begins the names of files that the server makes. They are out of reach: another
-// sandbox may have the same codebase.
+// ownPrefix begins the names of files that the server makes. No sandbox can use these names:
+// another sandbox may have the same codebase.
 const ownPrefix = ".wolffia-new-"
 
-// tempName is what a copy is called for a moment.
 func tempName() string { return ownPrefix + rand.Text() }
 
-// discard removes what is left of c.
+// discard removes c's name and closes it, unless it has replaced another file.
 func (c *tempFile) discard() {
 	if c.name != "" {
 		unix.Unlinkat(c.dir, c.name, 0)
@@ -174,8 +172,8 @@ func (c *tempFile) discard() {
 	}
 }
 
-// fill makes the empty file to a copy of what the O_PATH descriptor from refers to,
-// and st is of: the first keep bytes, and whatever decides who may do what with it.
+// fill copies the file of the O_PATH descriptor from to the empty file to: the first keep
+// bytes, owner, mode, times and extended attributes. st is from's.
 func (t *tree) fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno {
 	if size := min(st.Size, keep); size > 0 {
 		src, errno := t.openProc(from, unix.O_RDONLY)
@@ -205,8 +203,7 @@ func (t *tree) fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno {
 	return errnoOf(unix.UtimesNanoAt(t.proc, strconv.Itoa(to), []unix.Timespec{st.Atim, st.Mtim}, 0))
 }
 
-// copyContent copies size bytes, which may share their place on the disk from then
-// on. What is a hole stays one.
+// copyContent copies size bytes, as a clone where the file system can. Holes stay holes.
 func copyContent(to, from int, size int64) syscall.Errno {
 	if unix.IoctlFileClone(to, from) != nil {
 		for off := int64(0); off < size; {
@@ -230,7 +227,7 @@ func copyContent(to, from int, size int64) syscall.Errno {
 	return errnoOf(unix.Ftruncate(to, size))
 }
 
-// copySpan copies what is between off and end, and returns where it ends.
+// copySpan copies the bytes from off to end, and returns the offset where it stopped.
 func copySpan(to, from int, off, end int64) (int64, error) {
 	for off < end {
 		in, out := off, off
@@ -242,30 +239,30 @@ func copySpan(to, from int, off, end int64) (int64, error) {
 			return off, err
 		}
 		if n == 0 {
-			return end, nil // it was cut off meanwhile
+			return end, nil // the file was truncated meanwhile
 		}
 		off += int64(n)
 	}
 	return off, nil
 }
 
-// accessList is the attribute by which a file has a list of who may do what. Without
-// it the mode means something else.
+// accessList is the attribute with a file's POSIX ACL. A copy without it would have other
+// permissions.
 const accessList = "system.posix_acl_access"
 
-// copyAttributes copies the extended attributes of what the O_PATH descriptor from
-// refers to, as far as this process may.
+// copyAttributes copies the extended attributes of the O_PATH descriptor from that this
+// process may copy. It fails only for an ACL.
 func copyAttributes(to, from int) syscall.Errno {
 	path := "/proc/self/fd/" + strconv.Itoa(from)
 	names := make([]byte, 1<<16) // XATTR_LIST_MAX
 	n, err := unix.Listxattr(path, names)
 	if err != nil {
-		return 0 // a file system without
+		return 0 // a file system without extended attributes
 	}
 	value := make([]byte, 1<<16) // XATTR_SIZE_MAX
 	for name := range bytes.SplitSeq(names[:n], []byte{0}) {
 		if len(name) == 0 || string(name) == "security.capability" {
-			continue // a write takes them away
+			continue // a write removes them
 		}
 		size, err := unix.Getxattr(path, string(name), value)
 		if err == nil {
@@ -278,8 +275,8 @@ func copyAttributes(to, from int) syscall.Errno {
 	return 0
 }
 
-// replace puts c in the place of n's inode, at n's name if it has one. EAGAIN: the
-// name has moved meanwhile.
+// replace makes c the inode of n, at n's name if it has one. EAGAIN: the name has moved
+// meanwhile.
 func (t *tree) replace(n *node, dir *handle, name string, c *tempFile) syscall.Errno {
 	t.renameMu.Lock()
 	defer t.renameMu.Unlock()
@@ -292,7 +289,7 @@ func (t *tree) replace(n *node, dir *handle, name string, c *tempFile) syscall.E
 		return errno
 	}
 	c.cost = int64(fresh.Blocks) * 512
-	path := -1 // for who has no name to be found by
+	path := -1 // an orphan's, which cannot be opened by name
 	if parent != nil {
 		errno = t.exchange(n, parent, name, c, fresh.ident)
 	} else {
@@ -302,8 +299,8 @@ func (t *tree) replace(n *node, dir *handle, name string, c *tempFile) syscall.E
 		return errno
 	}
 	links := t.table.links(n)
-	if !t.table.adopt(n, fresh.ident) { // not while a request is about it
-		lookupResult{fd: path}.drop()
+	if !t.table.adopt(n, fresh.ident) { // does not happen during a request on n
+		lookupResult{fd: path}.close()
 		return syscall.ESTALE
 	}
 	t.fds.renew(n)
@@ -320,31 +317,31 @@ func (t *tree) replace(n *node, dir *handle, name string, c *tempFile) syscall.E
 	}
 	n.validatedAt.Store(t.clock())
 	for _, m := range links {
-		t.inval.add(invalidation{what: invalAttr, id: m.id}) // n itself among them
+		t.inval.add(invalidation{what: invalAttr, id: m.id}) // includes n
 	}
 	return 0
 }
 
-// exchange gives the name of n, which is the entry called name of parent, to c, whose
-// inode is ident. t.renameMu is held for writing.
+// exchange gives the name of n, called name in parent, to c, whose inode is ident. The caller
+// holds t.renameMu for writing.
 func (t *tree) exchange(n, parent *node, name string, c *tempFile, ident identity) syscall.Errno {
 	if errno := t.validatePath(parent); errno != 0 {
 		return errno
 	}
 	o, errno := t.stat(fdName{c.dir, name})
-	if errno = t.same(n, o, errno); errno != 0 {
+	if errno = t.checkSame(n, o, errno); errno != 0 {
 		return errno
 	}
 	if c.name != "" {
 		if o, errno := t.stat(fdName{c.dir, c.name}); errno != 0 || o.ident != ident {
-			c.name = "" // it has become somebody else's
+			c.name = "" // another file has taken it: discard must not remove that
 			return syscall.EAGAIN
 		}
 	}
 	return t.install(c, name)
 }
 
-// install gives c the name, in the place of what may be there.
+// install gives c the name, replacing a file that is there.
 func (t *tree) install(c *tempFile, name string) syscall.Errno {
 	if c.name == "" {
 		temporary := tempName()

@@ -13,24 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchMask are the changes that are noticed: of the entries of a directory,
-// and of their content and attributes. The close of a file that was open for
-// writing covers what was written to it by way of memory.
+// watchMask are the changes that are noticed: of the entries of a directory, their content
+// and attributes. FAN_CLOSE_WRITE covers writes through a memory mapping.
 const watchMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO |
 	unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_CLOSE_WRITE | unix.FAN_ONDIR | unix.FAN_EVENT_ON_CHILD
 
-// A watcher notices what others than this process change in directories. It
-// is an unprivileged fanotify group (fanotify_init(2), Linux 5.13): unlike
-// inotify it says which changes are this process's own, that is the sandbox's.
+// A watcher notices changes in directories by processes other than this one. It is an
+// unprivileged fanotify group (fanotify_init(2), Linux 5.13), which unlike inotify tells
+// which changes are this process's own, and so the sandbox's.
 //
-// Some changes nobody is told of: those made through a shared memory mapping
-// until the file is closed, and those made by another name of the file in a
-// directory that is not watched.
+// It misses changes through a shared memory mapping until the file is closed, and changes by
+// another name of the file in a directory that is not watched.
 //
 // A nil watcher watches nothing.
 type watcher struct {
 	fd    int
-	file  *os.File // the same, for reading
+	file  *os.File // of fd, for reading
 	inval *invalQueue
 	table *table
 	self  int32
@@ -38,16 +36,15 @@ type watcher struct {
 
 	changes atomic.Uint64
 
-	full atomic.Bool // no more directories can be watched
+	full atomic.Bool // the kernel accepts no more marks
 
-	// mu is held also while the kernel's marks change: there is one for each key.
+	// mu is also held while the kernel's marks change, one for each key of nodes.
 	mu    sync.Mutex
 	nodes map[string]*node // directories by file handle; guarded by mu
-	names map[*node]string // the reverse; guarded by mu
+	keys  map[*node]string // the reverse; guarded by mu
 }
 
-// newWatcher returns a watcher, nil if there can be none: an older kernel, or
-// too many of this user's.
+// newWatcher returns a watcher, nil if the kernel is too old or the user has too many.
 func newWatcher() *watcher {
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|
 		unix.FAN_REPORT_DFID_NAME, unix.O_RDONLY|unix.O_CLOEXEC)
@@ -56,11 +53,11 @@ func newWatcher() *watcher {
 	}
 	return &watcher{
 		fd: fd, file: os.NewFile(uintptr(fd), "fanotify"), self: int32(os.Getpid()),
-		done: make(chan struct{}), nodes: map[string]*node{}, names: map[*node]string{},
+		done: make(chan struct{}), nodes: map[string]*node{}, keys: map[*node]string{},
 	}
 }
 
-// watchRoot notices changes from now on, if that is possible here.
+// watchRoot starts to notice the host's changes, if kernel and file system can report them.
 func (t *tree) watchRoot() {
 	w := newWatcher()
 	if w == nil {
@@ -69,13 +66,13 @@ func (t *tree) watchRoot() {
 	w.inval, w.table = t.inval, t.table
 	w.add(t.root.node, t.root.fd)
 	if !t.root.node.watched.Load() {
-		w.discard() // a file system that does not tell
+		w.discard() // a file system without events
 		return
 	}
 	t.watch = w
 }
 
-// handleOf names the inode that a refers to in the way of events.
+// handleOf returns the key of the inode at a, by which events name a directory.
 func handleOf(a fdName) (string, error) {
 	flags := a.flags() & unix.AT_EMPTY_PATH // links are not followed
 	h, _, err := unix.NameToHandleAt(a.fd, a.name, flags)
@@ -93,8 +90,7 @@ func handleKey(typ int32, b []byte) string {
 	return string(append(binary.NativeEndian.AppendUint32(nil, uint32(typ)), b...))
 }
 
-// add watches the directory n, which is open as fd. What cannot be watched is
-// not believed for long.
+// add watches the directory n, which is open as fd, and sets n.watched if it can be watched.
 func (w *watcher) add(n *node, fd int) {
 	if w == nil || n.watched.Load() || w.full.Load() {
 		return
@@ -111,26 +107,26 @@ func (w *watcher) add(n *node, fd int) {
 		return
 	}
 	if old := w.nodes[key]; old != nil {
-		delete(w.names, old)
+		delete(w.keys, old)
 	}
-	w.nodes[key], w.names[n] = n, key
+	w.nodes[key], w.keys[n] = n, key
 	n.watched.Store(true)
 }
 
-// remove ends the watch of n, which goes out of the table; fd is open for it,
-// or -1: then the kernel goes on watching for nothing.
+// remove ends the watch of n, which leaves the table. fd is open for n; with -1 the kernel's
+// mark stays.
 func (w *watcher) remove(n *node, fd int) {
 	if w == nil || !n.watched.Swap(false) {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key, ok := w.names[n]
+	key, ok := w.keys[n]
 	if !ok {
-		return // another node has taken its place, and the mark is that one's
+		return // another node has the same inode, and the mark
 	}
 	delete(w.nodes, key)
-	delete(w.names, n)
+	delete(w.keys, n)
 	if fd >= 0 {
 		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
 	}
@@ -142,12 +138,11 @@ func (w *watcher) node(key []byte) *node {
 	return w.nodes[string(key)]
 }
 
-// watchPause is how long events are collected before they are taken in. There
-// is one for most of what the sandbox itself does, and to be woken for each
-// would cost more than the deed.
+// watchPause is how long events are collected before they are read. Most operations of the
+// sandbox cause one: to wake up for each would cost more than the operation.
 const watchPause = 5 * time.Millisecond
 
-// run takes events until close.
+// run reads events until close.
 func (w *watcher) run() {
 	defer close(w.done)
 	buf := make([]byte, 64<<10)
@@ -163,7 +158,7 @@ func (w *watcher) run() {
 	}
 }
 
-// discard closes a watcher that does not run.
+// discard closes a watcher on which run was not called.
 func (w *watcher) discard() {
 	if w != nil {
 		_ = w.file.Close()
@@ -178,14 +173,14 @@ func (w *watcher) close() {
 	}
 }
 
-// events takes what one read gave. Its form is in fanotify(7).
+// events handles the events in b, as read from the group (fanotify(7)).
 func (w *watcher) events(b []byte) {
 	const header = int(unsafe.Sizeof(unix.FanotifyEventMetadata{}))
 	for len(b) >= header {
 		m := (*unix.FanotifyEventMetadata)(unsafe.Pointer(&b[0]))
 		size := int(m.Event_len)
 		if size < header || size > len(b) {
-			w.inval.addAll() // not to be understood
+			w.inval.addAll() // malformed
 			return
 		}
 		switch {
@@ -199,7 +194,7 @@ func (w *watcher) events(b []byte) {
 	}
 }
 
-// event takes one event's mask and records.
+// event handles the mask and the information record of one event.
 func (w *watcher) event(mask uint64, info []byte) {
 	const header, fsid, handle = 4, 8, 8
 	if len(info) < header+fsid+handle || info[0] != unix.FAN_EVENT_INFO_TYPE_DFID_NAME {
@@ -213,13 +208,13 @@ func (w *watcher) event(mask uint64, info []byte) {
 	}
 	dir := w.node([]byte(handleKey(typ, info[handle:handle+size])))
 	if dir == nil {
-		return // of a directory that nobody knows any more
+		return // no node has the directory any more
 	}
 	name, _, _ := bytes.Cut(info[handle+size:], []byte{0})
 	w.changed(dir, string(name), mask)
 }
 
-// changed tells the kernel what it must not believe any more.
+// changed queues the invalidations for a change of the entry called name in dir.
 func (w *watcher) changed(dir *node, name string, mask uint64) {
 	if name == "." {
 		w.inval.add(invalidation{what: invalAttr, id: dir.id})
@@ -232,7 +227,7 @@ func (w *watcher) changed(dir *node, name string, mask uint64) {
 			kind = invalDelete
 		}
 		if child != nil {
-			w.table.unsettle(child)
+			w.table.invalidate(child)
 		}
 		w.inval.add(invalidation{what: kind, id: dir.id, name: name})
 		w.inval.add(invalidation{what: invalContent, id: dir.id})

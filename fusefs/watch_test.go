@@ -79,8 +79,8 @@ func TestOneMarkForADirectory(t *testing.T) {
 		w.add(after, fd)
 		<-both
 		marks, err := os.ReadFile(fmt.Sprint("/proc/self/fdinfo/", w.fd))
-		if err != nil || !after.watched.Load() || len(w.nodes) != 1 || len(w.names) != 1 || bytes.Count(marks, []byte("fanotify ino:")) != 1 {
-			t.Fatalf("round %d: %v, watched: %v, %d and %d known, %s", i, err, after.watched.Load(), len(w.nodes), len(w.names), marks)
+		if err != nil || !after.watched.Load() || len(w.nodes) != 1 || len(w.keys) != 1 || bytes.Count(marks, []byte("fanotify ino:")) != 1 {
+			t.Fatalf("round %d: %v, watched: %v, %d and %d known, %s", i, err, after.watched.Load(), len(w.nodes), len(w.keys), marks)
 		}
 		w.remove(after, fd)
 	}

@@ -1,0 +1,162 @@
+package fusefs
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitguard"
+	"wolffia/perm"
+)
+
+// Files of the level perm.Checked are parts of a git directory. This file decides what may
+// be done to them, gitrename.go about renames; package gitguard knows the parts and their
+// content. Three rules hold for all parts:
+//
+//   - What was created outside is not changed, replaced or removed from inside.
+//   - A file that git on the host acts upon comes into being by a rename onto its name. The
+//     server writes the checked content to a new file: a process that holds the old file
+//     open cannot change the new one.
+//   - A directory that is not a git directory by its name does not become one.
+
+// Reasons for a refusal (Denial.Why).
+const (
+	createdOutside = "it belongs to a git repository, or to a running git process, outside of this sandbox"
+	becomesGit     = "git on the host would take the directory for a repository"
+)
+
+// isGitDir reports whether dir is, by its name or a rule for it, a git directory or a
+// directory of git directories: names that make git act have a lower level than Write there.
+func (t *tree) isGitDir(dir *node) bool {
+	s := dir.getState()
+	return t.rules.Child(s, "config", false) < perm.Write || t.rules.Child(s, "commondir", false) < perm.Write
+}
+
+// part returns what the entry called name in dir is to git; with an empty name, what dir
+// is, which may then be a file.
+func (t *tree) part(dir *node, name string) gitguard.Part {
+	return gitguard.PartOf(t.table.path(dir, name))
+}
+
+// mayMake reports whether e, of the level Checked, may be created by o.
+func (t *tree) mayMake(o op, e *entry) bool {
+	if o != opCreate && o != opMknod && o != opMkdir {
+		return false
+	}
+	p := t.part(e.dir, e.name)
+	if p == gitguard.Sequence && e.dir.getLevel() == perm.Checked && !t.created.mayHave(e.dir.ident()) {
+		return false // in a rebase that was begun outside
+	}
+	return p.Makes(o == opMkdir)
+}
+
+// mayChange reports whether o, which changes n of the level Checked, is allowed whatever
+// the content. maySet decides further about opSetattr, mayWrite about opWrite.
+func (t *tree) mayChange(o op, n *node) bool {
+	if !t.created.mayHave(n.ident()) {
+		return false
+	}
+	p := t.part(n, "")
+	switch o {
+	case opSetattr:
+		return true
+	case opWrite:
+		return p.Writes() || p.Once()
+	case opFallocate, opCopyTo:
+		return p.Writes()
+	}
+	return false
+}
+
+// createdInside reports whether the file or directory open as h was created inside.
+func (t *tree) createdInside(h *handle) bool {
+	obj, errno := t.stat(fdName{fd: h.fd})
+	return errno == 0 && t.created.has(fdName{fd: h.fd}, obj)
+}
+
+// An attrChange is a change of mode or size.
+type attrChange struct {
+	mode     uint32
+	setsMode bool
+
+	truncates bool // to size 0
+	resizes   bool // to any other size
+}
+
+// maySet reports whether c is allowed for n, of the level Checked.
+func (t *tree) maySet(n *node, c attrChange) bool {
+	p := t.part(n, "")
+	return t.created.mayHave(n.ident()) && (p.Writes() ||
+		(!c.setsMode || c.mode&0o600 == 0o600) && !c.resizes && (!c.truncates || p.Once()))
+}
+
+// mayWrite reports whether data may be written to the open file h, of the level Checked. The
+// caller calls done after the write.
+func (t *tree) mayWrite(in *fuse.WriteIn, h *handle, data []byte) (done func(), errno syscall.Errno) {
+	p := t.part(h.node, "")
+	if p.Writes() {
+		return func() {}, 0
+	}
+	t.renameMu.Lock() // excludes a second first write
+	err := errors.New("it is written in one piece, once")
+	var st unix.Stat_t
+	if unix.Fstat(h.fd, &st) == nil && st.Size == 0 && in.Offset == 0 {
+		err = p.Content(t.table.path(h.node, ""), t.shown, string(data))
+	}
+	if err != nil {
+		t.renameMu.Unlock()
+		return nil, t.deny(opWrite, &in.InHeader, h.node, "", perm.Checked, syscall.EACCES, err.Error())
+	}
+	return t.renameMu.Unlock, 0
+}
+
+// noteCreated records that n, at name in the directory open as fd, was created just now.
+// n may be nil.
+func (t *tree) noteCreated(n *node, fd int, name string) {
+	if n == nil || !t.rules.Checks() || n.getLevel() != perm.Checked && (!n.isDir() || !t.isGitDir(n)) {
+		return
+	}
+	if obj, errno := t.stat(fdName{fd, name}); errno == 0 && obj.ident == n.ident() {
+		t.created.add(fdName{fd, name}, obj)
+	}
+}
+
+// completes reports whether the new entry e would make a git directory of its directory,
+// which is open as fd and is none by its name.
+func (t *tree) completes(e *entry, fd int) bool {
+	if !t.rules.Checks() || !gitguard.Essential(e.name) || t.isGitDir(e.dir) {
+		return false
+	}
+	exists := func(name string) bool {
+		var st unix.Stat_t
+		return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != unix.ENOENT
+	}
+	return !exists(e.name) && gitguard.Complete(func(s string) bool { return s == e.name || exists(s) })
+}
+
+// mustExist reports whether obj, at e, is a part without which a git directory that was
+// created outside would not be one.
+func (t *tree) mustExist(e *entry, obj *object) bool {
+	return t.rules.Checks() && gitguard.Essential(e.name) && t.isGitDir(e.dir) &&
+		!t.created.mayHave(e.dir.ident()) && !t.created.mayHave(obj.ident)
+}
+
+// mustStay reports whether obj, at e, must not be moved: see mustExist, or it is a directory
+// created outside that has checked files.
+func (t *tree) mustStay(e *entry, obj *object) bool {
+	return t.mustExist(e, obj) || obj.isDir() && t.rules.Checks() && !t.created.mayHave(obj.ident) &&
+		t.rules.Child(t.rules.Enter(e.dir.getState(), e.name), "config", false) == perm.Checked
+}
+
+// closes reports whether the mode would make a git directory that was created outside
+// unreadable for the host: its git would take the next one above for the repository.
+func (t *tree) closes(n *node, mode uint32) bool {
+	parent, name := t.table.place(n)
+	if parent == nil || !t.rules.Checks() || t.created.mayHave(n.ident()) {
+		return false
+	}
+	guarded := n.isDir() && t.isGitDir(n) || gitguard.Essential(name) && t.isGitDir(parent) && !t.created.mayHave(parent.ident())
+	return guarded && (mode&0o600 != 0o600 || n.isDir() && mode&0o100 == 0)
+}

@@ -1,0 +1,158 @@
+package fusefs
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitguard"
+	"wolffia/perm"
+)
+
+// A replacement is the new content of a checked file, which the server writes instead of
+// renaming the sandbox's file.
+type replacement struct {
+	text    string
+	mode    uint32
+	created bool // the new file counts as created inside
+}
+
+// allowChecked decides about r, of which an end has the level Checked; its directories are
+// open as from and to. It returns the replacement to do instead of the rename, nil to do
+// the rename itself. The error is a reason for the audit log, or an errno. The caller holds
+// t.renameMu for writing.
+func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
+	var (
+		src, dst = t.level(&r.from, false), t.level(&r.to, false)
+		a, b     = t.part(r.from.dir, r.from.name), t.part(r.to.dir, r.to.name)
+	)
+	switch {
+	case r.swap || r.src.typ() != unix.S_IFREG || r.dst != nil && r.dst.isDir():
+		return nil, errors.New("git itself replaces files only")
+	case src == perm.Checked && (!t.created.has(fdName{from, r.from.name}, r.src) || !a.Writes()):
+		return nil, errors.New(createdOutside)
+	case dst == perm.Write:
+		return nil, nil // index.lock becomes index
+	case src == perm.Write:
+		return nil, errors.New("git itself renames only its lock files here")
+	case b == gitguard.Lock && r.dst != nil:
+		return nil, errors.New("another git process holds the lock")
+	case !b.Replaced() && b.Writes() && (r.dst == nil || t.created.has(fdName{to, r.to.name}, r.dst)):
+		return nil, nil
+	case !b.Replaced():
+		return nil, errors.New(createdOutside)
+	case b != gitguard.Todo && (r.from.dir != r.to.dir || r.from.name != r.to.name+".lock"):
+		return nil, errors.New("only git's own lock file may replace it")
+	case b == gitguard.Todo && !t.created.mayHave(r.to.dir.ident()):
+		return nil, errors.New(createdOutside)
+	}
+	text, mode, errno := t.content(from, r.from.name, r.src)
+	if errno != 0 {
+		return nil, errno
+	}
+	n := &replacement{text: text, mode: mode&^0o022 | 0o600} // no other user of the host may write it
+	if r.dst == nil {
+		n.created = t.created.mayHave(r.to.dir.ident())
+	} else {
+		n.mode, n.created = uint32(r.dst.Mode)&0o777, t.created.has(fdName{to, r.to.name}, r.dst)
+	}
+	path := t.table.path(r.to.dir, r.to.name)
+	if b != gitguard.Config {
+		return n, b.Content(path, t.shown, text)
+	}
+	c := gitguard.Change{File: path, New: text, Fresh: n.created}
+	if r.dst != nil {
+		if c.Old, _, errno = t.content(to, r.to.name, r.dst); errno != 0 {
+			return nil, errno
+		}
+	}
+	return n, c.Check()
+}
+
+// content reads the regular file called name of the directory dir. The file must be obj.
+func (t *tree) content(dir int, name string, obj *object) (text string, mode uint32, errno syscall.Errno) {
+	fd, errno := openBeneath(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errno != 0 {
+		return "", 0, errno
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	o, errno := t.stat(fdName{fd: fd})
+	switch {
+	case errno != 0:
+		return "", 0, errno
+	case o.ident != obj.ident || o.typ() != unix.S_IFREG:
+		return "", 0, syscall.ESTALE
+	}
+	b, err := io.ReadAll(io.LimitReader(f, gitguard.MaxSize+1))
+	switch {
+	case err != nil:
+		return "", 0, syscall.EIO
+	case len(b) > gitguard.MaxSize:
+		return "", 0, syscall.EFBIG
+	}
+	return string(b), uint32(o.Mode) & 0o777, 0
+}
+
+// put does r by writing a new file with n's content to r.to, and removing r.from. The
+// directories are open as from and to. The caller holds t.renameMu for writing.
+func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
+	if errno := t.quota.take(objectCost + int64(len(n.text))); errno != 0 {
+		return errno
+	}
+	victim := t.openVictim(&r.to)
+	made, errno := t.write(to, r.to.name, n)
+	if errno != 0 {
+		t.quota.give(objectCost + int64(len(n.text)))
+		return errno
+	}
+	if r.dst != nil {
+		t.created.remove(r.dst)
+		t.quota.removed(victim, r.dst)
+	}
+	if n.created {
+		t.created.add(fdName{to, r.to.name}, made)
+	}
+	src := fdName{from, r.from.name}
+	if o, errno := t.stat(src); errno == 0 && t.created.has(src, o) && unix.Unlinkat(from, r.from.name, 0) == nil {
+		t.created.remove(r.src)
+		t.quota.removed(nil, r.src)
+	}
+	// To the kernel the old file was renamed, and it goes on to use that node.
+	t.table.move(r.from.dir, r.from.name, r.to.dir, r.to.name, false)
+	t.pinOrphan(victim)
+	if moved := t.table.child(r.to.dir, r.to.name); moved != nil && t.table.adopt(moved, made.ident) {
+		t.fds.renew(moved)
+		t.applyRules(&r.to)
+		t.inval.add(invalidation{what: invalContent, id: moved.id})
+	}
+	return 0
+}
+
+// write puts a new file with the content of n at name in the directory dir, replacing a
+// file that is there.
+func (t *tree) write(dir int, name string, n *replacement) (*object, syscall.Errno) {
+	c, errno := newTempFile(dir)
+	if errno != 0 {
+		return nil, errno
+	}
+	defer c.discard()
+	for text := []byte(n.text); len(text) > 0; {
+		size, err := unix.Write(c.fd, text)
+		if err != nil && err != unix.EINTR {
+			return nil, errnoOf(err)
+		}
+		text = text[max(size, 0):]
+	}
+	if err := unix.Fchmod(c.fd, n.mode); err != nil {
+		return nil, errnoOf(err)
+	}
+	obj, errno := t.stat(fdName{fd: c.fd})
+	if errno == 0 {
+		errno = t.install(c, name)
+	}
+	return obj, errno
+}
