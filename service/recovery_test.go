@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,7 +58,7 @@ func TestReconcile(t *testing.T) {
 	w.OK(w.rt.Start(w.Ctx, partial.ID))
 	// And one was left half made: reserved, made, not registered.
 	zoes := registry.Owner{OrganizationID: "acme", ProjectID: "half", UserID: "zoe"}
-	r, err := registry.Open(w.state)
+	r, err := registry.Open(w.state, slog.New(slog.DiscardHandler))
 	w.OK(err)
 	half := runtime.NewID()
 	w.OK(r.Reserve(registry.Metadata{SandboxID: half, ContainerName: half, Owner: zoes, CreatedAt: 1}))

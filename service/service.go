@@ -86,11 +86,7 @@ func Open(ctx context.Context, driver SandboxDriver, stateDir string, opts *Serv
 	if err := errors.Join(runtime.CheckLifetime(s.ttl), runtime.CheckLifetime(s.idle)); err != nil {
 		return nil, err
 	}
-	s.registry, err = registry.Open(stateDir)
-	if errors.Is(err, registry.ErrDamaged) {
-		s.log.Warn("the registry is damaged and is made anew from the state directory", "error", err)
-		s.registry, _, err = registry.Rebuild(stateDir, nil)
-	}
+	s.registry, err = registry.Open(stateDir, s.log)
 	if err != nil {
 		return nil, err
 	}

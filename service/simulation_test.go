@@ -1,10 +1,10 @@
 package service_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -328,7 +328,7 @@ func TestSimulateService(t *testing.T) {
 		h.mu.Lock()                                                // nothing happens on the host any more
 		close(killed)                                              // from here on nobody is told anything
 		crashed := t.TempDir()
-		base.OK(copyAtOnce(filepath.Join(dir, "registry.db"), filepath.Join(crashed, "registry.db")))
+		base.OK(copyIndex(dir, crashed))
 		close(line.cut)
 		h.faults = 0
 		h.mu.Unlock()
@@ -390,15 +390,12 @@ func (h *host) any(rnd *rand.Rand) string {
 	return ids[rnd.IntN(len(ids))]
 }
 
-// copyAtOnce copies a file as it is at one moment.
-func copyAtOnce(from, to string) error {
-	was, err := os.ReadFile(from)
-	for err == nil {
-		var now []byte
-		if now, err = os.ReadFile(from); err == nil && bytes.Equal(was, now) {
-			return os.WriteFile(to, now, 0o600)
-		}
-		was = now
+// copyIndex copies the registry's file, which each change replaces as a whole, as it
+// is at one moment, if there is one.
+func copyIndex(from, to string) error {
+	data, err := os.ReadFile(filepath.Join(from, "registry.db"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return err
+	return errors.Join(err, os.WriteFile(filepath.Join(to, "registry.db"), data, 0o600))
 }

@@ -1,23 +1,20 @@
-// Package registry is the service's index of owners and sandboxes, a file that
-// outlives the service. The state directory is the truth about which sandboxes
-// there are: what the index says beyond it is removed by [Registry.Reconcile],
-// and an index that is lost or damaged is made anew from it by [Rebuild].
+// Package registry is the service's index of owners and sandboxes: a file that
+// outlives the service. The sandboxes in the state directory are the truth:
+// [Registry.Reconcile] corrects the index by them, and [Open] replaces a damaged
+// index with an empty one.
 //
 // The file is registry.db in the state directory, of go.etcd.io/bbolt. Its
-// buckets, in schema 1:
+// buckets:
 //
-//	meta        "version"   ──► the schema's number, 8 bytes, big endian
+//	meta        "version"   the version, 8 bytes, big endian
+//	sandboxes   SANDBOX ID  JSON of Metadata: the registered ones
+//	reserved    SANDBOX ID  JSON of Metadata: being created or destroyed
 //
-//	sandboxes   SANDBOX ID  ──► JSON of Metadata          those that are ready
-//	reserved    SANDBOX ID  ──► JSON of Metadata          those being made
-//	                                 ▲
-//	owners      OWNER KEY   ──► SANDBOX ID, of either     at most one per owner
-//
-// An owner's key is its three parts, each behind its length (a uvarint), so that
-// no two owners have one key. A record counts only if all of it is valid, its id
-// is its key, and for a look-up by owner also its owner is who was asked for:
-// anything else is as if it were not there.
+// An owner has at most one sandbox in both buckets together. Behind the database are
+// 32 bytes, the SHA-256 of all before them: a damaged file is known by it before
+// bbolt maps a page. The index is in memory while a Registry is open; each change
+// replaces the whole file, and returns when the new one is on the disk.
 //
 // Beside it is registry.lock, which is never replaced and is locked as long as a
-// Registry is open: one service at a time.
+// Registry is open: one service per state directory.
 package registry

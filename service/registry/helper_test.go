@@ -3,10 +3,13 @@ package registry_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 	"wolffia/service/registry"
 )
@@ -14,11 +17,17 @@ import (
 // open opens the registry of a directory, and checks it on the way out.
 func open(t testing.TB, dir string) *registry.Registry {
 	t.Helper()
-	r, err := registry.Open(dir)
+	log := new(suite.Buffer)
+	r, err := registry.Open(dir, slog.New(slog.NewTextHandler(log, nil)))
 	ok(t, err)
+	if log.String() != "" {
+		t.Errorf("Open of a whole registry logs %s", log)
+	}
 	t.Cleanup(func() { closeWhole(t, r) })
 	return r
 }
+
+var quiet = slog.New(slog.DiscardHandler)
 
 // closeWhole closes a registry that must be whole, if it is not closed yet.
 func closeWhole(t testing.TB, r *registry.Registry) {
@@ -58,6 +67,9 @@ func owner(n int) registry.Owner {
 func copyFile(t testing.TB, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(from, "registry.db"))
+	if errors.Is(err, fs.ErrNotExist) { // nothing was registered yet
+		return
+	}
 	ok(t, err)
 	ok(t, os.WriteFile(filepath.Join(to, "registry.db"), data, 0o600))
 }

@@ -1,17 +1,21 @@
 package registry
 
 import (
-	"encoding/json"
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
-
-	"go.etcd.io/bbolt"
+	"sync"
+	"sync/atomic"
 
 	"wolffia/runtime"
 )
 
-// A ConflictError says that an owner has a sandbox already, which may still be
-// in the making. It is of class [runtime.ErrConflict].
+// ErrClosed is the error of a Registry that was closed.
+var ErrClosed = errors.New("closed")
+
+// A ConflictError says that an owner already has a sandbox, registered or
+// reserved. It is of class [runtime.ErrConflict].
 type ConflictError struct{ SandboxID string }
 
 func (e *ConflictError) Error() string {
@@ -21,154 +25,151 @@ func (e *ConflictError) Error() string {
 // Unwrap returns the class.
 func (e *ConflictError) Unwrap() error { return runtime.ErrConflict }
 
-// Reserve gives the sandbox to its owner while it is being made: nobody finds it
-// until Register, but the owner has one. An owner that has another is a
-// [*ConflictError], an id that somebody else has [runtime.ErrExists]. Of any
-// number of callers for one owner one succeeds. It returns when it is on the
-// disk, as all changes do.
-func (r *Registry) Reserve(m Metadata) error {
-	return r.change(m, reservedBucket, sandboxesBucket)
+// A Registry is an open index. It is safe for concurrent use. Its methods return
+// errors of class [runtime.ErrUnavailable] if the file cannot be written, and
+// [ErrClosed] after Close.
+type Registry struct {
+	dir    string
+	unlock func() // twice is fine
+
+	mu    sync.Mutex            // held during a change
+	index atomic.Pointer[index] // what the file holds, never modified; nil after Close
 }
 
-// Register makes a sandbox known as its owner's, whether or not it was reserved.
-// Errors are as for Reserve. A record of the same sandbox and owner is replaced.
-func (r *Registry) Register(m Metadata) error {
-	return r.change(m, sandboxesBucket, reservedBucket)
-}
+// Reserve gives a sandbox that is being created or destroyed to its owner:
+// FindByOwner does not return it, and the owner cannot have another. An owner that
+// has another is a [*ConflictError], an id of another owner [runtime.ErrExists]. Of
+// any number of concurrent calls for one owner one succeeds.
+func (r *Registry) Reserve(m Metadata) error { return r.claim(record{m, true}) }
 
-// change claims the owner for m, and puts m into a bucket and out of the other.
-func (r *Registry) change(m Metadata, into, outOf []byte) error {
+// Register gives a sandbox to its owner, whether or not it was reserved, and
+// replaces what was recorded of it. Errors are as for Reserve.
+func (r *Registry) Register(m Metadata) error { return r.claim(record{m, false}) }
+
+func (r *Registry) claim(m record) error {
 	if err := m.Validate(); err != nil {
 		return err
 	}
-	return r.update(func(tx *bbolt.Tx) error {
-		if has, ok := holder(tx, m.Owner); ok && has.SandboxID != m.SandboxID {
-			return &ConflictError{has.SandboxID}
+	return r.change(func(ix *index) error {
+		if id, has := ix.owners[m.Owner]; has && id != m.SandboxID {
+			return &ConflictError{id}
 		}
-		if other, _, ok := lookup(tx, []byte(m.SandboxID)); ok && other.Owner != m.Owner {
-			return runtime.Errorf(runtime.ErrExists, "there is a sandbox %s already", m.SandboxID)
+		if old, has := ix.sandboxes[m.SandboxID]; has && old.Owner != m.Owner {
+			return runtime.Errorf(runtime.ErrExists, "sandbox %s already exists", m.SandboxID)
 		}
-		if err := tx.Bucket(outOf).Delete([]byte(m.SandboxID)); err != nil {
-			return err
-		}
-		if err := tx.Bucket(ownersBucket).Put(m.key(), []byte(m.SandboxID)); err != nil {
-			return err
-		}
-		return put(tx, into, m)
-	})
-}
-
-// Unregister forgets a sandbox, registered or reserved. One that is not there is
-// no error.
-func (r *Registry) Unregister(sandboxID string) error {
-	return r.update(func(tx *bbolt.Tx) error { return remove(tx, []byte(sandboxID)) })
-}
-
-// GetMetadata returns what is registered of a sandbox; [runtime.ErrNotFound] if
-// there is nothing, or nothing that is valid.
-func (r *Registry) GetMetadata(sandboxID string) (Metadata, error) {
-	return r.get(func(tx *bbolt.Tx) (Metadata, bool) {
-		m, reserved, ok := lookup(tx, []byte(sandboxID))
-		return m, ok && !reserved
-	})
-}
-
-// FindByOwner returns the owner's sandbox; [runtime.ErrNotFound] if there is none.
-func (r *Registry) FindByOwner(o Owner) (Metadata, error) {
-	return r.get(func(tx *bbolt.Tx) (Metadata, bool) {
-		m, ok := holder(tx, o)
-		if ok {
-			_, reserved, _ := lookup(tx, []byte(m.SandboxID))
-			ok = !reserved
-		}
-		return m, ok
-	})
-}
-
-func (r *Registry) get(find func(tx *bbolt.Tx) (Metadata, bool)) (m Metadata, err error) {
-	err = r.view(func(tx *bbolt.Tx) error {
-		found, ok := find(tx)
-		if !ok {
-			return runtime.Errorf(runtime.ErrNotFound, "no such sandbox is registered")
-		}
-		m = found
+		ix.put(m)
 		return nil
 	})
-	return m, err
 }
 
-// List returns what is registered, by id.
-func (r *Registry) List() ([]Metadata, error) { return r.list(sandboxesBucket) }
-
-// Reserved returns what was reserved and not registered since, by id: sandboxes
-// in the making, or what a service that was killed has left half made.
-func (r *Registry) Reserved() ([]Metadata, error) { return r.list(reservedBucket) }
-
-func (r *Registry) list(bucket []byte) (all []Metadata, err error) {
-	err = r.view(func(tx *bbolt.Tx) error {
-		return tx.Bucket(bucket).ForEach(func(id, record []byte) error {
-			if m, ok := decode(id, record); ok {
-				all = append(all, m)
-			}
-			return nil
-		})
+// Unregister removes a sandbox, registered or reserved. An unknown one is no
+// error.
+func (r *Registry) Unregister(sandboxID string) error {
+	return r.change(func(ix *index) error {
+		ix.remove(sandboxID)
+		return nil
 	})
-	return all, err
 }
 
-// lookup returns a sandbox's record, if it is valid.
-func lookup(tx *bbolt.Tx, id []byte) (m Metadata, reserved, ok bool) {
-	if len(id) == 0 {
-		return Metadata{}, false, false
+// Reconcile makes the index say what was found: all sandboxes that exist, of every
+// owner. It adds those that are missing and removes those that are gone. Of two
+// sandboxes of one owner it keeps the registered one, else the older. Reserved ones
+// stay as they are. All of it is one change of the file.
+func (r *Registry) Reconcile(found []Metadata) (*Changes, error) {
+	var done *Changes
+	err := r.change(func(ix *index) error {
+		done = ix.reconcile(found)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	if m, ok = decode(id, tx.Bucket(sandboxesBucket).Get(id)); ok {
-		return m, false, true
+	return done, nil
+}
+
+// GetMetadata returns a registered sandbox; [runtime.ErrNotFound] if it is unknown
+// or reserved.
+func (r *Registry) GetMetadata(sandboxID string) (Metadata, error) {
+	return r.find(func(*index) string { return sandboxID })
+}
+
+// FindByOwner returns the owner's registered sandbox; [runtime.ErrNotFound] if the
+// owner has none.
+func (r *Registry) FindByOwner(o Owner) (Metadata, error) {
+	return r.find(func(ix *index) string { return ix.owners[o] })
+}
+
+func (r *Registry) find(id func(*index) string) (Metadata, error) {
+	ix, err := r.current()
+	if err != nil {
+		return Metadata{}, err
 	}
-	m, ok = decode(id, tx.Bucket(reservedBucket).Get(id))
-	return m, ok, ok
+	m, has := ix.sandboxes[id(ix)]
+	if !has || m.Reserved {
+		return Metadata{}, runtime.Errorf(runtime.ErrNotFound, "no such sandbox is registered")
+	}
+	return m.Metadata, nil
 }
 
-// holder returns the sandbox that an owner has, registered or reserved.
-func holder(tx *bbolt.Tx, o Owner) (Metadata, bool) {
-	m, _, ok := lookup(tx, tx.Bucket(ownersBucket).Get(o.key()))
-	return m, ok && m.Owner == o
+// List returns the registered sandboxes, by id.
+func (r *Registry) List() ([]Metadata, error) { return r.list(false) }
+
+// Reserved returns the reserved sandboxes, by id: those that are being created or
+// destroyed, or that a killed service left half created or half destroyed.
+func (r *Registry) Reserved() ([]Metadata, error) { return r.list(true) }
+
+func (r *Registry) list(reserved bool) (all []Metadata, err error) {
+	ix, err := r.current()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range ix.sandboxes {
+		if m.Reserved == reserved {
+			all = append(all, m.Metadata)
+		}
+	}
+	slices.SortFunc(all, func(a, b Metadata) int { return cmp.Compare(a.SandboxID, b.SandboxID) })
+	return all, nil
 }
 
-func put(tx *bbolt.Tx, bucket []byte, m Metadata) error {
-	record, err := json.Marshal(m)
+// current returns the index, which must not be modified.
+func (r *Registry) current() (*index, error) {
+	ix := r.index.Load()
+	if ix == nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, fmt.Errorf("registry %s: %w", r.dir, ErrClosed))
+	}
+	return ix, nil
+}
+
+// change applies do to a copy of the index, writes the copy, and makes it the
+// current index. If do fails, or the file cannot be written, nothing is changed.
+func (r *Registry) change(do func(ix *index) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old, err := r.current()
 	if err != nil {
 		return err
 	}
-	return tx.Bucket(bucket).Put([]byte(m.SandboxID), record)
+	next := old.clone()
+	if err := do(next); err != nil || next.equal(old) {
+		return err
+	}
+	if err := write(r.dir, next); err != nil {
+		return unavailable(err)
+	}
+	r.index.Store(next)
+	return nil
 }
 
-// remove forgets a sandbox, with all owners that lead to it: a record that is
-// not valid does not say whose it was.
-func remove(tx *bbolt.Tx, id []byte) error {
-	if len(id) == 0 {
-		return nil
-	}
-	m, _, valid := lookup(tx, id)
-	for _, bucket := range [][]byte{sandboxesBucket, reservedBucket} {
-		if err := tx.Bucket(bucket).Delete(id); err != nil {
-			return err
-		}
-	}
-	owners := tx.Bucket(ownersBucket)
-	if key := m.key(); valid && string(owners.Get(key)) == string(id) {
-		return owners.Delete(key)
-	}
-	var keys [][]byte // not deleted while they are walked: see bbolt.Bucket.ForEach
-	_ = owners.ForEach(func(key, of []byte) error {
-		if string(of) == string(id) {
-			keys = append(keys, slices.Clone(key))
-		}
-		return nil
-	})
-	for _, key := range keys {
-		if err := owners.Delete(key); err != nil {
-			return err
-		}
-	}
+// Close releases the state directory to the next service. Twice is fine.
+func (r *Registry) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.index.Store(nil)
+	r.unlock()
 	return nil
+}
+
+func unavailable(err error) error {
+	return runtime.Errorf(runtime.ErrUnavailable, "registry: %w", err)
 }

@@ -3,6 +3,8 @@ package registry_test
 import (
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -73,9 +75,12 @@ func (m *model) reconcile(found []registry.Metadata) {
 
 // same checks that a registry says what the model does, of everything that was
 // ever named.
-func (m *model) same(t *testing.T, r *registry.Registry, boxes, owners int) {
+func (m *model) same(t *testing.T, r *registry.Registry, dir string, boxes, owners int) {
 	t.Helper()
 	ok(t, r.Check())
+	if _, err := os.Lstat(filepath.Join(dir, "registry.db.damaged")); err == nil {
+		t.Fatal("the file was taken for damaged")
+	}
 	var want, reserved []registry.Metadata
 	for _, b := range m.boxes {
 		if m.reserved[b.SandboxID] {
@@ -126,7 +131,7 @@ func simulate(t *testing.T, ops, boxes, owners int) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
-	r, err := registry.Open(dir)
+	r, err := registry.Open(dir, quiet)
 	ok(t, err)
 	defer func() { closeWhole(t, r) }()
 	m := &model{reserved: map[string]bool{}}
@@ -160,19 +165,19 @@ func simulate(t *testing.T, ops, boxes, owners int) {
 			ok(t, err)
 		case n < 92:
 			closeWhole(t, r)
-			r, err = registry.Open(dir)
+			r, err = registry.Open(dir, quiet)
 			ok(t, err)
 		default:
 			crashed := t.TempDir()
 			copyFile(t, dir, crashed)
 			closeWhole(t, r)
 			dir = crashed
-			r, err = registry.Open(dir)
+			r, err = registry.Open(dir, quiet)
 			ok(t, err)
 		}
-		m.same(t, r, min(boxes, 20), min(owners, 20))
+		m.same(t, r, dir, min(boxes, 20), min(owners, 20))
 	}
-	m.same(t, r, boxes, owners)
+	m.same(t, r, dir, boxes, owners)
 }
 
 // compare checks that an operation ends as the model's does.

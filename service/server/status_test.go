@@ -53,7 +53,6 @@ func TestStatusOfOtherErrors(t *testing.T) {
 	}{
 		{&registry.ConflictError{SandboxID: "abcabcabcabc"}, 409, "conflict"},
 		{runtime.Errorf(runtime.ErrUnavailable, "%w", registry.ErrInUse), 503, "unavailable"},
-		{runtime.Errorf(runtime.ErrUnavailable, "%w", registry.ErrDamaged), 503, "unavailable"},
 		{runtime.WithClass(runtime.ErrUnavailable, registry.ErrClosed), 503, "unavailable"},
 		{late, 504, "timedOut"},
 		{&runtime.StartError{Code: 127, Message: "x"}, 404, "notFound"},
