@@ -1,6 +1,7 @@
 package service
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -113,8 +114,8 @@ type Options struct {
 	Configure func(ctx context.Context, params *CreateSandboxParams) (*runtime.SandboxConfig, error)
 }
 
-// A Driver is the SandboxDriver over a runtime. What it does inside a sandbox
-// needs sh and the usual small programs there, and git for a [GitConfig].
+// A Driver is the SandboxDriver over a runtime. ExecuteBash and Probe need a shell in
+// the sandbox, a [GitConfig] needs git too; files need no program there.
 type Driver struct {
 	rt   runtime.RuntimeWithSession
 	opts Options
@@ -312,7 +313,7 @@ func (d *Driver) Probe(ctx context.Context, sandboxID string) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
-	r, err := d.inside(ctx, sandboxID, "echo alive", nil)
+	r, err := d.inside(ctx, sandboxID, nil, "sh", "-c", "echo alive")
 	if err != nil {
 		return err
 	}
@@ -322,27 +323,23 @@ func (d *Driver) Probe(ctx context.Context, sandboxID string) error {
 	return nil
 }
 
-// insideLimit bounds what is run inside on our own account.
+// insideLimit is how long a program of the driver's may take in a sandbox.
 const insideLimit = time.Minute
 
-// inside runs a script of ours in the sandbox, as any process there runs. What
-// it says is the sandbox's word: see complaint.
-func (d *Driver) inside(ctx context.Context, sandboxID, script string, stdin []byte, args ...string) (*runtime.ExecResult, error) {
-	req := &runtime.ExecRequest{
-		Command: append([]string{"sh", "-c", script, "sh"}, args...),
-		Env:     map[string]string{"LC_ALL": "C"},
-		Timeout: insideLimit, MaxOutput: MaxFile + 1,
-	}
+// inside runs a program of the driver's in the sandbox, with the rights of any
+// process there. The result is the sandbox's word.
+func (d *Driver) inside(ctx context.Context, sandboxID string, stdin []byte, command ...string) (*runtime.ExecResult, error) {
+	req := &runtime.ExecRequest{Command: command, Timeout: insideLimit, MaxOutput: MaxFile}
 	if stdin != nil {
-		req.Stdin = newReader(stdin)
+		req.Stdin = bytes.NewReader(stdin)
 	}
 	r, err := d.rt.Exec(ctx, sandboxID, req)
 	var start *runtime.StartError
 	if errors.As(err, &start) {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s has no shell: %s", sandboxID, start.Message)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s cannot run %s: %s", sandboxID, command[0], start.Message)
 	}
 	if err == nil && r.TimedOut {
-		err = runtime.Errorf(runtime.ErrUnavailable, "sandbox %s has not answered in %v", sandboxID, insideLimit)
+		err = runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %s has not ended in %v", sandboxID, command[0], insideLimit)
 	}
 	return r, err
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/service"
 	"wolffia/service/registry"
 )
@@ -255,6 +258,34 @@ func TestFilesByRule(t *testing.T) {
 	w.Wrong("read none.txt", err, runtime.ErrNotFound)
 }
 
+// Files need no program of the sandbox's own: its root may be empty.
+func TestFilesInAnEmptyRoot(t *testing.T) {
+	w := newWorld(t)
+	root := filepath.Join(filepath.Dir(w.state), "root")
+	w.OK(os.Mkdir(root, 0o755))
+	w.OK(os.Chmod(root, 0o755))
+	d := service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Rootfs: root}, nil
+	}})
+	id := w.box(d, nil)
+	w.put("a.txt", "old", 0o666)
+	n, err := d.WriteFiles(w.Ctx, id, map[string]service.File{"a.txt": text("new"), "b/c.txt": text("deep"), "/tmp/x": text("elsewhere"), "secret": text("x")})
+	w.Wrong("write", err, runtime.ErrDenied)
+	if n != 3 {
+		t.Errorf("%d written", n)
+	}
+	w.holds("a.txt", "new")
+	w.holds("b/c.txt", "deep")
+	for name, want := range map[string]string{"a.txt": "new", "/tmp/x": "elsewhere"} {
+		if got, err := d.ReadFile(w.Ctx, id, name); err != nil || string(got) != want {
+			t.Errorf("%s reads as %q, %v", name, got, err)
+		}
+	}
+	_, err = d.ReadFile(w.Ctx, id, "none")
+	w.Wrong("read", err, runtime.ErrNotFound)
+	w.Wrong("there is no shell", d.Probe(w.Ctx, id), runtime.ErrUnavailable)
+}
+
 // Whenever the caller goes, a file has its old content or its new, and nothing else is
 // there.
 func TestFilesGivenUp(t *testing.T) {
@@ -286,6 +317,33 @@ func TestFilesGivenUp(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A put that is asked to end leaves the file, and nothing beside it.
+func TestFilesInterrupted(t *testing.T) {
+	w := newWorld(t)
+	w.put("a.txt", "old", 0o666)
+	id := w.box(w.driver(), nil)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+		p, err := w.rt.StartProcess(w.Ctx, id, &runtime.ProcessSpec{Command: []string{launch.GuestPath, "put", "1000000", "/workspace/a.txt"}, Stdin: true})
+		w.OK(err)
+		_, err = p.Stdin().Write([]byte("new"))
+		w.OK(err)
+		w.Until("it has begun", func() bool {
+			all, err := os.ReadDir(w.codebase)
+			return err == nil && len(all) == 2
+		})
+		w.OK(p.Signal(sig))
+		exit, err := p.Wait(w.Ctx)
+		if err != nil || exit.Code == 0 {
+			t.Errorf("%v: %+v, %v", sig, exit, err)
+		}
+		w.OK(p.Close())
+		w.holds("a.txt", "old")
+		if left, err := os.ReadDir(w.codebase); err != nil || len(left) != 1 {
+			t.Errorf("%v: left: %v, %v", sig, left, err)
+		}
 	}
 }
 

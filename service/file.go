@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"slices"
@@ -14,7 +13,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"wolffia/internal/archive"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // MaxFile is the largest file that is read or written, in bytes.
@@ -60,73 +61,21 @@ func Path(mountPoint, name string) (string, error) {
 	return name, nil
 }
 
-// What the scripts below end with, so that we need not understand messages.
-const (
-	exitMissing = 40
-	exitNoFile  = 41 // a directory, a device, a FIFO
-	exitFailed  = 42 // standard error says why
-	exitShort   = 43 // what came on standard input is not all of it
-)
-
-// readScript prints up to $2 bytes of the file $1.
-const readScript = `
-[ -e "$1" ] || exit 40
-[ -f "$1" ] || exit 41
-head -c "$2" <"$1" || exit 42
-`
-
 // ReadFile implements [SandboxDriver].
 func (d *Driver) ReadFile(ctx context.Context, sandboxID, name string) ([]byte, error) {
 	p, err := d.path(ctx, sandboxID, name)
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.inside(ctx, sandboxID, readScript, nil, p, strconv.Itoa(MaxFile+1))
+	r, err := d.inside(ctx, sandboxID, nil, launch.GuestPath, "get", strconv.Itoa(MaxFile), p)
 	if err != nil {
 		return nil, err
 	}
-	if len(r.Stdout) > MaxFile || r.StdoutDropped > 0 {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "%s: it is larger than %d bytes", name, MaxFile)
+	if r.ExitCode != 0 || r.Truncated() {
+		return nil, fileError(name, r)
 	}
-	return r.Stdout, fileError(name, r)
+	return r.Stdout, nil
 }
-
-// writeScript makes standard input, of $3 bytes, the content of the file $1 in
-// the directory $2. It writes beside it, as $4, and renames; a link is replaced,
-// not followed. Where the rules let that file be written and no other beside it,
-// it is written in place, with its old content kept to put it back, and whoever asks
-// this script to end has to wait.
-const writeScript = `
-umask 022
-new=$4 kept=
-trap 'rm -f -- "$4"; [ -z "$kept" ] || rm -rf -- "$kept"' EXIT
-trap 'exit 42' HUP INT TERM
-all() { [ "$(wc -c <"$1")" -eq "$2" ] || exit 43; }
-[ -d "$1" ] && [ ! -L "$1" ] && exit 41
-[ -d "$2" ] || mkdir -p -- "$2" || exit 42
-if (set -C; : >"$new") 2>/dev/null; then
-	[ -L "$1" ] || [ ! -f "$1" ] || chmod "$(stat -c %a -- "$1")" "$new" || exit 42
-	cat >"$new" || exit 42
-	all "$new" "$3"
-	mv -fT -- "$new" "$1" || exit 42
-	exit 0
-fi
-[ -L "$1" ] && exit 41
-[ ! -e "$1" ] || [ -f "$1" ] || exit 41
-trap '' HUP INT TERM
-kept=$(mktemp -d) || exit 42
-cat >"$kept/new" || exit 42
-all "$kept/new" "$3"
-if [ -e "$1" ]; then
-	cat <"$1" >"$kept/old" || exit 42
-	(cat <"$kept/new" >"$1") && exit 0
-	cat <"$kept/old" >"$1"
-else
-	(cat <"$kept/new" >"$1") && exit 0
-	rm -f -- "$1"
-fi
-exit 42
-`
 
 // WriteFiles implements [SandboxDriver].
 func (d *Driver) WriteFiles(ctx context.Context, sandboxID string, files map[string]File) (updated int, err error) {
@@ -152,18 +101,17 @@ func (d *Driver) writeFile(ctx context.Context, sandboxID, name string, f File) 
 		return fmt.Errorf("%q: %w", name, err)
 	}
 	if len(content) > MaxFile {
-		return runtime.Errorf(runtime.ErrInvalid, "%q: it is larger than %d bytes", name, MaxFile)
+		return runtime.Errorf(runtime.ErrInvalid, "%q: %s", name, tooLarge)
 	}
 	p, err := d.path(ctx, sandboxID, name)
 	if err != nil {
 		return err
 	}
-	beside := path.Join(path.Dir(p), ".wolffia-"+runtime.NewID())
-	r, err := d.inside(ctx, sandboxID, writeScript, content, p, path.Dir(p), strconv.Itoa(len(content)), beside)
-	if err != nil {
-		return err
+	r, err := d.inside(ctx, sandboxID, content, launch.GuestPath, "put", strconv.Itoa(len(content)), p)
+	if err == nil && r.ExitCode != 0 {
+		err = fileError(name, r)
 	}
-	return fileError(name, r)
+	return err
 }
 
 // path is a file's path inside.
@@ -178,40 +126,35 @@ func (d *Driver) path(ctx context.Context, sandboxID, name string) (string, erro
 	return Path(s.MountPoint, name)
 }
 
-// fileError says how one of the scripts has failed; nil: it has not.
-func fileError(name string, r *runtime.ExecResult) error {
-	switch r.ExitCode {
-	case 0:
-		return nil
-	case exitMissing:
-		return runtime.Errorf(runtime.ErrNotFound, "%q: there is no such file", name)
-	case exitNoFile:
-		return runtime.Errorf(runtime.ErrInvalid, "%q: it is not a regular file", name)
-	case exitShort:
-		return runtime.Errorf(runtime.ErrUnavailable, "%q: the content did not arrive", name)
-	}
-	why := complaint(r)
-	class := runtime.ErrUnavailable
-	for _, denied := range []string{"Permission denied", "Operation not permitted", "Read-only file system"} {
-		if strings.Contains(why, denied) {
-			class = runtime.ErrDenied
-		}
-	}
-	return runtime.Errorf(class, "%q: %s", name, why)
+// failures are what the exit codes of the guest's program mean.
+var failures = map[int]struct {
+	class   error
+	message string
+}{
+	archive.ExitMissing:    {runtime.ErrNotFound, "no such file"},
+	archive.ExitNotRegular: {runtime.ErrInvalid, "not a regular file"},
+	archive.ExitDenied:     {runtime.ErrDenied, "permission denied"},
+	archive.ExitTooLarge:   {runtime.ErrInvalid, tooLarge},
+	archive.ExitShort:      {runtime.ErrUnavailable, "the content was cut off on the way; nothing was written"},
 }
 
-// complaint is what a script has said last, which may be anything.
+var tooLarge = fmt.Sprintf("larger than %d bytes", MaxFile)
+
+// fileError returns the error for a file that the guest's program failed to read or
+// write. r is the sandbox's word.
+func fileError(name string, r *runtime.ExecResult) error {
+	if f, known := failures[r.ExitCode]; known {
+		return runtime.Errorf(f.class, "%q: %s", name, f.message)
+	}
+	return runtime.Errorf(runtime.ErrUnavailable, "%q: %s", name, complaint(r))
+}
+
+// complaint returns the end of a program's standard error, quoted.
 func complaint(r *runtime.ExecResult) string {
 	const most = 200 // bytes
 	said := bytes.TrimSpace(r.Stderr)
-	said = said[bytes.LastIndexByte(said, '\n')+1:]
-	if len(said) > most {
-		said = said[len(said)-most:]
-	}
 	if len(said) == 0 {
-		return fmt.Sprintf("it has failed with exit code %d", r.ExitCode)
+		return fmt.Sprintf("exit code %d", r.ExitCode)
 	}
-	return strconv.Quote(string(said))
+	return strconv.Quote(string(said[max(0, len(said)-most):]))
 }
-
-func newReader(b []byte) io.Reader { return bytes.NewReader(b) }

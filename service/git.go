@@ -85,7 +85,7 @@ func (g *GitConfig) validate() error {
 // on standard input, if $4 is set, kept for what is below the URL $3. The cache
 // counts in milliseconds, in 31 bits: more than 23 days would be none.
 const gitScript = `
-git --version >/dev/null 2>&1 </dev/null || exit 41
+git --version >/dev/null 2>&1 </dev/null || exit 40
 set -e
 git config --global --replace-all -- user.name "$1" </dev/null
 git config --global --replace-all -- user.email "$2" </dev/null
@@ -94,6 +94,9 @@ git config --global --replace-all -- "credential.$3.helper" "cache --timeout=200
 printf 'url=%s\n\n' "$3" | git credential reject
 git credential approve
 `
+
+// exitNoGit is the script's exit code without git.
+const exitNoGit = 40
 
 // ConfigureGit has git work in a sandbox that runs, as [GitConfig] says.
 func (d *Driver) ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig) error {
@@ -110,11 +113,11 @@ func (d *Driver) ConfigureGit(ctx context.Context, sandboxID string, g *GitConfi
 		token = "there is one"
 		stdin = fmt.Appendf(nil, "url=%s\nusername=%s\npassword=%s\n\n", u, g.Username, string(g.Token))
 	}
-	r, err := d.inside(ctx, sandboxID, gitScript, stdin, g.Username, g.Email, u, token)
+	r, err := d.inside(ctx, sandboxID, stdin, "sh", "-c", gitScript, "sh", g.Username, g.Email, u, token)
 	switch {
 	case err != nil:
 		return err
-	case r.ExitCode == exitNoFile:
+	case r.ExitCode == exitNoGit:
 		return runtime.Errorf(runtime.ErrUnavailable, "configure git: there is no git in the sandbox")
 	case r.ExitCode != 0: // what it said is not shown: it has been given a secret
 		return runtime.Errorf(runtime.ErrUnavailable, "configure git: it failed with exit code %d", r.ExitCode)

@@ -43,6 +43,7 @@ func TestOnDocker(t *testing.T) {
 func TestOnGvisor(t *testing.T) {
 	runOn(t, "gvisor", map[string]func(*testing.T){
 		"CreateScanDestroy": TestCreateScanDestroy, "ExecuteBash": TestExecuteBash, "Git": TestGit,
+		"Files": TestFiles, "FilesByRule": TestFilesByRule,
 		"RestartKeepsSessions": TestRestartKeepsSessions,
 	})
 }

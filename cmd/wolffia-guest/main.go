@@ -1,11 +1,14 @@
-// Wolffia-guest is PID 1 of a sandbox. It is started by wolffia, never by
-// hand: it speaks frames on its standard input and output.
+// Wolffia-guest is PID 1 of a sandbox. wolffia starts it; it speaks frames on its
+// standard input and output.
 //
-// Any process inside can start it too, as "guest pack PATH" or "guest unpack
-// PATH": so wolffia cp moves files, as a command like any other.
+// Any process inside can also run it as a command that moves files between the
+// sandbox and its standard streams, as wolffia cp and the service do:
 //
-// The runtime is not to look once a second whether its cgroup's CPU limit has
-// changed: there can be many of these processes, and they are idle.
+//	guest pack PATH        guest get MAXBYTES PATH
+//	guest unpack PATH      guest put BYTES PATH
+//
+// updatemaxprocs=0 keeps the Go runtime from reading the cgroup's CPU limit once a
+// second: there can be many of these processes, and they are idle.
 //
 //go:debug updatemaxprocs=0
 package main
@@ -13,7 +16,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,13 +29,13 @@ import (
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "wolffia-guest:", err)
-		os.Exit(1)
+		os.Exit(archive.ExitCode(err))
 	}
 }
 
-// first is PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] DIRECTORY ID.
+// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] DIRECTORY ID.
 func first(args []string) error {
-	var filter []byte // where the backend cannot install it
+	var filter []byte // nil: the backend has installed it
 	var threads int
 	var limits *guest.Rlimits
 	for len(args) > 2 {
@@ -67,7 +72,7 @@ func run(args []string) error {
 		return first(args)
 	}
 	if len(args) > 0 && args[0] == guest.LimitArg {
-		_ = guest.Limit(os.Args) // PID 1 has been told why
+		_ = guest.Limit(os.Args) // it has told PID 1 why
 		os.Exit(1)
 	}
 	if len(args) == 2 {
@@ -78,5 +83,33 @@ func run(args []string) error {
 			return archive.Unpack(os.Stdin, args[1], nil)
 		}
 	}
-	return fmt.Errorf("this is PID 1 of a sandbox, started by wolffia; it is of no use on its own")
+	if len(args) == 3 {
+		bytes, err := strconv.ParseInt(args[1], 10, 64)
+		switch {
+		case err != nil || bytes < 0 || bytes > maxFile:
+		case args[0] == "get":
+			return archive.Get(os.Stdout, args[2], bytes)
+		case args[0] == "put":
+			unix.Umask(0o022)
+			return archive.Put(stdinUntilSignal(), args[2], bytes)
+		}
+	}
+	return fmt.Errorf("arguments %q: wolffia starts this program, as PID 1 of a sandbox", args)
+}
+
+// maxFile bounds what get and put take, in bytes: put may hold it in memory.
+const maxFile = 1 << 30
+
+// stdinUntilSignal returns standard input, whose reads fail after a signal that asks
+// the program to end: so the program undoes what it has done.
+func stdinUntilSignal() *os.File {
+	_ = unix.SetNonblock(unix.Stdin, true) // or os could not interrupt a read
+	f := os.NewFile(uintptr(unix.Stdin), "standard input")
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, unix.SIGHUP, unix.SIGINT, unix.SIGTERM)
+	go func() { // ends with the program
+		<-asked
+		_ = f.SetReadDeadline(time.Unix(1, 0))
+	}()
+	return f
 }

@@ -81,15 +81,19 @@ func (d *dir) touch(name string, t time.Time) {
 
 // link makes a symbolic link.
 func (d *dir) link(name string, h *tar.Header) error {
-	return d.replace(name, h.ModTime, func(temp string) error {
-		return again(func() error { return unix.Symlinkat(h.Linkname, d.fd, temp) })
+	return d.replace(name, func(temp string) error {
+		err := again(func() error { return unix.Symlinkat(h.Linkname, d.fd, temp) })
+		if err == nil {
+			d.touch(temp, h.ModTime)
+		}
+		return err
 	})
 }
 
-// replace makes something under another name and then renames it to name. A
-// directory in its place is an error; so is any other that is no file and no
-// link, which somebody may wait at.
-func (d *dir) replace(name string, t time.Time, create func(temp string) error) error {
+// replace has create make something under another name, of which nothing is left if
+// it fails, and then renames it to name. A directory at name is an error; so is
+// anything else but a regular file or a link: a process may wait at it.
+func (d *dir) replace(name string, create func(temp string) error) error {
 	var st unix.Stat_t
 	err := again(func() error { return unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	kind := st.Mode & unix.S_IFMT
@@ -103,7 +107,6 @@ func (d *dir) replace(name string, t time.Time, create func(temp string) error) 
 	if err := create(temp); err != nil {
 		return err
 	}
-	d.touch(temp, t)
 	if err := again(func() error { return unix.Renameat(d.fd, temp, d.fd, name) }); err != nil {
 		return errors.Join(err, d.remove(temp))
 	}
@@ -124,7 +127,7 @@ func (u *unpacker) file(d *dir, name string, h *tar.Header) error {
 		return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, u.maxBytes)
 	}
 	u.bytes += h.Size
-	return d.replace(name, h.ModTime, func(temp string) error {
+	return d.replace(name, func(temp string) error {
 		fd, err := openat(d.fd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 		if err != nil {
 			return err
@@ -140,6 +143,7 @@ func (u *unpacker) file(d *dir, name string, h *tar.Header) error {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return errors.Join(err, d.remove(temp))
 		}
+		d.touch(temp, h.ModTime)
 		return nil
 	})
 }

@@ -29,7 +29,7 @@ var allow = map[string][]string{
 	"runtime/docker/engine":           {"runtime", "runtime/launch", "internal/boot", "internal/cleanup"},
 	"runtime/docker/keeper":           {"runtime", "runtime/launch", "runtime/docker/engine", "fusefs", "internal/boot", "internal/cleanup", "internal/rootfs", "internal/step"},
 	"policy":                          {"perm", "runtime", "internal/gitscan", "internal/statedir"},
-	"service":                         {"runtime", "service/registry", "internal/step"},
+	"service":                         {"runtime", "runtime/launch", "service/registry", "internal/archive", "internal/step"},
 	"service/registry":                {"runtime", "internal/filelock"},
 	"service/server":                  {"runtime", "service", "service/registry", "internal/filelock", "internal/jsontext"},
 	"image":                           {"runtime", "image/store"},

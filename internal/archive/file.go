@@ -1,0 +1,236 @@
+package archive
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrNotRegular is wrapped by the error for a file that is not regular.
+	ErrNotRegular = errors.New("not a regular file")
+
+	// ErrShort is wrapped by the error for content that ends early.
+	ErrShort = errors.New("the content is incomplete")
+)
+
+// The exit codes of a program that does Get or Put, beside 0 and 1, so that the
+// caller does not depend on its messages.
+const (
+	ExitMissing = 40 + iota
+	ExitNotRegular
+	ExitDenied
+	ExitTooLarge
+	ExitShort
+)
+
+// ExitCode returns the exit code for an error of Get or Put.
+func ExitCode(err error) int {
+	for _, e := range []struct {
+		err  error
+		code int
+	}{
+		{fs.ErrNotExist, ExitMissing},
+		{ErrNotRegular, ExitNotRegular},
+		{fs.ErrPermission, ExitDenied},
+		{unix.EROFS, ExitDenied},
+		{ErrTooLarge, ExitTooLarge},
+		{ErrShort, ExitShort},
+	} {
+		if errors.Is(err, e.err) {
+			return e.code
+		}
+	}
+	return 1
+}
+
+// Get writes the content of the regular file at path to w. Symbolic links are
+// followed. A missing file is [fs.ErrNotExist], one that is not regular
+// ErrNotRegular, one of more than maxBytes ErrTooLarge.
+func Get(w io.Writer, path string, maxBytes int64) error {
+	f, size, err := openRegular(path)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return fmt.Errorf("read %q: %w", path, err)
+	}
+	defer f.Close()
+	n := int64(0)
+	if size <= maxBytes { // files of /proc have size 0, whatever they hold
+		n, err = copyPlain(w, io.LimitReader(f, maxBytes+1))
+	}
+	switch {
+	case max(n, size) > maxBytes:
+		return fmt.Errorf("read %q: %w: more than %d bytes", path, ErrTooLarge, maxBytes)
+	case err != nil:
+		return fmt.Errorf("read %q: %w", path, err)
+	}
+	return nil
+}
+
+// openRegular opens a file for reading. It does not open what is of another kind:
+// that could block, or be an event for somebody.
+func openRegular(path string) (f *os.File, size int64, err error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, 0, ErrNotRegular
+	}
+	if f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0); err != nil {
+		return nil, 0, err
+	}
+	if st, err = f.Stat(); err == nil && !st.Mode().IsRegular() { // it was replaced
+		err = ErrNotRegular
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, st.Size(), nil
+}
+
+// Put makes the size bytes of r the content of the file at path, whose missing
+// parents it creates. It writes another file beside it and renames that: a link is
+// replaced, not followed, and a regular file's permissions are kept. Where no file
+// can be created beside it, Put writes the file in place, and puts its old content
+// back if it fails. What is neither a regular file nor a link is ErrNotRegular; so is
+// a link where nothing can be created. If r ends early, the error is ErrShort and
+// nothing is changed.
+func Put(r io.Reader, path string, size int64) error {
+	if err := put(r, path, size); err != nil {
+		return fmt.Errorf("write %q: %w", path, err)
+	}
+	return nil
+}
+
+func put(r io.Reader, path string, size int64) error {
+	parent, name := filepath.Dir(path), filepath.Base(path)
+	if err := os.MkdirAll(parent, 0o777); err != nil {
+		return err
+	}
+	var d dir
+	err := again(func() (err error) {
+		d.fd, err = unix.Open(parent, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(d.fd)
+	created := false
+	err = d.replace(name, func(temp string) error {
+		fd, err := openat(d.fd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o666)
+		if err != nil {
+			return err
+		}
+		created = true
+		f := os.NewFile(uintptr(fd), temp)
+		if st, statErr := os.Lstat(path); statErr == nil && st.Mode().IsRegular() {
+			err = f.Chmod(st.Mode() & permission)
+		}
+		if err == nil {
+			err = exactly(f, r, size)
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return errors.Join(err, d.remove(temp))
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, ErrKind), errors.Is(err, unix.EISDIR):
+		return ErrNotRegular
+	case err == nil, created:
+		return err
+	}
+	content := bytes.NewBuffer(make([]byte, 0, size))
+	if err := exactly(content, r, size); err != nil {
+		return err
+	}
+	return putInPlace(&d, name, content.Bytes())
+}
+
+// putInPlace makes content that of the file name in d.
+func putInPlace(d *dir, name string, content []byte) error {
+	fd, err := openat(d.fd, name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	missing := errors.Is(err, unix.ENOENT)
+	if missing {
+		fd, err = openat(d.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o666)
+	}
+	if errors.Is(err, unix.ELOOP) {
+		return ErrNotRegular
+	}
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return errors.Join(ErrNotRegular, err)
+	}
+	old, err := keep(f)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	if err = overwrite(f, bytes.NewReader(content)); err == nil {
+		return nil
+	}
+	if missing {
+		return errors.Join(err, d.remove(name))
+	}
+	return errors.Join(err, overwrite(f, old))
+}
+
+// keep returns a copy of a file's content, in memory.
+func keep(f *os.File) (*os.File, error) {
+	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	old := os.NewFile(uintptr(fd), "old")
+	if _, err := copyPlain(old, f); err != nil {
+		return nil, errors.Join(err, old.Close())
+	}
+	return old, nil
+}
+
+// overwrite makes the content of a file that of from, which it reads from its
+// beginning.
+func overwrite(f *os.File, from io.ReadSeeker) error {
+	for _, s := range []io.Seeker{from, f} {
+		if _, err := s.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	n, err := copyPlain(f, from)
+	if err != nil {
+		return err
+	}
+	return f.Truncate(n)
+}
+
+// exactly copies size bytes, after which r must end.
+func exactly(w io.Writer, r io.Reader, size int64) error {
+	n, err := copyPlain(w, io.LimitReader(r, size+1))
+	switch {
+	case err != nil:
+		return err
+	case n != size:
+		return fmt.Errorf("%w: %d bytes of %d", ErrShort, n, size)
+	}
+	return nil
+}
+
+// copyPlain copies by Read and Write alone: no system call that copies between
+// files, which file systems of all kinds do in their own ways.
+func copyPlain(w io.Writer, r io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, bufferSize))
+}

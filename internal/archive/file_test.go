@@ -1,0 +1,220 @@
+package archive
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestGet(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "file"), "text")
+	write(t, filepath.Join(dir, "empty"), "")
+	must(t, os.Symlink("file", filepath.Join(dir, "link")))
+	must(t, os.Symlink("loop", filepath.Join(dir, "loop")))
+	must(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
+	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	for _, tt := range []struct {
+		path string
+		max  int64
+		want string
+		err  error
+		code int
+	}{
+		{"file", 4, "text", nil, 0},
+		{"file", 3, "", ErrTooLarge, ExitTooLarge},
+		{"empty", 0, "", nil, 0},
+		{"link", 100, "text", nil, 0},
+		{"loop", 100, "", fs.ErrNotExist, ExitMissing},
+		{"dangling", 100, "", fs.ErrNotExist, ExitMissing},
+		{"file/below", 100, "", fs.ErrNotExist, ExitMissing},
+		{"missing", 100, "", fs.ErrNotExist, ExitMissing},
+		{"fifo", 100, "", ErrNotRegular, ExitNotRegular},
+		{".", 100, "", ErrNotRegular, ExitNotRegular},
+		{"/dev/zero", 100, "", ErrNotRegular, ExitNotRegular},
+		{"/proc/self/status", 10, "", ErrTooLarge, ExitTooLarge},
+	} {
+		path := tt.path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		var b bytes.Buffer
+		err := Get(&b, path, tt.max)
+		if !errors.Is(err, tt.err) || err == nil && b.String() != tt.want || err != nil && ExitCode(err) != tt.code {
+			t.Errorf("%s: %q, %v", tt.path, b.String(), err)
+		}
+	}
+	var b bytes.Buffer
+	if err := Get(&b, "/proc/self/status", 1<<20); err != nil || !strings.Contains(b.String(), "Pid:") {
+		t.Errorf("a file of size 0 that has content: %q, %v", b.String(), err)
+	}
+	if os.Geteuid() != 0 {
+		must(t, os.Chmod(filepath.Join(dir, "file"), 0))
+		if err := Get(io.Discard, filepath.Join(dir, "file"), 100); ExitCode(err) != ExitDenied {
+			t.Errorf("a file that may not be read: %v", err)
+		}
+	}
+}
+
+func TestPut(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	write(t, at("run"), "old")
+	must(t, os.Chmod(at("run"), 0o4750))
+	write(t, at("target"), "kept")
+	must(t, os.Mkdir(at("dir"), 0o755))
+	must(t, os.Symlink("target", at("link")))
+	must(t, os.Symlink("dir", at("dirlink")))
+	must(t, unix.Mkfifo(at("fifo"), 0o600))
+	old := unix.Umask(0o022)
+	defer unix.Umask(old)
+	for _, name := range []string{"new", "run", "a/b/c", "link", "dirlink/in", "-n", "empty"} {
+		text := "of " + name
+		if name == "empty" {
+			text = ""
+		}
+		if err := Put(strings.NewReader(text), at(name), int64(len(text))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, err := os.ReadFile(at(name)); err != nil || string(got) != text {
+			t.Errorf("%s holds %q, %v", name, got, err)
+		}
+	}
+	for name, mode := range map[string]fs.FileMode{"run": 0o750, "new": 0o644, "link": 0o644} {
+		if st, err := os.Lstat(at(name)); err != nil || st.Mode() != mode {
+			t.Errorf("%s has mode %v, want %v (%v)", name, st.Mode(), mode, err)
+		}
+	}
+	for name, code := range map[string]int{"dir": ExitNotRegular, "fifo": ExitNotRegular, "target/x": 1} {
+		if err := Put(strings.NewReader("x"), at(name), 1); ExitCode(err) != code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := os.ReadFile(at("target")); err != nil || string(got) != "kept" {
+		t.Errorf("a link was followed: %q, %v", got, err)
+	}
+	whole(t, dir)
+}
+
+// whole checks that no temporary file is left.
+func whole(t *testing.T, dir string) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if strings.HasPrefix(d.Name(), ".wolffia-") {
+			t.Errorf("%s is left", path)
+		}
+		return err
+	}))
+}
+
+// Content that does not arrive in full is not written, whatever happens to its
+// sender, and neither is more than was announced.
+func TestPutWantsAll(t *testing.T) {
+	for _, existing := range []string{"whole", ""} {
+		for _, tt := range []struct {
+			what string
+			r    io.Reader
+			code int
+		}{
+			{"nothing", strings.NewReader(""), ExitShort},
+			{"a part", strings.NewReader("newe"), ExitShort},
+			{"more", strings.NewReader("newer."), ExitShort},
+			{"a broken pipe", io.MultiReader(strings.NewReader("ne"), errorReader{io.ErrUnexpectedEOF}), 1},
+		} {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "file")
+			if existing != "" {
+				write(t, file, existing)
+			}
+			if err := Put(tt.r, file, 5); ExitCode(err) != tt.code {
+				t.Errorf("%s: %v", tt.what, err)
+			}
+			if got, err := os.ReadFile(file); string(got) != existing || (err == nil) != (existing != "") {
+				t.Errorf("%s: the file holds %q, %v", tt.what, got, err)
+			}
+			whole(t, dir)
+		}
+	}
+}
+
+// unwritable is a directory in which no file can be created.
+func unwritable(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		t.Skip("root can create a file in any directory")
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "file"), "old content")
+	must(t, os.Symlink("file", filepath.Join(dir, "link")))
+	must(t, os.Chmod(dir, 0o555))
+	t.Cleanup(func() { must(t, os.Chmod(dir, 0o755)) })
+	return dir
+}
+
+// Where nothing can be created, a file is written in place.
+func TestPutInPlace(t *testing.T) {
+	dir := unwritable(t)
+	file := filepath.Join(dir, "file")
+	for _, text := range []string{"new", "longer than the old content was", ""} {
+		must(t, Put(strings.NewReader(text), file, int64(len(text))))
+		if got, err := os.ReadFile(file); err != nil || string(got) != text {
+			t.Errorf("it holds %q, %v", got, err)
+		}
+	}
+	must(t, Put(strings.NewReader("kept"), file, 4))
+	for name, code := range map[string]int{"file": ExitShort, "link": ExitShort, "missing": ExitShort} {
+		if err := Put(strings.NewReader("x"), filepath.Join(dir, name), 5); ExitCode(err) != code {
+			t.Errorf("%s, cut off: %v", name, err)
+		}
+	}
+	for name, code := range map[string]int{"link": ExitNotRegular, "missing": ExitDenied} {
+		if err := Put(strings.NewReader("x"), filepath.Join(dir, name), 1); ExitCode(err) != code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "kept" {
+		t.Errorf("it holds %q, %v", got, err)
+	}
+}
+
+// A file that cannot take all of its new content in place has its old one again.
+func TestPutInPlacePutsBack(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	for _, tt := range []struct{ old, text string }{{"old", strings.Repeat("new", 1000)}, {strings.Repeat("old", 300), "short"}} {
+		write(t, file, tt.old)
+		f, err := os.OpenFile(file, os.O_RDWR, 0)
+		must(t, err)
+		kept, err := keep(f)
+		must(t, err)
+		if err := overwrite(f, &failing{Reader: *strings.NewReader(tt.text), after: 2}); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("the error is %v", err)
+		}
+		must(t, overwrite(f, kept))
+		must(t, errors.Join(f.Close(), kept.Close()))
+		if got, err := os.ReadFile(file); err != nil || string(got) != tt.old {
+			t.Errorf("it holds %q, %v", got, err)
+		}
+	}
+}
+
+// A failing reader fails after some bytes.
+type failing struct {
+	strings.Reader
+	after int
+}
+
+func (f *failing) Read(b []byte) (int, error) {
+	if f.after == 0 {
+		return 0, io.ErrClosedPipe
+	}
+	n, err := f.Reader.Read(b[:f.after])
+	f.after -= n
+	return n, err
+}
