@@ -1,18 +1,16 @@
-// Package service gives sandboxes to owners: one to each, found again whatever
-// was killed in between.
+// Package service gives sandboxes to owners, at most one to each, and finds them
+// again after a crash of any process involved.
 //
 //	Service ──► SandboxDriver ──► runtime.RuntimeWithSession
 //	   └──────► registry.Registry
 //
-// A [SandboxDriver] makes sandboxes and works in them, whoever asks; [NewDriver]
-// makes one of any runtime. What it does in a sandbox is done by processes there:
-// its shell, its files and its git obey the same rules as everything else in it,
-// and see nothing else. A [Service] has an owner with every call, and lets nobody
-// at what is not theirs.
+// A [SandboxDriver] creates sandboxes and works in them, for any caller; a [Driver]
+// is one over a runtime. Its commands, file accesses and git run as processes in the
+// sandbox, under the same rules as any other. A [Service] takes an owner with every
+// call and refuses access to the sandboxes of other owners.
 //
-// Whose a sandbox is stands in its labels, and so in the state directory, where
-// [Scan] finds it again. The registry is an index of that, and knows besides what
-// is only half made or half destroyed: from the first step to the last the
-// sandbox is reserved there, so that what a crash leaves is destroyed by the next
-// service, and never taken for a sandbox.
+// The labels of a sandbox record its owner, in the state directory, where [Scan]
+// reads them. The registry is an index of that. It alone knows which sandboxes are
+// half created or half destroyed: a sandbox is reserved there from the first step to
+// the last, so that the next service destroys what a crash has left.
 package service

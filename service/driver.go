@@ -13,89 +13,114 @@ import (
 	"wolffia/service/registry"
 )
 
-// A SandboxDriver makes sandboxes and works in them. It does not ask whose they
-// are. Its methods may be called concurrently. A sandbox that is not there is
-// [runtime.ErrNotFound], one that does not run [runtime.ErrConflict].
+// A SandboxDriver creates sandboxes and works in them. It does not check who owns
+// them. Its methods may be called concurrently. For an unknown sandbox, and for one
+// that has expired, they return [runtime.ErrNotFound]; for one that is not running,
+// those that work in it return [runtime.ErrConflict].
 type SandboxDriver interface {
-	// Name is the driver's name.
+	// Name returns the driver's name.
 	Name() string
 
-	// CreateSandbox makes a sandbox and starts it. If it fails nothing is left.
+	// CreateSandbox creates a sandbox and starts it. If it fails, nothing is left.
 	CreateSandbox(ctx context.Context, params *CreateSandboxParams) (*CreatedSandbox, error)
 
-	// DestroySandbox ends a sandbox; it returns when all of it is gone.
+	// DestroySandbox destroys a sandbox; it returns when all of it is gone.
 	DestroySandbox(ctx context.Context, sandboxID string) error
 
-	// ExecuteBash evaluates a command in the sandbox's persistent shell, after
-	// those that came before it. A command that ends with another code than 0
-	// is no error; one that has timed out is a [*TimeoutError].
+	// State returns the state of a sandbox, running or not.
+	State(ctx context.Context, sandboxID string) (runtime.State, error)
+
+	// Probe returns nil if the sandbox can run a command, whether or not its shell
+	// is busy.
+	Probe(ctx context.Context, sandboxID string) error
+
+	// Touch restarts the sandbox's idle time. If ttl is not nil, it also sets the
+	// time to live, from now on; 0 means none.
+	Touch(ctx context.Context, sandboxID string, ttl *time.Duration) error
+
+	// ConfigureGit configures git in the sandbox.
+	ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig) error
+
+	// ExecuteBash evaluates a command in the sandbox's persistent shell, after all
+	// earlier commands. A non-zero exit code is not an error; a command that has
+	// timed out is a [*TimeoutError].
 	ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*BashResult, error)
 
-	// ReadFile returns a file as a process in the sandbox reads it: see Path.
-	// One that is not there is [runtime.ErrNotFound], one that may not be read
-	// [runtime.ErrDenied], what is no file or larger than MaxFile
-	// [runtime.ErrInvalid].
+	// CancelOperation interrupts the command with this
+	// [ExecuteBashParams].OperationID. An unknown one is [runtime.ErrNotFound]; one
+	// that has ended is no error.
+	CancelOperation(ctx context.Context, sandboxID, operationID string) error
+
+	// ReadFile returns the content of a file, which it reads as a process in the
+	// sandbox; for the path see [Path]. A missing file is [runtime.ErrNotFound], one
+	// without read permission [runtime.ErrDenied], one that is not a regular file or
+	// is larger than MaxFile [runtime.ErrInvalid].
 	ReadFile(ctx context.Context, sandboxID, path string) ([]byte, error)
 
-	// WriteFiles writes files as a process in the sandbox does, by path: see
-	// Path. Directories that are missing are made. Each file is as it was or has
-	// all of its new content, unless its sandbox is killed while a file is written
-	// in a directory that may not be; the others are written whether or not one fails.
-	// updated is how many were. When ctx ends no other file is begun.
+	// WriteFiles writes files by path, see [Path], as a process in the sandbox, and
+	// creates missing directories. Each file keeps its old content or gets all of
+	// the new, whether or not others fail; only where the rules allow no other file
+	// in the directory, the end of the sandbox can leave a file half written.
+	// updated is the number of files written. After the end of ctx it begins no
+	// other file.
 	WriteFiles(ctx context.Context, sandboxID string, files map[string]File) (updated int, err error)
 
-	// ScanRunningSandboxes returns whose the running sandboxes are, of those
-	// only of which it is known in full.
+	// ScanRunningSandboxes returns the running sandboxes whose owner labels are
+	// complete and valid.
 	ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata, error)
+
+	// LostSandboxes returns the sandboxes that a container engine still has though
+	// the state directory has lost them: see [Lost].
+	LostSandboxes(ctx context.Context) ([]registry.Metadata, error)
 }
 
-// CreateSandboxParams say what sandbox to make.
+// CreateSandboxParams describe a new sandbox.
 type CreateSandboxParams struct {
 	SandboxID string // has the form of an id: see [runtime.IsID]
 	registry.Owner
 	GitConfig *GitConfig // nil: git is not configured
 	// TTL and IdleTimeout are as in [runtime.SandboxConfig], where
-	// Options.Configure says nothing of them.
+	// Options.Configure leaves them 0.
 	TTL, IdleTimeout time.Duration
 }
 
-// A CreatedSandbox is one that runs.
+// A CreatedSandbox is a sandbox that is running.
 type CreatedSandbox struct {
 	SandboxID     string
 	ContainerName string
 	CreatedAt     time.Time // to the millisecond
 }
 
-// ExecuteBashParams ask for a command.
+// ExecuteBashParams describe a command.
 type ExecuteBashParams struct {
 	SandboxID string
 	Command   string // what the shell evaluates: see [runtime.SessionExecRequest]
-	Cwd       string // for this command only; empty: where the shell is
+	Cwd       string // for this command only; empty: the shell's
 	// Timeout interrupts the command, then ends it, and keeps the shell; 0 means
 	// never.
 	Timeout time.Duration
-	// OperationID, if it is not empty, makes the command outlive who asks for it:
-	// who asks for the same again, of another service too, has its result. See
+	// OperationID, if not empty, makes the command outlive its caller: another call
+	// with the same parameters, also of another service, returns its result. See
 	// [runtime.OperationManager].
 	OperationID string
 }
 
-// A BashResult says how a command ended and what it said.
+// A BashResult is the result of a command.
 type BashResult struct {
 	Stdout, Stderr []byte
 	ExitCode       int
-	Cwd            string // where the shell is now
+	Cwd            string // of the shell, after the command
 	Duration       time.Duration
-	Truncated      bool // it said more than is kept: see [runtime.DefaultMaxOutput]
-	SessionEnded   bool // the shell ended with it: the next command has a new one
-	Restored       string
+	Truncated      bool   // output beyond [runtime.DefaultMaxOutput] was dropped
+	SessionEnded   bool   // the shell ended with the command: the next command runs in a new one
+	Restored       string // see [runtime.SessionStatus]
 }
 
-// A TimeoutError says that a command has been ended because its time was over.
+// A TimeoutError is the error for a command that has timed out.
 // errors.Is(err, context.DeadlineExceeded) holds.
 type TimeoutError struct {
 	After  time.Duration
-	Result *BashResult // what it said until then
+	Result *BashResult // its output until then
 }
 
 func (e *TimeoutError) Error() string {
@@ -105,36 +130,46 @@ func (e *TimeoutError) Error() string {
 // Unwrap returns context.DeadlineExceeded.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// Options are a driver's. nil and the zero value are the defaults.
+// A Runtime is what a [Driver] needs of a runtime.
+type Runtime interface {
+	runtime.RuntimeWithSession
+	runtime.OperationManager
+	runtime.Renewer
+	// Lost returns sandboxes as [Lost] says.
+	Lost(ctx context.Context) ([]*runtime.Sandbox, error)
+}
+
+// Options are a driver's options. nil and the zero value are the defaults.
 type Options struct {
-	// Configure returns the configuration of a new sandbox, without id and
-	// owner; nil means an empty one. Package policy makes rules for its codebase,
-	// which should be made anew each time. An error is CreateSandbox's, as is ctx. It is
-	// called by several goroutines.
+	// Configure returns the configuration of a new sandbox, without id and owner;
+	// nil means an empty one. Package policy returns rules for a codebase, which a
+	// caller should compute for each sandbox. CreateSandbox passes on its ctx, and
+	// the error. Configure is called concurrently.
 	Configure func(ctx context.Context, params *CreateSandboxParams) (*runtime.SandboxConfig, error)
 }
 
 // A Driver is the SandboxDriver over a runtime. ExecuteBash and Probe need a shell in
 // the sandbox, a [GitConfig] needs git too; files need no program there.
 type Driver struct {
-	rt   runtime.RuntimeWithSession
+	rt   Runtime
 	opts Options
 }
 
 var _ SandboxDriver = (*Driver)(nil)
 
-// NewDriver returns the driver over a runtime, which stays the caller's.
-func NewDriver(rt runtime.RuntimeWithSession, opts *Options) *Driver {
+// NewDriver returns a driver over a runtime, which the caller closes.
+func NewDriver(rt Runtime, opts *Options) *Driver {
 	if opts == nil {
 		opts = &Options{}
 	}
 	return &Driver{rt, *opts}
 }
 
-// Name implements [SandboxDriver]: it is the runtime's.
+// Name implements [SandboxDriver]: it returns the runtime's name.
 func (d *Driver) Name() string { return d.rt.Name() }
 
-// undoLimit bounds what undoes a failed call, whose context may be over.
+// undoLimit is how long the undoing of a failed call may take, whose context may
+// have ended.
 const undoLimit = 30 * time.Second
 
 // CreateSandbox implements [SandboxDriver].
@@ -178,7 +213,7 @@ func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams)
 }
 
 func (p *CreateSandboxParams) validate() error {
-	if err := checkID(p.SandboxID); err != nil {
+	if !runtime.IsID(p.SandboxID) {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox id %q: an id is twelve of a-z and 0-9", p.SandboxID)
 	}
 	if err := p.Owner.Validate(); err != nil {
@@ -190,8 +225,8 @@ func (p *CreateSandboxParams) validate() error {
 	return nil
 }
 
-// checkID sees to it that nothing but an id gets to the runtime, which takes
-// names, and beginnings of ids, too.
+// checkID returns an error unless id has the form of an id. A runtime would also
+// take a name, or the beginning of an id.
 func checkID(id string) error {
 	if !runtime.IsID(id) {
 		return runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", id)
@@ -215,19 +250,13 @@ func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*B
 	if err := checkID(params.SandboxID); err != nil {
 		return nil, err
 	}
-	if params.Timeout < 0 {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "timeout %v: it must not be negative", params.Timeout)
-	}
-	if _, is := d.rt.(runtime.OperationManager); params.OperationID != "" && !is {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "commands of %s do not outlive their callers", d.Name())
-	}
 	exec := func() (*runtime.ExecResult, error) {
 		return d.rt.SessionExec(ctx, params.SandboxID+"/"+sessionName, &runtime.SessionExecRequest{
 			Command: params.Command, Cwd: params.Cwd, Timeout: params.Timeout, Operation: params.OperationID,
 		})
 	}
 	r, err := exec()
-	if errors.Is(err, runtime.ErrNotFound) { // the first command, or nobody's sandbox
+	if errors.Is(err, runtime.ErrNotFound) { // the first command, or an unknown sandbox
 		_, err = d.rt.CreateSession(ctx, params.SandboxID, &runtime.SessionConfig{Name: sessionName})
 		if err == nil || errors.Is(err, runtime.ErrExists) {
 			r, err = exec()
@@ -248,16 +277,12 @@ func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*B
 	return result, nil
 }
 
-// CancelOperation interrupts a command that was asked for with an OperationID.
+// CancelOperation implements [SandboxDriver].
 func (d *Driver) CancelOperation(ctx context.Context, sandboxID, operationID string) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
-	m, is := d.rt.(runtime.OperationManager)
-	if !is {
-		return runtime.Errorf(runtime.ErrUnsupported, "commands of %s do not outlive their callers", d.Name())
-	}
-	err := m.CancelOperation(ctx, sandboxID+"/"+sessionName, operationID)
+	err := d.rt.CancelOperation(ctx, sandboxID+"/"+sessionName, operationID)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return runtime.Errorf(runtime.ErrNotFound, "no operation %q", operationID)
 	}
@@ -269,13 +294,12 @@ func (d *Driver) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata,
 	return Scan(ctx, d.rt)
 }
 
-// LostSandboxes is [Lost].
+// LostSandboxes implements [SandboxDriver].
 func (d *Driver) LostSandboxes(ctx context.Context) ([]registry.Metadata, error) {
 	return Lost(ctx, d.rt)
 }
 
-// State is where the sandbox is in its life; one whose lifetime is over is
-// [runtime.ErrNotFound].
+// State implements [SandboxDriver].
 func (d *Driver) State(ctx context.Context, sandboxID string) (runtime.State, error) {
 	if err := checkID(sandboxID); err != nil {
 		return "", err
@@ -290,25 +314,19 @@ func (d *Driver) State(ctx context.Context, sandboxID string) (runtime.State, er
 	return s.State, nil
 }
 
-// Touch is a use of a sandbox: its idle time begins anew. If ttl is not nil, that
-// is its time to live from now on, 0 none.
+// Touch implements [SandboxDriver].
 func (d *Driver) Touch(ctx context.Context, sandboxID string, ttl *time.Duration) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
-	rt, is := d.rt.(runtime.Renewer)
-	switch {
-	case !is:
-		return runtime.Errorf(runtime.ErrUnsupported, "%s has no lifetimes", d.Name())
-	case ttl == nil:
-		return rt.Touch(ctx, sandboxID)
+	if ttl == nil {
+		return d.rt.Touch(ctx, sandboxID)
 	}
-	_, err := rt.Renew(ctx, sandboxID, *ttl)
+	_, err := d.rt.Renew(ctx, sandboxID, *ttl)
 	return err
 }
 
-// Probe finds out whether commands can be run in a sandbox, beside what its shell
-// may be busy with; nil: they can.
+// Probe implements [SandboxDriver].
 func (d *Driver) Probe(ctx context.Context, sandboxID string) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
@@ -318,7 +336,7 @@ func (d *Driver) Probe(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	if r.ExitCode != 0 || string(r.Stdout) != "alive\n" {
-		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s does not run commands as it should", sandboxID)
+		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: a test command failed with exit code %d", sandboxID, r.ExitCode)
 	}
 	return nil
 }
@@ -327,7 +345,7 @@ func (d *Driver) Probe(ctx context.Context, sandboxID string) error {
 const insideLimit = time.Minute
 
 // inside runs a program of the driver's in the sandbox, with the rights of any
-// process there. The result is the sandbox's word.
+// process there. The result must not be trusted: the sandbox can forge it.
 func (d *Driver) inside(ctx context.Context, sandboxID string, stdin []byte, command ...string) (*runtime.ExecResult, error) {
 	req := &runtime.ExecRequest{Command: command, Timeout: insideLimit, MaxOutput: MaxFile}
 	if stdin != nil {
@@ -339,7 +357,7 @@ func (d *Driver) inside(ctx context.Context, sandboxID string, stdin []byte, com
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s cannot run %s: %s", sandboxID, command[0], start.Message)
 	}
 	if err == nil && r.TimedOut {
-		err = runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %s has not ended in %v", sandboxID, command[0], insideLimit)
+		err = runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %s did not end within %v", sandboxID, command[0], insideLimit)
 	}
 	return r, err
 }

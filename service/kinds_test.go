@@ -59,7 +59,7 @@ func lost(t *testing.T) {
 	w.OK(s.Close())
 	w.OK(os.RemoveAll(filepath.Join(w.state, "sandboxes", m.SandboxID)))
 	s, log := w.service(d)
-	for _, line := range []string{"a stale entry is removed: its sandbox is gone\" sandboxId=" + m.SandboxID, "a sandbox is lost", "sandboxId=" + m.SandboxID + " organizationId=acme"} {
+	for _, line := range []string{"removed a stale entry: its sandbox is gone\" sandboxId=" + m.SandboxID, "lost a sandbox", "sandboxId=" + m.SandboxID + " organizationId=acme"} {
 		if strings.Count(log.String(), line) != 1 {
 			t.Errorf("the log does not say once: %s\n%s", line, log)
 		}

@@ -7,23 +7,13 @@ import (
 	"time"
 
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/service/registry"
 )
 
-// The labels that say whose a sandbox is. They are part of its configuration, so
-// that it can be told of a sandbox alone, whatever else was lost.
-const (
-	labelSandboxID      = "wolffia.sandboxId"
-	labelOrganizationID = "wolffia.organizationId"
-	labelProjectID      = "wolffia.projectId"
-	labelUserID         = "wolffia.userId"
-	labelCreatedAt      = "wolffia.createdAt"     // ms since 1970
-	labelGitConfigured  = "wolffia.gitConfigured" // true or false
-)
-
-// SetOwner makes c, which is not made yet, the configuration of a sandbox of
-// owner o, which must be valid. It gives it an id, if it has none. git says that
-// git will be configured for the owner.
+// SetOwner adds the labels of owner o, which must be valid, to the configuration of a
+// new sandbox, and an id if it has none. git says that git will be configured in the
+// sandbox.
 func SetOwner(c *runtime.SandboxConfig, o registry.Owner, git bool) {
 	if c.ID == "" {
 		c.ID = runtime.NewID()
@@ -33,28 +23,33 @@ func SetOwner(c *runtime.SandboxConfig, o registry.Owner, git bool) {
 		c.Labels = map[string]string{}
 	}
 	maps.Copy(c.Labels, map[string]string{
-		labelSandboxID: c.ID, labelOrganizationID: o.OrganizationID, labelProjectID: o.ProjectID, labelUserID: o.UserID,
-		labelCreatedAt: strconv.FormatInt(time.Now().UnixMilli(), 10), labelGitConfigured: strconv.FormatBool(git),
+		launch.LabelSandboxID:      c.ID,
+		launch.LabelOrganizationID: o.OrganizationID,
+		launch.LabelProjectID:      o.ProjectID,
+		launch.LabelUserID:         o.UserID,
+		launch.LabelCreatedAt:      strconv.FormatInt(time.Now().UnixMilli(), 10),
+		launch.LabelGitConfigured:  strconv.FormatBool(git),
 	})
 }
 
-// MetadataOf tells whose a sandbox is. ok is false unless its labels say all of
-// it, and of this sandbox.
+// MetadataOf returns what a sandbox's labels record. ok is false unless they are
+// complete, valid, and of this sandbox.
 func MetadataOf(s *runtime.Sandbox) (m registry.Metadata, ok bool) {
 	m = registry.Metadata{
 		SandboxID: s.ID, ContainerName: s.ContainerName(),
 		Owner: registry.Owner{
-			OrganizationID: s.Labels[labelOrganizationID], ProjectID: s.Labels[labelProjectID], UserID: s.Labels[labelUserID],
+			OrganizationID: s.Labels[launch.LabelOrganizationID],
+			ProjectID:      s.Labels[launch.LabelProjectID],
+			UserID:         s.Labels[launch.LabelUserID],
 		},
 		CreatedAt: s.CreatedAt.UnixMilli(),
 	}
-	// The runtime's own word on id and time counts; labels that differ, or make
-	// no sense, are not ours.
-	made, err := strconv.ParseInt(s.Labels[labelCreatedAt], 10, 64)
-	if err != nil || made < 0 || s.Labels[labelSandboxID] != s.ID {
+	// Id and time are those of the runtime; labels that differ are not SetOwner's.
+	created, err := strconv.ParseInt(s.Labels[launch.LabelCreatedAt], 10, 64)
+	if err != nil || created < 0 || s.Labels[launch.LabelSandboxID] != s.ID {
 		return registry.Metadata{}, false
 	}
-	switch s.Labels[labelGitConfigured] {
+	switch s.Labels[launch.LabelGitConfigured] {
 	case "true":
 		m.GitConfigured = true
 	case "false", "":
@@ -67,40 +62,27 @@ func MetadataOf(s *runtime.Sandbox) (m registry.Metadata, ok bool) {
 	return m, true
 }
 
-// Lost returns whose the sandboxes are that an engine still has though the state
-// directory does not know them any more, of those of which it is known in full.
-// Nobody can work in them; a runtime that keeps no engine has none. With an error
-// there may be others.
-func Lost(ctx context.Context, rt runtime.Runtime) ([]registry.Metadata, error) {
-	l, is := rt.(interface {
-		Lost(ctx context.Context) ([]*runtime.Sandbox, error)
-	})
-	if !is {
-		return nil, nil
-	}
-	all, err := l.Lost(ctx)
-	var found []registry.Metadata
-	for _, s := range all {
-		if m, ok := MetadataOf(s); ok {
-			found = append(found, m)
-		}
-	}
-	return found, err
+// Lost returns the sandboxes that a container engine still has though the state
+// directory has lost them, and whose owner labels are complete and valid. They
+// cannot be used any more. With an error there may be others.
+func Lost(ctx context.Context, rt Runtime) ([]registry.Metadata, error) {
+	all, err := rt.Lost(ctx)
+	return owned(all, func(*runtime.Sandbox) bool { return true }), err
 }
 
-// Scan returns whose the running sandboxes of a runtime are, oldest first, as
-// they themselves say. One of which that is not known in full, or that is ending
-// since its lifetime is over, is left out.
+// Scan returns the running sandboxes of a runtime whose owner labels are complete and
+// valid, oldest first. It leaves out those that have expired.
 func Scan(ctx context.Context, rt runtime.Runtime) ([]registry.Metadata, error) {
 	all, err := rt.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var found []registry.Metadata
+	return owned(all, func(s *runtime.Sandbox) bool { return s.State == runtime.StateRunning && s.Expired == "" }), err
+}
+
+// owned returns the metadata of the wanted sandboxes that have an owner.
+func owned(all []*runtime.Sandbox, wanted func(*runtime.Sandbox) bool) (found []registry.Metadata) {
 	for _, s := range all {
-		if m, ok := MetadataOf(s); ok && s.State == runtime.StateRunning && s.Expired == "" {
+		if m, ok := MetadataOf(s); ok && wanted(s) {
 			found = append(found, m)
 		}
 	}
-	return found, nil
+	return found
 }

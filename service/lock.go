@@ -7,27 +7,27 @@ import (
 	"wolffia/service/registry"
 )
 
-// locks are mutexes by owner. The zero value has none.
-type locks struct {
-	mu   sync.Mutex
-	held map[registry.Owner]*ownerLock // by whom somebody holds or waits for; guarded by mu
+// ownerLocks are mutexes by owner. The zero value is ready to use.
+type ownerLocks struct {
+	mu    sync.Mutex
+	locks map[registry.Owner]*ownerLock // those with users; guarded by mu
 }
 
 type ownerLock struct {
-	turn  chan struct{} // holds one token while it is locked
-	users int           // who hold it or wait; guarded by locks.mu
+	held  chan struct{} // has one element while the lock is held
+	users int           // that hold it or wait for it; guarded by ownerLocks.mu
 }
 
 // lock waits for the owner's lock, or for the end of ctx.
-func (l *locks) lock(ctx context.Context, o registry.Owner) (unlock func(), err error) {
+func (l *ownerLocks) lock(ctx context.Context, o registry.Owner) (unlock func(), err error) {
 	l.mu.Lock()
-	if l.held == nil {
-		l.held = map[registry.Owner]*ownerLock{}
+	if l.locks == nil {
+		l.locks = map[registry.Owner]*ownerLock{}
 	}
-	lock := l.held[o]
+	lock := l.locks[o]
 	if lock == nil {
-		lock = &ownerLock{turn: make(chan struct{}, 1)}
-		l.held[o] = lock
+		lock = &ownerLock{held: make(chan struct{}, 1)}
+		l.locks[o] = lock
 	}
 	lock.users++
 	l.mu.Unlock()
@@ -35,13 +35,13 @@ func (l *locks) lock(ctx context.Context, o registry.Owner) (unlock func(), err 
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if lock.users--; lock.users == 0 {
-			delete(l.held, o)
+			delete(l.locks, o)
 		}
 	}
 	select {
-	case lock.turn <- struct{}{}:
+	case lock.held <- struct{}{}:
 		return func() {
-			<-lock.turn
+			<-lock.held
 			leave()
 		}, nil
 	case <-ctx.Done():

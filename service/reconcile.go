@@ -9,119 +9,110 @@ import (
 	"wolffia/service/registry"
 )
 
-// Reconcile makes the registry say what there is: what was left half made is
-// destroyed, entries of sandboxes that are gone are removed, running sandboxes
-// that are not registered are adopted. A registered sandbox that does not run
-// any more stays its owner's, until it is destroyed or replaced; unless its
-// lifetime is over: then it is gone. Each change is a
-// line in the log. Calls that make or destroy sandboxes wait for it.
+// Reconcile corrects the registry by the sandboxes that exist. It destroys those that
+// were left half created or half destroyed, removes the entries of those that are
+// gone or have expired, and adopts running ones that are not registered. A registered
+// sandbox that has stopped stays its owner's until it is destroyed or replaced.
+// Each change is logged. Calls that create or destroy sandboxes wait for Reconcile.
 func (s *Service) Reconcile(ctx context.Context) error {
-	s.making.Lock()
-	defer s.making.Unlock()
+	s.reconciling.Lock()
+	defer s.reconciling.Unlock()
 	half, err := s.registry.Reserved()
 	if err != nil {
 		return err
 	}
 	for _, m := range half {
-		if err := s.clear(ctx, m.SandboxID); err != nil { // it stays reserved, to be cleared later
-			s.log.Error("a sandbox that was left half made cannot be destroyed", "sandboxId", m.SandboxID, "error", err)
+		if err := s.clear(ctx, m.SandboxID); err != nil { // it stays reserved for the next attempt
+			s.log.Error("cannot destroy a half-created sandbox", "sandboxId", m.SandboxID, "error", err)
 		}
 	}
 	found, err := s.driver.ScanRunningSandboxes(ctx)
 	if err != nil {
 		return err
 	}
-	idle, err := s.notRunning(ctx, found)
+	stopped, err := s.stopped(ctx, found)
 	if err != nil {
 		return err
 	}
 	step.Reached("reconcile: found")
-	done, err := s.registry.Reconcile(append(found, idle...))
+	done, err := s.registry.Reconcile(append(found, stopped...))
 	if err != nil {
 		return err
 	}
 	step.Reached("reconcile: recorded")
 	for _, m := range done.Added {
-		s.log.Info("a running sandbox was not registered and is adopted", attributes(m)...)
+		s.log.Info("adopted a running sandbox", attributes(m)...)
 	}
 	for _, id := range done.Removed {
-		s.log.Info("a stale entry is removed: its sandbox is gone", "sandboxId", id)
+		s.log.Info("removed a stale entry: its sandbox is gone", "sandboxId", id)
 	}
 	for _, m := range done.Conflicts {
-		s.log.Warn("a running sandbox is left alone: its owner has another", attributes(m)...)
+		s.log.Warn("ignored a running sandbox: its owner has another", attributes(m)...)
 	}
 	for _, m := range done.Skipped {
-		s.log.Warn("a running sandbox is left alone: its owner is not known in full", "sandboxId", m.SandboxID)
+		s.log.Warn("ignored a running sandbox: its owner labels are invalid", "sandboxId", m.SandboxID)
 	}
 	s.reportLost(ctx)
 	return nil
 }
 
-// reportLost says what is left of sandboxes that nobody can work in any more. It
-// is for the operator to remove: it may hold what somebody wants back.
+// reportLost logs the sandboxes that only a container engine still has. They are for
+// the operator to remove: they may hold data that a user wants back.
 func (s *Service) reportLost(ctx context.Context) {
-	l, is := s.driver.(loser)
-	if !is {
-		return
-	}
-	lost, err := l.LostSandboxes(ctx)
+	lost, err := s.driver.LostSandboxes(ctx)
 	if err != nil {
-		s.log.Warn("an engine does not say what it has", "error", err)
+		s.log.Warn("cannot list the sandboxes of a container engine", "error", err)
 	}
 	for _, m := range lost {
-		s.log.Warn("a sandbox is lost: an engine has it, the state directory does not; wolffia rm removes it", attributes(m)...)
+		s.log.Warn("lost a sandbox: a container engine has it, the state directory does not; wolffia rm removes it", attributes(m)...)
 	}
 }
 
-// notRunning returns those that are registered, were not found running, and are
-// there.
-func (s *Service) notRunning(ctx context.Context, found []registry.Metadata) ([]registry.Metadata, error) {
-	st, is := s.driver.(stater)
-	if !is {
-		return nil, nil
-	}
-	running := map[string]bool{}
-	for _, m := range found {
-		running[m.SandboxID] = true
+// stopped returns the registered sandboxes that exist and are not among the running
+// ones.
+func (s *Service) stopped(ctx context.Context, running []registry.Metadata) ([]registry.Metadata, error) {
+	isRunning := map[string]bool{}
+	for _, m := range running {
+		isRunning[m.SandboxID] = true
 	}
 	registered, err := s.registry.List()
 	if err != nil {
 		return nil, err
 	}
-	var idle []registry.Metadata
+	var stopped []registry.Metadata
 	for _, m := range registered {
-		if running[m.SandboxID] {
+		if isRunning[m.SandboxID] {
 			continue
 		}
-		_, err := st.State(ctx, m.SandboxID)
+		_, err := s.driver.State(ctx, m.SandboxID)
 		switch {
 		case err == nil:
-			idle = append(idle, m)
+			stopped = append(stopped, m)
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case !errors.Is(err, runtime.ErrNotFound): // it is there, in whatever state
-			idle = append(idle, m)
-			s.log.Warn("the state of a sandbox cannot be told", "sandboxId", m.SandboxID, "error", err)
+		case !errors.Is(err, runtime.ErrNotFound): // it may exist
+			stopped = append(stopped, m)
+			s.log.Warn("cannot read the state of a sandbox", "sandboxId", m.SandboxID, "error", err)
 		}
 	}
-	return idle, nil
+	return stopped, nil
 }
 
-// clear destroys what was left half made.
+// clear destroys a sandbox that was left half created or half destroyed.
 func (s *Service) clear(ctx context.Context, id string) error {
 	if err := s.destroy(ctx, id); err != nil {
 		return err
 	}
-	s.log.Info("a sandbox that was left half made is destroyed", "sandboxId", id)
+	s.log.Info("destroyed a half-created sandbox", "sandboxId", id)
 	return nil
 }
 
-// forget removes the entry of a sandbox that is gone, or over.
-func (s *Service) forget(m registry.Metadata, why string) error {
+// forget removes the entry of a sandbox that is gone or has expired.
+func (s *Service) forget(m registry.Metadata) error {
 	if err := s.registry.Unregister(m.SandboxID); err != nil {
 		return err
 	}
-	s.log.Info("a stale entry is removed: "+why, "sandboxId", m.SandboxID)
+	s.log.Info("removed a stale entry: its sandbox is gone", "sandboxId", m.SandboxID)
 	return nil
 }
 

@@ -88,10 +88,10 @@ func TestReconcile(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		"stale entry is removed: its sandbox is gone\" sandboxId=" + gone.SandboxID,
-		"is adopted\" sandboxId=" + unknown.SandboxID,
+		"removed a stale entry: its sandbox is gone\" sandboxId=" + gone.SandboxID,
+		"adopted a running sandbox\" sandboxId=" + unknown.SandboxID,
 		"its owner has another\" sandboxId=" + second.SandboxID,
-		"left half made is destroyed\" sandboxId=" + half,
+		"destroyed a half-created sandbox\" sandboxId=" + half,
 	} {
 		if strings.Count(log.String(), line) != 1 {
 			t.Errorf("the log does not say once: %s\n%s", line, log)

@@ -13,77 +13,44 @@ import (
 	"wolffia/service/registry"
 )
 
-// A Service gives one sandbox to each owner, and lets nobody at another's: who
-// asks for one of somebody else is [runtime.ErrDenied], for one that is not
-// known [runtime.ErrNotFound]. An owner who is not named in full is
-// [runtime.ErrInvalid]. It is safe for concurrent use. There is one service on a
-// state directory at a time; when it is killed its sandboxes go on, and the next
-// one finds them.
+// A Service keeps at most one sandbox per owner. Using the sandbox of another owner is
+// [runtime.ErrDenied], an unknown one [runtime.ErrNotFound], an incomplete owner
+// [runtime.ErrInvalid]. A Service is safe for concurrent use. A state directory has
+// one service at a time; when it is killed its sandboxes keep running, and the next
+// service finds them.
 type Service struct {
 	driver   SandboxDriver
 	registry *registry.Registry
 	log      *slog.Logger
-	limit    time.Duration
-	ttl      time.Duration
-	idle     time.Duration
+	opts     ServiceOptions
 
-	making sync.RWMutex // read-locked while sandboxes are made and destroyed
-	owners locks
+	reconciling sync.RWMutex // read-locked while sandboxes are created and destroyed
+	owners      ownerLocks
 }
 
-// ServiceOptions are a service's. nil and the zero value are the defaults.
+// ServiceOptions are a service's options. nil and the zero value are the defaults.
 type ServiceOptions struct {
-	// Log is told what the service does unasked; nil means nobody is.
+	// Log receives what the service does without a request; nil disables logging.
 	Log *slog.Logger
-	// ProbeLimit is how long EnsureSandbox waits for a sandbox to answer before
-	// it is replaced; 0 means 10 s.
+	// ProbeLimit is how long EnsureSandbox waits for a sandbox to answer before it
+	// replaces it; 0 means 10 s.
 	ProbeLimit time.Duration
-	// TTL and IdleTimeout are those of the sandboxes that it makes, unless the
-	// driver's own configuration has others; 0: none. See [runtime.Renewer].
+	// TTL and IdleTimeout are those of new sandboxes, where the driver's own
+	// configuration has none; 0 means none. See [runtime.Renewer].
 	TTL, IdleTimeout time.Duration
 }
 
-// A prober is a driver that can tell whether a sandbox works, beside what its
-// shell is busy with.
-type prober interface {
-	Probe(ctx context.Context, sandboxID string) error
-}
-
-// A toucher is a driver whose sandboxes may have a lifetime.
-type toucher interface {
-	Touch(ctx context.Context, sandboxID string, ttl *time.Duration) error
-}
-
-// A stater is a driver that knows also of sandboxes that do not run.
-type stater interface {
-	State(ctx context.Context, sandboxID string) (runtime.State, error)
-}
-
-// A loser is a driver that can tell what was lost of sandboxes: see [Lost].
-type loser interface {
-	LostSandboxes(ctx context.Context) ([]registry.Metadata, error)
-}
-
-// A gitConfigurer is a driver that can configure git later than at the start.
-type gitConfigurer interface {
-	ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig) error
-}
-
-// A canceler is a driver whose commands can outlive their callers.
-type canceler interface {
-	CancelOperation(ctx context.Context, sandboxID, operationID string) error
-}
-
-// Open returns the service over a driver and the state directory, which
-// must be there. It reconciles before it returns; an index that is damaged is
-// made anew. If another service has the directory, the error wraps
-// [registry.ErrInUse]. The caller closes it; the driver stays the caller's.
+// Open returns a service over a driver, which the caller closes, and a state
+// directory, which must exist. It reconciles before it returns, and replaces a damaged
+// registry. If another service uses the directory, the error wraps
+// [registry.ErrInUse]. The caller closes the service.
 func Open(ctx context.Context, driver SandboxDriver, stateDir string, opts *ServiceOptions) (_ *Service, err error) {
 	if opts == nil {
 		opts = &ServiceOptions{}
 	}
-	s := &Service{driver: driver, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), limit: cmp.Or(opts.ProbeLimit, 10*time.Second), ttl: opts.TTL, idle: opts.IdleTimeout}
-	if err := errors.Join(runtime.CheckLifetime(s.ttl), runtime.CheckLifetime(s.idle)); err != nil {
+	s := &Service{driver: driver, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), opts: *opts}
+	s.opts.ProbeLimit = cmp.Or(opts.ProbeLimit, 10*time.Second)
+	if err := errors.Join(runtime.CheckLifetime(opts.TTL), runtime.CheckLifetime(opts.IdleTimeout)); err != nil {
 		return nil, err
 	}
 	s.registry, err = registry.Open(stateDir, s.log)
@@ -96,12 +63,12 @@ func Open(ctx context.Context, driver SandboxDriver, stateDir string, opts *Serv
 	return s, nil
 }
 
-// Close lets go of the state directory. The sandboxes go on.
+// Close releases the state directory. The sandboxes keep running.
 func (s *Service) Close() error { return s.registry.Close() }
 
-// CreateSandbox makes the owner's sandbox. An owner that has one already is a
-// [*registry.ConflictError], which is a [runtime.ErrConflict]; of any number of
-// callers one succeeds.
+// CreateSandbox creates the owner's sandbox. If the owner has one, the error is a
+// [*registry.ConflictError], of class [runtime.ErrConflict]; of any number of
+// concurrent callers one succeeds.
 func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, git *GitConfig) (registry.Metadata, error) {
 	unlock, err := s.lock(ctx, o)
 	if err != nil {
@@ -113,7 +80,7 @@ func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, git *GitC
 	case err == nil && s.exists(ctx, has.SandboxID):
 		return registry.Metadata{}, &registry.ConflictError{SandboxID: has.SandboxID}
 	case err == nil:
-		if err := s.forget(has, "its sandbox is gone"); err != nil {
+		if err := s.forget(has); err != nil {
 			return registry.Metadata{}, err
 		}
 	case !errors.Is(err, runtime.ErrNotFound):
@@ -122,9 +89,9 @@ func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, git *GitC
 	return s.provision(ctx, o, git)
 }
 
-// EnsureSandbox returns the owner's sandbox. If there is none, or it does not
-// answer, it is made, in the place of the one that does not; created says so. git,
-// if it is not nil, is configured also in one that was there.
+// EnsureSandbox returns the owner's sandbox, and created = true if it had to create
+// it: the owner had none, or it did not answer and was replaced. git, if not nil, is
+// also configured in a sandbox that existed.
 func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, git *GitConfig) (m registry.Metadata, created bool, err error) {
 	unlock, err := s.lock(ctx, o)
 	if err != nil {
@@ -139,70 +106,59 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, git *GitC
 	if err != nil {
 		return registry.Metadata{}, false, err
 	}
-	unhealthy := error(runtime.Errorf(runtime.ErrNotFound, "it is gone"))
+	unhealthy := error(runtime.Errorf(runtime.ErrNotFound, "the sandbox is gone"))
 	if s.exists(ctx, m.SandboxID) {
 		unhealthy = s.probe(ctx, m.SandboxID)
 	}
 	switch {
-	case ctx.Err() != nil: // that the caller has no time says nothing of the sandbox
+	case ctx.Err() != nil: // the caller gave up: the sandbox may be healthy
 		return registry.Metadata{}, false, ctx.Err()
 	case unhealthy == nil:
 		m, err = s.configureGit(ctx, m, git)
 		return m, false, err
 	}
 	s.log.Warn("a sandbox does not answer and is replaced", "sandboxId", m.SandboxID, "error", unhealthy)
-	if err := s.destroy(ctx, m.SandboxID); err != nil { // or there would be two
+	if err := s.destroy(ctx, m.SandboxID); err != nil { // its owner must not have two
 		return registry.Metadata{}, false, err
 	}
 	m, err = s.provision(ctx, o, git)
 	return m, err == nil, err
 }
 
-// probe reports why a sandbox does not work; nil: it does.
+// probe returns why a sandbox does not work, or nil.
 func (s *Service) probe(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ProbeLimit)
 	defer cancel()
-	if p, is := s.driver.(prober); is {
-		return p.Probe(ctx, id)
-	}
-	_, err := s.driver.ExecuteBash(ctx, &ExecuteBashParams{SandboxID: id, Command: ":"})
-	return err
+	return s.driver.Probe(ctx, id)
 }
 
-// configureGit configures git in a sandbox that was there, and notes it.
+// configureGit configures git in a sandbox that existed, and records it.
 func (s *Service) configureGit(ctx context.Context, m registry.Metadata, git *GitConfig) (registry.Metadata, error) {
 	if git == nil {
 		return m, nil
 	}
-	g, is := s.driver.(gitConfigurer)
-	if !is {
-		return m, runtime.Errorf(runtime.ErrUnsupported, "%s configures git only in a new sandbox", s.driver.Name())
-	}
-	if err := g.ConfigureGit(ctx, m.SandboxID, git); err != nil {
+	if err := s.driver.ConfigureGit(ctx, m.SandboxID, git); err != nil {
 		return m, err
 	}
 	m.GitConfigured = true
 	return m, s.registry.Register(m)
 }
 
-// exists reports whether a sandbox that is registered is still there, running or
-// not. If that cannot be told, it is.
+// exists reports whether a registered sandbox still exists, running or not. It
+// returns true if the driver cannot tell.
 func (s *Service) exists(ctx context.Context, id string) bool {
-	if st, is := s.driver.(stater); is {
-		_, err := st.State(ctx, id)
-		return !errors.Is(err, runtime.ErrNotFound)
-	}
-	return true
+	_, err := s.driver.State(ctx, id)
+	return !errors.Is(err, runtime.ErrNotFound)
 }
 
-// provision makes a sandbox for an owner whose lock is held. While it is made it
-// is reserved, so that what a crash leaves is known to be half made.
+// provision creates a sandbox for an owner whose lock the caller holds. Until it runs
+// it is reserved, so that the next service destroys what a crash leaves.
 func (s *Service) provision(ctx context.Context, o registry.Owner, git *GitConfig) (_ registry.Metadata, err error) {
 	id := runtime.NewID()
 	m := registry.Metadata{SandboxID: id, ContainerName: id, Owner: o, CreatedAt: time.Now().UnixMilli(), GitConfigured: git != nil}
 	var conflict *registry.ConflictError
 	if err = s.registry.Reserve(m); errors.As(err, &conflict) {
-		// Nobody else makes one for this owner now: it was left half made.
+		// No other call creates one for this owner now: it was left half created.
 		if err = s.clear(ctx, conflict.SandboxID); err == nil {
 			err = s.registry.Reserve(m)
 		}
@@ -216,17 +172,17 @@ func (s *Service) provision(ctx context.Context, o registry.Owner, git *GitConfi
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
-		if undo := s.destroy(ctx, id); undo != nil { // it stays reserved, to be cleared later
-			s.log.Error("a sandbox that failed to start is left", "sandboxId", id, "error", undo)
+		if undo := s.destroy(ctx, id); undo != nil { // it stays reserved for the next attempt
+			s.log.Error("cannot destroy a sandbox that failed to start", "sandboxId", id, "error", undo)
 		}
 	}()
 	step.Reached("service: reserved")
-	made, err := s.driver.CreateSandbox(ctx, &CreateSandboxParams{SandboxID: id, Owner: o, GitConfig: git, TTL: s.ttl, IdleTimeout: s.idle})
+	created, err := s.driver.CreateSandbox(ctx, &CreateSandboxParams{SandboxID: id, Owner: o, GitConfig: git, TTL: s.opts.TTL, IdleTimeout: s.opts.IdleTimeout})
 	if err != nil {
 		return registry.Metadata{}, err
 	}
 	step.Reached("service: made")
-	m.ContainerName, m.CreatedAt = made.ContainerName, made.CreatedAt.UnixMilli()
+	m.ContainerName, m.CreatedAt = created.ContainerName, created.CreatedAt.UnixMilli()
 	if err := s.registry.Register(m); err != nil {
 		return registry.Metadata{}, err
 	}
@@ -234,21 +190,22 @@ func (s *Service) provision(ctx context.Context, o registry.Owner, git *GitConfi
 	return m, nil
 }
 
-// DestroySandbox ends the owner's sandbox; it returns when all of it is gone.
+// DestroySandbox destroys the owner's sandbox; it returns when all of it is gone.
 func (s *Service) DestroySandbox(ctx context.Context, o registry.Owner, sandboxID string) error {
 	unlock, err := s.lock(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if _, err := s.verify(o, sandboxID); err != nil {
+	if err := s.verify(o, sandboxID); err != nil {
 		return err
 	}
 	return s.destroy(ctx, sandboxID)
 }
 
-// destroy ends a sandbox, and then forgets it; one that is gone is no error. From
-// its beginning on nobody finds it, and what a crash leaves is half made.
+// destroy destroys a sandbox and removes its entry; one that is gone is no error. It
+// reserves the sandbox first: no call finds it any more, and the next service destroys
+// what a crash leaves.
 func (s *Service) destroy(ctx context.Context, id string) error {
 	m, err := s.registry.GetMetadata(id)
 	registered := err == nil
@@ -270,8 +227,8 @@ func (s *Service) destroy(ctx context.Context, id string) error {
 	return err
 }
 
-// FindSandbox returns the owner's sandbox; [runtime.ErrNotFound] if there is
-// none, or none any more.
+// FindSandbox returns the owner's sandbox; [runtime.ErrNotFound] if the owner has none,
+// or it is gone.
 func (s *Service) FindSandbox(ctx context.Context, o registry.Owner) (registry.Metadata, error) {
 	if err := o.Validate(); err != nil {
 		return registry.Metadata{}, err
@@ -283,50 +240,39 @@ func (s *Service) FindSandbox(ctx context.Context, o registry.Owner) (registry.M
 	return m, err
 }
 
-// TouchSandbox is a use of the owner's sandbox: its idle time begins anew. If ttl
-// is not nil, that is its time to live from now on, 0 none.
+// TouchSandbox is [SandboxDriver].Touch for the owner's sandbox.
 func (s *Service) TouchSandbox(ctx context.Context, o registry.Owner, sandboxID string, ttl *time.Duration) error {
-	if _, err := s.verify(o, sandboxID); err != nil {
+	if err := s.verify(o, sandboxID); err != nil {
 		return err
 	}
-	t, is := s.driver.(toucher)
-	if !is {
-		return runtime.Errorf(runtime.ErrUnsupported, "%s has no lifetimes", s.driver.Name())
-	}
-	return t.Touch(ctx, sandboxID, ttl)
+	return s.driver.Touch(ctx, sandboxID, ttl)
 }
 
-// ScanRunningSandboxes is [SandboxDriver].ScanRunningSandboxes: of all owners, and
-// so for who may know of all.
+// ScanRunningSandboxes is [SandboxDriver].ScanRunningSandboxes. It returns the
+// sandboxes of all owners: the caller must be allowed to know them.
 func (s *Service) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata, error) {
 	return s.driver.ScanRunningSandboxes(ctx)
 }
 
 // ExecuteBash is [SandboxDriver].ExecuteBash in the owner's sandbox.
 func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, params *ExecuteBashParams) (*BashResult, error) {
-	if _, err := s.verify(o, params.SandboxID); err != nil {
+	if err := s.verify(o, params.SandboxID); err != nil {
 		return nil, err
 	}
 	return s.driver.ExecuteBash(ctx, params)
 }
 
-// CancelOperation interrupts a command of the owner's sandbox that was asked for
-// with this [ExecuteBashParams].OperationID. One that is over is no error, one
-// that is not known [runtime.ErrNotFound].
+// CancelOperation is [SandboxDriver].CancelOperation in the owner's sandbox.
 func (s *Service) CancelOperation(ctx context.Context, o registry.Owner, sandboxID, operationID string) error {
-	if _, err := s.verify(o, sandboxID); err != nil {
+	if err := s.verify(o, sandboxID); err != nil {
 		return err
 	}
-	c, is := s.driver.(canceler)
-	if !is {
-		return runtime.Errorf(runtime.ErrUnsupported, "commands of %s do not outlive their callers", s.driver.Name())
-	}
-	return c.CancelOperation(ctx, sandboxID, operationID)
+	return s.driver.CancelOperation(ctx, sandboxID, operationID)
 }
 
 // ReadFile is [SandboxDriver].ReadFile in the owner's sandbox.
 func (s *Service) ReadFile(ctx context.Context, o registry.Owner, sandboxID, path string) ([]byte, error) {
-	if _, err := s.verify(o, sandboxID); err != nil {
+	if err := s.verify(o, sandboxID); err != nil {
 		return nil, err
 	}
 	return s.driver.ReadFile(ctx, sandboxID, path)
@@ -334,31 +280,31 @@ func (s *Service) ReadFile(ctx context.Context, o registry.Owner, sandboxID, pat
 
 // WriteFiles is [SandboxDriver].WriteFiles in the owner's sandbox.
 func (s *Service) WriteFiles(ctx context.Context, o registry.Owner, sandboxID string, files map[string]File) (updated int, err error) {
-	if _, err := s.verify(o, sandboxID); err != nil {
+	if err := s.verify(o, sandboxID); err != nil {
 		return 0, err
 	}
 	return s.driver.WriteFiles(ctx, sandboxID, files)
 }
 
-// verify sees to it that a sandbox is the owner's. What it says of any other is
-// the same for all of them.
-func (s *Service) verify(o registry.Owner, sandboxID string) (registry.Metadata, error) {
+// verify returns an error unless the sandbox is the owner's. The error for another
+// owner's sandbox says nothing of it.
+func (s *Service) verify(o registry.Owner, sandboxID string) error {
 	if err := o.Validate(); err != nil {
-		return registry.Metadata{}, err
+		return err
 	}
 	m, err := s.registry.GetMetadata(sandboxID)
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
-		return registry.Metadata{}, runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", sandboxID)
+		return runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", sandboxID)
 	case err != nil:
-		return registry.Metadata{}, err
+		return err
 	case m.Owner != o:
-		return registry.Metadata{}, runtime.Errorf(runtime.ErrDenied, "sandbox %s is not yours", m.SandboxID)
+		return runtime.Errorf(runtime.ErrDenied, "sandbox %s belongs to another owner", m.SandboxID)
 	}
-	return m, nil
+	return nil
 }
 
-// lock keeps others from making and destroying the owner's sandbox.
+// lock keeps other calls from creating and destroying the owner's sandbox.
 func (s *Service) lock(ctx context.Context, o registry.Owner) (unlock func(), err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -367,9 +313,9 @@ func (s *Service) lock(ctx context.Context, o registry.Owner) (unlock func(), er
 	if err != nil {
 		return nil, err
 	}
-	s.making.RLock()
+	s.reconciling.RLock()
 	return func() {
-		s.making.RUnlock()
+		s.reconciling.RUnlock()
 		release()
 	}, nil
 }

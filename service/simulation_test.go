@@ -129,6 +129,14 @@ func (l *lineToHost) WriteFiles(context.Context, string, map[string]service.File
 	return 0, nil
 }
 
+func (l *lineToHost) ConfigureGit(context.Context, string, *service.GitConfig) error { return nil }
+
+func (l *lineToHost) Touch(context.Context, string, *time.Duration) error { return nil }
+
+func (l *lineToHost) CancelOperation(context.Context, string, string) error { return nil }
+
+func (l *lineToHost) LostSandboxes(context.Context) ([]registry.Metadata, error) { return nil, nil }
+
 func (l *lineToHost) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata, error) {
 	if _, err := l.enter(ctx); err != nil {
 		return nil, err

@@ -139,7 +139,7 @@ func TestStrangers(t *testing.T) {
 		more["sandboxId"] = id
 		r := w.call(w.Ctx, name, by(zoe, more))
 		w.is(name, r, 403, "denied")
-		if r.Error.Message != "sandbox "+id+" is not yours" {
+		if r.Error.Message != "sandbox "+id+" belongs to another owner" {
 			t.Errorf("%s: %s", name, r.body)
 		}
 		for _, tells := range []string{yan.OrganizationID, yan.ProjectID, yan.UserID, w.dir} {
@@ -304,6 +304,8 @@ type panicking struct{ service.SandboxDriver }
 func (panicking) ScanRunningSandboxes(context.Context) ([]registry.Metadata, error) {
 	return nil, nil
 }
+
+func (panicking) LostSandboxes(context.Context) ([]registry.Metadata, error) { return nil, nil }
 
 func (panicking) CreateSandbox(context.Context, *service.CreateSandboxParams) (*service.CreatedSandbox, error) {
 	panic("what only the log may tell")

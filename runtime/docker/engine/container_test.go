@@ -34,7 +34,7 @@ func spec(change func(*launch.Spec)) *launch.Spec {
 		Guest:   "/usr/local/bin/wolffia-guest",
 		Network: runtime.NetworkNone,
 		Seccomp: []byte{1},
-		Config:  &runtime.SandboxConfig{Docker: &runtime.DockerConfig{Host: "unix:///sock"}, Labels: map[string]string{"a": "b", labelID: "forged", labelState: "forged"}},
+		Config:  &runtime.SandboxConfig{Docker: &runtime.DockerConfig{Host: "unix:///sock"}, Labels: map[string]string{"a": "b", launch.LabelSandboxID: "forged", labelState: "forged"}},
 	}
 	change(s)
 	return s
@@ -94,7 +94,7 @@ func TestConfigsAlwaysIsolate(t *testing.T) {
 			t.Errorf("%s: the root is writable", name)
 		case len(h.Binds) > 0 || len(h.Devices) > 0 || h.LogConfig.Type != "none" || h.AutoRemove:
 			t.Errorf("%s: %+v", name, h)
-		case c.Labels[labelID] != s.ID || c.Labels[labelState] != "/state" || c.Labels[labelUser] != "1000":
+		case c.Labels[launch.LabelSandboxID] != s.ID || c.Labels[labelState] != "/state" || c.Labels[labelUser] != "1000":
 			t.Errorf("%s: labels %v", name, c.Labels)
 		}
 		for _, m := range h.Mounts {

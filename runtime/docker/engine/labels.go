@@ -16,16 +16,14 @@ import (
 
 // The labels of a container, beside those of its sandbox.
 const (
-	labelID    = "wolffia.sandboxId"
 	labelName  = "wolffia.name"
 	labelState = "wolffia.stateDir"
-	labelUser  = "wolffia.uid"       // who made it: the state directory's owner
-	labelMade  = "wolffia.createdAt" // ms since 1970
+	labelUser  = "wolffia.uid" // of the state directory's owner
 )
 
-// ownerLabels say whose a sandbox is (package sandbox). A container has all of
-// them, if need be empty: an engine adds those of the image, which may lie.
-var ownerLabels = []string{"wolffia.organizationId", "wolffia.projectId", "wolffia.userId", "wolffia.gitConfigured"}
+// ownerLabels record the owner. A container has all of them, if need be empty: an
+// engine adds those of the image, which may be false.
+var ownerLabels = []string{launch.LabelOrganizationID, launch.LabelProjectID, launch.LabelUserID, launch.LabelGitConfigured}
 
 // maxLabel bounds a label that is believed, in bytes.
 const maxLabel = 4096
@@ -47,9 +45,9 @@ func labels(spec *launch.Spec, of place) map[string]string {
 		all[k] = ""
 	}
 	maps.Copy(all, spec.Config.Labels)
-	all[labelID], all[labelName] = spec.ID, spec.Config.Name
+	all[launch.LabelSandboxID], all[labelName] = spec.ID, spec.Config.Name
 	all[labelState], all[labelUser] = of.stateDir, strconv.Itoa(of.uid)
-	all[labelMade] = strconv.FormatInt(spec.CreatedAt, 10)
+	all[launch.LabelCreatedAt] = strconv.FormatInt(spec.CreatedAt, 10)
 	return all
 }
 
@@ -57,7 +55,7 @@ func labels(spec *launch.Spec, of place) map[string]string {
 // place's, and which. An image can give a container labels, but no name; and
 // whoever gives a container our name and labels could as well do anything else.
 func (of place) has(name string, labels map[string]string) (id string, ok bool) {
-	id = labels[labelID]
+	id = labels[launch.LabelSandboxID]
 	return id, runtime.IsID(id) && strings.TrimPrefix(name, "/") == containerName(id) &&
 		labels[labelState] == of.stateDir && labels[labelUser] == strconv.Itoa(of.uid)
 }
@@ -90,10 +88,10 @@ func found(c *container.Summary, of place) (f boot.Found, ok bool) {
 		}
 	}
 	var err error
-	if f.CreatedAt, err = strconv.ParseInt(c.Labels[labelMade], 10, 64); !ok || err != nil || f.CreatedAt < 0 {
+	if f.CreatedAt, err = strconv.ParseInt(c.Labels[launch.LabelCreatedAt], 10, 64); !ok || err != nil || f.CreatedAt < 0 {
 		return boot.Found{}, false
 	}
-	f.Name, f.Labels = c.Labels[labelName], map[string]string{labelID: f.ID, labelMade: c.Labels[labelMade]}
+	f.Name, f.Labels = c.Labels[labelName], map[string]string{launch.LabelSandboxID: f.ID, launch.LabelCreatedAt: c.Labels[launch.LabelCreatedAt]}
 	for _, k := range ownerLabels {
 		if v := c.Labels[k]; v != "" {
 			f.Labels[k] = v

@@ -9,6 +9,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 
 	"wolffia/internal/boot"
+	"wolffia/runtime/launch"
 )
 
 // What a container says of its sandbox is believed only if all of it is right.
@@ -30,15 +31,15 @@ func TestFound(t *testing.T) {
 		"another name":   func(c *container.Summary) { c.Names = []string{"/abcdefghijkl", "/wolffia-abcdefghijkl-1"} },
 		"another's name": func(c *container.Summary) { c.Names = []string{"/wolffia-aaaaaaaaaaaa"} },
 		"no labels":      func(c *container.Summary) { c.Labels = nil },
-		"no id":          func(c *container.Summary) { delete(c.Labels, labelID) },
+		"no id":          func(c *container.Summary) { delete(c.Labels, launch.LabelSandboxID) },
 		"no real id": func(c *container.Summary) {
-			c.Labels[labelID], c.Names = "../../../etc", []string{"/wolffia-../../../etc"}
+			c.Labels[launch.LabelSandboxID], c.Names = "../../../etc", []string{"/wolffia-../../../etc"}
 		},
 		"another directory": func(c *container.Summary) { c.Labels[labelState] = "/state2" },
 		"another user":      func(c *container.Summary) { c.Labels[labelUser] = "1001" },
 		"no user":           func(c *container.Summary) { delete(c.Labels, labelUser) },
-		"no time":           func(c *container.Summary) { delete(c.Labels, labelMade) },
-		"no real time":      func(c *container.Summary) { c.Labels[labelMade] = "-1" },
+		"no time":           func(c *container.Summary) { delete(c.Labels, launch.LabelCreatedAt) },
+		"no real time":      func(c *container.Summary) { c.Labels[launch.LabelCreatedAt] = "-1" },
 		"far too long":      func(c *container.Summary) { c.Labels["wolffia.userId"] = strings.Repeat("x", maxLabel+1) },
 		"a name too long":   func(c *container.Summary) { c.Labels[labelName] = strings.Repeat("x", maxLabel+1) },
 	} {

@@ -1,0 +1,12 @@
+package launch
+
+// The labels that record a sandbox's owner. They are part of its configuration, and
+// a backend with an engine gives them to the sandbox's container too.
+const (
+	LabelSandboxID      = "wolffia.sandboxId"
+	LabelOrganizationID = "wolffia.organizationId"
+	LabelProjectID      = "wolffia.projectId"
+	LabelUserID         = "wolffia.userId"
+	LabelCreatedAt      = "wolffia.createdAt"     // ms since 1970
+	LabelGitConfigured  = "wolffia.gitConfigured" // true or false
+)
