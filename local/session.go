@@ -133,7 +133,7 @@ func (r *Runtime) DestroySession(ctx context.Context, sessionID string) error {
 		return err
 	}
 	_, err = r.talk(sandbox, func(conn *client.Conn, _ *statedir.Config) error {
-		return conn.DestroySession(ctx, name, false)
+		return conn.DestroySession(ctx, name)
 	})
 	return err
 }

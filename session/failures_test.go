@@ -132,14 +132,11 @@ func TestTimeoutKillsGrandchildren(t *testing.T) {
 	}
 }
 
-func TestDaemonsOutliveTheSession(t *testing.T) {
+func TestDaemonsEndWithTheSession(t *testing.T) {
 	s, other := open(t, "bash"), open(t, "bash")
 	s.exec(t, "sleep 7654 & sleep 7655 & disown; (setsid sleep 7656 &)")
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if err := s.conn.DestroySession(ctx, s.name, true); err != nil {
-		t.Fatal(err)
-	}
 	if got := other.exec(t, "until [ $(pgrep -fxc 'sleep 765[456]') = 3 ]; do :; done; echo 3"); got != "3\n" {
 		t.Errorf("%q of 3 live", got)
 	}
@@ -153,9 +150,8 @@ func TestDaemonsOutliveTheSession(t *testing.T) {
 	if _, err := s.conn.WaitJob(ctx, s.name, jobs[0].ID); err != nil {
 		t.Error(err)
 	}
-	s = open(t, "bash")
 	s.exec(t, "sleep 7654 & (setsid sleep 7656 &) ; sleep 7655 >/dev/null 2>&1 & disown")
-	if err := s.conn.DestroySession(ctx, s.name, false); err != nil {
+	if err := s.conn.DestroySession(ctx, s.name); err != nil {
 		t.Fatal(err)
 	}
 	other.run(t, "while pgrep -fx 'sleep 765[456]'; do :; done", timeout(5*time.Second))

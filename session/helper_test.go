@@ -136,7 +136,7 @@ func create(t testing.TB, req *wire.StartRequest) *sess {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		var failed *client.StartError
-		if err := s.conn.DestroySession(ctx, s.name, false); err != nil && (!errors.As(err, &failed) || failed.Class != wire.ClassNotFound) {
+		if err := s.conn.DestroySession(ctx, s.name); err != nil && (!errors.As(err, &failed) || failed.Class != wire.ClassNotFound) {
 			t.Errorf("destroy the session: %v", err)
 		}
 	})

@@ -354,7 +354,7 @@ func TestAttach(t *testing.T) {
 			four := attach(&d, wire.SessionRequest{})
 			typed(four, "echo $((4000+44))\n")
 			d.await(t, "4044")
-			if err := s.conn.DestroySession(ctx, s.name, false); err != nil {
+			if err := s.conn.DestroySession(ctx, s.name); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := four.Wait(ctx); err != nil {

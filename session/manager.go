@@ -347,7 +347,7 @@ func (s *Session) destroy(c *Call) {
 		c.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
 		return
 	}
-	s.dying, s.keepJobs = c, c.req.Session.KeepJobs
+	s.dying = c
 	s.m.forget(s)
 	for _, q := range s.queue {
 		q.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
@@ -355,11 +355,7 @@ func (s *Session) destroy(c *Call) {
 	s.queue = nil
 	if r := s.cur; r != nil {
 		// The shell's exit ends the run, and that the session.
-		if s.keepJobs && r.call == nil && s.in != nil {
-			_ = unix.Kill(s.in.pid, unix.SIGKILL)
-		} else {
-			s.slay() // the command that runs is no job
-		}
+		s.slay() // the command that runs is no job
 		r.stage = stageReplace
 		if r.call != nil {
 			s.letGo(r)
@@ -375,11 +371,9 @@ func (s *Session) destroyNow() {
 	if s.dead {
 		return
 	}
-	if !s.keepJobs {
-		sweep(&scope{shell: s.pid(), mark: s.mark}, unix.SIGKILL)
-		for _, j := range s.m.jobsOf(s.name) {
-			j.signal(unix.SIGKILL)
-		}
+	sweep(&scope{shell: s.pid(), mark: s.mark}, unix.SIGKILL)
+	for _, j := range s.m.jobsOf(s.name) {
+		j.signal(unix.SIGKILL)
 	}
 	s.kill()
 	s.endTerminal()

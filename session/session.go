@@ -76,7 +76,6 @@ type Session struct {
 	after      func()  // looks for jobs, when the result is out
 	kept       []*kept // oldest first
 	dying      *Call   // the destroy that ends the session
-	keepJobs   bool
 	leaving    bool // PID 1 is about to end
 	dead       bool
 	released   bool // what it had is given back

@@ -132,7 +132,7 @@ func TestManySessions(t *testing.T) {
 	}
 	for _, s := range all {
 		wg.Go(func() {
-			if err := conn.DestroySession(ctx, s.name, false); err != nil {
+			if err := conn.DestroySession(ctx, s.name); err != nil {
 				t.Error(err)
 			}
 		})

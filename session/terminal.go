@@ -397,9 +397,7 @@ func (s *Session) endTerminal() {
 	if alive {
 		sc.shell = t.pid
 	}
-	if !s.keepJobs {
-		sweep(sc, unix.SIGKILL)
-	}
+	sweep(sc, unix.SIGKILL)
 	if alive {
 		_ = unix.Kill(t.pid, unix.SIGKILL)
 	}

@@ -54,7 +54,7 @@ func TestDestroyWhileNobodyReads(t *testing.T) {
 	time.Sleep(300 * time.Millisecond) // so that there is no credit left, or this shows nothing
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if err := connect(t).DestroySession(ctx, s.name, false); err != nil {
+	if err := connect(t).DestroySession(ctx, s.name); err != nil {
 		t.Error(err)
 	}
 	if err := p.Kill(); err != nil {
@@ -84,7 +84,7 @@ func TestDestroyEndsWhatTerminalsLeft(t *testing.T) {
 	if got := other.exec(t, "pgrep -fxc 'sleep 876[12]'"); got != "2\n" {
 		t.Fatalf("%s of 2 are there", got)
 	}
-	if err := s.conn.DestroySession(ctx, s.name, false); err != nil {
+	if err := s.conn.DestroySession(ctx, s.name); err != nil {
 		t.Fatal(err)
 	}
 	if r := other.run(t, "while pgrep -fx 'sleep 876[12]'; do :; done", timeout(5*time.Second)); r.Code != 0 {

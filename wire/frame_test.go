@@ -174,7 +174,7 @@ func TestStartRequest(t *testing.T) {
 		{
 			Args: []string{}, Env: []string{}, Session: &wire.SessionRequest{
 				Op: wire.SessionAttach, Name: "a", Shell: "/bin/\xff", Job: "j", Offset: wire.FromEnd, ErrOffset: 7, Signal: 9,
-				RC: true, KeepJobs: true, Follow: true, Takeover: true,
+				RC: true, Follow: true, Takeover: true,
 			},
 		},
 	} {

@@ -32,8 +32,8 @@ const (
 	// up. [ClassExists] if Job was another request. Exit has how much each
 	// stream was in all: of it the first [MaxKept] bytes are sent.
 	SessionExec
-	// SessionDestroy ends a session: Name, KeepJobs. Ends with Exit, code 0,
-	// when its shell is gone. Commands that run or wait end with
+	// SessionDestroy ends a session and all that it has started: Name. Ends with
+	// Exit, code 0, when its shell is gone. Commands that run or wait end with
 	// SessionEnded.
 	SessionDestroy
 	// SessionList answers with JSON of []SessionInfo on Stdout.
@@ -41,7 +41,7 @@ const (
 	// SessionGet answers with JSON of a SessionInfo on Stdout: Name.
 	SessionGet
 	// SessionJobs answers with JSON of []JobInfo on Stdout: Name; empty: those
-	// of all sessions, and what destroyed ones have left running.
+	// of all sessions, destroyed ones included.
 	SessionJobs
 	// SessionJobStart starts the text Args[0] as a background job that has
 	// the session's state: Name, Job (its name, or empty), Dir, Env as for
@@ -95,8 +95,6 @@ type SessionRequest struct {
 	RC bool
 	// NoWait refuses with ClassConflict when the session is busy.
 	NoWait bool
-	// KeepJobs leaves background jobs running.
-	KeepJobs bool
 	// Follow goes on until the job's output ends.
 	Follow bool
 	// Takeover detaches everybody else.
@@ -136,7 +134,6 @@ func CheckSessionName(name string) error {
 const (
 	flagRC = 1 << iota
 	flagNoWait
-	flagKeepJobs
 	flagFollow
 	flagTakeover
 	flagKeep
@@ -153,7 +150,6 @@ func (r *SessionRequest) bools() []struct {
 	}{
 		{&r.RC, flagRC},
 		{&r.NoWait, flagNoWait},
-		{&r.KeepJobs, flagKeepJobs},
 		{&r.Follow, flagFollow},
 		{&r.Takeover, flagTakeover},
 		{&r.Keep, flagKeep},

@@ -59,9 +59,9 @@ func (c *Conn) CreateSession(ctx context.Context, req *wire.StartRequest) error 
 	return err
 }
 
-// DestroySession ends a session and, unless keepJobs, all it has started.
-func (c *Conn) DestroySession(ctx context.Context, name string, keepJobs bool) error {
-	_, err := c.askSession(ctx, sessionRequest(wire.SessionRequest{Op: wire.SessionDestroy, Name: name, KeepJobs: keepJobs}), nil)
+// DestroySession ends a session and all that it has started.
+func (c *Conn) DestroySession(ctx context.Context, name string) error {
+	_, err := c.askSession(ctx, sessionRequest(wire.SessionRequest{Op: wire.SessionDestroy, Name: name}), nil)
 	return err
 }
 
