@@ -32,7 +32,7 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit f
 		w:      wire.NewWriter(out),
 		reaper: newReaper(limiter),
 		exit:   exit,
-		procs:  map[uint32]conversation{},
+		procs:  map[uint32]channelHandler{},
 	}
 	g.shells = session.NewManager(session.Host{
 		Start:        g.reaper.start,
@@ -70,12 +70,12 @@ type guest struct {
 	running sync.WaitGroup // one for each process whose channel is open
 
 	mu    sync.Mutex
-	procs map[uint32]conversation // by channel; guarded by mu
+	procs map[uint32]channelHandler // by channel; guarded by mu
 }
 
-// A conversation is what a channel is about: a process, or something asked of
+// A channelHandler does what the frames of a channel ask for: a process, or a call of
 // a shell session. Its methods do not wait.
-type conversation interface {
+type channelHandler interface {
 	PutInput(f wire.Frame) bool // takes f over; false: more than granted
 	CloseInput()
 	Signal(sig syscall.Signal)
@@ -84,7 +84,7 @@ type conversation interface {
 	Grant(stream wire.Type, n int)
 }
 
-func (g *guest) process(channel uint32) conversation {
+func (g *guest) process(channel uint32) channelHandler {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.procs[channel]
@@ -167,7 +167,7 @@ func (g *guest) handleConn(f *wire.Frame) error {
 	return fmt.Errorf("%w: frame of type %d on channel 0", wire.ErrProtocol, f.Type)
 }
 
-// shutdown asks everybody to end, waits until all are gone and their output is
+// shutdown asks all processes to end, waits until they are gone and their output is
 // sent, but no longer than grace, and ends PID 1; the kernel kills the rest
 // (pid_namespaces(7)).
 func (g *guest) shutdown(grace time.Duration) {

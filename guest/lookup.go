@@ -51,22 +51,6 @@ func variable(env []string, key string) string {
 	return ""
 }
 
-// checkDir says why dir cannot be the working directory, or nil.
-func checkDir(dir string) error {
-	var st unix.Stat_t
-	err := unix.Stat(dir, &st)
-	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		err = syscall.ENOTDIR
-	}
-	if err == nil {
-		err = unix.Access(dir, unix.X_OK)
-	}
-	if err != nil {
-		return fmt.Errorf("working directory %q: %w", dir, err)
-	}
-	return nil
-}
-
 // failure tells the host why name did not start, with the exit code that a
 // shell would give.
 func failure(name string, err error) wire.Failure {

@@ -9,22 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/proc"
 	"wolffia/wire"
 )
 
-// After the process is gone its pipes are read to their end. A background
-// process may hold one open: then what was in the pipe when the process ended
-// is read, and after that the stream ends as soon as it has been quiet for
-// outputQuiet, or is outputGrace old.
-const (
-	outputQuiet = 10 * time.Millisecond
-	outputGrace = 50 * time.Millisecond
-)
-
-// terminalOwed is more than lies in a terminal, whose buffers nobody can count:
-// 8 KiB and a page, twice (drivers/tty/pty.c, n_tty.c). The process's end hangs
-// it up, so that its end is seen; but whoever opens it by name may write on.
-const terminalOwed = 64 << 10
+// terminalBuffered is more than a terminal buffers, which no call counts: 8 KiB and a
+// page, twice (drivers/tty/pty.c, n_tty.c). The process's end hangs the terminal up, so
+// that its end of file is seen; but a process that opens it by name may write on.
+const terminalBuffered = 64 << 10
 
 // An output carries one stream of a process to the host, as far as the host
 // has given credit for it.
@@ -36,9 +28,8 @@ type output struct {
 	mu     sync.Mutex
 	change *sync.Cond // any of the fields below has changed; uses mu
 	credit int        // bytes that may be sent; guarded by mu
-	muted  bool       // nobody listens any more: read and drop; guarded by mu
-	ended  time.Time  // when the process was gone; zero before; guarded by mu
-	owed   int        // bytes in the pipe at that time and still there, at most; guarded by mu
+	muted  bool       // read and drop: no host wants it; guarded by mu
+	drain  proc.Drain // guarded by mu
 }
 
 func newOutput(file *os.File, stream wire.Type, tty bool) *output {
@@ -55,7 +46,7 @@ func (o *output) grant(n int) {
 	o.mu.Unlock()
 }
 
-// mute makes the stream run dry without the host.
+// mute has the stream read to its end without credit, and nothing of it sent.
 func (o *output) mute() {
 	o.mu.Lock()
 	o.muted = true
@@ -63,20 +54,18 @@ func (o *output) mute() {
 	o.mu.Unlock()
 }
 
-// finish says that the process is gone.
+// finish notes that the process has ended.
 func (o *output) finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.ended = time.Now()
+	now := time.Now()
+	o.drain.Begin(now, proc.Quiet)
 	if o.tty {
-		o.owed = terminalOwed
+		o.drain.Hold(terminalBuffered)
 	} else if conn, err := o.file.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) {
-			// FIONREAD, alias TIOCINQ: how much lies in the pipe (ioctl_tty(2), pipe(7)).
-			o.owed, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
-		})
+		_ = conn.Control(func(fd uintptr) { o.drain.Hold(proc.Buffered(int(fd))) })
 	}
-	_ = o.file.SetReadDeadline(o.ended.Add(outputQuiet))
+	_ = o.file.SetReadDeadline(now.Add(proc.Quiet))
 	o.change.Signal()
 }
 
@@ -96,27 +85,27 @@ func (o *output) copy(channel uint32, w *wire.Writer) {
 	_ = o.file.Close()
 }
 
-// send reports whether the stream ended while somebody still held it.
+// send sends the stream, and reports whether it ended while a process held it.
 func (o *output) send(channel uint32, w *wire.Writer) (held bool) {
 	for {
 		n, muted := o.await()
 		f := wire.NewFrame(o.stream, channel)
-		n, over, err := o.read(f.Room()[:n])
+		n, complete, err := o.read(f.Room()[:n])
 		if n > 0 && !muted {
 			f.SetLen(n)
 			_ = w.Write(&f) // a broken stream to the host ends the guest elsewhere
 		}
 		f.Release()
 		switch {
-		case over || errors.Is(err, unix.EAGAIN):
+		case complete || errors.Is(err, unix.EAGAIN):
 			return true
-		case err != nil: // io.EOF; EIO from a terminal that nobody has open
+		case err != nil: // io.EOF; EIO from a terminal that no process has open
 			return false
 		}
 	}
 }
 
-// await returns how much may be read now; it waits for credit.
+// await waits for credit, and returns how much may be read.
 func (o *output) await() (n int, muted bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,32 +118,32 @@ func (o *output) await() (n int, muted bool) {
 	return min(o.credit, wire.MaxPayload), false
 }
 
-// read waits for bytes or the end of the stream; once the process is gone it
-// waits for outputQuiet at most and returns EAGAIN if there is nothing to read.
-// It reports whether the stream is to end here.
-func (o *output) read(b []byte) (n int, over bool, err error) {
+// read waits for bytes or the end of the stream; once the process has ended it
+// waits for proc.Quiet at most and returns EAGAIN if there is nothing to read.
+// It reports whether the stream is complete with that.
+func (o *output) read(b []byte) (n int, complete bool, err error) {
 	conn, err := o.file.SyscallConn()
 	if err != nil {
 		return 0, false, err
 	}
 	waited := conn.Read(func(fd uintptr) (done bool) {
-		n, over, err = o.take(fd, b)
+		n, complete, err = o.take(fd, b)
 		return err != unix.EAGAIN
 	})
 	if errors.Is(waited, os.ErrDeadlineExceeded) {
 		// The deadline says nothing about what came in before it.
 		_ = o.file.SetReadDeadline(time.Time{})
-		waited = conn.Control(func(fd uintptr) { n, over, err = o.take(fd, b) })
+		waited = conn.Control(func(fd uintptr) { n, complete, err = o.take(fd, b) })
 	}
 	if waited != nil {
 		err = waited
 	}
-	return n, over, err
+	return n, complete, err
 }
 
 // take reads what is there, without waiting. It holds mu meanwhile: when finish
-// counts what lies in the pipe, no bytes are on their way.
-func (o *output) take(fd uintptr, b []byte) (n int, over bool, err error) {
+// counts what the pipe buffers, no bytes are between the pipe and the drain.
+func (o *output) take(fd uintptr, b []byte) (n int, complete bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
@@ -171,10 +160,11 @@ func (o *output) take(fd uintptr, b []byte) (n int, over bool, err error) {
 	if !o.muted {
 		o.credit -= n
 	}
-	if o.ended.IsZero() {
+	if !o.drain.Begun() {
 		return n, false, nil
 	}
-	o.owed -= n
-	_ = o.file.SetReadDeadline(time.Now().Add(outputQuiet))
-	return n, o.owed <= 0 && time.Since(o.ended) > outputGrace, nil
+	now := time.Now()
+	o.drain.Took(n, now)
+	_ = o.file.SetReadDeadline(now.Add(proc.Quiet))
+	return n, o.drain.Complete(now), nil
 }

@@ -11,7 +11,7 @@ import (
 
 // What a process left in a pipe that somebody else holds arrives, also when
 // the process ends while bytes are on their way and the host is slow.
-func TestOutputOwed(t *testing.T) {
+func TestOutputBuffered(t *testing.T) {
 	p, err := newPipe(true)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestOutputOwed(t *testing.T) {
 			put()
 			o.finish()
 			o.mu.Lock()
-			o.ended = o.ended.Add(-time.Hour)
+			o.drain.Begin(time.Now().Add(-time.Hour), 0)
 			o.mu.Unlock()
 		}
 		sent += len(frame) - wire.HeaderSize

@@ -10,17 +10,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/proc"
 	"wolffia/wire"
 )
 
-// killGrace is the time between SIGTERM and SIGKILL when a request's time
-// limit is over.
-const killGrace = 300 * time.Millisecond
+const (
+	killGrace  = 300 * time.Millisecond // from SIGTERM to SIGKILL when a request's time limit is over
+	deathLimit = 5 * time.Second        // how long processes that were killed are waited for
+)
 
 var unixEpoch = time.Unix(0, 0) // a deadline that is over
 
-// A process is one request: a leader in a session of its own, whatever it
-// started, and its streams.
+// A process is the process of one request, the leader of a session of its own, with
+// its process tree and its streams.
 type process struct {
 	channel uint32
 	w       *wire.Writer
@@ -34,9 +36,9 @@ type process struct {
 	killed  []int      // guarded by killing
 
 	mu       sync.Mutex
-	family   family // guarded by mu
-	timedOut bool   // guarded by mu
-	dropped  bool   // guarded by mu
+	tree     proc.Tree // guarded by mu
+	timedOut bool      // guarded by mu
+	dropped  bool      // guarded by mu
 }
 
 // newProcess makes the streams that req asks for. It returns the three
@@ -64,7 +66,7 @@ func newProcess(channel uint32, w *wire.Writer, req *wire.StartRequest) (_ *proc
 		p.tty = master
 		theirs = append(theirs, fd)
 		if req.Rows > 0 && req.Cols > 0 {
-			p.resize(req.Rows, req.Cols)
+			p.Resize(req.Rows, req.Cols)
 		}
 		p.in = newInput(master, true)
 		p.outs = []*output{newOutput(master, wire.Stdout, true)}
@@ -121,8 +123,8 @@ func (p *process) closeOurs() {
 	}
 }
 
-// run starts the process and stays with it until its Exit or Failed frame is
-// sent; done is called just before, so that the channel is free by then.
+// run starts the process, and returns when its Exit or Failed frame is sent; done is
+// called just before, so that the channel is free by then.
 func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done func()) {
 	pid, err := p.start(r, req, files)
 	p.clean()
@@ -162,7 +164,7 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 		limit.Stop() // a slow reader of the output is not the command's fault
 	}
 	p.mu.Lock()
-	p.family.gone = true
+	p.tree.Reaped = true
 	p.mu.Unlock()
 	if p.in != nil {
 		p.in.abandon()
@@ -172,8 +174,8 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 	}
 	copying.Wait()
 	p.killing.Lock()
-	if len(p.killed) > 0 { // with the answer they do not count any more
-		r.bury(p.killed) // after forks of others, which nobody else need wait for
+	if len(p.killed) > 0 { // with the answer they do not count as processes any more
+		r.awaitReaped(p.killed)
 	}
 	p.killing.Unlock()
 	p.mu.Lock()
@@ -191,8 +193,8 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 	if dir == "" {
 		dir = "/"
 	}
-	if err := checkDir(dir); err != nil {
-		return 0, dirError{err}
+	if err := proc.CheckDir(dir); err != nil {
+		return 0, dirError{fmt.Errorf("working directory %q: %w", dir, err)}
 	}
 	path, err := lookPath(req.Args[0], dir, req.Env)
 	if err != nil {
@@ -206,7 +208,7 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 		Dir: dir, Env: env, Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: req.TTY, Ctty: 0},
 	}
-	p.mu.Lock() // the family is complete before anybody can ask for it
+	p.mu.Lock() // the tree is complete before kill uses it
 	defer p.mu.Unlock()
 	if p.dropped {
 		return 0, errors.New("the request was given up")
@@ -224,10 +226,10 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 	if err != nil {
 		return 0, err
 	}
-	p.family.leader = pid
+	p.tree.Root = pid
 	for _, o := range p.outs {
 		if !o.tty {
-			p.family.pipes = append(p.family.pipes, pipeName(o.file))
+			p.tree.Files = append(p.tree.Files, fileOf(o.file)...)
 		}
 	}
 	return pid, nil
@@ -239,43 +241,42 @@ type dirError struct{ err error }
 
 func (e dirError) Error() string { return e.err.Error() }
 
-// pipeName is what /proc/PID/fd links to for this pipe (proc_pid_fd(5)).
-func pipeName(f *os.File) string {
-	var st unix.Stat_t
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return ""
+// fileOf returns the identity of a pipe; nothing if it has no stat.
+func fileOf(f *os.File) (files []proc.File) {
+	if conn, err := f.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) {
+			var st unix.Stat_t
+			if unix.Fstat(int(fd), &st) == nil {
+				files = append(files, proc.FileOf(&st))
+			}
+		})
 	}
-	_ = conn.Control(func(fd uintptr) { err = unix.Fstat(int(fd), &st) })
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("pipe:[%d]", st.Ino)
+	return files
 }
 
 // expire ends the process tree because its time is over.
 func (p *process) expire() {
 	p.mu.Lock()
 	p.timedOut = true
-	f := p.family
+	tree := p.tree
 	p.mu.Unlock()
-	f.signal(syscall.SIGTERM)
+	tree.Signal(unix.SIGTERM)
 	time.AfterFunc(killGrace, p.kill)
 }
 
 // kill ends the process tree at once. What is left in the pipes is still sent.
 func (p *process) kill() {
 	p.mu.Lock()
-	f := p.family
+	tree := p.tree
 	p.mu.Unlock()
-	if f.leader != 0 {
+	if tree.Root != 0 {
 		p.killing.Lock()
 		defer p.killing.Unlock()
-		p.killed = append(p.killed, f.kill()...)
+		p.killed = append(p.killed, tree.Kill(deathLimit)...)
 	}
 }
 
-// drop ends the process tree of a host that is gone: nobody reads the output.
+// drop ends the process tree of a request that was given up, and drops its output.
 func (p *process) drop() {
 	for _, o := range p.outs {
 		o.mute()
@@ -286,8 +287,7 @@ func (p *process) drop() {
 	p.kill()
 }
 
-// PutInput, CloseInput, Signal, Kill, Resize and Grant make a process a
-// conversation.
+// The methods of channelHandler.
 
 func (p *process) PutInput(f wire.Frame) bool {
 	if p.in == nil {
@@ -303,11 +303,7 @@ func (p *process) CloseInput() {
 	}
 }
 
-func (p *process) Signal(sig syscall.Signal) { p.signal(sig) }
-
 func (p *process) Kill() { go p.drop() } // ends when the tree is dead
-
-func (p *process) Resize(rows, cols uint16) { p.resize(rows, cols) }
 
 func (p *process) Grant(stream wire.Type, n int) {
 	for _, o := range p.outs {
@@ -317,31 +313,31 @@ func (p *process) Grant(stream wire.Type, n int) {
 	}
 }
 
-// signal sends sig to the leader's process group, and to a terminal's
+// Signal sends sig to the leader's process group, and to a terminal's
 // foreground group if that is another one.
-func (p *process) signal(sig syscall.Signal) {
+func (p *process) Signal(sig syscall.Signal) {
 	p.mu.Lock()
-	f := p.family
+	leader, reaped := p.tree.Root, p.tree.Reaped
 	p.mu.Unlock()
-	if f.leader == 0 || f.gone {
+	if leader == 0 || reaped {
 		return
 	}
-	_ = unix.Kill(-f.leader, sig)
+	_ = unix.Kill(-leader, sig)
 	if p.tty == nil {
 		return
 	}
 	if conn, err := p.tty.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) {
 			// TIOCGPGRP works on the master side (ioctl_tty(2)).
-			if pg, err := unix.IoctlGetInt(int(fd), unix.TIOCGPGRP); err == nil && pg > 1 && pg != f.leader {
+			if pg, err := unix.IoctlGetInt(int(fd), unix.TIOCGPGRP); err == nil && pg > 1 && pg != leader {
 				_ = unix.Kill(-pg, sig)
 			}
 		})
 	}
 }
 
-// resize sets the terminal's size; the kernel tells the foreground group.
-func (p *process) resize(rows, cols uint16) {
+// Resize sets the terminal's size; the kernel signals the foreground group.
+func (p *process) Resize(rows, cols uint16) {
 	if p.tty == nil {
 		return
 	}
@@ -352,7 +348,7 @@ func (p *process) resize(rows, cols uint16) {
 	}
 }
 
-// exitStatus translates what wait(2) said.
+// exitStatus translates a status of wait(2).
 func exitStatus(ws syscall.WaitStatus, timedOut bool) wire.ExitStatus {
 	s := wire.ExitStatus{Code: ws.ExitStatus(), TimedOut: timedOut}
 	if ws.Signaled() {

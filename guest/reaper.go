@@ -62,21 +62,21 @@ func (r *reaper) idle() <-chan struct{} {
 	return empty
 }
 
-// bury waits until none of these processes is a child that is dead and still counts
+// awaitReaped waits until none of these processes is a zombie child, which still counts
 // as a process (RLIMIT_NPROC in getrlimit(2)).
-func (r *reaper) bury(pids []int) {
+func (r *reaper) awaitReaped(pids []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, pid := range pids {
-		for unburied(pid) {
+		for isZombie(pid) {
 			r.reaped.Wait()
 		}
 	}
 }
 
-// unburied reports whether a process is a child that is dead and has not been
+// isZombie reports whether a process is a child that is dead and has not been
 // waited for.
-func unburied(pid int) bool {
+func isZombie(pid int) bool {
 	var info unix.Siginfo // stays empty if it is alive (waitid(2))
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	return err == nil && info.Signo != 0

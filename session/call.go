@@ -19,7 +19,8 @@ type Call struct {
 	queued  atomic.Int64 // bytes of input that wait
 	end     sync.Mutex   // held to end the channel, and over what must not come after its end
 	ended   bool         // guarded by end
-	kept    *kept        // there is no channel, but this; nil: there is one
+	// detached takes the channel's place; nil: there is a channel.
+	detached *detached
 
 	// What follows is the handler's.
 	credit   map[wire.Type]int
@@ -87,28 +88,28 @@ func (c *Call) dropInput() {
 	c.input = nil
 }
 
-// begun tells the host that the call's command has had its turn, and its time counts.
-func (c *Call) begun() {
+// started tells the host that the call's command has had its turn, and its time counts.
+func (c *Call) started() {
 	c.end.Lock()
 	defer c.end.Unlock()
 	switch {
-	case c.kept != nil:
-		c.kept.begin()
+	case c.detached != nil:
+		c.detached.begin()
 	case !c.ended:
-		c.sendBegun()
+		c.sendStarted()
 	}
 }
 
-// sendBegun sends the frame for begun.
-func (c *Call) sendBegun() { _ = c.w.Send(wire.Started, c.channel, make([]byte, 4)) }
+// sendStarted sends the frame for started.
+func (c *Call) sendStarted() { _ = c.w.Send(wire.Started, c.channel, make([]byte, 4)) }
 
 // finish sends the frame that ends the channel.
 func (c *Call) finish(t wire.Type, v any) {
 	c.end.Lock()
 	defer c.end.Unlock()
 	c.ended = true
-	if c.kept != nil {
-		c.kept.finish(t, v)
+	if c.detached != nil {
+		c.detached.finish(v)
 		return
 	}
 	c.done()
@@ -134,3 +135,24 @@ func (c *Call) fail(class, message string) {
 	c.dropInput()
 	c.finish(wire.Failed, wire.Failure{Code: 125, Message: message, Class: class})
 }
+
+// giveUp ends the channel of a call that was given up before it had a result.
+func (c *Call) giveUp() { c.fail(wire.ClassConflict, "the request was given up") }
+
+func (c *Call) addCredit(stream wire.Type, n int) {
+	c.credit[stream] = min(c.credit[stream]+n, wire.MaxCredit)
+}
+
+// ignore handles the frames of a call that is answered at once.
+type ignore struct{}
+
+func (ignore) onInput(c *Call, f wire.Frame) {
+	n := len(f.Payload())
+	f.Release()
+	c.consumed(n)
+}
+func (ignore) onClose(*Call)                  {}
+func (ignore) onSignal(*Call, syscall.Signal) {}
+func (ignore) onKill(*Call)                   {}
+func (ignore) onResize(*Call, uint16, uint16) {}
+func (ignore) onCredit(*Call, wire.Type, int) {}

@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/proc"
 )
 
 // A dir is a session's directory. It can be searched and written to, but not
@@ -91,7 +93,7 @@ func (d *dir) remove() {
 func (d *dir) intact() bool {
 	var ours, there unix.Stat_t
 	return unix.Fstat(d.fd, &ours) == nil && unix.Lstat(d.path, &there) == nil &&
-		inodeOf(&ours) == inodeOf(&there) && ours.Mode&0o777 == dirMode
+		proc.FileOf(&ours) == proc.FileOf(&there) && ours.Mode&0o777 == dirMode
 }
 
 // create makes the file name, which takes the place of any other of that name.
@@ -274,7 +276,7 @@ func (d *dir) wasReplaced(content []byte) bool {
 	if ours.Ctim == t.changed && ours.Nlink == 1 {
 		return false
 	}
-	if unix.Fstatat(d.fd, textName, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && inodeOf(&there) != inodeOf(&ours) {
+	if unix.Fstatat(d.fd, textName, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && proc.FileOf(&there) != proc.FileOf(&ours) {
 		return true
 	}
 	now := make([]byte, len(content)+1)

@@ -46,13 +46,13 @@ func TestJobDies(t *testing.T) {
 		m.addJob(j, func() {})
 		j.look(proc.Others())
 	}
-	if mine.dead.IsZero() || !mine.ended.IsZero() || mine.size() != 1 {
+	if mine.dead.IsZero() || !mine.ended.IsZero() || len(mine.members) != 1 {
 		t.Errorf("the shell has not heard, and it is over: %+v", mine)
 	}
 	if other.ended.IsZero() {
 		t.Errorf("it is nobody else's to hear: %+v", other)
 	}
-	if !mine.await(nil) || time.Since(mine.dead) < hearLimit || mine.size() != 0 {
+	if !mine.await(nil) || time.Since(mine.dead) < hearLimit || len(mine.members) != 0 {
 		t.Errorf("a shell that does not hear: %+v", mine)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/excerpt"
+	"wolffia/internal/proc"
 )
 
 // A Host is what sessions need of PID 1. All fields are required.
@@ -30,18 +31,18 @@ type Host struct {
 	Dir string
 }
 
-// An incarnation is one shell process of a session and what connects it to the
+// An shellProcess is one shell process of a session and what connects it to the
 // guest. It belongs to whoever has the session's turn.
-type incarnation struct {
+type shellProcess struct {
 	pid     int
-	proc    string // its directory in /proc, with a slash
-	input   string // its descriptor 0 there
-	cwd     string // its working directory there
-	sock    int    // the guest's end of descriptor 0
-	peer    inode  // the shell's end of it
-	script  int    // where its lines go: sock, or the FIFO D/f
-	tty     int    // the terminal's master side
-	slave   inode  // its other side
+	proc    string    // its directory in /proc, with a slash
+	input   string    // its descriptor 0 there
+	cwd     string    // its working directory there
+	sock    int       // the guest's end of descriptor 0
+	peer    proc.File // the shell's end of it
+	script  int       // where its lines go: sock, or the FIFO D/f
+	tty     int       // the terminal's master side
+	slave   proc.File // its other side
 	saved   *unix.Termios
 	state   int // a FIFO: what it says when it exits
 	said    *excerpt.Excerpt
@@ -70,8 +71,8 @@ type own struct {
 }
 
 // startShell starts a shell. changed is called by the reaper, see Host.
-func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.WaitStatus)) (_ *incarnation, err error) {
-	in := &incarnation{
+func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.WaitStatus)) (_ *shellProcess, err error) {
+	in := &shellProcess{
 		sock: -1, script: -1, state: -1, tty: -1, place: s.dir.path, said: excerpt.New(maxSnapshot, 0),
 		names: own{exit: token(), state: token(), guard: token(), aside: token(), lines: token()},
 	}
@@ -100,7 +101,7 @@ func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.Wait
 	if err := unix.Fstat(pair[1], &st); err != nil {
 		return nil, err
 	}
-	in.peer = inodeOf(&st)
+	in.peer = proc.FileOf(&st)
 	in.script = in.sock
 	if s.d.posix {
 		if err := s.openScript(in); err != nil {
@@ -124,7 +125,7 @@ func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.Wait
 	if err := unix.Fstat(int(slave.Fd()), &st); err != nil {
 		return nil, err
 	}
-	in.slave = inodeOf(&st)
+	in.slave = proc.FileOf(&st)
 	in.saved, _ = unix.IoctlGetTermios(in.tty, unix.TCGETS)
 	in.pid, err = s.m.host.Start(s.path, s.d.args(s.path, in.path(in.names.lines)), &syscall.ProcAttr{
 		Dir: cwd, Env: s.shellEnv(), Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
@@ -133,7 +134,7 @@ func (s *Session) startShell(cwd string, changed func(*incarnation, syscall.Wait
 	in.proc = "/proc/" + itoa(in.pid) + "/"
 	in.input, in.cwd = in.proc+"fd/0", in.proc+"cwd"
 	if err == nil {
-		s.mark.put(in.pid) // before it has got a line, and so before it has children
+		s.mark.Put(in.pid) // before it has got a line, and so before it has children
 	}
 	return in, err
 }
@@ -168,9 +169,9 @@ func (s *Session) shellEnv() []string {
 }
 
 // path is that of one of the shell's own files.
-func (in *incarnation) path(name string) string { return in.place + "/" + name }
+func (in *shellProcess) path(name string) string { return in.place + "/" + name }
 
-func (in *incarnation) close() {
+func (in *shellProcess) close() {
 	if in.script != in.sock {
 		closeFD(&in.script)
 	}
@@ -189,7 +190,7 @@ func closeFD(fd *int) {
 
 // idle reports whether the shell has read all its lines and waits for more. A
 // shell without descriptors to spare may have lost its descriptor 0.
-func (in *incarnation) idle() bool {
+func (in *shellProcess) idle() bool {
 	what := uint(unix.SIOCOUTQ)
 	if in.script != in.sock {
 		what = unix.TIOCINQ // FIONREAD
@@ -204,7 +205,7 @@ func (in *incarnation) idle() bool {
 
 // atPrompt reports whether the shell executes no command: while one runs its
 // descriptor 0 is another one.
-func (in *incarnation) atPrompt() bool {
+func (in *shellProcess) atPrompt() bool {
 	input, err := fileAt(in.input)
 	return err == nil && input == in.peer
 }
@@ -212,7 +213,7 @@ func (in *incarnation) atPrompt() bool {
 // astray reports whether the shell executes no command, and does not read its lines
 // from the guest either: it can report nothing more. While it executes one, it keeps
 // copies of its own streams, which are the terminal.
-func (in *incarnation) astray() bool {
+func (in *shellProcess) astray() bool {
 	for n := 1; n <= 2; n++ {
 		if file, err := in.descriptor(n); err != nil || file != in.slave {
 			return false
@@ -223,7 +224,7 @@ func (in *incarnation) astray() bool {
 
 // terminals counts the shell's descriptors that are its terminal, its streams left
 // out.
-func (in *incarnation) terminals() (n int) {
+func (in *shellProcess) terminals() (n int) {
 	fds, err := os.ReadDir(in.proc + "fd")
 	if err != nil {
 		return math.MaxInt
@@ -242,16 +243,18 @@ func (in *incarnation) terminals() (n int) {
 
 // leaves reports whether the shell has its trap that has it leave a command. gVisor
 // does not tell.
-func (in *incarnation) leaves() bool { return !in.stoppable() || catches(in.pid, guardSignal) }
+func (in *shellProcess) leaves() bool { return !in.stoppable() || proc.Catches(in.pid, guardSignal) }
 
 // descriptor is what the shell has open as descriptor n.
-func (in *incarnation) descriptor(n int) (inode, error) { return fileAt(in.proc + "fd/" + itoa(n)) }
+func (in *shellProcess) descriptor(n int) (proc.File, error) {
+	return fileAt(in.proc + "fd/" + itoa(n))
+}
 
 // fileAt is the file that a path leads to.
-func fileAt(path string) (inode, error) {
+func fileAt(path string) (proc.File, error) {
 	var st unix.Stat_t
 	err := unix.Stat(path, &st)
-	return inodeOf(&st), err
+	return proc.FileOf(&st), err
 }
 
 // receive reads one packet that the shell itself has sent. What others have sent
@@ -259,7 +262,7 @@ func fileAt(path string) (inode, error) {
 // kernel says whose each packet is (SCM_CREDENTIALS in unix(7)).
 //
 // The packet is good until the next call.
-func (in *incarnation) receive() ([]byte, error) {
+func (in *shellProcess) receive() ([]byte, error) {
 	for {
 		n, cn, _, _, err := unix.Recvmsg(in.sock, in.packet[:], in.control[:], unix.MSG_CMSG_CLOEXEC)
 		if err == unix.EINTR {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ type job struct {
 	code              string // the file that its exit status goes to; empty: none
 	keeper            int    // the process that writes it; 0: none
 	shell             int    // the process that has started it, and is told of its end
-	files             []inode
+	files             []proc.File
 
 	mu      sync.Mutex
 	hit     unix.Signal    // what the keeper was sent, and so its status; guarded by mu
@@ -83,10 +84,9 @@ func (j *job) look(all []proc.Process) {
 	if !j.ended.IsZero() {
 		return
 	}
-	holds := holders(j.files)
 	found := map[int]uint64{}
 	unheard := map[int]uint64{}
-	for more := true; more; {
+	for more, first := true, true; more; first = false { // who holds a stream is asked once
 		more = false
 		for _, p := range all {
 			if _, ok := found[p.PID]; ok {
@@ -100,13 +100,16 @@ func (j *job) look(all []proc.Process) {
 				continue
 			}
 			_, child := found[p.Parent]
-			if known && start == p.Start || child || j.groups[p.Group] || holds != nil && holds(p.PID) {
+			in := known && start == p.Start || child || j.groups[p.Group]
+			if !in && first {
+				in, _ = proc.Holds(p.PID, j.files)
+			}
+			if in {
 				found[p.PID] = p.Start
 				j.groups[p.Group] = true
 				more = true
 			}
 		}
-		holds = nil // once is enough
 	}
 	switch {
 	case len(found) > 0 || len(unheard) == 0:
@@ -178,51 +181,10 @@ func (j *job) await(stop <-chan struct{}) bool {
 		default:
 		}
 		if pid == 0 || j.dying() { // only the streams' goroutines, or the shell, are not done yet
-			pause(stop)
+			proc.Pause(stop)
 			continue
 		}
-		awaitProcess(pid, stop)
-	}
-}
-
-// pause waits a moment for what is about to happen.
-func pause(stop <-chan struct{}) {
-	t := time.NewTimer(2 * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-stop:
-	case <-t.C:
-	}
-}
-
-func awaitProcess(pid int, stop <-chan struct{}) {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		pause(stop)
-		return
-	}
-	file := os.NewFile(uintptr(fd), "pidfd")
-	defer file.Close()
-	over := make(chan struct{})
-	defer close(over)
-	go func() { // ends with this call
-		select {
-		case <-stop:
-			_ = file.SetReadDeadline(time.Unix(0, 0))
-		case <-over:
-		}
-	}()
-	conn, err := file.SyscallConn()
-	if err != nil {
-		return
-	}
-	err = conn.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, 0)
-		return n > 0 || err != nil && err != unix.EINTR
-	})
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		pause(stop)
+		proc.Await(pid, stop)
 	}
 }
 
@@ -230,48 +192,46 @@ func awaitProcess(pid int, stop <-chan struct{}) {
 // waits for the job's exit status is not for that one, which ends by itself
 // then; but for SIGKILL, of which the status is known.
 func (j *job) signal(sig unix.Signal) {
-	j.look(proc.Others())
 	if sig == unix.SIGKILL {
-		for range 50 { // a bound, in case somebody outside feeds it
-			before := j.size()
-			j.each(func(pid int) { _ = unix.Kill(pid, unix.SIGSTOP) })
-			j.look(proc.Others())
-			if j.size() == before {
-				break
+		proc.KillAll(unix.SIGSTOP, deathLimit, func() ([]int, int) {
+			pids := j.pids()
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			if slices.Contains(pids, j.keeper) {
+				j.hit = sig
 			}
-		}
+			return pids, 0
+		})
+		return
 	}
+	pids := j.pids()
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	spared := 0
 	switch sig {
-	case unix.SIGKILL, unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT:
+	case unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT:
 	default:
-		if j.size() > 1 { // else it is just being started
+		if len(pids) > 1 { // else it is just being started
 			spared = j.keeper
 		}
 	}
-	j.each(func(pid int) {
+	for _, pid := range pids {
 		if pid == spared {
-			return
+			continue
 		}
 		if pid == j.keeper {
 			j.hit = sig
 		}
 		_ = unix.Kill(pid, sig)
-	})
-}
-
-func (j *job) size() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return len(j.members)
-}
-
-func (j *job) each(f func(pid int)) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for pid := range j.members {
-		f(pid)
 	}
+}
+
+// pids are the job's processes now.
+func (j *job) pids() []int {
+	j.look(proc.Others())
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Collect(maps.Keys(j.members))
 }
 
 func (j *job) describe(all []proc.Process) wire.JobInfo {
@@ -320,8 +280,8 @@ func (s *Session) leftover(r *run, held []*stream) {
 	if len(held) == 0 && !s.m.forked(&s.lastPID) {
 		return
 	}
-	kids, known := children(s.pid())
-	orphans, _ := children(os.Getpid())
+	kids, known := proc.Children(s.pid())
+	orphans, _ := proc.Children(os.Getpid())
 	news := len(held) > 0 || !known
 	for _, pid := range kids {
 		if _, old := s.before[pid]; !old {
@@ -337,14 +297,13 @@ func (s *Session) leftover(r *run, held []*stream) {
 		return
 	}
 	all := proc.Others()
-	sc := &scope{shell: s.pid(), mark: s.mark}
-	sc.before, sc.groups = s.earlier(all)
+	tree := s.newTree(all)
 	j := &job{started: r.begun, session: s.name, shell: s.pid(), members: map[int]uint64{}, groups: map[int]bool{}}
 	for _, st := range held {
 		j.files = append(j.files, st.file)
 	}
-	sc.holds = holders(j.files)
-	found := sc.find(all)
+	tree.Files = j.files
+	found, _ := tree.Find(all)
 	s.seen = map[int]bool{}
 	for _, p := range all {
 		s.seen[p.PID] = true
@@ -352,7 +311,7 @@ func (s *Session) leftover(r *run, held []*stream) {
 	// What is left of older jobs stays known; the rest is forgotten.
 	before, groups := map[int]uint64{}, map[int]bool{}
 	for _, p := range all {
-		if start, ok := sc.before[p.PID]; ok && start == p.Start {
+		if start, ok := tree.Before[p.PID]; ok && start == p.Start {
 			before[p.PID] = start
 			groups[p.Group] = true
 		}
@@ -375,9 +334,9 @@ func (s *Session) leftover(r *run, held []*stream) {
 		s.closeHeld(held)
 		return
 	}
-	j.command = head(string(r.text))
+	j.command = abbreviate(string(r.text))
 	if r.job != nil {
-		j.name, j.command, j.code = r.job.name, head(r.job.text), r.job.code
+		j.name, j.command, j.code = r.job.name, abbreviate(r.job.text), r.job.code
 		for _, p := range found {
 			if p.Parent == s.pid() {
 				j.keeper = p.PID
@@ -416,14 +375,14 @@ func (s *Session) closeHeld(held []*stream) {
 }
 
 func (s *Session) pid() int {
-	if s.in == nil {
+	if s.shell == nil {
 		return 0
 	}
-	return s.in.pid
+	return s.shell.pid
 }
 
-// head is how a command begins, for people.
-func head(text string) string {
+// abbreviate returns how a command begins, as valid UTF-8.
+func abbreviate(text string) string {
 	const most = 200
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) > most {
@@ -437,7 +396,7 @@ type starting struct {
 	name, text string
 	code       string
 	fds        []int // its streams, stdout and stderr
-	files      [2]inode
+	files      [2]proc.File
 	made       *job
 }
 
@@ -451,7 +410,7 @@ func (s *Session) startJob(c *Call) {
 		c.fail(wire.ClassUnavailable, err.Error())
 		s.afterReply()
 	}
-	if s.in == nil {
+	if s.shell == nil {
 		fail(errors.New("the shell has ended"))
 		return
 	}
@@ -468,7 +427,7 @@ func (s *Session) startJob(c *Call) {
 		}
 		var sys unix.Stat_t
 		_ = unix.Fstat(fd, &sys)
-		st.fds, st.files[i] = append(st.fds, fd), inodeOf(&sys)
+		st.fds, st.files[i] = append(st.fds, fd), proc.FileOf(&sys)
 	}
 	path := s.dir.path + "/" + base
 	st.code = path + "s"
@@ -490,7 +449,7 @@ func (s *Session) startJob(c *Call) {
 		_ = os.Remove(path + "e")
 		if st.made == nil { // it was over before we looked
 			j := &job{
-				name: st.name, session: s.name, command: head(st.text), started: r.begun, code: st.code,
+				name: st.name, session: s.name, command: abbreviate(st.text), started: r.begun, code: st.code,
 				members: map[int]uint64{}, groups: map[int]bool{}, files: st.files[:],
 			}
 			s.m.addJob(j, func() {

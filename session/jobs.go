@@ -26,7 +26,7 @@ func (m *Manager) addJob(j *job, follow func()) {
 	follow()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.alive.add(j)
+	m.activity.add(j)
 	m.jobs = append(m.jobs, j)
 	if len(m.jobs) <= maxJobs {
 		return
@@ -125,7 +125,7 @@ func (m *Manager) openJob(c *Call) {
 			infos := []wire.JobInfo{}
 			for _, j := range m.jobsOf(q.Name) {
 				for j.look(all); j.dying(); j.look(all) {
-					pause(nil)
+					proc.Pause(nil)
 					all = proc.Others()
 				}
 				infos = append(infos, j.describe(all))
@@ -160,33 +160,25 @@ func (m *Manager) openJob(c *Call) {
 	}
 }
 
-// A watch is a call that waits for a job.
+// A watch is a call that waits for a job, or for what it writes.
 type watch struct {
-	nobody
+	watcher
 	j    *job
 	once sync.Once
 	stop chan struct{} // closed when the call is given up
 }
 
-func newWatch(j *job) *watch { return &watch{j: j, stop: make(chan struct{})} }
+func newWatch(j *job) *watch {
+	return &watch{watcher: watcher{change: j.change}, j: j, stop: make(chan struct{})}
+}
 
 func (w *watch) onKill(c *Call) {
 	w.once.Do(func() { close(w.stop) })
-	w.j.mu.Lock()
-	c.killed = true
-	w.j.change.Broadcast()
-	w.j.mu.Unlock()
-}
-
-func (w *watch) onCredit(c *Call, typ wire.Type, n int) {
-	w.j.mu.Lock()
-	c.credit[typ] = min(c.credit[typ]+n, wire.MaxCredit)
-	w.j.change.Broadcast()
-	w.j.mu.Unlock()
+	w.watcher.onKill(c)
 }
 
 func (w *watch) onSignal(_ *Call, sig syscall.Signal) {
-	go w.j.signal(sig) // ends when all have it
+	go w.j.signal(sig) // ends when all processes have it
 }
 
 // wait ends the call when the job is over; runs in a goroutine of its own.
@@ -215,7 +207,7 @@ func (w *watch) wait(c *Call) {
 	case late:
 		c.exit(wire.ExitStatus{Code: 124, TimedOut: true})
 	default:
-		c.fail(wire.ClassConflict, "the request was given up")
+		c.giveUp()
 	}
 }
 
@@ -223,7 +215,6 @@ func (w *watch) wait(c *Call) {
 func (w *watch) output(c *Call) {
 	j, q := w.j, c.req.Session
 	at := [2]uint64{q.Offset, q.ErrOffset}
-	types := [2]wire.Type{wire.Stdout, wire.Stderr}
 	buf := make([]byte, wire.MaxPayload)
 	j.mu.Lock()
 	for i, t := range j.tails {
@@ -240,16 +231,7 @@ func (w *watch) output(c *Call) {
 			if t == nil {
 				continue
 			}
-			from, n := t.ring.Read(buf[:min(len(buf), c.credit[types[i]])], at[i])
-			if n > 0 {
-				at[i] = from + uint64(n)
-				c.credit[types[i]] -= n
-				j.mu.Unlock()
-				_ = c.w.Send(types[i], c.channel, buf[:n])
-				j.mu.Lock()
-				progress = true
-			}
-			at[i] = max(at[i], min(from, t.ring.End()))
+			progress = w.send(c, outputs[i], t.ring, &at[i], buf) || progress
 			more = more || at[i] < t.ring.End() || q.Follow && t.open
 		}
 		if !progress {

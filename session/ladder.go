@@ -48,7 +48,7 @@ const (
 // foreground is the process group that the terminal belongs to. TIOCGPGRP
 // works on the master side (ioctl_tty(2)); to write ^C would not if the
 // terminal is raw. 0 is unknown.
-func (in *incarnation) foreground() int {
+func (in *shellProcess) foreground() int {
 	pg, err := unix.IoctlGetInt(in.tty, unix.TIOCGPGRP)
 	if err == unix.ENOTTY { // gVisor tells the slave side only
 		return 0
@@ -62,7 +62,7 @@ func (in *incarnation) foreground() int {
 // interrupt begins the ladder.
 func (s *Session) interrupt() {
 	r := s.cur
-	if r == nil || r.rep != nil || r.ended || r.stage != stageNone || s.in == nil {
+	if r == nil || r.rep != nil || r.ended || r.stage != stageNone || s.shell == nil {
 		return
 	}
 	r.stage = stageInt
@@ -73,17 +73,17 @@ func (s *Session) interrupt() {
 // hit interrupts what is in the foreground, and has the shell leave the
 // command when that is over.
 func (s *Session) hit(r *run) {
-	r.target = s.in.foreground()
-	r.unborn = r.target != s.in.pid && sameCommandLine(r.target, s.in.pid)
-	s.in.frozen = s.in.frozen || !s.in.atPrompt() && (!s.in.leaves() || s.clings(r))
-	if s.in.frozen && !s.in.stoppable() {
+	r.target = s.shell.foreground()
+	r.unborn = r.target != s.shell.pid && sameCommandLine(r.target, s.shell.pid)
+	s.shell.frozen = s.shell.frozen || !s.shell.atPrompt() && (!s.shell.leaves() || s.clings(r))
+	if s.shell.frozen && !s.shell.stoppable() {
 		r.stage = stageReplace
 		s.slay()
 		return
 	}
 	s.atOnce(func() {
 		s.guard()
-		if r.target != 0 || !s.in.atPrompt() { // else it has not begun, or is over
+		if r.target != 0 || !s.shell.atPrompt() { // else it has not begun, or is over
 			s.signalForeground(unix.SIGINT)
 		}
 	})
@@ -116,7 +116,7 @@ func setsTrap(text []byte) bool {
 // stopped process group gets SIGHUP whenever a process leaves it, as a child of the
 // shell does that gets its own, or ends: there it is an orphan from the start. Linux
 // looks whether that has made it one (EXIT in setpgid(2)).
-func (in *incarnation) stoppable() bool { return in.foreground() != 0 }
+func (in *shellProcess) stoppable() bool { return in.foreground() != 0 }
 
 // atOnce has the shell see nothing of what f does until all of it is done, all
 // signals together, if it is stoppable. A program that ends meanwhile is not
@@ -125,10 +125,10 @@ func (in *incarnation) stoppable() bool { return in.foreground() != 0 }
 // bytes behind its buffer's end, as far as there are any (getc_with_restart of bash
 // 5.2 jumps out with the length at -1).
 func (s *Session) atOnce(f func()) {
-	if s.in != nil && s.in.stoppable() {
-		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
-		if !s.in.frozen {
-			defer unix.Kill(s.in.pid, unix.SIGCONT)
+	if s.shell != nil && s.shell.stoppable() {
+		_ = unix.Kill(s.shell.pid, unix.SIGSTOP)
+		if !s.shell.frozen {
+			defer unix.Kill(s.shell.pid, unix.SIGCONT)
 		}
 	}
 	f()
@@ -140,40 +140,40 @@ func (s *Session) atOnce(f func()) {
 // the rest of the line, though its time is over. One at its prompt is spared, for
 // the reason in atOnce.
 func (s *Session) guard() {
-	if s.in.frozen || s.in.atPrompt() {
+	if s.shell.frozen || s.shell.atPrompt() {
 		return
 	}
 	s.guarded = true
-	_ = unix.Kill(s.in.pid, guardSignal)
+	_ = unix.Kill(s.shell.pid, guardSignal)
 }
 
 func (s *Session) signalForeground(sig syscall.Signal) {
-	if s.in == nil {
+	if s.shell == nil {
 		return
 	}
-	if s.in.foreground() == 0 {
+	if s.shell.foreground() == 0 {
 		switch {
-		case s.in.typeSignal(sig):
+		case s.shell.typeSignal(sig):
 		case sig == unix.SIGKILL:
 			s.slay()
 		default:
 			s.sweep(sig)
-			_ = unix.Kill(s.in.pid, sig)
+			_ = unix.Kill(s.shell.pid, sig)
 		}
 		return
 	}
-	if unix.Kill(-s.in.foreground(), sig) != nil {
-		_ = unix.Kill(s.in.pid, sig)
+	if unix.Kill(-s.shell.foreground(), sig) != nil {
+		_ = unix.Kill(s.shell.pid, sig)
 	}
 }
 
 // escalate takes the next step.
 func (s *Session) escalate() {
 	r := s.cur
-	if r == nil || r.rep != nil || r.ended || s.in == nil {
+	if r == nil || r.rep != nil || r.ended || s.shell == nil {
 		return
 	}
-	if s.in.frozen {
+	if s.shell.frozen {
 		s.escalateFrozen(r)
 		return
 	}
@@ -182,7 +182,7 @@ func (s *Session) escalate() {
 		r.stage = stageAsk
 		// What was just being started has another group by now, or still had
 		// the shell's handler, and has lost the signal.
-		if r.unborn || r.target == 0 || r.target != s.in.foreground() {
+		if r.unborn || r.target == 0 || r.target != s.shell.foreground() {
 			s.hit(r)
 		}
 		s.send(s.d.report(r.nonce)) // if the interrupt hit the first one
@@ -192,10 +192,10 @@ func (s *Session) escalate() {
 		s.atOnce(func() {
 			s.guard()
 			s.sweep(unix.SIGTERM)
-			if !s.in.atPrompt() {
-				_ = unix.Kill(s.in.pid, unix.SIGINT)
+			if !s.shell.atPrompt() {
+				_ = unix.Kill(s.shell.pid, unix.SIGINT)
 			}
-			_ = unix.Kill(s.in.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
+			_ = unix.Kill(s.shell.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
 		})
 		s.set(alarmLadder, ladderKill)
 	case stageTerm:
@@ -209,9 +209,9 @@ func (s *Session) escalate() {
 			r.stage = stageReplace
 			s.slay() // its exit ends the run
 			return
-		case s.in.idle():
+		case s.shell.idle():
 			s.send(s.d.report(r.nonce)) // an interrupt hit that one too
-		case len(s.scope().find(proc.Others())) > 0: // started since, by a trap for one
+		case s.lives(): // started since, by a trap for one
 			s.strike(r)
 		}
 		s.set(alarmLadder, ladderLook)
@@ -236,7 +236,7 @@ func (s *Session) strike(r *run) {
 	s.atOnce(func() {
 		s.guard()
 		s.sweep(unix.SIGKILL)
-		_ = unix.Kill(s.in.pid, unix.SIGINT)
+		_ = unix.Kill(s.shell.pid, unix.SIGINT)
 	})
 	s.send(s.d.report(r.nonce))
 }
@@ -247,113 +247,81 @@ func (s *Session) strike(r *run) {
 // nowhere; what a trap looks like from outside is not told apart, so only a shell
 // that ignores it is not waited for.
 func (s *Session) comesBack() bool {
-	return !ignores(s.in.pid, unix.SIGINT) && (s.in.atPrompt() || s.burns())
+	return !proc.Ignores(s.shell.pid, unix.SIGINT) && (s.shell.atPrompt() || s.burns())
 }
 
+// burns reports whether the shell uses a processor.
 func (s *Session) burns() bool {
-	for _, p := range proc.Others() {
-		if p.PID == s.in.pid {
-			return p.State == 'R'
-		}
-	}
-	return false
+	p, err := proc.Read(s.shell.pid)
+	return err == nil && p.State == 'R'
 }
 
-// scope is that of the command that runs.
-func (s *Session) scope() *scope {
-	sc := &scope{mark: s.mark}
-	sc.before, sc.groups = s.earlier(proc.Others())
-	if s.in != nil {
-		sc.shell, sc.runs = s.in.pid, !s.in.stoppable()
-	}
+// lives reports whether the command has processes.
+func (s *Session) lives() bool {
+	found, _ := s.tree().Find(proc.Others())
+	return len(found) > 0
+}
+
+// tree is the process tree of the command that runs.
+func (s *Session) tree() *proc.Tree {
+	t := s.newTree(proc.Others())
+	t.Running = s.shell != nil && !s.shell.stoppable()
 	if s.cur != nil {
-		var files []inode
 		for _, st := range s.cur.outs {
 			if st.pipe != nil {
-				files = append(files, st.file)
+				t.Files = append(t.Files, st.file)
 			}
 		}
-		sc.holds = holders(files)
 	}
-	return sc
+	return t
 }
 
-// earlier is what was there before the command that runs: what the session knows of,
-// and what its jobs have started since.
-func (s *Session) earlier(all []proc.Process) (before map[int]uint64, groups map[int]bool) {
-	before, groups = map[int]uint64{}, map[int]bool{}
-	maps.Copy(before, s.before)
-	maps.Copy(groups, s.groups)
+// newTree is the tree of what the shell has started since the processes that the
+// session knows of, and those that its jobs have started since.
+func (s *Session) newTree(all []proc.Process) *proc.Tree {
+	t := &proc.Tree{Root: s.pid(), Shell: true, Mark: s.mark, Before: map[int]uint64{}, Groups: map[int]bool{}}
+	maps.Copy(t.Before, s.before)
+	maps.Copy(t.Groups, s.groups)
 	for _, j := range s.m.jobsOf(s.name) {
 		j.look(all)
 		j.mu.Lock()
-		maps.Copy(before, j.members)
-		maps.Copy(groups, j.groups)
+		maps.Copy(t.Before, j.members)
+		maps.Copy(t.Groups, j.groups)
 		j.mu.Unlock()
 	}
-	delete(groups, s.pid())
-	return before, groups
+	delete(t.Groups, s.pid())
+	return t
 }
 
+// deathLimit bounds how long the session waits for processes that it has killed.
+const deathLimit = 250 * time.Millisecond
+
 // sweep sends a signal to all processes of the command. To be killed they are
-// stopped first, until no new one shows up, so that none forks away, if the shell
-// is too (atOnce): it would take a program for one that a person has stopped.
-func (s *Session) sweep(sig syscall.Signal) { sweep(s.scope(), sig) }
+// stopped first, so that none forks away, if the shell is stopped too (atOnce): it
+// would take a program for one that a person has stopped.
+func (s *Session) sweep(sig syscall.Signal) {
+	if sig == unix.SIGKILL {
+		s.tree().Kill(deathLimit) // the shell sees their death before it does anything else
+		return
+	}
+	s.tree().Signal(sig)
+}
 
 // slay kills the command and the shell, which goes no further meanwhile. In gVisor
 // it may die of the SIGHUP instead that stoppable tells of.
 func (s *Session) slay() {
-	if s.in != nil {
-		_ = unix.Kill(s.in.pid, unix.SIGSTOP)
-		defer unix.Kill(s.in.pid, unix.SIGKILL)
+	if s.shell != nil {
+		_ = unix.Kill(s.shell.pid, unix.SIGSTOP)
+		defer unix.Kill(s.shell.pid, unix.SIGKILL)
 	}
-	sweep(s.scope(), unix.SIGKILL)
-}
-
-func sweep(sc *scope, sig syscall.Signal) (n int) {
-	if sig != unix.SIGKILL {
-		found := sc.find(proc.Others())
-		for _, p := range found {
-			_ = unix.Kill(p.PID, sig)
-			_ = unix.Kill(p.PID, unix.SIGCONT)
-		}
-		return len(found)
-	}
-	const (
-		rounds     = 50                     // a bound, in case somebody outside feeds it
-		deathLimit = 250 * time.Millisecond // the session waits
-	)
-	first := unix.SIGSTOP
-	if sc.runs {
-		first = unix.SIGKILL
-	}
-	known := map[int]bool{}
-	for range rounds {
-		before := len(known)
-		for _, p := range sc.find(proc.Others()) {
-			if !known[p.PID] {
-				known[p.PID] = true
-				_ = unix.Kill(p.PID, first)
-			}
-		}
-		if len(known) == before {
-			break
-		}
-	}
-	var dying proc.Dying // their shell knows of it before it does anything else
-	for pid := range known {
-		dying.Add(pid)
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-	dying.Wait(deathLimit)
-	return len(known)
+	s.sweep(unix.SIGKILL)
 }
 
 // checkLost looks whether the shell sits at its prompt and has not answered:
 // then it is asked again, then repaired, then replaced.
 func (s *Session) checkLost() {
 	r := s.cur
-	if r == nil || r.rep != nil || r.ended || s.in == nil {
+	if r == nil || r.rep != nil || r.ended || s.shell == nil {
 		return
 	}
 	if r.in.open && r.call != nil && r.call.closed {
@@ -367,8 +335,8 @@ func (s *Session) checkLost() {
 	if r.stage != stageNone {
 		return // the ladder does the same
 	}
-	astray := s.in.astray()
-	if !s.in.idle() && !astray {
+	astray := s.shell.astray()
+	if !s.shell.idle() && !astray {
 		r.idle = 0
 		return
 	}
@@ -407,7 +375,7 @@ func (s *Session) checkLost() {
 func (s *Session) abandon(r *run) {
 	r.unknown = true
 	r.stage = stageReplace
-	_ = unix.Kill(s.in.pid, unix.SIGKILL)
+	_ = unix.Kill(s.shell.pid, unix.SIGKILL)
 }
 
 // HangUp tells every shell that its terminal is gone, once its command is over.
@@ -427,8 +395,8 @@ func (m *Manager) HangUp() {
 }
 
 func (s *Session) hangUp() {
-	if s.in != nil {
-		_ = unix.Kill(s.in.pid, unix.SIGHUP)
+	if s.shell != nil {
+		_ = unix.Kill(s.shell.pid, unix.SIGHUP)
 	}
 	if s.term != nil && s.term.alive() {
 		_ = unix.Kill(s.term.pid, unix.SIGHUP)

@@ -13,12 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/proc"
 	"wolffia/wire"
 )
 
@@ -35,7 +36,7 @@ type Manager struct {
 
 	load *os.File // /proc/loadavg; nil: unknown
 
-	alive living
+	activity activity
 }
 
 // maxJobs bounds how many jobs that have ended are remembered.
@@ -73,7 +74,7 @@ func (m *Manager) Open(channel uint32, w *wire.Writer, req *wire.StartRequest, d
 		channel: channel, w: w, req: req, done: done,
 		credit: map[wire.Type]int{wire.Stdout: wire.Window, wire.Stderr: wire.Window},
 	}
-	c.setHandler(nobody{})
+	c.setHandler(ignore{})
 	switch q := req.Session; q.Op {
 	case wire.SessionCreate:
 		m.create(c)
@@ -97,17 +98,15 @@ func (m *Manager) openSession(c *Call, s *Session) {
 	q := c.req.Session
 	switch q.Op {
 	case wire.SessionExec, wire.SessionJobStart:
+		if err := checkText(c.req); err != nil {
+			c.fail(wire.ClassInvalid, err.Error())
+			return
+		}
 		switch {
-		case len(c.req.Args) != 1:
-			c.fail(wire.ClassInvalid, fmt.Sprintf("%d texts to run, want one", len(c.req.Args)))
-		case bytes.IndexByte([]byte(c.req.Args[0]), 0) >= 0:
-			c.fail(wire.ClassInvalid, "the text has a NUL, which no shell can run")
-		case q.Op == wire.SessionJobStart && q.Job != "" && (wire.CheckSessionName(q.Job) != nil || isNumber(q.Job)):
-			c.fail(wire.ClassInvalid, fmt.Sprintf("job name %q: want letters, digits and ._-, and not only digits", q.Job))
 		case q.Op == wire.SessionJobStart && q.Job != "" && m.job(q.Name, q.Job, true) != nil:
 			c.fail(wire.ClassExists, fmt.Sprintf("job %q runs already", q.Job))
-		case q.Op == wire.SessionExec && q.Keep:
-			s.post(func() { s.keep(c) })
+		case q.Keep:
+			s.post(func() { s.detach(c) })
 		default:
 			s.post(func() { s.submit(c) })
 		}
@@ -124,9 +123,27 @@ func (m *Manager) openSession(c *Call, s *Session) {
 	}
 }
 
-func isNumber(s string) bool {
-	_, err := strconv.Atoi(s)
-	return err == nil
+// checkText returns what is wrong with a request to run a text, or nil.
+func checkText(req *wire.StartRequest) error {
+	q := req.Session
+	switch {
+	case len(req.Args) != 1:
+		return fmt.Errorf("%d texts to run, want one", len(req.Args))
+	case strings.Contains(req.Args[0], "\x00"):
+		return errors.New("the text has a NUL, which no shell can run")
+	case q.Op == wire.SessionJobStart && q.Job != "":
+		if _, err := strconv.Atoi(q.Job); err == nil || wire.CheckSessionName(q.Job) != nil {
+			return fmt.Errorf("job name %q: want letters, digits and ._-, and not only digits", q.Job)
+		}
+	case q.Keep:
+		if err := wire.CheckSessionName(q.Job); err != nil {
+			return fmt.Errorf("operation: %w", err)
+		}
+		if req.Stdin || req.TTY {
+			return errors.New("a detached command has no input and no terminal")
+		}
+	}
+	return nil
 }
 
 func (m *Manager) session(name string) *Session {
@@ -194,7 +211,7 @@ func (m *Manager) create(c *Call) {
 	if s.rows == 0 || s.cols == 0 {
 		s.rows, s.cols = 24, 80
 	}
-	if err := checkDir(s.home); err != nil {
+	if err := proc.CheckDir(s.home); err != nil {
 		c.fail(wire.ClassInvalid, fmt.Sprintf("working directory %q: %v", s.home, err))
 		return
 	}
@@ -202,7 +219,7 @@ func (m *Manager) create(c *Call) {
 		c.fail(wire.ClassUnavailable, err.Error())
 		return
 	}
-	s.mark, s.terminals = newMark(), newMark()
+	s.mark, s.terminals = proc.NewMark(), proc.NewMark()
 	s.info = wire.SessionInfo{Name: s.name, Shell: s.path, CreatedMS: time.Now().UnixMilli()}
 	m.mu.Lock()
 	if m.sessions[s.name] != nil {
@@ -326,7 +343,7 @@ func (m *Manager) Close() {
 // first starts a session's first shell.
 func (s *Session) first(c *Call) {
 	s.boot(func(err error) {
-		if s.in == nil && err == nil {
+		if s.shell == nil && err == nil {
 			err = errors.New("it ended at once")
 		}
 		if err != nil {
@@ -343,8 +360,7 @@ func (s *Session) first(c *Call) {
 
 // destroy ends the session as soon as nothing of our own runs.
 func (s *Session) destroy(c *Call) {
-	if s.dead || s.dying != nil {
-		c.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+	if s.refuses(c) {
 		return
 	}
 	s.dying = c
@@ -371,7 +387,7 @@ func (s *Session) destroyNow() {
 	if s.dead {
 		return
 	}
-	sweep(&scope{shell: s.pid(), mark: s.mark}, unix.SIGKILL)
+	(&proc.Tree{Root: s.pid(), Shell: true, Mark: s.mark}).Kill(deathLimit)
 	for _, j := range s.m.jobsOf(s.name) {
 		j.signal(unix.SIGKILL)
 	}
@@ -395,17 +411,3 @@ func (s *Session) end() {
 		s.dying.exit(wire.ExitStatus{SessionEnded: true})
 	}
 }
-
-// nobody handles the frames of a call that is answered at once.
-type nobody struct{}
-
-func (nobody) onInput(c *Call, f wire.Frame) {
-	n := len(f.Payload())
-	f.Release()
-	c.consumed(n)
-}
-func (nobody) onClose(*Call)                  {}
-func (nobody) onSignal(*Call, syscall.Signal) {}
-func (nobody) onKill(*Call)                   {}
-func (nobody) onResize(*Call, uint16, uint16) {}
-func (nobody) onCredit(*Call, wire.Type, int) {}

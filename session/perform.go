@@ -15,7 +15,7 @@ import (
 // perform runs a call that has its turn. The session is busy until idle.
 func (s *Session) perform(c *Call) {
 	if c.killed {
-		c.fail(wire.ClassConflict, "the request was given up")
+		c.giveUp()
 		s.idle()
 		return
 	}
@@ -48,7 +48,7 @@ func (s *Session) perform(c *Call) {
 			c.fail(wire.ClassInvalid, fmt.Sprintf("the call's environment and working directory %q cannot be set: %s", dir, strings.TrimSpace(r.complaint())))
 			s.undoCall(s.idle)
 		case c.killed: // meanwhile
-			c.fail(wire.ClassConflict, "the request was given up")
+			c.giveUp()
 			s.undoCall(s.idle)
 		default:
 			s.command(c)
@@ -114,7 +114,7 @@ func isName(name string) bool {
 func (s *Session) undoCall(then func()) {
 	text := s.restore
 	s.restore = nil
-	if len(text) == 0 || s.in == nil {
+	if len(text) == 0 || s.shell == nil {
 		s.restore = text
 		then()
 		return
@@ -145,7 +145,7 @@ func (s *Session) command(c *Call) {
 		s.startJob(c)
 		return
 	}
-	if s.in == nil { // it ended between our own commands
+	if s.shell == nil { // it ended between our own commands
 		c.fail(wire.ClassUnavailable, "the shell has ended")
 		s.idle()
 		return
@@ -180,7 +180,7 @@ func (s *Session) command(c *Call) {
 		s.afterReply()
 	}
 	if r.limit > 0 { // the host counts too; else nobody waits for that word
-		c.begun()
+		c.started()
 	}
 	s.begin(r)
 }
@@ -197,13 +197,13 @@ func (s *Session) afterReply() {
 // undoGuard puts the user's trap on SIGINT back that the guard's has put aside.
 func (s *Session) undoGuard(then func()) {
 	const limit = 1 << 20 // of such a trap, in bytes
-	if !s.guarded || s.in == nil {
+	if !s.guarded || s.shell == nil {
 		s.guarded = false
 		then()
 		return
 	}
 	s.guarded = false
-	text := s.dir.take(s.in.names.aside, limit)
+	text := s.dir.take(s.shell.names.aside, limit)
 	if len(text) == 0 || len(text) == limit {
 		then()
 		return
@@ -253,7 +253,7 @@ func (s *Session) reply(r *run, restored string) {
 
 // takeSnapshot asks an idle shell for its state.
 func (s *Session) takeSnapshot() {
-	if s.busy || s.in == nil || s.dead {
+	if s.busy || s.shell == nil || s.dead {
 		return
 	}
 	s.busy = true
@@ -277,8 +277,8 @@ func (s *Session) snapshotNow(limit time.Duration, then func()) {
 
 func (s *Session) resize(rows, cols uint16) {
 	s.rows, s.cols = rows, cols
-	if s.in != nil {
-		_ = setSize(s.in.tty, rows, cols)
+	if s.shell != nil {
+		_ = setSize(s.shell.tty, rows, cols)
 	}
 }
 
@@ -370,7 +370,7 @@ func (s *Session) withdraw(c *Call) {
 		if q == c {
 			s.queue = append(s.queue[:i], s.queue[i+1:]...)
 			s.publish()
-			c.fail(wire.ClassConflict, "the request was given up")
+			c.giveUp()
 			return
 		}
 	}
@@ -386,7 +386,7 @@ func (s *Session) onResize(c *Call, rows, cols uint16) {
 
 func (s *Session) onCredit(c *Call, typ wire.Type, n int) {
 	s.postFor(c, func(h handler) { h.onCredit(c, typ, n) }, func() {
-		c.credit[typ] = min(c.credit[typ]+n, wire.MaxCredit)
+		c.addCredit(typ, n)
 		if s.cur == nil || s.cur.call != c {
 			return
 		}

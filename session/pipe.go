@@ -2,6 +2,8 @@ package session
 
 import (
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/proc"
 )
 
 // A pipe is a FIFO in the session's directory that takes an output of its
@@ -15,7 +17,7 @@ type pipe struct {
 	name string
 	fd   int // to read from; -1: it has yet to be made
 	held int // to write to; -1: closed
-	file inode
+	file proc.File
 }
 
 func newPipe() pipe { return pipe{fd: -1, held: -1} }
@@ -38,7 +40,7 @@ func (s *Session) lay(p *pipe) error {
 		_ = unix.Close(fd)
 		return err
 	}
-	p.name, p.fd, p.file = name, fd, inodeOf(&st)
+	p.name, p.fd, p.file = name, fd, proc.FileOf(&st)
 	s.poll.add(fd, unix.EPOLLIN)
 	if !s.dir.probe {
 		return nil
@@ -66,7 +68,7 @@ func (s *Session) hold(p *pipe) {
 	}
 	var st unix.Stat_t
 	fd, err := s.dir.open(name, unix.O_WRONLY)
-	if err == nil && (unix.Fstat(fd, &st) != nil || inodeOf(&st) != p.file) {
+	if err == nil && (unix.Fstat(fd, &st) != nil || proc.FileOf(&st) != p.file) {
 		err = unix.EINVAL
 		_ = unix.Close(fd)
 	}

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"wolffia/internal/proc"
 )
 
 func TestReports(t *testing.T) {
@@ -107,32 +105,4 @@ func FuzzSnapshot(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestBelongs(t *testing.T) {
-	const shell = 10
-	all := []proc.Process{
-		{PID: 10, Parent: 1, Group: 10, Session: 10, Start: 1},
-		{PID: 11, Parent: 10, Group: 11, Session: 10, Start: 5},             // a child
-		{PID: 12, Parent: 11, Group: 12, Session: 12, Start: 6},             // its child, in another session
-		{PID: 13, Parent: 1, Group: 13, Session: 10, Start: 6},              // an orphan in the session
-		{PID: 14, Parent: 1, Group: 14, Session: 14, Start: 6},              // a daemon that holds a stream
-		{PID: 15, Parent: 1, Group: 15, Session: 15, Start: 6},              // somebody else's
-		{PID: 20, Parent: 10, Group: 20, Session: 10, Start: 2},             // an earlier job
-		{PID: 21, Parent: 20, Group: 20, Session: 10, Start: 7},             // its new child
-		{PID: 22, Parent: 20, Group: 22, Session: 22, Start: 7},             // another, in a session of its own
-		{PID: 30, Parent: 10, Group: 30, Session: 10, Start: 9},             // the number of an earlier one, used again
-		{PID: 31, Parent: 10, Group: 31, Session: 10, Start: 9, State: 'Z'}, // dead
-	}
-	s := &scope{
-		shell: shell, before: map[int]uint64{20: 2, 30: 3}, groups: map[int]bool{20: true},
-		holds: func(pid int) bool { return pid == 14 },
-	}
-	var got []int
-	for _, p := range s.find(all) {
-		got = append(got, p.PID)
-	}
-	if want := []int{11, 12, 13, 14, 30}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/proc"
 	"wolffia/wire"
 )
 
@@ -39,13 +40,12 @@ type run struct {
 	timedOut bool
 	killed   bool
 	stage    int
-	looks    int       // at a shell that does not answer, after SIGKILL
-	idle     int       // how often in a row the shell was found at its prompt
-	asked    int       // how far a lost report was searched for
-	unknown  bool      // the status is not the command's
-	target   int       // the process group that got its signal
-	unborn   bool      // it was a copy of the shell that had not executed yet
-	drained  time.Time // when held pipes are given up
+	looks    int  // at a shell that does not answer, after SIGKILL
+	idle     int  // how often in a row the shell was found at its prompt
+	asked    int  // how far a lost report was searched for
+	unknown  bool // the status is not the command's
+	target   int  // the process group that got its signal
+	unborn   bool // it was a copy of the shell that had not executed yet
 }
 
 // A feeding is a command's standard input.
@@ -129,8 +129,8 @@ func (s *Session) open(r *run) error {
 	}
 	if r.st.tty {
 		s.flushTerminal()
-		r.outs = []*stream{newStream(wire.Stdout, s.in.tty, r.call)}
-		fd, err := unix.FcntlInt(uintptr(s.in.tty), unix.F_DUPFD_CLOEXEC, 3)
+		r.outs = []*stream{newStream(wire.Stdout, s.shell.tty, r.call)}
+		fd, err := unix.FcntlInt(uintptr(s.shell.tty), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return err
 		}
@@ -290,9 +290,9 @@ func (s *Session) onReport(rep report) {
 // is still to be read.
 func (s *Session) settleRun() {
 	r := s.cur
-	r.drained = time.Now().Add(grace)
+	now := time.Now()
 	for _, st := range r.outs {
-		st.quiet = r.drained
+		st.drain.Begin(now, proc.Grace)
 		if st.pipe != nil {
 			st.pipe.let()
 		}
@@ -371,12 +371,12 @@ func (s *Session) replace() {
 // what the kernel says. Of a path that is too long for the kernel to tell, what the
 // shell says is all that is known.
 func (s *Session) locate(pwd string) {
-	link := s.in.cwd
+	link := s.shell.cwd
 	var real, said unix.Stat_t
 	if unix.Stat(link, &real) != nil {
 		return
 	}
-	if strings.HasPrefix(pwd, "/") && statPath(pwd, &said) == nil && inodeOf(&real) == inodeOf(&said) {
+	if strings.HasPrefix(pwd, "/") && statPath(pwd, &said) == nil && proc.FileOf(&real) == proc.FileOf(&said) {
 		s.cwd = pwd
 		return
 	}
@@ -437,8 +437,8 @@ func (s *Session) drain() {
 		more, blocked := false, false
 		if !st.eof {
 			more, blocked = st.pump(true)
-			if st.owed < 0 && !st.eof {
-				st.owed = st.pending()
+			if !st.eof && !st.drain.Held() {
+				st.drain.Hold(proc.Buffered(st.fd))
 			}
 		}
 		switch {
@@ -449,15 +449,12 @@ func (s *Session) drain() {
 		case blocked:
 			s.unwatch(st)
 			complete = false
-		case st.owed <= 0 && (!st.quiet.After(now) || !r.drained.After(now)):
-			st.over = true // held by somebody in the background
+		case st.drain.Complete(now):
+			st.over = true // a background process holds it
 		default:
 			complete = false
 			s.rewatch(st)
-			t := st.quiet
-			if r.drained.Before(t) {
-				t = r.drained
-			}
+			t := st.drain.Next()
 			if more {
 				t = now
 			}
@@ -489,8 +486,8 @@ func (s *Session) finish(r *run) {
 	if r.ended {
 		s.restoredNext()
 	}
-	if r.st.tty && s.in != nil && s.in.saved != nil {
-		s.in.setTerminal(s.in.saved)
+	if r.st.tty && s.shell != nil && s.shell.saved != nil {
+		s.shell.setTerminal(s.shell.saved)
 	}
 	held := s.closeStreams(r)
 	tidy := func() {
@@ -610,15 +607,4 @@ func (s *Session) closeInput(r *run) {
 		s.dir.unlink(r.in.name)
 		r.in.name = ""
 	}
-}
-
-func checkDir(dir string) error {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return unix.ENOTDIR
-	}
-	return unix.Access(dir, unix.X_OK)
 }

@@ -12,7 +12,7 @@ const pipeSize = 4096
 
 // openScript opens the FIFO that a shell without extensions reads its lines
 // from. A read of it must not get more than one packet.
-func (s *Session) openScript(in *incarnation) (err error) {
+func (s *Session) openScript(in *shellProcess) (err error) {
 	if in.script, err = s.dir.fifo(in.names.lines, unix.O_RDWR); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func pad(packet string) []byte {
 // flush writes those packets that wait for room, as far as there is any, and
 // has the poller wait for more.
 func (s *Session) flush() {
-	in := s.in
+	in := s.shell
 	for len(in.waiting) > 0 {
 		_, err := unix.Write(in.script, pad(in.waiting[0]))
 		if err == unix.EINTR {
@@ -65,7 +65,7 @@ func (s *Session) flush() {
 // send sends one line to the shell. A line that does not go out shows as a lost
 // report.
 func (s *Session) send(packet string) {
-	in := s.in
+	in := s.shell
 	if in == nil || in.script < 0 {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/proc"
 	"wolffia/wire"
 )
 
@@ -40,16 +41,16 @@ type Session struct {
 	rc   bool
 	dir  *dir
 	poll *poller
-	mark mark // of all that its shells start
+	mark proc.Mark // of all that its shells start
 
-	terminals mark   // of all that its terminals' shells start
-	startFile string // what the last of those has read first; empty: there was none
+	terminals proc.Mark // of all that its terminals' shells start
+	startFile string    // what the last of those has read first; empty: there was none
 
 	turns turns
 	mu    sync.Mutex
 	info  wire.SessionInfo // as of the last change; guarded by mu
 
-	in    *incarnation // nil: the shell has ended
+	shell *shellProcess // nil: the shell has ended
 	queue []*Call
 	busy  bool // something runs, or is being prepared
 	cur   *run
@@ -73,10 +74,10 @@ type Session struct {
 	groups     map[int]bool
 	seen       map[int]bool // orphans that are not ours
 	lastPID    string
-	after      func()  // looks for jobs, when the result is out
-	kept       []*kept // oldest first
-	dying      *Call   // the destroy that ends the session
-	leaving    bool // PID 1 is about to end
+	after      func()      // looks for jobs, when the result is out
+	detached   []*detached // oldest first
+	dying      *Call       // the destroy that ends the session
+	leaving    bool        // PID 1 is about to end
 	dead       bool
 	released   bool // what it had is given back
 
@@ -221,10 +222,10 @@ func (s *Session) publish() {
 	i := &s.info
 	state, commands, waiting := i.State, i.Commands, i.Waiting
 	i.State, i.PID = wire.StateIdle, 0
-	if s.in == nil {
+	if s.shell == nil {
 		i.State = wire.StateEnded
 	} else {
-		i.PID = s.in.pid
+		i.PID = s.shell.pid
 	}
 	if s.cur != nil && s.cur.call != nil {
 		i.State = wire.StateRunning
@@ -242,13 +243,21 @@ func (s *Session) describe() wire.SessionInfo {
 	return s.info
 }
 
+// refuses ends a call of a session that is being ended, and reports whether it did.
+func (s *Session) refuses(c *Call) bool {
+	if s.dead || s.dying != nil {
+		c.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+		return true
+	}
+	return false
+}
+
 // submit queues a call, or refuses it.
 func (s *Session) submit(c *Call) {
 	switch {
-	case s.dead || s.dying != nil:
-		c.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+	case s.refuses(c):
 	case c.killed:
-		c.fail(wire.ClassConflict, "the request was given up")
+		c.giveUp()
 	case c.req.Session.NoWait && (len(s.queue) > 0 || s.cur != nil && s.cur.call != nil):
 		c.fail(wire.ClassConflict, fmt.Sprintf("session %q is busy", s.name))
 	default:
@@ -264,7 +273,7 @@ func (s *Session) next() {
 		return
 	}
 	if len(s.queue) == 0 {
-		if s.in != nil && s.snapAt != s.commands {
+		if s.shell != nil && s.snapAt != s.commands {
 			s.set(alarmIdle, quietBefore)
 		}
 		s.publish()
@@ -300,7 +309,7 @@ func (s *Session) idle() {
 
 // withShell goes on when there is a shell.
 func (s *Session) withShell(then func(error)) {
-	if s.in != nil {
+	if s.shell != nil {
 		then(nil)
 		return
 	}
@@ -314,20 +323,20 @@ func (s *Session) withShell(then func(error)) {
 // predecessor has left.
 func (s *Session) boot(then func(error)) {
 	dir := s.cwd
-	if checkDir(dir) != nil {
-		if dir = s.home; checkDir(dir) != nil {
+	if proc.CheckDir(dir) != nil {
+		if dir = s.home; proc.CheckDir(dir) != nil {
 			dir = "/"
 		}
 	}
 	s.before, s.groups, s.lastPID = nil, nil, ""
-	in, err := s.startShell(dir, func(in *incarnation, ws syscall.WaitStatus) {
+	in, err := s.startShell(dir, func(in *shellProcess, ws syscall.WaitStatus) {
 		s.later(func() { s.onChange(in, ws) }) // the reaper is not to wait
 	})
 	if err != nil {
 		then(err)
 		return
 	}
-	s.in = in
+	s.shell = in
 	for _, fd := range []int{in.sock, in.state, in.tty} {
 		s.poll.add(fd, unix.EPOLLIN)
 	}
@@ -383,16 +392,16 @@ func (s *Session) bring(then func(error)) {
 
 // kill ends the shell without waiting for anything.
 func (s *Session) kill() {
-	if s.in == nil || s.in.gone {
+	if s.shell == nil || s.shell.gone {
 		return
 	}
-	_ = unix.Kill(s.in.pid, unix.SIGKILL)
+	_ = unix.Kill(s.shell.pid, unix.SIGKILL)
 	s.lose()
 }
 
 // lose forgets the shell.
 func (s *Session) lose() {
-	in := s.in
+	in := s.shell
 	if in == nil {
 		return
 	}
@@ -409,7 +418,7 @@ func (s *Session) lose() {
 			s.dir.unlink(name)
 		}
 	}
-	s.in = nil
+	s.shell = nil
 }
 
 // nonce is a word that nobody can guess.
@@ -430,13 +439,13 @@ func (s *Session) onEvents() {
 	sock := false
 	for _, ev := range events {
 		switch fd := int(ev.Fd); {
-		case s.in != nil && fd == s.in.sock:
+		case s.shell != nil && fd == s.shell.sock:
 			sock = true
-		case s.in != nil && fd == s.in.state:
+		case s.shell != nil && fd == s.shell.state:
 			s.readState()
-		case s.in != nil && s.in.watched && fd == s.in.script:
+		case s.shell != nil && s.shell.watched && fd == s.shell.script:
 			s.flush()
-		case s.in != nil && fd == s.in.tty:
+		case s.shell != nil && fd == s.shell.tty:
 			s.onTerminal()
 		case s.cur != nil && s.cur.in.fd == fd && s.cur.in.open:
 			s.feed()
@@ -444,18 +453,18 @@ func (s *Session) onEvents() {
 			s.onPipe(fd)
 		}
 	}
-	if sock && s.in != nil {
+	if sock && s.shell != nil {
 		s.readReports()
 	}
 }
 
 // readReports reads what the shell says.
 func (s *Session) readReports() {
-	for s.in != nil {
-		packet, err := s.in.receive()
+	for s.shell != nil {
+		packet, err := s.shell.receive()
 		if len(packet) == 0 {
 			if err == nil { // its end is closed: its exit says the rest
-				s.poll.remove(s.in.sock)
+				s.poll.remove(s.shell.sock)
 			}
 			return // or there is nothing more
 		}
@@ -475,7 +484,7 @@ func (s *Session) readReports() {
 // believe takes a report for true if the shell is at its prompt. While it executes
 // a command, it is the command that has read the word and says so.
 func (s *Session) believe(rep report) {
-	if s.in.atPrompt() {
+	if s.shell.atPrompt() {
 		s.onReport(rep)
 	}
 }
@@ -484,14 +493,14 @@ func (s *Session) believe(rep report) {
 func (s *Session) readState() {
 	var buf [32 << 10]byte
 	for {
-		n, err := unix.Read(s.in.state, buf[:])
+		n, err := unix.Read(s.shell.state, buf[:])
 		if err == unix.EINTR {
 			continue
 		}
 		if n <= 0 {
 			return
 		}
-		_, _ = s.in.said.Write(buf[:n]) // never fails
+		_, _ = s.shell.said.Write(buf[:n]) // never fails
 	}
 }
 
@@ -508,10 +517,10 @@ func (s *Session) onTerminal() {
 func (s *Session) drainTerminal() {
 	var buf [32 << 10]byte
 	for range 64 {
-		n, err := unix.Read(s.in.tty, buf[:])
+		n, err := unix.Read(s.shell.tty, buf[:])
 		if n <= 0 && err != unix.EINTR {
 			if err != unix.EAGAIN {
-				s.poll.remove(s.in.tty) // everybody has closed it
+				s.poll.remove(s.shell.tty) // everybody has closed it
 			}
 			return
 		}
@@ -522,8 +531,8 @@ func (s *Session) drainTerminal() {
 // was typed and not read: it was meant for another command.
 func (s *Session) flushTerminal() {
 	s.drainTerminal()
-	if t, err := unix.IoctlGetTermios(s.in.tty, unix.TCGETS); err == nil {
-		s.in.setTerminal(t)
+	if t, err := unix.IoctlGetTermios(s.shell.tty, unix.TCGETS); err == nil {
+		s.shell.setTerminal(t)
 	}
 }
 
@@ -531,24 +540,24 @@ func (s *Session) flushTerminal() {
 // What the terminal itself has is dropped with its modes, since they are those of
 // the shell's side (TCSETSF in ioctl_tty(2)); what is still on the way to it is
 // the output of the master side (TCOFLUSH).
-func (in *incarnation) setTerminal(t *unix.Termios) {
+func (in *shellProcess) setTerminal(t *unix.Termios) {
 	_ = unix.IoctlSetInt(in.tty, unix.TCFLSH, unix.TCOFLUSH)
 	_ = unix.IoctlSetTermios(in.tty, unix.TCSETSF, t)
 }
 
 // onChange hears that the shell has stopped or is gone.
-func (s *Session) onChange(in *incarnation, ws syscall.WaitStatus) {
+func (s *Session) onChange(in *shellProcess, ws syscall.WaitStatus) {
 	if ws.Stopped() {
 		if !in.gone && !in.frozen {
 			_ = unix.Kill(in.pid, unix.SIGCONT)
 		}
 		return
 	}
-	if s.in != in {
+	if s.shell != in {
 		return // we have killed it
 	}
 	s.readReports()
-	if s.in != in {
+	if s.shell != in {
 		return // its last word was that it is of no use
 	}
 	s.readState()
@@ -588,7 +597,7 @@ func (s *Session) unbegun(r *run) bool {
 
 // keepExitState takes over the state that the shell has left, and decides how
 // it is restored.
-func (s *Session) keepExitState(in *incarnation, ws syscall.WaitStatus) {
+func (s *Session) keepExitState(in *shellProcess, ws syscall.WaitStatus) {
 	switch {
 	case s.cur != nil && s.cur.stage >= stageReplace:
 		s.why = afterKill

@@ -6,16 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/excerpt"
+	"wolffia/internal/proc"
 	"wolffia/wire"
-)
-
-// When the report is here, all that the command itself wrote is in the pipes.
-// If somebody in the background holds one, as in "> >(tee log)", its stream
-// ends grace later, or when something has come and it has been quiet since for
-// quiet.
-const (
-	quiet = 10 * time.Millisecond
-	grace = 50 * time.Millisecond
 )
 
 // maxCapture bounds the output of a command of our own, in bytes.
@@ -27,19 +19,18 @@ type stream struct {
 	pipe    *pipe // nil: the terminal
 	typ     wire.Type
 	fd      int
-	file    inode
+	file    proc.File
 	call    *Call // who gets it; nil: capture
 	capture *excerpt.Excerpt
 	deaf    bool // not watched
 	eof     bool
 	over    bool // eof, or ended though held
-	owed    int  // bytes in the pipe when it was first found held, still to be read; -1: not known
-	quiet   time.Time
+	drain   proc.Drain
 }
 
 // newStream returns a stream of a command, whose call is nil if it is our own.
 func newStream(typ wire.Type, fd int, call *Call) *stream {
-	st := &stream{typ: typ, fd: fd, call: call, owed: -1}
+	st := &stream{typ: typ, fd: fd, call: call}
 	if call == nil {
 		st.capture = excerpt.New(maxCapture, 0)
 	}
@@ -52,7 +43,7 @@ func newStream(typ wire.Type, fd int, call *Call) *stream {
 func (st *stream) pump(reported bool) (more, blocked bool) {
 	for range 16 {
 		room := wire.MaxPayload
-		deaf := st.call == nil || st.call.kept != nil || st.call.killed && st.call.credit[st.typ] == 0
+		deaf := st.call == nil || st.call.detached != nil || st.call.killed && st.call.credit[st.typ] == 0
 		if !deaf {
 			room = min(room, st.call.credit[st.typ])
 			if room == 0 {
@@ -66,8 +57,8 @@ func (st *stream) pump(reported bool) (more, blocked bool) {
 			case n <= 0:
 			case st.call == nil:
 				_, _ = st.capture.Write(buf[:n]) // never fails
-			case st.call.kept != nil:
-				st.call.kept.write(st.typ, buf[:n])
+			case st.call.detached != nil:
+				st.call.detached.write(st.typ, buf[:n])
 			}
 			if st.took(n, err, reported) {
 				return false, false
@@ -95,10 +86,9 @@ func (st *stream) pump(reported bool) (more, blocked bool) {
 func (st *stream) took(n int, err error, reported bool) bool {
 	switch {
 	case n > 0:
-		if st.owed > 0 {
-			st.owed = max(0, st.owed-n)
+		if st.drain.Begun() {
+			st.drain.Took(n, time.Now())
 		}
-		st.quiet = time.Now().Add(quiet)
 		return false
 	case err == unix.EINTR:
 		return false
@@ -128,9 +118,4 @@ func (st *stream) opened() bool {
 	fds := []unix.PollFd{{Fd: int32(st.fd), Events: unix.POLLIN}}
 	_, _ = unix.Poll(fds, 0)
 	return fds[0].Revents != 0
-}
-
-func (st *stream) pending() int {
-	n, _ := unix.IoctlGetInt(st.fd, unix.TIOCINQ) // FIONREAD
-	return n
 }

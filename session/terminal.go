@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/excerpt"
+	"wolffia/internal/proc"
 	"wolffia/wire"
 )
 
@@ -47,17 +48,17 @@ type terminal struct {
 
 // A viewer is one channel that watches a terminal.
 type viewer struct {
+	watcher
 	t    *terminal
 	at   uint64 // offset of the next byte to send; guarded by t.mu
-	gone bool   // detached; guarded by t.mu
-	took bool   // somebody else has taken over; guarded by t.mu
+	gone bool   // nothing more is sent or read; guarded by t.mu
+	took bool   // another viewer has taken over; guarded by t.mu
 	in   chan wire.Frame
 }
 
 // attach begins a viewer. It starts the terminal if there is none.
 func (s *Session) attach(c *Call) {
-	if s.dead || s.dying != nil {
-		c.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+	if s.refuses(c) {
 		return
 	}
 	if t := s.term; t != nil && t.alive() {
@@ -76,7 +77,7 @@ func (s *Session) attach(c *Call) {
 		s.mu.Unlock()
 		t.watch(c)
 	}
-	if s.busy || s.in == nil || s.snapAt == s.commands && s.snap != nil {
+	if s.busy || s.shell == nil || s.snapAt == s.commands && s.snap != nil {
 		start() // with the state as it was last seen
 		return
 	}
@@ -84,7 +85,7 @@ func (s *Session) attach(c *Call) {
 	s.clear(alarmIdle)
 	s.snapshotNow(restoreLimit, func() {
 		if c.killed {
-			c.fail(wire.ClassConflict, "the request was given up")
+			c.giveUp()
 		} else {
 			start()
 		}
@@ -134,7 +135,7 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 		env = append(env, "ENV="+s.dir.path+"/"+s.startFile)
 	}
 	cwd := s.cwd
-	if checkDir(cwd) != nil {
+	if proc.CheckDir(cwd) != nil {
 		cwd = "/"
 	}
 	fd, slave, err := openTerminal(&s.m.host, t.rows, t.cols)
@@ -153,14 +154,14 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 		t.mu.Lock()
 		t.status = &ws
 		t.change.Broadcast()
-		_ = t.tty.SetReadDeadline(time.Now().Add(grace)) // somebody may still have it open
+		_ = t.tty.SetReadDeadline(time.Now().Add(proc.Grace)) // somebody may still have it open
 		t.mu.Unlock()
 	})
 	if err != nil {
 		_ = t.tty.Close()
 		return nil, err
 	}
-	s.terminals.put(t.pid)
+	s.terminals.Put(t.pid)
 	go t.read() // ends when nobody has the terminal open
 	return t, nil
 }
@@ -242,7 +243,7 @@ func (t *terminal) describe() wire.TerminalInfo {
 // watch makes c a viewer.
 func (t *terminal) watch(c *Call) {
 	q := c.req.Session
-	v := &viewer{t: t, in: make(chan wire.Frame, wire.Window/16)}
+	v := &viewer{watcher: watcher{change: t.change}, t: t, in: make(chan wire.Frame, wire.Window/16)}
 	t.mu.Lock()
 	if q.Takeover {
 		for _, other := range t.viewers {
@@ -258,18 +259,15 @@ func (t *terminal) watch(c *Call) {
 	}
 	c.input = nil
 	c.setHandler(v)
-	if c.killed {
-		v.onKill(c)
-	}
 	if c.req.Rows > 0 && c.req.Cols > 0 {
 		v.onResize(c, c.req.Rows, c.req.Cols)
 	}
-	go v.send(c) // ends with the viewer
+	go v.run(c) // ends with the viewer
 	go v.write(c)
 }
 
-// send sends what is printed, until the viewer or the terminal ends.
-func (v *viewer) send(c *Call) {
+// run sends what is printed, until the viewer or the terminal ends.
+func (v *viewer) run(c *Call) {
 	t := v.t
 	t.mu.Lock()
 	info := t.describe()
@@ -279,23 +277,19 @@ func (v *viewer) send(c *Call) {
 	_ = c.w.Send(wire.Stderr, c.channel, []byte("\n"))
 	buf := make([]byte, wire.MaxPayload)
 	t.mu.Lock()
-	for !v.gone && !v.took {
-		from, n := t.ring.Read(buf[:min(len(buf), c.credit[wire.Stdout])], v.at)
-		if n == 0 {
-			if (t.eof && t.status != nil || t.over) && v.at >= t.ring.End() {
-				break
-			}
+	for !c.killed && !v.took {
+		switch sent := v.send(c, wire.Stdout, t.ring, &v.at, buf); {
+		case sent:
+			t.change.Broadcast() // read may go on
+			continue
+		case (t.eof && t.status != nil || t.over) && v.at >= t.ring.End():
+		default:
 			t.change.Wait()
 			continue
 		}
-		v.at = from + uint64(n)
-		c.credit[wire.Stdout] -= n
-		t.change.Broadcast() // the terminal may go on
-		t.mu.Unlock()
-		_ = c.w.Send(wire.Stdout, c.channel, buf[:n])
-		t.mu.Lock()
+		break
 	}
-	st := wire.ExitStatus{StdoutEnd: v.at, Detached: v.took || v.gone, SessionEnded: t.over}
+	st := wire.ExitStatus{StdoutEnd: v.at, Detached: v.took || c.killed, SessionEnded: t.over}
 	if t.status != nil && !st.Detached {
 		st.Code = t.status.ExitStatus()
 		if t.status.Signaled() {
@@ -316,7 +310,7 @@ func (v *viewer) write(c *Call) {
 	for f := range v.in {
 		n := len(f.Payload())
 		v.t.mu.Lock()
-		gone := v.gone
+		gone := v.gone || c.killed
 		v.t.mu.Unlock()
 		if !gone {
 			_, _ = v.t.tty.Write(f.Payload())
@@ -331,7 +325,7 @@ func (v *viewer) write(c *Call) {
 func (v *viewer) onInput(c *Call, f wire.Frame) {
 	v.t.mu.Lock()
 	defer v.t.mu.Unlock()
-	if v.gone {
+	if v.gone || c.killed {
 		f.Release()
 		return
 	}
@@ -341,15 +335,6 @@ func (v *viewer) onInput(c *Call, f wire.Frame) {
 	default: // many tiny frames that nobody reads: typing into a stuck terminal
 		f.Release()
 	}
-}
-
-func (v *viewer) onClose(*Call) {}
-
-func (v *viewer) onKill(*Call) {
-	v.t.mu.Lock()
-	v.gone = true
-	v.t.change.Broadcast()
-	v.t.mu.Unlock()
 }
 
 func (v *viewer) onSignal(_ *Call, sig syscall.Signal) {
@@ -365,13 +350,6 @@ func (v *viewer) onResize(_ *Call, rows, cols uint16) {
 	v.t.rows, v.t.cols = rows, cols
 	v.t.mu.Unlock()
 	v.t.control(func(fd int) { _ = setSize(fd, rows, cols) })
-}
-
-func (v *viewer) onCredit(c *Call, typ wire.Type, n int) {
-	v.t.mu.Lock()
-	c.credit[typ] = min(c.credit[typ]+n, wire.MaxCredit)
-	v.t.change.Broadcast()
-	v.t.mu.Unlock()
 }
 
 func (t *terminal) control(f func(fd int)) {
@@ -393,11 +371,11 @@ func (s *Session) endTerminal() {
 	t.over = true
 	t.change.Broadcast()
 	t.mu.Unlock()
-	sc := &scope{mark: s.terminals} // what earlier ones, too, have left running
+	tree := &proc.Tree{Shell: true, Mark: s.terminals} // what earlier ones, too, have left running
 	if alive {
-		sc.shell = t.pid
+		tree.Root = t.pid
 	}
-	sweep(sc, unix.SIGKILL)
+	tree.Kill(deathLimit)
 	if alive {
 		_ = unix.Kill(t.pid, unix.SIGKILL)
 	}

@@ -13,7 +13,7 @@ var typed = map[syscall.Signal]int{unix.SIGINT: unix.VINTR, unix.SIGQUIT: unix.V
 // belongs to, as if a key were typed: for a kernel that does not tell which
 // group that is (gVisor). Whatever the terminal's mode, the key is one for a
 // moment, and is not shown. It reports whether there is such a key.
-func (in *incarnation) typeSignal(sig syscall.Signal) bool {
+func (in *shellProcess) typeSignal(sig syscall.Signal) bool {
 	key, ok := typed[sig]
 	if !ok {
 		return false

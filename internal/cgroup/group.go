@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/pidfd"
+	"wolffia/internal/proc"
 )
 
 // Limits are limits on what a group uses of the machine. 0 is no limit.
@@ -298,7 +298,7 @@ func kill(thread, file string, end time.Time) error {
 	if pid == 0 {
 		return nil
 	}
-	return pidfd.Kill(pid, end, func() (bool, error) {
+	return proc.Kill(pid, end, func() (bool, error) {
 		threads, err := os.ReadFile(file)
 		return err == nil && slices.Contains(strings.Fields(string(threads)), thread) && processOf(thread) == pid, err
 	})
@@ -306,13 +306,16 @@ func kill(thread, file string, end time.Time) error {
 
 // processOf returns the process of a thread, 0 if the thread is gone.
 func processOf(thread string) int {
-	for line := range strings.Lines(read("/proc/" + thread + "/status")) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == "Tgid:" {
-			pid, _ := strconv.Atoi(f[1])
-			return pid
-		}
+	id, err := strconv.Atoi(thread)
+	if err != nil {
+		return 0
 	}
-	return 0
+	words, err := proc.Status(id, "Tgid")
+	if err != nil || len(words) != 1 {
+		return 0
+	}
+	pid, _ := strconv.Atoi(words[0])
+	return pid
 }
 
 // write writes value to a file of the kernel.

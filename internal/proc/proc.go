@@ -1,10 +1,16 @@
-// Package proc reads what the kernel tells of processes.
+// Package proc reads what the kernel tells of processes, finds those of a process
+// tree, and signals them.
 package proc
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Process is what is in /proc/PID/stat, as far as it is needed; see
@@ -15,8 +21,8 @@ type Process struct {
 	State                       byte
 }
 
-// Dead reports whether the process has ended and waits for its parent to hear
-// of it.
+// Dead reports whether the process is a zombie: it has ended, and its parent has not
+// waited for it.
 func (p *Process) Dead() bool { return p.State == 'Z' || p.State == 'X' }
 
 // Others lists the processes of the namespace whose /proc is mounted, the
@@ -35,15 +41,25 @@ func Others() []Process {
 		if err != nil || pid == self {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue // gone since
-		}
-		if p, ok := parse(pid, stat); ok {
+		if p, err := Read(pid); err == nil { // else it is gone since
 			all = append(all, p)
 		}
 	}
 	return all
+}
+
+// Read returns the process with that number.
+func Read(pid int) (Process, error) {
+	name := "/proc/" + strconv.Itoa(pid) + "/stat"
+	stat, err := os.ReadFile(name)
+	if err != nil {
+		return Process{}, err
+	}
+	p, ok := parse(pid, stat)
+	if !ok {
+		return Process{}, fmt.Errorf("%s: unknown format %q", name, stat)
+	}
+	return p, nil
 }
 
 // parse counts the fields from the closing parenthesis of the command's name,
@@ -63,10 +79,64 @@ func parse(pid int, stat []byte) (Process, bool) {
 	p.Group, errs[1] = strconv.Atoi(string(f[2]))
 	p.Session, errs[2] = strconv.Atoi(string(f[3]))
 	p.Start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
-	for _, err := range errs {
-		if err != nil {
-			return Process{}, false
+	return p, errors.Join(errs[:]...) == nil
+}
+
+// Status returns the words behind a key of /proc/ID/status, such as "Uid", of a
+// process or thread (proc_pid_status(5)).
+func Status(id int, key string) ([]string, error) {
+	name := "/proc/" + strconv.Itoa(id) + "/status"
+	status, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if words, ok := strings.CutPrefix(line, key+":"); ok {
+			return strings.Fields(words), nil
 		}
 	}
-	return p, true
+	return nil, fmt.Errorf("%s: no %s", name, key)
+}
+
+// Ignores reports whether a process ignores a signal.
+func Ignores(pid int, sig unix.Signal) bool { return inSet(pid, "SigIgn", sig) }
+
+// Catches reports whether a process has a handler for a signal.
+func Catches(pid int, sig unix.Signal) bool { return inSet(pid, "SigCgt", sig) }
+
+func inSet(pid int, set string, sig unix.Signal) bool {
+	words, err := Status(pid, set)
+	if err != nil || len(words) != 1 {
+		return false
+	}
+	mask, err := strconv.ParseUint(words[0], 16, 64)
+	return err == nil && mask>>(uint(sig)-1)&1 == 1
+}
+
+// Children lists the child processes of a process's main thread; ok is false
+// where the kernel does not list them (CONFIG_PROC_CHILDREN).
+func Children(pid int) (pids []int, ok bool) {
+	p := strconv.Itoa(pid)
+	b, err := os.ReadFile("/proc/" + p + "/task/" + p + "/children")
+	if err != nil {
+		return nil, false
+	}
+	for f := range bytes.FieldsSeq(b) {
+		if n, err := strconv.Atoi(string(f)); err == nil {
+			pids = append(pids, n)
+		}
+	}
+	return pids, true
+}
+
+// CheckDir returns why a process cannot have dir as its working directory, or nil.
+func CheckDir(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return unix.ENOTDIR
+	}
+	return unix.Access(dir, unix.X_OK)
 }

@@ -2,6 +2,7 @@ package statedir
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/pidfd"
+	"wolffia/internal/proc"
 )
 
 // A Process is one that cannot be taken for another: a number is given to a
@@ -27,7 +28,7 @@ type Process struct {
 
 // ProcessOf describes the living process with this number.
 func ProcessOf(pid int) (Process, error) {
-	start, err := startTime(pid)
+	p, err := proc.Read(pid)
 	if err != nil {
 		return Process{}, err
 	}
@@ -35,39 +36,13 @@ func ProcessOf(pid int) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	return Process{PID: pid, Start: start, BootID: strings.TrimSpace(string(boot))}, nil
-}
-
-func startTime(pid int) (string, error) {
-	f, err := stat(pid)
-	if err != nil {
-		return "", err
-	}
-	return string(f[19]), nil
+	return Process{PID: pid, Start: strconv.FormatUint(p.Start, 10), BootID: strings.TrimSpace(string(boot))}, nil
 }
 
 // ParentOf is the number of a process's parent.
 func ParentOf(pid int) (int, error) {
-	f, err := stat(pid)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(string(f[1]))
-}
-
-// stat returns the fields of /proc/PID/stat from the third on, at least twenty.
-func stat(pid int) ([][]byte, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return nil, err
-	}
-	// The command's name may hold anything; what follows it is counted from
-	// its closing parenthesis.
-	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(f) < 20 {
-		return nil, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))
-	}
-	return f, nil
+	p, err := proc.Read(pid)
+	return p.Parent, err
 }
 
 // Kill ends the process, if it is still the one that p describes, and waits up
@@ -76,7 +51,7 @@ func (p Process) Kill(limit time.Duration) error {
 	if p.PID <= 0 { // nobody
 		return nil
 	}
-	return pidfd.Kill(p.PID, time.Now().Add(limit), p.lives)
+	return proc.Kill(p.PID, time.Now().Add(limit), p.lives)
 }
 
 // lives reports whether the process is there.
@@ -166,7 +141,7 @@ func (b *Box) KillAll(uid int, limit time.Duration) error {
 // what it keeps; it does not wait.
 func (b *Box) EndKeeper() error {
 	return b.parts(os.Geteuid(), b.isKeeper, func(p Process) error {
-		fd, err := pidfd.Signal(p.PID, unix.SIGTERM, p.lives)
+		fd, err := proc.Signal(p.PID, unix.SIGTERM, p.lives)
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
@@ -240,14 +215,13 @@ func (b *Box) named(dir string) (program string, args []string, named bool) {
 // realUID is the uid that a process runs as; the owner of its directory is
 // root for one that is not dumpable.
 func realUID(dir string) (int, error) {
-	status, err := os.ReadFile(dir + "/status")
+	pid, err := strconv.Atoi(filepath.Base(dir))
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(status)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "Uid:" {
-			return strconv.Atoi(f[1])
-		}
+	words, err := proc.Status(pid, "Uid")
+	if err != nil || len(words) == 0 {
+		return 0, fmt.Errorf("uid of process %d: %w", pid, cmp.Or(err, errors.ErrUnsupported))
 	}
-	return 0, fmt.Errorf("%s/status has no Uid", dir)
+	return strconv.Atoi(words[0])
 }

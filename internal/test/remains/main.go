@@ -29,7 +29,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/pidfd"
 	"wolffia/internal/proc"
 )
 
@@ -133,7 +132,7 @@ func kill(r *reaper) (left []string) {
 				same := func() (bool, error) {
 					return slices.ContainsFunc(descendants(), func(d proc.Process) bool { return d.PID == p.PID && d.Start == p.Start }), nil
 				}
-				if fd, err := pidfd.Signal(p.PID, unix.SIGKILL, same); err == nil && fd >= 0 {
+				if fd, err := proc.Signal(p.PID, unix.SIGKILL, same); err == nil && fd >= 0 {
 					_ = unix.Close(fd)
 				}
 			}

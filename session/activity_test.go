@@ -54,9 +54,9 @@ func TestWatchBusy(t *testing.T) {
 	ends := []func(){begin(), begin(), begin()}
 	next("three more", 1)
 	for end := time.Now().Add(10 * time.Second); ; {
-		m.alive.mu.Lock()
-		n := m.alive.n
-		m.alive.mu.Unlock()
+		m.activity.mu.Lock()
+		n := m.activity.n
+		m.activity.mu.Unlock()
 		if n == 3 {
 			break
 		}

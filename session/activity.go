@@ -1,0 +1,72 @@
+package session
+
+import "sync"
+
+// An activity counts what runs without a channel that shows it, while it is watched:
+// background jobs, and detached commands.
+type activity struct {
+	mu     sync.Mutex
+	report func(n uint32) // nil: not watched; guarded by mu
+	n      uint32         // guarded by mu
+}
+
+// WatchBusy has report called with how many background jobs and detached commands run
+// when that becomes some, or none; at once, if some do. It is called once at a time
+// and may wait. It replaces the report of an earlier call.
+func (m *Manager) WatchBusy(report func(running uint32)) {
+	m.mu.Lock() // no job is added meanwhile
+	defer m.mu.Unlock()
+	if !m.activity.watch(report) {
+		return
+	}
+	for _, j := range m.jobs {
+		m.activity.add(j)
+	}
+}
+
+// watch sets the report, and reports whether there was none so far.
+func (a *activity) watch(report func(uint32)) (first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first = a.report == nil
+	a.report = report
+	if a.n > 0 {
+		report(a.n)
+	}
+	return first
+}
+
+// add counts a job until it is over.
+func (a *activity) add(j *job) {
+	a.mu.Lock()
+	watched := a.report != nil
+	a.mu.Unlock()
+	if !watched {
+		return
+	}
+	go func() { // ends with the job
+		a.begin()
+		j.await(nil)
+		a.end()
+	}()
+}
+
+// begin counts one more.
+func (a *activity) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.n++
+	if a.n == 1 && a.report != nil {
+		a.report(a.n)
+	}
+}
+
+// end counts one less.
+func (a *activity) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.n--
+	if a.n == 0 && a.report != nil {
+		a.report(a.n)
+	}
+}

@@ -1,0 +1,234 @@
+package session
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+
+	"wolffia/wire"
+)
+
+// A session remembers so many detached commands that are over, and so many bytes of
+// their output, but always the last one's.
+const (
+	maxDetached      = 32
+	maxDetachedBytes = 2 * wire.MaxKept
+)
+
+// maxPending bounds how many detached commands of a session may wait.
+const maxPending = 256
+
+// A detached command goes on when its caller goes away, and can be asked for again:
+// neither the command nor its result is lost with a caller that was killed. It takes
+// the place of the channel for the command's own Call.
+type detached struct {
+	key    string
+	digest [sha256.Size]byte // of the request
+	call   *Call             // the command's own; the session's
+	end    func()            // called when the command is over
+
+	mu     sync.Mutex
+	change *sync.Cond // anything below has changed; uses mu
+	out    [2]head    // guarded by mu
+	total  [2]uint64  // bytes that were written; guarded by mu
+	begun  bool       // it has had its turn; guarded by mu
+	over   bool       // guarded by mu
+	status *wire.ExitStatus
+	why    wire.Failure // if there is no status; guarded by mu
+}
+
+func (d *detached) write(stream wire.Type, b []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.Index(outputs[:], stream)
+	d.total[i] += uint64(len(b))
+	room := wire.MaxKept - len(d.out[i])
+	d.out[i] = append(d.out[i], b[:min(len(b), room)]...)
+	d.change.Broadcast()
+}
+
+// finish takes the payload of the frame that would end the channel.
+func (d *detached) finish(v any) {
+	d.mu.Lock()
+	again := d.over
+	d.over = true
+	switch v := v.(type) {
+	case wire.ExitStatus:
+		v.StdoutEnd, v.StderrEnd = d.total[0], d.total[1]
+		d.status = &v
+	case wire.Failure:
+		d.why = v
+	}
+	d.change.Broadcast()
+	d.mu.Unlock()
+	if !again {
+		d.end()
+	}
+}
+
+// begin notes that the command has had its turn.
+func (d *detached) begin() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.begun = true
+	d.change.Broadcast()
+}
+
+// state returns how many bytes are kept, whether the command is over, and whether it
+// could not be begun.
+func (d *detached) state() (size int, over, failed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.out[0]) + len(d.out[1]), d.over, d.over && d.status == nil
+}
+
+// digest is the same for two requests for the same command only.
+func digest(r *wire.StartRequest) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	put := func(s string) {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
+		h.Write([]byte(s))
+	}
+	for _, s := range r.Args {
+		put(s)
+	}
+	put(r.Dir)
+	for _, s := range r.Env {
+		put(s)
+	}
+	put(fmt.Sprint(r.TimeoutMS, r.Merge))
+	h.Sum(sum[:0])
+	return sum
+}
+
+// detach has c watch the detached command of its name, which is begun if there is
+// none.
+func (s *Session) detach(c *Call) {
+	q := c.req.Session
+	if s.refuses(c) {
+		return
+	}
+	sum := digest(c.req)
+	d := s.detachedAs(q.Job)
+	switch {
+	case d == nil && s.pending() >= maxPending:
+		c.fail(wire.ClassConflict, fmt.Sprintf("session %q: %d operations wait already", s.name, maxPending))
+		return
+	case d == nil:
+		d = s.beginDetached(c.req, sum)
+	case d.digest != sum:
+		c.fail(wire.ClassExists, fmt.Sprintf("operation %q was another command", q.Job))
+		return
+	}
+	w := &detachedWatch{watcher{change: d.change}, d}
+	c.setHandler(w)
+	go w.run(c) // ends with the command, or when the call is given up
+}
+
+func (s *Session) beginDetached(req *wire.StartRequest, sum [sha256.Size]byte) *detached {
+	d := &detached{key: req.Session.Job, digest: sum, end: s.m.activity.end}
+	s.m.activity.begin()
+	d.change = sync.NewCond(&d.mu)
+	d.call = &Call{req: req, detached: d, done: func() {}, credit: map[wire.Type]int{}}
+	d.call.setHandler(s)
+	s.forgetDetached()
+	s.detached = append(s.detached, d)
+	s.submit(d.call)
+	return d
+}
+
+// detachedAs finds a detached command by name; one that could not be begun does not
+// count.
+func (s *Session) detachedAs(key string) *detached {
+	i := slices.IndexFunc(s.detached, func(d *detached) bool {
+		_, _, failed := d.state()
+		return d.key == key && !failed
+	})
+	if i < 0 {
+		return nil
+	}
+	return s.detached[i]
+}
+
+// pending counts the detached commands that are not over.
+func (s *Session) pending() (n int) {
+	for _, d := range s.detached {
+		if _, over, _ := d.state(); !over {
+			n++
+		}
+	}
+	return n
+}
+
+// forgetDetached makes room for another one.
+func (s *Session) forgetDetached() {
+	n, bytes := 0, 0
+	for i := len(s.detached) - 1; i >= 0; i-- { // the newest first
+		size, over, failed := s.detached[i].state()
+		if !over {
+			continue
+		}
+		n, bytes = n+1, bytes+size
+		if failed || n > 1 && (n >= maxDetached || bytes > maxDetachedBytes) {
+			s.detached = slices.Delete(s.detached, i, i+1)
+		}
+	}
+}
+
+// cancel ends a detached command.
+func (s *Session) cancel(c *Call) {
+	d := s.detachedAs(c.req.Session.Job)
+	if d == nil {
+		c.fail(wire.ClassNotFound, fmt.Sprintf("no operation %q", c.req.Session.Job))
+		return
+	}
+	s.onKill(d.call)
+	c.exit(wire.ExitStatus{})
+}
+
+// A detachedWatch is a call that watches a detached command.
+type detachedWatch struct {
+	watcher
+	d *detached
+}
+
+// run sends what the command writes, and how it ends; runs in a goroutine of its
+// own.
+func (w *detachedWatch) run(c *Call) {
+	d := w.d
+	var at [2]uint64
+	told := c.req.TimeoutMS == 0
+	buf := make([]byte, wire.MaxPayload)
+	d.mu.Lock()
+	for !c.killed {
+		sent, more := false, !d.over
+		if d.begun && !told {
+			told, sent = true, true
+			d.mu.Unlock()
+			c.sendStarted()
+			d.mu.Lock()
+		}
+		for i, stream := range outputs {
+			sent = w.send(c, stream, d.out[i], &at[i], buf) || sent
+			more = more || at[i] < uint64(len(d.out[i]))
+		}
+		if !sent && !more {
+			break
+		}
+		if !sent {
+			d.change.Wait()
+		}
+	}
+	killed, status, why := c.killed, d.status, d.why
+	d.mu.Unlock()
+	switch {
+	case killed:
+		c.giveUp()
+	case status != nil:
+		c.exit(*status)
+	default:
+		c.fail(why.Class, why.Message)
+	}
+}
