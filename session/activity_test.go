@@ -26,7 +26,7 @@ func TestWatchBusy(t *testing.T) {
 		if i < 0 {
 			t.Fatalf("process %d is not there", cmd.Process.Pid)
 		}
-		m.addJob(&job{members: map[int]uint64{all[i].PID: all[i].Start}, groups: map[int]bool{}}, func() {})
+		m.addJob(&job{members: map[int]uint64{all[i].PID: all[i].Start}, groups: map[int]bool{}}, nil)
 		return func() { _ = cmd.Process.Kill() }
 	}
 	told := make(chan uint32, 10)

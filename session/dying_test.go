@@ -43,7 +43,7 @@ func TestJobDies(t *testing.T) {
 	await("that is dead", (*proc.Process).Dead)
 	for _, j := range []*job{mine, other} {
 		m := &Manager{}
-		m.addJob(j, func() {})
+		m.addJob(j, nil)
 		j.look(proc.Others())
 	}
 	if mine.dead.IsZero() || !mine.ended.IsZero() || len(mine.members) != 1 {

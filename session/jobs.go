@@ -19,11 +19,14 @@ func (m *Manager) jobNumber() int {
 	return m.nextJob
 }
 
-// addJob takes up a job; follow begins to read its streams.
-func (m *Manager) addJob(j *job, follow func()) {
+// addJob adds a job and begins to read its streams, by their number: 0 is stdout, 1
+// stderr.
+func (m *Manager) addJob(j *job, streams map[int]int) {
 	j.change = sync.NewCond(&j.mu)
 	j.id = itoa(m.jobNumber())
-	follow()
+	for which, fd := range streams {
+		j.follow(which, fd)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.activity.add(j)
@@ -185,7 +188,7 @@ func (w *watch) onSignal(_ *Call, sig syscall.Signal) {
 func (w *watch) wait(c *Call) {
 	timedOut := false
 	if ms := c.req.TimeoutMS; ms > 0 {
-		t := time.AfterFunc(time.Duration(min(ms, 1<<40))*time.Millisecond, func() {
+		t := time.AfterFunc(milliseconds(ms), func() {
 			w.j.mu.Lock()
 			timedOut = true
 			w.j.mu.Unlock()

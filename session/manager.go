@@ -17,8 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"wolffia/internal/proc"
 	"wolffia/wire"
 )
@@ -232,15 +230,15 @@ func (m *Manager) create(c *Call) {
 	m.mu.Unlock()
 	c.setHandler(s)
 	go func() { // ends when the shell is started
-		s.work(func() {
+		s.turn(func() {
 			if err := s.prepare(); err != nil {
 				m.forget(s)
-				s.dead = true
+				s.state = gone
 				c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
 				return
 			}
-			s.busy = true
-			s.first(c)
+			s.task = &task{kind: createTask, call: c}
+			s.work()
 		})
 		s.turns.yield()
 	}()
@@ -337,77 +335,5 @@ func (m *Manager) Close() {
 	}
 	if m.base != m.host.Dir {
 		_ = os.Remove(m.base)
-	}
-}
-
-// first starts a session's first shell.
-func (s *Session) first(c *Call) {
-	s.boot(func(err error) {
-		if s.shell == nil && err == nil {
-			err = errors.New("it ended at once")
-		}
-		if err != nil {
-			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: start %s: %v", s.name, s.path, err))
-			s.end()
-			return
-		}
-		s.restored = ""
-		s.publish()
-		c.exit(wire.ExitStatus{Cwd: wire.Path(s.cwd)})
-		s.idle()
-	})
-}
-
-// destroy ends the session as soon as nothing of our own runs.
-func (s *Session) destroy(c *Call) {
-	if s.refuses(c) {
-		return
-	}
-	s.dying = c
-	s.m.forget(s)
-	for _, q := range s.queue {
-		q.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
-	}
-	s.queue = nil
-	if r := s.cur; r != nil {
-		// The shell's exit ends the run, and that the session.
-		s.slay() // the command that runs is no job
-		r.stage = stageReplace
-		if r.call != nil {
-			s.letGo(r)
-			s.drain()
-		}
-		return
-	}
-	s.destroyNow()
-}
-
-// destroyNow ends a session in which nothing runs.
-func (s *Session) destroyNow() {
-	if s.dead {
-		return
-	}
-	(&proc.Tree{Root: s.pid(), Shell: true, Mark: s.mark}).Kill(deathLimit)
-	for _, j := range s.m.jobsOf(s.name) {
-		j.signal(unix.SIGKILL)
-	}
-	s.kill()
-	s.endTerminal()
-	s.end()
-}
-
-// end ends the session, and answers all who wait for it.
-func (s *Session) end() {
-	s.m.forget(s)
-	for _, q := range s.queue {
-		q.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
-	}
-	s.queue = nil
-	s.kill()
-	s.giveUpPipes()
-	s.dir.remove()
-	s.dead = true
-	if s.dying != nil {
-		s.dying.exit(wire.ExitStatus{SessionEnded: true})
 	}
 }

@@ -29,11 +29,11 @@ type streams struct {
 // as it has them.
 type fifos struct{ in, out, err string }
 
-// run is packet A. carry names the file that has the command see the status of
+// run is packet A. status names the file that has the command see the status of
 // the one before, or is empty. The empty line has the shell print what it has to
 // say about jobs before the command's streams are in place. The backslash defeats
 // aliases, ">|" noclobber.
-func (d dialect) run(dir string, st streams, names fifos, carry string) string {
+func (d dialect) run(dir string, st streams, names fifos, status string) string {
 	var b strings.Builder
 	b.Grow(maxPacket)
 	file := func(before, name string) {
@@ -42,8 +42,8 @@ func (d dialect) run(dir string, st streams, names fifos, carry string) string {
 		}
 	}
 	b.WriteByte('\n')
-	if carry != "" && !d.posix { // under set -e the others would end
-		file(`\. `, carry)
+	if status != "" && !d.posix { // under set -e the others would end
+		file(`\. `, status)
 		b.WriteString(" || ")
 	}
 	file(`\. `, textName)
@@ -146,7 +146,7 @@ func (d dialect) args(path, script string) []string {
 func (d dialect) longest(dir, nonce string) int {
 	name := strings.Repeat("n", tokenSize)
 	path := dir + "/" + name
-	n := max(len(d.run(dir, streams{stdin: true}, fifos{name, name, name}, carryName)), len(d.report(nonce)), len(d.settle()))
+	n := max(len(d.run(dir, streams{stdin: true}, fifos{name, name, name}, statusName)), len(d.report(nonce)), len(d.settle()))
 	for _, p := range append(d.start(path, path), d.repair()...) {
 		n = max(n, len(p))
 	}

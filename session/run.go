@@ -13,39 +13,122 @@ import (
 	"wolffia/wire"
 )
 
-// A run is one command in the shell: a caller's, or one of our own.
+// A run is one text in the shell: a caller's, or one of the session's own. Its phase
+// and what happens decide what is done:
+//
+//	phase   output  reported  exited  timeUp     givenUp    escalation  lookOver  release  rest
+//	-----   ------  --------  ------  ------     -------    ----------  -----  -------  ----
+//	unread  hold    over      over    interrupt  interrupt  escalate    look   -        resume
+//	held    hold    over      over    interrupt  interrupt  escalate    look   resume   -
+//	read    pass    over      over    interrupt  interrupt  escalate    look   -        resume
+//	over    drain   -         drain   -          drain      -           -      -        drain
+type phase int
+
+const (
+	unreadText phase = iota // the shell may not have come to the text: output may be another's
+	heldOutput              // the same, and there is output
+	readText                // the shell has read the text
+	over                    // it has reported or is gone: what is left of the output is read
+	phaseCount
+)
+
+// A happening is what comes while there is a run. The first ones are alarms.
+type happening int
+
+const (
+	timeUp     happening = iota // the command's time is over
+	escalation                  // the next step against it
+	lookOver                    // look whether its report was lost
+	rest                        // there may be more output, or credit for it, or it was quiet
+	release                     // output has waited long enough for the text to be read
+	output                      // there is output
+	reported                    // the shell has reported
+	exited                      // the shell is gone
+	givenUp                     // the caller is gone, or loses the command
+	happeningCount
+)
+
+// A reaction is what is done about it.
+type reaction int
+
+const (
+	nothing reaction = iota
+	hold
+	pass
+	resume
+	end
+	interrupt
+	escalate
+	look
+	drain
+)
+
+// react is the table above.
+func react(p phase, h happening) reaction {
+	if p == over {
+		switch h {
+		case output, exited, givenUp, rest:
+			return drain
+		}
+		return nothing
+	}
+	switch h {
+	case timeUp, givenUp:
+		return interrupt
+	case escalation:
+		return escalate
+	case lookOver:
+		return look
+	case reported, exited:
+		return end
+	case release:
+		if p == heldOutput {
+			return resume
+		}
+	case rest:
+		if p != heldOutput {
+			return resume
+		}
+	case output:
+		if p == readText {
+			return pass
+		}
+		return hold
+	}
+	return nothing
+}
+
 type run struct {
-	call  *Call // nil: our own
+	call  *Call // nil: the session's own
 	text  []byte
 	st    streams
 	limit time.Duration // 0: none
-	probe bool          // no command at all, only a report
-	carry bool          // the command sees the last status
-	job   *starting     // a job that is started by name
-	done  func(*run)    // once, when it is over and its output complete
+	probe bool          // no text at all, only a report
+	// keepStatus has the text see the status of the one before.
+	keepStatus bool
 
+	phase    phase
 	nonce    string
 	begun    time.Time
 	outs     []*stream
+	held     []*stream // those that another process holds when the run is over
 	in       feeding
-	attempt  int
-	read     bool // the shell has read the text
-	held     bool // output waits since it has not
+	tries    int // shells' readings that were asked for, see maxTries
 	reports  reports
-	again    string  // the word of a report that was asked for once more
-	second   reports // those with that word: what they say is not the command's status
-	rep      *report
-	ended    bool // the shell is gone
+	again    string  // the nonce of a report that was asked for once more
+	second   reports // those with that nonce: their status is not the command's
+	rep      *report // nil: none
+	exited   bool    // the shell is gone
 	ws       syscall.WaitStatus
 	timedOut bool
 	killed   bool
-	stage    int
+	stage    stage
 	looks    int  // at a shell that does not answer, after SIGKILL
-	idle     int  // how often in a row the shell was found at its prompt
-	asked    int  // how far a lost report was searched for
+	atPrompt int  // how often in a row the shell was found at its prompt
+	asked    int  // how often a lost report was asked for
 	unknown  bool // the status is not the command's
 	target   int  // the process group that got its signal
-	unborn   bool // it was a copy of the shell that had not executed yet
+	preExec  bool // it was a copy of the shell that had not executed yet
 }
 
 // A feeding is a command's standard input.
@@ -58,29 +141,54 @@ type feeding struct {
 	at      int // bytes of the first frame that are written
 }
 
-// begin starts a run.
+// maxTries is how often a text that was not read is sent once more.
+const maxTries = 2
+
+// statusName is the file that has a command see the status of the one before.
+const statusName = "s"
+
+// begin makes what a run needs and sends it to the shell. A directory in which
+// nothing can be made is given up for another one. After an error the shell is as it was.
 // Precondition: there is a shell, and no other run.
-func (s *Session) begin(r *run) {
+func (s *Session) begin(r *run) error {
 	r.begun = time.Now()
 	r.in.fd = -1
-	s.try(r)
+	if s.task != nil && s.task.retried {
+		r.tries = maxTries
+	}
+	s.cur = r
+	err := s.try(r)
+	if err != nil {
+		s.drop(r)
+	}
+	return err
 }
 
-// try makes what a run needs and sends it to the shell. A directory in which
-// nothing can be made is given up for another one.
-func (s *Session) try(r *run) {
-	s.cur = r
+// try is begin for a run that may have been tried before.
+func (s *Session) try(r *run) error {
 	err := s.open(r)
 	if err != nil && s.move() == nil {
 		s.closeStreams(r)
-		r.outs = nil
 		err = s.open(r)
 	}
-	if err != nil {
-		s.giveUp(r, err) // nothing was sent: the shell is as it was
-		return
+	if err == nil {
+		s.sendRun(r)
 	}
-	s.launch(r)
+	return err
+}
+
+// drop ends a run that has not come to its text.
+func (s *Session) drop(r *run) {
+	s.cur = nil
+	s.clearAlarms()
+	s.closeStreams(r)
+}
+
+// clearAlarms clears the alarms of a run.
+func (s *Session) clearAlarms() {
+	for h := range alarmSave {
+		s.clear(h)
+	}
 }
 
 // move gives the session another directory. The shell that runs goes on; what it
@@ -100,18 +208,7 @@ func (s *Session) move() error {
 	return nil
 }
 
-// giveUp ends a run that cannot be begun.
-func (s *Session) giveUp(r *run, err error) {
-	s.cur = nil
-	s.closeStreams(r)
-	r.unknown = true
-	if r.call != nil {
-		r.call.fail(wire.ClassUnavailable, err.Error())
-	}
-	r.done(r)
-}
-
-// open makes the command's file and streams.
+// open makes the run's file and streams.
 func (s *Session) open(r *run) error {
 	if r.probe {
 		return nil
@@ -122,8 +219,8 @@ func (s *Session) open(r *run) error {
 	if err := s.dir.writeText(r.text); err != nil {
 		return err
 	}
-	if r.carry {
-		if err := s.dir.write(carryName, []byte("return "+strconv.Itoa(s.lastStatus)+"\n")); err != nil {
+	if r.keepStatus {
+		if err := s.dir.write(statusName, []byte("return "+strconv.Itoa(s.lastStatus)+"\n")); err != nil {
 			return err
 		}
 	}
@@ -137,7 +234,6 @@ func (s *Session) open(r *run) error {
 		r.in.fd, r.in.open, r.in.only = fd, true, true
 		return nil
 	}
-	types := [...]wire.Type{wire.Stdout, wire.Stderr}
 	for i := range s.pipes {
 		if i == 1 && r.st.merge {
 			break
@@ -146,7 +242,7 @@ func (s *Session) open(r *run) error {
 		if err := s.lay(p); err != nil {
 			return err
 		}
-		st := newStream(types[i], p.fd, r.call)
+		st := newStream(outputs[i], p.fd, r.call)
 		st.pipe, st.file = p, p.file
 		r.outs = append(r.outs, st)
 	}
@@ -161,27 +257,24 @@ func (s *Session) open(r *run) error {
 	return nil
 }
 
-// carryName is the file that has a command see the status of the one before.
-const carryName = "s"
-
-// launch sends the packets.
-func (s *Session) launch(r *run) {
+// sendRun sends the packets.
+func (s *Session) sendRun(r *run) {
 	r.nonce = s.nonce()
 	r.reports, r.again = reports{}, ""
 	if !r.probe {
-		carry := ""
-		if r.carry {
-			carry = carryName
+		status := ""
+		if r.keepStatus {
+			status = statusName
 		}
-		s.send(s.d.run(s.dir.path, r.st, fifos{in: r.in.name, out: s.pipes[0].name, err: s.pipes[1].name}, carry))
+		s.send(s.d.run(s.dir.path, r.st, fifos{in: r.in.name, out: s.pipes[0].name, err: s.pipes[1].name}, status))
 	}
 	s.send(s.d.report(r.nonce))
 	s.send(s.d.settle())
-	s.set(alarmLost, lostTick)
+	s.set(lookOver, lostTick)
 	if r.limit > 0 {
-		s.alarms[alarmLimit] = r.begun.Add(r.limit)
+		s.alarms[timeUp] = r.begun.Add(r.limit)
 	}
-	if r.call != nil && r.attempt == 0 {
+	if r.call != nil && r.tries == 0 {
 		s.publish()
 	}
 	if r.in.open {
@@ -189,64 +282,78 @@ func (s *Session) launch(r *run) {
 	}
 }
 
-// wasRead reports whether the shell has come to the text: then it has opened
-// the streams. Where the file system keeps no access times it is true.
-func (s *Session) wasRead(r *run) bool {
-	if !r.read {
-		r.read = r.probe || !s.dir.probe || s.dir.wasRead()
+// happen has the run that is in the shell, if there is one, go on with what has
+// happened.
+func (s *Session) happen(h happening) {
+	if s.cur != nil {
+		s.react(react(s.cur.phase, h), h, nil)
 	}
-	return r.read
 }
 
-// onStream passes output on. What comes before the shell has read the text
-// is not the command's: it is left in the pipe until we know.
-func (s *Session) onStream(st *stream) {
+// react does what is to be done about what has happened to the run; st is the stream
+// that has output.
+func (s *Session) react(re reaction, h happening, st *stream) {
 	r := s.cur
-	if r.rep == nil && !st.capturing() && !s.wasRead(r) {
-		s.unwatch(st)
-		if !r.held {
-			r.held = true
-			s.set(alarmHold, holdLimit)
+	switch re {
+	case hold, pass:
+		if re == hold && st.capture == nil && !s.wasRead(r) {
+			// It is not the command's: it is left in the pipe until the text is read.
+			s.unwatch(st)
+			if r.phase != heldOutput {
+				r.phase = heldOutput
+				s.set(release, holdLimit)
+			}
+			return
 		}
-		return
-	}
-	if r.rep != nil {
+		if _, blocked := st.pump(false); st.eof || blocked {
+			s.unwatch(st)
+		}
+	case resume:
+		if h == release {
+			r.phase = readText
+		}
+		for _, st := range r.outs {
+			s.rewatch(st)
+		}
+	case interrupt:
+		r.timedOut = r.timedOut || h == timeUp
+		s.interrupt()
+	case escalate:
+		s.escalate()
+	case look:
+		s.checkLost()
+	case end:
+		s.endOf(r)
+	case drain:
 		s.drain()
-		return
-	}
-	_, blocked := st.pump(false)
-	if st.eof || blocked {
-		s.unwatch(st)
 	}
 }
-
-func (st *stream) capturing() bool { return st.call == nil }
 
 // holdLimit is how long output waits for the text to be read.
 const holdLimit = time.Second
 
-// release lets held output go.
-func (s *Session) release() {
-	r := s.cur
-	if r == nil || !r.held {
-		return
+// wasRead reports whether the shell has come to the text: then it has opened
+// the streams. Where the file system keeps no access times it is true.
+func (s *Session) wasRead(r *run) bool {
+	switch {
+	case r.phase >= readText:
+		return true
+	case !r.probe && s.dir.probe && !s.dir.wasRead():
+		return false
+	case r.phase == unreadText:
+		r.phase = readText
 	}
-	r.held = false
-	r.read = true
-	s.clear(alarmHold)
-	for _, st := range r.outs {
-		s.rewatch(st)
-	}
+	return true
 }
 
 func (s *Session) unwatch(st *stream) {
-	if !st.deaf {
-		st.deaf = true
+	if !st.paused {
+		st.paused = true
 		s.poll.remove(st.fd)
 	}
 }
 
-// rewatch hears a stream again that has more to come.
+// rewatch watches a stream again that has more to come.
 func (s *Session) rewatch(st *stream) {
 	if !st.eof && !st.over {
 		s.watch(st)
@@ -254,42 +361,39 @@ func (s *Session) rewatch(st *stream) {
 }
 
 func (s *Session) watch(st *stream) {
-	if st.deaf {
-		st.deaf = false
+	if st.paused {
+		st.paused = false
 		s.poll.add(st.fd, unix.EPOLLIN)
 	}
 }
 
-// onReport hears that the command is over.
-func (s *Session) onReport(rep report) {
-	r := s.cur
-	r.rep = &rep
-	s.clear(alarmLimit)
-	s.clear(alarmLadder)
-	s.clear(alarmLost)
-	s.clear(alarmHold)
-	if !r.probe && !s.ran(r) && !r.timedOut && !r.killed && r.attempt < maxAttempts {
-		s.again(r)
-		return
+// endOf takes a run over whose shell has reported or is gone. A text that was not read
+// is sent again after a repair, and then given to another shell.
+func (s *Session) endOf(r *run) {
+	s.clearAlarms()
+	if r.exited {
+		if s.unbegun(r) {
+			s.drop(r)
+			s.restoredNext()
+			s.handle(unread, nil, nil)
+			return
+		}
+	} else {
+		if !r.probe && !s.ran(r) && !r.timedOut && !r.killed && r.tries < maxTries {
+			s.again(r)
+			return
+		}
+		if !r.probe && s.dir.wasReplaced(r.text) {
+			r.unknown = true // its status is that of another text
+		}
+		if r.call != nil || r.probe {
+			s.locate(r.rep.pwd)
+		}
+		if r.timedOut || r.killed {
+			s.atOnce(func() { s.sweep(unix.SIGKILL) })
+		}
 	}
-	r.read = true
-	if !r.probe && s.dir.wasReplaced(r.text) {
-		r.unknown = true // its status is that of another text
-	}
-	if r.call != nil || r.probe {
-		s.locate(rep.pwd)
-	}
-	if r.timedOut || r.killed {
-		s.atOnce(func() { s.sweep(unix.SIGKILL) })
-	}
-	s.settleRun()
-	s.drain()
-}
-
-// settleRun lets go of the pipes when the command has ended: what is in them
-// is still to be read.
-func (s *Session) settleRun() {
-	r := s.cur
+	r.phase = over
 	now := time.Now()
 	for _, st := range r.outs {
 		st.drain.Begin(now, proc.Grace)
@@ -297,6 +401,13 @@ func (s *Session) settleRun() {
 			st.pipe.let()
 		}
 	}
+	s.drain()
+}
+
+// unbegun reports whether a caller's text was never read by the shell that is gone,
+// so that another shell can have it.
+func (s *Session) unbegun(r *run) bool {
+	return r.call != nil && r.tries < maxTries && r.stage == stageNone && !r.killed && s.dir.probe && !s.wasRead(r)
 }
 
 // ran reports whether the text was run at all: a shell that could not
@@ -316,48 +427,40 @@ func (s *Session) ran(r *run) bool {
 	return true
 }
 
-// again runs a text that was not run: first after a repair, then in another
-// shell.
+// again sends a text that was not read once more: to the same shell after a repair, then
+// to another one.
 func (s *Session) again(r *run) {
-	r.attempt++
-	r.rep, r.held = nil, false
+	r.tries++
+	r.rep, r.phase = nil, unreadText
 	s.closeStreams(r)
-	r.outs = nil
 	s.giveUpPipes()
 	s.dir.text.drop()
 	if !s.dir.intact() {
 		_ = s.move() // if it fails, so does the next attempt
 	}
-	if r.attempt == 1 {
-		for _, line := range s.d.repair() {
-			s.send(line)
-		}
-		s.try(r)
+	if r.tries >= maxTries {
+		s.replaceFor(r)
 		return
 	}
-	s.replace()
-	s.anew(r)
+	s.repair()
+	if err := s.try(r); err != nil {
+		s.drop(r)
+		s.handle(broken, nil, err)
+	}
 }
 
-// maxAttempts is how often a text is sent once more that was not read.
-const maxAttempts = 2
+// repair undoes what a command can have done to the shell's own commands.
+func (s *Session) repair() {
+	for _, line := range s.d.repair() {
+		s.send(line)
+	}
+}
 
-// anew runs a text in another shell.
-// Precondition: the session has no shell.
-func (s *Session) anew(r *run) {
-	r.attempt = maxAttempts
-	s.cur = nil
-	s.closeStreams(r)
-	r.outs = nil
-	s.withShell(func(err error) {
-		if err != nil {
-			s.giveUp(r, err)
-			return
-		}
-		r.begun = time.Now()
-		r.carry = false
-		s.try(r)
-	})
+// replaceFor kills the shell, which has not read the text, for one that does.
+func (s *Session) replaceFor(r *run) {
+	s.replace()
+	s.drop(r)
+	s.handle(unread, nil, nil)
 }
 
 // replace kills the shell for one that works.
@@ -367,9 +470,8 @@ func (s *Session) replace() {
 	s.restoredNext()
 }
 
-// locate finds out where the shell is: what it says if that is true, else
-// what the kernel says. Of a path that is too long for the kernel to tell, what the
-// shell says is all that is known.
+// locate finds out where the shell is: its PWD if that is true, else what the kernel
+// has. Of a path that is too long for the kernel, PWD is all that is known.
 func (s *Session) locate(pwd string) {
 	link := s.shell.cwd
 	var real, said unix.Stat_t
@@ -421,93 +523,62 @@ func statPath(path string, st *unix.Stat_t) error {
 	return unix.Fstat(at, st)
 }
 
-// drain reads what is left, and ends the run when nothing is.
+// drain reads what is left of the output, and ends the run when nothing is.
 func (s *Session) drain() {
 	r := s.cur
-	if r == nil || r.rep == nil && !r.ended {
-		return
-	}
 	now := time.Now()
 	complete := true
-	var next time.Time
+	var next time.Time // zero: when there is credit
 	for _, st := range r.outs {
 		if st.over {
 			continue
 		}
-		more, blocked := false, false
-		if !st.eof {
-			more, blocked = st.pump(true)
-			if !st.eof && !st.drain.Held() {
-				st.drain.Hold(proc.Buffered(st.fd))
-			}
-		}
+		blocked, at := st.rest(now)
 		switch {
-		case st.eof:
-			st.over = true
-		case r.st.tty && !more && !blocked:
-			st.over = true
+		case st.over:
 		case blocked:
 			s.unwatch(st)
 			complete = false
-		case st.drain.Complete(now):
-			st.over = true // a background process holds it
 		default:
 			complete = false
 			s.rewatch(st)
-			t := st.drain.Next()
-			if more {
-				t = now
-			}
-			if next.IsZero() || t.Before(next) {
-				next = t
+			if next.IsZero() || at.Before(next) {
+				next = at
 			}
 		}
 	}
-	if !complete {
-		for _, st := range r.outs {
-			if st.over {
-				s.unwatch(st) // it hangs up for as long as the others take
-			}
-		}
-		s.alarms[alarmDrain] = next
+	if complete {
+		s.finish(r)
 		return
 	}
-	s.clear(alarmDrain)
-	s.finish(r)
+	for _, st := range r.outs {
+		if st.over {
+			s.unwatch(st) // it hangs up for as long as the others take
+		}
+	}
+	s.alarms[rest] = next
 }
 
-// finish ends a run.
+// finish ends a run whose output is complete.
 func (s *Session) finish(r *run) {
 	s.cur = nil
-	s.clear(alarmLimit)
-	s.clear(alarmLadder)
-	s.clear(alarmLost)
-	s.clear(alarmHold)
-	if r.ended {
+	s.clearAlarms()
+	if r.exited {
 		s.restoredNext()
 	}
 	if r.st.tty && s.shell != nil && s.shell.saved != nil {
 		s.shell.setTerminal(s.shell.saved)
 	}
-	held := s.closeStreams(r)
-	tidy := func() {
-		s.leftover(r, held)
-		for i := range s.pipes {
-			if p := &s.pipes[i]; p.fd >= 0 && p.held < 0 {
-				s.hold(p)
-			}
-		}
+	s.closeStreams(r)
+	ev := done
+	if r.rep == nil {
+		ev = lost
 	}
-	if r.call != nil {
-		s.after = tidy // once the result is out
-	} else {
-		tidy()
-	}
-	r.done(r)
+	s.handle(ev, r, nil)
 }
 
-// closeStreams closes what is at its end and returns what somebody holds.
-func (s *Session) closeStreams(r *run) (held []*stream) {
+// closeStreams closes the streams that are at their end.
+func (s *Session) closeStreams(r *run) {
 	if r.in.open {
 		s.closeInput(r)
 	}
@@ -517,94 +588,14 @@ func (s *Session) closeStreams(r *run) (held []*stream) {
 			s.watch(st)
 		case st.eof && st.pipe.held < 0 && !s.dir.probe:
 			s.tear(st.pipe)
-		case st.eof || r.rep == nil && !r.ended:
+		case st.eof || r.phase != over:
 			s.watch(st) // for the next command
 		default:
 			s.leave(st.pipe)
-			held = append(held, st)
+			r.held = append(r.held, st)
 		}
 	}
-	return held
-}
-
-// feed writes what waits to the command's standard input.
-func (s *Session) feed() {
-	r := s.cur
-	c := r.call
-	for r.in.open && len(c.input) > 0 {
-		f := &c.input[0]
-		n, err := unix.Write(r.in.fd, f.Payload()[r.in.at:])
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err == unix.EAGAIN:
-			if s.narrow(r) {
-				continue
-			}
-			if !r.in.watched {
-				r.in.watched = true
-				s.poll.add(r.in.fd, unix.EPOLLOUT)
-			}
-			return
-		case err != nil: // EPIPE: nobody wants it
-			n = len(f.Payload()) - r.in.at
-		}
-		if r.in.at += n; r.in.at == len(f.Payload()) {
-			n, r.in.at = len(f.Payload()), 0
-			f.Release()
-			c.input = c.input[1:]
-			c.consumed(n)
-		}
-	}
-	if r.in.watched {
-		r.in.watched = false
-		s.poll.remove(r.in.fd)
-	}
-	if c.closed && r.in.open && r.st.tty {
-		_, _ = unix.Write(r.in.fd, []byte{4}) // VEOF, ^D (termios(3))
-		s.closeInput(r)
-	} else if c.closed && r.in.open && (s.wasRead(r) || !s.dir.probe) {
-		s.closeInput(r)
-	} else if c.closed && r.in.open {
-		// Closed before the shell has opened it, it would wait for ever: close
-		// again is tried with the next look.
-		s.set(alarmLost, inputTick)
-	}
-}
-
-// inputTick is how long to wait before looking whether the shell has opened
-// its input.
-const inputTick = time.Millisecond
-
-// narrow gives up the read side of the input, once the shell has opened it,
-// so that a command that does not read any more is noticed.
-func (s *Session) narrow(r *run) bool {
-	if r.in.only || !s.dir.probe || !s.wasRead(r) {
-		return false
-	}
-	fd, err := s.dir.open(r.in.name, unix.O_WRONLY)
-	if err != nil {
-		return false
-	}
-	r.in.only = true
-	if r.in.watched {
-		r.in.watched = false
-		s.poll.remove(r.in.fd)
-	}
-	_ = unix.Close(r.in.fd)
-	r.in.fd = fd
-	return true
-}
-
-func (s *Session) closeInput(r *run) {
-	if r.in.watched {
-		r.in.watched = false
-		s.poll.remove(r.in.fd)
-	}
-	r.in.open = false
-	closeFD(&r.in.fd)
-	if r.in.name != "" {
-		s.dir.unlink(r.in.name)
-		r.in.name = ""
+	if r.phase != over {
+		r.outs = nil
 	}
 }

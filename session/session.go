@@ -3,10 +3,8 @@ package session
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -21,40 +19,38 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// How long things of our own may take.
+// How long the session's own runs may take.
 const (
 	startLimit    = 10 * time.Second // until a new shell answers
 	restoreLimit  = 5 * time.Second
 	rcLimit       = 5 * time.Second
-	snapshotLimit = 2 * time.Second        // for nobody; for a terminal as long as a restore
+	snapshotLimit = 2 * time.Second        // without a caller; for a terminal as long as a restore
 	quietBefore   = 200 * time.Millisecond // without a command, before a snapshot is taken
 )
 
-// A Session is a shell and what is asked of it, in order. All fields below
-// info belong to whoever has the turn.
+// A Session is a shell and its tasks, in order; see the machine in machine.go. The fields
+// below info belong to the turn: see executor.
 type Session struct {
 	m    *Manager
 	name string
 	path string // the shell's program
 	d    dialect
 	env  []string
-	rc   bool
+	rc   bool // new shells without a snapshot read the user's start files
 	dir  *dir
 	poll *poller
 	mark proc.Mark // of all that its shells start
 
-	terminals proc.Mark // of all that its terminals' shells start
-	startFile string    // what the last of those has read first; empty: there was none
-
-	turns turns
+	turns executor
 	mu    sync.Mutex
 	info  wire.SessionInfo // as of the last change; guarded by mu
 
-	shell *shellProcess // nil: the shell has ended
+	state state
+	task  *task // nil: none
 	queue []*Call
-	busy  bool // something runs, or is being prepared
-	cur   *run
-	pipes [2]pipe // standard output and error of its commands
+	shell *shellProcess // nil: the shell has ended
+	cur   *run          // what is in the shell, or nil
+	pipes [2]pipe       // standard output and error of its commands
 
 	rows, cols uint16
 	cwd        string
@@ -62,52 +58,40 @@ type Session struct {
 	commands   int64
 	restarts   int
 	lastStatus int
-	term       *terminal // nil: nobody has attached yet
 	snap       *snapshot
 	snapAt     int64   // commands when snap was taken
 	why        purpose // of the next restore
 	restored   string  // for the next result
-	cling      bool    // since snap was taken a text has set a trap that clings
-	guarded    bool    // the guard's trap may have put one of the user's aside
-	restore    []byte  // what the next shell has to run first to undo a call's Dir and Env
-	before     map[int]uint64
-	groups     map[int]bool
-	seen       map[int]bool // orphans that are not ours
-	lastPID    string
-	after      func()      // looks for jobs, when the result is out
+	mayStick   bool    // since snap was taken a text has set a trap: see sticks
+	revert     []byte  // what puts back the Dir and Env that a call has replaced
+	known      known
 	detached   []*detached // oldest first
-	dying      *Call       // the destroy that ends the session
+	dying      *Call       // the call that ends the session
+	ending     bool        // it is to be gone
 	leaving    bool        // PID 1 is about to end
-	dead       bool
-	released   bool // what it had is given back
+	released   bool        // its descriptors are closed
 
-	alarms [alarmCount]time.Time
+	term      *terminal // nil: there was no viewer yet; set with mu held
+	terminals proc.Mark // of all that its terminals' shells start
+	startFile string    // what the last of those has read first; empty: there was none
+
+	alarms [alarmSave + 1]time.Time
 	armed  time.Time
 	timer  *time.Timer
 }
 
-// What a session waits for besides descriptors.
-type alarm int
+// alarmSave is the alarm that takes a snapshot; those before it are of the run.
+const alarmSave = release + 1
 
-const (
-	alarmLimit  alarm = iota // the command's time is over
-	alarmLadder              // the next step against a command
-	alarmLost                // look whether the report was lost
-	alarmDrain               // held pipes
-	alarmHold                // output that came before the text was read
-	alarmIdle                // take a snapshot
-	alarmCount
-)
-
-// post has f run when it is its turn; it never waits for others. Once the
-// session is dead, f finds it so.
+// post has f run when it is its turn; it does not wait for others. Once the
+// session is gone, f finds it so.
 func (s *Session) post(f func()) {
-	s.turns.do(func() { s.work(f) })
+	s.turns.do(func() { s.turn(f) })
 }
 
-// later is post for what takes long, or for a caller that must not do it.
+// later is post for what takes long, or for a caller that must not run it itself.
 func (s *Session) later(f func()) {
-	s.turns.leave(func() { s.work(f) })
+	s.turns.leave(func() { s.turn(f) })
 }
 
 // wait is post, and returns when f has been run.
@@ -124,10 +108,10 @@ func (s *Session) wait(f func()) {
 // jobs that a command has left are known.
 func (s *Session) settled() { s.wait(func() {}) }
 
-// work is one turn.
-func (s *Session) work(f func()) {
+// turn is one turn.
+func (s *Session) turn(f func()) {
 	s.contain(f)
-	if !s.dead {
+	if s.state != gone {
 		s.arm()
 		return
 	}
@@ -141,8 +125,7 @@ func (s *Session) work(f func()) {
 	}
 }
 
-// contain does what is to be done. A mistake of ours in it ends this session,
-// and not the sandbox, whose PID 1 this is.
+// contain calls f. A panic ends this session, and not the sandbox, whose PID 1 this is.
 func (s *Session) contain(f func()) {
 	defer func() {
 		v := recover()
@@ -150,24 +133,24 @@ func (s *Session) contain(f func()) {
 			return
 		}
 		fmt.Fprintf(os.Stderr, "session %q: %v\n%s", s.name, v, debug.Stack())
-		calls := s.queue
-		if s.cur != nil && s.cur.call != nil {
-			calls = append(calls, s.cur.call)
+		calls := append(s.queue, s.dying)
+		if s.task != nil {
+			calls = append(calls, s.task.call)
 		}
-		if s.dying != nil {
-			calls = append(calls, s.dying)
-		}
-		s.queue = nil
+		s.queue, s.dying = nil, nil
 		for _, c := range calls {
-			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q has failed", s.name))
+			if c != nil {
+				c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q has failed", s.name))
+			}
 		}
+		s.state = gone
 		s.end()
 	}()
 	f()
 }
 
-func (s *Session) set(a alarm, after time.Duration) { s.alarms[a] = time.Now().Add(after) }
-func (s *Session) clear(a alarm)                    { s.alarms[a] = time.Time{} }
+func (s *Session) set(a happening, after time.Duration) { s.alarms[a] = time.Now().Add(after) }
+func (s *Session) clear(a happening)                    { s.alarms[a] = time.Time{} }
 
 // arm sets the timer to the next alarm, unless it will ring before it anyway:
 // so a command that is over at once costs no timer.
@@ -187,45 +170,33 @@ func (s *Session) arm() {
 
 func (s *Session) onTime(now time.Time) {
 	s.armed = time.Time{}
-	if s.dead {
+	if s.state == gone {
 		return
 	}
-	for a := range s.alarms {
+	for a := range alarmSave + 1 {
 		if t := s.alarms[a]; t.IsZero() || t.After(now) {
 			continue
 		}
-		s.alarms[a] = time.Time{}
-		switch alarm(a) {
-		case alarmLimit:
-			if s.cur != nil && s.cur.rep == nil && !s.cur.timedOut {
-				s.cur.timedOut = true
-				s.interrupt()
-			}
-		case alarmLadder:
-			s.escalate()
-		case alarmLost:
-			s.checkLost()
-		case alarmDrain:
-			s.drain()
-		case alarmHold:
-			s.release()
-		case alarmIdle:
-			s.takeSnapshot()
+		s.clear(a)
+		switch {
+		case a < alarmSave:
+			s.happen(a)
+		case s.state == idle && s.shell != nil && s.snapAt != s.commands:
+			s.task = &task{kind: snapshotTask}
+			s.work()
 		}
 	}
 }
 
-// publish tells other goroutines how the session is.
+// publish has other goroutines see how the session is.
 func (s *Session) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := &s.info
 	state, commands, waiting := i.State, i.Commands, i.Waiting
-	i.State, i.PID = wire.StateIdle, 0
+	i.State, i.PID = wire.StateIdle, s.pid()
 	if s.shell == nil {
 		i.State = wire.StateEnded
-	} else {
-		i.PID = s.shell.pid
 	}
 	if s.cur != nil && s.cur.call != nil {
 		i.State = wire.StateRunning
@@ -243,10 +214,20 @@ func (s *Session) describe() wire.SessionInfo {
 	return s.info
 }
 
+// pid is the shell's process; 0 if there is none.
+func (s *Session) pid() int {
+	if s.shell == nil {
+		return 0
+	}
+	return s.shell.pid
+}
+
+func (s *Session) goneError() error { return fmt.Errorf("session %q is gone", s.name) }
+
 // refuses ends a call of a session that is being ended, and reports whether it did.
 func (s *Session) refuses(c *Call) bool {
-	if s.dead || s.dying != nil {
-		c.fail(wire.ClassNotFound, fmt.Sprintf("session %q is gone", s.name))
+	if s.state == gone || s.ending {
+		c.fail(wire.ClassNotFound, s.goneError().Error())
 		return true
 	}
 	return false
@@ -262,137 +243,58 @@ func (s *Session) submit(c *Call) {
 		c.fail(wire.ClassConflict, fmt.Sprintf("session %q is busy", s.name))
 	default:
 		s.queue = append(s.queue, c)
-		s.next()
+		s.work()
 		s.publish()
 	}
 }
 
-// next begins what is first in the queue, if nothing else runs.
-func (s *Session) next() {
-	if s.busy || s.dead {
+// destroy ends the session as soon as nothing runs in its shell.
+func (s *Session) destroy(c *Call) {
+	if s.refuses(c) {
 		return
 	}
-	if len(s.queue) == 0 {
-		if s.shell != nil && s.snapAt != s.commands {
-			s.set(alarmIdle, quietBefore)
-		}
-		s.publish()
+	s.dying, s.ending = c, true
+	s.m.forget(s)
+	s.failQueue()
+	if s.cur == nil {
+		s.work()
 		return
 	}
-	s.clear(alarmIdle)
-	c := s.queue[0]
-	s.queue = s.queue[1:]
-	s.busy = true
-	s.withShell(func(err error) {
-		if err != nil {
-			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: no shell: %v", s.name, err))
-			s.idle()
-			return
-		}
-		s.undoCall(func() { s.perform(c) })
-	})
+	s.killAll() // the command that runs is no job; the shell's exit ends the run, and that the session
+	s.cur.stage = stageReplace
+	if s.cur.call != nil {
+		s.giveUpRun()
+	}
 }
 
-// idle says that what was busy is over.
-func (s *Session) idle() {
-	s.busy = false
+func (s *Session) failQueue() {
+	for _, q := range s.queue {
+		q.fail(wire.ClassNotFound, s.goneError().Error())
+	}
+	s.queue = nil
+}
+
+// end kills all that the session has started, and answers the calls that wait.
+// Precondition: nothing runs in the shell.
+func (s *Session) end() {
+	s.m.forget(s)
+	s.failQueue()
+	(&proc.Tree{Root: s.pid(), Shell: true, Mark: s.mark}).Kill(deathLimit)
+	for _, j := range s.m.jobsOf(s.name) {
+		j.signal(unix.SIGKILL)
+	}
+	s.kill()
+	s.endTerminal()
+	s.giveUpPipes()
+	s.dir.remove()
 	if s.dying != nil {
-		s.destroyNow()
-		return
-	}
-	if s.leaving {
-		s.hangUp()
-		return
-	}
-	s.next()
-}
-
-// withShell goes on when there is a shell.
-func (s *Session) withShell(then func(error)) {
-	if s.shell != nil {
-		then(nil)
-		return
-	}
-	if s.commands > 0 {
-		s.restarts++
-	}
-	s.boot(then)
-}
-
-// boot starts a shell, waits for its first word, and gives it what its
-// predecessor has left.
-func (s *Session) boot(then func(error)) {
-	dir := s.cwd
-	if proc.CheckDir(dir) != nil {
-		if dir = s.home; proc.CheckDir(dir) != nil {
-			dir = "/"
-		}
-	}
-	s.before, s.groups, s.lastPID = nil, nil, ""
-	in, err := s.startShell(dir, func(in *shellProcess, ws syscall.WaitStatus) {
-		s.later(func() { s.onChange(in, ws) }) // the reaper is not to wait
-	})
-	if err != nil {
-		then(err)
-		return
-	}
-	s.shell = in
-	for _, fd := range []int{in.sock, in.state, in.tty} {
-		s.poll.add(fd, unix.EPOLLIN)
-	}
-	for _, line := range s.d.start(in.path(in.names.exit), in.path(in.names.guard)) {
-		s.send(line)
-	}
-	s.begin(&run{probe: true, limit: startLimit, done: func(r *run) {
-		if r.rep == nil {
-			s.kill()
-			then(errors.New("it does not answer"))
-			return
-		}
-		in.ready = true
-		in.copies = in.terminals()
-		s.dir.unlink(in.names.lines) // it has it open
-		s.bring(then)
-	}})
-}
-
-// bring gives a new shell its state: the user's start files for the first,
-// else the snapshot.
-func (s *Session) bring(then func(error)) {
-	own := func(text string, limit time.Duration, after func(*run)) {
-		s.begin(&run{text: []byte(text), limit: limit, done: func(r *run) {
-			if r.rep != nil {
-				after(r)
-				return
-			}
-			// It did not survive that: without it, then.
-			s.kill()
-			s.rc, s.snap = false, nil
-			if s.restored != "" {
-				s.restored = wire.RestoredNone
-			}
-			s.boot(then)
-		}})
-	}
-	switch {
-	case s.snap != nil && s.commands > 0:
-		own(string(s.snap.restore(filepath.Dir(s.dir.path), s.why)), restoreLimit, func(r *run) {
-			s.locate(r.rep.pwd)
-			if s.cwd != s.snap.cwd() && s.restored == wire.RestoredFull {
-				s.restored = wire.RestoredPartial // the directory is gone, or too deep to go to at once
-			}
-			then(nil)
-		})
-	case s.rc && !s.d.posix:
-		own("[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n", rcLimit, func(*run) { then(nil) })
-	default:
-		then(nil)
+		s.dying.exit(wire.ExitStatus{SessionEnded: true})
 	}
 }
 
 // kill ends the shell without waiting for anything.
 func (s *Session) kill() {
-	if s.shell == nil || s.shell.gone {
+	if s.shell == nil {
 		return
 	}
 	_ = unix.Kill(s.shell.pid, unix.SIGKILL)
@@ -401,37 +303,37 @@ func (s *Session) kill() {
 
 // lose forgets the shell.
 func (s *Session) lose() {
-	in := s.shell
-	if in == nil {
+	p := s.shell
+	if p == nil {
 		return
 	}
-	for _, fd := range []int{in.sock, in.state, in.tty} {
+	for _, fd := range []int{p.sock, p.state, p.tty} {
 		s.poll.remove(fd)
 	}
-	if in.watched {
-		s.poll.remove(in.script)
+	if p.watched {
+		s.poll.remove(p.script)
 	}
-	in.gone = true
-	in.close()
-	if in.place == s.dir.path {
-		for _, name := range []string{in.names.exit, in.names.state, in.names.guard, in.names.aside, in.names.lines} {
+	p.gone = true
+	p.close()
+	if p.place == s.dir.path {
+		for _, name := range []string{p.names.exit, p.names.state, p.names.guard, p.names.aside, p.names.lines} {
 			s.dir.unlink(name)
 		}
 	}
 	s.shell = nil
 }
 
-// nonce is a word that nobody can guess.
+// nonce returns a random word.
 func (s *Session) nonce() string {
 	var b [9]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	return hex.EncodeToString(b[:])
 }
 
-// onEvents looks at what is ready: output first, so that it is read before
-// the report that says that it is complete.
+// onEvents handles the descriptors that are ready: output first, so that it is read
+// before the report that it is complete.
 func (s *Session) onEvents() {
-	if s.dead {
+	if s.state == gone {
 		return
 	}
 	var buf [8]unix.EpollEvent
@@ -458,7 +360,11 @@ func (s *Session) onEvents() {
 	}
 }
 
-// readReports reads what the shell says.
+// onStream has the run go on that has output in a stream.
+func (s *Session) onStream(st *stream) { s.react(react(s.cur.phase, output), output, st) }
+
+// readReports reads what the shell sends. A report counts if the shell is at its prompt:
+// while it executes a command, it is the command that has read the nonce.
 func (s *Session) readReports() {
 	for s.shell != nil {
 		packet, err := s.shell.receive()
@@ -469,27 +375,22 @@ func (s *Session) readReports() {
 			return // or there is nothing more
 		}
 		r := s.cur
-		if r == nil || r.rep != nil || r.nonce == "" {
+		if r == nil || r.phase == over || r.nonce == "" {
 			continue
 		}
-		if rep, ok := r.reports.add(packet, r.nonce); ok {
-			s.believe(rep)
-		} else if rep, ok := r.second.add(packet, r.again); ok && r.again != "" {
-			r.unknown = true
-			s.believe(rep)
+		rep, own := r.reports.add(packet, r.nonce)
+		again := false
+		if !own && r.again != "" {
+			rep, again = r.second.add(packet, r.again)
+		}
+		if (own || again) && s.shell.atPrompt() {
+			r.rep, r.unknown = &rep, r.unknown || again
+			s.happen(reported)
 		}
 	}
 }
 
-// believe takes a report for true if the shell is at its prompt. While it executes
-// a command, it is the command that has read the word and says so.
-func (s *Session) believe(rep report) {
-	if s.shell.atPrompt() {
-		s.onReport(rep)
-	}
-}
-
-// readState reads what an exiting shell says of its state.
+// readState reads the state that an exiting shell prints.
 func (s *Session) readState() {
 	var buf [32 << 10]byte
 	for {
@@ -505,9 +406,9 @@ func (s *Session) readState() {
 }
 
 // onTerminal reads what was printed on the session's terminal. It belongs to
-// the command that runs on it; otherwise nobody asked for it.
+// the command that runs on it; else it is dropped.
 func (s *Session) onTerminal() {
-	if s.cur != nil && s.cur.st.tty && s.cur.rep == nil {
+	if s.cur != nil && s.cur.st.tty && s.cur.phase != over {
 		s.onStream(s.cur.outs[0])
 		return
 	}
@@ -520,14 +421,14 @@ func (s *Session) drainTerminal() {
 		n, err := unix.Read(s.shell.tty, buf[:])
 		if n <= 0 && err != unix.EINTR {
 			if err != unix.EAGAIN {
-				s.poll.remove(s.shell.tty) // everybody has closed it
+				s.poll.remove(s.shell.tty) // no process has it open
 			}
 			return
 		}
 	}
 }
 
-// flushTerminal drops what was printed on the terminal and not asked for, and what
+// flushTerminal drops what was printed on the terminal by no command, and what
 // was typed and not read: it was meant for another command.
 func (s *Session) flushTerminal() {
 	s.drainTerminal()
@@ -536,32 +437,23 @@ func (s *Session) flushTerminal() {
 	}
 }
 
-// setTerminal sets the terminal's modes, and drops what was typed and not read.
-// What the terminal itself has is dropped with its modes, since they are those of
-// the shell's side (TCSETSF in ioctl_tty(2)); what is still on the way to it is
-// the output of the master side (TCOFLUSH).
-func (in *shellProcess) setTerminal(t *unix.Termios) {
-	_ = unix.IoctlSetInt(in.tty, unix.TCFLSH, unix.TCOFLUSH)
-	_ = unix.IoctlSetTermios(in.tty, unix.TCSETSF, t)
-}
-
-// onChange hears that the shell has stopped or is gone.
-func (s *Session) onChange(in *shellProcess, ws syscall.WaitStatus) {
+// onChange handles a shell that has stopped or is gone.
+func (s *Session) onChange(p *shellProcess, ws syscall.WaitStatus) {
 	if ws.Stopped() {
-		if !in.gone && !in.frozen {
-			_ = unix.Kill(in.pid, unix.SIGCONT)
+		if !p.gone && !p.frozen {
+			_ = unix.Kill(p.pid, unix.SIGCONT)
 		}
 		return
 	}
-	if s.shell != in {
-		return // we have killed it
+	if s.shell != p {
+		return // the session has killed it
 	}
 	s.readReports()
-	if s.shell != in {
-		return // its last word was that it is of no use
+	if s.shell != p {
+		return // its last report was that it is of no use
 	}
 	s.readState()
-	s.keepExitState(in, ws)
+	s.keepExitState(p, ws)
 	r := s.cur
 	if r != nil && r.st.tty {
 		r.outs[0].pump(true)
@@ -573,31 +465,13 @@ func (s *Session) onChange(in *shellProcess, ws syscall.WaitStatus) {
 		s.publish()
 		return
 	}
-	s.clear(alarmLadder)
-	s.clear(alarmLost)
-	if s.unbegun(r) {
-		s.restoredNext()
-		s.anew(r)
-		return
-	}
-	r.ended = true
-	if r.rep == nil {
-		r.ws = ws
-		s.settleRun()
-	}
-	s.drain()
-}
-
-// unbegun reports whether a caller's text was never read by the shell that is gone,
-// so that another shell can have it.
-func (s *Session) unbegun(r *run) bool {
-	return r.call != nil && r.rep == nil && r.attempt < maxAttempts && r.stage == stageNone && !r.killed &&
-		s.dir.probe && !s.wasRead(r)
+	r.exited, r.ws = true, ws
+	s.happen(exited)
 }
 
 // keepExitState takes over the state that the shell has left, and decides how
 // it is restored.
-func (s *Session) keepExitState(in *shellProcess, ws syscall.WaitStatus) {
+func (s *Session) keepExitState(p *shellProcess, ws syscall.WaitStatus) {
 	switch {
 	case s.cur != nil && s.cur.stage >= stageReplace:
 		s.why = afterKill
@@ -606,8 +480,8 @@ func (s *Session) keepExitState(in *shellProcess, ws syscall.WaitStatus) {
 	default:
 		s.why = afterExit
 	}
-	said, dropped := in.said.Result()
-	if snap, ok := parseSnapshot(s.d, said); ok && dropped == 0 && in.ready {
+	printed, dropped := p.said.Result()
+	if snap, ok := parseSnapshot(s.d, printed); ok && dropped == 0 && p.answers {
 		s.snap, s.snapAt = &snap, -1
 		if s.cwd = snap.cwd(); s.cwd == "" {
 			s.cwd = s.home

@@ -22,7 +22,7 @@ type stream struct {
 	file    proc.File
 	call    *Call // who gets it; nil: capture
 	capture *excerpt.Excerpt
-	deaf    bool // not watched
+	paused  bool // not watched
 	eof     bool
 	over    bool // eof, or ended though held
 	drain   proc.Drain
@@ -43,14 +43,14 @@ func newStream(typ wire.Type, fd int, call *Call) *stream {
 func (st *stream) pump(reported bool) (more, blocked bool) {
 	for range 16 {
 		room := wire.MaxPayload
-		deaf := st.call == nil || st.call.detached != nil || st.call.killed && st.call.credit[st.typ] == 0
-		if !deaf {
+		dropped := st.call == nil || st.call.detached != nil || st.call.killed && st.call.credit[st.typ] == 0
+		if !dropped {
 			room = min(room, st.call.credit[st.typ])
 			if room == 0 {
 				return false, true
 			}
 		}
-		if deaf {
+		if dropped {
 			var buf [16 << 10]byte
 			n, err := unix.Read(st.fd, buf[:])
 			switch {
@@ -80,6 +80,28 @@ func (st *stream) pump(reported bool) (more, blocked bool) {
 		}
 	}
 	return true, false
+}
+
+// rest reads what is left of the stream once its command has ended. It sets over if that
+// was all; else blocked says that it waits for credit, and next when to look again.
+func (st *stream) rest(now time.Time) (blocked bool, next time.Time) {
+	more := false
+	if !st.eof {
+		more, blocked = st.pump(true)
+	}
+	if !st.eof && !st.drain.Held() {
+		st.drain.Hold(proc.Buffered(st.fd))
+	}
+	switch {
+	case st.eof, st.pipe == nil && !more && !blocked:
+		st.over = true
+	case blocked:
+	case st.drain.Complete(now):
+		st.over = true // a background process holds it
+	case more:
+		return false, now
+	}
+	return blocked, st.drain.Next()
 }
 
 // took accounts for one read and reports whether there is nothing more now.

@@ -65,32 +65,33 @@ func (s *Session) attach(c *Call) {
 		t.watch(c)
 		return
 	}
-	start := func() {
-		t, err := s.newTerminal(c.req)
-		if err != nil {
-			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: terminal: %v", s.name, err))
-			return
-		}
-		s.mu.Lock()
-		s.term = t
-		s.info.Terminal = &wire.TerminalInfo{PID: t.pid}
-		s.mu.Unlock()
-		t.watch(c)
-	}
-	if s.busy || s.shell == nil || s.snapAt == s.commands && s.snap != nil {
-		start() // with the state as it was last seen
+	if s.state != idle || s.shell == nil || s.snapAt == s.commands && s.snap != nil {
+		s.startTerminal(c) // with the state as it was last seen
 		return
 	}
-	s.busy = true
-	s.clear(alarmIdle)
-	s.snapshotNow(restoreLimit, func() {
-		if c.killed {
-			c.giveUp()
-		} else {
-			start()
-		}
-		s.idle()
-	})
+	s.task = &task{kind: snapshotTask, call: c}
+	s.work()
+}
+
+// startTerminal starts the terminal for its first viewer.
+func (s *Session) startTerminal(c *Call) {
+	switch {
+	case s.refuses(c):
+		return
+	case c.killed:
+		c.giveUp()
+		return
+	}
+	t, err := s.newTerminal(c.req)
+	if err != nil {
+		c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: terminal: %v", s.name, err))
+		return
+	}
+	s.mu.Lock()
+	s.term = t
+	s.info.Terminal = &wire.TerminalInfo{PID: t.pid}
+	s.mu.Unlock()
+	t.watch(c)
 }
 
 // terminalInfo describes the session's terminal, if it is still there.
@@ -291,11 +292,7 @@ func (v *viewer) run(c *Call) {
 	}
 	st := wire.ExitStatus{StdoutEnd: v.at, Detached: v.took || c.killed, SessionEnded: t.over}
 	if t.status != nil && !st.Detached {
-		st.Code = t.status.ExitStatus()
-		if t.status.Signaled() {
-			st.Signal = int(t.status.Signal())
-			st.Code = 128 + st.Signal
-		}
+		st.Code, st.Signal = exitCode(*t.status)
 	}
 	delete(t.viewers, c)
 	v.gone = true

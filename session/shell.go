@@ -48,13 +48,15 @@ type shellProcess struct {
 	said    *excerpt.Excerpt
 	place   string // the session's directory when it was started
 	names   own
-	ready   bool
+	answers bool // it has reported once
 	gone    bool
 	copies  int                 // how many terminals it has at its prompt
 	packet  [maxReport + 1]byte // the last that came; here since it is not to be made each time
 	control [64]byte
 
-	frozen bool // it is stopped until it is killed
+	stateful bool // it has yet to be given its predecessor's state
+	trapped  bool // the guard's trap may have put one of the user's aside
+	frozen   bool // it is stopped until it is killed
 
 	full    bool     // a packet fills the pipe: see openScript
 	waiting []string // packets for which there is no room yet; only if full
@@ -72,7 +74,7 @@ type own struct {
 
 // startShell starts a shell. changed is called by the reaper, see Host.
 func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.WaitStatus)) (_ *shellProcess, err error) {
-	in := &shellProcess{
+	p := &shellProcess{
 		sock: -1, script: -1, state: -1, tty: -1, place: s.dir.path, said: excerpt.New(maxSnapshot, 0),
 		names: own{exit: token(), state: token(), guard: token(), aside: token(), lines: token()},
 	}
@@ -82,61 +84,61 @@ func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.Wai
 			_ = unix.Close(fd)
 		}
 		if err != nil {
-			in.close()
+			p.close()
 		}
 	}()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	in.sock = pair[0]
+	p.sock = pair[0]
 	theirs = append(theirs, pair[1])
-	if err := unix.SetNonblock(in.sock, true); err != nil {
+	if err := unix.SetNonblock(p.sock, true); err != nil {
 		return nil, err
 	}
-	if err := unix.SetsockoptInt(in.sock, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+	if err := unix.SetsockoptInt(p.sock, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 		return nil, err
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(pair[1], &st); err != nil {
 		return nil, err
 	}
-	in.peer = proc.FileOf(&st)
-	in.script = in.sock
+	p.peer = proc.FileOf(&st)
+	p.script = p.sock
 	if s.d.posix {
-		if err := s.openScript(in); err != nil {
+		if err := s.openScript(p); err != nil {
 			return nil, err
 		}
 	}
-	if in.state, err = s.dir.fifo(in.names.state, unix.O_RDWR); err != nil { // also to write: it never hangs up
+	if p.state, err = s.dir.fifo(p.names.state, unix.O_RDWR); err != nil { // also to write: it never hangs up
 		return nil, err
 	}
-	if err := s.dir.write(in.names.exit, []byte(s.d.exitScript(in.path(in.names.state)))); err != nil {
+	if err := s.dir.write(p.names.exit, []byte(s.d.exitScript(p.path(p.names.state)))); err != nil {
 		return nil, err
 	}
-	if err := s.dir.write(in.names.guard, []byte(s.d.guardScript(in.path(in.names.aside)))); err != nil {
+	if err := s.dir.write(p.names.guard, []byte(s.d.guardScript(p.path(p.names.aside)))); err != nil {
 		return nil, err
 	}
 	var slave *os.File
-	if in.tty, slave, err = openTerminal(&s.m.host, s.rows, s.cols); err != nil {
+	if p.tty, slave, err = openTerminal(&s.m.host, s.rows, s.cols); err != nil {
 		return nil, err
 	}
 	defer slave.Close()
 	if err := unix.Fstat(int(slave.Fd()), &st); err != nil {
 		return nil, err
 	}
-	in.slave = proc.FileOf(&st)
-	in.saved, _ = unix.IoctlGetTermios(in.tty, unix.TCGETS)
-	in.pid, err = s.m.host.Start(s.path, s.d.args(s.path, in.path(in.names.lines)), &syscall.ProcAttr{
+	p.slave = proc.FileOf(&st)
+	p.saved, _ = unix.IoctlGetTermios(p.tty, unix.TCGETS)
+	p.pid, err = s.m.host.Start(s.path, s.d.args(s.path, p.path(p.names.lines)), &syscall.ProcAttr{
 		Dir: cwd, Env: s.shellEnv(), Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
-	}, func(ws syscall.WaitStatus) { changed(in, ws) })
-	in.proc = "/proc/" + itoa(in.pid) + "/"
-	in.input, in.cwd = in.proc+"fd/0", in.proc+"cwd"
+	}, func(ws syscall.WaitStatus) { changed(p, ws) })
+	p.proc = "/proc/" + itoa(p.pid) + "/"
+	p.input, p.cwd = p.proc+"fd/0", p.proc+"cwd"
 	if err == nil {
-		s.mark.Put(in.pid) // before it has got a line, and so before it has children
+		s.mark.Put(p.pid) // before it has got a line, and so before it has children
 	}
-	return in, err
+	return p, err
 }
 
 // openTerminal is OpenTerminal with a size.
@@ -168,17 +170,34 @@ func (s *Session) shellEnv() []string {
 	return append(append([]string{}, s.env...), "PS1=", "PS2=", "HISTFILE=", "ENV=")
 }
 
-// path is that of one of the shell's own files.
-func (in *shellProcess) path(name string) string { return in.place + "/" + name }
+// ready notes that the shell has come to its first prompt; stateful says that it is to
+// be given state.
+func (p *shellProcess) ready(d *dir, stateful bool) {
+	p.answers, p.stateful = true, stateful
+	p.copies = p.terminals()
+	d.unlink(p.names.lines) // it has it open
+}
 
-func (in *shellProcess) close() {
-	if in.script != in.sock {
-		closeFD(&in.script)
+// setTerminal sets the terminal's modes, and drops what was typed and not read.
+// What the terminal itself has is dropped with its modes, since they are those of
+// the shell's side (TCSETSF in ioctl_tty(2)); what is still on the way to it is
+// the output of the master side (TCOFLUSH).
+func (p *shellProcess) setTerminal(t *unix.Termios) {
+	_ = unix.IoctlSetInt(p.tty, unix.TCFLSH, unix.TCOFLUSH)
+	_ = unix.IoctlSetTermios(p.tty, unix.TCSETSF, t)
+}
+
+// path is that of one of the shell's own files.
+func (p *shellProcess) path(name string) string { return p.place + "/" + name }
+
+func (p *shellProcess) close() {
+	if p.script != p.sock {
+		closeFD(&p.script)
 	}
-	in.script = -1
-	closeFD(&in.sock)
-	closeFD(&in.state)
-	closeFD(&in.tty)
+	p.script = -1
+	closeFD(&p.sock)
+	closeFD(&p.state)
+	closeFD(&p.tty)
 }
 
 func closeFD(fd *int) {
@@ -188,44 +207,44 @@ func closeFD(fd *int) {
 	*fd = -1
 }
 
-// idle reports whether the shell has read all its lines and waits for more. A
+// hasReadAll reports whether the shell has read all its lines and waits for more. A
 // shell without descriptors to spare may have lost its descriptor 0.
-func (in *shellProcess) idle() bool {
+func (p *shellProcess) hasReadAll() bool {
 	what := uint(unix.SIOCOUTQ)
-	if in.script != in.sock {
+	if p.script != p.sock {
 		what = unix.TIOCINQ // FIONREAD
 	}
-	n, err := unix.IoctlGetInt(in.script, what)
-	if err != nil || n > 0 || len(in.waiting) > 0 {
+	n, err := unix.IoctlGetInt(p.script, what)
+	if err != nil || n > 0 || len(p.waiting) > 0 {
 		return false
 	}
-	input, err := fileAt(in.input)
-	return err == unix.ENOENT || err == nil && input == in.peer
+	input, err := fileAt(p.input)
+	return err == unix.ENOENT || err == nil && input == p.peer
 }
 
 // atPrompt reports whether the shell executes no command: while one runs its
 // descriptor 0 is another one.
-func (in *shellProcess) atPrompt() bool {
-	input, err := fileAt(in.input)
-	return err == nil && input == in.peer
+func (p *shellProcess) atPrompt() bool {
+	input, err := fileAt(p.input)
+	return err == nil && input == p.peer
 }
 
 // astray reports whether the shell executes no command, and does not read its lines
 // from the guest either: it can report nothing more. While it executes one, it keeps
 // copies of its own streams, which are the terminal.
-func (in *shellProcess) astray() bool {
+func (p *shellProcess) astray() bool {
 	for n := 1; n <= 2; n++ {
-		if file, err := in.descriptor(n); err != nil || file != in.slave {
+		if file, err := p.descriptor(n); err != nil || file != p.slave {
 			return false
 		}
 	}
-	return !in.atPrompt() && in.terminals() <= in.copies
+	return !p.atPrompt() && p.terminals() <= p.copies
 }
 
 // terminals counts the shell's descriptors that are its terminal, its streams left
 // out.
-func (in *shellProcess) terminals() (n int) {
-	fds, err := os.ReadDir(in.proc + "fd")
+func (p *shellProcess) terminals() (n int) {
+	fds, err := os.ReadDir(p.proc + "fd")
 	if err != nil {
 		return math.MaxInt
 	}
@@ -234,7 +253,7 @@ func (in *shellProcess) terminals() (n int) {
 		if err != nil || fd <= 2 {
 			continue
 		}
-		if file, err := in.descriptor(fd); err == nil && file == in.slave {
+		if file, err := p.descriptor(fd); err == nil && file == p.slave {
 			n++
 		}
 	}
@@ -243,11 +262,11 @@ func (in *shellProcess) terminals() (n int) {
 
 // leaves reports whether the shell has its trap that has it leave a command. gVisor
 // does not tell.
-func (in *shellProcess) leaves() bool { return !in.stoppable() || proc.Catches(in.pid, guardSignal) }
+func (p *shellProcess) leaves() bool { return !p.stoppable() || proc.Catches(p.pid, guardSignal) }
 
 // descriptor is what the shell has open as descriptor n.
-func (in *shellProcess) descriptor(n int) (proc.File, error) {
-	return fileAt(in.proc + "fd/" + itoa(n))
+func (p *shellProcess) descriptor(n int) (proc.File, error) {
+	return fileAt(p.proc + "fd/" + itoa(n))
 }
 
 // fileAt is the file that a path leads to.
@@ -262,18 +281,18 @@ func fileAt(path string) (proc.File, error) {
 // kernel says whose each packet is (SCM_CREDENTIALS in unix(7)).
 //
 // The packet is good until the next call.
-func (in *shellProcess) receive() ([]byte, error) {
+func (p *shellProcess) receive() ([]byte, error) {
 	for {
-		n, cn, _, _, err := unix.Recvmsg(in.sock, in.packet[:], in.control[:], unix.MSG_CMSG_CLOEXEC)
+		n, cn, _, _, err := unix.Recvmsg(p.sock, p.packet[:], p.control[:], unix.MSG_CMSG_CLOEXEC)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || n == 0 {
 			return nil, err
 		}
-		sender, err := sentBy(in.control[:cn])
-		if err == nil && sender == in.pid {
-			return in.packet[:n], nil
+		sender, err := sentBy(p.control[:cn])
+		if err == nil && sender == p.pid {
+			return p.packet[:n], nil
 		}
 	}
 }

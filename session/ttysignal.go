@@ -13,12 +13,12 @@ var typed = map[syscall.Signal]int{unix.SIGINT: unix.VINTR, unix.SIGQUIT: unix.V
 // belongs to, as if a key were typed: for a kernel that does not tell which
 // group that is (gVisor). Whatever the terminal's mode, the key is one for a
 // moment, and is not shown. It reports whether there is such a key.
-func (in *shellProcess) typeSignal(sig syscall.Signal) bool {
+func (p *shellProcess) typeSignal(sig syscall.Signal) bool {
 	key, ok := typed[sig]
 	if !ok {
 		return false
 	}
-	saved, err := unix.IoctlGetTermios(in.tty, unix.TCGETS)
+	saved, err := unix.IoctlGetTermios(p.tty, unix.TCGETS)
 	if err != nil {
 		return false
 	}
@@ -30,10 +30,10 @@ func (in *shellProcess) typeSignal(sig syscall.Signal) bool {
 		t.Cc[k] = 0 // none, or another could be meant
 	}
 	t.Cc[key] = char
-	if unix.IoctlSetTermios(in.tty, unix.TCSETS, &t) != nil {
+	if unix.IoctlSetTermios(p.tty, unix.TCSETS, &t) != nil {
 		return false
 	}
-	n, err := unix.Write(in.tty, []byte{char})
-	_ = unix.IoctlSetTermios(in.tty, unix.TCSETS, saved)
+	n, err := unix.Write(p.tty, []byte{char})
+	_ = unix.IoctlSetTermios(p.tty, unix.TCSETS, saved)
 	return err == nil && n == 1
 }

@@ -2,7 +2,7 @@ package session
 
 import (
 	"bytes"
-	"maps"
+	"os"
 	"syscall"
 	"time"
 
@@ -11,32 +11,34 @@ import (
 	"wolffia/internal/proc"
 )
 
-// The ladder against a command whose time is over. Each time counts from the step
-// before, so that a shell has it also where all of the sandbox had to wait for a
+// The times between the steps against a command whose time is over. Each counts from the
+// step before, so that a shell has it also where all of the sandbox had to wait for a
 // processor.
 const (
-	ladderAsk  = 50 * time.Millisecond  // from SIGINT: ask again for the report
-	ladderTerm = 250 * time.Millisecond // from there
-	ladderKill = 300 * time.Millisecond
-	ladderLook = 100 * time.Millisecond // again and again
+	untilAsk  = 50 * time.Millisecond  // from SIGINT: ask again for the report
+	untilTerm = 250 * time.Millisecond // from there
+	untilKill = 300 * time.Millisecond
+	untilLook = 100 * time.Millisecond // again and again
 )
 
 // How often a shell is looked at after SIGKILL before it is replaced. One that
 // burns time inside a builtin looks at signals late, but comes back: it gets
 // longer, unless it has a trap on SIGINT.
 const (
-	ladderLooks   = 5
-	ladderPatient = 19
+	maxLooks     = 5
+	maxLooksBusy = 19
 )
 
-// The steps of the ladder.
+// A stage is the last step that was taken against a run.
+type stage int
+
 const (
-	stageNone = iota
-	stageInt
-	stageAsk
-	stageTerm
-	stageKill
-	stageReplace
+	stageNone    stage = iota
+	stageInt           // SIGINT to the foreground
+	stageAsk           // the shell was asked for its report once more
+	stageTerm          // SIGTERM to all of the command
+	stageKill          // SIGKILL, again and again
+	stageReplace       // SIGKILL to the shell too: its exit ends the run
 )
 
 // Lost reports: how often to look, and how long each attempt gets.
@@ -48,37 +50,37 @@ const (
 // foreground is the process group that the terminal belongs to. TIOCGPGRP
 // works on the master side (ioctl_tty(2)); to write ^C would not if the
 // terminal is raw. 0 is unknown.
-func (in *shellProcess) foreground() int {
-	pg, err := unix.IoctlGetInt(in.tty, unix.TIOCGPGRP)
+func (p *shellProcess) foreground() int {
+	pg, err := unix.IoctlGetInt(p.tty, unix.TIOCGPGRP)
 	if err == unix.ENOTTY { // gVisor tells the slave side only
 		return 0
 	}
 	if err != nil || pg <= 1 {
-		return in.pid
+		return p.pid
 	}
 	return pg
 }
 
-// interrupt begins the ladder.
+// interrupt takes the first step against the run.
 func (s *Session) interrupt() {
 	r := s.cur
-	if r == nil || r.rep != nil || r.ended || r.stage != stageNone || s.shell == nil {
+	if r.stage != stageNone {
 		return
 	}
 	r.stage = stageInt
 	s.hit(r)
-	s.set(alarmLadder, ladderAsk)
+	s.set(escalation, untilAsk)
 }
 
 // hit interrupts what is in the foreground, and has the shell leave the
 // command when that is over.
 func (s *Session) hit(r *run) {
 	r.target = s.shell.foreground()
-	r.unborn = r.target != s.shell.pid && sameCommandLine(r.target, s.shell.pid)
-	s.shell.frozen = s.shell.frozen || !s.shell.atPrompt() && (!s.shell.leaves() || s.clings(r))
+	r.preExec = r.target != s.shell.pid && sameCommandLine(r.target, s.shell.pid)
+	s.shell.frozen = s.shell.frozen || !s.shell.atPrompt() && (!s.shell.leaves() || s.sticks(r))
 	if s.shell.frozen && !s.shell.stoppable() {
 		r.stage = stageReplace
-		s.slay()
+		s.killAll()
 		return
 	}
 	s.atOnce(func() {
@@ -89,13 +91,13 @@ func (s *Session) hit(r *run) {
 	})
 }
 
-// clings reports whether the shell may go on with the text whatever it is sent. bash
+// sticks reports whether the shell may go on with the text whatever it is sent. bash
 // does if a program is interrupted that a trap on ERR, RETURN or DEBUG has started:
 // it forgets the interrupt when the trap is over, and has dropped the guard's signal
 // before (interrupt_state in _run_trap_internal, trap.c of 5.2). Such a shell is
 // frozen: it does nothing any more until it is replaced.
-func (s *Session) clings(r *run) bool {
-	return !s.d.posix && (s.cling || setsTrap(r.text) || s.snap != nil && setsTrap(s.snap.sections["trap"]))
+func (s *Session) sticks(r *run) bool {
+	return !s.d.posix && (s.mayStick || setsTrap(r.text) || s.snap != nil && setsTrap(s.snap.sections["trap"]))
 }
 
 // setsTrap reports whether a text may set a trap that bash runs amid a command, or a
@@ -116,7 +118,7 @@ func setsTrap(text []byte) bool {
 // stopped process group gets SIGHUP whenever a process leaves it, as a child of the
 // shell does that gets its own, or ends: there it is an orphan from the start. Linux
 // looks whether that has made it one (EXIT in setpgid(2)).
-func (in *shellProcess) stoppable() bool { return in.foreground() != 0 }
+func (p *shellProcess) stoppable() bool { return p.foreground() != 0 }
 
 // atOnce has the shell see nothing of what f does until all of it is done, all
 // signals together, if it is stoppable. A program that ends meanwhile is not
@@ -143,7 +145,7 @@ func (s *Session) guard() {
 	if s.shell.frozen || s.shell.atPrompt() {
 		return
 	}
-	s.guarded = true
+	s.shell.trapped = true
 	_ = unix.Kill(s.shell.pid, guardSignal)
 }
 
@@ -155,7 +157,7 @@ func (s *Session) signalForeground(sig syscall.Signal) {
 		switch {
 		case s.shell.typeSignal(sig):
 		case sig == unix.SIGKILL:
-			s.slay()
+			s.killAll()
 		default:
 			s.sweep(sig)
 			_ = unix.Kill(s.shell.pid, sig)
@@ -170,9 +172,6 @@ func (s *Session) signalForeground(sig syscall.Signal) {
 // escalate takes the next step.
 func (s *Session) escalate() {
 	r := s.cur
-	if r == nil || r.rep != nil || r.ended || s.shell == nil {
-		return
-	}
 	if s.shell.frozen {
 		s.escalateFrozen(r)
 		return
@@ -182,11 +181,11 @@ func (s *Session) escalate() {
 		r.stage = stageAsk
 		// What was just being started has another group by now, or still had
 		// the shell's handler, and has lost the signal.
-		if r.unborn || r.target == 0 || r.target != s.shell.foreground() {
+		if r.preExec || r.target == 0 || r.target != s.shell.foreground() {
 			s.hit(r)
 		}
 		s.send(s.d.report(r.nonce)) // if the interrupt hit the first one
-		s.set(alarmLadder, ladderTerm)
+		s.set(escalation, untilTerm)
 	case stageAsk:
 		r.stage = stageTerm
 		s.atOnce(func() {
@@ -197,24 +196,24 @@ func (s *Session) escalate() {
 			}
 			_ = unix.Kill(s.shell.pid, unix.SIGTERM) // an interactive shell ignores it, a trap sees it
 		})
-		s.set(alarmLadder, ladderKill)
+		s.set(escalation, untilKill)
 	case stageTerm:
 		r.stage = stageKill
-		s.strike(r)
-		s.set(alarmLadder, ladderLook)
+		s.killCommand(r)
+		s.set(escalation, untilLook)
 	case stageKill:
 		r.looks++
 		switch {
-		case r.looks >= ladderPatient || r.looks >= ladderLooks && !s.comesBack():
+		case r.looks >= maxLooksBusy || r.looks >= maxLooks && !s.comesBack():
 			r.stage = stageReplace
-			s.slay() // its exit ends the run
+			s.killAll() // its exit ends the run
 			return
-		case s.shell.idle():
+		case s.shell.hasReadAll():
 			s.send(s.d.report(r.nonce)) // an interrupt hit that one too
 		case s.lives(): // started since, by a trap for one
-			s.strike(r)
+			s.killCommand(r)
 		}
-		s.set(alarmLadder, ladderLook)
+		s.set(escalation, untilLook)
 	}
 }
 
@@ -224,15 +223,15 @@ func (s *Session) escalateFrozen(r *run) {
 	if r.stage == stageInt {
 		r.stage = stageTerm
 		s.sweep(unix.SIGTERM)
-		s.set(alarmLadder, ladderTerm+ladderKill)
+		s.set(escalation, untilTerm+untilKill)
 		return
 	}
 	r.stage = stageReplace
-	s.slay()
+	s.killAll()
 }
 
-// strike kills what the command has started, and interrupts the shell.
-func (s *Session) strike(r *run) {
+// killCommand kills what the command has started, and interrupts the shell.
+func (s *Session) killCommand(r *run) {
 	s.atOnce(func() {
 		s.guard()
 		s.sweep(unix.SIGKILL)
@@ -262,37 +261,6 @@ func (s *Session) lives() bool {
 	return len(found) > 0
 }
 
-// tree is the process tree of the command that runs.
-func (s *Session) tree() *proc.Tree {
-	t := s.newTree(proc.Others())
-	t.Running = s.shell != nil && !s.shell.stoppable()
-	if s.cur != nil {
-		for _, st := range s.cur.outs {
-			if st.pipe != nil {
-				t.Files = append(t.Files, st.file)
-			}
-		}
-	}
-	return t
-}
-
-// newTree is the tree of what the shell has started since the processes that the
-// session knows of, and those that its jobs have started since.
-func (s *Session) newTree(all []proc.Process) *proc.Tree {
-	t := &proc.Tree{Root: s.pid(), Shell: true, Mark: s.mark, Before: map[int]uint64{}, Groups: map[int]bool{}}
-	maps.Copy(t.Before, s.before)
-	maps.Copy(t.Groups, s.groups)
-	for _, j := range s.m.jobsOf(s.name) {
-		j.look(all)
-		j.mu.Lock()
-		maps.Copy(t.Before, j.members)
-		maps.Copy(t.Groups, j.groups)
-		j.mu.Unlock()
-	}
-	delete(t.Groups, s.pid())
-	return t
-}
-
 // deathLimit bounds how long the session waits for processes that it has killed.
 const deathLimit = 250 * time.Millisecond
 
@@ -307,9 +275,9 @@ func (s *Session) sweep(sig syscall.Signal) {
 	s.tree().Signal(sig)
 }
 
-// slay kills the command and the shell, which goes no further meanwhile. In gVisor
+// killAll kills the command and the shell, which goes no further meanwhile. In gVisor
 // it may die of the SIGHUP instead that stoppable tells of.
-func (s *Session) slay() {
+func (s *Session) killAll() {
 	if s.shell != nil {
 		_ = unix.Kill(s.shell.pid, unix.SIGSTOP)
 		defer unix.Kill(s.shell.pid, unix.SIGKILL)
@@ -321,51 +289,44 @@ func (s *Session) slay() {
 // then it is asked again, then repaired, then replaced.
 func (s *Session) checkLost() {
 	r := s.cur
-	if r == nil || r.rep != nil || r.ended || s.shell == nil {
-		return
-	}
 	if r.in.open && r.call != nil && r.call.closed {
 		s.feed()
 	}
-	if s.alarms[alarmLost].IsZero() {
-		s.set(alarmLost, lostTick)
-	} else if time.Until(s.alarms[alarmLost]) < lostTick/2 {
+	if s.alarms[lookOver].IsZero() {
+		s.set(lookOver, lostTick)
+	} else if time.Until(s.alarms[lookOver]) < lostTick/2 {
 		return // it came for the input only
 	}
 	if r.stage != stageNone {
 		return // the ladder does the same
 	}
 	astray := s.shell.astray()
-	if !s.shell.idle() && !astray {
-		r.idle = 0
+	if !s.shell.hasReadAll() && !astray {
+		r.atPrompt = 0
 		return
 	}
-	if r.idle++; r.idle < 2 {
+	if r.atPrompt++; r.atPrompt < 2 {
 		return
 	}
 	if astray {
 		s.abandon(r)
 		return
 	}
-	if r.asked++; r.asked > 1 && s.dir.probe && !r.probe && !s.wasRead(r) {
-		// It did not even come to the text: another shell can have it.
-		r.attempt, r.asked, r.idle, r.unknown = 1, 0, 0, false
-		s.again(r)
+	if r.asked++; r.asked > 1 && r.tries < maxTries && s.dir.probe && !r.probe && !s.wasRead(r) {
+		s.replaceFor(r) // it did not even come to the text
 		return
 	}
-	// With another word: the command's own report may still come, if the shell
+	// With another nonce: the command's own report may still come, if the shell
 	// is only slow.
 	switch r.asked {
 	case 1:
 		r.again, r.second = s.nonce(), reports{}
 		s.send(s.d.report(r.again))
 	case 2:
-		for _, line := range s.d.repair() {
-			s.send(line)
-		}
+		s.repair()
 		s.send(s.d.report(r.again))
 		s.send(s.d.settle())
-		s.set(alarmLost, lostFinal)
+		s.set(lookOver, lostFinal)
 	default:
 		s.abandon(r)
 	}
@@ -387,9 +348,7 @@ func (m *Manager) HangUp() {
 	for _, s := range m.sessions {
 		s.later(func() {
 			s.leaving = true
-			if !s.busy {
-				s.hangUp()
-			}
+			s.work()
 		})
 	}
 }
@@ -401,4 +360,12 @@ func (s *Session) hangUp() {
 	if s.term != nil && s.term.alive() {
 		_ = unix.Kill(s.term.pid, unix.SIGHUP)
 	}
+}
+
+// sameCommandLine reports whether two processes were executed with the same
+// arguments, as is a process that was forked and has not executed yet.
+func sameCommandLine(a, b int) bool {
+	one, err := os.ReadFile("/proc/" + itoa(a) + "/cmdline")
+	two, err2 := os.ReadFile("/proc/" + itoa(b) + "/cmdline")
+	return err == nil && err2 == nil && len(one) > 0 && bytes.Equal(one, two)
 }

@@ -1,0 +1,89 @@
+package session
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// feed writes what waits to the command's standard input.
+func (s *Session) feed() {
+	r := s.cur
+	c := r.call
+	for r.in.open && len(c.input) > 0 {
+		f := &c.input[0]
+		n, err := unix.Write(r.in.fd, f.Payload()[r.in.at:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			if s.narrow(r) {
+				continue
+			}
+			if !r.in.watched {
+				r.in.watched = true
+				s.poll.add(r.in.fd, unix.EPOLLOUT)
+			}
+			return
+		case err != nil: // EPIPE: nobody wants it
+			n = len(f.Payload()) - r.in.at
+		}
+		if r.in.at += n; r.in.at == len(f.Payload()) {
+			n, r.in.at = len(f.Payload()), 0
+			f.Release()
+			c.input = c.input[1:]
+			c.consumed(n)
+		}
+	}
+	if r.in.watched {
+		r.in.watched = false
+		s.poll.remove(r.in.fd)
+	}
+	if c.closed && r.in.open && r.st.tty {
+		_, _ = unix.Write(r.in.fd, []byte{4}) // VEOF, ^D (termios(3))
+		s.closeInput(r)
+	} else if c.closed && r.in.open && (s.wasRead(r) || !s.dir.probe) {
+		s.closeInput(r)
+	} else if c.closed && r.in.open {
+		// Closed before the shell has opened it, it would wait for ever: close
+		// again is tried with the next look.
+		s.set(lookOver, inputTick)
+	}
+}
+
+// inputTick is how long to wait before looking whether the shell has opened
+// its input.
+const inputTick = time.Millisecond
+
+// narrow gives up the read side of the input, once the shell has opened it,
+// so that a command that does not read any more is noticed.
+func (s *Session) narrow(r *run) bool {
+	if r.in.only || !s.dir.probe || !s.wasRead(r) {
+		return false
+	}
+	fd, err := s.dir.open(r.in.name, unix.O_WRONLY)
+	if err != nil {
+		return false
+	}
+	r.in.only = true
+	if r.in.watched {
+		r.in.watched = false
+		s.poll.remove(r.in.fd)
+	}
+	_ = unix.Close(r.in.fd)
+	r.in.fd = fd
+	return true
+}
+
+func (s *Session) closeInput(r *run) {
+	if r.in.watched {
+		r.in.watched = false
+		s.poll.remove(r.in.fd)
+	}
+	r.in.open = false
+	closeFD(&r.in.fd)
+	if r.in.name != "" {
+		s.dir.unlink(r.in.name)
+		r.in.name = ""
+	}
+}

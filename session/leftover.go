@@ -1,0 +1,167 @@
+package session
+
+import (
+	"io"
+	"maps"
+	"os"
+
+	"wolffia/internal/proc"
+	"wolffia/wire"
+)
+
+// known are the processes that a session has seen since its shell was started.
+type known struct {
+	before  map[int]uint64 // start of each that the shell has left running
+	groups  map[int]bool   // their process groups
+	foreign map[int]bool   // orphans that are not the session's
+	lastPID string         // see Manager.forked
+}
+
+// newTree is the tree of what the shell has started since the processes that the
+// session knows of, and those that its jobs have started since.
+func (s *Session) newTree(all []proc.Process) *proc.Tree {
+	t := &proc.Tree{Root: s.pid(), Shell: true, Mark: s.mark, Before: map[int]uint64{}, Groups: map[int]bool{}}
+	maps.Copy(t.Before, s.known.before)
+	maps.Copy(t.Groups, s.known.groups)
+	for _, j := range s.m.jobsOf(s.name) {
+		j.look(all)
+		j.mu.Lock()
+		maps.Copy(t.Before, j.members)
+		maps.Copy(t.Groups, j.groups)
+		j.mu.Unlock()
+	}
+	delete(t.Groups, s.pid())
+	return t
+}
+
+// tree is the process tree of the command that runs.
+func (s *Session) tree() *proc.Tree {
+	t := s.newTree(proc.Others())
+	t.Running = s.shell != nil && !s.shell.stoppable()
+	if s.cur != nil {
+		t.Files = files(s.cur.outs)
+	}
+	return t
+}
+
+// files are the pipes of streams.
+func files(streams []*stream) (all []proc.File) {
+	for _, st := range streams {
+		if st.pipe != nil {
+			all = append(all, st.file)
+		}
+	}
+	return all
+}
+
+// leftover makes a job of what a run has left running: it is there before the next
+// command.
+func (s *Session) leftover(r *run) {
+	if r.probe || s.state == gone || len(r.held) == 0 && !s.hasNew() {
+		discard(r.held)
+		return
+	}
+	all := proc.Others()
+	tree := s.newTree(all)
+	tree.Files = files(r.held)
+	found, _ := tree.Find(all)
+	s.record(tree, all, found)
+	switch {
+	case len(found) == 0 && len(r.held) == 0:
+	case r.call == nil && s.state != launching: // the session's own texts leave nothing behind
+		discard(r.held)
+	default:
+		s.adopt(r, tree.Files, found)
+	}
+}
+
+// hasNew reports whether there may be processes that the session does not know, without
+// a look at all.
+func (s *Session) hasNew() bool {
+	if !s.m.forked(&s.known.lastPID) {
+		return false
+	}
+	children, ok := proc.Children(s.pid())
+	if !ok {
+		return true
+	}
+	for _, pid := range children {
+		if _, old := s.known.before[pid]; !old {
+			return true
+		}
+	}
+	orphans, _ := proc.Children(os.Getpid())
+	for _, pid := range orphans {
+		if _, old := s.known.before[pid]; !old && !s.known.foreign[pid] && !s.m.host.Started(pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// record notes the processes that a run has left, among all: what is left of older
+// jobs stays known, the rest is forgotten.
+func (s *Session) record(tree *proc.Tree, all, found []proc.Process) {
+	k := known{before: map[int]uint64{}, groups: map[int]bool{}, foreign: map[int]bool{}, lastPID: s.known.lastPID}
+	for _, p := range all {
+		k.foreign[p.PID] = true
+		if start, ok := tree.Before[p.PID]; ok && start == p.Start {
+			k.before[p.PID], k.groups[p.Group] = p.Start, true
+		}
+	}
+	for _, p := range found {
+		delete(k.foreign, p.PID)
+		k.before[p.PID], k.groups[p.Group] = p.Start, true
+	}
+	delete(k.groups, s.pid())
+	s.known = k
+}
+
+// adopt makes a job of the processes that a run has left, and of the streams that they
+// hold.
+func (s *Session) adopt(r *run, files []proc.File, found []proc.Process) {
+	j := s.newJob(r, files)
+	for _, p := range found {
+		j.members[p.PID] = p.Start
+		if p.Group != s.pid() {
+			j.groups[p.Group] = true
+		}
+	}
+	streams := map[int]int{}
+	for _, st := range r.held {
+		which := 0
+		if st.typ == wire.Stderr {
+			which = 1
+		}
+		streams[which] = st.fd
+	}
+	if s.state == launching {
+		n := s.task.job
+		for _, p := range found {
+			if p.Parent == s.pid() {
+				j.keeper = p.PID
+			}
+		}
+		n.name(j, streams)
+	}
+	s.m.addJob(j, streams)
+}
+
+// newJob is a job of a run without processes.
+func (s *Session) newJob(r *run, files []proc.File) *job {
+	return &job{
+		session: s.name, command: abbreviate(string(r.text)), started: r.begun, shell: s.pid(), files: files,
+		members: map[int]uint64{}, groups: map[int]bool{},
+	}
+}
+
+// discard reads streams to their end, so that their holders do not die of SIGPIPE.
+func discard(streams []*stream) {
+	for _, st := range streams {
+		go func() { // ends with the last process that holds the stream
+			file := os.NewFile(uintptr(st.fd), "stream")
+			_, _ = io.Copy(io.Discard, file)
+			_ = file.Close()
+		}()
+	}
+}

@@ -1,0 +1,89 @@
+package session
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/proc"
+)
+
+// A namedJob is a job that a caller starts by name: its text runs in the background,
+// with streams of its own.
+type namedJob struct {
+	id, text string
+	path     string // of the text; the streams' names and the status's begin with it
+	fds      []int  // its streams, stdout and stderr; nil: the job's
+	files    []proc.File
+	made     *job // nil: not known yet
+}
+
+// launchJob is the run that starts the task's job.
+func (s *Session) launchJob() (*run, error) {
+	c := s.task.call
+	n := &namedJob{id: c.req.Session.Job, text: c.req.Args[0]}
+	s.task.job = n
+	base := token()
+	n.path = s.dir.path + "/" + base
+	if err := s.dir.write(base, []byte(n.text)); err != nil {
+		return nil, err
+	}
+	for _, suffix := range []string{"o", "e"} {
+		fd, err := s.dir.fifo(base+suffix, unix.O_RDONLY)
+		if err != nil {
+			return nil, err
+		}
+		var st unix.Stat_t
+		_ = unix.Fstat(fd, &st)
+		n.fds, n.files = append(n.fds, fd), append(n.files, proc.FileOf(&st))
+	}
+	s.beginTask()
+	return &run{text: s.d.background(n.path), limit: restoreLimit}, nil
+}
+
+// background is a text that runs another in the background and keeps its status. The
+// outer group's streams are open before the job is forked, and so before the report.
+func (d dialect) background(path string) []byte {
+	b := `\builtin `
+	if d.posix {
+		b = `\`
+	}
+	return []byte("{ { ( \\. " + path + " ); " + b + "printf %s \"$?\" >|" + path + "s; } & } </dev/null >|" + path + "o 2>|" + path + "e\n")
+}
+
+// name makes a job this one; it adds the job's streams.
+func (n *namedJob) name(j *job, streams map[int]int) {
+	j.name, j.command, j.code = n.id, abbreviate(n.text), n.path+"s"
+	j.files = append(j.files, n.files...)
+	for which, fd := range n.fds {
+		streams[which] = fd
+	}
+	n.fds, n.made = nil, j
+}
+
+// answerJob describes the job that was started.
+func (s *Session) answerJob(t *task, r *run) {
+	n := t.job
+	_ = os.Remove(n.path + "o") // both are open at all their ends
+	_ = os.Remove(n.path + "e")
+	if n.made == nil { // it was over before the session looked
+		j, streams := s.newJob(r, nil), map[int]int{}
+		n.name(j, streams)
+		s.m.addJob(j, streams)
+	}
+	s.m.answer(t.call, n.made.describe(proc.Others()))
+}
+
+// discardJob closes what the task's job has, if it was not made.
+func (t *task) discardJob() {
+	if t.job == nil {
+		return
+	}
+	for _, fd := range t.job.fds {
+		_ = unix.Close(fd)
+	}
+	t.job = nil
+}
+
+var errNotStarted = errors.New("the shell did not start it")

@@ -1,0 +1,60 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+)
+
+// overridden is the last line of an override that has done all of it; one that was cut
+// short says nothing. It is no exit status, of which a shell under set -e would die.
+const overridden = "#overridden\n"
+
+// override makes a script that sets directory and variables for one call and
+// prints what undoes it.
+func (d dialect) override(dir string, env []string) (string, error) {
+	if strings.Contains(dir, "\x00") {
+		return "", fmt.Errorf("working directory %q", dir)
+	}
+	var undo, do strings.Builder
+	for _, kv := range env {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok || !isName(name) || strings.Contains(value, "\x00") {
+			return "", fmt.Errorf("variable %q: want NAME=VALUE", kv)
+		}
+		if d.posix {
+			fmt.Fprintf(&undo, "printf 'unset %[1]s\n'; [ -z \"${%[1]s+x}\" ] || w \"$%[1]s\" %[1]s=\n", name)
+			fmt.Fprintf(&undo, "case \"\n$x\n\" in *\"\nexport %[1]s=\"*|*\"\nexport %[1]s\n\"*) printf 'export %[1]s\n' ;; esac\n", name)
+			fmt.Fprintf(&do, "export %s=%s && ", name, quote(value))
+			continue
+		}
+		fmt.Fprintf(&undo, "\\builtin printf '\\\\builtin unset %[1]s\n'; \\builtin declare -p %[1]s 2>/dev/null || \\builtin :\n", name)
+		fmt.Fprintf(&do, "\\builtin export %s=%s && ", name, quote(value))
+	}
+	if d.posix {
+		// w prints a value as one word, without a program: quotes are replaced.
+		head := "(\nx=$(export -p)\n" +
+			`w() { v=$1; q=; while case $v in *\'*) ;; *) false ;; esac; do q=$q${v%%\'*}"'\\''"; v=${v#*\'}; done; printf "%s'%s'\n" "$2" "$q$v"; }` + "\n"
+		if dir != "" {
+			undo.WriteString("w \"$PWD\" 'cd -- '\n")
+			do.WriteString(`\cd -- ` + quote(dir) + ` >/dev/null && `)
+		}
+		return head + undo.String() + ")\n" + do.String() + `printf '#overridden\n' || :` + "\n", nil
+	}
+	if dir != "" {
+		undo.WriteString(`\builtin printf '\\builtin cd -- %q\nOLDPWD=%q\n' "$PWD" "${OLDPWD-}"` + "\n")
+		do.WriteString(`\builtin cd -- ` + quote(dir) + ` >/dev/null && `)
+	}
+	return undo.String() + do.String() + `\builtin printf '#overridden\n' || \builtin :` + "\n", nil
+}
+
+func isName(name string) bool {
+	for i, c := range []byte(name) {
+		switch {
+		case c == '_', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
+		case '0' <= c && c <= '9' && i > 0:
+		default:
+			return false
+		}
+	}
+	return name != ""
+}

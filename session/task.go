@@ -1,0 +1,432 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/proc"
+	"wolffia/wire"
+)
+
+// maxShells is how many shells are started for one task.
+const maxShells = 4
+
+// A task is what a session does for a call, or a snapshot that no call asked for.
+type task struct {
+	kind     taskKind
+	call     *Call  // nil: none asked for it
+	set      bool   // the call's Dir and Env are set in the shell
+	begun    bool   // it was counted, and the caller told
+	retried  bool   // it has begun again in another shell
+	shells   int    // that were started for it
+	cwd      string // the session's directory before it
+	restored string // for its result
+	job      *namedJob
+}
+
+// handle has the machine go on with an event, until a run is in the shell or there is
+// nothing to do. r is the run that has ended, or nil; err says why a run could not be
+// begun.
+func (s *Session) handle(ev event, r *run, err error) {
+	for {
+		effect := effectOf(s.state, ev)
+		if effect == ignored {
+			return
+		}
+		s.apply(effect, r, err)
+		s.pick()
+		s.state = next(s.facts())
+		if r, err = s.enter(); err == nil && r == nil {
+			return
+		}
+		if ev = broken; err == nil {
+			ev = done
+		}
+	}
+}
+
+// work has the machine look for something to do.
+func (s *Session) work() { s.handle(work, nil, nil) }
+
+// pick takes the first call of the queue, if there is no task, and gives up one whose
+// caller has.
+func (s *Session) pick() {
+	if t := s.task; t != nil && t.call != nil && t.call.killed && (t.kind == execTask || t.kind == jobTask) {
+		t.call.giveUp()
+		s.task = nil
+	}
+	if s.task != nil || len(s.queue) == 0 || s.ending || s.leaving {
+		return
+	}
+	c := s.queue[0]
+	s.queue = s.queue[1:]
+	s.task = &task{kind: execTask, call: c}
+	if c.req.Session.Op == wire.SessionJobStart {
+		s.task.kind = jobTask
+	}
+}
+
+func (s *Session) facts() facts {
+	f := facts{ending: s.ending, leaving: s.leaving, shell: s.shell != nil, revert: len(s.revert) > 0}
+	if f.shell {
+		f.stateful, f.trapped = s.shell.stateful, s.shell.trapped
+	}
+	if t := s.task; t != nil {
+		f.task = t.kind
+		f.override = (t.kind == execTask || t.kind == jobTask) && !t.set && len(t.call.req.Dir)+len(t.call.req.Env) > 0
+		f.revert = f.revert && !t.set
+	}
+	return f
+}
+
+// enter begins what the state is about: a run, whose end is the next event. A state
+// that is over at once returns the run that it was, or an error.
+func (s *Session) enter() (*run, error) {
+	over := &run{probe: true} // of a state without a run
+	switch t := s.task; s.state {
+	case idle:
+		if s.shell != nil && s.snapAt != s.commands {
+			s.set(alarmSave, quietBefore)
+		}
+		s.publish()
+	case starting:
+		s.clear(alarmSave)
+		if t.shells++; t.shells > maxShells {
+			return nil, errors.New("the shell ends again and again")
+		}
+		return nil, s.boot()
+	case restoring:
+		return nil, s.begin(s.restoration())
+	case created:
+		s.restored, s.task = "", nil
+		s.publish()
+		t.call.exit(wire.ExitStatus{Cwd: wire.Path(s.cwd)})
+		return over, nil
+	case untrapping:
+		const limit = 1 << 20 // of a trap, in bytes
+		s.shell.trapped = false
+		text := s.dir.take(s.shell.names.aside, limit)
+		if len(text) == 0 || len(text) == limit {
+			return over, nil
+		}
+		return nil, s.begin(&run{text: text, limit: restoreLimit})
+	case reverting:
+		text := s.revert
+		s.revert = nil
+		return nil, s.begin(&run{text: text, limit: restoreLimit})
+	case overriding:
+		t.cwd = s.cwd
+		script, err := s.d.override(t.call.req.Dir, t.call.req.Env)
+		if err != nil {
+			return nil, invalidError{err}
+		}
+		return nil, s.begin(&run{text: []byte(script), limit: restoreLimit})
+	case executing:
+		return nil, s.begin(s.command())
+	case launching:
+		r, err := s.launchJob()
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.begin(r)
+	case saving:
+		if s.shell == nil {
+			return over, nil
+		}
+		s.clear(alarmSave)
+		limit := snapshotLimit
+		if t.call != nil {
+			limit = restoreLimit
+		}
+		return nil, s.begin(&run{text: []byte(s.d.snapshotScript()), limit: limit})
+	case leaving:
+		s.hangUp()
+	case gone:
+		s.end()
+	}
+	return nil, nil
+}
+
+// An invalidError is that of a call that cannot be done as it is.
+type invalidError struct{ error }
+
+// apply does what an event means for the task.
+func (s *Session) apply(e effect, r *run, err error) {
+	t, in := s.task, s.state
+	if r != nil && e != reply && e != retry {
+		s.tidy(r) // before the task's result: a job is known by then
+	}
+	switch e {
+	case goOn:
+		switch {
+		case in == starting && s.shell != nil:
+			s.shell.ready(s.dir, s.snap != nil && s.commands > 0 || s.rc && !s.d.posix)
+		case in == restoring && s.shell != nil:
+			s.shell.stateful = false
+			s.locateRestored(r)
+		}
+	case withoutState:
+		s.kill()
+		s.rc, s.snap = false, nil
+		if s.restored != "" {
+			s.restored = wire.RestoredNone
+		}
+	case verify:
+		s.cwd = t.cwd
+		err = s.checkOverride(t.call.req.Dir, r)
+		if t.set = err == nil; !t.set {
+			s.failTask(err)
+		}
+	case retry:
+		t.retried, t.set, t.restored = true, false, ""
+		t.discardJob()
+	case reply:
+		s.task = nil
+		s.reply(t, r)
+		s.tidy(r) // when the result is out
+	case answer:
+		s.task = nil
+		s.answerJob(t, r)
+	case save:
+		s.task = nil
+		s.takeSnapshot(r)
+		if t.call != nil {
+			s.startTerminal(t.call)
+		}
+	case fail:
+		if in == starting {
+			s.kill()
+		}
+		s.failTask(s.reason(in, err))
+	}
+}
+
+// reason is why a task fails; err says why its run could not be begun, nil: it was.
+func (s *Session) reason(in state, err error) error {
+	switch {
+	case in == starting && err == nil:
+		err = errors.New("it does not answer")
+	case in == overriding && err == nil:
+		return errors.New("the shell does not take the call's environment")
+	case in == launching && err == nil:
+		return errNotStarted
+	}
+	if in == starting && s.task.kind == createTask {
+		return fmt.Errorf("session %q: start %s: %w", s.name, s.path, err)
+	}
+	if in == starting {
+		return fmt.Errorf("session %q: no shell: %w", s.name, err)
+	}
+	return err
+}
+
+// failTask ends the task without a result.
+func (s *Session) failTask(err error) {
+	t := s.task
+	s.task = nil
+	if s.restored == "" {
+		s.restored = t.restored
+	}
+	t.discardJob()
+	if t.kind == createTask {
+		s.ending = true
+	}
+	if t.call == nil {
+		return
+	}
+	class := wire.ClassUnavailable
+	if s.dying != nil {
+		class, err = wire.ClassNotFound, s.goneError()
+	}
+	if errors.As(err, new(invalidError)) {
+		class = wire.ClassInvalid
+	}
+	t.call.fail(class, err.Error())
+}
+
+// restoration is the run that gives a new shell its state: the snapshot of its
+// predecessor, or the user's start files.
+func (s *Session) restoration() *run {
+	if s.snap != nil && s.commands > 0 {
+		return &run{text: s.snap.restore(filepath.Dir(s.dir.path), s.why), limit: restoreLimit}
+	}
+	return &run{text: []byte("[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"), limit: rcLimit}
+}
+
+// locateRestored finds out where a shell is that was restored.
+func (s *Session) locateRestored(r *run) {
+	if s.snap == nil || s.commands == 0 {
+		return
+	}
+	s.locate(r.rep.pwd)
+	if s.cwd != s.snap.cwd() && s.restored == wire.RestoredFull {
+		s.restored = wire.RestoredPartial // the directory is gone, or too deep to go to at once
+	}
+}
+
+// checkOverride returns why a call's Dir and Env are not set, or nil.
+func (s *Session) checkOverride(dir string, r *run) error {
+	var whole bool
+	s.revert, whole = r.captured(wire.Stdout)
+	switch {
+	case !whole:
+		s.replace() // nothing else would put the variables back
+		s.revert = nil
+		return fmt.Errorf("what the call's environment replaces is larger than %d bytes, and cannot be put back: the shell was replaced; use smaller variables", maxCapture)
+	case !bytes.HasSuffix(s.revert, []byte(overridden)):
+		complaint, _ := r.captured(wire.Stderr)
+		return invalidError{fmt.Errorf("the call's environment and working directory %q cannot be set: %s", dir, strings.TrimSpace(string(complaint)))}
+	}
+	return nil
+}
+
+// captured returns what a run of the session's own has written; whole says that it is
+// all.
+func (r *run) captured(stream wire.Type) (b []byte, whole bool) {
+	for _, st := range r.outs {
+		if st.typ == stream && st.capture != nil {
+			kept, dropped := st.capture.Result()
+			return kept, dropped == 0
+		}
+	}
+	return nil, true
+}
+
+// beginTask counts the caller's task as a command.
+func (s *Session) beginTask() {
+	if t := s.task; !t.begun {
+		t.begun = true
+		s.commands++
+	}
+}
+
+// command is the run of the caller's text.
+func (s *Session) command() *run {
+	t := s.task
+	c := t.call
+	if c.req.TTY && c.req.Rows > 0 && c.req.Cols > 0 {
+		s.resize(c.req.Rows, c.req.Cols)
+	}
+	r := &run{
+		call: c, text: []byte(c.req.Args[0]),
+		st:         streams{stdin: c.req.Stdin && !c.req.TTY, merge: c.req.Merge, tty: c.req.TTY},
+		limit:      milliseconds(c.req.TimeoutMS),
+		keepStatus: s.lastStatus != 0 && !s.d.posix,
+	}
+	if r.limit > 0 && !t.begun { // the host counts too; else it does not wait for that frame
+		c.started()
+	}
+	s.beginTask()
+	t.cwd, t.restored, s.restored = s.cwd, s.restored, ""
+	s.mayStick = s.mayStick || setsTrap(r.text)
+	return r
+}
+
+// milliseconds is a time limit of a request.
+func milliseconds(ms uint64) time.Duration {
+	return time.Duration(min(ms, 1<<40)) * time.Millisecond
+}
+
+// reply sends the result.
+func (s *Session) reply(t *task, r *run) {
+	if s.revert != nil && t.call.req.Dir != "" {
+		s.cwd = t.cwd // the call's directory was for the call
+	}
+	st := wire.ExitStatus{
+		Cwd: wire.Path(s.cwd), DurationMS: time.Since(r.begun).Milliseconds(),
+		SessionEnded: r.exited, Restored: t.restored, StatusLost: r.unknown && !r.exited,
+	}
+	known := true
+	switch {
+	case r.rep != nil:
+		st.Code = r.rep.status
+	case r.stage >= stageReplace:
+		known = false
+		st.Code, st.Signal = 128+int(unix.SIGKILL), int(unix.SIGKILL)
+	default:
+		st.Code, st.Signal = exitCode(r.ws)
+	}
+	s.lastStatus = st.Code
+	if st.StatusLost {
+		st.Code = 125
+	}
+	if r.timedOut {
+		if known && !st.StatusLost {
+			code := st.Code
+			st.ShellCode = &code
+		}
+		st.Code, st.TimedOut = 124, true
+	}
+	if r.exited {
+		s.lastStatus = 0
+	}
+	// Exit is the end of both streams too: no frames of their own for that.
+	s.publish()
+	t.call.exit(st)
+}
+
+// exitCode translates a status of wait(2).
+func exitCode(ws syscall.WaitStatus) (code, signal int) {
+	if ws.Signaled() {
+		return 128 + int(ws.Signal()), int(ws.Signal())
+	}
+	return ws.ExitStatus(), 0
+}
+
+// takeSnapshot keeps the state that a shell has printed.
+func (s *Session) takeSnapshot(r *run) {
+	if r == nil || r.rep == nil || r.probe {
+		return
+	}
+	printed, whole := r.captured(wire.Stdout)
+	s.snapAt = s.commands // also if it has none: not again before something changes
+	if snap, ok := parseSnapshot(s.d, printed); ok && whole {
+		s.snap, s.mayStick = &snap, false
+	}
+}
+
+// tidy puts in order what a run has left: what runs in the background is a job, and
+// the pipes are ready for the next run.
+func (s *Session) tidy(r *run) {
+	s.leftover(r)
+	for i := range s.pipes {
+		if p := &s.pipes[i]; p.fd >= 0 && p.held < 0 {
+			s.hold(p)
+		}
+	}
+}
+
+// boot starts a shell, and has it report. Its state and the task come later.
+func (s *Session) boot() error {
+	if s.commands > 0 {
+		s.restarts++
+	}
+	dir := s.cwd
+	if proc.CheckDir(dir) != nil {
+		if dir = s.home; proc.CheckDir(dir) != nil {
+			dir = "/"
+		}
+	}
+	s.known = known{}
+	shell, err := s.startShell(dir, func(p *shellProcess, ws syscall.WaitStatus) {
+		s.later(func() { s.onChange(p, ws) }) // the reaper must not wait
+	})
+	if err != nil {
+		return err
+	}
+	s.shell = shell
+	for _, fd := range []int{shell.sock, shell.state, shell.tty} {
+		s.poll.add(fd, unix.EPOLLIN)
+	}
+	for _, line := range s.d.start(shell.path(shell.names.exit), shell.path(shell.names.guard)) {
+		s.send(line)
+	}
+	return s.begin(&run{probe: true, limit: startLimit})
+}
