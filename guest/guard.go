@@ -8,8 +8,8 @@ import (
 )
 
 // Where seccomp_data keeps what (seccomp(2)); arguments are 64 bits wide,
-// little endian on every architecture we run on. Process numbers are ints:
-// the kernel looks at the low half only, and so do we.
+// little endian on every architecture that is supported. Process numbers are ints:
+// the kernel looks at the low half only, and so does the filter.
 const (
 	offNr   = 0
 	offArch = 4
@@ -56,8 +56,8 @@ var byWhich = []which{
 	{unix.SYS_IOPRIO_SET, 3}, // IOPRIO_WHO_USER
 }
 
-// byCommand are refused with these values of their second argument, whomever they
-// name: they name a process, thread or group for the kernel to signal, behind a pointer
+// byCommand are refused with these values of their second argument, for
+// any process: they name a process, thread or group for the kernel to signal, behind a pointer
 // that a filter cannot follow, or choose the signal (F_SETSIG in fcntl(2)), which for a
 // true fault of PID 1's own could be SIGSEGV. Programs want SIGIO for themselves, which
 // F_SETOWN and FIOASYNC do. (Samba asks for another signal, and goes on without.)
@@ -138,7 +138,7 @@ func guardFilter(highest uint32, rest []bpf.Instruction) []bpf.Instruction {
 		bpf.LoadAbsolute{Off: offArg1, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.F_SETOWN, SkipTrue: 5},
 		bpf.LoadAbsolute{Off: offArg2, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 3},                 // nobody
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 3},                 // no process
 		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: -highest, SkipTrue: 1}, // a group, as a negative int
 		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highest, SkipTrue: 1},
 		deny,

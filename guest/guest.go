@@ -22,7 +22,7 @@ import (
 // sessions is a directory for the shell sessions, see [session.Host];
 // limits bind what is started, nil is none.
 // Precondition: the process is PID 1, or a child subreaper, and has no
-// children that anybody else waits for.
+// children that another part of it waits for.
 func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit func(code int)) error {
 	limiter, err := newLimiter(limits)
 	if err != nil {

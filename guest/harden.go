@@ -31,7 +31,7 @@ const Threads = 8
 //
 //   - PR_SET_DUMPABLE 0: /proc/1/{fd,mem,environ,...} and ptrace are refused
 //     (proc(5), ptrace(2)).
-//   - The guard: see guardFilter. It holds for every process, for ever.
+//   - The guard: see guardFilter. It holds for every process, and cannot be removed.
 //   - The sandbox's seccomp filter, if it is not there already, as a part of the
 //     guard: array of struct sock_filter (seccomp(2)); empty where the backend has
 //     installed it.
@@ -41,7 +41,7 @@ const Threads = 8
 //   - Nothing dumps core (see [coredump.Off]). Where the sandbox's filter is there
 //     already, the shim has done it, and this changes nothing.
 //   - Signals are caught and dropped.
-//   - Descriptors that somebody left open do not reach any child.
+//   - Descriptors that were left open reach no child.
 func Harden(filter []byte, threads int) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
@@ -113,7 +113,7 @@ func makeThreads(n int) (highest uint32, made int, err error) {
 // disassemble reads an array of struct sock_filter.
 func disassemble(filter []byte) ([]bpf.Instruction, error) {
 	if len(filter)%unix.SizeofSockFilter != 0 {
-		return nil, fmt.Errorf("%d bytes are no filter", len(filter))
+		return nil, fmt.Errorf("%d bytes are not an array of struct sock_filter", len(filter))
 	}
 	var prog []bpf.Instruction
 	for b := range slices.Chunk(filter, unix.SizeofSockFilter) {

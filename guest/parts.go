@@ -7,13 +7,12 @@ import (
 	"wolffia/wire"
 )
 
-// maxParts bounds the start requests of which only a part is there, in bytes, all
-// together.
+// maxParts bounds the bytes of all start requests that have arrived in part.
 const maxParts = 8 * wire.MaxStart
 
 var errManyParts = errors.New("too many large requests at the same time: ask again when others have started, or pass what is large by standard input or in a file")
 
-// parts are the start requests of which more is to come, by channel. Each of many clients
+// parts are the start requests that have arrived in part, by channel. Each of many clients
 // may be sending one; what does not fit is refused when its last piece has come, since
 // until then its channel would be taken for a new one's.
 type parts struct {
@@ -43,7 +42,7 @@ func (p *parts) add(channel uint32, piece []byte) {
 	case one.refused != nil:
 		return
 	case len(one.data)+len(piece) > wire.MaxStart:
-		one.refused = fmt.Errorf("a start request of more than %d bytes", wire.MaxStart)
+		one.refused = fmt.Errorf("start request is longer than %d bytes", wire.MaxStart)
 	case p.size+len(piece) > maxParts:
 		one.refused = errManyParts
 	default:

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pipe is a pipe(2) or a terminal of which the guest keeps one end, not
-// blocking, and a process gets the other.
+// A pipe is a pipe(2) or a terminal: the guest keeps one end, not blocking, and a process
+// gets the other.
 type pipe struct {
 	ours   *os.File
 	theirs int

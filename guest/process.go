@@ -179,7 +179,8 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 	}
 	p.killing.Unlock()
 	p.mu.Lock()
-	status := exitStatus(ws, p.timedOut)
+	status := wire.StatusOf(ws)
+	status.TimedOut = p.timedOut
 	p.mu.Unlock()
 	done()
 	_ = p.w.SendJSON(wire.Exit, p.channel, status)
@@ -346,14 +347,4 @@ func (p *process) Resize(rows, cols uint16) {
 			_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
 		})
 	}
-}
-
-// exitStatus translates a status of wait(2).
-func exitStatus(ws syscall.WaitStatus, timedOut bool) wire.ExitStatus {
-	s := wire.ExitStatus{Code: ws.ExitStatus(), TimedOut: timedOut}
-	if ws.Signaled() {
-		s.Signal = int(ws.Signal())
-		s.Code = 128 + s.Signal
-	}
-	return s
 }

@@ -17,7 +17,7 @@ import (
 
 // Rlimits are limits on what PID 1 starts (getrlimit(2)). PID 1 does not have
 // them itself: the Go runtime ends a process that cannot make a thread, and
-// whoever is asked to end the others must be able to. 0 is no limit.
+// and must be able to end the others. 0 is no limit.
 type Rlimits struct {
 	Processes uint64 // beside PID 1's own threads; RLIMIT_NPROC
 	Data      uint64 // bytes for each process; RLIMIT_DATA
@@ -44,9 +44,9 @@ const limitTime = 10 * time.Second
 
 // A limiter starts programs with limits. A process puts them on itself, in the guest's
 // own program, and then becomes what was asked for: the limits of one that runs already
-// come too late, and our own could not be raised again.
+// come too late, and PID 1's own could not be raised again.
 //
-// Nobody inside may trace it before that, or write to its memory. Yama lets nobody but
+// No process inside may trace it before that, or write to its memory. Yama allows only
 // its ancestors (kernel.yama.ptrace_scope; gVisor has it too). Elsewhere it executes a
 // file that it may not read: then the kernel makes it undumpable (would_dump in
 // fs/exec.c; PR_SET_DUMPABLE in prctl(2)), as it is before, while it shares PID 1's memory.
@@ -76,14 +76,14 @@ func newLimiter(limits *Rlimits) (*limiter, error) {
 	return &limiter{*limits, program}, nil
 }
 
-// sysctl returns a number of the kernel's settings; 0 if there is none (proc_sys(5)).
+// sysctl returns a number of the kernel's settings; 0 if it is missing (proc_sys(5)).
 func sysctl(name string) int {
 	text, _ := os.ReadFile("/proc/sys/" + name)
 	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	return n
 }
 
-// unreadable returns a copy of a program that can be executed only. Nobody else can
+// unreadable returns a copy of a program that can be executed only. No other process can
 // open it, or change its mode: it has no name, and what has it open is undumpable.
 func unreadable(program *os.File) (*os.File, error) {
 	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC|unix.MFD_EXEC)
@@ -132,7 +132,7 @@ func (l *limiter) forkExec(path string, args []string, attr *syscall.ProcAttr) (
 	if err != nil {
 		return 0, err
 	}
-	// What runs inside could stop it, and so us.
+	// A process inside could stop it, and so PID 1.
 	_ = answer.SetReadDeadline(time.Now().Add(limitTime))
 	errno := make([]byte, 4)
 	switch n, err := answer.Read(errno); {
@@ -160,7 +160,7 @@ func Limit(args []string) error {
 	}
 	fd := int(numbers[0])
 	unix.CloseOnExec(fd)
-	unix.CloseOnExec(fd + 1) // our own program
+	unix.CloseOnExec(fd + 1) // the guest's program
 	// The processes last: from then on the Go runtime may be refused a thread.
 	err := setRlimit(unix.RLIMIT_DATA, numbers[2])
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"wolffia/wire"
 )
 
-// A Call is one channel that asked something of a session. Its methods are for
+// A Call is one channel with a request to a session. Its methods are for
 // the guest, which passes on what the channel's frames say; they never wait.
 type Call struct {
 	channel uint32

@@ -26,13 +26,13 @@ type dir struct {
 	text  text
 }
 
-// dirMode lets nobody list the directory.
+// dirMode is a directory that no process can list.
 const dirMode = 0o300
 
 // tokenSize is how long a token is, in bytes.
 const tokenSize = 13
 
-// token returns a part of a name that nobody can guess: 64 random bits, in
+// token returns a part of a name that cannot be guessed: 64 random bits, in
 // letters and digits that no shell gives a meaning.
 func token() string {
 	var b [8]byte
@@ -71,7 +71,7 @@ func newDir(path string) (_ *dir, err error) {
 	return d, nil
 }
 
-// remove deletes the directory and all files in it. A directory that somebody
+// remove deletes the directory and all files in it. A directory that a command
 // has made there stays.
 func (d *dir) remove() {
 	d.text.drop()
@@ -91,13 +91,13 @@ func (d *dir) remove() {
 // intact reports whether the path still leads to the directory that the guest
 // has made.
 func (d *dir) intact() bool {
-	var ours, there unix.Stat_t
-	return unix.Fstat(d.fd, &ours) == nil && unix.Lstat(d.path, &there) == nil &&
-		proc.FileOf(&ours) == proc.FileOf(&there) && ours.Mode&0o777 == dirMode
+	var made, there unix.Stat_t
+	return unix.Fstat(d.fd, &made) == nil && unix.Lstat(d.path, &there) == nil &&
+		proc.FileOf(&made) == proc.FileOf(&there) && made.Mode&0o777 == dirMode
 }
 
 // create makes the file name, which takes the place of any other of that name.
-// Nobody can open it to write by its name (mode 0400). The caller closes it.
+// It cannot be opened to write by its name (mode 0400). The caller closes it.
 func (d *dir) create(name string) (int, error) {
 	for try := 0; ; try++ {
 		fd, err := unix.Openat(d.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o400)
@@ -269,14 +269,14 @@ func (d *dir) wasRead() bool {
 // only if it is another one now.
 func (d *dir) wasReplaced(content []byte) bool {
 	t := &d.text
-	var ours, there unix.Stat_t
-	if unix.Fstat(t.fd, &ours) != nil {
+	var written, there unix.Stat_t
+	if unix.Fstat(t.fd, &written) != nil {
 		return true
 	}
-	if ours.Ctim == t.changed && ours.Nlink == 1 {
+	if written.Ctim == t.changed && written.Nlink == 1 {
 		return false
 	}
-	if unix.Fstatat(d.fd, textName, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && proc.FileOf(&there) != proc.FileOf(&ours) {
+	if unix.Fstatat(d.fd, textName, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && proc.FileOf(&there) != proc.FileOf(&written) {
 		return true
 	}
 	now := make([]byte, len(content)+1)

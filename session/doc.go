@@ -5,7 +5,7 @@
 // of the shell is one end of a SOCK_SEQPACKET pair, 1 and 2 are a terminal.
 // A command is a file that the shell's main loop sources, with its standard
 // streams on named pipes; then the shell prints status and directory on the
-// socket, with a random word that nobody could know before. D is the session's
+// socket, with a random word that no process could know before. D is the session's
 // directory, I, O and E are random names, other ones for each command:
 //
 //	D/c            the command's text
@@ -23,7 +23,7 @@
 //
 // The pipes of a command's output are open at both ends in the guest, from one
 // command to the next; when the report is here the guest closes its own end to
-// write to, and then an end of file says that nobody holds the other one.
+// write to, and then an end of file says that no process holds the other one.
 //
 // When a command's time is over, a trap on a real-time signal has the shell leave the
 // text as soon as the program in the foreground has ended, however that ends: by a
@@ -34,7 +34,7 @@
 // hostile input. Of the processes of a sandbox, which are all one user, none is kept
 // from another by force, but:
 //
-//   - No name can be guessed or listed but that of the text, which nobody can open
+//   - No name can be guessed or listed but that of the text, which cannot be opened
 //     to write. A process that has changed its mode first gets at most that the
 //     command has no status (wasReplaced).
 //   - A report counts if the kernel says that the shell has sent it, and the shell is
@@ -48,8 +48,9 @@
 // not see either where its shell is and whether it is at its prompt, and what it starts
 // would be as open as before. Each call gets an answer whatever happens.
 //
-// A Session's state belongs to whoever has the turn: the goroutine that brings
-// an event does what it asks for, unless another is at work. One waits for its
-// descriptors through the runtime's poller: waiting costs no thread, and the
+// What a session does, and what happens to it, are the states and events of a machine: see
+// machine.go, and run.go for one text in the shell. A Session's state belongs to the goroutine
+// that has the turn (executor): the one that brings an event handles it, unless another is at
+// work. A goroutine waits for the session's descriptors through the runtime's poller: waiting costs no thread, and the
 // threads of PID 1 are numbered (see guest.Harden).
 package session

@@ -8,7 +8,7 @@ import (
 	"wolffia/internal/proc"
 )
 
-// A job is over when its shell has heard of it, or does not hear.
+// A job is over when its shell has reaped it, or does not.
 func TestJobDies(t *testing.T) {
 	// A parent that does not ask for its child.
 	cmd := exec.Command("sh", "-c", "sleep 0.1 & exec sleep 1000")
@@ -47,12 +47,12 @@ func TestJobDies(t *testing.T) {
 		j.look(proc.Others())
 	}
 	if mine.dead.IsZero() || !mine.ended.IsZero() || len(mine.members) != 1 {
-		t.Errorf("the shell has not heard, and it is over: %+v", mine)
+		t.Errorf("the shell has not reaped it, and it is over: %+v", mine)
 	}
 	if other.ended.IsZero() {
-		t.Errorf("it is nobody else's to hear: %+v", other)
+		t.Errorf("another shell's zombie keeps it: %+v", other)
 	}
-	if !mine.await(nil) || time.Since(mine.dead) < hearLimit || len(mine.members) != 0 {
-		t.Errorf("a shell that does not hear: %+v", mine)
+	if !mine.await(nil) || time.Since(mine.dead) < reapLimit || len(mine.members) != 0 {
+		t.Errorf("a shell that does not reap: %+v", mine)
 	}
 }

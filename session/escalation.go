@@ -68,13 +68,13 @@ func (s *Session) interrupt() {
 		return
 	}
 	r.stage = stageInt
-	s.hit(r)
+	s.interruptForeground(r)
 	s.set(escalation, untilAsk)
 }
 
-// hit interrupts what is in the foreground, and has the shell leave the
+// interruptForeground interrupts what is in the foreground, and has the shell leave the
 // command when that is over.
-func (s *Session) hit(r *run) {
+func (s *Session) interruptForeground(r *run) {
 	r.target = s.shell.foreground()
 	r.preExec = r.target != s.shell.pid && sameCommandLine(r.target, s.shell.pid)
 	s.shell.frozen = s.shell.frozen || !s.shell.atPrompt() && (!s.shell.leaves() || s.sticks(r))
@@ -139,7 +139,7 @@ func (s *Session) atOnce(f func()) {
 // guard has the shell go no further in the command once the program that it
 // waits for has ended. By itself it goes on, unless the program has died of
 // SIGINT: one that handles it, or that SIGTERM had to end, would be followed by
-// the rest of the line, though its time is over. One at its prompt is spared, for
+// the rest of the line, though the time is over. It does nothing to a shell at its prompt, for
 // the reason in atOnce.
 func (s *Session) guard() {
 	if s.shell.frozen || s.shell.atPrompt() {
@@ -182,7 +182,7 @@ func (s *Session) escalate() {
 		// What was just being started has another group by now, or still had
 		// the shell's handler, and has lost the signal.
 		if r.preExec || r.target == 0 || r.target != s.shell.foreground() {
-			s.hit(r)
+			s.interruptForeground(r)
 		}
 		s.send(s.d.report(r.nonce)) // if the interrupt hit the first one
 		s.set(escalation, untilTerm)

@@ -25,7 +25,7 @@ func (s *Session) feed() {
 				s.poll.add(r.in.fd, unix.EPOLLOUT)
 			}
 			return
-		case err != nil: // EPIPE: nobody wants it
+		case err != nil: // EPIPE: the command does not read any more
 			n = len(f.Payload()) - r.in.at
 		}
 		if r.in.at += n; r.in.at == len(f.Payload()) {
@@ -45,8 +45,8 @@ func (s *Session) feed() {
 	} else if c.closed && r.in.open && (s.wasRead(r) || !s.dir.probe) {
 		s.closeInput(r)
 	} else if c.closed && r.in.open {
-		// Closed before the shell has opened it, it would wait for ever: close
-		// again is tried with the next look.
+		// Closed before the shell has opened it, it would never be opened: the
+		// next look tries again.
 		s.set(lookOver, inputTick)
 	}
 }

@@ -25,17 +25,17 @@ type job struct {
 	command           string
 	started           time.Time
 	code              string // the file that its exit status goes to; empty: none
-	keeper            int    // the process that writes it; 0: none
-	shell             int    // the process that has started it, and is told of its end
+	statusWriter      int    // the process that writes it; 0: none
+	shell             int    // the parent of its first processes
 	files             []proc.File
 
 	mu      sync.Mutex
-	hit     unix.Signal    // what the keeper was sent, and so its status; guarded by mu
+	killed  unix.Signal    // the signal that has ended statusWriter, and so its status; 0: none; guarded by mu
 	change  *sync.Cond     // anything below has changed; uses mu
 	members map[int]uint64 // start, by process, as of the last look; guarded by mu
 	groups  map[int]bool   // their process groups; guarded by mu
 	tails   [2]*tail       // stdout, stderr; nil: not held; guarded by mu
-	dead    time.Time      // since when only its shell has to hear of its end; guarded by mu
+	dead    time.Time      // since when it has zombies only; guarded by mu
 	ended   time.Time      // zero: it runs; guarded by mu
 	status  *int           // guarded by mu
 }
@@ -47,7 +47,7 @@ type tail struct {
 }
 
 // follow keeps reading what a job writes, so that it neither waits nor dies of
-// SIGPIPE, until nobody holds the stream.
+// SIGPIPE, until no process holds the stream.
 func (j *job) follow(which, fd int) {
 	file := os.NewFile(uintptr(fd), "job")
 	t := &tail{ring: excerpt.NewRing(jobRing), open: true}
@@ -69,13 +69,13 @@ func (j *job) follow(which, fd int) {
 	}()
 }
 
-// hearLimit is how long a job whose processes are dead waits for its shell to hear
-// of it: longer only if that is stopped. Or it would say so during the next command.
-// gVisor shows a process as dead some milliseconds before it tells the parent.
-const hearLimit = 200 * time.Millisecond
+// reapLimit is how long a job of zombies waits for its shell to reap them: longer only if
+// that is stopped. Else the shell would print their end during the next command.
+// gVisor shows a process as dead some milliseconds before it signals the parent.
+const reapLimit = 200 * time.Millisecond
 
 // look brings members up to date: those that were there, their children,
-// their process groups, and who holds the job's streams.
+// their process groups, and the holders of the job's streams.
 func (j *job) look(all []proc.Process) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -83,8 +83,8 @@ func (j *job) look(all []proc.Process) {
 		return
 	}
 	found := map[int]uint64{}
-	unheard := map[int]uint64{}
-	for more, first := true, true; more; first = false { // who holds a stream is asked once
+	zombies := map[int]uint64{}
+	for more, first := true, true; more; first = false { // holders are looked for once
 		more = false
 		for _, p := range all {
 			if _, ok := found[p.PID]; ok {
@@ -93,7 +93,7 @@ func (j *job) look(all []proc.Process) {
 			start, known := j.members[p.PID]
 			if p.Dead() {
 				if known && start == p.Start && p.Parent == j.shell {
-					unheard[p.PID] = start
+					zombies[p.PID] = start
 				}
 				continue
 			}
@@ -110,13 +110,13 @@ func (j *job) look(all []proc.Process) {
 		}
 	}
 	switch {
-	case len(found) > 0 || len(unheard) == 0:
+	case len(found) > 0 || len(zombies) == 0:
 		j.dead = time.Time{}
 	case j.dead.IsZero():
 		j.dead = time.Now()
 	}
-	if j.dead.IsZero() || time.Since(j.dead) < hearLimit {
-		maps.Copy(found, unheard)
+	if j.dead.IsZero() || time.Since(j.dead) < reapLimit {
+		maps.Copy(found, zombies)
 	}
 	j.members = found
 	open := false
@@ -128,8 +128,8 @@ func (j *job) look(all []proc.Process) {
 		j.groups = nil
 		if j.code != "" {
 			j.status = readStatus(j.code)
-			if j.status == nil && j.hit != 0 {
-				n := 128 + int(j.hit)
+			if j.status == nil && j.killed != 0 {
+				n := 128 + int(j.killed)
 				j.status = &n
 			}
 			_ = os.Remove(j.code)
@@ -139,14 +139,14 @@ func (j *job) look(all []proc.Process) {
 	}
 }
 
-// dying reports whether only the shell has to hear of the job's end, and may.
-func (j *job) dying() bool {
+// unreaped reports whether the job has zombies only, which its shell may reap yet.
+func (j *job) unreaped() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.ended.IsZero() && time.Since(j.dead) < hearLimit
+	return j.ended.IsZero() && time.Since(j.dead) < reapLimit
 }
 
-// readStatus reads an exit status from a file; nil: there is none.
+// readStatus reads an exit status from a file; nil if the file has none.
 func readStatus(path string) *int {
 	const longest = 4 // bytes: one more than a status has
 	status, err := strconv.ParseUint(string(readFile(unix.AT_FDCWD, path, longest)), 10, 8)
@@ -178,7 +178,7 @@ func (j *job) await(stop <-chan struct{}) bool {
 			return false
 		default:
 		}
-		if pid == 0 || j.dying() { // only the streams' goroutines, or the shell, are not done yet
+		if pid == 0 || j.unreaped() { // only the streams' goroutines, or the shell, are not done yet
 			proc.Pause(stop)
 			continue
 		}
@@ -186,17 +186,17 @@ func (j *job) await(stop <-chan struct{}) bool {
 	}
 }
 
-// signal sends sig to all of the job. What would end the process that only
-// waits for the job's exit status is not for that one, which ends by itself
-// then; but for SIGKILL, of which the status is known.
+// signal sends sig to all processes of the job. statusWriter, which ends with the others,
+// is spared a signal that would end it before it has written; but not SIGKILL, whose status
+// is known.
 func (j *job) signal(sig unix.Signal) {
 	if sig == unix.SIGKILL {
 		proc.KillAll(unix.SIGSTOP, deathLimit, func() ([]int, int) {
 			pids := j.pids()
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			if slices.Contains(pids, j.keeper) {
-				j.hit = sig
+			if slices.Contains(pids, j.statusWriter) {
+				j.killed = sig
 			}
 			return pids, 0
 		})
@@ -210,15 +210,15 @@ func (j *job) signal(sig unix.Signal) {
 	case unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT:
 	default:
 		if len(pids) > 1 { // else it is just being started
-			spared = j.keeper
+			spared = j.statusWriter
 		}
 	}
 	for _, pid := range pids {
 		if pid == spared {
 			continue
 		}
-		if pid == j.keeper {
-			j.hit = sig
+		if pid == j.statusWriter {
+			j.killed = sig
 		}
 		_ = unix.Kill(pid, sig)
 	}

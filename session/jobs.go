@@ -127,7 +127,7 @@ func (m *Manager) openJob(c *Call) {
 			all := proc.Others()
 			infos := []wire.JobInfo{}
 			for _, j := range m.jobsOf(q.Name) {
-				for j.look(all); j.dying(); j.look(all) {
+				for j.look(all); j.unreaped(); j.look(all) {
 					proc.Pause(nil)
 					all = proc.Others()
 				}

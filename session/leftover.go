@@ -139,7 +139,7 @@ func (s *Session) adopt(r *run, files []proc.File, found []proc.Process) {
 		n := s.task.job
 		for _, p := range found {
 			if p.Parent == s.pid() {
-				j.keeper = p.PID
+				j.statusWriter = p.PID
 			}
 		}
 		n.name(j, streams)

@@ -10,7 +10,7 @@ package session
 //	idle         waits, or there is none           -        -             -             -
 //	starting     comes to its first prompt         goOn     fail          fail          fail
 //	restoring    takes its predecessor's state     goOn     withoutState  withoutState  withoutState
-//	created      is ready: create is answered      goOn     -             -             fail
+//	created      is ready: create is answered      goOn     -             -             -
 //	untrapping   puts the user's trap back         goOn     goOn          goOn          goOn
 //	reverting    puts back what the last call      goOn     goOn          goOn          goOn
 //	             has set for itself only
@@ -25,8 +25,8 @@ package session
 // idle and leaving, in which nothing runs in the shell.
 //
 // What is to do next is the first of these that applies: to be gone if that was asked
-// for; to start a shell if a task needs one; to restore its state; to put back what was
-// changed; to leave; the steps of the task; to be idle.
+// for; to restore a new shell's state; to put back what was changed; without a task to
+// leave, or to be idle; to start a shell; the steps of the task.
 
 // A state is what a session does.
 type state int
@@ -101,11 +101,8 @@ func effectOf(in state, ev event) effect {
 		}
 		return withoutState
 	case created:
-		switch ev {
-		case done:
+		if ev == done {
 			return goOn
-		case broken:
-			return fail
 		}
 	case untrapping, reverting:
 		return goOn
@@ -161,7 +158,7 @@ func next(f facts) state {
 		return untrapping
 	case f.shell && f.revert:
 		return reverting
-	case f.leaving:
+	case f.task == noTask && f.leaving:
 		return leaving
 	case f.task == noTask:
 		return idle

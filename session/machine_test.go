@@ -8,7 +8,7 @@ func TestEffects(t *testing.T) {
 		idle:       {goOn, ignored, ignored, ignored, ignored},
 		starting:   {ignored, goOn, fail, fail, fail},
 		restoring:  {ignored, goOn, withoutState, withoutState, withoutState},
-		created:    {ignored, goOn, ignored, ignored, fail},
+		created:    {ignored, goOn, ignored, ignored, ignored},
 		untrapping: {ignored, goOn, goOn, goOn, goOn},
 		reverting:  {ignored, goOn, goOn, goOn, goOn},
 		overriding: {ignored, verify, fail, retry, fail},
@@ -42,6 +42,8 @@ func TestNext(t *testing.T) {
 			runs := got == restoring || got == untrapping || got == reverting || got == overriding || got == executing || got == launching
 			var wrong string
 			switch {
+			case got == leaving && (!f.leaving || task != noTask):
+				wrong = "it leaves when the task is done"
 			case f.ending != (got == gone):
 				wrong = "gone is for sessions that end, and those only"
 			case runs && !f.shell:
@@ -50,7 +52,7 @@ func TestNext(t *testing.T) {
 				wrong = "there is a shell"
 			case task == noTask && (got == starting || got == created || got == overriding || got == executing || got == launching || got == saving):
 				wrong = "there is no task"
-			case (got == executing || got == launching || got == overriding || got == created) && (f.stateful || f.trapped || f.revert || f.leaving):
+			case (got == executing || got == launching || got == overriding || got == created) && (f.stateful || f.trapped || f.revert):
 				wrong = "the shell is not ready for a task"
 			case (got == executing || got == launching) && f.override:
 				wrong = "Dir and Env are not set"

@@ -180,7 +180,7 @@ func (m *Manager) list() []wire.SessionInfo {
 	return infos
 }
 
-// describe says all of a session, its jobs too.
+// describe describes a session with its jobs.
 func (m *Manager) describe(s *Session) wire.SessionInfo {
 	i := s.describe()
 	if i.Terminal != nil {
@@ -299,14 +299,14 @@ func (s *Session) prepare() (err error) {
 	return err
 }
 
-// newDir returns a name for a session's directory, in one that nobody else
+// newDir returns a name for a session's directory, in one that no other process
 // could have made.
 func (m *Manager) newDir() (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.base == "" && m.host.Dir != "" {
 		m.base = m.host.Dir
-		_ = os.Chmod(m.base, dirMode) // where it is not ours, the directories in it are
+		_ = os.Chmod(m.base, dirMode) // another user's stays as it is: those in it have this mode
 	}
 	if m.base == "" {
 		base := "/tmp/.w" // short and always the same: it is in every message of a shell
@@ -326,7 +326,7 @@ func (m *Manager) newDir() (string, error) {
 	return m.base + "/" + strconv.FormatInt(int64(m.next), 36), nil
 }
 
-// Close removes the directory of the sessions, if there are none.
+// Close removes the directory of the sessions, if it is empty.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 )
 
 // overridden is the last line of an override that has done all of it; one that was cut
-// short says nothing. It is no exit status, of which a shell under set -e would die.
+// short prints less. It is not an exit status, since a shell under set -e would die of that.
 const overridden = "#overridden\n"
 
 // override makes a script that sets directory and variables for one call and

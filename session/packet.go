@@ -113,9 +113,9 @@ func (d dialect) start(exit, guard string) []string {
 	}, traps...)
 }
 
-// ours reports whether a line of "trap" is one of those. base is the directory of
+// isOwnTrap reports whether a line of "trap" is one of those. base is the directory of
 // all sessions' directories.
-func ours(line, base string) bool { return strings.Contains(line, `'\. `+base+"/") }
+func isOwnTrap(line, base string) bool { return strings.Contains(line, `'\. `+base+"/") }
 
 // repair undoes what a user can have done to the commands of the other
 // packets. To assign POSIXLY_CORRECT makes bash look for the special builtins

@@ -9,23 +9,23 @@ import (
 // A pipe is a FIFO in the session's directory that takes an output of its
 // commands, one after the other. The guest has it open at both ends, so that
 // it never hangs up while a command runs; when the command is over, the guest
-// closes its own writing end, and then an end of file says that nobody else
-// has one. For each command it has another name, which nobody can guess. Where
+// closes its own writing end, and then an end of file says that no other
+// process has one. For each command it has another, random name. Where
 // the directory does not tell whether a file was read, the guest opens the reading end
 // only, and the pipe lives as long as one command.
 type pipe struct {
-	name string
-	fd   int // to read from; -1: it has yet to be made
-	held int // to write to; -1: closed
-	file proc.File
+	name   string
+	fd     int // to read from; -1: it has yet to be made
+	writer int // to write to; -1: closed
+	file   proc.File
 }
 
-func newPipe() pipe { return pipe{fd: -1, held: -1} }
+func newPipe() pipe { return pipe{fd: -1, writer: -1} }
 
-// lay makes a pipe ready for a command.
-func (s *Session) lay(p *pipe) error {
-	if p.fd >= 0 && p.held < 0 {
-		s.hold(p)
+// preparePipe makes a pipe ready for a command.
+func (s *Session) preparePipe(p *pipe) error {
+	if p.fd >= 0 && p.writer < 0 {
+		s.renew(p)
 	}
 	if p.fd >= 0 {
 		return nil
@@ -45,25 +45,25 @@ func (s *Session) lay(p *pipe) error {
 	if !s.dir.probe {
 		return nil
 	}
-	if p.held, err = s.dir.open(name, unix.O_WRONLY); err != nil {
-		s.tear(p)
+	if p.writer, err = s.dir.open(name, unix.O_WRONLY); err != nil {
+		s.discardPipe(p)
 	}
 	return err
 }
 
-// hold gives a pipe that no command has another name, and opens the end to write
-// to. A pipe that somebody has open, or whose name does not lead to it any more,
+// renew gives a pipe that no command has another name, and opens the end to write
+// to. A pipe that another process has open, or whose name does not lead to it any more,
 // is given up.
-func (s *Session) hold(p *pipe) {
+func (s *Session) renew(p *pipe) {
 	name := token()
 	if s.dir.rename(p.name, name) != nil {
-		s.tear(p)
+		s.discardPipe(p)
 		return
 	}
 	p.name = name
 	fds := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
 	if _, _ = unix.Poll(fds, 0); fds[0].Revents != unix.POLLHUP { // it has a writer, or what one has left
-		s.tear(p)
+		s.discardPipe(p)
 		return
 	}
 	var st unix.Stat_t
@@ -73,41 +73,40 @@ func (s *Session) hold(p *pipe) {
 		_ = unix.Close(fd)
 	}
 	if err != nil {
-		s.tear(p)
+		s.discardPipe(p)
 		return
 	}
-	p.held = fd
+	p.writer = fd
 }
 
-// let closes the end to write to.
-func (p *pipe) let() { closeFD(&p.held) }
+// closeWriter closes the end to write to.
+func (p *pipe) closeWriter() { closeFD(&p.writer) }
 
-// tear gives a pipe up; the next command gets a new one.
-func (s *Session) tear(p *pipe) {
+// discardPipe gives a pipe up; the next command gets a new one.
+func (s *Session) discardPipe(p *pipe) {
 	if p.fd >= 0 {
 		s.poll.remove(p.fd)
 		s.dir.unlink(p.name)
 	}
 	closeFD(&p.fd)
-	p.let()
+	p.closeWriter()
 }
 
 func (s *Session) giveUpPipes() {
 	for i := range s.pipes {
-		s.tear(&s.pipes[i])
+		s.discardPipe(&s.pipes[i])
 	}
 }
 
-// leave hands the reading end over to who goes on reading: somebody in the
-// background holds the pipe.
-func (s *Session) leave(p *pipe) {
+// handOver leaves the reading end to the job that holds the pipe.
+func (s *Session) handOver(p *pipe) {
 	s.poll.remove(p.fd)
 	s.dir.unlink(p.name)
 	p.fd = -1
-	p.let()
+	p.closeWriter()
 }
 
-// onPipe hears that there is something to read.
+// onPipe handles a pipe that can be read.
 func (s *Session) onPipe(fd int) {
 	if s.cur != nil {
 		for _, st := range s.cur.outs {
@@ -119,7 +118,7 @@ func (s *Session) onPipe(fd int) {
 	}
 	for i := range s.pipes {
 		if p := &s.pipes[i]; p.fd == fd && !s.drains(p) {
-			s.tear(p) // written by somebody who has no business to
+			s.discardPipe(p) // written to, though no command has it
 		}
 	}
 }

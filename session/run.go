@@ -153,7 +153,7 @@ const statusName = "s"
 func (s *Session) begin(r *run) error {
 	r.begun = time.Now()
 	r.in.fd = -1
-	if s.task != nil && s.task.retried {
+	if s.task != nil && s.task.retried && s.state >= overriding {
 		r.tries = maxTries
 	}
 	s.cur = r
@@ -239,7 +239,7 @@ func (s *Session) open(r *run) error {
 			break
 		}
 		p := &s.pipes[i]
-		if err := s.lay(p); err != nil {
+		if err := s.preparePipe(p); err != nil {
 			return err
 		}
 		st := newStream(outputs[i], p.fd, r.call)
@@ -398,7 +398,7 @@ func (s *Session) endOf(r *run) {
 	for _, st := range r.outs {
 		st.drain.Begin(now, proc.Grace)
 		if st.pipe != nil {
-			st.pipe.let()
+			st.pipe.closeWriter()
 		}
 	}
 	s.drain()
@@ -586,12 +586,12 @@ func (s *Session) closeStreams(r *run) {
 		switch {
 		case st.pipe == nil: // the terminal
 			s.watch(st)
-		case st.eof && st.pipe.held < 0 && !s.dir.probe:
-			s.tear(st.pipe)
+		case st.eof && st.pipe.writer < 0 && !s.dir.probe:
+			s.discardPipe(st.pipe)
 		case st.eof || r.phase != over:
 			s.watch(st) // for the next command
 		default:
-			s.leave(st.pipe)
+			s.handOver(st.pipe)
 			r.held = append(r.held, st)
 		}
 	}

@@ -29,8 +29,8 @@ func (s *Session) openScript(in *shellProcess) (err error) {
 	return err
 }
 
-// pad makes a packet as long as the pipe: with a comment, any rest of which is
-// a comment too.
+// pad fills a packet up to pipeSize with '#', so that what a shell reads of the padding is
+// a comment, wherever it begins.
 func pad(packet string) []byte {
 	b := bytes.Repeat([]byte{'#'}, pipeSize)
 	copy(b, packet)

@@ -137,7 +137,7 @@ func (s *Session) contain(f func()) {
 		if s.task != nil {
 			calls = append(calls, s.task.call)
 		}
-		s.queue, s.dying = nil, nil
+		s.queue, s.dying, s.task = nil, nil, nil
 		for _, c := range calls {
 			if c != nil {
 				c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q has failed", s.name))
@@ -279,6 +279,9 @@ func (s *Session) failQueue() {
 func (s *Session) end() {
 	s.m.forget(s)
 	s.failQueue()
+	if s.task != nil {
+		s.failTask(s.goneError())
+	}
 	(&proc.Tree{Root: s.pid(), Shell: true, Mark: s.mark}).Kill(deathLimit)
 	for _, j := range s.m.jobsOf(s.name) {
 		j.signal(unix.SIGKILL)

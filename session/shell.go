@@ -32,7 +32,7 @@ type Host struct {
 }
 
 // An shellProcess is one shell process of a session and what connects it to the
-// guest. It belongs to whoever has the session's turn.
+// guest. It belongs to the session's turn.
 type shellProcess struct {
 	pid     int
 	proc    string    // its directory in /proc, with a slash
@@ -276,9 +276,9 @@ func fileAt(path string) (proc.File, error) {
 	return proc.FileOf(&st), err
 }
 
-// receive reads one packet that the shell itself has sent. What others have sent
-// who got hold of its socket, a copy of the shell for one, is read and dropped: the
-// kernel says whose each packet is (SCM_CREDENTIALS in unix(7)).
+// receive reads one packet that the shell itself has sent. A packet of another
+// process that has its socket, such as a copy of the shell, is read and dropped: the
+// kernel attaches the sender to each packet (SCM_CREDENTIALS in unix(7)).
 //
 // The packet is good until the next call.
 func (p *shellProcess) receive() ([]byte, error) {

@@ -117,7 +117,7 @@ func (s snapshot) restore(base string, why purpose) []byte {
 		line(`\cd -- ` + quote(s.cwd()))
 		line("umask", quote(strings.TrimSpace(string(s.sections["umask"]))))
 		for _, stmt := range statements(s.sections["trap"]) {
-			if !ours(stmt, base) && why != afterKill {
+			if !isOwnTrap(stmt, base) && why != afterKill {
 				line(stmt)
 			}
 		}
@@ -148,7 +148,7 @@ func (s snapshot) restore(base string, why purpose) []byte {
 		}
 	}
 	for _, stmt := range statements(s.sections["trap"]) {
-		if !ours(stmt, base) && why != afterKill && why != forAttach {
+		if !isOwnTrap(stmt, base) && why != afterKill && why != forAttach {
 			line(`\builtin`, stmt)
 		}
 	}

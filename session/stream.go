@@ -10,17 +10,16 @@ import (
 	"wolffia/wire"
 )
 
-// maxCapture bounds the output of a command of our own, in bytes.
+// maxCapture bounds the output of one of the session's own runs, in bytes.
 const maxCapture = maxSnapshot + 1<<20
 
-// A stream is an output of the command that runs. It belongs to whoever has the
-// session's turn.
+// A stream is an output of the command that runs. It belongs to the session's turn.
 type stream struct {
 	pipe    *pipe // nil: the terminal
 	typ     wire.Type
 	fd      int
 	file    proc.File
-	call    *Call // who gets it; nil: capture
+	call    *Call // it is sent to; nil: capture
 	capture *excerpt.Excerpt
 	paused  bool // not watched
 	eof     bool
@@ -28,7 +27,7 @@ type stream struct {
 	drain   proc.Drain
 }
 
-// newStream returns a stream of a command, whose call is nil if it is our own.
+// newStream returns a stream of a command; call is nil for the session's own.
 func newStream(typ wire.Type, fd int, call *Call) *stream {
 	st := &stream{typ: typ, fd: fd, call: call}
 	if call == nil {
@@ -116,14 +115,14 @@ func (st *stream) took(n int, err error, reported bool) bool {
 		return false
 	case err == unix.EAGAIN:
 		return true
-	case err != nil: // EIO: a terminal that nobody has open
+	case err != nil: // EIO: a terminal that no process has open
 		st.eof = true
 		return true
 	case reported:
 		st.eof = true
 		return true
 	}
-	// Nobody has opened it yet, or all have closed it: it is the end only if
+	// No process has opened it yet, or all have closed it: it is the end only if
 	// there was a writer (POLLHUP) and nothing came meanwhile.
 	fds := []unix.PollFd{{Fd: int32(st.fd), Events: unix.POLLIN}}
 	_, _ = unix.Poll(fds, 0)
@@ -134,7 +133,7 @@ func (st *stream) took(n int, err error, reported bool) bool {
 	return true
 }
 
-// opened reports whether anybody has opened the FIFO to write since it was
+// opened reports whether a process has opened the FIFO to write since it was
 // opened to read.
 func (st *stream) opened() bool {
 	fds := []unix.PollFd{{Fd: int32(st.fd), Events: unix.POLLIN}}

@@ -339,20 +339,19 @@ func (s *Session) reply(t *task, r *run) {
 	if s.revert != nil && t.call.req.Dir != "" {
 		s.cwd = t.cwd // the call's directory was for the call
 	}
-	st := wire.ExitStatus{
-		Cwd: wire.Path(s.cwd), DurationMS: time.Since(r.begun).Milliseconds(),
-		SessionEnded: r.exited, Restored: t.restored, StatusLost: r.unknown && !r.exited,
-	}
+	var st wire.ExitStatus
 	known := true
 	switch {
 	case r.rep != nil:
 		st.Code = r.rep.status
 	case r.stage >= stageReplace:
 		known = false
-		st.Code, st.Signal = 128+int(unix.SIGKILL), int(unix.SIGKILL)
+		st = wire.StatusOf(syscall.WaitStatus(unix.SIGKILL)) // though it may have died of another signal
 	default:
-		st.Code, st.Signal = exitCode(r.ws)
+		st = wire.StatusOf(r.ws)
 	}
+	st.Cwd, st.DurationMS = wire.Path(s.cwd), time.Since(r.begun).Milliseconds()
+	st.SessionEnded, st.Restored, st.StatusLost = r.exited, t.restored, r.unknown && !r.exited
 	s.lastStatus = st.Code
 	if st.StatusLost {
 		st.Code = 125
@@ -372,14 +371,6 @@ func (s *Session) reply(t *task, r *run) {
 	t.call.exit(st)
 }
 
-// exitCode translates a status of wait(2).
-func exitCode(ws syscall.WaitStatus) (code, signal int) {
-	if ws.Signaled() {
-		return 128 + int(ws.Signal()), int(ws.Signal())
-	}
-	return ws.ExitStatus(), 0
-}
-
 // takeSnapshot keeps the state that a shell has printed.
 func (s *Session) takeSnapshot(r *run) {
 	if r == nil || r.rep == nil || r.probe {
@@ -397,8 +388,8 @@ func (s *Session) takeSnapshot(r *run) {
 func (s *Session) tidy(r *run) {
 	s.leftover(r)
 	for i := range s.pipes {
-		if p := &s.pipes[i]; p.fd >= 0 && p.held < 0 {
-			s.hold(p)
+		if p := &s.pipes[i]; p.fd >= 0 && p.writer < 0 {
+			s.renew(p)
 		}
 	}
 }

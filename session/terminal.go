@@ -29,7 +29,7 @@ const terminalRoom = 256 << 10
 // A terminal is a second shell of a session, for a person: interactive, with
 // line editing, on a terminal of its own, with the state that the session had
 // when it was started. It lives until that shell ends or the session does,
-// whether or not somebody watches.
+// with or without viewers.
 type terminal struct {
 	s    *Session
 	tty  *os.File // the master side
@@ -56,7 +56,7 @@ type viewer struct {
 	in   chan wire.Frame
 }
 
-// attach begins a viewer. It starts the terminal if there is none.
+// attach begins a viewer, and starts the terminal unless it runs.
 func (s *Session) attach(c *Call) {
 	if s.refuses(c) {
 		return
@@ -155,7 +155,7 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 		t.mu.Lock()
 		t.status = &ws
 		t.change.Broadcast()
-		_ = t.tty.SetReadDeadline(time.Now().Add(proc.Grace)) // somebody may still have it open
+		_ = t.tty.SetReadDeadline(time.Now().Add(proc.Grace)) // another process may still have it open
 		t.mu.Unlock()
 	})
 	if err != nil {
@@ -163,12 +163,12 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 		return nil, err
 	}
 	s.terminals.Put(t.pid)
-	go t.read() // ends when nobody has the terminal open
+	go t.read() // ends when no process has the terminal open
 	return t, nil
 }
 
-// read keeps what is printed. While somebody watches it does not run away
-// from the fastest viewer.
+// read keeps what is printed. It does not run away from the fastest viewer, if there is
+// one.
 func (t *terminal) read() {
 	buf := make([]byte, 32<<10)
 	for late := 0; ; {
@@ -183,7 +183,7 @@ func (t *terminal) read() {
 			t.change.Wait()
 		}
 		t.ring.Write(buf[:n])
-		if err != nil { // EIO: nobody has it open; EAGAIN: the shell does not; or it was closed
+		if err != nil { // EIO: no process has it open; EAGAIN: the shell does not; or it was closed
 			t.eof = true
 			for t.status == nil { // soon: the shell was the last
 				t.change.Wait()
@@ -292,7 +292,8 @@ func (v *viewer) run(c *Call) {
 	}
 	st := wire.ExitStatus{StdoutEnd: v.at, Detached: v.took || c.killed, SessionEnded: t.over}
 	if t.status != nil && !st.Detached {
-		st.Code, st.Signal = exitCode(*t.status)
+		ended := wire.StatusOf(*t.status)
+		st.Code, st.Signal = ended.Code, ended.Signal
 	}
 	delete(t.viewers, c)
 	v.gone = true
@@ -329,7 +330,7 @@ func (v *viewer) onInput(c *Call, f wire.Frame) {
 	f.Shrink()
 	select {
 	case v.in <- f:
-	default: // many tiny frames that nobody reads: typing into a stuck terminal
+	default: // many tiny frames that are not read: typing into a stuck terminal
 		f.Release()
 	}
 }

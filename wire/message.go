@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"syscall"
 )
 
-// A Greeting is the guest's first word.
+// A Greeting is the guest's first message.
 type Greeting struct {
 	Version int `json:"version"`
 }
 
-// CheckHello says why f is not the greeting of a guest that this host
+// CheckHello returns why f is not the greeting of a guest that this host
 // understands, or nil.
 func CheckHello(f *Frame) error {
 	if f.Type != Hello || f.Channel != 0 {
@@ -65,7 +66,15 @@ type ExitStatus struct {
 	StderrEnd uint64 `json:"stderrEnd,omitempty"`
 }
 
-// A Failure says why a process could not be started.
+// StatusOf translates the status of a process that has ended (wait(2)).
+func StatusOf(ws syscall.WaitStatus) ExitStatus {
+	if ws.Signaled() {
+		return ExitStatus{Code: 128 + int(ws.Signal()), Signal: int(ws.Signal())}
+	}
+	return ExitStatus{Code: ws.ExitStatus()}
+}
+
+// A Failure says why a request has no result.
 type Failure struct {
 	// Code is what a shell would exit with: 127 not found, 126 not
 	// executable, 125 anything else.

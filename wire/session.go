@@ -26,7 +26,7 @@ const (
 	// Merge, TimeoutMS as for a process; TTY runs it on the session's own
 	// terminal. There is no Started. TimeoutMS counts from when it is
 	// its turn. With Keep the command is known as Job (see [CheckSessionName])
-	// and does not end with the channel, of which Kill only lets go: another
+	// and does not end with the channel, which Kill only closes: another
 	// request for the same Job watches the same command, from its first byte on,
 	// also when it is over. Neither Stdin nor TTY then; credit does not hold it
 	// up. [ClassExists] if Job was another request. Exit has how much each
@@ -62,7 +62,7 @@ const (
 	// SessionAttach shows the session's second shell, an interactive one on a
 	// terminal of its own, and starts it, with the session's state, if there is
 	// none: Name, Offset, Takeover, Rows and Cols. What is typed comes as
-	// Stdin; Resize sets the size for all who watch. Kill detaches: the shell
+	// Stdin; Resize sets the size for all viewers. Kill detaches: the shell
 	// lives on. The first line of Stderr is JSON of a TerminalInfo; Stdout
 	// then starts at its Start. Ends with Exit when that shell ends, or with
 	// Detached true when another one has taken over.
@@ -97,7 +97,7 @@ type SessionRequest struct {
 	NoWait bool
 	// Follow goes on until the job's output ends.
 	Follow bool
-	// Takeover detaches everybody else.
+	// Takeover detaches all other viewers.
 	Takeover bool
 	// Keep has the command outlive the channel.
 	Keep bool
@@ -219,7 +219,7 @@ const (
 type SessionInfo struct {
 	Name      string `json:"name"`
 	Shell     string `json:"shell"` // the program's path
-	PID       int    `json:"pid"`   // of the shell; 0 if it has none
+	PID       int    `json:"pid"`   // of the shell; 0 if it has ended
 	State     string `json:"state"`
 	Cwd       Path   `json:"cwd"`
 	CreatedMS int64  `json:"createdAt"`
@@ -229,7 +229,7 @@ type SessionInfo struct {
 	Jobs      int    `json:"jobs"`     // background jobs that run
 	Restarts  int    `json:"restarts"` // how often the shell was replaced
 	Restored  string `json:"restored,omitempty"`
-	// Terminal is the one to attach to; nil before the first attach.
+	// Terminal is the one to attach to; nil before the first viewer.
 	Terminal *TerminalInfo `json:"terminal,omitempty"`
 }
 
