@@ -16,7 +16,7 @@ func (p Part) Content(file, root, text string) error {
 	switch p {
 	case Commondir:
 		if strings.TrimSuffix(text, "\n") != "../.." {
-			return errors.New("the common directory of a worktree can only be ../..")
+			return errors.New("the common directory of a worktree must be ../.. and nothing else")
 		}
 		return nil
 	case Link:
