@@ -18,7 +18,7 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// MaxFile is the largest file that is read or written, in bytes.
+// MaxFile is the largest file that ReadFile and WriteFiles accept, in bytes.
 const MaxFile = 32 << 20
 
 // A File is the content of a file.
@@ -27,7 +27,7 @@ type File struct {
 	Content  string `json:"content"`
 }
 
-// Bytes returns what the file holds. The error is of class [runtime.ErrInvalid].
+// Bytes returns the decoded content. The error is of class [runtime.ErrInvalid].
 func (f File) Bytes() ([]byte, error) {
 	switch f.Encoding {
 	case "", "utf-8":
@@ -42,21 +42,21 @@ func (f File) Bytes() ([]byte, error) {
 		}
 		return b, nil
 	}
-	return nil, runtime.Errorf(runtime.ErrInvalid, "encoding %q: it can be utf-8 or base64", f.Encoding)
+	return nil, runtime.Errorf(runtime.ErrInvalid, "encoding %q: want utf-8 or base64", f.Encoding)
 }
 
-// Path is what a file's path means in a sandbox: a relative one is below the
-// mount point. It is cleaned by its text alone; symbolic links mean what they
-// mean inside, where the processes that follow them run.
+// Path returns the absolute path of a file in a sandbox: a relative name is below the
+// mount point. It is cleaned lexically; processes in the sandbox follow its symbolic
+// links.
 func Path(mountPoint, name string) (string, error) {
 	if name == "" || strings.HasSuffix(name, "/") || strings.ContainsRune(name, 0) {
-		return "", runtime.Errorf(runtime.ErrInvalid, "path %q: it must be that of a file", name)
+		return "", runtime.Errorf(runtime.ErrInvalid, "path %q: not the path of a file", name)
 	}
 	if !path.IsAbs(name) {
 		name = path.Join(mountPoint, name)
 	}
 	if name = path.Clean(name); name == "/" || name == mountPoint {
-		return "", runtime.Errorf(runtime.ErrInvalid, "path %q: it must be that of a file", name)
+		return "", runtime.Errorf(runtime.ErrInvalid, "path %q: not the path of a file", name)
 	}
 	return name, nil
 }
@@ -83,7 +83,7 @@ func (d *Driver) WriteFiles(ctx context.Context, sandboxID string, files map[str
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		err := context.Cause(ctx)
 		if err == nil {
-			// One that is given up in the midst would be neither old nor new.
+			// A file that is begun is finished: it must not be half written.
 			err = d.writeFile(context.WithoutCancel(ctx), sandboxID, name, files[name])
 		}
 		if err != nil {
@@ -114,7 +114,7 @@ func (d *Driver) writeFile(ctx context.Context, sandboxID, name string, f File) 
 	return err
 }
 
-// path is a file's path inside.
+// path returns a file's path in the sandbox.
 func (d *Driver) path(ctx context.Context, sandboxID, name string) (string, error) {
 	if err := checkID(sandboxID); err != nil {
 		return "", err

@@ -14,25 +14,25 @@ import (
 	"wolffia/runtime"
 )
 
-// A GitConfig has git work in a sandbox for its owner. Username and Email are
+// A GitConfig configures git in a sandbox for its owner. Username and Email are
 // required.
 //
-// The token reaches the sandbox on the standard input of git credential, and is
-// kept there in the memory of git's own credential cache, which hands it to git,
-// as it does to whatever else runs in the sandbox and asks for it. It is never in
-// a file, an argument, an environment, or a log. It is there until the sandbox
-// stops, and for at most 23 days; EnsureSandbox renews it.
+// The token reaches the sandbox on the standard input of git credential. git's own
+// credential cache keeps it there in memory, and gives it to git, and to any other
+// process in the sandbox that asks. It is never in a file, an argument, an environment,
+// or a log. It expires when the sandbox stops, and after 23 days; EnsureSandbox renews
+// it.
 type GitConfig struct {
 	Username string `json:"username"` // of commits, and of the token
 	Email    string `json:"email"`
 	Token    Secret `json:"token,omitempty"` // empty: none
-	// URL is what the token is for: http or https, and a host. Empty means
-	// https://github.com.
+	// URL is the server that the token is for: http or https, and a host. Empty
+	// means https://github.com.
 	URL string `json:"url,omitempty"`
 }
 
-// A Secret is a text that is not printed, logged or encoded: all of these show
-// a placeholder. string(s) is the text.
+// A Secret is a text that prints, logs and encodes as a placeholder. string(s) is the
+// text.
 type Secret string
 
 const hidden = "[secret]"
@@ -40,13 +40,13 @@ const hidden = "[secret]"
 func (s Secret) String() string   { return hidden }
 func (s Secret) GoString() string { return hidden }
 
-// Format implements [fmt.Formatter]: whatever the verb.
+// Format implements [fmt.Formatter], for all verbs.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(hidden)) }
 
 // LogValue implements [slog.LogValuer].
 func (s Secret) LogValue() slog.Value { return slog.StringValue(hidden) }
 
-// MarshalText implements [encoding.TextMarshaler], for JSON and others.
+// MarshalText implements [encoding.TextMarshaler], for JSON and other formats.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
@@ -55,7 +55,7 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// defaultGitURL is what a token is for if nobody says otherwise.
+// defaultGitURL is the default of GitConfig.URL.
 const defaultGitURL = "https://github.com"
 
 func (g *GitConfig) validate() error {
@@ -64,16 +64,16 @@ func (g *GitConfig) validate() error {
 		what, text string
 		required   bool
 	}{{"username", g.Username, true}, {"email", g.Email, true}, {"token", string(g.Token), false}, {"url", g.URL, false}} {
-		switch { // and never with the text, which may be a secret in the wrong place
+		switch { // no error shows the text: it may be a secret in the wrong field
 		case f.text == "" && f.required:
-			wrong = append(wrong, fmt.Errorf("git %s: it is empty", f.what))
+			wrong = append(wrong, fmt.Errorf("git %s: empty", f.what))
 		case len(f.text) > 4096 || !utf8.ValidString(f.text) || strings.ContainsFunc(f.text, unicode.IsControl):
-			wrong = append(wrong, fmt.Errorf("git %s: it must be one line of text", f.what))
+			wrong = append(wrong, fmt.Errorf("git %s: not one line of UTF-8 text of at most 4096 bytes", f.what))
 		}
 	}
 	u, err := url.Parse(cmp.Or(g.URL, defaultGitURL))
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(g.URL, " \\\"*") {
-		wrong = append(wrong, errors.New("git url: it must be http:// or https://, and a host, without a user"))
+		wrong = append(wrong, errors.New("git url: want http:// or https://, and a host, without a user"))
 	}
 	if len(wrong) == 0 {
 		return nil
@@ -81,9 +81,9 @@ func (g *GitConfig) validate() error {
 	return runtime.WithClass(runtime.ErrInvalid, errors.Join(wrong...))
 }
 
-// gitScript configures git for user $1 with address $2, and has the credential
-// on standard input, if $4 is set, kept for what is below the URL $3. The cache
-// counts in milliseconds, in 31 bits: more than 23 days would be none.
+// gitScript configures git for user $1 with address $2 and, if $4 is set, stores the
+// credential on standard input for URLs below $3. The cache counts milliseconds in 31
+// bits: it would ignore a timeout of more than 23 days.
 const gitScript = `
 git --version >/dev/null 2>&1 </dev/null || exit 40
 set -e
@@ -98,7 +98,7 @@ git credential approve
 // exitNoGit is the script's exit code without git.
 const exitNoGit = 40
 
-// ConfigureGit has git work in a sandbox that runs, as [GitConfig] says.
+// ConfigureGit implements [SandboxDriver].
 func (d *Driver) ConfigureGit(ctx context.Context, sandboxID string, g *GitConfig) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (d *Driver) ConfigureGit(ctx context.Context, sandboxID string, g *GitConfi
 	token := ""
 	var stdin []byte
 	if g.Token != "" {
-		token = "there is one"
+		token = "yes"
 		stdin = fmt.Appendf(nil, "url=%s\nusername=%s\npassword=%s\n\n", u, g.Username, string(g.Token))
 	}
 	r, err := d.inside(ctx, sandboxID, stdin, "sh", "-c", gitScript, "sh", g.Username, g.Email, u, token)
@@ -118,9 +118,9 @@ func (d *Driver) ConfigureGit(ctx context.Context, sandboxID string, g *GitConfi
 	case err != nil:
 		return err
 	case r.ExitCode == exitNoGit:
-		return runtime.Errorf(runtime.ErrUnavailable, "configure git: there is no git in the sandbox")
-	case r.ExitCode != 0: // what it said is not shown: it has been given a secret
-		return runtime.Errorf(runtime.ErrUnavailable, "configure git: it failed with exit code %d", r.ExitCode)
+		return runtime.Errorf(runtime.ErrUnavailable, "configure git: sandbox %s has no git", sandboxID)
+	case r.ExitCode != 0: // its output is not shown: it may hold the token
+		return runtime.Errorf(runtime.ErrUnavailable, "configure git: exit code %d", r.ExitCode)
 	}
 	return nil
 }

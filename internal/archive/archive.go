@@ -1,6 +1,7 @@
-// Package archive moves files between the host and a sandbox as a tar stream in
-// the PAX format. The sender is never trusted: Unpack takes only what Pack
-// writes, and creates nothing but the one tree it was asked for.
+// Package archive moves files between the host and a sandbox: trees as a tar stream
+// in the PAX format, by Pack and Unpack, and the content of one file by Get and Put.
+// Unpack does not trust the sender: it accepts only what Pack writes, and creates
+// nothing but the one tree it was asked for.
 //
 //	err := archive.Pack(w, "/workspace/out")        // in the sandbox
 //	err := archive.Unpack(r, "/home/ann/out", nil)  // on the host
@@ -52,8 +53,8 @@ var (
 	ErrKind = errors.New("not a regular file, directory or symbolic link")
 )
 
-// split checks the name of an entry and returns its components; dir tells
-// whether it ends in a slash.
+// split checks the name of an entry and returns its components; dir reports whether it
+// ends in a slash.
 func split(name string) (parts []string, dir bool, err error) {
 	path, dir := strings.CutSuffix(name, "/")
 	if strings.Count(path, "/") >= MaxDepth {
@@ -68,8 +69,8 @@ func split(name string) (parts []string, dir bool, err error) {
 	return parts, dir, nil
 }
 
-// again calls f until no signal interrupts it; on FUSE the Go scheduler's own
-// signals do.
+// again calls f until no signal interrupts it; on FUSE the Go scheduler's own signals
+// interrupt calls.
 func again(f func() error) error {
 	for {
 		if err := f(); err != unix.EINTR {

@@ -15,9 +15,9 @@ import (
 // A dir is a directory that is being filled.
 type dir struct {
 	fd   int
-	last string // the name that came last in it
+	last string // the name of its latest entry
 
-	// What complete does, for a directory that is new.
+	// For complete, if Unpack has created the directory.
 	parent  *dir
 	name    string
 	mode    uint32
@@ -43,8 +43,8 @@ func (d *dir) dir(name string, h *tar.Header) (*dir, error) {
 	case err != nil:
 		return nil, err
 	}
-	// Somebody may have put a link in its place meanwhile. With O_PATH no kernel
-	// follows it; gVisor without our patch does with O_DIRECTORY alone.
+	// Another process may have replaced it with a link. With O_PATH no kernel follows
+	// the link; gVisor without our patch does with O_DIRECTORY alone.
 	place, err := openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (d *dir) isLink(name string) bool {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
-// touch sets the time of name, as far as the file system can.
+// touch sets the modification time of name, as far as the file system can.
 func (d *dir) touch(name string, t time.Time) {
 	times := []unix.Timespec{{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}, {Sec: t.Unix(), Nsec: int64(t.Nanosecond())}}
 	_ = again(func() error { return unix.UtimesNanoAt(d.fd, name, times, unix.AT_SYMLINK_NOFOLLOW) })
@@ -90,8 +90,8 @@ func (d *dir) link(name string, h *tar.Header) error {
 	})
 }
 
-// replace has create make something under another name, of which nothing is left if
-// it fails, and then renames it to name. A directory at name is an error; so is
+// replace calls create with a temporary name, under which create must leave nothing if
+// it fails, and renames the result to name. A directory at name is an error; so is
 // anything else but a regular file or a link: a process may wait at it.
 func (d *dir) replace(name string, create func(temp string) error) error {
 	var st unix.Stat_t

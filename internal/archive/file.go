@@ -75,8 +75,8 @@ func Get(w io.Writer, path string, maxBytes int64) error {
 	return nil
 }
 
-// openRegular opens a file for reading. It does not open what is of another kind:
-// that could block, or be an event for somebody.
+// openRegular opens a regular file for reading. It does not open a FIFO or a device:
+// that can block, or have an effect.
 func openRegular(path string) (f *os.File, size int64, err error) {
 	st, err := os.Stat(path)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 
 // Options bound what Unpack takes. The zero value, and nil, mean the defaults.
 type Options struct {
-	// Name is what the tree is called in a destination that is a directory. Empty
-	// means as in the stream, for one that comes from where the caller trusts: who
-	// writes it could choose any name there is.
+	// Name is the name of the tree in a destination that is a directory. Empty means
+	// the name in the stream; the caller must trust its sender then, who could choose
+	// any name.
 	Name       string
 	MaxBytes   int64 // in all regular files together; 0 means no limit
 	MaxEntries int   // files, directories and links; 0 means DefaultMaxEntries

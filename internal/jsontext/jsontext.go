@@ -1,5 +1,5 @@
-// Package jsontext writes bytes that are mostly text as JSON, in pieces, so that a long
-// text is never there as a whole a second time.
+// Package jsontext writes long text as JSON in pieces, without holding a second copy of
+// it, and checks JSON strictly.
 package jsontext
 
 import (
@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// WriteField writes b as the member called name of an object; what is not UTF-8 is
-// U+FFFD in it, and then the exact bytes follow, in base64, as the member nameBytes.
+// WriteField writes b as the member name of an object. Invalid UTF-8 becomes U+FFFD, and
+// then the member nameBytes follows, with the exact bytes in base64.
 func WriteField(w *bufio.Writer, name string, b []byte) error {
-	_, _ = w.WriteString(`"` + name + `":`) // the last write tells of errors
+	_, _ = w.WriteString(`"` + name + `":`) // w returns the error at the last write
 	if err := WriteText(w, b); err != nil {
 		return err
 	}
@@ -24,8 +24,8 @@ func WriteField(w *bufio.Writer, name string, b []byte) error {
 	return WriteBase64(w, b)
 }
 
-// Exact is what stands beside the text s, as WriteField does it: its bytes if they are
-// not UTF-8, else nil.
+// Exact returns the bytes of s for a member nameBytes, as WriteField writes it: nil if s
+// is valid UTF-8.
 func Exact(s string) []byte {
 	if utf8.ValidString(s) {
 		return nil
@@ -33,13 +33,13 @@ func Exact(s string) []byte {
 	return []byte(s)
 }
 
-// WriteText writes b as a JSON string. What is not UTF-8 is U+FFFD in it.
+// WriteText writes b as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func WriteText(w *bufio.Writer, b []byte) error {
 	const most = 16 << 10 // bytes at a time
 	var part bytes.Buffer
 	enc := json.NewEncoder(&part)
 	enc.SetEscapeHTML(false)
-	_ = w.WriteByte('"') // the last write tells of errors
+	_ = w.WriteByte('"') // w returns the error at the last write
 	for len(b) > 0 {
 		n := len(b)
 		if n > most {
@@ -55,7 +55,7 @@ func WriteText(w *bufio.Writer, b []byte) error {
 	return w.WriteByte('"')
 }
 
-// wholeRunes is how many bytes of b do not end within a character.
+// wholeRunes returns the length of b without an incomplete character at its end.
 func wholeRunes(b []byte) int {
 	for i := len(b) - 1; i > 0 && i > len(b)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(b[i]) && !utf8.FullRune(b[i:]) {

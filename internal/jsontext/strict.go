@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// Strict returns an error if data, which encoding/json has decoded into to without
-// one, is not read alike by all: if an object has a name twice, at whatever depth, of
-// which encoding/json takes the last; or if a name is not exactly that of a field, which
-// encoding/json takes in other letters too. Whoever looks at the same text with another
-// parser then sees the same values. The error names fields of to, and unknown names,
-// but shows no values, and no keys of maps.
+// Strict returns an error if other parsers may read data differently than encoding/json,
+// which has decoded it into to without error: if an object, at any depth, has a name
+// twice, where encoding/json takes the last value; or if a name differs from that of a
+// field in letter case, which encoding/json ignores. The error names fields of to, and
+// unknown names, but shows no values and no keys of maps.
 func Strict(data []byte, to any) error {
 	s := strict{data: data}
 	return s.value(reflect.TypeOf(to))
@@ -35,8 +34,7 @@ func (s *strict) next() byte {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// value reads a value that is decoded into a t, or into what is not known, if t is
-// nil.
+// value reads a value that is decoded into a t; nil: the type is not known.
 func (s *strict) value(t reflect.Type) error {
 	for t != nil && t.Kind() == reflect.Pointer && !t.Implements(unmarshaler) {
 		t = t.Elem()
@@ -59,7 +57,7 @@ func (s *strict) value(t reflect.Type) error {
 
 // object reads an object.
 func (s *strict) object(t reflect.Type) error {
-	var known map[string]reflect.Type // nil: any name may be
+	var known map[string]reflect.Type // nil: any name is allowed
 	var elem reflect.Type
 	switch {
 	case t == nil:
@@ -79,14 +77,14 @@ func (s *strict) object(t reflect.Type) error {
 		if known != nil {
 			var is bool
 			if inner, is = known[name]; !is {
-				return fmt.Errorf("there is no field %q", name)
+				return fmt.Errorf("unknown field %q", name)
 			}
 		}
 		switch {
 		case seen[name] && known != nil:
-			return fmt.Errorf("field %q is there twice", name)
+			return fmt.Errorf("field %q appears twice", name)
 		case seen[name]:
-			return fmt.Errorf("an object has a name twice")
+			return fmt.Errorf("an object has the same name twice")
 		}
 		seen[name] = true
 		s.next() // :
@@ -117,7 +115,7 @@ func (s *strict) array(t reflect.Type) error {
 	return nil
 }
 
-// text reads a string and returns what it stands for.
+// text reads a string and returns its value.
 func (s *strict) text() string {
 	start := s.pos
 	for s.pos++; ; s.pos++ {
@@ -140,8 +138,8 @@ func (s *strict) text() string {
 	return text
 }
 
-// fields returns the names of a struct's fields in JSON, those of what is embedded
-// in it among them, and their types.
+// fields returns the types of a struct's fields by their names in JSON, with those of
+// embedded structs.
 func fields(t reflect.Type) map[string]reflect.Type {
 	all := map[string]reflect.Type{}
 	for _, f := range reflect.VisibleFields(t) {

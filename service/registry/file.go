@@ -2,7 +2,6 @@ package registry
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -15,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
@@ -54,9 +52,12 @@ var (
 // warning of, and replaced with an empty index. If another service uses dir, the
 // error wraps [ErrInUse]. The caller closes the Registry.
 func Open(dir string, log *slog.Logger) (*Registry, error) {
-	unlock, err := lock(dir)
-	if err != nil {
-		return nil, err
+	unlock, err := filelock.Exclusive(filepath.Join(dir, lockFile))
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "state directory %s is %w: end that service, or choose another directory with --state-dir", dir, ErrInUse)
+	case err != nil:
+		return nil, unavailable(err)
 	}
 	path := filepath.Join(dir, dbFile)
 	_ = os.Remove(filepath.Join(dir, newFile)) // a killed service may have left one
@@ -72,28 +73,6 @@ func Open(dir string, log *slog.Logger) (*Registry, error) {
 	r := &Registry{dir: dir, unlock: unlock}
 	r.index.Store(ix)
 	return r, nil
-}
-
-// lockLimit is how long Open waits for the lock. A child of a killed service holds
-// a copy of it from fork to exec.
-const lockLimit = time.Second
-
-// lock takes the lock of a state directory.
-func lock(dir string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), lockLimit, ErrInUse)
-	defer cancel()
-	unlock, err = filelock.Wait(ctx, f, unix.F_WRLCK, 0, 0)
-	switch {
-	case errors.Is(err, ErrInUse):
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "state directory %s is %w: end that service, or choose another directory with --state-dir", dir, err)
-	case err != nil:
-		return nil, unavailable(fmt.Errorf("lock %s: %w", f.Name(), err))
-	}
-	return unlock, nil
 }
 
 // maxSize bounds the file, in bytes: enough for 100,000 sandboxes.

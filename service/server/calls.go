@@ -10,22 +10,21 @@ import (
 	"wolffia/service/registry"
 )
 
-// A call is one that clients can make.
+// A call is a call of the API.
 type call struct {
 	maxBody int64 // of the request, in bytes
-	// do reads the request and does what it asks for. It notes in e what the log
-	// may tell.
+	// do decodes the request and executes it. It notes in e what may be logged.
 	do func(s *Server, ctx context.Context, e *entry, body []byte) (status int, reply any, err error)
 }
 
-// How large requests may be.
+// The largest sizes of requests, in bytes.
 const (
 	smallBody   = 64 << 10
 	commandBody = 8 << 20
 	filesBody   = 64 << 20 // one file of service.MaxFile, in base64
 )
 
-// calls are all of them, by name.
+// calls are the calls of the API, by name.
 var calls = map[string]call{
 	"createSandbox":        {smallBody, typed((*Server).createSandbox)},
 	"ensureSandbox":        {smallBody, typed((*Server).ensureSandbox)},
@@ -39,7 +38,7 @@ var calls = map[string]call{
 	"scanRunningSandboxes": {smallBody, typed((*Server).scan)},
 }
 
-// typed makes a call of a function whose request has a type of its own.
+// typed returns a call.do that decodes the request and calls f with it.
 func typed[R any](f func(s *Server, ctx context.Context, e *entry, r *R) (int, any, error)) func(*Server, context.Context, *entry, []byte) (int, any, error) {
 	return func(s *Server, ctx context.Context, e *entry, body []byte) (int, any, error) {
 		var r R
@@ -50,7 +49,7 @@ func typed[R any](f func(s *Server, ctx context.Context, e *entry, r *R) (int, a
 	}
 }
 
-// An ownerRequest says who asks, and for which sandbox if it is not the question.
+// An ownerRequest names the owner and, for calls about a sandbox, the sandbox.
 type ownerRequest struct {
 	registry.Owner
 	SandboxID string `json:"sandboxId"`
@@ -100,14 +99,14 @@ func (s *Server) findSandbox(ctx context.Context, e *entry, r *registry.Owner) (
 
 type touchRequest struct {
 	ownerRequest
-	TTLMS *int64 `json:"ttlMs"` // from now on, 0: none; absent: as it is
+	TTLMS *int64 `json:"ttlMs"` // from now on, 0: none; absent: unchanged
 }
 
 func (s *Server) touchSandbox(ctx context.Context, e *entry, r *touchRequest) (int, any, error) {
 	e.about(r.Owner, r.SandboxID)
 	var ttl *time.Duration
 	if r.TTLMS != nil {
-		// What is out of range stays so, as a duration too.
+		// A value out of range stays out of range as a duration.
 		most := 1 + runtime.MaxLifetime.Milliseconds()
 		d := time.Duration(min(max(*r.TTLMS, -most), most)) * time.Millisecond
 		ttl = &d
@@ -130,17 +129,17 @@ type bashRequest struct {
 	Command   string `json:"command"`
 	Cwd       string `json:"cwd"`
 	TimeoutMS int64  `json:"timeoutMs"` // 0: never
-	// OperationID makes the command outlive this request, and this service.
+	// OperationID makes the command outlive the request and the service.
 	OperationID string `json:"operationId"`
 }
 
-// maxTimeout bounds what can be asked for, in ms: longer is never.
+// maxTimeout is the largest timeout, in ms.
 const maxTimeout = int64(1 << 40)
 
 func (s *Server) executeBash(ctx context.Context, e *entry, r *bashRequest) (int, any, error) {
 	e.about(r.Owner, r.SandboxID)
 	if r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout {
-		return 0, nil, runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: it must be 0 to %d", r.TimeoutMS, maxTimeout)
+		return 0, nil, runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: out of range 0 to %d", r.TimeoutMS, maxTimeout)
 	}
 	res, err := s.service.ExecuteBash(ctx, r.Owner, &service.ExecuteBashParams{
 		SandboxID: r.SandboxID, Command: r.Command, Cwd: r.Cwd, Timeout: time.Duration(r.TimeoutMS) * time.Millisecond,

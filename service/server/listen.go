@@ -17,7 +17,7 @@ import (
 	"wolffia/runtime"
 )
 
-// A Listener is a unix socket that takes only its own user and root.
+// A Listener is a unix socket that accepts connections of its own user and of root.
 type Listener struct {
 	*net.UnixListener
 	path   string
@@ -25,28 +25,24 @@ type Listener struct {
 	unlock func()
 }
 
-// errInUse is why a lock is not waited for any longer.
-var errInUse = errors.New("in use")
-
-// lockLimit is how long the lock of a service that was killed may still be held,
-// by a child that was just being started.
-const lockLimit = time.Second
-
-// Listen makes the socket at path, which must be absolute, for the user alone,
-// and its directory if that is not there. What a service that was killed has
-// left is replaced; a socket that somebody answers on is [runtime.ErrConflict].
-// Whose socket it is, is decided by a lock on PATH.lock, which stays. Close
-// removes the socket.
+// Listen creates the socket at path, which must be absolute, with access for the user
+// alone, and its directory if that does not exist. It replaces the socket of a killed
+// service; one that a process listens on is [runtime.ErrConflict]. A lock on PATH.lock,
+// a file that stays, decides which service owns the socket. The caller closes the
+// Listener, which removes the socket.
 func Listen(path string) (*Listener, error) {
 	if len(path) >= len(unix.RawSockaddrUnix{}.Path) {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "socket %s: its path has %d bytes, and %d is the most; choose another with --listen unix:PATH", path, len(path), len(unix.RawSockaddrUnix{}.Path)-1)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "socket %s: the path has %d bytes, the limit is %d: choose another with --listen unix:PATH", path, len(path), len(unix.RawSockaddrUnix{}.Path)-1)
 	}
 	if err := prepareDir(filepath.Dir(path)); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "socket %s: %w", path, err)
 	}
-	unlock, err := takeLock(path + ".lock")
-	if err != nil {
-		return nil, err
+	unlock, err := filelock.Exclusive(path + ".lock")
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, runtime.Errorf(runtime.ErrConflict, "socket %s: another service listens there: end that service, or choose another socket with --listen unix:PATH", path)
+	case err != nil:
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock socket %s: %w", path, err)
 	}
 	l, err := bind(path)
 	if err != nil {
@@ -56,8 +52,8 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{l, path, uint32(os.Geteuid()), unlock}, nil
 }
 
-// prepareDir makes the socket's directory, and checks one that is there: who may
-// write in it could put another socket in the place of ours.
+// prepareDir creates the socket's directory, or checks an existing one: another user
+// with write permission in it could replace the socket.
 func prepareDir(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {
@@ -74,32 +70,14 @@ func prepareDir(dir string) error {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return fmt.Errorf("%s is not a directory", dir)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to uid %d, not to you", dir, st.Uid)
-	case st.Mode&0o022 != 0: // sticky or not: who is first there has the name
-		return fmt.Errorf("others may write in %s: chmod go-w it, or choose another with --listen unix:PATH", dir)
+		return fmt.Errorf("directory %s belongs to uid %d: choose one of your own with --listen unix:PATH", dir, st.Uid)
+	case st.Mode&0o022 != 0: // sticky or not: another user could be the first to create the name
+		return fmt.Errorf("other users may write in directory %s: chmod go-w it, or choose another with --listen unix:PATH", dir)
 	}
 	return nil
 }
 
-func takeLock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
-	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), lockLimit, errInUse)
-	defer cancel()
-	unlock, err = filelock.Wait(ctx, f, unix.F_WRLCK, 0, 0)
-	switch {
-	case errors.Is(err, errInUse):
-		return nil, runtime.Errorf(runtime.ErrConflict, "another service listens there: %s is locked; end that one first, or choose another with --listen unix:PATH", path)
-	case err != nil:
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock %s: %w", path, err)
-	}
-	return unlock, nil
-}
-
-// bind makes the socket.
-// Precondition: its lock is held.
+// bind creates the socket. The caller holds its lock.
 func bind(path string) (*net.UnixListener, error) {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
@@ -108,20 +86,20 @@ func bind(path string) (*net.UnixListener, error) {
 	case err != nil:
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "socket %s: %w", path, err)
 	case st.Mode&unix.S_IFMT != unix.S_IFSOCK || int(st.Uid) != os.Geteuid():
-		return nil, runtime.Errorf(runtime.ErrConflict, "socket %s: something else is there, which is left alone; remove it, or choose another with --listen unix:PATH", path)
+		return nil, runtime.Errorf(runtime.ErrConflict, "%s exists and is not a socket of this user: remove it, or choose another with --listen unix:PATH", path)
 	default:
-		if c, err := net.DialTimeout("unix", path, lockLimit); err == nil || !errors.Is(err, unix.ECONNREFUSED) {
+		if c, err := net.DialTimeout("unix", path, time.Second); err == nil || !errors.Is(err, unix.ECONNREFUSED) {
 			if err == nil {
 				_ = c.Close()
 			}
-			return nil, runtime.Errorf(runtime.ErrConflict, "socket %s: somebody listens there; end that first, or choose another with --listen unix:PATH", path)
+			return nil, runtime.Errorf(runtime.ErrConflict, "socket %s: another process listens there: end that process, or choose another socket with --listen unix:PATH", path)
 		}
 		if err := unix.Unlink(path); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "remove the dead socket %s: %w", path, err)
 		}
 	}
-	// The file gets the mode that the socket has, less the umask (bind in unix(7)):
-	// so there is no moment at which others may connect.
+	// bind gives the file the mode of the socket, less the umask (unix(7)): so at no
+	// moment may other users connect.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var merr error
 		err := c.Control(func(fd uintptr) { merr = unix.Fchmod(int(fd), 0o600) })
@@ -132,12 +110,11 @@ func bind(path string) (*net.UnixListener, error) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "listen: %w", err)
 	}
 	u := l.(*net.UnixListener)
-	u.SetUnlinkOnClose(false) // Close does, while it has the lock
+	u.SetUnlinkOnClose(false) // Close unlinks it while it holds the lock
 	return u, nil
 }
 
-// Accept implements [net.Listener]: it returns the next connection of somebody
-// who may have one. Others are closed.
+// Accept implements [net.Listener]. It closes the connections of other users.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.AcceptUnix()
@@ -152,10 +129,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// allowed reports whether a peer may connect to a service of user self.
+// allowed reports whether user peer may connect to a service of user self.
 func allowed(peer, self uint32) bool { return peer == self || peer == 0 }
 
-// peerUID is who has connected, as the kernel knows it (SO_PEERCRED in unix(7)).
+// peerUID returns the uid of the connected process (SO_PEERCRED in unix(7)).
 func peerUID(c *net.UnixConn) (uint32, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

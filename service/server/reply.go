@@ -9,13 +9,14 @@ import (
 	"wolffia/service"
 )
 
-// A streamed reply writes its own JSON: what a sandbox says can be long, and six
-// times as long in JSON. So it is never there as a whole.
+// A streamed reply writes its own JSON. The output of a command can have 32 MiB, which
+// escaped as JSON are up to 192 MiB: encoding/json would hold them in memory, several
+// times (580 MiB, measured).
 type streamed interface {
 	encode(w *bufio.Writer) error
 }
 
-// encode writes v as JSON.
+// encode writes v to w as JSON.
 func encode(w *bufio.Writer, v any) error {
 	if s, is := v.(streamed); is {
 		return s.encode(w)
@@ -25,12 +26,12 @@ func encode(w *bufio.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// A bashResult is what a client is told of a command. What is not UTF-8 in its
-// output is U+FFFD in the text, and then the exact bytes are beside it.
+// A bashResult is the reply to executeBash. Invalid UTF-8 in the output is U+FFFD in the
+// text, and then another field has the exact bytes.
 type bashResult service.BashResult
 
 func (r *bashResult) encode(w *bufio.Writer) error {
-	_, _ = w.WriteString("{") // the last write tells of errors
+	_, _ = w.WriteString("{") // w returns the error at the last write
 	if err := jsontext.WriteField(w, "stdout", r.Stdout); err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (r *bashResult) encode(w *bufio.Writer) error {
 	return err
 }
 
-// A fileReply is a file's content: text if it is UTF-8.
+// A fileReply is the reply to readFile: text if the content is UTF-8.
 type fileReply []byte
 
 func (f fileReply) encode(w *bufio.Writer) error {
@@ -70,10 +71,10 @@ func (f fileReply) encode(w *bufio.Writer) error {
 	return w.WriteByte('}')
 }
 
-// An errorReply is the one envelope of errors.
+// An errorReply is the reply to a failed call.
 type errorReply struct {
 	failure
-	result any // what was done or said before it; nil: nothing is known
+	result any // up to the error; nil: none
 }
 
 func (r *errorReply) encode(w *bufio.Writer) error {

@@ -17,14 +17,13 @@ import (
 	"wolffia/runtime"
 )
 
-// requestHeader names a request, in the log and to its client.
+// requestHeader holds the id of a request, in requests and replies.
 const requestHeader = "X-Request-Id"
 
-// maxRequestID bounds the name that a client gives, in bytes.
+// maxRequestID is the longest request id of a client, in bytes.
 const maxRequestID = 128
 
-// requestID is the name that the client gives the request, if it is one, else a
-// new one.
+// requestID returns the client's id for the request if it is valid, else a new one.
 func requestID(h http.Header) string {
 	id := h.Get(requestHeader)
 	bad := func(c rune) bool {
@@ -36,8 +35,8 @@ func requestID(h http.Header) string {
 	return id
 }
 
-// readBody reads the whole request, of at most max bytes. It must have arrived
-// when limit is over; afterwards the connection has no deadline.
+// readBody reads the whole request, of at most max bytes, which must arrive within
+// limit. Afterwards the connection has no deadline.
 func readBody(w http.ResponseWriter, r *http.Request, max int64, limit time.Duration) ([]byte, error) {
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Now().Add(limit)); err != nil {
@@ -58,18 +57,17 @@ func readBody(w http.ResponseWriter, r *http.Request, max int64, limit time.Dura
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, errSlow
 	case err != nil:
-		return nil, runtime.Errorf(runtime.ErrInvalid, "the request was cut off: %w", err)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "read the request: %w", err)
 	}
 	return body, control.SetReadDeadline(time.Time{})
 }
 
-// decode reads the one JSON object that body must be into to. Fields that to does
-// not have are refused, since the sender expects something of them; so are names in other
-// letters and names twice, so that a front end that has checked the same body by
-// another parser has seen the same owner. Errors are of class [runtime.ErrInvalid] and show
-// nothing of the content.
+// decode decodes body, which must be one JSON object, into to. It refuses unknown fields,
+// since the client expects an effect of them, and also names in other letter case and
+// duplicate names: so a front end that has checked the same body with another parser has
+// seen the same owner. Errors are of class [runtime.ErrInvalid] and show no values.
 func decode(body []byte, to any) error {
-	if !utf8.Valid(body) { // or it would be changed
+	if !utf8.Valid(body) { // json.Decoder would replace the invalid bytes
 		return runtime.Errorf(runtime.ErrInvalid, "the request is not UTF-8; send bytes as base64")
 	}
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {
@@ -80,15 +78,15 @@ func decode(body []byte, to any) error {
 	if err := d.Decode(to); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			return runtime.Errorf(runtime.ErrInvalid, "field %q: a JSON %s is not what it takes", wrong.Field, wrong.Value)
+			return runtime.Errorf(runtime.ErrInvalid, "field %q: a JSON %s is the wrong type", wrong.Field, wrong.Value)
 		}
 		if field, is := strings.CutPrefix(err.Error(), "json: unknown field "); is {
-			return runtime.Errorf(runtime.ErrInvalid, "there is no field %s", field)
+			return runtime.Errorf(runtime.ErrInvalid, "unknown field %s", field)
 		}
-		return runtime.Errorf(runtime.ErrInvalid, "the request is not JSON, from byte %d on", d.InputOffset())
+		return runtime.Errorf(runtime.ErrInvalid, "the request is not JSON: syntax error after byte %d", d.InputOffset())
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return runtime.Errorf(runtime.ErrInvalid, "the request must be one JSON object, and there is more")
+		return runtime.Errorf(runtime.ErrInvalid, "the request must be one JSON object: data follows it")
 	}
 	if err := jsontext.Strict(body, to); err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)

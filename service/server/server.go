@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -18,30 +19,29 @@ import (
 	"wolffia/service/registry"
 )
 
-// Options are a server's. nil and the zero value are the defaults.
+// Options are a server's options. nil and the zero value are the defaults.
 type Options struct {
-	// Log gets a line for each request; nil means nobody does.
+	// Log receives one line per request; nil disables logging.
 	Log *slog.Logger
-	// HeaderLimit and BodyLimit are how long a request's head, and its whole, may
-	// take to arrive, and WriteLimit its answer to be taken; 0 means 10 s, 60 s
-	// and 60 s. What happens in between has no limit of ours.
+	// HeaderLimit and BodyLimit are how long a request's header, and all of it, may
+	// take to arrive, and WriteLimit how long the client may take to read the reply;
+	// 0 means 10 s, 60 s and 60 s. The execution of a call has no limit here.
 	HeaderLimit, BodyLimit, WriteLimit time.Duration
-	// IdleLimit is how long a connection may wait for its next request; 0 means
-	// two minutes.
+	// IdleLimit is how long a connection may be idle; 0 means two minutes.
 	IdleLimit time.Duration
 }
 
-// A Server serves one service. It is an [http.Handler]; Serve has it listen. It
-// is safe for concurrent use.
+// A Server serves one service. It is an [http.Handler], and Serve accepts connections.
+// It is safe for concurrent use.
 type Server struct {
 	service *service.Service
 	log     *slog.Logger
 	opts    Options
 	http    *http.Server
-	stop    context.CancelCauseFunc // ends the context of all requests
+	stop    context.CancelCauseFunc // cancels the contexts of all requests
 }
 
-// New returns a server of a service, which stays the caller's.
+// New returns a server of a service, which the caller closes.
 func New(service *service.Service, opts *Options) *Server {
 	s := &Server{service: service}
 	if opts != nil {
@@ -72,8 +72,8 @@ func New(service *service.Service, opts *Options) *Server {
 	return s
 }
 
-// Serve answers who connects, until Stop or Close, after which it returns nil. It
-// closes l.
+// Serve accepts connections on l until Stop or Close; then it returns nil. It closes
+// l.
 func (s *Server) Serve(l net.Listener) error {
 	err := s.http.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) {
@@ -82,12 +82,13 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// cutLimit is how long requests that are cut off may take to end.
+// cutLimit is how long requests may take to end after their contexts are canceled.
 const cutLimit = 5 * time.Second
 
-// Stop takes no more requests, and returns when those that run have ended. After
-// grace their contexts are, with [ErrStopping] as the cause; the error says if
-// even then they do not end. If ctx ends, none is waited for. Sandboxes go on.
+// Stop accepts no more requests, and returns when all running requests have ended.
+// After grace it cancels their contexts, with [ErrStopping] as the cause; the error says
+// that some did not end even then. If ctx ends, it does not wait. Sandboxes keep
+// running.
 func (s *Server) Stop(ctx context.Context, grace time.Duration) error {
 	defer s.stop(ErrStopping)
 	gentle, cancel := context.WithTimeout(ctx, grace)
@@ -100,18 +101,18 @@ func (s *Server) Stop(ctx context.Context, grace time.Duration) error {
 	rest, cancel := context.WithTimeout(ctx, cutLimit)
 	defer cancel()
 	if s.http.Shutdown(rest) != nil {
-		return errors.Join(runtime.Errorf(runtime.ErrUnavailable, "requests do not end"), s.http.Close())
+		return errors.Join(runtime.Errorf(runtime.ErrUnavailable, "requests did not end within %v of being canceled", cutLimit), s.http.Close())
 	}
 	return nil
 }
 
-// Close cuts everything off at once.
+// Close closes all connections at once.
 func (s *Server) Close() error {
 	s.stop(ErrStopping)
 	return s.http.Close()
 }
 
-// An entry is what the log tells of a request.
+// An entry is what the log line of a request says.
 type entry struct {
 	owner     registry.Owner
 	sandboxID string
@@ -119,8 +120,8 @@ type entry struct {
 	err       error  // in full
 }
 
-// about notes whose request it is, and of which sandbox: nothing but what is
-// valid gets into the log.
+// about notes the owner and the sandbox of a request, if they are valid: invalid text
+// does not get into the log.
 func (e *entry) about(o registry.Owner, sandboxID string) {
 	if o.Validate() == nil {
 		e.owner = o
@@ -137,7 +138,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, _ := strings.CutPrefix(r.URL.Path, "/api/v1/")
 	c, known := calls[name]
 	if !known {
-		name = "" // it may be anything
+		name = "" // unknown text does not get into the log
 	}
 	e := &entry{}
 	status, reply := s.answer(w, r, c, known, e, id)
@@ -157,7 +158,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		attrs = append(attrs, "code", e.code)
 	}
 	if cut != nil {
-		attrs = append(attrs, "cut", cut.Error()) // not all of it was sent
+		attrs = append(attrs, "cut", cut.Error()) // not all of the reply was sent
 	}
 	level := slog.LevelInfo
 	if e.err != nil {
@@ -166,7 +167,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.log.Log(r.Context(), level, "request", attrs...)
 }
 
-// answer does what a request asks for. It does not panic.
+// answer executes a request. It does not panic.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bool, e *entry, id string) (status int, reply any) {
 	fail := func(err error) (int, any) {
 		if errors.Is(err, context.Canceled) && errors.Is(context.Cause(r.Context()), ErrStopping) {
@@ -182,8 +183,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("a request has panicked", "requestId", id, "panic", p, "stack", string(debug.Stack()))
-			status, reply = fail(errors.New("it has panicked"))
+			s.log.Error("a request panicked", "requestId", id, "panic", p, "stack", string(debug.Stack()))
+			status, reply = fail(fmt.Errorf("panic: %v", p))
 		}
 	}()
 	max := int64(smallBody)
@@ -204,8 +205,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 	return status, reply
 }
 
-// write sends the answer and returns how long it is, in bytes, as far as it was
-// taken. Who has not taken it in time is not waited for.
+// write sends the reply and returns the number of bytes that were sent. It gives up
+// after WriteLimit.
 func (s *Server) write(w http.ResponseWriter, status int, reply any) (int64, error) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -223,7 +224,7 @@ func (s *Server) write(w http.ResponseWriter, status int, reply any) (int64, err
 	return out.n, err
 }
 
-// A counter counts what is written.
+// A counter counts the bytes written to w.
 type counter struct {
 	w io.Writer
 	n int64

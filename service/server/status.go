@@ -10,24 +10,24 @@ import (
 	"wolffia/service/registry"
 )
 
-// What this package itself has to say.
+// The errors of this package.
 var (
-	// ErrStopping: the service is being stopped, and this request was cut off.
+	// ErrStopping is the error of a request that Stop has canceled.
 	ErrStopping = errors.New("the service is being stopped")
 
 	errTooLarge = errors.New("the request is too large")
 	errSlow     = errors.New("the request did not arrive in time")
-	errType     = errors.New("the request must be application/json")
-	errMethod   = errors.New("each call is a POST")
-	errNoCall   = errors.New("there is no such call")
+	errType     = errors.New("the request's Content-Type must be application/json")
+	errMethod   = errors.New("the request's method must be POST")
+	errNoCall   = errors.New("unknown call")
 )
 
-// statusCanceled is what the log says of a request whose client has gone away,
-// which nobody is told: as nginx does.
+// statusCanceled is the status in the log of a request whose client has gone away, as
+// in nginx.
 const statusCanceled = 499
 
-// statuses maps what an error is to a status and to the code that programs read;
-// the first that matches counts.
+// statuses maps errors to a status and to the code in the reply; the first match
+// counts.
 var statuses = []struct {
 	is     error
 	status int
@@ -50,17 +50,17 @@ var statuses = []struct {
 	{runtime.ErrUnsupported, http.StatusNotImplemented, "unsupported"},
 }
 
-// A failure is what a client is told of an error.
+// A failure describes an error in a reply.
 type failure struct {
 	Code      string `json:"code"`
 	Message   string `json:"message"`
 	RequestID string `json:"requestId"`
-	// SandboxID is the one that the owner has already.
+	// SandboxID is the owner's existing sandbox.
 	SandboxID string `json:"sandboxId,omitempty"`
 }
 
-// failureOf is what err means to a client. Of an error of no class, which is a
-// mistake of ours, nothing is told.
+// failureOf returns the status and the description of err. An error without a class is
+// a bug: the description says nothing of it.
 func failureOf(err error) (status int, f failure) {
 	for _, s := range statuses {
 		if !errors.Is(err, s.is) {
@@ -73,10 +73,10 @@ func failureOf(err error) (status int, f failure) {
 		}
 		return s.status, f
 	}
-	return http.StatusInternalServerError, failure{Code: "internal", Message: "the service has failed; its log says why, by this request's id"}
+	return http.StatusInternalServerError, failure{Code: "internal", Message: "internal error: see the service's log for this request id"}
 }
 
-// partial is what was done or said before err, if anything is known of it.
+// partial returns the result up to err, or nil.
 func partial(err error) any {
 	var late *service.TimeoutError
 	if errors.As(err, &late) && late.Result != nil {
@@ -89,7 +89,7 @@ func partial(err error) any {
 	return nil
 }
 
-// A someError is an error after a part of the work was done.
+// A someError is an error after a part of the work, with its result.
 type someError struct {
 	error
 	result any
