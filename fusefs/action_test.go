@@ -33,8 +33,7 @@ const (
 	minTime = 1 << 20
 )
 
-// A menu says what a round's processes may do: some things cannot be compared
-// together. See the table of differences.
+// A menu selects the actions of a round: some cannot be compared together. See the table of differences.
 type menu struct {
 	links    bool // hard links: no locks, mappings and FIFOs then
 	prealloc bool // fallocate that makes unwritten room: where data lies is not compared then

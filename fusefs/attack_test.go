@@ -188,7 +188,7 @@ func TestRenameKeepsLevels(t *testing.T) {
 	})
 }
 
-// A removal must not tell whether a hidden name is there.
+// The error of a removal must not depend on whether a hidden name exists.
 func TestHiddenNamesAnswerTheSame(t *testing.T) {
 	mounted(t, setup{
 		Rules: []fakeRule{{"there", perm.None}, {"nowhere", perm.None}},

@@ -91,7 +91,7 @@ var ways = []way{
 	}, unix.EOPNOTSUPP, unix.EOPNOTSUPP},
 }
 
-// There is no way but the ones that the levels give.
+// No other operation gets around the levels.
 func TestNoOtherWayIn(t *testing.T) {
 	long := strings.Repeat("l", 251) + ".pem"
 	mounted(t, setup{

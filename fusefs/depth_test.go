@@ -141,8 +141,8 @@ func TestDeepLookupsAreCheap(t *testing.T) {
 	})
 }
 
-// That somebody outside takes away a directory far above is noticed, whatever was found
-// before; by the watch, or when the time is up. Brought back, it is good again.
+// The server notices that the host moves a directory far above away, whatever it validated
+// before: by an event, or after the timeout. Moved back, it can be used again.
 func TestMovedFarAbove(t *testing.T) {
 	for _, noWatch := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NoWatch=%v", noWatch), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"wolffia/perm"
 )
 
-// The kernel is asked to give a stuck server up, if it offers that; and what
-// it says of itself decides how names are forgotten.
+// The reply to the kernel's first message asks for a request timeout if the kernel offers one, and
+// the kernel's version decides how names are invalidated.
 func TestGreeting(t *testing.T) {
 	const inHeader, outHeader = unsafe.Sizeof(fuse.InHeader{}), unsafe.Sizeof(fuse.OutHeader{})
 	for _, test := range []struct {

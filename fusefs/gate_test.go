@@ -11,8 +11,8 @@ import (
 	"wolffia/perm"
 )
 
-// wantGate is the specification: what each operation is told at none, view,
-// read, checked and write.
+// wantGate is the specification: the errno of each operation at none, view, read, checked and
+// write.
 var wantGate = map[string][5]syscall.Errno{
 	"lookup":               {unix.ENOENT, 0, 0, 0, 0},
 	"getattr":              {unix.ENOENT, 0, 0, 0, 0},
@@ -89,14 +89,13 @@ func TestGateRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// Methods that answer nothing, and so cannot tell or do anything.
+// Methods without an answer or an effect.
 var answerless = map[string]bool{
 	"String": true, "SetDebug": true, "Init": true, "OnUnmount": true,
 	"Forget": true, "Release": true, "ReleaseDir": true,
 }
 
-// hiddenAnswer is what a method says about a node that is hidden, or about a
-// hidden name in a directory.
+// hiddenAnswer has each method's errno for a hidden node, or for a hidden name in a directory.
 var hiddenAnswer = map[string]syscall.Errno{
 	"Lookup": 0, // a negative entry, checked apart
 	"Mknod":  unix.EACCES, "Mkdir": unix.EACCES, "Unlink": unix.EACCES, "Rmdir": unix.EACCES,

@@ -54,8 +54,8 @@ func fileText(t *testing.T, path string) string {
 	return string(text)
 }
 
-// A configuration is replaced by a file of the server's: whoever has the lock file open, or
-// mapped, does not write the configuration.
+// A configuration is replaced by a new file of the server: a process that has the lock file open
+// or mapped does not write the configuration.
 func TestConfigurationIsTheServersFile(t *testing.T) {
 	mounted(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
 		config, lock := c.at(".git/config"), c.at(".git/config.lock")
@@ -135,8 +135,8 @@ func TestConfigurationIsTheServersFile(t *testing.T) {
 	})
 }
 
-// A lock file that somebody outside has made is theirs: git there would rename what is at its
-// name onto its configuration.
+// A lock file made outside cannot be changed: git outside would rename what is at its name onto
+// its configuration.
 func TestLocksOfTheHost(t *testing.T) {
 	mounted(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
 		for _, name := range []string{"config.lock", "index.lock", "refs/heads/main.lock", "HEAD.lock", "BISECT_LOG", "rebase-merge/git-rebase-todo"} {
@@ -202,7 +202,7 @@ func TestRepositoryMadeInside(t *testing.T) {
 	})
 }
 
-// Two who make the two halves of a git directory at the same moment do not both succeed.
+// Of two processes that make the halves of a git directory at once, one fails.
 func TestNoDirectoryBecomesARepository(t *testing.T) {
 	mounted(t, gitSetup(map[string]string{"plain/config": "[core]\n\tfsmonitor = evil\n"}), func(t *testing.T, c *client) {
 		makers := []func(dir string) error{
@@ -246,7 +246,7 @@ func TestNoDirectoryBecomesARepository(t *testing.T) {
 	})
 }
 
-// A file that leads git elsewhere is written once, with what it may say.
+// A .git file or commondir is written once, with an allowed content.
 func TestLinkFiles(t *testing.T) {
 	mounted(t, gitSetup(nil), func(t *testing.T, c *client) {
 		for _, d := range []string{"a", "b", "x.git"} {

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What happens by one name of a file is true of all its names at once. Locks
-// that are made by link(2) rely on it: who made one asks how many links the
-// file has.
+// A change by one name of a file shows by all its names at once. Locks made by link(2) rely on it:
+// their owner checks the link count of the file.
 func TestLinksAgreeAtOnce(t *testing.T) {
 	mounted(t, setup{
 		Timeout: time.Hour,

@@ -115,8 +115,8 @@ func faults(mem []byte) (yes bool) {
 	return mem[0] == 0
 }
 
-// Rules that change while everything is in use leave nothing behind: no
-// hang, and in the end each name is as the last rules say.
+// Rules that change under load cause no hang, and in the end each name has its level by the last
+// rules.
 func TestRulesChangeUnderLoad(t *testing.T) {
 	mounted(t, setup{
 		Timeout: time.Hour,

@@ -185,7 +185,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // A file that the host replaced before it was first read is the new one from
-// the second attempt on, however long the kernel was told to believe.
+// the second attempt on, however long the kernel may cache the name.
 func TestReplacedFilesAreLookedUpAgain(t *testing.T) {
 	mounted(t, setup{
 		Timeout: time.Hour,

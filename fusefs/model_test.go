@@ -17,9 +17,8 @@ import (
 	"wolffia/perm"
 )
 
-// The model is what the documentation of the levels says, spelled out for each
-// operation on a plain directory that is kept equal to the one behind the
-// mount. It knows nothing of how the tree is served. Package perm is the oracle
+// The model implements the documentation of the levels for each operation on a plain directory,
+// which is kept equal to the one behind the mount. It shares no code with the server. Package perm is the oracle
 // of levels: its own tests hold it against a slow reading of the patterns.
 //
 //	WOLFFIA_SEED=17 go test -run TestModel ./fusefs      that round only
@@ -159,8 +158,7 @@ func (m *model) state(p string) perm.State {
 	return s
 }
 
-// locked reports whether nothing at all can be made in the directory p, which
-// its mode says.
+// locked reports whether no name at all can be made in the directory p, so that its mode shows it.
 func (m *model) locked(p string) bool {
 	l, ok := m.policy.Constant(m.state(p))
 	return ok && l < perm.Checked
@@ -188,7 +186,7 @@ func (m *model) reach(p string) (errno syscall.Errno, ok bool) {
 	return 0, true
 }
 
-// make returns what making a name says, 0 if the rules allow it.
+// make returns the errno of making a name, 0 if the rules allow it.
 func (m *model) make(p string, dir bool) syscall.Errno {
 	switch k := m.kind(p); {
 	case m.visible(p):
@@ -199,7 +197,7 @@ func (m *model) make(p string, dir bool) syscall.Errno {
 	return 0
 }
 
-// remove returns what removing the name p says, 0 if the rules allow it.
+// remove returns the errno of removing the name p, 0 if the rules allow it.
 func (m *model) remove(p string) syscall.Errno {
 	switch {
 	case !m.visible(p):
@@ -231,8 +229,8 @@ func (m *model) somewhere(r *rand.Rand) string {
 	return p
 }
 
-// step does one thing. What the rules refuse must fail as the model says and
-// change nothing; all else must give the same as the plain directory.
+// step does one operation. If the rules refuse it, it must fail with the model's errno and change
+// nothing; else it must have the result of the plain directory.
 func (m *model) step(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	p, q := m.somewhere(r), m.somewhere(r)
@@ -330,8 +328,7 @@ func (m *model) filter(op, p, text string) string {
 	return strings.Join(slices.DeleteFunc(names, func(n string) bool { return !m.visible(p + "/" + n) }), " ")
 }
 
-// A modelOp is an operation, and what the rules say to it: 0 if they leave it
-// to the file system.
+// A modelOp is an operation and its errno by the rules, 0 if the file system decides.
 type modelOp struct {
 	name   string
 	two    bool // it takes two paths

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Who may read a directory may list it, also without leave to search it.
+// A directory with read permission can be listed without search permission.
 func TestListingNeedsNoSearch(t *testing.T) {
 	mounted(t, setup{Host: func(t *testing.T, dir string) { write(t, dir, "dir/file", "") }}, func(t *testing.T, c *client) {
 		fails(t, "chmod", os.Chmod(c.at("dir"), 0o444), 0)

@@ -124,7 +124,7 @@ func TestForeignInodesShowRealAccess(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "own"), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody may enter the directories above, but they need not be entered.
+	// The directories above cannot be entered, and need not be.
 	root, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -144,7 +144,7 @@ func npm(t *testing.T, dir string) string {
 		run(t, app, "node_modules/.bin/dep") + listing(t, filepath.Join(app, "node_modules/dep"), 0)
 }
 
-// tookTime is how long go test says that a package took.
+// tookTime matches the time in the output of go test.
 var tookTime = regexp.MustCompile(`\t[0-9.]+s\n`)
 
 func goBuild(t *testing.T, dir string) string {
@@ -252,7 +252,7 @@ print(pkg7.m3.value, sorted(os.listdir(".")))
 	return run(t, dir, "python3", "install.py") + listing(t, dir, 0)
 }
 
-// listing describes a tree. Times of change are told if they are below newest.
+// listing describes a tree. It has modification times if they are below newest.
 func listing(t *testing.T, dir string, newest int64) string {
 	t.Helper()
 	var b strings.Builder

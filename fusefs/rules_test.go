@@ -15,9 +15,8 @@ type fakeRule struct {
 	Level perm.Level
 }
 
-// fakeRules are Rules that can be read at a glance: the last rule that matches
-// wins, and without one all may be written. A directory's state is its path,
-// unless no rule says more about it than what it inherits.
+// fakeRules is a simple implementation of Rules: the last rule that matches wins, and without one
+// everything is writable. A directory's state is its path, unless no rule changes what it inherits.
 type fakeRules struct {
 	rules []fakeRule
 

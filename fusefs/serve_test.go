@@ -10,10 +10,9 @@ import (
 	"wolffia/perm"
 )
 
-// TestServeTree is no test: scripts/pjdfstest has it mount and serve a
-// directory on which everything may be written, until it is unmounted.
-// WOLFFIA_TREE is MOUNT:DIRECTORY:READY; who opens the FIFO READY reads a line
-// once the tree is served.
+// TestServeTree is not a test: scripts/pjdfstest uses it to mount and serve a directory with
+// everything writable, until it is unmounted. WOLFFIA_TREE is MOUNT:DIRECTORY:READY; the FIFO READY
+// gets a line once the tree is served.
 func TestServeTree(t *testing.T) {
 	args := strings.Split(os.Getenv("WOLFFIA_TREE"), ":")
 	if len(args) != 3 {

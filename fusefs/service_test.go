@@ -119,7 +119,7 @@ func TestCloseEndsTheService(t *testing.T) {
 	})
 }
 
-// Each refusal is told, with what would have allowed it.
+// Each refusal is reported, with the level that would have allowed it.
 func TestDenialsAreReported(t *testing.T) {
 	mounted(t, setup{
 		Rules: levelRules, Host: levelHost,

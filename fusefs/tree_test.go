@@ -37,8 +37,8 @@ func TestMountData(t *testing.T) {
 	}
 }
 
-// A descriptor that is not mounted, or a kernel that says nothing, is an
-// error and no wait for ever.
+// For a descriptor that is not mounted, or a silent kernel, Serve returns an error and does not
+// hang.
 func TestServeDoesNotHang(t *testing.T) {
 	root, err := os.Open(t.TempDir())
 	if err != nil {

@@ -199,7 +199,7 @@ func startWorker(t *testing.T, base string) *process {
 // patience is how long an action may take before it counts as hanging.
 const actionLimit = 20 * time.Second
 
-// A pair is the mount and its twin, with who works there.
+// A pair is the mount and its twin, with their workers.
 type pair struct {
 	base               string // where they all are
 	mount, host, plain string
@@ -216,7 +216,7 @@ func (p *pair) menuOf(seed uint64) menu {
 	return m
 }
 
-// do has worker a.Who of both do a.
+// do does a with worker a.Who of both.
 func (p *pair) do(a action) (mount, plain result) {
 	x, y := p.mounted[a.Who], p.local[a.Who]
 	x.end.SetReadDeadline(time.Now().Add(actionLimit))
@@ -230,8 +230,8 @@ func (p *pair) do(a action) (mount, plain result) {
 	return mount, plain
 }
 
-// play does all actions in new directories. It returns the number of the
-// first whose results differ, and how; len(as) if it is the trees that differ.
+// play does all actions in new directories. It returns the index of the first whose results differ,
+// and how; len(as) if only the trees differ.
 func (p *pair) play(t *testing.T, seed uint64, as []action) (at int, why string) {
 	t.Helper()
 	p.rounds++
@@ -358,7 +358,7 @@ func (e *episode) compare(i int, a *action, mount, plain result) string {
 	return fmt.Sprintf("%v\n\tmount: %v\n\tplain: %v", *a, mount, plain)
 }
 
-// untold is what is not told of a directory that could hold something hidden.
+// untold matches what the tree conceals of a directory that may have hidden entries.
 var untold = regexp.MustCompile(`(mode=4\d* )nlink=\d+`)
 
 // settle compares the two trees and the one behind the mount, and leaves them

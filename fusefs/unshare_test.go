@@ -181,8 +181,7 @@ func TestLinksThatLeadOut(t *testing.T) {
 	})
 }
 
-// Who has such a file open or mapped, for reading or writing, sees one and the same file
-// before and after.
+// A process that has such a file open or mapped sees the same file before and after.
 func TestLinkThatLeadsOutStaysOneFile(t *testing.T) {
 	mounted(t, setup{Timeout: time.Hour, Host: func(t *testing.T, dir string) {
 		linkedOut(t, dir, "file")
@@ -218,8 +217,7 @@ func TestLinkThatLeadsOutStaysOneFile(t *testing.T) {
 	})
 }
 
-// A file all of whose names are inside stays one file, unless it may not be written by
-// one of them.
+// A file with all its names inside stays one file, unless one of them is not writable.
 func TestLinksInside(t *testing.T) {
 	var host string
 	mounted(t, setup{
@@ -254,7 +252,7 @@ func TestLinksInside(t *testing.T) {
 	})
 }
 
-// What is copied is charged, and refused if there is no room for it; holes are kept.
+// A copy is charged to the quota, and refused without room; holes are kept.
 func TestLinkThatLeadsOutAndQuota(t *testing.T) {
 	const mega = 1 << 20
 	mounted(t, setup{

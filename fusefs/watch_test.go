@@ -16,8 +16,8 @@ import (
 	"wolffia/internal/test/testenv"
 )
 
-// becomes waits until look, which touches the mount, gives want. A cache that
-// is not told of a change would keep the old answer for an hour.
+// becomes waits until look, which uses the mount, returns want. Without an invalidation the kernel
+// would keep the old result for an hour.
 func becomes(t *testing.T, what, want string, look func() string) {
 	t.Helper()
 	got := ""
@@ -54,8 +54,8 @@ func content(path string) string {
 	return fmt.Sprintf("%d:%s", st.Size(), b)
 }
 
-// A directory may have a new node before its old one is forgotten. Whichever is
-// first, the new one is told of changes if it believes so.
+// A directory may get a new node before its old one is forgotten. In either order, the new node gets
+// events if it is marked as watched.
 func TestOneMarkForADirectory(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	if err != nil {
@@ -151,8 +151,8 @@ func TestHostChangesAreNoticed(t *testing.T) {
 	})
 }
 
-// A file that the host replaces is still read as it was by who has it open,
-// also if that is its first use.
+// A process that has a file open reads the old content after the host replaces it, also at the
+// first use.
 func TestReplacedFileStaysOpen(t *testing.T) {
 	mounted(t, setup{
 		Host: func(t *testing.T, dir string) { write(t, dir, "d/file", "old") },

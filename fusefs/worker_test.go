@@ -63,8 +63,8 @@ type mapping struct {
 
 const mapSize = 1 << 16
 
-// beWorker does what comes on descriptor 3 and answers on 4. It sees nothing
-// but the directory base: whatever it is told to do, it cannot harm the host.
+// beWorker does the actions read from descriptor 3 and writes results to 4. It sees only the
+// directory base: no action can harm the host.
 func beWorker(t *testing.T, base string) {
 	runtime.LockOSThread() // has the privilege to change the root, and gives it up
 	debug.SetPanicOnFault(true)
@@ -282,7 +282,7 @@ func (w *worker) name(a *action, s *slot) result {
 	panic("no such verb: " + a.Do)
 }
 
-// moment tells a time that was set from one that was not.
+// moment returns a time that was set, "now" for others.
 func moment(t unix.Timespec) string {
 	if t.Sec < minTime {
 		return fmt.Sprintf("%d.%d", t.Sec, t.Nsec)
@@ -290,8 +290,8 @@ func moment(t unix.Timespec) string {
 	return "now"
 }
 
-// stat tells what any file system must agree about: not the size of a
-// directory, nor when somebody wrote to a FIFO.
+// stat returns the attributes that do not depend on the file system: not the size of a directory, nor
+// the modification time of a FIFO.
 func (w *worker) stat(dir int, name string, flags int, mtime bool) result {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, flags); err != nil {
@@ -420,7 +420,7 @@ func digest(b []byte) string {
 	return fmt.Sprintf("%d bytes %x", len(b), sum[:6])
 }
 
-// mapped uses mappings, of whose pages those beyond the end of the file fault.
+// mapped uses mappings, whose pages beyond the end of the file fault.
 func (w *worker) mapped(a *action, s *slot) (r result) {
 	m := &w.maps[a.Slot]
 	if a.Do == "mmap" {
@@ -452,7 +452,7 @@ func (w *worker) mapped(a *action, s *slot) (r result) {
 	if err := unix.Fstat(m.fd, &st); err != nil {
 		return ended(err)
 	}
-	// What lies between the end and that of its page is nobody's.
+	// The bytes between the end of the file and of its page are unspecified.
 	from, to := a.Off%mapSize, min(a.Off%mapSize+a.Len+1, mapSize)
 	if from < st.Size {
 		to = min(to, st.Size)

@@ -20,8 +20,8 @@ func followed(t *testing.T) (path, alive string) {
 	return filepath.Join(box, "run", "audit.log"), alive
 }
 
-// Whoever follows gets each line once and in order, across any number of
-// rotations, from before there was a log until the sandbox is gone.
+// Follow returns each line once and in order, across any number of rotations, from before the log
+// exists until the sandbox is removed.
 func TestFollow(t *testing.T) {
 	path, alive := followed(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -65,8 +65,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// It ends with the context, with an error of who is called, and with the
-// sandbox.
+// Follow ends with the context, with an error of its callback, and with the sandbox.
 func TestFollowEnds(t *testing.T) {
 	mine := errors.New("mine")
 	for name, tt := range map[string]struct {

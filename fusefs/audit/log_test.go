@@ -94,8 +94,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// What is repeated is told when its time is over, without anything else to
-// write.
+// The count of repeats is written at the end of the window, without another denial.
 func TestRepeatsAreToldInTime(t *testing.T) {
 	path := logPath(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -225,8 +224,7 @@ func TestLogInTheWay(t *testing.T) {
 	}
 }
 
-// While the disk does not answer nobody waits for it, and what finds no room is
-// counted.
+// While the disk does not answer, Add does not wait, and counts what does not fit into the queue.
 func TestAddDoesNotWait(t *testing.T) {
 	path := logPath(t)
 	const room, n = 2, 10
@@ -253,7 +251,7 @@ func TestAddDoesNotWait(t *testing.T) {
 	}
 }
 
-// What could not be written is counted, and told when that is possible again.
+// Denials that could not be written are counted; the count is written when possible.
 func TestWhatCannotBeWritten(t *testing.T) {
 	path := logPath(t)
 	if err := os.Mkdir(path, 0o700); err != nil {

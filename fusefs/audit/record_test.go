@@ -58,7 +58,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// What is on a line is a promise to those who read it.
+// The JSON of a line is an interface: docs/cli.md.
 func TestForm(t *testing.T) {
 	r := denialOf("a\xffb")
 	r.Rule = &perm.Rule{Pattern: "**", Level: perm.View, Source: "--rule"}

@@ -117,7 +117,7 @@ func TestNothingIsLostFromTheCount(t *testing.T) {
 	}
 }
 
-// The last line says how many were dropped, and when.
+// The last line has the number of dropped denials, and their times.
 func TestDropped(t *testing.T) {
 	var ta tally
 	for i := range burst + 3 {
