@@ -1,5 +1,5 @@
 // Package fusefs serves a directory as a FUSE file system in which each name has a level
-// ([perm.Level]): a hidden name does not exist, a viewed one cannot be read, a read-only one
+// ([perm.Level]). A hidden name does not exist, a viewed one cannot be read, a read-only one
 // cannot be changed. The rules are evaluated when a name is used, so they hold for files made
 // later as well.
 //

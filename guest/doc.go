@@ -1,6 +1,6 @@
-// Package guest is PID 1 of a sandbox: it starts processes, owns their pipes
-// and terminals, reaps what dies, and speaks the frames of package wire on
-// its standard input and output.
+// Package guest is PID 1 of a sandbox. It starts processes, owns their pipes and
+// terminals, reaps what dies, and speaks the frames of package wire on its standard input
+// and output.
 //
 // It runs inside the isolation, beside hostile programs of the same user, and
 // defends itself against them ([Harden]): it is not dumpable, so nothing

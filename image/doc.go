@@ -1,6 +1,5 @@
-// Package image gets images from where they are published: registries, OCI
-// image layouts (oci:DIR[:TAG]) and archives of docker save
-// (docker-archive:FILE), and puts them into a store.
+// Package image pulls images into a store: from registries, OCI layouts, archives of
+// docker save. It names layouts oci:DIR[:TAG], archives docker-archive:FILE.
 //
 //	img, err := image.Pull(ctx, store.Open(stateDir), "busybox:1.36", nil)
 //

@@ -1,5 +1,5 @@
 // Package perm decides, from rules alone, how much of each path below one root
-// directory a sandbox may see and change.
+// directory a sandbox may see or change.
 //
 // It does no I/O: it never touches a file, follows no link, and does not know what
 // exists. The server of a tree asks it about every name that is looked up, either

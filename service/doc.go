@@ -1,5 +1,5 @@
-// Package service gives sandboxes to owners, at most one to each, and finds them
-// again after a crash of any process involved.
+// Package service gives each owner at most one sandbox, found again after a crash of any
+// process involved.
 //
 //	Service ──► SandboxDriver ──► runtime.RuntimeWithSession
 //	   └──────► registry.Registry

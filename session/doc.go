@@ -1,5 +1,4 @@
-// Package session runs persistent shell sessions inside a sandbox. It is a part
-// of PID 1.
+// Package session runs persistent shell sessions inside a sandbox, as a part of PID 1.
 //
 // The guest is the person at the prompt of an interactive shell. Descriptor 0
 // of the shell is one end of a SOCK_SEQPACKET pair, 1 and 2 are a terminal.

@@ -1,5 +1,6 @@
-// Package shim is the host process of one sandbox: it mounts the tree, launches
-// the backend, and relays PID 1's stream to the clients of its socket.
+// Package shim is a sandbox's process on the host: the relay from its clients to PID 1.
+// It mounts the tree, launches the backend, and passes PID 1's stream on to the clients
+// of its socket.
 //
 // Package local starts it as "wolffia shim ID", in a user and mount namespace of
 // its own. It holds a part of the sandbox's lock, and so does the tree server;

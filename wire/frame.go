@@ -1,6 +1,6 @@
-// Package wire is the framed protocol that a guest speaks over PID 1's stdin
-// and stdout, and that a shim relays to its clients unchanged but for the
-// channel numbers.
+// Package wire is the framed protocol that PID 1 speaks with the host. It goes over PID
+// 1's standard input and output. A shim relays it to its clients unchanged but for the
+// channel numbers. docs/wire.md specifies it.
 //
 // A frame is eight bytes of header and at most [MaxPayload] bytes:
 //

@@ -1,5 +1,6 @@
-// Wolffia-docker is what of wolffia talks to a Docker or Podman engine. It is
-// started by wolffia, for one sandbox: see [wolffia/runtime/docker/keeper].
+// Wolffia-docker is the keeper: the only process of wolffia that talks to a Docker or
+// Podman engine. Wolffia starts it, one for each sandbox: see
+// [wolffia/runtime/docker/keeper].
 //
 //go:debug updatemaxprocs=0
 package main

@@ -1,5 +1,5 @@
-// Package audit is a sandbox's log of the denials of its filtered tree: the format, the [Log]
-// that the tree's server writes, and the [Reader].
+// Package audit is a sandbox's log of the denials of its filtered tree. It has the format,
+// the [Log] that the tree's server writes, and the [Reader].
 //
 // It decides neither what is denied nor where the log is. The log is a file at PATH and, once
 // that was full, the older file PATH.1; each line is the JSON of one [Record].

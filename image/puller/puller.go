@@ -1,5 +1,5 @@
-// Package puller has images pulled by another program, wolffia-image, so that
-// those who start often do without a client of registries.
+// Package puller pulls images by starting wolffia-image. So the programs that start often
+// link no client of registries.
 package puller
 
 import (

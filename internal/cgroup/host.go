@@ -1,6 +1,6 @@
-// Package cgroup limits what a sandbox uses of the machine by control groups (cgroups(7), the
-// kernel's cgroup-v2.rst and cgroup-v1): it decides where this process may make a group, makes,
-// fills and removes it.
+// Package cgroup limits a sandbox's resources by control groups (cgroups(7), the kernel's
+// cgroup-v2.rst, cgroup-v1). It decides where this process may make a group, makes, fills and
+// removes it.
 //
 //	plan, refused := cgroup.ThisHost().Plan([]string{cgroup.Memory})
 //	group, err := plan.Open(ctx, "wolffia-x", pid, 0)

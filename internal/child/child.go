@@ -1,7 +1,6 @@
-// Package child starts a program and waits for it, with nothing but the system
-// calls that takes. Os/exec tries the kernel's pidfd support with a process of
-// its own the first time it is used, which for a process that starts one child
-// doubles the cost.
+// Package child starts a program with only the system calls that takes. Os/exec tries the
+// kernel's pidfd support with a process of its own the first time it is used, which for a
+// process that starts one child doubles the cost.
 package child
 
 import (

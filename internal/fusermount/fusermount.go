@@ -1,5 +1,5 @@
-// Package fusermount mounts and unmounts FUSE in the host's mount namespace for a user other
-// than root, with the setuid programs of the host: fusermount3(1) mounts; fusermount3 or
+// Package fusermount mounts FUSE for a user other than root, with the setuid programs of the
+// host. It works in the host's mount namespace: fusermount3(1) mounts; fusermount3 or
 // umount(8) of util-linux unmounts.
 package fusermount
 

@@ -1,6 +1,6 @@
-// Package gitguard decides which changes to files of a git directory a sandbox may make: those
-// after which git on the host executes, includes and reveals nothing that it did not before. It
-// is pure: its arguments are names and contents.
+// Package gitguard decides which changes to files of a git directory a sandbox may make. Allowed
+// are those after which git on the host executes, includes and reveals nothing that it did not
+// before. It is pure: its arguments are names and contents.
 //
 // The server of the filtered tree asks it about every name of the level perm.Checked.
 package gitguard

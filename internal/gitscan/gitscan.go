@@ -1,7 +1,7 @@
-// Package gitscan finds the git repositories in a tree, and what their
-// configuration makes the host user's git run, without running git. A sandbox
-// may be able to write the tree, and the user's git trusts what it finds there;
-// what Scan returns is what has to be read-only.
+// Package gitscan finds the git repositories in a tree without running git. Of each it
+// tells what its configuration makes the host user's git run. A sandbox may be able to
+// write the tree, and the user's git trusts what it finds there; what Scan returns is what
+// has to be read-only.
 //
 //	repos, err := gitscan.Scan(ctx, "/home/ann/project")
 //	for _, dir := range repos.Dirs { // ".git", "vendor/x/.git"

@@ -1,7 +1,6 @@
-// Package probe finds out what this host can do, by doing it: it starts a
-// process in a user namespace, a program in bubblewrap, asks the engine behind
-// the Docker socket. One list of features, shared by wolffia doctor and by the
-// tests, so that the tool and its tests cannot disagree.
+// Package probe finds out what this host can do, by doing it. It starts a process in a
+// user namespace, a program in bubblewrap, asks the engine behind the Docker socket.
+// Wolffia doctor and the tests share one list of features, so that they cannot disagree.
 //
 //	for _, r := range probe.All(ctx) {
 //		fmt.Println(r.Feature, r.OK, r.Found, r.Problem)

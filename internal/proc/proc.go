@@ -1,4 +1,4 @@
-// Package proc reads what the kernel tells of processes, finds those of a process
+// Package proc reads the state of processes from /proc. It finds those of a process
 // tree, and signals them.
 package proc
 

@@ -1,6 +1,6 @@
-// Package rmtree deletes a tree that somebody hostile may have filled: of any
-// depth, with directories that nobody may list. It follows no link, does not
-// cross into a mount, and needs three descriptors.
+// Package rmtree deletes a tree whose content is hostile: of any depth, with directories
+// that cannot be listed. It follows no link, does not cross into a mount, and needs three
+// descriptors.
 package rmtree
 
 import (

@@ -1,5 +1,5 @@
-// Package runsc finds gVisor's program, and says which version one is, and
-// whether it has our patches. One answer for the runtime and for wolffia doctor.
+// Package runsc finds gVisor's program, runsc. It tells its version, and whether it has
+// wolffia's patches: one answer for the runtime and for wolffia doctor.
 package runsc
 
 import (

@@ -1,5 +1,5 @@
-// Package statedir is the layout of the state directory: the truth about which
-// sandboxes there are, whoever asks, without a daemon.
+// Package statedir is the layout of the state directory: the record of which sandboxes
+// exist, kept without a daemon.
 //
 //	STATE/                     0700; root's 0711, so that what is below can be reached
 //	  lock                     held while a sandbox is created: names are unique

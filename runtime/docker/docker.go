@@ -1,6 +1,6 @@
-// Package docker launches sandboxes in an engine: Docker, or Podman behind its
-// Docker socket. The engine isolates, by what package engine asks of it; all the
-// rest is the same guest as everywhere.
+// Package docker launches sandboxes in an engine: Docker, or Podman behind its Docker
+// socket. The engine isolates, by what package engine asks of it; all the rest is the same
+// guest as everywhere.
 //
 // Whoever may talk to an engine is as good as root on the host, so the shim,
 // which hears from the guest, may not. A process of the caller's own beside it

@@ -1,7 +1,6 @@
-// Package gvisor launches sandboxes with gVisor: a kernel of its own, which
-// answers the system calls of what runs inside; no root, no daemon. All of the
-// isolation is in [Spec] and [Flags]; the rest of the package finds and starts
-// the program, runsc.
+// Package gvisor launches sandboxes with gVisor: a kernel of its own that answers their
+// system calls. It needs no root and no daemon. All of the isolation is in [Spec] and
+// [Flags]; the rest of the package finds and starts the program, runsc.
 package gvisor
 
 import (

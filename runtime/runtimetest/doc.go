@@ -1,6 +1,6 @@
-// Package runtimetest is the conformance suite of package runtime: what is
-// promised there, as tests that every implementation passes, and benchmarks of
-// what matters.
+// Package runtimetest is the conformance suite of package runtime. It checks what is
+// promised there, as tests that every implementation passes, and has benchmarks of what
+// matters.
 //
 //	func TestRuntime(t *testing.T) {
 //		runtimetest.Run(t, runtimetest.Config{

@@ -1,4 +1,4 @@
-// Package registry is the service's index of owners and sandboxes: a file that
+// Package registry is the service's index from owners to sandboxes, a file that
 // outlives the service. The sandboxes in the state directory are the truth:
 // [Registry.Reconcile] corrects the index by them, and [Open] replaces a damaged
 // index with an empty one.

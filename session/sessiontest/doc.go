@@ -1,7 +1,6 @@
-// Package sessiontest is the conformance suite of shell sessions: what
-// [runtime.SessionManager], [runtime.JobManager] and [runtime.SessionAttacher]
-// promise, as tests that every implementation passes, and benchmarks of what
-// matters.
+// Package sessiontest is the conformance suite of shell sessions. It checks what
+// [runtime.SessionManager], [runtime.JobManager] and [runtime.SessionAttacher] promise, as
+// tests that every implementation passes, and has benchmarks of what matters.
 //
 //	func TestSessions(t *testing.T) {
 //		sessiontest.Run(t, sessiontest.Config{

@@ -1,6 +1,6 @@
-// Package client is the host's end of the guest protocol: it starts processes
-// over one connection and gives each its streams. The other end is a guest, or
-// a shim that relays to one; neither is trusted.
+// Package client is the host's end of the protocol of package wire. It starts processes
+// over one connection, and gives each its streams. The other end is a guest, or a shim
+// that relays to one; neither is trusted.
 package client
 
 import (

@@ -1,6 +1,6 @@
-// Package attack is the table of what a hostile program may try in a sandbox,
-// and of what becomes of it on each backend for each caller. One table is the
-// code of the attacks, the test's expectation, and docs/attack-matrix.md.
+// Package attack is the table of what a hostile program may try in a sandbox. Each row has
+// the outcome on each backend for each caller. One table is the code of the attacks, the
+// test's expectation, and docs/attack-matrix.md.
 //
 //	row ── Do runs in a sandbox, in a process of its own ── an observation
 //	    └─ Outside: package attacktest does it on the host ─┘      │ Judge, pure

@@ -1,5 +1,5 @@
-// Bench measures wolffia and, in the same run on the same machine, what people
-// would use instead. Absolute times mean little elsewhere; the ratios do.
+// Bench measures wolffia beside its peers: in the same run, on the same machine. Absolute
+// times mean little elsewhere; the ratios do.
 //
 //	bench BIN [PART...]      BIN has wolffia and wolffia-guest
 package main

@@ -1,6 +1,6 @@
-// Package dockertest gives the tests a real Docker engine of their own: dockerd
-// with its data, sockets and process files in a directory that is gone in the
-// end. It needs root, and Debian's package docker.io.
+// Package dockertest starts a Docker engine for the tests alone: dockerd with its data,
+// sockets, process files in a temporary directory. It needs root, and Debian's package
+// docker.io.
 //
 // A test program that needs one says so in its TestMain:
 //

@@ -1,6 +1,5 @@
-// Package gittable is the table of what git's configuration can do to its user, for
-// the tests of what keeps a sandbox from doing it. It is data, and no part of the
-// product.
+// Package gittable is the table of what git's configuration can do to its user. It is data
+// for the tests of what keeps a sandbox from doing it, and not part of the product.
 //
 // It was made by going through Documentation/config, gitattributes(5), githooks(5),
 // gitmodules(5) and the pages of the commands of git 2.55 (1a3e64c, August 2026), and

@@ -1,5 +1,5 @@
-// Package launchtest has what the tests of every backend's pure part share: the
-// specs that they translate, and golden files.
+// Package launchtest has the launch specifications that the backends' pure tests share.
+// Golden files hold what each backend makes of them.
 package launchtest
 
 import (

@@ -1,5 +1,4 @@
-// Remains runs a command and then looks for what is left of it, which is a
-// failure:
+// Remains runs a command, then fails if anything of it is left.
 //
 //	remains DIR CMD [ARG...]
 //

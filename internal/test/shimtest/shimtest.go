@@ -1,5 +1,5 @@
-// Package shimtest is what the tests of all backends have in common: runtimes
-// over state directories of their own, and a shim's violent death.
+// Package shimtest is what the tests of all backends share. It makes runtimes over state
+// directories of their own, and kills shims.
 package shimtest
 
 import (

@@ -1,5 +1,4 @@
-// Package suite is what the conformance suites share: a test's bounds, what it
-// checks, and how it waits.
+// Package suite is what the conformance suites share: bounds of a test, checks, waiting.
 package suite
 
 import (

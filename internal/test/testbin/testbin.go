@@ -1,6 +1,6 @@
-// Package testbin finds the programs that tests start: those that the test run
-// has built (WOLFFIA_TEST_BIN, WOLFFIA_TEST_CRASH_BIN, WOLFFIA_TEST_ATTACK_BIN), else it builds them, once
-// for each test program.
+// Package testbin finds the programs that tests start. It takes those that the test run
+// has built (WOLFFIA_TEST_BIN, WOLFFIA_TEST_CRASH_BIN, WOLFFIA_TEST_ATTACK_BIN), else it
+// builds them, once for each test program.
 package testbin
 
 import (

@@ -1,5 +1,5 @@
-// Package testimage makes images for tests: of files that the test names, and
-// of the host's busybox as a real system.
+// Package testimage makes images for tests. They hold files that the test names, or the
+// host's busybox as a real system.
 package testimage
 
 import (

@@ -1,5 +1,6 @@
-// Package engine talks to the engine for the keeper: what it asks for is in
-// [configs], and what it may touch is what has the sandbox's labels.
+// Package engine makes the containers of sandboxes by the engine's API. Only the keeper
+// uses it. What it asks for is in [configs]; it touches only what has the sandbox's
+// labels.
 package engine
 
 import (

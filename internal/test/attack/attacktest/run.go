@@ -1,5 +1,5 @@
-// Package attacktest does the attacks of package attack: it makes the host that
-// they are made against, the sandboxes that they run in, and compares.
+// Package attacktest runs the attacks of package attack. It prepares the host that they
+// are made against, makes the sandboxes that they run in, and compares.
 package attacktest
 
 import (

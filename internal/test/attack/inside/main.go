@@ -1,4 +1,4 @@
-// Inside is the program that attacks its sandbox, from within: see package attack.
+// Inside is the program that attacks its sandbox, from within. See package attack.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Service is a program for the crash test: a service over a state directory that
-// does what it is told on standard input, a line at a time, until that ends.
+// Service is the crash test's service: it executes the commands that it reads from
+// standard input. It works over a state directory, takes one command on each line, and
+// ends with its input.
 //
 //	service STATE CODEBASE
 //

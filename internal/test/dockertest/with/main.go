@@ -1,5 +1,5 @@
-// With runs a command beside a Docker engine of its own, whose socket the named
-// user may use:
+// With runs a command beside a Docker engine of its own. The named user may use the
+// engine's socket:
 //
 //	with USER CMD [ARG...]
 //

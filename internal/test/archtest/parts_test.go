@@ -1,0 +1,194 @@
+package archtest
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the tables of packages in ARCHITECTURE.md and docs/packages.md")
+
+// The lines between which a document has its table of packages.
+const (
+	tableBegin = "<!-- packages: go test ./internal/test/archtest -update -->\n"
+	tableEnd   = "<!-- end of packages -->\n"
+)
+
+// TestTablesOfPackages: each package has a row with the first sentence of its comment
+// and what it may import, in ARCHITECTURE.md or docs/packages.md.
+func TestTablesOfPackages(t *testing.T) {
+	const root = "../../.."
+	rows := map[string]string{}
+	comments := packageComments(t, root)
+	for _, pkg := range slices.Sorted(maps.Keys(comments)) {
+		sentence, err := firstSentence(pkg, comments[pkg])
+		if err != nil {
+			t.Errorf("package comment of %s: %v", pkg, err)
+		}
+		document := documentOf(pkg)
+		rows[document] += fmt.Sprintf("| `%s` | %s | %s |\n", pkg, sentence, mayImport(pkg))
+	}
+	for document, body := range rows {
+		checkTable(t, filepath.Join(root, document), "| package | what it does | may import |\n| --- | --- | --- |\n"+body)
+	}
+}
+
+// documentOf is the document with a package's row: the packages of the product that
+// are rooms of the house are in ARCHITECTURE.md.
+func documentOf(pkg string) string {
+	shared := []string{"internal/boot", "internal/rootfs", "internal/statedir"}
+	switch {
+	case slices.Contains(shared, pkg):
+	case strings.HasPrefix(pkg, "internal/"), slices.Contains(exempt, pkg), strings.HasSuffix(pkg, "test"):
+		return "docs/packages.md"
+	}
+	return "ARCHITECTURE.md"
+}
+
+// packageComments returns the comment of each package of this module, by its
+// directory below root. One without a comment has an empty one.
+func packageComments(t *testing.T, root string) map[string]string {
+	t.Helper()
+	comments := map[string]string{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == ".cache" || d.Name() == "testdata"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		pkg, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			return err
+		}
+		if pkg = filepath.ToSlash(pkg); len(comments[pkg]) == 0 {
+			comments[pkg] = commentOf(f)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(comments) < 40 {
+		t.Errorf("only %d packages were found", len(comments))
+	}
+	return comments
+}
+
+func commentOf(f *ast.File) string {
+	if f.Doc == nil {
+		return ""
+	}
+	return f.Doc.Text()
+}
+
+// firstSentence returns what a package does: the first sentence of its comment,
+// without the package's name. A package does one thing: the sentence has no "and".
+func firstSentence(pkg, comment string) (string, error) {
+	sentence := new(doc.Package).Synopsis(comment)
+	rest, found := strings.CutPrefix(strings.TrimPrefix(sentence, "Package "), filepath.Base(pkg)+" ")
+	if !found {
+		name := filepath.Base(pkg) // a program's comment begins with its name as a word
+		rest, found = strings.CutPrefix(sentence, strings.ToUpper(name[:1])+name[1:]+" ")
+	}
+	switch {
+	case !found || !strings.HasSuffix(rest, "."):
+		return sentence, fmt.Errorf("want a first sentence that begins with the package's name: %q", sentence)
+	case strings.Contains(rest, " and "):
+		return rest, fmt.Errorf("want a first sentence without \"and\": %q", sentence)
+	case len(rest) > 120:
+		return rest, fmt.Errorf("want a first sentence of at most 120 bytes: %q", sentence)
+	}
+	return strings.NewReplacer("|", `\|`, "[", "`", "]", "`").Replace(strings.TrimSuffix(rest, ".")), nil
+}
+
+// mayImport is a package's cell of what [allow] lets it import.
+func mayImport(pkg string) string {
+	list := allow[pkg]
+	if len(list) == 0 {
+		return ""
+	}
+	if slices.Contains(list, "...") {
+		return "all"
+	}
+	return strings.Join(slices.Sorted(slices.Values(list)), ", ")
+}
+
+// checkTable compares a document's table with the one it should have, and with
+// -update writes that.
+func checkTable(t *testing.T, file, want string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begun := strings.Cut(string(text), tableBegin)
+	got, after, ended := strings.Cut(rest, tableEnd)
+	if !begun || !ended {
+		t.Fatalf("%s has no table of packages between %q and %q", file, tableBegin, tableEnd)
+	}
+	if got == want {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(before+tableBegin+want+tableEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	for _, line := range differing(got, want) {
+		t.Errorf("%s: %s", file, line)
+	}
+	t.Log("go test ./internal/test/archtest -update writes the tables")
+}
+
+// differing lists the lines that only one of two texts has.
+func differing(got, want string) []string {
+	lines := map[string]string{}
+	for line := range strings.Lines(got) {
+		lines[line] = "- "
+	}
+	for line := range strings.Lines(want) {
+		if lines[line] != "" {
+			delete(lines, line)
+		} else {
+			lines[line] = "+ "
+		}
+	}
+	var list []string
+	for _, line := range slices.Sorted(maps.Keys(lines)) {
+		list = append(list, lines[line]+strings.TrimSpace(line))
+	}
+	if len(list) == 0 {
+		list = []string{"the rows are in another order"}
+	}
+	return list
+}
+
+// Every package that a rule names exists.
+func TestRulesNamePackages(t *testing.T) {
+	comments := packageComments(t, "../../..")
+	for pkg, list := range allow {
+		for _, p := range append([]string{pkg}, list...) {
+			if _, exists := comments[p]; !exists && !strings.HasSuffix(p, "*") && p != "..." {
+				t.Errorf("the rule of %s names %s, which is not a package", pkg, p)
+			}
+		}
+	}
+}
