@@ -27,9 +27,8 @@ const (
 // TestTablesOfPackages: each package has a row with the first sentence of its comment
 // and what it may import, in ARCHITECTURE.md or docs/packages.md.
 func TestTablesOfPackages(t *testing.T) {
-	const root = "../../.."
 	rows := map[string]string{}
-	comments := packageComments(t, root)
+	comments := packageComments(t)
 	for _, pkg := range slices.Sorted(maps.Keys(comments)) {
 		sentence, err := firstSentence(pkg, comments[pkg])
 		if err != nil {
@@ -56,8 +55,8 @@ func documentOf(pkg string) string {
 }
 
 // packageComments returns the comment of each package of this module, by its
-// directory below root. One without a comment has an empty one.
-func packageComments(t *testing.T, root string) map[string]string {
+// directory. One without a comment has an empty one.
+func packageComments(t *testing.T) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
@@ -183,7 +182,7 @@ func differing(got, want string) []string {
 
 // Every package that a rule names exists.
 func TestRulesNamePackages(t *testing.T) {
-	comments := packageComments(t, "../../..")
+	comments := packageComments(t)
 	for pkg, list := range allow {
 		for _, p := range append([]string{pkg}, list...) {
 			if _, exists := comments[p]; !exists && !strings.HasSuffix(p, "*") && p != "..." {

@@ -1,0 +1,381 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../../.."
+
+// read returns a file of the repository.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// sources parses the files of a package, without its tests.
+func sources(t *testing.T, pkg string) (*token.FileSet, []*ast.File) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		t.Fatalf("package %s has no files", pkg)
+	}
+	return fset, files
+}
+
+// constants returns a package's constants. What depends on its imports is left out.
+func constants(t *testing.T, pkg string) []*types.Const {
+	t.Helper()
+	fset, files := sources(t, pkg)
+	conf := types.Config{Error: func(error) {}, Importer: none{}}
+	checked, _ := conf.Check(pkg, fset, files, nil) //nolint:errcheck // the imports are missing
+	var all []*types.Const
+	for _, name := range checked.Scope().Names() {
+		if c, ok := checked.Scope().Lookup(name).(*types.Const); ok && c.Val().Kind() != constant.Unknown {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+type none struct{}
+
+func (none) Import(path string) (*types.Package, error) { return nil, fmt.Errorf("no %s", path) }
+
+// jsonNames returns the names of all fields that a package has in JSON, but those of
+// the types that are left out.
+func jsonNames(t *testing.T, pkg string, without ...string) []string {
+	t.Helper()
+	var names []string
+	_, files := sources(t, pkg)
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if ok && slices.Contains(without, spec.Name.Name) {
+				return false
+			}
+			field, ok := n.(*ast.Field)
+			if !ok || field.Tag == nil {
+				return true
+			}
+			m := regexp.MustCompile(`json:"([\w]+)`).FindStringSubmatch(field.Tag.Value)
+			if m != nil {
+				names = append(names, m[1])
+			}
+			return true
+		})
+	}
+	if len(names) == 0 {
+		t.Errorf("package %s has nothing in JSON", pkg)
+	}
+	return names
+}
+
+// mentions reports whether a document has a name as a word of its own.
+func mentions(document, name string) bool {
+	return regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(name) + `($|[^\w-])`).MatchString(document)
+}
+
+// TestWireIsSpecified: docs/wire.md has each frame and each operation by its number, each
+// bound by its value, and each field and word of the messages; and none that is not there.
+func TestWireIsSpecified(t *testing.T) {
+	document := read(t, "docs/wire.md")
+	numbered := map[string]bool{}
+	for _, c := range constants(t, "wire") {
+		value := c.Val().ExactString()
+		switch kind := c.Type().String(); {
+		case !c.Exported():
+		case strings.HasSuffix(kind, ".Type"), strings.HasSuffix(kind, ".SessionOp"):
+			numbered[c.Name()] = true
+			if !strings.Contains(document, "| "+value+" | `"+c.Name()+"` |") && !strings.Contains(document, "type "+value+", `"+c.Name()+"`") {
+				t.Errorf("docs/wire.md has no row of %s, number %s", c.Name(), value)
+			}
+		case c.Val().Kind() == constant.String:
+			if word := constant.StringVal(c.Val()); !strings.Contains(document, "`"+word+"`") {
+				t.Errorf("docs/wire.md does not mention %s, %q", c.Name(), word)
+			}
+		case c.Name() == "FromEnd": // 2^64-1
+		case !mentions(document, c.Name()) || !mentions(document, value):
+			t.Errorf("docs/wire.md does not have %s with its value %s", c.Name(), value)
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| \\d+ \\| `([A-Z]\\w+)` \\| .*\\| ").FindAllStringSubmatch(document, -1) {
+		if flag := fieldOf(t, "wire", "SessionRequest", m[1]); !numbered[m[1]] && !flag {
+			t.Errorf("docs/wire.md has a row of %s, which package wire does not have", m[1])
+		}
+	}
+	for _, name := range jsonNames(t, "wire") {
+		if !mentions(document, name) {
+			t.Errorf("docs/wire.md does not mention the field %q", name)
+		}
+	}
+}
+
+// fieldOf reports whether a struct type of a package has a field.
+func fieldOf(t *testing.T, pkg, typ, field string) bool {
+	t.Helper()
+	found := false
+	_, files := sources(t, pkg)
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != typ {
+				return true
+			}
+			for _, list := range spec.Type.(*ast.StructType).Fields.List {
+				found = found || slices.ContainsFunc(list.Names, func(id *ast.Ident) bool { return id.Name == field })
+			}
+			return false
+		})
+	}
+	return found
+}
+
+// TestStateIsSpecified: docs/state.md has each file of the state directory and each field
+// in it.
+func TestStateIsSpecified(t *testing.T) {
+	document := read(t, "docs/state.md")
+	for _, pkg := range []string{"internal/statedir", "image/store", "service/registry"} {
+		for _, name := range fileNames(t, pkg) {
+			if !mentions(document, name) && !strings.Contains(document, name) {
+				t.Errorf("docs/state.md does not mention the file %q of package %s", name, pkg)
+			}
+		}
+	}
+	for pkg, fields := range map[string][]string{
+		"internal/statedir": jsonNames(t, "internal/statedir"),
+		"service/registry":  jsonNames(t, "service/registry"),
+		"image/store":       jsonNames(t, "image/store", "description"), // an image's own configuration
+		"perm":              jsonNamesOf(t, "perm", "Rule"),
+		"runtime":           jsonNamesOf(t, "runtime", "SandboxConfig", "Mount", "Resources", "DockerConfig", "LimitsState"),
+	} {
+		for _, name := range fields {
+			if !mentions(document, name) {
+				t.Errorf("docs/state.md does not mention the field %q of package %s", name, pkg)
+			}
+		}
+	}
+	for part, name := range map[int64]string{0: "shimPart", 1: "treePart", 2: "configPart", 3: "callerPart"} {
+		if !slices.ContainsFunc(constants(t, "internal/statedir"), func(c *types.Const) bool {
+			return c.Name() == name && c.Val().ExactString() == strconv.FormatInt(part, 10)
+		}) {
+			t.Errorf("docs/state.md has byte %d of a sandbox's lock as %s", part, name)
+		}
+	}
+}
+
+// jsonNamesOf is jsonNames of some types only.
+func jsonNamesOf(t *testing.T, pkg string, only ...string) []string {
+	t.Helper()
+	var others []string
+	_, files := sources(t, pkg)
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok && !slices.Contains(only, spec.Name.Name) {
+				others = append(others, spec.Name.Name)
+			}
+			return true
+		})
+	}
+	return jsonNames(t, pkg, others...)
+}
+
+// fileNames returns the names of files in a package: string constants, and literals
+// that are joined to a path.
+func fileNames(t *testing.T, pkg string) []string {
+	t.Helper()
+	isName := regexp.MustCompile(`^[a-z][a-z.]*[a-z]$`)
+	var names []string
+	add := func(e ast.Expr) {
+		if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if name, err := strconv.Unquote(lit.Value); err == nil && isName.MatchString(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	_, files := sources(t, pkg)
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Join" && isIdent(sel.X, "filepath") {
+				for _, arg := range call.Args {
+					add(arg)
+				}
+			}
+			return true
+		})
+		for _, decl := range f.Decls {
+			if gen, ok := decl.(*ast.GenDecl); ok && gen.Tok == token.CONST {
+				for _, spec := range gen.Specs {
+					v := spec.(*ast.ValueSpec)
+					for i, id := range v.Names {
+						if i < len(v.Values) && regexp.MustCompile(`(?i)file|dir|log|socket`).MatchString(id.Name) {
+							add(v.Values[i])
+						}
+					}
+				}
+			}
+		}
+	}
+	if len(names) < 2 {
+		t.Errorf("package %s has the files %q only", pkg, names)
+	}
+	return names
+}
+
+// TestDescriptorsAreListed: ARCHITECTURE.md has each descriptor that a process is started
+// with, by number and name.
+func TestDescriptorsAreListed(t *testing.T) {
+	document := read(t, "ARCHITECTURE.md")
+	place := "internal/boot"
+	if _, err := os.Stat(filepath.Join(root, place)); err != nil {
+		place = "shim"
+	}
+	isDescriptor := regexp.MustCompile(`^(?i:fd)([A-Z]\w*)$`)
+	want := map[string]bool{}
+	for _, c := range constants(t, place) {
+		if m := isDescriptor.FindStringSubmatch(c.Name()); m != nil {
+			want[fmt.Sprintf("| %s | `%s` |", c.Val().ExactString(), strings.ToLower(m[1]))] = true
+		}
+	}
+	if len(want) < 5 {
+		t.Errorf("package %s has the descriptors %v only", place, want)
+	}
+	for row := range want {
+		if !strings.Contains(document, "\n"+row) {
+			t.Errorf("ARCHITECTURE.md has no row %s", row)
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| \\d+ \\| `\\w+` \\|").FindAllString(document, -1) {
+		if !want[row] {
+			t.Errorf("ARCHITECTURE.md has the row %s, which package %s does not have", row, place)
+		}
+	}
+}
+
+// TestArchitectureIsShort: it is a map, which is read at once.
+func TestArchitectureIsShort(t *testing.T) {
+	if n := strings.Count(read(t, "ARCHITECTURE.md"), "\n"); n > 200 {
+		t.Errorf("ARCHITECTURE.md has %d lines, 200 are the most: move what is a reason to docs/decisions", n)
+	}
+}
+
+// TestDecisions: each page has the form of the others, and a line in the index.
+func TestDecisions(t *testing.T) {
+	index := read(t, "docs/decisions/README.md")
+	pages, err := filepath.Glob(filepath.Join(root, "docs/decisions/[0-9]*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatal("no decisions", err)
+	}
+	for i, page := range pages {
+		name := filepath.Base(page)
+		if want := fmt.Sprintf("%02d-", i+1); !strings.HasPrefix(name, want) {
+			t.Errorf("%s: want the number %s", name, want)
+		}
+		text := read(t, "docs/decisions/"+name)
+		title, rest, _ := strings.Cut(text, "\n")
+		for _, heading := range []string{"\n## Objective\n", "\n## Decision\n", "\n## Consequences\n"} {
+			_, after, found := strings.Cut(rest, heading)
+			if !found {
+				t.Errorf("%s: no %q, in that order", name, strings.TrimSpace(heading))
+			}
+			rest = after
+		}
+		if line := fmt.Sprintf("- [%s](%s)\n", strings.TrimPrefix(title, "# "), name); !strings.Contains(index, line) {
+			t.Errorf("docs/decisions/README.md has no line %q", line)
+		}
+	}
+	if n := strings.Count(index, "\n- ["); n != len(pages) {
+		t.Errorf("docs/decisions/README.md has %d lines for %d pages", n, len(pages))
+	}
+}
+
+var (
+	links      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	headings   = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	codeBlocks = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	dropped    = regexp.MustCompile(`[^a-z0-9 _-]`)
+)
+
+// anchors returns the names of a document's headings, as GitHub makes them.
+func anchors(text string) []string {
+	var all []string
+	for _, m := range headings.FindAllStringSubmatch(codeBlocks.ReplaceAllString(text, ""), -1) {
+		all = append(all, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// TestLinksOfDocuments: what a document links to in this repository is there.
+func TestLinksOfDocuments(t *testing.T) {
+	seen := 0
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && file != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
+			return fs.SkipDir
+		case !strings.HasSuffix(file, ".md"):
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		for _, m := range links.FindAllStringSubmatch(codeBlocks.ReplaceAllString(string(text), ""), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			seen++
+			name, anchor, _ := strings.Cut(m[1], "#")
+			target := file
+			if name != "" {
+				target = filepath.Join(filepath.Dir(file), name)
+			}
+			there, rerr := os.ReadFile(target)
+			if _, serr := os.Stat(target); serr != nil {
+				t.Errorf("%s: the link %s leads nowhere", file, m[1])
+			} else if anchor != "" && (rerr != nil || !slices.Contains(anchors(string(there)), anchor)) {
+				t.Errorf("%s: the link %s leads to no heading", file, m[1])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 50 {
+		t.Errorf("only %d links were found", seen)
+	}
+}
