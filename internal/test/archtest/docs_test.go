@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -377,5 +378,48 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 	if seen < 50 {
 		t.Errorf("only %d links were found", seen)
+	}
+}
+
+// TestVariablesAreListed: CONTRIBUTING.md has each environment variable that tests and
+// their scripts know.
+func TestVariablesAreListed(t *testing.T) {
+	document := read(t, "CONTRIBUTING.md")
+	variable := regexp.MustCompile(`\b(WOLFFIA(_[A-Z]+)+|TEST_TIMEOUT|FUZZTIME|ROUNDS|SETUP)\b`)
+	seen := map[string]bool{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		path, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir() && file != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata"):
+			return fs.SkipDir
+		case d.IsDir(), path == "internal/test/archtest/docs_test.go":
+			return nil
+		case strings.HasSuffix(path, "_test.go"), strings.HasPrefix(path, "scripts/"), path == "Makefile",
+			strings.HasPrefix(path, "internal/test/") && strings.HasSuffix(path, ".go"):
+		default:
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		for _, name := range variable.FindAllString(string(text), -1) {
+			seen[name] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(seen)) {
+		if !mentions(document, name) {
+			t.Errorf("CONTRIBUTING.md does not have the variable %s", name)
+		}
+	}
+	if len(seen) < 30 {
+		t.Errorf("only %d variables were found", len(seen))
 	}
 }
