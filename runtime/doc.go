@@ -1,5 +1,5 @@
-// Package runtime is the contract between sandbox runtimes, their backends, their users:
-// interfaces, types, classes of error. It does no I/O and knows no backend.
+// Package runtime is the contract of sandbox runtimes: interfaces, types, classes of error.
+// It does no I/O and knows no backend.
 //
 // A sandbox is a set of isolated processes over a codebase that is filtered by
 // permission rules. Its life:

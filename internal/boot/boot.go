@@ -1,6 +1,6 @@
-// Package boot is how the processes of a sandbox on the host are told what to do, and
-// how they report and talk to each other: the parameters they start with, their
-// descriptors, and the messages between them.
+// Package boot is what the processes of a sandbox on the host say to each other at a start.
+// It has the parameters and descriptors that each is started with, their reports to the
+// caller, and the messages between them.
 package boot
 
 import (

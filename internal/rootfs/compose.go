@@ -1,5 +1,6 @@
-// Package rootfs composes what a sandbox sees beside its codebase: the root directory,
-// /etc, an image with the sandbox's changes over it, and what covers parts of the host.
+// Package rootfs composes what a sandbox sees beside its codebase. That is the root
+// directory, /etc, an image with the sandbox's changes over it, and what covers parts of
+// the host.
 package rootfs
 
 import (

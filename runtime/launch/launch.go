@@ -1,5 +1,5 @@
-// Package launch is what a backend is to the other parts of wolffia: how PID 1 of
-// a sandbox is started in isolation. Users of sandboxes need package runtime only.
+// Package launch is the contract of a backend: how it starts PID 1 of a sandbox in
+// isolation. Users of sandboxes need package runtime only.
 package launch
 
 import (
