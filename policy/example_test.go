@@ -11,30 +11,41 @@ import (
 	"wolffia/runtime/bwrap"
 )
 
-// Run a command in a sandbox over a codebase, by the rules that the command line
-// has: README.md shows the same.
+// Example runs a command in a sandbox over the working directory, by the rules that the
+// command line has. README.md shows it as a program.
 func Example() {
-	ctx, dir := context.Background(), "/home/ann/project"
-	rt, err := local.New(nil, bwrap.Backend()) // needs wolffia and wolffia-guest in PATH
-	if err != nil {
+	if err := run(context.Background(), ".", "sh", "-c", "ls -A; cat .env; echo edited >> notes.txt"); err != nil {
 		log.Fatal(err)
+	}
+}
+
+// run runs a command in a sandbox of its own over a directory, and prints what it says.
+func run(ctx context.Context, dir string, command ...string) error {
+	rt, err := local.New(nil, bwrap.Backend()) // wolffia and wolffia-guest are in PATH
+	if err != nil {
+		return err
 	}
 	defer rt.Close()
-	rules, err := policy.For(ctx, dir, nil) // the default preset, for this codebase
+	rules, err := policy.For(ctx, dir, nil) // the preset agent-safe, for this codebase
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	box, err := rt.Create(ctx, &runtime.SandboxConfig{CodebasePath: dir, Permissions: rules.Rules})
+	box, err := rt.Create(ctx, &runtime.SandboxConfig{
+		CodebasePath:  dir,
+		Permissions:   rules.Rules,
+		BoundToCaller: true, // if this program is killed, the sandbox ends too
+	})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	defer rt.Destroy(ctx, box.ID)
+	defer rt.Destroy(context.WithoutCancel(ctx), box.ID)
 	if err := rt.Start(ctx, box.ID); err != nil {
-		log.Fatal(err)
+		return err
 	}
-	res, err := rt.Exec(ctx, box.ID, &runtime.ExecRequest{Command: []string{"make", "test"}})
+	res, err := rt.Exec(ctx, box.ID, &runtime.ExecRequest{Command: command})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	fmt.Printf("%s", res.Stdout)
+	fmt.Printf("%s%s", res.Stdout, res.Stderr)
+	return nil
 }
