@@ -1,4 +1,4 @@
-// Report runs go test -json, and says what a reader wants to know of it:
+// Report runs go test -json for a summary of what failed.
 //
 //	report run DIR PASS CMD [ARG...]
 //	report end DIR
