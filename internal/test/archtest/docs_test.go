@@ -187,6 +187,11 @@ func TestStateIsSpecified(t *testing.T) {
 			}
 		}
 	}
+	for _, bucket := range []string{"metaBucket", "sandboxesBucket", "reservedBucket", "versionKey"} {
+		if word := bytesOf(t, "service/registry", bucket); !mentions(document, word) {
+			t.Errorf("docs/state.md does not mention %s, %q", bucket, word)
+		}
+	}
 	for part, name := range map[int64]string{0: "shimPart", 1: "treePart", 2: "configPart", 3: "callerPart"} {
 		if !slices.ContainsFunc(constants(t, "internal/statedir"), func(c *types.Const) bool {
 			return c.Name() == name && c.Val().ExactString() == strconv.FormatInt(part, 10)
@@ -194,6 +199,24 @@ func TestStateIsSpecified(t *testing.T) {
 			t.Errorf("docs/state.md has byte %d of a sandbox's lock as %s", part, name)
 		}
 	}
+}
+
+// bytesOf returns the text of a package's variable that is []byte("text").
+func bytesOf(t *testing.T, pkg, name string) (text string) {
+	t.Helper()
+	_, files := sources(t, pkg)
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if v, ok := n.(*ast.ValueSpec); ok && v.Names[0].Name == name {
+				text, _ = strconv.Unquote(v.Values[0].(*ast.CallExpr).Args[0].(*ast.BasicLit).Value)
+			}
+			return true
+		})
+	}
+	if text == "" {
+		t.Errorf("package %s has no variable %s with a text", pkg, name)
+	}
+	return text
 }
 
 // jsonNamesOf is jsonNames of some types only.
@@ -328,6 +351,7 @@ func TestDecisions(t *testing.T) {
 var (
 	links      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	headings   = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	codeFiles  = regexp.MustCompile("`([a-z][a-z/]*/[a-z_]+\\.go)`")
 	codeBlocks = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 	dropped    = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
@@ -341,7 +365,8 @@ func anchors(text string) []string {
 	return all
 }
 
-// TestLinksOfDocuments: what a document links to in this repository is there.
+// TestLinksOfDocuments: what a document links to in this repository exists, and so do the
+// source files that it names.
 func TestLinksOfDocuments(t *testing.T) {
 	seen := 0
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
@@ -354,6 +379,12 @@ func TestLinksOfDocuments(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(file)
+		for _, m := range codeFiles.FindAllStringSubmatch(string(text), -1) {
+			seen++
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s names the file %s, which does not exist", file, m[1])
+			}
+		}
 		for _, m := range links.FindAllStringSubmatch(codeBlocks.ReplaceAllString(string(text), ""), -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -376,8 +407,8 @@ func TestLinksOfDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seen < 50 {
-		t.Errorf("only %d links were found", seen)
+	if seen < 100 {
+		t.Errorf("only %d links and files were found", seen)
 	}
 }
 
