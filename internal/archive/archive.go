@@ -1,5 +1,5 @@
-// Package archive moves files between the host and a sandbox: trees as a tar stream
-// in the PAX format, by Pack and Unpack, and the content of one file by Get and Put.
+// Package archive moves files across the boundary of a sandbox. Pack and Unpack move a
+// tree, as a tar stream in the PAX format; Get and Put move the content of one file.
 // Unpack does not trust the sender: it accepts only what Pack writes, and creates
 // nothing but the one tree it was asked for.
 //

@@ -1,5 +1,5 @@
-// Package jsontext writes long text as JSON in pieces, without holding a second copy of
-// it, and checks JSON strictly.
+// Package jsontext writes long text as JSON in pieces, without a second copy of it. It
+// also checks JSON strictly.
 package jsontext
 
 import (
