@@ -83,9 +83,9 @@ func (p *Policy) Notes() []string {
 		text string // with the names, and the flag's pattern
 		flag perm.Level
 	}{
-		{Same, "not hidden although their names match secrets, since git tracks them and has the same bytes in its objects: %s; to hide one: %s", perm.None},
-		{Differs, "files whose names match secrets, which git tracks with other bytes in its objects: %s: their contents cannot be read, and git add -A, git commit -a and git stash inside refuse them; to show one: %s", perm.Write},
-		{Doubtful, "files whose names match secrets, which a sandbox may have added to git's index: %s: hidden, so that git inside reports them as deleted; if you track one: %s; if not: git rm --cached", perm.View},
+		{Same, "shown although their names match secrets, since git tracks them and has the same bytes in its objects: %s; to hide one: %s", perm.None},
+		{Differs, "files whose names match secrets, which git tracks with other bytes in its objects: %s: names and attributes are visible, contents are not, and git add -A, git commit -a and git stash inside refuse them; to show one: %s", perm.Write},
+		{Doubtful, "git's index has files whose names match secrets, and a sandbox may have put them there: %s: hidden, so that git inside reports them as deleted; if you track one: %s; if not: git rm --cached", perm.View},
 		{TooMany, "files whose names match secrets and which git tracks, too many for a rule each: %s: hidden, so that git inside reports them as deleted; to show one: %s", perm.View},
 	} {
 		found := byKind[n.kind]
