@@ -13,27 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Command says what to start.
+// A Command is a program to start.
 type Command struct {
 	Path  string
-	Args  []string // with the program's name
-	Env   []string // all of it
-	Files []*os.File
-	Attr  *syscall.SysProcAttr // nil is the default
+	Args  []string             // from the program's name on
+	Env   []string             // the whole environment; nil means an empty one
+	Files []*os.File           // descriptors from 0 on; a nil File means /dev/null
+	Attr  *syscall.SysProcAttr // nil means the default
 }
 
 // A Child is a started program. It is safe for concurrent use.
 type Child struct {
 	pid  int
-	gone chan struct{}
+	gone chan struct{} // closed when the child has ended
 
 	mu     sync.Mutex
-	reaped bool // the number may be another's; guarded by mu
+	reaped bool // pid may be another process's; guarded by mu
 }
 
-// Start starts the program in the root directory, with Files as its
-// descriptors from 0 on (nil means /dev/null) and no others that are
-// close-on-exec. The caller's files stay the caller's.
+// Start starts the program in the root directory. It inherits Files, and those of the
+// caller's descriptors that are not close-on-exec. The caller still has to close Files.
 func Start(c *Command) (*Child, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -49,7 +48,7 @@ func Start(c *Command) (*Child, error) {
 	}
 	env := c.Env
 	if env == nil {
-		env = []string{} // nil would mean our own
+		env = []string{} // nil would mean the caller's environment
 	}
 	pid, err := syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Dir: "/", Env: env, Files: files, Sys: c.Attr})
 	if err != nil {
@@ -62,8 +61,8 @@ func Start(c *Command) (*Child, error) {
 
 func (c *Child) reap() {
 	defer close(c.gone)
-	// Wait without reaping first, so that Kill never hits another process that
-	// has been given the number.
+	// Wait without reaping first, so that Kill never signals another process that
+	// has got the same number.
 	for {
 		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
@@ -81,22 +80,22 @@ func (c *Child) reap() {
 	}
 }
 
-// PID is the child's process number.
+// PID returns the child's process number.
 func (c *Child) PID() int { return c.pid }
 
-// Gone is closed when the child has ended.
+// Gone returns a channel that is closed when the child has ended.
 func (c *Child) Gone() <-chan struct{} { return c.gone }
 
-// Wait waits until the child has ended. It may be called more than once.
+// Wait waits until the child has ended, and returns nil. It may be called repeatedly.
 func (c *Child) Wait() error {
 	<-c.gone
 	return nil
 }
 
-// Kill kills the child. That it is gone already is no error.
+// Kill sends SIGKILL. It returns nil if the child has ended already.
 func (c *Child) Kill() error { return c.signal(unix.SIGKILL) }
 
-// Terminate asks the child to end. That it is gone already is no error.
+// Terminate sends SIGTERM. It returns nil if the child has ended already.
 func (c *Child) Terminate() error { return c.signal(unix.SIGTERM) }
 
 func (c *Child) signal(sig unix.Signal) error {

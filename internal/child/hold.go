@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HoldArg is the first argument of wolffia when it is to wait, and then to become
-// what a [Held] command is of.
+// HoldArg is the first argument of a wolffia that waits at a gate and then executes
+// another program: see [Held].
 const HoldArg = "hold"
 
-// Held returns the command, for StartPiped, of a process that becomes c when a
-// byte comes through gate, and ends if gate ends before: so what belongs around a
-// program can be made when it has a process already, and does not run yet. With
-// no gate it is c itself. The caller's program must be wolffia; gate stays the
-// caller's.
+// Held returns a command, for StartPiped, whose process executes c when it reads a byte
+// from gate, and ends if gate ends first. So the caller can prepare, for a process that
+// exists, what must be there before the program runs, such as a control group. Without
+// a gate Held returns c. The caller's own program must be wolffia. The caller closes
+// gate.
 func Held(c *Command, gate *os.File) *Command {
 	if gate == nil {
 		return c
@@ -30,11 +30,11 @@ func Held(c *Command, gate *os.File) *Command {
 	return &held
 }
 
-// Hold is the main of a held process, with the arguments that Held has made. It
-// returns if it fails.
+// Hold is the main function of a held process; args are those of Held. It returns only
+// if it fails.
 func Hold(args []string) error {
 	if len(args) < 5 || args[1] != HoldArg {
-		return errors.New("this is started by wolffia, not by hand")
+		return errors.New("hold is for wolffia itself: it is not a command")
 	}
 	fd, err := strconv.Atoi(args[2])
 	if err != nil {
@@ -49,7 +49,7 @@ func Hold(args []string) error {
 		case err != nil:
 			return fmt.Errorf("wait for the limits: %w", err)
 		case n == 0:
-			return errors.New("whoever started this sandbox has given it up")
+			return errors.New("the start of this sandbox was given up")
 		}
 		break
 	}

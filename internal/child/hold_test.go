@@ -64,13 +64,13 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// It ends with whoever was to let it go.
+// It ends if its gate ends.
 func TestHeldGivenUp(t *testing.T) {
 	c, open := hold(t)
 	_ = open.Close()
 	out, _ := io.ReadAll(c.Stream)
 	complaint, err := io.ReadAll(c.Stderr)
-	if len(out) > 0 || string(complaint) != "whoever started this sandbox has given it up" || err != nil {
+	if len(out) > 0 || string(complaint) != "the start of this sandbox was given up" || err != nil {
 		t.Errorf("%q %q %v", out, complaint, err)
 	}
 	if err := c.Wait(); err != nil {

@@ -6,14 +6,15 @@ import (
 	"os"
 )
 
-// A Piped is a child that reads from and writes to us.
+// A Piped is a child with pipes to its descriptors 0, 1 and 2. The caller closes Stream
+// and Stderr.
 type Piped struct {
 	*Child
-	Stream io.ReadWriteCloser // its standard output and input
+	Stream io.ReadWriteCloser // reads its standard output, writes its standard input
 	Stderr io.ReadCloser
 }
 
-// StartPiped is Start with pipes as descriptors 0, 1 and 2, before Files.
+// StartPiped is Start with pipes as descriptors 0, 1 and 2; Files follow from 3 on.
 func StartPiped(c *Command) (_ *Piped, err error) {
 	var ours, theirs []*os.File
 	defer func() {

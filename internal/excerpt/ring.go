@@ -1,24 +1,25 @@
-// Package excerpt keeps a part of a stream of any length, in bounded memory.
+// Package excerpt keeps the end, or the beginning and the end, of a stream of any
+// length in bounded memory.
 package excerpt
 
-// A Ring keeps the last bytes of a stream, by their offset from its start.
-// The zero Ring keeps nothing; see NewRing. It is not safe for concurrent use.
+// A Ring keeps the last bytes of a stream and addresses them by their offset from the
+// start of the stream. The zero Ring keeps nothing. It is not safe for concurrent use.
 type Ring struct {
 	limit int
-	buf   []byte // the bytes up to end; at most 2*limit, so that it moves seldom
+	buf   []byte // the bytes up to end; up to 2*limit, so that they are seldom moved
 	end   uint64
 }
 
 // NewRing returns a Ring that keeps limit bytes.
 func NewRing(limit int) *Ring { return &Ring{limit: limit} }
 
-// Start is the offset of the oldest byte kept.
+// Start returns the offset of the oldest byte kept.
 func (r *Ring) Start() uint64 { return r.end - uint64(min(len(r.buf), r.limit)) }
 
-// End is the offset behind the last byte.
+// End returns the offset after the last byte: the length of the stream.
 func (r *Ring) End() uint64 { return r.end }
 
-// Write adds to the stream; it keeps no part of b.
+// Write appends b, which it does not retain, to the stream.
 func (r *Ring) Write(b []byte) {
 	r.end += uint64(len(b))
 	if len(b) >= r.limit {
@@ -32,8 +33,9 @@ func (r *Ring) Write(b []byte) {
 	r.buf = append(r.buf, b...)
 }
 
-// Read copies from offset at on, or from the oldest byte if that is later. It
-// returns where the copied bytes begin; n is 0 at the end.
+// Read copies bytes from offset at on, or from the oldest byte kept if that is later,
+// into b. It returns the offset of the first copied byte and their number, which is 0 at
+// the end of the stream.
 func (r *Ring) Read(b []byte, at uint64) (from uint64, n int) {
 	from = min(max(at, r.Start()), r.end)
 	return from, copy(b, r.buf[len(r.buf)-int(r.end-from):])

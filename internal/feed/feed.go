@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 )
 
-// Start copies r to stdin, which it closes at r's end. If reading r fails it calls
-// giveUp instead, which must end the process: half of an input is not to be taken for
-// all of it. failed returns that failure, wrapped, or nil; it is to be asked once the
-// process has ended. Start does not wait; a process that takes no more input ends the
-// copying at the next byte.
+// Start copies r to stdin in the background, and closes stdin at the end of r. If
+// reading r fails, it calls giveUp instead, which must end the process, so that the
+// process cannot take a part of the input for all of it. failed returns that error, or
+// nil; call it when the process has ended. Copying ends at the first byte that the
+// process does not take.
 func Start(stdin io.WriteCloser, r io.Reader, giveUp func()) (failed func() error) {
 	var failure atomic.Pointer[error]
-	go func() { // ends with the input, or when the process does not want it any more
+	go func() { // ends with the input, or when the process takes no more
 		to := &sink{w: stdin}
 		_, err := io.Copy(to, r)
 		if err == nil || to.failed {
@@ -33,7 +33,7 @@ func Start(stdin io.WriteCloser, r io.Reader, giveUp func()) (failed func() erro
 	}
 }
 
-// A sink tells an error in writing from one in reading.
+// A sink records whether a write failed, to distinguish that from a failed read.
 type sink struct {
 	w      io.Writer
 	failed bool

@@ -15,12 +15,11 @@ import (
 	"wolffia/internal/beneath"
 )
 
-// batch is how many names are read at a time.
+// batch is the number of names that are read at a time.
 const batch = 512
 
-// Remove deletes name and all that is below it, in the directory that parent
-// is open on. What is not there is no error. After an error some of it may be
-// gone.
+// Remove deletes name in the directory parent, with all that is below it. It returns nil
+// if name does not exist. After an error a part of the tree may be deleted.
 func Remove(parent *os.File, name string) error {
 	t := &tree{}
 	if err := t.remove(int(parent.Fd()), name); err != nil {
@@ -29,7 +28,7 @@ func Remove(parent *os.File, name string) error {
 	return nil
 }
 
-// RemovePath is Remove for the name in the directory dir.
+// RemovePath is Remove in the directory dir, which need not exist.
 func RemovePath(dir, name string) error {
 	parent, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -42,11 +41,11 @@ func RemovePath(dir, name string) error {
 	return Remove(parent, name)
 }
 
-// A tree is what is being deleted. Directories that are not empty are first
-// moved up into its top directory, so that depth does not matter.
+// A tree is a tree that is being deleted. Directories that are not empty are first moved
+// up into its top directory, so that its depth does not matter.
 type tree struct {
 	top   *os.File
-	moved int
+	moved int // directories, for their new names
 }
 
 func (t *tree) remove(parent int, name string) error {
@@ -103,8 +102,7 @@ func (t *tree) lift(dir *os.File, name string) error {
 	}
 }
 
-// unlink deletes what is no directory, or an empty one, and reports whether
-// nothing is left.
+// unlink deletes a file or an empty directory, and reports whether the name is gone.
 func unlink(dir int, name string) (gone bool, err error) {
 	err = unix.Unlinkat(dir, name, 0)
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
@@ -119,7 +117,7 @@ func unlink(dir int, name string) (gone bool, err error) {
 	return false, fmt.Errorf("%q: %w", name, err)
 }
 
-// enter opens a directory, and makes it one that its owner may empty.
+// enter opens a directory, after it has given the owner all permissions on it.
 func enter(parent int, name string) (*os.File, error) {
 	fd, err := beneath.Open(parent, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -144,8 +142,7 @@ func enter(parent int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(dir), name), nil
 }
 
-// each calls do for every name in dir, which must be gone after it, until there
-// is none.
+// each calls do for every name in dir until dir is empty. do must remove the name.
 func each(dir *os.File, do func(name string) error) error {
 	for {
 		names, err := dir.Readdirnames(batch)

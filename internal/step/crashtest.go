@@ -13,11 +13,11 @@ import (
 // Variable names the abstract socket, without the @.
 const Variable = "WOLFFIA_CRASHTEST_STEPS"
 
-// limit is how long a step lasts at most.
+// limit bounds the time that a failpoint waits.
 const limit = 60 * time.Second
 
-// Reached says that the step is done, as one line: who we are, and the name. It
-// returns when the other end hangs up, or is not there.
+// Reached reports the failpoint as one line: the first arguments of the process, and
+// name. It returns when the other end hangs up, or at once if nothing listens.
 func Reached(name string) {
 	at := os.Getenv(Variable)
 	if at == "" {
@@ -35,7 +35,7 @@ func Reached(name string) {
 	}
 }
 
-// Env is what a process needs of our environment to be told of too.
+// Env returns the variables that a child process needs for its own failpoints.
 func Env() []string {
 	if at := os.Getenv(Variable); at != "" {
 		return []string{Variable + "=" + at}

@@ -7,8 +7,8 @@
 // moment.
 package step
 
-// Reached says that the step is done. name is a constant, or costs what it costs.
+// Reached marks a failpoint. name should be a constant: it is evaluated in the product.
 func Reached(name string) {}
 
-// Env is what a process needs of our environment to be told of too.
+// Env returns the variables that a child process needs for its own failpoints.
 func Env() []string { return nil }
