@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/rmtree"
+	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
 
@@ -75,7 +76,7 @@ func (s *Store) changeNames(ctx context.Context, change func(map[string]Name)) e
 		return err
 	}
 	change(names)
-	if err := writeJSON(filepath.Join(s.path, namesFile), names); err != nil {
+	if err := statefile.WriteSync(filepath.Join(s.path, namesFile), names); err != nil {
 		return storeError(err)
 	}
 	return nil
@@ -120,7 +121,7 @@ func (s *Store) unpack(ctx context.Context, src *Source, desc *description, lim 
 		ID: src.ID, Layers: desc.RootFS.DiffIDs, Config: desc.Config, Created: desc.Created,
 		Size: u.size, Files: u.files, Skipped: u.skipped,
 	}
-	if err := writeJSON(filepath.Join(dir, imageFile), img); err != nil {
+	if err := statefile.WriteSync(filepath.Join(dir, imageFile), img); err != nil {
 		return err
 	}
 	// All of it must be on the disk before it has its name: an image is never
@@ -132,7 +133,7 @@ func (s *Store) unpack(ctx context.Context, src *Source, desc *description, lim 
 	if err := os.Rename(dir, filepath.Join(s.path, hexOf(src.ID))); err != nil {
 		return err
 	}
-	return syncDir(s.path)
+	return statefile.Sync(s.path)
 }
 
 // unpackLayer applies one layer of at most limit bytes, and returns how many it

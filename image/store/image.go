@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
 
@@ -114,15 +115,15 @@ func (s *Store) Get(id string) (*Image, error) {
 		return nil, missing(id)
 	}
 	img := new(Image)
-	err := readJSON(filepath.Join(s.path, hexOf(id), imageFile), img)
+	err := statefile.Read(filepath.Join(s.path, hexOf(id), imageFile), img)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, missing(id)
 	case err == nil && img.ID != id:
-		err = fmt.Errorf("it says that it is %q", img.ID)
+		err = fmt.Errorf("its id is %q", img.ID)
 	}
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "image %s: %w; remove it with wolffia image rm %s", Short(id), err, Short(id))
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "image %s is damaged: %w; remove it with wolffia image rm %s", Short(id), err, Short(id))
 	}
 	return img, nil
 }
@@ -138,9 +139,9 @@ type Name struct {
 // names reads names.json. The keys are canonical.
 func (s *Store) names() (map[string]Name, error) {
 	all := map[string]Name{}
-	err := readJSON(filepath.Join(s.path, namesFile), &all)
+	err := statefile.Read(filepath.Join(s.path, namesFile), &all)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "image store: %w; delete that file: the images stay and can be pulled again", err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "image store: %s: %w; delete that file: the images stay, and their names come back when they are pulled", filepath.Join(s.path, namesFile), err)
 	}
 	return all, nil
 }

@@ -24,16 +24,15 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
 
@@ -43,7 +42,7 @@ const (
 	namesFile = "names.json"
 	imageFile = "image.json"
 	rootfsDir = "rootfs"
-	coming    = ".new"
+	coming    = statefile.Coming
 	going     = ".old"
 )
 
@@ -86,53 +85,4 @@ func (s *Store) prepare() error {
 		return runtime.Errorf(runtime.ErrUnavailable, "image store %s: %w", s.path, err)
 	}
 	return nil
-}
-
-// maxFile bounds what is read of a file of ours, in bytes.
-const maxFile = 16 << 20
-
-// readJSON reads a file of ours.
-func readJSON(path string, v any) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s is damaged: %w", path, err)
-	}
-	return nil
-}
-
-// writeJSON makes or replaces a file as a whole, on the disk too.
-func writeJSON(path string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path+coming, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(path+coming, path)
-	}
-	if err != nil {
-		_ = os.Remove(path + coming)
-	}
-	return err
-}
-
-// syncDir sees the names in a directory to the disk.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

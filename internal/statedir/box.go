@@ -1,10 +1,8 @@
 package statedir
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,12 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/rmtree"
+	"wolffia/internal/statefile"
 	"wolffia/internal/step"
 	"wolffia/runtime"
 )
-
-// maxFile bounds what is read of a file in the state directory, in bytes.
-const maxFile = 8 << 20
 
 // A Box is the place of one sandbox.
 type Box struct {
@@ -105,7 +101,7 @@ const configFile = "config.json"
 // is only half made.
 func (b *Box) Config() (*Config, error) {
 	c := new(Config)
-	err := readJSON(b.ConfigFile(), c)
+	err := statefile.Read(b.ConfigFile(), c)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !b.runsUnknown():
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
@@ -137,7 +133,7 @@ func (b *Box) runsUnknown() bool {
 // SetConfig replaces the configuration, on the disk too. The caller holds what
 // LockConfig gives, and has read since that the sandbox is there.
 func (b *Box) SetConfig(c *Config) error {
-	err := writeJSONSync(b.path, configFile, c)
+	err := statefile.WriteSync(b.ConfigFile(), c)
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s: %w", b.id, err)
 	}
@@ -146,10 +142,10 @@ func (b *Box) SetConfig(c *Config) error {
 
 // SetLimits records what keeps the sandbox's limits, and so where to look for
 // what has to be removed after it.
-func (b *Box) SetLimits(v any) error { return writeJSON(b.path, limitsFile, v) }
+func (b *Box) SetLimits(v any) error { return statefile.Write(filepath.Join(b.path, limitsFile), v) }
 
 // Limits reads what SetLimits has recorded; fs.ErrNotExist if there is nothing.
-func (b *Box) Limits(v any) error { return readJSON(filepath.Join(b.path, limitsFile), v) }
+func (b *Box) Limits(v any) error { return statefile.Read(filepath.Join(b.path, limitsFile), v) }
 
 // RemoveLimits forgets what SetLimits has recorded.
 func (b *Box) RemoveLimits() error {
@@ -166,7 +162,7 @@ const limitsFile = "limits.json"
 // knows the run directory only.
 func ConfigFrom(run string) (*Config, error) {
 	c := new(Config)
-	return c, readJSON(filepath.Join(filepath.Dir(run), configFile), c)
+	return c, statefile.Read(filepath.Join(filepath.Dir(run), configFile), c)
 }
 
 // A Stamp tells one configuration from another of the same id. The zero Stamp
@@ -200,7 +196,9 @@ func (b *Box) OpenConfig() (*os.File, error) {
 
 // SetStatus records what became of the sandbox, stopped or dead. It is the
 // shim's to call, before it takes its socket away.
-func SetStatus(run string, s *Status) error { return writeJSON(run, "status.json", s) }
+func SetStatus(run string, s *Status) error {
+	return statefile.Write(filepath.Join(run, "status.json"), s)
+}
 
 // State tells where the sandbox is in its life, and why it is dead. It trusts
 // the lock first: only a shim that lives can hold it, or a keeper that is about to
@@ -227,7 +225,7 @@ func (b *Box) state(held bool) (runtime.State, string, error) {
 		return runtime.StateDead, killed, nil
 	}
 	var s Status
-	err := readJSON(filepath.Join(b.Run(), "status.json"), &s)
+	err := statefile.Read(filepath.Join(b.Run(), "status.json"), &s)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && b.Half(): // it is being removed
 		return "", "", runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
@@ -346,80 +344,4 @@ func removeAt(path string) error {
 	}
 	remove()
 	return errors.Join(errs...)
-}
-
-// readJSON reads a file without following a link and up to maxFile bytes.
-func readJSON(path string, v any) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !st.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", path)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(b, v)
-}
-
-// writeJSON replaces dir/name as a whole.
-func writeJSON(dir, name string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, name)
-	if err := writeFile(path+".new", b); err != nil {
-		_ = os.Remove(path + ".new")
-		return err
-	}
-	step.Reached("file: written")
-	return os.Rename(path+".new", path)
-}
-
-// writeJSONSync is writeJSON that waits for the disk: after a crash of the
-// machine the file is the old or the new one.
-func writeJSONSync(dir, name string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, name)
-	if err = writeFile(path+".new", b); err == nil {
-		err = syncFile(path + ".new")
-	}
-	if err != nil {
-		_ = os.Remove(path + ".new")
-		return err
-	}
-	step.Reached("file: written")
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncFile(dir)
-}
-
-func syncFile(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-// writeFile makes a file.
-func writeFile(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Close())
 }

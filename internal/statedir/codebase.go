@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
 
@@ -115,7 +116,7 @@ func writeRecord(file string, c *Codebase, replace bool) error {
 	}
 	sweepParts(file)
 	part := fmt.Sprintf("%s.%d.%d.new", file, os.Getpid(), writing.Add(1))
-	if err := writeFile(part, b); err != nil {
+	if err := statefile.Create(part, b); err != nil {
 		return errors.Join(err, os.Remove(part))
 	}
 	if replace {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
 
@@ -124,7 +125,7 @@ func newLifetime(c *Config, now Moment) *Lifetime {
 // reading its configuration.
 func (b *Box) MayBeOver(now Moment) bool {
 	l := new(Lifetime)
-	err := readJSON(filepath.Join(b.path, lifetimeFile), l)
+	err := statefile.Read(filepath.Join(b.path, lifetimeFile), l)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
@@ -137,7 +138,7 @@ func (b *Box) MayBeOver(now Moment) bool {
 // they only cannot be read now, that is ErrUnavailable: they may have been renewed.
 func (b *Box) Lifetime(c *Config) (*Lifetime, error) {
 	l := new(Lifetime)
-	err := readJSON(filepath.Join(b.path, lifetimeFile), l)
+	err := statefile.Read(filepath.Join(b.path, lifetimeFile), l)
 	var why unix.Errno
 	switch {
 	case err == nil:
@@ -157,7 +158,7 @@ func (b *Box) over(c *Config) bool {
 // SetLifetime replaces the limits, on the disk too. The caller holds what
 // LockConfig gives.
 func (b *Box) SetLifetime(l *Lifetime) error {
-	if err := writeJSONSync(b.path, lifetimeFile, l); err != nil {
+	if err := statefile.WriteSync(filepath.Join(b.path, lifetimeFile), l); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w", b.id, err)
 	}
 	return nil
@@ -174,7 +175,7 @@ func (b *Box) Expired(l *Lifetime, now Moment) runtime.Expiry {
 		return runtime.ExpiredTTL
 	}
 	var s Status
-	if readJSON(filepath.Join(b.Run(), "status.json"), &s) != nil {
+	if statefile.Read(filepath.Join(b.Run(), "status.json"), &s) != nil {
 		return ""
 	}
 	if s.Expired == runtime.ExpiredTTL || s.Expired == runtime.ExpiredIdle && l.Idle > 0 {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/filelock"
+	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
 
@@ -67,7 +68,7 @@ func (b *Box) RenewLock() error {
 	if err := os.Remove(b.Lockfile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b.lockError(err)
 	}
-	if err := writeFile(b.Lockfile(), nil); err != nil {
+	if err := statefile.Create(b.Lockfile(), nil); err != nil {
 		return b.lockError(err)
 	}
 	return nil

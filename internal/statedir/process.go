@@ -70,7 +70,7 @@ const shimFile = "shim.json"
 
 func (b *Box) shimRecord() shimRecord {
 	var r shimRecord
-	if readJSON(filepath.Join(b.path, shimFile), &r) != nil {
+	if statefile.Read(filepath.Join(b.path, shimFile), &r) != nil {
 		return shimRecord{}
 	}
 	return r
@@ -83,7 +83,7 @@ func (b *Box) Shim() Process { return b.shimRecord().Process }
 
 // SetShim records the shim, and the parts that EndParts is to end.
 func (b *Box) SetShim(p *Process, parts ...Process) error {
-	return writeJSON(b.path, shimFile, shimRecord{*p, parts})
+	return statefile.Write(filepath.Join(b.path, shimFile), shimRecord{*p, parts})
 }
 
 // ForgetShim removes the record of the last start.

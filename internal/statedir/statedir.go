@@ -49,6 +49,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/statefile"
 	"wolffia/internal/step"
 	"wolffia/runtime"
 )
@@ -236,7 +237,7 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 		},
 		func() error { return os.Mkdir(b.Run(), 0o700) },
 		func() error { return os.Mkdir(b.Mnt(), 0o700) },
-		func() error { return writeFile(filepath.Join(b.Run(), "log"), nil) },
+		func() error { return statefile.Create(filepath.Join(b.Run(), "log"), nil) },
 		func() error {
 			if c.DroppedUID == 0 {
 				return nil
@@ -250,11 +251,11 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 		},
 		func() error {
 			if l := newLifetime(c, Now()); l != nil {
-				return writeJSON(b.path, lifetimeFile, l)
+				return statefile.Write(filepath.Join(b.path, lifetimeFile), l)
 			}
 			return nil
 		},
-		func() error { return writeJSON(b.path, configFile, c) }, // last: with it the sandbox exists
+		func() error { return statefile.Write(b.ConfigFile(), c) }, // last: with it the sandbox exists
 	} {
 		if err := do(); err != nil {
 			return nil, caller, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
