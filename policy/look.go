@@ -61,7 +61,7 @@ func lookAt(ctx context.Context, codebase, path string, executed, links bool) (*
 	if executed {
 		opts.Marks, opts.Link = perm.ExecutedDirs(), executable
 	}
-	repos, err := opts.Scan(ctx, path)
+	repos, err := gitscan.Scan(ctx, path, opts)
 	if err != nil {
 		return nil, codebaseError(codebase, err)
 	}

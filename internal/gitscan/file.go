@@ -1,6 +1,7 @@
 package gitscan
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,19 +12,19 @@ import (
 	"wolffia/internal/beneath"
 )
 
-// A File is what is known of a file of the scanned tree. Times are in
-// nanoseconds since 1970.
+// A File is a file or symbolic link of the scanned tree. Times are in nanoseconds since
+// 1970.
 type File struct {
 	Link         bool   // a symbolic link: Content is its target
-	Content      []byte // nil if it is longer than was asked for
+	Content      []byte // nil if it is longer than the limit
 	Ctime, Mtime int64
 	Inode        uint64
 	Size         int64
 }
 
-// Read reads the file or symbolic link called name, a path relative to root,
-// without following a link. Content of more than limit bytes is left out.
-// Anything but a file or a link is an error.
+// Read reads the regular file or symbolic link at name, a path relative to root, without
+// following a link. Content of more than limit bytes is left out. An object of another
+// kind is an error.
 func Read(root *os.File, name string, limit int64) (*File, error) {
 	f, err := openAt(root, name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
@@ -35,8 +36,7 @@ func Read(root *os.File, name string, limit int64) (*File, error) {
 		return nil, &os.PathError{Op: "stat", Path: name, Err: err}
 	}
 	file := &File{Ctime: st.Ctim.Nano(), Mtime: st.Mtim.Nano(), Inode: st.Ino, Size: st.Size}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFLNK:
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		file.Link = true
 		target := make([]byte, unix.PathMax)
 		n, err := unix.Readlinkat(int(f.Fd()), "", target)
@@ -45,11 +45,8 @@ func Read(root *os.File, name string, limit int64) (*File, error) {
 		}
 		file.Content = target[:n]
 		return file, nil
-	case unix.S_IFREG:
-	default:
-		return nil, &os.PathError{Op: "open", Path: name, Err: errNotRegular}
 	}
-	if st.Size > limit {
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size > limit {
 		return file, nil
 	}
 	r, err := reopen(f)
@@ -67,8 +64,19 @@ func Read(root *os.File, name string, limit int64) (*File, error) {
 	return file, nil
 }
 
-// reopen opens what f, of O_PATH, stands for, to read.
+// errNotRegular is the error for another object where a regular file was expected.
+var errNotRegular = errors.New("not a regular file")
+
+// reopen opens for reading the regular file that f, of O_PATH, refers to. Opening
+// anything else could block, as a FIFO does, or have effects, as a device can.
 func reopen(f *os.File) (*os.File, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &os.PathError{Op: "open", Path: f.Name(), Err: errNotRegular}
+	}
 	r, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(f.Fd()))) // the same inode
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", f.Name(), err)
@@ -76,25 +84,29 @@ func reopen(f *os.File) (*os.File, error) {
 	return r, nil
 }
 
-// openRegularAt opens the regular file called name below root.
+// openRegular opens a regular file for reading. It follows links, as git does.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, unix.O_PATH, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return reopen(f)
+}
+
+// openRegularAt opens the regular file called name below root for reading. It follows
+// no link.
 func openRegularAt(root *os.File, name string) (*os.File, error) {
 	f, err := openAt(root, name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &os.PathError{Op: "open", Path: name, Err: errNotRegular}
-	}
 	return reopen(f)
 }
 
-// openAt opens what is called name below root, without leaving the mount or
-// following a link on the way; the last name is up to flags.
+// openAt opens the path name below root. It does not leave the mount or follow a link
+// on the way; flags decide about a link at the end.
 func openAt(root *os.File, name string, flags int) (*os.File, error) {
 	fd, err := beneath.Open(int(root.Fd()), name, flags, 0)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"wolffia/internal/gitconfig"
 )
 
-// A config follows the configuration files of one repository.
+// A config reads the configuration files of one repository.
 type config struct {
 	*reader
 	dir  string   // the git directory
@@ -18,8 +18,8 @@ type config struct {
 	seen set      // files read
 }
 
-// read follows the configuration in file, an absolute path. Conditions of
-// includes are taken to hold.
+// read reads the configuration in file, an absolute path, and the files that it
+// includes, whatever the conditions of the includes.
 func (c *config) read(file string, depth int) {
 	if c.seen[file] || depth > maxDepth {
 		return
@@ -34,7 +34,7 @@ func (c *config) read(file string, depth int) {
 		return
 	}
 	c.bytes += len(text)
-	settings, _ := gitconfig.Parse(string(text)) // git refuses a file with an error; here the line is skipped
+	settings, _ := gitconfig.Parse(string(text)) // without malformed lines, for which git refuses the file
 	for _, s := range settings {
 		if s.Section() == "core" && s.Key() == "worktree" && s.Value != "" {
 			c.top(absolute(c.dir, s.Value))
@@ -50,7 +50,7 @@ func (c *config) read(file string, depth int) {
 	}
 }
 
-// nameOf is how git config names the setting; an address in it has no credentials.
+// nameOf returns the name of the setting, without the credentials of an address in it.
 func nameOf(s *gitconfig.Setting) string {
 	sub, _ := s.Sub()
 	if u, err := url.Parse(sub); err == nil && u.User != nil {
@@ -60,9 +60,9 @@ func nameOf(s *gitconfig.Setting) string {
 	return s.Name
 }
 
-// credential reports whether the setting has a password or a token: an address
-// with a password, or with a user as long as a token, as value or in its name; a header
-// of authorization; or a value named so.
+// credential reports whether the setting has a password or a token: in an address, as
+// value or in its name, with a password or with a user as long as a token; in a header
+// of authorization; or by the setting's name.
 func credential(s *gitconfig.Setting) bool {
 	secretive := func(address string) bool {
 		u, err := url.Parse(address)
@@ -82,7 +82,7 @@ func credential(s *gitconfig.Setting) bool {
 	return secretive(s.Value) || secretive(sub)
 }
 
-// top adds a directory to which paths may be relative.
+// top adds a directory that paths may be relative to.
 func (c *config) top(dir string) {
 	if !slices.Contains(c.tops, dir) && len(c.tops) < 10 {
 		c.tops = append(c.tops, dir)
@@ -109,7 +109,7 @@ func (c *config) follow(s *gitconfig.Setting, file string, depth int) {
 				continue
 			}
 			if strings.HasSuffix(filepath.Clean(dir), "/.husky/_") {
-				dir = filepath.Dir(filepath.Clean(dir)) // those only call the scripts beside them
+				dir = filepath.Dir(filepath.Clean(dir)) // hooks in _ only call the scripts beside it
 			}
 			c.runs(dir)
 			c.hooks(dir)
@@ -127,8 +127,8 @@ func (c *config) follow(s *gitconfig.Setting, file string, depth int) {
 	}
 }
 
-// expand returns a path in a configuration as an absolute one, given what it
-// is relative to. Homes of other users are not looked up.
+// expand returns the absolute path for a path in a configuration, which is relative to
+// dir. ok is false for paths in the homes of other users and in git's installation.
 func (c *config) expand(dir, path string) (abs string, ok bool) {
 	path = strings.TrimPrefix(path, ":(optional)")
 	if path == "~" || strings.HasPrefix(path, "~/") {
@@ -140,11 +140,10 @@ func (c *config) expand(dir, path string) (abs string, ok bool) {
 	return absolute(dir, path), true
 }
 
-// executed reports whether the value of a setting, named without subsection, is
-// a command that git runs, or a program that it takes for one. These are all of
-// Documentation/config and of git-send-email(1) and git-svn(1) in git 2.55, and those
-// of Git LFS; settings that only choose among programs by a name, such as
-// merge.tool, are none.
+// executed reports whether the value of a setting, named without subsection, is a
+// command or a program that git runs. The list has all such settings of
+// Documentation/config, git-send-email(1) and git-svn(1) in git 2.55, and of Git LFS;
+// settings that only choose a program by a name, such as merge.tool, are not in it.
 func executed(name string) bool {
 	switch name {
 	case "core.fsmonitor", "core.sshcommand", "core.editor", "core.pager", "core.askpass",
@@ -165,12 +164,12 @@ func executed(name string) bool {
 	return strings.HasPrefix(name, "pager.")
 }
 
-// runsFrom reports whether the value of a setting is a directory with what git
+// runsFrom reports whether the value of a setting is a directory with files that git
 // executes later: hooks that it copies into new repositories, modules of a server.
 func runsFrom(name string) bool { return name == "init.templatedir" || name == "instaweb.modulepath" }
 
-// commandIn returns the command that git runs for a setting of which only some
-// values are one, or "".
+// commandIn returns the command that git runs for a setting that has a command among
+// other values, or "".
 func commandIn(s *gitconfig.Setting) string {
 	switch s.Section() {
 	case "alias": // of the shell, or options of git, such as -c, before its command
@@ -190,8 +189,9 @@ func commandIn(s *gitconfig.Setting) string {
 	return ""
 }
 
-// words records the paths in a command line: words with a slash, and those that
-// name a file. It is no shell: a path that is put together there is not found.
+// words records the paths in a command line: words with a slash, and those that name a
+// file. It does not evaluate the command, so it does not find a path that a shell
+// composes.
 func (c *config) words(command string) {
 	words := strings.FieldsFunc(command, func(r rune) bool {
 		return strings.ContainsRune(" \t\n'\"!;&|()<>=", r)

@@ -3,16 +3,16 @@
 // write the tree, and the user's git trusts what it finds there; what Scan returns is what
 // has to be read-only.
 //
-//	repos, err := gitscan.Scan(ctx, "/home/ann/project")
+//	repos, err := gitscan.Scan(ctx, "/home/ann/project", nil)
 //	for _, dir := range repos.Dirs { // ".git", "vendor/x/.git"
 //
-// It is not a check: what git would accept as a repository is decided loosely,
-// in favour of finding one. The repository that the tree is a part of is read
-// too, for what it runs in the tree. Repositories that are made later are not
-// known, nor is what only the user's own configuration (~/.gitconfig) points to.
+// In doubt Scan takes a directory for a repository. It also reads the repository that
+// the tree is a part of, for what that runs in the tree. It does not find repositories
+// that are made later, nor what only the user's own configuration (~/.gitconfig) points
+// to.
 //
 // The tree is hostile: sizes are bounded, symbolic links are followed only
-// where git itself would, and nothing but regular files is opened.
+// where git follows them, and only regular files are opened.
 package gitscan
 
 import (
@@ -25,109 +25,95 @@ import (
 	"strings"
 )
 
-// DefaultMaxDirs is the number of directories that a scan reads at most.
-const DefaultMaxDirs = 200_000
+// defaultMaxDirs bounds the directories that a scan reads.
+const defaultMaxDirs = 200_000
 
-// Repos is what a scan found. All paths are relative to the scanned directory,
-// clean and sorted, with every symbolic link in them resolved.
+// Repos is the result of a scan. All paths are relative to the scanned directory, clean
+// and sorted, with every symbolic link in them resolved.
 type Repos struct {
 	// Dirs are the git directories: ".git", "vendor/x/.git", "x.git", or "."
 	// if the scanned directory is itself a bare repository. Among them are
 	// those that a .git file points to.
 	Dirs []string
 
-	// Links are what leads git to a repository and is not one: files (and
-	// symbolic links) named .git, of linked worktrees and submodules, and
-	// symbolic links on the way to a path in Dirs or Outside. Whoever can
-	// replace one chooses the configuration and the hooks.
+	// Links are the files and symbolic links that lead git to a repository: those named
+	// .git, of linked worktrees and submodules, and symbolic links on the way to a path
+	// in Dirs or Outside. Replacing one replaces the configuration and the hooks.
 	Links []string
 
-	// Outside are the paths that a repository makes git execute or include
-	// beside the hooks and the configuration of its git directory: other
-	// directories of hooks, included files, programs, and where links among
-	// the hooks lead. They need not exist. "." stands for everything.
+	// Outside are the paths that a repository makes git execute or include beside the
+	// hooks and the configuration of its git directory: other directories of hooks,
+	// included files, programs, and the targets of links among the hooks. They need not
+	// exist. "." means everything.
 	Outside []string
 
-	// Named are the regular files with one of Options.Names; not all, if there are
-	// very many.
+	// Named are the regular files with one of Options.Names, up to 10,000.
 	Named []string
 
-	// Marked are the directories that have an entry with one of Options.Marks; not
-	// all, if there are very many.
+	// Marked are the directories with an entry with one of Options.Marks, up to 10,000.
 	Marked []string
 
-	// Linked are the symbolic links for which Options.Link says true; not all, if
-	// there are very many.
+	// Linked are the symbolic links for which Options.Link returns true, up to 10,000.
 	Linked []string
 
-	// Skipped are the directories that were not looked into since they are another
-	// mount's.
+	// Skipped are the directories on other mounts, which were not read.
 	Skipped []string
 
-	// Unread are those that could not be looked into: not readable, or with a path
-	// too long for the kernel. There may be repositories in them, or at them.
+	// Unread are the directories that could not be read: for want of permission, or
+	// since the path is too long for the kernel. They may be or have repositories.
 	Unread []string
 
-	// Credentials are the settings below the scanned directory that have a
-	// password or a token as their value, or in an address.
+	// Credentials are the settings, in files below the scanned directory, whose value is
+	// a password or a token, or has one in an address.
 	Credentials []Credential
 
-	// Trees are the working trees below the scanned directory of which the git
-	// directory is below it too. Linked worktrees and submodules are among them,
-	// bare repositories are not.
+	// Trees are the working trees below the scanned directory whose git directory is
+	// below it too, also those of linked worktrees and submodules.
 	Trees []Tree
 
-	// Outer is how many files have hard links that were not found in the tree, among
-	// Options.Files of them. Git directories are left out.
+	// Outer is the number of files with hard links outside of the tree, among the first
+	// Options.Files files. Git directories are left out.
 	Outer int
 
-	// Truncated says that a limit was reached: there may be more of everything.
+	// Truncated is set if a limit was reached: every list may be incomplete.
 	Truncated bool
 }
 
 // Options are the settings of a scan. The zero value, and nil, mean the
 // defaults.
 type Options struct {
-	MaxDirs int    // directories to read at most; 0 means DefaultMaxDirs
+	MaxDirs int    // bound of the directories to read; 0 means 200,000
 	Home    string // what ~ means in a configuration; "" means os.UserHomeDir
 
-	// Names are names of files to look for on the way, in lower case: letters of
-	// either case count.
+	// Names are the names, in lower case, of files for Repos.Named. They match letters
+	// of either case.
 	Names []string
 
-	// Marks are names of entries, of whatever kind, whose directories are looked for
-	// on the way.
+	// Marks are the names of entries of any kind for Repos.Marked.
 	Marks []string
 
-	// Files is how many files are looked at for Repos.Outer; 0 means none.
+	// Files bounds the files that are counted for Repos.Outer; 0 means none.
 	Files int
 
-	// Link says whether a symbolic link is wanted, by its path relative to the root.
-	// It is called by several goroutines at once. nil means none.
+	// Link tells, by the path relative to the root, whether a symbolic link belongs to
+	// Repos.Linked. Several goroutines call it at once. nil means none.
 	Link func(path string) bool
 }
 
-// Scan finds the repositories at and below root, with default Options.
-func Scan(ctx context.Context, root string) (*Repos, error) {
-	return (*Options)(nil).Scan(ctx, root)
-}
-
-// Scan finds the repositories at and below root, an absolute path. It reads
-// every directory below that is on the same mount, but does not enter git
-// directories named .git, and follows no symbolic link but root itself. The
-// error says that root could not be read, or is that of ctx; what cannot be
-// read below is in Repos.Unread.
-func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
-	opts := Options{MaxDirs: DefaultMaxDirs}
+// Scan finds the repositories at and below root, an absolute path. It reads every
+// directory on the mount of root, does not enter git directories named .git, and follows
+// no symbolic link but root itself. It returns an error if root cannot be read, or that
+// of ctx; directories that cannot be read are in Repos.Unread.
+func Scan(ctx context.Context, root string, o *Options) (*Repos, error) {
+	var opts Options
 	if o != nil {
 		opts = *o
-		opts.MaxDirs = DefaultMaxDirs
-		if o.MaxDirs > 0 {
-			opts.MaxDirs = o.MaxDirs
-		}
+	}
+	if opts.MaxDirs <= 0 {
+		opts.MaxDirs = defaultMaxDirs
 	}
 	if opts.Home == "" {
-		opts.Home, _ = os.UserHomeDir() // none: ~ leads nowhere
+		opts.Home, _ = os.UserHomeDir() // without one ~ is not expanded
 	}
 	if !filepath.IsAbs(root) {
 		return nil, fmt.Errorf("scan %q: not an absolute path", root)
@@ -148,8 +134,8 @@ func (o *Options) Scan(ctx context.Context, root string) (*Repos, error) {
 		}
 		r.read(f)
 	}
-	// The outermost first: a sandbox that makes repositories does not push out
-	// those that were there.
+	// The outermost first, so that repositories that a sandbox makes do not displace
+	// existing ones beyond a limit.
 	slices.SortStableFunc(r.trees, func(a, b Tree) int {
 		return cmp.Or(cmp.Compare(strings.Count(a.Top, "/"), strings.Count(b.Top, "/")), cmp.Compare(a.Top, b.Top))
 	})
@@ -176,10 +162,10 @@ type Credential struct {
 	Key  string // such as remote.origin.url
 }
 
-// A Tree is a working tree of git. Both paths are relative to the scanned
-// directory, and "." stands for that itself.
+// A Tree is a working tree of git. The paths are relative to the scanned directory,
+// which is ".".
 type Tree struct {
-	Top string // the directory that holds the files, and something named .git
+	Top string // the directory with the files and an entry named .git
 	Dir string // the git directory, with the index
 
 	// Common is the git directory with the configuration and the objects: Dir

@@ -37,7 +37,7 @@ func scan(t testing.TB, opts *Options, root string) *Repos {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	repos, err := opts.Scan(ctx, root)
+	repos, err := Scan(ctx, root, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := Scan(b.Context(), root)
+		r, err := Scan(b.Context(), root, nil)
 		if err != nil || len(r.Dirs) != 3 {
 			b.Fatal(r, err)
 		}

@@ -27,36 +27,35 @@ const (
 	maxName   = 4096      // bytes of one path
 	statSize  = 40        // of an entry: times, device, inode, mode, owner, size
 	extended  = 0x4000    // flag: two more bytes of flags
-	checkSkip = 1 << 12   // entries between looks at the context
+	checkSkip = 1 << 12   // entries between checks of the context
 )
 
-// An Entry is what an index says of one file.
+// An Entry is the entry of an index for one file.
 type Entry struct {
 	Path string // relative to the top of the working tree
-	Mode uint32 // as git keeps it: 0100644, 0100755, 0120000 for a link, 0160000 for a submodule
-	ID   []byte // of the object with its content; nil in a merge that is not resolved
+	Mode uint32 // 0100644, 0100755, 0120000 for a link, or 0160000 for a submodule
+	ID   []byte // of the object with its content; nil in an unresolved merge
 
-	// What git saw of the file when it last knew that it has this content: times
-	// in nanoseconds since 1970, and the low 32 bits of the inode number and of
-	// the size. Zero if git has not seen it.
+	// Attributes of the file when git last read this content from it: times in
+	// nanoseconds since 1970, and the low 32 bits of the inode number and of the size.
+	// Zero if git has not read it.
 	Ctime, Mtime int64
 	Inode, Size  uint32
 }
 
-// Tracked returns the entries of the index of t, a working tree of the directory
-// root, for the paths that want accepts, sorted and each once. path is valid
-// until want returns. Without an index there are none. A damaged or enormous
-// index is an error.
+// Tracked returns the entries of the index of t, a working tree of the directory root,
+// for the paths that want accepts, sorted and each once. path is valid until want
+// returns. A missing index has no entries; a damaged or too large one is an error.
 //
-// The format is that of gitformat-index(5), versions 2 to 4. Its checksum is
-// not verified. Directories of a sparse index are left out. Of a split index,
-// both parts are read, and an entry of which only the content has changed since
-// the shared part was written has the content of that.
+// The format is that of gitformat-index(5), versions 2 to 4. The checksum is not
+// verified. Directories of a sparse index are left out. Both parts of a split index are
+// read; an entry whose content alone changed since the shared part was written has the
+// content of the shared part.
 //
-// A sandbox may have written the index: what it says is a claim.
+// A sandbox may have written the index, so the entries may be false.
 func Tracked(ctx context.Context, root string, t Tree, want func(path []byte) bool) ([]Entry, error) {
 	dir := filepath.Join(root, t.Dir)
-	hash := HashSize(root, t)
+	hash := hashSize(root, t)
 	entries, shared, err := readIndex(ctx, filepath.Join(dir, "index"), hash, want)
 	if err == nil && shared != "" {
 		var more []Entry
@@ -70,9 +69,9 @@ func Tracked(ctx context.Context, root string, t Tree, want func(path []byte) bo
 	return slices.CompactFunc(entries, func(a, b Entry) bool { return a.Path == b.Path }), nil
 }
 
-// HashSize returns the bytes of an object's id in the repository of t: 20 for
+// hashSize returns the number of bytes of an object's id in the repository of t: 20 for
 // SHA-1, 32 for SHA-256.
-func HashSize(root string, t Tree) int {
+func hashSize(root string, t Tree) int {
 	text, err := readRegular(filepath.Join(root, t.Common, "config"))
 	if err != nil {
 		return sha1.Size
@@ -86,7 +85,7 @@ func HashSize(root string, t Tree) int {
 	return sha1.Size
 }
 
-// readIndex reads an index file. A file that is not there is empty.
+// readIndex reads an index file; a missing file has no entries.
 func readIndex(ctx context.Context, path string, hash int, want func([]byte) bool) (entries []Entry, shared string, err error) {
 	f, err := openRegular(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -112,7 +111,7 @@ var (
 	errIndexSize = errors.New("too large")
 )
 
-// An indexReader reads one index.
+// An indexReader parses one index.
 type indexReader struct {
 	r    *bufio.Reader
 	hash int // bytes of an object id
@@ -122,8 +121,8 @@ type indexReader struct {
 	id   [sha256.Size]byte
 }
 
-// read returns the entries that are wanted, and the id of the shared index that
-// this one builds on, or "".
+// read returns the entries that want accepts, and the id of the shared index that this
+// one extends, or "".
 func (x *indexReader) read(ctx context.Context) (entries []Entry, shared string, err error) {
 	head := x.bytes(12)
 	if x.err != nil || string(head[:4]) != "DIRC" {
@@ -132,7 +131,7 @@ func (x *indexReader) read(ctx context.Context) (entries []Entry, shared string,
 	version := binary.BigEndian.Uint32(head[4:])
 	count := binary.BigEndian.Uint32(head[8:])
 	if version < 2 || version > 4 {
-		return nil, "", fmt.Errorf("version %d is not known", version)
+		return nil, "", fmt.Errorf("unknown version %d", version)
 	}
 	var name []byte
 	var e Entry
@@ -163,9 +162,8 @@ func (x *indexReader) read(ctx context.Context) (entries []Entry, shared string,
 	return entries, x.link(), nil
 }
 
-// entry reads an entry into e, all but its path, and returns that, which may
-// reuse prev, and its stage, which is 0 but in a merge. e.ID is good until the next
-// call.
+// entry reads an entry into e, but for its path. It returns the path, which may reuse
+// prev, and the stage, which is 0 outside of a merge. e.ID is valid until the next call.
 func (x *indexReader) entry(version uint32, prev []byte, e *Entry) (name []byte, stage int) {
 	size := statSize + x.hash + 2
 	head := x.bytes(size)
@@ -209,7 +207,7 @@ func (x *indexReader) entry(version uint32, prev []byte, e *Entry) (name []byte,
 	return name, int(flags >> 12 & 3)
 }
 
-// varint reads a number as in the offsets of packs; gitformat-pack(5).
+// varint reads a number in the encoding of the offsets in packs; gitformat-pack(5).
 func (x *indexReader) varint() uint64 {
 	var n uint64
 	for i := range 5 {
@@ -230,8 +228,8 @@ func (x *indexReader) varint() uint64 {
 	return 0
 }
 
-// link looks in the extensions for the id of a shared index; what follows the
-// entries and is not an extension is the checksum.
+// link returns the id of the shared index, or "", from the extensions, which lie between
+// the entries and the checksum.
 func (x *indexReader) link() string {
 	for {
 		head, err := x.r.Peek(8 + x.hash)
@@ -252,7 +250,7 @@ func (x *indexReader) link() string {
 	}
 }
 
-// bytes reads n bytes, which are good until the next call.
+// bytes reads n bytes, which are valid until the next call.
 func (x *indexReader) bytes(n int) []byte {
 	x.buf = slices.Grow(x.buf[:0], n)[:n]
 	if x.err == nil {

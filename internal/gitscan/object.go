@@ -20,15 +20,14 @@ import (
 )
 
 const (
-	maxPacks   = 2000    // packs in which an object is looked for
-	maxIdx     = 1 << 31 // bytes of a pack's index that are believed
-	packOpen   = 8 + 4   // a pack's index begins with a mark, a version,
-	fanoutSize = 256 * 4 // and how many objects begin with which byte
+	maxPacks   = 2000    // packs that are searched
+	maxIdx     = 1 << 31 // bytes of a pack's index
+	packOpen   = 8 + 4   // a pack's index begins with a magic number, a version,
+	fanoutSize = 256 * 4 // and the number of objects up to each first byte
 )
 
-// BlobID returns the id that git gives an object with this content, in a
-// repository of which ids have size bytes (see [HashSize]): as git add would
-// without filters and conversions.
+// BlobID returns the id of a blob with this content, in a repository whose ids have size
+// bytes: 20 or 32. git add gives the same id without filters and conversions.
 func BlobID(content []byte, size int) []byte {
 	var h hash.Hash
 	if size == sha256.Size {
@@ -41,11 +40,11 @@ func BlobID(content []byte, size int) []byte {
 	return h.Sum(nil)
 }
 
-// Object returns the file, relative to root, that holds the object with this id
-// and content in the repository of t: a loose object, which is compared, or a
-// pack, whose index is believed. Only files of the repository's own objects
-// directory are looked at, by paths without links, since whoever sees the tree
-// sees them. ok is false if the object is not found.
+// Object returns the file, relative to root, that holds the blob with this id and
+// content in the repository of t: a loose object, which is compared with content, or a
+// pack, whose index is believed. It reads only the repository's own objects directory,
+// by paths without links: files that are visible to whoever sees the tree. ok is false
+// if the blob is not found.
 func Object(root *os.File, t Tree, id, content []byte) (file string, ok bool) {
 	dir := path.Join(t.Common, "objects")
 	name := hex.EncodeToString(id)
@@ -90,8 +89,8 @@ func holds(f io.Reader, content []byte) bool {
 	return err == nil && bytes.Equal(got, want)
 }
 
-// inPack reports whether a pack is there and its index has id; version 2 of
-// gitformat-pack(5), which git writes since 2008.
+// inPack reports whether a pack exists and its index has id. It reads version 2 of
+// gitformat-pack(5), which git has written since 2008.
 func inPack(root *os.File, idx, pack string, id []byte) bool {
 	f, err := openRegularAt(root, idx)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestEntryLikeGit(t *testing.T) {
 			if want := map[bool]uint32{false: 0o100644, true: 0o120000}[f.Link]; e.Mode != want {
 				t.Errorf("%s: mode %o", e.Path, e.Mode)
 			}
-			if id := BlobID(f.Content, HashSize(root, trees[0])); !bytes.Equal(id, e.ID) {
+			if id := BlobID(f.Content, hashSize(root, trees[0])); !bytes.Equal(id, e.ID) {
 				t.Errorf("%s: id %x, index %x", e.Path, id, e.ID)
 			}
 		}
@@ -79,7 +79,7 @@ func TestObject(t *testing.T) {
 			t.Fatal(d)
 		}
 		find := func(content string) (file string, ok bool) {
-			size := HashSize(root, trees[0])
+			size := hashSize(root, trees[0])
 			file, ok = Object(dir, trees[0], BlobID([]byte(content), size), []byte(content))
 			if again, found := Object(dir, trees[1], BlobID([]byte(content), size), []byte(content)); again != file || found != ok {
 				t.Errorf("the worktree has %q, %v, the repository %q, %v", again, found, file, ok)
@@ -99,7 +99,7 @@ func TestObject(t *testing.T) {
 		}
 		all("")
 		// A loose object that is not what its name says does not count.
-		id := BlobID([]byte("x"), HashSize(root, trees[0]))
+		id := BlobID([]byte("x"), hashSize(root, trees[0]))
 		forged := BlobID([]byte("guess"), len(id))
 		name := func(id []byte) string {
 			s := hex.EncodeToString(id)

@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	maxPaths = 10_000   // paths in each result
+	maxPaths = 10_000   // in each result
 	maxRead  = 64 << 20 // bytes of configuration read in one scan
 	maxDepth = 10       // of includes, as in git
 )
 
-// A reader finds out what the repositories of one scan point to.
+// A reader collects what the repositories of one scan point to.
 type reader struct {
 	root string // resolved
 	home string
@@ -25,7 +25,7 @@ type reader struct {
 	truncated bool
 }
 
-// read follows one place.
+// read reads the repository at a place.
 func (r *reader) read(p place) {
 	path := filepath.Join(r.root, p.path)
 	switch p.kind {
@@ -36,7 +36,7 @@ func (r *reader) read(p place) {
 	}
 }
 
-// enclosing reads the repository that root is a part of, if there is one.
+// enclosing reads the repository that root is a part of, if any.
 func (r *reader) enclosing() {
 	for dir := r.root; dir != "/"; {
 		dir = filepath.Dir(dir)
@@ -47,7 +47,7 @@ func (r *reader) enclosing() {
 	}
 }
 
-// open follows the .git at path, whatever it is.
+// open reads the repository of the .git at path, a directory, file or link.
 func (r *reader) open(path string) {
 	top := filepath.Dir(path)
 	info, err := os.Stat(path)
@@ -65,7 +65,7 @@ func (r *reader) open(path string) {
 	}
 }
 
-// pointer reads a .git file; gitrepository-layout(5).
+// pointer returns the directory that a .git file points to; gitrepository-layout(5).
 func pointer(path string) (dir string, ok bool) {
 	text, err := readRegular(path)
 	if err != nil {
@@ -79,8 +79,8 @@ func pointer(path string) (dir string, ok bool) {
 	return absolute(filepath.Dir(path), target), true
 }
 
-// common returns the directory with the configuration of a git directory: its
-// own, or for a linked worktree that of the repository.
+// common returns the directory with the configuration of a git directory: dir itself,
+// or for a linked worktree the repository's.
 func common(dir string) string {
 	text, err := readRegular(filepath.Join(dir, "commondir"))
 	target := strings.TrimRight(string(text), "\r\n")
@@ -90,8 +90,8 @@ func common(dir string) string {
 	return absolute(dir, target)
 }
 
-// absolute returns path, taken relative to dir. It is not cleaned: x/.. is not
-// nothing if x is a link.
+// absolute returns path, taken relative to dir. It is not cleaned, since x/.. leads
+// elsewhere if x is a link.
 func absolute(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -99,8 +99,8 @@ func absolute(dir, path string) string {
 	return dir + "/" + path
 }
 
-// repository reads the repository with the git directory dir, whose working
-// tree is at top.
+// repository reads the repository with the git directory dir and the working tree at
+// top.
 func (r *reader) repository(dir, top string) {
 	dir, ok := r.reach(dir)
 	if !ok {
@@ -127,8 +127,8 @@ func (r *reader) repository(dir, top string) {
 	r.hooks(filepath.Join(shared, "hooks"))
 }
 
-// tree records the working tree of a repository, if that is where the first of
-// tops is: core.worktree, which the others come from, may say otherwise.
+// tree records the working tree of a repository, at the first of tops. It does nothing
+// if the others, which come from core.worktree, are elsewhere.
 func (r *reader) tree(dir, shared string, tops []string) {
 	top, _, ok := resolve(tops[0])
 	for _, t := range tops[1:] {
@@ -168,7 +168,7 @@ func (r *reader) hooks(dir string) {
 	}
 }
 
-// target records where path leads if it is a link. Its directory is resolved.
+// target records the target of path if that is a link. Its directory is resolved.
 func (r *reader) target(path string) {
 	real, ok := r.reach(path)
 	if ok && real != filepath.Clean(path) {
@@ -176,7 +176,7 @@ func (r *reader) target(path string) {
 	}
 }
 
-// runs records a path that git executes or includes, if it is below root.
+// runs records a path that git executes or includes, if it is at or below root.
 func (r *reader) runs(path string) {
 	real, ok := r.reach(path)
 	if !ok {
@@ -187,7 +187,7 @@ func (r *reader) runs(path string) {
 	}
 }
 
-// reach resolves a path, and records the links below root on the way.
+// reach resolves a path and records the links below root that it followed.
 func (r *reader) reach(path string) (real string, ok bool) {
 	real, links, ok := resolve(path)
 	for _, link := range links {
@@ -198,7 +198,7 @@ func (r *reader) reach(path string) (real string, ok bool) {
 	return real, ok
 }
 
-// put adds to a result, within bounds.
+// put adds path to a result, up to maxPaths.
 func (r *reader) put(s *set, path string) {
 	if len(*s) >= maxPaths {
 		r.truncated = true

@@ -1,13 +1,9 @@
 package gitscan
 
 import (
-	"errors"
 	"io"
 	"os"
-	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -16,8 +12,8 @@ const (
 )
 
 // resolve returns an absolute path with all symbolic links followed, as open(2)
-// would, and the links it followed. Names that do not exist stay as they are.
-// ok is false if the path goes in circles.
+// does, and the links that it followed. Names that do not exist stay as they are.
+// ok is false if there are more links than the kernel follows.
 func resolve(path string) (real string, links []string, ok bool) {
 	pending := strings.Split(path, "/")
 	for len(pending) > 0 {
@@ -50,10 +46,9 @@ func resolve(path string) (real string, links []string, ok bool) {
 	return real, links, true
 }
 
-// Reach returns where path, an absolute one, leads below root: the file or
-// directory, if it is below, whether or not it exists, and the symbolic links below
-// root that are followed on the way. All are relative to root, which has no links in
-// it.
+// Reach returns the paths below root, relative to it, that an absolute path depends on:
+// the symbolic links that are followed on the way, and the file or directory that it
+// leads to, whether or not that exists. root must be absolute and without links.
 func Reach(root, path string) []string {
 	real, links, ok := resolve(path)
 	if ok {
@@ -68,8 +63,8 @@ func Reach(root, path string) []string {
 	return below
 }
 
-// relative returns the path of a below root, or "." for root itself; ok is
-// false if it is elsewhere. Both are absolute, clean and resolved.
+// relative returns path relative to root, "." for root itself. ok is false if path is
+// not at or below root. Both must be absolute, clean and resolved.
 func relative(root, path string) (rel string, ok bool) {
 	if path == root {
 		return ".", true
@@ -77,9 +72,8 @@ func relative(root, path string) (rel string, ok bool) {
 	return strings.CutPrefix(path, strings.TrimSuffix(root, "/")+"/")
 }
 
-// readRegular returns the first maxFile bytes of a regular file; symbolic links
-// are followed, as git does. It opens nothing else: a FIFO would block and a
-// device may act.
+// readRegular returns the first maxFile bytes of a regular file. It follows links, as
+// git does.
 func readRegular(path string) ([]byte, error) {
 	f, err := openRegular(path)
 	if err != nil {
@@ -87,24 +81,4 @@ func readRegular(path string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, maxFile))
-}
-
-// errNotRegular: something other than a file is where one was expected.
-var errNotRegular = errors.New("not a regular file")
-
-// openRegular opens a regular file to read.
-func openRegular(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, &os.PathError{Op: "open", Path: path, Err: errNotRegular}
-	}
-	return os.Open("/proc/self/fd/" + strconv.Itoa(fd)) // the same inode
 }

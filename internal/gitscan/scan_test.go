@@ -230,11 +230,11 @@ func TestScanLimits(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Scan(ctx, root); !errors.Is(err, context.Canceled) {
+	if _, err := Scan(ctx, root, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 	for _, bad := range []string{"relative", filepath.Join(root, "none"), filepath.Join(root, "0/x")} {
-		if _, err := Scan(t.Context(), bad); err == nil {
+		if _, err := Scan(t.Context(), bad, nil); err == nil {
 			t.Errorf("%s: no error", bad)
 		}
 	}
@@ -310,7 +310,7 @@ func TestScanLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for files, want := range map[int]int{0: 0, 1000: 2} {
-		repos, err := (&Options{Files: files}).Scan(t.Context(), root)
+		repos, err := Scan(t.Context(), root, &Options{Files: files})
 		if err != nil || repos.Outer != want {
 			t.Errorf("of %d files %+v, %v; want %d", files, repos, err, want)
 		}

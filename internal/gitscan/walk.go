@@ -20,8 +20,8 @@ import (
 const (
 	walkers = 4 // goroutines; with a warm cache two cores are enough to feed
 
-	// maxPending bounds the bytes of the paths that wait to be read, which a
-	// hostile tree can make long and many.
+	// maxPending bounds the bytes of the pending paths, which a hostile tree can make
+	// long and many.
 	maxPending = 64 << 20
 	maxFound   = 10_000 // repositories, and directories skipped
 )
@@ -42,15 +42,15 @@ const (
 	gitLink             // a symbolic link named .git
 )
 
-// A walker reads the directories of a tree. Its goroutines share the stack of
-// those still to be read.
+// A walker reads the directories of a tree. Its goroutines share the stack of pending
+// directories.
 type walker struct {
 	root  int // descriptor of the root
 	max   int
 	names map[string]bool // files to look for
 	marks map[string]bool // entries whose directories to look for
 	link  func(path string) bool
-	files atomic.Int64 // how many may still be looked at
+	files atomic.Int64 // how many files may still be counted
 
 	mu        sync.Mutex
 	wake      sync.Cond       // signals more pending, or the end
@@ -63,9 +63,9 @@ type walker struct {
 	named     []string        // files that were looked for; guarded by mu
 	marked    []string        // directories with a mark; guarded by mu
 	linked    []string        // links that were looked for; guarded by mu
-	skipped   []string        // of another mount; guarded by mu
+	skipped   []string        // directories of another mount; guarded by mu
 	unread    []string        // guarded by mu
-	links     map[inode]tally // of files with several; guarded by mu
+	links     map[inode]tally // of files with several links; guarded by mu
 	truncated bool            // guarded by mu
 	err       error           // guarded by mu
 }
@@ -88,14 +88,14 @@ func walk(ctx context.Context, root string, opts *Options) (*walker, error) {
 	}
 	var wg sync.WaitGroup
 	for range walkers {
-		// Ends when nothing is pending and nobody is busy, or with ctx.
+		// Ends when nothing is pending and no goroutine is busy, or with ctx.
 		wg.Go(func() { w.run(ctx) })
 	}
 	wg.Wait()
 	return w, w.err
 }
 
-// run reads pending directories until there are none and will be none.
+// run reads pending directories until the walk is complete.
 func (w *walker) run(ctx context.Context) {
 	buf := make([]byte, 32<<10)
 	var below []string
@@ -110,8 +110,8 @@ func (w *walker) run(ctx context.Context) {
 	}
 }
 
-// next takes a directory off the stack, waiting for one if others may still
-// find some.
+// next takes a directory off the stack. It waits while the stack is empty and other
+// goroutines may still add to it.
 func (w *walker) next() (string, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +129,7 @@ func (w *walker) next() (string, bool) {
 	return path, true
 }
 
-// done records what reading a directory gave.
+// done records the result of readDir.
 func (w *walker) done(path string, below []string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,7 +138,7 @@ func (w *walker) done(path string, below []string, err error) {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), err != nil && path == ".":
 		w.err, w.stop = err, true
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		// It is gone, or became something else.
+		// The directory was removed or replaced.
 	case err != nil && len(w.skipped)+len(w.unread) >= maxFound:
 		w.truncated = true
 	case errors.Is(err, unix.EXDEV):
@@ -171,8 +171,7 @@ func (w *walker) add(path string, k kind) {
 	w.found = append(w.found, place{path, k})
 }
 
-// note records in list what was looked for. What is beyond the limit is left
-// out.
+// note appends path to one of the lists of w, up to a limit.
 func (w *walker) note(list *[]string, path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,86 +193,112 @@ var repoNames = map[string]int{"HEAD": hasHead, "objects": hasObjects, "refs": h
 // readDir reads the directory at path and returns the directories in it,
 // appended to below. buf is space to read with.
 func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []string) ([]string, error) {
-	// Neither a link nor a mount on the way, whatever happens meanwhile. The
-	// path is opened from the root: holding a descriptor for each directory
-	// that is pending would cost more than the kernel's walk of cached names.
+	// The path is opened from the root: holding a descriptor for each pending directory
+	// would cost more than the kernel's walk of cached names.
 	fd, err := beneath.Open(w.root, path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return below, err
 	}
 	defer unix.Close(fd)
-	prefix := path + "/"
+	d := dir{walker: w, fd: fd, prefix: path + "/", below: below}
 	if path == "." {
-		prefix = ""
+		d.prefix = ""
 	}
-	has, marked := 0, false
+	if err := readEntries(ctx, fd, buf, d.entry); err != nil {
+		return d.below, err
+	}
+	if d.marked {
+		w.note(&w.marked, path)
+	}
+	if (path == ".git" || strings.HasSuffix(path, "/.git")) && d.has&hasHead != 0 {
+		return below[:0], nil
+	}
+	// The walk enters what looks like a bare repository: its names must not hide
+	// repositories in it.
+	if d.has&(hasHead|hasCommonDir) == hasHead|hasCommonDir || d.has&(hasObjects|hasRefs) == hasObjects|hasRefs {
+		w.add(path, bareDir)
+	}
+	return d.below, nil
+}
+
+// A dir is a directory that is being read.
+type dir struct {
+	*walker
+	fd     int
+	prefix string   // of the paths of its entries
+	below  []string // directories in it
+	has    int      // of repoNames
+	marked bool
+}
+
+// entry records an entry of type typ, a DT_ constant.
+func (d *dir) entry(name []byte, typ uint8) {
+	if typ == unix.DT_UNKNOWN {
+		typ = statType(d.fd, string(name))
+	}
+	d.has |= repoNames[string(name)]
+	d.marked = d.marked || d.marks[string(name)]
+	path := func() string { return d.prefix + string(name) } // most files need none
+	isGit := string(name) == ".git"
+	switch typ {
+	case unix.DT_DIR:
+		if string(name) == "." || string(name) == ".." {
+			return
+		}
+		d.below = append(d.below, path())
+		if isGit {
+			// Whatever is in it, and whether or not it can be read: a sandbox could
+			// remove HEAD or a permission, change the hooks the next time, and restore it.
+			d.add(path(), gitDir)
+		}
+	case unix.DT_REG:
+		if d.files.Load() > 0 {
+			d.look(d.fd, string(name))
+		}
+		switch {
+		case d.names[gitconfig.Lower(string(name))]:
+			d.note(&d.named, path())
+		case isGit:
+			d.add(path(), gitFile)
+		}
+	case unix.DT_LNK:
+		if d.link != nil && d.link(path()) {
+			d.note(&d.linked, path())
+		}
+		if isGit {
+			d.add(path(), gitLink)
+		}
+	}
+}
+
+// readEntries calls f with each entry of the directory fd. buf is space to read with.
+func readEntries(ctx context.Context, fd int, buf []byte, f func(name []byte, typ uint8)) error {
 	for {
 		if err := ctx.Err(); err != nil {
-			return below, err
+			return err
 		}
 		n, err := unix.Getdents(fd, buf)
-		if err == unix.EINTR { // FUSE and NFS
+		switch {
+		case err == unix.EINTR: // FUSE and NFS
 			continue
-		}
-		if err != nil {
-			return below, err
-		}
-		if n <= 0 {
-			break
+		case err != nil:
+			return err
+		case n <= 0:
+			return nil
 		}
 		for rest := buf[:n]; len(rest) > 0; {
 			var name []byte
 			var typ uint8
-			name, typ, rest = entry(rest)
-			if name == nil {
-				return below, fmt.Errorf("directory entries: %w", unix.EIO)
+			if name, typ, rest = entry(rest); name == nil {
+				return fmt.Errorf("directory entries: %w", unix.EIO)
 			}
-			if typ == unix.DT_UNKNOWN {
-				typ = statType(fd, name)
-			}
-			has |= repoNames[string(name)]
-			marked = marked || w.marks[string(name)]
-			if typ == unix.DT_LNK && w.link != nil && w.link(prefix+string(name)) {
-				w.note(&w.linked, prefix+string(name))
-			}
-			if typ == unix.DT_REG && w.files.Load() > 0 {
-				w.look(fd, name)
-			}
-			isGit := string(name) == ".git"
-			switch {
-			case typ == unix.DT_DIR && string(name) != "." && string(name) != "..":
-				below = append(below, prefix+string(name))
-				if isGit {
-					// Whatever is in it, and whether or not it can be read: a sandbox that
-					// takes HEAD or a permission away must not find the hooks unguarded
-					// the next time, and put it back.
-					w.add(prefix+".git", gitDir)
-				}
-			case typ == unix.DT_REG && w.names[gitconfig.Lower(string(name))]:
-				w.note(&w.named, prefix+string(name))
-			case isGit && typ == unix.DT_REG:
-				w.add(prefix+".git", gitFile)
-			case isGit && typ == unix.DT_LNK:
-				w.add(prefix+".git", gitLink)
-			}
+			f(name, typ)
 		}
 	}
-	if marked {
-		w.note(&w.marked, path)
-	}
-	if (path == ".git" || strings.HasSuffix(path, "/.git")) && has&hasHead != 0 {
-		return below[:0], nil
-	}
-	// Below what looks like a bare repository the walk goes on: names must not
-	// hide the repositories next to them.
-	if has&(hasHead|hasCommonDir) == hasHead|hasCommonDir || has&(hasObjects|hasRefs) == hasObjects|hasRefs {
-		w.add(path, bareDir)
-	}
-	return below, nil
 }
 
-// entry splits the first entry off a buffer of getdents64(2); a nil name means
-// that it is malformed.
+// entry splits the first entry off a buffer of getdents64(2). name is nil if the entry
+// is malformed.
 func entry(b []byte) (name []byte, typ uint8, rest []byte) {
 	const (
 		reclen = int(unsafe.Offsetof(unix.Dirent{}.Reclen))
@@ -294,11 +319,11 @@ func entry(b []byte) (name []byte, typ uint8, rest []byte) {
 	return name, b[kind], b[n:]
 }
 
-// statType is the type of a name for file systems whose directories do not
-// tell it.
-func statType(dir int, name []byte) uint8 {
+// statType returns the type of a name, for file systems whose directories do not have
+// it.
+func statType(dir int, name string) uint8 {
 	var st unix.Stat_t
-	if unix.Fstatat(dir, string(name), &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return unix.DT_UNKNOWN
 	}
 	return uint8(st.Mode & unix.S_IFMT >> 12) // DT_x is S_IFx >> 12, see readdir(3)
