@@ -204,7 +204,7 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 	if path == "." {
 		d.prefix = ""
 	}
-	if err := readEntries(ctx, fd, buf, d.entry); err != nil {
+	if err := d.read(ctx, buf); err != nil {
 		return d.below, err
 	}
 	if d.marked {
@@ -271,13 +271,13 @@ func (d *dir) entry(name []byte, typ uint8) {
 	}
 }
 
-// readEntries calls f with each entry of the directory fd. buf is space to read with.
-func readEntries(ctx context.Context, fd int, buf []byte, f func(name []byte, typ uint8)) error {
+// read calls d.entry with each entry. buf is space to read with.
+func (d *dir) read(ctx context.Context, buf []byte) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := unix.Getdents(fd, buf)
+		n, err := unix.Getdents(d.fd, buf)
 		switch {
 		case err == unix.EINTR: // FUSE and NFS
 			continue
@@ -292,7 +292,7 @@ func readEntries(ctx context.Context, fd int, buf []byte, f func(name []byte, ty
 			if name, typ, rest = entry(rest); name == nil {
 				return fmt.Errorf("directory entries: %w", unix.EIO)
 			}
-			f(name, typ)
+			d.entry(name, typ)
 		}
 	}
 }
