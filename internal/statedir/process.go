@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/proc"
+	"wolffia/internal/statefile"
 )
 
 // A Process is one that cannot be taken for another: a number is given to a

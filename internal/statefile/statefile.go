@@ -1,4 +1,4 @@
-// Package statefile reads and replaces the files of the state directory. Some of them
+// Package statefile is the one way to access the files of the state directory. Some of them
 // can be written by processes that a sandbox may control: so no link is followed, and
 // reads are bounded.
 package statefile
