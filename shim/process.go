@@ -142,7 +142,7 @@ func (s *shim) prepare() (*launch.Spec, error) {
 			return nil, err
 		}
 	}
-	return spec, rootfs.KeepSockets(b, spec, <-sockets, rootfs.EmptyDir(b.Mnt))
+	return spec, rootfs.KeepSockets(b, spec, <-sockets)
 }
 
 // mount mounts the codebase and hands it to its server.
@@ -176,14 +176,14 @@ func (s *shim) launch(backends []launch.Backend, spec *launch.Spec) (err error) 
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	if s.boot.Held {
-		spec.Gate = os.NewFile(boot.FDGate, "gate")
+		spec.Barrier = os.NewFile(boot.FDGate, "gate")
 	}
 	if s.inst, err = backends[i].Launch(spec); err != nil {
 		return err
 	}
 	step.Reached("launched")
 	if s.boot.Held {
-		_ = spec.Gate.Close()
+		_ = spec.Barrier.Close()
 		s.step("limit it")
 		boot.Report{Held: s.inst.PID}.Send(s.ready)
 	}

@@ -10,28 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HoldArg is the first argument of a wolffia that waits at a gate and then executes
-// another program: see [Held].
+// HoldArg is the first argument of wolffia for [Hold].
 const HoldArg = "hold"
 
-// Held returns a command, for StartPiped, whose process executes c when it reads a byte
-// from gate, and ends if gate ends first. So the caller can prepare, for a process that
-// exists, what must be there before the program runs, such as a control group. Without
-// a gate Held returns c. The caller's own program must be wolffia. The caller closes
-// gate.
-func Held(c *Command, gate *os.File) *Command {
-	if gate == nil {
+// WithBarrier returns the command, for StartPiped, of a process that executes c once a
+// byte can be read from barrier, and ends at its end of file. So a control group can be
+// set up for a process before its program runs. With a nil barrier it returns c. The
+// caller's program must be wolffia, and the caller closes barrier.
+func WithBarrier(c *Command, barrier *os.File) *Command {
+	if barrier == nil {
 		return c
 	}
 	held := *c
 	held.Path = "/proc/self/exe"
 	held.Args = append([]string{"wolffia", HoldArg, strconv.Itoa(3 + len(c.Files)), c.Path}, c.Args...)
-	held.Files = append(c.Files[:len(c.Files):len(c.Files)], gate)
+	held.Files = append(c.Files[:len(c.Files):len(c.Files)], barrier)
 	return &held
 }
 
-// Hold is the main function of a held process; args are those of Held. It returns only
-// if it fails.
+// Hold is the main of a process that WithBarrier has described. It returns only with an
+// error.
 func Hold(args []string) error {
 	if len(args) < 5 || args[1] != HoldArg {
 		return errors.New("hold is for wolffia itself: it is not a command")
@@ -49,7 +47,7 @@ func Hold(args []string) error {
 		case err != nil:
 			return fmt.Errorf("wait for the limits: %w", err)
 		case n == 0:
-			return errors.New("the start of this sandbox was given up")
+			return errors.New("the start of the sandbox was cancelled")
 		}
 		break
 	}

@@ -32,7 +32,7 @@ func hold(t *testing.T) (*child.Piped, *os.File) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	c, err := child.StartPiped(child.Held(&child.Command{
+	c, err := child.StartPiped(child.WithBarrier(&child.Command{
 		Path: "/bin/sh", Args: []string{"a shell", "-c", `echo "$0 $A"; head -n 1 <&3; test -e /proc/$$/fd/4 || echo closed`}, Env: []string{"A=b", "PATH=/usr/bin:/bin"},
 		Files: []*os.File{file},
 	}, gate))
@@ -70,7 +70,7 @@ func TestHeldGivenUp(t *testing.T) {
 	_ = open.Close()
 	out, _ := io.ReadAll(c.Stream)
 	complaint, err := io.ReadAll(c.Stderr)
-	if len(out) > 0 || string(complaint) != "the start of this sandbox was given up" || err != nil {
+	if len(out) > 0 || string(complaint) != "the start of the sandbox was cancelled" || err != nil {
 		t.Errorf("%q %q %v", out, complaint, err)
 	}
 	if err := c.Wait(); err != nil {

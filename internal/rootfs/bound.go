@@ -50,16 +50,12 @@ func ListSockets(b *boot.Params) <-chan boundList {
 
 // KeepSockets covers or refuses what would show a socket on which something listens.
 // The directory empty is empty.
-func KeepSockets(b *boot.Params, spec *launch.Spec, list boundList, empty string) error {
+func KeepSockets(b *boot.Params, spec *launch.Spec, list boundList) error {
 	if !keepsSockets(b) || list.err != nil {
 		return list.err
 	}
 	if len(list.sockets) > 0 {
-		shown, err := shownOfHost(spec)
-		if err != nil {
-			return err
-		}
-		covers, err := coverBound(shown, list.sockets, empty)
+		covers, err := coverBound(shownOfHost(spec), list.sockets, EmptyDir(b))
 		if err != nil {
 			return err
 		}
@@ -68,30 +64,25 @@ func KeepSockets(b *boot.Params, spec *launch.Spec, list boundList, empty string
 	return checkBound(b.Config.Mounts, list.sockets)
 }
 
-// shownOfHost returns what a sandbox is shown of the host beside what the user named, from where it
-// is without symbolic links.
-func shownOfHost(spec *launch.Spec) ([]runtime.Mount, error) {
+// shownOfHost returns the mounts of the host that every sandbox has, with symbolic links
+// in their sources resolved.
+func shownOfHost(spec *launch.Spec) []runtime.Mount {
 	var shown []runtime.Mount
-	for _, e := range spec.Root {
-		if e.Link == "" {
-			shown = append(shown, runtime.Mount{Source: e.Source, Target: "/" + e.Name})
+	show := func(source, target string) {
+		if real, err := filepath.EvalSymlinks(source); err == nil {
+			source = real
+		}
+		shown = append(shown, runtime.Mount{Source: source, Target: target})
+	}
+	for _, m := range spec.Root {
+		if m.Kind == launch.Bind {
+			show(m.Source, m.Target)
 		}
 	}
-	if spec.Etc != "" {
-		dirs, err := shownEtc()
-		if err != nil {
-			return nil, err
-		}
-		for _, dir := range dirs {
-			shown = append(shown, runtime.Mount{Source: "/etc/" + dir, Target: "/etc/" + dir})
-		}
+	for _, dir := range spec.HostEtc {
+		show("/etc/"+dir, "/etc/"+dir)
 	}
-	for i := range shown {
-		if real, err := filepath.EvalSymlinks(shown[i].Source); err == nil {
-			shown[i].Source = real
-		}
-	}
-	return shown, nil
+	return shown
 }
 
 // A bound is a unix socket of the host's.

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
 	"wolffia/runtime"
 )
 
@@ -23,8 +23,8 @@ var maskedProc = []string{
 // own namespaces and so to its user (pid_max, in Linux 6.14), and maskedProc empty.
 // What its mode keeps from everybody but root is left: no process inside is root.
 // The empty file and the empty directory are made in dir.
-func coverProc(dir string) ([]runtime.Mount, error) {
-	file, folder := filepath.Join(dir, "no-file"), EmptyDir(dir)
+func coverProc(b *boot.Params) ([]runtime.Mount, error) {
+	file, folder := at(b, "no-file"), EmptyDir(b)
 	if err := errors.Join(os.WriteFile(file, nil, 0o444), os.Mkdir(folder, 0o555)); err != nil {
 		return nil, err
 	}

@@ -1,21 +1,18 @@
 package rootfs
 
 import (
+	"cmp"
 	"path/filepath"
 
 	"wolffia/internal/boot"
 )
 
-// TreeDir is where the filtered codebase is mounted.
-func TreeDir(b *boot.Params) string {
-	if b.Engine != "" {
-		return EngineTree(b.Engine)
-	}
-	return filepath.Join(b.Mnt, "tree")
-}
+// TreeDir returns where the filtered codebase is mounted.
+func TreeDir(b *boot.Params) string { return at(b, "tree") }
 
-// EmptyDir is the empty directory of coverProc.
-func EmptyDir(dir string) string { return filepath.Join(dir, "no-directory") }
+// EmptyDir returns an empty directory, to be mounted over others.
+func EmptyDir(b *boot.Params) string { return at(b, "no-directory") }
 
-// EngineTree is where the tree is mounted in the host's namespace.
-func EngineTree(dir string) string { return filepath.Join(dir, "tree") }
+// at returns the path of a sandbox's own file on the host, which an engine must be able
+// to reach.
+func at(b *boot.Params, name string) string { return filepath.Join(cmp.Or(b.Engine, b.Mnt), name) }

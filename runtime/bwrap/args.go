@@ -1,21 +1,21 @@
 package bwrap
 
 import (
+	"fmt"
 	"strconv"
 
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
 
-// seccompFD is where bwrap finds the filter.
+// seccompFD is the descriptor from which bwrap reads the seccomp filter.
 const seccompFD = 3
 
-// Args is bubblewrap's command line for spec, without the program's name
-// (bwrap(1)). It decides all of the isolation and does no I/O. The seccomp
-// filter is read from descriptor 3.
+// Args returns bubblewrap's arguments for spec, without the program's name (bwrap(1)).
+// They are all of the isolation. Args does no I/O.
 func Args(spec *launch.Spec) []string {
 	a := []string{
-		// Not --unshare-all: that leaves out what it cannot have.
+		// Not --unshare-all: that leaves out namespaces which the kernel refuses.
 		"--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup",
 	}
 	if spec.Network != runtime.NetworkHost {
@@ -32,55 +32,39 @@ func Args(spec *launch.Spec) []string {
 	if spec.RootDir != "" {
 		a = append(a, "--bind", spec.RootDir, "/")
 	}
-	for _, e := range spec.Root {
-		if e.Link != "" {
-			a = append(a, "--symlink", e.Link, "/"+e.Name)
-		} else {
-			a = append(a, "--ro-bind", e.Source, "/"+e.Name)
+	tmpfs := func(m *launch.Mount) {
+		a = append(a, "--perms", fmt.Sprintf("%04o", m.Mode))
+		if m.Size > 0 {
+			a = append(a, "--size", strconv.FormatInt(m.Size, 10))
+		}
+		a = append(a, "--tmpfs", m.Target)
+	}
+	for _, m := range spec.Mounts() {
+		switch m.Kind {
+		case launch.Symlink:
+			a = append(a, "--symlink", m.Source, m.Target)
+		case launch.Bind, launch.Cover:
+			op := "--ro-bind"
+			if m.Writable {
+				op = "--bind"
+			}
+			a = append(a, op, m.Source, m.Target)
+		case launch.Proc:
+			a = append(a, "--proc", m.Target)
+		case launch.Dev:
+			a = append(a, "--dev", m.Target) // a tmpfs without a limit, with a directory shm
+		case launch.Shm:
+			if m.Size > 0 {
+				tmpfs(&m)
+				a = append(a, "--remount-ro", "/dev")
+			}
+		case launch.Tmpfs:
+			tmpfs(&m)
+		case launch.Filter, launch.Sys: // the filter has a descriptor; /sys would be the host's
 		}
 	}
-	a = append(a, "--proc", "/proc", "--dev", "/dev")
-	for _, m := range spec.Covers {
-		a = append(a, "--ro-bind", m.Source, m.Target)
-	}
-	if spec.Etc != "" {
-		a = append(a, "--ro-bind", spec.Etc, "/etc")
-	}
-	sizes := spec.Sizes()
-	if sizes.Dev > 0 {
-		// It is a tmpfs that the user may write to.
-		a = append(a, "--perms", "1777", "--size", strconv.FormatInt(sizes.Shm, 10), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
-	}
-	tmpfs := func(target, perms string, size int64) {
-		a = append(a, "--perms", perms)
-		if size > 0 {
-			a = append(a, "--size", strconv.FormatInt(size, 10))
-		}
-		a = append(a, "--tmpfs", target)
-	}
-	tmpfs("/tmp", "1777", sizes.Tmp)
-	if spec.RootDir == "" {
-		a = append(a, "--dir", "/var", "--symlink", "../tmp", "/var/tmp")
-	}
-	tmpfs(spec.Home, "0700", sizes.Home)
-	for _, target := range spec.Scratch {
-		tmpfs(target, "0755", sizes.Scratch)
-	}
-	for _, m := range spec.Binds {
-		op := "--ro-bind"
-		if m.Writable {
-			op = "--bind"
-		}
-		a = append(a, op, m.Source, m.Target)
-	}
-	tmpfs(launch.SessionsPath, "0700", sizes.Sessions)
-	a = append(a, "--ro-bind", spec.Guest, launch.GuestPath)
 	if spec.RootDir == "" {
 		a = append(a, "--remount-ro", "/")
 	}
-	a = append(a,
-		"--chdir", "/",
-		"--",
-	)
-	return append(a, spec.Command("")...)
+	return append(append(a, "--chdir", "/", "--"), spec.Command("")...)
 }

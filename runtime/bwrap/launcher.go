@@ -1,6 +1,6 @@
-// Package bwrap launches sandboxes with bubblewrap: Linux namespaces, no root,
-// no daemon. All of the isolation is in [Args]; the rest of the package starts
-// the program.
+// Package bwrap launches sandboxes with bubblewrap, in Linux namespaces. It needs
+// neither root nor a daemon. All of the isolation is in [Args]; the rest of the package
+// starts the program.
 package bwrap
 
 import (
@@ -21,8 +21,7 @@ import (
 // Name is the runtime's name.
 const Name = "bwrap"
 
-// A Launcher starts sandboxes with the bubblewrap at Path; an empty Path means
-// the one in PATH.
+// A Launcher starts sandboxes with the bubblewrap at Path; empty: the one in PATH.
 type Launcher struct{ Path string }
 
 var _ launch.Launcher = Launcher{}
@@ -43,20 +42,19 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 		return nil, err
 	}
 	defer filter.Close()
-	c, err := child.StartPiped(child.Held(&child.Command{
+	c, err := child.StartPiped(child.WithBarrier(&child.Command{
 		Path: path, Args: append([]string{"bwrap"}, Args(spec)...),
 		Files: []*os.File{filter}, // seccompFD
-		// bwrap binds itself to us, and PID 1 to itself (--die-with-parent);
-		// this covers the time until it has.
+		// --die-with-parent does the same for bwrap and PID 1, but later.
 		Attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
-	}, spec.Gate))
+	}, spec.Barrier))
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	return &launch.Instance{Stream: c.Stream, Stderr: c.Stderr, PID: c.PID(), Wait: c.Wait, Kill: c.Kill}, nil
 }
 
-// filterFile puts the filter where bwrap can read it.
+// filterFile returns a file in memory with the filter, at offset 0. The caller closes it.
 func filterFile(filter []byte) (*os.File, error) {
 	if len(filter) == 0 {
 		return nil, errors.New("no seccomp filter: a sandbox without one is not started")

@@ -1,6 +1,7 @@
-// Package gvisor launches sandboxes with gVisor: a kernel of its own that answers their
-// system calls. It needs no root and no daemon. All of the isolation is in [Spec] and
-// [Flags]; the rest of the package finds and starts the program, runsc.
+// Package gvisor launches sandboxes with gVisor, a kernel in user space that answers
+// the system calls of the programs inside. It needs neither root nor a daemon. All of
+// the isolation is in [Spec] and [Flags]; the rest of the package finds and starts
+// gVisor's program, runsc.
 package gvisor
 
 import (
@@ -22,7 +23,7 @@ import (
 // Name is the runtime's name.
 const Name = "gvisor"
 
-// A Launcher starts sandboxes with the runsc that is the spec's Program.
+// A Launcher starts sandboxes with the runsc at [launch.Spec.Program].
 type Launcher struct{}
 
 var _ launch.Launcher = Launcher{}
@@ -30,19 +31,18 @@ var _ launch.Launcher = Launcher{}
 // Name implements [launch.Launcher].
 func (Launcher) Name() string { return Name }
 
-// needed are the capabilities that runsc has in its own user namespace, where
-// it puts its parts together and then drops them (capabilities(7)).
+// needed are the capabilities of runsc in its own user namespace, which it drops when
+// the sandbox is set up (capabilities(7)).
 var needed = []uintptr{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID,
 	unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_SETPCAP, unix.CAP_SYS_CHROOT, unix.CAP_SYS_PTRACE,
 	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_MKNOD,
 }
 
-// attr is how runsc is started: in a user namespace where the one id there is
-// has the number that it has inside, since runsc shows files by their numbers
-// there; and as the first process of a process namespace, so that with it, or
-// with us, all of it ends: the kernel sees to that (pid_namespaces(7)). Its
-// mounts, and all that it keeps, are in a mount namespace that ends too.
+// attr returns the attributes of runsc's process. Its user namespace maps the caller's
+// id to the id inside, since runsc shows a file's owner as it sees it there. It is PID 1
+// of a process namespace, so that the kernel ends all of its processes with it or with
+// the shim (pid_namespaces(7)). Its mount namespace ends with it too.
 func attr(spec *launch.Spec) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
@@ -55,9 +55,9 @@ func attr(spec *launch.Spec) *syscall.SysProcAttr {
 }
 
 // Launch implements [launch.Launcher].
-func (Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
+func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 	if spec.Program == "" {
-		return nil, errors.New("nobody said which runsc to start")
+		return nil, errors.New("launch.Spec.Program is empty: it must be runsc's path")
 	}
 	if len(spec.Seccomp) == 0 {
 		return nil, errors.New("no seccomp filter: a sandbox without one is not started")
@@ -65,22 +65,23 @@ func (Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 	if err := checkPlatform(spec.Platform, kvmDevice); err != nil {
 		return nil, err
 	}
-	if err := checkPlaces(spec); err != nil {
+	mounts := spec.Mounts()
+	if err := checkPlaces(mounts); err != nil {
 		return nil, err
 	}
-	if spec, err = shield(spec); err != nil {
+	if err := shield(mounts, filepath.Join(spec.Dir, "shown")); err != nil {
 		return nil, err
 	}
 	if spec.RootDir == "" {
-		if err := makeRoot(rootDir(spec), skeleton(spec)); err != nil {
+		if err := makeRoot(rootDir(spec), mounts); err != nil {
 			return nil, err
 		}
 	}
 	state := filepath.Join(spec.Dir, "state")
-	config, err := json.Marshal(Spec(spec))
+	config, err := json.Marshal(Spec(spec, mounts))
 	if err == nil {
 		err = errors.Join(os.Mkdir(state, 0o700),
-			os.WriteFile(filterFile(spec), spec.Seccomp, 0o400),
+			os.WriteFile(spec.FilterFile(), spec.Seccomp, 0o400),
 			os.WriteFile(filepath.Join(spec.Dir, "config.json"), config, 0o600))
 	}
 	if err != nil {
@@ -99,11 +100,11 @@ func start(spec *launch.Spec, flags []string) (*launch.Instance, error) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "runsc: %w", err)
 	}
 	defer program.Close()
-	c, err := child.StartPiped(child.Held(&child.Command{
+	c, err := child.StartPiped(child.WithBarrier(&child.Command{
 		Path: "/proc/self/exe", Args: append([]string{"wolffia", stageArg}, flags...),
 		Files: []*os.File{program}, // fdProgram
 		Attr:  attr(spec),
-	}, spec.Gate))
+	}, spec.Barrier))
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}

@@ -24,16 +24,16 @@ func TestCheckPlaces(t *testing.T) {
 	}{
 		"beside": {launch.Spec{Etc: dir, Binds: []runtime.Mount{bind("/workspace"), bind("/etcetera/x")}}, true},
 		"in the root directory": {launch.Spec{
-			Root: []launch.RootEntry{{Name: "srv", Source: dir}}, Binds: []runtime.Mount{bind("/srv/none")},
+			Root: []launch.Mount{{Source: dir, Target: "/srv"}}, Binds: []runtime.Mount{bind("/srv/none")},
 		}, false},
 		"deep": {launch.Spec{
-			Root: []launch.RootEntry{{Name: "srv", Source: dir}}, Binds: []runtime.Mount{bind("/srv/there/none")},
+			Root: []launch.Mount{{Source: dir, Target: "/srv"}}, Binds: []runtime.Mount{bind("/srv/there/none")},
 		}, false},
 		"below a file": {launch.Spec{
-			Root: []launch.RootEntry{{Name: "srv", Source: dir}}, Binds: []runtime.Mount{bind("/srv/file/none")},
+			Root: []launch.Mount{{Source: dir, Target: "/srv"}}, Binds: []runtime.Mount{bind("/srv/file/none")},
 		}, false},
 		"there": {launch.Spec{
-			Root:  []launch.RootEntry{{Name: "srv", Source: dir}, {Name: "bin", Link: "usr/bin"}},
+			Root:  []launch.Mount{{Source: dir, Target: "/srv"}, {Kind: launch.Symlink, Source: "usr/bin", Target: "/bin"}},
 			Binds: []runtime.Mount{bind("/srv/there"), bind("/srv/file"), bind("/bin/x")},
 		}, true},
 		"in /etc":    {launch.Spec{Etc: dir, Binds: []runtime.Mount{bind("/etc/none")}}, false},
@@ -42,7 +42,7 @@ func TestCheckPlaces(t *testing.T) {
 			Binds: []runtime.Mount{{Source: "/never/looked/at", Target: "/workspace", Writable: true}, bind("/workspace/none")},
 		}, true},
 	} {
-		err := checkPlaces(&tt.spec)
+		err := checkPlaces(tt.spec.Mounts())
 		if (err == nil) != tt.ok || err != nil && runtime.Class(err) != runtime.ErrInvalid {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -13,43 +12,30 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// shield returns spec with a mount below spec.Dir in the place of all that is
-// shown read-only, which cannot be written to from the beginning: runsc follows
-// links while it makes places to mount on, and makes all of them before it
-// makes anything read-only. The mounts are gone with the shim.
-func shield(spec *launch.Spec) (*launch.Spec, error) {
-	s := *spec
-	s.Root, s.Binds = slices.Clone(spec.Root), slices.Clone(spec.Binds)
-	var sources []*string
-	for i := range s.Root {
-		if s.Root[i].Link == "" {
-			sources = append(sources, &s.Root[i].Source)
-		}
-	}
-	if s.Etc != "" {
-		sources = append(sources, &s.Etc)
-	}
-	for i := range s.Binds {
-		if !s.Binds[i].Writable {
-			sources = append(sources, &s.Binds[i].Source)
-		}
-	}
-	dir := filepath.Join(spec.Dir, "shown")
+// shield mounts the source of each read-only bind again below dir, read-only from the
+// beginning, and makes that the source. Runsc follows symbolic links while it makes
+// places to mount on, and makes all of them before it makes any mount read-only. The
+// mounts are gone with the shim.
+func shield(mounts []launch.Mount, dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
+		return err
 	}
-	for i, source := range sources {
-		place := filepath.Join(dir, strconv.Itoa(i))
-		if err := mountReadOnly(*source, place); err != nil {
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "show %s read-only (which needs Linux 5.12): %w", *source, err)
+	for i := range mounts {
+		m := &mounts[i]
+		if m.Kind != launch.Bind || m.Writable {
+			continue
 		}
-		*source = place
+		place := filepath.Join(dir, strconv.Itoa(i))
+		if err := mountReadOnly(m.Source, place); err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "show %s read-only (which needs Linux 5.12): %w", m.Source, err)
+		}
+		m.Source = place
 	}
-	return &s, nil
+	return nil
 }
 
-// mountReadOnly makes place, where source is mounted with all that is mounted
-// below it, read-only (mount_setattr(2)).
+// mountReadOnly creates place and mounts source there recursively and read-only
+// (mount_setattr(2)).
 func mountReadOnly(source, place string) error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -9,14 +10,14 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// Spec is the OCI configuration of a sandbox. With [Flags] it decides all of the
-// isolation and does no I/O (github.com/opencontainers/runtime-spec).
+// Spec returns the OCI configuration of a sandbox with the given mounts
+// (github.com/opencontainers/runtime-spec). It and [Flags] are all of the isolation.
+// Spec does no I/O.
 //
-// The guest puts the seccomp filter on itself, and so on all: runsc takes
-// filters as OCI profiles only. It is mounted, since what is in the root
-// directory of an image is the image's.
-func Spec(spec *launch.Spec) *specs.Spec {
-	sizes := spec.Sizes()
+// PID 1 installs the seccomp filter, which all of its children inherit: runsc accepts
+// filters as OCI profiles only. The filter is mounted, since an image could have
+// another file of that name.
+func Spec(spec *launch.Spec, mounts []launch.Mount) *specs.Spec {
 	s := &specs.Spec{
 		Version:  specs.Version,
 		Root:     &specs.Root{Path: rootDir(spec), Readonly: spec.RootDir == ""},
@@ -26,19 +27,11 @@ func Spec(spec *launch.Spec) *specs.Spec {
 			Args: spec.Command(launch.FilterPath),
 			Env:  []string{},
 			Cwd:  "/",
-			// Empty sets, not none: runsc would take none for the default ones.
+			// Empty sets, not nil, for which runsc has defaults.
 			Capabilities:    &specs.LinuxCapabilities{},
 			NoNewPrivileges: true,
-			// What a login has; the hard limit is as high as programs may want.
+			// As for a login, with a hard limit that programs may raise theirs to.
 			Rlimits: []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 1 << 20}},
-		},
-		Mounts: []specs.Mount{
-			{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}},
-			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: sized(sizes.Dev, "nosuid", "noexec")},
-			{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
-			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "nodev", "noexec", "ro"}},
-			tmpfs("/dev/shm", sized(sizes.Shm, "mode=1777")...),
-			tmpfs("/tmp", sized(sizes.Tmp, "mode=1777")...),
 		},
 		Linux: &specs.Linux{
 			Namespaces:  []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.UserNamespace}},
@@ -49,49 +42,42 @@ func Spec(spec *launch.Spec) *specs.Spec {
 	if spec.Network != runtime.NetworkHost {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.NetworkNamespace})
 	}
-	for _, e := range spec.Root {
-		if e.Link == "" {
-			s.Mounts = append(s.Mounts, bind(e.Source, "/"+e.Name, false))
+	uid, gid := "uid="+strconv.Itoa(spec.UID), "gid="+strconv.Itoa(spec.GID)
+	add := func(m *launch.Mount, kind, source string, options ...string) {
+		if m.Size > 0 {
+			options = append(options, "size="+strconv.FormatInt(m.Size, 10))
+		}
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: m.Target, Type: kind, Source: source, Options: options})
+	}
+	for _, m := range mounts {
+		switch m.Kind {
+		case launch.Bind, launch.Filter:
+			access := "ro"
+			if m.Writable {
+				access = "rw"
+			}
+			add(&m, "bind", m.Source, "rbind", "nosuid", "nodev", access)
+		case launch.Proc:
+			add(&m, "proc", "proc", "nosuid", "nodev", "noexec")
+		case launch.Dev:
+			add(&m, "tmpfs", "tmpfs", "nosuid", "noexec")
+			add(&launch.Mount{Target: "/dev/pts"}, "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620")
+		case launch.Sys:
+			add(&m, "sysfs", "sysfs", "nosuid", "nodev", "noexec", "ro")
+		case launch.Shm, launch.Tmpfs:
+			options := []string{"nosuid", "nodev", fmt.Sprintf("mode=%04o", m.Mode)}
+			if m.Mode != 0o1777 {
+				options = append(options, uid, gid)
+			}
+			add(&m, "tmpfs", "tmpfs", options...)
+		case launch.Symlink, launch.Cover: // makeRoot makes the links; /proc is gVisor's own
 		}
 	}
-	if spec.Etc != "" {
-		s.Mounts = append(s.Mounts, bind(spec.Etc, "/etc", false))
-	}
-	uid, gid := "uid="+strconv.Itoa(spec.UID), "gid="+strconv.Itoa(spec.GID)
-	s.Mounts = append(s.Mounts, tmpfs(spec.Home, sized(sizes.Home, "mode=0700", uid, gid)...))
-	for _, target := range spec.Scratch {
-		s.Mounts = append(s.Mounts, tmpfs(target, sized(sizes.Scratch, "mode=0755", uid, gid)...))
-	}
-	s.Mounts = append(s.Mounts, tmpfs(launch.SessionsPath, sized(sizes.Sessions, "mode=0700", uid, gid)...))
-	for _, m := range spec.Binds {
-		s.Mounts = append(s.Mounts, bind(m.Source, m.Target, m.Writable))
-	}
-	s.Mounts = append(s.Mounts, bind(spec.Guest, launch.GuestPath, false), bind(filterFile(spec), launch.FilterPath, false))
 	return s
 }
 
-// itself maps the one id there is to itself: runsc runs in a user namespace
-// that has it, and so must its own parts.
+// itself maps the only id to itself: runsc runs in a user namespace that has this id
+// only, and its parts must run as it.
 func itself(id int) []specs.LinuxIDMapping {
 	return []specs.LinuxIDMapping{{ContainerID: uint32(id), HostID: uint32(id), Size: 1}}
-}
-
-func tmpfs(target string, options ...string) specs.Mount {
-	return specs.Mount{Destination: target, Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "nodev"}, options...)}
-}
-
-// sized adds a limit of size to the options of a tmpfs; 0 is none.
-func sized(size int64, options ...string) []string {
-	if size == 0 {
-		return options
-	}
-	return append(options, "size="+strconv.FormatInt(size, 10))
-}
-
-func bind(source, target string, writable bool) specs.Mount {
-	access := "ro"
-	if writable {
-		access = "rw"
-	}
-	return specs.Mount{Destination: target, Type: "bind", Source: source, Options: []string{"rbind", "nosuid", "nodev", access}}
 }

@@ -22,7 +22,7 @@ func TestSpec(t *testing.T) {
 	specs["kvm"] = launchtest.Spec(func(s *launch.Spec) { s.Platform = gvisor.KVM })
 	for name, s := range specs {
 		t.Run(name, func(t *testing.T) {
-			config, err := json.MarshalIndent(gvisor.Spec(s), "", "\t")
+			config, err := json.MarshalIndent(gvisor.Spec(s, s.Mounts()), "", "\t")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +44,7 @@ func TestSpecAlwaysIsolates(t *testing.T) {
 			s.Binds = []runtime.Mount{{Source: "/a", Target: "/a"}, {Source: "/b", Target: "/b", Writable: true}}
 		}),
 	} {
-		got := gvisor.Spec(s)
+		got := gvisor.Spec(s, s.Mounts())
 		p := got.Process
 		if got.Root.Readonly == (s.RootDir != "") || !p.NoNewPrivileges || p.Terminal || len(p.Env) > 0 || p.Env == nil {
 			t.Errorf("%+v, %+v", got.Root, p)

@@ -1,5 +1,5 @@
-// Package launch is the contract of a backend: how it starts PID 1 of a sandbox in
-// isolation. Users of sandboxes need package runtime only.
+// Package launch is the contract between a backend and the shim: how PID 1 of a
+// sandbox is started in isolation. Users of sandboxes need package runtime only.
 package launch
 
 import (
@@ -11,142 +11,96 @@ import (
 	"wolffia/runtime"
 )
 
-// GuestPath is where PID 1's program is inside every sandbox. Programs inside
-// may run it too: it packs and unpacks files for cp.
-const GuestPath = "/run/wolffia/guest"
-
-// SessionsPath is an empty directory of PID 1's own in every sandbox, a tmpfs
-// with mode 0700: what its shell sessions need does not depend on room in /tmp.
-// The name is short since a shell is sent it with every command.
-const SessionsPath = "/run/.w"
-
-// FilterPath is where the guest finds its seccomp filter, in a sandbox whose
-// backend has it install that by itself.
-const FilterPath = "/run/wolffia/seccomp"
-
-// SessionsSize bounds what lies in [SessionsPath], in bytes: commands and the
-// state of shells.
-const SessionsSize = 256 << 20
-
-// A Launcher is what a backend is to the shim: it starts PID 1 of a sandbox in
-// isolation and hands back its stream. All the rest, processes, terminals and
-// files, is done through the stream and is the same for every backend.
+// A Launcher starts PID 1 of a sandbox in isolation and returns its stream.
+// Processes, terminals and files go through the stream, the same for every backend.
 type Launcher interface {
-	// Name is the runtime's name.
+	// Name returns the runtime's name.
 	Name() string
-	// Launch starts spec.Guest as PID 1. It is called from a thread that lives
-	// as long as the shim does, so that children may be bound to its death. If
-	// it fails, nothing is left.
+	// Launch starts spec.Guest as PID 1. The caller's thread lives as long as the
+	// shim, so children may be bound to its death. After an error, no process is left.
 	Launch(spec *Spec) (*Instance, error)
 }
 
-// A Spec is all that a backend needs to know. Paths on the host are seen
-// from the shim's own mount namespace.
+// A Spec is what a backend needs to start a sandbox. Paths on the host are as seen
+// from the shim's mount namespace.
 type Spec struct {
 	ID       string
 	Hostname string
 	UID, GID int    // the identity inside
-	User     string // the user's name inside
-	Home     string // its home directory: an empty temporary one
-	// RootDir is a host directory that is the root directory as a whole, to be
-	// written to; then Root and Etc are empty. In it there is a directory, or a
-	// file, for each place that something is mounted on: /proc, /dev, /sys, /tmp,
-	// Home, SessionsPath, GuestPath, FilterPath, and those of Binds and Scratch, with
-	// no symbolic link on the way that could lead a mount elsewhere. Nobody else
-	// writes to it before PID 1.
+	Home     string // the user's home directory inside: an empty temporary one
+	// RootDir is a host directory that becomes the writable root directory. Then Root
+	// and Etc are empty, and it has a directory or a file for the target of each of
+	// Mounts, without a symbolic link on the way. No other process writes to it before
+	// PID 1 does.
 	RootDir string
-	Root    []RootEntry
-	Etc     string // host directory that becomes /etc, or empty: the root's own
-	// Covers are mounted read-only over parts of /proc, in order, where that is the
-	// host kernel's and the backend does not cover it by itself.
-	Covers   []runtime.Mount
-	Binds    []runtime.Mount // the codebase, other directories, single files; in order
-	Scratch  []string
-	Guest    string // host path of the guest binary
-	Network  runtime.Network
-	Seccomp  []byte // array of struct sock_filter
-	Platform string // SandboxConfig.Platform
-	// Dir is an empty directory on the host, in memory, for what the backend
-	// needs to put down; it is gone with the shim.
+	// Root are the entries of a read-only root directory: of kind Bind and Symlink.
+	Root []Mount
+	// Etc is a host directory that becomes /etc; empty: the root's own.
+	Etc string
+	// Identity are the names of the files in Etc that name the user and the host, for
+	// an engine that mounts files of its own over these.
+	Identity []string
+	// HostEtc are the names of the directories in /etc that are the host's.
+	HostEtc []string
+	Covers  []runtime.Mount // mounted read-only over parts of the host kernel's /proc
+	Binds   []runtime.Mount // the codebase, other directories, single files; in order
+	Scratch []string        // directories in memory
+	Guest   string          // host path of the guest binary
+	Network runtime.Network
+	Seccomp []byte // array of struct sock_filter
+	// Platform is SandboxConfig.Platform.
+	Platform string
+	// Dir is an empty directory on the host, in memory, for the backend's files. It is
+	// gone with the shim.
 	Dir string
-	// Program is the backend's own program on the host, as a path that can be
-	// opened though the program's place may be out of reach; empty if the
-	// backend looks for it by itself.
-	Program string
-	// Config is what was asked for, for a backend with an engine, which keeps
-	// more of it than this.
+	// Program is the path of the backend's program on the host; empty if the backend
+	// looks for it by itself.
+	Program   string
 	Config    *runtime.SandboxConfig
 	CreatedAt int64 // ms since 1970
-	// Attached is set where another process has started PID 1 already.
+	// Attached is set if PID 1 runs in an engine already.
 	Attached *Attached
-	// Gate holds what the backend starts, if it is not nil: nothing of it runs
-	// before a byte can be read there, and it ends if there will be none. The
-	// launcher leaves it open.
-	Gate *os.File
+	// Barrier is a start barrier: the program that the launcher starts must not run
+	// before a byte can be read from it, and must end at its end of file. The caller
+	// closes it. nil: no barrier.
+	Barrier *os.File
 	// Rlimits are limits that PID 1 puts on what it starts.
 	Rlimits Rlimits
 }
 
-// Rlimits are limits that the kernel which runs the processes keeps for each or
-// for all of a user, without control groups (getrlimit(2)). 0 is no limit.
+// Rlimits are limits without control groups, of the kernel that runs the processes
+// (getrlimit(2)). 0 is no limit.
 type Rlimits struct {
-	// PIDs is how many processes and threads there may be beside PID 1's own:
-	// RLIMIT_NPROC, which is counted for each user namespace.
+	// PIDs is the number of processes and threads beside PID 1's own: RLIMIT_NPROC,
+	// which is counted for each user namespace.
 	PIDs int64 `json:"pids,omitempty"`
-	// Data is how much private memory that it can write to each process may
-	// have, in bytes: RLIMIT_DATA.
+	// Data is the private writable memory of each process, in bytes: RLIMIT_DATA.
 	Data int64 `json:"data,omitempty"`
 }
 
-// InitThreads is room for PID 1's threads, for one that the Go runtime may make of
-// its own accord, and for one process of the backend, where a limit of processes
-// counts them.
+// InitThreads is what PID 1 and the backend add to a limit of processes that counts
+// them too: PID 1's threads, one that the Go runtime may create, and one process of
+// the backend.
 const InitThreads = 40
 
-// A Sizes says how large the directories in memory may get, in bytes; 0 is no
-// limit.
-type Sizes struct {
-	Tmp, Home, Scratch, Sessions, Shm, Dev int64
-}
-
-// Sizes are those of the sandbox. What is in these directories counts as its
-// memory, and no process can be ended to make room: so with a limit of memory
-// they are a part of it, and not all.
-func (s *Spec) Sizes() Sizes {
-	sizes := Sizes{Sessions: SessionsSize}
-	if s.Config == nil || s.Config.Resources.Memory <= 0 {
-		return sizes
-	}
-	limit := s.Config.Resources.Memory
-	return Sizes{
-		Tmp: limit / 4, Home: limit / 8, Scratch: limit / 8,
-		Sessions: min(SessionsSize, limit/16), Shm: min(shmSize, limit/16), Dev: min(devSize, limit/16),
-	}
-}
-
-const (
-	shmSize = 64 << 20
-	devSize = 1 << 20 // it holds names only
-)
-
-// A Attached sandbox is one that an engine runs, such as Docker: a process beside
-// the shim, the keeper, has started it, and has connected us to it.
+// An Attached is the connection to a sandbox whose PID 1 the keeper has started in a
+// container engine (see package runtime/docker/keeper).
 type Attached struct {
-	Stream *os.File     // the connection, in the engine's own form; the launcher closes it
-	Wait   func() error // returns when the keeper is gone: why, if not as expected
+	Stream *os.File     // to PID 1, in the engine's framing; the launcher closes it
+	Wait   func() error // waits for the keeper's end, and returns its error
 	Kill   func() error // asks the keeper to end the sandbox
 }
 
-// Command is what PID 1 is executed as. The id comes last: what is left of a
-// sandbox is found by that. If filter is not empty, PID 1 installs the seccomp
-// filter in that file inside by itself.
+// Command returns PID 1's arguments. The id comes last: the processes of a sandbox are
+// found by it. filter is the file inside with the seccomp filter that PID 1 installs;
+// empty if the backend does.
 func (s *Spec) Command(filter string) []string {
 	command := []string{GuestPath}
 	if filter != "" {
 		command = append(command, "--seccomp", filter)
 	}
 	if s.Config != nil && s.Config.Resources.PIDs > 0 {
-		// PID 1 makes its threads as long as there is room for them.
+		// PID 1 creates its threads while the limit still has room for them.
 		command = append(command, "--threads", strconv.Itoa(InitThreads-2))
 	}
 	if s.Rlimits != (Rlimits{}) {
@@ -155,25 +109,11 @@ func (s *Spec) Command(filter string) []string {
 	return append(command, SessionsPath, s.ID)
 }
 
-// A RootEntry is one name in the sandbox's root directory.
-type RootEntry struct {
-	Name string // a path below the root directory, without a slash at its ends
-	// Link is the target of a symbolic link; otherwise Source is a directory
-	// or file on the host, shown read-only.
-	Link, Source string
-}
-
 // An Instance is a launched sandbox.
 type Instance struct {
-	// Stream is PID 1's standard input and output. Closing it ends PID 1.
-	Stream io.ReadWriteCloser
-	// Stderr is what PID 1 and the backend complain about, to its end.
-	Stderr io.Reader
-	// PID is the process on the host, a child of the shim's, that all others of
-	// the sandbox descend from; 0 if there is none.
-	PID int
-	// Wait returns when everything of the sandbox is gone. It is called once.
-	Wait func() error
-	// Kill ends everything at once; it may be called at any time.
-	Kill func() error
+	Stream io.ReadWriteCloser // PID 1's standard input and output; closing it ends PID 1
+	Stderr io.Reader          // error output of PID 1 and of the backend
+	PID    int                // a child process, the ancestor of all others; 0: there is none
+	Wait   func() error       // returns when all processes have ended; called once
+	Kill   func() error       // ends all processes at once; may be called at any time
 }

@@ -39,12 +39,13 @@ func Golden(t *testing.T, name, got string) {
 func Spec(change func(*launch.Spec)) *launch.Spec {
 	s := &launch.Spec{
 		ID: "abcdefghijkl", Hostname: "abcdefghijkl",
-		UID: 1000, GID: 1001, User: "ann", Home: "/home/ann",
-		Root: []launch.RootEntry{
-			{Name: "usr", Source: "/usr"},
-			{Name: "bin", Link: "usr/bin"},
-			{Name: "lib", Link: "usr/lib"},
-			{Name: "opt", Source: "/opt"},
+		UID: 1000, GID: 1001, Home: "/home/ann",
+		Root: []launch.Mount{
+			{Source: "/usr", Target: "/usr"},
+			{Kind: launch.Symlink, Source: "usr/bin", Target: "/bin"},
+			{Kind: launch.Symlink, Source: "usr/lib", Target: "/lib"},
+			{Source: "/opt", Target: "/opt"},
+			{Kind: launch.Symlink, Source: "../tmp", Target: "/var/tmp"},
 		},
 		Etc:     "/state/run/mnt/etc",
 		Covers:  []runtime.Mount{{Source: "/proc/sys", Target: "/proc/sys"}, {Source: "/state/run/mnt/no-file", Target: "/proc/keys"}},
@@ -71,7 +72,11 @@ func Specs() map[string]*launch.Spec {
 		}),
 		"rootfs": Spec(func(s *launch.Spec) {
 			s.Etc = ""
-			s.Root = []launch.RootEntry{{Name: "bin", Source: "/r/bin"}, {Name: "etc", Source: "/r/etc"}}
+			s.Root = []launch.Mount{
+				{Source: "/r/bin", Target: "/bin"},
+				{Source: "/r/etc", Target: "/etc"},
+				{Kind: launch.Symlink, Source: "../tmp", Target: "/var/tmp"},
+			}
 			s.Binds = append([]runtime.Mount{{Source: "/state/run/mnt/etc/passwd", Target: "/etc/passwd"}}, s.Binds...)
 		}),
 		"limits": Spec(func(s *launch.Spec) {

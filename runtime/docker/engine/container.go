@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -12,54 +13,45 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// filterPath is where the guest finds the seccomp filter that it puts on itself,
-// and so on all, beside the engine's own: engines take filters as profiles only,
-// which compare more bits than the kernel does.
-const filterPath = "/run/wolffia/seccomp"
-
-// shmSize bounds /dev/shm, in bytes.
-const shmSize = 64 << 20
-
 // An abilities says what an engine can do.
 type abilities struct {
-	// recursive: a directory can be shown read-only with what is mounted in it.
-	// Without it, what is mounted in it is not shown.
+	// recursive: it can make a mount read-only with the mounts below it. Without, the
+	// mounts below are left out.
 	recursive bool
-	// podman: it is Podman, whose tmpfs has options of its own.
-	podman bool
-	// rootless: it is the user's own rootless Podman.
-	rootless bool
+	podman    bool // its tmpfs has options of its own
+	rootless  bool // it is the user's own rootless Podman
 }
 
-// configs are all that an engine is told of a sandbox of a place, which runs on image and
-// finds the filter in the file filter. They decide all of the isolation, with no
-// I/O (Docker Engine API, ContainerCreate).
-func configs(spec *launch.Spec, of place, image, filter string, can abilities) (*container.Config, *container.HostConfig) {
+// configs returns the configuration of the container of a sandbox of a place, with the
+// image of that name (Docker Engine API, ContainerCreate). It is all of the isolation.
+// configs does no I/O.
+//
+// PID 1 installs the seccomp filter beside the engine's own, which is an OCI profile:
+// those compare more bits of an argument than the kernel does.
+func configs(spec *launch.Spec, of place, image string, can abilities) (*container.Config, *container.HostConfig) {
 	c := &container.Config{
 		Image:    image,
 		Hostname: spec.Hostname,
 		User:     strconv.Itoa(spec.UID) + ":" + strconv.Itoa(spec.GID),
-		// PID 1 ends when the connection does: with the shim, whatever ends that.
+		// The end of the connection, and so of the shim, ends PID 1.
 		OpenStdin: true, StdinOnce: true,
 		AttachStdin: true, AttachStdout: true, AttachStderr: true,
-		Entrypoint:  spec.Command(filterPath),
+		Entrypoint:  spec.Command(launch.FilterPath),
 		WorkingDir:  "/",
 		Labels:      labels(spec, of),
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
 	h := &container.HostConfig{
-		Init:           new(bool), // PID 1 is ours, whatever the engine's own default
+		Init:           new(bool), // PID 1 is wolffia's, not the engine's
 		CapDrop:        []string{"ALL"},
 		SecurityOpt:    []string{"no-new-privileges"},
 		NetworkMode:    "none",
 		IpcMode:        "private",
 		CgroupnsMode:   "private",
 		ReadonlyRootfs: true,
-		LogConfig:      container.LogConfig{Type: "none"}, // else the stream would be kept on disk
+		LogConfig:      container.LogConfig{Type: "none"}, // else the engine keeps the stream on disk
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
-		ShmSize:        shmSize,
-		Tmpfs:          tmpfs(spec, can),
-		Mounts:         mounts(spec, filter, can),
+		Tmpfs:          map[string]string{},
 		Resources:      limits(&spec.Config.Resources),
 	}
 	if can.rootless {
@@ -68,88 +60,71 @@ func configs(spec *launch.Spec, of place, image, filter string, can abilities) (
 	if spec.Network == runtime.NetworkHost {
 		h.NetworkMode = "host"
 	} else {
-		// Then the engine does not put its own files into /etc either.
+		// The engine does not mount its own files in /etc either.
 		c.NetworkDisabled = true
-	}
-	if shm := spec.Sizes().Shm; shm > 0 {
-		h.ShmSize = shm
 	}
 	if image := spec.Config.Image; image != "" && !spec.Config.Docker.ReadOnlyRoot {
 		h.ReadonlyRootfs = false
 	}
+	for _, m := range spec.Mounts() {
+		switch m.Kind {
+		case launch.Shm:
+			h.ShmSize = cmp.Or(m.Size, launch.ShmSize)
+		case launch.Tmpfs:
+			h.Tmpfs[m.Target] = tmpfs(spec, &m, can)
+			if m.Target == "/tmp" && can.podman { // which has one without a limit at /var/tmp, if the root is read-only
+				m.Size /= 2
+				h.Tmpfs["/var/tmp"] = tmpfs(spec, &m, can)
+			}
+		case launch.Bind, launch.Filter:
+			h.Mounts = append(h.Mounts, bind(m.Source, m.Target, m.Writable, can))
+			if m.Target != "/etc" || !can.podman {
+				continue
+			}
+			for _, name := range spec.Identity { // else Podman mounts its own files there
+				h.Mounts = append(h.Mounts, bind(filepath.Join(m.Source, name), "/etc/"+name, false, can))
+			}
+		case launch.Proc, launch.Dev, launch.Sys, launch.Cover, launch.Symlink: // the engine's own; links are in the image
+		}
+	}
 	return c, h
 }
 
-// tmpfs are the directories in memory.
-func tmpfs(spec *launch.Spec, can abilities) map[string]string {
-	free, own := "exec,mode=", fmt.Sprintf("exec,uid=%d,gid=%d,mode=", spec.UID, spec.GID)
+// tmpfs returns the options of a tmpfs.
+func tmpfs(spec *launch.Spec, m *launch.Mount, can abilities) string {
+	options := "exec"
 	if can.podman {
-		// U is the container's user. It would put what it covers into a tmpfs.
-		free, own = "exec,notmpcopyup,mode=", "exec,notmpcopyup,U,mode="
+		options += ",notmpcopyup" // else it copies the directory that it mounts on
 	}
-	size := func(n int64) string {
-		if n > 0 {
-			return fmt.Sprintf(",size=%d", n)
-		}
-		return ""
+	switch {
+	case m.Mode == 0o1777:
+	case can.podman:
+		options += ",U" // owned by the container's user
+	default:
+		options += fmt.Sprintf(",uid=%d,gid=%d", spec.UID, spec.GID)
 	}
-	sizes := spec.Sizes()
-	all := map[string]string{
-		"/tmp":              free + "1777" + size(sizes.Tmp),
-		spec.Home:           own + "0700" + size(sizes.Home),
-		launch.SessionsPath: own + "0700" + size(sizes.Sessions),
+	options += fmt.Sprintf(",mode=%04o", m.Mode)
+	if m.Size > 0 {
+		options += fmt.Sprintf(",size=%d", m.Size)
 	}
-	if can.podman { // which puts one without a limit here, in a root that is read-only
-		all["/var/tmp"] = free + "1777" + size(sizes.Scratch)
-	}
-	for _, target := range spec.Scratch {
-		all[target] = own + "0755" + size(sizes.Scratch)
-	}
-	return all
+	return options
 }
 
-// mounts are what is shown of the host.
-func mounts(spec *launch.Spec, filter string, can abilities) []mount.Mount {
-	var all []mount.Mount
-	show := func(source, target string, writable bool) {
-		m := mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: !writable}
-		m.BindOptions = &mount.BindOptions{Propagation: mount.PropagationRPrivate}
-		if !writable { // or what is mounted in it would be writable
-			m.BindOptions.NonRecursive = !can.recursive
-			m.BindOptions.ReadOnlyForceRecursive = can.recursive
-		}
-		all = append(all, m)
+func bind(source, target string, writable bool, can abilities) mount.Mount {
+	m := mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: !writable}
+	m.BindOptions = &mount.BindOptions{Propagation: mount.PropagationRPrivate}
+	if !writable { // the engine would leave mounts below it writable
+		m.BindOptions.NonRecursive = !can.recursive
+		m.BindOptions.ReadOnlyForceRecursive = can.recursive
 	}
-	for _, e := range spec.Root {
-		if e.Link == "" {
-			show(e.Source, "/"+e.Name, false)
-		}
-	}
-	if spec.Etc != "" {
-		show(spec.Etc, "/etc", false)
-		if can.podman { // which puts files of its own over these, unless it is asked for them
-			names := []string{"passwd", "group", "hosts", "hostname"}
-			if spec.Network == runtime.NetworkHost {
-				names = append(names, "resolv.conf")
-			}
-			for _, name := range names {
-				show(filepath.Join(spec.Etc, name), "/etc/"+name, false)
-			}
-		}
-	}
-	for _, b := range spec.Binds {
-		show(b.Source, b.Target, b.Writable)
-	}
-	show(spec.Guest, launch.GuestPath, false)
-	show(filter, filterPath, false)
-	return all
+	return m
 }
 
-// limits are what the sandbox may use of the machine.
+// limits returns the limits of the container's control group.
 func limits(r *runtime.Resources) container.Resources {
 	l := container.Resources{
 		Memory:     r.Memory,
-		MemorySwap: r.Memory, // with swap: no more than without
+		MemorySwap: r.Memory, // memory and swap together
 		NanoCPUs:   int64(r.CPUs * 1e9),
 	}
 	if r.PIDs > 0 {

@@ -23,13 +23,14 @@ var there = place{"/state", 1000}
 func spec(change func(*launch.Spec)) *launch.Spec {
 	s := &launch.Spec{
 		ID: "abcdefghijkl", Hostname: "abcdefghijkl", CreatedAt: 1700000000000,
-		UID: 1000, GID: 1000, User: "ann", Home: "/home/ann",
-		Root: []launch.RootEntry{
-			{Name: "usr", Source: "/usr"},
-			{Name: "bin", Link: "usr/bin"},
-			{Name: "file", Source: "/file"},
+		UID: 1000, GID: 1000, Home: "/home/ann",
+		Root: []launch.Mount{
+			{Source: "/usr", Target: "/usr"},
+			{Kind: launch.Symlink, Source: "usr/bin", Target: "/bin"},
+			{Source: "/file", Target: "/file"},
+			{Kind: launch.Symlink, Source: "../tmp", Target: "/var/tmp"},
 		},
-		Etc:     "/state/sandboxes/abcdefghijkl/engine/etc",
+		Dir: "/state/sandboxes/abcdefghijkl/engine", Etc: "/state/sandboxes/abcdefghijkl/engine/etc", Identity: []string{"passwd", "group", "hosts", "hostname"},
 		Binds:   []runtime.Mount{{Source: "/state/sandboxes/abcdefghijkl/engine/tree", Target: "/workspace", Writable: true}},
 		Guest:   "/usr/local/bin/wolffia-guest",
 		Network: runtime.NetworkNone,
@@ -65,7 +66,7 @@ func variants() map[string]*launch.Spec {
 func TestConfigs(t *testing.T) {
 	for name, s := range variants() {
 		t.Run(name, func(t *testing.T) {
-			c, h := configs(s, there, "the-image", "/filter", abilities{recursive: name == "mounts", podman: name == "podman" || name == "rootless", rootless: name == "rootless"})
+			c, h := configs(s, there, "the-image", abilities{recursive: name == "mounts", podman: name == "podman" || name == "rootless", rootless: name == "rootless"})
 			got, err := json.MarshalIndent(map[string]any{"Config": c, "HostConfig": h}, "", "  ")
 			if err != nil {
 				t.Fatal(err)
@@ -78,7 +79,7 @@ func TestConfigs(t *testing.T) {
 // Whatever a spec says, the engine is asked for all of the isolation.
 func TestConfigsAlwaysIsolate(t *testing.T) {
 	for name, s := range variants() {
-		c, h := configs(s, there, "image", "/filter", abilities{podman: name == "podman" || name == "rootless", rootless: name == "rootless"})
+		c, h := configs(s, there, "image", abilities{podman: name == "podman" || name == "rootless", rootless: name == "rootless"})
 		switch {
 		case !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) > 0 || h.Privileged:
 			t.Errorf("%s: capabilities", name)
@@ -114,7 +115,7 @@ func TestTmpfsIsLessThanMemory(t *testing.T) {
 	for _, limit := range []int64{16 << 20, 512 << 20, 64 << 30} {
 		s := spec(func(s *launch.Spec) { s.Scratch, s.Config.Resources.Memory = []string{"/workspace"}, limit })
 		for _, podman := range []bool{false, true} {
-			_, h := configs(s, there, "", "", abilities{podman: podman})
+			_, h := configs(s, there, "", abilities{podman: podman})
 			sum := h.ShmSize
 			for target, options := range h.Tmpfs {
 				_, size, ok := strings.Cut(options, "size=")
@@ -159,7 +160,7 @@ func TestSkeleton(t *testing.T) {
 		t.Error(diff)
 	}
 	// Another root is another image; the same is the same.
-	other, _, _ := skeleton(spec(func(s *launch.Spec) { s.Root[1].Link = "usr/other" }), isFile)
+	other, _, _ := skeleton(spec(func(s *launch.Spec) { s.Root[1].Source = "usr/other" }), isFile)
 	again, _, _ := skeleton(spec(func(s *launch.Spec) { s.Home = "/home/other" }), isFile)
 	if other == name || again != name {
 		t.Errorf("%s, %s, %s", name, other, again)

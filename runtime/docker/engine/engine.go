@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -82,8 +81,7 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 	if len(spec.Seccomp) == 0 {
 		return nil, nil, errors.New("no seccomp filter: a sandbox without one is not started")
 	}
-	filter := filepath.Join(spec.Dir, "seccomp")
-	if err := os.WriteFile(filter, spec.Seccomp, 0o644); err != nil {
+	if err := os.WriteFile(spec.FilterFile(), spec.Seccomp, 0o644); err != nil {
 		return nil, nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	if c, ours, err := e.find(ctx); err != nil {
@@ -96,7 +94,7 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 		return nil, nil, err
 	}
 	if old == "" {
-		if old, err = e.create(ctx, spec, filter, step); err != nil {
+		if old, err = e.create(ctx, spec, step); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -104,7 +102,7 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 }
 
 // create makes the container.
-func (e *Engine) create(ctx context.Context, spec *launch.Spec, filter string, step func(string)) (string, error) {
+func (e *Engine) create(ctx context.Context, spec *launch.Spec, step func(string)) (string, error) {
 	image := e.config.ImageID
 	if e.config.Image == "" {
 		step("make the image for the host's directories")
@@ -118,7 +116,7 @@ func (e *Engine) create(ctx context.Context, spec *launch.Spec, filter string, s
 		return "", runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44"), podman: e.podman.Load(), rootless: e.rootless}
-	config, host := configs(spec, e.place, image, filter, can)
+	config, host := configs(spec, e.place, image, can)
 	// To its end, or nobody would know whether there is one.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
 	defer cancel()

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -12,12 +13,12 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// skeletonRepo is the name of images that hold no more than places to mount on.
+// skeletonRepo is the name of the images that consist of places to mount on.
 const skeletonRepo = "wolffia-skeleton"
 
-// skeleton is an image for a root directory that is put together of the host's:
-// a tar stream with empty directories, empty files and symbolic links. The name
-// says what is in it, so that an engine needs each only once.
+// skeleton returns an image for spec.Root: a tar stream with empty directories, empty
+// files and symbolic links. The name contains a hash of it, so that an engine imports
+// each image only once.
 func skeleton(spec *launch.Spec, isFile func(path string) bool) (name string, image []byte, err error) {
 	entries := map[string]*tar.Header{}
 	var directory func(name string)
@@ -32,28 +33,21 @@ func skeleton(spec *launch.Spec, isFile func(path string) bool) (name string, im
 		directory(name)
 	}
 	entries["tmp"].Mode = 0o1777 // runc gives a tmpfs the mode of what it covers
-	for _, e := range spec.Root {
-		directory(path.Dir(e.Name))
+	for _, m := range spec.Root {
+		name := strings.Trim(m.Target, "/")
+		directory(path.Dir(name))
 		switch {
-		case e.Link != "":
-			entries[e.Name] = &tar.Header{Typeflag: tar.TypeSymlink, Name: e.Name, Linkname: e.Link, Mode: 0o777}
-		case isFile(e.Source):
-			entries[e.Name] = &tar.Header{Typeflag: tar.TypeReg, Name: e.Name, Mode: 0o644}
+		case m.Kind == launch.Symlink:
+			entries[name] = &tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: m.Source, Mode: 0o777}
+		case isFile(m.Source):
+			entries[name] = &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}
 		default:
-			directory(e.Name)
+			directory(name)
 		}
-	}
-	if entries["var/tmp"] == nil {
-		entries["var/tmp"] = &tar.Header{Typeflag: tar.TypeSymlink, Name: "var/tmp", Linkname: "../tmp", Mode: 0o777}
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	var names []string
-	for name := range entries {
-		names = append(names, name)
-	}
-	slices.Sort(names) // parents come first
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(entries)) { // parents come first
 		if err := w.WriteHeader(entries[name]); err != nil {
 			return "", nil, err
 		}

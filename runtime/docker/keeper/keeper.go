@@ -161,36 +161,20 @@ func (k *keeper) compose() (*launch.Spec, error) {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	spec.Dir, spec.CreatedAt = b.Engine, b.Config.CreatedAt
-	etc := filepath.Join(b.Engine, "etc")
-	var shown []runtime.Mount
-	show := func(dir string) error {
-		shown = append(shown, runtime.Mount{Source: "/etc/" + dir, Target: "/etc/" + dir})
-		return nil
-	}
-	if b.Config.Image != "" {
-		err = rootfs.WriteEtc(etc, &b.Config)
-		names := []string{"passwd", "group", "hosts", "hostname"} // the image's own do not know the user, and the host
-		if spec.Network == runtime.NetworkHost {
-			names = append(names, "resolv.conf")
-		}
-		for _, name := range names {
-			spec.Binds = append(spec.Binds, runtime.Mount{Source: filepath.Join(etc, name), Target: "/etc/" + name})
-		}
-	} else {
-		err = rootfs.ComposeRoot(b, spec, etc, show)
-	}
-	if err != nil {
+	if err := rootfs.ComposeRoot(b, spec); err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	spec.Binds = append(spec.Binds, shown...)
+	for _, dir := range spec.HostEtc {
+		spec.Binds = append(spec.Binds, runtime.Mount{Source: "/etc/" + dir, Target: "/etc/" + dir})
+	}
 	if err := rootfs.ComposeTree(b, spec); err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(rootfs.EmptyDir(b.Engine), 0o555); err != nil {
+	if err := os.Mkdir(rootfs.EmptyDir(b), 0o555); err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	// Engines mount what is deeper later, whatever the order.
-	return spec, rootfs.KeepSockets(b, spec, <-rootfs.ListSockets(b), rootfs.EmptyDir(b.Engine))
+	return spec, rootfs.KeepSockets(b, spec, <-rootfs.ListSockets(b))
 }
 
 // mount mounts the codebase where the engine can see it, and hands it to its
@@ -232,11 +216,11 @@ func (k *keeper) clean(forGood bool) error {
 // clear removes what was put down, the directory itself only with all.
 func (k *keeper) clear(all bool) error {
 	dir := k.boot.Engine
-	if err := fusefs.Unmount(rootfs.EngineTree(dir), false); err != nil {
+	if err := fusefs.Unmount(rootfs.TreeDir(k.boot), false); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	// Not further if the tree is still mounted: then it is no empty directory.
-	err := os.Remove(rootfs.EngineTree(dir))
+	err := os.Remove(rootfs.TreeDir(k.boot))
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = removeFiles(dir, !all)
 	}

@@ -1,0 +1,241 @@
+package rootfs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// A rootKind tells where a sandbox's root directory comes from, and so its /etc:
+//
+//	              hosts, hostname, resolv.conf   passwd, group   nsswitch.conf   hostFiles, hostDirs
+//	hostRoot      written                        written         written         copied, mounted
+//	ownRootfs     mounted over a file there      the same        the same        its own
+//	storeImage    replaced                       a line added    its own         its own
+//	engineImage   mounted                        mounted         its own         its own
+//
+// resolv.conf is the host's, and ours only with the host's network.
+type rootKind int
+
+const (
+	hostRoot    rootKind = iota // directories of the host
+	ownRootfs                   // SandboxConfig.Rootfs
+	storeImage                  // an image of wolffia's own store
+	engineImage                 // an image of a container engine
+)
+
+func kindOf(b *boot.Params) rootKind {
+	switch {
+	case b.Engine != "" && b.Config.Image != "":
+		return engineImage
+	case b.Config.ImageID != "":
+		return storeImage
+	case b.Config.Rootfs != "":
+		return ownRootfs
+	}
+	return hostRoot
+}
+
+// What a sandbox is shown of the host's /etc: what programs need to find libraries,
+// certificates, names and their own settings. Nothing of it is secret.
+var (
+	hostFiles = []string{"ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types", "ssl/openssl.cnf", "os-release", "debian_version"}
+	hostDirs  = []string{"ssl/certs", "pki/ca-trust", "pki/tls/certs", "alternatives", "perl", "java", "java-*", "crypto-policies"}
+)
+
+// maxEtcFile is the most that is read of a file in /etc, in bytes; ld.so.cache has a
+// few hundred KiB.
+const maxEtcFile = 4 << 20
+
+// etcFiles returns the content of the files in /etc that are not the root's own. host
+// is the content of the host's files.
+func etcFiles(kind rootKind, c *statedir.Config, host map[string]string) map[string]string {
+	files := map[string]string{}
+	if kind == hostRoot {
+		for _, name := range hostFiles {
+			if content, ok := host[name]; ok {
+				files[name] = content
+			}
+		}
+	}
+	if kind == hostRoot || kind == ownRootfs {
+		files["nsswitch.conf"] = "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"
+	}
+	name := hostname(c)
+	files["passwd"] = fmt.Sprintf("root:x:0:0:root:/root:/bin/sh\n%s:x:%d:%d:%s:%s:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+		c.User, c.UID, c.GID, c.User, Home(c))
+	files["group"] = fmt.Sprintf("root:x:0:\n%s:x:%d:\nnogroup:x:65534:\n", c.User, c.GID)
+	files["hosts"] = "127.0.0.1 localhost " + name + "\n::1 localhost " + name + "\n"
+	files["hostname"] = name + "\n"
+	if c.Network == runtime.NetworkHost {
+		files["resolv.conf"] = host["resolv.conf"]
+	}
+	return files
+}
+
+// Home returns the user's home directory inside.
+func Home(c *statedir.Config) string { return "/home/" + c.User }
+
+// hostname returns the sandbox's host name.
+func hostname(c *statedir.Config) string { return cmp.Or(c.Name, c.ID) }
+
+// readHost reads the host's files for etcFiles.
+func readHost(kind rootKind, c *statedir.Config) (map[string]string, error) {
+	files := map[string]string{}
+	read := func(name string, skip ...error) error {
+		content, err := readFile("/etc/" + name)
+		if err == nil {
+			files[name] = content
+		} else if !slices.ContainsFunc(skip, func(e error) bool { return errors.Is(err, e) }) {
+			return err
+		}
+		return nil
+	}
+	if c.Network == runtime.NetworkHost {
+		if err := read("resolv.conf", fs.ErrNotExist); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range hostFiles {
+		if kind != hostRoot {
+			break
+		}
+		if err := read(name, fs.ErrNotExist, fs.ErrPermission); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// composeEtc writes the files of every kind of root but storeImage to the new directory
+// etc, and adds them to spec.
+func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
+	kind := kindOf(b)
+	host, err := readHost(kind, &b.Config)
+	if err != nil {
+		return err
+	}
+	files := etcFiles(kind, &b.Config, host)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(etc, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(files[name]), 0o644)); err != nil {
+			return err
+		}
+		there := kind == engineImage
+		if kind == ownRootfs {
+			st, err := os.Lstat(filepath.Join(b.Config.Rootfs, "etc", name))
+			there = err == nil && st.Mode().IsRegular()
+		}
+		if there {
+			spec.Binds = append(spec.Binds, runtime.Mount{Source: path, Target: "/etc/" + name})
+		}
+	}
+	if kind != hostRoot {
+		return nil
+	}
+	spec.Etc = etc
+	spec.Identity = slices.Sorted(maps.Keys(etcFiles(engineImage, &b.Config, host)))
+	for _, pattern := range hostDirs {
+		found, err := filepath.Glob("/etc/" + pattern)
+		if err != nil {
+			return err
+		}
+		for _, dir := range found {
+			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+				continue
+			}
+			name := strings.TrimPrefix(dir, "/etc/")
+			if err := os.MkdirAll(filepath.Join(etc, name), 0o755); err != nil {
+				return err
+			}
+			spec.HostEtc = append(spec.HostEtc, name)
+		}
+	}
+	if link, err := os.Readlink("/etc/mtab"); err == nil && !filepath.IsAbs(link) {
+		return os.Symlink(link, filepath.Join(etc, "mtab"))
+	}
+	return nil
+}
+
+// readFile reads a regular file of the host's, up to maxEtcFile.
+func readFile(name string) (string, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return "", errors.Join(err, fs.ErrNotExist)
+	}
+	return readUpTo(f)
+}
+
+// readUpTo reads a file up to maxEtcFile.
+func readUpTo(f *os.File) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(f, maxEtcFile))
+	return string(b), err
+}
+
+// furnishEtc changes an image's /etc, in its root directory, to name the user and the
+// host. Users of the image stay.
+func furnishEtc(root *os.Root, c *statedir.Config) error {
+	host, err := readHost(storeImage, c)
+	if err != nil {
+		return err
+	}
+	return in(root, "/etc", func(etc *os.Root) error {
+		for name, text := range etcFiles(storeImage, c, host) {
+			changed, err := true, error(nil)
+			if id, ok := map[string]int{"passwd": c.UID, "group": c.GID}[name]; ok {
+				var old string
+				old, err = read(etc, name)
+				text, changed = withID(old, text, id)
+			}
+			if err == nil && changed {
+				err = write(etc, name, text)
+			}
+			if err != nil {
+				return fmt.Errorf("write /etc/%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// withID returns the text of passwd(5) or group(5) with the line of own that has the
+// id, unless it has a line with it already. An empty text becomes own.
+func withID(text, own string, id int) (result string, changed bool) {
+	if strings.TrimSpace(text) == "" {
+		return own, true
+	}
+	find := func(text string) string {
+		for line := range strings.Lines(text) {
+			if f := strings.Split(strings.TrimSuffix(line, "\n"), ":"); len(f) > 2 && f[2] == strconv.Itoa(id) {
+				return line
+			}
+		}
+		return ""
+	}
+	if find(text) != "" {
+		return text, false
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return text + find(own), true
+}

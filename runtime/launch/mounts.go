@@ -1,0 +1,100 @@
+package launch
+
+import (
+	"path/filepath"
+	"slices"
+)
+
+const (
+	// GuestPath is PID 1's program inside every sandbox. Programs inside may run it
+	// too: it packs and unpacks files for cp.
+	GuestPath = "/run/wolffia/guest"
+	// FilterPath is the seccomp filter, for a PID 1 that installs it by itself.
+	FilterPath = "/run/wolffia/seccomp"
+	// SessionsPath is an empty directory of PID 1's own, for its shell sessions, which
+	// so do not depend on room in /tmp. The name is short since each command sent to a
+	// shell contains it.
+	SessionsPath = "/run/.w"
+	// ShmSize is the usual size of /dev/shm, in bytes.
+	ShmSize = 64 << 20
+)
+
+// A Kind tells what a [Mount] mounts.
+type Kind int
+
+// The kinds of mounts.
+const (
+	Bind    Kind = iota // a file or directory of the host, with all that is mounted in it
+	Filter              // a Bind of the seccomp filter, in a file that the backend writes
+	Cover               // a read-only Bind over a part of /proc, where that is the host kernel's
+	Symlink             // a symbolic link; Source is its text
+	Proc
+	Dev // the usual devices, in a tmpfs
+	Shm // a tmpfs in Dev
+	Sys
+	Tmpfs // owned by the sandbox's user, or by root if Mode is 1777
+)
+
+// A Mount is one entry of a sandbox's mount table.
+type Mount struct {
+	Kind     Kind
+	Source   string // Bind, Filter, Cover: a path on the host
+	Target   string // absolute, inside
+	Writable bool   // Bind
+	Mode     uint32 // Tmpfs, Shm: as for chmod(2)
+	Size     int64  // Tmpfs, Shm, Dev: the most that it can hold, in bytes; 0 is no limit
+}
+
+// Mounts returns everything that is in a sandbox's root directory, in the order in
+// which it is mounted. A backend applies each entry, or has a reason in a comment.
+func (s *Spec) Mounts() []Mount {
+	size := s.sizes()
+	all := append(slices.Clone(s.Root), Mount{Kind: Proc, Target: "/proc"}, Mount{Kind: Dev, Target: "/dev", Size: size.dev})
+	for _, m := range s.Covers {
+		all = append(all, Mount{Kind: Cover, Source: m.Source, Target: m.Target})
+	}
+	if s.Etc != "" {
+		all = append(all, Mount{Source: s.Etc, Target: "/etc"})
+	}
+	all = append(all,
+		Mount{Kind: Shm, Target: "/dev/shm", Mode: 0o1777, Size: size.shm},
+		Mount{Kind: Sys, Target: "/sys"},
+		Mount{Kind: Tmpfs, Target: "/tmp", Mode: 0o1777, Size: size.tmp},
+		Mount{Kind: Tmpfs, Target: s.Home, Mode: 0o700, Size: size.home})
+	for _, target := range s.Scratch {
+		all = append(all, Mount{Kind: Tmpfs, Target: target, Mode: 0o755, Size: size.scratch})
+	}
+	for _, m := range s.Binds {
+		all = append(all, Mount{Source: m.Source, Target: m.Target, Writable: m.Writable})
+	}
+	// These come last, so that no mount of the user's can cover them.
+	return append(all,
+		Mount{Kind: Tmpfs, Target: SessionsPath, Mode: 0o700, Size: size.sessions},
+		Mount{Source: s.Guest, Target: GuestPath},
+		Mount{Kind: Filter, Source: s.FilterFile(), Target: FilterPath})
+}
+
+// FilterFile returns where on the host a backend writes the seccomp filter that is to
+// be mounted.
+func (s *Spec) FilterFile() string { return filepath.Join(s.Dir, "seccomp") }
+
+// sizes are the sizes of the file systems in memory, in bytes; 0 is no limit.
+type sizes struct{ tmp, home, scratch, sessions, shm, dev int64 }
+
+// sizes returns the sizes for the sandbox's limit of memory. Files in memory count as
+// the sandbox's memory, and killing a process does not free them: so with a limit,
+// they can fill a part of it only.
+func (s *Spec) sizes() sizes {
+	const (
+		sessions = 256 << 20 // commands, and the state of shells
+		dev      = 1 << 20   // names only
+	)
+	if s.Config == nil || s.Config.Resources.Memory <= 0 {
+		return sizes{sessions: sessions}
+	}
+	limit := s.Config.Resources.Memory
+	return sizes{
+		tmp: limit / 4, home: limit / 8, scratch: limit / 8,
+		sessions: min(sessions, limit/16), shm: min(ShmSize, limit/16), dev: min(dev, limit/16),
+	}
+}
