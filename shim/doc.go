@@ -1,18 +1,16 @@
-// Package shim is a sandbox's process on the host: the relay from its clients to PID 1.
-// It mounts the tree, launches the backend, and passes PID 1's stream on to the clients
-// of its socket.
+// Package shim is the host process of one sandbox: it mounts the codebase, launches
+// the backend, and connects PID 1's stream with the clients of its socket.
 //
-// Package local starts it as "wolffia shim ID", in a user and mount namespace of
-// its own. It holds a part of the sandbox's lock, and so does the tree server;
-// when the lock is free, both have ended, or are about to.
+// Package local starts it as "wolffia shim ID", in a user and mount namespace of its
+// own. It holds a part of the sandbox's lock, as the tree server does. A free lock
+// means that both have ended, or are about to.
 //
 // Hazards:
-//   - The shim never touches the tree: no stat, no working directory and no
-//     program in it. Its descriptor goes to the tree server before any child
-//     of the shim is started.
-//   - The backend dies with the thread that started it. So the shim's main
-//     goroutine is locked to the main thread, starts the backend, and ends
-//     with the process; no other goroutine locks its thread.
-//   - What the guest says is checked (relay.go); it can hurt its own sandbox
-//     only.
+//   - The shim never touches the codebase's mount: no stat, working directory or program
+//     in it. It sends the mount's descriptor to the tree server before it starts a child.
+//   - The backend dies with the thread that started it. So the main goroutine is locked
+//     to the main thread, starts the backend, and ends with the process. No other
+//     goroutine locks its thread.
+//   - The guest is hostile. The relay checks its frames; the worst that it can do is to
+//     end its own sandbox.
 package shim

@@ -12,33 +12,34 @@ import (
 	"wolffia/wire"
 )
 
-// While anybody waits for PID 1, that is asked for a sign of life if it has not given one
-// by itself. A sandbox whose PID 1 does not answer is dead: it is stopped, frozen, hung,
-// or was taken over. One that nobody waits for may be frozen for as long as you like.
+// While a channel is open, PID 1 is sent a ping when it has been silent for an interval.
+// If it does not answer, the sandbox is dead: PID 1 is stopped, frozen or hung, or
+// another program has taken its place. Without an open channel a sandbox may be frozen
+// for any time.
 const (
 	beatInterval = 5 * time.Second
-	// beatsMissed is how many intervals without an answer are enough, of those in which
-	// PID 1 had its share of the processors, as far as that can be told.
+	// beatsMissed is the number of intervals without an answer after which the sandbox is
+	// dead. Those in which PID 1 got no processor time are not counted.
 	beatsMissed = 6
-	// beatsMissedBlind is how many where it cannot: in gVisor, whose kernel runs it, and in
-	// an engine.
+	// beatsMissedBlind is the same where PID 1's processor time is not known: in gVisor,
+	// whose kernel runs it, and in an engine.
 	beatsMissedBlind = 24
 )
 
-// A pulse says by its beats whether PID 1 lives.
+// A pulse decides whether PID 1 is alive.
 type pulse struct {
-	heard  uint64 // frames that it had sent by the last beat
-	asked  bool
-	missed int
+	received uint64 // frames until the last beat
+	asked    bool
+	missed   int
 }
 
-// beat takes what has happened in the interval that is over: how many frames PID 1 has
-// sent until now, whether it was excused, and how many missed beats are enough. It says
-// whether PID 1 is to be asked for a sign of life, or is dead.
-func (p *pulse) beat(heard uint64, excused bool, enough int) (ask, dead bool) {
+// beat ends an interval: received is the number of PID 1's frames so far, excused says
+// that it could not have answered, and enough is the number of missed beats that mean
+// death. It returns whether to send a ping, or that PID 1 is dead.
+func (p *pulse) beat(received uint64, excused bool, enough int) (ask, dead bool) {
 	switch {
-	case heard != p.heard:
-		*p = pulse{heard: heard}
+	case received != p.received:
+		*p = pulse{received: received}
 	case !p.asked:
 		p.asked = true
 		return true, false
@@ -48,17 +49,17 @@ func (p *pulse) beat(heard uint64, excused bool, enough int) (ask, dead bool) {
 	return false, p.missed >= enough
 }
 
-// watch has PID 1 watched as long as a channel is open. r.mu is held.
+// watch starts the beats, which go on while a channel is open. r.mu is held.
 func (r *relay) watch() {
 	if r.watching || r.dead == nil {
 		return
 	}
-	r.watching, r.pulse, r.last = true, pulse{heard: r.heard}, load{} // no beat is missed before the first
+	r.watching, r.pulse, r.last = true, pulse{received: r.received}, load{} // no beat is missed before the first
 	r.due = time.Now().Add(beatInterval)
 	time.AfterFunc(beatInterval, r.beat)
 }
 
-// beat looks after PID 1 once in each interval.
+// beat runs at the end of each interval.
 func (r *relay) beat() {
 	var now load
 	if r.load != nil {
@@ -66,7 +67,7 @@ func (r *relay) beat() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.routes)+len(r.gone) == 0 {
+	if len(r.routes)+len(r.orphans) == 0 {
 		r.watching = false
 		return
 	}
@@ -74,10 +75,10 @@ func (r *relay) beat() {
 	if !now.known {
 		enough = beatsMissedBlind
 	}
-	// If we are late ourselves, so may PID 1 be.
+	// If the shim is late, PID 1 may be late too.
 	excused := time.Since(r.due) > beatInterval/2 || now.starved(&r.last)
 	r.last = now
-	ask, dead := r.pulse.beat(r.heard, excused, enough)
+	ask, dead := r.pulse.beat(r.received, excused, enough)
 	if dead {
 		go r.dead(time.Duration(enough) * beatInterval) // ends with PID 1
 		return
@@ -89,16 +90,16 @@ func (r *relay) beat() {
 	time.AfterFunc(beatInterval, r.beat)
 }
 
-// A load is what the host's scheduler says of a process, since its begin.
+// A load is the scheduler's record of a process since its start.
 type load struct {
 	known   bool
-	ran     time.Duration // on a processor
-	waited  time.Duration // for a processor
+	ran     time.Duration // time on a processor
+	waited  time.Duration // time in the run queue
 	blocked bool          // a thread waits for a disk or a file system
 }
 
-// starved reports whether since an earlier time the process may not have had what it needs
-// to answer.
+// starved reports whether the process may have lacked the resources to answer since an
+// earlier load.
 func (l *load) starved(before *load) bool {
 	if !l.known || !before.known {
 		return false
@@ -114,7 +115,7 @@ func loadOf(pid int) (l load) {
 		text, _ := os.ReadFile(task + "/schedstat")
 		var ran, waited time.Duration // ns
 		if n, _ := fmt.Sscan(string(text), &ran, &waited); n != 2 {
-			continue // it has ended, or this kernel does not tell
+			continue // the thread has ended, or the kernel has no such file
 		}
 		l.known = l.known || ran > 0
 		l.ran += ran
@@ -127,7 +128,7 @@ func loadOf(pid int) (l load) {
 	return l
 }
 
-// initOf returns PID 1's number on the host, if the backend is its parent; else 0.
+// initOf returns the host's PID of PID 1 if the backend's process is its parent; else 0.
 func initOf(backend int) int {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", backend, backend))
 	for field := range strings.FieldsSeq(string(text)) {

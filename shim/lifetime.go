@@ -9,26 +9,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/wire"
 )
 
-// A standing is where a sandbox is in its lifetime.
-type standing struct {
+// An age is how much of its lifetime a sandbox has left.
+type age struct {
 	limited bool          // there is a deadline
-	left    time.Duration // until then; 0 or less: it is over
-	timeout time.Duration // for being idle; 0: none
+	left    time.Duration // until the deadline
+	timeout time.Duration // idle timeout; 0: none
 	busy    bool
-	idle    time.Duration // since when it is not busy
+	idle    time.Duration // time since the sandbox was last busy
 }
 
-// verdict says why the sandbox is over, or after how long to look again: before
-// that it cannot be. 0 is never, until something else is asked for. While the
-// sandbox is busy it is not known when it begins to be idle: it is looked at once
-// for each idle timeout, so that commands need not tell when they begin.
-func (s standing) verdict() (over runtime.Expiry, next time.Duration) {
+// expiry returns why the sandbox has expired, or the time after which it may have; 0 is
+// never, with these limits. While the sandbox is busy, that is the idle timeout, so that
+// no command has to report its start.
+func (s age) expiry() (over runtime.Expiry, next time.Duration) {
 	if s.limited {
 		if s.left <= 0 {
 			return runtime.ExpiredTTL, 0
@@ -50,21 +48,22 @@ func (s standing) verdict() (over runtime.Expiry, next time.Duration) {
 	return "", next
 }
 
-// A lifetime ends a sandbox when its time is over. It has one timer, by
-// CLOCK_BOOTTIME (timerfd_create(2)), which goes on while the machine sleeps and
-// cannot be set; for being idle CLOCK_MONOTONIC counts, which stops meanwhile.
+// A lifetime ends a sandbox when it expires. Its one timer uses CLOCK_BOOTTIME
+// (timerfd_create(2)), which goes on while the machine sleeps and cannot be set. Idle
+// time is measured by CLOCK_MONOTONIC, which stops meanwhile. It is safe for concurrent
+// use.
 type lifetime struct {
 	relay *relay
 	end   func(runtime.Expiry) // called once at most, in a goroutine of its own
 
-	mu     sync.Mutex
-	limits statedir.Lifetime // guarded by mu
-	timer  *os.File          // nil: nothing was ever to be waited for; guarded by mu
-	fd     int               // of timer; guarded by mu
-	over   bool              // guarded by mu
+	mu      sync.Mutex
+	limits  statedir.Lifetime // guarded by mu
+	timer   *os.File          // nil: there was no limit yet; guarded by mu
+	fd      int               // of timer; guarded by mu
+	expired bool              // guarded by mu
 }
 
-// begin has the limits, which may be nil, enforced from now on.
+// begin starts the lifetime with limits, which may be nil.
 func (l *lifetime) begin(limits *statedir.Lifetime) error {
 	l.relay.touch()
 	if limits == nil {
@@ -80,21 +79,21 @@ func (l *lifetime) begin(limits *statedir.Lifetime) error {
 	return l.renew(limits)
 }
 
-// errOver is what who comes too late is told.
-var errOver = errors.New("its lifetime is just over")
+// errExpiring is returned for requests after the sandbox has expired.
+var errExpiring = errors.New("the sandbox has just expired")
 
-// touch begins the idle time anew.
+// touch restarts the idle time.
 func (l *lifetime) touch() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
-		return runtime.WithClass(runtime.ErrNotFound, errOver)
+	if l.expired {
+		return runtime.WithClass(runtime.ErrNotFound, errExpiring)
 	}
 	l.relay.touch()
 	return nil
 }
 
-// set is touch and other limits.
+// set is touch, and replaces the limits but for the idle timeout.
 func (l *lifetime) set(limits *statedir.Lifetime) error {
 	if err := l.touch(); err != nil {
 		return err
@@ -105,12 +104,12 @@ func (l *lifetime) set(limits *statedir.Lifetime) error {
 	return l.renew(limits)
 }
 
-// renew takes other limits. l.mu is held.
+// renew replaces the limits. l.mu is held.
 func (l *lifetime) renew(limits *statedir.Lifetime) error {
 	if l.timer == nil {
 		fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 		if err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "a timer for the sandbox's lifetime: %w", err)
+			return runtime.Errorf(runtime.ErrUnavailable, "create the timer for the sandbox's lifetime: %w", err)
 		}
 		l.timer, l.fd = os.NewFile(uintptr(fd), "timer"), fd
 		go l.watch(l.timer) // ends with the process, or the lifetime
@@ -120,7 +119,7 @@ func (l *lifetime) renew(limits *statedir.Lifetime) error {
 	return l.look()
 }
 
-// watch looks whenever the timer is due.
+// watch calls look whenever the timer expires, until the lifetime does.
 func (l *lifetime) watch(timer *os.File) {
 	for buf := make([]byte, 8); ; {
 		if _, err := timer.Read(buf); err != nil {
@@ -128,12 +127,12 @@ func (l *lifetime) watch(timer *os.File) {
 		}
 		l.mu.Lock()
 		err := l.look()
-		over := l.over
+		expired := l.expired
 		l.mu.Unlock()
-		if err != nil { // it cannot be: the descriptor is a timer's, the value in range
-			fmt.Fprintln(os.Stderr, "the timer for the sandbox's lifetime:", err)
+		if err != nil { // impossible: the descriptor is a timer's, and the value is in range
+			fmt.Fprintln(os.Stderr, "set the timer for the sandbox's lifetime:", err)
 		}
-		if over {
+		if expired {
 			return
 		}
 	}
@@ -141,39 +140,19 @@ func (l *lifetime) watch(timer *os.File) {
 
 // look ends the sandbox, or sets the timer. l.mu is held.
 func (l *lifetime) look() error {
-	if l.over {
+	if l.expired {
 		return nil
 	}
-	now := standing{timeout: l.limits.IdleTimeout()}
+	now := age{timeout: l.limits.IdleTimeout()}
 	now.left, now.limited = l.limits.Left(statedir.Now())
 	now.busy, now.idle = l.relay.use()
-	over, next := now.verdict()
+	over, next := now.expiry()
 	if over != "" {
-		l.over = true
-		go l.end(over) // ends when it is asked for
+		l.expired = true
+		go l.end(over) // ends once it has requested the end
 		return nil
 	}
-	// 0 disarms it.
+	// 0 disarms the timer.
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(next))}
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(l.fd, 0, &spec, nil))
-}
-
-// expire ends the sandbox because its lifetime is over, as a stop does. It is
-// gone for its users from now on, though its processes have their time.
-func (s *shim) expire(why runtime.Expiry) {
-	outcome := statedir.Status{State: runtime.StateStopped, Reason: why.Why(), Expired: why}
-	s.mu.Lock()
-	ending := s.outcome != nil
-	if !ending {
-		s.outcome = &outcome
-		if err := statedir.SetStatus(s.boot.Run, &outcome); err != nil {
-			fmt.Fprintln(os.Stderr, "record the end:", err)
-		}
-	}
-	s.mu.Unlock()
-	if ending {
-		return
-	}
-	fmt.Fprintf(os.Stderr, "the sandbox ends: %s\n", why.Why())
-	s.end(outcome, boot.StopGrace)
 }

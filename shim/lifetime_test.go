@@ -12,28 +12,28 @@ import (
 	"wolffia/wire"
 )
 
-func TestVerdict(t *testing.T) {
+func TestExpiry(t *testing.T) {
 	const s = time.Second
 	for _, tt := range []struct {
 		name string
-		is   standing
+		is   age
 		over runtime.Expiry
 		next time.Duration
 	}{
-		{"no limit", standing{}, "", 0},
-		{"no limit, idle for long", standing{idle: 1e6 * s}, "", 0},
-		{"before the deadline", standing{limited: true, left: 5 * s}, "", 5 * s},
-		{"at the deadline", standing{limited: true}, runtime.ExpiredTTL, 0},
-		{"after it, though busy", standing{limited: true, left: -s, timeout: s, busy: true}, runtime.ExpiredTTL, 0},
-		{"idle for a while", standing{timeout: 5 * s, idle: 2 * s}, "", 3 * s},
-		{"idle for as long as it may", standing{timeout: 5 * s, idle: 5 * s}, runtime.ExpiredIdle, 0},
-		{"idle for longer: the machine was slow", standing{timeout: 5 * s, idle: 500 * s}, runtime.ExpiredIdle, 0},
-		{"busy: not before one timeout from now", standing{timeout: 5 * s, busy: true, idle: 500 * s}, "", 5 * s},
-		{"both, the deadline first", standing{limited: true, left: 2 * s, timeout: 5 * s, idle: s}, "", 2 * s},
-		{"both, idle first", standing{limited: true, left: 9 * s, timeout: 5 * s, idle: s}, "", 4 * s},
-		{"both over", standing{limited: true, timeout: s, idle: s}, runtime.ExpiredTTL, 0},
+		{"no limit", age{}, "", 0},
+		{"no limit, idle for long", age{idle: 1e6 * s}, "", 0},
+		{"before the deadline", age{limited: true, left: 5 * s}, "", 5 * s},
+		{"at the deadline", age{limited: true}, runtime.ExpiredTTL, 0},
+		{"after it, though busy", age{limited: true, left: -s, timeout: s, busy: true}, runtime.ExpiredTTL, 0},
+		{"idle for a while", age{timeout: 5 * s, idle: 2 * s}, "", 3 * s},
+		{"idle for as long as it may", age{timeout: 5 * s, idle: 5 * s}, runtime.ExpiredIdle, 0},
+		{"idle for longer: the machine was slow", age{timeout: 5 * s, idle: 500 * s}, runtime.ExpiredIdle, 0},
+		{"busy: not before one timeout from now", age{timeout: 5 * s, busy: true, idle: 500 * s}, "", 5 * s},
+		{"both, the deadline first", age{limited: true, left: 2 * s, timeout: 5 * s, idle: s}, "", 2 * s},
+		{"both, idle first", age{limited: true, left: 9 * s, timeout: 5 * s, idle: s}, "", 4 * s},
+		{"both over", age{limited: true, timeout: s, idle: s}, runtime.ExpiredTTL, 0},
 	} {
-		if over, next := tt.is.verdict(); over != tt.over || next != tt.next {
+		if over, next := tt.is.expiry(); over != tt.over || next != tt.next {
 			t.Errorf("%s: %q in %v, want %q in %v", tt.name, over, next, tt.over, tt.next)
 		}
 	}
@@ -134,12 +134,12 @@ func TestBusy(t *testing.T) {
 	}
 	say(1)
 	due(true)
-	channel := r.open(&peer{channels: map[uint32]uint32{}, over: true}, 1)
+	channel := r.open(&clientConn{channels: map[uint32]uint32{}, closed: true}, 1)
 	say(0)
 	due(true)
 	r.mu.Lock() // its client goes away: it still runs
 	delete(r.routes, channel)
-	r.gone[channel] = true
+	r.orphans[channel] = true
 	r.mu.Unlock()
 	due(true)
 	select {

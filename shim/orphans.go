@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a backend has started and left behind becomes a child of the shim. A
-// bubblewrap that is killed is bound to nothing in the first moments, nor is what
-// it has made: that would wait for it for ever, or go on as PID 1.
+// Processes that a backend leaves behind become the shim's children, to be killed: a
+// bubblewrap that is killed in its first moments is not bound to its parent yet, nor its
+// children to it. These would wait for it for ever, or go on as PID 1.
 
 // adopt makes this process the parent of such orphans (prctl(2)).
 func adopt() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// killOrphans ends them. It is for when all children have been waited for that
-// were started from here.
+// killOrphans kills and reaps all child processes. The shim's own must have been reaped.
 func killOrphans() {
 	for orphans := children(); len(orphans) > 0; orphans = children() {
 		for _, pid := range orphans {

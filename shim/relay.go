@@ -16,43 +16,43 @@ import (
 	"wolffia/wire"
 )
 
-// A relay passes frames between PID 1 and any number of clients. It changes
-// nothing but channel numbers. What it queues for a client is bounded by the
-// credit that this client has given; a guest that sends more breaks the
-// protocol, which ends the sandbox.
+// A relay multiplexes the channels of all clients on PID 1's stream. It changes channel
+// numbers only. The credit that a client has given bounds what is queued for it; a guest
+// that sends more breaks the protocol, which ends the sandbox. run is for one goroutine;
+// the other methods are safe for concurrent use.
 type relay struct {
 	stream io.ReadWriteCloser
 	r      *wire.Reader
 	w      *wire.Writer
 	dead   func(silent time.Duration) // called once if PID 1 does not answer; nil: it is not watched
-	load   func() load                // PID 1's; nil: it cannot be known
+	load   func() load                // returns PID 1's load; nil: it is not known
 
-	mu     sync.Mutex
-	next   uint32            // last channel used towards the guest; guarded by mu
-	routes map[uint32]*route // by the guest's channel; guarded by mu
-	gone   map[uint32]bool   // channels whose client is gone, until they end; guarded by mu
-	jobs   uint32            // that run in the background, if the guest was asked; guarded by mu
-	used   time.Time         // when the last of all that went on had ended; guarded by mu
+	mu      sync.Mutex
+	next    uint32            // the last channel towards the guest; guarded by mu
+	routes  map[uint32]*route // by the guest's channel; guarded by mu
+	orphans map[uint32]bool   // channels whose client is gone, until they end; guarded by mu
+	jobs    uint32            // background jobs, if the guest was asked; guarded by mu
+	lastUse time.Time         // when the sandbox became idle; guarded by mu
 
-	heard    uint64    // frames from the guest; guarded by mu
+	received uint64    // frames from the guest; guarded by mu
 	watching bool      // beat will be called; guarded by mu
 	pulse    pulse     // guarded by mu
 	last     load      // at the last beat; guarded by mu
-	due      time.Time // when the next one should be; guarded by mu
+	due      time.Time // of the next beat; guarded by mu
 }
 
-// A route joins a client's channel with one of the guest's.
+// A route connects a client's channel with one of the guest's.
 type route struct {
-	client  *peer
+	client  *clientConn
 	channel uint32            // the client's
-	credit  map[wire.Type]int // what the guest may still send, by stream; guarded by relay.mu
+	credit  map[wire.Type]int // bytes that the guest may still send, by stream; guarded by relay.mu
 	input   int               // bytes that the guest may still give credit for; guarded by relay.mu
-	once    [3]wire.Type      // frames that the guest may still send, once each; guarded by relay.mu
+	once    [3]wire.Type      // types of frames that the guest may still send, once each; guarded by relay.mu
 }
 
-// take notes a frame that the guest sends, which a client that does not read has us
-// keep: so there must be no more than it was allowed. relay.mu is held.
-func (to *route) take(f *wire.Frame) error {
+// charge checks a frame from the guest, and takes it from what the guest may still send:
+// frames that a client does not read stay in memory. relay.mu is held.
+func (to *route) charge(f *wire.Frame) error {
 	n := len(f.Payload())
 	switch f.Type {
 	case wire.Stdout, wire.Stderr:
@@ -86,7 +86,7 @@ func (to *route) take(f *wire.Frame) error {
 func newRelay(stream io.ReadWriteCloser) *relay {
 	return &relay{
 		stream: stream, r: wire.NewReader(stream), w: wire.NewWriter(stream),
-		routes: map[uint32]*route{}, gone: map[uint32]bool{},
+		routes: map[uint32]*route{}, orphans: map[uint32]bool{},
 	}
 }
 
@@ -104,7 +104,7 @@ func (r *relay) hello(limit time.Duration) error {
 		err = wire.CheckHello(&f)
 	}()
 	if !boot.Within(limit, got) {
-		return fmt.Errorf("no word from PID 1 in %v", limit)
+		return fmt.Errorf("PID 1 sent no greeting within %v", limit)
 	}
 	if errors.Is(err, io.EOF) {
 		return errors.New("PID 1 ended at once")
@@ -112,13 +112,13 @@ func (r *relay) hello(limit time.Duration) error {
 	return err
 }
 
-// shutdown asks the guest to end everything.
+// shutdown asks PID 1 to end all processes within grace, and itself.
 func (r *relay) shutdown(grace time.Duration) error {
 	ms := uint32(min(grace.Milliseconds(), math.MaxUint32))
 	return r.w.Send(wire.Shutdown, 0, binary.LittleEndian.AppendUint32(nil, ms))
 }
 
-// run passes on what the guest says until the stream ends or it lies.
+// run relays the guest's frames until the stream ends, or the guest breaks the protocol.
 func (r *relay) run() error {
 	defer r.stream.Close()
 	for {
@@ -132,25 +132,26 @@ func (r *relay) run() error {
 	}
 }
 
+// fromGuest relays a frame of the guest's, or releases it.
 func (r *relay) fromGuest(f wire.Frame) error {
 	if f.Channel == 0 {
 		defer f.Release()
 		return r.fromInit(&f)
 	}
 	r.mu.Lock()
-	r.heard++
+	r.received++
 	to, known := r.routes[f.Channel]
-	orphaned := r.gone[f.Channel]
+	orphaned := r.orphans[f.Channel]
 	if f.Type == wire.Exit || f.Type == wire.Failed {
 		delete(r.routes, f.Channel)
-		delete(r.gone, f.Channel)
+		delete(r.orphans, f.Channel)
 		if !r.busy() {
-			r.used = time.Now()
+			r.lastUse = time.Now()
 		}
 	}
 	var err error
 	if known {
-		err = to.take(&f)
+		err = to.charge(&f)
 	}
 	r.mu.Unlock()
 	switch {
@@ -166,17 +167,17 @@ func (r *relay) fromGuest(f wire.Frame) error {
 	}
 	if f.Type == wire.Exit || f.Type == wire.Failed {
 		step.Reached("process ended")
-		to.client.closed(to.channel)
+		to.client.forget(to.channel)
 	}
 	f.Channel = to.channel
 	to.client.queue(f)
 	return nil
 }
 
-// fromInit takes what the guest says of itself: nothing that a client waits for.
+// fromInit handles a frame on channel 0, which is about PID 1 itself.
 func (r *relay) fromInit(f *wire.Frame) error {
 	r.mu.Lock()
-	r.heard++
+	r.received++
 	r.mu.Unlock()
 	if f.Type != wire.Busy {
 		return nil
@@ -187,35 +188,35 @@ func (r *relay) fromInit(f *wire.Frame) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.jobs = binary.LittleEndian.Uint32(f.Payload())
-	r.used = time.Now()
+	r.lastUse = time.Now()
 	return nil
 }
 
-// busy reports whether something goes on in the sandbox that counts as its use:
-// a channel is open, or a background job runs. r.mu is held.
-func (r *relay) busy() bool { return len(r.routes)+len(r.gone) > 0 || r.jobs > 0 }
+// busy reports whether the sandbox is in use: a channel is open, or a background job
+// runs. r.mu is held.
+func (r *relay) busy() bool { return len(r.routes)+len(r.orphans) > 0 || r.jobs > 0 }
 
-// use reports whether the sandbox is used, or how long it was not.
+// use reports whether the sandbox is in use, or how long it has not been.
 func (r *relay) use() (busy bool, idle time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.busy(), time.Since(r.used)
+	return r.busy(), time.Since(r.lastUse)
 }
 
-// touch counts as a use.
+// touch counts as a use of the sandbox.
 func (r *relay) touch() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.used = time.Now()
+	r.lastUse = time.Now()
 }
 
-// open makes a route for a client's channel.
-func (r *relay) open(client *peer, channel uint32) uint32 {
+// open makes a route for a client's channel, and returns the guest's.
+func (r *relay) open(client *clientConn, channel uint32) uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
 		r.next++
-		if r.next != 0 && r.routes[r.next] == nil && !r.gone[r.next] {
+		if r.next != 0 && r.routes[r.next] == nil && !r.orphans[r.next] {
 			break
 		}
 	}
@@ -228,7 +229,7 @@ func (r *relay) open(client *peer, channel uint32) uint32 {
 	return r.next
 }
 
-// sent notes that a client sends n bytes of input.
+// sent records n bytes of input from a client.
 func (r *relay) sent(channel uint32, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,7 +238,7 @@ func (r *relay) sent(channel uint32, n int) {
 	}
 }
 
-// grant notes credit that a client gives.
+// grant records credit from a client.
 func (r *relay) grant(channel uint32, stream wire.Type, n int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,8 +250,8 @@ func (r *relay) grant(channel uint32, stream wire.Type, n int) error {
 	return nil
 }
 
-// abandon ends what a client that is gone has left running, the newest first:
-// what waits in a session for its turn must not get it by the end of what runs.
+// abandon kills the processes of channels whose client is gone, the newest first: a
+// command that waits for its session must not start when the one before it ends.
 func (r *relay) abandon(channels []uint32) {
 	slices.SortFunc(channels, func(a, b uint32) int { return cmp.Compare(b, a) })
 	for _, ch := range channels {
@@ -258,7 +259,7 @@ func (r *relay) abandon(channels []uint32) {
 		open := r.routes[ch] != nil
 		if open {
 			delete(r.routes, ch)
-			r.gone[ch] = true
+			r.orphans[ch] = true
 		}
 		r.mu.Unlock()
 		if open {

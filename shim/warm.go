@@ -5,14 +5,14 @@ import (
 	"os"
 )
 
-// warmLimit is how many names of a codebase the kernel is made to know before
-// they are asked for. Each costs memory in the tree server, 1 to 2 kB.
+// warmLimit is the number of entries of a codebase that are loaded into the kernel's
+// dentry cache in advance. Each takes 1 to 2 kB of memory in the tree server.
 const warmLimit = 25_000
 
-// warm lists the tree that is mounted at dir, so that the kernel knows names
-// and attributes: the first git status then takes no longer than the second.
-// It ends at the limit, or with the tree. Links are not followed, also not
-// those that the sandbox puts in the way.
+// warm lists the tree that is mounted at dir, so that the kernel caches names and
+// attributes: the first git status takes no longer than the second. It ends at warmLimit,
+// or with the mount. It follows no symbolic links, also none that the sandbox makes
+// meanwhile.
 func warm(dir string) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -25,7 +25,7 @@ func warm(dir string) {
 			return fs.SkipAll
 		}
 		if err != nil {
-			return fs.SkipDir // nothing that is warmed is missed
+			return fs.SkipDir // a cache may be incomplete
 		}
 		return nil
 	})

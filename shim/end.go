@@ -1,0 +1,114 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/rootfs"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+	"wolffia/wire"
+)
+
+// end requests the end of the sandbox: PID 1 ends its processes within grace, and is
+// killed if it does not. The first outcome stays. end does not wait; the main goroutine
+// does the rest.
+func (s *shim) end(outcome statedir.Status, grace time.Duration) {
+	s.mu.Lock()
+	if s.outcome == nil {
+		s.outcome = &outcome
+	}
+	s.mu.Unlock()
+	time.AfterFunc(grace+time.Second, func() { _ = s.inst.Kill() })
+	if err := s.relay.shutdown(grace); err != nil {
+		_ = s.inst.Kill()
+	}
+}
+
+// expire ends the sandbox at the end of its lifetime, as a stop does. Its status says so
+// from now on, though its processes have their grace.
+func (s *shim) expire(why runtime.Expiry) {
+	outcome := statedir.Status{State: runtime.StateStopped, Reason: why.Why(), Expired: why}
+	s.mu.Lock()
+	ending := s.outcome != nil
+	if !ending {
+		s.outcome = &outcome
+		if err := statedir.SetStatus(s.boot.Run, &outcome); err != nil {
+			fmt.Fprintln(os.Stderr, "record the end:", err)
+		}
+	}
+	s.mu.Unlock()
+	if ending {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "the sandbox ends: %s\n", why.Why())
+	s.end(outcome, boot.StopGrace)
+}
+
+// await relays frames until PID 1's stream ends, ends all processes, and returns the
+// outcome. s.mu is held from then on: nothing can change the outcome any more. It is the
+// main goroutine's, whose thread the backend is bound to.
+func (s *shim) await() statedir.Status {
+	outcome := statedir.Status{State: runtime.StateDead, Reason: "PID 1 has ended"}
+	if err := s.relay.run(); errors.Is(err, wire.ErrProtocol) {
+		outcome.Reason = "PID 1 broke the protocol: " + err.Error()
+	}
+	step.Reached("PID 1 gone")
+	outcome.Reason += s.oom()
+	s.mu.Lock()
+	requested := s.outcome // a request from now on is not the reason
+	s.mu.Unlock()
+	_ = s.inst.Kill()
+	if !boot.Within(boot.KillGrace, s.gone) || s.warming.Load() {
+		// A process that waits for a tree server which is stuck cannot be killed.
+		_ = unix.Unmount(rootfs.TreeDir(s.boot), unix.MNT_FORCE)
+	}
+	if !boot.Within(boot.KillLimit, s.gone) {
+		outcome.Reason += "; its processes do not end"
+	}
+	boot.Within(time.Second, s.drained)
+	if text := s.stderr.String(); text != "" {
+		outcome.Reason += ": " + text
+	}
+	step.Reached("backend gone")
+	s.mu.Lock()
+	if requested != nil {
+		return *requested
+	}
+	return outcome
+}
+
+// finish records the outcome and removes the socket, the control group and, if the
+// sandbox's caller has ended, its directory.
+func (s *shim) finish(outcome *statedir.Status) {
+	run := s.boot.Run
+	if err := statedir.SetStatus(run, outcome); err != nil {
+		fmt.Fprintln(os.Stderr, "record the end:", err)
+	}
+	step.Reached("end recorded")
+	_ = os.Remove(statedir.Socket(run))
+	step.Reached("socket gone")
+	if outcome.State == runtime.StateDead {
+		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
+	}
+	limited := false
+	if s.group != nil {
+		if s.tree != nil { // the tree server is in the group, and has its audit log to write
+			s.tree.hangUp()
+			boot.Within(boot.TreeLimit, s.tree.over)
+		}
+		limited = s.group.Remove(boot.KillLimit) != nil // it may be root's
+	}
+	// Otherwise List removes it: the directory may be root's, and an engine or the
+	// control group may have something left.
+	if _, err := os.Lstat(s.boot.Engine); s.orphaned.Load() && !limited && err != nil {
+		_ = unix.Unmount(s.boot.Mnt, unix.MNT_DETACH)
+		_ = statedir.RemoveFrom(run)
+	}
+}

@@ -1,0 +1,140 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	goruntime "runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/cgroup"
+	"wolffia/internal/rootfs"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// Main is the shim's main: it runs one sandbox until that has ended.
+func Main(backends ...launch.Backend) error {
+	goruntime.LockOSThread() // the backend dies with the thread that starts it
+	if err := boot.Init("wolffia-shim"); err != nil {
+		return err
+	}
+	ready := os.NewFile(boot.FDReady, "ready")
+	b, err := boot.Read()
+	if err != nil {
+		return err
+	}
+	step.Reached("begun")
+	unix.Umask(0o022) // for the files that the sandbox sees; private ones are in directories of mode 0700
+	s := &shim{boot: b, control: os.NewFile(boot.FDControl, "control"), ready: ready}
+	if i := slices.IndexFunc(backends, func(l launch.Backend) bool { return l.Name() == b.Config.Runtime }); i >= 0 {
+		err = s.run(backends[i])
+	} else {
+		err = runtime.Errorf(runtime.ErrUnsupported, "there is no runtime %q", b.Config.Runtime)
+	}
+	if err != nil {
+		boot.Failed(err).Send(ready)
+	}
+	return err
+}
+
+// A shim is the state of Main. The main goroutine sets all fields but the last two
+// groups before it starts others.
+type shim struct {
+	boot    *boot.Params
+	control *os.File
+	ready   io.WriteCloser
+
+	inst    *launch.Instance
+	group   *cgroup.Group // the sandbox's control group; nil: it has none
+	gone    chan struct{} // closed when the backend has ended
+	stderr  *tail         // of the backend and PID 1
+	drained chan struct{} // closed at the end of their error output
+	relay   *relay
+	tree    *treeConn // nil: no codebase
+	life    *lifetime
+
+	warming  atomic.Bool // warm runs
+	orphaned atomic.Bool // the caller to which the sandbox is bound has ended
+
+	mu      sync.Mutex
+	outcome *statedir.Status // the requested end; nil: none was requested; guarded by mu
+}
+
+// step reports progress to the caller, so that a start which hangs names the step.
+func (s *shim) step(name string) { boot.Report{Step: name}.Send(s.ready) }
+
+// run starts the sandbox, and returns when it has ended, or an error if it did not start.
+func (s *shim) run(backend launch.Backend) error {
+	spec, err := s.prepare()
+	if err != nil {
+		return err
+	}
+	if err := s.launch(backend, spec); err != nil {
+		return err
+	}
+	listener, err := s.connect()
+	if err != nil {
+		_ = s.inst.Kill()
+		_ = s.inst.Stream.Close()
+		_ = os.Remove(statedir.SocketComing(s.boot.Run))
+		if !boot.Within(boot.KillLimit, s.gone) {
+			err = errors.Join(err, errors.New("its processes do not end"))
+		}
+		return err
+	}
+	boot.Report{Ready: true}.Send(s.ready)
+	_ = s.ready.Close()
+	step.Reached("ready")
+	go func() { // ends when the disk has config.json
+		config := os.NewFile(boot.FDConfig, "config.json")
+		_ = errors.Join(config.Sync(), config.Close())
+	}()
+	go s.accept(listener) // ends with the process
+	if s.tree != nil {
+		go s.watchTree() // ends with the tree server, or the process
+	}
+	if s.boot.Config.BoundToCaller {
+		go s.watchCaller() // ends with the caller, or the process
+	} else if s.tree != nil && s.boot.Engine == "" {
+		s.warming.Store(true)
+		go func() { // ends at warmLimit, or with the mount
+			warm(rootfs.TreeDir(s.boot))
+			s.warming.Store(false)
+		}()
+	}
+	outcome := s.await()
+	s.finish(&outcome)
+	return nil
+}
+
+// watchTree hands out the tree server's answers, and ends the sandbox with the tree
+// server.
+func (s *shim) watchTree() {
+	s.tree.run()
+	s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended" + s.oom()}, 0)
+}
+
+// watchCaller ends a sandbox that is bound to its caller with the caller.
+func (s *shim) watchCaller() {
+	_, _ = os.NewFile(boot.FDAlive, "alive").Read(make([]byte, 1))
+	s.orphaned.Store(true)
+	s.end(statedir.Status{State: runtime.StateStopped}, 0)
+}
+
+// oom returns ": " and a reason if the kernel has killed a process for the limit of
+// memory, or "". The control group that tells may end with the last process.
+func (s *shim) oom() string {
+	if s.group == nil || s.group.OOMKills() == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": its limit of memory, %d bytes, was reached, and the kernel killed a process for it", s.boot.Config.Resources.Memory)
+}

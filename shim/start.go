@@ -1,0 +1,181 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs"
+	"wolffia/internal/boot"
+	"wolffia/internal/cgroup"
+	"wolffia/internal/rootfs"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// helloLimit is how long PID 1 may take to send its greeting.
+const helloLimit = 40 * time.Second
+
+// prepare composes the root directory in the shim's own mount namespace, mounts the
+// codebase, and sends the mount to the tree server. With an engine, the keeper does so.
+func (s *shim) prepare() (*launch.Spec, error) {
+	b := s.boot
+	s.step("prepare")
+	if err := statedir.PrepareRun(b.Run); err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "prepare the sandbox's directory: %w", err)
+	}
+	step.Reached("prepared")
+	if b.Engine != "" {
+		return s.receiveAttached()
+	}
+	s.step("compose the root directory")
+	sockets := rootfs.ListSockets(b)
+	spec, err := rootfs.Compose(b)
+	if err != nil {
+		return nil, err
+	}
+	if b.Config.CodebasePath != "" {
+		if err := s.mount(); err != nil {
+			return nil, err
+		}
+	}
+	return spec, rootfs.KeepSockets(b, spec, <-sockets)
+}
+
+// mount mounts the codebase and sends the mount to the tree server.
+func (s *shim) mount() error {
+	s.step("mount the codebase")
+	step.Reached("composed")
+	device, err := fusefs.Mount(rootfs.TreeDir(s.boot), nil)
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps", s.boot.Config.UID, err)
+	}
+	if err := errors.Join(boot.SendDevice(s.control, device), device.Close()); err != nil {
+		if why := boot.ReceiveServing(s.control); why != nil {
+			err = why // the tree server ended before, with this reason
+		}
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	step.Reached("mounted")
+	return nil
+}
+
+// launch starts the backend. The main goroutine calls it.
+func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
+	s.step("launch " + backend.Name())
+	if err := adopt(); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if s.boot.Held {
+		spec.Barrier = os.NewFile(boot.FDGate, "barrier")
+		defer spec.Barrier.Close()
+	}
+	if s.inst, err = backend.Launch(spec); err != nil {
+		return err
+	}
+	step.Reached("launched")
+	if s.boot.Held {
+		s.step("limit it")
+		boot.Report{Held: s.inst.PID}.Send(s.ready)
+	}
+	s.stderr, s.drained, s.gone = newTail(os.Stderr), make(chan struct{}), make(chan struct{})
+	go func() { // ends with the backend
+		_, _ = io.Copy(s.stderr, s.inst.Stderr)
+		close(s.drained)
+	}()
+	go func() { // ends with the backend
+		_ = s.inst.Wait()
+		killOrphans()
+		close(s.gone)
+	}()
+	return nil
+}
+
+// connect waits for the tree server and PID 1, and returns the shim's socket, which is
+// in its place.
+func (s *shim) connect() (*net.UnixListener, error) {
+	b := s.boot
+	if b.Config.CodebasePath != "" {
+		// PID 1 starts meanwhile. A process that uses the mount waits for the server.
+		s.step("serve the codebase")
+		if err := boot.ReceiveServing(s.control); err != nil {
+			return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+		s.tree = newTreeConn(s.control)
+	}
+	listener, err := listen(b.Run)
+	if err != nil {
+		return nil, err
+	}
+	s.step("wait for PID 1")
+	step.Reached("listening")
+	s.relay = newRelay(s.inst.Stream)
+	err = s.relay.hello(helloLimit)
+	if b.Held { // PID 1 has passed the barrier, so it is in its group
+		s.group = cgroup.Of(s.inst.PID, "wolffia-"+b.ID+"-")
+	}
+	if err != nil {
+		oom := s.oom()
+		_ = s.inst.Kill()
+		boot.Within(boot.KillLimit, s.drained)
+		if text := s.stderr.String(); text != "" {
+			err = errors.New(text)
+		}
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox%s: %w", b.Config.Runtime, oom, err)
+	}
+	if err := s.live(); err != nil {
+		return nil, err
+	}
+	step.Reached("PID 1 there")
+	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "put the sandbox's socket in its place: %w", err)
+	}
+	step.Reached("socket in place")
+	return listener, nil
+}
+
+// live starts the sandbox's lifetime, and has PID 1 watched while a client waits for it.
+func (s *shim) live() error {
+	initPID := sync.OnceValue(func() int { return initOf(s.inst.PID) }) // read late: a start does not need it
+	s.relay.load = func() load {
+		if pid := initPID(); pid > 0 {
+			return loadOf(pid)
+		}
+		return load{}
+	}
+	s.relay.dead = func(silent time.Duration) {
+		reason := fmt.Sprintf("PID 1 has not answered for %v: it is stopped, frozen, or hung", silent)
+		s.end(statedir.Status{State: runtime.StateDead, Reason: reason}, 0)
+	}
+	s.life = &lifetime{relay: s.relay, end: s.expire}
+	if err := s.life.begin(s.boot.Lifetime); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// listen makes the shim's socket. A socket's address has room for 107 bytes, and a path
+// may be longer: hence the descriptor of its directory (unix(7)).
+func listen(run string) (*net.UnixListener, error) {
+	dir, err := os.OpenFile(run, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	name := filepath.Base(statedir.SocketComing(run))
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)})
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "listen: %w", err)
+	}
+	l.SetUnlinkOnClose(false) // it is renamed, and the descriptor closed
+	return l, nil
+}

@@ -1,0 +1,116 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/runtime"
+)
+
+// A treeConn sends requests to the tree server, once that serves. It is safe for
+// concurrent use; requests do not wait for each other's answers.
+type treeConn struct {
+	control *os.File
+	over    chan struct{} // closed when the tree server has ended
+
+	mu      sync.Mutex
+	last    uint64                         // the number of the last request; guarded by mu
+	waiting map[uint64]chan boot.TreeReply // with room for the answer; guarded by mu
+}
+
+func newTreeConn(control *os.File) *treeConn {
+	return &treeConn{control: control, over: make(chan struct{}), waiting: map[uint64]chan boot.TreeReply{}}
+}
+
+// errTreeGone answers requests when the tree server has ended.
+var errTreeGone = runtime.Errorf(runtime.ErrUnavailable, "the tree server has ended: see wolffia logs")
+
+// run hands out answers until the tree server has ended. It drops those that come after
+// their request's limit.
+func (c *treeConn) run() {
+	defer close(c.over)
+	for buf := make([]byte, boot.MaxPacket); ; {
+		packet, file, err := boot.ReceivePacket(c.control, buf)
+		_ = boot.CloseFile(file) // no answer has one
+		if len(packet) == 0 {
+			return // the tree server has ended, or the socket is broken
+		}
+		var reply boot.TreeReply
+		if err != nil || json.Unmarshal(packet, &reply) != nil {
+			continue // its request ends at its limit
+		}
+		c.mu.Lock()
+		if answer := c.waiting[reply.ID]; answer != nil {
+			answer <- reply
+			delete(c.waiting, reply.ID)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// hangUp makes the tree server end after its last writes.
+func (c *treeConn) hangUp() {
+	if raw, err := c.control.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
+	}
+}
+
+// ask sends a request, with a descriptor if file is not nil, and waits for the answer up
+// to limit. The error is the tree server's own, or of class ErrUnavailable. It is
+// errNoAnswer if the tree server may have done what was requested.
+func (c *treeConn) ask(op string, file *os.File, limit time.Duration) (boot.TreeReply, error) {
+	answer := make(chan boot.TreeReply, 1)
+	c.mu.Lock()
+	c.last++
+	id := c.last
+	c.waiting[id] = answer
+	err := boot.SendPacket(c.control, boot.TreeRequest{ID: id, Op: op}, file)
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.waiting, id)
+	}()
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return boot.TreeReply{}, errTreeGone
+	}
+	if err != nil {
+		return boot.TreeReply{}, runtime.Errorf(runtime.ErrUnavailable, "send a request to the tree server: %w", err)
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	var reply boot.TreeReply
+	select {
+	case reply = <-answer:
+	case <-timer.C:
+		return boot.TreeReply{}, runtime.Errorf(runtime.ErrUnavailable, "%w in %v", errNoAnswer, limit)
+	case <-c.over:
+		select {
+		case reply = <-answer: // its last
+		default:
+			return boot.TreeReply{}, errTreeGone
+		}
+	}
+	if reply.Error != "" {
+		return boot.TreeReply{}, boot.Report{Error: reply.Error, Class: reply.Class}.Err()
+	}
+	return reply, nil
+}
+
+// errNoAnswer says that the tree server has not answered a request.
+var errNoAnswer = errors.New("the tree server does not answer")
+
+// replyOf returns the reply to a client for an answer of the tree server.
+func replyOf(r boot.TreeReply, err error) *boot.Reply {
+	if err == nil {
+		return &boot.Reply{Stats: r.Stats}
+	}
+	why := boot.Failed(err)
+	return &boot.Reply{Error: why.Error, Class: why.Class, Unknown: errors.Is(err, errNoAnswer) || errors.Is(err, errTreeGone)}
+}
