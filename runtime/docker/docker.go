@@ -1,15 +1,14 @@
-// Package docker launches sandboxes in an engine: Docker, or Podman behind its Docker
-// socket. The engine isolates, by what package engine asks of it; all the rest is the same
-// guest as everywhere.
+// Package docker launches sandboxes in a container engine: Docker, or Podman behind its
+// Docker socket. The engine isolates, by the settings of package engine; PID 1 is the same
+// as with every backend.
 //
-// Whoever may talk to an engine is as good as root on the host, so the shim,
-// which hears from the guest, may not. A process of the caller's own beside it
-// does: wolffia-docker keep ID, the keeper. It mounts the filtered tree in the
-// host's mount namespace, since the engine cannot see into the shim's, makes the
-// container, and passes the connection to PID 1 to the shim. It hears nothing from
-// the guest, and from the shim only that the end is wanted; it ends with the shim. It is a program of
-// its own since the engine's client would cost every other process of wolffia a
-// millisecond at its start.
+// Access to an engine is as good as root, so the shim, which reads data from the guest,
+// does not have it. Another process of the caller does: wolffia-docker keep ID, the
+// keeper. It mounts the filtered tree in the host's mount namespace, since the engine
+// cannot see the shim's, creates the container, and sends the connection to PID 1 to the
+// shim. It reads nothing from the guest, and from the shim only the request to end the
+// sandbox; it ends with the shim. It is a program of its own since the engine's client
+// would add a millisecond to the start of every other process of wolffia.
 package docker
 
 import (
@@ -38,7 +37,7 @@ func Backend() launch.Backend {
 	}
 }
 
-// program finds the keeper's program beside wolffia, else in PATH.
+// program returns the path of the keeper's program: beside wolffia, else in PATH.
 func program(beside string) (string, error) {
 	path := filepath.Join(beside, Program)
 	if _, err := os.Stat(path); err == nil {
@@ -51,8 +50,8 @@ func program(beside string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// complete names the engine, so that it is the same one until the sandbox is
-// destroyed, whoever does that.
+// complete fills in the engine's address, so that all commands for the sandbox use the
+// same one.
 func complete(c *runtime.SandboxConfig, getenv func(string) string, exists func(path string) bool) error {
 	d := runtime.DockerConfig{}
 	if c.Docker != nil {
@@ -73,13 +72,13 @@ func complete(c *runtime.SandboxConfig, getenv func(string) string, exists func(
 		}
 	}
 	if path, ok := strings.CutPrefix(d.Host, "unix://"); !ok || !filepath.IsAbs(path) {
-		return runtime.Errorf(runtime.ErrUnsupported, "DOCKER_HOST is %q: it must be unix:///PATH, the socket of an engine on this host: directories are shown to it by their paths", d.Host)
+		return runtime.Errorf(runtime.ErrUnsupported, "DOCKER_HOST is %q: it must be unix:///PATH, the socket of an engine on this host, which mounts directories by their paths", d.Host)
 	}
 	return nil
 }
 
-// Sockets are where engines listen, in the order of preference; runtimeDir is
-// the user's own directory (XDG_RUNTIME_DIR), or empty.
+// Sockets returns the paths of engines' sockets in the order of preference. runtimeDir is
+// XDG_RUNTIME_DIR, or empty.
 func Sockets(runtimeDir string) []string {
 	all := []string{"/var/run/docker.sock"}
 	if filepath.IsAbs(runtimeDir) {

@@ -11,11 +11,10 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// lastWords is how long the connection to a container that is gone may take to
-// end.
+// lastWords is how long the last output of a container that has ended may take to arrive.
 const lastWords = time.Second
 
-// A Launcher takes over what a keeper has started.
+// A Launcher attaches to a sandbox that a keeper has started.
 type Launcher struct{}
 
 var _ launch.Launcher = Launcher{}
@@ -26,29 +25,29 @@ func (Launcher) Name() string { return Name }
 // Launch implements [launch.Launcher].
 func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 	if spec.Attached == nil {
-		return nil, errors.New("no keeper has started it")
+		return nil, errors.New("launch.Spec.Attached is nil: the keeper has not started the sandbox")
 	}
-	said, say := io.Pipe()
+	stderr, toStderr := io.Pipe()
 	conn, err := net.FileConn(spec.Attached.Stream)
 	_ = spec.Attached.Stream.Close()
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the connection to the container: %w", err)
 	}
-	s := newStream(conn, say)
+	s := newStream(conn, toStderr)
 	return &launch.Instance{
 		Stream: s,
-		Stderr: said,
+		Stderr: stderr,
 		Wait: func() error {
 			err := spec.Attached.Wait()
-			select { // what was said before comes first
+			select { // output from before comes first
 			case <-s.over:
 			case <-time.After(lastWords):
 			}
-			_ = s.Close() // it is over, whatever the connection does
+			_ = s.Close()
 			if err != nil {
-				_, _ = fmt.Fprintln(say, err)
+				_, _ = fmt.Fprintln(toStderr, err)
 			}
-			return errors.Join(err, say.Close())
+			return errors.Join(err, toStderr.Close())
 		},
 		Kill: func() error { return errors.Join(spec.Attached.Kill(), s.Close()) },
 	}, nil

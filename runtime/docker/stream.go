@@ -8,20 +8,20 @@ import (
 	"sync"
 )
 
-// What an engine sends of a container without a terminal is in frames: a byte
-// that says which output it is of, three that are 0, four with the length, then
-// that many bytes (Docker Engine API, ContainerAttach).
+// An engine sends the output of a container without a terminal in frames: a byte for the
+// output, three zero bytes, four with the length, then that many bytes (Docker Engine API,
+// ContainerAttach).
 const (
 	frameHeader = 8
 	frameStdout = 1
 	frameStderr = 2
-	frameError  = 3 // the engine's own, about the stream
+	frameError  = 3 // a message of the engine
 	// maxFrame bounds a frame, in bytes; engines send at most 32 KiB at once.
 	maxFrame = 1 << 24
 )
 
-// A stream is the connection to a container: it reads what PID 1 writes to its
-// standard output, and writes to its standard input. One goroutine reads.
+// A stream is the connection to a container: it reads from PID 1's standard output, and
+// writes to its standard input. One goroutine reads.
 type stream struct {
 	conn   io.ReadWriteCloser
 	stderr io.Writer
@@ -30,7 +30,7 @@ type stream struct {
 	header [frameHeader]byte
 
 	close sync.Once
-	over  chan struct{} // closed when nothing is written to stderr any more
+	over  chan struct{} // closed after the last write to stderr
 	ended sync.Once
 }
 
@@ -38,7 +38,7 @@ func newStream(conn io.ReadWriteCloser, stderr io.Writer) *stream {
 	return &stream{conn: conn, stderr: stderr, over: make(chan struct{})}
 }
 
-// Read implements [io.Reader]. After an error there is nothing more to read.
+// Read implements [io.Reader]. An error is final.
 func (s *stream) Read(b []byte) (n int, err error) {
 	defer func() {
 		if err != nil {
@@ -55,14 +55,14 @@ func (s *stream) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// next reads a header, and the frame if it is not of standard output.
+// next reads a header, and the whole frame if it is not of standard output.
 func (s *stream) next() error {
 	if _, err := io.ReadFull(s.conn, s.header[:]); err != nil {
 		return err
 	}
 	length := binary.BigEndian.Uint32(s.header[4:])
 	if length > maxFrame || s.header[1] != 0 || s.header[2] != 0 || s.header[3] != 0 {
-		return fmt.Errorf("the engine sends a frame of form %x", s.header)
+		return fmt.Errorf("the engine sent a frame with the header %x, which is not valid", s.header)
 	}
 	switch s.header[0] {
 	case frameStdout:
@@ -72,16 +72,16 @@ func (s *stream) next() error {
 		_, err := io.CopyN(s.stderr, s.conn, int64(length))
 		return err
 	}
-	return fmt.Errorf("the engine sends a frame of kind %d", s.header[0])
+	return fmt.Errorf("the engine sent a frame of the unknown kind %d", s.header[0])
 }
 
 func (s *stream) Write(b []byte) (int, error) { return s.conn.Write(b) }
 
-// Close ends the connection, whoever else has it, and with it PID 1.
+// Close shuts the connection down, for other holders of the socket too, which ends PID 1.
 func (s *stream) Close() (err error) {
 	s.close.Do(func() {
 		if c, ok := s.conn.(*net.UnixConn); ok {
-			_ = c.CloseRead() // or it is over already
+			_ = c.CloseRead() // it may have ended
 			_ = c.CloseWrite()
 		}
 		err = s.conn.Close()

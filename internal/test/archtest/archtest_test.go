@@ -27,7 +27,7 @@ var allow = map[string][]string{
 	"runtime/gvisor":                  {"runtime", "runtime/launch", "internal/child", "internal/runsc"},
 	"runtime/docker":                  {"runtime", "runtime/launch"},
 	"runtime/docker/engine":           {"runtime", "runtime/launch", "internal/boot", "internal/cleanup"},
-	"runtime/docker/keeper":           {"runtime", "runtime/launch", "runtime/docker/engine", "fusefs", "internal/boot", "internal/cleanup", "internal/rootfs", "internal/step"},
+	"runtime/docker/keeper":           {"runtime", "runtime/launch", "runtime/docker/engine", "fusefs", "internal/boot", "internal/rmtree", "internal/rootfs", "internal/step"},
 	"policy":                          {"perm", "runtime", "internal/gitscan", "internal/statedir"},
 	"service":                         {"runtime", "runtime/launch", "service/registry", "internal/archive", "internal/step"},
 	"service/registry":                {"runtime", "internal/filelock"},

@@ -1,6 +1,5 @@
-// Package engine makes the containers of sandboxes by the engine's API. Only the keeper
-// uses it. What it asks for is in [configs]; it touches only what has the sandbox's
-// labels.
+// Package engine is the keeper's client of a container engine. [configs] decides what it
+// requests; it changes only containers that have the sandbox's labels.
 package engine
 
 import (
@@ -26,31 +25,29 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// createLimit is how long an engine may take to make a container, which it does
-// not start.
+// createLimit is how long an engine may take to create a container.
 const createLimit = time.Minute
 
-// madeLimit is how long a container that is not there is waited for after who
-// asked for it was killed.
+// madeLimit is how long to wait for a container that a killed keeper may have requested.
 const madeLimit = 5 * time.Second
 
-// An Engine is a container engine's part in one sandbox. It is safe for concurrent
-// use.
+// An Engine manages one sandbox's container in a container engine. It is safe for
+// concurrent use.
 type Engine struct {
 	client *client.Client
 	place  place
-	id     string // empty: with all of the place's
+	id     string // empty: all sandboxes of the place
 	config *runtime.SandboxConfig
-	podman atomic.Bool // set once it has answered as Podman does
+	podman atomic.Bool // set by the first answer of Podman
 	// rootless: it is this user's own rootless Podman.
 	rootless bool
 }
 
-// Open returns the part about a sandbox of the state directory, or with an empty id
-// about all of them. It does not connect.
+// Open returns an Engine for a sandbox of the state directory; with an empty id, for all
+// of them. It does not connect.
 func Open(stateDir, id string, config *runtime.SandboxConfig) (*Engine, error) {
 	if config.Docker == nil || config.Docker.Host == "" {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s does not say which engine it is in", id)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s: the configuration has no engine", id)
 	}
 	e := &Engine{place: place{stateDir, os.Geteuid()}, id: id, config: config}
 	c, err := client.New(client.WithHost(config.Docker.Host), client.WithHTTPResponseHook(func(r *http.Response) {
@@ -65,10 +62,10 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (*Engine, error) {
 	return e, nil
 }
 
-// Start starts PID 1, and returns the connection to it, which the caller closes, and
-// a channel that is sent why PID 1 or the engine has ended. It marks the sandbox
-// before it makes anything (see [Making]). When the connection is closed, PID 1
-// ends. If Start fails, or ctx ends meanwhile, End is called.
+// Start starts PID 1. It returns the connection to it, which the caller closes, and a
+// channel on which the end of PID 1 or the engine is sent, with its reason. Closing the
+// connection ends PID 1. Start marks the sandbox before it creates anything (see
+// [Making]). After an error, or if ctx ends meanwhile, the caller must call End.
 func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)) (_ *os.File, _ <-chan error, err error) {
 	step("ask the engine at " + e.config.Docker.Host)
 	info, err := e.info(ctx)
@@ -87,7 +84,7 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 	if c, ours, err := e.find(ctx); err != nil {
 		return nil, nil, err
 	} else if c != nil && !ours {
-		return nil, nil, runtime.Errorf(runtime.ErrConflict, "there is a container %s in the engine at %s that is none of this state directory's: it is left alone; rename or remove it", containerName(e.id), e.config.Docker.Host)
+		return nil, nil, runtime.Errorf(runtime.ErrConflict, "container %s in the engine at %s was not created from this state directory, and is left alone: rename or remove it", containerName(e.id), e.config.Docker.Host)
 	}
 	old, err := e.end(ctx, false, Making(spec.Dir))
 	if err != nil {
@@ -101,7 +98,7 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 	return e.run(ctx, spec, old, step)
 }
 
-// create makes the container.
+// create creates the container, and returns its id.
 func (e *Engine) create(ctx context.Context, spec *launch.Spec, step func(string)) (string, error) {
 	image := e.config.ImageID
 	if e.config.Image == "" {
@@ -117,26 +114,26 @@ func (e *Engine) create(ctx context.Context, spec *launch.Spec, step func(string
 	}
 	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44"), podman: e.podman.Load(), rootless: e.rootless}
 	config, host := configs(spec, e.place, image, can)
-	// To its end, or nobody would know whether there is one.
+	// Not cancelled with ctx: an answer says whether there is a container.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), createLimit)
 	defer cancel()
 	made, err := e.client.ContainerCreate(whole, client.ContainerCreateOptions{Config: config, HostConfig: host, Name: containerName(e.id)})
-	if errors.Is(err, context.DeadlineExceeded) { // it may still come
+	if errors.Is(err, context.DeadlineExceeded) { // the engine may still create it
 		return "", e.explain("create the container", err)
 	}
 	if err = errors.Join(e.explain("create the container", err), setMark(spec.Dir, false)); err != nil {
 		return "", err
 	}
-	// An engine says what it cannot do, and goes on without it.
+	// An engine leaves out a setting that it cannot apply, with a warning.
 	if weaker := slices.DeleteFunc(made.Warnings, harmless); len(weaker) > 0 {
-		return "", runtime.Errorf(runtime.ErrUnsupported, "the engine cannot do all that was asked for: %s", strings.Join(weaker, "; "))
+		return "", runtime.Errorf(runtime.ErrUnsupported, "the engine cannot apply all settings of the sandbox: %s", strings.Join(weaker, "; "))
 	}
 	return made.ID, nil
 }
 
-// harmless reports whether a warning is about nothing that was asked for.
+// harmless reports whether a warning is not about a setting of the container.
 func harmless(warning string) bool {
-	return strings.Contains(warning, "platform") // an image of another, which the kernel may emulate
+	return strings.Contains(warning, "platform") // the image's, which the kernel may emulate
 }
 
 // run attaches to a container and starts it.
@@ -148,10 +145,10 @@ func (e *Engine) run(ctx context.Context, spec *launch.Spec, container string, s
 	if err != nil {
 		return nil, nil, e.explain("attach to the container", err)
 	}
-	defer attached.Conn.Close() // of which there is a copy
+	defer attached.Conn.Close() // file is a duplicate
 	conn, ok := attached.Conn.(*net.UnixConn)
 	if !ok || attached.Reader.Buffered() > 0 {
-		return nil, nil, runtime.Errorf(runtime.ErrUnavailable, "the engine says something before the container does")
+		return nil, nil, runtime.Errorf(runtime.ErrUnavailable, "the engine sent output of the container before its start")
 	}
 	file, err := conn.File()
 	if err != nil {
@@ -171,8 +168,8 @@ func (e *Engine) run(ctx context.Context, spec *launch.Spec, container string, s
 	return file, gone, nil
 }
 
-// wait returns a channel that is sent how the next run of the container has
-// ended; nil if as it should.
+// wait returns a channel on which the end of the container's next run is sent: nil, or
+// the reason.
 func (e *Engine) wait(id string) <-chan error {
 	w := e.client.ContainerWait(context.Background(), id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
 	gone := make(chan error, 1)
@@ -183,28 +180,27 @@ func (e *Engine) wait(id string) <-chan error {
 			case r.Error != nil:
 				gone <- runtime.Errorf(runtime.ErrUnavailable, "the engine: %s", r.Error.Message)
 			case r.StatusCode == 137:
-				gone <- runtime.Errorf(runtime.ErrUnavailable, "PID 1 was killed, by the kernel for want of memory, or by somebody on the host")
+				gone <- runtime.Errorf(runtime.ErrUnavailable, "PID 1 was killed, by the kernel because memory was short, or from the host")
 			default:
 				gone <- nil
 			}
 		case err := <-w.Error:
-			gone <- runtime.Errorf(runtime.ErrUnavailable, "the engine has ended, or lost the container: %w", err)
+			gone <- runtime.Errorf(runtime.ErrUnavailable, "the engine has ended, or has removed the container: %w", err)
 		}
 	}()
 	return gone
 }
 
-// End ends what of the sandbox runs in the engine. What the sandbox has changed in
-// its image is kept, and reported, unless forGood is set. making says that the
-// engine may just be making it, for a keeper that was killed. What is not the
-// sandbox's is not touched.
+// End kills the sandbox's container. It removes it too, unless the container has changes
+// to an image and forGood is not set; then kept is true. making says that the engine may
+// still be creating the container, for a keeper that was killed. Other containers are not
+// changed.
 func (e *Engine) End(ctx context.Context, forGood, making bool) (kept bool, err error) {
 	id, err := e.end(ctx, forGood, making)
 	return id != "", err
 }
 
-// end ends the sandbox's container, and removes it unless it is to be kept;
-// then it returns its id.
+// end is End; it returns the id of a container that is kept.
 func (e *Engine) end(ctx context.Context, forGood, making bool) (string, error) {
 	c, ours, err := e.find(ctx)
 	if c == nil && err == nil && making {
@@ -213,8 +209,7 @@ func (e *Engine) end(ctx context.Context, forGood, making bool) (string, error) 
 	if !ours || err != nil {
 		return "", err
 	}
-	// What has run keeps what the sandbox has changed, unless that is not to
-	// outlive its caller.
+	// A container that has run may have changes to its image.
 	keep := !forGood && !e.config.BoundToCaller && e.config.Image != "" && !e.config.Docker.ReadOnlyRoot && c.State != nil && c.State.Status != container.StateCreated
 	if !keep {
 		return "", e.explain("remove the container", e.remove(ctx, c.ID))
@@ -233,8 +228,7 @@ func (e *Engine) end(ctx context.Context, forGood, making bool) (string, error) 
 	return c.ID, nil
 }
 
-// awaitMade is find for a container that may just be coming to be, for somebody
-// who is gone: engines go on.
+// awaitMade is find for a container that the engine may still be creating.
 func (e *Engine) awaitMade(ctx context.Context) (c *container.InspectResponse, ours bool, err error) {
 	waiting, cancel := context.WithTimeout(ctx, madeLimit)
 	defer cancel()
@@ -248,20 +242,20 @@ func (e *Engine) awaitMade(ctx context.Context) (c *container.InspectResponse, o
 	case <-made.Messages:
 	case err := <-made.Err:
 		if !errors.Is(err, context.DeadlineExceeded) {
-			return nil, false, e.explain("hear of the container", err)
+			return nil, false, e.explain("wait for the container", err)
 		}
 	}
 	return e.find(ctx)
 }
 
-// remove ends and removes a container; one that is gone is no error.
+// remove kills and removes a container. It is not an error if there is none.
 func (e *Engine) remove(ctx context.Context, id string) error {
 	for retry := false; ; retry = true {
 		_, err := e.client.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		if errdefs.IsNotFound(err) {
 			return nil
 		}
-		// Podman fails to end what ends by itself in this moment.
+		// Podman fails to kill a container that ends by itself meanwhile.
 		if err == nil || retry || !e.stopped(ctx, id) {
 			return err
 		}
@@ -274,8 +268,8 @@ func (e *Engine) stopped(ctx context.Context, id string) bool {
 	return errdefs.IsNotFound(err) || err == nil && r.Container.State != nil && !r.Container.State.Running
 }
 
-// find returns the container that has the sandbox's container's name, if there is
-// one, and whether it is the sandbox's. If not, it is to be left alone.
+// find returns the container with the name of the sandbox's, or nil, and whether it is
+// the sandbox's. If not, it must not be changed.
 func (e *Engine) find(ctx context.Context) (c *container.InspectResponse, ours bool, err error) {
 	name := containerName(e.id)
 	r, err := e.client.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
@@ -293,8 +287,7 @@ func (e *Engine) find(ctx context.Context) (c *container.InspectResponse, ours b
 	return c, ours && id == e.id, nil
 }
 
-// skeleton sees to it that the engine has the image to mount the host's
-// directories in.
+// skeleton imports the image for spec.Root, unless the engine has it, and returns its name.
 func (e *Engine) skeleton(ctx context.Context, spec *launch.Spec) (string, error) {
 	name, image, err := skeleton(spec, func(path string) bool {
 		st, err := os.Stat(path)
@@ -314,7 +307,7 @@ func (e *Engine) skeleton(ctx context.Context, spec *launch.Spec) (string, error
 	return name, e.explain("make an image", err)
 }
 
-// explain makes an error of an engine's, which says what it would not do.
+// explain returns an error for a request that the engine has failed; nil if err is nil.
 func (e *Engine) explain(what string, err error) error {
 	host := e.config.Docker.Host
 	switch {
@@ -328,10 +321,10 @@ func (e *Engine) explain(what string, err error) error {
 	return runtime.Errorf(runtime.ErrUnavailable, "engine at %s: %s: %w", host, what, err)
 }
 
-// suits refuses an engine that cannot run a sandbox as it should.
+// suits returns an error for an engine that cannot apply a sandbox's settings.
 func suits(info *system.Info, want *runtime.Resources, rootlessPodman bool) error {
 	if rootlessPodman && (want.Memory > 0 || want.CPUs > 0 || want.PIDs > 0) {
-		return runtime.Errorf(runtime.ErrUnsupported, "rootless Podman does not say whether it can limit memory, processors and processes, and goes on without: leave the limits out, or use root's engine")
+		return runtime.Errorf(runtime.ErrUnsupported, "rootless Podman starts a container without its limits if it cannot apply them, and does not report it: leave out the limits of memory, processors and processes, or use root's engine")
 	}
 	for _, o := range info.SecurityOptions {
 		for kv := range strings.SplitSeq(o, ",") {
@@ -340,21 +333,21 @@ func suits(info *system.Info, want *runtime.Resources, rootlessPodman bool) erro
 				if rootlessPodman {
 					continue
 				}
-				return runtime.Errorf(runtime.ErrUnsupported, "the engine is rootless, and shows files by other numbers than the host's; wolffia needs root's, your own rootless Podman, or --runtime bwrap, which needs no engine")
+				return runtime.Errorf(runtime.ErrUnsupported, "the engine is rootless, and maps the owners of files to other numbers than the host's: use root's engine, your own rootless Podman, or --runtime bwrap, which needs no engine")
 			case "name=userns":
-				return runtime.Errorf(runtime.ErrUnsupported, "the engine has userns-remap, and shows files by other numbers than the host's: take it out of its configuration")
+				return runtime.Errorf(runtime.ErrUnsupported, "the engine has userns-remap, which maps the owners of files to other numbers than the host's: remove it from the engine's configuration")
 			}
 		}
 	}
 	if !slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=seccomp") }) {
-		return runtime.Errorf(runtime.ErrUnsupported, "the engine has no seccomp")
+		return runtime.Errorf(runtime.ErrUnsupported, "the engine has no seccomp: enable it in the kernel or the engine")
 	}
 	for _, l := range []struct {
 		what       string
 		asked, can bool
 	}{{"memory", want.Memory > 0, info.MemoryLimit}, {"processors", want.CPUs > 0, info.CPUCfsQuota}, {"processes", want.PIDs > 0, info.PidsLimit}} {
 		if l.asked && !l.can {
-			return runtime.Errorf(runtime.ErrUnsupported, "the engine cannot limit %s: its kernel, or its cgroups, cannot", l.what)
+			return runtime.Errorf(runtime.ErrUnsupported, "the engine cannot limit %s: its kernel or its control groups do not support it", l.what)
 		}
 	}
 	return nil

@@ -17,15 +17,16 @@ import (
 	"wolffia/runtime"
 )
 
-// Image finds the image that is asked for, and gets it if it is not there.
+// Image finds the configured image, and pulls it if the engine does not have it. step
+// reports progress.
 func (e *Engine) Image(ctx context.Context, step func(string)) (*boot.ImageInfo, error) {
 	name := cmp.Or(e.config.ImageID, e.config.Image)
-	if _, err := reference.ParseAnyReference(name); err != nil { // not all engines say so
+	if _, err := reference.ParseAnyReference(name); err != nil { // not all engines check it
 		return nil, runtime.Errorf(runtime.ErrInvalid, "image %s: %w", name, err)
 	}
 	image, err := e.client.ImageInspect(ctx, name)
 	if errdefs.IsNotFound(err) && e.config.ImageID != "" {
-		return nil, runtime.Errorf(runtime.ErrNotFound, "there is no image %s in the engine", name)
+		return nil, runtime.Errorf(runtime.ErrNotFound, "image %s is not in the engine", name)
 	}
 	if errdefs.IsNotFound(err) {
 		if err := e.pull(ctx, step); err != nil {
@@ -43,7 +44,7 @@ func (e *Engine) Image(ctx context.Context, step func(string)) (*boot.ImageInfo,
 		return nil, runtime.Errorf(runtime.ErrInvalid, "image %s is for %s", name, image.Os)
 	}
 	found := &boot.ImageInfo{ID: image.ID}
-	if !strings.HasPrefix(found.ID, "sha256:") { // Podman says the digits only
+	if !strings.HasPrefix(found.ID, "sha256:") { // Podman omits the algorithm
 		found.ID = "sha256:" + found.ID
 	}
 	if image.Config != nil {
@@ -53,10 +54,10 @@ func (e *Engine) Image(ctx context.Context, step func(string)) (*boot.ImageInfo,
 	return found, nil
 }
 
-// every is how often somebody wants to hear how far a download is.
+// every is the time between reports on a download.
 const every = 500 * time.Millisecond
 
-// pull has the engine get the image.
+// pull pulls the image.
 func (e *Engine) pull(ctx context.Context, step func(string)) error {
 	name := e.config.Image
 	step("pull " + name)
@@ -64,14 +65,14 @@ func (e *Engine) pull(ctx context.Context, step func(string)) error {
 		if client.IsErrConnectionFailed(err) {
 			return e.explain("pull "+name, err)
 		}
-		return runtime.Errorf(runtime.ErrNotFound, "image %s: the engine does not have it, and cannot get it: %w", name, err)
+		return runtime.Errorf(runtime.ErrNotFound, "image %s: the engine does not have it, and cannot pull it: %w", name, err)
 	}
 	answer, err := e.client.ImagePull(ctx, name, client.ImagePullOptions{})
 	if err != nil {
 		return failed(err)
 	}
 	defer answer.Close()
-	said := time.Now()
+	reported := time.Now()
 	done, total := map[string]int64{}, map[string]int64{}
 	for m, err := range answer.JSONMessages(ctx) {
 		switch {
@@ -82,15 +83,15 @@ func (e *Engine) pull(ctx context.Context, step func(string)) error {
 		case m.Progress != nil && m.Status == "Downloading":
 			done[m.ID], total[m.ID] = m.Progress.Current, m.Progress.Total
 		}
-		if time.Since(said) > every {
-			said = time.Now()
+		if time.Since(reported) > every {
+			reported = time.Now()
 			step("pull " + name + ": " + progress(sum(done), sum(total)))
 		}
 	}
 	return nil
 }
 
-// progress says how far a download is, in bytes; 0: of how many is not known.
+// progress formats the state of a download, in bytes; total 0 is not known.
 func progress(done, total int64) string {
 	text := fmt.Sprintf("%.1f MB", float64(done)/1e6)
 	if total > 0 {
@@ -99,7 +100,7 @@ func progress(done, total int64) string {
 	return text
 }
 
-// sum adds up what is known of an image's layers.
+// sum adds up the bytes of an image's layers.
 func sum(layers map[string]int64) (n int64) {
 	for _, of := range layers {
 		n += of

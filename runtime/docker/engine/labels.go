@@ -14,31 +14,31 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// The labels of a container, beside those of its sandbox.
+// The labels of a container, beside its sandbox's.
 const (
 	labelName  = "wolffia.name"
 	labelState = "wolffia.stateDir"
 	labelUser  = "wolffia.uid" // of the state directory's owner
 )
 
-// ownerLabels record the owner. A container has all of them, if need be empty: an
-// engine adds those of the image, which may be false.
+// ownerLabels record a sandbox's owner (package service). A container has all of them,
+// some of them empty: else the engine would take them from the image.
 var ownerLabels = []string{launch.LabelOrganizationID, launch.LabelProjectID, launch.LabelUserID, launch.LabelGitConfigured}
 
-// maxLabel bounds a label that is believed, in bytes.
+// maxLabel is the length of the longest label that Scan accepts, in bytes.
 const maxLabel = 4096
 
-// A place is where the configurations of sandboxes are: a state directory. The
-// same path may be another's on an engine that several users share.
+// A place is a state directory. Users who share an engine may have state directories with
+// the same path.
 type place struct {
 	stateDir string
-	uid      int // whom it belongs to
+	uid      int // the owner
 }
 
-// containerName is the container's name, by which it is found again.
+// containerName returns the name of a sandbox's container.
 func containerName(id string) string { return "wolffia-" + id }
 
-// labels are a container's.
+// labels returns the labels of a sandbox's container.
 func labels(spec *launch.Spec, of place) map[string]string {
 	all := map[string]string{labelName: ""}
 	for _, k := range ownerLabels {
@@ -51,17 +51,16 @@ func labels(spec *launch.Spec, of place) map[string]string {
 	return all
 }
 
-// has reports whether a container with this name and these labels is one of the
-// place's, and which. An image can give a container labels, but no name; and
-// whoever gives a container our name and labels could as well do anything else.
+// has reports whether a container with this name and these labels belongs to the place,
+// and returns its sandbox's id. An image can set labels, but no name; a user who can set
+// both is as good as root.
 func (of place) has(name string, labels map[string]string) (id string, ok bool) {
 	id = labels[launch.LabelSandboxID]
 	return id, runtime.IsID(id) && strings.TrimPrefix(name, "/") == containerName(id) &&
 		labels[labelState] == of.stateDir && labels[labelUser] == strconv.Itoa(of.uid)
 }
 
-// Scan finds all sandboxes of the state directory that are in the engine and that
-// this user has made.
+// Scan returns all sandboxes of this user's state directory that the engine has.
 func (e *Engine) Scan(ctx context.Context) ([]boot.Found, error) {
 	of := e.place
 	r, err := e.client.ContainerList(ctx, client.ContainerListOptions{
@@ -79,8 +78,8 @@ func (e *Engine) Scan(ctx context.Context) ([]boot.Found, error) {
 	return all, nil
 }
 
-// found reads what a container says of its sandbox. One that is not of the
-// place, or says nonsense, is not ok.
+// found reads the labels of a container. If it is not the place's, or the labels are not
+// valid, ok is false.
 func found(c *container.Summary, of place) (f boot.Found, ok bool) {
 	for _, name := range c.Names {
 		if f.ID, ok = of.has(name, c.Labels); ok {

@@ -5,9 +5,8 @@ import (
 	"path/filepath"
 )
 
-// setMark notes that from now on something of the sandbox may be in the engine: it is
-// called with making set before the engine is asked for it, and again once it has
-// answered. dir is launch.Spec.Dir.
+// setMark records that the engine may have the sandbox's container. making says that a
+// request to create it has no answer yet. dir is launch.Spec.Dir.
 func setMark(dir string, making bool) error {
 	var text []byte
 	if making {
@@ -16,12 +15,12 @@ func setMark(dir string, making bool) error {
 	return os.WriteFile(MarkFile(dir), text, 0o600)
 }
 
-// Making reports whether the engine was asked for the sandbox and its answer was
-// not seen: the container may still be made.
+// Making reports whether a request to create the container has no answer: the engine may
+// still be creating it.
 func Making(dir string) bool {
 	text, err := os.ReadFile(MarkFile(dir))
 	return err == nil && len(text) > 0
 }
 
-// MarkFile is the file of the mark in launch.Spec.Dir.
+// MarkFile returns the path of the mark in launch.Spec.Dir.
 func MarkFile(dir string) string { return filepath.Join(dir, "in-engine") }

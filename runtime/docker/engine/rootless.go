@@ -23,20 +23,20 @@ import (
 // of to root (podman-run(1), --userns).
 const keepID = "keep-id"
 
-// info is what the engine says of itself. A rootless Podman serves its own user
-// only, which is an error for others.
+// info returns the engine's description of itself. A rootless Podman of another user is
+// an error.
 func (e *Engine) info(ctx context.Context) (*system.Info, error) {
-	// The answer to this says already whether it is Podman.
+	// The answer's headers tell whether it is Podman.
 	if _, err := e.client.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
-		return nil, e.explain("ask what it can do", err)
+		return nil, e.explain("ask for its abilities", err)
 	}
 	if !e.podman.Load() {
 		r, err := e.client.Info(ctx, client.InfoOptions{})
-		return &r.Info, e.explain("ask what it can do", err)
+		return &r.Info, e.explain("ask for its abilities", err)
 	}
 	info, rootless, err := e.podmanInfo(ctx)
 	if err != nil {
-		return nil, e.explain("ask what it can do", err)
+		return nil, e.explain("ask for its abilities", err)
 	}
 	if e.rootless = rootless; !rootless {
 		return info, nil
@@ -44,8 +44,8 @@ func (e *Engine) info(ctx context.Context) (*system.Info, error) {
 	return info, e.checkOwner()
 }
 
-// podmanInfo asks by itself, once since Podman takes a while: it says whether it is
-// rootless in a field that Docker's answer does not have.
+// podmanInfo requests the description without the client library, which lacks the field
+// that tells whether Podman is rootless; once, since Podman is slow to answer.
 func (e *Engine) podmanInfo(ctx context.Context) (info *system.Info, rootless bool, err error) {
 	dial := e.client.Dialer()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
@@ -67,27 +67,27 @@ func (e *Engine) podmanInfo(ctx context.Context) (info *system.Info, rootless bo
 		return nil, false, err
 	}
 	if answer.StatusCode != http.StatusOK || all.Rootless == nil {
-		return nil, false, errors.New("it does not say whether it is rootless: " + answer.Status)
+		return nil, false, errors.New("the answer does not tell whether it is rootless: " + answer.Status)
 	}
 	return &all.Info, *all.Rootless, nil
 }
 
-// checkOwner refuses another user's rootless Podman.
+// checkOwner returns an error for another user's rootless Podman.
 func (e *Engine) checkOwner() error {
 	st, err := os.Stat(strings.TrimPrefix(e.config.Docker.Host, "unix://"))
 	if err != nil {
 		return e.explain("look at its socket", err)
 	}
 	if owner := int(st.Sys().(*syscall.Stat_t).Uid); owner != e.place.uid || owner == 0 {
-		return runtime.Errorf(runtime.ErrUnsupported, "the engine is a rootless Podman of uid %d: it runs sandboxes of that user only", owner)
+		return runtime.Errorf(runtime.ErrUnsupported, "the engine is a rootless Podman of uid %d, which can run sandboxes of that user only", owner)
 	}
 	return nil
 }
 
-// checkTree sees to it that a container, which is made and not started, has the
-// filtered tree. A rootless Podman lives in a mount namespace of its own; a mount
-// appears there if it is made on one that is shared (mount_namespaces(7)), else the
-// directory below it does.
+// checkTree returns an error if a container, which is not started yet, lacks the filtered
+// tree. A rootless Podman has a mount namespace of its own. A new mount appears there if
+// its parent mount is shared (mount_namespaces(7)); else the container would have the empty
+// directory below it.
 func (e *Engine) checkTree(ctx context.Context, spec *launch.Spec, id string) error {
 	if spec.Config.CodebasePath == "" {
 		return nil
@@ -97,7 +97,7 @@ func (e *Engine) checkTree(ctx context.Context, spec *launch.Spec, id string) er
 		return e.explain("look at the container", err)
 	}
 	if r.Container.State == nil || r.Container.State.Pid <= 0 {
-		return runtime.Errorf(runtime.ErrUnavailable, "the engine at %s does not say what the container's process is", e.config.Docker.Host)
+		return runtime.Errorf(runtime.ErrUnavailable, "the engine at %s does not report the container's process", e.config.Docker.Host)
 	}
 	mounts, err := os.ReadFile("/proc/" + strconv.Itoa(r.Container.State.Pid) + "/mountinfo")
 	if err != nil {
@@ -109,8 +109,8 @@ func (e *Engine) checkTree(ctx context.Context, spec *launch.Spec, id string) er
 	return nil
 }
 
-// hasTree reports whether a tree server's mount is what is at a place, by
-// the text of mountinfo (proc_pid_mountinfo(5)).
+// hasTree reports whether a tree server's mount is at a place, by the text of mountinfo
+// (proc_pid_mountinfo(5)).
 func hasTree(mountinfo, place string) bool {
 	is := false
 	for line := range strings.Lines(mountinfo) {
@@ -120,12 +120,12 @@ func hasTree(mountinfo, place string) bool {
 		}
 		_, after, _ := strings.Cut(line, " - ")
 		kind, _, _ := strings.Cut(after, " ")
-		is = kind == "fuse.wolffia" // the last one is the one on top
+		is = kind == "fuse.wolffia" // the last one covers the others
 	}
 	return is
 }
 
-// octal writes a path as mountinfo does.
+// octal escapes a path as mountinfo does.
 func octal(path string) string {
 	return strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(path)
 }

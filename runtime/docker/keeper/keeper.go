@@ -1,7 +1,8 @@
-// Package keeper is the process that holds a sandbox in a container engine, such as
-// Docker. The caller starts it beside the shim, as itself and in the host's
-// namespaces. Access to an engine is as good as root, so no process that reads
-// what the guest sends has it: the shim gets the connection to PID 1 only.
+// Package keeper is the monitor process of a sandbox in a container engine, such as
+// Docker (as conmon is for a container of Podman's). The caller starts it beside the shim,
+// with its own user and in the host's namespaces. Access to an engine is as good as root,
+// so no process that reads data from the guest has it: the shim gets the connection to
+// PID 1 only.
 package keeper
 
 import (
@@ -18,7 +19,7 @@ import (
 
 	"wolffia/fusefs"
 	"wolffia/internal/boot"
-	"wolffia/internal/cleanup"
+	"wolffia/internal/rmtree"
 	"wolffia/internal/rootfs"
 	"wolffia/internal/step"
 	"wolffia/runtime"
@@ -30,8 +31,10 @@ import (
 //
 //	PROGRAM keep ID    is the keeper of a sandbox
 //	PROGRAM clean ID   removes what a keeper that was killed has left
-//	PROGRAM image ID   gets the image of a sandbox that is to be made
+//	PROGRAM image ID   finds or pulls the image of a sandbox that is to be created
 //	PROGRAM scan DIR   lists the sandboxes of a state directory
+//
+// keep reports to the shim, the others on standard output.
 func Main(name string) error {
 	if err := boot.Init(name); err != nil {
 		return err
@@ -43,65 +46,60 @@ func Main(name string) error {
 	if len(os.Args) != 3 || os.Args[2] != b.Subject() {
 		return errors.New("this is started by wolffia, not by hand")
 	}
-	unix.Umask(0o022) // as for the shim; what is ours alone lies in a directory of 0700
+	unix.Umask(0o022) // as for the shim; private files are in a directory of mode 0700
 	e, err := engine.Open(b.StateDir, b.ID, &b.Config.SandboxConfig)
 	k := &keeper{boot: b, engine: e, made: b.Lost}
-	switch os.Args[1] {
-	case "keep":
+	if os.Args[1] == "keep" {
 		k.socket = os.NewFile(boot.FDKeeper, "shim")
 		if err == nil {
 			err = k.keep()
 		}
-		last := boot.Report{Ready: true}
-		if err != nil {
-			last = boot.Failed(err)
-		}
-		_ = boot.SendPacket(k.socket, last, nil)
+		_ = boot.SendPacket(k.socket, last(boot.Report{}, err), nil)
 		return err
+	}
+	within := func(limit time.Duration, f func(context.Context) error) {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		if err == nil {
+			err = f(ctx)
+		}
+	}
+	var r boot.Report
+	switch os.Args[1] {
 	case "clean":
-		if err == nil {
-			err = k.clean(true)
-		}
-		return k.answer(boot.Report{}, err)
+		within(boot.EndLimit, func(ctx context.Context) error { return k.clean(ctx, true) })
 	case "scan":
-		var found []boot.Found
-		if err == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), boot.LostLimit)
-			defer cancel()
-			found, err = e.Scan(ctx)
-		}
-		return k.answer(boot.Report{Found: found}, err)
+		within(boot.LostLimit, func(ctx context.Context) (err error) { r.Found, err = e.Scan(ctx); return err })
 	case "image":
-		var image *boot.ImageInfo
-		if err == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), boot.ImageLimit)
-			defer cancel()
-			image, err = e.Image(ctx, func(name string) { boot.Report{Step: name}.Send(os.Stdout) })
-		}
-		return k.answer(boot.Report{Image: image}, err)
+		progress := func(name string) { boot.Report{Step: name}.Send(os.Stdout) }
+		within(boot.ImageLimit, func(ctx context.Context) (err error) { r.Image, err = e.Image(ctx, progress); return err })
+	default:
+		return fmt.Errorf("%s has no command %q", name, os.Args[1])
 	}
-	return fmt.Errorf("%s does not know %q", name, os.Args[1])
-}
-
-// A keeper holds a sandbox in its engine.
-type keeper struct {
-	boot   *boot.Params
-	engine *engine.Engine
-	made   bool     // something may be in the engine, whatever the mark says
-	socket *os.File // to the shim
-}
-
-// answer is the last report to whoever has started us.
-func (k *keeper) answer(r boot.Report, err error) error {
-	if r.Ready = true; err != nil {
-		r = boot.Failed(err)
-	}
-	r.Send(os.Stdout)
+	last(r, err).Send(os.Stdout)
 	return nil
 }
 
-// keep starts the sandbox and stays until it has ended: by itself, because the
-// shim asks for it or is gone, or because of SIGTERM. Then nothing is left.
+// last returns the last report: r, or the error.
+func last(r boot.Report, err error) boot.Report {
+	if err != nil {
+		return boot.Failed(err)
+	}
+	r.Ready = true
+	return r
+}
+
+// A keeper monitors a sandbox in its engine.
+type keeper struct {
+	boot   *boot.Params
+	engine *engine.Engine
+	made   bool     // the engine may have the container, whatever the mark says
+	socket *os.File // to the shim
+}
+
+// keep starts the sandbox and returns when it has ended: by itself, because the shim
+// requests it or has ended, or because of SIGTERM. Then it has removed the container, or
+// stopped it if that has changes to an image, and all files.
 func (k *keeper) keep() (err error) {
 	ready := os.NewFile(boot.FDReady, "ready")
 	progress := func(name string) {
@@ -110,13 +108,17 @@ func (k *keeper) keep() (err error) {
 	}
 	asked, ask := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer ask()
-	go func() { // ends with the shim
+	go func() { // ends with the shim, or its request
 		_, file, _ := boot.ReceivePacket(k.socket, make([]byte, boot.MaxPacket))
 		_ = boot.CloseFile(file)
 		ask()
 	}()
 	control := os.NewFile(boot.FDControl, "control")
-	defer func() { err = errors.Join(err, k.clean(false)) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), boot.EndLimit)
+		defer cancel()
+		err = errors.Join(err, k.clean(ctx, false))
+	}()
 
 	progress("prepare what the engine is shown")
 	if err := k.clear(false); err != nil {
@@ -147,17 +149,14 @@ func (k *keeper) keep() (err error) {
 	return err
 }
 
-// compose puts the parts of the sandbox down where the engine finds them.
+// compose writes the files of the sandbox that the engine mounts.
 func (k *keeper) compose() (*launch.Spec, error) {
 	b := k.boot
 	spec, err := rootfs.NewSpec(b)
-	if err == nil {
-		err = os.Mkdir(b.Engine, 0o700)
-	}
-	if errors.Is(err, fs.ErrExist) {
-		err = nil
-	}
 	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(b.Engine, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	spec.Dir, spec.CreatedAt = b.Engine, b.Config.CreatedAt
@@ -173,12 +172,12 @@ func (k *keeper) compose() (*launch.Spec, error) {
 	if err := os.Mkdir(rootfs.EmptyDir(b), 0o555); err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	// Engines mount what is deeper later, whatever the order.
+	// Engines mount the deeper target later, whatever the order.
 	return spec, rootfs.KeepSockets(b, spec, <-rootfs.ListSockets(b))
 }
 
-// mount mounts the codebase where the engine can see it, and hands it to its
-// server.
+// mount mounts the codebase in the host's mount namespace, for the engine, and sends the
+// mount to the tree server.
 func (k *keeper) mount(control *os.File, progress func(string)) error {
 	if k.boot.Config.CodebasePath == "" {
 		return control.Close()
@@ -194,12 +193,10 @@ func (k *keeper) mount(control *os.File, progress func(string)) error {
 	return nil
 }
 
-// clean ends the sandbox in the engine and removes what was put down. With
-// forGood, nothing is left, for the next start neither.
-func (k *keeper) clean(forGood bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), boot.EndLimit)
-	defer cancel()
-	// Who waits for a tree server that is stuck cannot be killed.
+// clean ends the sandbox in the engine and removes its files. With forGood it removes
+// also what the next start would use.
+func (k *keeper) clean(ctx context.Context, forGood bool) error {
+	// A process that waits for a tree server which is stuck cannot be killed.
 	stuck := time.AfterFunc(boot.KillGrace, func() { _ = fusefs.Unmount(rootfs.TreeDir(k.boot), true) })
 	kept, err := false, error(nil)
 	if _, serr := os.Lstat(engine.MarkFile(k.boot.Engine)); k.made || !errors.Is(serr, fs.ErrNotExist) {
@@ -213,36 +210,30 @@ func (k *keeper) clean(forGood bool) error {
 	return k.clear(!kept)
 }
 
-// clear removes what was put down, the directory itself only with all.
+// clear removes the files that the engine mounts; with all, also their directory and the
+// mark in it.
 func (k *keeper) clear(all bool) error {
-	dir := k.boot.Engine
-	if err := fusefs.Unmount(rootfs.TreeDir(k.boot), false); err != nil {
+	dir, tree := k.boot.Engine, rootfs.TreeDir(k.boot)
+	if err := fusefs.Unmount(tree, false); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	// Not further if the tree is still mounted: then it is no empty directory.
-	err := os.Remove(rootfs.TreeDir(k.boot))
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = removeFiles(dir, !all)
+	err := os.Remove(tree) // fails if the codebase is still mounted
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if all && err == nil {
+		err = rmtree.RemovePath(filepath.Dir(dir), filepath.Base(dir))
+	} else if err == nil {
+		var files []os.DirEntry
+		files, err = os.ReadDir(dir)
+		for _, f := range files {
+			if path := filepath.Join(dir, f.Name()); path != engine.MarkFile(dir) {
+				err = errors.Join(err, rmtree.RemovePath(dir, f.Name()))
+			}
+		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return runtime.Errorf(runtime.ErrUnavailable, "remove what the engine was shown: %w", err)
+		return runtime.Errorf(runtime.ErrUnavailable, "remove the files for the engine: %w", err)
 	}
 	return nil
-}
-
-// removeFiles removes a directory of ours, in which nothing is mounted, name by
-// name, or what is in it only, the mark aside.
-func removeFiles(dir string, contentOnly bool) error {
-	var undo cleanup.Stack
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && !(contentOnly && (path == dir || path == engine.MarkFile(dir))) {
-			undo.Add(func() error { return os.Remove(path) })
-		}
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	undo.Unwind(&err)
-	return err
 }
