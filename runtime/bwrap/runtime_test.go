@@ -4,45 +4,21 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 
 	"wolffia/internal/probe"
 	"wolffia/internal/test/attack/attacktest"
 	"wolffia/internal/test/shimtest"
-	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/runtimetest"
 )
 
-func TestMain(m *testing.M) {
-	syscall.Umask(0o077) // nothing must depend on a friendlier one
-	code := m.Run()
-	testbin.Remove()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { shimtest.Main(m.Run) }
 
-// backend is what the runtimes of the tests are made with.
+// backend makes the runtimes of the tests.
 var backend = shimtest.Of(bwrap.Backend())
-
-func config() runtimetest.Config {
-	return runtimetest.Config{
-		New: func(t testing.TB) runtime.RuntimeWithExecutor { return backend.Fresh(t) },
-		Reopen: func(t testing.TB, rt runtime.RuntimeWithExecutor) runtime.RuntimeWithExecutor {
-			return backend.Reopen(t, rt)
-		},
-		Crash: shimtest.Crash,
-	}
-}
-
-// here is config for this host.
-func here() runtimetest.Config {
-	c := config()
-	c.Lacks = append(c.Lacks, shimtest.LacksHere()...)
-	return c
-}
 
 // The numbers of the caller's descriptors are of no consequence, though what a
 // helper process inherits is put where the helper expects it, over whatever was
@@ -89,18 +65,18 @@ func need(t testing.TB) {
 }
 
 func TestTable(t *testing.T) {
-	runtimetest.CheckTable(t, "../../docs/backends.md", bwrap.Name, config().Lacks)
+	runtimetest.CheckTable(t, "../../docs/backends.md", bwrap.Name, nil)
 }
 
 func TestRuntime(t *testing.T) {
 	testenv.Both(t)
 	need(t)
-	runtimetest.Run(t, here())
+	runtimetest.Run(t, backend.Config(backend.Fresh, shimtest.LacksHere()...))
 }
 
 func BenchmarkRuntime(b *testing.B) {
 	need(b)
-	runtimetest.Bench(b, config())
+	runtimetest.Bench(b, backend.Config(backend.Fresh))
 }
 
 // A codebase must not show the sandbox its own state, whichever contains the
@@ -154,5 +130,5 @@ func TestLimits(t *testing.T) {
 func TestAttackMatrix(t *testing.T) {
 	testenv.Both(t)
 	need(t)
-	attacktest.Run(t, &attacktest.Config{Backend: bwrap.Name, New: func(t testing.TB) *shimtest.Runtime { return backend.Fresh(t) }})
+	attacktest.Run(t, &attacktest.Config{Backend: bwrap.Name, New: backend.Fresh})
 }

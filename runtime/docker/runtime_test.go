@@ -2,29 +2,21 @@ package docker_test
 
 import (
 	"os"
-	"syscall"
 	"testing"
 
 	"wolffia/internal/probe"
 	"wolffia/internal/test/attack/attacktest"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/shimtest"
-	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
-	"wolffia/runtime"
 	"wolffia/runtime/docker"
 	"wolffia/runtime/runtimetest"
 	"wolffia/session/sessiontest"
 )
 
-func TestMain(m *testing.M) {
-	syscall.Umask(0o077) // nothing must depend on a friendlier one
-	code := dockertest.Main(m)
-	testbin.Remove()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { shimtest.Main(func() int { return dockertest.Main(m) }) }
 
-// backend is what the runtimes of the tests are made with.
+// backend makes the runtimes of the tests.
 var backend = shimtest.Of(docker.Backend())
 
 // need skips the test, or fails it, where sandboxes cannot work.
@@ -49,40 +41,27 @@ func fresh(t testing.TB) *shimtest.Runtime {
 	return rt
 }
 
-func config() runtimetest.Config {
-	return runtimetest.Config{
-		New: func(t testing.TB) runtime.RuntimeWithExecutor { return fresh(t) },
-		Reopen: func(t testing.TB, rt runtime.RuntimeWithExecutor) runtime.RuntimeWithExecutor {
-			return backend.Reopen(t, rt)
-		},
-		Crash: shimtest.Crash,
-		// An engine has one user namespace for all, its own, unless it is told
-		// otherwise; then the numbers of files' owners differ from the host's.
-		Lacks: []runtimetest.Feature{runtimetest.UserNamespace},
-	}
-}
+// lacks: an engine has one user namespace for all containers, the host's, unless it is
+// configured otherwise. Then the owners of files differ from the host's.
+var lacks = []runtimetest.Feature{runtimetest.UserNamespace}
 
 func TestRuntime(t *testing.T) {
 	testenv.Both(t)
 	need(t)
-	runtimetest.Run(t, config())
+	runtimetest.Run(t, backend.Config(fresh, lacks...))
 }
 
 // Whose engine it is makes no difference to a session: once is enough.
 func TestSessions(t *testing.T) {
 	testenv.Root(t)
 	need(t)
-	sessiontest.Run(t, sessiontest.Config{
-		Sample: true,
-		New:    func(t testing.TB) runtime.RuntimeWithExecutor { return fresh(t) },
-		Reopen: func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession {
-			return backend.Reopen(t, rt)
-		},
-	})
+	c := backend.Sessions(fresh)
+	c.Sample = true
+	sessiontest.Run(t, c)
 }
 
 func TestTable(t *testing.T) {
-	runtimetest.CheckTable(t, "../../docs/backends.md", docker.Name, config().Lacks)
+	runtimetest.CheckTable(t, "../../docs/backends.md", docker.Name, lacks)
 }
 
 func TestAttackMatrix(t *testing.T) {

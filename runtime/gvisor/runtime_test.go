@@ -1,29 +1,20 @@
 package gvisor_test
 
 import (
-	"os"
-	"syscall"
 	"testing"
 
 	"wolffia/internal/probe"
 	"wolffia/internal/test/attack/attacktest"
 	"wolffia/internal/test/shimtest"
-	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
-	"wolffia/runtime"
 	"wolffia/runtime/gvisor"
 	"wolffia/runtime/runtimetest"
 	"wolffia/session/sessiontest"
 )
 
-func TestMain(m *testing.M) {
-	syscall.Umask(0o077) // nothing must depend on a friendlier one
-	code := m.Run()
-	testbin.Remove()
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { shimtest.Main(m.Run) }
 
-// backend is what the runtimes of the tests are made with.
+// backend makes the runtimes of the tests.
 var backend = shimtest.Of(gvisor.Backend())
 
 // need skips the test, or fails it, where sandboxes cannot work.
@@ -32,71 +23,48 @@ func need(t testing.TB) {
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
 }
 
-func config() runtimetest.Config {
-	return runtimetest.Config{
-		New: func(t testing.TB) runtime.RuntimeWithExecutor { return backend.Fresh(t) },
-		Reopen: func(t testing.TB, rt runtime.RuntimeWithExecutor) runtime.RuntimeWithExecutor {
-			return backend.Reopen(t, rt)
-		},
-		Crash: shimtest.Crash,
-		Lacks: []runtimetest.Feature{
-			// The point of it.
-			runtimetest.HostKernel,
-			// What takes too much is gVisor's kernel itself.
-			runtimetest.OutOfMemory,
-			// It makes a FIFO in memory where the host refuses one.
-			runtimetest.RefusedFifos,
-		},
-	}
-}
-
-// here is config for this host.
-func here() runtimetest.Config {
-	c := config()
-	c.Lacks = append(c.Lacks, shimtest.LacksHere()...)
-	return c
+var lacks = []runtimetest.Feature{
+	runtimetest.HostKernel, // the purpose of gVisor
+	// The process with too much memory is gVisor's kernel itself.
+	runtimetest.OutOfMemory,
+	// It makes a FIFO in memory where the host refuses one.
+	runtimetest.RefusedFifos,
 }
 
 func TestTable(t *testing.T) {
-	runtimetest.CheckTable(t, "../../docs/backends.md", gvisor.Name, config().Lacks)
+	runtimetest.CheckTable(t, "../../docs/backends.md", gvisor.Name, lacks)
 }
 
 func TestRuntime(t *testing.T) {
 	testenv.Both(t)
 	need(t)
-	runtimetest.Run(t, here())
+	runtimetest.Run(t, backend.Config(backend.Fresh, append(lacks, shimtest.LacksHere()...)...))
 }
 
 func TestImages(t *testing.T) {
 	testenv.Both(t)
 	need(t)
-	shimtest.Images(t, backend, "/proc/1/root") // of which the gofer has a /proc
+	shimtest.Images(t, backend, "/proc/1/root") // the gofer has a /proc
 }
 
 // A session does not know who started its sandbox: so once is enough.
 func TestSessions(t *testing.T) {
 	testenv.Unprivileged(t)
 	need(t)
-	sessiontest.Run(t, sessiontest.Config{
-		New: func(t testing.TB) runtime.RuntimeWithExecutor { return backend.Fresh(t) },
-		Reopen: func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession {
-			return backend.Reopen(t, rt)
-		},
-		Sample: true,
-		Lacks: []sessiontest.Feature{
-			// gVisor lets a background program read from its terminal.
-			sessiontest.TerminalStops,
-			// It looks at the limit when a program is executed.
-			sessiontest.StackLimit,
-			// A process takes some milliseconds to be made: setsid(1) has not
-			// forked yet when the command that it is a part of is over.
-			sessiontest.Daemons,
-			// Its /proc/PID/status has no signals.
-			sessiontest.ShellSignals,
-			// Its getcwd(2) fails as none may, and bash aborts.
-			sessiontest.LongCwd,
-		},
-	})
+	c := backend.Sessions(backend.Fresh,
+		// gVisor lets a background program read from its terminal.
+		sessiontest.TerminalStops,
+		// It applies the limit when a program is executed.
+		sessiontest.StackLimit,
+		// A fork takes some milliseconds: setsid(1) has not forked yet when the
+		// command that it is a part of ends.
+		sessiontest.Daemons,
+		// Its /proc/PID/status has no signals.
+		sessiontest.ShellSignals,
+		// Its getcwd(2) fails with an error that Linux does not have, and bash aborts.
+		sessiontest.LongCwd)
+	c.Sample = true
+	sessiontest.Run(t, c)
 }
 
 func TestLimits(t *testing.T) {
@@ -109,6 +77,6 @@ func TestAttackMatrix(t *testing.T) {
 	testenv.Both(t)
 	need(t)
 	attacktest.Run(t, &attacktest.Config{
-		Backend: gvisor.Name, New: func(t testing.TB) *shimtest.Runtime { return backend.Fresh(t) }, Sample: true,
+		Backend: gvisor.Name, New: backend.Fresh, Sample: true,
 	})
 }

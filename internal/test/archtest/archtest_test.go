@@ -54,7 +54,7 @@ var allow = map[string][]string{
 	"internal/cgroup":                 {"internal/proc"},
 	"internal/probe":                  {"internal/runsc", "internal/cgroup", "internal/fusermount"},
 	"internal/test/launchtest":        {"runtime", "runtime/launch"},
-	"internal/test/shimtest":          {"runtime", "runtime/runtimetest", "runtime/launch", "local", "perm", "image/store", "internal/*", "internal/test/*"},
+	"internal/test/shimtest":          {"runtime", "runtime/runtimetest", "session/sessiontest", "runtime/launch", "local", "perm", "image/store", "internal/*", "internal/test/*"},
 	"internal/test/dockertest/with":   {"internal/test/dockertest"},
 	"internal/test/testimage":         {"image/store", "internal/test/testenv"},
 	"internal/test/testenv":           {"internal/probe"},
