@@ -1,6 +1,6 @@
-// Package child starts a program with only the system calls that takes. Os/exec tries the
-// kernel's pidfd support with a process of its own the first time it is used, which for a
-// process that starts one child doubles the cost.
+// Package child starts a program and waits for it, with as few system calls as possible.
+// Package os/exec probes the kernel's pidfd support with another process when it is first
+// used, which doubles the cost for a process that starts one child.
 package child
 
 import (
@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Command is a program to start.
+// A Command describes a program to start.
 type Command struct {
 	Path  string
-	Args  []string             // from the program's name on
-	Env   []string             // the whole environment; nil means an empty one
-	Files []*os.File           // descriptors from 0 on; a nil File means /dev/null
-	Attr  *syscall.SysProcAttr // nil means the default
+	Args  []string // with the program's name
+	Env   []string // the whole environment
+	Files []*os.File
+	Attr  *syscall.SysProcAttr // nil is the default
 }
 
 // A Child is a started program. It is safe for concurrent use.
@@ -28,11 +28,11 @@ type Child struct {
 	gone chan struct{} // closed when the child has ended
 
 	mu     sync.Mutex
-	reaped bool // pid may be another process's; guarded by mu
+	reaped bool // another process may have the PID; guarded by mu
 }
 
-// Start starts the program in the root directory. It inherits Files, and those of the
-// caller's descriptors that are not close-on-exec. The caller still has to close Files.
+// Start starts the program in the root directory. Files are its descriptors from 0 on (nil
+// is /dev/null); the caller closes its own. Other descriptors must be close-on-exec.
 func Start(c *Command) (*Child, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func Start(c *Command) (*Child, error) {
 	}
 	env := c.Env
 	if env == nil {
-		env = []string{} // nil would mean the caller's environment
+		env = []string{} // nil is the caller's
 	}
 	pid, err := syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Dir: "/", Env: env, Files: files, Sys: c.Attr})
 	if err != nil {
@@ -61,8 +61,8 @@ func Start(c *Command) (*Child, error) {
 
 func (c *Child) reap() {
 	defer close(c.gone)
-	// Wait without reaping first, so that Kill never signals another process that
-	// has got the same number.
+	// Wait without reaping first, so that Kill never hits another process with the same
+	// PID.
 	for {
 		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
@@ -80,22 +80,22 @@ func (c *Child) reap() {
 	}
 }
 
-// PID returns the child's process number.
+// PID returns the child's process id.
 func (c *Child) PID() int { return c.pid }
 
 // Gone returns a channel that is closed when the child has ended.
 func (c *Child) Gone() <-chan struct{} { return c.gone }
 
-// Wait waits until the child has ended, and returns nil. It may be called repeatedly.
+// Wait waits until the child has ended, and returns nil. It may be called more than once.
 func (c *Child) Wait() error {
 	<-c.gone
 	return nil
 }
 
-// Kill sends SIGKILL. It returns nil if the child has ended already.
+// Kill kills the child. It is not an error if the child has ended.
 func (c *Child) Kill() error { return c.signal(unix.SIGKILL) }
 
-// Terminate sends SIGTERM. It returns nil if the child has ended already.
+// Terminate sends SIGTERM to the child. It is not an error if the child has ended.
 func (c *Child) Terminate() error { return c.signal(unix.SIGTERM) }
 
 func (c *Child) signal(sig unix.Signal) error {

@@ -6,11 +6,10 @@ import (
 	"os"
 )
 
-// A Piped is a child with pipes to its descriptors 0, 1 and 2. The caller closes Stream
-// and Stderr.
+// A Piped is a child whose standard streams are pipes.
 type Piped struct {
 	*Child
-	Stream io.ReadWriteCloser // reads its standard output, writes its standard input
+	Stream io.ReadWriteCloser // the child's standard output and input
 	Stderr io.ReadCloser
 }
 

@@ -17,24 +17,23 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// A read-only mount does not keep from connect(2), and a network namespace not from
-// sockets that have a path (unix(7)): what listens below what is shown of the host
+// Neither a read-only mount nor a network namespace prevents connect(2) to a unix socket
+// with a path (unix(7)): a program on the host that listens below a mounted directory
 // would serve a sandbox without a network.
 
-// keepsSockets reports whether a sandbox must not be shown what listens on the host. A
-// kernel of its own connects to no socket of the host's.
+// keepsSockets reports whether a sandbox must not see sockets on which the host listens.
+// gVisor's kernel connects to none of them.
 func keepsSockets(b *boot.Params) bool {
 	return b.Config.Network != runtime.NetworkHost && !b.OwnKernel
 }
 
-// A boundList is the answer of listBound.
+// A boundList is the result of listBound.
 type boundList struct {
 	sockets []bound
 	err     error
 }
 
-// ListSockets starts to list the sockets, which may take a millisecond, while the caller
-// does something else.
+// ListSockets lists the host's sockets in the background, which may take a millisecond.
 func ListSockets(b *boot.Params) <-chan boundList {
 	done := make(chan boundList, 1)
 	if !keepsSockets(b) {
@@ -48,8 +47,8 @@ func ListSockets(b *boot.Params) <-chan boundList {
 	return done
 }
 
-// KeepSockets covers or refuses what would show a socket on which something listens.
-// The directory empty is empty.
+// KeepSockets mounts EmptyDir over directories of the host in which a program listens on a
+// socket, and returns an error if such a socket is in a mount that the user named.
 func KeepSockets(b *boot.Params, spec *launch.Spec, list boundList) error {
 	if !keepsSockets(b) || list.err != nil {
 		return list.err
@@ -85,13 +84,13 @@ func shownOfHost(spec *launch.Spec) []runtime.Mount {
 	return shown
 }
 
-// A bound is a unix socket of the host's.
-type bound struct{ dir, name string } // dir has no symbolic links
+// A bound is a unix socket of the host. dir has no symbolic links.
+type bound struct{ dir, name string }
 
 func (b bound) path() string { return filepath.Join(b.dir, b.name) }
 
-// In a directory that the user mounts, sockets are looked for up to walkNames names and
-// walkDepth levels deep. Those below are found if /proc/net/unix has them.
+// walkBound reads walkNames names in walkDepth levels of a directory. Deeper sockets are
+// found in /proc/net/unix only.
 const (
 	walkNames = 4096
 	walkDepth = 3
@@ -102,7 +101,7 @@ const (
 func listBound() ([]bound, error) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "which unix sockets there are: %w", err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "list the host's unix sockets: %w", err)
 	}
 	resolved := map[string]string{}
 	var list []bound
@@ -116,7 +115,7 @@ func listBound() ([]bound, error) {
 			}
 			resolved[dir] = real
 		}
-		if real != "" { // else it is out of our reach, and so of the sandbox's
+		if real != "" { // else neither the shim nor the sandbox can reach it
 			list = append(list, bound{real, name})
 		}
 	}
@@ -124,11 +123,11 @@ func listBound() ([]bound, error) {
 }
 
 // boundPaths returns the absolute paths in the content of /proc/net/unix, each once
-// (proc_net(5)). Somebody may have put a line break into one: they are only claims.
+// (proc_net(5)). They are not reliable: a path may contain a line break.
 func boundPaths(table []byte) []string {
 	var paths []string
 	for line := range bytes.Lines(table) {
-		// Seven columns, of which none has a slash.
+		// Seven columns without a slash come first.
 		if i := bytes.IndexByte(line, '/'); i > 0 && len(bytes.Fields(line[:i])) == 7 {
 			paths = append(paths, filepath.Clean(string(bytes.TrimSuffix(line[i:], []byte("\n")))))
 		}
@@ -137,7 +136,7 @@ func boundPaths(table []byte) []string {
 	return slices.Compact(paths)
 }
 
-// openPath opens a directory as a place only.
+// openPath opens a directory with O_PATH.
 func openPath(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -146,10 +145,10 @@ func openPath(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// listens reports whether this process could connect to a socket. What listens does not
-// notice: to connect as a socket for datagrams fails with another error where something
-// listens than where nothing does, and sends no datagram (unix(7), EPROTOTYPE). What
-// cannot be told counts as listening.
+// listens reports whether this process could connect to a socket; true if that cannot be
+// found out. The listener does not notice: connect(2) of a datagram socket to a stream
+// socket sends nothing, and fails with EPROTOTYPE if a program listens, else with
+// ECONNREFUSED (unix(7)).
 func (b bound) listens() bool {
 	dir, err := openPath(b.dir)
 	if err != nil {
@@ -165,7 +164,7 @@ func (b bound) listens() bool {
 	return !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
 }
 
-// inside returns where path is in a mount, seen from inside.
+// inside returns the path inside the sandbox of the host's path, if the mount shows it.
 func inside(m runtime.Mount, path string) (target string, ok bool) {
 	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(m.Source, "/"))
 	if !ok || rest != "" && rest[0] != '/' {
@@ -174,8 +173,8 @@ func inside(m runtime.Mount, path string) (target string, ok bool) {
 	return filepath.Join(m.Target, rest), true
 }
 
-// coverBound returns mounts of the directory empty over the directories of what is shown
-// of the host by default in which something listens.
+// coverBound returns mounts of the directory empty over the directories below shown in
+// which a program listens on a socket.
 func coverBound(shown []runtime.Mount, sockets []bound, empty string) ([]runtime.Mount, error) {
 	var covers []runtime.Mount
 	for _, s := range sockets {
@@ -185,7 +184,7 @@ func coverBound(shown []runtime.Mount, sockets []bound, empty string) ([]runtime
 			case !ok || slices.ContainsFunc(covers, func(c runtime.Mount) bool { _, ok := inside(runtime.Mount{Source: c.Target}, target); return ok }):
 			case !s.listens():
 			case target == m.Target:
-				return nil, runtime.Errorf(runtime.ErrUnavailable, "%s is a unix socket in a directory that every sandbox sees: move it, or use --network host or --image", s.path())
+				return nil, runtime.Errorf(runtime.ErrUnavailable, "unix socket %s is in a directory that every sandbox sees: move it, or use --network host or --image", s.path())
 			default:
 				covers = append(covers, runtime.Mount{Source: empty, Target: target})
 			}
@@ -194,8 +193,8 @@ func coverBound(shown []runtime.Mount, sockets []bound, empty string) ([]runtime
 	return covers, nil
 }
 
-// checkBound refuses mounts of the user's with a socket in them on which something
-// listens. A socket may be shown by a mount of its own.
+// checkBound returns an error if a program listens on a socket in one of mounts. A socket
+// that is the source of a mount is permitted.
 func checkBound(mounts []runtime.Mount, sockets []bound) error {
 	named := func(path string) bool {
 		return slices.ContainsFunc(mounts, func(m runtime.Mount) bool { return m.Source == path })
@@ -211,14 +210,14 @@ func checkBound(mounts []runtime.Mount, sockets []bound) error {
 			if named(s.path()) || !s.listens() {
 				continue
 			}
-			return runtime.Errorf(runtime.ErrInvalid, "mount %s: in it is the unix socket %s, by which programs inside could reach what listens there, without a network: mount less of it, allow this one by a mount of its own (--mount %s), or use --network host", m.Source, s.path(), s.path())
+			return runtime.Errorf(runtime.ErrInvalid, "mount %s: it contains the unix socket %s, by which programs inside could reach a program on the host without a network: mount less of it, allow this socket with --mount %s, or use --network host", m.Source, s.path(), s.path())
 		}
 	}
 	return nil
 }
 
-// walkBound returns the sockets in the topmost levels of a directory. What cannot be
-// listed is left out: the sandbox, which has no more rights, cannot either.
+// walkBound returns the sockets in the topmost levels of a directory. It skips directories
+// that it cannot list, which the sandbox cannot list either.
 func walkBound(dir string) (found []bound) {
 	type level struct {
 		dir   string

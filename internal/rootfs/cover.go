@@ -11,18 +11,16 @@ import (
 	"wolffia/runtime"
 )
 
-// maskedProc are names in /proc that tell of the host's devices, timers, keys and
-// processes, of which no program inside needs any. It is the list of Docker's default
-// configuration.
+// maskedProc are names in /proc with information about the host's devices, timers, keys and
+// processes: the list in Docker's default configuration.
 var maskedProc = []string{
 	"acpi", "asound", "interrupts", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list", "timer_stats",
 }
 
-// coverProc returns what is to be mounted over the /proc of a sandbox that has the
-// host's kernel: the kernel's settings read-only, since some belong to the sandbox's
-// own namespaces and so to its user (pid_max, in Linux 6.14), and maskedProc empty.
-// What its mode keeps from everybody but root is left: no process inside is root.
-// The empty file and the empty directory are made in dir.
+// coverProc returns the mounts over the /proc of a sandbox that has the host's kernel: the
+// kernel's settings, read-only, since some belong to the sandbox's own namespaces and so to
+// its user (pid_max, in Linux 6.14), and an empty file or directory for each of maskedProc,
+// but for those that only root may read: no process inside is root.
 func coverProc(b *boot.Params) ([]runtime.Mount, error) {
 	file, folder := at(b, "no-file"), EmptyDir(b)
 	if err := errors.Join(os.WriteFile(file, nil, 0o444), os.Mkdir(folder, 0o555)); err != nil {
@@ -32,7 +30,7 @@ func coverProc(b *boot.Params) ([]runtime.Mount, error) {
 	covers := []runtime.Mount{{Source: settings, Target: settings}}
 	if other, err := mountedOn(settings, binfmt); err != nil {
 		return nil, err
-	} else if other { // the host's, which a new /proc has not
+	} else if other { // a new /proc does not have this one
 		covers = append(covers, runtime.Mount{Source: folder, Target: binfmt})
 	}
 	for _, name := range maskedProc {
@@ -48,7 +46,7 @@ func coverProc(b *boot.Params) ([]runtime.Mount, error) {
 		default:
 			if names, err := os.ReadDir(path); err != nil {
 				return nil, err
-			} else if len(names) > 0 { // a mount less, and each takes 0.1 ms
+			} else if len(names) > 0 { // else it needs no mount, which takes 0.1 ms
 				covers = append(covers, runtime.Mount{Source: folder, Target: path})
 			}
 		}
@@ -56,8 +54,8 @@ func coverProc(b *boot.Params) ([]runtime.Mount, error) {
 	return covers, nil
 }
 
-// mountedOn reports whether path, below dir, is another file system than dir is. It
-// does not make an automounter mount one.
+// mountedOn reports whether path, below dir, is on another file system than dir. It does
+// not trigger an automounter.
 func mountedOn(dir, path string) (bool, error) {
 	var above, below unix.Stat_t
 	if err := unix.Lstat(dir, &above); err != nil {

@@ -16,7 +16,7 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// attachImage waits for sendImage and attaches the mount at path.
+// attachImage receives the image's mount from the caller and attaches it at path.
 func attachImage(path string) error {
 	socket := os.NewFile(boot.FDImage, "image")
 	defer socket.Close()
@@ -34,7 +34,7 @@ func attachImage(path string) error {
 	return nil
 }
 
-// receiveImage returns the mount that sendImage has sent; the caller closes it.
+// receiveImage receives a detached mount; the caller closes it.
 func receiveImage(socket *os.File) (*os.File, error) {
 	packet, tree, err := boot.ReceivePacket(socket, make([]byte, 1))
 	switch {
@@ -43,13 +43,12 @@ func receiveImage(socket *os.File) (*os.File, error) {
 	case len(packet) == 0:
 		return nil, errors.New("receive the image: the process that starts the sandbox has ended")
 	case tree == nil:
-		return nil, errors.New("receive the image: no descriptor came")
+		return nil, errors.New("receive the image: the message has no descriptor")
 	}
 	return tree, nil
 }
 
-// composeImage makes the root directory of an image and the sandbox's own
-// changes over it.
+// composeImage mounts the sandbox's root directory: its own changes over an image.
 func composeImage(b *boot.Params, spec *launch.Spec) error {
 	lower := b.Image
 	if b.SendsImage {
@@ -71,12 +70,11 @@ func composeImage(b *boot.Params, spec *launch.Spec) error {
 	return overlay(lower, upper, statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
 }
 
-// unused returns an error if upper is mounted in any namespace as the place of an
-// overlay's changes. Two such mounts damage what is in it, and the kernel only
-// warns of the second, unless index=on is set (overlayfs, "Sharing and copying
-// layers"). So unused asks for a mount with that option which fails in any case:
-// with EBUSY, or else because workdir is the same as upperdir, which the
-// kernel looks at later. That leaves a line in the kernel's log.
+// unused returns an error if upper is the upper directory of an overlay in any namespace.
+// Two such mounts damage its content, and the kernel only warns of the second, unless
+// index=on is set (overlayfs, "Sharing and copying layers"). So unused requests a mount
+// with that option which always fails: with EBUSY, or else because workdir is the same
+// as upperdir, which the kernel checks later. That leaves a line in the kernel's log.
 func unused(lower, upper string) error {
 	var dirs [2]*os.File
 	for i, dir := range []string{lower, upper} {
@@ -92,7 +90,7 @@ func unused(lower, upper string) error {
 	}
 	options := fmt.Sprintf("userxattr,index=on,lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%[2]d", dirs[0].Fd(), dirs[1].Fd())
 	err := unix.Mount("wolffia", upper, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
-	if err == nil { // a kernel that looks at nothing says nothing either
+	if err == nil { // the kernel checks neither
 		return unix.Unmount(upper, unix.MNT_DETACH)
 	}
 	if errors.Is(err, unix.EBUSY) {
@@ -101,18 +99,17 @@ func unused(lower, upper string) error {
 	return nil
 }
 
-// overlay mounts upper, where changes go, over lower (overlayfs in the kernel's
-// documentation). The first two of upper, work and lower are made if they are
-// not there. If the kernel or the file system cannot do it, that is an error:
-// there is no read-only instead.
+// overlay mounts upper, which gets the changes, over lower (overlayfs in the kernel's
+// documentation). It creates upper and work if they do not exist. If the kernel or the
+// file system does not support it, that is an error: there is no read-only fallback.
 //
-// What is changed reaches the disk when a program asks for it (fsync(2)), and
-// when the sandbox ends, which may take a while: if brief, never. That is for a
-// sandbox that is gone after a crash of the machine anyway.
+// Changes reach the disk by fsync(2) and at the end of the sandbox, which may take a
+// while. If brief is set, they never need to: such a sandbox does not survive a crash of
+// the machine.
 func overlay(lower, upper, work, target string, brief bool) error {
 	options := "userxattr"
 	if brief {
-		// The kernel leaves a mark in work that keeps it from being used again.
+		// The kernel marks a work directory of a volatile mount as not to be used again.
 		options += ",volatile"
 		if err := rmtree.RemovePath(filepath.Dir(work), filepath.Base(work)); err != nil {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
@@ -122,7 +119,7 @@ func overlay(lower, upper, work, target string, brief bool) error {
 	for i, dir := range []string{lower, upper, work} {
 		if dir != lower {
 			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-				return runtime.Errorf(runtime.ErrUnavailable, "place for the sandbox's changes: %w", err)
+				return runtime.Errorf(runtime.ErrUnavailable, "create the directory for the sandbox's changes: %w", err)
 			}
 		}
 		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
@@ -132,14 +129,14 @@ func overlay(lower, upper, work, target string, brief bool) error {
 		defer f.Close()
 		dirs[i] = f
 	}
-	// It is how overlayfs remembers, for one, that a directory hides the one
-	// below it; it would notice only then.
+	// Overlayfs needs extended attributes, for opaque directories among others, and would
+	// report their lack only then.
 	const probe = "user.wolffia"
 	if err := unix.Fsetxattr(int(dirs[1].Fd()), probe, []byte{1}, 0); err != nil {
 		return runtime.Errorf(runtime.ErrUnsupported, "the file system of the state directory cannot keep a sandbox's changes to an image: it has no extended attributes (%w); choose another with --state-dir or WOLFFIA_STATE_DIR", err)
 	}
 	_ = unix.Fremovexattr(int(dirs[1].Fd()), probe)
-	// By descriptor: a path may have characters that mean something in options.
+	// By descriptor: a path may have characters with a meaning in mount options.
 	options += fmt.Sprintf(",lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d",
 		dirs[0].Fd(), dirs[1].Fd(), dirs[2].Fd())
 	if err := unix.Mount("wolffia", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {

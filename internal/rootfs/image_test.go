@@ -44,7 +44,7 @@ func TestReceiveImage(t *testing.T) {
 		want string
 	}{
 		{"nothing", (*os.File).Close, "receive the image: the process that starts the sandbox has ended"},
-		{"no descriptor", func(s *os.File) error { return boot.SendServing(s, nil) }, "receive the image: no descriptor came"},
+		{"no descriptor", func(s *os.File) error { return boot.SendServing(s, nil) }, "receive the image: the message has no descriptor"},
 	} {
 		ours, theirs, err := boot.ControlPair()
 		if err != nil {

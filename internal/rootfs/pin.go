@@ -13,19 +13,19 @@ import (
 	"wolffia/runtime"
 )
 
-// pinMounts returns the mounts that the user named, from where they were when the
-// sandbox was created, symbolic links resolved. Another sandbox may have write access to
-// a directory on the way, and put a link out of its codebase there (CVE-2024-42472 is this
-// in Flatpak). So each source is opened without following links, and bound by its
-// descriptor to a place in the shim's own mount namespace, where nobody can replace it. An
-// engine mounts by path, later: for it the source is checked only.
+// pinMounts returns the mounts that the user named. Their sources are paths whose symbolic
+// links were resolved when the sandbox was created. Since then, another sandbox with write
+// access to a directory on the path may have put a link out of its codebase there (as in
+// CVE-2024-42472 of Flatpak). So each source is opened without following links, and its
+// descriptor bound to a place in the shim's own mount namespace, where no other process can
+// replace it. An engine mounts by path, later: for it the source is checked only.
 func pinMounts(b *boot.Params) ([]runtime.Mount, error) {
 	mounts := slices.Clone(b.Config.Mounts)
 	for i := range mounts {
 		m := &mounts[i]
 		fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 		if errors.Is(err, unix.ELOOP) {
-			return nil, runtime.Errorf(runtime.ErrConflict, "mount %s: since the sandbox was created a symbolic link has been put into this path, which may lead anywhere: remove it, or create the sandbox again", m.Source)
+			return nil, runtime.Errorf(runtime.ErrConflict, "mount %s: a symbolic link was put into this path after the sandbox was created: remove it, or create the sandbox again", m.Source)
 		}
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "mount %s: %w", m.Source, err)
@@ -41,8 +41,8 @@ func pinMounts(b *boot.Params) ([]runtime.Mount, error) {
 	return mounts, nil
 }
 
-// pin binds what fd is to a new file or directory, with all that is mounted below, and
-// returns its path.
+// pin makes a file or directory at place, binds the one that fd is open on to it, with the
+// mounts below, and returns place.
 func pin(fd int, place string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

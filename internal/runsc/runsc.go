@@ -1,5 +1,5 @@
-// Package runsc finds gVisor's program, runsc. It tells its version, and whether it has
-// wolffia's patches: one answer for the runtime and for wolffia doctor.
+// Package runsc finds gVisor's program and checks its version and patches, for the
+// runtime and for wolffia doctor.
 package runsc
 
 import (
@@ -18,33 +18,33 @@ import (
 	"time"
 )
 
-// Version is the one that make runsc builds, and the tests run with. An older
-// one is refused: its flags are others, and nobody has tried it.
+// Version is the version that make runsc builds and the tests use. Older ones, which have
+// other flags, are refused.
 const Version = "v0.0.0-20260905035102-160fafc42237"
 
-// Patches names the patches that make runsc applies: the first digits of the
-// SHA-256 of all files in runsc.patches, one after the other. A program without
-// them is refused: what is in a sandbox would lose data by its answers.
+// Patches identifies the patches that make runsc applies: the first digits of the SHA-256
+// of all files in runsc.patches, concatenated. A program without them is refused: its wrong
+// results make programs inside lose data.
 const Patches = "e98695a27889"
 
-// patched is the end of the version of a program that has the patches.
+// patched is the suffix of the version of a program with the patches.
 const patched = "+wolffia." + Patches
 
-// Fix is what helps where there is none.
+// Fix is the command that installs runsc.
 const Fix = "make runsc"
 
-// ErrNone says that there is no runsc.
+// ErrNone says that no runsc was found.
 var ErrNone = errors.New("runsc is neither beside wolffia, nor in PATH, nor built by make runsc")
 
-// A Found is a runsc that can be used.
+// A Found is a suitable runsc.
 type Found struct {
 	Path    string
 	Version string
 }
 
-// Find looks for a runsc that is not too old, and has the patches: in the directory beside, which
-// may be empty, then in PATH, then where make runsc puts it. The error is
-// ErrNone, or says what is wrong with those that there are.
+// Find returns the first suitable runsc in the directory beside, which may be empty, in
+// PATH, and where make runsc installs it. The error is ErrNone, or the reasons why those
+// that were found are not suitable.
 func Find(ctx context.Context, beside string) (*Found, error) {
 	var wrong []error
 	for _, path := range places(beside, os.Getenv("PATH"), cached()) {
@@ -67,8 +67,7 @@ func Find(ctx context.Context, beside string) (*Found, error) {
 	return nil, errors.Join(wrong...)
 }
 
-// places are where runsc may be, in order. What is not absolute is left out: it
-// would depend on where one is.
+// places returns the paths where runsc may be, in order, without relative ones.
 func places(beside, path, cached string) []string {
 	var list []string
 	if filepath.IsAbs(beside) {
@@ -85,7 +84,7 @@ func places(beside, path, cached string) []string {
 	return list
 }
 
-// cached is where make runsc puts it; empty if the user has no such place.
+// cached returns where make runsc installs it; empty if the user has no cache directory.
 func cached() string {
 	dir, err := os.UserCacheDir()
 	if err != nil || !filepath.IsAbs(dir) {
@@ -94,8 +93,8 @@ func cached() string {
 	return filepath.Join(dir, "wolffia", "runsc-"+Version+"-"+Patches)
 }
 
-// versionOf reads the version of a runsc that go build has made from the file;
-// any other is asked, which takes ten times as long.
+// versionOf returns the version of a runsc: from the build information in the file, or else
+// from running it, which takes ten times as long.
 func versionOf(ctx context.Context, path string) (string, error) {
 	info, err := buildinfo.ReadFile(path)
 	if errors.Is(err, fs.ErrPermission) {
@@ -122,32 +121,32 @@ func versionOf(ctx context.Context, path string) (string, error) {
 	return parse(out.String())
 }
 
-// parse reads what runsc --version says.
+// parse returns the version in the output of runsc --version.
 func parse(text string) (string, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	version, ok := strings.CutPrefix(line, "runsc version ")
 	if !ok {
-		return "", fmt.Errorf("it is not runsc: --version says %.60q", line)
+		return "", fmt.Errorf("not runsc: --version prints %.60q", line)
 	}
 	return version, nil
 }
 
-// check refuses a version that is older than Version, says no date, or does not
-// have the patches.
+// check returns an error for a version without a date, older than Version, or without the
+// patches.
 func check(version string) error {
 	switch d := date(version); {
 	case d == "":
-		return fmt.Errorf("version %.60q has no date: it takes one from %s or later", version, date(Version))
+		return fmt.Errorf("version %.60q has no date: one from %s or later is needed", version, date(Version))
 	case d < date(Version):
-		return fmt.Errorf("version %s is too old: it takes one from %s or later", version, date(Version))
+		return fmt.Errorf("version %s is too old: one from %s or later is needed", version, date(Version))
 	case !strings.HasSuffix(version, patched):
-		return fmt.Errorf("version %.60q is without wolffia's patches: by its answers programs inside lose data", version)
+		return fmt.Errorf("version %.60q is without wolffia's patches: its wrong results make programs inside lose data", version)
 	}
 	return nil
 }
 
-// date is the day in a version, as yyyymmdd: of release-20260914.0, or of a
-// module's v0.0.0-20260905035102-160fafc42237; empty if there is none.
+// date returns the day in a version such as release-20260914.0 or
+// v0.0.0-20260905035102-160fafc42237, as yyyymmdd; empty if there is none.
 func date(version string) string {
 	for _, part := range strings.FieldsFunc(version, func(r rune) bool { return r < '0' || '9' < r }) {
 		if (len(part) == 8 || len(part) == 14) && strings.HasPrefix(part, "20") {

@@ -12,20 +12,18 @@ import (
 	"wolffia/runtime"
 )
 
-// KVM is the platform that needs the host's /dev/kvm, and a processor that is
-// not itself a virtual one: there it may hang.
+// KVM is the platform that needs the host's /dev/kvm. On a virtual machine it may hang.
 const KVM = "kvm"
 
-// Platforms are what SandboxConfig.Platform may be.
+// Platforms returns the permitted values of SandboxConfig.Platform.
 func Platforms() []string { return []string{DefaultPlatform, KVM} }
 
-// program returns a function that finds runsc, and remembers it: its version
-// may have to be asked.
+// program returns a function that finds runsc once: it may have to be run for its version.
 func program() func(beside string) (string, error) {
 	var mu sync.Mutex
 	var found *runsc.Found
 	return func(beside string) (string, error) {
-		mu.Lock() // also while looking: nobody else needs it sooner
+		mu.Lock() // also during the search: all callers need its result
 		defer mu.Unlock()
 		if found == nil {
 			var err error
@@ -39,15 +37,15 @@ func program() func(beside string) (string, error) {
 
 const kvmDevice = "/dev/kvm"
 
-// checkPlatform refuses a platform that this host has not. Whether it works is
-// for the sandbox's own start to show, which has a limit.
+// checkPlatform returns an error for a platform whose device the host lacks. It does not
+// try the platform; the start of a sandbox has a limit.
 func checkPlatform(name, device string) error {
 	if name != KVM {
 		return nil
 	}
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "platform kvm: %w; without --platform it is %s, which works everywhere", err, DefaultPlatform)
+		return runtime.Errorf(runtime.ErrUnavailable, "platform kvm: %w; without --platform, %s is used, which works on every host", err, DefaultPlatform)
 	}
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("%s: %w", device, err)

@@ -7,14 +7,13 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// DefaultPlatform is how system calls are caught unless a sandbox says
-// otherwise: it works everywhere (gvisor.dev/docs/architecture_guide/platforms).
+// DefaultPlatform intercepts system calls on every host
+// (gvisor.dev/docs/architecture_guide/platforms).
 const DefaultPlatform = "systrap"
 
-// Flags is runsc's command line for spec, without the program's name: state is
-// its state directory, bundle the directory with config.json. What the
-// defaults are in one version may not be in the next, so all that matters is
-// said.
+// Flags returns runsc's arguments for spec, without the program's name: state is its state
+// directory, bundle the directory with config.json. Flags that isolate are stated even if
+// they are the default, which another version may change.
 func Flags(spec *launch.Spec, state, bundle string) []string {
 	network := "none" // a loopback of its own
 	if spec.Network == runtime.NetworkHost {
@@ -25,12 +24,11 @@ func Flags(spec *launch.Spec, state, bundle string) []string {
 		"--platform=" + cmp.Or(spec.Platform, DefaultPlatform),
 		"--network=" + network,
 		"--ignore-cgroups",
-		"--host-settings=ignore", // it would look at, and advise on, what a user cannot change
-		// The root directory is nobody else's. All that is
-		// mounted is the host's, who may change it at any time.
+		"--host-settings=ignore", // it would check settings that a user cannot change
+		// Only the sandbox changes its root directory. The host may change mounted files.
 		"--file-access=exclusive",
 		"--file-access-mounts=shared",
-		"--overlay2=none", // what is read-only stays so, what is written goes to the host
+		"--overlay2=none", // else writes would stay in memory
 		"--host-uds=none",
 		"--host-fifo=none",
 		"--net-raw=false",
