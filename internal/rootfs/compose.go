@@ -67,8 +67,8 @@ func Compose(b *boot.Params) (*launch.Spec, error) {
 		return nil, err
 	}
 	for _, dir := range spec.HostEtc {
-		if err := bindReadOnly("/etc/"+dir, filepath.Join(spec.Etc, dir)); err != nil {
-			return nil, err
+		if err := unix.Mount("/etc/"+dir, filepath.Join(spec.Etc, dir), "", unix.MS_BIND, ""); err != nil {
+			return nil, fmt.Errorf("mount the host's /etc/%s: %w", dir, err)
 		}
 	}
 	return spec, ComposeTree(b, spec)
@@ -166,24 +166,6 @@ func rootEntries(dir string, want func(name string) bool) ([]launch.Mount, error
 		entries = append(entries, m)
 	}
 	return entries, nil
-}
-
-// bindReadOnly mounts a directory of the host read-only on target, which exists.
-func bindReadOnly(source, target string) error {
-	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("show %s: %w", source, err)
-	}
-	// A remount must repeat the flags that the host has set: they are locked in
-	// a user namespace (mount_namespaces(7)).
-	var fsst unix.Statfs_t
-	if err := unix.Statfs(target, &fsst); err != nil {
-		return err
-	}
-	flags := uintptr(fsst.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME)
-	if err := unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, ""); err != nil {
-		return fmt.Errorf("show %s read-only: %w", source, err)
-	}
-	return nil
 }
 
 // copyGuest copies the guest binary to path, which the sandbox's user can reach.

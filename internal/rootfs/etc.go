@@ -63,16 +63,9 @@ var (
 const maxEtcFile = 4 << 20
 
 // etcFiles returns the content of the files in /etc that are not the root's own. host
-// is the content of the host's files.
+// is what readHost has read.
 func etcFiles(kind rootKind, c *statedir.Config, host map[string]string) map[string]string {
-	files := map[string]string{}
-	if kind == hostRoot {
-		for _, name := range hostFiles {
-			if content, ok := host[name]; ok {
-				files[name] = content
-			}
-		}
-	}
+	files := maps.Clone(host)
 	if kind == hostRoot || kind == ownRootfs {
 		files["nsswitch.conf"] = "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"
 	}
@@ -94,28 +87,24 @@ func Home(c *statedir.Config) string { return "/home/" + c.User }
 // hostname returns the sandbox's host name.
 func hostname(c *statedir.Config) string { return cmp.Or(c.Name, c.ID) }
 
-// readHost reads the host's files for etcFiles.
+// readHost reads the host's files in /etc that a sandbox gets, and may read.
 func readHost(kind rootKind, c *statedir.Config) (map[string]string, error) {
-	files := map[string]string{}
-	read := func(name string, skip ...error) error {
-		content, err := readFile("/etc/" + name)
-		if err == nil {
-			files[name] = content
-		} else if !slices.ContainsFunc(skip, func(e error) bool { return errors.Is(err, e) }) {
-			return err
-		}
-		return nil
-	}
+	const resolv = "resolv.conf"
+	var names []string
 	if c.Network == runtime.NetworkHost {
-		if err := read("resolv.conf", fs.ErrNotExist); err != nil {
-			return nil, err
-		}
+		names = append(names, resolv)
 	}
-	for _, name := range hostFiles {
-		if kind != hostRoot {
-			break
-		}
-		if err := read(name, fs.ErrNotExist, fs.ErrPermission); err != nil {
+	if kind == hostRoot {
+		names = append(names, hostFiles...)
+	}
+	files := map[string]string{}
+	for _, name := range names {
+		content, err := readFile("/etc/" + name)
+		switch {
+		case err == nil:
+			files[name] = content
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && name != resolv:
+		default:
 			return nil, err
 		}
 	}

@@ -14,7 +14,6 @@ import (
 )
 
 func TestEtcFiles(t *testing.T) {
-	host := map[string]string{"resolv.conf": "nameserver 192.0.2.1\n", "ld.so.cache": "cache", "services": "services", "shadow": "secret", "os-release": "ID=host\n"}
 	for _, tt := range []struct {
 		name string
 		kind rootKind
@@ -31,6 +30,13 @@ func TestEtcFiles(t *testing.T) {
 		{"an engine's image, network", engineImage, runtime.NetworkHost, "group hostname hosts passwd resolv.conf"},
 	} {
 		c := statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl", Network: tt.net}, User: "ann", UID: 1000, GID: 1001}
+		host := map[string]string{}
+		if tt.kind == hostRoot {
+			host = map[string]string{"ld.so.cache": "cache", "services": "services", "os-release": "ID=host\n"}
+		}
+		if tt.net == runtime.NetworkHost {
+			host["resolv.conf"] = "nameserver 192.0.2.1\n"
+		}
 		got := etcFiles(tt.kind, &c, host)
 		if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); names != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, names, tt.want)
@@ -46,6 +52,34 @@ func TestEtcFiles(t *testing.T) {
 		maps.DeleteFunc(want, func(name, _ string) bool { _, ok := got[name]; return !ok })
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", tt.name, diff)
+		}
+	}
+}
+
+// Of the host's /etc, only the named files are read.
+func TestReadHost(t *testing.T) {
+	for _, tt := range []struct {
+		kind rootKind
+		net  runtime.Network
+		may  []string
+	}{
+		{hostRoot, runtime.NetworkNone, hostFiles},
+		{hostRoot, runtime.NetworkHost, append([]string{"resolv.conf"}, hostFiles...)},
+		{ownRootfs, runtime.NetworkNone, nil},
+		{storeImage, runtime.NetworkHost, []string{"resolv.conf"}},
+		{engineImage, runtime.NetworkHost, []string{"resolv.conf"}},
+	} {
+		got, err := readHost(tt.kind, &statedir.Config{SandboxConfig: runtime.SandboxConfig{Network: tt.net}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range got {
+			if !slices.Contains(tt.may, name) {
+				t.Errorf("%d, network %s: reads /etc/%s", tt.kind, tt.net, name)
+			}
+		}
+		if tt.kind == hostRoot && got["services"] == "" && got["os-release"] == "" && got["ld.so.cache"] == "" {
+			t.Errorf("the host's files: %v", got)
 		}
 	}
 }

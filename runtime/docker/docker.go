@@ -12,11 +12,13 @@
 package docker
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"wolffia/runtime"
@@ -58,18 +60,10 @@ func complete(c *runtime.SandboxConfig, getenv func(string) string, exists func(
 		d = *c.Docker
 	}
 	c.Docker = &d
+	d.Host = cmp.Or(d.Host, getenv("DOCKER_HOST"))
 	if d.Host == "" {
-		d.Host = getenv("DOCKER_HOST")
-	}
-	if d.Host == "" {
-		places := Sockets(getenv("XDG_RUNTIME_DIR"))
-		d.Host = "unix://" + places[0]
-		for _, p := range places {
-			if exists(p) {
-				d.Host = "unix://" + p
-				break
-			}
-		}
+		sockets := Sockets(getenv("XDG_RUNTIME_DIR"))
+		d.Host = "unix://" + sockets[max(0, slices.IndexFunc(sockets, exists))]
 	}
 	if path, ok := strings.CutPrefix(d.Host, "unix://"); !ok || !filepath.IsAbs(path) {
 		return runtime.Errorf(runtime.ErrUnsupported, "DOCKER_HOST is %q: it must be unix:///PATH, the socket of an engine on this host, which mounts directories by their paths", d.Host)

@@ -86,7 +86,7 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 	} else if c != nil && !ours {
 		return nil, nil, runtime.Errorf(runtime.ErrConflict, "container %s in the engine at %s was not created from this state directory, and is left alone: rename or remove it", containerName(e.id), e.config.Docker.Host)
 	}
-	old, err := e.end(ctx, false, Making(spec.Dir))
+	old, err := e.End(ctx, false, Making(spec.Dir))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -192,16 +192,10 @@ func (e *Engine) wait(id string) <-chan error {
 }
 
 // End kills the sandbox's container. It removes it too, unless the container has changes
-// to an image and forGood is not set; then kept is true. making says that the engine may
-// still be creating the container, for a keeper that was killed. Other containers are not
-// changed.
-func (e *Engine) End(ctx context.Context, forGood, making bool) (kept bool, err error) {
-	id, err := e.end(ctx, forGood, making)
-	return id != "", err
-}
-
-// end is End; it returns the id of a container that is kept.
-func (e *Engine) end(ctx context.Context, forGood, making bool) (string, error) {
+// to an image and forGood is not set; then it returns its id. making says that the engine
+// may still be creating the container, for a keeper that was killed. Other containers are
+// not changed.
+func (e *Engine) End(ctx context.Context, forGood, making bool) (kept string, err error) {
 	c, ours, err := e.find(ctx)
 	if c == nil && err == nil && making {
 		c, ours, err = e.awaitMade(ctx)

@@ -198,7 +198,7 @@ func (k *keeper) mount(control *os.File, progress func(string)) error {
 func (k *keeper) clean(ctx context.Context, forGood bool) error {
 	// A process that waits for a tree server which is stuck cannot be killed.
 	stuck := time.AfterFunc(boot.KillGrace, func() { _ = fusefs.Unmount(rootfs.TreeDir(k.boot), true) })
-	kept, err := false, error(nil)
+	kept, err := "", error(nil)
 	if _, serr := os.Lstat(engine.MarkFile(k.boot.Engine)); k.made || !errors.Is(serr, fs.ErrNotExist) {
 		kept, err = k.engine.End(ctx, forGood, engine.Making(k.boot.Engine))
 	}
@@ -207,7 +207,7 @@ func (k *keeper) clean(ctx context.Context, forGood bool) error {
 	if err != nil {
 		return errors.Join(err, fusefs.Unmount(rootfs.TreeDir(k.boot), true))
 	}
-	return k.clear(!kept)
+	return k.clear(kept == "")
 }
 
 // clear removes the files that the engine mounts; with all, also their directory and the
