@@ -2,6 +2,7 @@ package bwrap
 
 import (
 	"fmt"
+	"path"
 	"strconv"
 
 	"wolffia/runtime"
@@ -42,6 +43,9 @@ func Args(spec *launch.Spec) []string {
 	for _, m := range spec.Mounts() {
 		switch m.Kind {
 		case launch.Symlink:
+			if dir := path.Dir(m.Target); dir != "/" {
+				a = append(a, "--dir", dir) // else bubblewrap creates it with mode 0700
+			}
 			a = append(a, "--symlink", m.Source, m.Target)
 		case launch.Bind, launch.Cover:
 			op := "--ro-bind"

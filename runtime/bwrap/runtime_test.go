@@ -79,6 +79,30 @@ func BenchmarkRuntime(b *testing.B) {
 	runtimetest.Bench(b, backend.Config(backend.Fresh))
 }
 
+// Programs may list the directories that bubblewrap creates for links and scratch
+// directories.
+func TestParentsOfTargets(t *testing.T) {
+	need(t)
+	rt := backend.Fresh(t)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{MountPoint: "/deep/er/workspace"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rt.Destroy(t.Context(), s.ID); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	r, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"stat", "-c", "%a %n", "/var", "/var/tmp/.", "/deep", "/deep/er"}})
+	const want = "755 /var\n1777 /var/tmp/.\n755 /deep\n755 /deep/er\n"
+	if err != nil || string(r.Stdout) != want {
+		t.Errorf("%v, %s%s, want %s", err, r.Stdout, r.Stderr, want)
+	}
+}
+
 // A codebase must not show the sandbox its own state, whichever contains the
 // other, and by whatever name.
 func TestCodebaseAndStateApart(t *testing.T) {

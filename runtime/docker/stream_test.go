@@ -47,8 +47,8 @@ func TestStream(t *testing.T) {
 		"cut stderr":    {frame(2, "abc")[:10], "", "ab", "EOF"},
 		"kind 0":        {frame(0, "abc"), "", "", "kind 0"},
 		"kind 4":        {frame(4, "abc"), "", "", "kind 4"},
-		"no frame":      {"HTTP/1.1 500 Oops\r\n", "", "", "form"},
-		"far too large": {"\x01\x00\x00\x00\xff\xff\xff\xff", "", "", "form"},
+		"no frame":      {"HTTP/1.1 500 Oops\r\n", "", "", "header"},
+		"far too large": {"\x01\x00\x00\x00\xff\xff\xff\xff", "", "", "header"},
 	} {
 		for _, slow := range []bool{false, true} {
 			var r io.Reader = strings.NewReader(tt.sent)
