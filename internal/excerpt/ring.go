@@ -1,5 +1,4 @@
-// Package excerpt keeps the end, or the beginning and the end, of a stream of any
-// length in bounded memory.
+// Package excerpt keeps one or both ends of a stream of any length in bounded memory.
 package excerpt
 
 // A Ring keeps the last bytes of a stream and addresses them by their offset from the
