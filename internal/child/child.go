@@ -1,4 +1,4 @@
-// Package child starts a program and waits for it, with as few system calls as possible.
+// Package child starts a program with as few system calls as possible. It also waits for it.
 // Package os/exec probes the kernel's pidfd support with another process when it is first
 // used, which doubles the cost for a process that starts one child.
 package child

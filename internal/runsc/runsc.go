@@ -1,5 +1,4 @@
-// Package runsc finds gVisor's program and checks its version and patches, for the
-// runtime and for wolffia doctor.
+// Package runsc finds a program of gVisor's that has the right version with our patches.
 package runsc
 
 import (

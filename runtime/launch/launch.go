@@ -1,4 +1,4 @@
-// Package launch is the contract between a backend and the shim: how PID 1 of a
+// Package launch is the contract of a backend with the shim: how PID 1 of a
 // sandbox is started in isolation. Users of sandboxes need package runtime only.
 package launch
 

@@ -98,7 +98,8 @@ func commentOf(f *ast.File) string {
 }
 
 // firstSentence returns what a package does: the first sentence of its comment,
-// without the package's name. A package does one thing: the sentence has no "and".
+// without the package's name. A package does one thing: the sentence has no "and", but
+// in a list behind a colon.
 func firstSentence(pkg, comment string) (string, error) {
 	sentence := new(doc.Package).Synopsis(comment)
 	rest, found := strings.CutPrefix(strings.TrimPrefix(sentence, "Package "), filepath.Base(pkg)+" ")
@@ -109,7 +110,7 @@ func firstSentence(pkg, comment string) (string, error) {
 	switch {
 	case !found || !strings.HasSuffix(rest, "."):
 		return sentence, fmt.Errorf("want a first sentence that begins with the package's name: %q", sentence)
-	case strings.Contains(rest, " and "):
+	case strings.Contains(strings.Split(rest, ":")[0], " and "):
 		return rest, fmt.Errorf("want a first sentence without \"and\": %q", sentence)
 	case len(rest) > 120:
 		return rest, fmt.Errorf("want a first sentence of at most 120 bytes: %q", sentence)
