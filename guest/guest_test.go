@@ -472,7 +472,7 @@ func TestManyLongRequestsAtOnce(t *testing.T) {
 		f.Release()
 	}
 	const many = "too many large requests at the same time: ask again when others have started, or pass what is large by standard input or in a file"
-	if ended["a start request of more than 4194304 bytes"] != 1 || ended["ran"] < 60 || ended[many] == 0 || ended["ran"]+ended[many]+1 != channels+2 {
+	if ended["start request is longer than 4194304 bytes"] != 1 || ended["ran"] < 60 || ended[many] == 0 || ended["ran"]+ended[many]+1 != channels+2 {
 		t.Errorf("%v", ended)
 	}
 }

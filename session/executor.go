@@ -24,7 +24,11 @@ func (e *executor) do(f func()) {
 	e.taken = true
 	e.mu.Unlock()
 	f()
-	e.yield()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.taken = len(e.waiting) > 0; e.taken {
+		go e.rest() // ends when no function waits
+	}
 }
 
 // leave is do for a caller that must not run even its own function.
@@ -34,24 +38,6 @@ func (e *executor) leave(f func()) {
 	e.waiting = append(e.waiting, f)
 	if !e.taken {
 		e.taken = true
-		go e.rest() // ends when no function waits
-	}
-}
-
-// take takes the turn before another goroutine has the executor.
-func (e *executor) take() {
-	e.mu.Lock()
-	e.taken = true
-	e.mu.Unlock()
-}
-
-// yield ends a turn.
-func (e *executor) yield() {
-	e.mu.Lock()
-	e.taken = len(e.waiting) > 0
-	more := e.taken
-	e.mu.Unlock()
-	if more {
 		go e.rest() // ends when no function waits
 	}
 }

@@ -75,12 +75,13 @@ func (j *job) follow(which, fd int) {
 const reapLimit = 200 * time.Millisecond
 
 // look brings members up to date: those that were there, their children,
-// their process groups, and the holders of the job's streams.
-func (j *job) look(all []proc.Process) {
+// their process groups, and the holders of the job's streams. It reports whether the job
+// runs.
+func (j *job) look(all []proc.Process) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.ended.IsZero() {
-		return
+		return false
 	}
 	found := map[int]uint64{}
 	zombies := map[int]uint64{}
@@ -137,6 +138,7 @@ func (j *job) look(all []proc.Process) {
 		}
 		j.change.Broadcast()
 	}
+	return j.ended.IsZero()
 }
 
 // unreaped reports whether the job has zombies only, which its shell may reap yet.
@@ -161,18 +163,16 @@ func readStatus(path string) *int {
 // after the other by descriptor (pidfd_open(2)), which costs no thread.
 func (j *job) await(stop <-chan struct{}) bool {
 	for {
-		j.look(proc.Others())
+		if !j.look(proc.Others()) {
+			return true
+		}
 		j.mu.Lock()
-		over := !j.ended.IsZero()
 		pid := 0
 		for p := range j.members {
 			pid = p
 			break
 		}
 		j.mu.Unlock()
-		if over {
-			return true
-		}
 		select {
 		case <-stop:
 			return false

@@ -81,11 +81,7 @@ func (m *Manager) job(session, key string, alive bool) *job {
 			continue
 		}
 		if alive {
-			j.look(proc.Others())
-			j.mu.Lock()
-			over := !j.ended.IsZero()
-			j.mu.Unlock()
-			if over {
+			if !j.look(proc.Others()) {
 				continue
 			}
 		}
@@ -102,12 +98,9 @@ func (m *Manager) running(session string) (n int) {
 	}
 	all := proc.Others()
 	for _, j := range jobs {
-		j.look(all)
-		j.mu.Lock()
-		if j.ended.IsZero() {
+		if j.look(all) {
 			n++
 		}
-		j.mu.Unlock()
 	}
 	return n
 }
@@ -145,7 +138,7 @@ func (m *Manager) openJob(c *Call) {
 	switch q.Op {
 	case wire.SessionJobSignal:
 		if q.Signal == 0 || q.Signal > 64 {
-			c.fail(wire.ClassInvalid, fmt.Sprintf("signal %d", q.Signal))
+			c.fail(wire.ClassInvalid, fmt.Sprintf("signal %d: want 1 to 64", q.Signal))
 			return
 		}
 		go func() { // ends when all have it

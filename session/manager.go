@@ -117,7 +117,7 @@ func (m *Manager) openSession(c *Call, s *Session) {
 	case wire.SessionAttach:
 		s.later(func() { s.attach(c) })
 	default:
-		c.fail(wire.ClassInvalid, fmt.Sprintf("operation %d", q.Op))
+		c.fail(wire.ClassInvalid, fmt.Sprintf("unknown session operation %d", q.Op))
 	}
 }
 
@@ -153,8 +153,11 @@ func (m *Manager) session(name string) *Session {
 // answer sends v as JSON on standard output, and ends the channel.
 func (m *Manager) answer(c *Call, v any) {
 	b, err := json.Marshal(v)
-	if err != nil || len(b) > wire.Window {
-		c.fail(wire.ClassUnavailable, fmt.Sprintf("an answer of %d bytes: %v", len(b), err))
+	if err == nil && len(b) > wire.Window {
+		err = fmt.Errorf("%d bytes, at most %d can be sent", len(b), wire.Window)
+	}
+	if err != nil {
+		c.fail(wire.ClassUnavailable, fmt.Sprintf("answer: %v", err))
 		return
 	}
 	for part := range slices.Chunk(b, wire.MaxPayload) {
@@ -165,14 +168,8 @@ func (m *Manager) answer(c *Call, v any) {
 }
 
 func (m *Manager) list() []wire.SessionInfo {
-	m.mu.Lock()
-	all := make([]*Session, 0, len(m.sessions))
-	for _, s := range m.sessions {
-		all = append(all, s)
-	}
-	m.mu.Unlock()
-	infos := make([]wire.SessionInfo, 0, len(all))
-	for _, s := range all {
+	infos := []wire.SessionInfo{}
+	for _, s := range m.named("") {
 		s.settled()
 		infos = append(infos, m.describe(s))
 	}
@@ -225,29 +222,27 @@ func (m *Manager) create(c *Call) {
 		c.fail(wire.ClassExists, fmt.Sprintf("session %q exists", s.name))
 		return
 	}
-	s.turns.take() // until it is prepared
-	m.sessions[s.name] = s
-	m.mu.Unlock()
 	c.setHandler(s)
-	go func() { // ends when the shell is started
-		s.turn(func() {
-			if err := s.prepare(); err != nil {
-				m.forget(s)
-				s.state = gone
-				c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
-				return
-			}
-			s.task = &task{kind: createTask, call: c}
-			s.work()
-		})
-		s.turns.yield()
-	}()
+	m.sessions[s.name] = s
+	defer m.mu.Unlock()
+	s.later(func() { // before any other call
+		if err := s.prepare(); err != nil {
+			m.forget(s)
+			s.state = gone
+			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
+			return
+		}
+		s.task = &task{kind: createTask, call: c}
+		s.work()
+	})
 }
 
 func (m *Manager) forget(s *Session) {
 	m.mu.Lock()
-	delete(m.sessions, s.name)
-	m.mu.Unlock()
+	defer m.mu.Unlock()
+	if m.sessions[s.name] == s { // else the name has been given to another one
+		delete(m.sessions, s.name)
+	}
 }
 
 // choose finds the shell's program.

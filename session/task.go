@@ -99,7 +99,7 @@ func (s *Session) enter() (*run, error) {
 	case starting:
 		s.clear(alarmSave)
 		if t.shells++; t.shells > maxShells {
-			return nil, errors.New("the shell ends again and again")
+			return nil, fmt.Errorf("the shell ended %d times before it could be used", maxShells)
 		}
 		return nil, s.boot()
 	case restoring:
@@ -212,9 +212,9 @@ func (s *Session) apply(e effect, r *run, err error) {
 func (s *Session) reason(in state, err error) error {
 	switch {
 	case in == starting && err == nil:
-		err = errors.New("it does not answer")
+		err = fmt.Errorf("the shell ended, or did not report within %v", startLimit)
 	case in == overriding && err == nil:
-		return errors.New("the shell does not take the call's environment")
+		return errors.New("the shell did not set the call's environment and working directory")
 	case in == launching && err == nil:
 		return errNotStarted
 	}
@@ -222,7 +222,7 @@ func (s *Session) reason(in state, err error) error {
 		return fmt.Errorf("session %q: start %s: %w", s.name, s.path, err)
 	}
 	if in == starting {
-		return fmt.Errorf("session %q: no shell: %w", s.name, err)
+		return fmt.Errorf("session %q: start a new shell: %w", s.name, err)
 	}
 	return err
 }

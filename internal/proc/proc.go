@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -117,7 +118,21 @@ func inSet(pid int, set string, sig unix.Signal) bool {
 // where the kernel does not list them (CONFIG_PROC_CHILDREN).
 func Children(pid int) (pids []int, ok bool) {
 	p := strconv.Itoa(pid)
-	b, err := os.ReadFile("/proc/" + p + "/task/" + p + "/children")
+	return childrenIn("/proc/" + p + "/task/" + p + "/children")
+}
+
+// AllChildren lists the child processes of all threads of a process.
+func AllChildren(pid int) (pids []int) {
+	files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	for _, file := range files {
+		some, _ := childrenIn(file) // a thread that has ended has none
+		pids = append(pids, some...)
+	}
+	return pids
+}
+
+func childrenIn(file string) (pids []int, ok bool) {
+	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, false
 	}

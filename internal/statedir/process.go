@@ -1,7 +1,6 @@
 package statedir
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -115,17 +114,9 @@ func (b *Box) EndParts(limit time.Duration) (recorded bool, err error) {
 // (proc_tid_children(5)); some may be missing while they come and go.
 func Descendants(pid int) []Process {
 	var all []Process
-	files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
-	for _, file := range files {
-		text, _ := os.ReadFile(file) // a thread that has ended has none
-		for field := range bytes.FieldsSeq(text) {
-			child, err := strconv.Atoi(string(field))
-			if err != nil {
-				continue
-			}
-			if p, err := ProcessOf(child); err == nil {
-				all = append(append(all, p), Descendants(child)...)
-			}
+	for _, child := range proc.AllChildren(pid) {
+		if p, err := ProcessOf(child); err == nil {
+			all = append(append(all, p), Descendants(child)...)
 		}
 	}
 	return all
