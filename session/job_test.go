@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -184,6 +186,44 @@ func TestForThisCallOnly(t *testing.T) {
 			if got := s.run(t, "echo $?").stdout; name == "bash" && got != "1\n" {
 				t.Errorf("the last status is %q", got)
 			}
+		})
+	}
+}
+
+// A call of a shell that has died between two commands has its Dir and Env in the next
+// shell, and so has a job.
+func TestForThisCallInAnotherShell(t *testing.T) {
+	for name, shell := range shells(t) {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, shell)
+			s.exec(t, "cd /usr")
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			for range 10 {
+				if err := unix.Kill(s.info(t).PID, unix.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				r := s.run(t, "pwd; echo $A", func(r *wire.StartRequest) { r.Dir, r.Env = "/tmp", []string{"A=1"} })
+				if r.err != nil || r.Code != 0 || r.stdout != "/tmp\n1\n" {
+					t.Fatalf("%v", r)
+				}
+				if r := s.run(t, "echo ${A-none}"); r.stdout != "none\n" {
+					t.Fatalf("afterwards: %v", r)
+				}
+				if err := unix.Kill(s.info(t).PID, unix.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				j, err := s.conn.StartJob(ctx, &wire.StartRequest{
+					Args: []string{"exit 3"}, Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if st, err := s.conn.WaitJob(ctx, s.name, j.ID); err != nil || st.Code != 3 {
+					t.Fatalf("%+v, %v", st, err)
+				}
+			}
+			s.alive(t)
 		})
 	}
 }

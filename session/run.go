@@ -404,10 +404,10 @@ func (s *Session) endOf(r *run) {
 	s.drain()
 }
 
-// unbegun reports whether a caller's text was never read by the shell that is gone,
-// so that another shell can have it.
+// unbegun reports whether the text was never read by the shell that is gone, so that
+// another shell can have it.
 func (s *Session) unbegun(r *run) bool {
-	return r.call != nil && r.tries < maxTries && r.stage == stageNone && !r.killed && s.dir.probe && !s.wasRead(r)
+	return r.tries < maxTries && r.stage == stageNone && !r.killed && s.dir.probe && !s.wasRead(r)
 }
 
 // ran reports whether the text was run at all: a shell that could not

@@ -89,7 +89,6 @@ func (s *Session) facts() facts {
 // enter begins what the state is about: a run, whose end is the next event. A state
 // that is over at once returns the run that it was, or an error.
 func (s *Session) enter() (*run, error) {
-	over := &run{probe: true} // of a state without a run
 	switch t := s.task; s.state {
 	case idle:
 		if s.shell != nil && s.snapAt != s.commands {
@@ -97,7 +96,7 @@ func (s *Session) enter() (*run, error) {
 		}
 		s.publish()
 	case starting:
-		s.clear(alarmSave)
+		t.set = false // in the new shell
 		if t.shells++; t.shells > maxShells {
 			return nil, fmt.Errorf("the shell ended %d times before it could be used", maxShells)
 		}
@@ -108,13 +107,13 @@ func (s *Session) enter() (*run, error) {
 		s.restored, s.task = "", nil
 		s.publish()
 		t.call.exit(wire.ExitStatus{Cwd: wire.Path(s.cwd)})
-		return over, nil
+		return noRun(), nil
 	case untrapping:
 		const limit = 1 << 20 // of a trap, in bytes
 		s.shell.trapped = false
 		text := s.dir.take(s.shell.names.aside, limit)
 		if len(text) == 0 || len(text) == limit {
-			return over, nil
+			return noRun(), nil
 		}
 		return nil, s.begin(&run{text: text, limit: restoreLimit})
 	case reverting:
@@ -138,9 +137,8 @@ func (s *Session) enter() (*run, error) {
 		return nil, s.begin(r)
 	case saving:
 		if s.shell == nil {
-			return over, nil
+			return noRun(), nil
 		}
-		s.clear(alarmSave)
 		limit := snapshotLimit
 		if t.call != nil {
 			limit = restoreLimit
@@ -153,6 +151,9 @@ func (s *Session) enter() (*run, error) {
 	}
 	return nil, nil
 }
+
+// noRun is the run of a state that is over at once.
+func noRun() *run { return &run{probe: true} }
 
 // An invalidError is that of a call that cannot be done as it is.
 type invalidError struct{ error }
