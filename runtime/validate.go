@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"wolffia/perm"
@@ -36,15 +35,32 @@ func isVariable(s string) bool {
 // only reports whether s has no other bytes than those of set.
 func only(s, set string) bool { return strings.Trim(s, set) == "" }
 
-// reserved are the places inside that a mount must not cover: what a sandbox
-// cannot be without, and where its own parts are.
+// reserved are the places inside that a mount must not cover: a sandbox cannot work without
+// them, or has its own parts there.
 var reserved = []string{"/", "/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/run/wolffia", "/sys"}
 
-// Validate checks what can be checked without looking at the host, and names
-// everything that is wrong. The error is of class [ErrInvalid].
+// A problem is how a check reports one.
+type problem func(format string, args ...any)
+
+// checks are what Validate checks.
+var checks = []func(*SandboxConfig, problem){
+	checkNames, checkPlaces, checkImage, checkResources, checkReach, checkLifetimes, checkText, checkPairs, checkPermissions,
+}
+
+// Validate checks what can be checked without looking at the host. The error names
+// everything that is wrong, and is of class [ErrInvalid].
 func (c *SandboxConfig) Validate() error {
 	var wrong []error
-	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	for _, check := range checks {
+		check(c, func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) })
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return WithClass(ErrInvalid, errors.Join(wrong...))
+}
+
+func checkNames(c *SandboxConfig, bad problem) {
 	if c.ID != "" && !IsID(c.ID) {
 		bad("id %q: an id is twelve of a-z and 0-9", c.ID)
 	}
@@ -55,20 +71,21 @@ func (c *SandboxConfig) Validate() error {
 	case !isName(c.Name):
 		bad("name %q: a name is up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name)
 	}
-	if c.Network != "" && c.Network != NetworkNone && c.Network != NetworkHost {
-		bad("network %q: it can be %q or %q", c.Network, NetworkNone, NetworkHost)
-	}
-	places := map[string]string{}
+}
+
+// checkPlaces checks where directories appear inside, and how they are named on the host.
+func checkPlaces(c *SandboxConfig, bad problem) {
+	taken := map[string]string{}
 	place := func(what, target string) {
 		switch {
 		case !cleanAbs(target):
 			bad("%s %q: it must be an absolute path without . and .. parts", what, target)
 		case covers(target):
 			bad("%s %q: the sandbox needs that place itself", what, target)
-		case places[target] != "":
-			bad("%s %q: the %s is there already", what, target, places[target])
+		case taken[target] != "":
+			bad("%s %q: the %s is there already", what, target, taken[target])
 		}
-		places[target] = what
+		taken[target] = what
 	}
 	place("mount point", c.MountPointOrDefault())
 	for _, m := range c.Mounts {
@@ -80,77 +97,104 @@ func (c *SandboxConfig) Validate() error {
 	if c.Cwd != "" && !path.IsAbs(c.Cwd) {
 		bad("working directory %q: it must be an absolute path inside the sandbox", c.Cwd)
 	}
+}
+
+func checkImage(c *SandboxConfig, bad problem) {
 	if c.Rootfs != "" && (c.Image != "" || c.ImageID != "") {
 		bad("root file system %q and image %q: it can be only one of them", c.Rootfs, c.Image)
 	}
 	if h, ok := strings.CutPrefix(c.ImageID, "sha256:"); c.ImageID != "" && !(ok && len(h) == 64 && only(h, "abcdef"+digits)) {
 		bad("image id %q: it is sha256: and 64 of 0-9 and a-f", c.ImageID)
 	}
+}
+
+func checkResources(c *SandboxConfig, bad problem) {
+	r := &c.Resources
 	switch {
-	case c.Resources.Disk < 0:
-		bad("disk %d: it must be a number of bytes", c.Resources.Disk)
-	case c.Resources.Disk > 0 && c.CodebasePath == "":
-		bad("disk %d: it limits what is added to a codebase, and there is none", c.Resources.Disk)
+	case r.Disk < 0:
+		bad("disk %d: it must be a number of bytes", r.Disk)
+	case r.Disk > 0 && c.CodebasePath == "":
+		bad("disk %d: it limits what is added to a codebase, and the sandbox has none", r.Disk)
 	}
-	for _, wrong := range c.Resources.invalid() {
-		bad("%s", wrong)
+	if r.Memory != 0 && r.Memory < minMemory {
+		bad("memory %d: it must be at least %d bytes: PID 1 needs some itself", r.Memory, minMemory)
+	}
+	if !(r.CPUs == 0 || r.CPUs >= 0.01 && r.CPUs <= 1e6) {
+		bad("cpus %v: it must be a number of processors from 0.01 on", r.CPUs)
+	}
+	if r.PIDs < 0 || r.PIDs > 1<<22 { // the kernel's PID_MAX_LIMIT
+		bad("pids %d: it must be from 1 to 4194304", r.PIDs)
+	}
+}
+
+// checkReach checks the network and the engine.
+func checkReach(c *SandboxConfig, bad problem) {
+	if c.Network != "" && c.Network != NetworkNone && c.Network != NetworkHost {
+		bad("network %q: it can be %q or %q", c.Network, NetworkNone, NetworkHost)
 	}
 	if d := c.Docker; d != nil && d.Host != "" {
 		if path, ok := strings.CutPrefix(d.Host, "unix://"); !ok || !cleanAbs(path) || !utf8.ValidString(path) {
 			bad("engine %q: it must be unix:///PATH, a socket on this host: directories are shown to it by their paths", d.Host)
 		}
 	}
-	for what, d := range map[string]time.Duration{"time to live": c.TTL, "idle timeout": c.IdleTimeout} {
-		if wrong := CheckLifetime(d); wrong != nil {
-			bad("%s %w", what, wrong)
-		}
+}
+
+func checkLifetimes(c *SandboxConfig, bad problem) {
+	if err := CheckLifetime(c.TTL); err != nil {
+		bad("time to live %w", err)
 	}
-	// All of it is kept as JSON, which cannot hold other bytes.
-	stored := []string{c.CodebaseID, c.CodebasePath, c.Rootfs, c.Image, c.Cwd, c.MountPointOrDefault()}
+	if err := CheckLifetime(c.IdleTimeout); err != nil {
+		bad("idle timeout %w", err)
+	}
+}
+
+// checkText checks that what is recorded is UTF-8: the record is JSON, which cannot hold
+// other bytes.
+func checkText(c *SandboxConfig, bad problem) {
+	texts := []string{c.CodebaseID, c.CodebasePath, c.Rootfs, c.Image, c.Cwd, c.MountPointOrDefault()}
 	for _, m := range c.Mounts {
-		stored = append(stored, m.Source, m.Target)
+		texts = append(texts, m.Source, m.Target)
 	}
-	for _, vars := range []map[string]string{c.Labels, c.Env} {
-		for k, v := range vars {
-			stored = append(stored, k, v)
-		}
+	for k, v := range c.Labels {
+		texts = append(texts, k, v)
 	}
-	for _, s := range stored {
+	for _, s := range texts {
 		if !utf8.ValidString(s) {
 			bad("%q: it must be UTF-8", s)
 		}
 	}
+}
+
+// checkPairs checks labels and variables.
+func checkPairs(c *SandboxConfig, bad problem) {
 	for k, v := range c.Labels {
 		if k == "" || len(k) > 255 || len(v) > 4096 || strings.ContainsRune(k+v, 0) {
 			bad("label %q: a key has 1 to 255 bytes, a value up to 4096, neither a NUL", k)
 		}
 	}
 	for k, v := range c.Env {
-		if !isVariable(k) || strings.ContainsRune(v, 0) {
-			bad("variable %q: a name has letters, digits and underscores, a value no NUL", k)
+		if err := CheckVariable(k, v); err != nil {
+			bad("%w", err)
 		}
 	}
-	if err := perm.Check(c.Permissions); err != nil {
-		wrong = append(wrong, err)
-	}
-	if len(wrong) == 0 {
-		return nil
-	}
-	return WithClass(ErrInvalid, errors.Join(wrong...))
 }
 
-// invalid says what is wrong with limits.
-func (r *Resources) invalid() (wrong []string) {
-	if r.Memory != 0 && r.Memory < minMemory {
-		wrong = append(wrong, fmt.Sprintf("memory %d: it must be at least %d bytes: PID 1 needs some itself", r.Memory, minMemory))
+// CheckVariable returns why a sandbox cannot have an environment variable, or nil. The
+// error is of class [ErrInvalid].
+func CheckVariable(name, value string) error {
+	switch {
+	case !isVariable(name) || strings.ContainsRune(value, 0):
+		return Errorf(ErrInvalid, "variable %q: a name has letters, digits and underscores, a value no NUL", name)
+	case !utf8.ValidString(value):
+		return Errorf(ErrInvalid, "variable %q: value %q must be UTF-8", name, value)
 	}
-	if !(r.CPUs == 0 || r.CPUs >= 0.01 && r.CPUs <= 1e6) {
-		wrong = append(wrong, fmt.Sprintf("cpus %v: it must be a number of processors from 0.01 on", r.CPUs))
+	return nil
+}
+
+func checkPermissions(c *SandboxConfig, bad problem) {
+	if err := perm.Check(c.Permissions); err != nil {
+		bad("%w", err)
 	}
-	if r.PIDs < 0 || r.PIDs > 1<<22 { // the kernel's PID_MAX_LIMIT
-		wrong = append(wrong, fmt.Sprintf("pids %d: it must be from 1 to 4194304", r.PIDs))
-	}
-	return wrong
 }
 
 // minMemory is less than PID 1 and a shell need, in bytes.
