@@ -76,7 +76,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		}()
 		return nil
 	}
-	return c.reply(&boot.Reply{Error: fmt.Sprintf("request %q is not known", req.Op), Class: runtime.ErrUnsupported.Error()})
+	return p.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrUnsupported, "request %q is not known", req.Op)))
 }
 
 // askTree sends a request to the tree server, and returns its answer.

@@ -96,6 +96,10 @@ func (c *treeConn) ask(op string, file *os.File, limit time.Duration) (boot.Tree
 		default:
 			return boot.TreeReply{}, errTreeGone
 		}
+		return reply, reply.Err()
+	case <-timer.C:
+		c.forget(id)
+		return boot.TreeReply{}, runtime.Errorf(runtime.ErrUnavailable, "%w in %v", errNoAnswer, limit)
 	}
 	if reply.Error != "" {
 		return boot.TreeReply{}, boot.Report{Error: reply.Error, Class: reply.Class}.Err()
@@ -108,9 +112,5 @@ var errNoAnswer = errors.New("the tree server does not answer")
 
 // replyOf returns the reply to a client for an answer of the tree server.
 func replyOf(r boot.TreeReply, err error) *boot.Reply {
-	if err == nil {
-		return &boot.Reply{Stats: r.Stats}
-	}
-	why := boot.Failed(err)
-	return &boot.Reply{Error: why.Error, Class: why.Class, Unknown: errors.Is(err, errNoAnswer) || errors.Is(err, errTreeGone)}
+	return &boot.Reply{Failure: boot.Failed(err), Stats: r.Stats, Unknown: errors.Is(err, errNoAnswer) || errors.Is(err, errTreeGone)}
 }

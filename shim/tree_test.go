@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
-	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -76,7 +75,7 @@ func TestTreeAnswers(t *testing.T) {
 		boot.TreeReply{ID: 99},
 		boot.TreeReply{ID: two.ID, Stats: &boot.TreeStats{Nodes: 2}},
 		boot.TreeReply{ID: two.ID},
-		boot.TreeReply{ID: one.ID, Error: "no", Class: runtime.ErrInvalid.Error()},
+		boot.TreeReply{ID: one.ID, Failure: boot.Failed(runtime.Errorf(runtime.ErrInvalid, "no"))},
 	} {
 		if err := boot.SendPacket(tree, packet, nil); err != nil {
 			t.Fatal(err)
@@ -143,7 +142,11 @@ func TestRulesInAFile(t *testing.T) {
 	for len(want) < 1000 {
 		want = append(want, want[0])
 	}
-	f, err := boot.SealedFile(local.Marshal(want))
+	content, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := boot.SealedFile(content)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,12 +69,9 @@ func (t *treeServer) serve() {
 
 // reply answers a request. If the shim does not read, it goes without.
 func (t *treeServer) reply(id uint64, stats *boot.TreeStats, err error) {
-	r := boot.TreeReply{ID: id, Stats: stats}
-	if err != nil {
-		why := boot.Failed(err)
-		const most = 8 << 10 // bytes of an error: rules can be quoted in it
-		r.Error, r.Class = why.Error[:min(len(why.Error), most)], why.Class
-	}
+	r := boot.TreeReply{ID: id, Stats: stats, Failure: boot.Failed(err)}
+	const most = 8 << 10 // bytes of an error: rules can be quoted in it
+	r.Error = r.Error[:min(len(r.Error), most)]
 	_ = boot.SendPacket(t.control, &r, nil)
 }
 

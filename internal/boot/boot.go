@@ -128,38 +128,48 @@ func Init(name string) error {
 	return coredump.Off()
 }
 
-// A Report is one line of progress on FDReady. The last one is Ready, or has
-// an Error.
-type Report struct {
-	Step  string     `json:"step,omitempty"` // what is being done now
-	Ready bool       `json:"ready,omitempty"`
-	Held  int        `json:"held,omitempty"`  // the process that waits for its limits
-	Image *ImageInfo `json:"image,omitempty"` // what was asked for
-	Found []Found    `json:"found,omitempty"` // what was asked for
-	Error string     `json:"error,omitempty"`
-	Class string     `json:"class,omitempty"` // of Error
+// A Failure is an error on its way between processes. The zero Failure is none.
+type Failure struct {
+	Error string `json:"error,omitempty"`
+	Class string `json:"class,omitempty"` // of Error
 }
 
-// Send writes a report; nobody may be listening any more.
-func (r Report) Send(w io.Writer) {
-	_ = json.NewEncoder(w).Encode(r)
-}
-
-// Failed makes a report of err.
-func Failed(err error) Report {
-	r := Report{Error: err.Error()}
-	if class := runtime.Class(err); class != nil {
-		r.Class = class.Error()
+// Failed returns err, which may be nil, as a Failure.
+func Failed(err error) Failure {
+	if err == nil {
+		return Failure{}
 	}
-	return r
+	f := Failure{Error: cmp.Or(err.Error(), "failed")}
+	if class := runtime.Class(err); class != nil {
+		f.Class = class.Error()
+	}
+	return f
 }
 
-// Err is the error that was reported.
-func (r Report) Err() error {
+// Err returns the error, or nil. One of no known class is of class ErrUnavailable.
+func (f Failure) Err() error {
+	if f.Error == "" {
+		return nil
+	}
 	for _, class := range runtime.Classes() {
-		if class.Error() == r.Class {
-			return runtime.WithClass(class, errors.New(r.Error))
+		if class.Error() == f.Class {
+			return runtime.WithClass(class, errors.New(f.Error))
 		}
 	}
-	return runtime.WithClass(runtime.ErrUnavailable, errors.New(r.Error))
+	return runtime.WithClass(runtime.ErrUnavailable, errors.New(f.Error))
+}
+
+// A Report is one line of progress on FDReady. The last one is Ready or has a Failure.
+type Report struct {
+	Failure
+	Step  string     `json:"step,omitempty"` // what is being done now
+	Ready bool       `json:"ready,omitempty"`
+	Held  int        `json:"held,omitempty"`  // the process that waits at the start barrier for its limits
+	Image *ImageInfo `json:"image,omitempty"` // answers "image"
+	Found []Found    `json:"found,omitempty"` // answers "scan"
+}
+
+// Send writes a report. That the reader is gone is no error.
+func (r Report) Send(w io.Writer) {
+	_ = json.NewEncoder(w).Encode(r)
 }

@@ -139,9 +139,8 @@ type TreeRequest struct {
 
 // A TreeReply answers the TreeRequest with its ID.
 type TreeReply struct {
+	Failure
 	ID    uint64     `json:"id"`
-	Error string     `json:"error,omitempty"`
-	Class string     `json:"class,omitempty"` // of Error
 	Stats *TreeStats `json:"stats,omitempty"`
 }
 

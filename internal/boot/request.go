@@ -10,14 +10,6 @@ import (
 	"wolffia/perm"
 )
 
-// Err is the error that was answered.
-func (r *Reply) Err() error {
-	if r.Error == "" {
-		return nil
-	}
-	return Report{Error: r.Error, Class: r.Class}.Err()
-}
-
 // What a client can ask of the shim itself.
 const (
 	OpNothing = "nothing"
@@ -40,8 +32,7 @@ type Request struct {
 
 // A Reply answers a request.
 type Reply struct {
-	Error string     `json:"error,omitempty"`
-	Class string     `json:"class,omitempty"` // of Error
+	Failure
 	Stats *TreeStats `json:"stats,omitempty"`
 	// Unknown says that nobody knows whether the request took effect.
 	Unknown bool `json:"unknown,omitempty"`

@@ -54,7 +54,7 @@ func Main(name string) error {
 		if err == nil {
 			err = k.keep()
 		}
-		_ = boot.SendPacket(k.socket, last(boot.Report{}, err), nil)
+		_ = boot.SendPacket(k.socket, boot.Report{Ready: err == nil, Failure: boot.Failed(err)}, nil)
 		return err
 	}
 	within := func(limit time.Duration, f func(context.Context) error) {
@@ -76,7 +76,21 @@ func Main(name string) error {
 	default:
 		return fmt.Errorf("%s has no command %q", name, os.Args[1])
 	}
-	last(r, err).Send(os.Stdout)
+	return fmt.Errorf("%s does not know %q", name, os.Args[1])
+}
+
+// A keeper holds a sandbox in its engine.
+type keeper struct {
+	boot   *boot.Params
+	engine *engine.Engine
+	made   bool     // something may be in the engine, whatever the mark says
+	socket *os.File // to the shim
+}
+
+// answer is the last report to whoever has started us.
+func (k *keeper) answer(r boot.Report, err error) error {
+	r.Ready, r.Failure = err == nil, boot.Failed(err)
+	r.Send(os.Stdout)
 	return nil
 }
 
