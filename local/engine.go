@@ -17,41 +17,20 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// startKeeper starts the keeper of a sandbox; files are its descriptors from FDLock
-// on.
-func startKeeper(program string, log *os.File, b *boot.Params, files ...*os.File) (*child.Child, error) {
-	file, err := openProgram(program)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	args := []string{filepath.Base(program), "keep", b.ID}
-	keeper, err := spawn(file, log, args, new(syscall.SysProcAttr), b, files...)
-	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "start the keeper: %w", err)
-	}
-	return keeper, nil
+// engineParams returns what the program of an engine's backend gets of a sandbox.
+func (s *sandboxes) engineParams(box *statedir.Box, c *statedir.Config) *boot.Params {
+	b := &boot.Params{ID: box.ID(), Config: *c, Engine: box.Engine(), StateDir: s.dir.Path()}
+	b.Config.Permissions = nil // only the tree server reads them
+	return b
 }
 
-func openProgram(program string) (*os.File, error) {
-	file, err := os.Open(program)
-	if err != nil {
-		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
-	}
-	return file, nil
-}
-
-// ask runs a backend's program for its answer; progress is told what it does.
-func (r *Runtime) ask(ctx context.Context, backend *launch.Backend, what string, b *boot.Params, progress func(string)) (*boot.Report, error) {
-	program, err := backend.Program(filepath.Dir(r.bin.wolffia))
+// runEngine runs the program of an engine's backend, and returns its last report. progress,
+// if not nil, is called with each step.
+func (s *sandboxes) runEngine(ctx context.Context, backend *launch.Backend, what string, b *boot.Params, progress func(string)) (*boot.Report, error) {
+	program, err := backend.Program(filepath.Dir(s.bin.wolffia))
 	if err != nil {
 		return nil, err
 	}
-	file, err := openProgram(program)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
 	bootFile, err := b.File()
 	if err != nil {
 		return nil, err
@@ -65,8 +44,8 @@ func (r *Runtime) ask(ctx context.Context, backend *launch.Backend, what string,
 	c, err := child.Start(&child.Command{
 		Path: program, Args: []string{filepath.Base(program), what, b.Subject()},
 		Env:   boot.Environ(),
-		Files: []*os.File{nil, in, nil, bootFile},
-		Attr:  &syscall.SysProcAttr{Setpgid: true}, // the terminal's ^C is for us
+		Files: []*os.File{1: in, boot.FDBoot: bootFile},
+		Attr:  &syscall.SysProcAttr{Setpgid: true}, // a ^C at the terminal is for this process
 	})
 	_ = in.Close()
 	if err != nil {
@@ -87,12 +66,12 @@ func (r *Runtime) ask(ctx context.Context, backend *launch.Backend, what string,
 			progress(r.Step)
 		}
 	}
-	_ = c.Kill() // it has said its last word, or too much
+	_ = c.Kill() // it has sent its last report, or too much
 	_ = c.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case last.Error != "":
+	case last.Err() != nil:
 		return nil, last.Err()
 	case !last.Ready:
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s ended without an answer", filepath.Base(program))
@@ -100,18 +79,11 @@ func (r *Runtime) ask(ctx context.Context, backend *launch.Backend, what string,
 	return last, nil
 }
 
-// bootOf is what a backend's program is told of a sandbox.
-func (r *Runtime) bootOf(box *statedir.Box, c *statedir.Config) *boot.Params {
-	b := &boot.Params{ID: box.ID(), Config: *c, Engine: box.Engine(), StateDir: r.dir.Path()}
-	b.Config.Permissions = nil // are the tree server's business
-	return b
-}
-
-// clean removes what a sandbox has left of its limits, what a keeper has left in
-// its engine and on the host, and what it was to keep there. Most often that is
-// nothing. The caller has seen to it that no keeper is there, and has the lock.
-func (r *Runtime) clean(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
-	if c.Resources.Limited() || c.ID == "" { // or nobody knows
+// clean removes the control group of a sandbox, and what its keeper has left in the engine
+// and on the host. Usually there is nothing. The caller holds the sandbox's lock and has
+// made sure that no keeper runs.
+func (s *sandboxes) clean(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
+	if c.Resources.Limited() || c.ID == "" { // a damaged configuration does not tell
 		if err := unlimit(box); err != nil {
 			return err
 		}
@@ -119,17 +91,12 @@ func (r *Runtime) clean(ctx context.Context, box *statedir.Box, c *statedir.Conf
 	if !box.HasEngine() {
 		return nil
 	}
-	backend := r.backend(c.Runtime)
+	backend := s.backend(c.Runtime)
 	if backend == nil || !backend.Engine {
-		// A configuration that is damaged does not say which engine it was.
-		for i := range r.backends {
-			if r.backends[i].Engine {
-				backend = &r.backends[i]
-			}
-		}
+		backend = s.engineBackend() // a damaged configuration does not tell
 	}
-	if backend == nil || !backend.Engine {
-		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s may be in an engine that nobody here knows", box.ID())
+	if backend == nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s may still exist in a container engine that this runtime has no backend for", box.ID())
 	}
 	full := *c
 	if err := backend.Complete(&full.SandboxConfig); err != nil {
@@ -137,38 +104,24 @@ func (r *Runtime) clean(ctx context.Context, box *statedir.Box, c *statedir.Conf
 	}
 	ctx, cancel := context.WithTimeout(ctx, boot.EndLimit+boot.KillLimit)
 	defer cancel()
-	_, err := r.ask(ctx, backend, "clean", r.bootOf(box, &full), nil)
+	_, err := s.runEngine(ctx, backend, "clean", s.engineParams(box, &full), nil)
 	return err
 }
 
-// complete fills in what only the backend knows of a configuration, and refuses
-// what it cannot do.
-func (r *Runtime) complete(backend *launch.Backend, c *statedir.Config) error {
-	switch {
-	case backend.Engine:
-		return backend.Complete(&c.SandboxConfig)
-	case c.Docker != nil:
-		return runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no engine", backend.Name())
-	}
-	_, err := planLimits(&c.Resources, backend.OwnKernel) // whoever starts it may be better off, and worse
-	return err
-}
-
-// ImageCommand returns the command that the image of a configuration runs by
-// itself, which may be empty, for a runtime whose engine has the images; others are
-// [runtime.ErrUnsupported]. The image is got if it is not there, and c.ImageID is
-// set to it.
-func (r *Runtime) ImageCommand(ctx context.Context, c *runtime.SandboxConfig) ([]string, error) {
+// ImageCommand returns the command that the image of a configuration runs by itself, which
+// may be empty. It downloads the image if the engine does not have it, and sets c.ImageID.
+// For a backend without an engine it is [runtime.ErrUnsupported].
+func (s *sandboxes) ImageCommand(ctx context.Context, c *runtime.SandboxConfig) ([]string, error) {
 	full := &statedir.Config{SandboxConfig: *c}
-	full.Runtime = cmp.Or(c.Runtime, r.Name())
-	backend := r.backend(full.Runtime)
+	full.Runtime = cmp.Or(c.Runtime, s.Name())
+	backend := s.backend(full.Runtime)
 	if backend == nil || !backend.Engine {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %q has no engine with images", full.Runtime)
 	}
 	if err := backend.Complete(&full.SandboxConfig); err != nil {
 		return nil, err
 	}
-	image, err := r.engineImage(ctx, backend, full)
+	image, err := s.engineImage(ctx, backend, full)
 	if err != nil {
 		return nil, err
 	}
@@ -176,14 +129,15 @@ func (r *Runtime) ImageCommand(ctx context.Context, c *runtime.SandboxConfig) ([
 	return image.Command, nil
 }
 
-// engineImage has the engine find, or get, the image of a configuration.
-func (r *Runtime) engineImage(ctx context.Context, backend *launch.Backend, c *statedir.Config) (*boot.ImageInfo, error) {
-	answer, err := r.ask(ctx, backend, "image", r.bootOf(r.dir.Box(c.ID), c), r.progress)
+// engineImage returns the image of a configuration, which the engine downloads if it does
+// not have it.
+func (s *sandboxes) engineImage(ctx context.Context, backend *launch.Backend, c *statedir.Config) (*boot.ImageInfo, error) {
+	answer, err := s.runEngine(ctx, backend, "image", s.engineParams(s.dir.Box(c.ID), c), s.progress)
 	if err != nil {
 		return nil, err
 	}
 	if answer.Image == nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "the engine says nothing of image %s", c.Image)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "the engine sent no description of image %s", c.Image)
 	}
 	return answer.Image, nil
 }

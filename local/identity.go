@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -14,26 +15,29 @@ import (
 	"wolffia/runtime"
 )
 
-// droppedUID is who runs the sandbox of a caller that is root, when the
-// codebase is root's own or there is none, and no user named wolffia exists:
-// one of those that nobody hands out (systemd.io/UIDS-GIDS, 60578 to 61183).
+// droppedUID is the uid and gid of the sandbox of a caller that is root, if the codebase
+// is root's own, or there is no codebase, and no user named wolffia exists. It is from a
+// range that no system assigns (systemd.io/UIDS-GIDS, 60578 to 61183).
 const droppedUID = 60990
 
-// realRoot reports whether we are root on the host. Root in a user namespace of
-// its own, as in a rootless container, is an ordinary user there, and may have
-// no other id to drop to.
+// realRoot reports whether the caller is root on the host. Root in a user namespace of its
+// own, as in a rootless container, is an ordinary user on the host and may have no other
+// id to drop to.
 func realRoot() bool {
 	ids, err := os.ReadFile("/proc/self/uid_map")
-	// In the first namespace all ids stand for themselves (user_namespaces(7)).
+	// The first namespace maps every id to itself (user_namespaces(7)).
 	return os.Geteuid() == 0 && (err != nil || slices.Equal(strings.Fields(string(ids)), []string{"0", "0", "4294967295"}))
 }
 
-// identify decides who the sandbox runs as, inside and outside. Root never
-// does: it drops to the owner of the codebase.
-func identify(c *statedir.Config) error {
+// identify decides which user the sandbox runs as, inside and on the host. That is never
+// root, which drops to the owner of the codebase.
+func (s *sandboxes) identify(c *statedir.Config) error {
 	c.UID, c.GID = os.Geteuid(), os.Getegid()
 	if realRoot() {
 		if err := drop(c); err != nil {
+			return err
+		}
+		if err := reachable(s.dir.Path()); err != nil {
 			return err
 		}
 		c.DroppedUID, c.DroppedGID = c.UID, c.GID
@@ -45,30 +49,7 @@ func identify(c *statedir.Config) error {
 	return nil
 }
 
-// reachable says which directory keeps the user that root drops to from the
-// sandbox's place, or nil.
-func reachable(dir string) error {
-	for {
-		var st unix.Stat_t
-		if err := unix.Stat(dir, &st); err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "state directory: %s: %w", dir, err)
-		}
-		if st.Mode&0o001 == 0 {
-			return runtime.Errorf(runtime.ErrUnavailable, "the unprivileged user that the sandbox runs as cannot reach the state directory: chmod o+x %s, or choose another with --state-dir or WOLFFIA_STATE_DIR", dir)
-		}
-		if dir == "/" {
-			return nil
-		}
-		dir = filepath.Dir(dir)
-	}
-}
-
-// plainName reports whether a user's name can be part of a path and a line of
-// passwd(5) as it is.
-func plainName(s string) bool {
-	return len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == "" && s[0] != '-'
-}
-
+// drop decides which user root drops to.
 func drop(c *statedir.Config) error {
 	if c.CodebasePath != "" {
 		var st unix.Stat_t
@@ -88,10 +69,34 @@ func drop(c *statedir.Config) error {
 	if u, err := user.Lookup("wolffia"); err == nil {
 		uid, err1 := strconv.Atoi(u.Uid)
 		gid, err2 := strconv.Atoi(u.Gid)
-		if err1 != nil || err2 != nil || uid == 0 || gid == 0 {
-			return runtime.Errorf(runtime.ErrUnavailable, "user wolffia has uid %s and gid %s: it must be an unprivileged one", u.Uid, u.Gid)
+		if cmp.Or(err1, err2) != nil || uid == 0 || gid == 0 {
+			return runtime.Errorf(runtime.ErrUnavailable, "user wolffia has uid %s and gid %s: both must be those of an unprivileged user", u.Uid, u.Gid)
 		}
 		c.UID, c.GID = uid, gid
 	}
 	return nil
+}
+
+// reachable returns an error that names the directory, at or above dir, which the user
+// that root drops to cannot pass; nil if there is no such directory.
+func reachable(dir string) error {
+	for {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "state directory: %s: %w", dir, err)
+		}
+		if st.Mode&0o001 == 0 {
+			return runtime.Errorf(runtime.ErrUnavailable, "the unprivileged user that the sandbox runs as cannot reach the state directory: chmod o+x %s, or choose another with --state-dir or WOLFFIA_STATE_DIR", dir)
+		}
+		if dir == "/" {
+			return nil
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// plainName reports whether a user's name needs no quoting in a path and in a line of
+// passwd(5).
+func plainName(s string) bool {
+	return s != "" && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_-") == "" && s[0] != '-'
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"context"
+	"maps"
 	"os"
 	"path"
 	"strconv"
@@ -16,40 +17,40 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// useImage finds the image that a configuration asks for, and takes from it what
-// the configuration leaves open. Until release is called it is not deleted:
-// after that the sandbox's own configuration keeps it. Without an image it does
-// nothing.
-func (r *Runtime) useImage(ctx context.Context, backend *launch.Backend, c *statedir.Config) (release func(), err error) {
+// useImage finds the image that a configuration names, if it does, and takes its defaults.
+// Until release is called the image is not deleted; from then on the recorded configuration
+// keeps it.
+func (s *sandboxes) useImage(ctx context.Context, backend *launch.Backend, c *statedir.Config) (release func(), err error) {
 	if c.Image == "" && c.ImageID == "" {
 		return func() {}, nil
 	}
-	if backend.Engine { // which has its own images, and keeps those in use
-		image, err := r.engineImage(ctx, backend, c)
+	if backend.Engine { // the engine keeps images that are in use itself
+		image, err := s.engineImage(ctx, backend, c)
 		if err != nil {
 			return nil, err
 		}
 		c.ImageID, c.Image = image.ID, cmp.Or(c.Image, image.ID)
 		takeDefaults(c, image.Env, image.Cwd)
-		return func() {}, c.Validate()
+		known := c.SandboxConfig
+		known.Permissions = nil // compiled before
+		return func() {}, known.Validate()
 	}
 	if c.ImageID == "" {
-		if c.ImageID, err = r.images.Find(c.Image); err != nil {
+		if c.ImageID, err = s.images.Find(c.Image); err != nil {
 			return nil, err
 		}
 	}
-	img, release, err := r.images.Pin(ctx, c.ImageID)
+	img, release, err := s.images.Pin(ctx, c.ImageID)
 	if err != nil {
 		return nil, err
 	}
-	if c.Image == "" {
-		c.Image = c.ImageID
-	}
+	c.Image = cmp.Or(c.Image, c.ImageID)
 	takeDefaults(c, img.Config.Env, img.Config.WorkingDir)
 	return release, nil
 }
 
-// takeDefaults takes from an image what the configuration leaves open.
+// takeDefaults takes the environment and the working directory of an image where the
+// configuration leaves them open.
 func takeDefaults(c *statedir.Config, env []string, dir string) {
 	c.Env = mergeEnv(env, c.Env)
 	if c.Cwd == "" && c.CodebasePath == "" && path.IsAbs(dir) && utf8.ValidString(dir) && !strings.ContainsRune(dir, 0) {
@@ -57,25 +58,22 @@ func takeDefaults(c *statedir.Config, env []string, dir string) {
 	}
 }
 
-// mergeEnv is an image's environment with the caller's over it. Variables that
-// a sandbox cannot have are left out.
+// mergeEnv returns an image's environment, without the variables that a sandbox cannot
+// have, and the caller's, which win.
 func mergeEnv(image []string, own map[string]string) map[string]string {
 	env := map[string]string{}
 	for _, kv := range image {
 		k, v, ok := strings.Cut(kv, "=")
-		one := &runtime.SandboxConfig{Env: map[string]string{k: v}}
-		if ok && one.Validate() == nil {
+		if ok && runtime.CheckVariable(k, v) == nil {
 			env[k] = v
 		}
 	}
-	for k, v := range own {
-		env[k] = v
-	}
+	maps.Copy(env, own)
 	return env
 }
 
-// sendImage hands a mount of root's image to the shim of a sandbox that runs as
-// somebody else. It is made for the shim's own user namespace.
+// sendImage sends a mount of an image that belongs to root to a shim that runs as another
+// user. The mount maps ids for the shim's user namespace.
 func sendImage(socket *os.File, images *store.Store, id string, pid int) error {
 	ns, err := os.Open("/proc/" + strconv.Itoa(pid) + "/ns/user")
 	if err != nil {

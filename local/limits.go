@@ -19,8 +19,8 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// A limiting is how the limits of a sandbox are kept. As JSON it is what the
-// state directory has of it while the sandbox runs.
+// A limiting is how the limits of a sandbox are kept. While the sandbox runs, the state
+// directory has it as JSON.
 type limiting struct {
 	runtime.LimitsState
 	Group *cgroup.Group `json:"group,omitempty"` // nil: none was made
@@ -30,8 +30,8 @@ type limiting struct {
 	rlimits launch.Rlimits
 }
 
-// planLimits decides how limits are kept here, and refuses those that cannot be;
-// nil if there are none.
+// planLimits decides how limits are kept on this host, and refuses those that cannot be
+// kept; nil if there are no limits.
 func planLimits(want *runtime.Resources, ownKernel bool) (*limiting, error) {
 	if !want.Limited() {
 		return nil, nil
@@ -39,9 +39,8 @@ func planLimits(want *runtime.Resources, ownKernel bool) (*limiting, error) {
 	return decideLimits(want, ownKernel, cgroup.ThisHost().Plan)
 }
 
-// decideLimits is planLimits for a host that plans groups so. Where processes are
-// those of a kernel of the sandbox's own, that counts them, and exactly: for the
-// host they are something else.
+// decideLimits is planLimits for a host whose control groups plan describes. With
+// ownKernel, the sandbox's own kernel counts processes: the host does not see them.
 func decideLimits(want *runtime.Resources, ownKernel bool, plan func([]string) (*cgroup.Plan, *cgroup.Refusal)) (*limiting, error) {
 	l := &limiting{limits: cgroup.Limits{Memory: want.Memory, CPUs: want.CPUs, PIDs: want.PIDs}}
 	if want.PIDs > 0 && ownKernel {
@@ -74,7 +73,7 @@ func decideLimits(want *runtime.Resources, ownKernel bool, plan func([]string) (
 	return l, nil
 }
 
-// without does what can be done without a controller.
+// without replaces the limit of a controller that the host lacks, as far as possible.
 func (l *limiting) without(controller string, want *runtime.Resources, ownKernel bool) {
 	switch controller {
 	case cgroup.Memory:
@@ -89,7 +88,7 @@ func (l *limiting) without(controller string, want *runtime.Resources, ownKernel
 	}
 }
 
-// list puts controllers as things that are limited.
+// list names what controllers limit.
 func list(controllers []string) string {
 	names := slices.Clone(controllers)
 	for i, c := range names {
@@ -103,8 +102,8 @@ func list(controllers []string) string {
 	return strings.Join(names, ", ")
 }
 
-// groupName is what a sandbox's group is called: ids are unique in a state
-// directory only.
+// groupName returns the name of a sandbox's control group. It identifies the state
+// directory too, since ids are unique only within one.
 func groupName(id, stateDir string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(stateDir, &st); err != nil {
@@ -113,17 +112,17 @@ func groupName(id, stateDir string) (string, error) {
 	return fmt.Sprintf("wolffia-%s-%x-%x", id, st.Dev, st.Ino), nil
 }
 
-// preferred is by how much rather than others, in thousandths of the limit of memory,
-// a process inside is ended when that is reached (proc_pid_oom_score_adj(5)). Without
-// its tree server there is no sandbox.
+// preferred is the oom_score_adj of processes inside, in thousandths of the memory limit
+// (proc_pid_oom_score_adj(5)), so that the OOM killer spares the tree server, without which
+// the sandbox ends.
 const preferred = 500
 
-// enter puts a process that is held, a child of the shim's, under the limits,
-// and lets it go. The tree server, 0 if there is none, is under them with it.
+// enter puts pid, a child of the shim that waits at the start barrier, and the tree server,
+// if tree is not 0, under the limits; then it opens the barrier.
 func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string, shim, pid, tree int, open *os.File) error {
 	parent, err := statedir.ParentOf(pid)
 	if err == nil && parent != shim {
-		err = errors.New("it is not the shim's")
+		err = errors.New("it is not a child of the shim")
 	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "limit process %d: %w", pid, err)
@@ -133,7 +132,7 @@ func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string
 		return err
 	}
 	if l.limits.Memory > 0 {
-		// All that it starts inherits it. Where it may not be set the largest is ended.
+		// Its children inherit it. If it cannot be set, the largest process is killed.
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(preferred)), 0)
 	}
 	if l.Group, err = l.plan.Open(ctx, name, pid, tree); err == nil {
@@ -151,8 +150,8 @@ func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string
 	return nil
 }
 
-// unlimit removes what a sandbox that does not run has left of its limits. The
-// caller has its lock.
+// unlimit removes the control group of a sandbox that does not run. The caller holds the
+// sandbox's lock.
 func unlimit(box *statedir.Box) error {
 	l := recordedLimits(box)
 	if l == nil {
@@ -166,9 +165,8 @@ func unlimit(box *statedir.Box) error {
 	return box.RemoveLimits()
 }
 
-// recordedLimits is what is recorded of a sandbox's limits, or nil. A record that
-// is damaged is one from before a crash of the machine, which took all groups
-// with it.
+// recordedLimits returns the record of a running sandbox's limits, nil if there is none. A
+// damaged record is from before a crash of the machine, which removed all groups too.
 func recordedLimits(box *statedir.Box) *limiting {
 	l := new(limiting)
 	err := box.Limits(l)
@@ -181,23 +179,21 @@ func recordedLimits(box *statedir.Box) *limiting {
 	return l
 }
 
-// Limits says what keeps the limits of a running sandbox; nil if it has none, or
-// nothing is known of it.
-func (r *Runtime) Limits(sandboxID string) *runtime.LimitsState {
-	box, c, err := r.find(sandboxID)
+// Limits returns what keeps the limits of a running sandbox; nil if it has no limits, does
+// not run, or does not exist.
+func (s *sandboxes) Limits(sandboxID string) *runtime.LimitsState {
+	box, c, err := s.find(sandboxID)
 	if err != nil {
 		return nil
 	}
-	return r.limitsState(box, c)
+	return s.limitsState(box, c)
 }
 
-// limitsState says what keeps the limits of a sandbox; nil if it has none, or
-// does not run.
-func (r *Runtime) limitsState(box *statedir.Box, c *statedir.Config) *runtime.LimitsState {
+func (s *sandboxes) limitsState(box *statedir.Box, c *statedir.Config) *runtime.LimitsState {
 	if !c.Resources.Limited() {
 		return nil
 	}
-	if b := r.backend(c.Runtime); b != nil && b.Engine {
+	if b := s.backend(c.Runtime); b != nil && b.Engine {
 		by := func(asked bool) runtime.Enforcement {
 			if asked {
 				return runtime.ByEngine
@@ -216,8 +212,8 @@ func (r *Runtime) limitsState(box *statedir.Box, c *statedir.Config) *runtime.Li
 	return &l.LimitsState
 }
 
-// oomKills returns what counts the kills of a sandbox's limit of memory; nil if
-// there is no such limit.
+// oomKills returns a function that counts the processes killed by a sandbox's memory limit;
+// nil if no control group keeps such a limit.
 func oomKills(box *statedir.Box, c *statedir.Config) func() int64 {
 	if c.Resources.Memory == 0 {
 		return nil

@@ -10,28 +10,28 @@ import (
 )
 
 const (
-	// overdueGrace is how long PID 1 may take to end a command whose time is over. It
-	// takes 3 s at most, on a host that lets it run.
+	// overdueGrace is how long PID 1 may take to end a command whose timeout has passed.
+	// It takes 3 s at most on a host that lets it run.
 	overdueGrace = 10 * time.Second
-	// overdueOutput is how much output may come after that, in bytes, as long as it is its
-	// reader who is slow: more than pipes and windows hold.
+	// overdueOutput is how many bytes of output may come after that while the reader is
+	// slow: more than pipes and windows hold.
 	overdueOutput = 16 << 20
 )
 
-// An overdue is a command that PID 1 should have ended, once it has not: it is stopped, or
-// lies. Its caller does not wait for it any more.
+// An overdue gives up a command that PID 1 does not end at its timeout, because PID 1 is
+// stopped or lies.
 type overdue struct {
 	timeout time.Duration
-	session bool // the command is one in a session, where it may wait for its turn first
+	session bool // it may wait for its turn first
 
 	mu      sync.Mutex
 	process *client.Process // guarded by mu
-	timer   *time.Timer     // nil: the time does not count yet; guarded by mu
-	late    int64           // bytes of output when its time was over; 0: it was not yet; guarded by mu
+	timer   *time.Timer     // nil: the timeout has not begun; guarded by mu
+	late    int64           // bytes of output when the timeout had passed; 0: before; guarded by mu
 	done    bool            // guarded by mu
 }
 
-// of says which process it is, once it was asked for.
+// of tells it the process, once that was requested.
 func (o *overdue) of(p *client.Process) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,21 +41,21 @@ func (o *overdue) of(p *client.Process) {
 	}
 }
 
-// begin says that PID 1 has begun it.
+// begin starts the timeout: PID 1 says that the command runs.
 func (o *overdue) begin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.count()
 }
 
-// count has the time count from now on. o.mu is held.
+// count starts the timer. The caller holds o.mu.
 func (o *overdue) count() {
 	if o.timer == nil && !o.done {
 		o.timer = time.AfterFunc(o.timeout+overdueGrace, o.look)
 	}
 }
 
-// stop is for when the command has ended.
+// stop stops the timer: the command has ended.
 func (o *overdue) stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,7 +64,7 @@ func (o *overdue) stop() {
 	}
 }
 
-// look gives the command up, unless its output waits for its reader only.
+// look gives the command up, unless the command only waits for its output to be read.
 func (o *overdue) look() {
 	o.mu.Lock()
 	p := o.process

@@ -1,11 +1,8 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"os"
-	"slices"
 	"time"
 
 	"wolffia/internal/boot"
@@ -13,97 +10,106 @@ import (
 	"wolffia/runtime"
 )
 
-// List implements [runtime.Runtime].
-func (r *Runtime) List(ctx context.Context) ([]*runtime.Sandbox, error) {
-	ids, err := r.dir.IDs()
-	if err != nil {
-		return nil, err
-	}
-	all := []*runtime.Sandbox{}
-	for _, id := range ids {
-		if p, _ := r.removeHalf(id); p != nil { // if it cannot be: there is nothing to list anyway
-			continue
-		}
-		box := r.dir.Box(id)
-		c, err := box.Config()
-		if errors.Is(err, runtime.ErrNotFound) || err == nil && r.backend(c.Runtime) == nil {
-			continue
-		}
-		if err != nil {
-			all = append(all, &runtime.Sandbox{ID: id, State: runtime.StateDead, Reason: err.Error()})
-			continue
-		}
-		s, err := sandbox(box, c)
-		if errors.Is(err, runtime.ErrNotFound) {
-			continue // destroyed meanwhile
-		}
-		if err != nil { // its lock is damaged
-			why := err.Error()
-			s, err = describe(box, c, func(*statedir.Box) (runtime.State, string, error) { return runtime.StateDead, why, nil })
-		}
-		if err != nil {
-			return nil, err
-		}
-		if r.overdue(ctx, s) {
-			continue
-		}
-		if useless(box, c, s) != "" {
-			// It is about to be gone also if its shim, or somebody else, is at it yet.
-			if p, err := r.remove(ctx, box, useless); p != nil || err == nil && s.Expired != "" {
-				continue
-			}
-		}
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b *runtime.Sandbox) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-	})
-	return all, nil
-}
+// A reason is why a sandbox may be removed.
+type reason string
 
-// The reasons to remove a sandbox, beside an Expiry.
 const (
-	whyUnbound = "unbound"
-	whyHalf    = "half"
-	whyDead    = string(runtime.StateDead)
-	whyStopped = string(runtime.StateStopped)
+	whyHalf    reason = "half"                      // its making or removal was interrupted
+	whyTTL            = reason(runtime.ExpiredTTL)  // its time to live is over
+	whyIdle           = reason(runtime.ExpiredIdle) // its idle timeout is over
+	whyStuck   reason = "stuck"                     // it runs long after its time to live is over
+	whyUnbound reason = "unbound"                   // the caller that it is bound to has ended
+	whyDead           = reason(runtime.StateDead)
+	whyStopped        = reason(runtime.StateStopped)
 )
 
-// useless says why nobody can want a sandbox any more that does not run: its
-// lifetime is over, or the caller that it was bound to is gone and its shim could
-// not remove it, or there never was one. Empty: somebody can.
-func useless(box *statedir.Box, c *statedir.Config, s *runtime.Sandbox) string {
+// unasked reports whether a sandbox is removed for this reason without a request to:
+// it is of no use any more.
+func (r reason) unasked() bool { return r != "" && r != whyDead && r != whyStopped }
+
+// facts are what decides whether a sandbox may be removed.
+type facts struct {
+	half       bool          // it has no configuration
+	state      runtime.State // empty: it does not exist, or has another runtime
+	expired    runtime.Expiry
+	expiresAt  time.Time // zero: it has no time to live
+	bound      bool      // to its caller
+	callerGone bool      // which never started it
+}
+
+// stuckLimit is how long after its deadline a sandbox may run before its shim counts as
+// stuck: twice what the shim needs to end it.
+const stuckLimit = 2 * (boot.StopGrace + boot.KillGrace + boot.KillLimit)
+
+// reapable returns why a sandbox may be removed; empty if it must stay.
+func (f *facts) reapable(now time.Time) reason {
 	switch {
-	case s.State == runtime.StateRunning:
-		return ""
-	case s.Expired != "":
-		return string(s.Expired)
-	case c.BoundToCaller && (s.State == runtime.StateStopped || s.State == runtime.StateDead):
-		return whyUnbound
-	case c.BoundToCaller && s.State == runtime.StateCreated:
-		if lives, err := box.HasCaller(); !lives && err == nil {
-			return whyUnbound
+	case f.half:
+		return whyHalf
+	case f.state == runtime.StateRunning:
+		if f.expired == runtime.ExpiredTTL && now.Sub(f.expiresAt) >= stuckLimit {
+			return whyStuck
 		}
+		return ""
+	case f.state == "":
+		return ""
+	case f.expired != "":
+		return reason(f.expired)
+	case f.bound && (f.state != runtime.StateCreated || f.callerGone):
+		return whyUnbound
+	case f.state == runtime.StateDead:
+		return whyDead
+	case f.state == runtime.StateStopped:
+		return whyStopped
 	}
 	return ""
 }
 
-// Prune implements [runtime.Pruner].
-func (r *Runtime) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, error) {
-	ids, err := r.dir.IDs()
+// A found sandbox is what is in a place of the state directory.
+type found struct {
+	facts
+	config  *statedir.Config
+	sandbox *runtime.Sandbox // nil if there is none
+}
+
+// look finds out what is in box; state tells what a sandbox there does.
+func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string, error)) (*found, error) {
+	c, err := box.Config()
+	f := &found{config: c, facts: facts{half: err != nil && box.Half()}}
+	switch {
+	case errors.Is(err, runtime.ErrNotFound):
+		return f, nil
+	case err != nil:
+		f.config, f.state = unknownConfig(), runtime.StateDead
+		f.sandbox = &runtime.Sandbox{ID: box.ID(), State: f.state, Reason: err.Error()}
+		return f, nil
+	case s.backend(c.Runtime) == nil:
+		return f, nil
+	}
+	f.sandbox, err = describe(box, c, state)
+	if errors.Is(err, runtime.ErrNotFound) {
+		return f, nil // destroyed meanwhile
+	}
+	if err != nil { // its lock is damaged
+		why := err.Error()
+		f.sandbox, err = describe(box, c, func() (runtime.State, string, error) { return runtime.StateDead, why, nil })
+	}
 	if err != nil {
 		return nil, err
 	}
-	unneeded := func(box *statedir.Box, c *statedir.Config, s *runtime.Sandbox) string {
-		switch why := useless(box, c, s); {
-		case why != "":
-			return why
-		case s.State == runtime.StateDead:
-			return whyDead
-		case s.State == runtime.StateStopped && stopped:
-			return whyStopped
-		}
-		return ""
+	f.state, f.expired, f.expiresAt, f.bound = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.BoundToCaller
+	if f.bound && f.state == runtime.StateCreated {
+		lives, err := box.HasCaller()
+		f.callerGone = !lives && err == nil
+	}
+	return f, nil
+}
+
+// Prune implements [runtime.Pruner].
+func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, error) {
+	ids, err := s.dir.IDs()
+	if err != nil {
+		return nil, err
 	}
 	all := []runtime.Pruned{}
 	var errs []error
@@ -111,12 +117,8 @@ func (r *Runtime) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, er
 		if err := ctx.Err(); err != nil {
 			return all, errors.Join(append(errs, err)...)
 		}
-		p, err := r.removeHalf(id)
-		if p == nil && err == nil {
-			box := r.dir.Box(id)
-			box.WaitTree(ctx, boot.TreeLimit) // or one that has just died would be busy
-			p, err = r.remove(ctx, box, unneeded)
-		}
+		s.dir.Box(id).WaitTree(ctx, boot.TreeLimit) // a sandbox that has just died is busy until then
+		p, err := s.reap(ctx, id, func(why reason) bool { return why != whyStuck && (why != whyStopped || stopped) })
 		errs = append(errs, err)
 		if p != nil {
 			all = append(all, *p)
@@ -125,126 +127,97 @@ func (r *Runtime) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, er
 	return all, errors.Join(errs...)
 }
 
-// tidy removes what nobody can want any more. What cannot be removed now is left
-// to who comes next. It looks at two names for each sandbox, and reads no
-// configuration but of those that seem to be over.
-func (r *Runtime) tidy(ctx context.Context) {
-	ids, err := r.dir.IDs()
+// tidy removes sandboxes of no use, as far as that can be done at once. It reads two files
+// of each sandbox, and more only of one that seems to be over.
+func (s *sandboxes) tidy(ctx context.Context) {
+	ids, err := s.dir.IDs()
 	if err != nil {
 		return
 	}
 	now := statedir.Now()
 	for _, id := range ids {
-		if box := r.dir.Box(id); box.Half() {
-			_, _ = r.removeHalf(id)
-		} else if box.MayBeOver(now) {
-			_, _ = r.remove(ctx, box, useless)
+		if box := s.dir.Box(id); box.Half() || box.MayBeOver(now) {
+			_, _ = s.reap(ctx, id, func(why reason) bool { return why.unasked() && why != whyStuck }) // else the next call does
 		}
 	}
 }
 
-// overdueLimit is how long after its deadline a shim may still be about to end its
-// sandbox: twice as long as it can take.
-const overdueLimit = 2 * (boot.StopGrace + boot.KillGrace + boot.KillLimit)
-
-// overdue destroys a sandbox that runs long after its deadline, since its shim is
-// kept from ending it, and says whether it did.
-func (r *Runtime) overdue(ctx context.Context, s *runtime.Sandbox) bool {
-	if s.State != runtime.StateRunning || s.Expired != runtime.ExpiredTTL || time.Since(s.ExpiresAt) < overdueLimit {
-		return false
+// reap removes a sandbox if it may be removed for a reason that accept accepts, and returns
+// what it removed. It leaves alone what another process is using. A stuck sandbox is
+// destroyed, which takes its time.
+func (s *sandboxes) reap(ctx context.Context, id string, accept func(reason) bool) (*runtime.Pruned, error) {
+	box := s.dir.Box(id)
+	f, err := s.look(box, box.State) // without the locks, whose holder could be taken for a shim
+	if err != nil {
+		return nil, err
 	}
-	if r.Destroy(ctx, s.ID) != nil {
-		return false
-	}
-	r.removed(&runtime.Pruned{ID: s.ID, Name: s.Name, Why: string(s.Expired)})
-	return true
-}
-
-// removeHalf removes what is left of a sandbox that was half made or half
-// removed, if that is what there is, and says what it was.
-func (r *Runtime) removeHalf(id string) (*runtime.Pruned, error) {
-	if !r.dir.Box(id).Half() {
+	why := f.reapable(time.Now())
+	if why == "" || !accept(why) {
 		return nil, nil
 	}
-	removed, err := r.dir.RemoveHalf(id)
-	if !removed || err != nil {
+	removed := false
+	switch why {
+	case whyHalf:
+		removed, err = s.dir.RemoveHalf(id)
+	case whyStuck:
+		err = s.Destroy(ctx, id)
+		removed, why = err == nil, whyTTL
+	default:
+		why, err = s.removeIdle(ctx, box, accept)
+		removed = err == nil && why != ""
+	}
+	if !removed {
 		return nil, err
 	}
-	return r.removed(&runtime.Pruned{ID: id, Why: whyHalf}), nil
+	p := &runtime.Pruned{ID: id, Why: string(why)}
+	if f.config != nil {
+		p.Name = f.config.Name
+	}
+	if s.log != nil {
+		s.log.Info("a sandbox is removed", "sandboxId", p.ID, "name", p.Name, "why", p.Why)
+	}
+	return p, nil
 }
 
-// remove removes a sandbox that does not run, if doom has a reason for it, and
-// says so. It goes through the same gate as Destroy, but waits for nobody: who is
-// at it, or starts it, is let alone. One without a reason is only looked at, since
-// whoever has its lock can be taken for its shim.
-func (r *Runtime) remove(ctx context.Context, box *statedir.Box, doom func(*statedir.Box, *statedir.Config, *runtime.Sandbox) string) (*runtime.Pruned, error) {
-	c, s, err := r.look(box, (*statedir.Box).State)
-	if s == nil || doom(box, c, s) == "" {
-		return nil, err
-	}
+// removeIdle removes a sandbox that does not run, if there still is a reason to once its
+// locks are taken, and returns that. It returns none if another process has a lock.
+func (s *sandboxes) removeIdle(ctx context.Context, box *statedir.Box, accept func(reason) bool) (reason, error) {
 	release, err := box.TryLockConfig()
 	if err != nil {
-		return nil, unlessBusy(err)
+		return "", unlessBusy(err)
 	}
 	defer release()
 	lock, err := box.TryLock()
 	if err != nil {
-		return nil, unlessBusy(err)
+		return "", unlessBusy(err)
 	}
 	defer lock.Close()
 	defer lock.Unlock() //nolint:errcheck // it is gone with its file
-	if c, s, err = r.look(box, (*statedir.Box).Rest); s == nil {
-		return nil, err
+	f, err := s.look(box, box.Rest)
+	if err != nil {
+		return "", err
 	}
-	why := doom(box, c, s)
-	if why == "" {
-		return nil, nil
+	why := f.reapable(time.Now())
+	if why == "" || why == whyHalf || !accept(why) {
+		return "", nil
 	}
-	if s.State == runtime.StateDead { // what its shim may have left
-		if err := errors.Join(box.Shim().Kill(boot.KillLimit), box.KillAll(c.UID, boot.KillLimit)); err != nil {
-			return nil, err
+	if f.state == runtime.StateDead { // its shim may have left processes
+		if err := errors.Join(box.Shim().Kill(boot.KillLimit), box.KillAll(f.config.UID, boot.KillLimit)); err != nil {
+			return "", err
 		}
 	}
-	if err := r.clean(ctx, box, c); err != nil {
-		return nil, err
+	if err := s.clean(ctx, box, f.config); err != nil {
+		return "", err
 	}
-	if err := box.Remove(); err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	delete(r.configs, box.ID())
-	r.mu.Unlock()
-	return r.removed(&runtime.Pruned{ID: box.ID(), Name: c.Name, Why: why}), nil
+	s.forget(box.ID())
+	return why, box.Remove()
 }
 
-// look says what is in a box; nothing if that is no sandbox of ours.
-func (r *Runtime) look(box *statedir.Box, state func(*statedir.Box) (runtime.State, string, error)) (*statedir.Config, *runtime.Sandbox, error) {
-	c, err := box.Config()
-	switch {
-	case errors.Is(err, runtime.ErrNotFound):
-		return nil, nil, nil
-	case err != nil: // a damaged configuration says nothing, as for Destroy
-		return &statedir.Config{UID: os.Geteuid()}, &runtime.Sandbox{State: runtime.StateDead}, nil
-	case r.backend(c.Runtime) == nil:
-		return nil, nil, nil
-	}
-	s, err := describe(box, c, state)
-	return c, s, unlessBusy(err)
-}
-
-// unlessBusy is err, unless that says that somebody is at a sandbox, or that it
-// is gone.
+// unlessBusy returns err, or nil if it says that another process is using the sandbox, or
+// that the sandbox is gone.
 func unlessBusy(err error) error {
 	if errors.Is(err, runtime.ErrConflict) || errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}
 	return err
-}
-
-// removed tells whoever wants to know.
-func (r *Runtime) removed(p *runtime.Pruned) *runtime.Pruned {
-	if r.log != nil {
-		r.log.Info("a sandbox is removed", "sandboxId", p.ID, "name", p.Name, "why", p.Why)
-	}
-	return p
 }

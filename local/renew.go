@@ -9,68 +9,28 @@ import (
 	"wolffia/runtime"
 )
 
-var (
-	_ runtime.Renewer = (*Runtime)(nil)
-	_ runtime.Pruner  = (*Runtime)(nil)
-)
-
-// over is what whoever wants to use a sandbox is told whose lifetime is over.
-func over(box *statedir.Box, why runtime.Expiry) error {
-	return runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", box.ID(), why.Why())
-}
-
-// overNow is over, if the sandbox's lifetime is over; else nil.
-func overNow(box *statedir.Box) error {
-	c, err := box.Config()
-	if err != nil {
-		return nil //nolint:nilerr // it says nothing of a lifetime
-	}
-	life, err := box.Lifetime(c)
-	if err != nil {
-		return nil //nolint:nilerr // nor does this
-	}
-	if why := box.Expired(life, statedir.Now()); why != "" {
-		return over(box, why)
-	}
-	return nil
-}
-
 // touchLimit is how long a shim may take to note that its sandbox is used.
 const touchLimit = 10 * time.Second
 
 // Touch implements [runtime.Renewer].
-func (r *Runtime) Touch(ctx context.Context, sandboxID string) error {
-	box, _, err := r.find(sandboxID)
+func (s *sandboxes) Touch(ctx context.Context, sandboxID string) error {
+	box, _, err := s.find(sandboxID)
 	if err != nil {
 		return err
 	}
-	answer, err := ask(ctx, box, &boot.Request{Op: boot.OpTouch}, touchLimit)
-	if err == nil {
-		err = answer.Err()
-	}
-	return orOver(box, err)
-}
-
-// orOver is err, or why there is an error if the sandbox's lifetime is over.
-func orOver(box *statedir.Box, err error) error {
-	if err != nil {
-		if gone := overNow(box); gone != nil {
-			return gone
-		}
-	}
-	return err
+	_, err = ask(ctx, box, &boot.Request{Op: boot.OpTouch}, touchLimit)
+	return orExpired(box, err)
 }
 
 // Renew implements [runtime.Renewer].
 //
-// The deadline is recorded first, then a running shim is told: so one that is
-// killed in between leaves one that is longer, or shorter, than what its
-// successor is told, and nobody who reads it is told an older one.
-func (r *Runtime) Renew(ctx context.Context, sandboxID string, ttl time.Duration) (*runtime.Sandbox, error) {
+// The deadline is recorded before a running shim gets it. So a caller that is killed in
+// between leaves the newer deadline for the next start, and no reader gets the older one.
+func (s *sandboxes) Renew(ctx context.Context, sandboxID string, ttl time.Duration) (*runtime.Sandbox, error) {
 	if err := runtime.CheckLifetime(ttl); err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "time to live %w", err)
 	}
-	box, c, err := r.find(sandboxID)
+	box, c, err := s.find(sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -79,33 +39,60 @@ func (r *Runtime) Renew(ctx context.Context, sandboxID string, ttl time.Duration
 		return nil, err
 	}
 	defer release()
-	err = untilSettled(ctx, func() (bool, error) { return tryRenew(ctx, box, c, ttl) })
-	if err != nil {
+	if err := untilSettled(ctx, func() (bool, error) { return tryRenew(ctx, box, c, ttl) }); err != nil {
 		return nil, err
 	}
-	return sandbox(box, c)
+	return describe(box, c, box.State)
 }
 
-// tryRenew records a deadline and has it followed. It is not done if the sandbox
-// is just being started or stopped, or ended while it was asked.
+// tryRenew records a deadline and gives it to a running shim; see change.
 func tryRenew(ctx context.Context, box *statedir.Box, c *statedir.Config, ttl time.Duration) (done bool, err error) {
-	now := statedir.Now()
-	life, err := box.Lifetime(c)
+	life, err := unexpired(box, c)
 	if err != nil {
 		return true, err
-	}
-	if why := box.Expired(life, now); why != "" {
-		return true, over(box, why)
 	}
 	if life == nil {
 		life = new(statedir.Lifetime)
 	}
-	life.Renew(ttl, now)
-	return record(ctx, box, func() error { return box.SetLifetime(life) }, func(ctx context.Context) (bool, error) {
+	life.Renew(ttl, statedir.Now())
+	return change(ctx, box, func() error { return box.SetLifetime(life) }, func(ctx context.Context) (bool, error) {
 		answer, err := ask(ctx, box, &boot.Request{Op: boot.OpRenew, Lifetime: life}, touchLimit)
-		if err != nil {
-			return false, err // another look tells whether it has ended
-		}
-		return true, orOver(box, answer.Err())
+		return answer != nil, orExpired(box, err) // without an answer the sandbox may have ended
 	})
+}
+
+// unexpired returns the lifetime of a sandbox, nil if it has none, or an error if that is
+// over.
+func unexpired(box *statedir.Box, c *statedir.Config) (*statedir.Lifetime, error) {
+	life, err := box.Lifetime(c)
+	if err != nil {
+		return nil, err
+	}
+	if why := box.Expired(life, statedir.Now()); why != "" {
+		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", box.ID(), why.Why())
+	}
+	return life, nil
+}
+
+// expired returns the error for using a sandbox whose lifetime is over; nil if it is not,
+// or cannot be read.
+func expired(box *statedir.Box) error {
+	c, err := box.Config()
+	if err != nil {
+		return nil //nolint:nilerr // not a reason
+	}
+	if _, err = unexpired(box, c); runtime.Class(err) != runtime.ErrNotFound {
+		return nil
+	}
+	return err
+}
+
+// orExpired returns err or, if the sandbox's lifetime is over, that as its cause.
+func orExpired(box *statedir.Box, err error) error {
+	if err != nil {
+		if gone := expired(box); gone != nil {
+			return gone
+		}
+	}
+	return err
 }

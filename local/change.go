@@ -10,15 +10,14 @@ import (
 	"wolffia/runtime"
 )
 
-// record has write record something of a sandbox, and then tell have the shim
-// follow it, if one runs. It is not done if the sandbox is just being started or
-// stopped, or ended while it was told.
-// Precondition: the configuration's lock is held.
-func record(ctx context.Context, box *statedir.Box, write func() error, tell func(context.Context) (done bool, err error)) (done bool, err error) {
+// change changes what is recorded of a sandbox: it calls write and then, if the sandbox
+// runs, tell to make the shim follow. It is not done if the sandbox is being started or
+// stopped, or ended meanwhile. The caller holds the lock of the configuration.
+func change(ctx context.Context, box *statedir.Box, write func() error, tell func(context.Context) (done bool, err error)) (done bool, err error) {
 	lock, err := box.TryLock()
 	switch {
 	case err == nil:
-		// Nobody may start it meanwhile, by what was recorded before.
+		// With the lock held, it is not started by what was recorded before.
 		return true, errors.Join(write(), lock.Unlock(), lock.Close())
 	case !errors.Is(err, runtime.ErrConflict):
 		return true, err
@@ -32,12 +31,11 @@ func record(ctx context.Context, box *statedir.Box, write func() error, tell fun
 	if err := write(); err != nil {
 		return true, err
 	}
-	// From here on it is seen through, whatever ctx says.
+	// What is written must be told, even if ctx ends.
 	return tell(context.WithoutCancel(ctx))
 }
 
-// untilSettled tries something until it is done, while a sandbox is on its way
-// up or down.
+// untilSettled calls try until it is done, while a sandbox starts or stops.
 func untilSettled(ctx context.Context, try func() (done bool, err error)) error {
 	const look = 10 * time.Millisecond
 	for end := time.Now().Add(boot.KillLimit); ; {

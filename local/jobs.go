@@ -5,30 +5,15 @@ import (
 	"syscall"
 	"time"
 
-	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
 
-var (
-	_ runtime.JobManager      = (*Runtime)(nil)
-	_ runtime.SessionAttacher = (*Runtime)(nil)
-)
-
-// inside asks about one session.
-func (r *Runtime) inside(sessionID string, ask func(conn *client.Conn, name string) error) (*statedir.Box, error) {
-	sandbox, name, err := splitSession(sessionID)
-	if err != nil {
-		return nil, err
-	}
-	return r.talk(sandbox, func(conn *client.Conn, _ *statedir.Config) error { return ask(conn, name) })
-}
-
 // SessionJobs implements [runtime.JobManager].
-func (r *Runtime) SessionJobs(ctx context.Context, sessionID string) ([]*runtime.Job, error) {
+func (s *sessions) SessionJobs(ctx context.Context, sessionID string) ([]*runtime.Job, error) {
 	var infos []wire.JobInfo
-	_, err := r.inside(sessionID, func(conn *client.Conn, name string) (err error) {
+	_, err := s.askAbout(sessionID, func(conn *client.Conn, name string) (err error) {
 		infos, err = conn.Jobs(ctx, name)
 		return err
 	})
@@ -42,6 +27,7 @@ func (r *Runtime) SessionJobs(ctx context.Context, sessionID string) ([]*runtime
 	return jobs, nil
 }
 
+// job returns what the guest says of a job.
 func job(i *wire.JobInfo) *runtime.Job {
 	j := &runtime.Job{
 		ID: i.ID, Name: i.Name, Session: i.Session, Command: i.Command, State: i.State, PIDs: i.PIDs,
@@ -56,19 +42,15 @@ func job(i *wire.JobInfo) *runtime.Job {
 }
 
 // StartJob implements [runtime.JobManager].
-func (r *Runtime) StartJob(ctx context.Context, sessionID, name string, req *runtime.SessionExecRequest) (*runtime.Job, error) {
-	_, spec, err := sessionSpec(sessionID, req)
+func (s *sessions) StartJob(ctx context.Context, sessionID, name string, req *runtime.SessionExecRequest) (*runtime.Job, error) {
+	c, err := s.evaluation(sessionID, req)
 	if err != nil {
 		return nil, err
 	}
-	start := &wire.StartRequest{Args: spec.Command}
-	if err := inSession(start, spec); err != nil {
-		return nil, err
-	}
-	start.Session.Op, start.Session.Job = wire.SessionJobStart, name
+	c.Session.Op, c.Session.Job, c.Session.Keep, c.TimeoutMS = wire.SessionJobStart, name, false, 0
 	var info wire.JobInfo
-	_, err = r.inside(sessionID, func(conn *client.Conn, _ string) (err error) {
-		info, err = conn.StartJob(ctx, start)
+	_, err = s.askAbout(sessionID, func(conn *client.Conn, _ string) (err error) {
+		info, err = conn.StartJob(ctx, &c.StartRequest)
 		return err
 	})
 	if err != nil {
@@ -78,9 +60,9 @@ func (r *Runtime) StartJob(ctx context.Context, sessionID, name string, req *run
 }
 
 // JobOutput implements [runtime.JobManager].
-func (r *Runtime) JobOutput(_ context.Context, sessionID, job string, stdout, stderr uint64, follow bool) (runtime.Process, error) {
+func (s *sessions) JobOutput(_ context.Context, sessionID, job string, stdout, stderr uint64, follow bool) (runtime.Process, error) {
 	var p *client.Process
-	box, err := r.inside(sessionID, func(conn *client.Conn, name string) (err error) {
+	box, err := s.askAbout(sessionID, func(conn *client.Conn, name string) (err error) {
 		p, err = conn.Start(&client.Request{StartRequest: wire.StartRequest{Session: &wire.SessionRequest{
 			Op: wire.SessionJobOutput, Name: name, Job: job, Offset: stdout, ErrOffset: stderr, Follow: follow,
 		}}})
@@ -93,9 +75,9 @@ func (r *Runtime) JobOutput(_ context.Context, sessionID, job string, stdout, st
 }
 
 // WaitJob implements [runtime.JobManager].
-func (r *Runtime) WaitJob(ctx context.Context, sessionID, job string) (runtime.Exit, error) {
+func (s *sessions) WaitJob(ctx context.Context, sessionID, job string) (runtime.Exit, error) {
 	var status wire.ExitStatus
-	_, err := r.inside(sessionID, func(conn *client.Conn, name string) (err error) {
+	_, err := s.askAbout(sessionID, func(conn *client.Conn, name string) (err error) {
 		status, err = conn.WaitJob(ctx, name, job)
 		return err
 	})
@@ -106,17 +88,17 @@ func (r *Runtime) WaitJob(ctx context.Context, sessionID, job string) (runtime.E
 }
 
 // SignalJob implements [runtime.JobManager].
-func (r *Runtime) SignalJob(ctx context.Context, sessionID, job string, sig syscall.Signal) error {
-	_, err := r.inside(sessionID, func(conn *client.Conn, name string) error {
+func (s *sessions) SignalJob(ctx context.Context, sessionID, job string, sig syscall.Signal) error {
+	_, err := s.askAbout(sessionID, func(conn *client.Conn, name string) error {
 		return conn.SignalJob(ctx, name, job, sig)
 	})
 	return err
 }
 
 // AttachSession implements [runtime.SessionAttacher].
-func (r *Runtime) AttachSession(ctx context.Context, sessionID string, req *runtime.AttachRequest) (runtime.Terminal, error) {
+func (s *sessions) AttachSession(ctx context.Context, sessionID string, req *runtime.AttachRequest) (runtime.Terminal, error) {
 	var t *client.Terminal
-	box, err := r.inside(sessionID, func(conn *client.Conn, name string) (err error) {
+	box, err := s.askAbout(sessionID, func(conn *client.Conn, name string) (err error) {
 		t, err = conn.Attach(ctx, &wire.StartRequest{
 			Rows: req.Rows, Cols: req.Cols,
 			Session: &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover},
@@ -132,7 +114,7 @@ func (r *Runtime) AttachSession(ctx context.Context, sessionID string, req *runt
 	}, nil
 }
 
-// A terminal is a session's that somebody watches.
+// A terminal is a connection to a session's terminal.
 type terminal struct {
 	*process
 	start, end uint64

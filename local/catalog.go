@@ -1,0 +1,109 @@
+package local
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// A catalog finds the sandboxes of a state directory that belong to the backends.
+// A sandbox of another backend does not exist for it.
+type catalog struct {
+	dir      *statedir.Dir
+	backends []launch.Backend // at least one; the first is the default
+
+	mu    sync.Mutex
+	cache map[string]cached // by sandbox id; guarded by mu
+}
+
+// A cached configuration never changes. Its stamp tells whether the file still holds it.
+type cached struct {
+	config *statedir.Config
+	stamp  statedir.Stamp
+	limits *limiting // Create's plan, for the first start; nil: none is left
+}
+
+// backend returns the backend with the given name, or nil.
+func (c *catalog) backend(name string) *launch.Backend {
+	i := slices.IndexFunc(c.backends, func(b launch.Backend) bool { return b.Name() == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.backends[i]
+}
+
+// engineBackend returns the first backend that runs sandboxes in an engine, or nil.
+func (c *catalog) engineBackend() *launch.Backend {
+	i := slices.IndexFunc(c.backends, func(b launch.Backend) bool { return b.Engine })
+	if i < 0 {
+		return nil
+	}
+	return &c.backends[i]
+}
+
+// names returns the names of the backends, for an error.
+func (c *catalog) names() string {
+	list := make([]string, len(c.backends))
+	for i, b := range c.backends {
+		list[i] = b.Name()
+	}
+	return strings.Join(list, ", ")
+}
+
+// find returns the place and the configuration of the sandbox that ref names: an id, a
+// name, or a prefix of an id. The configuration is shared: the caller must not change it.
+func (c *catalog) find(ref string) (*statedir.Box, *statedir.Config, error) {
+	if runtime.IsID(ref) {
+		box := c.dir.Box(ref)
+		c.mu.Lock()
+		known := c.cache[ref]
+		c.mu.Unlock()
+		if known.config != nil && known.stamp == box.Stamp() {
+			return box, known.config, nil
+		}
+	}
+	box, err := c.dir.Find(ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	stamp := box.Stamp() // before the read: a later version is then read again
+	config, err := box.Config()
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.backend(config.Runtime) == nil {
+		return nil, nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s uses runtime %q: this runtime has %s", box.ID(), config.Runtime, c.names())
+	}
+	c.remember(config, stamp, nil)
+	return box, config, nil
+}
+
+// remember caches a configuration, and the plan for its limits if it was just made.
+func (c *catalog) remember(config *statedir.Config, stamp statedir.Stamp, limits *limiting) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cache[config.ID] = cached{config, stamp, limits}
+}
+
+// takeLimits returns the plan that remember was given, once; else nil.
+func (c *catalog) takeLimits(id string) *limiting {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.cache[id]
+	limits := known.limits
+	if known.limits = nil; ok {
+		c.cache[id] = known
+	}
+	return limits
+}
+
+// forget drops a configuration from the cache.
+func (c *catalog) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.cache, id)
+}

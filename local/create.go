@@ -1,0 +1,156 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs"
+	"wolffia/internal/fusermount"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// recordOf returns what is recorded of config: a copy, which the caller cannot change.
+func recordOf(config *runtime.SandboxConfig) *statedir.Config {
+	c := &statedir.Config{SandboxConfig: *config, CreatedAt: time.Now().UnixMilli()}
+	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
+	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
+	if c.Docker != nil {
+		d := *c.Docker
+		c.Docker = &d
+	}
+	return c
+}
+
+// complete fills in what a configuration leaves to Create, and refuses what the backend or
+// this host cannot do. It returns how the limits are to be kept, nil if there are none to
+// keep; until release is called the image is not deleted.
+func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *limiting, release func(), err error) {
+	c.Runtime = cmp.Or(c.Runtime, s.Name())
+	backend := s.backend(c.Runtime)
+	if backend == nil {
+		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s", c.Runtime, s.names())
+	}
+	if err := c.Validate(); err != nil {
+		return nil, nil, err
+	}
+	if c.Platform != "" && !slices.Contains(backend.Platforms, c.Platform) {
+		return nil, nil, runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no platform %q; it has: %s", c.Runtime, c.Platform, cmp.Or(strings.Join(backend.Platforms, ", "), "none to choose from"))
+	}
+	if err := s.resolve(c); err != nil {
+		return nil, nil, err
+	}
+	if err := s.identify(c); err != nil {
+		return nil, nil, err
+	}
+	c.ID = cmp.Or(c.ID, runtime.NewID())
+	switch {
+	case backend.Engine:
+		err = completeForEngine(backend, c)
+	case c.Docker != nil:
+		err = runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no engine", backend.Name())
+	default:
+		limits, err = planLimits(&c.Resources, backend.OwnKernel)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	release, err = s.useImage(ctx, backend, c)
+	return limits, release, err
+}
+
+// completeForEngine fills in which engine runs the sandbox.
+func completeForEngine(backend *launch.Backend, c *statedir.Config) error {
+	if err := backend.Complete(&c.SandboxConfig); err != nil {
+		return err
+	}
+	if c.CodebasePath != "" && os.Geteuid() != 0 {
+		if err := fusermount.CanUnmount(); err != nil { // the sandbox could start and could not be removed
+			return runtime.Errorf(runtime.ErrUnavailable, "show the codebase to the engine: %w", err)
+		}
+	}
+	return nil
+}
+
+// resolve replaces the paths of a configuration on the host by those without symbolic
+// links, and checks what is there.
+func (s *sandboxes) resolve(c *statedir.Config) (err error) {
+	if c.CodebasePath, err = s.directory("codebase", c.CodebasePath, fusefs.CheckNames); err != nil {
+		return err
+	}
+	if c.Rootfs, err = s.directory("root file system", c.Rootfs, func(int) error { return nil }); err != nil {
+		return err
+	}
+	for i := range c.Mounts {
+		m := &c.Mounts[i]
+		real, err := filepath.EvalSymlinks(m.Source)
+		if err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "mount %s: %w", m.Source, plain(err))
+		}
+		m.Source = real
+		if err := s.apart("mount", real); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// directory resolves the path of a directory that the caller may list, that passes check
+// and that is apart from the state directory. An empty path stays empty.
+func (s *sandboxes) directory(what, path string, check func(fd int) error) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	real, err := filepath.Abs(path)
+	if err == nil {
+		real, err = filepath.EvalSymlinks(real)
+	}
+	if err == nil {
+		err = open(real, check)
+	}
+	if err != nil {
+		return "", runtime.Errorf(runtime.ErrInvalid, "%s %s: %w", what, path, plain(err))
+	}
+	return real, s.apart(what, real)
+}
+
+// open opens a directory for reading, and has it checked.
+func open(path string, check func(fd int) error) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return check(fd)
+}
+
+// apart refuses a directory that would show a sandbox the state directory.
+func (s *sandboxes) apart(what, dir string) error {
+	state, err := filepath.EvalSymlinks(s.dir.Path())
+	if err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if within := func(a, b string) bool { return a == b || b == "/" || strings.HasPrefix(a, b+"/") }; within(state, dir) || within(dir, state) {
+		return runtime.Errorf(runtime.ErrInvalid, "%s %s and the state directory %s must not contain one another: choose another with --state-dir or WOLFFIA_STATE_DIR", what, dir, state)
+	}
+	return nil
+}
+
+// plain drops the operation and the path that a *PathError repeats.
+func plain(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

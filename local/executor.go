@@ -1,0 +1,272 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"time"
+
+	"wolffia/internal/excerpt"
+	"wolffia/internal/feed"
+	"wolffia/internal/rootfs"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+	"wolffia/wire"
+	"wolffia/wire/client"
+)
+
+// executor is the part of a Runtime that runs commands.
+type executor struct {
+	*catalog
+	conns *connections
+}
+
+// Exec implements [runtime.Executor].
+func (e *executor) Exec(ctx context.Context, sandboxID string, req *runtime.ExecRequest) (*runtime.ExecResult, error) {
+	c, err := e.command(sandboxID, nil, req.Command, req.Env, req.Cwd, req.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	return e.collect(ctx, c, req.Stdin, req.MaxOutput, req.TailOutput)
+}
+
+// ExecStream implements [runtime.Executor].
+func (e *executor) ExecStream(ctx context.Context, sandboxID string, req *runtime.ExecRequest, output chan<- []byte) error {
+	defer close(output)
+	c, err := e.command(sandboxID, nil, req.Command, req.Env, req.Cwd, req.Timeout)
+	if err != nil {
+		return err
+	}
+	return e.stream(ctx, c, req.Stdin, output)
+}
+
+// StartProcess implements [runtime.Executor].
+func (e *executor) StartProcess(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec) (runtime.Process, error) {
+	var session *wire.SessionRequest
+	if spec.Session != "" {
+		session = evaluate(spec.Session, spec.NoWait, spec.Operation)
+	} else if spec.Operation != "" {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "operation %q: only a command in a session can be one", spec.Operation)
+	}
+	c, err := e.command(sandboxID, session, spec.Command, spec.Env, spec.Cwd, spec.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	if session != nil {
+		if err := (&sessions{e}).ensure(ctx, sandboxID, spec.Session); err != nil {
+			return nil, err
+		}
+	}
+	c.Stdin, c.Merge, c.TTY, c.Rows, c.Cols = spec.Stdin, spec.Merge, spec.TTY, spec.Rows, spec.Cols
+	p, err := e.start(ctx, c)
+	if err != nil {
+		return nil, err // not a nil *process
+	}
+	return p, nil
+}
+
+// A command is a request for a process, as the guest gets it, and where it goes.
+type command struct {
+	client.Request
+	box     *statedir.Box
+	config  *statedir.Config
+	timeout time.Duration // 0: none
+}
+
+// command returns the request for a program with its arguments or, with a session, for the
+// one text that the session's shell evaluates.
+func (e *executor) command(sandboxID string, session *wire.SessionRequest, args []string, env map[string]string, dir string, timeout time.Duration) (*command, error) {
+	switch {
+	case len(args) == 0:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "no command given")
+	case timeout < 0:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "timeout %v: it must not be negative", timeout)
+	}
+	if session != nil {
+		if err := checkEvaluation(session, args, dir); err != nil {
+			return nil, err
+		}
+	}
+	box, config, err := e.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	c := &command{box: box, config: config, timeout: timeout}
+	c.Session, c.Args = session, args
+	if session == nil {
+		c.Env, c.Dir = environment(config, env), cwd(config, dir)
+	} else {
+		c.Env, c.Dir = pairs(env), dir // beside the session's own
+	}
+	if timeout > 0 {
+		c.TimeoutMS = uint64(max(1, timeout.Milliseconds()))
+	}
+	return c, nil
+}
+
+// environment returns the variables that a process starts with. None are the caller's.
+func environment(c *statedir.Config, more map[string]string) []string {
+	vars := map[string]string{
+		"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": rootfs.Home(c), "USER": c.User, "LOGNAME": c.User,
+		"LANG": "C.UTF-8", "SHELL": "/bin/sh",
+	}
+	maps.Copy(vars, c.Env)
+	maps.Copy(vars, more)
+	return pairs(vars)
+}
+
+// pairs returns variables as NAME=VALUE, sorted.
+func pairs(vars map[string]string) []string {
+	list := make([]string, 0, len(vars))
+	for k, v := range vars {
+		list = append(list, k+"="+v)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// cwd returns the directory that a process starts in; a relative dir is taken from the
+// sandbox's default.
+func cwd(c *statedir.Config, dir string) string {
+	base := c.Cwd
+	if base == "" {
+		base = c.MountPointOrDefault()
+	}
+	switch {
+	case dir == "":
+		return base
+	case path.IsAbs(dir):
+		return dir
+	}
+	return path.Join(base, dir)
+}
+
+// start sends a request.
+func (e *executor) start(ctx context.Context, c *command) (*process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	conn, err := e.conns.to(c.box)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{box: c.box, session: c.Session != nil, kills: oomKills(c.box, c.config)}
+	if p.kills != nil {
+		p.before = p.kills()
+	}
+	step.Reached("exec: connected")
+	if c.timeout > 0 {
+		p.limit = &overdue{timeout: c.timeout, session: p.session}
+		c.OnStarted = p.limit.begin
+		stuck := time.AfterFunc(c.timeout+overdueGrace, func() { _ = conn.Close() }) // the shim does not take the request
+		defer stuck.Stop()
+	}
+	p.Process, err = conn.Start(&c.Request)
+	step.Reached("exec: sent")
+	if long := tooLong(err); long != nil {
+		return nil, long
+	}
+	if err != nil {
+		return nil, lost(c.box, err)
+	}
+	if p.limit != nil {
+		p.limit.of(p.Process)
+	}
+	return p, nil
+}
+
+// tooLong returns the error for a request that is larger than the protocol allows, of
+// which nothing was sent; nil if err is another one.
+func tooLong(err error) error {
+	var long *wire.TooLongError
+	if !errors.As(err, &long) {
+		return nil
+	}
+	return runtime.Errorf(runtime.ErrInvalid, "%w: write it to a file in the sandbox, or pass it by standard input", long)
+}
+
+// collect runs a command to its end, and keeps its output up to the limits.
+func (e *executor) collect(ctx context.Context, c *command, stdin io.Reader, maxOutput, tailOutput int) (*runtime.ExecResult, error) {
+	begin := time.Now()
+	keep, tail, err := runtime.OutputLimits(maxOutput, tailOutput)
+	if err != nil {
+		return nil, err
+	}
+	stdout, stderr := excerpt.New(keep, tail), excerpt.New(keep, tail)
+	c.OnStdout, c.OnStderr = func(b []byte) { _, _ = stdout.Write(b) }, func(b []byte) { _, _ = stderr.Write(b) }
+	c.Stdin = stdin != nil
+	p, err := e.start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	exit, status, err := p.finish(ctx, p.feed(stdin))
+	if err != nil {
+		return nil, err
+	}
+	res := &runtime.ExecResult{
+		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut, Session: exit.Session,
+		Duration: time.Since(begin), OutOfMemory: exit.OutOfMemory,
+	}
+	res.Stdout, res.StdoutDropped = stdout.Result()
+	res.Stderr, res.StderrDropped = stderr.Result()
+	if c.Session != nil && c.Session.Keep { // this request may not be the first for it
+		res.Duration = time.Duration(min(max(status.DurationMS, 0), 1<<40)) * time.Millisecond
+		res.StdoutDropped = unkept(res.Stdout, res.StdoutDropped, status.StdoutEnd)
+		res.StderrDropped = unkept(res.Stderr, res.StderrDropped, status.StderrEnd)
+	}
+	return res, nil
+}
+
+// unkept returns how many bytes are missing of a stream of total bytes, which the guest has
+// not kept in full. The total is the guest's word.
+func unkept(kept []byte, dropped int64, total uint64) int64 {
+	return max(dropped, int64(min(total, math.MaxInt64))-int64(len(kept)))
+}
+
+// stream runs a command to its end, and sends its merged output.
+func (e *executor) stream(ctx context.Context, c *command, stdin io.Reader, output chan<- []byte) error {
+	c.Stdin, c.Merge = stdin != nil, true
+	p, err := e.start(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	unread := p.feed(stdin)
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // ends the output
+	defer stop()
+	for buf := make([]byte, wire.MaxPayload); ; {
+		n, err := p.Stdout().Read(buf)
+		if n > 0 {
+			select {
+			case output <- slices.Clone(buf[:n]):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err != nil {
+			break // finish returns why
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	exit, _, err := p.finish(ctx, unread)
+	if err == nil && (exit.Code != 0 || exit.TimedOut) {
+		err = &runtime.ExitError{Exit: exit}
+	}
+	return err
+}
+
+// feed copies r, if it is not nil, to the process; see [feed.Start].
+func (p *process) feed(r io.Reader) (failed func() error) {
+	if r == nil {
+		return func() error { return nil }
+	}
+	return feed.Start(p.Stdin(), r, func() { _ = p.Kill() })
+}

@@ -1,0 +1,249 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/child"
+	"wolffia/internal/cleanup"
+	"wolffia/internal/coredump"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+)
+
+// descriptors are what a start opens. Those that a plan has no use for are nil.
+type descriptors struct {
+	self, keeperProgram, log *os.File
+
+	shim, tree, keeper []*os.File // of these processes, by number
+
+	progress *os.File // the shim's reports
+	hold     *os.File // closing it ends a sandbox that is bound to this process
+	barrier  *os.File // a byte opens the start barrier
+	image    *os.File // a socket for the image's mount
+	kept     *os.File // the shim's socket to the keeper
+
+	all   []*os.File
+	given []*os.File // those of all that must be open in the started processes only
+	err   error      // the first
+}
+
+// open opens what a plan needs. The caller closes it, after an error too.
+func (p *plan) open(box *statedir.Box, lock *statedir.Lock, wolffia string) (*descriptors, error) {
+	d := new(descriptors)
+	d.log = d.one(openLog(box))
+	coredump.Permit() // here, since the shim may have dropped the privileges that it takes
+	config := d.one(box.OpenConfig())
+	guest := d.one(openProgram("guest, which belongs beside wolffia", p.shim.Guest))
+	backend := d.one(openProgram("program of runtime "+p.config.Runtime, p.backend))
+	d.keeperProgram = d.one(openProgram("program of runtime "+p.config.Runtime, p.keeper))
+	d.self = d.one(openProgram("wolffia program", wolffia))
+	shimEnd, treeEnd := d.two(boot.ControlPair())
+	var ready, alive, keeperEnd, imageEnd, gate *os.File
+	d.progress, ready = d.two(os.Pipe())
+	alive, d.hold = d.two(os.Pipe())
+	if p.keeper != "" {
+		d.kept, keeperEnd = d.two(boot.ControlPair())
+	}
+	if p.shim.SendsImage {
+		d.image, imageEnd = d.two(boot.ControlPair())
+	}
+	if p.shim.Held {
+		gate, d.barrier = d.two(os.Pipe())
+	}
+	d.shim = []*os.File{
+		boot.FDLock: lock.Shim, boot.FDControl: shimEnd, boot.FDReady: ready, boot.FDAlive: alive, boot.FDGuest: guest,
+		boot.FDConfig: config, boot.FDBackend: backend, boot.FDImage: imageEnd, boot.FDKept: d.kept, boot.FDGate: gate,
+	}
+	d.tree = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: treeEnd}
+	d.keeper = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: shimEnd, boot.FDReady: ready, boot.FDKeeper: keeperEnd}
+	d.given = []*os.File{ready, shimEnd, treeEnd, d.kept, keeperEnd, imageEnd}
+	return d, d.err
+}
+
+// one notes a file that was opened, or why it was not.
+func (d *descriptors) one(f *os.File, err error) *os.File {
+	if d.err == nil {
+		d.err = err
+	}
+	d.all = append(d.all, f)
+	return f
+}
+
+// two is one for a pair.
+func (d *descriptors) two(a, b *os.File, err error) (*os.File, *os.File) {
+	return d.one(a, err), d.one(b, err)
+}
+
+// takeHold returns hold, which close then leaves open.
+func (d *descriptors) takeHold() *os.File {
+	d.all = slices.DeleteFunc(d.all, func(f *os.File) bool { return f == d.hold })
+	return d.hold
+}
+
+// close closes all that is still open.
+func (d *descriptors) close() { closeFiles(d.all) }
+
+// closeGiven closes what must be open in the started processes only: else the end of one
+// would not show.
+func (d *descriptors) closeGiven() { closeFiles(d.given) }
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // nil, or closed before, is fine
+	}
+}
+
+// openProgram opens a program, to be executed by its descriptor; an empty path is none.
+func openProgram(what, path string) (*os.File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "the %s: %w", what, err)
+	}
+	return f, nil
+}
+
+// launched are the processes of a start.
+type launched struct {
+	shim    *child.Child
+	process statedir.Process // of the shim
+	unknown error            // why process is not known
+	tree    int              // the tree server's number; 0: there is none
+}
+
+// launch starts the processes of a plan. To undo ends those that were started.
+func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*launched, error) {
+	var keeper *child.Child
+	if p.keeper != "" {
+		undo.Add(func() error { // the keeper ends by itself, after the shim
+			_ = d.kept.Close()
+			if keeper == nil || boot.Within(boot.EndLimit+boot.KillLimit, keeper.Gone()) {
+				return nil
+			}
+			return keeper.Kill()
+		})
+	}
+	if p.limits != nil {
+		undo.Add(func() error { return unlimit(box) }) // after the end of all processes
+		if err := box.SetLimits(p.limits); err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "record the limits: %w", err)
+		}
+	}
+	// The shim first: it has the most to do.
+	l := new(launched)
+	var err error
+	l.shim, err = spawn(d.self, d.log, []string{"wolffia", "shim", box.ID()}, shimNamespaces(p.config), &p.shim, d.shim)
+	if err != nil {
+		return nil, namespaceError(err)
+	}
+	undo.Add(func() error {
+		err := l.shim.Kill()
+		<-l.shim.Gone()
+		// A bubblewrap whose parent was killed too early is not bound to it yet, and would
+		// wait for it without end.
+		return errors.Join(err, box.KillAll(p.config.UID, boot.KillLimit))
+	})
+	// Now, since the shim of a sandbox that expires may be gone before it is ready.
+	l.process, l.unknown = statedir.ProcessOf(l.shim.PID())
+	step.Reached("start: shim started")
+	if p.keeper != "" {
+		args := []string{filepath.Base(p.keeper), "keep", box.ID()}
+		if keeper, err = spawn(d.keeperProgram, d.log, args, new(syscall.SysProcAttr), &p.shim, d.keeper); err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the keeper: %w", err)
+		}
+	}
+	if p.tree != nil {
+		tree, err := spawn(d.self, d.log, []string{"wolffia", "tree", box.ID()}, treeCredential(p.config), p.tree, d.tree)
+		if err != nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
+		}
+		l.tree = tree.PID()
+		undo.Add(tree.Kill)
+	}
+	step.Reached("start: all started")
+	d.closeGiven()
+	return l, nil
+}
+
+// record records the processes of a sandbox that is ready.
+func (l *launched) record(box *statedir.Box, p *plan) error {
+	err := l.unknown
+	if err == nil {
+		var parts []statedir.Process
+		if p.shim.Image != "" {
+			parts = statedir.Descendants(l.process.PID)
+		}
+		err = box.SetShim(&l.process, parts...)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)
+	}
+	return nil
+}
+
+// spawn starts a program in a session of its own, with the log as its standard error,
+// params as its FDBoot, and files. The program is executed by its descriptor, so that this
+// works with privileges dropped, wherever it lies. That descriptor is the child's last:
+// another number could be taken by something else before the child executes.
+func spawn(program, log *os.File, args []string, attr *syscall.SysProcAttr, params *boot.Params, files []*os.File) (*child.Child, error) {
+	bootFile, err := params.File()
+	if err != nil {
+		return nil, err
+	}
+	defer bootFile.Close()
+	attr.Setsid = true
+	all := append(slices.Clone(files), program)
+	all[2], all[boot.FDBoot] = log, bootFile
+	return child.Start(&child.Command{
+		Path: "/proc/self/fd/" + strconv.Itoa(len(files)), Args: args,
+		Env:   boot.Environ(),
+		Files: all,
+		Attr:  attr,
+	})
+}
+
+// shimNamespaces puts the shim in a user and a mount namespace of its own, where it may
+// mount and the sandbox's uid and gid are 0. If the caller is root, the shim keeps nothing
+// else of root.
+func shimNamespaces(c *statedir.Config) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: c.UID, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: c.GID, Size: 1}},
+	}
+	if c.DroppedUID != 0 {
+		attr.GidMappingsEnableSetgroups = true
+		attr.Credential = &syscall.Credential{Uid: 0, Gid: 0}
+	}
+	return attr
+}
+
+// treeCredential makes the tree server run as the sandbox's user. That of a codebase that is
+// root's runs as root and drops capabilities itself.
+func treeCredential(c *statedir.Config) *syscall.SysProcAttr {
+	attr := new(syscall.SysProcAttr)
+	if c.DroppedUID != 0 && !c.RootTree {
+		attr.Credential = &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.GID)}
+	}
+	return attr
+}
+
+// namespaceError explains why the shim could not be started. Usually the host does not allow
+// user namespaces.
+func namespaceError(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS) {
+		return runtime.Errorf(runtime.ErrUnavailable, "this host does not allow user namespaces: %w; wolffia doctor says why and what helps", err)
+	}
+	return runtime.Errorf(runtime.ErrUnavailable, "start the shim: %w", err)
+}

@@ -1,0 +1,90 @@
+package local
+
+import (
+	"testing"
+
+	"wolffia/image/store"
+	"wolffia/internal/cgroup"
+	"wolffia/internal/statedir"
+	"wolffia/perm"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+type fakeLauncher string
+
+func (f fakeLauncher) Name() string { return string(f) }
+
+func (fakeLauncher) Launch(*launch.Spec) (*launch.Instance, error) { return nil, nil }
+
+// What a start starts, with which parameters, for each kind of sandbox.
+func TestPlan(t *testing.T) {
+	dir, err := statedir.Open(t.TempDir() + "/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sandboxes{
+		catalog: &catalog{dir: dir, backends: []launch.Backend{
+			{Launcher: fakeLauncher("bare")}, {Launcher: fakeLauncher("kernel"), OwnKernel: true}, {Launcher: fakeLauncher("engine"), Engine: true},
+		}},
+		bin: programs{wolffia: "/bin/wolffia", guest: "/bin/guest"}, images: store.Open(dir.Path()),
+	}
+	id := runtime.NewID()
+	box := dir.Box(id)
+	image := "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	rules := []perm.Rule{{Pattern: "**", Level: perm.Read}}
+	group := &limiting{plan: new(cgroup.Plan), rlimits: launch.Rlimits{PIDs: 7}}
+	type want struct {
+		tree, keeper, backend                         bool
+		copyGuest, ownKernel, image, sendsImage, held bool
+	}
+	for _, tt := range []struct {
+		name    string
+		config  statedir.Config
+		limits  *limiting
+		program string
+		want    want
+	}{
+		{"nothing", statedir.Config{}, nil, "", want{}},
+		{"a codebase", statedir.Config{SandboxConfig: runtime.SandboxConfig{CodebasePath: "/code", Permissions: rules}}, nil, "", want{tree: true}},
+		{"by root", statedir.Config{DroppedUID: 9}, nil, "", want{copyGuest: true}},
+		{"a program", statedir.Config{SandboxConfig: runtime.SandboxConfig{Runtime: "kernel"}}, nil, "/bin/kernel", want{backend: true, ownKernel: true}},
+		{"an image", statedir.Config{SandboxConfig: runtime.SandboxConfig{ImageID: image}}, nil, "", want{image: true}},
+		{"an image, by root", statedir.Config{SandboxConfig: runtime.SandboxConfig{ImageID: image}, DroppedUID: 9}, nil, "", want{image: true, sendsImage: true, copyGuest: true}},
+		{"a group", statedir.Config{}, group, "", want{held: true}},
+		{"limits without a group", statedir.Config{}, &limiting{}, "", want{}},
+		{
+			"an engine, by root",
+			statedir.Config{SandboxConfig: runtime.SandboxConfig{Runtime: "engine", ImageID: image, CodebasePath: "/code", Permissions: rules}, DroppedUID: 9},
+			nil, "/bin/keeper",
+			want{tree: true, keeper: true},
+		},
+	} {
+		c := tt.config
+		c.ID = id
+		if c.Runtime == "" {
+			c.Runtime = "bare"
+		}
+		life := new(statedir.Lifetime)
+		p := s.plan(box, &c, life, tt.limits, tt.program)
+		got := want{
+			p.tree != nil, p.keeper != "", p.backend != "",
+			p.shim.CopyGuest, p.shim.OwnKernel, p.shim.Image != "", p.shim.SendsImage, p.shim.Held,
+		}
+		if got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+		if p.shim.ID != id || p.shim.Run != box.Run() || p.shim.Mnt != box.Mnt() || p.shim.Guest != "/bin/guest" || p.shim.Lifetime != life {
+			t.Errorf("%s: %+v", tt.name, p.shim)
+		}
+		if p.shim.Config.Permissions != nil || p.tree != nil && len(p.tree.Config.Permissions) != len(c.Permissions) {
+			t.Errorf("%s: the rules are only the tree server's", tt.name)
+		}
+		if p.shim.HasBackend != (p.backend != "") || (p.shim.Engine != "") != (p.keeper != "") || (p.shim.StateDir != "") != (p.keeper != "") {
+			t.Errorf("%s: %+v", tt.name, p.shim)
+		}
+		if tt.limits != nil && p.shim.Rlimits != tt.limits.rlimits {
+			t.Errorf("%s: %+v", tt.name, p.shim.Rlimits)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+	"wolffia/wire"
+	"wolffia/wire/client"
+)
+
+// A process is a command that a sandbox was asked for.
+type process struct {
+	*client.Process
+	box     *statedir.Box
+	session bool // it is a command in a session
+	// kills counts the processes killed by the memory limit, of which there were before
+	// when the command began; nil: there is no such limit.
+	kills  func() int64
+	before int64
+	limit  *overdue // nil: it has no timeout
+}
+
+var _ runtime.Process = (*process)(nil)
+
+// Wait implements [runtime.Process].
+func (p *process) Wait(ctx context.Context) (runtime.Exit, error) {
+	exit, _, err := p.wait(ctx)
+	return exit, err
+}
+
+// wait is Wait that also returns what the guest says of the end.
+func (p *process) wait(ctx context.Context) (runtime.Exit, *wire.ExitStatus, error) {
+	status, err := p.Process.Wait(ctx)
+	step.Reached("exec: ended")
+	if p.limit != nil && (err == nil || ctx.Err() == nil) {
+		p.limit.stop()
+	}
+	var failed *client.StartError
+	switch {
+	case errors.As(err, &failed):
+		return runtime.Exit{}, nil, orExpired(p.box, guestError(failed))
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return runtime.Exit{}, nil, err
+	case err != nil:
+		return runtime.Exit{}, nil, lost(p.box, err)
+	}
+	exit := exitOf(&status, p.session)
+	if exit.Code > 128 && !exit.TimedOut {
+		// If the sandbox has expired, that is what killed it.
+		if gone := expired(p.box); gone != nil {
+			return runtime.Exit{}, nil, gone
+		}
+	}
+	exit.OutOfMemory = exit.Code != 0 && p.kills != nil && p.kills() > p.before
+	return exit, &status, nil
+}
+
+// finish waits for the end, and kills the process if ctx ends first. If its input could not
+// be read, which unread tells, that is the error.
+func (p *process) finish(ctx context.Context, unread func() error) (runtime.Exit, *wire.ExitStatus, error) {
+	exit, status, err := p.wait(ctx)
+	if err != nil && ctx.Err() != nil {
+		_ = p.Kill()
+		gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), boot.KillLimit)
+		defer cancel()
+		_, _ = p.Process.Wait(gone) // from then on nothing writes to the result
+	}
+	if failed := unread(); failed != nil {
+		return runtime.Exit{}, nil, errors.Join(ctx.Err(), failed)
+	}
+	return exit, status, err
+}
+
+// Close implements [runtime.Process].
+func (p *process) Close() error { return p.Kill() }
+
+// exitOf returns what the guest says of an end.
+func exitOf(s *wire.ExitStatus, session bool) runtime.Exit {
+	exit := runtime.Exit{Code: s.Code, Signal: syscall.Signal(s.Signal), TimedOut: s.TimedOut}
+	if session {
+		exit.Session = &runtime.SessionStatus{
+			Cwd: string(s.Cwd), Ended: s.SessionEnded, Restored: s.Restored, ShellCode: s.ShellCode, StatusLost: s.StatusLost,
+		}
+	}
+	return exit
+}
+
+// guestErrors are the classes of error by their names in the protocol.
+var guestErrors = map[string]error{
+	wire.ClassInvalid: runtime.ErrInvalid, wire.ClassNotFound: runtime.ErrNotFound, wire.ClassExists: runtime.ErrExists,
+	wire.ClassConflict: runtime.ErrConflict, wire.ClassUnavailable: runtime.ErrUnavailable, wire.ClassUnsupported: runtime.ErrUnsupported,
+}
+
+// guestError gives an error of the guest its class.
+func guestError(err error) error {
+	var failed *client.StartError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	if class := guestErrors[failed.Class]; class != nil {
+		return runtime.Errorf(class, "%s", failed.Message)
+	}
+	return &runtime.StartError{Code: failed.Code, Message: failed.Message}
+}

@@ -1,0 +1,251 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/audit"
+	"wolffia/image/store"
+	"wolffia/internal/boot"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+)
+
+// sandboxes is the part of a Runtime that makes, starts, ends, describes and changes
+// sandboxes.
+type sandboxes struct {
+	*catalog
+	conns    *connections
+	bin      programs
+	images   *store.Store      // of backends without an engine
+	progress func(text string) // may be nil
+	log      *slog.Logger      // may be nil
+
+	// Of sandboxes that are bound to this process: closing a file of bound, which is
+	// there from Create on, says that the process has ended; closing one of alive, which
+	// is there from Start on, ends the sandbox.
+	bound, alive *held
+}
+
+// StateDir returns the absolute path of the state directory.
+func (s *sandboxes) StateDir() string { return s.dir.Path() }
+
+// Name implements [runtime.Runtime].
+func (s *sandboxes) Name() string { return s.backends[0].Name() }
+
+// Create implements [runtime.Runtime].
+func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (*runtime.Sandbox, error) {
+	c := recordOf(config)
+	limits, release, err := s.complete(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	s.tidy(ctx) // a name may become free
+	box, caller, err := s.dir.Create(c)
+	if err != nil {
+		return nil, err
+	}
+	if caller != nil {
+		s.bound.put(c.ID, caller)
+	}
+	step.Reached("create: done")
+	s.remember(c, box.Stamp(), limits)
+	return describe(box, c, box.State)
+}
+
+// Stop implements [runtime.Runtime].
+func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
+	box, c, err := s.find(sandboxID)
+	if err != nil {
+		return err
+	}
+	if err := s.stop(ctx, box, c, boot.StopGrace); err != nil || !c.Resources.Limited() {
+		return err
+	}
+	lock, err := box.TryLock()
+	if err != nil {
+		return nil //nolint:nilerr // destroyed or started again meanwhile
+	}
+	return errors.Join(unlimit(box), lock.Unlock(), lock.Close())
+}
+
+// Destroy implements [runtime.Runtime].
+func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
+	box, c, err := s.find(sandboxID)
+	switch {
+	case err == nil:
+	case errors.Is(err, runtime.ErrUnavailable) && runtime.IsID(sandboxID):
+		box, c = s.dir.Box(sandboxID), unknownConfig() // its processes still name the sandbox
+	case errors.Is(err, runtime.ErrNotFound) && runtime.IsID(sandboxID):
+		if lost, lerr := s.destroyLost(ctx, sandboxID); lost {
+			return lerr
+		}
+		s.tidy(ctx) // it may be half removed
+		return err
+	default:
+		return err
+	}
+	if err := box.RenewLock(); err != nil {
+		return err
+	}
+	if err := s.stop(ctx, box, c, 0); err != nil {
+		return err
+	}
+	defer s.tidy(ctx)
+	step.Reached("destroy: stopped")
+	settled, err := box.LockConfig(ctx, boot.KillLimit)
+	if err != nil {
+		return err
+	}
+	defer settled()
+	release, err := box.WaitLock(ctx, boot.KillLimit) // so that it is not started meanwhile
+	if err != nil {
+		return err
+	}
+	defer release()
+	step.Reached("destroy: locks taken")
+	if err := s.clean(ctx, box, c); err != nil {
+		return err
+	}
+	s.forget(box.ID())
+	s.bound.close(box.ID())
+	return box.Remove()
+}
+
+// unknownConfig stands for a configuration that is damaged: it has no ID.
+func unknownConfig() *statedir.Config { return &statedir.Config{UID: os.Geteuid()} }
+
+// Get implements [runtime.Runtime].
+func (s *sandboxes) Get(_ context.Context, sandboxID string) (*runtime.Sandbox, error) {
+	box, c, err := s.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	return describe(box, c, box.State)
+}
+
+// List implements [runtime.Runtime].
+func (s *sandboxes) List(ctx context.Context) ([]*runtime.Sandbox, error) {
+	ids, err := s.dir.IDs()
+	if err != nil {
+		return nil, err
+	}
+	all := []*runtime.Sandbox{}
+	for _, id := range ids {
+		box := s.dir.Box(id)
+		f, err := s.look(box, box.State)
+		if err != nil {
+			return nil, err
+		}
+		if f.reapable(time.Now()).unasked() {
+			// What is over is about to go, even if another process still uses it.
+			if p, err := s.reap(ctx, id, reason.unasked); p != nil || err == nil && f.expired != "" {
+				continue
+			}
+		}
+		if f.sandbox != nil {
+			all = append(all, f.sandbox)
+		}
+	}
+	slices.SortFunc(all, func(a, b *runtime.Sandbox) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+// describe returns what is known of the sandbox in box; state tells what it does.
+func describe(box *statedir.Box, c *statedir.Config, state func() (runtime.State, string, error)) (*runtime.Sandbox, error) {
+	is, why, err := state()
+	if err != nil {
+		return nil, err
+	}
+	s := &runtime.Sandbox{
+		ID: box.ID(), Name: c.Name, Runtime: c.Runtime, State: is, Reason: why,
+		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
+		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Image: c.Image, MountPoint: c.MountPointOrDefault(),
+		Network: cmp.Or(c.Network, runtime.NetworkNone), UID: c.UID, GID: c.GID,
+	}
+	life, err := box.Lifetime(c)
+	if err != nil {
+		return nil, err
+	}
+	if life != nil {
+		now := statedir.Now()
+		s.ExpiresAt, s.IdleTimeout, s.Expired = life.Deadline(now), life.IdleTimeout(), box.Expired(life, now)
+		s.Reason = cmp.Or(s.Reason, s.Expired.Why())
+	}
+	return s, nil
+}
+
+// Details are all that is known of a sandbox.
+type Details struct {
+	runtime.Sandbox
+	Config runtime.SandboxConfig // as Create has completed it
+	Tree   *TreeState            // nil unless the sandbox runs and has a codebase
+	Limits *runtime.LimitsState  // nil unless the sandbox runs and has limits
+}
+
+// Inspect returns all that is known of a sandbox. It waits a few seconds at most for the
+// answer of one that runs.
+func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, error) {
+	box, c, err := s.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	sandbox, err := describe(box, c, box.State)
+	if err != nil {
+		return nil, err
+	}
+	d := &Details{Sandbox: *sandbox, Config: c.SandboxConfig}
+	if d.State == runtime.StateRunning {
+		d.Limits = s.limitsState(box, c)
+		if c.CodebasePath != "" {
+			d.Tree = treeState(ctx, box, c)
+		}
+	}
+	return d, nil
+}
+
+// Log opens the log of a sandbox's shim, guest and backend. The caller closes it. Its
+// content is hostile: quote it before printing.
+func (s *sandboxes) Log(sandboxID string) (*os.File, error) {
+	box, _, err := s.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(box.Log(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
+	}
+	return f, nil
+}
+
+// Audit opens the log of the accesses that a sandbox's tree has denied, whether the
+// sandbox runs or not. What a running one denied before the call is in the log, unless the
+// disk takes longer than a second or the tree server does not answer. alive names a file
+// that exists as long as the sandbox does, for [audit.Reader.Follow]. The caller closes
+// the reader.
+func (s *sandboxes) Audit(ctx context.Context, sandboxID string) (log *audit.Reader, alive string, err error) {
+	box, c, err := s.find(sandboxID)
+	if err != nil {
+		return nil, "", err
+	}
+	if c.CodebasePath != "" {
+		_, _ = ask(ctx, box, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second) // without an answer the log is as it is
+	}
+	log, err = audit.Open(box.Audit())
+	if err != nil {
+		return nil, "", runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+	}
+	return log, box.ConfigFile(), nil
+}

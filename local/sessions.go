@@ -1,0 +1,229 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+	"wolffia/wire"
+	"wolffia/wire/client"
+)
+
+// sessions is the part of a Runtime that keeps shells in sandboxes. All it knows of them is
+// the guest's word.
+type sessions struct{ *executor }
+
+// sessionLimit is how long PID 1 may take to make a session. Its shell has 10 s to answer.
+const sessionLimit = time.Minute
+
+// CreateSession implements [runtime.SessionManager].
+func (s *sessions) CreateSession(ctx context.Context, sandboxID string, config *runtime.SessionConfig) (*runtime.Session, error) {
+	if config == nil {
+		config = new(runtime.SessionConfig)
+	}
+	name := config.Name
+	if name == "" {
+		name = strings.ToLower(rand.Text()[:12])
+	}
+	if err := wire.CheckSessionName(name); err != nil {
+		return nil, runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	silent := runtime.Errorf(runtime.ErrUnavailable, "session %s: the sandbox has not made it in %v", name, sessionLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, sessionLimit, silent)
+	defer cancel()
+	var info wire.SessionInfo
+	box, err := s.ask(sandboxID, func(conn *client.Conn, c *statedir.Config) error {
+		if err := conn.CreateSession(ctx, newSession(c, name, config)); err != nil {
+			return err
+		}
+		var err error
+		info, err = conn.Session(ctx, name)
+		return err
+	})
+	if err != nil && context.Cause(ctx) == silent {
+		err = silent
+	}
+	if err != nil {
+		return nil, err
+	}
+	return session(box, &info), nil
+}
+
+// newSession returns the request for a session called name.
+func newSession(c *statedir.Config, name string, config *runtime.SessionConfig) *wire.StartRequest {
+	rows, cols := config.Rows, config.Cols
+	if rows == 0 || cols == 0 {
+		rows, cols = 24, 80
+	}
+	return &wire.StartRequest{
+		Env: environment(c, config.Env), Dir: cwd(c, config.Cwd), Rows: rows, Cols: cols,
+		Session: &wire.SessionRequest{Op: wire.SessionCreate, Name: name, Shell: config.Shell, RC: config.RC},
+	}
+}
+
+// ensure makes a session unless it exists.
+func (s *sessions) ensure(ctx context.Context, sandboxID, name string) error {
+	_, err := s.CreateSession(ctx, sandboxID, &runtime.SessionConfig{Name: name})
+	if err == nil || errors.Is(err, runtime.ErrExists) {
+		return nil
+	}
+	return fmt.Errorf("session %s: %w", name, err)
+}
+
+// DestroySession implements [runtime.SessionManager].
+func (s *sessions) DestroySession(ctx context.Context, sessionID string) error {
+	_, err := s.askAbout(sessionID, func(conn *client.Conn, name string) error {
+		return conn.DestroySession(ctx, name)
+	})
+	return err
+}
+
+// GetSession implements [runtime.SessionManager].
+func (s *sessions) GetSession(ctx context.Context, sessionID string) (*runtime.Session, error) {
+	var info wire.SessionInfo
+	box, err := s.askAbout(sessionID, func(conn *client.Conn, name string) (err error) {
+		info, err = conn.Session(ctx, name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return session(box, &info), nil
+}
+
+// ListSessions implements [runtime.SessionManager].
+func (s *sessions) ListSessions(ctx context.Context, sandboxID string) ([]*runtime.Session, error) {
+	var infos []wire.SessionInfo
+	box, err := s.ask(sandboxID, func(conn *client.Conn, _ *statedir.Config) (err error) {
+		infos, err = conn.Sessions(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*runtime.Session, len(infos))
+	for i := range infos {
+		all[i] = session(box, &infos[i])
+	}
+	return all, nil
+}
+
+// session returns what the guest says of a session.
+func session(box *statedir.Box, info *wire.SessionInfo) *runtime.Session {
+	return &runtime.Session{
+		ID: box.ID() + "/" + info.Name, SandboxID: box.ID(), Name: info.Name, Shell: info.Shell, PID: info.PID,
+		State: runtime.SessionState(info.State), Cwd: string(info.Cwd),
+		CreatedAt: time.UnixMilli(info.CreatedMS), UsedAt: time.UnixMilli(info.UsedMS),
+		Commands: info.Commands, Waiting: info.Waiting, Jobs: info.Jobs, Restarts: info.Restarts,
+	}
+}
+
+// SessionExec implements [runtime.SessionManager].
+func (s *sessions) SessionExec(ctx context.Context, sessionID string, req *runtime.SessionExecRequest) (*runtime.ExecResult, error) {
+	c, err := s.evaluation(sessionID, req)
+	if err != nil {
+		return nil, err
+	}
+	return s.collect(ctx, c, req.Stdin, req.MaxOutput, req.TailOutput)
+}
+
+// SessionExecStream implements [runtime.SessionManager].
+func (s *sessions) SessionExecStream(ctx context.Context, sessionID string, req *runtime.SessionExecRequest, output chan<- []byte) error {
+	defer close(output)
+	if req.Operation != "" {
+		return runtime.Errorf(runtime.ErrUnsupported, "operation %q: its output cannot be streamed", req.Operation)
+	}
+	c, err := s.evaluation(sessionID, req)
+	if err != nil {
+		return err
+	}
+	return s.stream(ctx, c, req.Stdin, output)
+}
+
+// CancelOperation implements [runtime.OperationManager].
+func (s *sessions) CancelOperation(ctx context.Context, sessionID, operation string) error {
+	_, err := s.askAbout(sessionID, func(conn *client.Conn, name string) error {
+		return conn.Cancel(ctx, name, operation)
+	})
+	return err
+}
+
+// evaluation returns the request for a text in a session.
+func (s *sessions) evaluation(sessionID string, req *runtime.SessionExecRequest) (*command, error) {
+	sandbox, name, err := splitSession(sessionID)
+	if err != nil {
+		return nil, err
+	}
+	return s.command(sandbox, evaluate(name, req.NoWait, req.Operation), []string{req.Command}, req.Env, req.Cwd, req.Timeout)
+}
+
+// evaluate returns what makes a request for a process one for a text in a session. With an
+// operation the text outlives this call.
+func evaluate(name string, noWait bool, operation string) *wire.SessionRequest {
+	return &wire.SessionRequest{Op: wire.SessionExec, Name: name, NoWait: noWait, Job: operation, Keep: operation != ""}
+}
+
+// checkEvaluation returns why a session cannot evaluate args in dir, or nil.
+func checkEvaluation(r *wire.SessionRequest, args []string, dir string) error {
+	if err := wire.CheckSessionName(r.Name); err != nil {
+		return runtime.WithClass(runtime.ErrInvalid, err)
+	}
+	switch {
+	case len(args) != 1:
+		return runtime.Errorf(runtime.ErrInvalid, "a session evaluates one text, not %d", len(args))
+	case strings.ContainsRune(args[0], 0):
+		return runtime.Errorf(runtime.ErrInvalid, "the command contains a NUL, which no shell can have")
+	case r.Keep && wire.CheckSessionName(r.Job) != nil:
+		return runtime.Errorf(runtime.ErrInvalid, "operation %q: it must be up to %d letters, digits and, not first, any of ._-", r.Job, wire.MaxSessionName)
+	case dir != "" && !path.IsAbs(dir):
+		return runtime.Errorf(runtime.ErrInvalid, "working directory %q: in a session it must be absolute", dir)
+	}
+	return nil
+}
+
+// splitSession takes a session's id apart.
+func splitSession(id string) (sandbox, name string, err error) {
+	sandbox, name, ok := strings.Cut(id, "/")
+	if !ok || sandbox == "" || wire.CheckSessionName(name) != nil {
+		return "", "", runtime.Errorf(runtime.ErrNotFound, "no session %q: a session's id is SANDBOX/NAME", id)
+	}
+	return sandbox, name, nil
+}
+
+// ask calls question with a connection to a sandbox's guest, and explains its error.
+func (s *sessions) ask(sandboxID string, question func(*client.Conn, *statedir.Config) error) (*statedir.Box, error) {
+	box, c, err := s.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := s.conns.to(box)
+	if err != nil {
+		return nil, err
+	}
+	err = question(conn, c)
+	if long := tooLong(err); long != nil {
+		return nil, long
+	}
+	var failed *client.StartError
+	if err != nil && !errors.As(err, &failed) && (conn.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
+		return nil, lost(box, err)
+	}
+	return box, orExpired(box, guestError(err)) // the sandbox may be about to end
+}
+
+// askAbout is ask with the name of a session.
+func (s *sessions) askAbout(sessionID string, question func(conn *client.Conn, name string) error) (*statedir.Box, error) {
+	sandbox, name, err := splitSession(sessionID)
+	if err != nil {
+		return nil, err
+	}
+	return s.ask(sandbox, func(conn *client.Conn, _ *statedir.Config) error { return question(conn, name) })
+}
