@@ -121,17 +121,12 @@ func (a *app) createCommand() *cobra.Command {
 // createAndStart creates and starts a sandbox, or leaves nothing. It warns of what
 // the user may not expect.
 func (a *app) createAndStart(ctx context.Context, rt *local.Runtime, config *runtime.SandboxConfig) (id string, err error) {
-	box, err := rt.Create(ctx, config)
+	box, err := runtime.Launch(ctx, rt, config)
 	if err != nil {
 		return "", err
 	}
-	if err := rt.Start(ctx, box.ID); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit)
-		defer cancel()
-		return "", errors.Join(err, rt.Destroy(ctx, box.ID))
-	}
 	if config.Resources.Limited() {
-		a.warnLimits(rt.Limits(box.ID))
+		a.warnLimits(rt.Limits(box.ID()))
 	}
-	return box.ID, nil
+	return box.ID(), nil
 }

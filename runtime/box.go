@@ -1,0 +1,120 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A Box is a handle on one sandbox: the calls of its runtime without the id. It holds
+// nothing, so it is not closed, and it may be copied and used concurrently. Several Boxes
+// may be of one sandbox.
+type Box struct {
+	rt RuntimeWithExecutor
+	id string
+}
+
+// Open returns a handle on the sandbox that ref names: an id, a name, or a prefix of an id.
+// The sandbox need not run.
+func Open(ctx context.Context, rt RuntimeWithExecutor, ref string) (*Box, error) {
+	s, err := rt.Get(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &Box{rt, s.ID}, nil
+}
+
+// undoLimit is how long Launch may take to destroy a sandbox that did not start.
+const undoLimit = 30 * time.Second
+
+// Launch creates and starts a sandbox. If it fails, nothing is left. The caller destroys
+// the sandbox, unless it is to outlive the caller.
+func Launch(ctx context.Context, rt RuntimeWithExecutor, config *SandboxConfig) (*Box, error) {
+	s, err := rt.Create(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := rt.Start(ctx, s.ID); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+		defer cancel()
+		return nil, errors.Join(err, rt.Destroy(ctx, s.ID))
+	}
+	return &Box{rt, s.ID}, nil
+}
+
+// ID returns the sandbox's id.
+func (b *Box) ID() string { return b.id }
+
+// Sandbox returns what is known of the sandbox now.
+func (b *Box) Sandbox(ctx context.Context) (*Sandbox, error) { return b.rt.Get(ctx, b.id) }
+
+// Exec runs a program with arguments, without a shell, and returns its output; see
+// [Executor]. That the program fails is not an error.
+func (b *Box) Exec(ctx context.Context, command ...string) (*ExecResult, error) {
+	return b.rt.Exec(ctx, b.id, &ExecRequest{Command: command})
+}
+
+// Do is Exec with all that a request can say.
+func (b *Box) Do(ctx context.Context, req *ExecRequest) (*ExecResult, error) {
+	return b.rt.Exec(ctx, b.id, req)
+}
+
+// StartProcess starts a process with streams of its own, or a terminal. The caller closes it.
+func (b *Box) StartProcess(ctx context.Context, spec *ProcessSpec) (Process, error) {
+	return b.rt.StartProcess(ctx, b.id, spec)
+}
+
+// Session returns a handle on the session with this name. It makes the session, with the
+// default configuration, unless it exists. A runtime without sessions is [ErrUnsupported].
+func (b *Box) Session(ctx context.Context, name string) (*Shell, error) {
+	m, ok := b.rt.(SessionManager)
+	if !ok {
+		return nil, Errorf(ErrUnsupported, "runtime %s has no sessions", b.rt.Name())
+	}
+	s := &Shell{m, b.id + "/" + name}
+	_, err := m.GetSession(ctx, s.id)
+	if errors.Is(err, ErrNotFound) {
+		if _, err = m.CreateSession(ctx, b.id, &SessionConfig{Name: name}); errors.Is(err, ErrExists) {
+			err = nil // made meanwhile
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Start starts the sandbox, which is created, stopped or dead.
+func (b *Box) Start(ctx context.Context) error { return b.rt.Start(ctx, b.id) }
+
+// Stop ends all processes of the sandbox, and keeps it.
+func (b *Box) Stop(ctx context.Context) error { return b.rt.Stop(ctx, b.id) }
+
+// Destroy stops the sandbox and releases everything that it has.
+func (b *Box) Destroy(ctx context.Context) error { return b.rt.Destroy(ctx, b.id) }
+
+// A Shell is a handle on a session of a sandbox. As a [Box], it holds nothing.
+type Shell struct {
+	rt SessionManager
+	id string
+}
+
+// ID returns the session's id.
+func (s *Shell) ID() string { return s.id }
+
+// Session returns what is known of the session now.
+func (s *Shell) Session(ctx context.Context) (*Session, error) { return s.rt.GetSession(ctx, s.id) }
+
+// Exec evaluates a text in the session's shell and returns its output; see
+// [SessionManager]. That the text fails is not an error.
+func (s *Shell) Exec(ctx context.Context, text string) (*ExecResult, error) {
+	return s.rt.SessionExec(ctx, s.id, &SessionExecRequest{Command: text})
+}
+
+// Do is Exec with all that a request can say.
+func (s *Shell) Do(ctx context.Context, req *SessionExecRequest) (*ExecResult, error) {
+	return s.rt.SessionExec(ctx, s.id, req)
+}
+
+// Destroy ends the session and all that it has started.
+func (s *Shell) Destroy(ctx context.Context) error { return s.rt.DestroySession(ctx, s.id) }
