@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,10 +19,7 @@ import (
 )
 
 // connections keeps one connection to the shim of each sandbox, which all calls share.
-type connections struct {
-	mu   sync.Mutex
-	open map[string]*connection // by sandbox id; guarded by mu
-}
+type connections struct{ *table[*connection] }
 
 type connection struct {
 	*client.Conn
@@ -50,23 +46,10 @@ func (s *connections) to(box *statedir.Box) (*client.Conn, error) {
 // end closes the connection to a sandbox that ends. What the shim sent last, such as how
 // commands ended, is read first, for up to a second.
 func (s *connections) end(id string) {
-	s.mu.Lock()
-	c := s.open[id]
-	delete(s.open, id)
-	s.mu.Unlock()
-	if c != nil {
+	if c, ok := s.take(id); ok {
 		boot.Within(time.Second, c.Done())
 		_ = c.Close()
 	}
-}
-
-func (s *connections) closeAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.open {
-		_ = c.Close()
-	}
-	clear(s.open)
 }
 
 // dial connects to the socket of a sandbox's shim. The path of the socket may be too long
@@ -131,7 +114,7 @@ func lost(box *statedir.Box, err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	go func() { // ends with ctx
-		if _, err := ask(ctx, box, &boot.Request{Op: boot.OpNothing}, boot.StatsLimit); err == nil {
+		if _, err := askShim(ctx, box, &boot.Request{Op: boot.OpNothing}, boot.StatsLimit); err == nil {
 			cancel()
 		}
 	}()
@@ -149,10 +132,10 @@ func lost(box *statedir.Box, err error) error {
 	return runtime.Errorf(runtime.ErrUnavailable, "lost the connection to sandbox %s, and with it the request: %w", box.ID(), err)
 }
 
-// ask asks a shim over a connection of its own, which breaks off when time is up and takes
+// askShim asks a shim over a connection of its own, which breaks off when time is up and takes
 // nothing else with it. The error is that of the request or of the answer; with an
 // answer that is an error, the answer is returned too.
-func ask(ctx context.Context, box *statedir.Box, req *boot.Request, limit time.Duration) (*boot.Reply, error) {
+func askShim(ctx context.Context, box *statedir.Box, req *boot.Request, limit time.Duration) (*boot.Reply, error) {
 	sock, err := dial(box)
 	if err != nil {
 		return nil, err

@@ -12,10 +12,8 @@ import (
 
 // SessionJobs implements [runtime.JobManager].
 func (s *sessions) SessionJobs(ctx context.Context, sessionID string) ([]*runtime.Job, error) {
-	var infos []wire.JobInfo
-	_, err := s.askAbout(sessionID, func(conn *client.Conn, name string) (err error) {
-		infos, err = conn.Jobs(ctx, name)
-		return err
+	infos, _, err := askAbout(s, sessionID, func(conn *client.Conn, name string) ([]wire.JobInfo, error) {
+		return conn.Jobs(ctx, name)
 	})
 	if err != nil {
 		return nil, err
@@ -48,10 +46,8 @@ func (s *sessions) StartJob(ctx context.Context, sessionID, name string, req *ru
 		return nil, err
 	}
 	c.Session.Op, c.Session.Job, c.Session.Keep, c.TimeoutMS = wire.SessionJobStart, name, false, 0
-	var info wire.JobInfo
-	_, err = s.askAbout(sessionID, func(conn *client.Conn, _ string) (err error) {
-		info, err = conn.StartJob(ctx, &c.StartRequest)
-		return err
+	info, _, err := askAbout(s, sessionID, func(conn *client.Conn, _ string) (wire.JobInfo, error) {
+		return conn.StartJob(ctx, &c.StartRequest)
 	})
 	if err != nil {
 		return nil, err
@@ -61,12 +57,10 @@ func (s *sessions) StartJob(ctx context.Context, sessionID, name string, req *ru
 
 // JobOutput implements [runtime.JobManager].
 func (s *sessions) JobOutput(_ context.Context, sessionID, job string, stdout, stderr uint64, follow bool) (runtime.Process, error) {
-	var p *client.Process
-	box, err := s.askAbout(sessionID, func(conn *client.Conn, name string) (err error) {
-		p, err = conn.Start(&client.Request{StartRequest: wire.StartRequest{Session: &wire.SessionRequest{
+	p, box, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (*client.Process, error) {
+		return conn.Start(&client.Request{StartRequest: wire.StartRequest{Session: &wire.SessionRequest{
 			Op: wire.SessionJobOutput, Name: name, Job: job, Offset: stdout, ErrOffset: stderr, Follow: follow,
 		}}})
-		return err
 	})
 	if err != nil {
 		return nil, err
@@ -76,10 +70,8 @@ func (s *sessions) JobOutput(_ context.Context, sessionID, job string, stdout, s
 
 // WaitJob implements [runtime.JobManager].
 func (s *sessions) WaitJob(ctx context.Context, sessionID, job string) (runtime.Exit, error) {
-	var status wire.ExitStatus
-	_, err := s.askAbout(sessionID, func(conn *client.Conn, name string) (err error) {
-		status, err = conn.WaitJob(ctx, name, job)
-		return err
+	status, _, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (wire.ExitStatus, error) {
+		return conn.WaitJob(ctx, name, job)
 	})
 	if err != nil {
 		return runtime.Exit{}, err
@@ -89,21 +81,16 @@ func (s *sessions) WaitJob(ctx context.Context, sessionID, job string) (runtime.
 
 // SignalJob implements [runtime.JobManager].
 func (s *sessions) SignalJob(ctx context.Context, sessionID, job string, sig syscall.Signal) error {
-	_, err := s.askAbout(sessionID, func(conn *client.Conn, name string) error {
-		return conn.SignalJob(ctx, name, job, sig)
-	})
-	return err
+	return s.tell(sessionID, func(conn *client.Conn, name string) error { return conn.SignalJob(ctx, name, job, sig) })
 }
 
 // AttachSession implements [runtime.SessionAttacher].
 func (s *sessions) AttachSession(ctx context.Context, sessionID string, req *runtime.AttachRequest) (runtime.Terminal, error) {
-	var t *client.Terminal
-	box, err := s.askAbout(sessionID, func(conn *client.Conn, name string) (err error) {
-		t, err = conn.Attach(ctx, &wire.StartRequest{
+	t, box, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (*client.Terminal, error) {
+		return conn.Attach(ctx, &wire.StartRequest{
 			Rows: req.Rows, Cols: req.Cols,
 			Session: &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover},
 		}, nil)
-		return err
 	})
 	if err != nil {
 		return nil, err

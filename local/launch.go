@@ -32,11 +32,11 @@ type descriptors struct {
 	kept     *os.File // the shim's socket to the keeper
 
 	all   []*os.File
-	given []*os.File // those of all that must be open in the started processes only
+	given []*os.File // those that only the started processes keep open
 	err   error      // the first
 }
 
-// open opens what a plan needs. The caller closes it, after an error too.
+// open opens what a plan needs. The caller closes all of it, after an error too.
 func (p *plan) open(box *statedir.Box, lock *statedir.Lock, wolffia string) (*descriptors, error) {
 	d := new(descriptors)
 	d.log = d.one(openLog(box))
@@ -89,14 +89,8 @@ func (d *descriptors) takeHold() *os.File {
 	return d.hold
 }
 
-// close closes all that is still open.
-func (d *descriptors) close() { closeFiles(d.all) }
-
-// closeGiven closes what must be open in the started processes only: else the end of one
-// would not show.
-func (d *descriptors) closeGiven() { closeFiles(d.given) }
-
-func closeFiles(files []*os.File) {
+// closeAll closes those of files that are open.
+func closeAll(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close() // nil, or closed before, is fine
 	}
@@ -172,7 +166,7 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 		undo.Add(tree.Kill)
 	}
 	step.Reached("start: all started")
-	d.closeGiven()
+	closeAll(d.given) // else the end of a process would not show
 	return l, nil
 }
 

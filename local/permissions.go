@@ -21,7 +21,7 @@ import (
 // process is killed in between, the sandbox goes on under the old rules, and Inspect
 // reports that they differ from the recorded ones; another call repairs it.
 func (s *sandboxes) SetPermissions(ctx context.Context, sandboxID string, rules []perm.Rule) error {
-	if _, err := perm.Compile(rules); err != nil {
+	if err := perm.Check(rules); err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
 	box, _, err := s.find(sandboxID)
@@ -55,7 +55,7 @@ func trySetPermissions(ctx context.Context, box *statedir.Box, c, was *statedir.
 		if err != nil {
 			return true, err
 		}
-		answer, err := ask(ctx, box, &boot.Request{Op: boot.OpRules, Rules: rules}, boot.RulesLimit+boot.KillLimit)
+		answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpRules, Rules: rules}, boot.RulesLimit+boot.KillLimit)
 		switch {
 		case err == nil:
 			return true, nil
@@ -78,7 +78,7 @@ type TreeState struct {
 
 // treeState asks the tree server of a running sandbox, which may take a few seconds.
 func treeState(ctx context.Context, box *statedir.Box, c *statedir.Config) *TreeState {
-	answer, err := ask(ctx, box, &boot.Request{Op: boot.OpStats}, boot.StatsLimit+time.Second)
+	answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpStats}, boot.StatsLimit+time.Second)
 	if err == nil && answer.Stats == nil {
 		err = errors.New("the tree server sent no figures")
 	}

@@ -18,7 +18,7 @@ func (s *sandboxes) Touch(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return err
 	}
-	_, err = ask(ctx, box, &boot.Request{Op: boot.OpTouch}, touchLimit)
+	_, err = askShim(ctx, box, &boot.Request{Op: boot.OpTouch}, touchLimit)
 	return orExpired(box, err)
 }
 
@@ -56,7 +56,7 @@ func tryRenew(ctx context.Context, box *statedir.Box, c *statedir.Config, ttl ti
 	}
 	life.Renew(ttl, statedir.Now())
 	return change(ctx, box, func() error { return box.SetLifetime(life) }, func(ctx context.Context) (bool, error) {
-		answer, err := ask(ctx, box, &boot.Request{Op: boot.OpRenew, Lifetime: life}, touchLimit)
+		answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpRenew, Lifetime: life}, touchLimit)
 		return answer != nil, orExpired(box, err) // without an answer the sandbox may have ended
 	})
 }

@@ -1,12 +1,10 @@
 package local
 
 import (
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 
 	"wolffia/image/store"
 	"wolffia/internal/statedir"
@@ -77,12 +75,12 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 		return nil, err
 	}
 	all := &catalog{dir: dir, backends: append([]launch.Backend{first}, more...), cache: map[string]cached{}}
-	conns := &connections{open: map[string]*connection{}}
+	conns := &connections{newTable[*connection]()}
 	exec := &executor{catalog: all, conns: conns}
 	return &Runtime{
 		sandboxes: &sandboxes{
 			catalog: all, conns: conns, bin: bin, images: store.Open(dir.Path()),
-			progress: opts.Progress, log: opts.Log, bound: newHeld(), alive: newHeld(),
+			progress: opts.Progress, log: opts.Log, bound: newTable[*os.File](), alive: newTable[*os.File](),
 		},
 		executor: exec,
 		sessions: &sessions{exec},
@@ -125,39 +123,4 @@ func (r *Runtime) Close() error {
 	r.alive.closeAll()
 	r.bound.closeAll()
 	return nil
-}
-
-// held keeps one file open for each of some sandboxes.
-type held struct {
-	mu    sync.Mutex
-	files map[string]io.Closer // by sandbox id; guarded by mu
-}
-
-func newHeld() *held { return &held{files: map[string]io.Closer{}} }
-
-// put keeps f until it is closed by one of the other methods.
-func (h *held) put(id string, f io.Closer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.files[id] = f
-}
-
-// close closes the file of one sandbox, if there is one.
-func (h *held) close(id string) {
-	h.mu.Lock()
-	f := h.files[id]
-	delete(h.files, id)
-	h.mu.Unlock()
-	if f != nil {
-		_ = f.Close()
-	}
-}
-
-func (h *held) closeAll() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, f := range h.files {
-		_ = f.Close()
-	}
-	clear(h.files)
 }

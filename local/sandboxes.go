@@ -33,7 +33,7 @@ type sandboxes struct {
 	// Of sandboxes that are bound to this process: closing a file of bound, which is
 	// there from Create on, says that the process has ended; closing one of alive, which
 	// is there from Start on, ends the sandbox.
-	bound, alive *held
+	bound, alive *table[*os.File]
 }
 
 // StateDir returns the absolute path of the state directory.
@@ -241,7 +241,7 @@ func (s *sandboxes) Audit(ctx context.Context, sandboxID string) (log *audit.Rea
 		return nil, "", err
 	}
 	if c.CodebasePath != "" {
-		_, _ = ask(ctx, box, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second) // without an answer the log is as it is
+		_, _ = askShim(ctx, box, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second) // without an answer the log is as it is
 	}
 	log, err = audit.Open(box.Audit())
 	if err != nil {

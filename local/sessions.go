@@ -39,14 +39,11 @@ func (s *sessions) CreateSession(ctx context.Context, sandboxID string, config *
 	silent := runtime.Errorf(runtime.ErrUnavailable, "session %s: the sandbox has not made it in %v", name, sessionLimit)
 	ctx, cancel := context.WithTimeoutCause(ctx, sessionLimit, silent)
 	defer cancel()
-	var info wire.SessionInfo
-	box, err := s.ask(sandboxID, func(conn *client.Conn, c *statedir.Config) error {
+	info, box, err := ask(s, sandboxID, func(conn *client.Conn, c *statedir.Config) (wire.SessionInfo, error) {
 		if err := conn.CreateSession(ctx, newSession(c, name, config)); err != nil {
-			return err
+			return wire.SessionInfo{}, err
 		}
-		var err error
-		info, err = conn.Session(ctx, name)
-		return err
+		return conn.Session(ctx, name)
 	})
 	if err != nil && context.Cause(ctx) == silent {
 		err = silent
@@ -80,18 +77,13 @@ func (s *sessions) ensure(ctx context.Context, sandboxID, name string) error {
 
 // DestroySession implements [runtime.SessionManager].
 func (s *sessions) DestroySession(ctx context.Context, sessionID string) error {
-	_, err := s.askAbout(sessionID, func(conn *client.Conn, name string) error {
-		return conn.DestroySession(ctx, name)
-	})
-	return err
+	return s.tell(sessionID, func(conn *client.Conn, name string) error { return conn.DestroySession(ctx, name) })
 }
 
 // GetSession implements [runtime.SessionManager].
 func (s *sessions) GetSession(ctx context.Context, sessionID string) (*runtime.Session, error) {
-	var info wire.SessionInfo
-	box, err := s.askAbout(sessionID, func(conn *client.Conn, name string) (err error) {
-		info, err = conn.Session(ctx, name)
-		return err
+	info, box, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (wire.SessionInfo, error) {
+		return conn.Session(ctx, name)
 	})
 	if err != nil {
 		return nil, err
@@ -101,10 +93,8 @@ func (s *sessions) GetSession(ctx context.Context, sessionID string) (*runtime.S
 
 // ListSessions implements [runtime.SessionManager].
 func (s *sessions) ListSessions(ctx context.Context, sandboxID string) ([]*runtime.Session, error) {
-	var infos []wire.SessionInfo
-	box, err := s.ask(sandboxID, func(conn *client.Conn, _ *statedir.Config) (err error) {
-		infos, err = conn.Sessions(ctx)
-		return err
+	infos, box, err := ask(s, sandboxID, func(conn *client.Conn, _ *statedir.Config) ([]wire.SessionInfo, error) {
+		return conn.Sessions(ctx)
 	})
 	if err != nil {
 		return nil, err
@@ -150,10 +140,7 @@ func (s *sessions) SessionExecStream(ctx context.Context, sessionID string, req 
 
 // CancelOperation implements [runtime.OperationManager].
 func (s *sessions) CancelOperation(ctx context.Context, sessionID, operation string) error {
-	_, err := s.askAbout(sessionID, func(conn *client.Conn, name string) error {
-		return conn.Cancel(ctx, name, operation)
-	})
-	return err
+	return s.tell(sessionID, func(conn *client.Conn, name string) error { return conn.Cancel(ctx, name, operation) })
 }
 
 // evaluation returns the request for a text in a session.
@@ -199,31 +186,39 @@ func splitSession(id string) (sandbox, name string, err error) {
 }
 
 // ask calls question with a connection to a sandbox's guest, and explains its error.
-func (s *sessions) ask(sandboxID string, question func(*client.Conn, *statedir.Config) error) (*statedir.Box, error) {
+func ask[T any](s *sessions, sandboxID string, question func(*client.Conn, *statedir.Config) (T, error)) (answer T, box *statedir.Box, err error) {
 	box, c, err := s.find(sandboxID)
 	if err != nil {
-		return nil, err
+		return answer, nil, err
 	}
 	conn, err := s.conns.to(box)
 	if err != nil {
-		return nil, err
+		return answer, nil, err
 	}
-	err = question(conn, c)
+	answer, err = question(conn, c)
 	if long := tooLong(err); long != nil {
-		return nil, long
+		return answer, nil, long
 	}
 	var failed *client.StartError
 	if err != nil && !errors.As(err, &failed) && (conn.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
-		return nil, lost(box, err)
+		return answer, nil, lost(box, err)
 	}
-	return box, orExpired(box, guestError(err)) // the sandbox may be about to end
+	return answer, box, orExpired(box, guestError(err)) // the sandbox may be about to end
 }
 
 // askAbout is ask with the name of a session.
-func (s *sessions) askAbout(sessionID string, question func(conn *client.Conn, name string) error) (*statedir.Box, error) {
+func askAbout[T any](s *sessions, sessionID string, question func(conn *client.Conn, name string) (T, error)) (answer T, box *statedir.Box, err error) {
 	sandbox, name, err := splitSession(sessionID)
 	if err != nil {
-		return nil, err
+		return answer, nil, err
 	}
-	return s.ask(sandbox, func(conn *client.Conn, _ *statedir.Config) error { return question(conn, name) })
+	return ask(s, sandbox, func(conn *client.Conn, _ *statedir.Config) (T, error) { return question(conn, name) })
+}
+
+// tell is askAbout for a question whose only answer is its error.
+func (s *sessions) tell(sessionID string, what func(conn *client.Conn, name string) error) error {
+	_, _, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (struct{}, error) {
+		return struct{}{}, what(conn, name)
+	})
+	return err
 }

@@ -59,7 +59,7 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) (err error) {
 	}
 	p := s.plan(box, c, life, limits, program)
 	d, err := p.open(box, lock, s.bin.wolffia)
-	defer d.close()
+	defer func() { closeAll(d.all) }()
 	if err != nil {
 		return err
 	}

@@ -20,60 +20,61 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// The descriptors that shim and tree server find when they start.
+// The numbers of the descriptors that a process of the sandbox starts with.
 const (
-	FDBoot    = 3  // boot, as JSON, to its end
+	FDBoot    = 3  // Params as JSON, to its end
 	FDLock    = 4  // the sandbox's lock; held, not used
 	FDControl = 5  // one end of a socket pair between shim and tree server
-	FDReady   = 6  // shim only: progress, see report
+	FDReady   = 6  // shim only: Reports
 	FDAlive   = 7  // shim only: hangs up when the caller ends; heeded if BoundToCaller
-	FDGuest   = 8  // shim only: the guest binary, used if CopyGuest
-	FDConfig  = 9  // shim only: config.json, to see it to the disk
-	FDBackend = 10 // shim only: the backend's program, used if HasBackend
-	FDImage   = 11 // shim only: a socket for the image's mount, if SendsImage
-	FDKept    = 12 // shim only: one end of a socket pair with the keeper, used if Engine is set
-	FDGate    = 13 // shim only: what holds the backend's program, if Held
+	FDGuest   = 8  // shim only: the guest binary, if CopyGuest
+	FDConfig  = 9  // shim only: config.json, to sync it
+	FDBackend = 10 // shim only: the backend's program, if HasBackend
+	FDImage   = 11 // shim only: a socket that the image's mount comes from, if SendsImage
+	FDKept    = 12 // shim only: one end of a socket pair with the keeper, if Engine is set
+	FDGate    = 13 // shim only: the start barrier of the backend's program, if Held
 )
 
-// The keeper has the first four of them, and its end of that socket pair.
+// FDKeeper is the keeper's end of that socket pair. It also has FDBoot, FDLock, FDControl
+// and FDReady.
 const FDKeeper = 7
 
-// A Params tells shim and tree server what to do.
+// Params are what shim, tree server and keeper are started with.
 type Params struct {
 	ID     string          `json:"id"`
 	Run    string          `json:"run"` // statedir.Box.Run
 	Mnt    string          `json:"mnt"`
 	Config statedir.Config `json:"config"`
 	Guest  string          `json:"guest"` // host path of the guest binary
-	// CopyGuest says that the guest binary may be out of reach once privileges
-	// are dropped; then FDGuest is it.
+	// CopyGuest says that the guest binary is FDGuest: its path may be out of reach once
+	// privileges are dropped.
 	CopyGuest bool `json:"copyGuest,omitempty"`
-	// Image is where the image's tree is, if there is one; or, with SendsImage,
-	// FDImage is where a mount of it comes from.
+	// Image is the directory of the image's tree; empty if there is no image. With
+	// SendsImage a mount of it comes through FDImage.
 	Image      string `json:"image,omitempty"`
 	SendsImage bool   `json:"sendsImage,omitempty"`
-	// InDoubt says that processes of an earlier start may still have the changes to
-	// Image mounted.
+	// InDoubt says that processes of an earlier start may still have the sandbox's changes
+	// to Image mounted.
 	InDoubt bool `json:"inDoubt,omitempty"`
 	// HasBackend says that FDBackend is the backend's program.
 	HasBackend bool `json:"hasBackend,omitempty"`
 	// OwnKernel is Backend.OwnKernel.
 	OwnKernel bool `json:"ownKernel,omitempty"`
-	// Lifetime is what the shim is to enforce; nil: nothing, so far.
+	// Lifetime is what the shim enforces; nil: no limit, until it is renewed.
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
-	// Held says that the backend's program is not to run before FDGate says so.
+	// Held says that the backend's program waits at FDGate until it has its limits.
 	Held bool `json:"held,omitempty"`
-	// Rlimits are what PID 1 limits.
+	// Rlimits are the limits that PID 1 sets.
 	Rlimits launch.Rlimits `json:"rlimits,omitzero"`
-	// Engine is set if an engine runs the sandbox: statedir.Box.Engine. Then the
-	// tree is mounted in the host's mount namespace, by the keeper.
+	// Engine is statedir.Box.Engine if an engine runs the sandbox, else empty. The keeper
+	// then mounts the tree in the host's mount namespace.
 	Engine   string `json:"engine,omitempty"`
 	StateDir string `json:"stateDir,omitempty"`
-	// Lost says that what would tell whether it is in the engine is gone.
+	// Lost says that the record of whether the sandbox is in the engine was deleted.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// Subject is what an engine's program works on: a sandbox, or all of a state
+// Subject returns what an engine's program works on: the id of a sandbox, or a state
 // directory.
 func (b *Params) Subject() string { return cmp.Or(b.ID, b.StateDir) }
 
@@ -112,10 +113,9 @@ func (b *Params) File() (*os.File, error) {
 	return f, nil
 }
 
-// Init is the first act of shim and tree server: whatever descriptors were
-// inherited, no child inherits them; neither they nor their children dump core, since
-// what is in them comes from a sandbox; and as they were executed by descriptor,
-// ps needs to be told what they are called.
+// Init is the first call of each of these processes. It makes inherited descriptors
+// close-on-exec, turns core dumps off, since memory holds what came from a sandbox, and
+// sets the process's name, which execution by descriptor does not.
 func Init(name string) error {
 	comm, err := unix.BytePtrFromString(name)
 	if err != nil {

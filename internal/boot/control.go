@@ -13,15 +13,14 @@ import (
 	"wolffia/runtime"
 )
 
-// Shim and tree server share a SOCK_SEQPACKET pair. The shim sends one packet
-// with the descriptor that answers for the mount; the tree server answers with
-// one packet: a dot when it serves, a dot and the reason when it does not. After
-// that the shim sends TreeRequests, each a packet of JSON, with a descriptor if
-// it has rules; the tree server answers each with a TreeReply that has its
-// number, in whatever order. Neither waits for room in the socket, so that none
-// can hang the other. By hanging up either says that it is gone.
+// Shim and tree server share a SOCK_SEQPACKET pair. The shim sends one packet with the FUSE
+// descriptor of the mount. The tree server answers with one packet: a dot when it serves, a
+// dot and the reason when it does not. After that the shim sends TreeRequests, each a packet
+// of JSON, with a descriptor if it has rules. The tree server answers each with a TreeReply
+// of the same ID, in any order. Neither blocks on a full socket, so neither can hang the
+// other. Each notices the other's end by the hang-up.
 
-// ControlPair makes the socket pair.
+// ControlPair returns such a pair of sockets. The caller closes both.
 func ControlPair() (shim, tree *os.File, err error) {
 	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -30,36 +29,36 @@ func ControlPair() (shim, tree *os.File, err error) {
 	return os.NewFile(uintptr(fd[0]), "control"), os.NewFile(uintptr(fd[1]), "control"), nil
 }
 
-// SendDevice hands a mount's descriptor over.
+// SendDevice sends the descriptor of a mount.
 func SendDevice(control, device *os.File) error {
 	rights := unix.UnixRights(int(device.Fd()))
 	if err := unix.Sendmsg(int(control.Fd()), []byte{0}, rights, nil, unix.MSG_NOSIGNAL); err != nil {
-		return fmt.Errorf("hand the mount over: %w", err)
+		return fmt.Errorf("send the mount: %w", err)
 	}
 	return nil
 }
 
-// ReceiveDevice waits for the mount's descriptor.
+// ReceiveDevice waits for SendDevice. The caller closes the descriptor.
 func ReceiveDevice(control *os.File) (*os.File, error) {
 	packet, device, err := ReceivePacket(control, make([]byte, 1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("receive the mount: %w", err)
 	case len(packet) == 0:
-		return nil, errors.New("the shim is gone before it had mounted")
+		return nil, errors.New("the shim ended before it had mounted the tree")
 	case device == nil:
-		return nil, errors.New("receive the mount: no descriptor came")
+		return nil, errors.New("receive the mount: the packet has no descriptor")
 	}
 	return device, nil
 }
 
-// SendServing tells the shim that the tree is served, or why not.
+// SendServing tells the shim that the tree is served or, if why is not nil, why not.
 func SendServing(control *os.File, why error) error {
 	b := []byte{}
 	if why != nil {
 		b = []byte(why.Error())
 	}
-	// An empty packet would look like a hang-up: a leading byte makes none empty.
+	// An empty packet would look like a hang-up.
 	_, err := unix.SendmsgN(int(control.Fd()), append([]byte{'.'}, b...), nil, nil, unix.MSG_NOSIGNAL)
 	return err
 }
@@ -81,12 +80,11 @@ func ReceiveServing(control *os.File) error {
 // MaxPacket bounds a packet after the first ones, in bytes.
 const MaxPacket = 64 << 10
 
-// errCut says that a packet was longer than it may be.
-var errCut = errors.New("a packet is too long")
+// errCut is the error for a packet that is too long.
+var errCut = errors.New("packet is too long")
 
-// ReceivePacket waits for a packet and the descriptor that comes with it, if
-// any, which the caller closes. An empty packet is a hang-up. A packet that is
-// cut is returned with errCut.
+// ReceivePacket waits for a packet and its descriptor, nil if it has none, which the caller
+// closes. An empty packet is a hang-up. A packet that does not fit into buf is an error.
 func ReceivePacket(control *os.File, buf []byte) ([]byte, *os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	var n, oobn, flags int
@@ -124,14 +122,14 @@ func ReceivePacket(control *os.File, buf []byte) ([]byte, *os.File, error) {
 	return buf[:n], file, nil
 }
 
-// What a tree server can be asked for.
+// The operations of a TreeRequest.
 const (
-	AskStats = "stats" // what it has done and holds
-	AskAudit = "audit" // to have written what it has denied so far
-	AskRules = "rules" // to serve by other rules, which come as a descriptor
+	AskStats = "stats" // return TreeStats
+	AskAudit = "audit" // flush the audit log
+	AskRules = "rules" // replace the rules by those in the descriptor
 )
 
-// A TreeRequest is what the shim asks of the tree server.
+// A TreeRequest is a request of the shim to the tree server.
 type TreeRequest struct {
 	ID uint64 `json:"id"`
 	Op string `json:"op"`
@@ -144,8 +142,8 @@ type TreeReply struct {
 	Stats *TreeStats `json:"stats,omitempty"`
 }
 
-// SendPacket sends v as JSON, with a descriptor if file is one. It does not
-// wait: if the other end has not read what came before, that is an error.
+// SendPacket sends v as JSON, with a descriptor if file is not nil. It does not block: a
+// full socket is an error.
 func SendPacket(control *os.File, v any, file *os.File) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -162,11 +160,12 @@ func SendPacket(control *os.File, v any, file *os.File) error {
 	return err
 }
 
-// Rules in a file are sealed, so that whoever reads them knows that it is a
-// file in memory which cannot change or make it wait (memfd_create(2)).
+// seals show the reader of rules that their file is in memory, cannot change, and does not
+// block (memfd_create(2)).
 const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// SealedFile returns a file with the given content. The caller closes it.
+// SealedFile returns a file in memory with the given content, which cannot change. The caller
+// closes it.
 func SealedFile(content []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("rules", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -182,17 +181,17 @@ func SealedFile(content []byte) (*os.File, error) {
 	return f, nil
 }
 
-// MaxRules bounds rules as JSON, in bytes: what package perm accepts is less.
+// MaxRules bounds rules as JSON, in bytes. What package perm accepts is less.
 const MaxRules = 8 << 20
 
-// ReadRules reads rules that SealedFile has made. The error is of class ErrInvalid.
+// ReadRules reads rules from a file of SealedFile. The error is of class ErrInvalid.
 func ReadRules(f *os.File) ([]perm.Rule, error) {
 	if f == nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "no rules came with the request")
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the request has no rules")
 	}
 	got, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil || got&seals != seals {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "the rules are not in a sealed file")
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the file of the rules is not sealed")
 	}
 	st, err := f.Stat()
 	if err != nil {
@@ -208,6 +207,7 @@ func ReadRules(f *os.File) ([]perm.Rule, error) {
 	return rules, nil
 }
 
+// CloseFile closes f unless it is nil.
 func CloseFile(f *os.File) error {
 	if f == nil {
 		return nil

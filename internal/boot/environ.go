@@ -6,11 +6,10 @@ import (
 	"wolffia/internal/step"
 )
 
-// passed are the variables that the processes of a sandbox on the host get from
-// the caller; nothing else of its environment is their business.
+// passed are the variables of the caller that the processes of a sandbox on the host get.
 var passed = []string{"PATH"}
 
-// Environ is their environment.
+// Environ returns the environment of these processes.
 func Environ() []string {
 	env := []string{"GOTRACEBACK=single"}
 	for _, name := range passed {

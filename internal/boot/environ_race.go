@@ -2,6 +2,6 @@
 
 package boot
 
-// The race detector is told by a variable what to do at the end of a program;
-// by default it waits for a second.
+// GORACE configures the race detector, which by default sleeps for a second when a program
+// ends.
 func init() { passed = append(passed, "GORACE") }

@@ -1,21 +1,36 @@
 package boot
 
-import (
-	"time"
-)
+import "time"
 
 const (
-	// stopGrace is how long processes have between SIGTERM and SIGKILL when a
-	// sandbox is stopped, unless the request says otherwise.
+	// StopGrace is how long processes have between SIGTERM and SIGKILL when a sandbox is
+	// stopped, unless the request says otherwise.
 	StopGrace = 2 * time.Second
-	// killGrace is how long they may take before the tree is given up, for which
-	// they may be waiting.
+	// KillGrace is how long killed processes may take to end before the tree is
+	// unmounted: they may be waiting for it.
 	KillGrace = 2 * time.Second
-	// killLimit is how long the kernel may take to end what was killed.
+	// KillLimit is how long the kernel may take to end killed processes.
 	KillLimit = 10 * time.Second
+	// AuditLimit is how long a tree server that ends waits for its audit log.
+	AuditLimit = 2 * time.Second
+	// TreeLimit is how long a tree server may outlive its shim: it has to notice, and to
+	// write its audit log.
+	TreeLimit = 2 * AuditLimit
+	// StatsLimit is how long the tree server may take to return its TreeStats, or to flush
+	// its audit log.
+	StatsLimit = 2 * time.Second
+	// RulesLimit is how long it may take until new rules are in force: the kernel has to
+	// drop what the old ones allowed.
+	RulesLimit = 30 * time.Second
+	// EndLimit is how long an engine may take to end and remove a sandbox.
+	EndLimit = 30 * time.Second
+	// ImageLimit is how long an engine may take to download an image.
+	ImageLimit = 30 * time.Minute
+	// LostLimit is how long an engine may take to list its sandboxes.
+	LostLimit = 10 * time.Second
 )
 
-// Within waits for done, up to limit.
+// Within waits until done is closed, up to limit, and reports whether it is.
 func Within(limit time.Duration, done <-chan struct{}) bool {
 	select {
 	case <-done:
@@ -24,10 +39,3 @@ func Within(limit time.Duration, done <-chan struct{}) bool {
 		return false
 	}
 }
-
-// TreeLimit is how long a tree server may outlive its shim: it has to notice, and to
-// write its audit log.
-const TreeLimit = 2 * AuditLimit
-
-// AuditLimit is how long a tree server that ends waits for its audit log.
-const AuditLimit = 2 * time.Second

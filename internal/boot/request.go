@@ -4,15 +4,14 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"strconv"
-	"time"
 
 	"wolffia/internal/statedir"
 	"wolffia/perm"
 )
 
-// What a client can ask of the shim itself.
+// The operations of a Request.
 const (
-	OpNothing = "nothing"
+	OpNothing = "nothing" // answer
 	OpStop    = "stop"
 	OpTouch   = "touch"
 	OpRenew   = "renew"
@@ -21,11 +20,11 @@ const (
 	OpRules   = AskRules // passed on to the tree server
 )
 
-// A Request is what a client asks of the shim itself.
+// A Request is a request of a client to the shim itself.
 type Request struct {
 	Op      string          `json:"op"`
-	GraceMS *int64          `json:"graceMs,omitempty"` // for stop: between TERM and KILL; nil is stopGrace
-	Rules   json.RawMessage `json:"rules,omitempty"`   // for rules: a list, which the shim does not read
+	GraceMS *int64          `json:"graceMs,omitempty"` // for stop: between SIGTERM and SIGKILL; nil is StopGrace
+	Rules   json.RawMessage `json:"rules,omitempty"`   // for rules: a list, which the shim passes on unread
 
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
 }
@@ -34,20 +33,11 @@ type Request struct {
 type Reply struct {
 	Failure
 	Stats *TreeStats `json:"stats,omitempty"`
-	// Unknown says that nobody knows whether the request took effect.
+	// Unknown says that the request may or may not have taken effect.
 	Unknown bool `json:"unknown,omitempty"`
 }
 
-const (
-	// statsLimit is how long the tree server may take to tell what it does, or to
-	// have its audit log written.
-	StatsLimit = 2 * time.Second
-	// rulesLimit is how long it may take until other rules bind: the kernel has
-	// to forget what the old ones allowed.
-	RulesLimit = 30 * time.Second
-)
-
-// TreeStats are what a tree server has done and holds.
+// TreeStats are figures of a tree server.
 type TreeStats struct {
 	Messages map[string]uint64 `json:"messages"` // requests of the kernel that were answered, by operation
 	Nodes    int               `json:"nodes"`    // names that the kernel knows
@@ -57,7 +47,8 @@ type TreeStats struct {
 	Rules string `json:"rules"`
 }
 
-// Fingerprint tells sets of rules apart. It is no proof of anything.
+// Fingerprint returns a short text that differs for different rules. It is not a
+// cryptographic hash.
 func Fingerprint(rules []perm.Rule) string {
 	h := fnv.New64a()
 	if len(rules) == 0 {

@@ -9,14 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Socket is a connected stream socket on which a read waits in a thread of
-// its own, not in the runtime's poller: that wakes for both directions, so for
-// each message that the other side takes too, which costs the sender more than
-// the message. Reads are for one goroutine; writes are safe for concurrent use,
-// but not atomic.
+// A Socket is a connected stream socket. A read blocks in a thread of its own, not in the
+// Go runtime's poller, which wakes for both directions: so also for each message that the
+// other side has read, which costs the sender more than the message. Reads are for one
+// goroutine; writes are safe for concurrent use, but not atomic.
 type Socket struct{ file *os.File }
 
-// NewSocket takes over a connection.
+// NewSocket takes over c, which it closes. The caller closes the Socket.
 func NewSocket(c *net.UnixConn) (*Socket, error) {
 	defer c.Close()
 	raw, err := c.SyscallConn()
@@ -41,8 +40,8 @@ func (s *Socket) Read(b []byte) (int, error) { return s.file.Read(b) }
 
 func (s *Socket) Write(b []byte) (int, error) { return s.file.Write(b) }
 
-// Try writes what can be written without waiting; an error shows with the
-// next Write.
+// Try writes as much as it can without blocking, and returns how much. An error shows with
+// the next Write.
 func (s *Socket) Try(b []byte) (n int) {
 	raw, err := s.file.SyscallConn()
 	if err != nil {
@@ -57,8 +56,7 @@ func (s *Socket) Try(b []byte) (n int) {
 	return n
 }
 
-// HungUp reports whether the other end is gone; what it has sent may be there to
-// be read.
+// HungUp reports whether the other end is closed. What it has sent can still be read.
 func (s *Socket) HungUp() bool {
 	raw, err := s.file.SyscallConn()
 	if err != nil {
@@ -73,7 +71,7 @@ func (s *Socket) HungUp() bool {
 	return gone || err != nil
 }
 
-// Close ends the connection; who waits in Read or Write returns.
+// Close ends the connection. A blocked Read or Write returns.
 func (s *Socket) Close() error {
 	raw, err := s.file.SyscallConn()
 	if err != nil {
