@@ -69,7 +69,7 @@ func unexpired(box *statedir.Box, c *statedir.Config) (*statedir.Lifetime, error
 		return nil, err
 	}
 	if why := box.Expired(life, statedir.Now()); why != "" {
-		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", box.ID(), why.Why())
+		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", box.ID(), why.Reason())
 	}
 	return life, nil
 }

@@ -182,7 +182,7 @@ func describe(box *statedir.Box, c *statedir.Config, state func() (runtime.State
 	if life != nil {
 		now := statedir.Now()
 		s.ExpiresAt, s.IdleTimeout, s.Expired = life.Deadline(now), life.IdleTimeout(), box.Expired(life, now)
-		s.Reason = cmp.Or(s.Reason, s.Expired.Why())
+		s.Reason = cmp.Or(s.Reason, s.Expired.Reason())
 	}
 	return s, nil
 }

@@ -5,28 +5,26 @@ import (
 	"fmt"
 )
 
-// The classes of error on which callers act. Every error of a runtime wraps
-// one of them, unless it is the context's, or that of a Stdin which the caller has
-// given. Match with errors.Is.
+// The classes of error on which callers act. Every error of a runtime wraps one of them,
+// unless it is the context's or that of the caller's own Stdin. Match with errors.Is.
 var (
-	// ErrInvalid: the request itself is wrong; trying again does not help.
+	// ErrInvalid: the request itself is wrong; repeating it does not help.
 	ErrInvalid = errors.New("invalid")
-	// ErrNotFound: there is no such sandbox, process or file.
+	// ErrNotFound: the sandbox, session, process or file does not exist.
 	ErrNotFound = errors.New("not found")
 	// ErrExists: the id or name is taken.
 	ErrExists = errors.New("already exists")
 	// ErrDenied: the caller may not do this.
 	ErrDenied = errors.New("denied")
-	// ErrConflict: the sandbox is in the wrong state for this.
+	// ErrConflict: the sandbox or session is in the wrong state for this.
 	ErrConflict = errors.New("conflict")
-	// ErrUnavailable: the host or the backend cannot do it now, as it is.
+	// ErrUnavailable: the host or the backend cannot do this in its present state.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnsupported: this runtime never does it.
+	// ErrUnsupported: this runtime never does this.
 	ErrUnsupported = errors.New("unsupported")
 )
 
-// Classes lists every class, for the tables that map them to exit codes and
-// HTTP statuses.
+// Classes returns every class, for tables that map them to exit codes or HTTP statuses.
 func Classes() []error {
 	return []error{ErrInvalid, ErrNotFound, ErrExists, ErrDenied, ErrConflict, ErrUnavailable, ErrUnsupported}
 }
@@ -41,7 +39,7 @@ func Class(err error) error {
 	return nil
 }
 
-// A classed error is of a class without showing its name.
+// A classed error has a class that its text does not show.
 type classed struct {
 	error
 	class error
@@ -49,10 +47,10 @@ type classed struct {
 
 func (c *classed) Unwrap() []error { return []error{c.error, c.class} }
 
-// WithClass returns err as an error of the class. Its text stays err's own.
+// WithClass returns err as an error of the class, with the same text.
 func WithClass(class, err error) error { return &classed{err, class} }
 
-// Errorf is fmt.Errorf for an error of the class.
+// Errorf is fmt.Errorf that returns an error of the class.
 func Errorf(class error, format string, args ...any) error {
 	return WithClass(class, fmt.Errorf(format, args...))
 }

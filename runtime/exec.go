@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// DefaultMaxOutput is how much of each stream an [ExecResult] keeps unless the
-// request says otherwise, in bytes.
+// DefaultMaxOutput is how many bytes of each stream an [ExecResult] keeps unless the request
+// says otherwise.
 const DefaultMaxOutput = 16 << 20
 
 // An ExecRequest asks for one command.
@@ -18,8 +18,8 @@ type ExecRequest struct {
 	Command []string
 	// Env is added to the sandbox's environment; a variable given here wins.
 	Env map[string]string
-	// Cwd is the working directory inside the sandbox; empty means the mount
-	// point.
+	// Cwd is the working directory inside the sandbox; a relative one, or empty, is taken
+	// from SandboxConfig.Cwd.
 	Cwd string
 	// Stdin is the command's standard input; nil means none. If reading it fails
 	// the command is killed, and the error wraps the reader's.
@@ -29,24 +29,25 @@ type ExecRequest struct {
 	// MaxOutput is how many bytes of each stream the result keeps; 0 means
 	// [DefaultMaxOutput]. The rest is counted and dropped.
 	MaxOutput int
-	// TailOutput is how many of these bytes are the last of the stream: what
-	// is dropped is then in the middle, MaxOutput-TailOutput bytes from the
-	// beginning. 0 keeps the beginning only. More than MaxOutput is ErrInvalid.
+	// TailOutput is how many of these bytes are from the end of the stream. What is dropped
+	// is then in the middle, after MaxOutput-TailOutput bytes. 0 keeps the beginning only.
+	// More than MaxOutput is ErrInvalid.
 	TailOutput int
 }
 
-// OutputLimits is what a MaxOutput and a TailOutput mean.
+// OutputLimits returns the number of bytes to keep of each stream, and how many of them are
+// from its end, for a MaxOutput and a TailOutput. The error is of class [ErrInvalid].
 func OutputLimits(maxOutput, tailOutput int) (keep, tail int, err error) {
 	if maxOutput <= 0 {
 		maxOutput = DefaultMaxOutput
 	}
 	if tailOutput < 0 || tailOutput > maxOutput {
-		return 0, 0, Errorf(ErrInvalid, "of %d bytes of output, %d are to be the last", maxOutput, tailOutput)
+		return 0, 0, Errorf(ErrInvalid, "tail of %d bytes of output: it must be from 0 to the %d bytes that are kept", tailOutput, maxOutput)
 	}
 	return maxOutput, tailOutput, nil
 }
 
-// An ExecResult says how a command ended and what it said.
+// An ExecResult is the output of a command and how it ended.
 type ExecResult struct {
 	Stdout, Stderr []byte
 	// ExitCode is the command's exit code, or 128+n if signal n killed it.
@@ -55,16 +56,14 @@ type ExecResult struct {
 	Signal syscall.Signal
 	// Duration is the time from the request to the end of the output.
 	Duration time.Duration
-	// TimedOut says that the request's Timeout ended it. The output up to
-	// then is there.
+	// TimedOut says that the request's Timeout ended it. Output before that is kept.
 	TimedOut bool
-	// OutOfMemory says that it has failed, and that while it ran the kernel killed
-	// a process of the sandbox because of Resources.Memory. An engine does not
-	// tell.
+	// OutOfMemory says that it failed, and that while it ran the kernel killed a process of
+	// the sandbox because of Resources.Memory. It is never set in an engine.
 	OutOfMemory bool
 	// StdoutDropped and StderrDropped count the bytes beyond MaxOutput.
 	StdoutDropped, StderrDropped int64
-	// Session is what became of the session; nil if it was not run in one.
+	// Session is the state of the session after it; nil if it did not run in one.
 	Session *SessionStatus
 }
 
@@ -74,13 +73,12 @@ func (r *ExecResult) Truncated() bool { return r.StdoutDropped > 0 || r.StderrDr
 // A ProcessSpec asks for a process with streams.
 type ProcessSpec struct {
 	Command []string
-	// Session is the name of a session of the sandbox in which Command, of
-	// which there is one then, is evaluated as text. One that is not there is
-	// made. NoWait is [ErrConflict] if it is busy. With TTY the command has the
-	// session's own terminal.
+	// Session is the name of a session of the sandbox whose shell evaluates Command, which
+	// must be one text. The session is made if it does not exist. With NoWait, a busy
+	// session is [ErrConflict]. With TTY the command has the session's own terminal.
 	Session string
 	NoWait  bool
-	// Operation is as in [SessionExecRequest]; Close then lets go of the command.
+	// Operation is as in [SessionExecRequest]. Close then leaves the command running.
 	Operation string
 	Env       map[string]string
 	Cwd       string
@@ -99,9 +97,9 @@ type ProcessSpec struct {
 type Exit struct {
 	Code        int            // the exit code, or 128+Signal
 	Signal      syscall.Signal // what killed it, or 0
-	TimedOut    bool           // by the spec's Timeout; where the sandbox does not answer it may still run
+	TimedOut    bool           // by the spec's Timeout; if the sandbox does not answer it may still run
 	OutOfMemory bool           // see ExecResult
-	Session     *SessionStatus // what became of the session; nil if it was not run in one
+	Session     *SessionStatus // nil if it did not run in a session
 }
 
 // A Process runs in a sandbox. It is safe for concurrent use, but each of its
@@ -109,23 +107,23 @@ type Exit struct {
 type Process interface {
 	// Stdin is the process's standard input. Close ends it.
 	Stdin() io.WriteCloser
-	// Stdout and Stderr end with io.EOF. What is not read holds the process
-	// up, with a bounded amount on the way.
+	// Stdout and Stderr end with io.EOF. Output that is not read blocks the process, once
+	// bounded buffers are full.
 	Stdout() io.Reader
 	Stderr() io.Reader
 	// Signal sends a signal to the process's group.
 	Signal(sig syscall.Signal) error
 	// Resize sets the size of the terminal.
 	Resize(rows, cols uint16) error
-	// Wait waits until the process is gone and its output is complete. If ctx
-	// ends first the process runs on.
+	// Wait waits until the process has ended and its output is complete. If ctx ends first,
+	// the process continues.
 	Wait(ctx context.Context) (Exit, error)
-	// Close kills the process and all that it started, if it still runs, and
-	// releases it. Twice is fine.
+	// Close kills the process and all that it started, if it still runs, and releases it.
+	// Closing twice is no error.
 	Close() error
 }
 
-// An ExitError says that a command ended with another code than 0.
+// An ExitError is the error of a command that ended with another code than 0.
 type ExitError struct{ Exit }
 
 func (e *ExitError) Error() string {
@@ -138,9 +136,9 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("the command ended with exit code %d", e.Code)
 }
 
-// A StartError says that a program could not be started. It is of class
-// [ErrNotFound] if there is no such program, [ErrDenied] if it may not be
-// executed, [ErrInvalid] otherwise.
+// A StartError is the error of a program that could not be started. It is of class
+// [ErrNotFound] if the program does not exist, [ErrDenied] if it may not be executed,
+// [ErrInvalid] otherwise.
 type StartError struct {
 	// Code is what a shell would exit with: 127 not found, 126 not
 	// executable, 125 anything else.

@@ -13,8 +13,8 @@ const (
 	MaxLifetime = 10 * 365 * 24 * time.Hour
 )
 
-// CheckLifetime says what is wrong with a time to live, or an idle timeout; nil:
-// nothing. 0 is none. The error is of class [ErrInvalid].
+// CheckLifetime returns why d cannot be a time to live or an idle timeout, or nil. 0, which
+// means none, is valid. The error is of class [ErrInvalid].
 func CheckLifetime(d time.Duration) error {
 	if d == 0 || MinLifetime <= d && d <= MaxLifetime {
 		return nil
@@ -28,42 +28,38 @@ type Expiry string
 // The reasons.
 const (
 	ExpiredTTL  Expiry = "ttl"  // its time to live has passed
-	ExpiredIdle Expiry = "idle" // nobody has used it for its idle timeout
+	ExpiredIdle Expiry = "idle" // it was not used for its idle timeout
 )
 
 // A Renewer is a Runtime whose sandboxes may have a lifetime.
 //
-// The time to live counts from Create, or the last Renew, whether the sandbox
-// runs or not, and by the time that passes in the world: also while the machine
-// sleeps, but not when its clock is set.
+// The time to live counts from Create, or the last Renew, whether the sandbox runs or not.
+// It counts real time: also while the machine sleeps, and unaffected by setting the clock.
 //
-// The idle timeout counts while the sandbox runs, from its start or its last
-// use, and not while the machine sleeps. It is in use while a command runs, in
-// a session or not, and whoever waits for it or not, somebody watches a terminal,
-// files are copied, or a background job of a session runs, and at each call that
-// asks something of its sessions. Touch and Renew are a use, too. What a command that is no session's
-// has left behind is none.
+// The idle timeout counts while the sandbox runs, from its start or its last use, and not
+// while the machine sleeps. A sandbox is in use while a command runs, in a session or not and
+// with a caller that waits or without, while a terminal is attached, while files are copied,
+// and while a background job of a session runs. Each call about its sessions, Touch and
+// Renew are a use too. Processes that a command outside of a session left behind are not.
 //
-// When either is over the sandbox ends as by Stop, whoever else is there, and is
-// gone: to start or use it is [ErrNotFound]. Get still returns it, and says why,
-// until somebody lists or creates sandboxes, which removes what is left.
+// When either is over the sandbox ends as by Stop, and is gone: using it is [ErrNotFound].
+// Get still returns it, with the reason, until the next List or Create removes it.
 type Renewer interface {
-	// Touch begins the idle time of a running sandbox anew; one that does not
-	// run is [ErrConflict].
+	// Touch restarts the idle time of a running sandbox. One that does not run is
+	// [ErrConflict].
 	Touch(ctx context.Context, sandboxID string) error
 
-	// Renew sets the time to live, from now on; 0 means that there is none any
-	// more. It does not matter whether the sandbox runs, or had one before.
+	// Renew sets the time to live, from now on, whether the sandbox runs or not, and
+	// whether it had one or not. 0 removes it.
 	Renew(ctx context.Context, sandboxID string, ttl time.Duration) (*Sandbox, error)
 }
 
-// A Pruner is a Runtime that can remove what nobody needs. It may be called at
-// any time, beside everything else: what somebody is at is left alone.
+// A Pruner is a Runtime that can remove sandboxes of no use. It may be called at any time: a
+// sandbox that another call is using is left alone.
 type Pruner interface {
-	// Prune removes sandboxes whose lifetime is over, those that are dead, and
-	// what is left of those that were only half made or half removed; with
-	// stopped also those that were stopped. What could be removed is returned
-	// with an error, too.
+	// Prune removes sandboxes whose lifetime is over, dead ones, and what an interrupted
+	// Create or Destroy has left; with stopped also stopped ones. It returns what it removed
+	// even with an error.
 	Prune(ctx context.Context, stopped bool) ([]Pruned, error)
 }
 
@@ -74,8 +70,8 @@ type Pruned struct {
 	Why  string `json:"why"` // ttl, idle, dead, stopped, unbound (its caller is gone), half (made or removed)
 }
 
-// Why is what an Expiry means, for people.
-func (e Expiry) Why() string {
+// Reason returns what the Expiry means as a clause; empty for the zero Expiry.
+func (e Expiry) Reason() string {
 	switch e {
 	case "":
 		return ""

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A SessionManager keeps shells in sandboxes: what one command changes (working
-// directory, variables, functions, options, background jobs) is there for the
-// next. Sessions outlive their callers, and end with the sandbox.
+// A SessionManager keeps shells in sandboxes: what one command changes (working directory,
+// variables, functions, options, background jobs) the next one finds. Sessions outlive their
+// callers, and end with the sandbox. [Box].Session returns a [Shell], whose methods need no
+// id.
 //
-// A sessionID is [Session].ID, or SANDBOX/NAME with any name of the sandbox. An
-// unknown one is [ErrNotFound]; a sandbox that does not run is [ErrConflict].
+// A sessionID is [Session].ID, or SANDBOX/NAME with any name of the sandbox. An unknown one
+// is [ErrNotFound]; a sandbox that does not run is [ErrConflict].
 type SessionManager interface {
-	// CreateSession starts a shell and returns when it answers. A taken name is
-	// [ErrExists], a shell that is not there [ErrUnavailable]. nil is the
-	// default configuration.
+	// CreateSession starts a shell and returns when it answers. A name that is in use is
+	// [ErrExists], a shell that does not exist [ErrUnavailable]. A nil config is the default.
 	CreateSession(ctx context.Context, sandboxID string, config *SessionConfig) (*Session, error)
 
 	// DestroySession ends a session and all that it has started. Commands that
@@ -29,9 +29,9 @@ type SessionManager interface {
 	// ListSessions returns the sessions of a sandbox, by name.
 	ListSessions(ctx context.Context, sandboxID string) ([]*Session, error)
 
-	// SessionExec evaluates a command in the session's shell, after those that
-	// came before it. How it ended and what became of the shell is in the
-	// result. Canceling ctx interrupts the command, not the session.
+	// SessionExec evaluates a command in the session's shell, after earlier commands have
+	// ended. The result has its end and the state of the shell. Canceling ctx interrupts the
+	// command, not the session.
 	SessionExec(ctx context.Context, sessionID string, req *SessionExecRequest) (*ExecResult, error)
 
 	// SessionExecStream is SessionExec with output as for
@@ -45,8 +45,8 @@ type RuntimeWithSession interface {
 	SessionManager
 }
 
-// A SessionConfig says what shell to start. The zero value is bash, or sh where
-// there is none, at the sandbox's working directory, without start files.
+// A SessionConfig says what shell to start. The zero value is bash, or sh where bash does
+// not exist, in the sandbox's working directory, without start files.
 type SessionConfig struct {
 	// Name is letters, digits and, not first, any of ._-; at most 64. Empty
 	// means a random one.
@@ -70,7 +70,7 @@ type Session struct {
 	SandboxID string       `json:"sandboxId"`
 	Name      string       `json:"name"`
 	Shell     string       `json:"shell"` // the program's path, inside
-	PID       int          `json:"pid"`   // of the shell, inside; 0 if there is none at the moment
+	PID       int          `json:"pid"`   // of the shell, inside; 0 between two shells
 	State     SessionState `json:"state"`
 	Cwd       string       `json:"cwd"`
 	CreatedAt time.Time    `json:"createdAt"`
@@ -81,7 +81,7 @@ type Session struct {
 	Restarts  int          `json:"restarts"` // how often the shell had to be replaced
 }
 
-// A SessionState is what a session does.
+// A SessionState says what a session is doing.
 type SessionState string
 
 // The states of a session.
@@ -100,92 +100,87 @@ type SessionExecRequest struct {
 	// session is.
 	Env map[string]string
 	Cwd string
-	// Stdin is the command's standard input; nil means none. If reading it fails
-	// the command is interrupted as by the end of ctx, and the error wraps the
-	// reader's.
+	// Stdin is the command's standard input; nil means none. If reading it fails, the command
+	// is interrupted as when ctx ends, and the error wraps the reader's.
 	Stdin io.Reader
 	// Timeout interrupts the command, then ends it, and keeps the session; 0
 	// means never.
 	Timeout time.Duration
 	// MaxOutput and TailOutput are as in [ExecRequest].
 	MaxOutput, TailOutput int
-	// NoWait is [ErrConflict] at once if the session is busy.
+	// NoWait makes a busy session [ErrConflict] at once.
 	NoWait bool
-	// Operation, if it is not empty, makes the command outlive its caller: see
+	// Operation, unless empty, names a command that outlives its caller: see
 	// [OperationManager]. It is formed like the name of a session.
 	Operation string
 }
 
-// An OperationManager is a SessionManager whose commands can outlive who asked
-// for them, so that neither they nor their output are lost with a caller that
-// was killed. SessionExec with an Operation that the session does not know begins
-// the command. With one that it knows, it is the same command again: the result
-// is that of the first, with all of its output, whether it runs or is over;
-// Duration is how long the command has run. If that was asked for with another
-// Command, Cwd, Env or Timeout, it is [ErrExists]. Canceling ctx, or the end of
-// the caller, leaves the command alone. Stdin must be nil. Of each stream
-// [DefaultMaxOutput] bytes are kept; nothing holds the command up.
+// An OperationManager is a SessionManager whose commands can outlive their caller, so that a
+// caller that is killed loses neither the command nor its output. SessionExec with an
+// Operation that the session does not know begins the command. With a known one it waits for
+// that command, whether it runs or has ended, and returns its result with all of its output;
+// Duration is how long the command ran. A known Operation with another Command, Cwd, Env or
+// Timeout is [ErrExists]. Canceling ctx, or the end of the caller, does not affect the
+// command. Stdin must be nil. [DefaultMaxOutput] bytes of each stream are kept; output never
+// blocks the command.
 //
-// A session knows its running operations and the last ones that have ended: at
-// most 32, and at most 32 MiB of output but for the last one. They end with it.
+// A session knows its running operations and the last ones that have ended: at most 32, and
+// at most 32 MiB of output but for the last one. They end with the session.
 type OperationManager interface {
-	// CancelOperation interrupts an operation as the end of ctx does other
-	// commands, and returns at once. One that the session does not know is
-	// [ErrNotFound]; one that is over is no error.
+	// CancelOperation interrupts an operation as canceling ctx does other commands, and
+	// returns at once. An unknown operation is [ErrNotFound]; for one that has ended,
+	// CancelOperation does nothing.
 	CancelOperation(ctx context.Context, sessionID, operation string) error
 }
 
-// A SessionStatus says what a command did to its session.
+// A SessionStatus is the state of a session after a command.
 type SessionStatus struct {
 	// Cwd is where the session is after the command.
 	Cwd string `json:"cwd"`
-	// Ended says that the shell ended with the command, or had to be killed:
-	// the next command runs in a new one.
+	// Ended says that the shell ended with the command, or had to be killed. The next
+	// command runs in a new shell.
 	Ended bool `json:"ended"`
-	// Restored is set in the first result of a new shell: "full", "partial" or
-	// "none" of its predecessor's state.
+	// Restored is set in the first result of a new shell: how much of its predecessor's
+	// state it has, "full", "partial" or "none".
 	Restored string `json:"restored,omitempty"`
-	// ShellCode is what the shell gave as status of a command that has timed
-	// out; nil if it gave none.
+	// ShellCode is the status that the shell reported for a command that timed out; nil if
+	// it reported none.
 	ShellCode *int `json:"shellCode,omitempty"`
-	// StatusLost says that nobody knows the command's status; the exit code is
-	// 125 then.
+	// StatusLost says that the command's status is unknown. The exit code is then 125.
 	StatusLost bool `json:"statusLost,omitempty"`
 }
 
-// A SessionAttacher is a SessionManager whose sessions can be used at a
-// terminal.
+// A SessionAttacher is a SessionManager whose sessions can be used at a terminal.
 type SessionAttacher interface {
-	// AttachSession shows a session's terminal: an interactive shell that has
-	// the session's state as of its start, and lives until it is left. It is
-	// started if it does not run. The caller closes what is returned, which
-	// detaches.
+	// AttachSession connects to a session's terminal: an interactive shell that has the
+	// session's state as of its start, and runs until its user ends it. It is started if it
+	// does not run. The caller closes the Terminal, which detaches.
 	AttachSession(ctx context.Context, sessionID string, req *AttachRequest) (Terminal, error)
 }
 
 // An AttachRequest says how to attach.
 type AttachRequest struct {
-	Rows, Cols uint16 // the terminal's size from now on, for all who watch
-	// Offset says from which byte on what was printed is shown again; what is
-	// not kept any more is left out. FromEnd is only what comes.
+	Rows, Cols uint16 // the terminal's size from now on, for all that are attached
+	// Offset is the first byte of earlier output to show again, as far as it is kept.
+	// FromEnd shows new output only.
 	Offset uint64
-	// Takeover detaches everybody else.
+	// Takeover detaches all others.
 	Takeover bool
 }
 
 // FromEnd is an [AttachRequest].Offset.
 const FromEnd = 1<<64 - 1
 
-// A Terminal is a session's terminal that somebody watches. It is a Process
-// whose Close detaches, and whose Exit says how the shell ended.
+// A Terminal is a connection to a session's terminal. It is a Process whose Close detaches,
+// and whose Exit says how the shell ended.
 type Terminal interface {
 	Process
-	// Start is the offset of the first byte of Stdout, and End of the first that
-	// was not printed before: what is between them is shown again.
+	// Start is the offset of the first byte of Stdout, and End that of the first byte of new
+	// output: the bytes between them are shown again.
 	Start() uint64
 	End() uint64
-	// Detached reports, after Wait, whether the shell lives on because
-	// somebody else has taken over.
+	// Detached reports, after Wait, whether the shell continues because another caller took
+	// over.
 	Detached() bool
 }
 
@@ -194,32 +189,32 @@ type Terminal interface {
 type JobManager interface {
 	// SessionJobs lists the jobs of a session, oldest first.
 	SessionJobs(ctx context.Context, sessionID string) ([]*Job, error)
-	// StartJob starts a command as a background job with the session's state. It
-	// waits until those that were asked for before are over: the shell itself
-	// starts it. Of req, Command, Env, Cwd and NoWait count.
+	// StartJob starts a command as a background job with the session's state. The shell
+	// itself starts it, after earlier commands have ended. It uses Command, Env, Cwd and
+	// NoWait of req.
 	StartJob(ctx context.Context, sessionID, name string, req *SessionExecRequest) (*Job, error)
-	// JobOutput is what a job has written, as far as it is kept, from the
-	// offsets on; follow goes on until the output ends. The caller closes it.
+	// JobOutput returns what a job has written, as far as it is kept, from the offsets on;
+	// with follow until the output ends. The caller closes the Process.
 	JobOutput(ctx context.Context, sessionID, job string, stdout, stderr uint64, follow bool) (Process, error)
-	// WaitJob waits until a job is over. Its exit code is known if StartJob has
-	// started it: else Session.StatusLost is set. The job goes on if ctx ends.
+	// WaitJob waits until a job has ended. Its exit code is known if StartJob started it,
+	// else Session.StatusLost is set. If ctx ends first, the job continues.
 	WaitJob(ctx context.Context, sessionID, job string) (Exit, error)
 	// SignalJob sends a signal to all processes of a job.
 	SignalJob(ctx context.Context, sessionID, job string, sig syscall.Signal) error
 }
 
-// A Job is what a session has left running in the background. Offsets count
-// the bytes written since its start, of which those from Start on are kept.
+// A Job is a command that a session runs in the background. Offsets count the bytes written
+// since its start.
 type Job struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name,omitempty"`
 	Session   string    `json:"session"`
-	Command   string    `json:"command"` // how what started it begins
+	Command   string    `json:"command"` // the beginning of the command that started it
 	State     string    `json:"state"`   // running, stopped, ended
 	PIDs      []int     `json:"pids"`    // inside
 	StartedAt time.Time `json:"startedAt"`
 	EndedAt   time.Time `json:"endedAt,omitzero"`
-	ExitCode  *int      `json:"exitCode,omitempty"` // if it is known
+	ExitCode  *int      `json:"exitCode,omitempty"` // nil if unknown
 	Stdout    JobStream `json:"stdout"`
 	Stderr    JobStream `json:"stderr"`
 }

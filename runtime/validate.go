@@ -10,8 +10,8 @@ import (
 	"wolffia/perm"
 )
 
-// Regular expressions would say the same, and cost every start of the program
-// half a millisecond.
+// Character sets, not regular expressions, which cost each start of a program half a
+// millisecond.
 const (
 	lower   = "abcdefghijklmnopqrstuvwxyz"
 	upper   = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -200,11 +200,10 @@ func checkPermissions(c *SandboxConfig, bad problem) {
 // minMemory is less than PID 1 and a shell need, in bytes.
 const minMemory = 16 << 20
 
-// Limited reports whether there is a limit on what a program uses of the
-// machine, disk aside.
+// Limited reports whether Memory, CPUs or PIDs is limited.
 func (r *Resources) Limited() bool { return r.Memory != 0 || r.CPUs != 0 || r.PIDs != 0 }
 
-// MountPointOrDefault is where the codebase is inside.
+// MountPointOrDefault returns where the codebase is inside.
 func (c *SandboxConfig) MountPointOrDefault() string {
 	if c.MountPoint == "" {
 		return DefaultMountPoint
@@ -216,8 +215,7 @@ func cleanAbs(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && !strings.ContainsRune(p, 0)
 }
 
-// covers reports whether something mounted at target hides a reserved place,
-// or lies in one that is not ours to change.
+// covers reports whether a mount at target hides a reserved place, or lies in one.
 func covers(target string) bool {
 	for _, r := range reserved {
 		if target == r || strings.HasPrefix(r, target+"/") {

@@ -309,7 +309,7 @@ func (d *Driver) State(ctx context.Context, sandboxID string) (runtime.State, er
 		return "", err
 	}
 	if s.Expired != "" {
-		return "", runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", sandboxID, s.Expired.Why())
+		return "", runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", sandboxID, s.Expired.Reason())
 	}
 	return s.State, nil
 }
