@@ -1,12 +1,15 @@
 // Package local is the runtime of this host, in the process of the caller.
 //
-// For Start it starts two processes of the wolffia binary, which outlive the
-// caller:
+// A [Runtime] has three parts, each in a file of its name: sandboxes makes, starts, ends and
+// describes sandboxes, executor runs commands in them, and sessions keeps shells in them.
+//
+// A start has three steps: plan decides what to start, launch starts it, and await waits until
+// it is ready. It starts two processes of the wolffia binary, which outlive the caller:
 //
 //	wolffia shim ID   the sandbox's own process: package shim
 //	wolffia tree ID   serves the filtered tree: package fusefs/treeserver
 //
 // With a container engine it starts a third one, wolffia-docker keep ID: package
-// runtime/docker/keeper. They get what they need through descriptors (package
+// runtime/docker/keeper. They get their parameters through descriptors (package
 // internal/boot), not from a directory that could be changed meanwhile.
 package local
