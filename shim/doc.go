@@ -1,4 +1,4 @@
-// Package shim is the host process of one sandbox: it mounts the codebase, launches
+// Package shim is the host process of one sandbox. It mounts the codebase, launches
 // the backend, and connects PID 1's stream with the clients of its socket.
 //
 // Package local starts it as "wolffia shim ID", in a user and mount namespace of its

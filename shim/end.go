@@ -34,7 +34,7 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 // expire ends the sandbox at the end of its lifetime, as a stop does. Its status says so
 // from now on, though its processes have their grace.
 func (s *shim) expire(why runtime.Expiry) {
-	outcome := statedir.Status{State: runtime.StateStopped, Reason: why.Why(), Expired: why}
+	outcome := statedir.Status{State: runtime.StateStopped, Reason: why.Reason(), Expired: why}
 	s.mu.Lock()
 	ending := s.outcome != nil
 	if !ending {
@@ -47,7 +47,7 @@ func (s *shim) expire(why runtime.Expiry) {
 	if ending {
 		return
 	}
-	fmt.Fprintf(os.Stderr, "the sandbox ends: %s\n", why.Why())
+	fmt.Fprintf(os.Stderr, "the sandbox ends: %s\n", why.Reason())
 	s.end(outcome, boot.StopGrace)
 }
 

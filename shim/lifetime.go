@@ -156,23 +156,3 @@ func (l *lifetime) look() error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(next))}
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(l.fd, 0, &spec, nil))
 }
-
-// expire ends the sandbox because its lifetime is over, as a stop does. It is
-// gone for its users from now on, though its processes have their time.
-func (s *shim) expire(why runtime.Expiry) {
-	outcome := statedir.Status{State: runtime.StateStopped, Reason: why.Reason(), Expired: why}
-	s.mu.Lock()
-	ending := s.outcome != nil
-	if !ending {
-		s.outcome = &outcome
-		if err := statedir.SetStatus(s.boot.Run, &outcome); err != nil {
-			fmt.Fprintln(os.Stderr, "record the end:", err)
-		}
-	}
-	s.mu.Unlock()
-	if ending {
-		return
-	}
-	fmt.Fprintf(os.Stderr, "the sandbox ends: %s\n", why.Reason())
-	s.end(outcome, boot.StopGrace)
-}

@@ -41,7 +41,7 @@ func Main(backends ...launch.Backend) error {
 		err = runtime.Errorf(runtime.ErrUnsupported, "there is no runtime %q", b.Config.Runtime)
 	}
 	if err != nil {
-		boot.Failed(err).Send(ready)
+		boot.Report{Failure: boot.Failed(err)}.Send(ready)
 	}
 	return err
 }

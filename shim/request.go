@@ -76,7 +76,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		}()
 		return nil
 	}
-	return p.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrUnsupported, "request %q is not known", req.Op)))
+	return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrUnsupported, "request %q is not known", req.Op)))
 }
 
 // askTree sends a request to the tree server, and returns its answer.

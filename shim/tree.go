@@ -96,15 +96,8 @@ func (c *treeConn) ask(op string, file *os.File, limit time.Duration) (boot.Tree
 		default:
 			return boot.TreeReply{}, errTreeGone
 		}
-		return reply, reply.Err()
-	case <-timer.C:
-		c.forget(id)
-		return boot.TreeReply{}, runtime.Errorf(runtime.ErrUnavailable, "%w in %v", errNoAnswer, limit)
 	}
-	if reply.Error != "" {
-		return boot.TreeReply{}, boot.Report{Error: reply.Error, Class: reply.Class}.Err()
-	}
-	return reply, nil
+	return reply, reply.Err()
 }
 
 // errNoAnswer says that the tree server has not answered a request.

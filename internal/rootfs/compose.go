@@ -1,5 +1,5 @@
-// Package rootfs composes what a sandbox sees beside its codebase: the root directory,
-// /etc, an image with the sandbox's changes over it, and covers over parts of the host.
+// Package rootfs composes what a sandbox sees beside its codebase: its root directory,
+// /etc, its image, and covers over parts of the host.
 package rootfs
 
 import (

@@ -76,31 +76,9 @@ func Main(name string) error {
 	default:
 		return fmt.Errorf("%s has no command %q", name, os.Args[1])
 	}
-	return fmt.Errorf("%s does not know %q", name, os.Args[1])
-}
-
-// A keeper holds a sandbox in its engine.
-type keeper struct {
-	boot   *boot.Params
-	engine *engine.Engine
-	made   bool     // something may be in the engine, whatever the mark says
-	socket *os.File // to the shim
-}
-
-// answer is the last report to whoever has started us.
-func (k *keeper) answer(r boot.Report, err error) error {
 	r.Ready, r.Failure = err == nil, boot.Failed(err)
 	r.Send(os.Stdout)
 	return nil
-}
-
-// last returns the last report: r, or the error.
-func last(r boot.Report, err error) boot.Report {
-	if err != nil {
-		return boot.Failed(err)
-	}
-	r.Ready = true
-	return r
 }
 
 // A keeper monitors a sandbox in its engine.
