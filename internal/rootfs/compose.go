@@ -1,5 +1,5 @@
 // Package rootfs composes what a sandbox sees beside its codebase: its root directory,
-// /etc, its image, and covers over parts of the host.
+// /etc, and its image.
 package rootfs
 
 import (
