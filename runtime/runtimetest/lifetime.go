@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -210,6 +211,17 @@ func (e *env) idling(f func(timeout time.Duration) (began bool)) {
 	}
 }
 
+// inTime touches a sandbox, and reports whether that was there. From then on in reports
+// whether the idle timeout cannot be over: what begins later may meet the sandbox's end.
+func (e *env) inTime(id string, timeout time.Duration) (in func() bool, is bool) {
+	e.Helper()
+	begun := time.Now()
+	if e.late(e.renewer().Touch(e.Ctx, id)) {
+		return nil, false
+	}
+	return func() bool { return time.Since(begun) < timeout }, true
+}
+
 // late reports whether a call found that the sandbox is over, as expected if it was idle.
 // Any other error ends the test.
 func (e *env) late(err error) bool {
@@ -224,12 +236,21 @@ func (e *env) late(err error) bool {
 func idleNotWhileACommandRuns(e *env) {
 	e.idling(func(timeout time.Duration) bool {
 		s := e.start(&runtime.SandboxConfig{IdleTimeout: timeout})
+		in, is := e.inTime(s.ID, timeout)
+		if !is {
+			return false
+		}
 		p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: sh("echo begun; read x; echo $x"), Stdin: true})
 		if e.late(err) {
 			return false
 		}
 		defer p.Close()
-		e.Expect(p.Stdout(), "begun\n")
+		begun := make([]byte, len("begun\n"))
+		if _, err := io.ReadFull(p.Stdout(), begun); !in() {
+			return false
+		} else if err != nil || string(begun) != "begun\n" {
+			e.Fatalf("read %q (%v)", begun, err)
+		}
 		time.Sleep(timeout + soon)
 		_, err = p.Stdin().Write([]byte("alive\n"))
 		e.OK(err)
@@ -296,7 +317,11 @@ func (e *env) outlastsIdling(what string, begin func(sessions runtime.RuntimeWit
 		c.IdleTimeout = timeout
 		s := e.start(c)
 		session, err := sessions.CreateSession(e.Ctx, s.ID, nil)
-		if e.late(err) || !begin(sessions, session.ID, dir) {
+		if e.late(err) {
+			return false
+		}
+		in, is := e.inTime(s.ID, timeout)
+		if !is || !begin(sessions, session.ID, dir) || !in() {
 			return false
 		}
 		time.Sleep(timeout + soon)
