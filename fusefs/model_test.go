@@ -17,9 +17,9 @@ import (
 	"wolffia/perm"
 )
 
-// The model implements the documentation of the levels for each operation on a plain directory,
-// which is kept equal to the one behind the mount. It shares no code with the server. Package perm is the oracle
-// of levels: its own tests hold it against a slow reading of the patterns.
+// The model implements the documented levels for each operation on a plain directory, which is kept
+// equal to the one behind the mount. It shares no code with the server. Package perm is the oracle of
+// levels: its own tests compare it with a slow reading of the patterns.
 //
 //	WOLFFIA_SEED=17 go test -run TestModel ./fusefs      that round only
 //	WOLFFIA_ROUNDS=5000 go test -run TestModel ./fusefs  more of them

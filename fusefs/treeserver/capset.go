@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capset leaves all threads with the given capabilities only (capset(2)).
+// capset reduces the capabilities of all threads to keep (capset(2)).
 func capset(keep uint64) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

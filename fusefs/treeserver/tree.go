@@ -22,8 +22,8 @@ import (
 	"wolffia/perm"
 )
 
-// Main is the tree server's main: it serves the filtered codebase until the
-// shim is gone or the mount is. It never starts another process.
+// Main serves the filtered codebase until the shim ends or the tree is unmounted. It starts no
+// other process.
 func Main() error {
 	if err := boot.Init("wolffia-tree"); err != nil {
 		return err
@@ -43,7 +43,7 @@ func Main() error {
 func serveTree(b *boot.Params, control *os.File) error {
 	step.Reached("begun")
 	goruntime.GOMAXPROCS(goruntime.NumCPU() + fusefs.Readers)
-	debug.SetGCPercent(50) // what is kept for each name is small beside what answering takes
+	debug.SetGCPercent(50) // the garbage of requests outweighs the live nodes
 	if b.Config.RootTree {
 		if err := keepFileAccess(); err != nil {
 			return err
@@ -64,15 +64,14 @@ func serveTree(b *boot.Params, control *os.File) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log)}
 	t.policy.Store(policy)
-	over := sync.OnceFunc(func() {
+	finish := sync.OnceFunc(func() {
 		t.audit.Close(boot.AuditLimit)
-		// The kernel takes up to 20 ms to close the descriptor that watches
-		// directories, since it waits for an RCU grace period. Nobody has to wait
-		// for that: from here on there is nothing to do but to end.
+		// The kernel takes up to 20 ms to close the fanotify group, since it waits for an
+		// RCU grace period. Unlock before: only the end of the process remains.
 		_ = unix.Close(boot.FDLock)
 	})
-	defer over()
-	unix.Umask(0) // modes are as the sandbox asked; its own umask is applied by the kernel
+	defer finish()
+	unix.Umask(0) // the kernel has applied the umask of the sandbox's process
 	device, err := boot.ReceiveDevice(control)
 	if err != nil {
 		return err
@@ -92,33 +91,33 @@ func serveTree(b *boot.Params, control *os.File) error {
 	}
 	_ = unix.Close(root)
 	if err := boot.SendServing(control, nil); err != nil {
-		return fmt.Errorf("tell the shim: %w", err)
+		return fmt.Errorf("report to the shim: %w", err)
 	}
 	step.Reached("serving")
 	go func() {
 		t.serve() // ends when the shim does
 		step.Reached("shim gone")
-		over()
-		// The mount is gone with the shim's namespace, or will be: closing the
-		// descriptor aborts what is still waiting.
+		finish()
+		// The end of the shim's namespace unmounts the tree, and closing the descriptor
+		// aborts requests that wait.
 		os.Exit(0)
 	}()
 	t.server.Wait()
 	return nil
 }
 
-// treeMemory is how many bytes the tree server of a sandbox with a limit of memory
-// should take, which counts there; 0 if there is no limit.
+// treeMemory returns how many bytes the tree server may take of a sandbox's limit on memory, which
+// includes it; 0 without a limit.
 func treeMemory(limit int64) int64 {
-	const least = 16 << 20 // what Go and the rules take, and a little
+	const least = 16 << 20 // enough for Go's runtime and the rules
 	if limit == 0 {
 		return 0
 	}
 	return max(limit/4, least)
 }
 
-// treeOwner is whom everything in the tree belongs to, in the user namespace in
-// which it was mounted: the one id there is in the shim's, or the host's.
+// treeOwner returns the presented owner, in the user namespace in which the tree was mounted: the
+// only id of the shim's namespace, or with an engine the host's.
 func treeOwner(b *boot.Params) fusefs.Owner {
 	if b.Engine != "" {
 		return fusefs.Owner{UID: uint32(b.Config.UID), GID: uint32(b.Config.GID)}
@@ -126,9 +125,8 @@ func treeOwner(b *boot.Params) fusefs.Owner {
 	return fusefs.Owner{}
 }
 
-// keepFileAccess drops everything that root can do but reach files, for the
-// codebase that is root's own: the only capabilities left are those that
-// override permissions and ownership of files (capabilities(7)).
+// keepFileAccess drops all capabilities but those that override permissions and ownership of files
+// (capabilities(7)), for a codebase that belongs to root.
 func keepFileAccess() error {
 	const keep = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {

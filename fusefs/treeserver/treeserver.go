@@ -20,18 +20,18 @@ import (
 	"wolffia/runtime"
 )
 
-// A treeServer is the state of Tree.
+// A treeServer is the state of Main.
 type treeServer struct {
 	boot    *boot.Params
 	control *os.File
 	server  *fusefs.Server
 	audit   *audit.Log
-	policy  atomic.Pointer[perm.Policy] // what is served by
+	policy  atomic.Pointer[perm.Policy] // the rules in force
 
 	changing atomic.Bool // rules are being replaced
 }
 
-// serve answers the shim until that is gone.
+// serve answers the shim's requests until the shim ends.
 func (t *treeServer) serve() {
 	for buf := make([]byte, boot.MaxPacket); ; {
 		packet, file, err := boot.ReceivePacket(t.control, buf)
@@ -43,8 +43,8 @@ func (t *treeServer) serve() {
 			req.Op = "nonsense"
 		}
 		if req.Op == boot.AskRules && t.changing.CompareAndSwap(false, true) {
-			// This may take its time; that the shim ends is to be noticed.
-			go func() { // ends when the rules bind
+			// In the background, since it takes time and serve must notice the shim's end.
+			go func() { // ends when the rules are in force
 				err := t.setRules(file)
 				_ = boot.CloseFile(file)
 				t.changing.Store(false)
@@ -59,15 +59,15 @@ func (t *treeServer) serve() {
 			t.audit.Flush(boot.StatsLimit / 2)
 			t.reply(req.ID, nil, nil)
 		case boot.AskRules:
-			t.reply(req.ID, nil, runtime.Errorf(runtime.ErrConflict, "its rules are being changed: try again"))
+			t.reply(req.ID, nil, runtime.Errorf(runtime.ErrConflict, "the rules of the sandbox are being changed: try again"))
 		default:
-			t.reply(req.ID, nil, runtime.Errorf(runtime.ErrUnsupported, "the tree server does not know what it is asked for"))
+			t.reply(req.ID, nil, runtime.Errorf(runtime.ErrUnsupported, "the tree server does not know the request"))
 		}
 		_ = boot.CloseFile(file)
 	}
 }
 
-// reply answers a request. If the shim does not read, it goes without.
+// reply answers a request. It drops the answer if the shim does not read.
 func (t *treeServer) reply(id uint64, stats *boot.TreeStats, err error) {
 	r := boot.TreeReply{ID: id, Stats: stats, Failure: boot.Failed(err)}
 	const most = 8 << 10 // bytes of an error: rules can be quoted in it
@@ -84,11 +84,10 @@ func (t *treeServer) stats() *boot.TreeStats {
 	return stats
 }
 
-// setRules replaces the rules that are served by. Rules that are not valid
-// change nothing: ErrInvalid.
+// setRules replaces the rules in force. Invalid rules are ErrInvalid and change nothing.
 //
-// A tree server that is root's can reach more than the shim, which is not; so
-// it takes no other rules from it than those that root has recorded.
+// A tree server that runs as root can reach more than the shim, which does not; so it accepts only
+// the rules that root has recorded.
 func (t *treeServer) setRules(file *os.File) error {
 	rules, err := boot.ReadRules(file)
 	if err != nil {
@@ -97,10 +96,10 @@ func (t *treeServer) setRules(file *os.File) error {
 	if t.boot.Config.RootTree {
 		recorded, err := statedir.ConfigFrom(t.boot.Run)
 		if err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "read what rules are recorded: %w", err)
+			return runtime.Errorf(runtime.ErrUnavailable, "read the recorded rules: %w", err)
 		}
 		if !slices.Equal(recorded.Permissions, rules) {
-			return runtime.Errorf(runtime.ErrDenied, "these are not the rules that are recorded for the sandbox")
+			return runtime.Errorf(runtime.ErrDenied, "the rules differ from those recorded for the sandbox: set them again")
 		}
 	}
 	policy, err := perm.Compile(rules)
@@ -114,12 +113,11 @@ func (t *treeServer) setRules(file *os.File) error {
 	return nil
 }
 
-// denied passes a refusal on to the audit log. It is called by several
-// goroutines, and does not wait.
+// denied adds a refusal to the audit log. Several goroutines call it; it does not block.
 func (t *treeServer) denied(d fusefs.Denial) {
 	uid := d.UID
 	if uid == 0 && t.boot.Engine == "" {
-		uid = uint32(t.boot.Config.UID) // the one id that is there, in the shim's user namespace
+		uid = uint32(t.boot.Config.UID) // the only id of the shim's user namespace
 	}
 	policy, _ := d.Rules.(*perm.Policy)
 	t.audit.Add(audit.Record{
@@ -128,7 +126,7 @@ func (t *treeServer) denied(d fusefs.Denial) {
 	}, policy)
 }
 
-// errnoName is the name by which programmers know an error.
+// errnoName returns the symbolic name of an error, such as "EACCES".
 func errnoName(e syscall.Errno) string {
 	return cmp.Or(unix.ErrnoName(e), "errno "+strconv.Itoa(int(e)))
 }
