@@ -15,65 +15,65 @@ import (
 	"wolffia/runtime"
 )
 
-// A Box is the place of one sandbox.
+// A Box is the directory of one sandbox, which need not exist.
 type Box struct {
 	dir  *Dir
 	id   string
 	path string
 }
 
-// A Config is what was asked for at Create, with all that was decided then.
+// A Config is the configuration of a sandbox: the caller's, and what Create decided.
 type Config struct {
 	runtime.SandboxConfig
 	CreatedAt int64 `json:"createdAt"` // ms since 1970
 	// UID and GID are the identity inside and on the host.
 	UID int `json:"uid"`
 	GID int `json:"gid"`
-	// DroppedUID and DroppedGID are set if root created the sandbox: they own
-	// what is in run/.
+	// DroppedUID and DroppedGID own the files in run/ of a sandbox that root created;
+	// otherwise they are 0.
 	DroppedUID int `json:"droppedUid,omitempty"`
 	DroppedGID int `json:"droppedGid,omitempty"`
-	// RootTree says that the codebase is root's, so that the tree server keeps
-	// root's access to it.
+	// RootTree is set if the codebase is root's, so that the tree server keeps root's
+	// access to it.
 	RootTree bool   `json:"rootTree,omitempty"`
 	User     string `json:"user"` // the user's name inside
 }
 
-// A Status is what a shim says of its sandbox.
+// A Status is how a sandbox ended, as its shim records it. Its content is untrusted.
 type Status struct {
 	State  runtime.State `json:"state"`
 	Reason string        `json:"reason,omitempty"`
-	// Expired is set if it was ended because its lifetime was over.
+	// Expired is why the sandbox's lifetime ended; "" if it did not end for that.
 	Expired runtime.Expiry `json:"expired,omitempty"`
 }
 
-// ID is the sandbox's id.
+// ID returns the sandbox's id.
 func (b *Box) ID() string { return b.id }
 
-// Run is the directory that the shim may write to.
+// Run returns the directory that the shim may write to.
 func (b *Box) Run() string { return filepath.Join(b.path, "run") }
 
-// Mnt is where the shim mounts.
+// Mnt returns the directory on which the shim mounts.
 func (b *Box) Mnt() string { return filepath.Join(b.path, "run", "mnt") }
 
-// Engine is where a keeper puts down what it shows to its engine. While it is
-// there, something of the sandbox may be in the engine, or mounted here.
+// Engine returns the directory with what a keeper shows to its engine. While it exists,
+// something of the sandbox may be in the engine, or mounted below it.
 func (b *Box) Engine() string { return filepath.Join(b.path, "engine") }
 
-// HasEngine reports whether Engine is there.
+// HasEngine reports whether the directory Engine exists.
 func (b *Box) HasEngine() bool {
 	_, err := os.Lstat(b.Engine())
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Lockfile is what the shim locks.
+// Lockfile returns the path of the lock: see Lock.
 func (b *Box) Lockfile() string { return filepath.Join(b.path, "lock") }
 
-// Upper is where what a sandbox changes of its image is kept, and Work is for
-// overlayfs meanwhile. Both are there once a sandbox on an image was started.
+// Upper returns the directory with a sandbox's changes of its image: overlayfs's upper
+// directory. It exists once a sandbox on an image was started.
 func Upper(run string) string { return filepath.Join(run, upperDir) }
 
-// Work is beside Upper.
+// Work returns overlayfs's work directory, beside Upper.
 func Work(run string) string { return filepath.Join(run, workDir) }
 
 const (
@@ -81,24 +81,24 @@ const (
 	workDir  = "work"
 )
 
-// Log is the file with what shim, guest and backend had to say.
+// Log returns the path of the log of shim, guest and backend.
 func (b *Box) Log() string { return filepath.Join(b.path, "run", "log") }
 
-// Audit is the log of what the tree has denied: see package audit.
+// Audit returns the path of the log of denials: see package fusefs/audit.
 func (b *Box) Audit() string { return Audit(b.Run()) }
 
-// Audit is Box.Audit for the tree server, which knows the run directory only.
+// Audit is Box.Audit for the tree server, which knows only the run directory.
 func Audit(run string) string { return filepath.Join(run, auditLog) }
 
 const auditLog = "audit.log"
 
-// ConfigFile is the configuration. While it is there, the sandbox is.
+// ConfigFile returns the path of the configuration. The sandbox exists while it does.
 func (b *Box) ConfigFile() string { return filepath.Join(b.path, configFile) }
 
 const configFile = "config.json"
 
-// Config reads the configuration. ErrNotFound: there is no such sandbox, or it
-// is only half made.
+// Config reads the configuration. ErrNotFound: the sandbox does not exist, or it is
+// being created or removed. ErrUnavailable: the configuration is damaged.
 func (b *Box) Config() (*Config, error) {
 	c := new(Config)
 	err := statefile.Read(b.ConfigFile(), c)
@@ -106,7 +106,7 @@ func (b *Box) Config() (*Config, error) {
 	case errors.Is(err, fs.ErrNotExist) && !b.runsUnknown():
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	case err == nil && c.ID != b.id:
-		err = fmt.Errorf("it is of sandbox %q", c.ID)
+		err = fmt.Errorf("its id is %q", c.ID)
 	}
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s is damaged: %w; remove it with wolffia rm -f %s", b.id, err, b.id)
@@ -114,10 +114,9 @@ func (b *Box) Config() (*Config, error) {
 	return c, nil
 }
 
-// runsUnknown reports whether a sandbox runs without a configuration: somebody
-// has deleted that. Whoever destroys a sandbox keeps the configuration's lock
-// until the place is gone, and a shim that removes its own has taken its socket
-// away before.
+// runsUnknown reports whether a sandbox runs whose configuration was deleted by hand. A
+// process that destroys a sandbox keeps the configuration's lock until the directory is
+// gone, and a shim that removes its own sandbox removes its socket first.
 func (b *Box) runsUnknown() bool {
 	if _, err := os.Lstat(filepath.Join(b.Run(), socket)); err != nil {
 		return false
@@ -130,8 +129,8 @@ func (b *Box) runsUnknown() bool {
 	return runs && err == nil
 }
 
-// SetConfig replaces the configuration, on the disk too. The caller holds what
-// LockConfig gives, and has read since that the sandbox is there.
+// SetConfig replaces the configuration, on the disk too. The caller holds the lock of
+// LockConfig, and has read the configuration since it got that.
 func (b *Box) SetConfig(c *Config) error {
 	err := statefile.WriteSync(b.ConfigFile(), c)
 	if err != nil {
@@ -140,14 +139,14 @@ func (b *Box) SetConfig(c *Config) error {
 	return nil
 }
 
-// SetLimits records what keeps the sandbox's limits, and so where to look for
-// what has to be removed after it.
+// SetLimits records what enforces the sandbox's limits, such as a control group, so that
+// it can be removed after the sandbox.
 func (b *Box) SetLimits(v any) error { return statefile.Write(filepath.Join(b.path, limitsFile), v) }
 
-// Limits reads what SetLimits has recorded; fs.ErrNotExist if there is nothing.
+// Limits reads the record of SetLimits. fs.ErrNotExist: there is no record.
 func (b *Box) Limits(v any) error { return statefile.Read(filepath.Join(b.path, limitsFile), v) }
 
-// RemoveLimits forgets what SetLimits has recorded.
+// RemoveLimits removes the record of SetLimits, if any.
 func (b *Box) RemoveLimits() error {
 	err := os.Remove(filepath.Join(b.path, limitsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -158,21 +157,21 @@ func (b *Box) RemoveLimits() error {
 
 const limitsFile = "limits.json"
 
-// ConfigFrom reads the configuration for a tree server that is root's, and
-// knows the run directory only.
+// ConfigFrom reads the configuration for a tree server of root's, which knows only the
+// run directory.
 func ConfigFrom(run string) (*Config, error) {
 	c := new(Config)
 	return c, statefile.Read(filepath.Join(filepath.Dir(run), configFile), c)
 }
 
-// A Stamp tells one configuration from another of the same id. The zero Stamp
-// is of none.
+// A Stamp identifies a version of a configuration. Stamps are comparable with ==. The
+// zero Stamp means that there is no configuration.
 type Stamp struct {
 	inode   uint64
 	changed unix.Timespec
 }
 
-// Stamp identifies the configuration there is.
+// Stamp returns the Stamp of the present configuration.
 func (b *Box) Stamp() Stamp {
 	var st unix.Stat_t
 	if unix.Lstat(b.ConfigFile(), &st) != nil {
@@ -181,8 +180,8 @@ func (b *Box) Stamp() Stamp {
 	return Stamp{st.Ino, st.Ctim}
 }
 
-// OpenConfig opens the configuration, for a shim that may not reach it: to
-// sync it.
+// OpenConfig opens the configuration for a shim that has no access to it, and has to
+// sync it. ErrNotFound: the sandbox does not exist. The caller closes the file.
 func (b *Box) OpenConfig() (*os.File, error) {
 	f, err := os.Open(b.ConfigFile())
 	switch {
@@ -194,17 +193,15 @@ func (b *Box) OpenConfig() (*os.File, error) {
 	return f, nil
 }
 
-// SetStatus records what became of the sandbox, stopped or dead. It is the
-// shim's to call, before it takes its socket away.
+// SetStatus records how the sandbox ended. The shim calls it before it removes its
+// socket.
 func SetStatus(run string, s *Status) error {
 	return statefile.Write(filepath.Join(run, "status.json"), s)
 }
 
-// State tells where the sandbox is in its life, and why it is dead. It trusts
-// the lock first: only a shim that lives can hold it, or a keeper that is about to
-// have another in its place. A shim that is ready has
-// its socket there, and takes it away in the end, after it has said why in
-// status.json; so a start writes no file.
+// State returns the sandbox's state, and why it is dead. The lock decides first: only a
+// living shim holds it. A shim has its socket from when it is ready until it has written
+// status.json; so a start writes no file. ErrNotFound: the sandbox does not exist.
 func (b *Box) State() (runtime.State, string, error) {
 	held, err := b.held(shimPart, 1)
 	if err != nil {
@@ -213,7 +210,7 @@ func (b *Box) State() (runtime.State, string, error) {
 	return b.state(held)
 }
 
-// Rest is State for whoever has the lock itself: the sandbox does not run.
+// Rest is State for a caller that holds the lock, so that the sandbox is not running.
 func (b *Box) Rest() (runtime.State, string, error) { return b.state(false) }
 
 func (b *Box) state(held bool) (runtime.State, string, error) {
@@ -227,17 +224,17 @@ func (b *Box) state(held bool) (runtime.State, string, error) {
 	var s Status
 	err := statefile.Read(filepath.Join(b.Run(), "status.json"), &s)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && b.Half(): // it is being removed
+	case errors.Is(err, fs.ErrNotExist) && b.Half(): // being removed
 		return "", "", runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	case errors.Is(err, fs.ErrNotExist):
 		return runtime.StateCreated, "", nil
 	case err != nil || s.State != runtime.StateStopped && s.State != runtime.StateDead:
-		return runtime.StateDead, "its status is damaged", nil
+		return runtime.StateDead, "status.json is damaged", nil
 	}
 	return s.State, s.Reason, nil
 }
 
-// The names of a shim's socket: while it is on its way, and when it is ready.
+// The names of a shim's socket before it is ready, and from then on.
 const (
 	socketComing = "sock.new"
 	socket       = "sock"
@@ -245,8 +242,8 @@ const (
 
 const killed = "its shim was killed"
 
-// PrepareRun makes run/ ready for a shim, which calls it before all else: what
-// one that was killed has left is taken for what it is.
+// PrepareRun prepares run/ for a shim, which calls it first. If a socket shows that the
+// shim before was killed, it records that.
 func PrepareRun(run string) error {
 	_ = os.Remove(filepath.Join(run, socketComing))
 	if _, err := os.Lstat(filepath.Join(run, socket)); errors.Is(err, fs.ErrNotExist) {
@@ -259,14 +256,14 @@ func PrepareRun(run string) error {
 	return os.Remove(filepath.Join(run, socket))
 }
 
-// SocketComing is where a shim listens before it is ready.
+// SocketComing returns the path at which a shim listens before it is ready.
 func SocketComing(run string) string { return filepath.Join(run, socketComing) }
 
-// Socket is where a shim that is ready listens.
+// Socket returns the path at which a shim that is ready listens.
 func Socket(run string) string { return filepath.Join(run, socket) }
 
-// Remove deletes the place, name by name: a mount that should not be there, or
-// a file that is not ours, stops it. What is gone already is no error.
+// Remove deletes the sandbox's directory, name by name: an unexpected mount or file stops
+// it. It returns nil if the directory does not exist.
 func (b *Box) Remove() error {
 	if err := removeAt(b.path); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "remove sandbox %s: %w", b.id, err)
@@ -274,38 +271,38 @@ func (b *Box) Remove() error {
 	return nil
 }
 
-// Half reports whether the place has no configuration: it is being made or
-// removed, or whoever did that was killed.
+// Half reports whether the directory has no configuration: the sandbox is being created
+// or removed, or the process that did that was killed.
 func (b *Box) Half() bool {
 	_, err := os.Lstat(b.ConfigFile())
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// RemoveHalf deletes a place without a configuration: whoever was making it, or
-// removing it, was killed. One that somebody is at, or that has a configuration,
-// stays. removed says that it was there and is gone.
+// RemoveHalf deletes the directory of a sandbox without a configuration, which a killed
+// process has left. It does nothing if there is a configuration, or if another process is
+// creating or removing the sandbox. removed reports whether it deleted the directory.
 func (d *Dir) RemoveHalf(id string) (removed bool, err error) {
-	unlock, err := d.lock() // nobody is making it
+	unlock, err := d.lock() // no process is creating it
 	if err != nil {
 		return false, err
 	}
 	b := d.Box(id)
 	if _, err := os.Lstat(b.path); err != nil || !b.Half() {
 		unlock()
-		return false, nil //nolint:nilerr // it is gone
+		return false, nil //nolint:nilerr // it does not exist
 	}
 	lock, err := b.TryLock()
 	switch {
-	case errors.Is(err, runtime.ErrConflict): // it is being removed
+	case errors.Is(err, runtime.ErrConflict): // being removed
 		unlock()
 		return false, nil
-	case errors.Is(err, runtime.ErrNotFound): // of its files the lock is the last to go, and one of the first to come
+	case errors.Is(err, runtime.ErrNotFound): // the lock is the last file to be removed, and one of the first to be created
 		defer unlock()
 	case err != nil:
 		unlock()
 		return false, err
 	default:
-		unlock() // with its lock nobody else can be at it, and it may be large
+		unlock() // its own lock is enough, and it may be large
 		defer lock.Close()
 		defer lock.Unlock() //nolint:errcheck // its file is gone
 	}
@@ -313,7 +310,7 @@ func (d *Dir) RemoveHalf(id string) (removed bool, err error) {
 	return err == nil, err
 }
 
-// RemoveFrom is Remove for the shim, which knows its run directory only.
+// RemoveFrom is Remove for the shim, which knows only its run directory.
 func RemoveFrom(run string) error { return removeAt(filepath.Dir(run)) }
 
 func removeAt(path string) error {
@@ -325,7 +322,7 @@ func removeAt(path string) error {
 			errs = append(errs, err)
 		}
 	}
-	// First: without it there is no sandbox; with it, it must stay whole.
+	// The configuration first: while it exists, the sandbox must be complete.
 	if remove(configFile); len(errs) > 0 {
 		return errs[0]
 	}

@@ -20,27 +20,26 @@ import (
 	"wolffia/runtime"
 )
 
-// maxRecord bounds what is read of a record.
+// maxRecord bounds the bytes of a record that are read.
 const maxRecord = 16 << 20
 
-// A Codebase is the record of a directory for which rules were made, from the
-// first time on. It is what sandboxes over it cannot change.
+// A Codebase is the record of a directory for which rules were made. Sandboxes over the
+// directory cannot change it.
 type Codebase struct {
 	Path string `json:"path"` // absolute, without links
 
-	// Tracked are the files, relative to Path, that git tracked when no sandbox
-	// could have said so in its place.
+	// Tracked are the files, relative to Path, that git is believed to track: see package
+	// policy.
 	Tracked []string `json:"tracked"`
 
-	// Policies are the policy files below Path that rules for it were made with, and
-	// the links that led to them, relative to Path.
+	// Policies are the policy files below Path that its rules were made with, and the
+	// links that led to them, relative to Path.
 	Policies []string `json:"policies,omitempty"`
 }
 
-// KnownCodebases returns the records in the state directory state of the
-// directory path, which is absolute and without links, and of those that it is
-// in, the innermost first. One that is damaged has nothing in Tracked. The state
-// directory need not exist.
+// KnownCodebases returns the records, in the state directory state, of the directory path,
+// which is absolute and without links, and of the directories above it, the innermost
+// first. A damaged record has no Tracked files. The state directory need not exist.
 func KnownCodebases(state, path string) ([]Codebase, error) {
 	var all []Codebase
 	for dir := path; ; dir = filepath.Dir(dir) {
@@ -48,7 +47,7 @@ func KnownCodebases(state, path string) ([]Codebase, error) {
 		switch {
 		case err == nil:
 			c := Codebase{}
-			if json.Unmarshal(b, &c) != nil || c.Path != dir { // a machine that stopped, for one
+			if json.Unmarshal(b, &c) != nil || c.Path != dir { // as after a crash of the machine
 				c = Codebase{Path: dir}
 			}
 			all = append(all, c)
@@ -61,8 +60,8 @@ func KnownCodebases(state, path string) ([]Codebase, error) {
 	}
 }
 
-// Remember makes the record of c, or, if that is there and replace is set, puts
-// c in its place; else what is there stays.
+// Remember writes the record of c. A record that exists is replaced if replace is set,
+// and otherwise kept.
 func (d *Dir) Remember(c *Codebase, replace bool) error {
 	file := recordFile(d.path, c.Path)
 	err := d.ensure(filepath.Dir(file))
@@ -75,7 +74,7 @@ func (d *Dir) Remember(c *Codebase, replace bool) error {
 	return nil
 }
 
-// recordFile is where the record of the codebase at path is.
+// recordFile returns the path of the record of the codebase at path.
 func recordFile(state, path string) string {
 	sum := sha256.Sum256([]byte(path))
 	return filepath.Join(state, "codebases", hex.EncodeToString(sum[:16])+".json")
@@ -90,13 +89,13 @@ func readRecord(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxRecord))
 }
 
-// writing numbers the files of this process that are being written.
+// writing numbers the partial records of this process.
 var writing atomic.Int64
 
-// partAge is how old a part of a record is that nobody writes any more.
+// partAge is the age from which a partial record is taken for a killed process's.
 const partAge = time.Hour
 
-// sweepParts removes what a process that was killed has left of a record.
+// sweepParts removes the partial records that killed processes have left.
 func sweepParts(file string) {
 	parts, _ := filepath.Glob(file + ".*.new") // hexadecimal and digits: no pattern in the name
 	for _, part := range parts {
@@ -106,8 +105,8 @@ func sweepParts(file string) {
 	}
 }
 
-// writeRecord writes c to a file that has its name only when it is whole: of
-// two callers that make one at the same time, the first one's is kept.
+// writeRecord writes c to a new file and then gives it its name. Of two processes that
+// make a record at the same time the first one's is kept, unless replace is set.
 func writeRecord(file string, c *Codebase, replace bool) error {
 	slices.Sort(c.Tracked)
 	b, err := json.Marshal(c)

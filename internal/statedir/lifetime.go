@@ -15,26 +15,25 @@ import (
 	"wolffia/runtime"
 )
 
-// A Lifetime is how long a sandbox may be there, and be left alone. It has a file
-// of its own, which is there if the sandbox has, or had, a limit: so it can be
-// renewed, and found, without the configuration.
+// A Lifetime is the deadline and the idle timeout of a sandbox. It has a file of its own,
+// which exists if the sandbox has or had one of them: so it can be renewed and found
+// without the configuration.
 //
-// The deadline is kept by two clocks. Within one boot of the machine
-// CLOCK_BOOTTIME decides, which counts also while the machine sleeps, and which
-// nobody can set (clock_gettime(2)). After another boot all that is left is the
-// time of day.
+// The deadline is kept by two clocks. Within one boot of the machine CLOCK_BOOTTIME
+// decides: it advances while the machine is suspended, and cannot be set
+// (clock_gettime(2)). After another boot the time of day decides.
 type Lifetime struct {
-	TTL       int64  `json:"ttlMs,omitempty"`     // as last given; 0: there is no deadline
+	TTL       int64  `json:"ttlMs,omitempty"`     // of the last renewal; 0 means no deadline
 	ExpiresAt int64  `json:"expiresAt,omitempty"` // ms since 1970
 	BootID    string `json:"bootId,omitempty"`    // /proc/sys/kernel/random/boot_id
 	BootMS    int64  `json:"bootMs,omitempty"`    // the same moment on CLOCK_BOOTTIME of that boot
-	Idle      int64  `json:"idleMs,omitempty"`    // 0: there is no idle timeout
+	Idle      int64  `json:"idleMs,omitempty"`    // 0 means no idle timeout
 }
 
-// A Moment is a time by all clocks that a Lifetime is by.
+// A Moment is a time on both clocks of a Lifetime.
 type Moment struct {
 	Wall   int64  // ms since 1970
-	BootID string // empty: nobody knows
+	BootID string // "" means unknown
 	Boot   int64  // ms on CLOCK_BOOTTIME
 }
 
@@ -46,7 +45,7 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(id))
 })
 
-// Now is the present Moment.
+// Now returns the present Moment.
 func Now() Moment {
 	m := Moment{Wall: time.Now().UnixMilli()}
 	var ts unix.Timespec
@@ -56,7 +55,7 @@ func Now() Moment {
 	return m
 }
 
-// Renew sets the deadline, from now on; with 0 there is none any more.
+// Renew sets the deadline to ttl after now; 0 removes it.
 func (l *Lifetime) Renew(ttl time.Duration, now Moment) {
 	ms := ttl.Milliseconds()
 	l.TTL, l.ExpiresAt, l.BootID, l.BootMS = ms, now.Wall+ms, now.BootID, now.Boot+ms
@@ -65,9 +64,9 @@ func (l *Lifetime) Renew(ttl time.Duration, now Moment) {
 	}
 }
 
-// Left is how long it is until the deadline; 0 or less: it is over. It is never
-// more than the whole time to live: a clock that was set back while the machine
-// was off does not make it longer. limited says that there is a deadline.
+// Left returns the time until the deadline; 0 or less means that the sandbox has expired.
+// It is never more than the whole time to live, even if the clock was set back while the
+// machine was off. limited is false if there is no deadline.
 func (l *Lifetime) Left(now Moment) (left time.Duration, limited bool) {
 	if l.TTL <= 0 {
 		return 0, false
@@ -80,38 +79,38 @@ func (l *Lifetime) Left(now Moment) (left time.Duration, limited bool) {
 	return left, true
 }
 
-// Settle has this boot's clock decide from now on, if another's did.
+// Settle makes the clock of the present boot decide, after a boot of the machine.
 func (l *Lifetime) Settle(now Moment) {
 	if left, limited := l.Left(now); limited && l.BootID != now.BootID {
 		l.BootID, l.BootMS = now.BootID, now.Boot+left.Milliseconds()
 	}
 }
 
-// maxLeft bounds what a file can say, in ms, so that nothing overflows.
+// maxLeft bounds the durations in a file, in ms, so that nothing overflows.
 const maxLeft = int64(2 * runtime.MaxLifetime / time.Millisecond)
 
-// Deadline is the time of day at which it is over, as far as the clock is right
-// now; zero: never.
+// Deadline returns the time of day of the deadline, by the present clock; the zero Time
+// means that there is no deadline.
 func (l *Lifetime) Deadline(now Moment) time.Time {
 	left, limited := l.Left(now)
 	if !limited {
 		return time.Time{}
 	}
 	at := now.Wall + left.Milliseconds()
-	if off := at - l.ExpiresAt; -1000 < off && off < 1000 { // the clock was not set, or hardly
+	if off := at - l.ExpiresAt; -1000 < off && off < 1000 { // the clock was not set
 		at = l.ExpiresAt
 	}
 	return time.UnixMilli(at)
 }
 
-// IdleTimeout is how long the sandbox may be left alone; 0: as long as one likes.
+// IdleTimeout returns the idle timeout; 0 means that there is none.
 func (l *Lifetime) IdleTimeout() time.Duration {
 	return time.Duration(min(max(l.Idle, 0), maxLeft)) * time.Millisecond
 }
 
 const lifetimeFile = "lifetime.json"
 
-// newLifetime is what a configuration asks for at a moment; nil: nothing.
+// newLifetime returns the Lifetime of a new sandbox; nil if it has no limit.
 func newLifetime(c *Config, now Moment) *Lifetime {
 	if c.TTL == 0 && c.IdleTimeout == 0 {
 		return nil
@@ -121,8 +120,8 @@ func newLifetime(c *Config, now Moment) *Lifetime {
 	return l
 }
 
-// MayBeOver reports whether the sandbox's lifetime seems to be over, without
-// reading its configuration.
+// MayBeOver reports whether the sandbox seems to have expired, without reading its
+// configuration.
 func (b *Box) MayBeOver(now Moment) bool {
 	l := new(Lifetime)
 	err := statefile.Read(filepath.Join(b.path, lifetimeFile), l)
@@ -132,10 +131,10 @@ func (b *Box) MayBeOver(now Moment) bool {
 	return err != nil || b.Expired(l, now) != ""
 }
 
-// Lifetime returns the limits of a sandbox, of which c is the configuration; nil:
-// it never had any. If they were lost with the machine's last crash, what the
-// configuration says counts, from the time of day at which the sandbox was made. If
-// they only cannot be read now, that is ErrUnavailable: they may have been renewed.
+// Lifetime returns the limits of the sandbox with the configuration c; nil if it never
+// had any. If their file was lost in a crash of the machine, they are those of the
+// configuration, from the sandbox's creation on. ErrUnavailable: the file cannot be read,
+// and may have been renewed.
 func (b *Box) Lifetime(c *Config) (*Lifetime, error) {
 	l := new(Lifetime)
 	err := statefile.Read(filepath.Join(b.path, lifetimeFile), l)
@@ -149,14 +148,14 @@ func (b *Box) Lifetime(c *Config) (*Lifetime, error) {
 	return newLifetime(c, Moment{Wall: c.CreatedAt}), nil
 }
 
-// over reports whether the lifetime of a sandbox is known to be over.
+// over reports whether the sandbox with the configuration c is known to have expired.
 func (b *Box) over(c *Config) bool {
 	l, err := b.Lifetime(c)
 	return err == nil && b.Expired(l, Now()) != ""
 }
 
-// SetLifetime replaces the limits, on the disk too. The caller holds what
-// LockConfig gives.
+// SetLifetime replaces the limits, on the disk too. The caller holds the lock of
+// LockConfig.
 func (b *Box) SetLifetime(l *Lifetime) error {
 	if err := statefile.WriteSync(filepath.Join(b.path, lifetimeFile), l); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "lifetime of sandbox %s: %w", b.id, err)
@@ -164,9 +163,8 @@ func (b *Box) SetLifetime(l *Lifetime) error {
 	return nil
 }
 
-// Expired says why the lifetime of a sandbox with these limits, which may be nil,
-// is over; empty: it is not. What its shim says of that is final, and counts only
-// of a sandbox that had a limit.
+// Expired returns why a sandbox with the limits l, which may be nil, has expired; "" if it
+// has not. If it has limits, the record of its shim is final.
 func (b *Box) Expired(l *Lifetime, now Moment) runtime.Expiry {
 	if l == nil {
 		return ""

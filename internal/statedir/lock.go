@@ -14,41 +14,40 @@ import (
 	"wolffia/runtime"
 )
 
-// The lock has a part for each of the two processes that hold it: so it can be
-// told which of them is there.
+// The lock has a part for each of the two processes that hold it, which tells which of
+// them lives.
 const (
 	shimPart = 0 // offset of a byte that need not exist
 	treePart = 1
 	parts    = 2
-	// configPart is no part of the lock: whoever changes the configuration, or
-	// removes the sandbox, has it for a moment.
+	// configPart is not part of the lock: a process holds it while it changes the
+	// configuration or removes the sandbox.
 	configPart = 2
-	// callerPart is held by whoever has made a sandbox that is bound to its
-	// caller: while it has not been started, nothing else says that they live.
+	// callerPart is held by the process that created a sandbox that is bound to its
+	// caller: before the sandbox is started, nothing else shows that the caller lives.
 	callerPart = 3
 )
 
-// A Lock is a sandbox's lock, in two parts that are held by their files and
-// all copies that other processes have of them, until the last is closed, or
-// one is unlocked.
+// A Lock is a sandbox's lock, in two parts. Each part is held until it is unlocked, or
+// until its file and all copies of it in other processes are closed.
 type Lock struct {
 	Shim, Tree *os.File
 }
 
-// Unlock lets go of the lock whoever has copies: a child that is just being
-// started by another goroutine has one, for a moment.
+// Unlock releases the lock even if other processes have copies of the files: a child
+// that another goroutine is starting has one for a moment.
 func (l *Lock) Unlock() error {
 	return errors.Join(filelock.Set(l.Shim, unix.F_OFD_SETLK, unix.F_UNLCK, 0, parts), filelock.Set(l.Tree, unix.F_OFD_SETLK, unix.F_UNLCK, 0, parts))
 }
 
-// Close closes the files: what has copies of them holds the lock from now on.
+// Close closes the files: processes with copies of them hold the lock from now on.
 func (l *Lock) Close() error { return errors.Join(l.Shim.Close(), l.Tree.Close()) }
 
-// openLock opens the file to lock (O_RDWR), or to look at (O_RDONLY);
-// ErrNotFound: there is no such sandbox.
+// openLock opens the lock file, with O_RDWR to lock it or with O_RDONLY to query it.
+// ErrNotFound: the sandbox does not exist.
 func (b *Box) openLock(flags int) (*os.File, error) {
 	f, err := os.OpenFile(b.Lockfile(), flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) && b.Stamp() == (Stamp{}) { // it goes last, and comes first
+	if errors.Is(err, fs.ErrNotExist) && b.Stamp() == (Stamp{}) { // it is created before the configuration, and removed after it
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	}
 	if err != nil {
@@ -57,8 +56,8 @@ func (b *Box) openLock(flags int) (*os.File, error) {
 	return f, nil
 }
 
-// RenewLock makes the lock anew if it is no file that can be locked: then nobody
-// can tell who has it. It is for whoever destroys the sandbox.
+// RenewLock replaces the lock file if it is not one that can be locked, so that its
+// holders are unknown. Only a caller that destroys the sandbox may call it.
 func (b *Box) RenewLock() error {
 	var st unix.Stat_t
 	err := unix.Lstat(b.Lockfile(), &st)
@@ -78,8 +77,8 @@ func (b *Box) lockError(err error) error {
 	return runtime.Errorf(runtime.ErrUnavailable, "lock of sandbox %s: %w; if it is damaged, remove the sandbox with wolffia rm -f %s", b.id, err, b.id)
 }
 
-// held reports whether anybody has one of n parts from first on. Who only waits for
-// that to end does not count: see WaitUnlocked.
+// held reports whether another process holds one of n parts from first on. The read locks
+// of processes that wait (see WaitUnlocked) do not count.
 func (b *Box) held(first, n int64) (bool, error) {
 	f, err := b.openLock(os.O_RDONLY)
 	if err != nil {
@@ -93,11 +92,11 @@ func (b *Box) held(first, n int64) (bool, error) {
 	return lk.Type != unix.F_UNLCK, nil
 }
 
-// Locked reports whether a shim or a tree server is there.
+// Locked reports whether a shim or a tree server lives.
 func (b *Box) Locked() (bool, error) { return b.held(0, parts) }
 
-// holdAsCaller says that we are the caller to whom the sandbox is bound, as long
-// as the file is open.
+// holdAsCaller marks this process as the caller that the sandbox is bound to, as long as
+// the file is open.
 func (b *Box) holdAsCaller() (*os.File, error) {
 	f, err := b.openLock(os.O_RDWR)
 	if err != nil {
@@ -109,18 +108,18 @@ func (b *Box) holdAsCaller() (*os.File, error) {
 	return f, nil
 }
 
-// HasCaller reports whether the process lives that has made the sandbox, if that
+// HasCaller reports whether the process that created the sandbox lives, if the sandbox
 // is bound to it.
 func (b *Box) HasCaller() (bool, error) { return b.held(callerPart, 1) }
 
-// passing is how long TryLock bears with those that have waited for the lock: they
-// have it for a moment.
-const passing = 200 * time.Millisecond
+// waiterGrace bounds the time that TryLock retries while the lock conflicts only with
+// the read locks of processes that have waited for it, which they hold for a moment.
+const waiterGrace = 200 * time.Millisecond
 
-// TryLock takes the sandbox's lock, or says that another has it: ErrConflict.
-// The caller unlocks or closes it.
+// TryLock takes the sandbox's lock. ErrConflict: another process holds it. The caller
+// unlocks or closes it.
 func (b *Box) TryLock() (*Lock, error) {
-	for end := time.Now().Add(passing); ; {
+	for end := time.Now().Add(waiterGrace); ; {
 		l, err := b.tryLock()
 		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) {
 			return l, err
@@ -128,7 +127,7 @@ func (b *Box) TryLock() (*Lock, error) {
 		if held, herr := b.Locked(); held || herr != nil {
 			return nil, err
 		}
-		time.Sleep(passing / 1000) // nobody tells when they are gone
+		time.Sleep(waiterGrace / 1000) // no event tells when their locks are gone
 	}
 }
 
@@ -150,23 +149,22 @@ func (b *Box) tryLock() (_ *Lock, err error) {
 	_ = l.Unlock()
 	_ = l.Close()
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is running, or on its way", b.id)
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is running or being started", b.id)
 	}
 	return nil, b.lockError(err)
 }
 
-// WaitLock takes all of the sandbox's lock as soon as nobody holds it: its
-// shim and its tree server are gone. release lets go of it. After limit it
-// gives up: ErrUnavailable.
+// WaitLock takes all of the sandbox's lock as soon as no process holds it: its shim and
+// its tree server are gone. release unlocks it. ErrUnavailable: limit has passed.
 func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (release func(), err error) {
 	return b.waitLock(ctx, limit, unix.F_WRLCK, 0, parts, notEnding)
 }
 
-const notEnding = "its processes do not end"
+const notEnding = "its processes did not end in time"
 
-// WaitTree waits for a tree server whose shim is gone, which it has to notice
-// only: until it is gone too, limit is over, or ctx ends. If a shim is there, or
-// no tree server, it does not wait.
+// WaitTree waits for a tree server whose shim is gone, which it notices and then ends:
+// until it has ended, limit has passed, or ctx ends. If the shim lives, or no tree
+// server does, it does not wait.
 func (b *Box) WaitTree(ctx context.Context, limit time.Duration) {
 	shim, err := b.held(shimPart, 1)
 	if err != nil || shim {
@@ -177,15 +175,14 @@ func (b *Box) WaitTree(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// LockConfig keeps everybody else from changing the configuration and from
-// removing the sandbox, which may be gone when it returns. Who wants WaitLock or
-// TryLock too takes those after it. After limit it gives up: ErrUnavailable.
+// LockConfig keeps other processes from changing the configuration and from removing the
+// sandbox. The sandbox may be gone when it returns. A caller that also needs WaitLock or
+// TryLock calls those after it. ErrUnavailable: limit has passed.
 func (b *Box) LockConfig(ctx context.Context, limit time.Duration) (release func(), err error) {
-	return b.waitLock(ctx, limit, unix.F_WRLCK, configPart, 1, "somebody else is changing it, and does not finish")
+	return b.waitLock(ctx, limit, unix.F_WRLCK, configPart, 1, "another process is changing it, and did not finish in time")
 }
 
-// TryLockConfig is LockConfig that does not wait: if somebody else has it, that
-// is ErrConflict.
+// TryLockConfig is LockConfig without waiting. ErrConflict: another process has it.
 func (b *Box) TryLockConfig() (release func(), err error) {
 	f, err := b.openLock(os.O_RDWR)
 	if err != nil {
@@ -199,7 +196,7 @@ func (b *Box) TryLockConfig() (release func(), err error) {
 			_ = f.Close()
 		}, nil
 	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES):
-		err = runtime.Errorf(runtime.ErrConflict, "sandbox %s is being changed", b.id)
+		err = runtime.Errorf(runtime.ErrConflict, "sandbox %s is being changed by another process", b.id)
 	default:
 		err = b.lockError(err)
 	}
@@ -207,7 +204,7 @@ func (b *Box) TryLockConfig() (release func(), err error) {
 	return nil, err
 }
 
-// waitLock waits for n parts from first on; late is why it gives up.
+// waitLock waits for n parts from first on; late is the error after limit.
 func (b *Box) waitLock(ctx context.Context, limit time.Duration, kind int16, first, n int64, late string) (release func(), err error) {
 	f, err := b.openLock(os.O_RDWR)
 	if err != nil {
@@ -221,10 +218,10 @@ func (b *Box) waitLock(ctx context.Context, limit time.Duration, kind int16, fir
 	return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", b.id, err)
 }
 
-// WaitUnlocked waits until nobody holds the sandbox's lock; see WaitLock. A
-// sandbox that is gone is not locked. The wait is for a read lock, as those that
-// have the lock never do: who waits, or has given up and is still asleep in the
-// kernel, is not taken for a sandbox that runs.
+// WaitUnlocked waits until no process holds the sandbox's lock; see WaitLock. A sandbox
+// that is gone is not locked. It waits for a read lock, which owners never hold: so a
+// process that waits, or that has given up while the kernel still waits for it, does not
+// make the sandbox look like a running one.
 func (b *Box) WaitUnlocked(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(notEnding))
 	defer cancel()

@@ -17,16 +17,15 @@ import (
 	"wolffia/internal/statefile"
 )
 
-// A Process is one that cannot be taken for another: a number is given to a
-// new process sooner or later, but not with the same start time in the same
-// boot.
+// A Process identifies a process: the kernel reuses a process number, but not with the
+// same start time in the same boot. The zero Process is no process.
 type Process struct {
 	PID    int    `json:"pid"`
 	Start  string `json:"start"`  // clock ticks since boot (proc_pid_stat(5), field 22)
 	BootID string `json:"bootId"` // /proc/sys/kernel/random/boot_id
 }
 
-// ProcessOf describes the living process with this number.
+// ProcessOf returns the Process that has this number now.
 func ProcessOf(pid int) (Process, error) {
 	p, err := proc.Read(pid)
 	if err != nil {
@@ -39,28 +38,28 @@ func ProcessOf(pid int) (Process, error) {
 	return Process{PID: pid, Start: strconv.FormatUint(p.Start, 10), BootID: strings.TrimSpace(string(boot))}, nil
 }
 
-// ParentOf is the number of a process's parent.
+// ParentOf returns the number of a process's parent.
 func ParentOf(pid int) (int, error) {
 	p, err := proc.Read(pid)
 	return p.Parent, err
 }
 
-// Kill ends the process, if it is still the one that p describes, and waits up
-// to limit until it is gone. A process that is gone is no error.
+// Kill kills the process and waits up to limit until it is gone. It returns nil if the
+// process is gone already.
 func (p Process) Kill(limit time.Duration) error {
-	if p.PID <= 0 { // nobody
+	if p.PID <= 0 { // no process
 		return nil
 	}
 	return proc.Kill(p.PID, time.Now().Add(limit), p.lives)
 }
 
-// lives reports whether the process is there.
+// lives reports whether the process exists.
 func (p Process) lives() (bool, error) {
 	now, err := ProcessOf(p.PID)
 	return err == nil && now == p, nil
 }
 
-// A shimRecord is what is recorded of a start.
+// A shimRecord records the processes of a start.
 type shimRecord struct {
 	Process           // the shim
 	Parts   []Process `json:"parts,omitempty"`
@@ -76,17 +75,15 @@ func (b *Box) shimRecord() shimRecord {
 	return r
 }
 
-// Shim returns the recorded shim; the zero Process if there is none. Another may
-// have taken its place since, if a keeper had it started; so it says also which
-// start of the sandbox it was.
+// Shim returns the recorded shim of the last start; the zero Process if there is none.
 func (b *Box) Shim() Process { return b.shimRecord().Process }
 
-// SetShim records the shim, and the parts that EndParts is to end.
+// SetShim records the shim, and the parts for EndParts.
 func (b *Box) SetShim(p *Process, parts ...Process) error {
 	return statefile.Write(filepath.Join(b.path, shimFile), shimRecord{*p, parts})
 }
 
-// ForgetShim removes the record of the last start.
+// ForgetShim removes the record of the last start, if any.
 func (b *Box) ForgetShim() error {
 	err := os.Remove(filepath.Join(b.path, shimFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,11 +92,10 @@ func (b *Box) ForgetShim() error {
 	return err
 }
 
-// EndParts kills the shim and the parts that SetShim has recorded, and waits up to
-// limit until they are gone, and with them their mounts: the kernel lets go of a
-// process's locks before its mount namespace, and of that before the process
-// counts as ended. Those that are gone are no error. recorded is false if there is
-// no record of parts. The caller holds the sandbox's lock.
+// EndParts kills the shim and the parts that SetShim has recorded, and waits up to limit
+// until they are gone, and with them their mounts: the kernel releases a process's locks
+// before its mount namespace, and that before the process counts as ended. recorded
+// reports whether parts were recorded. The caller holds the sandbox's lock.
 func (b *Box) EndParts(limit time.Duration) (recorded bool, err error) {
 	r := b.shimRecord()
 	var errs []error
@@ -110,8 +106,8 @@ func (b *Box) EndParts(limit time.Duration) (recorded bool, err error) {
 	return recorded, errors.Join(append(errs, r.Kill(limit))...)
 }
 
-// Descendants are the children of a process, their children and so on
-// (proc_tid_children(5)); some may be missing while they come and go.
+// Descendants returns the children of a process, their children and so on
+// (proc_tid_children(5)). Some may be missing while processes start and end.
 func Descendants(pid int) []Process {
 	var all []Process
 	for _, child := range proc.AllChildren(pid) {
@@ -122,15 +118,15 @@ func Descendants(pid int) []Process {
 	return all
 }
 
-// KillAll ends every process that has the sandbox's id as an argument and runs
-// as uid: what is left when a shim was killed. The parts of a sandbox name it
-// on their command lines. Those that end meanwhile are no error.
+// KillAll kills the processes that are left of a sandbox whose shim was killed, and waits
+// up to limit for each: processes of uid, or of the caller's user, that have the
+// sandbox's id as their last argument.
 func (b *Box) KillAll(uid int, limit time.Duration) error {
 	return b.parts(uid, b.isPart, func(p Process) error { return p.Kill(limit) })
 }
 
-// EndKeeper asks the sandbox's keeper, which the caller's own user runs, to end
-// what it keeps; it does not wait.
+// EndKeeper sends SIGTERM to the sandbox's keeper, which runs as the caller's user, so that
+// it ends the sandbox's container. It does not wait.
 func (b *Box) EndKeeper() error {
 	return b.parts(os.Geteuid(), b.isKeeper, func(p Process) error {
 		fd, err := proc.Signal(p.PID, unix.SIGTERM, p.lives)
@@ -141,13 +137,13 @@ func (b *Box) EndKeeper() error {
 	})
 }
 
-// KillKeeper ends the sandbox's keeper, which the caller's own user runs. What
-// it keeps is left to whoever looks into Engine.
+// KillKeeper kills the sandbox's keeper, which runs as the caller's user, and waits up to
+// limit until it is gone. The container stays: the directory Engine records it.
 func (b *Box) KillKeeper(limit time.Duration) error {
 	return b.parts(os.Geteuid(), b.isKeeper, func(p Process) error { return p.Kill(limit) })
 }
 
-// parts does something to each process that is a part of the sandbox.
+// parts calls do for each process for which isPart returns true.
 func (b *Box) parts(uid int, isPart func(dir string, uid int) bool, do func(Process) error) error {
 	procs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -166,15 +162,14 @@ func (b *Box) parts(uid int, isPart func(dir string, uid int) bool, do func(Proc
 	return errors.Join(errs...)
 }
 
-// isPart reports whether a process is a part of the sandbox: shim, tree
-// server, backend or PID 1.
+// isPart reports whether a process is the sandbox's shim, tree server, backend or PID 1.
 func (b *Box) isPart(dir string, uid int) bool {
 	program, args, named := b.named(dir)
 	switch {
 	case !named:
 		return false
 	case program == "wolffia" && (args[1] == "shim" || args[1] == "tree"):
-	case program == "wolffia" && (args[1] == "runsc" || args[1] == "hold"): // on its way to become the backend
+	case program == "wolffia" && (args[1] == "runsc" || args[1] == "hold"): // before it executes the backend
 	case program == "bwrap" || program == "guest" || program == "runsc" || program == "runsc-sandbox" || program == "runsc-gofer":
 	default:
 		return false
@@ -193,8 +188,8 @@ func (b *Box) isKeeper(dir string, uid int) bool {
 	return err == nil && real == uid
 }
 
-// named reads a process's command line, and reports whether its last argument is
-// the sandbox's id.
+// named returns a process's command line, and whether the last argument is the sandbox's
+// id.
 func (b *Box) named(dir string) (program string, args []string, named bool) {
 	cmdline, err := os.ReadFile(dir + "/cmdline")
 	if err != nil {
@@ -204,8 +199,8 @@ func (b *Box) named(dir string) (program string, args []string, named bool) {
 	return filepath.Base(args[0]), args, len(args) >= 2 && args[len(args)-1] == b.id
 }
 
-// realUID is the uid that a process runs as; the owner of its directory is
-// root for one that is not dumpable.
+// realUID returns the real uid of a process. The owner of its directory in /proc does not
+// tell: that is root if the process is not dumpable.
 func realUID(dir string) (int, error) {
 	pid, err := strconv.Atoi(filepath.Base(dir))
 	if err != nil {

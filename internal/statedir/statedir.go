@@ -1,41 +1,39 @@
-// Package statedir is the layout of the state directory: the record of which sandboxes
-// exist, kept without a daemon.
+// Package statedir defines the layout of the state directory, which is the authoritative
+// record of all sandboxes, without a daemon.
 //
-//	STATE/                     0700; root's 0711, so that what is below can be reached
+//	STATE/                     0700; root's 0711, so that dropped users can pass
 //	  lock                     held while a sandbox is created: names are unique
 //	  images/                  0700: see package image/store
-//	  codebases/               what git tracked in a codebase before a sandbox could
-//	                           write it: a file for each that rules were made for
+//	  codebases/               a file for each codebase that rules were made for: what git
+//	                           tracked there before a sandbox could write it
 //	  sandboxes/               as STATE
 //	    ID/                    as STATE
-//	      config.json          0600: what was asked for, and the labels
-//	      shim.json            0600: which process its shim is, or was at first
-//	      lifetime.json        0600: when its time to live is over, and its idle timeout; if it has any
-//	      limits.json          0600: what keeps its limits, if it has any, while it runs
-//	      lock                 0600: held by the shim and the tree server, a part each, and
-//	                           both by a keeper; another part for a moment by who changes
-//	                           config.json, another by the caller that the sandbox is bound to
-//	      run/                 0700; root: owned by the uid that was dropped to
-//	        status.json        what became of it
+//	      config.json          0600: the configuration, and the labels
+//	      shim.json            0600: the process that is its shim
+//	      lifetime.json        0600: its deadline and its idle timeout, if it has any
+//	      limits.json          0600: what enforces its limits, if it has any, while it runs
+//	      lock                 0600: the shim and the tree server hold a part each, a keeper
+//	                           both; a process that changes config.json holds another part,
+//	                           the caller that the sandbox is bound to yet another
+//	      run/                 0700; if root created the sandbox, of the user that runs it
+//	        status.json        how it ended
 //	        sock               the shim's socket, while it is ready
-//	        log                what shim, guest and backend had to say
+//	        log                of shim, guest and backend
 //	        audit.log          what the tree has denied; audit.log.1 is the older part
-//	        upper/, work/      what the sandbox has changed of its image
+//	        upper/, work/      the sandbox's changes of its image
 //	        mnt/               empty; the shim mounts here, in its own namespace
-//	      engine/              0700; of a sandbox that an engine runs, as long as anything of
-//	                           it may be left there: what the engine is shown, and
-//	                           tree/, where the tree is mounted in the host's namespace
+//	      engine/              0700; while something of the sandbox may be in a container
+//	                           engine: what the engine is shown, and tree/, where the tree
+//	                           is mounted in the host's namespace
 //
-// Started by root, all but run/ belongs to root. What is in run/ is written by
-// processes that a sandbox may have broken out to: it is read without
-// following links, up to a bound, and believed in nothing that matters.
+// If root created the sandbox, all but run/ is root's. The files in run/ are written by
+// processes that a sandbox may have taken over: they are read without following links and
+// up to a bound, and nothing of importance depends on them.
 //
-// A file is changed by writing a new one and rename. What must outlive the
-// machine's next crash, config.json, is seen to the disk by the shim, just after
-// it is ready: a start does not wait for the disk. The lock is an
-// open file description lock (fcntl_locking(2)): it is gone when the last
-// process that holds it is, whatever happens to process numbers, and it can be
-// looked at without being taken.
+// A file is replaced by rename. The shim syncs config.json, which must survive a crash of
+// the machine, after it is ready: so a start does not wait for the disk. The lock is an
+// open file description lock (fcntl_locking(2)): the kernel releases it with the last
+// process that holds it, and it can be queried without being taken.
 package statedir
 
 import (
@@ -58,7 +56,7 @@ import (
 // processes.
 type Dir struct {
 	path string
-	mode fs.FileMode // of directories that others may have to pass
+	mode fs.FileMode // of directories that dropped users pass
 }
 
 // Default returns the state directory's path for the user: WOLFFIA_STATE_DIR,
@@ -76,13 +74,13 @@ func Default(getenv func(string) string, uid int) (string, error) {
 	}
 	home := getenv("HOME")
 	if !filepath.IsAbs(home) {
-		return "", runtime.Errorf(runtime.ErrInvalid, "no place for the state directory: HOME is not set; set it, or WOLFFIA_STATE_DIR")
+		return "", runtime.Errorf(runtime.ErrInvalid, "state directory: HOME is not set: set it, or WOLFFIA_STATE_DIR")
 	}
 	return filepath.Join(home, ".local", "state", "wolffia"), nil
 }
 
-// Open returns the state directory at path, which must be absolute, and makes
-// it if it is not there.
+// Open returns the state directory at path, which must be absolute. It creates the
+// directory if it does not exist. ErrUnavailable: it cannot be used.
 func Open(path string) (*Dir, error) {
 	d := &Dir{path: path, mode: 0o700}
 	if os.Geteuid() == 0 {
@@ -96,8 +94,8 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
-// ensure makes a directory of ours, and checks one that is there: nobody else
-// may own it or write in it.
+// ensure makes a directory, or checks one that exists: the user must own it, and others
+// must not be able to write in it.
 func (d *Dir) ensure(path string) error {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
@@ -115,25 +113,24 @@ func (d *Dir) ensure(path string) error {
 	}
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return errors.New("it is not a directory")
+		return errors.New("not a directory")
 	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("it belongs to uid %d, not to you", st.Uid)
+		return fmt.Errorf("its owner is uid %d, not you", st.Uid)
 	case st.Mode&0o022 != 0:
 		return fmt.Errorf("others may write in it: chmod go-w %s", path)
 	}
 	return nil
 }
 
-// Path is the state directory's own path.
+// Path returns the path of the state directory.
 func (d *Dir) Path() string { return d.path }
 
-// Box returns the place of the sandbox with this id, whether or not it is
-// there.
+// Box returns the sandbox with this id, whether or not it exists.
 func (d *Dir) Box(id string) *Box {
 	return &Box{dir: d, id: id, path: filepath.Join(d.path, "sandboxes", id)}
 }
 
-// IDs lists the sandboxes there are, in no order of meaning.
+// IDs returns the ids of all sandboxes, in no particular order.
 func (d *Dir) IDs() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(d.path, "sandboxes"))
 	if err != nil {
@@ -148,8 +145,9 @@ func (d *Dir) IDs() ([]string, error) {
 	return ids, nil
 }
 
-// Find returns the sandbox that ref means: an id, a name, or the beginning of
-// an id that no other id has.
+// Find returns the sandbox that ref means: an id, a name, or a unique beginning of an id.
+// A sandbox of that name that has not expired wins over one that has. ErrNotFound,
+// ErrInvalid: no sandbox, or several.
 func (d *Dir) Find(ref string) (*Box, error) {
 	notFound := runtime.Errorf(runtime.ErrNotFound, "no sandbox %q: wolffia ls shows those there are", ref)
 	if runtime.IsID(ref) {
@@ -172,7 +170,7 @@ func (d *Dir) Find(ref string) (*Box, error) {
 			starting = append(starting, id)
 		}
 	}
-	// Of a name only the last to have it can be there for anybody.
+	// Sandboxes that have expired do not occupy their names.
 	var over *Box
 	for _, id := range ids {
 		b := d.Box(id)
@@ -193,12 +191,13 @@ func (d *Dir) Find(ref string) (*Box, error) {
 		return d.Box(starting[0]), nil
 	}
 	slices.Sort(starting)
-	return nil, runtime.Errorf(runtime.ErrInvalid, "%q is not unique: %s", ref, strings.Join(starting, ", "))
+	return nil, runtime.Errorf(runtime.ErrInvalid, "%q is the beginning of several ids: %s", ref, strings.Join(starting, ", "))
 }
 
-// Create makes the place of a new sandbox, with its configuration, or
-// nothing. If the sandbox is bound to its caller, that holds it by the file
-// caller, which it closes; else caller is nil. See [Box.HasCaller].
+// Create makes the directory of a new sandbox, with its configuration. After an error
+// nothing is left of it. If the sandbox is bound to its caller, the caller keeps it alive
+// by the file caller, which it closes; otherwise caller is nil. See [Box.HasCaller].
+// ErrExists: the id or the name is taken.
 func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 	unlock, err := d.lock()
 	if err != nil {
@@ -216,7 +215,7 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 	step.Reached("create: lock taken")
 	if err := os.Mkdir(b.path, d.mode); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return nil, nil, runtime.Errorf(runtime.ErrExists, "there is a sandbox %s already", c.ID)
+			return nil, nil, runtime.Errorf(runtime.ErrExists, "sandbox %s exists already", c.ID)
 		}
 		return nil, nil, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
 	}
@@ -255,7 +254,7 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 			}
 			return nil
 		},
-		func() error { return statefile.Write(b.ConfigFile(), c) }, // last: with it the sandbox exists
+		func() error { return statefile.Write(b.ConfigFile(), c) }, // last: now the sandbox exists
 	} {
 		if err := do(); err != nil {
 			return nil, caller, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
@@ -265,7 +264,7 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 	return b, caller, nil
 }
 
-// lock holds the whole state directory for a moment.
+// lock takes the lock of the state directory, which serializes Create and RemoveHalf.
 func (d *Dir) lock() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(d.path, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

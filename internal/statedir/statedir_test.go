@@ -198,7 +198,7 @@ func TestLockConfig(t *testing.T) {
 	if err := errors.Join(lock.Unlock(), lock.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.LockConfig(ctx, time.Millisecond); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "somebody else is changing it") {
+	if _, err := b.LockConfig(ctx, time.Millisecond); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "another process is changing it") {
 		t.Errorf("a second one: %v", err)
 	}
 	c, err := b.Config()
