@@ -15,23 +15,26 @@ import (
 	"wolffia/runtime"
 )
 
-// An archive is what docker save writes: a tar archive with a list of images,
+// An archive is a file that docker save has written: a tar archive with a list of images,
 // manifest.json, their configurations, and their layers, compressed or not.
+//
+// go-containerregistry's package tarball reads such files too, but with unbounded
+// documents in memory, and from the beginning for each member.
 type archive struct {
 	file    *os.File
 	entries map[string]entry
 }
 
-// An entry is where a member of the archive is, or which it is a link to.
+// An entry is the place of a member of the archive, or the member that it is a link to.
 type entry struct {
 	at, size int64
 	link     string
 }
 
-// maxEntries bounds the members of an archive; a layer takes three at most.
+// maxEntries bounds the members of an archive; a layer has at most three.
 const maxEntries = 20_000
 
-// openArchive finds the one image in an archive.
+// openArchive opens an archive, which must have one image.
 func openArchive(file string, progress func(done, total int64)) (_ *source, err error) {
 	f, _, err := openFile(file)
 	if err != nil {
@@ -44,7 +47,7 @@ func openArchive(file string, progress func(done, total int64)) (_ *source, err 
 	}()
 	a := &archive{file: f, entries: map[string]entry{}}
 	if err := a.scan(); err != nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "it is no archive of docker save, or damaged: %w", err)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "not an archive of docker save, or damaged: %w", err)
 	}
 	var images []struct {
 		Config string
@@ -55,20 +58,20 @@ func openArchive(file string, progress func(done, total int64)) (_ *source, err 
 		err = json.Unmarshal(raw, &images)
 	}
 	if err == nil && len(images) != 1 {
-		err = fmt.Errorf("there are %d images in it, and must be one", len(images))
+		err = fmt.Errorf("it lists %d images, want one: save them one by one", len(images))
 	}
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "manifest.json: %w", err)
 	}
 	config, err := a.document(images[0].Config)
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "its configuration: %w", err)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "configuration: %w", err)
 	}
 	layers, count := images[0].Layers, newCounter(progress)
 	for _, l := range layers {
 		e, err := a.find(l)
 		if err != nil {
-			return nil, runtime.Errorf(runtime.ErrInvalid, "a layer: %w", err)
+			return nil, runtime.Errorf(runtime.ErrInvalid, "layer: %w", err)
 		}
 		count.total += e.size
 	}
@@ -77,20 +80,20 @@ func openArchive(file string, progress func(done, total int64)) (_ *source, err 
 	src.ID, src.Config = "sha256:"+hex.EncodeToString(sum[:]), config
 	src.Layer = func(_ context.Context, n int) (io.ReadCloser, error) {
 		if n >= len(layers) {
-			return nil, runtime.Errorf(runtime.ErrInvalid, "it has %d layers, and a configuration for more", len(layers))
+			return nil, runtime.Errorf(runtime.ErrInvalid, "the image has only %d layers, and a configuration for more", len(layers))
 		}
 		e, err := a.find(layers[n])
 		if err != nil {
 			return nil, runtime.WithClass(runtime.ErrInvalid, err)
 		}
-		// No digest of what is stored is known; the plain form's is, to the store.
+		// The digest of the stored form is unknown; the store checks that of the plain form.
 		raw := newVerified(fmt.Sprintf("layer %.100q", layers[n]), "", e.size, count.reader(io.NewSectionReader(f, e.at, e.size)))
 		return newLayer(raw, func() {})
 	}
 	return src, nil
 }
 
-// scan notes where everything is.
+// scan records the place of every member.
 func (a *archive) scan() error {
 	tr := tar.NewReader(a.file)
 	for range maxEntries {
@@ -118,17 +121,17 @@ func (a *archive) scan() error {
 		}
 		a.entries[path.Clean(h.Name)] = e
 	}
-	return fmt.Errorf("it has more than %d members", maxEntries)
+	return fmt.Errorf("more than %d members", maxEntries)
 }
 
-// find returns a member; one that is a link leads to another, once.
+// find returns a member that is not a link, or the target of one that is.
 func (a *archive) find(name string) (entry, error) {
 	e, ok := a.entries[path.Clean(name)]
 	if ok && e.link != "" {
 		e, ok = a.entries[e.link]
 	}
 	if !ok || e.link != "" {
-		return e, fmt.Errorf("%.100q is not in it", name)
+		return e, fmt.Errorf("%.100q is missing", name)
 	}
 	return e, nil
 }
@@ -140,7 +143,7 @@ func (a *archive) document(name string) ([]byte, error) {
 		return nil, err
 	}
 	if e.size > maxDocument {
-		return nil, fmt.Errorf("%.100q has %d bytes, which may be %d at most", name, e.size, maxDocument)
+		return nil, fmt.Errorf("%.100q has %d bytes: at most %d are allowed", name, e.size, maxDocument)
 	}
 	b := make([]byte, e.size)
 	_, err = io.ReadFull(io.NewSectionReader(a.file, e.at, e.size), b)

@@ -3,14 +3,14 @@
 //
 //	img, err := image.Pull(ctx, store.Open(stateDir), "busybox:1.36", nil)
 //
-// It is apart from package store, and in a program of its own, wolffia-image,
-// because a client of registries takes a millisecond to initialize, which every
-// start of wolffia and of a shim would pay.
+// It is apart from package store, and in a program of its own, wolffia-image, because the
+// registry client takes a millisecond to initialize, which would delay every start of
+// wolffia and of a shim.
 //
-// All that it reads is hostile. What is read into memory is bounded
-// (maxDocument); layers are streamed, checked against size and digest of the
-// compressed form here, and of the plain form by the store. A registry is spoken
-// to over TLS, or over plain HTTP if it is on this host's loopback.
+// All its input is hostile. Documents in memory are bounded (maxDocument). Layers are
+// streamed; their size and digest are checked here in the compressed form, and by the
+// store in the plain form. Connections to a registry use TLS, or plain HTTP if the
+// registry is on this host's loopback.
 package image
 
 import (
@@ -25,23 +25,23 @@ import (
 	"wolffia/runtime"
 )
 
-// Options say how to pull. The zero value, and nil, are the default.
+// Options are the settings of Pull. The zero value, and nil, mean the defaults.
 type Options struct {
-	Limits store.Limits
-	// Progress, if it is not nil, is called now and then with the number of
-	// compressed bytes that were read, and of those there are. It must not wait.
+	Limits store.Limits // of the unpacked image
+	// Progress, if not nil, is called after each read with the number of compressed
+	// bytes that were read of all layers, and their total. It must not block.
 	Progress func(done, total int64)
 }
 
-// Pull gets the image that name means now, for linux on amd64, into the store,
-// if it is not there, and records its name. Whether it is there is known once
-// its configuration was read: a name that came to mean another image is pulled
-// again. Concurrent calls for one image do the work once. If it fails, nothing
-// is left but the images there were.
+// Pull adds the linux/amd64 image that name means now to the store, unless it is there
+// already, and records its name. It always reads the image's configuration, so a name
+// that has come to mean another image is pulled again. It is safe for concurrent use:
+// concurrent calls for one image unpack it once. After an error the store is as before.
 //
-// Errors: ErrInvalid, a name that is none, or an image that is damaged;
-// ErrNotFound; ErrDenied, the registry wants other credentials than those in
-// ~/.docker/config.json; ErrUnsupported; ErrUnavailable, the rest.
+// Errors: ErrInvalid, the name is malformed or the image damaged; ErrNotFound; ErrDenied,
+// the registry does not accept the credentials in ~/.docker/config.json; ErrUnsupported,
+// the image is for another platform or uses an unknown feature; ErrUnavailable, the rest;
+// or that of ctx.
 func Pull(ctx context.Context, s *store.Store, name string, opts *Options) (*store.Image, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -62,13 +62,13 @@ func Pull(ctx context.Context, s *store.Store, name string, opts *Options) (*sto
 	return nil, fmt.Errorf("image %s: %w", canonical, err)
 }
 
-// A source is what the store takes, and must be closed.
+// A source is a store.Source that must be closed.
 type source struct {
 	store.Source
 	close func()
 }
 
-// open finds an image.
+// open opens the image with a canonical name.
 func open(ctx context.Context, canonical string, opts *Options) (*source, error) {
 	if file, ok := strings.CutPrefix(canonical, store.ArchivePrefix); ok {
 		return openArchive(file, opts.Progress)
@@ -83,30 +83,30 @@ func open(ctx context.Context, canonical string, opts *Options) (*source, error)
 	return openImage(ctx, r, opts.Progress)
 }
 
-// An origin has manifests and blobs by digest.
+// An origin has manifests and blobs by digest: a registry or a layout.
 type origin interface {
-	// top is the manifest, or index of manifests, that the name means.
+	// top returns the manifest, or index of manifests, that the name means.
 	top(ctx context.Context) (raw []byte, mediaType string, err error)
-	// manifest is the one that a descriptor in an index names. Nothing of it is
-	// checked.
+	// manifest returns the manifest that a descriptor in an index names, unchecked.
 	manifest(ctx context.Context, d v1.Descriptor) ([]byte, error)
-	// blob opens what a descriptor names. Nothing of it is checked.
+	// blob opens the blob that a descriptor names, unchecked.
 	blob(ctx context.Context, d v1.Descriptor) (io.ReadCloser, error)
 	close()
 }
 
-// maxDocument bounds manifests, indexes and configurations, in bytes, which are
-// read into memory. Registries refuse manifests of more than 4 MiB.
+// maxDocument bounds the bytes of manifests, indexes and configurations, which are read
+// into memory. Registries refuse manifests of more than 4 MiB.
 const maxDocument = 8 << 20
 
-// readDocument reads what a descriptor names, and checks it.
+// readDocument reads r, the content that a descriptor names, and checks it. err is that of
+// opening r.
 func readDocument(what string, d v1.Descriptor, r io.ReadCloser, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	if d.Size > maxDocument {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "its %s has %d bytes, which may be %d at most", what, d.Size, maxDocument)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "%s has %d bytes: at most %d are allowed", what, d.Size, maxDocument)
 	}
 	return io.ReadAll(newVerified(what, d.Digest.String(), d.Size, r))
 }

@@ -100,7 +100,7 @@ func TestPullPlatform(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tag, img, err)
 		}
 	}
-	for tag, say := range map[string]string{"none": "none for linux/amd64", "liar": "arm64", "arm": "arm64"} {
+	for tag, say := range map[string]string{"none": "no image for linux/amd64", "liar": "arm64", "arm": "arm64"} {
 		_, err := image.Pull(t.Context(), s, reg.name("x:"+tag), nil)
 		wrong(t, err, runtime.ErrUnsupported, say)
 	}
@@ -142,7 +142,7 @@ func TestPullLayout(t *testing.T) {
 		}
 	}
 	_, err = image.Pull(t.Context(), s, "oci:"+dir, nil)
-	wrong(t, err, runtime.ErrInvalid, "say which")
+	wrong(t, err, runtime.ErrInvalid, "name one")
 	_, err = image.Pull(t.Context(), s, "oci:"+dir+":three", nil)
 	wrong(t, err, runtime.ErrNotFound, `no tag "three"`)
 	_, err = image.Pull(t.Context(), s, "oci:"+dir+"/missing", nil)
@@ -160,7 +160,7 @@ func TestPullLayout(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = image.Pull(t.Context(), s, "oci:"+dir+":one", nil)
-	wrong(t, err, runtime.ErrInvalid, "no regular file")
+	wrong(t, err, runtime.ErrInvalid, "not a regular file")
 }
 
 // What docker save writes, with layers compressed and not.
@@ -210,14 +210,14 @@ func TestPullArchive(t *testing.T) {
 		say     string
 	}{
 		"nothing":      {nil, "manifest.json"},
-		"no archive":   {bytes.Repeat([]byte("x"), 2000), "no archive"},
+		"no archive":   {bytes.Repeat([]byte("x"), 2000), "not an archive"},
 		"cut":          {testimage.Layer(t, testimage.File{Name: "x", Body: strings.Repeat("x", 5000)})[:2000], "EOF"},
 		"no manifest":  {testimage.Layer(t, testimage.File{Name: "x"}), "manifest.json"},
 		"no json":      {manifestOf("x"), "manifest.json"},
 		"two images":   {manifestOf("[{},{}]"), "2 images"},
-		"no config":    {manifestOf(`[{"Config":"../../etc/passwd"}]`), "not in it"},
-		"link in ring": {testimage.Layer(t, testimage.File{Name: "manifest.json", Link: "manifest.json"}), "not in it"},
-		"no layer":     {testimage.Layer(t, testimage.File{Name: "c", Body: "{}"}, testimage.File{Name: "manifest.json", Body: `[{"Config":"c","Layers":["/etc/passwd"]}]`}), "not in it"},
+		"no config":    {manifestOf(`[{"Config":"../../etc/passwd"}]`), "is missing"},
+		"link in ring": {testimage.Layer(t, testimage.File{Name: "manifest.json", Link: "manifest.json"}), "is missing"},
+		"no layer":     {testimage.Layer(t, testimage.File{Name: "c", Body: "{}"}, testimage.File{Name: "manifest.json", Body: `[{"Config":"c","Layers":["/etc/passwd"]}]`}), "is missing"},
 		"vast manifest": {func() []byte {
 			var b bytes.Buffer
 			_ = tar.NewWriter(&b).WriteHeader(&tar.Header{Name: "manifest.json", Size: 1 << 40, Mode: 0o600, Format: tar.FormatPAX})

@@ -18,11 +18,12 @@ import (
 	"wolffia/runtime"
 )
 
-// refName is how an image layout's index says an image's tag (OCI image
+// refName is the annotation with an image's tag in the index of an image layout (OCI image
 // specification, annotations.md).
 const refName = "org.opencontainers.image.ref.name"
 
 // A layout is an OCI image layout: a directory with an index and blobs.
+// go-containerregistry's package layout reads the index and manifests without bounds.
 type layout struct{ dir, tag string }
 
 func newLayout(s string) *layout {
@@ -39,7 +40,7 @@ func (l *layout) top(ctx context.Context) ([]byte, string, error) {
 	}
 	defer f.Close()
 	if size > maxDocument {
-		return nil, "", runtime.Errorf(runtime.ErrInvalid, "its index has %d bytes, which may be %d at most", size, maxDocument)
+		return nil, "", runtime.Errorf(runtime.ErrInvalid, "its index has %d bytes: at most %d are allowed", size, maxDocument)
 	}
 	raw, err := io.ReadAll(io.LimitReader(f, maxDocument))
 	if err != nil {
@@ -47,7 +48,7 @@ func (l *layout) top(ctx context.Context) ([]byte, string, error) {
 	}
 	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
 	if err != nil {
-		return nil, "", runtime.Errorf(runtime.ErrInvalid, "its index is damaged: %w", err)
+		return nil, "", runtime.Errorf(runtime.ErrInvalid, "index is damaged: %w", err)
 	}
 	d, err := l.find(index.Manifests)
 	if err != nil {
@@ -58,7 +59,7 @@ func (l *layout) top(ctx context.Context) ([]byte, string, error) {
 	return raw, string(d.MediaType), err
 }
 
-// find picks the image with the tag, or the only one there is.
+// find returns the image with the tag, or the only image.
 func (l *layout) find(all []v1.Descriptor) (v1.Descriptor, error) {
 	var tags []string
 	for _, d := range all {
@@ -66,13 +67,13 @@ func (l *layout) find(all []v1.Descriptor) (v1.Descriptor, error) {
 	}
 	switch i := slices.Index(tags, l.tag); {
 	case len(all) == 0:
-		return v1.Descriptor{}, runtime.Errorf(runtime.ErrNotFound, "there is no image in %s", l.dir)
+		return v1.Descriptor{}, runtime.Errorf(runtime.ErrNotFound, "the layout has no image")
 	case l.tag == "" && len(all) == 1:
 		return all[0], nil
 	case l.tag == "":
-		return v1.Descriptor{}, runtime.Errorf(runtime.ErrInvalid, "there are %d images in %s: say which, as oci:DIR:TAG; tags: %.500q", len(all), l.dir, tags)
+		return v1.Descriptor{}, runtime.Errorf(runtime.ErrInvalid, "the layout has %d images: name one, as oci:DIR:TAG; tags: %.500q", len(all), tags)
 	case i < 0:
-		return v1.Descriptor{}, runtime.Errorf(runtime.ErrNotFound, "there is no tag %q in %s; tags: %.500q", l.tag, l.dir, tags)
+		return v1.Descriptor{}, runtime.Errorf(runtime.ErrNotFound, "the layout has no tag %q; tags: %.500q", l.tag, tags)
 	default:
 		return all[i], nil
 	}
@@ -85,13 +86,13 @@ func (l *layout) manifest(ctx context.Context, d v1.Descriptor) ([]byte, error) 
 
 func (l *layout) blob(_ context.Context, d v1.Descriptor) (io.ReadCloser, error) {
 	if !store.IsID(d.Digest.String()) {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "a part has the digest %.100q: only sha256 is known", d.Digest.String())
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "unsupported digest %.100q: only sha256 is supported", d.Digest.String())
 	}
 	f, _, err := openFile(filepath.Join(l.dir, "blobs", d.Digest.Algorithm, d.Digest.Hex))
 	return f, err
 }
 
-// openFile opens a regular file; anything else could make the reader wait.
+// openFile opens a regular file and returns its size. Reading another kind could block.
 func openFile(path string) (*os.File, int64, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +103,7 @@ func openFile(path string) (*os.File, int64, error) {
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", path)
+		err = fmt.Errorf("%s is not a regular file", path)
 	}
 	if err != nil {
 		_ = f.Close()

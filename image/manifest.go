@@ -14,7 +14,7 @@ import (
 	"wolffia/runtime"
 )
 
-// openImage follows a name to its image's configuration and layers.
+// openImage returns the configuration and the layers of the image that from names.
 func openImage(ctx context.Context, from origin, progress func(done, total int64)) (_ *source, err error) {
 	defer func() {
 		if err != nil {
@@ -46,7 +46,7 @@ func openImage(ctx context.Context, from origin, progress func(done, total int64
 	src.ID, src.Config, src.Digest = m.Config.Digest.String(), config, digest.String()
 	src.Layer = func(ctx context.Context, n int) (io.ReadCloser, error) {
 		if n >= len(m.Layers) {
-			return nil, runtime.Errorf(runtime.ErrInvalid, "it has %d layers, and a configuration for more", len(m.Layers))
+			return nil, runtime.Errorf(runtime.ErrInvalid, "the image has only %d layers, and a configuration for more", len(m.Layers))
 		}
 		d := m.Layers[n]
 		r, err := from.blob(ctx, d)
@@ -58,7 +58,7 @@ func openImage(ctx context.Context, from origin, progress func(done, total int64
 	return src, nil
 }
 
-// follow finds the manifest for this platform; indexes may name indexes.
+// follow returns the manifest for this platform. An index may name another index.
 func follow(ctx context.Context, from origin, raw []byte, mediaType string) (*v1.Manifest, error) {
 	const deepest = 4
 	for range deepest {
@@ -68,7 +68,7 @@ func follow(ctx context.Context, from origin, raw []byte, mediaType string) (*v1
 			return parseManifest(raw)
 		}
 		if err != nil {
-			return nil, runtime.Errorf(runtime.ErrInvalid, "its index is damaged: %w", err)
+			return nil, runtime.Errorf(runtime.ErrInvalid, "index is damaged: %w", err)
 		}
 		d, err := choose(index.Manifests)
 		if err != nil {
@@ -80,25 +80,25 @@ func follow(ctx context.Context, from origin, raw []byte, mediaType string) (*v1
 		}
 		mediaType = string(d.MediaType)
 	}
-	return nil, runtime.Errorf(runtime.ErrInvalid, "its indexes are nested more than %d deep", deepest)
+	return nil, runtime.Errorf(runtime.ErrInvalid, "indexes are nested more than %d deep", deepest)
 }
 
-// parseManifest reads a manifest and checks what is used of it.
+// parseManifest parses a manifest and checks the fields that are used.
 func parseManifest(raw []byte) (*v1.Manifest, error) {
 	m, err := v1.ParseManifest(bytes.NewReader(raw))
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "its manifest is damaged: %w", err)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "manifest is damaged: %w", err)
 	}
 	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
 		if d.Digest.Algorithm != "sha256" || d.Size < 0 {
-			return nil, runtime.Errorf(runtime.ErrUnsupported, "its manifest names a part by %.100q with %d bytes: only sha256 is known", d.Digest.String(), d.Size)
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "manifest has the digest %.100q with %d bytes: only sha256 is supported", d.Digest.String(), d.Size)
 		}
 	}
 	return m, nil
 }
 
-// choose picks the manifest for linux on amd64; one that stands alone and does
-// not say is taken too, since the configuration says it again.
+// choose returns the manifest for linux/amd64, or a single manifest without a platform:
+// the configuration names the platform too.
 func choose(all []v1.Descriptor) (v1.Descriptor, error) {
 	if len(all) == 1 && all[0].Platform == nil {
 		return all[0], nil
@@ -109,16 +109,16 @@ func choose(all []v1.Descriptor) (v1.Descriptor, error) {
 	if i >= 0 {
 		return all[i], nil
 	}
-	var there []string
+	var found []string
 	for _, d := range all[:min(len(all), 20)] {
 		if d.Platform != nil {
-			there = append(there, fmt.Sprintf("%.40s/%.40s", d.Platform.OS, d.Platform.Architecture))
+			found = append(found, fmt.Sprintf("%.40s/%.40s", d.Platform.OS, d.Platform.Architecture))
 		}
 	}
-	return v1.Descriptor{}, runtime.Errorf(runtime.ErrUnsupported, "there is none for linux/amd64: there is %q", there)
+	return v1.Descriptor{}, runtime.Errorf(runtime.ErrUnsupported, "no image for linux/amd64, only for %q", found)
 }
 
-// A counter adds up what is read of an image, for a progress bar.
+// A counter counts the bytes that are read of an image, for Options.Progress.
 type counter struct {
 	done, total int64
 	report      func(done, total int64)
@@ -126,7 +126,7 @@ type counter struct {
 
 func newCounter(report func(done, total int64)) *counter { return &counter{report: report} }
 
-// reader counts what is read of r.
+// reader returns r with its bytes counted.
 func (c *counter) reader(r io.Reader) io.Reader {
 	if c.report == nil {
 		return r

@@ -19,16 +19,16 @@ import (
 	"wolffia/runtime"
 )
 
-// A registry is an image's place in one.
+// A registry reads an image from a registry.
 type registry struct {
 	ref  name.Reference
 	base *http.Transport
 
 	puller *remote.Puller    // of manifests
-	client http.RoundTripper // for blobs; both have the registry's trust once they are there
+	client http.RoundTripper // for blobs; both are authenticated by connect
 }
 
-// newRegistry speaks to nobody yet.
+// newRegistry does not connect yet.
 func newRegistry(canonical string) (*registry, error) {
 	ref, err := name.ParseReference(canonical)
 	if err != nil {
@@ -39,7 +39,7 @@ func newRegistry(canonical string) (*registry, error) {
 
 func (r *registry) close() { r.base.CloseIdleConnections() }
 
-// connect finds out how the registry wants to be spoken to.
+// connect authenticates to the registry.
 func (r *registry) connect(ctx context.Context) error {
 	repo := r.ref.Context()
 	auth, err := authn.Resolve(ctx, authn.DefaultKeychain, repo.Registry)
@@ -64,7 +64,7 @@ func (r *registry) top(ctx context.Context) ([]byte, string, error) {
 		return nil, "", registryError(err)
 	}
 	if len(d.Manifest) > maxDocument {
-		return nil, "", runtime.Errorf(runtime.ErrInvalid, "its manifest has more than %d bytes", maxDocument)
+		return nil, "", runtime.Errorf(runtime.ErrInvalid, "manifest has %d bytes: at most %d are allowed", len(d.Manifest), maxDocument)
 	}
 	return d.Manifest, string(d.MediaType), nil
 }
@@ -77,8 +77,8 @@ func (r *registry) manifest(ctx context.Context, d v1.Descriptor) ([]byte, error
 	return m.Manifest, nil
 }
 
-// blob gets a blob as it comes: the library's own way would check it too, and
-// say what is wrong less clearly (OCI distribution specification, pulling blobs).
+// blob opens a blob without checks (OCI distribution specification, pulling blobs). The
+// library's own function checks it too, with less clear errors.
 func (r *registry) blob(ctx context.Context, d v1.Descriptor) (io.ReadCloser, error) {
 	repo := r.ref.Context()
 	u := url.URL{Scheme: repo.Scheme(), Host: repo.RegistryStr(), Path: "/v2/" + repo.RepositoryStr() + "/blobs/" + d.Digest.String()}
@@ -97,24 +97,24 @@ func (r *registry) blob(ctx context.Context, d v1.Descriptor) (io.ReadCloser, er
 	return resp.Body, nil
 }
 
-// registryError classes what a registry, or the way there, says.
+// registryError gives an error of a registry or of the network its class.
 func registryError(err error) error {
 	var te *transport.Error
 	switch {
 	case runtime.Class(err) != nil || errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &te) && te.StatusCode == http.StatusNotFound:
-		return runtime.Errorf(runtime.ErrNotFound, "the registry has no such image: %w", err)
+		return runtime.Errorf(runtime.ErrNotFound, "not found in the registry: %w", err)
 	case errors.As(err, &te) && (te.StatusCode == http.StatusUnauthorized || te.StatusCode == http.StatusForbidden):
-		return runtime.Errorf(runtime.ErrDenied, "the registry refuses it, or has no such image: %w; credentials are read from ~/.docker/config.json", err)
+		return runtime.Errorf(runtime.ErrDenied, "the registry denied access, or has no such image: %w; credentials are read from ~/.docker/config.json: docker login adds them", err)
 	}
 	return runtime.WithClass(runtime.ErrUnavailable, err)
 }
 
-// silence is how long a registry may say nothing before it is given up.
+// silence bounds the time in which a registry sends nothing.
 const silence = time.Minute
 
-// newTransport is HTTP with a limit on every wait.
+// newTransport returns an HTTP transport with a limit on every wait.
 func newTransport(silence time.Duration) *http.Transport {
 	dial := &net.Dialer{Timeout: 30 * time.Second}
 	return &http.Transport{
@@ -131,7 +131,7 @@ func newTransport(silence time.Duration) *http.Transport {
 	}
 }
 
-// An impatient connection fails when nothing comes for a while.
+// An impatient connection fails when it receives nothing for limit.
 type impatient struct {
 	net.Conn
 	limit time.Duration
@@ -144,8 +144,8 @@ func (c *impatient) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// guarded refuses plain HTTP but to one host. The library would speak it to all
-// of a private network, and follow a redirection to it.
+// guarded refuses plain HTTP to all hosts but one. The library would use it in private
+// networks, and follow a redirection to it.
 type guarded struct {
 	next  http.RoundTripper
 	plain string // host:port, or empty
@@ -153,12 +153,12 @@ type guarded struct {
 
 func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" && req.URL.Host != g.plain {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "%s without TLS is refused: only a registry on this host's loopback may do without", req.URL.Host)
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "%s without TLS is refused: only a registry on this host's loopback may be without", req.URL.Host)
 	}
 	return g.next.RoundTrip(req)
 }
 
-// plainHost is registry, if that is on this host's loopback.
+// plainHost returns registry if it is on this host's loopback, and else "".
 func plainHost(registry string) string {
 	host := registry
 	if h, _, err := net.SplitHostPort(registry); err == nil {

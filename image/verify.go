@@ -15,17 +15,17 @@ import (
 	"wolffia/runtime"
 )
 
-// A verified reader ends only if what it has read has the size and digest that
-// it should have; an empty digest is not looked at.
+// A verified reader returns io.EOF only if the bytes that it has read have the expected
+// size and digest; "" means any digest. Otherwise it returns an error.
 type verified struct {
-	what   string // for errors
+	what   string // the subject of errors
 	r      io.Reader
 	digest string
 	size   int64
 
 	read int64
 	sum  hash.Hash
-	err  error // the one that Read gave
+	err  error // of Read, for later calls
 }
 
 func newVerified(what, digest string, size int64, r io.Reader) *verified {
@@ -41,7 +41,7 @@ func (v *verified) Read(b []byte) (int, error) {
 	v.sum.Write(b[:n])
 	switch {
 	case v.read > v.size:
-		v.err = runtime.Errorf(runtime.ErrInvalid, "%s is longer than the %d bytes that it should have", v.what, v.size)
+		v.err = runtime.Errorf(runtime.ErrInvalid, "%s has more than the expected %d bytes", v.what, v.size)
 		return 0, v.err
 	case err == nil:
 	case !errors.Is(err, io.EOF):
@@ -52,7 +52,7 @@ func (v *verified) Read(b []byte) (int, error) {
 	case v.read < v.size:
 		v.err = v.cut()
 	case v.digest != "" && v.digest != v.got():
-		v.err = runtime.Errorf(runtime.ErrInvalid, "%s is damaged or not what it claims to be: its digest is %s, not %s", v.what, v.got(), v.digest)
+		v.err = runtime.Errorf(runtime.ErrInvalid, "%s is damaged: its digest is %s, want %s", v.what, v.got(), v.digest)
 	default:
 		v.err = io.EOF
 	}
@@ -62,10 +62,10 @@ func (v *verified) Read(b []byte) (int, error) {
 func (v *verified) got() string { return "sha256:" + hex.EncodeToString(v.sum.Sum(nil)) }
 
 func (v *verified) cut() error {
-	return runtime.Errorf(runtime.ErrInvalid, "%s is cut off: there are %d of %d bytes", v.what, v.read, v.size)
+	return runtime.Errorf(runtime.ErrInvalid, "%s is cut off after %d of %d bytes", v.what, v.read, v.size)
 }
 
-// unavailable classes an error that has no class.
+// unavailable gives an error that has no class the class ErrUnavailable.
 func unavailable(err error) error {
 	if runtime.Class(err) != nil {
 		return err
@@ -73,24 +73,23 @@ func unavailable(err error) error {
 	return runtime.WithClass(runtime.ErrUnavailable, err)
 }
 
-// A layer is the plain form of what is read from raw.
+// A layer reads the uncompressed form of raw.
 type layer struct {
 	plain io.Reader
 	raw   *verified
 	stop  func()
 }
 
-// maxWindow bounds the memory for a layer that zstd has compressed, in bytes:
-// its tool makes up to 128 MiB if it is asked for it (zstd(1), --ultra).
+// maxWindow bounds the memory for decompressing zstd, in bytes. zstd(1) compresses with up
+// to 128 MiB (--ultra).
 const maxWindow = 128 << 20
 
-// newLayer looks at the first bytes to tell how raw is compressed: what media
-// types say is not always true, and archives say nothing. stop is called by
-// Close.
+// newLayer detects the compression of raw by its first bytes: media types are not always
+// right, and archives have none. Close calls stop.
 func newLayer(raw *verified, stop func()) (*layer, error) {
 	l := &layer{raw: raw, stop: stop}
 	in := bufio.NewReaderSize(raw, 64<<10)
-	start, _ := in.Peek(4) // its error comes back with the next read
+	start, _ := in.Peek(4) // the next read returns its error
 	var err error
 	switch {
 	case bytes.HasPrefix(start, []byte{0x1f, 0x8b}): // RFC 1952
@@ -120,8 +119,8 @@ func (l *layer) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// why finds out what an error, or the end, of the plain form means: when raw
-// itself is not what it should be, that comes first.
+// why returns the error for an error, or the end, of the uncompressed form. An error of raw
+// itself comes first.
 func (l *layer) why(err error) error {
 	_, rest := io.Copy(io.Discard, l.raw)
 	switch {

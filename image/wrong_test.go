@@ -115,7 +115,7 @@ func TestPullWrong(t *testing.T) {
 			_, _ = fmt.Fprintf(w, `{"schemaVersion":2,"mediaType":%q,"manifests":[{"mediaType":%q,"digest":%q,"size":10}]}`, types.OCIImageIndex, types.OCIImageIndex, digest)
 			return true
 		}, nil, ""},
-		"not found":    {status(404), runtime.ErrNotFound, "no such image"},
+		"not found":    {status(404), runtime.ErrNotFound, "not found in the registry"},
 		"unauthorized": {status(401), runtime.ErrDenied, "credentials"},
 		"forbidden":    {status(403), runtime.ErrDenied, "credentials"},
 		"too many":     {status(429), runtime.ErrUnavailable, ""},

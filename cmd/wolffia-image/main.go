@@ -4,7 +4,7 @@
 //	wolffia-image pull STATE-DIR MAX-SIZE NAME
 //
 // prints a puller.Result; pull-with-bar also draws a progress bar on standard
-// error. It gives up, and leaves nothing, when its standard input ends.
+// error. When its standard input ends, it cleans up and ends.
 package main
 
 import (
@@ -27,14 +27,14 @@ import (
 
 func main() {
 	if len(os.Args) != 5 || os.Args[1] != "pull" && os.Args[1] != "pull-with-bar" {
-		fmt.Fprintln(os.Stderr, "wolffia-image: this is started by wolffia: see wolffia image pull --help")
+		fmt.Fprintln(os.Stderr, "wolffia-image: usage is internal: run wolffia image pull")
 		os.Exit(1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // ends with the caller, or with us
+	go func() { // ends with the caller, or with this process
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
@@ -62,8 +62,8 @@ func pull(ctx context.Context, stateDir, maxSize, name string, draw bool) (strin
 	return img.ID, nil
 }
 
-// A bar is a progress bar on standard error. It appears with the first byte of
-// a layer: where nothing is read, there is none.
+// A bar is a progress bar on standard error. It appears with the first byte of a layer.
+// The zero bar is ready to use.
 type bar struct{ b *progressbar.ProgressBar }
 
 func (b *bar) set(done, total int64) {

@@ -21,23 +21,23 @@ import (
 // Program is the name of the program.
 const Program = "wolffia-image"
 
-// A Request says what to pull.
+// A Request is an image to pull.
 type Request struct {
 	StateDir string // absolute
-	Name     string
-	MaxSize  int64 // bytes; 0 means the default, see store.Limits
-	// Terminal, if it is not nil, is where a progress bar appears.
+	Name     string // as for image.Pull
+	MaxSize  int64  // bytes; 0 means the default of store.Limits
+	// Terminal, if not nil, gets a progress bar.
 	Terminal *os.File
 }
 
-// A Result is what the program prints.
+// A Result is the output of the program, as JSON.
 type Result struct {
 	ID    string `json:"id,omitempty"`
 	Error string `json:"error,omitempty"`
 	Class string `json:"class,omitempty"` // of Error
 }
 
-// ResultOf makes a result of an error, or of an id.
+// ResultOf returns the Result for an error, or for an id if err is nil.
 func ResultOf(id string, err error) *Result {
 	if err == nil {
 		return &Result{ID: id}
@@ -49,7 +49,7 @@ func ResultOf(id string, err error) *Result {
 	return r
 }
 
-// err is the error that was reported.
+// err returns the reported error with its class.
 func (r *Result) err() error {
 	for _, class := range runtime.Classes() {
 		if class.Error() == r.Class {
@@ -59,7 +59,8 @@ func (r *Result) err() error {
 	return runtime.WithClass(runtime.ErrUnavailable, errors.New(r.Error))
 }
 
-// Find says where the program is: beside wolffia, else in PATH.
+// Find returns the path of the program: beside the program wolffia, or in PATH.
+// ErrUnavailable: it is in neither.
 func Find(wolffia string) (string, error) {
 	beside := filepath.Join(filepath.Dir(wolffia), Program)
 	if _, err := os.Stat(beside); err == nil {
@@ -67,19 +68,20 @@ func Find(wolffia string) (string, error) {
 	}
 	path, err := exec.LookPath(Program)
 	if err != nil {
-		return "", runtime.Errorf(runtime.ErrUnavailable, "%s is neither beside %s nor in PATH: make build makes it", Program, wolffia)
+		return "", runtime.Errorf(runtime.ErrUnavailable, "%s is neither beside %s nor in PATH: make build builds it", Program, wolffia)
 	}
 	return path, nil
 }
 
-// tidyLimit is how long the program has to clean up when ctx has ended.
+// tidyLimit bounds the time in which the program cleans up after ctx has ended.
 const tidyLimit = 30 * time.Second
 
-// maxResult bounds what is read of what it prints, in bytes.
+// maxResult bounds the bytes of the program's output that are kept.
 const maxResult = 64 << 10
 
-// Pull has the program do it, and waits. When ctx ends, or this process does,
-// the program is told by the end of its standard input, and leaves nothing.
+// Pull runs the program and returns the id of the image. Errors are those of image.Pull.
+// When ctx or this process ends, the end of its standard input tells the program to
+// clean up and end.
 func Pull(ctx context.Context, program string, req *Request) (id string, err error) {
 	input, hold, err := os.Pipe()
 	if err != nil {
@@ -88,7 +90,7 @@ func Pull(ctx context.Context, program string, req *Request) (id string, err err
 	defer input.Close()
 	defer hold.Close()
 	var out, complaints bytes.Buffer
-	// With our whole environment: proxies, and where credentials are, are in it.
+	// With the whole environment, which names proxies and the place of credentials.
 	cmd := exec.CommandContext(ctx, program, "pull", req.StateDir, strconv.FormatInt(req.MaxSize, 10), req.Name)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, &bounded{&out, maxResult}, &bounded{&complaints, maxResult}
 	if req.Terminal != nil {
@@ -107,10 +109,10 @@ func Pull(ctx context.Context, program string, req *Request) (id string, err err
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	return "", runtime.Errorf(runtime.ErrUnavailable, "%s ended without a word (%w) %s", Program, err, complaints.String())
+	return "", runtime.Errorf(runtime.ErrUnavailable, "%s ended without a result (%w) %s", Program, err, complaints.String())
 }
 
-// A bounded writer drops what is more than left bytes.
+// A bounded writer drops all but the first left bytes.
 type bounded struct {
 	w    io.Writer
 	left int
@@ -120,7 +122,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	n := min(len(p), b.left)
 	b.left -= n
 	if _, err := b.w.Write(p[:n]); err != nil {
-		return 0, fmt.Errorf("keep what it says: %w", err)
+		return 0, fmt.Errorf("keep the output: %w", err)
 	}
 	return len(p), nil
 }

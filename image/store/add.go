@@ -19,25 +19,26 @@ import (
 	"wolffia/runtime"
 )
 
-// A Source is an image somewhere else, with all of it hostile.
+// A Source is an image to add. All its content is hostile.
 type Source struct {
-	ID     string // sha256: of Config
+	ID     string // "sha256:" and the digest of Config
 	Config []byte // the configuration file
-	// Layer opens layer n, the lowest being 0, as a tar archive that is not
-	// compressed. It is called in order, for one layer at a time.
+	// Layer opens layer n, of which 0 is the lowest, as an uncompressed tar archive. It
+	// is called in order, for one layer at a time.
 	Layer func(ctx context.Context, n int) (io.ReadCloser, error)
-	// As is the canonical name to record, or empty, and Digest that of the
-	// manifest it stood for, or empty.
+	// As is the canonical name to record, or "", and Digest the digest of the manifest
+	// that the name meant, or "".
 	As, Digest string
 }
 
-// Add unpacks an image, if it is not there, and records its name. Of several
-// who add the same one, in whatever process, one does the work and the others
-// wait for it. If it fails nothing is left but the images there were.
+// Add unpacks an image, if it is not in the store, and records its name. Of several
+// concurrent calls for one image, in any process, one does the work and the others wait.
+// After an error the store is as before. Errors: ErrInvalid, the image is damaged or
+// beyond lim; ErrUnsupported, it is for another platform; ErrUnavailable; or that of ctx.
 func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error) {
 	lim = lim.withDefaults()
 	if sum := sha256.Sum256(src.Config); src.ID != algorithm+hex.EncodeToString(sum[:]) {
-		return nil, invalid("its configuration is damaged: its digest is sha256:%x, not %.100s", sum, src.ID)
+		return nil, invalid("configuration is damaged: its digest is sha256:%x, want %.100s", sum, src.ID)
 	}
 	desc, err := describe(src.Config, lim)
 	if err != nil {
@@ -64,7 +65,7 @@ func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error
 	return img, s.changeNames(ctx, func(names map[string]Name) { names[src.As] = name })
 }
 
-// changeNames changes names.json.
+// changeNames replaces names.json.
 func (s *Store) changeNames(ctx context.Context, change func(map[string]Name)) error {
 	release, err := s.lock(ctx, unix.F_WRLCK, namesByte)
 	if err != nil {
@@ -82,10 +83,10 @@ func (s *Store) changeNames(ctx context.Context, change func(map[string]Name)) e
 	return nil
 }
 
-// unpack makes HEX. The caller has the image's lock.
+// unpack makes the directory HEX. The caller holds the image's lock.
 func (s *Store) unpack(ctx context.Context, src *Source, desc *description, lim Limits) (err error) {
 	name := hexOf(src.ID) + coming
-	if err := rmtree.RemovePath(s.path, name); err != nil { // of somebody who was killed
+	if err := rmtree.RemovePath(s.path, name); err != nil { // of a process that was killed
 		return storeError(err)
 	}
 	defer func() {
@@ -124,11 +125,10 @@ func (s *Store) unpack(ctx context.Context, src *Source, desc *description, lim 
 	if err := statefile.WriteSync(filepath.Join(dir, imageFile), img); err != nil {
 		return err
 	}
-	// All of it must be on the disk before it has its name: an image is never
-	// looked at again. One call for the whole file system is faster than one for
-	// each file (syncfs(2)).
+	// All of it must be on the disk before it has its name: an image is never checked
+	// again. One syncfs(2) is faster than an fsync(2) for each file.
 	if err := unix.Syncfs(int(t.root.Fd())); err != nil {
-		return fmt.Errorf("write it to the disk: %w", err)
+		return fmt.Errorf("write the image to the disk: %w", err)
 	}
 	if err := os.Rename(dir, filepath.Join(s.path, hexOf(src.ID))); err != nil {
 		return err
@@ -136,8 +136,8 @@ func (s *Store) unpack(ctx context.Context, src *Source, desc *description, lim 
 	return statefile.Sync(s.path)
 }
 
-// unpackLayer applies one layer of at most limit bytes, and returns how many it
-// had. It is read to its end, so that its digest can be told.
+// unpackLayer applies one layer of at most limit bytes, and returns its size. It reads the
+// layer to its end, for the digest.
 func unpackLayer(ctx context.Context, u *unpacker, src *Source, n int, id string, limit int64) (int64, error) {
 	r, err := src.Layer(ctx, n)
 	if err != nil {
@@ -149,28 +149,28 @@ func unpackLayer(ctx context.Context, u *unpacker, src *Source, n int, id string
 		_, err = io.CopyBuffer(onlyWriter{io.Discard}, in, u.buf)
 	}
 	if in.err != nil {
-		err = in.err // says more than what the tar reader makes of it
+		err = in.err // clearer than the tar reader's
 	}
 	if err != nil {
 		return 0, err
 	}
 	if got := algorithm + hex.EncodeToString(in.sum.Sum(nil)); got != id {
-		return 0, invalid("it is damaged or not what it claims to be: its digest is %s, not %s", got, id)
+		return 0, invalid("damaged: the digest is %s, want %s", got, id)
 	}
 	return limit - in.left, nil
 }
 
-// An onlyWriter is a writer without other methods: io.Discard has a buffer of
-// its own, which is small.
+// An onlyWriter hides the other methods of a writer: io.Discard has a small buffer of its
+// own.
 type onlyWriter struct{ io.Writer }
 
-// A layerReader is the bytes of a layer, counted and summed up.
+// A layerReader reads a layer, up to a limit, and computes its digest.
 type layerReader struct {
 	ctx  context.Context //nolint:containedctx // of the one call that made it
 	r    io.Reader
 	left int64
 	sum  hash.Hash
-	err  error // why reading failed
+	err  error // of reading
 }
 
 func (l *layerReader) Read(b []byte) (int, error) {
@@ -181,7 +181,7 @@ func (l *layerReader) Read(b []byte) (int, error) {
 	n, err := l.r.Read(b)
 	l.sum.Write(b[:n])
 	if l.left -= int64(n); l.left < 0 {
-		l.err = tooLarge("its layers have more bytes than are allowed, uncompressed")
+		l.err = tooLarge("the uncompressed layers exceed the allowed size")
 		return 0, l.err
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -190,13 +190,13 @@ func (l *layerReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// storeError classes what the file system says.
+// storeError gives an error of the file system its class.
 func storeError(err error) error {
 	switch {
 	case err == nil || runtime.Class(err) != nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
-		return runtime.Errorf(runtime.ErrUnavailable, "the disk with the image store is full: %w; wolffia image prune makes room, --state-dir chooses another place", err)
+		return runtime.Errorf(runtime.ErrUnavailable, "the disk of the image store is full: %w; wolffia image prune makes room, --state-dir chooses another disk", err)
 	}
 	return runtime.Errorf(runtime.ErrUnavailable, "image store: %w", err)
 }

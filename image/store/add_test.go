@@ -47,14 +47,14 @@ func TestAddRefuses(t *testing.T) {
 				return io.NopCloser(strings.NewReader(string(testimage.Layer(t, file{Name: "g"})))), nil
 			}
 			return s
-		}(), runtime.ErrInvalid, "not what it claims"},
+		}(), runtime.ErrInvalid, "damaged: the digest is"},
 		"more after the end": {func() *store.Source {
 			s := good()
 			s.Layer = func(context.Context, int) (io.ReadCloser, error) {
 				return io.NopCloser(strings.NewReader(string(layer) + "more")), nil
 			}
 			return s
-		}(), runtime.ErrInvalid, "not what it claims"},
+		}(), runtime.ErrInvalid, "damaged: the digest is"},
 		"layer that fails": {func() *store.Source {
 			s := good()
 			s.Layer = func(context.Context, int) (io.ReadCloser, error) { return nil, errors.New("no luck") }

@@ -14,28 +14,28 @@ import (
 	"wolffia/runtime"
 )
 
-// An Image is one that is in the store. It never changes.
+// An Image is an image in the store. It never changes.
 type Image struct {
-	ID      string   `json:"id"`                // sha256: of the configuration
+	ID      string   `json:"id"`                // "sha256:" and the digest of the configuration
 	Layers  []string `json:"layers"`            // digests, sha256:, the lowest first
-	Config  Config   `json:"config"`            // what a sandbox takes from it
-	Created string   `json:"created,omitempty"` // when it was built, as it says itself; hostile text
+	Config  Config   `json:"config"`            // the settings for a sandbox
+	Created string   `json:"created,omitempty"` // when it was built, from its configuration: hostile text
 	Size    int64    `json:"size"`              // bytes in files
 	Files   int      `json:"files"`             // names of any kind
 	Skipped int      `json:"skipped,omitempty"` // device nodes that were left out
 }
 
-// A Config is the part of an image's configuration that is used, or shown
-// (OCI image specification, config.md). All of it is hostile text.
+// A Config is the part of an image's configuration that is used or shown (OCI image
+// specification, config.md). All of it is hostile text.
 type Config struct {
-	User       string   `json:"User,omitempty"` // shown only: a sandbox has its caller's user
+	User       string   `json:"User,omitempty"` // shown only: a sandbox runs as its caller's user
 	Env        []string `json:"Env,omitempty"`
 	Entrypoint []string `json:"Entrypoint,omitempty"`
 	Cmd        []string `json:"Cmd,omitempty"`
 	WorkingDir string   `json:"WorkingDir,omitempty"`
 }
 
-// Command is what the image runs by itself, or nil.
+// Command returns the command that the image runs by default, or nil.
 func (c *Config) Command() []string {
 	return append(append([]string(nil), c.Entrypoint...), c.Cmd...)
 }
@@ -52,22 +52,22 @@ type description struct {
 	} `json:"rootfs"`
 }
 
-// describe reads an image's configuration file. The error is of class
-// ErrInvalid or ErrUnsupported.
+// describe parses an image's configuration file. The error is of class ErrInvalid or
+// ErrUnsupported.
 func describe(config []byte, lim Limits) (*description, error) {
 	d := new(description)
 	if err := json.Unmarshal(config, d); err != nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "its configuration is damaged: %w", err)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "configuration is damaged: %w", err)
 	}
 	if d.OS != "" && d.OS != "linux" || d.Architecture != "" && d.Architecture != "amd64" {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "it is for %.40q on %.40q, not for linux on amd64", d.OS, d.Architecture)
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "the image is for %.40q on %.40q, not for linux on amd64", d.OS, d.Architecture)
 	}
 	if n := len(d.RootFS.DiffIDs); n == 0 || n > lim.Layers {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "it has %d layers, which must be 1 to %d", n, lim.Layers)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the image has %d layers: 1 to %d are allowed", n, lim.Layers)
 	}
 	for _, id := range d.RootFS.DiffIDs {
 		if !IsID(id) {
-			return nil, runtime.Errorf(runtime.ErrUnsupported, "a layer has the digest %.100q: only sha256 is known", id)
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "a layer has the digest %.100q: only sha256 is supported", id)
 		}
 	}
 	size := len(d.Config.User) + len(d.Config.WorkingDir) + len(d.Created)
@@ -75,19 +75,18 @@ func describe(config []byte, lim Limits) (*description, error) {
 		size += len(s) + 16 // what the kernel needs for each, and more
 	}
 	if size > maxText {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "its environment and command have %d bytes, which may be %d at most", size, maxText)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "environment and command have %d bytes: at most %d are allowed", size, maxText)
 	}
 	return d, nil
 }
 
-// maxText bounds what of an image's configuration comes with every process, in
-// bytes; the kernel takes two megabytes of it, the caller's included
-// (execve(2)).
+// maxText bounds the bytes of an image's configuration that every process gets. The kernel
+// allows two megabytes for environment and arguments together (execve(2)).
 const maxText = 256 << 10
 
 const algorithm = "sha256:"
 
-// IsID reports whether s is the id of an image: sha256: and 64 lower-case
+// IsID reports whether s has the form of an image's id: "sha256:" and 64 lower-case
 // hexadecimal digits.
 func IsID(s string) bool {
 	h, ok := strings.CutPrefix(s, algorithm)
@@ -96,20 +95,21 @@ func IsID(s string) bool {
 
 func hexOf(id string) string { return strings.TrimPrefix(id, algorithm) }
 
-// shortest is how many digits of an id stand for it.
+// shortest is the number of digits in a short id.
 const shortest = 12
 
-// Short is an id as people read it: the first twelve digits.
+// Short returns the short form of an id, for people: the first twelve digits.
 func Short(id string) string {
 	h := hexOf(id)
 	return h[:min(len(h), shortest)]
 }
 
 func missing(what string) error {
-	return runtime.Errorf(runtime.ErrNotFound, "no image %q here: wolffia image pull gets it, wolffia image ls shows those there are", what)
+	return runtime.Errorf(runtime.ErrNotFound, "no image %q in the store: wolffia image pull gets it, wolffia image ls lists all images", what)
 }
 
-// Get returns an image. ErrNotFound: it is not in the store.
+// Get returns the image with this id. ErrNotFound: it is not in the store.
+// ErrUnavailable: it is damaged.
 func (s *Store) Get(id string) (*Image, error) {
 	if !IsID(id) {
 		return nil, missing(id)
@@ -128,15 +128,15 @@ func (s *Store) Get(id string) (*Image, error) {
 	return img, nil
 }
 
-// A Name is what people call an image.
+// A Name records which image a name means.
 type Name struct {
 	ID string `json:"id"`
-	// Digest is of the manifest that the name stood for; empty if there was none.
+	// Digest is the digest of the manifest that the name meant; "" if there was none.
 	Digest   string `json:"digest,omitempty"`
 	PulledAt int64  `json:"pulledAt"` // ms since 1970
 }
 
-// names reads names.json. The keys are canonical.
+// names reads names.json. The keys are canonical names.
 func (s *Store) names() (map[string]Name, error) {
 	all := map[string]Name{}
 	err := statefile.Read(filepath.Join(s.path, namesFile), &all)
@@ -146,5 +146,5 @@ func (s *Store) names() (map[string]Name, error) {
 	return all, nil
 }
 
-// now is the time as it is recorded.
+// now returns the time in the form of Name.PulledAt.
 func now() int64 { return time.Now().UnixMilli() }

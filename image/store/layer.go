@@ -14,11 +14,11 @@ import (
 	"wolffia/runtime"
 )
 
-// Whiteouts: names in a layer that stand for what is deleted of the layers
-// below it (OCI image specification, layer.md).
+// Whiteouts: names in a layer that delete files of the layers below it (OCI image
+// specification, layer.md).
 const (
 	whiteout     = ".wh."
-	whiteoutMeta = ".wh..wh." // aufs's own, but for
+	whiteoutMeta = ".wh..wh." // aufs's own, but for opaque
 	opaque       = ".wh..wh..opq"
 )
 
@@ -29,11 +29,11 @@ type unpacker struct {
 	buf  []byte
 
 	size    int64 // bytes in files so far
-	files   int   // names so far, those included that were only implied
-	skipped int   // device nodes
+	files   int   // names so far, with implied directories
+	skipped int   // device nodes so far
 
-	// made has what the current layer has brought, with all directories on the
-	// way: a whiteout deletes the rest only.
+	// made has the names in the current layer, with all directories on the way, which a
+	// whiteout in the layer does not delete.
 	made  map[string]struct{}
 	names int // bytes in made
 }
@@ -42,12 +42,12 @@ func newUnpacker(t *tree, lim Limits) *unpacker {
 	return &unpacker{tree: t, lim: lim, buf: make([]byte, 256<<10)}
 }
 
-// invalid is an error about a layer's content.
+// invalid returns an error of class ErrInvalid, for a layer's content.
 func invalid(format string, args ...any) error {
 	return runtime.Errorf(runtime.ErrInvalid, format, args...)
 }
 
-// layer applies one layer. It reads r up to the end of the tar archive in it.
+// layer applies one layer. It reads r to the end of the tar archive.
 func (u *unpacker) layer(r io.Reader) error {
 	u.made, u.names = map[string]struct{}{}, 0
 	tr := tar.NewReader(r)
@@ -65,7 +65,7 @@ func (u *unpacker) layer(r io.Reader) error {
 	}
 }
 
-// tarError classes what the tar reader says.
+// tarError gives an error of the tar reader its class.
 func tarError(err error) error {
 	if errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return runtime.WithClass(runtime.ErrInvalid, err)
@@ -85,7 +85,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if name == "." { // the root itself, which has modes of its own
+	if name == "." { // the root, whose mode is fixed
 		if h.Typeflag != tar.TypeDir {
 			return invalid("the root must be a directory")
 		}
@@ -110,7 +110,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 		return u.file(parent, base, name, h, content)
 	case tar.TypeSymlink:
 		if t := h.Linkname; t == "" || len(t) >= unix.PathMax || strings.IndexByte(t, 0) >= 0 {
-			return invalid("it is a symbolic link to %.100q", t)
+			return invalid("symbolic link to %.100q", t)
 		}
 		return u.replace(parent, base, name, func() error { return unix.Symlinkat(h.Linkname, parent, base) })
 	case tar.TypeLink:
@@ -123,21 +123,21 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 			return unix.Fchmodat(parent, base, mode(h), 0) // whatever the umask
 		})
 	case tar.TypeChar, tar.TypeBlock:
-		// A sandbox has devices of its own, and nobody else may make any.
+		// A sandbox has devices of its own; making others needs root.
 		u.skipped++
 		return u.tree.remove(parent, base, name)
 	}
-	return invalid("it is of the unknown type %q", h.Typeflag)
+	return invalid("unknown type %q", h.Typeflag)
 }
 
-// mode is what is kept of an entry's mode. Set-id bits mean nothing where there
-// is one user, and harm on the host.
+// mode returns the part of an entry's mode that is kept. Set-id bits mean nothing to the
+// one user of a sandbox, and do harm on the host.
 func mode(h *tar.Header) uint32 { return uint32(h.Mode) & 0o1777 }
 
-// count adds names to those there are.
+// count adds n names.
 func (u *unpacker) count(n int) error {
 	if u.files += n; u.files > u.lim.Files {
-		return tooLarge("it has more than %d files", u.lim.Files)
+		return tooLarge("more than %d files", u.lim.Files)
 	}
 	return nil
 }
@@ -146,23 +146,21 @@ func tooLarge(format string, args ...any) error {
 	return invalid("the image is too large: "+format, args...)
 }
 
-// inside is an entry's name relative to the root, without . and empty parts.
-// One that begins with a slash means the same without; one that has .. parts
-// means no good.
+// inside returns an entry's name relative to the root, without leading slash and without
+// . and empty parts. A name with .. parts is an error.
 func inside(name string) (string, error) {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." || strings.IndexByte(part, 0) >= 0 {
-			return "", invalid("its name leads out of the image")
+			return "", invalid("the name leads out of the image")
 		}
 	}
 	if len(name) >= unix.PathMax {
-		return "", invalid("its name is too long")
+		return "", invalid("the name is too long")
 	}
 	return path.Clean("./" + name), nil
 }
 
-// note records that the layer has brought name, and is in all directories on
-// the way.
+// note adds name, and all directories on the way, to u.made.
 func (u *unpacker) note(name string) error {
 	for name != "." {
 		if _, ok := u.made[name]; ok {
@@ -177,10 +175,9 @@ func (u *unpacker) note(name string) error {
 	return nil
 }
 
-// enter returns a descriptor of a directory, which stays the tree's. What is
-// not there is made; what is there and no directory is replaced, as it would be
-// by a layer mounted over it. It is never followed: if this layer itself has
-// brought it, that is an error.
+// enter returns a descriptor of a directory, valid until the next one. It makes missing
+// directories, and replaces other files of lower layers in their place, as a layer
+// mounted over them would. Such a file of this layer itself is an error.
 func (u *unpacker) enter(dir string) (int, error) {
 	fd, err := u.tree.open(dir)
 	if err == nil || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
@@ -201,7 +198,7 @@ func (u *unpacker) enter(dir string) (int, error) {
 			continue
 		case kind != 0:
 			if _, ok := u.made[at]; ok {
-				return -1, invalid("%.300q, in which it lies, is no directory but a link or file of the same layer", at)
+				return -1, invalid("%.300q on the way is not a directory but a link or file of the same layer", at)
 			}
 		}
 		if err := u.count(1); err != nil {
@@ -214,7 +211,7 @@ func (u *unpacker) enter(dir string) (int, error) {
 	return u.tree.open(dir)
 }
 
-// replace deletes what has the name, and makes it anew.
+// replace deletes base in parent, if it exists, and calls make.
 func (u *unpacker) replace(parent int, base, name string, make func() error) error {
 	if err := u.tree.remove(parent, base, name); err != nil {
 		return err
@@ -222,15 +219,14 @@ func (u *unpacker) replace(parent int, base, name string, make func() error) err
 	return make()
 }
 
-// hardLink links to a file that is there already, wherever in the tree, without
-// following links.
+// hardLink links to an existing file anywhere in the tree, without following links.
 func (u *unpacker) hardLink(parent int, base, name, target string) error {
 	to, err := inside(target)
 	if err != nil || to == "." {
-		return invalid("it is a hard link to %.300q, which is not in the image", target)
+		return invalid("hard link to %.300q, which is not in the image", target)
 	}
 	if to == name {
-		return invalid("it is a hard link to itself")
+		return invalid("hard link to itself")
 	}
 	dir, toBase := path.Split(to)
 	return u.replace(parent, base, name, func() error {
@@ -240,7 +236,7 @@ func (u *unpacker) hardLink(parent int, base, name, target string) error {
 			err = unix.Linkat(from, toBase, parent, base, 0)
 		}
 		if err != nil {
-			return invalid("it is a hard link to %.300q: %w", target, err)
+			return invalid("hard link to %.300q: %w", target, err)
 		}
 		return nil
 	})
@@ -249,7 +245,7 @@ func (u *unpacker) hardLink(parent int, base, name, target string) error {
 // file makes a regular file. Blocks of zeros become holes.
 func (u *unpacker) file(parent int, base, name string, h *tar.Header, content io.Reader) error {
 	if h.Size < 0 || h.Size > u.lim.Size-u.size {
-		return tooLarge("its files have more than %d bytes", u.lim.Size)
+		return tooLarge("the files have more than %d bytes", u.lim.Size)
 	}
 	u.size += h.Size
 	return u.replace(parent, base, name, func() (err error) {
@@ -284,12 +280,13 @@ func (u *unpacker) file(parent int, base, name string, h *tar.Header, content io
 	})
 }
 
-// zeros reports whether b has no other bytes.
+// zeros reports whether b, which is not empty, has only zero bytes.
 func zeros(b []byte) bool {
 	return b[0] == 0 && bytes.Equal(b[:len(b)-1], b[1:])
 }
 
-// whiteout deletes what the layers below have: a name, or all that is in dir.
+// whiteout applies the whiteout base in dir: it deletes a name of the layers below, or
+// their content of dir.
 func (u *unpacker) whiteout(dir, base string) error {
 	victim := path.Join(dir, strings.TrimPrefix(base, whiteout))
 	switch {
@@ -298,13 +295,13 @@ func (u *unpacker) whiteout(dir, base string) error {
 	case strings.HasPrefix(base, whiteoutMeta):
 		return nil
 	case base == whiteout || base == whiteout+"." || base == whiteout+"..":
-		return invalid("it is a whiteout of nothing")
+		return invalid("whiteout without a name")
 	}
 	return u.deleteLower(victim, base == opaque)
 }
 
-// deleteLower deletes what is at and below name, but for what the current layer
-// has brought. A directory that is kept, or made opaque, loses what is in it.
+// deleteLower deletes name and all below it, but for what the current layer has. With keep
+// it does not delete name itself, but its content.
 func (u *unpacker) deleteLower(name string, keep bool) error {
 	left := []string{name} // directories are visited by name: depth costs no descriptors
 	for len(left) > 0 {
@@ -327,7 +324,7 @@ func (u *unpacker) deleteLower(name string, keep bool) error {
 		}
 		children, err := u.tree.list(at)
 		if absent(err) {
-			continue // or it is no directory: it is this layer's
+			continue // or it is a file of this layer
 		}
 		if err != nil {
 			return err
@@ -339,7 +336,7 @@ func (u *unpacker) deleteLower(name string, keep bool) error {
 	return nil
 }
 
-// absent reports whether an error says that there is no such directory.
+// absent reports whether err means that a directory does not exist.
 func absent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }

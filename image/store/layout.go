@@ -1,26 +1,25 @@
 // Package store keeps unpacked images below the state directory, each once, by
 // the digest of its configuration.
 //
-//	STATE/images/      0700, root's too: sandboxes see a tree through their mounts only
-//	  lock             parts of it are locked, see lock.go
+//	STATE/images/      0700, also root's: sandboxes see a tree only through their mounts
+//	  lock             ranges of it are locked, see lock.go
 //	  names.json       which image a name means
-//	  HEX/             an image: its id is sha256:HEX
-//	    image.json     what is known of it; never changes
+//	  HEX/             an image, with the id sha256:HEX
+//	    image.json     the Image; never changes
 //	    rootfs/        its tree, all layers in one
-//	  HEX.new/         one that is being unpacked
-//	  HEX.old/         one that is being deleted
+//	  HEX.new/         an image that is being unpacked
+//	  HEX.old/         an image that is being deleted
 //
-// An image appears by rename, when all of it is on the disk. What a process that
-// was killed has left is in HEX.new and HEX.old, and goes with the next pull of
-// that image, or with Prune.
+// An image appears by rename, when all of it is on the disk. HEX.new and HEX.old of a
+// process that was killed are deleted by the next pull of that image, or by Prune.
 //
-// The tree belongs to the user as a whole, whatever a layer says: a sandbox has
-// one user. No file is a device, none is set-id, no extended attribute is kept,
-// and every directory can be emptied by its owner.
+// All files of the tree belong to the user, whatever a layer says: a sandbox has one
+// user. No file is a device or set-id, no extended attribute is kept, and every directory
+// can be emptied by its owner.
 //
-// Everything that comes from an image (Source, and what Layer.Open reads) is
-// hostile: bounded by Limits, and checked against the digests in the
-// configuration, which is checked against the id.
+// Everything that comes from an image (a Source and its layers) is hostile: bounded by
+// Limits, and checked against the digests in the configuration, which is checked against
+// the id.
 package store
 
 import (
@@ -46,25 +45,25 @@ const (
 	going     = ".old"
 )
 
-// A Store is the images of a state directory. It is safe for concurrent use,
-// also by several processes. It holds nothing open.
+// A Store is the images of a state directory. It is safe for concurrent use, also by
+// several processes. It holds no resources, and needs no closing.
 type Store struct {
 	state string // the state directory
 	path  string // STATE/images
 }
 
-// Open returns the store in a state directory that is there. Nothing is made
-// before the first image is.
+// Open returns the store of an existing state directory. It does no I/O: the first Add
+// makes the store's directory.
 func Open(stateDir string) *Store {
 	return &Store{state: stateDir, path: filepath.Join(stateDir, "images")}
 }
 
-// Rootfs is the directory with the tree of an image, which Get or Pin has found.
+// Rootfs returns the directory with the tree of an image that Get or Pin has found.
 func (s *Store) Rootfs(id string) string {
 	return filepath.Join(s.path, hexOf(id), rootfsDir)
 }
 
-// prepare makes what all images share.
+// prepare makes and checks the store's directory.
 func (s *Store) prepare() error {
 	err := os.Mkdir(s.path, 0o700)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -75,9 +74,9 @@ func (s *Store) prepare() error {
 	switch {
 	case err != nil:
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		err = errors.New("it is not a directory")
+		err = errors.New("not a directory")
 	case int(st.Uid) != os.Geteuid():
-		err = fmt.Errorf("it belongs to uid %d, not to you", st.Uid)
+		err = fmt.Errorf("its owner is uid %d, not you", st.Uid)
 	case st.Mode&0o077 != 0:
 		err = fmt.Errorf("others may use it: chmod go= %s", s.path)
 	}

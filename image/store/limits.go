@@ -1,14 +1,14 @@
 package store
 
-// Limits bound what an image may be: a compressed layer of a few kilobytes can
-// stand for any amount of data. A zero field means the default.
+// Limits bound the size of an image: a compressed layer of a few kilobytes can expand to
+// any amount of data. A zero field means the default.
 type Limits struct {
-	Size   int64 // bytes, in all files together, and in all layers uncompressed; default 64 GiB
+	Size   int64 // bytes of all files together, and of all uncompressed layers; default 64 GiB
 	Files  int   // names of any kind; default 2,000,000
 	Layers int   // default 512
 }
 
-// names bounds the memory for the names of one layer, in bytes.
+// maxNames bounds the memory for the names of one layer, in bytes.
 const maxNames = 256 << 20
 
 func (l Limits) withDefaults() Limits {

@@ -16,25 +16,25 @@ import (
 	"wolffia/runtime"
 )
 
-// A byte of the lock file is an image's: held alone while the image is made or
-// deleted, shared while somebody relies on its being there. Which byte is part
-// of the digest; that two share one costs them time only. No byte needs to
-// exist, and no lock needs to be cleaned up. Byte 0 is for names.json, and is
-// taken after an image's.
+// Each image has a byte of the lock file: locked exclusively while the image is made or
+// deleted, and shared while a process relies on its existence. A part of the digest
+// selects the byte; images that share one only wait for each other. No byte needs to
+// exist, and no lock needs cleaning up. Byte 0 is for names.json, and is locked after an
+// image's.
 
-// offset is the byte of an image.
+// offset returns the byte of an image.
 func offset(id string) int64 {
 	b, err := hex.DecodeString(hexOf(id)[:16])
 	if err != nil {
-		return 1 // no id; it is checked where it comes from
+		return 1 // not an id: callers check that
 	}
 	return int64(binary.BigEndian.Uint64(b)>>2) | 1 // below 2^62, not 0
 }
 
 const namesByte = 0
 
-// pinLimit is how long an image that is there may be kept by somebody who
-// deletes it, or looks whether it has to be made.
+// pinLimit bounds the wait for a process that deletes an existing image, or checks
+// whether it has to be made.
 const pinLimit = time.Minute
 
 // openLock opens the lock file.
@@ -46,20 +46,19 @@ func (s *Store) openLock() (*os.File, error) {
 	return f, nil
 }
 
-// lock waits for a byte of the lock. release lets go of it.
+// lock waits for the lock of a byte. release unlocks it.
 func (s *Store) lock(ctx context.Context, kind int16, at int64) (release func(), err error) {
 	f, err := s.openLock()
 	if err != nil {
 		return nil, err
 	}
 	if release, err = filelock.Wait(ctx, f, kind, at, 1); err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "somebody else uses the image store: %w", err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "another process uses the image store: %w", err)
 	}
 	return release, nil
 }
 
-// tryLock takes an image's byte alone, or says that somebody has it:
-// ErrConflict.
+// tryLock locks an image's byte exclusively. ErrConflict: another process has it.
 func (s *Store) tryLock(id string) (release func(), err error) {
 	f, err := s.openLock()
 	if err != nil {
@@ -68,29 +67,29 @@ func (s *Store) tryLock(id string) (release func(), err error) {
 	err = filelock.Set(f, unix.F_OFD_SETLK, unix.F_WRLCK, offset(id), 1)
 	if err == nil {
 		return func() {
-			// A child that is just being started has a copy, for a moment.
+			// Not by closing alone: a child that is being started has a copy for a moment.
 			_ = filelock.Set(f, unix.F_OFD_SETLK, unix.F_UNLCK, offset(id), 1)
 			_ = f.Close()
 		}, nil
 	}
 	_ = f.Close()
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-		return nil, runtime.Errorf(runtime.ErrConflict, "image %s is in use just now", Short(id))
+		return nil, runtime.Errorf(runtime.ErrConflict, "image %s is in use by another process", Short(id))
 	}
 	return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the image store: %w", err)
 }
 
-// Pin finds an image and keeps it from being deleted until release is called.
-// Whoever records that a sandbox uses it does so before. ErrNotFound: it is not
-// there.
+// Pin returns an image and keeps it from being deleted until release is called. A caller
+// that creates a sandbox on it records that before it calls release. ErrNotFound: the
+// image is not in the store.
 func (s *Store) Pin(ctx context.Context, id string) (_ *Image, release func(), err error) {
 	if !IsID(id) {
-		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "image id %q: it must be sha256: and 64 digits", id)
+		return nil, nil, runtime.Errorf(runtime.ErrInvalid, "image id %q: want sha256: and 64 digits", id)
 	}
 	if _, err := os.Lstat(s.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, missing(id)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, pinLimit, errors.New("it does not finish"))
+	ctx, cancel := context.WithTimeoutCause(ctx, pinLimit, errors.New("it did not finish in time"))
 	defer cancel()
 	release, err = s.lock(ctx, unix.F_RDLCK, offset(id))
 	if err != nil {

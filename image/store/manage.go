@@ -16,16 +16,16 @@ import (
 	"wolffia/runtime"
 )
 
-// An Entry is an image with what refers to it.
+// An Entry is an image with its names and users.
 type Entry struct {
 	Image
 	Names     map[string]Name // canonical; may be empty
-	Sandboxes []string        // ids of those that use it
-	// Problem says that the image is damaged; then only its id is known.
+	Sandboxes []string        // ids of the sandboxes that use it
+	// Problem is why the image is damaged; then only the id of Image is set.
 	Problem string
 }
 
-// List returns the images there are, in the order of their ids.
+// List returns all images, sorted by id.
 func (s *Store) List() ([]*Entry, error) {
 	ids, err := s.ids()
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Store) List() ([]*Entry, error) {
 	return all, nil
 }
 
-// ids lists the images there are, sorted.
+// ids returns the ids of all images, sorted.
 func (s *Store) ids() ([]string, error) {
 	entries, err := os.ReadDir(s.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -76,8 +76,8 @@ func (s *Store) ids() ([]string, error) {
 	return ids, nil
 }
 
-// users says which sandboxes use which image. If that cannot be told of one
-// sandbox it is an error.
+// users returns the ids of the sandboxes that use each image. A sandbox whose configuration
+// cannot be read is an error.
 func (s *Store) users() (map[string][]string, error) {
 	dir, err := statedir.Open(s.state)
 	if err != nil {
@@ -101,9 +101,9 @@ func (s *Store) users() (map[string][]string, error) {
 	return users, nil
 }
 
-// Find returns the id of the image that ref means: a name, an id, or the
-// beginning of one, with or without sha256:, of at least twelve digits, lest a
-// name that is not there be taken for one.
+// Find returns the id of the image that ref means: a name, an id, or the beginning of an
+// id with at least twelve digits, with or without sha256:. ErrNotFound, ErrInvalid: no
+// image, or several.
 func (s *Store) Find(ref string) (string, error) {
 	names, err := s.names()
 	if err != nil {
@@ -131,12 +131,12 @@ func (s *Store) Find(ref string) (string, error) {
 	case 1:
 		return ids[0], nil
 	}
-	return "", runtime.Errorf(runtime.ErrInvalid, "%q is not unique: %d images begin like it", ref, len(ids))
+	return "", runtime.Errorf(runtime.ErrInvalid, "%q is the beginning of %d ids", ref, len(ids))
 }
 
-// Remove takes a name away, and deletes the image with its last one; by its id,
-// or the beginning of it, all names and the image. ErrConflict: a sandbox uses
-// it; nothing was changed.
+// Remove removes the name ref, and deletes the image with its last name. If ref is an id,
+// or the beginning of one, it deletes the image with all names. ErrConflict: a sandbox or
+// another process uses the image; nothing was changed. ErrNotFound: no such image.
 func (s *Store) Remove(ctx context.Context, ref string) error {
 	id, err := s.Find(ref)
 	if err != nil {
@@ -147,11 +147,11 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 		return err
 	}
 	defer release()
-	// Somebody else may have taken the name away, or given it to another image.
+	// Another process may have removed the name, or given it to another image.
 	if now, err := s.Find(ref); err != nil {
 		return err
 	} else if now != id {
-		return runtime.Errorf(runtime.ErrConflict, "%q is another image by now: try again", ref)
+		return runtime.Errorf(runtime.ErrConflict, "%q now means another image: try again", ref)
 	}
 	names, err := s.names()
 	if err != nil {
@@ -169,14 +169,14 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	return s.delete(ctx, id)
 }
 
-// delete deletes an image with its names. The caller has its lock alone.
+// delete deletes an image with its names. The caller holds its exclusive lock.
 func (s *Store) delete(ctx context.Context, id string) error {
 	users, err := s.users()
 	if err != nil {
 		return err
 	}
 	if by := users[id]; len(by) > 0 {
-		return runtime.Errorf(runtime.ErrConflict, "image %s is used by sandbox %s: wolffia rm that first", Short(id), strings.Join(by, ", "))
+		return runtime.Errorf(runtime.ErrConflict, "image %s is used by sandbox %s: remove it first, with wolffia rm", Short(id), strings.Join(by, ", "))
 	}
 	err = s.changeNames(ctx, func(names map[string]Name) {
 		for name, n := range names {
@@ -188,7 +188,7 @@ func (s *Store) delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	// It is gone at once, or a part of it would look like the whole.
+	// By rename first: a part of the tree must never look like the image.
 	dir := hexOf(id)
 	if err := rmtree.RemovePath(s.path, dir+going); err != nil {
 		return storeError(err)
@@ -200,9 +200,9 @@ func (s *Store) delete(ctx context.Context, id string) error {
 	return storeError(rmtree.RemovePath(s.path, dir+going))
 }
 
-// Prune deletes images that have no name and that no sandbox uses, with all
-// those that have one too, and what pulls and deletions that were killed have
-// left. What is in use just now is passed over. It returns what it has deleted.
+// Prune deletes the images without a name that no sandbox uses, and with all also those
+// with a name; and what interrupted pulls and deletions have left. It skips images that
+// another process uses. It returns the images that it has deleted, also with an error.
 func (s *Store) Prune(ctx context.Context, all bool) ([]*Entry, error) {
 	deleted := []*Entry{}
 	if err := s.sweep(); err != nil {
@@ -228,7 +228,7 @@ func (s *Store) Prune(ctx context.Context, all bool) ([]*Entry, error) {
 	return deleted, errors.Join(errs...)
 }
 
-// pruneOne deletes an image that, once it is locked, still has no name.
+// pruneOne locks and deletes an image. ErrConflict: it now has a name, or is in use.
 func (s *Store) pruneOne(ctx context.Context, id string, all bool) error {
 	release, err := s.tryLock(id)
 	if err != nil {
@@ -241,13 +241,13 @@ func (s *Store) pruneOne(ctx context.Context, id string, all bool) error {
 	}
 	for _, n := range names {
 		if n.ID == id && !all {
-			return runtime.Errorf(runtime.ErrConflict, "image %s has a name by now", Short(id))
+			return runtime.Errorf(runtime.ErrConflict, "image %s now has a name", Short(id))
 		}
 	}
 	return s.delete(ctx, id)
 }
 
-// sweep deletes what those who were killed have left.
+// sweep deletes what killed processes have left.
 func (s *Store) sweep() error {
 	entries, err := os.ReadDir(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -266,7 +266,7 @@ func (s *Store) sweep() error {
 		}
 		release, err := s.tryLock(algorithm + digits)
 		if errors.Is(err, runtime.ErrConflict) {
-			continue // it is being made, or deleted
+			continue // being made or deleted
 		}
 		if err != nil {
 			return err
@@ -280,11 +280,11 @@ func (s *Store) sweep() error {
 	return nil
 }
 
-// MountTree returns a descriptor of a mount of the image's tree, read-only and
-// attached nowhere, in which root's files belong to the one user of the user
-// namespace that ns is open on (mount_setattr(2)). So a sandbox that root starts
-// has a tree of its own, and nobody but root can change the image. The caller
-// closes it.
+// MountTree returns a descriptor of a detached, read-only mount of the image's tree, in
+// which root's files belong to the one user of the user namespace that ns refers to
+// (mount_setattr(2)). So sandboxes that root starts for other users share a tree that only
+// root can change. The caller closes the descriptor. ErrUnsupported: the kernel or the
+// file system has no idmapped mounts.
 func (s *Store) MountTree(id string, ns *os.File) (*os.File, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, s.Rootfs(id), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -297,7 +297,7 @@ func (s *Store) MountTree(id string, ns *os.File) (*os.File, error) {
 	})
 	if err != nil {
 		_ = f.Close()
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "show root's image to another user: %w; it needs Linux 5.19 and a file system with idmapped mounts (mount_setattr(2)), or run wolffia as that user", err)
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "map root's image to another user: %w; this needs Linux 5.19 and a file system with idmapped mounts (mount_setattr(2)); or run wolffia as that user", err)
 	}
 	return f, nil
 }

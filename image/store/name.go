@@ -7,26 +7,26 @@ import (
 	"wolffia/runtime"
 )
 
-// The forms of a name beside that of an image in a registry.
+// The prefixes of names of images in files.
 const (
 	LayoutPrefix  = "oci:"            // oci:DIR[:TAG], an OCI image layout
 	ArchivePrefix = "docker-archive:" // docker-archive:FILE, of docker save
 )
 
-// Canonical is the one form of a name that means the same: busybox becomes
-// docker.io/library/busybox:latest, files get absolute paths. A tag beside a
-// digest is dropped. It does not tell whether there is such an image; whether a
-// registry's name is well formed is for the registry's client to say.
+// Canonical returns the canonical form of a name: busybox becomes
+// docker.io/library/busybox:latest, files get absolute paths. A tag beside a digest is
+// dropped. It does not check that the image exists, nor all of the syntax of names of
+// registries, which the registry client does. An error is of class ErrInvalid.
 func Canonical(name string) (string, error) {
 	bad := func(why string) (string, error) {
 		return "", runtime.Errorf(runtime.ErrInvalid, "image %.300q: %s", name, why)
 	}
 	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\ufffd' }) {
-		return bad("it has characters that no name has")
+		return bad("a name has no control characters")
 	}
 	if file, ok := strings.CutPrefix(name, ArchivePrefix); ok {
 		if file == "" {
-			return bad("it must be docker-archive:FILE")
+			return bad("want docker-archive:FILE")
 		}
 		abs, err := filepath.Abs(file)
 		return ArchivePrefix + abs, err
@@ -34,7 +34,7 @@ func Canonical(name string) (string, error) {
 	if rest, ok := strings.CutPrefix(name, LayoutPrefix); ok {
 		dir, tag := SplitLayout(rest)
 		if dir == "" {
-			return bad("it must be oci:DIR or oci:DIR:TAG")
+			return bad("want oci:DIR or oci:DIR:TAG")
 		}
 		abs, err := filepath.Abs(dir)
 		if tag != "" {
@@ -45,7 +45,7 @@ func Canonical(name string) (string, error) {
 	return remote(name, bad)
 }
 
-// SplitLayout takes DIR[:TAG] apart. A tag has no slash.
+// SplitLayout splits DIR[:TAG]. A tag has no slash; "" means none.
 func SplitLayout(s string) (dir, tag string) {
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.Contains(s[i:], "/") {
 		return s[:i], s[i+1:]
@@ -59,7 +59,7 @@ func remote(name string, bad func(string) (string, error)) (string, error) {
 	path, digest, pinned := strings.Cut(name, "@")
 	host, rest, ok := strings.Cut(path, "/")
 	if !ok || host != "localhost" && !strings.ContainsAny(host, ".:") {
-		host, rest = "docker.io", path // the first part is none of a host's
+		host, rest = "docker.io", path // the first part is not a host
 	}
 	if host == "index.docker.io" {
 		host = "docker.io"
@@ -72,11 +72,11 @@ func remote(name string, bad func(string) (string, error)) (string, error) {
 		rest = "library/" + rest
 	}
 	if strings.HasSuffix(rest, "/") || tag == "" {
-		return bad("it must be like busybox, busybox:1.36 or registry.example/team/image@sha256:...")
+		return bad("want a name such as busybox, busybox:1.36 or registry.example/team/image@sha256:...")
 	}
 	if pinned {
 		if !IsID(digest) {
-			return bad("a digest is sha256: and 64 digits")
+			return bad("want a digest of sha256: and 64 digits")
 		}
 		return host + "/" + rest + "@" + digest, nil
 	}

@@ -13,9 +13,9 @@ import (
 	"wolffia/internal/rmtree"
 )
 
-// A tree is a directory that is being filled. All of it is reached by
-// descriptors and package beneath: nothing in it can lead out of it, and no link is
-// followed.
+// A tree is a directory that is being filled. All of it is reached by descriptors and
+// package beneath: nothing in it can lead out of it, and no link is followed, where an
+// os.Root would follow links within it.
 type tree struct {
 	root *os.File
 
@@ -37,7 +37,7 @@ func (t *tree) Close() error {
 	return t.root.Close()
 }
 
-// forget drops what was opened last: a name may mean something else now.
+// forget closes last: its name may mean another directory now.
 func (t *tree) forget() {
 	if t.lastFD >= 0 {
 		_ = unix.Close(t.lastFD)
@@ -45,8 +45,7 @@ func (t *tree) forget() {
 	t.last, t.lastFD = "", -1
 }
 
-// open returns a descriptor of a directory, which is the tree's until the next
-// open.
+// open returns a descriptor of a directory, which is valid until the next open.
 func (t *tree) open(dir string) (int, error) {
 	if t.lastFD >= 0 && t.last == dir {
 		return t.lastFD, nil
@@ -60,7 +59,7 @@ func (t *tree) open(dir string) (int, error) {
 	return fd, nil
 }
 
-// openAside returns a descriptor of a directory that the caller closes.
+// openAside returns a descriptor of a directory. The caller closes it.
 func (t *tree) openAside(dir string) (int, error) {
 	return beneath.Open(int(t.root.Fd()), dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
@@ -78,10 +77,10 @@ func (t *tree) list(dir string) ([]string, error) {
 	}
 	f := os.NewFile(uintptr(rd), dir)
 	defer f.Close()
-	return f.Readdirnames(-1) // what is there was counted when it was made
+	return f.Readdirnames(-1) // bounded by Limits.Files
 }
 
-// kindOf is the type (S_IFMT) of a name, 0 if it is not there.
+// kindOf returns the type (S_IFMT) of a name; 0 if it does not exist.
 func kindOf(parent int, base string) (uint32, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -91,7 +90,7 @@ func kindOf(parent int, base string) (uint32, error) {
 	return st.Mode & unix.S_IFMT, err
 }
 
-// remove deletes what has the name, with all below.
+// remove deletes base in parent, with all below it. name is for errors.
 func (t *tree) remove(parent int, base, name string) error {
 	err := unix.Unlinkat(parent, base, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -112,8 +111,8 @@ func (t *tree) remove(parent int, base, name string) error {
 	return rmtree.Remove(dir, base)
 }
 
-// dir makes a directory, or keeps the one that is there and what is in it. Its
-// owner can always empty it.
+// dir makes a directory, or keeps an existing one with its content. The owner always has
+// all permissions on it.
 func (t *tree) dir(parent int, base, name string, mode uint32) error {
 	kind, err := kindOf(parent, base)
 	if err != nil {
@@ -137,7 +136,7 @@ func (t *tree) dir(parent int, base, name string, mode uint32) error {
 	return unix.Fchmod(fd, mode|0o700) // whatever the umask
 }
 
-// create makes a file that is not there.
+// create makes a new file.
 func create(parent int, base string) (*os.File, error) {
 	fd, err := unix.Openat(parent, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -146,12 +145,11 @@ func create(parent int, base string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), base), nil
 }
 
-// fileMode is a file's mode. Its owner can read it, or it would be of no use to
-// the one user a sandbox has.
+// fileMode returns the mode of a file. The owner, a sandbox's only user, can always read
+// it.
 func fileMode(mode uint32) fs.FileMode { return fs.FileMode(mode&0o777 | 0o400) }
 
-// setTime sets when a file was changed; times that a file system cannot hold
-// are left out.
+// setTime sets the modification time of a file, unless the file system cannot store it.
 func setTime(f *os.File, at time.Time) error {
 	if at.Unix() <= 0 {
 		return nil
