@@ -44,7 +44,6 @@ type device struct {
 	handlers sync.WaitGroup
 	running  atomic.Int32 // handler goroutines
 	waiting  atomic.Int32 // handlers that wait for a message
-	closed   atomic.Bool
 }
 
 // Readers is how many threads of a server wait for a message at once. There is always one, so
@@ -90,7 +89,7 @@ func (d *device) greet() error {
 	return nil
 }
 
-// serve answers messages until the tree is unmounted or d.closed is set.
+// serve answers messages until the tree is unmounted.
 func (d *device) serve() {
 	d.start()
 	d.handlers.Wait()
@@ -122,7 +121,7 @@ func (d *device) loop(b *buffers) {
 		n, errno := d.read(b)
 		if errno != 0 {
 			d.waiting.Add(-1)
-			if errno != syscall.ENODEV && !d.closed.Load() {
+			if errno != syscall.ENODEV {
 				d.logger.Error("read from the kernel", "error", errno)
 			}
 			return
@@ -140,7 +139,7 @@ func (d *device) loop(b *buffers) {
 
 // read waits for a message. It returns ENODEV when the tree is unmounted.
 func (d *device) read(b *buffers) (int, syscall.Errno) {
-	for !d.closed.Load() {
+	for {
 		n, err := unix.Read(d.fd, b.in)
 		switch err {
 		case nil:
@@ -150,7 +149,6 @@ func (d *device) read(b *buffers) (int, syscall.Errno) {
 			return 0, errnoOf(err)
 		}
 	}
-	return 0, syscall.ENODEV
 }
 
 // Opcodes of linux/fuse.h.
@@ -169,9 +167,7 @@ func (d *device) handle(b *buffers, n int) {
 	switch err {
 	case nil, syscall.ENOENT, syscall.ENODEV: // the request was interrupted, or the tree unmounted
 	default:
-		if !d.closed.Load() {
-			d.logger.Warn("answer the kernel", "error", err)
-		}
+		d.logger.Warn("answer the kernel", "error", err)
 	}
 }
 

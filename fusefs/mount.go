@@ -13,9 +13,6 @@ type MountOptions struct {
 	// AllowOther lets other users than the caller of Mount use the mount, as the modes
 	// allow. A container daemon that runs as root needs it to enter a user's mount.
 	AllowOther bool
-
-	// Source is the device in mount tables; "" is "wolffia".
-	Source string
 }
 
 // Mount mounts a tree on the directory dir and returns the descriptor that answers for it, for
@@ -35,12 +32,8 @@ func Mount(dir string, opts *MountOptions) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/fuse: %w", err)
 	}
-	source := opts.Source
-	if source == "" {
-		source = "wolffia"
-	}
 	data := mountData(fd, os.Getuid(), os.Getgid(), opts)
-	if err := unix.Mount(source, dir, "fuse.wolffia", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+	if err := unix.Mount("wolffia", dir, "fuse.wolffia", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("mount a tree on %s: %w", dir, err)
 	}

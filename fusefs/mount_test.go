@@ -219,8 +219,6 @@ func answer(conn net.Conn, srv *Server, denials chan Denial) <-chan []Denial {
 				out.Encode(!srv.tree.pruneUnsupported.Load())
 			case "load":
 				out.Encode(loadOf(srv))
-			case "close":
-				out.Encode(srv.Close() == nil)
 			case "rules":
 				var rules []perm.Rule
 				policy, err := (*perm.Policy)(nil), in.Decode(&rules)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -103,15 +102,15 @@ const watchedTimeout = time.Minute
 // A Server answers the requests of one mounted tree. It is safe for concurrent use.
 type Server struct {
 	tree *tree
-	rdev uint64        // of the device
 	done chan struct{} // closed when the last request is answered
-
-	closing sync.Once
 }
 
-// Serve answers the requests of the tree that was mounted with dev, until it is unmounted or
-// Close is called. It returns when the kernel's first message is answered. Serve closes dev in
-// any case. ctx limits the wait for the kernel, not the life of the Server.
+// Wait blocks until the tree is unmounted and the last request answered.
+func (s *Server) Wait() { <-s.done }
+
+// Serve answers the requests of the tree that was mounted with dev, until it is unmounted. It
+// returns when the kernel's first message is answered. Serve closes dev in any case. ctx limits
+// the wait for the kernel, not the life of the Server.
 func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err error) {
 	defer dev.Close()
 	t, err := newTree(opts)
@@ -131,21 +130,16 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 	if t.dev.fd, err = unix.FcntlInt(dev.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
 		return nil, fmt.Errorf("copy the descriptor: %w", err)
 	}
-	s := &Server{tree: t, done: make(chan struct{})}
-	var st unix.Stat_t
-	if err = unix.Fstat(t.dev.fd, &st); err == nil {
-		s.rdev = st.Rdev
-		err = t.dev.greet()
-	}
-	if err != nil {
+	if err = t.dev.greet(); err != nil {
 		unix.Close(t.dev.fd)
 		return nil, err
 	}
+	s := &Server{tree: t, done: make(chan struct{})}
 	go t.inval.run() // ends at t.notes.close below
 	if t.watch != nil {
 		go t.watch.run() // ends at t.watch.close below
 	}
-	go func() { // ends when the tree is unmounted or Close called
+	go func() { // ends when the tree is unmounted
 		defer close(s.done)
 		t.dev.serve()
 		t.watch.close()

@@ -104,21 +104,6 @@ func TestPanicsAreContained(t *testing.T) {
 	})
 }
 
-// Close ends the service while a client is waiting for the next answer.
-func TestCloseEndsTheService(t *testing.T) {
-	mounted(t, setup{Host: func(t *testing.T, dir string) { write(t, dir, "file", "x") }}, func(t *testing.T, c *client) {
-		_, err := os.ReadFile(c.at("file"))
-		fails(t, "read", err, 0)
-		if !request[bool](t, c, "close") {
-			t.Error("Close failed")
-		}
-		_, err = os.Lstat(c.at("other"))
-		fails(t, "stat after Close", err, syscall.ENOTCONN)
-		_, err = unix.Open(c.dir, unix.O_RDONLY, 0)
-		fails(t, "open after Close", err, syscall.ENOTCONN)
-	})
-}
-
 // Each refusal is reported, with the level that would have allowed it.
 func TestDenialsAreReported(t *testing.T) {
 	mounted(t, setup{

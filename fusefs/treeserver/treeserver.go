@@ -70,7 +70,7 @@ func (t *treeServer) serve() {
 // reply answers a request. It drops the answer if the shim does not read.
 func (t *treeServer) reply(id uint64, stats *boot.TreeStats, err error) {
 	r := boot.TreeReply{ID: id, Stats: stats, Failure: boot.Failed(err)}
-	const most = 8 << 10 // bytes of an error: rules can be quoted in it
+	const most = 8 << 10 // bytes of an error, which may quote rules
 	r.Error = r.Error[:min(len(r.Error), most)]
 	_ = boot.SendPacket(t.control, &r, nil)
 }

@@ -1,0 +1,23 @@
+package fusefs
+
+// Stats are counters of a Server.
+type Stats struct {
+	Messages map[string]uint64 // requests answered, by operation
+	Nodes    int               // names that the kernel knows
+	FDs      int               // descriptors in the cache
+	Changes  uint64            // changes by the host, of which the kernel may merge several
+}
+
+// Stats returns the present counts.
+func (s *Server) Stats() Stats {
+	st := Stats{Messages: map[string]uint64{}, Nodes: int(s.tree.table.count.Load()), FDs: s.tree.fds.count()}
+	if w := s.tree.watch; w != nil {
+		st.Changes = w.changes.Load()
+	}
+	for o := range s.tree.counts {
+		if n := s.tree.counts[o].Load(); n != 0 {
+			st.Messages[gate[o].name] = n
+		}
+	}
+	return st
+}
