@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// bwrapFacts are what matters for bubblewrap.
+// bwrapFacts are the facts about bubblewrap.
 type bwrapFacts struct {
-	path    string // "" if there is none
-	version string // what --version says
+	path    string // "" if it is not installed
+	version string // output of --version
 	setuid  bool
 	run     error  // of a program in a sandbox
-	stderr  string // what it said
-	noProc  error  // the same without a new /proc; only tried if run failed
+	stderr  string // of that program
+	noProc  error  // as run, without a new /proc; only tried if run failed
 }
 
 func probeBubblewrap(ctx context.Context, h *host) Result {
@@ -37,7 +37,7 @@ func probeBubblewrap(ctx context.Context, h *host) Result {
 	return decideBubblewrap(f, h)
 }
 
-// tryBubblewrap runs a program in a sandbox as the runtime makes them.
+// tryBubblewrap runs a program in a sandbox with the options of the runtime.
 func tryBubblewrap(ctx context.Context, path string, more ...string) (stderr string, err error) {
 	args := []string{
 		"--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL",
@@ -50,7 +50,7 @@ func tryBubblewrap(ctx context.Context, path string, more ...string) (stderr str
 // oldest is the first bubblewrap with --disable-userns.
 func oldest() []int { return []int{0, 8, 0} }
 
-// decideBubblewrap says what the facts mean.
+// decideBubblewrap returns the result for the facts.
 func decideBubblewrap(f bwrapFacts, h *host) Result {
 	if f.path == "" {
 		return Result{Problem: "bubblewrap is not installed", Fix: h.install("bubblewrap")}
@@ -64,10 +64,10 @@ func decideBubblewrap(f bwrapFacts, h *host) Result {
 	switch {
 	case v == nil:
 		r.Found = f.path
-		r.Problem = fmt.Sprintf("it is not bubblewrap: --version says %q", firstLine(f.version))
+		r.Problem = fmt.Sprintf("it is not bubblewrap: the output of --version is %q", firstLine(f.version))
 		r.Fix = h.install("bubblewrap")
 	case older(v, oldest()):
-		r.Problem = "it is too old: 0.8.0 is the first with --disable-userns"
+		r.Problem = "it is too old: --disable-userns needs version 0.8.0"
 		r.Fix = h.install("bubblewrap") + "\n# or build it: https://github.com/containers/bubblewrap/releases"
 	case f.run == nil && f.setuid:
 		r.OK = true
@@ -76,7 +76,7 @@ func decideBubblewrap(f bwrapFacts, h *host) Result {
 	case f.run == nil:
 		r.OK = true
 	case errors.Is(f.run, context.DeadlineExceeded) || errors.Is(f.run, context.Canceled):
-		r.Problem = "a sandbox does not start in time"
+		r.Problem = "a sandbox did not start in time"
 	case f.noProc == nil && h.container != "":
 		r.Problem = "/proc of this container is masked, so that a sandbox cannot have its own: " + said
 		r.Fix = h.restart()
@@ -94,8 +94,8 @@ func decideBubblewrap(f bwrapFacts, h *host) Result {
 	return r
 }
 
-// noUserNS reports whether bubblewrap fails for want of user namespaces, or of
-// the power in them that AppArmor takes away.
+// noUserNS reports whether bubblewrap failed for want of user namespaces, or of the
+// capabilities in them that AppArmor denies.
 func noUserNS(stderr string) bool {
 	for _, s := range []string{"new namespace", "uid map", "RTM_NEWADDR", "Failed to make / slave"} {
 		if strings.Contains(stderr, s) {

@@ -14,7 +14,7 @@ func probeCgroups(_ context.Context, h *host) Result {
 	return Result{OK: true, Found: plan.String()}
 }
 
-// decideCgroups says what helps where control groups are refused.
+// decideCgroups returns the result for a host that refuses control groups.
 func decideCgroups(r *cgroup.Refusal, h *host) Result {
 	return Result{Problem: r.Problem, Fix: h.cgroups(r.Kind)}
 }
@@ -28,7 +28,7 @@ func (h *host) cgroups(kind cgroup.Kind) string {
 	}
 	switch {
 	case h.container != "" && kind == cgroup.Occupied:
-		// What the entry points of containers that run containers do.
+		// As the entry points of containers that run containers.
 		return "# in a container that may: docker run --privileged --cgroupns=private ..., and in it, at first:\n" +
 			"mkdir -p /sys/fs/cgroup/init && xargs -rn1 </sys/fs/cgroup/cgroup.procs >/sys/fs/cgroup/init/cgroup.procs\n" +
 			"# or set the limits on the container itself"

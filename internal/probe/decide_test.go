@@ -100,7 +100,7 @@ func TestUserNSDecisions(t *testing.T) {
 		},
 		{"chroot", decideUserNS(usernsFacts{kernel: true, start: eperm}, debian()), false, "chroot", ""},
 		{"old kernel", decideUserNS(usernsFacts{start: syscall.EINVAL}, debian()), false, "built without", "CONFIG_USER_NS"},
-		{"odd error", decideUserNS(usernsFacts{kernel: true, start: syscall.ENOMEM}, debian()), false, "does not start", ""},
+		{"odd error", decideUserNS(usernsFacts{kernel: true, start: syscall.ENOMEM}, debian()), false, "cannot start", ""},
 		{"odd mount", decideUserNS(usernsFacts{kernel: true, mount: denied}, debian()), false, "permission denied", ""},
 	})
 }
@@ -150,7 +150,7 @@ func TestFuseDecisions(t *testing.T) {
 			"no module", decideFuse(fuseFacts{open: syscall.ENOENT}, debian()), false, "not loaded",
 			"sudo modprobe fuse\necho 'fuse' | sudo tee /etc/modules-load.d/fuse.conf",
 		},
-		{"no device", decideFuse(fuseFacts{open: syscall.ENOENT, module: true}, root()), false, "no /dev/fuse", "mknod -m 666 /dev/fuse c 10 229"},
+		{"no device", decideFuse(fuseFacts{open: syscall.ENOENT, module: true}, root()), false, "/dev/fuse does not exist", "mknod -m 666 /dev/fuse c 10 229"},
 		{
 			"0600", decideFuse(fuseFacts{open: syscall.EACCES, module: true}, debian()), false, "may not open",
 			"sudo chmod 666 /dev/fuse\necho 'KERNEL==\"fuse\", MODE=\"0666\"' | sudo tee /etc/udev/rules.d/",
@@ -187,7 +187,7 @@ func TestEngineDecisions(t *testing.T) {
 		{"none, Fedora", decideDocker(one(syscall.ENOENT), false, fedora()), false, "no Docker", "moby-engine"},
 		{"no group", decideDocker(one(syscall.EACCES), false, debian()), false, "may not talk", "sudo usermod -aG docker ann"},
 		{"hostile user", decideDocker(one(syscall.EACCES), false, &host{user: "a; rm"}), false, "may not talk", "docker $USER"},
-		{"stopped", decideDocker(one(syscall.ECONNREFUSED), false, debian()), false, "no engine runs", "systemctl enable --now docker"},
+		{"stopped", decideDocker(one(syscall.ECONNREFUSED), false, debian()), false, "no engine listens", "systemctl enable --now docker"},
 		{"named, none", decideDocker(one(syscall.ENOENT), true, debian()), false, "does not answer", ""},
 		{"silent", decideDocker(one(context.DeadlineExceeded), false, debian()), false, "does not answer", ""},
 		{"runsc", decideRunsc(runscFacts{found: &runsc.Found{Path: "/bin/runsc", Version: "v1"}}), true, "", ""},
@@ -214,9 +214,9 @@ func TestCgroupDecisions(t *testing.T) {
 func TestKernelDecisions(t *testing.T) {
 	check(t, []decision{
 		{"seccomp", decideSeccomp(syscall.EFAULT, "kill errno\n"), true, "", ""},
-		{"no seccomp", decideSeccomp(syscall.EINVAL, ""), false, "does not filter", "CONFIG_SECCOMP_FILTER"},
+		{"no seccomp", decideSeccomp(syscall.EINVAL, ""), false, "cannot filter", "CONFIG_SECCOMP_FILTER"},
 		{"landlock", decideLandlock(7, nil), true, "", ""},
 		{"landlock off", decideLandlock(0, syscall.EOPNOTSUPP), false, "not enabled", ""},
-		{"no landlock", decideLandlock(0, syscall.ENOSYS), false, "has none", ""},
+		{"no landlock", decideLandlock(0, syscall.ENOSYS), false, "has no Landlock", ""},
 	})
 }

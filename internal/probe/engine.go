@@ -18,12 +18,12 @@ import (
 	"wolffia/internal/runsc"
 )
 
-// runscFacts are what matters for gVisor.
+// runscFacts are the facts about gVisor.
 type runscFacts struct {
 	found  *runsc.Found
-	none   error  // why there is none
+	none   error  // of runsc.Find
 	run    error  // of a program in a sandbox
-	stderr string // what it said
+	stderr string // of that program
 }
 
 func probeRunsc(ctx context.Context, h *host) Result {
@@ -44,14 +44,14 @@ func tryRunsc(ctx context.Context, path string) (stderr string, err error) {
 	return output(ctx, exec.CommandContext(ctx, path, "--rootless", "--network=none", "--ignore-cgroups", "--root="+dir, "do", "true"))
 }
 
-// decideRunsc says what the facts mean.
+// decideRunsc returns the result for the facts.
 func decideRunsc(f runscFacts) Result {
 	const fix = runsc.Fix + " # in wolffia's sources"
 	switch {
 	case errors.Is(f.none, runsc.ErrNone):
 		return Result{Problem: f.none.Error(), Fix: fix}
 	case f.none != nil:
-		return Result{Problem: "none can be used: " + strings.ReplaceAll(f.none.Error(), "\n", "; "), Fix: fix}
+		return Result{Problem: "no usable runsc: " + strings.ReplaceAll(f.none.Error(), "\n", "; "), Fix: fix}
 	}
 	r := Result{Found: "runsc " + f.found.Version + " at " + f.found.Path, OK: f.run == nil}
 	if f.run != nil {
@@ -64,7 +64,7 @@ func decideRunsc(f runscFacts) Result {
 	return r
 }
 
-// An answer is what came from one Docker socket.
+// An answer is the answer of one Docker socket.
 type answer struct {
 	addr   string // unix:///path or tcp://host:port
 	err    error
@@ -88,12 +88,12 @@ func probeDocker(ctx context.Context, h *host) Result {
 	return decideDocker(answers, named != "", h)
 }
 
-// ping asks the engine at addr whether it is there. It speaks HTTP by hand: the
-// package for it would cost every start of the command.
+// ping queries the engine at addr. It implements the HTTP that it needs, since package
+// net/http would cost time in every start of the command.
 func ping(ctx context.Context, addr string) (server string, err error) {
 	network, where, ok := strings.Cut(addr, "://")
 	if !ok || network != "unix" && network != "tcp" {
-		return "", errors.New("only unix:// and tcp:// addresses are known here")
+		return "", errors.New("only unix:// and tcp:// addresses are supported")
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, where)
 	if err != nil {
@@ -111,10 +111,10 @@ func ping(ctx context.Context, addr string) (server string, err error) {
 	return readInfo(io.LimitReader(conn, maxInfo))
 }
 
-// maxInfo bounds what is read of an engine's description, in bytes.
+// maxInfo bounds the bytes that are read of an engine's answer.
 const maxInfo = 1 << 20
 
-// readInfo reads what an engine says of itself (Docker Engine API, SystemInfo).
+// readInfo returns the name and version of an engine (Docker Engine API, SystemInfo).
 func readInfo(r io.Reader) (server string, err error) {
 	b := bufio.NewReader(r)
 	server, err = readHeader(b)
@@ -126,7 +126,7 @@ func readInfo(r io.Reader) (server string, err error) {
 		SecurityOptions []string
 	}
 	if err := json.NewDecoder(b).Decode(&info); err != nil {
-		return "", fmt.Errorf("its answer is not JSON: %w", err)
+		return "", fmt.Errorf("the answer is not JSON: %w", err)
 	}
 	if info.ServerVersion != "" && !strings.Contains(server, firstLine(info.ServerVersion)) {
 		server += " " + firstLine(info.ServerVersion)
@@ -142,22 +142,22 @@ func readInfo(r io.Reader) (server string, err error) {
 	return server, nil
 }
 
-// readHeader reads the head of an answer that is what was asked for.
+// readHeader reads the header of an answer, whose status must be 200.
 func readHeader(b *bufio.Reader) (server string, err error) {
 	for n := 0; ; n++ {
 		line, err := b.ReadString('\n')
 		line = strings.TrimRight(line, "\r\n")
 		switch {
 		case n == 0 && !strings.HasPrefix(line, "HTTP/1."):
-			return "", errors.New("what answers does not speak HTTP")
+			return "", errors.New("the answer is not HTTP")
 		case n == 0:
 			if status := strings.Fields(line); len(status) < 2 || status[1] != "200" {
-				return "", fmt.Errorf("it answers %q", firstLine(line))
+				return "", fmt.Errorf("the answer is %q", firstLine(line))
 			}
 		case err != nil:
-			return "", errors.New("its answer is incomplete")
+			return "", errors.New("the answer is incomplete")
 		case line == "" && server == "":
-			return "an engine that does not name itself", nil
+			return "an unnamed engine", nil
 		case line == "":
 			return server, nil
 		}
@@ -167,15 +167,15 @@ func readHeader(b *bufio.Reader) (server string, err error) {
 	}
 }
 
-// decideDocker says what the answers of all sockets mean; named tells that the
-// user chose the one by DOCKER_HOST.
+// decideDocker returns the result for the answers of all sockets. named tells that the
+// user chose the one socket by DOCKER_HOST.
 func decideDocker(answers []answer, named bool, h *host) Result {
 	for _, a := range answers {
 		if a.err == nil {
 			r := Result{OK: true, Found: a.server + " at " + a.addr}
 			if strings.HasSuffix(a.server, ", rootless") || strings.HasSuffix(a.server, ", userns-remap") {
-				r.OK, r.Problem = false, "it shows files by other numbers than the host's: --runtime docker refuses it"
-				r.Fix = "# use the system's engine, or --runtime bwrap, which needs none"
+				r.OK, r.Problem = false, "its containers have other user ids than the host: --runtime docker refuses it"
+				r.Fix = "# use the system's engine, or --runtime bwrap, which needs no engine"
 			}
 			return r
 		}
@@ -191,7 +191,7 @@ func decideDocker(answers []answer, named bool, h *host) Result {
 		case errors.Is(a.err, syscall.ECONNREFUSED):
 			return Result{
 				Found:   a.addr,
-				Problem: "no engine runs behind " + a.addr,
+				Problem: "no engine listens at " + a.addr,
 				Fix:     h.sudo("systemctl enable --now docker"),
 			}
 		case named || !errors.Is(a.err, fs.ErrNotExist):
@@ -199,7 +199,7 @@ func decideDocker(answers []answer, named bool, h *host) Result {
 		}
 	}
 	return Result{
-		Problem: "there is no Docker or Podman socket",
+		Problem: "no Docker or Podman socket found",
 		Fix: h.install("docker", "debian=docker.io", "fedora=moby-engine") +
 			"\n# or, without root, with Podman: systemctl --user enable --now podman.socket",
 	}

@@ -15,10 +15,10 @@ import (
 
 const fuseDevice = "/dev/fuse"
 
-// fuseFacts are what matters for /dev/fuse.
+// fuseFacts are the facts about /dev/fuse.
 type fuseFacts struct {
 	open   error // of the device, to read and write
-	closed bool  // we are root and can, but the user whom root drops to cannot
+	closed bool  // root can, but the user that root drops to cannot
 	module bool  // the kernel knows the file system
 }
 
@@ -27,7 +27,7 @@ func probeFuse(_ context.Context, h *host) Result {
 	fd, err := unix.Open(fuseDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if f.open = err; err == nil {
 		_ = unix.Close(fd) // no mount uses it: nothing happens
-		// Root can, but does not run sandboxes: whom it drops to must be able to.
+		// Root does not run sandboxes itself: the user that it drops to needs access.
 		var st unix.Stat_t
 		f.closed = unix.Geteuid() == 0 && unix.Stat(fuseDevice, &st) == nil && st.Mode&0o006 != 0o006
 	}
@@ -38,7 +38,7 @@ func probeFuse(_ context.Context, h *host) Result {
 	return decideFuse(f, h)
 }
 
-// decideFuse says what the facts mean.
+// decideFuse returns the result for the facts.
 func decideFuse(f fuseFacts, h *host) Result {
 	load := h.sudo("modprobe fuse") + "\n" + h.put("fuse", "/etc/modules-load.d/fuse.conf")
 	open := h.sudo("chmod 666 "+fuseDevice) + "\n" +
@@ -56,7 +56,7 @@ func decideFuse(f fuseFacts, h *host) Result {
 		return Result{Problem: "this container may not use " + fuseDevice, Fix: h.restart()}
 	case errors.Is(f.open, fs.ErrNotExist) && f.module:
 		return Result{
-			Problem: "the kernel has FUSE, but there is no " + fuseDevice,
+			Problem: "the kernel has FUSE, but " + fuseDevice + " does not exist",
 			Fix:     h.sudo("mknod -m 666 " + fuseDevice + " c 10 229"),
 		}
 	case errors.Is(f.open, fs.ErrNotExist), errors.Is(f.open, syscall.ENXIO), errors.Is(f.open, syscall.ENODEV):
@@ -71,14 +71,14 @@ func decideFuse(f fuseFacts, h *host) Result {
 	return Result{Problem: fuseDevice + ": " + f.open.Error(), Fix: load}
 }
 
-// fusermountFacts are what matters for the helper that mounts for a user in the
-// host's namespace.
+// fusermountFacts are the facts about the helper that mounts for a user in the host's
+// namespace.
 type fusermountFacts struct {
-	path    string // "" if there is none
+	path    string // "" if it is not installed
 	version string
 	setuid  bool  // and root's
 	others  bool  // user_allow_other is set in fuse.conf
-	stays   error // why nothing would unmount for a user again; nil if something would
+	stays   error // why a user could not unmount again; nil if they could
 }
 
 func probeFusermount(ctx context.Context, h *host) Result {
@@ -98,14 +98,14 @@ func probeFusermount(ctx context.Context, h *host) Result {
 	return decideFusermount(f, h)
 }
 
-// decideFusermount says what the facts mean.
+// decideFusermount returns the result for the facts.
 func decideFusermount(f fusermountFacts, h *host) Result {
 	if f.path == "" {
 		return Result{OK: h.root, Problem: "fusermount3 is not installed", Fix: h.install("fuse3")}
 	}
 	r := Result{Found: firstLine(f.version) + " at " + f.path}
 	switch {
-	case h.root: // needs no helper
+	case h.root: // needs no helper program
 		r.OK = true
 	case !f.setuid:
 		r.Problem = f.path + " is not setuid root"

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// A host is what the advice depends on.
+// A host has the facts that fixes depend on.
 type host struct {
 	family    string // of the distribution: "debian", "fedora", "arch", "alpine", "suse" or ""
-	container string // "docker", "podman", "kubernetes", "lxc"; "" if none is seen
+	container string // "docker", "podman", "kubernetes", "lxc"; "" means none
 	filtered  bool   // this process is under a seccomp filter
 	root      bool
 	program   string // the path of this program
 	user      string
 }
 
-// thisHost finds out about the host that this process runs on.
+// thisHost returns the facts about the host that this process runs on.
 func thisHost() *host {
 	program, err := os.Executable()
 	if err != nil {
@@ -32,7 +32,7 @@ func thisHost() *host {
 	}
 }
 
-// family returns which package manager a distribution has, by os-release(5).
+// family returns the family of a distribution by its package manager; os-release(5).
 func family(release string) string {
 	var names []string
 	for line := range strings.Lines(release) {
@@ -59,7 +59,7 @@ func family(release string) string {
 	return ""
 }
 
-// container names what kind of container this is.
+// container returns the kind of container that has these facts.
 func container(dockerenv, containerenv bool, cgroup string, kubernetes bool) string {
 	switch {
 	case kubernetes || strings.Contains(cgroup, "kubepods"):
@@ -74,7 +74,7 @@ func container(dockerenv, containerenv bool, cgroup string, kubernetes bool) str
 	return ""
 }
 
-// sudo returns commands as this user has to type them.
+// sudo returns the commands, with sudo if the user is not root.
 func (h *host) sudo(commands ...string) string {
 	if !h.root {
 		for i, c := range commands {
@@ -84,8 +84,8 @@ func (h *host) sudo(commands ...string) string {
 	return strings.Join(commands, "\n")
 }
 
-// put returns a command that makes text, which has no quotes, the content of a
-// file; add appends it.
+// put returns a command that writes text, which has no quotes, to a file; add returns one
+// that appends it.
 func (h *host) put(text, file string) string { return h.echo(text, "tee", ">", file) }
 func (h *host) add(text, file string) string { return h.echo(text, "tee -a", ">>", file) }
 
@@ -96,8 +96,8 @@ func (h *host) echo(text, tee, redirect, file string) string {
 	return "echo '" + text + "' | sudo " + tee + " " + file
 }
 
-// install returns the command that installs a package, which may have other
-// names on some families: "suse=name".
+// install returns the command that installs a package. others are its names in other
+// families: "suse=name".
 func (h *host) install(name string, others ...string) string {
 	for _, o := range others {
 		if f, n, _ := strings.Cut(o, "="); f == h.family {
@@ -119,8 +119,8 @@ func (h *host) install(name string, others ...string) string {
 	return "# install the package " + name
 }
 
-// restart returns how to start the container that this is with what a sandbox
-// needs: user namespaces and mounts in them, an unmasked /proc, /dev/fuse.
+// restart returns the command that starts this container with what a sandbox needs: user
+// namespaces and mounts in them, an unmasked /proc, /dev/fuse.
 func (h *host) restart() string {
 	switch h.container {
 	case "podman":
@@ -136,7 +136,7 @@ func (h *host) restart() string {
 		" --security-opt systempaths=unconfined --device /dev/fuse ..."
 }
 
-// name is who the user is, in a command.
+// name returns the user's name for a command.
 func (h *host) name() string {
 	for _, c := range h.user {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {

@@ -16,12 +16,12 @@ func probeSeccomp(context.Context, *host) Result {
 	return decideSeccomp(err, readFile("/proc/sys/kernel/seccomp/actions_avail"))
 }
 
-// decideSeccomp says what the error of installing no filter means, and the
-// actions that the kernel offers.
+// decideSeccomp returns the result for the error of installing no filter, and for the
+// actions that the kernel has.
 func decideSeccomp(err error, actions string) Result {
 	if !errors.Is(err, unix.EFAULT) {
 		return Result{
-			Problem: fmt.Sprintf("the kernel does not filter system calls: %v", err),
+			Problem: fmt.Sprintf("the kernel cannot filter system calls: %v", err),
 			Fix:     "# install a kernel with CONFIG_SECCOMP_FILTER=y",
 		}
 	}
@@ -40,13 +40,13 @@ func probeLandlock(context.Context, *host) Result {
 	return decideLandlock(int(abi), nil)
 }
 
-// decideLandlock says what the answer of the kernel means.
+// decideLandlock returns the result for the kernel's answer.
 func decideLandlock(abi int, err error) Result {
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return Result{Problem: "it is not enabled: lsm=landlock,... is missing on the kernel's command line"}
+		return Result{Problem: "not enabled: lsm=landlock,... is missing on the kernel's command line"}
 	case err != nil:
-		return Result{Problem: fmt.Sprintf("the kernel has none: %v", err)}
+		return Result{Problem: fmt.Sprintf("the kernel has no Landlock: %v", err)}
 	}
 	return Result{OK: true, Found: fmt.Sprintf("ABI %d", abi)}
 }

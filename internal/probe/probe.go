@@ -6,8 +6,8 @@
 //		fmt.Println(r.Feature, r.OK, r.Found, r.Problem)
 //	}
 //
-// Probes change nothing on the host. What a set of facts means is decided by
-// functions without I/O, which the tests walk through for hosts unlike this.
+// Probes change nothing on the host. Each collects facts, and a function without I/O
+// decides what they mean, which the tests call with the facts of other hosts.
 package probe
 
 import (
@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// A Feature is something a host has, or has not.
+// A Feature is a feature that a host may have.
 type Feature string
 
 // The features. Required by every sandbox of the default runtime are
 // UserNamespaces, Bubblewrap, Fuse and Seccomp.
 const (
 	UserNamespaces Feature = "userns"     // may make user namespaces, and mount in them
-	Bubblewrap     Feature = "bwrap"      // bubblewrap is there and works
+	Bubblewrap     Feature = "bwrap"      // bubblewrap is installed and works
 	Fuse           Feature = "fuse"       // may serve a file system through /dev/fuse
 	Seccomp        Feature = "seccomp"    // the kernel filters system calls
 	Cgroups        Feature = "cgroups"    // may limit memory, processes and CPU exactly
@@ -33,21 +33,21 @@ const (
 	Landlock       Feature = "landlock"   // the kernel has it; informational
 )
 
-// A Result says what a probe found.
+// A Result is the result of a probe.
 type Result struct {
 	Feature  Feature `json:"feature"`
 	OK       bool    `json:"ok"`
 	Required bool    `json:"required"` // by the default runtime
 	Found    string  `json:"found"`    // what was found, with versions, on one line; may be empty
-	Allows   string  `json:"allows"`   // what it is good for
-	Problem  string  `json:"problem"`  // why it does not work; with OK a warning; else empty
-	Fix      string  `json:"fix"`      // the commands that cure Problem, one on each line; may be empty
+	Allows   string  `json:"allows"`   // what needs the feature
+	Problem  string  `json:"problem"`  // why it does not work; with OK a warning; may be empty
+	Fix      string  `json:"fix"`      // the commands that solve Problem, one on each line; may be empty
 }
 
 // timeout bounds the probes of All.
 const timeout = 5 * time.Second
 
-// A feature is how one Feature is probed.
+// A feature is a Feature with its probe.
 type feature struct {
 	name     Feature
 	required bool
@@ -55,7 +55,7 @@ type feature struct {
 	probe    func(context.Context, *host) Result // fills in the rest
 }
 
-// features is the list, in the order of All.
+// features returns all features, in the order of All.
 func features() []feature {
 	return []feature{
 		{UserNamespaces, true, "sandboxes without root, and mounts in them", probeUserNS},
@@ -79,8 +79,8 @@ func Features() []Feature {
 	return all
 }
 
-// All probes every feature, all at the same time, and returns the results in
-// the order of Features. It takes at most a few seconds, less if ctx ends.
+// All probes all features concurrently, and returns the results in the order of Features.
+// It takes at most five seconds, or until ctx ends.
 func All(ctx context.Context) []Result {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -97,17 +97,17 @@ func All(ctx context.Context) []Result {
 	return results
 }
 
-// Check probes one feature, until ctx ends; one that does not exist is not OK.
+// Check probes one feature, at most until ctx ends. An unknown feature is not OK.
 func Check(ctx context.Context, name Feature) Result {
 	for _, f := range features() {
 		if f.name == name {
 			return <-f.start(ctx, thisHost())
 		}
 	}
-	return Result{Feature: name, Problem: fmt.Sprintf("there is no feature %q", name)}
+	return Result{Feature: name, Problem: fmt.Sprintf("unknown feature %q", name)}
 }
 
-// start runs the probe and sends one result, when ctx ends whatever the probe does.
+// start runs the probe and sends one result, at the latest when ctx ends.
 func (f feature) start(ctx context.Context, h *host) <-chan Result {
 	done := make(chan Result, 1) // so that a late probe can end
 	go func() { done <- f.probe(ctx, h) }()
@@ -117,7 +117,7 @@ func (f feature) start(ctx context.Context, h *host) <-chan Result {
 		select {
 		case r = <-done:
 		case <-ctx.Done():
-			r = Result{Problem: fmt.Sprintf("it did not answer: %v", context.Cause(ctx))}
+			r = Result{Problem: fmt.Sprintf("no answer: %v", context.Cause(ctx))}
 		}
 		r.Feature, r.Required, r.Allows = f.name, f.required, f.allows
 		out <- r

@@ -46,7 +46,7 @@ func TestCanceled(t *testing.T) {
 	}}
 	pending := slow.start(ctx, &host{})
 	cancel()
-	if r := <-pending; r.OK || !strings.Contains(r.Problem, "did not answer") || r.Feature != "slow" {
+	if r := <-pending; r.OK || !strings.Contains(r.Problem, "no answer") || r.Feature != "slow" {
 		t.Errorf("%+v", r)
 	}
 	for _, r := range All(ctx) {
@@ -100,7 +100,7 @@ func TestPing(t *testing.T) {
 	for _, tt := range []struct{ name, answer, want string }{
 		{"Docker", "HTTP/1.0 200 OK\r\nServer: Docker/20.10.24+dfsg1 (linux)\r\n\r\n{\"ServerVersion\": \"20.10.24+dfsg1\", \"SecurityOptions\": [\"name=seccomp,profile=default\"]}", "Docker/20.10.24+dfsg1 (linux)"},
 		{"Podman", "HTTP/1.0 200 OK\r\nServer: Libpod/5 (linux)\r\n\r\n{\"ServerVersion\": \"5.1\"}", "Libpod/5 (linux) 5.1"},
-		{"nameless", "HTTP/1.1 200 OK\r\n\r\n{}", "an engine that does not name itself"},
+		{"nameless", "HTTP/1.1 200 OK\r\n\r\n{}", "an unnamed engine"},
 		{"escape", "HTTP/1.1 200 OK\nserver: a\x1b[2Jb\n\n{}", "a[2Jb"},
 		{"no JSON", "HTTP/1.1 200 OK\n\nOK", ""},
 		{"rootless", "HTTP/1.1 200 OK\nServer: D\n\n{\"SecurityOptions\": [\"name=rootless\"]}", ""},

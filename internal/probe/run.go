@@ -27,8 +27,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// output runs a program with nothing in its environment but a path and returns
-// what it writes, cut to a sensible length.
+// output runs a program, with only PATH and LC_ALL in its environment, and returns the
+// first 4096 bytes of its output.
 func output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	var buf bytes.Buffer
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}
@@ -36,13 +36,12 @@ func output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	cmd.WaitDelay = timeout
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		err = errors.Join(errors.New("it takes too long"), ctx.Err())
+		err = errors.Join(errors.New("timeout"), ctx.Err())
 	}
 	return strings.TrimSpace(buf.String()[:min(buf.Len(), 4096)]), err
 }
 
-// firstLine returns the first line of text, with nothing that a terminal would
-// take as a command.
+// firstLine returns the first line of text, without control characters.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return strings.Map(func(r rune) rune {

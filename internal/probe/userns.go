@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// usernsFacts are what matters for user namespaces.
+// usernsFacts are the facts about user namespaces.
 type usernsFacts struct {
 	start  error  // of starting a process in a new user and mount namespace
 	mount  error  // of mounting a tmpfs there
-	kernel bool   // the kernel knows user namespaces
+	kernel bool   // the kernel has user namespaces
 	max    string // user.max_user_namespaces, or ""
 	clone  string // kernel.unprivileged_userns_clone, or ""; only Debian has it
 	armor  string // kernel.apparmor_restrict_unprivileged_userns, or ""
@@ -30,16 +30,16 @@ func probeUserNS(ctx context.Context, h *host) Result {
 	}, h)
 }
 
-// tryUserNS starts mount(8) as root of a new user and mount namespace. What it
-// mounts does not propagate: a mount namespace of another user namespace is a
-// slave of the first, see mount_namespaces(7).
+// tryUserNS runs mount(8) as root of a new user and mount namespace. The mount does not
+// propagate: a mount namespace of another user namespace is a slave of the first, see
+// mount_namespaces(7).
 func tryUserNS(ctx context.Context) (start, mount error) {
 	args := []string{"mount", "-n", "-t", "tmpfs", "tmpfs", "/proc"} // a directory everywhere
 	path, err := exec.LookPath(args[0])
 	if err != nil {
-		args = []string{"true"} // then only whether it starts
+		args = []string{"true"} // tests only the namespaces
 		if path, err = exec.LookPath(args[0]); err != nil {
-			return fmt.Errorf("no program to try it with: %w", err), nil
+			return fmt.Errorf("no program to start: %w", err), nil
 		}
 	}
 	cmd := exec.CommandContext(ctx, path, args[1:]...)
@@ -55,7 +55,7 @@ func tryUserNS(ctx context.Context) (start, mount error) {
 	return err, nil
 }
 
-// decideUserNS says what the facts mean.
+// decideUserNS returns the result for the facts.
 func decideUserNS(f usernsFacts, h *host) Result {
 	if f.start == nil && f.mount == nil {
 		found := "they work"
@@ -77,7 +77,7 @@ func decideUserNS(f usernsFacts, h *host) Result {
 		r.Problem = "kernel.unprivileged_userns_clone is 0: only root may make user namespaces"
 		r.Fix = h.sysctl("kernel.unprivileged_userns_clone", "1")
 	case errors.Is(f.start, syscall.ENOSPC):
-		r.Problem = "all user namespaces are in use, or this is a sandbox that allows no more"
+		r.Problem = "all user namespaces are in use, or this process is in a sandbox that allows no more"
 		r.Fix = h.sysctl("user.max_user_namespaces", "100000")
 	case h.container != "" && denied && f.start != nil:
 		r.Problem = "this container's seccomp profile forbids user namespaces"
@@ -91,11 +91,11 @@ func decideUserNS(f usernsFacts, h *host) Result {
 		r.Fix = h.apparmor()
 	case h.filtered && denied:
 		r.Problem = "a seccomp filter on this process forbids user namespaces"
-		r.Fix = "# run wolffia outside of whatever sandbox this is; in a container:\n" + h.restart()
+		r.Fix = "# run wolffia outside of this sandbox; in a container:\n" + h.restart()
 	case f.start != nil && denied:
 		r.Problem = fmt.Sprintf("user namespaces are not permitted (%v): in a chroot, or by a security module", f.start)
 	case f.start != nil:
-		r.Problem = fmt.Sprintf("a process in a user namespace does not start: %v", f.start)
+		r.Problem = fmt.Sprintf("a process in a user namespace cannot start: %v", f.start)
 	default:
 		r.Problem = fmt.Sprintf("mounts in a user namespace are not permitted: %v", f.mount)
 	}
@@ -112,8 +112,8 @@ func (h *host) sysctl(name, value string) string {
 	return fix
 }
 
-// apparmor returns the commands that give this program a profile that allows
-// user namespaces and else restricts nothing; its children keep the profile.
+// apparmor returns the commands that give this program, and its children, a profile that
+// allows user namespaces and restricts nothing.
 func (h *host) apparmor() string {
 	const file = "/etc/apparmor.d/wolffia"
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
