@@ -50,7 +50,7 @@ func TestTooLong(t *testing.T) {
 			return exec(&runtime.ExecRequest{Command: []string{"true"}, Env: map[string]string{"A": long}})
 		},
 		"process": func() error {
-			_, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{long}, Session: "main"})
+			_, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{long}, Session: "main", Create: true})
 			return err
 		},
 		"job": func() error {
@@ -134,7 +134,7 @@ func TestStartJobNoWait(t *testing.T) {
 	if err := rt.Start(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"echo up; read x"}, Session: "main", Stdin: true})
+	p, err := rt.StartProcess(t.Context(), id, &runtime.ProcessSpec{Command: []string{"echo up; read x"}, Session: "main", Create: true, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,18 +49,13 @@ func (e *executor) ExecStream(ctx context.Context, sandboxID string, req *runtim
 func (e *executor) StartProcess(ctx context.Context, sandboxID string, spec *runtime.ProcessSpec) (runtime.Process, error) {
 	var session *wire.SessionRequest
 	if spec.Session != "" {
-		session = evaluate(spec.Session, spec.NoWait, spec.Operation)
+		session = evaluate(spec.Session, spec.NoWait, spec.Create, spec.Operation)
 	} else if spec.Operation != "" {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "operation %q: only a command in a session can be one", spec.Operation)
 	}
 	c, err := e.command(sandboxID, session, spec.Command, spec.Env, spec.Cwd, spec.Timeout)
 	if err != nil {
 		return nil, err
-	}
-	if session != nil {
-		if err := (&sessions{e}).ensure(ctx, sandboxID, spec.Session); err != nil {
-			return nil, err
-		}
 	}
 	c.Stdin, c.Merge, c.TTY, c.Rows, c.Cols = spec.Stdin, spec.Merge, spec.TTY, spec.Rows, spec.Cols
 	p, err := e.start(ctx, c)
@@ -102,6 +97,9 @@ func (e *executor) command(sandboxID string, session *wire.SessionRequest, args 
 		c.Env, c.Dir = environment(config, env), cwd(config, dir)
 	} else {
 		c.Env, c.Dir = pairs(env), dir // beside the session's own
+		if session.Create != nil {
+			*session.Create = sessionStart(config)
+		}
 	}
 	if timeout > 0 {
 		c.TimeoutMS = uint64(max(1, timeout.Milliseconds()))

@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"time"
 
+	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/wire"
 	"wolffia/wire/client"
@@ -86,11 +87,17 @@ func (s *sessions) SignalJob(ctx context.Context, sessionID, job string, sig sys
 
 // AttachSession implements [runtime.SessionAttacher].
 func (s *sessions) AttachSession(ctx context.Context, sessionID string, req *runtime.AttachRequest) (runtime.Terminal, error) {
-	t, box, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (*client.Terminal, error) {
-		return conn.Attach(ctx, &wire.StartRequest{
-			Rows: req.Rows, Cols: req.Cols,
-			Session: &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover},
-		}, nil)
+	sandbox, name, err := splitSession(sessionID)
+	if err != nil {
+		return nil, err
+	}
+	t, box, err := ask(s, sandbox, func(conn *client.Conn, c *statedir.Config) (*client.Terminal, error) {
+		r := &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover}
+		if req.Create {
+			start := sessionStart(c)
+			r.Create = &start
+		}
+		return conn.Attach(ctx, &wire.StartRequest{Rows: req.Rows, Cols: req.Cols, Session: r}, nil)
 	})
 	if err != nil {
 		return nil, err

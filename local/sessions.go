@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"path"
 	"strings"
 	"time"
@@ -66,13 +65,10 @@ func newSession(c *statedir.Config, name string, config *runtime.SessionConfig) 
 	}
 }
 
-// ensure makes a session unless it exists.
-func (s *sessions) ensure(ctx context.Context, sandboxID, name string) error {
-	_, err := s.CreateSession(ctx, sandboxID, &runtime.SessionConfig{Name: name})
-	if err == nil || errors.Is(err, runtime.ErrExists) {
-		return nil
-	}
-	return fmt.Errorf("session %s: %w", name, err)
+// sessionStart returns what the shell of a session of the default configuration starts
+// with.
+func sessionStart(c *statedir.Config) wire.SessionStart {
+	return wire.SessionStart{Env: environment(c, nil), Dir: cwd(c, "")}
 }
 
 // DestroySession implements [runtime.SessionManager].
@@ -149,13 +145,17 @@ func (s *sessions) evaluation(sessionID string, req *runtime.SessionExecRequest)
 	if err != nil {
 		return nil, err
 	}
-	return s.command(sandbox, evaluate(name, req.NoWait, req.Operation), []string{req.Command}, req.Env, req.Cwd, req.Timeout)
+	return s.command(sandbox, evaluate(name, req.NoWait, req.Create, req.Operation), []string{req.Command}, req.Env, req.Cwd, req.Timeout)
 }
 
 // evaluate returns what makes a request for a process one for a text in a session. With an
-// operation the text outlives this call.
-func evaluate(name string, noWait bool, operation string) *wire.SessionRequest {
-	return &wire.SessionRequest{Op: wire.SessionExec, Name: name, NoWait: noWait, Job: operation, Keep: operation != ""}
+// operation the text outlives this call. With create, [executor.command] completes Create.
+func evaluate(name string, noWait, create bool, operation string) *wire.SessionRequest {
+	r := &wire.SessionRequest{Op: wire.SessionExec, Name: name, NoWait: noWait, Job: operation, Keep: operation != ""}
+	if create {
+		r.Create = new(wire.SessionStart)
+	}
+	return r
 }
 
 // checkEvaluation returns why a session cannot evaluate args in dir, or nil.

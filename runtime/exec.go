@@ -74,10 +74,11 @@ func (r *ExecResult) Truncated() bool { return r.StdoutDropped > 0 || r.StderrDr
 type ProcessSpec struct {
 	Command []string
 	// Session is the name of a session of the sandbox whose shell evaluates Command, which
-	// must be one text. The session is made if it does not exist. With NoWait, a busy
-	// session is [ErrConflict]. With TTY the command has the session's own terminal.
+	// must be one text. NoWait and Create are as in [SessionExecRequest]. With TTY the
+	// command has the session's own terminal.
 	Session string
 	NoWait  bool
+	Create  bool
 	// Operation is as in [SessionExecRequest]. Close then leaves the command running.
 	Operation string
 	Env       map[string]string

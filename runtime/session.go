@@ -110,6 +110,9 @@ type SessionExecRequest struct {
 	MaxOutput, TailOutput int
 	// NoWait makes a busy session [ErrConflict] at once.
 	NoWait bool
+	// Create creates the session, with the default configuration, if it does not exist.
+	// Without Create, that is [ErrNotFound].
+	Create bool
 	// Operation, unless empty, names a command that outlives its caller: see
 	// [OperationManager]. It is formed like the name of a session.
 	Operation string
@@ -166,6 +169,8 @@ type AttachRequest struct {
 	Offset uint64
 	// Takeover detaches all others.
 	Takeover bool
+	// Create is as in [SessionExecRequest].
+	Create bool
 }
 
 // FromEnd is an [AttachRequest].Offset.

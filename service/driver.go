@@ -250,18 +250,9 @@ func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*B
 	if err := checkID(params.SandboxID); err != nil {
 		return nil, err
 	}
-	exec := func() (*runtime.ExecResult, error) {
-		return d.rt.SessionExec(ctx, params.SandboxID+"/"+sessionName, &runtime.SessionExecRequest{
-			Command: params.Command, Cwd: params.Cwd, Timeout: params.Timeout, Operation: params.OperationID,
-		})
-	}
-	r, err := exec()
-	if errors.Is(err, runtime.ErrNotFound) { // the first command, or an unknown sandbox
-		_, err = d.rt.CreateSession(ctx, params.SandboxID, &runtime.SessionConfig{Name: sessionName})
-		if err == nil || errors.Is(err, runtime.ErrExists) {
-			r, err = exec()
-		}
-	}
+	r, err := d.rt.SessionExec(ctx, params.SandboxID+"/"+sessionName, &runtime.SessionExecRequest{
+		Command: params.Command, Cwd: params.Cwd, Timeout: params.Timeout, Operation: params.OperationID, Create: true,
+	})
 	if err != nil {
 		return nil, err
 	}

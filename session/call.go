@@ -28,6 +28,7 @@ type Call struct {
 	closed   bool // no more input will come
 	killed   bool
 	finished bool
+	created  func() // what follows the creation of its session, or nil
 }
 
 // A handler does what a call's frames ask for. It must not block.
@@ -116,9 +117,15 @@ func (c *Call) finish(t wire.Type, v any) {
 	_ = c.w.SendJSON(t, c.channel, v)
 }
 
-// exit ends the channel.
+// exit ends the channel; or, if what ends is the creation of the session that the call
+// needs, goes on with the call.
 func (c *Call) exit(status wire.ExitStatus) {
 	if c.finished {
+		return
+	}
+	if then := c.created; then != nil {
+		c.created = nil
+		then()
 		return
 	}
 	c.finished = true

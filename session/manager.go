@@ -82,11 +82,14 @@ func (m *Manager) Open(channel uint32, w *wire.Writer, req *wire.StartRequest, d
 		m.openJob(c)
 	default:
 		s := m.session(q.Name)
-		if s == nil {
+		switch {
+		case s != nil:
+			m.openSession(c, s)
+		case q.Create != nil && (q.Op == wire.SessionExec || q.Op == wire.SessionAttach):
+			m.create(c)
+		default:
 			c.fail(wire.ClassNotFound, fmt.Sprintf("no session %q", q.Name))
-			return c
 		}
-		m.openSession(c, s)
 	}
 	return c
 }
@@ -187,15 +190,19 @@ func (m *Manager) describe(s *Session) wire.SessionInfo {
 	return i
 }
 
-// create starts a session.
+// create starts a session, and then goes on with the call if that asked for more.
 func (m *Manager) create(c *Call) {
 	q := c.req.Session
+	start := q.Create
+	if q.Op == wire.SessionCreate {
+		start = &wire.SessionStart{Env: c.req.Env, Dir: c.req.Dir}
+	}
 	if err := wire.CheckSessionName(q.Name); err != nil {
 		c.fail(wire.ClassInvalid, err.Error())
 		return
 	}
 	s := &Session{
-		m: m, name: q.Name, rc: q.RC, env: c.req.Env, home: c.req.Dir, cwd: c.req.Dir, rows: c.req.Rows, cols: c.req.Cols,
+		m: m, name: q.Name, rc: q.RC, env: start.Env, home: start.Dir, cwd: start.Dir, rows: c.req.Rows, cols: c.req.Cols,
 		pipes: [2]pipe{newPipe(), newPipe()},
 	}
 	s.timer = time.AfterFunc(time.Hour, func() { s.post(func() { s.onTime(time.Now()) }) })
@@ -217,10 +224,17 @@ func (m *Manager) create(c *Call) {
 	s.mark, s.terminals = proc.NewMark(), proc.NewMark()
 	s.info = wire.SessionInfo{Name: s.name, Shell: s.path, CreatedMS: time.Now().UnixMilli()}
 	m.mu.Lock()
-	if m.sessions[s.name] != nil {
+	if old := m.sessions[s.name]; old != nil {
 		m.mu.Unlock()
+		if q.Op != wire.SessionCreate { // another call was faster
+			m.openSession(c, old)
+			return
+		}
 		c.fail(wire.ClassExists, fmt.Sprintf("session %q exists", s.name))
 		return
+	}
+	if q.Op != wire.SessionCreate {
+		c.created = func() { m.openSession(c, s) }
 	}
 	c.setHandler(s)
 	m.sessions[s.name] = s

@@ -171,6 +171,9 @@ func TestStartRequest(t *testing.T) {
 		},
 		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", NoWait: true}},
 		{Args: []string{"x"}, Env: []string{}, Session: &wire.SessionRequest{Op: wire.SessionExec, Name: "a", Job: "b", Keep: true}},
+		{Args: []string{"x"}, Env: []string{"B=2"}, Session: &wire.SessionRequest{
+			Op: wire.SessionExec, Name: "a", Create: &wire.SessionStart{Dir: "/work", Env: []string{"A=1", ""}},
+		}},
 		{
 			Args: []string{}, Env: []string{}, Session: &wire.SessionRequest{
 				Op: wire.SessionAttach, Name: "a", Shell: "/bin/\xff", Job: "j", Offset: wire.FromEnd, ErrOffset: 7, Signal: 9,

@@ -101,6 +101,16 @@ type SessionRequest struct {
 	Takeover bool
 	// Keep has the command outlive the channel.
 	Keep bool
+	// Create has SessionExec and SessionAttach create the session first if it does
+	// not exist, as SessionCreate does with Shell, RC, Rows and Cols; nil: that is
+	// ClassNotFound.
+	Create *SessionStart
+}
+
+// A SessionStart is what the shell of a new session starts with.
+type SessionStart struct {
+	Env []string // the whole environment, as KEY=VALUE
+	Dir string   // the working directory
 }
 
 // MaxKept is how much is kept of each stream of a command that outlives its
@@ -137,6 +147,7 @@ const (
 	flagFollow
 	flagTakeover
 	flagKeep
+	flagCreate
 	flagSessionEnd
 )
 
@@ -159,7 +170,7 @@ func (r *SessionRequest) bools() []struct {
 // appendTo appends:
 //
 //	op u8, flags u8, signal u8, offset uvarint, offset of stderr uvarint,
-//	name, shell, job
+//	name, shell, job; if flagCreate: directory, length of Env uvarint, Env...
 func (r *SessionRequest) appendTo(b []byte) []byte {
 	var flags byte
 	for _, f := range r.bools() {
@@ -167,12 +178,19 @@ func (r *SessionRequest) appendTo(b []byte) []byte {
 			flags |= f.bit
 		}
 	}
+	if r.Create != nil {
+		flags |= flagCreate
+	}
 	b = append(b, byte(r.Op), flags, r.Signal)
 	b = binary.AppendUvarint(b, r.Offset)
 	b = binary.AppendUvarint(b, r.ErrOffset)
 	b = appendString(b, r.Name)
 	b = appendString(b, r.Shell)
-	return appendString(b, r.Job)
+	b = appendString(b, r.Job)
+	if r.Create != nil {
+		b = appendList(appendString(b, r.Create.Dir), r.Create.Env)
+	}
+	return b
 }
 
 func (p *parser) session() *SessionRequest {
@@ -184,9 +202,13 @@ func (p *parser) session() *SessionRequest {
 	for _, f := range r.bools() {
 		*f.set = p.rest[1]&f.bit != 0
 	}
+	create := p.rest[1]&flagCreate != 0
 	p.rest = p.rest[3:]
 	r.Offset, r.ErrOffset = p.number(), p.number()
 	r.Name, r.Shell, r.Job = p.text(), p.text(), p.text()
+	if create {
+		r.Create = &SessionStart{Dir: p.text(), Env: p.list()}
+	}
 	return r
 }
 

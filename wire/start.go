@@ -60,12 +60,7 @@ func (r *StartRequest) Encode() []byte {
 	b := AppendSize([]byte{flags}, r.Rows, r.Cols)
 	b = binary.AppendUvarint(b, r.TimeoutMS)
 	b = appendString(b, r.Dir)
-	for _, list := range [][]string{r.Args, r.Env} {
-		b = binary.AppendUvarint(b, uint64(len(list)))
-		for _, s := range list {
-			b = appendString(b, s)
-		}
-	}
+	b = appendList(appendList(b, r.Args), r.Env)
 	if r.Session != nil {
 		b = r.Session.appendTo(b)
 	}
@@ -74,6 +69,14 @@ func (r *StartRequest) Encode() []byte {
 
 func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendList(b []byte, list []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, s := range list {
+		b = appendString(b, s)
+	}
+	return b
 }
 
 // ParseStart reads what Encode has written.

@@ -60,7 +60,7 @@ func (a *app) execCommand() *cobra.Command {
 				return err
 			}
 			spec := &runtime.ProcessSpec{
-				Command: command, Session: session, NoWait: noWait, Env: vars, Cwd: cwd, Stdin: stdin || tty, TTY: tty, Timeout: limit,
+				Command: command, Session: session, NoWait: noWait, Create: true, Env: vars, Cwd: cwd, Stdin: stdin || tty, TTY: tty, Timeout: limit,
 			}
 			if !asJSON {
 				return a.exec(cmd.Context(), rt, args[0], spec)

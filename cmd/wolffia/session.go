@@ -202,11 +202,7 @@ func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name str
 	// The signals that end us must not leave the terminal raw.
 	ctx, stop := untilSignal(ctx, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
-	_, err = rt.CreateSession(ctx, sandbox, &runtime.SessionConfig{Name: name, Rows: uint16(rows), Cols: uint16(cols)})
-	if err != nil && runtime.Class(err) != runtime.ErrExists {
-		return false, err
-	}
-	t, err := rt.AttachSession(ctx, sandbox+"/"+name, &runtime.AttachRequest{Rows: uint16(rows), Cols: uint16(cols), Takeover: takeover})
+	t, err := rt.AttachSession(ctx, sandbox+"/"+name, &runtime.AttachRequest{Rows: uint16(rows), Cols: uint16(cols), Takeover: takeover, Create: true})
 	if err != nil {
 		return false, err
 	}

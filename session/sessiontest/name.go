@@ -3,6 +3,7 @@ package sessiontest
 import (
 	"strings"
 
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 
@@ -11,6 +12,10 @@ var nameTests = []test{
 	{"NameErrors", nil, nameErrors},
 	{"NameRandom", nil, nameRandom},
 	{"NameOfSandbox", nil, nameOfSandbox},
+	{"CreateOnFirstUse", nil, createOnFirstUse},
+	{"CreateOnFirstUseAtOnce", nil, createOnFirstUseAtOnce},
+	{"CreateOnFirstUseFails", nil, createOnFirstUseFails},
+	{"AttachCreates", []Feature{Attach}, attachCreates},
 	{"InvalidRequests", nil, invalidRequests},
 }
 
@@ -57,6 +62,98 @@ func nameRandom(e *env) {
 	a, b := e.shell(nil), e.shell(&runtime.SessionConfig{})
 	if a.Name == "" || a.Name == b.Name {
 		e.Errorf("the names are %q and %q", a.Name, b.Name)
+	}
+}
+
+// Create makes a session of the default configuration, with what the command was
+// given, once.
+func createOnFirstUse(e *env) {
+	id := e.box + "/first"
+	_, err := e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: "true"})
+	e.Wrong("without Create", err, runtime.ErrNotFound)
+	exec := func(req *runtime.SessionExecRequest, want string) {
+		e.Helper()
+		req.Create = true
+		r, err := e.rt.SessionExec(e.Ctx, id, req)
+		e.OK(err)
+		if string(r.Stdout) != want || r.ExitCode != 0 || r.Session == nil || r.Session.Restored != "" {
+			e.Errorf("%+v, %+v; want %q", r, r.Session, want)
+		}
+	}
+	exec(&runtime.SessionExecRequest{
+		Command: "cat; echo $A $PWD; B=kept", Stdin: strings.NewReader("input\n"), Env: map[string]string{"A": "once"}, Cwd: "/tmp",
+	}, "input\nonce /tmp\n")
+	exec(&runtime.SessionExecRequest{Command: "echo $A $B"}, "kept\n")
+	same := &runtime.SessionExecRequest{Command: "env | sort; pwd; stty size 2>&1", Create: true}
+	s, err := e.rt.CreateSession(e.Ctx, e.box, nil)
+	e.OK(err)
+	made, err := e.rt.SessionExec(e.Ctx, s.ID, same)
+	e.OK(err)
+	first, err := e.rt.SessionExec(e.Ctx, e.box+"/same", same)
+	e.OK(err)
+	if string(first.Stdout) != string(made.Stdout) || len(made.Stdout) == 0 {
+		e.Errorf("it has %q; a session that CreateSession makes has %q", first.Stdout, made.Stdout)
+	}
+	output := make(chan []byte, 100)
+	e.OK(e.rt.SessionExecStream(e.Ctx, e.box+"/streamed", &runtime.SessionExecRequest{Command: "echo streamed", Create: true}, output))
+	var printed []byte
+	for b := range output {
+		printed = append(printed, b...)
+	}
+	if string(printed) != "streamed\n" {
+		e.Errorf("it printed %q", printed)
+	}
+	p, err := e.rt.StartProcess(e.Ctx, e.box, &runtime.ProcessSpec{Command: []string{"exit 3"}, Session: "process", Create: true})
+	e.OK(err)
+	defer p.Close()
+	if exit, err := p.Wait(e.Ctx); err != nil || exit.Code != 3 {
+		e.Errorf("%+v, %v", exit, err)
+	}
+}
+
+// Of callers that create one session at the same time each has its command run in it.
+func createOnFirstUseAtOnce(e *env) {
+	const n = 20
+	for _, err := range suite.AtOnce(n, func(int) error {
+		_, err := e.rt.SessionExec(e.Ctx, e.box+"/wanted", &runtime.SessionExecRequest{Command: ": $((++n))", Create: true})
+		return err
+	}) {
+		e.OK(err)
+	}
+	r, err := e.rt.SessionExec(e.Ctx, e.box+"/wanted", &runtime.SessionExecRequest{Command: "echo $n"})
+	e.OK(err)
+	if string(r.Stdout) != "20\n" {
+		e.Errorf("%s of %d commands were run in it", r.Stdout, n)
+	}
+}
+
+func createOnFirstUseFails(e *env) {
+	for id, class := range map[string]error{"nobody/first": runtime.ErrNotFound, e.box + "/a b": runtime.ErrNotFound, "first": runtime.ErrNotFound} {
+		_, err := e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: "true", Create: true})
+		e.Wrong(id, err, class)
+	}
+	stopped, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{})
+	e.OK(err)
+	_, err = e.rt.SessionExec(e.Ctx, stopped.ID+"/first", &runtime.SessionExecRequest{Command: "true", Create: true})
+	e.Wrong("stopped", err, runtime.ErrConflict)
+	all, err := e.rt.ListSessions(e.Ctx, e.box)
+	e.OK(err)
+	if len(all) > 0 {
+		e.Errorf("there are %+v", all[0])
+	}
+}
+
+func attachCreates(e *env) {
+	a := e.rt.(runtime.SessionAttacher)
+	_, err := a.AttachSession(e.Ctx, e.box+"/seen", &runtime.AttachRequest{Rows: 10, Cols: 40})
+	e.Wrong("without Create", err, runtime.ErrNotFound)
+	t, err := a.AttachSession(e.Ctx, e.box+"/seen", &runtime.AttachRequest{Rows: 10, Cols: 40, Create: true})
+	e.OK(err)
+	e.OK(t.Close())
+	s, err := e.rt.GetSession(e.Ctx, e.box+"/seen")
+	e.OK(err)
+	if s.State != runtime.SessionIdle {
+		e.Errorf("it is %+v", s)
 	}
 }
 
