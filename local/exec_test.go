@@ -143,7 +143,7 @@ func TestStartJobNoWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := &runtime.SessionExecRequest{Command: ":", NoWait: true}
-	if _, err := rt.StartJob(t.Context(), id+"/main", "job", job); !errors.Is(err, runtime.ErrConflict) {
+	if _, err := rt.StartJob(t.Context(), runtime.SessionIn(id, "main"), "job", job); !errors.Is(err, runtime.ErrConflict) {
 		t.Errorf("while a command runs: %v", err)
 	}
 	if err := p.Stdin().Close(); err != nil {
@@ -152,7 +152,7 @@ func TestStartJobNoWait(t *testing.T) {
 	if _, err := p.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rt.StartJob(t.Context(), id+"/main", "job", job); err != nil {
+	if _, err := rt.StartJob(t.Context(), runtime.SessionIn(id, "main"), "job", job); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }

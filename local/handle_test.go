@@ -45,7 +45,7 @@ func TestHandles(t *testing.T) {
 	if res, err := again.Do(ctx, &runtime.SessionExecRequest{Command: "echo $PWD $x $more", Env: map[string]string{"more": "now"}}); err != nil || string(res.Stdout) != "/tmp kept now\n" {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if s, err := dev.Session(ctx); err != nil || s.ID != dev.ID() || s.ID != box.ID()+"/dev" {
+	if s, err := dev.Session(ctx); err != nil || s.ID != dev.ID() || s.ID != runtime.SessionIn(box.ID(), "dev") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if err := dev.Destroy(ctx); err != nil {

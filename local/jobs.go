@@ -12,7 +12,7 @@ import (
 )
 
 // SessionJobs implements [runtime.JobManager].
-func (s *sessions) SessionJobs(ctx context.Context, sessionID string) ([]*runtime.Job, error) {
+func (s *sessions) SessionJobs(ctx context.Context, sessionID runtime.SessionID) ([]*runtime.Job, error) {
 	infos, _, err := askAbout(s, sessionID, func(conn *client.Conn, name string) ([]wire.JobInfo, error) {
 		return conn.Jobs(ctx, name)
 	})
@@ -41,7 +41,7 @@ func job(i *wire.JobInfo) *runtime.Job {
 }
 
 // StartJob implements [runtime.JobManager].
-func (s *sessions) StartJob(ctx context.Context, sessionID, name string, req *runtime.SessionExecRequest) (*runtime.Job, error) {
+func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, name string, req *runtime.SessionExecRequest) (*runtime.Job, error) {
 	c, err := s.evaluation(sessionID, req)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (s *sessions) StartJob(ctx context.Context, sessionID, name string, req *ru
 }
 
 // JobOutput implements [runtime.JobManager].
-func (s *sessions) JobOutput(_ context.Context, sessionID, job string, stdout, stderr uint64, follow bool) (runtime.Process, error) {
+func (s *sessions) JobOutput(_ context.Context, sessionID runtime.SessionID, job string, stdout, stderr uint64, follow bool) (runtime.Process, error) {
 	p, box, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (*client.Process, error) {
 		return conn.Start(&client.Request{StartRequest: wire.StartRequest{Session: &wire.SessionRequest{
 			Op: wire.SessionJobOutput, Name: name, Job: job, Offset: stdout, ErrOffset: stderr, Follow: follow,
@@ -70,7 +70,7 @@ func (s *sessions) JobOutput(_ context.Context, sessionID, job string, stdout, s
 }
 
 // WaitJob implements [runtime.JobManager].
-func (s *sessions) WaitJob(ctx context.Context, sessionID, job string) (runtime.Exit, error) {
+func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job string) (runtime.Exit, error) {
 	status, _, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (wire.ExitStatus, error) {
 		return conn.WaitJob(ctx, name, job)
 	})
@@ -81,12 +81,12 @@ func (s *sessions) WaitJob(ctx context.Context, sessionID, job string) (runtime.
 }
 
 // SignalJob implements [runtime.JobManager].
-func (s *sessions) SignalJob(ctx context.Context, sessionID, job string, sig syscall.Signal) error {
+func (s *sessions) SignalJob(ctx context.Context, sessionID runtime.SessionID, job string, sig syscall.Signal) error {
 	return s.tell(sessionID, func(conn *client.Conn, name string) error { return conn.SignalJob(ctx, name, job, sig) })
 }
 
 // AttachSession implements [runtime.SessionAttacher].
-func (s *sessions) AttachSession(ctx context.Context, sessionID string, req *runtime.AttachRequest) (runtime.Terminal, error) {
+func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionID, req *runtime.AttachRequest) (runtime.Terminal, error) {
 	sandbox, name, err := splitSession(sessionID)
 	if err != nil {
 		return nil, err

@@ -72,12 +72,12 @@ func sessionStart(c *statedir.Config) wire.SessionStart {
 }
 
 // DestroySession implements [runtime.SessionManager].
-func (s *sessions) DestroySession(ctx context.Context, sessionID string) error {
+func (s *sessions) DestroySession(ctx context.Context, sessionID runtime.SessionID) error {
 	return s.tell(sessionID, func(conn *client.Conn, name string) error { return conn.DestroySession(ctx, name) })
 }
 
 // GetSession implements [runtime.SessionManager].
-func (s *sessions) GetSession(ctx context.Context, sessionID string) (*runtime.Session, error) {
+func (s *sessions) GetSession(ctx context.Context, sessionID runtime.SessionID) (*runtime.Session, error) {
 	info, box, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (wire.SessionInfo, error) {
 		return conn.Session(ctx, name)
 	})
@@ -105,7 +105,7 @@ func (s *sessions) ListSessions(ctx context.Context, sandboxID string) ([]*runti
 // session returns what the guest says of a session.
 func session(box *statedir.Box, info *wire.SessionInfo) *runtime.Session {
 	return &runtime.Session{
-		ID: box.ID() + "/" + info.Name, SandboxID: box.ID(), Name: info.Name, Shell: info.Shell, PID: info.PID,
+		ID: runtime.SessionIn(box.ID(), info.Name), SandboxID: box.ID(), Name: info.Name, Shell: info.Shell, PID: info.PID,
 		State: runtime.SessionState(info.State), Cwd: string(info.Cwd),
 		CreatedAt: time.UnixMilli(info.CreatedMS), UsedAt: time.UnixMilli(info.UsedMS),
 		Commands: info.Commands, Waiting: info.Waiting, Jobs: info.Jobs, Restarts: info.Restarts,
@@ -113,7 +113,7 @@ func session(box *statedir.Box, info *wire.SessionInfo) *runtime.Session {
 }
 
 // SessionExec implements [runtime.SessionManager].
-func (s *sessions) SessionExec(ctx context.Context, sessionID string, req *runtime.SessionExecRequest) (*runtime.ExecResult, error) {
+func (s *sessions) SessionExec(ctx context.Context, sessionID runtime.SessionID, req *runtime.SessionExecRequest) (*runtime.ExecResult, error) {
 	c, err := s.evaluation(sessionID, req)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (s *sessions) SessionExec(ctx context.Context, sessionID string, req *runti
 }
 
 // SessionExecStream implements [runtime.SessionManager].
-func (s *sessions) SessionExecStream(ctx context.Context, sessionID string, req *runtime.SessionExecRequest, output chan<- []byte) error {
+func (s *sessions) SessionExecStream(ctx context.Context, sessionID runtime.SessionID, req *runtime.SessionExecRequest, output chan<- []byte) error {
 	defer close(output)
 	if req.Operation != "" {
 		return runtime.Errorf(runtime.ErrUnsupported, "operation %q: its output cannot be streamed", req.Operation)
@@ -135,12 +135,12 @@ func (s *sessions) SessionExecStream(ctx context.Context, sessionID string, req 
 }
 
 // CancelOperation implements [runtime.OperationManager].
-func (s *sessions) CancelOperation(ctx context.Context, sessionID, operation string) error {
+func (s *sessions) CancelOperation(ctx context.Context, sessionID runtime.SessionID, operation string) error {
 	return s.tell(sessionID, func(conn *client.Conn, name string) error { return conn.Cancel(ctx, name, operation) })
 }
 
 // evaluation returns the request for a text in a session.
-func (s *sessions) evaluation(sessionID string, req *runtime.SessionExecRequest) (*command, error) {
+func (s *sessions) evaluation(sessionID runtime.SessionID, req *runtime.SessionExecRequest) (*command, error) {
 	sandbox, name, err := splitSession(sessionID)
 	if err != nil {
 		return nil, err
@@ -176,9 +176,9 @@ func checkEvaluation(r *wire.SessionRequest, args []string, dir string) error {
 	return nil
 }
 
-// splitSession takes a session's id apart.
-func splitSession(id string) (sandbox, name string, err error) {
-	sandbox, name, ok := strings.Cut(id, "/")
+// splitSession returns the parts of a session's id, or an error if it cannot be one.
+func splitSession(id runtime.SessionID) (sandbox, name string, err error) {
+	sandbox, name, ok := id.Split()
 	if !ok || sandbox == "" || wire.CheckSessionName(name) != nil {
 		return "", "", runtime.Errorf(runtime.ErrNotFound, "no session %q: a session's id is SANDBOX/NAME", id)
 	}
@@ -207,7 +207,7 @@ func ask[T any](s *sessions, sandboxID string, question func(*client.Conn, *stat
 }
 
 // askAbout is ask with the name of a session.
-func askAbout[T any](s *sessions, sessionID string, question func(conn *client.Conn, name string) (T, error)) (answer T, box *statedir.Box, err error) {
+func askAbout[T any](s *sessions, sessionID runtime.SessionID, question func(conn *client.Conn, name string) (T, error)) (answer T, box *statedir.Box, err error) {
 	sandbox, name, err := splitSession(sessionID)
 	if err != nil {
 		return answer, nil, err
@@ -216,7 +216,7 @@ func askAbout[T any](s *sessions, sessionID string, question func(conn *client.C
 }
 
 // tell is askAbout for a question whose only answer is its error.
-func (s *sessions) tell(sessionID string, what func(conn *client.Conn, name string) error) error {
+func (s *sessions) tell(sessionID runtime.SessionID, what func(conn *client.Conn, name string) error) error {
 	_, _, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (struct{}, error) {
 		return struct{}{}, what(conn, name)
 	})

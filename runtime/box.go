@@ -71,7 +71,7 @@ func (b *Box) Session(ctx context.Context, name string) (*Shell, error) {
 	if !ok {
 		return nil, Errorf(ErrUnsupported, "runtime %s has no sessions", b.rt.Name())
 	}
-	s := &Shell{m, b.id + "/" + name}
+	s := &Shell{m, SessionIn(b.id, name)}
 	_, err := m.GetSession(ctx, s.id)
 	if errors.Is(err, ErrNotFound) {
 		if _, err = m.CreateSession(ctx, b.id, &SessionConfig{Name: name}); errors.Is(err, ErrExists) {
@@ -96,11 +96,11 @@ func (b *Box) Destroy(ctx context.Context) error { return b.rt.Destroy(ctx, b.id
 // A Shell is a handle on a session of a sandbox. As a [Box], it holds nothing.
 type Shell struct {
 	rt SessionManager
-	id string
+	id SessionID
 }
 
 // ID returns the session's id.
-func (s *Shell) ID() string { return s.id }
+func (s *Shell) ID() SessionID { return s.id }
 
 // Session returns what is known of the session now.
 func (s *Shell) Session(ctx context.Context) (*Session, error) { return s.rt.GetSession(ctx, s.id) }

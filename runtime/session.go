@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -21,10 +22,10 @@ type SessionManager interface {
 
 	// DestroySession ends a session and all that it has started. Commands that
 	// run or wait in it end.
-	DestroySession(ctx context.Context, sessionID string) error
+	DestroySession(ctx context.Context, sessionID SessionID) error
 
 	// GetSession returns one session.
-	GetSession(ctx context.Context, sessionID string) (*Session, error)
+	GetSession(ctx context.Context, sessionID SessionID) (*Session, error)
 
 	// ListSessions returns the sessions of a sandbox, by name.
 	ListSessions(ctx context.Context, sandboxID string) ([]*Session, error)
@@ -32,11 +33,11 @@ type SessionManager interface {
 	// SessionExec evaluates a command in the session's shell, after earlier commands have
 	// ended. The result has its end and the state of the shell. Canceling ctx interrupts the
 	// command, not the session.
-	SessionExec(ctx context.Context, sessionID string, req *SessionExecRequest) (*ExecResult, error)
+	SessionExec(ctx context.Context, sessionID SessionID, req *SessionExecRequest) (*ExecResult, error)
 
 	// SessionExecStream is SessionExec with output as for
 	// [Executor].ExecStream.
-	SessionExecStream(ctx context.Context, sessionID string, req *SessionExecRequest, output chan<- []byte) error
+	SessionExecStream(ctx context.Context, sessionID SessionID, req *SessionExecRequest, output chan<- []byte) error
 }
 
 // RuntimeWithSession is a Runtime whose sandboxes run commands and keep shells.
@@ -44,6 +45,16 @@ type RuntimeWithSession interface {
 	RuntimeWithExecutor
 	SessionManager
 }
+
+// A SessionID identifies a session: SANDBOX/NAME, where SANDBOX is any reference to the
+// sandbox.
+type SessionID string
+
+// SessionIn returns the id of the session called name in a sandbox.
+func SessionIn(sandbox, name string) SessionID { return SessionID(sandbox + "/" + name) }
+
+// Split returns the parts of the id. They are not checked; ok is false without a slash.
+func (id SessionID) Split() (sandbox, name string, ok bool) { return strings.Cut(string(id), "/") }
 
 // A SessionConfig says what shell to start. The zero value is bash, or sh where bash does
 // not exist, in the sandbox's working directory, without start files.
@@ -66,7 +77,7 @@ type SessionConfig struct {
 
 // A Session is a shell that is kept in a sandbox.
 type Session struct {
-	ID        string       `json:"id"` // the sandbox's id, a slash, and Name
+	ID        SessionID    `json:"id"` // the sandbox's id, a slash, and Name
 	SandboxID string       `json:"sandboxId"`
 	Name      string       `json:"name"`
 	Shell     string       `json:"shell"` // the program's path, inside
@@ -133,7 +144,7 @@ type OperationManager interface {
 	// CancelOperation interrupts an operation as canceling ctx does other commands, and
 	// returns at once. An unknown operation is [ErrNotFound]; for one that has ended,
 	// CancelOperation does nothing.
-	CancelOperation(ctx context.Context, sessionID, operation string) error
+	CancelOperation(ctx context.Context, sessionID SessionID, operation string) error
 }
 
 // A SessionStatus is the state of a session after a command.
@@ -158,7 +169,7 @@ type SessionAttacher interface {
 	// AttachSession connects to a session's terminal: an interactive shell that has the
 	// session's state as of its start, and runs until its user ends it. It is started if it
 	// does not run. The caller closes the Terminal, which detaches.
-	AttachSession(ctx context.Context, sessionID string, req *AttachRequest) (Terminal, error)
+	AttachSession(ctx context.Context, sessionID SessionID, req *AttachRequest) (Terminal, error)
 }
 
 // An AttachRequest says how to attach.
@@ -193,19 +204,19 @@ type Terminal interface {
 // sessions. A job is named by its id or name.
 type JobManager interface {
 	// SessionJobs lists the jobs of a session, oldest first.
-	SessionJobs(ctx context.Context, sessionID string) ([]*Job, error)
+	SessionJobs(ctx context.Context, sessionID SessionID) ([]*Job, error)
 	// StartJob starts a command as a background job with the session's state. The shell
 	// itself starts it, after earlier commands have ended. It uses Command, Env, Cwd and
 	// NoWait of req.
-	StartJob(ctx context.Context, sessionID, name string, req *SessionExecRequest) (*Job, error)
+	StartJob(ctx context.Context, sessionID SessionID, name string, req *SessionExecRequest) (*Job, error)
 	// JobOutput returns what a job has written, as far as it is kept, from the offsets on;
 	// with follow until the output ends. The caller closes the Process.
-	JobOutput(ctx context.Context, sessionID, job string, stdout, stderr uint64, follow bool) (Process, error)
+	JobOutput(ctx context.Context, sessionID SessionID, job string, stdout, stderr uint64, follow bool) (Process, error)
 	// WaitJob waits until a job has ended. Its exit code is known if StartJob started it,
 	// else Session.StatusLost is set. If ctx ends first, the job continues.
-	WaitJob(ctx context.Context, sessionID, job string) (Exit, error)
+	WaitJob(ctx context.Context, sessionID SessionID, job string) (Exit, error)
 	// SignalJob sends a signal to all processes of a job.
-	SignalJob(ctx context.Context, sessionID, job string, sig syscall.Signal) error
+	SignalJob(ctx context.Context, sessionID SessionID, job string, sig syscall.Signal) error
 }
 
 // A Job is a command that a session runs in the background. Offsets count the bytes written

@@ -250,7 +250,7 @@ func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*B
 	if err := checkID(params.SandboxID); err != nil {
 		return nil, err
 	}
-	r, err := d.rt.SessionExec(ctx, params.SandboxID+"/"+sessionName, &runtime.SessionExecRequest{
+	r, err := d.rt.SessionExec(ctx, runtime.SessionIn(params.SandboxID, sessionName), &runtime.SessionExecRequest{
 		Command: params.Command, Cwd: params.Cwd, Timeout: params.Timeout, Operation: params.OperationID, Create: true,
 	})
 	if err != nil {
@@ -273,7 +273,7 @@ func (d *Driver) CancelOperation(ctx context.Context, sandboxID, operationID str
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
-	err := d.rt.CancelOperation(ctx, sandboxID+"/"+sessionName, operationID)
+	err := d.rt.CancelOperation(ctx, runtime.SessionIn(sandboxID, sessionName), operationID)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return runtime.Errorf(runtime.ErrNotFound, "no operation %q", operationID)
 	}

@@ -76,7 +76,7 @@ func (a *app) sessionRemoveCommand() *cobra.Command {
 				return err
 			}
 			for _, name := range args[1:] {
-				if err := rt.DestroySession(cmd.Context(), args[0]+"/"+name); err != nil {
+				if err := rt.DestroySession(cmd.Context(), runtime.SessionIn(args[0], name)); err != nil {
 					return err
 				}
 			}
@@ -96,7 +96,7 @@ func (a *app) sessionJobsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			jobs, err := rt.SessionJobs(cmd.Context(), args[0]+"/"+args[1])
+			jobs, err := rt.SessionJobs(cmd.Context(), runtime.SessionIn(args[0], args[1]))
 			if err != nil {
 				return err
 			}
@@ -202,7 +202,7 @@ func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name str
 	// The signals that end us must not leave the terminal raw.
 	ctx, stop := untilSignal(ctx, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
-	t, err := rt.AttachSession(ctx, sandbox+"/"+name, &runtime.AttachRequest{Rows: uint16(rows), Cols: uint16(cols), Takeover: takeover, Create: true})
+	t, err := rt.AttachSession(ctx, runtime.SessionIn(sandbox, name), &runtime.AttachRequest{Rows: uint16(rows), Cols: uint16(cols), Takeover: takeover, Create: true})
 	if err != nil {
 		return false, err
 	}

@@ -265,7 +265,7 @@ func idleNotWhileACommandRuns(e *env) {
 
 // A background job of a session is a use of the sandbox until it is over.
 func idleNotWhileAJobRuns(e *env) {
-	e.outlastsIdling("job", func(sessions runtime.RuntimeWithSession, session, _ string) bool {
+	e.outlastsIdling("job", func(sessions runtime.RuntimeWithSession, session runtime.SessionID, _ string) bool {
 		_, err := sessions.SessionExec(e.Ctx, session, &runtime.SessionExecRequest{Command: "(until test -e go; do sleep 0.2; done; echo done >file) &"})
 		return !e.late(err)
 	})
@@ -273,7 +273,7 @@ func idleNotWhileAJobRuns(e *env) {
 
 // So is a command that outlives its caller.
 func idleNotWhileAnOperationRuns(e *env) {
-	e.outlastsIdling("command", func(sessions runtime.RuntimeWithSession, session, dir string) bool {
+	e.outlastsIdling("command", func(sessions runtime.RuntimeWithSession, session runtime.SessionID, dir string) bool {
 		ctx, cancel := context.WithCancel(e.Ctx)
 		defer cancel()
 		asked := make(chan error, 1)
@@ -304,7 +304,7 @@ func idleNotWhileAnOperationRuns(e *env) {
 // outlastsIdling checks that a sandbox does not end while something runs in it that
 // waits for the file go in the codebase dir, and does afterwards, when that has written
 // its file. begin begins it, in a session, and reports whether the sandbox was still there.
-func (e *env) outlastsIdling(what string, begin func(sessions runtime.RuntimeWithSession, session, dir string) bool) {
+func (e *env) outlastsIdling(what string, begin func(sessions runtime.RuntimeWithSession, session runtime.SessionID, dir string) bool) {
 	e.Helper()
 	sessions, is := e.rt.(runtime.RuntimeWithSession)
 	if !is {

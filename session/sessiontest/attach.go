@@ -317,8 +317,8 @@ func attachErrors(e *env) {
 	if !ok {
 		e.Fatalf("%T has no terminals, and does not say so", e.rt)
 	}
-	for _, id := range []string{"no-slash", e.box + "/nobody", "nobody/main"} {
+	for _, id := range []runtime.SessionID{"no-slash", runtime.SessionIn(e.box, "nobody"), "nobody/main"} {
 		_, err := a.AttachSession(e.Ctx, id, &runtime.AttachRequest{})
-		e.Wrong("attach to "+id, err, runtime.ErrNotFound)
+		e.Wrong("attach to "+string(id), err, runtime.ErrNotFound)
 	}
 }

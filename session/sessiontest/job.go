@@ -306,7 +306,7 @@ func jobErrors(e *env) {
 	m := s.manager()
 	wait, open := s.gate()
 	s.job("taken", wait)
-	start := func(session, name, script string) error {
+	start := func(session runtime.SessionID, name, script string) error {
 		_, err := m.StartJob(e.Ctx, session, name, &runtime.SessionExecRequest{Command: script})
 		return err
 	}
@@ -315,8 +315,8 @@ func jobErrors(e *env) {
 		e.Wrong("job name "+name, start(s.ID, name, "true"), runtime.ErrInvalid)
 	}
 	e.Wrong("a NUL", start(s.ID, "", "echo \x00"), runtime.ErrInvalid)
-	e.Wrong("no session", start(e.box+"/nobody", "", "true"), runtime.ErrNotFound)
-	_, err := m.SessionJobs(e.Ctx, e.box+"/nobody")
+	e.Wrong("no session", start(runtime.SessionIn(e.box, "nobody"), "", "true"), runtime.ErrNotFound)
+	_, err := m.SessionJobs(e.Ctx, runtime.SessionIn(e.box, "nobody"))
 	e.Wrong("jobs of nobody", err, runtime.ErrNotFound)
 	_, err = m.WaitJob(e.Ctx, s.ID, "nobody")
 	e.Wrong("wait for nobody", err, runtime.ErrNotFound)

@@ -22,7 +22,7 @@ var nameTests = []test{
 func nameForms(e *env) {
 	for _, name := range []string{"a", "0", "Main", "a.b-c_d", strings.Repeat("x", 64)} {
 		s := e.shell(&runtime.SessionConfig{Name: name})
-		if s.Name != name || s.ID != e.box+"/"+name || s.SandboxID != e.box {
+		if s.Name != name || s.ID != runtime.SessionIn(e.box, name) || s.SandboxID != e.box {
 			e.Errorf("%+v", s.Session)
 		}
 		s.alive()
@@ -45,16 +45,16 @@ func nameErrors(e *env) {
 		_, err = e.rt.ListSessions(e.Ctx, id)
 		e.Wrong("list "+id, err, class)
 	}
-	for id, class := range map[string]error{
-		e.box + "/nobody": runtime.ErrNotFound, "nobody/taken": runtime.ErrNotFound, stopped.ID + "/taken": runtime.ErrConflict,
-		"taken": runtime.ErrNotFound, "": runtime.ErrNotFound, "/": runtime.ErrNotFound, e.box: runtime.ErrNotFound,
-		e.box + "/": runtime.ErrNotFound, "/taken": runtime.ErrNotFound, e.box + "/taken/x": runtime.ErrNotFound,
+	for id, class := range map[runtime.SessionID]error{
+		runtime.SessionIn(e.box, "nobody"): runtime.ErrNotFound, "nobody/taken": runtime.ErrNotFound, runtime.SessionIn(stopped.ID, "taken"): runtime.ErrConflict,
+		"taken": runtime.ErrNotFound, "": runtime.ErrNotFound, "/": runtime.ErrNotFound, runtime.SessionID(e.box): runtime.ErrNotFound,
+		runtime.SessionIn(e.box, ""): runtime.ErrNotFound, "/taken": runtime.ErrNotFound, runtime.SessionIn(e.box, "taken/x"): runtime.ErrNotFound,
 	} {
 		_, err := e.rt.GetSession(e.Ctx, id)
-		e.Wrong("get "+id, err, class)
+		e.Wrong("get "+string(id), err, class)
 		_, err = e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: "true"})
-		e.Wrong("exec in "+id, err, class)
-		e.Wrong("destroy "+id, e.rt.DestroySession(e.Ctx, id), class)
+		e.Wrong("exec in "+string(id), err, class)
+		e.Wrong("destroy "+string(id), e.rt.DestroySession(e.Ctx, id), class)
 	}
 }
 
@@ -68,7 +68,7 @@ func nameRandom(e *env) {
 // Create makes a session of the default configuration, with what the command was
 // given, once.
 func createOnFirstUse(e *env) {
-	id := e.box + "/first"
+	id := runtime.SessionIn(e.box, "first")
 	_, err := e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: "true"})
 	e.Wrong("without Create", err, runtime.ErrNotFound)
 	exec := func(req *runtime.SessionExecRequest, want string) {
@@ -89,13 +89,13 @@ func createOnFirstUse(e *env) {
 	e.OK(err)
 	made, err := e.rt.SessionExec(e.Ctx, s.ID, same)
 	e.OK(err)
-	first, err := e.rt.SessionExec(e.Ctx, e.box+"/same", same)
+	first, err := e.rt.SessionExec(e.Ctx, runtime.SessionIn(e.box, "same"), same)
 	e.OK(err)
 	if string(first.Stdout) != string(made.Stdout) || len(made.Stdout) == 0 {
 		e.Errorf("it has %q; a session that CreateSession makes has %q", first.Stdout, made.Stdout)
 	}
 	output := make(chan []byte, 100)
-	e.OK(e.rt.SessionExecStream(e.Ctx, e.box+"/streamed", &runtime.SessionExecRequest{Command: "echo streamed", Create: true}, output))
+	e.OK(e.rt.SessionExecStream(e.Ctx, runtime.SessionIn(e.box, "streamed"), &runtime.SessionExecRequest{Command: "echo streamed", Create: true}, output))
 	var printed []byte
 	for b := range output {
 		printed = append(printed, b...)
@@ -115,12 +115,12 @@ func createOnFirstUse(e *env) {
 func createOnFirstUseAtOnce(e *env) {
 	const n = 20
 	for _, err := range suite.AtOnce(n, func(int) error {
-		_, err := e.rt.SessionExec(e.Ctx, e.box+"/wanted", &runtime.SessionExecRequest{Command: ": $((++n))", Create: true})
+		_, err := e.rt.SessionExec(e.Ctx, runtime.SessionIn(e.box, "wanted"), &runtime.SessionExecRequest{Command: ": $((++n))", Create: true})
 		return err
 	}) {
 		e.OK(err)
 	}
-	r, err := e.rt.SessionExec(e.Ctx, e.box+"/wanted", &runtime.SessionExecRequest{Command: "echo $n"})
+	r, err := e.rt.SessionExec(e.Ctx, runtime.SessionIn(e.box, "wanted"), &runtime.SessionExecRequest{Command: "echo $n"})
 	e.OK(err)
 	if string(r.Stdout) != "20\n" {
 		e.Errorf("%s of %d commands were run in it", r.Stdout, n)
@@ -128,13 +128,13 @@ func createOnFirstUseAtOnce(e *env) {
 }
 
 func createOnFirstUseFails(e *env) {
-	for id, class := range map[string]error{"nobody/first": runtime.ErrNotFound, e.box + "/a b": runtime.ErrNotFound, "first": runtime.ErrNotFound} {
+	for id, class := range map[runtime.SessionID]error{"nobody/first": runtime.ErrNotFound, runtime.SessionIn(e.box, "a b"): runtime.ErrNotFound, "first": runtime.ErrNotFound} {
 		_, err := e.rt.SessionExec(e.Ctx, id, &runtime.SessionExecRequest{Command: "true", Create: true})
-		e.Wrong(id, err, class)
+		e.Wrong(string(id), err, class)
 	}
 	stopped, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{})
 	e.OK(err)
-	_, err = e.rt.SessionExec(e.Ctx, stopped.ID+"/first", &runtime.SessionExecRequest{Command: "true", Create: true})
+	_, err = e.rt.SessionExec(e.Ctx, runtime.SessionIn(stopped.ID, "first"), &runtime.SessionExecRequest{Command: "true", Create: true})
 	e.Wrong("stopped", err, runtime.ErrConflict)
 	all, err := e.rt.ListSessions(e.Ctx, e.box)
 	e.OK(err)
@@ -145,12 +145,12 @@ func createOnFirstUseFails(e *env) {
 
 func attachCreates(e *env) {
 	a := e.rt.(runtime.SessionAttacher)
-	_, err := a.AttachSession(e.Ctx, e.box+"/seen", &runtime.AttachRequest{Rows: 10, Cols: 40})
+	_, err := a.AttachSession(e.Ctx, runtime.SessionIn(e.box, "seen"), &runtime.AttachRequest{Rows: 10, Cols: 40})
 	e.Wrong("without Create", err, runtime.ErrNotFound)
-	t, err := a.AttachSession(e.Ctx, e.box+"/seen", &runtime.AttachRequest{Rows: 10, Cols: 40, Create: true})
+	t, err := a.AttachSession(e.Ctx, runtime.SessionIn(e.box, "seen"), &runtime.AttachRequest{Rows: 10, Cols: 40, Create: true})
 	e.OK(err)
 	e.OK(t.Close())
-	s, err := e.rt.GetSession(e.Ctx, e.box+"/seen")
+	s, err := e.rt.GetSession(e.Ctx, runtime.SessionIn(e.box, "seen"))
 	e.OK(err)
 	if s.State != runtime.SessionIdle {
 		e.Errorf("it is %+v", s)
@@ -165,12 +165,12 @@ func nameOfSandbox(e *env) {
 	_, err = e.rt.CreateSession(e.Ctx, "named", &runtime.SessionConfig{Name: "main"})
 	e.OK(err)
 	for _, of := range []string{box.ID, "named", box.ID[:len(box.ID)-1]} {
-		s, err := e.rt.GetSession(e.Ctx, of+"/main")
+		s, err := e.rt.GetSession(e.Ctx, runtime.SessionIn(of, "main"))
 		e.OK(err)
-		if s.ID != box.ID+"/main" || s.SandboxID != box.ID {
+		if s.ID != runtime.SessionIn(box.ID, "main") || s.SandboxID != box.ID {
 			e.Errorf("%s: %+v", of, s)
 		}
-		s.ID = of + "/main"
+		s.ID = runtime.SessionIn(of, "main")
 		(&shell{e, s}).alive()
 	}
 	e.OK(e.rt.DestroySession(e.Ctx, "named/main"))

@@ -218,7 +218,7 @@ func operationErrors(e *env) {
 	}
 	_, err = s.rt.StartProcess(e.Ctx, s.SandboxID, &runtime.ProcessSpec{Command: []string{"true"}, Operation: "a"})
 	e.Wrong("without a session", err, runtime.ErrInvalid)
-	_, err = s.rt.SessionExec(e.Ctx, s.SandboxID+"/other", &runtime.SessionExecRequest{Command: ":", Operation: "a"})
+	_, err = s.rt.SessionExec(e.Ctx, runtime.SessionIn(s.SandboxID, "other"), &runtime.SessionExecRequest{Command: ":", Operation: "a"})
 	e.Wrong("no such session", err, runtime.ErrNotFound)
 	// A session that ends takes its operations with it, and leaves no caller waiting.
 	call := s.begin(e.Ctx, &runtime.SessionExecRequest{Command: "sleep 1000", Operation: "sleeps"})

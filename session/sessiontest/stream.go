@@ -167,9 +167,9 @@ func streamClosesAlways(e *env) {
 	s := e.shell(nil)
 	_, err := s.stream(&runtime.SessionExecRequest{Command: "echo a\x00b"})
 	s.Wrong("a NUL", err, runtime.ErrInvalid)
-	for _, id := range []string{"no-slash", e.box + "/nobody", "nobody/main"} {
+	for _, id := range []runtime.SessionID{"no-slash", runtime.SessionIn(e.box, "nobody"), "nobody/main"} {
 		_, err = (&shell{e, &runtime.Session{ID: id}}).stream(&runtime.SessionExecRequest{Command: "true"})
-		s.Wrong("stream of "+id, err, runtime.ErrNotFound)
+		s.Wrong("stream of "+string(id), err, runtime.ErrNotFound)
 	}
 	s.alive()
 }

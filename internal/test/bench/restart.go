@@ -129,7 +129,7 @@ func (b *bench) nothingLost(s *service) error {
 
 // running reports whether a command runs in owner i's session.
 func (s *service) running(i int) bool {
-	info, err := s.b.rt.GetSession(s.b.ctx, s.ids[i]+"/main")
+	info, err := s.b.rt.GetSession(s.b.ctx, runtime.SessionIn(s.ids[i], "main"))
 	return err == nil && info.State == runtime.SessionRunning
 }
 

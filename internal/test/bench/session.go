@@ -118,7 +118,7 @@ func (b *bench) sessions() error {
 }
 
 // sessionFlood measures output.
-func (b *bench) sessionFlood(session string) error {
+func (b *bench) sessionFlood(session runtime.SessionID) error {
 	const size = 1 << 30
 	output := make(chan []byte)
 	ended := make(chan error, 1)
@@ -148,7 +148,7 @@ func (b *bench) sessionFlood(session string) error {
 }
 
 // manySessions measures many commands in one session, and many sessions.
-func (b *bench) manySessions(id, session string) error {
+func (b *bench) manySessions(id string, session runtime.SessionID) error {
 	before, err := memoryOf("guest", id)
 	if err != nil {
 		return err
