@@ -146,5 +146,16 @@ func (s *Store) names() (map[string]Name, error) {
 	return all, nil
 }
 
+// namesOf returns those of names that mean the image with this id.
+func namesOf(id string, names map[string]Name) map[string]Name {
+	its := map[string]Name{}
+	for name, n := range names {
+		if n.ID == id {
+			its[name] = n
+		}
+	}
+	return its
+}
+
 // now returns the time in the form of Name.PulledAt.
 func now() int64 { return time.Now().UnixMilli() }

@@ -64,19 +64,14 @@ func (s *Store) tryLock(id string) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = filelock.Set(f, unix.F_OFD_SETLK, unix.F_WRLCK, offset(id), 1)
-	if err == nil {
-		return func() {
-			// Not by closing alone: a child that is being started has a copy for a moment.
-			_ = filelock.Set(f, unix.F_OFD_SETLK, unix.F_UNLCK, offset(id), 1)
-			_ = f.Close()
-		}, nil
-	}
-	_ = f.Close()
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+	release, err = filelock.Try(f, offset(id), 1)
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
 		return nil, runtime.Errorf(runtime.ErrConflict, "image %s is in use by another process", Short(id))
+	case err != nil:
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the image store: %w", err)
 	}
-	return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the image store: %w", err)
+	return release, nil
 }
 
 // Pin returns an image and keeps it from being deleted until release is called. A caller

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,7 +42,7 @@ func (s *Store) List() ([]*Entry, error) {
 	}
 	all := []*Entry{}
 	for _, id := range ids {
-		e := &Entry{Image: Image{ID: id}, Names: map[string]Name{}, Sandboxes: users[id]}
+		e := &Entry{Image: Image{ID: id}, Names: namesOf(id, names), Sandboxes: users[id]}
 		img, err := s.Get(id)
 		switch {
 		case errors.Is(err, runtime.ErrNotFound):
@@ -50,11 +51,6 @@ func (s *Store) List() ([]*Entry, error) {
 			e.Problem = err.Error()
 		default:
 			e.Image = *img
-		}
-		for name, n := range names {
-			if n.ID == id {
-				e.Names[name] = n
-			}
 		}
 		all = append(all, e)
 	}
@@ -157,13 +153,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	var its []string
-	for name, n := range names {
-		if n.ID == id {
-			its = append(its, name)
-		}
-	}
-	if canonical, err := Canonical(ref); err == nil && names[canonical].ID == id && len(its) > 1 {
+	if canonical, err := Canonical(ref); err == nil && names[canonical].ID == id && len(namesOf(id, names)) > 1 {
 		return s.changeNames(ctx, func(names map[string]Name) { delete(names, canonical) })
 	}
 	return s.delete(ctx, id)
@@ -179,11 +169,7 @@ func (s *Store) delete(ctx context.Context, id string) error {
 		return runtime.Errorf(runtime.ErrConflict, "image %s is used by sandbox %s: remove it first, with wolffia rm", Short(id), strings.Join(by, ", "))
 	}
 	err = s.changeNames(ctx, func(names map[string]Name) {
-		for name, n := range names {
-			if n.ID == id {
-				delete(names, name)
-			}
-		}
+		maps.DeleteFunc(names, func(_ string, n Name) bool { return n.ID == id })
 	})
 	if err != nil {
 		return err
@@ -239,10 +225,8 @@ func (s *Store) pruneOne(ctx context.Context, id string, all bool) error {
 	if err != nil {
 		return err
 	}
-	for _, n := range names {
-		if n.ID == id && !all {
-			return runtime.Errorf(runtime.ErrConflict, "image %s now has a name", Short(id))
-		}
+	if len(namesOf(id, names)) > 0 && !all {
+		return runtime.Errorf(runtime.ErrConflict, "image %s now has a name", Short(id))
 	}
 	return s.delete(ctx, id)
 }

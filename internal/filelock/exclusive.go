@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrHeld is the error of Exclusive if another process has the lock.
+// ErrHeld is the error of Exclusive and Try if another process has the lock.
 var ErrHeld = errors.New("locked by another process")
 
 // handover is how long Exclusive waits for a lock: a child of a killed holder has a

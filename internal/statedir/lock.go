@@ -188,20 +188,14 @@ func (b *Box) TryLockConfig() (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = filelock.Set(f, unix.F_OFD_SETLK, unix.F_WRLCK, configPart, 1)
+	release, err = filelock.Try(f, configPart, 1)
 	switch {
-	case err == nil:
-		return func() {
-			_ = filelock.Set(f, unix.F_OFD_SETLK, unix.F_UNLCK, configPart, 1)
-			_ = f.Close()
-		}, nil
-	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES):
-		err = runtime.Errorf(runtime.ErrConflict, "sandbox %s is being changed by another process", b.id)
-	default:
-		err = b.lockError(err)
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is being changed by another process", b.id)
+	case err != nil:
+		return nil, b.lockError(err)
 	}
-	_ = f.Close()
-	return nil, err
+	return release, nil
 }
 
 // waitLock waits for n parts from first on; late is the error after limit.
