@@ -249,10 +249,11 @@ func (s *Session) comesBack() bool {
 	return !proc.Ignores(s.shell.pid, unix.SIGINT) && (s.shell.atPrompt() || s.burns())
 }
 
-// burns reports whether the shell uses a processor.
+// burns reports whether the shell uses a processor, or waits for one or for the disk, as it
+// does for long on a busy host.
 func (s *Session) burns() bool {
 	p, err := proc.Read(s.shell.pid)
-	return err == nil && p.State == 'R'
+	return err == nil && (p.State == 'R' || p.State == 'D')
 }
 
 // lives reports whether the command has processes.

@@ -114,7 +114,7 @@ func (a *app) policyCheckCommand() *cobra.Command {
 			}
 			rules, err := perm.Assemble(&perm.Request{File: file, GitDirs: []string{}})
 			if err == nil {
-				_, err = perm.Compile(rules)
+				err = perm.Check(rules)
 			}
 			if err != nil {
 				return runtime.WithClass(runtime.ErrInvalid, err)
