@@ -23,7 +23,8 @@ const (
 
 // How often a shell is looked at after SIGKILL before it is replaced. One that
 // burns time inside a builtin looks at signals late, but comes back: it gets
-// longer, unless it has a trap on SIGINT.
+// longer, unless it has a trap on SIGINT. So only the looks that find it idle
+// count for maxLooks: on a busy host one alone says little.
 const (
 	maxLooks     = 5
 	maxLooksBusy = 19
@@ -202,9 +203,11 @@ func (s *Session) escalate() {
 		s.killCommand(r)
 		s.set(escalation, untilLook)
 	case stageKill:
-		r.looks++
+		if r.looks++; !s.comesBack() {
+			r.idle++
+		}
 		switch {
-		case r.looks >= maxLooksBusy || r.looks >= maxLooks && !s.comesBack():
+		case r.looks >= maxLooksBusy || r.idle >= maxLooks:
 			r.stage = stageReplace
 			s.killAll() // its exit ends the run
 			return

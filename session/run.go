@@ -124,6 +124,7 @@ type run struct {
 	killed   bool
 	stage    stage
 	looks    int  // at a shell that does not answer, after SIGKILL
+	idle     int  // how many of these found the shell neither busy nor at its prompt
 	atPrompt int  // how often in a row the shell was found at its prompt
 	asked    int  // how often a lost report was asked for
 	unknown  bool // the status is not the command's
