@@ -39,24 +39,27 @@ func TestStrict(t *testing.T) {
 		`{"deep":null,"list":[],"map":{},"extra":true,"bytes":"AAAA","any":null}`:                                                                                  "",
 		`{"deep":{"organizationId":"x","Plain":1},"list":[{"organizationId":"}"},{"organizationId":"]"}],"map":{"A":{"Plain":1},"a":{"Plain":2}},"own":{"X":[1]}}`: "",
 		`{"any":[{"a":1,"A":2},[[]],{"a":{"b":[true,false,null]}}]}`:                                                                                               "",
+
 		`{"OrganizationId":"a"}`: `unknown field "OrganizationId"`,
 		`{"organizationID":"a"}`: `unknown field "organizationID"`,
 		`{"plain":1}`:            `unknown field "plain"`,
 		`{"li\u017ft":[]}`:       `unknown field "liſt"`,
 		`{"EXTRA":true}`:         `unknown field "EXTRA"`,
 		`{"Hidden":"a"}`:         `unknown field "Hidden"`,
-		`{"organizationId":"a","organizationId":"b"}`:                                 `field "organizationId" appears twice`,
-		`{"organizationId":"a","\u006frganizationId":"b"}`:                            `field "organizationId" appears twice`,
-		`{"organizationId":"a","OrganizationId":"b"}`:                                 `unknown field "OrganizationId"`,
-		`{"deep":{"organizationId":"a","organizationId":"a"}}`:                        `field "organizationId" appears twice`,
-		`{"deep":{"ORGANIZATIONID":"a"}}`:                                             `unknown field "ORGANIZATIONID"`,
-		`{"list":[{"Plain":1},{"Plain":1,"Plain":2}]}`:                                `field "Plain" appears twice`,
-		`{"map":{"secret":{},"secret":{}}}`:                                           "an object has the same name twice",
-		`{"map":{"s\"\\":{},"s\u0022\u005c":{}}}`:                                     "an object has the same name twice",
-		`{"map":{"a":{"plain":1}}}`:                                                   `unknown field "plain"`,
-		`{"any":{"a":[{"b":{"c":1,"c":2}}]}}`:                                         "an object has the same name twice",
-		`{"own":{"a":1,"a":2}}`:                                                       "an object has the same name twice",
-		`{"any":{"\ud800":1,"\udfff":2}}`:                                             "an object has the same name twice", // both are U+FFFD
+
+		`{"organizationId":"a","organizationId":"b"}`:          `field "organizationId" appears twice`,
+		`{"organizationId":"a","\u006frganizationId":"b"}`:     `field "organizationId" appears twice`,
+		`{"organizationId":"a","OrganizationId":"b"}`:          `unknown field "OrganizationId"`,
+		`{"deep":{"organizationId":"a","organizationId":"a"}}`: `field "organizationId" appears twice`,
+		`{"deep":{"ORGANIZATIONID":"a"}}`:                      `unknown field "ORGANIZATIONID"`,
+		`{"list":[{"Plain":1},{"Plain":1,"Plain":2}]}`:         `field "Plain" appears twice`,
+		`{"map":{"secret":{},"secret":{}}}`:                    "an object has the same name twice",
+		`{"map":{"s\"\\":{},"s\u0022\u005c":{}}}`:              "an object has the same name twice",
+		`{"map":{"a":{"plain":1}}}`:                            `unknown field "plain"`,
+		`{"any":{"a":[{"b":{"c":1,"c":2}}]}}`:                  "an object has the same name twice",
+		`{"own":{"a":1,"a":2}}`:                                "an object has the same name twice",
+		`{"any":{"\ud800":1,"\udfff":2}}`:                      "an object has the same name twice", // both are U+FFFD
+
 		`{"any":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `,"x":1}`: `unknown field "x"`,
 	} {
 		var to outer
