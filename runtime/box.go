@@ -72,13 +72,7 @@ func (b *Box) Session(ctx context.Context, name string) (*Shell, error) {
 		return nil, Errorf(ErrUnsupported, "runtime %s has no sessions", b.rt.Name())
 	}
 	s := &Shell{m, SessionIn(b.id, name)}
-	_, err := m.GetSession(ctx, s.id)
-	if errors.Is(err, ErrNotFound) {
-		if _, err = m.CreateSession(ctx, b.id, &SessionConfig{Name: name}); errors.Is(err, ErrExists) {
-			err = nil // made meanwhile
-		}
-	}
-	if err != nil {
+	if _, err := m.CreateSession(ctx, b.id, &SessionConfig{Name: name}); err != nil && !errors.Is(err, ErrExists) {
 		return nil, err
 	}
 	return s, nil
