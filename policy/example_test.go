@@ -30,7 +30,7 @@ func run(ctx context.Context, dir string, command ...string) error {
 	if err != nil {
 		return err
 	}
-	box, err := rt.Create(ctx, &runtime.SandboxConfig{
+	box, err := runtime.Launch(ctx, rt, &runtime.SandboxConfig{
 		CodebasePath:  dir,
 		Permissions:   rules.Rules,
 		BoundToCaller: true, // if this program is killed, the sandbox ends too
@@ -38,11 +38,8 @@ func run(ctx context.Context, dir string, command ...string) error {
 	if err != nil {
 		return err
 	}
-	defer rt.Destroy(context.WithoutCancel(ctx), box.ID)
-	if err := rt.Start(ctx, box.ID); err != nil {
-		return err
-	}
-	res, err := rt.Exec(ctx, box.ID, &runtime.ExecRequest{Command: command})
+	defer box.Destroy(context.WithoutCancel(ctx))
+	res, err := box.Exec(ctx, command...)
 	if err != nil {
 		return err
 	}
