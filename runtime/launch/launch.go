@@ -43,7 +43,7 @@ type Spec struct {
 	// HostEtc are the names of the directories in /etc that are the host's.
 	HostEtc []string
 	Covers  []runtime.Mount // mounted read-only over parts of the host kernel's /proc
-	Binds   []runtime.Mount // the codebase, other directories, single files; in order
+	Binds   []runtime.Mount // the codebase, other directories, single files; parents are mounted first
 	Scratch []string        // directories in memory
 	Guest   string          // host path of the guest binary
 	Network runtime.Network

@@ -1,8 +1,10 @@
 package launch
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 const (
@@ -61,18 +63,24 @@ func (s *Spec) Mounts() []Mount {
 		Mount{Kind: Sys, Target: "/sys"},
 		Mount{Kind: Tmpfs, Target: "/tmp", Mode: 0o1777, Size: size.tmp},
 		Mount{Kind: Tmpfs, Target: s.Home, Mode: 0o700, Size: size.home})
+	named := len(all)
 	for _, target := range s.Scratch {
 		all = append(all, Mount{Kind: Tmpfs, Target: target, Mode: 0o755, Size: size.scratch})
 	}
 	for _, m := range s.Binds {
 		all = append(all, Mount{Source: m.Source, Target: m.Target, Writable: m.Writable})
 	}
+	// A mount hides what was mounted below its target before.
+	slices.SortStableFunc(all[named:], func(a, b Mount) int { return cmp.Compare(depth(a.Target), depth(b.Target)) })
 	// These come last, so that no mount of the user's can cover them.
 	return append(all,
 		Mount{Kind: Tmpfs, Target: SessionsPath, Mode: 0o700, Size: size.sessions},
 		Mount{Source: s.Guest, Target: GuestPath},
 		Mount{Kind: Filter, Source: s.FilterFile(), Target: FilterPath})
 }
+
+// depth returns the number of parts of an absolute path.
+func depth(target string) int { return strings.Count(target, "/") }
 
 // FilterFile returns where on the host a backend writes the seccomp filter that is to
 // be mounted.

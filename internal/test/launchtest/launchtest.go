@@ -70,6 +70,14 @@ func Specs() map[string]*launch.Spec {
 				runtime.Mount{Source: "/data", Target: "/data"},
 				runtime.Mount{Source: "/home/ann/cache", Target: "/cache", Writable: true})
 		}),
+		"nested": Spec(func(s *launch.Spec) {
+			s.Binds = []runtime.Mount{
+				{Source: "/state/run/mnt/tree", Target: "/home/ann/src/x", Writable: true},
+				{Source: "/home/ann", Target: "/home/ann", Writable: true},
+				{Source: "/home/ann/src/x/data", Target: "/home/ann/src/x/data"},
+				{Source: "/data", Target: "/data"},
+			}
+		}),
 		"rootfs": Spec(func(s *launch.Spec) {
 			s.Etc = ""
 			s.Root = []launch.Mount{
