@@ -215,6 +215,12 @@ func cleanAbs(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && !strings.ContainsRune(p, 0)
 }
 
+// CanMountAt reports whether a directory of the host can appear at target inside: it is
+// an absolute, clean path of UTF-8, and the sandbox does not need the place itself.
+func CanMountAt(target string) bool {
+	return cleanAbs(target) && utf8.ValidString(target) && !covers(target)
+}
+
 // covers reports whether a mount at target hides a reserved place, or lies in one.
 func covers(target string) bool {
 	for _, r := range reserved {

@@ -42,11 +42,8 @@ func (a *app) execCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if tty && asJSON {
-				return runtime.Errorf(runtime.ErrInvalid, "-t and --json exclude each other: a terminal shows the output itself, without a result; leave one of them out")
-			}
-			if tty && !a.isTerminal() {
-				return runtime.Errorf(runtime.ErrInvalid, "-t: standard input and output are not a terminal")
+			if err := a.checkTTY(tty, asJSON); err != nil {
+				return err
 			}
 			command := args[1:]
 			if noWait && session == "" {
@@ -83,6 +80,17 @@ func (a *app) execCommand() *cobra.Command {
 	fl.BoolVarP(&tty, "tty", "t", false, "give the command our terminal")
 	fl.BoolVar(&asJSON, "json", false, "print the whole result as JSON")
 	return cmd
+}
+
+// checkTTY returns why the flag -t, if it is given, cannot be followed.
+func (a *app) checkTTY(tty, asJSON bool) error {
+	switch {
+	case tty && asJSON:
+		return runtime.Errorf(runtime.ErrInvalid, "-t and --json exclude each other: a terminal shows the output itself, without a result; leave one of them out")
+	case tty && !a.isTerminal():
+		return runtime.Errorf(runtime.ErrInvalid, "-t: standard input and output are not a terminal")
+	}
+	return nil
 }
 
 // misplaced is the error for a command line whose sandbox, args[0], is followed by what

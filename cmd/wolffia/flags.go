@@ -23,26 +23,24 @@ import (
 // boxFlags are the flags that describe a new sandbox.
 type boxFlags struct {
 	ruleFlags
-	runtime    string
-	platform   string
-	codebase   string
-	mountPoint string
-	mounts     []string
-	rootfs     string
-	image      string
-	memory     string
-	cpus       float64
-	pids       int64
-	limits     string
-	network    string
-	env        []string
-	cwd        string
-	labels     []string
-	owner      string
-	name       string
-	disk       string
-	ttl        string
-	idle       string
+	codebaseFlags
+	runtime  string
+	platform string
+	mounts   []string
+	rootfs   string
+	image    string
+	memory   string
+	cpus     float64
+	pids     int64
+	limits   string
+	network  string
+	env      []string
+	labels   []string
+	owner    string
+	name     string
+	disk     string
+	ttl      string
+	idle     string
 
 	command []string // what the image runs by itself; known after config
 }
@@ -57,8 +55,6 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.runtime, "runtime", "", "what isolates: bwrap, gvisor or docker (default bwrap)")
 	fl.StringVar(&f.platform, "platform", "", "how gvisor catches system calls: systrap or kvm (default systrap)")
-	fl.StringVar(&f.codebase, "codebase", "", "directory to show at the mount point; without it that is empty")
-	fl.StringVar(&f.mountPoint, "mount-point", runtime.DefaultMountPoint, "where the codebase appears")
 	fl.StringArrayVar(&f.mounts, "mount", nil, "show another host directory, unfiltered: SRC[:DST][:ro|rw], read-only unless rw")
 	fl.StringVar(&f.rootfs, "rootfs", "", "directory with the system to run on (default: the host's system directories)")
 	fl.StringVar(&f.image, "image", "", "image to run on, pulled if it is not there: see wolffia image --help")
@@ -68,7 +64,6 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.limits, "limits", limitsStrict, "strict: refuse limits of memory, cpus and pids that cannot be kept exactly; best-effort: keep them as far as can be")
 	fl.StringVar(&f.network, "network", string(runtime.NetworkNone), "none or host")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
-	fl.StringVar(&f.cwd, "cwd", "", "working directory inside (default: the mount point)")
 	fl.StringArrayVar(&f.labels, "label", nil, "label the sandbox: K=V")
 	fl.StringVar(&f.owner, "owner", "", "whose sandbox it is, for wolffia scan and the service: ORG/PROJECT/USER")
 	fl.StringVar(&f.disk, "disk", "", "how much may be added to the codebase, such as 512m or 2g (default: no limit)")
@@ -76,15 +71,21 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.idle, "idle-timeout", "", "destroy the sandbox when it was not used for this long (default: never)")
 	fl.StringVar(&f.name, "name", "", "name the sandbox")
 	f.ruleFlags.add(cmd)
+	f.codebaseFlags.add(cmd)
 }
 
 // config makes a configuration of the flags.
 func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, error) {
 	c := &runtime.SandboxConfig{
-		Name: f.name, CodebasePath: f.codebase, MountPoint: f.mountPoint,
-		Platform: f.platform, Rootfs: f.rootfs, Network: runtime.Network(f.network), Cwd: f.cwd,
+		Name: f.name, Platform: f.platform, Rootfs: f.rootfs, Network: runtime.Network(f.network),
 	}
-	var err error
+	note, err := f.codebaseFlags.apply(c, f.image != "" || f.rootfs != "")
+	if err != nil {
+		return nil, err
+	}
+	if note != "" {
+		a.warn("%s", printable(note))
+	}
 	c.Resources.CPUs, c.Resources.PIDs = f.cpus, f.pids
 	if c.Resources.BestEffort = f.limits == limitsBestEffort; !c.Resources.BestEffort && f.limits != limitsStrict {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "--limits %q: it must be %s or %s", f.limits, limitsStrict, limitsBestEffort)
@@ -156,7 +157,7 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		a.warnRules(p)
 		c.Permissions = p.Rules
 	} else if f.ruleFlags.given() {
-		err = runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: add --codebase DIR")
+		err = runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: leave --no-codebase out")
 	}
 	return c, err
 }

@@ -18,22 +18,30 @@ const destroyLimit = 30 * time.Second
 func (a *app) runCommand() *cobra.Command {
 	var box boxFlags
 	var timeout string
-	var asJSON bool
+	var stdin, tty, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] CMD [ARG...]",
 		Short: "Create a sandbox, run a command in it, destroy it",
 		Long: `Create a sandbox, run a command in it, destroy it.
 
-The command gets wolffia's standard streams, the terminal included, and wolffia
-exits with its exit code. Signals are passed on; a second SIGTERM or SIGHUP ends
-wolffia, and the sandbox with it. If wolffia is killed, the sandbox ends too. With
---image the command may be left out: then the image's own runs.`,
-		Example: `  wolffia run --codebase . -- sh -c 'ls -la; git status'
-  wolffia run --codebase . --preset read-only --timeout 5m -- make test
+It shows the current directory, filtered, at its own path; not the home directory,
+/tmp or a directory of the system, but for --codebase DIR. --no-codebase shows none.
+
+The command gets wolffia's standard output and error, and its standard input if that
+is a terminal, or with -i; else its input is empty. wolffia exits with the command's
+exit code. Signals are passed on; a second SIGTERM or SIGHUP ends wolffia, and the
+sandbox with it. If wolffia is killed, the sandbox ends too. With --image the command
+may be left out: then the image's own runs, without the current directory.`,
+		Example: `  wolffia run -- sh -c 'ls -la; git status'
+  wolffia run --preset read-only --timeout 5m -- make test
+  echo hello | wolffia run -i -- cat
   wolffia run -- bash`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && box.image == "" {
 				return runtime.Errorf(runtime.ErrInvalid, "no command given: wolffia run [flags] -- CMD [ARG...]")
+			}
+			if err := a.checkTTY(tty, asJSON); err != nil {
+				return err
 			}
 			limit, err := parseTimeout(timeout)
 			if err != nil {
@@ -42,6 +50,9 @@ wolffia, and the sandbox with it. If wolffia is killed, the sandbox ends too. Wi
 			rt, err := a.open(box.runtime)
 			if err != nil {
 				return err
+			}
+			if len(args) == 0 && box.codebase == "" {
+				box.noCodebase = true // the image's own command works in a directory of the image
 			}
 			config, err := box.config(cmd.Context(), a)
 			if err != nil {
@@ -63,10 +74,11 @@ wolffia, and the sandbox with it. If wolffia is killed, the sandbox ends too. Wi
 			if err != nil {
 				return err
 			}
-			spec := &runtime.ProcessSpec{Command: args, Stdin: a.readable(), TTY: a.isTerminal(), Timeout: limit}
+			typed := term.IsTerminal(int(a.in.Fd()))
+			spec := &runtime.ProcessSpec{Command: args, Stdin: (typed || stdin) && a.readable(), TTY: a.isTerminal(), Timeout: limit}
 			var end error
 			if asJSON {
-				spec.Stdin, spec.TTY = spec.Stdin && !term.IsTerminal(int(a.in.Fd())), false // a terminal has no end that the user did not type
+				spec.Stdin, spec.TTY = spec.Stdin && !typed, false // a terminal has no end that the user did not type
 				end = a.execJSON(cmd.Context(), rt, id, rt.Limits(id), spec)
 			} else {
 				end = a.exec(cmd.Context(), rt, id, spec)
@@ -82,6 +94,8 @@ wolffia, and the sandbox with it. If wolffia is killed, the sandbox ends too. Wi
 	}
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().StringVar(&timeout, "timeout", "", "end the command after this time (90s, 5m): exit code 124")
+	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "pass standard input also if it is not a terminal")
+	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give the command our terminal (default: if standard input and output are one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole result as JSON")
 	box.add(cmd)
 	return cmd

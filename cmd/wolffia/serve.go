@@ -41,6 +41,7 @@ finds them.`,
 			return a.serve(cmd.Context(), &box, listen, grace)
 		},
 	}
+	box.fixed = true
 	box.add(cmd)
 	for _, name := range ofOneSandbox {
 		_ = cmd.Flags().MarkHidden(name)

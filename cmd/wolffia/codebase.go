@@ -1,0 +1,207 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/runtime"
+)
+
+// codebaseFlags say what is shown as the codebase, where it appears, and where commands start.
+type codebaseFlags struct {
+	codebase   string
+	noCodebase bool
+	mountPoint string
+	cwd        string
+	// fixed, set before add, is for sandboxes that do not come from the caller's directory:
+	// the current directory has no meaning for them.
+	fixed bool
+}
+
+func (f *codebaseFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	if f.fixed {
+		fl.StringVar(&f.codebase, "codebase", "", "directory to show at the mount point; without it that is empty")
+		fl.StringVar(&f.mountPoint, "mount-point", runtime.DefaultMountPoint, "where the codebase appears")
+		fl.StringVar(&f.cwd, "cwd", "", "working directory inside (default: the mount point)")
+		return
+	}
+	fl.StringVar(&f.codebase, "codebase", "", "directory to show, filtered (default: the current directory)")
+	fl.BoolVar(&f.noCodebase, "no-codebase", false, "show no directory: the mount point is empty")
+	fl.StringVar(&f.mountPoint, "mount-point", "", "where the codebase appears (default: at its own path; "+runtime.DefaultMountPoint+" with --image, --rootfs or --no-codebase)")
+	fl.StringVar(&f.cwd, "cwd", "", "working directory inside; a relative one begins at the mount point (default: the current directory if the codebase has it, else the mount point)")
+}
+
+// apply sets the codebase, its mount point and the working directory of c. foreign says
+// that the sandbox does not run on the host's system directories. note is what the user
+// may not expect; empty if there is nothing to say.
+func (f *codebaseFlags) apply(c *runtime.SandboxConfig, foreign bool) (note string, err error) {
+	c.CodebasePath, c.MountPoint, c.Cwd = f.codebase, f.mountPoint, f.cwd
+	switch {
+	case f.fixed:
+		return "", nil
+	case f.noCodebase && f.codebase != "":
+		return "", runtime.Errorf(runtime.ErrInvalid, "--codebase and --no-codebase exclude each other: leave one of them out")
+	case f.noCodebase:
+		c.Cwd = inside(c.Cwd, c.MountPointOrDefault())
+		return "", nil
+	}
+	here, failed := currentDir()
+	own := here
+	if f.codebase != "" {
+		if own, err = realPath(f.codebase); err != nil {
+			return "", nil // Create says what is wrong
+		}
+	}
+	avoided := notByDefault(own, homes(own))
+	if f.codebase == "" {
+		if failed == nil {
+			failed = avoided
+		}
+		if failed != nil {
+			return "", runtime.Errorf(runtime.ErrInvalid, "%w: change to a project's directory, or name one with --codebase DIR, or use --no-codebase", failed)
+		}
+		c.CodebasePath = own
+	}
+	if c.MountPoint == "" && !foreign {
+		if avoided == nil && hasPlace(own) {
+			c.MountPoint = own
+		} else {
+			note = fmt.Sprintf("the codebase appears at %s: a sandbox has a directory of its own at %s", runtime.DefaultMountPoint, own)
+		}
+	}
+	switch rest, below := strings.CutPrefix(here, strings.TrimSuffix(own, "/")+"/"); {
+	case c.Cwd != "":
+		c.Cwd = inside(c.Cwd, c.MountPointOrDefault())
+	case failed == nil && below:
+		c.Cwd = path.Join(c.MountPointOrDefault(), rest)
+	}
+	return note, nil
+}
+
+// inside returns dir, which begins at mountPoint if it is relative; empty stays empty.
+func inside(dir, mountPoint string) string {
+	if dir == "" || path.IsAbs(dir) {
+		return dir
+	}
+	return path.Join(mountPoint, dir)
+}
+
+// realPath returns the absolute path of a directory or file without symbolic links.
+func realPath(name string) (string, error) {
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+// currentDir returns the path of the current directory without symbolic links, or why the
+// directory cannot be a codebase.
+func currentDir() (string, error) {
+	here, err := realPath(".")
+	if errors.Is(err, os.ErrNotExist) {
+		return "", errors.New("the current directory was removed")
+	}
+	if err == nil {
+		var dir *os.File
+		if dir, err = os.Open(here); err == nil {
+			err = dir.Close()
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("the current directory cannot be read: %w", err)
+	}
+	return here, nil
+}
+
+// systems are directories that belong to the system with all that is in them, but for what
+// is in sources.
+var (
+	systems = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys", "/usr"}
+	sources = []string{"/dev/shm", "/usr/local/src", "/usr/src"}
+)
+
+// shared are directories that many programs or users share. What is in them may be a
+// project.
+var shared = []string{
+	"/", "/dev/shm", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/run/user", "/srv", "/tmp", "/usr/local/src", "/usr/src",
+	"/var", "/var/cache", "/var/lib", "/var/log", "/var/opt", "/var/spool", "/var/tmp", "/gnu", "/gnu/store", "/nix", "/nix/store",
+}
+
+// private are the names, in a home directory, of directories with credentials, or with
+// programs and settings of the user's for all that the user does.
+var private = []string{".aws", ".cache", ".config", ".gnupg", ".kube", ".local", ".local/bin", ".local/share", ".local/state", ".ssh", "bin"}
+
+// notByDefault returns why a directory is shown only to who names it; nil if the current
+// directory may be it. homes are home directories.
+func notByDefault(dir string, homes []string) error {
+	in := func(parent string) bool { return strings.HasPrefix(dir, parent+"/") }
+	what := ""
+	switch {
+	case slices.Contains(shared, dir), path.Dir(dir) == "/run/user",
+		slices.ContainsFunc(systems, func(s string) bool { return dir == s || in(s) }) && !slices.ContainsFunc(sources, in):
+		what = "is a directory of the system"
+	default:
+		for _, home := range homes {
+			switch {
+			case dir == home:
+				what = "is a home directory"
+			case strings.HasPrefix(home, dir+"/"):
+				what = "holds a home directory"
+			case in(home) && slices.Contains(private, dir[len(home)+1:]):
+				what = "holds credentials, programs or settings of a user"
+			}
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return fmt.Errorf("the current directory %s %s, and is not shown by default", dir, what)
+}
+
+// hasPlace reports whether a sandbox on the host's system directories has a place for a
+// directory of the host at the same path. Inside, /var/tmp is a symbolic link.
+func hasPlace(dir string) bool {
+	return runtime.CanMountAt(dir) && !strings.HasPrefix(dir, "/var/tmp/")
+}
+
+// homes returns the home directories of this user and of the owner of dir, without
+// symbolic links.
+func homes(dir string) []string {
+	list := []string{os.Getenv("HOME")}
+	ids := []int{os.Getuid()}
+	if st, err := os.Stat(dir); err == nil {
+		if owner := int(st.Sys().(*syscall.Stat_t).Uid); owner != ids[0] {
+			ids = append(ids, owner)
+		}
+	}
+	for _, id := range ids {
+		if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
+			list = append(list, u.HomeDir, "/home/"+u.Username) // the second is the one inside
+		}
+	}
+	var all []string
+	for _, home := range list {
+		if !path.IsAbs(home) {
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(home); err == nil {
+			home = real
+		}
+		if home = path.Clean(home); home != "/" {
+			all = append(all, home)
+		}
+	}
+	return all
+}
