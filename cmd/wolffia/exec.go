@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"wolffia/local"
 	"wolffia/runtime"
+	"wolffia/wire"
 )
 
 func (a *app) execCommand() *cobra.Command {
@@ -60,13 +62,13 @@ func (a *app) execCommand() *cobra.Command {
 				Command: command, Session: session, NoWait: noWait, Create: true, Env: vars, Cwd: cwd, Stdin: stdin || tty, TTY: tty, Timeout: limit,
 			}
 			if !asJSON {
-				return a.exec(cmd.Context(), rt, args[0], spec)
+				return a.exec(cmd.Context(), rt, args[0], false, spec)
 			}
 			box, err := rt.Get(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return a.execJSON(cmd.Context(), rt, box.ID, nil, spec)
+			return a.execJSON(cmd.Context(), rt, box.ID, false, spec)
 		},
 	}
 	fl := cmd.Flags()
@@ -105,15 +107,37 @@ func misplaced(args []string) error {
 }
 
 // exec runs a command with our standard streams; an exit code other than 0 is an error.
-func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, spec *runtime.ProcessSpec) error {
+// create says that this command line describes the sandbox.
+func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.ProcessSpec) error {
 	exit, err := a.attach(ctx, rt, id, spec, a.out, a.err)
 	if err != nil {
-		return err
+		return a.explain(ctx, rt, id, create, spec, err)
+	}
+	if note := endNote(&exit, spec); note != "" {
+		fmt.Fprintln(a.err, "wolffia:", note)
 	}
 	if exit.OutOfMemory {
 		a.warn("the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory")
 	}
 	return exitWith(codeFor(exit))
+}
+
+// endNote returns what the exit code of a command does not say of its end, or an empty
+// string.
+func endNote(exit *runtime.Exit, spec *runtime.ProcessSpec) string {
+	var notes []string
+	if exit.TimedOut {
+		notes = append(notes, fmt.Sprintf("the command reached --timeout %v and was ended", spec.Timeout))
+	}
+	if s := exit.Session; s != nil {
+		switch s.Restored {
+		case wire.RestoredNone:
+			notes = append(notes, fmt.Sprintf("session %s has a new shell: the variables, functions and working directory of the last shell are lost", spec.Session))
+		case wire.RestoredPartial:
+			notes = append(notes, fmt.Sprintf("session %s has a new shell: a part of the last shell's variables, functions and working directory is lost", spec.Session))
+		}
+	}
+	return strings.Join(notes, "; ")
 }
 
 // readable reports whether our standard input can be read at all: nohup(1) opens one

@@ -72,13 +72,18 @@ func (r *commandResult) encode(w *bufio.Writer) error {
 	return w.Flush()
 }
 
-// execJSON runs a command to its end and prints the whole result.
-func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, limits *runtime.LimitsState, spec *runtime.ProcessSpec) error {
+// execJSON runs a command to its end and prints the whole result. create says that this
+// command line describes the sandbox.
+func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.ProcessSpec) error {
 	begin := time.Now()
+	var limits *runtime.LimitsState
+	if create {
+		limits = rt.Limits(id)
+	}
 	stdout, stderr := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
 	exit, err := a.attach(ctx, rt, id, spec, stdout, stderr)
 	out := &commandResult{commandEnd: commandEnd{SandboxID: id}, commandMore: commandMore{Limits: limits}}
-	if failed, ok := asStartError(err); ok {
+	if failed, ok := asStartError(a.explain(ctx, rt, id, create, spec, err)); ok {
 		out.ExitCode, out.StartError = failed.Code, failed.Message
 	} else if err != nil {
 		return err

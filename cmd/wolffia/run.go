@@ -79,9 +79,10 @@ may be left out: then the image's own runs, without the current directory.`,
 			var end error
 			if asJSON {
 				spec.Stdin, spec.TTY = spec.Stdin && !typed, false // a terminal has no end that the user did not type
-				end = a.execJSON(cmd.Context(), rt, id, rt.Limits(id), spec)
+				end = a.execJSON(cmd.Context(), rt, id, true, spec)
 			} else {
-				end = a.exec(cmd.Context(), rt, id, spec)
+				end = a.exec(cmd.Context(), rt, id, true, spec)
+				a.warnNoCodebase(config, end)
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
 			defer cancel()
