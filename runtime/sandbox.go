@@ -29,7 +29,7 @@ type SandboxConfig struct {
 	MountPoint string `json:"mountPoint,omitempty"`
 	// Mounts are other host directories to show, unfiltered.
 	Mounts []Mount `json:"mounts,omitempty"`
-	// Labels are recorded. Those that begin with "wolffia." are reserved for the service: a
+	// Labels are recorded. Those that begin with "wolffia." are reserved for wolffia's own programs: a
 	// program that takes labels from a user must refuse them.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Runtime is the name of the runtime; empty means the default of the one that is called.

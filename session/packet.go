@@ -99,6 +99,19 @@ func (d dialect) settle() string {
 	return "PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=\n"
 }
 
+// prompt returns the line that sets the prompt of a person's shell: the sandbox's name and
+// the working directory. It is not exported, and the user's own start files come later.
+func (d dialect) prompt(host string) string {
+	if strings.Trim(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
+		host = "" // a shell would expand it
+	}
+	dir := `\w`
+	if d.posix {
+		dir = `$PWD`
+	}
+	return "PS1='[wolffia:" + host + "] " + dir + "\\$ '\n"
+}
+
 // start are a new shell's first lines; exit and guard are the scripts that its traps
 // source.
 func (d dialect) start(exit, guard string) []string {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -115,9 +117,14 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 	if t.rows == 0 || t.cols == 0 {
 		t.rows, t.cols = s.rows, s.cols
 	}
+	env := append(append([]string{}, s.env...), req.Env...)
 	script := ""
+	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "PS1=") }) {
+		host, _ := os.Hostname() // the sandbox's name
+		script = s.d.prompt(host)
+	}
 	if s.rc && !s.d.posix {
-		script = "[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"
+		script += "[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"
 	}
 	if s.snap != nil {
 		script = "{\n" + string(s.snap.restore(filepath.Dir(s.dir.path), forAttach)) + "} 2>/dev/null\n" + script
@@ -129,7 +136,6 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 	if err := s.dir.write(s.startFile, []byte(script)); err != nil {
 		return nil, err
 	}
-	env := append(append([]string{}, s.env...), req.Env...)
 	args := []string{s.path, "--noprofile", "--rcfile", s.dir.path + "/" + s.startFile, "-i"}
 	if s.d.posix {
 		args = []string{s.path, "-i"}

@@ -201,7 +201,7 @@ func variables(flags []string) (map[string]string, error) {
 	return env, nil
 }
 
-// labels reads --label flags. It refuses labels that are the service's own.
+// labels reads --label flags. It refuses labels that are wolffia's own.
 func labels(flags []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, s := range flags {
@@ -210,7 +210,7 @@ func labels(flags []string) (map[string]string, error) {
 		case !ok || k == "":
 			return nil, runtime.Errorf(runtime.ErrInvalid, "--label %q: it must be K=V", s)
 		case strings.HasPrefix(k, "wolffia."):
-			return nil, runtime.Errorf(runtime.ErrInvalid, "--label %q: labels that begin with wolffia. are the service's own", s)
+			return nil, runtime.Errorf(runtime.ErrInvalid, "--label %q: labels that begin with wolffia. are wolffia's own", s)
 		}
 		all[k] = v
 	}

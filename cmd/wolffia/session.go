@@ -147,32 +147,42 @@ func (a *app) shellCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell [flags] [SANDBOX]",
 		Short: "Work in a sandbox at the terminal; ctrl-p ctrl-q leaves it running",
-		Long: `Work in a sandbox at the terminal. Without SANDBOX it creates a new one, destroys it
-when the shell ends, and keeps it if you detach with ctrl-p ctrl-q.`,
+		Long: `Work in a sandbox at the terminal. Without SANDBOX it creates a new one over the current
+directory, as run does. ctrl-p ctrl-q detaches and keeps the sandbox: wolffia shell
+SANDBOX comes back. A sandbox that shell has created is destroyed when its shell ends
+in wolffia shell, also after a detach; any other sandbox stays.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rt, err := a.open(box.runtime)
 			if err != nil {
 				return err
 			}
-			if len(args) == 1 {
-				_, err := a.terminal(cmd.Context(), rt, args[0], defaultSession, false)
-				return err
-			}
 			if !a.isTerminal() {
 				return errNoTerminal
 			}
-			config, err := box.config(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			id, err := a.createAndStart(cmd.Context(), rt, config)
-			if err != nil {
-				return err
+			var id string
+			ours := true
+			if len(args) == 1 {
+				s, err := rt.Get(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				id, ours = s.ID, s.Labels[labelShell] != ""
+			} else {
+				config, err := box.config(cmd.Context(), a)
+				if err != nil {
+					return err
+				}
+				config.Labels[labelShell] = "true"
+				if id, err = a.createAndStart(cmd.Context(), rt, config); err != nil {
+					return err
+				}
 			}
 			detached, err := a.terminal(cmd.Context(), rt, id, defaultSession, false)
 			if detached {
-				fmt.Fprintf(a.err, "wolffia: sandbox %s runs on: wolffia shell %s\n", id, id)
+				fmt.Fprintln(a.err, "wolffia:", detachNote(id, ours))
+			}
+			if detached || !ours {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
@@ -185,6 +195,19 @@ when the shell ends, and keeps it if you detach with ctrl-p ctrl-q.`,
 	}
 	box.add(cmd)
 	return cmd
+}
+
+// labelShell is the label of a sandbox that is destroyed when its shell ends.
+const labelShell = "wolffia.shell"
+
+// detachNote returns what becomes of a sandbox after a detach from its shell. ours says
+// that the sandbox ends with the shell.
+func detachNote(id string, ours bool) string {
+	ends := ""
+	if ours {
+		ends = ", or end its shell"
+	}
+	return fmt.Sprintf("sandbox %s runs on; to come back: wolffia shell %s; to remove it: wolffia rm -f %s%s", id, id, id, ends)
 }
 
 var errNoTerminal = runtime.Errorf(runtime.ErrInvalid, "standard input and output are not a terminal; without one: wolffia exec --session NAME")
