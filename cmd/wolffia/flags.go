@@ -157,7 +157,7 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		a.warnRules(p)
 		c.Permissions = p.Rules
 	} else if f.ruleFlags.given() {
-		err = runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: leave --no-codebase out")
+		err = runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: add --codebase DIR, or leave --no-codebase out")
 	}
 	return c, err
 }

@@ -230,7 +230,7 @@ func TestSignalIsPassedOn(t *testing.T) {
 	b := newBox(t)
 	script := `trap "exit 9" TERM; trap "exit 8" HUP; trap "exit 7" INT; echo begun; while :; do sleep 0.01; done`
 	for sig, want := range map[syscall.Signal]int{unix.SIGTERM: 9, unix.SIGHUP: 8, unix.SIGINT: 7} {
-		for _, args := range [][]string{{"exec", "box"}, {"run"}} {
+		for _, args := range [][]string{{"exec", "box"}, {"run", "--no-codebase"}} {
 			if got := b.begin(append(args, "--", "sh", "-c", script)...).code(sig); got != want {
 				b.Errorf("%v, %v: exit code %d, want %d", args, sig, got, want)
 			}
@@ -253,7 +253,7 @@ func TestSecondSignal(t *testing.T) {
 		}
 		b.says("exec", "box", "--", "sh", "-c", "while kill -0 $(cat pid) 2>/dev/null; do :; done; rm pid")
 	}
-	if got := b.begin("run", "--", "sh", "-c", deaf).code(unix.SIGTERM, unix.SIGTERM); got != 143 {
+	if got := b.begin("run", "--no-codebase", "--", "sh", "-c", deaf).code(unix.SIGTERM, unix.SIGTERM); got != 143 {
 		b.Errorf("run: exit code %d, want 143", got)
 	}
 	if got := strings.Fields(b.says("ls", "-q")); len(got) != 1 {

@@ -42,7 +42,7 @@ for path in "/nix/var/nix/daemon-socket/socket", "/usr/local/var/run/daemon":
     os.chmod(path, 0o666)
     s.listen()
     listening.append(s)
-sys.exit(subprocess.run(["wolffia", "run", "--", "sh", "-c", sys.argv[1]]).returncode)
+sys.exit(subprocess.run(["wolffia", "run", "--no-codebase", "--", "sh", "-c", sys.argv[1]]).returncode)
 ' "$2"
 `
 
