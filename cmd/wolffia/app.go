@@ -32,11 +32,11 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "wolffia",
 		Short: "Rootless sandboxes over a filtered codebase",
-		Long: `Wolffia runs commands in sandboxes: no root, no daemon, no image. The codebase
-appears inside at /workspace, filtered by rules: what is hidden does not exist.
+		Long: `Wolffia runs commands in sandboxes: no root, no daemon, no image. The current
+directory appears inside, filtered by rules: what is hidden does not exist.
 
-  wolffia run --codebase . -- make test       create, run, destroy
-  id=$(wolffia create --codebase .)           a sandbox that stays
+  wolffia run -- make test              create, run, destroy
+  id=$(wolffia create)                  a sandbox that stays
   wolffia exec $id -- make test
   wolffia rm -f $id
 

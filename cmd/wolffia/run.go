@@ -107,7 +107,7 @@ func (a *app) createCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create [flags]",
 		Short: "Create and start a sandbox; print its id",
-		Example: `  id=$(wolffia create --codebase . --label team=a)
+		Example: `  id=$(wolffia create --label team=a)
   wolffia exec "$id" -- make test
   wolffia rm -f "$id"`,
 		Args: cobra.NoArgs,
