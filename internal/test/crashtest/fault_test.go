@@ -27,7 +27,7 @@ func TestFewDescriptors(t *testing.T) {
 	for n := 5; n < 64; n += 1 + n/16 {
 		w.T = suite.New(t)
 		for _, line := range [][]string{
-			{"wolffia", "create", "--codebase", w.codebase, "--rule", "**=write", "--owner", "o/p/subject"},
+			{"wolffia", "create", "--codebase", w.codebase, "--mount-point", "/workspace", "--rule", "**=write", "--owner", "o/p/subject"},
 			{"service", w.state, w.codebase},
 		} {
 			cmd := w.command("wolffia")

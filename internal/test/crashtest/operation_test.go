@@ -44,7 +44,7 @@ type operation struct {
 // running makes a sandbox.
 func running(w *world) subject {
 	w.Helper()
-	c := w.cli("create", "--runtime", w.backend.name, "--codebase", w.codebase, "--rule", "**=write", "--owner", "o/p/subject")
+	c := w.cli("create", "--runtime", w.backend.name, "--codebase", w.codebase, "--mount-point", "/workspace", "--rule", "**=write", "--owner", "o/p/subject")
 	w.ends("create", c.done)
 	if !c.ok {
 		w.Fatalf("create: %s", c.answer)
@@ -157,7 +157,7 @@ func commandLines() []operation {
 			return w.cli(all...)
 		}
 	}
-	create := []string{"--runtime", "BACKEND", "--codebase", "CODEBASE", "--rule", "**=write", "--owner", "o/p/subject"}
+	create := []string{"--runtime", "BACKEND", "--codebase", "CODEBASE", "--mount-point", "/workspace", "--rule", "**=write", "--owner", "o/p/subject"}
 	start := func(e *end) []runtime.State {
 		switch {
 		case e.callerKilled:
