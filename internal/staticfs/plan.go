@@ -1,0 +1,262 @@
+package staticfs
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+	"time"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// The bounds of a plan.
+const (
+	maxMounts = 10_000
+	maxNames  = 100_000 // in directories of kind only
+	maxSeen   = 2_000_000
+	maxDepth  = 200  // a deeper directory is hidden
+	maxPath   = 3000 // bytes; backends mount by paths, which PATH_MAX bounds
+	maxTime   = 30 * time.Second
+	maxListed = 10 // names in Stats
+)
+
+// An entry is a name in a directory, as listed.
+type entry struct {
+	name string
+	is   object
+}
+
+// A directory is one that a plan is made for.
+type directory interface {
+	// entries returns what is in the directory, in any order.
+	entries() ([]entry, error)
+	// enter opens the directory called name. The caller closes it.
+	enter(name string) (directory, error)
+	// target returns the text of a symbolic link.
+	target(name string) (string, error)
+	close()
+}
+
+// A node is an entry of which a plan says something.
+type node struct {
+	name  string
+	as    kind
+	is    object
+	text  string // of a link
+	nodes []*node
+}
+
+// Stats are figures of a Plan. The zero value is that of a codebase without a mask.
+type Stats struct {
+	Mounts   int `json:"mounts"`   // mounts that Plan.Mount makes
+	Hidden   int `json:"hidden"`   // files and directories that have been replaced by empty ones
+	ReadOnly int `json:"readOnly"` // files and directories that are read-only as a whole
+	Links    int `json:"links"`    // symbolic links that the rules hide or protect, and a mount cannot
+	Closed   int `json:"closed"`   // directories that could not be read, or are too deep: they are hidden
+	Git      int `json:"git"`      // git directories, which are read-only as a whole
+	// Names are the paths of the first of Links and Closed, relative to the codebase.
+	Names []string `json:"names,omitempty"`
+}
+
+// A Plan says what to mount over the codebase. It is the result of one look at the codebase.
+type Plan struct {
+	root  *node
+	Stats Stats
+}
+
+// planner makes a Plan.
+type planner struct {
+	policy *perm.Policy
+	stats  Stats
+	seen   int
+	names  int
+	until  time.Time
+}
+
+// plan makes the plan for a directory.
+func plan(p *perm.Policy, root directory) (*Plan, error) {
+	w := &planner{policy: p, until: time.Now().Add(maxTime)}
+	at := where{state: p.Root(), sealed: p.GuardsGit(p.Root())}
+	n := &node{is: folder, as: dirKind(at.cap(p.Fresh(at.state)))}
+	if at.sealed {
+		w.stats.Git++
+	}
+	if n.as != open {
+		w.stats.Mounts++
+	}
+	if err := w.look(root, n, &at); err != nil {
+		return nil, err
+	}
+	return &Plan{root: n, Stats: w.stats}, nil
+}
+
+// A where is the place of a directory.
+type where struct {
+	state  perm.State
+	sealed bool // it is in a git directory
+	path   string
+	depth  int
+}
+
+// cap returns the level at a place where level is what the rules say. Git's own files would
+// have to be checked at each change, which a mount cannot: all of a git directory is at
+// most readable.
+func (at *where) cap(level perm.Level) perm.Level {
+	if at.sealed {
+		return min(level, perm.Read)
+	}
+	return level
+}
+
+func (at *where) join(name string) string {
+	if at.path == "" {
+		return name
+	}
+	return at.path + "/" + name
+}
+
+// look plans the content of the directory dir, which is shown as n says.
+func (w *planner) look(dir directory, n *node, at *where) error {
+	if level, same := w.policy.Constant(at.state); same && level != perm.View {
+		return nil // n.as says it all
+	}
+	all, err := dir.entries()
+	if err != nil {
+		return err
+	}
+	if w.seen += len(all); w.seen > maxSeen || time.Now().After(w.until) {
+		return runtime.Errorf(runtime.ErrUnsupported, "the codebase has too many files to look at all at a start (%d in %v at most): show a part of it, or use --filter fuse", maxSeen, maxTime)
+	}
+	for _, e := range all {
+		made, err := w.entry(dir, n, at, e)
+		if err != nil {
+			return err
+		}
+		if made == nil {
+			continue
+		}
+		n.nodes = append(n.nodes, made)
+		if n.as == only {
+			w.names++
+		}
+		if w.stats.Mounts > maxMounts || w.names > maxNames {
+			return runtime.Errorf(runtime.ErrUnsupported, "the rules need more than %d mounts or %d names in this codebase: use rules about whole directories (docs/=read), or --filter fuse", maxMounts, maxNames)
+		}
+	}
+	return nil
+}
+
+// entry plans an entry of the directory dir; nil: nothing is to be done.
+func (w *planner) entry(dir directory, parent *node, at *where, e entry) (*node, error) {
+	n := &node{name: e.name, is: e.is}
+	level := at.cap(w.policy.Child(at.state, e.name, e.is == folder))
+	switch e.is {
+	case folder:
+		if level > perm.None {
+			return w.folder(dir, parent, at, n, level)
+		}
+		n.as = hidden
+	case link:
+		return w.link(dir, parent, at, n, level)
+	default:
+		n.as = fileKind(level, e.is)
+	}
+	if !mounts(parent.as, n.as) || parent.as == only && level == perm.None {
+		return nil, nil
+	}
+	w.count(parent, n)
+	return n, nil
+}
+
+// folder plans a directory that is not hidden.
+func (w *planner) folder(dir directory, parent *node, at *where, n *node, level perm.Level) (*node, error) {
+	below := where{state: w.policy.Enter(at.state, n.name), sealed: at.sealed, path: at.join(n.name), depth: at.depth + 1}
+	git := !at.sealed && w.policy.GuardsGit(below.state)
+	below.sealed = at.sealed || git
+	n.as = dirKind(below.cap(w.policy.Fresh(below.state)))
+	sub, err := directory(nil), error(fs.ErrPermission)
+	if below.depth <= maxDepth && len(below.path) <= maxPath {
+		sub, err = dir.enter(n.name)
+	}
+	if err == nil {
+		err = w.look(sub, n, &below)
+		sub.close()
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		w.stats.Closed++
+		w.name(below.path)
+		n.as, n.nodes = hidden, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil // it was removed meanwhile
+	case err != nil:
+		return nil, at.explain(n.name, err)
+	}
+	// A directory on the way to a mask is a mount too, which cannot be renamed: else the
+	// mask would move away with it, and another directory could take its place.
+	pin := n.as == open && (len(n.nodes) > 0 || level < perm.Write)
+	if !mounts(parent.as, n.as) && !pin {
+		if len(n.nodes) == 0 {
+			return nil, nil
+		}
+		n.as = keep
+		return n, nil
+	}
+	if git && n.as == shut {
+		w.stats.Git++
+	}
+	w.count(parent, n)
+	return n, nil
+}
+
+// link plans a symbolic link. No mount can be made over one.
+func (w *planner) link(dir directory, parent *node, at *where, n *node, level perm.Level) (_ *node, err error) {
+	if parent.as != only {
+		if level < levelOf(parent.as) {
+			w.stats.Links++
+			w.name(at.join(n.name))
+		}
+		return nil, nil
+	}
+	switch level {
+	case perm.None:
+		return nil, nil
+	case perm.View:
+		n.as, n.is = hidden, file
+		return n, nil
+	}
+	n.text, err = dir.target(n.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return n, at.explain(n.name, err)
+}
+
+// count counts what is done with n.
+func (w *planner) count(parent, n *node) {
+	if parent.as != only || n.as == open || n.as == shut { // else only the name is made
+		w.stats.Mounts++
+	}
+	switch n.as {
+	case hidden:
+		w.stats.Hidden++
+	case shut:
+		w.stats.ReadOnly++
+	}
+}
+
+// name notes a path for Stats.Names.
+func (w *planner) name(path string) {
+	if len(w.stats.Names) < maxListed {
+		w.stats.Names = append(w.stats.Names, path)
+	}
+}
+
+// explain adds the path to an error of the operating system.
+func (at *where) explain(name string, err error) error {
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		return runtime.Errorf(runtime.ErrUnavailable, "look at %q in the codebase: %w", at.join(name), err)
+	}
+	return err
+}
