@@ -54,6 +54,9 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, err
 	}
 	c.ID = cmp.Or(c.ID, runtime.NewID())
+	if err := completeFilter(c, backend); err != nil {
+		return nil, nil, err
+	}
 	switch {
 	case backend.Engine:
 		err = completeForEngine(backend, c)
@@ -74,7 +77,7 @@ func completeForEngine(backend *launch.Backend, c *statedir.Config) error {
 	if err := backend.Complete(&c.SandboxConfig); err != nil {
 		return err
 	}
-	if c.CodebasePath != "" && os.Geteuid() != 0 {
+	if c.Serves() && os.Geteuid() != 0 {
 		if err := fusermount.CanUnmount(); err != nil { // the sandbox could start and could not be removed
 			return runtime.Errorf(runtime.ErrUnavailable, "show the codebase to the engine: %w", err)
 		}

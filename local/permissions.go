@@ -43,6 +43,11 @@ func (s *sandboxes) SetPermissions(ctx context.Context, sandboxID string, rules 
 	if c.CodebasePath == "" {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s has no codebase: rules have nothing to filter", box.ID())
 	}
+	if c.Filter == runtime.FilterNone {
+		if p, err := perm.Compile(rules); err != nil || !p.GrantsAll() {
+			return errors.Join(err, runtime.Errorf(runtime.ErrInvalid, "sandbox %s has filter %s: nothing would enforce rules that hide or protect a part of its codebase: create it again with --filter fuse or static", box.ID(), c.Filter))
+		}
+	}
 	was := *c
 	c.Permissions = slices.Clone(rules)
 	return untilSettled(ctx, func() (bool, error) { return trySetPermissions(ctx, box, c, &was) })

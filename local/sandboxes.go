@@ -172,7 +172,7 @@ func describe(box *statedir.Box, c *statedir.Config, state func() (runtime.State
 	s := &runtime.Sandbox{
 		ID: box.ID(), Name: c.Name, Runtime: c.Runtime, State: is, Reason: why,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
-		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Image: c.Image, MountPoint: c.MountPointOrDefault(),
+		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), Image: c.Image, MountPoint: c.MountPointOrDefault(),
 		Network: cmp.Or(c.Network, runtime.NetworkNone), UID: c.UID, GID: c.GID,
 	}
 	life, err := box.Lifetime(c)
@@ -209,7 +209,7 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 	d := &Details{Sandbox: *sandbox, Config: c.SandboxConfig}
 	if d.State == runtime.StateRunning {
 		d.Limits = s.limitsState(box, c)
-		if c.CodebasePath != "" {
+		if c.CodebasePath != "" && c.Filter != runtime.FilterNone {
 			d.Tree = treeState(ctx, box, c)
 		}
 	}
@@ -240,7 +240,7 @@ func (s *sandboxes) Audit(ctx context.Context, sandboxID string) (log *audit.Rea
 	if err != nil {
 		return nil, "", err
 	}
-	if c.CodebasePath != "" {
+	if c.Serves() {
 		_, _ = askShim(ctx, box, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second) // without an answer the log is as it is
 	}
 	log, err = audit.Open(box.Audit())

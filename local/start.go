@@ -133,7 +133,7 @@ func (s *sandboxes) program(c *statedir.Config) (string, error) {
 type plan struct {
 	config *statedir.Config
 	shim   boot.Params
-	tree   *boot.Params // nil: there is no codebase, and so no tree server
+	tree   *boot.Params // nil: nothing is served, and so there is no tree server
 	keeper string       // path of its program; empty: no engine, and so no keeper
 	// backend is the path of the program that the shim's launcher gets; empty: none.
 	backend string
@@ -154,7 +154,9 @@ func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.L
 		p.backend, b.HasBackend = program, program != ""
 	}
 	p.shim = b
-	p.shim.Config.Permissions = nil // only the tree server reads them, and reading takes time
+	if c.Filter != runtime.FilterStatic {
+		p.shim.Config.Permissions = nil // only the tree server reads them, and reading takes time
+	}
 	p.shim.Lifetime = life
 	if c.ImageID != "" && !backend.Engine {
 		p.shim.Image, p.shim.SendsImage = s.images.Rootfs(c.ImageID), c.DroppedUID != 0
@@ -162,7 +164,7 @@ func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.L
 	if limits != nil {
 		p.shim.Rlimits, p.shim.Held = limits.rlimits, limits.plan != nil
 	}
-	if c.CodebasePath != "" {
+	if c.Serves() {
 		p.tree = &b
 	}
 	return p

@@ -108,7 +108,7 @@ func (p *Policy) Notes() []string {
 		}
 	}
 	if p.Linked > 0 {
-		notes = append(notes, fmt.Sprintf("files with hard links that lead out of the codebase, as package managers make them: %d; a file is copied before it is changed inside", p.Linked))
+		notes = append(notes, fmt.Sprintf("files with hard links that lead out of the codebase, as package managers make them: %d; a file is copied before it is changed inside, but with --filter static or none all of its names change", p.Linked))
 	}
 	if len(p.Credentials) > 0 {
 		notes = append(notes, fmt.Sprintf("git's configuration has credentials, which can be read inside: %s; git credential-store or another helper keeps them elsewhere", list(p.Credentials)))

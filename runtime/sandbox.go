@@ -25,6 +25,9 @@ type SandboxConfig struct {
 	// Permissions are the rules. A file that no rule matches does not exist inside, so
 	// without rules the codebase is empty. Package policy makes them for a codebase.
 	Permissions []perm.Rule `json:"permissions,omitempty"`
+	// Filter is what enforces Permissions. Empty means FilterFuse; if this host cannot use
+	// FUSE and Permissions grant everything, it means FilterNone. Create records which.
+	Filter Filter `json:"filter,omitempty"`
 	// MountPoint is where the codebase appears; empty means DefaultMountPoint.
 	MountPoint string `json:"mountPoint,omitempty"`
 	// Mounts are other host directories to show, unfiltered.
@@ -163,6 +166,7 @@ type Sandbox struct {
 	CreatedAt    time.Time // to the millisecond
 	CodebaseID   string
 	CodebasePath string // resolved
+	Filter       Filter // empty: no codebase
 	Image        string // empty: the host's system, or a directory
 	MountPoint   string
 	Network      Network

@@ -44,7 +44,7 @@ type problem func(format string, args ...any)
 
 // checks are what Validate checks.
 var checks = []func(*SandboxConfig, problem){
-	checkNames, checkPlaces, checkImage, checkResources, checkReach, checkLifetimes, checkText, checkPairs, checkPermissions,
+	checkNames, checkPlaces, checkImage, checkResources, checkReach, checkLifetimes, checkText, checkPairs, checkPermissions, checkFilter,
 }
 
 // Validate checks what can be checked without looking at the host. The error names

@@ -16,6 +16,7 @@ import (
 	"wolffia/internal/cgroup"
 	"wolffia/internal/rootfs"
 	"wolffia/internal/statedir"
+	"wolffia/internal/staticfs"
 	"wolffia/internal/step"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -59,7 +60,8 @@ type shim struct {
 	stderr  *tail         // of the backend and PID 1
 	drained chan struct{} // closed at the end of their error output
 	relay   *relay
-	tree    *treeConn // nil: no codebase
+	tree    *treeConn       // nil: no codebase, or it is mounted natively
+	static  *staticfs.Stats // nil: the codebase has no static filter
 	life    *lifetime
 
 	warming  atomic.Bool // warm runs

@@ -55,6 +55,12 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		}
 		return c.reply(replyOf(boot.TreeReply{}, s.life.set(req.Lifetime)))
 	case boot.OpStats, boot.OpAudit, boot.OpRules:
+		if s.tree == nil && s.static != nil && req.Op == boot.OpStats {
+			return c.reply(&boot.Reply{Stats: &boot.TreeStats{Rules: boot.Fingerprint(s.boot.Config.Permissions), Static: s.static}})
+		}
+		if s.tree == nil && s.boot.Config.Native() {
+			return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrConflict, "the sandbox runs with filter %s, whose rules are those of its start: stop it before its rules are changed", s.boot.Config.Filter)))
+		}
 		if s.tree == nil {
 			return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))
 		}

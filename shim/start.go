@@ -51,13 +51,17 @@ func (s *shim) prepare() (*launch.Spec, error) {
 	return spec, rootfs.KeepSockets(b, spec, <-sockets)
 }
 
-// mount mounts the codebase and sends the mount to the tree server.
-func (s *shim) mount() error {
+// mount mounts the codebase and sends the mount to the tree server, if there is one.
+func (s *shim) mount() (err error) {
 	s.step("mount the codebase")
 	step.Reached("composed")
+	if s.boot.Config.Native() {
+		s.static, err = rootfs.BindTree(s.boot)
+		return err
+	}
 	device, err := fusefs.Mount(rootfs.TreeDir(s.boot), nil)
 	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps", s.boot.Config.UID, err)
+		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps; without FUSE there are --filter static, and --preset full-access", s.boot.Config.UID, err)
 	}
 	if err := errors.Join(boot.SendDevice(s.control, device), device.Close()); err != nil {
 		if why := boot.ReceiveServing(s.control); why != nil {
@@ -104,7 +108,7 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 // in its place.
 func (s *shim) connect() (*net.UnixListener, error) {
 	b := s.boot
-	if b.Config.CodebasePath != "" {
+	if b.Config.Serves() {
 		// PID 1 starts meanwhile. A process that uses the mount waits for the server.
 		s.step("serve the codebase")
 		if err := boot.ReceiveServing(s.control); err != nil {

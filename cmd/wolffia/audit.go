@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/fusefs/audit"
+	"wolffia/runtime"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -31,6 +32,11 @@ recorded when it is asked for by name, not when it is left out of a listing.`,
 			rt, err := a.open("")
 			if err != nil {
 				return err
+			}
+			if s, err := rt.Get(cmd.Context(), args[0]); err != nil {
+				return err
+			} else if s.Filter == runtime.FilterStatic || s.Filter == runtime.FilterNone {
+				a.warn("sandbox %s has filter %s, which logs nothing: its denials are the kernel's", s.ContainerName(), s.Filter)
 			}
 			log, alive, err := rt.Audit(cmd.Context(), args[0])
 			if err != nil {

@@ -24,6 +24,7 @@ import (
 type boxFlags struct {
 	ruleFlags
 	codebaseFlags
+	filterFlags
 	runtime  string
 	platform string
 	mounts   []string
@@ -72,6 +73,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.name, "name", "", "name the sandbox")
 	f.ruleFlags.add(cmd)
 	f.codebaseFlags.add(cmd)
+	f.filterFlags.add(cmd)
 }
 
 // config makes a configuration of the flags.
@@ -149,7 +151,9 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	if err := f.addImage(ctx, a, c); err != nil {
 		return nil, err
 	}
+	f.filterFlags.apply(c)
 	if c.CodebasePath != "" {
+		f.links = f.links || c.Native()
 		p, err := f.ruleFlags.rules(ctx, a, c.CodebasePath)
 		if err != nil {
 			return nil, err

@@ -87,6 +87,7 @@ func (s *inspection) print(out io.Writer) error {
 		row("idle timeout", (time.Duration(s.listing.IdleTimeout) * time.Millisecond).String())
 	}
 	row("codebase", s.Codebase)
+	row("filter", string(s.listing.Filter))
 	row("image", s.listing.Image)
 	row("image id", s.ImageID)
 	row("rules", strconv.Itoa(len(s.Permissions)))
@@ -102,6 +103,8 @@ func (s *inspection) print(out io.Writer) error {
 	case t == nil:
 	case t.Problem != "":
 		row("tree", "unknown: "+t.Problem)
+	case t.Static != nil:
+		row("tree", staticText(t.Static))
 	default:
 		row("tree", fmt.Sprintf("%d names known, %d descriptors open", t.Nodes, t.FDs))
 		if !t.Current {

@@ -22,6 +22,7 @@ type listing struct {
 	Labels    map[string]string `json:"labels"`
 	CreatedAt int64             `json:"createdAt"` // ms since 1970
 	Codebase  string            `json:"codebase,omitempty"`
+	Filter    runtime.Filter    `json:"filter,omitempty"`
 	Image     string            `json:"image,omitempty"`
 
 	ExpiresAt   int64          `json:"expiresAt,omitempty"`   // ms since 1970; 0: never
@@ -32,7 +33,7 @@ type listing struct {
 func listingOf(s *runtime.Sandbox) listing {
 	l := listing{
 		ID: s.ID, Name: s.Name, Runtime: s.Runtime, State: s.State, Reason: s.Reason,
-		Labels: s.Labels, CreatedAt: s.CreatedAt.UnixMilli(), Codebase: s.CodebasePath, Image: s.Image,
+		Labels: s.Labels, CreatedAt: s.CreatedAt.UnixMilli(), Codebase: s.CodebasePath, Filter: s.Filter, Image: s.Image,
 	}
 	l.IdleTimeout, l.Expired = s.IdleTimeout.Milliseconds(), s.Expired
 	if !s.ExpiresAt.IsZero() {
@@ -65,11 +66,11 @@ func (a *app) lsCommand() *cobra.Command {
 				listings = append(listings, listingOf(s))
 			}
 			t := table[listing]{
-				head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tLABELS",
+				head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tFILTER\tLABELS",
 				row: func(l listing) []any {
 					return []any{
 						l.ID, dash(l.Name), l.Runtime, l.State, age(time.UnixMilli(l.CreatedAt)), until(l.ExpiresAt),
-						dash(printable(l.Codebase)), dash(printable(joinLabels(l.Labels))),
+						dash(printable(l.Codebase)), dash(string(l.Filter)), dash(printable(joinLabels(l.Labels))),
 					}
 				},
 				id: func(l listing) string { return l.ID },

@@ -143,5 +143,8 @@ func (a *app) createAndStart(ctx context.Context, rt *local.Runtime, config *run
 	if config.Resources.Limited() {
 		a.warnLimits(rt.Limits(box.ID()))
 	}
+	if config.Filter == runtime.FilterStatic {
+		a.warnStatic(ctx, rt, box.ID())
+	}
 	return box.ID(), nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"wolffia/internal/statedir"
+	"wolffia/internal/staticfs"
 	"wolffia/perm"
 )
 
@@ -45,6 +46,9 @@ type TreeStats struct {
 	// Rules is the fingerprint of the rules that are in force; empty while they
 	// are being changed.
 	Rules string `json:"rules"`
+	// Static are the figures of a static filter, which has no tree server; then all
+	// others but Rules are zero.
+	Static *staticfs.Stats `json:"static,omitempty"`
 }
 
 // Fingerprint returns a short text that differs for different rules. It is not a

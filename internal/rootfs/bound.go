@@ -60,7 +60,11 @@ func KeepSockets(b *boot.Params, spec *launch.Spec, list boundList) error {
 		}
 		spec.Binds = append(covers, spec.Binds...)
 	}
-	return checkBound(b.Config.Mounts, list.sockets)
+	mounts := b.Config.Mounts
+	if b.Config.Native() { // a tree server shows no socket of the host
+		mounts = append(slices.Clone(mounts), runtime.Mount{Source: b.Config.CodebasePath, Target: b.Config.MountPointOrDefault()})
+	}
+	return checkBound(mounts, list.sockets)
 }
 
 // shownOfHost returns the mounts of the host that every sandbox has, with symbolic links

@@ -95,7 +95,16 @@ func ComposeTree(b *boot.Params, spec *launch.Spec) error {
 	if c.CodebasePath == "" {
 		spec.Scratch = append(spec.Scratch, c.MountPointOrDefault())
 	} else {
-		spec.Binds = append(spec.Binds, runtime.Mount{Source: TreeDir(b), Target: c.MountPointOrDefault(), Writable: true})
+		source := TreeDir(b)
+		if b.Engine != "" && c.Native() { // an engine mounts by path
+			source = c.CodebasePath
+			fd, err := openSource("codebase", source)
+			if err != nil {
+				return err
+			}
+			_ = unix.Close(fd)
+		}
+		spec.Binds = append(spec.Binds, runtime.Mount{Source: source, Target: c.MountPointOrDefault(), Writable: true})
 		if err := os.Mkdir(TreeDir(b), 0o755); err != nil {
 			return err
 		}

@@ -23,12 +23,9 @@ func pinMounts(b *boot.Params) ([]runtime.Mount, error) {
 	mounts := slices.Clone(b.Config.Mounts)
 	for i := range mounts {
 		m := &mounts[i]
-		fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
-		if errors.Is(err, unix.ELOOP) {
-			return nil, runtime.Errorf(runtime.ErrConflict, "mount %s: a symbolic link was put into this path after the sandbox was created: remove it, or create the sandbox again", m.Source)
-		}
+		fd, err := openSource("mount", m.Source)
 		if err != nil {
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "mount %s: %w", m.Source, err)
+			return nil, err
 		}
 		if b.Engine == "" {
 			m.Source, err = pin(fd, filepath.Join(b.Mnt, "mount"+strconv.Itoa(i)))
@@ -39,6 +36,19 @@ func pinMounts(b *boot.Params) ([]runtime.Mount, error) {
 		}
 	}
 	return mounts, nil
+}
+
+// openSource opens what is to be mounted, a path without symbolic links; what says which it
+// is. The caller closes the descriptor.
+func openSource(what, path string) (int, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if errors.Is(err, unix.ELOOP) {
+		return -1, runtime.Errorf(runtime.ErrConflict, "%s %s: a symbolic link was put into this path after the sandbox was created: remove it, or create the sandbox again", what, path)
+	}
+	if err != nil {
+		return -1, runtime.Errorf(runtime.ErrUnavailable, "%s %s: %w", what, path, err)
+	}
+	return fd, nil
 }
 
 // pin makes a file or directory at place, binds the one that fd is open on to it, with the

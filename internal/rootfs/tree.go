@@ -4,11 +4,35 @@ import (
 	"cmp"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/internal/boot"
+	"wolffia/internal/staticfs"
+	"wolffia/perm"
+	"wolffia/runtime"
 )
 
-// TreeDir returns where the filtered codebase is mounted.
+// TreeDir returns where the codebase is mounted for the backend.
 func TreeDir(b *boot.Params) string { return at(b, "tree") }
+
+// BindTree mounts the codebase natively at TreeDir, for a filter without a tree server, and
+// returns what a static one has masked; nil for none.
+func BindTree(b *boot.Params) (*staticfs.Stats, error) {
+	c := &b.Config
+	fd, err := openSource("codebase", c.CodebasePath)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if c.Filter != runtime.FilterStatic {
+		return nil, staticfs.Bind(fd, TreeDir(b))
+	}
+	policy, err := perm.Compile(c.Permissions)
+	if err != nil {
+		return nil, err
+	}
+	return staticfs.Mount(fd, TreeDir(b), at(b, "masks"), policy)
+}
 
 // EmptyDir returns an empty directory, to be mounted over others.
 func EmptyDir(b *boot.Params) string { return at(b, "no-directory") }

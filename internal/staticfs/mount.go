@@ -15,11 +15,10 @@ import (
 	"wolffia/runtime"
 )
 
-// Bind mounts the directory codebase on place, without the file systems that are mounted
-// in it. The caller has a mount namespace and the right to mount in it. No symbolic link
-// is followed on the way to codebase, which may have been put there meanwhile. An error
-// is of class ErrConflict, ErrUnsupported or ErrUnavailable.
-func Bind(codebase, place string) error {
+// Bind mounts the directory that codebase is open on at place, without the file systems
+// that are mounted in it. The caller has a mount namespace, and the right to mount in it.
+// An error is of class ErrUnsupported or ErrUnavailable.
+func Bind(codebase int, place string) error {
 	base, err := bind(codebase, place)
 	if err != nil {
 		return err
@@ -27,19 +26,11 @@ func Bind(codebase, place string) error {
 	return unix.Close(base)
 }
 
-// bind is Bind. It returns the mount's root.
-func bind(codebase, place string) (base int, err error) {
-	dir, err := unix.Openat2(unix.AT_FDCWD, codebase, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
-	if errors.Is(err, unix.ELOOP) {
-		return -1, runtime.Errorf(runtime.ErrConflict, "codebase %s: a symbolic link was put into this path after the sandbox was created: remove it, or create the sandbox again", codebase)
-	}
-	if err != nil {
-		return -1, runtime.Errorf(runtime.ErrUnavailable, "codebase %s: %w", codebase, err)
-	}
-	defer unix.Close(dir)
-	base, err = clone(dir, 0)
+// bind is Bind. It returns the mount's root, for the caller to close.
+func bind(codebase int, place string) (base int, err error) {
+	base, err = clone(codebase, 0)
 	if errors.Is(err, unix.EINVAL) { // all mounts of the host are locked in a namespace of another user (mount_namespaces(7))
-		return -1, runtime.Errorf(runtime.ErrUnsupported, "codebase %s: another file system is mounted in it, which cannot be left out without FUSE: unmount it, or choose a codebase without it and show both with --mount", codebase)
+		return -1, runtime.Errorf(runtime.ErrUnsupported, "another file system is mounted in the codebase, which cannot be left out without FUSE: unmount it, or choose a codebase without it, with --mount for the other")
 	}
 	if err == nil {
 		if err = unix.MoveMount(base, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
@@ -75,9 +66,9 @@ func clone(fd int, attributes uint64) (int, error) {
 	return made, nil
 }
 
-// Mount mounts codebase on place as Bind does, plans by p what of it is masked, and mounts
-// that. dir is a new directory for its own files, in memory that the caller has mounted.
-func Mount(codebase, place, dir string, p *perm.Policy) (*Stats, error) {
+// Mount mounts codebase at place as Bind does, plans by p what of it is masked, and mounts
+// that. It makes the directory dir for its own files, which is to be in memory.
+func Mount(codebase int, place, dir string, p *perm.Policy) (*Stats, error) {
 	base, err := bind(codebase, place)
 	if err != nil {
 		return nil, err
@@ -85,7 +76,7 @@ func Mount(codebase, place, dir string, p *perm.Policy) (*Stats, error) {
 	defer unix.Close(base)
 	root, err := openTree(base, "")
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "codebase %s: %w", codebase, err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "list the codebase: %w", err)
 	}
 	made, err := plan(p, root)
 	root.close()

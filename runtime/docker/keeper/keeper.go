@@ -171,7 +171,7 @@ func (k *keeper) compose() (*launch.Spec, error) {
 // mount mounts the codebase in the host's mount namespace, for the engine, and sends the
 // mount to the tree server.
 func (k *keeper) mount(control *os.File, progress func(string)) error {
-	if k.boot.Config.CodebasePath == "" {
+	if !k.boot.Config.Serves() {
 		return control.Close()
 	}
 	progress("mount the codebase")

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/internal/staticfs"
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+// filterAuto is the value of --filter that leaves the choice to the runtime.
+const filterAuto = "auto"
+
+// filterFlags say what enforces the rules.
+type filterFlags struct{ filter string }
+
+func (f *filterFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.filter, "filter", filterAuto, "what enforces the rules: fuse; static: masks what is there at the start; none: nothing, if the rules grant all; auto: fuse, or none where FUSE is missing and the rules grant all")
+}
+
+// apply sets the filter of c.
+func (f *filterFlags) apply(c *runtime.SandboxConfig) {
+	if f.filter != filterAuto {
+		c.Filter = runtime.Filter(f.filter)
+	}
+}
+
+// warnStatic says what the static filter of a sandbox that was started does not do.
+func (a *app) warnStatic(ctx context.Context, rt *local.Runtime, id string) {
+	figures := &staticfs.Stats{} // if the sandbox has ended already
+	if info, err := rt.Inspect(ctx, id); err == nil && info.Tree != nil && info.Tree.TreeStats != nil && info.Tree.Static != nil {
+		figures = info.Tree.Static
+	}
+	a.warn("%s", printable(staticText(figures)))
+}
+
+// staticText puts what a static filter does, and does not, on one line.
+func staticText(s *staticfs.Stats) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "filter static: masked at this start: %d hidden, %d read-only", s.Hidden, s.ReadOnly)
+	if s.Git > 0 {
+		fmt.Fprintf(&b, ", among them git's own files (%d), so that git commit does not work inside", s.Git)
+	}
+	b.WriteString("; a name that is made or replaced later, inside or on the host, is not covered: a secret that is saved again can be read, and the sandbox can make files that this host executes (.git, .envrc, .vscode/tasks.json) where there are none yet")
+	if n := s.Links + s.Closed; n > 0 {
+		fmt.Fprintf(&b, "; %d symbolic links cannot be masked, %d directories are hidden since they cannot be looked into: %s", s.Links, s.Closed, strings.Join(s.Names, ", "))
+		if n > len(s.Names) {
+			b.WriteString(", ...")
+		}
+	}
+	return b.String()
+}

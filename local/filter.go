@@ -1,0 +1,46 @@
+package local
+
+import (
+	"cmp"
+
+	"wolffia/fusefs"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// filterOf returns what filters the codebase of a sandbox; empty if it has none.
+func filterOf(c *statedir.Config) runtime.Filter {
+	if c.CodebasePath == "" {
+		return ""
+	}
+	return cmp.Or(c.Filter, runtime.FilterFuse)
+}
+
+// completeFilter fills in what filters the codebase, and refuses what this host or the
+// backend cannot do. A codebase goes without a filter only if there is nothing to filter.
+func completeFilter(c *statedir.Config, backend *launch.Backend) error {
+	if c.CodebasePath == "" {
+		return nil
+	}
+	if !c.Native() {
+		err := fusefs.CheckDevice()
+		switch {
+		case err == nil:
+			c.Filter = runtime.FilterFuse
+			return nil
+		case c.Filter != "":
+			return runtime.Errorf(runtime.ErrUnavailable, "filter %s cannot work here: %w; wolffia doctor says what helps", c.Filter, err)
+		case c.Resources.Disk > 0 || !c.GrantsAll():
+			return runtime.Errorf(runtime.ErrUnavailable, "the rules for codebase %s cannot be enforced without FUSE: %w; wolffia doctor says what helps. Without FUSE, --filter static masks what is to be hidden or protected when the sandbox starts, not what is made or replaced later, and makes .git read-only; --preset full-access, without --disk, needs no filter", c.CodebasePath, err)
+		}
+		c.Filter = runtime.FilterNone
+	}
+	switch {
+	case c.RootTree:
+		return runtime.Errorf(runtime.ErrUnsupported, "filter %s: codebase %s belongs to root, and the sandbox's user, uid %d, could not change it: give it to an unprivileged user (chown -R), or run wolffia as one", c.Filter, c.CodebasePath, c.UID)
+	case c.Filter == runtime.FilterStatic && backend.Engine:
+		return runtime.Errorf(runtime.ErrUnsupported, "filter %s: an engine mounts by path, later, so that what is masked could be exchanged meanwhile: use --runtime bwrap or gvisor", c.Filter)
+	}
+	return nil
+}
