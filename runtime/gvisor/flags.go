@@ -19,7 +19,7 @@ func Flags(spec *launch.Spec, state, bundle string) []string {
 	if spec.Network == runtime.NetworkHost {
 		network = "host"
 	}
-	return []string{
+	flags := []string{
 		"--root=" + state,
 		"--platform=" + cmp.Or(spec.Platform, DefaultPlatform),
 		"--network=" + network,
@@ -35,8 +35,11 @@ func Flags(spec *launch.Spec, state, bundle string) []string {
 		"--allow-suid=false",
 		"--allow-flag-override=false",
 		"--oci-seccomp=false", // see Spec
-		"run",
-		"--bundle=" + bundle,
-		spec.ID,
 	}
+	if spec.Config != nil && spec.Config.Filter == runtime.FilterStatic {
+		// A name that is a mount point cannot be renamed or removed by a process of the
+		// mount's own namespace: by the gofer, not by gVisor's kernel.
+		flags = append(flags, "--directfs=false")
+	}
+	return append(flags, "run", "--bundle="+bundle, spec.ID)
 }
