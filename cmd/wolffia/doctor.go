@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,12 +45,12 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 
 // printProbes prints the results for a person: what works, then what helps.
 func (a *app) printProbes(results []probe.Result) {
-	missing := false
+	var missing []probe.Feature
 	for _, r := range results {
 		mark := "ok  "
 		switch {
 		case !r.OK && r.Required:
-			mark, missing = "FAIL", true
+			mark, missing = "FAIL", append(missing, r.Feature)
 		case !r.OK:
 			mark = "-   "
 		}
@@ -64,9 +65,14 @@ func (a *app) printProbes(results []probe.Result) {
 			fmt.Fprintf(a.out, "      %-16s fix: %s\n", "", indent(printable(r.Fix)))
 		}
 	}
-	if missing {
+	switch {
+	case slices.Equal(missing, []probe.Feature{probe.Fuse}):
+		fmt.Fprintln(a.out, "\nRules cannot be enforced at each access until what says FAIL is fixed. What works without FUSE:"+
+			"\nsandboxes without a codebase, with --mount too; --preset full-access; and --filter static, which masks"+
+			"\nwhat is to be hidden or protected when a sandbox starts, but not what is made or replaced later.")
+	case len(missing) > 0:
 		fmt.Fprintln(a.out, "\nSandboxes cannot work here until what says FAIL is fixed.")
-	} else {
+	default:
 		fmt.Fprintln(a.out, "\nSandboxes work here.")
 	}
 }

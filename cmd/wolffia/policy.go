@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/internal/staticfs"
 	"wolffia/perm"
 	"wolffia/policy"
 	"wolffia/runtime"
@@ -131,6 +132,7 @@ func (a *app) policyCheckCommand() *cobra.Command {
 
 func (a *app) policyExplainCommand() *cobra.Command {
 	var rules ruleFlags
+	var filter filterFlags
 	var codebase string
 	var asJSON, dir bool
 	cmd := &cobra.Command{
@@ -163,6 +165,9 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 				if e.Rule != nil && e.Rule.Reason() != "" {
 					fmt.Fprintf(a.out, "  what it is: %s\n", e.Rule.Reason())
 				}
+				if filter.filter == string(runtime.FilterStatic) {
+					fmt.Fprintf(a.out, "  with --filter static: %s\n", staticfs.Explain(compiled, e.Path, e.Dir))
+				}
 				if why := made.Doubt(e.Path); why != "" {
 					fmt.Fprintf(a.out, "  %s\n", why)
 				}
@@ -174,6 +179,7 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 		},
 	}
 	rules.add(cmd)
+	filter.add(cmd)
 	cmd.Flags().StringVar(&codebase, "codebase", ".", "the codebase")
 	cmd.Flags().BoolVar(&dir, "dir", false, "take the paths for directories")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

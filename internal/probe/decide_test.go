@@ -155,6 +155,7 @@ func TestFuseDecisions(t *testing.T) {
 			"0600", decideFuse(fuseFacts{open: syscall.EACCES, module: true}, debian()), false, "may not open",
 			"sudo chmod 666 /dev/fuse\necho 'KERNEL==\"fuse\", MODE=\"0666\"' | sudo tee /etc/udev/rules.d/",
 		},
+		{"another file", decideFuse(fuseFacts{open: errNotFuse, module: true}, debian()), false, "is not the device of FUSE", "sudo rm /dev/fuse"},
 		{"root only", decideFuse(fuseFacts{closed: true, module: true}, root()), false, "not the user", "chmod 666 /dev/fuse"},
 		{"unloaded", decideFuse(fuseFacts{open: syscall.ENODEV}, debian()), false, "not loaded", "modprobe"},
 		{"Docker", decideFuse(fuseFacts{open: syscall.ENOENT, module: true}, docker()), false, "container", "--device /dev/fuse"},

@@ -22,14 +22,21 @@ type fuseFacts struct {
 	module bool  // the kernel knows the file system
 }
 
+// errNotFuse says that a file of the device's name is another.
+var errNotFuse = errors.New("is not the device of FUSE")
+
 func probeFuse(_ context.Context, h *host) Result {
 	var f fuseFacts
 	fd, err := unix.Open(fuseDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if f.open = err; err == nil {
-		_ = unix.Close(fd) // no mount uses it: nothing happens
 		// Root does not run sandboxes itself: the user that it drops to needs access.
 		var st unix.Stat_t
-		f.closed = unix.Geteuid() == 0 && unix.Stat(fuseDevice, &st) == nil && st.Mode&0o006 != 0o006
+		err = unix.Fstat(fd, &st)
+		_ = unix.Close(fd) // no mount uses it: nothing happens
+		if err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(10, 229) {
+			f.open = errNotFuse
+		}
+		f.closed = f.open == nil && unix.Geteuid() == 0 && st.Mode&0o006 != 0o006
 	}
 	for line := range strings.Lines(readFile("/proc/filesystems")) {
 		fields := strings.Fields(line)
@@ -54,6 +61,8 @@ func decideFuse(f fuseFacts, h *host) Result {
 		return Result{OK: true, Found: fuseDevice + " can be opened"}
 	case h.container != "":
 		return Result{Problem: "this container may not use " + fuseDevice, Fix: h.restart()}
+	case errors.Is(f.open, errNotFuse):
+		return Result{Found: fuseDevice, Problem: fuseDevice + " " + errNotFuse.Error(), Fix: h.sudo("rm "+fuseDevice, "mknod -m 666 "+fuseDevice+" c 10 229")}
 	case errors.Is(f.open, fs.ErrNotExist) && f.module:
 		return Result{
 			Problem: "the kernel has FUSE, but " + fuseDevice + " does not exist",

@@ -1,0 +1,61 @@
+package staticfs
+
+import (
+	"strings"
+
+	"wolffia/perm"
+)
+
+// Explain says on one line how the filter static shows what has a path, relative to the
+// codebase; dir tells whether that is a directory. It is about files and directories, not
+// about symbolic links.
+func Explain(p *perm.Policy, path string, dir bool) string {
+	at := where{state: p.Root(), sealed: p.GuardsGit(p.Root())}
+	if path == "" || path == "." {
+		return text(dirKind(at.cap(p.Fresh(at.state))), true)
+	}
+	parent := dirKind(at.cap(p.Fresh(at.state)))
+	names := strings.Split(path, "/")
+	for i, name := range names {
+		last := i == len(names)-1
+		level := at.cap(p.Child(at.state, name, !last || dir))
+		if last && !dir {
+			return text(in(parent, level, fileKind(level, file)), false)
+		}
+		if level == perm.None {
+			if as := in(parent, level, hidden); last || as == keep {
+				return text(as, dir)
+			}
+			return "it is in a directory that is empty and without permissions"
+		}
+		at.state = p.Enter(at.state, name)
+		at.sealed = at.sealed || p.GuardsGit(at.state)
+		parent = dirKind(at.cap(p.Fresh(at.state)))
+	}
+	return text(parent, true)
+}
+
+// in returns keep for what is left out of a directory that is shown as parent.
+func in(parent kind, level perm.Level, as kind) kind {
+	if parent == only && level == perm.None {
+		return keep
+	}
+	return as
+}
+
+// text says what a kind is; keep means that the name is left out.
+func text(as kind, dir bool) string {
+	switch {
+	case as == keep:
+		return "left out"
+	case as == hidden && dir:
+		return "an empty directory without permissions, at each start"
+	case as == hidden:
+		return "an empty file without permissions, at each start"
+	case as == only:
+		return "a read-only directory with the names that there are at each start"
+	case as == shut:
+		return "read-only, at each start"
+	}
+	return "as on the host, writable; a name that comes later is so too"
+}
