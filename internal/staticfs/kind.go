@@ -1,10 +1,9 @@
-// Package staticfs shows a codebase by bind mounts, in which what rules hide or protect
-// is masked at the start of a sandbox.
+// Package staticfs mounts a codebase natively, with masks over what rules hide or protect.
 //
 // A plan is made of rules and of one look at the codebase; making it is pure but for
 // listing directories. Mounting it goes by descriptors, in a mount namespace that the
 // sandbox does not have, before the sandbox starts. A backend then binds the whole, with
-// the masks: they are locked in its namespace, and a name with a mask cannot be renamed
+// the masks: they are locked in its namespace, and what has a mask cannot be renamed
 // or removed from there. See docs/static.md for what that holds and what it does not.
 package staticfs
 
