@@ -25,6 +25,11 @@ import (
 func Static(t *testing.T, b Backend) {
 	testenv.Tools(t, "python3")
 	rt := b.Fresh(t)
+	if os.Geteuid() == 0 {
+		if _, err := rt.Create(t.Context(), static(PublicDir(t), perm.Rule{Pattern: "**", Level: perm.Write})); !errors.Is(err, runtime.ErrUnsupported) {
+			t.Errorf("a codebase of root's: %v", err)
+		}
+	}
 	t.Run("Levels", func(t *testing.T) { staticLevels(t, rt) })
 	t.Run("MasksStay", func(t *testing.T) { masksStay(t, rt) })
 	t.Run("Swaps", func(t *testing.T) { staticSwaps(t, rt) })
@@ -34,6 +39,22 @@ func Static(t *testing.T, b Backend) {
 // static returns the configuration of a sandbox with the filter static.
 func static(dir string, rules ...perm.Rule) *runtime.SandboxConfig {
 	return &runtime.SandboxConfig{CodebasePath: dir, Filter: runtime.FilterStatic, Permissions: rules}
+}
+
+// give gives a codebase to an unprivileged user, if the test runs as root: one of root's is
+// refused.
+func give(t *testing.T, dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	const nobody = 65534
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Lchown(path, nobody, nobody))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // python runs a program inside, and returns what it prints.
@@ -89,6 +110,7 @@ func staticLevels(t *testing.T, rt *Runtime) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		give(t, dir)
 		s := on(t, rt, static(dir, rules...))
 		asked, err := json.Marshal(surrogates(paths))
 		if err != nil {
@@ -212,6 +234,7 @@ func masksStay(t *testing.T, rt *Runtime) {
 			t.Fatal(err)
 		}
 	}
+	give(t, dir)
 	before := snapshot(t, dir)
 	rules := append(perm.AnyGitRules(), perm.ExecutedRules([]string{"."})...)
 	for pattern, level := range map[string]perm.Level{"**": perm.Write, "secret": perm.None, "/hid/": perm.None, "/ro/": perm.Read, "*.read": perm.Read} {
@@ -270,6 +293,7 @@ func staticSwaps(t *testing.T, rt *Runtime) {
 	if err := os.Symlink(out, filepath.Join(code, "l")); err != nil {
 		t.Fatal(err)
 	}
+	give(t, top)
 	ctx, stop := context.WithCancel(t.Context())
 	swapped := make(chan struct{})
 	go func() {
@@ -314,6 +338,7 @@ func staticRulesStay(t *testing.T, rt *Runtime) {
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("f"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	give(t, dir)
 	all, hide := perm.Rule{Pattern: "**", Level: perm.Write}, perm.Rule{Pattern: "f", Level: perm.None, Priority: 1}
 	s := on(t, rt, static(dir, all))
 	says(t, rt, s.ID, "cat f", "f")
