@@ -2,57 +2,27 @@ package session
 
 // A session's life is a machine. It is always in one state; whatever it waits for comes
 // as an event. The events that end what a state does to the shell decide what becomes of
-// the task, a caller's request or a snapshot; and then what is to do next decides the
-// state:
-//
-//	state        what the shell does               done     lost          unread        broken
-//	-----        -------------------               ----     ----          ------        ------
-//	idle         waits, or there is none           -        -             -             -
-//	starting     comes to its first prompt         goOn     fail          fail          fail
-//	restoring    takes its predecessor's state     goOn     withoutState  withoutState  withoutState
-//	created      is ready: create is answered      goOn     -             -             -
-//	untrapping   puts the user's trap back         goOn     goOn          goOn          goOn
-//	reverting    puts back what the last call      goOn     goOn          goOn          goOn
-//	             has set for itself only
-//	overriding   sets the call's Dir and Env       verify    fail          retry         fail
-//	executing    runs the caller's text            reply    reply         retry         fail
-//	launching    starts the caller's text as job   answer   fail          retry         fail
-//	saving       prints its state                  save     save          save          save
-//	leaving      is hung up: PID 1 is ending       -        -             -             -
-//	gone         is killed                         -        -             -             -
-//
-// work, the fifth event, says that there may be something to do: it counts in the states
-// idle and leaving, in which nothing runs in the shell.
-//
-// What is to do next is the first of these that applies: to be gone if that was asked
-// for; to restore a new shell's state; to put back what was changed; without a task to
-// leave, or to be idle; to start a shell; the steps of the task.
+// the task, a caller's request or a snapshot; and then what is to do next (see next)
+// decides the state.
 
-// A state is what a session does.
+// A state is what a session does, or its shell.
 type state int
 
 const (
-	idle state = iota
-	starting
-	restoring
-	created
-	untrapping
-	reverting
-	overriding
-	executing
-	launching
-	saving
-	leaving
-	gone
+	idle       state = iota // waits, or there is no shell
+	starting                // comes to its first prompt
+	restoring               // takes its predecessor's state
+	created                 // is ready: create is answered
+	untrapping              // puts the user's trap back
+	reverting               // puts back what the last call has set for itself only
+	overriding              // sets the call's Dir and Env
+	executing               // runs the caller's text
+	launching               // starts the caller's text as job
+	saving                  // prints its state
+	leaving                 // is hung up: PID 1 is ending
+	gone                    // is killed
 	stateCount
 )
-
-func (s state) String() string {
-	return [...]string{
-		"idle", "starting", "restoring", "created", "untrapping", "reverting", "overriding", "executing",
-		"launching", "saving", "leaving", "gone",
-	}[s]
-}
 
 // An event ends what a state does.
 type event int
@@ -81,47 +51,21 @@ const (
 	fail                       // the task fails
 )
 
-// effectOf is the machine's table, see above.
-func effectOf(in state, ev event) effect {
-	if ev == work {
-		if in == idle || in == leaving {
-			return goOn
-		}
-		return ignored
-	}
-	switch in {
-	case starting:
-		if ev == done {
-			return goOn
-		}
-		return fail
-	case restoring:
-		if ev == done {
-			return goOn
-		}
-		return withoutState
-	case created:
-		if ev == done {
-			return goOn
-		}
-	case untrapping, reverting:
-		return goOn
-	case saving:
-		return save
-	case overriding, executing, launching:
-		switch {
-		case ev == unread:
-			return retry
-		case ev == done && in == overriding:
-			return verify
-		case ev == done && in == launching:
-			return answer
-		case ev != broken && in == executing:
-			return reply
-		}
-		return fail
-	}
-	return ignored
+// effects is the machine's table. Nothing runs in the shell in the states in which work
+// counts.
+var effects = [stateCount][eventCount]effect{
+	//           work, done, lost, unread, broken
+	idle:       {goOn},
+	starting:   {ignored, goOn, fail, fail, fail},
+	restoring:  {ignored, goOn, withoutState, withoutState, withoutState},
+	created:    {ignored, goOn},
+	untrapping: {ignored, goOn, goOn, goOn, goOn},
+	reverting:  {ignored, goOn, goOn, goOn, goOn},
+	overriding: {ignored, verify, fail, retry, fail},
+	executing:  {ignored, reply, reply, retry, fail},
+	launching:  {ignored, answer, fail, retry, fail},
+	saving:     {ignored, save, save, save, save},
+	leaving:    {goOn},
 }
 
 // facts are what the next state depends on.

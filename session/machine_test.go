@@ -2,7 +2,7 @@ package session
 
 import "testing"
 
-// Each state has an effect of each event: those in the table of machine.go, and no other.
+// Each state has an effect of each event: those of the table in machine.go, and no other.
 func TestEffects(t *testing.T) {
 	want := map[state][eventCount]effect{ // work, done, lost, unread, broken
 		idle:       {goOn, ignored, ignored, ignored, ignored},
@@ -23,8 +23,8 @@ func TestEffects(t *testing.T) {
 	}
 	for in := range stateCount {
 		for ev := range eventCount {
-			if got := effectOf(in, ev); got != want[in][ev] {
-				t.Errorf("%v, event %d: effect %d, want %d", in, ev, got, want[in][ev])
+			if got := effects[in][ev]; got != want[in][ev] {
+				t.Errorf("state %d, event %d: effect %d, want %d", in, ev, got, want[in][ev])
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func TestNext(t *testing.T) {
 				wrong = "idle is for when there is nothing to do"
 			}
 			if wrong != "" {
-				t.Errorf("%+v: %v: %s", f, got, wrong)
+				t.Errorf("%+v: state %d: %s", f, got, wrong)
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func TestNext(t *testing.T) {
 		{gone, func() {}},
 	} {
 		if got := next(f); got != step.want {
-			t.Fatalf("%+v: %v, want %v", f, got, step.want)
+			t.Fatalf("%+v: state %d, want %d", f, got, step.want)
 		}
 		step.then()
 	}
@@ -99,7 +99,7 @@ func TestReactions(t *testing.T) {
 	}
 	for p := range phaseCount {
 		for h := range happeningCount {
-			if got := react(p, h); got != want[p][h] {
+			if got := reactions[p][h]; got != want[p][h] {
 				t.Errorf("phase %d, %d happens: reaction %d, want %d", p, h, got, want[p][h])
 			}
 		}

@@ -13,15 +13,7 @@ import (
 	"wolffia/wire"
 )
 
-// A run is one text in the shell: a caller's, or one of the session's own. Its phase
-// and what happens decide what is done:
-//
-//	phase   output  reported  exited  timeUp     givenUp    escalation  lookOver  release  rest
-//	-----   ------  --------  ------  ------     -------    ----------  -----  -------  ----
-//	unread  hold    over      over    interrupt  interrupt  escalate    look   -        resume
-//	held    hold    over      over    interrupt  interrupt  escalate    look   resume   -
-//	read    pass    over      over    interrupt  interrupt  escalate    look   -        resume
-//	over    drain   -         drain   -          drain      -           -      -        drain
+// A phase is how far a run is.
 type phase int
 
 const (
@@ -63,41 +55,17 @@ const (
 	drain
 )
 
-// react is the table above.
-func react(p phase, h happening) reaction {
-	if p == over {
-		switch h {
-		case output, exited, givenUp, rest:
-			return drain
-		}
-		return nothing
-	}
-	switch h {
-	case timeUp, givenUp:
-		return interrupt
-	case escalation:
-		return escalate
-	case lookOver:
-		return look
-	case reported, exited:
-		return end
-	case release:
-		if p == heldOutput {
-			return resume
-		}
-	case rest:
-		if p != heldOutput {
-			return resume
-		}
-	case output:
-		if p == readText {
-			return pass
-		}
-		return hold
-	}
-	return nothing
+// reactions is what is done, by the run's phase.
+var reactions = [phaseCount][happeningCount]reaction{
+	//           timeUp, escalation, lookOver, rest, release, output, reported, exited, givenUp
+	unreadText: {interrupt, escalate, look, resume, nothing, hold, end, end, interrupt},
+	heldOutput: {interrupt, escalate, look, nothing, resume, hold, end, end, interrupt},
+	readText:   {interrupt, escalate, look, resume, nothing, pass, end, end, interrupt},
+	over:       {rest: drain, output: drain, exited: drain, givenUp: drain},
 }
 
+// A run is one text in the shell: a caller's, or one of the session's own. Its phase
+// and what happens decide what is done.
 type run struct {
 	call  *Call // nil: the session's own
 	text  []byte
@@ -287,15 +255,15 @@ func (s *Session) sendRun(r *run) {
 // happened.
 func (s *Session) happen(h happening) {
 	if s.cur != nil {
-		s.react(react(s.cur.phase, h), h, nil)
+		s.react(h, nil)
 	}
 }
 
 // react does what is to be done about what has happened to the run; st is the stream
 // that has output.
-func (s *Session) react(re reaction, h happening, st *stream) {
+func (s *Session) react(h happening, st *stream) {
 	r := s.cur
-	switch re {
+	switch re := reactions[r.phase][h]; re {
 	case hold, pass:
 		if re == hold && st.capture == nil && !s.wasRead(r) {
 			// It is not the command's: it is left in the pipe until the text is read.

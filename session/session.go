@@ -364,7 +364,7 @@ func (s *Session) onEvents() {
 }
 
 // onStream has the run go on that has output in a stream.
-func (s *Session) onStream(st *stream) { s.react(react(s.cur.phase, output), output, st) }
+func (s *Session) onStream(st *stream) { s.react(output, st) }
 
 // readReports reads what the shell sends. A report counts if the shell is at its prompt:
 // while it executes a command, it is the command that has read the nonce.

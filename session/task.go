@@ -36,7 +36,7 @@ type task struct {
 // begun.
 func (s *Session) handle(ev event, r *run, err error) {
 	for {
-		effect := effectOf(s.state, ev)
+		effect := effects[s.state][ev]
 		if effect == ignored {
 			return
 		}
