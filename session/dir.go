@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -20,10 +21,9 @@ import (
 // there what it likes: names are looked up in the directory that the guest has
 // open, links are never followed, and what is opened is checked.
 type dir struct {
-	path  string
-	fd    int  // the directory
-	probe bool // the file system keeps access times
-	text  text
+	path string
+	fd   int // the directory
+	text text
 }
 
 // dirMode is a directory that no process can list.
@@ -44,8 +44,14 @@ func token() string {
 
 var tokens = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// newDir makes a session's directory.
-func newDir(path string) (_ *dir, err error) {
+// newDir makes a directory for a session.
+func (m *Manager) newDir() (_ *dir, err error) {
+	m.mu.Lock()
+	if m.next++; m.next == 1 {
+		_ = os.Chmod(m.host.Dir, dirMode) // another user's stays as it is: those in it have this mode
+	}
+	path := m.host.Dir + "/" + strconv.FormatInt(int64(m.next), 36)
+	m.mu.Unlock()
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return nil, err
 	}
@@ -61,12 +67,11 @@ func newDir(path string) (_ *dir, err error) {
 	if err := unix.Fchmod(d.fd, dirMode); err != nil {
 		return nil, err
 	}
-	d.probe = true
 	if err := d.writeText([]byte("x")); err != nil {
 		return nil, err
 	}
-	if _, err := os.ReadFile(path + "/" + textName); err == nil {
-		d.probe = d.wasRead()
+	if _, err := os.ReadFile(path + "/" + textName); err == nil && !d.wasRead() {
+		return nil, fmt.Errorf("session directory %s: its file system keeps no access times; mount a tmpfs there", path)
 	}
 	return d, nil
 }
@@ -184,7 +189,8 @@ func (d *dir) fifo(name string, flags int) (int, error) {
 // open opens the FIFO name without waiting. The caller closes it.
 func (d *dir) open(name string, flags int) (int, error) {
 	fd, err := unix.Openat(d.fd, name, flags|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err == nil && !isType(fd, unix.S_IFIFO) {
+	var st unix.Stat_t
+	if err == nil && (unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO) {
 		_ = unix.Close(fd)
 		err = unix.EINVAL
 	}
@@ -194,16 +200,8 @@ func (d *dir) open(name string, flags int) (int, error) {
 	return fd, nil
 }
 
-// rename gives a file another name.
-func (d *dir) rename(from, to string) error { return unix.Renameat(d.fd, from, d.fd, to) }
-
 // unlink removes a name.
 func (d *dir) unlink(name string) { _ = unix.Unlinkat(d.fd, name, 0) }
-
-func isType(fd int, want uint32) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == want
-}
 
 // textName is the file that holds a command's text. It is always the same, since
 // a shell names it in its messages.

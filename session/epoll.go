@@ -37,16 +37,7 @@ func newPoller(ready func()) (*poller, error) {
 }
 
 func (p *poller) run(conn syscall.RawConn, ready func()) {
-	var fds [1]unix.PollFd
-	for {
-		err := conn.Read(func(fd uintptr) bool {
-			fds[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
-			n, err := unix.Poll(fds[:], 0)
-			return n > 0 || err != nil && err != unix.EINTR
-		})
-		if err != nil {
-			return
-		}
+	for conn.Read(func(fd uintptr) bool { return poll(int(fd)) != 0 }) == nil {
 		ready()
 	}
 }

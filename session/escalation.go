@@ -316,7 +316,7 @@ func (s *Session) checkLost() {
 		s.abandon(r)
 		return
 	}
-	if r.asked++; r.asked > 1 && r.tries < maxTries && s.dir.probe && !r.probe && !s.wasRead(r) {
+	if r.asked++; r.asked > 1 && r.tries < maxTries && !s.wasRead(r) {
 		s.replaceFor(r) // it did not even come to the text
 		return
 	}

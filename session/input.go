@@ -42,7 +42,7 @@ func (s *Session) feed() {
 	if c.closed && r.in.open && r.st.tty {
 		_, _ = unix.Write(r.in.fd, []byte{4}) // VEOF, ^D (termios(3))
 		s.closeInput(r)
-	} else if c.closed && r.in.open && (s.wasRead(r) || !s.dir.probe) {
+	} else if c.closed && r.in.open && s.wasRead(r) {
 		s.closeInput(r)
 	} else if c.closed && r.in.open {
 		// Closed before the shell has opened it, it would never be opened: the
@@ -58,7 +58,7 @@ const inputTick = time.Millisecond
 // narrow gives up the read side of the input, once the shell has opened it,
 // so that a command that does not read any more is noticed.
 func (s *Session) narrow(r *run) bool {
-	if r.in.only || !s.dir.probe || !s.wasRead(r) {
+	if r.in.only || !s.wasRead(r) {
 		return false
 	}
 	fd, err := s.dir.open(r.in.name, unix.O_WRONLY)

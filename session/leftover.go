@@ -48,7 +48,7 @@ func (s *Session) tree() *proc.Tree {
 func files(streams []*stream) (all []proc.File) {
 	for _, st := range streams {
 		if st.pipe != nil {
-			all = append(all, st.file)
+			all = append(all, st.pipe.file)
 		}
 	}
 	return all

@@ -3,12 +3,9 @@ package session
 import (
 	"bytes"
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,9 +23,8 @@ type Manager struct {
 	host Host
 
 	mu       sync.Mutex
-	base     string // the directory of all sessions; empty: not made yet; guarded by mu
-	next     int    // number of the last session; guarded by mu
-	nextJob  int    // number of the last job or what one is made of; guarded by mu
+	next     int // number of the last session's directory; guarded by mu
+	nextJob  int // number of the last job or what one is made of; guarded by mu
 	sessions map[string]*Session
 	jobs     []*job // oldest first; guarded by mu
 
@@ -291,16 +287,12 @@ func (s *Session) choose(shell string) error {
 
 // prepare makes the session's directory and poller.
 func (s *Session) prepare() (err error) {
-	path, err := s.m.newDir()
-	if err != nil {
+	if s.dir, err = s.m.newDir(); err != nil {
 		return err
 	}
-	if s.dir, err = newDir(path); err != nil {
-		return err
-	}
-	if n := s.d.longest(path, s.nonce()); n > maxPacket {
+	if n := s.d.longest(s.dir.path, s.nonce()); n > maxPacket {
 		s.dir.remove()
-		return fmt.Errorf("the session directory %s is too long by %d bytes", path, n-maxPacket)
+		return fmt.Errorf("the session directory %s is too long by %d bytes", s.dir.path, n-maxPacket)
 	}
 	if s.poll, err = newPoller(func() { s.wait(s.onEvents) }); err != nil {
 		s.dir.remove()
@@ -308,41 +300,11 @@ func (s *Session) prepare() (err error) {
 	return err
 }
 
-// newDir returns a name for a session's directory, in one that no other process
-// could have made.
-func (m *Manager) newDir() (string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.base == "" && m.host.Dir != "" {
-		m.base = m.host.Dir
-		_ = os.Chmod(m.base, dirMode) // another user's stays as it is: those in it have this mode
-	}
-	if m.base == "" {
-		base := "/tmp/.w" // short and always the same: it is in every message of a shell
-		err := os.Mkdir(base, dirMode)
-		for try := 0; errors.Is(err, fs.ErrExist) && try < 100; try++ {
-			var b [2]byte
-			_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-			base = "/tmp/.w" + hex.EncodeToString(b[:])
-			err = os.Mkdir(base, dirMode)
-		}
-		if err != nil {
-			return "", fmt.Errorf("session directory: %w", err)
-		}
-		m.base = base
-	}
-	m.next++
-	return m.base + "/" + strconv.FormatInt(int64(m.next), 36), nil
-}
-
-// Close removes the directory of the sessions, if it is empty.
+// Close releases the Manager's descriptor.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.load != nil {
 		_ = m.load.Close()
-	}
-	if m.base != m.host.Dir {
-		_ = os.Remove(m.base)
 	}
 }

@@ -34,9 +34,7 @@ func (s *Session) launchJob() (*run, error) {
 		if err != nil {
 			return nil, err
 		}
-		var st unix.Stat_t
-		_ = unix.Fstat(fd, &st)
-		n.fds, n.files = append(n.fds, fd), append(n.files, proc.FileOf(&st))
+		n.fds, n.files = append(n.fds, fd), append(n.files, fileOf(fd))
 	}
 	s.beginTask()
 	return &run{text: s.d.background(n.path), limit: restoreLimit}, nil

@@ -163,11 +163,7 @@ func (s *Session) clearAlarms() {
 // move gives the session another directory. The shell that runs goes on; what it
 // would leave in the old one when it ends is lost.
 func (s *Session) move() error {
-	path, err := s.m.newDir()
-	if err != nil {
-		return err
-	}
-	d, err := newDir(path)
+	d, err := s.m.newDir()
 	if err != nil {
 		return err
 	}
@@ -195,7 +191,7 @@ func (s *Session) open(r *run) error {
 	}
 	if r.st.tty {
 		s.flushTerminal()
-		r.outs = []*stream{newStream(wire.Stdout, s.shell.tty, r.call)}
+		r.outs = []*stream{newStream(wire.Stdout, nil, s.shell.tty, r.call)}
 		fd, err := unix.FcntlInt(uintptr(s.shell.tty), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return err
@@ -211,9 +207,7 @@ func (s *Session) open(r *run) error {
 		if err := s.preparePipe(p); err != nil {
 			return err
 		}
-		st := newStream(outputs[i], p.fd, r.call)
-		st.pipe, st.file = p, p.file
-		r.outs = append(r.outs, st)
+		r.outs = append(r.outs, newStream(outputs[i], p, p.fd, r.call))
 	}
 	if r.st.stdin {
 		name := token()
@@ -302,12 +296,12 @@ func (s *Session) react(h happening, st *stream) {
 const holdLimit = time.Second
 
 // wasRead reports whether the shell has come to the text: then it has opened
-// the streams. Where the file system keeps no access times it is true.
+// the streams.
 func (s *Session) wasRead(r *run) bool {
 	switch {
 	case r.phase >= readText:
 		return true
-	case !r.probe && s.dir.probe && !s.dir.wasRead():
+	case !r.probe && !s.dir.wasRead():
 		return false
 	case r.phase == unreadText:
 		r.phase = readText
@@ -348,7 +342,7 @@ func (s *Session) endOf(r *run) {
 			return
 		}
 	} else {
-		if !r.probe && !s.ran(r) && !r.timedOut && !r.killed && r.tries < maxTries {
+		if !s.wasRead(r) && !r.timedOut && !r.killed && r.tries < maxTries {
 			s.again(r)
 			return
 		}
@@ -367,7 +361,7 @@ func (s *Session) endOf(r *run) {
 	for _, st := range r.outs {
 		st.drain.Begin(now, proc.Grace)
 		if st.pipe != nil {
-			st.pipe.closeWriter()
+			closeFD(&st.pipe.writer)
 		}
 	}
 	s.drain()
@@ -376,24 +370,7 @@ func (s *Session) endOf(r *run) {
 // unbegun reports whether the text was never read by the shell that is gone, so that
 // another shell can have it.
 func (s *Session) unbegun(r *run) bool {
-	return r.tries < maxTries && r.stage == stageNone && !r.killed && s.dir.probe && !s.wasRead(r)
-}
-
-// ran reports whether the text was run at all: a shell that could not
-// redirect, or that has a function named ".", comes back without.
-func (s *Session) ran(r *run) bool {
-	if s.dir.probe {
-		return s.wasRead(r)
-	}
-	if r.st.tty {
-		return true
-	}
-	for _, st := range r.outs {
-		if !st.eof && !st.opened() {
-			return false
-		}
-	}
-	return true
+	return r.tries < maxTries && r.stage == stageNone && !r.killed && !s.wasRead(r)
 }
 
 // again sends a text that was not read once more: to the same shell after a repair, then
@@ -555,8 +532,6 @@ func (s *Session) closeStreams(r *run) {
 		switch {
 		case st.pipe == nil: // the terminal
 			s.watch(st)
-		case st.eof && st.pipe.writer < 0 && !s.dir.probe:
-			s.discardPipe(st.pipe)
 		case st.eof || r.phase != over:
 			s.watch(st) // for the next command
 		default:

@@ -397,10 +397,7 @@ func (s *Session) readReports() {
 func (s *Session) readState() {
 	var buf [32 << 10]byte
 	for {
-		n, err := unix.Read(s.shell.state, buf[:])
-		if err == unix.EINTR {
-			continue
-		}
+		n, _ := read(s.shell.state, buf[:])
 		if n <= 0 {
 			return
 		}
@@ -421,8 +418,7 @@ func (s *Session) onTerminal() {
 func (s *Session) drainTerminal() {
 	var buf [32 << 10]byte
 	for range 64 {
-		n, err := unix.Read(s.shell.tty, buf[:])
-		if n <= 0 && err != unix.EINTR {
+		if n, err := read(s.shell.tty, buf[:]); n <= 0 {
 			if err != unix.EAGAIN {
 				s.poll.remove(s.shell.tty) // no process has it open
 			}

@@ -26,8 +26,8 @@ type Host struct {
 	OpenTerminal func() (master int, slave *os.File, err error)
 	// LookPath finds a program.
 	LookPath func(name, dir string, env []string) (string, error)
-	// Dir is an empty directory of their own for the sessions, with a short
-	// name. Empty means one that is made in /tmp.
+	// Dir is an empty directory of their own for the sessions, with a short name, on
+	// a file system that keeps access times.
 	Dir string
 }
 
@@ -99,11 +99,7 @@ func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.Wai
 	if err := unix.SetsockoptInt(p.sock, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
 		return nil, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(pair[1], &st); err != nil {
-		return nil, err
-	}
-	p.peer = proc.FileOf(&st)
+	p.peer = fileOf(pair[1])
 	p.script = p.sock
 	if s.d.posix {
 		if err := s.openScript(p); err != nil {
@@ -124,10 +120,7 @@ func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.Wai
 		return nil, err
 	}
 	defer slave.Close()
-	if err := unix.Fstat(int(slave.Fd()), &st); err != nil {
-		return nil, err
-	}
-	p.slave = proc.FileOf(&st)
+	p.slave = fileOf(int(slave.Fd()))
 	p.saved, _ = unix.IoctlGetTermios(p.tty, unix.TCGETS)
 	p.pid, err = s.m.host.Start(s.path, s.d.args(s.path, p.path(p.names.lines)), &syscall.ProcAttr{
 		Dir: cwd, Env: s.shellEnv(), Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
@@ -267,6 +260,13 @@ func (p *shellProcess) leaves() bool { return !p.stoppable() || proc.Catches(p.p
 // descriptor is what the shell has open as descriptor n.
 func (p *shellProcess) descriptor(n int) (proc.File, error) {
 	return fileAt(p.proc + "fd/" + itoa(n))
+}
+
+// fileOf is the file of a descriptor.
+func fileOf(fd int) proc.File {
+	var st unix.Stat_t
+	_ = unix.Fstat(fd, &st) // fails for no open descriptor; the zero File is none's
+	return proc.FileOf(&st)
 }
 
 // fileAt is the file that a path leads to.

@@ -18,7 +18,6 @@ type stream struct {
 	pipe    *pipe // nil: the terminal
 	typ     wire.Type
 	fd      int
-	file    proc.File
 	call    *Call // it is sent to; nil: capture
 	capture *excerpt.Excerpt
 	paused  bool // not watched
@@ -28,8 +27,8 @@ type stream struct {
 }
 
 // newStream returns a stream of a command; call is nil for the session's own.
-func newStream(typ wire.Type, fd int, call *Call) *stream {
-	st := &stream{typ: typ, fd: fd, call: call}
+func newStream(typ wire.Type, p *pipe, fd int, call *Call) *stream {
+	st := &stream{pipe: p, typ: typ, fd: fd, call: call}
 	if call == nil {
 		st.capture = excerpt.New(maxCapture, 0)
 	}
@@ -40,38 +39,23 @@ func newStream(typ wire.Type, fd int, call *Call) *stream {
 // says that it stopped for the sake of others. blocked says that it waits for
 // credit.
 func (st *stream) pump(reported bool) (more, blocked bool) {
+	c := st.call
+	var channel uint32
+	if c != nil {
+		channel = c.channel
+	}
 	for range 16 {
 		room := wire.MaxPayload
-		dropped := st.call == nil || st.call.detached != nil || st.call.killed && st.call.credit[st.typ] == 0
-		if !dropped {
-			room = min(room, st.call.credit[st.typ])
-			if room == 0 {
+		if c != nil && c.detached == nil && !(c.killed && c.credit[st.typ] == 0) { // else it is not for a channel
+			if room = min(room, c.credit[st.typ]); room == 0 {
 				return false, true
 			}
 		}
-		if dropped {
-			var buf [16 << 10]byte
-			n, err := unix.Read(st.fd, buf[:])
-			switch {
-			case n <= 0:
-			case st.call == nil:
-				_, _ = st.capture.Write(buf[:n]) // never fails
-			case st.call.detached != nil:
-				st.call.detached.write(st.typ, buf[:n])
-			}
-			if st.took(n, err, reported) {
-				return false, false
-			}
-			continue
-		}
-		f := wire.NewFrame(st.typ, st.call.channel)
-		n, err := unix.Read(st.fd, f.Room()[:room])
+		f := wire.NewFrame(st.typ, channel)
+		n, err := read(st.fd, f.Room()[:room])
 		if n > 0 {
 			f.SetLen(n)
-			if !st.call.finished {
-				_ = st.call.w.Write(&f) // a broken stream to the host ends the guest elsewhere
-			}
-			st.call.credit[st.typ] -= min(n, st.call.credit[st.typ])
+			st.pass(&f)
 		}
 		f.Release()
 		if st.took(n, err, reported) {
@@ -79,6 +63,21 @@ func (st *stream) pump(reported bool) (more, blocked bool) {
 		}
 	}
 	return true, false
+}
+
+// pass passes on what was read.
+func (st *stream) pass(f *wire.Frame) {
+	switch c, b := st.call, f.Payload(); {
+	case c == nil:
+		_, _ = st.capture.Write(b) // never fails
+	case c.detached != nil:
+		c.detached.write(st.typ, b)
+	case c.credit[st.typ] > 0:
+		c.credit[st.typ] -= len(b)
+		if !c.finished {
+			_ = c.w.Write(f) // a broken stream to the host ends the guest elsewhere
+		}
+	}
 }
 
 // rest reads what is left of the stream once its command has ended. It sets over if that
@@ -111,32 +110,31 @@ func (st *stream) took(n int, err error, reported bool) bool {
 			st.drain.Took(n, time.Now())
 		}
 		return false
-	case err == unix.EINTR:
-		return false
 	case err == unix.EAGAIN:
 		return true
-	case err != nil: // EIO: a terminal that no process has open
-		st.eof = true
-		return true
-	case reported:
+	case err != nil, reported: // EIO: a terminal that no process has open
 		st.eof = true
 		return true
 	}
 	// No process has opened it yet, or all have closed it: it is the end only if
 	// there was a writer (POLLHUP) and nothing came meanwhile.
-	fds := []unix.PollFd{{Fd: int32(st.fd), Events: unix.POLLIN}}
-	_, _ = unix.Poll(fds, 0)
-	if fds[0].Revents&unix.POLLIN != 0 {
-		return false
-	}
-	st.eof = fds[0].Revents&unix.POLLHUP != 0
-	return true
+	ready := poll(st.fd)
+	st.eof = ready&(unix.POLLIN|unix.POLLHUP) == unix.POLLHUP
+	return ready&unix.POLLIN == 0
 }
 
-// opened reports whether a process has opened the FIFO to write since it was
-// opened to read.
-func (st *stream) opened() bool {
-	fds := []unix.PollFd{{Fd: int32(st.fd), Events: unix.POLLIN}}
-	_, _ = unix.Poll(fds, 0)
-	return fds[0].Revents != 0
+// read is read(2), also if a signal comes between.
+func read(fd int, b []byte) (int, error) {
+	for {
+		if n, err := unix.Read(fd, b); err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// poll returns for what a descriptor to read is ready now.
+func poll(fd int) int16 {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	_, _ = unix.Poll(fds[:], 0)
+	return fds[0].Revents
 }

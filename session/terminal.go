@@ -206,26 +206,12 @@ func (t *terminal) read() {
 
 // left reads what is there, without waiting.
 func (t *terminal) left(b []byte) (n int, err error) {
-	conn, err := t.tty.SyscallConn()
-	if err != nil {
-		return 0, err
+	err = os.ErrClosed
+	t.control(func(fd int) { n, err = read(fd, b) })
+	if n == 0 && err == nil {
+		err = io.EOF
 	}
-	cerr := conn.Control(func(fd uintptr) {
-		for {
-			if n, err = unix.Read(int(fd), b); err != unix.EINTR {
-				return
-			}
-		}
-	})
-	switch {
-	case cerr != nil:
-		return 0, cerr
-	case err != nil:
-		return 0, err
-	case n == 0:
-		return 0, io.EOF
-	}
-	return n, nil
+	return max(n, 0), err
 }
 
 // lag is how far the fastest viewer is behind.
@@ -357,11 +343,9 @@ func (v *viewer) onResize(_ *Call, rows, cols uint16) {
 }
 
 func (t *terminal) control(f func(fd int)) {
-	conn, err := t.tty.SyscallConn()
-	if err != nil && !errors.Is(err, os.ErrClosed) {
-		return
+	if conn, err := t.tty.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { f(int(fd)) })
 	}
-	_ = conn.Control(func(fd uintptr) { f(int(fd)) })
 }
 
 // endTerminal ends the person's shell with the session.
