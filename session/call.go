@@ -41,8 +41,18 @@ type handler interface {
 	onCredit(c *Call, stream wire.Type, n int)
 }
 
-func (c *Call) handler() handler     { return *c.h.Load() }
 func (c *Call) setHandler(h handler) { c.h.Store(&h) }
+
+// pass calls f with the handler: a session in its turn, in which it may have another
+// one take over.
+func (c *Call) pass(f func(h handler)) {
+	h := *c.h.Load()
+	if s, ok := h.(*Session); ok {
+		s.post(func() { f(*c.h.Load()) })
+		return
+	}
+	f(h)
+}
 
 // PutInput takes over a frame of standard input. False says that the host has
 // sent more than it may.
@@ -51,24 +61,24 @@ func (c *Call) PutInput(f wire.Frame) bool {
 		f.Release()
 		return false
 	}
-	c.handler().onInput(c, f)
+	c.pass(func(h handler) { h.onInput(c, f) })
 	return true
 }
 
 // CloseInput says that no more input will come.
-func (c *Call) CloseInput() { c.handler().onClose(c) }
+func (c *Call) CloseInput() { c.pass(func(h handler) { h.onClose(c) }) }
 
 // Signal sends sig to the foreground process group.
-func (c *Call) Signal(sig syscall.Signal) { c.handler().onSignal(c, sig) }
+func (c *Call) Signal(sig syscall.Signal) { c.pass(func(h handler) { h.onSignal(c, sig) }) }
 
 // Kill gives the call up: a command is interrupted, a terminal detached.
-func (c *Call) Kill() { c.handler().onKill(c) }
+func (c *Call) Kill() { c.pass(func(h handler) { h.onKill(c) }) }
 
 // Resize sets the size of the terminal.
-func (c *Call) Resize(rows, cols uint16) { c.handler().onResize(c, rows, cols) }
+func (c *Call) Resize(rows, cols uint16) { c.pass(func(h handler) { h.onResize(c, rows, cols) }) }
 
 // Grant adds credit for one stream.
-func (c *Call) Grant(stream wire.Type, n int) { c.handler().onCredit(c, stream, n) }
+func (c *Call) Grant(stream wire.Type, n int) { c.pass(func(h handler) { h.onCredit(c, stream, n) }) }
 
 // consumed hands credit back for input that was used or is not wanted.
 func (c *Call) consumed(n int) {

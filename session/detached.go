@@ -131,8 +131,7 @@ func (s *Session) beginDetached(req *wire.StartRequest, sum [sha256.Size]byte) *
 	d := &detached{key: req.Session.Job, digest: sum, end: s.m.activity.end}
 	s.m.activity.begin()
 	d.change = sync.NewCond(&d.mu)
-	d.call = &Call{req: req, detached: d, done: func() {}, credit: map[wire.Type]int{}}
-	d.call.setHandler(s)
+	d.call = &Call{req: req, detached: d}
 	s.forgetDetached()
 	s.detached = append(s.detached, d)
 	s.submit(d.call)

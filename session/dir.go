@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"crypto/rand"
-	"encoding/base32"
 	"errors"
 	"fmt"
 	"os"
@@ -32,17 +31,9 @@ const dirMode = 0o300
 // tokenSize is how long a token is, in bytes.
 const tokenSize = 13
 
-// token returns a part of a name that cannot be guessed: 64 random bits, in
+// token returns a part of a name that cannot be guessed: 65 random bits, in
 // letters and digits that no shell gives a meaning.
-func token() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	var name [tokenSize]byte
-	tokens.Encode(name[:], b[:])
-	return string(name[:])
-}
-
-var tokens = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+func token() string { return rand.Text()[:tokenSize] }
 
 // newDir makes a directory for a session.
 func (m *Manager) newDir() (_ *dir, err error) {

@@ -54,11 +54,19 @@ func (p *poller) remove(fd int) {
 	_ = unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, fd, nil)
 }
 
+// watchRoom has the poller watch fd for room to write, or not; watched is whether it does.
+func (s *Session) watchRoom(fd int, watched *bool, want bool) {
+	switch {
+	case want && !*watched:
+		s.poll.add(fd, unix.EPOLLOUT)
+	case !want && *watched:
+		s.poll.remove(fd)
+	}
+	*watched = want
+}
+
 // events returns what is ready now.
 func (p *poller) events(buf []unix.EpollEvent) []unix.EpollEvent {
-	n, err := unix.EpollWait(p.fd, buf, 0)
-	if err != nil {
-		return nil
-	}
-	return buf[:n]
+	n, _ := unix.EpollWait(p.fd, buf, 0)
+	return buf[:max(n, 0)]
 }

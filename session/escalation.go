@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"crypto/rand"
 	"os"
 	"syscall"
 	"time"
@@ -324,7 +325,7 @@ func (s *Session) checkLost() {
 	// is only slow.
 	switch r.asked {
 	case 1:
-		r.again, r.second = s.nonce(), reports{}
+		r.again, r.second = rand.Text(), reports{}
 		s.send(s.d.report(r.again))
 	case 2:
 		s.repair()

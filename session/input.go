@@ -20,10 +20,7 @@ func (s *Session) feed() {
 			if s.narrow(r) {
 				continue
 			}
-			if !r.in.watched {
-				r.in.watched = true
-				s.poll.add(r.in.fd, unix.EPOLLOUT)
-			}
+			s.watchRoom(r.in.fd, &r.in.watched, true)
 			return
 		case err != nil: // EPIPE: the command does not read any more
 			n = len(f.Payload()) - r.in.at
@@ -35,16 +32,15 @@ func (s *Session) feed() {
 			c.consumed(n)
 		}
 	}
-	if r.in.watched {
-		r.in.watched = false
-		s.poll.remove(r.in.fd)
-	}
-	if c.closed && r.in.open && r.st.tty {
+	s.watchRoom(r.in.fd, &r.in.watched, false)
+	switch {
+	case !c.closed || !r.in.open:
+	case r.st.tty:
 		_, _ = unix.Write(r.in.fd, []byte{4}) // VEOF, ^D (termios(3))
 		s.closeInput(r)
-	} else if c.closed && r.in.open && s.wasRead(r) {
+	case s.wasRead(r):
 		s.closeInput(r)
-	} else if c.closed && r.in.open {
+	default:
 		// Closed before the shell has opened it, it would never be opened: the
 		// next look tries again.
 		s.set(lookOver, inputTick)
@@ -66,20 +62,14 @@ func (s *Session) narrow(r *run) bool {
 		return false
 	}
 	r.in.only = true
-	if r.in.watched {
-		r.in.watched = false
-		s.poll.remove(r.in.fd)
-	}
+	s.watchRoom(r.in.fd, &r.in.watched, false)
 	_ = unix.Close(r.in.fd)
 	r.in.fd = fd
 	return true
 }
 
 func (s *Session) closeInput(r *run) {
-	if r.in.watched {
-		r.in.watched = false
-		s.poll.remove(r.in.fd)
-	}
+	s.watchRoom(r.in.fd, &r.in.watched, false)
 	r.in.open = false
 	closeFD(&r.in.fd)
 	if r.in.name != "" {

@@ -1,10 +1,11 @@
 package session
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -12,36 +13,29 @@ import (
 	"wolffia/wire"
 )
 
-func (m *Manager) jobNumber() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.nextJob++
-	return m.nextJob
-}
-
 // addJob adds a job and begins to read its streams, by their number: 0 is stdout, 1
 // stderr.
 func (m *Manager) addJob(j *job, streams map[int]int) {
 	j.change = sync.NewCond(&j.mu)
-	j.id = itoa(m.jobNumber())
 	for which, fd := range streams {
 		j.follow(which, fd)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.nextJob++
+	j.id = itoa(m.nextJob)
 	m.activity.add(j)
 	m.jobs = append(m.jobs, j)
 	if len(m.jobs) <= maxJobs {
 		return
 	}
-	for i, old := range m.jobs {
+	i := slices.IndexFunc(m.jobs, func(old *job) bool {
 		old.mu.Lock()
-		over := !old.ended.IsZero() || len(old.members) == 0
-		old.mu.Unlock()
-		if over {
-			m.jobs = append(m.jobs[:i], m.jobs[i+1:]...)
-			return
-		}
+		defer old.mu.Unlock()
+		return !old.ended.IsZero() || len(old.members) == 0
+	})
+	if i >= 0 {
+		m.jobs = slices.Delete(m.jobs, i, i+1)
 	}
 }
 
@@ -74,18 +68,10 @@ func (m *Manager) jobsOf(session string) []*job {
 // job finds a job by id or name, the newest of a name first; alive only those
 // that run.
 func (m *Manager) job(session, key string, alive bool) *job {
-	all := m.jobsOf(session)
-	for i := len(all) - 1; i >= 0; i-- {
-		j := all[i]
-		if j.id != key && (j.name == "" || j.name != key) {
-			continue
+	for _, j := range slices.Backward(m.jobsOf(session)) {
+		if (j.id == key || j.name != "" && j.name == key) && (!alive || j.look(proc.Others())) {
+			return j
 		}
-		if alive {
-			if !j.look(proc.Others()) {
-				continue
-			}
-		}
-		return j
 	}
 	return nil
 }
@@ -115,7 +101,7 @@ func (m *Manager) openJob(c *Call) {
 		}
 		go func() { // ends when it is sent
 			for _, s := range m.named(q.Name) {
-				s.settled()
+				s.wait(func() {}) // jobs that a command has left are known
 			}
 			all := proc.Others()
 			infos := []wire.JobInfo{}
@@ -160,16 +146,18 @@ func (m *Manager) openJob(c *Call) {
 type watch struct {
 	watcher
 	j    *job
-	once sync.Once
-	stop chan struct{} // closed when the call is given up
+	ctx  context.Context // ends when the call is given up
+	stop context.CancelFunc
 }
 
 func newWatch(j *job) *watch {
-	return &watch{watcher: watcher{change: j.change}, j: j, stop: make(chan struct{})}
+	w := &watch{watcher: watcher{change: j.change}, j: j}
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	return w
 }
 
 func (w *watch) onKill(c *Call) {
-	w.once.Do(func() { close(w.stop) })
+	w.stop()
 	w.watcher.onKill(c)
 }
 
@@ -179,28 +167,24 @@ func (w *watch) onSignal(_ *Call, sig syscall.Signal) {
 
 // wait ends the call when the job is over; runs in a goroutine of its own.
 func (w *watch) wait(c *Call) {
-	timedOut := false
+	defer w.stop()
+	ctx := w.ctx
 	if ms := c.req.TimeoutMS; ms > 0 {
-		t := time.AfterFunc(milliseconds(ms), func() {
-			w.j.mu.Lock()
-			timedOut = true
-			w.j.mu.Unlock()
-			w.once.Do(func() { close(w.stop) })
-		})
-		defer t.Stop()
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, milliseconds(ms))
+		defer stop()
 	}
-	over := w.j.await(w.stop)
+	over := w.j.await(ctx.Done())
 	w.j.mu.Lock()
 	st := wire.ExitStatus{StatusLost: w.j.status == nil, DurationMS: w.j.ended.Sub(w.j.started).Milliseconds()}
 	if w.j.status != nil {
 		st.Code = *w.j.status
 	}
-	late := timedOut
 	w.j.mu.Unlock()
 	switch {
 	case over:
 		c.exit(st)
-	case late:
+	case w.ctx.Err() == nil:
 		c.exit(wire.ExitStatus{Code: 124, TimedOut: true})
 	default:
 		c.giveUp()

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,9 +50,6 @@ func NewManager(h Host) *Manager {
 // newest process of the namespace (proc_loadavg(5)). Where that is not kept it
 // is 0, and the answer always yes.
 func (m *Manager) forked(last *string) bool {
-	if m.load == nil {
-		return true
-	}
 	var buf [128]byte
 	n, _ := m.load.ReadAt(buf[:], 0)
 	b := bytes.TrimSpace(buf[:n])
@@ -169,7 +167,7 @@ func (m *Manager) answer(c *Call, v any) {
 func (m *Manager) list() []wire.SessionInfo {
 	infos := []wire.SessionInfo{}
 	for _, s := range m.named("") {
-		s.settled()
+		s.wait(func() {}) // what was asked of it before is done
 		infos = append(infos, m.describe(s))
 	}
 	slices.SortFunc(infos, func(a, b wire.SessionInfo) int { return cmp.Compare(a.Name, b.Name) })
@@ -290,7 +288,7 @@ func (s *Session) prepare() (err error) {
 	if s.dir, err = s.m.newDir(); err != nil {
 		return err
 	}
-	if n := s.d.longest(s.dir.path, s.nonce()); n > maxPacket {
+	if n := s.d.longest(s.dir.path, rand.Text()); n > maxPacket {
 		s.dir.remove()
 		return fmt.Errorf("the session directory %s is too long by %d bytes", s.dir.path, n-maxPacket)
 	}
@@ -301,10 +299,4 @@ func (s *Session) prepare() (err error) {
 }
 
 // Close releases the Manager's descriptor.
-func (m *Manager) Close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.load != nil {
-		_ = m.load.Close()
-	}
-}
+func (m *Manager) Close() { _ = m.load.Close() }

@@ -71,7 +71,7 @@ func FuzzReports(f *testing.F) {
 
 func TestPacketsAreShort(t *testing.T) {
 	for _, d := range []dialect{{}, {posix: true}} {
-		if n := d.longest("/run/.w/9999", strings.Repeat("n", 18)); n > maxPacket {
+		if n := d.longest("/run/.w/9999", strings.Repeat("n", 26)); n > maxPacket {
 			t.Errorf("%+v: %d bytes", d, n)
 		}
 		for _, p := range slices.Concat(d.start("/d/x", "/d/g"), d.repair(), []string{d.run("/d", streams{}, fifos{}, statusName), d.report("n"), d.settle()}) {

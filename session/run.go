@@ -1,6 +1,7 @@
 package session
 
 import (
+	"crypto/rand"
 	"os"
 	"strconv"
 	"strings"
@@ -222,7 +223,7 @@ func (s *Session) open(r *run) error {
 
 // sendRun sends the packets.
 func (s *Session) sendRun(r *run) {
-	r.nonce = s.nonce()
+	r.nonce = rand.Text()
 	r.reports, r.again = reports{}, ""
 	if !r.probe {
 		status := ""

@@ -52,14 +52,7 @@ func (s *Session) flush() {
 		}
 		in.waiting = in.waiting[1:] // one that does not go out shows as a lost report
 	}
-	switch wait := len(in.waiting) > 0; {
-	case wait && !in.watched:
-		s.poll.add(in.script, unix.EPOLLOUT)
-		in.watched = true
-	case !wait && in.watched:
-		s.poll.remove(in.script)
-		in.watched = false
-	}
+	s.watchRoom(in.script, &in.watched, len(in.waiting) > 0)
 }
 
 // send sends one line to the shell. A line that does not go out shows as a lost

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -103,10 +101,6 @@ func (s *Session) wait(f func()) {
 	})
 	<-done
 }
-
-// settled waits until what was asked of the session before has been done, and
-// jobs that a command has left are known.
-func (s *Session) settled() { s.wait(func() {}) }
 
 // turn is one turn.
 func (s *Session) turn(f func()) {
@@ -313,9 +307,7 @@ func (s *Session) lose() {
 	for _, fd := range []int{p.sock, p.state, p.tty} {
 		s.poll.remove(fd)
 	}
-	if p.watched {
-		s.poll.remove(p.script)
-	}
+	s.watchRoom(p.script, &p.watched, false)
 	p.gone = true
 	p.close()
 	if p.place == s.dir.path {
@@ -324,13 +316,6 @@ func (s *Session) lose() {
 		}
 	}
 	s.shell = nil
-}
-
-// nonce returns a random word.
-func (s *Session) nonce() string {
-	var b [9]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	return hex.EncodeToString(b[:])
 }
 
 // onEvents handles the descriptors that are ready: output first, so that it is read

@@ -1,24 +1,6 @@
 // Package wire is the framed protocol that PID 1 speaks with the host. It goes over PID
 // 1's standard input and output. A shim relays it to its clients unchanged but for the
-// channel numbers. docs/wire.md specifies it.
-//
-// A frame is eight bytes of header and at most [MaxPayload] bytes:
-//
-//	 0      1          4             8
-//	+------+----------+-------------+---------------------+
-//	| type | length   | channel     | payload             |
-//	| u8   | u24 LE   | u32 LE      | length bytes        |
-//	+------+----------+-------------+---------------------+
-//
-// A channel is one process, or a conversation of another kind; its number is
-// chosen by the side that opens it and is free again after the [Exit] or
-// [Failed] frame that ends it. Channel 0 belongs to the connection itself.
-//
-// Flow control is by credit, per channel and stream: a sender of [Stdin],
-// [Stdout] or [Stderr] may have [Window] bytes on the way, and as many more
-// as the reader has handed back in [Credit] frames. Who sends more than it
-// was granted breaks the protocol and is cut off; so no queue between the two
-// ends can grow beyond what its reader asked for.
+// channel numbers. docs/wire.md specifies it: frames, channels, credit.
 //
 // Nothing here trusts the other side: every length is checked before it is
 // used.

@@ -10,66 +10,52 @@ import (
 // A SessionOp says what is asked of a shell session.
 type SessionOp uint8
 
-// What can be asked. The zero SessionOp is invalid. Which fields of
-// [SessionRequest] and of the [StartRequest] around it count is said at each;
-// the others are ignored. A channel that cannot do what it was opened for ends
+// What can be asked. The zero SessionOp is invalid. docs/wire.md says which fields of
+// [SessionRequest] and of the [StartRequest] around it count, and what the answer is; the
+// other fields are ignored. A channel that cannot do what it was opened for ends
 // with [Failed], whose class says why.
 const (
 	_ SessionOp = iota
-	// SessionCreate starts a shell: Name, Shell, RC; Dir, Env (the whole
-	// environment), Rows and Cols of its terminal. It ends with Exit, code 0,
-	// when the shell answers. Class [ClassExists] if there is one of the name.
+	// SessionCreate starts a shell. Class [ClassExists] if there is one of the name.
 	SessionCreate
 	// SessionExec runs the text Args[0], any bytes but NUL, in the session's
-	// shell: Name, NoWait; Dir (empty: where the session is) and Env
-	// (variables beside those of the session) hold for this call only; Stdin,
-	// Merge, TimeoutMS as for a process; TTY runs it on the session's own
-	// terminal. There is no Started. TimeoutMS counts from when it is
-	// its turn. With Keep the command is known as Job (see [CheckSessionName])
+	// shell. Dir (empty: where the session is) and Env (variables beside those of the
+	// session) hold for this call only. TimeoutMS counts from when it is its turn.
+	// With Keep the command is known as Job (see [CheckSessionName])
 	// and does not end with the channel, which Kill only closes: another
 	// request for the same Job watches the same command, from its first byte on,
 	// also when it is over. Neither Stdin nor TTY then; credit does not hold it
-	// up. [ClassExists] if Job was another request. Exit has how much each
-	// stream was in all: of it the first [MaxKept] bytes are sent.
+	// up. [ClassExists] if Job was another request.
 	SessionExec
-	// SessionDestroy ends a session and all that it has started: Name. Ends with
-	// Exit, code 0, when its shell is gone. Commands that run or wait end with
-	// SessionEnded.
+	// SessionDestroy ends a session and all that it has started. Commands that run or
+	// wait end with SessionEnded.
 	SessionDestroy
 	// SessionList answers with JSON of []SessionInfo on Stdout.
 	SessionList
-	// SessionGet answers with JSON of a SessionInfo on Stdout: Name.
+	// SessionGet answers with JSON of a SessionInfo on Stdout.
 	SessionGet
-	// SessionJobs answers with JSON of []JobInfo on Stdout: Name; empty: those
+	// SessionJobs answers with JSON of []JobInfo on Stdout; with an empty Name those
 	// of all sessions, destroyed ones included.
 	SessionJobs
 	// SessionJobStart starts the text Args[0] as a background job that has
-	// the session's state: Name, Job (its name, or empty), Dir, Env as for
-	// SessionExec. Answers with JSON of a JobInfo on Stdout. It waits for its
-	// turn as SessionExec does.
+	// the session's state, and answers with JSON of a JobInfo on Stdout. It waits for
+	// its turn as SessionExec does.
 	SessionJobStart
-	// SessionJobOutput sends what a job has written, apart as Stdout and
-	// Stderr: Name, Job, Offset and ErrOffset (bytes since the job's start;
-	// what is not kept any more is left out), Follow. Exit has the offsets
-	// behind the last bytes sent.
+	// SessionJobOutput sends what a job has written since Offset and ErrOffset (bytes
+	// since its start), apart as Stdout and Stderr.
 	SessionJobOutput
-	// SessionJobWait ends with Exit when the job is over: Name, Job,
-	// TimeoutMS. The code is the job's if it is known (SessionJobStart), else
-	// StatusLost is true.
+	// SessionJobWait ends with Exit when the job is over. The code is the job's if it
+	// is known (SessionJobStart), else StatusLost is true.
 	SessionJobWait
-	// SessionJobSignal sends Signal to all processes of a job: Name, Job.
+	// SessionJobSignal sends Signal to all processes of a job.
 	SessionJobSignal
 	// SessionAttach shows the session's second shell, an interactive one on a
 	// terminal of its own, and starts it, with the session's state, if there is
-	// none: Name, Offset, Takeover, Rows and Cols. What is typed comes as
-	// Stdin; Resize sets the size for all viewers. Kill detaches: the shell
-	// lives on. The first line of Stderr is JSON of a TerminalInfo; Stdout
-	// then starts at its Start. Ends with Exit when that shell ends, or with
-	// Detached true when another one has taken over.
+	// none. Resize sets the size for all viewers. Kill detaches: the shell
+	// lives on. The first line of Stderr is JSON of a TerminalInfo.
 	SessionAttach
 	// SessionCancel interrupts the command that SessionExec has kept as Job, or
-	// takes it from the queue: Name, Job. Ends with Exit, code 0, at once. One
-	// that is over is left as it is.
+	// takes it from the queue. It ends at once; a command that is over is left as it is.
 	SessionCancel
 
 	sessionOpEnd
@@ -140,44 +126,17 @@ func CheckSessionName(name string) error {
 	return nil
 }
 
-// The bits of a session request's second byte.
-const (
-	flagRC = 1 << iota
-	flagNoWait
-	flagFollow
-	flagTakeover
-	flagKeep
-	flagCreate
-	flagSessionEnd
-)
-
-func (r *SessionRequest) bools() []struct {
-	set *bool
-	bit byte
-} {
-	return []struct {
-		set *bool
-		bit byte
-	}{
-		{&r.RC, flagRC},
-		{&r.NoWait, flagNoWait},
-		{&r.Follow, flagFollow},
-		{&r.Takeover, flagTakeover},
-		{&r.Keep, flagKeep},
-	}
+// flags are those of a session request's second byte, from its lowest bit on; then comes
+// flagCreate.
+func (r *SessionRequest) flags() []*bool {
+	return []*bool{&r.RC, &r.NoWait, &r.Follow, &r.Takeover, &r.Keep}
 }
 
-// appendTo appends:
-//
-//	op u8, flags u8, signal u8, offset uvarint, offset of stderr uvarint,
-//	name, shell, job; if flagCreate: directory, length of Env uvarint, Env...
+const flagCreate = 1 << 5
+
+// appendTo appends the request as bytes: see docs/wire.md.
 func (r *SessionRequest) appendTo(b []byte) []byte {
-	var flags byte
-	for _, f := range r.bools() {
-		if *f.set {
-			flags |= f.bit
-		}
-	}
+	flags := pack(r.flags())
 	if r.Create != nil {
 		flags |= flagCreate
 	}
@@ -194,14 +153,12 @@ func (r *SessionRequest) appendTo(b []byte) []byte {
 }
 
 func (p *parser) session() *SessionRequest {
-	if len(p.rest) < 3 || p.rest[0] == 0 || p.rest[0] >= byte(sessionOpEnd) || p.rest[1] >= flagSessionEnd {
+	if len(p.rest) < 3 || p.rest[0] == 0 || p.rest[0] >= byte(sessionOpEnd) || p.rest[1] >= flagCreate<<1 {
 		p.bad, p.rest = true, nil
 		return nil
 	}
 	r := &SessionRequest{Op: SessionOp(p.rest[0]), Signal: p.rest[2]}
-	for _, f := range r.bools() {
-		*f.set = p.rest[1]&f.bit != 0
-	}
+	unpack(p.rest[1], r.flags())
 	create := p.rest[1]&flagCreate != 0
 	p.rest = p.rest[3:]
 	r.Offset, r.ErrOffset = p.number(), p.number()

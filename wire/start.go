@@ -31,31 +31,32 @@ type StartRequest struct {
 	Session *SessionRequest
 }
 
-// The bits of a request's first byte.
-const (
-	flagStdin = 1 << iota
-	flagMerge
-	flagTTY
-	flagSession
-	flagEnd
-)
+// flags are those of a request's first byte, from its lowest bit on; then comes
+// flagSession.
+func (r *StartRequest) flags() []*bool { return []*bool{&r.Stdin, &r.Merge, &r.TTY} }
 
-// Encode returns the request as bytes:
-//
-//	flags u8, rows u16 LE, columns u16 LE, milliseconds uvarint,
-//	directory, number of arguments uvarint, arguments..., the same for Env,
-//	the session request if flagged
-//
-// where a string is its length as a uvarint and its bytes.
-func (r *StartRequest) Encode() []byte {
-	var flags byte
-	for _, f := range []struct {
-		set bool
-		bit byte
-	}{{r.Stdin, flagStdin}, {r.Merge, flagMerge}, {r.TTY, flagTTY}, {r.Session != nil, flagSession}} {
-		if f.set {
-			flags |= f.bit
+const flagSession = 1 << 3
+
+func pack(flags []*bool) (b byte) {
+	for i, f := range flags {
+		if *f {
+			b |= 1 << i
 		}
+	}
+	return b
+}
+
+func unpack(b byte, flags []*bool) {
+	for i, f := range flags {
+		*f = b>>i&1 == 1
+	}
+}
+
+// Encode returns the request as bytes: see docs/wire.md.
+func (r *StartRequest) Encode() []byte {
+	flags := pack(r.flags())
+	if r.Session != nil {
+		flags |= flagSession
 	}
 	b := AppendSize([]byte{flags}, r.Rows, r.Cols)
 	b = binary.AppendUvarint(b, r.TimeoutMS)
@@ -81,10 +82,11 @@ func appendList(b []byte, list []string) []byte {
 
 // ParseStart reads what Encode has written.
 func ParseStart(b []byte) (*StartRequest, error) {
-	if len(b) < 5 || b[0] >= flagEnd {
+	if len(b) < 5 || b[0] >= flagSession<<1 {
 		return nil, fmt.Errorf("%w: start request", ErrProtocol)
 	}
-	r := &StartRequest{Stdin: b[0]&flagStdin != 0, Merge: b[0]&flagMerge != 0, TTY: b[0]&flagTTY != 0}
+	r := &StartRequest{}
+	unpack(b[0], r.flags())
 	r.Rows, r.Cols = binary.LittleEndian.Uint16(b[1:]), binary.LittleEndian.Uint16(b[3:])
 	p := parser{rest: b[5:]}
 	r.TimeoutMS = p.number()
