@@ -18,15 +18,10 @@ const (
 	offArg2 = 32
 )
 
-// A guarded call names a process or thread in an argument.
-type guarded struct {
-	nr  uint32
-	pid uint32 // offset of the argument that holds a process or thread
-}
-
 // guardedCalls are the calls that could end, stop or cripple PID 1. A group
-// or a user that PID 1 belongs to counts as PID 1 (see byWhich).
-var guardedCalls = []guarded{
+// or a user that PID 1 belongs to counts as PID 1 (see byWhich). pid is the offset of the
+// argument that holds a process or thread.
+var guardedCalls = []struct{ nr, pid uint32 }{
 	{unix.SYS_KILL, offArg0},
 	{unix.SYS_TKILL, offArg0},
 	{unix.SYS_TGKILL, offArg0},
@@ -42,16 +37,11 @@ var guardedCalls = []guarded{
 	{unix.SYS_SCHED_SETATTR, offArg0},
 }
 
-// A which call says in its first argument what its second one names.
-type which struct {
-	nr   uint32
-	user uint32 // the value of "which" that means all processes of a user
-}
-
 // byWhich are refused for PID 1, for a group with its number, and for a
 // whole user, because PID 1 is one of the user's processes (setpriority(2),
-// ioprio_set(2)).
-var byWhich = []which{
+// ioprio_set(2)). user is the value of their first argument, "which", that means all
+// processes of a user.
+var byWhich = []struct{ nr, user uint32 }{
 	{unix.SYS_SETPRIORITY, unix.PRIO_USER},
 	{unix.SYS_IOPRIO_SET, 3}, // IOPRIO_WHO_USER
 }

@@ -90,6 +90,15 @@ func (g *guest) process(channel uint32) channelHandler {
 	return g.procs[channel]
 }
 
+// set makes h the handler of a channel; nil: the channel has none any more.
+func (g *guest) set(channel uint32, h channelHandler) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.procs[channel] = h; h == nil {
+		delete(g.procs, channel)
+	}
+}
+
 // handle does what f asks for, without waiting for anything, and releases it.
 // An error is a breach of the protocol.
 func (g *guest) handle(f wire.Frame) error {
@@ -156,8 +165,7 @@ func (g *guest) handleConn(f *wire.Frame) error {
 		if len(f.Payload()) != 4 {
 			return fmt.Errorf("%w: shutdown frame of %d bytes", wire.ErrProtocol, len(f.Payload()))
 		}
-		p := f.Payload()
-		ms := uint32(p[0]) | uint32(p[1])<<8 | uint32(p[2])<<16 | uint32(p[3])<<24
+		ms := binary.LittleEndian.Uint32(f.Payload())
 		go g.shutdown(time.Duration(ms) * time.Millisecond) // ends the process
 		return nil
 	case wire.WatchBusy:
@@ -222,15 +230,8 @@ func (g *guest) start(f *wire.Frame) error {
 	if err != nil {
 		return g.w.SendJSON(wire.Failed, channel, wire.Failure{Code: 125, Message: err.Error()})
 	}
-	g.mu.Lock()
-	g.procs[channel] = p
-	g.mu.Unlock()
-	free := func() {
-		g.mu.Lock()
-		delete(g.procs, channel)
-		g.mu.Unlock()
-	}
-	g.running.Go(func() { p.run(g.reaper, req, files, free) }) // ends with the process
+	g.set(channel, p)
+	g.running.Go(func() { p.run(g.reaper, req, files, func() { g.set(channel, nil) }) }) // ends with the process
 	return nil
 }
 

@@ -3,6 +3,7 @@ package guest
 import (
 	"os"
 	"sync"
+	"time"
 
 	"wolffia/wire"
 )
@@ -90,5 +91,5 @@ func (i *input) next() (wire.Frame, bool) {
 // abandon ends copy even if the process does not read.
 func (i *input) abandon() {
 	i.close()
-	_ = i.file.SetWriteDeadline(unixEpoch)
+	_ = i.file.SetWriteDeadline(time.Unix(0, 0)) // is over
 }

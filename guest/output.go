@@ -62,8 +62,8 @@ func (o *output) finish() {
 	o.drain.Begin(now, proc.Quiet)
 	if o.tty {
 		o.drain.Hold(terminalBuffered)
-	} else if conn, err := o.file.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { o.drain.Hold(proc.Buffered(int(fd))) })
+	} else {
+		control(o.file, func(fd int) { o.drain.Hold(proc.Buffered(fd)) })
 	}
 	_ = o.file.SetReadDeadline(now.Add(proc.Quiet))
 	o.change.Signal()

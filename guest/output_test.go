@@ -12,11 +12,11 @@ import (
 // What a process left in a pipe that somebody else holds arrives, also when
 // the process ends while bytes are on their way and the host is slow.
 func TestOutputBuffered(t *testing.T) {
-	p, err := newPipe(true)
+	ours, theirs, err := newPipe(true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := os.NewFile(uintptr(p.theirs), "pipe")
+	held := os.NewFile(uintptr(theirs), "pipe")
 	t.Cleanup(func() { _ = held.Close() })
 	chunk := bytes.Repeat([]byte("x"), 40_000)
 	put := func() {
@@ -25,7 +25,7 @@ func TestOutputBuffered(t *testing.T) {
 		}
 	}
 	put()
-	o := newOutput(p.ours, wire.Stdout, false)
+	o := newOutput(ours, wire.Stdout, false)
 	sent := 0
 	slow := writerFunc(func(frame []byte) {
 		if sent == 0 { // the process writes the rest and ends; long ago by the time the frame is out

@@ -7,44 +7,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pipe is a pipe(2) or a terminal: the guest keeps one end, not blocking, and a process
-// gets the other.
-type pipe struct {
-	ours   *os.File
-	theirs int
-}
-
-// newPipe makes a pipe; read says that the guest reads from it.
-func newPipe(read bool) (pipe, error) {
+// newPipe makes a pipe and returns the guest's end, not blocking, and a process's; read
+// says that the guest reads from it.
+func newPipe(read bool) (ours *os.File, theirs int, err error) {
 	var fd [2]int
 	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
-		return pipe{}, err
+		return nil, -1, err
 	}
-	ours, theirs := fd[1], fd[0]
+	mine, theirs := fd[1], fd[0]
 	if read {
-		ours, theirs = fd[0], fd[1]
+		mine, theirs = fd[0], fd[1]
 	}
-	if err := unix.SetNonblock(ours, true); err != nil {
-		_ = unix.Close(ours)
+	if err := unix.SetNonblock(mine, true); err != nil {
+		_ = unix.Close(mine)
 		_ = unix.Close(theirs)
-		return pipe{}, err
+		return nil, -1, err
 	}
-	return pipe{os.NewFile(uintptr(ours), "pipe"), theirs}, nil
+	return os.NewFile(uintptr(mine), "pipe"), theirs, nil
 }
 
-// newTerminal opens a terminal; the guest keeps its master side.
-func newTerminal() (pipe, error) {
+// newTerminal opens a terminal and returns its master side, not blocking, and a
+// process's.
+func newTerminal() (ours *os.File, theirs int, err error) {
 	master, slave, err := openTerminal()
 	if err != nil {
-		return pipe{}, err
+		return nil, -1, err
 	}
-	defer func() { _ = slave.Close() }()
-	theirs, err := unix.FcntlInt(slave.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
+	defer slave.Close()
+	if theirs, err = unix.FcntlInt(slave.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
 		_ = unix.Close(master)
-		return pipe{}, err
+		return nil, -1, err
 	}
-	return pipe{os.NewFile(uintptr(master), "terminal"), theirs}, nil
+	return os.NewFile(uintptr(master), "terminal"), theirs, nil
 }
 
 // openTerminal returns a terminal's master side, not blocking, and its slave.

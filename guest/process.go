@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -18,8 +19,6 @@ const (
 	killGrace  = 300 * time.Millisecond // from SIGTERM to SIGKILL when a request's time limit is over
 	deathLimit = 5 * time.Second        // how long processes that were killed are waited for
 )
-
-var unixEpoch = time.Unix(0, 0) // a deadline that is over
 
 // A process is the process of one request, the leader of a session of its own, with
 // its process tree and its streams.
@@ -58,11 +57,10 @@ func newProcess(channel uint32, w *wire.Writer, req *wire.StartRequest) (_ *proc
 		}
 	}()
 	if req.TTY {
-		pp, err := newTerminal()
+		master, fd, err := newTerminal()
 		if err != nil {
 			return nil, nil, fmt.Errorf("open a terminal: %w", err)
 		}
-		master, fd := pp.ours, pp.theirs
 		p.tty = master
 		theirs = append(theirs, fd)
 		if req.Rows > 0 && req.Cols > 0 {
@@ -74,12 +72,11 @@ func newProcess(channel uint32, w *wire.Writer, req *wire.StartRequest) (_ *proc
 	}
 
 	add := func(read bool) (*os.File, uintptr, error) {
-		pp, err := newPipe(read)
-		if err != nil {
-			return nil, 0, err
+		ours, fd, err := newPipe(read)
+		if err == nil {
+			theirs = append(theirs, fd)
 		}
-		theirs = append(theirs, pp.theirs)
-		return pp.ours, uintptr(pp.theirs), nil
+		return ours, uintptr(fd), err
 	}
 	files = make([]uintptr, 3)
 	if req.Stdin {
@@ -118,9 +115,6 @@ func (p *process) closeOurs() {
 	for _, o := range p.outs {
 		_ = o.file.Close()
 	}
-	if p.tty != nil {
-		_ = p.tty.Close()
-	}
 }
 
 // run starts the process, and returns when its Exit or Failed frame is sent; done is
@@ -138,7 +132,7 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 		_ = p.w.SendJSON(wire.Failed, p.channel, failure(name, err))
 		return
 	}
-	_ = p.w.Send(wire.Started, p.channel, []byte{byte(pid), byte(pid >> 8), byte(pid >> 16), byte(pid >> 24)})
+	_ = p.w.Send(wire.Started, p.channel, binary.LittleEndian.AppendUint32(nil, uint32(pid)))
 
 	var limit *time.Timer
 	if req.TimeoutMS > 0 {
@@ -230,7 +224,12 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 	p.tree.Root = pid
 	for _, o := range p.outs {
 		if !o.tty {
-			p.tree.Files = append(p.tree.Files, fileOf(o.file)...)
+			control(o.file, func(fd int) {
+				var st unix.Stat_t
+				if unix.Fstat(fd, &st) == nil {
+					p.tree.Files = append(p.tree.Files, proc.FileOf(&st))
+				}
+			})
 		}
 	}
 	return pid, nil
@@ -242,17 +241,11 @@ type dirError struct{ err error }
 
 func (e dirError) Error() string { return e.err.Error() }
 
-// fileOf returns the identity of a pipe; nothing if it has no stat.
-func fileOf(f *os.File) (files []proc.File) {
-	if conn, err := f.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) {
-			var st unix.Stat_t
-			if unix.Fstat(int(fd), &st) == nil {
-				files = append(files, proc.FileOf(&st))
-			}
-		})
+// control calls f with a descriptor, which stays open meanwhile.
+func control(file *os.File, f func(fd int)) {
+	if conn, err := file.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { f(int(fd)) })
 	}
-	return files
 }
 
 // expire ends the process tree because its time is over.
@@ -327,14 +320,12 @@ func (p *process) Signal(sig syscall.Signal) {
 	if p.tty == nil {
 		return
 	}
-	if conn, err := p.tty.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) {
-			// TIOCGPGRP works on the master side (ioctl_tty(2)).
-			if pg, err := unix.IoctlGetInt(int(fd), unix.TIOCGPGRP); err == nil && pg > 1 && pg != leader {
-				_ = unix.Kill(-pg, sig)
-			}
-		})
-	}
+	control(p.tty, func(fd int) {
+		// TIOCGPGRP works on the master side (ioctl_tty(2)).
+		if pg, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil && pg > 1 && pg != leader {
+			_ = unix.Kill(-pg, sig)
+		}
+	})
 }
 
 // Resize sets the terminal's size; the kernel signals the foreground group.
@@ -342,9 +333,7 @@ func (p *process) Resize(rows, cols uint16) {
 	if p.tty == nil {
 		return
 	}
-	if conn, err := p.tty.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { // pty.Setsize would make it block
-			_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
-		})
-	}
+	control(p.tty, func(fd int) { // pty.Setsize would make it block
+		_ = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+	})
 }
