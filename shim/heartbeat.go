@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
+	"wolffia/internal/proc"
 	"wolffia/runtime/launch"
 	"wolffia/wire"
 )
@@ -130,10 +130,10 @@ func loadOf(pid int) (l load) {
 
 // initOf returns the host's PID of PID 1 if the backend's process is its parent; else 0.
 func initOf(backend int) int {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", backend, backend))
-	for field := range strings.FieldsSeq(string(text)) {
-		program, _ := os.ReadFile("/proc/" + field + "/cmdline")
-		if pid, err := strconv.Atoi(field); err == nil && strings.HasPrefix(string(program), launch.GuestPath+"\x00") {
+	children, _ := proc.Children(backend)
+	for _, pid := range children {
+		program, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if strings.HasPrefix(string(program), launch.GuestPath+"\x00") {
 			return pid
 		}
 	}

@@ -76,7 +76,7 @@ func (s *shim) mount() (err error) {
 // launch starts the backend. The main goroutine calls it.
 func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 	s.step("launch " + backend.Name())
-	if err := adopt(); err != nil {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // see killOrphans
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	if s.boot.Held {
