@@ -20,9 +20,9 @@ const (
 // maxPending bounds how many detached commands of a session may wait.
 const maxPending = 256
 
-// A detached command goes on when its caller goes away, and can be asked for again:
-// neither the command nor its result is lost with a caller that was killed. It takes
-// the place of the channel for the command's own Call.
+// A detached command goes on when its caller goes away, and can be asked for again: see
+// docs/decisions/27-operations.md. It takes the place of the channel for the command's
+// own Call.
 type detached struct {
 	key    string
 	digest [sha256.Size]byte // of the request

@@ -13,10 +13,8 @@ import (
 	"wolffia/internal/proc"
 )
 
-// A dir is a session's directory. It can be searched and written to, but not
-// listed (mode 0300), and but for the command's text its names are random: a
-// process that has not been given a name can neither open nor remove what is
-// there, without a chmod first. All the same a hostile process may have put
+// A dir is a session's directory, with names that cannot be listed or guessed: see
+// docs/decisions/26-session-files.md. All the same a hostile process may have put
 // there what it likes: names are looked up in the directory that the guest has
 // open, links are never followed, and what is opened is checked.
 type dir struct {

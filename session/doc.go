@@ -40,12 +40,9 @@
 //     at its prompt.
 //   - What is removed is made anew, and a text that may have been read is not run again.
 //
-// A command can do to its own shell what it likes, its results included: define a
-// function named builtin, for one. And a process can be traced (ptrace(2)), or its
-// descriptors opened below /proc, by another of the same user. To execute the shell
-// from a file that cannot be read would keep both from it; but then the guest could
-// not see either where its shell is and whether it is at its prompt, and what it starts
-// would be as open as before. Each call gets an answer whatever happens.
+// A command can do to its own shell what it likes, its results included; what a session
+// is evidence of is in docs/sessions.md, and why its files are as they are in
+// docs/decisions/26-session-files.md. Each call gets an answer whatever happens.
 //
 // What a session does, and what happens to it, are the states and events of a machine: see
 // machine.go, and run.go for one text in the shell. A Session's state belongs to the goroutine

@@ -12,9 +12,8 @@ import (
 	"wolffia/internal/proc"
 )
 
-// The times between the steps against a command whose time is over. Each counts from the
-// step before, so that a shell has it also where all of the sandbox had to wait for a
-// processor.
+// The times between the steps against a command whose time is over, each from the step
+// before: see docs/decisions/25-shell-signals.md.
 const (
 	untilAsk  = 50 * time.Millisecond  // from SIGINT: ask again for the report
 	untilTerm = 250 * time.Millisecond // from there
@@ -117,17 +116,14 @@ func setsTrap(text []byte) bool {
 }
 
 // stoppable reports whether the shell can be stopped for a moment. In gVisor a
-// stopped process group gets SIGHUP whenever a process leaves it, as a child of the
-// shell does that gets its own, or ends: there it is an orphan from the start. Linux
-// looks whether that has made it one (EXIT in setpgid(2)).
+// stopped process group gets SIGHUP whenever a process leaves it. Linux
+// looks whether that has made it an orphan (EXIT in setpgid(2)).
 func (p *shellProcess) stoppable() bool { return p.foreground() != 0 }
 
 // atOnce has the shell see nothing of what f does until all of it is done, all
 // signals together, if it is stoppable. A program that ends meanwhile is not
-// followed by the next; and a bash that waits for its next line survives:
-// interrupted while it runs the trap of a signal just before, it goes on with the
-// bytes behind its buffer's end, as far as there are any (getc_with_restart of bash
-// 5.2 jumps out with the length at -1).
+// followed by the next; and a bash that waits for its next line survives: see
+// docs/decisions/25-shell-signals.md.
 func (s *Session) atOnce(f func()) {
 	if s.shell != nil && s.shell.stoppable() {
 		_ = unix.Kill(s.shell.pid, unix.SIGSTOP)
@@ -140,9 +136,7 @@ func (s *Session) atOnce(f func()) {
 
 // guard has the shell go no further in the command once the program that it
 // waits for has ended. By itself it goes on, unless the program has died of
-// SIGINT: one that handles it, or that SIGTERM had to end, would be followed by
-// the rest of the line, though the time is over. It does nothing to a shell at its prompt, for
-// the reason in atOnce.
+// SIGINT. It does nothing to a shell at its prompt, for the reason in atOnce.
 func (s *Session) guard() {
 	if s.shell.frozen || s.shell.atPrompt() {
 		return
@@ -155,18 +149,14 @@ func (s *Session) signalForeground(sig syscall.Signal) {
 	if s.shell == nil {
 		return
 	}
-	if s.shell.foreground() == 0 {
-		switch {
-		case s.shell.typeSignal(sig):
-		case sig == unix.SIGKILL:
-			s.killAll()
-		default:
-			s.sweep(sig)
-			_ = unix.Kill(s.shell.pid, sig)
-		}
-		return
-	}
-	if unix.Kill(-s.shell.foreground(), sig) != nil {
+	switch group := s.shell.foreground(); {
+	case group == 0 && s.shell.typeSignal(sig):
+	case group == 0 && sig == unix.SIGKILL:
+		s.killAll()
+	case group == 0:
+		s.sweep(sig)
+		_ = unix.Kill(s.shell.pid, sig)
+	case unix.Kill(-group, sig) != nil:
 		_ = unix.Kill(s.shell.pid, sig)
 	}
 }
@@ -244,20 +234,18 @@ func (s *Session) killCommand(r *run) {
 	s.send(s.d.report(r.nonce))
 }
 
-// comesBack reports whether the shell can be expected to answer yet: it is busy
-// itself, or only has to read its next line, and has no trap on SIGINT that would
+// comesBack reports whether the shell can be expected to answer yet: it uses a processor,
+// or waits for one or for the disk, as it does for long on a busy host; or it only has to
+// read its next line; and it has no trap on SIGINT that would
 // keep it so. bash handles SIGINT itself when it has no trap, and then ignores it
 // nowhere; what a trap looks like from outside is not told apart, so only a shell
 // that ignores it is not waited for.
 func (s *Session) comesBack() bool {
-	return !proc.Ignores(s.shell.pid, unix.SIGINT) && (s.shell.atPrompt() || s.burns())
-}
-
-// burns reports whether the shell uses a processor, or waits for one or for the disk, as it
-// does for long on a busy host.
-func (s *Session) burns() bool {
+	if proc.Ignores(s.shell.pid, unix.SIGINT) {
+		return false
+	}
 	p, err := proc.Read(s.shell.pid)
-	return err == nil && (p.State == 'R' || p.State == 'D')
+	return s.shell.atPrompt() || err == nil && (p.State == 'R' || p.State == 'D')
 }
 
 // lives reports whether the command has processes.

@@ -179,37 +179,20 @@ func declared(stmt string) (string, bool) {
 // newlines that are in no quotes and no parentheses. What is not closed is
 // left out.
 func statements(b []byte) (all []string) {
-	const (
-		plain = iota
-		single
-		double
-		dollar // $'...'
-	)
-	state, depth, begin := plain, 0, 0
+	depth, begin := 0, 0
+	var closing byte // what ends the quotes; 0: there are none
+	raw := false     // a backslash in them is one
 	for i := 0; i < len(b); i++ {
 		c := b[i]
 		switch {
-		case state == single:
-			if c == '\'' {
-				state = plain
-			}
-		case c == '\\':
+		case c == '\\' && !raw:
 			i++
-		case state == double:
-			if c == '"' {
-				state = plain
+		case closing != 0:
+			if c == closing {
+				closing, raw = 0, false
 			}
-		case state == dollar:
-			if c == '\'' {
-				state = plain
-			}
-		case c == '\'':
-			state = single
-			if i > 0 && b[i-1] == '$' {
-				state = dollar
-			}
-		case c == '"':
-			state = double
+		case c == '\'' || c == '"':
+			closing, raw = c, c == '\'' && (i == 0 || b[i-1] != '$') // $'...' is not
 		case c == '(':
 			depth++
 		case c == ')' && depth > 0:
