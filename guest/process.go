@@ -195,12 +195,8 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 	if err != nil {
 		return 0, err
 	}
-	env := req.Env
-	if env == nil {
-		env = []string{} // nil would mean the guest's own
-	}
 	attr := &syscall.ProcAttr{
-		Dir: dir, Env: env, Files: files,
+		Dir: dir, Env: req.Env, Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: req.TTY, Ctty: 0},
 	}
 	p.mu.Lock() // the tree is complete before kill uses it
@@ -237,9 +233,7 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 
 // A dirError keeps the errno of a bad working directory from being taken for
 // the program's: that is 125, not 127.
-type dirError struct{ err error }
-
-func (e dirError) Error() string { return e.err.Error() }
+type dirError struct{ error }
 
 // control calls f with a descriptor, which stays open meanwhile.
 func control(file *os.File, f func(fd int)) {

@@ -53,10 +53,7 @@ func (m *Manager) newDir() (_ *dir, err error) {
 	if d.fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != nil {
 		return nil, err
 	}
-	if err := unix.Fchmod(d.fd, dirMode); err != nil {
-		return nil, err
-	}
-	if err := d.writeText([]byte("x")); err != nil {
+	if err := errors.Join(unix.Fchmod(d.fd, dirMode), d.writeText([]byte("x"))); err != nil {
 		return nil, err
 	}
 	if _, err := os.ReadFile(path + "/" + textName); err == nil && !d.wasRead() {

@@ -4,9 +4,9 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 
 	"wolffia/internal/proc"
-	"wolffia/wire"
 )
 
 // known are the processes that a session has seen since its shell was started.
@@ -85,18 +85,14 @@ func (s *Session) hasNew() bool {
 	if !ok {
 		return true
 	}
-	for _, pid := range children {
-		if _, old := s.known.before[pid]; !old {
-			return true
-		}
+	unknown := func(pid int) bool {
+		_, old := s.known.before[pid]
+		return !old
 	}
 	orphans, _ := proc.Children(os.Getpid())
-	for _, pid := range orphans {
-		if _, old := s.known.before[pid]; !old && !s.known.foreign[pid] && !s.m.host.Started(pid) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(children, unknown) || slices.ContainsFunc(orphans, func(pid int) bool {
+		return unknown(pid) && !s.known.foreign[pid] && !s.m.host.Started(pid)
+	})
 }
 
 // record notes the processes that a run has left, among all: what is left of older
@@ -129,11 +125,7 @@ func (s *Session) adopt(r *run, files []proc.File, found []proc.Process) {
 	}
 	streams := map[int]int{}
 	for _, st := range r.held {
-		which := 0
-		if st.typ == wire.Stderr {
-			which = 1
-		}
-		streams[which] = st.fd
+		streams[slices.Index(outputs[:], st.typ)] = st.fd
 	}
 	if s.state == launching {
 		n := s.task.job

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -83,5 +82,3 @@ func (t *task) discardJob() {
 	}
 	t.job = nil
 }
-
-var errNotStarted = errors.New("the shell did not start it")

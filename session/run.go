@@ -443,31 +443,21 @@ func (s *Session) locate(pwd string) {
 // statPath is stat(2) for paths of any length.
 func statPath(path string, st *unix.Stat_t) error {
 	const piece = unix.PathMax - 1 // its size has room for a NUL
-	if len(path) <= piece {
-		return unix.Stat(path, st)
-	}
 	at := unix.AT_FDCWD
-	for {
-		part := path
-		if len(path) > piece {
-			part = path[:strings.LastIndexByte(path[:piece], '/')+1]
-		}
-		if part == "" {
+	defer func() { closeFD(&at) }()
+	for len(path) > piece {
+		end := strings.LastIndexByte(path[:piece], '/') + 1
+		if end == 0 {
 			return unix.ENAMETOOLONG // of one component
 		}
-		fd, err := unix.Openat(at, part, unix.O_PATH|unix.O_CLOEXEC, 0)
-		if at != unix.AT_FDCWD {
-			_ = unix.Close(at)
-		}
+		fd, err := unix.Openat(at, path[:end], unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}
-		if at, path = fd, strings.TrimLeft(path[len(part):], "/"); path == "" {
-			break
-		}
+		closeFD(&at)
+		at, path = fd, strings.TrimLeft(path[end:], "/")
 	}
-	defer unix.Close(at)
-	return unix.Fstat(at, st)
+	return unix.Fstatat(at, path, st, unix.AT_EMPTY_PATH)
 }
 
 // drain reads what is left of the output, and ends the run when nothing is.

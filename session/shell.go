@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"slices"
@@ -93,12 +94,6 @@ func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.Wai
 	}
 	p.sock = pair[0]
 	theirs = append(theirs, pair[1])
-	if err := unix.SetNonblock(p.sock, true); err != nil {
-		return nil, err
-	}
-	if err := unix.SetsockoptInt(p.sock, unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
-		return nil, err
-	}
 	p.peer = fileOf(pair[1])
 	p.script = p.sock
 	if s.d.posix {
@@ -109,10 +104,12 @@ func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.Wai
 	if p.state, err = s.dir.fifo(p.names.state, unix.O_RDWR); err != nil { // also to write: it never hangs up
 		return nil, err
 	}
-	if err := s.dir.write(p.names.exit, []byte(s.d.exitScript(p.path(p.names.state)))); err != nil {
-		return nil, err
-	}
-	if err := s.dir.write(p.names.guard, []byte(s.d.guardScript(p.path(p.names.aside)))); err != nil {
+	if err := errors.Join(
+		unix.SetNonblock(p.sock, true),
+		unix.SetsockoptInt(p.sock, unix.SOL_SOCKET, unix.SO_PASSCRED, 1),
+		s.dir.write(p.names.exit, []byte(s.d.exitScript(p.path(p.names.state)))),
+		s.dir.write(p.names.guard, []byte(s.d.guardScript(p.path(p.names.aside)))),
+	); err != nil {
 		return nil, err
 	}
 	var slave *os.File

@@ -217,7 +217,7 @@ func (s *Session) reason(in state, err error) error {
 	case in == overriding && err == nil:
 		return errors.New("the shell did not set the call's environment and working directory")
 	case in == launching && err == nil:
-		return errNotStarted
+		return errors.New("the shell did not start it")
 	}
 	if in == starting && s.task.kind == createTask {
 		return fmt.Errorf("session %q: start %s: %w", s.name, s.path, err)

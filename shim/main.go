@@ -102,10 +102,17 @@ func (s *shim) run(backend launch.Backend) error {
 	}()
 	go s.accept(listener) // ends with the process
 	if s.tree != nil {
-		go s.watchTree() // ends with the tree server, or the process
+		go func() { // ends with the tree server, or the process
+			s.tree.run()
+			s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended" + s.oom()}, 0)
+		}()
 	}
 	if s.boot.Config.BoundToCaller {
-		go s.watchCaller() // ends with the caller, or the process
+		go func() { // ends with the caller, or the process
+			_, _ = os.NewFile(boot.FDAlive, "alive").Read(make([]byte, 1))
+			s.orphaned.Store(true)
+			s.end(statedir.Status{State: runtime.StateStopped}, 0)
+		}()
 	} else if s.tree != nil && s.boot.Engine == "" {
 		s.warming.Store(true)
 		go func() { // ends at warmLimit, or with the mount
@@ -116,20 +123,6 @@ func (s *shim) run(backend launch.Backend) error {
 	outcome := s.await()
 	s.finish(&outcome)
 	return nil
-}
-
-// watchTree hands out the tree server's answers, and ends the sandbox with the tree
-// server.
-func (s *shim) watchTree() {
-	s.tree.run()
-	s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended" + s.oom()}, 0)
-}
-
-// watchCaller ends a sandbox that is bound to its caller with the caller.
-func (s *shim) watchCaller() {
-	_, _ = os.NewFile(boot.FDAlive, "alive").Read(make([]byte, 1))
-	s.orphaned.Store(true)
-	s.end(statedir.Status{State: runtime.StateStopped}, 0)
 }
 
 // oom returns ": " and a reason if the kernel has killed a process for the limit of

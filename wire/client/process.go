@@ -95,22 +95,18 @@ func (p *Process) handle(f wire.Frame) error {
 			p.fail(err)
 			return err
 		}
-		p.finish(status, nil)
+		p.settle(status, nil, io.EOF)
 	case wire.Failed:
 		var why wire.Failure
 		if err := wire.Decode(&f, &why); err != nil {
 			p.fail(err)
 			return err
 		}
-		p.finish(wire.ExitStatus{}, &StartError{Code: why.Code, Message: why.Message, Class: why.Class})
+		p.settle(wire.ExitStatus{}, &StartError{Code: why.Code, Message: why.Message, Class: why.Class}, io.EOF)
 	default:
 		return fmt.Errorf("%w: frame of type %d on a channel", wire.ErrProtocol, f.Type)
 	}
 	return nil
-}
-
-func (p *Process) finish(status wire.ExitStatus, err error) {
-	p.settle(status, err, io.EOF)
 }
 
 // fail ends the process's life on this side, with an error for all streams.
