@@ -232,8 +232,7 @@ func (s *Session) sendRun(r *run) {
 		}
 		s.send(s.d.run(s.dir.path, r.st, fifos{in: r.in.name, out: s.pipes[0].name, err: s.pipes[1].name}, status))
 	}
-	s.send(s.d.report(r.nonce))
-	s.send(s.d.settle())
+	s.send(s.d.report(r.nonce), s.d.settle())
 	s.set(lookOver, lostTick)
 	if r.limit > 0 {
 		s.alarms[timeUp] = r.begun.Add(r.limit)
@@ -389,17 +388,10 @@ func (s *Session) again(r *run) {
 		s.replaceFor(r)
 		return
 	}
-	s.repair()
+	s.send(s.d.repair()...)
 	if err := s.try(r); err != nil {
 		s.drop(r)
 		s.handle(broken, nil, err)
-	}
-}
-
-// repair undoes what a command can have done to the shell's own commands.
-func (s *Session) repair() {
-	for _, line := range s.d.repair() {
-		s.send(line)
 	}
 }
 

@@ -55,17 +55,19 @@ func (s *Session) flush() {
 	s.watchRoom(in.script, &in.watched, len(in.waiting) > 0)
 }
 
-// send sends one line to the shell. A line that does not go out shows as a lost
-// report.
-func (s *Session) send(packet string) {
+// send sends lines to the shell, each as a packet. One that does not go out shows as a
+// lost report.
+func (s *Session) send(packets ...string) {
 	in := s.shell
 	if in == nil || in.script < 0 {
 		return
 	}
 	if in.full {
-		in.waiting = append(in.waiting, packet)
+		in.waiting = append(in.waiting, packets...)
 		s.flush()
 		return
 	}
-	_, _ = unix.Write(in.script, []byte(packet))
+	for _, p := range packets {
+		_, _ = unix.Write(in.script, []byte(p))
+	}
 }

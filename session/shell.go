@@ -120,7 +120,8 @@ func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.Wai
 	p.slave = fileOf(int(slave.Fd()))
 	p.saved, _ = unix.IoctlGetTermios(p.tty, unix.TCGETS)
 	p.pid, err = s.m.host.Start(s.path, s.d.args(s.path, p.path(p.names.lines)), &syscall.ProcAttr{
-		Dir: cwd, Env: s.shellEnv(), Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
+		Dir: cwd, Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
+		Env: slices.Concat(s.env, []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // these keep it quiet
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
 	}, func(ws syscall.WaitStatus) { changed(p, ws) })
 	p.proc = "/proc/" + itoa(p.pid) + "/"
@@ -153,11 +154,6 @@ func setSize(fd int, rows, cols uint16) error {
 			return err
 		}
 	}
-}
-
-// shellEnv is the session's environment and what keeps a shell quiet.
-func (s *Session) shellEnv() []string {
-	return append(append([]string{}, s.env...), "PS1=", "PS2=", "HISTFILE=", "ENV=")
 }
 
 // ready notes that the shell has come to its first prompt; stateful says that it is to

@@ -417,8 +417,6 @@ func (s *Session) boot() error {
 	for _, fd := range []int{shell.sock, shell.state, shell.tty} {
 		s.poll.add(fd, unix.EPOLLIN)
 	}
-	for _, line := range s.d.start(shell.path(shell.names.exit), shell.path(shell.names.guard)) {
-		s.send(line)
-	}
+	s.send(s.d.start(shell.path(shell.names.exit), shell.path(shell.names.guard))...)
 	return s.begin(&run{probe: true, limit: startLimit})
 }
