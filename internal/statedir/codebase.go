@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,14 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
-
-// maxRecord bounds the bytes of a record that are read.
-const maxRecord = 16 << 20
 
 // A Codebase is the record of a directory for which rules were made. Sandboxes over the
 // directory cannot change it.
@@ -43,7 +37,7 @@ type Codebase struct {
 func KnownCodebases(state, path string) ([]Codebase, error) {
 	var all []Codebase
 	for dir := path; ; dir = filepath.Dir(dir) {
-		b, err := readRecord(recordFile(state, dir))
+		b, err := statefile.ReadBytes(recordFile(state, dir), statefile.MaxFile)
 		switch {
 		case err == nil:
 			c := Codebase{}
@@ -80,15 +74,6 @@ func recordFile(state, path string) string {
 	return filepath.Join(state, "codebases", hex.EncodeToString(sum[:16])+".json")
 }
 
-func readRecord(file string) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxRecord))
-}
-
 // writing numbers the partial records of this process.
 var writing atomic.Int64
 
@@ -116,7 +101,7 @@ func writeRecord(file string, c *Codebase, replace bool) error {
 	sweepParts(file)
 	part := fmt.Sprintf("%s.%d.%d.new", file, os.Getpid(), writing.Add(1))
 	if err := statefile.Create(part, b); err != nil {
-		return errors.Join(err, os.Remove(part))
+		return err
 	}
 	if replace {
 		return os.Rename(part, file)

@@ -64,9 +64,7 @@ func (b *Box) RenewLock() error {
 	if err == nil && st.Mode&(unix.S_IFMT|0o600) == unix.S_IFREG|0o600 || errors.Is(err, fs.ErrNotExist) && b.Stamp() == (Stamp{}) {
 		return nil
 	}
-	if err := os.Remove(b.Lockfile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return b.lockError(err)
-	}
+	_ = os.Remove(b.Lockfile()) // also a directory
 	if err := statefile.Create(b.Lockfile(), nil); err != nil {
 		return b.lockError(err)
 	}

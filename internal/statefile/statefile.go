@@ -1,6 +1,6 @@
 // Package statefile is the one way to access the files of the state directory. Some of them
-// can be written by processes that a sandbox may control: so no link is followed, and
-// reads are bounded.
+// can be written by processes that a sandbox may control: so no link is followed, no FIFO
+// is waited for, and reads are bounded.
 package statefile
 
 import (
@@ -19,48 +19,60 @@ import (
 // Coming is the suffix of the name under which a new version of a file is written.
 const Coming = ".new"
 
-// maxFile bounds the bytes that Read reads.
-const maxFile = 16 << 20
+// MaxFile bounds the bytes that Read reads.
+const MaxFile = 16 << 20
 
-// Read decodes the JSON in a regular file of at most 16 MiB into v. It does not follow a
-// link.
+// Read decodes the JSON in a regular file, of which it reads MaxFile bytes, into v.
 func Read(path string, v any) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !st.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", path)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	b, err := ReadBytes(path, MaxFile)
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(b, v)
 }
 
+// ReadBytes returns the first bytes, most or less, of a regular file. It does not follow a
+// link, and does not block.
+func ReadBytes(path string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
 // Write replaces the file at path by one with v as JSON: other processes read the old
 // file or the new one.
-func Write(path string, v any) error { return write(path, v, false) }
-
-// WriteSync is Write, and the same holds after a crash of the machine once it returns.
-func WriteSync(path string, v any) error { return write(path, v, true) }
-
-func write(path string, v any, durable bool) error {
+func Write(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	if err = Create(path+Coming, b); err == nil && durable {
-		err = Sync(path + Coming)
-	}
+	return replace(path, b, false)
+}
+
+// WriteSync is Write, and the same holds after a crash of the machine once it returns.
+func WriteSync(path string, v any) error {
+	b, err := json.Marshal(v)
 	if err != nil {
-		_ = os.Remove(path + Coming)
+		return err
+	}
+	return WriteBytes(path, b)
+}
+
+// WriteBytes is WriteSync for content that is not JSON.
+func WriteBytes(path string, b []byte) error { return replace(path, b, true) }
+
+func replace(path string, b []byte, durable bool) error {
+	if err := create(path+Coming, b, durable); err != nil {
 		return err
 	}
 	step.Reached("file: written")
@@ -70,14 +82,23 @@ func write(path string, v any, durable bool) error {
 	return Sync(filepath.Dir(path))
 }
 
-// Create makes a file, or overwrites one, with mode 0600.
-func Create(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+// Create makes a file with mode 0600, in the place of a file of any kind but a directory,
+// which is an error. After an error the file does not exist.
+func Create(path string, b []byte) error { return create(path, b, false) }
+
+func create(path string, b []byte, durable bool) error {
+	_ = unix.Unlink(path) // what a killed process has left; to open a FIFO could block
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Close())
+	if _, err = f.Write(b); err == nil && durable {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
 }
 
 // Sync writes a file, or the names in a directory, to the disk (fsync(2)).

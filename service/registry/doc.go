@@ -3,17 +3,11 @@
 // [Registry.Reconcile] corrects the index by them, and [Open] replaces a damaged
 // index with an empty one.
 //
-// The file is registry.db in the state directory, of go.etcd.io/bbolt. Its
-// buckets:
-//
-//	meta        "version"   the version, 8 bytes, big endian
-//	sandboxes   SANDBOX ID  JSON of Metadata: the registered ones
-//	reserved    SANDBOX ID  JSON of Metadata: being created or destroyed
-//
-// An owner has at most one sandbox in both buckets together. Behind the database are
-// 32 bytes, the SHA-256 of all before them: a damaged file is known by it before
-// bbolt maps a page. The index is in memory while a Registry is open; each change
-// replaces the whole file, and returns when the new one is on the disk.
+// The file is registry.db in the state directory, of go.etcd.io/bbolt; docs/state.md
+// has its buckets. An owner has at most one sandbox in both together. The checksum at
+// the end shows a damaged file before bbolt maps a page. The index is in memory while a
+// Registry is open; each change replaces the whole file, and returns when the new one is
+// on the disk.
 //
 // Beside it is registry.lock, which is never replaced and is locked as long as a
 // Registry is open: one service per state directory.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/filelock"
+	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
 
@@ -31,7 +31,6 @@ var errDamaged = errors.New("damaged")
 // The files, in the state directory.
 const (
 	dbFile      = "registry.db"
-	newFile     = dbFile + ".new"
 	damagedFile = dbFile + ".damaged"
 	lockFile    = "registry.lock"
 )
@@ -60,7 +59,7 @@ func Open(dir string, log *slog.Logger) (*Registry, error) {
 		return nil, unavailable(err)
 	}
 	path := filepath.Join(dir, dbFile)
-	_ = os.Remove(filepath.Join(dir, newFile)) // a killed service may have left one
+	_ = os.Remove(path + statefile.Coming) // a killed service may have left one
 	ix, err := load(path)
 	if errors.Is(err, errDamaged) {
 		log.Warn("the registry is damaged: it is set aside and rebuilt from the running sandboxes", "file", path, "renamedTo", filepath.Join(dir, damagedFile), "error", err)
@@ -80,24 +79,12 @@ const maxSize = 256 << 20
 
 // load reads the index in a file. The error of a damaged file wraps errDamaged.
 func load(path string) (*index, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	data, err := statefile.ReadBytes(path, maxSize+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newIndex(), nil
 	}
 	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file: remove it", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: remove %s, which is rebuilt from the running sandboxes", err, dbFile)
 	}
 	return decode(data)
 }
@@ -231,36 +218,4 @@ func fill(tx *bbolt.Tx, ix *index) error {
 		}
 	}
 	return nil
-}
-
-// write replaces the file of a state directory: after a crash, of the machine too,
-// it is the old one or the new one.
-func write(dir string, ix *index) error {
-	data, err := encode(ix)
-	if err != nil {
-		return err
-	}
-	fresh := filepath.Join(dir, newFile)
-	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err = f.Write(data); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, os.Remove(fresh))
-	}
-	if err := os.Rename(fresh, filepath.Join(dir, dbFile)); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

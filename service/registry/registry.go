@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
 
@@ -154,7 +156,11 @@ func (r *Registry) change(do func(ix *index) error) error {
 	if err := do(next); err != nil || next.equal(old) {
 		return err
 	}
-	if err := write(r.dir, next); err != nil {
+	data, err := encode(next)
+	if err == nil {
+		err = statefile.WriteBytes(filepath.Join(r.dir, dbFile), data)
+	}
+	if err != nil {
 		return unavailable(err)
 	}
 	r.index.Store(next)

@@ -30,7 +30,7 @@ var allow = map[string][]string{
 	"runtime/docker/keeper":           {"runtime", "runtime/launch", "runtime/docker/engine", "fusefs", "internal/boot", "internal/rmtree", "internal/rootfs", "internal/step"},
 	"policy":                          {"perm", "runtime", "internal/gitscan", "internal/statedir"},
 	"service":                         {"runtime", "runtime/launch", "service/registry", "internal/archive", "internal/step"},
-	"service/registry":                {"runtime", "internal/filelock"},
+	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
 	"service/server":                  {"runtime", "service", "service/registry", "internal/filelock", "internal/jsontext"},
 	"image":                           {"runtime", "image/store"},
 	"image/puller":                    {"runtime"},
