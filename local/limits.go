@@ -14,6 +14,7 @@ import (
 
 	"wolffia/internal/boot"
 	"wolffia/internal/cgroup"
+	"wolffia/internal/proc"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -120,8 +121,8 @@ const preferred = 500
 // enter puts pid, a child of the shim that waits at the start barrier, and the tree server,
 // if tree is not 0, under the limits; then it opens the barrier.
 func (l *limiting) enter(ctx context.Context, box *statedir.Box, stateDir string, shim, pid, tree int, open *os.File) error {
-	parent, err := statedir.ParentOf(pid)
-	if err == nil && parent != shim {
+	p, err := proc.Read(pid)
+	if err == nil && p.Parent != shim {
 		err = errors.New("it is not a child of the shim")
 	}
 	if err != nil {

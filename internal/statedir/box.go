@@ -148,11 +148,7 @@ func (b *Box) Limits(v any) error { return statefile.Read(filepath.Join(b.path, 
 
 // RemoveLimits removes the record of SetLimits, if any.
 func (b *Box) RemoveLimits() error {
-	err := os.Remove(filepath.Join(b.path, limitsFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return removeIfExists(filepath.Join(b.path, limitsFile))
 }
 
 const limitsFile = "limits.json"
@@ -313,12 +309,21 @@ func (d *Dir) RemoveHalf(id string) (removed bool, err error) {
 // RemoveFrom is Remove for the shim, which knows only its run directory.
 func RemoveFrom(run string) error { return removeAt(filepath.Dir(run)) }
 
+// removeIfExists is os.Remove, but a missing file is not an error.
+func removeIfExists(path string) error {
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 func removeAt(path string) error {
 	var errs []error
 	remove := func(elem ...string) {
-		err := os.Remove(filepath.Join(append([]string{path}, elem...)...))
+		err := removeIfExists(filepath.Join(append([]string{path}, elem...)...))
 		step.Reached("remove: one more gone")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			errs = append(errs, err)
 		}
 	}

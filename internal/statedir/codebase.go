@@ -1,16 +1,15 @@
 package statedir
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"wolffia/internal/statefile"
@@ -74,15 +73,12 @@ func recordFile(state, path string) string {
 	return filepath.Join(state, "codebases", hex.EncodeToString(sum[:16])+".json")
 }
 
-// writing numbers the partial records of this process.
-var writing atomic.Int64
-
 // partAge is the age from which a partial record is taken for a killed process's.
 const partAge = time.Hour
 
 // sweepParts removes the partial records that killed processes have left.
 func sweepParts(file string) {
-	parts, _ := filepath.Glob(file + ".*.new") // hexadecimal and digits: no pattern in the name
+	parts, _ := filepath.Glob(file + ".*" + statefile.Coming)
 	for _, part := range parts {
 		if info, err := os.Lstat(part); err == nil && time.Since(info.ModTime()) > partAge {
 			_ = os.Remove(part)
@@ -99,7 +95,7 @@ func writeRecord(file string, c *Codebase, replace bool) error {
 		return err
 	}
 	sweepParts(file)
-	part := fmt.Sprintf("%s.%d.%d.new", file, os.Getpid(), writing.Add(1))
+	part := file + "." + rand.Text() + statefile.Coming
 	if err := statefile.Create(part, b); err != nil {
 		return err
 	}

@@ -37,12 +37,9 @@ type Moment struct {
 	Boot   int64  // ms on CLOCK_BOOTTIME
 }
 
-var bootID = sync.OnceValue(func() string {
+var bootID = sync.OnceValues(func() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(id))
+	return strings.TrimSpace(string(id)), err
 })
 
 // Now returns the present Moment.
@@ -50,7 +47,8 @@ func Now() Moment {
 	m := Moment{Wall: time.Now().UnixMilli()}
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) == nil {
-		m.BootID, m.Boot = bootID(), ts.Nano()/int64(time.Millisecond)
+		m.Boot = ts.Nano() / int64(time.Millisecond)
+		m.BootID, _ = bootID()
 	}
 	return m
 }

@@ -1,12 +1,10 @@
 package statedir
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,17 +29,8 @@ func ProcessOf(pid int) (Process, error) {
 	if err != nil {
 		return Process{}, err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return Process{}, err
-	}
-	return Process{PID: pid, Start: strconv.FormatUint(p.Start, 10), BootID: strings.TrimSpace(string(boot))}, nil
-}
-
-// ParentOf returns the number of a process's parent.
-func ParentOf(pid int) (int, error) {
-	p, err := proc.Read(pid)
-	return p.Parent, err
+	boot, err := bootID()
+	return Process{PID: pid, Start: strconv.FormatUint(p.Start, 10), BootID: boot}, err
 }
 
 // Kill kills the process and waits up to limit until it is gone. It returns nil if the
@@ -85,11 +74,7 @@ func (b *Box) SetShim(p *Process, parts ...Process) error {
 
 // ForgetShim removes the record of the last start, if any.
 func (b *Box) ForgetShim() error {
-	err := os.Remove(filepath.Join(b.path, shimFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return removeIfExists(filepath.Join(b.path, shimFile))
 }
 
 // EndParts kills the shim and the parts that SetShim has recorded, and waits up to limit
@@ -122,93 +107,63 @@ func Descendants(pid int) []Process {
 // up to limit for each: processes of uid, or of the caller's user, that have the
 // sandbox's id as their last argument.
 func (b *Box) KillAll(uid int, limit time.Duration) error {
-	return b.parts(uid, b.isPart, func(p Process) error { return p.Kill(limit) })
+	return b.parts(isPart, func(p Process) error { return p.Kill(limit) }, uid, os.Geteuid())
 }
 
 // EndKeeper sends SIGTERM to the sandbox's keeper, which runs as the caller's user, so that
 // it ends the sandbox's container. It does not wait.
 func (b *Box) EndKeeper() error {
-	return b.parts(os.Geteuid(), b.isKeeper, func(p Process) error {
+	return b.parts(isKeeper, func(p Process) error {
 		fd, err := proc.Signal(p.PID, unix.SIGTERM, p.lives)
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
 		return err
-	})
+	}, os.Geteuid())
 }
 
 // KillKeeper kills the sandbox's keeper, which runs as the caller's user, and waits up to
 // limit until it is gone. The container stays: the directory Engine records it.
 func (b *Box) KillKeeper(limit time.Duration) error {
-	return b.parts(os.Geteuid(), b.isKeeper, func(p Process) error { return p.Kill(limit) })
+	return b.parts(isKeeper, func(p Process) error { return p.Kill(limit) }, os.Geteuid())
 }
 
-// parts calls do for each process for which isPart returns true.
-func (b *Box) parts(uid int, isPart func(dir string, uid int) bool, do func(Process) error) error {
-	procs, err := filepath.Glob("/proc/[0-9]*")
+// isPart reports whether a command line is that of a shim, tree server, backend or PID 1.
+func isPart(program, command string) bool {
+	if program == "wolffia" { // runsc and hold execute the backend
+		return slices.Contains([]string{"shim", "tree", "runsc", "hold"}, command)
+	}
+	return slices.Contains([]string{"bwrap", "guest", "runsc", "runsc-sandbox", "runsc-gofer"}, program)
+}
+
+func isKeeper(program, command string) bool {
+	return strings.HasPrefix(program, "wolffia-") && command == "keep"
+}
+
+// parts calls do for each process of one of the users whose command line is accepts and
+// ends with the sandbox's id.
+func (b *Box) parts(is func(program, command string) bool, do func(Process) error, users ...int) error {
+	boot, err := bootID()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, dir := range procs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil || pid == os.Getpid() || !isPart(dir, uid) {
+	for _, found := range proc.Others() {
+		// What follows is true of p, if do finds that p still lives.
+		p := Process{PID: found.PID, Start: strconv.FormatUint(found.Start, 10), BootID: boot}
+		cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cmdline")
+		args := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+		if err != nil || len(args) < 2 || args[len(args)-1] != b.id || !is(filepath.Base(args[0]), args[1]) {
 			continue
 		}
-		if p, err := ProcessOf(pid); err == nil && isPart(dir, uid) {
+		// Not the owner of /proc/PID: that is root if the process is not dumpable.
+		words, err := proc.Status(p.PID, "Uid")
+		if err != nil || len(words) == 0 {
+			continue
+		}
+		if uid, err := strconv.Atoi(words[0]); err == nil && slices.Contains(users, uid) {
 			errs = append(errs, do(p))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// isPart reports whether a process is the sandbox's shim, tree server, backend or PID 1.
-func (b *Box) isPart(dir string, uid int) bool {
-	program, args, named := b.named(dir)
-	switch {
-	case !named:
-		return false
-	case program == "wolffia" && (args[1] == "shim" || args[1] == "tree"):
-	case program == "wolffia" && (args[1] == "runsc" || args[1] == "hold"): // before it executes the backend
-	case program == "bwrap" || program == "guest" || program == "runsc" || program == "runsc-sandbox" || program == "runsc-gofer":
-	default:
-		return false
-	}
-	real, err := realUID(dir)
-	return err == nil && (real == uid || real == os.Geteuid())
-}
-
-// isKeeper reports whether a process is the sandbox's keeper.
-func (b *Box) isKeeper(dir string, uid int) bool {
-	program, args, named := b.named(dir)
-	if !named || !strings.HasPrefix(program, "wolffia-") || args[1] != "keep" {
-		return false
-	}
-	real, err := realUID(dir)
-	return err == nil && real == uid
-}
-
-// named returns a process's command line, and whether the last argument is the sandbox's
-// id.
-func (b *Box) named(dir string) (program string, args []string, named bool) {
-	cmdline, err := os.ReadFile(dir + "/cmdline")
-	if err != nil {
-		return "", nil, false
-	}
-	args = strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
-	return filepath.Base(args[0]), args, len(args) >= 2 && args[len(args)-1] == b.id
-}
-
-// realUID returns the real uid of a process. The owner of its directory in /proc does not
-// tell: that is root if the process is not dumpable.
-func realUID(dir string) (int, error) {
-	pid, err := strconv.Atoi(filepath.Base(dir))
-	if err != nil {
-		return 0, err
-	}
-	words, err := proc.Status(pid, "Uid")
-	if err != nil || len(words) == 0 {
-		return 0, fmt.Errorf("uid of process %d: %w", pid, cmp.Or(err, errors.ErrUnsupported))
-	}
-	return strconv.Atoi(words[0])
 }

@@ -1,42 +1,18 @@
 // Package statedir defines the layout of the state directory, which is the authoritative
 // record of all sandboxes, without a daemon.
 //
-//	STATE/                     0700; root's 0711, so that dropped users can pass
-//	  lock                     held while a sandbox is created: names are unique
-//	  images/                  0700: see package image/store
-//	  codebases/               a file for each codebase that rules were made for: what git
-//	                           tracked there before a sandbox could write it
-//	  sandboxes/               as STATE
-//	    ID/                    as STATE
-//	      config.json          0600: the configuration, and the labels
-//	      shim.json            0600: the process that is its shim
-//	      lifetime.json        0600: its deadline and its idle timeout, if it has any
-//	      limits.json          0600: what enforces its limits, if it has any, while it runs
-//	      lock                 0600: the shim and the tree server hold a part each, a keeper
-//	                           both; a process that changes config.json holds another part,
-//	                           the caller that the sandbox is bound to yet another
-//	      run/                 0700; if root created the sandbox, of the user that runs it
-//	        status.json        how it ended
-//	        sock               the shim's socket, while it is ready
-//	        log                of shim, guest and backend
-//	        audit.log          what the tree has denied; audit.log.1 is the older part
-//	        upper/, work/      the sandbox's changes of its image
-//	        mnt/               empty; the shim mounts here, in its own namespace
-//	      engine/              0700; while something of the sandbox may be in a container
-//	                           engine: what the engine is shown, and tree/, where the tree
-//	                           is mounted in the host's namespace
+// docs/state.md has the files, and who locks what.
 //
 // If root created the sandbox, all but run/ is root's. The files in run/ are written by
 // processes that a sandbox may have taken over: they are read without following links and
 // up to a bound, and nothing of importance depends on them.
 //
-// A file is replaced by rename. The shim syncs config.json, which must survive a crash of
-// the machine, after it is ready: so a start does not wait for the disk. The lock is an
-// open file description lock (fcntl_locking(2)): the kernel releases it with the last
-// process that holds it, and it can be queried without being taken.
+// The shim syncs config.json, which must survive a crash of the machine, after it is
+// ready: so a start does not wait for the disk.
 package statedir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/filelock"
 	"wolffia/internal/statefile"
 	"wolffia/internal/step"
 	"wolffia/runtime"
@@ -152,12 +129,11 @@ func (d *Dir) Find(ref string) (*Box, error) {
 	notFound := runtime.Errorf(runtime.ErrNotFound, "no sandbox %q: wolffia ls shows those there are", ref)
 	if runtime.IsID(ref) {
 		b := d.Box(ref)
-		if _, err := b.Config(); err == nil || !errors.Is(err, runtime.ErrNotFound) {
+		if _, err := b.Config(); !errors.Is(err, runtime.ErrNotFound) {
 			return b, err
 		}
-		return nil, notFound
 	}
-	if ref == "" {
+	if ref == "" || runtime.IsID(ref) {
 		return nil, notFound
 	}
 	ids, err := d.IDs()
@@ -165,14 +141,11 @@ func (d *Dir) Find(ref string) (*Box, error) {
 		return nil, err
 	}
 	var starting []string
+	var over *Box // sandboxes that have expired do not occupy their names
 	for _, id := range ids {
 		if strings.HasPrefix(id, ref) {
 			starting = append(starting, id)
 		}
-	}
-	// Sandboxes that have expired do not occupy their names.
-	var over *Box
-	for _, id := range ids {
 		b := d.Box(id)
 		if c, err := b.Config(); err == nil && c.Name == ref {
 			if !b.over(c) {
@@ -267,13 +240,11 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 // lock takes the lock of the state directory, which serializes Create and RemoveHalf.
 func (d *Dir) lock() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(d.path, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err == nil {
+		unlock, err = filelock.Wait(context.Background(), f, unix.F_WRLCK, 0, 0)
+	}
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the state directory: %w", err)
 	}
-	lk := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLKW, &lk); err != nil {
-		_ = f.Close()
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the state directory: %w", err)
-	}
-	return func() { _ = f.Close() }, nil
+	return unlock, nil
 }
