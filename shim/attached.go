@@ -29,7 +29,7 @@ func (s *shim) receiveAttached() (*launch.Spec, error) {
 		Stream: stream,
 		Wait: func() error {
 			packet, file, err := boot.ReceivePacket(keeper, make([]byte, boot.MaxPacket))
-			_ = boot.CloseFile(file)
+			_ = file.Close()
 			if err == nil {
 				err = keeperError(packet)
 			}

@@ -37,7 +37,7 @@ func (c *treeConn) run() {
 	defer close(c.over)
 	for buf := make([]byte, boot.MaxPacket); ; {
 		packet, file, err := boot.ReceivePacket(c.control, buf)
-		_ = boot.CloseFile(file) // no answer has one
+		_ = file.Close() // no answer has one
 		if len(packet) == 0 {
 			return // the tree server has ended, or the socket is broken
 		}

@@ -23,6 +23,7 @@ import (
 	"wolffia/image"
 	"wolffia/image/puller"
 	"wolffia/image/store"
+	"wolffia/internal/boot"
 )
 
 func main() {
@@ -39,7 +40,7 @@ func main() {
 		cancel()
 	}()
 	id, err := pull(ctx, os.Args[2], os.Args[3], os.Args[4], os.Args[1] == "pull-with-bar")
-	if err := json.NewEncoder(os.Stdout).Encode(puller.ResultOf(id, err)); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(puller.Result{ID: id, Failure: boot.Failed(err)}); err != nil {
 		os.Exit(1)
 	}
 }

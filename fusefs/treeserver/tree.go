@@ -72,7 +72,7 @@ func serveTree(b *boot.Params, control *os.File) error {
 	})
 	defer finish()
 	unix.Umask(0) // the kernel has applied the umask of the sandbox's process
-	device, err := boot.ReceiveDevice(control)
+	device, err := boot.ReceiveFile(control, "the mount", "the shim")
 	if err != nil {
 		return err
 	}

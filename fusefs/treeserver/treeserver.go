@@ -46,7 +46,7 @@ func (t *treeServer) serve() {
 			// In the background, since it takes time and serve must notice the shim's end.
 			go func() { // ends when the rules are in force
 				err := t.setRules(file)
-				_ = boot.CloseFile(file)
+				_ = file.Close()
 				t.changing.Store(false)
 				t.reply(req.ID, nil, err)
 			}()
@@ -63,7 +63,7 @@ func (t *treeServer) serve() {
 		default:
 			t.reply(req.ID, nil, runtime.Errorf(runtime.ErrUnsupported, "the tree server does not know the request"))
 		}
-		_ = boot.CloseFile(file)
+		_ = file.Close()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"wolffia/internal/boot"
 	"wolffia/runtime"
 )
 
@@ -32,31 +33,8 @@ type Request struct {
 
 // A Result is the output of the program, as JSON.
 type Result struct {
-	ID    string `json:"id,omitempty"`
-	Error string `json:"error,omitempty"`
-	Class string `json:"class,omitempty"` // of Error
-}
-
-// ResultOf returns the Result for an error, or for an id if err is nil.
-func ResultOf(id string, err error) *Result {
-	if err == nil {
-		return &Result{ID: id}
-	}
-	r := &Result{Error: err.Error()}
-	if class := runtime.Class(err); class != nil {
-		r.Class = class.Error()
-	}
-	return r
-}
-
-// err returns the reported error with its class.
-func (r *Result) err() error {
-	for _, class := range runtime.Classes() {
-		if class.Error() == r.Class {
-			return runtime.WithClass(class, errors.New(r.Error))
-		}
-	}
-	return runtime.WithClass(runtime.ErrUnavailable, errors.New(r.Error))
+	ID string `json:"id,omitempty"`
+	boot.Failure
 }
 
 // Find returns the path of the program: beside the program wolffia, or in PATH.
@@ -102,7 +80,7 @@ func Pull(ctx context.Context, program string, req *Request) (id string, err err
 	var result Result
 	if jerr := json.Unmarshal(out.Bytes(), &result); jerr == nil && result.ID+result.Error != "" {
 		if result.Error != "" {
-			return "", errors.Join(ctx.Err(), result.err())
+			return "", errors.Join(ctx.Err(), result.Err())
 		}
 		return result.ID, nil
 	}

@@ -38,29 +38,28 @@ func SendDevice(control, device *os.File) error {
 	return nil
 }
 
-// ReceiveDevice waits for SendDevice. The caller closes the descriptor.
-func ReceiveDevice(control *os.File) (*os.File, error) {
-	packet, device, err := ReceivePacket(control, make([]byte, 1))
+// ReceiveFile waits for a packet with a descriptor, as of SendDevice. Errors name what is
+// expected, and from whom. The caller closes the file.
+func ReceiveFile(socket *os.File, what, sender string) (*os.File, error) {
+	packet, file, err := ReceivePacket(socket, make([]byte, 1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("receive the mount: %w", err)
+		return nil, fmt.Errorf("receive %s: %w", what, err)
 	case len(packet) == 0:
-		return nil, errors.New("the shim ended before it had mounted the tree")
-	case device == nil:
-		return nil, errors.New("receive the mount: the packet has no descriptor")
+		return nil, fmt.Errorf("receive %s: %s has ended", what, sender)
+	case file == nil:
+		return nil, fmt.Errorf("receive %s: the message has no descriptor", what)
 	}
-	return device, nil
+	return file, nil
 }
 
 // SendServing tells the shim that the tree is served or, if why is not nil, why not.
 func SendServing(control *os.File, why error) error {
-	b := []byte{}
+	text := "." // an empty packet would look like a hang-up
 	if why != nil {
-		b = []byte(why.Error())
+		text += why.Error()
 	}
-	// An empty packet would look like a hang-up.
-	_, err := unix.SendmsgN(int(control.Fd()), append([]byte{'.'}, b...), nil, nil, unix.MSG_NOSIGNAL)
-	return err
+	return unix.Sendmsg(int(control.Fd()), []byte(text), nil, nil, unix.MSG_NOSIGNAL)
 }
 
 // ReceiveServing waits for SendServing.
@@ -114,9 +113,7 @@ func ReceivePacket(control *os.File, buf []byte) ([]byte, *os.File, error) {
 		}
 	}
 	if flags&unix.MSG_TRUNC != 0 {
-		if file != nil {
-			_ = file.Close()
-		}
+		_ = file.Close() // nil is fine
 		return buf[:n], nil, errCut
 	}
 	return buf[:n], file, nil
@@ -156,8 +153,7 @@ func SendPacket(control *os.File, v any, file *os.File) error {
 	if file != nil {
 		rights = unix.UnixRights(int(file.Fd()))
 	}
-	_, err = unix.SendmsgN(int(control.Fd()), b, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
-	return err
+	return unix.Sendmsg(int(control.Fd()), b, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }
 
 // seals show the reader of rules that their file is in memory, cannot change, and does not
@@ -167,15 +163,24 @@ const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F
 // SealedFile returns a file in memory with the given content, which cannot change. The caller
 // closes it.
 func SealedFile(content []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("rules", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	f, err := memory("rules", content, unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// memory returns a file in memory, to be read from its beginning. The caller closes it.
+func memory(name string, content []byte, flags int) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|flags)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "rules")
-	if _, err = f.Write(content); err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
-	}
-	if err != nil {
+	f := os.NewFile(uintptr(fd), name)
+	if _, err = f.WriteAt(content, 0); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -205,12 +210,4 @@ func ReadRules(f *os.File) ([]perm.Rule, error) {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "read the rules: %w", err)
 	}
 	return rules, nil
-}
-
-// CloseFile closes f unless it is nil.
-func CloseFile(f *os.File) error {
-	if f == nil {
-		return nil
-	}
-	return f.Close()
 }

@@ -2,7 +2,6 @@ package boot
 
 import (
 	"errors"
-	"io"
 	"net"
 	"os"
 
@@ -80,5 +79,3 @@ func (s *Socket) Close() error {
 	_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 	return s.file.Close()
 }
-
-var _ io.ReadWriteCloser = (*Socket)(nil)

@@ -34,18 +34,8 @@ func attachImage(path string) error {
 	return nil
 }
 
-// receiveImage receives a detached mount; the caller closes it.
 func receiveImage(socket *os.File) (*os.File, error) {
-	packet, tree, err := boot.ReceivePacket(socket, make([]byte, 1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("receive the image: %w", err)
-	case len(packet) == 0:
-		return nil, errors.New("receive the image: the process that starts the sandbox has ended")
-	case tree == nil:
-		return nil, errors.New("receive the image: the message has no descriptor")
-	}
-	return tree, nil
+	return boot.ReceiveFile(socket, "the image", "the process that starts the sandbox")
 }
 
 // composeImage mounts the sandbox's root directory: its own changes over an image.

@@ -33,7 +33,7 @@ var allow = map[string][]string{
 	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
 	"service/server":                  {"runtime", "service", "service/registry", "internal/filelock", "internal/jsontext"},
 	"image":                           {"runtime", "image/store"},
-	"image/puller":                    {"runtime"},
+	"image/puller":                    {"runtime", "internal/boot"},
 	"image/store":                     {"runtime", "internal/*"},
 	"fusefs":                          {"perm", "internal/beneath", "internal/fusermount", "internal/gitguard"},
 	"fusefs/audit":                    {"perm"},
@@ -65,7 +65,7 @@ var allow = map[string][]string{
 	"internal/test/attack/attacktest": {"runtime", "perm", "internal/*", "internal/test/*"},
 	"internal/test/crashtest/service": {"perm", "runtime", "runtime/bwrap", "service/registry", "service", "local"},
 	"cmd/wolffia":                     {"..."},
-	"cmd/wolffia-image":               {"image", "image/*"},
+	"cmd/wolffia-image":               {"image", "image/*", "internal/boot"},
 	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/keeper"},
 	"cmd/wolffia-guest":               {"guest", "internal/archive"},
 }

@@ -102,7 +102,7 @@ func (k *keeper) keep() (err error) {
 	defer ask()
 	go func() { // ends with the shim, or its request
 		_, file, _ := boot.ReceivePacket(k.socket, make([]byte, boot.MaxPacket))
-		_ = boot.CloseFile(file)
+		_ = file.Close()
 		ask()
 	}()
 	control := os.NewFile(boot.FDControl, "control")
