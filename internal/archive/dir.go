@@ -27,27 +27,20 @@ type dir struct {
 // dir makes the directory name in d, or enters the one that exists.
 func (d *dir) dir(name string, h *tar.Header) (*dir, error) {
 	err := again(func() error { return unix.Mkdirat(d.fd, name, 0o700) })
-	if errors.Is(err, unix.EEXIST) && d.isLink(name) {
-		err = again(func() error { return unix.Unlinkat(d.fd, name, 0) })
-		if err == nil {
+	if errors.Is(err, unix.EEXIST) && d.kind(name) == unix.S_IFLNK {
+		if err = d.remove(name); err == nil {
 			err = again(func() error { return unix.Mkdirat(d.fd, name, 0o700) })
 		}
 	}
-	switch {
-	case errors.Is(err, unix.EEXIST):
-		fd, err := openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
-		if err != nil {
-			return nil, err
-		}
-		return &dir{fd: fd}, nil
-	case err != nil:
+	existed := errors.Is(err, unix.EEXIST)
+	if err != nil && !existed {
 		return nil, err
 	}
 	// Another process may have replaced it with a link. With O_PATH no kernel follows
 	// the link; gVisor without our patch does with O_DIRECTORY alone.
 	place, err := openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, err
+	if err != nil || existed {
+		return &dir{fd: place}, err
 	}
 	fd, err := openat(place, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err := errors.Join(err, unix.Close(place)); err != nil {
@@ -66,11 +59,11 @@ func (d *dir) complete() error {
 	return errors.Join(err, unix.Close(d.fd))
 }
 
-// isLink reports whether name in d is a symbolic link.
-func (d *dir) isLink(name string) bool {
+// kind returns the type (S_IFMT) of name in d; 0 if it cannot be read.
+func (d *dir) kind(name string) uint32 {
 	var st unix.Stat_t
-	err := again(func() error { return unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
-	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+	_ = again(func() error { return unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return st.Mode & unix.S_IFMT
 }
 
 // touch sets the modification time of name, as far as the file system can.
@@ -94,13 +87,11 @@ func (d *dir) link(name string, h *tar.Header) error {
 // it fails, and renames the result to name. A directory at name is an error; so is
 // anything else but a regular file or a link: a process may wait at it.
 func (d *dir) replace(name string, create func(temp string) error) error {
-	var st unix.Stat_t
-	err := again(func() error { return unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
-	kind := st.Mode & unix.S_IFMT
-	if err == nil && kind == unix.S_IFDIR {
+	switch d.kind(name) {
+	case 0, unix.S_IFREG, unix.S_IFLNK:
+	case unix.S_IFDIR:
 		return unix.EISDIR
-	}
-	if err == nil && kind != unix.S_IFREG && kind != unix.S_IFLNK {
+	default:
 		return fmt.Errorf("in its place is %w", ErrKind)
 	}
 	temp := ".wolffia-" + rand.Text()
@@ -113,9 +104,9 @@ func (d *dir) replace(name string, create func(temp string) error) error {
 	return nil
 }
 
-// remove undoes a create.
-func (d *dir) remove(temp string) error {
-	return again(func() error { return unix.Unlinkat(d.fd, temp, 0) })
+// remove deletes a file or link.
+func (d *dir) remove(name string) error {
+	return again(func() error { return unix.Unlinkat(d.fd, name, 0) })
 }
 
 // file writes a regular file.

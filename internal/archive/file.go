@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -112,57 +113,45 @@ func Put(r io.Reader, path string, size int64) error {
 }
 
 func put(r io.Reader, path string, size int64) error {
-	parent, name := filepath.Dir(path), filepath.Base(path)
+	parent := filepath.Dir(path)
 	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return err
 	}
-	var d dir
-	err := again(func() (err error) {
-		d.fd, err = unix.Open(parent, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		return err
-	})
-	if err != nil {
-		return err
+	old, err := os.Lstat(path)
+	exists := err == nil
+	if exists && !old.Mode().IsRegular() && old.Mode().Type() != fs.ModeSymlink { // a process may wait at it
+		return ErrNotRegular
 	}
-	defer unix.Close(d.fd)
-	created := false
-	err = d.replace(name, func(temp string) error {
-		fd, err := openat(d.fd, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o666)
-		if err != nil {
+	temp := filepath.Join(parent, ".wolffia-"+rand.Text())
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		content := bytes.NewBuffer(make([]byte, 0, size))
+		if err := exactly(content, r, size); err != nil {
 			return err
 		}
-		created = true
-		f := os.NewFile(uintptr(fd), temp)
-		if st, statErr := os.Lstat(path); statErr == nil && st.Mode().IsRegular() {
-			err = f.Chmod(st.Mode() & permission)
-		}
-		if err == nil {
-			err = exactly(f, r, size)
-		}
-		if err = errors.Join(err, f.Close()); err != nil {
-			return errors.Join(err, d.remove(temp))
-		}
-		return nil
-	})
-	switch {
-	case errors.Is(err, ErrKind), errors.Is(err, unix.EISDIR):
-		return ErrNotRegular
-	case err == nil, created:
-		return err
+		return putInPlace(path, content.Bytes())
 	}
-	content := bytes.NewBuffer(make([]byte, 0, size))
-	if err := exactly(content, r, size); err != nil {
-		return err
+	if exists && old.Mode().IsRegular() {
+		err = f.Chmod(old.Mode() & permission)
 	}
-	return putInPlace(&d, name, content.Bytes())
+	if err == nil {
+		err = exactly(f, r, size)
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return nil
 }
 
-// putInPlace makes content that of the file name in d.
-func putInPlace(d *dir, name string, content []byte) error {
-	fd, err := openat(d.fd, name, unix.O_RDWR|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	missing := errors.Is(err, unix.ENOENT)
+// putInPlace makes content that of the file at path.
+func putInPlace(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	missing := errors.Is(err, fs.ErrNotExist)
 	if missing {
-		fd, err = openat(d.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o666)
+		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	}
 	if errors.Is(err, unix.ELOOP) {
 		return ErrNotRegular
@@ -170,36 +159,22 @@ func putInPlace(d *dir, name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
 		return errors.Join(ErrNotRegular, err)
 	}
-	old, err := keep(f)
-	if err != nil {
+	old := bytes.NewBuffer(make([]byte, 0, st.Size()+bytes.MinRead))
+	if _, err := old.ReadFrom(f); err != nil {
 		return err
 	}
-	defer old.Close()
 	if err = overwrite(f, bytes.NewReader(content)); err == nil {
 		return nil
 	}
 	if missing {
-		return errors.Join(err, d.remove(name))
+		return errors.Join(err, os.Remove(path))
 	}
-	return errors.Join(err, overwrite(f, old))
-}
-
-// keep returns a copy of a file's content, in memory.
-func keep(f *os.File) (*os.File, error) {
-	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	old := os.NewFile(uintptr(fd), "old")
-	if _, err := copyPlain(old, f); err != nil {
-		return nil, errors.Join(err, old.Close())
-	}
-	return old, nil
+	return errors.Join(err, overwrite(f, bytes.NewReader(old.Bytes())))
 }
 
 // overwrite makes the content of a file that of from, which it reads from its

@@ -28,20 +28,15 @@ func Pack(w io.Writer, path string) error {
 	if top == "/" {
 		return fmt.Errorf("pack %q: it has no name", path)
 	}
-	var dir int
-	err = again(func() (err error) {
-		dir, err = unix.Open(filepath.Dir(abs), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		return err
-	})
+	dir, err := os.OpenFile(filepath.Dir(abs), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err == nil {
+		defer dir.Close()
+		p := packer{w: tar.NewWriter(w), buf: make([]byte, bufferSize)}
+		if err = p.pack(int(dir.Fd()), top, top, 1); err == nil {
+			err = p.w.Close()
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("pack %q: %w", path, err)
-	}
-	defer unix.Close(dir)
-	p := packer{w: tar.NewWriter(w), buf: make([]byte, bufferSize)}
-	if err := p.pack(dir, top, top, 1); err != nil {
-		return fmt.Errorf("pack %q: %w", path, err)
-	}
-	if err := p.w.Close(); err != nil {
 		return fmt.Errorf("pack %q: %w", path, err)
 	}
 	return nil
@@ -91,13 +86,13 @@ func (p *packer) open(dir int, name string, h *tar.Header, kind uint32) (f *os.F
 	_ = unix.SetNonblock(fd, false) // or os asks the file system to poll it
 	f = os.NewFile(uintptr(fd), h.Name)
 	var st unix.Stat_t
-	if err := again(func() error { return unix.Fstat(fd, &st) }); err != nil {
+	err = again(func() error { return unix.Fstat(fd, &st) })
+	if err == nil && st.Mode&unix.S_IFMT != kind {
+		err = errors.New("changed while it was read")
+	}
+	if err != nil {
 		_ = f.Close()
 		return nil, 0, fmt.Errorf("%q: %w", h.Name, err)
-	}
-	if st.Mode&unix.S_IFMT != kind {
-		_ = f.Close()
-		return nil, 0, fmt.Errorf("%q: changed while it was read", h.Name)
 	}
 	return f, st.Size, nil
 }
