@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/rmtree"
+	"wolffia/internal/statedir"
 	"wolffia/internal/statefile"
 	"wolffia/runtime"
 )
@@ -44,8 +45,8 @@ func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error
 	if err != nil {
 		return nil, err
 	}
-	if err := s.prepare(); err != nil {
-		return nil, err
+	if err := statedir.EnsureDir(s.path, 0o700, 0o077); err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "image store %s: %w", s.path, err)
 	}
 	release, err := s.lock(ctx, unix.F_WRLCK, offset(src.ID))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -21,9 +22,9 @@ type bwrapFacts struct {
 }
 
 func probeBubblewrap(ctx context.Context, h *host) Result {
-	var f bwrapFacts
-	var err error
-	if f.path, err = exec.LookPath("bwrap"); err != nil {
+	path, err := exec.LookPath("bwrap")
+	f := bwrapFacts{path: path}
+	if err != nil {
 		return decideBubblewrap(bwrapFacts{}, h)
 	}
 	if info, err := os.Stat(f.path); err == nil {
@@ -97,10 +98,6 @@ func decideBubblewrap(f bwrapFacts, h *host) Result {
 // noUserNS reports whether bubblewrap failed for want of user namespaces, or of the
 // capabilities in them that AppArmor denies.
 func noUserNS(stderr string) bool {
-	for _, s := range []string{"new namespace", "uid map", "RTM_NEWADDR", "Failed to make / slave"} {
-		if strings.Contains(stderr, s) {
-			return true
-		}
-	}
-	return false
+	signs := []string{"new namespace", "uid map", "RTM_NEWADDR", "Failed to make / slave"}
+	return slices.ContainsFunc(signs, func(s string) bool { return strings.Contains(stderr, s) })
 }

@@ -39,13 +39,7 @@ func (h *host) cgroups(kind cgroup.Kind) string {
 	case kind == cgroup.Occupied:
 		return "# run wolffia in a group of its own below that one, such as by DelegateSubgroup= of a service"
 	}
-	return h.delegate()
-}
-
-// delegate returns the commands that make systemd delegate the controllers to
-// the users.
-func (h *host) delegate() string {
-	const dir = "/etc/systemd/system/user@.service.d"
+	const dir = "/etc/systemd/system/user@.service.d" // systemd delegates the controllers to the users
 	return h.sudo("mkdir -p "+dir) + "\n" +
 		h.put("[Service]\nDelegate=cpu cpuset io memory pids", dir+"/delegate.conf") + "\n" +
 		h.sudo("systemctl daemon-reload") + "\n# then log in again"

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,11 +56,7 @@ func decideRunsc(f runscFacts) Result {
 	}
 	r := Result{Found: "runsc " + f.found.Version + " at " + f.found.Path, OK: f.run == nil}
 	if f.run != nil {
-		said := firstLine(f.stderr)
-		if said == "" {
-			said = f.run.Error()
-		}
-		r.Problem = "a sandbox does not start: " + said
+		r.Problem = "a sandbox does not start: " + cmp.Or(firstLine(f.stderr), f.run.Error())
 	}
 	return r
 }
@@ -144,24 +141,23 @@ func readInfo(r io.Reader) (server string, err error) {
 
 // readHeader reads the header of an answer, whose status must be 200.
 func readHeader(b *bufio.Reader) (server string, err error) {
-	for n := 0; ; n++ {
+	line, _ := b.ReadString('\n')
+	status := strings.Fields(line)
+	switch {
+	case !strings.HasPrefix(line, "HTTP/1."):
+		return "", errors.New("the answer is not HTTP")
+	case len(status) < 2 || status[1] != "200":
+		return "", fmt.Errorf("the answer is %q", firstLine(line))
+	}
+	for {
 		line, err := b.ReadString('\n')
-		line = strings.TrimRight(line, "\r\n")
+		key, value, _ := strings.Cut(line, ":")
 		switch {
-		case n == 0 && !strings.HasPrefix(line, "HTTP/1."):
-			return "", errors.New("the answer is not HTTP")
-		case n == 0:
-			if status := strings.Fields(line); len(status) < 2 || status[1] != "200" {
-				return "", fmt.Errorf("the answer is %q", firstLine(line))
-			}
 		case err != nil:
 			return "", errors.New("the answer is incomplete")
-		case line == "" && server == "":
-			return "an unnamed engine", nil
-		case line == "":
-			return server, nil
-		}
-		if key, value, _ := strings.Cut(line, ":"); strings.EqualFold(key, "Server") {
+		case strings.TrimSpace(line) == "":
+			return cmp.Or(server, "an unnamed engine"), nil
+		case strings.EqualFold(key, "Server"):
 			server = firstLine(strings.TrimSpace(value))
 		}
 	}
@@ -189,11 +185,7 @@ func decideDocker(answers []answer, named bool, h *host) Result {
 				Fix:     h.sudo("usermod -aG docker "+h.name()) + "\n# then log in again; the group is as good as root",
 			}
 		case errors.Is(a.err, syscall.ECONNREFUSED):
-			return Result{
-				Found:   a.addr,
-				Problem: "no engine listens at " + a.addr,
-				Fix:     h.sudo("systemctl enable --now docker"),
-			}
+			return Result{Found: a.addr, Problem: "no engine listens at " + a.addr, Fix: h.sudo("systemctl enable --now docker")}
 		case named || !errors.Is(a.err, fs.ErrNotExist):
 			return Result{Found: a.addr, Problem: fmt.Sprintf("the engine at %s does not answer: %v", a.addr, a.err)}
 		}

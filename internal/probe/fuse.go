@@ -71,11 +71,7 @@ func decideFuse(f fuseFacts, h *host) Result {
 	case errors.Is(f.open, fs.ErrNotExist), errors.Is(f.open, syscall.ENXIO), errors.Is(f.open, syscall.ENODEV):
 		return Result{Problem: "the kernel module fuse is not loaded", Fix: load}
 	case errors.Is(f.open, fs.ErrPermission):
-		return Result{
-			Found:   fuseDevice,
-			Problem: "this user may not open " + fuseDevice,
-			Fix:     open,
-		}
+		return Result{Found: fuseDevice, Problem: "this user may not open " + fuseDevice, Fix: open}
 	}
 	return Result{Problem: fuseDevice + ": " + f.open.Error(), Fix: load}
 }
@@ -94,10 +90,8 @@ func probeFusermount(ctx context.Context, h *host) Result {
 	var f fusermountFacts
 	if path, err := exec.LookPath("fusermount3"); err == nil {
 		f.path = path
-		var st syscall.Stat_t
-		if syscall.Stat(f.path, &st) == nil {
-			f.setuid = st.Mode&syscall.S_ISUID != 0 && st.Uid == 0
-		}
+		var st unix.Stat_t
+		f.setuid = unix.Stat(f.path, &st) == nil && st.Mode&unix.S_ISUID != 0 && st.Uid == 0
 		f.version, _ = output(ctx, exec.CommandContext(ctx, f.path, "--version"))
 	}
 	for line := range strings.Lines(readFile("/etc/fuse.conf")) {

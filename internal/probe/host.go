@@ -104,17 +104,14 @@ func (h *host) install(name string, others ...string) string {
 			name = n
 		}
 	}
-	switch h.family {
-	case "debian":
-		return h.sudo("apt-get install -y " + name)
-	case "fedora":
-		return h.sudo("dnf install -y " + name)
-	case "arch":
-		return h.sudo("pacman -S --noconfirm " + name)
-	case "alpine":
-		return h.sudo("apk add " + name)
-	case "suse":
-		return h.sudo("zypper install -y " + name)
+	if command, known := map[string]string{
+		"debian": "apt-get install -y ",
+		"fedora": "dnf install -y ",
+		"arch":   "pacman -S --noconfirm ",
+		"alpine": "apk add ",
+		"suse":   "zypper install -y ",
+	}[h.family]; known {
+		return h.sudo(command + name)
 	}
 	return "# install the package " + name
 }
@@ -138,12 +135,10 @@ func (h *host) restart() string {
 
 // name returns the user's name for a command.
 func (h *host) name() string {
-	for _, c := range h.user {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
-			return "$USER"
-		}
+	odd := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("-_.", c)
 	}
-	if h.user == "" {
+	if h.user == "" || strings.ContainsFunc(h.user, odd) {
 		return "$USER"
 	}
 	return h.user

@@ -85,14 +85,13 @@ func All(ctx context.Context) []Result {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	h := thisHost()
-	list := features()
-	pending := make([]<-chan Result, len(list))
-	for i, f := range list {
-		pending[i] = f.start(ctx, h)
+	var pending []<-chan Result
+	for _, f := range features() {
+		pending = append(pending, f.start(ctx, h))
 	}
-	results := make([]Result, len(list))
-	for i := range list {
-		results[i] = <-pending[i]
+	var results []Result
+	for _, p := range pending {
+		results = append(results, <-p)
 	}
 	return results
 }
@@ -109,9 +108,8 @@ func Check(ctx context.Context, name Feature) Result {
 
 // start runs the probe and sends one result, at the latest when ctx ends.
 func (f feature) start(ctx context.Context, h *host) <-chan Result {
-	done := make(chan Result, 1) // so that a late probe can end
+	done, out := make(chan Result, 1), make(chan Result, 1) // so that a late probe can end
 	go func() { done <- f.probe(ctx, h) }()
-	out := make(chan Result, 1)
 	go func() { // ends with the probe or with ctx
 		var r Result
 		select {

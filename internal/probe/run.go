@@ -10,16 +10,10 @@ import (
 	"strings"
 )
 
-// readFile returns the start of a small file; "" if it cannot be read.
+// readFile returns the content of a small file; "" if it cannot be read.
 func readFile(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	buf := make([]byte, 64<<10)
-	n, _ := f.Read(buf) // files of /proc and /sys come in one piece
-	return string(buf[:n])
+	b, _ := os.ReadFile(path)
+	return string(b)
 }
 
 func exists(path string) bool {

@@ -24,8 +24,11 @@ func Holds(pid int, files []File) (bool, error) {
 		return false, nil
 	}
 	dir, err := os.Open("/proc/" + strconv.Itoa(pid) + "/fd")
+	if err != nil && !errors.Is(err, fs.ErrPermission) {
+		return false, nil // the process is gone
+	}
 	if err != nil {
-		return false, onlyPermission(err)
+		return false, err
 	}
 	defer dir.Close()
 	fds, _ := dir.Readdirnames(-1)
@@ -38,12 +41,4 @@ func Holds(pid int, files []File) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// onlyPermission drops any other error: the process or descriptor is gone.
-func onlyPermission(err error) error {
-	if errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	return nil
 }

@@ -57,7 +57,7 @@ func KnownCodebases(state, path string) ([]Codebase, error) {
 // and otherwise kept.
 func (d *Dir) Remember(c *Codebase, replace bool) error {
 	file := recordFile(d.path, c.Path)
-	err := d.ensure(filepath.Dir(file))
+	err := EnsureDir(filepath.Dir(file), d.mode, 0o022)
 	if err == nil {
 		err = writeRecord(file, c, replace)
 	}

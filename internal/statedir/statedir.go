@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -63,38 +64,38 @@ func Open(path string) (*Dir, error) {
 	if os.Geteuid() == 0 {
 		d.mode = 0o711
 	}
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	for _, p := range []string{path, filepath.Join(path, "sandboxes")} {
-		if err := d.ensure(p); err != nil {
+		if err == nil {
+			err = EnsureDir(p, d.mode, 0o022)
+		}
+		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "state directory %s: %w; choose another with --state-dir or WOLFFIA_STATE_DIR", path, err)
 		}
 	}
 	return d, nil
 }
 
-// ensure makes a directory, or checks one that exists: the user must own it, and others
-// must not be able to write in it.
-func (d *Dir) ensure(path string) error {
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
+// EnsureDir makes a directory with this mode, or checks one that exists: the user must own
+// it, and others must not have the permissions deny.
+func EnsureDir(path string, mode, deny fs.FileMode) error {
+	err := os.Mkdir(path, mode)
 	if err == nil {
-		err = os.Mkdir(path, d.mode)
-	}
-	if err == nil {
-		return os.Chmod(path, d.mode) // whatever the umask
+		return os.Chmod(path, mode) // whatever the umask
 	}
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		return err
-	}
+	st, err := os.Stat(path)
 	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+	case err != nil:
+		return err
+	case !st.IsDir():
 		return errors.New("not a directory")
-	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("its owner is uid %d, not you", st.Uid)
-	case st.Mode&0o022 != 0:
-		return fmt.Errorf("others may write in it: chmod go-w %s", path)
+	case int(st.Sys().(*syscall.Stat_t).Uid) != os.Geteuid():
+		return fmt.Errorf("its owner is uid %d, not you", st.Sys().(*syscall.Stat_t).Uid)
+	case st.Mode()&deny != 0:
+		return fmt.Errorf("others may use it: chmod %o %s", mode, path)
 	}
 	return nil
 }
