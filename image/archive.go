@@ -67,7 +67,7 @@ func openArchive(file string, progress func(done, total int64)) (_ *source, err 
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "configuration: %w", err)
 	}
-	layers, count := images[0].Layers, newCounter(progress)
+	layers, count := images[0].Layers, &counter{report: progress}
 	for _, l := range layers {
 		e, err := a.find(l)
 		if err != nil {

@@ -74,7 +74,8 @@ func open(ctx context.Context, canonical string, opts *Options) (*source, error)
 		return openArchive(file, opts.Progress)
 	}
 	if rest, ok := strings.CutPrefix(canonical, store.LayoutPrefix); ok {
-		return openImage(ctx, newLayout(rest), opts.Progress)
+		dir, tag := store.SplitLayout(rest)
+		return openImage(ctx, &layout{dir, tag}, opts.Progress)
 	}
 	r, err := newRegistry(canonical)
 	if err != nil {

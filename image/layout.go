@@ -26,11 +26,6 @@ const refName = "org.opencontainers.image.ref.name"
 // go-containerregistry's package layout reads the index and manifests without bounds.
 type layout struct{ dir, tag string }
 
-func newLayout(s string) *layout {
-	dir, tag := store.SplitLayout(s)
-	return &layout{dir, tag}
-}
-
 func (l *layout) close() {}
 
 func (l *layout) top(ctx context.Context) ([]byte, string, error) {
@@ -54,8 +49,7 @@ func (l *layout) top(ctx context.Context) ([]byte, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	m, err := l.manifest(ctx, d)
-	raw, err = readDocument("manifest", d, io.NopCloser(bytes.NewReader(m)), err)
+	raw, err = l.manifest(ctx, d)
 	return raw, string(d.MediaType), err
 }
 

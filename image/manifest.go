@@ -38,7 +38,7 @@ func openImage(ctx context.Context, from origin, progress func(done, total int64
 	if err != nil {
 		return nil, err
 	}
-	count := newCounter(progress)
+	count := &counter{report: progress}
 	for _, d := range m.Layers {
 		count.total += d.Size
 	}
@@ -124,24 +124,16 @@ type counter struct {
 	report      func(done, total int64)
 }
 
-func newCounter(report func(done, total int64)) *counter { return &counter{report: report} }
-
 // reader returns r with its bytes counted.
 func (c *counter) reader(r io.Reader) io.Reader {
 	if c.report == nil {
 		return r
 	}
-	return &counted{r, c}
+	return io.TeeReader(r, c)
 }
 
-type counted struct {
-	r io.Reader
-	c *counter
-}
-
-func (r *counted) Read(b []byte) (int, error) {
-	n, err := r.r.Read(b)
-	r.c.done += int64(n)
-	r.c.report(r.c.done, r.c.total)
-	return n, err
+func (c *counter) Write(b []byte) (int, error) {
+	c.done += int64(len(b))
+	c.report(c.done, c.total)
+	return len(b), nil
 }

@@ -37,8 +37,7 @@ type Secret string
 
 const hidden = "[secret]"
 
-func (s Secret) String() string   { return hidden }
-func (s Secret) GoString() string { return hidden }
+func (s Secret) String() string { return hidden }
 
 // Format implements [fmt.Formatter], for all verbs.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(hidden)) }

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -35,6 +36,7 @@ func SetOwner(c *runtime.SandboxConfig, o registry.Owner, git bool) {
 // MetadataOf returns what a sandbox's labels record. ok is false unless they are
 // complete, valid, and of this sandbox.
 func MetadataOf(s *runtime.Sandbox) (m registry.Metadata, ok bool) {
+	git := s.Labels[launch.LabelGitConfigured]
 	m = registry.Metadata{
 		SandboxID: s.ID, ContainerName: s.ContainerName(),
 		Owner: registry.Owner{
@@ -42,21 +44,12 @@ func MetadataOf(s *runtime.Sandbox) (m registry.Metadata, ok bool) {
 			ProjectID:      s.Labels[launch.LabelProjectID],
 			UserID:         s.Labels[launch.LabelUserID],
 		},
-		CreatedAt: s.CreatedAt.UnixMilli(),
+		CreatedAt: s.CreatedAt.UnixMilli(), GitConfigured: git == "true",
 	}
 	// Id and time are those of the runtime; labels that differ are not SetOwner's.
 	created, err := strconv.ParseInt(s.Labels[launch.LabelCreatedAt], 10, 64)
-	if err != nil || created < 0 || s.Labels[launch.LabelSandboxID] != s.ID {
-		return registry.Metadata{}, false
-	}
-	switch s.Labels[launch.LabelGitConfigured] {
-	case "true":
-		m.GitConfigured = true
-	case "false", "":
-	default:
-		return registry.Metadata{}, false
-	}
-	if m.Validate() != nil {
+	if err != nil || created < 0 || s.Labels[launch.LabelSandboxID] != s.ID ||
+		!slices.Contains([]string{"true", "false", ""}, git) || m.Validate() != nil {
 		return registry.Metadata{}, false
 	}
 	return m, true

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,7 +63,7 @@ func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error
 	if err != nil || src.As == "" {
 		return img, err
 	}
-	name := Name{ID: src.ID, Digest: src.Digest, PulledAt: now()}
+	name := Name{ID: src.ID, Digest: src.Digest, PulledAt: time.Now().UnixMilli()}
 	return img, s.changeNames(ctx, func(names map[string]Name) { names[src.As] = name })
 }
 
@@ -147,7 +148,7 @@ func unpackLayer(ctx context.Context, u *unpacker, src *Source, n int, id string
 	defer r.Close()
 	in := &layerReader{ctx: ctx, r: r, left: limit, sum: sha256.New()}
 	if err = u.layer(in); err == nil {
-		_, err = io.CopyBuffer(onlyWriter{io.Discard}, in, u.buf)
+		_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, in, u.buf) // io.Discard has a small buffer of its own
 	}
 	if in.err != nil {
 		err = in.err // clearer than the tar reader's
@@ -160,10 +161,6 @@ func unpackLayer(ctx context.Context, u *unpacker, src *Source, n int, id string
 	}
 	return limit - in.left, nil
 }
-
-// An onlyWriter hides the other methods of a writer: io.Discard has a small buffer of its
-// own.
-type onlyWriter struct{ io.Writer }
 
 // A layerReader reads a layer, up to a limit, and computes its digest.
 type layerReader struct {

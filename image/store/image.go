@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"wolffia/internal/statefile"
 	"wolffia/runtime"
@@ -156,6 +155,3 @@ func namesOf(id string, names map[string]Name) map[string]Name {
 	}
 	return its
 }
-
-// now returns the time in the form of Name.PulledAt.
-func now() int64 { return time.Now().UnixMilli() }

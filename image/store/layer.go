@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path"
 	"strings"
 
@@ -180,7 +182,7 @@ func (u *unpacker) note(name string) error {
 // mounted over them would. Such a file of this layer itself is an error.
 func (u *unpacker) enter(dir string) (int, error) {
 	fd, err := u.tree.open(dir)
-	if err == nil || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
+	if !absent(err) {
 		return fd, err
 	}
 	at := "."
@@ -249,10 +251,11 @@ func (u *unpacker) file(parent int, base, name string, h *tar.Header, content io
 	}
 	u.size += h.Size
 	return u.replace(parent, base, name, func() (err error) {
-		f, err := create(parent, base)
+		fd, err := unix.Openat(parent, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 		if err != nil {
 			return err
 		}
+		f := os.NewFile(uintptr(fd), base)
 		defer func() { err = errors.Join(err, f.Close()) }()
 		var at int64
 		for {
@@ -273,7 +276,8 @@ func (u *unpacker) file(parent int, base, name string, h *tar.Header, content io
 		if err := f.Truncate(at); err != nil {
 			return err
 		}
-		if err := f.Chmod(fileMode(mode(h))); err != nil {
+		// The owner, a sandbox's only user, can always read it.
+		if err := f.Chmod(fs.FileMode(h.Mode)&0o777 | 0o400); err != nil {
 			return err
 		}
 		return setTime(f, h.ModTime)

@@ -46,4 +46,3 @@ func Open(stateDir string) *Store {
 func (s *Store) Rootfs(id string) string {
 	return filepath.Join(s.path, hexOf(id), rootfsDir)
 }
-

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -135,19 +134,6 @@ func (t *tree) dir(parent int, base, name string, mode uint32) error {
 	defer unix.Close(fd)
 	return unix.Fchmod(fd, mode|0o700) // whatever the umask
 }
-
-// create makes a new file.
-func create(parent int, base string) (*os.File, error) {
-	fd, err := unix.Openat(parent, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), base), nil
-}
-
-// fileMode returns the mode of a file. The owner, a sandbox's only user, can always read
-// it.
-func fileMode(mode uint32) fs.FileMode { return fs.FileMode(mode&0o777 | 0o400) }
 
 // setTime sets the modification time of a file, unless the file system cannot store it.
 func setTime(f *os.File, at time.Time) error {

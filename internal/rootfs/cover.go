@@ -28,9 +28,14 @@ func coverProc(b *boot.Params) ([]runtime.Mount, error) {
 	}
 	const settings, binfmt = "/proc/sys", "/proc/sys/fs/binfmt_misc"
 	covers := []runtime.Mount{{Source: settings, Target: settings}}
-	if other, err := mountedOn(settings, binfmt); err != nil {
-		return nil, err
-	} else if other { // a new /proc does not have this one
+	var above, below unix.Stat_t // lstat does not trigger an automounter
+	if err := unix.Lstat(settings, &above); err != nil {
+		return nil, &os.PathError{Op: "lstat", Path: settings, Err: err}
+	}
+	switch err := unix.Lstat(binfmt, &below); {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, &os.PathError{Op: "lstat", Path: binfmt, Err: err}
+	case err == nil && above.Dev != below.Dev: // a new /proc does not have this mount
 		covers = append(covers, runtime.Mount{Source: folder, Target: binfmt})
 	}
 	for _, name := range maskedProc {
@@ -52,21 +57,4 @@ func coverProc(b *boot.Params) ([]runtime.Mount, error) {
 		}
 	}
 	return covers, nil
-}
-
-// mountedOn reports whether path, below dir, is on another file system than dir. It does
-// not trigger an automounter.
-func mountedOn(dir, path string) (bool, error) {
-	var above, below unix.Stat_t
-	if err := unix.Lstat(dir, &above); err != nil {
-		return false, &os.PathError{Op: "lstat", Path: dir, Err: err}
-	}
-	err := unix.Lstat(path, &below)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, &os.PathError{Op: "lstat", Path: path, Err: err}
-	}
-	return above.Dev != below.Dev, nil
 }

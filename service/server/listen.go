@@ -88,10 +88,11 @@ func bind(path string) (*net.UnixListener, error) {
 	case st.Mode&unix.S_IFMT != unix.S_IFSOCK || int(st.Uid) != os.Geteuid():
 		return nil, runtime.Errorf(runtime.ErrConflict, "%s exists and is not a socket of this user: remove it, or choose another with --listen unix:PATH", path)
 	default:
-		if c, err := net.DialTimeout("unix", path, time.Second); err == nil || !errors.Is(err, unix.ECONNREFUSED) {
-			if err == nil {
-				_ = c.Close()
-			}
+		c, err := net.DialTimeout("unix", path, time.Second)
+		if err == nil {
+			_ = c.Close()
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) {
 			return nil, runtime.Errorf(runtime.ErrConflict, "socket %s: another process listens there: end that process, or choose another socket with --listen unix:PATH", path)
 		}
 		if err := unix.Unlink(path); err != nil {
@@ -139,12 +140,9 @@ func peerUID(c *net.UnixConn) (uint32, error) {
 		return 0, err
 	}
 	var cred *unix.Ucred
-	var gerr error
-	if err := raw.Control(func(fd uintptr) { cred, gerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+	cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err := errors.Join(cerr, err); err != nil {
 		return 0, err
-	}
-	if gerr != nil {
-		return 0, gerr
 	}
 	return cred.Uid, nil
 }

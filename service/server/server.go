@@ -47,17 +47,10 @@ func New(service *service.Service, opts *Options) *Server {
 	if opts != nil {
 		s.opts = *opts
 	}
-	for _, d := range []struct {
-		limit *time.Duration
-		or    time.Duration
-	}{
-		{&s.opts.HeaderLimit, 10 * time.Second},
-		{&s.opts.BodyLimit, time.Minute},
-		{&s.opts.WriteLimit, time.Minute},
-		{&s.opts.IdleLimit, 2 * time.Minute},
-	} {
-		*d.limit = cmp.Or(*d.limit, d.or)
-	}
+	s.opts.HeaderLimit = cmp.Or(s.opts.HeaderLimit, 10*time.Second)
+	s.opts.BodyLimit = cmp.Or(s.opts.BodyLimit, time.Minute)
+	s.opts.WriteLimit = cmp.Or(s.opts.WriteLimit, time.Minute)
+	s.opts.IdleLimit = cmp.Or(s.opts.IdleLimit, 2*time.Minute)
 	s.log = cmp.Or(s.opts.Log, slog.New(slog.DiscardHandler))
 	var ctx context.Context
 	ctx, s.stop = context.WithCancelCause(context.Background())

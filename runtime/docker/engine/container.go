@@ -48,7 +48,7 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 		NetworkMode:    "none",
 		IpcMode:        "private",
 		CgroupnsMode:   "private",
-		ReadonlyRootfs: true,
+		ReadonlyRootfs: spec.Config.Image == "" || spec.Config.Docker.ReadOnlyRoot,
 		LogConfig:      container.LogConfig{Type: "none"}, // else the engine keeps the stream on disk
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		Tmpfs:          map[string]string{},
@@ -62,9 +62,6 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 	} else {
 		// The engine does not mount its own files in /etc either.
 		c.NetworkDisabled = true
-	}
-	if image := spec.Config.Image; image != "" && !spec.Config.Docker.ReadOnlyRoot {
-		h.ReadonlyRootfs = false
 	}
 	for _, m := range spec.Mounts() {
 		switch m.Kind {
