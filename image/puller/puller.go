@@ -3,12 +3,9 @@
 package puller
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +13,7 @@ import (
 	"time"
 
 	"wolffia/internal/boot"
+	"wolffia/internal/excerpt"
 	"wolffia/runtime"
 )
 
@@ -67,10 +65,10 @@ func Pull(ctx context.Context, program string, req *Request) (id string, err err
 	}
 	defer input.Close()
 	defer hold.Close()
-	var out, complaints bytes.Buffer
+	out, complaints := excerpt.New(maxResult, 0), excerpt.New(maxResult, 0)
 	// With the whole environment, which names proxies and the place of credentials.
 	cmd := exec.CommandContext(ctx, program, "pull", req.StateDir, strconv.FormatInt(req.MaxSize, 10), req.Name)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, &bounded{&out, maxResult}, &bounded{&complaints, maxResult}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, out, complaints
 	if req.Terminal != nil {
 		cmd.Args[1], cmd.Stderr = "pull-with-bar", req.Terminal
 	}
@@ -78,7 +76,8 @@ func Pull(ctx context.Context, program string, req *Request) (id string, err err
 	cmd.WaitDelay = tidyLimit
 	err = cmd.Run()
 	var result Result
-	if jerr := json.Unmarshal(out.Bytes(), &result); jerr == nil && result.ID+result.Error != "" {
+	text, _ := out.Result()
+	if jerr := json.Unmarshal(text, &result); jerr == nil && result.ID+result.Error != "" {
 		if result.Error != "" {
 			return "", errors.Join(ctx.Err(), result.Err())
 		}
@@ -87,20 +86,6 @@ func Pull(ctx context.Context, program string, req *Request) (id string, err err
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	return "", runtime.Errorf(runtime.ErrUnavailable, "%s ended without a result (%w) %s", Program, err, complaints.String())
-}
-
-// A bounded writer drops all but the first left bytes.
-type bounded struct {
-	w    io.Writer
-	left int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	n := min(len(p), b.left)
-	b.left -= n
-	if _, err := b.w.Write(p[:n]); err != nil {
-		return 0, fmt.Errorf("keep the output: %w", err)
-	}
-	return len(p), nil
+	text, _ = complaints.Result()
+	return "", runtime.Errorf(runtime.ErrUnavailable, "%s ended without a result (%w) %s", Program, err, text)
 }

@@ -16,11 +16,8 @@ import (
 	"wolffia/runtime"
 )
 
-// Each image has a byte of the lock file: locked exclusively while the image is made or
-// deleted, and shared while a process relies on its existence. A part of the digest
-// selects the byte; images that share one only wait for each other. No byte needs to
-// exist, and no lock needs cleaning up. Byte 0 is for names.json, and is locked after an
-// image's.
+// docs/state.md has the bytes of the lock file. Images that share one, of their digests,
+// only wait for each other. No lock needs cleaning up.
 
 // offset returns the byte of an image.
 func offset(id string) int64 {

@@ -14,17 +14,13 @@ import (
 	"wolffia/runtime"
 )
 
-// The lock has a part for each of the two processes that hold it, which tells which of
-// them lives.
+// The bytes of the lock file, which need not exist: docs/state.md. The lock is the first
+// two, whose holders tell which of the two processes lives.
 const (
-	shimPart = 0 // offset of a byte that need not exist
-	treePart = 1
-	parts    = 2
-	// configPart is not part of the lock: a process holds it while it changes the
-	// configuration or removes the sandbox.
+	shimPart   = 0
+	treePart   = 1
+	parts      = 2
 	configPart = 2
-	// callerPart is held by the process that created a sandbox that is bound to its
-	// caller: before the sandbox is started, nothing else shows that the caller lives.
 	callerPart = 3
 )
 
@@ -155,7 +151,7 @@ func (b *Box) tryLock() (_ *Lock, err error) {
 // WaitLock takes all of the sandbox's lock as soon as no process holds it: its shim and
 // its tree server are gone. release unlocks it. ErrUnavailable: limit has passed.
 func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (release func(), err error) {
-	return b.waitLock(ctx, limit, unix.F_WRLCK, 0, parts, notEnding)
+	return b.waitLock(ctx, limit, 0, parts, notEnding)
 }
 
 const notEnding = "its processes did not end in time"
@@ -177,7 +173,7 @@ func (b *Box) WaitTree(ctx context.Context, limit time.Duration) {
 // sandbox. The sandbox may be gone when it returns. A caller that also needs WaitLock or
 // TryLock calls those after it. ErrUnavailable: limit has passed.
 func (b *Box) LockConfig(ctx context.Context, limit time.Duration) (release func(), err error) {
-	return b.waitLock(ctx, limit, unix.F_WRLCK, configPart, 1, "another process is changing it, and did not finish in time")
+	return b.waitLock(ctx, limit, configPart, 1, "another process is changing it, and did not finish in time")
 }
 
 // TryLockConfig is LockConfig without waiting. ErrConflict: another process has it.
@@ -197,14 +193,14 @@ func (b *Box) TryLockConfig() (release func(), err error) {
 }
 
 // waitLock waits for n parts from first on; late is the error after limit.
-func (b *Box) waitLock(ctx context.Context, limit time.Duration, kind int16, first, n int64, late string) (release func(), err error) {
+func (b *Box) waitLock(ctx context.Context, limit time.Duration, first, n int64, late string) (release func(), err error) {
 	f, err := b.openLock(os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(late))
 	defer cancel()
-	if release, err = filelock.Wait(ctx, f, kind, first, n); err == nil {
+	if release, err = filelock.Wait(ctx, f, unix.F_WRLCK, first, n); err == nil {
 		return release, nil
 	}
 	return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", b.id, err)

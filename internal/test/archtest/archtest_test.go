@@ -33,7 +33,7 @@ var allow = map[string][]string{
 	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
 	"service/server":                  {"runtime", "service", "service/registry", "internal/filelock", "internal/jsontext"},
 	"image":                           {"runtime", "image/store"},
-	"image/puller":                    {"runtime", "internal/boot"},
+	"image/puller":                    {"runtime", "internal/boot", "internal/excerpt"},
 	"image/store":                     {"runtime", "internal/*"},
 	"fusefs":                          {"perm", "internal/beneath", "internal/fusermount", "internal/gitguard"},
 	"fusefs/audit":                    {"perm"},

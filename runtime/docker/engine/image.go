@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
+	"github.com/moby/moby/api/types/jsonstream"
 	"github.com/moby/moby/client"
 
 	"wolffia/internal/boot"
@@ -73,7 +74,7 @@ func (e *Engine) pull(ctx context.Context, step func(string)) error {
 	}
 	defer answer.Close()
 	reported := time.Now()
-	done, total := map[string]int64{}, map[string]int64{}
+	layers := map[string]jsonstream.Progress{}
 	for m, err := range answer.JSONMessages(ctx) {
 		switch {
 		case err != nil:
@@ -81,29 +82,25 @@ func (e *Engine) pull(ctx context.Context, step func(string)) error {
 		case m.Error != nil:
 			return failed(errors.New(m.Error.Message))
 		case m.Progress != nil && m.Status == "Downloading":
-			done[m.ID], total[m.ID] = m.Progress.Current, m.Progress.Total
+			layers[m.ID] = *m.Progress
 		}
 		if time.Since(reported) > every {
 			reported = time.Now()
-			step("pull " + name + ": " + progress(sum(done), sum(total)))
+			step("pull " + name + ": " + progress(layers))
 		}
 	}
 	return nil
 }
 
-// progress formats the state of a download, in bytes; total 0 is not known.
-func progress(done, total int64) string {
+// progress formats the state of the downloads of an image's layers.
+func progress(layers map[string]jsonstream.Progress) string {
+	var done, total int64 // bytes; total 0 is not known
+	for _, p := range layers {
+		done, total = done+p.Current, total+p.Total
+	}
 	text := fmt.Sprintf("%.1f MB", float64(done)/1e6)
 	if total > 0 {
 		text += fmt.Sprintf(" of %.1f MB", float64(total)/1e6)
 	}
 	return text
-}
-
-// sum adds up the bytes of an image's layers.
-func sum(layers map[string]int64) (n int64) {
-	for _, of := range layers {
-		n += of
-	}
-	return n
 }
