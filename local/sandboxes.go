@@ -243,7 +243,7 @@ func (s *sandboxes) Audit(ctx context.Context, sandboxID string) (log *audit.Rea
 	if c.Serves() {
 		_, _ = askShim(ctx, box, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second) // without an answer the log is as it is
 	}
-	log, err = audit.Open(box.Audit())
+	log, err = audit.Open(statedir.Audit(box.Run()))
 	if err != nil {
 		return nil, "", runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
 	}

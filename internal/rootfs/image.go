@@ -60,10 +60,9 @@ func composeImage(b *boot.Params, spec *launch.Spec) error {
 	return overlay(lower, upper, statedir.Work(b.Run), spec.RootDir, b.Config.BoundToCaller)
 }
 
-// unused returns an error if upper is the upper directory of an overlay in any namespace.
-// Two such mounts damage its content, and the kernel only warns of the second, unless
-// index=on is set (overlayfs, "Sharing and copying layers"). So unused requests a mount
-// with that option which always fails: with EBUSY, or else because workdir is the same
+// unused returns an error if upper is the upper directory of an overlay in any namespace:
+// docs/decisions/40-image-mounts.md. It requests a mount with index=on (overlayfs, "Sharing
+// and copying layers") which always fails: with EBUSY, or else because workdir is the same
 // as upperdir, which the kernel checks later. That leaves a line in the kernel's log.
 func unused(lower, upper string) error {
 	var dirs [2]*os.File

@@ -69,6 +69,11 @@ func (b *Box) HasEngine() bool {
 // Lockfile returns the path of the lock: see Lock.
 func (b *Box) Lockfile() string { return filepath.Join(b.path, "lock") }
 
+const (
+	upperDir = "upper"
+	workDir  = "work"
+)
+
 // Upper returns the directory with a sandbox's changes of its image: overlayfs's upper
 // directory. It exists once a sandbox on an image was started.
 func Upper(run string) string { return filepath.Join(run, upperDir) }
@@ -76,18 +81,11 @@ func Upper(run string) string { return filepath.Join(run, upperDir) }
 // Work returns overlayfs's work directory, beside Upper.
 func Work(run string) string { return filepath.Join(run, workDir) }
 
-const (
-	upperDir = "upper"
-	workDir  = "work"
-)
-
 // Log returns the path of the log of shim, guest and backend.
 func (b *Box) Log() string { return filepath.Join(b.path, "run", "log") }
 
-// Audit returns the path of the log of denials: see package fusefs/audit.
-func (b *Box) Audit() string { return Audit(b.Run()) }
-
-// Audit is Box.Audit for the tree server, which knows only the run directory.
+// Audit returns the path of the log of denials, in the directory of [Box.Run]: see
+// package fusefs/audit.
 func Audit(run string) string { return filepath.Join(run, auditLog) }
 
 const auditLog = "audit.log"
@@ -132,8 +130,7 @@ func (b *Box) runsUnknown() bool {
 // SetConfig replaces the configuration, on the disk too. The caller holds the lock of
 // LockConfig, and has read the configuration since it got that.
 func (b *Box) SetConfig(c *Config) error {
-	err := statefile.WriteSync(b.ConfigFile(), c)
-	if err != nil {
+	if err := statefile.WriteSync(b.ConfigFile(), c); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s: %w", b.id, err)
 	}
 	return nil
@@ -230,7 +227,6 @@ func (b *Box) state(held bool) (runtime.State, string, error) {
 	return s.State, s.Reason, nil
 }
 
-// The names of a shim's socket before it is ready, and from then on.
 const (
 	socketComing = "sock.new"
 	socket       = "sock"
