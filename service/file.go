@@ -146,15 +146,9 @@ func fileError(name string, r *runtime.ExecResult) error {
 	if f, known := failures[r.ExitCode]; known {
 		return runtime.Errorf(f.class, "%q: %s", name, f.message)
 	}
-	return runtime.Errorf(runtime.ErrUnavailable, "%q: %s", name, complaint(r))
-}
-
-// complaint returns the end of a program's standard error, quoted.
-func complaint(r *runtime.ExecResult) string {
-	const most = 200 // bytes
-	said := bytes.TrimSpace(r.Stderr)
-	if len(said) == 0 {
-		return fmt.Sprintf("exit code %d", r.ExitCode)
+	said := fmt.Sprintf("exit code %d", r.ExitCode)
+	if text := bytes.TrimSpace(r.Stderr); len(text) > 0 {
+		said = strconv.Quote(string(text[max(0, len(text)-200):])) // its end
 	}
-	return strconv.Quote(string(said[max(0, len(said)-most):]))
+	return runtime.Errorf(runtime.ErrUnavailable, "%q: %s", name, said)
 }

@@ -9,6 +9,8 @@ import (
 	"wolffia/service/registry"
 )
 
+const stale = "removed a stale entry: its sandbox is gone"
+
 // Reconcile corrects the registry by the sandboxes that exist. It destroys those that
 // were left half created or half destroyed, removes the entries of those that are
 // gone or have expired, and adopts running ones that are not registered. A registered
@@ -44,7 +46,7 @@ func (s *Service) Reconcile(ctx context.Context) error {
 		s.log.Info("adopted a running sandbox", attributes(m)...)
 	}
 	for _, id := range done.Removed {
-		s.log.Info("removed a stale entry: its sandbox is gone", "sandboxId", id)
+		s.log.Info(stale, "sandboxId", id)
 	}
 	for _, m := range done.Conflicts {
 		s.log.Warn("ignored a running sandbox: its owner has another", attributes(m)...)
@@ -104,15 +106,6 @@ func (s *Service) clear(ctx context.Context, id string) error {
 		return err
 	}
 	s.log.Info("destroyed a half-created sandbox", "sandboxId", id)
-	return nil
-}
-
-// forget removes the entry of a sandbox that is gone or has expired.
-func (s *Service) forget(m registry.Metadata) error {
-	if err := s.registry.Unregister(m.SandboxID); err != nil {
-		return err
-	}
-	s.log.Info("removed a stale entry: its sandbox is gone", "sandboxId", m.SandboxID)
 	return nil
 }
 

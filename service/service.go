@@ -80,9 +80,10 @@ func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, git *GitC
 	case err == nil && s.exists(ctx, has.SandboxID):
 		return registry.Metadata{}, &registry.ConflictError{SandboxID: has.SandboxID}
 	case err == nil:
-		if err := s.forget(has); err != nil {
+		if err := s.registry.Unregister(has.SandboxID); err != nil {
 			return registry.Metadata{}, err
 		}
+		s.log.Info(stale, "sandboxId", has.SandboxID)
 	case !errors.Is(err, runtime.ErrNotFound):
 		return registry.Metadata{}, err
 	}
@@ -108,7 +109,9 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, git *GitC
 	}
 	unhealthy := error(runtime.Errorf(runtime.ErrNotFound, "the sandbox is gone"))
 	if s.exists(ctx, m.SandboxID) {
-		unhealthy = s.probe(ctx, m.SandboxID)
+		probing, cancel := context.WithTimeout(ctx, s.opts.ProbeLimit)
+		unhealthy = s.driver.Probe(probing, m.SandboxID)
+		cancel()
 	}
 	switch {
 	case ctx.Err() != nil: // the caller gave up: the sandbox may be healthy
@@ -123,13 +126,6 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, git *GitC
 	}
 	m, err = s.provision(ctx, o, git)
 	return m, err == nil, err
-}
-
-// probe returns why a sandbox does not work, or nil.
-func (s *Service) probe(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.ProbeLimit)
-	defer cancel()
-	return s.driver.Probe(ctx, id)
 }
 
 // configureGit configures git in a sandbox that existed, and records it.

@@ -28,14 +28,13 @@ type Limits struct {
 // Wants returns the controllers that l needs.
 func (l *Limits) Wants() []string {
 	var all []string
-	if l.CPUs > 0 {
-		all = append(all, CPU)
-	}
-	if l.Memory > 0 {
-		all = append(all, Memory)
-	}
-	if l.PIDs > 0 {
-		all = append(all, PIDs)
+	for _, c := range []struct {
+		name    string
+		limited bool
+	}{{CPU, l.CPUs > 0}, {Memory, l.Memory > 0}, {PIDs, l.PIDs > 0}} {
+		if c.limited {
+			all = append(all, c.name)
+		}
 	}
 	return all
 }

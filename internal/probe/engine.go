@@ -105,11 +105,8 @@ func ping(ctx context.Context, addr string) (server string, err error) {
 	if _, err := io.WriteString(conn, "GET /info HTTP/1.0\r\nHost: docker\r\n\r\n"); err != nil {
 		return "", err
 	}
-	return readInfo(io.LimitReader(conn, maxInfo))
+	return readInfo(io.LimitReader(conn, 1<<20))
 }
-
-// maxInfo bounds the bytes that are read of an engine's answer.
-const maxInfo = 1 << 20
 
 // readInfo returns the name and version of an engine (Docker Engine API, SystemInfo).
 func readInfo(r io.Reader) (server string, err error) {

@@ -52,11 +52,7 @@ func decideFuse(f fuseFacts, h *host) Result {
 		h.put(`KERNEL=="fuse", MODE="0666"`, "/etc/udev/rules.d/99-wolffia-fuse.rules")
 	switch {
 	case f.closed:
-		return Result{
-			Found:   fuseDevice,
-			Problem: "root may open " + fuseDevice + ", but not the user that root runs sandboxes as",
-			Fix:     open,
-		}
+		return Result{Found: fuseDevice, Problem: "root may open " + fuseDevice + ", but not the user that root runs sandboxes as", Fix: open}
 	case f.open == nil:
 		return Result{OK: true, Found: fuseDevice + " can be opened"}
 	case h.container != "":

@@ -2,10 +2,6 @@
 // user namespace, a program in bubblewrap, asks the engine behind the Docker socket.
 // Wolffia doctor and the tests share one list of features, so that they cannot disagree.
 //
-//	for _, r := range probe.All(ctx) {
-//		fmt.Println(r.Feature, r.OK, r.Found, r.Problem)
-//	}
-//
 // Probes change nothing on the host. Each collects facts, and a function without I/O
 // decides what they mean, which the tests call with the facts of other hosts.
 package probe

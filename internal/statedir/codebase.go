@@ -76,25 +76,21 @@ func recordFile(state, path string) string {
 // partAge is the age from which a partial record is taken for a killed process's.
 const partAge = time.Hour
 
-// sweepParts removes the partial records that killed processes have left.
-func sweepParts(file string) {
-	parts, _ := filepath.Glob(file + ".*" + statefile.Coming)
-	for _, part := range parts {
-		if info, err := os.Lstat(part); err == nil && time.Since(info.ModTime()) > partAge {
-			_ = os.Remove(part)
-		}
-	}
-}
-
 // writeRecord writes c to a new file and then gives it its name. Of two processes that
-// make a record at the same time the first one's is kept, unless replace is set.
+// make a record at the same time the first one's is kept, unless replace is set. What
+// killed processes have left is removed.
 func writeRecord(file string, c *Codebase, replace bool) error {
 	slices.Sort(c.Tracked)
 	b, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	sweepParts(file)
+	parts, _ := filepath.Glob(file + ".*" + statefile.Coming)
+	for _, part := range parts {
+		if info, err := os.Lstat(part); err == nil && time.Since(info.ModTime()) > partAge {
+			_ = os.Remove(part)
+		}
+	}
 	part := file + "." + rand.Text() + statefile.Coming
 	if err := statefile.Create(part, b); err != nil {
 		return err
