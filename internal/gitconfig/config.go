@@ -65,7 +65,7 @@ func Parse(text string) ([]Setting, error) {
 				p.line()
 			}
 		case letter(c):
-			s := Setting{Name: section + "." + p.key()}
+			s := Setting{Name: section + "." + p.word("-")}
 			if section == "" {
 				p.fail("setting before the first section")
 			}
@@ -116,8 +116,7 @@ func (p *parser) peek() (c byte, ok bool) {
 
 // next returns the next byte and advances.
 func (p *parser) next() (c byte, ok bool) {
-	c, ok = p.peek()
-	if ok {
+	if c, ok = p.peek(); ok {
 		p.pos++
 	}
 	return c, ok
@@ -135,17 +134,14 @@ func (p *parser) skip(set string) {
 
 // line skips the rest of the line.
 func (p *parser) line() {
-	if i := strings.IndexByte(p.text[p.pos:], '\n'); i >= 0 {
-		p.pos += i + 1
-	} else {
-		p.pos = len(p.text)
-	}
+	_, rest, _ := strings.Cut(p.text[p.pos:], "\n")
+	p.pos = len(p.text) - len(rest)
 }
 
-// key parses the key of a setting.
-func (p *parser) key() string {
+// word parses letters, digits and the bytes in more, and returns them in lower case.
+func (p *parser) word(more string) string {
 	start := p.pos
-	for c, ok := p.peek(); ok && (letter(c) || digit(c) || c == '-'); c, ok = p.peek() {
+	for c, ok := p.peek(); ok && (letter(c) || '0' <= c && c <= '9' || strings.IndexByte(more, c) >= 0); c, ok = p.peek() {
 		p.pos++
 	}
 	return Lower(p.text[start:p.pos])
@@ -154,19 +150,7 @@ func (p *parser) key() string {
 // header parses a section header after its [, and returns the part of Setting.Name before the
 // key.
 func (p *parser) header() (name string, ok bool) {
-	start := p.pos
-	for {
-		c, ok := p.peek()
-		switch {
-		case ok && (letter(c) || digit(c) || c == '-' || c == '.'):
-			p.pos++
-			continue
-		case !ok:
-			return "", false
-		}
-		name = Lower(p.text[start:p.pos]) // also the old form [branch.main]
-		break
-	}
+	name = p.word("-.") // also the old form [branch.main]
 	p.blank()
 	switch c, _ := p.next(); c {
 	case ']':
@@ -230,7 +214,7 @@ func (p *parser) value() string {
 			if !ok {
 				return string(b[:end])
 			}
-		case !quoted && (c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'):
+		case !quoted && strings.IndexByte(" \t\r\v\f", c) >= 0:
 			b = append(b, c)
 			continue
 		}
@@ -239,9 +223,8 @@ func (p *parser) value() string {
 	}
 }
 
-// letter, digit and Lower know ASCII only, as in git.
+// letter and Lower know ASCII only, as in git.
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
-func digit(c byte) bool  { return '0' <= c && c <= '9' }
 
 // Lower returns s with its ASCII letters in lower case.
 func Lower(s string) string {

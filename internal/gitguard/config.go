@@ -37,17 +37,16 @@ func (c *Change) Check() error {
 		return fmt.Errorf("the new configuration: %w", err)
 	}
 	j := judge{change: c, old: map[string]bool{}, remotes: map[string]bool{}}
-	for i := range was {
-		s := &was[i]
+	for _, s := range was {
 		j.old[s.Name] = true
 	}
-	for i := range is {
-		s := &is[i]
+	for _, s := range is {
 		if sub, ok := s.Sub(); ok && s.Name == "remote."+sub+".url" {
 			j.remotes[sub] = true
 		}
 	}
-	kept, lost := j.fixed(is), j.fixed(was)
+	isFree := func(s gitconfig.Setting) bool { return j.free(&s) }
+	kept, lost := slices.DeleteFunc(is, isFree), slices.DeleteFunc(was, isFree) // these must not be added, changed or removed
 	if slices.Equal(kept, lost) {
 		return nil
 	}
@@ -74,16 +73,6 @@ type judge struct {
 	remotes map[string]bool // names of the new remotes
 }
 
-// fixed returns the settings that must not be added, changed or removed.
-func (j *judge) fixed(settings []gitconfig.Setting) []gitconfig.Setting {
-	var out []gitconfig.Setting
-	for _, s := range settings {
-		if !j.free(&s) {
-			out = append(out, s)
-		}
-	}
-	return out
-}
 
 // free reports whether s may be added, changed and removed.
 func (j *judge) free(s *gitconfig.Setting) bool {
@@ -98,13 +87,12 @@ func (j *judge) free(s *gitconfig.Setting) bool {
 		}
 		name = s.Section() + ".*." + s.Key()
 	}
-	if valid, ok := free[name]; ok {
-		return valid(s)
+	valid := free[name]
+	if valid == nil && j.change.Fresh {
+		valid = fresh[name]
 	}
-	if j.change.Fresh {
-		if valid, ok := fresh[name]; ok {
-			return valid(s)
-		}
+	if valid != nil {
+		return valid(s)
 	}
 	switch name {
 	case "branch.*.remote":

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -15,10 +16,10 @@ const MaxSize = 1 << 20
 func (p Part) Content(file, root, text string) error {
 	switch p {
 	case Commondir:
-		if strings.TrimSuffix(text, "\n") != "../.." {
-			return errors.New("the common directory of a worktree must be ../.. and nothing else")
+		if strings.TrimSuffix(text, "\n") == "../.." {
+			return nil
 		}
-		return nil
+		return errors.New("the common directory of a worktree must be ../.. and nothing else")
 	case Link:
 		return link(file, root, text)
 	case Alternates:
@@ -49,14 +50,12 @@ func link(file, root, text string) error {
 // perm.GitRules guard.
 func isGitDir(dir string) bool {
 	names := strings.Split(dir, "/")
-	for i := len(names) - 1; i >= 0; i-- {
-		if !strings.HasSuffix(names[i], ".git") {
-			continue
-		}
-		rest := names[i+1:]
-		return len(rest) == 0 || rest[0] == "modules" || rest[0] == "worktrees" && len(rest) == 2
+	git := len(names)
+	for git > 0 && !strings.HasSuffix(names[git-1], ".git") {
+		git--
 	}
-	return false
+	rest := names[git:]
+	return git > 0 && (len(rest) == 0 || rest[0] == "modules" || rest[0] == "worktrees" && len(rest) == 2)
 }
 
 // below returns the path from the root of the tree of target, found in a file of the directory
@@ -113,11 +112,9 @@ func alternates(file, root, text string) error {
 }
 
 // harmless are the instructions of a rebase that execute no command; git-rebase(1).
-var harmless = map[string]bool{
-	"p": true, "pick": true, "r": true, "reword": true, "e": true, "edit": true, "s": true, "squash": true,
-	"f": true, "fixup": true, "d": true, "drop": true, "l": true, "label": true, "t": true, "reset": true,
-	"m": true, "merge": true, "b": true, "break": true, "u": true, "update-ref": true, "noop": true,
-	"revert": true,
+var harmless = []string{
+	"p", "pick", "r", "reword", "e", "edit", "s", "squash", "f", "fixup", "d", "drop", "l", "label",
+	"t", "reset", "m", "merge", "b", "break", "u", "update-ref", "noop", "revert",
 }
 
 // todo checks the instructions of a rebase.
@@ -127,11 +124,8 @@ func todo(text string) error {
 		if line == "" || line[0] == '#' {
 			continue // with another core.commentChar, comments are unknown instructions and refused
 		}
-		word := line
-		if i := strings.IndexAny(line, " \t\r\n"); i >= 0 {
-			word = line[:i]
-		}
-		if !harmless[word] {
+		word := line[:strings.IndexAny(line+"\n", " \t\r\n")]
+		if !slices.Contains(harmless, word) {
 			return fmt.Errorf("git on the host would execute instruction %q of the rebase: run it inside, after the rebase", word)
 		}
 	}

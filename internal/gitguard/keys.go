@@ -1,6 +1,7 @@
 package gitguard
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -68,11 +69,7 @@ func boolean(s *gitconfig.Setting) bool {
 	if s.Bare {
 		return true
 	}
-	switch strings.ToLower(s.Value) {
-	case "true", "false", "yes", "no", "on", "off", "1", "0", "":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"true", "false", "yes", "no", "on", "off", "1", "0", ""}, strings.ToLower(s.Value))
 }
 
 func number(s *gitconfig.Setting) bool {
@@ -83,18 +80,11 @@ func number(s *gitconfig.Setting) bool {
 func ref(s *gitconfig.Setting) bool { return strings.HasPrefix(s.Value, "refs/") }
 
 func oneOf(values ...string) valid {
-	return func(s *gitconfig.Setting) bool {
-		for _, v := range values {
-			if s.Value == v {
-				return true
-			}
-		}
-		return false
-	}
+	return func(s *gitconfig.Setting) bool { return slices.Contains(values, s.Value) }
 }
 
 // schemes are those for which git starts only its own helper programs.
-var schemes = map[string]bool{"https": true, "http": true, "ssh": true, "git": true, "git+ssh": true, "ssh+git": true, "file": true}
+var schemes = []string{"https", "http", "ssh", "git", "git+ssh", "ssh+git", "file"}
 
 // address reports whether the value is the address of a repository for which git starts no other
 // transport helper, as it does for ext::COMMAND; gitremote-helpers(7).
@@ -103,16 +93,13 @@ func address(s *gitconfig.Setting) bool {
 	if v == "" || v[0] == '-' {
 		return false
 	}
-	scheme := 0 // length of what could be a scheme
-	for scheme < len(v) && strings.IndexByte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-", v[scheme]) >= 0 {
-		scheme++
-	}
-	switch rest := v[scheme:]; {
+	rest := strings.TrimLeft(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-") // without what could be a scheme
+	switch {
 	case strings.HasPrefix(rest, "::"):
 		return false
 	case strings.HasPrefix(rest, "://"):
 		host := strings.TrimLeft(rest[3:], "/")
-		return schemes[v[:scheme]] && !strings.HasPrefix(host, "-")
+		return slices.Contains(schemes, v[:len(v)-len(rest)]) && !strings.HasPrefix(host, "-")
 	}
 	return true // user@host:path, or a path
 }

@@ -36,12 +36,9 @@ func PartOf(path string) Part {
 	names := strings.Split(path, "/")
 	last := len(names) - 1
 	name := names[last]
-	git := 0 // index of the first name below the innermost .git
-	for i := last - 1; i >= 0; i-- {
-		if strings.HasSuffix(names[i], ".git") {
-			git = i + 1
-			break
-		}
+	git := last // index of the first name below the innermost .git
+	for git > 0 && !strings.HasSuffix(names[git-1], ".git") {
+		git--
 	}
 	above := names[git:last]
 	switch {
@@ -67,9 +64,7 @@ func PartOf(path string) Part {
 		return Todo
 	case strings.HasSuffix(name, ".lock"):
 		return Lock
-	case slices.Contains(sequences, name), strings.HasPrefix(name, "BISECT_"):
-		return Sequence
-	case slices.ContainsFunc(above, func(s string) bool { return slices.Contains(sequences, s) }):
+	case strings.HasPrefix(name, "BISECT_"), slices.ContainsFunc(names[git:], func(s string) bool { return slices.Contains(sequences, s) }):
 		return Sequence
 	}
 	return Other
