@@ -2,7 +2,6 @@ package gitscan
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -77,11 +76,7 @@ func reopen(f *os.File) (*os.File, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &os.PathError{Op: "open", Path: f.Name(), Err: errNotRegular}
 	}
-	r, err := os.Open("/proc/self/fd/" + strconv.Itoa(int(f.Fd()))) // the same inode
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", f.Name(), err)
-	}
-	return r, nil
+	return os.Open("/proc/self/fd/" + strconv.Itoa(int(f.Fd()))) // the same inode
 }
 
 // openRegular opens a regular file for reading. It follows links, as git does.

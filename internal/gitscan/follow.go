@@ -103,22 +103,16 @@ func (c *config) follow(s *gitconfig.Setting, file string, depth int) {
 		c.runs(path)
 		c.read(path, depth+1)
 	case name == "core.hookspath":
-		for _, top := range c.tops {
-			dir, ok := c.expand(top, s.Value)
-			if !ok {
-				continue
-			}
+		for _, dir := range c.expandAll(s.Value) {
 			if strings.HasSuffix(filepath.Clean(dir), "/.husky/_") {
 				dir = filepath.Dir(filepath.Clean(dir)) // hooks in _ only call the scripts beside it
 			}
 			c.runs(dir)
 			c.hooks(dir)
 		}
-	case runsFrom(name):
-		for _, top := range c.tops {
-			if dir, ok := c.expand(top, s.Value); ok {
-				c.runs(dir)
-			}
+	case name == "init.templatedir", name == "instaweb.modulepath": // with hooks for new repositories; with modules of a server
+		for _, dir := range c.expandAll(s.Value) {
+			c.runs(dir)
 		}
 	case executed(name):
 		c.words(s.Value)
@@ -138,6 +132,16 @@ func (c *config) expand(dir, path string) (abs string, ok bool) {
 		return "", false
 	}
 	return absolute(dir, path), true
+}
+
+// expandAll returns the absolute paths for a path that is relative to one of c.tops.
+func (c *config) expandAll(path string) (all []string) {
+	for _, top := range c.tops {
+		if abs, ok := c.expand(top, path); ok {
+			all = append(all, abs)
+		}
+	}
+	return all
 }
 
 // executed reports whether the value of a setting, named without subsection, is a
@@ -163,10 +167,6 @@ func executed(name string) bool {
 	}
 	return strings.HasPrefix(name, "pager.")
 }
-
-// runsFrom reports whether the value of a setting is a directory with files that git
-// executes later: hooks that it copies into new repositories, modules of a server.
-func runsFrom(name string) bool { return name == "init.templatedir" || name == "instaweb.modulepath" }
 
 // commandIn returns the command that git runs for a setting that has a command among
 // other values, or "".
@@ -197,11 +197,7 @@ func (c *config) words(command string) {
 		return strings.ContainsRune(" \t\n'\"!;&|()<>=", r)
 	})
 	for _, word := range words[:min(len(words), 100)] {
-		for _, top := range c.tops {
-			path, ok := c.expand(top, word)
-			if !ok {
-				continue
-			}
+		for _, path := range c.expandAll(word) {
 			info, err := os.Stat(path)
 			if err == nil && info.Mode().IsRegular() || err != nil && strings.Contains(word, "/") {
 				c.runs(path)

@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -132,7 +133,11 @@ func Scan(ctx context.Context, root string, o *Options) (*Repos, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		r.read(f)
+		if path := filepath.Join(root, f.path); f.bare {
+			r.repository(path, path)
+		} else {
+			r.open(path)
+		}
 	}
 	// The outermost first, so that repositories that a sandbox makes do not displace
 	// existing ones beyond a limit.
@@ -140,9 +145,9 @@ func Scan(ctx context.Context, root string, o *Options) (*Repos, error) {
 		return cmp.Or(cmp.Compare(strings.Count(a.Top, "/"), strings.Count(b.Top, "/")), cmp.Compare(a.Top, b.Top))
 	})
 	return &Repos{
-		Dirs:    r.dirs.sorted(),
-		Links:   r.links.sorted(),
-		Outside: r.outside.sorted(),
+		Dirs:    slices.Sorted(maps.Keys(r.dirs)),
+		Links:   slices.Sorted(maps.Keys(r.links)),
+		Outside: slices.Sorted(maps.Keys(r.outside)),
 		Named:   slices.Sorted(slices.Values(w.named)),
 		Marked:  slices.Sorted(slices.Values(w.marked)),
 		Linked:  slices.Sorted(slices.Values(w.linked)),
@@ -181,13 +186,4 @@ func (s *set) add(path string) {
 		*s = set{}
 	}
 	(*s)[path] = true
-}
-
-func (s set) sorted() []string {
-	paths := make([]string, 0, len(s))
-	for p := range s {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths)
-	return paths
 }

@@ -17,8 +17,8 @@ import (
 func paths(t *testing.T, root string) (names []string, err error) {
 	t.Helper()
 	dir := filepath.Join(root, ".git")
-	if target, ok := pointer(dir); ok {
-		dir = target
+	if target, ok := pathIn(dir, "gitdir: "); ok {
+		dir = absolute(root, target)
 	}
 	rel := func(path string) string {
 		r, err := filepath.Rel(root, path)

@@ -5,9 +5,6 @@ import "golang.org/x/sys/unix"
 // An inode identifies a file.
 type inode struct{ dev, ino uint64 }
 
-// A tally is the number of links that a file has, and of those that were found.
-type tally struct{ has, found uint64 }
-
 // look counts the regular file called name in the directory dir if it has several links,
 // up to Options.Files.
 func (w *walker) look(dir int, name string) {
@@ -17,18 +14,18 @@ func (w *walker) look(dir int, name string) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.links == nil {
-		w.links = map[inode]tally{}
-	}
 	at := inode{st.Dev, st.Ino}
-	w.links[at] = tally{uint64(st.Nlink), w.links[at].found + 1}
+	if _, known := w.links[at]; !known {
+		w.links[at] = int(st.Nlink)
+	}
+	w.links[at]--
 }
 
 // outer returns the number of files with links that were not found, after the walk.
 func (w *walker) outer() int {
 	n := 0
-	for _, t := range w.links {
-		if t.found < t.has {
+	for _, missing := range w.links {
+		if missing > 0 {
 			n++
 		}
 	}

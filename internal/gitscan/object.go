@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -111,23 +112,13 @@ func inPack(root *os.File, idx, pack string, id []byte) bool {
 		low = count(int(id[0]) - 1)
 	}
 	got := make([]byte, len(id))
-	for low < high {
-		mid := low + (high-low)/2
-		if _, err := f.ReadAt(got, int64(len(head))+mid*int64(len(id))); err != nil {
-			return false
-		}
-		switch c := bytes.Compare(got, id); {
-		case c < 0:
-			low = mid + 1
-		case c > 0:
-			high = mid
-		default:
-			p, err := openRegularAt(root, pack)
-			if err != nil {
-				return false
-			}
-			return p.Close() == nil
-		}
+	_, found := sort.Find(int(max(0, high-low)), func(i int) int {
+		_, err = f.ReadAt(got, int64(len(head))+(low+int64(i))*int64(len(id)))
+		return bytes.Compare(id, got)
+	})
+	if !found || err != nil {
+		return false
 	}
-	return false
+	p, err := openRegularAt(root, pack)
+	return err == nil && p.Close() == nil
 }

@@ -25,17 +25,6 @@ type reader struct {
 	truncated bool
 }
 
-// read reads the repository at a place.
-func (r *reader) read(p place) {
-	path := filepath.Join(r.root, p.path)
-	switch p.kind {
-	case gitDir, gitFile, gitLink:
-		r.open(path)
-	case bareDir:
-		r.repository(path, path)
-	}
-}
-
 // enclosing reads the repository that root is a part of, if any.
 func (r *reader) enclosing() {
 	for dir := r.root; dir != "/"; {
@@ -59,35 +48,27 @@ func (r *reader) open(path string) {
 			r.put(&r.links, rel)
 		}
 		r.reach(path)
-		if target, ok := pointer(path); ok {
-			r.repository(target, top)
+		if target, ok := pathIn(path, "gitdir: "); ok {
+			r.repository(absolute(top, target), top)
 		}
 	}
 }
 
-// pointer returns the directory that a .git file points to; gitrepository-layout(5).
-func pointer(path string) (dir string, ok bool) {
-	text, err := readRegular(path)
-	if err != nil {
-		return "", false
-	}
-	target, ok := strings.CutPrefix(string(text), "gitdir: ")
-	target = strings.TrimRight(target, "\r\n")
-	if !ok || target == "" || strings.IndexByte(target, 0) >= 0 {
-		return "", false
-	}
-	return absolute(filepath.Dir(path), target), true
+// pathIn returns the path after prefix in a file that points to a git directory;
+// gitrepository-layout(5).
+func pathIn(file, prefix string) (path string, ok bool) {
+	text, err := readRegular(file)
+	path, ok = strings.CutPrefix(strings.TrimRight(string(text), "\r\n"), prefix)
+	return path, err == nil && ok && path != "" && strings.IndexByte(path, 0) < 0
 }
 
 // common returns the directory with the configuration of a git directory: dir itself,
 // or for a linked worktree the repository's.
 func common(dir string) string {
-	text, err := readRegular(filepath.Join(dir, "commondir"))
-	target := strings.TrimRight(string(text), "\r\n")
-	if err != nil || target == "" || strings.IndexByte(target, 0) >= 0 {
-		return dir
+	if target, ok := pathIn(filepath.Join(dir, "commondir"), ""); ok {
+		return absolute(dir, target)
 	}
-	return absolute(dir, target)
+	return dir
 }
 
 // absolute returns path, taken relative to dir. It is not cleaned, since x/.. leads

@@ -29,45 +29,35 @@ const (
 // A place is a git directory, or something named .git, that the walk found.
 type place struct {
 	path string // relative to the root
-	kind kind
+	bare bool   // a bare repository; else a directory, file or link named .git
 }
-
-// A kind of place.
-type kind uint8
-
-const (
-	gitDir  kind = iota // a directory named .git
-	bareDir             // a bare repository
-	gitFile             // a file named .git
-	gitLink             // a symbolic link named .git
-)
 
 // A walker reads the directories of a tree. Its goroutines share the stack of pending
 // directories.
 type walker struct {
 	root  int // descriptor of the root
 	max   int
-	names map[string]bool // files to look for
-	marks map[string]bool // entries whose directories to look for
+	names set // files to look for
+	marks set // entries whose directories to look for
 	link  func(path string) bool
 	files atomic.Int64 // how many files may still be counted
 
 	mu        sync.Mutex
-	wake      sync.Cond       // signals more pending, or the end
-	pending   []string        // guarded by mu
-	size      int             // bytes in pending; guarded by mu
-	busy      int             // goroutines reading a directory; guarded by mu
-	dirs      int             // read or pending; guarded by mu
-	stop      bool            // guarded by mu
-	found     []place         // guarded by mu
-	named     []string        // files that were looked for; guarded by mu
-	marked    []string        // directories with a mark; guarded by mu
-	linked    []string        // links that were looked for; guarded by mu
-	skipped   []string        // directories of another mount; guarded by mu
-	unread    []string        // guarded by mu
-	links     map[inode]tally // of files with several links; guarded by mu
-	truncated bool            // guarded by mu
-	err       error           // guarded by mu
+	wake      sync.Cond     // signals more pending, or the end
+	pending   []string      // guarded by mu
+	size      int           // bytes in pending; guarded by mu
+	busy      int           // goroutines reading a directory; guarded by mu
+	dirs      int           // read or pending; guarded by mu
+	stop      bool          // guarded by mu
+	found     []place       // guarded by mu
+	named     []string      // files that were looked for; guarded by mu
+	marked    []string      // directories with a mark; guarded by mu
+	linked    []string      // links that were looked for; guarded by mu
+	skipped   []string      // directories of another mount; guarded by mu
+	unread    []string      // guarded by mu
+	links     map[inode]int // of files with several links: those not found; guarded by mu
+	truncated bool          // guarded by mu
+	err       error         // guarded by mu
 }
 
 // walk reads the tree at root.
@@ -77,14 +67,14 @@ func walk(ctx context.Context, root string, opts *Options) (*walker, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	w := &walker{root: fd, max: opts.MaxDirs, names: map[string]bool{}, marks: map[string]bool{}, link: opts.Link, pending: []string{"."}, size: 1, dirs: 1}
+	w := &walker{root: fd, max: opts.MaxDirs, names: set{}, marks: set{}, link: opts.Link, links: map[inode]int{}, pending: []string{"."}, size: 1, dirs: 1}
 	w.wake.L = &w.mu
 	w.files.Store(int64(opts.Files))
 	for _, name := range opts.Names {
-		w.names[name] = true
+		w.names.add(name)
 	}
 	for _, name := range opts.Marks {
-		w.marks[name] = true
+		w.marks.add(name)
 	}
 	var wg sync.WaitGroup
 	for range walkers {
@@ -161,14 +151,14 @@ func (w *walker) done(path string, below []string, err error) {
 }
 
 // add records a place.
-func (w *walker) add(path string, k kind) {
+func (w *walker) add(path string, bare bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.found) >= maxFound {
 		w.truncated, w.stop = true, true
 		return
 	}
-	w.found = append(w.found, place{path, k})
+	w.found = append(w.found, place{path, bare})
 }
 
 // note appends path to one of the lists of w, up to a limit.
@@ -216,7 +206,7 @@ func (w *walker) readDir(ctx context.Context, path string, buf []byte, below []s
 	// The walk enters what looks like a bare repository: its names must not hide
 	// repositories in it.
 	if d.has&(hasHead|hasCommonDir) == hasHead|hasCommonDir || d.has&(hasObjects|hasRefs) == hasObjects|hasRefs {
-		w.add(path, bareDir)
+		w.add(path, true)
 	}
 	return d.below, nil
 }
@@ -239,34 +229,26 @@ func (d *dir) entry(name []byte, typ uint8) {
 	d.has |= repoNames[string(name)]
 	d.marked = d.marked || d.marks[string(name)]
 	path := func() string { return d.prefix + string(name) } // most files need none
-	isGit := string(name) == ".git"
+	if string(name) == ".git" && (typ == unix.DT_DIR || typ == unix.DT_REG || typ == unix.DT_LNK) {
+		// Whatever is in it, and whether or not it can be read: a sandbox could remove
+		// HEAD or a permission, change the hooks the next time, and restore it.
+		d.add(path(), false)
+	}
 	switch typ {
 	case unix.DT_DIR:
-		if string(name) == "." || string(name) == ".." {
-			return
-		}
-		d.below = append(d.below, path())
-		if isGit {
-			// Whatever is in it, and whether or not it can be read: a sandbox could
-			// remove HEAD or a permission, change the hooks the next time, and restore it.
-			d.add(path(), gitDir)
+		if string(name) != "." && string(name) != ".." {
+			d.below = append(d.below, path())
 		}
 	case unix.DT_REG:
 		if d.files.Load() > 0 {
 			d.look(d.fd, string(name))
 		}
-		switch {
-		case d.names[gitconfig.Lower(string(name))]:
+		if d.names[gitconfig.Lower(string(name))] {
 			d.note(&d.named, path())
-		case isGit:
-			d.add(path(), gitFile)
 		}
 	case unix.DT_LNK:
 		if d.link != nil && d.link(path()) {
 			d.note(&d.linked, path())
-		}
-		if isGit {
-			d.add(path(), gitLink)
 		}
 	}
 }
