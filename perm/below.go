@@ -20,7 +20,7 @@ type groupGlob struct {
 }
 
 // add returns the bit of a NotBelow whose syntax was checked.
-func (g *groups) add(notBelow string) (group, error) {
+func (g *groups) add(notBelow string, cache exceptions) (group, error) {
 	if notBelow == "" {
 		return 0, nil
 	}
@@ -30,7 +30,7 @@ func (g *groups) add(notBelow string) (group, error) {
 	if len(g.bits) == maxGroups {
 		return 0, invalid("more than %d different not_below", maxGroups)
 	}
-	globs, err := parseNames("not_below", notBelow)
+	globs, err := cache.parse("not_below", notBelow, false)
 	if err != nil {
 		return 0, err
 	}
@@ -51,9 +51,6 @@ func (g *groups) add(notBelow string) (group, error) {
 
 // of returns the groups of a directory with this name.
 func (g *groups) of(name string) group {
-	if len(g.bits) == 0 {
-		return 0
-	}
 	bits := g.names[name]
 	for i := range g.globs {
 		if g.globs[i].match(name) {

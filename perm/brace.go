@@ -13,64 +13,33 @@ const maxAlternatives = 256
 
 // expand returns the patterns that a pattern with braces stands for. Escapes stay:
 // the component parser reads them later.
-func expand(s string) ([]string, error) {
-	if !strings.ContainsAny(s, "{}") {
-		return []string{s}, nil
-	}
-	out := []string{""}
-	start := 0 // of the text since the last brace
-	for i := 0; i < len(s); {
+func expand(s string) ([]string, error) { return appendExpanded(nil, "", s) }
+
+// appendExpanded appends to out the patterns that s stands for, each after head.
+func appendExpanded(out []string, head, s string) ([]string, error) {
+	for i := strings.IndexAny(s, `{}\[`); i >= 0 && i < len(s); {
 		switch s[i] {
 		case '}':
 			return nil, invalid("unmatched }: write \\} for the byte itself")
 		case '{':
 			parts, n, err := splitBraces(s[i:])
-			if err != nil {
-				return nil, err
+			for _, part := range parts {
+				if err == nil {
+					out, err = appendExpanded(out, head+s[:i], part+s[i+n:])
+				}
 			}
-			appendAll(out, s[start:i])
-			if out, err = product(out, parts); err != nil {
-				return nil, err
-			}
-			i += n
-			start = i
-		default:
-			n, err := tokenLen(s[i:])
-			if err != nil {
-				return nil, err
-			}
-			i += n
+			return out, err
 		}
-	}
-	appendAll(out, s[start:])
-	return out, nil
-}
-
-func appendAll(heads []string, tail string) {
-	for i := range heads {
-		heads[i] += tail
-	}
-}
-
-// product appends each expansion of each part to each of heads.
-func product(heads, parts []string) ([]string, error) {
-	var tails []string
-	for _, part := range parts {
-		t, err := expand(part)
+		n, err := tokenLen(s[i:])
 		if err != nil {
 			return nil, err
 		}
-		if tails = append(tails, t...); len(tails)*len(heads) > maxAlternatives {
-			return nil, invalid("more than %d alternatives in braces", maxAlternatives)
-		}
+		i += n
 	}
-	var out []string
-	for _, head := range heads {
-		for _, tail := range tails {
-			out = append(out, head+tail)
-		}
+	if len(out) == maxAlternatives {
+		return nil, invalid("more than %d alternatives in braces", maxAlternatives)
 	}
-	return out, nil
+	return append(out, head+s), nil
 }
 
 // splitBraces splits the brace expression at the front of s at its own commas. n is

@@ -40,7 +40,7 @@ func parse(rules []Rule) (*Policy, error) {
 		alts, err := p.rules[i].alternatives(excepts)
 		var bit group
 		if err == nil {
-			bit, err = p.groups.add(p.rules[i].NotBelow)
+			bit, err = p.groups.add(p.rules[i].NotBelow, excepts)
 		}
 		if err != nil {
 			errs = append(errs, invalid("rule %s: %w", p.rules[i].describe(), err))
@@ -80,7 +80,7 @@ func (p *Policy) sort() {
 func (p *Policy) compare(a, b *alt) int {
 	return cmp.Or(
 		cmp.Compare(p.rules[b.rule].Priority, p.rules[a.rule].Priority),
-		anchoredFirst(a, b),
+		cmp.Compare(b.anchored, a.anchored),
 		cmp.Compare(b.literals, a.literals),
 		cmp.Compare(b.bytes, a.bytes),
 		cmp.Compare(b.kind, a.kind),
@@ -88,15 +88,6 @@ func (p *Policy) compare(a, b *alt) int {
 	)
 }
 
-func anchoredFirst(a, b *alt) int {
-	switch {
-	case a.anchored == b.anchored:
-		return 0
-	case a.anchored:
-		return -1
-	}
-	return 1
-}
 
 // index prepares what every state shares: the unanchored alternatives, and where
 // the first with a group is.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -282,15 +283,8 @@ func (r *reader) text(n ast.Node) string {
 
 func (r *reader) integer(n ast.Node) int {
 	if n, ok := n.(*ast.IntegerNode); ok {
-		switch v := n.Value.(type) {
-		case int64:
-			if int64(int(v)) == v {
-				return int(v)
-			}
-		case uint64:
-			if v <= uint64(int(^uint(0)>>1)) {
-				return int(v)
-			}
+		if v, err := strconv.Atoi(fmt.Sprint(n.Value)); err == nil {
+			return v
 		}
 	}
 	r.fail(line(n), "want a whole number")

@@ -54,14 +54,7 @@ func AnyGitRules() []Rule {
 }
 
 // NamesGit reports whether AnyGitRules apply to the git directory at the path dir.
-func NamesGit(dir string) bool {
-	for name := range strings.SplitSeq(dir, "/") {
-		if strings.HasSuffix(name, ".git") {
-			return true
-		}
-	}
-	return false
-}
+func NamesGit(dir string) bool { return strings.Contains(dir+"/", ".git/") }
 
 // anyGit is the Source of AnyGitRules.
 const anyGit = "any git repository"

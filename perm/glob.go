@@ -176,14 +176,12 @@ func parseGlob(s string) (glob, error) {
 		i += n
 	}
 	g.prefix, toks = cutLiteral(toks)
-	g.toks, g.suffix = toks, ""
-	for end := len(toks); end > 0; end-- {
-		if t := toks[end-1]; t.star || t.set != nil {
-			g.suffix, _ = cutLiteral(toks[end:])
-			g.toks = toks[:end]
-			break
-		}
+	end := len(toks)
+	for end > 0 && !toks[end-1].star && toks[end-1].set == nil {
+		end--
 	}
+	g.suffix, _ = cutLiteral(toks[end:])
+	g.toks = toks[:end]
 	return g, nil
 }
 

@@ -19,7 +19,7 @@ type alt struct {
 	rule     int    // index of the rule
 	comps    []glob // without **
 	loops    []bool // loops[i]: any components may come before comps[i]
-	anchored bool
+	anchored int // 1, or 0 if any components may come before the first
 	kind     Kind
 	literals int // components without wildcards
 	bytes    int // literal bytes in all components
@@ -133,25 +133,21 @@ func (r *Rule) check() error {
 // parsePattern parses a pattern without braces.
 func parsePattern(s string, kind Kind) (alt, error) {
 	a := alt{kind: kind}
-	if s == "" {
-		return a, invalid("empty pattern among the alternatives")
-	}
 	rest, anchored := strings.CutPrefix(s, "/")
 	rest, slash := strings.CutSuffix(rest, "/")
-	if slash && kind == File {
+	switch {
+	case s == "":
+		return a, invalid("empty pattern among the alternatives")
+	case slash && kind == File:
 		return a, invalid("a trailing slash says directory, the type says file")
-	}
-	if rest == "" && kind == File {
+	case rest == "" && kind == File:
 		return a, invalid("the root is a directory, the type says file")
-	}
-	if slash {
+	case slash:
 		a.kind = Directory
 	}
-	var parts []string
-	if rest != "" {
+	var parts []string // none: the root
+	if slash || rest != "" {
 		parts = strings.Split(rest, "/")
-	} else if slash {
-		return a, invalid("empty component")
 	}
 	if err := a.add(parts, !anchored); err != nil {
 		return a, err
@@ -160,7 +156,9 @@ func parsePattern(s string, kind Kind) (alt, error) {
 		a.kind = Glob // the root and all below it, however it was written
 		return a, nil
 	}
-	a.anchored = !a.loops[0]
+	if !a.loops[0] {
+		a.anchored = 1
+	}
 	return a, nil
 }
 
@@ -213,30 +211,11 @@ type exception struct {
 // parse returns the patterns of names in s, the value of the given field of a rule.
 func (e exceptions) parse(field, s string, fold bool) ([]glob, error) {
 	key := exception{s, fold}
-	if globs, ok := e[key]; ok {
+	if globs, ok := e[key]; ok || s == "" {
 		return globs, nil
 	}
-	text := s
 	if fold {
-		text = lowerPattern(text)
-	}
-	globs, err := parseNames(field, text)
-	if err != nil {
-		return nil, err
-	}
-	if fold {
-		for i := range globs {
-			globs[i].lower()
-		}
-	}
-	e[key] = globs
-	return globs, nil
-}
-
-// parseNames is exceptions.parse without the cache.
-func parseNames(field, s string) ([]glob, error) {
-	if s == "" {
-		return nil, nil
+		s = lowerPattern(s)
 	}
 	names, err := expand(s)
 	if err != nil {
@@ -251,7 +230,11 @@ func parseNames(field, s string) ([]glob, error) {
 		if err != nil {
 			return nil, err
 		}
+		if fold {
+			g.lower()
+		}
 		globs = append(globs, g)
 	}
+	e[key] = globs
 	return globs, nil
 }
