@@ -219,7 +219,6 @@ func (t *tree) shared(n *node, o *object) bool {
 
 // GetAttr returns the attributes of a node.
 func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
-	t.count(opGetattr)
 	n, errno := t.allowed(opGetattr, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)

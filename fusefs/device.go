@@ -44,6 +44,7 @@ type device struct {
 	handlers sync.WaitGroup
 	running  atomic.Int32 // handler goroutines
 	waiting  atomic.Int32 // handlers that wait for a message
+	counts   [len(gate)]atomic.Uint64
 }
 
 // Readers is how many threads of a server wait for a message at once. There is always one, so
@@ -151,12 +152,6 @@ func (d *device) read(b *buffers) (int, syscall.Errno) {
 	}
 }
 
-// Opcodes of linux/fuse.h.
-const (
-	messageFsync    = 20
-	messageFsyncdir = 30
-)
-
 // handle answers the message of n bytes in b.
 func (d *device) handle(b *buffers, n int) {
 	size := d.answer(b, n)
@@ -175,11 +170,17 @@ func (d *device) handle(b *buffers, n int) {
 // none. The rules do not change meanwhile. A sync depends on no rule and can take minutes, so
 // a change of rules does not wait for it.
 func (d *device) answer(b *buffers, n int) int {
-	if n >= 8 {
-		if m := binary.NativeEndian.Uint32(b.in[4:]); m != messageFsync && m != messageFsyncdir {
-			d.rulesMu.RLock()
-			defer d.rulesMu.RUnlock()
-		}
+	o := op(min(binary.NativeEndian.Uint32(b.in[4:]), uint32(opUnknown)))
+	switch o {
+	case opRename2:
+		o = opRename
+	case opBatchForget:
+		o = opForget
+	}
+	d.counts[o].Add(1)
+	if o != opFsync && o != opFsyncdir {
+		d.rulesMu.RLock()
+		defer d.rulesMu.RUnlock()
 	}
 	b.inVec[0], b.outVec[0] = b.in[:n], b.out
 	size, status := d.proto.HandleRequest(b.inVec[:], b.outVec[:])

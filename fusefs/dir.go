@@ -12,7 +12,6 @@ import (
 
 // ReadDir lists a directory from the offset in in.
 func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	t.count(opReaddir)
 	return t.list(opReaddir, in, func(_ *entry, _ int, d fuse.DirEntry) bool {
 		return out.AddDirEntry(d)
 	})
@@ -21,7 +20,6 @@ func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryLis
 // ReadDirPlus lists a directory and looks each entry up, which saves the kernel a request
 // for each.
 func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	t.count(opReaddirplus)
 	return t.list(opReaddirplus, in, func(e *entry, fd int, d fuse.DirEntry) bool {
 		known := t.table.child(e.dir, e.name)
 		fresh := known != nil && e.dir.watched.Load() && t.clock()-known.validatedAt.Load() < int64(watchedTimeout)/2
@@ -150,7 +148,6 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 
 // FsyncDir writes a directory to the disk.
 func (t *tree) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	t.count(opFsyncdir)
 	dir, errno := t.allowedDir(opFsyncdir, &in.InHeader)
 	if errno != 0 {
 		return fuse.Status(errno)

@@ -65,7 +65,6 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writin
 
 // Read reads from a file, which the kernel has opened without asking.
 func (t *tree) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
-	t.count(opRead)
 	h, errno := t.openRead(opRead, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return nil, fuse.Status(errno)
@@ -92,7 +91,6 @@ func (t *tree) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRe
 // Write writes to a file. With O_APPEND it writes at the true end of the file; the offset
 // from the kernel may be outdated.
 func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	t.count(opWrite)
 	h, errno := t.openWrite(opWrite, &in.InHeader, in.NodeId, all)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
@@ -131,14 +129,8 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 	return uint32(done), fuse.OK
 }
 
-// Writev is not called: the kernel sends the data of a write in one piece.
-func (t *tree) Writev(<-chan struct{}, *fuse.WriteIn, [][]byte) (uint32, fuse.Status) {
-	return 0, fuse.ENOSYS
-}
-
 // Fsync writes a file to the disk.
 func (t *tree) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
-	t.count(opFsync)
 	h, errno := t.openRead(opFsync, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
@@ -152,7 +144,6 @@ func (t *tree) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 
 // Fallocate allocates or releases room of a file.
 func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
-	t.count(opFallocate)
 	h, errno := t.openWrite(opFallocate, &in.InHeader, in.NodeId, all)
 	if errno != 0 {
 		return fuse.Status(errno)
@@ -172,7 +163,6 @@ func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 
 // Lseek finds data and holes. Nothing else uses the descriptor's own offset.
 func (t *tree) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
-	t.count(opLseek)
 	h, errno := t.openRead(opLseek, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return fuse.Status(errno)
@@ -194,7 +184,6 @@ const maxCopy = 1 << 30
 
 // CopyFileRange copies between two files without reading the data.
 func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
-	t.count(opCopyFrom)
 	from, errno := t.openRead(opCopyFrom, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return 0, fuse.Status(errno)

@@ -11,125 +11,115 @@ import (
 // An op is an operation of the kernel on one object or name. The zero op is refused.
 type op uint8
 
-// The operations. An operation on two objects has an op for each of them.
+// The operations, by the opcodes of linux/fuse.h. An operation on two objects has an op for
+// each of them.
 const (
-	opNone op = iota
+	opNone    op = 0
+	opUnknown op = 100 // not an opcode, as opCopyTo and opLinkFrom
 
 	// On an object that was looked up before.
-	opLookup
-	opGetattr
-	opSetattr
-	opReadlink
-	opRead
-	opWrite
-	opFsync
-	opFallocate
-	opLseek
-	opCopyFrom
-	opCopyTo
-	opReaddir
-	opReaddirplus
-	opFsyncdir
-	opStatfs
-	opLinkFrom
+	opLookup      op = 1
+	opGetattr     op = 3
+	opSetattr     op = 4
+	opReadlink    op = 5
+	opRead        op = 15
+	opWrite       op = 16
+	opFsync       op = 20
+	opFallocate   op = 43
+	opLseek       op = 46
+	opCopyFrom    op = 47
+	opCopyTo      op = 101
+	opReaddir     op = 28
+	opReaddirplus op = 44
+	opFsyncdir    op = 30
+	opStatfs      op = 17
+	opLinkFrom    op = 102
 
 	// On a name, whether or not it exists.
-	opCreate
-	opMknod
-	opMkdir
-	opSymlink
-	opLink
-	opUnlink
-	opRmdir
-	opRename
+	opCreate  op = 35
+	opMknod   op = 8
+	opMkdir   op = 9
+	opSymlink op = 6
+	opLink    op = 13
+	opUnlink  op = 10
+	opRmdir   op = 11
+	opRename  op = 12
+	opRename2 op = 45 // only for device.answer, which takes it for opRename
 
-	// Refused with ENOSYS, after which the kernel does them itself.
-	opOpen
-	opOpendir
-	opFlush
-	opAccess
+	// Refused with ENOSYS, after which the kernel does them itself, by the presented modes.
+	opOpen    op = 14
+	opOpendir op = 27
+	opFlush   op = 25
+	opAccess  op = 34
 
-	// Not supported.
-	opTmpfile
-	opGetxattr
-	opSetxattr
-	opListxattr
-	opRemovexattr
-	opGetlk
-	opSetlk
-	opSetlkw
-	opIoctl
-	opStatx
+	// Not supported. Extended attributes include ACLs and capabilities, which would get
+	// around the gate; a file without a name would have no level until it is linked.
+	opTmpfile     op = 51
+	opGetxattr    op = 22
+	opSetxattr    op = 21
+	opListxattr   op = 23
+	opRemovexattr op = 24
+	opGetlk       op = 31 // the kernel keeps locks itself, as for opSetlk and opSetlkw
+	opSetlk       op = 32
+	opSetlkw      op = 33
+	opIoctl       op = 39
+	opStatx       op = 52 // without it the kernel uses opGetattr
 
 	// Without an answer; only counted.
-	opForget
-	opRelease
-	opReleasedir
-
-	ops
+	opForget      op = 2
+	opBatchForget op = 42 // only for device.answer, which takes it for opForget
+	opRelease     op = 18
+	opReleasedir  op = 29
 )
 
 // A row of the gate has the errno for each level, 0 if that allows the operation.
 type row struct {
 	name    string
-	errno   [perm.Write + 1]syscall.Errno
+	errno   errnos
 	refusal bool // refused at every level, and so not reported as a denial
 }
 
-// The kinds of row. An existing hidden object is ENOENT; a name that must not be made or
+type errnos [perm.Write + 1]syscall.Errno
+
+// The errnos of a row. An existing hidden object is ENOENT; a name that must not be made or
 // removed is EACCES whether or not it exists.
-func visible(name string) row { return row{name: name, errno: levels(syscall.ENOENT, 0, 0, 0, 0)} }
+var (
+	visible     = errnos{perm.None: syscall.ENOENT}
+	reads       = errnos{perm.None: syscall.ENOENT, perm.View: syscall.EACCES}
+	writes      = errnos{perm.None: syscall.ENOENT, perm.View: syscall.EACCES, perm.Read: syscall.EACCES, perm.Checked: syscall.EACCES}
+	changesName = errnos{perm.None: syscall.EACCES, perm.View: syscall.EACCES, perm.Read: syscall.EACCES, perm.Checked: syscall.EACCES}
+)
 
-func reads(name string) row {
-	return row{name: name, errno: levels(syscall.ENOENT, syscall.EACCES, 0, 0, 0)}
-}
-
-func writes(name string) row {
-	return row{name: name, errno: levels(syscall.ENOENT, syscall.EACCES, syscall.EACCES, syscall.EACCES, 0)}
-}
-
-func changesName(name string) row {
-	return row{name: name, errno: levels(syscall.EACCES, syscall.EACCES, syscall.EACCES, syscall.EACCES, 0)}
-}
-
-func refused(name string, e syscall.Errno) row {
-	return row{name: name, errno: levels(e, e, e, e, e), refusal: true}
-}
-
-func silent(name string) row { return row{name: name} }
-
-func levels(none, view, read, checked, write syscall.Errno) [perm.Write + 1]syscall.Errno {
-	return [...]syscall.Errno{perm.None: none, perm.View: view, perm.Read: read, perm.Checked: checked, perm.Write: write}
-}
+func refused(name string, e syscall.Errno) row { return row{name, errnos{e, e, e, e, e}, true} }
 
 // gate is the access policy of the tree: operation x level -> errno. What it refuses at
 // perm.Checked, gitfile.go may allow.
-var gate = [ops]row{
-	opLookup:      visible("lookup"),
-	opGetattr:     visible("getattr"),
-	opSetattr:     writes("setattr"),
-	opReadlink:    reads("readlink"),
-	opRead:        reads("read"),
-	opWrite:       writes("write"),
-	opFsync:       reads("fsync"),
-	opFallocate:   writes("fallocate"),
-	opLseek:       reads("lseek"),
-	opCopyFrom:    reads("copy_file_range from"),
-	opCopyTo:      writes("copy_file_range to"),
-	opReaddir:     visible("readdir"),
-	opReaddirplus: visible("readdirplus"),
-	opFsyncdir:    visible("fsyncdir"),
-	opStatfs:      visible("statfs"),
-	opLinkFrom:    writes("link from"),
+var gate = [opLinkFrom + 1]row{
+	opLookup:      {name: "lookup", errno: visible},
+	opGetattr:     {name: "getattr", errno: visible},
+	opSetattr:     {name: "setattr", errno: writes},
+	opReadlink:    {name: "readlink", errno: reads},
+	opRead:        {name: "read", errno: reads},
+	opWrite:       {name: "write", errno: writes},
+	opFsync:       {name: "fsync", errno: reads},
+	opFallocate:   {name: "fallocate", errno: writes},
+	opLseek:       {name: "lseek", errno: reads},
+	opCopyFrom:    {name: "copy_file_range from", errno: reads},
+	opCopyTo:      {name: "copy_file_range to", errno: writes},
+	opReaddir:     {name: "readdir", errno: visible},
+	opReaddirplus: {name: "readdirplus", errno: visible},
+	opFsyncdir:    {name: "fsyncdir", errno: visible},
+	opStatfs:      {name: "statfs", errno: visible},
+	opLinkFrom:    {name: "link from", errno: writes},
 
-	opCreate:  changesName("create"),
-	opMknod:   changesName("mknod"),
-	opMkdir:   changesName("mkdir"),
-	opSymlink: changesName("symlink"),
-	opLink:    changesName("link"),
-	opUnlink:  changesName("unlink"),
-	opRmdir:   changesName("rmdir"),
-	opRename:  changesName("rename"),
+	opCreate:  {name: "create", errno: changesName},
+	opMknod:   {name: "mknod", errno: changesName},
+	opMkdir:   {name: "mkdir", errno: changesName},
+	opSymlink: {name: "symlink", errno: changesName},
+	opLink:    {name: "link", errno: changesName},
+	opUnlink:  {name: "unlink", errno: changesName},
+	opRmdir:   {name: "rmdir", errno: changesName},
+	opRename:  {name: "rename", errno: changesName},
 
 	opOpen:    refused("open", syscall.ENOSYS),
 	opOpendir: refused("opendir", syscall.ENOSYS),
@@ -147,15 +137,15 @@ var gate = [ops]row{
 	opIoctl:       refused("ioctl", syscall.ENOTTY),
 	opStatx:       refused("statx", syscall.ENOSYS),
 
-	opForget:     silent("forget"),
-	opRelease:    silent("release"),
-	opReleasedir: silent("releasedir"),
+	opForget:     {name: "forget"},
+	opRelease:    {name: "release"},
+	opReleasedir: {name: "releasedir"},
 }
 
 // check returns the errno for o on something of level l, 0 if the gate allows it. An
 // operation without a row is refused.
 func check(o op, l perm.Level) syscall.Errno {
-	if o >= ops || gate[o].name == "" {
+	if int(o) >= len(gate) || gate[o].name == "" {
 		return syscall.ENOSYS
 	}
 	if l > perm.Write {

@@ -59,25 +59,30 @@ var wantGate = map[string][5]syscall.Errno{
 }
 
 func TestGateIsTheSpecification(t *testing.T) {
-	for o := opNone + 1; o < ops; o++ {
+	rows := 0
+	for o := range gate {
+		if gate[o].name == "" {
+			continue
+		}
+		rows++
 		want, ok := wantGate[gate[o].name]
 		if !ok {
 			t.Errorf("operation %d (%q) is not in the specification", o, gate[o].name)
 			continue
 		}
 		for _, l := range perm.Levels() {
-			if got := check(o, l); got != want[l] {
+			if got := check(op(o), l); got != want[l] {
 				t.Errorf("%s at %v: %v, want %v", gate[o].name, l, got, want[l])
 			}
 		}
 	}
-	if len(wantGate) != int(ops)-1 {
-		t.Errorf("%d operations, %d specified", ops-1, len(wantGate))
+	if len(wantGate) != rows {
+		t.Errorf("%d operations, %d specified", rows, len(wantGate))
 	}
 }
 
 func TestGateRefusesWhatItDoesNotKnow(t *testing.T) {
-	for _, o := range []op{opNone, ops, 255} {
+	for _, o := range []op{opNone, 7, opBatchForget, 53, opUnknown, opLinkFrom + 1, 255} {
 		for _, l := range perm.Levels() {
 			if got := check(o, l); got != unix.ENOSYS {
 				t.Errorf("operation %d at %v: %v, want ENOSYS", o, l, got)

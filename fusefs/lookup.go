@@ -52,7 +52,6 @@ func (t *tree) hidden(e *entry) bool {
 // Lookup finds an entry of a directory. A hidden entry gives the same answer as one that
 // does not exist.
 func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
-	t.count(opLookup)
 	e, errno := t.entry(in.NodeId, name)
 	if errno != 0 {
 		return fuse.Status(errno)

@@ -20,7 +20,6 @@ func (t *tree) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Sta
 }
 
 func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
-	t.count(o)
 	isDir := o == opRmdir
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {

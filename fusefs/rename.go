@@ -21,7 +21,6 @@ type renaming struct {
 // there, and a directory moves only if the rules give the same levels to all that is or may
 // come to be inside it.
 func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.Status {
-	t.count(opRename)
 	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
 		return fuse.EINVAL // RENAME_WHITEOUT would make a device
 	}

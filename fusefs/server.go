@@ -210,7 +210,8 @@ func newTree(opts *Options) (_ *tree, err error) {
 		return nil, errors.New("serve a tree: Options.Rules is nil")
 	}
 	t := &tree{
-		rules: opts.Rules, owner: opts.Owner, shown: opts.Shown, timeout: opts.Timeout, report: opts.Denied,
+		RawFileSystem: fuse.NewDefaultRawFileSystem(),
+		rules:         opts.Rules, owner: opts.Owner, shown: opts.Shown, timeout: opts.Timeout, report: opts.Denied,
 		start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), logger: opts.Logger,
 	}
 	if opts.Quota > 0 {

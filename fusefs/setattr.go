@@ -13,7 +13,6 @@ import (
 
 // SetAttr changes mode, size and times. The owner can only be set to what it is.
 func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
-	t.count(opSetattr)
 	n, errno := t.allowed(opSetattr, &in.InHeader, in.NodeId)
 	if errno == 0 {
 		errno = t.setAttr(n, in)

@@ -14,8 +14,8 @@ func (s *Server) Stats() Stats {
 	if w := s.tree.watch; w != nil {
 		st.Changes = w.changes.Load()
 	}
-	for o := range s.tree.counts {
-		if n := s.tree.counts[o].Load(); n != 0 {
+	for o := range gate {
+		if n := s.tree.dev.counts[o].Load(); n != 0 && gate[o].name != "" {
 			st.Messages[gate[o].name] = n
 		}
 	}

@@ -16,6 +16,8 @@ import (
 //
 // A goroutine takes its locks in the order rulesMu, contentMu, renameMu.
 type tree struct {
+	fuse.RawFileSystem // refuses what tree has no method for
+
 	// rulesMu is held for reading while a request is answered, for writing while the
 	// rules change.
 	rulesMu sync.RWMutex
@@ -46,11 +48,10 @@ type tree struct {
 	root    *handle
 	created createdInodes
 
-	quota  *quota // nil: no limit
-	dev    *device
-	inval  *invalQueue
-	watch  *watcher // nil: the host's changes are not noticed
-	counts [ops]atomic.Uint64
+	quota *quota // nil: no limit
+	dev   *device
+	inval *invalQueue
+	watch *watcher // nil: the host's changes are not noticed
 
 	maxNodes         int          // above it the kernel is asked to forget some
 	nextPrune        atomic.Int64 // when it may be asked again, by clock
@@ -62,10 +63,6 @@ type tree struct {
 
 	dirsWalked atomic.Uint64 // directories that validatePath has looked at
 }
-
-var _ fuse.RawFileSystem = (*tree)(nil)
-
-func (t *tree) count(o op) { t.counts[o].Add(1) }
 
 // clock returns the time since the start, in nanoseconds.
 func (t *tree) clock() int64 { return int64(time.Since(t.start)) }
@@ -98,7 +95,6 @@ func plainName(name string) bool {
 
 // StatFs returns the size of the backing file system, or what the quota leaves of it.
 func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
-	t.count(opStatfs)
 	if _, errno := t.allowed(opStatfs, in, in.NodeId); errno != 0 {
 		return fuse.Status(errno)
 	}
@@ -118,7 +114,6 @@ func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut)
 
 // Forget subtracts lookups that the kernel no longer holds.
 func (t *tree) Forget(id, nlookup uint64) {
-	t.count(opForget)
 	for _, n := range t.table.forget(id, nlookup) {
 		t.release(n)
 	}
@@ -137,13 +132,6 @@ func (t *tree) release(n *node) {
 	}
 	t.fds.forget(n)
 }
-
-// The rest of fuse.RawFileSystem is for go-fuse's own server, which is not used.
-
-func (t *tree) Init(*fuse.Server) {}
-func (t *tree) OnUnmount()        {}
-func (t *tree) String() string    { return "wolffia" }
-func (t *tree) SetDebug(bool)     {}
 
 // close closes all descriptors. No request may be in progress.
 func (t *tree) close() {
