@@ -45,14 +45,14 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 }
 
 // make calls create, which makes name in the directory open as fd, if the quota has room.
-func (t *tree) make(fd int, name string, create func() error) syscall.Errno {
+func (t *tree) make(fd int, name string, create func() syscall.Errno) syscall.Errno {
 	if errno := t.quota.take(objectCost); errno != 0 {
 		if _, absent := t.stat(fdName{fd, name}); absent == 0 {
 			return syscall.EEXIST
 		}
 		return errno
 	}
-	errno := errnoOf(create())
+	errno := create()
 	if errno != 0 {
 		t.quota.give(objectCost)
 	}
@@ -98,7 +98,7 @@ func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse
 func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, create func(dir int, mode uint32) error) fuse.Status {
 	mode &= 0o7777 &^ setID
 	return t.newName(o, in, name, o == opMkdir, func(e *entry, fd int) syscall.Errno {
-		if errno := t.make(fd, name, func() error { return create(fd, mode) }); errno != 0 {
+		if errno := t.make(fd, name, func() syscall.Errno { return errnoOf(create(fd, mode)) }); errno != 0 {
 			return errno
 		}
 		t.restoreMode(fd, name, mode)
@@ -111,7 +111,7 @@ func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, o
 // Symlink makes a symbolic link, which the server never follows.
 func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
 	return t.newName(opSymlink, in, name, false, func(e *entry, fd int) syscall.Errno {
-		errno := t.make(fd, name, func() error { return unix.Symlinkat(target, fd, name) })
+		errno := t.make(fd, name, func() syscall.Errno { return errnoOf(unix.Symlinkat(target, fd, name)) })
 		if errno == 0 {
 			_, errno = t.find(in, e, fd, nil, out)
 		}
@@ -135,12 +135,7 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 			return errno
 		}
 		defer h.release()
-		errno = t.make(fd, name, func() error {
-			if errno := t.linkFD(h.fd, fd, name); errno != 0 {
-				return errno
-			}
-			return nil
-		})
+		errno = t.make(fd, name, func() syscall.Errno { return t.linkFD(h.fd, fd, name) })
 		if errno == 0 {
 			t.table.alias(src)
 			_, errno = t.find(&in.InHeader, e, fd, nil, out)
@@ -183,12 +178,9 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 	return t.newName(opCreate, &in.InHeader, name, false, func(e *entry, fd int) syscall.Errno {
 		mode := in.Mode & 0o7777 &^ setID
 		file := -1
-		errno := t.make(fd, name, func() error {
-			var errno syscall.Errno
-			if file, errno = openBeneath(fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode); errno != 0 {
-				return errno
-			}
-			return nil
+		errno := t.make(fd, name, func() (errno syscall.Errno) {
+			file, errno = openBeneath(fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+			return errno
 		})
 		if errno == syscall.EEXIST && in.Flags&unix.O_EXCL == 0 {
 			return t.openExisting(in, e, fd, out)

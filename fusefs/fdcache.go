@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"container/list"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -24,9 +25,9 @@ type handle struct {
 	use  use
 
 	// Guarded by set.mu.
-	keep         bool    // opening it again may fail: close others first
-	refs, pins   int32   // users at present; reasons not to close it while its node is known
-	older, newer *handle // in the cache's order; nil once it is out of the cache
+	keep       bool          // opening it again may fail: close others first
+	refs, pins int32         // users at present; reasons not to close it while its node is known
+	place      *list.Element // in the cache's order; nil once it is out of the cache
 }
 
 // release ends one use of h.
@@ -41,7 +42,7 @@ func (h *handle) release() {
 // are safe for concurrent use.
 type fdCache struct {
 	mu     sync.Mutex
-	order  handle // head of a ring: order.older is the newest handle; guarded by mu
+	order  list.List // of handles, the newest first; guarded by mu
 	max    int
 	open   int   // guarded by mu
 	pinned int   // guarded by mu
@@ -60,24 +61,6 @@ func (d *fdCache) unlock() {
 	}
 }
 
-func newFDCache(limit int) *fdCache {
-	d := &fdCache{max: limit}
-	d.order.older, d.order.newer = &d.order, &d.order
-	return d
-}
-
-// pushFront makes h the newest. The caller holds d.mu.
-func (d *fdCache) pushFront(h *handle) {
-	h.newer, h.older = &d.order, d.order.older
-	h.older.newer, d.order.older = h, h
-}
-
-// unlink removes h from the order. The caller holds h.set.mu.
-func (h *handle) unlink() {
-	h.older.newer, h.newer.older = h.newer, h.older
-	h.older, h.newer = nil, nil
-}
-
 // cached returns an open handle of n that can be used for u, nil if there is none. The caller
 // releases it.
 func (d *fdCache) cached(n *node, u use) *handle {
@@ -89,10 +72,7 @@ func (d *fdCache) cached(n *node, u use) *handle {
 	}
 	if h != nil {
 		h.refs++
-		if d.order.older != h {
-			h.unlink()
-			d.pushFront(h)
-		}
+		d.order.MoveToFront(h.place)
 	}
 	return h
 }
@@ -112,8 +92,7 @@ func (d *fdCache) add(n *node, u use, fd int) *handle {
 	if n.gone {
 		return h // release closes it
 	}
-	n.handles[u] = h
-	d.pushFront(h)
+	n.handles[u], h.place = h, d.order.PushFront(h)
 	d.shrink(false)
 	d.shrink(true)
 	return h
@@ -122,9 +101,9 @@ func (d *fdCache) add(n *node, u use, fd int) *handle {
 // shrink closes unused handles, oldest first, until at most max are open. Unless all is set it
 // spares handles with keep set, up to a quarter of max. The caller holds d.mu.
 func (d *fdCache) shrink(all bool) {
-	for next := d.order.newer; next != &d.order && d.open > d.max; {
-		h := next
-		next = h.newer
+	for next := d.order.Back(); next != nil && d.open > d.max; {
+		h := next.Value.(*handle)
+		next = next.Prev()
 		if h.refs == 0 && h.pins == 0 && (all || !h.keep || d.kept > d.max/4) {
 			d.drop(h)
 		}
@@ -133,7 +112,8 @@ func (d *fdCache) shrink(all bool) {
 
 // drop removes h from the cache. The caller holds d.mu.
 func (d *fdCache) drop(h *handle) {
-	h.unlink()
+	d.order.Remove(h.place)
+	h.place = nil
 	d.pinned -= int(h.pins)
 	h.pins = 0
 	if h.keep {
@@ -146,7 +126,7 @@ func (d *fdCache) drop(h *handle) {
 
 // closeUnused closes h if it is out of the cache and not in use. The caller holds d.mu.
 func (d *fdCache) closeUnused(h *handle) {
-	if h.older == nil && h.refs == 0 {
+	if h.place == nil && h.refs == 0 {
 		d.dead = append(d.dead, h.fd)
 		d.open--
 	}

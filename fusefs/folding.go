@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,35 +19,25 @@ const (
 var ErrFolds = errors.New("the file system takes names that differ only in case for the same: another spelling would get around the rules for a name")
 
 // CheckNames returns ErrFolds if the file system of the directory open as dir ignores case, or
-// an error of looking at it.
+// an error of looking at it. Where the file system does not tell, CheckNames tries another
+// spelling of an existing name; for an empty directory it returns nil.
 func CheckNames(dir int) error {
-	folds, err := foldsCase(dir)
-	if err == nil && folds {
-		err = ErrFolds
-	}
-	return err
-}
-
-// foldsCase reports whether the directory open as dir ignores case. Where the file system does
-// not tell, foldsCase tries another spelling of an existing name; for an empty directory it
-// reports false.
-func foldsCase(dir int) (bool, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(dir, &fs); err != nil {
-		return false, err
+		return err
 	}
 	switch fs.Type {
 	case unix.MSDOS_SUPER_MAGIC, exfatMagic, hfsPlusMagic:
-		return true, nil
+		return ErrFolds
 	}
 	fd, errno := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if errno != 0 {
-		return false, errno
+		return errno
 	}
 	f := os.NewFile(uintptr(fd), ".")
 	defer f.Close()
 	if flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS); err == nil && flags&casefoldFlag != 0 {
-		return true, nil
+		return ErrFolds
 	}
 	const enough = 1000
 	names, _ := f.Readdirnames(enough) // on an error, those that were read
@@ -65,21 +54,20 @@ func foldsCase(dir int) (bool, error) {
 		if unix.Fstatat(dir, name, &a, unix.AT_SYMLINK_NOFOLLOW) != nil {
 			continue // gone
 		}
-		err := unix.Fstatat(dir, other, &b, unix.AT_SYMLINK_NOFOLLOW)
-		return err == nil && a.Dev == b.Dev && a.Ino == b.Ino, nil
+		if unix.Fstatat(dir, other, &b, unix.AT_SYMLINK_NOFOLLOW) == nil && a.Dev == b.Dev && a.Ino == b.Ino {
+			return ErrFolds
+		}
+		return nil
 	}
-	return false, nil
+	return nil
 }
 
 // otherCase swaps upper and lower case of ASCII letters.
 func otherCase(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r > unicode.MaxASCII {
-			return r
+		if 'a' <= r|0x20 && r|0x20 <= 'z' {
+			return r ^ 0x20
 		}
-		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
-		}
-		return unicode.ToUpper(r)
+		return r
 	}, name)
 }

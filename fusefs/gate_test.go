@@ -168,7 +168,7 @@ func testTree(t *testing.T, dir string, rules Rules) *tree {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		tr.watch.discard()
+		tr.watch.close()
 		tr.close()
 	})
 	return tr

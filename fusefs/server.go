@@ -16,27 +16,14 @@ import (
 	"wolffia/perm"
 )
 
-// Rules decide the level of each name. *perm.Policy implements them. Their methods are called
-// concurrently and must always return the same results.
+// Rules decide the level of each name. Their methods are called concurrently and must always
+// return the same results, as those of *perm.Policy, which has their documentation.
 type Rules interface {
-	// Root returns the state of the root directory.
 	Root() perm.State
-
-	// RootLevel returns the level of the root directory.
 	RootLevel() perm.Level
-
-	// Enter returns the state of the directory called name in a directory of state s.
 	Enter(s perm.State, name string) perm.State
-
-	// Child returns the level of the entry called name in a directory of state s. dir is
-	// set if the entry is a directory.
 	Child(s perm.State, name string, dir bool) perm.Level
-
-	// Constant returns the level of all that is or may be below a directory of state s; ok
-	// is false if there are several levels.
 	Constant(s perm.State) (l perm.Level, ok bool)
-
-	// Checks reports whether git repositories are guarded.
 	Checks() bool
 }
 
@@ -119,7 +106,7 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 	}
 	defer func() {
 		if err != nil {
-			t.watch.discard()
+			t.watch.close()
 			t.close()
 		}
 	}()
@@ -135,11 +122,8 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 		return nil, err
 	}
 	s := &Server{tree: t, done: make(chan struct{})}
-	go t.inval.run() // ends at t.notes.close below
-	if t.watch != nil {
-		go t.watch.run() // ends at t.watch.close below
-	}
-	go func() { // ends when the tree is unmounted
+	go t.inval.run() // ends at t.inval.close below
+	go func() {      // ends when the tree is unmounted
 		defer close(s.done)
 		t.dev.serve()
 		t.watch.close()
@@ -221,19 +205,13 @@ func newTree(opts *Options) (_ *tree, err error) {
 	if t.logger == nil {
 		t.logger = slog.New(slog.DiscardHandler)
 	}
-	var handlers int
-	t.maxNodes, handlers = shares(opts.Memory)
-	t.dev = &device{
-		fd: -1, limit: handlers, rulesMu: &t.rulesMu, logger: t.logger,
-		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)),
-	}
+	t.dev = &device{fd: -1, rulesMu: &t.rulesMu, logger: t.logger, proto: fuse.NewProtocolServer(t, fuseOptions(t.logger))}
+	t.maxNodes, t.dev.limit = shares(opts.Memory)
 	if t.timeout <= 0 {
 		t.timeout = time.Second
 	}
-	if opts.FDs > 0 {
-		t.fds = newFDCache(opts.FDs)
-	} else {
-		t.fds = newFDCache(defaultFDs())
+	if t.fds = (&fdCache{max: opts.FDs}); opts.FDs <= 0 {
+		t.fds.max = defaultFDs()
 	}
 	if t.proc, err = openProcFD(); err != nil {
 		return nil, err
@@ -292,16 +270,11 @@ func openProcFD() (int, error) {
 // ownUmask returns the umask of this process, all bits on an error. umask(2) would change it for
 // a moment, for all threads.
 func ownUmask() uint32 {
-	data, err := os.ReadFile("/proc/self/status")
-	if err == nil {
-		for line := range strings.Lines(string(data)) {
-			var mask uint32
-			if _, err := fmt.Sscanf(line, "Umask: %o", &mask); err == nil {
-				return mask
-			}
-		}
-	}
-	return 0o777
+	data, _ := os.ReadFile("/proc/self/status")
+	_, after, _ := strings.Cut(string(data), "\nUmask:")
+	mask := uint32(0o777)
+	_, _ = fmt.Sscanf(after, "%o", &mask)
+	return mask
 }
 
 func defaultFDs() int {

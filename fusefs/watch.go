@@ -66,10 +66,11 @@ func (t *tree) watchRoot() {
 	w.inval, w.table = t.inval, t.table
 	w.add(t.root.node, t.root.fd)
 	if !t.root.node.watched.Load() {
-		w.discard() // a file system without events
+		_ = w.file.Close() // a file system without events
 		return
 	}
 	t.watch = w
+	go w.run() // ends with close
 }
 
 // handleOf returns the key of the inode at a, by which events name a directory.
@@ -155,13 +156,6 @@ func (w *watcher) run() {
 		if n < len(buf)/2 {
 			time.Sleep(watchPause)
 		}
-	}
-}
-
-// discard closes a watcher on which run was not called.
-func (w *watcher) discard() {
-	if w != nil {
-		_ = w.file.Close()
 	}
 }
 

@@ -67,7 +67,7 @@ func TestOneMarkForADirectory(t *testing.T) {
 	if w == nil {
 		testenv.Lacks(t, "fanotify", "there can be no group: Linux before 5.13, or too many")
 	}
-	defer w.discard()
+	defer w.file.Close()
 	for i := range 2000 {
 		before, after := &node{}, &node{}
 		w.add(before, fd)
