@@ -2,12 +2,11 @@ package audit
 
 import (
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"wolffia/perm"
 )
@@ -104,19 +103,18 @@ func (l *Log) send(e *entry) {
 // Flush waits until the lines of all added denials are written, at most limit. It does not write
 // counts.
 func (l *Log) Flush(limit time.Duration) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	timer := time.After(limit)
 	written := make(chan struct{})
 	select {
 	case l.flush <- written:
 	case <-l.done:
 		return
-	case <-timer.C:
+	case <-timer:
 		return
 	}
 	select {
 	case <-written:
-	case <-timer.C:
+	case <-timer:
 	}
 }
 
@@ -128,11 +126,9 @@ func (l *Log) Close(limit time.Duration) {
 		close(l.queue)
 	}
 	l.mu.Unlock()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-l.done:
-	case <-timer.C:
+	case <-time.After(limit):
 	}
 }
 
@@ -202,20 +198,8 @@ func (l *Log) write(e *entry) {
 	}
 }
 
-// command returns the name of the thread pid, "" if it is gone.
+// command returns the name of the thread pid, "" if it is gone, or pid is 0.
 func command(pid uint32) string {
-	if pid == 0 {
-		return ""
-	}
-	fd, err := unix.Open("/proc/"+strconv.FormatUint(uint64(pid), 10)+"/comm", unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return ""
-	}
-	defer unix.Close(fd)
-	buf := make([]byte, 64) // TASK_COMM_LEN is 16; kernel threads' are longer
-	n, err := unix.Read(fd, buf)
-	if err != nil || n <= 0 {
-		return ""
-	}
-	return strings.ToValidUTF8(strings.TrimSuffix(string(buf[:n]), "\n"), "\uFFFD")
+	name, _ := os.ReadFile("/proc/" + strconv.FormatUint(uint64(pid), 10) + "/comm")
+	return strings.ToValidUTF8(strings.TrimSuffix(string(name), "\n"), "\uFFFD")
 }

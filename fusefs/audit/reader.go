@@ -105,7 +105,7 @@ func (r *Reader) more() (bool, error) {
 	}
 	newer := 0
 	for i, f := range files {
-		if len(r.files) > 0 && same(f, r.files[len(r.files)-1]) {
+		if st, err := f.Stat(); err == nil && len(r.files) > 0 && same(st, r.files[len(r.files)-1]) {
 			newer = i + 1
 		}
 	}
@@ -131,23 +131,17 @@ func openBoth(path string) ([]*os.File, error) {
 		}
 		// Try again if a file was renamed in between, and missed by both opens.
 		st, err := os.Lstat(old(path))
-		whole := errors.Is(err, fs.ErrNotExist)
-		if err == nil && len(files) > 0 {
-			first, err := files[0].Stat()
-			whole = err == nil && os.SameFile(st, first)
-		}
-		if whole || try == tries {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(files) > 0 && same(st, files[0]) || try == tries {
 			return files, nil
 		}
 		_ = closeAll(files)
 	}
 }
 
-// same reports whether two descriptors refer to one file.
-func same(a, b *os.File) bool {
-	sa, erra := a.Stat()
-	sb, errb := b.Stat()
-	return erra == nil && errb == nil && os.SameFile(sa, sb)
+// same reports whether f is the file of st.
+func same(st os.FileInfo, f *os.File) bool {
+	now, err := f.Stat()
+	return err == nil && os.SameFile(st, now)
 }
 
 func closeAll(files []*os.File) error {

@@ -21,7 +21,7 @@ func (r *Record) Text(loc *time.Location) string {
 		path += "..."
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s  %s", at, pad(plain(r.Op), 8), pad(path, 24), r.why())
+	fmt.Fprintf(&b, "%s  %-8s  %-24s  %s", at, plain(r.Op), path, r.why())
 	if r.Remedy != "" {
 		fmt.Fprintf(&b, "; to allow it: %s", printable(r.Remedy))
 	}
@@ -83,9 +83,4 @@ func plain(s string) string {
 func printable(s string) string {
 	q := strconv.Quote(s)
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(q[1 : len(q)-1])
-}
-
-// pad appends spaces to s, to a width of at least width characters.
-func pad(s string, width int) string {
-	return s + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s)))
 }
