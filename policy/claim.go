@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/internal/gitscan"
 	"wolffia/internal/statedir"
 	"wolffia/perm"
@@ -57,11 +59,8 @@ func (l *look) claims(ctx context.Context) (claims []claim, unread []string, err
 			if l.owner(e.Path) != i {
 				continue // git itself looks into the repository in between
 			}
-			c := claim{Entry: e, tree: i}
-			if f, err := gitscan.Read(l.root, e.Path, maxContent); err == nil {
-				c.file = f
-			}
-			claims = append(claims, c)
+			file, _ := gitscan.Read(l.root, e.Path, maxContent)
+			claims = append(claims, claim{Entry: e, tree: i, file: file})
 		}
 	}
 	slices.SortFunc(claims, func(a, b claim) int { return strings.Compare(a.Path, b.Path) })
@@ -178,20 +177,14 @@ func (c *claim) seen(f *gitscan.File) bool {
 		c.Inode == uint32(f.Inode) && c.Size == uint32(f.Size)
 }
 
-const (
-	typeMask = 0o170000 // of an entry's mode
-	typeLink = 0o120000
-	typeFile = 0o100000
-)
-
 // inObjects reports whether git's objects have the content on the disk, in a file that
 // rules make readable inside.
 func (l *look) inObjects(c *claim, rules *perm.Policy) bool {
-	want := uint32(typeFile)
+	want := uint32(unix.S_IFREG)
 	if c.file.Link {
-		want = typeLink
+		want = unix.S_IFLNK
 	}
-	if c.file.Content == nil || c.Mode&typeMask != want || !bytes.Equal(gitscan.BlobID(c.file.Content, len(c.ID)), c.ID) {
+	if c.file.Content == nil || c.Mode&unix.S_IFMT != want || !bytes.Equal(gitscan.BlobID(c.file.Content, len(c.ID)), c.ID) {
 		return false
 	}
 	file, ok := gitscan.Object(l.root, l.repos.Trees[c.tree], c.ID, c.file.Content)

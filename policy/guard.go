@@ -28,16 +28,12 @@ func bare(repos *gitscan.Repos) (dirs, many []string) {
 func guard(repos *gitscan.Repos, sealed []string) []perm.Rule {
 	links := slices.DeleteFunc(slices.Clone(repos.Links), func(link string) bool { return path.Base(link) == ".git" }) // as any .git
 	outside := slices.Concat(repos.Outside, links)
-	rules := ways(outside, "the way to what git's configuration points to")
-	for _, pattern := range covering(outside) {
-		rules = append(rules, limit(pattern, perm.Glob, "what git's configuration points to"))
-	}
-	// A sandbox could hide a repository by the modes of a directory, and use it the
-	// next time.
-	for _, pattern := range covering(sealed) {
-		rules = append(rules, limit(pattern, perm.Glob, "what cannot be looked into for git repositories"))
-	}
-	return rules
+	return slices.Concat(
+		ways(outside, "the way to what git's configuration points to"),
+		limits(covering(outside), perm.Glob, "what git's configuration points to"),
+		// A sandbox could hide a repository by the modes of a directory, and use it the
+		// next time.
+		limits(covering(sealed), perm.Glob, "what cannot be looked into for git repositories"))
 }
 
 // ways returns rules that keep links and files from taking the place of a directory on
@@ -53,16 +49,15 @@ func ways(paths []string, source string) []perm.Rule {
 	if len(patterns) < len(dirs) {
 		kind = perm.Glob // a pattern covers several directories, and all that is in them
 	}
-	var rules []perm.Rule
-	for _, pattern := range patterns {
-		rules = append(rules, limit(pattern, kind, source))
-	}
-	return rules
+	return limits(patterns, kind, source)
 }
 
-// limit returns a rule by which what pattern and kind match is at most readable.
-func limit(pattern string, kind perm.Kind, source string) perm.Rule {
-	return perm.Rule{Pattern: pattern, Type: kind, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source}
+// limits returns rules by which what patterns and kind match is at most readable.
+func limits(patterns []string, kind perm.Kind, source string) (rules []perm.Rule) {
+	for _, pattern := range patterns {
+		rules = append(rules, perm.Rule{Pattern: pattern, Type: kind, Level: perm.Read, AtMost: true, Priority: perm.PrioritySecret, Source: source})
+	}
+	return rules
 }
 
 // covering returns patterns that match all the paths and what is below them. They match

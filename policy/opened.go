@@ -89,11 +89,7 @@ func (l *look) led(opened []string) ([]perm.Rule, error) {
 	if len(paths) <= maxLed {
 		return atMostRead(paths, source), nil
 	}
-	var rules []perm.Rule
-	for _, pattern := range covering(paths) {
-		rules = append(rules, limit(pattern, perm.Glob, source))
-	}
-	return rules, nil
+	return limits(covering(paths), perm.Glob, source), nil
 }
 
 // maxLed bounds the rules for the targets of links, which a sandbox may have made.
@@ -128,28 +124,21 @@ func homeRules(path string) []perm.Rule {
 			led = (i == len(name) || name[i] == '/') && isLink(name[:i])
 		}
 		if led {
-			rules = append(rules, fixed(path, home+"/"+name, "what the host executes as ~/"+name)...)
+			rules = append(rules, atMostRead(gitscan.Reach(path, home+"/"+name), "what the host executes as ~/"+name)...)
 		}
 	}
 	return rules
-}
-
-// fixed returns rules that keep a sandbox from changing what an absolute path means on
-// the host: the file or directory that it leads to, whether or not it exists, and the
-// links on the way, as far as they are below root. A directory on the way cannot be
-// renamed, since other rules hold below it.
-func fixed(root, path, source string) []perm.Rule {
-	return atMostRead(gitscan.Reach(root, path), source)
 }
 
 // atMostRead returns rules by which paths, relative to the root, and the ways to them
-// are at most readable. The root itself is left out: a read-only codebase is of no use.
+// are at most readable. A directory on the way cannot be renamed, since other rules hold
+// below it. The root itself is left out: a read-only codebase is of no use.
 func atMostRead(paths []string, source string) []perm.Rule {
-	rules := ways(paths, source)
+	var patterns []string
 	for _, p := range paths {
 		if p != "." {
-			rules = append(rules, limit("/"+perm.Quote(p), perm.Glob, source))
+			patterns = append(patterns, "/"+perm.Quote(p))
 		}
 	}
-	return rules
+	return append(ways(paths, source), limits(patterns, perm.Glob, source)...)
 }

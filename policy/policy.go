@@ -74,9 +74,12 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	req, err := o.request()
-	if err != nil {
-		return nil, err
+	req := &perm.Request{Preset: o.Preset, Rules: o.Rules, Reveals: o.Reveals}
+	if o.File != "" {
+		var err error
+		if req.File, err = ReadFile(o.File); err != nil {
+			return nil, err
+		}
 	}
 	base, err := req.Base()
 	if err == nil { // errors in o come before those of the codebase
@@ -158,17 +161,6 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 		return nil, invalid(err)
 	}
 	return p, nil
-}
-
-// request returns the request for o, without what depends on the codebase.
-func (o *Options) request() (*perm.Request, error) {
-	req := &perm.Request{Preset: o.Preset, Rules: o.Rules, Reveals: o.Reveals}
-	if o.File == "" {
-		return req, nil
-	}
-	var err error
-	req.File, err = ReadFile(o.File)
-	return req, err
 }
 
 // assemble sets all of p that does not depend on what git tracks. own are the names of

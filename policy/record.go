@@ -109,8 +109,7 @@ func ownNames(root, file string) ([]string, error) {
 
 // ownFile returns the rules that keep a sandbox from changing the policy file called
 // names, which the rules of the next sandbox come from: each name is at most Read, and
-// so is the name with .lock appended, under which some programs write a new version. A
-// directory on the way cannot be renamed, since other rules hold below it.
+// so is the name with .lock appended, under which some programs write a new version.
 func ownFile(names []string) []perm.Rule {
 	var all []string
 	for _, name := range names {
