@@ -245,16 +245,11 @@ func (t *tree) openExisting(in *fuse.CreateIn, e *entry, fd int, out *fuse.Creat
 
 // wanted returns the rwx bits that a file opened with flags must have.
 func wanted(flags uint32) uint32 {
-	switch flags & unix.O_ACCMODE {
-	case unix.O_RDONLY:
-		if flags&unix.O_TRUNC == 0 {
-			return 0o4
-		}
-		return 0o6
-	case unix.O_WRONLY:
-		return 0o2
+	want := [...]uint32{unix.O_RDONLY: 0o4, unix.O_WRONLY: 0o2, unix.O_RDWR: 0o6, unix.O_ACCMODE: 0o6}[flags&unix.O_ACCMODE]
+	if flags&unix.O_TRUNC != 0 {
+		want |= 0o2
 	}
-	return 0o6
+	return want
 }
 
 // restoreMode gives a new entry the mode that was asked for, if the server's own umask took

@@ -219,27 +219,19 @@ func openBeneath(dir int, name string, flags int, mode uint32) (int, syscall.Err
 // reopen opens the regular file of the O_PATH descriptor fd. It goes through the descriptor,
 // so that no name is resolved again.
 func (t *tree) reopen(fd int, u use) (int, syscall.Errno) {
-	flags := []int{unix.O_RDONLY}
-	if u == useWrite {
-		flags = []int{unix.O_RDWR, unix.O_WRONLY} // the second for a file that may only be written
+	if u != useWrite {
+		return t.openProc(fd, unix.O_RDONLY)
 	}
-	var errno syscall.Errno
-	for _, f := range flags {
-		var fd2 int
-		if fd2, errno = t.openProc(fd, f); errno == 0 {
-			if u == useWrite {
-				errno = stripSetID(fd2)
-			}
-			if errno == 0 {
-				return fd2, 0
-			}
-			unix.Close(fd2)
-		}
-		if errno != syscall.EACCES {
-			break
+	got, errno := t.openProc(fd, unix.O_RDWR)
+	if errno == syscall.EACCES {
+		got, errno = t.openProc(fd, unix.O_WRONLY) // a file that may only be written
+	}
+	if errno == 0 {
+		if errno = stripSetID(got); errno != 0 {
+			unix.Close(got)
 		}
 	}
-	return -1, errno
+	return got, errno
 }
 
 // openProc opens the object of the O_PATH descriptor fd.
