@@ -88,7 +88,6 @@ func (p *Policy) compare(a, b *alt) int {
 	)
 }
 
-
 // index prepares what every state shares: the unanchored alternatives, and where
 // the first with a group is.
 func (p *Policy) index() {

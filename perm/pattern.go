@@ -19,7 +19,7 @@ type alt struct {
 	rule     int    // index of the rule
 	comps    []glob // without **
 	loops    []bool // loops[i]: any components may come before comps[i]
-	anchored int // 1, or 0 if any components may come before the first
+	anchored int    // 1, or 0 if any components may come before the first
 	kind     Kind
 	literals int // components without wildcards
 	bytes    int // literal bytes in all components

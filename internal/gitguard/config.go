@@ -73,7 +73,6 @@ type judge struct {
 	remotes map[string]bool // names of the new remotes
 }
 
-
 // free reports whether s may be added, changed and removed.
 func (j *judge) free(s *gitconfig.Setting) bool {
 	if hasControl(s.Value) {
