@@ -7,11 +7,12 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"wolffia/internal/boot"
 	"wolffia/internal/child"
+	"wolffia/internal/programs"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -27,10 +28,16 @@ func (s *sandboxes) engineParams(box *statedir.Box, c *statedir.Config) *boot.Pa
 // runEngine runs the program of an engine's backend, and returns its last report. progress,
 // if not nil, is called with each step.
 func (s *sandboxes) runEngine(ctx context.Context, backend *launch.Backend, what string, b *boot.Params, progress func(string)) (*boot.Report, error) {
-	program, err := backend.Program(filepath.Dir(s.bin.wolffia))
+	set, err := programs.Open(s.wolffia, s.dir.Path())
 	if err != nil {
 		return nil, err
 	}
+	defer set.Close()
+	program, err := set.Program(backend.Keeper)
+	if err != nil {
+		return nil, err
+	}
+	defer program.Close()
 	bootFile, err := b.File()
 	if err != nil {
 		return nil, err
@@ -41,10 +48,11 @@ func (s *sandboxes) runEngine(ctx context.Context, backend *launch.Backend, what
 		return nil, err
 	}
 	defer out.Close()
-	c, err := child.Start(&child.Command{
-		Path: program, Args: []string{filepath.Base(program), what, b.Subject()},
+	files := []*os.File{1: in, boot.FDBoot: bootFile}
+	c, err := child.Start(&child.Command{ // by its descriptor, the last one, as in spawn
+		Path: "/proc/self/fd/" + strconv.Itoa(len(files)), Args: []string{backend.Keeper, what, b.Subject()},
 		Env:   boot.Environ(),
-		Files: []*os.File{1: in, boot.FDBoot: bootFile},
+		Files: append(files, program.File),
 		Attr:  &syscall.SysProcAttr{Setpgid: true}, // a ^C at the terminal is for this process
 	})
 	_ = in.Close()
@@ -74,7 +82,7 @@ func (s *sandboxes) runEngine(ctx context.Context, backend *launch.Backend, what
 	case last.Err() != nil:
 		return nil, last.Err()
 	case !last.Ready:
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s ended without an answer", filepath.Base(program))
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s ended without an answer", backend.Keeper)
 	}
 	return last, nil
 }

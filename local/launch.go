@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -21,7 +20,7 @@ import (
 
 // descriptors are what a start opens. Those that a plan has no use for are nil.
 type descriptors struct {
-	self, keeperProgram, log *os.File
+	self, keeperProgram, log *os.File // the first two are using's
 
 	shim, tree, keeper []*os.File // of these processes, by number
 
@@ -37,15 +36,13 @@ type descriptors struct {
 }
 
 // open opens what a plan needs. The caller closes all of it, after an error too.
-func (p *plan) open(box *statedir.Box, lock *statedir.Lock, wolffia string) (*descriptors, error) {
+func (p *plan) open(box *statedir.Box, lock *statedir.Lock, using *using) (*descriptors, error) {
 	d := new(descriptors)
 	d.log = d.one(openLog(box))
 	coredump.Permit() // here, since the shim may have dropped the privileges that it takes
 	config := d.one(box.OpenConfig())
-	guest := d.one(openProgram("guest, which belongs beside wolffia", p.shim.Guest))
 	backend := d.one(openProgram("program of runtime "+p.config.Runtime, p.backend))
-	d.keeperProgram = d.one(openProgram("program of runtime "+p.config.Runtime, p.keeper))
-	d.self = d.one(openProgram("wolffia program", wolffia))
+	d.self, d.keeperProgram = using.set.Wolffia, using.keeper
 	shimEnd, treeEnd := d.two(boot.ControlPair())
 	var ready, alive, keeperEnd, imageEnd, gate *os.File
 	d.progress, ready = d.two(os.Pipe())
@@ -60,7 +57,7 @@ func (p *plan) open(box *statedir.Box, lock *statedir.Lock, wolffia string) (*de
 		gate, d.barrier = d.two(os.Pipe())
 	}
 	d.shim = []*os.File{
-		boot.FDLock: lock.Shim, boot.FDControl: shimEnd, boot.FDReady: ready, boot.FDAlive: alive, boot.FDGuest: guest,
+		boot.FDLock: lock.Shim, boot.FDControl: shimEnd, boot.FDReady: ready, boot.FDAlive: alive, boot.FDGuest: using.guest,
 		boot.FDConfig: config, boot.FDBackend: backend, boot.FDImage: imageEnd, boot.FDKept: d.kept, boot.FDGate: gate,
 	}
 	d.tree = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: treeEnd}
@@ -152,7 +149,7 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 	l.process, l.unknown = statedir.ProcessOf(l.shim.PID())
 	step.Reached("start: shim started")
 	if p.keeper != "" {
-		args := []string{filepath.Base(p.keeper), "keep", box.ID()}
+		args := []string{p.keeper, "keep", box.ID()}
 		if keeper, err = spawn(d.keeperProgram, d.log, args, new(syscall.SysProcAttr), &p.shim, d.keeper); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the keeper: %w", err)
 		}

@@ -25,38 +25,40 @@ func TestPlan(t *testing.T) {
 	}
 	s := &sandboxes{
 		catalog: &catalog{dir: dir, backends: []launch.Backend{
-			{Launcher: fakeLauncher("bare")}, {Launcher: fakeLauncher("kernel"), OwnKernel: true}, {Launcher: fakeLauncher("engine"), Engine: true},
+			{Launcher: fakeLauncher("bare")}, {Launcher: fakeLauncher("kernel"), OwnKernel: true}, {Launcher: fakeLauncher("engine"), Engine: true, Keeper: "keeper"},
 		}},
-		bin: programs{wolffia: "/bin/wolffia", guest: "/bin/guest"}, images: store.Open(dir.Path()),
+		wolffia: "/bin/wolffia", images: store.Open(dir.Path()),
 	}
 	id := runtime.NewID()
 	box := dir.Box(id)
 	image := "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	rules := []perm.Rule{{Pattern: "**", Level: perm.Read}}
 	group := &limiting{plan: new(cgroup.Plan), rlimits: launch.Rlimits{PIDs: 7}}
+	onDisk := paths{guest: "/bin/guest"}
 	type want struct {
 		tree, keeper, backend                         bool
 		copyGuest, ownKernel, image, sendsImage, held bool
 	}
 	for _, tt := range []struct {
-		name    string
-		config  statedir.Config
-		limits  *limiting
-		program string
-		want    want
+		name   string
+		config statedir.Config
+		limits *limiting
+		use    paths
+		want   want
 	}{
-		{"nothing", statedir.Config{}, nil, "", want{}},
-		{"a codebase", statedir.Config{SandboxConfig: runtime.SandboxConfig{CodebasePath: "/code", Permissions: rules}}, nil, "", want{tree: true}},
-		{"by root", statedir.Config{DroppedUID: 9}, nil, "", want{copyGuest: true}},
-		{"a program", statedir.Config{SandboxConfig: runtime.SandboxConfig{Runtime: "kernel"}}, nil, "/bin/kernel", want{backend: true, ownKernel: true}},
-		{"an image", statedir.Config{SandboxConfig: runtime.SandboxConfig{ImageID: image}}, nil, "", want{image: true}},
-		{"an image, by root", statedir.Config{SandboxConfig: runtime.SandboxConfig{ImageID: image}, DroppedUID: 9}, nil, "", want{image: true, sendsImage: true, copyGuest: true}},
-		{"a group", statedir.Config{}, group, "", want{held: true}},
-		{"limits without a group", statedir.Config{}, &limiting{}, "", want{}},
+		{"nothing", statedir.Config{}, nil, onDisk, want{}},
+		{"a codebase", statedir.Config{SandboxConfig: runtime.SandboxConfig{CodebasePath: "/code", Permissions: rules}}, nil, onDisk, want{tree: true}},
+		{"by root", statedir.Config{DroppedUID: 9}, nil, onDisk, want{copyGuest: true}},
+		{"a guest in memory", statedir.Config{}, nil, paths{}, want{copyGuest: true}},
+		{"a program", statedir.Config{SandboxConfig: runtime.SandboxConfig{Runtime: "kernel"}}, nil, paths{"/bin/guest", "/bin/kernel"}, want{backend: true, ownKernel: true}},
+		{"an image", statedir.Config{SandboxConfig: runtime.SandboxConfig{ImageID: image}}, nil, onDisk, want{image: true}},
+		{"an image, by root", statedir.Config{SandboxConfig: runtime.SandboxConfig{ImageID: image}, DroppedUID: 9}, nil, onDisk, want{image: true, sendsImage: true, copyGuest: true}},
+		{"a group", statedir.Config{}, group, onDisk, want{held: true}},
+		{"limits without a group", statedir.Config{}, &limiting{}, onDisk, want{}},
 		{
 			"an engine, by root",
 			statedir.Config{SandboxConfig: runtime.SandboxConfig{Runtime: "engine", ImageID: image, CodebasePath: "/code", Permissions: rules}, DroppedUID: 9},
-			nil, "/bin/keeper",
+			nil, onDisk,
 			want{tree: true, keeper: true},
 		},
 	} {
@@ -66,7 +68,7 @@ func TestPlan(t *testing.T) {
 			c.Runtime = "bare"
 		}
 		life := new(statedir.Lifetime)
-		p := s.plan(box, &c, life, tt.limits, tt.program)
+		p := s.plan(box, &c, life, tt.limits, tt.use)
 		got := want{
 			p.tree != nil, p.keeper != "", p.backend != "",
 			p.shim.CopyGuest, p.shim.OwnKernel, p.shim.Image != "", p.shim.SendsImage, p.shim.Held,
@@ -74,7 +76,7 @@ func TestPlan(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
-		if p.shim.ID != id || p.shim.Run != box.Run() || p.shim.Mnt != box.Mnt() || p.shim.Guest != "/bin/guest" || p.shim.Lifetime != life {
+		if p.shim.ID != id || p.shim.Run != box.Run() || p.shim.Mnt != box.Mnt() || p.shim.Guest != tt.use.guest || p.shim.Lifetime != life {
 			t.Errorf("%s: %+v", tt.name, p.shim)
 		}
 		if p.shim.Config.Permissions != nil || p.tree != nil && len(p.tree.Config.Permissions) != len(c.Permissions) {

@@ -124,6 +124,7 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 			all = append(all, *p)
 		}
 	}
+	errs = append(errs, s.prunePrograms())
 	return all, errors.Join(errs...)
 }
 

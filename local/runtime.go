@@ -19,8 +19,9 @@ type Options struct {
 	// taken from the working directory.
 	StateDir string
 	// Binary is the wolffia program, which is started for each sandbox. Empty means the
-	// running program if its name is wolffia, else the one in PATH. Its companion
-	// wolffia-guest is looked for beside it, then in PATH.
+	// running program if its name is wolffia, else the one in PATH. Its companions, such
+	// as wolffia-guest, are those that it carries; without any, they are looked for
+	// beside it, then in PATH.
 	Binary string
 	// Progress is called with each step of what takes long, such as the download of an
 	// image; nil disables it. The text may come from elsewhere: quote it before printing.
@@ -70,7 +71,7 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	if err != nil {
 		return nil, err
 	}
-	bin, err := findPrograms(opts.Binary)
+	wolffia, err := findWolffia(opts.Binary)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	exec := &executor{catalog: all, conns: conns}
 	return &Runtime{
 		sandboxes: &sandboxes{
-			catalog: all, conns: conns, bin: bin, images: store.Open(dir.Path()),
+			catalog: all, conns: conns, wolffia: wolffia, images: store.Open(dir.Path()),
 			progress: opts.Progress, log: opts.Log, bound: newTable[*os.File](), alive: newTable[*os.File](),
 		},
 		executor: exec,
@@ -87,33 +88,21 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	}, nil
 }
 
-// programs are the paths of the binaries that a start executes.
-type programs struct {
-	wolffia string // shim and tree server
-	guest   string // PID 1; absolute
-}
-
-// findPrograms looks for wolffia, unless its path is given, and for its guest.
-func findPrograms(wolffia string) (programs, error) {
-	if wolffia == "" {
+// findWolffia returns the absolute path of wolffia, which it looks for unless it is given.
+func findWolffia(path string) (string, error) {
+	if path == "" {
 		self, err := os.Executable()
 		if err == nil && filepath.Base(self) == "wolffia" {
-			wolffia = self
-		} else if wolffia, err = exec.LookPath("wolffia"); err != nil {
-			return programs{}, runtime.Errorf(runtime.ErrUnavailable, "the wolffia program is not in PATH: name it in Options.Binary")
+			path = self
+		} else if path, err = exec.LookPath("wolffia"); err != nil {
+			return "", runtime.Errorf(runtime.ErrUnavailable, "the wolffia program is not in PATH: name it in Options.Binary")
 		}
 	}
-	guest := filepath.Join(filepath.Dir(wolffia), "wolffia-guest")
-	if _, err := os.Stat(guest); err != nil {
-		if guest, err = exec.LookPath("wolffia-guest"); err != nil {
-			return programs{}, runtime.Errorf(runtime.ErrUnavailable, "wolffia-guest is neither beside %s nor in PATH: make build makes both", wolffia)
-		}
-	}
-	guest, err := filepath.Abs(guest)
+	path, err := filepath.Abs(path)
 	if err != nil {
-		return programs{}, runtime.WithClass(runtime.ErrUnavailable, err)
+		return "", runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return programs{wolffia: wolffia, guest: guest}, nil
+	return path, nil
 }
 
 // Close ends the connections of this Runtime, and with them the commands that it runs.

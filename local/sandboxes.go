@@ -25,7 +25,7 @@ import (
 type sandboxes struct {
 	*catalog
 	conns    *connections
-	bin      programs
+	wolffia  string            // path of the program
 	images   *store.Store      // of backends without an engine
 	progress func(text string) // may be nil
 	log      *slog.Logger      // may be nil
@@ -39,6 +39,9 @@ type sandboxes struct {
 // StateDir returns the absolute path of the state directory.
 func (s *sandboxes) StateDir() string { return s.dir.Path() }
 
+// Binary returns the absolute path of the wolffia program, which is started for each sandbox.
+func (s *sandboxes) Binary() string { return s.wolffia }
+
 // Name implements [runtime.Runtime].
 func (s *sandboxes) Name() string { return s.backends[0].Name() }
 
@@ -50,6 +53,9 @@ func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (
 		return nil, err
 	}
 	defer release()
+	if err := s.checkPrograms(c); err != nil {
+		return nil, err
+	}
 	s.tidy(ctx) // a name may become free
 	box, caller, err := s.dir.Create(c)
 	if err != nil {

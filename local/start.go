@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,12 +52,13 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) (err error) {
 	if err != nil {
 		return err
 	}
-	program, err := s.program(c)
+	using, err := s.programs(c)
+	defer using.close()
 	if err != nil {
 		return err
 	}
-	p := s.plan(box, c, life, limits, program)
-	d, err := p.open(box, lock, s.bin.wolffia)
+	p := s.plan(box, c, life, limits, using.paths)
+	d, err := p.open(box, lock, using)
 	defer func() { closeAll(d.all) }()
 	if err != nil {
 		return err
@@ -119,39 +119,29 @@ func (s *sandboxes) limits(box *statedir.Box, c *statedir.Config) (*limiting, er
 	return planLimits(&c.Resources, backend.OwnKernel)
 }
 
-// program returns the path of the program of a sandbox's backend; empty if its launcher
-// finds that.
-func (s *sandboxes) program(c *statedir.Config) (string, error) {
-	find := s.backend(c.Runtime).Program
-	if find == nil {
-		return "", nil
-	}
-	return find(filepath.Dir(s.bin.wolffia))
-}
-
 // A plan is what a start starts.
 type plan struct {
 	config *statedir.Config
 	shim   boot.Params
 	tree   *boot.Params // nil: nothing is served, and so there is no tree server
-	keeper string       // path of its program; empty: no engine, and so no keeper
+	keeper string       // name of its program; empty: no engine, and so no keeper
 	// backend is the path of the program that the shim's launcher gets; empty: none.
 	backend string
 	limits  *limiting // nil: none
 }
 
 // plan decides what a start starts. It has no effects.
-func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime, limits *limiting, program string) *plan {
+func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime, limits *limiting, use paths) *plan {
 	backend := s.backend(c.Runtime)
 	b := boot.Params{
-		ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: s.bin.guest,
-		CopyGuest: c.DroppedUID != 0 && !backend.Engine, OwnKernel: backend.OwnKernel,
+		ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: use.guest,
+		CopyGuest: (c.DroppedUID != 0 || use.guest == "") && !backend.Engine, OwnKernel: backend.OwnKernel,
 	}
 	p := &plan{config: c, limits: limits}
 	if backend.Engine {
-		p.keeper, b.Engine, b.StateDir = program, box.Engine(), s.dir.Path()
+		p.keeper, b.Engine, b.StateDir = backend.Keeper, box.Engine(), s.dir.Path()
 	} else {
-		p.backend, b.HasBackend = program, program != ""
+		p.backend, b.HasBackend = use.backend, use.backend != ""
 	}
 	p.shim = b
 	if c.Filter != runtime.FilterStatic {

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/internal/probe"
-	"wolffia/runtime"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -20,7 +19,7 @@ func (a *app) doctorCommand() *cobra.Command {
 tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			results := probe.All(cmd.Context())
+			results := append(a.probeSelf(), probe.All(cmd.Context())...)
 			if asJSON {
 				if err := a.printJSON(results); err != nil {
 					return err
@@ -32,9 +31,6 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 				if r.Required && !r.OK {
 					return exitStatus{exitFailed}
 				}
-			}
-			if _, err := a.open(""); err != nil {
-				return runtime.Errorf(runtime.ErrUnavailable, "this program: %w", err)
 			}
 			return nil
 		},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -78,23 +77,20 @@ func (a *app) images() (*store.Store, string, error) {
 
 // pull gets an image, with a progress bar if there is a terminal.
 func (a *app) pull(ctx context.Context, name string, maxSize int64) (string, error) {
-	_, dir, err := a.images()
+	rt, err := a.open("")
 	if err != nil {
 		return "", err
 	}
-	self, err := os.Executable()
+	program, err := program(rt, puller.Program)
 	if err != nil {
 		return "", err
 	}
-	program, err := puller.Find(self)
-	if err != nil {
-		return "", err
-	}
-	req := &puller.Request{StateDir: dir, Name: name, MaxSize: maxSize}
+	defer program.Close()
+	req := &puller.Request{StateDir: rt.StateDir(), Name: name, MaxSize: maxSize}
 	if term.IsTerminal(int(a.err.Fd())) {
 		req.Terminal = a.err
 	}
-	return puller.Pull(ctx, program, req)
+	return puller.Pull(ctx, program.ExecPath(), req)
 }
 
 // haveImage makes sure that an image is there: one in a registry is pulled if

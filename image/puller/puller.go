@@ -8,7 +8,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -33,20 +32,6 @@ type Request struct {
 type Result struct {
 	ID string `json:"id,omitempty"`
 	boot.Failure
-}
-
-// Find returns the path of the program: beside the program wolffia, or in PATH.
-// ErrUnavailable: it is in neither.
-func Find(wolffia string) (string, error) {
-	beside := filepath.Join(filepath.Dir(wolffia), Program)
-	if _, err := os.Stat(beside); err == nil {
-		return beside, nil
-	}
-	path, err := exec.LookPath(Program)
-	if err != nil {
-		return "", runtime.Errorf(runtime.ErrUnavailable, "%s is neither beside %s nor in PATH: make build builds it", Program, wolffia)
-	}
-	return path, nil
 }
 
 // tidyLimit bounds the time in which the program cleans up after ctx has ended.

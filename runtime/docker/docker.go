@@ -16,7 +16,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,22 +33,9 @@ const Program = "wolffia-docker"
 // Backend is the backend for package local's New.
 func Backend() launch.Backend {
 	return launch.Backend{
-		Launcher: Launcher{}, Engine: true, Program: program,
+		Launcher: Launcher{}, Engine: true, Keeper: Program,
 		Complete: func(c *runtime.SandboxConfig) error { return complete(c, os.Getenv, exists) },
 	}
-}
-
-// program returns the path of the keeper's program: beside wolffia, else in PATH.
-func program(beside string) (string, error) {
-	path := filepath.Join(beside, Program)
-	if _, err := os.Stat(path); err == nil {
-		return filepath.Abs(path)
-	}
-	path, err := exec.LookPath(Program)
-	if err != nil {
-		return "", runtime.Errorf(runtime.ErrUnavailable, "%s is neither beside wolffia nor in PATH: make build makes both", Program)
-	}
-	return filepath.Abs(path)
 }
 
 // complete fills in the engine's address, so that all commands for the sandbox use the

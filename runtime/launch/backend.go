@@ -8,11 +8,13 @@ type Backend struct {
 	// Platforms are the permitted values of SandboxConfig.Platform.
 	Platforms []string
 	// Program finds the launcher's program on the host, before each start; beside is
-	// the directory with wolffia's own programs. nil: the launcher finds it by itself.
+	// the directory that wolffia is in. nil: the launcher finds it by itself.
 	Program func(beside string) (string, error)
-	// Engine says that the sandboxes run in an engine. Then Program is the keeper,
-	// which is started beside the shim (package runtime/docker/keeper).
+	// Engine says that the sandboxes run in an engine. Then Keeper is the name of the
+	// keeper's program, one of wolffia's own, which is started beside the shim (package
+	// runtime/docker/keeper).
 	Engine bool
+	Keeper string
 	// OwnKernel says that system calls are answered by a kernel of the sandbox's own.
 	OwnKernel bool
 	// StageArg is the first argument with which the launcher starts wolffia again, to

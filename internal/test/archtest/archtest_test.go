@@ -53,6 +53,8 @@ var allow = map[string][]string{
 	"internal/statedir":               {"runtime", "internal/filelock", "internal/proc", "internal/rmtree", "internal/statefile", "internal/step"},
 	"internal/statefile":              {"internal/step"},
 	"internal/cgroup":                 {"internal/proc"},
+	"internal/programs":               {"runtime", "internal/filelock", "internal/rmtree", "internal/statefile", "internal/step"},
+	"internal/programs/pack":          {"internal/programs"},
 	"internal/probe":                  {"internal/runsc", "internal/cgroup", "internal/fusermount"},
 	"internal/test/launchtest":        {"runtime", "runtime/launch"},
 	"internal/test/shimtest":          {"runtime", "runtime/runtimetest", "session/sessiontest", "runtime/launch", "local", "perm", "image/store", "internal/*", "internal/test/*"},

@@ -1,0 +1,89 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+
+	"wolffia/internal/programs"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// paths are where the programs of a start are.
+type paths struct {
+	guest   string // absolute; empty: in memory only
+	backend string // the program that the shim's launcher gets; empty: none
+}
+
+// using are the programs that a start uses, open, so that they fit together even if wolffia
+// is replaced meanwhile.
+type using struct {
+	paths
+	set    *programs.Set
+	guest  *os.File
+	keeper *os.File // nil: no engine
+}
+
+// checkPrograms returns the error for a program that wolffia lacks.
+func (s *sandboxes) checkPrograms(c *statedir.Config) error {
+	set, err := programs.Open(s.wolffia, s.dir.Path())
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	if backend := s.backend(c.Runtime); backend.Engine {
+		if err := set.Check(backend.Keeper); err != nil {
+			return err
+		}
+	}
+	return set.Check(programs.Guest)
+}
+
+// programs opens the programs that a sandbox starts with. The caller closes them, after an
+// error too.
+func (s *sandboxes) programs(c *statedir.Config) (*using, error) {
+	u := new(using)
+	var err error
+	if u.set, err = programs.Open(s.wolffia, s.dir.Path()); err != nil {
+		return u, err
+	}
+	guest, err := u.set.Program(programs.Guest)
+	if err != nil {
+		return u, err
+	}
+	u.guest, u.paths.guest = guest.File, guest.Path
+	backend := s.backend(c.Runtime)
+	switch {
+	case backend.Engine && guest.Path == "":
+		return u, runtime.Errorf(runtime.ErrUnavailable, "runtime %s needs the program %s as a file, which cannot be made: %w", c.Runtime, programs.Guest, guest.Why)
+	case backend.Engine:
+		keeper, err := u.set.Program(backend.Keeper)
+		if err != nil {
+			return u, err
+		}
+		u.keeper = keeper.File
+	case backend.Program != nil:
+		u.backend, err = backend.Program(filepath.Dir(s.wolffia))
+	}
+	return u, err
+}
+
+func (u *using) close() {
+	if u.set != nil {
+		_ = u.set.Close()
+	}
+	closeAll([]*os.File{u.guest, u.keeper})
+}
+
+// prunePrograms removes the programs that other builds of wolffia have unpacked.
+func (s *sandboxes) prunePrograms() error {
+	set, err := programs.Open(s.wolffia, s.dir.Path())
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	if err := set.Prune(); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "remove the programs of other builds: %w", err)
+	}
+	return nil
+}
