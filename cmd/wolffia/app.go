@@ -57,6 +57,7 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 		a.touchCommand(), a.pruneCommand(),
 		a.logsCommand(), a.cpCommand(), a.imageCommand(), a.policyCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
 	)
+	a.addVersion(root)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	return root
 }
