@@ -3,8 +3,8 @@
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+export GO VERSION
 BIN     := bin
-LDFLAGS := -s -w -X main.version=$(VERSION)
 TOOL    := $(GO) tool -modfile=tools.mod
 # Pure Go: the guest must be static, and the tree server drops capabilities on
 # all threads, which needs a program without cgo.
@@ -16,9 +16,8 @@ export GOTOOLCHAIN ?= local
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-build: ## build bin/wolffia, and the programs that belong beside it
-	@mkdir -p $(BIN)
-	$(GO) build -trimpath -ldflags='$(LDFLAGS)' -o $(BIN)/ ./cmd/wolffia ./cmd/wolffia-guest ./cmd/wolffia-image ./cmd/wolffia-docker
+build: ## build bin/wolffia, one file that carries the programs it needs
+	@scripts/build $(BIN)/wolffia
 
 runsc: ## build the pinned gVisor for --runtime gvisor, into ~/.cache/wolffia
 	@scripts/runsc
