@@ -6,47 +6,25 @@ import (
 	"wolffia/perm"
 )
 
-// intentOf returns what the system call nr is going to do. ok is false if that needs no level,
-// or is unknown.
-func intentOf(nr uint64, args [6]uint64) (a syscallIntent, ok bool) {
+// oldIntentOf is intentOf for the calls that newer architectures lack.
+func oldIntentOf(nr uint64, args [6]uint64) (a syscallIntent, ok bool) {
 	switch nr {
 	case unix.SYS_OPEN:
 		return opening(args[1])
-	case unix.SYS_OPENAT:
-		return opening(args[2])
-	case unix.SYS_OPENAT2: // its flags are in the caller's memory
-		return syscallIntent{op: "open", need: perm.Read}, true
 	case unix.SYS_CREAT:
 		return opening(unix.O_CREAT | unix.O_WRONLY | unix.O_TRUNC)
-	case unix.SYS_TRUNCATE:
-		return syscallIntent{op: "truncate", need: perm.Write}, true
-	case unix.SYS_EXECVE, unix.SYS_EXECVEAT:
-		return syscallIntent{op: "execute", need: perm.Read}, true
-	case unix.SYS_INOTIFY_ADD_WATCH:
-		return syscallIntent{op: "watch", need: perm.Read}, true
-	case unix.SYS_CONNECT:
-		return syscallIntent{op: "connect", need: perm.Write}, true
-	case unix.SYS_BIND, unix.SYS_MKNOD, unix.SYS_MKNODAT:
+	case unix.SYS_MKNOD:
 		return syscallIntent{op: "mknod", need: perm.Write, name: true}, true
-	case unix.SYS_MKDIR, unix.SYS_MKDIRAT:
+	case unix.SYS_MKDIR:
 		return syscallIntent{op: "mkdir", need: perm.Write, name: true}, true
-	case unix.SYS_UNLINK, unix.SYS_UNLINKAT, unix.SYS_RMDIR:
+	case unix.SYS_UNLINK, unix.SYS_RMDIR:
 		return syscallIntent{op: "unlink", need: perm.Write, name: true}, true
-	case unix.SYS_RENAME, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2:
+	case unix.SYS_RENAME:
 		return syscallIntent{op: "rename", need: perm.Write, name: true}, true
-	case unix.SYS_LINK, unix.SYS_LINKAT:
+	case unix.SYS_LINK:
 		return syscallIntent{op: "link", need: perm.Write, name: true}, true
-	case unix.SYS_SYMLINK, unix.SYS_SYMLINKAT:
+	case unix.SYS_SYMLINK:
 		return syscallIntent{op: "symlink", need: perm.Write, name: true}, true
 	}
 	return syscallIntent{}, false
-}
-
-// opening is intentOf for open(2) with flags.
-func opening(flags uint64) (syscallIntent, bool) {
-	a := syscallIntent{op: "open-read", need: perm.Read, make: flags&unix.O_CREAT != 0}
-	if flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0 {
-		a.op, a.need = "open-write", perm.Write
-	}
-	return a, flags&unix.O_PATH == 0
 }

@@ -33,8 +33,8 @@ type Options struct {
 	Progress func(done, total int64)
 }
 
-// Pull adds the linux/amd64 image that name means now to the store, unless it is there
-// already, and records its name. It always reads the image's configuration, so a name
+// Pull adds the image that name means now, for linux on this architecture, to the store,
+// unless it is there already, and records its name. It always reads the image's configuration, so a name
 // that has come to mean another image is pulled again. It is safe for concurrent use:
 // concurrent calls for one image unpack it once. After an error the store is as before.
 //

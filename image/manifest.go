@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	goruntime "runtime"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -97,14 +98,17 @@ func parseManifest(raw []byte) (*v1.Manifest, error) {
 	return m, nil
 }
 
-// choose returns the manifest for linux/amd64, or a single manifest without a platform:
+// variants are those of an architecture that every processor of it has.
+var variants = map[string]string{"amd64": "v1", "arm64": "v8"}
+
+// choose returns the manifest for linux on this architecture, or a single manifest without a platform:
 // the configuration names the platform too.
 func choose(all []v1.Descriptor) (v1.Descriptor, error) {
 	if len(all) == 1 && all[0].Platform == nil {
 		return all[0], nil
 	}
 	i := slices.IndexFunc(all, func(d v1.Descriptor) bool {
-		return d.Platform != nil && d.Platform.OS == "linux" && d.Platform.Architecture == "amd64" && (d.Platform.Variant == "" || d.Platform.Variant == "v1")
+		return d.Platform != nil && d.Platform.OS == "linux" && d.Platform.Architecture == goruntime.GOARCH && (d.Platform.Variant == "" || d.Platform.Variant == variants[goruntime.GOARCH])
 	})
 	if i >= 0 {
 		return all[i], nil
@@ -115,7 +119,7 @@ func choose(all []v1.Descriptor) (v1.Descriptor, error) {
 			found = append(found, fmt.Sprintf("%.40s/%.40s", d.Platform.OS, d.Platform.Architecture))
 		}
 	}
-	return v1.Descriptor{}, runtime.Errorf(runtime.ErrUnsupported, "no image for linux/amd64, only for %q", found)
+	return v1.Descriptor{}, runtime.Errorf(runtime.ErrUnsupported, "no image for linux/%s, only for %q", goruntime.GOARCH, found)
 }
 
 // A counter counts the bytes that are read of an image, for Options.Progress.

@@ -39,7 +39,7 @@ func (a *app) imagePullCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull [flags] IMAGE...",
 		Short: "Get images, as they are now, and print their ids",
-		Long: `Get images for linux/amd64, as they are now, and print their ids. What is there
+		Long: `Get images for this architecture, as they are now, and print their ids. What is there
 already is not read again. Credentials are those of docker login
 (~/.docker/config.json). A registry must have TLS, unless it is on this host's
 loopback.`,

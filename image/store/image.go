@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 
@@ -58,8 +59,8 @@ func describe(config []byte, lim Limits) (*description, error) {
 	if err := json.Unmarshal(config, d); err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "configuration is damaged: %w", err)
 	}
-	if d.OS != "" && d.OS != "linux" || d.Architecture != "" && d.Architecture != "amd64" {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "the image is for %.40q on %.40q, not for linux on amd64", d.OS, d.Architecture)
+	if d.OS != "" && d.OS != "linux" || d.Architecture != "" && d.Architecture != goruntime.GOARCH {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "the image is for %.40q on %.40q, not for linux on %s", d.OS, d.Architecture, goruntime.GOARCH)
 	}
 	if n := len(d.RootFS.DiffIDs); n == 0 || n > lim.Layers {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the image has %d layers: 1 to %d are allowed", n, lim.Layers)

@@ -4,7 +4,7 @@
 // a few families and protocols of sockets, input into the terminal (TIOCSTI,
 // TIOCLINUX), and changes of the limit on core dumps.
 //
-// go generate compiles the filters ahead of time, since the profile and its compiler
+// There is a filter for each architecture. go generate compiles the filters ahead of time, since the profile and its compiler
 // would cost each start a millisecond. A test compares them with the profile.
 package seccomp
 

@@ -1,4 +1,4 @@
-// Gen writes the filter of package seccomp for the architecture that it runs on.
+// Gen writes the filters of package seccomp, one for each architecture.
 //
 // It has a compiler of its own: elastic/go-seccomp-bpf 1.6.0, the one in pure Go,
 // does not load the number of the call again after it has looked at an argument, so
@@ -8,15 +8,16 @@ package main
 import (
 	"log"
 	"os"
-	"runtime"
 )
 
 func main() {
-	filter, err := compiled()
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := os.WriteFile("filter_"+runtime.GOARCH+".bpf", filter, 0o644); err != nil {
-		log.Fatal(err)
+	for _, goarch := range architectures {
+		filter, err := compiled(goarch)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := os.WriteFile("filter_"+goarch+".bpf", filter, 0o644); err != nil {
+			log.Fatal(err)
+		}
 	}
 }

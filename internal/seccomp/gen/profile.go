@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
 	moby "github.com/moby/profiles/seccomp"
@@ -12,19 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// compiled returns the filter for the architecture that it runs on, from Docker's
-// default profile and checks.
-func compiled() ([]byte, error) {
-	info, err := arch.GetInfo("")
+// architectures are those of wolffia, as Go calls them.
+var architectures = []string{"amd64", "arm64"}
+
+// compiled returns the filter for an architecture, from Docker's default profile and checks.
+func compiled(goarch string) ([]byte, error) {
+	info, err := arch.GetInfo(goarch)
 	if err != nil {
 		return nil, err
 	}
-	// No capability: what Docker allows only with one is left out.
-	profile, err := moby.GetDefaultProfile(&specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}})
-	if err != nil {
-		return nil, err
-	}
-	calls, err := translate(profile, info.SyscallNames)
+	calls, err := translate(moby.DefaultProfile(), goarch, info.SyscallNames)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +60,24 @@ func (c *call) plain() bool {
 	return false
 }
 
+// applies reports whether a rule of the profile holds on an architecture, without any
+// capability. Every kernel that wolffia runs on is newer than the profile asks for. The
+// profile's own function answers for the machine that it runs on.
+func applies(rule *moby.Syscall, goarch string) (bool, error) {
+	in, out := rule.Includes, rule.Excludes
+	for _, f := range []*moby.Filter{in, out} {
+		if f != nil && f.MinKernel != nil && (f.MinKernel.Kernel > 5 || f.MinKernel.Kernel == 5 && f.MinKernel.Major > 8) {
+			return false, fmt.Errorf("%v: a rule for Linux %d.%d and later", rule.Names, f.MinKernel.Kernel, f.MinKernel.Major)
+		}
+	}
+	if out != nil && (out.MinKernel != nil || slices.Contains(out.Arches, goarch)) {
+		return false, nil
+	}
+	return in == nil || len(in.Caps) == 0 && (len(in.Arches) == 0 || slices.Contains(in.Arches, goarch)), nil
+}
+
 // translate returns the calls of the profile by number, with our checks.
-func translate(profile *specs.LinuxSeccomp, numbers map[string]int) (map[uint32]*call, error) {
+func translate(profile *moby.Seccomp, goarch string, numbers map[string]int) (map[uint32]*call, error) {
 	if profile.DefaultAction != specs.ActErrno {
 		return nil, fmt.Errorf("default action %q: a filter must deny by default", profile.DefaultAction)
 	}
@@ -81,6 +95,13 @@ func translate(profile *specs.LinuxSeccomp, numbers map[string]int) (map[uint32]
 		return c
 	}
 	for _, s := range profile.Syscalls {
+		ok, err := applies(s, goarch)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
 		for _, name := range s.Names {
 			c := get(name)
 			switch {

@@ -50,13 +50,8 @@ func child(flags uintptr) (uintptr, error) {
 	return r, nil
 }
 
-// Calls that only x86-64 has.
-const (
-	sysCreateModule, sysGetKernelSyms, sysQueryModule = 174, 177, 178
-	sysNFSServctl, sysUselib, sysSysctl, sysSysfs     = 180, 134, 156, 139
-	sysLookupDcookie, sysVserver                      = 212, 236
-	x32                                               = 0x40000000
-)
+// x32 marks calls of the x32 ABI.
+const x32 = 0x40000000
 
 const (
 	b2        = "Docker's profile"
@@ -148,8 +143,8 @@ func callRows() []Row {
 			t := unix.Timex{Modes: unix.ADJ_FREQUENCY}
 			return answer(sys(unix.SYS_CLOCK_ADJTIME, unix.CLOCK_REALTIME, uintptr(unsafe.Pointer(&t))))
 		}},
-		call("iopl", "be allowed all I/O ports", b2, unix.SYS_IOPL, 3),
-		call("ioperm", "be allowed one I/O port", b2, unix.SYS_IOPERM, 0x80, 1, 1),
+		call("iopl", "be allowed all I/O ports", b2, sysIopl, 3),
+		call("ioperm", "be allowed one I/O port", b2, sysIoperm, 0x80, 1, 1),
 		call("quotactl", "change quotas", b2, unix.SYS_QUOTACTL, 0, 0, 0, 0),
 		call("quotactl_fd", "change quotas by a descriptor", b2, unix.SYS_QUOTACTL_FD, none, 0, 0, 0),
 		call("syslog", "read the kernel's messages", b2, unix.SYS_SYSLOG, 3, memory(), 4096),
