@@ -46,6 +46,7 @@ func TestVerdicts(t *testing.T) {
 		want uint32
 	}{
 		{"read", auditArch, unix.SYS_READ, [6]uint64{}, allow},
+		{"stat", auditArch, unix.SYS_NEWFSTATAT, [6]uint64{}, allow},
 		{"openat2", auditArch, unix.SYS_OPENAT2, [6]uint64{}, allow},
 		{"ptrace", auditArch, unix.SYS_PTRACE, [6]uint64{}, allow},
 		{"ioctl TCGETS", auditArch, unix.SYS_IOCTL, [6]uint64{0, unix.TCGETS}, allow},

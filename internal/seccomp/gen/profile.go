@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -22,7 +23,12 @@ func compiled(goarch string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls, err := translate(moby.DefaultProfile(), goarch, info.SyscallNames)
+	numbers := maps.Clone(info.SyscallNames)
+	if goarch == "arm64" {
+		numbers["newfstatat"] = numbers["fstatat"] // the table has the name in the kernel's source
+		maps.DeleteFunc(numbers, func(_ string, nr int) bool { return nr >= 403 && nr <= 423 }) // of 32 bits only
+	}
+	calls, err := translate(moby.DefaultProfile(), goarch, numbers)
 	if err != nil {
 		return nil, err
 	}
