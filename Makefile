@@ -3,7 +3,8 @@
 
 GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-export GO VERSION
+PREFIX  ?= /usr/local
+export GO VERSION PREFIX DESTDIR
 BIN     := bin
 TOOL    := $(GO) tool -modfile=tools.mod
 # Pure Go: the guest must be static, and the tree server drops capabilities on
@@ -11,13 +12,23 @@ TOOL    := $(GO) tool -modfile=tools.mod
 export CGO_ENABLED ?= 0
 export GOTOOLCHAIN ?= local
 
-.PHONY: help build runsc setup run check test soak lint bare fuzz bench cover clean
+.PHONY: help build install uninstall dist runsc setup run check test soak lint bare arm64 fuzz bench cover clean
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 build: ## build bin/wolffia, one file that carries the programs it needs
 	@scripts/build $(BIN)/wolffia
+
+install: ## install wolffia, its manual pages and completions below PREFIX (default /usr/local), in DESTDIR
+	@[ -e $(BIN)/wolffia ] || $(MAKE) --no-print-directory build
+	@scripts/install $(BIN)/wolffia
+
+uninstall: ## remove what install has installed
+	@scripts/install --remove
+
+dist: ## make what is released, in dist/: tarballs, .deb, .rpm, checksums, for amd64 and arm64
+	@scripts/dist
 
 runsc: ## build the pinned gVisor for --runtime gvisor, into ~/.cache/wolffia
 	@scripts/runsc
@@ -37,11 +48,15 @@ test: ## install what the tests lack (it says what; SETUP=none: nothing), and ru
 	@scripts/test
 	@[ -z "$$CI" ] || scripts/bare
 
-soak: ## hours: every test with all its cases, with the race detector, with programs that have it, as root; all ROUNDS of the crash tests; each fuzz target for FUZZTIME
-	@scripts/setup test
+soak: ## hours: every test with all its cases, with the race detector, with programs that have it, as root; all ROUNDS of the crash tests; each fuzz target for FUZZTIME; the arm64 build
+	@scripts/setup soak
 	@$(MAKE) --no-print-directory lint
 	@scripts/test soak
 	@scripts/fuzz $${FUZZTIME:-30s}
+	@scripts/arm64
+
+arm64: ## try the arm64 build: pure tests by qemu-user, the main job in a virtual machine
+	@scripts/arm64
 
 bare: ## try the set-up where nothing is installed: in a bare root of this host's distribution, as root
 	@scripts/bare
@@ -64,4 +79,4 @@ cover: ## coverage of the unit tests
 	$(GO) test -coverprofile=.cache/cover.out ./... && $(GO) tool cover -func=.cache/cover.out | tail -1
 
 clean: ## delete what was built
-	rm -rf $(BIN) .cache
+	rm -rf $(BIN) .cache dist
