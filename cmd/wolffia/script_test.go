@@ -12,7 +12,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"wolffia/image/puller"
 	"wolffia/internal/probe"
+	"wolffia/internal/programs"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
@@ -108,6 +110,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Setenv("XDG_CACHE_HOME", cache)
 			env.Setenv("WOLFFIA", filepath.Join(bin, "wolffia"))
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+			env.Setenv("PATH_OF_HOST", os.Getenv("PATH"))
 			env.Setenv("WOLFFIA_STATE_DIR", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
 			env.Setenv("DOCKER_CONFIG", home)
@@ -121,7 +124,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Defer(func() { destroyAll(t, env) })
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call, "pack": pack},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":
@@ -132,6 +135,17 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			return false, nil
 		},
 	}
+}
+
+// pack FILE makes a wolffia that carries its companions.
+func pack(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: pack FILE")
+	}
+	out, wolffia := ts.MkAbs(args[0]), ts.Getenv("WOLFFIA")
+	ts.Check(os.MkdirAll(filepath.Dir(out), 0o755))
+	bin := filepath.Dir(wolffia)
+	ts.Check(programs.Pack(out, wolffia, filepath.Join(bin, programs.Guest), filepath.Join(bin, puller.Program)))
 }
 
 // destroyAll ends what a script has left, which one that fails does.
