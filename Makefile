@@ -17,10 +17,14 @@ export GOTOOLCHAIN ?= local
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-build: ## build bin/wolffia, one file that carries the programs it needs
+build: .cache/share ## build bin/wolffia, one file that carries the programs it needs
 	@scripts/build $(BIN)/wolffia
 
-install: ## install wolffia, its manual pages and completions below PREFIX (default /usr/local), in DESTDIR
+.cache/share: $(wildcard cmd/wolffia/*.go)
+	@scripts/share $@
+	@touch $@
+
+install: ## install what build has built: wolffia, its manual pages and completions below PREFIX (default /usr/local), in DESTDIR
 	@[ -e $(BIN)/wolffia ] || $(MAKE) --no-print-directory build
 	@scripts/install $(BIN)/wolffia
 
