@@ -69,6 +69,7 @@ lint: ## check form: gofumpt, vet, staticcheck, go.mod
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 		[ -z "$$out" ] || { echo "not gofumpt-ed: $$out" >&2; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -tags generate ./cmd/wolffia
 	$(TOOL) staticcheck ./...
 	$(GO) mod tidy -diff
 

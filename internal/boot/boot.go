@@ -45,9 +45,9 @@ type Params struct {
 	Run    string          `json:"run"` // statedir.Box.Run
 	Mnt    string          `json:"mnt"`
 	Config statedir.Config `json:"config"`
-	Guest  string          `json:"guest"` // host path of the guest binary
-	// CopyGuest says that the guest binary is FDGuest: its path may be out of reach once
-	// privileges are dropped.
+	Guest  string          `json:"guest"` // host path of the guest binary; empty with CopyGuest if it has none
+	// CopyGuest says that the guest binary is FDGuest: it is in memory only, or its path
+	// may be out of reach once privileges are dropped.
 	CopyGuest bool `json:"copyGuest,omitempty"`
 	// Image is the directory of the image's tree; empty if there is no image. With
 	// SendsImage a mount of it comes through FDImage.
