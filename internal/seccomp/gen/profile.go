@@ -25,7 +25,7 @@ func compiled(goarch string) ([]byte, error) {
 	}
 	numbers := maps.Clone(info.SyscallNames)
 	if goarch == "arm64" {
-		numbers["newfstatat"] = numbers["fstatat"] // the table has the name in the kernel's source
+		numbers["newfstatat"] = numbers["fstatat"]                                              // the table has the name in the kernel's source
 		maps.DeleteFunc(numbers, func(_ string, nr int) bool { return nr >= 403 && nr <= 423 }) // of 32 bits only
 	}
 	calls, err := translate(moby.DefaultProfile(), goarch, numbers)
