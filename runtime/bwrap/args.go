@@ -64,7 +64,9 @@ func Args(spec *launch.Spec) []string {
 			}
 		case launch.Tmpfs:
 			tmpfs(&m)
-		case launch.Filter, launch.Sys: // the filter has a descriptor; /sys would be the host's
+		case launch.Filter, launch.Sys, launch.Parent:
+			// The filter has a descriptor, /sys would be the host's, and bubblewrap makes
+			// places to mount on as the user.
 		}
 	}
 	if spec.RootDir == "" {

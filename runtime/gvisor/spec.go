@@ -64,7 +64,7 @@ func Spec(spec *launch.Spec, mounts []launch.Mount) *specs.Spec {
 			add(&launch.Mount{Target: "/dev/pts"}, "devpts", "devpts", "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620")
 		case launch.Sys:
 			add(&m, "sysfs", "sysfs", "nosuid", "nodev", "noexec", "ro")
-		case launch.Shm, launch.Tmpfs:
+		case launch.Shm, launch.Tmpfs, launch.Parent:
 			options := []string{"nosuid", "nodev", fmt.Sprintf("mode=%04o", m.Mode)}
 			if m.Mode != 0o1777 {
 				options = append(options, uid, gid)

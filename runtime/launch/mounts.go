@@ -2,6 +2,7 @@ package launch
 
 import (
 	"cmp"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ const (
 	Shm // a tmpfs in Dev
 	Sys
 	Tmpfs // owned by the sandbox's user, or by root if Mode is 1777
+	// Parent is a directory in the home directory with mounts below, which the user may write
+	// to: a Tmpfs where the places to mount on would be root's.
+	Parent
 )
 
 // A Mount is one entry of a sandbox's mount table.
@@ -43,8 +47,8 @@ type Mount struct {
 	Source   string // Bind, Filter, Cover: a path on the host
 	Target   string // absolute, inside
 	Writable bool   // Bind
-	Mode     uint32 // Tmpfs, Shm: as for chmod(2)
-	Size     int64  // Tmpfs, Shm, Dev: the most that it can hold, in bytes; 0 is no limit
+	Mode     uint32 // Tmpfs, Parent, Shm: as for chmod(2)
+	Size     int64  // Tmpfs, Parent, Shm, Dev: the most that it can hold, in bytes; 0 is no limit
 }
 
 // Mounts returns everything that is in a sandbox's root directory, in the order in
@@ -64,6 +68,9 @@ func (s *Spec) Mounts() []Mount {
 		Mount{Kind: Tmpfs, Target: "/tmp", Mode: 0o1777, Size: size.tmp},
 		Mount{Kind: Tmpfs, Target: s.Home, Mode: 0o700, Size: size.home})
 	named := len(all)
+	for _, target := range s.parents() {
+		all = append(all, Mount{Kind: Parent, Target: target, Mode: 0o755, Size: size.scratch})
+	}
 	for _, target := range s.Scratch {
 		all = append(all, Mount{Kind: Tmpfs, Target: target, Mode: 0o755, Size: size.scratch})
 	}
@@ -81,6 +88,26 @@ func (s *Spec) Mounts() []Mount {
 
 // depth returns the number of parts of an absolute path.
 func depth(target string) int { return strings.Count(target, "/") }
+
+// parents returns the directories between the home directory and what is mounted in it,
+// sorted.
+func (s *Spec) parents() []string {
+	targets := slices.Clone(s.Scratch)
+	for _, m := range s.Binds {
+		targets = append(targets, m.Target)
+	}
+	mounted := func(dir string) bool {
+		return slices.ContainsFunc(targets, func(t string) bool { return dir == t || strings.HasPrefix(dir, t+"/") })
+	}
+	var all []string
+	for _, t := range targets {
+		for dir := path.Dir(t); strings.HasPrefix(dir, s.Home+"/") && !mounted(dir); dir = path.Dir(dir) {
+			all = append(all, dir)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
 
 // FilterFile returns where on the host a backend writes the seccomp filter that is to
 // be mounted.

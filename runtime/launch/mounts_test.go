@@ -13,7 +13,7 @@ import (
 	"wolffia/runtime/launch"
 )
 
-var kinds = []string{"bind", "filter", "cover", "symlink", "proc", "dev", "shm", "sys", "tmpfs"}
+var kinds = []string{"bind", "filter", "cover", "symlink", "proc", "dev", "shm", "sys", "tmpfs", "parent"}
 
 // table writes mounts as lines, as in fstab(5).
 func table(mounts []launch.Mount) string {
@@ -105,5 +105,30 @@ func TestMountsAreLessThanMemory(t *testing.T) {
 		if sum > limit*3/4 {
 			t.Errorf("%d of %d bytes", sum, limit)
 		}
+	}
+}
+
+// Directories between the home directory and what is mounted in it are the user's, once each,
+// and come before the mounts.
+func TestParents(t *testing.T) {
+	s := &launch.Spec{Home: "/home/ann", Binds: []runtime.Mount{
+		{Target: "/home/ann/.cargo/bin"},
+		{Target: "/home/ann/.cargo/b/c"},
+		{Target: "/home/annex/x/y"},
+		{Target: "/opt/x"},
+		{Target: "/home/ann/.pyenv"},
+		{Target: "/home/ann/.pyenv/versions/a"},
+		{Target: "/home/ann/file"},
+	}}
+	var got []string
+	for _, m := range s.Mounts() {
+		if m.Kind == launch.Parent {
+			got = append(got, m.Target)
+		} else if m.Kind == launch.Bind && m.Target == s.Binds[0].Target && len(got) == 0 {
+			t.Error("mounted before its parent")
+		}
+	}
+	if want := []string{"/home/ann/.cargo", "/home/ann/.cargo/b"}; !slices.Equal(got, want) {
+		t.Errorf("parents %v, want %v", got, want)
 	}
 }

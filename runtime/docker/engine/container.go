@@ -67,7 +67,7 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 		switch m.Kind {
 		case launch.Shm:
 			h.ShmSize = cmp.Or(m.Size, launch.ShmSize)
-		case launch.Tmpfs:
+		case launch.Tmpfs, launch.Parent:
 			h.Tmpfs[m.Target] = tmpfs(spec, &m, can)
 			if m.Target == "/tmp" && can.podman { // which has one without a limit at /var/tmp, if the root is read-only
 				m.Size /= 2
