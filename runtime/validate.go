@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -38,6 +39,10 @@ func only(s, set string) bool { return strings.Trim(s, set) == "" }
 // reserved are the places inside that a mount must not cover: a sandbox cannot work without
 // them, or has its own parts there.
 var reserved = []string{"/", "/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/run/wolffia", "/sys"}
+
+// ownEtc are the names in /etc that a mount must not cover either: wolffia writes these files,
+// or programs need them to start. Others may be mounted, such as /etc/npmrc.
+var ownEtc = []string{"passwd", "group", "hosts", "hostname", "resolv.conf", "nsswitch.conf", "ld.so.cache", "ld.so.conf", "ld.so.preload", "mtab"}
 
 // A problem is how a check reports one.
 type problem func(format string, args ...any)
@@ -75,19 +80,20 @@ func checkNames(c *SandboxConfig, bad problem) {
 
 // checkPlaces checks where directories appear inside, and how they are named on the host.
 func checkPlaces(c *SandboxConfig, bad problem) {
+	const mountPoint = "mount point"
 	taken := map[string]string{}
 	place := func(what, target string) {
 		switch {
 		case !cleanAbs(target):
 			bad("%s %q: it must be an absolute path without . and .. parts", what, target)
-		case covers(target):
+		case covers(target), what == mountPoint && strings.HasPrefix(target, "/etc/"):
 			bad("%s %q: the sandbox needs that place itself", what, target)
 		case taken[target] != "":
 			bad("%s %q: the %s is there already", what, target, taken[target])
 		}
 		taken[target] = what
 	}
-	place("mount point", c.MountPointOrDefault())
+	place(mountPoint, c.MountPointOrDefault())
 	for _, m := range c.Mounts {
 		if !cleanAbs(m.Source) {
 			bad("mount source %q: it must be an absolute path", m.Source)
@@ -215,7 +221,7 @@ func cleanAbs(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && !strings.ContainsRune(p, 0)
 }
 
-// CanMountAt reports whether a directory of the host can appear at target inside: it is
+// CanMountAt reports whether a [Mount] can appear at target inside: it is
 // an absolute, clean path of UTF-8, and the sandbox does not need the place itself.
 func CanMountAt(target string) bool {
 	return cleanAbs(target) && utf8.ValidString(target) && !covers(target)
@@ -223,6 +229,10 @@ func CanMountAt(target string) bool {
 
 // covers reports whether a mount at target hides a reserved place, or lies in one.
 func covers(target string) bool {
+	if name, in := strings.CutPrefix(target, "/etc/"); in {
+		name, _, _ = strings.Cut(name, "/")
+		return slices.Contains(ownEtc, name)
+	}
 	for _, r := range reserved {
 		if target == r || strings.HasPrefix(r, target+"/") {
 			return true

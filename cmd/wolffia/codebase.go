@@ -173,7 +173,7 @@ func notByDefault(dir string, homes []string) error {
 // hasPlace reports whether a sandbox on the host's system directories has a place for a
 // directory of the host at the same path. Inside, /var/tmp is a symbolic link.
 func hasPlace(dir string) bool {
-	return runtime.CanMountAt(dir) && !strings.HasPrefix(dir, "/var/tmp/")
+	return runtime.CanMountAt(dir) && !strings.HasPrefix(dir, "/var/tmp/") && !strings.HasPrefix(dir, "/etc/")
 }
 
 // homes returns the home directories of this user and of the owner of dir, without

@@ -148,6 +148,9 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 				continue
 			}
+			if slices.ContainsFunc(b.Config.Mounts, func(m runtime.Mount) bool { return dir == m.Target || strings.HasPrefix(dir, m.Target+"/") }) {
+				continue
+			}
 			name := strings.TrimPrefix(dir, "/etc/")
 			if err := os.MkdirAll(filepath.Join(etc, name), 0o755); err != nil {
 				return err
@@ -156,7 +159,49 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 		}
 	}
 	if link, err := os.Readlink("/etc/mtab"); err == nil && !filepath.IsAbs(link) {
-		return os.Symlink(link, filepath.Join(etc, "mtab"))
+		if err := os.Symlink(link, filepath.Join(etc, "mtab")); err != nil {
+			return err
+		}
+	}
+	return placesInEtc(b.Config.Mounts, etc, spec.HostEtc)
+}
+
+// placesInEtc creates what the mounts in /etc are mounted on, in the new directory etc.
+// hostEtc are the directories in it that will be the host's, where the place must exist.
+func placesInEtc(mounts []runtime.Mount, etc string, hostEtc []string) error {
+	targets := map[string]string{} // without /etc/, to the source
+	for _, m := range mounts {
+		if name, in := strings.CutPrefix(m.Target, "/etc/"); in {
+			targets[name] = m.Source
+		}
+	}
+	for name, source := range targets {
+		below := func(dir string) bool { return strings.HasPrefix(name, dir+"/") }
+		if i := slices.IndexFunc(hostEtc, below); i >= 0 {
+			if st, err := os.Lstat("/etc/" + name); err != nil || st.Mode()&fs.ModeSymlink != 0 {
+				return runtime.Errorf(runtime.ErrInvalid, "mount /etc/%s: /etc/%s is the host's, and has no file or directory of that name: mount a directory on /etc/%[2]s", name, hostEtc[i])
+			}
+			continue
+		}
+		if slices.ContainsFunc(slices.Collect(maps.Keys(targets)), below) {
+			continue // it is in another mount
+		}
+		st, err := os.Stat(source)
+		if err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "mount %s: %w", source, err)
+		}
+		place := filepath.Join(etc, name)
+		if st.IsDir() {
+			err = os.MkdirAll(place, 0o755)
+		} else if err = os.MkdirAll(filepath.Dir(place), 0o755); err == nil {
+			var f *os.File
+			if f, err = os.OpenFile(place, os.O_WRONLY|os.O_CREATE, 0o644); err == nil {
+				err = f.Close()
+			}
+		}
+		if err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "mount on /etc/%s: %w", name, err)
+		}
 	}
 	return nil
 }
