@@ -100,6 +100,9 @@ func (s *sandboxes) resolve(c *statedir.Config) (err error) {
 		if err != nil {
 			return runtime.Errorf(runtime.ErrInvalid, "mount %s: %w", m.Source, plain(err))
 		}
+		if m.Toolchain && real != m.Source {
+			return runtime.Errorf(runtime.ErrConflict, "toolchain %s: a symbolic link was put into this path: try again, or use --toolchains none", m.Source)
+		}
 		m.Source = real
 		if err := s.apart("mount", real); err != nil {
 			return err

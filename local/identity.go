@@ -77,6 +77,18 @@ func drop(c *statedir.Config) error {
 	return nil
 }
 
+// UserOf returns the user and group that a sandbox of this caller runs as with the codebase,
+// a directory; empty: none.
+func UserOf(codebase string) (uid, gid int, err error) {
+	if !realRoot() {
+		return os.Geteuid(), os.Getegid(), nil
+	}
+	var c statedir.Config
+	c.CodebasePath = codebase
+	err = drop(&c)
+	return c.UID, c.GID, err
+}
+
 // reachable returns an error that names the directory, at or above dir, which the user
 // that root drops to cannot pass; nil if there is no such directory.
 func reachable(dir string) error {

@@ -132,6 +132,11 @@ type Mount struct {
 	Source   string `json:"source"`             // absolute
 	Target   string `json:"target"`             // absolute, inside
 	Writable bool   `json:"writable,omitempty"` // as far as the user may write there
+	// Toolchain marks a part of the host's system, which /usr is too. At a start it is left
+	// out if it no longer exists, and a directory of it in which a program of the host listens
+	// on a socket is empty inside, where another mount would be an error. Source has no
+	// symbolic links.
+	Toolchain bool `json:"toolchain,omitempty"`
 }
 
 // A Network says what a sandbox can reach.

@@ -60,11 +60,44 @@ func KeepSockets(b *boot.Params, spec *launch.Spec, list boundList) error {
 		}
 		spec.Binds = append(covers, spec.Binds...)
 	}
+	coverToolchains(b, spec, list.sockets)
 	mounts := b.Config.Mounts
 	if b.Config.Native() { // a tree server shows no socket of the host
 		mounts = append(slices.Clone(mounts), runtime.Mount{Source: b.Config.CodebasePath, Target: b.Config.MountPointOrDefault()})
 	}
 	return checkBound(mounts, list.sockets)
+}
+
+// coverToolchains shows EmptyDir in the place of directories of toolchains in which a program
+// of the host listens on a socket.
+func coverToolchains(b *boot.Params, spec *launch.Spec, sockets []bound) {
+	var hidden []string // directories inside
+	last := -1
+	for i := range spec.Binds {
+		if !spec.Binds[i].Toolchain {
+			continue
+		}
+		last = i
+		of := slices.IndexFunc(b.Config.Mounts, func(m runtime.Mount) bool { return m.Toolchain && m.Target == spec.Binds[i].Target })
+		for _, s := range sockets {
+			if target, ok := inside(b.Config.Mounts[of], s.dir); ok && s.listens() {
+				hidden = append(hidden, target)
+			}
+		}
+	}
+	slices.Sort(hidden)
+	var covers []runtime.Mount
+	for i, target := range hidden {
+		if slices.ContainsFunc(hidden[:i], func(dir string) bool { _, in := inside(runtime.Mount{Source: dir}, target); return in }) {
+			continue
+		}
+		if i := slices.IndexFunc(spec.Binds, func(m runtime.Mount) bool { return m.Toolchain && m.Target == target }); i >= 0 {
+			spec.Binds[i].Source = EmptyDir(b)
+			continue
+		}
+		covers = append(covers, runtime.Mount{Source: EmptyDir(b), Target: target})
+	}
+	spec.Binds = slices.Insert(spec.Binds, last+1, covers...)
 }
 
 // shownOfHost returns the mounts of the host that every sandbox has, with symbolic links
@@ -197,13 +230,16 @@ func coverBound(shown []runtime.Mount, sockets []bound, empty string) ([]runtime
 	return covers, nil
 }
 
-// checkBound returns an error if a program listens on a socket in one of mounts. A socket
-// that is the source of a mount is permitted.
+// checkBound returns an error if a program listens on a socket in one of mounts, other than
+// toolchains. A socket that is the source of a mount is permitted.
 func checkBound(mounts []runtime.Mount, sockets []bound) error {
 	named := func(path string) bool {
 		return slices.ContainsFunc(mounts, func(m runtime.Mount) bool { return m.Source == path })
 	}
 	for _, m := range mounts {
+		if m.Toolchain {
+			continue
+		}
 		found := walkBound(m.Source)
 		for _, s := range sockets {
 			if _, ok := inside(m, s.dir); ok {

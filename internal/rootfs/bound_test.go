@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 func TestBoundPaths(t *testing.T) {
@@ -191,5 +193,38 @@ func TestCheckBound(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A directory of a toolchain in which a program listens is empty inside, and no error; what
+// the user mounts comes after it.
+func TestToolchainSockets(t *testing.T) {
+	dir := socketDir(t)
+	for _, name := range []string{"a/lib/z.sock", "a/lib/deep/c.sock", "b/d.sock", "b/x/e.sock", "c/f.sock"} {
+		bind(t, "unix", filepath.Join(dir, name))
+	}
+	b := &boot.Params{Mnt: "/mnt"}
+	for _, name := range []string{"a", "b"} {
+		b.Config.Mounts = append(b.Config.Mounts, runtime.Mount{Source: dir + "/" + name, Target: "/t/" + name, Toolchain: true})
+	}
+	spec := &launch.Spec{Binds: []runtime.Mount{
+		{Source: "/mnt/tree", Target: "/code"},
+		{Source: "/mnt/mount0", Target: "/t/a", Toolchain: true},
+		{Source: "/mnt/mount1", Target: "/t/b", Toolchain: true},
+		{Source: "/mnt/mount2", Target: "/t/a/lib"},
+	}}
+	if err := KeepSockets(b, spec, <-ListSockets(b)); err != nil {
+		t.Fatal(err)
+	}
+	empty := EmptyDir(b)
+	want := []runtime.Mount{
+		{Source: "/mnt/tree", Target: "/code"},
+		{Source: "/mnt/mount0", Target: "/t/a", Toolchain: true},
+		{Source: empty, Target: "/t/b", Toolchain: true},
+		{Source: empty, Target: "/t/a/lib"},
+		{Source: "/mnt/mount2", Target: "/t/a/lib"},
+	}
+	if diff := cmp.Diff(want, spec.Binds); diff != "" {
+		t.Error("-want +got", diff)
 	}
 }

@@ -2,9 +2,9 @@ package rootfs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -20,10 +20,12 @@ import (
 // descriptor bound to a place in the shim's own mount namespace, where no other process can
 // replace it. An engine mounts by path, later: for it the source is checked only.
 func pinMounts(b *boot.Params) ([]runtime.Mount, error) {
-	mounts := slices.Clone(b.Config.Mounts)
-	for i := range mounts {
-		m := &mounts[i]
+	var mounts []runtime.Mount
+	for i, m := range b.Config.Mounts {
 		fd, err := openSource("mount", m.Source)
+		if m.Toolchain && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, fs.ErrPermission)) {
+			continue // it was removed since, as by an update
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -34,6 +36,7 @@ func pinMounts(b *boot.Params) ([]runtime.Mount, error) {
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "mount %s: %w", b.Config.Mounts[i].Source, err)
 		}
+		mounts = append(mounts, m)
 	}
 	return mounts, nil
 }
