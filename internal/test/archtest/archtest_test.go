@@ -28,6 +28,7 @@ var allow = map[string][]string{
 	"runtime/docker":                  {"runtime", "runtime/launch"},
 	"runtime/docker/engine":           {"runtime", "runtime/launch", "internal/boot", "internal/cleanup"},
 	"runtime/docker/keeper":           {"runtime", "runtime/launch", "runtime/docker/engine", "fusefs", "internal/boot", "internal/rmtree", "internal/rootfs", "internal/step"},
+	"toolchain":                       {"runtime"},
 	"policy":                          {"perm", "runtime", "internal/gitscan", "internal/statedir"},
 	"service":                         {"runtime", "runtime/launch", "service/registry", "internal/archive", "internal/step"},
 	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
