@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/internal/probe"
+	"wolffia/runtime"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -20,6 +21,9 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			results := append(a.probeSelf(), probe.All(cmd.Context())...)
+			if found, err := a.toolchains(&runtime.SandboxConfig{}); err == nil { // else probeSelf reports it
+				results = append(results, toolchainResults(found)...)
+			}
 			if asJSON {
 				if err := a.printJSON(results); err != nil {
 					return err

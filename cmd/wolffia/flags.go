@@ -25,6 +25,7 @@ type boxFlags struct {
 	ruleFlags
 	codebaseFlags
 	filterFlags
+	toolchainFlags
 	runtime  string
 	platform string
 	mounts   []string
@@ -74,6 +75,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	f.ruleFlags.add(cmd)
 	f.codebaseFlags.add(cmd)
 	f.filterFlags.add(cmd)
+	f.toolchainFlags.add(cmd)
 }
 
 // config makes a configuration of the flags.
@@ -81,7 +83,11 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	c := &runtime.SandboxConfig{
 		Name: f.name, Platform: f.platform, Rootfs: f.rootfs, Network: runtime.Network(f.network),
 	}
-	note, err := f.codebaseFlags.apply(c, f.image != "" || f.rootfs != "")
+	foreign := f.image != "" || f.rootfs != ""
+	if err := f.toolchainFlags.check(foreign); err != nil {
+		return nil, err
+	}
+	note, err := f.codebaseFlags.apply(c, foreign)
 	if err != nil {
 		return nil, err
 	}
@@ -161,9 +167,9 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		a.warnRules(p)
 		c.Permissions = p.Rules
 	} else if f.ruleFlags.given() {
-		err = runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: add --codebase DIR, or leave --no-codebase out")
+		return nil, runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: add --codebase DIR, or leave --no-codebase out")
 	}
-	return c, err
+	return c, f.toolchainFlags.addTo(a, c, foreign || f.fixed)
 }
 
 // addImage sets the image. If the runtime takes images from the image store, the
@@ -221,19 +227,28 @@ func labels(flags []string) (map[string]string, error) {
 	return all, nil
 }
 
-// parseMount reads SRC[:DST][:ro|rw].
+// parseMount reads SRC[:[DST]][:ro|rw]. A shell leaves a ~ as it is in --mount=~/x.
 func parseMount(s string) (runtime.Mount, error) {
 	var m runtime.Mount
-	rest := s
-	if r, ok := strings.CutSuffix(s, ":rw"); ok {
-		m.Writable, rest = true, r
-	} else {
+	rest, writable := strings.CutSuffix(s, ":rw")
+	m.Writable = writable
+	if !writable {
 		rest = strings.TrimSuffix(s, ":ro")
 	}
 	var ok bool
 	m.Source, m.Target, ok = strings.Cut(rest, ":")
-	if m.Source == "" || ok && m.Target == "" || strings.Contains(m.Target, ":") {
+	if m.Source == "" || ok && m.Target == "" && rest == s || strings.Contains(m.Target, ":") {
 		return m, runtime.Errorf(runtime.ErrInvalid, "--mount %q: it must be SRC[:DST][:ro|rw]", s)
+	}
+	if below, is := strings.CutPrefix(m.Source, "~"); is {
+		home, err := os.UserHomeDir()
+		if err != nil || below != "" && below[0] != '/' {
+			return m, runtime.Errorf(runtime.ErrInvalid, "--mount %q: the shell has not replaced %s: write the directory's whole path", s, m.Source)
+		}
+		m.Source = home + below
+	}
+	if strings.HasPrefix(m.Target, "~") {
+		return m, runtime.Errorf(runtime.ErrInvalid, "--mount %q: DST must be an absolute path inside the sandbox", s)
 	}
 	abs, err := filepath.Abs(m.Source)
 	if err != nil {

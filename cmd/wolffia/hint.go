@@ -15,6 +15,7 @@ import (
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/toolchain"
 )
 
 // A scene is what explains why a command did not start: a sandbox, and the host around it.
@@ -28,6 +29,8 @@ type scene struct {
 	find   func(name string) string
 	exists func(path string) bool
 	real   func(path string) string
+	// toolchain reports whether --toolchains auto shows the directory of programs.
+	toolchain func(dir string) bool
 }
 
 // defaultPath is PATH inside.
@@ -58,6 +61,10 @@ func (a *app) explain(ctx context.Context, rt *local.Runtime, id string, create 
 		real: func(path string) string {
 			real, _ := filepath.EvalSymlinks(path)
 			return cmp.Or(real, path)
+		},
+		toolchain: func(dir string) bool {
+			found, err := a.toolchains(&info.Config)
+			return err == nil && slices.ContainsFunc(found.Toolchains, func(t toolchain.Toolchain) bool { return slices.Contains(t.Dirs, dir) })
 		},
 	}
 	if why := s.why(spec, failed); why != "" {
@@ -150,9 +157,14 @@ func (s *scene) hidden(rel string, dir bool) string {
 // found is its path on the host.
 func (s *scene) elsewhere(found, inPath string) string {
 	real := s.real(found)
+	_, named := s.config.Env["PATH"]
 	switch at := path.Dir(real); {
+	case s.shown(real) && !named && s.toolchain(path.Dir(found)):
+		return fmt.Sprintf(" inside: it is %s, and %s is not in PATH there: %s", found, path.Dir(found), s.with("--toolchains auto"))
 	case s.shown(real):
 		return fmt.Sprintf(" inside: it is %s, and %s is not in PATH there: add -e PATH=%s:%s", real, at, at, inPath)
+	case s.toolchain(path.Dir(found)):
+		return fmt.Sprintf(" inside: it is %s on the host, which the sandbox does not show: %s", found, s.with("--toolchains auto"))
 	default:
 		return fmt.Sprintf(" inside: it is %s on the host, which the sandbox does not show%s", found, s.remedy(toolDir(real, s.homes), at+":"+inPath))
 	}
