@@ -1,26 +1,13 @@
 package perm
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
-)
-
-// Bounds of a policy file, in bytes.
-const (
-	maxFile = 1 << 20
-	maxLine = 8 << 10
+	"wolffia/perm/plainyaml"
 )
 
 // A PolicyFile is a parsed policy file. Its text is YAML:
@@ -71,134 +58,67 @@ func (r *reader) fail(line int, format string, args ...any) {
 	}
 }
 
-func line(n ast.Node) int {
-	if n == nil || n.GetToken() == nil {
-		return 1
-	}
-	return n.GetToken().Position.Line
-}
-
-// parse returns the one document in data, or nil.
-func (r *reader) parse(data []byte) *ast.MappingNode {
-	switch {
-	case len(data) > maxFile:
-		r.fail(1, "larger than %d bytes", maxFile)
-		return nil
-	case !utf8.Valid(data):
-		r.fail(1, "not UTF-8 text")
+// parse returns the document in data, or nil.
+func (r *reader) parse(data []byte) *plainyaml.Node {
+	body, err := plainyaml.Parse(data)
+	if at := (*plainyaml.Error)(nil); errors.As(err, &at) {
+		r.fail(at.Line, "%s", at.Text)
 		return nil
 	}
-	n := 0
-	for text := range bytes.Lines(data) {
-		if n++; len(text) > maxLine {
-			r.fail(n, "line longer than %d bytes", maxLine)
-			return nil
-		}
-	}
-	tokens := lexer.Tokenize(string(data))
-	if !r.plain(tokens) {
-		return nil
-	}
-	file, err := parser.Parse(tokens, 0)
-	if err != nil {
-		at, text := 1, err.Error()
-		if e := yaml.Error(nil); errors.As(err, &e) {
-			at, text = e.GetToken().Position.Line, e.GetMessage()
-		}
-		r.fail(at, "%s", text)
-		return nil
-	}
-	if len(file.Docs) != 1 {
-		r.fail(1, "%d documents, want one", len(file.Docs))
-		return nil
-	}
-	body, ok := file.Docs[0].Body.(*ast.MappingNode)
-	if !ok {
+	if body.Kind != plainyaml.Map {
 		r.fail(1, "want the fields version and rules")
 		return nil
 	}
 	return body
 }
 
-// plain refuses deep nesting, aliases, anchors, tags and the like: a policy file needs
-// none of them, and the parser can take long over them.
-func (r *reader) plain(tokens token.Tokens) bool {
-	depth := 0
-	for _, t := range tokens {
-		problem := ""
-		switch t.Type {
-		case token.MappingStartType, token.SequenceStartType:
-			if depth++; depth > 3 {
-				problem = "nested too deep"
-			}
-		case token.MappingEndType, token.SequenceEndType:
-			if depth--; depth < 0 {
-				problem = "closing bracket without an opening bracket"
-			}
-		case token.SequenceEntryType:
-			if t.Prev != nil && t.Prev.Type == token.SequenceEntryType && t.Prev.Position.Line == t.Position.Line {
-				problem = "a list in a list"
-			}
-		case token.AliasType, token.AnchorType, token.TagType, token.MergeKeyType, token.MappingKeyType, token.DirectiveType:
-			problem = fmt.Sprintf("%q has a special meaning in YAML: put quotes around a pattern that starts with * & ! ? or %%", t.Value)
-		}
-		if problem != "" {
-			r.fail(t.Position.Line, "%s", problem)
-			return false
-		}
-	}
-	return true
-}
-
 // fields calls set for each field of n. A field must be among known and appear once.
-func (r *reader) fields(n *ast.MappingNode, known []string, set func(key string, value ast.Node)) {
+func (r *reader) fields(n *plainyaml.Node, known []string, set func(key string, value *plainyaml.Node)) {
 	var seen []string
-	for _, v := range n.Values {
-		key := v.Key.String()
+	for _, v := range n.Fields {
 		switch {
-		case !slices.Contains(known, key):
-			r.fail(line(v), "unknown field %q: want one of %s", key, strings.Join(known, ", "))
-		case slices.Contains(seen, key):
-			r.fail(line(v), "field %q twice", key)
+		case !slices.Contains(known, v.Key):
+			r.fail(v.Line, "unknown field %q: want one of %s", v.Key, strings.Join(known, ", "))
+		case slices.Contains(seen, v.Key):
+			r.fail(v.Line, "field %q twice", v.Key)
 		default:
-			seen = append(seen, key)
-			set(key, v.Value)
+			seen = append(seen, v.Key)
+			set(v.Key, v.Value)
 		}
 	}
 }
 
-func (r *reader) file(f *PolicyFile, body *ast.MappingNode) {
+func (r *reader) file(f *PolicyFile, body *plainyaml.Node) {
 	version := 0
-	r.fields(body, []string{"version", "extends", "rules"}, func(key string, value ast.Node) {
+	r.fields(body, []string{"version", "extends", "rules"}, func(key string, value *plainyaml.Node) {
 		switch key {
 		case "version":
 			version = r.integer(value)
 		case "extends":
 			f.Extends = r.text(value)
 			if _, err := PresetByName(f.Extends); err != nil {
-				r.fail(line(value), "%w", err)
+				r.fail(value.Line, "%w", err)
 			}
 		case "rules":
-			list, ok := value.(*ast.SequenceNode)
-			if !ok {
-				r.fail(line(value), "rules: want a list")
+			if value.Kind != plainyaml.List {
+				r.fail(value.Line, "rules: want a list")
 				return
 			}
-			r.rules(f, list)
+			r.rules(f, value)
 		}
 	})
 	if version != 1 {
-		r.fail(line(body), "want version: 1")
+		r.fail(body.Line, "want version: 1")
 	}
 }
 
-func (r *reader) rules(f *PolicyFile, list *ast.SequenceNode) {
-	if len(list.Values) > maxRules {
-		r.fail(line(list), "%d rules: at most %d", len(list.Values), maxRules)
+func (r *reader) rules(f *PolicyFile, list *plainyaml.Node) {
+	if len(list.Items) > maxRules {
+		r.fail(list.Line, "%d rules: at most %d", len(list.Items), maxRules)
 		return
 	}
 	first := map[Rule]int{} // the line of a rule, by what must differ
-	for _, n := range list.Values {
+	for _, n := range list.Items {
 		rule, ok := r.rule(n)
 		if !ok {
 			continue
@@ -206,27 +126,26 @@ func (r *reader) rules(f *PolicyFile, list *ast.SequenceNode) {
 		key := rule
 		key.Level = None
 		if at := first[key]; at != 0 {
-			r.fail(line(n), "rule repeats the one of line %d: remove one of them", at)
+			r.fail(n.Line, "rule repeats the one of line %d: remove one of them", at)
 			continue
 		}
-		first[key] = line(n)
-		rule.Source = fmt.Sprintf("%s:%d", r.name, line(n))
+		first[key] = n.Line
+		rule.Source = fmt.Sprintf("%s:%d", r.name, n.Line)
 		f.Rules = append(f.Rules, rule)
 	}
 }
 
 // rule returns one rule in either form; ok is false if it is malformed.
-func (r *reader) rule(n ast.Node) (rule Rule, ok bool) {
+func (r *reader) rule(n *plainyaml.Node) (rule Rule, ok bool) {
 	before := len(r.errs)
-	fields, full := n.(*ast.MappingNode)
-	if !full {
+	if n.Kind != plainyaml.Map {
 		s := r.text(n)
 		if len(r.errs) > before {
 			return Rule{}, false
 		}
 		rule, err := ParseRule(s)
 		if err != nil {
-			r.fail(line(n), "%w", err)
+			r.fail(n.Line, "%w", err)
 			return Rule{}, false
 		}
 		rule.Priority = PriorityFile
@@ -234,7 +153,7 @@ func (r *reader) rule(n ast.Node) (rule Rule, ok bool) {
 	}
 	rule.Priority = PriorityFile
 	hasLevel := false
-	r.fields(fields, []string{"pattern", "level", "type", "except", "not_below", "fold", "at_most", "priority"}, func(key string, value ast.Node) {
+	r.fields(n, []string{"pattern", "level", "type", "except", "not_below", "fold", "at_most", "priority"}, func(key string, value *plainyaml.Node) {
 		var err error
 		switch key {
 		case "pattern":
@@ -256,45 +175,37 @@ func (r *reader) rule(n ast.Node) (rule Rule, ok bool) {
 			rule.Priority = r.integer(value)
 		}
 		if err != nil {
-			r.fail(line(value), "%w", err)
+			r.fail(value.Line, "%w", err)
 		}
 	})
 	if !hasLevel {
-		r.fail(line(n), "rule without a level")
+		r.fail(n.Line, "rule without a level")
 	}
 	if len(r.errs) == before {
 		if _, err := rule.alternatives(exceptions{}); err != nil {
-			r.fail(line(n), "rule %q: %w", rule.String(), err)
+			r.fail(n.Line, "rule %q: %w", rule.String(), err)
 		}
 	}
 	return rule, len(r.errs) == before
 }
 
-func (r *reader) text(n ast.Node) string {
-	switch n := n.(type) {
-	case *ast.StringNode:
-		return n.Value
-	case *ast.LiteralNode:
-		return n.Value.Value
+func (r *reader) text(n *plainyaml.Node) string {
+	if n.Kind != plainyaml.Text {
+		r.fail(n.Line, "want text: put quotes around it")
 	}
-	r.fail(line(n), "want text: put quotes around it")
-	return ""
+	return n.Text
 }
 
-func (r *reader) integer(n ast.Node) int {
-	if n, ok := n.(*ast.IntegerNode); ok {
-		if v, err := strconv.Atoi(fmt.Sprint(n.Value)); err == nil {
-			return v
-		}
+func (r *reader) integer(n *plainyaml.Node) int {
+	if n.Kind != plainyaml.Int {
+		r.fail(n.Line, "want a whole number")
 	}
-	r.fail(line(n), "want a whole number")
-	return 0
+	return n.Int
 }
 
-func (r *reader) boolean(n ast.Node) bool {
-	if n, ok := n.(*ast.BoolNode); ok {
-		return n.Value
+func (r *reader) boolean(n *plainyaml.Node) bool {
+	if n.Kind != plainyaml.Bool {
+		r.fail(n.Line, "want true or false")
 	}
-	r.fail(line(n), "want true or false")
-	return false
+	return n.Text == "true"
 }

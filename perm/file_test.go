@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"wolffia/perm/plainyaml"
 )
 
 func TestParsePolicy(t *testing.T) {
@@ -85,9 +87,9 @@ func TestPolicyErrorsNameTheirLine(t *testing.T) {
 		{head + "- a=read\n---\nversion: 1", "p:1: 2 documents"},
 		{head + "\t- a=read", "p:3: "},
 		{head + "- \"a=read", "p:3: "},
-		{head + "- a=read\n- " + strings.Repeat("x", maxLine), "p:4: line longer"},
+		{head + "- a=read\n- " + strings.Repeat("x", 8<<10), "p:4: line longer"},
 		{head + "- \xff=read", "p:1: not UTF-8"},
-		{strings.Repeat("#\n", maxFile), "p:1: larger than"},
+		{strings.Repeat("#\n", plainyaml.MaxFile), "p:1: larger than"},
 		{"version: " + strings.Repeat("[", 4000), "p:1: nested too deep"},
 		{"version: " + strings.Repeat("]", 4000), "p:1: "},
 		{head + strings.Repeat("- ", 4000), "p:3: a list in a list"},
