@@ -71,6 +71,9 @@ var executed = []habit{
 	{".{codex,agents,opencode,continue,amp,qwen,factory,augment,crush}", "", "settings, hooks and commands of an agent"},
 	{"{{,.}opencode.{json,jsonc},{,.}crush.json}", "", "settings, hooks and commands of an agent"},
 
+	// Wolffia itself: what the next sandbox is made with.
+	{"{.wolffia.yaml,.config/wolffia}", "", "what wolffia makes sandboxes with"},
+
 	// Version and package managers, and interpreters at their start.
 	{"{{,.}mise{,.*}.toml,.mise,mise/config{,.*}.toml,.config/mise{,.*}.toml,.config/mise}", "", "what mise runs and puts into the environment at a cd"},
 	{".cargo/config{,.toml}", "", "programs that cargo and rust-analyzer run in place of the compiler"},

@@ -47,11 +47,12 @@ var habits = map[string]struct{ guarded, open string }{
 	".{codex,agents,opencode,continue,amp,qwen,factory,augment,crush}":                     {".codex .codex/config.toml .codex/hooks.json .agents/skills/x .opencode/plugin/x.ts", "AGENTS.md codex/x"},
 	"{{,.}opencode.{json,jsonc},{,.}crush.json}":                                           {"opencode.json opencode.jsonc .opencode.json crush.json", "opencode.md"},
 	"{{,.}mise{,.*}.toml,.mise,mise/config{,.*}.toml,.config/mise{,.*}.toml,.config/mise}": {"mise.toml .mise.toml mise.local.toml .mise.ci.toml .mise/config.toml .mise/tasks/x mise/config.toml .config/mise.toml .config/mise/config.toml", ".tool-versions mise/x.md .nvmrc"},
-	".cargo/config{,.toml}":                                   {".cargo/config .cargo/config.toml", "Cargo.toml .cargo/audit.toml"},
-	".yarn/{releases,plugins,sdks}":                           {".yarn/releases .yarn/releases/yarn-4.0.0.cjs .yarn/plugins/x.cjs .yarn/sdks/typescript/bin/tsc", ".yarn/cache/x.zip .yarn/install-state.gz"},
-	".pnpmfile.{cjs,mjs}":                                     {".pnpmfile.cjs", "pnpm-lock.yaml pnpm-workspace.yaml"},
-	".{Rprofile,Renviron}":                                    {".Rprofile .Renviron", "renv/activate.R x.Rproj"},
-	".{irbrc,pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb}": {".irbrc .ghci .iex.exs", "irbrc.rb .python-version"},
+	"{.wolffia.yaml,.config/wolffia}":                                                      {".wolffia.yaml .config/wolffia/config.yaml .config/wolffia/x", ".wolffia.yml wolffia.yaml"},
+	".cargo/config{,.toml}":                                                                {".cargo/config .cargo/config.toml", "Cargo.toml .cargo/audit.toml"},
+	".yarn/{releases,plugins,sdks}":                                                        {".yarn/releases .yarn/releases/yarn-4.0.0.cjs .yarn/plugins/x.cjs .yarn/sdks/typescript/bin/tsc", ".yarn/cache/x.zip .yarn/install-state.gz"},
+	".pnpmfile.{cjs,mjs}":                                                                  {".pnpmfile.cjs", "pnpm-lock.yaml pnpm-workspace.yaml"},
+	".{Rprofile,Renviron}":                                                                 {".Rprofile .Renviron", "renv/activate.R x.Rproj"},
+	".{irbrc,pryrc,pythonrc,pythonrc.py,ghci,iex.exs,perldb}":                              {".irbrc .ghci .iex.exs", "irbrc.rb .python-version"},
 }
 
 // TestExecutedRows: each row alone guards what it is for, also what is not there

@@ -22,6 +22,14 @@ type Request struct {
 	Rules   []Rule
 	Reveals []Rule
 
+	// Project and ProjectReveals come from a configuration file of the codebase's own. They
+	// rank below all of File, Rules and Reveals; ProjectReveals outrank the preset's
+	// secrets, and what File and Rules give less than Write then limits what they give.
+	// Neither gives more than the preset gives to a path that has no other rule, unless
+	// ProjectPreset is set: the same file has chosen Preset.
+	Project, ProjectReveals []Rule
+	ProjectPreset           bool
+
 	// GitDirs are the git directories that exist below the root, for GitRules. They are
 	// ignored if the preset does not set Git. Package policy finds them.
 	GitDirs []string
@@ -47,11 +55,55 @@ func Assemble(r *Request) ([]Rule, error) {
 		rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Source == anyExecuted })
 		rules = append(rules, ExecutedRules(r.Opened)...)
 	}
+	most := Write
+	if !r.ProjectPreset {
+		most = preset.base()
+	}
+	rules = append(rules, capped(latest(r.Project, PriorityProject, "project"), most)...)
+	rules = append(rules, capped(latest(r.ProjectReveals, PriorityProjectReveal, "project"), most)...)
 	if r.File != nil {
 		rules = append(rules, r.File.Rules...)
 	}
+	if len(r.ProjectReveals) > 0 {
+		rules = append(rules, r.limits()...)
+	}
 	rules = append(rules, latest(r.Rules, PriorityRule, "--rule")...)
 	return append(rules, latest(r.Reveals, PriorityReveal, "--reveal")...), nil
+}
+
+// capped returns rules with levels of at most most. Rules for a preset that gives nothing
+// would only take from what the user's rules give: they are left out.
+func capped(rules []Rule, most Level) []Rule {
+	if most == None {
+		return nil
+	}
+	for i := range rules {
+		rules[i].Level = min(rules[i].Level, most)
+	}
+	return rules
+}
+
+// limits returns what File and Rules give less than Write, as limits of ProjectReveals.
+func (r *Request) limits() (rules []Rule) {
+	all := latest(r.Rules, PriorityRule, "--rule")
+	if r.File != nil {
+		all = slices.Concat(r.File.Rules, all)
+	}
+	for _, rule := range all {
+		if rule.Level < Write && rule.Priority <= PriorityProjectReveal {
+			rule.AtMost, rule.Priority = true, PriorityProjectReveal+1
+			rules = append(rules, rule)
+		}
+	}
+	return rules
+}
+
+// base returns the level that the preset gives to a path without another rule.
+func (p *Preset) base() Level {
+	if len(p.Rules) > 0 && p.Rules[0].Priority == PriorityPreset {
+		return p.Rules[0].Level
+	}
+	return None
 }
 
 // Base returns the preset that r starts from. It is DefaultPreset without its base

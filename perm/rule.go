@@ -9,11 +9,13 @@ import (
 // The priorities of rules by where they come from. A rule of a higher priority wins
 // over all rules of a lower one. Other values are allowed.
 const (
-	PriorityPreset = 0    // the base rules of a preset
-	PriorityFile   = 100  // a policy file, unless a rule in it has its own
-	PriorityRule   = 200  // --rule
-	PrioritySecret = 1000 // the secrets of a preset, and the git rules
-	PriorityReveal = 2000 // --reveal
+	PriorityPreset        = 0    // the base rules of a preset
+	PriorityProject       = 50   // rules of the codebase's own configuration file
+	PriorityFile          = 100  // a policy file, unless a rule in it has its own
+	PriorityRule          = 200  // --rule
+	PrioritySecret        = 1000 // the secrets of a preset, and the git rules
+	PriorityProjectReveal = 1500 // reveals of the codebase's own configuration file
+	PriorityReveal        = 2000 // --reveal
 )
 
 // A Kind is the kind of object that a rule applies to. The zero Kind is Glob.

@@ -22,6 +22,16 @@ type Options struct {
 	Rules   []perm.Rule
 	Reveals []perm.Rule
 
+	// Project, ProjectReveals and ProjectPreset are those of perm.Request: rules of a
+	// configuration file of the codebase's own, which give no more than the others allow.
+	Project        []perm.Rule
+	ProjectReveals []perm.Rule
+	ProjectPreset  bool
+
+	// Configs are the paths of configuration files that these options come from. In the
+	// codebase they are read-only as File is.
+	Configs []string
+
 	// CountLinks has For count the files with hard links out of the codebase, for
 	// Policy.Linked. It costs a system call for each file.
 	CountLinks bool
@@ -74,7 +84,10 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	req := &perm.Request{Preset: o.Preset, Rules: o.Rules, Reveals: o.Reveals}
+	req := &perm.Request{
+		Preset: o.Preset, Rules: o.Rules, Reveals: o.Reveals,
+		Project: o.Project, ProjectReveals: o.ProjectReveals, ProjectPreset: o.ProjectPreset,
+	}
 	if o.File != "" {
 		var err error
 		if req.File, err = ReadFile(o.File); err != nil {
@@ -83,7 +96,7 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	}
 	base, err := req.Base()
 	if err == nil { // errors in o come before those of the codebase
-		err = perm.Check(slices.Concat(o.Rules, o.Reveals))
+		err = perm.Check(slices.Concat(o.Rules, o.Reveals, o.Project, o.ProjectReveals))
 	}
 	if err != nil {
 		return nil, invalid(err)
@@ -92,7 +105,7 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := ownNames(path, o.File)
+	own, err := ownNames(path, append([]string{o.File}, o.Configs...))
 	if err != nil {
 		return nil, err
 	}

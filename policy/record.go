@@ -94,17 +94,20 @@ func (r *record) policyFiles() []perm.Rule {
 	return ownFile(names)
 }
 
-// ownNames returns the paths relative to root of the policy file and of the links below
-// root that lead to it. Without a file there are none.
-func ownNames(root, file string) ([]string, error) {
-	if file == "" {
-		return nil, nil
+// ownNames returns the paths relative to root of the policy file and configuration files,
+// and of the links below root that lead to them. An empty path is none.
+func ownNames(root string, files []string) (names []string, err error) {
+	for _, file := range files {
+		if file == "" {
+			continue
+		}
+		abs, err := filepath.Abs(file)
+		if err != nil {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "policy file: %w", err)
+		}
+		names = append(names, gitscan.Reach(root, abs)...)
 	}
-	abs, err := filepath.Abs(file)
-	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "policy file: %w", err)
-	}
-	return gitscan.Reach(root, abs), nil
+	return names, nil
 }
 
 // ownFile returns the rules that keep a sandbox from changing the policy file called
