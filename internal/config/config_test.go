@@ -1,0 +1,414 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm/plainyaml"
+)
+
+// testKeys has each key that bindings knows, and one that it does not know.
+func testKeys() []Key {
+	amount := func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
+	keys := []Key{{Name: "new-flag"}, {Name: "new-list", Kind: List}, {Name: "truth", Kind: Truth}, {Name: "whole", Kind: Whole}}
+	for name, b := range bindings {
+		k := Key{Name: name, Flag: name}
+		switch {
+		case name == "rules":
+			k.Flag, k.Kind = "rule", List
+		case slices.Contains([]string{"mount", "reveal", "env", "label", "volume", "cache"}, name):
+			k.Kind = List
+		case b.how == most:
+			k.Amount = amount
+		}
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+func parse(t *testing.T, project bool, text string) *File {
+	t.Helper()
+	at := Place{Name: "user", Dir: "/home/ann/.config/wolffia", Home: "/home/ann"}
+	if project {
+		at = Place{Name: "project", Dir: "/src", Home: "/home/ann", Project: true}
+	}
+	f, err := Parse(testKeys(), at, []byte(text))
+	if err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return f
+}
+
+// merge merges two files; an empty text is no file.
+func merge(t *testing.T, user, project string, profile *string) ([]Setting, error) {
+	t.Helper()
+	r := &Request{Keys: testKeys(), UserName: "user", Profile: profile}
+	r.Builtin = Builtin(r.Keys, "/home/ann")
+	if user != "" {
+		r.User = parse(t, false, user)
+	}
+	if project != "" {
+		r.Project = parse(t, true, project)
+	}
+	return Merge(r)
+}
+
+// TestBindings has rows for each key: what a project's file may say beside the user's.
+// docs/configuration.md has the same table.
+func TestBindings(t *testing.T) {
+	const ok = ""
+	seen := map[string]bool{}
+	for _, tt := range []struct{ key, user, project, want string }{
+		{"codebase", "", "codebase: /x", "cannot be in a project's file"},
+		{"cwd", "cwd: /a", "cwd: /b", ok},
+		{"mount-point", "mount-point: /a", "mount-point: /b", ok},
+		{"name", "name: a", "name: b", ok},
+		{"label", "label: {a: 1}", "label: {a: 2}", ok},
+		{"env", "env: {A: 1}", "env: {A: 2}", ok},
+		{"env", "", "env: [PATH]", "variable \"PATH\" of the host"},
+		{"env", "", "env: {PATH: }", "variable \"PATH\" of the host"},
+		{"env", "env: [PATH]", "env: [PATH]", ok},
+		{"env", "env: [HOME]", "env: [PATH]", "variable \"PATH\" of the host"},
+		{"rules", "rules: [a=none]", "rules: [a=write]", ok}, // perm decides
+		{"reveal", "reveal: [a=none]", "reveal: [a=write]", ok},
+		{"preset", "", "preset: read-only", ok},
+		{"preset", "", "preset: development", "development gives more than agent-safe"},
+		{"preset", "", "preset: full-access", "full-access gives more than agent-safe"},
+		{"preset", "preset: full-access", "preset: development", ok},
+		{"preset", "preset: view-only", "preset: read-only", "read-only gives more than view-only of user:1"},
+		{"preset", "policy: p", "preset: read-only", "user:1 names a policy file, which decides"},
+		{"network", "", "network: host", ok},
+		{"network", "network: none", "network: host", "host gives more than none of user:1"},
+		{"network", "network: host", "network: none", ok},
+		{"network", "network: none", "network: other", "other gives more than none of user:1"},
+		{"runtime", "", "runtime: gvisor", ok},
+		{"runtime", "", "runtime: docker", "docker gives more than bwrap"},
+		{"runtime", "runtime: gvisor", "runtime: bwrap", "bwrap gives more than gvisor of user:1"},
+		{"runtime", "runtime: docker", "runtime: bwrap", ok},
+		{"limits", "", "limits: best-effort", "best-effort gives more than strict"},
+		{"limits", "limits: best-effort", "limits: best-effort", ok},
+		{"platform", "", "platform: kvm", ok},
+		{"platform", "platform: systrap", "platform: kvm", `"kvm" is not "systrap" of user:1`},
+		{"image", "", "image: a", ok},
+		{"image", "image: b", "image: a", `"a" is not "b" of user:1`},
+		{"toolchains", "toolchains: none", "toolchains: auto", `"auto" is not "none" of user:1`},
+		{"cache", "cache: [go]", "cache: [go, npm]", `"go,npm" is not "go" of user:1`},
+		{"cache", "", "cache: [go]", ok},
+		{"cache", "", "cache: ['go:shared']", "other projects use a shared cache"},
+		{"memory", "", "memory: 9", ok},
+		{"memory", "memory: 8", "memory: 8", ok},
+		{"memory", "memory: 8", "memory: 9", "9 is more than 8 of user:1"},
+		{"cpus", "cpus: 1", "cpus: 2", "2 is more than 1"},
+		{"cpus", "cpus: 1", "cpus: inf", "inf is more than 1"},
+		{"pids", "pids: 1", "pids: 2", "2 is more than 1"},
+		{"disk", "disk: 1", "disk: 2", "2 is more than 1"},
+		{"ttl", "ttl: 1", "ttl: 2", "2 is more than 1"},
+		{"idle-timeout", "idle-timeout: 1", "idle-timeout: 2", "2 is more than 1"},
+		{"timeout", "timeout: 1", "timeout: 2", "2 is more than 1"},
+		{"mount", "", "mount: [/etc]", "may not set it, since it shows a directory without rules"},
+		{"mount", "mount: [/etc]", "mount: [/etc]", "may not set it"},
+		{"mount", "allow: [mount]", "mount: [/etc]", ok},
+		{"rootfs", "", "rootfs: r", "may not set it"},
+		{"policy", "", "policy: p", "may not set it"},
+		{"owner", "", "owner: a/b/c", "may not set it"},
+		{"home", "", "home: a", "may not set it"},
+		{"volume", "", "volume: [a:/b]", "may not set it"},
+		{"new-flag", "", "new-flag: 1", "not known to be harmless"},
+		{"new-flag", "new-flag: 1", "new-flag: 1", "not known to be harmless"},
+		{"new-flag", "allow: [new-flag]", "new-flag: 1", ok},
+		{"network", "network: none\nallow: [network]", "network: host", ok},
+		// The user's default profile counts as the user's, and the project's as the project's.
+		{"network", "profile: p\nprofiles: {p: {network: none}}", "network: host", "host gives more than none of user:2, profile p"},
+		{"network", "network: none", "profile: p\nprofiles: {p: {network: host}}", "project:2, profile p: network: host gives more"},
+		{"network", "network: none", "profile: agent", "built-in profile agent: network: host gives more"},
+		{"mount", "profiles: {p: {mount: [/x]}}", "profile: p", "user:1, profile p: mount: a project's file may not set it"},
+		{"codebase", "profiles: {p: {codebase: /x}}", "profile: p", "may not set it"},
+	} {
+		seen[tt.key] = true
+		var err error
+		if bindings[tt.key].how == never && tt.user == "" {
+			_, err = Parse(testKeys(), Place{Name: "project", Project: true}, []byte(tt.project))
+		} else {
+			_, err = merge(t, tt.user, tt.project, nil)
+		}
+		switch {
+		case tt.want == ok && err != nil, tt.want != ok && (err == nil || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("user %q, project %q: %v, want %q", tt.user, tt.project, err, tt.want)
+		}
+	}
+	for name := range bindings {
+		if !seen[name] {
+			t.Errorf("no row for %s", name)
+		}
+	}
+}
+
+// TestPrecedence: the order of the layers, and where each value comes from.
+func TestPrecedence(t *testing.T) {
+	user := "cwd: /user\nenv: {A: 1}\nprofile: mine\nprofiles:\n  mine: {cwd: /mine, env: {A: 2}}\n  other: {cwd: /other}"
+	project := "cwd: /project\nenv: {A: 3}\nprofile: its\nprofiles: {its: {cwd: /its}}"
+	named := func(s string) *string { return &s }
+	for _, tt := range []struct {
+		profile *string
+		want    []string
+	}{
+		{nil, []string{
+			"/user user:1", "A=1 user:2", "/mine user:5, profile mine", "A=2 user:5, profile mine",
+			"/project project:1", "A=3 project:2", "/its project:4, profile its",
+		}},
+		{named("other"), []string{"/user user:1", "A=1 user:2", "/project project:1", "A=3 project:2", "/other user:6, profile other"}},
+		{named("its"), []string{"/user user:1", "A=1 user:2", "/project project:1", "A=3 project:2", "/its project:4, profile its"}},
+		{named("offline"), []string{"/user user:1", "A=1 user:2", "/project project:1", "A=3 project:2", "none built-in profile offline"}},
+		{named(""), []string{"/user user:1", "A=1 user:2", "/project project:1", "A=3 project:2"}},
+	} {
+		settings, err := merge(t, user, project, tt.profile)
+		var got []string
+		for _, s := range settings {
+			got = append(got, strings.Join(s.Values, ",")+" "+s.Source.String())
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" || err != nil {
+			t.Error(err, diff)
+		}
+	}
+	for _, tt := range []struct {
+		user, project string
+		profile       *string
+		want          string
+	}{
+		{"profile: x", "", nil, `user:1: unknown profile "x"`},
+		{"", "profile: x", nil, `project:1: unknown profile "x"`},
+		{"", "", named("clude"), `--profile: unknown profile "clude": did you mean claude?`},
+		{"profiles:\n  p: {cwd: /a}", "profiles: {p: {cwd: /b}}", nil, "project:1: profile p: user:2 has a profile of that name"},
+	} {
+		if _, err := merge(t, tt.user, tt.project, tt.profile); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%v, want %s", err, tt.want)
+		}
+	}
+}
+
+func TestParseValues(t *testing.T) {
+	f := parse(t, false, `
+mount: [~/data, "rel:/x:rw", "~/a:~/b", /abs]
+rootfs: ../r
+env: {A: 1, B: true, C: , D: "x=y"}
+label: [a=b]
+whole: 3
+truth: true
+rules: [docs/=read]
+memory: 5
+`)
+	got := map[string][]string{}
+	for _, s := range f.Settings {
+		got[s.Key] = s.Values
+	}
+	want := map[string][]string{
+		"mount":  {"/home/ann/data", "/home/ann/.config/wolffia/rel:/x:rw", "/home/ann/a:/home/ann/b", "/abs"},
+		"rootfs": {"/home/ann/.config/r"},
+		"env":    {"A=1", "B=true", "C", "D=x=y"},
+		"label":  {"a=b"}, "whole": {"3"}, "truth": {"true"}, "rules": {"docs/=read"}, "memory": {"5"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	keys := append(testKeys(), Key{Name: "choice", Values: []string{"one", "two"}})
+	for _, tt := range []struct {
+		project bool
+		text    string
+		want    string
+	}{
+		{false, "a: 1\nmemry: 5", "f:1: unknown key \"a\"\nf:2: unknown key \"memry\": did you mean memory?"},
+		{false, "rule: [a=read]", `f:1: unknown key "rule": the key of --rule is rules`},
+		{false, "memory: 1\nmemory: 2", "f:2: "},
+		{false, "- a", "f:1: the file: want KEY: VALUE on each line"},
+		{false, "mount: /x", "f:1: mount: want a list"},
+		{false, "env: x", "f:1: env: want a list, or NAME: VALUE on each line"},
+		{false, "env: {A: [1]}", `f:1: env: "A": want text`},
+		{false, "mount: [1]", "f:1: mount: want a list of texts"},
+		{false, "mount: {a: b}", "f:1: mount: want a list"},
+		{false, "mount: [~bob/x]", `f:1: mount: path "~bob/x": only ~/ is known; write the whole path`},
+		{false, "rootfs: ''", "f:1: rootfs: empty path"},
+		{false, "cwd: true", "f:1: cwd: want text"},
+		{false, "truth: 1", "f:1: truth: want true or false"},
+		{false, "whole: 1.5", "f:1: whole: want a whole number"},
+		{false, "choice: tow", `f:1: choice: unknown value "tow": did you mean two?`},
+		{false, "rules:\n  - a=read\n  - b=rad", `f:3: rules: rule "b=rad": unknown level "rad"`},
+		{false, "memory: lots", "f:1: memory: "},
+		{false, "name: \"a\\0b\"", "f:1: name: NUL byte"},
+		{false, "profiles: {p: {profile: q}}", `f:1: unknown key "profile"`},
+		{false, "profiles: {p: 5}", "f:1: profile p: want KEY: VALUE"},
+		{false, "profiles: {\"a b\": {}}", `f:1: profile "a b": a name has up to 64 letters`},
+		{false, "allow: [rules]", "f:1: allow: rules is not a key that has to be allowed"},
+		{false, "allow: [codebase]", "f:1: allow: codebase is not a key that has to be allowed"},
+		{false, "allow: [nonsense]", `f:1: allow: unknown key "nonsense"`},
+		{false, "allow: mount", "f:1: allow: want a list of keys"},
+		{true, "allow: [mount]", `f:1: unknown key "allow": it belongs into the user's own file`},
+		{true, "profiles: {p: {codebase: /}}", "f:1: codebase cannot be in a project's file"},
+		{false, "name: *x", "f:1: "},
+		{false, "name: a\n---\nname: b", "f:1: 2 documents"},
+		{false, "x: " + strings.Repeat("y", 10000), "f:1: line longer"},
+	} {
+		f, err := Parse(keys, Place{Name: "f", Home: "/h", Dir: "/d", Project: tt.project}, []byte(tt.text))
+		if err == nil || f != nil || !strings.HasPrefix(err.Error(), tt.want) {
+			t.Errorf("%q: %v, want %s", tt.text, err, tt.want)
+		}
+	}
+}
+
+func TestWidens(t *testing.T) {
+	f := parse(t, true, "network: none\npreset: read-only\nmemory: 5\nenv: {A: 1}\nreveal: [a=read]\nprofiles: {p: {network: host, env: [X], mount: [/x], limits: best-effort, cwd: /}}")
+	var got []string
+	for _, s := range Widens(f) {
+		got = append(got, s.Key+" "+s.Source.String())
+	}
+	want := []string{"reveal project:5", "network project:6, profile p", "env project:6, profile p", "mount project:6, profile p", "limits project:6, profile p"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCodebase(t *testing.T) {
+	r := &Request{User: parse(t, false, "codebase: ~/a\nprofiles: {p: {codebase: ~/b}}")}
+	p, unknown := "p", "x"
+	for profile, want := range map[*string]string{nil: "/home/ann/a", &p: "/home/ann/b", &unknown: "/home/ann/a"} {
+		r.Profile = profile
+		if got := r.Codebase(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, ProjectName)
+	if _, err := ReadProject(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(file, []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := ReadProject(dir); string(data) != "a" || err != nil {
+		t.Errorf("%q, %v", data, err)
+	}
+	for mode, ok := range map[os.FileMode]bool{0o600: true, 0o644: true, 0o646: false, 0o666: false} {
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadUser(file); (err == nil) != ok {
+			t.Errorf("%o: %v", mode, err)
+		}
+	}
+	if err := os.Truncate(file, plainyaml.MaxFile+10); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := ReadProject(dir); err != nil || len(data) != plainyaml.MaxFile+1 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	// Nothing else in the place of the file, and no wait for a writer of a pipe.
+	for name, make := range map[string]func() error{
+		"link":      func() error { return os.Symlink("/etc/passwd", file) },
+		"pipe":      func() error { return unix.Mkfifo(file, 0o600) },
+		"directory": func() error { return os.Mkdir(file, 0o700) },
+	} {
+		if err := errors.Join(os.Remove(file), make()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadProject(dir); !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestUserFile(t *testing.T) {
+	for _, tt := range []struct {
+		env  map[string]string
+		want string
+	}{
+		{map[string]string{"HOME": "/h"}, "/h/.config/wolffia/config.yaml"},
+		{map[string]string{"HOME": "/h", "XDG_CONFIG_HOME": "/x"}, "/x/wolffia/config.yaml"},
+		{map[string]string{"HOME": "/h", "XDG_CONFIG_HOME": "x"}, "/h/.config/wolffia/config.yaml"},
+		{nil, ""},
+	} {
+		if got := UserFile(func(k string) string { return tt.env[k] }); got != tt.want {
+			t.Errorf("%v: %q", tt.env, got)
+		}
+	}
+}
+
+// TestPropose: what is found, and only keys that exist.
+func TestPropose(t *testing.T) {
+	files := []string{"go.mod", "package.json", "yarn.lock", "Makefile"}
+	has := func(name string) bool { return slices.Contains(files, name) }
+	for _, tt := range []struct {
+		keys       []Key
+		want, lack string
+	}{
+		{nil, "# Found: Go (go.mod), Node with yarn (yarn.lock), make (Makefile)\n", "cache:"},
+		{[]Key{{Name: "cache"}}, "\ncache: go,yarn\n", "pip"},
+		{[]Key{{Name: "cache", Kind: List}}, "\ncache: [go, yarn]\n", "npm"},
+	} {
+		text := Propose(tt.keys, has)
+		if _, err := Parse(tt.keys, Place{Project: true}, []byte(text)); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(text, tt.want) || strings.Contains(text, tt.lack) {
+			t.Errorf("%s\nwant %q, not %q", text, tt.want, tt.lack)
+		}
+	}
+	if text := Propose(nil, func(string) bool { return false }); strings.Contains(text, "Found") {
+		t.Error(text)
+	}
+}
+
+// TestBuiltin: the agents have homes of their own where those exist.
+func TestBuiltin(t *testing.T) {
+	claude := func(keys []Key) map[string][]string {
+		got := map[string][]string{}
+		for _, p := range Builtin(keys, "/h") {
+			if p.Description == "" || len(p.Settings) == 0 {
+				t.Errorf("%+v", p)
+			}
+			for _, s := range p.Settings {
+				if p.Name == "claude" {
+					got[s.Key] = s.Values
+				}
+				if s.Source.Profile != p.Name {
+					t.Errorf("%+v", s)
+				}
+			}
+		}
+		return got
+	}
+	env := []string{"CLAUDE_CONFIG_DIR=/h/.claude"}
+	network := []string{"host"}
+	if diff := cmp.Diff(map[string][]string{"mount": {"/h/.claude:/h/.claude:rw"}, "env": env, "network": network}, claude(nil)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string][]string{"home": {"claude"}, "env": env, "network": network}, claude([]Key{{Name: "home"}})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("memory: 2\nprofiles: {a: {env: {B: 1}}}\nallow: [mount]"))
+	keys := testKeys()
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		for _, project := range []bool{false, true} {
+			file, err := Parse(keys, Place{Name: "f", Dir: "/d", Home: "/h", Project: project}, data)
+			if err == nil && project {
+				Widens(file)
+				_, _ = Merge(&Request{Keys: keys, Project: file}) // it does not panic
+			}
+		}
+	})
+}
