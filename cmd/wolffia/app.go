@@ -25,6 +25,8 @@ type app struct {
 	stateDir string       // --state-dir
 	log      *slog.Logger // the service's; nil for other commands
 	closers  []func() error
+
+	origins map[string]string // where the values of flags come from that configuration files have set
 }
 
 // command builds the whole command line.
@@ -56,6 +58,7 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 		a.serveCommand(), a.lsCommand(), a.scanCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand(),
 		a.touchCommand(), a.pruneCommand(),
 		a.logsCommand(), a.cpCommand(), a.imageCommand(), a.policyCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
+		a.initCommand(), a.trustCommand(), a.untrustCommand(), a.configCommand(),
 	)
 	a.addVersion(root)
 	root.CompletionOptions.HiddenDefaultCmd = false

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	units "github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
 	"wolffia/image/store"
@@ -105,8 +105,8 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		if size.text == "" {
 			continue
 		}
-		if *size.to, err = units.RAMInBytes(size.text); err != nil || *size.to <= 0 {
-			return nil, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be a size such as 512m or 2g", size.flag, size.text)
+		if *size.to, err = parseSize(size.flag, size.text); err != nil {
+			return nil, err
 		}
 	}
 	if c.Resources.BestEffort && !c.Resources.Limited() {
@@ -268,6 +268,15 @@ type ruleFlags struct {
 	allow   []string
 	reveals []string
 	links   bool // warn of files with hard links out of the codebase
+
+	// Of configuration files: preset and policy file where no flag names one, and whether
+	// that preset is the project's choice; the user's rules and the project's; and the paths
+	// of the files.
+	filePreset, filePolicy  string
+	own, ownReveals         []perm.Rule
+	project, projectReveals []perm.Rule
+	projectPreset           bool
+	configs                 []string
 }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
@@ -284,7 +293,10 @@ func (f *ruleFlags) given() bool {
 
 // rules puts the rules for a codebase together.
 func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) (*policy.Policy, error) {
-	o := &policy.Options{Preset: f.preset, File: f.policy, StateDir: a.stateDir, CountLinks: f.links}
+	o := &policy.Options{
+		Preset: cmp.Or(f.preset, f.filePreset), File: cmp.Or(f.policy, f.filePolicy), StateDir: a.stateDir, CountLinks: f.links, Configs: f.configs,
+		Rules: f.own, Reveals: f.ownReveals, Project: f.project, ProjectReveals: f.projectReveals, ProjectPreset: f.projectPreset,
+	}
 	for _, l := range []struct {
 		flags []string
 		to    *[]perm.Rule

@@ -59,6 +59,6 @@ func run(ctx context.Context, args []string, io stdio) int {
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
-	err := root.ExecuteContext(ctx)
+	err := a.located(root.ExecuteContext(ctx))
 	return a.exitCode(ctx, err)
 }

@@ -29,8 +29,9 @@ directories; a leading / anchors it at the codebase's root, a trailing / means a
 directory and all below it.
 
 Of the rules that match, the one with the highest priority decides: a preset's
-base rules 0, a policy file's 100, --rule 200, a preset's secrets 1000, --reveal
-2000; then the more specific; then the stricter. What none matches is hidden.`,
+base rules 0, a project's configuration 50, a policy file's 100, --rule 200, a
+preset's secrets 1000, a project's reveals 1500, --reveal 2000; then the more
+specific; then the stricter. What none matches is hidden.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -180,6 +181,7 @@ is a directory is looked up there, if it exists; a trailing / says so too.`,
 	}
 	rules.add(cmd)
 	filter.add(cmd)
+	a.configured(cmd, &rules)
 	cmd.Flags().StringVar(&codebase, "codebase", ".", "the codebase")
 	cmd.Flags().BoolVar(&dir, "dir", false, "take the paths for directories")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -99,6 +99,7 @@ may be left out: then the image's own runs, without the current directory.`,
 	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give the command our terminal (default: if standard input and output are one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole result as JSON")
 	box.add(cmd)
+	a.configured(cmd, &box.ruleFlags)
 	return cmd
 }
 
@@ -130,6 +131,7 @@ func (a *app) createCommand() *cobra.Command {
 		},
 	}
 	box.add(cmd)
+	a.configured(cmd, &box.ruleFlags)
 	return cmd
 }
 

@@ -194,6 +194,7 @@ in wolffia shell, also after a detach; any other sandbox stays.`,
 		},
 	}
 	box.add(cmd)
+	a.configured(cmd, &box.ruleFlags)
 	return cmd
 }
 

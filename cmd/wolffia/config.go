@@ -1,0 +1,414 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	units "github.com/docker/go-units"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/config"
+	"wolffia/internal/statedir"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// The flags about configuration files.
+const (
+	flagProfile  = "profile"
+	flagNoConfig = "no-config"
+)
+
+// configured gives a command the flags about configuration files, and has the files
+// merged into its flags before it runs. rules receives the rules of the files.
+func (a *app) configured(cmd *cobra.Command, rules *ruleFlags) {
+	addConfigFlags(cmd.Flags())
+	_ = cmd.RegisterFlagCompletionFunc(flagProfile, a.completeProfile) // the flag exists
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Name() == "shell" && len(args) > 0 {
+			return nil // the sandbox exists
+		}
+		ownCommand := cmd.Name() == "run" && len(args) == 0 && !cmd.Flags().Changed("codebase")
+		c, err := a.configuration(cmd.Flags(), ownCommand)
+		if err != nil {
+			return runtime.WithClass(runtime.ErrInvalid, err)
+		}
+		return c.apply(rules)
+	}
+}
+
+func addConfigFlags(fl *pflag.FlagSet) {
+	fl.String(flagProfile, "", "profile to use: see wolffia config profiles; empty for none (default: the one that a configuration file names)")
+	fl.Bool(flagNoConfig, false, "do not read configuration files")
+}
+
+// A configuration is what the configuration files say for one command line.
+type configuration struct {
+	app      *app
+	flags    *pflag.FlagSet
+	request  config.Request
+	settings []config.Setting
+	dir      string // the codebase, "" for none
+	bare     bool   // there is no codebase, whatever the files say
+	home     string
+	files    []string // paths of the files that are used
+}
+
+// configuration reads the files for flags that are parsed. A project's file that is not
+// trusted is left out, with a warning. ownCommand is set for an image's own command, which
+// runs without a codebase.
+func (a *app) configuration(fl *pflag.FlagSet, ownCommand bool) (*configuration, error) {
+	c := &configuration{app: a, flags: fl, bare: ownCommand || fl.Changed("no-codebase")}
+	a.origins = map[string]string{}
+	c.home, _ = os.UserHomeDir() // without one, ~ in a file is an error
+	if f := fl.Lookup(flagProfile); f.Changed {
+		c.request.Profile = new(f.Value.String())
+	}
+	off, err := fl.GetBool(flagNoConfig)
+	switch {
+	case err != nil:
+		return nil, err
+	case off && c.request.Profile == nil:
+		return c, nil
+	case !off:
+		if err := c.user(); err != nil {
+			return nil, err
+		}
+	}
+	c.dir = c.codebase()
+	if !off && c.dir != "" {
+		if err := c.project(); err != nil {
+			return nil, err
+		}
+	}
+	if c.request.User == nil && c.request.Project == nil && c.request.Profile == nil {
+		return c, nil
+	}
+	c.known()
+	c.settings, err = config.Merge(&c.request)
+	return c, err
+}
+
+// known sets the keys and the profiles that wolffia has.
+func (c *configuration) known() {
+	if c.request.Keys == nil {
+		c.request.Keys = configKeys(c.app)
+		c.request.Builtin = config.Builtin(c.request.Keys, c.home)
+	}
+}
+
+// user reads the user's file.
+func (c *configuration) user() error {
+	path := config.UserFile(os.Getenv)
+	if path == "" {
+		return nil
+	}
+	c.request.UserName = c.short(path)
+	data, err := config.ReadUser(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("configuration file %s: %w; --%s goes on without", path, err, flagNoConfig)
+	}
+	c.known()
+	c.request.User, err = config.Parse(c.request.Keys, config.Place{Name: c.request.UserName, Dir: filepath.Dir(path), Home: c.home}, data)
+	c.files = append(c.files, path)
+	return err
+}
+
+// short returns a path below the home directory with ~.
+func (c *configuration) short(path string) string {
+	if rest, ok := strings.CutPrefix(path, c.home+"/"); ok && c.home != "" {
+		return "~/" + rest
+	}
+	return path
+}
+
+// codebase returns the directory whose file is the project's, "" for none.
+func (c *configuration) codebase() string {
+	f := c.flags.Lookup("codebase")
+	switch {
+	case c.bare:
+		return ""
+	case f.Changed:
+		return f.Value.String()
+	case c.request.Profile != nil:
+		c.known()
+	}
+	return cmp.Or(c.request.Codebase(), f.DefValue, ".")
+}
+
+// project reads the project's file if the user trusts it.
+func (c *configuration) project() error {
+	data, err := config.ReadProject(c.dir)
+	name := filepath.Join(c.dir, config.ProjectName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return nil
+	case err != nil:
+		c.app.warn("%s was not used: %s", printable(name), err)
+		return nil
+	}
+	dir, sum, err := identify(c.dir, data)
+	if err != nil {
+		return err
+	}
+	state, err := c.app.statePath()
+	if err != nil {
+		return err
+	}
+	trust, err := statedir.Trusted(state, dir)
+	if err != nil {
+		return err
+	}
+	if trust == nil || trust.SHA256 != sum {
+		what := "is not trusted"
+		if trust != nil {
+			what = "has changed since it was trusted"
+		}
+		c.app.warn("%s %s and was not used: read it, then wolffia trust", printable(name), what)
+		return nil
+	}
+	c.known()
+	c.request.Project, err = config.Parse(c.request.Keys, config.Place{Name: name, Dir: dir, Home: c.home, Project: true}, data)
+	c.files = append(c.files, filepath.Join(dir, config.ProjectName))
+	return err
+}
+
+// identify returns what a project's file is trusted by: its directory without links, and
+// the checksum of its content.
+func identify(dir string, data []byte) (path, sum string, err error) {
+	if path, err = filepath.Abs(dir); err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	hash := sha256.Sum256(data)
+	return path, hex.EncodeToString(hash[:]), err
+}
+
+// statePath returns the path of the state directory, which need not exist.
+func (a *app) statePath() (string, error) {
+	if a.stateDir != "" {
+		return filepath.Abs(a.stateDir)
+	}
+	return statedir.Default(os.Getenv, os.Geteuid())
+}
+
+// apply sets the flags that the command line does not set. It adds what the files say to
+// flags that may be repeated, in front of what the command line says.
+func (c *configuration) apply(rules *ruleFlags) error {
+	rules.configs = c.files
+	for i := range c.request.Keys {
+		k := &c.request.Keys[i]
+		f, settings := c.flags.Lookup(k.Flag), c.of(k.Name)
+		if f == nil || len(settings) == 0 || c.idle(k, &settings[len(settings)-1]) {
+			continue
+		}
+		var err error
+		switch k.Name {
+		case "rules", "reveal":
+			err = rules.configured(k.Name, settings)
+		case "preset": // not as flags, which are an error without a codebase
+			s := settings[len(settings)-1]
+			rules.filePreset, rules.projectPreset = s.Values[0], !f.Changed && s.Source.Project
+		case "policy":
+			rules.filePolicy = settings[len(settings)-1].Values[0]
+		default:
+			err = c.set(f, settings)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// idle reports whether the setting s of k has no effect: a codebase and its limit where the
+// command line wants none, how to keep limits without a limit, and a project's preset beside a policy
+// file of the user's, which may be closed.
+func (c *configuration) idle(k *config.Key, s *config.Setting) bool {
+	switch k.Name {
+	case "codebase", "disk":
+		return c.bare
+	case "preset":
+		policy := c.of("policy")
+		own := c.flags.Changed("policy") || len(policy) > 0 && !policy[len(policy)-1].Source.Project
+		return own && s.Source.Project
+	case "limits":
+		return !slices.ContainsFunc([]string{"memory", "cpus", "pids"}, func(name string) bool {
+			return c.flags.Changed(name) || len(c.of(name)) > 0
+		})
+	}
+	return false
+}
+
+// of returns the settings of a key, the weakest first.
+func (c *configuration) of(name string) (out []config.Setting) {
+	for _, s := range c.settings {
+		if s.Key == name {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// set gives a flag the value of settings.
+func (c *configuration) set(f *pflag.Flag, settings []config.Setting) (err error) {
+	s := settings[len(settings)-1]
+	list, several := f.Value.(pflag.SliceValue)
+	if f.Changed && !several {
+		return nil
+	}
+	if !f.Changed {
+		c.app.origins[f.Name] = s.Source.String()
+	}
+	if several {
+		var values []string
+		for _, s := range settings {
+			values = append(values, s.Values...)
+		}
+		err = list.Replace(append(values, list.GetSlice()...))
+		f.Changed = true
+	} else {
+		err = c.flags.Set(f.Name, s.Values[0])
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "%s: %s: %w", s.Source, s.Key, err)
+	}
+	return nil
+}
+
+// configured adds the rules of configuration files. Those of the user's own outrank those
+// of the project.
+func (f *ruleFlags) configured(name string, settings []config.Setting) error {
+	for _, s := range settings {
+		to := map[string]*[]perm.Rule{"rules": &f.own, "reveal": &f.ownReveals}[name]
+		if s.Source.Project {
+			to = map[string]*[]perm.Rule{"rules": &f.project, "reveal": &f.projectReveals}[name]
+		}
+		for _, text := range s.Values {
+			rule, err := perm.ParseRule(text)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.Source, err)
+			}
+			rule.Source = s.Source.String()
+			*to = append(*to, rule)
+		}
+	}
+	return nil
+}
+
+// located adds to an error about a flag where its value comes from, if that is a
+// configuration file.
+func (a *app) located(err error) error {
+	if err == nil {
+		return nil
+	}
+	rest, ok := strings.CutPrefix(err.Error(), "--")
+	if name := rest[:len(rest)-len(strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyz-"))]; ok && a.origins[name] != "" {
+		return fmt.Errorf("%s: %w", a.origins[name], err)
+	}
+	return err
+}
+
+// configKeys returns the keys of configuration files: the flags of run, which has those of
+// create and shell. They are sorted by flag.
+func configKeys(a *app) (keys []config.Key) {
+	a.runCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		k := config.Key{Name: f.Name, Flag: f.Name, Usage: f.Usage, Values: config.Order(f.Name)}
+		switch f.Name {
+		case "json", "help", flagProfile, flagNoConfig, "no-codebase": // of one call only
+			return
+		case "rule":
+			k.Name = "rules"
+		case "memory", "disk":
+			k.Amount = func(s string) (float64, error) { n, err := parseSize(f.Name, s); return float64(n), err }
+		case "cpus", "pids":
+			k.Amount = limitAmount
+		case "ttl", "idle-timeout":
+			k.Amount = func(s string) (float64, error) {
+				d, err := parseLifetime(f.Name, s)
+				return orUnlimited(float64(d)), err
+			}
+		case "timeout":
+			k.Amount = func(s string) (float64, error) { d, err := parseTimeout(s); return float64(d), err }
+		}
+		switch f.Value.Type() {
+		case "bool":
+			k.Kind = config.Truth
+		case "int", "int64", "uint":
+			k.Kind = config.Whole
+		case "float64":
+			k.Kind = config.Number
+		default:
+			if _, several := f.Value.(pflag.SliceValue); several {
+				k.Kind = config.List
+			}
+		}
+		keys = append(keys, k)
+	})
+	return keys
+}
+
+// limitAmount is the amount of --cpus and --pids, for which 0 is no limit.
+func limitAmount(s string) (float64, error) {
+	n, err := strconv.ParseFloat(s, 64)
+	return orUnlimited(n), err
+}
+
+func orUnlimited(n float64) float64 {
+	if n == 0 {
+		return math.Inf(1)
+	}
+	return n
+}
+
+// parseSize reads a flag that has a size.
+func parseSize(flag, s string) (int64, error) {
+	n, err := units.RAMInBytes(s)
+	if err != nil || n <= 0 {
+		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be a size such as 512m or 2g", flag, s)
+	}
+	return n, nil
+}
+
+// completeProfile completes the names of profiles.
+func (a *app) completeProfile(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	profiles, err := a.profiles(cmd.Flags())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, p := range profiles {
+		out = append(out, p.Name+"\t"+printable(p.Description))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// profiles returns the profiles that can be named here.
+func (a *app) profiles(fl *pflag.FlagSet) ([]config.Profile, error) {
+	c := &configuration{app: a, flags: fl}
+	c.home, _ = os.UserHomeDir() // as in configuration
+	c.known()
+	if err := c.user(); err != nil {
+		return nil, err
+	}
+	if c.dir = c.codebase(); c.dir != "" {
+		if err := c.project(); err != nil {
+			return nil, err
+		}
+	}
+	return c.request.Profiles(true), nil
+}

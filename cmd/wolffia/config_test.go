@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/spf13/pflag"
+
+	"wolffia/internal/config"
+	"wolffia/perm"
+	"wolffia/perm/plainyaml"
+	"wolffia/runtime"
+)
+
+// TestConfigKeys: each flag of run, create and shell is a key, but those about one
+// call; and what package config knows of values is what the flags take.
+func TestConfigKeys(t *testing.T) {
+	a := &app{}
+	keys := configKeys(a)
+	without := []string{"json", "help", flagProfile, flagNoConfig, "no-codebase"}
+	for _, cmd := range []interface{ Flags() *pflag.FlagSet }{a.runCommand(), a.createCommand(), a.shellCommand()} {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			is := slices.ContainsFunc(keys, func(k config.Key) bool { return k.Flag == f.Name })
+			if is == slices.Contains(without, f.Name) {
+				t.Errorf("--%s is a key: %v", f.Name, is)
+			}
+		})
+	}
+	var presets, runtimes []string
+	for _, p := range perm.Presets() {
+		presets = append(presets, p.Name)
+	}
+	for _, b := range backends() {
+		runtimes = append(runtimes, b.Name())
+	}
+	for name, want := range map[string][]string{
+		"preset": presets, "runtime": runtimes, "limits": {limitsStrict, limitsBestEffort},
+		"network": {string(runtime.NetworkNone), string(runtime.NetworkHost)},
+	} {
+		got := config.Order(name)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: package config has %v, the flag %v", name, got, want)
+		}
+	}
+}
+
+// TestConfigAmounts: a value without a limit is more than any limit.
+func TestConfigAmounts(t *testing.T) {
+	amounts := map[string][]string{ // from the smallest
+		"memory": {"512m", "2g"}, "disk": {"512m", "2g"}, "cpus": {"0.5", "2", "0"}, "pids": {"5", "20", "0"},
+		"ttl": {"90s", "5m", "7d", "0"}, "idle-timeout": {"90", "1h", "0"}, "timeout": {"90s", "1h"},
+	}
+	for _, k := range configKeys(&app{}) {
+		values := amounts[k.Name]
+		if (values == nil) != (k.Amount == nil) {
+			t.Errorf("%s: an amount?", k.Name)
+			continue
+		}
+		last := 0.0
+		for _, v := range values {
+			n, err := k.Amount(v)
+			if err != nil || n <= last {
+				t.Errorf("%s: %s is %g after %g: %v", k.Name, v, n, last, err)
+			}
+			last = n
+		}
+		if k.Amount != nil {
+			if _, err := k.Amount("nonsense"); err == nil {
+				t.Errorf("%s: nonsense is an amount", k.Name)
+			}
+		}
+	}
+}
+
+// TestConfigSchema: the schema and the parser accept the same files; the profiles and
+// proposals of wolffia are among these.
+func TestConfigSchema(t *testing.T) {
+	keys := configKeys(&app{})
+	text, err := json.Marshal(config.Schema(keys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proposal := config.Propose(keys, func(string) bool { return true })
+	profiles := map[string]any{}
+	for _, p := range config.Builtin(keys, "/home/ann") {
+		body := map[string]any{"description": p.Description}
+		for _, s := range p.Settings {
+			if k := keys[slices.IndexFunc(keys, func(k config.Key) bool { return k.Name == s.Key })]; k.Kind == config.List {
+				body[s.Key] = s.Values
+			} else {
+				body[s.Key] = s.Values[0]
+			}
+		}
+		profiles[p.Name] = body
+	}
+	builtin, err := json.Marshal(map[string]any{"profiles": profiles}) // JSON is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, ok := range map[string]bool{
+		proposal: true, string(builtin): true,
+		"memory: 2g\nmount: [a]\nenv: {A: 1, B: }\nlabel: [a=b]\ncpus: 1.5\npids: 5\nttl: 90": true,
+		"profile: p\nprofiles: {p: {network: host, description: d}, q: }\nallow: [mount]":     true,
+		"nonsense: 1": false, "memory: true": false, "pids: 1.5": false, "pids: many": false, "mount: a": false, "mount: {a: b}": false,
+		"env: a": false, "env: {a: [b]}": false, "network: wide": false, "preset: [read-only]": false,
+		"profiles: {p: {profile: q}}": false, "profiles: [p]": false, "allow: mount": false, "[a]": false,
+	} {
+		_, perr := config.Parse(keys, config.Place{Name: "f", Dir: "/", Home: "/h"}, []byte(text))
+		serr := resolved.Validate(plain(t, text))
+		if (perr == nil) != ok || (serr == nil) != ok {
+			t.Errorf("%q: parser %v, schema %v", text, perr, serr)
+		}
+	}
+}
+
+// plain returns a file's content as encoding/json would.
+func plain(t *testing.T, text string) any {
+	t.Helper()
+	root, err := plainyaml.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value func(n *plainyaml.Node) any
+	value = func(n *plainyaml.Node) any {
+		switch n.Kind {
+		case plainyaml.Map:
+			out := map[string]any{}
+			for _, f := range n.Fields {
+				out[f.Key] = value(f.Value)
+			}
+			return out
+		case plainyaml.List:
+			out := []any{}
+			for _, item := range n.Items {
+				out = append(out, value(item))
+			}
+			return out
+		case plainyaml.Text:
+			return n.Text
+		case plainyaml.Null:
+			return nil
+		}
+		var v any
+		if err := json.Unmarshal([]byte(n.Text), &v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	return value(root)
+}
+
+func TestLocated(t *testing.T) {
+	a := &app{origins: map[string]string{"memory": "f:3"}}
+	class := runtime.Errorf(runtime.ErrInvalid, "--memory %q: bad", "x")
+	if err := a.located(class); err.Error() != `f:3: --memory "x": bad` || !errors.Is(err, runtime.ErrInvalid) {
+		t.Error(err)
+	}
+	for _, text := range []string{"--disk 5: bad", "memory: bad", "--", ""} {
+		if err := a.located(errors.New(text)); err.Error() != text {
+			t.Error(err)
+		}
+	}
+	if err := a.located(nil); err != nil {
+		t.Error(err)
+	}
+}

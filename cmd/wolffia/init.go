@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/config"
+	"wolffia/runtime"
+)
+
+func (a *app) initCommand() *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Write a configuration file for a project",
+		Long: `Write a configuration file (.wolffia.yaml) for the project in DIR, by default the current
+directory, from what is found there. It counts after wolffia trust.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := append(args, ".")[0]
+			text := config.Propose(configKeys(a), func(name string) bool {
+				_, err := os.Lstat(filepath.Join(dir, name))
+				return err == nil
+			})
+			path := filepath.Join(dir, config.ProjectName)
+			if err := writeNew(path, text, force); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.err, "wolffia: %s is written; to use it: wolffia trust\n", printable(path))
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "replace a file that exists")
+	return cmd
+}
+
+// writeNew writes a file that does not exist, or replaces it if replace is set. It follows
+// no link.
+func writeNew(path, text string, replace bool) error {
+	if replace {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return runtime.Errorf(runtime.ErrInvalid, "%s exists: edit it, or replace it with --force", path)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
