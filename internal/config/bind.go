@@ -55,6 +55,7 @@ var bindings = map[string]binding{
 	"network":      {how: ranked, order: []string{"none", "host"}},
 	"runtime":      {how: ranked, order: []string{"gvisor", "bwrap", "docker"}, preset: "bwrap"},
 	"limits":       {how: ranked, order: []string{"strict", "best-effort"}, preset: "strict"},
+	"filter":       {how: ranked, order: []string{"fuse", "auto", "none", "static"}, preset: "auto"},
 	"platform":     {how: same},
 	"image":        {how: same},
 	"toolchains":   {how: same},
