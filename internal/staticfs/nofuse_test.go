@@ -74,13 +74,13 @@ func TestWithoutFuse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, says, _ := wolffia("run", "--", "pwd"); out != "/workspace\n" {
+	if out, says, _ := wolffia("run", "--no-codebase", "--", "pwd"); out != "/workspace\n" {
 		t.Errorf("without a codebase: %q, %q", out, says)
 	}
-	if out, says, _ := wolffia("run", "--mount", code+":/src", "--cwd", "/src", "--", "cat", "file"); out != "text" {
+	if out, says, _ := wolffia("run", "--no-codebase", "--mount", code+":/src", "--cwd", "/src", "--", "cat", "file"); out != "text" {
 		t.Errorf("with a mount: %q, %q", out, says)
 	}
-	if out, says, _ := wolffia("run", "--filter", "static", "--", "pwd"); out != "" || !strings.Contains(says, "the sandbox has none") {
+	if out, says, _ := wolffia("run", "--no-codebase", "--filter", "static", "--", "pwd"); out != "" || !strings.Contains(says, "the sandbox has none") {
 		t.Errorf("a filter without a codebase: %q, %q", out, says)
 	}
 	if out, _, exit := wolffia("doctor"); exit != 125 || !strings.Contains(out, "What works without FUSE") {
