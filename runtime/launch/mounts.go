@@ -101,7 +101,7 @@ func (s *Spec) parents() []string {
 	}
 	var all []string
 	for _, t := range targets {
-		for dir := path.Dir(t); strings.HasPrefix(dir, s.Home+"/") && !mounted(dir); dir = path.Dir(dir) {
+		for dir := path.Dir(t); dir != "/" && strings.HasPrefix(dir, s.Home+"/") && !mounted(dir); dir = path.Dir(dir) {
 			all = append(all, dir)
 		}
 	}
