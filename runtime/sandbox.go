@@ -32,6 +32,9 @@ type SandboxConfig struct {
 	MountPoint string `json:"mountPoint,omitempty"`
 	// Mounts are other host directories to show, unfiltered.
 	Mounts []Mount `json:"mounts,omitempty"`
+	// Volumes are directories of the state directory, which outlive the sandbox: see package
+	// volume. Create and Start make those that do not exist.
+	Volumes []VolumeMount `json:"volumes,omitempty"`
 	// Labels are recorded. Those that begin with "wolffia." are reserved for wolffia's own programs: a
 	// program that takes labels from a user must refuse them.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -137,6 +140,22 @@ type Mount struct {
 	// on a socket is empty inside, where another mount would be an error. Source has no
 	// symbolic links.
 	Toolchain bool `json:"toolchain,omitempty"`
+}
+
+// A VolumeMount shows a volume inside a sandbox. Sandboxes that have the same volume can
+// write to each other by it, whatever their rules and networks are.
+type VolumeMount struct {
+	// Name has the form of a sandbox's name. If empty, Create sets it to that of the
+	// codebase's own volume for Cache, which sandboxes over other codebases cannot have.
+	Name string `json:"name,omitempty"`
+	// Target is absolute, inside; or ~ or ~/PATH for the home directory inside or a path below
+	// it, which Create replaces.
+	Target string `json:"target"`
+	// ReadOnly: the sandbox cannot change the volume.
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// Cache says what the volume caches, such as go: lower-case letters and dashes. Such a
+	// volume may be pruned when it was not used for some time. Empty: it is not a cache.
+	Cache string `json:"cache,omitempty"`
 }
 
 // A Network says what a sandbox can reach.

@@ -49,7 +49,7 @@ type problem func(format string, args ...any)
 
 // checks are what Validate checks.
 var checks = []func(*SandboxConfig, problem){
-	checkNames, checkPlaces, checkImage, checkResources, checkReach, checkLifetimes, checkText, checkPairs, checkPermissions, checkFilter,
+	checkNames, checkPlaces, checkVolumes, checkImage, checkResources, checkReach, checkLifetimes, checkText, checkPairs, checkPermissions, checkFilter,
 }
 
 // Validate checks what can be checked without looking at the host. The error names
@@ -100,10 +100,35 @@ func checkPlaces(c *SandboxConfig, bad problem) {
 		}
 		place("mount", m.Target)
 	}
+	for _, v := range c.Volumes {
+		target := v.Target
+		if target == "~" || strings.HasPrefix(target, "~/") {
+			target = "/home/~" + target[1:] // "~" is not a user's name
+		}
+		place("volume", target)
+	}
 	if c.Cwd != "" && !path.IsAbs(c.Cwd) {
 		bad("working directory %q: it must be an absolute path inside the sandbox", c.Cwd)
 	}
 }
+
+// checkVolumes checks what volumes are called.
+func checkVolumes(c *SandboxConfig, bad problem) {
+	for _, v := range c.Volumes {
+		switch {
+		case v.Name == "" && (v.Cache == "" || c.CodebasePath == ""):
+			bad("volume at %q: it has no name: only a cache of a codebase can be without", v.Target)
+		case v.Name != "" && !IsVolumeName(v.Name):
+			bad("volume %q: a name is up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", v.Name)
+		case len(v.Cache) > 20 || !only(v.Cache, lower+"-"):
+			bad("cache %q: it is up to 20 of a-z and dashes", v.Cache)
+		}
+	}
+}
+
+// IsVolumeName reports whether a volume can have the name: up to 63 of [a-zA-Z0-9._-], the
+// first a letter or digit.
+func IsVolumeName(s string) bool { return isName(s) }
 
 func checkImage(c *SandboxConfig, bad problem) {
 	if c.Rootfs != "" && (c.Image != "" || c.ImageID != "") {
@@ -160,6 +185,9 @@ func checkText(c *SandboxConfig, bad problem) {
 	texts := []string{c.CodebaseID, c.CodebasePath, c.Rootfs, c.Image, c.Cwd, c.MountPointOrDefault()}
 	for _, m := range c.Mounts {
 		texts = append(texts, m.Source, m.Target)
+	}
+	for _, v := range c.Volumes {
+		texts = append(texts, v.Target)
 	}
 	for k, v := range c.Labels {
 		texts = append(texts, k, v)
