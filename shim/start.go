@@ -48,7 +48,10 @@ func (s *shim) prepare() (*launch.Spec, error) {
 			return nil, err
 		}
 	}
-	return spec, rootfs.KeepSockets(b, spec, <-sockets)
+	if err := rootfs.KeepSockets(b, spec, <-sockets); err != nil {
+		return nil, err
+	}
+	return spec, rootfs.Nest(b, spec)
 }
 
 // mount mounts the codebase and sends the mount to the tree server, if there is one.

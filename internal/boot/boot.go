@@ -70,6 +70,9 @@ type Params struct {
 	// then mounts the tree in the host's mount namespace.
 	Engine   string `json:"engine,omitempty"`
 	StateDir string `json:"stateDir,omitempty"`
+	// Volumes is the directory with the sandbox's volumes, without symbolic links in the path;
+	// empty if it has none.
+	Volumes string `json:"volumes,omitempty"`
 	// Lost says that the record of whether the sandbox is in the engine was deleted.
 	Lost bool `json:"lost,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +14,7 @@ import (
 	"wolffia/runtime"
 )
 
-// pinMounts returns the mounts that the user named. Their sources are paths whose symbolic
+// pinMounts returns the mounts and volumes of a sandbox. Their sources are paths whose symbolic
 // links were resolved when the sandbox was created. Since then, another sandbox with write
 // access to a directory on the path may have put a link out of its codebase there (as in
 // CVE-2024-42472 of Flatpak). So each source is opened without following links, and its
@@ -21,7 +22,8 @@ import (
 // replace it. An engine mounts by path, later: for it the source is checked only.
 func pinMounts(b *boot.Params) ([]runtime.Mount, error) {
 	var mounts []runtime.Mount
-	for i, m := range b.Config.Mounts {
+	for i, m := range slices.Concat(b.Config.Mounts, volumeMounts(b)) {
+		source := m.Source
 		fd, err := openSource("mount", m.Source)
 		if m.Toolchain && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, fs.ErrPermission)) {
 			continue // it was removed since, as by an update
@@ -34,7 +36,7 @@ func pinMounts(b *boot.Params) ([]runtime.Mount, error) {
 		}
 		_ = unix.Close(fd)
 		if err != nil {
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "mount %s: %w", b.Config.Mounts[i].Source, err)
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "mount %s: %w", source, err)
 		}
 		mounts = append(mounts, m)
 	}

@@ -165,7 +165,10 @@ func (k *keeper) compose() (*launch.Spec, error) {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	// Engines mount the deeper target later, whatever the order.
-	return spec, rootfs.KeepSockets(b, spec, <-rootfs.ListSockets(b))
+	if err := rootfs.KeepSockets(b, spec, <-rootfs.ListSockets(b)); err != nil {
+		return nil, err
+	}
+	return spec, rootfs.Nest(b, spec)
 }
 
 // mount mounts the codebase in the host's mount namespace, for the engine, and sends the
