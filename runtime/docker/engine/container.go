@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/moby/moby/api/types/container"
@@ -63,11 +64,17 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 		// The engine does not mount its own files in /etc either.
 		c.NetworkDisabled = true
 	}
+	covered := func(m *launch.Mount) bool { // an engine refuses two mounts in one place
+		return slices.ContainsFunc(spec.Binds, func(b runtime.Mount) bool { return b.Target == m.Target })
+	}
 	for _, m := range spec.Mounts() {
 		switch m.Kind {
 		case launch.Shm:
 			h.ShmSize = cmp.Or(m.Size, launch.ShmSize)
 		case launch.Tmpfs, launch.Parent:
+			if covered(&m) {
+				continue
+			}
 			h.Tmpfs[m.Target] = tmpfs(spec, &m, can)
 			if m.Target == "/tmp" && can.podman { // which has one without a limit at /var/tmp, if the root is read-only
 				m.Size /= 2
