@@ -25,6 +25,7 @@ func recordOf(config *runtime.SandboxConfig) *statedir.Config {
 	c := &statedir.Config{SandboxConfig: *config, CreatedAt: time.Now().UnixMilli()}
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
 	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
+	c.Volumes = slices.Clone(c.Volumes)
 	if c.Docker != nil {
 		d := *c.Docker
 		c.Docker = &d
@@ -51,6 +52,9 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, err
 	}
 	if err := s.identify(c); err != nil {
+		return nil, nil, err
+	}
+	if err := resolveVolumes(c); err != nil {
 		return nil, nil, err
 	}
 	c.ID = cmp.Or(c.ID, runtime.NewID())

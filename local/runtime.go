@@ -10,6 +10,7 @@ import (
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
+	"wolffia/volume"
 )
 
 // Options configure a Runtime. The zero value is the default.
@@ -80,7 +81,7 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	exec := &executor{catalog: all, conns: conns}
 	return &Runtime{
 		sandboxes: &sandboxes{
-			catalog: all, conns: conns, wolffia: wolffia, images: store.Open(dir.Path()),
+			catalog: all, conns: conns, wolffia: wolffia, images: store.Open(dir.Path()), volumes: volume.Open(dir.Path()),
 			progress: opts.Progress, log: opts.Log, bound: newTable[*os.File](), alive: newTable[*os.File](),
 		},
 		executor: exec,

@@ -18,6 +18,7 @@ import (
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
+	"wolffia/volume"
 )
 
 // sandboxes is the part of a Runtime that makes, starts, ends, describes and changes
@@ -25,8 +26,9 @@ import (
 type sandboxes struct {
 	*catalog
 	conns    *connections
-	wolffia  string            // path of the program
-	images   *store.Store      // of backends without an engine
+	wolffia  string       // path of the program
+	images   *store.Store // of backends without an engine
+	volumes  *volume.Store
 	progress func(text string) // may be nil
 	log      *slog.Logger      // may be nil
 
@@ -57,6 +59,11 @@ func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (
 		return nil, err
 	}
 	s.tidy(ctx) // a name may become free
+	detach, err := s.useVolumes(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer detach()
 	box, caller, err := s.dir.Create(c)
 	if err != nil {
 		return nil, err

@@ -48,6 +48,11 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) (err error) {
 	if err != nil {
 		return err
 	}
+	detach, err := s.useVolumes(ctx, c)
+	if err != nil {
+		return err
+	}
+	detach() // the record keeps them
 	limits, err := s.limits(box, c)
 	if err != nil {
 		return err
@@ -58,6 +63,9 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) (err error) {
 		return err
 	}
 	p := s.plan(box, c, life, limits, using.paths)
+	if p.shim.Volumes, err = s.volumesDir(c); err != nil {
+		return err
+	}
 	d, err := p.open(box, lock, using)
 	defer func() { closeAll(d.all) }()
 	if err != nil {

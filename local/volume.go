@@ -1,0 +1,52 @@
+package local
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"wolffia/internal/rootfs"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+	"wolffia/volume"
+)
+
+// resolveVolumes fills in what a configuration leaves to Create of its volumes: names, and
+// places in the home directory inside.
+func resolveVolumes(c *statedir.Config) error {
+	changed := false
+	for i := range c.Volumes {
+		v := &c.Volumes[i]
+		if v.Name == "" {
+			v.Name, changed = volume.CacheName(v.Cache, c.CodebasePath), true
+		}
+		if rest, ok := strings.CutPrefix(v.Target, "~"); ok {
+			v.Target, changed = rootfs.Home(c)+rest, true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	known := c.SandboxConfig
+	known.Permissions = nil // compiled before
+	return known.Validate() // two things could be in one place now
+}
+
+// useVolumes makes the volumes of a sandbox that do not exist. Until release is called none
+// is removed; from then on the recorded configuration keeps them.
+func (s *sandboxes) useVolumes(ctx context.Context, c *statedir.Config) (release func(), err error) {
+	return s.volumes.Use(ctx, c.Volumes, &volume.User{Codebase: c.CodebasePath, UID: c.UID, GID: c.GID})
+}
+
+// volumesDir returns the directory of a sandbox's volumes without symbolic links in the path,
+// which is opened without following any; empty if it has no volumes.
+func (s *sandboxes) volumesDir(c *statedir.Config) (string, error) {
+	if len(c.Volumes) == 0 {
+		return "", nil
+	}
+	dir, err := filepath.EvalSymlinks(statedir.Volumes(s.dir.Path()))
+	if err != nil {
+		return "", runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return dir, nil
+}
