@@ -26,6 +26,7 @@ type boxFlags struct {
 	codebaseFlags
 	filterFlags
 	toolchainFlags
+	volumeFlags
 	runtime  string
 	platform string
 	mounts   []string
@@ -76,6 +77,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	f.codebaseFlags.add(cmd)
 	f.filterFlags.add(cmd)
 	f.toolchainFlags.add(cmd)
+	f.volumeFlags.add(cmd)
 }
 
 // config makes a configuration of the flags.
@@ -169,7 +171,10 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	} else if f.ruleFlags.given() {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: add --codebase DIR, or leave --no-codebase out")
 	}
-	return c, f.toolchainFlags.addTo(a, c, foreign || f.fixed)
+	if err := f.toolchainFlags.addTo(a, c, foreign || f.fixed); err != nil {
+		return nil, err
+	}
+	return c, f.volumeFlags.addTo(c, f.fixed) // last: variables say where some caches are
 }
 
 // addImage sets the image. If the runtime takes images from the image store, the

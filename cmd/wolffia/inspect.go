@@ -90,6 +90,9 @@ func (s *inspection) print(out io.Writer) error {
 	row("filter", string(s.listing.Filter))
 	row("image", s.listing.Image)
 	row("image id", s.ImageID)
+	for i, v := range s.Volumes {
+		row([]string{"volumes", ""}[min(i, 1)], v.Name+" at "+v.Target+map[bool]string{true: ", read-only"}[v.ReadOnly])
+	}
 	row("rules", strconv.Itoa(len(s.Permissions)))
 	row("labels", joinLabels(s.listing.Labels))
 	row("user", fmt.Sprintf("%d:%d", s.UID, s.GID))

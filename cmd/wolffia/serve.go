@@ -52,7 +52,7 @@ finds them.`,
 }
 
 // ofOneSandbox are the flags of create that cannot be those of many.
-var ofOneSandbox = []string{"name", "owner"}
+var ofOneSandbox = []string{"name", "owner", "home"}
 
 // serve opens the service and serves it until a signal stops it.
 func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace time.Duration) error {

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/runtime"
+	"wolffia/volume"
+)
+
+// volumeFlags say which directories of a sandbox outlive it.
+type volumeFlags struct {
+	caches  []string
+	volumes []string
+	home    string
+}
+
+// The values of --cache beside the names of caches, and the suffix of each.
+const (
+	cacheAuto   = "auto"
+	cacheNone   = "none"
+	cacheShared = ":shared"
+)
+
+func (f *volumeFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringSliceVar(&f.caches, "cache", nil, "keep caches for later sandboxes: "+strings.Join(volume.Caches(), ",")+", or auto for those the codebase has use for; NAME:shared for all codebases together")
+	fl.StringArrayVar(&f.volumes, "volume", nil, "show a directory that stays, writable and made if it is missing: NAME:PATH[:ro]")
+	fl.StringVar(&f.home, "home", "", "use a home directory of this name that stays")
+	complete := func(name string, f func() []string) {
+		_ = cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return f(), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+	complete("cache", func() []string { return append(volume.Caches(), cacheAuto, cacheNone) })
+}
+
+// addTo adds the volumes to c, which has its codebase and the variables that the user has
+// set. many says that c is for the sandboxes of many owners.
+func (f *volumeFlags) addTo(c *runtime.SandboxConfig, many bool) error {
+	if many && f.home != "" {
+		return runtime.Errorf(runtime.ErrInvalid, "--home %s: all owners would have one home directory: use --volume NAME:PATH for what they may share", f.home)
+	}
+	if f.home != "" {
+		name := volume.HomeName(f.home)
+		if !runtime.IsVolumeName(name) {
+			return runtime.Errorf(runtime.ErrInvalid, "--home %q: a name is up to %d letters, digits, dots, dashes and underscores", f.home, 63-len(volume.HomeName("")))
+		}
+		c.Volumes = append(c.Volumes, runtime.VolumeMount{Name: name, Target: "~"})
+	}
+	for _, s := range f.volumes {
+		v, err := parseVolume(s)
+		if err != nil {
+			return err
+		}
+		c.Volumes = append(c.Volumes, v)
+	}
+	return f.addCaches(c, many)
+}
+
+// addCaches adds the caches to c.
+func (f *volumeFlags) addCaches(c *runtime.SandboxConfig, many bool) error {
+	added := map[string]bool{}
+	for _, s := range f.caches {
+		name, shared := strings.CutSuffix(s, cacheShared)
+		names := []string{name}
+		switch {
+		case s == cacheNone && len(f.caches) == 1:
+			return nil
+		case s == cacheNone:
+			return runtime.Errorf(runtime.ErrInvalid, "--cache none excludes the others: leave it out")
+		case !shared && c.CodebasePath == "":
+			return runtime.Errorf(runtime.ErrInvalid, "--cache %s: without a codebase a cache can only be one that all share: use %s%s", s, s, cacheShared)
+		case !shared && many:
+			return runtime.Errorf(runtime.ErrInvalid, "--cache %s: all owners would share the cache, and could change what others execute: if they may, use %s%s", s, s, cacheShared)
+		case name == cacheAuto:
+			names = volume.FindCaches(c.CodebasePath)
+		}
+		for _, name := range names {
+			if added[name] {
+				continue
+			}
+			added[name] = true
+			if err := volume.AddCache(c, name, shared); err != nil {
+				return runtime.Errorf(runtime.ErrInvalid, "--cache %s: it must be %s or %s", s, cacheAuto, strings.Join(volume.Caches(), ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// parseVolume reads NAME:PATH[:ro].
+func parseVolume(s string) (runtime.VolumeMount, error) {
+	var v runtime.VolumeMount
+	rest, readOnly := strings.CutSuffix(s, ":ro")
+	name, target, _ := strings.Cut(rest, ":")
+	switch {
+	case name == "" || target == "" || strings.Contains(target, ":"):
+		return v, runtime.Errorf(runtime.ErrInvalid, "--volume %q: it must be NAME:PATH[:ro]", s)
+	case strings.HasPrefix(name, "/") || strings.HasPrefix(name, "."):
+		return v, runtime.Errorf(runtime.ErrInvalid, "--volume %q: a volume has a name, not a path: to show a directory of the host, use --mount", s)
+	case !path.IsAbs(target) && target != "~" && !strings.HasPrefix(target, "~/"):
+		return v, runtime.Errorf(runtime.ErrInvalid, "--volume %q: PATH must be absolute, or begin with ~/ for the home directory inside", s)
+	}
+	return runtime.VolumeMount{Name: name, Target: strings.TrimSuffix(target, "/"), ReadOnly: readOnly}, nil
+}
