@@ -153,7 +153,7 @@ func TestWireIsSpecified(t *testing.T) {
 // in it.
 func TestStateIsSpecified(t *testing.T) {
 	document := read(t, "docs/state.md")
-	for _, pkg := range []string{"internal/statedir", "image/store", "service/registry"} {
+	for _, pkg := range []string{"internal/statedir", "image/store", "service/registry", "volume"} {
 		for _, name := range fileNames(t, pkg) {
 			if !mentions(document, name) && !strings.Contains(document, name) {
 				t.Errorf("docs/state.md does not mention the file %q of package %s", name, pkg)
@@ -164,8 +164,9 @@ func TestStateIsSpecified(t *testing.T) {
 		"internal/statedir": jsonNames(t, "internal/statedir"),
 		"service/registry":  jsonNames(t, "service/registry"),
 		"image/store":       jsonNames(t, "image/store", "description"), // an image's own configuration
+		"volume":            jsonNames(t, "volume"),
 		"perm":              jsonNamesOf(t, "perm", "Rule"),
-		"runtime":           jsonNamesOf(t, "runtime", "SandboxConfig", "Mount", "Resources", "DockerConfig", "LimitsState"),
+		"runtime":           jsonNamesOf(t, "runtime", "SandboxConfig", "Mount", "VolumeMount", "Resources", "DockerConfig", "LimitsState"),
 	} {
 		for _, name := range fields {
 			if !mentions(document, name) {
