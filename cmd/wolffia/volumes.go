@@ -2,6 +2,7 @@ package main
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,14 +64,13 @@ func (f *volumeFlags) addTo(c *runtime.SandboxConfig, many bool) error {
 // addCaches adds the caches to c.
 func (f *volumeFlags) addCaches(c *runtime.SandboxConfig, many bool) error {
 	added := map[string]bool{}
-	for _, s := range f.caches {
+	caches := f.caches[1+last(f.caches, cacheNone):] // none drops what came before, as from a configuration
+	for _, s := range caches {
 		name, shared := strings.CutSuffix(s, cacheShared)
 		names := []string{name}
 		switch {
-		case s == cacheNone && len(f.caches) == 1:
-			return nil
-		case s == cacheNone:
-			return runtime.Errorf(runtime.ErrInvalid, "--cache none excludes the others: leave it out")
+		case name == cacheAuto && c.CodebasePath == "":
+			continue // nothing calls for one
 		case !shared && c.CodebasePath == "":
 			return runtime.Errorf(runtime.ErrInvalid, "--cache %s: without a codebase a cache can only be one that all share: use %s%s", s, s, cacheShared)
 		case !shared && many:
@@ -89,6 +89,16 @@ func (f *volumeFlags) addCaches(c *runtime.SandboxConfig, many bool) error {
 		}
 	}
 	return nil
+}
+
+// last returns the index of the last s in list; -1 if it has none.
+func last(list []string, s string) int {
+	for i := range slices.Backward(list) {
+		if list[i] == s {
+			return i
+		}
+	}
+	return -1
 }
 
 // parseVolume reads NAME:PATH[:ro].
