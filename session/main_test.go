@@ -2,11 +2,11 @@ package session_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"syscall"
 	"testing"
 
@@ -23,12 +23,22 @@ const sessionsDir = "/dev/shm"
 // outside says why the tests do not run as PID 1; nil: they do.
 var outside error
 
+// workerFiles are what a fuzz worker inherits, see internal/fuzz: two pipes and the
+// memory that is shared. They are here so that no finalizer closes them.
+var workerFiles []*os.File
+
 // TestMain runs the tests as PID 1 of a process namespace, as the guest is in
 // a sandbox, without any capability: what a test kills, or a mistake in what it
 // tests, is nobody else's. Where that cannot be, tests of a live shell say so;
 // see connect.
+//
+// With -fuzz the workers do, which run the fuzz targets; not their coordinator, from
+// which they could not get a namespace of their own: it has no capability to map root.
 func TestMain(m *testing.M) {
+	flag.Parse()
 	switch {
+	case flag.Lookup("test.fuzz").Value.String() != "" && flag.Lookup("test.fuzzworker").Value.String() != "true":
+		outside = errors.New("with -fuzz only the workers are isolated: add -run '^$'")
 	case os.Getpid() != 1 || os.Getenv(stage) == "":
 		code, err := isolate()
 		if err == nil {
@@ -52,10 +62,11 @@ func isolate() (int, error) {
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), stage+"=prepare")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if slices.Contains(os.Args, "-test.fuzzworker") {
-		for fd := uintptr(3); fd < 6; fd++ { // see internal/fuzz: two pipes and the memory that is shared
-			cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(fd, "fuzz"))
+	if flag.Lookup("test.fuzzworker").Value.String() == "true" {
+		for fd := uintptr(3); fd < 6; fd++ {
+			workerFiles = append(workerFiles, os.NewFile(fd, "fuzz"))
 		}
+		cmd.ExtraFiles = workerFiles
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS,
