@@ -63,6 +63,7 @@ func FuzzMatch(f *testing.F) {
 	for i := range uint64(20) {
 		f.Add(i, "a/b/ab", false)
 	}
+	f.Add(uint64(154), "\x8c", true) // not UTF-8, and a rule of either case
 	f.Fuzz(func(t *testing.T, seed uint64, path string, dir bool) {
 		if len(path) > 40 {
 			return

@@ -167,9 +167,20 @@ func slowParse(r *Rule) []slowAlt {
 // name matches a name as the rule wants it.
 func (a *slowAlt) name(pattern, name string) bool {
 	if a.rule.Fold {
-		pattern, name = strings.ToLower(pattern), strings.ToLower(name)
+		pattern, name = slowFold(pattern), slowFold(name)
 	}
 	return slowName(pattern, name)
+}
+
+// slowFold makes ASCII letters small, byte by byte: names need not be UTF-8.
+func slowFold(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] += 'a' - 'A'
+		}
+	}
+	return string(b)
 }
 
 // silent reports whether the rule says nothing about what is in a directory.
