@@ -87,9 +87,26 @@ func (s *Session) interruptForeground(r *run) {
 	s.atOnce(func() {
 		s.guard()
 		if r.target != 0 || !s.shell.atPrompt() { // else it has not begun, or is over
-			s.signalForeground(unix.SIGINT)
+			s.interruptNow()
 		}
 	})
+}
+
+// interruptNow sends SIGINT to the foreground; not to a POSIX shell that executes a
+// command itself: that the guard has leave, between two commands. A SIGINT has busybox ash
+// jump from wherever it is, also out of a function of its C library that holds a lock:
+// the shell waits for that lock for ever (clearerr in evalbltin, shell/ash.c of 1.35).
+func (s *Session) interruptNow() {
+	if !s.d.posix || s.shell.foreground() != s.shell.pid || s.shell.atPrompt() {
+		s.signalForeground(unix.SIGINT)
+		return
+	}
+	found, _ := s.tree().Find(proc.Others())
+	for _, p := range found {
+		if p.Group == s.shell.pid {
+			_ = unix.Kill(p.PID, unix.SIGINT)
+		}
+	}
 }
 
 // sticks reports whether the shell may go on with the text whatever it is sent. bash
