@@ -58,7 +58,7 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	}
 	if t.hidden(&e) {
 		t.deny(opLookup, in, e.dir, name, perm.None, syscall.ENOENT, "")
-		return t.absent(e.dir, out)
+		return t.absent(&e, out)
 	}
 	t.renameMu.RLock()
 	defer t.renameMu.RUnlock()
@@ -73,17 +73,21 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 		if t.table.vanish(e.dir, name, known) {
 			t.pinOrphan(known)
 		}
-		return t.absent(e.dir, out)
+		return t.absent(&e, out)
 	}
 	return fuse.Status(errno)
 }
 
-// absent fills in a reply that says for how long the kernel may believe that the name does
-// not exist in dir.
-func (t *tree) absent(dir *node, out *fuse.EntryOut) fuse.Status {
+// absent fills in a reply that says for how long the kernel may believe that e does not
+// exist: for no time if e is or may be hidden, so that each process that asks for it is
+// reported.
+func (t *tree) absent(e *entry, out *fuse.EntryOut) fuse.Status {
 	*out = fuse.EntryOut{}
-	timeout := t.nameTimeout(dir)
-	if dir.id == rootID && !t.dev.epochs {
+	if t.level(e, false) == perm.None || t.level(e, true) == perm.None {
+		return fuse.OK
+	}
+	timeout := t.nameTimeout(e.dir)
+	if e.dir.id == rootID && !t.dev.epochs {
 		timeout = min(t.timeout, rootAbsence) // nothing else makes the kernel forget these
 		t.rootAbsent.Store(t.clock())
 	}

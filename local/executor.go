@@ -157,6 +157,7 @@ func (e *executor) start(ctx context.Context, c *command) (*process, error) {
 	if p.kills != nil {
 		p.before = p.kills()
 	}
+	p.denials = denialsBefore(c.box, c.config)
 	step.Reached("exec: connected")
 	if c.timeout > 0 {
 		p.limit = &overdue{timeout: c.timeout, session: p.session}
@@ -209,7 +210,7 @@ func (e *executor) collect(ctx context.Context, c *command, stdin io.Reader, max
 	}
 	res := &runtime.ExecResult{
 		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut, Session: exit.Session,
-		Duration: time.Since(begin), OutOfMemory: exit.OutOfMemory,
+		Duration: time.Since(begin), OutOfMemory: exit.OutOfMemory, Denied: exit.Denied,
 	}
 	res.Stdout, res.StdoutDropped = stdout.Result()
 	res.Stderr, res.StderrDropped = stderr.Result()

@@ -23,6 +23,8 @@ type process struct {
 	kills  func() int64
 	before int64
 	limit  *overdue // nil: it has no timeout
+	// denials returns what was denied since the command began; nil: no filter tells.
+	denials func(context.Context) *runtime.Denials
 }
 
 var _ runtime.Process = (*process)(nil)
@@ -55,6 +57,9 @@ func (p *process) wait(ctx context.Context) (runtime.Exit, *wire.ExitStatus, err
 		if gone := expired(p.box); gone != nil {
 			return runtime.Exit{}, nil, gone
 		}
+	}
+	if p.denials != nil {
+		exit.Denied = p.denials(ctx)
 	}
 	exit.OutOfMemory = exit.Code != 0 && p.kills != nil && p.kills() > p.before
 	return exit, &status, nil

@@ -65,6 +65,9 @@ type ExecResult struct {
 	StdoutDropped, StderrDropped int64
 	// Session is the state of the session after it; nil if it did not run in one.
 	Session *SessionStatus
+	// Denied is what the rules have denied while it ran; nil: nothing. With an Operation that
+	// began before, it is what they have denied since this request.
+	Denied *Denials
 }
 
 // Truncated reports whether output was dropped.
@@ -101,6 +104,7 @@ type Exit struct {
 	TimedOut    bool           // by the spec's Timeout; if the sandbox does not answer it may still run
 	OutOfMemory bool           // see ExecResult
 	Session     *SessionStatus // nil if it did not run in a session
+	Denied      *Denials       // what the rules have denied while it ran; nil: nothing
 }
 
 // A Process runs in a sandbox. It is safe for concurrent use, but each of its

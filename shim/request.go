@@ -54,7 +54,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			return fmt.Errorf("%w: %s without a lifetime", wire.ErrProtocol, boot.OpRenew)
 		}
 		return c.reply(replyOf(boot.TreeReply{}, s.life.set(req.Lifetime)))
-	case boot.OpStats, boot.OpAudit, boot.OpRules:
+	case boot.OpStats, boot.OpAudit, boot.OpDenials, boot.OpRules:
 		if s.tree == nil && s.static != nil && req.Op == boot.OpStats {
 			return c.reply(&boot.Reply{Stats: &boot.TreeStats{Rules: boot.Fingerprint(s.boot.Config.Permissions), Static: s.static}})
 		}
@@ -88,14 +88,14 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 // askTree sends a request to the tree server, and returns its answer.
 func (s *shim) askTree(req *boot.Request) (boot.TreeReply, error) {
 	if req.Op != boot.OpRules {
-		return s.tree.ask(req.Op, nil, boot.StatsLimit)
+		return s.tree.ask(boot.TreeRequest{Op: req.Op, Since: req.Since}, nil, boot.StatsLimit)
 	}
 	rules, err := boot.SealedFile(req.Rules)
 	if err != nil {
 		return boot.TreeReply{}, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	defer rules.Close()
-	return s.tree.ask(boot.AskRules, rules, boot.RulesLimit)
+	return s.tree.ask(boot.TreeRequest{Op: boot.AskRules}, rules, boot.RulesLimit)
 }
 
 // maxReplies bounds the replies that a client has not read.

@@ -64,13 +64,14 @@ func (c *treeConn) hangUp() {
 // ask sends a request, with a descriptor if file is not nil, and waits for the answer up
 // to limit. The error is the tree server's own, or of class ErrUnavailable. It is
 // errNoAnswer if the tree server may have done what was requested.
-func (c *treeConn) ask(op string, file *os.File, limit time.Duration) (boot.TreeReply, error) {
+func (c *treeConn) ask(req boot.TreeRequest, file *os.File, limit time.Duration) (boot.TreeReply, error) {
 	answer := make(chan boot.TreeReply, 1)
 	c.mu.Lock()
 	c.last++
 	id := c.last
 	c.waiting[id] = answer
-	err := boot.SendPacket(c.control, boot.TreeRequest{ID: id, Op: op}, file)
+	req.ID = id
+	err := boot.SendPacket(c.control, req, file)
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
@@ -105,5 +106,5 @@ var errNoAnswer = errors.New("the tree server does not answer")
 
 // replyOf returns the reply to a client for an answer of the tree server.
 func replyOf(r boot.TreeReply, err error) *boot.Reply {
-	return &boot.Reply{Failure: boot.Failed(err), Stats: r.Stats, Unknown: errors.Is(err, errNoAnswer) || errors.Is(err, errTreeGone)}
+	return &boot.Reply{Failure: boot.Failed(err), Stats: r.Stats, Denied: r.Denied, Unknown: errors.Is(err, errNoAnswer) || errors.Is(err, errTreeGone)}
 }

@@ -61,7 +61,7 @@ func TestTreeAnswers(t *testing.T) {
 	ask := func(op string) chan result {
 		got := make(chan result, 1)
 		go func() {
-			r, err := c.ask(op, nil, hangLimit)
+			r, err := c.ask(boot.TreeRequest{Op: op}, nil, hangLimit)
 			got <- result{r, err}
 		}()
 		return got
@@ -93,12 +93,12 @@ func TestTreeAnswers(t *testing.T) {
 // whoever asks.
 func TestTreeDoesNotAnswer(t *testing.T) {
 	c, tree, ended := conns(t)
-	if _, err := c.ask(boot.AskStats, nil, time.Millisecond); !errors.Is(err, errNoAnswer) || !errors.Is(err, runtime.ErrUnavailable) {
+	if _, err := c.ask(boot.TreeRequest{Op: boot.AskStats}, nil, time.Millisecond); !errors.Is(err, errNoAnswer) || !errors.Is(err, runtime.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 	full := false
 	for range 100_000 {
-		_, err := c.ask(boot.AskStats, nil, 0)
+		_, err := c.ask(boot.TreeRequest{Op: boot.AskStats}, nil, 0)
 		if full = errors.Is(err, unix.EAGAIN); full {
 			break
 		}
@@ -119,7 +119,7 @@ func TestTreeDoesNotAnswer(t *testing.T) {
 	}
 	got := make(chan error, 1)
 	go func() {
-		_, err := c.ask(boot.AskStats, nil, hangLimit)
+		_, err := c.ask(boot.TreeRequest{Op: boot.AskStats}, nil, hangLimit)
 		got <- err
 	}()
 	next(t, tree)
@@ -130,7 +130,7 @@ func TestTreeDoesNotAnswer(t *testing.T) {
 		t.Errorf("when it goes: %v", err)
 	}
 	<-ended
-	if _, err := c.ask(boot.AskStats, nil, hangLimit); !errors.Is(err, errTreeGone) {
+	if _, err := c.ask(boot.TreeRequest{Op: boot.AskStats}, nil, hangLimit); !errors.Is(err, errTreeGone) {
 		t.Errorf("when it is gone: %v", err)
 	}
 }
@@ -153,7 +153,7 @@ func TestRulesInAFile(t *testing.T) {
 	defer f.Close()
 	asked := make(chan error, 1)
 	go func() {
-		_, err := c.ask(boot.AskRules, f, hangLimit)
+		_, err := c.ask(boot.TreeRequest{Op: boot.AskRules}, f, hangLimit)
 		asked <- err
 	}()
 	req, file := next(t, tree)

@@ -23,7 +23,7 @@ func (r *Record) Text(loc *time.Location) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %-8s  %-24s  %s", at, plain(r.Op), path, r.why())
 	if r.Remedy != "" {
-		fmt.Fprintf(&b, "; to allow it: %s", printable(r.Remedy))
+		fmt.Fprintf(&b, "; to allow it: %s", Printable(r.Remedy))
 	}
 	var notes []string
 	if r.Command != "" {
@@ -46,21 +46,21 @@ func (r *Record) Text(loc *time.Location) string {
 
 // why returns the error, and what decided.
 func (r *Record) why() string {
-	errno := printable(r.Errno)
+	errno := Printable(r.Errno)
 	if r.Need <= r.Level {
 		return errno + ": this kind of object is refused"
 	}
 	if r.Why != "" {
-		errno += ": " + printable(r.Why)
+		errno += ": " + Printable(r.Why)
 	}
 	by := "no rule matches"
 	switch {
 	case r.Problem != "":
-		by = printable(r.Problem)
+		by = Printable(r.Problem)
 	case r.Rule != nil:
 		by = "by " + strconv.Quote(r.Rule.String())
 		if r.Rule.Source != "" {
-			by += " of " + printable(r.Rule.Source)
+			by += " of " + Printable(r.Rule.Source)
 		}
 	}
 	return fmt.Sprintf("%s: needs %v, has %v, %s", errno, r.Need, r.Level, by)
@@ -79,8 +79,8 @@ func plain(s string) string {
 	return s
 }
 
-// printable escapes the unprintable characters of s.
-func printable(s string) string {
+// Printable escapes the unprintable characters of s.
+func Printable(s string) string {
 	q := strconv.Quote(s)
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(q[1 : len(q)-1])
 }

@@ -26,6 +26,7 @@ type treeServer struct {
 	control *os.File
 	server  *fusefs.Server
 	audit   *audit.Log
+	recent  audit.Recent
 	policy  atomic.Pointer[perm.Policy] // the rules in force
 
 	changing atomic.Bool // rules are being replaced
@@ -58,6 +59,8 @@ func (t *treeServer) serve() {
 		case boot.AskAudit:
 			t.audit.Flush(boot.StatsLimit / 2)
 			t.reply(req.ID, nil, nil)
+		case boot.AskDenials:
+			t.send(&boot.TreeReply{ID: req.ID, Denied: t.denials(req.Since)})
 		case boot.AskRules:
 			t.reply(req.ID, nil, runtime.Errorf(runtime.ErrConflict, "the rules of the sandbox are being changed: try again"))
 		default:
@@ -72,8 +75,11 @@ func (t *treeServer) reply(id uint64, stats *boot.TreeStats, err error) {
 	r := boot.TreeReply{ID: id, Stats: stats, Failure: boot.Failed(err)}
 	const most = 8 << 10 // bytes of an error, which may quote rules
 	r.Error = r.Error[:min(len(r.Error), most)]
-	_ = boot.SendPacket(t.control, &r, nil)
+	t.send(&r)
 }
+
+// send sends an answer; see reply.
+func (t *treeServer) send(r *boot.TreeReply) { _ = boot.SendPacket(t.control, r, nil) }
 
 func (t *treeServer) stats() *boot.TreeStats {
 	s := t.server.Stats()
@@ -120,10 +126,12 @@ func (t *treeServer) denied(d fusefs.Denial) {
 		uid = uint32(t.boot.Config.UID) // the only id of the shim's user namespace
 	}
 	policy, _ := d.Rules.(*perm.Policy)
-	t.audit.Add(audit.Record{
+	r := audit.Record{
 		Op: d.Op, Path: cmp.Or(d.Path, "."), Level: d.Level, Need: d.Need, Errno: errnoName(d.Errno),
 		PID: d.PID, UID: uid, Why: d.Why,
-	}, policy)
+	}
+	t.audit.Add(r, policy)
+	t.remember(r, policy)
 }
 
 // errnoName returns the symbolic name of an error, such as "EACCES".

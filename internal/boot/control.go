@@ -124,19 +124,23 @@ const (
 	AskStats = "stats" // return TreeStats
 	AskAudit = "audit" // flush the audit log
 	AskRules = "rules" // replace the rules by those in the descriptor
+	// AskDenials: return what was denied since TreeRequest.Since.
+	AskDenials = "denials"
 )
 
 // A TreeRequest is a request of the shim to the tree server.
 type TreeRequest struct {
-	ID uint64 `json:"id"`
-	Op string `json:"op"`
+	ID    uint64 `json:"id"`
+	Op    string `json:"op"`
+	Since int64  `json:"since,omitempty"` // for denials: so many are known already
 }
 
 // A TreeReply answers the TreeRequest with its ID.
 type TreeReply struct {
 	Failure
-	ID    uint64     `json:"id"`
-	Stats *TreeStats `json:"stats,omitempty"`
+	ID     uint64           `json:"id"`
+	Stats  *TreeStats       `json:"stats,omitempty"`
+	Denied *runtime.Denials `json:"denied,omitempty"`
 }
 
 // SendPacket sends v as JSON, with a descriptor if file is not nil. It does not block: a

@@ -8,6 +8,7 @@ import (
 	"wolffia/internal/statedir"
 	"wolffia/internal/staticfs"
 	"wolffia/perm"
+	"wolffia/runtime"
 )
 
 // The operations of a Request.
@@ -16,9 +17,10 @@ const (
 	OpStop    = "stop"
 	OpTouch   = "touch"
 	OpRenew   = "renew"
-	OpStats   = AskStats // passed on to the tree server
-	OpAudit   = AskAudit // passed on to the tree server
-	OpRules   = AskRules // passed on to the tree server
+	OpStats   = AskStats   // passed on to the tree server
+	OpAudit   = AskAudit   // passed on to the tree server
+	OpRules   = AskRules   // passed on to the tree server
+	OpDenials = AskDenials // passed on to the tree server
 )
 
 // A Request is a request of a client to the shim itself.
@@ -26,6 +28,7 @@ type Request struct {
 	Op      string          `json:"op"`
 	GraceMS *int64          `json:"graceMs,omitempty"` // for stop: between SIGTERM and SIGKILL; nil is StopGrace
 	Rules   json.RawMessage `json:"rules,omitempty"`   // for rules: a list, which the shim passes on unread
+	Since   int64           `json:"since,omitempty"`   // for denials: how many are known already
 
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
 }
@@ -33,7 +36,8 @@ type Request struct {
 // A Reply answers a request.
 type Reply struct {
 	Failure
-	Stats *TreeStats `json:"stats,omitempty"`
+	Stats  *TreeStats       `json:"stats,omitempty"`
+	Denied *runtime.Denials `json:"denied,omitempty"`
 	// Unknown says that the request may or may not have taken effect.
 	Unknown bool `json:"unknown,omitempty"`
 }

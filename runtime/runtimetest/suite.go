@@ -43,7 +43,7 @@ func members() []test {
 	return slices.Concat(
 		createTests, lookupTests, lifecycleTests, concurrencyTests, deadTests, recoveryTests,
 		execTests, limitTests, streamTests, processTests, terminalTests,
-		codebaseTests, fileTests, filterTests, filterTableTests, ruleTests,
+		codebaseTests, fileTests, filterTests, filterTableTests, ruleTests, deniedTests,
 		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, lifetimeTests,
 	)
 }

@@ -39,7 +39,7 @@ var allow = map[string][]string{
 	"image/store":                     {"runtime", "internal/*"},
 	"fusefs":                          {"perm", "internal/beneath", "internal/fusermount", "internal/gitguard"},
 	"fusefs/audit":                    {"perm"},
-	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "internal/boot", "internal/statedir", "internal/step"},
+	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "internal/beneath", "internal/boot", "internal/statedir", "internal/step"},
 	"guest":                           {"wire", "session", "internal/proc", "internal/coredump"},
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
 	"wire/client":                     {"wire"},

@@ -1,0 +1,77 @@
+package treeserver
+
+import (
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/audit"
+	"wolffia/internal/beneath"
+	"wolffia/internal/boot"
+	"wolffia/internal/statedir"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// remember adds a denial to those that a client may ask for when its command has ended, and
+// shows clients that there is one more.
+func (t *treeServer) remember(r audit.Record, rules *perm.Policy) {
+	_ = statedir.CountDenials(boot.FDLock, t.recent.Add(r, rules))
+}
+
+// Bounds of a reply: the number of denials, and the bytes of their texts, which JSON can make
+// six times as long.
+const maxDenials, maxDenialText = 10, 8 << 10
+
+// denials returns what was denied since the first n denials; nil if that is nothing but
+// lookups of names that do not exist.
+func (t *treeServer) denials(n int64) *runtime.Denials {
+	root, err := unix.Open(t.boot.Config.CodebasePath, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(root)
+	d, size := &runtime.Denials{}, 0
+	for _, r := range t.recent.Since(n) {
+		if r.IsLookup() && !exists(root, r.Path) {
+			continue
+		}
+		one := denial(&r)
+		size += len(one.Path) + len(one.Rule) + len(one.Source) + len(one.Why) + len(one.Allow)
+		if len(d.List) == maxDenials || len(d.List) > 0 && size > maxDenialText {
+			d.More++
+			continue
+		}
+		d.List = append(d.List, one)
+	}
+	if len(d.List) == 0 {
+		return nil
+	}
+	return d
+}
+
+// denial returns r for a client.
+func denial(r *audit.Record) runtime.Denial {
+	d := runtime.Denial{
+		Op: r.Op, Path: audit.Printable(r.Path), Level: r.Level, Why: audit.Printable(r.Why), Allow: audit.Printable(r.Remedy),
+	}
+	if r.Cut {
+		d.Path += "..."
+	}
+	if r.Rule != nil && r.Need > r.Level {
+		d.Rule, d.Source = audit.Printable(r.Rule.String()), audit.Printable(r.Rule.Source)
+	}
+	return d
+}
+
+// exists reports whether the codebase, open as root, has a path. It follows no link, and does
+// not leave the codebase.
+func exists(root int, name string) bool {
+	dir, err := beneath.Open(root, path.Dir(name), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(dir)
+	var st unix.Stat_t
+	return unix.Fstatat(dir, path.Base(name), &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}

@@ -1,0 +1,36 @@
+package statedir
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// denialsPart is the offset in the lock file from which on the tree server locks a byte for
+// each denial. So a process reads how many there were without asking another one, denials do
+// not wait for a disk, and the count ends with the tree server.
+const denialsPart = 1 << 32
+
+// CountDenials shows that there were n denials, more than before, by the tree server's
+// descriptor of the lock. It does not block, and several goroutines may call it.
+func CountDenials(lock int, n int64) error {
+	return unix.FcntlFlock(uintptr(lock), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: denialsPart, Len: n})
+}
+
+// Denials returns how many denials there were since the tree server was started; 0 without a
+// tree server.
+func (b *Box) Denials() (int64, error) {
+	fd, err := unix.Open(b.Lockfile(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, b.lockError(err)
+	}
+	defer unix.Close(fd)
+	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: denialsPart}
+	if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &lk); err != nil {
+		return 0, b.lockError(err)
+	}
+	if lk.Type == unix.F_UNLCK || lk.Start != denialsPart {
+		return 0, nil
+	}
+	return lk.Len, nil
+}

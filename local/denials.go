@@ -1,0 +1,33 @@
+package local
+
+import (
+	"context"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// denialsBefore returns a function that returns what a sandbox's tree has denied since this
+// call; nil without a tree server. It costs three system calls, and each call of the function
+// as many; a request to the tree server only if there were denials.
+func denialsBefore(box *statedir.Box, c *statedir.Config) func(context.Context) *runtime.Denials {
+	if !c.Serves() {
+		return nil
+	}
+	before, err := box.Denials()
+	if err != nil {
+		return nil
+	}
+	return func(ctx context.Context) *runtime.Denials {
+		if now, err := box.Denials(); err != nil || now <= before {
+			return nil
+		}
+		// The command has ended, whether or not its caller still waits.
+		answer, err := askShim(context.WithoutCancel(ctx), box, &boot.Request{Op: boot.OpDenials, Since: before}, boot.StatsLimit)
+		if err != nil {
+			return nil // the log has them
+		}
+		return answer.Denied
+	}
+}
