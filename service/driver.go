@@ -111,9 +111,10 @@ type BashResult struct {
 	ExitCode       int
 	Cwd            string // of the shell, after the command
 	Duration       time.Duration
-	Truncated      bool   // output beyond [runtime.DefaultMaxOutput] was dropped
-	SessionEnded   bool   // the shell ended with the command: the next command runs in a new one
-	Restored       string // see [runtime.SessionStatus]
+	Truncated      bool             // output beyond [runtime.DefaultMaxOutput] was dropped
+	SessionEnded   bool             // the shell ended with the command: the next command runs in a new one
+	Restored       string           // see [runtime.SessionStatus]
+	Denied         *runtime.Denials // what the rules have denied while it ran; nil: nothing
 }
 
 // A TimeoutError is the error for a command that has timed out.
@@ -257,7 +258,7 @@ func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*B
 		return nil, err
 	}
 	result := &BashResult{
-		Stdout: r.Stdout, Stderr: r.Stderr, ExitCode: r.ExitCode, Duration: r.Duration, Truncated: r.Truncated(),
+		Stdout: r.Stdout, Stderr: r.Stderr, ExitCode: r.ExitCode, Duration: r.Duration, Truncated: r.Truncated(), Denied: r.Denied,
 	}
 	if r.Session != nil {
 		result.Cwd, result.SessionEnded, result.Restored = r.Session.Cwd, r.Session.Ended, r.Session.Restored

@@ -25,6 +25,7 @@ type app struct {
 	stateDir string       // --state-dir
 	log      *slog.Logger // the service's; nil for other commands
 	closers  []func() error
+	quiet    bool // print no warnings
 
 	origins map[string]string // where the values of flags come from that configuration files have set
 }
@@ -93,6 +94,9 @@ func (a *app) printJSON(v any) error {
 
 // warn prints a warning.
 func (a *app) warn(format string, args ...any) {
+	if a.quiet {
+		return
+	}
 	fmt.Fprintf(a.err, "wolffia: warning: "+format+"\n", args...)
 }
 

@@ -19,7 +19,7 @@ func (a *app) auditCommand() *cobra.Command {
 		Use:   "audit [-f] [--json] SANDBOX",
 		Short: "Print what was denied in the codebase, and by which rule",
 		Long: `Print what a sandbox was denied in its codebase: the time, the operation, the path,
-the rule that decided, and the flag that would allow it. The sandbox need not run.
+the rule that decided, and the command that would allow it. The sandbox need not run.
 
 A denial that is repeated within a few seconds has one more line, with a count. A
 refusal by the kernel because of a file's mode, such as a write to a file that may be
@@ -33,19 +33,21 @@ recorded when it is asked for by name, not when it is left out of a listing.`,
 			if err != nil {
 				return err
 			}
-			if s, err := rt.Get(cmd.Context(), args[0]); err != nil {
+			s, err := rt.Get(cmd.Context(), args[0])
+			if err != nil {
 				return err
-			} else if s.Filter == runtime.FilterStatic || s.Filter == runtime.FilterNone {
+			}
+			if s.Filter == runtime.FilterStatic || s.Filter == runtime.FilterNone {
 				a.warn("sandbox %s has filter %s, which logs nothing: its denials are the kernel's", s.ContainerName(), s.Filter)
 			}
-			log, alive, err := rt.Audit(cmd.Context(), args[0])
+			log, alive, err := rt.Audit(cmd.Context(), s.ID)
 			if err != nil {
 				return err
 			}
 			defer log.Close()
 			out := bufio.NewWriter(a.out)
 			each := func(r audit.Record) error {
-				if err := printRecord(out, &r, asJSON); err != nil || !follow {
+				if err := printRecord(out, &r, asJSON, a.addTo(s.ContainerName())); err != nil || !follow {
 					return err
 				}
 				return out.Flush()
@@ -86,11 +88,11 @@ func printAll(log *audit.Reader, each func(audit.Record) error) error {
 	}
 }
 
-// printRecord prints one line.
-func printRecord(out *bufio.Writer, r *audit.Record, asJSON bool) error {
+// printRecord prints one line. remedy is what precedes the flag that would allow it in text.
+func printRecord(out *bufio.Writer, r *audit.Record, asJSON bool, remedy string) error {
 	line := r.Append(nil)
 	if !asJSON {
-		line = []byte(r.Text(time.Local))
+		line = []byte(r.Text(time.Local, remedy))
 	}
 	_, err := out.Write(append(line, '\n'))
 	return err

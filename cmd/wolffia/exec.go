@@ -19,6 +19,7 @@ func (a *app) execCommand() *cobra.Command {
 	var cwd, timeout, session string
 	var env []string
 	var stdin, tty, asJSON, noWait bool
+	var quiet quietFlags
 	cmd := &cobra.Command{
 		Use:   "exec [flags] SANDBOX -- CMD [ARG...]",
 		Short: "Run a command in a running sandbox",
@@ -27,6 +28,7 @@ func (a *app) execCommand() *cobra.Command {
   wolffia exec -it web -- bash
   wolffia exec --session dev web -- 'cd src; export A=1'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			a.quiet = quiet.quiet
 			switch {
 			case len(args) > 1 && args[1] == "--":
 				args = append(args[:1], args[2:]...)
@@ -71,6 +73,7 @@ func (a *app) execCommand() *cobra.Command {
 			return a.execJSON(cmd.Context(), rt, box.ID, false, spec)
 		},
 	}
+	quiet.add(cmd)
 	fl := cmd.Flags()
 	fl.SetInterspersed(false)
 	fl.StringVar(&cwd, "cwd", "", "working directory inside (default: the sandbox's own)")
@@ -119,6 +122,7 @@ func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create boo
 	if exit.OutOfMemory {
 		a.warn("the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory")
 	}
+	a.noteDenied(exit.Denied, id, create)
 	return exitWith(codeFor(exit))
 }
 

@@ -35,6 +35,10 @@ type commandMore struct {
 	DurationMS    int64 `json:"durationMs"`
 	// OutOfMemory says that it failed, and that the kernel had killed for --memory.
 	OutOfMemory bool `json:"outOfMemory,omitempty"`
+	// Denied is what the rules have denied while it ran, and DeniedMore how many other
+	// denials there were.
+	Denied     []runtime.Denial `json:"denied,omitempty"`
+	DeniedMore int              `json:"deniedMore,omitempty"`
 	// Limits says what keeps the limits of a new sandbox, for run.
 	Limits *runtime.LimitsState `json:"limits,omitempty"`
 	// StartError says why there was nothing to run; then ExitCode is 125 to 127.
@@ -91,6 +95,9 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, create
 		out.ExitCode, out.Signal, out.TimedOut, out.OutOfMemory = codeFor(exit), int(exit.Signal), exit.TimedOut, exit.OutOfMemory
 		out.stdout, out.StdoutDropped = stdout.Result()
 		out.stderr, out.StderrDropped = stderr.Result()
+		if d := exit.Denied; d != nil {
+			out.Denied, out.DeniedMore = d.List, d.More
+		}
 		if s := exit.Session; s != nil {
 			out.Session = &sessionResult{s, jsontext.Exact(s.Cwd)}
 		}

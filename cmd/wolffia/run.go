@@ -19,6 +19,8 @@ func (a *app) runCommand() *cobra.Command {
 	var box boxFlags
 	var timeout string
 	var stdin, tty, asJSON bool
+	var quiet quietFlags
+	var log auditFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] CMD [ARG...]",
 		Short: "Create a sandbox, run a command in it, destroy it",
@@ -37,6 +39,7 @@ may be left out: then the image's own runs, without the current directory.`,
   echo hello | wolffia run -i -- cat
   wolffia run -- bash`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			a.quiet = quiet.quiet
 			if len(args) == 0 && box.image == "" {
 				return runtime.Errorf(runtime.ErrInvalid, "no command given: wolffia run [flags] -- CMD [ARG...]")
 			}
@@ -70,6 +73,9 @@ may be left out: then the image's own runs, without the current directory.`,
 			if len(args) == 0 {
 				return runtime.Errorf(runtime.ErrInvalid, "no command given, and image %s has none: wolffia run [flags] -- CMD [ARG...]", box.image)
 			}
+			if err := log.open(config); err != nil {
+				return err
+			}
 			id, err := a.createAndStart(cmd.Context(), rt, config)
 			if err != nil {
 				return err
@@ -86,11 +92,12 @@ may be left out: then the image's own runs, without the current directory.`,
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
 			defer cancel()
+			written := log.write(ctx, a, rt, id)
 			err = rt.Destroy(ctx, id)
 			if errors.Is(err, runtime.ErrNotFound) { // it has ended by itself, and was swept up
 				err = nil
 			}
-			return errors.Join(end, err)
+			return errors.Join(end, written, err)
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
@@ -98,6 +105,8 @@ may be left out: then the image's own runs, without the current directory.`,
 	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "pass standard input also if it is not a terminal")
 	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give the command our terminal (default: if standard input and output are one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole result as JSON")
+	quiet.add(cmd)
+	log.add(cmd)
 	box.add(cmd)
 	a.configured(cmd, &box.ruleFlags)
 	return cmd

@@ -38,7 +38,7 @@ func TestHostileNames(t *testing.T) {
 			r.Rule.Source, r.Remedy = "", ""
 		}
 		line := r.Append(nil)
-		for _, c := range string(line) + r.Text(time.UTC) {
+		for _, c := range string(line) + r.Text(time.UTC, "") {
 			if !strconv.IsPrint(c) {
 				t.Errorf("%q: %q is printed as it is", path, c)
 			}
@@ -100,7 +100,7 @@ func TestText(t *testing.T) {
 		{Record{Dropped: 5}, `2026-03-01 12:00:00  5 more denials have no line of their own`},
 	} {
 		tt.r.Time = noon
-		if got := tt.r.Text(time.UTC); got != tt.want {
+		if got := tt.r.Text(time.UTC, ""); got != tt.want {
 			t.Errorf("got  %s\nwant %s", got, tt.want)
 		}
 	}
@@ -159,7 +159,7 @@ func FuzzParse(f *testing.F) {
 		if bytes.ContainsAny(line, "\n\r\x1b") || !json.Valid(line) {
 			t.Fatalf("%q becomes %q", text, line)
 		}
-		_ = r.Text(time.UTC)
+		_ = r.Text(time.UTC, "")
 		again, err := Parse(line)
 		if err != nil {
 			t.Fatalf("%q becomes %q: %v", text, line, err)

@@ -9,9 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns r on one line for people, with times in loc. It is printable whatever the sandbox
+// Text returns r on one line for people, with times in loc. command is what precedes the flag
+// that would allow it, to make a command line for a shell. It is printable whatever the sandbox
 // has chosen: a path or name with other than plain characters is quoted like a Go string.
-func (r *Record) Text(loc *time.Location) string {
+func (r *Record) Text(loc *time.Location, command string) string {
 	at := r.Time.In(loc).Format(time.DateTime)
 	if r.Dropped > 0 {
 		return fmt.Sprintf("%s  %d more denials have no line of their own", at, r.Dropped)
@@ -23,7 +24,7 @@ func (r *Record) Text(loc *time.Location) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %-8s  %-24s  %s", at, plain(r.Op), path, r.why())
 	if r.Remedy != "" {
-		fmt.Fprintf(&b, "; to allow it: %s", Printable(r.Remedy))
+		fmt.Fprintf(&b, "; to allow it: %s", Printable(command+r.Remedy))
 	}
 	var notes []string
 	if r.Command != "" {

@@ -23,7 +23,7 @@ func deniedMeanwhile(e *env) {
 		{Pattern: "**", Level: perm.Write, Source: "preset x"},
 		{Pattern: "ro.txt", Level: perm.Read, Source: "policy.yaml:3"},
 		{Pattern: ".env", Level: perm.None, Priority: perm.PrioritySecret, Source: "preset x"},
-		{Pattern: "it*", Level: perm.View, Source: "--rule"},
+		{Pattern: "it*", Level: perm.Read, Source: "--rule"},
 	}})
 	env := runtime.Denial{Op: "lookup", Path: "d/.env", Level: perm.None, Rule: ".env=none", Source: "preset x", Allow: "--reveal '/d/.env=read'"}
 	for _, tt := range []struct {
@@ -38,7 +38,7 @@ func deniedMeanwhile(e *env) {
 			{Op: "unlink", Path: "ro.txt", Level: perm.Read, Rule: "ro.txt=read", Source: "policy.yaml:3", Allow: "--rule '/ro.txt=write'"}, env,
 		}},
 		{`rm d/it*`, []runtime.Denial{
-			{Op: "unlink", Path: `d/it's\x1b`, Level: perm.View, Rule: "it*=view", Source: "--rule", Allow: `--rule '/d/it'\''s\x1b=write'`},
+			{Op: "unlink", Path: `d/it's\x1b`, Level: perm.Read, Rule: "it*=read", Source: "--rule", Allow: `--rule '/d/it'\''s\x1b=write'`},
 		}},
 		{"true", nil},
 	} {

@@ -2,10 +2,12 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"unicode/utf8"
 
 	"wolffia/internal/jsontext"
+	"wolffia/runtime"
 	"wolffia/service"
 )
 
@@ -31,6 +33,7 @@ func encode(w *bufio.Writer, v any) error {
 type bashResult service.BashResult
 
 func (r *bashResult) encode(w *bufio.Writer) error {
+	denied := cmp.Or(r.Denied, &runtime.Denials{})
 	_, _ = w.WriteString("{") // w returns the error at the last write
 	if err := jsontext.WriteField(w, "stdout", r.Stdout); err != nil {
 		return err
@@ -47,7 +50,10 @@ func (r *bashResult) encode(w *bufio.Writer) error {
 		Truncated    bool   `json:"truncated"`
 		SessionEnded bool   `json:"sessionEnded"`
 		Restored     string `json:"restored,omitempty"`
-	}{r.ExitCode, r.Cwd, jsontext.Exact(r.Cwd), r.Duration.Milliseconds(), r.Truncated, r.SessionEnded, r.Restored})
+
+		Denied     []runtime.Denial `json:"denied,omitempty"`
+		DeniedMore int              `json:"deniedMore,omitempty"`
+	}{r.ExitCode, r.Cwd, jsontext.Exact(r.Cwd), r.Duration.Milliseconds(), r.Truncated, r.SessionEnded, r.Restored, denied.List, denied.More})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/audit"
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+// quietFlags are the flags of commands that report what was denied at their end.
+type quietFlags struct{ quiet bool }
+
+func (f *quietFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings, nor what the rules have denied")
+}
+
+// deniedNote returns one line about what was denied, without newline; empty if nothing was.
+// flags is what the flags that allow it follow, and all says where the other denials are.
+func deniedNote(d *runtime.Denials, flags, all string) string {
+	if d == nil || len(d.List) == 0 {
+		return ""
+	}
+	first := &d.List[0]
+	note := fmt.Sprintf("denied by the rules: %s %s", first.Op, first.Path)
+	switch {
+	case first.Rule != "" && first.Source != "":
+		note += fmt.Sprintf(" (rule %q of %s)", first.Rule, first.Source)
+	case first.Rule != "":
+		note += fmt.Sprintf(" (rule %q)", first.Rule)
+	}
+	if first.Why != "" {
+		note += ": " + first.Why
+	}
+	if first.Allow != "" {
+		note += "; to allow it: " + flags + first.Allow
+	}
+	if more := len(d.List) - 1 + d.More; more > 0 {
+		note += fmt.Sprintf("; %d more: %s", more, all)
+	}
+	return note
+}
+
+// noteDenied reports on standard error what was denied while a command ran. create says that
+// this command line describes the sandbox.
+func (a *app) noteDenied(d *runtime.Denials, id string, create bool) {
+	flags, all := a.addTo(id), a.self()+" audit "+shellWord(id)
+	if create {
+		flags, all = "", "--audit FILE writes all"
+	}
+	if note := deniedNote(d, flags, all); note != "" && !a.quiet {
+		fmt.Fprintln(a.err, "wolffia:", printable(note))
+	}
+}
+
+// self returns the beginning of a command line for a shell with which the user gets the same
+// sandboxes.
+func (a *app) self() string {
+	if a.stateDir == "" {
+		return "wolffia"
+	}
+	return "wolffia --state-dir " + shellWord(a.stateDir)
+}
+
+// addTo returns the beginning of the command line for a shell that adds the rules of flags to
+// those of a sandbox.
+func (a *app) addTo(sandbox string) string { return a.self() + " policy add " + shellWord(sandbox) + " " }
+
+// shellWord quotes a word for a shell if it has other than plain characters.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%", r)
+	}
+	if s != "" && strings.TrimFunc(s, plain) == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// auditFlags are the flags of run about the log of denials.
+type auditFlags struct {
+	audit string
+	file  *os.File
+}
+
+func (f *auditFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.audit, "audit", "", "write what was denied to this file, as wolffia audit --json prints it")
+}
+
+// open opens the file, so that it fails before the command runs. The sandbox must not be able
+// to have put a link there, nor to change the log.
+func (f *auditFlags) open(c *runtime.SandboxConfig) error {
+	if f.audit == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(filepath.Dir(f.audit))
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "--audit: %w", err)
+	}
+	shown := []string{c.CodebasePath}
+	for _, m := range c.Mounts {
+		if m.Writable {
+			shown = append(shown, m.Source)
+		}
+	}
+	for _, place := range shown {
+		if real, err := filepath.EvalSymlinks(place); err == nil && within(dir, real) {
+			return runtime.Errorf(runtime.ErrInvalid, "--audit %s: the sandbox could change a file in %s: name a file outside of it", f.audit, place)
+		}
+	}
+	if f.file, err = os.OpenFile(f.audit, os.O_WRONLY|os.O_CREATE|unix.O_NONBLOCK, 0o600); err != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "--audit: %w", err)
+	}
+	if st, err := f.file.Stat(); err == nil && st.Mode().IsRegular() {
+		err = f.file.Truncate(0)
+		if err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "--audit: %w", err)
+		}
+	}
+	return nil
+}
+
+// write writes the log of a sandbox, which it stops first so that the log is complete.
+func (f *auditFlags) write(ctx context.Context, a *app, rt *local.Runtime, id string) (err error) {
+	if f.file == nil {
+		return nil
+	}
+	defer func() {
+		if err = errors.Join(err, f.file.Close()); err != nil {
+			err = fmt.Errorf("--audit %s: %w", f.audit, err)
+		}
+	}()
+	if err := rt.Stop(ctx, id); err != nil {
+		return err
+	}
+	log, _, err := rt.Audit(ctx, id)
+	if errors.Is(err, runtime.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the sandbox has ended by itself, and with it its log: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	out := bufio.NewWriter(f.file)
+	err = printAll(log, func(r audit.Record) error { return printRecord(out, &r, true, "") })
+	if n := log.Skipped(); n > 0 {
+		a.warn("%d lines of the audit log are damaged and left out", n)
+	}
+	return errors.Join(err, out.Flush())
+}
+
