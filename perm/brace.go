@@ -139,10 +139,10 @@ func setLen(s string) (int, error) {
 // anchored: put a slash before it for a path relative to the root.
 func Quote(name string) string {
 	var b strings.Builder
-	for len(name) > 0 {
+	for first := true; len(name) > 0; first = false {
 		r, n := utf8.DecodeRuneInString(name)
 		switch {
-		case r == utf8.RuneError && n == 1, !unicode.IsPrint(r):
+		case r == utf8.RuneError && n == 1, !unicode.IsPrint(r), r == ' ' && (first || len(name) == 1):
 			for _, c := range []byte(name[:n]) {
 				fmt.Fprintf(&b, "\\x%02x", c)
 			}

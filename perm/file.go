@@ -182,7 +182,7 @@ func (r *reader) rule(n *plainyaml.Node) (rule Rule, ok bool) {
 		r.fail(n.Line, "rule without a level")
 	}
 	if len(r.errs) == before {
-		if _, err := rule.alternatives(exceptions{}); err != nil {
+		if err := rule.checkWritten(); err != nil {
 			r.fail(n.Line, "rule %q: %w", rule.String(), err)
 		}
 	}

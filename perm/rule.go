@@ -147,8 +147,26 @@ func ParseRule(s string) (Rule, error) {
 		return Rule{}, invalid("rule %q: %w", s, err)
 	}
 	r := Rule{Pattern: s[:i], Level: level}
-	if _, err := r.alternatives(exceptions{}); err != nil {
+	if err := r.checkWritten(); err != nil {
 		return Rule{}, invalid("rule %q: %w", s, err)
 	}
 	return r, nil
 }
+
+// checkWritten returns what is malformed in the pattern of r, which a person has written, or
+// what would match something else than that person expects.
+func (r *Rule) checkWritten() error {
+	const blanks = " \t\r\n"
+	if strings.HasPrefix(r.Pattern, "!") {
+		return invalid("a leading ! negates nothing here: write another rule for what should have another level, or \\! for a name that begins with it")
+	}
+	text := strings.TrimSuffix(r.Pattern, "/")
+	if end := strings.TrimRight(text, blanks); end != text && (len(text)-len(end) > 1 || !escapes(end)) || strings.TrimLeft(text, blanks) != text {
+		return invalid("the pattern begins or ends with a blank: remove it, or write \\x20 for a name that has it")
+	}
+	_, err := r.alternatives(exceptions{})
+	return err
+}
+
+// escapes reports whether the last byte of a pattern is a backslash that escapes what follows.
+func escapes(s string) bool { return (len(s)-len(strings.TrimRight(s, `\`)))%2 == 1 }

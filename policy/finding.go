@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"wolffia/perm"
@@ -67,7 +68,7 @@ const maxNamed = 5
 // and what could not be read. Names in flags are quoted for a shell, and no note has
 // unprintable bytes.
 func (p *Policy) Notes() []string {
-	var notes []string
+	notes := slices.Clone(p.Doubts)
 	if p.Truncated {
 		notes = append(notes, "the codebase is too large to find all its git repositories: programs, hooks and included files that the configuration of the other repositories names are not read-only, nor are bare repositories whose names do not end in .git")
 	}

@@ -15,6 +15,9 @@ import (
 type Options struct {
 	Preset string // name of a preset; "" means the one that File extends, or perm.DefaultPreset
 	File   string // path of a policy file; "" means none
+	// Choice takes the place of Preset, File and of what begins with Project below, if it
+	// is not nil; they must be empty.
+	Choice *Choice
 
 	// Rules are as by --rule: they outrank the preset and the file, but not the
 	// preset's secrets. Reveals are as by --reveal: they outrank all other rules. For
@@ -73,6 +76,10 @@ type Policy struct {
 	// Truncated is set if the codebase is too large to find all its repositories. Every
 	// .git is guarded all the same, but not what the configuration in it points to.
 	Truncated bool
+
+	// Doubts are sentences about rules of Options and policy files that do not do what
+	// they look like: others outrank them, or they match nothing.
+	Doubts []string
 }
 
 // For returns the rules for the codebase, a directory. It reads the codebase, which
@@ -84,16 +91,41 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	req := &perm.Request{
+	req, err := o.request()
+	if err != nil {
+		return nil, err
+	}
+	path, err := resolve(codebase)
+	if err != nil {
+		return nil, err
+	}
+	p, err := rulesFor(ctx, codebase, path, o, req)
+	if err != nil {
+		return nil, err
+	}
+	p.Doubts, err = doubts(path, p.Rules, req)
+	return p, err
+}
+
+// request returns the request for o, without what depends on the codebase.
+func (o *Options) request() (req *perm.Request, err error) {
+	req = &perm.Request{
 		Preset: o.Preset, Rules: o.Rules, Reveals: o.Reveals,
 		Project: o.Project, ProjectReveals: o.ProjectReveals, ProjectPreset: o.ProjectPreset,
 	}
-	if o.File != "" {
-		var err error
-		if req.File, err = ReadFile(o.File); err != nil {
-			return nil, err
-		}
+	switch {
+	case o.Choice != nil && (o.Preset != "" || o.File != "" || len(o.Project)+len(o.ProjectReveals) > 0):
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the rules of a sandbox exclude a preset, a policy file and rules of a project")
+	case o.Choice != nil:
+		o.Choice.fill(req)
+	case o.File != "":
+		req.File, err = ReadFile(o.File)
 	}
+	return req, err
+}
+
+// rulesFor is For without Policy.Doubts. path is the resolved codebase.
+func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.Request) (*Policy, error) {
 	base, err := req.Base()
 	if err == nil { // errors in o come before those of the codebase
 		err = perm.Check(slices.Concat(o.Rules, o.Reveals, o.Project, o.ProjectReveals))
@@ -101,13 +133,13 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
-	path, err := resolve(codebase)
-	if err != nil {
-		return nil, err
-	}
 	own, err := ownNames(path, append([]string{o.File}, o.Configs...))
 	if err != nil {
 		return nil, err
+	}
+	var kept []perm.Rule
+	if o.Choice != nil {
+		kept = o.Choice.kept
 	}
 	p := &Policy{}
 	secret := secretsOf(base.Rules)
@@ -118,7 +150,7 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 		}
 		if recorded := r.own(); recorded != nil { // nothing depends on what is in the codebase
 			if p.Rules, err = perm.Assemble(req); err == nil {
-				p.Rules = append(p.Rules, ownFile(own)...)
+				p.Rules = slices.Concat(p.Rules, ownFile(own), kept)
 				err = perm.Check(p.Rules)
 			}
 			if err != nil {
@@ -169,6 +201,11 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	}
 	if base.Git {
 		p.Rules = append(p.Rules, earlier...)
+	}
+	for _, r := range kept {
+		if !slices.Contains(p.Rules, r) {
+			p.Rules = append(p.Rules, r)
+		}
 	}
 	if err := perm.Check(p.Rules); err != nil {
 		return nil, invalid(err)

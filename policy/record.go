@@ -118,5 +118,8 @@ func ownFile(names []string) []perm.Rule {
 	for _, name := range names {
 		all = append(all, name, name+".lock")
 	}
-	return atMostRead(all, "the rules themselves, which come from this file")
+	return atMostRead(all, rulesFile)
 }
+
+// rulesFile is the source of the rules of ownFile.
+const rulesFile = "the rules themselves, which come from this file"
