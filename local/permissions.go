@@ -21,6 +21,25 @@ import (
 // process is killed in between, the sandbox goes on under the old rules, and Inspect
 // reports that they differ from the recorded ones; another call repairs it.
 func (s *sandboxes) SetPermissions(ctx context.Context, sandboxID string, rules []perm.Rule) error {
+	return s.setPermissions(ctx, sandboxID, rules, func([]perm.Rule) error { return nil })
+}
+
+// ErrChanged is the error of ReplacePermissions if the sandbox has other rules.
+var ErrChanged = runtime.Errorf(runtime.ErrConflict, "another process has changed the rules of the sandbox meanwhile: try again")
+
+// ReplacePermissions is SetPermissions for a caller that has made the rules from those that
+// the sandbox had, was. If it has others by now, they stay, and the error is ErrChanged.
+func (s *sandboxes) ReplacePermissions(ctx context.Context, sandboxID string, was, rules []perm.Rule) error {
+	return s.setPermissions(ctx, sandboxID, rules, func(now []perm.Rule) error {
+		if !slices.Equal(now, was) {
+			return ErrChanged
+		}
+		return nil
+	})
+}
+
+// setPermissions is SetPermissions unless check returns an error for the recorded rules.
+func (s *sandboxes) setPermissions(ctx context.Context, sandboxID string, rules []perm.Rule, check func(was []perm.Rule) error) error {
 	if err := perm.Check(rules); err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
@@ -47,6 +66,9 @@ func (s *sandboxes) SetPermissions(ctx context.Context, sandboxID string, rules 
 		if p, err := perm.Compile(rules); err != nil || !p.GrantsAll() {
 			return errors.Join(err, runtime.Errorf(runtime.ErrInvalid, "sandbox %s has filter %s: nothing would enforce rules that hide or protect a part of its codebase: create it again with --filter fuse or static", box.ID(), c.Filter))
 		}
+	}
+	if err := check(c.Permissions); err != nil {
+		return err
 	}
 	was := *c
 	c.Permissions = slices.Clone(rules)

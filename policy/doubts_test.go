@@ -104,6 +104,9 @@ func TestChoice(t *testing.T) {
 	for _, preset := range perm.Presets() {
 		options = append(options, Options{Preset: preset.Name}, Options{Preset: preset.Name, File: file})
 	}
+	options = append(options, Options{
+		File: file, Preset: "agent-safe", Project: parsed(t, "src/=read"), ProjectReveals: parsed(t, "/.env=read", "/x.pem=read"), ProjectPreset: true,
+	})
 	state := t.TempDir()
 	sorted := func(rules []perm.Rule) []perm.Rule {
 		rules = slices.Clone(rules)

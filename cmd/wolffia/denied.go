@@ -74,7 +74,9 @@ func (a *app) self() string {
 
 // addTo returns the beginning of the command line for a shell that adds the rules of flags to
 // those of a sandbox.
-func (a *app) addTo(sandbox string) string { return a.self() + " policy add " + shellWord(sandbox) + " " }
+func (a *app) addTo(sandbox string) string {
+	return a.self() + " policy add " + shellWord(sandbox) + " "
+}
 
 // shellWord quotes a word for a shell if it has other than plain characters.
 func shellWord(s string) string {
@@ -161,4 +163,3 @@ func (f *auditFlags) write(ctx context.Context, a *app, rt *local.Runtime, id st
 	}
 	return errors.Join(err, out.Flush())
 }
-

@@ -35,7 +35,8 @@ specific; then the stricter. What none matches is hidden.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.policyPresetsCommand(), a.policyCheckCommand(), a.policyExplainCommand(), a.policySetCommand())
+	cmd.AddCommand(a.policyPresetsCommand(), a.policyCheckCommand(), a.policyExplainCommand(),
+		a.policyShowCommand(), a.policySetCommand(), a.policyAddCommand(), a.policyRemoveCommand())
 	return cmd
 }
 
@@ -80,26 +81,42 @@ func (a *app) policyPresetsCommand() *cobra.Command {
 	return cmd
 }
 
-// printRules prints rules as a table.
+// printRules prints rules as a table of bounded width but for the last column.
 func (a *app) printRules(rules []perm.Rule) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "LEVEL\tPRIORITY\tTYPE\tWHAT IT IS\tPATTERN\tEXCEPT")
+	fmt.Fprintln(w, "LEVEL\tPRIORITY\tTYPE\tPATTERN\tEXCEPT\tFROM")
 	for _, r := range rules {
 		level := r.Level.String()
 		if r.AtMost {
 			level = "at most " + level
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", level, r.Priority, r.Type, r.Reason(), printable(r.Pattern), dash(printable(r.Except)))
+		from := r.Source
+		if what := r.Reason(); what != "" {
+			from += ": " + what
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", level, r.Priority, r.Type, cell(r.Pattern), dash(cell(r.Except)), printable(from))
 	}
 	return w.Flush()
 }
 
+// cell returns text for a column of a table, which a long one would make unreadable: --json
+// has all of it.
+func cell(s string) string {
+	const most = 60
+	if r := []rune(printable(s)); len(r) > most {
+		return string(r[:most-3]) + "..."
+	}
+	return printable(s)
+}
+
 func (a *app) policyCheckCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, all bool
+	var codebase string
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a policy file; print the rules it makes",
-		Long: `Check a policy file; print the rules it makes.
+		Long: `Check a policy file; print the rules it makes. With --codebase, warn of rules that match
+nothing there, or that other rules outrank.
 
   version: 1
   extends: agent-safe          # a preset, optional
@@ -109,7 +126,7 @@ func (a *app) policyCheckCommand() *cobra.Command {
       level: write
       priority: 100            # what it is without being said`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := policy.ReadFile(args[0])
 			if err != nil {
 				return err
@@ -121,12 +138,19 @@ func (a *app) policyCheckCommand() *cobra.Command {
 			if err != nil {
 				return runtime.WithClass(runtime.ErrInvalid, err)
 			}
+			if codebase != "" {
+				if err := a.doubtsOf(cmd.Context(), args[0], file, codebase); err != nil {
+					return err
+				}
+			}
 			if asJSON {
 				return a.printJSON(rules)
 			}
-			return a.printRules(rules)
+			return a.checkRules(file, rules, all)
 		},
 	}
+	cmd.Flags().StringVar(&codebase, "codebase", "", "warn of rules without effect in this directory")
+	cmd.Flags().BoolVar(&all, "all", false, "print the preset's rules too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -228,8 +252,9 @@ open, and from its next start if it does not. What was read before is known.`,
 	return cmd
 }
 
-// relative makes path relative to the codebase, and looks whether it is a
-// directory there.
+// relative makes path relative to the codebase, and looks whether it is a directory
+// there. An absolute path that the host does not have begins at the codebase's root, as in a
+// pattern.
 func relative(codebase, path string) (rel string, dir bool) {
 	rel = path
 	if filepath.IsAbs(path) {
@@ -238,8 +263,11 @@ func relative(codebase, path string) (rel string, dir bool) {
 				rel = r
 			}
 		}
+		if _, err := os.Lstat(path); err != nil && (rel == ".." || strings.HasPrefix(rel, "../")) {
+			rel = strings.TrimLeft(path, "/")
+		}
 	}
-	dir = strings.HasSuffix(rel, "/")
+	dir = strings.HasSuffix(path, "/")
 	rel = filepath.Clean(rel)
 	if st, err := os.Lstat(filepath.Join(codebase, rel)); err == nil {
 		dir = st.Mode().Type() == fs.ModeDir

@@ -70,6 +70,7 @@ var bindings = map[string]binding{
 	"mount":        {path: mountPath, because: "it shows a directory without rules, of the host or of the codebase"},
 	"rootfs":       {path: wholePath, because: "the sandbox would run on a directory of the project's choice"},
 	"policy":       {path: wholePath, because: "wolffia trust does not show what that file says; use rules and reveal"},
+	"audit":        {path: wholePath, because: "the file is overwritten"},
 	"owner":        {because: "the service trusts it"},
 	"home":         {because: "a home may have another project's credentials"},
 	"volume":       {because: "a volume may be another project's"},

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/local"
+	"wolffia/perm"
+	"wolffia/policy"
+	"wolffia/runtime"
+)
+
+// A shownPolicy is what policy show prints of a sandbox's rules.
+type shownPolicy struct {
+	SandboxID string      `json:"sandboxId"`
+	Preset    string      `json:"preset"` // empty: none
+	Rules     []perm.Rule `json:"rules"`  // the user's
+
+	PresetRules int         `json:"presetRules"`   // how many rules the preset has
+	MadeRules   int         `json:"madeRules"`     // how many rules are for what the codebase has
+	All         []perm.Rule `json:"all,omitempty"` // with --all
+}
+
+func (a *app) policyShowCommand() *cobra.Command {
+	var asJSON, all bool
+	cmd := &cobra.Command{
+		Use:   "show [--all] SANDBOX",
+		Short: "Show the rules of a sandbox: its preset, and those of flags and files",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			info, err := filtered(cmd.Context(), rt, args[0])
+			if err != nil {
+				return err
+			}
+			if info.Tree != nil && info.Tree.TreeStats != nil && !info.Tree.Current {
+				a.warn("other rules are in force, since a change was not completed: wolffia policy add or set completes it")
+			}
+			c, err := policy.ChoiceOf(info.Config.Permissions)
+			if err != nil { // a program has made them
+				c = &policy.Choice{Rules: info.Config.Permissions}
+			}
+			s := shownPolicy{info.ID, c.Preset, c.Rules, c.PresetRules, c.MadeRules, nil}
+			if all {
+				s.All = info.Config.Permissions
+			}
+			if asJSON {
+				return a.printJSON(s)
+			}
+			return a.printPolicy(&s)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "show all rules, also those of the preset and for what the codebase has")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printPolicy prints rules for people.
+func (a *app) printPolicy(s *shownPolicy) error {
+	switch {
+	case s.Preset != "":
+		fmt.Fprintf(a.out, "preset %s: %d rules\n", printable(s.Preset), s.PresetRules)
+	case s.PresetRules > 0:
+		fmt.Fprintf(a.out, "no preset, but %d rules for secrets\n", s.PresetRules)
+	default:
+		fmt.Fprintln(a.out, "no preset")
+	}
+	if s.MadeRules > 0 {
+		fmt.Fprintf(a.out, "made for what the codebase has: %d rules\n", s.MadeRules)
+	}
+	rules := s.Rules
+	if s.All != nil {
+		rules = s.All
+	}
+	if len(rules) == 0 {
+		fmt.Fprintln(a.out, "no rules of flags or files")
+		return nil
+	}
+	fmt.Fprintln(a.out)
+	return a.printRules(rules)
+}
+
+// filtered returns what is known of a sandbox with a codebase.
+func filtered(ctx context.Context, rt *local.Runtime, ref string) (*local.Details, error) {
+	info, err := rt.Inspect(ctx, ref)
+	if err == nil && info.CodebasePath == "" {
+		err = runtime.Errorf(runtime.ErrInvalid, "sandbox %s has no codebase: rules have nothing to filter", info.ContainerName())
+	}
+	return info, err
+}
+
+func (a *app) policyAddCommand() *cobra.Command {
+	var rules, reveals []string
+	cmd := &cobra.Command{
+		Use:   "add SANDBOX --rule PATTERN=LEVEL | --reveal PATTERN=LEVEL",
+		Short: "Add rules to those of a sandbox, also while it runs",
+		Long: `Add rules to those of a sandbox, as if its flags had had them. A rule of the same flag
+and pattern is replaced. They bind when the command returns, as with policy set. What
+depends on the codebase is looked at again; a policy file is not read again.`,
+		Example: `  wolffia policy add box --rule 'docs/=write'
+  wolffia policy add box --reveal '/.env=read'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := &policy.Options{}
+			var err error
+			if o.Rules, err = parseRules(rules); err != nil {
+				return err
+			}
+			if o.Reveals, err = parseRules(reveals); err != nil {
+				return err
+			}
+			if len(rules)+len(reveals) == 0 {
+				return runtime.Errorf(runtime.ErrInvalid, "no rules are given: wolffia policy add SANDBOX --rule PATTERN=LEVEL")
+			}
+			return a.changeRules(cmd.Context(), args[0], o, func(*policy.Choice) error { return nil })
+		},
+	}
+	cmd.Flags().StringArrayVar(&rules, "rule", nil, "add a rule: PATTERN=none|view|read|write; it does not reveal secrets")
+	cmd.Flags().StringArrayVar(&reveals, "reveal", nil, "add a rule that outranks all, secrets included: PATTERN=LEVEL")
+	return cmd
+}
+
+func (a *app) policyRemoveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rm SANDBOX PATTERN...",
+		Short: "Remove rules of flags and files from a sandbox, also while it runs",
+		Long: `Remove the rules with these patterns, which flags or a policy file have given, from
+those of a sandbox: wolffia policy show prints them. The preset's rules stay.`,
+		Example: `  wolffia policy rm box docs/`,
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeRules(cmd.Context(), args[0], &policy.Options{}, func(c *policy.Choice) error {
+				for _, pattern := range args[1:] {
+					if !c.Remove(pattern) {
+						return runtime.Errorf(runtime.ErrNotFound, "no flag or file has given the sandbox a rule with the pattern %q: wolffia policy show %s lists them", pattern, args[0])
+					}
+				}
+				return nil
+			})
+		},
+	}
+	return cmd
+}
+
+// parseRules reads the values of --rule or --reveal.
+func parseRules(texts []string) (rules []perm.Rule, err error) {
+	for _, s := range texts {
+		rule, err := perm.ParseRule(s)
+		if err != nil {
+			return nil, runtime.WithClass(runtime.ErrInvalid, err)
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+// changeRules makes the rules of a sandbox anew: what edit leaves of them, with the rules of
+// o. If another process changes them meanwhile, it begins again.
+func (a *app) changeRules(ctx context.Context, ref string, o *policy.Options, edit func(*policy.Choice) error) error {
+	rt, err := a.open("")
+	if err != nil {
+		return err
+	}
+	for tries := 1; ; tries++ {
+		info, err := filtered(ctx, rt, ref)
+		if err != nil {
+			return err
+		}
+		again := *o
+		again.StateDir = a.stateDir
+		if again.Choice, err = policy.ChoiceOf(info.Config.Permissions); err != nil {
+			return fmt.Errorf("%w: wolffia policy set %s", err, info.ContainerName())
+		}
+		if err := edit(again.Choice); err != nil {
+			return err
+		}
+		made, err := policy.For(ctx, info.CodebasePath, &again)
+		if err != nil {
+			return err
+		}
+		err = rt.ReplacePermissions(ctx, info.ID, info.Config.Permissions, made.Rules)
+		if errors.Is(err, local.ErrChanged) && tries < 5 {
+			continue
+		}
+		if err == nil {
+			a.warnRules(made)
+		}
+		return err
+	}
+}
+
+// checkRules prints the rules of a policy file: the user's, and with all the preset's too.
+func (a *app) checkRules(file *perm.PolicyFile, rules []perm.Rule, all bool) error {
+	if all {
+		return a.printRules(rules)
+	}
+	others := len(rules) - len(file.Rules)
+	if len(file.Rules) > 0 {
+		if err := a.printRules(file.Rules); err != nil {
+			return err
+		}
+	}
+	from := "which hide secrets"
+	if file.Extends != "" {
+		from = "of preset " + file.Extends
+	}
+	fmt.Fprintf(a.out, "and %d rules %s: --all prints them\n", others, from)
+	return nil
+}
+
+// doubtsOf prints what may be wrong with the rules of a policy file for a codebase.
+func (a *app) doubtsOf(ctx context.Context, name string, file *perm.PolicyFile, codebase string) error {
+	made, err := policy.For(ctx, codebase, &policy.Options{File: name, StateDir: a.stateDir})
+	if err != nil {
+		return err
+	}
+	none, whole, err := policy.Unmatched(codebase, file.Rules)
+	if err != nil {
+		return err
+	}
+	doubts := slices.Clone(made.Doubts)
+	for _, r := range none {
+		text := "it matches nothing in the codebase"
+		if !whole {
+			text = "it matches nothing in the part of the codebase that was looked through"
+		}
+		doubts = append(doubts, fmt.Sprintf("rule %q of %s: %s", r.Pattern+"="+r.Level.String(), r.Source, text))
+	}
+	for _, d := range doubts {
+		a.warn("%s", printable(d))
+	}
+	return nil
+}
