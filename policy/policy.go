@@ -103,6 +103,9 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Choice != nil {
+		req.File = nil // its rules are not new
+	}
 	p.Doubts, err = doubts(path, p.Rules, req)
 	return p, err
 }

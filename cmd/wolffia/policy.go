@@ -94,15 +94,14 @@ func (a *app) printRules(rules []perm.Rule) error {
 		if what := r.Reason(); what != "" {
 			from += ": " + what
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", level, r.Priority, r.Type, cell(r.Pattern), dash(cell(r.Except)), printable(from))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", level, r.Priority, r.Type, cell(r.Pattern, 60), dash(cell(r.Except, 24)), printable(from))
 	}
 	return w.Flush()
 }
 
-// cell returns text for a column of a table, which a long one would make unreadable: --json
-// has all of it.
-func cell(s string) string {
-	const most = 60
+// cell returns at most so many characters of text for a column of a table, which a long one
+// would make unreadable. --json has all of it.
+func cell(s string, most int) string {
 	if r := []rune(printable(s)); len(r) > most {
 		return string(r[:most-3]) + "..."
 	}

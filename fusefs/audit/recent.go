@@ -42,7 +42,7 @@ func (s *Recent) Add(r Record, rules *perm.Policy) int64 {
 	}
 	i := slices.IndexFunc(*list, func(old recent) bool { return old.kind == k && old.record.Why == r.Why })
 	if i >= 0 {
-		(*list)[i].last = s.count
+		(*list)[i].entry, (*list)[i].last = entry{r, rules}, s.count
 		return s.count
 	}
 	if len(*list) == maxRecent {
