@@ -26,6 +26,10 @@ func recordOf(config *runtime.SandboxConfig) *statedir.Config {
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
 	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
 	c.Volumes = slices.Clone(c.Volumes)
+	if c.Git != nil {
+		g := *c.Git
+		c.Git = &g
+	}
 	if c.Docker != nil {
 		d := *c.Docker
 		c.Docker = &d

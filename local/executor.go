@@ -16,6 +16,7 @@ import (
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -112,6 +113,9 @@ func environment(c *statedir.Config, more map[string]string) []string {
 	vars := map[string]string{
 		"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": rootfs.Home(c), "USER": c.User, "LOGNAME": c.User,
 		"LANG": "C.UTF-8", "SHELL": "/bin/sh",
+	}
+	if c.Git != nil {
+		vars["GIT_CONFIG_SYSTEM"] = launch.GitPath + "/config"
 	}
 	maps.Copy(vars, c.Env)
 	maps.Copy(vars, more)

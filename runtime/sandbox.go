@@ -56,6 +56,8 @@ type SandboxConfig struct {
 	Platform string `json:"platform,omitempty"`
 	// Env is added to the environment that every process starts with.
 	Env map[string]string `json:"env,omitempty"`
+	// Git is git's configuration of the system level inside; nil: the system's own.
+	Git *GitConfig `json:"git,omitempty"`
 	// Cwd is the working directory of processes that name none; empty means
 	// the mount point.
 	Cwd string `json:"cwd,omitempty"`
@@ -128,6 +130,17 @@ type DockerConfig struct {
 	Host string `json:"host,omitempty"`
 	// ReadOnlyRoot makes the image's file system read-only.
 	ReadOnlyRoot bool `json:"readOnlyRoot,omitempty"`
+}
+
+// A GitConfig is git's configuration of the system level inside a sandbox, added to that of
+// /etc/gitconfig. The user's own inside and the repositories' take precedence. git before
+// 2.32 ignores it.
+type GitConfig struct {
+	// Config is the text of a configuration file, up to 64 KiB of UTF-8: git-config(1).
+	Config string `json:"config,omitempty"`
+	// Ignore has patterns of files that git ignores in all repositories, up to 64 KiB of
+	// UTF-8: gitignore(5). Empty: none.
+	Ignore string `json:"ignore,omitempty"`
 }
 
 // A Mount shows a host directory or file inside the sandbox.

@@ -49,7 +49,7 @@ type problem func(format string, args ...any)
 
 // checks are what Validate checks.
 var checks = []func(*SandboxConfig, problem){
-	checkNames, checkPlaces, checkVolumes, checkImage, checkResources, checkReach, checkLifetimes, checkText, checkPairs, checkPermissions, checkFilter,
+	checkNames, checkPlaces, checkVolumes, checkImage, checkResources, checkReach, checkLifetimes, checkText, checkGit, checkPairs, checkPermissions, checkFilter,
 }
 
 // Validate checks what can be checked without looking at the host. The error names
@@ -195,6 +195,18 @@ func checkText(c *SandboxConfig, bad problem) {
 	for _, s := range texts {
 		if !utf8.ValidString(s) {
 			bad("%q: it must be UTF-8", s)
+		}
+	}
+}
+
+// checkGit checks the configuration of git.
+func checkGit(c *SandboxConfig, bad problem) {
+	if c.Git == nil {
+		return
+	}
+	for what, text := range map[string]string{"configuration": c.Git.Config, "list of ignored files": c.Git.Ignore} {
+		if len(text) > 64<<10 || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			bad("git %s: it must be up to 64 KiB of UTF-8 without NUL", what)
 		}
 	}
 }

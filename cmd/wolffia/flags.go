@@ -27,6 +27,7 @@ type boxFlags struct {
 	filterFlags
 	toolchainFlags
 	volumeFlags
+	gitFlags
 	runtime  string
 	platform string
 	mounts   []string
@@ -78,6 +79,9 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	f.filterFlags.add(cmd)
 	f.toolchainFlags.add(cmd)
 	f.volumeFlags.add(cmd)
+	if !f.fixed { // the service has owners of its own
+		f.gitFlags.add(cmd)
+	}
 }
 
 // config makes a configuration of the flags.
@@ -133,6 +137,9 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		if v, set := os.LookupEnv(k); set && c.Env[k] == "" {
 			c.Env[k] = v
 		}
+	}
+	if !f.fixed {
+		f.gitFlags.apply(a, c)
 	}
 	if c.Labels, err = labels(f.labels); err != nil {
 		return nil, err

@@ -109,6 +109,9 @@ func ComposeTree(b *boot.Params, spec *launch.Spec) error {
 			return err
 		}
 	}
+	if err := composeGit(b, spec); err != nil {
+		return err
+	}
 	mounts, err := pinMounts(b)
 	if err != nil {
 		return err

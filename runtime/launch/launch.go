@@ -45,6 +45,7 @@ type Spec struct {
 	Covers  []runtime.Mount // mounted read-only over parts of the host kernel's /proc
 	Binds   []runtime.Mount // the codebase, other directories, single files; parents are mounted first
 	Scratch []string        // directories in memory
+	Git     string          // host directory that becomes GitPath; empty: there is none inside
 	Guest   string          // host path of the guest binary
 	Network runtime.Network
 	Seccomp []byte // array of struct sock_filter

@@ -14,6 +14,9 @@ const (
 	GuestPath = "/run/wolffia/guest"
 	// FilterPath is the seccomp filter, for a PID 1 that installs it by itself.
 	FilterPath = "/run/wolffia/seccomp"
+	// GitPath is a directory with git's configuration of the system level, in the file
+	// config.
+	GitPath = "/run/wolffia/git"
 	// SessionsPath is an empty directory of PID 1's own, for its shell sessions, which
 	// so do not depend on room in /tmp. The name is short since each command sent to a
 	// shell contains it.
@@ -80,6 +83,9 @@ func (s *Spec) Mounts() []Mount {
 	// A mount hides what was mounted below its target before.
 	slices.SortStableFunc(all[named:], func(a, b Mount) int { return cmp.Compare(depth(a.Target), depth(b.Target)) })
 	// These come last, so that no mount of the user's can cover them.
+	if s.Git != "" {
+		all = append(all, Mount{Source: s.Git, Target: GitPath})
+	}
 	return append(all,
 		Mount{Kind: Tmpfs, Target: SessionsPath, Mode: 0o700, Size: size.sessions},
 		Mount{Source: s.Guest, Target: GuestPath},

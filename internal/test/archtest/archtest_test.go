@@ -51,6 +51,7 @@ var allow = map[string][]string{
 	"internal/rootfs":                 {"runtime", "runtime/launch", "perm", "internal/boot", "internal/rmtree", "internal/seccomp", "internal/statedir", "internal/staticfs"},
 	"internal/staticfs":               {"runtime", "perm", "internal/beneath"},
 	"internal/gitguard":               {"internal/gitconfig"},
+	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig"},
 	"internal/rmtree":                 {"internal/beneath"},
 	"internal/statedir":               {"runtime", "internal/filelock", "internal/proc", "internal/rmtree", "internal/statefile", "internal/step"},

@@ -92,6 +92,7 @@ func Specs() map[string]*launch.Spec {
 			s.Config = &runtime.SandboxConfig{Resources: runtime.Resources{Memory: 64 << 20, PIDs: 10}}
 			s.Rlimits = launch.Rlimits{PIDs: 10, Data: 64 << 20}
 		}),
+		"git":   Spec(func(s *launch.Spec) { s.Git = "/state/run/mnt/git" }),
 		"image": Spec(func(s *launch.Spec) { s.Root, s.Etc, s.RootDir = nil, "", "/state/run/mnt/root" }),
 	}
 }

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/internal/gitconfig"
+	"wolffia/internal/gituser"
+	"wolffia/runtime"
+)
+
+// identity are the variables with which a user tells git a name and an address for one
+// shell or directory.
+var identity = []string{"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "EMAIL"}
+
+// gitFlags say what git inside has of the user's configuration.
+type gitFlags struct {
+	noGitConfig bool
+}
+
+func (f *gitFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.noGitConfig, "no-git-config", false, "do not give git inside your name, address and harmless settings")
+}
+
+// apply gives git inside what it has on the host for the user.
+func (f *gitFlags) apply(a *app, c *runtime.SandboxConfig) {
+	if f.noGitConfig {
+		return
+	}
+	for _, name := range identity {
+		if v := os.Getenv(name); v != "" && runtime.CheckVariable(name, v) == nil {
+			if _, given := c.Env[name]; !given {
+				c.Env[name] = v
+			}
+		}
+	}
+	codebase, err := realPath(c.CodebasePath)
+	if c.CodebasePath == "" || err != nil { // Create says what is wrong
+		codebase = ""
+	}
+	user, err := gituser.Read(os.Getenv, codebase)
+	if err != nil {
+		a.warn("%s", printable(err.Error()))
+	}
+	git := &runtime.GitConfig{Config: gitconfig.Format(user.Settings), Ignore: user.Ignore}
+	if *git != (runtime.GitConfig{}) {
+		c.Git = git
+	}
+}

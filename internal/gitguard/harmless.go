@@ -1,0 +1,20 @@
+package gitguard
+
+import (
+	"slices"
+
+	"wolffia/internal/gitconfig"
+)
+
+// ofRepository are the sections whose settings describe one repository.
+var ofRepository = []string{"extensions", "gc", "index", "lfs", "maintenance", "pack", "submodule"}
+
+// Harmless reports whether a setting of a user's own configuration names no program, path,
+// address or driver, and does not describe one repository.
+func Harmless(s *gitconfig.Setting) bool {
+	if _, has := s.Sub(); has || hasControl(s.Value) || slices.Contains(ofRepository, s.Section()) || s.Name == "core.repositoryformatversion" {
+		return false
+	}
+	valid, ok := free[s.Name]
+	return ok && valid(s)
+}

@@ -1,0 +1,39 @@
+package rootfs
+
+import (
+	"os"
+	"path/filepath"
+
+	"wolffia/internal/boot"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// composeGit writes git's configuration of the system level, if the sandbox has one.
+func composeGit(b *boot.Params, spec *launch.Spec) error {
+	if b.Config.Git == nil {
+		return nil
+	}
+	spec.Git = at(b, "git")
+	if err := os.Mkdir(spec.Git, 0o755); err != nil {
+		return err
+	}
+	for name, text := range gitFiles(b.Config.Git) {
+		if err := os.WriteFile(filepath.Join(spec.Git, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gitFiles returns the files of launch.GitPath. git reads config in the place of
+// /etc/gitconfig, which it includes.
+func gitFiles(g *runtime.GitConfig) map[string]string {
+	files := map[string]string{"config": "# Of the git configuration on the host. Inside, git config and git config --global override it.\n" +
+		"[include]\n\tpath = /etc/gitconfig\n" + g.Config}
+	if g.Ignore != "" {
+		files["ignore"] = g.Ignore
+		files["config"] += "[core]\n\texcludesFile = " + launch.GitPath + "/ignore\n"
+	}
+	return files
+}
