@@ -58,6 +58,7 @@ func TestMounts(t *testing.T) {
 			"bind /home/ann/src/x from /state/run/mnt/tree writable\nbind /home/ann/src/x/data from /home/ann/src/x/data\n" + own,
 		"rootfs": "bind /bin from /r/bin\nbind /etc from /r/etc\nsymlink /var/tmp from ../tmp\n" + proc + "dev /dev\n" + covers + memory +
 			tree + "bind /etc/passwd from /state/run/mnt/etc/passwd\n" + own,
+		"git":   root + proc + "dev /dev\n" + covers + etc + memory + tree + "bind /run/wolffia/git from /state/run/mnt/git\n" + own,
 		"image": proc + "dev /dev\n" + covers + memory + tree + own,
 		"limits": root + proc + "dev /dev size 1048576\n" + covers + etc +
 			"shm /dev/shm mode 1777 size 4194304\nsys /sys\ntmpfs /tmp mode 1777 size 16777216\ntmpfs /home/ann mode 0700 size 8388608\ntmpfs /workspace mode 0755 size 8388608\n" +
