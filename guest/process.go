@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/proc"
+	"wolffia/session"
 	"wolffia/wire"
 )
 
@@ -195,8 +197,12 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 	if err != nil {
 		return 0, err
 	}
+	env := req.Env
+	if !req.TTY {
+		env = slices.Concat(env, session.Unattended(env))
+	}
 	attr := &syscall.ProcAttr{
-		Dir: dir, Env: req.Env, Files: files,
+		Dir: dir, Env: env, Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: req.TTY, Ctty: 0},
 	}
 	p.mu.Lock() // the tree is complete before kill uses it

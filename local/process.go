@@ -90,6 +90,7 @@ func exitOf(s *wire.ExitStatus, session bool) runtime.Exit {
 	if session {
 		exit.Session = &runtime.SessionStatus{
 			Cwd: string(s.Cwd), Ended: s.SessionEnded, Restored: s.Restored, ShellCode: s.ShellCode, StatusLost: s.StatusLost,
+			WantedTerminal: s.WantedTerminal,
 		}
 	}
 	return exit

@@ -162,6 +162,9 @@ type SessionStatus struct {
 	ShellCode *int `json:"shellCode,omitempty"`
 	// StatusLost says that the command's status is unknown. The exit code is then 125.
 	StatusLost bool `json:"statusLost,omitempty"`
+	// WantedTerminal says that the command waited for keys of a terminal, which it did not
+	// have, and was ended for that.
+	WantedTerminal bool `json:"wantedTerminal,omitempty"`
 }
 
 // A SessionAttacher is a SessionManager whose sessions can be used at a terminal.

@@ -310,6 +310,10 @@ func (s *Session) checkLost() {
 	if r.stage != stageNone {
 		return // the ladder does the same
 	}
+	s.checkKeys(r)
+	if r.stage != stageNone {
+		return
+	}
 	astray := s.shell.astray()
 	if !s.shell.hasReadAll() && !astray {
 		r.atPrompt = 0

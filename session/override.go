@@ -9,13 +9,15 @@ import (
 // short prints less. It is not an exit status, since a shell under set -e would die of that.
 const overridden = "#overridden\n"
 
-// override makes a script that sets directory and variables for one call and
-// prints what undoes it.
-func (d dialect) override(dir string, env []string) (string, error) {
+// override makes a script that sets directory and variables for one call, unsets those of
+// attended (see [dialect.attended]), and prints what undoes it.
+func (d dialect) override(dir string, env, attended []string) (string, error) {
 	if strings.Contains(dir, "\x00") {
 		return "", fmt.Errorf("working directory %q", dir)
 	}
 	var undo, do strings.Builder
+	u, unset := d.attended(attended)
+	undo.WriteString(u)
 	for _, kv := range env {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok || !isName(name) || strings.Contains(value, "\x00") {
@@ -38,13 +40,13 @@ func (d dialect) override(dir string, env []string) (string, error) {
 			undo.WriteString("w \"$PWD\" 'cd -- '\n")
 			do.WriteString(`\cd -- ` + quote(dir) + ` >/dev/null && `)
 		}
-		return head + undo.String() + ")\n" + do.String() + `printf '#overridden\n' || :` + "\n", nil
+		return head + undo.String() + ")\n" + unset + do.String() + `printf '#overridden\n' || :` + "\n", nil
 	}
 	if dir != "" {
 		undo.WriteString(`\builtin printf '\\builtin cd -- %q\nOLDPWD=%q\n' "$PWD" "${OLDPWD-}"` + "\n")
 		do.WriteString(`\builtin cd -- ` + quote(dir) + ` >/dev/null && `)
 	}
-	return undo.String() + do.String() + `\builtin printf '#overridden\n' || \builtin :` + "\n", nil
+	return undo.String() + unset + do.String() + `\builtin printf '#overridden\n' || \builtin :` + "\n", nil
 }
 
 func isName(name string) bool {

@@ -98,7 +98,11 @@ type run struct {
 	asked    int  // how often a lost report was asked for
 	unknown  bool // the status is not the command's
 	target   int  // the process group that got its signal
-	preExec  bool // it was a copy of the shell that had not executed yet
+	ticks    int  // how often it was looked at while it ran
+	keyLooks int  // how often in a row the command was seen to wait for keys
+	// wantedTerminal says that the command was ended because it waited for keys.
+	wantedTerminal bool
+	preExec        bool // it was a copy of the shell that had not executed yet
 }
 
 // A feeding is a command's standard input.
@@ -191,7 +195,9 @@ func (s *Session) open(r *run) error {
 		}
 	}
 	if r.st.tty {
-		s.flushTerminal()
+		// What was printed by no command, and typed and not read, was meant for another.
+		s.drainTerminal()
+		s.shell.setTerminal(s.shell.attended)
 		r.outs = []*stream{newStream(wire.Stdout, nil, s.shell.tty, r.call)}
 		fd, err := unix.FcntlInt(uintptr(s.shell.tty), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
@@ -199,6 +205,9 @@ func (s *Session) open(r *run) error {
 		}
 		r.in.fd, r.in.open, r.in.only = fd, true, true
 		return nil
+	}
+	if r.call != nil { // an earlier command may have changed them
+		_ = unix.IoctlSetTermios(s.shell.tty, unix.TCSETS, &s.shell.quiet)
 	}
 	for i := range s.pipes {
 		if i == 1 && r.st.merge {
@@ -495,8 +504,8 @@ func (s *Session) finish(r *run) {
 	if r.exited {
 		s.restoredNext()
 	}
-	if r.st.tty && s.shell != nil && s.shell.saved != nil {
-		s.shell.setTerminal(s.shell.saved)
+	if r.st.tty && s.shell != nil {
+		s.shell.setTerminal(&s.shell.quiet)
 	}
 	s.closeStreams(r)
 	ev := done

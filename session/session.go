@@ -412,15 +412,6 @@ func (s *Session) drainTerminal() {
 	}
 }
 
-// flushTerminal drops what was printed on the terminal by no command, and what
-// was typed and not read: it was meant for another command.
-func (s *Session) flushTerminal() {
-	s.drainTerminal()
-	if t, err := unix.IoctlGetTermios(s.shell.tty, unix.TCGETS); err == nil {
-		s.shell.setTerminal(t)
-	}
-}
-
 // onChange handles a shell that has stopped or is gone.
 func (s *Session) onChange(p *shellProcess, ws syscall.WaitStatus) {
 	if ws.Stopped() {

@@ -35,25 +35,27 @@ type Host struct {
 // An shellProcess is one shell process of a session and what connects it to the
 // guest. It belongs to the session's turn.
 type shellProcess struct {
-	pid     int
-	proc    string    // its directory in /proc, with a slash
-	input   string    // its descriptor 0 there
-	cwd     string    // its working directory there
-	sock    int       // the guest's end of descriptor 0
-	peer    proc.File // the shell's end of it
-	script  int       // where its lines go: sock, or the FIFO D/f
-	tty     int       // the terminal's master side
-	slave   proc.File // its other side
-	saved   *unix.Termios
-	state   int // a FIFO: what it says when it exits
-	said    *excerpt.Excerpt
-	place   string // the session's directory when it was started
-	names   own
-	answers bool // it has reported once
-	gone    bool
-	copies  int                 // how many terminals it has at its prompt
-	packet  [maxReport + 1]byte // the last that came; here since it is not to be made each time
-	control [64]byte
+	pid    int
+	proc   string    // its directory in /proc, with a slash
+	input  string    // its descriptor 0 there
+	cwd    string    // its working directory there
+	sock   int       // the guest's end of descriptor 0
+	peer   proc.File // the shell's end of it
+	script int       // where its lines go: sock, or the FIFO D/f
+	tty    int       // the terminal's master side
+	slave  proc.File // its other side
+	// The modes of the terminal for commands on it, and for others.
+	attended *unix.Termios
+	quiet    unix.Termios
+	state    int // a FIFO: what it says when it exits
+	said     *excerpt.Excerpt
+	place    string // the session's directory when it was started
+	names    own
+	answers  bool // it has reported once
+	gone     bool
+	copies   int                 // how many terminals it has at its prompt
+	packet   [maxReport + 1]byte // the last that came; here since it is not to be made each time
+	control  [64]byte
 
 	stateful bool // it has yet to be given its predecessor's state
 	trapped  bool // the guard's trap may have put one of the user's aside
@@ -118,10 +120,14 @@ func (s *Session) startShell(cwd string, changed func(*shellProcess, syscall.Wai
 	}
 	defer slave.Close()
 	p.slave = fileOf(int(slave.Fd()))
-	p.saved, _ = unix.IoctlGetTermios(p.tty, unix.TCGETS)
+	if p.attended, err = unix.IoctlGetTermios(p.tty, unix.TCGETS); err != nil {
+		return nil, err
+	}
+	p.quiet = quiet(*p.attended)
+	p.setTerminal(&p.quiet)
 	p.pid, err = s.m.host.Start(s.path, s.d.args(s.path, p.path(p.names.lines)), &syscall.ProcAttr{
 		Dir: cwd, Files: []uintptr{uintptr(pair[1]), slave.Fd(), slave.Fd()},
-		Env: slices.Concat(s.env, []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // these keep it quiet
+		Env: slices.Concat(s.env, Unattended(s.env), []string{"PS1=", "PS2=", "HISTFILE=", "ENV="}), // these keep it quiet
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 1},
 	}, func(ws syscall.WaitStatus) { changed(p, ws) })
 	p.proc = "/proc/" + itoa(p.pid) + "/"

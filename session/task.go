@@ -80,7 +80,7 @@ func (s *Session) facts() facts {
 	}
 	if t := s.task; t != nil {
 		f.task = t.kind
-		f.override = (t.kind == execTask || t.kind == jobTask) && !t.set && len(t.call.req.Dir)+len(t.call.req.Env) > 0
+		f.override = (t.kind == execTask || t.kind == jobTask) && !t.set && (len(t.call.req.Dir)+len(t.call.req.Env) > 0 || t.call.req.TTY)
 		f.revert = f.revert && !t.set
 	}
 	return f
@@ -122,7 +122,11 @@ func (s *Session) enter() (*run, error) {
 		return nil, s.begin(&run{text: text, limit: restoreLimit})
 	case overriding:
 		t.cwd = s.cwd
-		script, err := s.d.override(t.call.req.Dir, t.call.req.Env)
+		var attended []string
+		if t.call.req.TTY {
+			attended = Unattended(s.env)
+		}
+		script, err := s.d.override(t.call.req.Dir, t.call.req.Env, attended)
 		if err != nil {
 			return nil, invalidError{err}
 		}
@@ -353,6 +357,7 @@ func (s *Session) reply(t *task, r *run) {
 	}
 	st.Cwd, st.DurationMS = wire.Path(s.cwd), time.Since(r.begun).Milliseconds()
 	st.SessionEnded, st.Restored, st.StatusLost = r.exited, t.restored, r.unknown && !r.exited
+	st.WantedTerminal = r.wantedTerminal
 	s.lastStatus = st.Code
 	if st.StatusLost {
 		st.Code = 125

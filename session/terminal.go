@@ -127,7 +127,8 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 		script += "[[ ! -r ~/.bashrc ]] || \\. ~/.bashrc\n"
 	}
 	if s.snap != nil {
-		script = "{\n" + string(s.snap.restore(filepath.Dir(s.dir.path), forAttach)) + "} 2>/dev/null\n" + script
+		_, attended := s.d.attended(Unattended(s.env))
+		script = "{\n" + string(s.snap.restore(filepath.Dir(s.dir.path), forAttach)) + attended + "} 2>/dev/null\n" + script
 	}
 	if s.startFile != "" {
 		s.dir.unlink(s.startFile)

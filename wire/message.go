@@ -49,6 +49,9 @@ type ExitStatus struct {
 	// ShellCode is what the shell itself gave as status of a command that has
 	// timed out; nil if it did not say.
 	ShellCode *int `json:"shellCode,omitempty"`
+	// WantedTerminal says that the command waited for keys of a terminal, had none, and was
+	// hung up.
+	WantedTerminal bool `json:"wantedTerminal,omitempty"`
 	// StatusLost says that the command's status is not known; Code is then 125.
 	StatusLost bool `json:"statusLost,omitempty"`
 	// SessionEnded says that the shell ended with this command, or was killed:

@@ -134,6 +134,9 @@ func endNote(exit *runtime.Exit, spec *runtime.ProcessSpec) string {
 		notes = append(notes, fmt.Sprintf("the command reached --timeout %v and was ended", spec.Timeout))
 	}
 	if s := exit.Session; s != nil {
+		if s.WantedTerminal {
+			notes = append(notes, "the command waited for keys of a terminal, which it does not have, and was ended: use exec -t, or an option of the program that asks for nothing")
+		}
 		switch s.Restored {
 		case wire.RestoredNone:
 			notes = append(notes, fmt.Sprintf("session %s has a new shell: the variables, functions and working directory of the last shell are lost", spec.Session))

@@ -1,0 +1,127 @@
+package session
+
+import (
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/proc"
+)
+
+// A session's terminal has no person, but for a command that asked for one (streams.tty).
+// So a read of it returns the end of file at once: the terminal is not canonical, and
+// needs no byte (MIN and TIME are 0: "Case D" in termios(3)). A program that asks for a
+// password or a line keeps that. One that asks for keys, such as an editor, changes it:
+// then the session looks whether the command waits, and hangs it up.
+
+// quiet returns the modes of a terminal at which no person types.
+func quiet(t unix.Termios) unix.Termios {
+	t.Lflag &^= unix.ICANON
+	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 0, 0
+	return t
+}
+
+// blocks reports whether a read of a terminal with these modes may wait.
+func blocks(t *unix.Termios) bool {
+	return t.Lflag&unix.ICANON != 0 || t.Cc[unix.VMIN] > 0 || t.Cc[unix.VTIME] > 0
+}
+
+// keyLooks is how often in a row a command is seen to wait for keys before it is hung up.
+const keyLooks = 4
+
+// checkKeys hangs the command up if it waits for keys that no person types, and interrupts
+// it if it goes on waiting. It is called every lostTick.
+func (s *Session) checkKeys(r *run) {
+	if r.call == nil || r.st.tty {
+		return
+	}
+	// What changes no mode is looked for more and more rarely: in gVisor, for which MIN is
+	// 1 always, any wait; elsewhere a program that takes its standard error for a terminal.
+	r.ticks++
+	rare := r.ticks >= keyLooks && (r.ticks&(r.ticks-1) == 0 || r.ticks%64 == 0)
+	t, err := unix.IoctlGetTermios(s.shell.tty, unix.TCGETS)
+	keys := err == nil && blocks(t)
+	if !keys && !rare || !s.waitsForKeys(keys || !s.shell.stoppable(), files(r.outs)) {
+		r.keyLooks = 0
+		return
+	}
+	if r.keyLooks++; keys && r.keyLooks < keyLooks {
+		return
+	}
+	r.keyLooks = 0
+	group := s.shell.foreground()
+	if !r.wantedTerminal && group > 1 && group != s.shell.pid {
+		r.wantedTerminal = true
+		_ = unix.Kill(-group, unix.SIGHUP)
+		return
+	}
+	r.wantedTerminal = true
+	s.interrupt()
+}
+
+// waitsForKeys reports whether the program in the foreground sleeps, and its input is one of
+// outputs, or it has the terminal, if that counts.
+func (s *Session) waitsForKeys(terminal bool, outputs []proc.File) bool {
+	group := s.shell.foreground()
+	found, unknown := s.tree().Find(proc.Others())
+	switch {
+	case unknown > 0:
+		return false
+	case group == s.shell.pid, group == 0 && len(found) == 0: // a builtin
+		p, err := proc.Read(s.shell.pid)
+		return err == nil && p.State == 'S' && terminal && s.readsTerminal(s.shell.input)
+	}
+	return sleepsAt(found, group, func(pid int) bool {
+		return isOneOf("/proc/"+itoa(pid)+"/fd/0", outputs) || terminal && s.hasTerminal(pid)
+	})
+}
+
+// sleepsAt reports whether all processes of a group and their descendants that have no
+// children themselves sleep, and meet the condition. Group 0 stands for all processes.
+func sleepsAt(found []proc.Process, group int, condition func(pid int) bool) bool {
+	in := map[int]bool{}
+	for before := -1; before != len(in); {
+		before = len(in)
+		for _, p := range found {
+			if group == 0 || p.Group == group || in[p.Parent] {
+				in[p.PID] = true
+			}
+		}
+	}
+	parents := map[int]bool{}
+	for _, p := range found {
+		parents[p.Parent] = in[p.PID] || parents[p.Parent]
+	}
+	for _, p := range found {
+		if in[p.PID] && !parents[p.PID] && (p.State != 'S' || !condition(p.PID)) {
+			return false
+		}
+	}
+	return len(in) > 0
+}
+
+// hasTerminal reports whether a process has the session's terminal open for reading.
+func (s *Session) hasTerminal(pid int) bool {
+	dir := "/proc/" + itoa(pid) + "/fd/"
+	fds, err := os.ReadDir(dir)
+	return err == nil && slices.ContainsFunc(fds, func(e os.DirEntry) bool { return s.readsTerminal(dir + e.Name()) })
+}
+
+// readsTerminal reports whether a descriptor below /proc is the terminal, or /dev/tty, and
+// open for reading.
+func (s *Session) readsTerminal(fd string) bool {
+	const readable = 0o400 // in the mode of the link: proc_pid_fd(5)
+	link, err := os.Lstat(fd)
+	if err != nil || link.Mode()&readable == 0 {
+		return false
+	}
+	name, err := os.Readlink(fd)
+	return err == nil && name == "/dev/tty" || isOneOf(fd, []proc.File{s.shell.slave})
+}
+
+// isOneOf reports whether a descriptor below /proc is one of files.
+func isOneOf(fd string, files []proc.File) bool {
+	file, err := fileAt(fd)
+	return err == nil && slices.Contains(files, file)
+}
