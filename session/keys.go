@@ -36,13 +36,13 @@ func (s *Session) checkKeys(r *run) {
 	if r.call == nil || r.st.tty {
 		return
 	}
-	// What changes no mode is looked for more and more rarely: in gVisor, for which MIN is
-	// 1 always, any wait; elsewhere a program that takes its standard error for a terminal.
+	t, err := unix.IoctlGetTermios(s.shell.tty, unix.TCGETS)
+	keys := err == nil && (blocks(t) || !s.shell.stoppable() && *t != s.shell.quiet) // in gVisor MIN is 1 always
+	// A wait that changes no mode is looked for more and more rarely: it may be one for an
+	// event (poll(2)), or of a program that takes its standard error for a terminal.
 	r.ticks++
 	rare := r.ticks >= keyLooks && (r.ticks&(r.ticks-1) == 0 || r.ticks%64 == 0)
-	t, err := unix.IoctlGetTermios(s.shell.tty, unix.TCGETS)
-	keys := err == nil && blocks(t)
-	if !keys && !rare || !s.waitsForKeys(keys || !s.shell.stoppable(), files(r.outs)) {
+	if !keys && !rare || !s.waitsForKeys(keys, files(r.outs)) {
 		r.keyLooks = 0
 		return
 	}
@@ -60,9 +60,9 @@ func (s *Session) checkKeys(r *run) {
 	s.interrupt()
 }
 
-// waitsForKeys reports whether the program in the foreground sleeps, and its input is one of
-// outputs, or it has the terminal, if that counts.
-func (s *Session) waitsForKeys(terminal bool, outputs []proc.File) bool {
+// waitsForKeys reports whether the program in the foreground sleeps, and its standard input
+// is the terminal or one of outputs, or, if keys is set, it has the terminal anyhow.
+func (s *Session) waitsForKeys(keys bool, outputs []proc.File) bool {
 	group := s.shell.foreground()
 	found, unknown := s.tree().Find(proc.Others())
 	switch {
@@ -70,10 +70,11 @@ func (s *Session) waitsForKeys(terminal bool, outputs []proc.File) bool {
 		return false
 	case group == s.shell.pid, group == 0 && len(found) == 0: // a builtin
 		p, err := proc.Read(s.shell.pid)
-		return err == nil && p.State == 'S' && terminal && s.readsTerminal(s.shell.input)
+		return err == nil && p.State == 'S' && s.readsTerminal(s.shell.input)
 	}
 	return sleepsAt(found, group, func(pid int) bool {
-		return isOneOf("/proc/"+itoa(pid)+"/fd/0", outputs) || terminal && s.hasTerminal(pid)
+		input := "/proc/" + itoa(pid) + "/fd/0"
+		return isOneOf(input, outputs) || s.readsTerminal(input) || keys && s.hasTerminal(pid)
 	})
 }
 

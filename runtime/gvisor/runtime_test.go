@@ -54,6 +54,7 @@ func TestSessions(t *testing.T) {
 	c := backend.Sessions(backend.Fresh,
 		// gVisor lets a background program read from its terminal.
 		sessiontest.TerminalStops,
+		sessiontest.TerminalEnd, // a read waits though MIN is 0
 		// It applies the limit when a program is executed.
 		sessiontest.StackLimit,
 		// A fork takes some milliseconds: setsid(1) has not forked yet when the

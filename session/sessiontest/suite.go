@@ -26,6 +26,9 @@ const (
 	// TerminalStops: a program in the background that reads from its terminal
 	// is stopped (SIGTTIN, termios(3)). Without it, it waits for input.
 	TerminalStops Feature = "TerminalStops"
+	// TerminalEnd: a program without a terminal that reads from the session's gets an end
+	// of file. Without it, it is ended.
+	TerminalEnd Feature = "TerminalEnd"
 	// StackLimit: ulimit -s binds the shell that says it. Without it, what it
 	// starts only.
 	StackLimit Feature = "StackLimit"
@@ -48,7 +51,7 @@ var probes = map[Feature]func(rt runtime.RuntimeWithExecutor) bool{
 	Jobs:       func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.JobManager); return is },
 	Operations: func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.OperationManager); return is },
 	Attach:     func(rt runtime.RuntimeWithExecutor) bool { _, is := rt.(runtime.SessionAttacher); return is },
-	Recovery:   nil, TerminalStops: nil, StackLimit: nil, Daemons: nil,
+	Recovery:   nil, TerminalStops: nil, TerminalEnd: nil, StackLimit: nil, Daemons: nil,
 	ShellSignals: nil, LongCwd: nil,
 }
 
@@ -92,7 +95,7 @@ type test struct {
 func members() []test {
 	return slices.Concat(
 		failureTests, stateTests, queueTests, interruptTests, endTests, streamTests, concurrencyTests,
-		nameTests, neighbourTests, lookupTests, destroyTests, callerTests, jobTests, operationTests, attachTests,
+		nameTests, neighbourTests, unattendedTests, lookupTests, destroyTests, callerTests, jobTests, operationTests, attachTests,
 	)
 }
 

@@ -1,0 +1,48 @@
+package session
+
+import (
+	"slices"
+	"testing"
+
+	"wolffia/internal/proc"
+)
+
+func TestUnattended(t *testing.T) {
+	for _, tt := range []struct{ env, want []string }{
+		{nil, unattended},
+		{[]string{"A=b", "EDITOR=", "PAGER=less"}, []string{"DEBIAN_FRONTEND=noninteractive", "GIT_TERMINAL_PROMPT=0"}},
+		{unattended, nil},
+	} {
+		if got := Unattended(tt.env); !slices.Equal(got, tt.want) {
+			t.Errorf("%q: %q, want %q", tt.env, got, tt.want)
+		}
+	}
+}
+
+func TestSleepsAt(t *testing.T) {
+	p := func(pid, parent, group int, state byte) proc.Process {
+		return proc.Process{PID: pid, Parent: parent, Group: group, State: state}
+	}
+	for name, tt := range map[string]struct {
+		found []proc.Process
+		group int
+		has   []int
+		want  bool
+	}{
+		"nothing":             {nil, 5, nil, false},
+		"an editor":           {[]proc.Process{p(5, 1, 5, 'S')}, 5, []int{5}, true},
+		"it works":            {[]proc.Process{p(5, 1, 5, 'R')}, 5, []int{5}, false},
+		"without terminal":    {[]proc.Process{p(5, 1, 5, 'S')}, 5, nil, false},
+		"started by git":      {[]proc.Process{p(5, 1, 5, 'S'), p(6, 5, 5, 'S'), p(7, 6, 5, 'S')}, 5, []int{7}, true},
+		"waits for a child":   {[]proc.Process{p(5, 1, 5, 'S'), p(6, 5, 6, 'S')}, 5, []int{5}, false},
+		"beside a job":        {[]proc.Process{p(5, 1, 5, 'S'), p(6, 1, 6, 'S')}, 5, []int{5}, true},
+		"only in a job":       {[]proc.Process{p(6, 1, 6, 'S')}, 5, []int{6}, false},
+		"end of a pipeline":   {[]proc.Process{p(6, 1, 5, 'S')}, 5, []int{6}, true},
+		"pipeline that works": {[]proc.Process{p(5, 1, 5, 'D'), p(6, 1, 5, 'S')}, 5, []int{5, 6}, false},
+		"any group":           {[]proc.Process{p(5, 1, 5, 'S'), p(6, 1, 6, 'S')}, 0, []int{5}, false},
+	} {
+		if got := sleepsAt(tt.found, tt.group, func(pid int) bool { return slices.Contains(tt.has, pid) }); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
