@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -82,6 +83,11 @@ func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *ru
 		case s := <-signals:
 			sig := s.(syscall.Signal)
 			switch will.decide(sig, time.Now()) {
+			case warned:
+				if !spec.TTY { // else the keys go to the command
+					fmt.Fprintln(a.err, "wolffia: the command runs on: press ctrl-c again to end it")
+				}
+				pass(sig)
 			case passed:
 				pass(sig)
 				if sig == unix.SIGHUP && spec.TTY {

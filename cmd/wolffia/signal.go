@@ -73,6 +73,7 @@ type verdict int
 const (
 	ignored verdict = iota
 	passed          // the command gets it
+	warned          // the command gets it, and the next one ends us
 	givenUp         // the command is ended as if we were gone, and we wait for that
 	leaving         // we end at once, and the sandbox ends the command
 )
@@ -81,8 +82,9 @@ const (
 	// sameEvent is how long a second SIGTERM or SIGHUP counts as the first: timeout(1)
 	// sends two, and so do a shell and the kernel when a terminal is closed.
 	sameEvent = time.Second
-	// impatient is the time within which the third SIGINT means us.
-	impatient = 2 * time.Second
+	// impatient is the time within which the third SIGINT means us: a person reads what the
+	// second one prints.
+	impatient = 5 * time.Second
 	// giveUpLimit is how long what was given up may take to end: the guest takes 2.5 s,
 	// on a host that lets it run.
 	giveUpLimit = 10 * time.Second
@@ -124,6 +126,8 @@ func (p *patience) decide(sig syscall.Signal, now time.Time) verdict {
 		switch {
 		case p.gaveUp, !older.IsZero() && now.Sub(older) < impatient:
 			return leaving
+		case p.started && !p.presses[0].IsZero() && now.Sub(p.presses[0]) < impatient:
+			return warned
 		case p.started:
 			return passed
 		}

@@ -49,11 +49,12 @@ func TestPatience(t *testing.T) {
 		{"a terminal's end is more than one", true, []any{start, unix.SIGHUP, unix.SIGHUP, unix.SIGTERM}, []verdict{givenUp, ignored, ignored}},
 		{"the second ends us", true, []any{start, unix.SIGHUP, second, unix.SIGHUP}, []verdict{givenUp, leaving}},
 		{"INT ends us then, too", true, []any{start, unix.SIGTERM, unix.SIGINT}, []verdict{givenUp, leaving}},
-		{"INT is the foreground's", true, []any{start, unix.SIGINT, unix.SIGINT}, []verdict{passed, passed}},
-		{"but for the third", true, []any{start, unix.SIGINT, unix.SIGINT, unix.SIGINT}, []verdict{passed, passed, leaving}},
+		{"INT is the foreground's", true, []any{start, unix.SIGINT, unix.SIGINT}, []verdict{passed, warned}},
+		{"but for the third", true, []any{start, unix.SIGINT, unix.SIGINT, unix.SIGINT}, []verdict{passed, warned, leaving}},
 		{"if it is in haste", false, []any{
-			start, unix.SIGINT, second, unix.SIGINT, second, unix.SIGINT, second, unix.SIGINT, unix.SIGINT,
-		}, []verdict{passed, passed, passed, passed, leaving}},
+			start, unix.SIGINT, second, second, second, unix.SIGINT, second, second, second, unix.SIGINT, second, unix.SIGINT,
+		}, []verdict{passed, warned, warned, leaving}},
+		{"slow ones are apart", false, []any{start, unix.SIGINT, second, second, second, second, second, unix.SIGINT}, []verdict{passed, passed}},
 		{"what has not begun is given up", false, []any{unix.SIGTERM}, []verdict{givenUp}},
 		{"by INT", false, []any{unix.SIGINT}, []verdict{givenUp}},
 		{"by QUIT", true, []any{unix.SIGQUIT}, []verdict{givenUp}},
@@ -148,9 +149,10 @@ func (b *box) begin(args ...string) *begun {
 	return r
 }
 
-func (b *box) launch(cmd *exec.Cmd) *begun {
+// launch starts a command; its errors go to stderr, if that is given.
+func (b *box) launch(cmd *exec.Cmd, stderr ...*os.File) *begun {
 	b.Helper()
-	cmd.Stderr = os.Stderr
+	cmd.Stderr = append(stderr, os.Stderr)[0]
 	stdin, err := cmd.StdinPipe()
 	b.OK(err)
 	stdout, err := cmd.StdoutPipe()
@@ -259,6 +261,28 @@ func TestSecondSignal(t *testing.T) {
 	if got := strings.Fields(b.says("ls", "-q")); len(got) != 1 {
 		b.Errorf("run has left %q", got)
 	}
+}
+
+// A command in a session that ignores ctrl-c ends with the third, and the second says so.
+func TestThirdInterrupt(t *testing.T) {
+	b := newBox(t)
+	cmd := b.command("exec", "--session", "s", "box", "--",
+		`sh -c 'trap "" INT; echo $$ >pid; echo begun; while :; do sleep 0.01; done'; touch after`)
+	file, err := os.Create(filepath.Join(b.TempDir(), "stderr"))
+	b.OK(err)
+	defer file.Close()
+	r := b.launch(cmd, file)
+	if line, err := r.rest.ReadString('\n'); err != nil || line != "begun\n" {
+		b.Fatalf("%q, %v", line, err)
+	}
+	if got := r.code(unix.SIGINT, unix.SIGINT); got != 130 {
+		b.Errorf("exit code %d, want 130", got)
+	}
+	if said, err := os.ReadFile(file.Name()); err != nil || string(said) != "wolffia: the command runs on: press ctrl-c again to end it\n" {
+		b.Errorf("%q, %v", said, err)
+	}
+	b.says("exec", "box", "--", "sh", "-c", "while kill -0 $(cat pid) 2>/dev/null; do :; done; rm pid")
+	b.lacks("after the third")
 }
 
 // A sandbox that does not answer does not keep us.
