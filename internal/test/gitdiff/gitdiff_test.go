@@ -1,0 +1,176 @@
+package gitdiff
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"wolffia/internal/probe"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	testbin.Remove()
+	os.Exit(code)
+}
+
+// limit is a guard against a hang.
+const limit = time.Minute
+
+// look shows all that git on the host knows of the repositories below the current
+// directory, without object names that no reference leads to.
+const look = `
+for git in $(find . -name .git -prune | sort); do
+	cd "${git%/.git}"
+	echo "== $git"
+	git status --porcelain=v2 --branch --ignored | sort
+	git symbolic-ref -q HEAD || git rev-parse HEAD
+	git for-each-ref
+	git log --all --format='%H %T %P|%an|%ae|%ad|%cn|%ce|%cd|%B'
+	git ls-files -s
+	git reflog --format='%H %gs|%gn'
+	git stash list
+	git worktree list --porcelain
+	git config --local --list | sort
+	git fsck --strict --no-dangling
+	cd "$OLDPWD"
+done 2>&1
+find . -name .git -prune -o ! -type d -printf '%p %y %m %l\n' | sort
+find . -name .git -prune -o -type f -print0 | sort -z | xargs -0 sha1sum
+`
+
+// A place is where scenarios are worked on: on the host, or in a sandbox.
+type place struct {
+	dir string // of the host, also in the sandbox
+	run func(ctx context.Context, script string) *exec.Cmd
+}
+
+// A host is a user's account.
+type host struct {
+	home string
+	env  []string
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{home: home, env: []string{
+		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "WOLFFIA_STATE_DIR=" + filepath.Join(home, "state"), "GIT_CONFIG_NOSYSTEM=1",
+		"LANG=C.UTF-8", "TZ=UTC", "XDG_CACHE_HOME=" + os.Getenv("XDG_CACHE_HOME"),
+	}}
+	const config = "[user]\n\tname = Zoe \"Z\"\n\temail = zoe@example.invalid\n[init]\n\tdefaultBranch = master\n[advice]\n\tdetachedHead = false\n[safe]\n\tdirectory = *\n"
+	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// command returns a command of the user's.
+func (h *host) command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = dir, h.env
+	return cmd
+}
+
+// says is what a command prints that must succeed.
+func (h *host) says(t testing.TB, dir, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := h.command(ctx, dir, name, args...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %.200q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// Git in a sandbox leaves the history, the index and the files that it leaves without.
+func TestHistory(t *testing.T) {
+	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
+	compare(t, "bwrap", Scenarios)
+}
+
+func TestHistoryInGvisor(t *testing.T) {
+	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
+	var some []Scenario
+	for i, s := range Scenarios {
+		if testenv.Picked(i, 8) || s.Name == "Worktree" || s.Name == "RebaseInteractive" {
+			some = append(some, s)
+		}
+	}
+	compare(t, "gvisor", some)
+}
+
+// compare works through scenarios on the host and in one sandbox.
+func compare(t *testing.T, backend string, scenarios []Scenario) {
+	t.Parallel()
+	testenv.Unprivileged(t) // as root a sandbox has another user
+	testenv.Tools(t, "git")
+	h := newHost(t)
+	wolffia := filepath.Join(testbin.Dir(t), "wolffia")
+	without, with := filepath.Join(h.home, "without"), filepath.Join(h.home, "inside")
+	for _, dir := range []string{without, with} {
+		for _, s := range scenarios {
+			if err := os.MkdirAll(filepath.Join(dir, s.Name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// The same bytes on both sides: copies keep the index valid.
+	template := filepath.Join(h.home, "template")
+	if err := os.Mkdir(template, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.says(t, template, "sh", "-eu", "-c", Head+Setup)
+	h.says(t, h.home, "sh", "-eu", "-c", `for d in "$@"; do for s in "$d"/*; do cp -a template/. "$s"; done; done`, "sh", without, with)
+	box := strings.TrimSpace(lastLine(h.says(t, with, wolffia, "create", "--runtime", backend)))
+	t.Cleanup(func() { h.says(t, with, wolffia, "rm", "-f", box) })
+
+	sides := []place{
+		{without, func(ctx context.Context, script string) *exec.Cmd {
+			return h.command(ctx, without, "sh", "-c", script)
+		}},
+		{with, func(ctx context.Context, script string) *exec.Cmd {
+			return h.command(ctx, with, wolffia, "exec", box, "--", "sh", "-c", script)
+		}},
+	}
+	for _, s := range scenarios {
+		t.Run(s.Name, func(t *testing.T) {
+			var left [2]string
+			for i, side := range sides {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				cmd := side.run(ctx, "exec 2>&1; cd "+s.Name+"/repo; set -eu\n"+Head+s.Script)
+				out, err := cmd.CombinedOutput()
+				said := string(out)
+				if err != nil {
+					said += "\n" + err.Error()
+				}
+				if err != nil && i == 0 {
+					t.Fatalf("without wolffia: %s", said)
+				}
+				left[i] = strings.ReplaceAll(said+"\n"+h.says(t, filepath.Join(side.dir, s.Name), "sh", "-c", look), side.dir, "DIR")
+			}
+			if diff := cmp.Diff(left[0], left[1]); diff != "" {
+				t.Errorf("-without +with:\n%s", diff)
+			}
+		})
+	}
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
