@@ -1,4 +1,4 @@
-// Package gitdiff is the table of what people do with git, tried with wolffia and without.
+// Package gitdiff is the table of git commands that are tried with wolffia, then without.
 package gitdiff
 
 // A Scenario is work with git, as a script of sh -eu. It starts in the directory repo, a
