@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -236,6 +237,26 @@ func TestSetPermissionsWithoutCodebase(t *testing.T) {
 	}
 	if err := rt.SetPermissions(t.Context(), "nobodysbox00", nil); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("%v", err)
+	}
+}
+
+// Rules that were made from others replace those only.
+func TestReplacePermissions(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	was := everything(perm.Read)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: codebase, Permissions: was})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := everything(perm.View)
+	if err := rt.ReplacePermissions(t.Context(), s.ID, was, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.ReplacePermissions(t.Context(), s.ID, was, everything(perm.Write)); !errors.Is(err, local.ErrChanged) || !errors.Is(err, runtime.ErrConflict) {
+		t.Errorf("%v", err)
+	}
+	if d, err := rt.Inspect(t.Context(), s.ID); err != nil || !slices.Equal(d.Config.Permissions, now) {
+		t.Errorf("%+v, %v", d, err)
 	}
 }
 

@@ -122,6 +122,7 @@ func TestBindings(t *testing.T) {
 		{"rootfs", "", "rootfs: r", "may not set it"},
 		{"policy", "", "policy: p", "may not set it"},
 		{"owner", "", "owner: a/b/c", "may not set it"},
+		{"audit", "", "audit: a", "may not set it, since the file is overwritten"},
 		{"home", "", "home: a", "may not set it"},
 		{"volume", "", "volume: [a:/b]", "may not set it"},
 		{"new-flag", "", "new-flag: 1", "not known to be harmless"},

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"wolffia/runtime"
 	"wolffia/service"
 )
 
@@ -34,12 +35,14 @@ func TestEncode(t *testing.T) {
 
 func checkReply(t *testing.T, text []byte) {
 	t.Helper()
-	r := &service.BashResult{Stdout: text, Stderr: []byte("e"), ExitCode: 3, Cwd: "/ä", Duration: 5 * time.Millisecond, Restored: "full"}
+	r := &service.BashResult{Stdout: text, Stderr: []byte("e"), ExitCode: 3, Cwd: "/ä", Duration: 5 * time.Millisecond, Restored: "full", Denied: &runtime.Denials{List: []runtime.Denial{{Op: "write", Path: "a"}}, More: 2}}
 	var got struct {
 		Result struct {
 			Stdout, Stderr, Cwd, Restored string
 			StdoutBytes, StderrBytes      []byte
 			ExitCode, DurationMS          int
+			Denied                        []runtime.Denial
+			DeniedMore                    int
 		}
 		Error failure
 	}
@@ -51,6 +54,9 @@ func checkReply(t *testing.T, text []byte) {
 	g := got.Result
 	if g.Stdout != want || (g.StdoutBytes == nil) != utf8.Valid(text) || g.StdoutBytes != nil && !bytes.Equal(g.StdoutBytes, text) {
 		t.Fatalf("%d bytes, valid %v: %d of text, want %d; %d bytes", len(text), utf8.Valid(text), len(g.Stdout), len(want), len(g.StdoutBytes))
+	}
+	if len(g.Denied) != 1 || g.Denied[0].Path != "a" || g.DeniedMore != 2 {
+		t.Fatalf("denied: %+v", got)
 	}
 	if g.Stderr != "e" || g.StderrBytes != nil || g.ExitCode != 3 || g.Cwd != "/ä" || g.DurationMS != 5 || g.Restored != "full" || got.Error.Code != "c" {
 		t.Fatalf("%+v", got)
