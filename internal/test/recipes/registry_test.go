@@ -1,0 +1,124 @@
+package recipes
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// serve starts registries with one small package for each language, until the end of the
+// test, and returns a configuration file that leads the tools in sandboxes to them.
+func serve(t *testing.T) (config []byte) {
+	t.Helper()
+	mux := http.NewServeMux()
+	reply := func(path string, content []byte, kind string) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = w.Write(content)
+		})
+	}
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+
+	const module = "example.invalid/dep@v1.0.0"
+	gomod := []byte("module example.invalid/dep\n\ngo 1.19\n")
+	reply("/go/example.invalid/dep/@v/list", []byte("v1.0.0\n"), "text/plain")
+	reply("/go/example.invalid/dep/@v/v1.0.0.info", []byte(`{"Version":"v1.0.0","Time":"2026-01-01T00:00:00Z"}`), "application/json")
+	reply("/go/example.invalid/dep/@v/v1.0.0.mod", gomod, "text/plain")
+	reply("/go/example.invalid/dep/@v/v1.0.0.zip", zipped(t, []file{
+		{module + "/go.mod", string(gomod)},
+		{module + "/dep.go", "package dep\n\n// Name is a name.\nconst Name = \"dep\"\n"},
+	}), "application/zip")
+
+	pack := map[string]any{
+		"name": "dep", "version": "1.0.0", "main": "index.js",
+		"scripts": map[string]string{"install": "node -e \"require('fs').writeFileSync('installed', '')\""},
+	}
+	text, err := json.Marshal(pack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack["dist"] = map[string]string{"tarball": server.URL + "/npm/dep/-/dep-1.0.0.tgz"}
+	index, err := json.Marshal(map[string]any{
+		"name": "dep", "dist-tags": map[string]string{"latest": "1.0.0"}, "versions": map[string]any{"1.0.0": pack},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply("/npm/dep", index, "application/json")
+	reply("/npm/dep/-/dep-1.0.0.tgz", tarred(t, []file{
+		{"package/package.json", string(text)},
+		{"package/index.js", "exports.name = 'dep'\n"},
+	}), "application/octet-stream")
+
+	const info = "dep-1.0.dist-info"
+	reply("/pip/dep/", []byte(`<!DOCTYPE html><html><body><a href="dep-1.0-py3-none-any.whl">dep-1.0-py3-none-any.whl</a></body></html>`), "text/html")
+	reply("/pip/dep/dep-1.0-py3-none-any.whl", zipped(t, []file{
+		{"dep.py", "NAME = 'dep'\n"},
+		{info + "/METADATA", "Metadata-Version: 2.1\nName: dep\nVersion: 1.0\n"},
+		{info + "/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
+		{info + "/RECORD", "dep.py,,\n" + info + "/METADATA,,\n" + info + "/WHEEL,,\n" + info + "/RECORD,,\n"},
+	}), "application/octet-stream")
+
+	env := map[string]string{
+		"GOPROXY": server.URL + "/go", "GOSUMDB": "off", "GOTOOLCHAIN": "local",
+		"npm_config_registry": server.URL + "/npm/", "npm_config_update_notifier": "false", "npm_config_audit": "false", "npm_config_fund": "false",
+		"PIP_INDEX_URL": server.URL + "/pip/", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+	}
+	config, err = json.Marshal(map[string]any{"env": env}) // which is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// A file is one of an archive.
+type file struct{ name, text string }
+
+func zipped(t *testing.T, files []file) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, f := range files {
+		w, err := z.Create(f.name)
+		if err == nil {
+			_, err = io.WriteString(w, f.text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func tarred(t *testing.T, files []file) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, f := range files {
+		err := w.WriteHeader(&tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.text))})
+		if err == nil {
+			_, err = io.WriteString(w, f.text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
