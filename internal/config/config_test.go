@@ -398,7 +398,7 @@ func TestBuiltin(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"mount": {"/h/.claude:/h/.claude:rw"}, "env": env, "network": network}, claude(nil)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string][]string{"home": {"claude"}, "env": env, "network": network}, claude([]Key{{Name: "home"}})); diff != "" {
+	if diff := cmp.Diff(map[string][]string{"home": {"claude"}, "network": network}, claude([]Key{{Name: "home"}})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -68,6 +68,9 @@ func (a *agent) profile(keys []Key, home string) Profile {
 	}
 	var env []string
 	for name, value := range a.env {
+		if key(keys, "home") != nil {
+			break // all of it stays; inside it may have another path than home
+		}
 		if rest, ok := cutTilde(value); ok {
 			value = filepath.Join(home, rest)
 		}
