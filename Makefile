@@ -50,7 +50,7 @@ test: ## install what the tests lack (it says what; SETUP=none: nothing), and ru
 	@scripts/setup test
 	@$(MAKE) --no-print-directory lint
 	@scripts/test
-	@[ -z "$$CI" ] || scripts/bare
+	@[ -z "$$CI" ] || { scripts/bare && scripts/recipes git; }
 
 soak: ## hours: every test with all its cases, with the race detector, with programs that have it, as root; all ROUNDS of the crash tests; each fuzz target for FUZZTIME; the arm64 build
 	@scripts/setup soak
@@ -58,6 +58,7 @@ soak: ## hours: every test with all its cases, with the race detector, with prog
 	@scripts/test soak
 	@scripts/fuzz $${FUZZTIME:-30s}
 	@scripts/arm64
+	@scripts/recipes
 
 arm64: ## try the arm64 build: pure tests by qemu-user, the main job in a virtual machine
 	@scripts/arm64

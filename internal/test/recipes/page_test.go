@@ -21,11 +21,12 @@ type step struct {
 	check bool     // says is what is printed
 	fails bool     // a code other than 0 is expected: the next command shows it
 	admin bool     // it changes the machine: for a bare one only
+	root  bool     // on a bare machine root does it, as in a container
 }
 
 var (
 	fence   = regexp.MustCompile("(?ms)^```([a-z]*) ?([^\n]*)\n(.*?)^```$")
-	changes = regexp.MustCompile(`\bsudo\b`)
+	changes = regexp.MustCompile(`\b(sudo|apt-get|WOLFFIA_DEB)\b`)
 )
 
 // parse returns the steps of a page. A fenced block says what it is after its language:
@@ -98,15 +99,17 @@ func commands(block step) (all []step, err error) {
 func jobs(file step) (all []step, err error) {
 	decoder := yaml.NewDecoder(strings.NewReader(file.text), yaml.Strict())
 	for {
-		var document any
+		var document map[string]any
 		if err := decoder.Decode(&document); err != nil {
 			if len(all) > 0 && err.Error() == "EOF" {
 				return all, nil
 			}
 			return nil, fmt.Errorf("line %d: %s: %w", file.line, file.file, err)
 		}
+		_, pod := document["spec"]
+		_, workflow := document["on"]
 		for _, text := range run(document) {
-			all = append(all, step{line: file.line, text: text})
+			all = append(all, step{line: file.line, text: text, root: !pod && !workflow})
 		}
 	}
 }

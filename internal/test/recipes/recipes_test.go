@@ -139,6 +139,9 @@ func try(t *testing.T, page, name string, steps []step) {
 		if !s.check {
 			source = "( " + source + " )"
 		}
+		if s.root && bare {
+			source = fmt.Sprintf("sudo CI=true WOLFFIA_DEB=\"$WOLFFIA_DEB\" bash '%s/%d'", log, i)
+		}
 		script += fmt.Sprintf("(exit ${code:-0}); %[1]s >'%[2]s/%[3]d.out' 2>&1; code=$?; echo $code >'%[2]s/%[3]d.code'\n", source, log, i)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
