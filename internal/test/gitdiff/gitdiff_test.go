@@ -44,7 +44,7 @@ for git in $(find . -name .git -prune | sort); do
 	cd "$OLDPWD"
 done 2>&1
 find . -name .git -prune -o ! -type d -printf '%p %y %m %l\n' | sort
-find . -name .git -prune -o -type f -print0 | sort -z | xargs -0 sha1sum
+find . '(' -name .git -o -name '*.git' ')' -prune -o -type f -print0 | sort -z | xargs -0 sha1sum
 `
 
 // A place is where scenarios are worked on: on the host, or in a sandbox.

@@ -16,14 +16,14 @@ unset EDITOR VISUAL GIT_EDITOR
 export EDITOR=true
 `
 
-// Setup makes the repositories repo and lib in the current directory. The first has files
-// that the rules of a sandbox hide or protect, tracked and not.
+// Setup makes the repositories repo, tracked and lib in the current directory. The first has
+// a file that the rules of a sandbox hide, untracked, the second such files that are tracked.
 const Setup = `
 git init -q repo
 cd repo
 mkdir -p src docs .github/workflows
 seq 1 20 >src/a.txt; echo b >src/b.txt; echo '#!/bin/sh' >run.sh; chmod +x run.sh; ln -s src/a.txt link
-echo TOKEN=1 >.env; echo 'on: push' >.github/workflows/ci.yml; printf "*.o\n.env.local\n" >.gitignore; echo secret >server.key
+echo 'on: push' >.github/workflows/ci.yml; printf "*.o\n.env.local\n" >.gitignore
 printf 'x\000y' >blob.bin; : >docs/empty; echo 'ü' >'docs/ü "q".txt'
 git add -A; commit 1 -m first
 git tag v1
@@ -33,6 +33,11 @@ echo topic >src/t.txt; git add -A; commit 3 -m t1
 seq 2 20 >src/a.txt; commit 4 -am t2
 git checkout -q -
 echo SECRET=1 >.env.local
+cd ..
+cp -a repo tracked
+cd tracked
+echo TOKEN=1 >.env; echo key >server.key; git add -f .; git reset -q .env.local; commit 4 -m secrets
+git checkout -q topic; git merge -q --no-edit master; git checkout -q master
 cd ..
 git init -q lib
 cd lib
@@ -49,7 +54,8 @@ from a file
 with a body
 E`},
 	{"CommitAll", `echo more >>src/a.txt; commit 10 -am all; git add -A; git status --porcelain; git diff --cached --quiet || commit 11 -m rest`},
-	{"CommitTrackedSecret", `echo TOKEN=2 >.env; chmod 600 .env; echo changed >server.key; commit 10 -am secrets; git show --stat`},
+	{"TrackedSecrets", `cd ../tracked; echo x >>src/b.txt; commit 10 -am x; echo TOKEN=2 >.env; chmod 600 .env; echo changed >server.key; git status --porcelain; commit 11 -am secrets; git show --stat`},
+	{"TrackedSecretsMove", `cd ../tracked; echo TOKEN=2 >.env; git stash -q; git stash pop -q; commit 10 -am token; git checkout -q topic; at 11; git rebase -q master; git reset -q --hard master; git commit -q --amend -m amended; git log --oneline`},
 	{"CommitAbort", `echo x >>src/b.txt; git add -A .; git commit || git status --porcelain`},
 	{"Amend", `echo x >>src/b.txt; at 10; git commit -q -a --amend --no-edit; at 11; git commit -q --amend -m renamed --author 'A <a@x>'; git commit --amend`},
 	{"PathsAndModes", `chmod +x src/b.txt; ln -sf src/c.txt link; git mv src/c.txt src/d.txt; git rm -q docs/empty; mkdir -p deep/er; echo d >deep/er/f; git add -A; commit 10 -m paths; git mv deep moved; commit 11 -m moved`},
@@ -73,7 +79,7 @@ E`},
 GIT_SEQUENCE_EDITOR="sed -i -e '2s/pick/squash/' -e '3s/pick/reword/'" git rebase -q -i v1; git log
 git -c sequence.editor="sed -i 1d" rebase -q -i v1; git log --oneline`},
 	{"RebaseAutosquash", `git checkout -q topic; echo f >>src/t.txt; git add -A; commit 10 --fixup HEAD~1; at 11; GIT_SEQUENCE_EDITOR=: git rebase -q -i --autosquash v1; git log --oneline; git show --stat HEAD~1`},
-	{"RebaseEdit", `git checkout -q topic; at 10; GIT_SEQUENCE_EDITOR="sed -i 1s/pick/edit/" git rebase -q -i v1; echo e >e; git add e; at 11; git commit -q --amend --no-edit; at 12; git rebase -q --continue; git log --oneline`},
+	{"RebaseEdit", `git checkout -q topic; at 10; GIT_SEQUENCE_EDITOR="sed -i 1s/pick/edit/" git rebase -q -i v1; echo e >e; git add e; at 11; git commit -q --amend --no-edit; at 12; git rebase --continue; git log --oneline`},
 	{"RebaseMerges", `at 10; git merge -q --no-edit topic; at 11; git rebase -q -r --onto v1 v1 --force-rebase; git log --graph --oneline`},
 	{"RebaseAutostash", `git checkout -q topic; echo dirty >>src/b.txt; at 10; git rebase -q --autostash master; git status --porcelain; git stash list`},
 	{"CherryPick", `at 10; git cherry-pick topic~1 topic; git log --oneline; at 11; git cherry-pick -x -n topic~1 || :; git reset -q --hard`},
@@ -83,18 +89,18 @@ git -c sequence.editor="sed -i 1d" rebase -q -i v1; git log --oneline`},
 	{"Notes", `at 10; git notes add -m note HEAD; at 11; git notes append -m more HEAD; git log -1; git notes remove HEAD`},
 	{"Patches", `git format-patch -q -o out v1..topic; git checkout -q -b am v1; at 10; git am -q out/*; git log --oneline; git diff v1 >d; git checkout -q -b ap v1; git apply --index d; commit 11 -m applied; git apply -R d; git status --porcelain`},
 	{"AmConflict", `git format-patch -q -o out v1..topic; echo x >src/t.txt; git add src; commit 10 -m x; at 11; git am -q out/* || git am --show-current-patch=diff | head -3; git am --abort; git am -q -3 out/* || git am --skip; git log --oneline`},
-	{"Bisect", `for i in 1 2 3 4 5 6; do echo $i >n; git add n; commit 1$i -m n$i; done; git bisect start -q HEAD v1; git bisect run sh -c '[ ! -e n ] || [ $(cat n) -lt 4 ]'; git bisect log | tail -1; git bisect reset -q`},
-	{"Clean", `echo x >x.o; mkdir junk; echo j >junk/j; git clean -nd; git clean -fdq -e .env.local; git clean -fdXq; git status --porcelain --ignored`},
+	{"Bisect", `for i in 1 2 3 4 5 6; do echo $i >n; git add n; commit 1$i -m n$i; done; git bisect start HEAD v1; git bisect run sh -c '[ ! -e n ] || [ $(cat n) -lt 4 ]'; git bisect log | tail -1; git bisect reset`},
+	{"Clean", `echo x >x.o; mkdir junk; echo j >junk/j; git clean -nd; git clean -fdq -e .env.local; git clean -fXq '*.o'; git status --porcelain --ignored`},
 	{"Gc", `git gc -q; git log --oneline --all; git repack -qad; git prune; echo x >x; git add x; commit 10 -m x; git count-objects; git commit-graph write; git multi-pack-index write; git fsck --strict`},
 	{"Sparse", `git sparse-checkout set src; ls; git status --porcelain; echo s >>src/b.txt; commit 10 -am s; git sparse-checkout add docs; ls; git sparse-checkout disable; ls`},
 	{"Worktree", `git worktree add -q wt topic; cd wt; echo w >w; git add w; commit 10 -m w; cd ..; git worktree add -q -b new ../wt-out v1; git -C ../wt-out log --oneline; git worktree list | wc -l; git worktree lock wt; git worktree unlock wt; git worktree move wt wt2; git -C wt2 status --porcelain; git worktree remove wt2; rm -rf ../wt-out; git worktree prune -v; git worktree list | wc -l; git worktree add -q --detach kept; git log --oneline topic`},
 	{"WorktreeRebase", `git worktree add -q wt topic; cd wt; echo x >src/t.txt; at 10; git commit -qam x; git rebase -q master; git stash list; echo d >>src/t.txt; git stash -q; git stash pop -q; commit 11 -am d; git log --oneline`},
-	{"Submodule", `git -c protocol.file.allow=always submodule --quiet add ../lib sub; commit 10 -m sub; git submodule status; cd sub; echo s >s; git add s; commit 11 -m s; cd ..; commit 12 -am bump; git submodule --quiet deinit -f sub; git -c protocol.file.allow=always submodule --quiet update --init; git submodule foreach --quiet 'git status --porcelain'; git rm -q sub; commit 13 -m gone`},
-	{"Subtree", `git remote add lib ../lib; git fetch -q lib; at 10; git merge -q --allow-unrelated-histories -s ours --no-commit lib/master; git read-tree --prefix=sub/ -u lib/master; commit 11 -m subtree; git remote rename lib other; git remote remove other; git log --oneline`},
+	{"Submodule", `git -c protocol.file.allow=always submodule --quiet add ../lib sub; commit 10 -m sub; git submodule status; cd sub; echo s >s; git add s; commit 11 -m s; cd ..; commit 12 -am bump; rm -rf sub; git -c protocol.file.allow=always submodule --quiet update; git submodule foreach --quiet 'git status --porcelain'; git rm -q sub; commit 13 -m gone`},
+	{"Subtree", `git remote add lib ../lib; git fetch -q lib; at 10; git merge -q --allow-unrelated-histories -s ours --no-commit lib/master; git read-tree --prefix=sub/ -u lib/master; commit 11 -m subtree; git log --oneline`},
 	{"PushAndFetch", `git clone -q --bare . ../up.git; git remote add up ../up.git; git push -q -u up master; echo p >p; git add p; commit 10 -m p; git push -q; git checkout -q -b pulled v1; git pull -q --ff-only up master; git branch -u up/master; git status -sb | head -1; git fetch -q --prune up; git push -q up :topic; git ls-remote up`},
 	{"PullRebase", `git clone -q . ../other; cd ../other; echo o >o; git add o; commit 10 -m o; cd ../repo; echo m >m; git add m; commit 11 -m m; cd ../other; at 12; git pull -q --rebase; git log --oneline; at 13; git pull -q --no-rebase`},
 	{"Config", `git config user.name Other; git config pull.rebase true; git config branch.topic.description d; echo c >c; git add c; commit 10 -m c; git config --unset user.name; git log -1 --format=%an; git config --get-regexp '^(pull|branch)'`},
-	{"Attributes", `echo '*.txt text eol=crlf' >.gitattributes; git add --renormalize .; commit 10 -am attributes; rm src/a.txt; git checkout -q src/a.txt; file=$(wc -c <src/a.txt); echo $file; git ls-files --eol src; git archive HEAD src | tar -tf -`},
+	{"Attributes", `echo '*.txt text eol=crlf' >.gitattributes; git add .gitattributes; git add --renormalize .; commit 10 -m attributes; rm src/a.txt; git checkout -q src/a.txt; file=$(wc -c <src/a.txt); echo $file; git ls-files --eol src; git archive HEAD src | tar -tf -`},
 	{"IndexTools", `git update-index --assume-unchanged src/b.txt; echo x >>src/b.txt; git status --porcelain; git update-index --no-assume-unchanged src/b.txt; git hash-object -w src/b.txt; t=$(git write-tree); at 10; git commit-tree -m plumbing -p HEAD $t; git read-tree v1; git checkout-index -fa; git status --porcelain; git update-index --split-index; git update-index --no-split-index; git reset -q --hard`},
 	{"FilterBranch", `at 10; FILTER_BRANCH_SQUELCH_WARNING=1 git filter-branch -f --msg-filter 'sed s/^/x:/' v1..HEAD >/dev/null; git log --oneline`},
 	{"FastExport", `git fast-export --all >all; git init -q imported; git -C imported fast-import --quiet <all; git -C imported log --all --oneline; git bundle create -q b --all; git clone -q b from-bundle; git -C from-bundle log --oneline`},
