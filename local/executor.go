@@ -58,6 +58,7 @@ func (e *executor) StartProcess(ctx context.Context, sandboxID string, spec *run
 	if err != nil {
 		return nil, err
 	}
+	c.queued = spec.Queued
 	c.Stdin, c.Merge, c.TTY, c.Rows, c.Cols = spec.Stdin, spec.Merge, spec.TTY, spec.Rows, spec.Cols
 	p, err := e.start(ctx, c)
 	if err != nil {
@@ -71,7 +72,8 @@ type command struct {
 	client.Request
 	box     *statedir.Box
 	config  *statedir.Config
-	timeout time.Duration // 0: none
+	timeout time.Duration    // 0: none
+	queued  func(waits bool) // or nil
 }
 
 // command returns the request for a program with its arguments or, with a session, for the
@@ -168,6 +170,16 @@ func (e *executor) start(ctx context.Context, c *command) (*process, error) {
 		c.OnStarted = p.limit.begin
 		stuck := time.AfterFunc(c.timeout+overdueGrace, func() { _ = conn.Close() }) // the shim does not take the request
 		defer stuck.Stop()
+	}
+	if queued := c.queued; queued != nil {
+		begin := c.OnStarted
+		c.OnQueued = func() { queued(true) }
+		c.OnStarted = func() {
+			queued(false)
+			if begin != nil {
+				begin()
+			}
+		}
 	}
 	p.Process, err = conn.Start(&c.Request)
 	step.Reached("exec: sent")

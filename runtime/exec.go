@@ -94,7 +94,11 @@ type ProcessSpec struct {
 	// Stdout. Zero Rows or Cols leave the size unset.
 	TTY        bool
 	Rows, Cols uint16
-	Timeout    time.Duration
+	// Timeout counts from when the command begins, in a session when it has its turn.
+	Timeout time.Duration
+	// Queued, if not nil, may be called, with true when a command in a session waits for
+	// others, and then with false when it has its turn. It must not block.
+	Queued func(waits bool)
 }
 
 // An Exit says how a process ended.

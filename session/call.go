@@ -28,6 +28,7 @@ type Call struct {
 	closed   bool // no more input will come
 	killed   bool
 	finished bool
+	waited   bool   // the host knows that it waits
 	created  func() // what follows the creation of its session, or nil
 }
 
@@ -108,6 +109,16 @@ func (c *Call) started() {
 		c.detached.begin()
 	case !c.ended:
 		c.sendStarted()
+	}
+}
+
+// waits tells the host that the call's command waits for others.
+func (c *Call) waits() {
+	c.end.Lock()
+	defer c.end.Unlock()
+	if !c.ended && c.detached == nil {
+		c.waited = true
+		_ = c.w.Send(wire.Queued, c.channel, nil)
 	}
 }
 

@@ -236,6 +236,9 @@ func (s *Session) submit(c *Call) {
 	case c.req.Session.NoWait && (len(s.queue) > 0 || s.cur != nil && s.cur.call != nil):
 		c.fail(wire.ClassConflict, fmt.Sprintf("session %q is busy", s.name))
 	default:
+		if len(s.queue) > 0 || s.cur != nil && s.cur.call != nil {
+			c.waits()
+		}
 		s.queue = append(s.queue, c)
 		s.work()
 		s.publish()

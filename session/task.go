@@ -325,7 +325,7 @@ func (s *Session) command() *run {
 		limit:      milliseconds(c.req.TimeoutMS),
 		keepStatus: s.lastStatus != 0 && !s.d.posix,
 	}
-	if r.limit > 0 && !t.begun { // the host counts too; else it does not wait for that frame
+	if (r.limit > 0 || c.waited) && !t.begun { // the host counts too; else it does not wait for that frame
 		c.started()
 	}
 	s.beginTask()

@@ -47,7 +47,7 @@ type route struct {
 	channel uint32            // the client's
 	credit  map[wire.Type]int // bytes that the guest may still send, by stream; guarded by relay.mu
 	input   int               // bytes that the guest may still give credit for; guarded by relay.mu
-	once    [3]wire.Type      // types of frames that the guest may still send, once each; guarded by relay.mu
+	once    [4]wire.Type      // types of frames that the guest may still send, once each; guarded by relay.mu
 }
 
 // charge checks a frame from the guest, and takes it from what the guest may still send:
@@ -70,7 +70,7 @@ func (to *route) charge(f *wire.Frame) error {
 		if to.input -= n; stream != wire.Stdin || n == 0 || to.input < 0 {
 			return fmt.Errorf("%w: credit for input that was not sent", wire.ErrProtocol)
 		}
-	case wire.Started, wire.StdoutEOF, wire.StderrEOF:
+	case wire.Queued, wire.Started, wire.StdoutEOF, wire.StderrEOF:
 		i := slices.Index(to.once[:], f.Type)
 		if i < 0 {
 			return fmt.Errorf("%w: a second frame of type %d", wire.ErrProtocol, f.Type)
@@ -223,7 +223,7 @@ func (r *relay) open(client *clientConn, channel uint32) uint32 {
 	r.routes[r.next] = &route{
 		client: client, channel: channel,
 		credit: map[wire.Type]int{wire.Stdout: wire.Window, wire.Stderr: wire.Window},
-		once:   [3]wire.Type{wire.Started, wire.StdoutEOF, wire.StderrEOF},
+		once:   [4]wire.Type{wire.Queued, wire.Started, wire.StdoutEOF, wire.StderrEOF},
 	}
 	r.watch()
 	return r.next

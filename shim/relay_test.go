@@ -98,6 +98,9 @@ func TestRelayEndsALyingGuest(t *testing.T) {
 		"started twice": func(g *liar, ch uint32) error {
 			return errors.Join(g.w.Send(wire.Started, ch, make([]byte, 4)), g.w.Send(wire.Started, ch, make([]byte, 4)))
 		},
+		"queued twice": func(g *liar, ch uint32) error {
+			return errors.Join(g.w.Send(wire.Queued, ch, nil), g.w.Send(wire.Queued, ch, nil))
+		},
 		"ended twice": func(g *liar, ch uint32) error {
 			return errors.Join(g.w.Send(wire.StdoutEOF, ch, nil), g.w.Send(wire.StdoutEOF, ch, nil))
 		},

@@ -16,7 +16,7 @@ import (
 
 // Version is the protocol's version, told in [Hello]. Both ends are built
 // together; a guest of another version is refused.
-const Version = 4
+const Version = 5
 
 // HeaderSize and MaxPayload bound a frame, in bytes.
 const (
@@ -78,6 +78,9 @@ const (
 
 	// From the guest; last.
 	Busy // channel 0; u32 LE: how many background jobs, and commands that outlive their channel, run, when that is some or none anew
+	// Queued says that a session's command waits for its turn; then Started says when it has
+	// that.
+	Queued
 
 	typeEnd
 )

@@ -22,6 +22,9 @@ type Request struct {
 	// OnStarted, if set, is called by the same goroutine when the guest says that the
 	// process runs; of a command in a session it says so if that has a time-out.
 	OnStarted func()
+	// OnQueued, if set, is called by the same goroutine when the guest says that a command
+	// in a session waits for others. OnStarted is then called when it has its turn.
+	OnQueued func()
 }
 
 // A StartError says that the guest could not start the program.
@@ -39,6 +42,7 @@ type Process struct {
 	conn    *Conn
 	channel uint32
 	started func() // or nil
+	queued  func() // or nil
 	stdin   *input
 	stdout  *output
 	stderr  *output
@@ -52,7 +56,7 @@ type Process struct {
 }
 
 func newProcess(c *Conn, channel uint32, req *Request) *Process {
-	p := &Process{conn: c, channel: channel, started: req.OnStarted, done: make(chan struct{})}
+	p := &Process{conn: c, channel: channel, started: req.OnStarted, queued: req.OnQueued, done: make(chan struct{})}
 	p.stdin = newInput(p)
 	p.stdout = newOutput(p, wire.Stdout, req.OnStdout)
 	p.stderr = newOutput(p, wire.Stderr, req.OnStderr)
@@ -82,6 +86,10 @@ func (p *Process) handle(f wire.Frame) error {
 		p.mu.Unlock()
 		if p.started != nil {
 			p.started()
+		}
+	case wire.Queued:
+		if p.queued != nil {
+			p.queued()
 		}
 	case wire.Credit:
 		_, n, err := wire.ParseCredit(f.Payload())
