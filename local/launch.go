@@ -167,15 +167,15 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 	return l, nil
 }
 
-// record records the processes of a sandbox that is ready.
-func (l *launched) record(box *statedir.Box, p *plan) error {
+// record records the processes of a sandbox that is ready. version is that of the shim.
+func (l *launched) record(box *statedir.Box, p *plan, version string) error {
 	err := l.unknown
 	if err == nil {
 		var parts []statedir.Process
 		if p.shim.Image != "" {
 			parts = statedir.Descendants(l.process.PID)
 		}
-		err = box.SetShim(&l.process, parts...)
+		err = box.SetShim(&l.process, version, parts...)
 	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)

@@ -204,8 +204,10 @@ func describe(box *statedir.Box, c *statedir.Config, state func() (runtime.State
 type Details struct {
 	runtime.Sandbox
 	Config runtime.SandboxConfig // as Create has completed it
-	Tree   *TreeState            // nil unless the sandbox runs and has a codebase
-	Limits *runtime.LimitsState  // nil unless the sandbox runs and has limits
+	// Version is that of the program that a running sandbox's shim runs; "" if it is unknown.
+	Version string
+	Tree    *TreeState           // nil unless the sandbox runs and has a codebase
+	Limits  *runtime.LimitsState // nil unless the sandbox runs and has limits
 }
 
 // Inspect returns all that is known of a sandbox. It waits a few seconds at most for the
@@ -221,7 +223,7 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 	}
 	d := &Details{Sandbox: *sandbox, Config: c.SandboxConfig}
 	if d.State == runtime.StateRunning {
-		d.Limits = s.limitsState(box, c)
+		d.Limits, d.Version = s.limitsState(box, c), box.ShimVersion()
 		if c.CodebasePath != "" && c.Filter != runtime.FilterNone {
 			d.Tree = treeState(ctx, box, c)
 		}

@@ -91,16 +91,17 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) (err error) {
 			return err
 		}
 	}
-	if err := await(ctx, d.progress, func(ctx context.Context, pid int) error {
+	version, err := await(ctx, d.progress, func(ctx context.Context, pid int) error {
 		if !p.shim.Held {
 			return runtime.Errorf(runtime.ErrUnavailable, "the shim waits for limits, and the sandbox has none")
 		}
 		return limits.enter(ctx, box, s.dir.Path(), parts.shim.PID(), pid, parts.tree, d.barrier)
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	step.Reached("start: ready")
-	if err := parts.record(box, p); err != nil {
+	if err := parts.record(box, p, version); err != nil {
 		return err
 	}
 	undo.Release()
@@ -237,9 +238,13 @@ func connects(box *statedir.Box) bool {
 
 var errSilent = errors.New("the shim ended without a report")
 
+// longestVersion bounds what is recorded of a version, in bytes.
+const longestVersion = 64
+
 // await reads the reports of a start until the shim is ready or has failed. It calls held
-// with the process that waits at the start barrier.
-func await(ctx context.Context, progress *os.File, held func(ctx context.Context, pid int) error) error {
+// with the process that waits at the start barrier, and returns the version of the shim's
+// program.
+func await(ctx context.Context, progress *os.File, held func(ctx context.Context, pid int) error) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = progress.SetReadDeadline(time.Unix(0, 0)) })
@@ -249,23 +254,23 @@ func await(ctx context.Context, progress *os.File, held func(ctx context.Context
 	for lines.Scan() {
 		var r boot.Report
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "malformed report of the shim: %w", err)
+			return "", runtime.Errorf(runtime.ErrUnavailable, "malformed report of the shim: %w", err)
 		}
 		switch {
 		case r.Ready:
-			return nil
+			return r.Version[:min(len(r.Version), longestVersion)], nil
 		case r.Err() != nil:
-			return r.Err()
+			return "", r.Err()
 		case r.Held != 0:
 			if err := held(ctx, r.Held); err != nil {
-				return err
+				return "", err
 			}
 			continue
 		}
 		doing = r.Step
 	}
 	if err := ctx.Err(); err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "the sandbox did not start and was killed; it hung here: %s (%w)", doing, err)
+		return "", runtime.Errorf(runtime.ErrUnavailable, "the sandbox did not start and was killed; it hung here: %s (%w)", doing, err)
 	}
-	return runtime.Errorf(runtime.ErrUnavailable, "%w, at the step: %s; wolffia logs may say more", errSilent, doing)
+	return "", runtime.Errorf(runtime.ErrUnavailable, "%w, at the step: %s; wolffia logs may say more", errSilent, doing)
 }

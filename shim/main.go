@@ -22,8 +22,9 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// Main is the shim's main: it runs one sandbox until that has ended.
-func Main(backends ...launch.Backend) error {
+// Main is the shim's main: it runs one sandbox until that has ended. version is that of the
+// program, which it reports to the caller.
+func Main(version string, backends ...launch.Backend) error {
 	goruntime.LockOSThread() // the backend dies with the thread that starts it
 	if err := boot.Init("wolffia-shim"); err != nil {
 		return err
@@ -35,7 +36,7 @@ func Main(backends ...launch.Backend) error {
 	}
 	step.Reached("begun")
 	unix.Umask(0o022) // for the files that the sandbox sees; private ones are in directories of mode 0700
-	s := &shim{boot: b, control: os.NewFile(boot.FDControl, "control"), ready: ready}
+	s := &shim{boot: b, version: version, control: os.NewFile(boot.FDControl, "control"), ready: ready}
 	if i := slices.IndexFunc(backends, func(l launch.Backend) bool { return l.Name() == b.Config.Runtime }); i >= 0 {
 		err = s.run(backends[i])
 	} else {
@@ -51,6 +52,7 @@ func Main(backends ...launch.Backend) error {
 // groups before it starts others.
 type shim struct {
 	boot    *boot.Params
+	version string
 	control *os.File
 	ready   io.WriteCloser
 
@@ -93,7 +95,7 @@ func (s *shim) run(backend launch.Backend) error {
 		}
 		return err
 	}
-	boot.Report{Ready: true}.Send(s.ready)
+	boot.Report{Ready: true, Version: s.version}.Send(s.ready)
 	_ = s.ready.Close()
 	step.Reached("ready")
 	go func() { // ends when the disk has config.json

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/treeserver"
@@ -23,7 +24,7 @@ func main() {
 	if len(os.Args) == 3 {
 		switch os.Args[1] {
 		case "shim":
-			exitHelper(shim.Main(backends()...))
+			exitHelper(shim.Main(version, backends()...))
 		case "tree":
 			exitHelper(treeserver.Main())
 		}
@@ -55,10 +56,13 @@ func exitHelper(err error) {
 func run(ctx context.Context, args []string, io stdio) int {
 	a := &app{stdio: io}
 	root := a.command()
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		a.complete(root)
+	}
 	root.SetArgs(args)
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
-	err := a.located(root.ExecuteContext(ctx))
-	return a.exitCode(ctx, err)
+	cmd, err := root.ExecuteContextC(ctx)
+	return a.exitCode(ctx, a.located(err), a.wantsJSON(cmd, args))
 }

@@ -153,11 +153,13 @@ func (f Failure) Err() error {
 // A Report is one line of progress on FDReady. The last one is Ready or has a Failure.
 type Report struct {
 	Failure
-	Step  string     `json:"step,omitempty"` // what is being done now
-	Ready bool       `json:"ready,omitempty"`
-	Held  int        `json:"held,omitempty"`  // the process that waits at the start barrier for its limits
-	Image *ImageInfo `json:"image,omitempty"` // answers "image"
-	Found []Found    `json:"found,omitempty"` // answers "scan"
+	Step  string `json:"step,omitempty"` // what is being done now
+	Ready bool   `json:"ready,omitempty"`
+	// Version is that of the shim's program, with Ready.
+	Version string     `json:"version,omitempty"`
+	Held    int        `json:"held,omitempty"`  // the process that waits at the start barrier for its limits
+	Image   *ImageInfo `json:"image,omitempty"` // answers "image"
+	Found   []Found    `json:"found,omitempty"` // answers "scan"
 }
 
 // Send writes a report. That the reader is gone is no error.

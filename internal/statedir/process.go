@@ -51,6 +51,7 @@ func (p Process) lives() (bool, error) {
 // A shimRecord records the processes of a start.
 type shimRecord struct {
 	Process           // the shim
+	Version string    `json:"version,omitempty"` // of its program
 	Parts   []Process `json:"parts,omitempty"`
 }
 
@@ -67,9 +68,13 @@ func (b *Box) shimRecord() shimRecord {
 // Shim returns the recorded shim of the last start; the zero Process if there is none.
 func (b *Box) Shim() Process { return b.shimRecord().Process }
 
-// SetShim records the shim, and the parts for EndParts.
-func (b *Box) SetShim(p *Process, parts ...Process) error {
-	return statefile.Write(filepath.Join(b.path, shimFile), shimRecord{*p, parts})
+// ShimVersion returns the version of the program that the recorded shim runs; "" if it is
+// unknown.
+func (b *Box) ShimVersion() string { return b.shimRecord().Version }
+
+// SetShim records the shim, the version of its program, and the parts for EndParts.
+func (b *Box) SetShim(p *Process, version string, parts ...Process) error {
+	return statefile.Write(filepath.Join(b.path, shimFile), shimRecord{*p, version, parts})
 }
 
 // ForgetShim removes the record of the last start, if any.

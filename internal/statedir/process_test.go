@@ -46,7 +46,7 @@ func TestEndParts(t *testing.T) {
 	}
 	alive := other
 	other.Start += "1"
-	if err := b.SetShim(&p, append(parts, other)...); err != nil {
+	if err := b.SetShim(&p, "v1", append(parts, other)...); err != nil {
 		t.Fatal(err)
 	}
 	if recorded, err := b.EndParts(time.Minute); !recorded || err != nil {
