@@ -45,12 +45,11 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 
 // printProbes prints the results for a person: what works, then what helps.
 func (a *app) printProbes(results []probe.Result) {
-	var missing []probe.Feature
 	for _, r := range results {
 		mark := "ok  "
 		switch {
-		case !r.OK && r.Required:
-			mark, missing = "FAIL", append(missing, r.Feature)
+		case !r.OK && r.Required && r.Because == "":
+			mark = "FAIL"
 		case !r.OK:
 			mark = "-   "
 		}
@@ -65,16 +64,34 @@ func (a *app) printProbes(results []probe.Result) {
 			fmt.Fprintf(a.out, "      %-16s fix: %s\n", "", indent(printable(r.Fix)))
 		}
 	}
+	fmt.Fprintln(a.out, "\n"+conclusion(results))
+}
+
+// conclusion says what the results mean for sandboxes.
+func conclusion(results []probe.Result) string {
+	var missing []probe.Feature
+	var others []string // runtimes beside the default one that may work
+	for _, r := range results {
+		switch {
+		case !r.OK && r.Required && r.Because == "":
+			missing = append(missing, r.Feature)
+		case r.OK && r.Feature == probe.Runsc:
+			others = append(others, "--runtime gvisor")
+		case r.OK && r.Feature == probe.Docker:
+			others = append(others, "--runtime docker")
+		}
+	}
 	switch {
 	case slices.Equal(missing, []probe.Feature{probe.Fuse}):
-		fmt.Fprintln(a.out, "\nRules cannot be enforced at each access until what says FAIL is fixed. What works without FUSE:"+
-			"\nsandboxes without a codebase, with --mount too; --preset full-access; and --filter static, which masks"+
-			"\nwhat is to be hidden or protected when a sandbox starts, but not what is made or replaced later.")
+		return "Rules cannot be enforced at each access until what says FAIL is fixed. What works without FUSE:" +
+			"\nsandboxes without a codebase, with --mount too; --preset full-access; and --filter static, which masks" +
+			"\nwhat is to be hidden or protected when a sandbox starts, but not what is made or replaced later."
+	case slices.Equal(missing, []probe.Feature{probe.Bubblewrap}) && len(others) > 0:
+		return "Sandboxes of the default runtime cannot work here until what says FAIL is fixed. Those with " + strings.Join(others, " or ") + " can."
 	case len(missing) > 0:
-		fmt.Fprintln(a.out, "\nSandboxes cannot work here until what says FAIL is fixed.")
-	default:
-		fmt.Fprintln(a.out, "\nSandboxes work here.")
+		return "Sandboxes cannot work here until what says FAIL is fixed."
 	}
+	return "Sandboxes work here."
 }
 
 // indent aligns the further lines of a text with its first.

@@ -86,6 +86,7 @@ func decideBubblewrap(f bwrapFacts, h *host) Result {
 		r.Fix = "findmnt -R /proc # and unmount what is below"
 	case noUserNS(f.stderr):
 		r.Problem = fmt.Sprintf("%s (see the feature %s)", said, UserNamespaces)
+		r.Because = UserNamespaces
 	case f.setuid:
 		r.Problem = "it is installed setuid root: " + said
 		r.Fix = h.sudo("chmod u-s " + f.path)

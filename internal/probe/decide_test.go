@@ -221,3 +221,17 @@ func TestKernelDecisions(t *testing.T) {
 		{"no landlock", decideLandlock(0, syscall.ENOSYS), false, "has no Landlock", ""},
 	})
 }
+
+// What another missing feature causes is not a cause of its own.
+func TestBecause(t *testing.T) {
+	for _, ok := range []bool{false, true} {
+		list := []Result{{Feature: UserNamespaces, OK: ok}, decideBubblewrap(bwrapFacts{
+			path: "/usr/bin/bwrap", version: "bubblewrap 0.8.0", run: errors.New("exit status 1"), noProc: errors.New("exit status 1"),
+			stderr: "bwrap: No permissions to create new namespace",
+		}, debian())}
+		resolve(list)
+		if got := list[1].Because; (got == UserNamespaces) == ok {
+			t.Errorf("user namespaces %v: because %q", ok, got)
+		}
+	}
+}

@@ -38,6 +38,8 @@ type Result struct {
 	Allows   string  `json:"allows"`   // what needs the feature
 	Problem  string  `json:"problem"`  // why it does not work; with OK a warning; may be empty
 	Fix      string  `json:"fix"`      // the commands that solve Problem, one on each line; may be empty
+	// Because is another feature that is not OK either and causes Problem; may be empty.
+	Because Feature `json:"because,omitempty"`
 }
 
 // timeout bounds the probes of All.
@@ -89,7 +91,21 @@ func All(ctx context.Context) []Result {
 	for _, p := range pending {
 		results = append(results, <-p)
 	}
+	resolve(results)
 	return results
+}
+
+// resolve clears Because where that feature is OK.
+func resolve(results []Result) {
+	ok := map[Feature]bool{}
+	for _, r := range results {
+		ok[r.Feature] = r.OK
+	}
+	for i := range results {
+		if ok[results[i].Because] {
+			results[i].Because = ""
+		}
+	}
 }
 
 // Check probes one feature, at most until ctx ends. An unknown feature is not OK.
