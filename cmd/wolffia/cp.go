@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,85 +20,244 @@ import (
 	"wolffia/runtime/launch"
 )
 
+// standardStream is the place that means standard input or output.
+const standardStream = "-"
+
+// maxStream is how much cp copies from or to a standard stream, in bytes: what a guest
+// takes and sends of one file.
+const maxStream = 1 << 30
+
 func (a *app) cpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "cp SANDBOX:PATH PATH | PATH SANDBOX:PATH",
-		Short: "Copy a file or directory out of a running sandbox, or into it",
-		Long: `Copy a file or directory out of a running sandbox, or into it, as cp -r does:
-into the target if that is a directory, else to it.
+	var asJSON, recursive bool
+	cmd := &cobra.Command{
+		Use:   "cp SRC... DST",
+		Short: "Copy files and directories out of a running sandbox, or into it",
+		Long: `Copy files and directories out of a running sandbox, or into it, as cp -r does: into
+DST if that is a directory, else to it. SANDBOX:PATH is a place inside. Either all of
+SRC are inside, or DST is. Several SRC need a directory as DST.
+
+- is standard input, or output: for the content of one file of up to 1 GiB. For a
+directory: wolffia exec SANDBOX -- tar -c DIR
 
 It runs inside as any command does: what the rules hide is not there, and what
 they do not let be written is not. What comes out never lands outside of the
 target. Owners, hard links and set-id bits are not kept.`,
 		Example: `  wolffia cp box:/workspace/dist ./dist
-  wolffia cp notes.txt box:/tmp`,
-		Args: cobra.ExactArgs(2),
+  wolffia cp notes.txt data box:/tmp
+  wolffia cp box:report.json - | jq .
+  date | wolffia cp - box:/tmp/now`,
+		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, fromInside := splitPlace(args[0])
-			to, toInside := splitPlace(args[1])
-			if (from == "") == (to == "") {
-				return runtime.Errorf(runtime.ErrInvalid, "one of the two must be SANDBOX:PATH, the other a path (./a:b for one with a colon): %s %s", args[0], args[1])
+			c, err := copyOf(args)
+			switch {
+			case err != nil:
+				return usageError(cmd, "%w", err)
+			case asJSON && c.to.path == standardStream && c.to.sandbox == "":
+				return usageError(cmd, "--json and the target - exclude each other: both use standard output")
 			}
 			rt, err := a.open("")
 			if err != nil {
 				return err
 			}
-			if from != "" {
-				return copyOut(cmd.Context(), rt, from, fromInside, args[1])
+			box, err := rt.Get(cmd.Context(), c.sandbox())
+			if err != nil {
+				return err
 			}
-			return copyIn(cmd.Context(), rt, args[0], to, toInside)
+			for _, from := range c.from {
+				if err := a.copy(cmd.Context(), rt, box.ID, from, c.to, len(c.from) > 1); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				return a.printJSON(&copied{box.ID, args[:len(args)-1], args[len(args)-1]})
+			}
+			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object when all is copied")
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "accepted for those who are used to it: directories are always copied with what is below")
+	return cmd
 }
 
-// splitPlace splits SANDBOX:PATH; a path has no sandbox. As in scp, a slash
-// before the colon makes it a path.
-func splitPlace(s string) (sandbox, inside string) {
+// A copied is what --json prints.
+type copied struct {
+	SandboxID string   `json:"sandboxId"`
+	From      []string `json:"from"`
+	To        string   `json:"to"`
+}
+
+// A place is a path in a sandbox, or on the host.
+type place struct {
+	sandbox string // "": on the host
+	path    string
+	given   string // as the user wrote it
+}
+
+// stream reports whether the place is a standard stream.
+func (p place) stream() bool { return p.sandbox == "" && p.path == standardStream }
+
+// placeOf reads SANDBOX:PATH or a path of the host. As in scp, a slash before the colon
+// makes it a path.
+func placeOf(s string) place {
 	sandbox, inside, ok := strings.Cut(s, ":")
-	if !ok || strings.Contains(sandbox, "/") {
-		return "", ""
+	if !ok || sandbox == "" || strings.Contains(sandbox, "/") {
+		return place{path: s, given: s}
 	}
 	if inside == "" {
 		inside = "."
 	}
-	return sandbox, inside
+	return place{sandbox: sandbox, path: inside, given: s}
+}
+
+// A copying is what cp is to do.
+type copying struct {
+	from []place
+	to   place
+}
+
+// copyOf reads the arguments of cp, at least two.
+func copyOf(args []string) (*copying, error) {
+	c := &copying{to: placeOf(args[len(args)-1])}
+	for _, arg := range args[:len(args)-1] {
+		from := placeOf(arg)
+		switch {
+		case (from.sandbox == "") == (c.to.sandbox == ""):
+			return nil, errors.New("one of SRC and DST must be SANDBOX:PATH, the other a path (./a:b for one with a colon): " + strings.Join(args, " "))
+		case len(c.from) > 0 && from.sandbox != c.from[0].sandbox:
+			return nil, errors.New("several SRC must be in the same sandbox: " + strings.Join(args, " "))
+		}
+		c.from = append(c.from, from)
+	}
+	if len(c.from) > 1 {
+		for _, p := range append(c.from, c.to) {
+			if p.stream() {
+				return nil, errors.New("- cannot be one of several SRC, nor DST of them: it is the content of one file")
+			}
+		}
+	}
+	return c, nil
+}
+
+// sandbox returns the sandbox of the copying.
+func (c *copying) sandbox() string { return c.to.sandbox + c.from[0].sandbox }
+
+// copy copies one source; into says that the target must be a directory. id is the
+// sandbox's.
+func (a *app) copy(ctx context.Context, rt *local.Runtime, id string, from, to place, into bool) error {
+	switch {
+	case to.stream():
+		return a.copyToStdout(ctx, rt, id, from)
+	case from.stream():
+		return a.copyFromStdin(ctx, rt, id, to)
+	case from.sandbox != "":
+		return copyOut(ctx, rt, id, from, to.path, into)
+	}
+	return copyIn(ctx, rt, id, from.path, to, into)
 }
 
 // copyOut unpacks on the host what the guest's program packs inside. What it is called
 // here is not for the sandbox to say: that could replace any file in the target.
-func copyOut(ctx context.Context, rt *local.Runtime, id, from, to string) error {
-	name := path.Base(path.Clean(from))
-	if name == "." || name == ".." || name == "/" {
-		if st, err := os.Stat(to); err == nil && st.IsDir() {
-			return runtime.Errorf(runtime.ErrInvalid, "copy %s:%s: the source has no name of its own: name the target, as in %s/NAME", id, from, to)
-		}
+func copyOut(ctx context.Context, rt *local.Runtime, id string, from place, to string, into bool) error {
+	name := path.Base(path.Clean(from.path))
+	st, err := os.Stat(to)
+	isDir := err == nil && st.IsDir()
+	switch nameless := name == "." || name == ".." || name == "/"; {
+	case into && !isDir:
+		return runtime.Errorf(runtime.ErrInvalid, "copy to %s: the target of several sources must be an existing directory", to)
+	case nameless && isDir:
+		return runtime.Errorf(runtime.ErrInvalid, "copy %s: the source has no name of its own: name the target, as in %s/NAME", from.given, to)
+	case nameless:
 		name = "copy" // used if to has become a directory meanwhile
 	}
-	return withHelper(ctx, rt, id, "pack", from, func(p runtime.Process) error {
+	p := &helper{place: from, args: []string{"pack", inSandbox(from.path)}}
+	return p.run(ctx, rt, id, func(p runtime.Process) error {
 		return archive.Unpack(p.Stdout(), to, &archive.Options{Name: name})
 	})
 }
 
 // copyIn unpacks inside what is packed on the host.
-func copyIn(ctx context.Context, rt *local.Runtime, from, id, to string) error {
+func copyIn(ctx context.Context, rt *local.Runtime, id, from string, to place, into bool) error {
 	if _, err := os.Lstat(from); err != nil {
 		return runtime.Errorf(runtime.ErrNotFound, "copy %s: %w", from, errors.Unwrap(err))
 	}
-	return withHelper(ctx, rt, id, "unpack", to, func(p runtime.Process) error {
+	inside := inSandbox(to.path)
+	if into {
+		inside += "/." // which only a directory has
+	}
+	p := &helper{place: to, args: []string{"unpack", inside}}
+	return p.run(ctx, rt, id, func(p runtime.Process) error {
 		err := archive.Pack(p.Stdin(), filepath.Clean(from))
 		return errors.Join(err, p.Stdin().Close())
 	})
 }
 
-// withHelper runs the guest's program as a command inside, beside do. Its
-// standard error is the better explanation if both fail.
-func withHelper(ctx context.Context, rt *local.Runtime, id, verb, inside string, do func(runtime.Process) error) error {
-	if !path.IsAbs(inside) {
-		inside = "./" + inside // never an option
-	}
-	p, err := rt.StartProcess(ctx, id, &runtime.ProcessSpec{
-		Command: []string{launch.GuestPath, verb, inside}, Stdin: true,
+// copyToStdout prints the content of a file inside.
+func (a *app) copyToStdout(ctx context.Context, rt *local.Runtime, id string, from place) error {
+	p := &helper{place: from, args: []string{"get", strconv.Itoa(maxStream), inSandbox(from.path)}}
+	return p.run(ctx, rt, id, func(p runtime.Process) error {
+		_, err := io.Copy(a.out, p.Stdout())
+		return err
 	})
+}
+
+// copyFromStdin makes standard input the content of a file inside. It reads all of the input
+// first, so that the file changes at once or not at all.
+func (a *app) copyFromStdin(ctx context.Context, rt *local.Runtime, id string, to place) error {
+	spool, err := os.CreateTemp("", "wolffia-cp-")
+	if err != nil {
+		return err
+	}
+	defer spool.Close()
+	if err := os.Remove(spool.Name()); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = spool.Close() }) // ends the copy at its next write
+	defer stop()
+	read := make(chan error, 1)
+	var size int64
+	go func() { // ends with the input, or with the program
+		var err error
+		size, err = io.Copy(spool, io.LimitReader(a.input(), maxStream+1))
+		read <- err
+	}()
+	select {
+	case err = <-read:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	switch {
+	case err != nil:
+		return runtime.Errorf(runtime.ErrUnavailable, "standard input: %w", err)
+	case size > maxStream:
+		return runtime.Errorf(runtime.ErrInvalid, "copy standard input to %s: more than 1 GiB: write it to a file, and copy that", to.given)
+	}
+	p := &helper{place: to, args: []string{"put", strconv.FormatInt(size, 10), inSandbox(to.path)}}
+	return p.run(ctx, rt, id, func(p runtime.Process) error {
+		_, err := spool.Seek(0, io.SeekStart)
+		if err == nil {
+			_, err = io.Copy(p.Stdin(), spool)
+		}
+		return errors.Join(err, p.Stdin().Close())
+	})
+}
+
+// inSandbox returns a path inside that is never an option.
+func inSandbox(p string) string {
+	if path.IsAbs(p) {
+		return p
+	}
+	return "./" + p
+}
+
+// A helper runs the guest's program as a command inside.
+type helper struct {
+	place place // that it works on
+	args  []string
+}
+
+// run runs the helper beside do. Its standard error is the better explanation if both fail.
+func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(runtime.Process) error) error {
+	p, err := rt.StartProcess(ctx, id, &runtime.ProcessSpec{Command: append([]string{launch.GuestPath}, h.args...), Stdin: true})
 	if err != nil {
 		return err
 	}
@@ -110,7 +270,7 @@ func withHelper(ctx context.Context, rt *local.Runtime, id, verb, inside string,
 		var b bytes.Buffer
 		_, _ = io.Copy(&b, io.LimitReader(p.Stderr(), most))
 		_, _ = io.Copy(io.Discard, p.Stderr())
-		said <- strings.TrimPrefix(strings.TrimSpace(b.String()), "wolffia-guest: ")
+		said <- b.String()
 	}()
 	failed := do(p)
 	if failed != nil {
@@ -121,15 +281,47 @@ func withHelper(ctx context.Context, rt *local.Runtime, id, verb, inside string,
 		_, _ = io.Copy(io.Discard, p.Stdout())
 	}
 	exit, err := p.Wait(ctx)
-	switch complaint := <-said; {
+	complaint := plainComplaint(<-said)
+	switch {
 	case err != nil:
 		return err
+	case exit.Code == archive.ExitNotRegular && h.args[0] == "put":
+		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file: name the file that standard input becomes", h.place.given)
+	case exit.Code == archive.ExitNotRegular && h.args[0] == "get":
+		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file; for a directory: wolffia exec %s -- tar -c %s", h.place.given, h.place.sandbox, shellQuote(h.place.path))
+	case exit.Code == archive.ExitTooLarge && h.args[0] == "get":
+		return runtime.Errorf(runtime.ErrInvalid, "copy %s: the file has more than 1 GiB: copy it to a file, with wolffia cp %s FILE", h.place.given, h.place.given)
 	case exit.Code != 0 && complaint != "":
-		return runtime.Errorf(runtime.ErrDenied, "copy %s:%s: %s", id, strings.TrimPrefix(inside, "./"), complaint)
+		return runtime.Errorf(runtime.ErrDenied, "copy %s: %s", h.place.given, complaint)
 	case failed != nil:
-		return runtime.Errorf(runtime.ErrUnavailable, "copy: %w", failed)
+		return runtime.Errorf(runtime.ErrUnavailable, "copy %s: %w", h.place.given, failed)
 	case exit.Code != 0:
-		return runtime.Errorf(runtime.ErrUnavailable, "copy %s:%s: the helper ended with exit code %d", id, inside, exit.Code)
+		return runtime.Errorf(runtime.ErrUnavailable, "copy %s: the helper ended with exit code %d", h.place.given, exit.Code)
 	}
 	return nil
+}
+
+// plainComplaint returns what a helper says without what it does and the path that it works
+// on, which the user knows.
+func plainComplaint(s string) string {
+	s = strings.TrimPrefix(strings.TrimSpace(s), "wolffia-guest: ")
+	for _, verb := range []string{"pack ", "unpack to ", "read ", "write to ", "write "} {
+		rest, is := strings.CutPrefix(s, verb)
+		if !is {
+			continue
+		}
+		top, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			return s
+		}
+		s = strings.TrimPrefix(rest[len(top):], ": ")
+		if name, err := strconv.Unquote(top); err == nil {
+			s = strings.TrimPrefix(s, strconv.Quote(path.Base(name))+": ")
+			if _, why, ok := strings.Cut(s, " "+name+": "); ok { // of a system call
+				s = why
+			}
+		}
+		return s
+	}
+	return s
 }

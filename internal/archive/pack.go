@@ -22,11 +22,11 @@ import (
 func Pack(w io.Writer, path string) error {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return fmt.Errorf("pack: %w", err)
+		return fmt.Errorf("read: %w", err)
 	}
 	top := filepath.Base(abs)
 	if top == "/" {
-		return fmt.Errorf("pack %q: it has no name", path)
+		return fmt.Errorf("read %q: it has no name", path)
 	}
 	dir, err := os.OpenFile(filepath.Dir(abs), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err == nil {
@@ -37,7 +37,7 @@ func Pack(w io.Writer, path string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("pack %q: %w", path, err)
+		return fmt.Errorf("read %q: %w", path, err)
 	}
 	return nil
 }

@@ -40,14 +40,14 @@ func Unpack(r io.Reader, dst string, opts *Options) error {
 	if opts != nil {
 		u.maxBytes, u.name = opts.MaxBytes, opts.Name
 		if strings.Contains(u.name, "/") || u.name == "." || u.name == ".." {
-			return fmt.Errorf("unpack to %q as %q: %w", dst, u.name, os.ErrInvalid)
+			return fmt.Errorf("write to %q as %q: %w", dst, u.name, os.ErrInvalid)
 		}
 		if opts.MaxEntries > 0 {
 			u.maxEntries = opts.MaxEntries
 		}
 	}
 	if err := u.unpack(r, dst); err != nil {
-		return fmt.Errorf("unpack to %q: %w", dst, err)
+		return fmt.Errorf("write to %q: %w", dst, err)
 	}
 	return nil
 }
