@@ -13,7 +13,6 @@ import (
 	"golang.org/x/term"
 
 	"wolffia/local"
-	"wolffia/runtime"
 )
 
 // A stdio is what a command reads and writes.
@@ -26,6 +25,8 @@ type app struct {
 	log      *slog.Logger // the service's; nil for other commands
 	closers  []func() error
 	quiet    bool // print no warnings
+	misread  bool // the flags could not be read
+	printed  bool // a JSON value was printed
 
 	origins map[string]string // where the values of flags come from that configuration files have set
 }
@@ -51,9 +52,6 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", "", "state directory (default $WOLFFIA_STATE_DIR, else under ~/.local/state)")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return runtime.Errorf(runtime.ErrInvalid, "%w; see %s --help", err, cmd.CommandPath())
-	})
 	root.AddCommand(
 		a.runCommand(), a.shellCommand(), a.createCommand(), a.execCommand(), a.sessionCommand(),
 		a.serveCommand(), a.lsCommand(), a.scanCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand(),
@@ -61,7 +59,9 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 		a.logsCommand(), a.cpCommand(), a.imageCommand(), a.volumeCommand(), a.policyCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
 		a.initCommand(), a.trustCommand(), a.untrustCommand(), a.configCommand(),
 	)
+	root.AddCommand(topics()...)
 	a.addVersion(root)
+	a.explainUsage(root)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	return root
 }
@@ -87,12 +87,13 @@ func (a *app) progress() func(text string) {
 
 // printJSON writes v, indented.
 func (a *app) printJSON(v any) error {
+	a.printed = true
 	enc := json.NewEncoder(a.out)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
 
-// warn prints a warning.
+// warn prints a warning, unless the user wants none.
 func (a *app) warn(format string, args ...any) {
 	if a.quiet {
 		return

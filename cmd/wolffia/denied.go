@@ -18,13 +18,6 @@ import (
 	"wolffia/runtime"
 )
 
-// quietFlags are the flags of commands that report what was denied at their end.
-type quietFlags struct{ quiet bool }
-
-func (f *quietFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings, nor what the rules have denied")
-}
-
 // deniedNote returns one line about what was denied, without newline; empty if nothing was.
 // flags is what the flags that allow it follow, and all says where the other denials are.
 func deniedNote(d *runtime.Denials, flags, all string) string {

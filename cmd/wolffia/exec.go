@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -19,16 +22,15 @@ func (a *app) execCommand() *cobra.Command {
 	var cwd, timeout, session string
 	var env []string
 	var stdin, tty, asJSON, noWait bool
-	var quiet quietFlags
 	cmd := &cobra.Command{
 		Use:   "exec [flags] SANDBOX -- CMD [ARG...]",
 		Short: "Run a command in a running sandbox",
 		Example: `  wolffia exec web -- make test
   echo hello | wolffia exec -i web -- cat
   wolffia exec -it web -- bash
-  wolffia exec --session dev web -- 'cd src; export A=1'`,
+  wolffia exec --session dev web -- 'cd src; export A=1'
+  wolffia exec --session dev web -- git commit -m 'hello world'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.quiet = quiet.quiet
 			switch {
 			case len(args) > 1 && args[1] == "--":
 				args = append(args[:1], args[2:]...)
@@ -36,7 +38,7 @@ func (a *app) execCommand() *cobra.Command {
 				return misplaced(args)
 			}
 			if len(args) < 2 {
-				return runtime.Errorf(runtime.ErrInvalid, "wolffia exec [flags] SANDBOX -- CMD [ARG...]")
+				return usageError(cmd, "needs SANDBOX and CMD")
 			}
 			limit, err := parseTimeout(timeout)
 			if err != nil {
@@ -54,7 +56,7 @@ func (a *app) execCommand() *cobra.Command {
 				return runtime.Errorf(runtime.ErrInvalid, "--no-wait needs --session: other commands do not wait for one another")
 			}
 			if session != "" {
-				command = []string{strings.Join(command, " ")} // as ssh does
+				command = []string{textOf(command)}
 			}
 			rt, err := a.open("")
 			if err != nil {
@@ -73,18 +75,43 @@ func (a *app) execCommand() *cobra.Command {
 			return a.execJSON(cmd.Context(), rt, box.ID, false, spec)
 		},
 	}
-	quiet.add(cmd)
+	a.addQuiet(cmd)
 	fl := cmd.Flags()
 	fl.SetInterspersed(false)
 	fl.StringVar(&cwd, "cwd", "", "working directory inside (default: the sandbox's own)")
 	fl.StringArrayVarP(&env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
-	fl.StringVar(&session, "session", "", "evaluate the command, joined by spaces, in this shell session, which is made on first use")
+	fl.StringVar(&session, "session", "", "run the command in this shell session, which is made on first use; a CMD without ARG is text that the shell evaluates")
 	fl.BoolVar(&noWait, "no-wait", false, "with --session: fail at once if the session is busy")
 	fl.StringVar(&timeout, "timeout", "", "end the command after this time (90s, 5m): exit code 124")
 	fl.BoolVarP(&stdin, "interactive", "i", false, "pass standard input")
 	fl.BoolVarP(&tty, "tty", "t", false, "give the command our terminal")
 	fl.BoolVar(&asJSON, "json", false, "print the whole result as JSON")
 	return cmd
+}
+
+// textOf returns what a session evaluates for a command: its only word as it is, several
+// words as they are, each as one word for the shell.
+func textOf(command []string) string {
+	if len(command) == 1 {
+		return command[0]
+	}
+	words := make([]string, len(command))
+	for i, word := range command {
+		words[i] = shellQuote(word)
+	}
+	return strings.Join(words, " ")
+}
+
+// shellQuote returns s as one word for a POSIX shell. A word of harmless characters is
+// itself, so that it can be an alias.
+func shellQuote(s string) string {
+	harmless := func(r rune) bool {
+		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("%+,-./:@_", r))
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !harmless(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // checkTTY returns why the flag -t, if it is given, cannot be followed.
@@ -112,6 +139,7 @@ func misplaced(args []string) error {
 // exec runs a command with our standard streams; an exit code other than 0 is an error.
 // create says that this command line describes the sandbox.
 func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.ProcessSpec) error {
+	defer a.noteQueue(spec)()
 	exit, err := a.attach(ctx, rt, id, spec, a.out, a.err)
 	if err != nil {
 		return a.explain(ctx, rt, id, create, spec, err)
@@ -124,6 +152,32 @@ func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create boo
 	}
 	a.noteDenied(exit.Denied, id, create)
 	return exitWith(codeFor(exit))
+}
+
+// queueMoment is how long a command waits for others in its session before the user is told.
+const queueMoment = time.Second
+
+// noteQueue has a line printed if a command waits for others in its session. stop ends that.
+func (a *app) noteQueue(spec *runtime.ProcessSpec) (stop func()) {
+	if spec.Session == "" {
+		return func() {}
+	}
+	end := "\n"
+	if spec.TTY {
+		end = "\r\n" // the terminal is raw
+	}
+	timer := time.AfterFunc(time.Hour, func() {
+		fmt.Fprintf(a.err, "wolffia: session %s is busy: the command waits for its turn (--no-wait: fail at once)%s", spec.Session, end)
+	})
+	timer.Stop()
+	spec.Queued = func(waits bool) {
+		if waits {
+			timer.Reset(queueMoment)
+		} else {
+			timer.Stop()
+		}
+	}
+	return func() { timer.Stop() }
 }
 
 // endNote returns what the exit code of a command does not say of its end, or an empty

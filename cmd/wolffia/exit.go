@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
 
 	"wolffia/runtime"
 )
@@ -44,9 +47,9 @@ func (a *app) close() (err error) {
 	return err
 }
 
-// exitCode ends the execution: it prints an error, if there is one to print,
-// and closes what was opened. If a signal has ended ctx, that is why.
-func (a *app) exitCode(ctx context.Context, err error) int {
+// exitCode ends the execution: it prints an error, if there is one to print, asJSON on
+// standard output too, and closes what was opened. If a signal has ended ctx, that is why.
+func (a *app) exitCode(ctx context.Context, err error, asJSON bool) int {
 	err = errors.Join(err, a.close())
 	code := exitFailed
 	var status exitStatus
@@ -59,11 +62,53 @@ func (a *app) exitCode(ctx context.Context, err error) int {
 	case errors.As(err, &start):
 		code = start.Code
 	case errors.Is(err, context.Canceled):
-		err = errors.New("interrupted")
+		err = errInterrupted
 		if c, is := codeOf(ctx); is {
 			code = c
 		}
 	}
 	fmt.Fprintln(a.err, "wolffia:", printable(err.Error()))
+	if asJSON && !a.printed {
+		_ = a.printJSON(failureOf(err)) // standard error has it too
+	}
 	return code
+}
+
+// A failure is what --json prints if wolffia itself fails.
+type failure struct {
+	Error struct {
+		Class   string `json:"class"` // of classNames, or "interrupted" or "other"
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+func failureOf(err error) (f failure) {
+	f.Error.Class, f.Error.Message = "other", err.Error()
+	if class := runtime.Class(err); class != nil {
+		f.Error.Class = classNames[class]
+	} else if errors.Is(err, errInterrupted) {
+		f.Error.Class = errInterrupted.Error()
+	}
+	return f
+}
+
+// classNames are the classes of error as programs read them: as the codes of the service.
+var classNames = map[error]string{
+	runtime.ErrInvalid: "invalid", runtime.ErrNotFound: "notFound", runtime.ErrExists: "exists", runtime.ErrDenied: "denied",
+	runtime.ErrConflict: "conflict", runtime.ErrUnavailable: "unavailable", runtime.ErrUnsupported: "unsupported",
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// wantsJSON reports whether a command was asked for JSON. args is the command line, of which
+// the flags may not have been read.
+func (a *app) wantsJSON(cmd *cobra.Command, args []string) bool {
+	f := cmd.Flags().Lookup("json")
+	if f == nil || f.Value.String() == "true" {
+		return f != nil
+	}
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return a.misread && slices.Contains(args, "--json")
 }

@@ -28,6 +28,7 @@ type boxFlags struct {
 	toolchainFlags
 	volumeFlags
 	gitFlags
+	pullFlags
 	runtime  string
 	platform string
 	mounts   []string
@@ -82,6 +83,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	if !f.fixed { // the service has owners of its own
 		f.gitFlags.add(cmd)
 	}
+	f.pullFlags.add(cmd)
 }
 
 // config makes a configuration of the flags.
@@ -115,9 +117,7 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 			return nil, err
 		}
 	}
-	if c.Resources.BestEffort && !c.Resources.Limited() {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "--limits %s needs a limit: add --memory, --cpus or --pids", limitsBestEffort)
-	}
+	c.Resources.BestEffort = c.Resources.BestEffort && c.Resources.Limited() // a wrapper may always ask for it
 	for _, life := range []struct {
 		flag, text string
 		to         *time.Duration
@@ -187,6 +187,9 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 // addImage sets the image. If the runtime takes images from the image store, the
 // image is pulled unless the store has it.
 func (f *boxFlags) addImage(ctx context.Context, a *app, c *runtime.SandboxConfig) error {
+	if err := f.pullFlags.check(f.image != "" && hasEngine(f.runtime)); err != nil {
+		return err
+	}
 	switch {
 	case f.image == "":
 		return nil
@@ -196,7 +199,7 @@ func (f *boxFlags) addImage(ctx context.Context, a *app, c *runtime.SandboxConfi
 		c.Image = f.image
 		return nil
 	}
-	img, err := a.haveImage(ctx, f.image)
+	img, err := a.haveImage(ctx, f.image, f.pull)
 	if err != nil {
 		return err
 	}

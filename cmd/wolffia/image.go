@@ -93,31 +93,6 @@ func (a *app) pull(ctx context.Context, name string, maxSize int64) (string, err
 	return puller.Pull(ctx, program.ExecPath(), req)
 }
 
-// haveImage makes sure that an image is there: one in a registry is pulled if
-// no image has the name, files are looked at each time.
-func (a *app) haveImage(ctx context.Context, name string) (*store.Image, error) {
-	images, _, err := a.images()
-	if err != nil {
-		return nil, err
-	}
-	canonical, nameErr := store.Canonical(name)
-	if nameErr != nil || !store.Local(canonical) {
-		if id, err := images.Find(name); err == nil {
-			if img, err := images.Get(id); err == nil {
-				return img, nil
-			}
-		}
-	}
-	if nameErr != nil {
-		return nil, nameErr
-	}
-	id, err := a.pull(ctx, name, 0)
-	if err != nil {
-		return nil, err
-	}
-	return images.Get(id)
-}
-
 // An imageListing is what --json prints of an image.
 type imageListing struct {
 	ID        string       `json:"id"`

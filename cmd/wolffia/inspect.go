@@ -20,6 +20,9 @@ import (
 type inspection struct {
 	listing
 	*runtime.SandboxConfig `json:"config"`
+	// Rules counts the rules, which config has only if they are asked for.
+	Rules   int    `json:"rules"`
+	Version string `json:"version,omitempty"` // of wolffia in the shim of a running sandbox
 
 	UID  int              `json:"uid"`
 	GID  int              `json:"gid"`
@@ -29,7 +32,7 @@ type inspection struct {
 }
 
 func (a *app) inspectCommand() *cobra.Command {
-	var asText, asJSON bool
+	var asText, asJSON, rules bool
 	cmd := &cobra.Command{
 		Use:   "inspect SANDBOX...",
 		Short: "Print all that is known of sandboxes, as JSON or text",
@@ -45,7 +48,15 @@ func (a *app) inspectCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				all = append(all, inspection{listingOf(&info.Sandbox), &info.Config, info.Sandbox.UID, info.Sandbox.GID, info.Tree, info.Limits})
+				c := info.Config
+				i := inspection{
+					listing: listingOf(&info.Sandbox), SandboxConfig: &c, Rules: len(c.Permissions), Version: info.Version,
+					UID: info.Sandbox.UID, GID: info.Sandbox.GID, Tree: info.Tree, Limits: info.Limits,
+				}
+				if !rules {
+					c.Permissions = nil
+				}
+				all = append(all, i)
 			}
 			if !asText {
 				return a.printJSON(all)
@@ -63,6 +74,7 @@ func (a *app) inspectCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asText, "text", false, "print text for people")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, which is what it does")
+	cmd.Flags().BoolVar(&rules, "rules", false, "with all rules, in config.permissions")
 	cmd.MarkFlagsMutuallyExclusive("text", "json")
 	return cmd
 }
@@ -93,8 +105,9 @@ func (s *inspection) print(out io.Writer) error {
 	for i, v := range s.Volumes {
 		row([]string{"volumes", ""}[min(i, 1)], v.Name+" at "+v.Target+map[bool]string{true: ", read-only"}[v.ReadOnly])
 	}
-	row("rules", strconv.Itoa(len(s.Permissions)))
+	row("rules", strconv.Itoa(s.Rules))
 	row("labels", joinLabels(s.listing.Labels))
+	row("wolffia", s.Version)
 	row("user", fmt.Sprintf("%d:%d", s.UID, s.GID))
 	if l := s.Limits; l != nil {
 		row("limits", limitsText(l))

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/local"
-	"wolffia/runtime"
 )
 
 // each calls do for every named sandbox, also after an error.
@@ -54,38 +53,6 @@ such as /tmp goes. wolffia start starts them again.`,
 			})
 		},
 	}
-}
-
-func (a *app) rmCommand() *cobra.Command {
-	var force bool
-	cmd := &cobra.Command{
-		Use:   "rm [-f] SANDBOX...",
-		Short: "Destroy sandboxes; return when all of it is gone",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd, args, func(ctx context.Context, rt *local.Runtime, ref string) error {
-				s, err := rt.Get(ctx, ref)
-				lost := errors.Is(err, runtime.ErrNotFound) // but an engine may have it
-				switch {
-				case force || lost:
-				case err != nil:
-					return err
-				case s.State == runtime.StateRunning:
-					return runtime.Errorf(runtime.ErrConflict, "sandbox %s is running: wolffia stop it first, or wolffia rm -f", s.ContainerName())
-				}
-				err = rt.Destroy(ctx, ref)
-				if lost && err == nil {
-					a.warn("removed what was left of sandbox %s, whose state directory was lost", ref)
-				}
-				if force && errors.Is(err, runtime.ErrNotFound) {
-					return nil
-				}
-				return err
-			})
-		},
-	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "also destroy running sandboxes, and ignore missing ones")
-	return cmd
 }
 
 func (a *app) logsCommand() *cobra.Command {

@@ -93,6 +93,9 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, create
 		return err
 	} else {
 		out.ExitCode, out.Signal, out.TimedOut, out.OutOfMemory = codeFor(exit), int(exit.Signal), exit.TimedOut, exit.OutOfMemory
+		if l := rt.Limits(id); create && exit.OutOfMemory && l != nil {
+			out.Limits = l // with the processes that were killed meanwhile
+		}
 		out.stdout, out.StdoutDropped = stdout.Result()
 		out.stderr, out.StderrDropped = stderr.Result()
 		if d := exit.Denied; d != nil {
@@ -102,7 +105,7 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, create
 			out.Session = &sessionResult{s, jsontext.Exact(s.Cwd)}
 		}
 	}
-	out.DurationMS = time.Since(begin).Milliseconds()
+	out.DurationMS, a.printed = time.Since(begin).Milliseconds(), true
 	if err := out.encode(bufio.NewWriter(a.out)); err != nil {
 		return err
 	}

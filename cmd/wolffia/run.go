@@ -19,7 +19,6 @@ func (a *app) runCommand() *cobra.Command {
 	var box boxFlags
 	var timeout string
 	var stdin, tty, asJSON bool
-	var quiet quietFlags
 	var log auditFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] CMD [ARG...]",
@@ -39,9 +38,8 @@ may be left out: then the image's own runs, without the current directory.`,
   echo hello | wolffia run -i -- cat
   wolffia run -- bash`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.quiet = quiet.quiet
 			if len(args) == 0 && box.image == "" {
-				return runtime.Errorf(runtime.ErrInvalid, "no command given: wolffia run [flags] -- CMD [ARG...]")
+				return usageError(cmd, "needs CMD")
 			}
 			if err := a.checkTTY(tty, asJSON); err != nil {
 				return err
@@ -71,7 +69,7 @@ may be left out: then the image's own runs, without the current directory.`,
 				}
 			}
 			if len(args) == 0 {
-				return runtime.Errorf(runtime.ErrInvalid, "no command given, and image %s has none: wolffia run [flags] -- CMD [ARG...]", box.image)
+				return usageError(cmd, "needs CMD, since image %s has no command of its own", box.image)
 			}
 			if err := log.open(config); err != nil {
 				return err
@@ -105,15 +103,24 @@ may be left out: then the image's own runs, without the current directory.`,
 	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "pass standard input also if it is not a terminal")
 	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give the command our terminal (default: if standard input and output are one)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole result as JSON")
-	quiet.add(cmd)
 	log.add(cmd)
+	a.addQuiet(cmd)
 	box.add(cmd)
 	a.configured(cmd, &box.ruleFlags)
 	return cmd
 }
 
+// A creation is what --json prints of a new sandbox.
+type creation struct {
+	SandboxID string               `json:"sandboxId"`
+	Name      string               `json:"name"`
+	Codebase  string               `json:"codebase,omitempty"`
+	Limits    *runtime.LimitsState `json:"limits,omitempty"`
+}
+
 func (a *app) createCommand() *cobra.Command {
 	var box boxFlags
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "create [flags]",
 		Short: "Create and start a sandbox; print its id",
@@ -135,10 +142,15 @@ func (a *app) createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return a.printJSON(&creation{id, config.Name, config.CodebasePath, rt.Limits(id)})
+			}
 			_, err = a.out.WriteString(id + "\n")
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	a.addQuiet(cmd)
 	box.add(cmd)
 	a.configured(cmd, &box.ruleFlags)
 	return cmd

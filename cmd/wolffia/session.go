@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
@@ -153,6 +154,9 @@ SANDBOX comes back. A sandbox that shell has created is destroyed when its shell
 in wolffia shell, also after a detach; any other sandbox stays.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f := boxFlag(cmd); f != "" && len(args) > 0 {
+				return usageError(cmd, "--%s describes a new sandbox, and SANDBOX is one that exists: leave one of them out", f)
+			}
 			rt, err := a.open(box.runtime)
 			if err != nil {
 				return err
@@ -193,9 +197,20 @@ in wolffia shell, also after a detach; any other sandbox stays.`,
 			return err
 		},
 	}
+	a.addQuiet(cmd)
 	box.add(cmd)
 	a.configured(cmd, &box.ruleFlags)
 	return cmd
+}
+
+// boxFlag returns a flag that was given and describes a new sandbox; empty if none was.
+func boxFlag(cmd *cobra.Command) (name string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "quiet" && cmd.InheritedFlags().Lookup(f.Name) == nil {
+			name = f.Name
+		}
+	})
+	return name
 }
 
 // labelShell is the label of a sandbox that is destroyed when its shell ends.

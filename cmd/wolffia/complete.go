@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"wolffia/image/store"
+	"wolffia/internal/statedir"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// completeLimit is how long completion waits for the answer of a sandbox.
+const completeLimit = 300 * time.Millisecond
+
+// complete gives the commands of a tree, and their flags, completion of names. It reads the
+// state directory, waits for no lock, and is silent about errors.
+func (a *app) complete(cmd *cobra.Command) {
+	words := strings.Fields(cmd.Use)[1:]
+	at := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(strings.Trim(w, "["), "SANDBOX") })
+	path := strings.TrimPrefix(cmd.CommandPath(), "wolffia ")
+	switch {
+	case cmd.ValidArgsFunction != nil || cmd.HasSubCommands():
+	case path == "cp":
+		cmd.ValidArgsFunction = a.completePlaces
+	case path == "policy presets":
+		cmd.ValidArgsFunction = onlyFirst(completePresets)
+	case path == "image rm":
+		cmd.ValidArgsFunction = a.completeImages
+	case at >= 0:
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			switch {
+			case len(args) == 0 || strings.Contains(words[at], "..."):
+				return a.sandboxNames(wants(path), args), cobra.ShellCompDirectiveNoFileComp
+			case strings.HasPrefix(path, "session ") && path != "session ls":
+				return a.sessionNames(cmd.Context(), args[0], args[1:]), cobra.ShellCompDirectiveNoFileComp
+			case path == "exec":
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+	case !slices.ContainsFunc(words, func(w string) bool { return strings.ToUpper(w) == w && !strings.HasPrefix(w, "[-") }):
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, has := cmd.GetFlagCompletionFunc(f.Name); has {
+			return
+		}
+		if values := a.flagValues(f.Name); values != nil {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, values) // the flag exists
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		a.complete(sub)
+	}
+}
+
+// onlyFirst completes the first argument only.
+func onlyFirst(f cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return f(cmd, args, word)
+	}
+}
+
+// flagValues returns what completes the value of a flag; nil if that is the shell's matter.
+func (a *app) flagValues(flag string) cobra.CompletionFunc {
+	fixed := func(values ...string) cobra.CompletionFunc {
+		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	}
+	switch flag {
+	case "runtime":
+		var names []string
+		for _, b := range backends() {
+			names = append(names, b.Name())
+		}
+		return fixed(names...)
+	case "platform":
+		return fixed("systrap", "kvm\tneeds /dev/kvm")
+	case "network":
+		return fixed(string(runtime.NetworkNone)+"\tonly the sandbox's own loopback", string(runtime.NetworkHost)+"\tthe host's network, all of it")
+	case "limits":
+		return fixed(limitsStrict+"\trefuse what cannot be kept exactly", limitsBestEffort+"\tkeep limits as far as can be")
+	case "filter":
+		return fixed(filterAuto, string(runtime.FilterFuse)+"\tat each access", string(runtime.FilterStatic)+"\tmasks, made at the start", string(runtime.FilterNone)+"\tthe rules grant all")
+	case "pull":
+		return fixed(pullMissing, pullAlways, pullNever)
+	case "preset":
+		return completePresets
+	case "image":
+		return a.completeImages
+	case "policy":
+		return cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
+	case "codebase", "rootfs", "state-dir":
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+	}
+	return nil
+}
+
+func completePresets(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, p := range perm.Presets() {
+		out = append(out, p.Name+"\t"+p.Doc)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeImages completes the names of images in the store.
+func (a *app) completeImages(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	dir := a.stateIfExists()
+	if dir == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	all, err := store.Open(dir.Path()).List()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, e := range all {
+		for name := range e.Names {
+			if !slices.Contains(args, name) {
+				out = append(out, printable(name)+"\t"+store.Short(e.ID))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completePlaces completes the arguments of cp: sandboxes with a colon, or files.
+func (a *app) completePlaces(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	if strings.ContainsAny(word, ":/.") {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	var out []string
+	for _, name := range a.sandboxNames(isRunning, nil) {
+		name, what, _ := strings.Cut(name, "\t")
+		out = append(out, name+":\t"+what)
+	}
+	return out, cobra.ShellCompDirectiveNoSpace
+}
+
+// wants returns which sandboxes a command is for, by their states.
+func wants(path string) func(runtime.State) bool {
+	switch {
+	case path == "exec", path == "stop", strings.HasPrefix(path, "session "):
+		return isRunning
+	case path == "start":
+		return func(s runtime.State) bool { return s != runtime.StateRunning }
+	}
+	return func(runtime.State) bool { return true }
+}
+
+func isRunning(s runtime.State) bool { return s == runtime.StateRunning }
+
+// stateIfExists opens the state directory; nil if it does not exist or cannot be used.
+func (a *app) stateIfExists() *statedir.Dir {
+	path, err := filepath.Abs(a.stateDir)
+	if a.stateDir == "" {
+		path, err = statedir.Default(os.Getenv, os.Geteuid())
+	}
+	if err != nil {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(path, "sandboxes")); err != nil {
+		return nil // Open would make it
+	}
+	dir, err := statedir.Open(path)
+	if err != nil {
+		return nil
+	}
+	return dir
+}
+
+// sandboxNames returns the sandboxes whose state is wanted, with what they are, but for
+// those that are given: names, and ids of those without a name.
+func (a *app) sandboxNames(wanted func(runtime.State) bool, given []string) (out []string) {
+	dir := a.stateIfExists()
+	if dir == nil {
+		return nil
+	}
+	ids, err := dir.IDs()
+	if err != nil {
+		return nil
+	}
+	for _, id := range ids {
+		box := dir.Box(id)
+		c, err := box.Config()
+		if err != nil || slices.Contains(given, id) || c.Name != "" && slices.Contains(given, c.Name) {
+			continue
+		}
+		state, _, err := box.State()
+		if err != nil || !wanted(state) {
+			continue
+		}
+		name := c.Name
+		if name == "" {
+			name = id
+		}
+		out = append(out, strings.TrimSpace(name+"\t"+string(state)+" "+c.Runtime+" "+oneLine(c.CodebasePath)))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// oneLine makes a path printable on one line.
+func oneLine(path string) string {
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(printable(path))
+}
+
+// sessionNames returns the sessions of a running sandbox but for those that are given.
+func (a *app) sessionNames(ctx context.Context, ref string, given []string) (out []string) {
+	if a.stateIfExists() == nil {
+		return nil
+	}
+	rt, err := a.open("")
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completeLimit)
+	defer cancel()
+	all, err := rt.ListSessions(ctx, ref)
+	if err != nil {
+		return nil
+	}
+	for _, s := range all {
+		if !slices.Contains(given, s.Name) {
+			out = append(out, printable(s.Name)+"\t"+oneLine(string(s.State)+" "+s.Cwd))
+		}
+	}
+	return out
+}

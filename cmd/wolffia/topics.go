@@ -1,0 +1,61 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// topics returns the topics of wolffia help that are not commands.
+func topics() []*cobra.Command {
+	return []*cobra.Command{
+		{
+			Use:   "exit-codes",
+			Short: "What wolffia exits with",
+			Long: `run and exec exit with the command's own exit code, or:
+
+  124    the command was ended by --timeout
+  125    wolffia failed; standard error says why
+  126    the program cannot be executed
+  127    the program was not found
+  128+n  signal n killed the command, or ended wolffia
+
+All other commands exit with 0 or 125, or with 128+n if signal n ended them. With
+--json, timedOut and startError tell a program's own 124 to 127 apart, and a failure
+of wolffia itself is printed on standard output too:
+
+  {"error": {"class": "notFound", "message": "no sandbox \"box\": ..."}}`,
+		},
+		{
+			Use:   "network",
+			Short: "What a sandbox can reach",
+			Long: `A sandbox has no network: only its own loopback, on which its processes reach one
+another. Names are not found, and connections are refused or unreachable.
+
+  --network host    the host's network, all of it: the services on this host's
+                    localhost, those of the local network, the internet
+
+A unix socket of the host in a directory that --mount shows is reachable: such a
+mount is an error, unless the socket itself is mounted too.`,
+		},
+		{
+			Use:   "rules",
+			Short: "What a sandbox sees of the codebase",
+			Long: `A rule is PATTERN=LEVEL. The levels, each of which includes the ones before it:
+
+  none   it does not exist inside
+  view   its name and attributes are seen, its content is not
+  read   it can be read
+  write  it can be changed
+
+In a pattern * matches within a name, ** any number of directories; a leading /
+anchors it at the codebase's root, a trailing / means a directory and all below it.
+
+  wolffia run --rule 'docs/=read' --rule '/build/**=write' -- make
+  wolffia run --reveal .env=read -- npm start      --rule does not reveal secrets
+  wolffia policy presets agent-safe                the rules of the default preset
+  wolffia policy explain .env src/main.go          which rule decides, and why
+  wolffia audit SANDBOX                            what was denied, and what allows it
+
+Of the rules that match, the one with the highest priority decides: a preset's base
+rules 0, a policy file's 100, --rule 200, a preset's secrets 1000, --reveal 2000; then
+the more specific; then the stricter. What no rule matches is hidden.`,
+		},
+	}
+}

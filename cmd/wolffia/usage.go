@@ -1,0 +1,282 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"wolffia/runtime"
+)
+
+// explainUsage gives the commands of a tree errors that say how each is used, and help in
+// which flags are grouped.
+func (a *app) explainUsage(root *cobra.Command) {
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		a.misread = true
+		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		return runtime.Errorf(runtime.ErrInvalid, "%w%s; see %s --help", err, flagHint(cmd, err), cmd.CommandPath())
+	})
+	root.SetUsageFunc(func(cmd *cobra.Command) error { return printUsage(cmd.OutOrStderr(), cmd) })
+	var each func(cmd *cobra.Command)
+	each = func(cmd *cobra.Command) {
+		cmd.SuggestionsMinimumDistance = 2
+		if check := cmd.Args; check != nil {
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				if err := check(cmd, args); err == nil {
+					return nil
+				}
+				if cmd.HasSubCommands() {
+					return unknownCommand(cmd, args[0])
+				}
+				return usageError(cmd, "%s", operandProblem(cmd, args))
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			each(sub)
+		}
+	}
+	each(root)
+}
+
+// usageError returns an error about the arguments of a command, with its usage.
+func usageError(cmd *cobra.Command, format string, args ...any) error {
+	line := cmd.Use
+	if cmd.HasParent() {
+		line = cmd.Parent().CommandPath() + " " + line
+	}
+	return runtime.Errorf(runtime.ErrInvalid, "%s: %w; usage: %s", cmd.CommandPath(), fmt.Errorf(format, args...), line)
+}
+
+// operandProblem returns what is wrong with the number of a command's arguments.
+func operandProblem(cmd *cobra.Command, args []string) string {
+	var all, needed []string
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		name := strings.TrimSuffix(strings.Trim(word, "[]"), "...")
+		if name != strings.ToUpper(name) || strings.HasPrefix(name, "-") {
+			continue // a flag
+		}
+		if all = append(all, name); !strings.HasPrefix(word, "[") {
+			needed = append(needed, name)
+		}
+	}
+	switch {
+	case len(args) < len(needed):
+		return "needs " + strings.Join(needed, " and ")
+	case len(all) == 0:
+		return fmt.Sprintf("takes no arguments, and %q is one", args[0])
+	default:
+		return fmt.Sprintf("takes %s only, and %q is one argument too many", strings.Join(all, " and "), args[len(all)])
+	}
+}
+
+// unknownCommand is the error for a word that is not a command of cmd.
+func unknownCommand(cmd *cobra.Command, word string) error {
+	hint := fmt.Sprintf("see %s --help", cmd.CommandPath())
+	if use := otherWords[word]; use != "" && !cmd.HasParent() {
+		hint = "use " + use
+	} else if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		for i := range near {
+			near[i] = cmd.CommandPath() + " " + near[i]
+		}
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return runtime.Errorf(runtime.ErrInvalid, "%q is not a command of %s: %s", word, cmd.CommandPath(), hint)
+}
+
+// otherWords are commands of other programs, and what does the same here.
+var otherWords = map[string]string{
+	"attach":  "wolffia shell SANDBOX, or wolffia session attach SANDBOX NAME",
+	"bash":    "wolffia shell",
+	"copy":    "wolffia cp",
+	"delete":  "wolffia rm",
+	"destroy": "wolffia rm -f",
+	"enter":   "wolffia shell SANDBOX",
+	"images":  "wolffia image ls",
+	"info":    "wolffia doctor, or wolffia inspect SANDBOX",
+	"kill":    "wolffia stop, or wolffia rm -f to remove the sandbox too",
+	"ps":      "wolffia ls",
+	"pull":    "wolffia image pull",
+	"remove":  "wolffia rm",
+	"restart": "wolffia stop, then wolffia start",
+	"rmi":     "wolffia image rm",
+	"sh":      "wolffia shell",
+	"ssh":     "wolffia shell SANDBOX",
+	"stats":   "wolffia inspect --text SANDBOX, or wolffia exec SANDBOX -- top",
+	"top":     "wolffia exec SANDBOX -- top",
+	"up":      "wolffia create",
+}
+
+// otherFlags are flags of other programs, and what does the same here.
+var otherFlags = []struct {
+	names []string
+	on    []string // the commands that it is about
+	use   string
+}{
+	{[]string{"volume", "v"}, []string{"run", "create", "shell", "serve"}, "--mount SRC[:DST][:ro|rw]"},
+	{[]string{"bind", "dir", "directory"}, []string{"run", "create", "shell", "serve"}, "--codebase DIR, or --mount SRC[:DST][:ro|rw]"},
+	{[]string{"net"}, []string{"run", "create", "shell", "serve"}, "--network"},
+	{[]string{"env-file"}, []string{"run", "create", "shell", "serve", "exec"}, "-e K=V for each variable"},
+	{[]string{"user", "u"}, []string{"run", "create", "shell", "serve", "exec"}, "commands run as your user, or as the codebase's owner if you are root"},
+	{[]string{"detach", "d"}, []string{"run"}, "wolffia create, then wolffia exec"},
+	{[]string{"detach", "d"}, []string{"exec"}, "--session NAME with a command that ends in &"},
+	{[]string{"detach", "d"}, []string{"create", "shell"}, "a sandbox that wolffia create makes stays"},
+	{[]string{"rm"}, []string{"run"}, "run always destroys its sandbox"},
+	{[]string{"rm"}, []string{"create", "shell"}, "wolffia run, or --ttl D"},
+	{[]string{"workdir", "w"}, []string{"run", "create", "shell", "serve", "exec"}, "--cwd DIR"},
+	{[]string{"interactive", "i", "tty", "t"}, []string{"create"}, "wolffia shell, or wolffia exec -it"},
+	{[]string{"interactive", "i", "tty", "t"}, []string{"shell"}, "shell always has a terminal"},
+	{[]string{"all", "a"}, []string{"ls"}, "ls always lists all sandboxes"},
+	{[]string{"archive", "a", "R"}, []string{"cp"}, "cp always copies what is below a directory"},
+}
+
+// flagHint returns what follows an error about an unknown flag; empty if nothing helps.
+func flagHint(cmd *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return ""
+	}
+	name := unknown.GetSpecifiedName()
+	for _, f := range otherFlags {
+		if slices.Contains(f.names, name) && slices.Contains(f.on, cmd.Name()) {
+			if strings.HasPrefix(f.use, "-") || strings.HasPrefix(f.use, "wolffia ") {
+				return ": use " + f.use
+			}
+			return ": " + f.use
+		}
+	}
+	if near := nearFlags(cmd, name); len(name) > 1 && len(near) > 0 {
+		return ": did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return ""
+}
+
+// nearFlags returns flags of cmd whose names are like name, by cobra's measure for commands.
+func nearFlags(cmd *cobra.Command, name string) []string {
+	names := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	near := names.SuggestionsFor(name)
+	for i := range near {
+		near[i] = "--" + near[i]
+	}
+	return near
+}
+
+// A flagGroup is a part of the flags in a command's help.
+type flagGroup struct {
+	title string
+	names []string // of flags; those that a command does not have are left out
+}
+
+// flagGroups are the groups of the flags that describe a sandbox and a command in it.
+var flagGroups = []flagGroup{
+	{"Codebase and rules", []string{"codebase", "no-codebase", "mount-point", "preset", "policy", "rule", "reveal", "filter", "audit"}},
+	{"System and mounts", []string{"runtime", "platform", "rootfs", "image", "pull", "mount", "volume", "cache", "home", "toolchains", "no-toolchains", "no-git-config"}},
+	{"Network", []string{"network", "publish", "allow-host", "allow-domain"}},
+	{"Command and environment", []string{"env", "cwd", "interactive", "tty", "session", "no-wait", "timeout"}},
+	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},
+	{"Lifetime", []string{"ttl", "idle-timeout"}},
+	{"Names", []string{"name", "label", "owner"}},
+	{"Service", []string{"listen", "grace"}},
+	{"Configuration", []string{"profile", "no-config", "state-dir"}},
+	{"Output", []string{"json", "quiet", "help"}},
+}
+
+// manyFlags is the number of flags of a command from which on help groups them.
+const manyFlags = 12
+
+// printUsage prints how a command is used.
+func printUsage(w io.Writer, cmd *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:")
+	if cmd.Runnable() {
+		fmt.Fprintf(&b, "\n  %s", cmd.UseLine())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n  %s COMMAND", cmd.CommandPath())
+	}
+	if len(cmd.Aliases) > 0 {
+		fmt.Fprintf(&b, "\n\nAlso: %s", strings.Join(cmd.Aliases, ", "))
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\n\nExamples:\n%s", cmd.Example)
+	}
+	list := func(title string, listed func(*cobra.Command) bool) {
+		for _, sub := range cmd.Commands() {
+			if listed(sub) {
+				fmt.Fprintf(&b, "%s\n  %-*s %s", title, sub.NamePadding(), sub.Name(), sub.Short)
+				title = ""
+			}
+		}
+	}
+	list("\n\nCommands:", func(c *cobra.Command) bool { return c.IsAvailableCommand() || c.Name() == "help" })
+	list("\n\nHelp topics:", (*cobra.Command).IsAdditionalHelpTopicCommand)
+	for _, g := range groupsOf(cmd) {
+		fmt.Fprintf(&b, "\n\n%s:\n%s", g.title, strings.TrimRight(g.flags.FlagUsages(), " \n"))
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n\n%s COMMAND --help says more of a command.", cmd.CommandPath())
+	}
+	_, err := fmt.Fprintln(w, b.String())
+	return err
+}
+
+// A groupOfFlags is a flagGroup of a command.
+type groupOfFlags struct {
+	title string
+	flags *pflag.FlagSet
+}
+
+// groupsOf returns the flags of a command as help shows them: in flagGroups if there are
+// many, what is in none of them last.
+func groupsOf(cmd *cobra.Command) []groupOfFlags {
+	byGroup := map[string]*pflag.FlagSet{}
+	const rest = "Flags"
+	count := 0
+	add := func(title string, f *pflag.Flag) {
+		if byGroup[title] == nil {
+			byGroup[title] = pflag.NewFlagSet(title, pflag.ContinueOnError)
+		}
+		byGroup[title].AddFlag(f)
+	}
+	local, inherited := cmd.LocalFlags(), cmd.InheritedFlags()
+	local.VisitAll(func(*pflag.Flag) { count++ })
+	for _, set := range []*pflag.FlagSet{local, inherited} {
+		set.VisitAll(func(f *pflag.Flag) {
+			title := rest
+			if f.Hidden {
+				return
+			}
+			if count >= manyFlags {
+				title = cmp.Or(groupTitle(f.Name), rest)
+			}
+			add(title, f)
+		})
+	}
+	var out []groupOfFlags
+	for _, g := range append(slices.Clone(flagGroups), flagGroup{title: rest}) {
+		if flags := byGroup[g.title]; flags != nil {
+			out = append(out, groupOfFlags{g.title, flags})
+		}
+	}
+	return out
+}
+
+// groupTitle returns the title of the group that a flag is in, or an empty string.
+func groupTitle(flag string) string {
+	for _, g := range flagGroups {
+		if slices.Contains(g.names, flag) {
+			return g.title
+		}
+	}
+	return ""
+}

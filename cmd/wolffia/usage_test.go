@@ -1,0 +1,75 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Each flag of a command whose flags are grouped in help is in a group.
+func TestFlagGroups(t *testing.T) {
+	grouped := 0
+	var each func(cmd *cobra.Command)
+	each = func(cmd *cobra.Command) {
+		groups := groupsOf(cmd)
+		if len(groups) > 1 {
+			grouped++
+			if last := groups[len(groups)-1]; last.title == "Flags" {
+				last.flags.VisitAll(func(f *pflag.Flag) {
+					t.Errorf("%s: --%s is not in flagGroups", cmd.CommandPath(), f.Name)
+				})
+			}
+		}
+		for _, sub := range cmd.Commands() {
+			each(sub)
+		}
+	}
+	each((&app{}).command())
+	if grouped < 4 {
+		t.Errorf("the flags of %d commands are grouped", grouped)
+	}
+	seen := map[string]string{}
+	for _, g := range flagGroups {
+		for _, name := range g.names {
+			if seen[name] != "" {
+				t.Errorf("--%s is in %s and in %s", name, seen[name], g.title)
+			}
+			seen[name] = g.title
+		}
+	}
+}
+
+// The words of other programs are not commands, and lead to commands and flags that exist.
+func TestOtherWords(t *testing.T) {
+	root := (&app{}).command()
+	for word, use := range otherWords {
+		if cmd, _, err := root.Find([]string{word}); err == nil && cmd != root {
+			t.Errorf("%s is a command", word)
+		}
+		for part := range strings.SplitSeq(use, "wolffia ") {
+			part, _, _ = strings.Cut(part, ",")
+			if part == "" {
+				continue
+			}
+			if cmd, _, err := root.Find(strings.Fields(part)); err != nil || cmd == root {
+				t.Errorf("%s: %q does not exist", word, part)
+			}
+		}
+	}
+	for _, f := range otherFlags {
+		for _, on := range f.on {
+			cmd, _, err := root.Find([]string{on})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name, is := strings.CutPrefix(f.use, "--"); is {
+				name, _, _ = strings.Cut(name, " ")
+				if cmd.Flags().Lookup(strings.TrimRight(name, ",")) == nil {
+					t.Errorf("%s has no --%s", on, name)
+				}
+			}
+		}
+	}
+}
