@@ -120,7 +120,7 @@ var otherFlags = []struct {
 	on    []string // the commands that it is about
 	use   string
 }{
-	{[]string{"volume", "v"}, []string{"run", "create", "shell", "serve"}, "--mount SRC[:DST][:ro|rw]"},
+	{[]string{"v"}, []string{"run", "create", "shell", "serve"}, "--mount SRC[:DST][:ro|rw]"},
 	{[]string{"bind", "dir", "directory"}, []string{"run", "create", "shell", "serve"}, "--codebase DIR, or --mount SRC[:DST][:ro|rw]"},
 	{[]string{"net"}, []string{"run", "create", "shell", "serve"}, "--network"},
 	{[]string{"env-file"}, []string{"run", "create", "shell", "serve", "exec"}, "-e K=V for each variable"},
