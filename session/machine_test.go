@@ -2,29 +2,28 @@ package session
 
 import "testing"
 
-// Each state has an effect of each event: those of the table in machine.go, and no other.
+// What the table of effects has to keep to.
 func TestEffects(t *testing.T) {
-	want := map[state][eventCount]effect{ // work, done, lost, unread, broken
-		idle:       {goOn, ignored, ignored, ignored, ignored},
-		starting:   {ignored, goOn, fail, fail, fail},
-		restoring:  {ignored, goOn, withoutState, withoutState, withoutState},
-		created:    {ignored, goOn, ignored, ignored, ignored},
-		untrapping: {ignored, goOn, goOn, goOn, goOn},
-		reverting:  {ignored, goOn, goOn, goOn, goOn},
-		overriding: {ignored, verify, fail, retry, fail},
-		executing:  {ignored, reply, reply, retry, fail},
-		launching:  {ignored, answer, fail, retry, fail},
-		saving:     {ignored, save, save, save, save},
-		leaving:    {goOn, ignored, ignored, ignored, ignored},
-		gone:       {},
+	running := map[state]bool{ // something runs in the shell
+		starting: true, restoring: true, untrapping: true, reverting: true, overriding: true, executing: true, launching: true, saving: true,
 	}
-	if len(want) != int(stateCount) {
-		t.Errorf("%d of %d states are tested", len(want), stateCount)
-	}
+	task := map[state]bool{overriding: true, executing: true, launching: true} // on behalf of a request
 	for in := range stateCount {
 		for ev := range eventCount {
-			if got := effects[in][ev]; got != want[in][ev] {
-				t.Errorf("state %d, event %d: effect %d, want %d", in, ev, got, want[in][ev])
+			got := effects[in][ev]
+			switch {
+			case ev == work && (got != ignored) != (in == idle || in == leaving):
+				t.Errorf("state %d, new work: effect %d", in, got)
+			case ev != work && (got != ignored) != (running[in] || in == created && ev == done):
+				t.Errorf("state %d, event %d: effect %d, and running is %v", in, ev, got, running[in])
+			case got == retry && !(task[in] && ev == unread):
+				t.Errorf("state %d, event %d: a request would run twice", in, ev)
+			case task[in] && ev == unread && got != retry:
+				t.Errorf("state %d: a request that the shell has not read is not repeated", in)
+			case task[in] && ev == broken && got != fail:
+				t.Errorf("state %d: a request whose end is not known has effect %d", in, got)
+			case (got == reply) != (in == executing && (ev == done || ev == lost)):
+				t.Errorf("state %d, event %d: effect %d is wrong for a reply", in, ev, got)
 			}
 		}
 	}

@@ -279,29 +279,18 @@ func (s *Store) users() (map[string][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := dir.IDs()
-	if err != nil {
-		return nil, err
-	}
 	users := map[string][]string{}
-	for _, id := range ids {
-		c, err := dir.Box(id).Config()
-		if errors.Is(err, runtime.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
+	err = dir.Each(func(c *statedir.Config) {
 		for _, m := range c.Volumes {
-			if who := cmp.Or(c.Name, id); !slices.Contains(users[m.Name], who) {
-				users[m.Name] = append(users[m.Name], who)
+			if user := cmp.Or(c.Name, c.ID); !slices.Contains(users[m.Name], user) {
+				users[m.Name] = append(users[m.Name], user)
 			}
 		}
-	}
+	})
 	for _, list := range users {
 		slices.Sort(list)
 	}
-	return users, nil
+	return users, err
 }
 
 // Data returns the path on the host of what a volume contains, which is hostile. The volume

@@ -79,22 +79,13 @@ func (s *Store) users() (map[string][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := dir.IDs()
-	if err != nil {
-		return nil, err
-	}
 	users := map[string][]string{}
-	for _, id := range ids {
-		c, err := dir.Box(id).Config()
-		switch {
-		case errors.Is(err, runtime.ErrNotFound):
-		case err != nil:
-			return nil, err
-		case c.ImageID != "":
-			users[c.ImageID] = append(users[c.ImageID], id)
+	err = dir.Each(func(c *statedir.Config) {
+		if c.ImageID != "" {
+			users[c.ImageID] = append(users[c.ImageID], c.ID)
 		}
-	}
-	return users, nil
+	})
+	return users, err
 }
 
 // Find returns the id of the image that ref means: a name, an id, or the beginning of an

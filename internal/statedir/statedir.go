@@ -123,6 +123,26 @@ func (d *Dir) IDs() ([]string, error) {
 	return ids, nil
 }
 
+// Each calls f with the configuration of each sandbox, in the order of their ids. One that
+// cannot be read is an error: what it uses must not count as unused.
+func (d *Dir) Each(f func(*Config)) error {
+	ids, err := d.IDs()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		c, err := d.Box(id).Config()
+		if errors.Is(err, runtime.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		f(c)
+	}
+	return nil
+}
+
 // Find returns the sandbox that ref means: an id, a name, or a unique beginning of an id.
 // A sandbox of that name that has not expired wins over one that has. ErrNotFound,
 // ErrInvalid: no sandbox, or several.
