@@ -61,7 +61,7 @@ type configuration struct {
 	request  config.Request
 	settings []config.Setting
 	dir      string // the codebase, "" for none
-	bare     bool   // there is no codebase, whatever the files say
+	bare     bool   // the sandbox has no codebase: keys about one are left out
 	home     string
 	files    []string // paths of the files that are used
 }
@@ -362,7 +362,7 @@ func configKeys(a *app) (keys []config.Key) {
 	return keys
 }
 
-// limitAmount is the amount of --cpus and --pids, for which 0 is no limit.
+// limitAmount is the amount of --cpus and --pids, where 0 means no limit.
 func limitAmount(s string) (float64, error) {
 	n, err := strconv.ParseFloat(s, 64)
 	return orUnlimited(n), err
