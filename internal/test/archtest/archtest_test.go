@@ -66,6 +66,7 @@ var allow = map[string][]string{
 	"internal/test/dockertest/with":   {"internal/test/dockertest"},
 	"internal/test/testimage":         {"image/store", "internal/test/testenv"},
 	"internal/test/testenv":           {"internal/probe"},
+	"internal/test/mounttest":         {"internal/test/testenv"},
 	"internal/test/remains":           {"internal/proc"},
 	"internal/test/bench":             {"..."},
 	"internal/test/attack/inside":     {"internal/test/attack"},

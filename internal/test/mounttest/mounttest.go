@@ -18,13 +18,20 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/testenv"
 )
 
 // UID is the user and group of the child, in its user namespace.
 const UID = 1000
 
-// Limit is how long a child may run.
-const Limit = 5 * time.Minute
+// Limit is how long a child may run: longer with all cases.
+var Limit = func() time.Duration {
+	if testenv.Full() {
+		return 30 * time.Minute
+	}
+	return 5 * time.Minute
+}()
 
 const (
 	argsEnv    = "WOLFFIA_MOUNTTEST_CHILD"   // the JSON of Start's args; only in a child
