@@ -37,6 +37,7 @@ type finder struct {
 	found    Found
 	parts    []part // of toolchains, in the order of PATH
 	links    int    // that were followed
+	refused  map[string]string
 }
 
 // A part is what an entry of PATH adds to the toolchain of a name.
@@ -48,7 +49,7 @@ type part struct {
 }
 
 func newFinder(h *Host) *finder {
-	f := &finder{fsView: newView(h.FS), host: h}
+	f := &finder{fsView: newView(h.FS), host: h, refused: map[string]string{}}
 	if path.IsAbs(h.Home) && path.Clean(h.Home) != "/" {
 		f.home = path.Clean(h.Home)
 		f.realHome = f.home
@@ -119,6 +120,16 @@ func (f *finder) entry(given string) {
 // refuse returns why the directory or file real, a path without symbolic links, cannot be
 // shown; empty if it can. Every mount passes it.
 func (f *finder) refuse(real string) string {
+	reason, known := f.refused[real]
+	if !known {
+		reason = f.refusal(real)
+		f.refused[real] = reason
+	}
+	return reason
+}
+
+// refusal is refuse for a path that was not asked for before.
+func (f *finder) refusal(real string) string {
 	in := func(places []string) bool {
 		return slices.ContainsFunc(places, func(p string) bool { return Within(real, p) })
 	}
@@ -158,8 +169,7 @@ func (f *finder) mount(to *part, p string) bool {
 	if slices.ContainsFunc(system, func(s string) bool { return Within(real, s) }) && Within(p, "/usr") {
 		return true
 	}
-	mode := f.mode(real)
-	if !mode.IsDir() && !mode.IsRegular() {
+	if typ := f.typ(real); !typ.IsDir() && !typ.IsRegular() {
 		return false
 	}
 	to.mounts = append(to.mounts, runtime.Mount{Source: real, Target: p, Toolchain: true})
@@ -208,7 +218,7 @@ func (f *finder) followLink(to *part, link string) {
 		f.byShape(to, s, root)
 		return
 	}
-	if m := f.mode(real); m.IsRegular() && m.Perm()&0o111 != 0 && !secret(path.Base(real)) {
+	if !secret(path.Base(real)) && f.program(real) {
 		f.mount(to, file)
 	}
 }

@@ -23,15 +23,10 @@ type Shape struct {
 	Itself bool
 }
 
-// Shapes are the installations that are known by what they contain, the more specific first.
+// Shapes are the installations that are known by what they contain, the more specific first,
+// and of those that exclude each other the ones that a machine has many of.
 var Shapes = []Shape{
 	{Name: "go", Has: []string{"bin/go", "pkg/tool"}, Shows: []string{"bin", "pkg", "src", "lib", "api", "misc", "test", "VERSION", "go.env"}, Never: []string{".git/config"}},
-	{
-		Name: "java", Has: []string{"bin/java", "lib/modules"}, Shows: []string{"bin", "lib", "conf", "jmods", "include", "release"},
-		Never: []string{"jmxremote.password"}, Env: map[string]string{"JAVA_HOME": ""},
-	},
-	{Name: "java", Has: []string{"bin/java", "jre/lib/rt.jar"}, Shows: []string{"bin", "lib", "jre", "include", "release"}, Env: map[string]string{"JAVA_HOME": ""}},
-	{Name: "node", Has: []string{"bin/node", "include/node"}, Shows: []string{"bin", "lib", "include", "share"}, Never: []string{"etc/npmrc", ".npmrc"}},
 	{
 		Name: "conda", Has: []string{"conda-meta", "bin"}, Shows: []string{"bin", "condabin", "lib", "libexec", "include", "share", "ssl"},
 		Never: []string{".condarc", "conda-meta/history", "pip.conf"},
@@ -41,6 +36,12 @@ var Shapes = []Shape{
 		Never: []string{"pip.conf", "pipx_metadata.json", ".env"},
 	},
 	{Name: "python", Has: []string{"bin/python3", "lib"}, Shows: []string{"bin", "lib", "lib64", "include", "share"}, Never: []string{"pip.conf"}},
+	{
+		Name: "java", Has: []string{"bin/java", "lib/modules"}, Shows: []string{"bin", "lib", "conf", "jmods", "include", "release"},
+		Never: []string{"jmxremote.password"}, Env: map[string]string{"JAVA_HOME": ""},
+	},
+	{Name: "java", Has: []string{"bin/java", "jre/lib/rt.jar"}, Shows: []string{"bin", "lib", "jre", "include", "release"}, Env: map[string]string{"JAVA_HOME": ""}},
+	{Name: "node", Has: []string{"bin/node", "include/node"}, Shows: []string{"bin", "lib", "include", "share"}, Never: []string{"etc/npmrc", ".npmrc"}},
 	{Name: "ruby", Has: []string{"bin/ruby", "lib/ruby"}, Shows: []string{"bin", "lib", "libexec", "include", "share"}, Never: []string{"etc/gemrc"}},
 	{Name: "maven", Has: []string{"bin/mvn", "boot"}, Shows: []string{"bin", "boot", "lib", "conf/logging"}, Never: []string{"conf/settings.xml"}},
 	{Name: "gradle", Has: []string{"bin/gradle", "lib"}, Shows: []string{"bin", "lib"}, Never: []string{"init.d/company.gradle", "gradle.properties"}},
@@ -85,7 +86,7 @@ func (f *finder) shaped(dir string) (s *Shape, root string) {
 		} else if slices.ContainsFunc(s.Has, lacks) {
 			continue
 		}
-		if !slices.ContainsFunc(s.Has, func(name string) bool { return !f.exists(path.Join(root, name)) }) {
+		if !slices.ContainsFunc(s.Has, func(name string) bool { return !f.has(root, name) }) {
 			return s, root
 		}
 	}

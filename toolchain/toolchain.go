@@ -19,7 +19,7 @@ import (
 
 // A Host is what Find looks at. Paths are absolute.
 type Host struct {
-	FS     fs.FS               // the host's root directory: os.DirFS("/")
+	FS     fs.FS               // the host's root directory: HostFS()
 	Path   string              // the caller's PATH
 	Home   string              // the caller's home directory; empty: none
 	Getenv func(string) string // the caller's environment

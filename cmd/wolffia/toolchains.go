@@ -107,7 +107,7 @@ func (a *app) toolchains(c *runtime.SandboxConfig) (*toolchain.Found, error) {
 	if err != nil {
 		home = ""
 	}
-	h := &toolchain.Host{FS: os.DirFS("/"), Path: os.Getenv("PATH"), Home: home, Getenv: os.Getenv}
+	h := &toolchain.Host{FS: toolchain.HostFS(), Path: os.Getenv("PATH"), Home: home, Getenv: os.Getenv}
 	state := a.stateDir
 	if state == "" {
 		if state, err = statedir.Default(os.Getenv, os.Geteuid()); err != nil {
@@ -158,6 +158,9 @@ func resolved(path string) string {
 
 // readable reports whether the caller may read a file, or list and enter a directory.
 func readable(path string) bool {
+	if unix.Access(path, unix.R_OK|unix.X_OK) == nil { // one call for most
+		return true
+	}
 	return unix.Access(path, unix.R_OK) == nil && (unix.Access(path+"/.", unix.X_OK) == nil || errors.Is(unix.Access(path+"/.", unix.X_OK), unix.ENOTDIR))
 }
 
