@@ -142,7 +142,7 @@ func try(t *testing.T, page, name string, steps []step) {
 		if s.root && bare {
 			source = fmt.Sprintf("sudo CI=true WOLFFIA_DEB=\"$WOLFFIA_DEB\" bash '%s/%d'", log, i)
 		}
-		script += fmt.Sprintf("(exit ${code:-0}); %[1]s >'%[2]s/%[3]d.out' 2>&1; code=$?; echo $code >'%[2]s/%[3]d.code'\n", source, log, i)
+		script += fmt.Sprintf("(exit ${code:-0}); %[1]s >'%[2]s/%[3]d.out' 2>'%[2]s/%[3]d.err'; code=$?; echo $code >'%[2]s/%[3]d.code'\n", source, log, i)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -157,23 +157,34 @@ func try(t *testing.T, page, name string, steps []step) {
 		if err != nil {
 			continue
 		}
-		out, err := os.ReadFile(filepath.Join(log, fmt.Sprintf("%d.out", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		out, complaints := read(t, log, i, "out"), read(t, log, i, "err")
 		n, err := strconv.Atoi(strings.TrimSpace(string(code)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (n != 0) != s.fails || s.check && !matches(s.says, string(out)) {
-			t.Errorf("%s:%d: %s: exit code %d, prints\n%s\nwant\n%s", page, s.line, strings.TrimSpace(s.text), n, out, s.says)
+		if (n != 0) != s.fails || s.check && !matches(s.says, out+complaints) && !matches(s.says, complaints+out) {
+			t.Errorf("%s:%d: %s: exit code %d, prints\n%s\nand on standard error\n%s\nwant\n%s", page, s.line, strings.TrimSpace(s.text), n, out, complaints, s.says)
 		} else {
-			t.Logf("%s:%d: %s: %d: %s", page, s.line, strings.TrimSpace(s.text), n, out)
+			t.Logf("%s:%d: %s: %d: %s%s", page, s.line, strings.TrimSpace(s.text), n, out, complaints)
 		}
 	}
 	if len(left) > 0 && !t.Failed() {
 		t.Skipf("LEFT OUT, sudo scripts/recipes %s tries it: %s", name, strings.Join(left, "; "))
 	}
+}
+
+// read returns what a step has printed on one of its streams, which are two pipes: the order
+// of a line on one and a line on the other is chance.
+func read(t *testing.T, log string, step int, stream string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(log, fmt.Sprintf("%d.%s", step, stream)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > 0 && !strings.HasSuffix(string(text), "\n") {
+		text = append(text, '\n')
+	}
+	return string(text)
 }
 
 // environment is that of a person at a terminal.
