@@ -65,6 +65,7 @@ func (a *app) execCommand() *cobra.Command {
 			spec := &runtime.ProcessSpec{
 				Command: command, Session: session, NoWait: noWait, Create: true, Env: vars, Cwd: cwd, Stdin: stdin || tty, TTY: tty, Timeout: limit,
 			}
+			a.warnKeys(spec, "use exec -t at a terminal")
 			if !asJSON {
 				return a.exec(cmd.Context(), rt, args[0], false, spec)
 			}

@@ -83,6 +83,9 @@ may be left out: then the image's own runs, without the current directory.`,
 			var end error
 			if asJSON {
 				spec.Stdin, spec.TTY = spec.Stdin && !typed, false // a terminal has no end that the user did not type
+			}
+			a.warnKeys(spec, "call run at a terminal, without --json")
+			if asJSON {
 				end = a.execJSON(cmd.Context(), rt, id, true, spec)
 			} else {
 				end = a.exec(cmd.Context(), rt, id, true, spec)
