@@ -15,6 +15,7 @@ import (
 	"wolffia/internal/statedir"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/volume"
 )
 
 // completeLimit is how long completion waits for the answer of a sandbox.
@@ -98,6 +99,14 @@ func (a *app) flagValues(flag string) cobra.CompletionFunc {
 		return completePresets
 	case "image":
 		return a.completeImages
+	case "cache":
+		return listOf(func() []string { return append(volume.Caches(), cacheAuto, cacheNone) })
+	case "toolchains":
+		return listOf(a.toolchainNames)
+	case "volume":
+		return a.completeVolumeMounts
+	case "home":
+		return a.completeHomes
 	case "policy":
 		return cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
 	case "codebase", "rootfs", "state-dir":
@@ -133,6 +142,93 @@ func (a *app) completeImages(_ *cobra.Command, args []string, _ string) ([]strin
 		}
 	}
 	slices.Sort(out)
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// listOf completes the last name of a list with commas: the shell takes the list for one
+// word. What the list has already is left out.
+func listOf(names func() []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		given := word[:strings.LastIndexByte(word, ',')+1]
+		var out []string
+		for _, name := range names() {
+			if bare, _, _ := strings.Cut(name, "\t"); !slices.Contains(strings.Split(given, ","), bare) {
+				out = append(out, given+name)
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// toolchainNames returns the values of --toolchains: those of this PATH too.
+func (a *app) toolchainNames() []string {
+	names := []string{toolchainsAuto, toolchainsNone}
+	if found, err := a.toolchains(&runtime.SandboxConfig{}); err == nil {
+		for i := range found.Toolchains {
+			t := &found.Toolchains[i]
+			names = append(names, printable(t.Name)+"\t"+oneLine(strings.Join(t.Dirs, ":")))
+		}
+	}
+	return names
+}
+
+// volumeEntries returns the volumes that are not damaged.
+func (a *app) volumeEntries() (out []*volume.Entry) {
+	dir := a.stateIfExists()
+	if dir == nil {
+		return nil
+	}
+	all, err := volume.Open(dir.Path()).List()
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(e *volume.Entry) bool { return e.Problem != "" })
+}
+
+// completeVolumes completes the names of volumes, with what they are. Damaged ones are
+// offered too: they can be removed.
+func (a *app) completeVolumes(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	dir := a.stateIfExists()
+	if dir == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	all, _ := volume.Open(dir.Path()).List()
+	var out []string
+	for _, e := range all {
+		if slices.Contains(args, e.Name) {
+			continue
+		}
+		what := e.Kind() + " " + oneLine(e.Codebase)
+		if e.Problem != "" {
+			what = "damaged"
+		}
+		out = append(out, printable(e.Name)+"\t"+strings.TrimSpace(what))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeVolumeMounts completes the name in NAME:PATH: of the volumes that a user has named.
+func (a *app) completeVolumeMounts(_ *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+	if strings.Contains(word, ":") { // a path inside
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, e := range a.volumeEntries() {
+		if e.Kind() == "volume" {
+			out = append(out, e.Name+":")
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeHomes completes the names of homes that stay.
+func (a *app) completeHomes(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, e := range a.volumeEntries() {
+		if name, is := strings.CutPrefix(e.Name, volume.HomeName("")); is && e.Kind() == "home" {
+			out = append(out, name)
+		}
+	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 

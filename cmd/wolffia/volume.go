@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -213,18 +212,4 @@ all that no sandbox has, homes and named ones too. Prints what was deleted.`,
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "delete nothing: print what would be deleted")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of names")
 	return cmd
-}
-
-// completeVolumes completes the names of volumes.
-func (a *app) completeVolumes(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	if s, err := a.volumes(); err == nil {
-		all, _ := s.List()
-		for _, e := range all {
-			if !slices.Contains(args, e.Name) {
-				names = append(names, e.Name)
-			}
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

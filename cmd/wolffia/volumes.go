@@ -30,12 +30,6 @@ func (f *volumeFlags) add(cmd *cobra.Command) {
 	fl.StringSliceVar(&f.caches, "cache", nil, "keep caches for later sandboxes: "+strings.Join(volume.Caches(), ",")+", or auto for those the codebase has use for; NAME:shared for all codebases together")
 	fl.StringArrayVar(&f.volumes, "volume", nil, "show a directory that stays, writable and made if it is missing: NAME:PATH[:ro]")
 	fl.StringVar(&f.home, "home", "", "use a home directory of this name that stays")
-	complete := func(name string, f func() []string) {
-		_ = cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return f(), cobra.ShellCompDirectiveNoFileComp
-		})
-	}
-	complete("cache", func() []string { return append(volume.Caches(), cacheAuto, cacheNone) })
 }
 
 // addTo adds the volumes to c, which has its codebase and the variables that the user has
