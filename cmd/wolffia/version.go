@@ -22,7 +22,7 @@ func (a *app) versionCommand() *cobra.Command {
 // addVersion gives a command --version.
 func (a *app) addVersion(root *cobra.Command) {
 	run, asked := root.RunE, false
-	root.Flags().BoolVar(&asked, "version", false, "print the version")
+	root.Flags().BoolVarP(&asked, "version", "v", false, "print the version")
 	root.RunE = func(cmd *cobra.Command, args []string) error {
 		if asked {
 			return a.printVersion()
