@@ -169,7 +169,7 @@ func (a *alt) add(parts []string, loop bool) error {
 		case "":
 			return invalid("empty component")
 		case ".", "..":
-			return invalid("component %q", part)
+			return invalid("component %q: a pattern begins at the root of the codebase, and matches names: leave it out", part)
 		case "**":
 			loop = true
 			continue
