@@ -25,7 +25,9 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve [--listen unix:PATH] [flags]",
 		Short: "Serve sandboxes to owners, over HTTP on a unix socket",
 		Long: `Serve sandboxes to owners, one to each, over HTTP on a unix socket, which only you
-and root can use. The flags of create describe each new sandbox. Requests are logged to standard error, as JSON.
+and root can use. The flags of create describe each new sandbox; configuration files
+are not read, since they say what you want for yourself, or what a project wants.
+Requests are logged to standard error, as JSON.
 
 SIGTERM or SIGINT stops it: requests that run have --grace to end. A second one
 ends it at once. Sandboxes go on, whatever becomes of the service, and the next one
