@@ -246,6 +246,26 @@ func TestNoDirectoryBecomesARepository(t *testing.T) {
 	})
 }
 
+// As long as the kernel knows a replaced configuration, no new file has the number of the inode by
+// which it knew it: gVisor takes files of one number for one file.
+func TestNumberOfReplacedConfiguration(t *testing.T) {
+	mounted(t, gitSetup(nil), func(t *testing.T, c *client) {
+		fails(t, "mkdir", os.Mkdir(c.at("x.git"), 0o755), 0)
+		lock := c.at("x.git/config.lock")
+		put(t, lock, "[core]\n\tbare = true\n")
+		var was, is unix.Stat_t
+		fails(t, "stat", unix.Stat(lock, &was), 0)
+		fails(t, "rename", os.Rename(lock, c.at("x.git/config")), 0)
+		for i := range 20 {
+			name := c.at(fmt.Sprintf("x.git/t%d", i))
+			put(t, name, "")
+			if fails(t, "stat", unix.Stat(name, &is), 0); is.Ino == was.Ino {
+				t.Fatalf("file %d has the number of the lock", i)
+			}
+		}
+	})
+}
+
 // A .git file or commondir is written once, with an allowed content.
 func TestLinkFiles(t *testing.T) {
 	mounted(t, gitSetup(nil), func(t *testing.T, c *client) {

@@ -104,6 +104,12 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 		return errno
 	}
 	victim := t.openVictim(&r.to)
+	var former *handle // of the sandbox's file
+	if moved := t.table.child(r.from.dir, r.from.name); moved != nil {
+		if former, _ = t.acquireLocked(moved, usePath); former != nil {
+			defer former.release()
+		}
+	}
 	made, errno := t.write(to, r.to.name, n)
 	if errno != 0 {
 		t.quota.give(objectCost + int64(len(n.text)))
@@ -126,6 +132,7 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 	t.pinOrphan(victim)
 	if moved := t.table.child(r.to.dir, r.to.name); moved != nil && t.table.adopt(moved, made.ident) {
 		t.fds.renew(moved)
+		t.fds.retain(moved, former)
 		t.applyRules(&r.to)
 		t.inval.add(invalidation{what: invalContent, id: moved.id})
 	}

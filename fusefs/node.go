@@ -47,7 +47,8 @@ type node struct {
 
 	// Guarded by fdCache.mu.
 	handles [uses]*handle
-	gone    bool // no longer in the table: nothing more is cached for it
+	former  *handle // of the inode that it had before; nil: none
+	gone    bool    // no longer in the table: nothing more is cached for it
 }
 
 // newNode returns a node of o without a name.
