@@ -74,12 +74,16 @@ func (c *createdInodes) add(a fdName, obj *object) {
 
 // remove forgets obj, which may be nil.
 func (c *createdInodes) remove(obj *object) {
-	if obj == nil {
-		return
+	if obj != nil {
+		c.forget(obj.ident)
 	}
+}
+
+// forget forgets the inode id.
+func (c *createdInodes) forget(id identity) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.known, obj.ident)
+	delete(c.known, id)
 	if len(c.known) == 0 {
 		c.order = nil
 	}

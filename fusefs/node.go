@@ -33,6 +33,8 @@ type node struct {
 
 	validatedAt atomic.Int64 // when it was last found at its name, by tree.clock
 
+	unlinked atomic.Bool // a file whose name was removed through the tree
+
 	watched atomic.Bool // a directory in which the host's changes are noticed
 
 	proof atomic.Pointer[proof] // of a directory; nil: none yet

@@ -57,7 +57,11 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 		return errnoOf(err)
 	}
 	t.quota.removed(victim, obj)
-	t.created.remove(obj)
+	if victim == nil || obj.isDir() {
+		t.created.remove(obj)
+	} else {
+		victim.unlinked.Store(true) // release forgets that it was created inside
+	}
 	if t.table.vanish(e.dir, name, victim) {
 		t.pinOrphan(victim)
 	}

@@ -130,6 +130,9 @@ func (t *tree) release(n *node) {
 	if t.quota != nil && len(t.table.links(n)) == 0 {
 		t.quota.forgotten(n, fd)
 	}
+	if n.unlinked.Load() {
+		t.created.forget(n.ident())
+	}
 	t.fds.forget(n)
 }
 
