@@ -97,11 +97,9 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 	}
 	defer h.release()
 	if h.node.getLevel() == perm.Checked {
-		done, errno := t.mayWrite(in, h.handle, data)
-		if errno != 0 {
-			return 0, fuse.Status(errno)
+		if p := t.part(h.node, ""); !p.Writes() {
+			return t.writeOnce(in, h.handle, p, data)
 		}
-		defer done()
 	}
 	off, flags := int64(in.Offset), 0
 	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {

@@ -1,10 +1,6 @@
 package fusefs
 
 import (
-	"errors"
-	"syscall"
-
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/gitguard"
@@ -53,7 +49,7 @@ func (t *tree) mayMake(o op, e *entry) bool {
 }
 
 // mayChange reports whether o, which changes n of the level Checked, is allowed whatever
-// the content. maySet decides further about opSetattr, mayWrite about opWrite.
+// the content. maySet decides further about opSetattr, writeOnce about opWrite.
 func (t *tree) mayChange(o op, n *node) bool {
 	if !t.created.mayHave(n.ident()) {
 		return false
@@ -90,26 +86,6 @@ func (t *tree) maySet(n *node, c attrChange) bool {
 	p := t.part(n, "")
 	return t.created.mayHave(n.ident()) && (p.Writes() ||
 		(!c.setsMode || c.mode&0o600 == 0o600) && !c.resizes && (!c.truncates || p.Once()))
-}
-
-// mayWrite reports whether data may be written to the open file h, of the level Checked. The
-// caller calls done after the write.
-func (t *tree) mayWrite(in *fuse.WriteIn, h *handle, data []byte) (done func(), errno syscall.Errno) {
-	p := t.part(h.node, "")
-	if p.Writes() {
-		return func() {}, 0
-	}
-	t.renameMu.Lock() // excludes a second first write
-	err := errors.New("it is written in one piece, once")
-	var st unix.Stat_t
-	if unix.Fstat(h.fd, &st) == nil && st.Size == 0 && in.Offset == 0 {
-		err = p.Content(t.table.path(h.node, ""), t.shown, string(data))
-	}
-	if err != nil {
-		t.renameMu.Unlock()
-		return nil, t.deny(opWrite, &in.InHeader, h.node, "", perm.Checked, syscall.EACCES, err.Error())
-	}
-	return t.renameMu.Unlock, 0
 }
 
 // noteCreated records that n, at name in the directory open as fd, was created just now.

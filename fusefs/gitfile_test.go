@@ -266,6 +266,30 @@ func TestNumberOfReplacedConfiguration(t *testing.T) {
 	})
 }
 
+// A file of git's that was removed can be changed by a process that has it open: gVisor sets the
+// times of a removed file.
+func TestRemovedFileOfGit(t *testing.T) {
+	s := gitSetup(repository(".git"))
+	s.After = func(t *testing.T, _ *Server, denials []Denial) {
+		if len(denials) > 0 {
+			t.Errorf("denials: %v", denials)
+		}
+	}
+	mounted(t, s, func(t *testing.T, c *client) {
+		fails(t, "mkdir", os.Mkdir(c.at(".git/sequencer"), 0o755), 0)
+		name := c.at(".git/sequencer/opts")
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		fails(t, "remove", os.Remove(name), 0)
+		fails(t, "chmod", f.Chmod(0o600), 0)
+		_, err = f.WriteString("x")
+		fails(t, "write", err, 0)
+	})
+}
+
 // A .git file or commondir is written once, with an allowed content.
 func TestLinkFiles(t *testing.T) {
 	mounted(t, gitSetup(nil), func(t *testing.T, c *client) {
@@ -288,5 +312,57 @@ func TestLinkFiles(t *testing.T) {
 		fails(t, "link", os.Link(c.at("a/.git"), c.at("a/x")), unix.EACCES)
 		fails(t, "rename", os.Rename(c.at("a/.git"), c.at("a/x")), unix.EACCES)
 		fails(t, "remove", os.Remove(c.at("a/.git")), 0)
+	})
+}
+
+// The kernel may send one write in parts: the host sees all or nothing of an allowed content.
+func TestLinkFileInParts(t *testing.T) {
+	mounted(t, gitSetup(nil), func(t *testing.T, c *client) {
+		for _, d := range []string{"a", "x", "x.git"} {
+			fails(t, "mkdir", os.Mkdir(c.at(d), 0o755), 0)
+		}
+		name := c.at("a/.git")
+		for _, x := range []struct {
+			parts []string
+			errno unix.Errno // of the last
+			want  string
+		}{
+			{[]string{"git", "dir: ../x", ".git\n"}, 0, "gitdir: ../x.git\n"},
+			{[]string{"gitdir: ../x.git", "/modules/y\n"}, 0, "gitdir: ../x.git/modules/y\n"},
+			{[]string{"gitdir: ../x.git", "/refs\n"}, unix.EACCES, "gitdir: ../x.git"},
+			{[]string{"gitdir: ../x.git\n", "\n"}, unix.EACCES, "gitdir: ../x.git\n"},
+			{[]string{"gitdir: ../x"}, 0, ""},
+			{[]string{"gitdir: ../x", "\n"}, unix.EACCES, ""},
+			{[]string{"gitdir: ../x.g", "it\n../x"}, unix.EACCES, ""},
+			{[]string{"gitdir: /nowhere/x.g"}, unix.EACCES, ""},
+			{[]string{"gitdir: ../" + strings.Repeat("x", maxOnce)}, unix.EACCES, ""},
+		} {
+			f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+			if err != nil {
+				t.Fatal(err)
+			}
+			off := int64(0)
+			for i, part := range x.parts {
+				errno := unix.Errno(0)
+				if i == len(x.parts)-1 {
+					errno = x.errno
+				}
+				_, err := f.WriteAt([]byte(part), off)
+				fails(t, fmt.Sprintf("%q, part %d", x.parts, i), err, errno)
+				off += int64(len(part))
+			}
+			if got := fileText(t, filepath.Join(c.host, "a/.git")); got != x.want {
+				t.Errorf("%q: the host has %q", x.parts, got)
+			}
+			f.Close()
+			fails(t, "remove", os.Remove(name), 0)
+		}
+		// An unfinished write is not in another file's way, and ends with the next one.
+		put(t, c.at("x/.git"), "gitdir: ../x")
+		put(t, name, "gitdir: ../x.git\n")
+		fails(t, "anew", os.WriteFile(c.at("x/.git"), []byte("gitdir: ../x.git\n"), 0o644), 0)
+		if got := fileText(t, filepath.Join(c.host, "x/.git")); got != "gitdir: ../x.git\n" {
+			t.Errorf("the host has %q", got)
+		}
 	})
 }

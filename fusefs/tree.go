@@ -48,6 +48,8 @@ type tree struct {
 	root    *handle
 	created createdInodes
 
+	beginnings beginnings
+
 	quota *quota // nil: no limit
 	dev   *device
 	inval *invalQueue

@@ -30,6 +30,26 @@ func (p Part) Content(file, root, text string) error {
 	return errors.New("the file cannot be written inside")
 }
 
+// Begins reports whether text may be the beginning of a content of p that Content allows, which git
+// ends with a line end. It may be a content that Content refuses.
+func (p Part) Begins(root, text string) bool {
+	begins := func(whole string) bool { return strings.HasPrefix(whole, text) || strings.HasPrefix(text, whole) }
+	switch {
+	case strings.Contains(text, "\n"):
+		return false
+	case p == Commondir:
+		return strings.HasPrefix("../..", text)
+	case p == Link:
+		target, ok := strings.CutPrefix(text, "gitdir: ")
+		if !ok {
+			return begins("gitdir: ")
+		}
+		text = target
+		return !hasControl(target) && (!strings.HasPrefix(target, "/") || root != "" && begins(strings.TrimSuffix(root, "/")+"/"))
+	}
+	return false
+}
+
 // link checks a .git file: its target must be a git directory by its name, in the tree.
 func link(file, root, text string) error {
 	target, ok := strings.CutPrefix(strings.TrimRight(text, "\n"), "gitdir: ")

@@ -89,3 +89,33 @@ func TestContent(t *testing.T) {
 		t.Error("an absolute path where nobody knows where the tree is")
 	}
 }
+
+// What is not refused at once is the beginning of something allowed.
+func TestBegins(t *testing.T) {
+	for _, x := range []struct {
+		part Part
+		text string
+		want bool
+	}{
+		{Link, "g", true},
+		{Link, "gitdir: ", true},
+		{Link, "gitdir: ../x", true},
+		{Link, "gitdir: /workspace/a", true},
+		{Link, "gitdir: /work", true},
+		{Link, "gitdir: /workspaces", false},
+		{Link, "gitdir: /tmp", false},
+		{Link, "gitdir: ../x\n", false},
+		{Link, "gitdir: a\x01", false},
+		{Link, "gitdir:a", false},
+		{Link, "x", false},
+		{Commondir, "../", true},
+		{Commondir, "../../", false},
+		{Commondir, "a", false},
+		{Todo, "pick", false},
+		{Config, "[core]", false},
+	} {
+		if got := x.part.Begins("/workspace", x.text); got != x.want {
+			t.Errorf("%d.Begins(%q) = %v", x.part, x.text, got)
+		}
+	}
+}
