@@ -5,6 +5,17 @@ package gitdiff
 // repository with the commits of [Setup]. The function at sets the time.
 type Scenario struct {
 	Name, Script string
+
+	// Hidden is a line that git prints only without wolffia; docs/git.md has the reason.
+	Hidden string
+
+	// Refused are texts that git and wolffia print inside, in this order, when the script fails
+	// there. Then the files Reveal, from the directory of repo, are revealed by the flag that
+	// wolffia has named, and the script Again, if there is one, else Script, works.
+	Refused, Reveal []string
+	Again           string
+
+	Often bool // in each run of the tests
 }
 
 // Head defines what setup and scenarios use. The identity is the user's own, and the dates
@@ -46,63 +57,73 @@ echo lib >lib.txt; git add -A; commit 5 -m lib
 
 // Scenarios are the table.
 var Scenarios = []Scenario{
-	{"Status", `git status --porcelain; git diff --stat; git log --oneline --graph --all; git blame src/a.txt | head -3; git show --stat HEAD; git describe --tags; git shortlog -s HEAD; git grep -n c`},
-	{"Init", `git init -q new; cd new; echo a >a; git add .; commit 10 -m a; cd ..; git clone -q new copy; git -C copy log --oneline; git clone -q --bare new bare.git; git -C bare.git log --oneline`},
-	{"Commit", `echo n >n; git add n; commit 10 -m n; git commit -q --allow-empty -m empty; git commit -q --allow-empty -F - <<E
+	{Name: "Status", Script: `git status --porcelain; git diff --stat; git log --oneline --graph --all; git blame src/a.txt | head -3; git show --stat HEAD; git describe --tags; git shortlog -s HEAD; git grep -n c`},
+	{Name: "Init", Often: true, Script: `git init -q new; cd new; echo a >a; git add .; commit 10 -m a; cd ..; git clone -q new copy; git -C copy log --oneline; git clone -q --bare new bare.git; git -C bare.git log --oneline`},
+	{Name: "Commit", Script: `echo n >n; git add n; commit 10 -m n; git commit -q --allow-empty -m empty; git commit -q --allow-empty -F - <<E
 from a file
 
 with a body
 E`},
-	{"CommitAll", `echo more >>src/a.txt; commit 10 -am all; git add -A; git status --porcelain; git diff --cached --quiet || commit 11 -m rest`},
-	{"TrackedSecrets", `cd ../tracked; echo x >>src/b.txt; commit 10 -am x; echo TOKEN=2 >.env; chmod 600 .env; echo changed >server.key; git status --porcelain; commit 11 -am secrets; git show --stat`},
-	{"TrackedSecretsMove", `cd ../tracked; echo TOKEN=2 >.env; git stash -q; git stash pop -q; commit 10 -am token; git checkout -q topic; at 11; git rebase -q master; git reset -q --hard master; git commit -q --amend -m amended; git log --oneline`},
-	{"CommitAbort", `echo x >>src/b.txt; git add -A .; git commit || git status --porcelain`},
-	{"Amend", `echo x >>src/b.txt; at 10; git commit -q -a --amend --no-edit; at 11; git commit -q --amend -m renamed --author 'A <a@x>'; git commit --amend`},
-	{"PathsAndModes", `chmod +x src/b.txt; ln -sf src/c.txt link; git mv src/c.txt src/d.txt; git rm -q docs/empty; mkdir -p deep/er; echo d >deep/er/f; git add -A; commit 10 -m paths; git mv deep moved; commit 11 -m moved`},
-	{"Stash", `echo x >>src/b.txt; echo u >untracked; at 10; git stash push -q -u -m mine; git stash list; git status --porcelain; git stash pop -q; git status --porcelain; git stash -q; git stash apply -q; git stash drop -q`},
-	{"StashConflict", `echo x >src/b.txt; at 10; git stash -q; echo y >src/b.txt; commit 11 -am y; git stash pop || git status --porcelain; git checkout -q --theirs src/b.txt; git add src/b.txt; git stash drop -q`},
-	{"Checkout", `git checkout -q topic; ls src; git checkout -q -; git checkout -q v1; git checkout -q -b from-v1; git switch -q topic; git restore --source v1 src/a.txt; git checkout -q -f; git switch -q --detach HEAD~1; git switch -q -; git checkout v1 -- src/a.txt; git status --porcelain`},
-	{"Branch", `git branch a; git branch -m a b; git branch -c b c; git branch -f c v1; git branch -D b; git branch --list -v; git symbolic-ref HEAD; git update-ref refs/x/y HEAD; git pack-refs --all; git branch after`},
-	{"Reset", `git reset -q --soft HEAD~1; commit 10 -m again; git reset -q HEAD~1; git add -A; git status --porcelain; git reset -q --hard topic; git reset -q --keep v1; git reset -q --hard ORIG_HEAD; git reflog | cat`},
-	{"MergeFastForward", `git checkout -q -b ff v1; git merge -q topic; git log --oneline`},
-	{"MergeTrue", `at 10; git merge -q --no-edit topic; git log --oneline --graph; at 11; git merge topic`},
-	{"MergeEditor", `at 10; git merge -q topic; git log -1`},
-	{"MergeSquash", `git merge -q --squash topic; commit 10 -m squashed; git log --oneline`},
-	{"MergeConflict", `echo mine >>src/t.txt; git add -A; commit 10 -m mine; git merge -q topic || git status --porcelain; git ls-files -u; echo both >src/t.txt; git add src/t.txt; at 11; git merge --continue; git log --graph --oneline`},
-	{"MergeAbort", `echo mine >src/t.txt; git add -A; commit 10 -m mine; git merge -q topic || git merge --abort; git status --porcelain`},
-	{"MergeOctopus", `git branch o1 v1; git checkout -q o1; echo o >o; git add o; commit 10 -m o; git checkout -q -; at 11; git merge -q -m octopus o1 topic; git log --graph --oneline`},
-	{"Rebase", `git checkout -q topic; at 10; git rebase -q -; git log --oneline`},
-	{"RebaseOnto", `git checkout -q topic; at 10; git rebase -q --onto master topic~1; git log --oneline`},
-	{"RebaseConflict", `echo x >src/t.txt; git add -A; commit 10 -m x; git checkout -q topic; at 11; git rebase -q - || git status --porcelain; echo both >src/t.txt; git add -A; at 12; git rebase --continue; git log --oneline`},
-	{"RebaseSkipAbort", `echo x >src/t.txt; git add -A; commit 10 -m x; git checkout -q topic; at 11; git rebase -q - || git rebase --abort; git log --oneline; git rebase -q master || git rebase --skip; git log --oneline`},
-	{"RebaseInteractive", `git checkout -q topic; echo 3 >three; git add -A; commit 10 -m t3; at 11
+	{Name: "CommitAll", Script: `echo more >>src/a.txt; commit 10 -am all; git add -A; git status --porcelain; git diff --cached --quiet || commit 11 -m rest`},
+	{Name: "TrackedSecrets", Script: `cd ../tracked; echo x >>src/b.txt; commit 10 -am x; echo TOKEN=2 >.env; chmod 600 .env; echo changed >server.key; git status --porcelain; commit 11 -am secrets; git show --stat`},
+	{Name: "TrackedSecretsMove", Script: `cd ../tracked; echo TOKEN=2 >.env; git stash -q; git stash pop -q; commit 10 -am token; git checkout -q topic; at 11; git rebase -q master; git reset -q --hard master; git commit -q --amend -m amended; git log --oneline`},
+	{Name: "CommitAbort", Script: `echo x >>src/b.txt; git add -A .; git commit || git status --porcelain`},
+	{Name: "Amend", Script: `echo x >>src/b.txt; at 10; git commit -q -a --amend --no-edit; at 11; git commit -q --amend -m renamed --author 'A <a@x>'; git commit --amend`},
+	{Name: "PathsAndModes", Script: `chmod +x src/b.txt; ln -sf src/c.txt link; git mv src/c.txt src/d.txt; git rm -q docs/empty; mkdir -p deep/er; echo d >deep/er/f; git add -A; commit 10 -m paths; git mv deep moved; commit 11 -m moved`},
+	{Name: "Stash", Script: `echo x >>src/b.txt; echo u >untracked; at 10; git stash push -q -u -m mine; git stash list; git status --porcelain; git stash pop -q; git status --porcelain; git stash -q; git stash apply -q; git stash drop -q`},
+	{Name: "StashConflict", Script: `echo x >src/b.txt; at 10; git stash -q; echo y >src/b.txt; commit 11 -am y; git stash pop || git status --porcelain; git checkout -q --theirs src/b.txt; git add src/b.txt; git stash drop -q`},
+	{Name: "Checkout", Script: `git checkout -q topic; ls src; git checkout -q -; git checkout -q v1; git checkout -q -b from-v1; git switch -q topic; git restore --source v1 src/a.txt; git checkout -q -f; git switch -q --detach HEAD~1; git switch -q -; git checkout v1 -- src/a.txt; git status --porcelain`},
+	{Name: "Branch", Script: `git branch a; git branch -m a b; git branch -c b c; git branch -f c v1; git branch -D b; git branch --list -v; git symbolic-ref HEAD; git update-ref refs/x/y HEAD; git pack-refs --all; git branch after`},
+	{Name: "Reset", Script: `git reset -q --soft HEAD~1; commit 10 -m again; git reset -q HEAD~1; git add -A; git status --porcelain; git reset -q --hard topic; git reset -q --keep v1; git reset -q --hard ORIG_HEAD; git reflog | cat`},
+	{Name: "MergeFastForward", Script: `git checkout -q -b ff v1; git merge -q topic; git log --oneline`},
+	{Name: "MergeTrue", Script: `at 10; git merge -q --no-edit topic; git log --oneline --graph; at 11; git merge topic`},
+	{Name: "MergeEditor", Script: `at 10; git merge -q topic; git log -1`},
+	{Name: "MergeSquash", Script: `git merge -q --squash topic; commit 10 -m squashed; git log --oneline`},
+	{Name: "MergeConflict", Script: `echo mine >>src/t.txt; git add -A; commit 10 -m mine; git merge -q topic || git status --porcelain; git ls-files -u; echo both >src/t.txt; git add src/t.txt; at 11; git merge --continue; git log --graph --oneline`},
+	{Name: "MergeAbort", Script: `echo mine >src/t.txt; git add -A; commit 10 -m mine; git merge -q topic || git merge --abort; git status --porcelain`},
+	{Name: "MergeOctopus", Script: `git branch o1 v1; git checkout -q o1; echo o >o; git add o; commit 10 -m o; git checkout -q -; at 11; git merge -q -m octopus o1 topic; git log --graph --oneline`},
+	{Name: "Rebase", Script: `git checkout -q topic; at 10; git rebase -q -; git log --oneline`},
+	{Name: "RebaseOnto", Script: `git checkout -q topic; at 10; git rebase -q --onto master topic~1; git log --oneline`},
+	{Name: "RebaseConflict", Script: `echo x >src/t.txt; git add -A; commit 10 -m x; git checkout -q topic; at 11; git rebase -q - || git status --porcelain; echo both >src/t.txt; git add -A; at 12; git rebase --continue; git log --oneline`},
+	{Name: "RebaseSkipAbort", Script: `echo x >src/t.txt; git add -A; commit 10 -m x; git checkout -q topic; at 11; git rebase -q - || git rebase --abort; git log --oneline; git rebase -q master || git rebase --skip; git log --oneline`},
+	{Name: "RebaseInteractive", Often: true, Script: `git checkout -q topic; echo 3 >three; git add -A; commit 10 -m t3; at 11
 GIT_SEQUENCE_EDITOR="sed -i -e '2s/pick/squash/' -e '3s/pick/reword/'" git rebase -q -i v1; git log
 git -c sequence.editor="sed -i 1d" rebase -q -i v1; git log --oneline`},
-	{"RebaseAutosquash", `git checkout -q topic; echo f >>src/t.txt; git add -A; commit 10 --fixup HEAD~1; at 11; GIT_SEQUENCE_EDITOR=: git rebase -q -i --autosquash v1; git log --oneline; git show --stat HEAD~1`},
-	{"RebaseEdit", `git checkout -q topic; at 10; GIT_SEQUENCE_EDITOR="sed -i 1s/pick/edit/" git rebase -q -i v1; echo e >e; git add e; at 11; git commit -q --amend --no-edit; at 12; git rebase --continue; git log --oneline`},
-	{"RebaseMerges", `at 10; git merge -q --no-edit topic; at 11; git rebase -q -r --onto v1 v1 --force-rebase; git log --graph --oneline`},
-	{"RebaseAutostash", `git checkout -q topic; echo dirty >>src/b.txt; at 10; git rebase -q --autostash master; git status --porcelain; git stash list`},
-	{"CherryPick", `at 10; git cherry-pick topic~1 topic; git log --oneline; at 11; git cherry-pick -x -n topic~1 || :; git reset -q --hard`},
-	{"CherryPickConflict", `echo x >src/t.txt; git add -A; commit 10 -m x; at 11; git cherry-pick topic~1 topic || echo both >src/t.txt; git add -A; at 12; git cherry-pick --continue; git log --oneline`},
-	{"Revert", `at 10; git revert --no-edit HEAD; at 11; git revert HEAD; git log --oneline; at 12; git revert -n HEAD~1; git revert --abort`},
-	{"Tag", `at 10; git tag light; git tag -a -m 'a note' noted; git tag -d v1; git tag -a none || git tag -n; git cat-file -p noted`},
-	{"Notes", `at 10; git notes add -m note HEAD; at 11; git notes append -m more HEAD; git log -1; git notes remove HEAD`},
-	{"Patches", `git format-patch -q -o out v1..topic; git checkout -q -b am v1; at 10; git am -q out/*; git log --oneline; git diff v1 >d; git checkout -q -b ap v1; git apply --index d; commit 11 -m applied; git apply -R d; git status --porcelain`},
-	{"AmConflict", `git format-patch -q -o out v1..topic; echo x >src/t.txt; git add src; commit 10 -m x; at 11; git am -q out/* || git am --show-current-patch=diff | head -3; git am --abort; git am -q -3 out/* || git am --skip; git log --oneline`},
-	{"Bisect", `for i in 1 2 3 4 5 6; do echo $i >n; git add n; commit 1$i -m n$i; done; git bisect start HEAD v1; git bisect run sh -c '[ ! -e n ] || [ $(cat n) -lt 4 ]'; git bisect log | tail -1; git bisect reset`},
-	{"Clean", `echo x >x.o; mkdir junk; echo j >junk/j; git clean -nd; git clean -fdq -e .env.local; git clean -fXq '*.o'; git status --porcelain --ignored`},
-	{"Gc", `git gc -q; git log --oneline --all; git repack -qad; git prune; echo x >x; git add x; commit 10 -m x; git count-objects; git commit-graph write; git multi-pack-index write; git fsck --strict`},
-	{"Sparse", `git sparse-checkout set src; ls; git status --porcelain; echo s >>src/b.txt; commit 10 -am s; git sparse-checkout add docs; ls; git sparse-checkout disable; ls`},
-	{"Worktree", `git worktree add -q wt topic; cd wt; echo w >w; git add w; commit 10 -m w; cd ..; git worktree add -q -b new ../wt-out v1; git -C ../wt-out log --oneline; git worktree list | wc -l; git worktree lock wt; git worktree unlock wt; git worktree move wt wt2; git -C wt2 status --porcelain; git worktree remove wt2; rm -rf ../wt-out; git worktree prune -v; git worktree list | wc -l; git worktree add -q --detach kept; git log --oneline topic`},
-	{"WorktreeRebase", `git worktree add -q wt topic; cd wt; echo x >src/t.txt; at 10; git commit -qam x; git rebase -q master; git stash list; echo d >>src/t.txt; git stash -q; git stash pop -q; commit 11 -am d; git log --oneline`},
-	{"Submodule", `git -c protocol.file.allow=always submodule --quiet add ../lib sub; commit 10 -m sub; git submodule status; cd sub; echo s >s; git add s; commit 11 -m s; cd ..; commit 12 -am bump; rm -rf sub; git -c protocol.file.allow=always submodule --quiet update; git submodule foreach --quiet 'git status --porcelain'; git rm -q sub; commit 13 -m gone`},
-	{"Subtree", `git remote add lib ../lib; git fetch -q lib; at 10; git merge -q --allow-unrelated-histories -s ours --no-commit lib/master; git read-tree --prefix=sub/ -u lib/master; commit 11 -m subtree; git log --oneline`},
-	{"PushAndFetch", `git clone -q --bare . ../up.git; git remote add up ../up.git; git push -q -u up master; echo p >p; git add p; commit 10 -m p; git push -q; git checkout -q -b pulled v1; git pull -q --ff-only up master; git branch -u up/master; git status -sb | head -1; git fetch -q --prune up; git push -q up :topic; git ls-remote up`},
-	{"PullRebase", `git clone -q . ../other; cd ../other; echo o >o; git add o; commit 10 -m o; cd ../repo; echo m >m; git add m; commit 11 -m m; cd ../other; at 12; git pull -q --rebase; git log --oneline; at 13; git pull -q --no-rebase`},
-	{"Config", `git config user.name Other; git config pull.rebase true; git config branch.topic.description d; echo c >c; git add c; commit 10 -m c; git config --unset user.name; git log -1 --format=%an; git config --get-regexp '^(pull|branch)'`},
-	{"Attributes", `echo '*.txt text eol=crlf' >.gitattributes; git add .gitattributes; git add --renormalize .; commit 10 -m attributes; rm src/a.txt; git checkout -q src/a.txt; file=$(wc -c <src/a.txt); echo $file; git ls-files --eol src; git archive HEAD src | tar -tf -`},
-	{"IndexTools", `git update-index --assume-unchanged src/b.txt; echo x >>src/b.txt; git status --porcelain; git update-index --no-assume-unchanged src/b.txt; git hash-object -w src/b.txt; t=$(git write-tree); at 10; git commit-tree -m plumbing -p HEAD $t; git read-tree v1; git checkout-index -fa; git status --porcelain; git update-index --split-index; git update-index --no-split-index; git reset -q --hard`},
-	{"FilterBranch", `at 10; FILTER_BRANCH_SQUELCH_WARNING=1 git filter-branch -f --msg-filter 'sed s/^/x:/' v1..HEAD >/dev/null; git log --oneline`},
-	{"FastExport", `git fast-export --all >all; git init -q imported; git -C imported fast-import --quiet <all; git -C imported log --all --oneline; git bundle create -q b --all; git clone -q b from-bundle; git -C from-bundle log --oneline`},
-	{"Rerere", `git config rerere.enabled true; echo x >src/t.txt; git add -A src; commit 10 -m x; git merge -q topic || echo both >src/t.txt; git add src; commit 11 -m merged; git reset -q --hard HEAD~1; at 12; git merge -q topic || git diff --stat; cat src/t.txt; git add src; git commit -q --no-edit`},
+	{Name: "RebaseAutosquash", Script: `git checkout -q topic; echo f >>src/t.txt; git add -A; commit 10 --fixup HEAD~1; at 11; GIT_SEQUENCE_EDITOR=: git rebase -q -i --autosquash v1; git log --oneline; git show --stat HEAD~1`},
+	{Name: "RebaseEdit", Script: `git checkout -q topic; at 10; GIT_SEQUENCE_EDITOR="sed -i 1s/pick/edit/" git rebase -q -i v1; echo e >e; git add e; at 11; git commit -q --amend --no-edit; at 12; git rebase --continue; git log --oneline`},
+	{Name: "RebaseMerges", Script: `at 10; git merge -q --no-edit topic; at 11; git rebase -q -r --onto v1 v1 --force-rebase; git log --graph --oneline`},
+	{Name: "RebaseAutostash", Script: `git checkout -q topic; echo dirty >>src/b.txt; at 10; git rebase -q --autostash master; git status --porcelain; git stash list`},
+	{Name: "CherryPick", Script: `at 10; git cherry-pick topic~1 topic; git log --oneline; at 11; git cherry-pick -x -n topic~1 || :; git reset -q --hard`},
+	{Name: "CherryPickConflict", Script: `echo x >src/t.txt; git add -A; commit 10 -m x; at 11; git cherry-pick topic~1 topic || echo both >src/t.txt; git add -A; at 12; git cherry-pick --continue; git log --oneline`},
+	{Name: "Revert", Script: `at 10; git revert --no-edit HEAD; at 11; git revert HEAD; git log --oneline; at 12; git revert -n HEAD~1; git revert --abort`},
+	{Name: "Tag", Script: `at 10; git tag light; git tag -a -m 'a note' noted; git tag -d v1; git tag -a none || git tag -n; git cat-file -p noted`},
+	{Name: "Notes", Script: `at 10; git notes add -m note HEAD; at 11; git notes append -m more HEAD; git log -1; git notes remove HEAD`},
+	{Name: "Patches", Script: `git format-patch -q -o out v1..topic; git checkout -q -b am v1; at 10; git am -q out/*; git log --oneline; git diff v1 >d; git checkout -q -b ap v1; git apply --index d; commit 11 -m applied; git apply -R d; git status --porcelain`},
+	{Name: "AmConflict", Script: `git format-patch -q -o out v1..topic; echo x >src/t.txt; git add src; commit 10 -m x; at 11; git am -q out/* || git am --show-current-patch=diff | head -3; git am --abort; git am -q -3 out/* || git am --skip; git log --oneline`},
+	{Name: "Bisect", Script: `for i in 1 2 3 4 5 6; do echo $i >n; git add n; commit 1$i -m n$i; done; git bisect start HEAD v1; git bisect run sh -c '[ ! -e n ] || [ $(cat n) -lt 4 ]'; git bisect log | tail -1; git bisect reset`},
+	{Name: "Clean", Script: `echo x >x.o; mkdir junk; echo j >junk/j; git clean -nd; git clean -fdq -e .env.local; git clean -fXq '*.o'; git status --porcelain --ignored`, Hidden: "!! .env.local\n"},
+	{Name: "Gc", Script: `git gc -q; git log --oneline --all; git repack -qad; git prune; echo x >x; git add x; commit 10 -m x; git count-objects | cut -d, -f1; git commit-graph write; git multi-pack-index write; git fsck --strict`},
+	{Name: "Sparse", Script: `git sparse-checkout set src; ls; git status --porcelain; echo s >>src/b.txt; commit 10 -am s; git sparse-checkout add docs; ls; git sparse-checkout disable; ls`},
+	{Name: "Worktree", Often: true, Script: `git worktree add -q wt topic; cd wt; echo w >w; git add w; commit 10 -m w; cd ..; git worktree add -q -b new ../wt-out v1; git -C ../wt-out log --oneline; git worktree list | wc -l; git worktree lock wt; git worktree unlock wt; git worktree move wt wt2; git -C wt2 status --porcelain; git worktree remove wt2; rm -rf ../wt-out; git worktree prune -v; git worktree list | wc -l; git worktree add -q --detach kept; git log --oneline topic`},
+	{Name: "WorktreeRebase", Script: `git worktree add -q wt topic; cd wt; echo x >src/t.txt; at 10; git commit -qam x; git rebase -q master; git stash list; echo d >>src/t.txt; git stash -q; git stash pop -q; commit 11 -am d; git log --oneline`},
+	{Name: "Submodule", Often: true, Script: `git -c protocol.file.allow=always submodule --quiet add ../lib sub; commit 10 -m sub; git submodule status; cd sub; echo s >s; git add s; commit 11 -m s; cd ..; commit 12 -am bump; rm -rf sub; git -c protocol.file.allow=always submodule --quiet update; git submodule foreach --quiet 'git status --porcelain'; git rm -q sub; commit 13 -m gone`},
+	{Name: "Subtree", Script: `git remote add lib ../lib; git fetch -q lib; at 10; git merge -q --allow-unrelated-histories -s ours --no-commit lib/master; git read-tree --prefix=sub/ -u lib/master; commit 11 -m subtree; git log --oneline`},
+	{Name: "PushAndFetch", Script: `git clone -q --bare . ../up.git; git remote add up ../up.git; git push -q -u up master; echo p >p; git add p; commit 10 -m p; git push -q; git checkout -q -b pulled v1; git pull -q --ff-only up master; git branch -u up/master; git status -sb | head -1; git fetch -q --prune up; git push -q up :topic; git ls-remote up`},
+	{Name: "PullRebase", Script: `git clone -q . ../other; cd ../other; echo o >o; git add o; commit 10 -m o; cd ../repo; echo m >m; git add m; commit 11 -m m; cd ../other; at 12; git pull -q --rebase; git log --oneline; at 13; git pull -q --no-rebase`},
+	{Name: "Config", Script: `git config user.name Other; git config pull.rebase true; git config branch.topic.description d; echo c >c; git add c; commit 10 -m c; git config --unset user.name; git log -1 --format=%an; git config --get-regexp '^(pull|branch)'`},
+	{Name: "Attributes", Script: `echo '*.txt text eol=crlf' >.gitattributes; git add .gitattributes; git add --renormalize .; commit 10 -m attributes; rm src/a.txt; git checkout -q src/a.txt; file=$(wc -c <src/a.txt); echo $file; git ls-files --eol src; git archive HEAD src | tar -tf -`},
+	{Name: "IndexTools", Script: `git update-index --assume-unchanged src/b.txt; echo x >>src/b.txt; git status --porcelain; git update-index --no-assume-unchanged src/b.txt; git hash-object -w src/b.txt; t=$(git write-tree); at 10; git commit-tree -m plumbing -p HEAD $t; git read-tree v1; git checkout-index -fa; git status --porcelain; git update-index --split-index; git update-index --no-split-index; git reset -q --hard`},
+	{Name: "FilterBranch", Script: `at 10; FILTER_BRANCH_SQUELCH_WARNING=1 git filter-branch -f --msg-filter 'sed s/^/x:/' v1..HEAD >/dev/null; git log --oneline`},
+	{Name: "FastExport", Script: `git fast-export --all >all; git init -q imported; git -C imported fast-import --quiet <all; git -C imported log --all --oneline; git bundle create -q b --all; git clone -q b from-bundle; git -C from-bundle log --oneline`},
+	{Name: "Rerere", Script: `git config rerere.enabled true; echo x >src/t.txt; git add -A src; commit 10 -m x; git merge -q topic || echo both >src/t.txt; git add src; commit 11 -m merged; git reset -q --hard HEAD~1; at 12; git merge -q topic || git diff --stat; cat src/t.txt; git add src; git commit -q --no-edit`},
+	{
+		Name: "WorktreeSecrets", Script: `cd ../tracked; git worktree add -q wt topic; cd wt; git status --porcelain; echo w >>src/b.txt; commit 10 -am w; cat .env`,
+		Refused: []string{"error: unable to create file .env: Permission denied", "denied by the rules: create WorktreeSecrets/tracked/wt/.env", "--reveal '/WorktreeSecrets/tracked/wt/.env=write'"},
+		Reveal:  []string{"../tracked/wt/.env", "../tracked/wt/server.key"}, Often: true,
+	},
+	{
+		Name: "CheckoutSecrets", Script: `git fetch -q ../tracked master; git checkout -q --detach FETCH_HEAD; git status --porcelain; cat .env`,
+		Refused: []string{"error: unable to create file .env: Permission denied", "denied by the rules: create CheckoutSecrets/repo/.env", "--reveal '/CheckoutSecrets/repo/.env=write'"},
+		Reveal:  []string{".env", "server.key"}, Again: `git restore .; git status --porcelain; cat .env`,
+	},
 }
