@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // limit is a guard against a hang.
-const limit = time.Minute
+const limit = 3 * time.Minute
 
 // look shows all that git on the host knows of the repositories below the current
 // directory, without object names that no reference leads to.
