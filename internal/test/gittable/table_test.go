@@ -14,8 +14,8 @@ import (
 	"wolffia/internal/test/testenv"
 )
 
-// picked reports whether to try case i of a table: in a full run each, else one of four.
-func picked(i int) bool { return os.Getenv(onlyVariable) != "" || testenv.Picked(i, 4) }
+// picked reports whether to try case i of a table: in a full run each, else one of eight.
+func picked(i int) bool { return os.Getenv(onlyVariable) != "" || testenv.Picked(i, 8) }
 
 // onlyVariable names cases to try, and no others.
 const onlyVariable = "WOLFFIA_GITTABLE_ONLY"
