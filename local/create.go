@@ -26,6 +26,7 @@ func recordOf(config *runtime.SandboxConfig) *statedir.Config {
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
 	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
 	c.Volumes = slices.Clone(c.Volumes)
+	c.Egress = copyOf(c.Egress)
 	if c.Git != nil {
 		g := *c.Git
 		c.Git = &g

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"math"
 	"path"
 	"slices"
@@ -12,11 +11,9 @@ import (
 
 	"wolffia/internal/excerpt"
 	"wolffia/internal/feed"
-	"wolffia/internal/rootfs"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
-	"wolffia/runtime/launch"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -110,30 +107,6 @@ func (e *executor) command(sandboxID string, session *wire.SessionRequest, args 
 	return c, nil
 }
 
-// environment returns the variables that a process starts with. None are the caller's.
-func environment(c *statedir.Config, more map[string]string) []string {
-	vars := map[string]string{
-		"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": rootfs.Home(c), "USER": c.User, "LOGNAME": c.User,
-		"LANG": "C.UTF-8", "SHELL": "/bin/sh",
-	}
-	if c.Git != nil {
-		vars["GIT_CONFIG_SYSTEM"] = launch.GitPath + "/config"
-	}
-	maps.Copy(vars, c.Env)
-	maps.Copy(vars, more)
-	return pairs(vars)
-}
-
-// pairs returns variables as NAME=VALUE, sorted.
-func pairs(vars map[string]string) []string {
-	list := make([]string, 0, len(vars))
-	for k, v := range vars {
-		list = append(list, k+"="+v)
-	}
-	slices.Sort(list)
-	return list
-}
-
 // cwd returns the directory that a process starts in; a relative dir is taken from the
 // sandbox's default.
 func cwd(c *statedir.Config, dir string) string {
@@ -163,7 +136,7 @@ func (e *executor) start(ctx context.Context, c *command) (*process, error) {
 	if p.kills != nil {
 		p.before = p.kills()
 	}
-	p.denials = denialsBefore(c.box, c.config)
+	p.denials, p.refusals = denialsBefore(c.box, c.config), refusalsBefore(ctx, c.box, c.config)
 	step.Reached("exec: connected")
 	if c.timeout > 0 {
 		p.limit = &overdue{timeout: c.timeout, session: p.session}
@@ -226,7 +199,7 @@ func (e *executor) collect(ctx context.Context, c *command, stdin io.Reader, max
 	}
 	res := &runtime.ExecResult{
 		ExitCode: exit.Code, Signal: exit.Signal, TimedOut: exit.TimedOut, Session: exit.Session,
-		Duration: time.Since(begin), OutOfMemory: exit.OutOfMemory, Denied: exit.Denied,
+		Duration: time.Since(begin), OutOfMemory: exit.OutOfMemory, Denied: exit.Denied, Refused: exit.Refused,
 	}
 	res.Stdout, res.StdoutDropped = stdout.Result()
 	res.Stderr, res.StderrDropped = stderr.Result()

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -52,6 +53,9 @@ func (s *sandboxes) useImage(ctx context.Context, backend *launch.Backend, c *st
 // takeDefaults takes the environment and the working directory of an image where the
 // configuration leaves them open.
 func takeDefaults(c *statedir.Config, env []string, dir string) {
+	if c.Network == runtime.NetworkFiltered {
+		env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { name, _, _ := strings.Cut(kv, "="); return isProxyVariable(name) })
+	}
 	c.Env = mergeEnv(env, c.Env)
 	if c.Cwd == "" && c.CodebasePath == "" && path.IsAbs(dir) && utf8.ValidString(dir) && !strings.ContainsRune(dir, 0) {
 		c.Cwd = path.Clean(dir)

@@ -25,6 +25,8 @@ type process struct {
 	limit  *overdue // nil: it has no timeout
 	// denials returns what was denied since the command began; nil: no filter tells.
 	denials func(context.Context) *runtime.Denials
+	// refusals is the same of the network; nil: no names filter it.
+	refusals func(context.Context) *runtime.Refusals
 }
 
 var _ runtime.Process = (*process)(nil)
@@ -60,6 +62,9 @@ func (p *process) wait(ctx context.Context) (runtime.Exit, *wire.ExitStatus, err
 	}
 	if p.denials != nil {
 		exit.Denied = p.denials(ctx)
+	}
+	if p.refusals != nil {
+		exit.Refused = p.refusals(ctx)
 	}
 	exit.OutOfMemory = exit.Code != 0 && p.kills != nil && p.kills() > p.before
 	return exit, &status, nil

@@ -186,7 +186,7 @@ func describe(box *statedir.Box, c *statedir.Config, state func() (runtime.State
 		ID: box.ID(), Name: c.Name, Runtime: c.Runtime, State: is, Reason: why,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
 		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), Image: c.Image, MountPoint: c.MountPointOrDefault(),
-		Network: cmp.Or(c.Network, runtime.NetworkNone), UID: c.UID, GID: c.GID,
+		Network: networkOf(c), UID: c.UID, GID: c.GID,
 	}
 	life, err := box.Lifetime(c)
 	if err != nil {
@@ -245,20 +245,20 @@ func (s *sandboxes) Log(sandboxID string) (*os.File, error) {
 	return f, nil
 }
 
-// Audit opens the log of the accesses that a sandbox's tree has denied, whether the
-// sandbox runs or not. What a running one denied before the call is in the log, unless the
-// disk takes longer than a second or the tree server does not answer. alive names a file
-// that exists as long as the sandbox does, for [audit.Reader.Follow]. The caller closes
-// the reader.
-func (s *sandboxes) Audit(ctx context.Context, sandboxID string) (log *audit.Reader, alive string, err error) {
+// Audit opens the logs of the accesses that a sandbox's tree has denied and of what its network
+// has refused, whether the sandbox runs or not. What a running one denied before the call is in
+// the log, unless the disk takes longer than a second or the process that writes does not answer.
+// alive names a file that exists as long as the sandbox does, for [audit.Logs.Follow]. The caller
+// closes the logs.
+func (s *sandboxes) Audit(ctx context.Context, sandboxID string) (log *audit.Logs, alive string, err error) {
 	box, c, err := s.find(sandboxID)
 	if err != nil {
 		return nil, "", err
 	}
-	if c.Serves() {
+	if c.Serves() || c.Network == runtime.NetworkFiltered {
 		_, _ = askShim(ctx, box, &boot.Request{Op: boot.OpAudit}, boot.StatsLimit+time.Second) // without an answer the log is as it is
 	}
-	log, err = audit.Open(statedir.Audit(box.Run()))
+	log, err = audit.OpenAll(statedir.Audit(box.Run()), statedir.NetworkAudit(box.Run()))
 	if err != nil {
 		return nil, "", runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
 	}

@@ -68,6 +68,8 @@ type ExecResult struct {
 	// Denied is what the rules have denied while it ran; nil: nothing. With an Operation that
 	// began before, it is what they have denied since this request.
 	Denied *Denials
+	// Refused is what the network has refused, as Denied.
+	Refused *Refusals
 }
 
 // Truncated reports whether output was dropped.
@@ -109,6 +111,7 @@ type Exit struct {
 	OutOfMemory bool           // see ExecResult
 	Session     *SessionStatus // nil if it did not run in a session
 	Denied      *Denials       // what the rules have denied while it ran; nil: nothing
+	Refused     *Refusals      // what the network has refused while it ran; nil: nothing
 }
 
 // A Process runs in a sandbox. It is safe for concurrent use, but each of its

@@ -3,6 +3,7 @@ package runtime
 import (
 	"time"
 
+	"wolffia/network"
 	"wolffia/perm"
 )
 
@@ -63,6 +64,10 @@ type SandboxConfig struct {
 	Cwd string `json:"cwd,omitempty"`
 	// Network is what the sandbox can reach; empty means NetworkNone.
 	Network Network `json:"network,omitempty"`
+	// Egress are the names that a sandbox with NetworkFiltered can reach; nil: none. With
+	// another network it must be nil. Its headers are files of this host, and its Hosts may be
+	// addresses of this host: a program that takes it from others must check both.
+	Egress *network.Policy `json:"egress,omitempty"`
 	// Resources are limits on what the sandbox may use.
 	Resources Resources `json:"resources,omitzero"`
 	// Docker is configuration for the runtime docker only; nil is the default.
@@ -176,8 +181,9 @@ type Network string
 
 // The networks.
 const (
-	NetworkNone Network = "none" // its own loopback only
-	NetworkHost Network = "host" // all that the host can, its loopback included
+	NetworkNone     Network = "none"     // its own loopback only
+	NetworkFiltered Network = "filtered" // its own loopback, and over that the names of SandboxConfig.Egress
+	NetworkHost     Network = "host"     // all that the host can, its loopback included
 )
 
 // A State is where a sandbox is in its life.

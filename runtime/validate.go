@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -8,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"wolffia/network"
 	"wolffia/perm"
 )
 
@@ -160,14 +163,44 @@ func checkResources(c *SandboxConfig, bad problem) {
 
 // checkReach checks the network and the engine.
 func checkReach(c *SandboxConfig, bad problem) {
-	if c.Network != "" && c.Network != NetworkNone && c.Network != NetworkHost {
-		bad("network %q: it can be %q or %q", c.Network, NetworkNone, NetworkHost)
+	switch c.Network {
+	case "", NetworkNone, NetworkFiltered, NetworkHost:
+	default:
+		bad("network %q: it can be %q, %q or %q", c.Network, NetworkNone, NetworkFiltered, NetworkHost)
+	}
+	if c.Egress != nil {
+		if c.Network != NetworkFiltered {
+			bad("egress: the sandbox has network %q, which no names filter: use network %q, or leave egress out", cmp.Or(c.Network, NetworkNone), NetworkFiltered)
+		}
+		if err := CheckEgress(c.Egress); err != nil {
+			bad("%w", err)
+		}
 	}
 	if d := c.Docker; d != nil && d.Host != "" {
 		if path, ok := strings.CutPrefix(d.Host, "unix://"); !ok || !cleanAbs(path) || !utf8.ValidString(path) {
 			bad("engine %q: it must be unix:///PATH, a socket on this host: directories are shown to it by their paths", d.Host)
 		}
 	}
+}
+
+// MaxEgress bounds a policy of names, in bytes of JSON.
+const MaxEgress = 256 << 10
+
+// CheckEgress returns why a sandbox cannot have a policy of names, or nil. The error is of
+// class [ErrInvalid].
+func CheckEgress(p *network.Policy) error {
+	if _, err := p.Compile(); err != nil {
+		return WithClass(ErrInvalid, err)
+	}
+	for _, h := range p.Headers {
+		if !cleanAbs(h.File) || !utf8.ValidString(h.File) {
+			return Errorf(ErrInvalid, "header %s of %s: file %q: it must be an absolute path of UTF-8 without . and .. parts", h.Header, h.Name, h.File)
+		}
+	}
+	if text, err := json.Marshal(p); err != nil || len(text) > MaxEgress {
+		return Errorf(ErrInvalid, "the names of the network: they have more than %d bytes as JSON: use *.DOMAIN for many names of one domain", MaxEgress)
+	}
+	return nil
 }
 
 func checkLifetimes(c *SandboxConfig, bad problem) {

@@ -56,7 +56,8 @@ func newLog(path string, logger *slog.Logger, max int64) *Log {
 }
 
 // Add records a denial. It sets Time, Count, Command and what Explain sets; the caller sets the
-// rest. rules are those that decided. Add does nothing after Close.
+// rest. rules are those that decided. Of a refusal of the network it sets nothing. Add does
+// nothing after Close.
 //
 // The process that was denied still waits for its answer, so that Add can read its name. Nothing
 // else of it may be read: the kernel guards the name by a spin lock, but the arguments by a lock
@@ -65,7 +66,12 @@ func (l *Log) Add(r Record, rules *perm.Policy) {
 	if len(r.Path) > maxPath {
 		r.Path, r.Cut = r.Path[:maxPath], true
 	}
-	r.Time, r.Count = time.Now(), 1
+	if r.Host != nil {
+		r.cut()
+		r.Count = max(1, r.Count)
+	} else {
+		r.Time, r.Count = time.Now(), 1
+	}
 	e := entry{r, rules}
 	l.mu.Lock()
 	write := !l.closed && l.tally.add(e)
@@ -73,7 +79,9 @@ func (l *Log) Add(r Record, rules *perm.Policy) {
 	l.mu.Unlock()
 	switch {
 	case write:
-		e.record.Command = command(r.PID)
+		if r.Host == nil {
+			e.record.Command = command(r.PID)
+		}
 		l.send(&e)
 	case first:
 		select {
@@ -96,7 +104,7 @@ func (l *Log) send(e *entry) {
 	select {
 	case l.queue <- e:
 	default:
-		l.tally.drop(e.record.Time, 1)
+		l.tally.drop(e.record.Time, e.record.Count)
 	}
 }
 

@@ -32,6 +32,9 @@ func (s *Recent) Add(r Record, rules *perm.Policy) int64 {
 	if len(r.Path) > maxPath {
 		r.Path, r.Cut = r.Path[:maxPath], true
 	}
+	if r.Host != nil {
+		r.cut()
+	}
 	k := kindOf(&r)
 	s.mu.Lock()
 	defer s.mu.Unlock()

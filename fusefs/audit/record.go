@@ -1,5 +1,6 @@
-// Package audit is a sandbox's log of the denials of its filtered tree. It has the format,
-// the [Log] that the tree's server writes, and the [Reader].
+// Package audit is a sandbox's log of the denials of its filtered tree, and another one of the
+// refusals of its network. It has the format, the [Log] that the tree's server and the shim
+// write, and the [Reader].
 //
 // It decides neither what is denied nor where the log is. The log is a file at PATH and, once
 // that was full, the older file PATH.1; each line is the JSON of one [Record].
@@ -10,9 +11,11 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -55,9 +58,39 @@ type Record struct {
 	Why     string     `json:"why,omitempty"`     // what git on the host would do with it; empty: the rule explains it
 	Remedy  string     `json:"remedy,omitempty"`  // the flag that would allow it; empty: none would
 
+	// Host is set for a refusal of the network; then nothing from Path to Why is.
+	Host *Host `json:"host,omitempty"`
+
 	PID     uint32 `json:"pid"`     // of the thread, on the host; 0 if unknown
 	Command string `json:"command"` // the thread's name, which it can choose; invalid UTF-8 is replaced
 	UID     uint32 `json:"uid"`     // of the process, on the host
+}
+
+// A Host is what a program wanted to reach when the network refused it.
+type Host struct {
+	Name    string `json:"name,omitempty"`
+	Address string `json:"address,omitempty"`
+	Port    int    `json:"port,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+// String returns NAME, or else the address, and the port.
+func (h *Host) String() string {
+	host := cmp.Or(h.Name, h.Address)
+	if h.Port == 0 {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(h.Port))
+}
+
+// maxHost bounds each text of a Host and the Remedy beside it, in bytes. A name of DNS has 253.
+const maxHost = 300
+
+// cut bounds the texts of a refusal of the network.
+func (r *Record) cut() {
+	short := func(s string) string { return s[:min(len(s), maxHost)] }
+	r.Host = &Host{short(r.Host.Name), short(r.Host.Address), r.Host.Port, short(r.Host.Reason)}
+	r.Remedy, r.Command = short(r.Remedy), short(r.Command)
 }
 
 // Limits, in bytes, of a recorded path and of a line that is read. A byte of a path takes up to
@@ -66,6 +99,18 @@ const (
 	maxPath = 4096
 	maxLine = 128 << 10
 )
+
+// A hostLine is the JSON of a Record with Host.
+type hostLine struct {
+	Time    time.Time `json:"time"`
+	Since   time.Time `json:"since,omitzero"`
+	Count   int64     `json:"count"`
+	Op      string    `json:"op"` // "lookup", "connect" or "proxy"
+	Host    *Host     `json:"host"`
+	Remedy  string    `json:"remedy,omitempty"`
+	PID     uint32    `json:"pid,omitempty"`
+	Command string    `json:"command,omitempty"`
+}
 
 // A dropLine is the JSON of a Record with Dropped.
 type dropLine struct {
@@ -86,8 +131,11 @@ func (r Record) Append(b []byte) []byte {
 		r.PathBytes = []byte(r.Path)
 	}
 	line := any(&r)
-	if r.Dropped > 0 {
+	switch {
+	case r.Dropped > 0:
 		line = dropLine{r.Time, r.Since, r.Dropped}
+	case r.Host != nil:
+		line = hostLine{r.Time, r.Since, r.Count, r.Op, r.Host, r.Remedy, r.PID, r.Command}
 	}
 	text, err := json.Marshal(line)
 	if err != nil { // an invalid level, or a year beyond 9999
@@ -123,7 +171,7 @@ func Parse(text []byte) (Record, error) {
 	switch {
 	case r.Dropped > 0:
 		return Record{Time: r.Time, Since: r.Since, Dropped: r.Dropped}, nil
-	case r.Time.IsZero() || r.Dropped < 0 || r.Count < 1 || r.Op == "" || r.Errno == "":
+	case r.Time.IsZero() || r.Dropped < 0 || r.Count < 1 || r.Op == "" || (r.Errno == "") == (r.Host == nil):
 		return Record{}, errors.New("audit log: line is not a denial")
 	case r.PathBytes != nil:
 		r.Path, r.PathBytes = string(r.PathBytes), nil
@@ -140,7 +188,7 @@ const maxDepth = 256
 // rename, it sets only Problem.
 func (r *Record) Explain(rules *perm.Policy) {
 	switch {
-	case rules == nil || r.Dropped > 0:
+	case rules == nil || r.Dropped > 0 || r.Host != nil:
 		return
 	case r.Cut || strings.Count(r.Path, "/") >= maxDepth:
 		r.Problem = "path too long to find the rule"

@@ -44,10 +44,15 @@ func (b *bucket) take(now time.Time, n int) bool {
 type kind struct {
 	op, path, errno string
 	level, need     uint8
+	host            Host
 }
 
 func kindOf(r *Record) kind {
-	return kind{r.Op, r.Path, r.Errno, uint8(r.Level), uint8(r.Need)}
+	k := kind{op: r.Op, path: r.Path, errno: r.Errno, level: uint8(r.Level), need: uint8(r.Need)}
+	if r.Host != nil {
+		k.host = *r.Host
+	}
+	return k
 }
 
 // A repeat counts the denials of a kind after the first, which has a line.
@@ -74,14 +79,15 @@ func (t *tally) add(e entry) bool {
 	now := e.record.Time
 	k := kindOf(&e.record)
 	if r := t.open[k]; r != nil && now.Before(r.until) {
-		if r.count++; r.count == 1 {
+		if r.count == 0 {
 			r.since = now
 		}
+		r.count += e.record.Count
 		r.last = now
 		return false
 	}
 	if !t.take(now, 1+len(e.record.Path)/perLine) {
-		t.drop(now, 1)
+		t.drop(now, e.record.Count)
 		return false
 	}
 	if t.open[k] == nil && len(t.open) < maxOpen {

@@ -21,8 +21,14 @@ func (r *Record) Text(loc *time.Location, command string) string {
 	if r.Cut {
 		path += "..."
 	}
+	why := ""
+	if r.Host != nil {
+		path, why = plain(r.Host.String()), Printable(r.Host.Reason)
+	} else {
+		why = r.why()
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %-8s  %-24s  %s", at, plain(r.Op), path, r.why())
+	fmt.Fprintf(&b, "%s  %-8s  %-24s  %s", at, plain(r.Op), path, why)
 	if r.Remedy != "" {
 		fmt.Fprintf(&b, "; to allow it: %s", Printable(command+r.Remedy))
 	}

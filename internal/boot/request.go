@@ -7,6 +7,7 @@ import (
 
 	"wolffia/internal/statedir"
 	"wolffia/internal/staticfs"
+	"wolffia/network"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -21,6 +22,8 @@ const (
 	OpAudit   = AskAudit   // passed on to the tree server
 	OpRules   = AskRules   // passed on to the tree server
 	OpDenials = AskDenials // passed on to the tree server
+	OpNetwork = "network"  // replace the names that the sandbox can reach
+	OpEgress  = "egress"   // return what the network has refused since Request.Since
 )
 
 // A Request is a request of a client to the shim itself.
@@ -28,7 +31,8 @@ type Request struct {
 	Op      string          `json:"op"`
 	GraceMS *int64          `json:"graceMs,omitempty"` // for stop: between SIGTERM and SIGKILL; nil is StopGrace
 	Rules   json.RawMessage `json:"rules,omitempty"`   // for rules: a list, which the shim passes on unread
-	Since   int64           `json:"since,omitempty"`   // for denials: how many are known already
+	Since   int64           `json:"since,omitempty"`   // for denials and egress: how many are known already
+	Egress  *network.Policy `json:"egress,omitempty"`  // for network
 
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
 }
@@ -38,6 +42,9 @@ type Reply struct {
 	Failure
 	Stats  *TreeStats       `json:"stats,omitempty"`
 	Denied *runtime.Denials `json:"denied,omitempty"`
+	// Refused answers egress, and Seen is how many refusals there were since the start.
+	Refused *runtime.Refusals `json:"refused,omitempty"`
+	Seen    int64             `json:"seen,omitempty"`
 	// Unknown says that the request may or may not have taken effect.
 	Unknown bool `json:"unknown,omitempty"`
 }

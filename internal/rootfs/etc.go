@@ -26,10 +26,11 @@ import (
 //	              hosts, hostname, resolv.conf   passwd, group   nsswitch.conf   hostFiles, hostDirs
 //	hostRoot      written                        written         written         copied, mounted
 //	ownRootfs     mounted over a file there      the same        the same        its own
-//	storeImage    replaced                       a line added    its own         its own
-//	engineImage   mounted                        mounted         its own         its own
+//	storeImage    replaced                       a line added    a line changed  its own
+//	engineImage   mounted                        mounted         mounted         its own
 //
-// resolv.conf is the host's, and ours only with the host's network.
+// With the host's network resolv.conf is the host's. An image's nsswitch.conf is its own but
+// without a network.
 type rootKind int
 
 const (
@@ -66,8 +67,13 @@ const maxEtcFile = 4 << 20
 // is what readHost has read.
 func etcFiles(kind rootKind, c *statedir.Config, host map[string]string) map[string]string {
 	files := maps.Clone(host)
-	if kind == hostRoot || kind == ownRootfs {
-		files["nsswitch.conf"] = "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"
+	switch none := c.Network == "" || c.Network == runtime.NetworkNone; {
+	case kind == storeImage && none:
+		files["nsswitch.conf"] = "hosts: files\n"
+	case none:
+		files["nsswitch.conf"] = fmt.Sprintf(nsswitch, "files")
+	case kind == hostRoot || kind == ownRootfs:
+		files["nsswitch.conf"] = fmt.Sprintf(nsswitch, "files dns")
 	}
 	name := hostname(c)
 	files["passwd"] = fmt.Sprintf("root:x:0:0:root:/root:/bin/sh\n%s:x:%d:%d:%s:%s:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
@@ -75,10 +81,26 @@ func etcFiles(kind rootKind, c *statedir.Config, host map[string]string) map[str
 	files["group"] = fmt.Sprintf("root:x:0:\n%s:x:%d:\nnogroup:x:65534:\n", c.User, c.GID)
 	files["hosts"] = "127.0.0.1 localhost " + name + "\n::1 localhost " + name + "\n"
 	files["hostname"] = name + "\n"
-	if c.Network == runtime.NetworkHost {
-		files["resolv.conf"] = host["resolv.conf"]
-	}
+	files["resolv.conf"] = resolvConf(c.Network, host["resolv.conf"])
 	return files
+}
+
+// nsswitch is nsswitch.conf(5), with where names of hosts are looked up. Without a network
+// that is /etc/hosts only: glibc then answers at once that a name does not exist, which
+// programs take as final, and not that they should try again, which npm does for 80 seconds.
+const nsswitch = "passwd: files\ngroup: files\nhosts: %s\nservices: files\nprotocols: files\n"
+
+// resolvConf returns resolv.conf(5) for a network. host is that of the host.
+func resolvConf(network runtime.Network, host string) string {
+	switch network {
+	case runtime.NetworkHost:
+		return host
+	case runtime.NetworkFiltered:
+		return "nameserver " + launch.NameServer + "\noptions timeout:2 attempts:2\n"
+	}
+	// musl and others do not read nsswitch.conf. With a timeout of 0 musl sends nothing and
+	// fails at once; for glibc it is a second, which a refusal by the loopback cuts short.
+	return "nameserver 127.0.0.1\noptions timeout:0 attempts:1\n"
 }
 
 // Home returns the user's home directory inside.
@@ -235,10 +257,13 @@ func furnishEtc(root *os.Root, c *statedir.Config) error {
 	return in(root, "/etc", func(etc *os.Root) error {
 		for name, text := range etcFiles(storeImage, c, host) {
 			changed, err := true, error(nil)
+			var old string
 			if id, ok := map[string]int{"passwd": c.UID, "group": c.GID}[name]; ok {
-				var old string
 				old, err = read(etc, name)
 				text, changed = withID(old, text, id)
+			} else if name == "nsswitch.conf" {
+				old, err = read(etc, name)
+				text, changed = withHosts(old, text)
 			}
 			if err == nil && changed {
 				err = write(etc, name, text)
@@ -272,4 +297,22 @@ func withID(text, own string, id int) (result string, changed bool) {
 		text += "\n"
 	}
 	return text + find(own), true
+}
+
+// withHosts returns the text of nsswitch.conf(5) with the line of own in place of those for
+// the same database, unless it is the only one already.
+func withHosts(text, own string) (result string, changed bool) {
+	database, _, _ := strings.Cut(own, ":")
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if name, _, ok := strings.Cut(line, ":"); !ok || strings.TrimSpace(name) != database {
+			b.WriteString(line)
+		}
+	}
+	result = b.String()
+	if result != "" && !strings.HasSuffix(result, "\n") {
+		result += "\n"
+	}
+	result += own
+	return result, result != text
 }

@@ -20,13 +20,17 @@ func TestEtcFiles(t *testing.T) {
 		net  runtime.Network
 		want string
 	}{
-		{"the host's", hostRoot, runtime.NetworkNone, "group hostname hosts ld.so.cache nsswitch.conf os-release passwd services"},
+		{"the host's", hostRoot, runtime.NetworkNone, "group hostname hosts ld.so.cache nsswitch.conf os-release passwd resolv.conf services"},
+		{"the host's, names", hostRoot, runtime.NetworkFiltered, "group hostname hosts ld.so.cache nsswitch.conf os-release passwd resolv.conf services"},
 		{"the host's, network", hostRoot, runtime.NetworkHost, "group hostname hosts ld.so.cache nsswitch.conf os-release passwd resolv.conf services"},
-		{"a root file system", ownRootfs, runtime.NetworkNone, "group hostname hosts nsswitch.conf passwd"},
+		{"a root file system", ownRootfs, runtime.NetworkNone, "group hostname hosts nsswitch.conf passwd resolv.conf"},
+		{"a root file system, names", ownRootfs, runtime.NetworkFiltered, "group hostname hosts nsswitch.conf passwd resolv.conf"},
 		{"a root file system, network", ownRootfs, runtime.NetworkHost, "group hostname hosts nsswitch.conf passwd resolv.conf"},
-		{"an image", storeImage, runtime.NetworkNone, "group hostname hosts passwd"},
+		{"an image", storeImage, runtime.NetworkNone, "group hostname hosts nsswitch.conf passwd resolv.conf"},
+		{"an image, names", storeImage, runtime.NetworkFiltered, "group hostname hosts passwd resolv.conf"},
 		{"an image, network", storeImage, runtime.NetworkHost, "group hostname hosts passwd resolv.conf"},
-		{"an engine's image", engineImage, runtime.NetworkNone, "group hostname hosts passwd"},
+		{"an engine's image", engineImage, runtime.NetworkNone, "group hostname hosts nsswitch.conf passwd resolv.conf"},
+		{"an engine's image, names", engineImage, runtime.NetworkFiltered, "group hostname hosts passwd resolv.conf"},
 		{"an engine's image, network", engineImage, runtime.NetworkHost, "group hostname hosts passwd resolv.conf"},
 	} {
 		c := statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: "abcdefghijkl", Network: tt.net}, User: "ann", UID: 1000, GID: 1001}
@@ -48,6 +52,16 @@ func TestEtcFiles(t *testing.T) {
 			"hostname":    "abcdefghijkl\n",
 			"resolv.conf": "nameserver 192.0.2.1\n", "ld.so.cache": "cache", "services": "services", "os-release": "ID=host\n",
 			"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
+		}
+		switch tt.net {
+		case runtime.NetworkNone:
+			want["resolv.conf"] = "nameserver 127.0.0.1\noptions timeout:0 attempts:1\n"
+			want["nsswitch.conf"] = strings.Replace(want["nsswitch.conf"], "files dns", "files", 1)
+			if tt.kind == storeImage {
+				want["nsswitch.conf"] = "hosts: files\n"
+			}
+		case runtime.NetworkFiltered:
+			want["resolv.conf"] = "nameserver 127.64.0.1\noptions timeout:2 attempts:2\n"
 		}
 		maps.DeleteFunc(want, func(name, _ string) bool { _, ok := got[name]; return !ok })
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -93,6 +107,23 @@ func TestKindOf(t *testing.T) {
 	} {
 		if got := kindOf(&b); got != want {
 			t.Errorf("%+v: %d, want %d", b, got, want)
+		}
+	}
+}
+
+func TestWithHosts(t *testing.T) {
+	for text, want := range map[string]string{
+		"":               "hosts: files\n",
+		"hosts: files\n": "",
+		"passwd: files\nhosts: files mymachines dns\nhosts: dns\nnetworks: files": "passwd: files\nnetworks: files\nhosts: files\n",
+		"# hosts\n  hosts : dns\n": "# hosts\nhosts: files\n",
+	} {
+		got, changed := withHosts(text, "hosts: files\n")
+		if want == "" {
+			want = text
+		}
+		if got != want || changed != (want != text) {
+			t.Errorf("%q: %q, %v", text, got, changed)
 		}
 	}
 }

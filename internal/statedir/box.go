@@ -88,7 +88,14 @@ func (b *Box) Log() string { return filepath.Join(b.path, "run", "log") }
 // package fusefs/audit.
 func Audit(run string) string { return filepath.Join(run, auditLog) }
 
-const auditLog = "audit.log"
+// NetworkAudit returns the path of the log of what the network has refused, in the directory of
+// [Box.Run]. It has the same form.
+func NetworkAudit(run string) string { return filepath.Join(run, networkLog) }
+
+const (
+	auditLog   = "audit.log"
+	networkLog = "network.log"
+)
 
 // ConfigFile returns the path of the configuration. The sandbox exists while it does.
 func (b *Box) ConfigFile() string { return filepath.Join(b.path, configFile) }
@@ -334,7 +341,7 @@ func removeAt(path string) error {
 		}
 	}
 	step.Reached("remove: image layer gone")
-	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log", auditLog, auditLog + ".1"} {
+	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log", auditLog, auditLog + ".1", networkLog, networkLog + ".1"} {
 		remove("run", name)
 	}
 	for _, name := range []string{"run", shimFile, shimFile + ".new", lifetimeFile, lifetimeFile + ".new", limitsFile, limitsFile + ".new", configFile + ".new", "lock"} {

@@ -21,6 +21,13 @@ type Launcher interface {
 	Launch(spec *Spec) (*Instance, error)
 }
 
+// Where the network of a sandbox with runtime.NetworkFiltered has its services, inside: all of
+// 127.0.0.0/8 is local in every backend, and programs of the sandbox seldom use this part.
+const (
+	NameServer = "127.64.0.1"      // of DNS, at port 53
+	HTTPProxy  = "127.64.0.1:3128" // CONNECT, and absolute URIs
+)
+
 // A Spec is what a backend needs to start a sandbox. Paths on the host are as seen
 // from the shim's mount namespace.
 type Spec struct {

@@ -19,7 +19,8 @@ const module = "wolffia"
 // allow lists, for each package, the only packages of this module that its
 // non-test files may import. A package missing here may import none.
 var allow = map[string][]string{
-	"runtime":                         {"perm"},
+	"network":                         {},
+	"runtime":                         {"network", "perm"},
 	"runtime/launch":                  {"runtime"},
 	"runtime/runtimetest":             {"runtime", "runtime/launch", "perm", "internal/*", "internal/test/*"},
 	"runtime/mock":                    {"runtime", "perm", "internal/*", "internal/test/*"},
@@ -44,10 +45,10 @@ var allow = map[string][]string{
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
 	"wire/client":                     {"wire"},
 	"volume":                          {"runtime", "internal/*"},
-	"local":                           {"runtime", "runtime/launch", "perm", "fusefs", "fusefs/audit", "image/store", "volume", "wire", "wire/client", "internal/*"},
-	"shim":                            {"runtime", "runtime/launch", "fusefs", "wire", "wire/client", "internal/*"},
+	"local":                           {"network", "runtime", "runtime/launch", "perm", "fusefs", "fusefs/audit", "image/store", "volume", "wire", "wire/client", "internal/*"},
+	"shim":                            {"network", "runtime", "runtime/launch", "fusefs", "fusefs/audit", "wire", "wire/client", "internal/*"},
 	"session/sessiontest":             {"runtime", "internal/test/suite", "internal/test/testenv"},
-	"internal/boot":                   {"runtime", "runtime/launch", "perm", "internal/coredump", "internal/statedir", "internal/staticfs", "internal/step"},
+	"internal/boot":                   {"network", "runtime", "runtime/launch", "perm", "internal/coredump", "internal/statedir", "internal/staticfs", "internal/step"},
 	"internal/rootfs":                 {"runtime", "runtime/launch", "perm", "internal/boot", "internal/rmtree", "internal/seccomp", "internal/statedir", "internal/staticfs"},
 	"internal/staticfs":               {"runtime", "perm", "internal/beneath"},
 	"internal/gitguard":               {"internal/gitconfig"},

@@ -1,0 +1,125 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/statedir"
+	"wolffia/network"
+	"wolffia/runtime"
+)
+
+// copyOf returns a copy of a policy, which may be nil.
+func copyOf(p *network.Policy) *network.Policy {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	c.Allow, c.NoNameCheck, c.Headers = slices.Clone(p.Allow), slices.Clone(p.NoNameCheck), slices.Clone(p.Headers)
+	c.Hosts = maps.Clone(p.Hosts)
+	return &c
+}
+
+// ChangeEgress replaces the names that a sandbox with [runtime.NetworkFiltered] can reach by
+// what edit makes of a copy of them, which is never nil, and returns the new ones. They are in
+// force when it returns if the sandbox runs, and connections that they do not allow are closed;
+// else they hold from the next start. Calls for one sandbox are serialized. The error is
+// edit's, or as that of [runtime.PermissionSetter].
+func (s *sandboxes) ChangeEgress(ctx context.Context, sandboxID string, edit func(*network.Policy) error) (*network.Policy, error) {
+	box, _, err := s.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	release, err := box.LockConfig(ctx, boot.RulesLimit+boot.KillLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	c, err := box.Config() // again: it may have changed before the lock was taken
+	if err != nil {
+		return nil, err
+	}
+	if _, err := unexpired(box, c); err != nil {
+		return nil, err
+	}
+	if c.Network != runtime.NetworkFiltered {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s has network %s, in which names allow nothing: create it again with --network %s", box.ID(), networkOf(c), runtime.NetworkFiltered)
+	}
+	was := *c
+	if c.Egress = copyOf(c.Egress); c.Egress == nil {
+		c.Egress = new(network.Policy)
+	}
+	if err := edit(c.Egress); err != nil {
+		return nil, err
+	}
+	if err := runtime.CheckEgress(c.Egress); err != nil {
+		return nil, err
+	}
+	return c.Egress, untilSettled(ctx, func() (bool, error) { return trySetEgress(ctx, box, c, &was) })
+}
+
+// trySetEgress records the names and gives them to a running shim; see change.
+func trySetEgress(ctx context.Context, box *statedir.Box, c, was *statedir.Config) (done bool, err error) {
+	return change(ctx, box, func() error { return box.SetConfig(c) }, func(ctx context.Context) (bool, error) {
+		answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpNetwork, Egress: c.Egress}, boot.RulesLimit+boot.KillLimit)
+		switch {
+		case err == nil:
+			return true, nil
+		case answer != nil && !answer.Unknown: // refused: the old names stay in force
+			return true, errors.Join(err, box.SetConfig(was))
+		}
+		return false, runtime.Errorf(runtime.ErrUnavailable, "the names of sandbox %s are recorded, but it is unknown whether they are in force: %w; try again, or wolffia stop %s", box.ID(), err, box.ID())
+	})
+}
+
+// networkOf returns the network of a sandbox.
+func networkOf(c *statedir.Config) runtime.Network {
+	if c.Network == "" {
+		return runtime.NetworkNone
+	}
+	return c.Network
+}
+
+// refusalsBefore returns a function that returns what a sandbox's network has refused since
+// this call; nil if the sandbox has no names. Each of the two asks the shim.
+func refusalsBefore(ctx context.Context, box *statedir.Box, c *statedir.Config) func(context.Context) *runtime.Refusals {
+	if c.Network != runtime.NetworkFiltered {
+		return nil
+	}
+	ask := func(ctx context.Context, since int64) *boot.Reply {
+		// The command has ended, whether or not its caller still waits.
+		answer, err := askShim(context.WithoutCancel(ctx), box, &boot.Request{Op: boot.OpEgress, Since: since}, boot.StatsLimit)
+		if err != nil {
+			return nil // the log has them
+		}
+		return answer
+	}
+	before := ask(ctx, math.MaxInt64)
+	if before == nil {
+		return nil
+	}
+	return func(ctx context.Context) *runtime.Refusals {
+		if now := ask(ctx, before.Seen); now != nil {
+			return now.Refused
+		}
+		return nil
+	}
+}
+
+// Refusals returns what the network of a running sandbox has refused since its start, as far as
+// its shim remembers; nil: nothing.
+func (s *sandboxes) Refusals(ctx context.Context, sandboxID string) (*runtime.Refusals, error) {
+	box, _, err := s.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := askShim(ctx, box, &boot.Request{Op: boot.OpEgress}, boot.StatsLimit)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Refused, nil
+}

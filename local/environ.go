@@ -1,0 +1,57 @@
+package local
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"wolffia/internal/rootfs"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+)
+
+// environment returns the variables that a process starts with. None are the caller's.
+func environment(c *statedir.Config, more map[string]string) []string {
+	vars := map[string]string{
+		"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": rootfs.Home(c), "USER": c.User, "LOGNAME": c.User,
+		"LANG": "C.UTF-8", "SHELL": "/bin/sh",
+	}
+	if c.Git != nil {
+		vars["GIT_CONFIG_SYSTEM"] = launch.GitPath + "/config"
+	}
+	if c.Network == runtime.NetworkFiltered {
+		maps.Copy(vars, proxyVariables())
+	}
+	maps.Copy(vars, c.Env)
+	maps.Copy(vars, more)
+	return pairs(vars)
+}
+
+// proxyVariables returns the variables by which programs find the proxy inside. Not ALL_PROXY:
+// programs without SOCKS fail with it, and they work without a proxy too.
+func proxyVariables() map[string]string {
+	vars := map[string]string{}
+	for name, value := range map[string]string{
+		"HTTP_PROXY": "http://" + launch.HTTPProxy, "HTTPS_PROXY": "http://" + launch.HTTPProxy, "NO_PROXY": "localhost,127.0.0.1,::1",
+	} {
+		vars[name], vars[strings.ToLower(name)] = value, value
+	}
+	return vars
+}
+
+// isProxyVariable reports whether a variable names a proxy. An image can have those of the
+// host that built it.
+func isProxyVariable(name string) bool {
+	return slices.Contains([]string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY"}, strings.ToUpper(name))
+}
+
+// pairs returns variables as NAME=VALUE, sorted.
+func pairs(vars map[string]string) []string {
+	list := make([]string, 0, len(vars))
+	for k, v := range vars {
+		list = append(list, k+"="+v)
+	}
+	slices.Sort(list)
+	return list
+}
