@@ -17,9 +17,10 @@ func (a *app) auditCommand() *cobra.Command {
 	var follow, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "audit [-f] [--json] SANDBOX",
-		Short: "Print what was denied in the codebase, and by which rule",
-		Long: `Print what a sandbox was denied in its codebase: the time, the operation, the path,
-the rule that decided, and the command that would allow it. The sandbox need not run.
+		Short: "Print what was denied in the codebase and the network",
+		Long: `Print what a sandbox was denied in its codebase and, with --network filtered, in its
+network: the time, the operation, the path or host, what decided, and the command that
+would allow it. The sandbox need not run.
 
 A denial that is repeated within a few seconds has one more line, with a count. A
 refusal by the kernel because of a file's mode, such as a write to a file that may be
@@ -47,7 +48,11 @@ recorded when it is asked for by name, not when it is left out of a listing.`,
 			defer log.Close()
 			out := bufio.NewWriter(a.out)
 			each := func(r audit.Record) error {
-				if err := printRecord(out, &r, asJSON, a.addTo(s.ContainerName())); err != nil || !follow {
+				add := a.addTo(s.ContainerName())
+				if r.Host != nil {
+					add = a.allowTo(s.ContainerName())
+				}
+				if err := printRecord(out, &r, asJSON, add); err != nil || !follow {
 					return err
 				}
 				return out.Flush()
@@ -73,7 +78,7 @@ recorded when it is asked for by name, not when it is left out of a listing.`,
 }
 
 // printAll prints what there is.
-func printAll(log *audit.Reader, each func(audit.Record) error) error {
+func printAll(log *audit.Logs, each func(audit.Record) error) error {
 	for {
 		r, err := log.Next()
 		if errors.Is(err, io.EOF) {

@@ -46,13 +46,15 @@ func deniedNote(d *runtime.Denials, flags, all string) string {
 
 // noteDenied reports on standard error what was denied while a command ran. create says that
 // this command line describes the sandbox.
-func (a *app) noteDenied(d *runtime.Denials, id string, create bool) {
-	flags, all := a.addTo(id), a.self()+" audit "+shellWord(id)
+func (a *app) noteDenied(exit *runtime.Exit, id string, create bool) {
+	rules, names, all := a.addTo(id), a.allowTo(id), a.self()+" audit "+shellWord(id)
 	if create {
-		flags, all = "", "--audit FILE writes all"
+		rules, names, all = "", "", "--audit FILE writes all"
 	}
-	if note := deniedNote(d, flags, all); note != "" && !a.quiet {
-		fmt.Fprintln(a.err, "wolffia:", printable(note))
+	for _, note := range []string{deniedNote(exit.Denied, rules, all), refusedNote(exit.Refused, names, all)} {
+		if note != "" && !a.quiet {
+			fmt.Fprintln(a.err, "wolffia:", printable(note))
+		}
 	}
 }
 
@@ -69,6 +71,29 @@ func (a *app) self() string {
 // those of a sandbox.
 func (a *app) addTo(sandbox string) string {
 	return a.self() + " policy add " + shellWord(sandbox) + " "
+}
+
+// allowTo returns the beginning of the command line for a shell that adds the names of flags to
+// those that a sandbox can reach.
+func (a *app) allowTo(sandbox string) string {
+	return a.self() + " network allow " + shellWord(sandbox) + " "
+}
+
+// refusedNote returns one line about what the network has refused, as deniedNote.
+func refusedNote(r *runtime.Refusals, flags, all string) string {
+	if r == nil || len(r.List) == 0 {
+		return ""
+	}
+	first := &r.List[0]
+	host := audit.Host{Name: first.Name, Address: first.Address, Port: first.Port}
+	note := fmt.Sprintf("refused by the network: %s %s: %s", first.Op, host.String(), first.Reason)
+	if first.Allow != "" {
+		note += "; to allow it: " + flags + first.Allow
+	}
+	if more := len(r.List) - 1 + r.More; more > 0 {
+		note += fmt.Sprintf("; %d more: %s", more, all)
+	}
+	return note
 }
 
 // shellWord quotes a word for a shell if it has other than plain characters.

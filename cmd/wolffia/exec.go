@@ -151,7 +151,7 @@ func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create boo
 	if exit.OutOfMemory {
 		a.warn("the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory")
 	}
-	a.noteDenied(exit.Denied, id, create)
+	a.noteDenied(&exit, id, create)
 	return exitWith(codeFor(exit))
 }
 

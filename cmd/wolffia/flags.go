@@ -29,6 +29,7 @@ type boxFlags struct {
 	volumeFlags
 	gitFlags
 	pullFlags
+	networkFlags
 	runtime  string
 	platform string
 	mounts   []string
@@ -38,7 +39,6 @@ type boxFlags struct {
 	cpus     float64
 	pids     int64
 	limits   string
-	network  string
 	env      []string
 	labels   []string
 	owner    string
@@ -67,7 +67,6 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl.Float64Var(&f.cpus, "cpus", 0, "how many processors' time may be used, such as 1.5 (default: no limit)")
 	fl.Int64Var(&f.pids, "pids", 0, "how many processes and threads there may be at once (default: no limit)")
 	fl.StringVar(&f.limits, "limits", limitsStrict, "strict: refuse limits of memory, cpus and pids that cannot be kept exactly; best-effort: keep them as far as can be")
-	fl.StringVar(&f.network, "network", string(runtime.NetworkNone), "none or host")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
 	fl.StringArrayVar(&f.labels, "label", nil, "label the sandbox: K=V")
 	fl.StringVar(&f.owner, "owner", "", "whose sandbox it is, for wolffia scan and the service: ORG/PROJECT/USER")
@@ -84,12 +83,16 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 		f.gitFlags.add(cmd)
 	}
 	f.pullFlags.add(cmd)
+	f.networkFlags.add(cmd)
 }
 
 // config makes a configuration of the flags.
 func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, error) {
 	c := &runtime.SandboxConfig{
-		Name: f.name, Platform: f.platform, Rootfs: f.rootfs, Network: runtime.Network(f.network),
+		Name: f.name, Platform: f.platform, Rootfs: f.rootfs,
+	}
+	if err := f.networkFlags.apply(c); err != nil {
+		return nil, err
 	}
 	foreign := f.image != "" || f.rootfs != ""
 	if err := f.toolchainFlags.check(foreign); err != nil {

@@ -39,6 +39,10 @@ type commandMore struct {
 	// denials there were.
 	Denied     []runtime.Denial `json:"denied,omitempty"`
 	DeniedMore int              `json:"deniedMore,omitempty"`
+	// Refused is what the network has refused while it ran, and RefusedMore how many other
+	// refusals there were.
+	Refused     []runtime.Refusal `json:"refused,omitempty"`
+	RefusedMore int               `json:"refusedMore,omitempty"`
 	// Limits says what keeps the limits of a new sandbox, for run.
 	Limits *runtime.LimitsState `json:"limits,omitempty"`
 	// StartError says why there was nothing to run; then ExitCode is 125 to 127.
@@ -100,6 +104,9 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, create
 		out.stderr, out.StderrDropped = stderr.Result()
 		if d := exit.Denied; d != nil {
 			out.Denied, out.DeniedMore = d.List, d.More
+		}
+		if r := exit.Refused; r != nil {
+			out.Refused, out.RefusedMore = r.List, r.More
 		}
 		if s := exit.Session; s != nil {
 			out.Session = &sessionResult{s, jsontext.Exact(s.Cwd)}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/network"
+	"wolffia/runtime"
+)
+
+// The flags about the network.
+const (
+	flagNetwork    = "network"
+	flagAllowHost  = "allow-host"
+	flagAddHost    = "add-host"
+	flagNoSNICheck = "no-sni-check"
+	flagHeader     = "header"
+)
+
+// nameFlags are those that name what a filtered network reaches.
+var nameFlags = []string{flagAllowHost, flagAddHost, flagNoSNICheck, flagHeader}
+
+// networkFlags are the flags about what a new sandbox can reach.
+type networkFlags struct {
+	network  string // empty: none, or filtered if names are given
+	allow    []string
+	hosts    []string
+	unchecks []string
+	headers  []string
+	learn    bool // not a flag: wolffia network learn sets it
+}
+
+func (f *networkFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.network, flagNetwork, "", "none, filtered or host: see wolffia help network (default none, or filtered with --allow-host and the like)")
+	fl.StringArrayVar(&f.allow, flagAllowHost, nil, "let the sandbox reach a host by name: NAME[:PORTS], *.DOMAIN[:PORTS], or a list such as @npm (see wolffia network lists)")
+	fl.StringArrayVar(&f.hosts, flagAddHost, nil, "let the sandbox reach this very address by a name, also one of this host or its network: NAME:ADDR")
+	fl.StringArrayVar(&f.unchecks, flagNoSNICheck, nil, "do not compare the name in TLS and HTTP with NAME, for other protocols: NAME")
+	fl.StringArrayVar(&f.headers, flagHeader, nil, "add a header with a secret that stays outside to requests to a host: NAME:HEADER=@FILE")
+}
+
+// named reports whether there are names to filter by.
+func (f *networkFlags) named() bool {
+	return len(f.allow)+len(f.hosts)+len(f.unchecks)+len(f.headers) > 0 || f.learn
+}
+
+// apply sets the network of a configuration.
+func (f *networkFlags) apply(c *runtime.SandboxConfig) error {
+	c.Network = runtime.Network(f.network)
+	if !f.named() {
+		if c.Network == runtime.NetworkFiltered {
+			c.Egress = new(network.Policy) // names may come later
+		}
+		if c.Network == "" {
+			c.Network = runtime.NetworkNone
+		}
+		return nil
+	}
+	switch c.Network {
+	case "", runtime.NetworkFiltered:
+		c.Network = runtime.NetworkFiltered
+	case runtime.NetworkNone, runtime.NetworkHost:
+		flag := flagAllowHost
+		for i, values := range [][]string{f.allow, f.hosts, f.unchecks, f.headers} {
+			if len(values) > 0 {
+				flag = nameFlags[i]
+				break
+			}
+		}
+		return runtime.Errorf(runtime.ErrInvalid, "--%s and --network %s exclude each other: only --network filtered allows hosts by name; leave one of them out", flag, c.Network)
+	}
+	var err error
+	c.Egress, err = f.policy()
+	return err
+}
+
+// policy returns what the flags allow.
+func (f *networkFlags) policy() (*network.Policy, error) {
+	p := &network.Policy{Allow: f.allow, NoNameCheck: f.unchecks, Learn: f.learn}
+	for _, s := range f.hosts {
+		name, address, err := parseAddHost(s)
+		if err != nil {
+			return nil, err
+		}
+		if p.Hosts == nil {
+			p.Hosts = map[string]string{}
+		}
+		p.Hosts[name] = address
+	}
+	for _, s := range f.headers {
+		h, err := parseHeader(s)
+		if err != nil {
+			return nil, err
+		}
+		p.Headers = append(p.Headers, h)
+	}
+	return p, nil
+}
+
+// parseAddHost reads NAME:ADDR.
+func parseAddHost(s string) (name, address string, err error) {
+	name, address, ok := strings.Cut(s, ":")
+	address = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
+	if _, err := netip.ParseAddr(address); !ok || name == "" || err != nil {
+		return "", "", runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be NAME:ADDR with an IP address, such as db.internal:127.0.0.1", flagAddHost, s)
+	}
+	return name, address, nil
+}
+
+// parseHeader reads NAME:HEADER=@FILE. A shell leaves a ~ in it as it is.
+func parseHeader(s string) (network.Header, error) {
+	var h network.Header
+	name, rest, ok := strings.Cut(s, ":")
+	header, file, ok2 := strings.Cut(rest, "=@")
+	if !ok || !ok2 || name == "" || header == "" || file == "" {
+		return h, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be NAME:HEADER=@FILE, with the header's value in FILE, such as github.com:Authorization=@token", flagHeader, s)
+	}
+	if below, is := strings.CutPrefix(file, "~/"); is {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return h, runtime.Errorf(runtime.ErrInvalid, "--%s %q: HOME is not set: write the file's whole path", flagHeader, s)
+		}
+		file = filepath.Join(home, below)
+	}
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return h, err
+	}
+	if st, err := os.Stat(file); err != nil || !st.Mode().IsRegular() {
+		return h, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %s is not a file that can be read: write the header's value into it", flagHeader, s, file)
+	}
+	return network.Header{Name: name, Header: header, File: file}, nil
+}
