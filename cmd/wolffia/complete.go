@@ -13,6 +13,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/statedir"
+	"wolffia/network"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/volume"
@@ -33,6 +34,10 @@ func (a *app) complete(cmd *cobra.Command) {
 		cmd.ValidArgsFunction = a.completePlaces
 	case path == "policy presets":
 		cmd.ValidArgsFunction = onlyFirst(completePresets)
+	case path == "network lists":
+		cmd.ValidArgsFunction = onlyFirst(completeLists)
+	case path == "network learn":
+		cmd.ValidArgsFunction = nil
 	case path == "image rm":
 		cmd.ValidArgsFunction = a.completeImages
 	case at >= 0:
@@ -42,6 +47,10 @@ func (a *app) complete(cmd *cobra.Command) {
 				return a.sandboxNames(wants(path), args), cobra.ShellCompDirectiveNoFileComp
 			case strings.HasPrefix(path, "session ") && path != "session ls":
 				return a.sessionNames(cmd.Context(), args[0], args[1:]), cobra.ShellCompDirectiveNoFileComp
+			case path == "network deny":
+				return a.allowedNames(args[0], args[1:]), cobra.ShellCompDirectiveNoFileComp
+			case path == "network allow":
+				return completeLists(cmd, args, "")
 			case path == "exec":
 				return nil, cobra.ShellCompDirectiveDefault
 			}
@@ -88,7 +97,11 @@ func (a *app) flagValues(flag string) cobra.CompletionFunc {
 	case "platform":
 		return fixed("systrap", "kvm\tneeds /dev/kvm")
 	case "network":
-		return fixed(string(runtime.NetworkNone)+"\tonly the sandbox's own loopback", string(runtime.NetworkHost)+"\tthe host's network, all of it")
+		return fixed(string(runtime.NetworkNone)+"\tonly the sandbox's own loopback", string(runtime.NetworkFiltered)+"\tthe names of --allow-host", string(runtime.NetworkHost)+"\tthe host's network, all of it")
+	case flagAllowHost:
+		return completeLists
+	case flagAddHost, flagNoSNICheck:
+		return cobra.NoFileCompletions
 	case "limits":
 		return fixed(limitsStrict+"\trefuse what cannot be kept exactly", limitsBestEffort+"\tkeep limits as far as can be")
 	case "filter":
@@ -113,6 +126,37 @@ func (a *app) flagValues(flag string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 	}
 	return nil
+}
+
+// completeLists completes the named lists of hosts.
+func completeLists(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, l := range network.Lists() {
+		out = append(out, "@"+l.Name+"\t"+l.Reason)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// allowedNames returns what a sandbox can reach by name, but for what is given.
+func (a *app) allowedNames(ref string, given []string) (out []string) {
+	dir := a.stateIfExists()
+	if dir == nil {
+		return nil
+	}
+	box, err := dir.Find(ref)
+	if err != nil {
+		return nil
+	}
+	c, err := box.Config()
+	if err != nil {
+		return nil
+	}
+	for _, r := range reaches(c.Egress) {
+		if !slices.Contains(given, r.name) {
+			out = append(out, printable(r.name)+"\t"+oneLine(r.what+" "+r.value))
+		}
+	}
+	return out
 }
 
 func completePresets(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

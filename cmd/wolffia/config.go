@@ -242,6 +242,8 @@ func (c *configuration) idle(k *config.Key, s *config.Setting) bool {
 	switch k.Name {
 	case "codebase", "disk":
 		return c.bare
+	case flagNetwork, flagAllowHost, flagAddHost, flagNoSNICheck, flagHeader:
+		return c.otherNetwork(k.Name)
 	case "preset":
 		policy := c.of("policy")
 		own := c.flags.Changed("policy") || len(policy) > 0 && !policy[len(policy)-1].Source.Project
@@ -252,6 +254,39 @@ func (c *configuration) idle(k *config.Key, s *config.Setting) bool {
 		})
 	}
 	return false
+}
+
+// otherNetwork reports whether what the files say for a key about the network has no effect,
+// since the command line, or a file that counts more, has another network: names beside none and
+// host, and these beside names.
+func (c *configuration) otherNetwork(key string) bool {
+	unfiltered := func(network string) bool { return network != "" && network != string(runtime.NetworkFiltered) }
+	given := c.flags.Lookup(flagNetwork)
+	names := func(flag string) bool { return slices.Contains(nameFlags, flag) }
+	if key == flagNetwork {
+		if !given.Changed && slices.ContainsFunc(nameFlags, c.flags.Changed) {
+			return true
+		}
+	} else if given.Changed && unfiltered(given.Value.String()) {
+		return true
+	}
+	at := func(is func(string) bool) int { // of the last setting
+		for i := len(c.settings) - 1; i >= 0; i-- {
+			if is(c.settings[i].Key) {
+				return i
+			}
+		}
+		return -1
+	}
+	network, name := at(func(k string) bool { return k == flagNetwork }), at(names)
+	if network < 0 || name < 0 || !unfiltered(c.settings[network].Values[0]) {
+		return false
+	}
+	a, b := c.settings[network].Source, c.settings[name].Source
+	if a.File == b.File && a.Profile == b.Profile {
+		return false // a contradiction
+	}
+	return (key == flagNetwork) == (network < name)
 }
 
 // of returns the settings of a key, the weakest first.

@@ -39,7 +39,7 @@ func TestConfigKeys(t *testing.T) {
 	for name, want := range map[string][]string{
 		"preset": presets, "runtime": runtimes, "limits": {limitsStrict, limitsBestEffort},
 		"filter":  {filterAuto, string(runtime.FilterFuse), string(runtime.FilterStatic), string(runtime.FilterNone)},
-		"network": {string(runtime.NetworkNone), string(runtime.NetworkHost)},
+		"network": {string(runtime.NetworkNone), string(runtime.NetworkFiltered), string(runtime.NetworkHost)},
 	} {
 		got := config.Order(name)
 		slices.Sort(got)

@@ -141,7 +141,8 @@ func misplaced(args []string) error {
 // create says that this command line describes the sandbox.
 func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.ProcessSpec) error {
 	defer a.noteQueue(spec)()
-	exit, err := a.attach(ctx, rt, id, spec, a.out, a.err)
+	lookups, w := watchLookups(networkOf(ctx, rt, id), a.out, a.err)
+	exit, err := a.attach(ctx, rt, id, spec, w[0], w[1])
 	if err != nil {
 		return a.explain(ctx, rt, id, create, spec, err)
 	}
@@ -152,6 +153,9 @@ func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create boo
 		a.warn("the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory")
 	}
 	a.noteDenied(&exit, id, create)
+	if note := lookups.hint(codeFor(exit), create); note != "" && !a.quiet {
+		fmt.Fprintln(a.err, "wolffia:", printable(note))
+	}
 	return exitWith(codeFor(exit))
 }
 

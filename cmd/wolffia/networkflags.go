@@ -35,8 +35,13 @@ type networkFlags struct {
 }
 
 func (f *networkFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.network, flagNetwork, "", "none, filtered or host: see wolffia help network (default none, or filtered with --allow-host and the like)")
+	f.addNames(cmd)
+}
+
+// addNames adds the flags that name what can be reached.
+func (f *networkFlags) addNames(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.network, flagNetwork, "", "none, filtered or host: see wolffia help network (default none, or filtered with --allow-host and the like)")
 	fl.StringArrayVar(&f.allow, flagAllowHost, nil, "let the sandbox reach a host by name: NAME[:PORTS], *.DOMAIN[:PORTS], or a list such as @npm (see wolffia network lists)")
 	fl.StringArrayVar(&f.hosts, flagAddHost, nil, "let the sandbox reach this very address by a name, also one of this host or its network: NAME:ADDR")
 	fl.StringArrayVar(&f.unchecks, flagNoSNICheck, nil, "do not compare the name in TLS and HTTP with NAME, for other protocols: NAME")

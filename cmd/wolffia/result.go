@@ -43,6 +43,8 @@ type commandMore struct {
 	// refusals there were.
 	Refused     []runtime.Refusal `json:"refused,omitempty"`
 	RefusedMore int               `json:"refusedMore,omitempty"`
+	// Hint says how to let it reach a name that it has looked up without a network.
+	Hint string `json:"hint,omitempty"`
 	// Limits says what keeps the limits of a new sandbox, for run.
 	Limits *runtime.LimitsState `json:"limits,omitempty"`
 	// StartError says why there was nothing to run; then ExitCode is 125 to 127.
@@ -89,7 +91,8 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, create
 		limits = rt.Limits(id)
 	}
 	stdout, stderr := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
-	exit, err := a.attach(ctx, rt, id, spec, stdout, stderr)
+	lookups, w := watchLookups(networkOf(ctx, rt, id), stdout, stderr)
+	exit, err := a.attach(ctx, rt, id, spec, w[0], w[1])
 	out := &commandResult{commandEnd: commandEnd{SandboxID: id}, commandMore: commandMore{Limits: limits}}
 	if failed, ok := asStartError(a.explain(ctx, rt, id, create, spec, err)); ok {
 		out.ExitCode, out.StartError = failed.Code, failed.Message
@@ -100,6 +103,7 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, create
 		if l := rt.Limits(id); create && exit.OutOfMemory && l != nil {
 			out.Limits = l // with the processes that were killed meanwhile
 		}
+		out.Hint = lookups.hint(out.ExitCode, create)
 		out.stdout, out.StdoutDropped = stdout.Result()
 		out.stderr, out.StderrDropped = stderr.Result()
 		if d := exit.Denied; d != nil {

@@ -15,11 +15,28 @@ import (
 // destroyLimit is how long run takes at most to clean up when it is done.
 const destroyLimit = 30 * time.Second
 
+// runFlags are the flags of run.
+type runFlags struct {
+	box        boxFlags
+	timeout    string
+	stdin, tty bool
+	asJSON     bool
+	log        auditFlags
+}
+
+func (f *runFlags) add(a *app, cmd *cobra.Command) {
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().StringVar(&f.timeout, "timeout", "", "end the command after this time (90s, 5m): exit code 124")
+	cmd.Flags().BoolVarP(&f.stdin, "interactive", "i", false, "pass standard input also if it is not a terminal")
+	cmd.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command our terminal (default: if standard input and output are one)")
+	f.log.add(cmd)
+	a.addQuiet(cmd)
+	f.box.add(cmd)
+	a.configured(cmd, &f.box.ruleFlags)
+}
+
 func (a *app) runCommand() *cobra.Command {
-	var box boxFlags
-	var timeout string
-	var stdin, tty, asJSON bool
-	var log auditFlags
+	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] CMD [ARG...]",
 		Short: "Create a sandbox, run a command in it, destroy it",
@@ -38,79 +55,76 @@ may be left out: then the image's own runs, without the current directory.`,
   echo hello | wolffia run -i -- cat
   wolffia run -- bash`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && box.image == "" {
-				return usageError(cmd, "needs CMD")
-			}
-			if err := a.checkTTY(tty, asJSON); err != nil {
-				return err
-			}
-			limit, err := parseTimeout(timeout)
-			if err != nil {
-				return err
-			}
-			rt, err := a.open(box.runtime)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 && box.codebase == "" {
-				box.noCodebase = true // the image's own command works in a directory of the image
-			}
-			config, err := box.config(cmd.Context(), a)
-			if err != nil {
-				return err
-			}
-			config.BoundToCaller = true
-			if len(args) == 0 {
-				args = box.command
-			}
-			if len(args) == 0 && hasEngine(box.runtime) {
-				if args, err = rt.ImageCommand(cmd.Context(), config); err != nil {
-					return err
-				}
-			}
-			if len(args) == 0 {
-				return usageError(cmd, "needs CMD, since image %s has no command of its own", box.image)
-			}
-			if err := log.open(config); err != nil {
-				return err
-			}
-			id, err := a.createAndStart(cmd.Context(), rt, config)
-			if err != nil {
-				return err
-			}
-			typed := term.IsTerminal(int(a.in.Fd()))
-			spec := &runtime.ProcessSpec{Command: args, Stdin: (typed || stdin) && a.readable(), TTY: a.isTerminal(), Timeout: limit}
-			var end error
-			if asJSON {
-				spec.Stdin, spec.TTY = spec.Stdin && !typed, false // a terminal has no end that the user did not type
-			}
-			a.warnKeys(spec, "call run at a terminal, without --json")
-			if asJSON {
-				end = a.execJSON(cmd.Context(), rt, id, true, spec)
-			} else {
-				end = a.exec(cmd.Context(), rt, id, true, spec)
-				a.warnNoCodebase(config, end)
-			}
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
-			defer cancel()
-			written := log.write(ctx, a, rt, id)
-			err = rt.Destroy(ctx, id)
-			if errors.Is(err, runtime.ErrNotFound) { // it has ended by itself, and was swept up
-				err = nil
-			}
-			return errors.Join(end, written, err)
+			return a.run(cmd, &f, args, func(context.Context, *local.Runtime, string) error { return nil })
 		},
 	}
-	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().StringVar(&timeout, "timeout", "", "end the command after this time (90s, 5m): exit code 124")
-	cmd.Flags().BoolVarP(&stdin, "interactive", "i", false, "pass standard input also if it is not a terminal")
-	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give the command our terminal (default: if standard input and output are one)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole result as JSON")
-	log.add(cmd)
-	a.addQuiet(cmd)
-	box.add(cmd)
-	a.configured(cmd, &box.ruleFlags)
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print the whole result as JSON")
+	f.add(a, cmd)
 	return cmd
+}
+
+// run creates a sandbox, runs a command in it, and destroys it. It calls ended when the command
+// has ended, while the sandbox still exists.
+func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx context.Context, rt *local.Runtime, id string) error) error {
+	box := &f.box
+	if len(args) == 0 && box.image == "" {
+		return usageError(cmd, "needs CMD")
+	}
+	if err := a.checkTTY(f.tty, f.asJSON); err != nil {
+		return err
+	}
+	limit, err := parseTimeout(f.timeout)
+	if err != nil {
+		return err
+	}
+	rt, err := a.open(box.runtime)
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 && box.codebase == "" {
+		box.noCodebase = true // the image's own command works in a directory of the image
+	}
+	config, err := box.config(cmd.Context(), a)
+	if err != nil {
+		return err
+	}
+	config.BoundToCaller = true
+	if len(args) == 0 {
+		args = box.command
+	}
+	if len(args) == 0 && hasEngine(box.runtime) {
+		if args, err = rt.ImageCommand(cmd.Context(), config); err != nil {
+			return err
+		}
+	}
+	if len(args) == 0 {
+		return usageError(cmd, "needs CMD, since image %s has no command of its own", box.image)
+	}
+	if err := f.log.open(config); err != nil {
+		return err
+	}
+	id, err := a.createAndStart(cmd.Context(), rt, config)
+	if err != nil {
+		return err
+	}
+	typed := term.IsTerminal(int(a.in.Fd()))
+	spec := &runtime.ProcessSpec{Command: args, Stdin: (typed || f.stdin) && a.readable(), TTY: a.isTerminal(), Timeout: limit}
+	var end error
+	if f.asJSON {
+		spec.Stdin, spec.TTY = spec.Stdin && !typed, false // a terminal has no end that the user did not type
+		end = a.execJSON(cmd.Context(), rt, id, true, spec)
+	} else {
+		end = a.exec(cmd.Context(), rt, id, true, spec)
+		a.warnNoCodebase(config, end)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
+	defer cancel()
+	written := errors.Join(ended(ctx, rt, id), f.log.write(ctx, a, rt, id))
+	err = rt.Destroy(ctx, id)
+	if errors.Is(err, runtime.ErrNotFound) { // it has ended by itself, and was swept up
+		err = nil
+	}
+	return errors.Join(end, written, err)
 }
 
 // A creation is what --json prints of a new sandbox.

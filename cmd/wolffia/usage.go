@@ -122,6 +122,7 @@ var otherFlags = []struct {
 }{
 	{[]string{"v"}, []string{"run", "create", "shell", "serve"}, "--mount SRC[:DST][:ro|rw]"},
 	{[]string{"bind", "dir", "directory"}, []string{"run", "create", "shell", "serve"}, "--codebase DIR, or --mount SRC[:DST][:ro|rw]"},
+	{[]string{"allow-domain", "allow-net"}, []string{"run", "create", "shell", "serve"}, "--allow-host NAME[:PORTS], or *.DOMAIN"},
 	{[]string{"net"}, []string{"run", "create", "shell", "serve"}, "--network"},
 	{[]string{"env-file"}, []string{"run", "create", "shell", "serve", "exec"}, "-e K=V for each variable"},
 	{[]string{"user", "u"}, []string{"run", "create", "shell", "serve", "exec"}, "commands run as your user, or as the codebase's owner if you are root"},
@@ -181,7 +182,7 @@ type flagGroup struct {
 var flagGroups = []flagGroup{
 	{"Codebase and rules", []string{"codebase", "no-codebase", "mount-point", "preset", "policy", "rule", "reveal", "filter", "audit"}},
 	{"System and mounts", []string{"runtime", "platform", "rootfs", "image", "pull", "mount", "volume", "cache", "home", "toolchains", "no-toolchains", "no-git-config"}},
-	{"Network", []string{"network", "publish", "allow-host", "allow-domain"}},
+	{"Network", []string{"network", "allow-host", "add-host", "no-sni-check", "header", "publish", "expose", "socket"}},
 	{"Command and environment", []string{"env", "cwd", "interactive", "tty", "session", "no-wait", "timeout"}},
 	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},
 	{"Lifetime", []string{"ttl", "idle-timeout"}},

@@ -18,6 +18,7 @@ const (
 	ranked             // not later in the order than what the user has set
 	named              // K=V is free; K, which takes a variable of the host, as deny
 	ordered            // rules: perm gives those of a project a rank of their own
+	names              // of hosts: those of the user, where the user's network has limits
 )
 
 // A pathKind is what of a value is a path of the host.
@@ -27,6 +28,7 @@ const (
 	noPath pathKind = iota
 	wholePath
 	mountPath // SRC of SRC:DST, and DST if it begins with ~
+	valuePath // FILE of NAME:HEADER=@FILE
 )
 
 // A binding is what is known of a key beside its flag.
@@ -52,7 +54,11 @@ var bindings = map[string]binding{
 	"rules":        {how: ordered},
 	"reveal":       {how: ordered},
 	"preset":       {how: ranked, order: []string{"view-only", "read-only", "agent-safe", "development", "full-access"}, preset: "agent-safe"},
-	"network":      {how: ranked, order: []string{"none", "host"}},
+	keyNetwork:     {how: ranked, order: []string{"none", "filtered", "host"}},
+	keyAllowHost:   {how: names},
+	"add-host":     {because: "the address may be a service of this host or of its network"},
+	"no-sni-check": {because: "connections for the name could then reach other hosts at its address"},
+	"header":       {path: valuePath, because: "it reads a file of yours and sends what it has"},
 	"runtime":      {how: ranked, order: []string{"gvisor", "bwrap", "docker"}, preset: "bwrap"},
 	"limits":       {how: ranked, order: []string{"strict", "best-effort"}, preset: "strict"},
 	"filter":       {how: ranked, order: []string{"fuse", "auto", "none", "static"}, preset: "auto"},
@@ -113,7 +119,9 @@ func bind(keys []Key, s *Setting, own []Setting, user *File, userName string) er
 		}
 	case ranked:
 		limit := b.preset
-		if mine != nil && len(mine.Values) > 0 {
+		if hosts := last(own, keyAllowHost); s.Key == keyNetwork && mine == nil && hosts != nil {
+			mine, limit = hosts, "filtered"
+		} else if mine != nil && len(mine.Values) > 0 {
 			limit = mine.Values[0]
 		}
 		if v := s.Values[0]; limit != "" && v != limit && !earlier(b.order, v, limit) {
@@ -121,6 +129,12 @@ func bind(keys []Key, s *Setting, own []Setting, user *File, userName string) er
 		}
 	case most:
 		problem = exceeds(key(keys, s.Key), s, mine)
+	case names:
+		if problem = widensNames(s, own); problem != "" {
+			if net := last(own, keyNetwork); net != nil {
+				mine = net
+			}
+		}
 	case never:
 		problem = "a project's file may not set it"
 	case free, ordered:
@@ -154,6 +168,30 @@ func exceeds(k *Key, s, mine *Setting) string {
 		}
 	}
 	return fmt.Sprintf("%s is more than %s", s.Values[0], mine.Values[0])
+}
+
+// The keys about names of hosts.
+const (
+	keyNetwork   = "network"
+	keyAllowHost = "allow-host"
+)
+
+// widensNames returns what is wrong with the project's names of hosts, if the user has a
+// network without them.
+func widensNames(s *Setting, own []Setting) string {
+	network, mine := "", all(own, keyAllowHost)
+	if set := last(own, keyNetwork); set != nil {
+		network = set.Values[0]
+	}
+	if network == "host" || network == "" && len(mine) == 0 {
+		return "" // the project's is less, or the user has set nothing
+	}
+	for _, v := range s.Values {
+		if network == "none" || !slices.Contains(mine, v) {
+			return fmt.Sprintf("%q gives more than the network", v)
+		}
+	}
+	return ""
 }
 
 // last returns the last setting of a key, which decides for a single value, or nil.
@@ -198,7 +236,7 @@ func Widens(f *File) (out []Setting) {
 			wide = s.Values[0] != normal && !earlier(b.order, s.Values[0], normal)
 		case named:
 			wide = slices.ContainsFunc(s.Values, func(v string) bool { return !strings.Contains(v, "=") })
-		case deny:
+		case deny, names:
 			wide = true
 		default:
 			wide = s.Key == "reveal" || s.Key == "image"

@@ -24,7 +24,7 @@ func testKeys() []Key {
 		switch {
 		case name == "rules":
 			k.Flag, k.Kind = "rule", List
-		case slices.Contains([]string{"mount", "reveal", "env", "label", "volume", "cache"}, name):
+		case slices.Contains([]string{"mount", "reveal", "env", "label", "volume", "cache", "allow-host", "add-host", "no-sni-check", "header"}, name):
 			k.Kind = List
 		case b.how == most:
 			k.Amount = amount
@@ -88,6 +88,23 @@ func TestBindings(t *testing.T) {
 		{"network", "", "network: host", ok},
 		{"network", "network: none", "network: host", "host gives more than none of user:1"},
 		{"network", "network: host", "network: none", ok},
+		{"network", "", "network: filtered", ok},
+		{"network", "network: none", "network: filtered", "filtered gives more than none of user:1"},
+		{"network", "network: host", "network: filtered", ok},
+		{"network", "allow-host: [a.example]", "network: host", "host gives more than filtered of user:1"},
+		{"network", "allow-host: [a.example]", "network: none", ok},
+		{"allow-host", "", "allow-host: [a.example]", ok},
+		{"allow-host", "network: host", "allow-host: [a.example]", ok},
+		{"allow-host", "network: none", "allow-host: [a.example]", "allow-host: \"a.example\" gives more than the network of user:1"},
+		{"allow-host", "network: filtered", "allow-host: [a.example]", "gives more than the network of user:1"},
+		{"allow-host", "allow-host: [b.example]", "allow-host: [b.example, a.example]", "\"a.example\" gives more than the network of user:1"},
+		{"allow-host", "allow-host: [b.example, a.example]", "allow-host: [a.example]", ok},
+		{"allow-host", "network: none\nallow-host: [a.example]", "allow-host: [a.example]", "gives more"},
+		{"allow-host", "network: none\nallow: [allow-host]", "allow-host: [a.example]", ok},
+		{"allow-host", "network: none", "profile: p\nprofiles: {p: {allow-host: [a.example]}}", "gives more than the network"},
+		{"add-host", "", "add-host: [\"a.example:127.0.0.1\"]", "add-host: a project's file may not set it, since the address may be a service of this host"},
+		{"no-sni-check", "", "no-sni-check: [a.example]", "may not set it"},
+		{"header", "", "header: [\"a.example:Authorization=@token\"]", "may not set it, since it reads a file of yours"},
 		{"network", "network: none", "network: other", "other gives more than none of user:1"},
 		{"runtime", "", "runtime: gvisor", ok},
 		{"runtime", "", "runtime: docker", "docker gives more than bwrap"},

@@ -279,6 +279,13 @@ func (p *parser) value(k *Key, text string) (string, error) {
 		return text, err
 	case b.path == wholePath:
 		return p.path(text)
+	case b.path == valuePath:
+		before, file, ok := strings.Cut(text, "=@")
+		if !ok {
+			return text, nil // the flag says what is wrong
+		}
+		file, err := p.path(file)
+		return before + "=@" + file, err
 	case b.path == mountPath:
 		var parts []string
 		for i, part := range strings.SplitN(text, ":", 3) {

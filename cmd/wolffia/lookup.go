@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"wolffia/internal/excerpt"
+	"wolffia/local"
+	"wolffia/network"
+	"wolffia/runtime"
+)
+
+// lookupTail is how much of the end of each stream a lookupWatch keeps, in bytes.
+const lookupTail = 8 << 10
+
+// A lookupWatch keeps the end of a command's output, in which programs say that they found no
+// host of a name. A sandbox without a network has no other witness.
+type lookupWatch struct{ streams []*excerpt.Excerpt }
+
+// watchLookups returns a lookupWatch for a command in a sandbox, and the writers that pass
+// output on to w; nil and w itself if the sandbox has a network.
+func watchLookups(network runtime.Network, w ...io.Writer) (*lookupWatch, []io.Writer) {
+	if network != runtime.NetworkNone {
+		return nil, w
+	}
+	watch := new(lookupWatch)
+	w = slices.Clone(w)
+	for i := range w {
+		tail := excerpt.New(lookupTail, lookupTail)
+		watch.streams = append(watch.streams, tail)
+		w[i] = io.MultiWriter(w[i], tail)
+	}
+	return watch, w
+}
+
+// hint returns a line about a command that has ended with a code, if it failed because it
+// looked a name up; else an empty string. create says that this command line describes the
+// sandbox. The output is the sandbox's: it can only have a name proposed, which is printed.
+func (l *lookupWatch) hint(code int, create bool) string {
+	if l == nil || code == 0 {
+		return ""
+	}
+	for _, s := range l.streams {
+		tail, _ := s.Result()
+		if name, found := lookedUp(string(tail)); found {
+			return noNetworkHint(name, create)
+		}
+	}
+	return ""
+}
+
+// lookupFailures are what programs print when a name is not found: of glibc, curl and git, ssh,
+// Node, Go, Python's urllib3, apt, wget, busybox, Java and Rust. The group is the name.
+var lookupFailures = []string{
+	`getaddrinfo (?:ENOTFOUND|EAI_AGAIN) ([\w.-]+)`,
+	`[Cc]ould not resolve (?:host|hostname|proxy):? '?([\w.-]+)`,
+	`Could not resolve '([\w.-]+)'`,
+	`lookup ([\w.-]+)(?: on [^ ]+)?: (?:no such host|server misbehaving|.*connection refused)`,
+	`[Ff]ailed to resolve '([\w.-]+)'`,
+	`Temporary failure resolving '([\w.-]+)'`,
+	`unable to resolve host address [^\w]*([\w.-]+)`,
+	`bad address '([\w.-]+)'`,
+	`UnknownHostException: ([\w.-]+)`,
+	`failed to lookup address information()`,
+	`(?:Name or service not known|Temporary failure in name resolution|Name does not resolve)()`,
+}
+
+// lookedUp returns the last name of which a text says that it was not found, if a text says so.
+// The name is empty if the text has none that can be allowed.
+func lookedUp(text string) (name string, found bool) {
+	all := regexp.MustCompile(strings.Join(lookupFailures, "|")).FindAllStringSubmatch(text, -1)
+	for i := len(all) - 1; i >= 0; i-- {
+		for _, group := range all[i][1:] {
+			if normal, err := network.NormalName(strings.TrimRight(group, ".")); group != "" && err == nil {
+				return normal, true
+			}
+		}
+		found = true
+	}
+	return "", found
+}
+
+// noNetworkHint says how to let a sandbox reach a name, which may be empty.
+func noNetworkHint(name string, create bool) string {
+	flag := "--allow-host NAME"
+	if name != "" {
+		flag = network.Remedy(name, 0)
+	}
+	s := scene{create: create}
+	text := "the sandbox has no network, and the command looked up a name"
+	if name != "" {
+		text = "the sandbox has no network, and the command looked up " + name
+	}
+	return text + ": to allow it, " + s.with(flag)
+}
+
+// networkOf returns the network of a sandbox; empty if that is unknown.
+func networkOf(ctx context.Context, rt *local.Runtime, id string) runtime.Network {
+	s, err := rt.Get(ctx, id)
+	if err != nil {
+		return ""
+	}
+	return s.Network
+}
