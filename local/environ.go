@@ -20,13 +20,20 @@ func environment(c *statedir.Config, more map[string]string) []string {
 	if c.Git != nil {
 		vars["GIT_CONFIG_SYSTEM"] = launch.GitPath + "/config"
 	}
-	if c.Network == runtime.NetworkFiltered {
+	switch networkOf(c) {
+	case runtime.NetworkFiltered:
 		maps.Copy(vars, proxyVariables())
+	case runtime.NetworkNone:
+		maps.Copy(vars, noRetries)
 	}
 	maps.Copy(vars, c.Env)
 	maps.Copy(vars, more)
 	return pairs(vars)
 }
+
+// noRetries are the variables by which programs that try again for long, though a name does not
+// exist, fail at once without a network: npm takes 72 seconds otherwise, pip 8 more.
+var noRetries = map[string]string{"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
 
 // proxyVariables returns the variables by which programs find the proxy inside. Not ALL_PROXY:
 // programs without SOCKS fail with it, and they work without a proxy too.
