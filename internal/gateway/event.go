@@ -1,0 +1,59 @@
+package gateway
+
+import "time"
+
+// What a program did when an [Event] occurred.
+const (
+	OpLookup  = "lookup"  // a DNS query
+	OpConnect = "connect" // a connection to an address
+	OpProxy   = "proxy"   // a request to the HTTP or SOCKS5 proxy
+)
+
+// Reasons of events. The set is fixed; "the name leads to a KIND address" has the kinds of
+// network.Forbidden.
+const (
+	ReasonName      = "no rule allows the name"
+	ReasonPort      = "no rule allows the port"
+	ReasonBadName   = "not a host name"
+	ReasonAddress   = "an address without a name"
+	ReasonFull      = "too many names: 65536 have addresses"
+	ReasonBusy      = "1024 connections at once: more wait"
+	ReasonRate      = "too many new names below a wildcard"
+	ReasonSlow      = "nothing to check within 10 s"
+	ReasonNotTLS    = "not TLS, on port 443"
+	ReasonBadTLS    = "the TLS handshake is malformed or larger than 64 KiB"
+	ReasonNoSNI     = "the TLS handshake has no server name"
+	ReasonSNI       = "the TLS handshake is for another server name"
+	ReasonECH       = "the TLS handshake hides its server name (ECH)"
+	ReasonNotHTTP   = "not an HTTP request, on port 80"
+	ReasonHost      = "the HTTP request is for another host"
+	ReasonMethod    = "the HTTP method is not possible here"
+	ReasonProtocol  = "not a request that the proxy knows"
+	ReasonResolve   = "the host cannot resolve the name"
+	ReasonUnreached = "the host cannot connect"
+	ReasonOwn       = "the name leads to an address of the host itself"
+	ReasonForbidden = "the name leads to a %s address"
+	ReasonHeader    = "the file of the header cannot be used"
+	ReasonSystem    = "the gateway lacks descriptors or memory"
+)
+
+// ReasonLearned is the reason of an event that refused nothing: the policy learns, and no
+// rule of it allows the connection.
+const ReasonLearned = "no rule allows it; allowed to learn"
+
+// An Event is something that the gateway refused, or could not do.
+//
+// Equal events are counted together: an event replaces an earlier one that differs in Time and
+// Count only. After 1024 different ones, further ones have neither name nor process.
+type Event struct {
+	Time    time.Time // of the last one
+	Op      string    // OpLookup, OpConnect or OpProxy
+	Name    string    // normal form, or quoted if it is not a name; empty if not known
+	Address string    // without port; of what was dialled or what the name leads to, if that is the reason
+	Port    int       // 0 for a lookup
+	PID     int       // inside; 0: not known
+	Program string    // empty: not known
+	Reason  string    // one of the Reason constants
+	Remedy  string    // the flag that allows it; empty if none does
+	Count   int       // how often so far, at least 1
+}

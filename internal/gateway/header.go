@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+
+	"wolffia/network"
+)
+
+// maxHeaderFile is the maximum size of a file with the value of a header, in bytes.
+const maxHeaderFile = 16 << 10
+
+// A headerValue is a header with the secret that belongs to it.
+type headerValue struct{ name, value string }
+
+// readHeaders reads the files of headers. They are read for each request, so that a new value holds
+// from the next request on.
+func readHeaders(headers []network.Header) ([]headerValue, error) {
+	if len(headers) == 0 {
+		return nil, errors.New("no header")
+	}
+	var values []headerValue
+	for _, h := range headers {
+		value, err := readHeader(h.File)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, headerValue{h.Header, value})
+	}
+	return values, nil
+}
+
+// readHeader returns the value in a file, without the line's end. No error has the value in it.
+func readHeader(file string) (string, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0) // a pipe does not block
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a regular file", file)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxHeaderFile+1))
+	if err != nil {
+		return "", err
+	}
+	text = bytes.TrimRight(text, "\r\n")
+	control := func(b rune) bool { return b < ' ' && b != '\t' || b == 0x7f }
+	if len(text) == 0 || len(text) > maxHeaderFile || bytes.ContainsFunc(text, control) {
+		return "", fmt.Errorf("%s does not have one line of at most %d bytes", file, maxHeaderFile)
+	}
+	return string(text), nil
+}
+
+// seal sends a request to its host by TLS, with the headers added, and without those that the program inside
+// sent by the same names.
+func seal(r *http.Request, p *passage) {
+	r.URL.Scheme = "https"
+	r.Host = authority(p.to, 443)
+	for _, h := range p.values {
+		r.Header.Set(h.name, h.value)
+	}
+}
+
+// unseal removes the headers of a response that repeat a secret, and has redirections to the
+// host lead to the name that adds the headers.
+func unseal(h http.Header, p *passage) {
+	for name, values := range h {
+		for _, value := range values {
+			for _, secret := range p.values {
+				if strings.Contains(value, secret.value) {
+					delete(h, name)
+				}
+			}
+		}
+	}
+	if rest, is := strings.CutPrefix(h.Get("Location"), "https://"+p.to.name+"/"); is {
+		h.Set("Location", "http://"+p.to.name+network.LocalSuffix+"/"+rest)
+	}
+}
+
+// tlsConfig returns the configuration of TLS to hosts of headers.
+func tlsConfig(roots *x509.CertPool) *tls.Config {
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+}

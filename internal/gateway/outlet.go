@@ -1,0 +1,56 @@
+package gateway
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"wolffia/network"
+)
+
+// An outlet is a connection to the outside. The gateway closes it when the policy does not
+// allow it any more.
+type outlet struct {
+	net.Conn
+	g         *Gateway
+	to        target
+	by        way
+	consent   netip.Addr  // the policy's own address of the name, if it was dialled
+	unchecked atomic.Bool // what the connection says of its destination was not checked
+	end       sync.Once
+}
+
+// mark records whether the connection's name is checked.
+func (o *outlet) mark(checked bool) { o.unchecked.Store(!checked) }
+
+// stands reports whether a policy allows the connection.
+func (o *outlet) stands(p *network.Compiled) bool {
+	addr, _ := p.Host(o.to.name)
+	return o.by.allowed(p, o.to) && addr == o.consent && !(o.unchecked.Load() && p.ChecksName(o.to.name))
+}
+
+// Close closes the connection.
+func (o *outlet) Close() error {
+	err := o.Conn.Close()
+	o.end.Do(func() {
+		o.g.mu.Lock()
+		defer o.g.mu.Unlock()
+		delete(o.g.outlets, o)
+	})
+	return err
+}
+
+// CloseWrite ends the direction to the outside.
+func (o *outlet) CloseWrite() error { return closeWrite(o.Conn) }
+
+// register records a connection, and reports whether the policy allows it now.
+func (g *Gateway) register(o *outlet) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ctx.Err() != nil {
+		return false
+	}
+	g.outlets[o] = struct{}{}
+	return o.stands(g.policy.Load())
+}

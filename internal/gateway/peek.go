@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"wolffia/network"
+)
+
+// maxPeek is how many bytes are read ahead, to check them, of a connection.
+const maxPeek = 64 << 10
+
+// recordHandshake is the first byte of a TLS connection (RFC 8446, 5.1).
+const recordHandshake = 0x16
+
+// Extensions of a ClientHello that hide the server name: ECH, and the draft before it.
+const (
+	extensionECH  = 0xfe0d
+	extensionESNI = 0xffce
+)
+
+// A recorder keeps what is read of a connection, in bounded memory, and writes nothing to it.
+type recorder struct {
+	from io.Reader
+	read []byte
+}
+
+var (
+	errPeekLimit = errors.New("the limit of bytes to check is reached")
+	errPeeked    = errors.New("the ClientHello is read")
+)
+
+func (r *recorder) Read(b []byte) (int, error) {
+	if len(r.read) >= maxPeek {
+		return 0, errPeekLimit
+	}
+	b = b[:min(len(b), maxPeek-len(r.read))]
+	n, err := r.from.Read(b)
+	r.read = append(r.read, b[:n]...)
+	return n, err
+}
+
+func (r *recorder) Write(b []byte) (int, error)      { return len(b), nil }
+func (r *recorder) Close() error                     { return nil }
+func (r *recorder) LocalAddr() net.Addr              { return nil }
+func (r *recorder) RemoteAddr() net.Addr             { return nil }
+func (r *recorder) SetDeadline(time.Time) error      { return nil }
+func (r *recorder) SetReadDeadline(time.Time) error  { return nil }
+func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
+
+// peekTLS reads a ClientHello, by the parser of crypto/tls. It returns what it has read, and
+// the reason to refuse the connection: "" if the server name is the name.
+func peekTLS(from io.Reader, name string) (read []byte, reason string) {
+	record := &recorder{from: from}
+	var hello *tls.ClientHelloInfo
+	config := &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+		hello = h
+		return nil, errPeeked
+	}}
+	err := tls.Server(record, config).HandshakeContext(context.Background())
+	if hello == nil {
+		return record.read, handshakeReason(record.read, err)
+	}
+	return record.read, helloReason(hello, name)
+}
+
+// handshakeReason returns the reason to refuse a connection that began with the bytes, of which a
+// ClientHello could not be read.
+func handshakeReason(read []byte, err error) string {
+	var timeout net.Error
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return ReasonSlow
+	case len(read) > 0 && read[0] != recordHandshake:
+		return ReasonNotTLS
+	}
+	return ReasonBadTLS
+}
+
+// helloReason returns the reason to refuse a ClientHello, and "" if it is for the name.
+func helloReason(hello *tls.ClientHelloInfo, name string) string {
+	if slices.Contains(hello.Extensions, extensionECH) || slices.Contains(hello.Extensions, extensionESNI) {
+		return ReasonECH
+	}
+	if hello.ServerName == "" {
+		return ReasonNoSNI
+	}
+	if normal, err := network.NormalName(hello.ServerName); err != nil || normal != name {
+		return ReasonSNI
+	}
+	return ""
+}
+
+// peekAny reads the first bytes of a connection on a port without a protocol of its own. If
+// they begin TLS, it reads the ClientHello and checks it as peekTLS does. begun is called when
+// the first bytes are there.
+func peekAny(from io.Reader, name string, begun func()) (read []byte, reason string) {
+	first := make([]byte, 4096)
+	n, err := from.Read(first)
+	if n == 0 || first[0] != recordHandshake {
+		return first[:n], ""
+	}
+	begun()
+	if err != nil {
+		return first[:n], ReasonBadTLS
+	}
+	return peekTLS(io.MultiReader(bytes.NewReader(first[:n]), from), name)
+}

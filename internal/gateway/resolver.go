@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+)
+
+// maxDNSConns is how many connections of DNS over TCP are served at once.
+const maxDNSConns = 64
+
+// serveDNS answers queries over UDP until the socket is closed. One is in the works at a time:
+// an answer takes microseconds, and what does not fit in the socket's buffer is dropped.
+func (g *Gateway) serveDNS(socket net.PacketConn) {
+	buf := make([]byte, 4096) // a query is one name: what is longer is malformed
+	pause := pause{done: g.ctx.Done()}
+	for {
+		n, from, err := socket.ReadFrom(buf)
+		if err != nil {
+			if g.ctx.Err() != nil || closed(err) || !pause.wait() {
+				return
+			}
+			continue
+		}
+		pause.reset()
+		if message := answer(buf[:n], g.lookup); message != nil {
+			_, _ = socket.WriteTo(message, from) // the client asks again
+		}
+	}
+}
+
+// serveDNSConn answers queries over TCP (RFC 1035, 4.2.2), until the client ends or is slow.
+func (g *Gateway) serveDNSConn(v *visitor) {
+	defer v.Close()
+	var buf []byte
+	for {
+		if v.SetDeadline(g.soon()) != nil {
+			return
+		}
+		var size [2]byte
+		if _, err := io.ReadFull(v, size[:]); err != nil {
+			return
+		}
+		n := int(binary.BigEndian.Uint16(size[:]))
+		if cap(buf) < n {
+			buf = make([]byte, n)
+		}
+		if _, err := io.ReadFull(v, buf[:n]); err != nil {
+			return
+		}
+		message := answer(buf[:n], g.lookup)
+		if message == nil {
+			return
+		}
+		if _, err := v.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(message))), message...)); err != nil {
+			return
+		}
+	}
+}
