@@ -1,0 +1,159 @@
+// Package rawsock makes sockets by system calls, in the network namespace of the calling thread.
+//
+// Package net would do more: it asks once what the host's network can do, in whichever
+// namespace that happens to be, and is large for PID 1 of a sandbox.
+package rawsock
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const flags = unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+
+// backlog is the length of a listening socket's queue; the kernel has a limit of its own
+// (net.core.somaxconn).
+const backlog = 4096
+
+// Sockaddr returns an address as a system call takes it, and its domain. An IPv4-mapped
+// address is an IPv4 one.
+func Sockaddr(a netip.AddrPort) (unix.Sockaddr, int) {
+	if ip := a.Addr().Unmap(); ip.Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: ip.As4()}, unix.AF_INET
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}, unix.AF_INET6
+}
+
+// AddrPort returns an address that a system call has returned; the zero AddrPort if it is not
+// of an IP socket.
+func AddrPort(sa unix.Sockaddr) netip.AddrPort {
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr).Unmap(), uint16(sa.Port))
+	}
+	return netip.AddrPort{}
+}
+
+// TCP returns a new socket that does not block. The caller closes it.
+func TCP(domain int) (*os.File, error) {
+	fd, err := unix.Socket(domain, unix.SOCK_STREAM|flags, unix.IPPROTO_TCP)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	return os.NewFile(uintptr(fd), "tcp"), nil
+}
+
+// ListenTCP returns a listening socket that does not block. The caller closes it.
+func ListenTCP(at netip.AddrPort) (*os.File, error) {
+	sa, domain := Sockaddr(at)
+	return bound(domain, unix.SOCK_STREAM, unix.IPPROTO_TCP, sa)
+}
+
+// ListenUDP returns a bound socket that does not block. The caller closes it.
+func ListenUDP(at netip.AddrPort) (*os.File, error) {
+	sa, domain := Sockaddr(at)
+	return bound(domain, unix.SOCK_DGRAM, unix.IPPROTO_UDP, sa)
+}
+
+// ListenUnix returns a listening socket at a new path, which does not block. The caller closes
+// it, and removes the path.
+func ListenUnix(path string) (*os.File, error) {
+	return bound(unix.AF_UNIX, unix.SOCK_STREAM, 0, &unix.SockaddrUnix{Name: path})
+}
+
+func bound(domain, kind, protocol int, at unix.Sockaddr) (*os.File, error) {
+	fd, err := unix.Socket(domain, kind|flags, protocol)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	call := "setsockopt"
+	if domain == unix.AF_INET6 {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
+	}
+	if err == nil && kind == unix.SOCK_STREAM && domain != unix.AF_UNIX {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
+	if err == nil {
+		call, err = "bind", unix.Bind(fd, at)
+	}
+	if err == nil && kind == unix.SOCK_STREAM {
+		call, err = "listen", unix.Listen(fd, backlog)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError(call, err)
+	}
+	return os.NewFile(uintptr(fd), "listener"), nil
+}
+
+// Connect connects a socket that does not block, and waits until it is connected, refused, or
+// ctx ends.
+func Connect(ctx context.Context, socket *os.File, to unix.Sockaddr) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = socket.SetWriteDeadline(time.Unix(1, 0)) })
+	defer stop()
+	begun := false
+	var result error
+	err = raw.Write(func(fd uintptr) bool {
+		if !begun {
+			begun = true
+			result = unix.Connect(int(fd), to)
+			return !errors.Is(result, unix.EINPROGRESS) && !errors.Is(result, unix.EINTR)
+		}
+		var code int
+		if code, result = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR); result != nil {
+			return true
+		}
+		if code != 0 {
+			result = syscall.Errno(code)
+			return true
+		}
+		// The poller may wake for nothing: a connected socket has a peer.
+		_, result = unix.Getpeername(int(fd))
+		return !errors.Is(result, unix.ENOTCONN)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return err
+	}
+	return os.NewSyscallError("connect", result)
+}
+
+// Accept waits for a connection, which does not block. The address is that of the connecting
+// socket, nil if it has none. The caller closes the file.
+func Accept(listener *os.File) (*os.File, unix.Sockaddr, error) {
+	raw, err := listener.SyscallConn()
+	if err != nil {
+		return nil, nil, err
+	}
+	fd, from, result := -1, unix.Sockaddr(nil), error(nil)
+	err = raw.Read(func(l uintptr) bool {
+		for {
+			fd, from, result = unix.Accept4(int(l), flags)
+			if !errors.Is(result, unix.EINTR) && !errors.Is(result, unix.ECONNABORTED) {
+				return !errors.Is(result, unix.EAGAIN)
+			}
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if result != nil {
+		return nil, nil, os.NewSyscallError("accept", result)
+	}
+	return os.NewFile(uintptr(fd), "connection"), from, nil
+}
