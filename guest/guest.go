@@ -42,6 +42,7 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, exit f
 		Dir:          sessions,
 	})
 	defer g.shells.Close()
+	g.network = &network{w: g.w, set: g.set, listeners: map[uint64]*listener{}}
 	if err := g.w.SendJSON(wire.Hello, 0, wire.Greeting{Version: wire.Version}); err != nil {
 		return err
 	}
@@ -66,6 +67,8 @@ type guest struct {
 	exit   func(code int)
 	parts  parts // Serve's goroutine only
 	shells *session.Manager
+
+	network *network
 
 	running sync.WaitGroup // one for each process whose channel is open
 
@@ -222,6 +225,10 @@ func (g *guest) start(f *wire.Frame) error {
 		return err
 	}
 	channel := f.Channel
+	if req.Network != nil {
+		g.network.open(channel, req.Network)
+		return nil
+	}
 	if req.Session != nil {
 		g.talk(channel, req)
 		return nil

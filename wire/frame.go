@@ -16,7 +16,7 @@ import (
 
 // Version is the protocol's version, told in [Hello]. Both ends are built
 // together; a guest of another version is refused.
-const Version = 5
+const Version = 6
 
 // HeaderSize and MaxPayload bound a frame, in bytes.
 const (
@@ -59,7 +59,7 @@ const (
 
 	// From the guest.
 	Hello     // channel 0, first frame: JSON of [Greeting]
-	Started   // u32 LE: the process id inside the sandbox
+	Started   // u32 LE: the process id inside the sandbox; of a socket [AppendAddresses]
 	Stdout    // bytes
 	Stderr    // bytes
 	StdoutEOF // no more of it

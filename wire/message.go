@@ -85,6 +85,8 @@ type Failure struct {
 	Message string `json:"message"`
 	// Class is what kind of failure it is, for sessions: ClassInvalid and so on.
 	Class string `json:"class,omitempty"`
+	// Errno is the error of the kernel, for sockets; 0: another one.
+	Errno int `json:"errno,omitempty"`
 }
 
 // maxMessage bounds the Message of a Failure, in bytes: it may quote what the caller

@@ -29,13 +29,19 @@ type StartRequest struct {
 	// Session makes this a request to a shell session; nil for a process. The
 	// meaning of the other fields is then that of its operation.
 	Session *SessionRequest
+	// Network makes this a request for a socket; nil for a process. Only it is then sent. It
+	// fits into one frame, and must not come in pieces.
+	Network *NetRequest
 }
 
-// flags are those of a request's first byte, from its lowest bit on; then comes
-// flagSession.
+// flags are those of a request's first byte, from its lowest bit on; then come flagSession
+// and flagNetwork.
 func (r *StartRequest) flags() []*bool { return []*bool{&r.Stdin, &r.Merge, &r.TTY} }
 
-const flagSession = 1 << 3
+const (
+	flagSession = 1 << 3
+	flagNetwork = 1 << 4
+)
 
 func pack(flags []*bool) (b byte) {
 	for i, f := range flags {
@@ -54,6 +60,9 @@ func unpack(b byte, flags []*bool) {
 
 // Encode returns the request as bytes: see docs/wire.md.
 func (r *StartRequest) Encode() []byte {
+	if r.Network != nil {
+		return r.Network.appendTo([]byte{flagNetwork})
+	}
 	flags := pack(r.flags())
 	if r.Session != nil {
 		flags |= flagSession
@@ -82,10 +91,17 @@ func appendList(b []byte, list []string) []byte {
 
 // ParseStart reads what Encode has written.
 func ParseStart(b []byte) (*StartRequest, error) {
-	if len(b) < 5 || b[0] >= flagSession<<1 {
+	if len(b) < 5 || b[0] > flagNetwork {
 		return nil, fmt.Errorf("%w: start request", ErrProtocol)
 	}
 	r := &StartRequest{}
+	if b[0] == flagNetwork {
+		p := parser{rest: b[1:]}
+		if r.Network = p.network(); p.bad || len(p.rest) > 0 {
+			return nil, fmt.Errorf("%w: request for a socket", ErrProtocol)
+		}
+		return r, nil
+	}
 	unpack(b[0], r.flags())
 	r.Rows, r.Cols = binary.LittleEndian.Uint16(b[1:]), binary.LittleEndian.Uint16(b[3:])
 	p := parser{rest: b[5:]}

@@ -157,3 +157,62 @@ func Accept(listener *os.File) (*os.File, unix.Sockaddr, error) {
 	}
 	return os.NewFile(uintptr(fd), "connection"), from, nil
 }
+
+// CloseWrite ends the direction to the peer of a connection.
+func CloseWrite(connection *os.File) error {
+	return control(connection, func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
+}
+
+// Addresses returns the address of a socket and that of its peer, each the zero AddrPort if it
+// has none.
+func Addresses(socket *os.File) (local, peer netip.AddrPort) {
+	_ = control(socket, func(fd int) error {
+		if sa, err := unix.Getsockname(fd); err == nil {
+			local = AddrPort(sa)
+		}
+		if sa, err := unix.Getpeername(fd); err == nil {
+			peer = AddrPort(sa)
+		}
+		return nil
+	})
+	return local, peer
+}
+
+// Receive waits for a datagram. One that is longer than b is cut.
+func Receive(socket *os.File, b []byte) (n int, from netip.AddrPort, err error) {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0, from, err
+	}
+	var sa unix.Sockaddr
+	var result error
+	err = raw.Read(func(fd uintptr) bool {
+		for {
+			if n, sa, result = unix.Recvfrom(int(fd), b, 0); !errors.Is(result, unix.EINTR) {
+				return !errors.Is(result, unix.EAGAIN)
+			}
+		}
+	})
+	if err == nil {
+		err = os.NewSyscallError("recvfrom", result)
+	}
+	return max(n, 0), AddrPort(sa), err
+}
+
+// Send sends a datagram if that is possible at once.
+func Send(socket *os.File, b []byte, to netip.AddrPort) error {
+	sa, _ := Sockaddr(to)
+	return control(socket, func(fd int) error { return unix.Sendto(fd, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, sa) })
+}
+
+func control(file *os.File, f func(fd int) error) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var result error
+	if err := raw.Control(func(fd uintptr) { result = f(int(fd)) }); err != nil {
+		return err
+	}
+	return result
+}

@@ -25,6 +25,8 @@ type Request struct {
 	// OnQueued, if set, is called by the same goroutine when the guest says that a command
 	// in a session waits for others. OnStarted is then called when it has its turn.
 	OnQueued func()
+
+	socket *socket // with Network
 }
 
 // A StartError says that the guest could not start the program.
@@ -41,22 +43,28 @@ func (e *StartError) Error() string { return e.Message }
 type Process struct {
 	conn    *Conn
 	channel uint32
-	started func() // or nil
-	queued  func() // or nil
+	window  int     // the credit that each stream starts with, in bytes
+	socket  *socket // what its answers mean to a socket; nil: it is a process
+	started func()  // or nil
+	queued  func()  // or nil
 	stdin   *input
 	stdout  *output
 	stderr  *output
 	done    chan struct{} // closed when status and err are set
 
 	mu     sync.Mutex
-	pid    int  // guarded by mu
-	over   bool // done is closed, or about to be; guarded by mu
+	pid    int    // guarded by mu
+	over   bool   // done is closed, or about to be; guarded by mu
+	ended  func() // called with over; or nil; guarded by mu
 	status wire.ExitStatus
 	err    error
 }
 
 func newProcess(c *Conn, channel uint32, req *Request) *Process {
-	p := &Process{conn: c, channel: channel, started: req.OnStarted, queued: req.OnQueued, done: make(chan struct{})}
+	p := &Process{conn: c, channel: channel, started: req.OnStarted, queued: req.OnQueued, window: wire.Window, done: make(chan struct{})}
+	if req.Network != nil {
+		p.window, p.socket = wire.NetWindow, req.socket
+	}
 	p.stdin = newInput(p)
 	p.stdout = newOutput(p, wire.Stdout, req.OnStdout)
 	p.stderr = newOutput(p, wire.Stderr, req.OnStderr)
@@ -78,6 +86,9 @@ func (p *Process) handle(f wire.Frame) error {
 	case wire.StderrEOF:
 		p.stderr.end(io.EOF)
 	case wire.Started:
+		if p.socket != nil {
+			return p.socket.start(p, &f)
+		}
 		if len(f.Payload()) != 4 {
 			return fmt.Errorf("%w: started frame of %d bytes", wire.ErrProtocol, len(f.Payload()))
 		}
@@ -110,6 +121,11 @@ func (p *Process) handle(f wire.Frame) error {
 			p.fail(err)
 			return err
 		}
+		if p.socket != nil {
+			err := socketError(&why)
+			p.settle(wire.ExitStatus{}, err, err)
+			return nil
+		}
 		p.settle(wire.ExitStatus{}, &StartError{Code: why.Code, Message: why.Message, Class: why.Class}, io.EOF)
 	default:
 		return fmt.Errorf("%w: frame of type %d on a channel", wire.ErrProtocol, f.Type)
@@ -128,6 +144,7 @@ func (p *Process) settle(status wire.ExitStatus, err, behind error) (first bool)
 	if !over {
 		p.over, p.status, p.err = true, status, err
 	}
+	ended := p.ended
 	p.mu.Unlock()
 	if over {
 		return false
@@ -136,6 +153,9 @@ func (p *Process) settle(status wire.ExitStatus, err, behind error) (first bool)
 	p.stdout.end(behind)
 	p.stderr.end(behind)
 	close(p.done)
+	if ended != nil {
+		ended()
+	}
 	return true
 }
 

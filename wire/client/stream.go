@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
+	"time"
 
 	"wolffia/wire"
 )
@@ -15,9 +17,10 @@ type output struct {
 	p      *Process
 	stream wire.Type
 	take   func([]byte) // nil: queue
+	window int          // the credit that it starts with
 
 	mu     sync.Mutex
-	change *sync.Cond   // queue or err has changed; uses mu
+	change *sync.Cond   // queue, err or limit has changed; uses mu
 	queue  []wire.Frame // guarded by mu
 	at     int          // bytes of queue[0] that have been read; guarded by mu
 	credit int          // bytes that the other end may still send; guarded by mu
@@ -25,10 +28,11 @@ type output struct {
 	total  int64        // bytes that have come; guarded by mu
 	err    error        // what comes after the queue; guarded by mu
 	deaf   bool         // what still comes is dropped; guarded by mu
+	limit  deadline     // of reads; guarded by mu
 }
 
 func newOutput(p *Process, stream wire.Type, take func([]byte)) *output {
-	o := &output{p: p, stream: stream, take: take, credit: wire.Window}
+	o := &output{p: p, stream: stream, take: take, window: p.window, credit: p.window}
 	o.change = sync.NewCond(&o.mu)
 	return o
 }
@@ -65,7 +69,7 @@ func (o *output) consumed(n int) error {
 	o.mu.Lock()
 	o.read += n
 	give := 0
-	if o.read >= wire.Window/4 && o.err == nil {
+	if o.read >= o.window/4 && o.err == nil {
 		give, o.read = o.read, 0
 		o.credit += give
 	}
@@ -91,6 +95,26 @@ func (o *output) drop() {
 	o.mu.Lock()
 	o.deaf = true
 	o.mu.Unlock()
+}
+
+// release drops all of the stream, and has reads return err.
+func (o *output) release(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, f := range o.queue {
+		f.Release()
+	}
+	o.queue, o.at, o.deaf, o.err = nil, 0, true, err
+	o.limit.until(time.Time{}, o.change) // stops the timer
+	o.change.Broadcast()
+}
+
+// until sets the deadline of reads; the zero Time is none.
+func (o *output) until(t time.Time) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.limit.until(t, o.change)
+	return nil
 }
 
 // Read implements io.Reader.
@@ -133,6 +157,9 @@ func (o *output) frame() (wire.Frame, error) {
 		if o.err != nil {
 			return wire.Frame{}, o.err
 		}
+		if o.limit.over {
+			return wire.Frame{}, os.ErrDeadlineExceeded
+		}
 		o.change.Wait()
 	}
 	f := o.queue[0]
@@ -151,6 +178,9 @@ func (o *output) next(b []byte) (int, error) {
 		if o.err != nil {
 			return 0, o.err
 		}
+		if o.limit.over {
+			return 0, os.ErrDeadlineExceeded
+		}
 		o.change.Wait()
 	}
 	f := &o.queue[0]
@@ -167,13 +197,14 @@ type input struct {
 	p *Process
 
 	mu     sync.Mutex
-	change *sync.Cond // credit or closed has changed; uses mu
+	change *sync.Cond // credit, closed or limit has changed; uses mu
 	credit int        // guarded by mu
 	closed bool       // guarded by mu
+	limit  deadline   // of writes; guarded by mu
 }
 
 func newInput(p *Process) *input {
-	i := &input{p: p, credit: wire.Window}
+	i := &input{p: p, credit: p.window}
 	i.change = sync.NewCond(&i.mu)
 	return i
 }
@@ -193,12 +224,20 @@ func (i *input) end() {
 	i.mu.Unlock()
 }
 
+// until sets the deadline of writes; the zero Time is none.
+func (i *input) until(t time.Time) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.limit.until(t, i.change)
+	return nil
+}
+
 // Write implements io.Writer.
 func (i *input) Write(b []byte) (written int, err error) {
 	for len(b) > 0 {
-		n, ok := i.claim(len(b))
-		if !ok {
-			return written, io.ErrClosedPipe
+		n, err := i.claim(1, len(b))
+		if err != nil {
+			return written, err
 		}
 		if err := i.p.conn.w.Send(wire.Stdin, i.p.channel, b[:n]); err != nil {
 			return written, i.p.conn.broken(err)
@@ -209,19 +248,22 @@ func (i *input) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// claim waits for credit and takes at most want bytes of it.
-func (i *input) claim(want int) (int, bool) {
+// claim waits for at least so much credit, and takes at most want bytes of it.
+func (i *input) claim(least, want int) (int, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for i.credit == 0 && !i.closed {
+	for i.credit < least && !i.closed && !i.limit.over {
 		i.change.Wait()
 	}
-	if i.closed {
-		return 0, false
+	switch {
+	case i.closed:
+		return 0, io.ErrClosedPipe
+	case i.credit < least:
+		return 0, os.ErrDeadlineExceeded
 	}
 	n := min(want, i.credit, wire.MaxPayload)
 	i.credit -= n
-	return n, true
+	return n, nil
 }
 
 // Close implements io.Closer: the process reads the end of its input.
@@ -234,4 +276,37 @@ func (i *input) Close() error {
 		return nil
 	}
 	return i.p.send(wire.StdinClose, nil)
+}
+
+// A deadline ends what waits for a condition.
+type deadline struct {
+	timer *time.Timer // nil: none runs
+	over  bool
+	set   int // how often it was set, so that a timer that was stopped too late does nothing
+}
+
+// until sets the deadline; the zero Time is none. The lock of change is held.
+func (d *deadline) until(t time.Time, change *sync.Cond) {
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	d.set++
+	this := d.set
+	left := time.Until(t)
+	if d.over = !t.IsZero() && left <= 0; d.over {
+		change.Broadcast()
+		return
+	}
+	if t.IsZero() {
+		return
+	}
+	d.timer = time.AfterFunc(left, func() {
+		change.L.Lock()
+		defer change.L.Unlock()
+		if d.set == this {
+			d.over = true
+			change.Broadcast()
+		}
+	})
 }
