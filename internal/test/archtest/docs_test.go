@@ -123,7 +123,7 @@ func TestWireIsSpecified(t *testing.T) {
 				t.Errorf("docs/wire.md has no row of the flag %s, %s", flag, value)
 			}
 		case !c.Exported():
-		case strings.HasSuffix(kind, ".Type"), strings.HasSuffix(kind, ".SessionOp"):
+		case strings.HasSuffix(kind, ".Type"), strings.HasSuffix(kind, ".SessionOp"), strings.HasSuffix(kind, ".NetOp"):
 			numbered[c.Name()] = true
 			if !strings.Contains(document, "| "+value+" | `"+c.Name()+"` |") && !strings.Contains(document, "type "+value+", `"+c.Name()+"`") {
 				t.Errorf("docs/wire.md has no row of %s, number %s", c.Name(), value)
