@@ -92,6 +92,9 @@ func (s *shim) finish(outcome *statedir.Status) {
 		fmt.Fprintln(os.Stderr, "record the end:", err)
 	}
 	step.Reached("end recorded")
+	if s.egress != nil {
+		s.egress.close()
+	}
 	_ = os.Remove(statedir.Socket(run))
 	step.Reached("socket gone")
 	if outcome.State == runtime.StateDead {

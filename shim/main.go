@@ -65,6 +65,7 @@ type shim struct {
 	tree    *treeConn       // nil: no codebase, or it is mounted natively
 	static  *staticfs.Stats // nil: the codebase has no static filter
 	life    *lifetime
+	egress  *egress // nil: no names filter the network
 
 	warming  atomic.Bool // warm runs
 	orphaned atomic.Bool // the caller to which the sandbox is bound has ended

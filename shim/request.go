@@ -54,7 +54,27 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			return fmt.Errorf("%w: %s without a lifetime", wire.ErrProtocol, boot.OpRenew)
 		}
 		return c.reply(replyOf(boot.TreeReply{}, s.life.set(req.Lifetime)))
-	case boot.OpStats, boot.OpAudit, boot.OpDenials, boot.OpRules:
+	case boot.OpEgress:
+		if s.egress == nil {
+			return c.reply(replyOf(boot.TreeReply{}, errNotFiltered))
+		}
+		return c.reply(s.egress.refused(req.Since))
+	case boot.OpNetwork:
+		if s.egress == nil {
+			return c.reply(replyOf(boot.TreeReply{}, errNotFiltered))
+		}
+		return s.answerLater(c, func() *boot.Reply { return replyOf(boot.TreeReply{}, s.egress.set(req.Egress)) })
+	case boot.OpAudit:
+		return s.answerLater(c, func() *boot.Reply {
+			if s.egress != nil {
+				s.egress.log.Flush(boot.StatsLimit / 2)
+			}
+			if s.tree == nil {
+				return replyOf(boot.TreeReply{}, nil)
+			}
+			return replyOf(s.askTree(req))
+		})
+	case boot.OpStats, boot.OpDenials, boot.OpRules:
 		if s.tree == nil && s.static != nil && req.Op == boot.OpStats {
 			return c.reply(&boot.Reply{Stats: &boot.TreeStats{Rules: boot.Fingerprint(s.boot.Config.Permissions), Static: s.static}})
 		}
@@ -64,25 +84,30 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		if s.tree == nil {
 			return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))
 		}
-		c.mu.Lock()
-		busy := c.asking
-		c.asking = true
-		c.mu.Unlock()
-		if busy {
-			return fmt.Errorf("%w: a request before the answer to the last one", wire.ErrProtocol)
-		}
-		go func() { // ends within the request's limit
-			r := replyOf(s.askTree(req))
-			c.mu.Lock()
-			c.asking = false
-			c.mu.Unlock()
-			if c.reply(r) != nil {
-				_ = c.conn.Close() // ends serve
-			}
-		}()
-		return nil
+		return s.answerLater(c, func() *boot.Reply { return replyOf(s.askTree(req)) })
 	}
 	return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrUnsupported, "request %q is not known", req.Op)))
+}
+
+// answerLater sends the client what do returns, which may take until the request's limit.
+func (s *shim) answerLater(c *clientConn, do func() *boot.Reply) error {
+	c.mu.Lock()
+	busy := c.asking
+	c.asking = true
+	c.mu.Unlock()
+	if busy {
+		return fmt.Errorf("%w: a request before the answer to the last one", wire.ErrProtocol)
+	}
+	go func() { // ends within the request's limit
+		r := do()
+		c.mu.Lock()
+		c.asking = false
+		c.mu.Unlock()
+		if c.reply(r) != nil {
+			_ = c.conn.Close() // ends serve
+		}
+	}()
+	return nil
 }
 
 // askTree sends a request to the tree server, and returns its answer.

@@ -143,6 +143,9 @@ func (s *shim) connect() (*net.UnixListener, error) {
 		return nil, err
 	}
 	step.Reached("PID 1 there")
+	if err := s.filter(); err != nil {
+		return nil, err
+	}
 	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "put the sandbox's socket in its place: %w", err)
 	}

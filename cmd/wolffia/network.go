@@ -20,9 +20,32 @@ import (
 func (a *app) networkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "network",
-		Short: "Show and change what a sandbox can reach by name",
-		Long: `Show and change what a sandbox with --network filtered can reach, also while it runs;
-find out what a command needs. wolffia help network says how names are allowed.`,
+		Short: "What a sandbox can reach; show and change it",
+		Long: `A sandbox has no network: only its own loopback, on which its processes reach one
+another. Names are not found, and connections are refused or unreachable.
+
+  --allow-host registry.example       one host by name, on ports 80 and 443
+  --allow-host '*.example:443,8443'   all hosts below a domain, on these ports
+  --allow-host @npm                   a named list: wolffia network lists
+  --add-host db.internal:127.0.0.1    a name for this very address, also of this host
+  --network filtered                  names come later, by wolffia network allow
+  --network host                      the host's network, all of it: the services on
+                                      this host's localhost, those of the local
+                                      network, the internet
+
+With names, the sandbox still has its loopback only, on which wolffia answers DNS and
+carries connections; HTTP_PROXY and the like name a proxy there besides. Programs need
+not know of it. On port 443 the name in the TLS handshake has to be the one that is
+allowed, on port 80 that of the HTTP request (--no-sni-check NAME leaves this out). A
+name that leads to this host, its network or metadata is refused. There is no IPv6, UDP
+or ping. --header NAME:HEADER=@FILE adds a secret that stays outside to requests for
+http://NAME.wolffia inside, which go to https://NAME.
+
+What is refused is in the last line of run and exec, and in wolffia audit, with the flag
+that allows it. wolffia network learn runs a command once and prints what it needs.
+
+A unix socket of the host in a directory that --mount shows is reachable: such a
+mount is an error, unless the socket itself is mounted too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -23,18 +23,6 @@ of wolffia itself is printed on standard output too:
   {"error": {"class": "notFound", "message": "no sandbox \"box\": ..."}}`,
 		},
 		{
-			Use:   "network",
-			Short: "What a sandbox can reach",
-			Long: `A sandbox has no network: only its own loopback, on which its processes reach one
-another. Names are not found, and connections are refused or unreachable.
-
-  --network host    the host's network, all of it: the services on this host's
-                    localhost, those of the local network, the internet
-
-A unix socket of the host in a directory that --mount shows is reachable: such a
-mount is an error, unless the socket itself is mounted too.`,
-		},
-		{
 			Use:   "rules",
 			Short: "What a sandbox sees of the codebase",
 			Long: `A rule is PATTERN=LEVEL. The levels, each of which includes the ones before it:
