@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -124,7 +129,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Defer(func() { destroyAll(t, env) })
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call, "pack": pack},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call, "origin": origin, "pack": pack},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":
@@ -135,6 +140,19 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			return false, nil
 		},
 	}
+}
+
+// origin starts an HTTP server on the host's loopback, which answers what it was asked for, and
+// sets PORT.
+func origin(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: origin")
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s of %s\n", r.Method, r.URL.Path, r.Host)
+	}))
+	ts.Defer(s.Close)
+	ts.Setenv("PORT", strconv.Itoa(s.Listener.Addr().(*net.TCPAddr).Port))
 }
 
 // pack FILE makes a wolffia that carries its companions.
