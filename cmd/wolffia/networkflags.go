@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"wolffia/network"
 	"wolffia/runtime"
@@ -26,7 +27,8 @@ var nameFlags = []string{flagAllowHost, flagAddHost, flagNoSNICheck, flagHeader}
 
 // networkFlags are the flags about what a new sandbox can reach.
 type networkFlags struct {
-	network  string // empty: none, or filtered if names are given
+	flags    *pflag.FlagSet
+	network  string
 	allow    []string
 	hosts    []string
 	unchecks []string
@@ -35,7 +37,8 @@ type networkFlags struct {
 }
 
 func (f *networkFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.network, flagNetwork, "", "none, filtered or host: see wolffia help network (default none, or filtered with --allow-host and the like)")
+	f.flags = cmd.Flags()
+	f.flags.StringVar(&f.network, flagNetwork, string(runtime.NetworkNone), "none, filtered (the default with --allow-host and the like) or host: see wolffia help network")
 	f.addNames(cmd)
 }
 
@@ -60,15 +63,12 @@ func (f *networkFlags) apply(c *runtime.SandboxConfig) error {
 		if c.Network == runtime.NetworkFiltered {
 			c.Egress = new(network.Policy) // names may come later
 		}
-		if c.Network == "" {
-			c.Network = runtime.NetworkNone
-		}
 		return nil
 	}
-	switch c.Network {
-	case "", runtime.NetworkFiltered:
+	if !f.flags.Changed(flagNetwork) {
 		c.Network = runtime.NetworkFiltered
-	case runtime.NetworkNone, runtime.NetworkHost:
+	}
+	if c.Network == runtime.NetworkNone || c.Network == runtime.NetworkHost {
 		flag := flagAllowHost
 		for i, values := range [][]string{f.allow, f.hosts, f.unchecks, f.headers} {
 			if len(values) > 0 {

@@ -85,21 +85,26 @@ func (l *Logs) Follow(ctx context.Context, alive string, each func(Record) error
 			return err
 		}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var mu sync.Mutex
+	var first error // guarded by mu
 	var following sync.WaitGroup
 	for _, r := range l.readers {
 		following.Go(func() {
-			if err := r.Follow(ctx, alive, func(rec Record) error {
+			err := r.Follow(ctx, alive, func(rec Record) error {
 				mu.Lock()
 				defer mu.Unlock()
 				return each(rec)
-			}); err != nil {
-				cancel(err) // the first one counts
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil && first == nil {
+				first = err
+				cancel()
 			}
 		})
 	}
 	following.Wait()
-	return context.Cause(ctx)
+	return first
 }
