@@ -1,0 +1,418 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/network"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+func allow(rules ...string) network.Policy { return network.Policy{Allow: rules} }
+
+func TestDNS(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("a.example", "b.example", "*.wild.example"))
+	first := netip.MustParseAddr("127.64.1.0")
+	for _, row := range []struct {
+		name string
+		kind dnsmessage.Type
+		code dnsmessage.RCode
+		addr netip.Addr
+	}{
+		{"a.example.", dnsmessage.TypeA, 0, first},
+		{"A.EXAMPLE.", dnsmessage.TypeA, 0, first},
+		{"b.example.", dnsmessage.TypeA, 0, first.Next()},
+		{"x.wild.example.", dnsmessage.TypeA, 0, first.Next().Next()},
+		{"a.example.", dnsmessage.TypeA, 0, first},
+		{"a.example.", dnsmessage.TypeAAAA, 0, netip.Addr{}},
+		{"a.example.", typeHTTPS, 0, netip.Addr{}},
+		{"a.example.", typeSVCB, 0, netip.Addr{}},
+		{"a.example.", dnsmessage.TypeMX, dnsmessage.RCodeRefused, netip.Addr{}},
+		{"a.example.", dnsmessage.TypeTXT, dnsmessage.RCodeRefused, netip.Addr{}},
+		{"a.example.", dnsmessage.TypeALL, dnsmessage.RCodeRefused, netip.Addr{}},
+		{"localhost.", dnsmessage.TypeA, 0, netip.MustParseAddr("127.0.0.1")},
+	} {
+		code, addr := w.ask(row.name, row.kind)
+		if code != row.code || addr != row.addr {
+			t.Errorf("%s %v: %v, %v; want %v, %v", row.name, row.kind, code, addr, row.code, row.addr)
+		}
+	}
+	w.quiet()
+	if code, addr := w.ask("other.example.", dnsmessage.TypeTXT); code != dnsmessage.RCodeNameError || addr.IsValid() {
+		t.Errorf("a name that no rule has: %v, %v", code, addr)
+	}
+	e := w.expect(ReasonName)
+	if e.Op != OpLookup || e.Name != "other.example" || e.Remedy != "--allow-host other.example" || e.Count != 1 || e.Time.IsZero() {
+		t.Errorf("event %+v", e)
+	}
+	if len(w.looked) > 0 {
+		t.Errorf("the host looked up %v", w.looked)
+	}
+
+	c := w.connect(AddrDNS.Addr(), 53) // over TCP, twice
+	for range 2 {
+		q := query("a.example.", dnsmessage.TypeA)
+		if _, err := c.Write(append([]byte{0, byte(len(q))}, q...)); err != nil {
+			t.Fatal(err)
+		}
+		size := make([]byte, 2)
+		if _, err := io.ReadFull(c, size); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, size[1])
+		if _, err := io.ReadFull(c, b); err != nil {
+			t.Fatal(err)
+		}
+		if code, addr := parseAnswer(t, b); code != 0 || addr != first {
+			t.Errorf("over TCP: %v, %v", code, addr)
+		}
+	}
+}
+
+// dialer returns how a program inside connects: by DNS and the name's address.
+func (w *world) dialer() func(context.Context, string, string) (net.Conn, error) {
+	return func(_ context.Context, _, at string) (net.Conn, error) {
+		host, port, _ := net.SplitHostPort(at)
+		var n uint16
+		_, _ = fmt.Sscan(port, &n)
+		return w.name(host, n), nil
+	}
+}
+
+// serviceURL is the URL of a proxy inside.
+func (w *world) serviceURL(scheme string, at netip.AddrPort) func(*http.Request) (*url.URL, error) {
+	return http.ProxyURL(&url.URL{Scheme: scheme, Host: netip.AddrPortFrom(at.Addr(), w.net.real(at.Port())).String()})
+}
+
+// clients are the ways by which an HTTP client gets out.
+func (w *world) clients(roots *x509.CertPool) map[string]*http.Client {
+	config := &tls.Config{RootCAs: roots, ServerName: ""}
+	return map[string]*http.Client{
+		"address": {Transport: &http.Transport{DialContext: w.dialer(), TLSClientConfig: config, DisableKeepAlives: true}},
+		"http":    {Transport: &http.Transport{Proxy: w.serviceURL("http", AddrHTTP), TLSClientConfig: config, DisableKeepAlives: true}},
+		"socks5":  {Transport: &http.Transport{Proxy: w.serviceURL("socks5h", AddrSOCKS), TLSClientConfig: config, DisableKeepAlives: true}},
+	}
+}
+
+// The same requests, by each way.
+func TestWays(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("example.com", "page.example", "dev.example:8080"))
+	roots := w.site("example.com", "93.184.216.34") // httptest's certificate has this name
+	w.page("page.example", "93.184.216.35", nil)
+	w.page("dev.example", "93.184.216.36", nil)
+	w.mu.Lock()
+	w.servers[netip.MustParseAddrPort("93.184.216.36:8080")] = w.servers[netip.MustParseAddrPort("93.184.216.36:80")]
+	w.mu.Unlock()
+	for way, client := range w.clients(roots) {
+		for url, want := range map[string]string{
+			"https://example.com/":      "example.com example.com",
+			"http://page.example/x?a;b": "page.example page.example",
+			"http://dev.example:8080/":  "dev.example dev.example:8080",
+		} {
+			resp, err := client.Get(url)
+			if err != nil {
+				t.Errorf("%s: %v", way, err)
+				continue
+			}
+			body, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err != nil || string(body) != want {
+				t.Errorf("%s: %s: %q, %v", way, url, body, err)
+			}
+		}
+	}
+	w.quiet()
+}
+
+// Data passes both ways, and so does the end of each direction, also if the server speaks first.
+func TestHalfClose(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22"))
+	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) {
+		_, _ = io.WriteString(c, "banner\n")
+		all, _ := io.ReadAll(c)
+		_, _ = fmt.Fprintf(c, "got %d", len(all))
+	})
+	c := w.name("git.example", 22)
+	r := bufio.NewReader(c)
+	if line, err := r.ReadString('\n'); err != nil || line != "banner\n" {
+		t.Fatal(line, err)
+	}
+	if _, err := c.Write(make([]byte, 3<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(r); err != nil || string(rest) != fmt.Sprintf("got %d", 3<<20) {
+		t.Errorf("%q, %v", rest, err)
+	}
+	w.quiet()
+}
+
+// A server that ends its direction first still receives.
+func TestServerHalfCloses(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22"))
+	got := make(chan string, 1)
+	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) {
+		_, _ = io.WriteString(c, "all")
+		_ = c.CloseWrite()
+		text, _ := io.ReadAll(c)
+		got <- string(text)
+	})
+	c := w.name("git.example", 22)
+	if text := w.ended(c); text != "all" {
+		t.Errorf("%q", text)
+	}
+	if _, err := io.WriteString(c, "more"); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.CloseWrite()
+	select {
+	case text := <-got:
+		if text != "more" {
+			t.Errorf("%q", text)
+		}
+	case <-time.After(hang):
+		t.Error("the server does not receive the end")
+	}
+}
+
+// Several requests on one connection, bodies of unknown length, and an upgrade.
+func TestWeb(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("page.example"))
+	w.page("page.example", "93.184.216.34", func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "echo" {
+			c, buf, err := http.NewResponseController(rw).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			line, _ := buf.ReadString('\n')
+			_, _ = io.WriteString(c, line)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(rw, "%s %s %d %q", r.Method, r.RequestURI, len(body), r.Header["User-Agent"])
+	})
+	c := w.name("page.example", 80)
+	r := bufio.NewReader(c)
+	for _, row := range []struct{ text, want string }{
+		{"GET /a%2Fb?x=1;2&y HTTP/1.1\nHost: page.example\n\n", `GET /a%2Fb?x=1;2&y 0 []`},
+		{"GET / HTTP/1.1\nHost: PAGE.example.:80\nUser-Agent: u\n\n", `GET / 0 ["u"]`},
+		{"POST /p HTTP/1.1\nHost: page.example\nContent-Length: 3\n\nabc", `POST /p 3 []`},
+		{"PUT /p HTTP/1.1\nHost: page.example\nTransfer-Encoding: chunked\n\n3\nabc\n0\n\n", `PUT /p 3 []`},
+		{"GET http://page.example/abs HTTP/1.1\nHost: page.example\n\n", `GET /abs 0 []`},
+	} {
+		if status, body := request(t, c, r, row.text); status != 200 || body != row.want {
+			t.Errorf("%q: %d, %q", row.text, status, body)
+		}
+	}
+	if status, _ := request(t, c, r, "GET /ws HTTP/1.1\nHost: page.example\nConnection: Upgrade\nUpgrade: echo\n\n"); status != 101 {
+		t.Fatal("status", status)
+	}
+	if _, err := io.WriteString(c, "hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := r.ReadString('\n'); line != "hello\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	w.quiet()
+}
+
+// A name is looked up by the host once for each connection, and connected to at the address that was checked.
+func TestLookupOncePerConnection(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22"))
+	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
+	for n := 1; n <= 2; n++ {
+		if text := w.ended(w.name("git.example", 22)); text != "hi" {
+			t.Errorf("%q", text)
+		}
+		w.mu.Lock()
+		if w.looked["git.example"] != n || len(w.dialled) != n {
+			t.Errorf("%d connections: %d lookups, dialled %v", n, w.looked["git.example"], w.dialled)
+		}
+		w.mu.Unlock()
+	}
+}
+
+// The next address is tried if one does not answer; forbidden ones are not tried.
+func TestSeveralAddresses(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22"))
+	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
+	w.host("git.example", 22, "", "127.0.0.1", "2606:2800::1", "10.0.0.1", "93.184.216.34")
+	if text := w.ended(w.name("git.example", 22)); text != "hi" {
+		t.Errorf("%q", text)
+	}
+	if e := w.expect(fmt.Sprintf(ReasonForbidden, "private")); e.Address != "10.0.0.1" || e.Remedy != "--add-host git.example:10.0.0.1" {
+		t.Errorf("event %+v", e)
+	}
+	w.expect(fmt.Sprintf(ReasonForbidden, "loopback"))
+	if len(w.dialled) != 2 || w.dialled[0].Addr().Is4() {
+		t.Errorf("dialled %v", w.dialled)
+	}
+}
+
+// An address of the policy needs no lookup and is not checked.
+func TestAddHost(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, network.Policy{Allow: []string{"db.example:5432"}, Hosts: map[string]string{"db.example": "127.0.0.1"}})
+	w.plain("db.example", 5432, "127.0.0.1", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
+	if text := w.ended(w.name("db.example", 5432)); text != "hi" {
+		t.Errorf("%q", text)
+	}
+	if len(w.looked) > 0 {
+		t.Errorf("the host looked up %v", w.looked)
+	}
+	w.quiet()
+}
+
+func (w *world) set(p network.Policy) {
+	w.t.Helper()
+	c, err := p.Compile()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.g.SetPolicy(c); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// A new policy holds at once: for names, for ports, and for connections that exist.
+func TestSetPolicy(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22", "stays.example:22"))
+	echo := func(c *net.TCPConn) { _, _ = io.Copy(c, c) }
+	w.plain("git.example", 22, "93.184.216.34", echo)
+	w.plain("stays.example", 22, "93.184.216.35", echo)
+	gone, stays := w.name("git.example", 22), w.name("stays.example", 22)
+	say := func(c net.Conn, word string) {
+		t.Helper()
+		b := make([]byte, len(word))
+		if _, err := io.WriteString(c, word); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != word {
+			t.Fatal(string(b), err)
+		}
+	}
+	say(gone, "one")
+	say(stays, "one")
+	addr := w.address("git.example")
+	w.set(allow("stays.example:22,8022"))
+	w.ended(gone)
+	say(stays, "two")
+	if code, _ := w.ask("git.example.", dnsmessage.TypeA); code != dnsmessage.RCodeNameError {
+		t.Error("the name is still known:", code)
+	}
+	w.ended(w.connect(addr, 22))
+	w.expect(ReasonName)
+	if e := w.g.permit(target{"git.example", 22}); e != ReasonName {
+		t.Error(e)
+	}
+	w.ended(w.connect(w.address("stays.example"), 8022))
+	w.expect(ReasonUnreached)
+	w.set(allow("git.example:22"))
+	w.ended(stays)
+	if w.address("git.example") != addr {
+		t.Error("the name has another address")
+	}
+	say(w.name("git.example", 22), "three")
+	if c, err := net.DialTimeout("tcp4", netip.AddrPortFrom(addr, w.net.real(8022)).String(), hang); err == nil {
+		_ = c.Close()
+		t.Error("port 8022 is still open")
+	}
+	w.set(network.Policy{Allow: []string{"git.example:22"}, Hosts: map[string]string{"git.example": "10.0.0.7"}})
+	w.ended(w.name("git.example", 22)) // it is at another address now
+}
+
+// A policy that learns allows public names, and reports what no rule allows.
+func TestLearn(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, network.Policy{Allow: []string{"git.example:22"}, Learn: true})
+	w.plain("new.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
+	if text := w.ended(w.name("new.example", 22)); text != "hi" {
+		t.Errorf("%q", text)
+	}
+	if e := w.expect(ReasonLearned); e.Remedy != "--allow-host new.example:22" || e.Port != 22 {
+		t.Errorf("event %+v", e)
+	}
+	w.host("private.example", 22, "", "10.0.0.1")
+	w.ended(w.name("private.example", 22))
+	w.expect(fmt.Sprintf(ReasonForbidden, "private"))
+}
+
+// A port that is taken inside is an error that names it, and leaves the old policy.
+func TestPortTaken(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("a.example:8001"))
+	w.net.plain = true
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := addrPort(l.Addr()).Port()
+	c, err := (&network.Policy{Allow: []string{fmt.Sprintf("b.example:%d", port)}}).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.g.SetPolicy(c); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("port %d of the sandbox", port)) {
+		t.Error(err)
+	}
+	if !w.g.policy.Load().Known("a.example") {
+		t.Error("the old policy does not hold")
+	}
+}
+
+// Close ends what is open, and flushes the counts of events.
+func TestClose(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22", "page.example", "tls.example:443"))
+	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	open := []*net.TCPConn{
+		w.name("git.example", 22), w.name("page.example", 80), w.name("tls.example", 443),
+		w.connect(AddrHTTP.Addr(), 3128), w.connect(AddrSOCKS.Addr(), 1080), w.connect(AddrDNS.Addr(), 53),
+	}
+	for range 21 {
+		w.ask("no.example.", dnsmessage.TypeA)
+	}
+	if err := w.g.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range open {
+		w.ended(c)
+	}
+	w.mu.Lock()
+	last := w.events[len(w.events)-1]
+	w.mu.Unlock()
+	if last.Count != 21 {
+		t.Errorf("last event %+v", last)
+	}
+	if err := w.g.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := w.g.SetPolicy(w.g.policy.Load()); err == nil {
+		t.Error("a closed gateway accepts a policy")
+	}
+}
