@@ -1,0 +1,204 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// A crowd is a network inside whose listeners have as many connections as a test wants, in memory.
+type crowd struct {
+	loop
+	conns    chan net.Conn // to the address of the first name, port 443
+	accepted atomic.Int64
+	done     chan struct{}
+}
+
+type crowdListener struct {
+	c  *crowd
+	at netip.AddrPort
+	mu sync.Once
+}
+
+func (c *crowd) ListenTCP(_ context.Context, at netip.AddrPort) (net.Listener, error) {
+	return &crowdListener{c: c, at: at}, nil
+}
+
+func (l *crowdListener) Accept() (net.Conn, error) {
+	var conns chan net.Conn
+	if l.at.Port() == 443 {
+		conns = l.c.conns
+	}
+	select {
+	case c := <-conns:
+		l.c.accepted.Add(1)
+		return c, nil
+	case <-l.c.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *crowdListener) Close() error {
+	if l.at.Port() == 443 {
+		l.mu.Do(func() { close(l.c.done) })
+	}
+	return nil
+}
+func (l *crowdListener) Addr() net.Addr { return net.TCPAddrFromAddrPort(l.at) }
+
+// A pipeConn is one end of a pipe, at the address of the first name.
+type pipeConn struct {
+	net.Conn
+	closed func()
+}
+
+func (p *pipeConn) LocalAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.64.1.0:443"))
+}
+
+func (p *pipeConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
+}
+
+func (p *pipeConn) Close() error {
+	p.closed()
+	return p.Conn.Close()
+}
+
+// 10,000 connections that say nothing, or send endless handshakes: at most 1024 are served at once,
+// the others wait, memory is bounded, and afterwards the gateway serves as before.
+func TestFlood(t *testing.T) {
+	checkLeaks(t)
+	const attempts = 10000
+	c := &crowd{conns: make(chan net.Conn), done: make(chan struct{})}
+	c.ports = map[uint16]uint16{}
+	w := newWorld(t, allow("good.example:443"), func(o *Options) {
+		o.Network = c
+		o.patience = time.Second
+	})
+	w.net = &c.loop
+	w.site("good.example", "93.184.216.34")
+	w.address("good.example")
+
+	var open, most atomic.Int64
+	var before, during runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var clients sync.WaitGroup
+	for i := range attempts {
+		client, server := net.Pipe()
+		var once sync.Once
+		conn := &pipeConn{server, func() { once.Do(func() { open.Add(-1) }) }}
+		n := open.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		select {
+		case c.conns <- conn:
+		case <-time.After(hang):
+			t.Fatal("connections are not accepted any more")
+		}
+		clients.Go(func() {
+			defer client.Close()
+			_ = client.SetDeadline(time.Now().Add(hang))
+			if i%16 == 15 {
+				record := append([]byte{22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff}, make([]byte, 0x4000-4)...)
+				for range 10 {
+					if _, err := client.Write(record); err != nil {
+						break
+					}
+					record = append([]byte{22, 3, 1, 0x40, 0}, make([]byte, 0x4000)...)
+				}
+			}
+			_, _ = io.Copy(io.Discard, client)
+		})
+		if i == attempts/2 {
+			runtime.GC()
+			runtime.ReadMemStats(&during)
+		}
+	}
+	clients.Wait()
+	w.expect(ReasonBusy)
+	w.expect(ReasonSlow)
+	w.expect(ReasonBadTLS)
+	if n := most.Load(); n > maxConns+2 { // one more is accepted and waits, one is about to be
+		t.Errorf("%d connections at once", n)
+	}
+	// 1024 connections with what was read, what the parser keeps, and the buffers of this test.
+	if grown := int64(during.HeapAlloc) - int64(before.HeapAlloc); grown > maxConns*6*maxPeek {
+		t.Errorf("the heap has grown by %d MiB", grown>>20)
+	}
+	w.mu.Lock()
+	if len(w.dialled) > 0 {
+		t.Errorf("the gateway connected to %v", w.dialled)
+	}
+	w.mu.Unlock()
+
+	client, server := net.Pipe()
+	c.conns <- &pipeConn{server, func() {}}
+	_ = client.SetDeadline(time.Now().Add(hang))
+	conn := tls.Client(client, &tls.Config{ServerName: "good.example", InsecureSkipVerify: true}) //nolint:gosec // the test's own server
+	if err := conn.Handshake(); err != nil {
+		t.Error("after the flood:", err)
+	}
+	_ = client.Close()
+}
+
+// Connections to DNS that stay open do not keep others from it for longer than the limit, and those for
+// names have slots of their own.
+func TestDNSFlood(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22"), func(o *Options) { o.patience = time.Second })
+	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
+	var held []*net.TCPConn
+	for range 3 * maxDNSConns {
+		held = append(held, w.connect(AddrDNS.Addr(), 53))
+	}
+	if text := w.ended(w.name("git.example", 22)); text != "hi" {
+		t.Errorf("%q", text)
+	}
+	c := w.connect(AddrDNS.Addr(), 53)
+	q := query("git.example.", dnsmessage.TypeA)
+	if _, err := c.Write(append([]byte{0, byte(len(q))}, q...)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, 12)); err != nil {
+		t.Error("DNS does not answer after the limit:", err)
+	}
+	for _, h := range held {
+		w.ended(h)
+	}
+	w.expect(ReasonBusy)
+}
+
+// A listener that fails for a while is used again; one that is closed ends.
+func TestAcceptFails(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("a.example:8001"))
+	l := &failing{errs: []error{errors.New("too many open files"), errors.New("again"), net.ErrClosed}}
+	w.g.accept(l, w.g.slots, func(*visitor) { t.Error("served") })
+	if len(l.errs) > 0 {
+		t.Error("the listener was given up")
+	}
+	w.expect(ReasonSystem)
+}
+
+type failing struct {
+	net.Listener
+	errs []error
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	err := f.errs[0]
+	f.errs = f.errs[1:]
+	return nil, err
+}
