@@ -15,6 +15,7 @@ import (
 
 	"wolffia/fusefs"
 	"wolffia/internal/fusermount"
+	"wolffia/internal/hostsocket"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -26,7 +27,7 @@ func recordOf(config *runtime.SandboxConfig) *statedir.Config {
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
 	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
 	c.Volumes = slices.Clone(c.Volumes)
-	c.Egress = copyOf(c.Egress)
+	c.Publish, c.Expose, c.Sockets = slices.Clone(c.Publish), slices.Clone(c.Expose), slices.Clone(c.Sockets)
 	if c.Git != nil {
 		g := *c.Git
 		c.Git = &g
@@ -116,6 +117,24 @@ func (s *sandboxes) resolve(c *statedir.Config) (err error) {
 		if err := s.apart("mount", real); err != nil {
 			return err
 		}
+	}
+	return s.resolveSockets(c)
+}
+
+// resolveSockets replaces the paths of sockets by those without symbolic links, and refuses
+// those by which the host can be controlled.
+func (s *sandboxes) resolveSockets(c *statedir.Config) error {
+	for i := range c.Sockets {
+		socket := &c.Sockets[i]
+		socket.Target = socket.InsidePath()
+		real, err := hostsocket.Resolve(socket.Source, socket.Force)
+		if err != nil {
+			return err
+		}
+		if err := s.apart("socket", real); err != nil {
+			return err
+		}
+		socket.Source = real
 	}
 	return nil
 }

@@ -50,6 +50,7 @@ var (
 	_ runtime.JobManager         = (*Runtime)(nil)
 	_ runtime.SessionAttacher    = (*Runtime)(nil)
 	_ runtime.OperationManager   = (*Runtime)(nil)
+	_ runtime.PortDialer         = (*Runtime)(nil)
 )
 
 // New returns a runtime with the given backends. A sandbox that names no backend gets

@@ -18,6 +18,7 @@ import (
 // cannot be written at once, the goroutine write writes.
 type clientConn struct {
 	conn *boot.Socket
+	own  bool // the shim itself is the client
 
 	mu       sync.Mutex
 	change   *sync.Cond        // out or closed has changed; uses mu
@@ -52,11 +53,16 @@ func (s *shim) accept(l *net.UnixListener) {
 			continue // no descriptor is left; the client's connection is closed
 		}
 		step.Reached("client there")
-		c := &clientConn{conn: sock, channels: map[uint32]uint32{}}
-		c.change = sync.NewCond(&c.mu)
-		go c.write()  // ends with the connection
-		go s.serve(c) // ends with the connection
+		s.attach(sock, false)
 	}
+}
+
+// attach serves a client; own says that it is the shim itself.
+func (s *shim) attach(sock *boot.Socket, own bool) {
+	c := &clientConn{conn: sock, own: own, channels: map[uint32]uint32{}}
+	c.change = sync.NewCond(&c.mu)
+	go c.write()  // ends with the connection
+	go s.serve(c) // ends with the connection
 }
 
 // serve handles a client's frames until the connection ends, then kills what the client
@@ -93,7 +99,15 @@ func (s *shim) fromClient(c *clientConn, f wire.Frame) error {
 	c.mu.Lock()
 	ch, open := c.channels[f.Channel]
 	if !open && (f.Type == wire.Start || f.Type == wire.StartMore) {
-		ch = s.relay.open(c, f.Channel)
+		op := wire.NetOp(0)
+		if f.Type == wire.Start {
+			op = wire.NetOpOf(f.Payload())
+		}
+		if op != 0 && op != wire.NetDial && !c.own {
+			c.mu.Unlock()
+			return fmt.Errorf("%w: request for a socket of type %d from a client", wire.ErrProtocol, op)
+		}
+		ch = s.relay.open(c, f.Channel, op)
 		c.channels[f.Channel] = ch
 		open = true
 	}

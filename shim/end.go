@@ -51,12 +51,12 @@ func (s *shim) expire(why runtime.Expiry) {
 	s.end(outcome, boot.StopGrace)
 }
 
-// await relays frames until PID 1's stream ends, ends all processes, and returns the
+// await waits until PID 1's stream ends, ends all processes, and returns the
 // outcome. s.mu is held from then on: nothing can change the outcome any more. It is the
 // main goroutine's, whose thread the backend is bound to.
 func (s *shim) await() statedir.Status {
 	outcome := statedir.Status{State: runtime.StateDead, Reason: "PID 1 has ended"}
-	if err := s.relay.run(); errors.Is(err, wire.ErrProtocol) {
+	if err := <-s.relayed; errors.Is(err, wire.ErrProtocol) {
 		outcome.Reason = "PID 1 broke the protocol: " + err.Error()
 	}
 	step.Reached("PID 1 gone")

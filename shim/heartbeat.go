@@ -67,7 +67,7 @@ func (r *relay) beat() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.routes)+len(r.orphans) == 0 {
+	if r.active() == 0 {
 		r.watching = false
 		return
 	}

@@ -134,7 +134,7 @@ func TestBusy(t *testing.T) {
 	}
 	say(1)
 	due(true)
-	channel := r.open(&clientConn{channels: map[uint32]uint32{}, closed: true}, 1)
+	channel := r.open(&clientConn{channels: map[uint32]uint32{}, closed: true}, 1, 0)
 	say(0)
 	due(true)
 	r.mu.Lock() // its client goes away: it still runs

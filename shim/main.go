@@ -14,6 +14,7 @@ import (
 
 	"wolffia/internal/boot"
 	"wolffia/internal/cgroup"
+	"wolffia/internal/inside"
 	"wolffia/internal/rootfs"
 	"wolffia/internal/statedir"
 	"wolffia/internal/staticfs"
@@ -62,6 +63,8 @@ type shim struct {
 	stderr  *tail         // of the backend and PID 1
 	drained chan struct{} // closed at the end of their error output
 	relay   *relay
+	relayed chan error      // gets the end of relay.run
+	network inside.Network  // see reach; nil: the shim has no use for it
 	tree    *treeConn       // nil: no codebase, or it is mounted natively
 	static  *staticfs.Stats // nil: the codebase has no static filter
 	life    *lifetime

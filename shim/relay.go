@@ -31,6 +31,8 @@ type relay struct {
 	next    uint32            // the last channel towards the guest; guarded by mu
 	routes  map[uint32]*route // by the guest's channel; guarded by mu
 	orphans map[uint32]bool   // channels whose client is gone, until they end; guarded by mu
+	waiting int               // routes that are no use of the sandbox; guarded by mu
+	held    int               // uses of the sandbox beside channels; guarded by mu
 	jobs    uint32            // background jobs, if the guest was asked; guarded by mu
 	lastUse time.Time         // when the sandbox became idle; guarded by mu
 
@@ -48,6 +50,8 @@ type route struct {
 	credit  map[wire.Type]int // bytes that the guest may still send, by stream; guarded by relay.mu
 	input   int               // bytes that the guest may still give credit for; guarded by relay.mu
 	once    [4]wire.Type      // types of frames that the guest may still send, once each; guarded by relay.mu
+	op      wire.NetOp        // of a socket; 0: a process
+	waits   bool              // it is no use of the sandbox: no connection has come yet; guarded by relay.mu
 }
 
 // charge checks a frame from the guest, and takes it from what the guest may still send:
@@ -71,6 +75,9 @@ func (to *route) charge(f *wire.Frame) error {
 			return fmt.Errorf("%w: credit for input that was not sent", wire.ErrProtocol)
 		}
 	case wire.Queued, wire.Started, wire.StdoutEOF, wire.StderrEOF:
+		if to.op != 0 && (f.Type == wire.Queued || f.Type == wire.StderrEOF) {
+			return fmt.Errorf("%w: frame of type %d of a socket", wire.ErrProtocol, f.Type)
+		}
 		i := slices.Index(to.once[:], f.Type)
 		if i < 0 {
 			return fmt.Errorf("%w: a second frame of type %d", wire.ErrProtocol, f.Type)
@@ -142,10 +149,17 @@ func (r *relay) fromGuest(f wire.Frame) error {
 	r.received++
 	to, known := r.routes[f.Channel]
 	orphaned := r.orphans[f.Channel]
-	if f.Type == wire.Exit || f.Type == wire.Failed {
+	last := f.Type == wire.Exit || f.Type == wire.Failed
+	used := !known || !to.waits
+	if known && to.waits && (last || to.op == wire.NetAccept && f.Type == wire.Started) {
+		to.waits = false
+		r.waiting--
+		r.watch()
+	}
+	if last {
 		delete(r.routes, f.Channel)
 		delete(r.orphans, f.Channel)
-		if !r.busy() {
+		if used && !r.busy() {
 			r.lastUse = time.Now()
 		}
 	}
@@ -192,9 +206,29 @@ func (r *relay) fromInit(f *wire.Frame) error {
 	return nil
 }
 
-// busy reports whether the sandbox is in use: a channel is open, or a background job
-// runs. r.mu is held.
-func (r *relay) busy() bool { return len(r.routes)+len(r.orphans) > 0 || r.jobs > 0 }
+// active returns the number of open channels, without those on which the shim waits for a
+// connection. r.mu is held.
+func (r *relay) active() int { return len(r.routes) + len(r.orphans) - r.waiting }
+
+// busy reports whether the sandbox is in use: a channel is open, a background job runs, or
+// hold was called. r.mu is held.
+func (r *relay) busy() bool { return r.active() > 0 || r.jobs > 0 || r.held > 0 }
+
+// hold makes the sandbox count as in use until release.
+func (r *relay) hold() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held++
+}
+
+// release undoes one hold.
+func (r *relay) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held--; !r.busy() {
+		r.lastUse = time.Now()
+	}
+}
 
 // use reports whether the sandbox is in use, or how long it has not been.
 func (r *relay) use() (busy bool, idle time.Duration) {
@@ -210,8 +244,9 @@ func (r *relay) touch() {
 	r.lastUse = time.Now()
 }
 
-// open makes a route for a client's channel, and returns the guest's.
-func (r *relay) open(client *clientConn, channel uint32) uint32 {
+// open makes a route for a client's channel, and returns the guest's. op is that of a
+// socket, 0 for a process.
+func (r *relay) open(client *clientConn, channel uint32, op wire.NetOp) uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
@@ -220,12 +255,20 @@ func (r *relay) open(client *clientConn, channel uint32) uint32 {
 			break
 		}
 	}
-	r.routes[r.next] = &route{
-		client: client, channel: channel,
+	to := &route{
+		client: client, channel: channel, op: op, waits: op != 0 && op != wire.NetDial,
 		credit: map[wire.Type]int{wire.Stdout: wire.Window, wire.Stderr: wire.Window},
 		once:   [4]wire.Type{wire.Queued, wire.Started, wire.StdoutEOF, wire.StderrEOF},
 	}
-	r.watch()
+	if op != 0 {
+		to.credit = map[wire.Type]int{wire.Stdout: wire.NetWindow}
+	}
+	r.routes[r.next] = to
+	if to.waits {
+		r.waiting++
+	} else {
+		r.watch()
+	}
 	return r.next
 }
 
@@ -256,8 +299,12 @@ func (r *relay) abandon(channels []uint32) {
 	slices.SortFunc(channels, func(a, b uint32) int { return cmp.Compare(b, a) })
 	for _, ch := range channels {
 		r.mu.Lock()
-		open := r.routes[ch] != nil
+		to := r.routes[ch]
+		open := to != nil
 		if open {
+			if to.waits {
+				r.waiting--
+			}
 			delete(r.routes, ch)
 			r.orphans[ch] = true
 		}

@@ -142,8 +142,10 @@ func (s *shim) connect() (*net.UnixListener, error) {
 	if err := s.live(); err != nil {
 		return nil, err
 	}
+	s.relayed = make(chan error, 1)
+	go func() { s.relayed <- s.relay.run() }() // ends with PID 1's stream
 	step.Reached("PID 1 there")
-	if err := s.filter(); err != nil {
+	if err := s.openPorts(); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {

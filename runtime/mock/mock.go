@@ -83,6 +83,9 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	if len(c.Mounts) > 0 || c.Rootfs != "" || c.Image != "" || c.ImageID != "" || c.Resources != (runtime.Resources{}) {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has the host's files: no mounts, no root file system, no image")
 	}
+	if len(c.Publish)+len(c.Expose)+len(c.Sockets) > 0 {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has the host's network: no ports, no sockets")
+	}
 	if c.CodebasePath != "" {
 		dir, err := codebase(c.CodebasePath)
 		if err != nil {

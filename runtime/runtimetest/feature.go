@@ -56,6 +56,8 @@ const (
 	// Lifetime: SandboxConfig.TTL and IdleTimeout, and the runtime is a Renewer
 	// and a Pruner. Without it, they are ErrUnsupported.
 	Lifetime Feature = "Lifetime"
+	// Ports: SandboxConfig.Publish, Expose and Sockets, and the runtime is a PortDialer.
+	Ports Feature = "Ports"
 )
 
 // probes tell whether a runtime that is said to lack a feature has it. Those
@@ -115,6 +117,10 @@ var probes = map[Feature]func(e *env) bool{
 	OutOfMemory: nil, // LimitMemory tells
 	Lifetime: func(e *env) bool {
 		return e.canCreate(&runtime.SandboxConfig{TTL: late}) || e.canCreate(&runtime.SandboxConfig{IdleTimeout: late})
+	},
+	Ports: func(e *env) bool {
+		_, is := e.rt.(runtime.PortDialer)
+		return is || e.canCreate(&runtime.SandboxConfig{Publish: []runtime.Publish{{Local: 1, Port: 1}}})
 	},
 	HostKernel: func(e *env) bool { return e.sameKernel(e.start(nil).ID) },
 	RefusedFifos: func(e *env) bool {

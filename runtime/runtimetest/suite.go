@@ -44,7 +44,7 @@ func members() []test {
 		createTests, lookupTests, lifecycleTests, concurrencyTests, deadTests, recoveryTests,
 		execTests, limitTests, streamTests, processTests, terminalTests,
 		codebaseTests, fileTests, filterTests, filterTableTests, ruleTests, deniedTests,
-		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, lifetimeTests,
+		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, lifetimeTests, portTests,
 	)
 }
 

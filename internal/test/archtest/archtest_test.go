@@ -55,6 +55,7 @@ var allow = map[string][]string{
 	"internal/gitguard":               {"internal/gitconfig"},
 	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig"},
+	"internal/hostsocket":             {"runtime"},
 	"internal/inside":                 {"internal/rawsock", "wire/client"},
 	"internal/rmtree":                 {"internal/beneath"},
 	"internal/statedir":               {"runtime", "internal/filelock", "internal/proc", "internal/rmtree", "internal/statefile", "internal/step"},

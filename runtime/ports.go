@@ -1,0 +1,152 @@
+package runtime
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"path"
+	"strconv"
+	"unicode/utf8"
+)
+
+// A Publish makes a server inside reachable at a port of the host, with any network. It
+// listens while the sandbox runs. TCP only.
+type Publish struct {
+	// Address is the IP address of the host to listen at; empty means 127.0.0.1. At any other
+	// than a loopback address, other machines may reach the server.
+	Address string `json:"address,omitempty"`
+	Local   int    `json:"local"` // port of the host
+	// Port is the port inside, at the sandbox's loopback: servers that listen at 127.0.0.1, at
+	// all addresses, or at ::1 are reached.
+	Port int `json:"port"`
+}
+
+// HostAddress returns the address and port of the host.
+func (p *Publish) HostAddress() string {
+	host := p.Address
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(p.Local))
+}
+
+// An Expose lets the sandbox reach one service of the host's loopback at its own, with any
+// network but the host's, with which it can already. TCP only.
+type Expose struct {
+	HostPort int `json:"hostPort"`
+	Port     int `json:"port,omitempty"` // inside, at 127.0.0.1; 0 means HostPort
+}
+
+// InsidePort returns the port inside.
+func (e *Expose) InsidePort() int {
+	if e.Port == 0 {
+		return e.HostPort
+	}
+	return e.Port
+}
+
+// A Socket lets the sandbox use one unix stream socket of the host, such as that of an ssh
+// agent: what the program behind it does for its user, it does for the sandbox.
+type Socket struct {
+	Source string `json:"source"` // absolute, on the host
+	// Target is where the socket is inside, absolute, below a directory that the sandbox's
+	// user can write to. Empty means the name of Source in /tmp.
+	Target string `json:"target,omitempty"`
+	// Force permits a socket by which the host can be controlled, such as a container
+	// engine's.
+	Force bool `json:"force,omitempty"`
+}
+
+// InsidePath returns where the socket is inside.
+func (s *Socket) InsidePath() string {
+	if s.Target == "" {
+		return path.Join("/tmp", path.Base(s.Source))
+	}
+	return s.Target
+}
+
+// A PortDialer is a Runtime that connects to servers inside its sandboxes. Use a type
+// assertion to find out whether a Runtime can.
+type PortDialer interface {
+	// DialPort connects by TCP to the server that listens at a port of the sandbox's loopback,
+	// with any network. The connection has a method CloseWrite, and keeps the sandbox in use.
+	// The caller closes it. A sandbox that does not run is [ErrConflict]; without a server,
+	// errors.Is finds syscall.ECONNREFUSED.
+	DialPort(ctx context.Context, sandboxID string, port int) (net.Conn, error)
+}
+
+const (
+	// maxPorts bounds each of SandboxConfig.Publish, Expose and Sockets.
+	maxPorts = 64
+	// maxSocketPath is the longest path of a unix socket, in bytes: unix(7).
+	maxSocketPath = 107
+)
+
+// IsPort reports whether a number is that of a TCP port.
+func IsPort(n int) bool { return 0 < n && n < 1<<16 }
+
+// checkPorts checks what of the host and the sandbox is connected.
+func checkPorts(c *SandboxConfig, bad problem) {
+	for what, n := range map[string]int{"published": len(c.Publish), "exposed": len(c.Expose)} {
+		if n > maxPorts {
+			bad("%d ports are %s: at most %d can be", n, what, maxPorts)
+		}
+	}
+	taken := map[string]bool{}
+	for i := range c.Publish {
+		p := &c.Publish[i]
+		if !IsPort(p.Local) || !IsPort(p.Port) {
+			bad("publish %d:%d: a port is from 1 to 65535", p.Local, p.Port)
+		}
+		if p.Address != "" {
+			if at, err := netip.ParseAddr(p.Address); err != nil || at.Zone() != "" {
+				bad("publish at %q: it must be an IP address of this host", p.Address)
+			}
+		}
+		if at := p.HostAddress(); taken[at] {
+			bad("publish %s: it is published already", at)
+		} else {
+			taken[at] = true
+		}
+	}
+	inside := map[int]bool{}
+	for i := range c.Expose {
+		e := &c.Expose[i]
+		if !IsPort(e.HostPort) || !IsPort(e.InsidePort()) {
+			bad("expose %d:%d: a port is from 1 to 65535", e.HostPort, e.InsidePort())
+		}
+		if inside[e.InsidePort()] {
+			bad("expose port %d inside: it is taken already", e.InsidePort())
+		}
+		inside[e.InsidePort()] = true
+	}
+	if len(c.Expose) > 0 && c.Network == NetworkHost {
+		bad("expose: the sandbox has network %q and reaches all ports of the host already: leave it out", NetworkHost)
+	}
+	checkSockets(c, bad)
+}
+
+// checkSockets checks the paths of sockets.
+func checkSockets(c *SandboxConfig, bad problem) {
+	if len(c.Sockets) > maxPorts {
+		bad("%d sockets: at most %d can be", len(c.Sockets), maxPorts)
+	}
+	taken := map[string]bool{}
+	for i := range c.Sockets {
+		s := &c.Sockets[i]
+		target := s.InsidePath()
+		switch {
+		case !cleanAbs(s.Source) || !utf8.ValidString(s.Source):
+			bad("socket %q: it must be an absolute path of UTF-8 without . and .. parts", s.Source)
+		case len(s.Source) > maxSocketPath:
+			bad("socket %q: a path of a socket has up to %d bytes: make a symbolic link to its directory", s.Source, maxSocketPath)
+		case !CanMountAt(target):
+			bad("socket %q inside: it must be an absolute path of UTF-8 without . and .. parts, not at a place that the sandbox needs itself: choose one below /tmp", target)
+		case len(target) > maxSocketPath:
+			bad("socket %q inside: a path of a socket has up to %d bytes", target, maxSocketPath)
+		case taken[target]:
+			bad("socket %q inside: another socket is there already", target)
+		}
+		taken[target] = true
+	}
+}
