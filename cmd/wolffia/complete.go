@@ -292,7 +292,7 @@ func (a *app) completePlaces(_ *cobra.Command, _ []string, word string) ([]strin
 // wants returns which sandboxes a command is for, by their states.
 func wants(path string) func(runtime.State) bool {
 	switch {
-	case path == "exec", path == "stop", strings.HasPrefix(path, "session "):
+	case path == "exec", path == "stop", path == "forward", strings.HasPrefix(path, "session "):
 		return isRunning
 	case path == "start":
 		return func(s runtime.State) bool { return s != runtime.StateRunning }

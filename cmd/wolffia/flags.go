@@ -29,7 +29,7 @@ type boxFlags struct {
 	volumeFlags
 	gitFlags
 	pullFlags
-	networkFlags
+	portFlags
 	runtime  string
 	platform string
 	mounts   []string
@@ -79,8 +79,9 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	f.filterFlags.add(cmd)
 	f.toolchainFlags.add(cmd)
 	f.volumeFlags.add(cmd)
-	if !f.fixed { // the service has owners of its own
+	if !f.fixed { // the service has owners of its own, and many sandboxes
 		f.gitFlags.add(cmd)
+		f.portFlags.add(cmd)
 	}
 	f.pullFlags.add(cmd)
 	f.networkFlags.add(cmd)
@@ -140,6 +141,9 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		if v, set := os.LookupEnv(k); set && c.Env[k] == "" {
 			c.Env[k] = v
 		}
+	}
+	if err := f.portFlags.apply(c); err != nil {
+		return nil, err
 	}
 	if !f.fixed {
 		f.gitFlags.apply(a, c)

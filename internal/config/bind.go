@@ -80,6 +80,10 @@ var bindings = map[string]binding{
 	"owner":        {because: "the service trusts it"},
 	"home":         {because: "a home may have another project's credentials"},
 	"volume":       {because: "a volume may be another project's"},
+	"publish":      {because: "other programs would take the project's server for one of this host"},
+	"expose":       {because: "a service of this host may trust whatever connects from it"},
+	"socket":       {path: mountPath, because: "the program behind it acts for you"},
+	"socket-force": {because: "the sandbox could control this host"},
 }
 
 // Order returns the values of a key that has an order, the strictest first, or nil.

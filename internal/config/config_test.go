@@ -24,7 +24,7 @@ func testKeys() []Key {
 		switch {
 		case name == "rules":
 			k.Flag, k.Kind = "rule", List
-		case slices.Contains([]string{"mount", "reveal", "env", "label", "volume", "cache", "allow-host", "add-host", "no-sni-check", "header"}, name):
+		case slices.Contains([]string{"mount", "reveal", "env", "label", "volume", "cache", "publish", "expose", "socket"}, name):
 			k.Kind = List
 		case b.how == most:
 			k.Amount = amount
@@ -142,6 +142,12 @@ func TestBindings(t *testing.T) {
 		{"audit", "", "audit: a", "may not set it, since the file is overwritten"},
 		{"home", "", "home: a", "may not set it"},
 		{"volume", "", "volume: [a:/b]", "may not set it"},
+		{"publish", "", "publish: ['1:2']", "may not set it, since other programs would take the project's server for one of this host"},
+		{"publish", "publish: ['1:2']", "publish: ['1:2']", "may not set it"},
+		{"publish", "allow: [publish]", "publish: ['1:2']", ok},
+		{"expose", "", "expose: ['5432']", "may not set it, since a service of this host may trust"},
+		{"socket", "", "socket: [/x]", "may not set it, since the program behind it acts for you"},
+		{"socket-force", "socket-force: 'true'", "socket-force: 'true'", "may not set it, since the sandbox could control this host"},
 		{"new-flag", "", "new-flag: 1", "not known to be harmless"},
 		{"new-flag", "new-flag: 1", "new-flag: 1", "not known to be harmless"},
 		{"new-flag", "allow: [new-flag]", "new-flag: 1", ok},

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+// forwardCommand makes a port of the host lead to a server inside.
+func (a *app) forwardCommand() *cobra.Command {
+	var wait bool
+	var address string
+	cmd := &cobra.Command{
+		Use:   "forward SANDBOX PORT...",
+		Short: "Reach servers in a sandbox at ports of this host",
+		Long: `Forward listens at 127.0.0.1 and passes each connection on to the server that
+listens at PORT of the sandbox's loopback, until ctrl-c. LOCAL:PORT names another
+port of this host than PORT; LOCAL 0 is a free one. It works with every network,
+none included. See wolffia create --publish for ports that last.
+
+  wolffia forward web 8080              http://127.0.0.1:8080
+  wolffia forward web 9000:8080         http://127.0.0.1:9000
+  wolffia forward --wait web 0:8080     prints the port once the server is up
+
+It prints one line for each port when it is ready. Open connections keep the
+sandbox in use (--idle-timeout).`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := untilSignal(cmd.Context(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+			defer stop()
+			err := a.forward(ctx, args[0], address, args[1:], wait)
+			if code, is := codeOf(ctx); is && err == nil {
+				return exitStatus{code}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until a server listens inside, and for each connection")
+	cmd.Flags().StringVar(&address, "address", "127.0.0.1", "IP address of this host to listen at: at any other than a loopback address, other machines may reach the server")
+	return cmd
+}
+
+// forward listens and carries connections until ctx or the sandbox ends.
+func (a *app) forward(ctx context.Context, ref, address string, specs []string, wait bool) error {
+	if net.ParseIP(address) == nil {
+		return runtime.Errorf(runtime.ErrInvalid, "--address %q: it must be an IP address of this host", address)
+	}
+	var ports []runtime.Publish
+	for _, s := range specs {
+		p, err := parseForward(s)
+		if err != nil {
+			return err
+		}
+		p.Address = address
+		ports = append(ports, p)
+	}
+	rt, err := a.open("")
+	if err != nil {
+		return err
+	}
+	box, err := rt.Get(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if box.State != runtime.StateRunning {
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s: wolffia start %s", box.ID, box.State, box.ID)
+	}
+	f := &forwarder{app: a, rt: rt, id: box.ID, wait: wait}
+	given := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { // ends with ctx
+		ended <- rt.AwaitEnd(ctx, box.ID)
+		cancel() // also a wait for a server
+	}()
+	for i := range ports {
+		l, err := f.listen(ctx, &ports[i])
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if err != nil {
+			break
+		}
+		defer l.Close()
+	}
+	<-ctx.Done()
+	if given.Err() != nil {
+		return nil // a signal
+	}
+	return <-ended
+}
+
+// parseForward reads [LOCAL:]PORT; LOCAL may be 0.
+func parseForward(s string) (p runtime.Publish, err error) {
+	outside, inside, two := strings.Cut(s, ":")
+	if !two {
+		inside = outside
+	}
+	var ok, ok2 bool
+	if p.Local, ok = parsePort(outside); outside == "0" {
+		ok = two
+	}
+	if p.Port, ok2 = parsePort(inside); !ok || !ok2 {
+		return p, runtime.Errorf(runtime.ErrInvalid, "port %q: it must be [LOCAL:]PORT, ports from 1 to 65535, LOCAL also 0", s)
+	}
+	return p, nil
+}
+
+// A forwarder passes connections on to one sandbox.
+type forwarder struct {
+	app     *app
+	rt      *local.Runtime
+	id      string
+	wait    bool
+	refused sync.Once
+}
+
+const (
+	// maxForwarded bounds the connections of a port at once; more wait in the kernel's queue.
+	maxForwarded = 512
+	// lookAgain is the time between two attempts to reach a server that is not up: the kernel
+	// does not report when a process listens.
+	lookAgain = 50 * time.Millisecond
+)
+
+// listen opens a port of this host, and serves it until the listener is closed.
+func (f *forwarder) listen(ctx context.Context, p *runtime.Publish) (net.Listener, error) {
+	l, err := net.Listen("tcp", p.HostAddress())
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, runtime.Errorf(runtime.ErrConflict, "port %s: another program of this host listens there: choose another with LOCAL:%d", p.HostAddress(), p.Port)
+	case errors.Is(err, syscall.EACCES):
+		return nil, runtime.Errorf(runtime.ErrInvalid, "port %s: ports below 1024 are root's: choose a higher one with LOCAL:%d", p.HostAddress(), p.Port)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--address %s: it is not an address of this host", p.Address)
+	case err != nil:
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if f.wait {
+		conn, err := f.dial(ctx, p.Port)
+		if err != nil {
+			_ = l.Close()
+			return nil, err
+		}
+		_ = conn.Close()
+	}
+	fmt.Fprintf(f.app.out, "%s -> %s port %d\n", l.Addr(), f.id, p.Port)
+	go f.serve(ctx, l, p.Port) // ends with the listener
+	return l, nil
+}
+
+func (f *forwarder) serve(ctx context.Context, l net.Listener, port int) {
+	for slots := make(chan struct{}, maxForwarded); ; {
+		slots <- struct{}{}
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			<-slots
+			time.Sleep(lookAgain) // no descriptor is left
+			continue
+		}
+		go func() { // ends with the connection
+			defer func() { <-slots }()
+			f.carry(ctx, conn.(*net.TCPConn), port)
+		}()
+	}
+}
+
+// dial connects to a server inside. With wait it tries until the server is up.
+func (f *forwarder) dial(ctx context.Context, port int) (net.Conn, error) {
+	for {
+		conn, err := f.rt.DialPort(ctx, f.id, port)
+		if err == nil || !f.wait || !errors.Is(err, syscall.ECONNREFUSED) {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+// carry passes one connection on.
+func (f *forwarder) carry(ctx context.Context, conn *net.TCPConn, port int) {
+	defer conn.Close()
+	inside, err := f.dial(ctx, port)
+	if err != nil {
+		_ = conn.SetLinger(0) // a reset says more than an end
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			f.refused.Do(func() { f.app.warn("%s; it may not be up yet: --wait waits for it", printable(err.Error())) })
+		}
+		return
+	}
+	defer inside.Close()
+	stop := context.AfterFunc(ctx, func() { _, _ = conn.Close(), inside.Close() })
+	defer stop()
+	exchange(conn, inside)
+}
+
+// exchange copies both ways between two connections until both directions have ended.
+func exchange(a, b net.Conn) {
+	one := func(to, from net.Conn) {
+		_, err := io.Copy(to, from)
+		half, ok := to.(interface{ CloseWrite() error })
+		if err != nil || !ok {
+			_, _ = to.Close(), from.Close()
+			return
+		}
+		_ = half.CloseWrite()
+	}
+	var both sync.WaitGroup
+	both.Go(func() { one(a, b) })
+	one(b, a)
+	both.Wait()
+}
