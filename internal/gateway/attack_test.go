@@ -129,6 +129,13 @@ var attacks = []struct {
 	{"SNI: another name, after an alert of TLS", func(w *world) {
 		w.send(w.name("good.example", 443), append([]byte{21, 3, 1, 0, 2, 1, 90}, hello(w.t, &tls.Config{ServerName: "evil.example"})...))
 	}, ReasonSNI, false},
+	{"SNI: another name in the second ClientHello", func(w *world) {
+		w.again(hello(w.t, &tls.Config{ServerName: "evil.example"}))
+	}, ReasonSNI, true},
+	{"SNI: another name in the second ClientHello, after a ChangeCipherSpec", func(w *world) {
+		w.again(append([]byte{20, 3, 3, 0, 1, 1}, hello(w.t, &tls.Config{ServerName: "evil.example"})...))
+	}, ReasonSNI, true},
+	{"SNI: no second ClientHello", func(w *world) { w.again([]byte{23, 3, 3, 0, 1, 1}) }, ReasonNotTLS, true},
 	{"SSH on port 443", func(w *world) {
 		w.send(w.name("good.example", 443), []byte("SSH-2.0-x\r\n"))
 	}, ReasonNotTLS, false},
@@ -376,6 +383,30 @@ func leadsTo(addrs ...string) func(*world) {
 		w.mu.Unlock()
 		w.send(w.name("good.example", 22), nil)
 	}
+}
+
+// again has the server of good.example ask for a second ClientHello, and sends bytes instead, which
+// must not reach the server.
+func (w *world) again(second []byte) {
+	w.t.Helper()
+	w.plain("good.example", 443, "93.184.216.34", func(c *net.TCPConn) {
+		b := make([]byte, 4096)
+		if n, err := c.Read(b); n == 0 || b[0] != recordHandshake {
+			w.t.Errorf("the server received %q, %v", b[:n], err)
+		}
+		_, _ = c.Write(append([]byte{22, 3, 3, 0, 40, 2, 0, 0, 36, 3, 3}, append(helloRetry, 0, 0x13)...))
+		if n, _ := c.Read(b); n > 0 {
+			w.t.Errorf("the server received a second ClientHello %q", b[:n])
+		}
+	})
+	c := w.name("good.example", 443)
+	if _, err := c.Write(hello(w.t, &tls.Config{ServerName: "good.example"})); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, 45)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.send(c, second)
 }
 
 func (w *world) refusedName(name string) {

@@ -143,3 +143,12 @@ func BenchmarkManyStreams(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkHostAddresses: what each connection to a name that the host resolves costs beside.
+func BenchmarkHostAddresses(b *testing.B) {
+	for b.Loop() {
+		if _, err := hostAddresses(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

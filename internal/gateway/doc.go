@@ -14,15 +14,16 @@
 // The policy, when a name is looked up, when a connection is made, and at each HTTP request.
 // What a connection says of its destination (see peek.go, web.go): the server name of a TLS
 // ClientHello must be the name, the Host header of each HTTP request on port 80 too, and on
-// port 443 there is TLS only. The address (see dialer.go): the host's resolver is asked once
+// port 443 there is TLS only, whose second ClientHello is checked as the first. The address (see dialer.go): the host's resolver is asked once
 // for each connection, each address is checked, and the connection goes to a checked address,
 // without a second lookup.
 //
 // # What is not
 //
 // What TLS encrypts: a server may serve several names, and its client may ask it for another
-// one in the Host header. Whether that reaches another owner's site is up to the server. What
-// an allowed host does with the data that it gets. A name below an allowed wildcard
+// one in the Host header. Whether that reaches another owner's site is up to the server. On
+// ports other than 80 and 443: what is not TLS from its first byte on, and a second ClientHello.
+// What an allowed host does with the data that it gets. A name below an allowed wildcard
 // is resolved by the host, so that the owner of the domain, who runs its name
 // servers, receives the name: a program inside can choose names that carry data. Only a
 // connection causes a lookup, never a DNS query from inside, and new names of

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -136,6 +137,43 @@ func TestWays(t *testing.T) {
 		}
 	}
 	w.quiet()
+}
+
+// Handshakes of each kind pass: with a second ClientHello, of TLS 1.2, and of TLS on other ports.
+func TestTLS(t *testing.T) {
+	checkLeaks(t)
+	for name, change := range map[string]func(client, server *tls.Config){
+		"TLS 1.3": func(_, _ *tls.Config) {},
+		"TLS 1.2": func(c, _ *tls.Config) { c.MaxVersion = tls.VersionTLS12 },
+		"second ClientHello": func(c, s *tls.Config) {
+			c.CurvePreferences, s.CurvePreferences = []tls.CurveID{tls.X25519, tls.CurveP521}, []tls.CurveID{tls.CurveP521}
+		},
+	} {
+		for _, port := range []uint16{443, 8443} {
+			t.Run(fmt.Sprintf("%s, port %d", name, port), func(t *testing.T) {
+				w := newWorld(t, allow("example.com:443,8443"))
+				client, server := &tls.Config{ServerName: "example.com"}, &tls.Config{}
+				s := httptest.NewUnstartedServer(nil)
+				change(client, server)
+				s.TLS = server
+				s.StartTLS()
+				defer s.Close()
+				client.RootCAs = x509.NewCertPool()
+				client.RootCAs.AddCert(s.Certificate())
+				w.host("example.com", port, s.Listener.Addr().String(), "93.184.216.34")
+				c := tls.Client(w.name("example.com", port), client)
+				if err := c.Handshake(); err != nil {
+					t.Fatal(err)
+				}
+				again := c.ConnectionState().HelloRetryRequest
+				if want := name == "second ClientHello"; again != want {
+					t.Errorf("a second ClientHello: %t, want %t", again, want)
+				}
+				_ = c.Close()
+				w.quiet()
+			})
+		}
+	}
 }
 
 // Data passes both ways, and so does the end of each direction, also if the server speaks first.

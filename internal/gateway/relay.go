@@ -8,12 +8,12 @@ import (
 )
 
 // relay copies both ways until both directions have ended, and closes both connections. An end of
-// the data is passed on as such; an error ends both directions. sent is called with
-// the first direction's ends and may read and write what precedes; nil: nothing precedes.
+// the data is passed on as such; an error ends both directions. first sends what precedes the data from inside,
+// while data to the inside is copied already; its error ends both directions too.
 func relay(in *visitor, out *outlet, first func() error) {
 	var both sync.WaitGroup
 	both.Go(func() { pipe(in, in.Conn, out, out.Conn) })
-	if first != nil && first() != nil {
+	if first() != nil {
 		abort(in, out)
 	} else {
 		pipe(out, out.Conn, in, in.Conn)

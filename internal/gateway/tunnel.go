@@ -32,12 +32,14 @@ func (g *Gateway) tunnel(v *visitor, out *outlet) {
 		}
 	}
 	out.mark(checks)
-	relay(v, out, func() error {
-		if checks && v.to.port != 443 {
-			return g.checkFirst(v, out)
-		}
-		return flush(v, out, first)
-	})
+	switch {
+	case !checks:
+		relay(v, out, func() error { return flush(v, out, nil) })
+	case v.to.port == 443:
+		g.relayTLS(v, out, first)
+	default:
+		relay(v, out, func() error { return g.checkFirst(v, out) })
+	}
 }
 
 // checkTLS reads and checks what a connection on port 443 begins with, and ends the connection if that
