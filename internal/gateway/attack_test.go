@@ -311,6 +311,9 @@ var attacks = []struct {
 	}, ReasonName, false},
 	{"proxy: metadata", func(w *world) { w.proxy("GET http://169.254.169.254/latest HTTP/1.1\nHost: good.example\n\n") }, ReasonAddress, false},
 	{"proxy: TLS by the proxy", func(w *world) { w.proxy("GET https://good.example/ HTTP/1.1\nHost: good.example\n\n") }, ReasonProtocol, false},
+	{"proxy: HTTP to port 443", func(w *world) {
+		w.proxy("GET http://good.example:443/ HTTP/1.1\nHost: good.example:443\n\n")
+	}, ReasonNotTLS, false},
 	{"proxy: no absolute URI", func(w *world) { w.proxy("GET / HTTP/1.1\nHost: good.example\n\n") }, ReasonProtocol, false},
 	{"proxy: silence", func(w *world) { w.send(w.connect(AddrHTTP.Addr(), 3128), nil) }, ReasonSlow, false},
 	{"SOCKS: loopback", func(w *world) { w.refusedSOCKS(socksConnect, socksIPv4, []byte{127, 0, 0, 1}, 22, socksDenied) }, ReasonAddress, false},

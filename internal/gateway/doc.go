@@ -23,7 +23,8 @@
 // What TLS encrypts: a server may serve several names, and its client may ask it for another
 // one in the Host header. Whether that reaches another owner's site is up to the server. On
 // ports other than 80 and 443: what is not TLS from its first byte on, and a second ClientHello.
-// What an allowed host does with the data that it gets. A name below an allowed wildcard
+// What an allowed host does with the data that it gets; a host of a header that repeats the
+// header's value in the body of a response shows it inside. A name below an allowed wildcard
 // is resolved by the host, so that the owner of the domain, who runs its name
 // servers, receives the name: a program inside can choose names that carry data. Only a
 // connection causes a lookup, never a DNS query from inside, and new names of

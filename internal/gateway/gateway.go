@@ -39,7 +39,8 @@ type Options struct {
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Dial connects to an address, on the host; nil: a net.Dialer. The connections have a method CloseWrite.
 	Dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
-	// Process returns the process inside that has a connection, for events; 0 and "" if it is not known. nil: never known.
+	// Process returns the process inside that has a socket, by its ends as the process sees them, for
+	// events; 0 and "" if it is not known. It is called at most 32 times a second. nil: never known.
 	Process func(local, remote netip.AddrPort) (pid int, program string)
 	// Roots are the authorities that sign for the hosts of headers; nil: the host's.
 	Roots *x509.CertPool
@@ -58,6 +59,7 @@ type Gateway struct {
 	events  *ledger
 	book    book
 	lookups *rate.Limiter // of names that the program inside chose
+	owners  *rate.Limiter // of searches for processes
 	slots   chan struct{} // one for each connection
 	web     *web
 
@@ -97,7 +99,8 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 		o.own = hostAddresses
 	}
 	g := &Gateway{
-		options: o, events: newLedger(o.Event), lookups: rate.NewLimiter(4, 128), slots: make(chan struct{}, maxConns),
+		options: o, events: newLedger(o.Event), lookups: rate.NewLimiter(4, 128), owners: rate.NewLimiter(32, 64),
+		slots:     make(chan struct{}, maxConns),
 		listeners: map[uint16]net.Listener{}, visitors: map[*visitor]struct{}{}, outlets: map[*outlet]struct{}{},
 	}
 	g.ctx, g.cancel = context.WithCancel(ctx)
@@ -235,6 +238,14 @@ func (g *Gateway) carry(v *visitor) {
 // isWeb reports whether connections to a target are HTTP, request for request.
 func (g *Gateway) isWeb(to target) bool {
 	return to.port == 80 && g.policy.Load().ChecksName(to.name)
+}
+
+// process returns the process inside that has a socket, if it is known.
+func (g *Gateway) process(local, remote netip.AddrPort) (pid int, program string) {
+	if g.options.Process == nil || !g.owners.Allow() {
+		return 0, ""
+	}
+	return g.options.Process(local, remote)
 }
 
 // enter records a connection from inside, and reports whether the gateway still runs.

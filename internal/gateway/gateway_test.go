@@ -311,6 +311,57 @@ func TestSeveralAddresses(t *testing.T) {
 	}
 }
 
+// An address that does not answer delays the next one only; what it answers later is closed.
+func TestSilentAddress(t *testing.T) {
+	checkLeaks(t)
+	late := make(chan struct{})
+	w := newWorld(t, allow("git.example:22"), func(o *Options) {
+		dial := o.Dial
+		o.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			if to.Addr().Is6() {
+				<-ctx.Done() // the other one has won
+				defer close(late)
+				to = netip.AddrPortFrom(netip.MustParseAddr("93.184.216.34"), to.Port())
+				return dial(context.Background(), to)
+			}
+			return dial(ctx, to)
+		}
+	})
+	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
+	w.host("git.example", 22, "", "2606:2800::1", "93.184.216.34")
+	if text := w.ended(w.name("git.example", 22)); text != "hi" {
+		t.Errorf("%q", text)
+	}
+	select {
+	case <-late:
+	case <-time.After(hang):
+		t.Error("the silent attempt was not cancelled")
+	}
+	w.quiet()
+}
+
+// Events name the process, if the network knows it.
+func TestProcess(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22"), func(o *Options) {
+		o.Process = func(local, remote netip.AddrPort) (int, string) {
+			if !local.IsValid() || local.Port() == 0 || !remote.Addr().IsLoopback() {
+				t.Errorf("ends %s, %s", local, remote)
+			}
+			return int(remote.Port()), "program"
+		}
+	})
+	w.refusedName("evil.example.")
+	if e := w.expect(ReasonName); e.PID != 53 || e.Program != "program" {
+		t.Errorf("event %+v", e)
+	}
+	w.address("git.example")
+	w.ended(w.connect(netip.MustParseAddr("127.64.9.9"), 22))
+	if e := w.expect(ReasonAddress); e.PID != 22 || e.Address != "127.64.9.9" || e.Port != 22 || e.Remedy != "--add-host NAME:127.64.9.9" {
+		t.Errorf("event %+v", e)
+	}
+}
+
 // An address of the policy needs no lookup and is not checked.
 func TestAddHost(t *testing.T) {
 	checkLeaks(t)

@@ -11,22 +11,27 @@ import (
 )
 
 // lookup decides on a question of DNS. Nothing is forwarded: the answer depends on the policy
-// and on earlier names only.
-func (g *Gateway) lookup(asked string, kind dnsmessage.Type) reply {
+// and on earlier names only. from is the program's end of the socket.
+func (g *Gateway) lookup(from netip.AddrPort, asked string, kind dnsmessage.Type) reply {
+	refuse := func(e Event) {
+		e.Op = OpLookup
+		e.PID, e.Program = g.process(from, AddrDNS)
+		g.events.add(e)
+	}
 	name, err := network.NormalName(asked)
 	switch {
 	case err != nil:
-		g.events.add(Event{Op: OpLookup, Name: printable(asked), Reason: ReasonBadName})
+		refuse(Event{Name: printable(asked), Reason: ReasonBadName})
 		return reply{code: dnsmessage.RCodeNameError}
 	case name == "localhost" || strings.HasSuffix(name, ".localhost"): // RFC 6761, 6.3
 		return endpoint(kind, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	case !g.policy.Load().Known(name):
-		g.events.add(Event{Op: OpLookup, Name: name, Reason: ReasonName, Remedy: network.Remedy(name, 0)})
+		refuse(Event{Name: name, Reason: ReasonName, Remedy: network.Remedy(name, 0)})
 		return reply{code: dnsmessage.RCodeNameError}
 	}
 	page := g.book.assign(name)
 	if page == nil {
-		g.events.add(Event{Op: OpLookup, Reason: ReasonFull})
+		refuse(Event{Reason: ReasonFull})
 		return reply{code: dnsmessage.RCodeServerFailure}
 	}
 	return endpoint(kind, page.addr)

@@ -22,6 +22,10 @@ func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *visitor) {
 			denyTarget(rw, v, r.URL.Hostname(), to, reason)
 			return
 		}
+		if to.port == 443 { // for TLS only
+			denyTarget(rw, v, r.URL.Hostname(), to, ReasonNotTLS)
+			return
+		}
 		w.admit(rw, r, v, to)
 	default:
 		deny(rw, v, http.StatusBadRequest, Event{Reason: ReasonProtocol})

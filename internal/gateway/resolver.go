@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"net/netip"
+
+	"golang.org/x/net/dns/dnsmessage"
 )
 
 // maxDNSConns is how many connections of DNS over TCP are served at once.
@@ -14,6 +17,9 @@ const maxDNSConns = 64
 func (g *Gateway) serveDNS(socket net.PacketConn) {
 	buf := make([]byte, 4096) // a query is one name: what is longer is malformed
 	pause := pause{done: g.ctx.Done()}
+	decide := func(from netip.AddrPort) func(string, dnsmessage.Type) reply {
+		return func(name string, kind dnsmessage.Type) reply { return g.lookup(from, name, kind) }
+	}
 	for {
 		n, from, err := socket.ReadFrom(buf)
 		if err != nil {
@@ -23,7 +29,7 @@ func (g *Gateway) serveDNS(socket net.PacketConn) {
 			continue
 		}
 		pause.reset()
-		if message := answer(buf[:n], g.lookup); message != nil {
+		if message := answer(buf[:n], decide(addrPort(from))); message != nil {
 			_, _ = socket.WriteTo(message, from) // the client asks again
 		}
 	}
@@ -32,6 +38,8 @@ func (g *Gateway) serveDNS(socket net.PacketConn) {
 // serveDNSConn answers queries over TCP (RFC 1035, 4.2.2), until the client ends or is slow.
 func (g *Gateway) serveDNSConn(v *visitor) {
 	defer v.Close()
+	from := addrPort(v.RemoteAddr())
+	decide := func(name string, kind dnsmessage.Type) reply { return g.lookup(from, name, kind) }
 	var buf []byte
 	for {
 		if v.SetDeadline(g.soon()) != nil {
@@ -48,7 +56,7 @@ func (g *Gateway) serveDNSConn(v *visitor) {
 		if _, err := io.ReadFull(v, buf[:n]); err != nil {
 			return
 		}
-		message := answer(buf[:n], g.lookup)
+		message := answer(buf[:n], decide)
 		if message == nil {
 			return
 		}

@@ -83,9 +83,7 @@ func (v *visitor) report(e Event) Event {
 	if e.Remedy == "" {
 		e.Remedy = remedy(e)
 	}
-	if v.g.options.Process != nil {
-		e.PID, e.Program = v.g.options.Process(addrPort(v.RemoteAddr()), addrPort(v.LocalAddr()))
-	}
+	e.PID, e.Program = v.g.process(addrPort(v.RemoteAddr()), addrPort(v.LocalAddr()))
 	v.g.events.add(e)
 	return e
 }

@@ -198,7 +198,6 @@ func rewrite(r *httputil.ProxyRequest) {
 func modify(r *http.Response) error {
 	if p, ok := r.Request.Context().Value(passageKey{}).(*passage); ok && p.values != nil {
 		unseal(r.Header, p)
-		unseal(r.Trailer, p)
 	}
 	return nil
 }
