@@ -500,6 +500,22 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
+// What the event of an address through a proxy says.
+func TestAddressRemedy(t *testing.T) {
+	for addr, want := range map[string]Event{
+		"93.184.216.34":      {Address: "93.184.216.34", Remedy: "--add-host NAME:93.184.216.34"},
+		"[2606:2800::1]":     {Address: "2606:2800::1", Remedy: "--add-host NAME:2606:2800::1"},
+		"127.0.0.1":          {Address: "127.0.0.1", Remedy: "--expose 443"},
+		"[::ffff:127.0.0.1]": {Address: "127.0.0.1", Remedy: "--expose 443"},
+	} {
+		w := newWorld(t, allow("good.example"))
+		w.proxy("CONNECT " + addr + ":443 HTTP/1.1\nHost: x\n\n")
+		if e := w.expect(ReasonAddress); e.Op != OpProxy || e.Address != want.Address || e.Remedy != want.Remedy || e.Name != "" || e.Port != 443 {
+			t.Errorf("%s: event %+v", addr, e)
+		}
+	}
+}
+
 // Without the check of names, the same bytes pass.
 func TestNoNameCheck(t *testing.T) {
 	checkLeaks(t)

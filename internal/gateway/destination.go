@@ -10,7 +10,7 @@ import (
 )
 
 // parseTarget returns the target that "HOST[:PORT]" names: a name in any form, or the address inside
-// of one. For what is neither it returns a reason, and the host for people as the target's name.
+// of one. For what is neither it returns a reason, and the host or address for people as the target's name.
 func (g *Gateway) parseTarget(text string, port uint16) (target, string) {
 	host := text
 	if h, p, err := net.SplitHostPort(text); err == nil {
@@ -40,7 +40,7 @@ func (g *Gateway) addrTarget(addr netip.Addr, port uint16) (target, string) {
 	if page := g.book.find(addr); page != nil {
 		return target{page.name, port}, ""
 	}
-	return target{port: port}, ReasonAddress
+	return target{addr.Unmap().String(), port}, ReasonAddress
 }
 
 // authority returns a target as HTTP writes it, without the default port.
@@ -49,6 +49,14 @@ func authority(to target, port uint16) string {
 		return to.name
 	}
 	return net.JoinHostPort(to.name, portText(to.port))
+}
+
+// eventOf returns the event of a request for what parseTarget refused.
+func eventOf(to target, reason string) Event {
+	if reason == ReasonAddress {
+		return Event{Address: to.name, Port: int(to.port), Reason: reason}
+	}
+	return Event{Name: to.name, Port: int(to.port), Reason: reason}
 }
 
 func portText(port uint16) string { return strconv.Itoa(int(port)) }

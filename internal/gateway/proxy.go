@@ -19,26 +19,17 @@ func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *visitor) {
 	case r.URL.Scheme == "http" && r.URL.Host != "":
 		to, reason := w.g.parseTarget(r.URL.Host, 80)
 		if reason != "" {
-			denyTarget(rw, v, r.URL.Hostname(), to, reason)
+			deny(rw, v, http.StatusForbidden, eventOf(to, reason))
 			return
 		}
 		if to.port == 443 { // for TLS only
-			denyTarget(rw, v, r.URL.Hostname(), to, ReasonNotTLS)
+			deny(rw, v, http.StatusForbidden, eventOf(to, ReasonNotTLS))
 			return
 		}
 		w.admit(rw, r, v, to)
 	default:
 		deny(rw, v, http.StatusBadRequest, Event{Reason: ReasonProtocol})
 	}
-}
-
-// denyTarget refuses a request to the proxy for what has no target.
-func denyTarget(rw http.ResponseWriter, v *visitor, host string, to target, reason string) {
-	e := Event{Name: to.name, Port: int(to.port), Reason: reason}
-	if reason == ReasonAddress {
-		e.Address = host
-	}
-	deny(rw, v, http.StatusForbidden, e)
 }
 
 // connect serves a request CONNECT: after the answer, the connection is as one to the name's address.
@@ -51,7 +42,7 @@ func (w *web) connect(rw http.ResponseWriter, v *visitor, authority string) {
 		reason = w.g.permit(to)
 	}
 	if reason != "" {
-		denyTarget(rw, v, authority, to, reason)
+		deny(rw, v, http.StatusForbidden, eventOf(to, reason))
 		return
 	}
 	out, err := w.g.reach(v, to)

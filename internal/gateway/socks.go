@@ -48,12 +48,10 @@ func (g *Gateway) serveSOCKS(v *visitor) {
 	case command != socksConnect:
 		reason = ReasonProtocol
 	}
-	event := Event{Name: to.name, Port: int(to.port), Reason: reason}
-	if reason == ReasonAddress {
-		event.Name, event.Address = "", to.name
-	} else if reason == "" {
-		event.Reason = g.permit(to)
+	if reason == "" {
+		reason = g.permit(to)
 	}
+	event := eventOf(to, reason)
 	var out *outlet
 	if event.Reason == "" {
 		if out, err = g.reach(v, to); err != nil {
@@ -71,8 +69,7 @@ func (g *Gateway) serveSOCKS(v *visitor) {
 	g.answered(v, out, socksAnswer(socksGranted))
 }
 
-// readSOCKS reads the greeting and the request. For an address that no name has, the target's name is
-// the address.
+// readSOCKS reads the greeting and the request; reason is that of parseTarget.
 func (g *Gateway) readSOCKS(v *visitor) (command byte, to target, reason string, err error) {
 	var b [255]byte
 	if _, err := io.ReadFull(v, b[:2]); err != nil {
@@ -134,17 +131,11 @@ func (g *Gateway) readSOCKSTarget(v *visitor, kind byte) (to target, reason stri
 	}
 	n := binary.BigEndian.Uint16(port[:])
 	if kind == socksName {
-		host := string(b[:size])
-		to, reason = g.nameTarget(host, n)
-		if reason == ReasonAddress {
-			to.name = host
-		}
+		to, reason = g.nameTarget(string(b[:size]), n)
 		return to, reason, nil
 	}
 	addr, _ := netip.AddrFromSlice(b[:size])
-	if to, reason = g.addrTarget(addr, n); reason == ReasonAddress {
-		to.name = addr.String()
-	}
+	to, reason = g.addrTarget(addr, n)
 	return to, reason, nil
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -98,7 +99,14 @@ func remedy(e Event) string {
 			return "--no-sni-check " + e.Name
 		}
 	case ReasonAddress:
-		return "--add-host NAME:" + e.Address
+		addr, err := netip.ParseAddr(e.Address)
+		switch {
+		case err != nil || e.Op != OpProxy: // inside, it is the sandbox's own
+		case addr.IsLoopback():
+			return fmt.Sprintf("--expose %d", e.Port)
+		default:
+			return "--add-host NAME:" + e.Address
+		}
 	}
 	return ""
 }
