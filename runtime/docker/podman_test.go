@@ -2,6 +2,7 @@ package docker_test
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/user"
 	"strings"
@@ -28,6 +29,7 @@ func TestPodman(t *testing.T) {
 	}{
 		{"Work", work},
 		{"Limits", limits},
+		{"Ports", ports},
 		{"Image", TestImage},
 		{"ImageReadOnly", TestImageReadOnly},
 		{"ImageMissing", TestImageMissing},
@@ -107,6 +109,31 @@ func work(t *testing.T) {
 	rt := fresh(t)
 	s := start(t, rt, &runtime.SandboxConfig{})
 	if got := sh(t, rt, s.ID, "cat file; echo new >new; touch ~/x /tmp/x; eval [ ~$(id -un) = $HOME ] && echo home; cat /etc/hostname; grep CapBnd /proc/self/status; ls /sys/class/net"); got != "contenthome\n"+s.ID+"\nCapBnd:\t0000000000000000\nlo\n" {
+		t.Errorf("%q", got)
+	}
+	destroy(t, rt, s.ID)
+}
+
+// A service of the host is exposed at a port below 1024, which PID 1 has to listen at.
+func ports(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("exposed\n"))
+			_ = c.Close()
+		}
+	}()
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{Expose: []runtime.Expose{{HostPort: l.Addr().(*net.TCPAddr).Port, Port: 80}}})
+	if got := sh(t, rt, s.ID, `/usr/bin/python3 -ISBc 'import socket; print(socket.create_connection(("127.0.0.1", 80)).recv(100).decode(), end="")'`); got != "exposed\n" {
 		t.Errorf("%q", got)
 	}
 	destroy(t, rt, s.ID)

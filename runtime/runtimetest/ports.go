@@ -351,8 +351,9 @@ func exposedPort(e *env) {
 	go echoes(l)
 	port := l.Addr().(*net.TCPAddr).Port
 	gone := e.freePort()
-	s := e.start(&runtime.SandboxConfig{Expose: []runtime.Expose{{HostPort: port}, {HostPort: port, Port: 5432}, {HostPort: gone}}})
+	s := e.start(&runtime.SandboxConfig{Expose: []runtime.Expose{{HostPort: port}, {HostPort: port, Port: 5432}, {HostPort: port, Port: 80}, {HostPort: gone}}})
 	e.echoed(s.ID, 8<<20, "127.0.0.1", "5432")
+	e.echoed(s.ID, 1000, "127.0.0.1", "80")
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() { e.echoed(s.ID, 10_000, "localhost", fmt.Sprint(port)) })

@@ -63,6 +63,8 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 	} else {
 		// The engine does not mount its own files in /etc either.
 		c.NetworkDisabled = true
+		// PID 1 listens at any port for the host. Docker's default, not Podman's.
+		h.Sysctls = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"}
 	}
 	covered := func(m *launch.Mount) bool { // an engine refuses two mounts in one place
 		return slices.ContainsFunc(spec.Binds, func(b runtime.Mount) bool { return b.Target == m.Target })
