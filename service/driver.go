@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"wolffia/internal/step"
+	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/service/registry"
 )
@@ -74,11 +75,28 @@ type SandboxDriver interface {
 	LostSandboxes(ctx context.Context) ([]registry.Metadata, error)
 }
 
+// CreateOptions are what a caller may choose of a new sandbox.
+type CreateOptions struct {
+	GitConfig *GitConfig // nil: git is not configured
+	// Network and Egress are as in [runtime.SandboxConfig]; Network empty: as Options.Configure
+	// says. Egress without Network means [runtime.NetworkFiltered]. Options.MayReach permits them.
+	Network runtime.Network
+	Egress  *network.Policy
+}
+
+// gitConfig returns the GitConfig of options that may be nil.
+func (o *CreateOptions) gitConfig() *GitConfig {
+	if o == nil {
+		return nil
+	}
+	return o.GitConfig
+}
+
 // CreateSandboxParams describe a new sandbox.
 type CreateSandboxParams struct {
 	SandboxID string // has the form of an id: see [runtime.IsID]
 	registry.Owner
-	GitConfig *GitConfig // nil: git is not configured
+	CreateOptions
 	// TTL and IdleTimeout are as in [runtime.SandboxConfig], where
 	// Options.Configure leaves them 0.
 	TTL, IdleTimeout time.Duration
@@ -111,10 +129,11 @@ type BashResult struct {
 	ExitCode       int
 	Cwd            string // of the shell, after the command
 	Duration       time.Duration
-	Truncated      bool             // output beyond [runtime.DefaultMaxOutput] was dropped
-	SessionEnded   bool             // the shell ended with the command: the next command runs in a new one
-	Restored       string           // see [runtime.SessionStatus]
-	Denied         *runtime.Denials // what the rules have denied while it ran; nil: nothing
+	Truncated      bool              // output beyond [runtime.DefaultMaxOutput] was dropped
+	SessionEnded   bool              // the shell ended with the command: the next command runs in a new one
+	Restored       string            // see [runtime.SessionStatus]
+	Denied         *runtime.Denials  // what the rules have denied while it ran; nil: nothing
+	Refused        *runtime.Refusals // what the network has refused while it ran; nil: nothing
 }
 
 // A TimeoutError is the error for a command that has timed out.
@@ -147,6 +166,10 @@ type Options struct {
 	// caller should compute for each sandbox. CreateSandbox passes on its ctx, and
 	// the error. Configure is called concurrently.
 	Configure func(ctx context.Context, params *CreateSandboxParams) (*runtime.SandboxConfig, error)
+	// MayReach returns why a caller must not give a sandbox the network of params, which has
+	// Network set, or nil. nil: a caller may choose no network other than
+	// [runtime.NetworkNone]. It is called concurrently.
+	MayReach func(params *CreateSandboxParams) error
 }
 
 // A Driver is the SandboxDriver over a runtime. ExecuteBash and Probe need a shell in
@@ -188,6 +211,9 @@ func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams)
 	}
 	config.ID = params.SandboxID
 	config.TTL, config.IdleTimeout = cmp.Or(config.TTL, params.TTL), cmp.Or(config.IdleTimeout, params.IdleTimeout)
+	if err := d.connect(config, params); err != nil {
+		return nil, err
+	}
 	SetOwner(config, params.Owner, params.GitConfig != nil)
 	s, err := d.rt.Create(ctx, config)
 	if err != nil {
@@ -211,6 +237,27 @@ func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams)
 		}
 	}
 	return &CreatedSandbox{s.ID, s.ContainerName(), s.CreatedAt}, nil
+}
+
+// connect gives a configuration the network that the caller has chosen, if it may.
+func (d *Driver) connect(c *runtime.SandboxConfig, params *CreateSandboxParams) error {
+	p := *params
+	if p.Network == "" && p.Egress != nil {
+		p.Network = runtime.NetworkFiltered
+	}
+	switch {
+	case p.Network == "":
+		return nil
+	case p.Network == runtime.NetworkNone && p.Egress == nil:
+	case d.opts.MayReach == nil:
+		return runtime.Errorf(runtime.ErrDenied, "network %q: this service does not let its callers choose a network: leave network and egress out", p.Network)
+	default:
+		if err := d.opts.MayReach(&p); err != nil {
+			return err
+		}
+	}
+	c.Network, c.Egress = p.Network, p.Egress
+	return nil
 }
 
 func (p *CreateSandboxParams) validate() error {
@@ -258,7 +305,7 @@ func (d *Driver) ExecuteBash(ctx context.Context, params *ExecuteBashParams) (*B
 		return nil, err
 	}
 	result := &BashResult{
-		Stdout: r.Stdout, Stderr: r.Stderr, ExitCode: r.ExitCode, Duration: r.Duration, Truncated: r.Truncated(), Denied: r.Denied,
+		Stdout: r.Stdout, Stderr: r.Stderr, ExitCode: r.ExitCode, Duration: r.Duration, Truncated: r.Truncated(), Denied: r.Denied, Refused: r.Refused,
 	}
 	if r.Session != nil {
 		result.Cwd, result.SessionEnded, result.Restored = r.Session.Cwd, r.Session.Ended, r.Session.Restored

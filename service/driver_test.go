@@ -14,6 +14,7 @@ import (
 
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
+	"wolffia/network"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -58,7 +59,7 @@ func TestCreateThatFailsLeavesNothing(t *testing.T) {
 	d, id := w.driver(), runtime.NewID()
 	none("an id that is none", d, &service.CreateSandboxParams{SandboxID: "box", Owner: zoe}, runtime.ErrInvalid)
 	none("no user", d, &service.CreateSandboxParams{SandboxID: id, Owner: registry.Owner{OrganizationID: "a", ProjectID: "b"}}, runtime.ErrInvalid)
-	none("no email", d, &service.CreateSandboxParams{SandboxID: id, Owner: zoe, GitConfig: &service.GitConfig{Username: "zoe"}}, runtime.ErrInvalid)
+	none("no email", d, &service.CreateSandboxParams{SandboxID: id, Owner: zoe, CreateOptions: service.CreateOptions{GitConfig: &service.GitConfig{Username: "zoe"}}}, runtime.ErrInvalid)
 	none("no root", service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{Rootfs: "/nowhere"}, nil
 	}}), &service.CreateSandboxParams{SandboxID: id, Owner: zoe}, runtime.ErrInvalid)
@@ -67,7 +68,7 @@ func TestCreateThatFailsLeavesNothing(t *testing.T) {
 	w.OK(os.Symlink("/bin/sh", w.file("bin/sh")))
 	none("no git", service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 		return &runtime.SandboxConfig{CodebasePath: w.codebase, Permissions: w.rules, Env: map[string]string{"PATH": "/workspace/bin"}}, nil
-	}}), &service.CreateSandboxParams{SandboxID: id, Owner: zoe, GitConfig: &service.GitConfig{Username: "z", Email: "z@x"}}, runtime.ErrUnavailable)
+	}}), &service.CreateSandboxParams{SandboxID: id, Owner: zoe, CreateOptions: service.CreateOptions{GitConfig: &service.GitConfig{Username: "z", Email: "z@x"}}}, runtime.ErrUnavailable)
 }
 
 func TestExecuteBash(t *testing.T) {
@@ -372,5 +373,41 @@ func TestFilesWithoutRoom(t *testing.T) {
 				t.Errorf("left: %v", left)
 			}
 		})
+	}
+}
+
+// A caller chooses a network only if the service lets it.
+func TestCallersNetwork(t *testing.T) {
+	w := newWorld(t)
+	create := func(may func(*service.CreateSandboxParams) error, o service.CreateOptions) (*runtime.Sandbox, error) {
+		t.Helper()
+		d := service.NewDriver(w.rt, &service.Options{MayReach: may})
+		s, err := d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: runtime.NewID(), Owner: zoe, CreateOptions: o})
+		if err != nil {
+			return nil, err
+		}
+		made, err := w.rt.Get(w.Ctx, s.SandboxID)
+		w.OK(err)
+		w.OK(d.DestroySandbox(w.Ctx, s.SandboxID))
+		return made, nil
+	}
+	names := &network.Policy{Allow: []string{"registry.example:443"}}
+	_, err := create(nil, service.CreateOptions{Egress: names})
+	w.Wrong("names without leave", err, runtime.ErrDenied)
+	_, err = create(nil, service.CreateOptions{Network: runtime.NetworkHost})
+	w.Wrong("the host's network without leave", err, runtime.ErrDenied)
+	if s, err := create(nil, service.CreateOptions{Network: runtime.NetworkNone}); err != nil || s.Network != runtime.NetworkNone {
+		t.Errorf("no network: %+v, %v", s, err)
+	}
+	var asked *service.CreateSandboxParams
+	may := func(p *service.CreateSandboxParams) error { asked = p; return nil }
+	_, err = create(may, service.CreateOptions{Egress: &network.Policy{Allow: []string{"no name"}}})
+	w.Wrong("a name that is none", err, runtime.ErrInvalid)
+	if on.backend.Engine {
+		return
+	}
+	s, err := create(may, service.CreateOptions{Egress: names})
+	if err != nil || s.Network != runtime.NetworkFiltered || asked.Network != runtime.NetworkFiltered || asked.Egress != names {
+		t.Errorf("names: %+v, %v; asked %+v", s, err, asked)
 	}
 }

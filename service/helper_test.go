@@ -88,7 +88,7 @@ func (w *world) driver() *service.Driver {
 // box makes a sandbox with a driver.
 func (w *world) box(d *service.Driver, git *service.GitConfig) string {
 	w.Helper()
-	s, err := d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: runtime.NewID(), Owner: zoe, GitConfig: git})
+	s, err := d.CreateSandbox(w.Ctx, &service.CreateSandboxParams{SandboxID: runtime.NewID(), Owner: zoe, CreateOptions: service.CreateOptions{GitConfig: git}})
 	w.OK(err)
 	return s.SandboxID
 }

@@ -68,8 +68,8 @@ func (s *Service) Close() error { return s.registry.Close() }
 
 // CreateSandbox creates the owner's sandbox. If the owner has one, the error is a
 // [*registry.ConflictError], of class [runtime.ErrConflict]; of any number of
-// concurrent callers one succeeds.
-func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, git *GitConfig) (registry.Metadata, error) {
+// concurrent callers one succeeds. more may be nil.
+func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, more *CreateOptions) (registry.Metadata, error) {
 	unlock, err := s.lock(ctx, o)
 	if err != nil {
 		return registry.Metadata{}, err
@@ -87,13 +87,13 @@ func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, git *GitC
 	case !errors.Is(err, runtime.ErrNotFound):
 		return registry.Metadata{}, err
 	}
-	return s.provision(ctx, o, git)
+	return s.provision(ctx, o, more)
 }
 
 // EnsureSandbox returns the owner's sandbox, and created = true if it had to create
-// it: the owner had none, or it did not answer and was replaced. git, if not nil, is
-// also configured in a sandbox that existed.
-func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, git *GitConfig) (m registry.Metadata, created bool, err error) {
+// it: the owner had none, or it did not answer and was replaced. more may be nil. Its
+// GitConfig is also configured in a sandbox that existed, whose network stays as it is.
+func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *CreateOptions) (m registry.Metadata, created bool, err error) {
 	unlock, err := s.lock(ctx, o)
 	if err != nil {
 		return registry.Metadata{}, false, err
@@ -101,7 +101,7 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, git *GitC
 	defer unlock()
 	m, err = s.registry.FindByOwner(o)
 	if errors.Is(err, runtime.ErrNotFound) {
-		m, err = s.provision(ctx, o, git)
+		m, err = s.provision(ctx, o, more)
 		return m, err == nil, err
 	}
 	if err != nil {
@@ -117,14 +117,14 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, git *GitC
 	case ctx.Err() != nil: // the caller gave up: the sandbox may be healthy
 		return registry.Metadata{}, false, ctx.Err()
 	case unhealthy == nil:
-		m, err = s.configureGit(ctx, m, git)
+		m, err = s.configureGit(ctx, m, more.gitConfig())
 		return m, false, err
 	}
 	s.log.Warn("a sandbox does not answer and is replaced", "sandboxId", m.SandboxID, "error", unhealthy)
 	if err := s.destroy(ctx, m.SandboxID); err != nil { // its owner must not have two
 		return registry.Metadata{}, false, err
 	}
-	m, err = s.provision(ctx, o, git)
+	m, err = s.provision(ctx, o, more)
 	return m, err == nil, err
 }
 
@@ -149,9 +149,9 @@ func (s *Service) exists(ctx context.Context, id string) bool {
 
 // provision creates a sandbox for an owner whose lock the caller holds. Until it runs
 // it is reserved, so that the next service destroys what a crash leaves.
-func (s *Service) provision(ctx context.Context, o registry.Owner, git *GitConfig) (_ registry.Metadata, err error) {
+func (s *Service) provision(ctx context.Context, o registry.Owner, more *CreateOptions) (_ registry.Metadata, err error) {
 	id := runtime.NewID()
-	m := registry.Metadata{SandboxID: id, ContainerName: id, Owner: o, CreatedAt: time.Now().UnixMilli(), GitConfigured: git != nil}
+	m := registry.Metadata{SandboxID: id, ContainerName: id, Owner: o, CreatedAt: time.Now().UnixMilli(), GitConfigured: more.gitConfig() != nil}
 	var conflict *registry.ConflictError
 	if err = s.registry.Reserve(m); errors.As(err, &conflict) {
 		// No other call creates one for this owner now: it was left half created.
@@ -173,7 +173,11 @@ func (s *Service) provision(ctx context.Context, o registry.Owner, git *GitConfi
 		}
 	}()
 	step.Reached("service: reserved")
-	created, err := s.driver.CreateSandbox(ctx, &CreateSandboxParams{SandboxID: id, Owner: o, GitConfig: git, TTL: s.opts.TTL, IdleTimeout: s.opts.IdleTimeout})
+	params := &CreateSandboxParams{SandboxID: id, Owner: o, TTL: s.opts.TTL, IdleTimeout: s.opts.IdleTimeout}
+	if more != nil {
+		params.CreateOptions = *more
+	}
+	created, err := s.driver.CreateSandbox(ctx, params)
 	if err != nil {
 		return registry.Metadata{}, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"wolffia/network"
 	"wolffia/runtime"
+	"wolffia/service"
 )
 
 // The flags about the network.
@@ -139,4 +140,25 @@ func parseHeader(s string) (network.Header, error) {
 		return h, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %s is not a file that can be read: write the header's value into it", flagHeader, s, file)
 	}
 	return network.Header{Name: name, Header: header, File: file}, nil
+}
+
+// mayReach returns why a request to the service must not give its sandbox a network, or nil:
+// what the flags of serve say holds, and what is of this host only they can allow.
+func (f *networkFlags) mayReach(p *service.CreateSandboxParams) error {
+	denied := func(format string, args ...any) error {
+		return runtime.Errorf(runtime.ErrDenied, format, args...)
+	}
+	switch e := p.Egress; {
+	case f.named() || f.flags.Changed(flagNetwork):
+		return denied("network %q: the flags of wolffia serve say what the sandboxes reach: leave network and egress out, or start wolffia serve without these flags", p.Network)
+	case p.Network == runtime.NetworkHost:
+		return denied("network %q: only wolffia serve --network host gives it: use %q with egress", p.Network, runtime.NetworkFiltered)
+	case e != nil && len(e.Hosts) > 0:
+		return denied("egress.hosts: they can be addresses of this host: only wolffia serve --%s gives them", flagAddHost)
+	case e != nil && len(e.Headers) > 0:
+		return denied("egress.headers: they are files of this host: only wolffia serve --%s gives them", flagHeader)
+	case e != nil && e.Learn:
+		return denied("egress.learn: it allows all public hosts: name those that are needed in egress.allow")
+	}
+	return nil
 }

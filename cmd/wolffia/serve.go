@@ -88,7 +88,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace tim
 	if template.Resources.BestEffort {
 		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
-	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null)}),
+	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null), MayReach: box.mayReach}),
 		rt.StateDir(), &service.ServiceOptions{Log: log})
 	if err != nil {
 		return err

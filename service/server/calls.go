@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/registry"
@@ -58,18 +59,24 @@ type ownerRequest struct {
 type createRequest struct {
 	registry.Owner
 	GitConfig *service.GitConfig `json:"gitConfig"`
+	Network   runtime.Network    `json:"network"`
+	Egress    *network.Policy    `json:"egress"`
+}
+
+func (r *createRequest) options() *service.CreateOptions {
+	return &service.CreateOptions{GitConfig: r.GitConfig, Network: r.Network, Egress: r.Egress}
 }
 
 func (s *Server) createSandbox(ctx context.Context, e *entry, r *createRequest) (int, any, error) {
 	e.about(r.Owner, "")
-	m, err := s.service.CreateSandbox(ctx, r.Owner, r.GitConfig)
+	m, err := s.service.CreateSandbox(ctx, r.Owner, r.options())
 	e.about(r.Owner, m.SandboxID)
 	return http.StatusCreated, m, err
 }
 
 func (s *Server) ensureSandbox(ctx context.Context, e *entry, r *createRequest) (int, any, error) {
 	e.about(r.Owner, "")
-	m, created, err := s.service.EnsureSandbox(ctx, r.Owner, r.GitConfig)
+	m, created, err := s.service.EnsureSandbox(ctx, r.Owner, r.options())
 	e.about(r.Owner, m.SandboxID)
 	status := http.StatusOK
 	if created {

@@ -33,7 +33,7 @@ func encode(w *bufio.Writer, v any) error {
 type bashResult service.BashResult
 
 func (r *bashResult) encode(w *bufio.Writer) error {
-	denied := cmp.Or(r.Denied, &runtime.Denials{})
+	denied, refused := cmp.Or(r.Denied, &runtime.Denials{}), cmp.Or(r.Refused, &runtime.Refusals{})
 	_, _ = w.WriteString("{") // w returns the error at the last write
 	if err := jsontext.WriteField(w, "stdout", r.Stdout); err != nil {
 		return err
@@ -53,7 +53,10 @@ func (r *bashResult) encode(w *bufio.Writer) error {
 
 		Denied     []runtime.Denial `json:"denied,omitempty"`
 		DeniedMore int              `json:"deniedMore,omitempty"`
-	}{r.ExitCode, r.Cwd, jsontext.Exact(r.Cwd), r.Duration.Milliseconds(), r.Truncated, r.SessionEnded, r.Restored, denied.List, denied.More})
+
+		Refused     []runtime.Refusal `json:"refused,omitempty"`
+		RefusedMore int               `json:"refusedMore,omitempty"`
+	}{r.ExitCode, r.Cwd, jsontext.Exact(r.Cwd), r.Duration.Milliseconds(), r.Truncated, r.SessionEnded, r.Restored, denied.List, denied.More, refused.List, refused.More})
 	if err != nil {
 		return err
 	}
