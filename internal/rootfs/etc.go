@@ -29,8 +29,8 @@ import (
 //	storeImage    replaced                       a line added    a line changed  its own
 //	engineImage   mounted                        mounted         mounted         its own
 //
-// With the host's network resolv.conf is the host's. An image's nsswitch.conf is its own but
-// without a network.
+// With the host's network resolv.conf is the host's; without a network hostRoot has none. An
+// image's nsswitch.conf is its own but without a network.
 type rootKind int
 
 const (
@@ -81,7 +81,9 @@ func etcFiles(kind rootKind, c *statedir.Config, host map[string]string) map[str
 	files["group"] = fmt.Sprintf("root:x:0:\n%s:x:%d:\nnogroup:x:65534:\n", c.User, c.GID)
 	files["hosts"] = "127.0.0.1 localhost " + name + "\n::1 localhost " + name + "\n"
 	files["hostname"] = name + "\n"
-	files["resolv.conf"] = resolvConf(c.Network, host["resolv.conf"])
+	if kind != hostRoot || c.Network == runtime.NetworkHost || c.Network == runtime.NetworkFiltered {
+		files["resolv.conf"] = resolvConf(c.Network, host["resolv.conf"])
+	}
 	return files
 }
 
@@ -160,7 +162,11 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 		return nil
 	}
 	spec.Etc = etc
-	spec.Identity = slices.Sorted(maps.Keys(etcFiles(engineImage, &b.Config, host)))
+	for _, name := range slices.Sorted(maps.Keys(etcFiles(engineImage, &b.Config, host))) {
+		if _, written := files[name]; written {
+			spec.Identity = append(spec.Identity, name)
+		}
+	}
 	for _, pattern := range hostDirs {
 		found, err := filepath.Glob("/etc/" + pattern)
 		if err != nil {

@@ -20,7 +20,7 @@ func TestEtcFiles(t *testing.T) {
 		net  runtime.Network
 		want string
 	}{
-		{"the host's", hostRoot, runtime.NetworkNone, "group hostname hosts ld.so.cache nsswitch.conf os-release passwd resolv.conf services"},
+		{"the host's", hostRoot, runtime.NetworkNone, "group hostname hosts ld.so.cache nsswitch.conf os-release passwd services"},
 		{"the host's, names", hostRoot, runtime.NetworkFiltered, "group hostname hosts ld.so.cache nsswitch.conf os-release passwd resolv.conf services"},
 		{"the host's, network", hostRoot, runtime.NetworkHost, "group hostname hosts ld.so.cache nsswitch.conf os-release passwd resolv.conf services"},
 		{"a root file system", ownRootfs, runtime.NetworkNone, "group hostname hosts nsswitch.conf passwd resolv.conf"},
