@@ -148,6 +148,21 @@ func (f *Frame) Shrink() {
 	}
 }
 
+// Append adds bytes to the payload. It reports false, and adds nothing, if they do not fit.
+func (f *Frame) Append(p []byte) bool {
+	n := f.n + len(p)
+	if n > MaxPayload {
+		return false
+	}
+	if len(f.buf) == len(buffer{}) {
+		copy(f.buf[HeaderSize+f.n:], p)
+	} else {
+		f.buf = append(f.buf[:HeaderSize+f.n], p...)
+	}
+	f.n = n
+	return true
+}
+
 // Bytes is the whole frame as it goes over the wire.
 func (f *Frame) Bytes() []byte {
 	b := f.buf[:HeaderSize+f.n]

@@ -215,3 +215,27 @@ func FuzzParseStart(f *testing.F) {
 		}
 	})
 }
+
+// Bytes can be added to a frame while they fit, also to one that was shrunk.
+func TestAppend(t *testing.T) {
+	for _, shrink := range []bool{false, true} {
+		f := wire.NewFrame(wire.Stdout, 7)
+		f.SetLen(copy(f.Room(), "begin "))
+		if shrink {
+			f.Shrink()
+		}
+		rest := strings.Repeat("x", wire.MaxPayload-len("begin "))
+		if !f.Append([]byte(rest[:10])) || !f.Append([]byte(rest[10:])) || f.Append([]byte("y")) {
+			t.Errorf("shrunk %v: what fits and what does not", shrink)
+		}
+		if string(f.Payload()) != "begin "+rest {
+			t.Errorf("shrunk %v: the payload is not what was added", shrink)
+		}
+		g, err := wire.NewReader(bytes.NewReader(f.Bytes())).Next()
+		if err != nil || !bytes.Equal(g.Payload(), f.Payload()) {
+			t.Errorf("shrunk %v: on the wire it is another: %v", shrink, err)
+		}
+		g.Release()
+		f.Release()
+	}
+}

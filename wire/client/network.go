@@ -18,6 +18,7 @@ import (
 type socket struct {
 	started chan struct{} // closed when the addresses are set
 	once    sync.Once
+	packets bool           // frames are datagrams
 	ready   func(*Process) // called when the socket is connected, by the goroutine that reads; or nil
 
 	local, peer netip.AddrPort // set before started is closed
@@ -53,7 +54,7 @@ func socketError(why *wire.Failure) error {
 // open opens a channel for a socket. It does not wait; ready is called when the socket is
 // connected, by the goroutine that reads the connection: it must not block.
 func (c *Conn) open(req *wire.NetRequest, ready func(*Process)) (*Process, error) {
-	s := &socket{started: make(chan struct{}), ready: ready}
+	s := &socket{started: make(chan struct{}), packets: req.Op == wire.NetPacket, ready: ready}
 	return c.Start(&Request{StartRequest: wire.StartRequest{Network: req}, OnStderr: func([]byte) {}, socket: s})
 }
 

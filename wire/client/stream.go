@@ -18,6 +18,7 @@ type output struct {
 	stream wire.Type
 	take   func([]byte) // nil: queue
 	window int          // the credit that it starts with
+	merge  bool         // the boundaries of frames mean nothing
 
 	mu     sync.Mutex
 	change *sync.Cond   // queue, err or limit has changed; uses mu
@@ -32,10 +33,15 @@ type output struct {
 }
 
 func newOutput(p *Process, stream wire.Type, take func([]byte)) *output {
-	o := &output{p: p, stream: stream, take: take, window: p.window, credit: p.window}
+	o := &output{p: p, stream: stream, take: take, window: p.window, credit: p.window, merge: p.socket == nil || !p.socket.packets}
 	o.change = sync.NewCond(&o.mu)
 	return o
 }
+
+// small is the size up to which the payload of a frame is added to the one before it, in
+// bytes: a hostile guest that sends single bytes on many channels would otherwise take much more
+// memory than its credit.
+const small = 4 << 10
 
 // put takes over a data frame.
 func (o *output) put(f wire.Frame) error {
@@ -53,7 +59,11 @@ func (o *output) put(f wire.Frame) error {
 	}
 	o.total += int64(n)
 	if o.take == nil {
-		o.queue = wire.Enqueue(o.queue, f)
+		if last := len(o.queue) - 1; last >= 0 && n <= small && o.merge && o.queue[last].Append(f.Payload()) {
+			f.Release()
+		} else {
+			o.queue = wire.Enqueue(o.queue, f)
+		}
 		o.change.Signal()
 		o.mu.Unlock()
 		return nil
