@@ -64,6 +64,7 @@ type shim struct {
 	drained chan struct{} // closed at the end of their error output
 	relay   *relay
 	relayed chan error      // gets the end of relay.run
+	over    chan struct{}   // closed then
 	network inside.Network  // see reach; nil: the shim has no use for it
 	tree    *treeConn       // nil: no codebase, or it is mounted natively
 	static  *staticfs.Stats // nil: the codebase has no static filter

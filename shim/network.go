@@ -23,6 +23,10 @@ func (s *shim) reach() (inside.Network, error) {
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "connect the shim to PID 1: %w", err)
 	}
+	go func() { // ends with PID 1's stream
+		<-s.over
+		_ = conn.Close() // else requests would wait for PID 1 without end
+	}()
 	s.network = s.networkOver(inside.Relayed(conn))
 	return s.network, nil
 }

@@ -142,12 +142,16 @@ func (s *shim) connect() (*net.UnixListener, error) {
 	if err := s.live(); err != nil {
 		return nil, err
 	}
-	s.relayed = make(chan error, 1)
-	go func() { s.relayed <- s.relay.run() }() // ends with PID 1's stream
+	s.relayed, s.over = make(chan error, 1), make(chan struct{})
+	go func() { // ends with PID 1's stream
+		s.relayed <- s.relay.run()
+		close(s.over)
+	}()
 	step.Reached("PID 1 there")
 	if err := s.openPorts(); err != nil {
 		return nil, err
 	}
+	step.Reached("ports open")
 	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "put the sandbox's socket in its place: %w", err)
 	}

@@ -108,6 +108,8 @@ func (a *app) flagValues(flag string) cobra.CompletionFunc {
 		return fixed(filterAuto, string(runtime.FilterFuse)+"\tat each access", string(runtime.FilterStatic)+"\tmasks, made at the start", string(runtime.FilterNone)+"\tthe rules grant all")
 	case "pull":
 		return fixed(pullMissing, pullAlways, pullNever)
+	case "publish", "expose", "address":
+		return fixed()
 	case "preset":
 		return completePresets
 	case "image":

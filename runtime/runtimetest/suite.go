@@ -52,7 +52,7 @@ func members() []test {
 func differing() []test {
 	return slices.Concat(
 		createTests, lifecycleTests, codebaseTests, filterTests, filterTableTests,
-		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests,
+		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, portTests,
 	)
 }
 
