@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A Compiled is a [Policy] that was checked. It does not change, and is safe for concurrent
+// A Compiled is a [Policy] that was checked; the zero one allows nothing. It does not change, and is safe for concurrent
 // use. Names are those that [NormalName] returns: other forms are not found.
 type Compiled struct {
 	exact, below map[string][]rule

@@ -21,7 +21,7 @@ const (
 	ReasonRate      = "too many new names below a wildcard"
 	ReasonSlow      = "nothing to check within 10 s"
 	ReasonNotTLS    = "not TLS, on port 443"
-	ReasonBadTLS    = "the TLS handshake is malformed or larger than 64 KiB"
+	ReasonBadTLS    = "the TLS handshake is malformed or larger than 32 KiB"
 	ReasonNoSNI     = "the TLS handshake has no server name"
 	ReasonSNI       = "the TLS handshake is for another server name"
 	ReasonECH       = "the TLS handshake hides its server name (ECH)"

@@ -153,6 +153,42 @@ func TestFlood(t *testing.T) {
 	_ = client.Close()
 }
 
+// As many connections as are served at once, each with almost as long a handshake as is read.
+func TestHugeHandshakes(t *testing.T) {
+	checkLeaks(t)
+	c := &crowd{conns: make(chan net.Conn), done: make(chan struct{})}
+	c.ports = map[uint16]uint16{}
+	w := newWorld(t, allow("good.example:443"), func(o *Options) { o.Network = c })
+	w.net = &c.loop
+	w.address("good.example")
+	var before, during runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var clients []net.Conn
+	first := append([]byte{22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff}, make([]byte, 0x4000-4)...)
+	rest := append([]byte{22, 3, 1, 0x3f, 0}, make([]byte, 0x3f00)...)
+	for range maxConns {
+		client, server := net.Pipe()
+		clients = append(clients, client)
+		_ = client.SetDeadline(time.Now().Add(hang))
+		c.conns <- &pipeConn{server, func() {}}
+		for _, record := range [][]byte{first, rest} {
+			if _, err := client.Write(record); err != nil { // a pipe: it was read when this returns
+				t.Fatal(err)
+			}
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&during)
+	t.Logf("the heap has grown by %d KiB for each connection", (int64(during.HeapAlloc)-int64(before.HeapAlloc))>>10/maxConns)
+	if grown := int64(during.HeapAlloc) - int64(before.HeapAlloc); grown > maxConns*4*maxPeek {
+		t.Errorf("the heap has grown by %d MiB", grown>>20)
+	}
+	for _, client := range clients {
+		_ = client.Close()
+	}
+}
+
 // Connections to DNS that stay open do not keep others from it for longer than the limit, and those for
 // names have slots of their own.
 func TestDNSFlood(t *testing.T) {

@@ -29,6 +29,9 @@ var (
 // only: inside, another listener has the port.
 var services = []uint16{AddrDNS.Port(), AddrHTTP.Port(), AddrSOCKS.Port()}
 
+// nothing is the policy that allows nothing.
+var nothing = new(network.Compiled)
+
 // Options are what a gateway needs.
 type Options struct {
 	Network inside.Network    // of the sandbox; the gateway does not close it
@@ -76,10 +79,7 @@ type Gateway struct {
 // still to be called. An error names the address that cannot be listened on.
 func Start(ctx context.Context, o Options) (*Gateway, error) {
 	if o.Policy == nil {
-		var err error
-		if o.Policy, err = (&network.Policy{}).Compile(); err != nil {
-			return nil, err
-		}
+		o.Policy = nothing
 	}
 	if o.Lookup == nil {
 		o.Lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -144,8 +144,11 @@ func (g *Gateway) open(p *network.Compiled) error {
 
 // SetPolicy replaces the policy. When it returns, the new policy is in force: listeners of new
 // ports are open, and connections that the new policy does not allow are closed. On an error,
-// which names a port that cannot be listened on, the policy is the old one.
+// which names a port that cannot be listened on, the policy is the old one. nil allows nothing.
 func (g *Gateway) SetPolicy(p *network.Compiled) error {
+	if p == nil {
+		p = nothing
+	}
 	g.change.Lock()
 	defer g.change.Unlock()
 	if g.ctx.Err() != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -156,6 +157,7 @@ func TestTLS(t *testing.T) {
 				s := httptest.NewUnstartedServer(nil)
 				change(client, server)
 				s.TLS = server
+				s.Config.ErrorLog = log.New(io.Discard, "", 0) // the client ends at once
 				s.StartTLS()
 				defer s.Close()
 				client.RootCAs = x509.NewCertPool()
@@ -430,6 +432,9 @@ func TestSetPolicy(t *testing.T) {
 	if c, err := net.DialTimeout("tcp4", netip.AddrPortFrom(addr, w.net.real(8022)).String(), hang); err == nil {
 		_ = c.Close()
 		t.Error("port 8022 is still open")
+	}
+	if err := w.g.SetPolicy(nil); err != nil || w.g.policy.Load().Known("git.example") {
+		t.Error("the absent policy:", err)
 	}
 	w.set(network.Policy{Allow: []string{"git.example:22"}, Hosts: map[string]string{"git.example": "10.0.0.7"}})
 	w.ended(w.name("git.example", 22)) // it is at another address now

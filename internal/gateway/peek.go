@@ -13,8 +13,9 @@ import (
 	"wolffia/network"
 )
 
-// maxPeek is how many bytes are read ahead, to check them, of a connection.
-const maxPeek = 64 << 10
+// maxPeek is how many bytes are read ahead, to check them, of a connection. The largest
+// ClientHellos of clients have some 4 KiB; each byte takes about two and a half of memory.
+const maxPeek = 32 << 10
 
 // recordHandshake is the first byte of a TLS connection (RFC 8446, 5.1).
 const recordHandshake = 0x16
