@@ -83,6 +83,9 @@ func (r *Runtime) Create(ctx context.Context, config *runtime.SandboxConfig) (*r
 	if len(c.Mounts) > 0 || c.Rootfs != "" || c.Image != "" || c.ImageID != "" || c.Resources != (runtime.Resources{}) {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has the host's files: no mounts, no root file system, no image")
 	}
+	if c.Network == runtime.NetworkFiltered {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has the host's network: no names filter it")
+	}
 	if len(c.Publish)+len(c.Expose)+len(c.Sockets) > 0 {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has the host's network: no ports, no sockets")
 	}

@@ -31,6 +31,8 @@ const (
 	Mounts Feature = "Mounts"
 	// Network: NetworkHost. Without it, that is ErrUnsupported.
 	Network Feature = "Network"
+	// Names: NetworkFiltered with SandboxConfig.Egress. Without it, that is ErrUnsupported.
+	Names Feature = "Names"
 	// Rootfs: SandboxConfig.Rootfs. Without it, that is ErrUnsupported.
 	Rootfs Feature = "Rootfs"
 	// Image: SandboxConfig.Image. Without it, that is ErrUnsupported.
@@ -93,6 +95,7 @@ var probes = map[Feature]func(e *env) bool{
 		return e.canCreate(&runtime.SandboxConfig{Mounts: []runtime.Mount{{Source: e.dir(), Target: "/data"}}})
 	},
 	Network: func(e *env) bool { return e.canCreate(&runtime.SandboxConfig{Network: runtime.NetworkHost}) },
+	Names:   func(e *env) bool { return e.canCreate(&runtime.SandboxConfig{Network: runtime.NetworkFiltered}) },
 	Rootfs:  func(e *env) bool { return e.canCreate(&runtime.SandboxConfig{Rootfs: e.dir()}) },
 	Image: func(e *env) bool {
 		_, err := e.rt.Create(e.Ctx, &runtime.SandboxConfig{Image: noImage})

@@ -44,7 +44,7 @@ func members() []test {
 		createTests, lookupTests, lifecycleTests, concurrencyTests, deadTests, recoveryTests,
 		execTests, limitTests, streamTests, processTests, terminalTests,
 		codebaseTests, fileTests, filterTests, filterTableTests, ruleTests, deniedTests,
-		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, lifetimeTests, portTests,
+		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, lifetimeTests, portTests, nameTests,
 	)
 }
 
@@ -52,7 +52,7 @@ func members() []test {
 func differing() []test {
 	return slices.Concat(
 		createTests, lifecycleTests, codebaseTests, filterTests, filterTableTests,
-		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, portTests,
+		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, portTests, nameTests,
 	)
 }
 

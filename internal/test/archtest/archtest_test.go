@@ -22,7 +22,7 @@ var allow = map[string][]string{
 	"network":                         {},
 	"runtime":                         {"network", "perm"},
 	"runtime/launch":                  {"runtime"},
-	"runtime/runtimetest":             {"runtime", "runtime/launch", "perm", "internal/*", "internal/test/*"},
+	"runtime/runtimetest":             {"network", "runtime", "runtime/launch", "perm", "internal/*", "internal/test/*"},
 	"runtime/mock":                    {"runtime", "perm", "internal/*", "internal/test/*"},
 	"runtime/bwrap":                   {"runtime", "runtime/launch", "internal/child"},
 	"runtime/gvisor":                  {"runtime", "runtime/launch", "internal/child", "internal/runsc"},
