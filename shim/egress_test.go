@@ -1,0 +1,103 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"wolffia/fusefs/audit"
+	"wolffia/internal/gateway"
+	"wolffia/internal/statedir"
+)
+
+// newEgress returns an egress without a gateway, and the function that reads its log.
+func newEgress(t *testing.T) (*egress, func() []audit.Record) {
+	t.Helper()
+	run := t.TempDir()
+	e := &egress{log: audit.NewLog(statedir.NetworkAudit(run), nil), last: map[gateway.Event]int{}}
+	return e, func() (all []audit.Record) {
+		t.Helper()
+		e.log.Close(time.Minute)
+		logs, err := audit.OpenAll(filepath.Join(run, "network.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer logs.Close()
+		for {
+			r, err := logs.Next()
+			if errors.Is(err, io.EOF) {
+				return all
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, r)
+		}
+	}
+}
+
+// A client gets what was refused since it asked, once for each kind, and of many kinds a few.
+func TestRefused(t *testing.T) {
+	e, _ := newEgress(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	if r := e.refused(0); r.Refused != nil || r.Seen != 0 {
+		t.Errorf("%+v", r)
+	}
+	ev := gateway.Event{Time: at, Op: gateway.OpConnect, Name: "a.example", Port: 22, Reason: gateway.ReasonPort, Remedy: "--allow-host a.example:22", Count: 1}
+	e.event(ev)
+	before := e.refused(1 << 62)
+	if before.Refused != nil || before.Seen != 1 {
+		t.Errorf("%+v", before)
+	}
+	if r := e.refused(before.Seen); r.Refused != nil {
+		t.Errorf("%+v", r.Refused)
+	}
+	ev.Count = 2
+	e.event(ev)
+	r := e.refused(before.Seen)
+	if r.Seen != 2 || r.Refused == nil || len(r.Refused.List) != 1 || r.Refused.More != 0 {
+		t.Fatalf("%+v", r.Refused)
+	}
+	if got := r.Refused.List[0]; got.Name != "a.example" || got.Port != 22 || got.Allow != ev.Remedy || got.Count != 1 || !got.Time.Equal(at) {
+		t.Errorf("%+v", got)
+	}
+	for i := range 40 {
+		e.event(gateway.Event{Time: at, Op: gateway.OpConnect, Name: fmt.Sprintf("%d.example\x1b", i), Reason: gateway.ReasonName, Count: 1})
+	}
+	r = e.refused(r.Seen)
+	if len(r.Refused.List) != maxRefusals || r.Refused.More != 40-maxRefusals {
+		t.Errorf("%d and %d more", len(r.Refused.List), r.Refused.More)
+	}
+	if got := r.Refused.List[0].Name; got != `0.example\x1b` {
+		t.Errorf("%q", got)
+	}
+}
+
+// The log has how often each was refused, though the gateway reports the counts so far; and what
+// a policy that learns has let pass, which no client gets.
+func TestRefusedLog(t *testing.T) {
+	e, read := newEgress(t)
+	ev := gateway.Event{Time: time.Now(), Op: gateway.OpLookup, Name: "a.example", Reason: gateway.ReasonName}
+	for _, ev.Count = range []int{1, 2, 32} {
+		e.event(ev)
+	}
+	e.event(gateway.Event{Time: time.Now(), Op: gateway.OpConnect, Name: "b.example", Port: 443, Reason: gateway.ReasonLearned, Remedy: "--allow-host b.example:443", Count: 1})
+	if r := e.refused(0); r.Seen != 3 || len(r.Refused.List) != 1 {
+		t.Errorf("%+v", r)
+	}
+	var a, b int64
+	for _, r := range read() {
+		switch r.Host.Name {
+		case "a.example":
+			a += r.Count
+		case "b.example":
+			b += r.Count
+		}
+	}
+	if a != 32 || b != 1 {
+		t.Errorf("%d and %d", a, b)
+	}
+}
