@@ -79,12 +79,15 @@ func (p *pipeConn) Close() error {
 // the others wait, memory is bounded, and afterwards the gateway serves as before.
 func TestFlood(t *testing.T) {
 	checkLeaks(t)
-	const attempts = 10000
+	const (
+		attempts = 10000
+		window   = maxConns - 100 // clients that stay once the limit was reached
+	)
 	c := &crowd{conns: make(chan net.Conn), done: make(chan struct{})}
 	c.ports = map[uint16]uint16{}
 	w := newWorld(t, allow("good.example:443"), func(o *Options) {
 		o.Network = c
-		o.patience = time.Second
+		o.patience = time.Minute // what ends is ended by the test
 	})
 	w.net = &c.loop
 	w.site("good.example", "93.184.216.34")
@@ -94,41 +97,39 @@ func TestFlood(t *testing.T) {
 	var before, during runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	var clients sync.WaitGroup
+	var running sync.WaitGroup
+	var clients []net.Conn
+	gone := 0
 	for i := range attempts {
 		client, server := net.Pipe()
+		_ = client.SetDeadline(time.Now().Add(time.Minute))
+		clients = append(clients, client)
 		var once sync.Once
 		conn := &pipeConn{server, func() { once.Do(func() { open.Add(-1) }) }}
-		n := open.Add(1)
-		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-		}
 		select {
 		case c.conns <- conn:
 		case <-time.After(hang):
 			t.Fatal("connections are not accepted any more")
 		}
-		clients.Go(func() {
-			defer client.Close()
-			_ = client.SetDeadline(time.Now().Add(hang))
-			if i%16 == 15 {
-				record := append([]byte{22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff}, make([]byte, 0x4000-4)...)
-				for range 10 {
-					if _, err := client.Write(record); err != nil {
-						break
-					}
-					record = append([]byte{22, 3, 1, 0x40, 0}, make([]byte, 0x4000)...)
-				}
-			}
-			_, _ = io.Copy(io.Discard, client)
-		})
-		if i == attempts/2 {
+		n := open.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		if i == maxConns { // the one that waits
+			w.expect(ReasonBusy)
 			runtime.GC()
 			runtime.ReadMemStats(&during)
 		}
+		if i > maxConns && i%8 == 0 {
+			running.Go(func() { endless(client) })
+		}
+		for ; i >= maxConns && gone < i-window; gone++ {
+			_ = clients[gone].Close()
+		}
 	}
-	clients.Wait()
-	w.expect(ReasonBusy)
-	w.expect(ReasonSlow)
+	for _, client := range clients[gone:] {
+		_ = client.Close()
+	}
+	running.Wait()
 	w.expect(ReasonBadTLS)
 	if n := most.Load(); n > maxConns+2 { // one more is accepted and waits, one is about to be
 		t.Errorf("%d connections at once", n)
@@ -151,6 +152,17 @@ func TestFlood(t *testing.T) {
 		t.Error("after the flood:", err)
 	}
 	_ = client.Close()
+}
+
+// endless sends a handshake without end, until the other side ends the connection.
+func endless(c net.Conn) {
+	record := append([]byte{22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff}, make([]byte, 0x4000-4)...)
+	for range 10 {
+		if _, err := c.Write(record); err != nil {
+			return
+		}
+		record = append([]byte{22, 3, 1, 0x40, 0}, make([]byte, 0x4000)...)
+	}
 }
 
 // As many connections as are served at once, each with almost as long a handshake as is read.

@@ -479,6 +479,18 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
+// A rule may have the port of a service inside: the name is reached through the proxies.
+func TestServicePort(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:1080"))
+	w.plain("git.example", 1080, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
+	c, code := w.socks(socksConnect, socksName, []byte("git.example"), 1080)
+	if text := w.ended(c); code != socksGranted || text != "hi" {
+		t.Errorf("%d, %q", code, text)
+	}
+	w.quiet()
+}
+
 // Close ends what is open, and flushes the counts of events.
 func TestClose(t *testing.T) {
 	checkLeaks(t)
