@@ -131,7 +131,7 @@ func (c *connection) read(socket *os.File) error {
 		n, err := socket.Read(f.Room()[:n])
 		c.mu.Lock()
 		c.credit -= n
-		killed := c.killed
+		killed, ended := c.killed, c.ended
 		c.mu.Unlock()
 		if n > 0 && !killed {
 			f.SetLen(n)
@@ -141,6 +141,8 @@ func (c *connection) read(socket *os.File) error {
 		switch {
 		case killed:
 			return nil
+		case errors.Is(err, io.EOF) && !ended && rawsock.WasReset(socket):
+			return unix.ECONNRESET
 		case errors.Is(err, io.EOF):
 			return c.n.w.Send(wire.StdoutEOF, c.channel, nil)
 		case err != nil:

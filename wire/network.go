@@ -8,7 +8,7 @@ import (
 
 // NetWindow is the credit that each stream of a network channel starts with, in bytes. It
 // is less than [Window]: there can be many such channels, and each end may hold as much.
-const NetWindow = 128 << 10
+const NetWindow = 256 << 10
 
 // A NetOp is what a [NetRequest] asks for.
 type NetOp uint8

@@ -163,6 +163,19 @@ func CloseWrite(connection *os.File) error {
 	return control(connection, func(fd int) error { return unix.Shutdown(fd, unix.SHUT_WR) })
 }
 
+// WasReset reports whether a TCP connection was reset whose direction to the peer has not been
+// ended: the kernel reports that once only, to a read or a write, and then as an end of file.
+func WasReset(connection *os.File) bool {
+	const closed = 7 // TCP_CLOSE in linux/tcp_states.h
+	reset := false
+	_ = control(connection, func(fd int) error {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		reset = err == nil && info.State == closed
+		return err
+	})
+	return reset
+}
+
 // Addresses returns the address of a socket and that of its peer, each the zero AddrPort if it
 // has none.
 func Addresses(socket *os.File) (local, peer netip.AddrPort) {
