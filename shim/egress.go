@@ -3,6 +3,7 @@ package shim
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"wolffia/fusefs/audit"
 	"wolffia/internal/boot"
 	"wolffia/internal/gateway"
-	"wolffia/internal/inside"
 	"wolffia/internal/statedir"
 	"wolffia/network"
 	"wolffia/runtime"
@@ -39,19 +39,25 @@ func (s *shim) filter() error {
 	if err != nil {
 		return err
 	}
-	s.egress, err = startEgress(s.boot.Run, net, c.Egress)
+	// With a kernel of its own, or in an engine, the processes inside are not the host's.
+	o := gateway.Options{Network: net}
+	if pid := initOf(s.inst.PID); pid > 0 && !s.boot.OwnKernel && s.boot.Engine == "" {
+		o.Process = func(local, remote netip.AddrPort) (int, string) { return owner(pid, local, remote) }
+	}
+	s.egress, err = startEgress(s.boot.Run, o, c.Egress)
 	return err
 }
 
 // startEgress starts the network of a sandbox with the names of policy, nil for none. The caller
 // closes it.
-func startEgress(run string, net inside.Network, policy *network.Policy) (*egress, error) {
+func startEgress(run string, o gateway.Options, policy *network.Policy) (*egress, error) {
 	compiled, err := compile(policy)
 	if err != nil {
 		return nil, err
 	}
 	e := &egress{log: audit.NewLog(statedir.NetworkAudit(run), slog.New(slog.NewTextHandler(os.Stderr, nil))), last: map[gateway.Event]int{}}
-	e.gateway, err = gateway.Start(context.Background(), gateway.Options{Network: net, Policy: compiled, Event: e.event})
+	o.Policy, o.Event = compiled, e.event
+	e.gateway, err = gateway.Start(context.Background(), o)
 	if err != nil {
 		e.log.Close(boot.AuditLimit)
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "network of the sandbox: %w", err)

@@ -1,0 +1,117 @@
+package shim
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"wolffia/internal/proc"
+)
+
+// Bounds of a search for the owner of a socket: the sandbox chooses how much there is.
+const (
+	maxSocketTable = 1 << 20 // bytes of a table of sockets
+	maxOwners      = 512     // processes that are looked at
+	maxOwnerFDs    = 1024    // descriptors of each
+)
+
+// owner returns the process of a sandbox that has the socket with these ends, by its number on
+// the host, and its name; 0 and "" if it is not found. init is the sandbox's PID 1.
+func owner(init int, local, remote netip.AddrPort) (pid int, program string) {
+	inode := inodeOf(init, local, remote)
+	if inode == "" {
+		return 0, ""
+	}
+	for next := []int{init}; len(next) > 0; {
+		pid, next = next[0], next[1:]
+		if has(pid, "socket:["+inode+"]") {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			return pid, strings.ToValidUTF8(strings.TrimSuffix(string(name), "\n"), "\uFFFD")
+		}
+		if children := proc.AllChildren(pid); len(next)+len(children) <= maxOwners {
+			next = append(next, children...)
+		}
+	}
+	return 0, ""
+}
+
+// has reports whether a process has a descriptor of a file that /proc calls name.
+func has(pid int, name string) bool {
+	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	fds, _ := dir.Readdirnames(maxOwnerFDs)
+	for _, fd := range fds {
+		if target, err := os.Readlink(filepath.Join(dir.Name(), fd)); err == nil && target == name {
+			return true
+		}
+	}
+	return false
+}
+
+// inodeOf returns the inode of a socket in the network namespace of a process, as text; empty if
+// it is not found. The tables are those of proc_net(5).
+func inodeOf(pid int, local, remote netip.AddrPort) string {
+	for _, table := range []string{"tcp", "udp", "tcp6", "udp6"} {
+		f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "net", table))
+		if err != nil {
+			continue
+		}
+		inode := inodeIn(io.LimitReader(f, maxSocketTable), table, local, remote)
+		_ = f.Close()
+		if inode != "" {
+			return inode
+		}
+	}
+	return ""
+}
+
+// inodeIn searches a table. A socket of UDP need not be connected, nor bound to an address.
+func inodeIn(r io.Reader, table string, local, remote netip.AddrPort) string {
+	from, to, any := ends(table, local), ends(table, remote), ends(table, netip.AddrPort{})
+	anyFrom, _, _ := strings.Cut(any, ":")
+	_, port, _ := strings.Cut(from, ":")
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) < 10 {
+			continue
+		}
+		exact := f[1] == from && f[2] == to
+		loose := strings.HasPrefix(table, "udp") && (f[1] == from || f[1] == anyFrom+":"+port) && (f[2] == to || f[2] == any)
+		if (exact || loose) && f[9] != "0" {
+			return f[9]
+		}
+	}
+	return ""
+}
+
+// ends returns an IPv4 address and a port as a table has them, IPv6 tables as a mapped address;
+// the zero AddrPort is the unspecified one.
+func ends(table string, a netip.AddrPort) string {
+	if !a.IsValid() {
+		if strings.HasSuffix(table, "6") {
+			return strings.Repeat("0", 32) + ":0000"
+		}
+		return "00000000:0000"
+	}
+	b := a.Addr().Unmap()
+	if !b.Is4() {
+		return ""
+	}
+	four := b.As4()
+	text := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(four[:]), a.Port())
+	if strings.HasSuffix(table, "6") {
+		var mapped [4]byte
+		mapped[2], mapped[3] = 0xff, 0xff
+		text = strings.Repeat("0", 16) + fmt.Sprintf("%08X", binary.NativeEndian.Uint32(mapped[:])) + text
+	}
+	return text
+}
