@@ -261,13 +261,13 @@ func (c *configuration) idle(k *config.Key, s *config.Setting) bool {
 // host, and these beside names.
 func (c *configuration) otherNetwork(key string) bool {
 	unfiltered := func(network string) bool { return network != "" && network != string(runtime.NetworkFiltered) }
-	given := c.flags.Lookup(flagNetwork)
+	typed := func(flag string) bool { return c.flags.Changed(flag) && c.app.origins[flag] == "" }
 	names := func(flag string) bool { return slices.Contains(nameFlags, flag) }
 	if key == flagNetwork {
-		if !given.Changed && slices.ContainsFunc(nameFlags, c.flags.Changed) {
+		if !typed(flagNetwork) && slices.ContainsFunc(nameFlags, typed) {
 			return true
 		}
-	} else if given.Changed && unfiltered(given.Value.String()) {
+	} else if typed(flagNetwork) && unfiltered(c.flags.Lookup(flagNetwork).Value.String()) {
 		return true
 	}
 	at := func(is func(string) bool) int { // of the last setting
