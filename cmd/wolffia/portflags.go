@@ -61,8 +61,8 @@ func (f *portFlags) apply(c *runtime.SandboxConfig) error {
 
 // parsePort reads the number of a port.
 func parsePort(s string) (int, bool) {
-	n, err := strconv.Atoi(s)
-	return n, err == nil && runtime.IsPort(n)
+	n, err := strconv.ParseUint(s, 10, 16) // no sign
+	return int(n), err == nil && runtime.IsPort(int(n))
 }
 
 // parsePublish reads [ADDR:]LOCAL:PORT, or PORT for the same on both sides. An IPv6 address

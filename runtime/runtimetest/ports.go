@@ -239,6 +239,9 @@ func publishedPort(e *env) {
 		e.Fatal(err)
 	}
 	e.upgrade(c)
+	if e.has(Network) {
+		publishedOfHost(e)
+	}
 	// The port is the host's again when the sandbox has stopped, and the sandbox's at its next start.
 	e.OK(e.rt.Stop(e.Ctx, s.ID))
 	if _, err := dialHost(local); !errors.Is(err, syscall.ECONNREFUSED) {
@@ -250,6 +253,18 @@ func publishedPort(e *env) {
 		e.Fatal(err)
 	}
 	e.OK(exchanged(c, pattern(1000)))
+}
+
+// publishedOfHost publishes a port of a sandbox that shares the host's network.
+func publishedOfHost(e *env) {
+	local, port := e.freePort(), e.freePort()
+	s := e.start(&runtime.SandboxConfig{Network: runtime.NetworkHost, Publish: []runtime.Publish{{Local: local, Port: port}}})
+	e.server(s.ID, echoServer, "127.0.0.1", fmt.Sprint(port))
+	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", local))
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.OK(exchanged(c, pattern(100_000)))
 }
 
 // A port that is taken is a clear error, and leaves nothing.
