@@ -436,8 +436,12 @@ func TestSetPolicy(t *testing.T) {
 	if err := w.g.SetPolicy(nil); err != nil || w.g.policy.Load().Known("git.example") {
 		t.Error("the absent policy:", err)
 	}
+	w.set(allow("git.example:22"))
+	moved := w.name("git.example", 22)
+	say(moved, "four")
 	w.set(network.Policy{Allow: []string{"git.example:22"}, Hosts: map[string]string{"git.example": "10.0.0.7"}})
-	w.ended(w.name("git.example", 22)) // it is at another address now
+	w.ended(moved) // the name is at another address now
+	w.ended(w.name("git.example", 22))
 }
 
 // A policy that learns allows public names, and reports what no rule allows.
@@ -485,6 +489,19 @@ func TestServicePort(t *testing.T) {
 	w := newWorld(t, allow("git.example:1080"))
 	w.plain("git.example", 1080, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
 	c, code := w.socks(socksConnect, socksName, []byte("git.example"), 1080)
+	if text := w.ended(c); code != socksGranted || text != "hi" {
+		t.Errorf("%d, %q", code, text)
+	}
+	w.quiet()
+}
+
+// A client of SOCKS5 that looks the name up itself sends the address inside.
+func TestSOCKSAddress(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22"))
+	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
+	addr := w.address("git.example").As4()
+	c, code := w.socks(socksConnect, socksIPv4, addr[:], 22)
 	if text := w.ended(c); code != socksGranted || text != "hi" {
 		t.Errorf("%d, %q", code, text)
 	}

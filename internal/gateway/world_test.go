@@ -382,7 +382,7 @@ func (w *world) plain(name string, port uint16, addr string, serve func(*net.TCP
 			if err != nil {
 				return
 			}
-			_ = c.SetDeadline(time.Now().Add(hang))
+			_ = c.SetDeadline(time.Now().Add(3 * hang)) // its end must not look like the gateway's doing
 			running.Go(func() {
 				defer c.Close()
 				serve(c.(*net.TCPConn))
