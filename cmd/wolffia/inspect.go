@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -79,6 +80,14 @@ func (a *app) inspectCommand() *cobra.Command {
 	return cmd
 }
 
+// networkText returns the network of a sandbox, and how many names it can reach.
+func networkText(c *runtime.SandboxConfig) string {
+	if c.Network != runtime.NetworkFiltered {
+		return cmp.Or(string(c.Network), string(runtime.NetworkNone))
+	}
+	return fmt.Sprintf("%s: %d rules, see wolffia network show", c.Network, len(reaches(c.Egress)))
+}
+
 // print prints text.
 func (s *inspection) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -100,6 +109,7 @@ func (s *inspection) print(out io.Writer) error {
 	}
 	row("codebase", s.Codebase)
 	row("filter", string(s.listing.Filter))
+	row("network", networkText(s.SandboxConfig))
 	row("image", s.listing.Image)
 	row("image id", s.ImageID)
 	for i, v := range s.Volumes {
