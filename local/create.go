@@ -27,6 +27,7 @@ func recordOf(config *runtime.SandboxConfig) *statedir.Config {
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
 	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
 	c.Volumes = slices.Clone(c.Volumes)
+	c.Egress = copyOf(c.Egress)
 	c.Publish, c.Expose, c.Sockets = slices.Clone(c.Publish), slices.Clone(c.Expose), slices.Clone(c.Sockets)
 	if c.Git != nil {
 		g := *c.Git

@@ -64,6 +64,10 @@ type SandboxConfig struct {
 	Cwd string `json:"cwd,omitempty"`
 	// Network is what the sandbox can reach; empty means NetworkNone.
 	Network Network `json:"network,omitempty"`
+	// Egress are the names that a sandbox with NetworkFiltered can reach; nil: none. With
+	// another network it must be nil. Its headers are files of this host, and its Hosts may be
+	// addresses of this host: a program that takes it from others must check both.
+	Egress *network.Policy `json:"egress,omitempty"`
 	// Publish are ports of the host that lead to servers inside.
 	Publish []Publish `json:"publish,omitempty"`
 	// Expose are services of the host's loopback that the sandbox reaches.

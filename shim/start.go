@@ -148,6 +148,9 @@ func (s *shim) connect() (*net.UnixListener, error) {
 		close(s.over)
 	}()
 	step.Reached("PID 1 there")
+	if err := s.filter(); err != nil {
+		return nil, err
+	}
 	if err := s.openPorts(); err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ type boxFlags struct {
 	volumeFlags
 	gitFlags
 	pullFlags
+	networkFlags
 	portFlags
 	runtime  string
 	platform string

@@ -112,6 +112,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	var end error
 	if f.asJSON {
 		spec.Stdin, spec.TTY = spec.Stdin && !typed, false // a terminal has no end that the user did not type
+	}
+	a.warnKeys(spec, "call run at a terminal, without --json")
+	if f.asJSON {
 		end = a.execJSON(cmd.Context(), rt, id, true, spec)
 	} else {
 		end = a.exec(cmd.Context(), rt, id, true, spec)

@@ -1,5 +1,5 @@
-// Package audit is a sandbox's log of the denials of its filtered tree, and another one of the
-// refusals of its network. It has the format, the [Log] that the tree's server and the shim
+// Package audit is a sandbox's log of the denials of its filtered tree. The refusals of its
+// network are in a second log. It has the format, the [Log] that the tree's server and the shim
 // write, and the [Reader].
 //
 // It decides neither what is denied nor where the log is. The log is a file at PATH and, once

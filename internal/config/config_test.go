@@ -24,7 +24,7 @@ func testKeys() []Key {
 		switch {
 		case name == "rules":
 			k.Flag, k.Kind = "rule", List
-		case slices.Contains([]string{"mount", "reveal", "env", "label", "volume", "cache", "publish", "expose", "socket"}, name):
+		case slices.Contains([]string{"mount", "reveal", "env", "label", "volume", "cache", "allow-host", "add-host", "no-sni-check", "header", "publish", "expose", "socket"}, name):
 			k.Kind = List
 		case b.how == most:
 			k.Amount = amount
@@ -383,6 +383,7 @@ func TestPropose(t *testing.T) {
 		{nil, "# Found: Go (go.mod), Node with yarn (yarn.lock), make (Makefile)\n", "cache:"},
 		{[]Key{{Name: "cache"}}, "\ncache: go,yarn\n", "pip"},
 		{[]Key{{Name: "cache", Kind: List}}, "\ncache: [go, yarn]\n", "npm"},
+		{[]Key{{Name: "allow-host", Kind: List}}, "\n# allow-host: [\"@go\", \"@yarn\"]\n", "network: host"},
 	} {
 		text := Propose(tt.keys, has)
 		if _, err := Parse(tt.keys, Place{Project: true}, []byte(text)); err != nil {

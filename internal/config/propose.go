@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -10,33 +11,33 @@ type trait struct {
 	files []string // one of them is enough
 	is    string
 	cache string // the cache that it uses, if a sandbox can have that
+	hosts string // the list of hosts that it downloads from
 }
 
 // traits are in the order of a proposal. Of the lock files of one package.json the first
 // one that exists counts.
 var traits = [][]trait{
-	{{[]string{"go.mod", "go.work"}, "Go", "go"}},
+	{{[]string{"go.mod", "go.work"}, "Go", "go", "@go"}},
 	{
-		{[]string{"pnpm-lock.yaml"}, "Node with pnpm", "pnpm"},
-		{[]string{"yarn.lock"}, "Node with yarn", "yarn"},
-		{[]string{"bun.lock", "bun.lockb"}, "Node with bun", ""},
-		{[]string{"package.json"}, "Node with npm", "npm"},
+		{[]string{"pnpm-lock.yaml"}, "Node with pnpm", "pnpm", "@npm"},
+		{[]string{"yarn.lock"}, "Node with yarn", "yarn", "@yarn"},
+		{[]string{"bun.lock", "bun.lockb"}, "Node with bun", "", "@npm"},
+		{[]string{"package.json"}, "Node with npm", "npm", "@npm"},
 	},
 	{
-		{[]string{"uv.lock"}, "Python with uv", "uv"},
-		{[]string{"pyproject.toml", "requirements.txt", "setup.py"}, "Python", "pip"},
+		{[]string{"uv.lock"}, "Python with uv", "uv", "@pypi"},
+		{[]string{"pyproject.toml", "requirements.txt", "setup.py"}, "Python", "pip", "@pypi"},
 	},
-	{{[]string{"Cargo.toml"}, "Rust", "cargo"}},
-	{{[]string{"pom.xml"}, "Maven", "maven"}},
-	{{[]string{"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"}, "Gradle", "gradle"}},
-	{{[]string{"Makefile", "GNUmakefile", "makefile", "CMakeLists.txt"}, "make", ""}},
+	{{[]string{"Cargo.toml"}, "Rust", "cargo", "@crates"}},
+	{{[]string{"pom.xml"}, "Maven", "maven", "@maven"}},
+	{{[]string{"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts"}, "Gradle", "gradle", "@maven"}},
+	{{[]string{"Makefile", "GNUmakefile", "makefile", "CMakeLists.txt"}, "make", "", ""}},
 }
 
 // Propose returns the text of a project's file for a codebase; has reports whether a name
 // exists at its root. It sets keys that exist only.
 func Propose(keys []Key, has func(name string) bool) string {
-	var found, caches []string
-	builds := false
+	var found, caches, hosts []string
 	for _, group := range traits {
 	group:
 		for _, t := range group {
@@ -46,7 +47,10 @@ func Propose(keys []Key, has func(name string) bool) string {
 				}
 				found = append(found, fmt.Sprintf("%s (%s)", t.is, name))
 				if t.cache != "" {
-					builds, caches = true, append(caches, t.cache)
+					caches = append(caches, t.cache)
+				}
+				if t.hosts != "" {
+					hosts = append(hosts, strconv.Quote(t.hosts))
 				}
 				break group
 			}
@@ -68,12 +72,8 @@ func Propose(keys []Key, has func(name string) bool) string {
 			fmt.Fprintf(&b, "cache: %s\n", strings.Join(caches, ","))
 		}
 	}
-	if builds {
-		b.WriteString(`
-# To download packages: the network of this host, with the services on it that trust
-# localhost.
-# network: host
-`)
+	if key(keys, keyAllowHost) != nil && len(hosts) > 0 {
+		fmt.Fprintf(&b, "\n# To download packages, from these hosts only: wolffia network lists has them.\n# %s: [%s]\n", keyAllowHost, strings.Join(hosts, ", "))
 	}
 	b.WriteString(`
 # rules:
