@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -45,6 +46,14 @@ func (a *app) complete(cmd *cobra.Command) {
 			switch {
 			case len(args) == 0 || strings.Contains(words[at], "..."):
 				return a.sandboxNames(wants(path), args), cobra.ShellCompDirectiveNoFileComp
+			case strings.HasPrefix(path, "session job ") && len(args) > 1:
+				switch {
+				case path == "session job start":
+					return nil, cobra.ShellCompDirectiveDefault
+				case path == "session job ls", path != "session job kill" && len(args) > 2:
+					return nil, cobra.ShellCompDirectiveNoFileComp
+				}
+				return a.jobNames(cmd.Context(), runtime.SessionIn(args[0], args[1]), args[2:]), cobra.ShellCompDirectiveNoFileComp
 			case strings.HasPrefix(path, "session ") && path != "session ls":
 				return a.sessionNames(cmd.Context(), args[0], args[1:]), cobra.ShellCompDirectiveNoFileComp
 			case path == "network deny":
@@ -112,6 +121,8 @@ func (a *app) flagValues(flag string) cobra.CompletionFunc {
 		return fixed()
 	case "preset":
 		return completePresets
+	case "signal":
+		return fixed("TERM", "INT", "HUP", "KILL", "STOP", "CONT", "USR1", "USR2")
 	case "image":
 		return a.completeImages
 	case "cache":
@@ -377,6 +388,31 @@ func (a *app) sessionNames(ctx context.Context, ref string, given []string) (out
 	for _, s := range all {
 		if !slices.Contains(given, s.Name) {
 			out = append(out, printable(s.Name)+"\t"+oneLine(string(s.State)+" "+s.Cwd))
+		}
+	}
+	return out
+}
+
+// jobNames returns the jobs of a session but for those that are given: names, and ids of
+// those without a name.
+func (a *app) jobNames(ctx context.Context, session runtime.SessionID, given []string) (out []string) {
+	if a.stateIfExists() == nil {
+		return nil
+	}
+	rt, err := a.open("")
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completeLimit)
+	defer cancel()
+	all, err := rt.SessionJobs(ctx, session)
+	if err != nil {
+		return nil
+	}
+	for _, j := range all {
+		name := cmp.Or(j.Name, j.ID)
+		if !slices.Contains(given, name) {
+			out = append(out, printable(name)+"\t"+oneLine(j.State+" "+j.Command))
 		}
 	}
 	return out

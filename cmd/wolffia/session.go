@@ -23,7 +23,7 @@ const defaultSession = "main"
 func (a *app) sessionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "session",
-		Short: "List, end and attach to shell sessions",
+		Short: "List, end and attach to shell sessions, and their background jobs",
 		Long: `List, end and attach to shell sessions.
 
 A session is a shell that stays in a sandbox: what one command changes (working
@@ -32,7 +32,7 @@ directory, variables, functions, options) is there for the next. wolffia exec
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.sessionListCommand(), a.sessionRemoveCommand(), a.sessionAttachCommand(), a.sessionJobsCommand())
+	cmd.AddCommand(a.sessionListCommand(), a.sessionRemoveCommand(), a.sessionAttachCommand(), a.sessionJobsCommand(), a.sessionJobCommand())
 	return cmd
 }
 

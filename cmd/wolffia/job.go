@@ -1,0 +1,322 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/excerpt"
+	"wolffia/internal/jsontext"
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+func (a *app) sessionJobCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "job",
+		Short: "Start, list, read, await and signal background jobs of a session",
+		Long: `Start, list, read, await and signal background jobs of a session.
+
+A job is a command that a session runs in the background. It has the session's
+variables and functions as of its start, and output of its own, of which the last
+MiB of each stream is kept. It outlives its caller, and ends with the session. JOB
+is an id, or the name that start gave it.`,
+		Example: `  wolffia session job start --name web box dev -- 'make && ./server'
+  wolffia session job output -f box dev web
+  wolffia session job kill box dev web
+  wolffia session job wait box dev web`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	list := a.sessionJobsCommand()
+	list.Use = "ls SANDBOX SESSION"
+	cmd.AddCommand(a.jobStartCommand(), list, a.jobOutputCommand(), a.jobWaitCommand(), a.jobKillCommand())
+	return cmd
+}
+
+func (a *app) jobStartCommand() *cobra.Command {
+	var name, cwd string
+	var env []string
+	var noWait, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "start [flags] SANDBOX SESSION -- CMD [ARG...]",
+		Short: "Start a background job; print its id",
+		Long: `Start a background job; print its id. A CMD without ARG is text that the shell
+evaluates. The session is made on first use. Its shell starts the job, after the
+commands that were asked for before.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 2 && args[2] == "--":
+				args = append(args[:2], args[3:]...)
+			case len(args) > 2 && strings.HasPrefix(args[2], "-"):
+				return usageError(cmd, "%q follows SESSION, where the command begins: write flags before SANDBOX, and -- in front of a command that begins with a dash", args[2])
+			}
+			if len(args) < 3 {
+				return usageError(cmd, "needs SANDBOX, SESSION and CMD")
+			}
+			vars, err := variables(env)
+			if err != nil {
+				return err
+			}
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			j, err := rt.StartJob(cmd.Context(), runtime.SessionIn(args[0], args[1]), name, &runtime.SessionExecRequest{
+				Command: textOf(args[2:]), Env: vars, Cwd: cwd, NoWait: noWait, Create: true,
+			})
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return a.printJSON(j)
+			}
+			_, err = a.out.WriteString(printable(j.ID) + "\n")
+			return err
+		},
+	}
+	fl := cmd.Flags()
+	fl.SetInterspersed(false)
+	fl.StringVar(&name, "name", "", "name the job; the newest of a name is meant")
+	fl.StringVar(&cwd, "cwd", "", "working directory inside, absolute (default: the session's)")
+	fl.StringArrayVarP(&env, "env", "e", nil, "set a variable for the job: K=V, or K to pass the caller's")
+	fl.BoolVar(&noWait, "no-wait", false, "fail at once if the session is busy")
+	fl.BoolVar(&asJSON, "json", false, "print the job as a JSON object")
+	return cmd
+}
+
+func (a *app) jobOutputCommand() *cobra.Command {
+	var follow, asJSON bool
+	var stdout, stderr uint64
+	cmd := &cobra.Command{
+		Use:   "output [flags] SANDBOX SESSION JOB",
+		Short: "Print what a job has written",
+		Long: `Print what a job has written, on standard output and standard error, as far as it is
+kept. Offsets count the bytes of a stream since the job's start: with --json each
+answer has the offset at which the next one begins.`,
+		Args: cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if follow && asJSON {
+				return usageError(cmd, "--follow and --json exclude each other: leave one of them out")
+			}
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			id := runtime.SessionIn(args[0], args[1])
+			if asJSON {
+				out, err := readJob(cmd.Context(), rt, id, args[2], stdout, stderr)
+				if err != nil {
+					return err
+				}
+				return a.printJSON(out)
+			}
+			return copyJob(cmd.Context(), rt, id, args[2], stdout, stderr, follow, a.out, a.err)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the output ends")
+	cmd.Flags().Uint64Var(&stdout, "stdout-from", 0, "offset in standard output to begin at")
+	cmd.Flags().Uint64Var(&stderr, "stderr-from", 0, "offset in standard error to begin at")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
+}
+
+// copyJob writes a job's output from the offsets on to out and complaints; with follow until
+// the output ends.
+func copyJob(ctx context.Context, rt runtime.JobManager, id runtime.SessionID, job string, stdout, stderr uint64, follow bool, out, complaints io.Writer) error {
+	p, err := rt.JobOutput(ctx, id, job, stdout, stderr, follow)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	defer stop()
+	var copying sync.WaitGroup
+	var failed [2]error
+	for i, c := range []struct {
+		to   io.Writer
+		from io.Reader
+	}{{out, p.Stdout()}, {complaints, p.Stderr()}} {
+		copying.Go(func() {
+			if _, failed[i] = io.Copy(c.to, c.from); failed[i] != nil {
+				_ = p.Close()
+			}
+		})
+	}
+	_, err = p.Wait(ctx)
+	copying.Wait()
+	return errors.Join(ctx.Err(), failed[0], failed[1], err)
+}
+
+// A jobOutput is what output --json prints. Texts that are not UTF-8 are in the fields that
+// end in Bytes too, as base64.
+type jobOutput struct {
+	ID       string    `json:"id"`
+	State    string    `json:"state"`
+	ExitCode *int      `json:"exitCode,omitempty"` // nil: unknown, or the job runs
+	Stdout   jobStream `json:"stdout"`
+	Stderr   jobStream `json:"stderr"`
+}
+
+// A jobStream is a part of a job's stream.
+type jobStream struct {
+	From  uint64 `json:"from"` // offset of the first byte of Text
+	Next  uint64 `json:"next"` // offset at which the next part begins
+	Text  string `json:"text"`
+	Bytes []byte `json:"textBytes,omitempty"`
+}
+
+// readJob returns a job's output from the offsets on.
+func readJob(ctx context.Context, rt runtime.JobManager, id runtime.SessionID, job string, stdout, stderr uint64) (*jobOutput, error) {
+	j, err := jobNamed(ctx, rt, id, job)
+	if err != nil {
+		return nil, err
+	}
+	// A job keeps less than this of each stream; a hostile sandbox may send more.
+	out, complaints := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
+	if err := copyJob(ctx, rt, id, j.ID, stdout, stderr, false, out, complaints); err != nil {
+		return nil, err
+	}
+	part := func(x *excerpt.Excerpt, from, start uint64) jobStream {
+		b, _ := x.Result()
+		from = max(from, start)
+		return jobStream{From: from, Next: from + uint64(len(b)), Text: string(b), Bytes: jsontext.Exact(string(b))}
+	}
+	return &jobOutput{
+		ID: j.ID, State: j.State, ExitCode: j.ExitCode,
+		Stdout: part(out, stdout, j.Stdout.Start), Stderr: part(complaints, stderr, j.Stderr.Start),
+	}, nil
+}
+
+// jobNamed returns the newest job with this id or name.
+func jobNamed(ctx context.Context, rt runtime.JobManager, id runtime.SessionID, key string) (found *runtime.Job, err error) {
+	jobs, err := rt.SessionJobs(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs {
+		if j.ID == key || j.Name != "" && j.Name == key {
+			found = j
+		}
+	}
+	if found == nil {
+		return nil, runtime.Errorf(runtime.ErrNotFound, "no job %q in session %s", key, id)
+	}
+	return found, nil
+}
+
+func (a *app) jobWaitCommand() *cobra.Command {
+	var timeout string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "wait [--timeout D] SANDBOX SESSION JOB",
+		Short: "Wait until a job has ended; exit with its exit code",
+		Long: `Wait until a job has ended; exit with its exit code, 125 if that is unknown. After
+--timeout the exit code is 124, and the job continues.`,
+		Args: cobra.ExactArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			limit, err := parseTimeout(timeout)
+			if err != nil {
+				return err
+			}
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			ctx, cancel := cmd.Context(), func() {}
+			if limit > 0 {
+				ctx, cancel = context.WithTimeout(ctx, limit)
+			}
+			defer cancel()
+			exit, err := waitJob(ctx, rt, runtime.SessionIn(args[0], args[1]), args[2])
+			switch {
+			case errors.Is(err, context.DeadlineExceeded) && cmd.Context().Err() == nil:
+				if asJSON {
+					err = a.printJSON(&jobEnd{TimedOut: true, ExitCode: exitTimedOut})
+				} else {
+					fmt.Fprintf(a.err, "wolffia: job %s runs on after --timeout %v\n", printable(args[2]), limit)
+					err = nil
+				}
+				return errors.Join(err, exitStatus{exitTimedOut})
+			case err != nil:
+				return err
+			}
+			if asJSON {
+				if err := a.printJSON(&jobEnd{ExitCode: exit.Code, Signal: int(exit.Signal), StatusLost: exit.Session != nil && exit.Session.StatusLost}); err != nil {
+					return err
+				}
+			}
+			return exitWith(exit.Code)
+		},
+	}
+	cmd.Flags().StringVar(&timeout, "timeout", "", "wait no longer than this (90s, 5m): exit code 124")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
+}
+
+// A jobEnd is what wait --json prints.
+type jobEnd struct {
+	ExitCode   int  `json:"exitCode"` // that of our own process
+	Signal     int  `json:"signal"`
+	TimedOut   bool `json:"timedOut"`             // the wait; the job continues
+	StatusLost bool `json:"statusLost,omitempty"` // the exit code is unknown
+}
+
+// waitJob waits until a job has ended. If ctx ends first, the error is its.
+func waitJob(ctx context.Context, rt *local.Runtime, id runtime.SessionID, job string) (runtime.Exit, error) {
+	exit, err := rt.WaitJob(ctx, id, job)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return exit, err
+}
+
+func (a *app) jobKillCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "kill [--signal SIG] SANDBOX SESSION JOB...",
+		Short: "Send a signal to all processes of jobs",
+		Args:  cobra.MinimumNArgs(3),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sig, err := parseSignal(name)
+			if err != nil {
+				return err
+			}
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			for _, job := range args[2:] {
+				if err := rt.SignalJob(cmd.Context(), runtime.SessionIn(args[0], args[1]), job, sig); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&name, "signal", "s", "TERM", "the signal, by name or number")
+	return cmd
+}
+
+// parseSignal reads the flag --signal: TERM, SIGTERM or 15.
+func parseSignal(s string) (syscall.Signal, error) {
+	if n, err := strconv.ParseUint(s, 10, 8); err == nil && n >= 1 && n <= 64 {
+		return syscall.Signal(n), nil
+	}
+	name := strings.ToUpper(s)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if sig := unix.SignalNum(name); sig != 0 {
+		return sig, nil
+	}
+	return 0, runtime.Errorf(runtime.ErrInvalid, "--signal %q: it must be a name such as TERM, INT or KILL, or a number from 1 to 64", s)
+}
