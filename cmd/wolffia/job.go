@@ -70,9 +70,15 @@ commands that were asked for before.`,
 			if err != nil {
 				return err
 			}
-			j, err := rt.StartJob(cmd.Context(), runtime.SessionIn(args[0], args[1]), name, &runtime.SessionExecRequest{
-				Command: textOf(args[2:]), Env: vars, Cwd: cwd, NoWait: noWait, Create: true,
-			})
+			box, err := runtime.Open(cmd.Context(), rt, args[0])
+			if err != nil {
+				return err
+			}
+			session, err := box.Session(cmd.Context(), args[1])
+			if err != nil {
+				return err
+			}
+			j, err := rt.StartJob(cmd.Context(), session.ID(), name, &runtime.SessionExecRequest{Command: textOf(args[2:]), Env: vars, Cwd: cwd, NoWait: noWait})
 			switch {
 			case err != nil:
 				return err
