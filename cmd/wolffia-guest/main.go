@@ -7,6 +7,8 @@
 //	guest pack PATH        guest get MAXBYTES PATH
 //	guest unpack PATH      guest put BYTES PATH
 //
+// guest tool does one file operation of wolffia mcp: see package filetool.
+//
 // updatemaxprocs=0 keeps the Go runtime from reading the cgroup's CPU limit once a
 // second: there can be many of these processes, and they are idle.
 //
@@ -24,6 +26,7 @@ import (
 
 	"wolffia/guest"
 	"wolffia/internal/archive"
+	"wolffia/internal/filetool"
 )
 
 func main() {
@@ -74,6 +77,10 @@ func run(args []string) error {
 	if len(args) > 0 && args[0] == guest.LimitArg {
 		_ = guest.Limit(os.Args) // it has told PID 1 why
 		os.Exit(1)
+	}
+	if len(args) == 1 && args[0] == filetool.Arg {
+		unix.Umask(0o022)
+		return filetool.Main(os.Stdin, os.Stdout)
 	}
 	if len(args) == 2 {
 		switch args[0] {

@@ -55,7 +55,7 @@ func ExitCode(err error) int {
 // followed. A missing file is [fs.ErrNotExist], one that is not regular
 // ErrNotRegular, one of more than maxBytes ErrTooLarge.
 func Get(w io.Writer, path string, maxBytes int64) error {
-	f, size, err := openRegular(path)
+	f, size, err := OpenRegular(path)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		err = fs.ErrNotExist
 	}
@@ -76,9 +76,10 @@ func Get(w io.Writer, path string, maxBytes int64) error {
 	return nil
 }
 
-// openRegular opens a regular file for reading. It does not open a FIFO or a device:
-// that can block, or have an effect.
-func openRegular(path string) (f *os.File, size int64, err error) {
+// OpenRegular opens a regular file for reading, and returns its size in bytes. It follows
+// symbolic links, and does not open a FIFO or a device: that can block, or have an effect. The
+// caller closes the file.
+func OpenRegular(path string) (f *os.File, size int64, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, 0, err

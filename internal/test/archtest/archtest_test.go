@@ -79,7 +79,9 @@ var allow = map[string][]string{
 	"cmd/wolffia":                     {"..."},
 	"cmd/wolffia-image":               {"image", "image/*", "internal/boot"},
 	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/keeper"},
-	"cmd/wolffia-guest":               {"guest", "internal/archive"},
+	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filetool"},
+	"internal/filetool":               {"internal/archive"},
+	"mcp":                             {"runtime", "runtime/launch", "perm", "internal/*"},
 }
 
 // never lists what must not be imported, not through another package either, with
@@ -130,6 +132,8 @@ var home = map[string]string{
 	"github.com/moby/moby/api":                        "runtime/docker/engine",
 	"github.com/containerd/errdefs":                   "runtime/docker/engine",
 	"github.com/distribution/reference":               "runtime/docker/engine",
+	"github.com/modelcontextprotocol/go-sdk":          "mcp",
+	"github.com/bmatcuk/doublestar/v4":                "internal/filetool",
 }
 
 // banned are calls that the code does without, and why.

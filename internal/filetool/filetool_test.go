@@ -1,0 +1,288 @@
+package filetool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// tree makes files below a new directory, which becomes the current one.
+func tree(t *testing.T, files map[string]string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, text := range files {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// do does an operation as the program does: by JSON.
+func do(t *testing.T, req Request) *Response {
+	t.Helper()
+	if req.MaxBytes == 0 {
+		req.MaxBytes = 1 << 20
+	}
+	if req.Max == 0 {
+		req.Max = 1000
+	}
+	in, err := json.Marshal(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Main(bytes.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	res := new(Response)
+	if err := json.Unmarshal(out.Bytes(), res); err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// fails does an operation that fails with an error of a kind, whose message contains part.
+func fails(t *testing.T, req Request, kind, part string) {
+	t.Helper()
+	res := do(t, req)
+	if res.Error == nil || res.Error.Kind != kind || !strings.Contains(res.Error.Message, part) {
+		t.Errorf("%+v: %+v, want %s: %s", req, res.Error, kind, part)
+	}
+}
+
+func TestRead(t *testing.T) {
+	tree(t, map[string]string{
+		"a": "one\ntwo\nthree\nfour", "empty": "", "bin": "x\x00y", "latin": "caf\xe9\n", "wide": strings.Repeat("ä", 100) + "\nend\n",
+		"long": strings.Repeat(strings.Repeat("x", 99)+"\n", 3000),
+	})
+	for _, c := range []struct {
+		req  Request
+		want Response
+	}{
+		{Request{Path: "a"}, Response{Text: "one\ntwo\nthree\nfour", First: 1, Last: 4, Total: 4, Next: 18}},
+		{Request{Path: "a", Line: 2, Lines: 2}, Response{Text: "two\nthree\n", First: 2, Last: 3, Total: 4, Truncated: true, Next: 14}},
+		{Request{Path: "a", Line: 4, Lines: 9}, Response{Text: "four", First: 4, Last: 4, Total: 4, Next: 18}},
+		{Request{Path: "a", MaxBytes: 9}, Response{Text: "one\ntwo\n", First: 1, Last: 2, Total: 4, Truncated: true, Next: 8}},
+		{Request{Path: "a", Bytes: true, Offset: 4, MaxBytes: 5}, Response{Text: "two\nt", Truncated: true, Next: 9}},
+		{Request{Path: "empty"}, Response{}},
+		{Request{Path: "bin"}, Response{Binary: true}},
+		{Request{Path: "bin", Raw: true}, Response{Binary: true, Data: []byte("x\x00y"), Next: 3}},
+		{Request{Path: "latin"}, Response{Text: "caf\ufffd\n", Lossy: true, First: 1, Last: 1, Total: 1, Next: 5}},
+		{Request{Path: "wide", MaxBytes: 5}, Response{Text: "ää", First: 1, Last: 1, Total: 2, Truncated: true, Cut: true, Next: 4}},
+		{Request{Path: "wide", Bytes: true, MaxBytes: 5}, Response{Text: "ää", Truncated: true, Next: 4}},
+	} {
+		c.req.Op = Read
+		got := do(t, c.req)
+		if got.Error != nil {
+			t.Errorf("%+v: %v", c.req, got.Error)
+			continue
+		}
+		got.Path, got.Size = "", 0
+		if fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", c.want) {
+			t.Errorf("%+v:\n got %+v\nwant %+v", c.req, *got, c.want)
+		}
+	}
+	all := do(t, Request{Op: Read, Path: "long", Line: 2999})
+	if all.First != 2999 || all.Last != 3000 || all.Total != 3000 || len(all.Text) != 200 {
+		t.Errorf("%+v", all)
+	}
+	fails(t, Request{Op: Read, Path: "a", Line: 5}, Invalid, "the file has 4 lines")
+}
+
+// What is not a regular file is neither read nor waited for.
+func TestHostile(t *testing.T) {
+	tree(t, map[string]string{"d/f": "text"})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(unix.Mkfifo("fifo", 0o644))
+	must(os.Symlink("loop", "loop"))
+	must(os.Symlink("d/f", "link"))
+	must(os.Symlink("nothing", "dangling"))
+	for _, op := range []string{Read, Edit} {
+		fails(t, Request{Op: op, Path: "fifo", Old: "a"}, NotRegular, "regular")
+		fails(t, Request{Op: op, Path: "d", Old: "a"}, NotRegular, "regular")
+		fails(t, Request{Op: op, Path: "/dev/zero", Old: "a"}, NotRegular, "regular")
+		fails(t, Request{Op: op, Path: "nothing", Old: "a"}, Missing, "no such file")
+		fails(t, Request{Op: op, Path: "d/f/x", Old: "a"}, NotDir, "not a directory")
+		fails(t, Request{Op: op, Path: "loop", Old: "a"}, Other, "too many")
+		fails(t, Request{Op: op, Path: "a\x00b", Old: "a"}, Other, "invalid")
+	}
+	fails(t, Request{Op: Write, Path: "fifo"}, NotRegular, "regular")
+	fails(t, Request{Op: Write, Path: "d"}, NotRegular, "regular")
+	fails(t, Request{Op: Write, Path: "dangling"}, Missing, "link to nothing")
+	fails(t, Request{Op: Write, Path: "new/"}, Invalid, "slash")
+	fails(t, Request{Op: Write, Path: ""}, Invalid, "empty")
+	fails(t, Request{Op: "format", Path: "/"}, Invalid, "does not exist")
+	if res := do(t, Request{Op: Write, Path: "link", Data: []byte("new")}); res.Error != nil || !strings.HasSuffix(res.Path, "d/f") {
+		t.Errorf("%+v", res)
+	}
+	if st, err := os.Lstat("link"); err != nil || st.Mode().Type() != os.ModeSymlink {
+		t.Error("the link was replaced", err)
+	}
+	if res := do(t, Request{Op: Write, Path: "new/dir/file", Data: []byte("x")}); !res.Created || res.Size != 1 {
+		t.Errorf("%+v", res)
+	}
+	if got := do(t, Request{Op: Grep, Path: ".", Pattern: "."}); len(got.Matches) != 2 {
+		t.Errorf("links and the FIFO were searched: %+v", got)
+	}
+}
+
+func TestEdit(t *testing.T) {
+	tree(t, map[string]string{"a": "x = 1\ny = 2\nx = 1\n", "crlf": "a\r\nb\r\n", "latin": "caf\xe9 = 1\n"})
+	if err := os.Chmod("a", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fails(t, Request{Op: Edit, Path: "a", Old: "z", New: "y"}, NoMatch, "read the file again")
+	fails(t, Request{Op: Edit, Path: "a", Old: "y=2", New: "y"}, NoMatch, "not in the file")
+	fails(t, Request{Op: Edit, Path: "a", Old: "\ty =  2 ", New: "y"}, NoMatch, "line 2 differs from it in white space")
+	fails(t, Request{Op: Edit, Path: "crlf", Old: "a\nb", New: "c"}, NoMatch, `\r\n`)
+	fails(t, Request{Op: Edit, Path: "a", Old: "x = 1", New: "y"}, Ambiguous, "2 times, on lines 1, 3")
+	fails(t, Request{Op: Edit, Path: "a", Old: "x", New: "x"}, Invalid, "same")
+	fails(t, Request{Op: Edit, Path: "a", Old: "", New: "x"}, Invalid, "empty")
+	if res := do(t, Request{Op: Edit, Path: "a", Old: "x = 1", New: "z = 3", All: true}); res.Count != 2 || fmt.Sprint(res.Lines) != "[1 3]" {
+		t.Errorf("%+v", res)
+	}
+	if res := do(t, Request{Op: Edit, Path: "latin", Old: " = 1", New: " = 2"}); res.Count != 1 {
+		t.Errorf("%+v", res)
+	}
+	for name, want := range map[string]string{"a": "z = 3\ny = 2\nz = 3\n", "latin": "caf\xe9 = 2\n"} {
+		if b, err := os.ReadFile(name); err != nil || string(b) != want {
+			t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	if st, err := os.Stat("a"); err != nil || st.Mode().Perm() != 0o755 {
+		t.Error(st.Mode(), err)
+	}
+}
+
+func TestList(t *testing.T) {
+	tree(t, map[string]string{"b/c/d": "1234", "b/e": "", "a": "12", ".git/config": ""})
+	if err := os.Symlink("a", "l"); err != nil {
+		t.Fatal(err)
+	}
+	text := func(req Request) string {
+		req.Op = List
+		res := do(t, req)
+		s := ""
+		for _, e := range res.Entries {
+			s += fmt.Sprintf("%s %s %d %s; ", e.Name, e.Type, e.Size, e.Target)
+		}
+		return fmt.Sprint(s, res.Truncated, res.Error)
+	}
+	for _, c := range []struct {
+		req  Request
+		want string
+	}{
+		{Request{Path: "."}, ".git directory 0 ; a file 2 ; b directory 0 ; l link 0 a; false<nil>"},
+		{Request{Path: ".", Depth: 2}, ".git directory 0 ; a file 2 ; b directory 0 ; b/c directory 0 ; b/e file 0 ; l link 0 a; false<nil>"},
+		{Request{Path: "b", Max: 1}, "c directory 0 ; true<nil>"},
+		{Request{Path: "b", MaxBytes: 10}, "true<nil>"},
+	} {
+		if got := text(c.req); strings.ReplaceAll(got, " <nil>", "<nil>") != c.want {
+			t.Errorf("%+v:\n got %s\nwant %s", c.req, got, c.want)
+		}
+	}
+	fails(t, Request{Op: List, Path: "a"}, NotDir, "not a directory")
+}
+
+func TestGlob(t *testing.T) {
+	tree(t, map[string]string{"a.go": "", "b/c.go": "", "b/d/e.go": "", "b/f.txt": "", ".git/x.go": "", "b/[x].go": ""})
+	for _, c := range []struct{ pattern, path, want string }{
+		{"*.go", ".", "a.go"},
+		{"**/*.go", ".", "a.go b/[x].go b/c.go b/d/e.go"},
+		{"b/*.{go,txt}", ".", "b/[x].go b/c.go b/f.txt"},
+		{"**/e.go", "b", "b/d/e.go"},
+		{".git/*", ".", ".git/x.go"},
+		{"nothing*", ".", ""},
+	} {
+		res := do(t, Request{Op: Glob, Path: c.path, Pattern: c.pattern})
+		if got := strings.Join(res.Names, " "); got != c.want || res.Error != nil {
+			t.Errorf("%s in %s: %s, %v; want %s", c.pattern, c.path, got, res.Error, c.want)
+		}
+	}
+	if res := do(t, Request{Op: Glob, Path: ".", Pattern: "**", Max: 2}); len(res.Names) != 2 || !res.Truncated {
+		t.Errorf("%+v", res)
+	}
+	fails(t, Request{Op: Glob, Path: ".", Pattern: "[a"}, Invalid, "must be like")
+	fails(t, Request{Op: Glob, Path: "nothing", Pattern: "*"}, Missing, "no such file")
+}
+
+func TestGrep(t *testing.T) {
+	tree(t, map[string]string{
+		"a.go": "one\nTwo\nthree\nfour\ntwo two\nsix", "b/c.txt": "two\r\n", "bin": "two\x00", ".git/x": "two",
+		"long": strings.Repeat("x", 3000) + "two" + strings.Repeat("y", 3000) + "\n",
+	})
+	text := func(req Request) string {
+		req.Op = Grep
+		res := do(t, req)
+		s := ""
+		for _, m := range res.Matches {
+			s += fmt.Sprintf("%s:%d:%s:%v:%d\n", m.Path, m.Line, m.Text, m.Context, m.Count)
+		}
+		if res.Error != nil {
+			return res.Error.Message
+		}
+		return s + fmt.Sprint(res.Truncated, res.SkippedBinary)
+	}
+	for _, c := range []struct {
+		req  Request
+		want string
+	}{
+		{Request{Path: ".", Pattern: "^t[a-z]+$", Files: "*.{go,txt}"}, "a.go:3:three:false:0\nb/c.txt:1:two:false:0\nfalse 0"},
+		{Request{Path: "a.go", Pattern: "TWO", IgnoreCase: true, Context: 1}, "a.go:1:one:true:0\na.go:2:Two:false:0\na.go:3:three:true:0\na.go:4:four:true:0\na.go:5:two two:false:0\na.go:6:six:true:0\nfalse 0"},
+		{Request{Path: ".", Pattern: "two", NamesOnly: true}, "a.go:0::false:1\nb/c.txt:0::false:1\nlong:0::false:1\nfalse 1"},
+		{Request{Path: ".", Pattern: "two", Max: 1}, "a.go:5:two two:false:0\ntrue 0"},
+		{Request{Path: ".", Pattern: "t.o", Fixed: true}, "false 1"},
+		{Request{Path: ".git", Pattern: "two"}, ".git/x:1:two:false:0\nfalse 0"},
+		{Request{Path: ".", Pattern: "two", Files: "b/**"}, "b/c.txt:1:two:false:0\nfalse 0"},
+	} {
+		if got := text(c.req); got != c.want {
+			t.Errorf("%+v:\n got %s\nwant %s", c.req, got, c.want)
+		}
+	}
+	if got := text(Request{Path: "long", Pattern: "two"}); len(got) > 600 || !strings.Contains(got, "xtwoy") {
+		t.Errorf("%s", got)
+	}
+	fails(t, Request{Op: Grep, Path: ".", Pattern: "("}, Invalid, "RE2")
+	fails(t, Request{Op: Grep, Path: ".", Pattern: "x", Files: "[a"}, Invalid, "must be like")
+}
+
+// FuzzDo: no request makes the program fail, or the answer larger than was asked for.
+func FuzzDo(f *testing.F) {
+	f.Add(`{"op":"read","path":"f","line":2,"maxBytes":10}`)
+	f.Add(`{"op":"grep","path":".","pattern":"(a|b)*","files":"**/*.{a,b}","maxBytes":100,"max":3,"context":2}`)
+	f.Add(`{"op":"glob","path":".","pattern":"{a,b}/**/[!c]","maxBytes":100,"max":3}`)
+	f.Add(`{"op":"edit","path":"f","old":"a","new":"b","maxBytes":100}`)
+	dir := f.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("a\nb\n\xff\n"), 0o644); err != nil {
+		f.Fatal(err)
+	}
+	f.Chdir(dir)
+	f.Fuzz(func(t *testing.T, text string) {
+		var req Request
+		if json.Unmarshal([]byte(text), &req) != nil || req.Op == Write || req.Op == Edit {
+			return
+		}
+		req.MaxBytes, req.Max, req.Path = max(0, min(req.MaxBytes, 1000)), max(0, min(req.Max, 100)), "f"
+		if req.Op != Read && req.Op != Grep {
+			req.Path = "."
+		}
+		if strings.Contains(req.Pattern, "/") { // only here
+			return
+		}
+		if res := Do(&req); len(res.Text)+len(res.Data) > 3*1000 || len(res.Matches) > 1000 {
+			t.Errorf("%+v", res)
+		}
+	})
+}
