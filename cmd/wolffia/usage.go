@@ -189,7 +189,7 @@ var flagGroups = []flagGroup{
 	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},
 	{"Lifetime", []string{"ttl", "idle-timeout"}},
 	{"Names", []string{"name", "label", "owner"}},
-	{"Service", []string{"listen", "grace"}},
+	{"Service", []string{"listen", "grace", "sandbox"}},
 	{"Configuration", []string{"profile", "no-config", "state-dir"}},
 	{"Output", []string{"json", "quiet", "help"}},
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -196,8 +197,14 @@ func errorOf(err error) *Error {
 	}
 	message := err.Error()
 	var failed *fs.PathError
-	if errors.As(err, &failed) {
+	var renamed *os.LinkError
+	switch {
+	case errors.As(err, &failed):
 		message = failed.Err.Error()
+	case errors.As(err, &renamed):
+		message = renamed.Err.Error()
+	case errors.Is(err, archive.ErrNotRegular):
+		message = archive.ErrNotRegular.Error()
 	}
 	for _, e := range []struct {
 		err  error

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"wolffia/local"
+	"wolffia/mcp"
+	"wolffia/runtime"
+)
+
+func (a *app) mcpCommand() *cobra.Command {
+	m := &mcpServer{app: a}
+	cmd := &cobra.Command{
+		Use:   "mcp [--sandbox NAME] [flags]",
+		Short: "Serve a sandbox to an MCP client, such as a coding agent",
+		Long: `Serve a sandbox to an MCP client, such as a coding agent, on standard input and
+output. The flags are those of create. The client gets tools for a shell that keeps
+its state, background jobs, and files, all of them in one sandbox over the current
+directory, and tools that describe the sandbox and explain its rules.
+
+The sandbox ends with the client. With --sandbox NAME it stays: the next client that
+names it has the same shell.`,
+		Example: `  claude mcp add wolffia -- wolffia mcp
+  claude mcp add wolffia -- wolffia mcp --preset read-only --toolchains auto
+  wolffia mcp --codebase ~/src/web --sandbox web`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return m.serve(cmd) },
+	}
+	cmd.Flags().StringVar(&m.name, "sandbox", "", "use the sandbox of this name, which stays; made if it does not exist (default: one that ends with the client)")
+	cmd.Flags().StringVar(&m.session, "session", "mcp", "the shell session in which commands run")
+	a.addQuiet(cmd)
+	m.box.add(cmd)
+	_ = cmd.Flags().MarkHidden("name") // the flag exists
+	a.configured(cmd, &m.box.ruleFlags)
+	return cmd
+}
+
+// An mcpServer makes the sandbox of an MCP server.
+type mcpServer struct {
+	app     *app
+	rt      *local.Runtime
+	box     boxFlags
+	name    string   // of a sandbox that stays; "" for one that ends with us
+	session string   // name
+	flags   []string // that describe the sandbox: names, and as labelMCP has them
+	digest  string
+
+	mu   sync.Mutex
+	made []string // ids of sandboxes that end with us
+}
+
+// labelMCP is the label of a sandbox that wolffia mcp --sandbox has made: a digest of the
+// flags and the codebase. So other flags are not silently without effect.
+const labelMCP = "wolffia.mcp"
+
+func (m *mcpServer) serve(cmd *cobra.Command) error {
+	a := m.app
+	if m.box.name != "" {
+		return usageError(cmd, "--name is for sandboxes that stay: use --sandbox %s", m.box.name)
+	}
+	if term.IsTerminal(int(a.in.Fd())) {
+		return usageError(cmd, "standard input is a terminal, and an MCP client speaks JSON: configure a client, as with: claude mcp add wolffia -- wolffia mcp")
+	}
+	// Only the protocol goes to standard output. By another descriptor: a write to 1 or 2 of
+	// which the reader is gone would kill us before the sandbox has ended.
+	fd, err := unix.FcntlInt(a.out.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return err
+	}
+	out := os.NewFile(uintptr(fd), "standard output")
+	defer out.Close()
+	a.out = a.err
+	if m.rt, err = a.open(m.box.runtime); err != nil {
+		return err
+	}
+	m.describe(cmd.LocalFlags())
+	s := mcp.New(&mcp.Options{
+		Runtime: m.rt, Open: m.open, Session: m.session, Version: version, Allow: a.addTo,
+		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
+			d, err := m.rt.Inspect(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return &mcp.Details{Config: d.Config, Limits: d.Limits}, nil
+		},
+	})
+	err = s.Serve(cmd.Context(), a.in, out)
+	return errors.Join(err, m.end(cmd.Context()))
+}
+
+// describe takes down which flags describe the sandbox.
+func (m *mcpServer) describe(flags *pflag.FlagSet) {
+	hash := sha256.New()
+	flags.Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "sandbox", "session", "quiet", "pull", "codebase", flagProfile, flagNoConfig:
+			return // codebase is compared by itself
+		}
+		m.flags = append(m.flags, "--"+f.Name)
+		fmt.Fprintf(hash, "%s=%q\n", f.Name, f.Value.String())
+	})
+	m.digest = hex.EncodeToString(hash.Sum(nil)[:12])
+}
+
+// open returns the id of a running sandbox.
+func (m *mcpServer) open(ctx context.Context) (string, error) {
+	flags := m.box // config changes them
+	config, err := flags.config(ctx, m.app)
+	if err != nil {
+		return "", m.app.located(err)
+	}
+	if m.name != "" {
+		return m.openNamed(ctx, config)
+	}
+	config.BoundToCaller = true
+	id, err := m.app.createAndStart(ctx, m.rt, config)
+	if err != nil {
+		return "", err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.made = append(m.made, id)
+	return id, nil
+}
+
+// openNamed returns the id of the sandbox that stays: it makes or starts it.
+func (m *mcpServer) openNamed(ctx context.Context, config *runtime.SandboxConfig) (string, error) {
+	s, err := m.rt.Get(ctx, m.name)
+	if errors.Is(err, runtime.ErrNotFound) {
+		config.Name = m.name
+		config.Labels[labelMCP] = m.digest
+		id, err := m.app.createAndStart(ctx, m.rt, config)
+		if !errors.Is(err, runtime.ErrExists) {
+			return id, err
+		}
+		s, err = m.rt.Get(ctx, m.name) // another client has made it meanwhile
+		if err != nil {
+			return "", err
+		}
+	} else if err != nil {
+		return "", err
+	}
+	if err := m.fits(s, config); err != nil {
+		return "", err
+	}
+	if s.State != runtime.StateRunning {
+		if err := m.rt.Start(ctx, s.ID); err != nil && !errors.Is(err, runtime.ErrConflict) {
+			return "", err
+		}
+	}
+	return s.ID, nil
+}
+
+// fits returns an error if a sandbox that exists is not the one that the flags describe.
+func (m *mcpServer) fits(s *runtime.Sandbox, config *runtime.SandboxConfig) error {
+	again := fmt.Sprintf("remove it (%s rm -f %s), or name another one with --sandbox", m.app.self(), shellWord(m.name))
+	digest, ours := s.Labels[labelMCP]
+	switch {
+	case s.CodebasePath != config.CodebasePath && (ours || m.box.codebase != "" || m.box.noCodebase):
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s shows %s, and this server is for %s: %s", m.name, dash(s.CodebasePath), dash(config.CodebasePath), again)
+	case ours && digest != m.digest:
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was made with other flags: %s", m.name, again)
+	case !ours && len(m.flags) > 0:
+		return runtime.Errorf(runtime.ErrConflict, "%s describe a new sandbox, and sandbox %s exists: leave them out, or %s", strings.Join(m.flags, ", "), m.name, again)
+	}
+	return nil
+}
+
+// end destroys the sandboxes that end with us.
+func (m *mcpServer) end(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit)
+	defer cancel()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range m.made {
+		if derr := m.rt.Destroy(ctx, id); derr != nil && !errors.Is(derr, runtime.ErrNotFound) {
+			err = errors.Join(err, derr)
+		}
+	}
+	return err
+}

@@ -1,0 +1,261 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"wolffia/runtime"
+)
+
+const (
+	defaultTimeout = 2 * time.Minute
+	maxTimeout     = 24 * time.Hour
+)
+
+type bashIn struct {
+	Command   string `json:"command" jsonschema:"what the shell evaluates; may have several lines"`
+	Cwd       string `json:"cwd,omitempty" jsonschema:"absolute working directory for this command only; empty: where the shell is"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty" jsonschema:"interrupt the command after so many milliseconds, and keep the shell; default 120000. For what takes longer use bash_background"`
+	MaxBytes  int    `json:"max_output_bytes,omitempty" jsonschema:"how many bytes of each stream the result has, half of them from its end; default 30000, at most 1000000"`
+}
+
+type bashOut struct {
+	ExitCode    int      `json:"exit_code" jsonschema:"the command's; 124 if it has timed out; 128+n if signal n killed it"`
+	Stdout      string   `json:"stdout"`
+	Stderr      string   `json:"stderr"`
+	Cwd         string   `json:"cwd" jsonschema:"where the shell is now"`
+	StdoutBytes int64    `json:"stdout_bytes" jsonschema:"of the whole stream"`
+	StderrBytes int64    `json:"stderr_bytes"`
+	Truncated   bool     `json:"truncated,omitempty" jsonschema:"a part of stdout or stderr is left out: see output_id"`
+	OutputID    string   `json:"output_id,omitempty" jsonschema:"for bash_output, which returns the rest"`
+	TimedOut    bool     `json:"timed_out,omitempty"`
+	DurationMS  int64    `json:"duration_ms"`
+	Notes       []string `json:"notes,omitempty" jsonschema:"what else the caller should know"`
+	Denied      []denied `json:"denied,omitempty" jsonschema:"what the rules have denied to the sandbox while the command ran"`
+	DeniedMore  int      `json:"denied_more,omitempty" jsonschema:"how many other accesses were denied"`
+}
+
+type bashOutputIn struct {
+	ID       string `json:"output_id" jsonschema:"from a result of bash"`
+	Stream   string `json:"stream,omitempty" jsonschema:"stdout, which is the default, or stderr"`
+	Offset   int64  `json:"offset,omitempty" jsonschema:"in bytes, from the stream's beginning"`
+	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"default 30000, at most 1000000"`
+}
+
+type bashOutputOut struct {
+	Text  string `json:"text"`
+	From  int64  `json:"from" jsonschema:"offset of the first byte; larger than asked for if the bytes before were not kept"`
+	Next  int64  `json:"next" jsonschema:"offset at which to go on"`
+	Total int64  `json:"total" jsonschema:"bytes of the whole stream"`
+}
+
+func (s *Server) addShell() {
+	tool(s, &sdk.Tool{
+		Name: "bash", Title: "Run a command",
+		Description: "Evaluate a command in the sandbox's shell. Directory, variables and functions stay for the next call. " +
+			"Commands run one after the other; standard input is empty, and there is no terminal. The output is bounded: its beginning and its end are returned, and bash_output has the rest.",
+		Annotations: &sdk.ToolAnnotations{OpenWorldHint: ptr(false)},
+	}, (*call).bash)
+	tool(s, &sdk.Tool{
+		Name: "bash_output", Title: "Read more of a command's output",
+		Description: "Return a part of the output of a command of bash whose result was truncated. The first and the last 4 MiB of each stream are kept, of the last commands.",
+		Annotations: reads(),
+	}, (*call).bashOutput)
+}
+
+// outputLimit returns how many bytes a result has, for the number that a call asks for.
+func outputLimit(asked int) (int, error) {
+	switch {
+	case asked == 0:
+		return DefaultOutput, nil
+	case asked < 0 || asked > MaxOutput:
+		return 0, fmt.Errorf("%d bytes: it must be from 1 to %d", asked, MaxOutput)
+	}
+	return asked, nil
+}
+
+// timeLimit returns a duration for the milliseconds that a call asks for.
+func timeLimit(asked int64, otherwise time.Duration) (time.Duration, error) {
+	switch {
+	case asked == 0:
+		return otherwise, nil
+	case asked < 0 || asked > maxTimeout.Milliseconds():
+		return 0, fmt.Errorf("timeout_ms %d: it must be from 1 to %d", asked, maxTimeout.Milliseconds())
+	}
+	return time.Duration(asked) * time.Millisecond, nil
+}
+
+func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
+	if strings.TrimSpace(in.Command) == "" {
+		return reply{}, nil, fmt.Errorf("command is empty")
+	}
+	most, err := outputLimit(in.MaxBytes)
+	if err != nil {
+		return reply{}, nil, fmt.Errorf("max_output_bytes: %w", err)
+	}
+	limit, err := timeLimit(in.TimeoutMS, defaultTimeout)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	begin := time.Now()
+	stdout, stderr := newCapture(), newCapture()
+	waits := make(chan bool, 1)
+	notes := c.progress(ctx, func() string {
+		select {
+		case <-waits:
+			return "the command waits until earlier commands have ended"
+		default:
+		}
+		if line := stdout.lastLine(); line != "" {
+			return line
+		}
+		return stderr.lastLine()
+	})
+	defer notes.stop()
+	stdout.news, stderr.news = notes.news, notes.news
+	exit, err := c.evaluate(ctx, &runtime.ProcessSpec{
+		Command: []string{in.Command}, Session: c.Session, Create: true, Cwd: in.Cwd, Timeout: limit,
+		Queued: func(queued bool) {
+			if queued {
+				select {
+				case waits <- true:
+				default:
+				}
+				notes.news()
+			}
+		},
+	}, stdout, stderr)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	r, out := c.bashResult(exit, stdout, stderr, most, limit, time.Since(begin))
+	return r, out, nil
+}
+
+// evaluate runs a command in the session to its end, or until ctx ends, which interrupts it.
+func (c *call) evaluate(ctx context.Context, spec *runtime.ProcessSpec, stdout, stderr io.Writer) (runtime.Exit, error) {
+	p, err := c.Runtime.StartProcess(ctx, c.id(), spec)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	defer p.Close()
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	defer stop()
+	var copying sync.WaitGroup
+	copying.Go(func() { _, _ = io.Copy(stdout, p.Stdout()) }) // they end with the process
+	copying.Go(func() { _, _ = io.Copy(stderr, p.Stderr()) })
+	exit, err := p.Wait(ctx)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	copying.Wait()
+	return exit, ctx.Err()
+}
+
+// bashResult returns the result of a command that has ended.
+func (c *call) bashResult(exit runtime.Exit, stdout, stderr *capture, most int, limit, took time.Duration) (reply, *bashOut) {
+	o, e := stdout.extract(most), stderr.extract(most)
+	out := &bashOut{
+		ExitCode: exit.Code, StdoutBytes: o.total, StderrBytes: e.total, TimedOut: exit.TimedOut, DurationMS: took.Milliseconds(),
+		Truncated: o.to > 0 || e.to > 0,
+	}
+	if exit.TimedOut {
+		out.ExitCode = 124
+	}
+	note := func(stream string, x *extract) string { return "" }
+	if out.Truncated {
+		out.OutputID = c.outputs.add(stdout, stderr)
+		note = func(stream string, x *extract) string {
+			return fmt.Sprintf(": bash_output with output_id %s, stream %s, offset %d returns them", out.OutputID, stream, x.from)
+		}
+	}
+	out.Stdout, out.Stderr = o.text(note("stdout", &o)), e.text(note("stderr", &e))
+	out.Notes = exitNotes(&exit, limit)
+	if s := exit.Session; s != nil {
+		out.Cwd = strings.ToValidUTF8(s.Cwd, "\ufffd")
+	}
+	var lines string
+	out.Denied, lines = c.denials(exit.Denied)
+	if exit.Denied != nil {
+		out.DeniedMore = exit.Denied.More
+	}
+	var b strings.Builder
+	b.WriteString(out.Stdout)
+	if out.Stderr != "" {
+		endLine(&b)
+		b.WriteString("[stderr]\n" + out.Stderr)
+	}
+	endLine(&b)
+	fmt.Fprintf(&b, "[exit code %d, cwd %s]\n", out.ExitCode, out.Cwd)
+	for _, n := range out.Notes {
+		b.WriteString("[" + n + "]\n")
+	}
+	b.WriteString(lines)
+	return reply{text: strings.TrimSuffix(b.String(), "\n")}, out
+}
+
+// endLine ends the last line of b, if it has not ended.
+func endLine(b *strings.Builder) {
+	if s := b.String(); s != "" && !strings.HasSuffix(s, "\n") {
+		b.WriteByte('\n')
+	}
+}
+
+// exitNotes returns what the exit code of a command does not say of its end.
+func exitNotes(exit *runtime.Exit, limit time.Duration) (notes []string) {
+	add := func(if_ bool, text string) {
+		if if_ {
+			notes = append(notes, text)
+		}
+	}
+	add(exit.TimedOut, fmt.Sprintf("timed out: the command did not end within %v and was interrupted; the shell is still there. Set a larger timeout_ms, or use bash_background", limit))
+	add(exit.OutOfMemory, "the sandbox reached its limit of memory, and the kernel killed a process in it")
+	s := exit.Session
+	if s == nil {
+		return notes
+	}
+	add(s.WantedTerminal, "the command waited for keys of a terminal, which it does not have, and was ended: use an option of the program that asks for nothing")
+	add(s.Ended, "the shell has ended with the command: the next command runs in a new one, which gets the state back as far as possible")
+	add(s.Restored == "partial", "this is a new shell: a part of the variables, functions and the working directory of the last one is lost")
+	add(s.Restored == "none", "this is a new shell: the variables, functions and the working directory of the last one are lost")
+	add(s.StatusLost, "the command has ended, but its exit code is unknown")
+	return notes
+}
+
+func (c *call) bashOutput(_ context.Context, in bashOutputIn) (reply, *bashOutputOut, error) {
+	most, err := outputLimit(in.MaxBytes)
+	if err != nil {
+		return reply{}, nil, fmt.Errorf("max_bytes: %w", err)
+	}
+	x := c.outputs.get(in.ID)
+	if x == nil {
+		return reply{}, nil, fmt.Errorf("output %q is not kept, or never was: run the command again, and write its output to a file if it is long", in.ID)
+	}
+	stream := x.stdout
+	switch in.Stream {
+	case "", "stdout":
+	case "stderr":
+		stream = x.stderr
+	default:
+		return reply{}, nil, fmt.Errorf("stream %q: it must be stdout or stderr", in.Stream)
+	}
+	from, b := stream.read(in.Offset, most)
+	total := stream.size()
+	if from+int64(len(b)) < total {
+		if n := wholeEnd(b); n > 0 {
+			b = b[:n]
+		}
+	}
+	out := &bashOutputOut{Text: valid(b), From: from, Next: from + int64(len(b)), Total: total}
+	text := out.Text
+	if from > in.Offset && in.Offset < total {
+		text = fmt.Sprintf("[%d bytes before this were not kept]\n", from-in.Offset) + text
+	}
+	return reply{text: text + fmt.Sprintf("\n[bytes %d to %d of %d]", out.From, out.Next, out.Total)}, out, nil
+}

@@ -1,0 +1,316 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/excerpt"
+	"wolffia/runtime"
+)
+
+type jobStartIn struct {
+	Command string `json:"command" jsonschema:"what the shell evaluates in the background"`
+	Name    string `json:"name,omitempty" jsonschema:"name of the job, by which it can be meant as well as by its id"`
+	Cwd     string `json:"cwd,omitempty" jsonschema:"absolute working directory; empty: where the shell is"`
+}
+
+type jobOutputIn struct {
+	Job      string `json:"job" jsonschema:"id or name"`
+	Stdout   *int64 `json:"stdout_offset,omitempty" jsonschema:"return standard output from this byte on; default: the end of it"`
+	Stderr   *int64 `json:"stderr_offset,omitempty" jsonschema:"return standard error from this byte on; default: the end of it"`
+	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"of each stream; default 30000, at most 1000000"`
+}
+
+type jobWaitIn struct {
+	Job       string `json:"job" jsonschema:"id or name"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty" jsonschema:"wait no longer than this; the job continues; default 120000"`
+	MaxBytes  int    `json:"max_bytes,omitempty" jsonschema:"of each stream; default 30000, at most 1000000"`
+}
+
+type jobKillIn struct {
+	Job    string `json:"job" jsonschema:"id or name"`
+	Signal string `json:"signal,omitempty" jsonschema:"such as TERM, which is the default, INT or KILL; all processes of the job get it"`
+}
+
+// A job is what results tell of a job.
+type job struct {
+	ID       string `json:"id"`
+	Name     string `json:"name,omitempty"`
+	State    string `json:"state" jsonschema:"running, stopped or ended"`
+	ExitCode *int   `json:"exit_code,omitempty" jsonschema:"of one that has ended, if it is known"`
+	Command  string `json:"command" jsonschema:"its beginning"`
+	PIDs     []int  `json:"pids,omitempty"`
+	RanMS    int64  `json:"ran_ms"`
+}
+
+type jobOut struct {
+	Job    job       `json:"job"`
+	Stdout jobStream `json:"stdout"`
+	Stderr jobStream `json:"stderr"`
+}
+
+// A jobStream is a part of a stream of a job.
+type jobStream struct {
+	Text  string `json:"text"`
+	From  int64  `json:"from" jsonschema:"offset of the first byte of text"`
+	Next  int64  `json:"next" jsonschema:"offset at which to go on"`
+	Total int64  `json:"total" jsonschema:"bytes of the whole stream so far"`
+}
+
+type jobStarted struct {
+	Job job `json:"job"`
+}
+
+func (s *Server) addJobs() {
+	tool(s, &sdk.Tool{
+		Name: "bash_background", Title: "Start a background job",
+		Description: "Start a command in the background, with the shell's variables and functions, and return at once with the job's id. " +
+			"For servers, watchers and what takes minutes: then use job_output, job_wait and job_kill.",
+		Annotations: &sdk.ToolAnnotations{OpenWorldHint: ptr(false)},
+	}, (*call).jobStart)
+	tool(s, &sdk.Tool{
+		Name: "job_output", Title: "Read a job's output",
+		Description: "Return what a background job has written: the end of it, or what follows the offsets of an earlier result. The last MiB of each stream is kept.",
+		Annotations: reads(),
+	}, (*call).jobOutput)
+	tool(s, &sdk.Tool{
+		Name: "job_wait", Title: "Wait for a job",
+		Description: "Wait until a background job has ended, and return its exit code and the end of its output. After timeout_ms the job's state is still running.",
+		Annotations: reads(),
+	}, (*call).jobWait)
+	tool(s, &sdk.Tool{
+		Name: "job_kill", Title: "Signal a job",
+		Description: "Send a signal to all processes of a background job.",
+		Annotations: &sdk.ToolAnnotations{OpenWorldHint: ptr(false)},
+	}, (*call).jobKill)
+}
+
+// jobOf returns what results tell of a job.
+func jobOf(j *runtime.Job) job {
+	end := j.EndedAt
+	if end.IsZero() {
+		end = time.Now()
+	}
+	return job{
+		ID: j.ID, Name: valid([]byte(j.Name)), State: j.State, ExitCode: j.ExitCode, Command: valid([]byte(j.Command)),
+		PIDs: j.PIDs[:min(len(j.PIDs), maxPIDs)], RanMS: end.Sub(j.StartedAt).Milliseconds(),
+	}
+}
+
+// maxPIDs is how many processes of a job a result names.
+const maxPIDs = 100
+
+// line is one line about a job.
+func (j *job) line() string {
+	s := "job " + j.ID
+	if j.Name != "" {
+		s += " (" + j.Name + ")"
+	}
+	s += " " + j.State
+	if j.ExitCode != nil {
+		s += fmt.Sprintf(", exit code %d", *j.ExitCode)
+	}
+	return s + ": " + j.Command
+}
+
+func (c *call) jobStart(ctx context.Context, in jobStartIn) (reply, *jobStarted, error) {
+	if strings.TrimSpace(in.Command) == "" {
+		return reply{}, nil, errors.New("command is empty")
+	}
+	start := func() (*runtime.Job, error) {
+		return c.Runtime.StartJob(ctx, c.session(), in.Name, &runtime.SessionExecRequest{Command: in.Command, Cwd: in.Cwd})
+	}
+	j, err := start()
+	if errors.Is(err, runtime.ErrNotFound) { // the session is not there yet
+		_, err = c.Runtime.CreateSession(ctx, c.id(), &runtime.SessionConfig{Name: c.Session})
+		if err == nil || errors.Is(err, runtime.ErrExists) {
+			j, err = start()
+		}
+	}
+	if err != nil {
+		return reply{}, nil, err
+	}
+	out := &jobStarted{jobOf(j)}
+	return reply{text: out.Job.line()}, out, nil
+}
+
+// jobNamed returns the newest job with this id or name.
+func (c *call) jobNamed(ctx context.Context, key string) (*runtime.Job, error) {
+	all, err := c.jobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range slices.Backward(all) {
+		if j.ID == key || j.Name != "" && j.Name == key {
+			return j, nil
+		}
+	}
+	var names []string
+	for _, j := range all {
+		names = append(names, jobKey(j))
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("job %q does not exist: there are no jobs", key)
+	}
+	return nil, fmt.Errorf("job %q does not exist: the jobs are %s", key, valid([]byte(strings.Join(names, ", "))))
+}
+
+func jobKey(j *runtime.Job) string {
+	if j.Name != "" {
+		return j.ID + " (" + j.Name + ")"
+	}
+	return j.ID
+}
+
+// jobs returns the jobs of the session, which need not exist.
+func (c *call) jobs(ctx context.Context) ([]*runtime.Job, error) {
+	all, err := c.Runtime.SessionJobs(ctx, c.session())
+	if errors.Is(err, runtime.ErrNotFound) {
+		if _, gone := c.Runtime.Get(ctx, c.id()); gone == nil {
+			return nil, nil
+		}
+	}
+	return all, err
+}
+
+func (c *call) jobOutput(ctx context.Context, in jobOutputIn) (reply, *jobOut, error) {
+	most, err := outputLimit(in.MaxBytes)
+	if err != nil {
+		return reply{}, nil, fmt.Errorf("max_bytes: %w", err)
+	}
+	out, err := c.readJob(ctx, in.Job, in.Stdout, in.Stderr, most)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	return reply{text: out.text()}, out, nil
+}
+
+// readJob returns a job and its output from the offsets on, or the end of it. At most so many
+// bytes of each stream are returned.
+func (c *call) readJob(ctx context.Context, key string, stdout, stderr *int64, most int) (*jobOut, error) {
+	j, err := c.jobNamed(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	o, e := partOf(&j.Stdout, stdout, most), partOf(&j.Stderr, stderr, most)
+	p, err := c.Runtime.JobOutput(ctx, c.session(), j.ID, uint64(o.From), uint64(e.From), false)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	defer stop()
+	var reading sync.WaitGroup
+	fill := func(to *jobStream, from io.Reader) {
+		reading.Go(func() { // ends with the output
+			x := excerpt.New(most, 0)
+			_, _ = io.Copy(x, from)
+			b, _ := x.Result()
+			to.Next = to.From + int64(len(b))
+			to.Total = max(to.Total, to.Next)
+			to.Text = valid(b)
+		})
+	}
+	fill(o, p.Stdout())
+	fill(e, p.Stderr())
+	_, err = p.Wait(ctx)
+	if err != nil {
+		_ = p.Close()
+	}
+	reading.Wait()
+	if err != nil {
+		return nil, err
+	}
+	return &jobOut{Job: jobOf(j), Stdout: *o, Stderr: *e}, nil
+}
+
+// partOf returns where to read a stream: at the offset that is asked for, as far as that is
+// kept, or at its end.
+func partOf(s *runtime.JobStream, asked *int64, most int) *jobStream {
+	const limit = 1 << 62 // the sandbox says how long its streams are
+	start, end := int64(min(s.Start, limit)), int64(min(s.End, limit))
+	from := end - int64(most)
+	if asked != nil {
+		from = *asked
+	}
+	return &jobStream{From: max(start, min(from, end)), Total: end}
+}
+
+func (o *jobOut) text() string {
+	var b strings.Builder
+	for _, s := range []struct {
+		name string
+		*jobStream
+	}{{"stdout", &o.Stdout}, {"stderr", &o.Stderr}} {
+		if s.Text == "" && s.name == "stderr" {
+			continue
+		}
+		fmt.Fprintf(&b, "[%s, bytes %d to %d of %d]\n%s", s.name, s.From, s.Next, s.Total, s.Text)
+		endLine(&b)
+	}
+	b.WriteString("[" + o.Job.line() + "]")
+	return b.String()
+}
+
+func (c *call) jobWait(ctx context.Context, in jobWaitIn) (reply, *jobOut, error) {
+	most, err := outputLimit(in.MaxBytes)
+	if err != nil {
+		return reply{}, nil, fmt.Errorf("max_bytes: %w", err)
+	}
+	limit, err := timeLimit(in.TimeoutMS, defaultTimeout)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	j, err := c.jobNamed(ctx, in.Job)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	notes := c.progress(ctx, func() string { return "job " + jobKey(j) + " runs" })
+	defer notes.stop()
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if _, err := c.Runtime.WaitJob(waiting, c.session(), j.ID); err != nil && (ctx.Err() != nil || waiting.Err() == nil) {
+		return reply{}, nil, err
+	}
+	out, err := c.readJob(ctx, j.ID, nil, nil, most)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	return reply{text: out.text()}, out, nil
+}
+
+func (c *call) jobKill(ctx context.Context, in jobKillIn) (reply, *jobStarted, error) {
+	name := strings.ToUpper(in.Signal)
+	switch {
+	case name == "":
+		name = "SIGTERM"
+	case !strings.HasPrefix(name, "SIG"):
+		name = "SIG" + name
+	}
+	sig := unix.SignalNum(name)
+	if sig == 0 {
+		return reply{}, nil, fmt.Errorf("signal %q: it must be a name such as TERM, INT or KILL", in.Signal)
+	}
+	j, err := c.jobNamed(ctx, in.Job)
+	if err != nil {
+		return reply{}, nil, err
+	}
+	if err := c.Runtime.SignalJob(ctx, c.session(), j.ID, syscall.Signal(sig)); err != nil {
+		return reply{}, nil, err
+	}
+	if j, err = c.jobNamed(ctx, j.ID); err != nil {
+		return reply{}, nil, err
+	}
+	out := &jobStarted{jobOf(j)}
+	return reply{text: name + " was sent; " + out.Job.line()}, out, nil
+}

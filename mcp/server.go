@@ -1,0 +1,189 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"wolffia/runtime"
+)
+
+// A Runtime is what a Server needs of a runtime.
+type Runtime interface {
+	runtime.RuntimeWithSession
+	runtime.JobManager
+}
+
+// A Details is what a Server tells of its sandbox beside runtime.Sandbox.
+type Details struct {
+	Config runtime.SandboxConfig
+	Limits *runtime.LimitsState // nil: there are none
+}
+
+// Options are what a Server needs. All fields but Log are required.
+type Options struct {
+	Runtime Runtime
+	// Open returns the id of a running sandbox, which it makes if there is none. It is called
+	// again after an error, and when the sandbox has ended, but never concurrently.
+	Open func(ctx context.Context) (sandboxID string, err error)
+	// Inspect returns the configuration of a sandbox.
+	Inspect func(ctx context.Context, sandboxID string) (*Details, error)
+	// Allow returns the beginning of a command line to which the flags are appended that
+	// allow what was denied.
+	Allow func(sandboxID string) string
+	// Session is the name of the session in which commands run.
+	Session string
+	// Version is wolffia's.
+	Version string
+	// Log receives errors of the protocol; nil disables logging.
+	Log *slog.Logger
+}
+
+// A Server serves one sandbox to one client. The caller of Serve ends the sandbox.
+type Server struct {
+	*Options
+	sdk     *sdk.Server
+	sandbox *holder
+	outputs *outputs
+	writing chan struct{} // has a value while no file is changed
+	working chan struct{} // has a value for each file operation that may begin
+
+	ctx context.Context // of Serve
+}
+
+// maxFileCalls is how many file operations run at the same time.
+const maxFileCalls = 16
+
+// New returns a Server.
+func New(o *Options) *Server {
+	s := &Server{Options: o, outputs: newOutputs(), writing: make(chan struct{}, 1), working: make(chan struct{}, maxFileCalls)}
+	s.writing <- struct{}{}
+	for range maxFileCalls {
+		s.working <- struct{}{}
+	}
+	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "wolffia", Title: "Wolffia sandbox", Version: o.Version}, &sdk.ServerOptions{
+		Instructions:       instructions,
+		Logger:             o.Log,
+		InitializedHandler: func(context.Context, *sdk.InitializedRequest) { s.sandbox.begin() },
+		Capabilities:       &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+	})
+	s.addShell()
+	s.addJobs()
+	s.addFiles()
+	s.addStatus()
+	return s
+}
+
+const instructions = `All tools work in one sandbox over the project's directory. Rules hide or protect some files, such as
+secrets and .git; the network may be off. bash keeps its state between calls. A result says what the rules have
+denied, and what the user could do to allow it: do not try to work around a denial. status describes the sandbox,
+explain_denial a path.`
+
+// Serve serves the client at the other end of in and out until in ends, or ctx. Then it
+// interrupts what runs. It closes neither.
+func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.ctx = ctx
+	s.sandbox = newHolder(ctx, s.Open)
+	defer s.sandbox.wait()
+	defer cancel() // before the wait
+	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: &untilEnd{Reader: in, end: cancel}, Writer: unclosed{out}, MaxLineLength: maxMessage})
+	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return err
+}
+
+// maxMessage bounds a message of the client, in bytes: a file that is written, with escapes.
+const maxMessage = 64 << 20
+
+// An untilEnd calls end when its Reader has ended.
+type untilEnd struct {
+	io.Reader
+	end func()
+}
+
+func (u *untilEnd) Read(b []byte) (int, error) {
+	n, err := u.Reader.Read(b)
+	if err != nil {
+		u.end()
+	}
+	return n, err
+}
+
+// Close implements io.Closer. It does nothing.
+func (u *untilEnd) Close() error { return nil }
+
+// An unclosed is a Writer that is not closed.
+type unclosed struct{ io.Writer }
+
+// Close implements io.Closer. It does nothing.
+func (unclosed) Close() error { return nil }
+
+// A holder has the sandbox, once it is made.
+type holder struct {
+	ctx  context.Context
+	open func(context.Context) (string, error)
+
+	mu  sync.Mutex
+	now *attempt // nil: not begun, or the sandbox was lost
+	all sync.WaitGroup
+}
+
+// An attempt makes a sandbox, or has made it.
+type attempt struct {
+	done chan struct{}
+	id   string
+	err  error
+}
+
+func newHolder(ctx context.Context, open func(context.Context) (string, error)) *holder {
+	return &holder{ctx: ctx, open: open}
+}
+
+// begin begins to make the sandbox unless that has begun.
+func (h *holder) begin() *attempt {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.now != nil {
+		return h.now
+	}
+	a := &attempt{done: make(chan struct{})}
+	h.now = a
+	h.all.Go(func() {
+		a.id, a.err = h.open(h.ctx)
+		if a.err != nil {
+			h.lose(a)
+		}
+		close(a.done)
+	})
+	return a
+}
+
+// lose forgets the sandbox of an attempt: the next call makes another one.
+func (h *holder) lose(a *attempt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.now == a {
+		h.now = nil
+	}
+}
+
+// get returns the attempt that has made the sandbox.
+func (h *holder) get(ctx context.Context) (*attempt, error) {
+	a := h.begin()
+	select {
+	case <-a.done:
+		return a, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// wait waits until no attempt runs.
+func (h *holder) wait() { h.all.Wait() }
