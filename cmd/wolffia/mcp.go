@@ -85,7 +85,7 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 	if m.rt, err = a.open(m.box.runtime); err != nil {
 		return err
 	}
-	m.describe(cmd.LocalFlags())
+	m.describe(cmd)
 	s := mcp.New(&mcp.Options{
 		Runtime: m.rt, Open: m.open, Session: m.session, Version: version, Allow: a.addTo,
 		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
@@ -101,9 +101,12 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 }
 
 // describe takes down which flags describe the sandbox.
-func (m *mcpServer) describe(flags *pflag.FlagSet) {
+func (m *mcpServer) describe(cmd *cobra.Command) {
 	hash := sha256.New()
-	flags.Visit(func(f *pflag.Flag) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Changed || cmd.InheritedFlags().Lookup(f.Name) != nil {
+			return
+		}
 		switch f.Name {
 		case "sandbox", "session", "quiet", "pull", "codebase", flagProfile, flagNoConfig:
 			return // codebase is compared by itself

@@ -256,7 +256,7 @@ func (c *mcpClient) keepsState() {
 	c.fails("bash", args{"command": " "}, "command is empty")
 	c.fails("bash", args{"command": "true", "timeout_ms": -1}, "timeout_ms -1: it must be")
 	c.fails("bash", args{"command": "true", "cwd": "sub"}, "must be absolute")
-	c.fails("bash", args{"cmd": "true"}, "command")
+	c.fails("bash", args{"cmd": "true"}, `"cmd"`)
 }
 
 func (c *mcpClient) worksOnFiles() {
@@ -601,7 +601,11 @@ func TestMCPEnds(t *testing.T) {
 			t.Error(err)
 		}
 		_ = cmd.Wait()
-		for end := time.Now().Add(mcpLimit); h.wolffia("ls", "-q") != "" && time.Now().Before(end); {
+		for end := time.Now().Add(mcpLimit); time.Now().Before(end); { // ls removes it, once its processes have ended
+			left, err := os.ReadDir(filepath.Join(h.state, "sandboxes"))
+			if h.wolffia("ls", "-q") == "" && err == nil && len(left) == 0 {
+				break
+			}
 		}
 		h.none()
 	})
@@ -656,4 +660,50 @@ func TestMCPSandbox(t *testing.T) {
 			t.Errorf("%s: %v: %s", flag, err, out)
 		}
 	}
+}
+
+// TestMCPInspector calls tools by the command line of the protocol's own inspector.
+func TestMCPInspector(t *testing.T) {
+	t.Parallel()
+	testenv.Soak(t, "installs @modelcontextprotocol/inspector with npm")
+	testenv.Tools(t, "npm", "node")
+	h := newMCPHost(t)
+	run := func(cmd *exec.Cmd) (string, error) {
+		t.Helper()
+		guard := time.AfterFunc(2*mcpLimit, func() { _ = cmd.Process.Kill() })
+		defer guard.Stop()
+		cmd.Stderr = &testLog{t: t}
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	npm := h.command()
+	npm.Path, npm.Args, npm.Dir = "/usr/bin/env", []string{"env", "npm", "install", "--no-audit", "--no-fund", "@modelcontextprotocol/inspector@2"}, filepath.Join(h.at, "home")
+	if out, err := run(npm); err != nil {
+		testenv.Lacks(t, "tools", "npm install @modelcontextprotocol/inspector: "+err.Error()+": "+out)
+	}
+	inspect := func(args ...string) string {
+		t.Helper()
+		cmd := h.command()
+		inspector := filepath.Join(npm.Dir, "node_modules/.bin/mcp-inspector")
+		cmd.Args = append([]string{"env", inspector, "--cli", filepath.Join(testbin.Dir(t), "wolffia"), "mcp"}, args...)
+		cmd.Path = "/usr/bin/env"
+		out, err := run(cmd)
+		if err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+		return out
+	}
+	if out := inspect("--method", "tools/list"); !strings.Contains(out, `"name": "explain_denial"`) {
+		t.Errorf("%s", out)
+	}
+	out := inspect("--method", "tools/call", "--tool-name", "bash", "--tool-arg", "command=pwd; cat .env")
+	for _, want := range []string{`"exit_code": 1`, `"cwd": "` + h.project + `"`, `denied by rule`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in %s", want, out)
+		}
+	}
+	if out := inspect("--method", "tools/call", "--tool-name", "grep", "--tool-arg", "pattern=t.o"); !strings.Contains(out, "sub/a.txt:2:two") {
+		t.Errorf("%s", out)
+	}
+	h.none()
 }
