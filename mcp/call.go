@@ -31,21 +31,21 @@ type reply struct {
 }
 
 // tool adds a tool that works in the sandbox.
-func tool[In, Out any](s *Server, t *sdk.Tool, do func(c *call, ctx context.Context, in In) (reply, Out, error)) {
-	sdk.AddTool(s.sdk, t, func(ctx context.Context, req *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
+func tool[In, Out any](s *Server, t *sdk.Tool, do func(c *call, ctx context.Context, in In) (reply, *Out, error)) {
+	t.InputSchema, t.OutputSchema = schema[In](), schema[Out]()
+	sdk.AddTool(s.sdk, t, func(ctx context.Context, req *sdk.CallToolRequest, in In) (*sdk.CallToolResult, *Out, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stop := context.AfterFunc(s.ctx, cancel)
 		defer stop()
-		var none Out
 		box, err := s.sandbox.get(ctx)
 		if err != nil {
-			return nil, none, fmt.Errorf("the sandbox was not started: %w", err)
+			return nil, nil, fmt.Errorf("the sandbox was not started: %w", err)
 		}
 		c := &call{s, req, box}
 		r, out, err := do(c, ctx, in)
 		if err != nil {
-			return nil, none, c.explain(ctx, err)
+			return nil, nil, c.explain(ctx, err)
 		}
 		res := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: r.text}}}
 		if r.image != nil {

@@ -220,6 +220,9 @@ func (c *mcpClient) listsTools() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	if text, err := json.Marshal(res); err != nil || strings.Contains(string(text), `"null"`) {
+		c.t.Errorf("a schema has null as a type, which not all clients understand: %s, %v", text, err)
+	}
 	var names []string
 	for _, tool := range res.Tools {
 		names = append(names, tool.Name)
