@@ -25,7 +25,6 @@ const (
 	defaultLines = 2000        // of a file, in a result
 	defaultRead  = 100_000     // bytes
 	maxImage     = 4 << 20     // bytes of an image in a result
-	maxAnswer    = 16 << 20    // bytes of an answer of the tool inside
 	maxEntries   = 10_000
 )
 
@@ -186,13 +185,16 @@ func (c *call) inside(ctx context.Context, req *filetool.Request) (*filetool.Res
 		return nil, fmt.Errorf("the content is too large: at most %d bytes, with escapes; write it in parts, with bash", filetool.MaxRequest)
 	}
 	res, err := c.Runtime.Exec(ctx, c.id(), &runtime.ExecRequest{
-		Command: []string{launch.GuestPath, filetool.Arg}, Stdin: bytes.NewReader(text), Timeout: fileLimit, MaxOutput: maxAnswer,
+		Command: []string{launch.GuestPath, filetool.Arg}, Stdin: bytes.NewReader(text), Timeout: fileLimit, MaxOutput: answerLimit(req),
 	})
 	switch {
 	case err != nil:
 		return nil, err
 	case res.TimedOut:
 		return nil, fmt.Errorf("the operation did not end within %v: name a smaller directory, or a narrower pattern", fileLimit)
+	}
+	if res.Truncated() {
+		return nil, errors.New("the tool inside has answered with more than was asked for")
 	}
 	answer := new(filetool.Response)
 	if err := json.Unmarshal(res.Stdout, answer); err != nil || res.ExitCode != 0 {
@@ -213,6 +215,16 @@ func (c *call) inside(ctx context.Context, req *filetool.Request) (*filetool.Res
 		return nil, errors.New(message)
 	}
 	return answer, nil
+}
+
+// answerLimit returns how many bytes an answer may have, as JSON: the process that writes it is
+// one of the sandbox, and others there could change it.
+func answerLimit(req *filetool.Request) int {
+	const (
+		escaped = 6        // bytes of JSON for one byte
+		more    = 64 << 10 // for a path, an error and the other fields
+	)
+	return escaped*req.MaxBytes + more
 }
 
 // take takes a value of a channel, or returns why ctx has ended.

@@ -188,8 +188,8 @@ var flagGroups = []flagGroup{
 	{"Command and environment", []string{"env", "cwd", "interactive", "tty", "session", "no-wait", "timeout"}},
 	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},
 	{"Lifetime", []string{"ttl", "idle-timeout"}},
-	{"Names", []string{"name", "label", "owner"}},
-	{"Service", []string{"listen", "grace", "sandbox"}},
+	{"Names", []string{"name", "label", "owner", "sandbox"}},
+	{"Service", []string{"listen", "grace"}},
 	{"Configuration", []string{"profile", "no-config", "state-dir"}},
 	{"Output", []string{"json", "quiet", "help"}},
 }

@@ -99,14 +99,14 @@ func list(req *Request) (*Response, error) {
 	w := newWalk(req, res)
 	err = w.each(root, func(rel string, d fs.DirEntry) error {
 		e := Entry{Name: rel, Type: typeOf(d)}
-		if !w.take(len(rel) + 32) {
-			return fs.SkipAll
-		}
 		if info, err := d.Info(); err == nil && d.Type().IsRegular() {
 			e.Size = info.Size()
 		}
 		if e.Type == "link" {
 			e.Target, _ = os.Readlink(filepath.Join(root, rel))
+		}
+		if !w.take(len(rel) + len(e.Target) + 32) {
+			return fs.SkipAll
 		}
 		res.Entries = append(res.Entries, e)
 		if d.IsDir() && (d.Name() == ".git" || strings.Count(rel, "/")+1 >= max(req.Depth, 1)) {
