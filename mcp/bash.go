@@ -103,7 +103,6 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	if err != nil {
 		return reply{}, nil, err
 	}
-	begin := time.Now()
 	stdout, stderr := newCapture(), newCapture()
 	waits := make(chan bool, 1)
 	notes := c.progress(ctx, func() string {
@@ -134,7 +133,7 @@ func (c *call) bash(ctx context.Context, in bashIn) (reply, *bashOut, error) {
 	if err != nil {
 		return reply{}, nil, err
 	}
-	r, out := c.bashResult(exit, stdout, stderr, most, limit, time.Since(begin))
+	r, out := c.bashResult(exit, stdout, stderr, most, limit, time.Since(c.begin))
 	return r, out, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -14,8 +15,9 @@ import (
 // A call is one call of a tool.
 type call struct {
 	*Server
-	req *sdk.CallToolRequest
-	box *attempt
+	req   *sdk.CallToolRequest
+	begin time.Time
+	box   *attempt
 }
 
 // id returns the sandbox's id.
@@ -38,11 +40,10 @@ func tool[In, Out any](s *Server, t *sdk.Tool, do func(c *call, ctx context.Cont
 		defer cancel()
 		stop := context.AfterFunc(s.ctx, cancel)
 		defer stop()
-		box, err := s.sandbox.get(ctx)
-		if err != nil {
+		c := &call{Server: s, req: req, begin: time.Now()}
+		if err := c.open(ctx); err != nil {
 			return nil, nil, fmt.Errorf("the sandbox was not started: %w", err)
 		}
-		c := &call{s, req, box}
 		r, out, err := do(c, ctx, in)
 		if err != nil {
 			return nil, nil, c.explain(ctx, err)
@@ -53,6 +54,14 @@ func tool[In, Out any](s *Server, t *sdk.Tool, do func(c *call, ctx context.Cont
 		}
 		return res, out, nil
 	})
+}
+
+// open waits until the sandbox is made. An image that has to be pulled takes long.
+func (c *call) open(ctx context.Context) (err error) {
+	wait := c.progress(ctx, func() string { return "the sandbox is being made" })
+	defer wait.stop()
+	c.box, err = c.sandbox.get(ctx)
+	return err
 }
 
 // explain returns err, or that the sandbox has ended, if it has.

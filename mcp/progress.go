@@ -29,7 +29,6 @@ func (c *call) progress(ctx context.Context, message func() string) *progress {
 	}
 	go func() { // ends with stop
 		defer close(p.ended)
-		begin := time.Now()
 		beat := time.NewTicker(progressBeat)
 		defer beat.Stop()
 		for {
@@ -40,7 +39,7 @@ func (c *call) progress(ctx context.Context, message func() string) *progress {
 			case <-beat.C:
 			}
 			err := c.req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
-				ProgressToken: token, Progress: time.Since(begin).Seconds(), Message: message(),
+				ProgressToken: token, Progress: time.Since(c.begin).Seconds(), Message: message(),
 			})
 			if err != nil {
 				return // the client is gone, or the call was canceled
