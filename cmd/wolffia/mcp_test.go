@@ -36,6 +36,11 @@ func newMCPHost(t *testing.T) *mcpHost {
 	t.Helper()
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse)
 	at := t.TempDir()
+	for _, dir := range []string{filepath.Dir(at), at} { // as root, the user that is dropped to must get here
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	h := &mcpHost{t: t, project: filepath.Join(at, "project"), state: filepath.Join(at, "state"), at: at}
 	files := map[string]string{"project/.env": "PASSWORD=secret\n", "project/sub/a.txt": "one\ntwo\nthree\n", "outside": "host\n", "home/x": ""}
 	for name, text := range files {
@@ -569,10 +574,15 @@ func TestMCPEnds(t *testing.T) {
 		dec := json.NewDecoder(stdout)
 		for {
 			var m struct {
+				ID     int
 				Params struct{ Message string }
+				Result json.RawMessage
 			}
 			if err := dec.Decode(&m); err != nil {
 				t.Fatal(err)
+			}
+			if m.ID == 2 {
+				t.Fatalf("the command has not begun: %s", m.Result)
 			}
 			if m.Params.Message == "begun" {
 				return cmd, stdin, stdout
