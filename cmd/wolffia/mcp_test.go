@@ -720,3 +720,31 @@ func TestMCPInspector(t *testing.T) {
 	}
 	h.none()
 }
+
+// TestMCPWithoutPrograms: the tools need nothing of the system inside but a shell.
+func TestMCPWithoutPrograms(t *testing.T) {
+	t.Parallel()
+	busybox := testenv.Busybox(t)
+	h := newMCPHost(t)
+	root := filepath.Join(h.at, "root")
+	program, err := os.ReadFile(busybox)
+	if err = errors.Join(err, os.MkdirAll(filepath.Join(root, "bin"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "bin/sh"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := h.connect("--rootfs", root, "-q")
+	c.does("bash", args{"command": "cd sub; A=1"}, "[exit code 0, cwd /workspace/sub]")
+	c.does("bash", args{"command": "echo $A; echo /bin/* /usr/bin/*"}, "1\n/bin/sh /usr/bin/*\n")
+	c.does("read_file", args{"path": "sub/a.txt"}, "2\ttwo")
+	c.does("write_file", args{"path": "new/b", "content": "two\n"}, "created")
+	c.does("edit_file", args{"path": "new/b", "old_string": "two", "new_string": "2"}, "edited")
+	c.does("list_dir", args{}, "new/\nsub/")
+	c.does("glob", args{"pattern": "**"}, "new/b\nsub/a.txt")
+	c.does("grep", args{"pattern": "^.$"}, "new/b:1:2")
+	c.fails("read_file", args{"path": ".env"}, "denied by rule")
+	c.does("bash_background", args{"command": "echo done", "name": "j"}, "(j)")
+	c.does("job_wait", args{"job": "j"}, "done\n", "exit code 0")
+	c.does("status", args{}, "inside at /workspace")
+}
