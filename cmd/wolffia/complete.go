@@ -121,6 +121,10 @@ func (a *app) flagValues(flag string) cobra.CompletionFunc {
 		return fixed()
 	case "preset":
 		return completePresets
+	case "sandbox":
+		return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return a.sandboxNames(wants(""), nil), cobra.ShellCompDirectiveNoFileComp
+		}
 	case "signal":
 		return fixed("TERM", "INT", "HUP", "KILL", "STOP", "CONT", "USR1", "USR2")
 	case "image":
