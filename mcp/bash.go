@@ -64,7 +64,7 @@ func (s *Server) addShell() {
 	}, (*call).bash)
 	tool(s, &sdk.Tool{
 		Name: "bash_output", Title: "Read more of a command's output",
-		Description: "Return a part of the output of a command of bash whose result was truncated. The first and the last 4 MiB of each stream are kept, of the last commands.",
+		Description: "Return a part of the output of a command of bash whose result was truncated. The first and the last 2 MiB of each stream are kept, of the last commands.",
 		Annotations: reads(),
 	}, (*call).bashOutput)
 }

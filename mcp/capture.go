@@ -16,8 +16,8 @@ const (
 	DefaultOutput = 30_000
 	MaxOutput     = 1_000_000
 
-	keptHead = 4 << 20 // bytes of a stream's beginning that are kept
-	keptTail = 4 << 20 // and of its end
+	keptHead = 2 << 20 // bytes of a stream's beginning that are kept
+	keptTail = 2 << 20 // and of its end
 )
 
 // A capture is what a stream has brought, as far as it is kept. It is safe for concurrent use.
@@ -67,11 +67,12 @@ func (c *capture) size() int64 {
 
 func (c *capture) end() int64 { return int64(len(c.head)) + int64(c.tail.End()) }
 
-// held returns how many bytes of memory the capture has.
+// held returns about how many bytes of memory the capture has. A Ring has up to twice of what
+// it keeps.
 func (c *capture) held() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.head) + int(c.tail.End()-c.tail.Start())
+	return len(c.head) + 2*int(c.tail.End()-c.tail.Start())
 }
 
 // read returns up to most bytes from offset on, or from the first one that is kept after
@@ -176,7 +177,7 @@ type output struct {
 
 const (
 	maxOutputs     = 64       // that are kept
-	maxOutputBytes = 64 << 20 // of all together, but for the last one
+	maxOutputBytes = 32 << 20 // of memory, of all together, but for the last one
 )
 
 func newOutputs() *outputs { return &outputs{} }

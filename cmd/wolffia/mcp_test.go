@@ -449,7 +449,7 @@ func (c *mcpClient) boundsOutput() {
 		c.t.Errorf("%d bytes: %v", len(r.text), r.out["stdout_bytes"])
 	}
 	r = c.does("bash_output", args{"output_id": r.out["output_id"], "offset": 10_000_000}, "bytes before this were not kept")
-	if from, _ := r.out["from"].(float64); from != 20000004-(4<<20) {
+	if from, _ := r.out["from"].(float64); from != 20000004-(2<<20) {
 		c.t.Errorf("%v", from)
 	}
 	c.fails("bash_output", args{"output_id": "o999"}, `output "o999" is not kept`)
