@@ -208,8 +208,8 @@ func endLine(b *strings.Builder) {
 
 // exitNotes returns what the exit code of a command does not say of its end.
 func exitNotes(exit *runtime.Exit, limit time.Duration) (notes []string) {
-	add := func(if_ bool, text string) {
-		if if_ {
+	add := func(holds bool, text string) {
+		if holds {
 			notes = append(notes, text)
 		}
 	}
