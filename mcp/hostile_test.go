@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -43,7 +42,7 @@ func connect(t testing.TB, l *liar) *sdk.ClientSession {
 		Open:    func(context.Context) (string, error) { return "aaaaaaaaaaaa", nil },
 		Inspect: func(context.Context, string) (*Details, error) { return &Details{}, nil },
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	theirIn, ourOut := io.Pipe()
 	ourIn, theirOut := io.Pipe()
 	served := make(chan error, 1)
