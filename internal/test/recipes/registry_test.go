@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -25,6 +26,13 @@ func serve(t *testing.T) (config []byte) {
 	}
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
+	const name = "registry.test" // of the host's loopback, inside
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := name + ":" + port
+	url := "http://" + at
 
 	const module = "example.invalid/dep@v1.0.0"
 	gomod := []byte("module example.invalid/dep\n\ngo 1.19\n")
@@ -44,7 +52,7 @@ func serve(t *testing.T) (config []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pack["dist"] = map[string]string{"tarball": server.URL + "/npm/dep/-/dep-1.0.0.tgz"}
+	pack["dist"] = map[string]string{"tarball": url + "/npm/dep/-/dep-1.0.0.tgz"}
 	index, err := json.Marshal(map[string]any{
 		"name": "dep", "dist-tags": map[string]string{"latest": "1.0.0"}, "versions": map[string]any{"1.0.0": pack},
 	})
@@ -67,11 +75,13 @@ func serve(t *testing.T) (config []byte) {
 	}), "application/octet-stream")
 
 	env := map[string]string{
-		"GOPROXY": server.URL + "/go", "GOSUMDB": "off", "GOTOOLCHAIN": "local",
-		"npm_config_registry": server.URL + "/npm/", "npm_config_update_notifier": "false", "npm_config_audit": "false", "npm_config_fund": "false",
-		"PIP_INDEX_URL": server.URL + "/pip/", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+		"GOPROXY": url + "/go", "GOSUMDB": "off", "GOTOOLCHAIN": "local",
+		"npm_config_registry": url + "/npm/", "npm_config_update_notifier": "false", "npm_config_audit": "false", "npm_config_fund": "false",
+		"PIP_INDEX_URL": url + "/pip/", "PIP_TRUSTED_HOST": name, "PIP_DISABLE_PIP_VERSION_CHECK": "1",
 	}
-	config, err = json.Marshal(map[string]any{"env": env}) // which is YAML
+	config, err = json.Marshal(map[string]any{ // which is YAML
+		"env": env, "add-host": []string{name + ":127.0.0.1"}, "allow-host": []string{at},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
