@@ -5,8 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"strings"
+	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,17 +18,20 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	var box boxFlags
-	var listen string
-	var grace time.Duration
+	var where serveFlags
 	cmd := &cobra.Command{
-		Use:   "serve [--listen unix:PATH] [flags]",
-		Short: "Serve sandboxes to owners, over HTTP on a unix socket",
-		Long: `Serve sandboxes to owners, one to each, over HTTP on a unix socket, which only you
-and root can use. The flags of create describe each new sandbox; configuration files
-are not read, since they say what you want for yourself, or what a project wants.
-Requests are logged to standard error, as JSON.
+		Use:   "serve [--listen unix:PATH|HOST:PORT] [flags]",
+		Short: "Serve sandboxes to owners, over HTTP on a unix socket or TCP",
+		Long: `Serve sandboxes to owners over HTTP: on a unix socket, which only you and root can use,
+or on TCP. The flags of create describe each new sandbox. Requests are logged to standard error, as JSON.
 
-SIGTERM or SIGINT stops it: requests that run have --grace to end. A second one
+On a loopback address (--listen 127.0.0.1:8080) only processes of yours and of root
+are served. Other addresses, and sandboxes with --network host, need API keys: --api-keys FILE, of mode 0600,
+has a key in each line, of 16 characters or more. With an owner after it, ORG/PROJECT/USER,
+a key is for that owner's sandboxes only. SIGHUP reads the file again. The service speaks
+no TLS: put a front end that does before an address that other machines can reach.
+
+SIGTERM or SIGINT (and SIGHUP, without --api-keys) stops it: requests that run have --grace to end. A second one
 ends it at once. Sandboxes go on, whatever becomes of the service, and the next one
 finds them.`,
 		Example: `  wolffia serve --codebase . &
@@ -37,10 +39,10 @@ finds them.`,
     -d '{"organizationId":"acme","projectId":"web","userId":"zoe"}' http://wolffia/api/v1/ensureSandbox`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if grace < 0 {
-				return runtime.Errorf(runtime.ErrInvalid, "--grace %v: it must not be negative", grace)
+			if where.grace < 0 {
+				return runtime.Errorf(runtime.ErrInvalid, "--grace %v: it must not be negative", where.grace)
 			}
-			return a.serve(cmd.Context(), &box, listen, grace)
+			return a.serve(cmd.Context(), &box, &where)
 		},
 	}
 	box.fixed = true
@@ -48,18 +50,33 @@ finds them.`,
 	for _, name := range ofOneSandbox {
 		_ = cmd.Flags().MarkHidden(name)
 	}
-	cmd.Flags().StringVar(&listen, "listen", "", "where to listen: unix:PATH (default unix:service/sock in the state directory)")
-	cmd.Flags().DurationVar(&grace, "grace", 10*time.Second, "how long requests may go on after SIGTERM")
+	cmd.Flags().StringVar(&where.listen, "listen", "", "where to listen: unix:PATH or HOST:PORT (default unix:service/sock in the state directory)")
+	cmd.Flags().StringVar(&where.keys, "api-keys", "", "file with API keys, one in each line, for HOST:PORT")
+	cmd.Flags().DurationVar(&where.grace, "grace", 10*time.Second, "how long requests may go on after SIGTERM")
 	return cmd
 }
 
 // ofOneSandbox are the flags of create that cannot be those of many.
 var ofOneSandbox = []string{"name", "owner", "home"}
 
+// serveFlags say where and how to serve.
+type serveFlags struct {
+	listen string
+	keys   string // file with API keys; empty: none
+	grace  time.Duration
+}
+
 // serve opens the service and serves it until a signal stops it.
-func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace time.Duration) error {
-	again := make(chan os.Signal, 2)
-	defer notify(again, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)() // as main does
+func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error {
+	again, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
+	stops := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} // as main does
+	if where.keys != "" {
+		stops = stops[:2]
+		signal.Reset(unix.SIGHUP) // main's
+		signal.Notify(reload, unix.SIGHUP)
+		defer signal.Stop(reload)
+	}
+	defer notify(again, stops...)()
 	if box.name != "" || box.owner != "" {
 		return runtime.Errorf(runtime.ErrInvalid, "serve does not take --name or --owner: ids are generated, and owners come with each request")
 	}
@@ -69,15 +86,12 @@ func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace tim
 	if err != nil {
 		return err
 	}
-	path, err := socketPath(listen, rt.StateDir())
-	if err != nil {
-		return err
-	}
 	template, err := box.config(ctx, a) // report a wrong flag now
 	if err != nil {
 		return err
 	}
-	if err := socketApart(path, template); err != nil {
+	at, err := newSite(where, rt.StateDir(), template)
+	if err != nil {
 		return err
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -94,20 +108,28 @@ func (a *app) serve(ctx context.Context, box *boxFlags, listen string, grace tim
 		return err
 	}
 	defer service.Close()
-	l, err := server.Listen(path)
+	l, admit, err := at.open(ctx)
 	if err != nil {
 		return err
 	}
-	s := server.New(service, &server.Options{Log: log})
+	s := server.New(service, &server.Options{Log: log, Gate: admit})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with Stop or Close
-	log.Info("serving", "socket", path, "stateDir", rt.StateDir(), "runtime", rt.Name(), "pid", os.Getpid())
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
+	log.Info("serving", at.attr(l), "stateDir", rt.StateDir(), "runtime", rt.Name(), "pid", os.Getpid())
+	if at.remote(l) {
+		log.Warn("other machines can reach the service, and it speaks no TLS: put a front end with TLS before it")
 	}
-	return a.stopServing(s, ended, again, grace, log)
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-reload:
+			at.reload(admit, log)
+			continue
+		case <-ctx.Done():
+		}
+		return a.stopServing(s, ended, again, where.grace, log)
+	}
 }
 
 // stopServing ends a service in good order, or at once when a signal comes again.
@@ -150,50 +172,4 @@ func (a *app) template(box *boxFlags, null *os.File) func(context.Context, *serv
 		}
 		return c, nil
 	}
-}
-
-// socketPath is where --listen says that the socket is to be.
-func socketPath(listen, stateDir string) (string, error) {
-	if listen == "" {
-		return filepath.Join(stateDir, "service", "sock"), nil
-	}
-	path, is := strings.CutPrefix(listen, "unix:")
-	switch {
-	case !is:
-		return "", runtime.Errorf(runtime.ErrUnsupported, "--listen %q: unsupported; so far it can be unix:PATH", listen)
-	case path == "" || strings.HasSuffix(path, "/"):
-		return "", runtime.Errorf(runtime.ErrInvalid, "--listen %q: it must be unix:PATH", listen)
-	}
-	return filepath.Abs(path)
-}
-
-// socketApart refuses a socket that the sandboxes would be shown: what is in there
-// is the same user, and could ask for everything.
-func socketApart(path string, c *runtime.SandboxConfig) error {
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err != nil { // it is not there yet; its own directory is
-		if dir, err = filepath.EvalSymlinks(filepath.Dir(filepath.Dir(path))); err != nil {
-			return runtime.Errorf(runtime.ErrInvalid, "socket %s: %w", path, err)
-		}
-	}
-	shown := []string{c.CodebasePath, c.Rootfs}
-	for _, m := range c.Mounts {
-		shown = append(shown, m.Source)
-	}
-	for _, s := range shown {
-		if s == "" {
-			continue
-		}
-		real, err := filepath.Abs(s)
-		if err == nil {
-			real, err = filepath.EvalSymlinks(real)
-		}
-		if err != nil {
-			return runtime.Errorf(runtime.ErrInvalid, "%s: %w", s, err)
-		}
-		if dir == real || real == "/" || strings.HasPrefix(dir, real+"/") {
-			return runtime.Errorf(runtime.ErrInvalid, "socket %s is in %s, which the sandboxes are shown: choose another with --listen unix:PATH", path, s)
-		}
-	}
-	return nil
 }

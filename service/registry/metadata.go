@@ -18,6 +18,9 @@ type Owner struct {
 	UserID         string `json:"userId"`
 }
 
+// Named returns the owner itself, also of what embeds it.
+func (o Owner) Named() Owner { return o }
+
 // MaxPart is the largest size of each part of an owner, in bytes.
 const MaxPart = 256
 

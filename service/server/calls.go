@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/gate"
 	"wolffia/service/registry"
 )
 
@@ -46,8 +48,21 @@ func typed[R any](f func(s *Server, ctx context.Context, e *entry, r *R) (int, a
 		if err := decode(body, &r); err != nil {
 			return 0, nil, err
 		}
+		if err := mayActFor(gate.CallerOf(ctx), &r); err != nil {
+			return 0, nil, err
+		}
 		return f(s, ctx, e, &r)
 	}
+}
+
+// mayActFor returns an error unless the caller may use what belongs to the owner that a
+// request names, if it names one.
+func mayActFor(caller service.Caller, request any) error {
+	named, is := request.(interface{ Named() registry.Owner })
+	if is && !caller.May(named.Named()) {
+		return runtime.Errorf(runtime.ErrDenied, "the API key is for another owner")
+	}
+	return nil
 }
 
 // An ownerRequest names the owner and, for calls about a sandbox, the sandbox.
@@ -126,6 +141,8 @@ func (s *Server) touchSandbox(ctx context.Context, e *entry, r *touchRequest) (i
 
 func (s *Server) scan(ctx context.Context, _ *entry, _ *struct{}) (int, any, error) {
 	found, err := s.service.ScanRunningSandboxes(ctx)
+	caller := gate.CallerOf(ctx)
+	found = slices.DeleteFunc(found, func(m registry.Metadata) bool { return !caller.May(m.Owner) })
 	return http.StatusOK, struct {
 		Sandboxes []registry.Metadata `json:"sandboxes"`
 	}{append([]registry.Metadata{}, found...)}, err

@@ -16,6 +16,7 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/gate"
 	"wolffia/service/registry"
 )
 
@@ -29,6 +30,11 @@ type Options struct {
 	HeaderLimit, BodyLimit, WriteLimit time.Duration
 	// IdleLimit is how long a connection may be idle; 0 means two minutes.
 	IdleLimit time.Duration
+	// Gate admits requests; nil admits all that the listener accepts.
+	Gate *gate.Gate
+	// OpenSandbox serves the paths below /v1/ and /sandboxes/; nil serves none. A request's
+	// context has the caller: see [gate.CallerOf].
+	OpenSandbox http.Handler
 }
 
 // A Server serves one service. It is an [http.Handler], and Serve accepts connections.
@@ -51,6 +57,7 @@ func New(service *service.Service, opts *Options) *Server {
 	s.opts.BodyLimit = cmp.Or(s.opts.BodyLimit, time.Minute)
 	s.opts.WriteLimit = cmp.Or(s.opts.WriteLimit, time.Minute)
 	s.opts.IdleLimit = cmp.Or(s.opts.IdleLimit, 2*time.Minute)
+	s.opts.Gate = cmp.Or(s.opts.Gate, gate.New(nil, false))
 	s.log = cmp.Or(s.opts.Log, slog.New(slog.DiscardHandler))
 	var ctx context.Context
 	ctx, s.stop = context.WithCancelCause(context.Background())
@@ -128,6 +135,10 @@ func (e *entry) about(o registry.Owner, sandboxID string) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
 	id := requestID(r.Header)
+	if other := s.other(r); other != nil {
+		s.pass(w, r, other, id, begin)
+		return
+	}
 	name, _ := strings.CutPrefix(r.URL.Path, "/api/v1/")
 	c, known := calls[name]
 	if !known {
@@ -184,6 +195,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 	if known {
 		max = c.maxBody
 	}
+	caller, err := s.opts.Gate.Admit(r)
+	if err != nil {
+		return fail(err)
+	}
 	body, err := readBody(w, r, max, s.opts.BodyLimit)
 	if err == nil && !known {
 		err = errNoCall
@@ -191,7 +206,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 	if err != nil {
 		return fail(err)
 	}
-	status, reply, err = c.do(s, r.Context(), e, body)
+	status, reply, err = c.do(s, gate.WithCaller(r.Context(), caller), e, body)
 	if err != nil {
 		return fail(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/gate"
 	"wolffia/service/registry"
 )
 
@@ -62,6 +63,10 @@ type failure struct {
 // failureOf returns the status and the description of err. An error without a class is
 // a bug: the description says nothing of it.
 func failureOf(err error) (status int, f failure) {
+	var refused *gate.Refusal
+	if errors.As(err, &refused) {
+		return refused.Status, failure{Code: refused.Code, Message: refused.Message}
+	}
 	for _, s := range statuses {
 		if !errors.Is(err, s.is) {
 			continue

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+
+	"wolffia/runtime"
+	"wolffia/service/gate"
+	"wolffia/service/server"
+)
+
+// A site is where a service listens.
+type site struct {
+	socket  string // path; empty: address
+	address string // HOST:PORT
+	keyFile string // empty: no keys
+	keys    *gate.Keys
+}
+
+// newSite returns the site that the flags name, for sandboxes like template.
+func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*site, error) {
+	path, err := socketPath(f.listen, stateDir)
+	if err != nil {
+		return nil, err
+	}
+	p := &site{socket: path, address: f.listen, keyFile: f.keys}
+	if path != "" {
+		if f.keys != "" {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "--api-keys: a unix socket admits your own processes and those of root, without keys: leave --api-keys out, or add --listen HOST:PORT")
+		}
+		return p, socketApart(path, template)
+	}
+	if f.keys != "" {
+		p.keyFile, err = filepath.Abs(f.keys)
+		if err != nil {
+			return nil, err
+		}
+		if p.keys, err = gate.ReadKeys(p.keyFile); err != nil {
+			return nil, err
+		}
+	} else if template.Network == runtime.NetworkHost { // what is in there is the same user, and could ask for everything
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--listen %s: sandboxes with --network host can reach it: add --api-keys FILE, or use --listen unix:PATH", f.listen)
+	}
+	return p, nil
+}
+
+// open listens. The server closes the listener.
+func (p *site) open(ctx context.Context) (net.Listener, *gate.Gate, error) {
+	if p.socket != "" {
+		l, err := server.Listen(p.socket)
+		if err != nil {
+			return nil, nil, err // not a nil *Listener
+		}
+		return l, gate.New(nil, false), nil
+	}
+	l, loopback, err := gate.Listen(ctx, p.address, p.keys != nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, gate.New(p.keys, loopback), nil
+}
+
+// attr is where the service listens, for the log.
+func (p *site) attr(l net.Listener) slog.Attr {
+	if p.socket != "" {
+		return slog.String("socket", p.socket)
+	}
+	return slog.String("address", l.Addr().String())
+}
+
+// remote reports whether other machines can reach the listener.
+func (p *site) remote(l net.Listener) bool {
+	tcp, is := l.Addr().(*net.TCPAddr)
+	return is && !tcp.IP.IsLoopback()
+}
+
+// reload reads the key file again. If that fails, the keys stay as they are.
+func (p *site) reload(g *gate.Gate, log *slog.Logger) {
+	keys, err := gate.ReadKeys(p.keyFile)
+	if err != nil {
+		log.Error("the API keys stay as they are: the file cannot be used", "error", err.Error())
+		return
+	}
+	g.SetKeys(keys)
+	log.Info("read the API keys")
+}
+
+// socketPath returns the path of the socket that --listen names; empty for a TCP address.
+func socketPath(listen, stateDir string) (string, error) {
+	if listen == "" {
+		return filepath.Join(stateDir, "service", "sock"), nil
+	}
+	path, is := strings.CutPrefix(listen, "unix:")
+	switch {
+	case !is:
+		return "", nil
+	case path == "" || strings.HasSuffix(path, "/"):
+		return "", runtime.Errorf(runtime.ErrInvalid, "--listen %q: it must be unix:PATH", listen)
+	}
+	return filepath.Abs(path)
+}
+
+// socketApart refuses a socket that the sandboxes would be shown: what is in there
+// is the same user, and could ask for everything.
+func socketApart(path string, c *runtime.SandboxConfig) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil { // it is not there yet; its own directory is
+		if dir, err = filepath.EvalSymlinks(filepath.Dir(filepath.Dir(path))); err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "socket %s: %w", path, err)
+		}
+	}
+	shown := []string{c.CodebasePath, c.Rootfs}
+	for _, m := range c.Mounts {
+		shown = append(shown, m.Source)
+	}
+	for _, s := range shown {
+		if s == "" {
+			continue
+		}
+		real, err := filepath.Abs(s)
+		if err == nil {
+			real, err = filepath.EvalSymlinks(real)
+		}
+		if err != nil {
+			return runtime.Errorf(runtime.ErrInvalid, "%s: %w", s, err)
+		}
+		if dir == real || real == "/" || strings.HasPrefix(dir, real+"/") {
+			return runtime.Errorf(runtime.ErrInvalid, "socket %s is in %s, which the sandboxes are shown: choose another with --listen unix:PATH", path, s)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package gate
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"wolffia/service"
+)
+
+// A Refusal is the error for a request that is not admitted.
+type Refusal struct {
+	Status  int    // of HTTP: 401, 403
+	Code    string // for programs
+	Message string
+}
+
+func (r *Refusal) Error() string { return r.Message }
+
+// The refusals.
+var (
+	errNoKey    = &Refusal{http.StatusUnauthorized, "MISSING_API_KEY", "the request has no API key: send it in the header OPEN-SANDBOX-API-KEY"}
+	errWrongKey = &Refusal{http.StatusUnauthorized, "INVALID_API_KEY", "the API key is not valid"}
+	errHost     = &Refusal{http.StatusForbidden, "FOREIGN_HOST", "the request's Host is not a loopback address or localhost"}
+	errOrigin   = &Refusal{http.StatusForbidden, "FOREIGN_ORIGIN", "the request comes from a web page of another origin"}
+)
+
+// KeyHeader is the header with the API key. Authorization: Bearer KEY does as well.
+const KeyHeader = "Open-Sandbox-Api-Key"
+
+// A Gate admits requests. It is safe for concurrent use.
+type Gate struct {
+	loopback bool
+	keys     atomic.Pointer[Keys]
+}
+
+// New returns a gate. With keys each request needs one; nil means that the listener has
+// checked the client. loopback says that the service listens on a loopback address.
+func New(keys *Keys, loopback bool) *Gate {
+	g := &Gate{loopback: loopback}
+	g.keys.Store(keys)
+	return g
+}
+
+// SetKeys replaces the keys of a gate that has keys.
+// Precondition: keys is not nil.
+func (g *Gate) SetKeys(keys *Keys) { g.keys.Store(keys) }
+
+// Checked returns a [*Refusal] for a request that a web page may have caused.
+func (g *Gate) Checked(r *http.Request) error {
+	if !g.loopback {
+		return nil
+	}
+	if !localHost(r.Host) {
+		return errHost
+	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme != "http" || u.Host != r.Host {
+			return errOrigin
+		}
+	}
+	return nil
+}
+
+// Admit returns the caller of a request, or a [*Refusal].
+func (g *Gate) Admit(r *http.Request) (service.Caller, error) {
+	if err := g.Checked(r); err != nil {
+		return service.Caller{}, err
+	}
+	keys := g.keys.Load()
+	if keys == nil {
+		return service.Caller{All: true}, nil
+	}
+	given := r.Header.Get(KeyHeader)
+	if given == "" {
+		scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if strings.EqualFold(scheme, "Bearer") {
+			given = strings.TrimSpace(rest)
+		}
+	}
+	if given == "" {
+		return service.Caller{}, errNoKey
+	}
+	caller, ok := keys.caller(given)
+	if !ok {
+		return service.Caller{}, errWrongKey
+	}
+	return caller, nil
+}
+
+// localHost reports whether a Host header names this machine's loopback.
+func localHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.Zone() == "" && ip.Unmap().IsLoopback()
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context of requests that act for the caller.
+func WithCaller(ctx context.Context, c service.Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerOf returns the caller of WithCaller, or the zero Caller, who may use nothing.
+func CallerOf(ctx context.Context) service.Caller {
+	c, _ := ctx.Value(callerKey{}).(service.Caller)
+	return c
+}

@@ -1,0 +1,117 @@
+package gate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/service/registry"
+)
+
+// The bounds of a key file.
+const (
+	maxKeyFile = 1 << 20 // bytes
+	minKey     = 16      // characters of a key
+	maxKey     = 512
+)
+
+// Keys are the API keys of a key file. They do not change, so they are safe for concurrent
+// use.
+type Keys struct{ all []key }
+
+type key struct {
+	digest [sha256.Size]byte // so that comparing takes the same time for all keys
+	caller service.Caller
+}
+
+// ReadKeys reads a key file, which must be a regular file of this user that others cannot
+// read (mode 0600). A line is a key of 16 to 512 printable characters without spaces. An
+// owner, ORG/PROJECT/USER, may follow after a space: the key is then for the sandboxes of
+// that owner only. Empty lines and those that begin with # are ignored. No key, and a key
+// that occurs twice, is [runtime.ErrInvalid]; no error shows a key.
+func ReadKeys(path string) (*Keys, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "API keys: %w", err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "API keys %s: %w", path, err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "API keys %s: not a regular file", path)
+	case int(st.Uid) != os.Geteuid():
+		return nil, runtime.Errorf(runtime.ErrInvalid, "API keys %s: the file belongs to uid %d: use a file of your own", path, st.Uid)
+	case st.Mode&0o077 != 0:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "API keys %s: other users have access (mode %04o): chmod 600 it", path, st.Mode&0o7777)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	switch {
+	case err != nil:
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "API keys %s: %w", path, err)
+	case len(data) > maxKeyFile:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "API keys %s: more than %d bytes", path, maxKeyFile)
+	}
+	keys, err := parseKeys(data)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "API keys %s: %w", path, err)
+	}
+	return keys, nil
+}
+
+// parseKeys returns the keys of a key file's content.
+func parseKeys(data []byte) (*Keys, error) {
+	keys, seen, n := &Keys{}, map[[sha256.Size]byte]bool{}, 0
+	for line := range bytes.Lines(data) {
+		n++
+		text := strings.TrimSpace(string(line))
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		word, owner, bound := strings.Cut(text, " ")
+		caller := service.Caller{All: true}
+		if bound {
+			o, err := registry.ParseOwner(strings.TrimSpace(owner))
+			if err != nil {
+				return nil, fmt.Errorf("line %d: what follows the key must be an owner, ORG/PROJECT/USER", n)
+			}
+			caller = service.Caller{Owner: o}
+		}
+		odd := func(c rune) bool { return c <= ' ' || c > '~' }
+		if len(word) < minKey || len(word) > maxKey || strings.ContainsFunc(word, odd) {
+			return nil, fmt.Errorf("line %d: a key has %d to %d printable ASCII characters", n, minKey, maxKey)
+		}
+		k := key{sha256.Sum256([]byte(word)), caller}
+		if seen[k.digest] {
+			return nil, fmt.Errorf("line %d: the key occurs twice", n)
+		}
+		seen[k.digest] = true
+		keys.all = append(keys.all, k)
+	}
+	if len(keys.all) == 0 {
+		return nil, fmt.Errorf("no key: write a line of %d characters or more, such as the output of: openssl rand -hex 32", minKey)
+	}
+	return keys, nil
+}
+
+// caller returns the caller whose key this is. It compares with all keys, each in the same
+// time.
+func (k *Keys) caller(given string) (found service.Caller, ok bool) {
+	digest := sha256.Sum256([]byte(given))
+	for i := range k.all {
+		if subtle.ConstantTimeCompare(digest[:], k.all[i].digest[:]) == 1 {
+			found, ok = k.all[i].caller, true
+		}
+	}
+	return found, ok
+}

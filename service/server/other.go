@@ -1,0 +1,109 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"wolffia/service/gate"
+)
+
+// other returns the handler of a path that is not a call's; nil for those of calls.
+func (s *Server) other(r *http.Request) http.Handler {
+	switch path := r.URL.Path; {
+	case path == "/health":
+		return http.HandlerFunc(s.health)
+	case s.opts.OpenSandbox != nil && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/sandboxes/")):
+		return http.HandlerFunc(s.openSandbox)
+	}
+	return nil
+}
+
+// health answers that the service serves, to all that may send requests.
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	if err := s.opts.Gate.Checked(r); err != nil {
+		refuse(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte(`{"status":"healthy"}` + "\n"))
+}
+
+func (s *Server) openSandbox(w http.ResponseWriter, r *http.Request) {
+	caller, err := s.opts.Gate.Admit(r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	*r = *r.WithContext(gate.WithCaller(r.Context(), caller)) // pass reads the pattern of r
+	s.opts.OpenSandbox.ServeHTTP(w, r)
+}
+
+// refuse answers with the error of a gate.
+func refuse(w http.ResponseWriter, err error) {
+	reply := &gate.Refusal{Status: http.StatusInternalServerError, Code: "INTERNAL", Message: "internal error"}
+	_ = errors.As(err, &reply)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(reply.Status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"code": reply.Code, "message": reply.Message})
+}
+
+// pass serves a request with another handler, and logs it. The log has the pattern of the
+// path, and no part of the path that the client has chosen.
+func (s *Server) pass(w http.ResponseWriter, r *http.Request, h http.Handler, id string, begin time.Time) {
+	out := &recorder{ResponseWriter: w}
+	out.Header().Set(requestHeader, id)
+	out.Header().Set("X-Content-Type-Options", "nosniff")
+	defer func() {
+		p := recover()
+		attrs := []any{
+			"requestId", id, "method", r.Method, "call", r.Pattern, "status", out.status,
+			"durationMs", time.Since(begin).Milliseconds(), "bytes", out.n,
+		}
+		level := slog.LevelInfo
+		if err, is := p.(error); p != nil && (!is || !errors.Is(err, http.ErrAbortHandler)) {
+			level, attrs = slog.LevelError, append(attrs, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+		s.log.Log(r.Context(), level, "request", attrs...)
+		if p != nil {
+			panic(http.ErrAbortHandler) // the client sees that the reply is not complete
+		}
+	}()
+	h.ServeHTTP(out, r)
+	if out.status == 0 {
+		out.status = http.StatusOK
+	}
+}
+
+// A recorder notes what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int // 0: nothing yet
+	n      int64
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (o *recorder) WriteHeader(status int) {
+	if o.status == 0 {
+		o.status = status
+	}
+	o.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (o *recorder) Write(b []byte) (int, error) {
+	if o.status == 0 {
+		o.status = http.StatusOK
+	}
+	n, err := o.ResponseWriter.Write(b)
+	o.n += int64(n)
+	return n, err
+}
+
+// Unwrap is for [http.ResponseController].
+func (o *recorder) Unwrap() http.ResponseWriter { return o.ResponseWriter }
