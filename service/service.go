@@ -25,7 +25,7 @@ type Service struct {
 	opts     ServiceOptions
 
 	reconciling sync.RWMutex // read-locked while sandboxes are created and destroyed
-	owners      ownerLocks
+	owners      locks[registry.Owner]
 }
 
 // ServiceOptions are a service's options. nil and the zero value are the defaults.

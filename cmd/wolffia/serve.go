@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"wolffia/image/store"
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/opensandbox"
 	"wolffia/service/server"
 )
 
@@ -102,17 +104,21 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	if template.Resources.BestEffort {
 		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
-	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null), MayReach: box.mayReach}),
+	fleet := service.NewFleet(rt, &service.FleetOptions{Log: log, Configure: a.fleetTemplate(box, null)})
+	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null)}),
 		rt.StateDir(), &service.ServiceOptions{Log: log})
 	if err != nil {
 		return err
 	}
 	defer service.Close()
+	if err := fleet.Recover(ctx); err != nil {
+		return err
+	}
 	l, admit, err := at.open(ctx)
 	if err != nil {
 		return err
 	}
-	s := server.New(service, &server.Options{Log: log, Gate: admit})
+	s := server.New(service, &server.Options{Log: log, Gate: admit, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log})})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with Stop or Close
 	log.Info("serving", at.attr(l), "stateDir", rt.StateDir(), "runtime", rt.Name(), "pid", os.Getpid())
@@ -160,16 +166,41 @@ func (a *app) stopServing(s *server.Server, ended <-chan error, again <-chan os.
 }
 
 // template returns a function that makes the configuration of a new sandbox from the
-// flags. It scans the codebase each time: new git repositories need guarding too.
+// flags.
 func (a *app) template(box *boxFlags, null *os.File) func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
 	return func(ctx context.Context, _ *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-		quiet := &app{stdio: stdio{in: a.in, out: null, err: null}, stateDir: a.stateDir} // one warning is enough
-		flags := *box                                                                     // several ask at the same time
-		c, err := flags.config(ctx, quiet)
-		err = errors.Join(err, quiet.close())
-		if err != nil { // not a mistake in the request
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "the flags of wolffia serve do not describe a valid sandbox any more: %s", err.Error())
-		}
-		return c, nil
+		return stillValid(a.again(ctx, *box, null))
 	}
+}
+
+// stillValid gives an error in flags that were valid when the service started its class: it
+// is not a mistake in the request.
+func stillValid(c *runtime.SandboxConfig, err error) (*runtime.SandboxConfig, error) {
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "the flags of wolffia serve do not describe a valid sandbox any more: %s", err.Error())
+	}
+	return c, nil
+}
+
+// fleetTemplate is template for a sandbox whose image the request may name.
+func (a *app) fleetTemplate(box *boxFlags, null *os.File) func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
+	return func(ctx context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
+		if p.Image == "" {
+			return stillValid(a.again(ctx, *box, null))
+		}
+		if _, err := store.Canonical(p.Image); err != nil || store.Local(p.Image) { // files of this host
+			return nil, runtime.Errorf(runtime.ErrInvalid, "image %q: a request can name an image of a registry only", p.Image)
+		}
+		flags := *box
+		flags.image, flags.rootfs = p.Image, ""
+		return a.again(ctx, flags, null)
+	}
+}
+
+// again makes the configuration of a new sandbox from the flags. It scans the codebase each
+// time: new git repositories need guarding too.
+func (a *app) again(ctx context.Context, flags boxFlags, null *os.File) (*runtime.SandboxConfig, error) {
+	quiet := &app{stdio: stdio{in: a.in, out: null, err: null}, stateDir: a.stateDir} // one warning is enough
+	c, err := flags.config(ctx, quiet)
+	return c, errors.Join(err, quiet.close())
 }

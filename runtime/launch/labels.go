@@ -9,4 +9,7 @@ const (
 	LabelUserID         = "wolffia.userId"
 	LabelCreatedAt      = "wolffia.createdAt"     // ms since 1970
 	LabelGitConfigured  = "wolffia.gitConfigured" // true or false
+
+	// LabelFleet marks a sandbox of a service.Fleet; its value is the fleet's record, as JSON.
+	LabelFleet = "wolffia.fleet"
 )

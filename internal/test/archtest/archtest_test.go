@@ -36,6 +36,7 @@ var allow = map[string][]string{
 	"service":                         {"network", "runtime", "runtime/launch", "service/registry", "internal/archive", "internal/step"},
 	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
 	"service/gate":                    {"runtime", "service", "service/registry"},
+	"service/opensandbox":             {"runtime", "service", "service/gate"},
 	"service/server":                  {"runtime", "service", "service/gate", "service/registry", "internal/filelock", "internal/jsontext"},
 	"image":                           {"runtime", "image/store"},
 	"image/puller":                    {"runtime", "internal/boot", "internal/excerpt"},

@@ -1,0 +1,443 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"wolffia/runtime"
+)
+
+// An Inside is a handle on a sandbox of a fleet for working in it. It holds nothing, so it is
+// not closed. It is safe for concurrent use.
+type Inside struct {
+	fleet *Fleet
+	box   *FleetSandbox
+}
+
+// Inside returns a handle on a sandbox. One that is not running is [runtime.ErrConflict].
+func (f *Fleet) Inside(ctx context.Context, caller Caller, id string) (*Inside, error) {
+	s, err := f.Get(ctx, caller, id)
+	if err != nil {
+		return nil, err
+	}
+	if s.State != runtime.StateRunning {
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", id, s.State)
+	}
+	return &Inside{f, s}, nil
+}
+
+// Sandbox returns the sandbox as it was when the handle was made.
+func (i *Inside) Sandbox() *FleetSandbox { return i.box }
+
+// A CommandParams describes a command for a shell.
+type CommandParams struct {
+	Text    string
+	Session string            // whose shell evaluates the text; empty: a new shell
+	Cwd     string            // empty: the session's, or the sandbox's working directory
+	Env     map[string]string // for this command only
+	Timeout time.Duration     // 0: none
+	// Started, if not nil, is called at most once when the shell runs; without Session
+	// always, unless it could not be started. It must not block.
+	Started func()
+}
+
+// A CommandStatus says how a command is doing.
+type CommandStatus struct {
+	ID         string
+	Text       string // of a background command, its beginning
+	Running    bool
+	ExitCode   *int   // nil: it runs, or its code is not known
+	Error      string // why it has no exit code of its own; empty: it has
+	StartedAt  time.Time
+	FinishedAt time.Time // zero: it runs
+}
+
+// A Command is a command that its caller reads the output of. The caller closes it, which
+// ends it if it runs.
+type Command struct {
+	runtime.Process
+	ID   string
+	of   *commands
+	done chan struct{} // closed when status is complete
+	once sync.Once
+
+	status CommandStatus // guarded by of.mu
+}
+
+// maxEnded is how many commands of a sandbox that have ended are known.
+const maxEnded = 100
+
+// commands are the commands of one sandbox that this process has begun.
+type commands struct {
+	mu    sync.Mutex
+	shell string              // empty: not known yet
+	all   map[string]*Command // by id
+	ended []string            // ids, oldest first
+}
+
+// of returns the commands of a sandbox.
+func (f *Fleet) of(id string) *commands {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.used[id]
+	if c == nil {
+		c = &commands{all: map[string]*Command{}}
+		f.used[id] = c
+	}
+	return c
+}
+
+// forget drops what is known of the commands of a sandbox that was stopped.
+func (f *Fleet) forget(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.used, id)
+}
+
+// newCommandID returns the id of a new command. It is a valid name of a job.
+func newCommandID() string { return "c" + strings.ToLower(rand.Text()) }
+
+// shell returns the program that evaluates commands: bash, or sh where bash does not exist.
+func (i *Inside) shell(ctx context.Context) (string, error) {
+	c := i.fleet.of(i.box.ID)
+	c.mu.Lock()
+	known := c.shell
+	c.mu.Unlock()
+	if known != "" {
+		return known, nil
+	}
+	_, err := i.fleet.rt.Exec(ctx, i.box.ID, &runtime.ExecRequest{Command: []string{"bash", "-c", ":"}, Timeout: insideLimit})
+	var start *runtime.StartError
+	switch {
+	case err == nil:
+		known = "bash"
+	case errors.As(err, &start):
+		known = "sh"
+	default:
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shell = known
+	return known, nil
+}
+
+// Run begins a command. A session that does not exist is [runtime.ErrNotFound]. That the
+// shell or the working directory does not exist is the error of Wait, before Started.
+func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
+	spec := &runtime.ProcessSpec{Session: p.Session, Env: p.Env, Cwd: p.Cwd, Timeout: p.Timeout}
+	if p.Session == "" {
+		shell, err := i.shell(ctx)
+		if err != nil {
+			return nil, err
+		}
+		spec.Command = []string{shell, "-c", p.Text}
+	} else {
+		spec.Command = []string{p.Text}
+		if _, err := i.fleet.rt.GetSession(ctx, runtime.SessionIn(i.box.ID, p.Session)); err != nil {
+			return nil, err
+		}
+	}
+	var once sync.Once
+	if p.Started != nil {
+		spec.Queued = func(waits bool) {
+			if !waits {
+				once.Do(p.Started)
+			}
+		}
+	}
+	id := newCommandID()
+	c := &Command{ID: id, of: i.fleet.of(i.box.ID), done: make(chan struct{})}
+	c.status = CommandStatus{ID: id, Text: p.Text, Running: true, StartedAt: time.Now()}
+	var err error
+	if c.Process, err = i.fleet.rt.StartProcess(ctx, i.box.ID, spec); err != nil {
+		return nil, err
+	}
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.of.all[id] = c
+	return c, nil
+}
+
+// Wait implements [runtime.Process].
+func (c *Command) Wait(ctx context.Context) (runtime.Exit, error) {
+	exit, err := c.Process.Wait(ctx)
+	if err == nil || ctx.Err() == nil {
+		c.finish(exit, err)
+	}
+	return exit, err
+}
+
+// Close implements [runtime.Process].
+func (c *Command) Close() error {
+	err := c.Process.Close()
+	c.finish(runtime.Exit{}, errClosed)
+	return err
+}
+
+var errClosed = errors.New("the client has gone")
+
+// finish records how the command has ended. The first call counts.
+func (c *Command) finish(exit runtime.Exit, err error) {
+	c.once.Do(func() {
+		defer close(c.done)
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		c.status.Running, c.status.FinishedAt = false, time.Now()
+		switch {
+		case err != nil:
+			c.status.Error = err.Error()
+		case exit.TimedOut:
+			c.status.Error = "the command has timed out"
+		default:
+			code := exit.Code
+			c.status.ExitCode = &code
+		}
+		c.of.ended = append(c.of.ended, c.ID)
+		if len(c.of.ended) > maxEnded {
+			delete(c.of.all, c.of.ended[0])
+			c.of.ended = c.of.ended[1:]
+		}
+	})
+}
+
+// known returns a command of this process, nil if there is none.
+func (i *Inside) known(id string) *Command {
+	c := i.fleet.of(i.box.ID)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[id]
+}
+
+// jobSession is the session whose jobs are the background commands.
+const jobSession = "background"
+
+// Background begins a command that outlives its caller and the service, with both streams
+// of its output in one. Its Timeout binds while a service runs on the state directory. It
+// returns the command's id.
+func (i *Inside) Background(ctx context.Context, p *CommandParams) (string, error) {
+	id := newCommandID()
+	if p.Timeout > 0 { // the next service reads it there
+		id += "-" + strconv.FormatInt(time.Now().Add(p.Timeout).UnixMilli(), 36)
+	}
+	if _, err := i.job(ctx, id, p); err != nil {
+		return "", err
+	}
+	i.fleet.arm(i.box.ID, id)
+	return id, nil
+}
+
+// job starts a job.
+func (i *Inside) job(ctx context.Context, name string, p *CommandParams) (*runtime.Job, error) {
+	req := &runtime.SessionExecRequest{Command: "exec 2>&1\n" + p.Text, Env: p.Env, Cwd: i.absolute(p.Cwd)}
+	session := runtime.SessionIn(i.box.ID, jobSession)
+	j, err := i.fleet.rt.StartJob(ctx, session, name, req)
+	if !errors.Is(err, runtime.ErrNotFound) {
+		return j, err
+	}
+	_, err = i.fleet.rt.CreateSession(ctx, i.box.ID, &runtime.SessionConfig{Name: jobSession})
+	if err != nil && !errors.Is(err, runtime.ErrExists) {
+		return nil, err
+	}
+	return i.fleet.rt.StartJob(ctx, session, name, req)
+}
+
+// absolute returns a working directory as a session wants it.
+func (i *Inside) absolute(dir string) string {
+	if dir == "" || path.IsAbs(dir) {
+		return dir
+	}
+	return path.Join(i.box.MountPoint, dir)
+}
+
+// arm has a background command killed at the deadline in its id, if it has one.
+func (f *Fleet) arm(sandboxID, id string) {
+	_, text, has := strings.Cut(id, "-")
+	deadline, err := strconv.ParseInt(text, 36, 64)
+	if !has || err != nil {
+		return
+	}
+	time.AfterFunc(time.Until(time.UnixMilli(deadline)), func() { // a job that has ended gets no signal
+		ctx, cancel := context.WithTimeout(context.Background(), undoLimit)
+		defer cancel()
+		_ = f.rt.SignalJob(ctx, runtime.SessionIn(sandboxID, jobSession), id, syscall.SIGKILL)
+	})
+}
+
+// Recover applies the timeouts of background commands that an earlier service has begun. It
+// is called once, before the first request.
+func (f *Fleet) Recover(ctx context.Context) error {
+	all, err := f.List(ctx, Caller{All: true})
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if s.State != runtime.StateRunning {
+			continue
+		}
+		jobs, err := f.rt.SessionJobs(ctx, runtime.SessionIn(s.ID, jobSession))
+		if err != nil && !errors.Is(err, runtime.ErrNotFound) {
+			f.log.Warn("cannot read the background commands of a sandbox", "sandboxId", s.ID, "error", err.Error())
+		}
+		for _, j := range jobs {
+			if j.EndedAt.IsZero() {
+				f.arm(s.ID, j.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// background returns a background command.
+func (i *Inside) background(ctx context.Context, id string) (*runtime.Job, error) {
+	jobs, err := i.fleet.rt.SessionJobs(ctx, runtime.SessionIn(i.box.ID, jobSession))
+	if err != nil && !errors.Is(err, runtime.ErrNotFound) {
+		return nil, err
+	}
+	for _, j := range jobs {
+		if j.Name == id {
+			return j, nil
+		}
+	}
+	return nil, runtime.Errorf(runtime.ErrNotFound, "no command %q", id)
+}
+
+// Status returns how a command is doing. Of those in the foreground the running ones and
+// the last 100 that have ended are known, and none that an earlier service has begun.
+func (i *Inside) Status(ctx context.Context, id string) (*CommandStatus, error) {
+	if c := i.known(id); c != nil {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		s := c.status
+		return &s, nil
+	}
+	j, err := i.background(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	s := &CommandStatus{
+		ID: id, Text: strings.TrimPrefix(j.Command, "exec 2>&1\n"), Running: j.EndedAt.IsZero(), ExitCode: j.ExitCode,
+		StartedAt: j.StartedAt, FinishedAt: j.EndedAt,
+	}
+	if !s.Running && s.ExitCode == nil {
+		s.Error = "the exit code is not known"
+	}
+	return s, nil
+}
+
+// Logs returns the output of a background command from an offset in bytes on, as far as it
+// is retained, and the offset of its end; dropped is how many bytes before it are lost.
+func (i *Inside) Logs(ctx context.Context, id string, offset uint64) (output []byte, end, dropped uint64, err error) {
+	j, err := i.background(ctx, id)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	from := max(offset, j.Stdout.Start)
+	if from >= j.Stdout.End {
+		return nil, max(offset, j.Stdout.End), 0, nil
+	}
+	p, err := i.fleet.rt.JobOutput(ctx, runtime.SessionIn(i.box.ID, jobSession), id, from, runtime.FromEnd, false)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	defer p.Close()
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	defer stop()
+	var b bytes.Buffer
+	if _, err := io.Copy(&b, io.LimitReader(p.Stdout(), maxLogs)); err != nil {
+		return nil, 0, 0, err
+	}
+	return b.Bytes(), from + uint64(b.Len()), from - offset, ctx.Err()
+}
+
+// maxLogs bounds an answer of Logs, in bytes.
+const maxLogs = 8 << 20
+
+// interruptGrace is how long an interrupted command may go on before it is killed.
+const interruptGrace = 3 * time.Second
+
+// Interrupt sends SIGINT to a command's processes, and kills them if they go on. It returns
+// at once. For a command that has ended it does nothing.
+func (i *Inside) Interrupt(ctx context.Context, id string) error {
+	if c := i.known(id); c != nil {
+		select {
+		case <-c.done:
+			return nil
+		default:
+		}
+		err := c.Signal(syscall.SIGINT)
+		go func() { // ends with the command, or kills it
+			timer := time.NewTimer(interruptGrace)
+			defer timer.Stop()
+			select {
+			case <-c.done:
+			case <-timer.C:
+				_ = c.Process.Close()
+			}
+		}()
+		return err
+	}
+	j, err := i.background(ctx, id)
+	if err != nil || !j.EndedAt.IsZero() {
+		return err
+	}
+	session := runtime.SessionIn(i.box.ID, jobSession)
+	if err := i.fleet.rt.SignalJob(ctx, session, id, syscall.SIGINT); err != nil {
+		return err
+	}
+	go func() { // ends with the job, or kills it
+		ctx, cancel := context.WithTimeout(context.Background(), interruptGrace)
+		defer cancel()
+		if _, err := i.fleet.rt.WaitJob(ctx, session, id); err != nil && ctx.Err() != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), undoLimit)
+			defer cancel()
+			_ = i.fleet.rt.SignalJob(ctx, session, id, syscall.SIGKILL)
+		}
+	}()
+	return nil
+}
+
+// entrypointJob is the name of the job that is a sandbox's entrypoint.
+const entrypointJob = "entrypoint"
+
+// runEntrypoint runs the entrypoint of a sandbox that has started.
+func (f *Fleet) runEntrypoint(ctx context.Context, id string, command []string) error {
+	if isIdle(command) {
+		return nil
+	}
+	words := make([]string, len(command))
+	for n, w := range command {
+		words[n] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	s, err := f.rt.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	inside := &Inside{f, &FleetSandbox{Sandbox: s}}
+	_, err = inside.job(ctx, entrypointJob, &CommandParams{Text: "exec " + strings.Join(words, " ")})
+	return err
+}
+
+// CreateSession starts a shell that keeps its state, and returns its name.
+func (i *Inside) CreateSession(ctx context.Context, cwd string) (string, error) {
+	name := "s" + strings.ToLower(rand.Text())
+	s, err := i.fleet.rt.CreateSession(ctx, i.box.ID, &runtime.SessionConfig{Name: name, Cwd: i.absolute(cwd)})
+	if err != nil {
+		return "", err
+	}
+	return s.Name, nil
+}
+
+// DestroySession ends a session and all that it has started.
+func (i *Inside) DestroySession(ctx context.Context, name string) error {
+	return i.fleet.rt.DestroySession(ctx, runtime.SessionIn(i.box.ID, name))
+}

@@ -1,0 +1,430 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"wolffia/internal/step"
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+	"wolffia/service/registry"
+)
+
+// A FleetRuntime is what a [Fleet] needs of a runtime.
+type FleetRuntime interface {
+	Runtime
+	runtime.JobManager
+	runtime.SessionAttacher
+	// Limits returns what enforces the limits of a running sandbox; nil if it has none.
+	Limits(sandboxID string) *runtime.LimitsState
+}
+
+// A Fleet makes any number of sandboxes for each owner, beside the one that a [Service]
+// gives to it. It has no records of its own: labels in the state directory say which
+// sandboxes are of a fleet and whose they are, so that the next Fleet over the same
+// directory has the same ones. For a [Caller] that may not use a sandbox, it does not exist
+// ([runtime.ErrNotFound]). A Fleet is safe for concurrent use; there is one over a state
+// directory at a time, which the [Service] of the same directory ensures.
+type Fleet struct {
+	rt   FleetRuntime
+	opts FleetOptions
+	log  *slog.Logger
+
+	locks locks[keyOf]
+
+	mu       sync.Mutex
+	starting map[string]bool      // ids; guarded by mu
+	used     map[string]*commands // by id of a sandbox; guarded by mu
+}
+
+// FleetOptions are a fleet's options. nil and the zero value are the defaults.
+type FleetOptions struct {
+	// Configure returns the configuration of a new sandbox, without what params say but
+	// its image; nil means an empty one on that image. Create passes on its ctx, and the
+	// error. It is called concurrently.
+	Configure func(ctx context.Context, params *FleetParams) (*runtime.SandboxConfig, error)
+	// Log receives what the fleet does without a request; nil disables logging.
+	Log *slog.Logger
+}
+
+// FleetParams describe a new sandbox of a fleet. The zero value is valid.
+type FleetParams struct {
+	Owner registry.Owner // zero: no owner has it, and only a [Caller] with All may use it
+	// Image is the image to run on; empty: what the service's own configuration says.
+	Image string
+	// Entrypoint is recorded and, unless it is [IdleEntrypoint], run in the background once
+	// the sandbox has started. nil: nothing is run.
+	Entrypoint []string
+	Env        map[string]string
+	Metadata   map[string]string // labels; keys that begin with wolffia. are refused
+	TTL        time.Duration     // from now on; 0: until it is destroyed
+	// Offline gives the sandbox no network, whatever the configuration says.
+	Offline bool
+	// Resources are limits, beside those of the configuration; 0 leaves one as it is there.
+	Resources runtime.Resources
+	// Key, if not empty, makes Create idempotent: a second call with an equal Key and equal
+	// params returns the sandbox of the first one, also after a restart of the service.
+	// With other params it is [runtime.ErrConflict].
+	Key string
+}
+
+// A FleetSandbox describes a sandbox of a fleet at one moment.
+type FleetSandbox struct {
+	*runtime.Sandbox
+	Owner      registry.Owner // zero: none
+	Requested  string         // FleetParams.Image
+	Entrypoint []string
+	Metadata   map[string]string
+	Starting   bool // it is being created, by this process
+}
+
+// record is what the label [launch.LabelFleet] holds.
+type record struct {
+	Owner      registry.Owner `json:"owner"`
+	Image      string         `json:"image,omitempty"`
+	Entrypoint []string       `json:"entrypoint,omitempty"`
+	Key        string         `json:"key,omitempty"`    // the digest of FleetParams.Key
+	Params     string         `json:"params,omitempty"` // with Key, the digest of FleetParams
+}
+
+// NewFleet returns a fleet over a runtime, which the caller closes.
+func NewFleet(rt FleetRuntime, opts *FleetOptions) *Fleet {
+	if opts == nil {
+		opts = &FleetOptions{}
+	}
+	return &Fleet{
+		rt: rt, opts: *opts, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
+		starting: map[string]bool{}, used: map[string]*commands{},
+	}
+}
+
+// A keyOf is an idempotency key of an owner.
+type keyOf struct {
+	owner registry.Owner
+	key   string
+}
+
+// digest returns a digest of v as JSON.
+func digest(v any) (string, error) {
+	text, err := json.Marshal(v)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
+}
+
+// recordOf returns the record of new params.
+func recordOf(p *FleetParams) (*record, error) {
+	r := &record{Owner: p.Owner, Image: p.Image, Entrypoint: p.Entrypoint}
+	if p.Key == "" {
+		return r, nil
+	}
+	key, err := digest(p.Key)
+	if err != nil {
+		return nil, err
+	}
+	r.Key = key
+	r.Params, err = digest(p)
+	return r, err
+}
+
+// describe returns the description of a sandbox; nil if it is not of a fleet.
+func describe(s *runtime.Sandbox) (*FleetSandbox, *record) {
+	text, is := s.Labels[launch.LabelFleet]
+	var r record
+	if !is || json.Unmarshal([]byte(text), &r) != nil || r.Owner != (registry.Owner{}) && r.Owner.Validate() != nil {
+		return nil, nil
+	}
+	f := &FleetSandbox{Sandbox: s, Owner: r.Owner, Requested: r.Image, Entrypoint: r.Entrypoint, Metadata: map[string]string{}}
+	for k, v := range s.Labels {
+		if !strings.HasPrefix(k, "wolffia.") {
+			f.Metadata[k] = v
+		}
+	}
+	return f, &r
+}
+
+// Create creates a sandbox and starts it. If it fails, nothing is left; but a service that
+// is killed meanwhile can leave a sandbox that was not started. created is false if params
+// have the Key of a sandbox that exists.
+func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbox, created bool, err error) {
+	if err := params.validate(); err != nil {
+		return nil, false, err
+	}
+	r, err := recordOf(params)
+	if err != nil {
+		return nil, false, err
+	}
+	if r.Key != "" {
+		unlock, err := f.locks.lock(ctx, keyOf{params.Owner, r.Key})
+		if err != nil {
+			return nil, false, err
+		}
+		defer unlock()
+		if has, err := f.withKey(ctx, r); has != nil || err != nil {
+			return has, false, err
+		}
+	}
+	id := runtime.NewID()
+	f.begin(id)
+	defer f.end(id)
+	config, err := f.configure(ctx, params, r)
+	if err != nil {
+		return nil, false, err
+	}
+	config.ID = id
+	s, err := f.rt.Create(ctx, config)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() {
+		if err != nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+			defer cancel()
+			err = errors.Join(err, f.rt.Destroy(ctx, s.ID))
+		}
+	}()
+	step.Reached("fleet: created")
+	if err := f.rt.Start(ctx, id); err != nil {
+		return nil, false, err
+	}
+	if err := f.runEntrypoint(ctx, id, params.Entrypoint); err != nil {
+		return nil, false, err
+	}
+	if s, err = f.rt.Get(ctx, id); err != nil {
+		return nil, false, err
+	}
+	made, _ := describe(s)
+	if made == nil {
+		return nil, false, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s has lost its labels", id)
+	}
+	return made, true, nil
+}
+
+func (p *FleetParams) validate() error {
+	var errs []error
+	if p.Owner != (registry.Owner{}) {
+		errs = append(errs, p.Owner.Validate())
+	}
+	for k := range p.Metadata {
+		if strings.HasPrefix(k, "wolffia.") {
+			errs = append(errs, runtime.Errorf(runtime.ErrInvalid, "metadata %q: keys that begin with wolffia. are reserved", k))
+		}
+	}
+	return errors.Join(append(errs, runtime.CheckLifetime(p.TTL))...)
+}
+
+// configure returns the configuration of a new sandbox.
+func (f *Fleet) configure(ctx context.Context, p *FleetParams, r *record) (*runtime.SandboxConfig, error) {
+	config := &runtime.SandboxConfig{Image: p.Image}
+	if f.opts.Configure != nil {
+		given, err := f.opts.Configure(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		*config = *given
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxRecord {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "entrypoint: too long: entrypoint and image have %d bytes as JSON, the limit is %d", len(text), maxRecord)
+	}
+	config.Labels = maps.Clone(config.Labels)
+	if config.Labels == nil {
+		config.Labels = map[string]string{}
+	}
+	maps.Copy(config.Labels, p.Metadata)
+	config.Labels[launch.LabelFleet] = string(text)
+	config.Env = maps.Clone(config.Env)
+	if config.Env == nil {
+		config.Env = map[string]string{}
+	}
+	maps.Copy(config.Env, p.Env)
+	config.TTL = p.TTL
+	if p.Offline {
+		config.Network = runtime.NetworkNone
+	}
+	if !config.Resources.Limited() { // else what the configuration says of its own limits binds
+		config.Resources.BestEffort = p.Resources.BestEffort
+	}
+	config.Resources.Disk = least(config.Resources.Disk, p.Resources.Disk)
+	config.Resources.Memory = least(config.Resources.Memory, p.Resources.Memory)
+	config.Resources.CPUs = least(config.Resources.CPUs, p.Resources.CPUs)
+	config.Resources.PIDs = least(config.Resources.PIDs, p.Resources.PIDs)
+	return config, nil
+}
+
+// maxRecord is the largest value of a label, in bytes.
+const maxRecord = 4096
+
+// least returns the lower of two limits, where 0 means none.
+func least[T int64 | float64](a, b T) T {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// withKey returns the sandbox with the key of r, nil if there is none. One that a killed
+// service has not started is destroyed.
+func (f *Fleet) withKey(ctx context.Context, r *record) (*FleetSandbox, error) {
+	all, err := f.rt.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		has, old := describe(s)
+		switch {
+		case has == nil || old.Key != r.Key || old.Owner != r.Owner || s.Expired != "":
+		case old.Params != r.Params:
+			return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s was created with the same idempotency key and another request", s.ID)
+		case s.State == runtime.StateCreated:
+			if err := f.rt.Destroy(ctx, s.ID); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+				return nil, err
+			}
+		default:
+			return has, nil
+		}
+	}
+	return nil, nil
+}
+
+func (f *Fleet) begin(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.starting[id] = true
+}
+
+func (f *Fleet) end(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.starting, id)
+}
+
+func (f *Fleet) isStarting(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.starting[id]
+}
+
+// Get returns a sandbox, running or not.
+func (f *Fleet) Get(ctx context.Context, caller Caller, id string) (*FleetSandbox, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	s, err := f.rt.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	found, _ := describe(s)
+	switch {
+	case found == nil || !caller.May(found.Owner):
+		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", id)
+	case s.Expired != "":
+		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", id, s.Expired.Reason())
+	}
+	found.Starting = f.isStarting(id)
+	return found, nil
+}
+
+// List returns the sandboxes that the caller may use, newest first.
+func (f *Fleet) List(ctx context.Context, caller Caller) ([]*FleetSandbox, error) {
+	all, err := f.rt.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []*FleetSandbox
+	for _, s := range slices.Backward(all) {
+		d, _ := describe(s)
+		if d == nil || !caller.May(d.Owner) || s.Expired != "" {
+			continue
+		}
+		d.Starting = f.isStarting(s.ID)
+		found = append(found, d)
+	}
+	return found, nil
+}
+
+// Destroy destroys a sandbox; it returns when all of it is gone.
+func (f *Fleet) Destroy(ctx context.Context, caller Caller, id string) error {
+	if _, err := f.Get(ctx, caller, id); err != nil {
+		return err
+	}
+	err := f.rt.Destroy(ctx, id)
+	if err == nil {
+		f.forget(id)
+	}
+	return err
+}
+
+// Stop ends all processes of a running sandbox, and keeps its files but for those of
+// temporary file systems. One that is not running is [runtime.ErrConflict].
+func (f *Fleet) Stop(ctx context.Context, caller Caller, id string) error {
+	s, err := f.Get(ctx, caller, id)
+	if err != nil {
+		return err
+	}
+	if s.State != runtime.StateRunning {
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", id, s.State)
+	}
+	if err := f.rt.Stop(ctx, id); err != nil {
+		return err
+	}
+	f.forget(id)
+	return nil
+}
+
+// Start starts a sandbox that is stopped or dead, and its entrypoint. One that is running
+// is [runtime.ErrConflict].
+func (f *Fleet) Start(ctx context.Context, caller Caller, id string) error {
+	s, err := f.Get(ctx, caller, id)
+	if err != nil {
+		return err
+	}
+	if err := f.rt.Start(ctx, id); err != nil {
+		return err
+	}
+	return f.runEntrypoint(ctx, id, s.Entrypoint)
+}
+
+// Renew sets when a sandbox ends, which must be later than now.
+func (f *Fleet) Renew(ctx context.Context, caller Caller, id string, until time.Time) (*FleetSandbox, error) {
+	if _, err := f.Get(ctx, caller, id); err != nil {
+		return nil, err
+	}
+	ttl := time.Until(until)
+	if ttl <= 0 {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the new end is not in the future")
+	}
+	s, err := f.rt.Renew(ctx, id, ttl)
+	if err != nil {
+		return nil, err
+	}
+	renewed, _ := describe(s)
+	if renewed == nil {
+		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", id)
+	}
+	return renewed, nil
+}
+
+// Limits returns what enforces the limits of a running sandbox; nil if it has none.
+func (f *Fleet) Limits(id string) *runtime.LimitsState { return f.rt.Limits(id) }
+
+// isIdle reports whether a command only waits, as the one that clients of OpenSandbox send
+// for a sandbox without a program of its own.
+func isIdle(command []string) bool {
+	return len(command) == 0 || slices.Equal(command, IdleEntrypoint)
+}
+
+// IdleEntrypoint is the entrypoint of a sandbox that only waits. It is never run.
+var IdleEntrypoint = []string{"tail", "-f", "/dev/null"}

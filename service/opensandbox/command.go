@@ -1,0 +1,347 @@
+package opensandbox
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// A commandRequest is the body of POST /command and POST /session/{session}/run.
+type commandRequest struct {
+	Command    string            `json:"command"`
+	Cwd        string            `json:"cwd"`
+	Background bool              `json:"background"`
+	Timeout    int64             `json:"timeout"` // ms; 0: none
+	UID        *int              `json:"uid"`
+	GID        *int              `json:"gid"`
+	Envs       map[string]string `json:"envs"`
+}
+
+// maxTimeout is the largest timeout of a command, in ms.
+const maxTimeout = int64(1 << 40)
+
+// read reads the body of a request.
+func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service.FleetSandbox) (*commandRequest, *service.CommandParams, error) {
+	var q commandRequest
+	if err := h.decode(w, r, commandBody, &q); err != nil {
+		return nil, nil, err
+	}
+	wrong := func(format string, args ...any) (*commandRequest, *service.CommandParams, error) {
+		return nil, nil, &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case strings.TrimSpace(q.Command) == "":
+		return wrong("command: empty")
+	case strings.ContainsRune(q.Command, 0):
+		return wrong("command: it contains a NUL, which no shell can have")
+	case q.Timeout < 0 || q.Timeout > maxTimeout:
+		return wrong("timeout %d: it must be from 0 to %d ms", q.Timeout, maxTimeout)
+	case q.UID != nil && *q.UID != box.UID || q.GID != nil && *q.GID != box.GID:
+		return nil, nil, unsupported("uid, gid: all processes of the sandbox are of uid %d and gid %d", box.UID, box.GID)
+	}
+	for k, v := range q.Envs {
+		if err := runtime.CheckVariable(k, v); err != nil {
+			return nil, nil, err
+		}
+	}
+	return &q, &service.CommandParams{Text: q.Command, Cwd: q.Cwd, Env: q.Envs, Timeout: time.Duration(q.Timeout) * time.Millisecond}, nil
+}
+
+// command serves POST /command.
+func (h *Handler) command(w http.ResponseWriter, r *http.Request) error {
+	in, err := h.inside(r)
+	if err != nil {
+		return err
+	}
+	q, params, err := h.commandOf(w, r, in.Sandbox())
+	if err != nil {
+		return err
+	}
+	if q.Background {
+		id, err := in.Background(r.Context(), params)
+		if err != nil {
+			return commandFault(err)
+		}
+		_ = h.newStream(w).send(event{Type: "init", Text: id}, pong, event{Type: "execution_complete", ExecutionTime: new(int64)})
+		return nil
+	}
+	return h.run(w, r, in, params)
+}
+
+// runInSession serves POST /session/{session}/run.
+func (h *Handler) runInSession(w http.ResponseWriter, r *http.Request) error {
+	in, err := h.inside(r)
+	if err != nil {
+		return err
+	}
+	_, params, err := h.commandOf(w, r, in.Sandbox())
+	if err != nil {
+		return err
+	}
+	params.Session = r.PathValue("session")
+	return h.run(w, r, in, params)
+}
+
+// commandFault gives the errors of a command their codes.
+func commandFault(err error) error {
+	switch runtime.Class(err) {
+	case runtime.ErrNotFound:
+		return &fault{http.StatusNotFound, "CONTEXT_NOT_FOUND", err.Error()}
+	case runtime.ErrInvalid:
+		return &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", err.Error()}
+	}
+	return err
+}
+
+var pong = event{Type: "ping", Text: "pong"}
+
+// pingPause is how often a client gets a sign of life.
+const pingPause = 3 * time.Second
+
+// run runs a command and sends its output until it ends, or the client has gone.
+func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside, params *service.CommandParams) error {
+	begin := time.Now()
+	started := make(chan struct{})
+	params.Started = func() { close(started) }
+	c, err := in.Run(r.Context(), params)
+	if err != nil {
+		return commandFault(err)
+	}
+	defer c.Close()
+	stop := context.AfterFunc(r.Context(), func() { _ = c.Close() })
+	defer stop()
+	s := h.newStream(w)
+	hello := func() error { return s.send(event{Type: "init", Text: c.ID}, pong) }
+	ended := make(chan end, 1)
+	if params.Session != "" { // it exists: the command begins, or waits for others
+		if err := hello(); err != nil {
+			return nil //nolint:nilerr // the client has gone
+		}
+		go follow(s, c, ended)
+	} else {
+		waited := make(chan end, 1)
+		go func() { // ends with the command
+			exit, err := c.Wait(context.Background())
+			waited <- end{exit, err}
+		}()
+		select {
+		case <-started:
+		case e := <-waited:
+			waited <- e
+			if e.err != nil {
+				return commandFault(e.err)
+			}
+		}
+		if err := hello(); err != nil {
+			return nil //nolint:nilerr // the client has gone
+		}
+		go follow(s, c, ended)
+	}
+	ticker := time.NewTicker(pingPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if s.send(pong) != nil { // the client has gone: Close ends the command
+				_ = c.Close()
+				<-ended
+				return nil
+			}
+		case e := <-ended:
+			_ = s.send(lastEvent(e, time.Since(begin)))
+			return nil
+		}
+	}
+}
+
+// An end is how a command has ended.
+type end struct {
+	exit runtime.Exit
+	err  error
+}
+
+// follow sends the output of a command, and then reports its end.
+func follow(s *stream, c *service.Command, ended chan<- end) {
+	var output sync.WaitGroup
+	for kind, r := range map[string]interface{ Read([]byte) (int, error) }{"stdout": c.Stdout(), "stderr": c.Stderr()} {
+		output.Go(func() {
+			if copyLines(s, kind, r) != nil { // the client has gone, or the sandbox
+				_ = c.Close()
+			}
+		})
+	}
+	output.Wait()
+	exit, err := c.Wait(context.Background())
+	ended <- end{exit, err}
+}
+
+// lastEvent returns the last event of a command.
+func lastEvent(e end, took time.Duration) event {
+	ms := took.Milliseconds()
+	if e.err == nil && e.exit.Code == 0 && !e.exit.TimedOut {
+		return event{Type: "execution_complete", ExecutionTime: &ms, ExitCode: new(int), DurationMS: &ms}
+	}
+	code := e.exit.Code
+	failed := &errorEvent{Name: "CommandExecError", Value: strconv.Itoa(code), Traceback: []string{fmt.Sprintf("exit status %d", code)}}
+	switch {
+	case e.err != nil:
+		f, _ := faultOf(e.err)
+		return event{Type: "error", Error: &errorEvent{"RuntimeError", f.message, []string{f.message}}, DurationMS: &ms}
+	case e.exit.TimedOut:
+		code = -1
+		failed.Value, failed.Traceback = "-1", []string{"signal: killed", "the command has timed out"}
+	}
+	return event{Type: "error", Error: failed, ExitCode: &code, DurationMS: &ms}
+}
+
+// interrupt serves DELETE /command.
+func (h *Handler) interrupt(w http.ResponseWriter, r *http.Request) error {
+	in, err := h.inside(r)
+	if err != nil {
+		return err
+	}
+	id := r.URL.Query().Get("id")
+	if id == "" {
+		return &fault{http.StatusBadRequest, "MISSING_QUERY", "id: the query has no id of a command"}
+	}
+	if err := in.Interrupt(r.Context(), id); err != nil {
+		return unknownCommand(err)
+	}
+	h.empty(w, http.StatusOK)
+	return nil
+}
+
+// unknownCommand gives the error for an unknown command its code.
+func unknownCommand(err error) error {
+	if runtime.Class(err) == runtime.ErrNotFound {
+		return &fault{http.StatusNotFound, "INVALID_REQUEST_BODY", "command not found: " + err.Error()}
+	}
+	return err
+}
+
+// aboutCommand serves GET /command/status/ID and GET /command/ID/logs, whose patterns
+// [http.ServeMux] cannot tell apart.
+func (h *Handler) aboutCommand(w http.ResponseWriter, r *http.Request) error {
+	command, part := r.PathValue("command"), r.PathValue("part")
+	switch {
+	case command == "status":
+		return h.status(w, r, part)
+	case part == "logs":
+		return h.logs(w, r, command)
+	}
+	return h.unknown(w, r)
+}
+
+// status replies with the status of a command.
+func (h *Handler) status(w http.ResponseWriter, r *http.Request, id string) error {
+	in, err := h.inside(r)
+	if err != nil {
+		return err
+	}
+	s, err := in.Status(r.Context(), id)
+	if err != nil {
+		return unknownCommand(err)
+	}
+	reply := struct {
+		ID         string     `json:"id"`
+		Content    string     `json:"content"`
+		Running    bool       `json:"running"`
+		ExitCode   *int       `json:"exit_code,omitempty"`
+		Error      string     `json:"error,omitempty"`
+		StartedAt  time.Time  `json:"started_at"`
+		FinishedAt *time.Time `json:"finished_at,omitempty"`
+	}{s.ID, s.Text, s.Running, s.ExitCode, s.Error, s.StartedAt.UTC(), nil}
+	if !s.FinishedAt.IsZero() {
+		finished := s.FinishedAt.UTC()
+		reply.FinishedAt = &finished
+	}
+	h.reply(w, http.StatusOK, reply)
+	return nil
+}
+
+// The headers of the reply to GET /command/{command}/logs: where the next request goes on,
+// and how many bytes before the reply are lost.
+const (
+	cursorHeader  = "EXECD-COMMANDS-TAIL-CURSOR"
+	droppedHeader = "Wolffia-Dropped-Bytes"
+)
+
+// logs replies with the output of a background command.
+func (h *Handler) logs(w http.ResponseWriter, r *http.Request, id string) error {
+	in, err := h.inside(r)
+	if err != nil {
+		return err
+	}
+	var cursor uint64
+	if text := r.URL.Query().Get("cursor"); text != "" {
+		if cursor, err = strconv.ParseUint(text, 10, 63); err != nil {
+			return invalid("cursor %q: it must be an offset in bytes", text)
+		}
+	}
+	output, end, dropped, err := in.Logs(r.Context(), id, cursor)
+	if err != nil {
+		return unknownCommand(err)
+	}
+	h.patience(w)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set(cursorHeader, strconv.FormatUint(end, 10))
+	if dropped > 0 {
+		w.Header().Set(droppedHeader, strconv.FormatUint(dropped, 10))
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(output)))
+	_, _ = w.Write(output)
+	return nil
+}
+
+// createSession serves POST /session.
+func (h *Handler) createSession(w http.ResponseWriter, r *http.Request) error {
+	in, err := h.inside(r)
+	if err != nil {
+		return err
+	}
+	var q struct {
+		Cwd string `json:"cwd"`
+	}
+	if err := h.decode(w, r, smallBody, &q); err != nil {
+		return err
+	}
+	name, err := in.CreateSession(r.Context(), q.Cwd)
+	if err != nil {
+		return commandFault(err)
+	}
+	h.reply(w, http.StatusOK, map[string]string{"session_id": name})
+	return nil
+}
+
+// destroySession serves DELETE /session/{session}.
+func (h *Handler) destroySession(w http.ResponseWriter, r *http.Request) error {
+	in, err := h.inside(r)
+	if err != nil {
+		return err
+	}
+	if err := in.DestroySession(r.Context(), r.PathValue("session")); err != nil {
+		return commandFault(err)
+	}
+	h.empty(w, http.StatusOK)
+	return nil
+}
+
+// ping serves GET /ping.
+func (h *Handler) ping(w http.ResponseWriter, r *http.Request) error {
+	if _, err := h.inside(r); err != nil {
+		return err
+	}
+	h.empty(w, http.StatusOK)
+	return nil
+}
+
+func noKernels(*Handler, http.ResponseWriter, *http.Request) error {
+	return unsupported("code: the service has no language kernels: run an interpreter with POST /command, or in a session")
+}

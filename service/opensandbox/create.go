@@ -1,0 +1,208 @@
+package opensandbox
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"regexp"
+	goruntime "runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// A createRequest is the body of POST /v1/sandboxes.
+type createRequest struct {
+	Image *struct {
+		URI  string          `json:"uri"`
+		Auth json.RawMessage `json:"auth"`
+	} `json:"image"`
+	SnapshotID      string            `json:"snapshotId"`
+	Entrypoint      []string          `json:"entrypoint"`
+	Timeout         *int64            `json:"timeout"` // seconds; nil: until it is deleted
+	ResourceLimits  map[string]string `json:"resourceLimits"`
+	Env             map[string]string `json:"env"`
+	Metadata        map[string]string `json:"metadata"`
+	NetworkPolicy   *networkPolicy    `json:"networkPolicy"`
+	CredentialProxy *struct {
+		Enabled bool `json:"enabled"`
+	} `json:"credentialProxy"`
+	Volumes  []json.RawMessage `json:"volumes"`
+	Platform *struct {
+		OS   string `json:"os"`
+		Arch string `json:"arch"`
+	} `json:"platform"`
+	Extensions map[string]string `json:"extensions"`
+}
+
+type networkPolicy struct {
+	DefaultAction string       `json:"defaultAction"`
+	Egress        []egressRule `json:"egress"`
+}
+
+type egressRule struct {
+	Action string `json:"action"`
+	Target string `json:"target"`
+}
+
+// minTimeout is the shortest timeout of a sandbox, in seconds.
+const minTimeout = 60
+
+// params returns what a request asks for.
+func (q *createRequest) params() (*service.FleetParams, error) {
+	switch {
+	case q.SnapshotID != "":
+		return nil, noSnapshots(nil, nil, nil)
+	case q.Image == nil || q.Image.URI == "":
+		return nil, invalid("image: image.uri is missing: name an image, or %q for the host's system", hostImage)
+	case len(q.Image.Auth) > 0 && string(q.Image.Auth) != "null":
+		return nil, unsupported("image.auth: images are pulled with the credentials of the service's user: log in there")
+	case q.CredentialProxy != nil && q.CredentialProxy.Enabled:
+		return nil, unsupported("credentialProxy: the service has none")
+	case len(q.Volumes) > 0:
+		return nil, unsupported("volumes: a request cannot show directories of the host: start the service with --mount or --volume")
+	case q.Platform != nil && (q.Platform.OS != "linux" || q.Platform.Arch != goruntime.GOARCH):
+		return nil, unsupported("platform %s/%s: sandboxes here are linux/%s", q.Platform.OS, q.Platform.Arch, goruntime.GOARCH)
+	}
+	if known := slices.Sorted(maps.Keys(q.Extensions)); len(known) > 0 {
+		return nil, unsupported("extension %q: the service has no extensions", known[0])
+	}
+	p := &service.FleetParams{Entrypoint: q.Entrypoint, Env: q.Env, Metadata: q.Metadata}
+	if q.Image.URI != hostImage {
+		p.Image = q.Image.URI
+	}
+	if len(q.Entrypoint) > 0 && q.Entrypoint[0] == "" {
+		return nil, invalid("entrypoint: the program's name is empty")
+	}
+	if q.Timeout != nil {
+		if *q.Timeout < minTimeout || *q.Timeout > int64(runtime.MaxLifetime/time.Second) {
+			return nil, invalid("timeout %d: it must be from %d to %d seconds, or absent for a sandbox that is deleted by hand", *q.Timeout, minTimeout, int64(runtime.MaxLifetime/time.Second))
+		}
+		p.TTL = time.Duration(*q.Timeout) * time.Second
+	}
+	var err error
+	if p.Offline, err = q.NetworkPolicy.offline(); err != nil {
+		return nil, err
+	}
+	if err := checkMetadata(q.Metadata); err != nil {
+		return nil, err
+	}
+	p.Resources, err = resources(q.ResourceLimits)
+	return p, err
+}
+
+// offline reports whether a policy denies all. One that allows something is refused.
+func (p *networkPolicy) offline() (bool, error) {
+	if p == nil {
+		return false, nil
+	}
+	if p.DefaultAction != "" && p.DefaultAction != "deny" {
+		return false, unsupported("networkPolicy: defaultAction %q: a sandbox has no network, or with wolffia serve --network host all of the host's: leave networkPolicy out, or deny all", p.DefaultAction)
+	}
+	for _, e := range p.Egress {
+		if e.Action != "deny" {
+			return false, unsupported("networkPolicy: egress to %q: a sandbox has no network, or with wolffia serve --network host all of the host's: leave networkPolicy out, or deny all", e.Target)
+		}
+	}
+	return true, nil
+}
+
+var (
+	labelName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	labelValue = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`)
+	prefixName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+)
+
+// checkMetadata checks metadata by the rules of Kubernetes for labels.
+func checkMetadata(m map[string]string) error {
+	wrong := func(k, why string) error {
+		return &fault{400, "SANDBOX::INVALID_METADATA_LABEL", "metadata " + strconv.Quote(k) + ": " + why}
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		name := k
+		if prefix, rest, has := strings.Cut(k, "/"); has {
+			switch {
+			case prefix == "opensandbox.io" || strings.HasPrefix(prefix, "wolffia."):
+				return wrong(k, "the prefix is reserved")
+			case !prefixName.MatchString(prefix):
+				return wrong(k, "what is before the slash must be a domain name in lower case")
+			}
+			name = rest
+		}
+		switch {
+		case strings.HasPrefix(k, "wolffia."):
+			return wrong(k, "keys that begin with wolffia. are reserved")
+		case !labelName.MatchString(name):
+			return wrong(k, "a key has up to 63 letters, digits and any of ._-, the first and the last a letter or digit")
+		case !labelValue.MatchString(m[k]):
+			return wrong(k, "a value has up to 63 letters, digits and any of ._-, the first and the last a letter or digit")
+		}
+	}
+	return nil
+}
+
+// units are the suffixes of amounts, as in Kubernetes.
+var units = []struct {
+	suffix string
+	factor float64
+}{
+	{"Ki", 1 << 10},
+	{"Mi", 1 << 20},
+	{"Gi", 1 << 30},
+	{"Ti", 1 << 40},
+	{"m", 1e-3},
+	{"k", 1e3},
+	{"M", 1e6},
+	{"G", 1e9},
+	{"T", 1e12},
+}
+
+var amountForm = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,9})?$`)
+
+// amount parses an amount with a unit, such as 500m or 2Gi.
+func amount(text string) (float64, bool) {
+	factor := 1.0
+	for _, u := range units {
+		if rest, has := strings.CutSuffix(text, u.suffix); has {
+			text, factor = rest, u.factor
+			break
+		}
+	}
+	if !amountForm.MatchString(text) {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	n *= factor
+	return n, err == nil && n > 0 && n < math.MaxInt64/2
+}
+
+// resources returns the limits of a request. They bind as far as the host can: the
+// sandbox's status says where they do not.
+func resources(limits map[string]string) (runtime.Resources, error) {
+	var r runtime.Resources
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		n, ok := amount(limits[name])
+		switch {
+		case name != "cpu" && name != "memory" && name != "pids" && name != "ephemeral-storage":
+			return r, unsupported("resourceLimits: %q cannot be limited: there are cpu, memory, pids and ephemeral-storage", name)
+		case !ok || name != "cpu" && n < 1:
+			return r, invalid("resourceLimits: %s %q: it must be an amount such as 500m, 2 or 512Mi", name, limits[name])
+		}
+		switch name {
+		case "cpu":
+			r.CPUs = n
+		case "memory":
+			r.Memory = int64(n)
+		case "pids":
+			r.PIDs = int64(n)
+		default:
+			r.Disk = int64(n)
+		}
+	}
+	r.BestEffort = r.Limited()
+	return r, nil
+}

@@ -1,0 +1,325 @@
+package opensandbox
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/service/gate"
+)
+
+// A sandboxReply is a sandbox on the wire. The fields in snake case, and State, are copies
+// for clients that read those.
+type sandboxReply struct {
+	ID         string            `json:"id"`
+	Image      *imageReply       `json:"image,omitempty"`
+	Status     statusReply       `json:"status"`
+	Metadata   map[string]string `json:"metadata"`
+	Entrypoint []string          `json:"entrypoint"`
+	ExpiresAt  *time.Time        `json:"expiresAt,omitempty"`
+	CreatedAt  time.Time         `json:"createdAt"`
+
+	State      string     `json:"state"`
+	ExpiresAt2 *time.Time `json:"expires_at,omitempty"`
+	CreatedAt2 time.Time  `json:"created_at"`
+}
+
+type imageReply struct {
+	URI string `json:"uri"`
+}
+
+type statusReply struct {
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// hostImage is the name of the image of sandboxes that run on what the service's own
+// configuration says: the host's system, where that names no image.
+const hostImage = "host"
+
+// describe returns a sandbox as the API has it.
+func (h *Handler) describe(s *service.FleetSandbox) *sandboxReply {
+	d := &sandboxReply{
+		ID: s.ID, Image: &imageReply{s.Requested}, Metadata: s.Metadata, Entrypoint: s.Entrypoint,
+		CreatedAt: s.CreatedAt.UTC(), CreatedAt2: s.CreatedAt.UTC(),
+	}
+	if s.Requested == "" {
+		d.Image.URI = hostImage
+	}
+	if len(d.Entrypoint) == 0 {
+		d.Entrypoint = service.IdleEntrypoint
+	}
+	if !s.ExpiresAt.IsZero() {
+		end := s.ExpiresAt.UTC()
+		d.ExpiresAt, d.ExpiresAt2 = &end, &end
+	}
+	d.Status = statusOf(s)
+	if d.Status.State == "Running" {
+		d.Status.Message = limitsMessage(h.fleet.Limits(s.ID))
+	}
+	d.State = d.Status.State
+	return d
+}
+
+// statusOf returns the state of a sandbox as the API has it.
+func statusOf(s *service.FleetSandbox) statusReply {
+	switch {
+	case s.Starting:
+		return statusReply{State: "Pending", Reason: "STARTING"}
+	case s.State == runtime.StateRunning:
+		return statusReply{State: "Running", Reason: "RUNNING"}
+	case s.State == runtime.StateStopped:
+		return statusReply{State: "Paused", Reason: "STOPPED"}
+	case s.State == runtime.StateCreated:
+		return statusReply{State: "Failed", Reason: "START_INTERRUPTED", Message: "the service ended before the sandbox was started: delete it"}
+	}
+	return statusReply{State: "Failed", Reason: "DEAD", Message: s.Reason}
+}
+
+// limitsMessage says which limits are not kept exactly; empty if all are.
+func limitsMessage(l *runtime.LimitsState) string {
+	if l == nil {
+		return ""
+	}
+	var weak []string
+	for _, limit := range []struct {
+		name string
+		by   runtime.Enforcement
+	}{{"memory", l.Memory}, {"cpu", l.CPUs}, {"pids", l.PIDs}} {
+		switch limit.by {
+		case runtime.ByNothing:
+			weak = append(weak, "the limit of "+limit.name+" is not enforced on this host")
+		case runtime.ByRlimit:
+			weak = append(weak, "the limit of "+limit.name+" is enforced for each process only")
+		}
+	}
+	return strings.Join(weak, "; ")
+}
+
+// create serves POST /v1/sandboxes.
+func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
+	var req createRequest
+	if err := h.decode(w, r, smallBody, &req); err != nil {
+		return err
+	}
+	caller := gate.CallerOf(r.Context())
+	params, err := req.params()
+	if err != nil {
+		return err
+	}
+	params.Key = r.Header.Get("Idempotency-Key")
+	if len(params.Key) > 255 {
+		return invalid("Idempotency-Key: more than 255 bytes")
+	}
+	if !caller.All {
+		params.Owner = caller.Owner
+	}
+	s, _, err := h.fleet.Create(r.Context(), params)
+	if err != nil {
+		if runtime.Class(err) == runtime.ErrNotFound { // of an image, not of a sandbox
+			return &fault{http.StatusBadRequest, "IMAGE_NOT_FOUND", err.Error()}
+		}
+		return err
+	}
+	w.Header().Set("Location", "/v1/sandboxes/"+s.ID)
+	h.reply(w, http.StatusAccepted, h.describe(s))
+	return nil
+}
+
+// get serves GET /v1/sandboxes/{id}.
+func (h *Handler) get(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.fleet.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	h.reply(w, http.StatusOK, h.describe(s))
+	return nil
+}
+
+// maxPage is the largest page of a list.
+const maxPage = 200
+
+// states are the states that a list can be restricted to.
+var states = []string{"Pending", "Running", "Pausing", "Paused", "Resuming", "Stopping", "Terminated", "Failed"}
+
+// list serves GET /v1/sandboxes.
+func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	for _, s := range q["state"] {
+		if !slices.Contains(states, s) {
+			return invalid("state %q: it must be one of %s", s, strings.Join(states, ", "))
+		}
+	}
+	wanted, err := url.ParseQuery(q.Get("metadata"))
+	if err != nil {
+		return invalid("metadata: it must be KEY=VALUE pairs with & between them")
+	}
+	page, err := number(q, "page", 1, 1<<30)
+	if err != nil {
+		return err
+	}
+	size, err := number(q, "pageSize", 20, maxPage)
+	if err != nil {
+		return err
+	}
+	all, err := h.fleet.List(r.Context(), gate.CallerOf(r.Context()))
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(s *service.FleetSandbox) bool {
+		if len(q["state"]) > 0 && !slices.Contains(q["state"], statusOf(s).State) {
+			return true
+		}
+		for k, values := range wanted {
+			for _, v := range values {
+				if has, is := s.Metadata[k]; !is || has != v {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	begin := min(len(all), (page-1)*size)
+	items := []*sandboxReply{}
+	for _, s := range all[begin:min(len(all), begin+size)] {
+		items = append(items, h.describe(s))
+	}
+	h.reply(w, http.StatusOK, map[string]any{"items": items, "pagination": map[string]any{
+		"page": page, "pageSize": size, "totalItems": len(all), "totalPages": (len(all) + size - 1) / size,
+		"hasNextPage": begin+size < len(all),
+	}})
+	return nil
+}
+
+// number returns a number of the query, from 1 to most.
+func number(q url.Values, name string, byDefault, most int) (int, error) {
+	text := q.Get(name)
+	if text == "" {
+		return byDefault, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, invalid("%s %q: it must be a number from 1 to %d", name, text, most)
+	}
+	return n, nil
+}
+
+// destroy serves DELETE /v1/sandboxes/{id}.
+func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) error {
+	if err := h.fleet.Destroy(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
+		return err
+	}
+	h.empty(w, http.StatusNoContent)
+	return nil
+}
+
+// pause serves POST /v1/sandboxes/{id}/pause.
+func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
+	if err := h.fleet.Stop(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
+		return err
+	}
+	h.empty(w, http.StatusAccepted)
+	return nil
+}
+
+// resume serves POST /v1/sandboxes/{id}/resume.
+func (h *Handler) resume(w http.ResponseWriter, r *http.Request) error {
+	if err := h.fleet.Start(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
+		return err
+	}
+	h.empty(w, http.StatusAccepted)
+	return nil
+}
+
+// renew serves POST /v1/sandboxes/{id}/renew-expiration.
+func (h *Handler) renew(w http.ResponseWriter, r *http.Request) error {
+	var req struct {
+		ExpiresAt time.Time `json:"expiresAt"`
+	}
+	if err := h.decode(w, r, smallBody, &req); err != nil {
+		return err
+	}
+	caller, id := gate.CallerOf(r.Context()), r.PathValue("id")
+	s, err := h.fleet.Get(r.Context(), caller, id)
+	if err != nil {
+		return err
+	}
+	if !req.ExpiresAt.After(time.Now()) || !s.ExpiresAt.IsZero() && !req.ExpiresAt.After(s.ExpiresAt) {
+		return &fault{http.StatusBadRequest, "INVALID_EXPIRATION", "expiresAt must be in the future, and later than the present one"}
+	}
+	if s, err = h.fleet.Renew(r.Context(), caller, id, req.ExpiresAt); err != nil {
+		return err
+	}
+	h.reply(w, http.StatusOK, map[string]time.Time{"expiresAt": s.ExpiresAt.UTC()})
+	return nil
+}
+
+// endpoint serves GET /v1/sandboxes/{id}/endpoints/{port}.
+func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.fleet.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
+	if err != nil || port == 0 {
+		return invalid("port %q: it must be a number from 1 to 65535", r.PathValue("port"))
+	}
+	if r.URL.Query().Get("expires") != "" {
+		return unsupported("expires: the service signs no endpoints: a request to one needs the API key, as all requests do")
+	}
+	text := strconv.FormatUint(port, 10)
+	var address string
+	switch {
+	case text == execdPort || text == egressPort:
+		address = fmt.Sprintf("%s/sandboxes/%s/port/%s", r.Host, s.ID, text)
+	case s.Network == runtime.NetworkHost: // its ports are the host's
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		address = net.JoinHostPort(strings.Trim(host, "[]"), text)
+	default:
+		return noWayIn(port)
+	}
+	h.reply(w, http.StatusOK, map[string]string{"endpoint": address})
+	return nil
+}
+
+// noWayIn returns the error for a port inside a sandbox.
+func noWayIn(port uint64) error {
+	return unsupported("port %d: the sandbox has a network of its own, and the service cannot connect to a port in it: use commands and files", port)
+}
+
+// otherPort serves what is sent to a port inside.
+func (h *Handler) otherPort(_ http.ResponseWriter, r *http.Request) error {
+	if _, err := h.fleet.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
+		return err
+	}
+	if p := r.PathValue("port"); p == "" || p == execdPort || p == egressPort {
+		return h.unknown(nil, r)
+	}
+	port, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
+	if err != nil || port == 0 {
+		return invalid("port %q: it must be a number from 1 to 65535", r.PathValue("port"))
+	}
+	return noWayIn(port)
+}
+
+// metricsEvent serves POST /v1/metrics/events, which clients send without need: what it says
+// is not recorded.
+func (h *Handler) metricsEvent(w http.ResponseWriter, _ *http.Request) error {
+	h.empty(w, http.StatusNoContent)
+	return nil
+}
+
+func noSnapshots(*Handler, http.ResponseWriter, *http.Request) error {
+	return unsupported("snapshots: a sandbox cannot be copied while it runs: commit its files to git, or copy them out")
+}

@@ -1,0 +1,144 @@
+package opensandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"wolffia/runtime"
+)
+
+// A fault is an error with what the reply says.
+type fault struct {
+	status  int
+	code    string
+	message string
+}
+
+func (f *fault) Error() string { return f.message }
+
+// unsupported returns the error for what has no meaning here, with the reason.
+func unsupported(format string, args ...any) error {
+	return &fault{http.StatusNotImplemented, "NOT_SUPPORTED", fmt.Sprintf(format, args...)}
+}
+
+// invalid returns the error for a wrong request.
+func invalid(format string, args ...any) error {
+	return &fault{http.StatusBadRequest, "INVALID_PARAMETER", fmt.Sprintf(format, args...)}
+}
+
+// statuses maps errors to the status and the code of the reply; the first match counts.
+var statuses = []struct {
+	is     error
+	status int
+	code   string
+}{
+	{context.Canceled, 499, "CANCELED"}, // in the log only: the client has gone
+	{context.DeadlineExceeded, http.StatusGatewayTimeout, "TIMED_OUT"},
+	{os.ErrDeadlineExceeded, http.StatusRequestTimeout, "TOO_SLOW"},
+	{runtime.ErrInvalid, http.StatusBadRequest, "INVALID_PARAMETER"},
+	{runtime.ErrNotFound, http.StatusNotFound, "SANDBOX_NOT_FOUND"},
+	{runtime.ErrDenied, http.StatusForbidden, "DENIED"},
+	{runtime.ErrExists, http.StatusConflict, "CONFLICT"},
+	{runtime.ErrConflict, http.StatusConflict, "CONFLICT"},
+	{runtime.ErrUnavailable, http.StatusServiceUnavailable, "UNAVAILABLE"},
+	{runtime.ErrUnsupported, http.StatusNotImplemented, "NOT_SUPPORTED"},
+}
+
+// faultOf returns the reply to an error; ok is false for one without a class, which is a
+// bug: the reply says nothing of it.
+func faultOf(err error) (f *fault, ok bool) {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &f):
+		return f, true
+	case errors.As(err, &large):
+		return &fault{http.StatusRequestEntityTooLarge, "TOO_LARGE", fmt.Sprintf("the request is larger than %d bytes", large.Limit)}, true
+	}
+	for _, s := range statuses {
+		if errors.Is(err, s.is) {
+			return &fault{s.status, s.code, err.Error()}, true
+		}
+	}
+	return &fault{http.StatusInternalServerError, "INTERNAL", "internal error: see the service's log for this request id"}, false
+}
+
+// fail answers with an error.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	f, ok := faultOf(err)
+	if !ok {
+		h.log.Error("a request failed", "requestId", w.Header().Get("X-Request-Id"), "call", r.Pattern, "error", err.Error())
+	}
+	h.reply(w, f.status, map[string]string{"code": f.code, "message": f.message})
+}
+
+// reply answers with JSON. That the client does not read it is no error.
+func (h *Handler) reply(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil { // a bug
+		status, text = http.StatusInternalServerError, []byte(`{"code":"INTERNAL","message":"internal error"}`)
+	}
+	h.patience(w)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	_, _ = w.Write(text)
+}
+
+// empty answers without a body. Clients parse a body of unknown length.
+func (h *Handler) empty(w http.ResponseWriter, status int) {
+	h.patience(w)
+	if status != http.StatusNoContent {
+		w.Header().Set("Content-Length", "0")
+	}
+	w.WriteHeader(status)
+}
+
+// patience gives the client the limit anew to read the reply.
+func (h *Handler) patience(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.opts.WriteLimit)) // always supported
+}
+
+// The largest bodies, in bytes.
+const (
+	smallBody   = 1 << 20
+	commandBody = 8 << 20
+)
+
+// decode decodes the body of a request, one JSON value, into to. Unknown fields are ignored,
+// as OpenSandbox does. An empty body leaves to as it is.
+func (h *Handler) decode(w http.ResponseWriter, r *http.Request, most int64, to any) error {
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Header.Get("Content-Type") != "" && (err != nil || media != "application/json") {
+		return &fault{http.StatusUnsupportedMediaType, "INVALID_REQUEST_BODY", "the request's Content-Type must be application/json"}
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(h.opts.BodyLimit)) // always supported
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large), errors.Is(err, os.ErrDeadlineExceeded):
+		return err
+	case err != nil:
+		return &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", "the request's body cannot be read"}
+	}
+	_ = control.SetReadDeadline(time.Time{})
+	if len(body) == 0 {
+		return nil
+	}
+	err = json.Unmarshal(body, to)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong):
+		return &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", fmt.Sprintf("field %q: a JSON %s is the wrong type", wrong.Field, wrong.Value)}
+	case err != nil:
+		return &fault{http.StatusBadRequest, "INVALID_REQUEST_BODY", "the request's body is not JSON"}
+	}
+	return nil
+}
