@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"wolffia/internal/filecall"
 	"wolffia/runtime"
 )
 
@@ -82,6 +83,7 @@ type commands struct {
 	shell string              // empty: not known yet
 	all   map[string]*Command // by id
 	ended []string            // ids, oldest first
+	last  *filecall.Host      // the sample of the last Usage
 }
 
 // of returns the commands of a sandbox.

@@ -6,6 +6,8 @@
 //
 //	guest pack PATH        guest get MAXBYTES PATH
 //	guest unpack PATH      guest put BYTES PATH
+//	guest files            guest read|lines FROM MOST PATH
+//	guest write
 //
 // guest tool does one file operation of wolffia mcp: see package filetool.
 //
@@ -26,7 +28,7 @@ import (
 
 	"wolffia/guest"
 	"wolffia/internal/archive"
-	"wolffia/internal/filetool"
+	"wolffia/internal/filecall"
 )
 
 func main() {
@@ -78,9 +80,26 @@ func run(args []string) error {
 		_ = guest.Limit(os.Args) // it has told PID 1 why
 		os.Exit(1)
 	}
-	if len(args) == 1 && args[0] == filetool.Arg {
-		unix.Umask(0o022)
-		return filetool.Main(os.Stdin, os.Stdout)
+	if len(args) == 1 {
+		switch args[0] {
+		case "files":
+			unix.Umask(0o022)
+			return filecall.Serve(os.Stdout, os.Stdin)
+		case "write":
+			unix.Umask(0o022)
+			return filecall.Write(stdinUntilSignal())
+		}
+	}
+	if len(args) == 4 && (args[0] == "read" || args[0] == "lines") {
+		from, err := strconv.ParseInt(args[1], 10, 64)
+		most, merr := strconv.ParseInt(args[2], 10, 64)
+		switch {
+		case err != nil || merr != nil:
+		case args[0] == "read":
+			return filecall.Read(os.Stdout, args[3], from, most)
+		default:
+			return filecall.Lines(os.Stdout, args[3], from, most)
+		}
 	}
 	if len(args) == 2 {
 		switch args[0] {

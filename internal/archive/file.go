@@ -107,13 +107,18 @@ func OpenRegular(path string) (f *os.File, size int64, err error) {
 // a link where nothing can be created. If r ends early, the error is ErrShort and
 // nothing is changed.
 func Put(r io.Reader, path string, size int64) error {
-	if err := put(r, path, size); err != nil {
+	return PutFrom(func(w io.Writer) error { return exactly(w, r, size) }, path)
+}
+
+// PutFrom is Put of what fill writes. If fill fails, nothing is changed.
+func PutFrom(fill func(io.Writer) error, path string) error {
+	if err := put(fill, path); err != nil {
 		return fmt.Errorf("write %q: %w", path, err)
 	}
 	return nil
 }
 
-func put(r io.Reader, path string, size int64) error {
+func put(fill func(io.Writer) error, path string) error {
 	parent := filepath.Dir(path)
 	if err := os.MkdirAll(parent, 0o777); err != nil {
 		return err
@@ -126,8 +131,8 @@ func put(r io.Reader, path string, size int64) error {
 	temp := filepath.Join(parent, ".wolffia-"+rand.Text())
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		content := bytes.NewBuffer(make([]byte, 0, size))
-		if err := exactly(content, r, size); err != nil {
+		var content bytes.Buffer
+		if err := fill(&content); err != nil {
 			return err
 		}
 		return putInPlace(path, content.Bytes())
@@ -136,7 +141,7 @@ func put(r io.Reader, path string, size int64) error {
 		err = f.Chmod(old.Mode() & permission)
 	}
 	if err == nil {
-		err = exactly(f, r, size)
+		err = fill(f)
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(temp, path)

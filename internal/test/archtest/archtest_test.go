@@ -33,7 +33,7 @@ var allow = map[string][]string{
 	"toolchain":                       {"runtime"},
 	"perm":                            {"perm/plainyaml"},
 	"policy":                          {"perm", "runtime", "internal/gitscan", "internal/statedir"},
-	"service":                         {"network", "runtime", "runtime/launch", "service/registry", "internal/archive", "internal/step"},
+	"service":                         {"runtime", "runtime/launch", "service/registry", "internal/archive", "internal/filecall", "internal/step"},
 	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
 	"service/gate":                    {"runtime", "service", "service/registry"},
 	"service/opensandbox":             {"runtime", "service", "service/gate"},
@@ -54,6 +54,7 @@ var allow = map[string][]string{
 	"internal/boot":                   {"network", "runtime", "runtime/launch", "perm", "internal/coredump", "internal/statedir", "internal/staticfs", "internal/step"},
 	"internal/rootfs":                 {"runtime", "runtime/launch", "perm", "internal/boot", "internal/rmtree", "internal/seccomp", "internal/statedir", "internal/staticfs"},
 	"internal/staticfs":               {"runtime", "perm", "internal/beneath"},
+	"internal/filecall":               {"internal/archive"},
 	"internal/gitguard":               {"internal/gitconfig"},
 	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig"},
@@ -81,9 +82,7 @@ var allow = map[string][]string{
 	"cmd/wolffia":                     {"..."},
 	"cmd/wolffia-image":               {"image", "image/*", "internal/boot"},
 	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/keeper"},
-	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filetool"},
-	"internal/filetool":               {"internal/archive"},
-	"mcp":                             {"runtime", "runtime/launch", "perm", "internal/*"},
+	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filecall"},
 }
 
 // never lists what must not be imported, not through another package either, with
