@@ -1,0 +1,151 @@
+// Package servetest serves sandboxes over HTTP on a loopback address, for tests.
+package servetest
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"wolffia/internal/probe"
+	"wolffia/internal/test/leak"
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/suite"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
+	"wolffia/local"
+	"wolffia/perm"
+	"wolffia/runtime"
+	"wolffia/runtime/bwrap"
+	"wolffia/service"
+	"wolffia/service/gate"
+	"wolffia/service/opensandbox"
+	"wolffia/service/server"
+)
+
+// A World is a state directory with a codebase, and a service on a loopback address.
+type World struct {
+	suite.T
+	State, Codebase string
+	Address         string // HOST:PORT
+	Fleet           *service.Fleet
+	Gate            *gate.Gate
+	Log             suite.Buffer
+	Client          *http.Client
+
+	stop func()
+}
+
+// New serves until the test ends. Its sandboxes see a codebase that they may change, but for
+// the file secret, which they do not see. keys is the content of a key file; empty: no keys.
+func New(t testing.TB, keys string) *World {
+	t.Helper()
+	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
+	leak.Check(t)
+	dir := t.TempDir()
+	w := &World{T: suite.New(t), State: filepath.Join(dir, "state"), Codebase: filepath.Join(dir, "codebase")}
+	for _, d := range []string{filepath.Dir(dir), dir} { // the user that root drops to must get here
+		w.OK(os.Chmod(d, 0o755))
+	}
+	w.OK(os.Mkdir(w.Codebase, 0o777))
+	w.OK(os.Chmod(w.Codebase, 0o777))
+	t.Cleanup(func() { shimtest.DestroyAll(t, w.open()) })
+	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	w.Client = &http.Client{Transport: transport}
+	t.Cleanup(transport.CloseIdleConnections)
+	w.serve(keys)
+	return w
+}
+
+// open returns a runtime as another process has it.
+func (w *World) open() *local.Runtime {
+	w.Helper()
+	rt, err := local.New(&local.Options{StateDir: w.State, Binary: filepath.Join(testbin.Dir(w.TB), "wolffia")}, bwrap.Backend())
+	w.OK(err)
+	w.Cleanup(func() { _ = rt.Close() })
+	return rt
+}
+
+// serve serves, on another address each time.
+func (w *World) serve(keys string) {
+	w.Helper()
+	log := slog.New(slog.NewJSONHandler(&w.Log, nil))
+	rt := w.open()
+	configure := func() *runtime.SandboxConfig {
+		return &runtime.SandboxConfig{CodebasePath: w.Codebase, Permissions: []perm.Rule{
+			{Pattern: "**", Level: perm.Write}, {Pattern: "secret", Level: perm.None, Priority: 10},
+		}}
+	}
+	driver := service.NewDriver(rt, &service.Options{
+		Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+			return configure(), nil
+		},
+	})
+	w.Fleet = service.NewFleet(rt, &service.FleetOptions{
+		Log: log,
+		Configure: func(_ context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
+			c := configure()
+			c.Image = p.Image
+			return c, nil
+		},
+	})
+	svc, err := service.Open(w.Ctx, driver, w.State, &service.ServiceOptions{Log: log})
+	w.OK(err)
+	w.OK(w.Fleet.Recover(w.Ctx))
+	var read *gate.Keys
+	if keys != "" {
+		file := filepath.Join(w.TempDir(), "keys")
+		w.OK(os.WriteFile(file, []byte(keys), 0o600))
+		read, err = gate.ReadKeys(file)
+		w.OK(err)
+	}
+	l, loopback, err := gate.Listen(w.Ctx, "127.0.0.1:0", read != nil)
+	w.OK(err)
+	w.Gate = gate.New(read, loopback)
+	w.Address = l.Addr().String()
+	s := server.New(svc, &server.Options{Log: log, Gate: w.Gate, OpenSandbox: opensandbox.New(w.Fleet, &opensandbox.Options{Log: log})})
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }() // ends with stop
+	stopped := false
+	w.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		w.Client.CloseIdleConnections()
+		_ = s.Close()
+		<-ended
+		_ = svc.Close()
+	}
+	w.Cleanup(w.stop)
+}
+
+// Restart stops the service at once, and serves again.
+func (w *World) Restart() {
+	w.Helper()
+	w.stop()
+	w.serve("")
+}
+
+// Do sends a request and returns the status, the headers and the body of the reply. Headers
+// are pairs of a name and a value.
+func (w *World) Do(method, path string, body io.Reader, headers ...string) (int, http.Header, string) {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Ctx, method, "http://"+w.Address+path, body)
+	w.OK(err)
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
+	}
+	res, err := w.Client.Do(req)
+	w.OK(err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	w.OK(err)
+	return res.StatusCode, res.Header, string(text)
+}
