@@ -1,0 +1,235 @@
+package opensandbox_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/internal/test/suite"
+)
+
+func TestCommand(t *testing.T) {
+	w := newWorld(t)
+	_, execd := w.create("")
+	for _, c := range []struct {
+		body           m
+		stdout, stderr string
+		code           int
+	}{
+		{m{"command": "echo out; echo err >&2; exit 3"}, "out\n", "err\n", 3},
+		{m{"command": "true"}, "", "", 0},
+		{m{"command": "printf 'a\\n\\n\\nb'"}, "a\n\n\nb", "", 0},
+		{m{"command": "printf '\\n'"}, "\n", "", 0},
+		{m{"command": "printf 'x\\377\\000y\\r\\n'"}, "x\xff\x00y\r\n", "", 0},
+		{m{"command": "cat; echo over", "envs": m{"A": "b"}}, "over\n", "", 0},
+		{m{"command": "echo $A$PWD", "cwd": "/tmp", "envs": m{"A": "b\nc"}}, "b c/tmp\n", "", 0},
+		{m{"command": "kill -9 $$"}, "", "", 137},
+		{m{"command": "sleep 1000 & echo begun"}, "begun\n", "", 0},
+		{m{"command": "[[ a == a ]] && echo bash"}, "bash\n", "", 0},
+		{m{"command": "head -c 200000 /dev/zero | tr '\\0' 'é'"}, strings.Repeat("\xc3", 200000), "", 0},
+	} {
+		events := w.run(execd+"/command", c.body)
+		last := events[len(events)-1]
+		if got := output(events, "stdout"); got != c.stdout {
+			t.Errorf("%v: stdout %.200q", c.body, got)
+		}
+		if got := output(events, "stderr"); got != c.stderr {
+			t.Errorf("%v: stderr %q", c.body, got)
+		}
+		if c.code == 0 && (last.Type != "execution_complete" || last.ExitCode == nil || *last.ExitCode != 0) ||
+			c.code != 0 && (last.Type != "error" || last.Error == nil || last.Error.EName != "CommandExecError" || last.Error.EValue != strconv.Itoa(c.code) ||
+				last.Error.Traceback[0] != fmt.Sprint("exit status ", c.code) || *last.ExitCode != c.code) {
+			t.Errorf("%v: the last event is %+v", c.body, last)
+		}
+		for _, e := range events {
+			if e.Text != e.Data && (e.Type == "stdout" || e.Type == "stderr") || strings.Contains(strings.TrimSuffix(e.Text, "\n"), "\n") {
+				t.Errorf("%v: event %.100q", c.body, e.Text)
+			}
+		}
+	}
+	var events []event
+	suite.Timeouts(func(timeout time.Duration) (came bool) {
+		events = w.run(execd+"/command", m{"command": "echo part; trap '' INT TERM; sleep 1000", "timeout": timeout.Milliseconds()})
+		return output(events, "stdout") == "part\n"
+	})
+	if last := events[len(events)-1]; last.Type != "error" || last.Error.EValue != "-1" || last.Error.Traceback[0] != "signal: killed" {
+		t.Errorf("a timeout: %+v", last)
+	}
+	for body, part := range map[string]string{
+		`{"command":" "}`: "command: empty", `{}`: "command: empty", `{"command":"true","cwd":"/nowhere"}`: "no such file or directory",
+		`{"command":"true","timeout":-1}`: "timeout", `{"command":"a\u0000b"}`: "NUL", `{"command":"true","envs":{"=":"x"}}`: "",
+		`{"command":`: "not JSON", `{"command":3}`: "wrong type",
+	} {
+		w.is("POST", execd+"/command", body, 400, part)
+	}
+	w.is("POST", execd+"/command", `{"command":"id","uid":0}`, 501, "all processes of the sandbox")
+	w.is("POST", execd+"/code", `{"code":"1"}`, 501, "no language kernels")
+	w.is("GET", execd+"/code/contexts", "", 501, "no language kernels")
+	w.is("GET", execd+"/proxy/80/", "", 501, "cannot connect")
+	w.is("GET", execd+"/nothing", "", 404, "NOT_FOUND")
+}
+
+// Output is sent when it is written, and the command ends when its client goes, or is
+// interrupted.
+func TestCommandEnds(t *testing.T) {
+	w := newWorld(t)
+	_, execd := w.create("")
+	begin := func(command string) (id string, s *bufio.Scanner, cancel func()) {
+		ctx, cancel := context.WithCancel(w.Ctx)
+		text, err := json.Marshal(m{"command": command})
+		w.OK(err)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+w.Address+execd+"/command", strings.NewReader(string(text)))
+		w.OK(err)
+		res, err := w.Client.Do(req)
+		w.OK(err)
+		t.Cleanup(func() { _ = res.Body.Close(); cancel() })
+		s = bufio.NewScanner(res.Body)
+		for s.Scan() {
+			var e event
+			if len(s.Bytes()) == 0 {
+				continue
+			}
+			w.OK(json.Unmarshal(s.Bytes(), &e))
+			if e.Type == "init" {
+				id = e.Text
+			}
+			if e.Type == "stdout" {
+				return id, s, cancel
+			}
+		}
+		t.Fatalf("no output: %v", s.Err())
+		return "", nil, nil
+	}
+	// The lock tells when the processes have ended: each of them holds it.
+	waitGone := func(what string) {
+		if got := w.run(execd+"/command", m{"command": "flock /tmp/lock echo gone", "timeout": 60_000}); output(got, "stdout") != "gone\n" {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	_, _, leave := begin("exec 3>/tmp/lock; flock 3; echo begun; sleep 1000")
+	leave()
+	waitGone("the client has gone")
+	id, s, _ := begin("exec 3>/tmp/lock; flock 3; echo begun; sleep 1000")
+	if text := w.is("GET", execd+"/command/status/"+id, "", 200, `"running":true`); strings.Contains(text, "exit_code") {
+		t.Errorf("it runs: %s", text)
+	}
+	w.is("DELETE", execd+"/command?id="+id, "", 200, "")
+	rest := ""
+	for s.Scan() {
+		rest += s.Text()
+	}
+	if !strings.Contains(rest, `"evalue":"130"`) {
+		t.Errorf("interrupted: %s", rest)
+	}
+	waitGone("interrupted")
+	w.is("GET", execd+"/command/status/"+id, "", 200, `"exit_code":130`)
+	w.is("DELETE", execd+"/command?id="+id, "", 200, "") // it has ended
+	w.is("DELETE", execd+"/command?id=x", "", 404, "command not found")
+	w.is("DELETE", execd+"/command", "", 400, "MISSING_QUERY")
+	w.is("GET", execd+"/command/status/x", "", 404, "command not found")
+	w.is("GET", execd+"/command/x/logs", "", 404, "command not found")
+}
+
+func TestBackgroundCommand(t *testing.T) {
+	w := newWorld(t)
+	_, execd := w.create(`{"image":{"uri":"host"},"entrypoint":["sh","-c","echo 'it'\"'\"'s up'; exec sleep 1000"]}`)
+	w.run(execd+"/command", m{"command": "mkfifo /tmp/go"})
+	begin := func(body m) string {
+		body["background"] = true
+		events := w.run(execd+"/command", body)
+		if len(events) != 3 || events[2].Type != "execution_complete" {
+			t.Fatalf("%+v", events)
+		}
+		return events[0].Text
+	}
+	id := begin(m{"command": "echo one; echo two >&2; read x </tmp/go; echo $A; exit 5", "envs": m{"A": "three"}, "cwd": "/tmp"})
+	w.is("GET", execd+"/command/status/"+id, "", 200, `"running":true`)
+	w.Restart() // a killed service loses nothing
+	w.run(execd+"/command", m{"command": "echo x >/tmp/go"})
+	// It ends by itself: wait for that as the shell does.
+	status := func() string {
+		for {
+			if text := w.is("GET", execd+"/command/status/"+id, "", 200, id); strings.Contains(text, `"running":false`) {
+				return text
+			}
+			w.run(execd+"/command", m{"command": "sleep 0.01"})
+		}
+	}
+	if text := status(); !strings.Contains(text, `"exit_code":5`) || !strings.Contains(text, "finished_at") || !strings.Contains(text, `"content":"echo one;`) {
+		t.Errorf("it has ended: %s", text)
+	}
+	for cursor, want := range map[string]string{"": "one\ntwo\nthree\n", "?cursor=4": "two\nthree\n", "?cursor=14": "", "?cursor=100": ""} {
+		code, header, text := w.Do("GET", execd+"/command/"+id+"/logs"+cursor, nil)
+		next := "14"
+		if cursor == "?cursor=100" {
+			next = "100"
+		}
+		if code != 200 || text != want || header.Get("EXECD-COMMANDS-TAIL-CURSOR") != next {
+			t.Errorf("logs%s: %d %v %q", cursor, code, header, text)
+		}
+	}
+	w.is("GET", execd+"/command/"+id+"/logs?cursor=-1", "", 400, "INVALID_PARAMETER")
+	if _, _, text := w.Do("GET", execd+"/command/entrypoint/logs", nil); text != "it's up\n" {
+		t.Errorf("the entrypoint: %q", text)
+	}
+	for name, stop := range map[string]func(string){
+		"interrupt": func(id string) { w.is("DELETE", execd+"/command?id="+id, "", 200, "") },
+	} {
+		id = begin(m{"command": "sleep 1000"})
+		stop(id)
+		if text := status(); !strings.Contains(text, `"exit_code":130`) {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	id = begin(m{"command": "trap '' INT TERM; sleep 1000", "timeout": 100})
+	w.Restart() // the next service keeps the time
+	if text := status(); strings.Contains(text, `"exit_code":0`) {
+		t.Errorf("a timeout: %s", text)
+	}
+}
+
+func TestSession(t *testing.T) {
+	w := newWorld(t)
+	_, execd := w.create("")
+	var s struct {
+		ID string `json:"session_id"`
+	}
+	w.OK(json.Unmarshal([]byte(w.is("POST", execd+"/session", `{"cwd":"/tmp"}`, 200, "session_id")), &s))
+	run := execd + "/session/" + s.ID + "/run"
+	for _, c := range []struct{ command, stdout string }{
+		{"pwd; f() { echo from f; }; V=v; shopt -s extglob; cd /", "/tmp\n"},
+		{`f; echo "$V$PWD"; shopt extglob`, "from f\nv/\nextglob        \ton\n"},
+		{"cat <<E\ndoc\nE\n# comment", "doc\n"},
+		{"printf 'no newline'", "no newline"},
+		{"sleep 1000 & echo bg", "bg\n"},
+	} {
+		if got := output(w.run(run, m{"command": c.command}), "stdout"); got != c.stdout {
+			t.Errorf("%q: %q, want %q", c.command, got, c.stdout)
+		}
+	}
+	events := w.run(run, m{"command": "echo err >&2; (exit 4)"})
+	if last := events[len(events)-1]; output(events, "stderr") != "err\n" || last.Error == nil || last.Error.EValue != "4" {
+		t.Errorf("%+v", events)
+	}
+	suite.Timeouts(func(timeout time.Duration) (came bool) {
+		events = w.run(run, m{"command": "echo part; sleep 1000", "timeout": timeout.Milliseconds()})
+		return output(events, "stdout") == "part\n"
+	})
+	if last := events[len(events)-1]; last.Error == nil || last.Error.EValue != "-1" {
+		t.Errorf("a timeout: %+v", last)
+	}
+	if got := output(w.run(run, m{"command": "echo $V"}), "stdout"); got != "v\n" {
+		t.Errorf("the state after a timeout: %q", got)
+	}
+	w.is("DELETE", execd+"/session/"+s.ID, "", 200, "")
+	w.is("DELETE", execd+"/session/"+s.ID, "", 404, "CONTEXT_NOT_FOUND")
+	w.is("POST", run, `{"command":"true"}`, 404, "CONTEXT_NOT_FOUND")
+	w.is("POST", execd+"/session", `{"cwd":"/nowhere"}`, 400, "")
+	w.is("POST", execd+"/session", "", 200, "session_id")
+}
