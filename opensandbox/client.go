@@ -1,6 +1,7 @@
-// Package opensandbox is a client of the HTTP APIs of OpenSandbox: the lifecycle API, which
-// creates sandboxes, and execd, which runs commands and moves files in one. It talks to
-// wolffia serve, and to OpenSandbox itself.
+// Package opensandbox is a client of the HTTP APIs of OpenSandbox.
+//
+// The lifecycle API creates sandboxes; execd runs commands and moves files in one. The client
+// talks to wolffia serve, and to OpenSandbox itself.
 //
 //	c := opensandbox.New("http://127.0.0.1:8080/v1", "", nil)
 //	sb, err := c.CreateSandbox(ctx, opensandbox.SandboxOpts{Image: "host", Timeout: 600})

@@ -68,7 +68,8 @@ type Command struct {
 	runtime.Process
 	ID   string
 	of   *commands
-	done chan struct{} // closed when status is complete
+	ran  func(runtime.Exit) // counts it
+	done chan struct{}      // closed when status is complete
 	once sync.Once
 
 	status CommandStatus // guarded by of.mu
@@ -157,9 +158,10 @@ func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
 			}
 		}
 	}
-	id := newCommandID()
+	id, begin := newCommandID(), time.Now()
 	c := &Command{ID: id, of: i.fleet.of(i.box.ID), done: make(chan struct{})}
 	c.status = CommandStatus{ID: id, Text: p.Text, Running: true, StartedAt: time.Now()}
+	c.ran = func(e runtime.Exit) { i.fleet.opts.Meter.ran(p.Session != "", time.Since(begin), e.Denied) }
 	var err error
 	if c.Process, err = i.fleet.rt.StartProcess(ctx, i.box.ID, spec); err != nil {
 		return nil, err
@@ -192,6 +194,7 @@ var errClosed = errors.New("the client has gone")
 func (c *Command) finish(exit runtime.Exit, err error) {
 	c.once.Do(func() {
 		defer close(c.done)
+		c.ran(exit)
 		c.of.mu.Lock()
 		defer c.of.mu.Unlock()
 		c.status.Running, c.status.FinishedAt = false, time.Now()

@@ -55,6 +55,8 @@ type FleetOptions struct {
 	Configure func(ctx context.Context, params *FleetParams) (*runtime.SandboxConfig, error)
 	// Log receives what the fleet does without a request; nil disables logging.
 	Log *slog.Logger
+	// Meter counts; nil counts nothing.
+	Meter *Meter
 }
 
 // FleetParams describe a new sandbox of a fleet. The zero value is valid.
@@ -176,6 +178,8 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 	id := runtime.NewID()
 	f.begin(id)
 	defer f.end(id)
+	begin := time.Now()
+	defer func() { f.opts.Meter.started(time.Since(begin), err) }()
 	config, err := f.configure(ctx, params, r)
 	if err != nil {
 		return nil, false, err
@@ -353,6 +357,22 @@ func (f *Fleet) List(ctx context.Context, caller Caller) ([]*FleetSandbox, error
 		found = append(found, d)
 	}
 	return found, nil
+}
+
+// Count returns how many sandboxes of fleets and of owners there are, by state.
+func (f *Fleet) Count(ctx context.Context) (map[runtime.State]int, error) {
+	all, err := f.rt.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[runtime.State]int{}
+	for _, s := range all {
+		of, _ := describe(s)
+		if _, owned := MetadataOf(s); (owned || of != nil) && s.Expired == "" {
+			counts[s.State]++
+		}
+	}
+	return counts, nil
 }
 
 // Destroy destroys a sandbox; it returns when all of it is gone.

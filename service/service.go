@@ -38,6 +38,8 @@ type ServiceOptions struct {
 	// TTL and IdleTimeout are those of new sandboxes, where the driver's own
 	// configuration has none; 0 means none. See [runtime.Renewer].
 	TTL, IdleTimeout time.Duration
+	// Meter counts; nil counts nothing.
+	Meter *Meter
 }
 
 // Open returns a service over a driver, which the caller closes, and a state
@@ -173,11 +175,9 @@ func (s *Service) provision(ctx context.Context, o registry.Owner, more *CreateO
 		}
 	}()
 	step.Reached("service: reserved")
-	params := &CreateSandboxParams{SandboxID: id, Owner: o, TTL: s.opts.TTL, IdleTimeout: s.opts.IdleTimeout}
-	if more != nil {
-		params.CreateOptions = *more
-	}
-	created, err := s.driver.CreateSandbox(ctx, params)
+	begin := time.Now()
+	created, err := s.driver.CreateSandbox(ctx, &CreateSandboxParams{SandboxID: id, Owner: o, GitConfig: git, TTL: s.opts.TTL, IdleTimeout: s.opts.IdleTimeout})
+	s.opts.Meter.started(time.Since(begin), err)
 	if err != nil {
 		return registry.Metadata{}, err
 	}
@@ -259,7 +259,12 @@ func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, params *Exe
 	if err := s.verify(o, params.SandboxID); err != nil {
 		return nil, err
 	}
-	return s.driver.ExecuteBash(ctx, params)
+	begin := time.Now()
+	r, err := s.driver.ExecuteBash(ctx, params)
+	if err == nil {
+		s.opts.Meter.ran(true, time.Since(begin), r.Denied)
+	}
+	return r, err
 }
 
 // CancelOperation is [SandboxDriver].CancelOperation in the owner's sandbox.

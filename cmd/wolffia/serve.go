@@ -104,9 +104,10 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	if template.Resources.BestEffort {
 		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
-	fleet := service.NewFleet(rt, &service.FleetOptions{Log: log, Configure: a.fleetTemplate(box, null)})
+	meter := new(service.Meter)
+	fleet := service.NewFleet(rt, &service.FleetOptions{Log: log, Meter: meter, Configure: a.fleetTemplate(box, null)})
 	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null)}),
-		rt.StateDir(), &service.ServiceOptions{Log: log})
+		rt.StateDir(), &service.ServiceOptions{Log: log, Meter: meter})
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,9 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	if err != nil {
 		return err
 	}
-	s := server.New(service, &server.Options{Log: log, Gate: admit, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log})})
+	s := server.New(service, &server.Options{
+		Log: log, Gate: admit, Meter: meter, Count: fleet.Count, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log}),
+	})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with Stop or Close
 	log.Info("serving", at.attr(l), "stateDir", rt.StateDir(), "runtime", rt.Name(), "pid", os.Getpid())

@@ -1,5 +1,4 @@
-// Package gate decides which HTTP requests a service answers, and for which
-// [service.Caller].
+// Package gate decides for which [service.Caller] a service answers an HTTP request.
 //
 //	unix socket        the peer's uid, which the listener checks
 //	loopback           the client's uid, which [Listen] checks, or an API key; Host and Origin

@@ -1,6 +1,8 @@
-// Package opensandbox serves the HTTP APIs of OpenSandbox over a [service.Fleet]: the
-// lifecycle API below /v1, and for each sandbox the API of its agent, execd, below
-// /sandboxes/ID/port/44772, and that of its egress proxy below /sandboxes/ID/port/18080.
+// Package opensandbox serves the HTTP APIs of OpenSandbox over a [service.Fleet].
+//
+//	/v1/sandboxes                lifecycle
+//	/sandboxes/ID/port/44772/    execd, the agent in a sandbox: commands, sessions, files
+//	/sandboxes/ID/port/18080/    the egress proxy of a sandbox: its policy
 //
 // It translates, and decides nothing: docs/opensandbox.md says what is served, and what is
 // answered with 501 and the reason.

@@ -18,14 +18,22 @@ func (s *Server) other(r *http.Request) http.Handler {
 	switch path := r.URL.Path; {
 	case path == "/health":
 		return http.HandlerFunc(s.health)
+	case path == "/metrics" && s.opts.Count != nil:
+		return http.HandlerFunc(s.metrics)
 	case s.opts.OpenSandbox != nil && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/sandboxes/")):
 		return http.HandlerFunc(s.openSandbox)
 	}
 	return nil
 }
 
+// giveTime lets the client take WriteLimit to read a short reply.
+func (s *Server) giveTime(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.opts.WriteLimit)) // always supported
+}
+
 // health answers that the service serves, to all that may send requests.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	s.giveTime(w)
 	if err := s.opts.Gate.Checked(r); err != nil {
 		refuse(w, err)
 		return
@@ -34,7 +42,28 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(`{"status":"healthy"}` + "\n"))
 }
 
+// metrics answers with the counts of the service, to callers that may use all sandboxes.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	s.giveTime(w)
+	caller, err := s.opts.Gate.Admit(r)
+	if err == nil && !caller.All {
+		err = &gate.Refusal{Status: http.StatusForbidden, Code: "DENIED", Message: "the API key is for one owner: metrics are of all"}
+	}
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	counts, err := s.opts.Count(r.Context())
+	if err != nil {
+		refuse(w, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_ = s.opts.Meter.Write(w, counts) // the client has gone
+}
+
 func (s *Server) openSandbox(w http.ResponseWriter, r *http.Request) {
+	s.giveTime(w)
 	caller, err := s.opts.Gate.Admit(r)
 	if err != nil {
 		refuse(w, err)

@@ -35,6 +35,10 @@ type Options struct {
 	// OpenSandbox serves the paths below /v1/ and /sandboxes/; nil serves none. A request's
 	// context has the caller: see [gate.CallerOf].
 	OpenSandbox http.Handler
+	// Meter has what /metrics answers, with the sandboxes by state from Count; if Count is
+	// nil, there is no /metrics.
+	Meter *service.Meter
+	Count func(context.Context) (map[runtime.State]int, error)
 }
 
 // A Server serves one service. It is an [http.Handler], and Serve accepts connections.

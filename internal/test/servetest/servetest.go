@@ -84,15 +84,16 @@ func (w *World) serve(keys string) {
 			return configure(), nil
 		},
 	})
+	meter := new(service.Meter)
 	w.Fleet = service.NewFleet(rt, &service.FleetOptions{
-		Log: log,
+		Log: log, Meter: meter,
 		Configure: func(_ context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
 			c := configure()
 			c.Image = p.Image
 			return c, nil
 		},
 	})
-	svc, err := service.Open(w.Ctx, driver, w.State, &service.ServiceOptions{Log: log})
+	svc, err := service.Open(w.Ctx, driver, w.State, &service.ServiceOptions{Log: log, Meter: meter})
 	w.OK(err)
 	w.OK(w.Fleet.Recover(w.Ctx))
 	var read *gate.Keys
@@ -106,7 +107,9 @@ func (w *World) serve(keys string) {
 	w.OK(err)
 	w.Gate = gate.New(read, loopback)
 	w.Address = l.Addr().String()
-	s := server.New(svc, &server.Options{Log: log, Gate: w.Gate, OpenSandbox: opensandbox.New(w.Fleet, &opensandbox.Options{Log: log})})
+	s := server.New(svc, &server.Options{
+		Log: log, Gate: w.Gate, Meter: meter, Count: w.Fleet.Count, OpenSandbox: opensandbox.New(w.Fleet, &opensandbox.Options{Log: log}),
+	})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with stop
 	stopped := false

@@ -1,0 +1,44 @@
+package opensandbox_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"wolffia/internal/test/servetest"
+)
+
+func TestMetrics(t *testing.T) {
+	w := &world{servetest.New(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n")}
+	w.is("GET", "/metrics", "", 401, "MISSING_API_KEY")
+	w.is("GET", "/metrics", "", 403, "DENIED", "OPEN-SANDBOX-API-KEY", keyZoe)
+	counts := func() string {
+		status, header, text := w.Do("GET", "/metrics", nil, "OPEN-SANDBOX-API-KEY", keyAll)
+		if status != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/plain; version=0.0.4") {
+			t.Fatalf("%d %v %s", status, header, text)
+		}
+		return text
+	}
+	has := func(text string, lines ...string) {
+		for _, line := range lines {
+			if !strings.Contains(text, line+"\n") {
+				t.Errorf("no %q in\n%s", line, text)
+			}
+		}
+	}
+	has(counts(), `wolffia_sandboxes{state="running"} 0`, "wolffia_start_duration_seconds_count 0", "# TYPE wolffia_denials_total counter")
+	as := []string{"OPEN-SANDBOX-API-KEY", keyZoe, "Content-Type", "application/json"}
+	w.OK(os.WriteFile(filepath.Join(w.Codebase, "secret"), nil, 0o600))
+	_, _, text := w.Do("POST", "/v1/sandboxes", strings.NewReader(`{"image":{"uri":"host"}}`), as...)
+	_, id, _ := strings.Cut(text, `"id":"`)
+	execd := "/sandboxes/" + id[:12] + "/port/44772"
+	w.Do("POST", execd+"/command", strings.NewReader(`{"command":"touch /workspace/secret"}`), as...)
+	w.Do("POST", "/v1/sandboxes", strings.NewReader(`{"image":{"uri":"not-there:1"}}`), as...)
+	has(counts(), `wolffia_sandboxes{state="running"} 1`, "wolffia_start_duration_seconds_count 1", `wolffia_start_duration_seconds_bucket{le="+Inf"} 1`,
+		"wolffia_start_failures_total 1", "wolffia_exec_duration_seconds_count 1", "wolffia_session_exec_duration_seconds_count 0")
+	if strings.Contains(counts(), "wolffia_denials_total 0\n") {
+		t.Error("the denials are not counted")
+	}
+}
