@@ -45,13 +45,6 @@ func (h *Handler) newStream(w http.ResponseWriter) *stream {
 	return &stream{h: h, w: w, control: http.NewResponseController(w)}
 }
 
-// started reports whether anything was sent.
-func (s *stream) started() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.begun
-}
-
 // send sends events, each as JSON and an empty line. The client has a limited time to read
 // them; the error says that it does not.
 func (s *stream) send(events ...event) error {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// get STATUS PATH [KEY] asks the service whose log is the file log, until it answers with
+// the status, and prints the answer. The service may be about to start, or to read its keys.
+func get(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: get STATUS PATH [KEY]")
+	}
+	status, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	const limit = 30 * time.Second // a guard against a hang
+	client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
+	last := "it does not serve"
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // other processes are at work
+		address := servedAt(ts.MkAbs("log"))
+		if address == "" {
+			continue
+		}
+		req, err := http.NewRequest(http.MethodGet, "http://"+address+args[1], nil)
+		ts.Check(err)
+		if len(args) == 3 {
+			req.Header.Set("OPEN-SANDBOX-API-KEY", args[2])
+		}
+		res, err := client.Do(req)
+		ts.Check(err)
+		text, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		ts.Check(err)
+		if last = fmt.Sprintf("%d %s", res.StatusCode, text); res.StatusCode == status {
+			fmt.Fprint(ts.Stdout(), last)
+			return
+		}
+	}
+	ts.Fatalf("get %v: %s", args, last)
+}
+
+// servedAt returns the address that a log says the service listens at; empty if it does not
+// say so yet.
+func servedAt(log string) string {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return ""
+	}
+	for line := range bytes.Lines(text) {
+		var entry struct{ Msg, Address string }
+		if json.Unmarshal(line, &entry) == nil && entry.Msg == "serving" {
+			return entry.Address
+		}
+	}
+	return ""
+}
