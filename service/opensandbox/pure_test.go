@@ -1,0 +1,84 @@
+package opensandbox
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestAmount(t *testing.T) {
+	for text, want := range map[string]float64{
+		"1": 1, "500m": 0.5, "1.5": 1.5, "2Gi": 2 << 30, "512Mi": 512 << 20, "1Ki": 1024, "1k": 1000, "1M": 1e6, "1G": 1e9, "1T": 1e12, "1Ti": 1 << 40,
+		"": 0, "0": 0, "-1": 0, "1e9": 0, "Inf": 0, "NaN": 0, "1 Gi": 0, "Gi": 0, "1Pi": 0, "1mi": 0, "999999999999999999Ti": 0, "0x10": 0,
+	} {
+		if got, ok := amount(text); ok != (want > 0) || ok && got != want {
+			t.Errorf("%q: %v, %v", text, got, ok)
+		}
+	}
+}
+
+func TestCheckMetadata(t *testing.T) {
+	for _, k := range []string{"a", "a.b-c_d", "example.com/name", strings.Repeat("k", 63)} {
+		if err := checkMetadata(map[string]string{k: "v"}); err != nil {
+			t.Errorf("%q: %v", k, err)
+		}
+	}
+	for _, k := range []string{"", "/", "a/", "/a", "a/b/c", "A.example/x", "-a", "a-", "a b", "é", strings.Repeat("k", 64), "opensandbox.io/x", "wolffia.x", "wolffia.x/y"} {
+		if checkMetadata(map[string]string{k: "v"}) == nil {
+			t.Errorf("%q is taken", k)
+		}
+	}
+	for v, ok := range map[string]bool{"": true, "a_b": true, "a b": false, "a\n": false, strings.Repeat("v", 64): false} {
+		if err := checkMetadata(map[string]string{"k": v}); (err == nil) != ok {
+			t.Errorf("value %q: %v", v, err)
+		}
+	}
+}
+
+func TestRangeOf(t *testing.T) {
+	for header, want := range map[string]*byteRange{
+		"bytes=0-0": {0, 1}, "bytes=5-": {5, -1}, "bytes=-5": {-5, -1}, "bytes=1-10": {1, 10},
+		"": nil, "bytes=": nil, "bytes=-": nil, "bytes=-0": nil, "bytes=5-4": nil, "bytes=a-b": nil, "bytes=0-1,3-4": nil, "lines=1-2": nil,
+		"bytes=99999999999999999999-": nil, "bytes=+1-2": nil, "bytes= 1-2": nil,
+	} {
+		if got := rangeOf(header); (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%q: %+v, want %+v", header, got, want)
+		}
+	}
+}
+
+// Whatever is written in whatever pieces, the events have exactly these bytes.
+func FuzzLines(f *testing.F) {
+	f.Add([]byte("a\n\nb"), 1)
+	f.Add([]byte("\xff\x00é\r\n"), 3)
+	f.Add(bytes.Repeat([]byte("é"), maxLine), 1000)
+	f.Fuzz(func(t *testing.T, output []byte, size int) {
+		size = max(1, size%100_000)
+		l := &lines{kind: "stdout"}
+		var events []event
+		for rest := output; len(rest) > 0; {
+			n := min(size, len(rest))
+			events = append(events, l.add(rest[:n])...)
+			rest = rest[n:]
+		}
+		events = append(events, l.end()...)
+		var got []byte
+		for _, e := range events {
+			text := []byte(e.Text)
+			if e.Bytes != nil {
+				text = e.Bytes
+			}
+			if len(text) > maxLine || e.Bytes == nil && !utf8.Valid(text) || e.Text == "" {
+				t.Fatalf("event of %d bytes: %+.100v", len(text), e)
+			}
+			got = append(got, text...)
+			if e.EOL == nil && string(text) != "\n" {
+				got = append(got, '\n')
+			}
+		}
+		if !bytes.Equal(got, output) {
+			t.Errorf("%.200q became %.200q", output, got)
+		}
+	})
+}
