@@ -239,6 +239,17 @@ func (h *Handler) aboutCommand(w http.ResponseWriter, r *http.Request) error {
 	return h.unknown(w, r)
 }
 
+// A commandReply says how a command is doing.
+type commandReply struct {
+	ID         string     `json:"id"`
+	Content    string     `json:"content"`
+	Running    bool       `json:"running"`
+	ExitCode   *int       `json:"exit_code,omitempty"`
+	Error      string     `json:"error,omitempty"`
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+}
+
 // status replies with the status of a command.
 func (h *Handler) status(w http.ResponseWriter, r *http.Request, id string) error {
 	in, err := h.inside(r)
@@ -249,15 +260,7 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request, id string) erro
 	if err != nil {
 		return unknownCommand(err)
 	}
-	reply := struct {
-		ID         string     `json:"id"`
-		Content    string     `json:"content"`
-		Running    bool       `json:"running"`
-		ExitCode   *int       `json:"exit_code,omitempty"`
-		Error      string     `json:"error,omitempty"`
-		StartedAt  time.Time  `json:"started_at"`
-		FinishedAt *time.Time `json:"finished_at,omitempty"`
-	}{s.ID, s.Text, s.Running, s.ExitCode, s.Error, s.StartedAt.UTC(), nil}
+	reply := commandReply{s.ID, s.Text, s.Running, s.ExitCode, s.Error, s.StartedAt.UTC(), nil}
 	if !s.FinishedAt.IsZero() {
 		finished := s.FinishedAt.UTC()
 		reply.FinishedAt = &finished
@@ -300,15 +303,21 @@ func (h *Handler) logs(w http.ResponseWriter, r *http.Request, id string) error 
 	return nil
 }
 
+type sessionRequest struct {
+	Cwd string `json:"cwd"`
+}
+
+type sessionReply struct {
+	ID string `json:"session_id"`
+}
+
 // createSession serves POST /session.
 func (h *Handler) createSession(w http.ResponseWriter, r *http.Request) error {
 	in, err := h.inside(r)
 	if err != nil {
 		return err
 	}
-	var q struct {
-		Cwd string `json:"cwd"`
-	}
+	var q sessionRequest
 	if err := h.decode(w, r, smallBody, &q); err != nil {
 		return err
 	}
@@ -316,7 +325,7 @@ func (h *Handler) createSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return commandFault(err)
 	}
-	h.reply(w, http.StatusOK, map[string]string{"session_id": name})
+	h.reply(w, http.StatusOK, sessionReply{name})
 	return nil
 }
 

@@ -7,22 +7,27 @@ import (
 	"wolffia/service/gate"
 )
 
+// A policyReply says what the network of a sandbox is.
+type policyReply struct {
+	Status          string        `json:"status"`
+	Mode            string        `json:"mode"`
+	EnforcementMode string        `json:"enforcementMode"`
+	Reason          string        `json:"reason"`
+	Policy          networkPolicy `json:"policy"`
+}
+
 // policy serves GET /policy of a sandbox's egress proxy: what the network of the sandbox is.
 func (h *Handler) policy(w http.ResponseWriter, r *http.Request) error {
 	s, err := h.fleet.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	reply := map[string]any{
-		"status": "active", "mode": "deny_all", "enforcementMode": "network-namespace",
-		"reason": "the sandbox has a network of its own, without a way out",
-		"policy": networkPolicy{"deny", []egressRule{}},
+	reply := policyReply{
+		"active", "deny_all", "network-namespace", "the sandbox has a network of its own, without a way out",
+		networkPolicy{"deny", []egressRule{}},
 	}
 	if s.Network == runtime.NetworkHost {
-		reply = map[string]any{
-			"status": "inactive", "mode": "allow_all", "enforcementMode": "none", "reason": "the sandbox has the network of the host",
-			"policy": networkPolicy{"allow", []egressRule{}},
-		}
+		reply = policyReply{"inactive", "allow_all", "none", "the sandbox has the network of the host", networkPolicy{"allow", []egressRule{}}}
 	}
 	h.reply(w, http.StatusOK, reply)
 	return nil

@@ -191,12 +191,15 @@ func onePath(r *http.Request, in *service.Inside) (string, error) {
 	return all[0], nil
 }
 
+// A moveBody renames a file or directory.
+type moveBody struct {
+	Src  string `json:"src"`
+	Dest string `json:"dest"`
+}
+
 // moveRequest is the request of POST /files/mv.
 func moveRequest(h *Handler, w http.ResponseWriter, r *http.Request, in *service.Inside) (*service.FileRequest, error) {
-	var body []struct {
-		Src  string `json:"src"`
-		Dest string `json:"dest"`
-	}
+	var body []moveBody
 	if err := h.decode(w, r, smallBody, &body); err != nil {
 		return nil, err
 	}
@@ -232,15 +235,20 @@ func replaceRequest(h *Handler, w http.ResponseWriter, r *http.Request, in *serv
 	return q, nil
 }
 
+// A replacedReply says how often a text was replaced in a file.
+type replacedReply struct {
+	Count int `json:"replacedCount"`
+}
+
 // replaced answers how often a text was replaced, if the client wants to know.
 func replaced(h *Handler, w http.ResponseWriter, r *http.Request, _ *service.FileRequest, reply *service.FileReply) {
 	if verbose, err := strconv.ParseBool(r.URL.Query().Get("verbose")); err != nil || !verbose {
 		h.empty(w, http.StatusOK)
 		return
 	}
-	counts := map[string]map[string]int{}
+	counts := map[string]replacedReply{}
 	for p, n := range reply.Counts {
-		counts[p] = map[string]int{"replacedCount": n}
+		counts[p] = replacedReply{n}
 	}
 	h.reply(w, http.StatusOK, counts)
 }
@@ -444,6 +452,15 @@ func (p *patient) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
+// A usageReply says how busy the machine is.
+type usageReply struct {
+	CPUs      int     `json:"cpu_count"`
+	CPU       float64 `json:"cpu_used_pct"`
+	MemTotal  float64 `json:"mem_total_mib"`
+	MemUsed   float64 `json:"mem_used_mib"`
+	Timestamp int64   `json:"timestamp"` // ms since 1970
+}
+
 // metrics serves GET /metrics.
 func (h *Handler) metrics(w http.ResponseWriter, r *http.Request) error {
 	in, err := h.inside(r)
@@ -455,9 +472,6 @@ func (h *Handler) metrics(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	const mib = 1 << 20
-	h.reply(w, http.StatusOK, map[string]any{
-		"cpu_count": u.CPUs, "cpu_used_pct": u.CPU, "mem_total_mib": float64(u.MemTotal) / mib, "mem_used_mib": float64(u.MemUsed) / mib,
-		"timestamp": time.Now().UnixMilli(),
-	})
+	h.reply(w, http.StatusOK, usageReply{u.CPUs, u.CPU, float64(u.MemTotal) / mib, float64(u.MemUsed) / mib, time.Now().UnixMilli()})
 	return nil
 }

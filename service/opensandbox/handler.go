@@ -44,56 +44,68 @@ func New(fleet *service.Fleet, opts *Options) *Handler {
 	h.opts.BodyLimit = cmp.Or(h.opts.BodyLimit, time.Minute)
 	h.opts.WriteLimit = cmp.Or(h.opts.WriteLimit, time.Minute)
 	h.log = cmp.Or(h.opts.Log, slog.New(slog.DiscardHandler))
-	for pattern, f := range map[string]func(*Handler, http.ResponseWriter, *http.Request) error{
-		"POST /v1/sandboxes":                                    (*Handler).create,
-		"GET /v1/sandboxes":                                     (*Handler).list,
-		"GET /v1/sandboxes/{id}":                                (*Handler).get,
-		"DELETE /v1/sandboxes/{id}":                             (*Handler).destroy,
-		"POST /v1/sandboxes/{id}/pause":                         (*Handler).pause,
-		"POST /v1/sandboxes/{id}/resume":                        (*Handler).resume,
-		"POST /v1/sandboxes/{id}/renew-expiration":              (*Handler).renew,
-		"GET /v1/sandboxes/{id}/endpoints/{port}":               (*Handler).endpoint,
-		"POST /v1/metrics/events":                               (*Handler).metricsEvent,
-		"POST /v1/sandboxes/{id}/snapshots":                     noSnapshots,
-		"/v1/snapshots":                                         noSnapshots,
-		"/v1/snapshots/{snapshot}":                              noSnapshots,
-		"/sandboxes/{id}/port/{port}/{rest...}":                 (*Handler).otherPort,
-		"/":                                                     (*Handler).unknown,
-		execd("GET", "/ping"):                                   (*Handler).ping,
-		execd("POST", "/command"):                               (*Handler).command,
-		execd("DELETE", "/command"):                             (*Handler).interrupt,
-		execd("GET", "/command/{command}/{part}"):               (*Handler).aboutCommand,
-		execd("POST", "/session"):                               (*Handler).createSession,
-		execd("POST", "/session/{session}/run"):                 (*Handler).runInSession,
-		execd("DELETE", "/session/{session}"):                   (*Handler).destroySession,
-		execd("GET", "/metrics"):                                (*Handler).metrics,
-		execd("GET", "/files/info"):                             onFiles(onPaths(service.FileOpInfo), fileInfos),
-		execd("DELETE", "/files"):                               onFiles(onPaths(service.FileOpRemove), done),
-		execd("POST", "/files/permissions"):                     onFiles(onModes(service.FileOpMode), done),
-		execd("POST", "/files/mv"):                              onFiles(moveRequest, done),
-		execd("GET", "/files/search"):                           onFiles(searchRequest, fileList),
-		execd("POST", "/files/replace"):                         onFiles(replaceRequest, replaced),
-		execd("POST", "/files/upload"):                          (*Handler).upload,
-		execd("GET", "/files/download"):                         (*Handler).download,
-		execd("GET", "/directories/list"):                       onFiles(listRequest, fileList),
-		execd("POST", "/directories"):                           onFiles(onModes(service.FileOpMkdir), done),
-		execd("DELETE", "/directories"):                         onFiles(onPaths(service.FileOpRmdir), done),
-		execd("", "/code"):                                      noKernels,
-		execd("", "/code/{rest...}"):                            noKernels,
-		execd("", "/proxy/{port}/{rest...}"):                    (*Handler).otherPort,
-		"GET /sandboxes/{id}/port/18080/policy":                 (*Handler).policy,
-		"PATCH /sandboxes/{id}/port/18080/policy":               fixedPolicy,
-		"DELETE /sandboxes/{id}/port/18080/policy":              fixedPolicy,
-		"/sandboxes/{id}/port/18080/credential-vault":           noVault,
-		"/sandboxes/{id}/port/18080/credential-vault/{rest...}": noVault,
-	} {
+	h.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { h.reply(w, http.StatusOK, apiDocument()) })
+	for pattern, c := range calls() {
 		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := f(h, w, r); err != nil {
+			if err := c.serve(h, w, r); err != nil {
 				h.fail(w, r, err)
 			}
 		})
 	}
 	return h
+}
+
+// A call is what is served at a pattern of [http.ServeMux].
+type call struct {
+	serve func(*Handler, http.ResponseWriter, *http.Request) error
+	about *about // nil: the document of the API does not have it
+}
+
+// calls returns the calls of the APIs, by pattern.
+func calls() map[string]call {
+	return map[string]call{
+		"POST /v1/sandboxes":                                    {(*Handler).create, &about{summary: "create a sandbox", status: 202, in: createRequest{}, out: sandboxReply{}}},
+		"GET /v1/sandboxes":                                     {(*Handler).list, &about{summary: "list sandboxes, newest first", status: 200, out: listReply{}, query: []string{"state", "metadata", "page", "pageSize"}}},
+		"GET /v1/sandboxes/{id}":                                {(*Handler).get, &about{summary: "describe a sandbox", status: 200, out: sandboxReply{}}},
+		"DELETE /v1/sandboxes/{id}":                             {(*Handler).destroy, &about{summary: "delete a sandbox", status: 204}},
+		"POST /v1/sandboxes/{id}/pause":                         {(*Handler).pause, &about{summary: "stop a sandbox", status: 202}},
+		"POST /v1/sandboxes/{id}/resume":                        {(*Handler).resume, &about{summary: "start a sandbox again", status: 202}},
+		"POST /v1/sandboxes/{id}/renew-expiration":              {(*Handler).renew, &about{summary: "set when a sandbox ends", status: 200, in: expiration{}, out: expiration{}}},
+		"GET /v1/sandboxes/{id}/endpoints/{port}":               {(*Handler).endpoint, &about{summary: "where a port can be reached", status: 200, out: endpointReply{}}},
+		"POST /v1/metrics/events":                               {(*Handler).metricsEvent, nil},
+		"POST /v1/sandboxes/{id}/snapshots":                     {noSnapshots, nil},
+		"/v1/snapshots":                                         {noSnapshots, nil},
+		"/v1/snapshots/{snapshot}":                              {noSnapshots, nil},
+		"/sandboxes/{id}/port/{port}/{rest...}":                 {(*Handler).otherPort, nil},
+		"/":                                                     {(*Handler).unknown, nil},
+		execd("GET", "/ping"):                                   {(*Handler).ping, &about{summary: "whether the sandbox runs", status: 200}},
+		execd("POST", "/command"):                               {(*Handler).command, &about{summary: "run a command in a shell of its own", status: 200, in: commandRequest{}, out: event{}}},
+		execd("DELETE", "/command"):                             {(*Handler).interrupt, &about{summary: "interrupt a command", status: 200, query: []string{"id"}}},
+		execd("GET", "/command/{command}/{part}"):               {(*Handler).aboutCommand, &about{summary: "/command/status/ID is the status of a command, /command/ID/logs the output of a background command", status: 200, out: commandReply{}, query: []string{"cursor"}}},
+		execd("POST", "/session"):                               {(*Handler).createSession, &about{summary: "start a shell that keeps its state", status: 200, in: sessionRequest{}, out: sessionReply{}}},
+		execd("POST", "/session/{session}/run"):                 {(*Handler).runInSession, &about{summary: "run a command in a session", status: 200, in: commandRequest{}, out: event{}}},
+		execd("DELETE", "/session/{session}"):                   {(*Handler).destroySession, &about{summary: "end a session", status: 200}},
+		execd("GET", "/metrics"):                                {(*Handler).metrics, &about{summary: "how busy the machine is", status: 200, out: usageReply{}}},
+		execd("GET", "/files/info"):                             {onFiles(onPaths(service.FileOpInfo), fileInfos), &about{summary: "describe files, by path", status: 200, out: map[string]fileReply{}, query: []string{"path"}}},
+		execd("DELETE", "/files"):                               {onFiles(onPaths(service.FileOpRemove), done), &about{summary: "delete files", status: 200, query: []string{"path"}}},
+		execd("POST", "/files/permissions"):                     {onFiles(onModes(service.FileOpMode), done), &about{summary: "change modes and owners, by path", status: 200, in: map[string]modeRequest{}}},
+		execd("POST", "/files/mv"):                              {onFiles(moveRequest, done), &about{summary: "rename files and directories", status: 200, in: []moveBody{}}},
+		execd("GET", "/files/search"):                           {onFiles(searchRequest, fileList), &about{summary: "find files by their base names", status: 200, out: []fileReply{}, query: []string{"path", "pattern"}}},
+		execd("POST", "/files/replace"):                         {onFiles(replaceRequest, replaced), &about{summary: "replace text in files, by path", status: 200, in: map[string]service.FileReplace{}, out: map[string]replacedReply{}, query: []string{"verbose"}}},
+		execd("POST", "/files/upload"):                          {(*Handler).upload, &about{summary: "write files: parts metadata and file in turn", status: 200, media: "multipart/form-data"}},
+		execd("GET", "/files/download"):                         {(*Handler).download, &about{summary: "read a file, or a range of it", status: 200, media: "application/octet-stream", query: []string{"path", "offset", "limit"}}},
+		execd("GET", "/directories/list"):                       {onFiles(listRequest, fileList), &about{summary: "describe what is in a directory", status: 200, out: []fileReply{}, query: []string{"path", "depth"}}},
+		execd("POST", "/directories"):                           {onFiles(onModes(service.FileOpMkdir), done), &about{summary: "create directories, by path", status: 200, in: map[string]modeRequest{}}},
+		execd("DELETE", "/directories"):                         {onFiles(onPaths(service.FileOpRmdir), done), &about{summary: "delete directories with all that is in them", status: 200, query: []string{"path"}}},
+		execd("", "/code"):                                      {noKernels, nil},
+		execd("", "/code/{rest...}"):                            {noKernels, nil},
+		execd("", "/proxy/{port}/{rest...}"):                    {(*Handler).otherPort, nil},
+		"GET /sandboxes/{id}/port/18080/policy":                 {(*Handler).policy, &about{summary: "what the network of a sandbox is", status: 200, out: policyReply{}}},
+		"PATCH /sandboxes/{id}/port/18080/policy":               {fixedPolicy, nil},
+		"DELETE /sandboxes/{id}/port/18080/policy":              {fixedPolicy, nil},
+		"/sandboxes/{id}/port/18080/credential-vault":           {noVault, nil},
+		"/sandboxes/{id}/port/18080/credential-vault/{rest...}": {noVault, nil},
+	}
 }
 
 // execd returns the pattern of a path of execd; an empty method means all.

@@ -192,11 +192,22 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	for _, s := range all[begin:min(len(all), begin+size)] {
 		items = append(items, h.describe(s))
 	}
-	h.reply(w, http.StatusOK, map[string]any{"items": items, "pagination": map[string]any{
-		"page": page, "pageSize": size, "totalItems": len(all), "totalPages": (len(all) + size - 1) / size,
-		"hasNextPage": begin+size < len(all),
-	}})
+	h.reply(w, http.StatusOK, listReply{items, pagination{page, size, len(all), (len(all) + size - 1) / size, begin+size < len(all)}})
 	return nil
+}
+
+// A listReply is a page of a list.
+type listReply struct {
+	Items      []*sandboxReply `json:"items"`
+	Pagination pagination      `json:"pagination"`
+}
+
+type pagination struct {
+	Page        int  `json:"page"`
+	PageSize    int  `json:"pageSize"`
+	TotalItems  int  `json:"totalItems"`
+	TotalPages  int  `json:"totalPages"`
+	HasNextPage bool `json:"hasNextPage"`
 }
 
 // number returns a number of the query, from 1 to most.
@@ -239,11 +250,14 @@ func (h *Handler) resume(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// An expiration is when a sandbox ends.
+type expiration struct {
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
 // renew serves POST /v1/sandboxes/{id}/renew-expiration.
 func (h *Handler) renew(w http.ResponseWriter, r *http.Request) error {
-	var req struct {
-		ExpiresAt time.Time `json:"expiresAt"`
-	}
+	var req expiration
 	if err := h.decode(w, r, smallBody, &req); err != nil {
 		return err
 	}
@@ -258,8 +272,13 @@ func (h *Handler) renew(w http.ResponseWriter, r *http.Request) error {
 	if s, err = h.fleet.Renew(r.Context(), caller, id, req.ExpiresAt); err != nil {
 		return err
 	}
-	h.reply(w, http.StatusOK, map[string]time.Time{"expiresAt": s.ExpiresAt.UTC()})
+	h.reply(w, http.StatusOK, expiration{s.ExpiresAt.UTC()})
 	return nil
+}
+
+// An endpointReply is where a port can be reached.
+type endpointReply struct {
+	Endpoint string `json:"endpoint"` // HOST:PORT or HOST:PORT/PATH, without a scheme
 }
 
 // endpoint serves GET /v1/sandboxes/{id}/endpoints/{port}.
@@ -289,7 +308,7 @@ func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return noWayIn(port)
 	}
-	h.reply(w, http.StatusOK, map[string]string{"endpoint": address})
+	h.reply(w, http.StatusOK, endpointReply{address})
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package opensandbox_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -40,5 +41,53 @@ func TestMetrics(t *testing.T) {
 		"wolffia_start_failures_total 1", "wolffia_exec_duration_seconds_count 1", "wolffia_session_exec_duration_seconds_count 0")
 	if strings.Contains(counts(), "wolffia_denials_total 0\n") {
 		t.Error("the denials are not counted")
+	}
+}
+
+// The document has each call, with the types that it takes and returns.
+func TestOpenAPI(t *testing.T) {
+	w := newWorld(t)
+	var d struct {
+		OpenAPI string
+		Paths   map[string]map[string]struct {
+			Summary     string
+			Parameters  []struct{ Name, In string }
+			RequestBody struct {
+				Content map[string]struct {
+					Schema struct{ Properties map[string]any }
+				}
+			}
+			Responses map[string]struct {
+				Content map[string]struct {
+					Schema struct{ Properties map[string]any }
+				}
+			}
+		}
+	}
+	w.OK(json.Unmarshal([]byte(w.is("GET", "/v1/openapi.json", "", 200, "openapi")), &d))
+	create := d.Paths["/v1/sandboxes"]["post"]
+	for _, field := range []string{"image", "timeout", "networkPolicy", "metadata"} {
+		if create.RequestBody.Content["application/json"].Schema.Properties[field] == nil {
+			t.Errorf("the document of create has no %s", field)
+		}
+	}
+	if create.Responses["202"].Content["application/json"].Schema.Properties["expiresAt"] == nil {
+		t.Error("the document has no reply to create")
+	}
+	run := d.Paths["/sandboxes/{id}/port/44772/command"]["post"]
+	if run.Responses["200"].Content["text/event-stream"].Schema.Properties["execution_time"] == nil || run.Parameters[0].Name != "id" {
+		t.Errorf("the document of command: %+v", run)
+	}
+	n := 0
+	for path, operations := range d.Paths {
+		for method, o := range operations {
+			n++
+			if o.Summary == "" || o.Responses["default"].Content["application/json"].Schema.Properties["code"] == nil || strings.Count(path, "{") > len(o.Parameters) {
+				t.Errorf("%s %s: %+v", method, path, o)
+			}
+		}
+	}
+	if n < 25 {
+		t.Errorf("the document has %d calls", n)
 	}
 }

@@ -70,13 +70,19 @@ func faultOf(err error) (f *fault, ok bool) {
 	return &fault{http.StatusInternalServerError, "INTERNAL", "internal error: see the service's log for this request id"}, false
 }
 
+// An errorReply is the reply to a request that failed.
+type errorReply struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
 // fail answers with an error.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	f, ok := faultOf(err)
 	if !ok {
 		h.log.Error("a request failed", "requestId", w.Header().Get("X-Request-Id"), "call", r.Pattern, "error", err.Error())
 	}
-	h.reply(w, f.status, map[string]string{"code": f.code, "message": f.message})
+	h.reply(w, f.status, errorReply{f.code, f.message})
 }
 
 // reply answers with JSON. That the client does not read it is no error.
