@@ -54,7 +54,7 @@ type CommandParams struct {
 // A CommandStatus says how a command is doing.
 type CommandStatus struct {
 	ID         string
-	Text       string // of a background command, its beginning
+	Text       string // its beginning
 	Running    bool
 	ExitCode   *int   // nil: it runs, or its code is not known
 	Error      string // why it has no exit code of its own; empty: it has
@@ -85,6 +85,8 @@ type commands struct {
 	all   map[string]*Command // by id
 	ended []string            // ids, oldest first
 	last  *filecall.Host      // the sample of the last Usage
+
+	sessions map[string]bool // names of those that existed when they were last looked for
 }
 
 // of returns the commands of a sandbox.
@@ -93,7 +95,7 @@ func (f *Fleet) of(id string) *commands {
 	defer f.mu.Unlock()
 	c := f.used[id]
 	if c == nil {
-		c = &commands{all: map[string]*Command{}}
+		c = &commands{all: map[string]*Command{}, sessions: map[string]bool{}}
 		f.used[id] = c
 	}
 	return c
@@ -104,6 +106,35 @@ func (f *Fleet) forget(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.used, id)
+}
+
+// maxForgotten is how many sandboxes may be known of that do not exist any more.
+const maxForgotten = 1000
+
+// sweep drops what is known of the commands of sandboxes that do not exist any more, such as
+// those that have expired.
+func (f *Fleet) sweep(ctx context.Context) {
+	f.mu.Lock()
+	known := len(f.used)
+	f.mu.Unlock()
+	if known < maxForgotten {
+		return
+	}
+	all, err := f.rt.List(ctx)
+	if err != nil {
+		return // the next time
+	}
+	exists := map[string]bool{}
+	for _, s := range all {
+		exists[s.ID] = true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id := range f.used {
+		if !exists[id] {
+			delete(f.used, id)
+		}
+	}
 }
 
 // newCommandID returns the id of a new command. It is a valid name of a job.
@@ -134,8 +165,38 @@ func (i *Inside) shell(ctx context.Context) (string, error) {
 	return known, nil
 }
 
-// Run begins a command. A session that does not exist is [runtime.ErrNotFound]. That the
-// shell or the working directory does not exist is the error of Wait, before Started.
+// hasSession returns an error unless a session exists, or has existed: if it was destroyed
+// by another process meanwhile, that is the error of the command.
+func (i *Inside) hasSession(ctx context.Context, name string) error {
+	c := i.fleet.of(i.box.ID)
+	c.mu.Lock()
+	known := c.sessions[name]
+	c.mu.Unlock()
+	if known {
+		return nil
+	}
+	if _, err := i.fleet.rt.GetSession(ctx, runtime.SessionIn(i.box.ID, name)); err != nil {
+		return err
+	}
+	i.noteSession(name, true)
+	return nil
+}
+
+// noteSession notes whether a session exists.
+func (i *Inside) noteSession(name string, exists bool) {
+	c := i.fleet.of(i.box.ID)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if exists {
+		c.sessions[name] = true
+	} else {
+		delete(c.sessions, name)
+	}
+}
+
+// Run begins a command. A session that does not exist is [runtime.ErrNotFound]; of one that
+// another process has destroyed it is the error of Wait. That the shell or the working
+// directory does not exist is the error of Wait, before Started.
 func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
 	spec := &runtime.ProcessSpec{Session: p.Session, Env: p.Env, Cwd: p.Cwd, Timeout: p.Timeout}
 	if p.Session == "" {
@@ -146,7 +207,7 @@ func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
 		spec.Command = []string{shell, "-c", p.Text}
 	} else {
 		spec.Command = []string{p.Text}
-		if _, err := i.fleet.rt.GetSession(ctx, runtime.SessionIn(i.box.ID, p.Session)); err != nil {
+		if err := i.hasSession(ctx, p.Session); err != nil {
 			return nil, err
 		}
 	}
@@ -160,7 +221,7 @@ func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
 	}
 	id, begin := newCommandID(), time.Now()
 	c := &Command{ID: id, of: i.fleet.of(i.box.ID), done: make(chan struct{})}
-	c.status = CommandStatus{ID: id, Text: p.Text, Running: true, StartedAt: time.Now()}
+	c.status = CommandStatus{ID: id, Text: beginning(p.Text), Running: true, StartedAt: time.Now()}
 	c.ran = func(e runtime.Exit) { i.fleet.opts.Meter.ran(p.Session != "", time.Since(begin), e.Denied) }
 	var err error
 	if c.Process, err = i.fleet.rt.StartProcess(ctx, i.box.ID, spec); err != nil {
@@ -170,6 +231,15 @@ func (i *Inside) Run(ctx context.Context, p *CommandParams) (*Command, error) {
 	defer c.of.mu.Unlock()
 	c.of.all[id] = c
 	return c, nil
+}
+
+// beginning returns the beginning of a command, to remember it by.
+func beginning(text string) string {
+	const most = 1000 // bytes
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
 // Wait implements [runtime.Process].
@@ -439,10 +509,12 @@ func (i *Inside) CreateSession(ctx context.Context, cwd string) (string, error) 
 	if err != nil {
 		return "", err
 	}
+	i.noteSession(s.Name, true)
 	return s.Name, nil
 }
 
 // DestroySession ends a session and all that it has started.
 func (i *Inside) DestroySession(ctx context.Context, name string) error {
+	i.noteSession(name, false)
 	return i.fleet.rt.DestroySession(ctx, runtime.SessionIn(i.box.ID, name))
 }

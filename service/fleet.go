@@ -175,6 +175,7 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 			return has, false, err
 		}
 	}
+	f.sweep(ctx)
 	id := runtime.NewID()
 	f.begin(id)
 	defer f.end(id)
