@@ -99,7 +99,8 @@ type ProcessSpec struct {
 	// Timeout counts from when the command begins, in a session when it has its turn.
 	Timeout time.Duration
 	// Queued, if not nil, may be called, with true when a command in a session waits for
-	// others, and then with false when it has its turn. It must not block.
+	// others, and then with false when it has its turn. Without Session it is called with
+	// false when the program runs. It must not block.
 	Queued func(waits bool)
 }
 

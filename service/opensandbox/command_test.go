@@ -80,7 +80,7 @@ func TestCommand(t *testing.T) {
 func TestCommandEnds(t *testing.T) {
 	w := newWorld(t)
 	_, execd := w.create("")
-	begin := func(command string) (id string, s *bufio.Scanner, cancel func()) {
+	begin := func(command string, until string) (id string, s *bufio.Scanner, cancel func()) {
 		ctx, cancel := context.WithCancel(w.Ctx)
 		text, err := json.Marshal(m{"command": command})
 		w.OK(err)
@@ -99,11 +99,11 @@ func TestCommandEnds(t *testing.T) {
 			if e.Type == "init" {
 				id = e.Text
 			}
-			if e.Type == "stdout" {
+			if e.Type == until {
 				return id, s, cancel
 			}
 		}
-		t.Fatalf("no output: %v", s.Err())
+		t.Fatalf("no event %s: %v", until, s.Err())
 		return "", nil, nil
 	}
 	// The lock tells when the processes have ended: each of them holds it.
@@ -112,10 +112,10 @@ func TestCommandEnds(t *testing.T) {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
-	_, _, leave := begin("exec 3>/tmp/lock; flock 3; echo begun; sleep 1000")
+	_, _, leave := begin("exec 3>/tmp/lock; flock 3; echo begun; sleep 1000", "stdout")
 	leave()
 	waitGone("the client has gone")
-	id, s, _ := begin("exec 3>/tmp/lock; flock 3; echo begun; sleep 1000")
+	id, s, _ := begin("exec 3>/tmp/lock; flock 3; echo begun; sleep 1000", "stdout")
 	if text := w.is("GET", execd+"/command/status/"+id, "", 200, `"running":true`); strings.Contains(text, "exit_code") {
 		t.Errorf("it runs: %s", text)
 	}
@@ -130,6 +130,11 @@ func TestCommandEnds(t *testing.T) {
 	waitGone("interrupted")
 	w.is("GET", execd+"/command/status/"+id, "", 200, `"exit_code":130`)
 	w.is("DELETE", execd+"/command?id="+id, "", 200, "") // it has ended
+	id, s, _ = begin("sleep 1000", "init")               // it comes before there is output
+	w.is("DELETE", execd+"/command?id="+id, "", 200, "")
+	for s.Scan() { // to the end of the reply
+	}
+	w.is("GET", execd+"/command/status/"+id, "", 200, `"running":false`)
 	w.is("DELETE", execd+"/command?id=x", "", 404, "command not found")
 	w.is("DELETE", execd+"/command", "", 400, "MISSING_QUERY")
 	w.is("GET", execd+"/command/status/x", "", 404, "command not found")
