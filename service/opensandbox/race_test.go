@@ -1,0 +1,45 @@
+package opensandbox_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// While a program inside swaps directories for links, no request about files reads or writes
+// on the host what is outside of the codebase.
+func TestSwapsOverHTTP(t *testing.T) {
+	w := newWorld(t)
+	outside := t.TempDir()
+	w.OK(os.Chmod(outside, 0o777))
+	w.OK(os.WriteFile(filepath.Join(outside, "f"), []byte("outside"), 0o666))
+	w.OK(os.WriteFile(filepath.Join(w.Codebase, "secret"), []byte("outside"), 0o666))
+	_, execd := w.create("")
+	events := w.run(execd+"/command", m{"background": true, "command": `cd /workspace; mkdir d; echo inside >d/f
+while :; do ln -sfn ` + outside + ` x; ln -sfn d x; ln -sfn secret y; ln -sfn d/f y; rm -f x; mkdir x; echo inside >x/f; rm -r x; done`})
+	for range 60 {
+		for _, path := range []string{"/workspace/x/f", "y", "x"} {
+			if status, _, text := w.Do("GET", execd+"/files/download?path="+path, nil); status == 200 && strings.Contains(text, "outside") {
+				t.Fatalf("%s: %q", path, text)
+			}
+		}
+		body, media := upload(t, part{"metadata", `{"path":"x/f"}`}, part{"file", "inside\n"})
+		w.Do("POST", execd+"/files/upload", body, "Content-Type", media)
+		w.call("POST", execd+"/files/replace", `{"x/f":{"old":"outside","new":"changed"},"y":{"old":"outside","new":"changed"}}`)
+		w.call("DELETE", execd+"/directories?path=x", "")
+		w.call("POST", execd+"/files/mv", `[{"src":"x/f","dest":"x/g"}]`)
+		if _, text := w.call("GET", execd+"/files/search?path=/workspace&pattern=secret", ""); strings.Contains(text, "secret") {
+			t.Fatalf("a hidden file is found: %s", text)
+		}
+	}
+	w.is("DELETE", execd+"/command?id="+events[0].Text, "", 200, "")
+	for path, want := range map[string]string{filepath.Join(outside, "f"): "outside", filepath.Join(w.Codebase, "secret"): "outside"} {
+		if text, err := os.ReadFile(path); err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
