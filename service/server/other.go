@@ -85,6 +85,9 @@ func refuse(w http.ResponseWriter, err error) {
 // pass serves a request with another handler, and logs it. The log has the pattern of the
 // path, and no part of the path that the client has chosen.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, h http.Handler, id string, begin time.Time) {
+	if r.Body != http.NoBody { // else the end of the connection is what the server reads for
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.opts.BodyLimit)) // always supported
+	}
 	out := &recorder{ResponseWriter: w}
 	out.Header().Set(requestHeader, id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
