@@ -211,7 +211,7 @@ func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams)
 	}
 	config.ID = params.SandboxID
 	config.TTL, config.IdleTimeout = cmp.Or(config.TTL, params.TTL), cmp.Or(config.IdleTimeout, params.IdleTimeout)
-	if err := d.connect(config, params); err != nil {
+	if err := connect(config, params, d.opts.MayReach); err != nil {
 		return nil, err
 	}
 	SetOwner(config, params.Owner, params.GitConfig != nil)
@@ -239,8 +239,9 @@ func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams)
 	return &CreatedSandbox{s.ID, s.ContainerName(), s.CreatedAt}, nil
 }
 
-// connect gives a configuration the network that the caller has chosen, if it may.
-func (d *Driver) connect(c *runtime.SandboxConfig, params *CreateSandboxParams) error {
+// connect gives a configuration the network that the caller has chosen, if may, which can be
+// nil, permits it: see Options.MayReach.
+func connect(c *runtime.SandboxConfig, params *CreateSandboxParams, may func(*CreateSandboxParams) error) error {
 	p := *params
 	if p.Network == "" && p.Egress != nil {
 		p.Network = runtime.NetworkFiltered
@@ -249,10 +250,10 @@ func (d *Driver) connect(c *runtime.SandboxConfig, params *CreateSandboxParams) 
 	case p.Network == "":
 		return nil
 	case p.Network == runtime.NetworkNone && p.Egress == nil:
-	case d.opts.MayReach == nil:
+	case may == nil:
 		return runtime.Errorf(runtime.ErrDenied, "network %q: this service does not let its callers choose a network: leave network and egress out", p.Network)
 	default:
-		if err := d.opts.MayReach(&p); err != nil {
+		if err := may(&p); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"wolffia/internal/step"
+	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 	"wolffia/service/registry"
@@ -53,6 +54,8 @@ type FleetOptions struct {
 	// its image; nil means an empty one on that image. Create passes on its ctx, and the
 	// error. It is called concurrently.
 	Configure func(ctx context.Context, params *FleetParams) (*runtime.SandboxConfig, error)
+	// MayReach is as in [Options].
+	MayReach func(params *CreateSandboxParams) error
 	// Log receives what the fleet does without a request; nil disables logging.
 	Log *slog.Logger
 	// Meter counts; nil counts nothing.
@@ -70,8 +73,9 @@ type FleetParams struct {
 	Env        map[string]string
 	Metadata   map[string]string // labels; keys that begin with wolffia. are refused
 	TTL        time.Duration     // from now on; 0: until it is destroyed
-	// Offline gives the sandbox no network, whatever the configuration says.
-	Offline bool
+	// Network and Egress are as in [CreateOptions]; FleetOptions.MayReach permits them.
+	Network runtime.Network
+	Egress  *network.Policy
 	// Resources are limits, beside those of the configuration; 0 leaves one as it is there.
 	Resources runtime.Resources
 	// Key, if not empty, makes Create idempotent: a second call with an equal Key and equal
@@ -256,8 +260,8 @@ func (f *Fleet) configure(ctx context.Context, p *FleetParams, r *record) (*runt
 	}
 	maps.Copy(config.Env, p.Env)
 	config.TTL = p.TTL
-	if p.Offline {
-		config.Network = runtime.NetworkNone
+	if err := connect(config, &CreateSandboxParams{Owner: p.Owner, CreateOptions: CreateOptions{Network: p.Network, Egress: p.Egress}}, f.opts.MayReach); err != nil {
+		return nil, err
 	}
 	if !config.Resources.Limited() { // else what the configuration says of its own limits binds
 		config.Resources.BestEffort = p.Resources.BestEffort

@@ -176,7 +176,11 @@ func (s *Service) provision(ctx context.Context, o registry.Owner, more *CreateO
 	}()
 	step.Reached("service: reserved")
 	begin := time.Now()
-	created, err := s.driver.CreateSandbox(ctx, &CreateSandboxParams{SandboxID: id, Owner: o, GitConfig: git, TTL: s.opts.TTL, IdleTimeout: s.opts.IdleTimeout})
+	params := &CreateSandboxParams{SandboxID: id, Owner: o, TTL: s.opts.TTL, IdleTimeout: s.opts.IdleTimeout}
+	if more != nil {
+		params.CreateOptions = *more
+	}
+	created, err := s.driver.CreateSandbox(ctx, params)
 	s.opts.Meter.started(time.Since(begin), err)
 	if err != nil {
 		return registry.Metadata{}, err

@@ -29,6 +29,7 @@ import (
 	"wolffia/guest"
 	"wolffia/internal/archive"
 	"wolffia/internal/filecall"
+	"wolffia/internal/filetool"
 )
 
 func main() {
@@ -79,6 +80,10 @@ func run(args []string) error {
 	if len(args) > 0 && args[0] == guest.LimitArg {
 		_ = guest.Limit(os.Args) // it has told PID 1 why
 		os.Exit(1)
+	}
+	if len(args) == 1 && args[0] == filetool.Arg {
+		unix.Umask(0o022)
+		return filetool.Main(os.Stdin, os.Stdout)
 	}
 	if len(args) == 1 {
 		switch args[0] {

@@ -129,7 +129,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Defer(func() { destroyAll(t, env) })
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call, "get": get, "pack": pack},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call, "get": get, "origin": origin, "pack": pack},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":

@@ -25,7 +25,8 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve [--listen unix:PATH|HOST:PORT] [flags]",
 		Short: "Serve sandboxes to owners, over HTTP on a unix socket or TCP",
 		Long: `Serve sandboxes to owners over HTTP: on a unix socket, which only you and root can use,
-or on TCP. The flags of create describe each new sandbox. Requests are logged to standard error, as JSON.
+or on TCP. The flags of create describe each new sandbox; configuration files are not
+read, since they say what you want for yourself, or what a project wants. Requests are logged to standard error, as JSON.
 
 On a loopback address (--listen 127.0.0.1:8080) only processes of yours and of root
 are served. Other addresses, and sandboxes with --network host, need API keys: --api-keys FILE, of mode 0600,
@@ -105,8 +106,8 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
 	meter := new(service.Meter)
-	fleet := service.NewFleet(rt, &service.FleetOptions{Log: log, Meter: meter, Configure: a.fleetTemplate(box, null)})
-	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null)}),
+	fleet := service.NewFleet(rt, &service.FleetOptions{Log: log, Meter: meter, Configure: a.fleetTemplate(box, null), MayReach: box.mayReach})
+	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null), MayReach: box.mayReach}),
 		rt.StateDir(), &service.ServiceOptions{Log: log, Meter: meter})
 	if err != nil {
 		return err

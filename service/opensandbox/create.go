@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -85,7 +86,7 @@ func (q *createRequest) params() (*service.FleetParams, error) {
 		p.TTL = time.Duration(*q.Timeout) * time.Second
 	}
 	var err error
-	if p.Offline, err = q.NetworkPolicy.offline(); err != nil {
+	if p.Network, p.Egress, err = q.NetworkPolicy.reach(); err != nil {
 		return nil, err
 	}
 	if err := checkMetadata(q.Metadata); err != nil {
@@ -95,20 +96,43 @@ func (q *createRequest) params() (*service.FleetParams, error) {
 	return p, err
 }
 
-// offline reports whether a policy denies all. One that allows something is refused.
-func (p *networkPolicy) offline() (bool, error) {
+// reach returns the network that a policy asks for; empty if it is nil. Allowed names are
+// reached on the default ports.
+func (p *networkPolicy) reach() (runtime.Network, *network.Policy, error) {
 	if p == nil {
-		return false, nil
+		return "", nil, nil
 	}
 	if p.DefaultAction != "" && p.DefaultAction != "deny" {
-		return false, unsupported("networkPolicy: defaultAction %q: a sandbox has no network, or with wolffia serve --network host all of the host's: leave networkPolicy out, or deny all", p.DefaultAction)
+		return "", nil, unsupported("networkPolicy: defaultAction %q: a sandbox reaches nothing that no rule allows: use \"deny\", with egress rules that allow names", p.DefaultAction)
 	}
+	egress := &network.Policy{}
 	for _, e := range p.Egress {
-		if e.Action != "deny" {
-			return false, unsupported("networkPolicy: egress to %q: a sandbox has no network, or with wolffia serve --network host all of the host's: leave networkPolicy out, or deny all", e.Target)
+		if e.Action == "allow" {
+			egress.Allow = append(egress.Allow, e.Target)
 		}
 	}
-	return true, nil
+	rules, err := egress.Compile()
+	if err != nil {
+		return "", nil, invalid("networkPolicy: %v", err)
+	}
+	for _, e := range p.Egress {
+		switch {
+		case e.Action == "deny" && len(egress.Allow) > 0 && mayBeKnown(rules, e.Target):
+			return "", nil, unsupported("networkPolicy: egress to %q: another rule allows it, and a rule cannot take back what another allows: allow the names that are needed one by one", e.Target)
+		case e.Action != "deny" && e.Action != "allow":
+			return "", nil, invalid("networkPolicy: egress action %q: it must be \"allow\" or \"deny\"", e.Action)
+		}
+	}
+	if len(egress.Allow) == 0 {
+		return runtime.NetworkNone, nil, nil
+	}
+	return runtime.NetworkFiltered, egress, nil
+}
+
+// mayBeKnown reports whether rules may allow a target.
+func mayBeKnown(rules *network.Compiled, target string) bool {
+	name, err := network.NormalName(target)
+	return err != nil || rules.Known(name) // not a name: several, or an address
 }
 
 var (

@@ -26,7 +26,10 @@ func (h *Handler) policy(w http.ResponseWriter, r *http.Request) error {
 		"active", "deny_all", "network-namespace", "the sandbox has a network of its own, without a way out",
 		networkPolicy{"deny", []egressRule{}},
 	}
-	if s.Network == runtime.NetworkHost {
+	switch s.Network {
+	case runtime.NetworkFiltered:
+		return unsupported("policy: the service does not list the names that a sandbox reaches: wolffia network show %s does", s.ID)
+	case runtime.NetworkHost:
 		reply = policyReply{"inactive", "allow_all", "none", "the sandbox has the network of the host", networkPolicy{"allow", []egressRule{}}}
 	}
 	h.reply(w, http.StatusOK, reply)

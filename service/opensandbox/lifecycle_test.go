@@ -108,7 +108,7 @@ func TestCreateRefuses(t *testing.T) {
 		`{` + image + `,"metadata":{"a":"not a label"}}`:                                       "400 SANDBOX::INVALID_METADATA_LABEL",
 		`{` + image + `,"env":{"A=B":"x"}}`:                                                    "400 INVALID_PARAMETER",
 		`{` + image + `,"networkPolicy":{"defaultAction":"allow"}}`:                            "501 NOT_SUPPORTED",
-		`{` + image + `,"networkPolicy":{"egress":[{"action":"allow","target":"a.example"}]}}`: "501 NOT_SUPPORTED",
+		`{` + image + `,"networkPolicy":{"egress":[{"action":"allow","target":"a.example"}]}}`: "403 DENIED",
 		`{` + image + `,"volumes":[{"name":"v","mountPath":"/v","host":{"path":"/etc"}}]}`:     "501 NOT_SUPPORTED",
 		`{` + image + `,"platform":{"os":"windows","arch":"amd64"}}`:                           "501 NOT_SUPPORTED",
 		`{` + image + `,"credentialProxy":{"enabled":true}}`:                                   "501 NOT_SUPPORTED",

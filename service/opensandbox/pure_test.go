@@ -2,9 +2,12 @@ package opensandbox
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"wolffia/runtime"
 )
 
 func TestAmount(t *testing.T) {
@@ -81,4 +84,36 @@ func FuzzLines(f *testing.F) {
 			t.Errorf("%.200q became %.200q", output, got)
 		}
 	})
+}
+
+// What a policy asks of the network: a rule that takes back what another allows is refused.
+func TestNetworkPolicy(t *testing.T) {
+	allow, deny := func(to string) egressRule { return egressRule{"allow", to} }, func(to string) egressRule { return egressRule{"deny", to} }
+	for _, x := range []struct {
+		policy *networkPolicy
+		want   runtime.Network
+		names  []string
+		fault  string
+	}{
+		{nil, "", nil, ""},
+		{&networkPolicy{"deny", nil}, runtime.NetworkNone, nil, ""},
+		{&networkPolicy{"", []egressRule{deny("a.example"), deny("*.b.example")}}, runtime.NetworkNone, nil, ""},
+		{&networkPolicy{"deny", []egressRule{allow("a.example"), deny("b.example"), allow("*.c.example")}}, runtime.NetworkFiltered, []string{"a.example", "*.c.example"}, ""},
+		{&networkPolicy{"allow", nil}, "", nil, "defaultAction"},
+		{&networkPolicy{"deny", []egressRule{allow("a.example"), deny("A.example.")}}, "", nil, "another rule allows it"},
+		{&networkPolicy{"deny", []egressRule{allow("*.example"), deny("a.example")}}, "", nil, "another rule allows it"},
+		{&networkPolicy{"deny", []egressRule{allow("a.example"), deny("*.example")}}, "", nil, "another rule allows it"},
+		{&networkPolicy{"deny", []egressRule{allow("10.0.0.1")}}, "", nil, "address"},
+		{&networkPolicy{"deny", []egressRule{{"log", "a.example"}}}, "", nil, "must be"},
+	} {
+		got, egress, err := x.policy.reach()
+		switch {
+		case x.fault != "":
+			if err == nil || !strings.Contains(err.Error(), x.fault) {
+				t.Errorf("%+v: error %v, want %q", x.policy, err, x.fault)
+			}
+		case err != nil || got != x.want || egress == nil != (x.names == nil) || egress != nil && !slices.Equal(egress.Allow, x.names):
+			t.Errorf("%+v: %q, %+v, %v", x.policy, got, egress, err)
+		}
+	}
 }

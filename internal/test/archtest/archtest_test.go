@@ -33,11 +33,11 @@ var allow = map[string][]string{
 	"toolchain":                       {"runtime"},
 	"perm":                            {"perm/plainyaml"},
 	"policy":                          {"perm", "runtime", "internal/gitscan", "internal/statedir"},
-	"service":                         {"runtime", "runtime/launch", "service/registry", "internal/archive", "internal/filecall", "internal/step"},
+	"service":                         {"network", "runtime", "runtime/launch", "service/registry", "internal/archive", "internal/filecall", "internal/step"},
 	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
 	"service/gate":                    {"runtime", "service", "service/registry"},
-	"service/opensandbox":             {"runtime", "service", "service/gate"},
-	"service/server":                  {"runtime", "service", "service/gate", "service/registry", "internal/filelock", "internal/jsontext"},
+	"service/opensandbox":             {"network", "runtime", "service", "service/gate"},
+	"service/server":                  {"network", "runtime", "service", "service/gate", "service/registry", "internal/filelock", "internal/jsontext"},
 	"image":                           {"runtime", "image/store"},
 	"image/puller":                    {"runtime", "internal/boot", "internal/excerpt"},
 	"image/store":                     {"runtime", "internal/*"},
@@ -83,7 +83,9 @@ var allow = map[string][]string{
 	"cmd/wolffia":                     {"..."},
 	"cmd/wolffia-image":               {"image", "image/*", "internal/boot"},
 	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/keeper"},
-	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filecall"},
+	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filecall", "internal/filetool"},
+	"internal/filetool":               {"internal/archive"},
+	"mcp":                             {"runtime", "runtime/launch", "perm", "internal/*"},
 }
 
 // never lists what must not be imported, not through another package either, with
