@@ -1,0 +1,6 @@
+// Package nettest runs the clients that people use in sandboxes with a network by name, and
+// programs that try to get around it, against servers of its own. It has tests only.
+//
+// The servers, the sandboxes and wolffia are in a network namespace of the test: addresses there look
+// public or private as the test needs them, and no packet leaves the machine.
+package nettest
