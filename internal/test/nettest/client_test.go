@@ -53,7 +53,7 @@ git clone -q ssh://$LOGIN@$NAME$REPO repo
 grep -qx cloned repo/README`},
 	{name: "npm-ci", needs: []string{"npm", "node"}, port: 443, sample: true, script: `
 cp /conf/package.json . && cp /conf/package-lock.json .
-npm ci --silent --no-audit --no-fund --no-update-notifier --fetch-retries=0 --registry=https://$NAME/npm/ --cache="$PWD/cache"
+npm ci --cafile=/conf/ca --loglevel=error --no-audit --no-fund --no-update-notifier --fetch-retries=0 --registry=https://$NAME/npm/ --cache="$PWD/cache"
 test "$(node -p 'require("dep").name')" = dep`},
 	{name: "pip", needs: []string{"python3"}, port: 443, script: `
 /usr/bin/python3 -m pip -q --isolated --disable-pip-version-check --retries 0 --timeout 60 --no-cache-dir --cert /conf/ca install --target there --index-url https://$NAME/pip/ dep 2>&1

@@ -2,6 +2,7 @@ package nettest
 
 import (
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -60,7 +61,7 @@ func alone(t *testing.T) bool {
 	}
 	testenv.Need(t, probe.UserNamespaces)
 	bin := testbin.Dir(t)
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+limit.String())
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run="+selection(t), "-test.v", "-test.timeout="+limit.String())
 	cmd.Env = append(os.Environ(), stage+"=prepare "+t.Name(), "WOLFFIA_TEST_BIN="+bin)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if os.Geteuid() != 0 {
@@ -246,4 +247,15 @@ func rtnetlink(kind uint16, body []byte) error {
 		return syscall.Errno(-e)
 	}
 	return nil
+}
+
+// selection is the pattern of -test.run for the calling test, with the parts that the command line names.
+func selection(t *testing.T) string {
+	t.Helper()
+	pattern := flag.Lookup("test.run").Value.String()
+	_, parts, some := strings.Cut(pattern, "/")
+	if some {
+		parts = "/" + parts
+	}
+	return "^" + t.Name() + "$" + parts
 }
