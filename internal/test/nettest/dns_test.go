@@ -39,6 +39,8 @@ var hostile = map[string][]string{
 	"carrier":     {"100.64.0.1"},
 	"link":        {"169.254.1.1"},
 	"metadata":    {"169.254.169.254"},
+	"metadata2":   {"100.100.100.200"},
+	"metadata3":   {"168.63.129.16"},
 	"benchmark":   {"198.18.0.1"},
 	"documented":  {"203.0.113.1"},
 	"protocol":    {"192.0.0.1"},
