@@ -13,7 +13,21 @@ import (
 
 // docker compares sandboxes in an engine with docker run and docker exec, turn
 // by turn, in an engine of its own, or, unless root runs it, in DOCKER_HOST's.
-func (b *bench) docker() (err error) {
+func (b *bench) docker() error {
+	return b.inDocker(func(d *bench) error {
+		image, err := d.dockerImage()
+		if err != nil {
+			return err
+		}
+		if err := d.dockerStart(image); err != nil {
+			return err
+		}
+		return d.dockerExec(image)
+	})
+}
+
+// inDocker calls f with the runtime of an engine, if there is one.
+func (b *bench) inDocker(f func(*bench) error) error {
 	host := os.Getenv("DOCKER_HOST")
 	if os.Geteuid() == 0 {
 		e, err := dockertest.Start()
@@ -37,14 +51,7 @@ func (b *bench) docker() (err error) {
 	defer rt.Close()
 	d := *b
 	d.rt = rt
-	image, err := d.dockerImage()
-	if err != nil {
-		return err
-	}
-	if err := d.dockerStart(image); err != nil {
-		return err
-	}
-	return d.dockerExec(image)
+	return f(&d)
 }
 
 // dockerCLI runs the engine's own command.

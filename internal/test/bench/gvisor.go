@@ -20,6 +20,16 @@ import (
 
 // gvisor compares sandboxes in gVisor with runsc by itself, turn by turn.
 func (b *bench) gvisor() error {
+	return b.inGvisor(func(g *bench, runsc string) error {
+		if err := g.gvisorStart(runsc); err != nil {
+			return err
+		}
+		return g.gvisorExec(runsc)
+	})
+}
+
+// inGvisor calls f with the runtime of gVisor, and its program.
+func (b *bench) inGvisor(f func(g *bench, runsc string) error) error {
 	found, err := runsc.Find(b.ctx, filepath.Dir(b.wolffia))
 	if err != nil {
 		return fmt.Errorf("%w; %s", err, runsc.Fix)
@@ -31,10 +41,7 @@ func (b *bench) gvisor() error {
 	defer rt.Close()
 	g := *b
 	g.rt = rt
-	if err := g.gvisorStart(found.Path); err != nil {
-		return err
-	}
-	return g.gvisorExec(found.Path)
+	return f(&g, found.Path)
 }
 
 var runscPeer = peer{backend: "gvisor", once: "runsc do true", exec: "runsc exec true", start: 1.5, faster: 3, destroy: "20 ms p99"}
