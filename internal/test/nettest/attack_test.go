@@ -38,6 +38,7 @@ const (
 func attacks() []attack {
 	const (
 		noRule  = "no rule allows"
+		noName  = "not a host name"
 		noCheck = "--no-sni-check " + good
 	)
 	list := []attack{
@@ -62,14 +63,14 @@ func attacks() []attack {
 		{call: "prior_knowledge"},
 		{call: "h2c"},
 		{call: "unknown_name", reason: noRule, name: other, allow: "--allow-host " + other, sample: true},
-		{call: "port", reason: "no rule allows the port", name: "web.one.example", allow: "--allow-host web.one.example:443"},
-		{call: "bad_address mixed.ok.example", reason: "private", name: "mixed.ok.example", allow: "--add-host mixed.ok.example:10.1.2.3"},
+		{call: "port", reason: "no rule allows the port", name: "web.one.example", allow: "--allow-host web.one.example"},
+		{call: "elsewhere mixed.ok.example", reason: "private", name: "mixed.ok.example", allow: "--add-host mixed.ok.example:10.1.2.3"},
 		{call: "bad_address missing.ok.example", reason: "cannot resolve", name: "missing.ok.example"},
 		{call: "bad_address empty.ok.example", reason: "cannot resolve", name: "empty.ok.example"},
 		{call: "bad_address aliasloop.ok.example", reason: "loopback", name: "aliasloop.ok.example", allow: "--add-host aliasloop.ok.example:127.0.0.1"},
 		{call: "bad_address dead.no.example", reason: noRule, name: "dead.no.example", allow: "--allow-host dead.no.example"},
 		{call: "bad_address target.no.example", reason: noRule, name: "target.no.example", allow: "--allow-host target.no.example"},
-		{call: "rebind", reason: "loopback", name: "rebind.ok.example", allow: "--add-host rebind.ok.example:127.0.0.1", sample: true},
+		{call: "elsewhere rebind.ok.example", reason: "loopback", name: "rebind.ok.example", allow: "--add-host rebind.ok.example:127.0.0.1", sample: true},
 		{call: "raw", sample: true},
 		{call: "raw6"},
 		{call: "loopbacks", reason: "an address without a name"},
@@ -77,17 +78,17 @@ func attacks() []attack {
 		{call: "notations"},
 		{call: "connect_sni", reason: "another server name", name: good, allow: noCheck, sample: true},
 		{call: "connect_host", reason: "another host", name: good, allow: noCheck},
-		{call: "proxy_get http://other.no.example/hello", reason: noRule, name: other, allow: "--allow-host " + other + ":80", sample: true},
-		{call: "proxy_get http://other.no.example/hello good.ok.example", reason: noRule, name: other, allow: "--allow-host " + other + ":80"},
+		{call: "proxy_get http://other.no.example/hello", reason: noRule, name: other, allow: "--allow-host " + other, sample: true},
+		{call: "proxy_get http://other.no.example/hello good.ok.example", reason: noRule, name: other, allow: "--allow-host " + other},
 		{call: "proxy_get http://127.0.0.1/hello", reason: "an address without a name"},
-		{call: "proxy_get http://2130706433/hello", reason: "an address without a name"},
+		{call: "proxy_get http://2130706433/hello", reason: noName},
 		{call: "proxy_get http://good.ok.example@127.0.0.1/hello"},
 		{call: "proxy_get https://good.ok.example/hello"},
 		{call: "proxy_get file:///etc/passwd"},
 		{call: "proxy_get ftp://good.ok.example/"},
 		{call: "proxy_get /hello"},
 		{call: "proxy_get *"},
-		{call: "socks 3 other.no.example 80", reason: noRule, name: other, allow: "--allow-host " + other + ":80", sample: true},
+		{call: "socks 3 other.no.example 80", reason: noRule, name: other, allow: "--allow-host " + other, sample: true},
 		{call: "socks 3 good.ok.example 81", reason: "no rule allows the port", name: good, allow: "--allow-host " + good + ":81"},
 		{call: "socks 3 127.0.0.1 80", reason: "an address without a name"},
 		{call: "socks 3 localhost 80", reason: noRule},
@@ -118,11 +119,11 @@ func attacks() []attack {
 		{"169.254.169.254:80", "an address without a name"},
 		{own + ":80", "an address without a name"},
 		{"[::ffff:127.0.0.1]:80", "an address without a name"},
-		{"2130706433:80", "an address without a name"},
-		{"0177.0.0.1:80", "an address without a name"},
-		{"0x7f.1:80", "an address without a name"},
-		{"127.1:80", "an address without a name"},
-		{"0:80", "an address without a name"},
+		{"2130706433:80", noName},
+		{"0177.0.0.1:80", noName},
+		{"0x7f.1:80", noName},
+		{"127.1:80", noName},
+		{"0:80", noName},
 		{"127.64.0.1:53", "an address without a name"},
 		{other + ":443", noRule},
 		{good + ":81", "no rule allows the port"},
@@ -215,6 +216,10 @@ func tryAttacks(t *testing.T, backend string) {
 		if n := w.visits.of(host); n > 0 {
 			t.Errorf("%d requests for %s have come", n, host)
 		}
+	}
+	// A name is resolved once for a connection: A and AAAA.
+	if names := w.names.questions(func(name string) bool { return name == "rebind.ok.example" }); len(names) > 2*20 {
+		t.Errorf("%d questions for 20 connections to rebind.ok.example", len(names))
 	}
 	// Only names that rules have, and only for connections.
 	if names := w.names.questions(func(name string) bool { return !strings.HasSuffix(name, ".ok.example") || len(name) > 40 }); len(names) > 0 {
