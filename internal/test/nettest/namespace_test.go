@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -249,13 +250,25 @@ func rtnetlink(kind uint16, body []byte) error {
 	return nil
 }
 
-// selection is the pattern of -test.run for the calling test, with the parts that the command line names.
+// selection is the pattern of -test.run for the calling test, with the parts that the command line names. The
+// command line's alternatives are for tests as a whole.
 func selection(t *testing.T) string {
 	t.Helper()
-	pattern := flag.Lookup("test.run").Value.String()
-	_, parts, some := strings.Cut(pattern, "/")
-	if some {
-		parts = "/" + parts
+	depth, begin := 0, 0
+	pattern := flag.Lookup("test.run").Value.String() + "|"
+	for i, r := range pattern {
+		switch {
+		case strings.ContainsRune("([", r):
+			depth++
+		case strings.ContainsRune(")]", r):
+			depth--
+		case r == '|' && depth == 0:
+			name, parts, some := strings.Cut(pattern[begin:i], "/")
+			begin = i + 1
+			if is, err := regexp.MatchString(name, t.Name()); err == nil && is && some {
+				return "^" + t.Name() + "$/" + parts
+			}
+		}
 	}
-	return "^" + t.Name() + "$" + parts
+	return "^" + t.Name() + "$"
 }

@@ -628,7 +628,7 @@ def half_open():
         s = socket.socket()
         s.settimeout(LIMIT)
         try:
-            s.connect((address, (443, 80, 7007, 3128)[i % 4]))
+            s.connect(((address, 443), (address, 80), (address, 7007), HTTP, SOCKS)[i % 5])
             if i % 3 == 0:
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             elif i % 3 == 1:
