@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"wolffia/network"
 	"wolffia/runtime"
@@ -23,13 +25,16 @@ import (
 type netbench struct {
 	*bench
 	port  string   // of the server on the host's loopback
-	self  string   // this program, where sandboxes see it
+	self  string   // a copy of this program, in the codebase
 	plain []*speed // a connection on the host's loopback, in each round
 	peers map[string][]*speed
 }
 
-// insideName is the name of this program in the codebase.
-const insideName = "bench-inside"
+// insideName is the name of this program in the codebase, and programInside its path inside.
+const (
+	insideName    = "bench-inside"
+	programInside = runtime.DefaultMountPoint + "/" + insideName
+)
 
 // network compares connections through a filtered network with plain ones on the loopback, and with
 // slirp4netns and pasta, turn by turn.
@@ -89,19 +94,20 @@ func (n *netbench) peersAndUs() error {
 		run   func() (*speed, error)
 	}{
 		{"plain", "", func() (*speed, error) {
-			return output(exec.Command(n.self, insideCommand, "measure", "127.0.0.1:"+n.port))
+			return n.here("127.0.0.1:" + n.port)
 		}},
 		{"bwrap", "", func() (*speed, error) { return n.measureIn(n.bench, id, "measure", "bench.example:"+n.port) }},
 		{"slirp4netns", "slirp4netns", n.slirp4netns},
 		{"pasta", "pasta", n.pasta},
 	}
+	failed := map[string]error{}
 	for range rounds {
 		for _, w := range ways {
-			if _, err := exec.LookPath(w.needs); w.needs != "" && err != nil {
-				continue
-			}
 			s, err := w.run()
-			if err != nil {
+			if err != nil && w.needs != "" {
+				failed[w.name] = err
+				continue
+			} else if err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
 			n.peers[w.name] = append(n.peers[w.name], s)
@@ -113,11 +119,11 @@ func (n *netbench) peersAndUs() error {
 		if s := n.peers[name]; s != nil {
 			n.rows(name, s, false)
 		} else {
-			fmt.Fprintf(n.table, "%s: not measured: it is not installed\t\t\t\t\t\n", name)
+			fmt.Fprintf(n.table, "%s: not measured: %s\t\t\t\t\t\n", name, strings.ReplaceAll(strings.TrimSpace(failed[name].Error()), "\n", "; "))
 		}
 	}
 	n.rows("bwrap, filtered", n.peers["bwrap"], true)
-	if err := n.forward("bwrap", n.bench, id); err != nil {
+	if err := n.forward("bwrap", n.bench); err != nil {
 		return err
 	}
 	return n.starts("bwrap", n.bench)
@@ -132,7 +138,7 @@ func (n *netbench) backend(name string, b *bench) error {
 	defer func() { _ = b.rt.Destroy(b.ctx, id) }()
 	var own, ours []*speed
 	for range rounds {
-		p, err := output(exec.Command(n.self, insideCommand, "measure", "127.0.0.1:"+n.port))
+		p, err := n.here("127.0.0.1:" + n.port)
 		if err != nil {
 			return err
 		}
@@ -148,7 +154,7 @@ func (n *netbench) backend(name string, b *bench) error {
 	}
 	n.rows(name+", the loopback inside", own, false)
 	n.rows(name+", filtered", ours, true)
-	if err := n.forward(name, b, id); err != nil {
+	if err := n.forward(name, b); err != nil {
 		return err
 	}
 	return n.starts(name, b)
@@ -172,7 +178,7 @@ func (n *netbench) filtered(b *bench, more func(*runtime.SandboxConfig)) (string
 
 // measureIn measures from inside a sandbox.
 func (n *netbench) measureIn(b *bench, id string, args ...string) (*speed, error) {
-	r, err := b.rt.Exec(b.ctx, id, &runtime.ExecRequest{Command: append([]string{n.self, insideCommand}, args...), Env: map[string]string{"GODEBUG": "netdns=go"}})
+	r, err := b.rt.Exec(b.ctx, id, &runtime.ExecRequest{Command: append([]string{programInside, insideCommand}, args...), Env: map[string]string{"GODEBUG": "netdns=go"}})
 	if err != nil {
 		return nil, err
 	}
@@ -183,8 +189,20 @@ func (n *netbench) measureIn(b *bench, id string, args ...string) (*speed, error
 	return s, json.Unmarshal(r.Stdout, s)
 }
 
-// output runs this program as a client.
-func output(cmd *exec.Cmd) (*speed, error) {
+// here measures from a process of this host.
+func (n *netbench) here(address string) (*speed, error) {
+	return n.output(n.self, insideCommand, "measure", address)
+}
+
+// hang bounds a measurement of a peer: a guard.
+const hang = 2 * time.Minute
+
+// output runs a program that ends as this one as a client.
+func (n *netbench) output(program string, args ...string) (*speed, error) {
+	ctx, cancel := context.WithTimeout(n.ctx, hang)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.WaitDelay = time.Second
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -197,7 +215,9 @@ func output(cmd *exec.Cmd) (*speed, error) {
 
 // slirp4netns measures a network namespace behind slirp4netns.
 func (n *netbench) slirp4netns() (*speed, error) {
-	client := exec.Command("unshare", "--user", "--map-root-user", "--net", n.self, insideCommand, "wait", "measure", "10.0.2.2:"+n.port)
+	ctx, cancel := context.WithTimeout(n.ctx, hang)
+	defer cancel()
+	client := exec.CommandContext(ctx, "unshare", "--user", "--map-root-user", "--net", n.self, insideCommand, "wait", "measure", "10.0.2.2:"+n.port)
 	var said bytes.Buffer
 	client.Stderr = &said
 	stdin, err := client.StdinPipe()
@@ -221,7 +241,7 @@ func (n *netbench) slirp4netns() (*speed, error) {
 		return nil, err
 	}
 	defer ready.Close()
-	slirp := exec.Command("slirp4netns", "--configure", "--mtu=65520", "--ready-fd=3", fmt.Sprint(client.Process.Pid), "tap0")
+	slirp := exec.CommandContext(ctx, "slirp4netns", "--configure", "--mtu=65520", "--ready-fd=3", fmt.Sprint(client.Process.Pid), "tap0")
 	slirp.ExtraFiles = []*os.File{theirs}
 	var log bytes.Buffer
 	slirp.Stdout, slirp.Stderr = &log, &log
@@ -254,7 +274,7 @@ func (n *netbench) pasta() (*speed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return output(exec.Command("pasta", "--quiet", "--config-net", "--ipv4-only", "-t", "none", "-u", "none", "-T", "none", "-U", "none", "--", n.self, insideCommand, "measure", gateway+":"+n.port))
+	return n.output("pasta", "--quiet", "--config-net", "--ipv4-only", "-t", "none", "-u", "none", "-T", "none", "-U", "none", "--", n.self, insideCommand, "measure", gateway+":"+n.port)
 }
 
 // defaultGateway returns the address of the IPv4 gateway: proc_pid_net(5), route.
@@ -344,7 +364,41 @@ func (n *netbench) starts(name string, b *bench) error {
 	return nil
 }
 
-// forward measures a connection from the host to a server inside.
-func (n *netbench) forward(name string, b *bench, id string) error {
+// forward measures connections from the host to a server inside, by a published port.
+func (n *netbench) forward(name string, b *bench) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+	if err != nil {
+		return err
+	}
+	local := l.Addr().(*net.TCPAddr)
+	if err := l.Close(); err != nil {
+		return err
+	}
+	const port = 7000
+	id, err := n.filtered(b, func(c *runtime.SandboxConfig) {
+		c.Network, c.Egress = runtime.NetworkNone, nil
+		c.Publish = []runtime.Publish{{Local: local.Port, Port: port}}
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.rt.Destroy(b.ctx, id) }()
+	p, err := b.rt.StartProcess(b.ctx, id, &runtime.ProcessSpec{Command: []string{programInside, insideCommand, "serve", fmt.Sprintf("127.0.0.1:%d", port)}})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if _, err := bufio.NewReader(p.Stdout()).ReadString('\n'); err != nil {
+		return fmt.Errorf("the server inside does not start: %w", err)
+	}
+	var all []*speed
+	for range rounds {
+		s, err := n.here(local.String())
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+	}
+	n.rows(name+", published port", all, false)
 	return nil
 }
