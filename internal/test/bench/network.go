@@ -327,6 +327,7 @@ func (n *netbench) rows(name string, all []*speed, ours bool) {
 	fmt.Fprintf(n.table, "%s: download\t\t%.0f MB/s\t\t%s\t\n", name, down, bars[0])
 	fmt.Fprintf(n.table, "%s: upload\t\t%.0f MB/s\t\t%s\t\n", name, up, bars[1])
 	n.row(name+": connect and a byte", connects, bars[2])
+	_ = n.table.Flush()
 }
 
 // starts compares the life of a sandbox with a filtered network and without, turn by turn.

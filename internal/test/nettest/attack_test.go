@@ -156,7 +156,7 @@ func attacks() []attack {
 // what wolffia refuses it reports, with a flag where one helps.
 func TestAttacks(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	testenv.Tools(t, "python3")
+	testenv.Tools(t, python, "curl")
 	if alone(t) {
 		tryAttacks(t, "bwrap")
 	}
@@ -165,7 +165,7 @@ func TestAttacks(t *testing.T) {
 // TestAttacksInGvisor is TestAttacks with another kernel.
 func TestAttacksInGvisor(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
-	testenv.Tools(t, "python3")
+	testenv.Tools(t, python, "curl")
 	if alone(t) {
 		tryAttacks(t, "gvisor")
 	}
@@ -174,7 +174,7 @@ func TestAttacksInGvisor(t *testing.T) {
 // TestAttacksInDocker is TestAttacks in an engine.
 func TestAttacksInDocker(t *testing.T) {
 	testenv.Root(t) // who may start an engine in a namespace
-	testenv.Tools(t, "dockerd", "python3")
+	testenv.Tools(t, "dockerd", python, "curl")
 	if alone(t) {
 		testenv.Need(t, probe.Docker)
 		tryAttacks(t, "docker")
@@ -260,7 +260,7 @@ var floods = []flood{
 	{call: "slow_proxy", reason: "10 s"},
 	{call: "huge", sample: true},
 	{call: "half_open", sample: true},
-	{call: "many 10000", held: true, sample: true},
+	{call: "many 10000", held: true, sample: true, reason: "1024 connections"},
 	{call: "many 10000 127.64.0.1 3128", held: true, full: true},
 	{call: "many 10000 127.64.0.1 53", held: true, full: true},
 	{call: "unread 200", held: true},
@@ -270,13 +270,13 @@ var floods = []flood{
 // shimBound is how many bytes the process of wolffia that serves the network of a sandbox may
 // take, whatever the sandbox does: 1024 connections with their buffers, 65,536 names, and what the
 // runtime of Go holds twice before it collects.
-const shimBound = 192 << 20
+const shimBound = 128 << 20
 
 // TestFloods: what a sandbox can take of the host's memory by its network is bounded, and the
 // network works again afterwards.
 func TestFloods(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	testenv.Tools(t, "python3")
+	testenv.Tools(t, python, "curl")
 	if alone(t) {
 		tryFloods(t, "bwrap")
 	}
@@ -285,7 +285,7 @@ func TestFloods(t *testing.T) {
 // TestFloodsInGvisor is TestFloods with another kernel.
 func TestFloodsInGvisor(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
-	testenv.Tools(t, "python3")
+	testenv.Tools(t, python, "curl")
 	if alone(t) {
 		tryFloods(t, "gvisor")
 	}
@@ -299,6 +299,7 @@ func tryFloods(t *testing.T, backend string) {
 			if !testenv.Full() && (f.full || backend != "bwrap" && !f.sample) {
 				t.Skip("SOAK: WOLFFIA_TEST_FULL=1 runs it")
 			}
+			t.Parallel()
 			s := w.create(t, backend, "--allow-host", "*.ok.example:"+ports)
 			s.sh(t, "true")
 			shim := shimOf(t, s.id)

@@ -20,6 +20,7 @@ const ports = "22,80,443,7007,8080"
 type client struct {
 	name   string
 	needs  []string // programs; the client is left out without them
+	module string   // of Python, which it needs too
 	ssh    bool     // needs the SSH server
 	port   int
 	script string
@@ -28,6 +29,9 @@ type client struct {
 	// sample clients also run with the other backends in every run.
 	sample bool
 }
+
+// python is that of the distribution, which sandboxes have.
+const python = "/usr/bin/python3"
 
 // clients are in the order of the issue.
 var clients = []client{
@@ -55,7 +59,7 @@ grep -qx cloned repo/README`},
 cp /conf/package.json . && cp /conf/package-lock.json .
 npm ci --cafile=/conf/ca --loglevel=error --no-audit --no-fund --no-update-notifier --fetch-retries=0 --registry=https://$NAME/npm/ --cache="$PWD/cache"
 test "$(node -p 'require("dep").name')" = dep`},
-	{name: "pip", needs: []string{"python3"}, port: 443, script: `
+	{name: "pip", needs: []string{python}, module: "pip", port: 443, script: `
 /usr/bin/python3 -m pip -q --isolated --disable-pip-version-check --retries 0 --timeout 60 --no-cache-dir --cert /conf/ca install --target there --index-url https://$NAME/pip/ dep 2>&1
 grep -q dep there/dep.py`},
 	{name: "go", needs: []string{"go"}, port: 443, script: `
@@ -79,9 +83,9 @@ apt-get -q -o Dir::Etc::SourceList="$PWD/sources" -o Dir::Etc::SourceParts=/none
 ls state/lists | grep -q Packages`},
 	{name: "node-fetch", needs: []string{"node"}, port: 443, blind: true, script: `
 node -e 'fetch("https://" + process.env.NAME + "/hello").then(r => r.text()).then(t => { if (t !== "hello from " + process.env.NAME + "\n") throw t }).catch(e => { console.error(e); process.exit(1) })'`},
-	{name: "urllib", needs: []string{"python3"}, port: 443, script: `
+	{name: "urllib", needs: []string{python}, port: 443, script: `
 /usr/bin/python3 -c 'import os, urllib.request as u; n = os.environ["NAME"]; assert u.urlopen("https://" + n + "/hello", timeout=60).read().decode() == "hello from " + n + "\n"'`},
-	{name: "requests", needs: []string{"python3"}, port: 443, script: `
+	{name: "requests", needs: []string{python}, module: "pip", port: 443, script: `
 /usr/bin/python3 -c '
 import os
 try: import requests
@@ -92,12 +96,12 @@ for i in range(3): assert s.get("https://" + n + "/hello", timeout=60, verify="/
 for i in range(3): assert s.get("http://" + n + "/hello", timeout=60).text == "hello from " + n + "\n"'`},
 	{name: "java", needs: []string{"java", "keytool"}, port: 443, blind: true, script: `
 keytool -importcert -noprompt -alias ca -file /conf/ca -keystore trust -storetype PKCS12 -storepass secret >/dev/null 2>&1
-cp /conf/Fetch.java . && java -Djavax.net.ssl.trustStore="$PWD/trust" -Djavax.net.ssl.trustStorePassword=secret Fetch.java "$NAME"`},
-	{name: "raw", needs: []string{"python3"}, port: echoPort, blind: true, sample: true, script: `
+cp /conf/Fetch.java . && java -XX:TieredStopAtLevel=1 -Djavax.net.ssl.trustStore="$PWD/trust" -Djavax.net.ssl.trustStorePassword=secret Fetch.java "$NAME"`},
+	{name: "raw", needs: []string{python}, port: echoPort, blind: true, sample: true, script: `
 /usr/bin/python3 /conf/raw.py "$NAME" 7007`},
-	{name: "websocket", needs: []string{"python3"}, port: 80, blind: true, script: `
+	{name: "websocket", needs: []string{python}, port: 80, blind: true, script: `
 /usr/bin/python3 /conf/websocket.py "$NAME" 80`},
-	{name: "websocket-tls", needs: []string{"python3"}, port: 443, blind: true, script: `
+	{name: "websocket-tls", needs: []string{python}, port: 443, blind: true, script: `
 /usr/bin/python3 /conf/websocket.py "$NAME" 443`},
 }
 
@@ -107,7 +111,7 @@ var proxied = []client{
 curl -sS --max-time 60 --noproxy '' --socks5-hostname 127.64.0.1:1080 https://$NAME/hello | grep -q "hello from $NAME"`},
 	{name: "proxy-http", needs: []string{"curl"}, port: 80, script: `
 curl -sS --fail --max-time 60 --noproxy '' --proxy http://127.64.0.1:3128 http://$NAME/hello | grep -q "hello from $NAME"`},
-	{name: "proxy-websocket", needs: []string{"curl", "python3"}, port: 80, script: `
+	{name: "proxy-websocket", needs: []string{"curl", python}, port: 80, script: `
 /usr/bin/python3 /conf/websocket.py "$NAME" 80 127.64.0.1 3128`},
 }
 
@@ -147,6 +151,9 @@ func (c *client) missing(w *world) string {
 			return "the program " + program
 		}
 	}
+	if c.module != "" && exec.Command(python, "-c", "import "+c.module).Run() != nil {
+		return "Python's module " + c.module
+	}
 	if c.ssh && w.ssh == "" {
 		return "the program sshd"
 	}
@@ -156,6 +163,7 @@ func (c *client) missing(w *world) string {
 // TestControl: with the host's network, each client works, also for names that no rule has. What
 // fails in the other tests fails because of the filter.
 func TestControl(t *testing.T) {
+	testenv.Soak(t, "it tries the test itself")
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	if !alone(t) {
 		return

@@ -58,7 +58,7 @@ func TestFlags(t *testing.T) {
 // denied cannot, by connections that exist either.
 func TestLive(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	testenv.Tools(t, "curl", "python3")
+	testenv.Tools(t, python, "curl")
 	if !alone(t) {
 		return
 	}
