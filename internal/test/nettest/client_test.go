@@ -3,7 +3,6 @@ package nettest
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -144,17 +143,18 @@ func (s *sandbox) run(t *testing.T, c *client, before, name string) *result {
 	return s.sh(t, "set -eu\n"+before+"cd \"$(mktemp -d)\"\n"+strings.TrimSpace(c.script)+"\necho fine\n", "NAME="+name, "REPO="+s.repo)
 }
 
-// missing returns what a client needs and this host lacks, "" if nothing.
-func (c *client) missing(w *world) string {
+// missing returns what a client needs and the sandbox lacks, as this host does, "" if nothing.
+func (s *sandbox) missing(t *testing.T, c *client) string {
+	t.Helper()
 	for _, program := range c.needs {
-		if _, err := exec.LookPath(program); err != nil {
+		if r := s.sh(t, `command -v "$PROGRAM"`, "PROGRAM="+program); r.ExitCode != 0 {
 			return "the program " + program
 		}
 	}
-	if c.module != "" && exec.Command(python, "-c", "import "+c.module).Run() != nil {
+	if c.module != "" && s.sh(t, python+` -c "import $MODULE"`, "MODULE="+c.module).ExitCode != 0 {
 		return "Python's module " + c.module
 	}
-	if c.ssh && w.ssh == "" {
+	if c.ssh && s.ssh == "" {
 		return "the program sshd"
 	}
 	return ""
@@ -173,7 +173,7 @@ func TestControl(t *testing.T) {
 	for i := range clients {
 		c := &clients[i]
 		t.Run(c.name, func(t *testing.T) {
-			if what := c.missing(w); what != "" {
+			if what := s.missing(t, c); what != "" {
 				t.Skipf("%s%s needs %s", leftOut, c.name, what)
 			}
 			for _, name := range []string{c.name + ".ok.example", c.name + ".no.example"} {
@@ -241,7 +241,7 @@ func (s *sandbox) try(t *testing.T, c *client, with, before string, all bool) {
 		if !all && !c.sample && !testenv.Full() {
 			t.Skip("SOAK: the sample is enough")
 		}
-		if what := c.missing(s.world); what != "" {
+		if what := s.missing(t, c); what != "" {
 			t.Skipf("%s%s needs %s", leftOut, c.name, what)
 		}
 		label := strings.ReplaceAll(c.name+with, "+", "-")
