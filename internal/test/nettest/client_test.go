@@ -155,7 +155,7 @@ func (s *sandbox) missing(t *testing.T, c *client) string {
 		return "Python's module " + c.module
 	}
 	if c.ssh && s.ssh == "" {
-		return "the program sshd"
+		return "an SSH server that a user can run (Debian: openssh-server)"
 	}
 	return ""
 }

@@ -40,7 +40,7 @@ func serveGit(t *testing.T, dir string, mux *http.ServeMux) string {
 // configuration, "" if there is no server.
 func newSSH(t *testing.T, dir string) (config string) {
 	t.Helper()
-	if sshd() == "" {
+	if sshd() == "" || os.Geteuid() == 0 { // root's needs a user and a directory of the system
 		return ""
 	}
 	for _, name := range []string{"host", "user"} {
