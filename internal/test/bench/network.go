@@ -334,7 +334,7 @@ func (n *netbench) rows(name string, all []*speed, ours bool) {
 func (n *netbench) starts(name string, b *bench) error {
 	var without, with times
 	const warm = 2
-	for i := range 30 + warm {
+	for i := range 20 + warm {
 		for _, m := range []struct {
 			to     *times
 			create func() (string, error)
