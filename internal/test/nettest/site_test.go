@@ -29,6 +29,8 @@ type visit struct {
 	host string         // of an HTTP request or a TLS server name; may be empty
 }
 
+func (v visit) String() string { return strings.TrimSpace(v.at.String() + " " + v.host) }
+
 // visits are all connections to the servers of the test.
 type visits struct {
 	mu  sync.Mutex
