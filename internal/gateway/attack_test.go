@@ -574,12 +574,12 @@ func TestNamesBelowWildcard(t *testing.T) {
 func TestBookFull(t *testing.T) {
 	var b book
 	for i := range maxNames {
-		p := b.assign(fmt.Sprint(i))
+		p := b.assign(fmt.Sprint(i), false)
 		if p == nil || b.find(p.addr) != p {
 			t.Fatal(i)
 		}
 	}
-	if b.assign("one more") != nil || b.assign("7") == nil {
+	if b.assign("one more", false) != nil || b.assign("7", false) == nil {
 		t.Error("the book's limit")
 	}
 	last := netip.MustParseAddr("127.65.0.255")
@@ -589,9 +589,16 @@ func TestBookFull(t *testing.T) {
 	if b.find(netip.MustParseAddr("::1")) != nil || b.find(netip.MustParseAddr("::ffff:127.64.1.0")) == nil || b.find(netip.Addr{}) != nil {
 		t.Error("addresses of IPv6")
 	}
+	if p := b.assign("of the policy", true); p == nil || b.find(p.addr) != p {
+		t.Error("a name of the policy has no address, since the program inside made up others")
+	}
+	last = last.Next()
+	if b.find(last) == nil || b.find(last.Next()) != nil {
+		t.Error("the range of addresses, with one of the policy")
+	}
 	w := newWorld(t, network.Policy{Learn: true})
 	for i := range maxNames {
-		w.g.book.assign(fmt.Sprint(i))
+		w.g.book.assign(fmt.Sprint(i), false)
 	}
 	if code, _ := w.ask("a.example.", dnsmessage.TypeA); code != dnsmessage.RCodeServerFailure {
 		t.Error(code)

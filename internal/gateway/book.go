@@ -7,8 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// maxNames is how many names can have an address.
-const maxNames = 65536
+const (
+	// maxNames is how many names that the program inside chose, below a wildcard, can have an
+	// address. Those that a policy names have one always.
+	maxNames = 65536
+	// maxPages is how many names can have an address at all: 127.64.0.0/10 has twice as many.
+	maxPages = 1 << 21
+)
 
 // firstAddress is the address of the first name; the others follow.
 var firstAddress = binary.BigEndian.Uint32([]byte{127, 64, 1, 0})
@@ -18,6 +23,7 @@ type book struct {
 	mu     sync.Mutex
 	byName map[string]*page
 	pages  []*page // by address, from firstAddress
+	chosen int     // pages of names that no policy named
 }
 
 // A page is a name with its address.
@@ -27,15 +33,19 @@ type page struct {
 	asked atomic.Bool // the host has looked the name up
 }
 
-// assign returns the page of a name, and nil if the book is full.
-func (b *book) assign(name string) *page {
+// assign returns the page of a name, and nil if the book is full. named says that the policy
+// names it.
+func (b *book) assign(name string, named bool) *page {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p := b.byName[name]; p != nil {
 		return p
 	}
-	if len(b.pages) == maxNames {
+	if !named && b.chosen == maxNames || len(b.pages) == maxPages {
 		return nil
+	}
+	if !named {
+		b.chosen++
 	}
 	var addr [4]byte
 	binary.BigEndian.PutUint32(addr[:], firstAddress+uint32(len(b.pages)))

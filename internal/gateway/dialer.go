@@ -88,7 +88,7 @@ func (g *Gateway) dial(v *visitor, to target, by way) (*outlet, error) {
 
 // resolve returns the addresses of a name that a connection may go to, at least one.
 func (g *Gateway) resolve(ctx context.Context, v *visitor, to target, named bool) ([]netip.Addr, error) {
-	page := g.book.assign(to.name)
+	page := g.book.assign(to.name, named)
 	if page == nil {
 		return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonFull})
 	}

@@ -19,17 +19,18 @@ func (g *Gateway) lookup(from netip.AddrPort, asked string, kind dnsmessage.Type
 		g.events.add(e)
 	}
 	name, err := network.NormalName(asked)
+	policy := g.policy.Load()
 	switch {
 	case err != nil:
 		refuse(Event{Name: printable(asked), Reason: ReasonBadName})
 		return reply{code: dnsmessage.RCodeNameError}
 	case name == "localhost" || strings.HasSuffix(name, ".localhost"): // RFC 6761, 6.3
 		return endpoint(kind, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
-	case !g.policy.Load().Known(name):
+	case !policy.Known(name):
 		refuse(Event{Name: name, Reason: ReasonName, Remedy: network.Remedy(name, 0)})
 		return reply{code: dnsmessage.RCodeNameError}
 	}
-	page := g.book.assign(name)
+	page := g.book.assign(name, policy.Named(name))
 	if page == nil {
 		refuse(Event{Reason: ReasonFull})
 		return reply{code: dnsmessage.RCodeServerFailure}
