@@ -26,11 +26,12 @@ func deniedNote(d *runtime.Denials, flags, all string) string {
 	}
 	first := &d.List[0]
 	note := fmt.Sprintf("denied by the rules: %s %s", first.Op, first.Path)
+	rule, _, _ := strings.Cut(first.Rule, " (") // its conditions are in audit and policy explain
 	switch {
-	case first.Rule != "" && first.Source != "":
-		note += fmt.Sprintf(" (rule %q of %s)", first.Rule, first.Source)
-	case first.Rule != "":
-		note += fmt.Sprintf(" (rule %q)", first.Rule)
+	case rule != "" && first.Source != "":
+		note += fmt.Sprintf(" (rule %q of %s)", rule, first.Source)
+	case rule != "":
+		note += fmt.Sprintf(" (rule %q)", rule)
 	}
 	if first.Why != "" {
 		note += ": " + first.Why
