@@ -1,10 +1,6 @@
 package nettest
 
 import (
-	"archive/tar"
-	"archive/zip"
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -15,6 +11,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"wolffia/internal/test/testpack"
 )
 
 // npmIntegrity is what a lock file has for the npm package; serveRegistries returns it.
@@ -35,7 +33,7 @@ func registries(t *testing.T, mux *http.ServeMux) npmIntegrity {
 	reply("/go/dep.example/dep/@v/list", []byte("v1.0.0\n"))
 	reply("/go/dep.example/dep/@v/v1.0.0.info", []byte(`{"Version":"v1.0.0","Time":"2026-01-01T00:00:00Z"}`))
 	reply("/go/dep.example/dep/@v/v1.0.0.mod", []byte(gomod))
-	reply("/go/dep.example/dep/@v/v1.0.0.zip", zipped(t, []file{
+	reply("/go/dep.example/dep/@v/v1.0.0.zip", testpack.Zip(t, []testpack.File{
 		{module + "/go.mod", gomod},
 		{module + "/dep.go", "package dep\n"},
 	}))
@@ -45,7 +43,7 @@ func registries(t *testing.T, mux *http.ServeMux) npmIntegrity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tarball := tarred(t, []file{{"package/package.json", string(text)}, {"package/index.js", "exports.name = 'dep'\n"}})
+	tarball := testpack.TarGz(t, []testpack.File{{"package/package.json", string(text)}, {"package/index.js", "exports.name = 'dep'\n"}})
 	sum := sha512.Sum512(tarball)
 	integrity := "sha512-" + base64.StdEncoding.EncodeToString(sum[:])
 	reply("/npm/dep/-/dep-1.0.0.tgz", tarball)
@@ -65,14 +63,14 @@ func registries(t *testing.T, mux *http.ServeMux) npmIntegrity {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = io.WriteString(w, `<!DOCTYPE html><html><body><a href="dep-1.0-py3-none-any.whl">dep-1.0-py3-none-any.whl</a></body></html>`)
 	})
-	reply("/pip/dep/dep-1.0-py3-none-any.whl", zipped(t, []file{
+	reply("/pip/dep/dep-1.0-py3-none-any.whl", testpack.Zip(t, []testpack.File{
 		{"dep.py", "NAME = 'dep'\n"},
 		{info + "/METADATA", "Metadata-Version: 2.1\nName: dep\nVersion: 1.0\n"},
 		{info + "/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
 		{info + "/RECORD", "dep.py,,\n" + info + "/METADATA,,\n" + info + "/WHEEL,,\n" + info + "/RECORD,,\n"},
 	}))
 
-	crate := tarred(t, []file{
+	crate := testpack.TarGz(t, []testpack.File{
 		{"dep-1.0.0/Cargo.toml", "[package]\nname = \"dep\"\nversion = \"1.0.0\"\nedition = \"2021\"\n"},
 		{"dep-1.0.0/src/lib.rs", "pub const NAME: &str = \"dep\";\n"},
 	})
@@ -93,49 +91,4 @@ func registries(t *testing.T, mux *http.ServeMux) npmIntegrity {
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
-}
-
-// A file is one of an archive.
-type file struct{ name, text string }
-
-func zipped(t *testing.T, files []file) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	for _, f := range files {
-		w, err := z.Create(f.name)
-		if err == nil {
-			_, err = io.WriteString(w, f.text)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func tarred(t *testing.T, files []file) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	w := tar.NewWriter(z)
-	for _, f := range files {
-		err := w.WriteHeader(&tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.text))})
-		if err == nil {
-			_, err = io.WriteString(w, f.text)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
 }

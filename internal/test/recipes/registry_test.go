@@ -1,16 +1,13 @@
 package recipes
 
 import (
-	"archive/tar"
-	"archive/zip"
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"wolffia/internal/test/testpack"
 )
 
 // serve starts registries with one small package for each language, until the end of the
@@ -39,7 +36,7 @@ func serve(t *testing.T) (config []byte) {
 	reply("/go/example.invalid/dep/@v/list", []byte("v1.0.0\n"), "text/plain")
 	reply("/go/example.invalid/dep/@v/v1.0.0.info", []byte(`{"Version":"v1.0.0","Time":"2026-01-01T00:00:00Z"}`), "application/json")
 	reply("/go/example.invalid/dep/@v/v1.0.0.mod", gomod, "text/plain")
-	reply("/go/example.invalid/dep/@v/v1.0.0.zip", zipped(t, []file{
+	reply("/go/example.invalid/dep/@v/v1.0.0.zip", testpack.Zip(t, []testpack.File{
 		{module + "/go.mod", string(gomod)},
 		{module + "/dep.go", "package dep\n\n// Name is a name.\nconst Name = \"dep\"\n"},
 	}), "application/zip")
@@ -60,14 +57,14 @@ func serve(t *testing.T) (config []byte) {
 		t.Fatal(err)
 	}
 	reply("/npm/dep", index, "application/json")
-	reply("/npm/dep/-/dep-1.0.0.tgz", tarred(t, []file{
+	reply("/npm/dep/-/dep-1.0.0.tgz", testpack.TarGz(t, []testpack.File{
 		{"package/package.json", string(text)},
 		{"package/index.js", "exports.name = 'dep'\n"},
 	}), "application/octet-stream")
 
 	const info = "dep-1.0.dist-info"
 	reply("/pip/dep/", []byte(`<!DOCTYPE html><html><body><a href="dep-1.0-py3-none-any.whl">dep-1.0-py3-none-any.whl</a></body></html>`), "text/html")
-	reply("/pip/dep/dep-1.0-py3-none-any.whl", zipped(t, []file{
+	reply("/pip/dep/dep-1.0-py3-none-any.whl", testpack.Zip(t, []testpack.File{
 		{"dep.py", "NAME = 'dep'\n"},
 		{info + "/METADATA", "Metadata-Version: 2.1\nName: dep\nVersion: 1.0\n"},
 		{info + "/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
@@ -86,49 +83,4 @@ func serve(t *testing.T) (config []byte) {
 		t.Fatal(err)
 	}
 	return config
-}
-
-// A file is one of an archive.
-type file struct{ name, text string }
-
-func zipped(t *testing.T, files []file) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	for _, f := range files {
-		w, err := z.Create(f.name)
-		if err == nil {
-			_, err = io.WriteString(w, f.text)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func tarred(t *testing.T, files []file) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	w := tar.NewWriter(z)
-	for _, f := range files {
-		err := w.WriteHeader(&tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.text))})
-		if err == nil {
-			_, err = io.WriteString(w, f.text)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
 }
