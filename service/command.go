@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"net"
 	"path"
 	"strconv"
 	"strings"
@@ -38,6 +39,11 @@ func (f *Fleet) Inside(ctx context.Context, caller Caller, id string) (*Inside, 
 
 // Sandbox returns the sandbox as it was when the handle was made.
 func (i *Inside) Sandbox() *FleetSandbox { return i.box }
+
+// DialPort connects to the server at a port inside, as [runtime.PortDialer] says.
+func (i *Inside) DialPort(ctx context.Context, port int) (net.Conn, error) {
+	return i.fleet.rt.DialPort(ctx, i.box.ID, port)
+}
 
 // A CommandParams describes a command for a shell.
 type CommandParams struct {

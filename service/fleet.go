@@ -26,6 +26,7 @@ type FleetRuntime interface {
 	Runtime
 	runtime.JobManager
 	runtime.SessionAttacher
+	runtime.PortDialer
 	// Limits returns what enforces the limits of a running sandbox; nil if it has none.
 	Limits(sandboxID string) *runtime.LimitsState
 }

@@ -295,41 +295,16 @@ func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) error {
 		return unsupported("expires: the service signs no endpoints: a request to one needs the API key, as all requests do")
 	}
 	text := strconv.FormatUint(port, 10)
-	var address string
-	switch {
-	case text == execdPort || text == egressPort:
-		address = fmt.Sprintf("%s/sandboxes/%s/port/%s", r.Host, s.ID, text)
-	case s.Network == runtime.NetworkHost: // its ports are the host's
+	address := fmt.Sprintf("%s/sandboxes/%s/port/%s", r.Host, s.ID, text)
+	if s.Network == runtime.NetworkHost && text != execdPort && text != egressPort { // its ports are the host's
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
 			host = r.Host
 		}
 		address = net.JoinHostPort(strings.Trim(host, "[]"), text)
-	default:
-		return noWayIn(port)
 	}
 	h.reply(w, http.StatusOK, endpointReply{address})
 	return nil
-}
-
-// noWayIn returns the error for a port inside a sandbox.
-func noWayIn(port uint64) error {
-	return unsupported("port %d: the sandbox has a network of its own, and the service cannot connect to a port in it: use commands and files", port)
-}
-
-// otherPort serves what is sent to a port inside.
-func (h *Handler) otherPort(_ http.ResponseWriter, r *http.Request) error {
-	if _, err := h.fleet.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
-		return err
-	}
-	if p := r.PathValue("port"); p == "" || p == execdPort || p == egressPort {
-		return h.unknown(nil, r)
-	}
-	port, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
-	if err != nil || port == 0 {
-		return invalid("port %q: it must be a number from 1 to 65535", r.PathValue("port"))
-	}
-	return noWayIn(port)
 }
 
 // metricsEvent serves POST /v1/metrics/events, which clients send without need: what it says

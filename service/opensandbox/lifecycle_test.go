@@ -42,10 +42,10 @@ func TestLifecycle(t *testing.T) {
 	for _, port := range []string{"44772", "18080"} {
 		w.is("GET", path+"/endpoints/"+port+"?use_server_proxy=false", "", 200, fmt.Sprintf(`{"endpoint":"%s/sandboxes/%s/port/%s"}`, w.Address, s.ID, port))
 	}
-	w.is("GET", path+"/endpoints/8080", "", 501, "cannot connect to a port in it")
+	w.is("GET", path+"/endpoints/8080", "", 200, fmt.Sprintf(`{"endpoint":"%s/sandboxes/%s/port/8080"}`, w.Address, s.ID))
 	w.is("GET", path+"/endpoints/0", "", 400, "INVALID_PARAMETER")
 	w.is("GET", path+"/endpoints/44772?expires=1", "", 501, "signs no endpoints")
-	w.is("GET", "/sandboxes/"+s.ID+"/port/8080/x", "", 501, "cannot connect to a port in it")
+	w.is("GET", "/sandboxes/"+s.ID+"/port/8080/x", "", 502, "no server listens there")
 	w.is("GET", "/sandboxes/"+s.ID+"/port/18080/policy", "", 200, `"policy":{"defaultAction":"deny","egress":[]}`)
 	w.is("PATCH", "/sandboxes/"+s.ID+"/port/18080/policy", `[{"action":"allow","target":"example.com"}]`, 501, "cannot be changed")
 

@@ -1,0 +1,89 @@
+package opensandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"wolffia/runtime"
+	"wolffia/service/gate"
+)
+
+// pagePolicy has a browser treat what a server inside sends as pages of no origin: as pages of the
+// service's, their scripts could call the service as the user.
+const pagePolicy = "sandbox allow-forms allow-popups allow-scripts"
+
+// port passes a request on to the server at a port inside, also one that changes to WebSocket.
+func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
+	in, err := h.inside(r)
+	if err != nil {
+		return err
+	}
+	text := r.PathValue("port")
+	if text == "" || text == execdPort || text == egressPort {
+		return h.unknown(w, r)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil || !runtime.IsPort(port) {
+		return invalid("port %q: it must be a number from 1 to 65535", text)
+	}
+	if in.Sandbox().Network == runtime.NetworkHost {
+		return unsupported("port %d: the sandbox has the network of the host: connect to the port of the host", port)
+	}
+	transport := &http.Transport{
+		DisableCompression: true,
+		DisableKeepAlives:  true, // the connection is this request's
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return in.DialPort(ctx, port) },
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1, // at once
+		ErrorLog:      log.New(io.Discard, "", 0),
+		Rewrite:       func(p *httputil.ProxyRequest) { rewritePort(p, port) },
+		ModifyResponse: func(reply *http.Response) error {
+			reply.Header.Add("Content-Security-Policy", pagePolicy)
+			reply.Header.Del("Set-Cookie") // the browser would send it with all requests to the service
+			reply.Header.Del("Service-Worker-Allowed")
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { h.fail(w, r, portFault(port, err)) },
+	}
+	proxy.ServeHTTP(w, r)
+	return nil
+}
+
+// rewritePort makes the request to the server inside. What the client sent to the service itself
+// does not get there: its key, and the service's address.
+func rewritePort(p *httputil.ProxyRequest, port int) {
+	parts := 6 // /sandboxes/ID/port/PORT/REST
+	if strings.HasPrefix(p.In.URL.Path, "/sandboxes/"+p.In.PathValue("id")+"/port/"+execdPort+"/") {
+		parts = 8 // /sandboxes/ID/port/44772/proxy/PORT/REST
+	}
+	rest := strings.SplitN(p.In.URL.EscapedPath(), "/", parts)
+	p.Out.URL.Scheme, p.Out.URL.Host = "http", fmt.Sprintf("localhost:%d", port)
+	p.Out.URL.Path = "/" + p.In.PathValue("rest")
+	p.Out.URL.RawPath = "/" + rest[len(rest)-1]
+	p.Out.URL.RawQuery = p.In.URL.RawQuery // as it is
+	p.Out.Host = p.Out.URL.Host
+	p.Out.Header.Del(gate.KeyHeader)
+	p.Out.Header.Del("Authorization")
+	p.Out.Header.Del("Cookie")
+	p.Out.Header.Del("Origin")
+	p.Out.Header.Del("Referer")
+}
+
+// portFault returns the error for a request that the server inside did not answer.
+func portFault(port int, err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return &fault{http.StatusBadGateway, "PORT_UNREACHABLE", fmt.Sprintf("port %d: no server listens there inside", port)}
+	}
+	return &fault{http.StatusBadGateway, "PORT_UNREACHABLE", fmt.Sprintf("port %d: the server inside did not answer", port)}
+}

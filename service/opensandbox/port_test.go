@@ -1,0 +1,104 @@
+package opensandbox_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/internal/test/testenv"
+)
+
+// portServer is a server inside that answers with the request as it got it, and with the lines in capitals
+// after an upgrade. It returns when it listens.
+const portServer = `cat >/tmp/server.py <<'E'
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        if self.headers.get("Upgrade"):
+            self.send_response(101)
+            self.send_header("Upgrade", "echo")
+            self.send_header("Connection", "Upgrade")
+            self.end_headers()
+            for line in self.rfile:
+                self.wfile.write(line.upper())
+            self.close_connection = True
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        text = (self.command + " " + self.path + "\n" + str(self.headers)).encode() + body
+        self.send_response(200)
+        self.send_header("Set-Cookie", "a=b")
+        self.send_header("Content-Security-Policy", "default-src *")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+    do_POST = do_GET
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 3000), Handler)
+if os.fork() == 0:
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in 0, 1, 2:
+        os.dup2(null, fd)
+    server.serve_forever()
+E
+python3 /tmp/server.py`
+
+// A server inside is reached by a path of the service, also with an upgrade. Neither side gets what belongs to
+// the service.
+func TestPorts(t *testing.T) {
+	testenv.Tools(t, "python3")
+	w := newWorld(t)
+	id, execd := w.create(`{"image":{"uri":"host"}}`)
+	w.run(execd+"/command", m{"command": portServer})
+	base := "/sandboxes/" + id + "/port/3000"
+
+	for _, path := range []string{base, execd + "/proxy/3000"} {
+		text := w.is("POST", path+"/a%2Fb/c?x=%20&y", "the body", 200, "POST /a%2Fb/c?x=%20&y\n", "Authorization", "Bearer k", "Cookie", "c=d", "Open-Sandbox-Api-Key", "k", "X-Own", "kept")
+		if !strings.Contains(text, "X-Own: kept") || !strings.HasSuffix(text, "the body") || !strings.Contains(text, "Host: localhost:3000") {
+			t.Errorf("%s: the server inside got %q", path, text)
+		}
+		for _, secret := range []string{"Authorization", "Cookie", "Api-Key"} {
+			if strings.Contains(strings.ToLower(text), strings.ToLower(secret)) {
+				t.Errorf("%s: the server inside got %s: %q", path, secret, text)
+			}
+		}
+	}
+	_, header, _ := w.Do("GET", base+"/", nil)
+	if policies := header.Values("Content-Security-Policy"); len(policies) != 2 || !strings.HasPrefix(policies[1], "sandbox ") || strings.Contains(policies[1], "same-origin") {
+		t.Errorf("the browser is told %q", policies)
+	}
+	if header.Get("Set-Cookie") != "" {
+		t.Error("a server inside sets a cookie for the service")
+	}
+
+	conn, err := net.Dial("tcp", w.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	fmt.Fprintf(conn, "GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", base, w.Address)
+	in := bufio.NewReader(conn)
+	status, err := in.ReadString('\n')
+	if err != nil || !strings.Contains(status, "101") {
+		t.Fatalf("upgrade: %q, %v", status, err)
+	}
+	for line := status; line != "\r\n" && err == nil; {
+		line, err = in.ReadString('\n')
+	}
+	for _, word := range []string{"one", "two"} {
+		fmt.Fprintln(conn, word)
+		if line, err := in.ReadString('\n'); err != nil || line != strings.ToUpper(word)+"\n" {
+			t.Fatalf("after the upgrade: %q, %v", line, err)
+		}
+	}
+
+	w.is("GET", "/sandboxes/"+id+"/port/3001/", "", 502, "no server listens there")
+	w.is("GET", "/sandboxes/"+id+"/port/0/", "", 400, "INVALID_PARAMETER")
+	w.is("GET", "/sandboxes/"+id+"/port/70000/", "", 400, "INVALID_PARAMETER")
+	w.is("GET", "/sandboxes/"+id+"/port/18080/other", "", 404, "NOT_FOUND")
+	w.is("GET", base+"/", "", 403, "FOREIGN_ORIGIN", "Origin", "null") // what such a page is, in the end
+}
