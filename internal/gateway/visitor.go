@@ -49,6 +49,28 @@ func (v *visitor) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Write reports a request that the parser of net/http refuses when it says so to the client: it
+// closes the connection half a second later.
+func (v *visitor) Write(b []byte) (int, error) {
+	v.unparsed()
+	return v.Conn.Write(b)
+}
+
+// unparsed reports that the bytes of a request were not one, once.
+func (v *visitor) unparsed() {
+	if !v.unhandled.Swap(false) {
+		return
+	}
+	reason := ReasonNotHTTP
+	switch {
+	case v.late.Swap(false):
+		reason = ReasonSlow
+	case v.to.name == "":
+		reason = ReasonProtocol
+	}
+	v.report(Event{Reason: reason})
+}
+
 // Close closes the connection and gives its slot back.
 func (v *visitor) Close() error {
 	err := v.Conn.Close()

@@ -236,12 +236,11 @@ func state(c net.Conn, s http.ConnState) {
 	case !ok:
 	case s == http.StateActive:
 		v.unhandled.Store(true)
-	case s == http.StateClosed && v.late.Load():
+	case s == http.StateClosed && v.late.Swap(false):
+		v.unhandled.Store(false)
 		v.report(Event{Reason: ReasonSlow})
-	case s == http.StateClosed && v.unhandled.Load() && v.to.name == "":
-		v.report(Event{Reason: ReasonProtocol})
-	case s == http.StateClosed && v.unhandled.Load():
-		v.report(Event{Reason: ReasonNotHTTP})
+	case s == http.StateClosed:
+		v.unparsed()
 	}
 }
 
