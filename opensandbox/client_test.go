@@ -56,8 +56,10 @@ func TestClient(t *testing.T) {
 		t.Errorf("execd is at %s, %v", execd, headers)
 	}
 	w.OK(c.Ping(ctx, execd))
-	_, err = c.GetEndpoint(ctx, sb.ID, 80)
-	is(t, "a port inside", err, 501, "NOT_SUPPORTED")
+	port, err := c.GetEndpoint(ctx, sb.ID, 80)
+	if err != nil || port.URL != "http://"+w.Address+"/sandboxes/"+sb.ID+"/port/80" {
+		t.Errorf("a port inside is at %+v, %v", port, err)
+	}
 
 	w.OK(c.UploadFiles(ctx, execd, []opensandbox.FileUpload{{Path: "/tmp/d/a.txt", Content: []byte("a\n"), Mode: 0o640}, {Path: "/tmp/d/b", Content: []byte{0, 255}}}))
 	r, err := c.RunCommand(ctx, execd, `stat -c %a a.txt; printf "$A\377"; echo err >&2; exit 3`, "/tmp/d", 60_000)
