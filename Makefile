@@ -43,7 +43,7 @@ setup: ## install what the host lacks to run sandboxes (bubblewrap), as root or 
 run: setup build ## set up, build, and show the main job on this checkout
 	@scripts/demo
 
-check: lint ## two minutes: the linters, the pure packages, sandboxes with bubblewrap, the command line; installs nothing
+check: lint ## a minute: the linters, the pure packages, sandboxes with bubblewrap, the command line; installs nothing
 	@scripts/test check
 
 test: ## install what the tests lack (it says what; SETUP=none: nothing), and run every test: as an unprivileged user, and as root what differs; in CI make bare too
