@@ -29,7 +29,7 @@ type statusOut struct {
 	WorkingDir string      `json:"working_directory" jsonschema:"where relative paths of file tools begin"`
 	Filter     string      `json:"filter,omitempty" jsonschema:"what enforces the rules"`
 	Rules      []ruleCount `json:"rules" jsonschema:"how many there are, by where they come from"`
-	Network    string      `json:"network" jsonschema:"none: only the sandbox's own loopback; host: the host's network"`
+	Network    string      `json:"network" jsonschema:"none: only the sandbox's own loopback; filtered: the hosts that are allowed by name; host: the host's network"`
 	Limits     limits      `json:"limits"`
 	Lasting    bool        `json:"lasting" jsonschema:"the sandbox stays when the client ends"`
 	ExpiresAt  *time.Time  `json:"expires_at,omitempty"`

@@ -81,12 +81,11 @@ func run(args []string) error {
 		_ = guest.Limit(os.Args) // it has told PID 1 why
 		os.Exit(1)
 	}
-	if len(args) == 1 && args[0] == filetool.Arg {
-		unix.Umask(0o022)
-		return filetool.Main(os.Stdin, os.Stdout)
-	}
 	if len(args) == 1 {
 		switch args[0] {
+		case filetool.Arg:
+			unix.Umask(0o022)
+			return filetool.Main(os.Stdin, os.Stdout)
 		case "files":
 			unix.Umask(0o022)
 			return filecall.Serve(os.Stdout, os.Stdin)

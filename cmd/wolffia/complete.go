@@ -14,6 +14,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/statedir"
+	"wolffia/local"
 	"wolffia/network"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -374,8 +375,8 @@ func oneLine(path string) string {
 	return strings.NewReplacer("\n", " ", "\t", " ").Replace(printable(path))
 }
 
-// sessionNames returns the sessions of a running sandbox but for those that are given.
-func (a *app) sessionNames(ctx context.Context, ref string, given []string) (out []string) {
+// listed returns what list gets of a sandbox within completeLimit, or nothing.
+func listed[T any](ctx context.Context, a *app, list func(context.Context, *local.Runtime) ([]T, error)) []T {
 	if a.stateIfExists() == nil {
 		return nil
 	}
@@ -385,10 +386,18 @@ func (a *app) sessionNames(ctx context.Context, ref string, given []string) (out
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeLimit)
 	defer cancel()
-	all, err := rt.ListSessions(ctx, ref)
+	all, err := list(ctx, rt)
 	if err != nil {
 		return nil
 	}
+	return all
+}
+
+// sessionNames returns the sessions of a running sandbox but for those that are given.
+func (a *app) sessionNames(ctx context.Context, ref string, given []string) (out []string) {
+	all := listed(ctx, a, func(ctx context.Context, rt *local.Runtime) ([]*runtime.Session, error) {
+		return rt.ListSessions(ctx, ref)
+	})
 	for _, s := range all {
 		if !slices.Contains(given, s.Name) {
 			out = append(out, printable(s.Name)+"\t"+oneLine(string(s.State)+" "+s.Cwd))
@@ -400,19 +409,9 @@ func (a *app) sessionNames(ctx context.Context, ref string, given []string) (out
 // jobNames returns the jobs of a session but for those that are given: names, and ids of
 // those without a name.
 func (a *app) jobNames(ctx context.Context, session runtime.SessionID, given []string) (out []string) {
-	if a.stateIfExists() == nil {
-		return nil
-	}
-	rt, err := a.open("")
-	if err != nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, completeLimit)
-	defer cancel()
-	all, err := rt.SessionJobs(ctx, session)
-	if err != nil {
-		return nil
-	}
+	all := listed(ctx, a, func(ctx context.Context, rt *local.Runtime) ([]*runtime.Job, error) {
+		return rt.SessionJobs(ctx, session)
+	})
 	for _, j := range all {
 		name := cmp.Or(j.Name, j.ID)
 		if !slices.Contains(given, name) {

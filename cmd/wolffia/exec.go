@@ -159,7 +159,7 @@ func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create boo
 	return exitWith(codeFor(exit))
 }
 
-// queueMoment is how long a command waits for others in its session before the user is told.
+// queueMoment is how long a command waits for others in its session before wolffia tells the user.
 const queueMoment = time.Second
 
 // noteQueue has a line printed if a command waits for others in its session. stop ends that.
