@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"math/rand/v2"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +14,12 @@ import (
 // The zero Mark is on no process.
 type Mark uint64
 
+// marks is how far below infinity the latest mark is. It begins at a random number: a
+// process sees those of others that use marks too, such as a sandbox within this one, and
+// must not take their processes for its own.
 var marks atomic.Uint64
+
+func init() { marks.Store(rand.Uint64N(1 << 62)) }
 
 // NewMark returns a mark that no process has.
 func NewMark() Mark { return Mark(unix.RLIM_INFINITY - marks.Add(1)) }

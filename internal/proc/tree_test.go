@@ -58,8 +58,15 @@ func TestTree(t *testing.T) {
 }
 
 // What a process has started is dead when Kill returns, a child that forks for ever
-// and one with the mark in another session among them.
+// and one with the mark in another session among them. What has the mark of another
+// program's first tree lives.
 func TestKillTree(t *testing.T) {
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = other.Process.Kill(), other.Wait() }()
+	Mark(unix.RLIM_INFINITY - 1).Put(other.Process.Pid)
 	mark := NewMark()
 	cmd := exec.Command("sh", "-c", "read go; setsid sleep 1000 & sleep 1000 & f() { sleep 0.01 & }; while :; do f; done")
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
@@ -88,6 +95,9 @@ func TestKillTree(t *testing.T) {
 		t.Errorf("of %d that were killed, %v live", len(killed), found)
 	}
 	_ = cmd.Wait()
+	if slices.Contains(killed, other.Process.Pid) {
+		t.Error("a process of another tree was killed")
+	}
 }
 
 func TestDrain(t *testing.T) {

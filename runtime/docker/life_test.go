@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/proc"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"
@@ -58,8 +59,8 @@ func destroy(t testing.TB, rt *shimtest.Runtime, id string) {
 	gone(t, rt, id)
 }
 
-// gone checks that the engine has no container, and the host no mount and no
-// process, of a sandbox.
+// gone checks that the engine has no container, and the host no mount, of a sandbox, and
+// waits until the last of its processes has ended: each gives up the sandbox's lock first.
 func gone(t testing.TB, rt *shimtest.Runtime, id string) {
 	t.Helper()
 	if all := dockertest.Containers(t); strings.Contains(strings.Join(all, " "), id) {
@@ -69,8 +70,13 @@ func gone(t testing.TB, rt *shimtest.Runtime, id string) {
 	if err != nil || strings.Contains(string(mounts), id) {
 		t.Errorf("its mount is left (%v)", err)
 	}
-	if pids := partsOf(t, id); len(pids) > 0 {
-		t.Errorf("processes %v are left", pids)
+	for part, pid := range partsOf(t, id) {
+		stop := make(chan struct{})
+		timer := time.AfterFunc(limit, func() { close(stop) })
+		proc.Await(pid, stop)
+		if !timer.Stop() {
+			t.Errorf("process %d is left: %s", pid, part)
+		}
 	}
 }
 
