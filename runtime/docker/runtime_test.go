@@ -48,7 +48,9 @@ var lacks = []runtimetest.Feature{runtimetest.UserNamespace}
 func TestRuntime(t *testing.T) {
 	testenv.Both(t)
 	need(t)
-	runtimetest.Run(t, backend.Config(fresh, lacks...))
+	c := backend.Config(fresh, lacks...)
+	c.Sample = true
+	runtimetest.Run(t, c)
 }
 
 // Whose engine it is makes no difference to a session: once is enough.

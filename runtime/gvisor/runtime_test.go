@@ -38,7 +38,9 @@ func TestTable(t *testing.T) {
 func TestRuntime(t *testing.T) {
 	testenv.Both(t)
 	need(t)
-	runtimetest.Run(t, backend.Config(backend.Fresh, append(lacks, shimtest.LacksHere()...)...))
+	c := backend.Config(backend.Fresh, append(lacks, shimtest.LacksHere()...)...)
+	c.Sample = true
+	runtimetest.Run(t, c)
 }
 
 func TestImages(t *testing.T) {

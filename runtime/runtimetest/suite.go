@@ -27,6 +27,9 @@ type Config struct {
 	Crash func(t testing.TB, rt runtime.RuntimeWithExecutor, sandboxID string)
 	// Lacks are the features that the runtime does not have.
 	Lacks []Feature
+	// Sample leaves out two of three members that show what backends of this host share,
+	// unless the run is full (see [testenv.Full]): for a backend beside one that runs all.
+	Sample bool
 }
 
 func (c *Config) has(f Feature) bool { return !slices.Contains(c.Lacks, f) }
@@ -38,22 +41,56 @@ type test struct {
 	run   func(e *env)
 }
 
-// members returns all.
-func members() []test {
-	return slices.Concat(
-		createTests, lookupTests, lifecycleTests, concurrencyTests, deadTests, recoveryTests,
-		execTests, limitTests, streamTests, processTests, terminalTests,
-		codebaseTests, fileTests, filterTests, filterTableTests, ruleTests, deniedTests,
-		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, lifetimeTests, portTests, nameTests,
-	)
+// A group is members that say the same of a backend.
+type group struct {
+	members []test
+	own     bool // each backend has its own way to do what they show
+	differs bool // the outcome may depend on whether root runs them
+	starter bool // and on who makes the sandbox's mounts and gives it its identity
 }
 
-// differing returns those whose outcome may depend on whether root runs them.
-func differing() []test {
-	return slices.Concat(
-		createTests, lifecycleTests, codebaseTests, filterTests, filterTableTests,
-		isolationTests, kernelTests, coreDumpTests, hostTests, identityTests, resourceTests, portTests, nameTests,
-	)
+// groups returns all members.
+func groups() []group {
+	return []group{
+		{members: codebaseTests, own: true, differs: true, starter: true},
+		{members: hostTests, own: true, differs: true, starter: true},
+		{members: identityTests, own: true, differs: true, starter: true},
+		{members: resourceTests, own: true, differs: true, starter: true},
+		{members: filterTests, own: true, differs: true},
+		{members: filterTableTests, own: true, differs: true},
+		{members: isolationTests, own: true, differs: true, starter: true},
+		{members: kernelTests, own: true, differs: true},
+		{members: coreDumpTests, own: true, differs: true},
+		{members: portTests, own: true, differs: true},
+		{members: nameTests, own: true, differs: true},
+		{members: createTests, differs: true},
+		{members: lifecycleTests, differs: true},
+		{members: deadTests, own: true},
+		{members: recoveryTests, own: true},
+		{members: terminalTests, own: true},
+		{members: slices.Concat(
+			lookupTests, concurrencyTests, execTests, limitTests, streamTests, processTests,
+			fileTests, ruleTests, deniedTests, lifetimeTests,
+		)},
+	}
+}
+
+// selected returns the members to run. As root, after a pass as another user, those that may
+// differ; of a sample one of every three that neither the backend nor its starter decides.
+func selected(sample bool) (tests []test) {
+	second := testenv.Second()
+	for _, g := range groups() {
+		whole := g.own
+		if second {
+			whole = g.starter
+		}
+		for i, tt := range g.members {
+			if (!second || g.differs) && (!sample || whole || testenv.Picked(i, 3)) {
+				tests = append(tests, tt)
+			}
+		}
+	}
+	return tests
 }
 
 // Run tests the runtime. The caller must not have called t.Parallel.
@@ -78,11 +115,7 @@ func Run(t *testing.T, c Config) {
 			}
 		})
 	}
-	tests := members()
-	if testenv.Second() {
-		tests = differing()
-	}
-	for _, tt := range tests {
+	for _, tt := range selected(c.Sample) {
 		if slices.ContainsFunc(tt.needs, func(f Feature) bool { return !c.has(f) }) {
 			continue // declared, and checked above
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 
@@ -66,8 +67,9 @@ type Config struct {
 	Reopen func(t testing.TB, rt runtime.RuntimeWithSession) runtime.RuntimeWithSession
 	// Lacks are the features that the runtime does not have.
 	Lacks []Feature
-	// Sample has only a few of the attacks tried, unless the run is full
-	// (see [testenv.Full]): for a runtime whose kernel and shells another one has too.
+	// Sample has a third of the members run and only a few of the attacks tried, unless the
+	// run is full (see [testenv.Full]): for a runtime beside one that runs all, with the same
+	// PID 1 and shells.
 	Sample bool
 }
 
@@ -115,7 +117,10 @@ func Run(t *testing.T, c Config) {
 	if !c.has(Sessions) {
 		return
 	}
-	for _, tt := range members() {
+	for i, tt := range members() {
+		if c.Sample && !testenv.Picked(i, 3) {
+			continue
+		}
 		if slices.ContainsFunc(tt.needs, func(f Feature) bool { return !c.has(f) }) {
 			continue // declared, and checked above
 		}

@@ -30,7 +30,7 @@ type World struct {
 	Tag      string // names what another sandbox has left
 	TagPort  int    // where another sandbox listens on 127.0.0.1, or 0
 	Hostname string
-	State    string // wolffia's own directory on the host
+	State    string // wolffia's own directory, as its path in its file system
 }
 
 // The names in the codebase, by what the rules say of them. The attacker may

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/internal/test/attack"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/suite"
@@ -232,12 +234,33 @@ func (b *bench) alive(t testing.TB, id string) error {
 func (b *bench) world(t testing.TB, s *runtime.Sandbox) string {
 	t.Helper()
 	w := b.host.world
-	w.UID, w.State = s.UID, b.rt.State
+	w.UID, w.State = s.UID, inFileSystem(t, b.rt.State)
 	text, err := json.Marshal(w)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// inFileSystem returns a directory's path in its file system, which is all that a table of
+// mounts shows of one that is bound.
+func inFileSystem(t testing.TB, dir string) string {
+	t.Helper()
+	device := func(dir string) uint64 {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			t.Fatal(err)
+		}
+		return st.Dev
+	}
+	top := dir
+	for up := filepath.Dir(top); up != top && device(up) == device(dir); up = filepath.Dir(top) {
+		top = up
+	}
+	if top == "/" {
+		return dir
+	}
+	return strings.TrimPrefix(dir, top)
 }
 
 // leave has another sandbox leave files, a process and a socket.
