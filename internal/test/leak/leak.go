@@ -113,7 +113,8 @@ func descriptors(all map[string]string) {
 	}
 }
 
-// mounts adds the mounts of this process's namespace; proc_pid_mountinfo(5).
+// mounts adds the mounts of this process's namespace; proc_pid_mountinfo(5). Those of
+// namespaces, as ip-netns(8) makes them, are of others on this machine.
 func mounts(all map[string]string, temp string) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -122,7 +123,7 @@ func mounts(all map[string]string, temp string) {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		_, after, ok := strings.Cut(line, " - ")
-		if kind := strings.Fields(after); ok && len(fields) > 4 && len(kind) > 0 && ours(fields[4], temp) {
+		if kind := strings.Fields(after); ok && len(fields) > 4 && len(kind) > 0 && kind[0] != "nsfs" && ours(fields[4], temp) {
 			all["mount "+fields[0]+" "+fields[4]] = fmt.Sprintf("mount of %s at %s", kind[0], fields[4])
 		}
 	}

@@ -27,8 +27,8 @@ type Config struct {
 	Backend string // one of attack.Backends
 	// New returns a runtime over a fresh state directory, which must be empty in the end.
 	New func(t testing.TB) *shimtest.Runtime
-	// Sample leaves out half of the attacks that have a sandbox of their own, unless the run
-	// is full (see [testenv.Full]).
+	// Sample leaves out half of the attacks that have a sandbox of their own, as root three of
+	// four, unless the run is full (see [testenv.Full]).
 	Sample bool
 }
 
@@ -48,10 +48,14 @@ func Run(t *testing.T, c *Config) {
 	if os.Geteuid() == 0 {
 		b.caller = "root"
 	}
+	every := 2
+	if testenv.Second() {
+		every = 4
+	}
 	in := map[attack.Place][]attack.Row{}
 	for i, row := range attack.Rows() {
 		// Those with a sandbox of their own take the time.
-		if own := row.In == attack.Alone || row.In == attack.Outside; !own || !c.Sample || testenv.Picked(i, 2) {
+		if own := row.In == attack.Alone || row.In == attack.Outside; !own || !c.Sample || testenv.Picked(i, every) {
 			in[row.In] = append(in[row.In], row)
 		}
 	}
