@@ -83,6 +83,9 @@ func try(t *testing.T, page, name string, steps []step) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	testenv.Tools(t, "bash", "git")
 	bare := os.Getenv(bareVariable) == "bare"
+	if name == "go" && !bare {
+		testenv.Soak(t, "compiles Go's standard library")
+	}
 	home := t.TempDir()
 	project, log := filepath.Join(home, "src", name), filepath.Join(home, ".steps")
 	env := environment(t, home)
