@@ -31,6 +31,9 @@ const createLimit = time.Minute
 // madeLimit is how long to wait for a container that a killed keeper may have requested.
 const madeLimit = 5 * time.Second
 
+// removedLimit is how long to wait for a removal that the engine has begun.
+const removedLimit = 30 * time.Second
+
 // An Engine manages one sandbox's container in a container engine. It is safe for
 // concurrent use.
 type Engine struct {
@@ -249,10 +252,30 @@ func (e *Engine) remove(ctx context.Context, id string) error {
 		if errdefs.IsNotFound(err) {
 			return nil
 		}
+		if errdefs.IsConflict(err) && strings.Contains(err.Error(), "in progress") {
+			return e.awaitRemoved(ctx, id)
+		}
 		// Podman fails to kill a container that ends by itself meanwhile.
 		if err == nil || retry || !e.stopped(ctx, id) {
 			return err
 		}
+	}
+}
+
+// awaitRemoved waits until the engine has removed a container that it is removing: for
+// another keeper, or after a call whose answer was lost.
+func (e *Engine) awaitRemoved(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, removedLimit)
+	defer cancel()
+	w := e.client.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
+	select {
+	case <-w.Result:
+		return nil
+	case err := <-w.Error:
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		return err
 	}
 }
 
