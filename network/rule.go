@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,17 @@ func splitRule(entry string) (name string, ports []portRange, err error) {
 	}
 	ports, err = parsePorts(text)
 	return name, ports, err
+}
+
+// ParseHost splits NAME:ADDR, an entry of [Policy.Hosts] as text. An IPv6 address may be in brackets.
+// It does not check the name: [Policy.Compile] does.
+func ParseHost(text string) (name, address string, err error) {
+	name, address, ok := strings.Cut(text, ":")
+	address = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
+	if _, err := netip.ParseAddr(address); !ok || name == "" || err != nil {
+		return "", "", errors.New("it must be NAME:ADDR with an IP address, such as db.internal:127.0.0.1")
+	}
+	return name, address, nil
 }
 
 // parsePorts parses a list of ports and ranges.

@@ -24,11 +24,26 @@ import (
 //	    fold: true              # letters of either case; optional
 //	    at_most: false          # optional
 //	    priority: 1000          # default 100
+//	network:                    # optional; package policy reads the names
+//	  allow-host: ["@npm", registry.example:443]
+//	  add-host: [db.internal:127.0.0.1]
+//	  no-sni-check: [db.internal]
 type PolicyFile struct {
-	Name    string // for messages
-	Extends string // the preset to start from; "" means none
-	Rules   []Rule // in the order of the file; Source is NAME:LINE
+	Name    string         // for messages
+	Extends string         // the preset to start from; "" means none
+	Rules   []Rule         // in the order of the file; Source is NAME:LINE
+	Network []NetworkEntry // in the order of the file
 }
+
+// A NetworkEntry is one text of a policy file's field network. This package does not look at it.
+type NetworkEntry struct {
+	Key    string // allow-host, add-host or no-sni-check
+	Text   string
+	Source string // NAME:LINE
+}
+
+// networkKeys are the values of NetworkEntry.Key.
+var networkKeys = []string{"allow-host", "add-host", "no-sni-check"}
 
 // ParsePolicy parses data, the content of a policy file of at most 1 MiB. name is for
 // messages and for the Source of the rules. An error matches ErrInvalid and lists all
@@ -90,7 +105,7 @@ func (r *reader) fields(n *plainyaml.Node, known []string, set func(key string, 
 
 func (r *reader) file(f *PolicyFile, body *plainyaml.Node) {
 	version := 0
-	r.fields(body, []string{"version", "extends", "rules"}, func(key string, value *plainyaml.Node) {
+	r.fields(body, []string{"version", "extends", "rules", "network"}, func(key string, value *plainyaml.Node) {
 		switch key {
 		case "version":
 			version = r.integer(value)
@@ -105,11 +120,28 @@ func (r *reader) file(f *PolicyFile, body *plainyaml.Node) {
 				return
 			}
 			r.rules(f, value)
+		case "network":
+			r.network(f, value)
 		}
 	})
 	if version != 1 {
 		r.fail(body.Line, "want version: 1")
 	}
+}
+
+func (r *reader) network(f *PolicyFile, n *plainyaml.Node) {
+	if n.Kind != plainyaml.Map {
+		r.fail(n.Line, "network: want the fields %s", strings.Join(networkKeys, ", "))
+		return
+	}
+	r.fields(n, networkKeys, func(key string, value *plainyaml.Node) {
+		if value.Kind != plainyaml.List {
+			r.fail(value.Line, "%s: want a list", key)
+		}
+		for _, item := range value.Items {
+			f.Network = append(f.Network, NetworkEntry{key, r.text(item), fmt.Sprintf("%s:%d", r.name, item.Line)})
+		}
+	})
 }
 
 func (r *reader) rules(f *PolicyFile, list *plainyaml.Node) {

@@ -69,6 +69,9 @@ const maxNamed = 5
 // unprintable bytes.
 func (p *Policy) Notes() []string {
 	notes := slices.Clone(p.Doubts)
+	if p.Egress != nil && p.egressFile != "" {
+		notes = append(notes, fmt.Sprintf("policy file %s, which is in the codebase, lets the sandbox reach %s", perm.Quote(p.egressFile), strings.Join(p.Egress.Allow, ", ")))
+	}
 	if p.Truncated {
 		notes = append(notes, "the codebase is too large to find all its git repositories: programs, hooks and included files that the configuration of the other repositories names are not read-only, nor are bare repositories whose names do not end in .git")
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"wolffia/network"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -77,6 +78,11 @@ type Policy struct {
 	// .git is guarded all the same, but not what the configuration in it points to.
 	Truncated bool
 
+	// Egress is what the policy file of Options.File lets the sandbox reach, nil for nothing: for
+	// runtime.SandboxConfig.Egress, with runtime.NetworkFiltered.
+	Egress     *network.Policy
+	egressFile string // the policy file with Egress, if it is in the codebase
+
 	// Doubts are sentences about rules of Options and policy files that do not do what
 	// they look like: others outrank them, or they match nothing.
 	Doubts []string
@@ -106,7 +112,17 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 	if o.Choice != nil {
 		req.File = nil // its rules are not new
 	}
-	p.Doubts, err = doubts(path, p.Rules, req)
+	if p.Doubts, err = doubts(path, p.Rules, req); err != nil || req.File == nil {
+		return p, err
+	}
+	names, err := ownNames(path, []string{o.File})
+	if err != nil {
+		return nil, err
+	}
+	if len(names) > 0 {
+		p.egressFile = o.File
+	}
+	p.Egress, err = Egress(req.File, len(names) > 0)
 	return p, err
 }
 

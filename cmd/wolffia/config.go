@@ -224,7 +224,8 @@ func (c *configuration) apply(rules *ruleFlags) error {
 			s := settings[len(settings)-1]
 			rules.filePreset, rules.projectPreset = s.Values[0], !f.Changed && s.Source.Project
 		case "policy":
-			rules.filePolicy = settings[len(settings)-1].Values[0]
+			s := settings[len(settings)-1]
+			rules.filePolicy, rules.projectPolicy = s.Values[0], s.Source.Project
 		default:
 			err = c.set(f, settings)
 		}

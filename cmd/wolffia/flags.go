@@ -181,6 +181,7 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		if err != nil {
 			return nil, err
 		}
+		f.networkFlags.applyFile(a, c, p)
 		a.warnRules(p)
 		c.Permissions = p.Rules
 	} else if f.ruleFlags.given() {
@@ -299,6 +300,7 @@ type ruleFlags struct {
 	own, ownReveals         []perm.Rule
 	project, projectReveals []perm.Rule
 	projectPreset           bool
+	projectPolicy           bool // the project names filePolicy
 	configs                 []string
 }
 
@@ -332,7 +334,13 @@ func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) (*policy
 			*l.to = append(*l.to, rule)
 		}
 	}
-	return policy.For(ctx, codebase, o)
+	p, err := policy.For(ctx, codebase, o)
+	if err == nil && p.Egress != nil && f.policy == "" && f.projectPolicy {
+		// The user has read the project's configuration, and not this file.
+		p.Egress = nil
+		p.Doubts = append(p.Doubts, fmt.Sprintf("the network of policy file %s was left out, since the project's configuration names the file: --policy FILE, or policy in your own configuration, uses it", perm.Quote(f.filePolicy)))
+	}
+	return p, err
 }
 
 // warnRules prints what the user may not expect of the rules.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"wolffia/network"
+	"wolffia/policy"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -35,6 +35,7 @@ type networkFlags struct {
 	unchecks []string
 	headers  []string
 	learn    bool // not a flag: wolffia network learn sets it
+	fromFile bool // a policy file has named hosts
 }
 
 func (f *networkFlags) add(cmd *cobra.Command) {
@@ -84,6 +85,26 @@ func (f *networkFlags) apply(c *runtime.SandboxConfig) error {
 	return err
 }
 
+// applyFile adds what the policy file of made allows, if it has names, to a configuration with the
+// flags. A network without names counts more if it was typed, or if it is none: then the file's
+// names are left out.
+func (f *networkFlags) applyFile(a *app, c *runtime.SandboxConfig, made *policy.Policy) {
+	set := f.flags.Changed(flagNetwork)
+	typed := set && a.origins[flagNetwork] == ""
+	if set && c.Network == runtime.NetworkNone || typed && c.Network == runtime.NetworkHost {
+		made.Egress = nil
+	}
+	if made.Egress == nil {
+		return
+	}
+	p := made.Egress
+	if c.Egress != nil {
+		allow(p, c.Egress)
+		p.Learn = c.Egress.Learn
+	}
+	c.Network, c.Egress, f.fromFile = runtime.NetworkFiltered, p, true
+}
+
 // policy returns what the flags allow.
 func (f *networkFlags) policy() (*network.Policy, error) {
 	p := &network.Policy{Allow: f.allow, NoNameCheck: f.unchecks, Learn: f.learn}
@@ -109,12 +130,10 @@ func (f *networkFlags) policy() (*network.Policy, error) {
 
 // parseAddHost reads NAME:ADDR.
 func parseAddHost(s string) (name, address string, err error) {
-	name, address, ok := strings.Cut(s, ":")
-	address = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
-	if _, err := netip.ParseAddr(address); !ok || name == "" || err != nil {
-		return "", "", runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be NAME:ADDR with an IP address, such as db.internal:127.0.0.1", flagAddHost, s)
+	if name, address, err = network.ParseHost(s); err != nil {
+		err = runtime.Errorf(runtime.ErrInvalid, "--%s %q: %w", flagAddHost, s, err)
 	}
-	return name, address, nil
+	return name, address, err
 }
 
 // parseHeader reads NAME:HEADER=@FILE. A shell leaves a ~ in it as it is.
@@ -149,8 +168,8 @@ func (f *networkFlags) mayReach(p *service.CreateSandboxParams) error {
 		return runtime.Errorf(runtime.ErrDenied, format, args...)
 	}
 	switch e := p.Egress; {
-	case f.named() || f.flags.Changed(flagNetwork):
-		return denied("network %q: the flags of wolffia serve say what the sandboxes reach: leave network and egress out, or start wolffia serve without these flags", p.Network)
+	case f.named() || f.fromFile || f.flags.Changed(flagNetwork):
+		return denied("network %q: the flags and the policy file of wolffia serve say what the sandboxes reach: leave network and egress out, or start wolffia serve without these", p.Network)
 	case p.Network == runtime.NetworkHost:
 		return denied("network %q: only wolffia serve --network host gives it: use %q with egress", p.Network, runtime.NetworkFiltered)
 	case e != nil && len(e.Hosts) > 0:

@@ -123,11 +123,16 @@ nothing there, or that other rules outrank.
     - docs/=read
     - pattern: /build/**
       level: write
-      priority: 100            # what it is without being said`,
+      priority: 100            # what it is without being said
+  network:                     # optional: as --allow-host, --add-host, --no-sni-check
+    allow-host: ["@npm", registry.example:443]`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := policy.ReadFile(args[0])
 			if err != nil {
+				return err
+			}
+			if _, err := policy.Egress(file, false); err != nil {
 				return err
 			}
 			rules, err := perm.Assemble(&perm.Request{File: file, GitDirs: []string{}})
@@ -243,7 +248,12 @@ open, and from its next start if it does not. What was read before is known.`,
 			if err := rt.SetPermissions(cmd.Context(), s.ID, made.Rules); err != nil {
 				return err
 			}
+			names := made.Egress
+			made.Egress = nil
 			a.warnRules(made)
+			if names != nil {
+				a.warn("the network of the policy file is for new sandboxes: wolffia network allow %s NAME... changes this one's", args[0])
+			}
 			return nil
 		},
 	}

@@ -207,6 +207,9 @@ func (a *app) checkRules(file *perm.PolicyFile, rules []perm.Rule, all bool) err
 			return err
 		}
 	}
+	for _, e := range file.Network {
+		fmt.Fprintf(a.out, "network: %s %s (%s)\n", e.Key, printable(e.Text), printable(e.Source))
+	}
 	from := "which hide secrets"
 	if file.Extends != "" {
 		from = "of preset " + file.Extends

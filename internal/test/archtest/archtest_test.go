@@ -32,7 +32,7 @@ var allow = map[string][]string{
 	"internal/gateway":                {"network", "internal/inside"},
 	"toolchain":                       {"runtime"},
 	"perm":                            {"perm/plainyaml"},
-	"policy":                          {"perm", "runtime", "internal/gitscan", "internal/statedir"},
+	"policy":                          {"network", "perm", "runtime", "internal/gitscan", "internal/statedir"},
 	"service":                         {"network", "runtime", "runtime/launch", "service/registry", "internal/archive", "internal/filecall", "internal/step"},
 	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
 	"service/gate":                    {"runtime", "service", "service/registry"},
