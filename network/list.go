@@ -30,13 +30,17 @@ func listNames() []string {
 //
 // A row has the hosts that the tool's default configuration needs to download what is public,
 // by exact name. Hosts where strangers can upload as easily are a way out for data: they are
-// left out, unless the tool does not work without (@github, @gitlab, @huggingface), and the
+// left out, unless the tool does not work without (@github, @gitlab, @huggingface, models), and the
 // reason says so. Port 80 is in a row only if the tool checks signatures itself.
 var lists = []List{
 	{"alpine", []string{"dl-cdn.alpinelinux.org:80,443"}, "apk downloads Alpine's packages, whose signatures it checks"},
+	{"anthropic", []string{"api.anthropic.com:443", "claude.ai:443", "console.anthropic.com:443", "platform.claude.com:443"}, "Claude Code uses its models and logs in: with another's key, also a way out for data"},
 	{"crates", []string{"index.crates.io:443", "static.crates.io:443", "crates.io:443"}, "cargo reads the sparse index and downloads crates"},
 	{"debian", []string{"deb.debian.org:80,443", "security.debian.org:80,443"}, "apt downloads Debian's packages, whose signatures it checks"},
 	{"docker", []string{"auth.docker.io:443", "production.cloudflare.docker.com:443", "registry-1.docker.io:443"}, "images are pulled from Docker Hub"},
+	{"gemini", []string{
+		"accounts.google.com:443", "cloudcode-pa.googleapis.com:443", "generativelanguage.googleapis.com:443", "oauth2.googleapis.com:443", "www.googleapis.com:443",
+	}, "Gemini CLI uses its models and logs in: with another's key, also a way out for data"},
 	{"github", []string{
 		"api.github.com:443", "codeload.github.com:443", "github.com:22,443", "objects.githubusercontent.com:443",
 		"raw.githubusercontent.com:443", "release-assets.githubusercontent.com:443", "ssh.github.com:443",
@@ -50,6 +54,7 @@ var lists = []List{
 	{"node", []string{"nodejs.org:443"}, "version managers download Node, and node-gyp its headers"},
 	{"npm", []string{"registry.npmjs.org:443"}, "npm, pnpm and bun download packages"},
 	{"nuget", []string{"api.nuget.org:443"}, "dotnet downloads packages"},
+	{"openai", []string{"api.openai.com:443", "auth.openai.com:443", "chatgpt.com:443"}, "Codex uses its models and logs in: with another's key, also a way out for data"},
 	{"packagist", []string{"packagist.org:443", "repo.packagist.org:443"}, "composer reads the index; the archives are mostly on @github"},
 	{"pypi", []string{"files.pythonhosted.org:443", "pypi.org:443"}, "pip, uv and poetry download packages"},
 	{"rubygems", []string{"index.rubygems.org:443", "rubygems.org:443"}, "gem and bundler download gems"},

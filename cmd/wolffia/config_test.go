@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"wolffia/internal/config"
+	"wolffia/network"
 	"wolffia/perm"
 	"wolffia/perm/plainyaml"
 	"wolffia/runtime"
@@ -101,6 +102,9 @@ func TestConfigSchema(t *testing.T) {
 		for _, s := range p.Settings {
 			if k := keys[slices.IndexFunc(keys, func(k config.Key) bool { return k.Name == s.Key })]; k.Kind == config.List {
 				body[s.Key] = s.Values
+				if _, err := (&network.Policy{Allow: s.Values}).Compile(); s.Key == flagAllowHost && err != nil {
+					t.Errorf("profile %s: %v", p.Name, err)
+				}
 			} else {
 				body[s.Key] = s.Values[0]
 			}

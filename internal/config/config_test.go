@@ -418,11 +418,11 @@ func TestBuiltin(t *testing.T) {
 		return got
 	}
 	env := []string{"CLAUDE_CONFIG_DIR=/h/.claude"}
-	network := []string{"host"}
-	if diff := cmp.Diff(map[string][]string{"mount": {"/h/.claude:/h/.claude:rw"}, "env": env, "network": network}, claude(nil)); diff != "" {
+	hosts := []string{"@anthropic", "@crates", "@go", "@npm", "@pypi"}
+	if diff := cmp.Diff(map[string][]string{"mount": {"/h/.claude:/h/.claude:rw"}, "env": env, "allow-host": hosts}, claude(nil)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(map[string][]string{"home": {"claude"}, "network": network}, claude([]Key{{Name: "home"}})); diff != "" {
+	if diff := cmp.Diff(map[string][]string{"home": {"claude"}, "allow-host": hosts}, claude([]Key{{Name: "home"}})); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -10,17 +10,22 @@ type agent struct {
 	name, title string
 	dirs        []string          // what it keeps below the home directory
 	env         map[string]string // values that begin with ~ are paths
+	hosts       string            // the list of hosts of its models and its login; "": the user chooses a model's host
 }
+
+// downloads are the lists of hosts that an agent's commands download packages from. Where others can
+// upload as easily, such as @github, the user decides.
+var downloads = []string{"@crates", "@go", "@npm", "@pypi"}
 
 var agents = []agent{
 	// With CLAUDE_CONFIG_DIR the file ~/.claude.json, which is replaced by rename and so
 	// cannot be mounted by itself, is in the directory too.
-	{"claude", "Claude Code", []string{".claude"}, map[string]string{"CLAUDE_CONFIG_DIR": "~/.claude"}},
-	{"codex", "Codex", []string{".codex"}, nil},
-	{"gemini", "Gemini CLI", []string{".gemini"}, nil},
-	{"aider", "aider", []string{".aider"}, nil},
-	{"opencode", "opencode", []string{".config/opencode", ".local/share/opencode"}, nil},
-	{"agent", "any agent", nil, nil},
+	{"claude", "Claude Code", []string{".claude"}, map[string]string{"CLAUDE_CONFIG_DIR": "~/.claude"}, "@anthropic"},
+	{"codex", "Codex", []string{".codex"}, nil, "@openai"},
+	{"gemini", "Gemini CLI", []string{".gemini"}, nil, "@gemini"},
+	{"aider", "aider", []string{".aider"}, nil, ""},
+	{"opencode", "opencode", []string{".config/opencode", ".local/share/opencode"}, nil, ""},
+	{"agent", "any agent", nil, nil, ""},
 }
 
 // Builtin returns the profiles that wolffia has, for the keys there are. home is the
@@ -51,7 +56,10 @@ func (a *agent) profile(keys []Key, home string) Profile {
 	add := func(key string, values ...string) {
 		p.Settings = append(p.Settings, Setting{Key: key, Values: values, Source: p.Source})
 	}
-	const network = " It has the host's network, with the services of this host that trust localhost."
+	network := " It has the host's network, with the services of this host that trust localhost."
+	if a.hosts != "" {
+		network = " It reaches its models and registries of packages; --allow-host adds others, such as @github."
+	}
 	switch {
 	case key(keys, "home") != nil:
 		p.Description = "For " + a.title + ", with a home of its own: log in once inside." + network
@@ -79,7 +87,11 @@ func (a *agent) profile(keys []Key, home string) Profile {
 	if slices.Sort(env); env != nil {
 		add("env", env...)
 	}
-	add("network", "host")
+	if a.hosts == "" {
+		add(keyNetwork, "host")
+	} else {
+		add(keyAllowHost, append([]string{a.hosts}, downloads...)...)
+	}
 	return p
 }
 
