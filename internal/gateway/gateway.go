@@ -23,6 +23,10 @@ var (
 	AddrDNS   = netip.MustParseAddrPort("127.64.0.1:53")   // UDP and TCP
 	AddrHTTP  = netip.MustParseAddrPort("127.64.0.1:3128") // HTTP proxy
 	AddrSOCKS = netip.MustParseAddrPort("127.64.0.1:1080") // SOCKS5 proxy
+
+	// resolvers are the addresses of DNS. The first is where programs ask that find no
+	// resolv.conf(5), as in a root directory without one.
+	resolvers = []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53"), AddrDNS}
 )
 
 // services are the ports of the gateway's own services. Rules with these hold for the proxies
@@ -115,12 +119,14 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 
 // open opens the listeners of all services, and of a policy.
 func (g *Gateway) open(p *network.Compiled) error {
-	socket, err := g.options.Network.ListenUDP(g.ctx, AddrDNS)
-	if err != nil {
-		return fmt.Errorf("DNS for the sandbox at %s, UDP: %w", AddrDNS, err)
+	for _, at := range resolvers {
+		socket, err := g.options.Network.ListenUDP(g.ctx, at)
+		if err != nil {
+			return fmt.Errorf("DNS for the sandbox at %s, UDP: %w", at, err)
+		}
+		g.fixed = append(g.fixed, socket)
+		g.running.Go(func() { g.serveDNS(socket, at) })
 	}
-	g.fixed = append(g.fixed, socket)
-	g.running.Go(func() { g.serveDNS(socket) })
 	dns := make(chan struct{}, maxDNSConns)
 	for _, s := range []struct {
 		what  string
@@ -128,7 +134,8 @@ func (g *Gateway) open(p *network.Compiled) error {
 		slots chan struct{}
 		serve func(*visitor)
 	}{
-		{"DNS", AddrDNS, dns, g.serveDNSConn},
+		{"DNS", resolvers[0], dns, g.serveDNSConn},
+		{"DNS", resolvers[1], dns, g.serveDNSConn},
 		{"HTTP proxy", AddrHTTP, g.slots, g.web.serveProxy},
 		{"SOCKS proxy", AddrSOCKS, g.slots, g.serveSOCKS},
 	} {

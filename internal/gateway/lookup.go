@@ -11,11 +11,11 @@ import (
 )
 
 // lookup decides on a question of DNS. Nothing is forwarded: the answer depends on the policy
-// and on earlier names only. from is the program's end of the socket.
-func (g *Gateway) lookup(from netip.AddrPort, asked string, kind dnsmessage.Type) reply {
+// and on earlier names only. from is the program's end of the socket, at the gateway's.
+func (g *Gateway) lookup(from, at netip.AddrPort, asked string, kind dnsmessage.Type) reply {
 	refuse := func(e Event) {
 		e.Op = OpLookup
-		e.PID, e.Program = g.process(from, AddrDNS)
+		e.PID, e.Program = g.process(from, at)
 		g.events.add(e)
 	}
 	name, err := network.NormalName(asked)

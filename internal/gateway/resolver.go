@@ -12,13 +12,13 @@ import (
 // maxDNSConns is how many connections of DNS over TCP are served at once.
 const maxDNSConns = 64
 
-// serveDNS answers queries over UDP until the socket is closed. One is in the works at a time:
+// serveDNS answers queries over UDP to at until the socket is closed. One is in the works at a time:
 // an answer takes microseconds, and what does not fit in the socket's buffer is dropped.
-func (g *Gateway) serveDNS(socket net.PacketConn) {
+func (g *Gateway) serveDNS(socket net.PacketConn, at netip.AddrPort) {
 	buf := make([]byte, 4096) // a query is one name: what is longer is malformed
 	pause := pause{done: g.ctx.Done()}
 	decide := func(from netip.AddrPort) func(string, dnsmessage.Type) reply {
-		return func(name string, kind dnsmessage.Type) reply { return g.lookup(from, name, kind) }
+		return func(name string, kind dnsmessage.Type) reply { return g.lookup(from, at, name, kind) }
 	}
 	for {
 		n, from, err := socket.ReadFrom(buf)
@@ -38,8 +38,8 @@ func (g *Gateway) serveDNS(socket net.PacketConn) {
 // serveDNSConn answers queries over TCP (RFC 1035, 4.2.2), until the client ends or is slow.
 func (g *Gateway) serveDNSConn(v *visitor) {
 	defer v.Close()
-	from := addrPort(v.RemoteAddr())
-	decide := func(name string, kind dnsmessage.Type) reply { return g.lookup(from, name, kind) }
+	from, at := addrPort(v.RemoteAddr()), addrPort(v.LocalAddr())
+	decide := func(name string, kind dnsmessage.Type) reply { return g.lookup(from, at, name, kind) }
 	var buf []byte
 	for {
 		if v.SetDeadline(g.soon()) != nil {

@@ -149,13 +149,12 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(files[name]), 0o644)); err != nil {
 			return err
 		}
-		there := kind == engineImage
+		target := "/etc/" + name
 		if kind == ownRootfs {
-			st, err := os.Lstat(filepath.Join(b.Config.Rootfs, "etc", name))
-			there = err == nil && st.Mode().IsRegular()
+			target = regularIn(b.Config.Rootfs, target)
 		}
-		if there {
-			spec.Binds = append(spec.Binds, runtime.Mount{Source: path, Target: "/etc/" + name})
+		if kind != hostRoot && target != "" {
+			spec.Binds = append(spec.Binds, runtime.Mount{Source: path, Target: target})
 		}
 	}
 	if kind != hostRoot {
@@ -192,6 +191,33 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 		}
 	}
 	return placesInEtc(b.Config.Mounts, etc, spec.HostEtc)
+}
+
+// regularIn returns the path, without links, of a regular file in a root directory; empty if there is
+// none. In many root directories /etc/resolv.conf is a link, mostly to what is not there: then
+// programs ask the name server at 127.0.0.1 (resolv.conf(5)), where the network's answers too.
+func regularIn(root, name string) string {
+	dir, err := os.Open(root)
+	if err != nil {
+		return ""
+	}
+	defer dir.Close()
+	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return ""
+	}
+	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	real, err2 := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
+	below, in := strings.CutPrefix(path, strings.TrimSuffix(real, "/")+"/")
+	if err != nil || err2 != nil || !in {
+		return ""
+	}
+	return "/" + below
 }
 
 // placesInEtc creates what the mounts in /etc are mounted on, in the new directory etc.

@@ -25,7 +25,7 @@ import (
 )
 
 // stage is set in the processes of alone: "prepare TEST" in the one that makes the network,
-// then "run TEST".
+// then "run TEST"; "fetch NAME" in a sandbox.
 const stage = "WOLFFIA_TEST_NAMESPACED"
 
 // limit bounds a test in its namespace: a guard against a hang.
@@ -38,6 +38,12 @@ func TestMain(m *testing.M) {
 		code := m.Run()
 		testbin.Remove()
 		os.Exit(code)
+	case "fetch":
+		if err := fetch(test); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case "prepare":
 		if err := prepare("run " + test); err != nil {
 			fmt.Fprintln(os.Stderr, "prepare a network:", err)
