@@ -3,8 +3,11 @@ package gateway
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
+
+	"wolffia/network"
 )
 
 const (
@@ -30,7 +33,17 @@ type book struct {
 type page struct {
 	name  string
 	addr  netip.Addr
-	asked atomic.Bool // the host has looked the name up
+	asked atomic.Bool                      // the host has looked the name up
+	met   atomic.Pointer[network.Compiled] // the policy for all of whose ports the name has doors
+}
+
+// last returns the pages that were assigned last, at most n, the latest first.
+func (b *book) last(n int) []*page {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := slices.Clone(b.pages[max(0, len(b.pages)-n):])
+	slices.Reverse(all)
+	return all
 }
 
 // assign returns the page of a name, and nil if the book is full. named says that the policy

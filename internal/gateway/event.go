@@ -34,6 +34,7 @@ const (
 	ReasonOwn       = "the name leads to an address of the host itself"
 	ReasonForbidden = "the name leads to a %s address"
 	ReasonHeader    = "the file of the header cannot be used"
+	ReasonTaken     = "a program inside listens on the port at all addresses: it has to listen at 127.0.0.1"
 	ReasonSystem    = "the gateway lacks descriptors or memory"
 )
 

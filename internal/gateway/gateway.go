@@ -29,9 +29,8 @@ var (
 	resolvers = []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53"), AddrDNS}
 )
 
-// services are the ports of the gateway's own services. Rules with these hold for the proxies
-// only: inside, another listener has the port.
-var services = []uint16{AddrDNS.Port(), AddrHTTP.Port(), AddrSOCKS.Port()}
+// A rule with the port of DNS holds for the proxies only: inside, other listeners have the port.
+var portDNS = AddrDNS.Port()
 
 // nothing is the policy that allows nothing.
 var nothing = new(network.Compiled)
@@ -70,8 +69,9 @@ type Gateway struct {
 	slots   chan struct{} // one for each connection
 	web     *web
 
-	change    sync.Mutex // held while the policy changes, or the gateway ends
-	listeners map[uint16]net.Listener
+	change    sync.Mutex              // held while the policy changes, or the gateway ends
+	listeners map[uint16]net.Listener // of ports below openPort, at all addresses
+	doors     doors
 	fixed     []interface{ Close() error } // of the services
 
 	mu       sync.Mutex
@@ -105,7 +105,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 	g := &Gateway{
 		options: o, events: newLedger(o.Event), lookups: rate.NewLimiter(4, 128), owners: rate.NewLimiter(32, 64),
 		slots:     make(chan struct{}, maxConns),
-		listeners: map[uint16]net.Listener{}, visitors: map[*visitor]struct{}{}, outlets: map[*outlet]struct{}{},
+		listeners: map[uint16]net.Listener{}, doors: doors{by: map[netip.AddrPort]*door{}}, visitors: map[*visitor]struct{}{}, outlets: map[*outlet]struct{}{},
 	}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	g.policy.Store(o.Policy)
@@ -163,7 +163,7 @@ func (g *Gateway) SetPolicy(p *network.Compiled) error {
 	}
 	opened := map[uint16]net.Listener{}
 	for _, port := range p.Ports() {
-		if g.listeners[port] != nil || slices.Contains(services, port) {
+		if port >= openPort || port == portDNS || g.listeners[port] != nil {
 			continue
 		}
 		at := netip.AddrPortFrom(netip.IPv4Unspecified(), port)
@@ -187,6 +187,7 @@ func (g *Gateway) SetPolicy(p *network.Compiled) error {
 			delete(g.listeners, port)
 		}
 	}
+	g.moveDoors(p)
 	g.web.forget()
 	g.revoke(p)
 	return nil
@@ -279,8 +280,8 @@ func (g *Gateway) left(v *visitor) {
 // Close closes all listeners and connections, waits for what the gateway has started, and
 // reports the events whose counts are not reported. It may be called more than once.
 func (g *Gateway) Close() error {
+	g.cancel() // first, so that a socket that is being made does not hold the lock
 	g.change.Lock()
-	g.cancel()
 	var errs []error
 	for _, l := range g.fixed {
 		errs = append(errs, l.Close())
@@ -288,7 +289,10 @@ func (g *Gateway) Close() error {
 	for _, l := range g.listeners {
 		errs = append(errs, l.Close())
 	}
-	g.fixed, g.listeners = nil, nil
+	for _, o := range g.doors.order {
+		errs = append(errs, o.Close())
+	}
+	g.fixed, g.listeners, g.doors = nil, nil, doors{}
 	g.change.Unlock()
 	g.mu.Lock()
 	var all []interface{ Close() error }

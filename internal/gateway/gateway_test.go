@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -13,7 +14,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -460,26 +461,87 @@ func TestLearn(t *testing.T) {
 	w.expect(fmt.Sprintf(ReasonForbidden, "private"))
 }
 
-// A port that is taken inside is an error that names it, and leaves the old policy.
+// A program inside can listen at its loopback on a port that a rule has, and at all addresses until
+// the name is looked up: then connections to the name are not made, which is said.
 func TestPortTaken(t *testing.T) {
 	checkLeaks(t)
-	w := newWorld(t, allow("a.example:8001"))
+	w := newWorld(t, allow("a.example:443"))
 	w.net.plain = true
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	own, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	port := addrPort(l.Addr()).Port()
-	c, err := (&network.Policy{Allow: []string{fmt.Sprintf("b.example:%d", port)}}).Compile()
+	port := addrPort(own.Addr()).Port()
+	change := func() {
+		t.Helper()
+		c, err := (&network.Policy{Allow: []string{fmt.Sprintf("b.example:%d", port)}}).Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.g.SetPolicy(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change()
+	at := netip.AddrPortFrom(w.address("b.example"), port)
+	if !w.door(at) {
+		t.Error("no listener beside a server at 127.0.0.1")
+	}
+	w.quiet()
+	_ = own.Close()
+
+	if _, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", port)); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("at all addresses, beside the name's: %v", err)
+	}
+	if err := w.g.SetPolicy(nil); err != nil { // closes the listener
+		t.Fatal(err)
+	}
+	all, err := net.Listen("tcp4", fmt.Sprintf("0.0.0.0:%d", port))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.g.SetPolicy(c); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("port %d of the sandbox", port)) {
-		t.Error(err)
+	defer all.Close()
+	change()
+	w.address("b.example")
+	if e := w.expect(ReasonTaken); e.Name != "b.example" || e.Port != int(port) {
+		t.Errorf("event %+v", e)
 	}
-	if !w.g.policy.Load().Known("a.example") {
-		t.Error("the old policy does not hold")
+	_ = all.Close()
+	w.address("b.example") // tries again
+	if !w.door(at) {
+		t.Error("no listener although the server has ended")
+	}
+}
+
+// door reports whether a name's address has a listener.
+func (w *world) door(at netip.AddrPort) bool {
+	w.t.Helper()
+	w.g.change.Lock()
+	defer w.g.change.Unlock()
+	if n := len(w.g.doors.order); n > maxDoors || n != len(w.g.doors.by) {
+		w.t.Fatalf("%d listeners", n)
+	}
+	return w.g.doors.by[at] != nil
+}
+
+// There is a limit to the listeners of names: the oldest are closed, and opened by the next lookup.
+func TestManyDoors(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("*.a.example:2000-2099"))
+	at := func(i int) netip.AddrPort {
+		return netip.AddrPortFrom(w.address(fmt.Sprintf("n%d.a.example", i)), 2000)
+	}
+	first := at(0)
+	for i := range 20 {
+		if last := at(i); !w.door(last) {
+			t.Errorf("no listener at %s", last)
+		}
+	}
+	if w.door(first) {
+		t.Error("the first is open still")
+	}
+	if again := at(0); again != first || !w.door(first) {
+		t.Error("the first is not open again")
 	}
 }
 

@@ -35,6 +35,9 @@ func (g *Gateway) lookup(from, at netip.AddrPort, asked string, kind dnsmessage.
 		refuse(Event{Reason: ReasonFull})
 		return reply{code: dnsmessage.RCodeServerFailure}
 	}
+	if kind == dnsmessage.TypeA {
+		g.meet(page)
+	}
 	return endpoint(kind, page.addr)
 }
 

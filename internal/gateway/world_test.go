@@ -57,8 +57,13 @@ func (l *loop) real(inside uint16) uint16 {
 
 func (l *loop) ListenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	port := uint16(0)
-	if l.plain && at.Addr().IsUnspecified() {
+	switch {
+	case l.plain && at.Addr().As4()[2] != 0: // of a name
 		port = at.Port()
+	case l.plain && at.Addr().IsUnspecified():
+		port = at.Port()
+	case !at.Addr().IsUnspecified():
+		port = l.real(at.Port()) // the same at each address
 	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp4", netip.AddrPortFrom(at.Addr(), port).String())

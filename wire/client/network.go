@@ -240,28 +240,28 @@ func (l *listener) expect() error {
 // Accept implements [net.Listener].
 func (l *listener) Accept() (net.Conn, error) {
 	closed := &net.OpError{Op: "accept", Net: l.Addr().Network(), Addr: l.Addr(), Err: net.ErrClosed}
-	select { // first, so that no connection is taken for which there is no slot
-	case l.slots <- struct{}{}:
-	case <-l.end:
-		return nil, closed
-	}
+	var p *Process
 	select {
-	case p := <-l.ready:
-		l.mu.Lock()
-		open := l.waits != nil
-		p.socket.accepted = true
-		delete(l.waits, p)
-		l.mu.Unlock()
-		p.atEnd(func() { <-l.slots })
-		if !open {
-			return nil, errors.Join(closed, p.discard())
-		}
-		_ = l.expect() // an error ends the listener too
-		return &netConn{p: p, path: l.path}, nil
+	case p = <-l.ready:
 	case <-l.end:
-		<-l.slots
 		return nil, closed
 	}
+	select { // not before: a listener without connections takes no slot from the others
+	case l.slots <- struct{}{}:
+	case <-l.end: // Close has discarded p
+		return nil, closed
+	}
+	l.mu.Lock()
+	open := l.waits != nil
+	p.socket.accepted = true
+	delete(l.waits, p)
+	l.mu.Unlock()
+	p.atEnd(func() { <-l.slots })
+	if !open {
+		return nil, errors.Join(closed, p.discard())
+	}
+	_ = l.expect() // an error ends the listener too
+	return &netConn{p: p, path: l.path}, nil
 }
 
 // Close implements [net.Listener].

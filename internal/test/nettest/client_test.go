@@ -122,7 +122,7 @@ func clientFiles(integrity npmIntegrity) map[string]string {
 "":{"name":"x","version":"1.0.0","dependencies":{"dep":"1.0.0"}},
 "node_modules/dep":{"version":"1.0.0","integrity":%q}}}`, integrity),
 	}
-	for _, name := range []string{"raw.py", "websocket.py", "Fetch.java", "attack.py"} {
+	for _, name := range []string{"raw.py", "websocket.py", "Fetch.java", "attack.py", "own.py"} {
 		text, err := os.ReadFile("testdata/" + name)
 		if err != nil {
 			panic(err)
@@ -216,6 +216,7 @@ func tryClients(t *testing.T, backend string) {
 	t.Helper()
 	w := newWorld(t)
 	s := w.create(t, backend, "--allow-host", "*.ok.example:"+ports)
+	s.ownPorts(t) // before names are looked up
 	for i := range clients {
 		c := &clients[i]
 		s.try(t, c, "", unset, backend == "bwrap")
@@ -232,6 +233,26 @@ func tryClients(t *testing.T, backend string) {
 	if names := w.names.questions(func(name string) bool { return strings.HasSuffix(name, ".no.example") }); len(names) > 0 {
 		t.Errorf("names that no rule has were asked for on the host: %q", names)
 	}
+}
+
+// ownPorts: a server inside can have a port that a rule has, at all addresses until a name is looked
+// up, and at the loopback always; beside the latter the name is reached.
+func (s *sandbox) ownPorts(t *testing.T) {
+	t.Helper()
+	t.Run("own ports", func(t *testing.T) {
+		testenv.Tools(t, python, "curl")
+		const serve = `/usr/bin/python3 /conf/own.py `
+		if r := s.sh(t, serve+"0.0.0.0 127.0.0.1"); r.ExitCode != 0 || r.Stdout != "own\n" {
+			t.Errorf("at all addresses: %v", r)
+		}
+		const name = "http://own-port.ok.example:8080/hello"
+		if r := s.sh(t, unset+serve+"127.0.0.1 127.0.0.1 && curl -sS --fail --max-time 60 "+name); r.ExitCode != 0 || r.Stdout != "own\nhello from own-port.ok.example:8080\n" {
+			t.Errorf("at the loopback, then the name: %v", r)
+		}
+		if r := s.sh(t, serve+"127.0.0.1 127.0.0.1"); r.ExitCode != 0 || r.Stdout != "own\n" {
+			t.Errorf("at the loopback, after the name: %v", r)
+		}
+	})
 }
 
 // try runs a client for a name that a rule has, and for another. Each name occurs once.
