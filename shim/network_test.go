@@ -183,10 +183,20 @@ func TestLiesAboutSockets(t *testing.T) {
 	}
 }
 
+// waiting is how many channels wait for the connections of a listener.
+const waiting = 8
+
 // Connections that are closed here, and not inside, take their places until they are: a guest
 // cannot have more by never ending them.
 func TestUnendedConnectionsAreBounded(t *testing.T) {
 	g := lieAboutSockets(t)
+	for range 2 { // that wait for a connection take no place
+		idle := g.listen(t)
+		go func() { _, _ = idle.Accept() }() // ends with the network
+		for range waiting {
+			g.take(t, &g.accepts)
+		}
+	}
 	l := g.listen(t)
 	for range inside.MaxConnections {
 		g.connect(t)

@@ -83,6 +83,8 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	if !f.fixed { // the service has owners of its own, and many sandboxes
 		f.gitFlags.add(cmd)
 		f.portFlags.add(cmd)
+	} else {
+		f.portFlags.addOfHost(cmd)
 	}
 	f.pullFlags.add(cmd)
 	f.networkFlags.add(cmd)

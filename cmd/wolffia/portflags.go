@@ -21,8 +21,14 @@ type portFlags struct {
 }
 
 func (f *portFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.publish, "publish", nil, "make a server inside reachable at a port of the host: [ADDR:]LOCAL:PORT, at 127.0.0.1 unless ADDR is given")
+	f.addOfHost(cmd)
+}
+
+// addOfHost adds the flags by which a sandbox reaches services of the host: several sandboxes can
+// have the same.
+func (f *portFlags) addOfHost(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringArrayVar(&f.publish, "publish", nil, "make a server inside reachable at a port of the host: [ADDR:]LOCAL:PORT, at 127.0.0.1 unless ADDR is given")
 	fl.StringArrayVar(&f.expose, "expose", nil, "let the sandbox reach a service of the host's loopback at its own: HOST_PORT[:PORT]")
 	fl.StringArrayVar(&f.sockets, "socket", nil, "let the sandbox use a unix socket of the host, such as an ssh agent's: PATH[:INSIDE] (default INSIDE: its name in /tmp)")
 	fl.BoolVar(&f.force, "socket-force", false, "permit sockets by which the host can be controlled, such as a container engine's")

@@ -41,8 +41,8 @@ func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*
 		if p.keys, err = gate.ReadKeys(p.keyFile); err != nil {
 			return nil, err
 		}
-	} else if template.Network == runtime.NetworkHost || template.Egress != nil && len(template.Egress.Hosts) > 0 { // what is in there is the same user, and could ask for everything
-		return nil, runtime.Errorf(runtime.ErrInvalid, "--listen %s: sandboxes with --network host or --add-host can reach it: add --api-keys FILE, or use --listen unix:PATH", f.listen)
+	} else if template.Network == runtime.NetworkHost || len(template.Expose) > 0 || template.Egress != nil && len(template.Egress.Hosts) > 0 { // what is in there is the same user, and could ask for everything
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--listen %s: sandboxes with --network host, --add-host or --expose can reach it: add --api-keys FILE, or use --listen unix:PATH", f.listen)
 	}
 	return p, nil
 }
@@ -110,6 +110,11 @@ func socketApart(path string, c *runtime.SandboxConfig) error {
 	if err != nil { // it is not there yet; its own directory is
 		if dir, err = filepath.EvalSymlinks(filepath.Dir(filepath.Dir(path))); err != nil {
 			return runtime.Errorf(runtime.ErrInvalid, "socket %s: %w", path, err)
+		}
+	}
+	for _, s := range c.Sockets {
+		if given, err := filepath.EvalSymlinks(s.Source); err == nil && given == filepath.Join(dir, filepath.Base(path)) {
+			return runtime.Errorf(runtime.ErrInvalid, "--socket %s is the service's own: sandboxes could ask it for everything; leave it out", s.Source)
 		}
 	}
 	shown := []string{c.CodebasePath, c.Rootfs}
