@@ -138,8 +138,12 @@ func (c *Compiled) collectPorts() []uint16 {
 }
 
 // Remedy returns the flag of the command line that allows connections to a port of a name; with port
-// 0 those to the default ports. If a named list has the name, the flag names the list.
+// 0 those to the default ports. If a named list has the name, the flag names the list;
+// for NAME.wolffia it is the one that adds a header.
 func Remedy(name string, port uint16) string {
+	if host, local := strings.CutSuffix(name, LocalSuffix); local {
+		return "--header " + host + ":HEADER=@FILE"
+	}
 	for _, l := range lists {
 		for _, host := range l.Hosts {
 			n, ports, err := splitRule(host)

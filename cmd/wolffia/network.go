@@ -369,7 +369,7 @@ func learnedFlags(all []audit.Record) (flags []string) {
 		}
 	}
 	for _, r := range all {
-		if r.Host == nil || r.Remedy == "" || r.Op == "lookup" && connected[r.Host.Name] {
+		if r.Host == nil || r.Remedy == "" || strings.HasPrefix(r.Remedy, "--"+flagHeader) || r.Op == "lookup" && connected[r.Host.Name] { // a header has a file of the user's
 			continue
 		}
 		if !slices.Contains(flags, r.Remedy) {

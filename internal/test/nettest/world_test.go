@@ -85,7 +85,7 @@ func newWorld(t *testing.T) *world {
 	for name, text := range clientFiles(w.integrity) {
 		w.write(t, name, text)
 	}
-	serveSite(t, ca, w.visits, w.ssh, mux)
+	serveSite(t, ca, w.visits, w.ssh, sealing(mux))
 	return w
 }
 
