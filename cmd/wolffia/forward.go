@@ -131,9 +131,11 @@ type forwarder struct {
 const (
 	// maxForwarded bounds the connections of a port at once; more wait in the kernel's queue.
 	maxForwarded = 512
-	// lookAgain is the time between two attempts to reach a server that is not up: the kernel
-	// does not report when a process listens.
-	lookAgain = 50 * time.Millisecond
+	// lookAgain is the time between two attempts to reach a server that is not up, longer each
+	// time up to lookSeldom. No event replaces it: sock_diag(7) reports the end of sockets only, not
+	// that one listens, and gVisor has none of it.
+	lookAgain  = 10 * time.Millisecond
+	lookSeldom = 250 * time.Millisecond
 )
 
 // listen opens a port of this host, and serves it until the listener is closed.
@@ -171,7 +173,7 @@ func (f *forwarder) serve(ctx context.Context, l net.Listener, port int) {
 		}
 		if err != nil {
 			<-slots
-			time.Sleep(lookAgain) // no descriptor is left
+			time.Sleep(lookSeldom) // no descriptor is left
 			continue
 		}
 		go func() { // ends with the connection
@@ -183,7 +185,7 @@ func (f *forwarder) serve(ctx context.Context, l net.Listener, port int) {
 
 // dial connects to a server inside. With wait it tries until the server is up.
 func (f *forwarder) dial(ctx context.Context, port int) (net.Conn, error) {
-	for {
+	for pause := lookAgain; ; pause = min(2*pause, lookSeldom) {
 		conn, err := f.rt.DialPort(ctx, f.id, port)
 		if err == nil || !f.wait || !errors.Is(err, syscall.ECONNREFUSED) {
 			return conn, err
@@ -191,7 +193,7 @@ func (f *forwarder) dial(ctx context.Context, port int) (net.Conn, error) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(lookAgain):
+		case <-time.After(pause):
 		}
 	}
 }
