@@ -17,7 +17,11 @@ type Compiled struct {
 	headers      map[string][]Header // by name, without LocalSuffix
 	ports        []uint16
 	learn        bool
+	upstream     string // HOST:PORT
 }
+
+// Upstream returns HOST:PORT of the proxy that makes the connections, "" if there is none.
+func (c *Compiled) Upstream() string { return c.upstream }
 
 // Rule returns the entry of the policy that allows connections to a port of a name, and
 // whether one does. For NAME.wolffia, the name of a [Header], port 80 is allowed.

@@ -29,6 +29,9 @@ type Policy struct {
 	// Headers are the secrets that stay outside: http://NAME.wolffia inside is https://NAME
 	// outside, with the header added.
 	Headers []Header `json:"headers,omitempty"`
+	// Upstream is an HTTP proxy that makes the connections, "http://HOST:PORT"; "" means none. It resolves
+	// the names, so that only it can refuse addresses. Names of Hosts do not go through it.
+	Upstream string `json:"upstream,omitempty"`
 	// Learn allows all names with public addresses, on the ports of the rules and the default
 	// ports. What no rule allows is reported nonetheless.
 	Learn bool `json:"learn,omitempty"`
@@ -73,6 +76,12 @@ func (p *Policy) Compile() (*Compiled, error) {
 	for _, h := range p.Headers {
 		if err := c.header(h); err != nil {
 			return nil, fmt.Errorf("network header %q of %q: %w", h.Header, h.Name, err)
+		}
+	}
+	if p.Upstream != "" {
+		var err error
+		if c.upstream, err = upstream(p.Upstream); err != nil {
+			return nil, fmt.Errorf("upstream proxy: %w", err) // not its text, which may have a password
 		}
 	}
 	c.ports = c.collectPorts()

@@ -235,3 +235,18 @@ func TestRemedy(t *testing.T) {
 		}
 	}
 }
+
+func TestUpstream(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "http://proxy.example:3128": "proxy.example:3128", "http://10.0.0.1": "10.0.0.1:80", "http://[::1]:8080/": "[::1]:8080",
+	} {
+		if c, err := (&network.Policy{Upstream: text}).Compile(); err != nil || c.Upstream() != want {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{"proxy.example:3128", "https://proxy.example", "http://", "http://u:p@proxy.example", "http://a:0", "http://a:99999", "http://a/x", "socks5://a:1080", "http://a?b"} {
+		if _, err := (&network.Policy{Upstream: text}).Compile(); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}

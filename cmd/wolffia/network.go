@@ -109,6 +109,9 @@ func reaches(p *network.Policy) (all []reach) {
 	for _, name := range p.NoNameCheck {
 		all = append(all, reach{"no check", name, "of the name in TLS and HTTP"})
 	}
+	if p.Upstream != "" {
+		all = append(all, reach{"proxy", p.Upstream, "makes the connections"})
+	}
 	for _, h := range p.Headers {
 		all = append(all, reach{"header", h.Name, h.Header + " of " + h.File})
 	}

@@ -21,6 +21,7 @@ const (
 	flagAddHost    = "add-host"
 	flagNoSNICheck = "no-sni-check"
 	flagHeader     = "header"
+	flagUpstream   = "upstream-proxy"
 )
 
 // nameFlags are those that name what a filtered network reaches.
@@ -34,6 +35,7 @@ type networkFlags struct {
 	hosts    []string
 	unchecks []string
 	headers  []string
+	upstream string
 	learn    bool // not a flag: wolffia network learn sets it
 	fromFile bool // a policy file has named hosts
 }
@@ -41,6 +43,7 @@ type networkFlags struct {
 func (f *networkFlags) add(cmd *cobra.Command) {
 	f.flags = cmd.Flags()
 	f.flags.StringVar(&f.network, flagNetwork, string(runtime.NetworkNone), "none, filtered (the default with --allow-host and the like) or host: see wolffia help network")
+	f.flags.StringVar(&f.upstream, flagUpstream, "", "have an HTTP proxy of the host's network, http://HOST:PORT, make the connections of a filtered network; it resolves the names, and only it can refuse addresses")
 	f.addNames(cmd)
 }
 
@@ -63,7 +66,7 @@ func (f *networkFlags) apply(c *runtime.SandboxConfig) error {
 	c.Network = runtime.Network(f.network)
 	if !f.named() {
 		if c.Network == runtime.NetworkFiltered {
-			c.Egress = new(network.Policy) // names may come later
+			c.Egress = &network.Policy{Upstream: f.upstream} // names may come later
 		}
 		return nil
 	}
@@ -102,12 +105,13 @@ func (f *networkFlags) applyFile(a *app, c *runtime.SandboxConfig, made *policy.
 		allow(p, c.Egress)
 		p.Learn = c.Egress.Learn
 	}
+	p.Upstream = f.upstream
 	c.Network, c.Egress, f.fromFile = runtime.NetworkFiltered, p, true
 }
 
 // policy returns what the flags allow.
 func (f *networkFlags) policy() (*network.Policy, error) {
-	p := &network.Policy{Allow: f.allow, NoNameCheck: f.unchecks, Learn: f.learn}
+	p := &network.Policy{Allow: f.allow, NoNameCheck: f.unchecks, Learn: f.learn, Upstream: f.upstream}
 	for _, s := range f.hosts {
 		name, address, err := parseAddHost(s)
 		if err != nil {
@@ -176,6 +180,8 @@ func (f *networkFlags) mayReach(p *service.CreateSandboxParams) error {
 		return denied("egress.hosts: they can be addresses of this host: only wolffia serve --%s gives them", flagAddHost)
 	case e != nil && len(e.Headers) > 0:
 		return denied("egress.headers: they are files of this host: only wolffia serve --%s gives them", flagHeader)
+	case e != nil && e.Upstream != "":
+		return denied("egress.upstream: it can be a service of this host: only wolffia serve --%s gives it", flagUpstream)
 	case e != nil && e.Learn:
 		return denied("egress.learn: it allows all public hosts: name those that are needed in egress.allow")
 	}

@@ -29,7 +29,7 @@ or on TCP. The flags of create describe each new sandbox; configuration files ar
 read, since they say what you want for yourself, or what a project wants. Requests are logged to standard error, as JSON.
 
 On a loopback address (--listen 127.0.0.1:8080) only processes of yours and of root
-are served. Other addresses, and sandboxes with --network host, --add-host or --expose, need API keys: --api-keys FILE, of mode 0600,
+are served. Other addresses, and sandboxes with --network host, --add-host, --upstream-proxy or --expose, need API keys: --api-keys FILE, of mode 0600,
 has a key in each line, of 16 characters or more. With an owner after it, ORG/PROJECT/USER,
 a key is for that owner's sandboxes only. SIGHUP reads the file again. The service speaks
 no TLS: put a front end that does before an address that other machines can reach.

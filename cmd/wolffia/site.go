@@ -41,8 +41,8 @@ func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*
 		if p.keys, err = gate.ReadKeys(p.keyFile); err != nil {
 			return nil, err
 		}
-	} else if template.Network == runtime.NetworkHost || len(template.Expose) > 0 || template.Egress != nil && len(template.Egress.Hosts) > 0 { // what is in there is the same user, and could ask for everything
-		return nil, runtime.Errorf(runtime.ErrInvalid, "--listen %s: sandboxes with --network host, --add-host or --expose can reach it: add --api-keys FILE, or use --listen unix:PATH", f.listen)
+	} else if template.Network == runtime.NetworkHost || len(template.Expose) > 0 || template.Egress != nil && (len(template.Egress.Hosts) > 0 || template.Egress.Upstream != "") { // what is in there is the same user, and could ask for everything
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--listen %s: sandboxes with --network host, --add-host, --upstream-proxy or --expose can reach it: add --api-keys FILE, or use --listen unix:PATH", f.listen)
 	}
 	return p, nil
 }

@@ -184,7 +184,7 @@ type flagGroup struct {
 var flagGroups = []flagGroup{
 	{"Codebase and rules", []string{"codebase", "no-codebase", "mount-point", "preset", "policy", "rule", "reveal", "filter", "audit"}},
 	{"System and mounts", []string{"runtime", "platform", "rootfs", "image", "pull", "mount", "volume", "cache", "home", "toolchains", "no-toolchains", "no-git-config"}},
-	{"Network", []string{"network", "allow-host", "add-host", "no-sni-check", "header", "publish", "expose", "socket", "socket-force"}},
+	{"Network", []string{"network", "allow-host", "add-host", "no-sni-check", "header", "upstream-proxy", "publish", "expose", "socket", "socket-force"}},
 	{"Command and environment", []string{"env", "cwd", "interactive", "tty", "session", "no-wait", "timeout"}},
 	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},
 	{"Lifetime", []string{"ttl", "idle-timeout"}},

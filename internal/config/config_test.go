@@ -105,6 +105,7 @@ func TestBindings(t *testing.T) {
 		{"add-host", "", "add-host: [\"a.example:127.0.0.1\"]", "add-host: a project's file may not set it, since the address may be a service of this host"},
 		{"no-sni-check", "", "no-sni-check: [a.example]", "may not set it"},
 		{"header", "", "header: [\"a.example:Authorization=@token\"]", "may not set it, since it reads a file of yours"},
+		{"upstream-proxy", "", "upstream-proxy: \"http://a.example:3128\"", "may not set it, since the proxy decides where connections go"},
 		{"network", "network: none", "network: other", "other gives more than none of user:1"},
 		{"runtime", "", "runtime: gvisor", ok},
 		{"runtime", "", "runtime: docker", "docker gives more than bwrap"},

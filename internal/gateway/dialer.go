@@ -64,18 +64,11 @@ func (g *Gateway) dial(v *visitor, to target, by way) (*outlet, error) {
 		v.report(Event{Name: to.name, Port: int(to.port), Reason: ReasonLearned})
 	}
 	addr, consent := policy.Host(to.name)
-	addrs := []netip.Addr{addr}
-	if !consent {
-		var err error
-		if addrs, err = g.resolve(ctx, v, to, policy.Named(to.name)); err != nil {
-			return nil, err
-		}
-	}
-	conn, err := g.race(ctx, addrs, to.port)
+	conn, err := g.connect(ctx, v, policy, to)
 	if err != nil {
-		return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonUnreached})
+		return nil, err
 	}
-	o := &outlet{Conn: conn, g: g, to: to, by: by}
+	o := &outlet{Conn: conn, g: g, to: to, by: by, proxy: policy.Upstream()}
 	if consent {
 		o.consent = addr
 	}
@@ -86,20 +79,50 @@ func (g *Gateway) dial(v *visitor, to target, by way) (*outlet, error) {
 	return o, nil
 }
 
-// resolve returns the addresses of a name that a connection may go to, at least one.
-func (g *Gateway) resolve(ctx context.Context, v *visitor, to target, named bool) ([]netip.Addr, error) {
+// connect connects to the policy's own address of a target, through the policy's proxy, or to an
+// address that was looked up and checked.
+func (g *Gateway) connect(ctx context.Context, v *visitor, policy *network.Compiled, to target) (net.Conn, error) {
+	addr, consent := policy.Host(to.name)
+	addrs := []netip.Addr{addr}
+	if !consent {
+		if err := g.mayAsk(ctx, to, policy.Named(to.name)); err != nil {
+			return nil, err
+		}
+		if proxy := policy.Upstream(); proxy != "" {
+			return g.throughProxy(ctx, proxy, to)
+		}
+		var err error
+		if addrs, err = g.resolve(ctx, v, to); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := g.race(ctx, addrs, to.port)
+	if err != nil {
+		return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonUnreached})
+	}
+	return conn, nil
+}
+
+// mayAsk waits until a name may be told to those outside who resolve it, and returns an error if that is
+// too long: names that the program inside chose are limited in rate.
+func (g *Gateway) mayAsk(ctx context.Context, to target, named bool) error {
 	page := g.book.assign(to.name, named)
 	if page == nil {
-		return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonFull})
+		return refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonFull})
 	}
 	if !named && !page.asked.Load() {
 		limit, cancel := context.WithTimeout(ctx, g.options.patience)
 		defer cancel()
 		if g.lookups.Wait(limit) != nil {
-			return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonRate, Remedy: network.Remedy(to.name, to.port)})
+			return refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonRate, Remedy: network.Remedy(to.name, to.port)})
 		}
 		page.asked.Store(true)
 	}
+	return nil
+}
+
+// resolve returns the addresses of a name that a connection may go to, at least one.
+func (g *Gateway) resolve(ctx context.Context, v *visitor, to target) ([]netip.Addr, error) {
 	found, err := g.options.Lookup(ctx, to.name)
 	if err != nil || len(found) == 0 {
 		return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonResolve})

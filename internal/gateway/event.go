@@ -35,8 +35,12 @@ const (
 	ReasonForbidden = "the name leads to a %s address"
 	ReasonHeader    = "the file of the header cannot be used"
 	ReasonTaken     = "a program inside listens on the port at all addresses: it has to listen at 127.0.0.1"
+	ReasonUpstream  = "the upstream proxy does not answer"
 	ReasonSystem    = "the gateway lacks descriptors or memory"
 )
+
+// ReasonUpstreamRefuses: see [network.Policy].Upstream. Many proxies connect to port 443 only.
+const ReasonUpstreamRefuses = "the upstream proxy does not connect to the name and port"
 
 // ReasonLearned is the reason of an event that refused nothing: the policy learns, and no
 // rule of it allows the connection.

@@ -45,6 +45,8 @@ type Options struct {
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Dial connects to an address, on the host; nil: a net.Dialer. The connections have a method CloseWrite.
 	Dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
+	// DialProxy connects to the proxy of the policy, HOST:PORT, as Dial; nil: a net.Dialer.
+	DialProxy func(ctx context.Context, at string) (net.Conn, error)
 	// Process returns the process inside that has a socket, by its ends as the process sees them, for
 	// events; 0 and "" if it is not known. It is called at most 32 times a second. nil: never known.
 	Process func(local, remote netip.AddrPort) (pid int, program string)
@@ -95,6 +97,10 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 		o.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", to.String())
 		}
+	}
+	if o.DialProxy == nil {
+		dialer := &net.Dialer{}
+		o.DialProxy = func(ctx context.Context, at string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", at) }
 	}
 	if o.patience == 0 {
 		o.patience = patience

@@ -16,6 +16,7 @@ type outlet struct {
 	g         *Gateway
 	to        target
 	by        way
+	proxy     string      // the policy's proxy
 	consent   netip.Addr  // the policy's own address of the name, if it was dialled
 	unchecked atomic.Bool // what the connection says of its destination was not checked
 	end       sync.Once
@@ -27,7 +28,7 @@ func (o *outlet) mark(checked bool) { o.unchecked.Store(!checked) }
 // stands reports whether a policy allows the connection.
 func (o *outlet) stands(p *network.Compiled) bool {
 	addr, _ := p.Host(o.to.name)
-	return o.by.allowed(p, o.to) && addr == o.consent && !(o.unchecked.Load() && p.ChecksName(o.to.name))
+	return o.by.allowed(p, o.to) && addr == o.consent && p.Upstream() == o.proxy && !(o.unchecked.Load() && p.ChecksName(o.to.name))
 }
 
 // Close closes the connection.
