@@ -80,6 +80,9 @@ func lookedUp(text string) (name string, found bool) {
 		}
 		found = true
 	}
+	if !found && strings.Contains(text, "ERROR: No matching distribution found for ") {
+		return "pypi.org", true // pip does not say which name it looked up
+	}
 	return "", found
 }
 
