@@ -44,6 +44,11 @@ func (n *network) open(channel uint32, req *wire.NetRequest) {
 		h := &listening{connection: c, req: req}
 		n.set(channel, h)
 		go h.run() // ends when the channel is killed
+	case wire.NetHand:
+		c.taken = true
+		h := &hand{connection: c}
+		n.set(channel, h)
+		go h.run(req.Path) // ends with the connection, or when the channel is killed
 	case wire.NetAccept:
 		n.set(channel, c)
 		n.mu.Lock()

@@ -1,15 +1,20 @@
 package shim
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
 	"wolffia/internal/inside"
+	"wolffia/internal/rawsock"
+	"wolffia/internal/rootfs"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 	"wolffia/wire/client"
 )
 
@@ -27,30 +32,73 @@ func (s *shim) reach() (inside.Network, error) {
 		<-s.over
 		_ = conn.Close() // else requests would wait for PID 1 without end
 	}()
-	s.network = s.networkOver(inside.Relayed(conn))
+	s.network = s.networkOver(conn)
 	return s.network, nil
 }
 
-// networkOver returns the network of a sandbox whose PID 1 makes sockets as relayed. Where the
-// host's kernel is the sandbox's too, the shim makes them itself in the sandbox's network
-// namespace, but for unix sockets.
-func (s *shim) networkOver(relayed inside.Network) inside.Network {
-	if s.boot.OwnKernel || s.boot.Engine != "" {
+// networkOver returns the network of a sandbox whose PID 1 is at the other end of conn. Where the
+// host's kernel is the sandbox's too, the shim has the sockets itself, but for unix sockets: it makes
+// them in the sandbox's network namespace or, in an engine, has PID 1 hand them over.
+func (s *shim) networkOver(conn *client.Conn) inside.Network {
+	relayed := inside.Relayed(conn)
+	if s.boot.OwnKernel {
 		return relayed
 	}
-	if s.boot.Config.Network == runtime.NetworkHost {
+	var direct inside.Network
+	var err error
+	switch {
+	case s.boot.Engine != "":
+		if !rootfs.Reached(&s.boot.Config.SandboxConfig) {
+			return relayed
+		}
+		var hand *os.File
+		if hand, err = handed(conn, rootfs.HandDir(s.boot)); err == nil {
+			direct = inside.Handed(hand, relayed)
+		}
+	case s.boot.Config.Network == runtime.NetworkHost:
 		return inside.Host(relayed)
+	default:
+		pid := initOf(s.inst.PID)
+		if pid == 0 {
+			return relayed
+		}
+		direct, err = inside.Direct(pid, relayed)
 	}
-	pid := initOf(s.inst.PID)
-	if pid == 0 {
-		return relayed
-	}
-	direct, err := inside.Direct(pid, relayed)
 	if err != nil { // PID 1 does the same, only slower
 		fmt.Fprintln(os.Stderr, "network of the sandbox:", err)
 		return relayed
 	}
 	return direct
+}
+
+// handLimit is how long PID 1 may take to connect.
+const handLimit = 10 * time.Second
+
+// handed has PID 1 connect to a new unix socket in a directory that is launch.HandPath inside, and
+// returns the connection. No other process runs inside yet, and none finds a socket there later.
+func handed(conn *client.Conn, path string) (*os.File, error) {
+	dir, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	const name = "s"
+	at := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name) // see listen
+	l, err := rawsock.ListenPackets(at)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _, _ = l.Close(), os.Remove(at) }()
+	if err := l.SetDeadline(time.Now().Add(handLimit)); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handLimit)
+	defer cancel()
+	if err := conn.Hand(ctx, launch.HandPath+"/"+name); err != nil {
+		return nil, fmt.Errorf("connect PID 1 to the shim by a unix socket: %w", err)
+	}
+	hand, _, err := rawsock.Accept(l) // it is in the queue
+	return hand, err
 }
 
 // self makes the shim a client of its own.

@@ -25,6 +25,10 @@ const (
 	NetAccept
 	// NetPacket sends and receives datagrams at Address by UDP: see [AppendDatagram].
 	NetPacket
+	// NetHand connects to the unix socket (SOCK_SEQPACKET) at Path, by which the host asks for
+	// sockets that it carries the bytes of itself, until its channel is killed. Started answers it
+	// when it is connected. See [HandRequest].
+	NetHand
 
 	netOpEnd
 )
@@ -37,7 +41,7 @@ const (
 type NetRequest struct {
 	Op      NetOp
 	Address netip.AddrPort // NetDial, NetListen, NetPacket
-	Path    string         // NetListen: absolute; empty for TCP
+	Path    string         // NetListen: absolute; empty for TCP. NetHand: absolute
 	// Listener is the number of a listener, which the host chooses: NetListen, NetAccept.
 	Listener uint64
 }
@@ -67,7 +71,8 @@ func (p *parser) network() *NetRequest {
 	switch {
 	case n.Op == 0 || n.Op >= netOpEnd,
 		(n.Op == NetDial || n.Op == NetPacket) && !n.Address.IsValid(),
-		n.Op == NetListen && n.Address.IsValid() == (n.Path != ""):
+		n.Op == NetListen && n.Address.IsValid() == (n.Path != ""),
+		n.Op == NetHand && (n.Path == "" || n.Address.IsValid()):
 		p.bad = true
 	}
 	return n
@@ -142,4 +147,23 @@ func ParseDatagram(b []byte) (peer netip.AddrPort, data []byte, err error) {
 		return netip.AddrPort{}, nil, fmt.Errorf("%w: datagram", ErrProtocol)
 	}
 	return peer, p.rest, nil
+}
+
+// HandRequest returns the packet that asks for a socket by the unix socket of [NetHand]. kind
+// is a rawsock.Kind. The answer is one packet: a zero byte with the socket's descriptor
+// (SCM_RIGHTS in unix(7)), or JSON of a [Failure].
+func HandRequest(kind uint8, at netip.AddrPort) []byte { return appendAddress([]byte{kind}, at) }
+
+// MaxHand bounds the packets of NetHand, in bytes.
+const MaxHand = 4 << 10
+
+// ParseHand reads what HandRequest returns. The kind may be any.
+func ParseHand(b []byte) (kind uint8, at netip.AddrPort, err error) {
+	if len(b) > 0 {
+		p := parser{rest: b[1:]}
+		if at = p.address(); !p.bad && len(p.rest) == 0 && at.IsValid() {
+			return b[0], at, nil
+		}
+	}
+	return 0, netip.AddrPort{}, fmt.Errorf("%w: request for a descriptor", ErrProtocol)
 }

@@ -20,7 +20,8 @@ import (
 // was made, whichever thread uses it.
 type direct struct {
 	unix Network       // for ListenUnix; may be nil
-	work chan func()   // for the thread in the namespace; nil: that of this process
+	work chan func()   // for the thread in the namespace; nil: that of this process, or of hand
+	hand *hand         // makes the sockets; nil: this process does
 	end  chan struct{} // closed by Close
 
 	mu   sync.Mutex
@@ -86,8 +87,19 @@ func join(pid int) error {
 	return os.NewSyscallError("setns", unix.Setns(int(theirs.Fd()), unix.CLONE_NEWNET))
 }
 
-// socket makes a socket in the namespace. f must not block.
-func (d *direct) socket(ctx context.Context, f func() (*os.File, error)) (file *os.File, err error) {
+// socket makes a socket in the namespace.
+func (d *direct) socket(ctx context.Context, kind rawsock.Kind, at netip.AddrPort) (file *os.File, err error) {
+	if d.hand != nil {
+		file, err := d.hand.socket(ctx, kind, at)
+		select {
+		case <-d.end:
+			_ = file.Close() // nil is fine
+			return nil, net.ErrClosed
+		default:
+			return file, err
+		}
+	}
+	f := func() (*os.File, error) { return rawsock.Open(kind, at) }
 	if d.work == nil {
 		select {
 		case <-d.end:
@@ -127,7 +139,7 @@ func (d *direct) forget(c io.Closer) {
 
 // ListenTCP implements [Network].
 func (d *direct) ListenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
-	file, err := d.socket(ctx, func() (*os.File, error) { return rawsock.ListenTCP(at) })
+	file, err := d.socket(ctx, rawsock.Listening, at)
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: "tcp", Addr: net.TCPAddrFromAddrPort(at), Err: err}
 	}
@@ -155,7 +167,7 @@ func (l *keptListener) Close() error {
 
 // ListenUDP implements [Network].
 func (d *direct) ListenUDP(ctx context.Context, at netip.AddrPort) (net.PacketConn, error) {
-	file, err := d.socket(ctx, func() (*os.File, error) { return rawsock.ListenUDP(at) })
+	file, err := d.socket(ctx, rawsock.Datagrams, at)
 	if err != nil {
 		return nil, &net.OpError{Op: "listen", Net: "udp", Addr: net.UDPAddrFromAddrPort(at), Err: err}
 	}
@@ -192,8 +204,8 @@ func (d *direct) ListenUnix(ctx context.Context, path string) (net.Listener, err
 // DialTCP implements [Network]. The thread in the namespace makes the socket only, since a
 // program inside decides how long connecting takes.
 func (d *direct) DialTCP(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-	sa, domain := rawsock.Sockaddr(to)
-	file, err := d.socket(ctx, func() (*os.File, error) { return rawsock.TCP(domain) })
+	sa, _ := rawsock.Sockaddr(to)
+	file, err := d.socket(ctx, rawsock.Stream, to)
 	if err == nil {
 		defer file.Close()
 		err = rawsock.Connect(ctx, file, sa)
@@ -215,6 +227,9 @@ func (d *direct) Close() error {
 	}
 	for c := range open {
 		_ = c.Close()
+	}
+	if d.hand != nil {
+		d.hand.close()
 	}
 	return nil
 }

@@ -42,6 +42,36 @@ func AddrPort(sa unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
+// A Kind is what Open makes of an address. The zero Kind is invalid.
+type Kind uint8
+
+// The kinds, which are in the stream to PID 1 too (package wire).
+const (
+	_         Kind = iota
+	Stream         // of TCP, for the address to be dialled
+	Listening      // of TCP, at the address
+	Datagrams      // of UDP, at the address
+
+	kindEnd
+)
+
+// Valid reports whether a kind is one of the constants.
+func (k Kind) Valid() bool { return k > 0 && k < kindEnd }
+
+// Open returns a new socket that does not block. The caller closes it.
+func Open(kind Kind, at netip.AddrPort) (*os.File, error) {
+	switch kind {
+	case Stream:
+		_, domain := Sockaddr(at)
+		return TCP(domain)
+	case Listening:
+		return ListenTCP(at)
+	case Datagrams:
+		return ListenUDP(at)
+	}
+	return nil, unix.EINVAL
+}
+
 // TCP returns a new socket that does not block. The caller closes it.
 func TCP(domain int) (*os.File, error) {
 	fd, err := unix.Socket(domain, unix.SOCK_STREAM|flags, unix.IPPROTO_TCP)
@@ -85,7 +115,7 @@ func bound(domain, kind, protocol int, at unix.Sockaddr) (*os.File, error) {
 	if err == nil {
 		call, err = "bind", unix.Bind(fd, at)
 	}
-	if err == nil && kind == unix.SOCK_STREAM {
+	if err == nil && kind != unix.SOCK_DGRAM {
 		call, err = "listen", unix.Listen(fd, backlog)
 	}
 	if err != nil {

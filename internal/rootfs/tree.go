@@ -37,6 +37,14 @@ func BindTree(b *boot.Params) (*staticfs.Stats, error) {
 // EmptyDir returns an empty directory, to be mounted over others.
 func EmptyDir(b *boot.Params) string { return at(b, "no-directory") }
 
+// HandDir returns the directory that becomes launch.HandPath.
+func HandDir(b *boot.Params) string { return at(b, "hand") }
+
+// Reached reports whether the shim has a use for sockets in a sandbox's network namespace.
+func Reached(c *runtime.SandboxConfig) bool {
+	return c.Network == runtime.NetworkFiltered || c.Network == runtime.NetworkNone && len(c.Publish)+len(c.Expose)+len(c.Sockets) > 0
+}
+
 // at returns the path of a sandbox's own file on the host, which an engine must be able
 // to reach.
 func at(b *boot.Params, name string) string { return filepath.Join(cmp.Or(b.Engine, b.Mnt), name) }

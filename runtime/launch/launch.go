@@ -53,6 +53,7 @@ type Spec struct {
 	Binds   []runtime.Mount // the codebase, other directories, single files; parents are mounted first
 	Scratch []string        // directories in memory
 	Git     string          // host directory that becomes GitPath; empty: there is none inside
+	Hand    string          // host directory that becomes HandPath; empty: there is none inside
 	Guest   string          // host path of the guest binary
 	Network runtime.Network
 	Seccomp []byte // array of struct sock_filter

@@ -17,6 +17,9 @@ const (
 	// GitPath is a directory with git's configuration of the system level, in the file
 	// config.
 	GitPath = "/run/wolffia/git"
+	// HandPath is a directory in which the shim makes a unix socket, to which PID 1 connects before
+	// any other process starts: wire.NetHand. Then it is empty.
+	HandPath = "/run/wolffia/hand"
 	// SessionsPath is an empty directory of PID 1's own, for its shell sessions, which
 	// so do not depend on room in /tmp. The name is short since each command sent to a
 	// shell contains it.
@@ -85,6 +88,9 @@ func (s *Spec) Mounts() []Mount {
 	// These come last, so that no mount of the user's can cover them.
 	if s.Git != "" {
 		all = append(all, Mount{Source: s.Git, Target: GitPath})
+	}
+	if s.Hand != "" {
+		all = append(all, Mount{Source: s.Hand, Target: HandPath})
 	}
 	return append(all,
 		Mount{Kind: Tmpfs, Target: SessionsPath, Mode: 0o700, Size: size.sessions},

@@ -99,6 +99,17 @@ func (c *Conn) DialTCP(ctx context.Context, to netip.AddrPort, ended func()) (ne
 	return &netConn{p: p}, nil
 }
 
+// Hand has the guest connect to the unix socket at a path inside, and make sockets there: see
+// [wire.NetHand]. It waits until the guest is connected. The guest ends the channel with the
+// connection.
+func (c *Conn) Hand(ctx context.Context, path string) error {
+	p, err := c.open(&wire.NetRequest{Op: wire.NetHand, Path: path}, nil)
+	if err != nil {
+		return err
+	}
+	return begun(ctx, p)
+}
+
 // A netConn is a connection of a socket inside.
 type netConn struct {
 	p    *Process

@@ -164,6 +164,12 @@ func (k *keeper) compose() (*launch.Spec, error) {
 	if err := os.Mkdir(rootfs.EmptyDir(b), 0o555); err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
+	if rootfs.Reached(&b.Config.SandboxConfig) {
+		spec.Hand = rootfs.HandDir(b)
+		if err := os.Mkdir(spec.Hand, 0o755); err != nil {
+			return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+	}
 	// Engines mount the deeper target later, whatever the order.
 	if err := rootfs.KeepSockets(b, spec, <-rootfs.ListSockets(b)); err != nil {
 		return nil, err

@@ -1,0 +1,104 @@
+package rawsock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Packets over unix sockets, with descriptors: unix(7).
+
+// ListenPackets returns a socket that listens for packets at a new path, which does not block. The
+// caller closes it, and removes the path.
+func ListenPackets(path string) (*os.File, error) {
+	return bound(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0, &unix.SockaddrUnix{Name: path})
+}
+
+// DialPackets connects to a socket of ListenPackets. The connection does not block. The caller
+// closes it.
+func DialPackets(path string) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|flags, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("connect", err)
+	}
+	return os.NewFile(uintptr(fd), "packets"), nil
+}
+
+// SendFile sends a packet of one byte with a descriptor, if that is possible at once.
+func SendFile(connection, file *os.File) error {
+	return control(file, func(fd int) error {
+		rights := unix.UnixRights(fd)
+		return control(connection, func(fd int) error {
+			return os.NewSyscallError("sendmsg", unix.Sendmsg(fd, []byte{0}, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL))
+		})
+	})
+}
+
+// ReceiveFile waits for a packet, and returns its length and its descriptor, nil if it does not have
+// exactly one. A packet that is longer than b, or has more descriptors, is an error. A length of 0
+// is the end of the connection. The caller closes the file. It does not block.
+func ReceiveFile(connection *os.File, b []byte) (n int, file *os.File, err error) {
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		return 0, nil, err
+	}
+	oob := make([]byte, unix.CmsgSpace(4))
+	var oobn, seen int
+	var result error
+	err = raw.Read(func(fd uintptr) bool {
+		for {
+			n, oobn, seen, _, result = unix.Recvmsg(int(fd), b, oob, unix.MSG_CMSG_CLOEXEC)
+			if !errors.Is(result, unix.EINTR) {
+				return !errors.Is(result, unix.EAGAIN)
+			}
+		}
+	})
+	if err = errors.Join(err, os.NewSyscallError("recvmsg", result)); err != nil {
+		return 0, nil, err
+	}
+	var fds []int
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	for i := range messages {
+		if got, rerr := unix.ParseUnixRights(&messages[i]); rerr == nil {
+			fds = append(fds, got...)
+		}
+	}
+	if err == nil && (len(fds) > 1 || seen&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0) {
+		err = fmt.Errorf("a packet with %d descriptors, or one that is cut", len(fds))
+	}
+	if err != nil {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+		return 0, nil, err
+	}
+	if len(fds) == 1 {
+		_ = unix.SetNonblock(fds[0], true) // who sent it can change that, and have a thread of its receiver wait
+		file = os.NewFile(uintptr(fds[0]), "received")
+	}
+	return n, file, nil
+}
+
+// Is reports whether a descriptor is a socket of this domain, kind and protocol, and whether it listens
+// as it should (getsockopt in socket(7)).
+func Is(file *os.File, domain, kind, protocol int, listens bool) bool {
+	accepts := 0
+	if listens {
+		accepts = 1
+	}
+	err := control(file, func(fd int) error {
+		for option, want := range map[int]int{unix.SO_DOMAIN: domain, unix.SO_TYPE: kind, unix.SO_PROTOCOL: protocol, unix.SO_ACCEPTCONN: accepts} {
+			if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option); err != nil || got != want {
+				return unix.EINVAL
+			}
+		}
+		return nil
+	})
+	return err == nil
+}
