@@ -202,7 +202,7 @@ func carry(conn halfCloser, dial func(context.Context) (net.Conn, error)) error 
 
 // reset has the peer see that the connection was refused, where the kernel can tell it.
 func reset(conn net.Conn) {
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = tcp.SetLinger(0)
 	}
 }

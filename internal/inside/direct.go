@@ -23,6 +23,7 @@ type direct struct {
 	work chan func()   // for the thread in the namespace; nil: that of this process, or of hand
 	hand *hand         // makes the sockets; nil: this process does
 	end  chan struct{} // closed by Close
+	big  bool          // the loopback has big packets
 
 	mu   sync.Mutex
 	open map[io.Closer]struct{} // listeners; nil after Close; guarded by mu
@@ -42,6 +43,9 @@ func Direct(pid int, unixSockets Network) (Network, error) {
 	go func() { // ends with Close
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		err := join(pid)
+		if err == nil {
+			d.big = enlargePackets() == nil // else it is slower
+		}
 		joined <- err
 		for err == nil {
 			select {
@@ -160,6 +164,15 @@ type keptListener struct {
 	d *direct
 }
 
+// Accept implements [net.Listener].
+func (l *keptListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.d.fast(c), nil
+}
+
 func (l *keptListener) Close() error {
 	l.d.forget(l.Listener)
 	return l.Listener.Close()
@@ -213,7 +226,19 @@ func (d *direct) DialTCP(ctx context.Context, to netip.AddrPort) (net.Conn, erro
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: net.TCPAddrFromAddrPort(to), Err: err}
 	}
-	return net.FileConn(file)
+	c, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
+	}
+	return d.fast(c), nil
+}
+
+// fast returns a connection whose bytes are carried as is best for the loopback.
+func (d *direct) fast(c net.Conn) net.Conn {
+	if tcp, is := c.(*net.TCPConn); is && d.big {
+		return bigConn{tcp}
+	}
+	return c
 }
 
 // Close implements [Network].

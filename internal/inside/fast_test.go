@@ -1,0 +1,141 @@
+package inside
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/testenv"
+)
+
+// calls notes the lengths of its calls: a reader that has these bytes, at most so many at a time.
+type calls struct {
+	*bytes.Reader
+	most    int
+	buffers []int
+	written bytes.Buffer
+}
+
+func (c *calls) Read(b []byte) (int, error) {
+	c.buffers = append(c.buffers, len(b))
+	return c.Reader.Read(b[:min(len(b), c.most)])
+}
+
+func (c *calls) Write(b []byte) (int, error) { return c.written.Write(b) }
+
+// Much data is copied in big pieces, little in a small buffer, and the big buffers are given back.
+func TestCarry(t *testing.T) {
+	data := make([]byte, 10*bigBuffer)
+	for i := range data {
+		data[i] = byte(i >> 8)
+	}
+	most := func(c *calls) (biggest int) {
+		for _, n := range c.buffers {
+			biggest = max(biggest, n)
+		}
+		return biggest
+	}
+	run := func(limit int) *calls {
+		t.Helper()
+		c := &calls{Reader: bytes.NewReader(data), most: limit}
+		n, err := carry(&c.written, struct{ io.Reader }{c})
+		if err != nil || n != int64(len(data)) || !bytes.Equal(c.written.Bytes(), data) {
+			t.Errorf("%d bytes of %d, %v", n, len(data), err)
+		}
+		if len(bigBuffers) != 0 {
+			t.Errorf("%d big buffers are in use", len(bigBuffers))
+		}
+		return c
+	}
+	if c := run(bigBuffer); most(c) != bigBuffer || len(c.buffers) > 13 {
+		t.Errorf("buffers of %v", c.buffers)
+	}
+	if c := run(4000); most(c) != buffer {
+		t.Errorf("little data at a time: buffers of up to %d", most(c))
+	}
+	// A slow sender after a fast one gets a small buffer again.
+	c := &calls{Reader: bytes.NewReader(data[:buffer+5000]), most: buffer}
+	if _, err := carry(&c.written, struct{ io.Reader }{c}); err != nil || c.buffers[1] != bigBuffer || c.buffers[2] != buffer {
+		t.Errorf("buffers of %v, %v", c.buffers, err)
+	}
+	// There is a bound on big ones.
+	for range cap(bigBuffers) {
+		bigBuffers <- struct{}{}
+	}
+	c = &calls{Reader: bytes.NewReader(data), most: bigBuffer}
+	if _, err := carry(&c.written, struct{ io.Reader }{c}); err != nil || most(c) != buffer || !bytes.Equal(c.written.Bytes(), data) {
+		t.Errorf("buffers of up to %d, %v", most(c), err)
+	}
+	for range cap(bigBuffers) {
+		<-bigBuffers
+	}
+}
+
+// The loopback of a network namespace gets big packets.
+func TestEnlargePackets(t *testing.T) {
+	if !testenv.InNamespace(t) {
+		return
+	}
+	type result struct{ before, after uint32 }
+	results := make(chan result)
+	errs := make(chan error, 1)
+	go func() {
+		defer close(results)
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			errs <- err
+			return
+		}
+		before := packetSize(t)
+		if before == 0 { // of a kernel before 6.3
+			errs <- nil
+			return
+		}
+		if err := enlargePackets(); err != nil {
+			errs <- err
+			return
+		}
+		results <- result{before, packetSize(t)}
+	}()
+	got, ok := <-results
+	if !ok {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+		t.Skip("this kernel has no big packets of IPv4")
+	}
+	if got.before != 65536 || got.after != bigPacket {
+		t.Errorf("%+v", got)
+	}
+}
+
+// packetSize returns the loopback's biggest packet of TCP over IPv4; 0 if the kernel does not say.
+func packetSize(t *testing.T) uint32 {
+	table, err := syscall.NetlinkRIB(syscall.RTM_GETLINK, syscall.AF_UNSPEC)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	messages, err := syscall.ParseNetlinkMessage(table)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	for i := range messages {
+		attributes, err := syscall.ParseNetlinkRouteAttr(&messages[i])
+		if err != nil {
+			continue // the end
+		}
+		for _, a := range attributes {
+			if a.Attr.Type == unix.IFLA_GSO_IPV4_MAX_SIZE {
+				return binary.NativeEndian.Uint32(a.Value)
+			}
+		}
+	}
+	return 0
+}
