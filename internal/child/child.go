@@ -20,6 +20,9 @@ type Command struct {
 	Env   []string // the whole environment
 	Files []*os.File
 	Attr  *syscall.SysProcAttr // nil is the default
+	// Sockets has StartPiped make sockets of the standard input and output: they hold more than
+	// pipes, of which each user has so much only (pipe-user-pages-soft in proc_sys_fs(5)).
+	Sockets bool
 }
 
 // A Child is a started program. It is safe for concurrent use.

@@ -4,16 +4,19 @@ import (
 	"errors"
 	"io"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
-// A Piped is a child whose standard streams are pipes.
+// A Piped is a child whose standard streams are pipes, or sockets.
 type Piped struct {
 	*Child
 	Stream io.ReadWriteCloser // the child's standard output and input
 	Stderr io.ReadCloser
 }
 
-// StartPiped is Start with pipes as descriptors 0, 1 and 2; Files follow from 3 on.
+// StartPiped is Start with pipes as descriptors 0, 1 and 2, or sockets as 0 and 1; Files follow from 3
+// on.
 func StartPiped(c *Command) (_ *Piped, err error) {
 	var ours, theirs []*os.File
 	defer func() {
@@ -27,7 +30,11 @@ func StartPiped(c *Command) (_ *Piped, err error) {
 		}
 	}()
 	for fd := range 3 {
-		r, w, err := os.Pipe()
+		way := os.Pipe
+		if c.Sockets && fd < 2 {
+			way = func() (r, w *os.File, err error) { return sockets(1 - fd) }
+		}
+		r, w, err := way()
 		if err != nil {
 			return nil, err
 		}
@@ -44,6 +51,24 @@ func StartPiped(c *Command) (_ *Piped, err error) {
 	}
 	return &Piped{Child: child, Stream: &stream{ours[1], ours[0]}, Stderr: ours[2]}, nil
 }
+
+// sockets returns a pipe made of sockets. ours is the end that does not block: 0 to read from, 1 to write to.
+func sockets(ours int) (r, w *os.File, err error) {
+	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd[ours], true)
+	}
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	_ = unix.Shutdown(fd[0], unix.SHUT_WR)
+	_ = unix.SetsockoptInt(fd[1], unix.SOL_SOCKET, unix.SO_SNDBUF, roomOfSockets)
+	return os.NewFile(uintptr(fd[0]), "|0"), os.NewFile(uintptr(fd[1]), "|1"), nil
+}
+
+// roomOfSockets is the size of a pipe of sockets, in bytes. The kernel has a limit of its own
+// (net.core.wmem_max).
+const roomOfSockets = 1 << 20
 
 // A stream reads from one pipe and writes to another.
 type stream struct{ r, w *os.File }

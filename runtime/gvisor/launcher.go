@@ -103,7 +103,7 @@ func start(spec *launch.Spec, flags []string) (*launch.Instance, error) {
 	c, err := child.StartPiped(child.WithBarrier(&child.Command{
 		Path: "/proc/self/exe", Args: append([]string{"wolffia", stageArg}, flags...),
 		Files: []*os.File{program}, // fdProgram
-		Attr:  attr(spec),
+		Attr:  attr(spec), Sockets: true,
 	}, spec.Barrier))
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
