@@ -78,6 +78,7 @@ fuzz: ## fuzz each target for FUZZTIME (default 30s)
 	@scripts/fuzz $${FUZZTIME:-30s}
 
 bench: build runsc ## measure, with peers beside us in the same run
+	-@scripts/setup bench
 	@scripts/bench
 
 cover: ## coverage of the unit tests

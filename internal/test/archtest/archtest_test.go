@@ -59,7 +59,7 @@ var allow = map[string][]string{
 	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig"},
 	"internal/hostsocket":             {"runtime"},
-	"internal/inside":                 {"internal/rawsock", "wire/client"},
+	"internal/inside":                 {"internal/rawsock", "wire", "wire/client"},
 	"internal/rmtree":                 {"internal/beneath"},
 	"internal/statedir":               {"runtime", "internal/filelock", "internal/proc", "internal/rmtree", "internal/statefile", "internal/step"},
 	"internal/statefile":              {"internal/step"},

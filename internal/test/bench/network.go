@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"wolffia/network"
@@ -203,6 +204,8 @@ func (n *netbench) output(program string, args ...string) (*speed, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                // pasta has a child
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // that could go on for ever
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
