@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -15,7 +16,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"wolffia/internal/filetool"
+	"wolffia/internal/filecall"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -169,7 +170,7 @@ func (s *Server) addFiles() {
 }
 
 // inside does a file operation, as a command in the sandbox.
-func (c *call) inside(ctx context.Context, req *filetool.Request) (*filetool.Response, error) {
+func (c *call) inside(ctx context.Context, req *filecall.Request) (*filecall.Reply, error) {
 	if req.Path == "" {
 		req.Path = "."
 	}
@@ -181,11 +182,11 @@ func (c *call) inside(ctx context.Context, req *filetool.Request) (*filetool.Res
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > filetool.MaxRequest {
-		return nil, fmt.Errorf("the content is too large: at most %d bytes, with escapes; write it in parts, with bash", filetool.MaxRequest)
+	if len(text) > filecall.MaxRequest {
+		return nil, fmt.Errorf("the content is too large: at most %d bytes, with escapes; write it in parts, with bash", filecall.MaxRequest)
 	}
 	res, err := c.Runtime.Exec(ctx, c.id(), &runtime.ExecRequest{
-		Command: []string{launch.GuestPath, filetool.Arg}, Stdin: bytes.NewReader(text), Timeout: fileLimit, MaxOutput: answerLimit(req),
+		Command: []string{launch.GuestPath, filecall.Arg}, Stdin: bytes.NewReader(text), Timeout: fileLimit, MaxOutput: answerLimit(req),
 	})
 	switch {
 	case err != nil:
@@ -196,7 +197,7 @@ func (c *call) inside(ctx context.Context, req *filetool.Request) (*filetool.Res
 	if res.Truncated() {
 		return nil, errors.New("the tool inside has answered with more than was asked for")
 	}
-	answer := new(filetool.Response)
+	answer := new(filecall.Reply)
 	if err := json.Unmarshal(res.Stdout, answer); err != nil || res.ExitCode != 0 {
 		said := valid(bytes.TrimSpace(res.Stderr[:min(len(res.Stderr), 300)]))
 		if strings.Contains(said, "arguments [") {
@@ -204,10 +205,10 @@ func (c *call) inside(ctx context.Context, req *filetool.Request) (*filetool.Res
 		}
 		return nil, fmt.Errorf("the tool inside failed with exit code %d: %s", res.ExitCode, said)
 	}
-	if answer.Error != nil {
-		message := fmt.Sprintf("%s: %s", req.Path, answer.Error.Message)
-		if req.Op == filetool.Glob || answer.Error.Kind == filetool.Invalid {
-			message = answer.Error.Message
+	if e := answer.Err; e != nil {
+		message := cmp.Or(e.Cause, e.Message)
+		if req.Op != filecall.OpGlob && e.Kind != filecall.KindInvalid {
+			message = req.Path + ": " + message
 		}
 		if _, lines := c.denials(res.Denied); lines != "" {
 			message += "\n" + strings.TrimSuffix(lines, "\n")
@@ -219,7 +220,7 @@ func (c *call) inside(ctx context.Context, req *filetool.Request) (*filetool.Res
 
 // answerLimit returns how many bytes an answer may have, as JSON: the process that writes it is
 // one of the sandbox, and others there could change it.
-func answerLimit(req *filetool.Request) int {
+func answerLimit(req *filecall.Request) int {
 	const (
 		escaped = 6        // bytes of JSON for one byte
 		more    = 64 << 10 // for a path, an error and the other fields
@@ -239,7 +240,7 @@ func take(ctx context.Context, from <-chan struct{}) error {
 
 // changing does an operation that changes a file. It does one after the other: two edits of a
 // file at the same time would lose one.
-func (c *call) changing(ctx context.Context, req *filetool.Request) (*filetool.Response, error) {
+func (c *call) changing(ctx context.Context, req *filecall.Request) (*filecall.Reply, error) {
 	if err := take(ctx, c.writing); err != nil {
 		return nil, err
 	}
@@ -266,7 +267,7 @@ func (c *call) read(ctx context.Context, in readIn) (reply, *readOut, error) {
 	if err != nil {
 		return reply{}, nil, err
 	}
-	req := &filetool.Request{Op: filetool.Read, Path: in.Path, MaxBytes: most, Line: in.Line, Lines: in.Lines}
+	req := &filecall.Request{Op: filecall.OpRead, Path: in.Path, MaxBytes: most, Line: in.Line, Lines: in.Lines}
 	switch {
 	case in.Encoding != "" && in.Encoding != "utf-8" && in.Encoding != "base64":
 		return reply{}, nil, fmt.Errorf("encoding %q: it must be utf-8 or base64", in.Encoding)
@@ -339,7 +340,7 @@ func (c *call) readBinary(ctx context.Context, name string, out *readOut) (reply
 	if out.Size <= maxImage {
 		most = maxImage
 	}
-	res, err := c.inside(ctx, &filetool.Request{Op: filetool.Read, Path: name, MaxBytes: most, Raw: true})
+	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpRead, Path: name, MaxBytes: most, Raw: true})
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -384,7 +385,7 @@ func (c *call) write(ctx context.Context, in writeIn) (reply, *writeOut, error) 
 	default:
 		return reply{}, nil, fmt.Errorf("encoding %q: it must be utf-8 or base64", in.Encoding)
 	}
-	res, err := c.changing(ctx, &filetool.Request{Op: filetool.Write, Path: in.Path, Data: data})
+	res, err := c.changing(ctx, &filecall.Request{Op: filecall.OpWrite, Path: in.Path, Data: data})
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -400,7 +401,7 @@ func (c *call) edit(ctx context.Context, in editIn) (reply, *editOut, error) {
 	if in.Path == "" {
 		return reply{}, nil, errors.New("path is empty")
 	}
-	res, err := c.changing(ctx, &filetool.Request{Op: filetool.Edit, Path: in.Path, Old: in.Old, New: in.New, All: in.All})
+	res, err := c.changing(ctx, &filecall.Request{Op: filecall.OpEdit, Path: in.Path, Old: in.Old, New: in.New, All: in.All})
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -429,7 +430,7 @@ func (c *call) list(ctx context.Context, in listIn) (reply, *listOut, error) {
 	if err != nil {
 		return reply{}, nil, err
 	}
-	res, err := c.inside(ctx, &filetool.Request{Op: filetool.List, Path: in.Path, Depth: depth, Max: most, MaxBytes: MaxOutput})
+	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpTree, Path: in.Path, Depth: depth, Max: most, MaxBytes: MaxOutput})
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -460,7 +461,7 @@ func (c *call) glob(ctx context.Context, in globIn) (reply, *globOut, error) {
 	if err != nil {
 		return reply{}, nil, err
 	}
-	res, err := c.inside(ctx, &filetool.Request{Op: filetool.Glob, Path: in.Path, Pattern: in.Pattern, Max: most, MaxBytes: MaxOutput})
+	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpGlob, Path: in.Path, Pattern: in.Pattern, Max: most, MaxBytes: MaxOutput})
 	if err != nil {
 		return reply{}, nil, err
 	}
@@ -486,8 +487,8 @@ func (c *call) grep(ctx context.Context, in grepIn) (reply, *grepOut, error) {
 	if in.Pattern == "" {
 		return reply{}, nil, errors.New("pattern is empty")
 	}
-	res, err := c.inside(ctx, &filetool.Request{
-		Op: filetool.Grep, Path: in.Path, Pattern: in.Pattern, Files: in.Glob, IgnoreCase: in.IgnoreCase, Fixed: in.Fixed,
+	res, err := c.inside(ctx, &filecall.Request{
+		Op: filecall.OpGrep, Path: in.Path, Pattern: in.Pattern, Files: in.Glob, IgnoreCase: in.IgnoreCase, Fixed: in.Fixed,
 		Context: in.Context, NamesOnly: in.FilesOnly, Max: most, MaxBytes: defaultRead,
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"wolffia/internal/filetool"
+	"wolffia/internal/filecall"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -242,6 +242,6 @@ func explanation(rules *perm.Policy, rel string, dir bool) perm.Explanation {
 
 // isDir reports whether a path is a directory inside.
 func (c *call) isDir(ctx context.Context, name string) bool {
-	res, err := c.inside(ctx, &filetool.Request{Op: filetool.List, Path: name, Max: 1})
+	res, err := c.inside(ctx, &filecall.Request{Op: filecall.OpTree, Path: name, Max: 1})
 	return err == nil && res.Path != ""
 }

@@ -42,8 +42,11 @@ const (
 	FileOpHost    = filecall.OpHost
 )
 
-// maxFileReply is the largest reply to a [FileRequest], in bytes.
-const maxFileReply = 16 << 20
+// The largest [FileRequest] and the largest reply to one, in bytes.
+const (
+	maxFileRequest = 8 << 20
+	maxFileReply   = 16 << 20
+)
 
 // Path returns the absolute path that a name has in the sandbox: a relative one is below the
 // mount point. The error is of class [runtime.ErrInvalid].
@@ -64,11 +67,11 @@ func (i *Inside) Files(ctx context.Context, q *FileRequest) (*FileReply, error) 
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > filecall.MaxRequest {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "the request has %d bytes, the limit is %d", len(text), filecall.MaxRequest)
+	if len(text) > maxFileRequest {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "the request has %d bytes, the limit is %d", len(text), maxFileRequest)
 	}
 	r, err := i.fleet.rt.Exec(ctx, i.box.ID, &runtime.ExecRequest{
-		Command: []string{launch.GuestPath, "files"}, Stdin: bytes.NewReader(text), Timeout: insideLimit, MaxOutput: maxFileReply,
+		Command: []string{launch.GuestPath, filecall.Arg}, Stdin: bytes.NewReader(text), Timeout: insideLimit, MaxOutput: maxFileReply,
 	})
 	switch {
 	case err != nil:
@@ -91,13 +94,13 @@ func (i *Inside) Files(ctx context.Context, q *FileRequest) (*FileReply, error) 
 // classOf returns the class of an error in a sandbox.
 func classOf(kind string) error {
 	switch kind {
-	case filecall.KindMissing:
+	case filecall.KindMissing, filecall.KindNotDir, filecall.KindLoop:
 		return runtime.ErrNotFound
 	case filecall.KindExists:
 		return runtime.ErrExists
 	case filecall.KindDenied:
 		return runtime.ErrDenied
-	case filecall.KindInvalid:
+	case filecall.KindInvalid, filecall.KindNotRegular, filecall.KindTooLarge, filecall.KindName:
 		return runtime.ErrInvalid
 	}
 	return runtime.ErrUnavailable

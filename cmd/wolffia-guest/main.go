@@ -2,14 +2,14 @@
 // standard input and output.
 //
 // Any process inside can also run it as a command that moves files between the
-// sandbox and its standard streams, as wolffia cp and the service do:
+// sandbox and its standard streams, as wolffia cp, wolffia mcp and the service do:
 //
 //	guest pack PATH        guest get MAXBYTES PATH
 //	guest unpack PATH      guest put BYTES PATH
 //	guest files            guest read|lines FROM MOST PATH
 //	guest write
 //
-// guest tool does one file operation of wolffia mcp: see package filetool.
+// Package filecall describes the last four.
 //
 // updatemaxprocs=0 keeps the Go runtime from reading the cgroup's CPU limit once a
 // second: there can be many of these processes, and they are idle.
@@ -29,7 +29,6 @@ import (
 	"wolffia/guest"
 	"wolffia/internal/archive"
 	"wolffia/internal/filecall"
-	"wolffia/internal/filetool"
 )
 
 func main() {
@@ -83,10 +82,7 @@ func run(args []string) error {
 	}
 	if len(args) == 1 {
 		switch args[0] {
-		case filetool.Arg:
-			unix.Umask(0o022)
-			return filetool.Main(os.Stdin, os.Stdout)
-		case "files":
+		case filecall.Arg:
 			unix.Umask(0o022)
 			return filecall.Serve(os.Stdout, os.Stdin)
 		case "write":

@@ -1,21 +1,31 @@
-// Package filecall has the calls about files that a service makes in a sandbox. They are
-// done by a process inside, with its rights: [Do] there, and the host sends a [Request] to
-// it and reads the [Reply], which can say anything.
+// Package filecall does file operations inside a sandbox for a process on the host, such as
+// the service or wolffia mcp. They are done by a process inside, with its rights, and need
+// nothing of the image: [Do] there; the host sends a [Request] to it and reads the [Reply],
+// which can say anything.
 //
-//	guest files          Request on stdin, Reply on stdout
+//	guest files                    Request on stdin, Reply on stdout
 //	guest read FROM MOST PATH      Head, then the content on stdout
 //	guest lines FIRST MOST PATH    Head, then the lines on stdout
-//	guest write          Target, then the content in chunks on stdin
+//	guest write                    Target, then the content in chunks on stdin
 //
 // Symbolic links on the way to a file are followed, as the sandbox has them.
 package filecall
 
-import (
-	"time"
-)
+import "time"
 
-// The operations of a [Request].
+// Arg is the argument with which wolffia-guest does a [Request].
+const Arg = "files"
+
+// The operations of a [Request]. Those on the one file or directory Path are of an agent's
+// tools, the others are of a service.
 const (
+	OpRead  = "read"
+	OpWrite = "write" // creates or replaces the file
+	OpEdit  = "edit"  // replaces an exact text in the file
+	OpTree  = "tree"  // lists what is in the directory, Depth levels deep, without what is in .git
+	OpGlob  = "glob"  // finds files by the pattern of their paths
+	OpGrep  = "grep"  // finds lines by a regular expression
+
 	OpInfo    = "info"    // describes Paths
 	OpList    = "list"    // describes what is in the directory Path, Depth levels deep
 	OpSearch  = "search"  // describes what is below the directory Path and has a base name that matches Pattern
@@ -28,16 +38,44 @@ const (
 	OpHost    = "host"    // describes the machine
 )
 
-// A Request asks for one operation.
+// A Request asks for one operation. Paths are absolute, or relative to the working directory.
 type Request struct {
-	Op      string             `json:"op"`
+	Op      string `json:"op"`
+	Path    string `json:"path,omitempty"`
+	Pattern string `json:"pattern,omitempty"` // of path.Match; empty: all. Of OpGlob and OpGrep it is as doublestar and RE2 have it
+	Depth   int    `json:"depth,omitempty"`   // levels of directories; 0 means 1
+	// MaxBytes is how many bytes of text or data the reply to an agent's tool has.
+	MaxBytes int `json:"maxBytes,omitempty"`
+
 	Paths   []string           `json:"paths,omitempty"`
-	Path    string             `json:"path,omitempty"`
-	Pattern string             `json:"pattern,omitempty"` // of path.Match; empty: all
-	Depth   int                `json:"depth,omitempty"`
 	Modes   map[string]Mode    `json:"modes,omitempty"`   // by path
 	Moves   []Move             `json:"moves,omitempty"`   // done in this order
 	Replace map[string]Replace `json:"replace,omitempty"` // by path
+
+	// Of OpRead: lines from Line on, the first is 1; or bytes from Offset on, if Bytes is set.
+	// Raw returns Data in place of Text. Lines 0: up to the end.
+	Line   int   `json:"line,omitempty"`
+	Lines  int   `json:"lines,omitempty"`
+	Bytes  bool  `json:"bytes,omitempty"`
+	Offset int64 `json:"offset,omitempty"`
+	Raw    bool  `json:"raw,omitempty"`
+
+	// Of OpWrite.
+	Data []byte `json:"data,omitempty"`
+
+	// Of OpEdit: Old is replaced by New, once, or wherever it is with All.
+	Old string `json:"old,omitempty"`
+	New string `json:"new,omitempty"`
+	All bool   `json:"all,omitempty"`
+
+	// Of OpTree, OpGlob and OpGrep: Max is how many entries, names or matches the reply has.
+	Max int `json:"max,omitempty"`
+	// Of OpGrep. Files limits it to files that match this pattern of OpGlob.
+	Files      string `json:"files,omitempty"`
+	IgnoreCase bool   `json:"ignoreCase,omitempty"`
+	Fixed      bool   `json:"fixed,omitempty"` // Pattern is a text
+	Context    int    `json:"context,omitempty"`
+	NamesOnly  bool   `json:"namesOnly,omitempty"` // the files with matches, and how many
 }
 
 // A Mode says what a file is to have. The zero value changes nothing.
@@ -65,6 +103,50 @@ type Reply struct {
 	Counts map[string]int `json:"counts,omitempty"` // replacements, by path
 	Host   *Host          `json:"host,omitempty"`
 	Err    *Error         `json:"err,omitempty"`
+
+	// Path is the file that was read, written or changed, after symbolic links.
+	Path string `json:"path,omitempty"`
+	Size int64  `json:"size,omitempty"` // in bytes, afterwards
+
+	Text      string `json:"text,omitempty"`
+	Data      []byte `json:"data,omitempty"`
+	Binary    bool   `json:"binary,omitempty"`    // the file is not text; Text is empty
+	Lossy     bool   `json:"lossy,omitempty"`     // bytes that are not UTF-8 were replaced in Text
+	First     int    `json:"first,omitempty"`     // number of the first line of Text
+	Last      int    `json:"last,omitempty"`      // number of the last line of Text
+	Total     int    `json:"total,omitempty"`     // lines of the file; 0: not counted
+	Truncated bool   `json:"truncated,omitempty"` // the file, or the list, goes on
+	Cut       bool   `json:"cut,omitempty"`       // the last line of Text is not complete
+	Next      int64  `json:"next,omitempty"`      // offset in bytes after Text or Data
+
+	Created bool  `json:"created,omitempty"`
+	Count   int   `json:"count,omitempty"` // of replacements
+	Lines   []int `json:"lines,omitempty"` // the first replacements, by line
+
+	Entries []Entry  `json:"entries,omitempty"`
+	Names   []string `json:"names,omitempty"`
+	Matches []Match  `json:"matches,omitempty"`
+	// Skipped counts files and directories that could not be read, and SkippedBinary files
+	// that are not text.
+	Skipped       int `json:"skipped,omitempty"`
+	SkippedBinary int `json:"skippedBinary,omitempty"`
+}
+
+// An Entry is a name that OpTree has found.
+type Entry struct {
+	Name   string `json:"name"` // relative to the directory
+	Type   string `json:"type"` // "file", "directory", "link" or "other"
+	Size   int64  `json:"size"` // of a file, in bytes
+	Target string `json:"target,omitempty"`
+}
+
+// A Match is a line that OpGrep has found, or one of its context, or with NamesOnly a file.
+type Match struct {
+	Path    string `json:"path"`
+	Line    int    `json:"line,omitempty"`
+	Text    string `json:"text,omitempty"`
+	Context bool   `json:"context,omitempty"`
+	Count   int    `json:"count,omitempty"` // of matching lines, with NamesOnly
 }
 
 // An Info describes a file; of a symbolic link it describes the link.
@@ -92,15 +174,24 @@ type Host struct {
 type Error struct {
 	Kind    string `json:"kind"` // one of the kinds
 	Message string `json:"message"`
+	// Cause is the end of Message, without the file; empty: Message has none.
+	Cause string `json:"cause,omitempty"`
 }
 
 // The kinds of an [Error].
 const (
-	KindMissing = "missing"
-	KindExists  = "exists"
-	KindDenied  = "denied"
-	KindInvalid = "invalid"
-	KindOther   = "other"
+	KindMissing    = "missing"
+	KindExists     = "exists"
+	KindDenied     = "denied"
+	KindNotRegular = "notRegular"
+	KindNotDir     = "notDirectory"
+	KindLoop       = "loop" // of symbolic links
+	KindName       = "name" // no file can have the name
+	KindTooLarge   = "tooLarge"
+	KindNoMatch    = "noMatch"
+	KindAmbiguous  = "ambiguous"
+	KindInvalid    = "invalid" // the request
+	KindOther      = "other"
 )
 
 func (e *Error) Error() string { return e.Message }
@@ -120,12 +211,14 @@ type Target struct {
 
 const (
 	// MaxRequest is the largest Request, in bytes of JSON.
-	MaxRequest = 8 << 20
+	MaxRequest = 48 << 20
 	// MaxInfos is how many files a Reply describes.
 	MaxInfos = 20_000
-	// MaxText is the largest file in which text is replaced, and the largest one whose size
+	// MaxText is the largest file in which text is replaced or edited, and the largest one whose size
 	// is only known after reading it, in bytes.
 	MaxText = 32 << 20
 	// MaxFile is the largest file that write takes, in bytes.
 	MaxFile = 1 << 30
+	// maxVisited is how many names a walk looks at.
+	maxVisited = 2_000_000
 )

@@ -16,41 +16,6 @@ import (
 	"wolffia/internal/archive"
 )
 
-// Serve does the request on r and writes the reply to w.
-func Serve(w io.Writer, r io.Reader) error {
-	text, err := io.ReadAll(io.LimitReader(r, MaxRequest+1))
-	if err != nil {
-		return err
-	}
-	var q Request
-	if err := json.Unmarshal(text, &q); err != nil {
-		return err
-	}
-	return json.NewEncoder(w).Encode(Do(&q))
-}
-
-// open opens a regular file to read it, and returns its size.
-func open(path string) (*os.File, int64, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	if !st.Mode().IsRegular() { // opening it can block, or have an effect
-		return nil, 0, archive.ErrNotRegular
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, 0, err
-	}
-	if st, err = f.Stat(); err == nil && !st.Mode().IsRegular() { // it was replaced
-		err = archive.ErrNotRegular
-	}
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, st.Size(), nil
-}
-
 // explain returns an error for a file as exit codes need it.
 func explain(path string, err error) error {
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
@@ -65,7 +30,7 @@ func explain(path string, err error) error {
 // Read writes a Head and the content of the file from the offset on, of at most most bytes;
 // most < 0 means all. A negative offset counts from the end of the file.
 func Read(w io.Writer, path string, from, most int64) error {
-	f, size, err := open(path)
+	f, size, err := archive.OpenRegular(path)
 	if err != nil {
 		return explain(path, err)
 	}
@@ -103,7 +68,7 @@ func Read(w io.Writer, path string, from, most int64) error {
 // Lines writes a Head and lines of a file, of at most most lines from the line number first
 // on; the first line of a file has the number 1. most < 0 means all.
 func Lines(w io.Writer, path string, first, most int64) error {
-	f, size, err := open(path)
+	f, size, err := archive.OpenRegular(path)
 	if err != nil {
 		return explain(path, err)
 	}

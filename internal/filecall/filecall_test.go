@@ -18,7 +18,7 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-func write(t *testing.T, path, text string) {
+func put(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func is(t *testing.T, path, want string) {
 	}
 }
 
-func TestWrite(t *testing.T) {
+func TestSend(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "d", "file")
 	var sent bytes.Buffer
@@ -55,7 +55,7 @@ func TestWrite(t *testing.T) {
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o640 {
 		t.Errorf("%v, %v", st, err)
 	}
-	write(t, path, "old")
+	put(t, path, "old")
 	for _, n := range []int{0, 5, len(whole) / 2, len(whole) - 4, len(whole) - 1} { // cut off
 		if err := Write(bytes.NewReader(whole[:n])); !errors.Is(err, archive.ErrShort) {
 			t.Errorf("%d bytes: %v", n, err)
@@ -71,9 +71,9 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestReadPart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	write(t, path, "one\ntwo\nthree")
+	put(t, path, "one\ntwo\nthree")
 	for _, c := range []struct {
 		read       func(io.Writer, string, int64, int64) error
 		from, most int64
@@ -118,9 +118,9 @@ func TestDo(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	outside := filepath.Join(t.TempDir(), "kept")
-	write(t, outside, "kept")
-	write(t, at("a"), "text text")
-	write(t, at("b"), "b")
+	put(t, outside, "kept")
+	put(t, at("a"), "text text")
+	put(t, at("b"), "b")
 	if err := errors.Join(os.Mkdir(at("d"), 0o755), os.Symlink(filepath.Dir(outside), at("d/out")), os.Symlink("a", at("link"))); err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +142,9 @@ func TestDo(t *testing.T) {
 		{Request{Op: OpMove, Moves: []Move{{at("none"), at("c")}}}, KindMissing},
 		{Request{Op: OpMove, Moves: []Move{{at("a"), at("none/c")}}}, KindMissing},
 		{Request{Op: OpReplace, Replace: map[string]Replace{at("a"): {}}}, KindInvalid},
-		{Request{Op: OpReplace, Replace: map[string]Replace{at("d"): {Old: "x"}}}, KindInvalid},
+		{Request{Op: OpReplace, Replace: map[string]Replace{at("d"): {Old: "x"}}}, KindNotRegular},
 		{Request{Op: OpReplace, Replace: map[string]Replace{at("a"): {Old: "text", New: strings.Repeat("x", MaxText)}}}, KindInvalid},
-		{Request{Op: OpMkdir, Modes: map[string]Mode{at("a/x"): {}}}, KindMissing},
+		{Request{Op: OpMkdir, Modes: map[string]Mode{at("a/x"): {}}}, KindNotDir},
 	} {
 		if r := Do(&c.q); r.Err == nil || r.Err.Kind != c.kind || r.Err.Message == "" {
 			t.Errorf("%.200v: %+v, want %s", c.q, r.Err, c.kind)

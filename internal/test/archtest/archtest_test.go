@@ -83,8 +83,7 @@ var allow = map[string][]string{
 	"cmd/wolffia":                     {"..."},
 	"cmd/wolffia-image":               {"image", "image/*", "internal/boot"},
 	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/keeper"},
-	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filecall", "internal/filetool"},
-	"internal/filetool":               {"internal/archive"},
+	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filecall"},
 	"mcp":                             {"runtime", "runtime/launch", "perm", "internal/*"},
 }
 
@@ -137,7 +136,7 @@ var home = map[string]string{
 	"github.com/containerd/errdefs":                   "runtime/docker/engine",
 	"github.com/distribution/reference":               "runtime/docker/engine",
 	"github.com/modelcontextprotocol/go-sdk":          "mcp",
-	"github.com/bmatcuk/doublestar/v4":                "internal/filetool",
+	"github.com/bmatcuk/doublestar/v4":                "internal/filecall",
 }
 
 // banned are calls that the code does without, and why.

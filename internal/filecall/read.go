@@ -1,4 +1,4 @@
-package filetool
+package filecall
 
 import (
 	"bufio"
@@ -20,34 +20,35 @@ const (
 // isBinary reports whether a file that begins with b is not text.
 func isBinary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 }
 
-func read(req *Request) (*Response, error) {
+// read reads a part of a file for an agent's tool.
+func read(req *Request, res *Reply) error {
 	f, size, err := archive.OpenRegular(req.Path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close()
 	real, err := filepath.EvalSymlinks(req.Path)
 	if err != nil {
 		real = req.Path // it was replaced
 	}
-	res := &Response{Path: real, Size: size}
+	res.Path, res.Size = real, size
 	if req.Bytes || req.Raw {
-		return res, readBytes(req, res, f)
+		return readBytes(req, res, f)
 	}
 	r := bufio.NewReaderSize(f, 64<<10)
 	if head, err := r.Peek(sniffed); isBinary(head) {
 		res.Binary = true
-		return res, nil
+		return nil
 	} else if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+		return err
 	}
-	return res, readLines(req, res, r)
+	return readLines(req, res, r)
 }
 
 // readBytes reads bytes from an offset on.
-func readBytes(req *Request, res *Response, f io.ReadSeeker) error {
+func readBytes(req *Request, res *Reply, f io.ReadSeeker) error {
 	if req.Offset < 0 {
-		return errorf(Invalid, "the offset is negative")
+		return errorf(KindInvalid, "the offset is negative")
 	}
 	if _, err := f.Seek(req.Offset, io.SeekStart); err != nil {
 		return err
@@ -87,13 +88,13 @@ func wholeRunes(b []byte) int {
 	return len(b)
 }
 
-func (res *Response) setText(b []byte) {
+func (res *Reply) setText(b []byte) {
 	res.Text = strings.ToValidUTF8(string(b), string(utf8.RuneError))
 	res.Lossy = !utf8.Valid(b)
 }
 
 // readLines reads lines, and counts all of them unless there are too many.
-func readLines(req *Request, res *Response, r *bufio.Reader) error {
+func readLines(req *Request, res *Reply, r *bufio.Reader) error {
 	first := max(req.Line, 1)
 	var text []byte
 	var at int64 // bytes read
@@ -148,7 +149,7 @@ func readLines(req *Request, res *Response, r *bufio.Reader) error {
 	if res.Last > 0 {
 		res.First = first
 	} else if first > 1 && res.Total > 0 && first > res.Total {
-		return errorf(Invalid, "line %d: the file has %d lines", first, res.Total)
+		return errorf(KindInvalid, "line %d: the file has %d lines", first, res.Total)
 	}
 	res.setText(text)
 	return nil

@@ -1,4 +1,4 @@
-package filetool
+package filecall
 
 import (
 	"bufio"
@@ -10,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -18,20 +17,6 @@ import (
 
 	"wolffia/internal/archive"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
-
-// join lists lines, of which there are count.
-func join(lines []int, count int) string {
-	var all []string
-	for _, n := range lines {
-		all = append(all, itoa(n))
-	}
-	if count > len(lines) {
-		all = append(all, "...")
-	}
-	return strings.Join(all, ", ")
-}
 
 // directory returns the real path of the directory at path.
 func directory(name string) (string, error) {
@@ -41,20 +26,20 @@ func directory(name string) (string, error) {
 	}
 	st, err := os.Stat(real)
 	if err == nil && !st.IsDir() {
-		err = errorf(NotDir, "not a directory")
+		err = errorf(KindNotDir, "not a directory")
 	}
 	return real, err
 }
 
 // A walk visits what is below a directory, in the order of names, and follows no symbolic link.
 type walk struct {
-	res     *Response
+	res     *Reply
 	bytes   int // what the response may still have
 	entries int // how many
 	visited int
 }
 
-func newWalk(req *Request, res *Response) *walk {
+func newWalk(req *Request, res *Reply) *walk {
 	return &walk{res: res, bytes: req.MaxBytes, entries: req.Max}
 }
 
@@ -90,14 +75,15 @@ func (w *walk) each(root string, visit func(rel string, d fs.DirEntry) error) er
 	})
 }
 
-func list(req *Request) (*Response, error) {
+// tree lists a directory for an agent's tool.
+func tree(req *Request, res *Reply) error {
 	root, err := directory(req.Path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	res := &Response{Path: root}
+	res.Path = root
 	w := newWalk(req, res)
-	err = w.each(root, func(rel string, d fs.DirEntry) error {
+	return w.each(root, func(rel string, d fs.DirEntry) error {
 		e := Entry{Name: rel, Type: typeOf(d)}
 		if info, err := d.Info(); err == nil && d.Type().IsRegular() {
 			e.Size = info.Size()
@@ -114,7 +100,6 @@ func list(req *Request) (*Response, error) {
 		}
 		return nil
 	})
-	return res, err
 }
 
 func typeOf(d fs.DirEntry) string {
@@ -132,7 +117,7 @@ func typeOf(d fs.DirEntry) string {
 // checkPattern returns an error about a pattern of Glob that is malformed.
 func checkPattern(pattern string) error {
 	if pattern == "" || !doublestar.ValidatePattern(pattern) {
-		return errorf(Invalid, "pattern %q: it must be like **/*.go or src/**/*.{ts,tsx}", pattern)
+		return errorf(KindInvalid, "pattern %q: it must be like **/*.go or src/**/*.{ts,tsx}", pattern)
 	}
 	return nil
 }
@@ -140,9 +125,9 @@ func checkPattern(pattern string) error {
 // below reports whether the walk of a pattern has to enter a directory named .git.
 func below(pattern string) bool { return strings.Contains(pattern, ".git") }
 
-func glob(req *Request) (*Response, error) {
+func glob(req *Request, res *Reply) error {
 	if err := checkPattern(req.Pattern); err != nil {
-		return nil, err
+		return err
 	}
 	base, pattern := doublestar.SplitPattern(req.Pattern)
 	from := req.Path
@@ -154,12 +139,12 @@ func glob(req *Request) (*Response, error) {
 	}
 	root, err := directory(from)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	res := &Response{Path: root}
+	res.Path = root
 	w := newWalk(req, res)
 	git := below(req.Pattern) || below(from)
-	err = w.each(root, func(rel string, d fs.DirEntry) error {
+	return w.each(root, func(rel string, d fs.DirEntry) error {
 		if d.IsDir() {
 			if d.Name() == ".git" && !git {
 				return fs.SkipDir
@@ -176,7 +161,6 @@ func glob(req *Request) (*Response, error) {
 		res.Names = append(res.Names, name)
 		return nil
 	})
-	return res, err
 }
 
 const (
@@ -184,7 +168,7 @@ const (
 	shown    = 500      // bytes of a line in a match
 )
 
-func grep(req *Request) (*Response, error) {
+func grep(req *Request, res *Reply) error {
 	pattern := req.Pattern
 	if req.Fixed {
 		pattern = regexp.QuoteMeta(pattern)
@@ -194,31 +178,31 @@ func grep(req *Request) (*Response, error) {
 	}
 	find, err := regexp.Compile(pattern)
 	if err != nil {
-		return nil, errorf(Invalid, "pattern %q: %v (the syntax is RE2's; fixed takes it as a text)", req.Pattern, err)
+		return errorf(KindInvalid, "pattern %q: %v (the syntax is RE2's; fixed takes it as a text)", req.Pattern, err)
 	}
 	if req.Files != "" {
 		if err := checkPattern(req.Files); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	real, err := filepath.EvalSymlinks(req.Path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	st, err := os.Stat(real)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	res := &Response{Path: real}
+	res.Path = real
 	g := &grepping{walk: newWalk(req, res), req: req, find: find}
 	if !st.IsDir() {
 		if err := g.file(real, req.Path); err != nil && !errors.Is(err, fs.SkipAll) {
-			return nil, err
+			return err
 		}
-		return res, nil
+		return nil
 	}
 	git := below(req.Files) || below(req.Path)
-	err = g.each(real, func(rel string, d fs.DirEntry) error {
+	return g.each(real, func(rel string, d fs.DirEntry) error {
 		switch {
 		case d.IsDir() && d.Name() == ".git" && !git:
 			return fs.SkipDir
@@ -232,7 +216,6 @@ func grep(req *Request) (*Response, error) {
 		}
 		return err
 	})
-	return res, err
 }
 
 // matches reports whether a file matches the pattern that limits a grep. Without a slash the

@@ -1,4 +1,4 @@
-package filetool
+package filecall
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // tree makes files below a new directory, which becomes the current one.
-func tree(t *testing.T, files map[string]string) {
+func files(t *testing.T, files map[string]string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for name, text := range files {
@@ -25,7 +26,7 @@ func tree(t *testing.T, files map[string]string) {
 }
 
 // do does an operation as the program does: by JSON.
-func do(t *testing.T, req Request) *Response {
+func do(t *testing.T, req Request) *Reply {
 	t.Helper()
 	if req.MaxBytes == 0 {
 		req.MaxBytes = 1 << 20
@@ -38,10 +39,10 @@ func do(t *testing.T, req Request) *Response {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := Main(bytes.NewReader(in), &out); err != nil {
+	if err := Serve(&out, bytes.NewReader(in)); err != nil {
 		t.Fatal(err)
 	}
-	res := new(Response)
+	res := new(Reply)
 	if err := json.Unmarshal(out.Bytes(), res); err != nil {
 		t.Fatal(err)
 	}
@@ -52,36 +53,36 @@ func do(t *testing.T, req Request) *Response {
 func fails(t *testing.T, req Request, kind, part string) {
 	t.Helper()
 	res := do(t, req)
-	if res.Error == nil || res.Error.Kind != kind || !strings.Contains(res.Error.Message, part) {
-		t.Errorf("%+v: %+v, want %s: %s", req, res.Error, kind, part)
+	if res.Err == nil || res.Err.Kind != kind || !strings.Contains(res.Err.Message, part) || strings.Contains(res.Err.Cause, req.Path) && res.Err.Cause != "" {
+		t.Errorf("%+v: %+v, want %s: %s", req, res.Err, kind, part)
 	}
 }
 
 func TestRead(t *testing.T) {
-	tree(t, map[string]string{
+	files(t, map[string]string{
 		"a": "one\ntwo\nthree\nfour", "empty": "", "bin": "x\x00y", "latin": "caf\xe9\n", "wide": strings.Repeat("ä", 100) + "\nend\n",
 		"long": strings.Repeat(strings.Repeat("x", 99)+"\n", 3000),
 	})
 	for _, c := range []struct {
 		req  Request
-		want Response
+		want Reply
 	}{
-		{Request{Path: "a"}, Response{Text: "one\ntwo\nthree\nfour", First: 1, Last: 4, Total: 4, Next: 18}},
-		{Request{Path: "a", Line: 2, Lines: 2}, Response{Text: "two\nthree\n", First: 2, Last: 3, Total: 4, Truncated: true, Next: 14}},
-		{Request{Path: "a", Line: 4, Lines: 9}, Response{Text: "four", First: 4, Last: 4, Total: 4, Next: 18}},
-		{Request{Path: "a", MaxBytes: 9}, Response{Text: "one\ntwo\n", First: 1, Last: 2, Total: 4, Truncated: true, Next: 8}},
-		{Request{Path: "a", Bytes: true, Offset: 4, MaxBytes: 5}, Response{Text: "two\nt", Truncated: true, Next: 9}},
-		{Request{Path: "empty"}, Response{}},
-		{Request{Path: "bin"}, Response{Binary: true}},
-		{Request{Path: "bin", Raw: true}, Response{Binary: true, Data: []byte("x\x00y"), Next: 3}},
-		{Request{Path: "latin"}, Response{Text: "caf\ufffd\n", Lossy: true, First: 1, Last: 1, Total: 1, Next: 5}},
-		{Request{Path: "wide", MaxBytes: 5}, Response{Text: "ää", First: 1, Last: 1, Total: 2, Truncated: true, Cut: true, Next: 4}},
-		{Request{Path: "wide", Bytes: true, MaxBytes: 5}, Response{Text: "ää", Truncated: true, Next: 4}},
+		{Request{Path: "a"}, Reply{Text: "one\ntwo\nthree\nfour", First: 1, Last: 4, Total: 4, Next: 18}},
+		{Request{Path: "a", Line: 2, Lines: 2}, Reply{Text: "two\nthree\n", First: 2, Last: 3, Total: 4, Truncated: true, Next: 14}},
+		{Request{Path: "a", Line: 4, Lines: 9}, Reply{Text: "four", First: 4, Last: 4, Total: 4, Next: 18}},
+		{Request{Path: "a", MaxBytes: 9}, Reply{Text: "one\ntwo\n", First: 1, Last: 2, Total: 4, Truncated: true, Next: 8}},
+		{Request{Path: "a", Bytes: true, Offset: 4, MaxBytes: 5}, Reply{Text: "two\nt", Truncated: true, Next: 9}},
+		{Request{Path: "empty"}, Reply{}},
+		{Request{Path: "bin"}, Reply{Binary: true}},
+		{Request{Path: "bin", Raw: true}, Reply{Binary: true, Data: []byte("x\x00y"), Next: 3}},
+		{Request{Path: "latin"}, Reply{Text: "caf\ufffd\n", Lossy: true, First: 1, Last: 1, Total: 1, Next: 5}},
+		{Request{Path: "wide", MaxBytes: 5}, Reply{Text: "ää", First: 1, Last: 1, Total: 2, Truncated: true, Cut: true, Next: 4}},
+		{Request{Path: "wide", Bytes: true, MaxBytes: 5}, Reply{Text: "ää", Truncated: true, Next: 4}},
 	} {
-		c.req.Op = Read
+		c.req.Op = OpRead
 		got := do(t, c.req)
-		if got.Error != nil {
-			t.Errorf("%+v: %v", c.req, got.Error)
+		if got.Err != nil {
+			t.Errorf("%+v: %v", c.req, got.Err)
 			continue
 		}
 		got.Path, got.Size = "", 0
@@ -89,16 +90,16 @@ func TestRead(t *testing.T) {
 			t.Errorf("%+v:\n got %+v\nwant %+v", c.req, *got, c.want)
 		}
 	}
-	all := do(t, Request{Op: Read, Path: "long", Line: 2999})
+	all := do(t, Request{Op: OpRead, Path: "long", Line: 2999})
 	if all.First != 2999 || all.Last != 3000 || all.Total != 3000 || len(all.Text) != 200 {
 		t.Errorf("%+v", all)
 	}
-	fails(t, Request{Op: Read, Path: "a", Line: 5}, Invalid, "the file has 4 lines")
+	fails(t, Request{Op: OpRead, Path: "a", Line: 5}, KindInvalid, "the file has 4 lines")
 }
 
 // What is not a regular file is neither read nor waited for.
 func TestHostile(t *testing.T) {
-	tree(t, map[string]string{"d/f": "text"})
+	files(t, map[string]string{"d/f": "text"})
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -109,51 +110,51 @@ func TestHostile(t *testing.T) {
 	must(os.Symlink("loop", "loop"))
 	must(os.Symlink("d/f", "link"))
 	must(os.Symlink("nothing", "dangling"))
-	for _, op := range []string{Read, Edit} {
-		fails(t, Request{Op: op, Path: "fifo", Old: "a"}, NotRegular, "regular")
-		fails(t, Request{Op: op, Path: "d", Old: "a"}, NotRegular, "regular")
-		fails(t, Request{Op: op, Path: "/dev/zero", Old: "a"}, NotRegular, "regular")
-		fails(t, Request{Op: op, Path: "nothing", Old: "a"}, Missing, "no such file")
-		fails(t, Request{Op: op, Path: "d/f/x", Old: "a"}, NotDir, "not a directory")
-		fails(t, Request{Op: op, Path: "loop", Old: "a"}, Other, "too many")
-		fails(t, Request{Op: op, Path: "a\x00b", Old: "a"}, Other, "invalid")
+	for _, op := range []string{OpRead, OpEdit} {
+		fails(t, Request{Op: op, Path: "fifo", Old: "a"}, KindNotRegular, "regular")
+		fails(t, Request{Op: op, Path: "d", Old: "a"}, KindNotRegular, "regular")
+		fails(t, Request{Op: op, Path: "/dev/zero", Old: "a"}, KindNotRegular, "regular")
+		fails(t, Request{Op: op, Path: "nothing", Old: "a"}, KindMissing, "no such file")
+		fails(t, Request{Op: op, Path: "d/f/x", Old: "a"}, KindNotDir, "not a directory")
+		fails(t, Request{Op: op, Path: "loop", Old: "a"}, KindLoop, "too many")
+		fails(t, Request{Op: op, Path: "a\x00b", Old: "a"}, KindName, "invalid")
 	}
-	fails(t, Request{Op: Write, Path: "fifo"}, NotRegular, "regular")
-	fails(t, Request{Op: Write, Path: "d"}, NotRegular, "regular")
-	fails(t, Request{Op: Write, Path: "dangling"}, Missing, "link to nothing")
-	fails(t, Request{Op: Write, Path: "new/"}, Invalid, "slash")
-	fails(t, Request{Op: Write, Path: ""}, Invalid, "empty")
-	fails(t, Request{Op: "format", Path: "/"}, Invalid, "does not exist")
-	if res := do(t, Request{Op: Write, Path: "link", Data: []byte("new")}); res.Error != nil || !strings.HasSuffix(res.Path, "d/f") {
+	fails(t, Request{Op: OpWrite, Path: "fifo"}, KindNotRegular, "regular")
+	fails(t, Request{Op: OpWrite, Path: "d"}, KindNotRegular, "regular")
+	fails(t, Request{Op: OpWrite, Path: "dangling"}, KindMissing, "link to nothing")
+	fails(t, Request{Op: OpWrite, Path: "new/"}, KindInvalid, "slash")
+	fails(t, Request{Op: OpWrite, Path: ""}, KindInvalid, "empty")
+	fails(t, Request{Op: "format", Path: "/"}, KindInvalid, "does not exist")
+	if res := do(t, Request{Op: OpWrite, Path: "link", Data: []byte("new")}); res.Err != nil || !strings.HasSuffix(res.Path, "d/f") {
 		t.Errorf("%+v", res)
 	}
 	if st, err := os.Lstat("link"); err != nil || st.Mode().Type() != os.ModeSymlink {
 		t.Error("the link was replaced", err)
 	}
-	if res := do(t, Request{Op: Write, Path: "new/dir/file", Data: []byte("x")}); !res.Created || res.Size != 1 {
+	if res := do(t, Request{Op: OpWrite, Path: "new/dir/file", Data: []byte("x")}); !res.Created || res.Size != 1 {
 		t.Errorf("%+v", res)
 	}
-	if got := do(t, Request{Op: Grep, Path: ".", Pattern: "."}); len(got.Matches) != 2 {
+	if got := do(t, Request{Op: OpGrep, Path: ".", Pattern: "."}); len(got.Matches) != 2 {
 		t.Errorf("links and the FIFO were searched: %+v", got)
 	}
 }
 
 func TestEdit(t *testing.T) {
-	tree(t, map[string]string{"a": "x = 1\ny = 2\nx = 1\n", "crlf": "a\r\nb\r\n", "latin": "caf\xe9 = 1\n"})
+	files(t, map[string]string{"a": "x = 1\ny = 2\nx = 1\n", "crlf": "a\r\nb\r\n", "latin": "caf\xe9 = 1\n"})
 	if err := os.Chmod("a", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	fails(t, Request{Op: Edit, Path: "a", Old: "z", New: "y"}, NoMatch, "read the file again")
-	fails(t, Request{Op: Edit, Path: "a", Old: "y=2", New: "y"}, NoMatch, "not in the file")
-	fails(t, Request{Op: Edit, Path: "a", Old: "\ty =  2 ", New: "y"}, NoMatch, "line 2 differs from it in white space")
-	fails(t, Request{Op: Edit, Path: "crlf", Old: "a\nb", New: "c"}, NoMatch, `\r\n`)
-	fails(t, Request{Op: Edit, Path: "a", Old: "x = 1", New: "y"}, Ambiguous, "2 times, on lines 1, 3")
-	fails(t, Request{Op: Edit, Path: "a", Old: "x", New: "x"}, Invalid, "same")
-	fails(t, Request{Op: Edit, Path: "a", Old: "", New: "x"}, Invalid, "empty")
-	if res := do(t, Request{Op: Edit, Path: "a", Old: "x = 1", New: "z = 3", All: true}); res.Count != 2 || fmt.Sprint(res.Lines) != "[1 3]" {
+	fails(t, Request{Op: OpEdit, Path: "a", Old: "z", New: "y"}, KindNoMatch, "read the file again")
+	fails(t, Request{Op: OpEdit, Path: "a", Old: "y=2", New: "y"}, KindNoMatch, "not in the file")
+	fails(t, Request{Op: OpEdit, Path: "a", Old: "\ty =  2 ", New: "y"}, KindNoMatch, "line 2 differs from it in white space")
+	fails(t, Request{Op: OpEdit, Path: "crlf", Old: "a\nb", New: "c"}, KindNoMatch, `\r\n`)
+	fails(t, Request{Op: OpEdit, Path: "a", Old: "x = 1", New: "y"}, KindAmbiguous, "2 times, on lines 1, 3")
+	fails(t, Request{Op: OpEdit, Path: "a", Old: "x", New: "x"}, KindInvalid, "same")
+	fails(t, Request{Op: OpEdit, Path: "a", Old: "", New: "x"}, KindInvalid, "empty")
+	if res := do(t, Request{Op: OpEdit, Path: "a", Old: "x = 1", New: "z = 3", All: true}); res.Count != 2 || fmt.Sprint(res.Lines) != "[1 3]" {
 		t.Errorf("%+v", res)
 	}
-	if res := do(t, Request{Op: Edit, Path: "latin", Old: " = 1", New: " = 2"}); res.Count != 1 {
+	if res := do(t, Request{Op: OpEdit, Path: "latin", Old: " = 1", New: " = 2"}); res.Count != 1 {
 		t.Errorf("%+v", res)
 	}
 	for name, want := range map[string]string{"a": "z = 3\ny = 2\nz = 3\n", "latin": "caf\xe9 = 2\n"} {
@@ -167,18 +168,18 @@ func TestEdit(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	tree(t, map[string]string{"b/c/d": "1234", "b/e": "", "a": "12", ".git/config": ""})
+	files(t, map[string]string{"b/c/d": "1234", "b/e": "", "a": "12", ".git/config": ""})
 	if err := os.Symlink("a", "l"); err != nil {
 		t.Fatal(err)
 	}
 	text := func(req Request) string {
-		req.Op = List
+		req.Op = OpTree
 		res := do(t, req)
 		s := ""
 		for _, e := range res.Entries {
 			s += fmt.Sprintf("%s %s %d %s; ", e.Name, e.Type, e.Size, e.Target)
 		}
-		return fmt.Sprint(s, res.Truncated, res.Error)
+		return fmt.Sprint(s, res.Truncated, res.Err)
 	}
 	for _, c := range []struct {
 		req  Request
@@ -193,11 +194,11 @@ func TestList(t *testing.T) {
 			t.Errorf("%+v:\n got %s\nwant %s", c.req, got, c.want)
 		}
 	}
-	fails(t, Request{Op: List, Path: "a"}, NotDir, "not a directory")
+	fails(t, Request{Op: OpTree, Path: "a"}, KindNotDir, "not a directory")
 }
 
 func TestGlob(t *testing.T) {
-	tree(t, map[string]string{"a.go": "", "b/c.go": "", "b/d/e.go": "", "b/f.txt": "", ".git/x.go": "", "b/[x].go": ""})
+	files(t, map[string]string{"a.go": "", "b/c.go": "", "b/d/e.go": "", "b/f.txt": "", ".git/x.go": "", "b/[x].go": ""})
 	for _, c := range []struct{ pattern, path, want string }{
 		{"*.go", ".", "a.go"},
 		{"**/*.go", ".", "a.go b/[x].go b/c.go b/d/e.go"},
@@ -206,32 +207,32 @@ func TestGlob(t *testing.T) {
 		{".git/*", ".", ".git/x.go"},
 		{"nothing*", ".", ""},
 	} {
-		res := do(t, Request{Op: Glob, Path: c.path, Pattern: c.pattern})
-		if got := strings.Join(res.Names, " "); got != c.want || res.Error != nil {
-			t.Errorf("%s in %s: %s, %v; want %s", c.pattern, c.path, got, res.Error, c.want)
+		res := do(t, Request{Op: OpGlob, Path: c.path, Pattern: c.pattern})
+		if got := strings.Join(res.Names, " "); got != c.want || res.Err != nil {
+			t.Errorf("%s in %s: %s, %v; want %s", c.pattern, c.path, got, res.Err, c.want)
 		}
 	}
-	if res := do(t, Request{Op: Glob, Path: ".", Pattern: "**", Max: 2}); len(res.Names) != 2 || !res.Truncated {
+	if res := do(t, Request{Op: OpGlob, Path: ".", Pattern: "**", Max: 2}); len(res.Names) != 2 || !res.Truncated {
 		t.Errorf("%+v", res)
 	}
-	fails(t, Request{Op: Glob, Path: ".", Pattern: "[a"}, Invalid, "must be like")
-	fails(t, Request{Op: Glob, Path: "nothing", Pattern: "*"}, Missing, "no such file")
+	fails(t, Request{Op: OpGlob, Path: ".", Pattern: "[a"}, KindInvalid, "must be like")
+	fails(t, Request{Op: OpGlob, Path: "nothing", Pattern: "*"}, KindMissing, "no such file")
 }
 
 func TestGrep(t *testing.T) {
-	tree(t, map[string]string{
+	files(t, map[string]string{
 		"a.go": "one\nTwo\nthree\nfour\ntwo two\nsix", "b/c.txt": "two\r\n", "bin": "two\x00", ".git/x": "two",
 		"long": strings.Repeat("x", 3000) + "two" + strings.Repeat("y", 3000) + "\n",
 	})
 	text := func(req Request) string {
-		req.Op = Grep
+		req.Op = OpGrep
 		res := do(t, req)
 		s := ""
 		for _, m := range res.Matches {
 			s += fmt.Sprintf("%s:%d:%s:%v:%d\n", m.Path, m.Line, m.Text, m.Context, m.Count)
 		}
-		if res.Error != nil {
-			return res.Error.Message
+		if res.Err != nil {
+			return res.Err.Message
 		}
 		return s + fmt.Sprint(res.Truncated, res.SkippedBinary)
 	}
@@ -254,8 +255,8 @@ func TestGrep(t *testing.T) {
 	if got := text(Request{Path: "long", Pattern: "two"}); len(got) > 600 || !strings.Contains(got, "xtwoy") {
 		t.Errorf("%s", got)
 	}
-	fails(t, Request{Op: Grep, Path: ".", Pattern: "("}, Invalid, "RE2")
-	fails(t, Request{Op: Grep, Path: ".", Pattern: "x", Files: "[a"}, Invalid, "must be like")
+	fails(t, Request{Op: OpGrep, Path: ".", Pattern: "("}, KindInvalid, "RE2")
+	fails(t, Request{Op: OpGrep, Path: ".", Pattern: "x", Files: "[a"}, KindInvalid, "must be like")
 }
 
 // FuzzDo: no request makes the program fail, or the answer larger than was asked for.
@@ -271,11 +272,11 @@ func FuzzDo(f *testing.F) {
 	f.Chdir(dir)
 	f.Fuzz(func(t *testing.T, text string) {
 		var req Request
-		if json.Unmarshal([]byte(text), &req) != nil || req.Op == Write || req.Op == Edit {
+		if json.Unmarshal([]byte(text), &req) != nil || !slices.Contains([]string{OpRead, OpTree, OpGlob, OpGrep}, req.Op) {
 			return
 		}
 		req.MaxBytes, req.Max, req.Path = max(0, min(req.MaxBytes, 1000)), max(0, min(req.Max, 100)), "f"
-		if req.Op != Read && req.Op != Grep {
+		if req.Op != OpRead && req.Op != OpGrep {
 			req.Path = "."
 		}
 		if strings.Contains(req.Pattern, "/") { // only here
