@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"wolffia/network"
@@ -135,11 +136,18 @@ func mayBeKnown(rules *network.Compiled, target string) bool {
 	return err != nil || rules.Known(name) // not a name: several, or an address
 }
 
+// The forms of what a request names. They are compiled when they are first used: wolffia,
+// each time that it starts, would need 0.6 ms for them.
 var (
-	labelName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
-	labelValue = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`)
-	prefixName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	labelName  = lazily(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	labelValue = lazily(`^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`)
+	prefixName = lazily(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 )
+
+// lazily returns a function that compiles an expression once.
+func lazily(form string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(form) })
+}
 
 // checkMetadata checks metadata by the rules of Kubernetes for labels.
 func checkMetadata(m map[string]string) error {
@@ -152,7 +160,7 @@ func checkMetadata(m map[string]string) error {
 			switch {
 			case prefix == "opensandbox.io" || strings.HasPrefix(prefix, "wolffia."):
 				return wrong(k, "the prefix is reserved")
-			case !prefixName.MatchString(prefix):
+			case !prefixName().MatchString(prefix):
 				return wrong(k, "what is before the slash must be a domain name in lower case")
 			}
 			name = rest
@@ -160,9 +168,9 @@ func checkMetadata(m map[string]string) error {
 		switch {
 		case strings.HasPrefix(k, "wolffia."):
 			return wrong(k, "keys that begin with wolffia. are reserved")
-		case !labelName.MatchString(name):
+		case !labelName().MatchString(name):
 			return wrong(k, "a key has up to 63 letters, digits and any of ._-, the first and the last a letter or digit")
-		case !labelValue.MatchString(m[k]):
+		case !labelValue().MatchString(m[k]):
 			return wrong(k, "a value has up to 63 letters, digits and any of ._-, the first and the last a letter or digit")
 		}
 	}
@@ -185,7 +193,7 @@ var units = []struct {
 	{"T", 1e12},
 }
 
-var amountForm = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,9})?$`)
+var amountForm = lazily(`^[0-9]{1,18}(\.[0-9]{1,9})?$`)
 
 // amount parses an amount with a unit, such as 500m or 2Gi.
 func amount(text string) (float64, bool) {
@@ -196,7 +204,7 @@ func amount(text string) (float64, bool) {
 			break
 		}
 	}
-	if !amountForm.MatchString(text) {
+	if !amountForm().MatchString(text) {
 		return 0, false
 	}
 	n, err := strconv.ParseFloat(text, 64)

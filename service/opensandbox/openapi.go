@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,12 +48,12 @@ var apiDocument = sync.OnceValue(func() object {
 	}
 })
 
-var inPath = regexp.MustCompile(`\{(\w+)\}`)
+var inPath = lazily(`\{(\w+)\}`)
 
 // operation describes a call.
 func (a *about) operation(method, path string) object {
 	parameters := []object{}
-	for _, m := range inPath.FindAllStringSubmatch(path, -1) {
+	for _, m := range inPath().FindAllStringSubmatch(path, -1) {
 		parameters = append(parameters, object{"name": m[1], "in": "path", "required": true, "schema": object{"type": "string"}})
 	}
 	for _, q := range a.query {
