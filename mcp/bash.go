@@ -169,7 +169,7 @@ func (c *call) bashResult(exit runtime.Exit, stdout, stderr *capture, most int, 
 	}
 	note := func(stream string, x *extract) string { return "" }
 	if out.Truncated {
-		out.OutputID = c.outputs.add(stdout, stderr)
+		out.OutputID = c.outputs.add(c.Server, stdout, stderr)
 		note = func(stream string, x *extract) string {
 			return fmt.Sprintf(": bash_output with output_id %s, stream %s, offset %d returns them", out.OutputID, stream, x.from)
 		}
@@ -232,7 +232,7 @@ func (c *call) bashOutput(_ context.Context, in bashOutputIn) (reply, *bashOutpu
 	if err != nil {
 		return reply{}, nil, fmt.Errorf("max_bytes: %w", err)
 	}
-	x := c.outputs.get(in.ID)
+	x := c.outputs.get(c.Server, in.ID)
 	if x == nil {
 		return reply{}, nil, fmt.Errorf("output %q is not kept, or never was: run the command again, and write its output to a file if it is long", in.ID)
 	}

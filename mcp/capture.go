@@ -162,7 +162,8 @@ func wholeStart(b []byte) int {
 // valid returns b as valid UTF-8.
 func valid(b []byte) string { return strings.ToValidUTF8(string(b), string(utf8.RuneError)) }
 
-// outputs are the outputs of commands that were too long for their results.
+// outputs are the outputs of commands that were too long for their results, of one server, or
+// of all sessions over HTTP together. A server finds its own only.
 type outputs struct {
 	mu   sync.Mutex
 	next int
@@ -172,6 +173,7 @@ type outputs struct {
 // An output is what a command has written.
 type output struct {
 	id             string
+	of             *Server
 	stdout, stderr *capture
 }
 
@@ -183,11 +185,11 @@ const (
 func newOutputs() *outputs { return &outputs{} }
 
 // add keeps an output, and returns its id. The oldest ones are dropped.
-func (o *outputs) add(stdout, stderr *capture) string {
+func (o *outputs) add(of *Server, stdout, stderr *capture) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.next++
-	x := &output{fmt.Sprintf("o%d", o.next), stdout, stderr}
+	x := &output{fmt.Sprintf("o%d", o.next), of, stdout, stderr}
 	o.list = append(o.list, x)
 	size := 0
 	for i := len(o.list) - 1; i >= 0; i-- {
@@ -200,12 +202,12 @@ func (o *outputs) add(stdout, stderr *capture) string {
 	return x.id
 }
 
-// get returns an output, or nil.
-func (o *outputs) get(id string) *output {
+// get returns an output of a server, or nil.
+func (o *outputs) get(of *Server, id string) *output {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, x := range o.list {
-		if x.id == id {
+		if x.id == id && x.of == of {
 			return x
 		}
 	}

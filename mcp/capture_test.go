@@ -105,15 +105,15 @@ func TestOutputs(t *testing.T) {
 	_, _ = big.Write(make([]byte, keptHead))
 	var ids []string
 	for range maxOutputs + 10 {
-		ids = append(ids, o.add(newCapture(), newCapture()))
+		ids = append(ids, o.add(nil, newCapture(), newCapture()))
 	}
-	if o.get(ids[9]) != nil || o.get(ids[10]) == nil || o.get("o0") != nil {
+	if o.get(nil, ids[9]) != nil || o.get(nil, ids[10]) == nil || o.get(nil, "o0") != nil || o.get(new(Server), ids[10]) != nil {
 		t.Error("not the last outputs are kept")
 	}
 	for range 3 * maxOutputBytes / keptHead {
-		ids = append(ids, o.add(big, newCapture()))
+		ids = append(ids, o.add(nil, big, newCapture()))
 	}
-	if n := len(o.list); n != maxOutputBytes/keptHead || o.get(ids[len(ids)-1]) == nil {
+	if n := len(o.list); n != maxOutputBytes/keptHead || o.get(nil, ids[len(ids)-1]) == nil {
 		t.Errorf("%d outputs are kept", n)
 	}
 }

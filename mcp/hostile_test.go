@@ -75,7 +75,7 @@ func TestHostileAnswers(t *testing.T) {
 	c := connect(t, l)
 	for _, answer := range []string{
 		"", "null", "[]", "{", `{"text":1}`, `{"first":-5,"last":9223372036854775807,"total":-1,"text":"a\nb","next":-1,"truncated":true}`,
-		`{"error":{"kind":"?","message":"` + strings.Repeat("e", 10_000) + `"}}`, `{"binary":true,"size":-1,"data":"AAAA"}`,
+		`{"err":{"kind":"?","message":"` + strings.Repeat("e", 10_000) + `"}}`, `{"binary":true,"size":-1,"data":"AAAA"}`,
 		`{"lines":[],"count":-1,"size":-1}`, `{"entries":[{"name":"\u0000","type":"?"},{}],"names":["\ud800"],"matches":[{"line":-1},{"line":-9}]}`,
 		`{"text":"` + strings.Repeat("x", 20<<20) + `"}`, `{"names":[` + strings.Repeat(`"",`, 1<<20) + `""]}`, strings.Repeat("[", 1<<20),
 	} {

@@ -24,7 +24,7 @@ type Details struct {
 	Limits *runtime.LimitsState // nil: there are none
 }
 
-// Options are what a Server needs. All fields but Log are required.
+// Options are what a Server needs. All fields but Log and Remote are required.
 type Options struct {
 	Runtime Runtime
 	// Open returns the id of a running sandbox, which it makes if there is none. It is called
@@ -41,6 +41,8 @@ type Options struct {
 	Version string
 	// Log receives errors of the protocol; nil disables logging.
 	Log *slog.Logger
+	// Remote says that the client may be on another machine: it is not told paths of this one.
+	Remote bool
 }
 
 // A Server serves one sandbox to one client. The caller of Serve ends the sandbox.
@@ -52,15 +54,19 @@ type Server struct {
 	writing chan struct{} // has a value while no file is changed
 	working chan struct{} // has a value for each file operation that may begin
 
-	ctx context.Context // of Serve
+	ctx context.Context // of begin
 }
 
 // maxFileCalls is how many file operations run at the same time.
 const maxFileCalls = 16
 
 // New returns a Server.
-func New(o *Options) *Server {
-	s := &Server{Options: o, outputs: newOutputs(), writing: make(chan struct{}, 1), working: make(chan struct{}, maxFileCalls)}
+func New(o *Options) *Server { return newServer(o, newOutputs(), nil) }
+
+// newServer returns a Server whose client, over HTTP, has the session that newID names; nil: the
+// client is not one over HTTP.
+func newServer(o *Options, kept *outputs, newID func() string) *Server {
+	s := &Server{Options: o, outputs: kept, writing: make(chan struct{}, 1), working: make(chan struct{}, maxFileCalls)}
 	s.writing <- struct{}{}
 	for range maxFileCalls {
 		s.working <- struct{}{}
@@ -70,6 +76,7 @@ func New(o *Options) *Server {
 		Logger:             o.Log,
 		InitializedHandler: func(context.Context, *sdk.InitializedRequest) { s.sandbox.begin() },
 		Capabilities:       &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+		GetSessionID:       newID,
 	})
 	s.addShell()
 	s.addJobs()
@@ -87,9 +94,7 @@ explain_denial a path.`
 // interrupts what runs. It closes neither.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s.ctx = ctx
-	s.sandbox = newHolder(ctx, s.Open)
+	s.begin(ctx)
 	defer s.sandbox.wait()
 	defer cancel() // before the wait
 	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: &untilEnd{Reader: in, end: cancel}, Writer: unclosed{out}, MaxLineLength: maxMessage})
@@ -97,6 +102,12 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		err = nil
 	}
 	return err
+}
+
+// begin lets calls of tools be done until ctx ends.
+func (s *Server) begin(ctx context.Context) {
+	s.ctx = ctx
+	s.sandbox = newHolder(ctx, s.Open)
 }
 
 // maxMessage bounds a message of the client, in bytes: a file that is written, with escapes.

@@ -24,7 +24,7 @@ type statusOut struct {
 	Wolffia    string      `json:"wolffia" jsonschema:"version"`
 	Runtime    string      `json:"runtime" jsonschema:"what isolates: bwrap, gvisor or docker"`
 	Image      string      `json:"image,omitempty" jsonschema:"absent: the host's system directories, read-only"`
-	Codebase   string      `json:"codebase,omitempty" jsonschema:"path of the project on the host"`
+	Codebase   string      `json:"codebase,omitempty" jsonschema:"path of the project on the host; absent if there is none, or the client is one over HTTP"`
 	MountPoint string      `json:"mount_point" jsonschema:"where the project is inside"`
 	WorkingDir string      `json:"working_directory" jsonschema:"where relative paths of file tools begin"`
 	Filter     string      `json:"filter,omitempty" jsonschema:"what enforces the rules"`
@@ -72,7 +72,7 @@ type explainOut struct {
 	From      string `json:"from,omitempty" jsonschema:"where the rule comes from"`
 	Reason    string `json:"reason,omitempty" jsonschema:"why the rule exists"`
 	Allowed   bool   `json:"allowed" jsonschema:"the level that is wanted is given"`
-	Flag      string `json:"flag,omitempty" jsonschema:"argument of wolffia mcp that would allow it; absent if no flag does"`
+	Flag      string `json:"flag,omitempty" jsonschema:"flag of wolffia mcp or serve that would allow it; absent if no flag does"`
 	Allow     string `json:"allow,omitempty" jsonschema:"a command with which the user can allow it, at once"`
 }
 
@@ -104,6 +104,9 @@ func (c *call) status(ctx context.Context, _ statusIn) (reply, *statusOut, error
 		MountPoint: s.MountPoint, WorkingDir: workingDir(conf), Filter: string(s.Filter), Rules: counts(conf.Permissions),
 		Network: string(s.Network), Lasting: !conf.BoundToCaller, Jobs: []job{},
 		Limits: limits{Memory: conf.Resources.Memory, CPUs: conf.Resources.CPUs, PIDs: conf.Resources.PIDs, Disk: conf.Resources.Disk},
+	}
+	if c.Remote {
+		out.Codebase = ""
 	}
 	if d.Limits != nil {
 		out.Limits.OOMKills = d.Limits.OOMKills
@@ -162,6 +165,8 @@ func (o *statusOut) text() string {
 	}
 	if o.Codebase != "" {
 		row("project", "%s, inside at %s", o.Codebase, o.MountPoint)
+	} else if o.Filter != "" {
+		row("project", "inside at %s", o.MountPoint)
 	}
 	row("working directory", "%s", o.WorkingDir)
 	row("network", "%s", o.Network)
@@ -220,11 +225,19 @@ func (c *call) explainDenial(ctx context.Context, in explainIn) (reply, *explain
 	case out.Allowed:
 		text += fmt.Sprintf("\n%s is allowed by the rules", want)
 	case out.Allow != "":
-		text += fmt.Sprintf("\nto allow %s, the user can run: %s\nor start the server with: wolffia mcp %s", want, out.Allow, out.Flag)
+		text += fmt.Sprintf("\nto allow %s, the user can run: %s\nor start the server with: wolffia %s %s", want, out.Allow, c.command(), out.Flag)
 	default:
 		text += fmt.Sprintf("\nno flag allows %s", want)
 	}
 	return reply{text: text}, out, nil
+}
+
+// command returns the command of wolffia that is the server.
+func (s *Server) command() string {
+	if s.Remote {
+		return "serve"
+	}
+	return "mcp"
 }
 
 // explanation explains a path. If it is not known to be a directory, it may be either: the

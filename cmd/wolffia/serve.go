@@ -14,6 +14,7 @@ import (
 	"wolffia/image/store"
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/agent"
 	"wolffia/service/opensandbox"
 	"wolffia/service/server"
 )
@@ -120,8 +121,19 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	if err != nil {
 		return err
 	}
+	agents := agent.New(&agent.Options{
+		Runtime: rt, Service: service, Fleet: fleet, Allow: a.addTo, Version: version,
+		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
+			d, err := rt.Inspect(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return &d.Config, nil
+		},
+	})
+	defer agents.Close()
 	s := server.New(service, &server.Options{
-		Log: log, Gate: admit, Meter: meter, Count: fleet.Count, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log}),
+		Log: log, Gate: admit, Meter: meter, Count: fleet.Count, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log}), Agents: agents,
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with Stop or Close

@@ -1,7 +1,6 @@
 package opensandbox
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"wolffia/runtime"
+	"wolffia/service/gate"
 )
 
 // A fault is an error with what the reply says.
@@ -34,24 +33,6 @@ func invalid(format string, args ...any) error {
 	return &fault{http.StatusBadRequest, "INVALID_PARAMETER", fmt.Sprintf(format, args...)}
 }
 
-// statuses maps errors to the status and the code of the reply; the first match counts.
-var statuses = []struct {
-	is     error
-	status int
-	code   string
-}{
-	{context.Canceled, 499, "CANCELED"}, // in the log only: the client has gone
-	{context.DeadlineExceeded, http.StatusGatewayTimeout, "TIMED_OUT"},
-	{os.ErrDeadlineExceeded, http.StatusRequestTimeout, "TOO_SLOW"},
-	{runtime.ErrInvalid, http.StatusBadRequest, "INVALID_PARAMETER"},
-	{runtime.ErrNotFound, http.StatusNotFound, "SANDBOX_NOT_FOUND"},
-	{runtime.ErrDenied, http.StatusForbidden, "DENIED"},
-	{runtime.ErrExists, http.StatusConflict, "CONFLICT"},
-	{runtime.ErrConflict, http.StatusConflict, "CONFLICT"},
-	{runtime.ErrUnavailable, http.StatusServiceUnavailable, "UNAVAILABLE"},
-	{runtime.ErrUnsupported, http.StatusNotImplemented, "NOT_SUPPORTED"},
-}
-
 // faultOf returns the reply to an error; ok is false for one without a class, which is a
 // bug: the reply says nothing of it.
 func faultOf(err error) (f *fault, ok bool) {
@@ -62,10 +43,11 @@ func faultOf(err error) (f *fault, ok bool) {
 	case errors.As(err, &large):
 		return &fault{http.StatusRequestEntityTooLarge, "TOO_LARGE", fmt.Sprintf("the request is larger than %d bytes", large.Limit)}, true
 	}
-	for _, s := range statuses {
-		if errors.Is(err, s.is) {
-			return &fault{s.status, s.code, err.Error()}, true
-		}
+	if s, ok := gate.StatusOf(err); ok {
+		return &fault{s.HTTP, s.OpenSandbox, err.Error()}, true
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return &fault{http.StatusRequestTimeout, "TOO_SLOW", err.Error()}, true
 	}
 	return &fault{http.StatusInternalServerError, "INTERNAL", "internal error: see the service's log for this request id"}, false
 }

@@ -21,7 +21,9 @@ func (s *Server) other(r *http.Request) http.Handler {
 	case path == "/metrics" && s.opts.Count != nil:
 		return http.HandlerFunc(s.metrics)
 	case s.opts.OpenSandbox != nil && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/sandboxes/")):
-		return http.HandlerFunc(s.openSandbox)
+		return s.admitted(s.opts.OpenSandbox)
+	case s.opts.Agents != nil && path == "/mcp":
+		return s.admitted(s.opts.Agents)
 	}
 	return nil
 }
@@ -62,24 +64,26 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	_ = s.opts.Meter.Write(w, counts) // the client has gone
 }
 
-func (s *Server) openSandbox(w http.ResponseWriter, r *http.Request) {
-	s.giveTime(w)
-	caller, err := s.opts.Gate.Admit(r)
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	*r = *r.WithContext(gate.WithCaller(r.Context(), caller)) // pass reads the pattern of r
-	s.opts.OpenSandbox.ServeHTTP(w, r)
+// admitted returns the handler of a path whose requests the gate admits, with their caller.
+func (s *Server) admitted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.giveTime(w)
+		caller, err := s.opts.Gate.Admit(r)
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		*r = *r.WithContext(gate.WithCaller(r.Context(), caller)) // pass reads the pattern of r
+		h.ServeHTTP(w, r)
+	})
 }
 
-// refuse answers with the error of a gate.
+// refuse answers with an error, as calls of OpenSandbox do.
 func refuse(w http.ResponseWriter, err error) {
-	reply := &gate.Refusal{Status: http.StatusInternalServerError, Code: "INTERNAL", Message: "internal error"}
-	_ = errors.As(err, &reply)
+	status, f := failureOf(err)
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(reply.Status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"code": reply.Code, "message": reply.Message})
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"code": f.Code, "message": f.Message})
 }
 
 // pass serves a request with another handler, and logs it. The log has the pattern of the

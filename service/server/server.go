@@ -35,6 +35,12 @@ type Options struct {
 	// OpenSandbox serves the paths below /v1/ and /sandboxes/; nil serves none. A request's
 	// context has the caller: see [gate.CallerOf].
 	OpenSandbox http.Handler
+	// Agents serves the path /mcp, as OpenSandbox does its own; nil serves none. Its Drain is
+	// called when the server begins to stop: it ends requests that only wait for news.
+	Agents interface {
+		http.Handler
+		Drain()
+	}
 	// Meter has what /metrics answers, with the sandboxes by state from Count; if Count is
 	// nil, there is no /metrics.
 	Meter *service.Meter
@@ -72,6 +78,9 @@ func New(service *service.Service, opts *Options) *Server {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	if s.opts.Agents != nil {
+		s.http.RegisterOnShutdown(s.opts.Agents.Drain)
 	}
 	return s
 }

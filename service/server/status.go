@@ -1,11 +1,9 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
-	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/gate"
 	"wolffia/service/registry"
@@ -23,33 +21,15 @@ var (
 	errNoCall   = errors.New("unknown call")
 )
 
-// statusCanceled is the status in the log of a request whose client has gone away, as
-// in nginx.
-const statusCanceled = 499
-
-// statuses maps errors to a status and to the code in the reply; the first match
-// counts.
-var statuses = []struct {
-	is     error
-	status int
-	code   string
-}{
-	{ErrStopping, http.StatusServiceUnavailable, "stopping"},
-	{errTooLarge, http.StatusRequestEntityTooLarge, "tooLarge"},
-	{errSlow, http.StatusRequestTimeout, "tooSlow"},
-	{errType, http.StatusUnsupportedMediaType, "invalidType"},
-	{errMethod, http.StatusMethodNotAllowed, "invalidMethod"},
-	{errNoCall, http.StatusNotFound, "noSuchCall"},
-	{context.Canceled, statusCanceled, "canceled"},
-	{context.DeadlineExceeded, http.StatusGatewayTimeout, "timedOut"},
-	{runtime.ErrInvalid, http.StatusBadRequest, "invalid"},
-	{runtime.ErrNotFound, http.StatusNotFound, "notFound"},
-	{runtime.ErrExists, http.StatusConflict, "exists"},
-	{runtime.ErrDenied, http.StatusForbidden, "denied"},
-	{runtime.ErrConflict, http.StatusConflict, "conflict"},
-	{runtime.ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},
-	{runtime.ErrUnsupported, http.StatusNotImplemented, "unsupported"},
-}
+// statuses maps errors to a status and to the code in the reply; the first match counts.
+var statuses = append([]gate.Status{
+	{Is: ErrStopping, HTTP: http.StatusServiceUnavailable, Code: "stopping"},
+	{Is: errTooLarge, HTTP: http.StatusRequestEntityTooLarge, Code: "tooLarge"},
+	{Is: errSlow, HTTP: http.StatusRequestTimeout, Code: "tooSlow"},
+	{Is: errType, HTTP: http.StatusUnsupportedMediaType, Code: "invalidType"},
+	{Is: errMethod, HTTP: http.StatusMethodNotAllowed, Code: "invalidMethod"},
+	{Is: errNoCall, HTTP: http.StatusNotFound, Code: "noSuchCall"},
+}, gate.Statuses...)
 
 // A failure describes an error in a reply.
 type failure struct {
@@ -68,15 +48,15 @@ func failureOf(err error) (status int, f failure) {
 		return refused.Status, failure{Code: refused.Code, Message: refused.Message}
 	}
 	for _, s := range statuses {
-		if !errors.Is(err, s.is) {
+		if !errors.Is(err, s.Is) {
 			continue
 		}
-		f = failure{Code: s.code, Message: err.Error()}
+		f = failure{Code: s.Code, Message: err.Error()}
 		var conflict *registry.ConflictError
 		if errors.As(err, &conflict) {
 			f.SandboxID = conflict.SandboxID
 		}
-		return s.status, f
+		return s.HTTP, f
 	}
 	return http.StatusInternalServerError, failure{Code: "internal", Message: "internal error: see the service's log for this request id"}
 }

@@ -29,13 +29,13 @@ func TestEveryClassHasAStatus(t *testing.T) {
 	}
 	codes := map[string]bool{}
 	for _, s := range statuses {
-		if want[s.is] != s.status || s.code == "" || codes[s.code] {
-			t.Errorf("%v is %d %q, want %d", s.is, s.status, s.code, want[s.is])
+		if want[s.Is] != s.HTTP || s.Code == "" || codes[s.Code] {
+			t.Errorf("%v is %d %q, want %d", s.Is, s.HTTP, s.Code, want[s.Is])
 		}
-		codes[s.code] = true
-		delete(want, s.is)
-		err := fmt.Errorf("what happened: %w", s.is)
-		if status, f := failureOf(err); status != s.status || f.Code != s.code || f.Message != err.Error() {
+		codes[s.Code] = true
+		delete(want, s.Is)
+		err := fmt.Errorf("what happened: %w", s.Is)
+		if status, f := failureOf(err); status != s.HTTP || f.Code != s.Code || f.Message != err.Error() {
 			t.Errorf("%v: %d %+v", err, status, f)
 		}
 	}

@@ -36,6 +36,7 @@ var allow = map[string][]string{
 	"service":                         {"network", "runtime", "runtime/launch", "service/registry", "internal/archive", "internal/filecall", "internal/step"},
 	"service/registry":                {"runtime", "internal/filelock", "internal/statefile"},
 	"service/gate":                    {"runtime", "service", "service/registry"},
+	"service/agent":                   {"mcp", "runtime", "service", "service/gate", "service/registry"},
 	"service/opensandbox":             {"network", "runtime", "service", "service/gate"},
 	"service/server":                  {"network", "runtime", "service", "service/gate", "service/registry", "internal/filelock", "internal/jsontext"},
 	"image":                           {"runtime", "image/store"},

@@ -17,10 +17,12 @@ import (
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
+	"wolffia/mcp"
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/service"
+	"wolffia/service/agent"
 	"wolffia/service/gate"
 	"wolffia/service/opensandbox"
 	"wolffia/service/server"
@@ -36,17 +38,24 @@ type World struct {
 	Log             suite.Buffer
 	Client          *http.Client
 
-	stop func()
+	agents *mcp.HandlerOptions
+	stop   func()
 }
 
 // New serves until the test ends. Its sandboxes see a codebase that they may change, but for
 // the file secret, which they do not see. keys is the content of a key file; empty: no keys.
 func New(t testing.TB, keys string) *World {
 	t.Helper()
+	return NewWith(t, keys, nil)
+}
+
+// NewWith is New with the limits of agents' sessions.
+func NewWith(t testing.TB, keys string, agents *mcp.HandlerOptions) *World {
+	t.Helper()
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	leak.Check(t)
 	dir := t.TempDir()
-	w := &World{T: suite.New(t), State: filepath.Join(dir, "state"), Codebase: filepath.Join(dir, "codebase")}
+	w := &World{T: suite.New(t), State: filepath.Join(dir, "state"), Codebase: filepath.Join(dir, "codebase"), agents: agents}
 	for _, d := range []string{filepath.Dir(dir), dir} { // the user that root drops to must get here
 		w.OK(os.Chmod(d, 0o755))
 	}
@@ -67,6 +76,17 @@ func (w *World) open() *local.Runtime {
 	w.OK(err)
 	w.Cleanup(func() { _ = rt.Close() })
 	return rt
+}
+
+// configOf returns a function that returns the configuration of a sandbox.
+func configOf(rt *local.Runtime) func(context.Context, string) (*runtime.SandboxConfig, error) {
+	return func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
+		d, err := rt.Inspect(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return &d.Config, nil
+	}
 }
 
 // serve serves, on another address each time.
@@ -107,8 +127,12 @@ func (w *World) serve(keys string) {
 	w.OK(err)
 	w.Gate = gate.New(read, loopback)
 	w.Address = l.Addr().String()
+	agents := agent.New(&agent.Options{
+		Runtime: rt, Service: svc, Fleet: w.Fleet, Config: configOf(rt), Limits: w.agents, Version: "test",
+		Allow: func(id string) string { return "wolffia policy add " + id + " " },
+	})
 	s := server.New(svc, &server.Options{
-		Log: log, Gate: w.Gate, Meter: meter, Count: w.Fleet.Count, OpenSandbox: opensandbox.New(w.Fleet, &opensandbox.Options{Log: log}),
+		Log: log, Gate: w.Gate, Meter: meter, Count: w.Fleet.Count, OpenSandbox: opensandbox.New(w.Fleet, &opensandbox.Options{Log: log}), Agents: agents,
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with stop
@@ -121,6 +145,7 @@ func (w *World) serve(keys string) {
 		w.Client.CloseIdleConnections()
 		_ = s.Close()
 		<-ended
+		agents.Close()
 		_ = svc.Close()
 	}
 	w.Cleanup(w.stop)

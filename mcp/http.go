@@ -1,0 +1,290 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// HandlerOptions are a handler's options. nil and the zero value are the defaults.
+type HandlerOptions struct {
+	// MaxSessions is how many sessions there are, and MaxOfParty how many of one party; 0
+	// means 256 and 32.
+	MaxSessions, MaxOfParty int
+	// Idle is how long a session may be without a request; 0 means 30 minutes.
+	Idle time.Duration
+	// BodyLimit is how long a request's body may take to arrive, WriteLimit how long the
+	// client may take to read a part of the reply; 0 means 60 s.
+	BodyLimit, WriteLimit time.Duration
+}
+
+// A Client is the party that a request over HTTP comes from.
+type Client struct {
+	// Party is what sessions are counted by.
+	Party string
+	// Key tells clients apart: a session is found only by a Client with the same Key.
+	Key string
+	// Options returns the options of a new session's Server.
+	Options func() *Options
+}
+
+// A Handler serves sessions of the protocol over streamable HTTP. Each has a Server of its own,
+// so a session has what a client on standard input has. It is safe for concurrent use.
+type Handler struct {
+	opts HandlerOptions
+	sdk  *sdk.StreamableHTTPHandler
+	ctx  context.Context // of all sessions
+	stop context.CancelFunc
+
+	drained context.Context // ends with Drain
+	drain   context.CancelFunc
+
+	outputs *outputs // of all sessions
+
+	mu       sync.Mutex
+	sessions map[string]*httpSession // by id
+	ending   sync.WaitGroup
+}
+
+// An httpSession is a session over HTTP.
+type httpSession struct {
+	id, key, party string
+	server         *Server
+	cancel         context.CancelFunc
+
+	// Guarded by Handler.mu.
+	requests int       // that are served
+	used     time.Time // the end of the last request
+	timer    *time.Timer
+	session  *sdk.ServerSession // nil: it is not connected yet
+}
+
+// NewHandler returns a handler. The caller closes it.
+func NewHandler(opts *HandlerOptions) *Handler {
+	h := &Handler{outputs: newOutputs(), sessions: map[string]*httpSession{}}
+	if opts != nil {
+		h.opts = *opts
+	}
+	h.opts.MaxSessions = cmp.Or(h.opts.MaxSessions, 256)
+	h.opts.MaxOfParty = cmp.Or(h.opts.MaxOfParty, 32)
+	h.opts.Idle = cmp.Or(h.opts.Idle, 30*time.Minute)
+	h.opts.BodyLimit = cmp.Or(h.opts.BodyLimit, time.Minute)
+	h.opts.WriteLimit = cmp.Or(h.opts.WriteLimit, time.Minute)
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.drained, h.drain = context.WithCancel(context.Background())
+	h.sdk = sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
+		return r.Context().Value(serverKey{}).(*Server).sdk // Serve has set it
+	}, &sdk.StreamableHTTPOptions{MaxRequestBodyBytes: maxMessage})
+	return h
+}
+
+type serverKey struct{}
+
+// sessionHeader has the id of a session.
+const sessionHeader = "Mcp-Session-Id"
+
+// Serve serves one request of a client.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, c *Client) {
+	id := r.Header.Get(sessionHeader)
+	var s *httpSession
+	switch {
+	case id != "":
+		s = h.find(id, c.Key)
+	case r.Method == http.MethodPost:
+		s = h.begin(c)
+	default:
+		http.Error(w, "the request has no "+sessionHeader+": a session begins with a POST of initialize", http.StatusBadRequest)
+		return
+	}
+	switch {
+	case s == nil && id != "":
+		http.Error(w, "session not found: initialize another", http.StatusNotFound)
+		return
+	case s == nil:
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, "too many sessions, or the service is being stopped: end a session, by DELETE", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.release(s)
+	if !h.readBody(w, r) {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), serverKey{}, s.server))
+	defer cancel()
+	switch r.Method {
+	case http.MethodGet: // it waits for messages that no request has asked for
+		defer context.AfterFunc(h.drained, cancel)()
+	case http.MethodDelete:
+		s.cancel() // what runs ends, or the SDK waits for it
+	}
+	out := &patient{w, h.opts.WriteLimit}
+	h.sdk.ServeHTTP(out, r.WithContext(ctx))
+	out.extend()
+}
+
+// readBody reads the body of a request, so that it must arrive within the limit, and afterwards
+// the connection has none. It reports whether to go on; if not, it has answered.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) bool {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(h.opts.BodyLimit)) // always supported
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		http.Error(w, "the request is too large", http.StatusRequestEntityTooLarge)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		http.Error(w, "the request did not arrive in time", http.StatusRequestTimeout)
+	case err != nil:
+		http.Error(w, "the request's body cannot be read", http.StatusBadRequest)
+	}
+	_ = control.SetReadDeadline(time.Time{})
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return err == nil
+}
+
+// begin begins a session, of which one request is served. It is nil if there are too many: of
+// those of the same party, the one that is unused for the longest time makes place.
+func (h *Handler) begin(c *Client) *httpSession {
+	id := rand.Text()
+	ctx, cancel := context.WithCancel(h.ctx)
+	s := &httpSession{id: id, key: c.Key, party: c.Party, cancel: cancel, requests: 1}
+	s.server = newServer(c.Options(), h.outputs, func() string { return id })
+	s.server.begin(ctx)
+	s.timer = time.AfterFunc(h.opts.Idle, func() { h.end(s, false) })
+	s.timer.Stop()
+	h.mu.Lock()
+	oldest, full := h.oldest(c.Party)
+	ok := (!full || oldest != nil) && h.drained.Err() == nil
+	if ok {
+		h.sessions[id] = s
+	}
+	h.mu.Unlock()
+	if !ok {
+		cancel()
+		return nil
+	}
+	if full {
+		h.end(oldest, false)
+	}
+	return s
+}
+
+// oldest returns whether there is no place for a session more of the party, and its session
+// that is unused for the longest time; nil if all are used. The caller holds h.mu.
+func (h *Handler) oldest(party string) (oldest *httpSession, full bool) {
+	n := 0
+	for _, s := range h.sessions {
+		if s.party != party {
+			continue
+		}
+		n++
+		if s.requests == 0 && (oldest == nil || s.used.Before(oldest.used)) {
+			oldest = s
+		}
+	}
+	return oldest, n >= h.opts.MaxOfParty || len(h.sessions) >= h.opts.MaxSessions
+}
+
+// find returns a session, of which one request more is served then; nil if it does not exist,
+// or is another client's.
+func (h *Handler) find(id, key string) *httpSession {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.sessions[id]
+	if s == nil || s.key != key {
+		return nil
+	}
+	s.requests++
+	s.timer.Stop()
+	return s
+}
+
+// release notes the end of a request. A session that is not connected after its first one was
+// not initialized, or is closed: it ends.
+func (h *Handler) release(s *httpSession) {
+	var connected *sdk.ServerSession
+	for c := range s.server.sdk.Sessions() {
+		connected = c
+	}
+	h.mu.Lock()
+	s.requests--
+	s.session, s.used = connected, time.Now()
+	if s.requests == 0 {
+		s.timer.Reset(h.opts.Idle)
+	}
+	h.mu.Unlock()
+	if connected == nil {
+		h.end(s, true)
+	}
+}
+
+// end ends a session, unless it is used and that matters: what runs in it is interrupted. The
+// sandbox stays.
+func (h *Handler) end(s *httpSession, used bool) {
+	h.mu.Lock()
+	if h.sessions[s.id] != s || s.requests > 0 && !used {
+		h.mu.Unlock()
+		return
+	}
+	delete(h.sessions, s.id)
+	h.ending.Add(1)
+	s.timer.Stop()
+	connected := s.session
+	h.mu.Unlock()
+	s.cancel()
+	go func() { // ends when the calls that run have ended
+		defer h.ending.Done()
+		if connected != nil {
+			_ = connected.Close()
+		}
+		s.server.sandbox.wait()
+	}()
+}
+
+// Drain begins no more sessions, and ends the requests that only wait for messages. Calls of
+// tools go on.
+func (h *Handler) Drain() { h.drain() }
+
+// Close ends all sessions, and returns when what ran in them has been interrupted.
+func (h *Handler) Close() {
+	h.drain()
+	h.mu.Lock()
+	var all []*httpSession
+	for _, s := range h.sessions {
+		all = append(all, s)
+	}
+	h.mu.Unlock()
+	h.stop()
+	for _, s := range all {
+		h.end(s, true)
+	}
+	h.ending.Wait()
+}
+
+// A patient writer gives the client the limit anew to read each part of a reply.
+type patient struct {
+	http.ResponseWriter
+	limit time.Duration
+}
+
+func (p *patient) extend() {
+	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(p.limit)) // always supported
+}
+
+// Write implements [http.ResponseWriter].
+func (p *patient) Write(b []byte) (int, error) {
+	p.extend()
+	return p.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }

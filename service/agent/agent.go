@@ -1,0 +1,86 @@
+// Package agent serves the Model Context Protocol over a [service.Service], at a path of its
+// listener: agents have the tools of package mcp in the sandboxes of their owners.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"wolffia/mcp"
+	"wolffia/runtime"
+	"wolffia/service"
+	"wolffia/service/gate"
+)
+
+// A Runtime is what a [Handler] needs of a runtime.
+type Runtime interface {
+	mcp.Runtime
+	service.FleetRuntime
+}
+
+// Options are what a Handler needs. All fields but Limits are required.
+type Options struct {
+	// Runtime is that of Service and Fleet.
+	Runtime Runtime
+	Service *service.Service
+	Fleet   *service.Fleet
+	// Config returns the configuration of a sandbox.
+	Config func(ctx context.Context, sandboxID string) (*runtime.SandboxConfig, error)
+	// Allow and Version are as in [mcp.Options].
+	Allow   func(sandboxID string) string
+	Version string
+	// Limits are the limits of sessions; nil means the defaults.
+	Limits *mcp.HandlerOptions
+}
+
+// A Handler is the [http.Handler] of the protocol. A request's context has its caller: see
+// [gate.WithCaller]. It is safe for concurrent use.
+type Handler struct {
+	opts Options
+	mcp  *mcp.Handler
+}
+
+// New returns a handler. The caller closes it before the service.
+func New(o *Options) *Handler { return &Handler{*o, mcp.NewHandler(o.Limits)} }
+
+// Drain begins no more sessions, and ends the requests that only wait for messages.
+func (h *Handler) Drain() { h.mcp.Drain() }
+
+// Close interrupts what runs in sessions, and ends them. Sandboxes keep running.
+func (h *Handler) Close() { h.mcp.Close() }
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Pattern = "/mcp" // for the log
+	at, err := targetOf(r.URL.Query(), gate.CallerOf(r.Context()))
+	if err != nil {
+		s, _ := gate.StatusOf(err) // it has one
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(s.HTTP)
+		_ = json.NewEncoder(w).Encode(map[string]string{"code": s.OpenSandbox, "message": err.Error()})
+		return
+	}
+	h.mcp.Serve(w, r, &mcp.Client{Party: at.party(), Key: at.key(), Options: func() *mcp.Options { return h.session(at) }})
+}
+
+// session returns the options of a new session.
+func (h *Handler) session(at *target) *mcp.Options {
+	return &mcp.Options{
+		Runtime: h.opts.Runtime, Session: at.session, Version: h.opts.Version, Allow: h.opts.Allow, Remote: true,
+		Open: func(ctx context.Context) (string, error) {
+			if at.sandbox != "" {
+				return h.opts.Fleet.Named(ctx, at.caller, at.owner, at.sandbox)
+			}
+			m, _, err := h.opts.Service.EnsureSandbox(ctx, at.owner, nil)
+			return m.SandboxID, err
+		},
+		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
+			c, err := h.opts.Config(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return &mcp.Details{Config: *c, Limits: h.opts.Fleet.Limits(id)}, nil
+		},
+	}
+}
