@@ -1,5 +1,5 @@
-// Package agent serves the Model Context Protocol over a [service.Service], at a path of its
-// listener: agents have the tools of package mcp in the sandboxes of their owners.
+// Package agent serves the Model Context Protocol over a [service.Service]. Agents that connect
+// to a path of its listener have the tools of package mcp in the sandboxes of their owners.
 package agent
 
 import (
