@@ -320,16 +320,7 @@ func (i *Inside) Background(ctx context.Context, p *CommandParams) (string, erro
 // job starts a job.
 func (i *Inside) job(ctx context.Context, name string, p *CommandParams) (*runtime.Job, error) {
 	req := &runtime.SessionExecRequest{Command: "exec 2>&1\n" + p.Text, Env: p.Env, Cwd: i.absolute(p.Cwd)}
-	session := runtime.SessionIn(i.box.ID, jobSession)
-	j, err := i.fleet.rt.StartJob(ctx, session, name, req)
-	if !errors.Is(err, runtime.ErrNotFound) {
-		return j, err
-	}
-	_, err = i.fleet.rt.CreateSession(ctx, i.box.ID, &runtime.SessionConfig{Name: jobSession})
-	if err != nil && !errors.Is(err, runtime.ErrExists) {
-		return nil, err
-	}
-	return i.fleet.rt.StartJob(ctx, session, name, req)
+	return i.startJob(ctx, jobSession, name, req)
 }
 
 // absolute returns a working directory as a session wants it.

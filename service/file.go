@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"wolffia/internal/archive"
+	"wolffia/internal/filecall"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -25,6 +27,10 @@ const MaxFile = 32 << 20
 type File struct {
 	Encoding string `json:"encoding,omitempty"` // "utf-8", which is also what empty means, or "base64"
 	Content  string `json:"content"`
+	// Offset, if not nil, makes WriteFiles replace bytes of a file that exists, from that
+	// offset in bytes on, which is at most the file's size: there it appends. ReadFile does
+	// not set it.
+	Offset *int64 `json:"offset,omitempty"`
 }
 
 // Bytes returns the decoded content. The error is of class [runtime.ErrInvalid].
@@ -107,10 +113,27 @@ func (d *Driver) writeFile(ctx context.Context, sandboxID, name string, f File) 
 	if err != nil {
 		return err
 	}
+	if f.Offset != nil {
+		return d.patch(ctx, sandboxID, &FileRequest{Op: filecall.OpPatch, Path: p, Offset: *f.Offset, Data: content})
+	}
 	r, err := d.inside(ctx, sandboxID, content, launch.GuestPath, "put", strconv.Itoa(len(content)), p)
 	if err == nil && r.ExitCode != 0 {
 		err = fileError(name, r)
 	}
+	return err
+}
+
+// patch changes a part of a file.
+func (d *Driver) patch(ctx context.Context, sandboxID string, q *FileRequest) error {
+	text, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	r, err := d.inside(ctx, sandboxID, text, launch.GuestPath, filecall.Arg)
+	if err != nil {
+		return err
+	}
+	_, err = replyOf(sandboxID, q, r)
 	return err
 }
 

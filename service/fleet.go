@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"wolffia/fusefs/audit"
 	"wolffia/internal/step"
 	"wolffia/network"
 	"wolffia/runtime"
@@ -29,6 +30,8 @@ type FleetRuntime interface {
 	runtime.PortDialer
 	// Limits returns what enforces the limits of a running sandbox; nil if it has none.
 	Limits(sandboxID string) *runtime.LimitsState
+	// Audit opens the log of a sandbox's denials, which the caller closes.
+	Audit(ctx context.Context, sandboxID string) (log *audit.Logs, alive string, err error)
 }
 
 // A Fleet makes any number of sandboxes for each owner, beside the one that a [Service]
@@ -57,6 +60,8 @@ type FleetOptions struct {
 	Configure func(ctx context.Context, params *FleetParams) (*runtime.SandboxConfig, error)
 	// MayReach is as in [Options].
 	MayReach func(params *CreateSandboxParams) error
+	// Config returns the configuration of a sandbox; nil: it cannot be told.
+	Config func(ctx context.Context, sandboxID string) (*runtime.SandboxConfig, error)
 	// Log receives what the fleet does without a request; nil disables logging.
 	Log *slog.Logger
 	// Meter counts; nil counts nothing.
@@ -445,6 +450,14 @@ func (f *Fleet) Renew(ctx context.Context, caller Caller, id string, until time.
 
 // Limits returns what enforces the limits of a running sandbox; nil if it has none.
 func (f *Fleet) Limits(id string) *runtime.LimitsState { return f.rt.Limits(id) }
+
+// Config returns the configuration of a sandbox, whoever owns it.
+func (f *Fleet) Config(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
+	if f.opts.Config == nil {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "this service does not tell the configuration of sandboxes")
+	}
+	return f.opts.Config(ctx, id)
+}
 
 // isIdle reports whether a command only waits, as the one that clients of OpenSandbox send
 // for a sandbox without a program of its own.

@@ -78,12 +78,18 @@ func (i *Inside) Files(ctx context.Context, q *FileRequest) (*FileReply, error) 
 		return nil, cannotRun(i.box.ID, err)
 	case r.TimedOut:
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the files of sandbox %s: no reply within %v", i.box.ID, insideLimit)
-	case r.ExitCode != 0 || r.Truncated():
+	}
+	return replyOf(i.box.ID, q, r)
+}
+
+// replyOf returns what the program for files has answered to a request.
+func replyOf(sandboxID string, q *FileRequest, r *runtime.ExecResult) (*FileReply, error) {
+	if r.ExitCode != 0 || r.Truncated() {
 		return nil, fileError(q.Op, r)
 	}
 	var reply FileReply
 	if err := json.Unmarshal(r.Stdout, &reply); err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "the files of sandbox %s: the reply is damaged", i.box.ID)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "the files of sandbox %s: the reply is damaged", sandboxID)
 	}
 	if e := reply.Err; e != nil {
 		return nil, runtime.Errorf(classOf(e.Kind), "%.1000s", e.Message)
@@ -137,6 +143,27 @@ func (f *FilePart) Close() error {
 // those of [SandboxDriver].ReadFile.
 func (i *Inside) ReadPart(ctx context.Context, name string, from, most int64) (*FilePart, error) {
 	return i.read(ctx, "read", name, from, most)
+}
+
+// ReadRange returns a part of a file as ReadPart does, of at most [MaxFile] bytes, and the
+// offset of the part and the size of the file. For the name see [Path].
+func (i *Inside) ReadRange(ctx context.Context, name string, from, most int64) (content []byte, at, size int64, err error) {
+	if most < 0 || most > MaxFile {
+		return nil, 0, 0, runtime.Errorf(runtime.ErrInvalid, "%d bytes: it must be from 0 to %d", most, MaxFile)
+	}
+	if name, err = Path(i.box.MountPoint, name); err != nil {
+		return nil, 0, 0, err
+	}
+	part, err := i.ReadPart(ctx, name, from, most)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	defer part.Close()
+	content, err = io.ReadAll(part)
+	if err == nil && int64(len(content)) < part.Bytes {
+		err = runtime.Errorf(runtime.ErrUnavailable, "%q: it was cut off while it was read", name)
+	}
+	return content, part.Start, part.Size, err
 }
 
 // ReadLines reads lines of a file as ReadPart reads bytes. The first line has number 1.

@@ -40,6 +40,9 @@ type ServiceOptions struct {
 	TTL, IdleTimeout time.Duration
 	// Meter counts; nil counts nothing.
 	Meter *Meter
+	// Fleet, over the same runtime as the driver, is what [Service.Inside] works with; nil:
+	// that is [runtime.ErrUnsupported].
+	Fleet *Fleet
 }
 
 // Open returns a service over a driver, which the caller closes, and a state

@@ -107,9 +107,18 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
 	meter := new(service.Meter)
-	fleet := service.NewFleet(rt, &service.FleetOptions{Log: log, Meter: meter, Configure: a.fleetTemplate(box, null), MayReach: box.mayReach})
+	fleet := service.NewFleet(rt, &service.FleetOptions{
+		Log: log, Meter: meter, Configure: a.fleetTemplate(box, null), MayReach: box.mayReach,
+		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
+			d, err := rt.Inspect(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return &d.Config, nil
+		},
+	})
 	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null), MayReach: box.mayReach}),
-		rt.StateDir(), &service.ServiceOptions{Log: log, Meter: meter})
+		rt.StateDir(), &service.ServiceOptions{Log: log, Meter: meter, Fleet: fleet})
 	if err != nil {
 		return err
 	}
@@ -121,16 +130,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	if err != nil {
 		return err
 	}
-	agents := agent.New(&agent.Options{
-		Runtime: rt, Service: service, Fleet: fleet, Allow: a.addTo, Version: version,
-		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
-			d, err := rt.Inspect(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			return &d.Config, nil
-		},
-	})
+	agents := agent.New(&agent.Options{Runtime: rt, Service: service, Fleet: fleet, Allow: a.addTo, Version: version})
 	defer agents.Close()
 	s := server.New(service, &server.Options{
 		Log: log, Gate: admit, Meter: meter, Count: fleet.Count, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log}), Agents: agents,

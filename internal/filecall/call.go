@@ -35,6 +35,7 @@ const (
 	OpMode    = "mode"    // changes mode and owner of the files of Modes
 	OpMove    = "move"    // renames
 	OpReplace = "replace" // replaces text in files
+	OpPatch   = "patch"   // replaces bytes of the file Path by Data, from Offset on
 	OpHost    = "host"    // describes the machine
 )
 
@@ -60,7 +61,7 @@ type Request struct {
 	Offset int64 `json:"offset,omitempty"`
 	Raw    bool  `json:"raw,omitempty"`
 
-	// Of OpWrite.
+	// Of OpWrite and OpPatch.
 	Data []byte `json:"data,omitempty"`
 
 	// Of OpEdit: Old is replaced by New, once, or wherever it is with All.

@@ -52,6 +52,7 @@ var operations = map[string]func(*Request, *Reply) error{
 	},
 	OpMove:    func(q *Request, _ *Reply) error { return each(q.Moves, Move.do) },
 	OpReplace: replace,
+	OpPatch:   onPath(patch),
 	OpHost: func(_ *Request, r *Reply) (err error) {
 		r.Host, err = host()
 		return err

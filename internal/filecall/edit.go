@@ -136,6 +136,27 @@ func join(lines []int, count int) string {
 	return strings.Join(all, ", ")
 }
 
+// patch replaces bytes of a file from an offset on, at which the file may end.
+func patch(q *Request, r *Reply) error {
+	b, err := load(q.Path)
+	if err != nil {
+		return err
+	}
+	if q.Offset < 0 || q.Offset > int64(len(b)) {
+		return wrong("%q: offset %d: the file has %d bytes", q.Path, q.Offset, len(b))
+	}
+	if int(q.Offset)+len(q.Data) > MaxText {
+		return wrong("%q: it would have more than %d bytes", q.Path, MaxText)
+	}
+	changed := append(b[:q.Offset:q.Offset], q.Data...)
+	if end := len(changed); end < len(b) {
+		changed = append(changed, b[end:]...)
+	}
+	r.Size = int64(len(changed))
+	r.Path, _, err = save(q.Path, changed)
+	return err
+}
+
 // linesOf returns the lines on which the first occurrences of old in text begin.
 func linesOf(text, old string, most int) (lines []int) {
 	line, at := 1, 0

@@ -156,6 +156,21 @@ func TestDo(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	is(t, at("a"), "t t") // and the link is one still
+	for _, c := range []struct {
+		offset     int64
+		data, want string
+	}{{0, "X", "X t"}, {2, "yz", "X yz"}, {4, "!", "X yz!"}, {1, "", "X yz!"}, {0, "t t..", "t t.."}} {
+		if r := Do(&Request{Op: OpPatch, Path: at("a"), Offset: c.offset, Data: []byte(c.data)}); r.Err != nil || r.Size != int64(len(c.want)) {
+			t.Errorf("%+v: %+v", c, r)
+		}
+		is(t, at("a"), c.want)
+	}
+	for _, q := range []Request{{Offset: 6}, {Offset: -1}, {Offset: 1 << 62}, {Offset: 5, Data: make([]byte, MaxText)}} {
+		q.Op, q.Path = OpPatch, at("a")
+		if r := Do(&q); r.Err == nil || r.Err.Kind != KindInvalid {
+			t.Errorf("%d: %+v", q.Offset, r.Err)
+		}
+	}
 	if r := Do(&Request{Op: OpRmdir, Paths: []string{at("d")}}); r.Err != nil {
 		t.Errorf("%+v", r.Err)
 	}
@@ -167,7 +182,7 @@ func TestDo(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	var out bytes.Buffer
-	if err := Serve(&out, strings.NewReader(`{"op":"info","paths":["`+at("a")+`"]}`)); err != nil || !strings.Contains(out.String(), `"size":3`) {
+	if err := Serve(&out, strings.NewReader(`{"op":"info","paths":["`+at("a")+`"]}`)); err != nil || !strings.Contains(out.String(), `"size":5`) {
 		t.Errorf("%s, %v", out.String(), err)
 	}
 	if err := Serve(io.Discard, strings.NewReader("{")); err == nil {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"wolffia/mcp"
-	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/gate"
 )
@@ -25,8 +24,6 @@ type Options struct {
 	Runtime Runtime
 	Service *service.Service
 	Fleet   *service.Fleet
-	// Config returns the configuration of a sandbox.
-	Config func(ctx context.Context, sandboxID string) (*runtime.SandboxConfig, error)
 	// Allow and Version are as in [mcp.Options].
 	Allow   func(sandboxID string) string
 	Version string
@@ -76,7 +73,7 @@ func (h *Handler) session(at *target) *mcp.Options {
 			return m.SandboxID, err
 		},
 		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
-			c, err := h.opts.Config(ctx, id)
+			c, err := h.opts.Fleet.Config(ctx, id)
 			if err != nil {
 				return nil, err
 			}

@@ -39,6 +39,14 @@ var calls = map[string]call{
 	"readFile":             {smallBody, typed((*Server).readFile)},
 	"writeFiles":           {filesBody, typed((*Server).writeFiles)},
 	"scanRunningSandboxes": {smallBody, typed((*Server).scan)},
+	"streamBash":           {commandBody, typed((*Server).streamBash)},
+	"startJob":             {commandBody, typed((*Server).startJob)},
+	"listJobs":             {smallBody, typed((*Server).listJobs)},
+	"jobOutput":            {smallBody, typed((*Server).jobOutput)},
+	"waitJob":              {smallBody, typed((*Server).waitJob)},
+	"signalJob":            {smallBody, typed((*Server).signalJob)},
+	"audit":                {smallBody, typed((*Server).audit)},
+	"rules":                {smallBody, typed((*Server).rules)},
 }
 
 // typed returns a call.do that decodes the request and calls f with it.
@@ -191,15 +199,38 @@ func (s *Server) cancelOperation(ctx context.Context, e *entry, r *cancelRequest
 type readRequest struct {
 	ownerRequest
 	Path string `json:"path"`
+	// Offset and Bytes ask for a part of the file: Offset counts from the end if it is
+	// negative; without Bytes the part ends with the file, or after service.MaxFile.
+	Offset *int64 `json:"offset"`
+	Bytes  *int64 `json:"bytes"`
 }
 
 func (s *Server) readFile(ctx context.Context, e *entry, r *readRequest) (int, any, error) {
+	if r.Offset != nil || r.Bytes != nil {
+		return s.readRange(ctx, e, r)
+	}
 	e.about(r.Owner, r.SandboxID)
 	content, err := s.service.ReadFile(ctx, r.Owner, r.SandboxID, r.Path)
 	if err != nil {
 		return 0, nil, err
 	}
 	return http.StatusOK, fileReply(content), nil
+}
+
+func (s *Server) readRange(ctx context.Context, e *entry, r *readRequest) (int, any, error) {
+	i, err := s.in(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	from, most := int64(0), int64(service.MaxFile)
+	if r.Offset != nil {
+		from = *r.Offset
+	}
+	if r.Bytes != nil {
+		most = *r.Bytes
+	}
+	content, at, size, err := i.ReadRange(ctx, r.Path, from, most)
+	return http.StatusOK, &rangeReply{content, at, size}, err
 }
 
 type writeRequest struct {

@@ -33,7 +33,6 @@ func encode(w *bufio.Writer, v any) error {
 type bashResult service.BashResult
 
 func (r *bashResult) encode(w *bufio.Writer) error {
-	denied, refused := cmp.Or(r.Denied, &runtime.Denials{}), cmp.Or(r.Refused, &runtime.Refusals{})
 	_, _ = w.WriteString("{") // w returns the error at the last write
 	if err := jsontext.WriteField(w, "stdout", r.Stdout); err != nil {
 		return err
@@ -42,42 +41,63 @@ func (r *bashResult) encode(w *bufio.Writer) error {
 	if err := jsontext.WriteField(w, "stderr", r.Stderr); err != nil {
 		return err
 	}
-	rest, err := json.Marshal(struct {
-		ExitCode     int    `json:"exitCode"`
-		Cwd          string `json:"cwd"`
-		CwdBytes     []byte `json:"cwdBytes,omitempty"`
-		DurationMS   int64  `json:"durationMs"`
-		Truncated    bool   `json:"truncated"`
-		SessionEnded bool   `json:"sessionEnded"`
-		Restored     string `json:"restored,omitempty"`
+	return encodeRest(w, restOf(r))
+}
 
-		Denied     []runtime.Denial `json:"denied,omitempty"`
-		DeniedMore int              `json:"deniedMore,omitempty"`
-
-		Refused     []runtime.Refusal `json:"refused,omitempty"`
-		RefusedMore int               `json:"refusedMore,omitempty"`
-	}{r.ExitCode, r.Cwd, jsontext.Exact(r.Cwd), r.Duration.Milliseconds(), r.Truncated, r.SessionEnded, r.Restored, denied.List, denied.More, refused.List, refused.More})
+// encodeRest ends a JSON object that has begun with the fields of rest.
+func encodeRest(w *bufio.Writer, rest any) error {
+	text, err := json.Marshal(rest)
 	if err != nil {
 		return err
 	}
 	_ = w.WriteByte(',')
-	_, err = w.Write(rest[1:])
+	_, err = w.Write(text[1:])
 	return err
+}
+
+// A bashRest is what a reply says of a command beside its output.
+type bashRest struct {
+	ExitCode     int    `json:"exitCode"`
+	Cwd          string `json:"cwd"`
+	CwdBytes     []byte `json:"cwdBytes,omitempty"`
+	DurationMS   int64  `json:"durationMs"`
+	Truncated    bool   `json:"truncated"`
+	SessionEnded bool   `json:"sessionEnded"`
+	Restored     string `json:"restored,omitempty"`
+
+	Denied     []runtime.Denial `json:"denied,omitempty"`
+	DeniedMore int              `json:"deniedMore,omitempty"`
+
+	Refused     []runtime.Refusal `json:"refused,omitempty"`
+	RefusedMore int               `json:"refusedMore,omitempty"`
+}
+
+func restOf(r *bashResult) *bashRest {
+	denied, refused := cmp.Or(r.Denied, &runtime.Denials{}), cmp.Or(r.Refused, &runtime.Refusals{})
+	return &bashRest{
+		r.ExitCode, r.Cwd, jsontext.Exact(r.Cwd), r.Duration.Milliseconds(), r.Truncated, r.SessionEnded, r.Restored,
+		denied.List, denied.More, refused.List, refused.More,
+	}
 }
 
 // A fileReply is the reply to readFile: text if the content is UTF-8.
 type fileReply []byte
 
 func (f fileReply) encode(w *bufio.Writer) error {
+	if err := f.begin(w); err != nil {
+		return err
+	}
+	return w.WriteByte('}')
+}
+
+// begin writes the beginning of a JSON object, with the content.
+func (f fileReply) begin(w *bufio.Writer) error {
 	encoding, write := "utf-8", jsontext.WriteText
 	if !utf8.Valid(f) {
 		encoding, write = "base64", jsontext.WriteBase64
 	}
 	_, _ = w.WriteString(`{"encoding":"` + encoding + `","content":`)
-	if err := write(w, f); err != nil {
-		return err
-	}
-	return w.WriteByte('}')
+	return write(w, f)
 }
 
 // An errorReply is the reply to a failed call.

@@ -144,6 +144,20 @@ func (e *entry) about(o registry.Owner, sandboxID string) {
 	}
 }
 
+// failure returns the status and the description of the error of a request, which it notes.
+func (e *entry) failure(r *http.Request, id string, err error) (int, failure) {
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(r.Context()), ErrStopping) {
+		err = ErrStopping
+	}
+	status, f := failureOf(err)
+	f.RequestID = id
+	e.code = f.Code
+	if status == http.StatusInternalServerError {
+		e.err = err
+	}
+	return status, f
+}
+
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
@@ -160,7 +174,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := &entry{}
 	status, reply := s.answer(w, r, c, known, e, id)
 	w.Header().Set(requestHeader, id)
-	n, cut := s.write(w, status, reply)
+	var n int64
+	var cut error
+	if l, is := reply.(live); is {
+		n, cut = s.stream(w, r, l, e, id)
+	} else {
+		n, cut = s.write(w, status, reply)
+	}
 	attrs := []any{
 		"requestId", id, "method", r.Method, "call", name, "status", status,
 		"durationMs", time.Since(begin).Milliseconds(), "bytes", n,
@@ -187,15 +207,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer executes a request. It does not panic.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bool, e *entry, id string) (status int, reply any) {
 	fail := func(err error) (int, any) {
-		if errors.Is(err, context.Canceled) && errors.Is(context.Cause(r.Context()), ErrStopping) {
-			err = ErrStopping
-		}
-		status, f := failureOf(err)
-		f.RequestID = id
-		e.code = f.Code
-		if status == http.StatusInternalServerError {
-			e.err = err
-		}
+		status, f := e.failure(r, id, err)
 		return status, &errorReply{f, partial(err)}
 	}
 	defer func() {
@@ -224,6 +236,26 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 		return fail(err)
 	}
 	return status, reply
+}
+
+// stream sends a live reply. An error of the call is an event.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, l live, e *entry, id string) (int64, error) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Accel-Buffering", "no")
+	out := &events{w: w, limit: s.opts.WriteLimit}
+	if err := l.send(out); err != nil {
+		_, f := e.failure(r, id, err)
+		reply := map[string]any{"error": f}
+		var late *service.TimeoutError
+		if errors.As(err, &late) {
+			reply["result"] = restOf((*bashResult)(late.Result))
+		}
+		_ = out.send("error", reply) // the client has gone
+	}
+	return out.n, out.err
 }
 
 // write sends the reply and returns the number of bytes that were sent. It gives up

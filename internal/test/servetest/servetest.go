@@ -106,14 +106,14 @@ func (w *World) serve(keys string) {
 	})
 	meter := new(service.Meter)
 	w.Fleet = service.NewFleet(rt, &service.FleetOptions{
-		Log: log, Meter: meter,
+		Log: log, Meter: meter, Config: configOf(rt),
 		Configure: func(_ context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
 			c := configure()
 			c.Image = p.Image
 			return c, nil
 		},
 	})
-	svc, err := service.Open(w.Ctx, driver, w.State, &service.ServiceOptions{Log: log, Meter: meter})
+	svc, err := service.Open(w.Ctx, driver, w.State, &service.ServiceOptions{Log: log, Meter: meter, Fleet: w.Fleet})
 	w.OK(err)
 	w.OK(w.Fleet.Recover(w.Ctx))
 	var read *gate.Keys
@@ -128,7 +128,7 @@ func (w *World) serve(keys string) {
 	w.Gate = gate.New(read, loopback)
 	w.Address = l.Addr().String()
 	agents := agent.New(&agent.Options{
-		Runtime: rt, Service: svc, Fleet: w.Fleet, Config: configOf(rt), Limits: w.agents, Version: "test",
+		Runtime: rt, Service: svc, Fleet: w.Fleet, Limits: w.agents, Version: "test",
 		Allow: func(id string) string { return "wolffia policy add " + id + " " },
 	})
 	s := server.New(svc, &server.Options{

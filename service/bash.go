@@ -1,0 +1,88 @@
+package service
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"wolffia/runtime"
+	"wolffia/service/registry"
+)
+
+// Inside returns a handle on a sandbox of the owner: the one that the service gives to it, or
+// one of the fleet of [ServiceOptions]. One that is not running is [runtime.ErrConflict].
+func (s *Service) Inside(ctx context.Context, o registry.Owner, sandboxID string) (*Inside, error) {
+	f := s.opts.Fleet
+	if f == nil {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "this service has no calls for jobs, streams and rules")
+	}
+	if err := s.verify(o, sandboxID); err != nil {
+		if runtime.Class(err) == runtime.ErrNotFound {
+			return f.Inside(ctx, Caller{Owner: o}, sandboxID)
+		}
+		return nil, err
+	}
+	if err := checkID(sandboxID); err != nil {
+		return nil, err
+	}
+	b, err := f.rt.Get(ctx, sandboxID)
+	switch {
+	case err != nil:
+		return nil, err
+	case b.Expired != "":
+		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", sandboxID, b.Expired.Reason())
+	case b.State != runtime.StateRunning:
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", sandboxID, b.State)
+	}
+	return &Inside{f, &FleetSandbox{Sandbox: b, Owner: o}}, nil
+}
+
+// Bash evaluates a command in the persistent shell as [SandboxDriver].ExecuteBash does, and
+// writes its output as it comes: the result has none. Writes to stdout and stderr are
+// concurrent. If one fails, or ctx ends, the command is interrupted, and that is the error.
+// OperationID must be empty.
+func (i *Inside) Bash(ctx context.Context, p *ExecuteBashParams, stdout, stderr io.Writer) (*BashResult, error) {
+	begin := time.Now()
+	process, err := i.fleet.rt.StartProcess(ctx, i.box.ID, &runtime.ProcessSpec{
+		Command: []string{p.Command}, Session: sessionName, Create: true, Cwd: p.Cwd, Timeout: p.Timeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer process.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { _ = process.Close() })()
+	var copying sync.WaitGroup
+	pass := func(to io.Writer, from io.Reader) {
+		copying.Go(func() { // ends with the process
+			if _, err := io.Copy(to, from); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	pass(stdout, process.Stdout())
+	pass(stderr, process.Stderr())
+	exit, err := process.Wait(ctx)
+	if err != nil {
+		_ = process.Close()
+	}
+	copying.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(begin)
+	i.fleet.opts.Meter.ran(true, took, exit.Denied)
+	r := &BashResult{ExitCode: exit.Code, Duration: took, Denied: exit.Denied, Refused: exit.Refused}
+	if exit.Session != nil {
+		r.Cwd, r.SessionEnded, r.Restored = exit.Session.Cwd, exit.Session.Ended, exit.Session.Restored
+	}
+	if exit.TimedOut {
+		return nil, &TimeoutError{p.Timeout, r}
+	}
+	return r, nil
+}

@@ -1,0 +1,163 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"wolffia/fusefs/audit"
+	"wolffia/internal/jsontext"
+	"wolffia/network"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// Rules are the rules of a sandbox.
+type Rules struct {
+	MountPoint string          `json:"mountPoint"` // of the codebase
+	Filter     runtime.Filter  `json:"filter"`     // what enforces the rules
+	Rules      []Rule          `json:"rules"`      // in the order in which they were given
+	Network    runtime.Network `json:"network"`
+	Egress     *network.Policy `json:"egress,omitempty"`
+	// Path explains the path that was asked about; nil: none was.
+	Path *PathRule `json:"path,omitempty"`
+}
+
+// A Rule is one rule for the codebase.
+type Rule struct {
+	Rule   string `json:"rule"`             // PATTERN=LEVEL
+	Source string `json:"source,omitempty"` // where it comes from
+	Reason string `json:"reason,omitempty"` // why it exists
+}
+
+// A PathRule says what the rules give for a path.
+type PathRule struct {
+	Path  string `json:"path"`           // relative to the codebase
+	Level string `json:"level"`          // none, view, read, checked or write
+	Rule  *Rule  `json:"rule,omitempty"` // that decides; nil: none matches
+	// Allow is the flag of wolffia policy add that would give write; empty: none would, or the
+	// rules give it.
+	Allow string `json:"allow,omitempty"`
+}
+
+// ruleOf describes a rule.
+func ruleOf(r *perm.Rule) Rule { return Rule{r.String(), r.Source, r.Reason()} }
+
+// Rules returns the rules of the sandbox. If name is not empty, they explain that path, which
+// is inside the codebase, or relative to it; a trailing / says that it is a directory.
+func (i *Inside) Rules(ctx context.Context, name string) (*Rules, error) {
+	c, err := i.fleet.Config(ctx, i.box.ID)
+	if err != nil {
+		return nil, err
+	}
+	r := &Rules{MountPoint: i.box.MountPoint, Filter: i.box.Filter, Rules: []Rule{}, Network: i.box.Network, Egress: publicEgress(c.Egress)}
+	for n := range c.Permissions {
+		r.Rules = append(r.Rules, ruleOf(&c.Permissions[n]))
+	}
+	if name == "" {
+		return r, nil
+	}
+	rel := strings.TrimPrefix(path.Clean("/"+name), "/")
+	if path.IsAbs(name) {
+		in := strings.TrimSuffix(i.box.MountPoint, "/") + "/"
+		if !strings.HasPrefix(path.Clean(name)+"/", in) {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "path %.300q: not in the codebase, which is %s inside: the rules do not apply to it", name, i.box.MountPoint)
+		}
+		rel = strings.TrimPrefix(path.Clean(name)+"/", in)
+	}
+	rel = cmp.Or(strings.TrimSuffix(rel, "/"), ".")
+	rules, err := perm.Compile(c.Permissions)
+	if err != nil {
+		return nil, err
+	}
+	e := rules.Explain(rel, rel == "." || strings.HasSuffix(name, "/"))
+	r.Path = &PathRule{Path: e.Path, Level: e.Level.String()}
+	if e.Level < perm.Write {
+		r.Path.Allow = e.Remedy(perm.Write)
+	}
+	if e.Rule != nil {
+		by := ruleOf(e.Rule)
+		r.Path.Rule = &by
+	}
+	return r, nil
+}
+
+// publicEgress returns a policy without what is of this host: addresses and headers.
+func publicEgress(p *network.Policy) *network.Policy {
+	if p == nil {
+		return nil
+	}
+	return &network.Policy{Allow: p.Allow, NoNameCheck: p.NoNameCheck}
+}
+
+// MaxAudit is how many denials Audit returns at most.
+const MaxAudit = 10_000
+
+// A Denied is one entry of the log of denials.
+type Denied struct {
+	Time time.Time `json:"time"` // when it happened; of several, the last
+	// Since is when the first of Count or Dropped happened.
+	Since   time.Time `json:"since,omitzero"`
+	Count   int64     `json:"count,omitempty"`
+	Dropped int64     `json:"dropped,omitempty"` // denials that have no entry; nothing below is set
+	Op      string    `json:"op,omitempty"`
+	Path    string    `json:"path,omitempty"` // relative to the codebase
+	// PathBytes is the exact path where Path is not.
+	PathBytes []byte      `json:"pathBytes,omitempty"`
+	Level     string      `json:"level,omitempty"` // what the rules give
+	Rule      *Rule       `json:"rule,omitempty"`  // that decided
+	Why       string      `json:"why,omitempty"`
+	Allow     string      `json:"allow,omitempty"`   // the flag that would allow it
+	Command   string      `json:"command,omitempty"` // the name of the thread
+	Host      *audit.Host `json:"host,omitempty"`    // a refusal of the network
+}
+
+// deniedOf returns an entry, without what is of this host.
+func deniedOf(r *audit.Record) Denied {
+	d := Denied{
+		Time: r.Time, Since: r.Since, Count: r.Count, Dropped: r.Dropped, Op: r.Op, Path: r.Path, PathBytes: jsontext.Exact(r.Path), Why: r.Why,
+		Allow: r.Remedy, Command: r.Command, Host: r.Host,
+	}
+	if r.Rule != nil {
+		by := ruleOf(r.Rule)
+		d.Rule = &by
+	}
+	if r.Host == nil && r.Dropped == 0 {
+		d.Level = r.Level.String()
+	}
+	return d
+}
+
+// Audit returns the newest denials of the sandbox, oldest first, and how many before them are
+// left out.
+func (i *Inside) Audit(ctx context.Context, most int) (list []Denied, before int, err error) {
+	if most <= 0 || most > MaxAudit {
+		return nil, 0, runtime.Errorf(runtime.ErrInvalid, "limit %d: it must be from 1 to %d", most, MaxAudit)
+	}
+	log, _, err := i.fleet.rt.Audit(ctx, i.box.ID)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer log.Close()
+	list = []Denied{}
+	for ctx.Err() == nil {
+		r, err := log.Next()
+		ended := errors.Is(err, io.EOF)
+		if err != nil && !ended {
+			return nil, 0, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", i.box.ID, err)
+		}
+		if drop := len(list) - most; drop > 0 && (ended || drop == most) {
+			before += drop
+			list = append(list[:0], list[drop:]...)
+		}
+		if ended {
+			return list, before, nil
+		}
+		list = append(list, deniedOf(&r))
+	}
+	return nil, 0, ctx.Err()
+}

@@ -1,0 +1,209 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"wolffia/internal/jsontext"
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// defaultOutput is how many bytes of each stream of a job a reply has if the request does not
+// say.
+const defaultOutput = 1 << 20
+
+// A jobRequest means a job by its id or name.
+type jobRequest struct {
+	ownerRequest
+	Session string `json:"session"` // empty: the persistent shell
+	Job     string `json:"job"`
+}
+
+// jobReply is the reply of calls that return a job.
+type jobReply struct {
+	Job *runtime.Job `json:"job"`
+}
+
+type startJobRequest struct {
+	ownerRequest
+	Session string            `json:"session"`
+	Name    string            `json:"name"`
+	Command string            `json:"command"`
+	Cwd     string            `json:"cwd"`
+	Env     map[string]string `json:"env"`
+}
+
+// in returns a handle on the sandbox that a request names.
+func (s *Server) in(ctx context.Context, e *entry, r *ownerRequest) (*service.Inside, error) {
+	e.about(r.Owner, r.SandboxID)
+	return s.service.Inside(ctx, r.Owner, r.SandboxID)
+}
+
+func (s *Server) startJob(ctx context.Context, e *entry, r *startJobRequest) (int, any, error) {
+	i, err := s.in(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	j, err := i.StartJob(ctx, &service.JobParams{Session: r.Session, Name: r.Name, Command: r.Command, Cwd: r.Cwd, Env: r.Env})
+	return http.StatusCreated, jobReply{j}, err
+}
+
+type listJobsRequest struct {
+	ownerRequest
+	Session string `json:"session"`
+}
+
+type jobsReply struct {
+	Jobs []*runtime.Job `json:"jobs"`
+}
+
+func (s *Server) listJobs(ctx context.Context, e *entry, r *listJobsRequest) (int, any, error) {
+	i, err := s.in(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	all, err := i.Jobs(ctx, r.Session)
+	return http.StatusOK, jobsReply{append([]*runtime.Job{}, all...)}, err
+}
+
+type jobOutputRequest struct {
+	jobRequest
+	StdoutOffset *uint64 `json:"stdoutOffset"` // absent: the end of the stream
+	StderrOffset *uint64 `json:"stderrOffset"`
+	MaxBytes     int     `json:"maxBytes"` // of each stream; 0: 1 MiB
+}
+
+func (s *Server) jobOutput(ctx context.Context, e *entry, r *jobOutputRequest) (int, any, error) {
+	i, err := s.in(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	if r.MaxBytes == 0 {
+		r.MaxBytes = defaultOutput
+	}
+	out, err := i.JobOutput(ctx, r.Session, r.Job, r.StdoutOffset, r.StderrOffset, r.MaxBytes)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, jobOutputReply{out.Job, partReplyOf(&out.Stdout), partReplyOf(&out.Stderr)}, nil
+}
+
+type jobOutputReply struct {
+	Job    *runtime.Job `json:"job"`
+	Stdout partReply    `json:"stdout"`
+	Stderr partReply    `json:"stderr"`
+}
+
+// A partReply is a part of a stream. Offsets are in bytes.
+type partReply struct {
+	Text  string `json:"text"`            // invalid UTF-8 is replaced
+	Bytes []byte `json:"bytes,omitempty"` // the exact bytes, where Text is not
+	From  uint64 `json:"from"`
+	Next  uint64 `json:"next"` // where to go on
+	End   uint64 `json:"end"`  // of the stream so far
+}
+
+func partReplyOf(p *service.JobPart) partReply {
+	text := string(p.Bytes)
+	return partReply{text, jsontext.Exact(text), p.From, p.From + uint64(len(p.Bytes)), p.End}
+}
+
+type waitJobRequest struct {
+	jobRequest
+	TimeoutMS int64 `json:"timeoutMs"` // 0: at once
+}
+
+func (s *Server) waitJob(ctx context.Context, e *entry, r *waitJobRequest) (int, any, error) {
+	i, err := s.in(ctx, e, &r.ownerRequest)
+	if err == nil && (r.TimeoutMS < 0 || r.TimeoutMS > maxTimeout) {
+		err = runtime.Errorf(runtime.ErrInvalid, "timeoutMs %d: out of range 0 to %d", r.TimeoutMS, maxTimeout)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	j, err := i.WaitJob(ctx, r.Session, r.Job, time.Duration(r.TimeoutMS)*time.Millisecond)
+	return http.StatusOK, jobReply{j}, err
+}
+
+type signalJobRequest struct {
+	jobRequest
+	Signal string `json:"signal"`
+}
+
+func (s *Server) signalJob(ctx context.Context, e *entry, r *signalJobRequest) (int, any, error) {
+	i, err := s.in(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	j, err := i.SignalJob(ctx, r.Session, r.Job, r.Signal)
+	return http.StatusOK, jobReply{j}, err
+}
+
+type auditRequest struct {
+	ownerRequest
+	Limit int `json:"limit"` // 0: 1000
+}
+
+type auditReply struct {
+	Denied []service.Denied `json:"denied"`
+	Before int              `json:"before"` // how many older ones are left out
+}
+
+func (s *Server) audit(ctx context.Context, e *entry, r *auditRequest) (int, any, error) {
+	i, err := s.in(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	if r.Limit == 0 {
+		r.Limit = 1000
+	}
+	list, before, err := i.Audit(ctx, r.Limit)
+	return http.StatusOK, auditReply{list, before}, err
+}
+
+type rulesRequest struct {
+	ownerRequest
+	Path string `json:"path"`
+}
+
+func (s *Server) rules(ctx context.Context, e *entry, r *rulesRequest) (int, any, error) {
+	i, err := s.in(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	rules, err := i.Rules(ctx, r.Path)
+	return http.StatusOK, rules, err
+}
+
+// A rangeReply is the reply to readFile of a part of a file.
+type rangeReply struct {
+	content  []byte
+	at, size int64
+}
+
+func (r *rangeReply) encode(w *bufio.Writer) error {
+	if err := fileReply(r.content).begin(w); err != nil {
+		return err
+	}
+	return encodeRest(w, struct {
+		Offset int64 `json:"offset"`
+		Size   int64 `json:"size"`
+	}{r.at, r.size})
+}
+
+// wholeRunes returns the length of b without an incomplete rune at its end.
+func wholeRunes(b []byte) int {
+	for n := len(b) - 1; n >= 0 && n > len(b)-utf8.UTFMax; n-- {
+		if utf8.RuneStart(b[n]) {
+			if !utf8.FullRune(b[n:]) {
+				return n
+			}
+			break
+		}
+	}
+	return len(b)
+}
