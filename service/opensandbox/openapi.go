@@ -1,13 +1,13 @@
 package opensandbox
 
 import (
-	"encoding/json"
 	"net/http"
 	"reflect"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
+
+	"wolffia/internal/openapi"
 )
 
 // An about describes a call for the document of the API. in and out are values of the types
@@ -21,7 +21,7 @@ type about struct {
 }
 
 // object is a JSON object.
-type object = map[string]any
+type object = openapi.Object
 
 // apiDocument returns what GET /v1/openapi.json replies: the document of the API, made of the
 // types that the calls use.
@@ -66,59 +66,17 @@ func (a *about) operation(method, path string) object {
 		if reflect.TypeOf(a.out) == reflect.TypeFor[event]() {
 			media = "text/event-stream"
 		}
-		reply["content"] = object{media: object{"schema": schema(reflect.TypeOf(a.out))}}
+		reply["content"] = object{media: object{"schema": openapi.Schema(reflect.TypeOf(a.out))}}
 	case a.media != "" && method == http.MethodGet:
 		reply["content"] = object{a.media: object{}}
 	}
-	failed := object{"description": "an error", "content": object{"application/json": object{"schema": schema(reflect.TypeFor[errorReply]())}}}
+	failed := object{"description": "an error", "content": object{"application/json": object{"schema": openapi.Schema(reflect.TypeFor[errorReply]())}}}
 	o := object{"summary": a.summary, "parameters": parameters, "responses": object{strconv.Itoa(a.status): reply, "default": failed}}
 	switch {
 	case a.in != nil:
-		o["requestBody"] = object{"content": object{"application/json": object{"schema": schema(reflect.TypeOf(a.in))}}}
+		o["requestBody"] = object{"content": object{"application/json": object{"schema": openapi.Schema(reflect.TypeOf(a.in))}}}
 	case a.media != "" && method != http.MethodGet:
 		o["requestBody"] = object{"content": object{a.media: object{}}}
 	}
 	return o
-}
-
-// schema returns the schema of a type as encoding/json has it.
-func schema(t reflect.Type) object {
-	switch {
-	case t == reflect.TypeFor[time.Time]():
-		return object{"type": "string", "format": "date-time"}
-	case t == reflect.TypeFor[json.RawMessage]():
-		return object{}
-	case t == reflect.TypeFor[[]byte]():
-		return object{"type": "string", "contentEncoding": "base64"}
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		return schema(t.Elem())
-	case reflect.String:
-		return object{"type": "string"}
-	case reflect.Bool:
-		return object{"type": "boolean"}
-	case reflect.Float64:
-		return object{"type": "number"}
-	case reflect.Int, reflect.Int64:
-		return object{"type": "integer"}
-	case reflect.Slice:
-		return object{"type": "array", "items": schema(t.Elem())}
-	case reflect.Map:
-		return object{"type": "object", "additionalProperties": schema(t.Elem())}
-	case reflect.Struct:
-		return structSchema(t)
-	}
-	panic("no schema of " + t.String()) // a type of a call that the document cannot describe
-}
-
-func structSchema(t reflect.Type) object {
-	properties := object{}
-	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.IsExported() && !f.Anonymous && name != "" {
-			properties[name] = schema(f.Type)
-		}
-	}
-	return object{"type": "object", "properties": properties}
 }

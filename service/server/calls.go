@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ type call struct {
 	maxBody int64 // of the request, in bytes
 	// do decodes the request and executes it. It notes in e what may be logged.
 	do func(s *Server, ctx context.Context, e *entry, body []byte) (status int, reply any, err error)
+	// in and out are the types of the request and of the reply, for the document of the API.
+	in, out reflect.Type
+	summary string
 }
 
 // The largest sizes of requests, in bytes.
@@ -29,29 +33,30 @@ const (
 
 // calls are the calls of the API, by name.
 var calls = map[string]call{
-	"createSandbox":        {smallBody, typed((*Server).createSandbox)},
-	"ensureSandbox":        {smallBody, typed((*Server).ensureSandbox)},
-	"destroySandbox":       {smallBody, typed((*Server).destroySandbox)},
-	"findSandbox":          {smallBody, typed((*Server).findSandbox)},
-	"touchSandbox":         {smallBody, typed((*Server).touchSandbox)},
-	"executeBash":          {commandBody, typed((*Server).executeBash)},
-	"cancelOperation":      {smallBody, typed((*Server).cancelOperation)},
-	"readFile":             {smallBody, typed((*Server).readFile)},
-	"writeFiles":           {filesBody, typed((*Server).writeFiles)},
-	"scanRunningSandboxes": {smallBody, typed((*Server).scan)},
-	"streamBash":           {commandBody, typed((*Server).streamBash)},
-	"startJob":             {commandBody, typed((*Server).startJob)},
-	"listJobs":             {smallBody, typed((*Server).listJobs)},
-	"jobOutput":            {smallBody, typed((*Server).jobOutput)},
-	"waitJob":              {smallBody, typed((*Server).waitJob)},
-	"signalJob":            {smallBody, typed((*Server).signalJob)},
-	"audit":                {smallBody, typed((*Server).audit)},
-	"rules":                {smallBody, typed((*Server).rules)},
+	"createSandbox":        typed[registry.Metadata](smallBody, "create the owner's sandbox", (*Server).createSandbox),
+	"ensureSandbox":        typed[ensureReply](smallBody, "return the owner's sandbox, which is made if there is none that answers", (*Server).ensureSandbox),
+	"destroySandbox":       typed[destroyReply](smallBody, "destroy a sandbox", (*Server).destroySandbox),
+	"findSandbox":          typed[registry.Metadata](smallBody, "return the owner's sandbox", (*Server).findSandbox),
+	"touchSandbox":         typed[touchReply](smallBody, "restart a sandbox's idle time, and set its time to live", (*Server).touchSandbox),
+	"executeBash":          typed[bashDocument](commandBody, "evaluate a command in the owner's shell", (*Server).executeBash),
+	"streamBash":           typed[outputEvent](commandBody, "evaluate a command, and send its output as it comes", (*Server).streamBash),
+	"cancelOperation":      typed[cancelReply](smallBody, "interrupt a command", (*Server).cancelOperation),
+	"startJob":             typed[jobReply](commandBody, "start a background job", (*Server).startJob),
+	"listJobs":             typed[jobsReply](smallBody, "list background jobs", (*Server).listJobs),
+	"jobOutput":            typed[jobOutputReply](smallBody, "return a part of the output of a job", (*Server).jobOutput),
+	"waitJob":              typed[jobReply](smallBody, "wait until a job has ended", (*Server).waitJob),
+	"signalJob":            typed[jobReply](smallBody, "send a signal to the processes of a job", (*Server).signalJob),
+	"readFile":             typed[fileDocument](smallBody, "read a file, or a part of it", (*Server).readFile),
+	"writeFiles":           typed[writeReply](filesBody, "write files, or parts of them", (*Server).writeFiles),
+	"rules":                typed[service.Rules](smallBody, "return the rules, and what they give for a path", (*Server).rules),
+	"audit":                typed[auditReply](smallBody, "return what was denied", (*Server).audit),
+	"scanRunningSandboxes": typed[scanReply](smallBody, "list the running sandboxes of owners", (*Server).scan),
 }
 
-// typed returns a call.do that decodes the request and calls f with it.
-func typed[R any](f func(s *Server, ctx context.Context, e *entry, r *R) (int, any, error)) func(*Server, context.Context, *entry, []byte) (int, any, error) {
-	return func(s *Server, ctx context.Context, e *entry, body []byte) (int, any, error) {
+// typed returns a call that decodes the request and calls f with it. Out is the type of the
+// reply as the document of the API has it.
+func typed[Out, R any](maxBody int64, summary string, f func(s *Server, ctx context.Context, e *entry, r *R) (int, any, error)) call {
+	return call{maxBody, func(s *Server, ctx context.Context, e *entry, body []byte) (int, any, error) {
 		var r R
 		if err := decode(body, &r); err != nil {
 			return 0, nil, err
@@ -60,7 +65,7 @@ func typed[R any](f func(s *Server, ctx context.Context, e *entry, r *R) (int, a
 			return 0, nil, err
 		}
 		return f(s, ctx, e, &r)
-	}
+	}, reflect.TypeFor[R](), reflect.TypeFor[Out](), summary}
 }
 
 // mayActFor returns an error unless the caller may use what belongs to the owner that a
@@ -105,19 +110,23 @@ func (s *Server) ensureSandbox(ctx context.Context, e *entry, r *createRequest) 
 	if created {
 		status = http.StatusCreated
 	}
-	return status, struct {
-		registry.Metadata
-		Created bool `json:"created"`
-	}{m, created}, err
+	return status, ensureReply{m, created}, err
+}
+
+type ensureReply struct {
+	registry.Metadata
+	Created bool `json:"created"`
 }
 
 func (s *Server) destroySandbox(ctx context.Context, e *entry, r *ownerRequest) (int, any, error) {
 	e.about(r.Owner, r.SandboxID)
 	err := s.service.DestroySandbox(ctx, r.Owner, r.SandboxID)
-	return http.StatusOK, struct {
-		SandboxID string `json:"sandboxId"`
-		Destroyed bool   `json:"destroyed"`
-	}{r.SandboxID, true}, err
+	return http.StatusOK, destroyReply{r.SandboxID, true}, err
+}
+
+type destroyReply struct {
+	SandboxID string `json:"sandboxId"`
+	Destroyed bool   `json:"destroyed"`
 }
 
 func (s *Server) findSandbox(ctx context.Context, e *entry, r *registry.Owner) (int, any, error) {
@@ -142,18 +151,22 @@ func (s *Server) touchSandbox(ctx context.Context, e *entry, r *touchRequest) (i
 		ttl = &d
 	}
 	err := s.service.TouchSandbox(ctx, r.Owner, r.SandboxID, ttl)
-	return http.StatusOK, struct {
-		SandboxID string `json:"sandboxId"`
-	}{r.SandboxID}, err
+	return http.StatusOK, touchReply{r.SandboxID}, err
+}
+
+type touchReply struct {
+	SandboxID string `json:"sandboxId"`
 }
 
 func (s *Server) scan(ctx context.Context, _ *entry, _ *struct{}) (int, any, error) {
 	found, err := s.service.ScanRunningSandboxes(ctx)
 	caller := gate.CallerOf(ctx)
 	found = slices.DeleteFunc(found, func(m registry.Metadata) bool { return !caller.May(m.Owner) })
-	return http.StatusOK, struct {
-		Sandboxes []registry.Metadata `json:"sandboxes"`
-	}{append([]registry.Metadata{}, found...)}, err
+	return http.StatusOK, scanReply{append([]registry.Metadata{}, found...)}, err
+}
+
+type scanReply struct {
+	Sandboxes []registry.Metadata `json:"sandboxes"`
 }
 
 type bashRequest struct {
@@ -191,9 +204,11 @@ type cancelRequest struct {
 func (s *Server) cancelOperation(ctx context.Context, e *entry, r *cancelRequest) (int, any, error) {
 	e.about(r.Owner, r.SandboxID)
 	err := s.service.CancelOperation(ctx, r.Owner, r.SandboxID, r.OperationID)
-	return http.StatusOK, struct {
-		OperationID string `json:"operationId"`
-	}{r.OperationID}, err
+	return http.StatusOK, cancelReply{r.OperationID}, err
+}
+
+type cancelReply struct {
+	OperationID string `json:"operationId"`
 }
 
 type readRequest struct {
@@ -241,11 +256,13 @@ type writeRequest struct {
 func (s *Server) writeFiles(ctx context.Context, e *entry, r *writeRequest) (int, any, error) {
 	e.about(r.Owner, r.SandboxID)
 	updated, err := s.service.WriteFiles(ctx, r.Owner, r.SandboxID, r.Files)
-	reply := struct {
-		Updated int `json:"updated"`
-	}{updated}
+	reply := writeReply{updated}
 	if err != nil {
 		return 0, nil, &someError{err, reply}
 	}
 	return http.StatusOK, reply, nil
+}
+
+type writeReply struct {
+	Updated int `json:"updated"`
 }

@@ -261,3 +261,42 @@ func TestRules(t *testing.T) {
 		t.Errorf("the rules tell a path of the host, or explain none: %s", body)
 	}
 }
+
+// The document of the calls has all of them, with the fields that they have.
+func TestDescription(t *testing.T) {
+	n := newNative(t)
+	status, _, body := n.Do(http.MethodGet, "/api/v1/openapi.json", nil)
+	type schema struct {
+		Properties map[string]any
+	}
+	type content map[string]struct{ Schema schema }
+	var doc struct {
+		Paths map[string]struct {
+			Post struct {
+				RequestBody struct{ Content content }
+				Responses   map[string]struct{ Content content }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &doc); err != nil || status != http.StatusOK || len(doc.Paths) != 18 {
+		t.Fatalf("%d, %v, %d calls", status, err, len(doc.Paths))
+	}
+	bash := doc.Paths["/api/v1/executeBash"].Post
+	request, reply := bash.RequestBody.Content["application/json"].Schema, bash.Responses["2XX"].Content["application/json"].Schema
+	for _, name := range []string{"organizationId", "sandboxId", "command", "timeoutMs", "operationId"} {
+		if request.Properties[name] == nil {
+			t.Errorf("the request lacks %s", name)
+		}
+	}
+	_, _, text := n.call("executeBash", m{"command": "true"})
+	var has map[string]any
+	n.OK(json.Unmarshal([]byte(text), &has))
+	for name := range has {
+		if reply.Properties[name] == nil {
+			t.Errorf("the reply lacks %s", name)
+		}
+	}
+	if doc.Paths["/api/v1/streamBash"].Post.Responses["2XX"].Content["text/event-stream"].Schema.Properties["text"] == nil {
+		t.Error("streamBash is not described as a stream")
+	}
+}

@@ -18,6 +18,8 @@ func (s *Server) other(r *http.Request) http.Handler {
 	switch path := r.URL.Path; {
 	case path == "/health":
 		return http.HandlerFunc(s.health)
+	case path == "/api/v1/openapi.json" && r.Method == http.MethodGet:
+		return s.admitted(http.HandlerFunc(describe))
 	case path == "/metrics" && s.opts.Count != nil:
 		return http.HandlerFunc(s.metrics)
 	case s.opts.OpenSandbox != nil && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/sandboxes/")):

@@ -1,0 +1,57 @@
+// Package openapi makes parts of OpenAPI documents from the types that a service uses.
+package openapi
+
+import (
+	"encoding"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// An Object is a JSON object.
+type Object = map[string]any
+
+// Schema returns the schema of a type as encoding/json has it.
+func Schema(t reflect.Type) Object {
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return Object{"type": "string", "format": "date-time"}
+	case t == reflect.TypeFor[json.RawMessage]():
+		return Object{}
+	case t == reflect.TypeFor[[]byte]():
+		return Object{"type": "string", "contentEncoding": "base64"}
+	case t.Kind() != reflect.Pointer && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		return Object{"type": "string"}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return Schema(t.Elem())
+	case reflect.String:
+		return Object{"type": "string"}
+	case reflect.Bool:
+		return Object{"type": "boolean"}
+	case reflect.Float64:
+		return Object{"type": "number"}
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return Object{"type": "integer"}
+	case reflect.Slice:
+		return Object{"type": "array", "items": Schema(t.Elem())}
+	case reflect.Map:
+		return Object{"type": "object", "additionalProperties": Schema(t.Elem())}
+	case reflect.Struct:
+		return structSchema(t)
+	}
+	panic("no schema of " + t.String()) // a type of a call that the document cannot describe
+}
+
+func structSchema(t reflect.Type) Object {
+	properties := Object{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && !f.Anonymous && name != "" {
+			properties[name] = Schema(f.Type)
+		}
+	}
+	return Object{"type": "object", "properties": properties}
+}

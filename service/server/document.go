@@ -1,0 +1,70 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"sync"
+
+	"wolffia/internal/openapi"
+)
+
+// bashDocument is what the reply to executeBash has: see [bashResult].
+type bashDocument struct {
+	Stdout      string `json:"stdout"`
+	StdoutBytes []byte `json:"stdoutBytes"`
+	Stderr      string `json:"stderr"`
+	StderrBytes []byte `json:"stderrBytes"`
+	bashRest
+}
+
+// fileDocument is what the reply to readFile has: see [fileReply] and [rangeReply].
+type fileDocument struct {
+	Encoding string `json:"encoding"`
+	Content  string `json:"content"`
+	Offset   int64  `json:"offset"`
+	Size     int64  `json:"size"`
+}
+
+// errorDocument is what the reply to a call that failed has: see [errorReply].
+type errorDocument struct {
+	Error failure `json:"error"`
+}
+
+// document returns the OpenAPI document of the calls, made of the types that they use.
+var document = sync.OnceValue(func() openapi.Object {
+	body := func(media string, t reflect.Type) openapi.Object {
+		return openapi.Object{media: openapi.Object{"schema": openapi.Schema(t)}}
+	}
+	failed := openapi.Object{"description": "an error", "content": body("application/json", reflect.TypeFor[errorDocument]())}
+	paths := openapi.Object{}
+	for name, c := range calls {
+		media := "application/json"
+		if c.out == reflect.TypeFor[outputEvent]() {
+			media = "text/event-stream"
+		}
+		paths["/api/v1/"+name] = openapi.Object{"post": openapi.Object{
+			"operationId": name, "summary": c.summary,
+			"requestBody": openapi.Object{"content": body("application/json", c.in)},
+			"responses": openapi.Object{
+				"2XX": openapi.Object{"description": c.summary, "content": body(media, c.out)}, "default": failed,
+			},
+		}}
+	}
+	return openapi.Object{
+		"openapi": "3.1.0",
+		"info":    openapi.Object{"title": "wolffia's service", "version": "1"},
+		"paths":   paths,
+		"components": openapi.Object{"securitySchemes": openapi.Object{
+			"key": openapi.Object{"type": "http", "scheme": "bearer"},
+		}},
+		"security": []openapi.Object{{}, {"key": []string{}}},
+	}
+})
+
+// describe answers with the document of the calls.
+func describe(w http.ResponseWriter, r *http.Request) {
+	r.Pattern = "/api/v1/openapi.json" // for the log
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(document()) // the client has gone
+}
