@@ -218,12 +218,16 @@ func (h *Handler) release(s *httpSession) {
 	h.mu.Lock()
 	s.requests--
 	s.session, s.used = connected, time.Now()
-	if s.requests == 0 {
+	known := h.sessions[s.id] == s
+	if known && s.requests == 0 {
 		s.timer.Reset(h.opts.Idle)
 	}
 	h.mu.Unlock()
-	if connected == nil {
+	switch {
+	case connected == nil:
 		h.end(s, true)
+	case !known: // it has ended before it was connected, or it is closed already
+		_ = connected.Close()
 	}
 }
 

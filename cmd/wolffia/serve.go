@@ -35,6 +35,9 @@ has a key in each line, of 16 characters or more. With an owner after it, ORG/PR
 a key is for that owner's sandboxes only. SIGHUP reads the file again. The service speaks
 no TLS: put a front end that does before an address that other machines can reach.
 
+The calls of wolffia are below /api/v1/, those of OpenSandbox below /v1/, and /mcp speaks
+the Model Context Protocol, for agents.
+
 SIGTERM or SIGINT (and SIGHUP, without --api-keys) stops it: requests that run have --grace to end. A second one
 ends it at once. Sandboxes go on, whatever becomes of the service, and the next one
 finds them.`,
