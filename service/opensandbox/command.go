@@ -3,6 +3,7 @@ package opensandbox
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -69,7 +70,9 @@ func (h *Handler) command(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return commandFault(err)
 		}
-		_ = h.newStream(w).send(event{Type: "init", Text: id}, pong, event{Type: "execution_complete", ExecutionTime: new(int64)})
+		s := h.newStream(w, nil)
+		s.greet(event{Type: "init", Text: id}, pong)
+		s.last(event{Type: "execution_complete", ExecutionTime: new(int64)})
 		return nil
 	}
 	return h.run(w, r, in, params)
@@ -102,99 +105,61 @@ func commandFault(err error) error {
 
 var pong = event{Type: "ping", Text: "pong"}
 
-// pingPause is how often a client gets a sign of life.
-const pingPause = 3 * time.Second
-
 // run runs a command and sends its output until it ends, or the client has gone.
 func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside, params *service.CommandParams) error {
 	begin := time.Now()
-	started := make(chan struct{})
-	params.Started = func() { close(started) }
-	c, err := in.Run(r.Context(), params)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	s := h.newStream(w, cancel)
+	defer s.over()
+	if params.Session == "" {
+		params.Started = s.run
+	} else { // it exists: the command begins, or waits for others
+		s.run()
+	}
+	c, err := in.Run(ctx, params)
 	if err != nil {
 		return commandFault(err)
 	}
 	defer c.Close()
-	stop := context.AfterFunc(r.Context(), func() { _ = c.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	s := h.newStream(w)
-	hello := func() error { return s.send(event{Type: "init", Text: c.ID}, pong) }
-	ended := make(chan end, 1)
-	if params.Session != "" { // it exists: the command begins, or waits for others
-		if err := hello(); err != nil {
-			return nil //nolint:nilerr // the client has gone
-		}
-		go follow(s, c, ended)
-	} else {
-		waited := make(chan end, 1)
-		go func() { // ends with the command
-			exit, err := c.Wait(context.Background())
-			waited <- end{exit, err}
-		}()
-		select {
-		case <-started:
-		case e := <-waited:
-			waited <- e
-			if e.err != nil {
-				return commandFault(e.err)
-			}
-		}
-		if err := hello(); err != nil {
-			return nil //nolint:nilerr // the client has gone
-		}
-		go follow(s, c, ended)
+	s.greet(event{Type: "init", Text: c.ID}, pong)
+	exit, err := follow(s, c)
+	if err != nil && !s.running.Load() {
+		return commandFault(err)
 	}
-	ticker := time.NewTicker(pingPause)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			if s.send(pong) != nil { // the client has gone: Close ends the command
-				_ = c.Close()
-				<-ended
-				return nil
-			}
-		case e := <-ended:
-			_ = s.send(lastEvent(e, time.Since(begin)))
-			return nil
-		}
-	}
+	s.last(lastEvent(exit, err, time.Since(begin)))
+	return nil
 }
 
-// An end is how a command has ended.
-type end struct {
-	exit runtime.Exit
-	err  error
-}
-
-// follow sends the output of a command, and then reports its end.
-func follow(s *stream, c *service.Command, ended chan<- end) {
-	var output sync.WaitGroup
-	for kind, r := range map[string]interface{ Read([]byte) (int, error) }{"stdout": c.Stdout(), "stderr": c.Stderr()} {
-		output.Go(func() {
-			if copyLines(s, kind, r) != nil { // the client has gone, or the sandbox
-				_ = c.Close()
-			}
-		})
+// follow sends the output of a command, and returns how it has ended.
+func follow(s *stream, c *service.Command) (runtime.Exit, error) {
+	send := func(kind string, r io.Reader) {
+		if copyLines(s, kind, r) != nil { // the client has gone, or the sandbox
+			_ = c.Close()
+		}
 	}
-	output.Wait()
-	exit, err := c.Wait(context.Background())
-	ended <- end{exit, err}
+	var errors sync.WaitGroup
+	errors.Go(func() { send("stderr", c.Stderr()) })
+	send("stdout", c.Stdout())
+	errors.Wait()
+	return c.Wait(context.Background())
 }
 
 // lastEvent returns the last event of a command.
-func lastEvent(e end, took time.Duration) event {
+func lastEvent(exit runtime.Exit, err error, took time.Duration) event {
 	ms := took.Milliseconds()
-	if e.err == nil && e.exit.Code == 0 && !e.exit.TimedOut {
+	if err == nil && exit.Code == 0 && !exit.TimedOut {
 		return event{Type: "execution_complete", ExecutionTime: &ms, ExitCode: new(int), DurationMS: &ms}
 	}
-	code := e.exit.Code
+	code := exit.Code
 	failed := &errorEvent{Name: "CommandExecError", Value: strconv.Itoa(code), Traceback: []string{fmt.Sprintf("exit status %d", code)}}
 	switch {
-	case e.err != nil:
-		f, _ := faultOf(e.err)
+	case err != nil:
+		f, _ := faultOf(err)
 		return event{Type: "error", Error: &errorEvent{"RuntimeError", f.message, []string{f.message}}, DurationMS: &ms}
-	case e.exit.TimedOut:
+	case exit.TimedOut:
 		code = -1
 		failed.Value, failed.Traceback = "-1", []string{"signal: killed", "the command has timed out"}
 	}

@@ -3,6 +3,7 @@ package opensandbox
 import (
 	"bytes"
 	"io"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -73,11 +74,17 @@ func (l *lines) event(line []byte, eol bool) event {
 	return e
 }
 
+// buffers are what copyLines reads into. Most commands print little, and a new buffer for each
+// would be most of what a request leaves to the garbage collector.
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
 // copyLines sends output as events until it ends.
 func copyLines(s *stream, kind string, r io.Reader) error {
-	l, buf := &lines{kind: kind}, make([]byte, 64<<10)
+	buf := buffers.Get().(*[64 << 10]byte)
+	defer buffers.Put(buf)
+	l := &lines{kind: kind}
 	for {
-		n, err := r.Read(buf)
+		n, err := r.Read(buf[:])
 		events := l.add(buf[:n])
 		if err != nil {
 			events = append(events, l.end()...)
