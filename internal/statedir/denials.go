@@ -1,10 +1,6 @@
 package statedir
 
-import (
-	"os"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // denialsPart is the offset in the lock file from which on the tree server locks a byte for
 // each denial. So a process reads how many there were without asking another one, denials do
@@ -20,14 +16,9 @@ func CountDenials(lock int, n int64) error {
 // Denials returns how many denials there were since the tree server was started; 0 without a
 // tree server.
 func (b *Box) Denials() (int64, error) {
-	fd, err := unix.Open(b.Lockfile(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, b.lockError(err)
-	}
-	defer unix.Close(fd)
 	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: denialsPart}
-	if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &lk); err != nil {
-		return 0, b.lockError(err)
+	if err := b.query(&lk); err != nil {
+		return 0, err
 	}
 	if lk.Type == unix.F_UNLCK || lk.Start != denialsPart {
 		return 0, nil

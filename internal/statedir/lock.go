@@ -39,17 +39,21 @@ func (l *Lock) Unlock() error {
 // Close closes the files: processes with copies of them hold the lock from now on.
 func (l *Lock) Close() error { return errors.Join(l.Shim.Close(), l.Tree.Close()) }
 
-// openLock opens the lock file, with O_RDWR to lock it or with O_RDONLY to query it.
-// ErrNotFound: the sandbox does not exist.
-func (b *Box) openLock(flags int) (*os.File, error) {
-	f, err := os.OpenFile(b.Lockfile(), flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) && b.Stamp() == (Stamp{}) { // it is created before the configuration, and removed after it
-		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
-	}
+// openLock opens the lock file to lock it. ErrNotFound: the sandbox does not exist.
+func (b *Box) openLock() (*os.File, error) {
+	f, err := os.OpenFile(b.Lockfile(), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, b.lockError(err)
+		return nil, b.openError(err)
 	}
 	return f, nil
+}
+
+// openError gives an error of opening the lock file its class.
+func (b *Box) openError(err error) error {
+	if errors.Is(err, fs.ErrNotExist) && b.Stamp() == (Stamp{}) { // it is created before the configuration, and removed after it
+		return runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
+	}
+	return b.lockError(err)
 }
 
 // RenewLock replaces the lock file if it is not one that can be locked, so that its
@@ -74,16 +78,26 @@ func (b *Box) lockError(err error) error {
 // held reports whether another process holds one of n parts from first on. The read locks
 // of processes that wait (see WaitUnlocked) do not count.
 func (b *Box) held(first, n int64) (bool, error) {
-	f, err := b.openLock(os.O_RDONLY)
-	if err != nil {
+	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: first, Len: n}
+	if err := b.query(&lk); err != nil {
 		return false, err
 	}
-	defer f.Close()
-	lk := unix.Flock_t{Type: unix.F_RDLCK, Start: first, Len: n}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lk); err != nil {
-		return false, b.lockError(err)
-	}
 	return lk.Type != unix.F_UNLCK, nil
+}
+
+// query asks for a lock that conflicts with lk (F_OFD_GETLK in fcntl_locking(2)). It is what
+// each call about a sandbox needs, so it opens the file without package os, which asks the
+// poller first.
+func (b *Box) query(lk *unix.Flock_t) error {
+	fd, err := unix.Open(b.Lockfile(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return b.openError(&fs.PathError{Op: "open", Path: b.Lockfile(), Err: err})
+	}
+	defer unix.Close(fd)
+	if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, lk); err != nil {
+		return b.lockError(err)
+	}
+	return nil
 }
 
 // Locked reports whether a shim or a tree server lives.
@@ -92,7 +106,7 @@ func (b *Box) Locked() (bool, error) { return b.held(0, parts) }
 // holdAsCaller marks this process as the caller that the sandbox is bound to, as long as
 // the file is open.
 func (b *Box) holdAsCaller() (*os.File, error) {
-	f, err := b.openLock(os.O_RDWR)
+	f, err := b.openLock()
 	if err != nil {
 		return nil, err
 	}
@@ -127,10 +141,10 @@ func (b *Box) TryLock() (*Lock, error) {
 
 func (b *Box) tryLock() (_ *Lock, err error) {
 	l := &Lock{}
-	if l.Shim, err = b.openLock(os.O_RDWR); err != nil {
+	if l.Shim, err = b.openLock(); err != nil {
 		return nil, err
 	}
-	if l.Tree, err = b.openLock(os.O_RDWR); err != nil {
+	if l.Tree, err = b.openLock(); err != nil {
 		return nil, errors.Join(err, l.Shim.Close())
 	}
 	err = filelock.Set(l.Shim, unix.F_OFD_SETLK, unix.F_WRLCK, shimPart, 1)
@@ -178,7 +192,7 @@ func (b *Box) LockConfig(ctx context.Context, limit time.Duration) (release func
 
 // TryLockConfig is LockConfig without waiting. ErrConflict: another process has it.
 func (b *Box) TryLockConfig() (release func(), err error) {
-	f, err := b.openLock(os.O_RDWR)
+	f, err := b.openLock()
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +208,7 @@ func (b *Box) TryLockConfig() (release func(), err error) {
 
 // waitLock waits for n parts from first on; late is the error after limit.
 func (b *Box) waitLock(ctx context.Context, limit time.Duration, first, n int64, late string) (release func(), err error) {
-	f, err := b.openLock(os.O_RDWR)
+	f, err := b.openLock()
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +227,7 @@ func (b *Box) waitLock(ctx context.Context, limit time.Duration, first, n int64,
 func (b *Box) WaitUnlocked(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(notEnding))
 	defer cancel()
-	err := filelock.WaitFree(ctx, func() (*os.File, error) { return b.openLock(os.O_RDWR) }, 0, parts)
+	err := filelock.WaitFree(ctx, func() (*os.File, error) { return b.openLock() }, 0, parts)
 	if err == nil || errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}
