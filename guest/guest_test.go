@@ -27,10 +27,6 @@ const limit = 10 * time.Second
 // In the child the test binary is PID 1 of a PID namespace of its own without
 // any capability, as the guest is in a sandbox.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == guest.LimitArg {
-		_ = guest.Limit(os.Args)
-		os.Exit(1)
-	}
 	var err error
 	switch os.Getenv("WOLFFIA_TEST_GUEST") {
 	case "":

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -34,17 +32,12 @@ func ParseRlimits(s string) (*Rlimits, error) {
 	return &Rlimits{n, size}, nil
 }
 
-// LimitArg is the first argument of the guest's program when it is to put limits
-// on itself and then to become another: limit FD PROCESSES DATA PATH ARG... It
-// tells PID 1 by FD what has failed, and has its program open as the next one.
-const LimitArg = "limit"
-
 // limitTime is how long a process may take to become what was asked for.
 const limitTime = 10 * time.Second
 
-// A limiter starts programs with limits. A process puts them on itself, in the guest's
-// own program, and then becomes what was asked for: the limits of one that runs already
-// come too late, and PID 1's own could not be raised again.
+// A limiter starts programs with limits. A process puts them on itself, in limitProgram, and
+// then becomes what was asked for: the limits of one that runs already come too late, and PID
+// 1's own could not be raised again.
 //
 // No process inside may trace it before that, or write to its memory. Yama allows only
 // its ancestors (kernel.yama.ptrace_scope; gVisor has it too). Elsewhere it executes a
@@ -52,7 +45,8 @@ const limitTime = 10 * time.Second
 // fs/exec.c; PR_SET_DUMPABLE in prctl(2)), as it is before, while it shares PID 1's memory.
 type limiter struct {
 	Rlimits
-	program *os.File // the guest's program, or a copy of mode 0111 without a name
+	program *os.File
+	mode    uint32 // of the program
 }
 
 // newLimiter makes a limiter, or nil for no limits.
@@ -60,20 +54,19 @@ func newLimiter(limits *Rlimits) (*limiter, error) {
 	if limits == nil {
 		return nil, nil
 	}
-	program, err := os.Open("/proc/self/exe")
-	if err == nil && sysctl("kernel/yama/ptrace_scope") < 1 {
+	mode := uint32(0o555) // gVisor does not execute what it may not read
+	if sysctl("kernel/yama/ptrace_scope") < 1 {
+		mode = 0o111
 		// 1 makes such processes dumpable all the same (proc_sys_fs(5)).
 		if sysctl("fs/suid_dumpable") == 1 {
 			return nil, errors.New("limits of processes can be evaded on this host: set the sysctl kernel.yama.ptrace_scope to 1, or fs.suid_dumpable to 0")
 		}
-		readable := program
-		program, err = unreadable(readable)
-		err = errors.Join(err, readable.Close())
 	}
+	program, err := memoryProgram(limitProgram())
 	if err != nil {
-		return nil, fmt.Errorf("the guest's own program: %w", err)
+		return nil, fmt.Errorf("the program that limits processes: %w", err)
 	}
-	return &limiter{*limits, program}, nil
+	return &limiter{*limits, program, mode}, nil
 }
 
 // sysctl returns a number of the kernel's settings; 0 if it is missing (proc_sys(5)).
@@ -81,27 +74,6 @@ func sysctl(name string) int {
 	text, _ := os.ReadFile("/proc/sys/" + name)
 	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	return n
-}
-
-// unreadable returns a copy of a program that can be executed only. No other process can
-// open it, or change its mode: it has no name, and what has it open is undumpable.
-func unreadable(program *os.File) (*os.File, error) {
-	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3, where all can be executed
-		fd, err = unix.MemfdCreate("guest", unix.MFD_CLOEXEC)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
-	}
-	file := os.NewFile(uintptr(fd), "guest")
-	_, err = io.Copy(file, program)
-	if err == nil {
-		err = unix.Fchmod(fd, 0o111)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("copy it: %w", err), file.Close())
-	}
-	return file, nil
 }
 
 // forkExec is syscall.ForkExec for a program that gets the limits first.
@@ -117,6 +89,10 @@ func (l *limiter) forkExec(path string, args []string, attr *syscall.ProcAttr) (
 		}
 		processes = l.Processes + uint64(len(own)) // they count
 	}
+	// A process inside that may open it could change its mode, if not its content.
+	if err := unix.Fchmod(int(l.program.Fd()), l.mode); err != nil {
+		return 0, err
+	}
 	answer, theirs, err := os.Pipe()
 	if err != nil {
 		return 0, err
@@ -124,9 +100,8 @@ func (l *limiter) forkExec(path string, args []string, attr *syscall.ProcAttr) (
 	defer answer.Close()
 	limited := *attr
 	limited.Files = append(attr.Files[:len(attr.Files):len(attr.Files)], theirs.Fd(), l.program.Fd())
-	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	pid, err := syscall.ForkExec("/proc/self/fd/"+strconv.Itoa(len(attr.Files)+1), append([]string{
-		"guest", LimitArg, strconv.Itoa(len(attr.Files)), decimal(processes), decimal(l.Data), path,
+		"limit", limitNumber(uint64(len(attr.Files))), limitNumber(processes), limitNumber(l.Data), path,
 	}, args...), &limited)
 	_ = theirs.Close()
 	if err != nil {
@@ -143,49 +118,4 @@ func (l *limiter) forkExec(path string, args []string, attr *syscall.ProcAttr) (
 		return 0, syscall.EAGAIN
 	}
 	return pid, nil
-}
-
-// Limit is the main of a process that is to be limited. It returns if it fails,
-// when it has told PID 1 why.
-func Limit(args []string) error {
-	if len(args) < 7 {
-		return errors.New("this is started by PID 1, not by hand")
-	}
-	var numbers [3]uint64
-	for i := range numbers {
-		var err error
-		if numbers[i], err = strconv.ParseUint(args[2+i], 10, 63); err != nil {
-			return err
-		}
-	}
-	fd := int(numbers[0])
-	unix.CloseOnExec(fd)
-	unix.CloseOnExec(fd + 1) // the guest's program
-	// The processes last: from then on the Go runtime may be refused a thread.
-	err := setRlimit(unix.RLIMIT_DATA, numbers[2])
-	if err == nil {
-		err = setRlimit(unix.RLIMIT_NPROC, numbers[1])
-	}
-	if err == nil {
-		err = syscall.Exec(args[5], args[6:], os.Environ())
-	}
-	var errno syscall.Errno
-	if !errors.As(err, &errno) {
-		errno = syscall.EINVAL
-	}
-	_, _ = unix.Write(fd, binary.LittleEndian.AppendUint32(nil, uint32(errno)))
-	return err
-}
-
-// setRlimit sets a limit for good; 0 leaves it alone. One that is lower stays.
-func setRlimit(resource int, n uint64) error {
-	if n == 0 {
-		return nil
-	}
-	var now unix.Rlimit
-	if err := unix.Getrlimit(resource, &now); err != nil {
-		return err
-	}
-	n = min(n, now.Max, math.MaxInt64)
-	return unix.Setrlimit(resource, &unix.Rlimit{Cur: min(n, now.Cur), Max: n})
 }

@@ -76,10 +76,6 @@ func run(args []string) error {
 	if os.Getpid() == 1 {
 		return first(args)
 	}
-	if len(args) > 0 && args[0] == guest.LimitArg {
-		_ = guest.Limit(os.Args) // it has told PID 1 why
-		os.Exit(1)
-	}
 	if len(args) == 1 {
 		switch args[0] {
 		case filecall.Arg:
