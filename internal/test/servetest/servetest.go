@@ -46,11 +46,13 @@ type World struct {
 // the file secret, which they do not see. keys is the content of a key file; empty: no keys.
 func New(t testing.TB, keys string) *World {
 	t.Helper()
-	return NewWith(t, keys, nil)
+	w := prepare(t)
+	w.serve(keys)
+	return w
 }
 
-// NewWith is New with the limits of agents' sessions.
-func NewWith(t testing.TB, keys string, agents *mcp.HandlerOptions) *World {
+// prepare makes a World that does not serve yet.
+func prepare(t testing.TB) *World {
 	t.Helper()
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	leak.Check(t)
@@ -65,7 +67,6 @@ func NewWith(t testing.TB, keys string, agents *mcp.HandlerOptions) *World {
 	transport := &http.Transport{MaxIdleConnsPerHost: 100}
 	w.Client = &http.Client{Transport: transport}
 	t.Cleanup(transport.CloseIdleConnections)
-	w.serve(keys)
 	return w
 }
 

@@ -1,0 +1,103 @@
+package servetest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"wolffia/internal/test/testbin"
+)
+
+// A Process is a World whose service is wolffia serve, a process of its own. Fleet, Gate and
+// Log are not set.
+type Process struct {
+	*World
+	cmd   *exec.Cmd
+	keys  string        // file with API keys; empty: none
+	ended chan struct{} // closed when the process's log has ended
+}
+
+// NewProcess is New with a process.
+func NewProcess(t testing.TB, keys string) *Process {
+	t.Helper()
+	p := &Process{World: prepare(t)}
+	if keys != "" {
+		p.keys = filepath.Join(t.TempDir(), "keys")
+		p.OK(os.WriteFile(p.keys, []byte(keys), 0o600))
+	}
+	p.Start()
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// Start starts the service, on another address each time, and returns when it serves.
+func (p *Process) Start() {
+	p.Helper()
+	args := []string{"--state-dir", p.State, "serve", "--codebase", p.Codebase, "--rule", "**=write", "--rule", "secret=none", "--listen", "127.0.0.1:0"}
+	if p.keys != "" {
+		args = append(args, "--api-keys", p.keys)
+	}
+	p.cmd = exec.Command(filepath.Join(testbin.Dir(p.TB), "wolffia"), args...)
+	log, err := p.cmd.StderrPipe()
+	p.OK(err)
+	p.OK(p.cmd.Start())
+	p.ended = make(chan struct{})
+	address, said := make(chan string, 1), new(strings.Builder)
+	go func(ended chan struct{}) { // ends with the process
+		defer close(ended)
+		r := bufio.NewReader(log)
+		for {
+			line, err := r.ReadBytes('\n')
+			if err != nil {
+				close(address)
+				return
+			}
+			var entry struct{ Msg, Address string }
+			if json.Unmarshal(line, &entry) == nil && entry.Msg == "serving" {
+				address <- entry.Address
+				_, _ = io.Copy(io.Discard, r)
+				return
+			}
+			said.Write(line)
+		}
+	}(p.ended)
+	select {
+	case at, ok := <-address:
+		if !ok {
+			p.Fatalf("wolffia serve: %s", said)
+		}
+		p.Address = at
+	case <-p.Ctx.Done():
+		p.Fatal("wolffia serve: it hangs")
+	}
+}
+
+// Kill kills the service with SIGKILL, if it runs, and returns when it is gone.
+func (p *Process) Kill() {
+	p.Client.CloseIdleConnections()
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+	_ = p.cmd.Wait()
+}
+
+// Memory returns the anonymous memory of the service that is resident, in bytes (RssAnon in
+// proc_pid_status(5)).
+func (p *Process) Memory() int64 {
+	p.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	p.OK(err)
+	for line := range strings.Lines(string(text)) {
+		var kb int64
+		if n, _ := fmt.Sscanf(line, "RssAnon: %d kB", &kb); n == 1 {
+			return kb << 10
+		}
+	}
+	p.Fatal("the status has no RssAnon")
+	return 0
+}
