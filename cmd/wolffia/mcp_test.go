@@ -419,6 +419,53 @@ func (c *mcpClient) staysInside() {
 	}
 	c.does("job_kill", args{"job": "swap", "signal": "KILL"})
 	c.does("job_wait", args{"job": "swap"}, "ended")
+	c.swapsDirectories()
+}
+
+// swapsDirectories has a directory become a link to the project, to what is beside it on the
+// host and to the root, while each tool works below it.
+func (c *mcpClient) swapsDirectories() {
+	c.does("bash_background", args{"name": "dirs", "command": "while :; do rm -rf d; mkdir d; echo inside >d/outside; echo inside >d/.e; for to in . .. " + c.at + " /; do rm -rf d; ln -s $to d; done; done"})
+	for range testenv.Some(24) {
+		for _, call := range []struct {
+			tool string
+			args args
+		}{
+			{"read_file", args{"path": "d/outside"}},
+			{"read_file", args{"path": "d/.env"}},
+			{"list_dir", args{"path": "d", "depth": 2}},
+			{"glob", args{"pattern": "{,project/}.env", "path": "d"}},
+			{"grep", args{"pattern": "host|PASSWORD", "path": "d", "glob": "{outside,.env}"}},
+			{"write_file", args{"path": "d/escaped", "content": "escaped"}},
+			{"write_file", args{"path": "d/outside", "content": "escaped"}},
+			{"edit_file", args{"path": "d/.env", "old_string": "secret", "new_string": "x"}},
+			{"bash", args{"command": "cat outside .env 2>/dev/null", "cwd": c.project + "/d"}},
+		} {
+			r, err := c.tool(c.ctx, call.tool, call.args)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			text := strings.ReplaceAll(r.text, c.at, "")
+			if call.tool != "glob" && strings.Contains(text, "host\n") || strings.Contains(text, "PASSWORD=") || !r.failed && call.tool == "glob" && strings.Contains(text, ".env\n") {
+				c.t.Fatalf("%s %v: %s", call.tool, call.args, r.text)
+			}
+		}
+	}
+	c.does("job_kill", args{"job": "dirs", "signal": "KILL"})
+	c.does("job_wait", args{"job": "dirs"}, "ended")
+	for name, want := range map[string]string{"outside": "host\n", "project/.env": "PASSWORD=secret\n"} {
+		if b, err := os.ReadFile(filepath.Join(c.at, name)); err != nil || string(b) != want {
+			c.t.Errorf("%s: %q, %v", name, b, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(c.at, "escaped")); err == nil {
+		c.t.Error("a file was written beside the project")
+	}
+	if err := os.RemoveAll(filepath.Join(c.project, "d")); err != nil { // a link, or a directory of ours
+		c.t.Error(err)
+	}
+	_ = os.Remove(filepath.Join(c.project, "escaped"))
+	_ = os.Remove(filepath.Join(c.project, "outside"))
 }
 
 func (c *mcpClient) boundsOutput() {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"wolffia/internal/test/testenv"
 )
 
 // While a program inside swaps directories for links, no request about files reads or writes
@@ -18,7 +20,24 @@ func TestSwapsOverHTTP(t *testing.T) {
 	_, execd := w.create("")
 	events := w.run(execd+"/command", m{"background": true, "command": `cd /workspace; mkdir d; echo inside >d/f
 while :; do ln -sfn ` + outside + ` x; ln -sfn d x; ln -sfn secret y; ln -sfn d/f y; rm -f x; mkdir x; echo inside >x/f; rm -r x; done`})
-	for range 60 {
+	// The calls of the service itself: an owner's sandbox sees the same codebase.
+	owner := `"organizationId":"o","projectId":"p","userId":"u"`
+	status, made := w.native("ensureSandbox", "{"+owner+"}")
+	_, made, _ = strings.Cut(made, `"sandboxId":"`)
+	if status != 201 || len(made) < 12 {
+		t.Fatalf("%d %s", status, made)
+	}
+	owner += `,"sandboxId":"` + made[:12] + `"`
+	for range testenv.Some(60) {
+		for _, path := range []string{"/workspace/x/f", "y", "x/../secret"} {
+			if status, text := w.native("readFile", "{"+owner+`,"path":"`+path+`"}`); status == 200 && strings.Contains(text, "outside") {
+				t.Fatalf("readFile %s: %q", path, text)
+			}
+		}
+		w.native("writeFiles", "{"+owner+`,"files":{"x/f":{"content":"inside\n"},"x/new":{"content":"inside\n"},"y":{"content":"inside\n"}}}`)
+		if _, text := w.native("executeBash", "{"+owner+`,"cwd":"/workspace/x","command":"cat f ../y"}`); strings.Contains(text, `"stdout":"outside`) {
+			t.Fatalf("executeBash: %s", text)
+		}
 		for _, path := range []string{"/workspace/x/f", "y", "x"} {
 			if status, _, text := w.Do("GET", execd+"/files/download?path="+path, nil); status == 200 && strings.Contains(text, "outside") {
 				t.Fatalf("%s: %q", path, text)
