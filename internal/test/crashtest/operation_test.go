@@ -39,6 +39,9 @@ type operation struct {
 	after func(e *end) []runtime.State
 	// check is told what is there, nil: that is all.
 	check func(w *world, rt *local.Runtime, e *end, id string, state runtime.State)
+	// judge compares what is there with what may be; nil: the judge of command lines, or of the
+	// service of owners.
+	judge func(w *world, r *round, e *end)
 }
 
 // running makes a sandbox.
@@ -223,19 +226,21 @@ func commandLines() []operation {
 
 // mustSucceed are operations that nobody's death keeps from their end but their
 // caller's.
-var mustSucceed = []string{"stop", "destroy", "service destroy"}
+var mustSucceed = []string{"stop", "destroy", "service destroy", "fleet destroy"}
+
+// serving starts a service.
+func serving(w *world) subject {
+	w.Helper()
+	c := w.serve()
+	w.ends("a service starts", c.done)
+	if !c.ok {
+		w.Fatalf("a service: %s", c.answer)
+	}
+	return subject{was: c}
+}
 
 // services are the operations of a service.
 func services() []operation {
-	serving := func(w *world) subject {
-		w.Helper()
-		c := w.serve()
-		w.ends("a service starts", c.done)
-		if !c.ok {
-			w.Fatalf("a service: %s", c.answer)
-		}
-		return subject{was: c}
-	}
 	has := func(w *world) subject {
 		w.Helper()
 		s := serving(w)

@@ -61,12 +61,21 @@ func (w *world) do(r *round) (killed bool) {
 	if !e.ok && !e.callerKilled && (!e.partKilled || slices.Contains(mustSucceed, op.name)) {
 		w.Fatalf("it fails: %s", e.answer)
 	}
-	if s.was != nil {
+	w.compareAfter(r, e)
+	return killed
+}
+
+// compareAfter compares what is there after an operation with what may be.
+func (w *world) compareAfter(r *round, e *end) {
+	w.Helper()
+	switch {
+	case r.operation.judge != nil:
+		r.operation.judge(w, r, e)
+	case e.was != nil:
 		w.judgeService(r, e)
-	} else {
+	default:
 		w.judge(r, e)
 	}
-	return killed
 }
 
 // strike kills the victim, and notes what it was.
@@ -249,9 +258,7 @@ func (w *world) survey(op *operation) (rounds []*round, takes time.Duration) {
 	r := &round{operation: op}
 	if s.was != nil {
 		c.end(w)
-		w.judgeService(r, e)
-	} else {
-		w.judge(r, e)
 	}
+	w.compareAfter(r, e)
 	return rounds, takes
 }

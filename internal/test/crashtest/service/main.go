@@ -5,6 +5,9 @@
 //	service STATE CODEBASE
 //
 //	create OWNER | ensure OWNER | exec OWNER COMMAND | destroy OWNER
+//	fleet-create OWNER | fleet-background OWNER COMMAND | fleet-destroy OWNER
+//
+// The fleet of an owner has one sandbox, whose idempotency key is OWNER.
 //
 // It answers each with a line: "ok" and the sandbox's id or what the command has
 // said, quoted; or "failed" and why. The first line is "ok" when it serves.
@@ -50,9 +53,15 @@ func serve(ctx context.Context, state, codebase string) error {
 		return err
 	}
 	defer rt.Close()
+	configure := func() (*runtime.SandboxConfig, error) {
+		return &runtime.SandboxConfig{CodebasePath: codebase, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}, nil
+	}
+	fleet := service.NewFleet(rt, &service.FleetOptions{
+		Configure: func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) { return configure() },
+	})
 	s, err := service.Open(ctx, service.NewDriver(rt, &service.Options{
 		Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
-			return &runtime.SandboxConfig{CodebasePath: codebase, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}, nil
+			return configure()
 		},
 	}), state, nil)
 	if err != nil {
@@ -64,7 +73,12 @@ func serve(ctx context.Context, state, codebase string) error {
 	for lines.Scan() {
 		verb, rest, _ := strings.Cut(lines.Text(), " ")
 		name, command, _ := strings.Cut(rest, " ")
-		answer(do(ctx, s, verb, registry.Owner{OrganizationID: "o", ProjectID: "p", UserID: name}, command))
+		o := registry.Owner{OrganizationID: "o", ProjectID: "p", UserID: name}
+		if part, of := strings.CutPrefix(verb, "fleet-"); of {
+			answer(doFleet(ctx, fleet, part, o, command))
+		} else {
+			answer(do(ctx, s, verb, o, command))
+		}
 	}
 	return lines.Err()
 }
@@ -91,6 +105,32 @@ func do(ctx context.Context, s *service.Service, verb string, o registry.Owner, 
 			return "", err
 		}
 		return strconv.Quote(string(r.Stdout)), nil
+	}
+	return "", fmt.Errorf("there is no %q", verb)
+}
+
+func doFleet(ctx context.Context, f *service.Fleet, verb string, o registry.Owner, command string) (string, error) {
+	if verb == "create" {
+		s, _, err := f.Create(ctx, &service.FleetParams{Owner: o, Key: o.UserID, Metadata: map[string]string{"kept": "yes"}})
+		if err != nil {
+			return "", err
+		}
+		return s.ID, nil
+	}
+	caller := service.Caller{Owner: o}
+	all, err := f.List(ctx, caller)
+	if err != nil || len(all) != 1 {
+		return "", fmt.Errorf("the owner has %d sandboxes: %w", len(all), err)
+	}
+	switch verb {
+	case "destroy":
+		return all[0].ID, f.Destroy(ctx, caller, all[0].ID)
+	case "background":
+		in, err := f.Inside(ctx, caller, all[0].ID)
+		if err != nil {
+			return "", err
+		}
+		return in.Background(ctx, &service.CommandParams{Text: command})
 	}
 	return "", fmt.Errorf("there is no %q", verb)
 }
