@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"wolffia/runtime"
@@ -269,13 +270,20 @@ func (s *Server) write(w http.ResponseWriter, status int, reply any) (int64, err
 	}
 	w.WriteHeader(status)
 	out := &counter{w: w}
-	buffered := bufio.NewWriterSize(out, 64<<10)
+	buffered := buffers.Get().(*bufio.Writer)
+	buffered.Reset(out)
 	err := encode(buffered, reply)
 	if err == nil {
 		err = buffered.Flush()
 	}
+	buffered.Reset(nil)
+	buffers.Put(buffered)
 	return out.n, err
 }
+
+// buffers are what replies are written into: most are small, and a new buffer for each would be
+// most of what a request leaves to the garbage collector.
+var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 64<<10) }}
 
 // A counter counts the bytes written to w.
 type counter struct {

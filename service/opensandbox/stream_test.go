@@ -1,0 +1,102 @@
+package opensandbox
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A tape is a ResponseWriter that keeps what is written, and counts.
+type tape struct {
+	mu      sync.Mutex
+	text    strings.Builder
+	writes  int
+	flushed chan string // what was written by each flush
+}
+
+func (*tape) Header() http.Header              { return http.Header{} }
+func (*tape) WriteHeader(int)                  {}
+func (*tape) SetWriteDeadline(time.Time) error { return nil }
+func (t *tape) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writes++
+	return t.text.Write(b)
+}
+
+func (t *tape) FlushError() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.flushed <- t.text.String()
+	return nil
+}
+
+func (t *tape) now() (text string, writes int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String(), t.writes
+}
+func newTape() *tape { return &tape{flushed: make(chan string, 100)} }
+func kinds(text string) (all string) {
+	for _, f := range strings.Split(text, `"type":"`)[1:] {
+		k, _, _ := strings.Cut(f, `"`)
+		all += k + " "
+	}
+	return strings.TrimSpace(all)
+}
+
+// A command that ends at once is one message: the client and the server take a multiple of
+// its time for each.
+func TestShortCommandIsOneMessage(t *testing.T) {
+	w := newTape()
+	s := new(Handler).newStream(w, func() {})
+	s.run()
+	s.greet(event{Type: "init", Text: "id"}, pong)
+	s.last(event{Type: "execution_complete"})
+	if text, writes := w.now(); kinds(text) != "init ping execution_complete" || writes != 1 || len(w.flushed) != 0 {
+		t.Errorf("%d writes, %d flushes: %s", writes, len(w.flushed), text)
+	}
+	if s.send(pong) == nil || s.beat() == nil {
+		t.Error("something is sent after the end")
+	}
+	w = newTape()
+	s = new(Handler).newStream(w, func() {})
+	s.greet(event{Type: "init", Text: "id"}, pong)
+	s.run()
+	if err := s.send(event{Type: "stdout"}, event{Type: "stdout"}); err != nil {
+		t.Fatal(err)
+	}
+	s.last(event{Type: "error"})
+	if text, writes := w.now(); kinds(text) != "init ping stdout stdout error" || writes != 2 || len(w.flushed) != 1 {
+		t.Errorf("%d writes, %d flushes: %s", writes, len(w.flushed), text)
+	}
+}
+
+// The first events of a command that says nothing do not wait for it, but for its start.
+func TestSilentCommandGreets(t *testing.T) {
+	for _, order := range []string{"run greet", "greet run"} {
+		w := newTape()
+		s := new(Handler).newStream(w, func() {})
+		for _, what := range strings.Fields(order) {
+			if what == "run" {
+				s.run()
+			} else {
+				s.greet(event{Type: "init", Text: "id"}, pong)
+			}
+		}
+		if got := kinds(<-w.flushed); got != "init ping" {
+			t.Errorf("%s: %q", order, got)
+		}
+		s.over()
+	}
+	// One that cannot be started has said nothing, so that its error can have a status.
+	w := newTape()
+	s := new(Handler).newStream(w, func() {})
+	s.greet(event{Type: "init", Text: "id"}, pong)
+	s.over()
+	if text, _ := w.now(); text != "" || s.running.Load() {
+		t.Errorf("it says %q", text)
+	}
+}
