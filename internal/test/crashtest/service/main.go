@@ -119,8 +119,11 @@ func doFleet(ctx context.Context, f *service.Fleet, verb string, o registry.Owne
 	}
 	caller := service.Caller{Owner: o}
 	all, err := f.List(ctx, caller)
-	if err != nil || len(all) != 1 {
-		return "", fmt.Errorf("the owner has %d sandboxes: %w", len(all), err)
+	if err != nil {
+		return "", err
+	}
+	if len(all) != 1 {
+		return "", fmt.Errorf("the owner has %d sandboxes", len(all))
 	}
 	switch verb {
 	case "destroy":
