@@ -59,8 +59,13 @@ func newSession(c *statedir.Config, name string, config *runtime.SessionConfig) 
 	if rows == 0 || cols == 0 {
 		rows, cols = 24, 80
 	}
+	var program []string
+	if config.Program != "" {
+		program = []string{config.Program}
+	}
 	return &wire.StartRequest{
-		Env: environment(c, config.Env), Dir: cwd(c, config.Cwd), Rows: rows, Cols: cols,
+		Args: program,
+		Env:  environment(c, config.Env), Dir: cwd(c, config.Cwd), Rows: rows, Cols: cols,
 		Session: &wire.SessionRequest{Op: wire.SessionCreate, Name: name, Shell: config.Shell, RC: config.RC},
 	}
 }
@@ -104,12 +109,16 @@ func (s *sessions) ListSessions(ctx context.Context, sandboxID string) ([]*runti
 
 // session returns what the guest says of a session.
 func session(box *statedir.Box, info *wire.SessionInfo) *runtime.Session {
-	return &runtime.Session{
+	s := &runtime.Session{
 		ID: runtime.SessionIn(box.ID(), info.Name), SandboxID: box.ID(), Name: info.Name, Shell: info.Shell, PID: info.PID,
 		State: runtime.SessionState(info.State), Cwd: string(info.Cwd),
 		CreatedAt: time.UnixMilli(info.CreatedMS), UsedAt: time.UnixMilli(info.UsedMS),
 		Commands: info.Commands, Waiting: info.Waiting, Jobs: info.Jobs, Restarts: info.Restarts,
 	}
+	if t := info.Terminal; t != nil {
+		s.Terminal = &runtime.TerminalState{Start: t.Start, End: t.End, Viewers: t.Viewers}
+	}
+	return s
 }
 
 // SessionExec implements [runtime.SessionManager].

@@ -73,6 +73,9 @@ type SessionConfig struct {
 	Cols uint16 `json:"cols,omitempty"`
 	// RC has the shell read the user's start files.
 	RC bool `json:"rc,omitempty"`
+	// Program is what the shell of its terminal evaluates, and then ends: see
+	// [SessionAttacher]. Empty: what the terminal's user types.
+	Program string `json:"program,omitempty"`
 }
 
 // A Session is a shell that is kept in a sandbox.
@@ -90,6 +93,15 @@ type Session struct {
 	Waiting   int          `json:"waiting"`  // how many wait for their turn
 	Jobs      int          `json:"jobs"`     // background jobs that run
 	Restarts  int          `json:"restarts"` // how often the shell had to be replaced
+	// Terminal is the one whose shell runs; nil: there is none.
+	Terminal *TerminalState `json:"terminal,omitempty"`
+}
+
+// A TerminalState describes a session's terminal. Offsets count the bytes that it has printed.
+type TerminalState struct {
+	Start   uint64 `json:"start"` // of the oldest byte that is kept
+	End     uint64 `json:"end"`
+	Viewers int    `json:"viewers"` // how many are attached
 }
 
 // A SessionState says what a session is doing.

@@ -45,11 +45,13 @@ type Fleet struct {
 	opts FleetOptions
 	log  *slog.Logger
 
-	locks locks[keyOf]
+	locks     locks[keyOf]
+	attaching locks[terminalOf]
 
 	mu       sync.Mutex
-	starting map[string]bool      // ids; guarded by mu
-	used     map[string]*commands // by id of a sandbox; guarded by mu
+	starting map[string]bool            // ids; guarded by mu
+	used     map[string]*commands       // by id of a sandbox; guarded by mu
+	attached map[terminalOf]*attachment // clients of this process; guarded by mu
 }
 
 // FleetOptions are a fleet's options. nil and the zero value are the defaults.
@@ -116,7 +118,7 @@ func NewFleet(rt FleetRuntime, opts *FleetOptions) *Fleet {
 	}
 	return &Fleet{
 		rt: rt, opts: *opts, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
-		starting: map[string]bool{}, used: map[string]*commands{},
+		starting: map[string]bool{}, used: map[string]*commands{}, attached: map[terminalOf]*attachment{},
 	}
 }
 

@@ -141,6 +141,19 @@ func checkText(req *wire.StartRequest) error {
 	return nil
 }
 
+// terminalProgram returns what the terminals of a new session run.
+func terminalProgram(req *wire.StartRequest) (string, error) {
+	switch {
+	case req.Session.Op != wire.SessionCreate || len(req.Args) == 0:
+		return "", nil
+	case len(req.Args) > 1:
+		return "", fmt.Errorf("%d texts for a terminal to run, want one", len(req.Args))
+	case strings.Contains(req.Args[0], "\x00"):
+		return "", errors.New("the text for a terminal has a NUL, which no shell can run")
+	}
+	return req.Args[0], nil
+}
+
 func (m *Manager) session(name string) *Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,8 +208,14 @@ func (m *Manager) create(c *Call) {
 		c.fail(wire.ClassInvalid, err.Error())
 		return
 	}
+	program, err := terminalProgram(c.req)
+	if err != nil {
+		c.fail(wire.ClassInvalid, err.Error())
+		return
+	}
 	s := &Session{
-		m: m, name: q.Name, rc: q.RC, env: start.Env, home: start.Dir, cwd: start.Dir, rows: c.req.Rows, cols: c.req.Cols,
+		program: program,
+		m:       m, name: q.Name, rc: q.RC, env: start.Env, home: start.Dir, cwd: start.Dir, rows: c.req.Rows, cols: c.req.Cols,
 		pipes: [2]pipe{newPipe(), newPipe()},
 	}
 	s.timer = time.AfterFunc(time.Hour, func() { s.post(func() { s.onTime(time.Now()) }) })

@@ -51,6 +51,7 @@ type Session struct {
 	pipes [2]pipe       // standard output and error of its commands
 
 	rows, cols uint16
+	program    string // what its terminals run; empty: what their users type
 	cwd        string
 	home       string // the directory to start in
 	commands   int64

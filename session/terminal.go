@@ -142,6 +142,9 @@ func (s *Session) newTerminal(req *wire.StartRequest) (*terminal, error) {
 		args = []string{s.path, "-i"}
 		env = append(env, "ENV="+s.dir.path+"/"+s.startFile)
 	}
+	if s.program != "" { // it ends with that
+		args = append(args, "-c", s.program)
+	}
 	cwd := s.cwd
 	if proc.CheckDir(cwd) != nil {
 		cwd = "/"

@@ -16,7 +16,8 @@ type SessionOp uint8
 // with [Failed], whose class says why.
 const (
 	_ SessionOp = iota
-	// SessionCreate starts a shell. Class [ClassExists] if there is one of the name.
+	// SessionCreate starts a shell. Class [ClassExists] if there is one of the name. Args[0],
+	// if given, is the text that the shells of its terminals run, in place of what is typed.
 	SessionCreate
 	// SessionExec runs the text Args[0], any bytes but NUL, in the session's
 	// shell. Dir (empty: where the session is) and Env (variables beside those of the

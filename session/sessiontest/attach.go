@@ -21,6 +21,7 @@ var attachTests = []test{
 	{"AttachTakeover", []Feature{Attach}, attachTakeover},
 	{"AttachExit", []Feature{Attach}, attachExit},
 	{"AttachRest", []Feature{Attach}, attachRest},
+	{"AttachProgram", []Feature{Attach}, attachProgram},
 	{"AttachDestroy", []Feature{Attach}, attachDestroy},
 	{"AttachErrors", []Feature{Attach}, attachErrors},
 }
@@ -278,6 +279,21 @@ func attachExit(e *env) {
 	v = s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
 	v.types("echo =${gone-unset}=\n")
 	v.sees("=unset=")
+}
+
+// A session's program runs on each of its terminals, with the session's state, and they end with it.
+func attachProgram(e *env) {
+	s := e.shell(&runtime.SessionConfig{Program: "tty >/dev/null && echo =$((count+1))=; exit 3"})
+	for range 2 {
+		v := s.attach(runtime.AttachRequest{Rows: 24, Cols: 80})
+		v.sees("=1=")
+		if exit := v.exit(); exit.Code != 3 || v.Detached() {
+			e.Errorf("%+v, detached: %v", exit, v.Detached())
+		}
+	}
+	s.alive()
+	_, err := e.rt.CreateSession(e.Ctx, e.box, &runtime.SessionConfig{Program: "a\x00b"})
+	e.Wrong("a NUL", err, runtime.ErrInvalid)
 }
 
 // attachRest has the last of what a shell prints wait in its terminal, for a viewer who

@@ -137,7 +137,8 @@ var home = map[string]string{
 	"github.com/containerd/errdefs":                   "runtime/docker/engine",
 	"github.com/distribution/reference":               "runtime/docker/engine",
 	"github.com/modelcontextprotocol/go-sdk":          "mcp",
-	"github.com/bmatcuk/doublestar/v4":                "internal/filecall",
+	"github.com/coder/websocket":                      "service/opensandbox",
+	"github.com/bmatcuk/doublestar/v4":                "internal/filetool",
 }
 
 // banned are calls that the code does without, and why.
