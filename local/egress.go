@@ -24,6 +24,15 @@ func copyOf(p *network.Policy) *network.Policy {
 	return &c
 }
 
+// Egress returns a copy of the names that a sandbox can reach, whether it runs or not; nil: none.
+func (s *sandboxes) Egress(_ context.Context, sandboxID string) (*network.Policy, error) {
+	_, c, err := s.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	return copyOf(c.Egress), nil
+}
+
 // ChangeEgress replaces the names that a sandbox with [runtime.NetworkFiltered] can reach by
 // what edit makes of a copy of them, which is never nil, and returns the new ones. They are in
 // force when it returns if the sandbox runs, and connections that they do not allow are closed;

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -222,9 +223,6 @@ func checkText(c *SandboxConfig, bad problem) {
 	for _, v := range c.Volumes {
 		texts = append(texts, v.Target)
 	}
-	for k, v := range c.Labels {
-		texts = append(texts, k, v)
-	}
 	for _, s := range texts {
 		if !utf8.ValidString(s) {
 			bad("%q: it must be UTF-8", s)
@@ -246,16 +244,28 @@ func checkGit(c *SandboxConfig, bad problem) {
 
 // checkPairs checks labels and variables.
 func checkPairs(c *SandboxConfig, bad problem) {
-	for k, v := range c.Labels {
-		if k == "" || len(k) > 255 || len(v) > 4096 || strings.ContainsRune(k+v, 0) {
-			bad("label %q: a key has 1 to 255 bytes, a value up to 4096, neither a NUL", k)
-		}
+	if err := CheckLabels(c.Labels); err != nil {
+		bad("%w", err)
 	}
 	for k, v := range c.Env {
 		if err := CheckVariable(k, v); err != nil {
 			bad("%w", err)
 		}
 	}
+}
+
+// CheckLabels returns why a sandbox cannot have labels, or nil. The error is of class
+// [ErrInvalid].
+func CheckLabels(labels map[string]string) error {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		switch v := labels[k]; {
+		case k == "" || len(k) > 255 || len(v) > 4096 || strings.ContainsRune(k+v, 0):
+			return Errorf(ErrInvalid, "label %q: a key has 1 to 255 bytes, a value up to 4096, neither a NUL", k)
+		case !utf8.ValidString(k + v):
+			return Errorf(ErrInvalid, "label %q: it must be UTF-8", k)
+		}
+	}
+	return nil
 }
 
 // CheckVariable returns why a sandbox cannot have an environment variable, or nil. The

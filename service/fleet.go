@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -30,8 +31,14 @@ type FleetRuntime interface {
 	runtime.PortDialer
 	// Limits returns what enforces the limits of a running sandbox; nil if it has none.
 	Limits(sandboxID string) *runtime.LimitsState
-	// Audit opens the log of a sandbox's denials, which the caller closes.
-	Audit(ctx context.Context, sandboxID string) (log *audit.Logs, alive string, err error)
+	// ChangeLabels replaces the labels of a sandbox by what edit makes of a copy of them.
+	ChangeLabels(ctx context.Context, sandboxID string, edit func(labels map[string]string) error) (*runtime.Sandbox, error)
+	// Egress returns a copy of the names that a sandbox can reach; nil: none. ChangeEgress
+	// replaces them by what edit makes of a copy.
+	Egress(ctx context.Context, sandboxID string) (*network.Policy, error)
+	ChangeEgress(ctx context.Context, sandboxID string, edit func(*network.Policy) error) (*network.Policy, error)
+	// Log opens the log of the processes that a sandbox has on the host. Its content is hostile.
+	Log(sandboxID string) (*os.File, error)
 }
 
 // A Fleet makes any number of sandboxes for each owner, beside the one that a [Service]
@@ -62,8 +69,9 @@ type FleetOptions struct {
 	Configure func(ctx context.Context, params *FleetParams) (*runtime.SandboxConfig, error)
 	// MayReach is as in [Options].
 	MayReach func(params *CreateSandboxParams) error
-	// Config returns the configuration of a sandbox; nil: it cannot be told.
-	Config func(ctx context.Context, sandboxID string) (*runtime.SandboxConfig, error)
+	// Denials returns what the rules and the network have denied to a sandbox, oldest first;
+	// nil: the service does not know.
+	Denials func(ctx context.Context, sandboxID string) ([]Denial, error)
 	// Log receives what the fleet does without a request; nil disables logging.
 	Log *slog.Logger
 	// Meter counts; nil counts nothing.
@@ -159,7 +167,7 @@ func describe(s *runtime.Sandbox) (*FleetSandbox, *record) {
 	}
 	f := &FleetSandbox{Sandbox: s, Owner: r.Owner, Requested: r.Image, Entrypoint: r.Entrypoint, Metadata: map[string]string{}}
 	for k, v := range s.Labels {
-		if !strings.HasPrefix(k, "wolffia.") {
+		if !strings.HasPrefix(k, reservedLabel) {
 			f.Metadata[k] = v
 		}
 	}
@@ -232,10 +240,11 @@ func (p *FleetParams) validate() error {
 		errs = append(errs, p.Owner.Validate())
 	}
 	for k := range p.Metadata {
-		if strings.HasPrefix(k, "wolffia.") {
-			errs = append(errs, runtime.Errorf(runtime.ErrInvalid, "metadata %q: keys that begin with wolffia. are reserved", k))
+		if strings.HasPrefix(k, reservedLabel) {
+			errs = append(errs, reserved(k))
 		}
 	}
+	errs = append(errs, checkMetadata(len(p.Metadata)))
 	return errors.Join(append(errs, runtime.CheckLifetime(p.TTL))...)
 }
 

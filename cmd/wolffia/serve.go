@@ -110,16 +110,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
 	meter := new(service.Meter)
-	fleet := service.NewFleet(rt, &service.FleetOptions{
-		Log: log, Meter: meter, Configure: a.fleetTemplate(box, null), MayReach: box.mayReach,
-		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
-			d, err := rt.Inspect(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			return &d.Config, nil
-		},
-	})
+	fleet := service.NewFleet(rt, &service.FleetOptions{Log: log, Meter: meter, Configure: a.fleetTemplate(box, null), MayReach: box.mayReach, Denials: denialsOf(rt)})
 	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null), MayReach: box.mayReach}),
 		rt.StateDir(), &service.ServiceOptions{Log: log, Meter: meter, Fleet: fleet})
 	if err != nil {

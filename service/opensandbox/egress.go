@@ -1,9 +1,13 @@
 package opensandbox
 
 import (
+	"context"
 	"net/http"
+	"slices"
 
+	"wolffia/network"
 	"wolffia/runtime"
+	"wolffia/service"
 	"wolffia/service/gate"
 )
 
@@ -22,25 +26,138 @@ func (h *Handler) policy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	reply := policyReply{
-		"active", "deny_all", "network-namespace", "the sandbox has a network of its own, without a way out",
-		networkPolicy{"deny", []egressRule{}},
-	}
-	switch s.Network {
-	case runtime.NetworkFiltered:
-		return unsupported("policy: the service does not list the names that a sandbox reaches: wolffia network show %s does", s.ID)
-	case runtime.NetworkHost:
-		reply = policyReply{"inactive", "allow_all", "none", "the sandbox has the network of the host", networkPolicy{"allow", []egressRule{}}}
+	reply, err := h.policyOf(r.Context(), s)
+	if err != nil {
+		return err
 	}
 	h.reply(w, http.StatusOK, reply)
 	return nil
 }
 
-func fixedPolicy(h *Handler, _ http.ResponseWriter, r *http.Request) error {
-	if _, err := h.fleet.Get(r.Context(), gate.CallerOf(r.Context()), r.PathValue("id")); err != nil {
+// policyOf describes the network of a sandbox.
+func (h *Handler) policyOf(ctx context.Context, s *service.FleetSandbox) (*policyReply, error) {
+	switch s.Network {
+	case runtime.NetworkHost:
+		return &policyReply{"inactive", "allow_all", "none", "the sandbox has the network of the host", networkPolicy{"allow", []egressRule{}}}, nil
+	case runtime.NetworkFiltered:
+		p, err := h.fleet.Egress(ctx, gate.CallerOf(ctx), s.ID)
+		if err != nil {
+			return nil, err
+		}
+		return filteredPolicy(p), nil
+	}
+	return &policyReply{
+		"active", "deny_all", "network-namespace", "the sandbox has a network of its own, without a way out",
+		networkPolicy{"deny", []egressRule{}},
+	}, nil
+}
+
+// filteredPolicy describes what a sandbox with a filtered network can reach.
+func filteredPolicy(p *network.Policy) *policyReply {
+	reply := &policyReply{
+		"active", "enforcing", "network-namespace", "the sandbox has a network of its own, with a gateway that connects to the names of the policy",
+		networkPolicy{"deny", []egressRule{}},
+	}
+	if p == nil {
+		return reply
+	}
+	if p.Learn {
+		reply.Mode, reply.Reason, reply.Policy.DefaultAction = "learn", "the sandbox reaches all public names: what no rule allows is reported", "allow"
+	}
+	names := slices.Clone(p.Allow)
+	for name := range p.Hosts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		reply.Policy.Egress = append(reply.Policy.Egress, egressRule{"allow", name})
+	}
+	return reply
+}
+
+// patchPolicy serves PATCH /policy: rules that are added. The first one for a target counts.
+func (h *Handler) patchPolicy(w http.ResponseWriter, r *http.Request) error {
+	var rules []egressRule
+	if err := h.decode(w, r, smallBody, &rules); err != nil {
 		return err
 	}
-	return unsupported("policy: a sandbox's network cannot be changed while it exists")
+	return h.changePolicy(w, r, rules)
+}
+
+// trimPolicy serves DELETE /policy: targets whose rules are removed.
+func (h *Handler) trimPolicy(w http.ResponseWriter, r *http.Request) error {
+	var targets []string
+	if err := h.decode(w, r, smallBody, &targets); err != nil {
+		return err
+	}
+	var rules []egressRule
+	for _, t := range targets {
+		rules = append(rules, egressRule{remove, t})
+	}
+	return h.changePolicy(w, r, rules)
+}
+
+// remove is the action of a rule that only takes back the rule for its target.
+const remove = "remove"
+
+// changePolicy applies rules to what a sandbox can reach, and answers with the new policy.
+func (h *Handler) changePolicy(w http.ResponseWriter, r *http.Request, rules []egressRule) error {
+	caller, id := gate.CallerOf(r.Context()), r.PathValue("id")
+	s, err := h.fleet.Get(r.Context(), caller, id)
+	if err != nil {
+		return err
+	}
+	if s.Network != runtime.NetworkFiltered && !slices.ContainsFunc(rules, func(e egressRule) bool { return e.Action == "allow" }) {
+		if s.Network == runtime.NetworkHost && len(rules) > 0 {
+			return unsupported("policy: the sandbox has the network of the host, where nothing can be denied")
+		}
+		return h.policy(w, r) // nothing was allowed
+	}
+	p, err := h.fleet.ChangeEgress(r.Context(), caller, id, func(p *network.Policy) error {
+		var err error
+		p.Allow, err = changed(p, rules)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	h.reply(w, http.StatusOK, filteredPolicy(p))
+	return nil
+}
+
+// changed returns the targets that a policy allows after rules were applied. A rule that denies
+// what another one allows is refused.
+func changed(p *network.Policy, rules []egressRule) ([]string, error) {
+	allow, seen := slices.Clone(p.Allow), map[string]bool{}
+	var denied []string
+	for _, e := range rules {
+		if e.Action != "allow" && e.Action != "deny" && e.Action != remove {
+			return nil, invalid("policy: action %q: it must be \"allow\" or \"deny\"", e.Action)
+		}
+		if seen[e.Target] {
+			continue
+		}
+		seen[e.Target] = true
+		allow = slices.DeleteFunc(allow, func(t string) bool { return t == e.Target })
+		switch e.Action {
+		case "allow":
+			allow = append(allow, e.Target)
+		case "deny":
+			denied = append(denied, e.Target)
+		}
+	}
+	after := *p
+	after.Allow = allow
+	compiled, err := after.Compile()
+	if err != nil {
+		return nil, invalid("policy: %v", err)
+	}
+	for _, t := range denied {
+		if len(allow)+len(p.Hosts) > 0 && mayBeKnown(compiled, t) {
+			return nil, unsupported("policy: %q: another rule allows it, and a rule cannot take back what another allows: allow the names that are needed one by one", t)
+		}
+	}
+	return allow, nil
 }
 
 func noVault(*Handler, http.ResponseWriter, *http.Request) error {

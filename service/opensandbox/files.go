@@ -451,27 +451,3 @@ func (p *patient) Write(b []byte) (int, error) {
 	p.h.patience(p.w)
 	return p.w.Write(b)
 }
-
-// A usageReply says how busy the machine is.
-type usageReply struct {
-	CPUs      int     `json:"cpu_count"`
-	CPU       float64 `json:"cpu_used_pct"`
-	MemTotal  float64 `json:"mem_total_mib"`
-	MemUsed   float64 `json:"mem_used_mib"`
-	Timestamp int64   `json:"timestamp"` // ms since 1970
-}
-
-// metrics serves GET /metrics.
-func (h *Handler) metrics(w http.ResponseWriter, r *http.Request) error {
-	in, err := h.inside(r)
-	if err != nil {
-		return err
-	}
-	u, err := in.Usage(r.Context())
-	if err != nil {
-		return err
-	}
-	const mib = 1 << 20
-	h.reply(w, http.StatusOK, usageReply{u.CPUs, u.CPU, float64(u.MemTotal) / mib, float64(u.MemUsed) / mib, time.Now().UnixMilli()})
-	return nil
-}

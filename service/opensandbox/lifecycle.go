@@ -315,5 +315,5 @@ func (h *Handler) metricsEvent(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func noSnapshots(*Handler, http.ResponseWriter, *http.Request) error {
-	return unsupported("snapshots: a sandbox cannot be copied while it runs: commit its files to git, or copy them out")
+	return unsupported("snapshots and forks: a sandbox cannot be copied while it runs: commit its files to git, or copy them out")
 }

@@ -47,7 +47,7 @@ func TestLifecycle(t *testing.T) {
 	w.is("GET", path+"/endpoints/44772?expires=1", "", 501, "signs no endpoints")
 	w.is("GET", "/sandboxes/"+s.ID+"/port/8080/x", "", 502, "no server listens there")
 	w.is("GET", "/sandboxes/"+s.ID+"/port/18080/policy", "", 200, `"policy":{"defaultAction":"deny","egress":[]}`)
-	w.is("PATCH", "/sandboxes/"+s.ID+"/port/18080/policy", `[{"action":"allow","target":"example.com"}]`, 501, "cannot be changed")
+	w.is("PATCH", "/sandboxes/"+s.ID+"/port/18080/policy", `[{"action":"allow","target":"example.com"}]`, 409, "create one with a policy")
 
 	// Its end can be put off, not brought forward.
 	later := s.ExpiresAt.Add(time.Hour).UTC().Truncate(time.Second)

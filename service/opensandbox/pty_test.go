@@ -161,7 +161,7 @@ func TestPTY(t *testing.T) {
 
 	// The shell outlives its client, and the service.
 	w.OK(b.conn.Close(websocket.StatusNormalClosure, ""))
-	w.OK(w.attach(path + "/ws?since=5").conn.Close(websocket.StatusNormalClosure, ""))
+	w.OK(w.attach(path+"/ws?since=5").conn.Close(websocket.StatusNormalClosure, ""))
 	w.Restart()
 	c := w.attach(path + "/ws?since=5&takeover=1")
 	if c.from != 5 || !strings.Contains(c.replay, "=kept=") {

@@ -159,27 +159,18 @@ func (s *stream) write(events []event) error {
 	}
 	if !s.begun {
 		s.begun = true
-		header := s.w.Header()
-		header.Set("Content-Type", "text/event-stream")
-		header.Set("Cache-Control", "no-cache")
-		header.Set("X-Accel-Buffering", "no")
-		s.w.WriteHeader(http.StatusOK)
-		events = append(s.hello, events...)
-		if s.timer != nil {
-			s.timer.Reset(pingPause)
-		}
-	}
-	var frames []byte
-	now := time.Now().UnixMilli()
-	for _, e := range events {
-		e.Timestamp = now
-		text, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		frames = append(append(frames, text...), "\n\n"...)
+		streamHeader(s.w)
 	}
 	s.h.patience(s.w)
 	_, s.err = s.w.Write(frames)
 	return s.err
+}
+
+// streamHeader begins a reply that is sent in parts.
+func streamHeader(w http.ResponseWriter) {
+	header := w.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("Cache-Control", "no-cache")
+	header.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
 }

@@ -38,13 +38,14 @@ type World struct {
 	Log             suite.Buffer
 	Client          *http.Client
 
-	agents *mcp.HandlerOptions
-	stop   func()
+	stop func()
+	opts []func(*service.FleetOptions)
 }
 
 // New serves until the test ends. Its sandboxes see a codebase that they may change, but for
 // the file secret, which they do not see. keys is the content of a key file; empty: no keys.
-func New(t testing.TB, keys string) *World {
+// opts change the options of its fleet.
+func New(t testing.TB, keys string, opts ...func(*service.FleetOptions)) *World {
 	t.Helper()
 	w := prepare(t)
 	w.serve(keys)
@@ -57,7 +58,7 @@ func prepare(t testing.TB) *World {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	leak.Check(t)
 	dir := t.TempDir()
-	w := &World{T: suite.New(t), State: filepath.Join(dir, "state"), Codebase: filepath.Join(dir, "codebase"), agents: agents}
+	w := &World{opts: opts, T: suite.New(t), State: filepath.Join(dir, "state"), Codebase: filepath.Join(dir, "codebase")}
 	for _, d := range []string{filepath.Dir(dir), dir} { // the user that root drops to must get here
 		w.OK(os.Chmod(d, 0o755))
 	}
@@ -106,15 +107,19 @@ func (w *World) serve(keys string) {
 		},
 	})
 	meter := new(service.Meter)
-	w.Fleet = service.NewFleet(rt, &service.FleetOptions{
-		Log: log, Meter: meter, Config: configOf(rt),
+	fleet := &service.FleetOptions{
+		Log: log, Meter: meter,
 		Configure: func(_ context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
 			c := configure()
 			c.Image = p.Image
 			return c, nil
 		},
-	})
-	svc, err := service.Open(w.Ctx, driver, w.State, &service.ServiceOptions{Log: log, Meter: meter, Fleet: w.Fleet})
+	}
+	for _, set := range w.opts {
+		set(fleet)
+	}
+	w.Fleet = service.NewFleet(rt, fleet)
+	svc, err := service.Open(w.Ctx, driver, w.State, &service.ServiceOptions{Log: log, Meter: meter})
 	w.OK(err)
 	w.OK(w.Fleet.Recover(w.Ctx))
 	var read *gate.Keys

@@ -69,7 +69,7 @@ try {
 
   assert.ok((await sandbox.getMetrics()).memoryTotalMiB > 0);
   assert.deepEqual(await sandbox.getEgressPolicy(), { defaultAction: "deny", egress: [] });
-  await assert.rejects(sandbox.patchEgressRules([{ action: "allow", target: "example.com" }]), (e) => e.statusCode === 501);
+  await assert.rejects(sandbox.patchEgressRules([{ action: "allow", target: "example.com" }]), (e) => e.statusCode === 409);
   assert.ok((await sandbox.getEndpoint(8080)).endpoint.endsWith(`/sandboxes/${sandbox.id}/port/8080`));
   assert.ok((await sandbox.renew(1200)).expiresAt.getTime() > Date.now() + 1100_000);
 

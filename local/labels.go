@@ -1,0 +1,48 @@
+package local
+
+import (
+	"context"
+	"maps"
+
+	"wolffia/internal/boot"
+	"wolffia/runtime"
+)
+
+// ChangeLabels replaces the labels of a sandbox by what edit makes of a copy of them, which is
+// never nil, whether the sandbox runs or not. Calls for one sandbox are serialized. The container
+// that an engine made for it keeps those that it has. The error is edit's, or that of an invalid
+// label.
+func (s *sandboxes) ChangeLabels(ctx context.Context, sandboxID string, edit func(labels map[string]string) error) (*runtime.Sandbox, error) {
+	box, _, err := s.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	release, err := box.LockConfig(ctx, boot.RulesLimit+boot.KillLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	c, err := box.Config() // again: it may have changed before the lock was taken
+	if err != nil {
+		return nil, err
+	}
+	if _, err := unexpired(box, c); err != nil {
+		return nil, err
+	}
+	if c.Labels = maps.Clone(c.Labels); c.Labels == nil {
+		c.Labels = map[string]string{}
+	}
+	if err := edit(c.Labels); err != nil {
+		return nil, err
+	}
+	if err := runtime.CheckLabels(c.Labels); err != nil {
+		return nil, err
+	}
+	err = untilSettled(ctx, func() (bool, error) {
+		return change(ctx, box, func() error { return box.SetConfig(c) }, func(context.Context) (bool, error) { return true, nil })
+	})
+	if err != nil {
+		return nil, err
+	}
+	return describe(box, c, box.State)
+}

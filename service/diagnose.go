@@ -1,0 +1,69 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"wolffia/runtime"
+)
+
+// A Denial is what the rules or the network of a sandbox have refused to a process in it.
+type Denial struct {
+	Time    time.Time
+	Network bool   // the network, not the rules, has refused it
+	Text    string // one printable line, with the time
+}
+
+// MaxDiagnosis is the largest text of a diagnosis, in bytes.
+const MaxDiagnosis = 1 << 20
+
+// Denials returns what the rules and the network have denied to a sandbox, oldest first. If the
+// service does not know, it is [runtime.ErrUnsupported].
+func (f *Fleet) Denials(ctx context.Context, caller Caller, id string) ([]Denial, error) {
+	if _, err := f.Get(ctx, caller, id); err != nil {
+		return nil, err
+	}
+	if f.opts.Denials == nil {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "the service does not know what sandboxes are denied")
+	}
+	return f.opts.Denials(ctx, id)
+}
+
+// RuntimeLog returns the end of the log of the processes that a sandbox has on the host; more says
+// that there is more. The content is hostile. It names directories of the host, so that only a
+// caller with All gets it; for others it is [runtime.ErrDenied].
+func (f *Fleet) RuntimeLog(ctx context.Context, caller Caller, id string) (text []byte, more bool, err error) {
+	if _, err := f.Get(ctx, caller, id); err != nil {
+		return nil, false, err
+	}
+	if !caller.All {
+		return nil, false, runtime.Errorf(runtime.ErrDenied, "the log of the sandbox's processes on the host is for keys without an owner")
+	}
+	log, err := f.rt.Log(id)
+	if err != nil {
+		return nil, false, err
+	}
+	defer log.Close()
+	end, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, false, err
+	}
+	begin := max(0, end-MaxDiagnosis)
+	text, err = io.ReadAll(io.NewSectionReader(log, begin, end-begin))
+	return text, begin > 0, err
+}
+
+// EntrypointLog returns the end of the output of a running sandbox's entrypoint; more says that
+// there is more, or was. Without an entrypoint it is empty.
+func (i *Inside) EntrypointLog(ctx context.Context) (text []byte, more bool, err error) {
+	text, _, dropped, err := i.Logs(ctx, entrypointJob, 0)
+	if errors.Is(err, runtime.ErrNotFound) {
+		return nil, false, nil
+	}
+	if n := len(text) - MaxDiagnosis; n > 0 {
+		return text[n:], true, err
+	}
+	return text, dropped > 0, err
+}

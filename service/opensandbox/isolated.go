@@ -1,0 +1,37 @@
+package opensandbox
+
+import "net/http"
+
+// A capabilityReply says whether there are sandboxes in sandboxes.
+type capabilityReply struct {
+	Available bool   `json:"available"`
+	Message   string `json:"message"`
+	Setpriv   bool   `json:"setpriv_available"`
+	Userns    bool   `json:"userns_available"`
+	Commit    bool   `json:"commit_supported"`
+	Diff      bool   `json:"diff_supported"`
+}
+
+const noIsolated = "isolated sessions: a sandbox here is isolated itself, and costs as little: create a sandbox for each session"
+
+const noOperations = "operations: the service does not name commands by the client's ids: use POST /command with background"
+
+// isolation serves GET /v1/isolated/capabilities.
+func (h *Handler) isolation(w http.ResponseWriter, r *http.Request) error {
+	if _, err := h.inside(r); err != nil {
+		return err
+	}
+	h.reply(w, http.StatusOK, capabilityReply{Message: noIsolated})
+	return nil
+}
+
+// without returns the function that serves what has no meaning here, or is not built, in a running
+// sandbox.
+func without(reason string) func(*Handler, http.ResponseWriter, *http.Request) error {
+	return func(h *Handler, _ http.ResponseWriter, r *http.Request) error {
+		if _, err := h.inside(r); err != nil {
+			return err
+		}
+		return unsupported("%s", reason)
+	}
+}
