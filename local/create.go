@@ -108,6 +108,9 @@ func (s *sandboxes) resolve(c *statedir.Config) (err error) {
 	for i := range c.Mounts {
 		m := &c.Mounts[i]
 		real, err := filepath.EvalSymlinks(m.Source)
+		if m.Within != "" && (err != nil || real != m.Within && !strings.HasPrefix(real, strings.TrimSuffix(m.Within, "/")+"/")) {
+			return runtime.Errorf(runtime.ErrInvalid, "mount %s: there is no such directory in %s", m.Source, m.Within) // nothing of what is elsewhere
+		}
 		if err != nil {
 			return runtime.Errorf(runtime.ErrInvalid, "mount %s: %w", m.Source, plain(err))
 		}

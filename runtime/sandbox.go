@@ -165,6 +165,9 @@ type Mount struct {
 	// on a socket is empty inside, where another mount would be an error. Source has no
 	// symbolic links.
 	Toolchain bool `json:"toolchain,omitempty"`
+	// Within is a directory, absolute and without symbolic links, that Source must be in once
+	// Create has resolved its links; empty: it may be anywhere.
+	Within string `json:"within,omitempty"`
 }
 
 // A VolumeMount shows a volume inside a sandbox. Sandboxes that have the same volume can

@@ -67,6 +67,11 @@ type FleetOptions struct {
 	// its image; nil means an empty one on that image. Create passes on its ctx, and the
 	// error. It is called concurrently.
 	Configure func(ctx context.Context, params *FleetParams) (*runtime.SandboxConfig, error)
+	// Chosen says that Configure applies Codebase, Runtime, Preset and Rules of params, or
+	// refuses them. Without it Create refuses them.
+	Chosen bool
+	// Roots are the directories of the host that Volumes may be in.
+	Roots []Root
 	// MayReach is as in [Options].
 	MayReach func(params *CreateSandboxParams) error
 	// Denials returns what the rules and the network have denied to a sandbox, oldest first;
@@ -92,6 +97,14 @@ type FleetParams struct {
 	// Network and Egress are as in [CreateOptions]; FleetOptions.MayReach permits them.
 	Network runtime.Network
 	Egress  *network.Policy
+	// Volumes are directories of the host to show, below FleetOptions.Roots.
+	Volumes []FleetVolume `json:",omitempty"`
+	// Codebase, Runtime, Preset and Rules replace, and with Preset and Rules limit, what the
+	// service's own configuration says; empty: as that. FleetOptions.Chosen permits them.
+	Codebase string   `json:",omitempty"` // a directory of the host
+	Runtime  string   `json:",omitempty"` // its name
+	Preset   string   `json:",omitempty"` // whose rules take away from those of the configuration
+	Rules    []string `json:",omitempty"` // PATTERN=LEVEL: what they give at most
 	// Resources are limits, beside those of the configuration; 0 leaves one as it is there.
 	Resources runtime.Resources
 	// Key, if not empty, makes Create idempotent: a second call with an equal Key and equal
@@ -218,6 +231,9 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 		}
 	}()
 	step.Reached("fleet: created")
+	if params.Codebase != "" && s.CodebasePath != config.CodebasePath { // Configure has resolved it
+		return nil, false, runtime.Errorf(runtime.ErrConflict, "codebase %s: a symbolic link was put into this path: try again", params.Codebase)
+	}
 	if err := f.rt.Start(ctx, id); err != nil {
 		return nil, false, err
 	}
@@ -250,6 +266,9 @@ func (p *FleetParams) validate() error {
 
 // configure returns the configuration of a new sandbox.
 func (f *Fleet) configure(ctx context.Context, p *FleetParams, r *record) (*runtime.SandboxConfig, error) {
+	if !f.opts.Chosen && (p.Codebase != "" || p.Runtime != "" || p.Preset != "" || len(p.Rules) > 0) {
+		return nil, runtime.Errorf(runtime.ErrDenied, "this service does not let its callers choose codebase, runtime, preset or rules: leave them out")
+	}
 	config := &runtime.SandboxConfig{Image: p.Image}
 	if f.opts.Configure != nil {
 		given, err := f.opts.Configure(ctx, p)
@@ -278,6 +297,9 @@ func (f *Fleet) configure(ctx context.Context, p *FleetParams, r *record) (*runt
 	maps.Copy(config.Env, p.Env)
 	config.TTL = p.TTL
 	if err := connect(config, &CreateSandboxParams{Owner: p.Owner, CreateOptions: CreateOptions{Network: p.Network, Egress: p.Egress}}, f.opts.MayReach); err != nil {
+		return nil, err
+	}
+	if config.Mounts, err = volumes(slices.Clone(config.Mounts), p.Volumes, f.opts.Roots); err != nil {
 		return nil, err
 	}
 	if !config.Resources.Limited() { // else what the configuration says of its own limits binds

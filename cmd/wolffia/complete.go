@@ -98,7 +98,7 @@ func (a *app) flagValues(flag string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	}
 	switch flag {
-	case "runtime":
+	case "runtime", "allow-runtime":
 		var names []string
 		for _, b := range backends() {
 			names = append(names, b.Name())

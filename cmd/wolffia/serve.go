@@ -59,6 +59,7 @@ finds them.`,
 	}
 	cmd.Flags().StringVar(&where.listen, "listen", "", "where to listen: unix:PATH or HOST:PORT (default unix:service/sock in the state directory)")
 	cmd.Flags().StringVar(&where.keys, "api-keys", "", "file with API keys, one in each line, for HOST:PORT")
+	where.choices.add(cmd)
 	cmd.Flags().DurationVar(&where.grace, "grace", 10*time.Second, "how long requests may go on after SIGTERM")
 	return cmd
 }
@@ -71,6 +72,8 @@ type serveFlags struct {
 	listen string
 	keys   string // file with API keys; empty: none
 	grace  time.Duration
+
+	choices choiceFlags
 }
 
 // serve opens the service and serves it until a signal stops it.
@@ -97,7 +100,10 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	if err != nil {
 		return err
 	}
-	at, err := newSite(where, rt.StateDir(), template)
+	if err := where.choices.resolve(); err != nil {
+		return err
+	}
+	at, err := newSite(where, rt.StateDir(), where.choices.shown(template))
 	if err != nil {
 		return err
 	}
@@ -110,7 +116,10 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
 	meter := new(service.Meter)
-	fleet := service.NewFleet(rt, &service.FleetOptions{Log: log, Meter: meter, Configure: a.fleetTemplate(box, null), MayReach: box.mayReach, Denials: denialsOf(rt)})
+	fleet := service.NewFleet(rt, &service.FleetOptions{
+		Log: log, Meter: meter, Configure: a.fleetTemplate(box, &where.choices, null), Chosen: true, Roots: where.choices.volumes,
+		MayReach: box.mayReach, Denials: denialsOf(rt),
+	})
 	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null), MayReach: box.mayReach}),
 		rt.StateDir(), &service.ServiceOptions{Log: log, Meter: meter, Fleet: fleet})
 	if err != nil {
@@ -192,19 +201,12 @@ func stillValid(c *runtime.SandboxConfig, err error) (*runtime.SandboxConfig, er
 	return c, nil
 }
 
-// fleetTemplate is template for a sandbox whose image the request may name.
-func (a *app) fleetTemplate(box *boxFlags, null *os.File) func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
-	return func(ctx context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
-		if p.Image == "" {
-			return stillValid(a.again(ctx, *box, null))
-		}
-		if _, err := store.Canonical(p.Image); err != nil || store.Local(p.Image) { // files of this host
-			return nil, runtime.Errorf(runtime.ErrInvalid, "image %q: a request can name an image of a registry only", p.Image)
-		}
-		flags := *box
-		flags.image, flags.rootfs = p.Image, ""
-		return a.again(ctx, flags, null)
+// ofRegistry returns an error unless a request may name an image: one in files is of this host.
+func ofRegistry(image string) error {
+	if _, err := store.Canonical(image); err != nil || store.Local(image) {
+		return runtime.Errorf(runtime.ErrInvalid, "image %q: a request can name an image of a registry only", image)
 	}
+	return nil
 }
 
 // again makes the configuration of a new sandbox from the flags. It scans the codebase each

@@ -17,7 +17,7 @@ import (
 )
 
 // call NAME JSON makes a call of the service on the state directory, once it
-// serves, and prints status and answer. $ID in JSON is the last sandbox that was
+// serves, and prints status and answer. NAME may be 'METHOD /PATH', too. $ID in both is the last sandbox that was
 // told of.
 func call(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
@@ -37,7 +37,11 @@ func call(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}}
 	body := strings.ReplaceAll(args[1], "$ID", ts.Getenv("ID"))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://wolffia/api/v1/"+args[0], strings.NewReader(body))
+	method, path, other := strings.Cut(strings.ReplaceAll(args[0], "$ID", ts.Getenv("ID")), " ")
+	if !other {
+		method, path = http.MethodPost, "/api/v1/"+args[0]
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://wolffia"+path, strings.NewReader(body))
 	ts.Check(err)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := transport.RoundTrip(req)
@@ -46,7 +50,7 @@ func call(ts *testscript.TestScript, neg bool, args []string) {
 	answer, err := io.ReadAll(res.Body)
 	ts.Check(err)
 	fmt.Fprintf(ts.Stdout(), "%d %s", res.StatusCode, answer)
-	if id := regexp.MustCompile(`"sandboxId":"([a-z0-9]{12})"`).FindSubmatch(answer); id != nil {
+	if id := regexp.MustCompile(`"(?:sandboxId|id)":"([a-z0-9]{12})"`).FindSubmatch(answer); id != nil {
 		ts.Setenv("ID", string(id[1]))
 	}
 }

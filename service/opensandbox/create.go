@@ -33,12 +33,13 @@ type createRequest struct {
 	CredentialProxy *struct {
 		Enabled bool `json:"enabled"`
 	} `json:"credentialProxy"`
-	Volumes  []json.RawMessage `json:"volumes"`
+	Volumes  []volumeRequest `json:"volumes"`
 	Platform *struct {
 		OS   string `json:"os"`
 		Arch string `json:"arch"`
 	} `json:"platform"`
 	Extensions map[string]string `json:"extensions"`
+	nativeRequest
 }
 
 type networkPolicy struct {
@@ -65,15 +66,20 @@ func (q *createRequest) params() (*service.FleetParams, error) {
 		return nil, unsupported("image.auth: images are pulled with the credentials of the service's user: log in there")
 	case q.CredentialProxy != nil && q.CredentialProxy.Enabled:
 		return nil, unsupported("credentialProxy: the service has none")
-	case len(q.Volumes) > 0:
-		return nil, unsupported("volumes: a request cannot show directories of the host: start the service with --mount or --volume")
 	case q.Platform != nil && (q.Platform.OS != "linux" || q.Platform.Arch != goruntime.GOARCH):
 		return nil, unsupported("platform %s/%s: sandboxes here are linux/%s", q.Platform.OS, q.Platform.Arch, goruntime.GOARCH)
 	}
-	if known := slices.Sorted(maps.Keys(q.Extensions)); len(known) > 0 {
-		return nil, unsupported("extension %q: the service has no extensions", known[0])
+	own, err := q.nativeRequest.with(q.Extensions)
+	if err != nil {
+		return nil, err
 	}
-	p := &service.FleetParams{Entrypoint: q.Entrypoint, Env: q.Env, Metadata: q.Metadata}
+	p := &service.FleetParams{
+		Entrypoint: q.Entrypoint, Env: q.Env, Metadata: q.Metadata,
+		Codebase: own.Codebase, Runtime: own.Runtime, Preset: own.Preset, Rules: own.Rules,
+	}
+	if p.Volumes, err = volumes(q.Volumes); err != nil {
+		return nil, err
+	}
 	if q.Image.URI != hostImage {
 		p.Image = q.Image.URI
 	}
@@ -86,7 +92,6 @@ func (q *createRequest) params() (*service.FleetParams, error) {
 		}
 		p.TTL = time.Duration(*q.Timeout) * time.Second
 	}
-	var err error
 	if p.Network, p.Egress, err = q.NetworkPolicy.reach(); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/policy"
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// choiceFlags say what a request to the service may choose of the host.
+type choiceFlags struct {
+	volumeRoots   []string // DIR[:ro|rw]
+	codebaseRoots []string
+	runtimes      []string
+
+	volumes, codebases []service.Root // known after resolve
+}
+
+func (f *choiceFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringArrayVar(&f.volumeRoots, "volume-root", nil, "let requests show directories in this one, unfiltered: DIR[:ro|rw], read-only unless rw")
+	fl.StringArrayVar(&f.codebaseRoots, "codebase-root", nil, "let requests choose a codebase in this directory")
+	fl.StringArrayVar(&f.runtimes, "allow-runtime", nil, "let requests choose this runtime, too")
+}
+
+// resolve checks the flags.
+func (f *choiceFlags) resolve() error {
+	for _, s := range f.volumeRoots {
+		dir, writable := strings.CutSuffix(s, ":rw")
+		if !writable {
+			dir = strings.TrimSuffix(s, ":ro")
+		}
+		r, err := rootDir("volume-root", dir)
+		if err != nil {
+			return err
+		}
+		r.Writable = writable
+		f.volumes = append(f.volumes, *r)
+	}
+	for _, s := range f.codebaseRoots {
+		r, err := rootDir("codebase-root", s)
+		if err != nil {
+			return err
+		}
+		f.codebases = append(f.codebases, *r)
+	}
+	for _, name := range f.runtimes {
+		if backendNamed(name) == nil || name == "" {
+			return runtime.Errorf(runtime.ErrInvalid, "--allow-runtime %q: there is no such runtime", name)
+		}
+	}
+	return nil
+}
+
+// rootDir returns the directory that a flag names.
+func rootDir(flag, dir string) (*service.Root, error) {
+	path, err := filepath.Abs(dir)
+	var real string
+	if err == nil {
+		real, err = filepath.EvalSymlinks(path)
+	}
+	if err == nil {
+		var st os.FileInfo
+		if st, err = os.Stat(real); err == nil && (!st.IsDir() || real == "/") {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "--%s %s: it must be a directory below /", flag, dir)
+		}
+	}
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--%s %s: %w", flag, dir, err)
+	}
+	return &service.Root{Path: path, Real: real}, nil
+}
+
+// shown returns c with all that requests can have shown, to check that nothing of the service's own
+// is in it.
+func (f *choiceFlags) shown(c *runtime.SandboxConfig) *runtime.SandboxConfig {
+	all := *c
+	all.Mounts = slices.Clone(c.Mounts)
+	for _, r := range slices.Concat(f.volumes, f.codebases) {
+		all.Mounts = append(all.Mounts, runtime.Mount{Source: r.Real, Target: "/"})
+	}
+	return &all
+}
+
+// choose sets the flags for one sandbox to what a request has chosen.
+func (f *choiceFlags) choose(flags *boxFlags, p *service.FleetParams) error {
+	if p.Runtime != "" && p.Runtime != backendNamed(flags.runtime).Name() && !slices.Contains(f.runtimes, p.Runtime) {
+		return runtime.Errorf(runtime.ErrDenied, "runtime %q: the service does not let a request choose it", p.Runtime)
+	}
+	if p.Runtime != "" {
+		flags.runtime = p.Runtime
+	}
+	if len(p.Volumes) > 0 && hasEngine(flags.runtime) {
+		return runtime.Errorf(runtime.ErrUnsupported, "volumes: a container engine would mount them by path, which another sandbox could exchange: use the runtime bwrap or gvisor")
+	}
+	if p.Codebase == "" {
+		return nil
+	}
+	name := filepath.Clean(p.Codebase)
+	at := slices.IndexFunc(f.codebases, func(r service.Root) bool { return service.InDir(name, r.Path) || service.InDir(name, r.Real) })
+	if at < 0 {
+		return runtime.Errorf(runtime.ErrDenied, "codebase %s: the service does not let a request choose it", name)
+	}
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil || !service.InDir(real, f.codebases[at].Real) { // nothing of what is elsewhere
+		return runtime.Errorf(runtime.ErrInvalid, "codebase %s: there is no such directory in %s", name, f.codebases[at].Path)
+	}
+	flags.codebase = real
+	return nil
+}
+
+// fleetTemplate is template for a sandbox of which the request may choose something.
+func (a *app) fleetTemplate(box *boxFlags, may *choiceFlags, null *os.File) func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
+	return func(ctx context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
+		flags := *box
+		if err := may.choose(&flags, p); err != nil {
+			return nil, err
+		}
+		if p.Image != "" {
+			if err := ofRegistry(p.Image); err != nil {
+				return nil, err
+			}
+			flags.image, flags.rootfs = p.Image, ""
+		}
+		limits, err := policy.Limits(p.Preset, p.Rules)
+		if err != nil {
+			return nil, err
+		}
+		c, err := a.again(ctx, flags, null)
+		if p.Image == "" && p.Runtime == "" && p.Codebase == "" {
+			c, err = stillValid(c, err)
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case len(limits) > 0 && c.CodebasePath == "":
+			return nil, runtime.Errorf(runtime.ErrInvalid, "preset, rules: the sandbox has no codebase")
+		}
+		c.Runtime, c.Permissions = p.Runtime, append(c.Permissions, limits...)
+		return c, nil
+	}
+}
