@@ -13,12 +13,16 @@ import (
 	"wolffia/internal/test/testenv"
 )
 
-// The official SDK of OpenSandbox for JavaScript drives a service. Its version, and those of
+// The official SDK of OpenSandbox for JavaScript drives a service: in a full test all of its methods. Its version, and those of
 // what it depends on, are in testdata/sdk/package-lock.json, with their digests.
 func TestSDK(t *testing.T) {
-	testenv.Tools(t, "node", "npm")
+	testenv.Tools(t, "node", "npm", "python3")
+	drive := "short.mjs"
+	if testenv.Full() {
+		drive = "drive.mjs"
+	}
 	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json", "drive.mjs"} {
+	for _, name := range []string{"package.json", "package-lock.json", "spy.mjs", drive} {
 		text, err := os.ReadFile(filepath.Join("testdata", "sdk", name))
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +35,7 @@ func TestSDK(t *testing.T) {
 		testenv.Lacks(t, "the package registry of npm", fmt.Sprintf("npm ci: %v\n%s", err, text))
 	}
 	w := &world{servetest.New(t, keyAll)}
-	if text, err := runIn(t, dir, "node", "drive.mjs", w.Address, keyAll); err != nil {
+	if text, err := runIn(t, dir, "node", drive, w.Address, keyAll); err != nil {
 		t.Errorf("%v\n%s\n%s", err, text, w.Log.String())
 	}
 }
