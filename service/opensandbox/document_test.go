@@ -19,7 +19,8 @@ var unstable = []struct {
 }{
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:8080"},
 	{regexp.MustCompile(`"c[a-z2-7]{26}"`), `"cbfvy6ncx5mqr7c2pjs3nd4a5te"`},
-	{regexp.MustCompile(`("id":"|sandboxes/)[a-z0-9]{12}\b`), "${1}gwrn75xnt7lg"},
+	{regexp.MustCompile(`"p[a-z2-7]{26}"`), `"pbfvy6ncx5mqr7c2pjs3nd4a5te"`},
+	{regexp.MustCompile(`("id":"|sandboxes/|"sandboxId":"|"sandbox )[a-z0-9]{12}\b`), "${1}gwrn75xnt7lg"},
 	{regexp.MustCompile(`"timestamp":\d+`), `"timestamp":1795253828799`},
 	{regexp.MustCompile(`"(execution_time|durationMs)":\d+`), `"$1":2`},
 	{regexp.MustCompile(`"20\d\d-[^"]*Z"`), `"2026-11-22T09:37:08.799Z"`},
