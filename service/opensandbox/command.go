@@ -23,6 +23,9 @@ type commandRequest struct {
 	UID        *int              `json:"uid"`
 	GID        *int              `json:"gid"`
 	Envs       map[string]string `json:"envs"`
+	// ResumeWithin is how long the command goes on when its client has gone, in ms; 0: it is
+	// killed at once.
+	ResumeWithin int64 `json:"resumeWithin"`
 }
 
 // maxTimeout is the largest timeout of a command, in ms.
@@ -44,6 +47,8 @@ func (h *Handler) commandOf(w http.ResponseWriter, r *http.Request, box *service
 		return wrong("command: it contains a NUL, which no shell can have")
 	case q.Timeout < 0 || q.Timeout > maxTimeout:
 		return wrong("timeout %d: it must be from 0 to %d ms", q.Timeout, maxTimeout)
+	case q.ResumeWithin < 0 || q.ResumeWithin > maxResume:
+		return wrong("resumeWithin %d: it must be from 0 to %d ms", q.ResumeWithin, maxResume)
 	case q.UID != nil && *q.UID != box.UID || q.GID != nil && *q.GID != box.GID:
 		return nil, nil, unsupported("uid, gid: all processes of the sandbox are of uid %d and gid %d", box.UID, box.GID)
 	}
@@ -75,7 +80,7 @@ func (h *Handler) command(w http.ResponseWriter, r *http.Request) error {
 		s.last(event{Type: "execution_complete", ExecutionTime: new(int64)})
 		return nil
 	}
-	return h.run(w, r, in, params)
+	return h.run(w, r, in, params, q)
 }
 
 // runInSession serves POST /session/{session}/run.
@@ -84,12 +89,12 @@ func (h *Handler) runInSession(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	_, params, err := h.commandOf(w, r, in.Sandbox())
+	q, params, err := h.commandOf(w, r, in.Sandbox())
 	if err != nil {
 		return err
 	}
 	params.Session = r.PathValue("session")
-	return h.run(w, r, in, params)
+	return h.run(w, r, in, params, q)
 }
 
 // commandFault gives the errors of a command their codes.
@@ -106,7 +111,7 @@ func commandFault(err error) error {
 var pong = event{Type: "ping", Text: "pong"}
 
 // run runs a command and sends its output until it ends, or the client has gone.
-func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside, params *service.CommandParams) error {
+func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside, params *service.CommandParams, q *commandRequest) error {
 	begin := time.Now()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -121,24 +126,75 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside
 	if err != nil {
 		return commandFault(err)
 	}
-	defer c.Close()
-	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	stop := context.AfterFunc(r.Context(), func() { _ = c.Close() })
 	defer stop()
-	s.greet(event{Type: "init", Text: c.ID}, pong)
-	exit, err := follow(s, c)
-	if err != nil && !s.running.Load() {
-		return commandFault(err)
+	if params.Session == "" { // else it exists: the command begins, or waits for others
+		waited := make(chan error, 1)
+		go func() { // ends with the command
+			_, err := c.Wait(context.Background())
+			waited <- err
+		}()
+		select {
+		case <-started:
+		case err := <-waited:
+			if err != nil {
+				_ = c.Close()
+				return commandFault(err)
+			}
+		}
+	}
+	s := h.newStream(w)
+	if q.ResumeWithin > 0 && stop() {
+		return h.resumable(r.Context(), s, in.Sandbox().ID, c, time.Duration(q.ResumeWithin)*time.Millisecond, func(to sender) { produce(to, c, begin) })
+	}
+	defer c.Close()
+	produce(s, c, begin)
+	return nil
+}
+
+// produce sends the events of a command, up to the last one. If they cannot be sent, it ends the
+// command.
+func produce(to sender, c *service.Command, begin time.Time) {
+	if to.send(event{Type: "init", Text: c.ID}, pong) != nil {
+		_ = c.Close()
+		return
+	}
+	ended := make(chan end, 1)
+	go follow(to, c, ended)
+	ticker := time.NewTicker(pingPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if to.send(pong) != nil { // the client has gone: Close ends the command
+				_ = c.Close()
+				<-ended
+				return
+			}
+		case e := <-ended:
+			_ = to.send(lastEvent(e, time.Since(begin)))
+			return
+		}
 	}
 	s.last(lastEvent(exit, err, time.Since(begin)))
 	return nil
 }
 
-// follow sends the output of a command, and returns how it has ended.
-func follow(s *stream, c *service.Command) (runtime.Exit, error) {
-	send := func(kind string, r io.Reader) {
-		if copyLines(s, kind, r) != nil { // the client has gone, or the sandbox
-			_ = c.Close()
-		}
+// An end is how a command has ended.
+type end struct {
+	exit runtime.Exit
+	err  error
+}
+
+// follow sends the output of a command, and then reports its end.
+func follow(to sender, c *service.Command, ended chan<- end) {
+	var output sync.WaitGroup
+	for kind, r := range map[string]interface{ Read([]byte) (int, error) }{"stdout": c.Stdout(), "stderr": c.Stderr()} {
+		output.Go(func() {
+			if copyLines(to, kind, r) != nil { // the client has gone, or the sandbox
+				_ = c.Close()
+			}
+		})
 	}
 	var errors sync.WaitGroup
 	errors.Go(func() { send("stderr", c.Stderr()) })
@@ -191,8 +247,8 @@ func unknownCommand(err error) error {
 	return err
 }
 
-// aboutCommand serves GET /command/status/ID and GET /command/ID/logs, whose patterns
-// [http.ServeMux] cannot tell apart.
+// aboutCommand serves GET /command/status/ID, GET /command/ID/logs and GET /command/ID/resume,
+// whose patterns [http.ServeMux] cannot tell apart.
 func (h *Handler) aboutCommand(w http.ResponseWriter, r *http.Request) error {
 	command, part := r.PathValue("command"), r.PathValue("part")
 	switch {
@@ -200,6 +256,8 @@ func (h *Handler) aboutCommand(w http.ResponseWriter, r *http.Request) error {
 		return h.status(w, r, part)
 	case part == "logs":
 		return h.logs(w, r, command)
+	case part == "resume":
+		return h.resumeCommand(w, r, command)
 	}
 	return h.unknown(w, r)
 }

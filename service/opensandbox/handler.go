@@ -33,6 +33,7 @@ type Handler struct {
 	log   *slog.Logger
 	opts  Options
 	mux   *http.ServeMux
+	lives lives
 }
 
 // New returns a handler over a fleet.
@@ -85,7 +86,7 @@ func calls() map[string]call {
 		execd("GET", "/ping"):                                   {(*Handler).ping, &about{summary: "whether the sandbox runs", status: 200}},
 		execd("POST", "/command"):                               {(*Handler).command, &about{summary: "run a command in a shell of its own", status: 200, in: commandRequest{}, out: event{}}},
 		execd("DELETE", "/command"):                             {(*Handler).interrupt, &about{summary: "interrupt a command", status: 200, query: []string{"id"}}},
-		execd("GET", "/command/{command}/{part}"):               {(*Handler).aboutCommand, &about{summary: "/command/status/ID is the status of a command, /command/ID/logs the output of a background command", status: 200, out: commandReply{}, query: []string{"cursor"}}},
+		execd("GET", "/command/{command}/{part}"):               {(*Handler).aboutCommand, &about{summary: "/command/status/ID is the status of a command, /command/ID/logs the output of a background command, /command/ID/resume the events of a command whose client has gone", status: 200, out: commandReply{}, query: []string{"cursor", "after_eid"}}},
 		execd("POST", "/session"):                               {(*Handler).createSession, &about{summary: "start a shell that keeps its state", status: 200, in: sessionRequest{}, out: sessionReply{}}},
 		execd("POST", "/session/{session}/run"):                 {(*Handler).runInSession, &about{summary: "run a command in a session", status: 200, in: commandRequest{}, out: event{}}},
 		execd("DELETE", "/session/{session}"):                   {(*Handler).destroySession, &about{summary: "end a session", status: 200}},

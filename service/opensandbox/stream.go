@@ -13,6 +13,7 @@ import (
 // clients that read those.
 type event struct {
 	Type          string      `json:"type"`
+	EID           int64       `json:"eid,omitempty"` // counts from 1; of commands that can be resumed
 	Text          string      `json:"text,omitempty"`
 	Bytes         []byte      `json:"bytes,omitempty"` // the exact bytes, where Text is not
 	EOL           *bool       `json:"eol,omitempty"`   // false: no newline follows Text in the output
@@ -31,15 +32,10 @@ type errorEvent struct {
 	Traceback []string `json:"traceback"`
 }
 
-// The pauses of a stream.
-const (
-	// helloPause is how long the first events of a command wait for its output, or its end,
-	// to be sent with it: most commands end before that, and each message costs server and
-	// client more than such a command.
-	helloPause = 5 * time.Millisecond
-	// pingPause is how often a client gets a sign of life.
-	pingPause = 3 * time.Second
-)
+// A sender takes events.
+type sender interface {
+	send(events ...event) error
+}
 
 // A stream sends events. Nothing is sent before the first one, so that a failure before it
 // can have a status of its own. It is safe for concurrent use. The caller ends it by last or
@@ -112,6 +108,21 @@ func (s *stream) beat() error {
 // send sends events, each as JSON and an empty line. The client has a limited time to read
 // them; the error says that it does not.
 func (s *stream) send(events ...event) error {
+	var frames []byte
+	now := time.Now().UnixMilli()
+	for _, e := range events {
+		e.Timestamp = now
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		frames = append(append(frames, text...), "\n\n"...)
+	}
+	return s.write(frames)
+}
+
+// write sends events that are frames already.
+func (s *stream) write(frames []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.flush(events)
