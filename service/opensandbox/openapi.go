@@ -80,3 +80,45 @@ func (a *about) operation(method, path string) object {
 	}
 	return o
 }
+
+// schema returns the schema of a type as encoding/json has it.
+func schema(t reflect.Type) object {
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return object{"type": "string", "format": "date-time"}
+	case t == reflect.TypeFor[json.RawMessage]():
+		return object{}
+	case t == reflect.TypeFor[[]byte]():
+		return object{"type": "string", "contentEncoding": "base64"}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return schema(t.Elem())
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.Float64:
+		return object{"type": "number"}
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return object{"type": "integer"}
+	case reflect.Slice:
+		return object{"type": "array", "items": schema(t.Elem())}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": schema(t.Elem())}
+	case reflect.Struct:
+		return structSchema(t)
+	}
+	panic("no schema of " + t.String()) // a type of a call that the document cannot describe
+}
+
+func structSchema(t reflect.Type) object {
+	properties := object{}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.IsExported() && !f.Anonymous && name != "" {
+			properties[name] = schema(f.Type)
+		}
+	}
+	return object{"type": "object", "properties": properties}
+}

