@@ -25,25 +25,22 @@ func newLive() (l *live, forgotten chan struct{}) {
 // What a client has not got waits; what it has got is kept up to a limit, and then lost.
 func TestLive(t *testing.T) {
 	l, _ := newLive()
-	line, sent := strings.Repeat("x", 32<<10), make(chan int64)
-	go func() { // ends with all events
-		for n := int64(1); n <= 300; n++ {
-			if err := l.send(event{Type: "stdout", Text: line}); err != nil {
-				t.Error(err)
-			}
-			select {
-			case sent <- n:
-			default:
-			}
-		}
-		l.end()
-		close(sent)
-	}()
-	for n := range sent { // until it waits, for no client
-		if n >= 30 {
-			break
+	line := strings.Repeat("x", 32<<10)
+	add := func() {
+		if err := l.send(event{Type: "stdout", Text: line}); err != nil {
+			t.Error(err)
 		}
 	}
+	n := 0
+	for ; l.ahead <= aheadEvents; n++ { // the next one waits
+		add()
+	}
+	go func() { // ends with all events
+		for ; n < 300; n++ {
+			add()
+		}
+		l.end()
+	}()
 	serve := func(after int64) (string, error) {
 		w := httptest.NewRecorder()
 		s := (&Handler{opts: Options{WriteLimit: time.Minute}}).newStream(w)
