@@ -35,6 +35,7 @@ const (
 
 // A menu selects the actions of a round: some cannot be compared together. See the table of differences.
 type menu struct {
+	copied   bool // the mount is copied: the links of a directory are not told then
 	links    bool // hard links: no locks, mappings and FIFOs then
 	prealloc bool // fallocate that makes unwritten room: where data lies is not compared then
 	hiding   bool // rules that could hide something, though nothing that there is: the links of a directory are not told then

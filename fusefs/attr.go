@@ -67,18 +67,22 @@ func (t *tree) statNode(n *node) (*object, syscall.Errno) {
 	if parent == nil {
 		return nil, syscall.ESTALE
 	}
-	dir, errno := t.acquireLocked(parent, usePath)
+	dir, errno := t.halves(parent)
 	if errno != 0 {
 		return nil, errno
 	}
 	defer dir.release()
-	o, errno := t.examine(fdName{dir.fd, name})
+	a, errno := t.locate(dir, name)
+	var o *object
+	if errno == 0 {
+		o, errno = t.examine(a)
+	}
 	return o, t.checkSame(n, o, errno)
 }
 
-// anyOf returns an open handle of n for any use, nil if none is. The caller releases it.
+// anyOf returns an open handle of n's inode for any use, nil if none is. The caller releases it.
 func (d *fdCache) anyOf(n *node) *handle {
-	for u := usePath; u < uses; u++ {
+	for u := usePath; u < useLower; u++ {
 		if h := d.cached(n, u); h != nil {
 			return h
 		}
@@ -109,7 +113,7 @@ func (t *tree) tryAccess(a fdName, o *object) {
 }
 
 // mode returns the presented mode of o. inside is the state inside a directory.
-func (t *tree) mode(o *object, level perm.Level, inside perm.State) uint32 {
+func (t *tree) mode(o *object, level perm.Level, inside states) uint32 {
 	bits := uint32(o.Mode) & 0o7777 &^ setID
 	if o.Uid != t.euid {
 		bits = bits&^0o700 | o.access<<6
@@ -119,7 +123,7 @@ func (t *tree) mode(o *object, level perm.Level, inside perm.State) uint32 {
 		bits = 0o777
 	case unix.S_IFDIR:
 		// The gate decides about each name inside, unless all have the same level.
-		if l, ok := t.rules.Constant(inside); ok && l < perm.Checked {
+		if l, ok := t.constant(inside); ok && l < perm.Checked {
 			bits &^= 0o222
 		}
 	default:
@@ -134,7 +138,7 @@ func (t *tree) mode(o *object, level perm.Level, inside perm.State) uint32 {
 }
 
 // attr fills in the presented attributes of o. inside is the state inside a directory.
-func (t *tree) attr(o *object, level perm.Level, inside perm.State, a *fuse.Attr) {
+func (t *tree) attr(o *object, level perm.Level, inside states, a *fuse.Attr) {
 	*a = fuse.Attr{
 		Ino: o.Ino, Size: o.Size, Blocks: o.Blocks,
 		Atime: uint64(o.Atime.Sec), Atimensec: o.Atime.Nsec,
@@ -147,7 +151,7 @@ func (t *tree) attr(o *object, level perm.Level, inside perm.State, a *fuse.Attr
 	}
 	if o.isDir() {
 		// The size and the link count of a directory would tell how much is hidden.
-		if l, ok := t.rules.Constant(inside); !ok || l == perm.None {
+		if l, ok := t.constant(inside); !ok || l == perm.None {
 			a.Size, a.Blocks, a.Nlink = 4096, 8, min(a.Nlink, 1)
 		}
 	}
@@ -156,6 +160,7 @@ func (t *tree) attr(o *object, level perm.Level, inside perm.State, a *fuse.Attr
 // fillAttr fills in the reply to a request for n's attributes.
 func (t *tree) fillAttr(n *node, o *object, out *fuse.AttrOut) {
 	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
+	t.copiedAttr(n, &out.Attr)
 	out.SetTimeout(t.attrTimeout(n, o))
 }
 
@@ -164,6 +169,7 @@ func (t *tree) fillEntry(dir, n *node, o *object, out *fuse.EntryOut) {
 	out.NodeId = n.id
 	out.SetEntryTimeout(t.nameTimeout(dir))
 	t.attr(o, n.getLevel(), n.getState(), &out.Attr)
+	t.copiedAttr(n, &out.Attr)
 	timeout := t.attrTimeout(n, o)
 	if !o.isDir() && o.Nlink > 1 {
 		timeout = 0 // an invalidation of n has no effect until the kernel has this reply
@@ -171,9 +177,25 @@ func (t *tree) fillEntry(dir, n *node, o *object, out *fuse.EntryOut) {
 	out.SetAttrTimeout(timeout)
 }
 
+// copiedAttr makes attributes of the object of n, in a copied tree, those that are presented.
+func (t *tree) copiedAttr(n *node, a *fuse.Attr) {
+	if n.layers == nil {
+		return
+	}
+	a.Ino = n.layers.ino.Load()
+	switch parent, _ := t.table.place(n); {
+	case n.id != rootID && parent == nil && !n.inUpper() && n.isDir():
+		a.Nlink = 0
+	case n.id != rootID && parent == nil && !n.inUpper() && a.Nlink > 0:
+		a.Nlink-- // the name that the sandbox has removed
+	case n.isDir() && n.inUpper() && n.merges():
+		a.Nlink = min(a.Nlink, 1)
+	}
+}
+
 // nameTimeout returns how long the kernel may cache an entry of dir.
 func (t *tree) nameTimeout(dir *node) time.Duration {
-	if dir.watched.Load() {
+	if dir.watched.Load() || !dir.merges() {
 		return max(watchedTimeout, t.timeout)
 	}
 	return t.timeout
@@ -184,7 +206,9 @@ func (t *tree) attrTimeout(n *node, o *object) time.Duration {
 	switch {
 	case t.shared(n, o):
 		return 0
-	case n.isDir() && !n.watched.Load(), !n.isDir() && o.Nlink > 1:
+	case n.inUpper() && !n.isDir():
+		return max(watchedTimeout, t.timeout) // nothing else changes it
+	case n.isDir() && !n.watched.Load() && n.merges(), !n.isDir() && o.Nlink > 1:
 		return t.timeout // the host may change it by another name, or in a directory that is not watched
 	case n.id == rootID:
 		return t.nameTimeout(n)
@@ -224,6 +248,9 @@ func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut)
 		return fuse.Status(errno)
 	}
 	t.auditKernelDenial(&in.InHeader, n)
+	if t.copied != nil {
+		t.noteListing(n)
+	}
 	o, errno := t.statNode(n)
 	if errno != 0 {
 		return fuse.Status(errno)

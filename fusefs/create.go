@@ -13,8 +13,8 @@ import (
 
 // newName is the common part of all operations that make a name. The gate decides by the
 // name alone, so its answer does not tell whether the name exists. do makes the entry, whose
-// directory is open as fd, and fills in the reply.
-func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func(e *entry, fd int) syscall.Errno) fuse.Status {
+// directory is open as d, and fills in the reply.
+func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func(e *entry, d *openDir) syscall.Errno) fuse.Status {
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {
 		errno = t.allowName(o, in, &e, isDir)
@@ -22,37 +22,48 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	if gitguard.Essential(name) { // two at once could complete a git directory
+	// Two names at once could complete a git directory; and only one may make an upper half.
+	if gitguard.Essential(name) || t.copied != nil && !e.dir.inUpper() {
 		t.renameMu.Lock()
 		defer t.renameMu.Unlock()
 	} else {
 		t.renameMu.RLock()
 		defer t.renameMu.RUnlock()
 	}
-	h, errno := t.acquireDir(e.dir)
+	d, errno := t.acquireDir(e.dir)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	defer h.release()
-	if t.completes(&e, h.fd) {
+	defer func() { d.release() }() // as do leaves it
+	if t.completes(&e, d) {
 		return fuse.Status(t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, becomesGit))
 	}
-	errno = do(&e, h.fd)
+	if t.copied != nil {
+		e.dir.layers.mu.Lock()
+		defer e.dir.layers.mu.Unlock()
+	}
+	errno = do(&e, &d)
 	if errno == syscall.EEXIST {
-		errno = t.taken(o, in, &e, h.fd)
+		errno = t.taken(o, in, &e, d)
 	}
 	return fuse.Status(errno)
 }
 
-// make calls create, which makes name in the directory open as fd, if the quota has room.
-func (t *tree) make(fd int, name string, create func() syscall.Errno) syscall.Errno {
+// make makes name in d if the quota has room: by create, which is told a directory and a name. In a
+// copied tree d has an upper half afterwards.
+func (t *tree) make(d *openDir, name string, isDir bool, create func(dir int, name string) syscall.Errno) syscall.Errno {
 	if errno := t.quota.take(objectCost); errno != 0 {
-		if _, absent := t.stat(fdName{fd, name}); absent == 0 {
+		if _, _, absent := t.statEntry(*d, name); absent == 0 {
 			return syscall.EEXIST
 		}
 		return errno
 	}
-	errno := create()
+	var errno syscall.Errno
+	if t.copied == nil {
+		errno = create(d.fd, name)
+	} else {
+		errno = t.makeUpper(d, name, isDir, create)
+	}
 	if errno != 0 {
 		t.quota.give(objectCost)
 	}
@@ -60,8 +71,8 @@ func (t *tree) make(fd int, name string, create func() syscall.Errno) syscall.Er
 }
 
 // taken returns the errno for e, which turned out to exist: EACCES if it is hidden.
-func (t *tree) taken(o op, in *fuse.InHeader, e *entry, fd int) syscall.Errno {
-	obj, errno := t.stat(fdName{fd, e.name})
+func (t *tree) taken(o op, in *fuse.InHeader, e *entry, d openDir) syscall.Errno {
+	obj, _, errno := t.statEntry(d, e.name)
 	if errno == 0 && t.level(e, obj.isDir()) == perm.None {
 		return t.deny(o, in, e.dir, e.name, perm.None, syscall.EACCES, "")
 	}
@@ -81,39 +92,48 @@ func (t *tree) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse
 		}
 		return fuse.EPERM
 	}
-	return t.makeWithMode(opMknod, &in.InHeader, name, in.Mode, out, func(dir int, mode uint32) error {
+	return t.makeWithMode(opMknod, &in.InHeader, name, in.Mode, out, func(dir int, name string, mode uint32) error {
 		return unix.Mknodat(dir, name, typ|mode, 0)
 	})
 }
 
 // Mkdir makes a directory.
 func (t *tree) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
-	return t.makeWithMode(opMkdir, &in.InHeader, name, in.Mode, out, func(dir int, mode uint32) error {
-		return unix.Mkdirat(dir, name, mode)
-	})
+	return t.makeWithMode(opMkdir, &in.InHeader, name, in.Mode, out, unix.Mkdirat)
 }
 
-// makeWithMode makes a name with the permission bits of mode; create makes it in the directory
-// open as dir.
-func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, create func(dir int, mode uint32) error) fuse.Status {
+// makeWithMode makes a name with the permission bits of mode; create makes it in a directory that
+// it is told, by a name that it is told.
+func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, out *fuse.EntryOut, create func(dir int, name string, mode uint32) error) fuse.Status {
 	mode &= 0o7777 &^ setID
-	return t.newName(o, in, name, o == opMkdir, func(e *entry, fd int) syscall.Errno {
-		if errno := t.make(fd, name, func() syscall.Errno { return errnoOf(create(fd, mode)) }); errno != 0 {
+	return t.newName(o, in, name, o == opMkdir, func(e *entry, d *openDir) syscall.Errno {
+		made := mode
+		if t.copied != nil && o == opMkdir {
+			made |= 0o700 // it is moved from the work directory
+		}
+		errno := t.make(d, name, o == opMkdir, func(dir int, name string) syscall.Errno {
+			return errnoOf(create(dir, name, made))
+		})
+		if errno != 0 {
 			return errno
 		}
-		t.restoreMode(fd, name, mode)
-		n, errno := t.find(in, e, fd, nil, out)
-		t.noteCreated(n, fd, name)
+		if mode&t.umask != 0 || made != mode {
+			t.restoreMode(d.fd, name, mode)
+		}
+		n, errno := t.find(in, e, *d, nil, out)
+		t.noteCreated(n, d.fd, name)
 		return errno
 	})
 }
 
 // Symlink makes a symbolic link, which the server never follows.
 func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
-	return t.newName(opSymlink, in, name, false, func(e *entry, fd int) syscall.Errno {
-		errno := t.make(fd, name, func() syscall.Errno { return errnoOf(unix.Symlinkat(target, fd, name)) })
+	return t.newName(opSymlink, in, name, false, func(e *entry, d *openDir) syscall.Errno {
+		errno := t.make(d, name, false, func(dir int, name string) syscall.Errno {
+			return errnoOf(unix.Symlinkat(target, dir, name))
+		})
 		if errno == 0 {
-			_, errno = t.find(in, e, fd, nil, out)
+			_, errno = t.find(in, e, *d, nil, out)
 		}
 		return errno
 	})
@@ -129,16 +149,24 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 	if src.isDir() {
 		return fuse.EPERM
 	}
-	return t.newName(opLink, &in.InHeader, name, false, func(e *entry, fd int) syscall.Errno {
+	if errno := t.needCopy(src); errno != 0 {
+		return fuse.Status(errno)
+	}
+	return t.newName(opLink, &in.InHeader, name, false, func(e *entry, d *openDir) syscall.Errno {
 		h, errno := t.acquireLocked(src, usePath)
 		if errno != 0 {
 			return errno
 		}
 		defer h.release()
-		errno = t.make(fd, name, func() syscall.Errno { return t.linkFD(h.fd, fd, name) })
+		errno = t.make(d, name, false, func(dir int, name string) syscall.Errno { return t.linkFD(h.fd, dir, name) })
 		if errno == 0 {
 			t.table.alias(src)
-			_, errno = t.find(&in.InHeader, e, fd, nil, out)
+			var n *node
+			if n, errno = t.find(&in.InHeader, e, *d, nil, out); errno == 0 && n.layers != nil {
+				out.Ino = src.layers.ino.Load()
+				out.Attr.Ino = out.Ino
+				n.layers.ino.Store(out.Ino)
+			}
 		}
 		return errno
 	})
@@ -175,17 +203,18 @@ func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Stat
 // Create makes a file and opens it. Without O_EXCL it opens a file that exists.
 func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
-	return t.newName(opCreate, &in.InHeader, name, false, func(e *entry, fd int) syscall.Errno {
+	return t.newName(opCreate, &in.InHeader, name, false, func(e *entry, d *openDir) syscall.Errno {
 		mode := in.Mode & 0o7777 &^ setID
 		file := -1
-		errno := t.make(fd, name, func() (errno syscall.Errno) {
-			file, errno = openBeneath(fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+		errno := t.make(d, name, false, func(dir int, name string) (errno syscall.Errno) {
+			file, errno = openBeneath(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
 			return errno
 		})
 		if errno == syscall.EEXIST && in.Flags&unix.O_EXCL == 0 {
-			return t.openExisting(in, e, fd, out)
+			return t.openExisting(in, e, *d, out)
 		}
 		if errno != 0 {
+			lookupResult{fd: file}.close()
 			return errno
 		}
 		if mode&t.umask != 0 {
@@ -202,7 +231,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 		if t.level(e, false) == perm.Checked {
 			t.created.add(fdName{fd: file}, obj)
 		}
-		n := t.enter(e, lookupResult{obj, -1}, &out.EntryOut)
+		n := t.enter(e, lookupResult{obj: obj, fd: -1, upper: d.upper}, &out.EntryOut)
 		h := t.fds.add(n, useWrite, file)
 		defer h.release()
 		if mode&0o600 != 0o600 {
@@ -214,16 +243,21 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 
 // openExisting opens a file that the kernel expects to be created, so that the kernel has
 // not checked its mode.
-func (t *tree) openExisting(in *fuse.CreateIn, e *entry, fd int, out *fuse.CreateOut) syscall.Errno {
+func (t *tree) openExisting(in *fuse.CreateIn, e *entry, d openDir, out *fuse.CreateOut) syscall.Errno {
 	l := t.level(e, false)
-	if obj, errno := t.examine(fdName{fd, e.name}); errno != 0 || obj.typ() != unix.S_IFREG {
+	a, errno := t.locate(d, e.name)
+	if errno != 0 {
+		return errno
+	}
+	hosts := t.copied != nil && !(d.upper && a.fd == d.fd)
+	if obj, errno := t.examine(a); errno != 0 || obj.typ() != unix.S_IFREG {
 		return syscall.EEXIST // the kernel opens what is not a regular file by itself
-	} else if in.Flags&unix.O_TRUNC != 0 && obj.Nlink > 1 {
+	} else if in.Flags&unix.O_TRUNC != 0 && (obj.Nlink > 1 || hosts) {
 		return syscall.ESTALE // the kernel looks it up again, and asks for open and truncate apart
-	} else if want := wanted(in.Flags); t.mode(obj, l, 0)>>6&want != want {
+	} else if want := wanted(in.Flags); t.mode(obj, l, states{})>>6&want != want {
 		return syscall.EACCES
 	}
-	n, errno := t.find(&in.InHeader, e, fd, t.table.child(e.dir, e.name), &out.EntryOut)
+	n, errno := t.find(&in.InHeader, e, d, t.table.child(e.dir, e.name), &out.EntryOut)
 	if errno != 0 || in.Flags&unix.O_TRUNC == 0 {
 		return errno
 	}
@@ -252,12 +286,9 @@ func wanted(flags uint32) uint32 {
 	return want
 }
 
-// restoreMode gives a new entry the mode that was asked for, if the server's own umask took
-// bits from it. The kernel has applied the caller's umask.
+// restoreMode gives a new entry the mode that was asked for, if it was made with another: the
+// server's own umask takes bits from it. The kernel has applied the caller's umask.
 func (t *tree) restoreMode(dir int, name string, mode uint32) {
-	if mode&t.umask == 0 {
-		return
-	}
 	fd, errno := openBeneath(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return // the caller's lookup fails as well

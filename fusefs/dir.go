@@ -12,7 +12,7 @@ import (
 
 // ReadDir lists a directory from the offset in in.
 func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return t.list(opReaddir, in, func(_ *entry, _ int, d fuse.DirEntry) bool {
+	return t.list(opReaddir, in, func(_ *entry, _ openDir, d fuse.DirEntry) bool {
 		return out.AddDirEntry(d)
 	})
 }
@@ -20,14 +20,14 @@ func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryLis
 // ReadDirPlus lists a directory and looks each entry up, which saves the kernel a request
 // for each.
 func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return t.list(opReaddirplus, in, func(e *entry, fd int, d fuse.DirEntry) bool {
+	return t.list(opReaddirplus, in, func(e *entry, dir openDir, d fuse.DirEntry) bool {
 		known := t.table.child(e.dir, e.name)
-		fresh := known != nil && e.dir.watched.Load() && t.clock()-known.validatedAt.Load() < int64(watchedTimeout)/2
+		fresh := known != nil && (e.dir.watched.Load() || !e.dir.merges()) && t.clock()-known.validatedAt.Load() < int64(watchedTimeout)/2
 		if fresh || e.name == "." || e.name == ".." {
 			// Without attributes: the kernel knows the entry, or looks it up later.
 			return out.AddDirLookupEntry(d) != nil
 		}
-		r, errno := t.lookupEntry(e, fd, known)
+		r, errno := t.lookupEntry(e, dir, known)
 		switch {
 		case errno == syscall.ENOENT:
 			return true
@@ -52,7 +52,7 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 // list calls add with each visible entry of a directory until add returns false. There is no
 // handle that could keep a position: the offset is the backing file system's own, which is
 // valid for each descriptor of the directory.
-func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, int, fuse.DirEntry) bool) fuse.Status {
+func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, openDir, fuse.DirEntry) bool) fuse.Status {
 	dir, errno := t.allowedDir(o, &in.InHeader)
 	if errno != 0 {
 		return fuse.Status(errno)
@@ -68,6 +68,9 @@ func (t *tree) list(o op, in *fuse.ReadIn, add func(*entry, int, fuse.DirEntry) 
 		return fuse.Status(errno)
 	}
 	defer h.release()
+	if t.copied != nil {
+		return fuse.Status(t.listMerged(dir, h, in.Offset, add))
+	}
 	fd, errno := t.openProc(h.fd, unix.O_RDONLY|unix.O_DIRECTORY) // opening "." needs search permission
 	if errno != 0 {
 		return fuse.Status(errno)
@@ -96,9 +99,10 @@ func (t *tree) allowedDir(o op, c *fuse.InHeader) (*node, syscall.Errno) {
 
 // entries is list for the directory open as fd, positioned at offset. If it reaches the end it
 // returns the end's offset, else 0.
-func (t *tree) entries(dir *node, fd int, offset uint64, add func(*entry, int, fuse.DirEntry) bool) (end uint64, errno syscall.Errno) {
+func (t *tree) entries(dir *node, fd int, offset uint64, add func(*entry, openDir, fuse.DirEntry) bool) (end uint64, errno syscall.Errno) {
 	buf := make([]byte, 16<<10)
 	var e entry // allocated once for all calls of add
+	d := openDir{handle: &handle{fd: fd}}
 	for {
 		n, err := unix.Getdents(fd, buf)
 		if err == syscall.EINTR {
@@ -111,13 +115,13 @@ func (t *tree) entries(dir *node, fd int, offset uint64, add func(*entry, int, f
 			return offset, 0
 		}
 		for rest := buf[:n]; len(rest) > 0; {
-			var d fuse.DirEntry
-			rest = rest[d.Parse(rest):]
-			e = newEntry(dir, d.Name)
-			if t.visible(&e, fd, &d) && !add(&e, fd, d) {
+			var v fuse.DirEntry
+			rest = rest[v.Parse(rest):]
+			e = newEntry(dir, v.Name)
+			if t.visible(&e, fd, &v) && !add(&e, d, v) {
 				return 0, 0
 			}
-			offset = d.Off
+			offset = v.Off
 		}
 	}
 }
@@ -151,6 +155,9 @@ func (t *tree) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	dir, errno := t.allowedDir(opFsyncdir, &in.InHeader)
 	if errno != 0 {
 		return fuse.Status(errno)
+	}
+	if t.copied != nil && !dir.inUpper() {
+		return fuse.OK // it has nothing of the sandbox's
 	}
 	h, errno := t.acquire(dir, usePath)
 	if errno != 0 {

@@ -14,6 +14,7 @@ const (
 	usePath  use = iota // O_PATH: to look at it, and to reach entries of a directory
 	useRead             // to read a regular file
 	useWrite            // to read and write a regular file
+	useLower            // O_PATH: to reach entries of the lower half of a directory that has an upper one
 	uses
 )
 
@@ -189,6 +190,24 @@ func (d *fdCache) renew(n *node) {
 		if h != nil {
 			d.drop(h)
 		}
+	}
+}
+
+// close closes n's handle for u, if there is one.
+func (d *fdCache) close(n *node, u use) {
+	d.mu.Lock()
+	defer d.unlock()
+	if h := n.handles[u]; h != nil {
+		d.drop(h)
+	}
+}
+
+// move makes n's handle for one use that for another, which n has none for.
+func (d *fdCache) move(n *node, from, to use) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := n.handles[from]; h != nil {
+		n.handles[from], n.handles[to], h.use = nil, h, to
 	}
 }
 

@@ -188,8 +188,8 @@ func callHidden(t *testing.T, tr *tree, m reflect.Method) (syscall.Errno, bool) 
 		t.Fatal(errno)
 	}
 	e, _ := tr.entry(rootID, "file")
-	file := tr.enter(&e, lookupResult{obj, -1}, &fuse.EntryOut{})
-	root.setLevel(perm.None, 0)
+	file := tr.enter(&e, lookupResult{obj: obj, fd: -1}, &fuse.EntryOut{})
+	root.setLevel(perm.None, states{})
 
 	onDir := map[string]bool{
 		"Lookup": true, "Mknod": true, "Mkdir": true, "Unlink": true, "Rmdir": true, "Rename": true,

@@ -1,8 +1,6 @@
 package fusefs
 
 import (
-	"golang.org/x/sys/unix"
-
 	"wolffia/internal/gitguard"
 	"wolffia/perm"
 )
@@ -27,7 +25,7 @@ const (
 // directory of git directories: names that make git act have a lower level than Write there.
 func (t *tree) isGitDir(dir *node) bool {
 	s := dir.getState()
-	return t.rules.Child(s, "config", false) < perm.Write || t.rules.Child(s, "commondir", false) < perm.Write
+	return t.childLevel(s, "config", false) < perm.Write || t.childLevel(s, "commondir", false) < perm.Write
 }
 
 // part returns what the entry called name in dir is to git; with an empty name, what dir
@@ -100,16 +98,12 @@ func (t *tree) noteCreated(n *node, fd int, name string) {
 }
 
 // completes reports whether the new entry e would make a git directory of its directory,
-// which is open as fd and is none by its name.
-func (t *tree) completes(e *entry, fd int) bool {
+// which is open as d and is none by its name.
+func (t *tree) completes(e *entry, d openDir) bool {
 	if !t.rules.Checks() || !gitguard.Essential(e.name) || t.isGitDir(e.dir) {
 		return false
 	}
-	exists := func(name string) bool {
-		var st unix.Stat_t
-		return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != unix.ENOENT
-	}
-	return !exists(e.name) && gitguard.Complete(func(s string) bool { return s == e.name || exists(s) })
+	return !t.exists(d, e.name) && gitguard.Complete(func(s string) bool { return s == e.name || t.exists(d, s) })
 }
 
 // mustExist reports whether obj, at e, is a part without which a git directory that was
@@ -123,7 +117,12 @@ func (t *tree) mustExist(e *entry, obj *object) bool {
 // created outside that has checked files.
 func (t *tree) mustStay(e *entry, obj *object) bool {
 	return t.mustExist(e, obj) || obj.isDir() && t.rules.Checks() && !t.created.mayHave(obj.ident) &&
-		t.rules.Child(t.rules.Enter(e.dir.getState(), e.name), "config", false) == perm.Checked
+		t.checksInside(t.inside(e.dir.getState(), e.name, true))
+}
+
+// checksInside reports whether the rules check git's files in a directory with the states s.
+func (t *tree) checksInside(s states) bool {
+	return t.rules.Child(s.path, "config", false) == perm.Checked || s.renamed() && t.rules.Child(s.lower, "config", false) == perm.Checked
 }
 
 // closes reports whether the mode would make a git directory that was created outside

@@ -20,11 +20,10 @@ type replacement struct {
 	created bool // the new file counts as created inside
 }
 
-// allowChecked decides about r, of which an end has the level Checked; its directories are
-// open as from and to. It returns the replacement to do instead of the rename, nil to do
+// allowChecked decides about r, of which an end has the level Checked. It returns the replacement to do instead of the rename, nil to do
 // the rename itself. The error is a reason for the audit log, or an errno. The caller holds
 // t.renameMu for writing.
-func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
+func (t *tree) allowChecked(r *renaming) (*replacement, error) {
 	var (
 		src, dst = t.level(&r.from, false), t.level(&r.to, false)
 		a, b     = t.part(r.from.dir, r.from.name), t.part(r.to.dir, r.to.name)
@@ -32,7 +31,7 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	switch {
 	case r.swap || r.src.typ() != unix.S_IFREG || r.dst != nil && r.dst.isDir():
 		return nil, errors.New("git itself replaces files only")
-	case src == perm.Checked && (!t.created.has(fdName{from, r.from.name}, r.src) || !a.Writes()):
+	case src == perm.Checked && (!t.created.has(r.srcAt, r.src) || !a.Writes()):
 		return nil, errors.New(createdOutside)
 	case dst == perm.Write:
 		return nil, nil // index.lock becomes index
@@ -40,7 +39,7 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 		return nil, errors.New("git itself renames only its lock files here")
 	case b == gitguard.Lock && r.dst != nil:
 		return nil, errors.New("another git process holds the lock")
-	case !b.Replaced() && b.Writes() && (r.dst == nil || t.created.has(fdName{to, r.to.name}, r.dst)):
+	case !b.Replaced() && b.Writes() && (r.dst == nil || t.created.has(r.dstAt, r.dst)):
 		return nil, nil
 	case !b.Replaced():
 		return nil, errors.New(createdOutside)
@@ -49,7 +48,7 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	case b == gitguard.Todo && !t.created.mayHave(r.to.dir.ident()):
 		return nil, errors.New(createdOutside)
 	}
-	text, mode, errno := t.content(from, r.from.name, r.src)
+	text, mode, errno := t.content(r.srcAt, r.src)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -57,7 +56,7 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	if r.dst == nil {
 		n.created = t.created.mayHave(r.to.dir.ident())
 	} else {
-		n.mode, n.created = uint32(r.dst.Mode)&0o777, t.created.has(fdName{to, r.to.name}, r.dst)
+		n.mode, n.created = uint32(r.dst.Mode)&0o777, t.created.has(r.dstAt, r.dst)
 	}
 	path := t.table.path(r.to.dir, r.to.name)
 	if b != gitguard.Config {
@@ -65,20 +64,20 @@ func (t *tree) allowChecked(r *renaming, from, to int) (*replacement, error) {
 	}
 	c := gitguard.Change{File: path, New: text, Fresh: n.created}
 	if r.dst != nil {
-		if c.Old, _, errno = t.content(to, r.to.name, r.dst); errno != 0 {
+		if c.Old, _, errno = t.content(r.dstAt, r.dst); errno != 0 {
 			return nil, errno
 		}
 	}
 	return n, c.Check()
 }
 
-// content reads the regular file called name of the directory dir. The file must be obj.
-func (t *tree) content(dir int, name string, obj *object) (text string, mode uint32, errno syscall.Errno) {
-	fd, errno := openBeneath(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// content reads the regular file at a, which must be obj.
+func (t *tree) content(a fdName, obj *object) (text string, mode uint32, errno syscall.Errno) {
+	fd, errno := openBeneath(a.fd, a.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errno != 0 {
 		return "", 0, errno
 	}
-	f := os.NewFile(uintptr(fd), name)
+	f := os.NewFile(uintptr(fd), a.name)
 	defer f.Close()
 	o, errno := t.stat(fdName{fd: fd})
 	switch {
@@ -99,7 +98,7 @@ func (t *tree) content(dir int, name string, obj *object) (text string, mode uin
 
 // put does r by writing a new file with n's content to r.to, and removing r.from. The
 // directories are open as from and to. The caller holds t.renameMu for writing.
-func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
+func (t *tree) put(r *renaming, n *replacement, from, to *openDir) syscall.Errno {
 	if errno := t.quota.take(objectCost + int64(len(n.text))); errno != 0 {
 		return errno
 	}
@@ -117,15 +116,15 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 	}
 	if r.dst != nil {
 		t.created.remove(r.dst)
-		t.quota.removed(victim, r.dst)
+		if t.copied == nil || r.dstOwn {
+			t.quota.removed(victim, r.dst)
+		}
 	}
 	if n.created {
-		t.created.add(fdName{to, r.to.name}, made)
+		t.created.add(fdName{to.fd, r.to.name}, made)
 	}
-	src := fdName{from, r.from.name}
-	if o, errno := t.stat(src); errno == 0 && t.created.has(src, o) && unix.Unlinkat(from, r.from.name, 0) == nil {
+	if o, src, errno := t.statEntry(*from, r.from.name); errno == 0 && t.created.has(src, o) && t.unlink(from, r.from.name, r.src, nil) == 0 {
 		t.created.remove(r.src)
-		t.quota.removed(nil, r.src)
 	}
 	// To the kernel the old file was renamed, and it goes on to use that node.
 	t.table.move(r.from.dir, r.from.name, r.to.dir, r.to.name, false)
@@ -139,10 +138,18 @@ func (t *tree) put(r *renaming, n *replacement, from, to int) syscall.Errno {
 	return 0
 }
 
-// write puts a new file with the content of n at name in the directory dir, replacing a
-// file that is there.
-func (t *tree) write(dir int, name string, n *replacement) (*object, syscall.Errno) {
-	c, errno := newTempFile(dir)
+// write puts a new file with the content of n at name in d, replacing a file that is there.
+func (t *tree) write(d *openDir, name string, n *replacement) (*object, syscall.Errno) {
+	if t.copied != nil {
+		errno := t.ensureUpper(d)
+		if errno == 0 {
+			_, errno = t.noteHost(*d, name)
+		}
+		if errno != 0 {
+			return nil, errno
+		}
+	}
+	c, errno := newTempFile(t.tempDir(*d))
 	if errno != 0 {
 		return nil, errno
 	}
@@ -159,7 +166,7 @@ func (t *tree) write(dir int, name string, n *replacement) (*object, syscall.Err
 	}
 	obj, errno := t.stat(fdName{fd: c.fd})
 	if errno == 0 {
-		errno = t.install(c, name)
+		errno = t.install(c, d.fd, name)
 	}
 	return obj, errno
 }

@@ -30,7 +30,7 @@ type syscallIntent struct {
 func (t *tree) auditKernelDenial(c *fuse.InHeader, n *node) {
 	l := n.getLevel()
 	if n.isDir() {
-		inside, ok := t.rules.Constant(n.getState())
+		inside, ok := t.constant(n.getState())
 		if !ok {
 			return // the mode allows everything
 		}

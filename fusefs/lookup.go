@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/cow"
 	"wolffia/perm"
 )
 
@@ -39,7 +40,7 @@ func (t *tree) level(e *entry, isDir bool) perm.Level {
 		l = &e.levels[1]
 	}
 	if *l == unknownLevel {
-		*l = t.rules.Child(e.dir.getState(), e.name, isDir)
+		*l = t.childLevel(e.dir.getState(), e.name, isDir)
 	}
 	return *l
 }
@@ -62,13 +63,13 @@ func (t *tree) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fu
 	}
 	t.renameMu.RLock()
 	defer t.renameMu.RUnlock()
-	h, errno := t.acquireDir(e.dir)
+	d, errno := t.acquireDir(e.dir)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	defer h.release()
+	defer d.release()
 	known := t.table.child(e.dir, name)
-	_, errno = t.find(in, &e, h.fd, known, out)
+	_, errno = t.find(in, &e, d, known, out)
 	if errno == syscall.ENOENT {
 		if t.table.vanish(e.dir, name, known) {
 			t.pinOrphan(known)
@@ -95,11 +96,11 @@ func (t *tree) absent(e *entry, out *fuse.EntryOut) fuse.Status {
 	return fuse.OK
 }
 
-// find looks e up in its directory, which is open as fd, and gives the kernel a node for
+// find looks e up in its directory, which is open as d, and gives the kernel a node for
 // it. known is the node that the kernel has at e, if the caller knows it. The caller holds
 // t.renameMu.
-func (t *tree) find(in *fuse.InHeader, e *entry, fd int, known *node, out *fuse.EntryOut) (*node, syscall.Errno) {
-	r, errno := t.lookupEntry(e, fd, known)
+func (t *tree) find(in *fuse.InHeader, e *entry, d openDir, known *node, out *fuse.EntryOut) (*node, syscall.Errno) {
+	r, errno := t.lookupEntry(e, d, known)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -118,6 +119,11 @@ func (t *tree) find(in *fuse.InHeader, e *entry, fd int, known *node, out *fuse.
 type lookupResult struct {
 	obj *object
 	fd  int // O_PATH, of the object; -1 if it was not opened
+
+	// Of a copied tree.
+	upper     bool     // it is in the upper layer
+	half      cow.Half // where the lower half of a directory is
+	lowerPath string   // for cow.Moved
 }
 
 func (r lookupResult) close() {
@@ -126,17 +132,52 @@ func (r lookupResult) close() {
 	}
 }
 
-// lookupEntry returns the object at e, whose directory is open as fd; known is as in find.
+// lookupEntry returns the object at e, whose directory is open as d; known is as in find.
+func (t *tree) lookupEntry(e *entry, d openDir, known *node) (lookupResult, syscall.Errno) {
+	if !d.upper {
+		return t.lookupHost(e, d.fd, known)
+	}
+	r, errno := t.lookupUpper(e, d.fd, known)
+	switch {
+	case errno != syscall.ENOENT || r.obj != nil: // with an object it is a whiteout
+	case d.lower != nil:
+		r, errno = t.lookupHost(e, d.lower.fd, known)
+	}
+	return r, errno
+}
+
+// lookupUpper is lookupEntry for the upper half fd of a directory. With ENOENT the result has the
+// whiteout, if there is one.
+func (t *tree) lookupUpper(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
+	a := fdName{fd, e.name}
+	obj, errno := t.examine(a)
+	r := lookupResult{obj: obj, fd: -1, upper: true}
+	switch {
+	case errno != 0:
+	case isWhiteout(obj):
+		errno = syscall.ENOENT
+	case obj.isDir() && known != nil && known.ident() == obj.ident:
+		r.half, r.lowerPath = known.half(e.dir, e.name)
+	case obj.isDir():
+		r.fd, r.half, r.lowerPath, errno = t.openUpper(a)
+	}
+	if r.half == cow.Moved {
+		t.judgeMoved(e, r.lowerPath)
+	}
+	return r, errno
+}
+
+// lookupHost is lookupEntry for the directory fd of the host.
 // In a watched directory, whose entries the kernel believes for long, the result is open as
 // well: the kernel opens files without asking, and the name may be another object's by the
 // time of their first use.
-func (t *tree) lookupEntry(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
+func (t *tree) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
 	if !e.dir.watched.Load() {
 		obj, errno := t.examine(fdName{fd, e.name})
-		return lookupResult{obj, -1}, errno
+		return lookupResult{obj: obj, fd: -1}, errno
 	}
 	if obj := t.ifOpen(known, fdName{fd, e.name}); obj != nil {
-		return lookupResult{obj, -1}, 0
+		return lookupResult{obj: obj, fd: -1}, 0
 	}
 	path, errno := openBeneath(fd, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
@@ -150,7 +191,7 @@ func (t *tree) lookupEntry(e *entry, fd int, known *node) (lookupResult, syscall
 		unix.Close(path)
 		return lookupResult{fd: -1}, errno
 	}
-	return lookupResult{obj, path}, 0
+	return lookupResult{obj: obj, fd: path}, 0
 }
 
 // ifOpen returns the object at a if it is that of n and n is open, else nil. n may be nil.
@@ -176,14 +217,20 @@ func (t *tree) ifOpen(n *node, a fdName) *object {
 func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 	obj := r.obj
 	n, old := t.table.enter(e.dir, e.name, obj, func(n *node) {
-		n.setLevel(t.level(e, obj.isDir()), t.inside(e.dir.getState(), e.name, obj.isDir()))
+		l, in := t.level(e, obj.isDir()), t.inside(e.dir.getState(), e.name, obj.isDir())
+		if t.copied != nil {
+			n.layers = t.newLayers(e, &r)
+			t.copied.noteMoved(n, e.dir, e.name)
+			l, in = t.judge(n, e.dir, e.dir.getState(), e.name)
+		}
+		n.setLevel(l, in)
 	})
 	n.validatedAt.Store(t.clock())
 	t.pinOrphan(old)
 	t.pruneIfFull()
 	if r.fd >= 0 {
 		h := t.fds.add(n, usePath, r.fd)
-		if n.isDir() && !n.watched.Load() {
+		if n.isDir() && !n.watched.Load() && !n.inUpper() {
 			t.watch.add(n, h.fd)
 			// It may have changed before the watch began.
 			if again, errno := t.examine(fdName{fd: h.fd}); errno == 0 {
@@ -194,15 +241,6 @@ func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 	}
 	t.fillEntry(e.dir, n, obj, out)
 	return n
-}
-
-// inside returns the state inside the entry called name of a directory with the state s; 0 if
-// the entry is not a directory.
-func (t *tree) inside(s perm.State, name string, isDir bool) perm.State {
-	if !isDir {
-		return 0
-	}
-	return t.rules.Enter(s, name)
 }
 
 // pinOrphan keeps n's descriptor open after n lost its name, since nothing leads to n any

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/cow"
 	"wolffia/internal/probe"
 	"wolffia/internal/test/mounttest"
 	"wolffia/internal/test/testenv"
@@ -31,6 +32,7 @@ type setup struct {
 	Memory  int64
 	Bind    [2]string                                       // what of the host directory the client sees mounted on what else
 	Old     bool                                            // as on a kernel before 6.16
+	Copied  bool                                            // changes go to an upper layer
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
 }
 
@@ -163,6 +165,7 @@ func serve(t *testing.T, s setup, args childArgs) {
 	denials := make(chan Denial, 10000)
 	srv, err := Serve(child.Ctx, child.Device, &Options{
 		Root: int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
+		Copy:    copyOf(t, s, args),
 		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, Quota: s.Quota, Memory: s.Memory, Denied: func(d Denial) {
 			select {
 			case denials <- d:
@@ -184,6 +187,36 @@ func serve(t *testing.T, s setup, args childArgs) {
 	if fds := srv.Stats().FDs; fds != 0 {
 		t.Errorf("%d descriptors left open", fds)
 	}
+}
+
+// copyOf returns the upper layer of a copied mount, in the directories "upper" and "work" beside the host's.
+func copyOf(t *testing.T, s setup, args childArgs) *Copy {
+	if !s.Copied {
+		return nil
+	}
+	base := filepath.Dir(args.Host)
+	open := func(name string) int {
+		dir := filepath.Join(base, name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return int(f.Fd())
+	}
+	f, err := os.OpenFile(filepath.Join(base, "base.log"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := cow.OpenLog(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	return &Copy{Upper: open("upper"), Work: open("work"), Log: log}
 }
 
 // answer answers the client's questions until it is gone, and then gives all

@@ -29,7 +29,7 @@ type node struct {
 	typ   uint32                   // the S_IFMT bits, which never change
 
 	level atomic.Uint32 // a perm.Level
-	state atomic.Int32  // a perm.State: what holds inside, if it is a directory
+	state atomic.Uint64 // states, packed: what holds inside, if it is a directory
 
 	validatedAt atomic.Int64 // when it was last found at its name, by tree.clock
 
@@ -38,6 +38,8 @@ type node struct {
 	watched atomic.Bool // a directory in which the host's changes are noticed
 
 	proof atomic.Pointer[proof] // of a directory; nil: none yet
+
+	layers *layers // nil: the tree is not copied
 
 	// Guarded by table.mu.
 	parent   *node // nil for the root and for an orphan
@@ -83,9 +85,9 @@ func (n *node) isDir() bool     { return n.typ == unix.S_IFDIR }
 func (n *node) isRegular() bool { return n.typ == unix.S_IFREG }
 
 func (n *node) getLevel() perm.Level { return perm.Level(n.level.Load()) }
-func (n *node) getState() perm.State { return perm.State(n.state.Load()) }
+func (n *node) getState() states     { return unpack(n.state.Load()) }
 
-func (n *node) setLevel(l perm.Level, s perm.State) {
+func (n *node) setLevel(l perm.Level, s states) {
 	n.level.Store(uint32(l))
-	n.state.Store(int32(s))
+	n.state.Store(s.pack())
 }

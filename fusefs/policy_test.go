@@ -158,7 +158,7 @@ func showForeign(t *testing.T) {
 			t.Fatal(errno)
 		}
 		level := tr.rules.Child(0, name, false)
-		if got := tr.mode(obj, level, 0) & 0o7777; got != want {
+		if got := tr.mode(obj, level, states{}) & 0o7777; got != want {
 			t.Errorf("%s of mode %o: shown as %o, want %o", name, obj.Mode&0o7777, got, want)
 		}
 	}

@@ -30,6 +30,9 @@ func (t *tree) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
 	if u == usePath {
 		return t.walk(n)
 	}
+	if u == useWrite && t.copied != nil && !n.inUpper() {
+		return nil, syscall.EROFS // it is copied first: see unshare
+	}
 	if !n.isRegular() {
 		return nil, syscall.EINVAL // opening a FIFO or device could have effects
 	}
@@ -48,11 +51,11 @@ func (t *tree) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
 // acquireDir opens the directory n for the use of names in it. n must still be at its own
 // name, which gave it its state: a process that holds it open, or works in it, would
 // otherwise keep that state wherever the host moves it. The caller holds t.renameMu.
-func (t *tree) acquireDir(n *node) (*handle, syscall.Errno) {
+func (t *tree) acquireDir(n *node) (openDir, syscall.Errno) {
 	if errno := t.validatePath(n); errno != 0 {
-		return nil, errno
+		return openDir{}, errno
 	}
-	return t.acquireLocked(n, usePath)
+	return t.halves(n)
 }
 
 // maxDepth is how many directories deep names can be used, enough for each path of PATH_MAX
@@ -129,12 +132,12 @@ func (t *tree) validate(n *node, now int64, fresh time.Duration) (int64, syscall
 		if parent == nil {
 			return 0, syscall.ENOENT
 		}
-		h, errno := t.acquireLocked(parent, usePath)
+		d, errno := t.halves(parent)
 		if errno != 0 {
 			return 0, errno
 		}
-		o, errno := t.stat(fdName{h.fd, name})
-		h.release()
+		o, _, errno := t.statEntry(d, name)
+		d.release()
 		if errno = t.checkSame(n, o, errno); errno != 0 {
 			return 0, errno
 		}
@@ -176,6 +179,14 @@ func (t *tree) step(dir *handle, n *node) (*handle, syscall.Errno) {
 	parent, name := t.table.place(n)
 	if parent != dir.node {
 		return nil, syscall.ESTALE // it became an orphan just now
+	}
+	if parent.inUpper() && !n.inUpper() {
+		lower, errno := t.lowerHalf(parent)
+		if errno != 0 {
+			return nil, t.checkSame(n, nil, errno)
+		}
+		defer lower.release()
+		dir = lower
 	}
 	fd, errno := openBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {

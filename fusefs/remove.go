@@ -4,8 +4,6 @@ import (
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"golang.org/x/sys/unix"
-
 	"wolffia/perm"
 )
 
@@ -30,14 +28,17 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 	}
 	t.renameMu.Lock()
 	defer t.renameMu.Unlock()
-	h, errno := t.acquireDir(e.dir)
+	d, errno := t.acquireDir(e.dir)
 	if errno != 0 {
 		return errno
 	}
-	defer h.release()
-	obj, errno := t.stat(fdName{h.fd, name})
+	defer func() { d.release() }() // as unlink leaves it
+	obj, a, errno := t.statEntry(d, name)
 	if errno != 0 {
 		return errno // an object that the host makes there from here on has not been judged
+	}
+	if errno := t.judgeDir(o, in, &e, d, a, obj); errno != 0 {
+		return errno
 	}
 	if obj.isDir() != isDir { // hidden as the other kind, perhaps
 		if errno := t.allowName(o, in, &e, obj.isDir()); errno != 0 {
@@ -45,18 +46,19 @@ func (t *tree) remove(o op, in *fuse.InHeader, name string) syscall.Errno {
 		}
 	}
 	checked := t.level(&e, obj.isDir()) == perm.Checked
-	if checked && !t.created.has(fdName{h.fd, name}, obj) || t.mustExist(&e, obj) {
+	if checked && !t.created.has(a, obj) || t.mustExist(&e, obj) {
 		return t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, createdOutside)
 	}
-	flags := 0
-	if isDir {
-		flags = unix.AT_REMOVEDIR
+	switch {
+	case isDir && !obj.isDir():
+		return syscall.ENOTDIR
+	case !isDir && obj.isDir():
+		return syscall.EISDIR
 	}
 	victim := t.openVictim(&e)
-	if err := unix.Unlinkat(h.fd, name, flags); err != nil {
-		return errnoOf(err)
+	if errno := t.unlink(&d, name, obj, victim); errno != 0 {
+		return errno
 	}
-	t.quota.removed(victim, obj)
 	if victim == nil || obj.isDir() {
 		t.created.remove(obj)
 	} else {

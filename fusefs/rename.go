@@ -15,6 +15,11 @@ type renaming struct {
 	from, to entry
 	src, dst *object // dst is nil if to does not exist
 	swap     bool
+
+	srcAt, dstAt   fdName // where they are
+	srcOwn, dstOwn bool   // in the upper layer of a copied tree
+
+	copyFirst []*node // what has to be copied to the upper layer before
 }
 
 // Rename moves or exchanges names. Both must be writable for the object that comes to lie
@@ -32,23 +37,36 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 	if r.to, errno = t.entry(in.Newdir, b); errno != 0 {
 		return fuse.Status(errno)
 	}
-	t.renameMu.Lock()
-	defer t.renameMu.Unlock()
-	return fuse.Status(t.rename(&r, in.Flags))
+	const attempts = 4 // the host may replace what was copied
+	for range attempts {
+		t.renameMu.Lock()
+		errno = t.rename(&r, in.Flags)
+		t.renameMu.Unlock()
+		if len(r.copyFirst) == 0 {
+			return fuse.Status(errno)
+		}
+		for _, n := range r.copyFirst {
+			if errno := t.needCopy(n); errno != 0 {
+				return fuse.Status(errno)
+			}
+		}
+		r.copyFirst = nil
+	}
+	return fuse.Status(syscall.EBUSY)
 }
 
-// rename does r. The caller holds t.renameMu for writing.
+// rename does r, or sets r.copyFirst. The caller holds t.renameMu for writing.
 func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	from, errno := t.acquireDir(r.from.dir)
 	if errno != 0 {
 		return errno
 	}
-	defer from.release()
+	defer func() { from.release() }() // as the rename leaves it
 	to, errno := t.acquireDir(r.to.dir)
 	if errno != 0 {
 		return errno
 	}
-	defer to.release()
+	defer func() { to.release() }()
 
 	// A hidden name is refused before it is looked at.
 	if t.hidden(&r.from) || t.hidden(&r.to) {
@@ -57,30 +75,35 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		}
 		return t.allowName(opRename, r.in, &r.to, false)
 	}
-	if r.src, errno = t.stat(fdName{from.fd, r.from.name}); errno != 0 {
+	if errno = t.lookAt(r, from, to); errno != 0 {
 		return errno
 	}
-	if r.dst, errno = t.stat(fdName{to.fd, r.to.name}); errno != 0 && errno != syscall.ENOENT {
-		return errno
-	}
-	replaced, errno := t.allowRename(r, from.fd, to.fd)
+	replaced, errno := t.allowRename(r, to)
 	if errno != 0 {
 		return errno
 	}
 	if replaced != nil {
-		return t.put(r, replaced, from.fd, to.fd)
+		return t.put(r, replaced, &from, &to)
 	}
 	victim := t.openVictim(&r.to)
 	if r.dst == nil && t.level(&r.to, r.src.isDir()) == perm.Checked {
 		flags |= unix.RENAME_NOREPLACE // a file that the host has just made could be git's lock
 	}
-	if err := unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, uint(flags)); err != nil {
-		return errnoOf(err)
-	}
 	// Of two names of one file rename(2) changes nothing. The kernel renames its nodes anyway.
 	same := r.dst != nil && r.dst.ident == r.src.ident
-	if !r.swap && !same {
+	if t.copied != nil {
+		errno = t.renameUpper(r, &from, &to, flags)
+	} else {
+		errno = errnoOf(unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, uint(flags)))
+	}
+	if errno != 0 || r.copyFirst != nil {
+		return errno
+	}
+	if !r.swap && !same && (t.copied == nil || r.dstOwn) {
 		t.quota.removed(victim, r.dst)
+	}
+	if victim != nil && !victim.isDir() && t.copied != nil && !r.dstOwn && !r.swap && r.to.dir.merges() {
+		victim.layers.lowerPath = lowerPathOf(r.to.dir, r.to.name)
 	}
 	t.table.move(r.from.dir, r.from.name, r.to.dir, r.to.name, r.swap || same)
 	t.applyRules(&r.to)
@@ -98,11 +121,27 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	return 0
 }
 
+// lookAt fills in the objects of r, whose directories are open as from and to.
+func (t *tree) lookAt(r *renaming, from, to openDir) (errno syscall.Errno) {
+	if r.src, r.srcAt, errno = t.statEntry(from, r.from.name); errno != 0 {
+		return errno
+	}
+	if r.dst, r.dstAt, errno = t.statEntry(to, r.to.name); errno != 0 && errno != syscall.ENOENT {
+		return errno
+	}
+	r.srcOwn = from.upper && r.srcAt.fd == from.fd
+	r.dstOwn = r.dst != nil && to.upper && r.dstAt.fd == to.fd
+	if errno = t.judgeDir(opRename, r.in, &r.from, from, r.srcAt, r.src); errno == 0 && r.dst != nil {
+		errno = t.judgeDir(opRename, r.in, &r.to, to, r.dstAt, r.dst)
+	}
+	return errno
+}
+
 // allowRename asks the gate about each name with each object that is there before or after,
 // compares what holds inside directories, and has checked files decided by allowChecked. It
-// returns the replacement to do instead of the rename, nil to do the rename. The directories
-// are open as from and to.
-func (t *tree) allowRename(r *renaming, from, to int) (*replacement, syscall.Errno) {
+// returns the replacement to do instead of the rename, nil to do the rename. The directory of r.to
+// is open as to.
+func (t *tree) allowRename(r *renaming, to openDir) (*replacement, syscall.Errno) {
 	type end struct {
 		*entry
 		obj *object
@@ -134,12 +173,12 @@ func (t *tree) allowRename(r *renaming, from, to int) (*replacement, syscall.Err
 		return refuse(&r.to, createdOutside)
 	case r.dst == nil && t.completes(&r.to, to):
 		return refuse(&r.to, becomesGit)
-	case checked == nil && movesDir && t.inside(r.from.dir.getState(), r.from.name, true) != t.inside(r.to.dir.getState(), r.to.name, true):
+	case checked == nil && movesDir && t.inside(r.from.dir.getState(), r.from.name, true).path != t.inside(r.to.dir.getState(), r.to.name, true).path:
 		return nil, syscall.EXDEV // mv(1) then copies, name by name
 	case checked == nil:
 		return nil, 0
 	}
-	replaced, err := t.allowChecked(r, from, to)
+	replaced, err := t.allowChecked(r)
 	if err != nil {
 		if errno, ok := err.(syscall.Errno); ok && errno != syscall.EACCES {
 			return nil, errno
@@ -152,8 +191,17 @@ func (t *tree) allowRename(r *renaming, from, to int) (*replacement, syscall.Err
 // applyRules gives the node at e, if the kernel has one, the level of its new name. Nodes
 // below a directory keep theirs: the state inside it is the same as before.
 func (t *tree) applyRules(e *entry) {
-	if n := t.table.child(e.dir, e.name); n != nil {
-		n.setLevel(t.level(e, n.isDir()), t.inside(e.dir.getState(), e.name, n.isDir()))
-		n.validatedAt.Store(t.clock())
+	n := t.table.child(e.dir, e.name)
+	if n == nil {
+		return
 	}
+	l, in := t.level(e, n.isDir()), t.inside(e.dir.getState(), e.name, n.isDir())
+	if t.copied != nil {
+		l, in = t.judge(n, e.dir, e.dir.getState(), e.name)
+		t.table.mu.Lock()
+		t.copied.noteMoved(n, e.dir, e.name)
+		t.table.mu.Unlock()
+	}
+	n.setLevel(l, in)
+	n.validatedAt.Store(t.clock())
 }

@@ -53,20 +53,25 @@ const (
 func (t *tree) applyRulesToAll() (revoked []uint64) {
 	t.table.mu.Lock()
 	defer t.table.mu.Unlock()
-	set := func(n *node, l perm.Level, s perm.State) {
+	set := func(n *node, l perm.Level, s states) {
 		if l < perm.Read && n.getLevel() >= perm.Read {
 			revoked = append(revoked, n.id)
 		}
 		n.setLevel(l, s)
 	}
 	root := t.root.node
-	set(root, max(t.rules.RootLevel(), perm.View), t.rules.Root())
+	set(root, max(t.rules.RootLevel(), perm.View), both(t.rules.Root()))
 	within := map[*trail]perm.State{root.trail: t.rules.Root()}
 	dirs := []*node{root}
 	for _, n := range t.table.nodes {
 		if n.parent == nil && n != root {
 			s, name := t.stateOf(n.trail.up, within), n.trail.name
-			set(n, t.rules.Child(s, name, n.isDir()), t.inside(s, name, n.isDir()))
+			l, in := t.childLevel(both(s), name, n.isDir()), t.inside(both(s), name, n.isDir())
+			if n.layers != nil && !n.inUpper() && n.layers.lowerPath != "" {
+				_, lower := t.judgePath(n.layers.lowerPath, n.isDir())
+				l = min(l, lower)
+			}
+			set(n, l, in)
 			dirs = append(dirs, n)
 		}
 	}
@@ -74,7 +79,8 @@ func (t *tree) applyRulesToAll() (revoked []uint64) {
 		dir := dirs[len(dirs)-1]
 		dirs = dirs[:len(dirs)-1]
 		for name, n := range dir.children {
-			set(n, t.rules.Child(dir.getState(), name, n.isDir()), t.inside(dir.getState(), name, n.isDir()))
+			l, in := t.judge(n, dir, dir.getState(), name)
+			set(n, l, in)
 			if n.isDir() {
 				dirs = append(dirs, n)
 			}

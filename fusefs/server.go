@@ -49,6 +49,9 @@ type Options struct {
 	// repositories may have paths below it; with "" they may have no absolute path.
 	Shown string
 
+	// Copy keeps changes out of Root; nil makes them in Root.
+	Copy *Copy
+
 	// Timeout is how long the kernel may cache names and attributes where changes by the
 	// host are not noticed, and so how late those may show; 0 is a second.
 	Timeout time.Duration
@@ -235,14 +238,34 @@ func newTree(opts *Options) (_ *tree, err error) {
 		// copy's.
 		t.bornKnown = fs.Type != unix.OVERLAYFS_SUPER_MAGIC
 	}
+	upper := -1
+	if opts.Copy != nil {
+		if t.copied, upper, err = newUpperLayer(opts, t.logger); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				unix.Close(upper)
+				unix.Close(t.copied.work)
+			}
+		}()
+	}
 	obj, errno := t.stat(fdName{fd: root})
 	if errno != 0 {
 		return nil, fmt.Errorf("stat the root of the tree: %w", errno)
 	}
 	n := newNode(obj)
-	n.setLevel(max(t.rules.RootLevel(), perm.View), t.rules.Root())
+	n.setLevel(max(t.rules.RootLevel(), perm.View), both(t.rules.Root()))
+	if t.copied != nil {
+		if err := t.rootLayers(n, obj, upper); err != nil {
+			return nil, err
+		}
+	}
 	t.table = newTable(n)
-	t.root = t.fds.add(n, usePath, root) // held until close
+	if t.copied != nil {
+		t.copied.lower, root = t.fds.add(n, useLower, root), upper
+	}
+	t.root = t.fds.add(n, usePath, root) // held until close, as copied.lower
 	if !opts.NoWatch {
 		t.watchRoot()
 	}

@@ -50,10 +50,11 @@ type tree struct {
 
 	beginnings beginnings
 
-	quota *quota // nil: no limit
-	dev   *device
-	inval *invalQueue
-	watch *watcher // nil: the host's changes are not noticed
+	quota  *quota      // nil: no limit
+	copied *upperLayer // nil: changes go to the host's directory
+	dev    *device
+	inval  *invalQueue
+	watch  *watcher // nil: the host's changes are not noticed
 
 	maxNodes         int          // above it the kernel is asked to forget some
 	nextPrune        atomic.Int64 // when it may be asked again, by clock
@@ -128,7 +129,11 @@ func (t *tree) release(n *node) {
 		defer h.release()
 		fd = h.fd
 	}
-	t.watch.remove(n, fd)
+	if n.layers != nil {
+		t.releaseLayers(n)
+	} else {
+		t.watch.remove(n, fd)
+	}
 	if t.quota != nil && len(t.table.links(n)) == 0 {
 		t.quota.forgotten(n, fd)
 	}
@@ -148,5 +153,9 @@ func (t *tree) close() {
 		t.fds.forget(n)
 	}
 	t.root.release()
+	if t.copied != nil {
+		t.copied.lower.release()
+		unix.Close(t.copied.work)
+	}
 	unix.Close(t.proc)
 }

@@ -43,6 +43,13 @@ var differences = []difference{
 			return a.Do == "tmpfile" && mount.Errno == unix.EOPNOTSUPP && plain.Errno == 0
 		},
 	},
+	{
+		"positions in a directory of a copied mount are small numbers", "they outlive the file system that the names are on",
+		func(a *action, mount, plain result) bool {
+			return mount.Errno == unix.EISDIR && plain.Errno == unix.EINVAL || a.Do == "seek" && mount.Errno == 0 && plain.Errno == unix.EINVAL
+		},
+	},
+	{"the links of a directory of a copied mount", "it has two halves", nil},
 	{"set-id bits are neither shown nor set", "they would lend the server's user", nil},
 	{"the names of one file share no mapping, lock or FIFO", "the rules are about names, so that each is an inode to the kernel", nil},
 	{"numbers of inodes are the host's, that of the device is not", "it is a mount", nil},
@@ -72,6 +79,22 @@ func TestTwins(t *testing.T) {
 	})
 	t.Run("Links", func(t *testing.T) {
 		twins(t, setup{Timeout: time.Hour, FDs: 16}, menu{links: true, search: user})
+	})
+}
+
+// TestCopiedTwins is cow.md's acceptance test 2: a copied mount is as a plain directory, and leaves the
+// host's directory as it was.
+func TestCopiedTwins(t *testing.T) {
+	testenv.Both(t)
+	user := !rootServes()
+	t.Run("LongTimeout", func(t *testing.T) {
+		twins(t, setup{Copied: true, Timeout: time.Hour}, menu{copied: true, search: user})
+	})
+	t.Run("FewDescriptors", func(t *testing.T) {
+		twins(t, setup{Copied: true, Timeout: time.Millisecond, FDs: 16, NoWatch: true}, menu{copied: true, search: user})
+	})
+	t.Run("Hiding", func(t *testing.T) {
+		twins(t, setup{Copied: true, Timeout: time.Hour}, menu{copied: true, hiding: true, search: user})
 	})
 }
 
@@ -253,6 +276,10 @@ func (p *pair) play(t *testing.T, seed uint64, as []action) (at int, why string)
 			p.do(action{Do: "stat", A: name})
 		}
 	}
+	before := ""
+	if p.menu.copied {
+		before = picture(t, filepath.Join(p.host, round))
+	}
 	e := &episode{pair: p, menu: p.menuOf(seed), begun: map[[2]int]int{}}
 	at = len(as)
 	p.story = nil
@@ -275,6 +302,9 @@ func (p *pair) play(t *testing.T, seed uint64, as []action) (at int, why string)
 	}
 	var diffs []string
 	p.settle(t, round, &diffs)
+	if p.menu.copied && picture(t, filepath.Join(p.host, round)) != before {
+		diffs = append(diffs, "the host's directory has changed")
+	}
 	if why == "" && diffs != nil {
 		why = "the trees differ: " + strings.Join(diffs, "; ")
 	}
@@ -343,7 +373,7 @@ func (e *episode) compare(i int, a *action, mount, plain result) string {
 			mount.Errno, plain.Errno = 0, 0
 		}
 	}
-	if e.menu.hiding {
+	if e.menu.hiding || e.menu.copied {
 		mount.Text, plain.Text = untold.ReplaceAllString(mount.Text, "$1"), untold.ReplaceAllString(plain.Text, "$1")
 	}
 	if mount.Errno == plain.Errno && mount.Text == plain.Text && slices.Equal(mount.Names, plain.Names) {
@@ -375,7 +405,7 @@ func (p *pair) settle(t *testing.T, round string, diffs *[]string) {
 			err := unix.Lstat(filepath.Join(root, rel), &stats[i])
 			st := stats[i]
 			texts[i] = fmt.Sprintf("%v mode=%o nlink=%d", err, st.Mode, st.Nlink)
-			if p.menu.hiding {
+			if p.menu.hiding || p.menu.copied {
 				texts[i] = untold.ReplaceAllString(texts[i], "$1")
 			}
 		}
@@ -402,6 +432,9 @@ func (p *pair) settle(t *testing.T, round string, diffs *[]string) {
 				texts[i] += fmt.Sprintf(" mtime=%s %q", moment(st.Mtim), names[i])
 			}
 		}
+		if p.menu.copied { // see picture
+			texts[2], stats[2], names[2] = texts[1], stats[1], nil
+		}
 		if texts[0] != texts[1] || texts[2] != texts[1] {
 			*diffs = append(*diffs, fmt.Sprintf("%q\n\tmount:  %s\n\tplain:  %s\n\tbehind: %s", rel, texts[0], texts[1], texts[2]))
 		}
@@ -422,6 +455,42 @@ func (p *pair) settle(t *testing.T, round string, diffs *[]string) {
 		}
 	}
 	walk("")
+}
+
+// picture returns what is at dir and below: kinds, modes, times and content.
+func picture(t *testing.T, dir string) string {
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s mode=%o nlink=%d ino=%d mtime=%v ", path, st.Mode, st.Nlink, st.Ino, st.Mtim)
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFREG:
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(&b, digest(data))
+		case unix.S_IFLNK:
+			to, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, "%q\n", to)
+		default:
+			fmt.Fprintln(&b)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 // shrink returns fewer actions that still give a difference, and which.

@@ -21,25 +21,33 @@ import (
 const all = math.MaxInt64
 
 // unshare makes sure that a change of n changes nothing outside of the tree. Only the first
-// keep bytes of the content matter from then on. It returns a lock, held for reading, under
-// which that stays so; the caller unlocks it. The lock is nil if n is not a regular file:
-// others cannot be copied. The caller does not hold t.renameMu.
+// keep bytes of the content matter from then on. In a copied tree n is in the upper layer then. It
+// returns a lock, held for reading, under which that stays so; the caller unlocks it. The lock is nil
+// if n is not a regular file. The caller does not hold t.renameMu.
 func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	if !n.isRegular() {
-		return nil, 0
+		return nil, t.needOwn(n) // a direct tree cannot copy others
 	}
-	lock := &t.contentMu[n.id%uint64(len(t.contentMu))]
+	lock := t.contentLock(n)
 	const attempts = 4 // others may move the name or link the file meanwhile
 	for range attempts {
 		lock.RLock()
-		shared, errno := t.sharedOutside(n)
+		hosts := t.copied != nil && !n.inUpper()
+		shared, errno := hosts, syscall.Errno(0)
+		if !hosts {
+			shared, errno = t.sharedOutside(n)
+		}
 		if errno == 0 && !shared {
 			return lock, 0
 		}
 		lock.RUnlock()
 		if errno == 0 {
 			lock.Lock()
-			errno = t.copyInode(n, keep)
+			if hosts {
+				errno = t.copyUp(n, keep)
+			} else {
+				errno = t.copyInode(n, keep)
+			}
 			lock.Unlock()
 		}
 		if errno != 0 {
@@ -47,6 +55,14 @@ func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 		}
 	}
 	return nil, syscall.EBUSY
+}
+
+// contentLock returns the lock that is held for writing while n is given another inode.
+func (t *tree) contentLock(n *node) *sync.RWMutex {
+	if n.layers != nil {
+		return &n.layers.content
+	}
+	return &t.contentMu[n.id%uint64(len(t.contentMu))]
 }
 
 // sharedOutside reports whether n's inode has a name that is unknown here, or known and not
@@ -103,7 +119,7 @@ func (t *tree) copyInode(n *node, keep int64) syscall.Errno {
 	if errno := t.quota.take(cost); errno != 0 {
 		return errno
 	}
-	c, errno := newTempFile(dir.fd)
+	c, errno := newTempFile(t.tempDir(dir))
 	if errno != 0 {
 		t.quota.give(cost)
 		return errno
@@ -125,7 +141,7 @@ func (t *tree) copyInode(n *node, keep int64) syscall.Errno {
 
 // openHome opens the directory of n, and returns n's name; for an orphan the root, which is on
 // the same file system, and "".
-func (t *tree) openHome(n *node) (*handle, string, syscall.Errno) {
+func (t *tree) openHome(n *node) (openDir, string, syscall.Errno) {
 	t.renameMu.RLock()
 	defer t.renameMu.RUnlock()
 	parent, name := t.table.place(n)
@@ -136,7 +152,15 @@ func (t *tree) openHome(n *node) (*handle, string, syscall.Errno) {
 	return dir, name, errno
 }
 
-// A tempFile is a new file that is to replace another in the directory open as dir.
+// tempDir returns the directory for a tempFile that is to replace a file in d.
+func (t *tree) tempDir(d openDir) int {
+	if t.copied != nil {
+		return t.copied.work
+	}
+	return d.fd
+}
+
+// A tempFile is a new file, in the directory open as dir, that is to replace another.
 type tempFile struct {
 	dir, fd int    // fd is -1 once the cache of descriptors owns it
 	name    string // empty: it has none
@@ -181,7 +205,7 @@ func (t *tree) fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno {
 			return errno
 		}
 		defer unix.Close(src)
-		if errno := copyContent(to, src, size); errno != 0 {
+		if errno := copyContent(to, src, size, nil); errno != 0 {
 			return errno
 		}
 	}
@@ -203,8 +227,9 @@ func (t *tree) fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno {
 	return errnoOf(unix.UtimesNanoAt(t.proc, strconv.Itoa(to), []unix.Timespec{st.Atim, st.Mtim}, 0))
 }
 
-// copyContent copies size bytes, as a clone where the file system can. Holes stay holes.
-func copyContent(to, from int, size int64) syscall.Errno {
+// copyContent copies size bytes, as a clone where the file system can. Holes stay holes. It calls step,
+// unless that is nil, with each part of the copy, and stops at its error.
+func copyContent(to, from int, size int64, step func(off, size int64) error) syscall.Errno {
 	if unix.IoctlFileClone(to, from) != nil {
 		for off := int64(0); off < size; {
 			data, err := unix.Seek(from, off, unix.SEEK_DATA)
@@ -219,7 +244,7 @@ func copyContent(to, from int, size int64) syscall.Errno {
 			if err != nil && err != unix.EINVAL {
 				return errnoOf(err)
 			}
-			if off, err = copySpan(to, from, off, min(end, size)); err != nil {
+			if off, err = copySpan(to, from, off, min(end, size), step); err != nil {
 				return errnoOf(err)
 			}
 		}
@@ -228,10 +253,18 @@ func copyContent(to, from int, size int64) syscall.Errno {
 }
 
 // copySpan copies the bytes from off to end, and returns the offset where it stopped.
-func copySpan(to, from int, off, end int64) (int64, error) {
+func copySpan(to, from int, off, end int64, step func(off, size int64) error) (int64, error) {
+	most := int64(maxCopy)
+	if step != nil {
+		most = copyStep
+	}
 	for off < end {
 		in, out := off, off
-		n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-off, maxCopy)), 0)
+		n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-off, most)), 0)
+		switch err {
+		case unix.EXDEV, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOSYS: // between two file systems
+			n, err = copyBytes(to, from, off, min(end-off, most))
+		}
 		if err == unix.EINTR {
 			continue
 		}
@@ -241,9 +274,35 @@ func copySpan(to, from int, off, end int64) (int64, error) {
 		if n == 0 {
 			return end, nil // the file was truncated meanwhile
 		}
+		if step != nil {
+			if err := step(off, int64(n)); err != nil {
+				return off, err
+			}
+		}
 		off += int64(n)
 	}
 	return off, nil
+}
+
+// copyBytes copies up to size bytes at off by reading and writing. It returns how many it has copied, 0
+// at the end of the file.
+func copyBytes(to, from int, off, size int64) (int, error) {
+	buf := make([]byte, min(size, 1<<20))
+	done := 0
+	for int64(done) < size {
+		n, err := unix.Pread(from, buf[:min(size-int64(done), int64(len(buf)))], off+int64(done))
+		if err != nil || n == 0 {
+			return done, err
+		}
+		for part := buf[:n]; len(part) > 0; {
+			m, err := unix.Pwrite(to, part, off+int64(done))
+			if err != nil {
+				return done, err
+			}
+			part, done = part[m:], done+m
+		}
+	}
+	return done, nil
 }
 
 // accessList is the attribute with a file's POSIX ACL. A copy without it would have other
@@ -277,7 +336,7 @@ func copyAttributes(to, from int) syscall.Errno {
 
 // replace makes c the inode of n, at n's name if it has one. EAGAIN: the name has moved
 // meanwhile.
-func (t *tree) replace(n *node, dir *handle, name string, c *tempFile) syscall.Errno {
+func (t *tree) replace(n *node, dir openDir, name string, c *tempFile) syscall.Errno {
 	t.renameMu.Lock()
 	defer t.renameMu.Unlock()
 	parent, now := t.table.place(n)
@@ -291,7 +350,7 @@ func (t *tree) replace(n *node, dir *handle, name string, c *tempFile) syscall.E
 	c.cost = int64(fresh.Blocks) * 512
 	path := -1 // an orphan's, which cannot be opened by name
 	if parent != nil {
-		errno = t.exchange(n, parent, name, c, fresh.ident)
+		errno = t.exchange(n, parent, dir.fd, name, c, fresh.ident)
 	} else {
 		path, errno = t.openProc(c.fd, unix.O_PATH)
 	}
@@ -322,13 +381,13 @@ func (t *tree) replace(n *node, dir *handle, name string, c *tempFile) syscall.E
 	return 0
 }
 
-// exchange gives the name of n, called name in parent, to c, whose inode is ident. The caller
-// holds t.renameMu for writing.
-func (t *tree) exchange(n, parent *node, name string, c *tempFile, ident identity) syscall.Errno {
+// exchange gives the name of n, called name in parent, which is open as dir, to c, whose inode is
+// ident. The caller holds t.renameMu for writing.
+func (t *tree) exchange(n, parent *node, dir int, name string, c *tempFile, ident identity) syscall.Errno {
 	if errno := t.validatePath(parent); errno != 0 {
 		return errno
 	}
-	o, errno := t.stat(fdName{c.dir, name})
+	o, errno := t.stat(fdName{dir, name})
 	if errno = t.checkSame(n, o, errno); errno != 0 {
 		return errno
 	}
@@ -338,11 +397,11 @@ func (t *tree) exchange(n, parent *node, name string, c *tempFile, ident identit
 			return syscall.EAGAIN
 		}
 	}
-	return t.install(c, name)
+	return t.install(c, dir, name)
 }
 
-// install gives c the name, replacing a file that is there.
-func (t *tree) install(c *tempFile, name string) syscall.Errno {
+// install moves c to name in the directory dir, replacing a file that is there.
+func (t *tree) install(c *tempFile, dir int, name string) syscall.Errno {
 	if c.name == "" {
 		temporary := tempName()
 		if errno := t.linkFD(c.fd, c.dir, temporary); errno != 0 {
@@ -350,7 +409,7 @@ func (t *tree) install(c *tempFile, name string) syscall.Errno {
 		}
 		c.name = temporary
 	}
-	if err := unix.Renameat(c.dir, c.name, c.dir, name); err != nil {
+	if err := unix.Renameat(c.dir, c.name, dir, name); err != nil {
 		return errnoOf(err)
 	}
 	c.name = ""

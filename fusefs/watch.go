@@ -18,6 +18,9 @@ import (
 const watchMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO |
 	unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_CLOSE_WRITE | unix.FAN_ONDIR | unix.FAN_EVENT_ON_CHILD
 
+// nameMask are the changes of watchMask that are of the entry itself.
+const nameMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO
+
 // A watcher notices changes in directories by processes other than this one. It is an
 // unprivileged fanotify group (fanotify_init(2), Linux 5.13), which unlike inotify tells
 // which changes are this process's own, and so the sandbox's.
@@ -33,6 +36,10 @@ type watcher struct {
 	table *table
 	self  int32
 	done  chan struct{}
+
+	// copied follows a change in a copied tree, and reports whether nothing else is to be done;
+	// nil: the tree is direct.
+	copied func(dir *node, name string, mask uint64) bool
 
 	changes atomic.Uint64
 
@@ -64,7 +71,11 @@ func (t *tree) watchRoot() {
 		return
 	}
 	w.inval, w.table = t.inval, t.table
-	w.add(t.root.node, t.root.fd)
+	root := t.root
+	if t.copied != nil {
+		root, w.copied = t.copied.lower, t.hostChanged
+	}
+	w.add(root.node, root.fd)
 	if !t.root.node.watched.Load() {
 		_ = w.file.Close() // a file system without events
 		return
@@ -214,8 +225,11 @@ func (w *watcher) changed(dir *node, name string, mask uint64) {
 		w.inval.add(invalidation{what: invalAttr, id: dir.id})
 		return
 	}
+	if w.copied != nil && w.copied(dir, name, mask) {
+		return
+	}
 	child := w.table.child(dir, name)
-	if mask&(unix.FAN_CREATE|unix.FAN_DELETE|unix.FAN_MOVED_FROM|unix.FAN_MOVED_TO) != 0 {
+	if mask&nameMask != 0 {
 		kind := invalEntry
 		if mask&(unix.FAN_DELETE|unix.FAN_MOVED_FROM) != 0 {
 			kind = invalDelete

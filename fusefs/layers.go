@@ -1,0 +1,285 @@
+package fusefs
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/cow"
+	"wolffia/perm"
+)
+
+// A Copy makes a tree copied: what is changed through it goes to an upper layer, and Root stays as it
+// is. Package cow has the format.
+type Copy struct {
+	// Upper and Work are descriptors of two directories of one file system, which nothing else
+	// writes to while the tree is served; O_PATH is enough. Work is for temporary names, and is empty.
+	// Serve duplicates both.
+	Upper, Work int
+
+	// Log has what the host had where the upper layer hides it. The caller closes it.
+	Log *cow.Log
+}
+
+// An upperLayer is the state of a copied tree; nil in a direct one.
+type upperLayer struct {
+	work   int // descriptor of the directory for temporary names
+	log    *cow.Log
+	logger *slog.Logger
+	lower  *handle // Options.Root; held until close
+
+	// apart is set in the numbers of the upper layer's inodes if the layers are on two file systems,
+	// whose numbers could be the same.
+	apart uint64
+
+	// moved are the directories whose lower half has another path than they. Guarded by table.mu.
+	moved map[*node]struct{}
+
+	temps   atomic.Uint64 // number of names used in work
+	copyUps atomic.Uint64
+}
+
+// layers are where the object of a node is, in a copied tree; nil in a direct one.
+type layers struct {
+	upper atomic.Bool   // in the upper layer
+	ino   atomic.Uint64 // the number that is presented, for as long as the node is known
+
+	content sync.RWMutex // instead of tree.contentMu: copying to the upper layer takes long
+
+	// lowerPath is where a directory's lower half is, and where a file without a name was, from
+	// the root of the codebase. Changed with tree.renameMu held for writing.
+	lowerPath string
+
+	// The rest is of directories only.
+
+	merges atomic.Bool // it shows what the host has, now or later, at lowerPath
+
+	mu        sync.Mutex // held while an entry is looked for and made
+	listing   *mergedList
+	lowerSeen atomic.Int64 // when its lower half was last found at lowerPath, by tree.clock
+	lowerTime atomic.Int64 // when that had changed last, as of the last listing
+}
+
+// apartBit is upperLayer.apart of two file systems.
+const apartBit = 1 << 62
+
+// inUpper reports whether n is in the upper layer of a copied tree.
+func (n *node) inUpper() bool { return n.layers != nil && n.layers.upper.Load() }
+
+// merges reports whether the directory n shows what the host has.
+func (n *node) merges() bool { return n.layers == nil || n.layers.merges.Load() }
+
+// newUpperLayer opens the layer of opts, for newTree. root is the tree's root directory.
+func newUpperLayer(opts *Options, logger *slog.Logger) (layer *upperLayer, upper int, err error) {
+	c := opts.Copy
+	if c.Log == nil {
+		return nil, -1, errors.New("serve a tree: Copy.Log is nil")
+	}
+	upper, errno := openBeneath(c.Upper, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if errno != 0 {
+		return nil, -1, fmt.Errorf("open the upper layer: %w", errno)
+	}
+	work, errno := openBeneath(c.Work, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if errno != 0 {
+		unix.Close(upper)
+		return nil, -1, fmt.Errorf("open the work directory: %w", errno)
+	}
+	var a, b, r unix.Stat_t
+	err = errors.Join(unix.Fstat(upper, &a), unix.Fstat(work, &b), unix.Fstat(opts.Root, &r))
+	if err == nil && a.Dev != b.Dev {
+		err = errors.New("the upper layer and the work directory are on two file systems")
+	}
+	if err == nil {
+		err = CheckNames(upper)
+	}
+	if err != nil {
+		unix.Close(upper)
+		unix.Close(work)
+		return nil, -1, fmt.Errorf("check the upper layer: %w", err)
+	}
+	layer = &upperLayer{work: work, log: c.Log, logger: logger, moved: map[*node]struct{}{}}
+	if a.Dev != r.Dev {
+		layer.apart = apartBit
+	}
+	return layer, upper, nil
+}
+
+// rootLayers gives the root, the host's o with the upper half of the descriptor upper, its layers.
+func (t *tree) rootLayers(n *node, o *object, upper int) error {
+	own, errno := t.stat(fdName{fd: upper})
+	if errno != 0 {
+		return fmt.Errorf("stat the upper layer: %w", errno)
+	}
+	n.inode.Store(&own.ident)
+	n.layers = &layers{}
+	n.layers.ino.Store(o.Ino)
+	n.layers.upper.Store(true)
+	n.layers.merges.Store(true)
+	return nil
+}
+
+// temp returns an unused name in u.work.
+func (u *upperLayer) temp() string { return "t" + strconv.FormatUint(u.temps.Add(1), 36) }
+
+// number returns the number to be presented for the inode ino.
+func (u *upperLayer) number(ino uint64, upper bool) uint64 {
+	if upper {
+		return ino | u.apart
+	}
+	return ino
+}
+
+// note records what the host has at path, before the upper layer hides it.
+func (u *upperLayer) note(path string, o *object) syscall.Errno {
+	if err := u.log.Add(cow.RecordOf(path, &o.Statx_t)); err != nil {
+		u.logger.Error("record what the host has", "error", err)
+		var errno syscall.Errno
+		if errors.As(err, &errno) {
+			return errno
+		}
+		return syscall.EIO
+	}
+	return 0
+}
+
+// lowerPathOf returns the path that the entry called name of dir has in the lower layer.
+func lowerPathOf(dir *node, name string) string {
+	if dir.layers.lowerPath == "" {
+		return name
+	}
+	return dir.layers.lowerPath + "/" + name
+}
+
+// newLayers returns the layers of the object r at e, for a new node.
+func (t *tree) newLayers(e *entry, r *lookupResult) *layers {
+	l := &layers{}
+	l.ino.Store(t.copied.number(r.obj.Ino, r.upper))
+	l.upper.Store(r.upper)
+	if r.obj.isDir() {
+		switch {
+		case r.half == cow.Moved:
+			l.lowerPath = r.lowerPath
+			l.merges.Store(true)
+		case r.half == cow.Merged && e.dir.merges():
+			l.lowerPath = lowerPathOf(e.dir, e.name)
+			l.merges.Store(true)
+		}
+	}
+	l.lowerSeen.Store(neverValidated)
+	return l
+}
+
+// noteMoved keeps upperLayer.moved right for n, a directory at the entry called name of dir. The
+// caller holds t.table.mu.
+func (u *upperLayer) noteMoved(n, dir *node, name string) {
+	if !n.isDir() {
+		return
+	}
+	if half, _ := n.half(dir, name); half == cow.Moved {
+		u.moved[n] = struct{}{}
+	} else {
+		delete(u.moved, n)
+	}
+}
+
+// releaseLayers frees what the layers of n hold, which is no longer in the table.
+func (t *tree) releaseLayers(n *node) {
+	u := usePath
+	if n.inUpper() {
+		u = useLower
+	}
+	fd := -1
+	if h := t.fds.cached(n, u); h != nil {
+		defer h.release()
+		fd = h.fd
+	}
+	t.watch.remove(n, fd)
+	if n.isDir() {
+		t.table.mu.Lock()
+		delete(t.copied.moved, n)
+		t.table.mu.Unlock()
+	}
+}
+
+// judgeMoved lowers the level of e as a directory to that of the path where the host has it.
+func (t *tree) judgeMoved(e *entry, lowerPath string) {
+	_, l := t.judgePath(lowerPath, true)
+	e.levels[1] = min(t.level(e, true), l)
+}
+
+// judgeDir is judgeMoved for obj, which is the entry e, at a in the directory d, and asks the gate again
+// if the level is lower by that. What is no directory of an upper layer has been judged.
+func (t *tree) judgeDir(o op, in *fuse.InHeader, e *entry, d openDir, a fdName, obj *object) syscall.Errno {
+	if !d.upper || a.fd != d.fd || !obj.isDir() {
+		return 0
+	}
+	fd, half, path, errno := t.openUpper(a)
+	if errno != 0 {
+		return errno
+	}
+	unix.Close(fd)
+	if half != cow.Moved {
+		return 0
+	}
+	before := t.level(e, true)
+	if t.judgeMoved(e, path); t.level(e, true) == before {
+		return 0
+	}
+	return t.allowName(o, in, e, true)
+}
+
+// judgePath returns the level of the object at a path from the root, perm.None if a directory on
+// the way is hidden, and the state inside it.
+func (t *tree) judgePath(path string, isDir bool) (perm.State, perm.Level) {
+	s, hidden := t.rules.Root(), false
+	for {
+		name, rest, more := strings.Cut(path, "/")
+		l := t.rules.Child(s, name, isDir || more)
+		s = t.rules.Enter(s, name)
+		if hidden = hidden || l == perm.None; hidden {
+			l = perm.None
+		}
+		if !more {
+			return s, l
+		}
+		path = rest
+	}
+}
+
+// judge returns the level of n at the entry called name of dir, which has the states s, and what
+// holds inside n.
+func (t *tree) judge(n, dir *node, s states, name string) (perm.Level, states) {
+	l, in := t.childLevel(s, name, n.isDir()), t.inside(s, name, n.isDir())
+	if n.layers == nil || !n.isDir() {
+		return l, in
+	}
+	switch half, path := n.half(dir, name); half {
+	case cow.Own:
+		in.lower = in.path
+	case cow.Moved:
+		var lower perm.Level
+		in.lower, lower = t.judgePath(path, true)
+		l = min(l, lower)
+	}
+	return l, in
+}
+
+// half returns where the lower half of the directory n is, at the entry called name of dir, and for
+// cow.Moved its path.
+func (n *node) half(dir *node, name string) (cow.Half, string) {
+	switch {
+	case !n.merges():
+		return cow.Own, ""
+	case !dir.merges() || n.layers.lowerPath != lowerPathOf(dir, name):
+		return cow.Moved, n.layers.lowerPath
+	}
+	return cow.Merged, ""
+}

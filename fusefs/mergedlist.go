@@ -1,0 +1,189 @@
+package fusefs
+
+import (
+	"strings"
+	"syscall"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// A mergedList is the listing of a directory of a copied tree. A name keeps its place for as long as the
+// list is kept, so that an offset means the same in every listing: also after the directory got an
+// upper half, whose file system has other offsets. Guarded by layers.mu of the directory.
+type mergedList struct {
+	names []listedName
+}
+
+// A listedName is a name in a mergedList.
+type listedName struct {
+	name  string
+	ino   uint64
+	typ   uint32
+	upper bool
+	gone  bool
+}
+
+// listMerged is list for a copied tree.
+func (t *tree) listMerged(dir *node, d openDir, offset uint64, add func(*entry, openDir, fuse.DirEntry) bool) syscall.Errno {
+	l := dir.layers
+	l.mu.Lock()
+	if l.listing == nil || offset == 0 {
+		if errno := t.refresh(dir, d); errno != 0 {
+			l.mu.Unlock()
+			return errno
+		}
+	}
+	names := l.listing.names // the names of a list never change, only its length and marks
+	l.mu.Unlock()
+	var e entry // allocated once for all calls of add
+	for i := offset; i < uint64(len(names)); i++ {
+		x := &names[i]
+		if x.gone {
+			continue
+		}
+		e = newEntry(dir, x.name)
+		v := fuse.DirEntry{Name: x.name, Mode: x.typ, Ino: t.copied.number(x.ino, x.upper), Off: i + 1}
+		if known := t.table.child(dir, x.name); known != nil {
+			v.Ino = known.layers.ino.Load()
+		}
+		if !add(&e, d, v) {
+			break
+		}
+	}
+	return 0
+}
+
+// refresh reads both halves of dir, which is open as d, into its list. The caller holds dir.layers.mu.
+func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
+	old := dir.layers.listing
+	if old == nil {
+		old = &mergedList{}
+	}
+	place := make(map[string]int, len(old.names))
+	fresh := make([]listedName, len(old.names), len(old.names)+8)
+	for i, x := range old.names {
+		place[x.name] = i
+		x.gone = true
+		fresh[i] = x
+	}
+	put := func(x listedName) {
+		i, ok := place[x.name]
+		if !ok {
+			i = len(fresh)
+			place[x.name] = i
+			fresh = append(fresh, x)
+		}
+		fresh[i] = x
+	}
+	put(listedName{name: ".", ino: dir.layers.ino.Load(), typ: unix.S_IFDIR})
+	up := dir.layers.ino.Load()
+	if parent, _ := t.table.place(dir); parent != nil {
+		up = parent.layers.ino.Load()
+	}
+	put(listedName{name: "..", ino: up, typ: unix.S_IFDIR})
+
+	hidden := map[string]struct{}{}
+	read := func(fd int, upper bool) syscall.Errno {
+		return t.eachEntry(fd, func(v *fuse.DirEntry) syscall.Errno {
+			if _, ok := hidden[v.Name]; ok {
+				return 0
+			}
+			if upper {
+				hidden[v.Name] = struct{}{}
+			}
+			if x := (listedName{v.Name, v.Ino, v.Mode & unix.S_IFMT, upper, false}); t.shows(dir, fd, &x) {
+				put(x)
+			}
+			return 0
+		})
+	}
+	if d.upper {
+		if errno := read(d.fd, true); errno != 0 {
+			return errno
+		}
+	}
+	if fd := d.lowerFD(); fd >= 0 {
+		if o, errno := t.stat(fdName{fd: fd}); errno == 0 {
+			dir.layers.lowerTime.Store(o.Mtime.Sec*1e9 + int64(o.Mtime.Nsec))
+		}
+		if errno := read(fd, false); errno != 0 {
+			return errno
+		}
+	}
+	dir.layers.listing = &mergedList{fresh}
+	return 0
+}
+
+// shows reports whether x, in the half fd of dir, is to be listed, and completes it.
+func (t *tree) shows(dir *node, fd int, x *listedName) bool {
+	if strings.HasPrefix(x.name, ownPrefix) {
+		return false
+	}
+	if x.typ == 0 || x.upper && x.typ == unix.S_IFCHR {
+		o, errno := t.stat(fdName{fd, x.name})
+		if errno != 0 || x.upper && isWhiteout(o) {
+			return false
+		}
+		x.typ = o.typ()
+	}
+	return t.childLevel(dir.getState(), x.name, x.typ == unix.S_IFDIR) != perm.None
+}
+
+// eachEntry calls f with each entry of the directory of the O_PATH descriptor fd, but "." and "..", until
+// it fails.
+func (t *tree) eachEntry(fd int, f func(*fuse.DirEntry) syscall.Errno) syscall.Errno {
+	dir, errno := t.openProc(fd, unix.O_RDONLY|unix.O_DIRECTORY) // opening "." needs search permission
+	if errno != 0 {
+		return errno
+	}
+	defer unix.Close(dir)
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := unix.Getdents(dir, buf)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return errnoOf(err)
+		}
+		for rest := buf[:n]; len(rest) > 0; {
+			var v fuse.DirEntry
+			rest = rest[v.Parse(rest):]
+			if v.Name == "." || v.Name == ".." {
+				continue
+			}
+			if errno := f(&v); errno != 0 {
+				return errno
+			}
+		}
+	}
+}
+
+// eachName is eachEntry for the names, and the S_IFMT bits if the directory has them.
+func (t *tree) eachName(fd int, f func(name string, typ uint32) syscall.Errno) syscall.Errno {
+	return t.eachEntry(fd, func(v *fuse.DirEntry) syscall.Errno { return f(v.Name, v.Mode&unix.S_IFMT) })
+}
+
+// noteListing makes the kernel read the directory n again if the host has changed it since the last
+// listing. The attributes of a directory with an upper half do not tell, and in one that is not watched
+// nothing else does.
+func (t *tree) noteListing(n *node) {
+	if !n.isDir() || !n.inUpper() || !n.merges() || n.watched.Load() || n.layers.lowerTime.Load() == 0 {
+		return
+	}
+	t.renameMu.RLock()
+	defer t.renameMu.RUnlock()
+	now := int64(0)
+	if h, errno := t.lowerHalf(n); errno == 0 {
+		if o, errno := t.stat(fdName{fd: h.fd}); errno == 0 {
+			now = o.Mtime.Sec*1e9 + int64(o.Mtime.Nsec)
+		}
+		h.release()
+	}
+	if n.layers.lowerTime.Swap(now) != now {
+		t.inval.add(invalidation{what: invalContent, id: n.id})
+	}
+}

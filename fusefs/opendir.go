@@ -1,0 +1,149 @@
+package fusefs
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/cow"
+)
+
+// An openDir is a directory that is open for the use of names in it. Of a copied tree it has up to two
+// halves.
+type openDir struct {
+	*handle         // the directory; its upper half if it has one
+	lower   *handle // the lower half of a directory that has an upper half; else nil
+	upper   bool    // handle is of the upper half
+}
+
+func (d openDir) release() {
+	d.handle.release()
+	if d.lower != nil {
+		d.lower.release()
+	}
+}
+
+// lowerFD returns a descriptor of the half that the host has, -1 if there is none.
+func (d openDir) lowerFD() int {
+	switch {
+	case !d.upper:
+		return d.fd
+	case d.lower != nil:
+		return d.lower.fd
+	}
+	return -1
+}
+
+// halves opens the directory n. The caller holds t.renameMu, and releases the result.
+func (t *tree) halves(n *node) (openDir, syscall.Errno) {
+	h, errno := t.acquireLocked(n, usePath)
+	d := openDir{handle: h, upper: n.inUpper()}
+	if errno == 0 && d.upper && n.merges() {
+		if d.lower, errno = t.lowerHalf(n); errno == syscall.ENOENT {
+			errno = 0 // the host has none now
+		}
+		if errno != 0 {
+			h.release()
+		}
+	}
+	return d, errno
+}
+
+// locate returns where the entry called name of d is, without following a link. ENOENT: it does not
+// exist, or was deleted in a copied tree; in a direct one locate does not look.
+func (t *tree) locate(d openDir, name string) (fdName, syscall.Errno) {
+	if t.copied == nil {
+		return fdName{d.fd, name}, 0
+	}
+	_, a, errno := t.statEntry(d, name)
+	return a, errno
+}
+
+// statEntry returns the entry called name of d, and where it is.
+func (t *tree) statEntry(d openDir, name string) (*object, fdName, syscall.Errno) {
+	a := fdName{d.fd, name}
+	o, errno := t.stat(a)
+	if !d.upper || errno != 0 && errno != syscall.ENOENT {
+		return o, a, errno
+	}
+	switch {
+	case errno == 0 && isWhiteout(o):
+		return nil, a, syscall.ENOENT
+	case errno == 0:
+		return o, a, 0
+	case d.lower == nil:
+		return nil, a, errno
+	}
+	a.fd = d.lower.fd
+	o, errno = t.stat(a)
+	return o, a, errno
+}
+
+// exists reports whether d may have an entry called name.
+func (t *tree) exists(d openDir, name string) bool {
+	_, _, errno := t.statEntry(d, name)
+	return errno != syscall.ENOENT
+}
+
+func isWhiteout(o *object) bool {
+	return cow.IsWhiteout(uint32(o.Mode), o.Rdev_major, o.Rdev_minor)
+}
+
+// lowerHalf opens the lower half of n, a directory with an upper half. It is found by its path,
+// again after each half of t.timeout, so that what the host moves away is not used for long.
+// ENOENT: there is none now. The caller holds t.renameMu.
+func (t *tree) lowerHalf(n *node) (*handle, syscall.Errno) {
+	l, now := n.layers, t.clock()
+	if now-l.lowerSeen.Load() < int64(t.timeout/2) {
+		if h := t.fds.cached(n, useLower); h != nil {
+			return h, 0
+		}
+	}
+	if n.id == rootID {
+		l.lowerSeen.Store(now)
+		return t.fds.cached(n, useLower), 0
+	}
+	seen := l.lowerSeen.Load()
+	fd, errno := openBeneath(t.copied.lower.fd, l.lowerPath, unix.O_PATH|unix.O_DIRECTORY, 0)
+	switch errno {
+	case 0:
+	case syscall.ENOTDIR, syscall.ELOOP, syscall.EXDEV:
+		errno = syscall.ENOENT
+		fallthrough
+	default:
+		t.dropLower(n)
+		return nil, errno
+	}
+	if h := t.fds.cached(n, useLower); h != nil {
+		if sameInode(h.fd, fd) {
+			unix.Close(fd)
+			l.lowerSeen.CompareAndSwap(seen, now)
+			return h, 0
+		}
+		h.release()
+		t.dropLower(n)
+	}
+	h := t.fds.add(n, useLower, fd)
+	t.watch.add(n, h.fd)
+	l.lowerSeen.CompareAndSwap(seen, now) // else the host may have moved it since
+	return h, 0
+}
+
+// dropLower closes the lower half of n, which is not at its path any more.
+func (t *tree) dropLower(n *node) {
+	fd := -1
+	if h := t.fds.cached(n, useLower); h != nil {
+		fd = h.fd
+		defer h.release()
+	} else if !n.watched.Load() {
+		return
+	}
+	t.watch.remove(n, fd)
+	t.fds.close(n, useLower)
+	t.inval.add(invalidation{what: invalContent, id: n.id})
+}
+
+func sameInode(a, b int) bool {
+	var x, y unix.Stat_t
+	return unix.Fstat(a, &x) == nil && unix.Fstat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
+}

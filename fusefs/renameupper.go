@@ -1,0 +1,159 @@
+package fusefs
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/cow"
+)
+
+// renameUpper does r, which is allowed, in a copied tree. What moves must be in the upper layer: a
+// directory gets an upper half, others r.copyFirst if they are not. The caller holds t.renameMu for
+// writing.
+func (t *tree) renameUpper(r *renaming, from, to *openDir, flags uint32) syscall.Errno {
+	if errno := t.mayReplace(r, *to, flags); errno != 0 {
+		return errno
+	}
+	if r.dst != nil && r.src.ident == r.dst.ident {
+		return 0
+	}
+	src, errno := t.moving(&r.from, r.srcOwn, r)
+	if errno != 0 {
+		return errno
+	}
+	var dst *node
+	if r.swap {
+		if dst, errno = t.moving(&r.to, r.dstOwn, r); errno != 0 {
+			return errno
+		}
+	}
+	if r.copyFirst != nil {
+		return 0
+	}
+	for _, d := range []*openDir{from, to} {
+		if errno := t.ensureUpper(d); errno != 0 {
+			return errno
+		}
+	}
+	hides, errno := t.noteHost(*from, r.from.name)
+	if errno == 0 {
+		_, errno = t.noteHost(*to, r.to.name)
+	}
+	if errno == 0 {
+		errno = t.markMoving(src)
+	}
+	if errno == 0 && r.swap {
+		errno = t.markMoving(dst)
+	}
+	switch {
+	case errno != 0:
+		return errno
+	case r.swap:
+		return errnoOf(unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, unix.RENAME_EXCHANGE))
+	}
+	return t.moveUpper(r, from.fd, to.fd, hides)
+}
+
+// mayReplace returns what rename(2) would: r.to may be in the way, in the directory to.
+func (t *tree) mayReplace(r *renaming, to openDir, flags uint32) syscall.Errno {
+	src := t.table.child(r.from.dir, r.from.name)
+	for p := r.to.dir; p != nil; p, _ = t.table.place(p) {
+		if p == src {
+			return syscall.EINVAL // into itself
+		}
+	}
+	switch {
+	case flags&unix.RENAME_NOREPLACE != 0 && r.dst != nil:
+		return syscall.EEXIST
+	case r.dst == nil && r.swap:
+		return syscall.ENOENT
+	case r.dst == nil || r.swap || r.src.ident == r.dst.ident:
+		return 0
+	case r.src.isDir() && !r.dst.isDir():
+		return syscall.ENOTDIR
+	case !r.src.isDir() && r.dst.isDir():
+		return syscall.EISDIR
+	case r.dst.isDir():
+		return t.showsNothing(to, r.to.name)
+	}
+	return 0
+}
+
+// moving returns the node at e, an end of r, for a rename. If it is not in the upper layer it gets an
+// upper half, or is added to r.copyFirst.
+func (t *tree) moving(e *entry, own bool, r *renaming) (*node, syscall.Errno) {
+	n := t.table.child(e.dir, e.name)
+	switch {
+	case n == nil:
+		return nil, syscall.ESTALE // the kernel has forgotten what it is about to rename
+	case own:
+		return n, 0
+	case n.isDir():
+		return n, t.needUpper(n)
+	}
+	r.copyFirst = append(r.copyFirst, n)
+	return n, 0
+}
+
+// markMoving has the directory n, which is about to be renamed, remember where its lower half is. Of
+// others it does nothing.
+func (t *tree) markMoving(n *node) syscall.Errno {
+	if !n.isDir() {
+		return 0
+	}
+	h, errno := t.acquireLocked(n, usePath)
+	if errno != 0 {
+		return errno
+	}
+	defer h.release()
+	half := cow.Own
+	if n.merges() {
+		half = cow.Moved
+	}
+	return t.asOwner(h.fd, func() error { return cow.SetLower(h.fd, half, n.layers.lowerPath) })
+}
+
+// moveUpper renames between the upper directories from and to, and leaves a whiteout at r.from if that
+// hides something.
+func (t *tree) moveUpper(r *renaming, from, to int, hides bool) syscall.Errno {
+	at := fdName{to, r.to.name}
+	whiteout := false
+	if !r.dstOwn {
+		_, errno := t.stat(at)
+		whiteout = errno == 0
+	}
+	if r.src.isDir() && r.dstOwn {
+		// A directory with whiteouts in it cannot be renamed over.
+		if errno := t.cover(to, r.to.name, true); errno != 0 {
+			return errno
+		}
+		whiteout = true
+	}
+	cost := int64(0)
+	if hides && !whiteout {
+		cost = objectCost
+	}
+	if errno := t.quota.take(cost); errno != 0 {
+		return errno
+	}
+	var errno syscall.Errno
+	switch {
+	case r.src.isDir() && whiteout:
+		errno = errnoOf(unix.Renameat2(from, r.from.name, to, r.to.name, unix.RENAME_EXCHANGE))
+		if errno == 0 && !hides {
+			errno = errnoOf(unix.Unlinkat(from, r.from.name, 0)) // the whiteout
+		}
+	case hides:
+		errno = errnoOf(unix.Renameat2(from, r.from.name, to, r.to.name, unix.RENAME_WHITEOUT))
+	default:
+		errno = errnoOf(unix.Renameat(from, r.from.name, to, r.to.name))
+	}
+	switch {
+	case errno != 0:
+		t.quota.give(cost)
+	case whiteout && !hides:
+		t.quota.give(objectCost)
+	}
+	return errno
+}
