@@ -29,6 +29,8 @@ func completeFilter(c *statedir.Config, backend *launch.Backend) error {
 		case err == nil:
 			c.Filter = runtime.FilterFuse
 			return nil
+		case c.CopyOnWrite:
+			return runtime.Errorf(runtime.ErrUnavailable, "cow cannot work without FUSE: %w; wolffia doctor says what helps", err)
 		case c.Filter != "":
 			return runtime.Errorf(runtime.ErrUnavailable, "filter %s cannot work here: %w; wolffia doctor says what helps", c.Filter, err)
 		case c.Resources.Disk > 0 || !c.GrantsAll():

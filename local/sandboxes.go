@@ -185,7 +185,7 @@ func describe(box *statedir.Box, c *statedir.Config, state func() (runtime.State
 	s := &runtime.Sandbox{
 		ID: box.ID(), Name: c.Name, Runtime: c.Runtime, State: is, Reason: why,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
-		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), Image: c.Image, MountPoint: c.MountPointOrDefault(),
+		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: filterOf(c), CopyOnWrite: c.CopyOnWrite, Image: c.Image, MountPoint: c.MountPointOrDefault(),
 		Network: networkOf(c), UID: c.UID, GID: c.GID,
 	}
 	life, err := box.Lifetime(c)

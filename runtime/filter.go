@@ -37,6 +37,9 @@ func (c *SandboxConfig) GrantsAll() bool {
 func checkFilter(c *SandboxConfig, bad problem) {
 	switch c.Filter {
 	case "", FilterFuse:
+		if c.CopyOnWrite && c.CodebasePath == "" {
+			bad("cow: it is for a codebase, and the sandbox has none")
+		}
 		return
 	case FilterStatic, FilterNone:
 	default:
@@ -44,6 +47,8 @@ func checkFilter(c *SandboxConfig, bad problem) {
 		return
 	}
 	switch {
+	case c.CopyOnWrite:
+		bad("filter %s: the changes of the sandbox would go to the host's directory: leave cow out, or use filter %s", c.Filter, FilterFuse)
 	case c.CodebasePath == "":
 		bad("filter %s: it is for a codebase, and the sandbox has none", c.Filter)
 	case c.Resources.Disk > 0:

@@ -29,6 +29,9 @@ type SandboxConfig struct {
 	// Filter is what enforces Permissions. Empty means FilterFuse; if this host cannot use
 	// FUSE and Permissions grant everything, it means FilterNone. Create records which.
 	Filter Filter `json:"filter,omitempty"`
+	// CopyOnWrite keeps what the sandbox changes in its codebase beside the host's directory, which
+	// stays as it is: see [Reviewer]. It needs FilterFuse.
+	CopyOnWrite bool `json:"cow,omitempty"`
 	// MountPoint is where the codebase appears; empty means DefaultMountPoint.
 	MountPoint string `json:"mountPoint,omitempty"`
 	// Mounts are other host directories to show, unfiltered.
@@ -220,6 +223,7 @@ type Sandbox struct {
 	CodebaseID   string
 	CodebasePath string // resolved
 	Filter       Filter // empty: no codebase
+	CopyOnWrite  bool
 	Image        string // empty: the host's system, or a directory
 	MountPoint   string
 	Network      Network

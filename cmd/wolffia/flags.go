@@ -45,6 +45,7 @@ type boxFlags struct {
 	owner    string
 	name     string
 	disk     string
+	cow      bool
 	ttl      string
 	idle     string
 
@@ -71,6 +72,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")
 	fl.StringArrayVar(&f.labels, "label", nil, "label the sandbox: K=V")
 	fl.StringVar(&f.owner, "owner", "", "whose sandbox it is, for wolffia scan and the service: ORG/PROJECT/USER")
+	fl.BoolVar(&f.cow, "cow", false, "keep what the sandbox changes in the codebase beside it, until it is applied or discarded")
 	fl.StringVar(&f.disk, "disk", "", "how much may be added to the codebase, such as 512m or 2g (default: no limit)")
 	fl.StringVar(&f.ttl, "ttl", "", "destroy the sandbox this long after it was made (90s, 5m, 7d; default: never)")
 	fl.StringVar(&f.idle, "idle-timeout", "", "destroy the sandbox when it was not used for this long (default: never)")
@@ -177,6 +179,7 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		return nil, err
 	}
 	f.filterFlags.apply(c)
+	c.CopyOnWrite = f.cow
 	if c.CodebasePath != "" {
 		f.links = f.links || c.Native()
 		p, err := f.ruleFlags.rules(ctx, a, c.CodebasePath)

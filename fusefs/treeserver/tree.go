@@ -61,6 +61,10 @@ func serveTree(b *boot.Params, control *os.File) error {
 	if err != nil {
 		return fmt.Errorf("codebase %s: %w", b.Config.CodebasePath, err)
 	}
+	layer, err := openCopied(b, root)
+	if err != nil {
+		return err
+	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log)}
 	t.policy.Store(policy)
@@ -68,7 +72,9 @@ func serveTree(b *boot.Params, control *os.File) error {
 		t.audit.Close(boot.AuditLimit)
 		// The kernel takes up to 20 ms to close the fanotify group, since it waits for an
 		// RCU grace period. Unlock before: only the end of the process remains.
-		_ = unix.Close(boot.FDLock)
+		if layer == nil { // else a request in progress may write to the upper layer until the end
+			_ = unix.Close(boot.FDLock)
+		}
 	})
 	defer finish()
 	unix.Umask(0) // the kernel has applied the umask of the sandbox's process
@@ -78,7 +84,7 @@ func serveTree(b *boot.Params, control *os.File) error {
 	}
 	step.Reached("mount received")
 	t.server, err = fusefs.Serve(context.Background(), device, &fusefs.Options{
-		Root: root, Rules: policy,
+		Root: root, Rules: policy, Copy: layer.options(),
 		Owner:  treeOwner(b),
 		Shown:  b.Config.MountPointOrDefault(),
 		Quota:  b.Config.Resources.Disk,
@@ -90,6 +96,7 @@ func serveTree(b *boot.Params, control *os.File) error {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
 	_ = unix.Close(root)
+	_ = layer.close() // Serve has its own descriptors
 	if err := boot.SendServing(control, nil); err != nil {
 		return fmt.Errorf("report to the shim: %w", err)
 	}

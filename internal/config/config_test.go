@@ -116,6 +116,8 @@ func TestBindings(t *testing.T) {
 		{"filter", "", "filter: fuse", ok},
 		{"filter", "", "filter: static", "static gives more than auto"},
 		{"filter", "filter: fuse", "filter: auto", "auto gives more than fuse of user:1"},
+		{"cow", "", "cow: 'true'", ok},
+		{"cow", "cow: 'true'", "cow: 'false'", "false gives more than true of user:1"},
 		{"platform", "", "platform: kvm", ok},
 		{"platform", "platform: systrap", "platform: kvm", `"kvm" is not "systrap" of user:1`},
 		{"image", "", "image: a", ok},

@@ -341,6 +341,9 @@ func removeAt(path string) error {
 		}
 	}
 	step.Reached("remove: image layer gone")
+	if err := rmtree.RemovePath(path, cowDir); err != nil {
+		errs = append(errs, err)
+	}
 	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log", auditLog, auditLog + ".1", networkLog, networkLog + ".1"} {
 		remove("run", name)
 	}

@@ -243,6 +243,12 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 			return nil
 		},
 		func() error {
+			if !c.CopyOnWrite {
+				return nil
+			}
+			return b.makeCow(c)
+		},
+		func() error {
 			if l := newLifetime(c, Now()); l != nil {
 				return statefile.Write(filepath.Join(b.path, lifetimeFile), l)
 			}

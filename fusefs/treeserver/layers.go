@@ -1,0 +1,107 @@
+package treeserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs"
+	"wolffia/fusefs/cow"
+	"wolffia/internal/boot"
+	"wolffia/internal/rmtree"
+	"wolffia/internal/statedir"
+)
+
+// A copied is the open upper layer of a sandbox with a copied codebase.
+type copied struct {
+	upper, work *os.File
+	log         *cow.Log
+}
+
+// openCopied opens the upper layer of the sandbox, whose codebase is open as root; nil if it has none. It
+// empties the work directory. Others are kept away by the sandbox's lock.
+func openCopied(b *boot.Params, root int) (c *copied, err error) {
+	if !b.Config.CopyOnWrite {
+		return nil, nil //nolint:nilnil // not copied
+	}
+	c = &copied{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("open the changes of the sandbox: %w", err), c.close())
+		}
+	}()
+	fd, err := unix.Open(statedir.Cow(b.Run), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	dir := os.NewFile(uintptr(fd), statedir.Cow(b.Run))
+	defer dir.Close()
+	if err := rmtree.Remove(dir, statedir.CowWork); err != nil {
+		return nil, err
+	}
+	if err := unix.Mkdirat(fd, statedir.CowWork, 0o700); err != nil {
+		return nil, err
+	}
+	open := func(name string, flags int) *os.File {
+		got, bad := unix.Openat(fd, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if bad != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", name, bad))
+			return nil
+		}
+		return os.NewFile(uintptr(got), name)
+	}
+	c.upper = open(statedir.CowUpper, unix.O_RDONLY|unix.O_DIRECTORY)
+	c.work = open(statedir.CowWork, unix.O_RDONLY|unix.O_DIRECTORY)
+	log := open(statedir.CowLog, unix.O_RDWR|unix.O_NONBLOCK)
+	if err == nil {
+		c.log, err = cow.OpenLog(log) // closes it on an error
+	}
+	if err == nil {
+		err = c.begin(root)
+	}
+	return c, err
+}
+
+// begin gives the upper layer's root, as long as it is empty, the mode and the times of the codebase, which
+// the sandbox sees.
+func (c *copied) begin(root int) error {
+	if names, _ := c.upper.Readdirnames(1); len(names) > 0 {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(root, &st); err != nil {
+		return err
+	}
+	fd := int(c.upper.Fd())
+	if err := unix.Fchmod(fd, st.Mode&0o777|0o700); err != nil {
+		return err
+	}
+	return unix.Futimes(fd, []unix.Timeval{
+		{Sec: st.Atim.Sec, Usec: st.Atim.Nsec / 1000}, {Sec: st.Mtim.Sec, Usec: st.Mtim.Nsec / 1000},
+	})
+}
+
+// options returns what fusefs.Serve needs; nil if the codebase is not copied.
+func (c *copied) options() *fusefs.Copy {
+	if c == nil {
+		return nil
+	}
+	return &fusefs.Copy{Upper: int(c.upper.Fd()), Work: int(c.work.Fd()), Log: c.log}
+}
+
+// close closes the layer, but not the log, which a Server goes on to use. c may be nil.
+func (c *copied) close() error {
+	if c == nil {
+		return nil
+	}
+	return errors.Join(closeFile(c.upper), closeFile(c.work))
+}
+
+func closeFile(f *os.File) error {
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}

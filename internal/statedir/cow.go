@@ -1,0 +1,59 @@
+package statedir
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/cow"
+	"wolffia/internal/statefile"
+)
+
+// Names of a copied codebase, in the directory of [Cow].
+const (
+	cowDir   = "cow"
+	CowUpper = "upper"    // what the sandbox has changed, as of package fusefs/cow
+	CowWork  = "work"     // for temporary names of the tree server, which empties it at each start
+	CowLog   = "base.log" // what the host had: a cow.Log
+)
+
+// Cow returns the directory of a copied codebase, for a program that knows only the run directory. It
+// belongs to the user that the tree server runs as, and survives Stop.
+func Cow(run string) string { return filepath.Join(filepath.Dir(run), cowDir) }
+
+// makeCow makes what Cow returns, and checks that its file system can hold a copied codebase.
+func (b *Box) makeCow(c *Config) error {
+	dir := Cow(b.Run())
+	upper, work, log := filepath.Join(dir, CowUpper), filepath.Join(dir, CowWork), filepath.Join(dir, CowLog)
+	for _, d := range []string{dir, upper, work} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := statefile.Create(log, nil); err != nil {
+		return err
+	}
+	if err := probeCow(work); err != nil {
+		return fmt.Errorf("the file system cannot hold a copied codebase: %w; choose another state directory with --state-dir or WOLFFIA_STATE_DIR, or leave cow out", err)
+	}
+	if c.DroppedUID == 0 || c.RootTree {
+		return nil
+	}
+	for _, p := range []string{dir, upper, work, log} {
+		if err := os.Lchown(p, c.DroppedUID, c.DroppedGID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func probeCow(dir string) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return cow.Probe(fd)
+}
