@@ -10,7 +10,10 @@ import (
 func (t *tree) hostChanged(dir *node, name string, mask uint64) bool {
 	child := t.table.child(dir, name)
 	if mask&nameMask != 0 {
-		t.lowerMoved(lowerPathOf(dir, name), child)
+		t.table.mu.RLock()
+		path := lowerPathOf(dir, name)
+		t.table.mu.RUnlock()
+		t.lowerMoved(path, child)
 	}
 	return child != nil && child.inUpper() // it hides what the host has
 }
@@ -20,10 +23,10 @@ func (t *tree) hostChanged(dir *node, name string, mask uint64) bool {
 // it, or a directory above, was renamed; it may be nil.
 func (t *tree) lowerMoved(path string, child *node) {
 	var dirs []*node
+	t.table.mu.RLock()
 	if child != nil && child.isDir() && child.inUpper() && child.merges() && child.layers.lowerPath == path {
 		dirs = append(dirs, child)
 	}
-	t.table.mu.RLock()
 	for n := range t.copied.moved {
 		if below(n.layers.lowerPath, path) && !slices.Contains(dirs, n) {
 			dirs = append(dirs, n)

@@ -55,7 +55,8 @@ type layers struct {
 	content sync.RWMutex // instead of tree.contentMu: copying to the upper layer takes long
 
 	// lowerPath is where a directory's lower half is, and where a file without a name was, from
-	// the root of the codebase. Changed with tree.renameMu held for writing.
+	// the root of the codebase. It changes with tree.renameMu held for writing, a directory's also
+	// with table.mu.
 	lowerPath string
 
 	// The rest is of directories only.

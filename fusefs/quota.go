@@ -13,8 +13,8 @@ import (
 const objectCost = 4096
 
 // A quota bounds how many bytes operations of the tree add to the disk: blocks allocated, not
-// sizes. What is deleted or truncated is subtracted, including what was there before. Its
-// methods are safe for concurrent use; those that a nil quota may call say so.
+// sizes. What is deleted or truncated is subtracted, including what was there before. In a copied
+// tree it bounds what the upper layer takes. Its methods are safe for concurrent use; those that a nil quota may call say so.
 type quota struct {
 	limit int64
 
@@ -36,6 +36,20 @@ func newQuota(limit int64) *quota {
 	q := &quota{limit: limit, busy: map[identity]*growth{}, unlinked: map[identity]int64{}}
 	q.change = sync.NewCond(&q.mu)
 	return q
+}
+
+// begin sets what is used now, besides unlinked files. q may be nil.
+func (q *quota) begin(used int64) {
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.used = used
+	for _, size := range q.unlinked {
+		q.used += size
+	}
+	q.change.Broadcast()
 }
 
 // closeDelay is how long the kernel may take to report that a file without a name was closed,

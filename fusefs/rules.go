@@ -29,7 +29,13 @@ func (s *Server) SetRules(rules Rules) {
 	t.rules = rules
 	revoked := t.applyRulesToAll()
 	t.rulesMu.Unlock()
-	// Without the lock: the kernel may wait for an answer first.
+	t.forgetRules(revoked)
+}
+
+// forgetRules makes the kernel ask again for all that it caches, after levels have changed; revoked are
+// the nodes whose content may no longer be read. The caller does not hold t.rulesMu: the kernel may
+// wait for an answer first.
+func (t *tree) forgetRules(revoked []uint64) {
 	for _, id := range revoked {
 		t.dev.invalInode(id, true)
 	}

@@ -61,8 +61,8 @@ type Options struct {
 	FDs int
 
 	// Quota is how many bytes of the disk may be added through the tree while it is
-	// served; deleted bytes are subtracted. Beyond it operations fail with EDQUOT. 0 is
-	// no limit.
+	// served; deleted bytes are subtracted. With Copy it is how many the upper layer may take,
+	// including what is in it already. Beyond it operations fail with EDQUOT. 0 is no limit.
 	Quota int64
 
 	// Memory is about how many bytes the server should take for nodes and requests; 0 is
@@ -266,6 +266,9 @@ func newTree(opts *Options) (_ *tree, err error) {
 		t.copied.lower, root = t.fds.add(n, useLower, root), upper
 	}
 	t.root = t.fds.add(n, usePath, root) // held until close, as copied.lower
+	if t.copied != nil {
+		t.quota.begin(t.used())
+	}
 	if !opts.NoWatch {
 		t.watchRoot()
 	}

@@ -52,9 +52,12 @@ type tree struct {
 
 	quota  *quota      // nil: no limit
 	copied *upperLayer // nil: changes go to the host's directory
-	dev    *device
-	inval  *invalQueue
-	watch  *watcher // nil: the host's changes are not noticed
+
+	discarded bool // Discarded was called; guarded by rulesMu, held for writing
+
+	dev   *device
+	inval *invalQueue
+	watch *watcher // nil: the host's changes are not noticed
 
 	maxNodes         int          // above it the kernel is asked to forget some
 	nextPrune        atomic.Int64 // when it may be asked again, by clock

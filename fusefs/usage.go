@@ -1,0 +1,123 @@
+package fusefs
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Usage is what the upper layer of a copied tree takes.
+type Usage struct {
+	Names int64 // files, directories, links and whiteouts
+	Bytes int64 // of the disk: what Options.Quota limits
+}
+
+// Usage returns what the upper layer takes now; zero of a tree that is not copied. It looks at each name in
+// it. The error is an Errno.
+func (s *Server) Usage() (Usage, error) {
+	if s.tree.copied == nil {
+		return Usage{}, nil
+	}
+	u, errno := s.tree.usage(s.tree.root.fd)
+	if errno != 0 {
+		return u, errno
+	}
+	return u, nil
+}
+
+// used returns how many bytes count for the quota of a copied tree. What cannot be counted leaves no room.
+func (t *tree) used() int64 {
+	if t.quota == nil {
+		return 0
+	}
+	u, errno := t.usage(t.root.fd)
+	if errno != 0 {
+		t.logger.Error("count what the upper layer takes", "error", errno)
+		return t.quota.limit
+	}
+	return u.Bytes
+}
+
+// A counting is one count of an upper layer.
+type counting struct {
+	Usage
+	linked map[identity]struct{} // counted inodes with several names
+}
+
+// maxCountDepth bounds the descriptors of a count. Names that deep cannot be used.
+const maxCountDepth = 2 * maxDepth
+
+// usage counts what is in the upper directory fd, and below.
+func (t *tree) usage(fd int) (Usage, syscall.Errno) {
+	c := counting{linked: map[identity]struct{}{}}
+	errno := t.count(&c, fd, 0)
+	return c.Usage, errno
+}
+
+func (t *tree) count(c *counting, fd, depth int) syscall.Errno {
+	if depth > maxCountDepth {
+		return syscall.ENAMETOOLONG
+	}
+	var dirs []string
+	var failed syscall.Errno
+	errno := t.asOwner(fd, func() error {
+		errno := t.eachName(fd, func(name string, _ uint32) syscall.Errno {
+			o, errno := t.stat(fdName{fd, name})
+			if errno != 0 {
+				failed = errno
+				return errno
+			}
+			c.add(o)
+			if o.isDir() {
+				dirs = append(dirs, name)
+			}
+			return 0
+		})
+		if errno != 0 && failed == 0 {
+			return errno
+		}
+		return nil
+	})
+	if errno == 0 {
+		errno = failed
+	}
+	for _, name := range dirs {
+		if errno != 0 {
+			break
+		}
+		errno = t.countBelow(c, fd, name, depth)
+	}
+	return errno
+}
+
+func (t *tree) countBelow(c *counting, fd int, name string, depth int) (errno syscall.Errno) {
+	sub := -1
+	errno = t.asOwner(fd, func() error {
+		var bad syscall.Errno
+		if sub, bad = openBeneath(fd, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); bad != 0 {
+			return bad
+		}
+		return nil
+	})
+	if errno != 0 {
+		return errno
+	}
+	defer unix.Close(sub)
+	return t.count(c, sub, depth+1)
+}
+
+// add counts o.
+func (c *counting) add(o *object) {
+	c.Names++
+	c.Bytes += objectCost
+	if o.typ() != unix.S_IFREG {
+		return
+	}
+	if o.Nlink > 1 {
+		if _, ok := c.linked[o.ident]; ok {
+			return
+		}
+		c.linked[o.ident] = struct{}{}
+	}
+	c.Bytes += int64(o.Blocks) * 512
+}
