@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 )
 
@@ -23,8 +24,14 @@ import (
 //
 //	WOLFFIA_SEED=17 go test -run TestModel ./fusefs      that round only
 //	WOLFFIA_ROUNDS=5000 go test -run TestModel ./fusefs  more of them
-func TestModel(t *testing.T) {
-	first, rounds := uint64(1), number(t, "WOLFFIA_ROUNDS", 40)
+func TestModel(t *testing.T) { testModel(t, false, 40) }
+
+// TestCopiedModel is cow.md's acceptance test 3: a copied tree refuses the same, nothing gets into the
+// upper layer that the rules did not allow, and the host's directory stays as it is.
+func TestCopiedModel(t *testing.T) { testModel(t, true, uint64(testenv.Some(60))) }
+
+func testModel(t *testing.T, copied bool, rounds uint64) {
+	first, rounds := uint64(1), number(t, "WOLFFIA_ROUNDS", rounds)
 	if seed := number(t, "WOLFFIA_SEED", 0); seed != 0 {
 		first, rounds = seed, 1
 	}
@@ -36,18 +43,26 @@ func TestModel(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("Seed%06d", seed), func(t *testing.T) {
 			mounted(t, setup{
-				Policy: rules, Timeout: time.Hour,
+				Policy: rules, Timeout: time.Hour, Copied: copied,
 				Host: func(t *testing.T, dir string) {
-					plantModel(t, dir, seed)
-					plantModel(t, filepath.Join(filepath.Dir(dir), "plain"), seed)
+					plantModel(t, dir, seed, !copied)
+					plantModel(t, filepath.Join(filepath.Dir(dir), "plain"), seed, !copied)
 				},
 			}, func(t *testing.T, c *client) {
 				m := &model{policy: policy, mount: c.dir, host: c.host, plain: filepath.Join(filepath.Dir(c.host), "plain")}
+				before := picture(t, c.host)
 				r := rand.New(rand.NewPCG(seed, 6))
 				for i := 0; i < 400 && !t.Failed(); i++ {
 					m.step(t, r)
 				}
-				m.compare(t, "")
+				if copied {
+					m.checkUpper(t, c)
+					if picture(t, c.host) != before {
+						t.Error("the host's directory has changed")
+					}
+				} else {
+					m.compare(t, "")
+				}
 				if t.Failed() {
 					t.Logf("seed %d, rules %v\n%s", seed, rules, strings.Join(m.story[max(0, len(m.story)-20):], "\n"))
 				}
@@ -87,7 +102,7 @@ var modelNames = []string{"a", "b", "c", "d", "e"}
 
 // plantModel fills dir with files and directories, and a few links between
 // names of different levels.
-func plantModel(t *testing.T, dir string, seed uint64) {
+func plantModel(t *testing.T, dir string, seed uint64, links bool) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 7))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -110,7 +125,7 @@ func plantModel(t *testing.T, dir string, seed uint64) {
 				files = append(files, full)
 			case c < 7:
 				err = os.Symlink(pick(r, "a", "b/c", "nowhere"), full)
-			case c < 8 && len(files) > 0:
+			case c < 8 && len(files) > 0 && links:
 				err = os.Link(files[r.IntN(len(files))], full)
 			}
 			if err != nil {
@@ -125,6 +140,35 @@ type model struct {
 	policy             *perm.Policy
 	mount, host, plain string
 	story              []string
+}
+
+// checkUpper checks that each name in the upper layer may be written, but for directories, which are on
+// the way to others.
+func (m *model) checkUpper(t *testing.T, c *client) {
+	err := filepath.WalkDir(c.upper(""), func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		p, err := filepath.Rel(c.upper(""), path)
+		if err != nil || p == "." || d.IsDir() && m.level(p, true) > perm.None {
+			return err
+		}
+		dir := d.IsDir()
+		if d.Type()&os.ModeCharDevice != 0 { // deleted: as what the host has
+			st, err := os.Lstat(filepath.Join(c.host, p))
+			if err != nil {
+				return nil //nolint:nilerr // the host's directory above was renamed
+			}
+			dir = st.IsDir()
+		}
+		if m.level(p, dir) < perm.Checked {
+			t.Errorf("the upper layer has %s, whose level is %v", p, m.level(p, dir))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // kind returns the type of what the plain directory has at p, 0 for nothing.

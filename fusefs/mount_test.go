@@ -52,6 +52,37 @@ func (c *client) stats(t *testing.T) Stats {
 	return request[Stats](t, c, "stats")
 }
 
+// usage asks what the upper layer takes.
+func (c *client) usage(t *testing.T) Usage {
+	t.Helper()
+	r := request[usageReply](t, c, "usage")
+	if !r.OK {
+		t.Fatal("the upper layer cannot be counted")
+	}
+	return r.Usage
+}
+
+type usageReply struct {
+	Usage
+	OK bool
+}
+
+// discard takes what is at path out of the upper layer.
+func (c *client) discard(t *testing.T, path string) {
+	t.Helper()
+	if err := json.NewEncoder(c.conn).Encode("discard"); err != nil {
+		t.Fatal(err)
+	}
+	if !request[bool](t, c, path) {
+		t.Fatal("not discarded")
+	}
+}
+
+// upper returns the path of name in the upper layer.
+func (c *client) upper(name string) string {
+	return filepath.Join(filepath.Dir(c.host), "upper", name)
+}
+
 // setRules replaces the rules of the tree.
 func (c *client) setRules(t *testing.T, rules ...string) {
 	t.Helper()
@@ -179,7 +210,7 @@ func serve(t *testing.T, s setup, args childArgs) {
 	if s.Old {
 		srv.tree.dev.epochs = false // nothing was asked yet
 	}
-	seen := answer(child.Conn, srv, denials)
+	seen := answer(child.Conn, srv, denials, filepath.Join(filepath.Dir(args.Host), "upper"))
 	child.Wait(t, srv.Wait)
 	if s.After != nil {
 		s.After(t, srv, <-seen)
@@ -220,8 +251,8 @@ func copyOf(t *testing.T, s setup, args childArgs) *Copy {
 }
 
 // answer answers the client's questions until it is gone, and then gives all
-// denials.
-func answer(conn net.Conn, srv *Server, denials chan Denial) <-chan []Denial {
+// denials. upper is the path of the upper layer.
+func answer(conn net.Conn, srv *Server, denials chan Denial, upper string) <-chan []Denial {
 	all := make(chan []Denial, 1)
 	go func() { // ends when the child closes its end
 		var seen []Denial
@@ -250,6 +281,19 @@ func answer(conn net.Conn, srv *Server, denials chan Denial) <-chan []Denial {
 				out.Encode(seen)
 			case "prunes":
 				out.Encode(!srv.tree.pruneUnsupported.Load())
+			case "usage":
+				u, err := srv.Usage()
+				out.Encode(usageReply{u, err == nil})
+			case "discard":
+				var path string
+				err := in.Decode(&path)
+				if err == nil {
+					err = srv.Quiesce(func() error {
+						srv.Discarded([]string{path})
+						return os.RemoveAll(filepath.Join(upper, path))
+					})
+				}
+				out.Encode(err == nil)
 			case "load":
 				out.Encode(loadOf(srv))
 			case "rules":
