@@ -72,6 +72,9 @@ func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
 	c := upperCopy{fd: -1}
 	actual := int64(0)
 	if errno = t.copyObject(&c, old.fd, o, keep); errno == 0 {
+		errno = t.noteAhead(n, o)
+	}
+	if errno == 0 {
 		actual, errno = t.placeCopy(n, o, &c)
 	}
 	t.quota.give(cost - actual)
@@ -83,6 +86,29 @@ func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
 		t.copied.copyUps.Add(1)
 	}
 	return errno
+}
+
+// noteAhead records what the host has where n is, and has the record on the disk: as the copy, before that
+// has a name.
+func (t *tree) noteAhead(n *node, o *object) syscall.Errno {
+	t.renameMu.RLock()
+	parent, name := t.table.place(n)
+	path, shown := "", parent != nil && parent.merges()
+	if shown {
+		path = lowerPathOf(parent, name)
+	}
+	t.renameMu.RUnlock()
+	if !shown {
+		return 0
+	}
+	if errno := t.copied.note(path, o); errno != 0 || !n.isRegular() {
+		return errno
+	}
+	if err := t.copied.log.Sync(); err != nil {
+		t.logger.Error("record what the host has", "error", err)
+		return syscall.EIO
+	}
+	return 0
 }
 
 // copyObject fills c with a copy of o, which is open as from.
