@@ -15,7 +15,7 @@ const secret = "the secret content"
 
 // The name decides, never another name of the same inode.
 func TestHardLinksDoNotSteer(t *testing.T) {
-	mounted(t, setup{
+	mountedBoth(t, setup{
 		Rules: []fakeRule{{"/hidden", perm.None}, {"/list", perm.View}, {"/ro", perm.Read}},
 		Host: func(t *testing.T, dir string) {
 			write(t, dir, "rw/a", "shared")
@@ -73,7 +73,7 @@ func TestHardLinksDoNotSteer(t *testing.T) {
 }
 
 func TestSymlinksAndDotsStayInside(t *testing.T) {
-	mounted(t, setup{
+	mountedBoth(t, setup{
 		Rules: []fakeRule{{".env", perm.None}, {"shown", perm.View}},
 		Host: func(t *testing.T, dir string) {
 			write(t, dir, "../outside", secret)
@@ -130,7 +130,7 @@ func TestServerTakesPlainNamesOnly(t *testing.T) {
 
 // A parent that is renamed takes with it only what has the same level there.
 func TestRenameKeepsLevels(t *testing.T) {
-	mounted(t, setup{
+	mountedBoth(t, setup{
 		Rules: []fakeRule{
 			{"/app/secrets", perm.None},
 			{"/app/config", perm.Read},
@@ -190,7 +190,7 @@ func TestRenameKeepsLevels(t *testing.T) {
 
 // The error of a removal must not depend on whether a hidden name exists.
 func TestHiddenNamesAnswerTheSame(t *testing.T) {
-	mounted(t, setup{
+	mountedBoth(t, setup{
 		Rules: []fakeRule{{"there", perm.None}, {"nowhere", perm.None}},
 		Host: func(t *testing.T, dir string) {
 			write(t, dir, "there", secret)

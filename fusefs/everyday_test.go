@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +30,7 @@ func TestGit(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip(err)
 	}
-	mounted(t, setup{}, func(t *testing.T, c *client) {
+	mountedBoth(t, setup{}, func(t *testing.T, c *client) {
 		repo := c.at("repo")
 		run(t, c.dir, "git", "init", "-q", "repo")
 		for i := range 50 {
@@ -55,7 +54,7 @@ func TestGit(t *testing.T) {
 		run(t, repo, "git", "fsck", "--strict")
 		run(t, c.dir, "git", "clone", "-q", "repo", "clone")
 		// The host's git agrees, though it sees another owner.
-		hostRepo := filepath.Join(c.host, "repo")
+		hostRepo := c.behind("repo")
 		if out := run(t, hostRepo, "git", "-c", "safe.directory=*", "status", "--porcelain"); out != " M dir0/file0\n" && out != "" {
 			t.Errorf("status on the host: %q", out)
 		}
@@ -67,7 +66,7 @@ func TestSqlite(t *testing.T) {
 	if _, err := exec.LookPath("sqlite3"); err != nil {
 		t.Skip(err)
 	}
-	mounted(t, setup{}, func(t *testing.T, c *client) {
+	mountedBoth(t, setup{}, func(t *testing.T, c *client) {
 		for _, mode := range []string{"delete", "wal"} {
 			db := mode + ".db"
 			run(t, c.dir, "sqlite3", db, "PRAGMA journal_mode="+mode, "CREATE TABLE t(x)")

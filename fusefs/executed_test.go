@@ -13,7 +13,7 @@ import (
 // TestExecutedNamesCannotBeMade: what the host executes because of its name comes
 // into being by no call: not by creation, links, or the rename of a file or directory.
 func TestExecutedNamesCannotBeMade(t *testing.T) {
-	mounted(t, setup{
+	mountedBoth(t, setup{
 		Policy: append(perm.ExecutedRules([]string{".", "pkg"}), perm.Rule{Pattern: "**", Level: perm.Write}),
 		Host: func(t *testing.T, dir string) {
 			for _, f := range []string{".idea/workspace.xml", "x/tasks.json", "x/config.toml", "x/workspace.xml", "new/.vscode/tasks.json", "pkg/main.go"} {

@@ -57,7 +57,7 @@ func fileText(t *testing.T, path string) string {
 // A configuration is replaced by a new file of the server: a process that has the lock file open
 // or mapped does not write the configuration.
 func TestConfigurationIsTheServersFile(t *testing.T) {
-	mounted(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
+	mountedBoth(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
 		config, lock := c.at(".git/config"), c.at(".git/config.lock")
 		f, err := os.OpenFile(lock, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
@@ -80,7 +80,7 @@ func TestConfigurationIsTheServersFile(t *testing.T) {
 		defer was.Close()
 		fails(t, "rename", os.Rename(lock, config), 0)
 		var st unix.Stat_t
-		if err := unix.Stat(filepath.Join(c.host, ".git/config"), &st); err != nil || st.Mode&0o7777 != 0o644 {
+		if err := unix.Stat(c.behind(".git/config"), &st); err != nil || st.Mode&0o7777 != 0o644 {
 			t.Errorf("the configuration has the mode %o: %v", st.Mode, err)
 		}
 		if text, err := io.ReadAll(was); err != nil || string(text) != "[core]\n\tbare = false\n" {
@@ -97,7 +97,7 @@ func TestConfigurationIsTheServersFile(t *testing.T) {
 		copy(m, "[core] pager=evil")
 		_ = unix.Msync(m, unix.MS_SYNC)
 		_ = unix.Munmap(m)
-		if got := fileText(t, filepath.Join(c.host, ".git/config")); got != text {
+		if got := fileText(t, c.behind(".git/config")); got != text {
 			t.Errorf("the configuration of the host is %q", got)
 		}
 		for _, flags := range []int{os.O_WRONLY, os.O_WRONLY | os.O_TRUNC, os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_CREATE} {
@@ -123,7 +123,7 @@ func TestConfigurationIsTheServersFile(t *testing.T) {
 			}
 		}
 		fails(t, "a name of the server's own", unix.Access(c.at(".git/"+ownPrefix+"x"), unix.F_OK), unix.EINVAL)
-		names, err := os.ReadDir(c.host + "/.git")
+		names, err := os.ReadDir(c.behind(".git"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestConfigurationIsTheServersFile(t *testing.T) {
 // A lock file made outside cannot be changed: git outside would rename what is at its name onto
 // its configuration.
 func TestLocksOfTheHost(t *testing.T) {
-	mounted(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
+	mountedBoth(t, gitSetup(repository(".git")), func(t *testing.T, c *client) {
 		for _, name := range []string{"config.lock", "index.lock", "refs/heads/main.lock", "HEAD.lock", "BISECT_LOG", "rebase-merge/git-rebase-todo"} {
 			write(t, c.host, ".git/"+name, "host's")
 			path, mine := c.at(".git/"+name), c.at("mine")
@@ -177,7 +177,7 @@ func TestLocksOfTheHost(t *testing.T) {
 
 // What was made inside can be written, replaced and removed, all of it.
 func TestRepositoryMadeInside(t *testing.T) {
-	mounted(t, gitSetup(nil), func(t *testing.T, c *client) {
+	mountedBoth(t, gitSetup(nil), func(t *testing.T, c *client) {
 		run := func(dir string, args ...string) {
 			t.Helper()
 			cmd := exec.Command("git", args...)
@@ -204,7 +204,7 @@ func TestRepositoryMadeInside(t *testing.T) {
 
 // Of two processes that make the halves of a git directory at once, one fails.
 func TestNoDirectoryBecomesARepository(t *testing.T) {
-	mounted(t, gitSetup(map[string]string{"plain/config": "[core]\n\tfsmonitor = evil\n"}), func(t *testing.T, c *client) {
+	mountedBoth(t, gitSetup(map[string]string{"plain/config": "[core]\n\tfsmonitor = evil\n"}), func(t *testing.T, c *client) {
 		makers := []func(dir string) error{
 			func(dir string) error { return os.WriteFile(dir+"/HEAD", nil, 0o644) },
 			func(dir string) error { return os.Mkdir(dir+"/objects", 0o755) },
@@ -275,7 +275,7 @@ func TestRemovedFileOfGit(t *testing.T) {
 			t.Errorf("denials: %v", denials)
 		}
 	}
-	mounted(t, s, func(t *testing.T, c *client) {
+	mountedBoth(t, s, func(t *testing.T, c *client) {
 		fails(t, "mkdir", os.Mkdir(c.at(".git/sequencer"), 0o755), 0)
 		name := c.at(".git/sequencer/opts")
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
@@ -292,7 +292,7 @@ func TestRemovedFileOfGit(t *testing.T) {
 
 // A .git file or commondir is written once, with an allowed content.
 func TestLinkFiles(t *testing.T) {
-	mounted(t, gitSetup(nil), func(t *testing.T, c *client) {
+	mountedBoth(t, gitSetup(nil), func(t *testing.T, c *client) {
 		for _, d := range []string{"a", "b", "x.git"} {
 			fails(t, "mkdir", os.Mkdir(c.at(d), 0o755), 0)
 		}
@@ -317,7 +317,7 @@ func TestLinkFiles(t *testing.T) {
 
 // The kernel may send one write in parts: the host sees all or nothing of an allowed content.
 func TestLinkFileInParts(t *testing.T) {
-	mounted(t, gitSetup(nil), func(t *testing.T, c *client) {
+	mountedBoth(t, gitSetup(nil), func(t *testing.T, c *client) {
 		for _, d := range []string{"a", "x", "x.git"} {
 			fails(t, "mkdir", os.Mkdir(c.at(d), 0o755), 0)
 		}
@@ -351,7 +351,7 @@ func TestLinkFileInParts(t *testing.T) {
 				fails(t, fmt.Sprintf("%q, part %d", x.parts, i), err, errno)
 				off += int64(len(part))
 			}
-			if got := fileText(t, filepath.Join(c.host, "a/.git")); got != x.want {
+			if got := fileText(t, c.behind("a/.git")); got != x.want {
 				t.Errorf("%q: the host has %q", x.parts, got)
 			}
 			f.Close()
@@ -361,7 +361,7 @@ func TestLinkFileInParts(t *testing.T) {
 		put(t, c.at("x/.git"), "gitdir: ../x")
 		put(t, name, "gitdir: ../x.git\n")
 		fails(t, "anew", os.WriteFile(c.at("x/.git"), []byte("gitdir: ../x.git\n"), 0o644), 0)
-		if got := fileText(t, filepath.Join(c.host, "x/.git")); got != "gitdir: ../x.git\n" {
+		if got := fileText(t, c.behind("x/.git")); got != "gitdir: ../x.git\n" {
 			t.Errorf("the host has %q", got)
 		}
 	})

@@ -34,7 +34,7 @@ func levelHost(t *testing.T, dir string) {
 }
 
 func TestLevels(t *testing.T) {
-	mounted(t, setup{Rules: levelRules, Host: levelHost}, func(t *testing.T, c *client) {
+	mountedBoth(t, setup{Rules: levelRules, Host: levelHost}, func(t *testing.T, c *client) {
 		t.Run("before", func(t *testing.T) { useLevels(t, c) })
 		t.Run("later", func(t *testing.T) {
 			for _, f := range []string{".env", "list.txt", "ro.txt", "rw.txt"} {

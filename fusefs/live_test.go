@@ -21,7 +21,7 @@ func TestNewRulesBindOnOldKernels(t *testing.T) {
 }
 
 func newRulesBind(t *testing.T, s setup) {
-	mounted(t, setup{
+	mountedBoth(t, setup{
 		Timeout: s.Timeout, Old: s.Old,
 		Parse: []string{"**=write", "hidden=none"},
 		Host: func(t *testing.T, dir string) {
@@ -118,7 +118,7 @@ func faults(mem []byte) (yes bool) {
 // Rules that change under load cause no hang, and in the end each name has its level by the last
 // rules.
 func TestRulesChangeUnderLoad(t *testing.T) {
-	mounted(t, setup{
+	mountedBoth(t, setup{
 		Timeout: time.Hour,
 		Parse:   []string{"**=write"},
 		Host: func(t *testing.T, dir string) {

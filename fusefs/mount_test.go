@@ -41,6 +41,8 @@ type client struct {
 	dir  string // the mount
 	host string // the host directory behind it
 	conn net.Conn
+
+	copied bool
 }
 
 // at returns the path of name in the mount.
@@ -137,6 +139,27 @@ func request[T any](t *testing.T, c *client, what any) (v T) {
 	return v
 }
 
+// mountedBoth is mounted for a direct tree and, in a full run, for a copied one.
+func mountedBoth(t *testing.T, s setup, use func(t *testing.T, c *client)) {
+	t.Run("Direct", func(t *testing.T) { mounted(t, s, use) })
+	t.Run("Copied", func(t *testing.T) {
+		testenv.Soak(t, "the direct tree has the same rules")
+		s := s
+		s.Copied = true
+		mounted(t, s, use)
+	})
+}
+
+// behind returns the path where what is at name in the mount is on the host.
+func (c *client) behind(name string) string {
+	if up := c.upper(name); c.copied {
+		if _, err := os.Lstat(up); err == nil {
+			return up
+		}
+	}
+	return filepath.Join(c.host, name)
+}
+
 const clientUID = mounttest.UID
 
 type childArgs struct{ Dir, Host string }
@@ -154,7 +177,7 @@ func mounted(t *testing.T, s setup, use func(t *testing.T, c *client)) {
 		return Mount(args.Dir, nil)
 	})
 	if conn != nil {
-		c := &client{dir: args.Dir, host: args.Host, conn: conn}
+		c := &client{dir: args.Dir, host: args.Host, conn: conn, copied: s.Copied}
 		c.stats(t) // answered once the mount is served
 		use(t, c)
 		return

@@ -13,7 +13,7 @@ import (
 
 // A few descriptors are enough for many names, open files and orphans.
 func TestFewDescriptorsAreEnough(t *testing.T) {
-	mounted(t, setup{
+	mountedBoth(t, setup{
 		FDs: 16,
 		Host: func(t *testing.T, dir string) {
 			for i := range 500 {
@@ -106,7 +106,7 @@ func TestPanicsAreContained(t *testing.T) {
 
 // Each refusal is reported, with the level that would have allowed it.
 func TestDenialsAreReported(t *testing.T) {
-	mounted(t, setup{
+	mountedBoth(t, setup{
 		Rules: levelRules, Host: levelHost,
 		After: func(t *testing.T, s *Server, denials []Denial) {
 			type key struct {
