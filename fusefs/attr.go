@@ -57,6 +57,9 @@ func (t *tree) stat(a fdName) (*object, syscall.Errno) {
 
 // statNode returns n's object, as by examine, or checkSame's errno.
 func (t *tree) statNode(n *node) (*object, syscall.Errno) {
+	if n.borrows() {
+		return t.statBorrower(n)
+	}
 	if h := t.fds.anyOf(n); h != nil {
 		defer h.release()
 		return t.examine(fdName{fd: h.fd})
@@ -83,6 +86,9 @@ func (t *tree) statNode(n *node) (*object, syscall.Errno) {
 // anyOf returns an open handle of n's inode for any use, nil if none is. The caller releases it.
 func (d *fdCache) anyOf(n *node) *handle {
 	for u := usePath; u < useLower; u++ {
+		if u != usePath && n.borrows() {
+			break // they are of what it borrows
+		}
 		if h := d.cached(n, u); h != nil {
 			return h
 		}
@@ -206,7 +212,9 @@ func (t *tree) attrTimeout(n *node, o *object) time.Duration {
 	switch {
 	case t.shared(n, o):
 		return 0
-	case n.inUpper() && !n.isDir():
+	case n.borrows() && !t.lendsNoticed(n):
+		return t.timeout
+	case n.inUpper() && !n.isDir() && !n.borrows():
 		return max(watchedTimeout, t.timeout) // nothing else changes it
 	case n.isDir() && !n.watched.Load() && n.merges(), !n.isDir() && o.Nlink > 1:
 		return t.timeout // the host may change it by another name, or in a directory that is not watched

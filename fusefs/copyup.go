@@ -30,13 +30,13 @@ func (t *tree) needOwn(n *node) syscall.Errno {
 	return t.needUpper(n)
 }
 
-// needCopy has n, which is not a directory, in the upper layer of a copied tree, with its content. In a
-// direct one it does nothing. The caller does not hold t.renameMu.
-func (t *tree) needCopy(n *node) syscall.Errno {
-	if t.copied == nil || n.inUpper() {
+// needCopy has n, which is not a directory, in the upper layer of a copied tree, with what keep says of its
+// content, as of unshare. In a direct one it does nothing. The caller does not hold t.renameMu.
+func (t *tree) needCopy(n *node, keep int64) syscall.Errno {
+	if t.copied == nil || n.inUpper() && (!n.borrows() || keep == attributes) {
 		return 0
 	}
-	lock, errno := t.unshare(n, all)
+	lock, errno := t.unshare(n, keep)
 	if lock != nil {
 		lock.RUnlock()
 	}
@@ -47,32 +47,39 @@ func (t *tree) needCopy(n *node) syscall.Errno {
 type upperCopy struct {
 	fd   int    // open for writing of a regular file, else O_PATH; -1 once the cache of descriptors has it
 	name string // in the work directory; empty: it has none yet
+
+	over    bool   // it replaces one that borrows its content
+	borrows bool   // it borrows its content
+	path    string // of what it is a copy of, in the lower layer
 }
 
-// copyUp copies n, which is not a directory, to the upper layer: of a regular file the first keep bytes.
-// The kernel keeps the node. Others go on meanwhile: t.renameMu is taken only to put the copy at its
-// place. The caller holds n's lock of contentLock for writing.
+// copyUp copies n, which is not a directory, to the upper layer: of a regular file the first keep bytes, or
+// with attributes perhaps only those. The kernel keeps the node. Others go on meanwhile: t.renameMu is
+// taken only to put the copy at its place. The caller holds n's lock of contentLock for writing.
 func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
-	if n.inUpper() {
+	if n.inUpper() && !(n.borrows() && keep != attributes) {
 		return 0
 	}
-	old, errno := t.acquire(n, usePath)
+	old, o, errno := t.original(n, keep)
 	if errno != 0 {
 		return errno
 	}
 	defer old.release()
-	o, errno := t.examine(fdName{fd: old.fd})
-	if errno != 0 {
-		return errno
+	c := upperCopy{fd: -1, over: n.borrows()}
+	if keep == attributes && t.mayBorrow(n, o) {
+		c.borrows, keep = true, 0
 	}
-	cost := objectCost + min(int64(o.Blocks)*512, max(keep, 0))
+	keep = uncut(keep)
+	cost := min(int64(o.Blocks)*512, max(keep, 0))
+	if !c.over {
+		cost += objectCost
+	}
 	if errno := t.quota.take(cost); errno != 0 {
 		return errno
 	}
-	c := upperCopy{fd: -1}
 	actual := int64(0)
-	if errno = t.copyObject(&c, old.fd, o, keep); errno == 0 {
-		errno = t.noteAhead(n, o)
+	if errno = t.noteAhead(n, o, &c); errno == 0 {
+		errno = t.copyObject(&c, old.fd, o, keep)
 	}
 	if errno == 0 {
 		actual, errno = t.placeCopy(n, o, &c)
@@ -88,20 +95,49 @@ func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
 	return errno
 }
 
+// original opens what is to be copied of n, and returns its attributes: those of the upper layer if n
+// borrows. With keep 0 its content does not matter.
+func (t *tree) original(n *node, keep int64) (*handle, *object, syscall.Errno) {
+	h, errno := t.acquire(n, usePath)
+	if errno != 0 {
+		return nil, nil, errno
+	}
+	o, errno := t.examine(fdName{fd: h.fd})
+	if errno == 0 && n.borrows() && keep != 0 {
+		t.renameMu.RLock()
+		t.lend(n, o)
+		lower, bad := t.lowerHalf(n)
+		t.renameMu.RUnlock()
+		h.release()
+		h, errno = lower, bad
+	}
+	if errno != 0 {
+		if h != nil {
+			h.release()
+		}
+		return nil, nil, errno
+	}
+	return h, o, 0
+}
+
 // noteAhead records what the host has where n is, and has the record on the disk: as the copy, before that
 // has a name.
-func (t *tree) noteAhead(n *node, o *object) syscall.Errno {
+func (t *tree) noteAhead(n *node, o *object, c *upperCopy) syscall.Errno {
+	if c.over {
+		return 0 // it was recorded before
+	}
 	t.renameMu.RLock()
 	parent, name := t.table.place(n)
-	path, shown := "", parent != nil && parent.merges()
+	shown := parent != nil && parent.merges()
 	if shown {
-		path = lowerPathOf(parent, name)
+		c.path = lowerPathOf(parent, name)
 	}
 	t.renameMu.RUnlock()
 	if !shown {
+		c.borrows = false
 		return 0
 	}
-	if errno := t.copied.note(path, o); errno != 0 || !n.isRegular() {
+	if errno := t.copied.note(c.path, o); errno != 0 || !n.isRegular() {
 		return errno
 	}
 	if err := t.copied.log.Sync(); err != nil {
@@ -121,6 +157,9 @@ func (t *tree) copyObject(c *upperCopy, from int, o *object, keep int64) (errno 
 			return errno
 		}
 		c.fd, c.name = tmp.fd, tmp.name
+		if c.borrows {
+			return t.borrowFile(c.fd, o, c.path)
+		}
 		return t.copyFile(c.fd, from, o, keep)
 	case unix.S_IFLNK:
 		target := make([]byte, unix.PathMax)
@@ -189,7 +228,10 @@ func (t *tree) placeCopy(n *node, o *object, c *upperCopy) (cost int64, errno sy
 	if errno != 0 {
 		return 0, errno
 	}
-	cost = objectCost + int64(fresh.Blocks)*512
+	cost = int64(fresh.Blocks) * 512
+	if !c.over {
+		cost += objectCost
+	}
 	t.renameMu.Lock()
 	defer t.renameMu.Unlock()
 	parent, name := t.table.place(n)
@@ -207,9 +249,10 @@ func (t *tree) placeCopy(n *node, o *object, c *upperCopy) (cost int64, errno sy
 		return 0, syscall.ESTALE
 	}
 	t.fds.renew(n)
+	t.setBorrow(n, parent, name, c)
 	n.layers.upper.Store(true)
 	t.fds.add(n, usePath, path).release()
-	if n.isRegular() {
+	if n.isRegular() && !c.borrows {
 		t.fds.add(n, useWrite, c.fd).release()
 		c.fd = -1
 		if fresh.Mode&0o600 != 0o600 {
@@ -222,6 +265,22 @@ func (t *tree) placeCopy(n *node, o *object, c *upperCopy) (cost int64, errno sy
 	}
 	n.validatedAt.Store(t.clock())
 	return cost, 0
+}
+
+// setBorrow records whether n, which c is the inode of now, borrows its content.
+func (t *tree) setBorrow(n, parent *node, name string, c *upperCopy) {
+	t.table.mu.Lock()
+	defer t.table.mu.Unlock()
+	if c.borrows {
+		n.layers.lowerPath = c.path
+	}
+	n.layers.merges.Store(c.borrows)
+	n.layers.lowerSeen.Store(neverValidated)
+	if parent != nil {
+		t.copied.noteMoved(n, parent, name)
+	} else {
+		delete(t.copied.moved, n)
+	}
 }
 
 // openCopy returns an O_PATH descriptor of c.
@@ -248,8 +307,12 @@ func (t *tree) placeAt(n *node, o *object, parent *node, name string, c *upperCo
 	if errno = t.ensureUpper(&d); errno != 0 {
 		return errno
 	}
-	if parent.merges() {
-		if errno = t.copied.note(lowerPathOf(parent, name), o); errno != 0 {
+	if parent.merges() && !c.over {
+		path := lowerPathOf(parent, name)
+		if c.borrows && path != c.path {
+			return syscall.EAGAIN // it was renamed meanwhile
+		}
+		if errno = t.copied.note(path, o); errno != 0 {
 			return errno
 		}
 	}
@@ -260,7 +323,7 @@ func (t *tree) placeAt(n *node, o *object, parent *node, name string, c *upperCo
 		}
 		c.name = tmp
 	}
-	if errno = t.putUpper(c.name, d.fd, name); errno == 0 {
+	if errno = t.putUpper(c.name, d.fd, name, c.over); errno == 0 {
 		c.name = ""
 	}
 	return errno

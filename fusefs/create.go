@@ -149,7 +149,7 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 	if src.isDir() {
 		return fuse.EPERM
 	}
-	if errno := t.needCopy(src); errno != 0 {
+	if errno := t.needCopy(src, all); errno != 0 {
 		return fuse.Status(errno)
 	}
 	return t.newName(opLink, &in.InHeader, name, false, func(e *entry, d *openDir) syscall.Errno {
@@ -260,6 +260,10 @@ func (t *tree) openExisting(in *fuse.CreateIn, e *entry, d openDir, out *fuse.Cr
 	n, errno := t.find(&in.InHeader, e, d, t.table.child(e.dir, e.name), &out.EntryOut)
 	if errno != 0 || in.Flags&unix.O_TRUNC == 0 {
 		return errno
+	}
+	if n.borrows() {
+		t.Forget(n.id, 1)
+		return syscall.ESTALE // as above
 	}
 	if l == perm.Checked && !t.maySet(n, attrChange{truncates: true}) {
 		errno = t.deny(opSetattr, &in.InHeader, n, "", l, syscall.EACCES, "")

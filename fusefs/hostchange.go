@@ -3,19 +3,30 @@ package fusefs
 import (
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/cow"
 )
 
 // hostChanged follows a change by the host of the entry called name in the lower half of dir, and
 // reports whether the kernel need not know of it. The mask is that of fanotify(7).
 func (t *tree) hostChanged(dir *node, name string, mask uint64) bool {
 	child := t.table.child(dir, name)
-	if mask&nameMask != 0 {
-		t.table.mu.RLock()
-		path := lowerPathOf(dir, name)
-		t.table.mu.RUnlock()
+	t.table.mu.RLock()
+	path, moved := lowerPathOf(dir, name), len(t.copied.moved) > 0
+	t.table.mu.RUnlock()
+	switch {
+	case mask&nameMask != 0:
 		t.lowerMoved(path, child)
+	case moved:
+		t.lentChanged(path)
 	}
-	return child != nil && child.inUpper() // it hides what the host has
+	if child == nil || !child.inUpper() {
+		return false
+	}
+	half, _ := child.half(dir, name)
+	return !child.borrows() || half != cow.Merged // it hides what the host has
 }
 
 // lowerMoved is called when the host has made, moved or removed what it has at path: the lower halves of
@@ -27,6 +38,9 @@ func (t *tree) lowerMoved(path string, child *node) {
 	if child != nil && child.isDir() && child.inUpper() && child.merges() && child.layers.lowerPath == path {
 		dirs = append(dirs, child)
 	}
+	if child != nil && child.borrows() && child.layers.lowerPath == path {
+		dirs = append(dirs, child)
+	}
 	for n := range t.copied.moved {
 		if below(n.layers.lowerPath, path) && !slices.Contains(dirs, n) {
 			dirs = append(dirs, n)
@@ -34,7 +48,38 @@ func (t *tree) lowerMoved(path string, child *node) {
 	}
 	t.table.mu.RUnlock()
 	for _, n := range dirs {
-		t.lowerChanged(n, path)
+		if !t.lowerStays(n) {
+			t.lowerChanged(n, path)
+		}
+	}
+}
+
+// lowerStays reports whether the lower half of n is the one that is open: an event may come late.
+func (t *tree) lowerStays(n *node) bool {
+	h := t.fds.cached(n, useLower)
+	if h == nil {
+		return false
+	}
+	defer h.release()
+	t.table.mu.RLock()
+	path := n.layers.lowerPath
+	t.table.mu.RUnlock()
+	fd, errno := openBeneath(t.copied.lower.fd, path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if errno != 0 {
+		return false
+	}
+	defer unix.Close(fd)
+	return sameInode(h.fd, fd)
+}
+
+// lentChanged makes the kernel read files again that borrow the content at path.
+func (t *tree) lentChanged(path string) {
+	t.table.mu.RLock()
+	defer t.table.mu.RUnlock()
+	for n := range t.copied.moved {
+		if n.borrows() && n.layers.lowerPath == path {
+			t.inval.add(invalidation{what: invalContent, id: n.id})
+		}
 	}
 }
 
@@ -58,7 +103,7 @@ func (t *tree) lowerChanged(n *node, path string) {
 				c.validatedAt.Store(neverValidated)
 				t.table.unprove(c)
 				stale = append(stale, invalidation{what: invalEntry, id: n.id, name: name})
-			case c.isDir() && c.merges() && below(c.layers.lowerPath, path):
+			case (c.isDir() || c.borrows()) && c.merges() && below(c.layers.lowerPath, path):
 				walk(c)
 			}
 		}
@@ -69,7 +114,7 @@ func (t *tree) lowerChanged(n *node, path string) {
 		n.layers.lowerSeen.Store(neverValidated)
 		t.dropLower(n)
 		t.inval.add(invalidation{what: invalContent, id: n.id})
-		if parent, name := t.table.place(n); parent != nil { // with all names that it was asked for in vain
+		if parent, name := t.table.place(n); parent != nil && n.isDir() { // with all names that it was asked for in vain
 			t.inval.add(invalidation{what: invalDelete, id: parent.id, name: name})
 		}
 	}

@@ -40,9 +40,10 @@ type upperLayer struct {
 	// whose numbers could be the same.
 	apart uint64
 
-	// moved are the directories whose lower half has another path than they. Guarded by table.mu.
+	// moved are the directories whose lower half, and files whose content, has another path than they. Guarded by table.mu.
 	moved map[*node]struct{}
 
+	borrow  int64         // the size from which files borrow their content
 	temps   atomic.Uint64 // number of names used in work
 	copyUps atomic.Uint64
 }
@@ -54,18 +55,21 @@ type layers struct {
 
 	content sync.RWMutex // instead of tree.contentMu: copying to the upper layer takes long
 
-	// lowerPath is where a directory's lower half is, and where a file without a name was, from
-	// the root of the codebase. It changes with tree.renameMu held for writing, a directory's also
+	// merges says that it shows what the host has, now or later, at lowerPath: a directory, or a file
+	// that borrows its content.
+	merges atomic.Bool
+
+	// lowerPath is where a directory's lower half is, where a file's content is that it borrows, and
+	// where the host's file without a name was, from the root of the codebase. It changes with tree.renameMu held for writing, a directory's also
 	// with table.mu.
 	lowerPath string
 
-	// The rest is of directories only.
+	lowerSeen atomic.Int64 // when that was last found at lowerPath, by tree.clock
 
-	merges atomic.Bool // it shows what the host has, now or later, at lowerPath
+	// The rest is of directories only.
 
 	mu        sync.Mutex // held while an entry is looked for and made
 	listing   *mergedList
-	lowerSeen atomic.Int64 // when its lower half was last found at lowerPath, by tree.clock
 	lowerTime atomic.Int64 // when that had changed last, as of the last listing
 }
 
@@ -106,7 +110,7 @@ func newUpperLayer(opts *Options, logger *slog.Logger) (layer *upperLayer, upper
 		unix.Close(work)
 		return nil, -1, fmt.Errorf("check the upper layer: %w", err)
 	}
-	layer = &upperLayer{work: work, log: c.Log, logger: logger, moved: map[*node]struct{}{}}
+	layer = &upperLayer{work: work, log: c.Log, logger: logger, borrow: defaultBorrow, moved: map[*node]struct{}{}}
 	if a.Dev != r.Dev {
 		layer.apart = apartBit
 	}
@@ -174,6 +178,10 @@ func (t *tree) newLayers(e *entry, r *lookupResult) *layers {
 			l.merges.Store(true)
 		}
 	}
+	if r.borrowed != "" {
+		l.lowerPath = r.borrowed
+		l.merges.Store(true)
+	}
 	l.lowerSeen.Store(neverValidated)
 	return l
 }
@@ -181,7 +189,8 @@ func (t *tree) newLayers(e *entry, r *lookupResult) *layers {
 // noteMoved keeps upperLayer.moved right for n, a directory at the entry called name of dir. The
 // caller holds t.table.mu.
 func (u *upperLayer) noteMoved(n, dir *node, name string) {
-	if !n.isDir() {
+	if !n.isDir() && !n.borrows() {
+		delete(u.moved, n)
 		return
 	}
 	if half, _ := n.half(dir, name); half == cow.Moved {
@@ -203,7 +212,7 @@ func (t *tree) releaseLayers(n *node) {
 		fd = h.fd
 	}
 	t.watch.remove(n, fd)
-	if n.isDir() {
+	if n.isDir() || n.borrows() {
 		t.table.mu.Lock()
 		delete(t.copied.moved, n)
 		t.table.mu.Unlock()
@@ -259,6 +268,10 @@ func (t *tree) judgePath(path string, isDir bool) (perm.State, perm.Level) {
 // holds inside n.
 func (t *tree) judge(n, dir *node, s states, name string) (perm.Level, states) {
 	l, in := t.childLevel(s, name, n.isDir()), t.inside(s, name, n.isDir())
+	if n.layers != nil && n.borrows() {
+		_, lower := t.judgePath(n.layers.lowerPath, false)
+		l = min(l, lower)
+	}
 	if n.layers == nil || !n.isDir() {
 		return l, in
 	}
@@ -273,7 +286,7 @@ func (t *tree) judge(n, dir *node, s states, name string) (perm.Level, states) {
 	return l, in
 }
 
-// half returns where the lower half of the directory n is, at the entry called name of dir, and for
+// half returns where the lower half of the directory n is, or the content that the file n borrows, at the entry called name of dir, and for
 // cow.Moved its path.
 func (n *node) half(dir *node, name string) (cow.Half, string) {
 	switch {

@@ -124,6 +124,7 @@ type lookupResult struct {
 	upper     bool     // it is in the upper layer
 	half      cow.Half // where the lower half of a directory is
 	lowerPath string   // for cow.Moved
+	borrowed  string   // where the content of a file is that borrows it
 }
 
 func (r lookupResult) close() {
@@ -160,6 +161,17 @@ func (t *tree) lookupUpper(e *entry, fd int, known *node) (lookupResult, syscall
 		r.half, r.lowerPath = known.half(e.dir, e.name)
 	case obj.isDir():
 		r.fd, r.half, r.lowerPath, errno = t.openUpper(a)
+	case obj.typ() != unix.S_IFREG:
+	case known != nil && known.ident() == obj.ident:
+		if known.borrows() {
+			r.borrowed = known.layers.lowerPath
+		}
+	default:
+		r.borrowed, errno = t.readBorrow(a, obj)
+	}
+	if r.borrowed != "" {
+		_, l := t.judgePath(r.borrowed, false)
+		e.levels[0] = min(t.level(e, false), l)
 	}
 	if r.half == cow.Moved {
 		t.judgeMoved(e, r.lowerPath)
@@ -238,6 +250,9 @@ func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 			}
 		}
 		h.release()
+	}
+	if n.borrows() {
+		t.lend(n, obj)
 	}
 	t.fillEntry(e.dir, n, obj, out)
 	return n

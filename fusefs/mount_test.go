@@ -33,6 +33,7 @@ type setup struct {
 	Bind    [2]string                                       // what of the host directory the client sees mounted on what else
 	Old     bool                                            // as on a kernel before 6.16
 	Copied  bool                                            // changes go to an upper layer
+	Borrow  bool                                            // files borrow their content, however small
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
 }
 
@@ -229,6 +230,9 @@ func serve(t *testing.T, s setup, args childArgs) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.Borrow {
+		srv.tree.copied.borrow = 1 // nothing was asked yet
 	}
 	if s.Old {
 		srv.tree.dev.epochs = false // nothing was asked yet

@@ -89,9 +89,9 @@ func isWhiteout(o *object) bool {
 	return cow.IsWhiteout(uint32(o.Mode), o.Rdev_major, o.Rdev_minor)
 }
 
-// lowerHalf opens the lower half of n, a directory with an upper half. It is found by its path,
-// again after each half of t.timeout, so that what the host moves away is not used for long.
-// ENOENT: there is none now. The caller holds t.renameMu.
+// lowerHalf opens the lower half of n, a directory with an upper half, or what n borrows. It is found by
+// its path, again after each half of t.timeout, so that what the host moves away is not used for
+// long. ENOENT: there is none now. The caller holds t.renameMu.
 func (t *tree) lowerHalf(n *node) (*handle, syscall.Errno) {
 	l, now := n.layers, t.clock()
 	if now-l.lowerSeen.Load() < int64(t.timeout/2) {
@@ -99,12 +99,22 @@ func (t *tree) lowerHalf(n *node) (*handle, syscall.Errno) {
 			return h, 0
 		}
 	}
-	if n.id == rootID {
-		l.lowerSeen.Store(now)
-		return t.fds.cached(n, useLower), 0
+	parent, _ := t.table.place(n)
+	if n.id == rootID || parent == nil { // an orphan keeps what it has
+		if h := t.fds.cached(n, useLower); h != nil {
+			return h, 0
+		}
 	}
 	seen := l.lowerSeen.Load()
-	fd, errno := openBeneath(t.copied.lower.fd, l.lowerPath, unix.O_PATH|unix.O_DIRECTORY, 0)
+	flags := unix.O_PATH | unix.O_NOFOLLOW
+	if n.isDir() {
+		flags |= unix.O_DIRECTORY
+	}
+	fd, errno := openBeneath(t.copied.lower.fd, l.lowerPath, flags, 0)
+	if errno == 0 && n.isRegular() && !isRegular(fd) {
+		unix.Close(fd)
+		errno = syscall.ENOENT
+	}
 	switch errno {
 	case 0:
 	case syscall.ENOTDIR, syscall.ELOOP, syscall.EXDEV:
@@ -124,7 +134,9 @@ func (t *tree) lowerHalf(n *node) (*handle, syscall.Errno) {
 		t.dropLower(n)
 	}
 	h := t.fds.add(n, useLower, fd)
-	t.watch.add(n, h.fd)
+	if n.isDir() {
+		t.watch.add(n, h.fd)
+	}
 	l.lowerSeen.CompareAndSwap(seen, now) // else the host may have moved it since
 	return h, 0
 }
@@ -140,7 +152,15 @@ func (t *tree) dropLower(n *node) {
 	}
 	t.watch.remove(n, fd)
 	t.fds.close(n, useLower)
+	if n.borrows() {
+		t.fds.close(n, useRead)
+	}
 	t.inval.add(invalidation{what: invalContent, id: n.id})
+}
+
+func isRegular(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
 func sameInode(a, b int) bool {

@@ -119,6 +119,12 @@ func (t *tree) stillAt(n, parent *node, name string) bool {
 	switch {
 	case errno != 0 || o.typ() != n.typ:
 		return false
+	case !n.isDir() && o.ident == n.ident() && n.borrows():
+		path, errno := t.readBorrow(a, o)
+		if errno == 0 {
+			t.setLower(n, parent, name, path != "", path)
+		}
+		return errno == 0
 	case !n.isDir():
 		return o.ident == n.ident()
 	case own && o.ident == n.ident():

@@ -14,7 +14,10 @@ import (
 // acquire returns a handle of n for u, and opens n if necessary. The caller releases it.
 func (t *tree) acquire(n *node, u use) (*handle, syscall.Errno) {
 	if h := t.fds.cached(n, u); h != nil {
-		return h, 0
+		if u != useRead || !n.borrows() {
+			return h, 0
+		}
+		h.release() // the host may have replaced it
 	}
 	t.renameMu.RLock()
 	defer t.renameMu.RUnlock()
@@ -24,13 +27,16 @@ func (t *tree) acquire(n *node, u use) (*handle, syscall.Errno) {
 // acquireLocked is acquire; the caller holds t.renameMu, so that nothing is renamed through
 // the tree while the path is walked.
 func (t *tree) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
+	if u == useRead && n.borrows() {
+		return t.openBorrowed(n)
+	}
 	if h := t.fds.cached(n, u); h != nil {
 		return h, 0
 	}
 	if u == usePath {
 		return t.walk(n)
 	}
-	if u == useWrite && t.copied != nil && !n.inUpper() {
+	if u == useWrite && t.copied != nil && (!n.inUpper() || n.borrows()) {
 		return nil, syscall.EROFS // it is copied first: see unshare
 	}
 	if !n.isRegular() {

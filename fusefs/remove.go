@@ -80,5 +80,6 @@ func (t *tree) openVictim(e *entry) *node {
 	if h, errno := t.acquireLocked(n, usePath); errno == 0 {
 		h.release()
 	}
+	t.holdContent(n)
 	return n
 }

@@ -44,7 +44,7 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 	if gid, ok := in.GetGID(); ok && gid != t.owner.GID {
 		return syscall.EPERM
 	}
-	keep := int64(all)
+	keep := int64(attributes)
 	if setsSize {
 		keep = int64(size)
 	}

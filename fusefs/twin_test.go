@@ -93,6 +93,9 @@ func TestCopiedTwins(t *testing.T) {
 	t.Run("FewDescriptors", func(t *testing.T) {
 		twins(t, setup{Copied: true, Timeout: time.Millisecond, FDs: 16, NoWatch: true}, menu{copied: true, search: user})
 	})
+	t.Run("Borrowing", func(t *testing.T) {
+		twins(t, setup{Copied: true, Borrow: true, Timeout: time.Hour, FDs: 16}, menu{copied: true, search: user})
+	})
 	t.Run("Hiding", func(t *testing.T) {
 		twins(t, setup{Copied: true, Timeout: time.Hour}, menu{copied: true, hiding: true, search: user})
 	})

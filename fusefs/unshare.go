@@ -21,7 +21,7 @@ import (
 const all = math.MaxInt64
 
 // unshare makes sure that a change of n changes nothing outside of the tree. Only the first
-// keep bytes of the content matter from then on. In a copied tree n is in the upper layer then. It
+// keep bytes of the content matter from then on, or with attributes no byte does. In a copied tree n is in the upper layer then. It
 // returns a lock, held for reading, under which that stays so; the caller unlocks it. The lock is nil
 // if n is not a regular file. The caller does not hold t.renameMu.
 func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
@@ -32,7 +32,7 @@ func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	const attempts = 4 // others may move the name or link the file meanwhile
 	for range attempts {
 		lock.RLock()
-		hosts := t.copied != nil && !n.inUpper()
+		hosts := t.copied != nil && (!n.inUpper() || n.borrows() && keep != attributes)
 		shared, errno := hosts, syscall.Errno(0)
 		if !hosts {
 			shared, errno = t.sharedOutside(n)
@@ -46,7 +46,7 @@ func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 			if hosts {
 				errno = t.copyUp(n, keep)
 			} else {
-				errno = t.copyInode(n, keep)
+				errno = t.copyInode(n, uncut(keep))
 			}
 			lock.Unlock()
 		}
@@ -55,6 +55,14 @@ func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 		}
 	}
 	return nil, syscall.EBUSY
+}
+
+// uncut returns keep, or all for attributes.
+func uncut(keep int64) int64 {
+	if keep == attributes {
+		return all
+	}
+	return keep
 }
 
 // contentLock returns the lock that is held for writing while n is given another inode.

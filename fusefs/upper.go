@@ -186,19 +186,23 @@ func (t *tree) placeHalf(n *node, fd int, tmp string, parent *node, name string)
 		return errno
 	}
 	defer up.release()
-	return t.putUpper(tmp, up.fd, name)
+	return t.putUpper(tmp, up.fd, name, false)
 }
 
 // putUpper moves tmp, a copy of what the host has, from the work directory to name in the upper
-// directory fd. To the sandbox nothing has changed there: the times of the directory stay. The caller
+// directory fd; only with over it may replace something. To the sandbox nothing has changed there: the times of the directory stay. The caller
 // holds t.renameMu for writing, so that no name is made in it meanwhile.
-func (t *tree) putUpper(tmp string, fd int, name string) syscall.Errno {
+func (t *tree) putUpper(tmp string, fd int, name string, over bool) syscall.Errno {
 	o, errno := t.stat(fdName{fd: fd})
 	if errno != 0 {
 		return errno
 	}
+	flags := uint(unix.RENAME_NOREPLACE)
+	if over {
+		flags = 0
+	}
 	errno = t.asOwner(fd, func() error {
-		return unix.Renameat2(t.copied.work, tmp, fd, name, unix.RENAME_NOREPLACE)
+		return unix.Renameat2(t.copied.work, tmp, fd, name, flags)
 	})
 	if errno != 0 {
 		return errno
