@@ -1,0 +1,103 @@
+package fusefs
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Acceptance test 11, for attributes: a change of mode, times or name copies no content, and the content
+// follows the host until the first write.
+func TestCopiedBorrowing(t *testing.T) {
+	const huge = 10 << 30
+	mounted(t, setup{
+		Copied: true, Borrow: true, Timeout: time.Hour, Parse: []string{"**=write"},
+		Host: func(t *testing.T, dir string) {
+			for _, name := range []string{"mode", "moved", "d/written", "held", "gone", "cut"} {
+				write(t, dir, name, "version 0")
+			}
+			write(t, dir, "huge", "start")
+			fails(t, "truncate", os.Truncate(filepath.Join(dir, "huge"), huge), 0)
+		},
+	}, func(t *testing.T, c *client) {
+		walkSmall := func() {
+			for _, name := range []string{"mode", "to/moved", "d/written", "held", "gone", "cut"} {
+				_, _ = os.ReadFile(c.at(name))
+			}
+		}
+		walkSmall()
+		past := time.Unix(77, 5)
+		fails(t, "chmod", os.Chmod(c.at("huge"), 0o600), 0)
+		fails(t, "utimes", os.Chtimes(c.at("huge"), past, past), 0)
+		var st unix.Stat_t
+		fails(t, "stat", unix.Stat(c.at("huge"), &st), 0)
+		if st.Size != huge || st.Mode&0o777 != 0o600 || st.Mtim.Sec != 77 {
+			t.Errorf("the file has %d bytes, mode %o and time %v", st.Size, st.Mode, st.Mtim)
+		}
+		if used := c.usage(t); used.Bytes > maxBorrowBlocks {
+			t.Errorf("the upper layer takes %d bytes", used.Bytes)
+		}
+
+		fails(t, "mkdir", os.Mkdir(c.at("to"), 0o755), 0)
+		fails(t, "rename", os.Rename(c.at("moved"), c.at("to/moved")), 0)
+		for _, name := range []string{"mode", "d/written", "held", "gone", "cut"} {
+			fails(t, "chmod", os.Chmod(c.at(name), 0o700), 0)
+		}
+		held, err := os.OpenFile(c.at("held"), os.O_RDWR, 0)
+		fails(t, "open", err, 0)
+		defer held.Close()
+		walkSmall()
+		for name, was := range map[string]string{"mode": "mode", "to/moved": "moved", "d/written": "d/written"} {
+			write(t, c.host, was, "version 1, longer")
+			c.sees(t, "a write by the host: "+name, name, "version 1, longer")
+			save(t, c.host, was, "version 2")
+			c.sees(t, "a save by the host: "+name, name, "version 2")
+		}
+		var own unix.Stat_t
+		fails(t, "stat", unix.Stat(c.at("mode"), &own), 0)
+		if own.Mode&0o777 != 0o700 {
+			t.Errorf("the mode is %o after the host's change", own.Mode)
+		}
+
+		f, err := os.OpenFile(c.at("d/written"), os.O_WRONLY|os.O_APPEND, 0)
+		fails(t, "open", err, 0)
+		_, err = f.WriteString(" and more")
+		fails(t, "write", err, 0)
+		f.Close()
+		save(t, c.host, "d/written", "version 3")
+		fails(t, "cut", os.Truncate(c.at("cut"), 3), 0)
+		fails(t, "remove", os.Remove(c.at("held")), 0)
+		buf := make([]byte, 9)
+		_, err = held.ReadAt(buf, 0)
+		if fails(t, "read what is removed", err, 0); string(buf) != "version 0" {
+			t.Errorf("what is removed has %q", buf)
+		}
+		_, err = held.WriteAt([]byte("V"), 0)
+		fails(t, "write what is removed", err, 0)
+		for name, want := range map[string]string{"d/written": "18:version 2 and more", "cut": "3:ver"} {
+			if got := content(c.at(name)); got != want {
+				t.Errorf("%s: %s, want %s", name, got, want)
+			}
+		}
+		if got := content(filepath.Join(c.host, "held")); got != "9:version 0" {
+			t.Errorf("the host has %s", got)
+		}
+
+		fails(t, "remove on the host", os.Remove(filepath.Join(c.host, "gone")), 0)
+		eventually(t, "the content is gone", func() bool {
+			_, err := os.ReadFile(c.at("gone"))
+			return errnoIn(err) == syscall.ENOENT
+		})
+		fails(t, "write it anew", os.WriteFile(c.at("gone"), []byte("new"), 0o644), 0)
+		c.sees(t, "written anew", "gone", "new")
+
+		c.setRules(t, "**=write", "/moved=none", "/mode=read")
+		_, err = os.Lstat(c.at("to/moved"))
+		fails(t, "what the host's name hides", err, syscall.ENOENT)
+		fails(t, "write what may be read", os.WriteFile(c.at("mode"), nil, 0o644), syscall.EACCES)
+	})
+}
