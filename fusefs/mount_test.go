@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -33,6 +34,7 @@ type setup struct {
 	Bind    [2]string                                       // what of the host directory the client sees mounted on what else
 	Old     bool                                            // as on a kernel before 6.16
 	Copied  bool                                            // changes go to an upper layer
+	Small   int                                             // bytes of the upper layer's file system, which is in memory
 	Borrow  bool                                            // files borrow their content, however small
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
 }
@@ -44,6 +46,7 @@ type client struct {
 	conn net.Conn
 
 	copied bool
+	state  string // stateDir
 }
 
 // at returns the path of name in the mount.
@@ -83,7 +86,7 @@ func (c *client) discard(t *testing.T, path string) {
 
 // upper returns the path of name in the upper layer.
 func (c *client) upper(name string) string {
-	return filepath.Join(filepath.Dir(c.host), "upper", name)
+	return filepath.Join(c.state, "upper", name)
 }
 
 // setRules replaces the rules of the tree.
@@ -175,10 +178,15 @@ func mounted(t *testing.T, s setup, use func(t *testing.T, c *client)) {
 				return nil, err
 			}
 		}
+		if s.Small > 0 {
+			if err := unix.Mount("tmpfs", stateDir(s, args.Host), "tmpfs", 0, fmt.Sprintf("size=%d,mode=755", s.Small)); err != nil {
+				return nil, err
+			}
+		}
 		return Mount(args.Dir, nil)
 	})
 	if conn != nil {
-		c := &client{dir: args.Dir, host: args.Host, conn: conn, copied: s.Copied}
+		c := &client{dir: args.Dir, host: args.Host, conn: conn, copied: s.Copied, state: stateDir(s, args.Host)}
 		c.stats(t) // answered once the mount is served
 		use(t, c)
 		return
@@ -186,8 +194,8 @@ func mounted(t *testing.T, s setup, use func(t *testing.T, c *client)) {
 	testenv.Need(t, probe.Fuse, probe.UserNamespaces)
 	base := t.TempDir()
 	args = childArgs{Dir: filepath.Join(base, "mnt"), Host: filepath.Join(base, "host")}
-	for _, d := range []string{args.Dir, args.Host} {
-		if err := os.Mkdir(d, 0o755); err != nil {
+	for _, d := range []string{args.Dir, args.Host, stateDir(s, args.Host)} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -217,10 +225,15 @@ func serve(t *testing.T, s setup, args childArgs) {
 	if s.Panic != "" {
 		rules = panicRules{rules, s.Panic}
 	}
+	state := stateDir(s, args.Host)
+	if s.Small > 0 {
+		state = fmt.Sprintf("/proc/%d/root%s", child.PID, state) // mounted there
+	}
+	layer := copyOf(t, s, state)
 	denials := make(chan Denial, 10000)
 	srv, err := Serve(child.Ctx, child.Device, &Options{
 		Root: int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
-		Copy:    copyOf(t, s, args),
+		Copy:    layer,
 		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, Quota: s.Quota, Memory: s.Memory, Denied: func(d Denial) {
 			select {
 			case denials <- d:
@@ -237,7 +250,7 @@ func serve(t *testing.T, s setup, args childArgs) {
 	if s.Old {
 		srv.tree.dev.epochs = false // nothing was asked yet
 	}
-	seen := answer(child.Conn, srv, denials, filepath.Join(filepath.Dir(args.Host), "upper"))
+	seen := answer(child.Conn, srv, denials, filepath.Join(state, "upper"))
 	child.Wait(t, srv.Wait)
 	if s.After != nil {
 		s.After(t, srv, <-seen)
@@ -247,12 +260,19 @@ func serve(t *testing.T, s setup, args childArgs) {
 	}
 }
 
-// copyOf returns the upper layer of a copied mount, in the directories "upper" and "work" beside the host's.
-func copyOf(t *testing.T, s setup, args childArgs) *Copy {
+// stateDir returns the directory with the upper layer of a copied mount, in the view of the client.
+func stateDir(s setup, host string) string {
+	if s.Small > 0 {
+		return filepath.Join(filepath.Dir(host), "small")
+	}
+	return filepath.Dir(host)
+}
+
+// copyOf returns the upper layer of a copied mount, in the directories "upper" and "work" of base.
+func copyOf(t *testing.T, s setup, base string) *Copy {
 	if !s.Copied {
 		return nil
 	}
-	base := filepath.Dir(args.Host)
 	open := func(name string) int {
 		dir := filepath.Join(base, name)
 		if err := os.MkdirAll(dir, 0o755); err != nil {

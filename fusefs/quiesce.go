@@ -100,6 +100,7 @@ func (t *tree) lookAgain() {
 			for _, m := range slices.Backward(t.table.below(n)) {
 				if up, name := t.table.place(m); up != nil && t.table.vanish(up, name, m) {
 					t.pinOrphan(m)
+					t.inval.add(invalidation{what: invalDelete, id: up.id, name: name}) // or it is kept until memory is short
 				}
 			}
 		}

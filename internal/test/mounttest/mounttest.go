@@ -43,6 +43,7 @@ type Child struct {
 	Conn   *net.UnixConn   // to what Inside returns
 	Device *os.File        // of the mounted tree
 	Ctx    context.Context // ends after Limit
+	PID    int
 
 	out  bytes.Buffer
 	done chan struct{}
@@ -89,6 +90,7 @@ func Start(t *testing.T, args any) *Child {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	c.PID = cmd.Process.Pid
 	go func() {
 		c.err = cmd.Wait()
 		close(c.done)
