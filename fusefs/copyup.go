@@ -79,7 +79,7 @@ func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
 	}
 	actual := int64(0)
 	if errno = t.noteAhead(n, o, &c); errno == 0 {
-		errno = t.copyObject(&c, old.fd, o, keep)
+		errno = t.withoutRules(min(int64(o.Size), keep), func() syscall.Errno { return t.copyObject(&c, old.fd, o, keep) })
 	}
 	if errno == 0 {
 		actual, errno = t.placeCopy(n, o, &c)
@@ -93,6 +93,18 @@ func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
 		t.copied.copyUps.Add(1)
 	}
 	return errno
+}
+
+// withoutRules calls f, which copies size bytes, and lets the rules change meanwhile if they are many: else
+// all requests would wait for a change of rules, and that for f. So who comes by here asks the gate again.
+// A request holds t.rulesMu for reading.
+func (t *tree) withoutRules(size int64, f func() syscall.Errno) syscall.Errno {
+	if size <= copyStep {
+		return f()
+	}
+	t.rulesMu.RUnlock()
+	defer t.rulesMu.RLock()
+	return f()
 }
 
 // original opens what is to be copied of n, and returns its attributes: those of the upper layer if n

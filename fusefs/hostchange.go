@@ -25,6 +25,8 @@ func (t *tree) hostChanged(dir *node, name string, mask uint64) bool {
 	if child == nil || !child.inUpper() {
 		return false
 	}
+	t.table.mu.RLock()
+	defer t.table.mu.RUnlock()
 	half, _ := child.half(dir, name)
 	return !child.borrows() || half != cow.Merged // it hides what the host has
 }

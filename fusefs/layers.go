@@ -66,11 +66,14 @@ type layers struct {
 
 	lowerSeen atomic.Int64 // when that was last found at lowerPath, by tree.clock
 
-	// The rest is of directories only.
+	*dirLayers // nil unless it is a directory
+}
 
-	mu        sync.Mutex // held while an entry is looked for and made
-	listing   *mergedList
-	lowerTime atomic.Int64 // when that had changed last, as of the last listing
+// dirLayers are the part of layers that only directories have.
+type dirLayers struct {
+	mu        sync.Mutex   // held while an entry is looked for and made
+	listing   *mergedList  // guarded by mu; nil: not listed yet
+	lowerTime atomic.Int64 // when its lower half had changed last, as of the last listing
 }
 
 // apartBit is upperLayer.apart of two file systems.
@@ -124,7 +127,7 @@ func (t *tree) rootLayers(n *node, o *object, upper int) error {
 		return fmt.Errorf("stat the upper layer: %w", errno)
 	}
 	n.inode.Store(&own.ident)
-	n.layers = &layers{}
+	n.layers = &layers{dirLayers: &dirLayers{}}
 	n.layers.ino.Store(o.Ino)
 	n.layers.upper.Store(true)
 	n.layers.merges.Store(true)
@@ -169,6 +172,7 @@ func (t *tree) newLayers(e *entry, r *lookupResult) *layers {
 	l.ino.Store(t.copied.number(r.obj.Ino, r.upper))
 	l.upper.Store(r.upper)
 	if r.obj.isDir() {
+		l.dirLayers = &dirLayers{}
 		switch {
 		case r.half == cow.Moved:
 			l.lowerPath = r.lowerPath

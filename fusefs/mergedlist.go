@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 
@@ -113,7 +114,7 @@ func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
 			return errno
 		}
 	}
-	dir.layers.listing = &mergedList{fresh}
+	dir.layers.listing = &mergedList{slices.Clip(slices.Clone(fresh))} // it is kept
 	return 0
 }
 

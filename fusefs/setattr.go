@@ -55,6 +55,11 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 	if lock != nil {
 		defer lock.RUnlock()
 	}
+	if t.copied != nil { // see withoutRules
+		if errno := t.allow(opSetattr, &in.InHeader, n); errno != 0 {
+			return errno
+		}
+	}
 	if setsMode {
 		if errno := t.chmod(n, mode); errno != 0 {
 			return errno
