@@ -10,9 +10,10 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// A large file of which only attributes or the name were changed borrows its content: the upper layer has a
-// file with its attributes and a hole, and the content is the host's until the first write. So a chmod
-// or a rename of gigabytes costs nothing, and git, which sets the time of a pack at a commit, copies none.
+// A large file of which only attributes were changed borrows its content: the upper layer has a file with
+// its attributes and a hole, and the content is the host's until the first write, or until the file is
+// renamed. So a chmod of gigabytes costs nothing, and git, which sets the time of a pack at a commit, copies
+// none.
 
 // defaultBorrow is the size from which files borrow: smaller ones are copied, which costs one more flush.
 const defaultBorrow = 1 << 20

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Acceptance test 11, for attributes: a change of mode, times or name copies no content, and the content
-// follows the host until the first write.
+// Acceptance test 11, for attributes: a change of mode or times copies no content, and the content follows the
+// host until the first write, or a rename.
 func TestCopiedBorrowing(t *testing.T) {
 	const huge = 10 << 30
 	mounted(t, setup{
@@ -43,32 +43,37 @@ func TestCopiedBorrowing(t *testing.T) {
 		}
 
 		fails(t, "mkdir", os.Mkdir(c.at("to"), 0o755), 0)
-		fails(t, "rename", os.Rename(c.at("moved"), c.at("to/moved")), 0)
-		for _, name := range []string{"mode", "d/written", "held", "gone", "cut"} {
+		for _, name := range []string{"moved", "mode", "d/written", "held", "gone", "cut"} {
 			fails(t, "chmod", os.Chmod(c.at(name), 0o700), 0)
 		}
 		held, err := os.OpenFile(c.at("held"), os.O_RDWR, 0)
 		fails(t, "open", err, 0)
 		defer held.Close()
 		walkSmall()
-		for name, was := range map[string]string{"mode": "mode", "to/moved": "moved", "d/written": "d/written"} {
-			write(t, c.host, was, "version 1, longer")
+		for _, name := range []string{"mode", "d/written"} {
+			write(t, c.host, name, "version 1, longer")
 			c.sees(t, "a write by the host: "+name, name, "version 1, longer")
-			save(t, c.host, was, "version 2")
+			save(t, c.host, name, "version 2")
 			c.sees(t, "a save by the host: "+name, name, "version 2")
 		}
+		fails(t, "rename", os.Rename(c.at("moved"), c.at("to/moved")), 0)
+		fails(t, "rename the directory", os.Rename(c.at("d"), c.at("e")), 0)
+		fails(t, "remove on the host", os.Remove(filepath.Join(c.host, "moved")), 0)
+		c.sees(t, "a renamed file has content of its own", "to/moved", "version 0")
+		save(t, c.host, "d/written", "version 3")
+		c.sees(t, "a save by the host in a renamed directory", "e/written", "version 3")
 		var own unix.Stat_t
 		fails(t, "stat", unix.Stat(c.at("mode"), &own), 0)
 		if own.Mode&0o777 != 0o700 {
 			t.Errorf("the mode is %o after the host's change", own.Mode)
 		}
 
-		f, err := os.OpenFile(c.at("d/written"), os.O_WRONLY|os.O_APPEND, 0)
+		f, err := os.OpenFile(c.at("e/written"), os.O_WRONLY|os.O_APPEND, 0)
 		fails(t, "open", err, 0)
 		_, err = f.WriteString(" and more")
 		fails(t, "write", err, 0)
 		f.Close()
-		save(t, c.host, "d/written", "version 3")
+		save(t, c.host, "d/written", "version 4")
 		fails(t, "cut", os.Truncate(c.at("cut"), 3), 0)
 		fails(t, "remove", os.Remove(c.at("held")), 0)
 		buf := make([]byte, 9)
@@ -78,7 +83,7 @@ func TestCopiedBorrowing(t *testing.T) {
 		}
 		_, err = held.WriteAt([]byte("V"), 0)
 		fails(t, "write what is removed", err, 0)
-		for name, want := range map[string]string{"d/written": "18:version 2 and more", "cut": "3:ver"} {
+		for name, want := range map[string]string{"e/written": "18:version 3 and more", "cut": "3:ver"} {
 			if got := content(c.at(name)); got != want {
 				t.Errorf("%s: %s, want %s", name, got, want)
 			}
@@ -95,8 +100,11 @@ func TestCopiedBorrowing(t *testing.T) {
 		fails(t, "write it anew", os.WriteFile(c.at("gone"), []byte("new"), 0o644), 0)
 		c.sees(t, "written anew", "gone", "new")
 
-		c.setRules(t, "**=write", "/moved=none", "/mode=read")
-		_, err = os.Lstat(c.at("to/moved"))
+		write(t, c.host, "d/other", "version 0")
+		c.sees(t, "a new file", "e/other", "version 0")
+		fails(t, "chmod", os.Chmod(c.at("e/other"), 0o700), 0)
+		c.setRules(t, "**=write", "/d/other=none", "/mode=read")
+		_, err = os.Lstat(c.at("e/other"))
 		fails(t, "what the host's name hides", err, syscall.ENOENT)
 		fails(t, "write what may be read", os.WriteFile(c.at("mode"), nil, 0o644), syscall.EACCES)
 	})

@@ -80,14 +80,15 @@ func (t *tree) mayReplace(r *renaming, to openDir, flags uint32) syscall.Errno {
 	return 0
 }
 
-// moving returns the node at e, an end of r, for a rename. If it is not in the upper layer it gets an
-// upper half, or is added to r.copyFirst.
+// moving returns the node at e, an end of r, for a rename. If it is not in the upper layer, all of it, it
+// gets an upper half, or is added to r.copyFirst: a file that went on to borrow under another name would
+// lose its content when the deletion of the old name is applied.
 func (t *tree) moving(e *entry, own bool, r *renaming) (*node, syscall.Errno) {
 	n := t.table.child(e.dir, e.name)
 	switch {
 	case n == nil:
 		return nil, syscall.ESTALE // the kernel has forgotten what it is about to rename
-	case own:
+	case own && !n.borrows():
 		return n, 0
 	case n.isDir():
 		return n, t.needUpper(n)
