@@ -63,6 +63,15 @@
 // from Linux 5.13 on, on file systems that have file handles. Rules change without side
 // effects from 6.16 on, and the kernel aborts a stuck server from 6.15 on.
 //
+// # Copied trees
+//
+// With Options.Copy changes go to an upper layer, in the format of package cow. A node then has
+// layers (layers.go): where its object is, and for a directory the path of its lower half. A
+// directory is opened as an openDir (opendir.go), which finds a name in one of the halves. Before
+// a change, unshare has a file in the upper layer (copyup.go, placecopy.go), needUpper a
+// directory (upper.go). whiteout.go removes names, renameupper.go renames, mergedlist.go lists
+// and hostchange.go follows the host. The host's objects are never opened for writing.
+//
 // # Differences from a local file system
 //
 // Another mount below the root is EACCES. Two names of one file are two inodes with one inode

@@ -20,9 +20,9 @@ type replacement struct {
 	created bool // the new file counts as created inside
 }
 
-// allowChecked decides about r, of which an end has the level Checked. It returns the replacement to do instead of the rename, nil to do
-// the rename itself. The error is a reason for the audit log, or an errno. The caller holds
-// t.renameMu for writing.
+// allowChecked decides about r, of which an end has the level Checked. It returns the replacement
+// to do instead of the rename, nil to do the rename itself. The error is a reason for the audit
+// log, or an errno. The caller holds t.renameMu for writing.
 func (t *tree) allowChecked(r *renaming) (*replacement, error) {
 	var (
 		src, dst = t.level(&r.from, false), t.level(&r.to, false)

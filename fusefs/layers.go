@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
-	"wolffia/perm"
 )
 
 // A Copy makes a tree copied: what is changed through it goes to an upper layer, and Root stays as it
@@ -40,7 +37,8 @@ type upperLayer struct {
 	// whose numbers could be the same.
 	apart uint64
 
-	// moved are the directories whose lower half, and files whose content, has another path than they. Guarded by table.mu.
+	// moved are the directories whose lower half, and files whose content, has another path than
+	// they. Guarded by table.mu.
 	moved map[*node]struct{}
 
 	borrow  int64         // the size from which files borrow their content
@@ -59,9 +57,9 @@ type layers struct {
 	// that borrows its content.
 	merges atomic.Bool
 
-	// lowerPath is where a directory's lower half is, where a file's content is that it borrows, and
-	// where the host's file without a name was, from the root of the codebase. It changes with tree.renameMu held for writing, a directory's also
-	// with table.mu.
+	// lowerPath is where a directory's lower half is, where a file's content is that it borrows,
+	// and where the host's file without a name was, from the root of the codebase. It changes with
+	// tree.renameMu held for writing, a directory's also with table.mu.
 	lowerPath string
 
 	lowerSeen atomic.Int64 // when that was last found at lowerPath, by tree.clock
@@ -223,75 +221,8 @@ func (t *tree) releaseLayers(n *node) {
 	}
 }
 
-// judgeMoved lowers the level of e as a directory to that of the path where the host has it.
-func (t *tree) judgeMoved(e *entry, lowerPath string) {
-	_, l := t.judgePath(lowerPath, true)
-	e.levels[1] = min(t.level(e, true), l)
-}
-
-// judgeDir is judgeMoved for obj, which is the entry e, at a in the directory d, and asks the gate again
-// if the level is lower by that. What is no directory of an upper layer has been judged.
-func (t *tree) judgeDir(o op, in *fuse.InHeader, e *entry, d openDir, a fdName, obj *object) syscall.Errno {
-	if !d.upper || a.fd != d.fd || !obj.isDir() {
-		return 0
-	}
-	fd, half, path, errno := t.openUpper(a)
-	if errno != 0 {
-		return errno
-	}
-	unix.Close(fd)
-	if half != cow.Moved {
-		return 0
-	}
-	before := t.level(e, true)
-	if t.judgeMoved(e, path); t.level(e, true) == before {
-		return 0
-	}
-	return t.allowName(o, in, e, true)
-}
-
-// judgePath returns the level of the object at a path from the root, perm.None if a directory on
-// the way is hidden, and the state inside it.
-func (t *tree) judgePath(path string, isDir bool) (perm.State, perm.Level) {
-	s, hidden := t.rules.Root(), false
-	for {
-		name, rest, more := strings.Cut(path, "/")
-		l := t.rules.Child(s, name, isDir || more)
-		s = t.rules.Enter(s, name)
-		if hidden = hidden || l == perm.None; hidden {
-			l = perm.None
-		}
-		if !more {
-			return s, l
-		}
-		path = rest
-	}
-}
-
-// judge returns the level of n at the entry called name of dir, which has the states s, and what
-// holds inside n.
-func (t *tree) judge(n, dir *node, s states, name string) (perm.Level, states) {
-	l, in := t.childLevel(s, name, n.isDir()), t.inside(s, name, n.isDir())
-	if n.layers != nil && n.borrows() {
-		_, lower := t.judgePath(n.layers.lowerPath, false)
-		l = min(l, lower)
-	}
-	if n.layers == nil || !n.isDir() {
-		return l, in
-	}
-	switch half, path := n.half(dir, name); half {
-	case cow.Own:
-		in.lower = in.path
-	case cow.Moved:
-		var lower perm.Level
-		in.lower, lower = t.judgePath(path, true)
-		l = min(l, lower)
-	}
-	return l, in
-}
-
-// half returns where the lower half of the directory n is, or the content that the file n borrows, at the entry called name of dir, and for
-// cow.Moved its path.
+// half returns where the lower half of the directory n is, or the content that the file n borrows,
+// at the entry called name of dir, and for cow.Moved its path.
 func (n *node) half(dir *node, name string) (cow.Half, string) {
 	switch {
 	case !n.merges():

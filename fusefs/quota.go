@@ -14,7 +14,8 @@ const objectCost = 4096
 
 // A quota bounds how many bytes operations of the tree add to the disk: blocks allocated, not
 // sizes. What is deleted or truncated is subtracted, including what was there before. In a copied
-// tree it bounds what the upper layer takes. Its methods are safe for concurrent use; those that a nil quota may call say so.
+// tree it bounds what the upper layer takes. Its methods are safe for concurrent use; those that a
+// nil quota may call say so.
 type quota struct {
 	limit int64
 

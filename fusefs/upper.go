@@ -190,8 +190,9 @@ func (t *tree) placeHalf(n *node, fd int, tmp string, parent *node, name string)
 }
 
 // putUpper moves tmp, a copy of what the host has, from the work directory to name in the upper
-// directory fd; only with over it may replace something. To the sandbox nothing has changed there: the times of the directory stay. The caller
-// holds t.renameMu for writing, so that no name is made in it meanwhile.
+// directory fd; only with over it may replace something. To the sandbox nothing has changed there:
+// the times of the directory stay. The caller holds t.renameMu for writing, so that no name is made
+// in it meanwhile.
 func (t *tree) putUpper(tmp string, fd int, name string, over bool) syscall.Errno {
 	o, errno := t.stat(fdName{fd: fd})
 	if errno != 0 {
