@@ -87,8 +87,9 @@ func TestTwins(t *testing.T) {
 func TestCopiedTwins(t *testing.T) {
 	testenv.Both(t)
 	user := !rootServes()
+	const some = 1 << 10 // four servers share the limit of this process, and a directory has two halves
 	t.Run("LongTimeout", func(t *testing.T) {
-		twins(t, setup{Copied: true, Timeout: time.Hour}, menu{copied: true, search: user})
+		twins(t, setup{Copied: true, Timeout: time.Hour, FDs: some}, menu{copied: true, search: user})
 	})
 	t.Run("FewDescriptors", func(t *testing.T) {
 		twins(t, setup{Copied: true, Timeout: time.Millisecond, FDs: 16, NoWatch: true}, menu{copied: true, search: user})
@@ -97,7 +98,7 @@ func TestCopiedTwins(t *testing.T) {
 		twins(t, setup{Copied: true, Borrow: true, Timeout: time.Hour, FDs: 16}, menu{copied: true, search: user})
 	})
 	t.Run("Hiding", func(t *testing.T) {
-		twins(t, setup{Copied: true, Timeout: time.Hour}, menu{copied: true, hiding: true, search: user})
+		twins(t, setup{Copied: true, Timeout: time.Hour, FDs: some}, menu{copied: true, hiding: true, search: user})
 	})
 }
 
