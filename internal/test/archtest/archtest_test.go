@@ -45,7 +45,7 @@ var allow = map[string][]string{
 	"fusefs":                          {"perm", "fusefs/cow", "internal/beneath", "internal/fusermount", "internal/gitguard"},
 	"fusefs/audit":                    {"perm"},
 	"fusefs/cow":                      {"perm", "internal/beneath", "internal/gitguard"},
-	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/beneath", "internal/boot", "internal/rmtree", "internal/statedir", "internal/step"},
+	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/beneath", "internal/boot", "internal/statedir", "internal/step"},
 	"guest":                           {"wire", "session", "internal/proc", "internal/coredump", "internal/rawsock"},
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
 	"wire/client":                     {"wire"},
