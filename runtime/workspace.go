@@ -1,0 +1,177 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+	"unicode/utf8"
+)
+
+// A Reviewer is a Runtime whose sandboxes can have a copied codebase: what they change is kept beside the
+// host's directory until it is applied or discarded. Use a type assertion to find out whether a
+// Runtime can. Its methods work on a sandbox that runs and on one that does not; a sandbox that
+// works on the host's directory itself is [ErrInvalid].
+//
+// A path in a list of paths selects what is at and below it. It is relative to the codebase. An empty list
+// selects all; a path without a change is [ErrNotFound].
+type Reviewer interface {
+	// Changes returns the changes of a sandbox, sorted by path.
+	Changes(ctx context.Context, sandboxID string, o ChangesOptions) ([]Change, error)
+
+	// Diff writes changes as a unified diff that git and patch(1) read, against what the host has
+	// now. Names and content in it are the sandbox's: names are quoted as git does, content is
+	// not, so that a terminal needs a filter for control characters.
+	Diff(ctx context.Context, sandboxID string, o DiffOptions, w io.Writer) error
+
+	// Apply makes changes in the host's directory, by the rules that are recorded for the sandbox now. If
+	// one of those selected is in conflict ([ErrConflict]) or not allowed ([ErrDenied]), it
+	// changes nothing; see also [ApplyOptions]. Each path is changed at once or not at all. An error
+	// in the midst leaves the rest for another call. The result is nil only if nothing is known
+	// of the changes.
+	Apply(ctx context.Context, sandboxID string, o ApplyOptions) (*ApplyResult, error)
+
+	// Discard takes changes back in the sandbox, which then has what the host has, and returns how many.
+	// A program inside that has a discarded file open keeps it, without a name.
+	Discard(ctx context.Context, sandboxID string, paths []string) (int, error)
+
+	// Fork makes a sandbox with the same configuration and changes, and does not start it. The changes
+	// are those of one moment. An empty name is none.
+	Fork(ctx context.Context, sandboxID, name string) (*Sandbox, error)
+
+	// Snapshot keeps a copy of the changes of one moment. A name that is taken is [ErrExists].
+	Snapshot(ctx context.Context, sandboxID, name string) (*Snapshot, error)
+
+	// Snapshots returns the snapshots of a sandbox, oldest first.
+	Snapshots(ctx context.Context, sandboxID string) ([]Snapshot, error)
+
+	// Restore replaces the changes of a sandbox by those of a snapshot, which is kept. A sandbox that
+	// runs is [ErrConflict].
+	Restore(ctx context.Context, sandboxID, name string) error
+
+	// RemoveSnapshot deletes a snapshot.
+	RemoveSnapshot(ctx context.Context, sandboxID, name string) error
+}
+
+// ChangesOptions are options of Reviewer.Changes.
+type ChangesOptions struct {
+	Paths []string
+	// Lines has Change.Added, Deleted and Binary filled in, for which all content is compared.
+	Lines bool
+}
+
+// DiffOptions are options of Reviewer.Diff.
+type DiffOptions struct {
+	Paths []string
+}
+
+// ApplyOptions are options of Reviewer.Apply.
+type ApplyOptions struct {
+	Paths  []string
+	DryRun bool // change nothing, and return what would be done
+	// Force overwrites what is in conflict, and leaves out what is not allowed. It never deletes what
+	// was not there when the sandbox deleted its directory.
+	Force bool
+}
+
+// An ApplyResult is what Reviewer.Apply did. Both lists are sorted by path.
+type ApplyResult struct {
+	Applied []Change // with DryRun what would be
+	// Left are those of the selected changes that were not applied. Change.Conflict, Denied or
+	// Unapplied says why; else it is not done because of another, or was not reached.
+	Left []Change
+}
+
+// A ChangeKind says what a change does.
+type ChangeKind string
+
+// The kinds of change.
+const (
+	ChangeAdded    ChangeKind = "added"
+	ChangeModified ChangeKind = "modified" // content, and maybe the mode
+	ChangeDeleted  ChangeKind = "deleted"
+	ChangeRenamed  ChangeKind = "renamed" // a directory of the host's, with all in it
+	ChangeType     ChangeKind = "type"    // such as a file that became a symbolic link
+	ChangeMode     ChangeKind = "mode"    // only the permissions
+)
+
+// A FileType is the type of what a change is about; for a deletion of what the host had.
+type FileType string
+
+// The types.
+const (
+	TypeFile      FileType = "file"
+	TypeDirectory FileType = "directory"
+	TypeSymlink   FileType = "symlink"
+	TypeOther     FileType = "other" // a FIFO or socket, which is never applied
+)
+
+// A Change is one difference between a copied codebase and the host's directory. Of what the rules hide now, it
+// tells nothing that the host has.
+type Change struct {
+	// Path is relative to the codebase: arbitrary bytes chosen by the sandbox, to be quoted
+	// before they are shown. In JSON, path64 has a path that is not UTF-8; so for From.
+	Path string     `json:"path"`
+	From string     `json:"from,omitempty"` // the host's path of what is renamed
+	Kind ChangeKind `json:"kind"`
+	Type FileType   `json:"type"`
+
+	OldMode uint32 `json:"oldMode,omitempty"` // permissions, 0777; 0 for what is added
+	NewMode uint32 `json:"newMode,omitempty"` // 0 for what is deleted
+	Size    int64  `json:"size,omitempty"`    // of the new content, in bytes
+
+	// Conflict says why the host's object is not what the sandbox started from; empty if it is.
+	Conflict string `json:"conflict,omitempty"`
+	// Denied says why the rules do not allow the change on the host; empty if they do.
+	Denied string `json:"denied,omitempty"`
+	// Unapplied says why Apply leaves the change out in any case, such as a git repository's own files; empty if
+	// it does not.
+	Unapplied string `json:"unapplied,omitempty"`
+
+	Added   int  `json:"added,omitempty"`   // lines, if they were asked for
+	Deleted int  `json:"deleted,omitempty"` // lines, if they were asked for
+	Binary  bool `json:"binary,omitempty"`  // not text, if lines were asked for
+}
+
+type plainChange Change
+
+// jsonChange is a Change in JSON.
+type jsonChange struct {
+	plainChange
+	Path64 []byte `json:"path64,omitempty"`
+	From64 []byte `json:"from64,omitempty"`
+}
+
+// MarshalJSON returns c as JSON.
+func (c Change) MarshalJSON() ([]byte, error) {
+	j := jsonChange{plainChange: plainChange(c)}
+	if !utf8.ValidString(c.Path) {
+		j.Path64 = []byte(c.Path)
+	}
+	if !utf8.ValidString(c.From) {
+		j.From64 = []byte(c.From)
+	}
+	return json.Marshal(&j)
+}
+
+// UnmarshalJSON reads what MarshalJSON returns.
+func (c *Change) UnmarshalJSON(b []byte) error {
+	var j jsonChange
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	*c = Change(j.plainChange)
+	if j.Path64 != nil {
+		c.Path = string(j.Path64)
+	}
+	if j.From64 != nil {
+		c.From = string(j.From64)
+	}
+	return nil
+}
+
+// A Snapshot is a copy of a sandbox's changes.
+type Snapshot struct {
+	Name      string    `json:"name"`
+	CreatedAt time.Time `json:"createdAt"`
+}
