@@ -1,0 +1,323 @@
+package cow
+
+import (
+	"cmp"
+	"errors"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/gitguard"
+	"wolffia/runtime"
+)
+
+// An applying is one Apply.
+type applying struct {
+	*plan
+	undo  *undoLog
+	force bool
+	state map[*change]outcome
+	out   []string // paths of directories that are left out
+
+	wrong error // the first failure that is neither a conflict nor a denial; ends the work
+}
+
+type outcome uint8
+
+const (
+	pending outcome = iota
+	applied
+	left
+)
+
+// Apply makes changes in the host's directory: see runtime.Reviewer. The upper layer keeps its copies of files, since
+// they may be open in the sandbox; the log says that they were applied. A crash in the midst is put right by the next
+// Apply or Discard.
+func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
+	if err := l.recover(); err != nil {
+		return nil, err
+	}
+	p, err := l.newPlan()
+	if err != nil {
+		return nil, err
+	}
+	if !o.DryRun {
+		if p, err = p.finishRenames(); err != nil {
+			return nil, err
+		}
+	}
+	some, err := p.selected(o.Paths)
+	if err != nil {
+		return nil, err
+	}
+	a := &applying{plan: p, force: o.Force, state: map[*change]outcome{}}
+	all := a.plan.withNeeded(some)
+	conflict, denied := a.rule(all)
+	why := refusal(conflict, denied, o.Force)
+	switch {
+	case why != nil && (!o.Force || o.DryRun && conflict+denied == 0):
+		for _, c := range all {
+			a.state[c] = left
+		}
+	case o.DryRun:
+		for _, c := range all {
+			if a.state[c] == pending {
+				a.state[c] = applied
+			}
+		}
+	default:
+		if a.undo, err = l.newUndoLog(); err != nil {
+			return nil, err
+		}
+		a.rebaseEqual()
+		a.run(all)
+		err := errors.Join(a.undo.done(), l.Log.Sync())
+		if a.wrong == nil && err != nil {
+			a.wrong = err
+		}
+		conflict, denied = 0, 0
+		for _, c := range all {
+			if a.state[c] != applied && c.Conflict != "" {
+				conflict++
+			}
+			if a.state[c] != applied && c.Denied != "" {
+				denied++
+			}
+		}
+		why = refusal(conflict, denied, true)
+		if a.wrong != nil {
+			why = a.wrong
+		}
+	}
+	result := &runtime.ApplyResult{Applied: []runtime.Change{}, Left: []runtime.Change{}}
+	for _, c := range all {
+		if a.state[c] == applied {
+			result.Applied = append(result.Applied, c.Change)
+		} else {
+			result.Left = append(result.Left, c.Change)
+		}
+	}
+	return result, why
+}
+
+// rule decides which changes are left out, and returns how many are in conflict and not allowed.
+func (a *applying) rule(all []*change) (conflict, denied int) {
+	for _, c := range all {
+		switch {
+		case a.orphaned(c):
+			c.Unapplied = cmp.Or(c.Unapplied, "a directory above it is left out")
+		case c.Unapplied != "":
+			a.leave(c)
+		case c.Denied != "":
+			denied++
+			a.leave(c)
+		case c.Conflict != "":
+			conflict++
+			if !a.force {
+				a.leave(c)
+			}
+		}
+	}
+	return conflict, denied
+}
+
+// refusal returns the error for changes that were not applied.
+func refusal(conflict, denied int, force bool) error {
+	switch {
+	case conflict > 0 && force:
+		return runtime.Errorf(runtime.ErrConflict, "%d changes are left: the host has changed what they are about", conflict)
+	case conflict > 0:
+		return runtime.Errorf(runtime.ErrConflict, "%d changes are in conflict with the host's own, so nothing was applied: apply others by their path, or overwrite with --force", conflict)
+	case denied > 0 && force:
+		return runtime.Errorf(runtime.ErrDenied, "%d changes are left: the rules do not allow them", denied)
+	case denied > 0:
+		return runtime.Errorf(runtime.ErrDenied, "the rules do not allow %d of the changes, so nothing was applied: apply others by their path, or change the rules", denied)
+	}
+	return nil
+}
+
+// finishRenames ends renames that were done before a crash but not recorded, and returns the plan then.
+func (p *plan) finishRenames() (*plan, error) {
+	done := false
+	for _, c := range p.changes {
+		if c.Kind == runtime.ChangeRenamed && c.equal {
+			if err := p.relocate(c); err != nil {
+				return nil, err
+			}
+			done = true
+		}
+	}
+	if !done {
+		return p, nil
+	}
+	return p.newPlan()
+}
+
+// rebaseEqual records for what is equal in both layers that the host has it.
+func (a *applying) rebaseEqual() {
+	for _, c := range a.changes {
+		if c.Kind != "" || !c.equal || c.host == nil || c.rec != nil && c.rec.Applied && c.rec.Ino == c.host.Ino && c.rec.Mtime == c.host.mtime() {
+			continue
+		}
+		a.rebase(c, c.host, "")
+	}
+}
+
+// rebase records that the host has o at c.Path, with the digest of its content if it is a file; empty: to be
+// read from the upper layer.
+func (a *applying) rebase(c *change, o *object, digest string) {
+	r := RecordOf(c.Path, &o.Statx_t)
+	r.Digest = digest
+	if o.isFile() && digest == "" {
+		f, err := a.openUpper(c)
+		if err == nil {
+			r.Digest, err = Digest(f)
+			_ = f.Close()
+		}
+		if err != nil {
+			a.fail(c, err)
+			return
+		}
+	}
+	if err := a.Log.Rebase(r); err != nil {
+		a.fail(c, err)
+	}
+}
+
+// fail ends the work with an error about c.
+func (a *applying) fail(c *change, err error) {
+	if a.wrong == nil {
+		class := runtime.ErrUnavailable
+		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+			class = runtime.ErrDenied
+		}
+		a.wrong = runtime.Errorf(class, "apply %s: %w: the changes after it are left", Quote(c.Path), err)
+	}
+	a.leave(c)
+}
+
+// conflict leaves c out, since the host has changed meanwhile.
+func (a *applying) conflict(c *change, why string) {
+	c.Conflict = why
+	a.leave(c)
+}
+
+// finish notes that c was applied.
+func (a *applying) finish(c *change) {
+	a.state[c] = applied
+	if a.Moved != nil {
+		a.Moved(c.Path)
+		if c.From != "" {
+			a.Moved(c.From)
+		}
+	}
+}
+
+// run applies those of all that are pending: directories, files, deletions, and then the modes of directories.
+func (a *applying) run(all []*change) {
+	var trees, files, deletions, modes []*change
+	for _, c := range all {
+		switch {
+		case a.state[c] != pending:
+		case c.Kind == runtime.ChangeDeleted:
+			deletions = append(deletions, c)
+		case isTree(c):
+			trees = append(trees, c)
+			if c.Kind != runtime.ChangeRenamed || c.setsMode {
+				modes = append(modes, c)
+			}
+		case c.Type == runtime.TypeDirectory:
+			modes = append(modes, c)
+		default:
+			files = append(files, c)
+		}
+	}
+	a.applyTrees(trees)
+	a.applyFiles(slices.DeleteFunc(files, a.orphaned))
+	for _, c := range slices.Backward(deletions) {
+		if a.wrong == nil && !a.orphaned(c) {
+			a.remove(c)
+		}
+	}
+	for _, c := range slices.Backward(modes) {
+		if a.wrong == nil && (a.state[c] == applied || c.Kind == runtime.ChangeMode) {
+			a.setMode(c)
+		}
+	}
+}
+
+// leave leaves c out, and with it what is to be made in it.
+func (a *applying) leave(c *change) {
+	a.state[c] = left
+	if isTree(c) {
+		a.out = append(a.out, c.Path)
+	}
+}
+
+// isTree reports whether c puts a directory where the host has none.
+func isTree(c *change) bool {
+	return c.Type == runtime.TypeDirectory && (c.Kind == runtime.ChangeAdded || c.Kind == runtime.ChangeType || c.Kind == runtime.ChangeRenamed)
+}
+
+// orphaned reports whether a directory above c was left out, and leaves c out then.
+func (a *applying) orphaned(c *change) bool {
+	if !slices.ContainsFunc(a.out, func(dir string) bool { return dir != c.Path && within(c.Path, dir) }) {
+		return false
+	}
+	a.leave(c)
+	return true
+}
+
+// parent opens the host's directory of a path; an error if it is gone.
+func (a *applying) parent(p string) (int, string, error) {
+	dir, err := openDir(a.Root, parentOf(p))
+	if err == nil && dir < 0 {
+		err = unix.ENOENT
+	}
+	return dir, path.Base(p), err
+}
+
+// setMode gives a directory of the host's the mode that it has in the upper layer.
+func (a *applying) setMode(c *change) {
+	fd, err := openDir(a.Root, c.Path)
+	if err == nil && fd < 0 {
+		a.conflict(c, "moved or deleted on the host")
+		return
+	}
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	defer unix.Close(fd)
+	if err := unix.Fchmodat(unix.AT_FDCWD, procPath(fd), c.NewMode, 0); err != nil {
+		a.fail(c, err)
+		return
+	}
+	o, err := look(fd, "")
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	a.rebase(c, o, "")
+	if a.state[c] == pending {
+		a.finish(c)
+	}
+}
+
+// makesGit reports whether a new name would make the host's directory dir a git repository, by whose configuration
+// git runs programs.
+func makesGit(dir int, name string) bool {
+	if !gitguard.Essential(name) {
+		return false
+	}
+	return gitguard.Complete(func(s string) bool {
+		if s == name {
+			return true
+		}
+		o, err := look(dir, s)
+		return o != nil || err != nil
+	})
+}
+
+const becomesGit = "git on the host would take its directory for a repository"

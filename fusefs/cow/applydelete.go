@@ -1,0 +1,181 @@
+package cow
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// remove applies a deletion.
+func (a *applying) remove(c *change) {
+	dir, name, err := a.parent(c.Path)
+	if errors.Is(err, unix.ENOENT) {
+		a.deleted(c)
+		return
+	}
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	defer unix.Close(dir)
+	host, err := look(dir, name)
+	switch {
+	case err != nil:
+		a.fail(c, err)
+		return
+	case host == nil:
+	case c.rec == nil || c.rec.Type == 0: // also by force
+		a.conflict(c, "made on the host")
+		return
+	case !host.same(c.host):
+		a.conflict(c, "changed on the host")
+		return
+	case host.isDir():
+		if !a.removeBelow(c, c.Path, dir, name) {
+			return
+		}
+	default:
+		if !a.removeFile(c, dir, c.Path, name, host) {
+			return
+		}
+	}
+	a.deleted(c)
+}
+
+// deleted records that the host has nothing at c.Path any more.
+func (a *applying) deleted(c *change) {
+	err := a.Log.Forget(c.Path)
+	if err == nil && c.whiteout != "" {
+		err = a.dropWhiteout(c.whiteout)
+	}
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	a.finish(c)
+}
+
+// removeFile deletes the host's file called name in dir, which is at the path at and must be host. It first takes the
+// name away and then looks at what it had, so that a file that was put there meanwhile is not lost.
+func (a *applying) removeFile(c *change, dir int, at, name string, host *object) bool {
+	temp := a.undo.temp()
+	err := a.undo.begin(step{Op: stepRemove, Dir: []byte(parentOf(at)), Temp: []byte(temp), Name: []byte(name), Old: oldOf(host)})
+	if err == nil {
+		err = unix.Renameat2(dir, name, dir, temp, unix.RENAME_NOREPLACE)
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return true
+	}
+	if err != nil {
+		a.fail(c, err)
+		return false
+	}
+	o, err := look(dir, temp)
+	switch {
+	case err != nil:
+		a.fail(c, err)
+		return false
+	case o == nil || !o.same(host):
+		if err := unix.Renameat2(dir, temp, dir, name, unix.RENAME_NOREPLACE); err != nil {
+			a.fail(c, fmt.Errorf("put back what the host has changed meanwhile, which is %s now: %w", Quote(temp), err))
+			return false
+		}
+		a.conflict(c, "changed on the host")
+		return false
+	}
+	if err := unix.Unlinkat(dir, temp, 0); err != nil {
+		a.fail(c, err)
+		return false
+	}
+	return true
+}
+
+// removeBelow deletes the host's directory called name in parent, which is at the path at, with what is recorded below
+// it, bottom-up. Anything else ends it.
+func (a *applying) removeBelow(c *change, at string, parent int, name string) bool {
+	dir, err := openDir(parent, name)
+	if dir < 0 {
+		if err != nil {
+			a.fail(c, err)
+			return false
+		}
+		a.conflict(c, "changed on the host")
+		return false
+	}
+	var all []string
+	err = names(dir, func(name string) error {
+		if len(all) >= maxEntries {
+			return errTooMany
+		}
+		all = append(all, name)
+		return nil
+	})
+	ok := err == nil
+	if err != nil {
+		a.fail(c, err)
+	}
+	for _, name := range all {
+		if !ok {
+			break
+		}
+		ok = a.removeRecorded(c, join(at, name), dir, name)
+	}
+	unix.Close(dir)
+	if !ok {
+		return false
+	}
+	if err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+			a.conflict(c, "the host has made something in it")
+			return false
+		}
+		a.fail(c, err)
+		return false
+	}
+	return true
+}
+
+// removeRecorded deletes what is called name in dir, at the path at, if the sandbox has deleted it too.
+func (a *applying) removeRecorded(c *change, at string, dir int, name string) bool {
+	o, err := look(dir, name)
+	if err != nil {
+		a.fail(c, err)
+		return false
+	}
+	if o == nil {
+		return true
+	}
+	rec, known := a.records[at]
+	if !known || rec.Type == 0 {
+		a.conflict(c, fmt.Sprintf("the host has made %s in it", Quote(at)))
+		return false
+	}
+	if o.isDir() {
+		if rec.Type != unix.S_IFDIR {
+			a.conflict(c, fmt.Sprintf("the host has changed %s in it", Quote(at)))
+			return false
+		}
+		if !a.removeBelow(c, at, dir, name) {
+			return false
+		}
+	} else {
+		same, err := a.matches(&rec, o, at)
+		if err != nil {
+			a.fail(c, err)
+			return false
+		}
+		if !same && !a.force {
+			a.conflict(c, fmt.Sprintf("the host has changed %s in it", Quote(at)))
+			return false
+		}
+		if !a.removeFile(c, dir, at, name, o) {
+			return false
+		}
+	}
+	if err := a.Log.Forget(at); err != nil {
+		a.fail(c, err)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,422 @@
+package cow
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
+)
+
+// Bounds of what is written before it is put in place, and how many flushes the disk gets at a time.
+const (
+	maxBatch      = 256      // files
+	maxBatchBytes = 64 << 20 // bytes, after which a batch ends
+	flushers      = 16
+)
+
+// A draft is a file of Apply that waits under a temporary name.
+type draft struct {
+	*change
+	dir    int // the host's directory
+	name   string
+	temp   string
+	object *object // the temporary file
+	digest string
+	host   *object // what it replaces; nil: nothing
+}
+
+// applyFiles applies changes of files and symbolic links, a batch at a time: all are written and flushed, and then put
+// in place one by one.
+func (a *applying) applyFiles(todo []*change) {
+	for len(todo) > 0 && a.wrong == nil {
+		n, size := 0, int64(0)
+		for n < len(todo) && n < maxBatch && size < maxBatchBytes {
+			if todo[n].content {
+				size += todo[n].Size
+			}
+			n++
+		}
+		a.applyBatch(todo[:n])
+		todo = todo[n:]
+	}
+}
+
+func (a *applying) applyBatch(batch []*change) {
+	var drafts []*draft
+	defer func() {
+		for _, d := range drafts {
+			unix.Close(d.dir)
+		}
+	}()
+	var steps []step
+	for _, c := range batch {
+		if d := a.draft(c); d != nil {
+			drafts = append(drafts, d)
+			if c.content {
+				steps = append(steps, step{Op: stepMake, Dir: []byte(parentOf(c.Path)), Temp: []byte(d.temp)})
+			}
+		}
+		if a.wrong != nil {
+			return
+		}
+	}
+	if err := a.undo.begin(steps...); err != nil {
+		a.fail(batch[0], err)
+		return
+	}
+	var written []*draft
+	for _, d := range drafts {
+		if !d.content {
+			a.applyMode(d)
+		} else if err := a.write(d); err != nil {
+			a.fail(d.change, err)
+		} else {
+			written = append(written, d)
+		}
+		if a.wrong != nil {
+			break
+		}
+	}
+	if a.wrong == nil {
+		a.place(batch[0], written)
+	}
+	for _, d := range drafts {
+		if a.state[d.change] != applied && d.object != nil {
+			if o, err := look(d.dir, d.temp); err == nil && o != nil && o.Ino == d.object.Ino {
+				_ = unix.Unlinkat(d.dir, d.temp, 0)
+			}
+		}
+	}
+}
+
+// draft opens the directory of c, and looks at what the host has there now; nil if c is left out.
+func (a *applying) draft(c *change) *draft {
+	dir, name, err := a.parent(c.Path)
+	if errors.Is(err, unix.ENOENT) {
+		if a.force && a.remakeParents(c) {
+			dir, name, err = a.parent(c.Path)
+		}
+		if err != nil && a.wrong == nil {
+			a.conflict(c, "its directory was deleted on the host")
+			return nil
+		}
+	}
+	if err != nil {
+		a.fail(c, err)
+		return nil
+	}
+	d := &draft{change: c, dir: dir, name: name, temp: a.undo.temp()}
+	d.host, err = look(dir, name)
+	switch {
+	case err != nil:
+		a.fail(c, err)
+	case makesGit(dir, name):
+		c.Denied = becomesGit
+		a.leave(c)
+	case d.host == nil && c.host != nil && c.host.isDir(): // it was replaced, or moved away
+		return d
+	case (d.host == nil) != (c.host == nil), d.host != nil && !d.host.same(c.host):
+		a.conflict(c, "changed on the host")
+	case d.host != nil && d.host.isDir():
+		if a.removeBelow(c, c.Path, dir, name) {
+			d.host = nil
+			return d
+		}
+	default:
+		return d
+	}
+	unix.Close(dir)
+	return nil
+}
+
+// remakeParents makes the host's directories above c that were deleted there.
+func (a *applying) remakeParents(c *change) bool {
+	for i := range len(c.Path) {
+		if c.Path[i] != '/' {
+			continue
+		}
+		dir, name, err := a.parent(c.Path[:i])
+		if err != nil {
+			return false
+		}
+		err = unix.Mkdirat(dir, name, 0o755)
+		unix.Close(dir)
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			a.fail(c, err)
+			return false
+		}
+	}
+	return true
+}
+
+// applyMode gives a file of the host's another mode.
+func (a *applying) applyMode(d *draft) {
+	fd, err := beneath.Open(d.dir, d.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		a.fail(d.change, err)
+		return
+	}
+	defer unix.Close(fd)
+	o, err := look(fd, "")
+	if err == nil && !o.same(d.host) {
+		a.conflict(d.change, "changed on the host")
+		return
+	}
+	if err == nil {
+		err = unix.Fchmodat(unix.AT_FDCWD, procPath(fd), d.NewMode, 0)
+	}
+	if err == nil {
+		o, err = look(fd, "")
+	}
+	if err != nil {
+		a.fail(d.change, err)
+		return
+	}
+	a.rebase(d.change, o, "")
+	if a.state[d.change] == pending {
+		a.finish(d.change)
+	}
+}
+
+// write makes the temporary file of d.
+func (a *applying) write(d *draft) error {
+	if d.upper.object.isLink() {
+		dir, err := openDir(a.Upper, parentOf(d.Path))
+		if err != nil || dir < 0 {
+			return errors.Join(err, unix.ESTALE)
+		}
+		target, err := readLink(dir, d.upper.name)
+		unix.Close(dir)
+		if err == nil {
+			err = unix.Symlinkat(target, d.dir, d.temp)
+		}
+		if err == nil {
+			_ = unix.UtimesNanoAt(d.dir, d.temp, times(d.upper.object), unix.AT_SYMLINK_NOFOLLOW)
+			d.object, err = look(d.dir, d.temp)
+		}
+		return err
+	}
+	from, err := a.openUpper(d.change)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	fd, err := beneath.Open(d.dir, d.temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	to := os.NewFile(uintptr(fd), d.temp)
+	defer to.Close()
+	if d.object, err = look(fd, ""); err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if err := copyContent(to, from, sum); err != nil {
+		return err
+	}
+	d.digest = hex.EncodeToString(sum.Sum(nil))
+	if d.host != nil && d.host.isFile() {
+		a.keepAttributes(d, to)
+	}
+	if err := unix.Fchmod(fd, d.NewMode); err != nil {
+		return err
+	}
+	// As in the sandbox, so that a build knows what is newer.
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times(d.upper.object), 0); err != nil {
+		return err
+	}
+	d.object, err = look(fd, "")
+	return err
+}
+
+func times(o *object) []unix.Timespec {
+	return []unix.Timespec{{Sec: o.Atime.Sec, Nsec: int64(o.Atime.Nsec)}, {Sec: o.Mtime.Sec, Nsec: int64(o.Mtime.Nsec)}}
+}
+
+// keepAttributes gives a file the owner and the extended attributes, ACLs among them, of the one that it replaces, as
+// far as this user may.
+func (a *applying) keepAttributes(d *draft, to *os.File) {
+	if d.host.Uid != d.object.Uid || d.host.Gid != d.object.Gid {
+		_ = to.Chown(int(d.host.Uid), int(d.host.Gid))
+	}
+	old, err := openFile(d.dir, d.name)
+	if err != nil {
+		return
+	}
+	defer old.Close()
+	list := make([]byte, 64<<10)
+	n, err := unix.Flistxattr(int(old.Fd()), list)
+	if err != nil || n == 0 {
+		return
+	}
+	value := make([]byte, 64<<10)
+	for start, i := 0, 0; i < n; i++ {
+		if list[i] != 0 {
+			continue
+		}
+		attr := string(list[start:i])
+		start = i + 1
+		if size, err := unix.Fgetxattr(int(old.Fd()), attr, value); err == nil {
+			_ = unix.Fsetxattr(int(to.Fd()), attr, value[:size], 0)
+		}
+	}
+}
+
+// copyContent writes the content of from to to and sum, without its zeros of whole blocks.
+func copyContent(to, from *os.File, sum hash.Hash) error {
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	size, hole := int64(0), false
+	for {
+		n, err := io.ReadFull(from, *buf)
+		if n > 0 {
+			b := (*buf)[:n]
+			sum.Write(b)
+			if hole = n == len(*buf) && allZero(b); !hole {
+				if _, err := to.WriteAt(b, size); err != nil {
+					return err
+				}
+			}
+			size += int64(n)
+		}
+		switch {
+		case err == io.EOF, err == io.ErrUnexpectedEOF:
+			if hole {
+				return to.Truncate(size)
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
+
+func allZero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// place puts drafts in place, once their content is on the disk.
+func (a *applying) place(first *change, drafts []*draft) {
+	steps := make([]step, 0, len(drafts))
+	for _, d := range drafts {
+		s := step{Op: stepPlace, Dir: []byte(parentOf(d.Path)), Temp: []byte(d.temp), Name: []byte(d.name), New: d.object.Ino}
+		if d.host != nil {
+			s.Op, s.Old = stepSwap, oldOf(d.host)
+		}
+		steps = append(steps, s)
+	}
+	err := a.undo.begin(steps...)
+	if err == nil {
+		err = errors.Join(flush(drafts), a.undo.flush())
+	}
+	if err != nil {
+		a.fail(first, err)
+		return
+	}
+	for _, d := range drafts {
+		a.placeOne(d)
+		if a.wrong != nil {
+			return
+		}
+	}
+	if err := a.undo.done(); err != nil {
+		a.fail(first, err)
+	}
+}
+
+// flush makes the content of drafts last through a power cut.
+func flush(drafts []*draft) error {
+	errs := make([]error, len(drafts))
+	var wg sync.WaitGroup
+	next := make(chan int, len(drafts))
+	for i, d := range drafts {
+		if d.object.isFile() {
+			next <- i
+		}
+	}
+	close(next)
+	for range min(flushers, len(next)) {
+		wg.Go(func() {
+			for i := range next {
+				f, err := openFile(drafts[i].dir, drafts[i].temp)
+				if err == nil {
+					err = errors.Join(unix.Fdatasync(int(f.Fd())), f.Close())
+				} else if errors.Is(err, unix.EACCES) {
+					err = nil // a file that its owner cannot read
+				}
+				errs[i] = err
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// placeOne puts one draft in place, and looks at what it has replaced.
+func (a *applying) placeOne(d *draft) {
+	if d.host == nil {
+		err := unix.Renameat2(d.dir, d.temp, d.dir, d.name, unix.RENAME_NOREPLACE)
+		if err != nil {
+			_ = unix.Unlinkat(d.dir, d.temp, 0)
+			a.treeFailed(d.change, err)
+			return
+		}
+		a.placed(d)
+		return
+	}
+	if err := unix.Renameat2(d.dir, d.temp, d.dir, d.name, unix.RENAME_EXCHANGE); err != nil {
+		_ = unix.Unlinkat(d.dir, d.temp, 0)
+		a.treeFailed(d.change, err)
+		return
+	}
+	out, err := look(d.dir, d.temp)
+	if err != nil || out == nil {
+		a.fail(d.change, errors.Join(err, unix.ESTALE))
+		return
+	}
+	if !out.same(d.host) {
+		if err := unix.Renameat2(d.dir, d.temp, d.dir, d.name, unix.RENAME_EXCHANGE); err != nil {
+			a.fail(d.change, fmt.Errorf("put back what the host has changed meanwhile, which is %s now: %w", Quote(path.Join(parentOf(d.Path), d.temp)), err))
+			return
+		}
+		_ = unix.Unlinkat(d.dir, d.temp, 0)
+		a.conflict(d.change, "changed on the host")
+		return
+	}
+	if err := unix.Unlinkat(d.dir, d.temp, 0); err != nil {
+		a.fail(d.change, err)
+		return
+	}
+	a.placed(d)
+}
+
+// placed records that d is in place.
+func (a *applying) placed(d *draft) {
+	o, err := look(d.dir, d.name)
+	if err != nil || o == nil {
+		o = d.object // the host has changed it already: the record is that of ours
+	}
+	if o.Ino != d.object.Ino {
+		o = d.object
+	}
+	a.rebase(d.change, o, d.digest)
+	if a.state[d.change] == pending {
+		a.finish(d.change)
+	}
+}

@@ -1,0 +1,236 @@
+package cow
+
+import (
+	"errors"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/runtime"
+)
+
+// applyTrees makes new directories and renames directories. Each waits for the directories above it and for what is
+// at its path to be renamed away; where all wait for each other, one is parked under a temporary name.
+func (a *applying) applyTrees(todo []*change) {
+	for len(todo) > 0 && a.wrong == nil {
+		var rest []*change
+		for _, c := range todo {
+			if a.orphaned(c) {
+				continue
+			}
+			if a.waits(c, todo) {
+				rest = append(rest, c)
+				continue
+			}
+			if a.wrong == nil {
+				a.applyTree(c)
+			}
+		}
+		if len(rest) == len(todo) && !a.park(rest) {
+			for _, c := range rest {
+				a.conflict(c, "its name is taken on the host")
+			}
+			return
+		}
+		todo = rest
+	}
+}
+
+// waits reports whether another pending change has to come before c.
+func (a *applying) waits(c *change, todo []*change) bool {
+	for _, d := range todo {
+		if d == c || a.state[d] != pending {
+			continue
+		}
+		if within(c.Path, d.Path) || d.Kind == runtime.ChangeRenamed && within(d.src, c.Path) {
+			return true
+		}
+	}
+	return false
+}
+
+// wasMoved notes that what the host had at from is at to.
+func (a *applying) wasMoved(from, to string) {
+	for _, c := range a.changes {
+		if c.src != "" && within(c.src, from) {
+			c.src = to + c.src[len(from):]
+		}
+	}
+}
+
+// park moves the directory of a pending rename to the codebase's root, so that another can have its name.
+func (a *applying) park(todo []*change) bool {
+	for _, c := range todo {
+		if c.Kind != runtime.ChangeRenamed || strings.HasPrefix(c.src, a.undo.prefix) {
+			continue
+		}
+		home, name, err := a.parent(c.src)
+		if err != nil {
+			continue
+		}
+		temp := a.undo.temp()
+		err = a.undo.begin(step{Op: stepPark, Temp: []byte(temp), Home: []byte(parentOf(c.src)), Name: []byte(name)})
+		if err == nil {
+			err = unix.Renameat2(home, name, a.Root, temp, unix.RENAME_NOREPLACE)
+		}
+		unix.Close(home)
+		if err != nil {
+			a.fail(c, err)
+			return false
+		}
+		a.wasMoved(c.src, temp)
+		return true
+	}
+	return false
+}
+
+// applyTree makes or renames one directory.
+func (a *applying) applyTree(c *change) {
+	dir, name, err := a.parent(c.Path)
+	if err != nil {
+		a.treeFailed(c, err)
+		return
+	}
+	defer unix.Close(dir)
+	host, err := look(dir, name)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	switch {
+	case makesGit(dir, name):
+		c.Denied = becomesGit
+		a.leave(c)
+		return
+	case host != nil && (c.host == nil || !host.same(c.host)):
+		a.conflict(c, "made on the host")
+		return
+	case host != nil && host.isDir():
+		if !a.removeBelow(c, c.Path, dir, name) {
+			return
+		}
+	case host != nil:
+		if !a.removeFile(c, dir, c.Path, name, host) {
+			return
+		}
+	}
+	if c.Kind == runtime.ChangeRenamed {
+		a.rename(c, dir, name)
+		return
+	}
+	if err := unix.Mkdirat(dir, name, 0o700); err != nil {
+		a.treeFailed(c, err)
+		return
+	}
+	a.finish(c) // its mode comes later
+}
+
+// treeFailed leaves c out for an error.
+func (a *applying) treeFailed(c *change, err error) {
+	switch {
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY):
+		a.conflict(c, "made on the host")
+	case errors.Is(err, unix.ENOENT):
+		a.conflict(c, "moved or deleted on the host")
+	default:
+		a.fail(c, err)
+	}
+}
+
+// rename renames the host's directory c.From to name in dir, which is open.
+func (a *applying) rename(c *change, dir int, name string) {
+	from, old, err := a.parent(c.src)
+	if err != nil {
+		a.treeFailed(c, err)
+		return
+	}
+	defer unix.Close(from)
+	host, err := look(from, old)
+	switch {
+	case err != nil:
+		a.fail(c, err)
+		return
+	case host == nil || !host.isDir() || c.rec == nil && !a.force || c.rec != nil && c.rec.Ino != host.Ino && !a.force:
+		a.conflict(c, "moved or deleted on the host")
+		return
+	}
+	if err := unix.Renameat2(from, old, dir, name, unix.RENAME_NOREPLACE); err != nil {
+		a.treeFailed(c, err)
+		return
+	}
+	a.wasMoved(c.src, c.Path)
+	if err := a.relocate(c); err != nil {
+		a.fail(c, err)
+		return
+	}
+	r := RecordOf(c.Path, &host.Statx_t)
+	if err := a.Log.Rebase(r); err != nil {
+		a.fail(c, err)
+		return
+	}
+	a.finish(c)
+}
+
+// relocate records that the host's directory c.key is at c.Path: in the log, and in the attributes of all that has its
+// lower half in it. The whiteout of the old name goes last.
+func (p *plan) relocate(c *change) error {
+	key := c.key
+	move := func(p string) string { return c.Path + p[len(key):] }
+	var moved []Record
+	for at, r := range p.records {
+		if within(at, key) {
+			moved = append(moved, r)
+		}
+	}
+	for _, r := range moved {
+		old := r.Path
+		r.Path = move(old)
+		if err := errors.Join(p.Log.put(r), p.Log.Forget(old)); err != nil {
+			return err
+		}
+		delete(p.records, old)
+	}
+	for _, r := range moved {
+		r.Path = move(r.Path)
+		p.records[r.Path] = r
+	}
+	for _, d := range p.changes {
+		if d.key != "" && within(d.key, key) {
+			d.key = move(d.key)
+		}
+	}
+	var err error
+	set := func(at string, e *entry) {
+		if err != nil || e.lower == "" || !within(e.lower, key) {
+			return
+		}
+		e.lower = move(e.lower)
+		dir, derr := openDir(p.Upper, parentOf(at))
+		if derr != nil || dir < 0 {
+			err = errors.Join(derr, unix.ESTALE)
+			return
+		}
+		defer unix.Close(dir)
+		err = unix.Lsetxattr(procPath(dir)+"/"+path.Base(at), AttrLower, []byte(e.lower), 0)
+	}
+	p.root.each("", set)
+	if err != nil || c.whiteout == "" {
+		return err
+	}
+	return p.dropWhiteout(c.whiteout)
+}
+
+// dropWhiteout removes a whiteout of the upper layer.
+func (p *plan) dropWhiteout(at string) error {
+	dir, err := openDir(p.Upper, parentOf(at))
+	if err != nil || dir < 0 {
+		return err
+	}
+	defer unix.Close(dir)
+	o, err := look(dir, path.Base(at))
+	if o == nil || err != nil || !o.isWhiteout() {
+		return err
+	}
+	return unix.Unlinkat(dir, path.Base(at), 0)
+}

@@ -1,0 +1,208 @@
+package cow
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// Digest returns the digest of a file's content, from its beginning.
+func Digest(f io.ReaderAt) (string, error) {
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<62)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// matches reports whether the host's file, which is at p, has the recorded content. It reads the file only if its
+// attributes say otherwise.
+func (p *plan) matches(rec *Record, host *object, at string) (bool, error) {
+	if rec.Type != host.typ() {
+		return false, nil
+	}
+	if rec.Ino == host.Ino && rec.Size == int64(host.Size) && rec.Mtime == host.mtime() {
+		return true, nil
+	}
+	if rec.Digest == "" || !host.isFile() || rec.Size != int64(host.Size) {
+		return false, nil
+	}
+	f, err := openFileAt(p.Root, at)
+	if err != nil {
+		return false, nil // it is changing
+	}
+	defer f.Close()
+	digest, err := Digest(f)
+	return digest == rec.Digest, err
+}
+
+// changedOnHost returns why the host's object, at the path at, is not the recorded one; empty if it is.
+func (p *plan) changedOnHost(rec *Record, host *object, at string) (string, error) {
+	same, err := p.matches(rec, host, at)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read %q: %w", at, err)
+	case same:
+		return "", nil
+	case rec.Type != host.typ():
+		return "replaced on the host", nil
+	}
+	return "changed on the host", nil
+}
+
+// strangers returns why the host's directory dir must not be deleted: something in it is not what the sandbox has
+// deleted. up and low are the states of the directory's path inside and of its own.
+func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
+	type level struct {
+		dir     string
+		up, low perm.State
+	}
+	var why string
+	seen := 0
+	for todo := []level{{dir, up, low}}; len(todo) > 0 && why == ""; {
+		d := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		fd, err := openDir(p.Root, d.dir)
+		if fd < 0 {
+			return "changed on the host", err
+		}
+		err = names(fd, func(name string) error {
+			at := join(d.dir, name)
+			o, err := look(fd, name)
+			if o == nil || err != nil || p.moved[at] != "" {
+				return err
+			}
+			if seen++; seen > maxEntries {
+				return errTooMany
+			}
+			rec, known := p.records[at]
+			l := min(p.Rules.Child(d.up, name, o.isDir()), p.Rules.Child(d.low, name, o.isDir()))
+			switch {
+			case l < perm.Read:
+				why = "the host has something in it that the rules hide"
+			case l < perm.Write:
+				why = fmt.Sprintf("the rules do not allow to delete %s in it", Quote(at))
+			case !known || rec.Type == 0:
+				why = fmt.Sprintf("the host has made %s in it", Quote(at))
+			case o.isMount():
+				why = "the host has another file system mounted in it"
+			case o.isDir() && rec.Type == unix.S_IFDIR:
+				todo = append(todo, level{at, p.Rules.Enter(d.up, name), p.Rules.Enter(d.low, name)})
+			default:
+				same, err := p.matches(&rec, o, at)
+				if err != nil {
+					return err
+				}
+				if !same {
+					why = fmt.Sprintf("the host has changed %s in it", Quote(at))
+				}
+			}
+			if why != "" {
+				return io.EOF
+			}
+			return nil
+		})
+		unix.Close(fd)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("list %q: %w", d.dir, err)
+		}
+	}
+	return why, nil
+}
+
+// stale reports whether the upper layer's file is what was applied before and has not been changed since: it
+// is no change then, whatever the host has made of it.
+func (p *plan) stale(c *change) (bool, error) {
+	o := c.upper.object
+	if c.rec == nil || !c.rec.Applied || c.rec.Type != o.typ() || c.rec.Size != int64(o.Size) {
+		return false, nil
+	}
+	if !o.isFile() {
+		return c.rec.Mtime == o.mtime(), nil
+	}
+	f, err := p.openUpper(c)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	digest, err := Digest(f)
+	return digest == c.rec.Digest, err
+}
+
+// openUpper opens the content of a regular file of the upper layer.
+func (p *plan) openUpper(c *change) (*os.File, error) {
+	if c.upper.lower != "" {
+		return openFileAt(p.Root, c.upper.lower)
+	}
+	return openFileAt(p.Upper, c.Path)
+}
+
+// equalContent reports whether c, a file or symbolic link that both layers have, has the same content in both.
+func (p *plan) equalContent(c *change, d *place) (bool, error) {
+	name := c.upper.name
+	switch {
+	case c.upper.object.isLink():
+		a, err := readLink(d.upperFD, name)
+		if err != nil {
+			return false, err
+		}
+		b, err := readLink(d.hostFD, name)
+		return a == b && err == nil, nil
+	case !c.upper.object.isFile():
+		return true, nil
+	case c.upper.lower == c.lower && c.lower != "":
+		return true, nil
+	case c.upper.object.Size != c.host.Size:
+		return false, nil
+	}
+	var a *os.File
+	var err error
+	if c.upper.lower != "" {
+		a, err = openFileAt(p.Root, c.upper.lower)
+	} else {
+		a, err = openFile(d.upperFD, name)
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %q in the upper layer: %w", c.Path, err)
+	}
+	defer a.Close()
+	b, err := openFile(d.hostFD, name)
+	if err != nil {
+		return false, nil // it shows as changed
+	}
+	defer b.Close()
+	return sameBytes(a, b)
+}
+
+// sameBytes reports whether two files have the same content.
+func sameBytes(a, b *os.File) (bool, error) {
+	const size = 128 << 10
+	x, y := make([]byte, 8<<10), make([]byte, 8<<10)
+	for {
+		n, err := io.ReadFull(a, x)
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return false, err
+		}
+		m, errb := io.ReadFull(b, y)
+		if errb != nil && errb != io.EOF && errb != io.ErrUnexpectedEOF {
+			return false, nil
+		}
+		if !bytes.Equal(x[:n], y[:m]) {
+			return false, nil
+		}
+		if err != nil {
+			return true, nil
+		}
+		if len(x) < size {
+			x, y = make([]byte, size), make([]byte, size)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package cow
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
+	"wolffia/perm"
+)
+
+// Rules decide the level of each name, as *perm.Policy does.
+type Rules interface {
+	Root() perm.State
+	Enter(s perm.State, name string) perm.State
+	Child(s perm.State, name string, dir bool) perm.Level
+}
+
+var _ Rules = (*perm.Policy)(nil)
+
+// Layers are what a copied codebase consists of. The functions on it are for one goroutine at a time, and
+// nothing else may change the upper layer meanwhile; the host's directory may change at any time.
+type Layers struct {
+	Root  int      // the host's directory; O_PATH is enough, as for the others
+	Upper int      // the upper layer
+	Work  int      // an empty directory of the upper layer's file system
+	Log   *Log     // what the host had
+	Rules Rules    // in force now
+	Undo  *os.File // a regular file in which Apply notes what a crash would leave; needed by Apply and Discard
+
+	// Moved is called when a change was applied or discarded, with its path: what the upper layer has
+	// there, or whether it has something, is another by now. nil ignores it.
+	Moved func(path string)
+
+	// Logger receives what is not an error of the call; nil discards it.
+	Logger *slog.Logger
+}
+
+// An object is what stat(2) says of something in one of the layers.
+type object struct{ unix.Statx_t }
+
+func (o *object) typ() uint32       { return uint32(o.Mode) & unix.S_IFMT }
+func (o *object) isDir() bool       { return o.typ() == unix.S_IFDIR }
+func (o *object) isFile() bool      { return o.typ() == unix.S_IFREG }
+func (o *object) isLink() bool      { return o.typ() == unix.S_IFLNK }
+func (o *object) isWhiteout() bool  { return IsWhiteout(uint32(o.Mode), o.Rdev_major, o.Rdev_minor) }
+func (o *object) isMount() bool     { return o.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
+func (o *object) perms() uint32     { return uint32(o.Mode) & 0o777 }
+func (o *object) mtime() int64      { return o.Mtime.Sec*1e9 + int64(o.Mtime.Nsec) }
+func (o *object) isKnownKind() bool { return o.isDir() || o.isFile() || o.isLink() }
+
+// same reports whether two looks at a name saw the same object, unchanged.
+func (o *object) same(p *object) bool {
+	return o.Ino == p.Ino && o.typ() == p.typ() && (o.isDir() || o.Size == p.Size && o.mtime() == p.mtime())
+}
+
+// look returns the object called name in the directory dir, without following a link; with an empty name dir itself.
+// nil if there is none.
+func look(dir int, name string) (*object, error) {
+	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
+	if name == "" {
+		flags |= unix.AT_EMPTY_PATH
+	}
+	o := &object{}
+	for {
+		err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS, &o.Statx_t)
+		switch {
+		case err == nil:
+			return o, nil
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.ENOENT):
+			return nil, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// openDir opens the directory p below root to look at names in it; -1 if there is no such directory.
+func openDir(root int, p string) (int, error) {
+	if p == "" {
+		p = "."
+	}
+	fd, err := beneath.Open(root, p, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	switch {
+	case err == nil:
+		return fd, nil
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+		return -1, nil
+	}
+	return -1, err
+}
+
+// lookAt is look for a path below root. A path through what is no directory does not exist.
+func lookAt(root int, p string) (*object, error) {
+	dir, err := openDir(root, parentOf(p))
+	if dir < 0 {
+		return nil, err
+	}
+	defer unix.Close(dir)
+	return look(dir, path.Base(p))
+}
+
+// parentOf returns the directory of a path, "" for the root.
+func parentOf(p string) string {
+	if d := path.Dir(p); d != "." {
+		return d
+	}
+	return ""
+}
+
+// names calls f for each name in the directory dir.
+func names(dir int, f func(name string) error) error {
+	fd, err := beneath.Open(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	d := os.NewFile(uintptr(fd), "directory")
+	defer d.Close()
+	for {
+		some, err := d.Readdirnames(1024)
+		for _, name := range some {
+			if err := f(name); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// openFile opens the regular file called name in dir for reading. It does not block, and follows no link.
+func openFile(dir int, name string) (*os.File, error) {
+	fd, err := beneath.Open(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "file")
+	o, err := look(fd, "")
+	if err == nil && !o.isFile() {
+		err = unix.ESTALE
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// openFileAt is openFile for a path below root.
+func openFileAt(root int, p string) (*os.File, error) {
+	dir, err := openDir(root, parentOf(p))
+	if err != nil {
+		return nil, err
+	}
+	if dir < 0 {
+		return nil, unix.ENOENT
+	}
+	defer unix.Close(dir)
+	return openFile(dir, path.Base(p))
+}
+
+// readLink returns the target of the symbolic link called name in dir.
+func readLink(dir int, name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(dir, name, buf)
+	return string(buf[:max(n, 0)]), err
+}
+
+// state returns the state inside the directory p.
+func (l *Layers) state(p string) perm.State {
+	s := l.Rules.Root()
+	for p != "" {
+		name, rest := p, ""
+		for i := range len(p) {
+			if p[i] == '/' {
+				name, rest = p[:i], p[i+1:]
+				break
+			}
+		}
+		s, p = l.Rules.Enter(s, name), rest
+	}
+	return s
+}

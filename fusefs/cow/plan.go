@@ -1,0 +1,516 @@
+package cow
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// A change is one difference between the layers, with what is needed to show, apply or discard it.
+type change struct {
+	runtime.Change
+	upper *entry  // nil: the upper layer has nothing of its own at the path, or a whiteout
+	host  *object // what the host has at the path lower; nil: nothing, or it is hidden
+	rec   *Record // what the host had; nil: not known
+
+	// lower is the host's path that the change is about, before directories are renamed; empty if the
+	// host has no directory for it.
+	lower    string
+	whiteout string // of a deletion or a renamed directory: the path of its whiteout; empty: there is none
+	implied  bool   // a deletion without a whiteout, in a directory of the sandbox's own
+	equal    bool   // no change, but the log has another record: only Apply is interested
+	setsMode bool   // what is there already gets another mode
+	content  bool   // the content differs
+
+	// Of a renamed directory: where the host has it now, and where the log and the attributes of the
+	// upper layer say that it is.
+	src, key string
+}
+
+// A plan is all changes of an upper layer.
+type plan struct {
+	*Layers
+	records map[string]Record
+	root    *entry
+	moved   map[string]string  // the host's directories that are renamed: host's path to path
+	changes []*change          // sorted by path
+	git     map[string]*change // one for each git directory that was changed, by its path
+}
+
+// A place is a directory of the upper layer while it is compared.
+type place struct {
+	path     string
+	host     string     // the host's directory that it is compared with
+	hasHost  bool       // there can be one
+	over     bool       // the sandbox made it where the host has one: names that only that has are deletions
+	up, low  perm.State // by the rules of path and of host
+	hostFD   int        // -1: the host has no such directory
+	upperFD  int
+	whiteout map[string]bool
+}
+
+// newPlan compares the layers.
+func (l *Layers) newPlan() (*plan, error) {
+	p := &plan{Layers: l, moved: map[string]string{}, git: map[string]*change{}}
+	var err error
+	if p.records, err = l.Log.Records(); err != nil {
+		return nil, err
+	}
+	if p.root, err = l.readUpper(); err != nil {
+		return nil, err
+	}
+	p.root.each("", func(at string, e *entry) {
+		if e.half == Moved && e.lower != at {
+			p.moved[e.lower] = at
+		}
+	})
+	if err := p.compareDir(p.root, place{hasHost: true, up: l.Rules.Root(), low: l.Rules.Root()}); err != nil {
+		return nil, err
+	}
+	p.joinRenames()
+	for _, c := range p.git {
+		p.changes = append(p.changes, c)
+	}
+	slices.SortFunc(p.changes, func(a, b *change) int { return cmp.Compare(a.Path, b.Path) })
+	return p, nil
+}
+
+// joinRenames drops the deletions that are one end of a renamed directory.
+func (p *plan) joinRenames() {
+	renames := map[string]*change{}
+	for _, c := range p.changes {
+		if c.Kind == runtime.ChangeRenamed {
+			renames[c.From] = c
+		}
+	}
+	p.changes = slices.DeleteFunc(p.changes, func(c *change) bool {
+		if c.Kind != runtime.ChangeDeleted || p.moved[c.lower] == "" {
+			return false
+		}
+		if r := renames[c.lower]; r != nil {
+			r.whiteout = c.whiteout
+		}
+		return true
+	})
+}
+
+// add adds a change.
+func (p *plan) add(c *change) { p.changes = append(p.changes, c) }
+
+// compareDir adds the changes in the directory e, at d.
+func (p *plan) compareDir(e *entry, d place) (err error) {
+	if e.long {
+		p.add(&change{Change: runtime.Change{
+			Path: d.path, Kind: runtime.ChangeAdded, Type: runtime.TypeDirectory,
+			Unapplied: "the path of what is in it is too long to be used",
+		}, upper: e})
+		return nil
+	}
+	d.hostFD = -1
+	if d.hasHost {
+		if d.hostFD, err = openDir(p.Root, d.host); err != nil {
+			return fmt.Errorf("open %q: %w", d.host, err)
+		}
+		if d.hostFD >= 0 {
+			defer unix.Close(d.hostFD)
+		}
+	}
+	if d.upperFD, err = openDir(p.Upper, d.path); err != nil || d.upperFD < 0 {
+		return fmt.Errorf("open %q in the upper layer: %w", d.path, cmp.Or(err, error(unix.ESTALE)))
+	}
+	for _, c := range e.children {
+		if isGit(c.name) {
+			if p.gitChanged(c, join(d.host, c.name)) {
+				at := path.Join(d.path, c.name)
+				p.git[at] = &change{Change: runtime.Change{
+					Path: at, Kind: runtime.ChangeModified, Type: runtime.TypeDirectory,
+					Unapplied: "a git repository's own files are not applied: take its commits over with apply --git",
+				}, upper: c}
+			}
+			continue
+		}
+		if err := p.compare(c, &d); err != nil {
+			unix.Close(d.upperFD)
+			return err
+		}
+	}
+	unix.Close(d.upperFD)
+	if d.over && d.hostFD >= 0 {
+		return p.impliedDeletions(e, &d)
+	}
+	return nil
+}
+
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}
+
+// isGit reports whether git takes what is called name for a repository's directory, or for a link to one.
+func isGit(name string) bool { return strings.EqualFold(name, ".git") }
+
+// gitChanged reports whether the sandbox has changed a git directory, or something in it but its index, which git
+// status writes.
+func (p *plan) gitChanged(e *entry, host string) bool {
+	if e.object.isDir() && e.half == Merged {
+		return slices.ContainsFunc(e.children, func(c *entry) bool {
+			return c.name != "index" && p.gitChanged(c, join(host, c.name))
+		})
+	}
+	rec, known := p.records[host]
+	return !known || !e.object.isFile() || rec.Type != unix.S_IFREG || int64(e.object.Size) != rec.Size || e.object.mtime() != rec.Mtime
+}
+
+// impliedDeletions adds the deletions of what the host has in a directory that the sandbox has deleted and
+// made again.
+func (p *plan) impliedDeletions(e *entry, d *place) error {
+	there := make(map[string]bool, len(e.children))
+	for _, c := range e.children {
+		there[c.name] = true
+	}
+	made := p.records[d.host] // applied: what is not recorded in it is the host's own
+	return names(d.hostFD, func(name string) error {
+		at := join(d.host, name)
+		if there[name] || p.moved[at] != "" {
+			return nil
+		}
+		host, err := look(d.hostFD, name)
+		if host == nil {
+			return err
+		}
+		rec, known := p.records[at]
+		if made.Applied && (!known || rec.Type == 0) {
+			return nil
+		}
+		return p.deletion(d, name, host, &change{implied: true})
+	})
+}
+
+// levels returns the lower one of the levels that the rules of its path and of its host's path give the entry called
+// name in d.
+func (p *plan) level(d *place, name string, isDir bool) perm.Level {
+	l := p.Rules.Child(d.up, name, isDir)
+	if d.hasHost {
+		l = min(l, p.Rules.Child(d.low, name, isDir))
+	}
+	return l
+}
+
+// judge sets what the rules say of c, called name in d, and reports whether it is hidden.
+func (p *plan) judge(c *change, d *place, name string, isDir ...bool) (hidden bool) {
+	l := perm.Write
+	for _, dir := range isDir {
+		l = min(l, p.level(d, name, dir))
+	}
+	if l < perm.Write {
+		c.Denied = fmt.Sprintf("the rules give it the level %s now, and a change needs write", l)
+	}
+	return l == perm.None
+}
+
+// compare adds the changes that e, in the directory at d, and what is below it make.
+func (p *plan) compare(e *entry, d *place) error {
+	c := &change{upper: e}
+	c.Path = join(d.path, e.name)
+	if d.hasHost {
+		c.lower = join(d.host, e.name)
+		if rec, ok := p.records[c.lower]; ok && p.moved[c.lower] == "" {
+			c.rec = &rec
+		}
+	}
+	var host *object
+	if d.hostFD >= 0 && p.moved[c.lower] == "" {
+		var err error
+		if host, err = look(d.hostFD, e.name); err != nil {
+			return fmt.Errorf("look at %q: %w", c.lower, err)
+		}
+	}
+	if e.object.isWhiteout() {
+		if d.hostFD >= 0 && p.moved[c.lower] != "" {
+			c.Kind, c.whiteout = runtime.ChangeDeleted, c.Path // joinRenames takes it
+			p.add(c)
+			return nil
+		}
+		if host == nil {
+			return nil
+		}
+		return p.deletion(d, e.name, host, &change{whiteout: c.Path})
+	}
+	c.Type, c.NewMode, c.Size = typeOf(e.object), e.object.perms(), int64(e.object.Size)
+	if e.object.isDir() {
+		c.Size = 0
+	}
+	kinds := []bool{e.object.isDir()}
+	if host != nil && host.isDir() != e.object.isDir() {
+		kinds = append(kinds, host.isDir())
+	}
+	if p.judge(c, d, e.name, kinds...) {
+		c.Kind = runtime.ChangeAdded
+		if c.rec != nil && c.rec.Type != 0 {
+			c.Kind = runtime.ChangeModified
+		}
+		c.NewMode, c.Size = 0, 0
+		p.add(c)
+		return nil
+	}
+	if !e.object.isKnownKind() {
+		c.Unapplied = "only files, directories and symbolic links are applied"
+	}
+	if host != nil && host.isMount() {
+		c.Unapplied = "the host has another file system mounted there"
+	}
+	c.host = host
+	if e.object.isDir() {
+		return p.compareDirectory(c, d)
+	}
+	return p.compareFile(c, d)
+}
+
+// typeOf returns the type of o for a Change.
+func typeOf(o *object) runtime.FileType {
+	switch {
+	case o.isFile():
+		return runtime.TypeFile
+	case o.isDir():
+		return runtime.TypeDirectory
+	case o.isLink():
+		return runtime.TypeSymlink
+	}
+	return runtime.TypeOther
+}
+
+// deletion adds c, the deletion of what the host has as name in the directory at d.
+func (p *plan) deletion(d *place, name string, host *object, c *change) error {
+	c.Path, c.lower, c.host = join(d.path, name), join(d.host, name), host
+	c.Kind, c.Type = runtime.ChangeDeleted, typeOf(host)
+	if rec, ok := p.records[c.lower]; ok {
+		c.rec = &rec
+	}
+	if p.judge(c, d, name, host.isDir()) {
+		c.host, c.Type = nil, runtime.TypeOther
+		p.add(c)
+		return nil
+	}
+	c.OldMode = host.perms()
+	var err error
+	switch {
+	case isGit(name):
+		c.Unapplied = "a git repository is not deleted"
+	case host.isMount():
+		c.Unapplied = "the host has another file system mounted there"
+	case c.rec == nil || c.rec.Type == 0:
+		c.Conflict = "made on the host"
+	case host.isDir() && c.rec.Type == unix.S_IFDIR:
+		c.Conflict, err = p.strangers(c.lower, p.state(c.Path), p.state(c.lower))
+	default:
+		c.Conflict, err = p.changedOnHost(c.rec, host, c.lower)
+	}
+	p.add(c)
+	return err
+}
+
+// compareDirectory adds c, a directory in the directory at d, if it is a change, and those below it.
+func (p *plan) compareDirectory(c *change, d *place) error {
+	e, name := c.upper, c.upper.name
+	in := place{path: c.Path, host: c.lower, hasHost: d.hasHost, up: p.Rules.Enter(d.up, name)}
+	if d.hasHost {
+		in.low = p.Rules.Enter(d.low, name)
+	}
+	switch {
+	case e.half == Moved && e.lower != c.lower:
+		from, err := lookAt(p.Root, e.lower)
+		if err != nil {
+			return fmt.Errorf("look at %q: %w", e.lower, err)
+		}
+		in.host, in.hasHost, in.low = e.lower, true, p.state(e.lower)
+		if err := p.rename(c, &in, from); err != nil {
+			return err
+		}
+	case e.half == Moved, e.half == Merged && d.hasHost && !d.over:
+		p.merged(c)
+	default: // the sandbox made it
+		in.over = c.host != nil && c.host.isDir()
+		in.hasHost = in.over
+		switch {
+		case c.host == nil:
+			c.Kind = runtime.ChangeAdded
+			p.add(c)
+		case !in.over:
+			c.Kind, c.OldMode = runtime.ChangeType, c.host.perms()
+			if err := p.setConflict(c); err != nil {
+				return err
+			}
+			p.add(c)
+		default:
+			p.directoryMode(c)
+		}
+	}
+	return p.compareDir(e, in)
+}
+
+// merged adds a directory that shows the host's if that has gone, or if its mode is changed.
+func (p *plan) merged(c *change) {
+	switch {
+	case c.host == nil:
+		c.Kind = runtime.ChangeAdded
+		if c.rec != nil && c.rec.Type != 0 {
+			c.Conflict = "deleted on the host"
+		}
+		p.add(c)
+	case !c.host.isDir():
+		c.Kind, c.OldMode, c.Conflict = runtime.ChangeType, c.host.perms(), "replaced on the host"
+		p.add(c)
+	default:
+		p.directoryMode(c)
+	}
+}
+
+// directoryMode adds a directory that both layers have if its mode is changed.
+func (p *plan) directoryMode(c *change) {
+	// The server gives itself all permissions on a directory of the upper layer.
+	if c.rec == nil || c.NewMode == c.rec.Mode&0o777 || c.NewMode == c.rec.Mode&0o777|0o700 || c.NewMode == c.host.perms() {
+		return
+	}
+	c.Kind, c.OldMode, c.setsMode = runtime.ChangeMode, c.host.perms(), true
+	if c.host.perms() != c.rec.Mode&0o777 {
+		c.Conflict = "its mode was changed on the host"
+	}
+	p.add(c)
+}
+
+// rename adds c, a directory that the host has at in.host, as from.
+func (p *plan) rename(c *change, in *place, from *object) error {
+	rec, known := p.records[in.host]
+	if from == nil && c.host != nil && known && c.host.isDir() && c.host.Ino == rec.Ino {
+		// Done by an Apply that was killed, or by the user.
+		c.Kind, c.From, c.src, c.key, c.equal = runtime.ChangeRenamed, in.host, in.host, in.host, true
+		in.host = c.lower
+		p.add(c)
+		return nil
+	}
+	replaced := c.host
+	c.Kind, c.From, c.src, c.key, c.rec = runtime.ChangeRenamed, in.host, in.host, in.host, nil
+	if known {
+		c.rec = &rec
+	}
+	l := p.Rules.Child(p.state(parentOf(in.host)), path.Base(in.host), true)
+	switch {
+	case l < perm.Write:
+		c.Denied = fmt.Sprintf("the rules give %s the level %s now, and a change needs write", Quote(in.host), l)
+	case c.Denied == "" && in.up != in.low:
+		c.Denied = "the rules for what is in it differ between the old and the new name"
+	}
+	switch {
+	case from == nil:
+		c.Conflict = "moved or deleted on the host"
+	case !from.isDir(), known && from.Ino != rec.Ino:
+		c.Conflict = "replaced on the host"
+	case !known:
+		c.Conflict = "made on the host"
+	case replaced != nil:
+		target, had := p.records[c.lower]
+		var err error
+		switch {
+		case !had || target.Type == 0:
+			c.Conflict = "made on the host"
+		case replaced.isDir():
+			c.Conflict, err = p.strangers(c.lower, in.up, p.state(c.lower))
+		default:
+			c.Conflict, err = p.changedOnHost(&target, replaced, c.lower)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if from != nil && from.isDir() {
+		c.OldMode = from.perms()
+		c.setsMode = known && c.NewMode != rec.Mode&0o777 && c.NewMode != rec.Mode&0o777|0o700
+		if !c.setsMode {
+			c.NewMode = c.OldMode
+		}
+	}
+	p.add(c)
+	return nil
+}
+
+// compareFile adds c, which is no directory, if it is a change.
+func (p *plan) compareFile(c *change, d *place) error {
+	o, host := c.upper.object, c.host
+	known := c.rec != nil && c.rec.Type != 0
+	ownerless := host == nil || host.Uid != o.Uid // the mode of another user's file is not the host's
+	if host != nil && known && (ownerless || c.NewMode == c.rec.Mode&0o777) || o.isLink() {
+		c.setsMode = false
+		if host != nil {
+			c.NewMode = host.perms()
+		}
+	} else if host != nil {
+		c.setsMode = c.NewMode != host.perms()
+	}
+	if host != nil {
+		c.OldMode = host.perms()
+	}
+	switch {
+	case host == nil && !known:
+		c.Kind, c.content = runtime.ChangeAdded, true
+	case host == nil:
+		stale, err := p.stale(c)
+		if stale || err != nil {
+			return err
+		}
+		c.Kind, c.content, c.OldMode, c.Conflict = runtime.ChangeModified, true, c.rec.Mode&0o777, "deleted on the host"
+	case host.typ() != o.typ():
+		c.Kind, c.content = runtime.ChangeType, true
+		if err := p.setConflict(c); err != nil {
+			return err
+		}
+	default:
+		equal, err := p.equalContent(c, d)
+		if err != nil {
+			return err
+		}
+		c.content = !equal
+		switch {
+		case equal && !c.setsMode:
+			c.equal = true
+		case equal:
+			c.Kind = runtime.ChangeMode
+			if known && host.perms() != c.rec.Mode&0o777 {
+				c.Conflict = "its mode was changed on the host"
+			}
+		default:
+			c.Kind = runtime.ChangeModified
+			stale, err := p.stale(c)
+			if stale || err != nil {
+				return err
+			}
+			if err := p.setConflict(c); err != nil {
+				return err
+			}
+		}
+	}
+	p.add(c)
+	return nil
+}
+
+// setConflict sets c.Conflict for what replaces the host's object.
+func (p *plan) setConflict(c *change) (err error) {
+	if c.rec == nil || c.rec.Type == 0 {
+		c.Conflict = "made on the host"
+		return nil
+	}
+	if c.host.isDir() {
+		c.Conflict, err = p.strangers(c.lower, p.state(c.Path), p.state(c.lower))
+		return err
+	}
+	c.Conflict, err = p.changedOnHost(c.rec, c.host, c.lower)
+	return err
+}

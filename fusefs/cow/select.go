@@ -1,0 +1,102 @@
+package cow
+
+import (
+	"slices"
+	"strings"
+
+	"wolffia/runtime"
+)
+
+// selected returns the changes at and below paths, all if there are none, sorted by path. A path without a
+// change is ErrNotFound.
+func (p *plan) selected(paths []string) ([]*change, error) {
+	for i, path := range paths {
+		path = strings.TrimSuffix(strings.TrimPrefix(path, "./"), "/")
+		if path == "." || path == "" {
+			return p.real(nil), nil
+		}
+		if !ValidPath(path) {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not a path in the codebase: name one relative to its root", Quote(paths[i]))
+		}
+		paths = slices.Clone(paths)
+		paths[i] = path
+		if !slices.ContainsFunc(p.changes, func(c *change) bool { return c.Kind != "" && c.isAt(path) }) {
+			return nil, runtime.Errorf(runtime.ErrNotFound, "%s: there is no change", Quote(path))
+		}
+	}
+	return p.real(paths), nil
+}
+
+// real returns the changes at and below paths, all if there are none.
+func (p *plan) real(paths []string) []*change {
+	var some []*change
+	for _, c := range p.changes {
+		if c.Kind != "" && (len(paths) == 0 || slices.ContainsFunc(paths, c.isAt)) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// isAt reports whether an end of c is at or below path.
+func (c *change) isAt(path string) bool {
+	return within(c.Path, path) || c.From != "" && within(c.From, path)
+}
+
+// within reports whether path is dir or below it.
+func within(path, dir string) bool {
+	return dir == "" || path == dir || len(path) > len(dir) && path[len(dir)] == '/' && path[:len(dir)] == dir
+}
+
+// Changes returns the changes at and below paths, all if there are none, sorted by path. A path without a change is
+// ErrNotFound.
+func (l *Layers) Changes(o runtime.ChangesOptions) ([]runtime.Change, error) {
+	p, err := l.newPlan()
+	if err != nil {
+		return nil, err
+	}
+	some, err := p.selected(o.Paths)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]runtime.Change, 0, len(some))
+	for _, c := range some {
+		if o.Lines {
+			if err := p.countLines(c); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, c.Change)
+	}
+	return all, nil
+}
+
+// withNeeded returns the changes that must be applied for some to be, some included, sorted by path: directories
+// above that are new or renamed, and the renaming of what is at a path now.
+func (p *plan) withNeeded(some []*change) []*change {
+	at := map[string]*change{}
+	for _, c := range p.changes {
+		if c.Kind != "" {
+			at[c.Path] = c
+		}
+	}
+	all := map[*change]bool{}
+	todo := slices.Clone(some)
+	for len(todo) > 0 {
+		c := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if all[c] {
+			continue
+		}
+		all[c] = true
+		for dir := parentOf(c.Path); dir != ""; dir = parentOf(dir) {
+			if up := at[dir]; up != nil && up.Kind != runtime.ChangeMode && up.Kind != runtime.ChangeDeleted {
+				todo = append(todo, up)
+			}
+		}
+		if to := p.moved[c.lower]; c.lower != "" && to != "" && at[to] != nil {
+			todo = append(todo, at[to])
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(p.changes), func(c *change) bool { return !all[c] })
+}

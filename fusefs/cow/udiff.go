@@ -1,0 +1,3 @@
+package cow
+
+func (p *plan) countLines(c *change) error { return nil }

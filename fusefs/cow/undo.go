@@ -1,0 +1,185 @@
+package cow
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// A step is what Apply is about to do with a temporary name in one of the host's directories. Steps are written
+// to Layers.Undo before, so that the next Apply or Discard puts right what a crash has left.
+type step struct {
+	Op   string `json:"op"`
+	Dir  []byte `json:"dir"`            // the host's directory
+	Temp []byte `json:"temp"`           // a name in it that nothing else has
+	Name []byte `json:"name,omitempty"` // the other name
+	Home []byte `json:"home,omitempty"` // of stepPark: the directory of Name
+
+	New uint64 `json:"new,omitempty"` // inode of what is put in place
+	Old *old   `json:"old,omitempty"` // what must come out
+}
+
+// old is what the host is expected to have.
+type old struct {
+	Ino   uint64 `json:"ino"`
+	Type  uint32 `json:"type"`
+	Size  uint64 `json:"size"`
+	Mtime int64  `json:"mtime"`
+}
+
+func oldOf(o *object) *old { return &old{o.Ino, o.typ(), o.Size, o.mtime()} }
+
+func (e *old) is(o *object) bool {
+	return e != nil && o.Ino == e.Ino && o.typ() == e.Type && (o.isDir() || o.Size == e.Size && o.mtime() == e.Mtime)
+}
+
+// The steps.
+const (
+	stepMake   = "make"   // make Temp
+	stepSwap   = "swap"   // exchange Temp, which is New, and Name, which is Old
+	stepPlace  = "place"  // rename Temp, which is New, to Name
+	stepRemove = "remove" // rename Name, which is Old, to Temp, and delete it
+	stepPark   = "park"   // rename Name, in Home, to Temp for a while
+)
+
+// An undoLog writes steps.
+type undoLog struct {
+	f      *os.File
+	prefix string
+	n      int
+	w      *bufio.Writer
+}
+
+func (l *Layers) newUndoLog() (*undoLog, error) {
+	var b [6]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return nil, err
+	}
+	return &undoLog{f: l.Undo, prefix: ".wolffia-" + hex.EncodeToString(b[:]) + "-", w: bufio.NewWriter(nil)}, nil
+}
+
+// temp returns a new temporary name.
+func (u *undoLog) temp() string {
+	u.n++
+	return u.prefix + strconv.Itoa(u.n)
+}
+
+// begin writes steps.
+func (u *undoLog) begin(steps ...step) error {
+	end, err := u.f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	u.w.Reset(io.NewOffsetWriter(u.f, end))
+	enc := json.NewEncoder(u.w)
+	for i := range steps {
+		if err := enc.Encode(&steps[i]); err != nil {
+			return err
+		}
+	}
+	if err := u.w.Flush(); err != nil {
+		return fmt.Errorf("write what is to be done: %w", err)
+	}
+	return nil
+}
+
+// flush makes what was written last through a power cut.
+func (u *undoLog) flush() error { return unix.Fdatasync(int(u.f.Fd())) }
+
+// done forgets all steps.
+func (u *undoLog) done() error { return u.f.Truncate(0) }
+
+// recover puts right what an Apply that was killed has left on the host.
+func (l *Layers) recover() error {
+	steps := map[string]step{} // the last one of each temporary name counts
+	var order []string
+	dec := json.NewDecoder(io.NewSectionReader(l.Undo, 0, 1<<62))
+	for {
+		var s step
+		if err := dec.Decode(&s); err != nil {
+			break // the end, or torn: then it was not begun
+		}
+		if len(s.Dir) > 0 && !ValidPath(string(s.Dir)) || len(s.Home) > 0 && !ValidPath(string(s.Home)) || !isName(s.Temp) || len(s.Name) > 0 && !isName(s.Name) {
+			continue
+		}
+		key := string(s.Temp)
+		if _, known := steps[key]; !known {
+			order = append(order, key)
+		}
+		steps[key] = s
+	}
+	for i := len(order) - 1; i >= 0; i-- {
+		s := steps[order[i]]
+		if err := l.undo(&s); err != nil {
+			return fmt.Errorf("put right what an earlier apply has left in %q: %w", s.Dir, err)
+		}
+	}
+	return l.Undo.Truncate(0)
+}
+
+func isName(b []byte) bool { return ValidPath(string(b)) && bytes.IndexByte(b, '/') < 0 }
+
+// undo ends or takes back one step.
+func (l *Layers) undo(s *step) error {
+	dir, err := openDir(l.Root, string(s.Dir))
+	if dir < 0 {
+		return err
+	}
+	defer unix.Close(dir)
+	temp, name := string(s.Temp), string(s.Name)
+	o, err := look(dir, temp)
+	if o == nil || err != nil {
+		return err // not begun, or ended
+	}
+	switch {
+	case s.Op == stepMake, (s.Op == stepPlace || s.Op == stepSwap) && o.Ino == s.New,
+		(s.Op == stepRemove || s.Op == stepSwap) && s.Old.is(o):
+		return removeTemp(dir, temp, o)
+	case s.Op == stepSwap:
+		in, err := look(dir, name)
+		if err != nil {
+			return err
+		}
+		if in != nil && in.Ino == s.New {
+			if err := unix.Renameat2(dir, temp, dir, name, unix.RENAME_EXCHANGE); err != nil {
+				return err
+			}
+			return removeTemp(dir, temp, in)
+		}
+	}
+	home := dir
+	if s.Op == stepPark {
+		if home, err = openDir(l.Root, string(s.Home)); err != nil || home < 0 {
+			return errors.Join(err, unix.ENOENT)
+		}
+		defer unix.Close(home)
+	}
+	err = unix.Renameat2(dir, temp, home, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) {
+		l.warn("an apply was killed, and its name has been taken since: move the file by hand", "directory", string(s.Dir), "from", temp, "to", name)
+		return nil
+	}
+	return err
+}
+
+func removeTemp(dir int, name string, o *object) error {
+	if o.isDir() {
+		return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+	}
+	return unix.Unlinkat(dir, name, 0)
+}
+
+func (l *Layers) warn(text string, args ...any) {
+	if l.Logger != nil {
+		l.Logger.Warn(text, args...)
+	}
+}
