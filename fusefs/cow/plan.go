@@ -410,6 +410,9 @@ func (p *plan) rename(c *change, in *place, from *object) error {
 		c.Denied = "the rules for what is in it differ between the old and the new name"
 	}
 	switch {
+	case l == perm.None:
+		p.add(c)
+		return nil
 	case from == nil:
 		c.Conflict = "moved or deleted on the host"
 	case !from.isDir(), known && from.Ino != rec.Ino:

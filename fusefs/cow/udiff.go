@@ -1,3 +1,346 @@
 package cow
 
-func (p *plan) countLines(c *change) error { return nil }
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// maxText is the longest content that is compared by lines, in bytes.
+const maxText = 4 << 20
+
+// context is the number of equal lines around a difference.
+const context = 3
+
+// A pair is one file before and after, for a unified diff.
+type pair struct {
+	oldPath, newPath string // empty: there is none
+	oldMode, newMode uint32 // as git has it: 0100644, 0100755, 0120000
+	old, new         []byte
+	binary           bool
+}
+
+// Diff writes the changes at and below paths, all if there are none, as a unified diff in git's notation. It leaves
+// out what the rules do not allow to change, and what is never applied.
+func (l *Layers) Diff(o runtime.DiffOptions, w io.Writer) error {
+	p, err := l.newPlan()
+	if err != nil {
+		return err
+	}
+	some, err := p.selected(o.Paths)
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriterSize(w, 64<<10)
+	for _, c := range some {
+		if err := p.pairs(c, func(q *pair) error { return q.write(b) }); err != nil {
+			return err
+		}
+	}
+	return b.Flush()
+}
+
+// countLines fills in how many lines c adds and deletes.
+func (p *plan) countLines(c *change) error {
+	return p.pairs(c, func(q *pair) error {
+		if q.binary {
+			c.Binary = true
+			return nil
+		}
+		for _, e := range compareLines(splitLines(q.old), splitLines(q.new)) {
+			c.Added += e.d - e.c
+			c.Deleted += e.b - e.a
+		}
+		return nil
+	})
+}
+
+// pairs calls f for each file that c is about.
+func (p *plan) pairs(c *change, f func(*pair) error) error {
+	switch {
+	case c.Denied != "" || c.Unapplied != "":
+		return nil
+	case c.Kind == runtime.ChangeDeleted:
+		return p.deletedPairs(c.lower, c.host, f)
+	case c.Kind == runtime.ChangeRenamed:
+		if c.host != nil {
+			if err := p.deletedPairs(c.lower, c.host, f); err != nil {
+				return err
+			}
+		}
+		return p.renamedPairs(c, f)
+	}
+	if c.Kind == runtime.ChangeType {
+		if err := p.deletedPairs(c.lower, c.host, f); err != nil {
+			return err
+		}
+	}
+	if c.Type == runtime.TypeDirectory {
+		return nil
+	}
+	q := &pair{newPath: c.Path, newMode: gitMode(c.upper.object, c.NewMode)}
+	if c.host != nil && c.Kind != runtime.ChangeType {
+		q.oldPath, q.oldMode = c.lower, gitMode(c.host, c.OldMode)
+	}
+	if c.Kind == runtime.ChangeMode {
+		return f(q)
+	}
+	var err error
+	if q.oldPath != "" {
+		if err = q.read(&q.old, p.Root, c.lower, c.host); err != nil {
+			return fmt.Errorf("read %q: %w", c.lower, err)
+		}
+	}
+	if c.upper.lower != "" {
+		err = q.read(&q.new, p.Root, c.upper.lower, c.upper.object)
+	} else {
+		err = q.read(&q.new, p.Upper, c.Path, c.upper.object)
+	}
+	if err != nil {
+		return fmt.Errorf("read %q in the upper layer: %w", c.Path, err)
+	}
+	return f(q)
+}
+
+// gitMode returns the mode that git has for a file with these permissions.
+func gitMode(o *object, perms uint32) uint32 {
+	switch {
+	case o.isLink():
+		return 0o120000
+	case perms&0o100 != 0:
+		return 0o100755
+	}
+	return 0o100644
+}
+
+// read reads the content of a file or symbolic link of a layer. What is not text, or too long, is binary.
+func (q *pair) read(content *[]byte, root int, at string, o *object) error {
+	if o.isLink() {
+		dir, err := openDir(root, parentOf(at))
+		if err != nil || dir < 0 {
+			return errors.Join(err, unix.ESTALE)
+		}
+		defer unix.Close(dir)
+		target, err := readLink(dir, path.Base(at))
+		*content = []byte(target)
+		return err
+	}
+	if o.Size > maxText {
+		q.binary = true
+		return nil
+	}
+	file, err := openFileAt(root, at)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if *content, err = readAll(file, int(o.Size)); err != nil {
+		return err
+	}
+	const looked = 8000 // bytes, as git looks for a NUL
+	if len(*content) > maxText || bytes.IndexByte((*content)[:min(len(*content), looked)], 0) >= 0 {
+		q.binary = true
+	}
+	return nil
+}
+
+// readAll reads a file of about size bytes, of which it reads maxText bytes and one.
+func readAll(f *os.File, size int) ([]byte, error) {
+	b := bytes.NewBuffer(make([]byte, 0, min(size, maxText)+bytes.MinRead))
+	_, err := b.ReadFrom(io.LimitReader(f, maxText+1))
+	return b.Bytes(), err
+}
+
+// visible calls f for each file and symbolic link of the host's at and below a path that the rules show, in order.
+func (p *plan) visible(at string, o *object, f func(at string, o *object) error) error {
+	l := p.Rules.Child(p.state(parentOf(at)), path.Base(at), o.isDir())
+	switch {
+	case !o.isDir() && l >= perm.Read && o.isKnownKind():
+		return f(at, o)
+	case !o.isDir(), l == perm.None, o.isMount(), isGit(path.Base(at)):
+		return nil
+	}
+	dir, err := openDir(p.Root, at)
+	if dir < 0 {
+		return err
+	}
+	defer unix.Close(dir)
+	var all []string
+	err = names(dir, func(name string) error {
+		if len(all) >= maxEntries {
+			return errTooMany
+		}
+		all = append(all, name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.Sort(all)
+	for _, name := range all {
+		o, err := look(dir, name)
+		if err != nil {
+			return err
+		}
+		if o == nil || p.moved[join(at, name)] != "" {
+			continue
+		}
+		if err := p.visible(join(at, name), o, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deletedPairs calls f for each file of the host's that goes with what is at a path.
+func (p *plan) deletedPairs(at string, o *object, f func(*pair) error) error {
+	return p.visible(at, o, func(at string, o *object) error {
+		q := &pair{oldPath: at, oldMode: gitMode(o, o.perms())}
+		if err := q.read(&q.old, p.Root, at, o); err != nil {
+			return fmt.Errorf("read %q: %w", at, err)
+		}
+		return f(q)
+	})
+}
+
+// renamedPairs calls f for each file of the host's that is renamed with its directory and has no change of its own.
+func (p *plan) renamedPairs(c *change, f func(*pair) error) error {
+	o, err := lookAt(p.Root, c.src)
+	if o == nil || err != nil {
+		return err
+	}
+	return p.visible(c.src, o, func(at string, o *object) error {
+		to := c.Path + at[len(c.src):]
+		if p.inUpper(to) {
+			return nil // it has a change of its own, or is equal
+		}
+		mode := gitMode(o, o.perms())
+		return f(&pair{oldPath: at, newPath: to, oldMode: mode, newMode: mode})
+	})
+}
+
+// inUpper reports whether the upper layer decides about a path itself: it has the name or a directory above it that is
+// not merged, or has no directory there.
+func (p *plan) inUpper(at string) bool {
+	e := p.root
+	for name := range strings.SplitSeq(at, "/") {
+		i := slices.IndexFunc(e.children, func(c *entry) bool { return c.name == name })
+		if i < 0 {
+			return e.half == Own && e != p.root || !e.object.isDir()
+		}
+		e = e.children[i]
+	}
+	return true
+}
+
+// write writes q.
+func (q *pair) write(w *bufio.Writer) error {
+	from, to := q.oldPath, q.newPath
+	if from == "" {
+		from = to
+	}
+	if to == "" {
+		to = from
+	}
+	a, b := splitLines(q.old), splitLines(q.new)
+	edits := compareLines(a, b)
+	if q.oldPath == q.newPath && q.oldMode == q.newMode && len(edits) == 0 && !q.binary {
+		return nil // other permissions, which git does not have
+	}
+	fmt.Fprintf(w, "diff --git %s %s\n", Quote("a/"+from), Quote("b/"+to))
+	switch {
+	case q.oldPath == "":
+		fmt.Fprintf(w, "new file mode %06o\n", q.newMode)
+	case q.newPath == "":
+		fmt.Fprintf(w, "deleted file mode %06o\n", q.oldMode)
+	default:
+		if q.oldMode != q.newMode {
+			fmt.Fprintf(w, "old mode %06o\nnew mode %06o\n", q.oldMode, q.newMode)
+		}
+		if from != to {
+			if len(q.old)+len(q.new) == 0 && !q.binary {
+				w.WriteString("similarity index 100%\n")
+			}
+			fmt.Fprintf(w, "rename from %s\nrename to %s\n", Quote(from), Quote(to))
+		}
+	}
+	side := func(prefix, p string) string {
+		if p == "" {
+			return "/dev/null"
+		}
+		p = Quote(prefix + p)
+		if strings.Contains(p, " ") && p[0] != '"' {
+			p += "\t" // so that readers find the end of the name
+		}
+		return p
+	}
+	if q.binary {
+		_, err := fmt.Fprintf(w, "Binary files %s and %s differ\n", strings.TrimSuffix(side("a/", q.oldPath), "\t"), strings.TrimSuffix(side("b/", q.newPath), "\t"))
+		return err
+	}
+	if len(edits) == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "--- %s\n+++ %s\n", side("a/", q.oldPath), side("b/", q.newPath))
+	for len(edits) > 0 {
+		n := 1
+		for n < len(edits) && edits[n].a-edits[n-1].b <= 2*context {
+			n++
+		}
+		if err := writeHunk(w, a, b, edits[:n]); err != nil {
+			return err
+		}
+		edits = edits[n:]
+	}
+	return nil
+}
+
+// writeHunk writes edits and the lines around them.
+func writeHunk(w *bufio.Writer, a, b [][]byte, edits []edit) error {
+	first, last := edits[0], edits[len(edits)-1]
+	before := min(context, first.a)
+	after := min(context, len(a)-last.b)
+	start, end := first.a-before, last.b+after
+	fmt.Fprintf(w, "@@ -%s +%s @@\n", span(start, end-start), span(first.c-before, last.d+after-first.c+before))
+	put := func(mark byte, lines [][]byte) {
+		for _, l := range lines {
+			w.WriteByte(mark)
+			w.Write(l)
+			if l[len(l)-1] != '\n' {
+				w.WriteString("\n\\ No newline at end of file\n")
+			}
+		}
+	}
+	at := start
+	for _, e := range edits {
+		put(' ', a[at:e.a])
+		put('-', a[e.a:e.b])
+		put('+', b[e.c:e.d])
+		at = e.b
+	}
+	put(' ', a[at:end])
+	_, err := w.Write(nil)
+	return err
+}
+
+// span returns a range of lines of a hunk; its first line counts from 1, or from 0 if there are none.
+func span(start, n int) string {
+	switch n {
+	case 0:
+		return fmt.Sprintf("%d,0", start)
+	case 1:
+		return fmt.Sprint(start + 1)
+	}
+	return fmt.Sprintf("%d,%d", start+1, n)
+}
