@@ -15,10 +15,11 @@ import (
 // An applying is one Apply.
 type applying struct {
 	*plan
-	undo  *undoLog
-	force bool
-	state map[*change]outcome
-	out   []string // paths of directories that are left out
+	undo   *undoLog
+	force  bool
+	state  map[*change]outcome
+	parked []step   // directories that have a temporary name for a while
+	out    []string // paths of directories that are left out
 
 	wrong error // the first failure that is neither a conflict nor a denial; ends the work
 }

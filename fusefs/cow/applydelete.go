@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
 )
 
 // remove applies a deletion.
@@ -45,6 +47,7 @@ func (a *applying) remove(c *change) {
 
 // deleted records that the host has nothing at c.Path any more.
 func (a *applying) deleted(c *change) {
+	a.reached("apply: deleted")
 	err := a.Log.Forget(c.Path)
 	if err == nil && c.whiteout != "" {
 		err = a.dropWhiteout(c.whiteout)
@@ -71,6 +74,7 @@ func (a *applying) removeFile(c *change, dir int, at, name string, host *object)
 		a.fail(c, err)
 		return false
 	}
+	a.reached("apply: file taken away")
 	o, err := look(dir, temp)
 	switch {
 	case err != nil:
@@ -88,6 +92,7 @@ func (a *applying) removeFile(c *change, dir int, at, name string, host *object)
 		a.fail(c, err)
 		return false
 	}
+	a.reached("apply: file deleted")
 	return true
 }
 
@@ -145,6 +150,10 @@ func (a *applying) removeRecorded(c *change, at string, dir int, name string) bo
 	}
 	if o == nil {
 		return true
+	}
+	if a.Rules.Child(a.plan.state(parentOf(at)), name, o.isDir()) < perm.Write {
+		a.conflict(c, "the host has something in it that the rules do not allow to delete")
+		return false
 	}
 	rec, known := a.records[at]
 	if !known || rec.Type == 0 {

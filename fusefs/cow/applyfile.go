@@ -73,6 +73,7 @@ func (a *applying) applyBatch(batch []*change) {
 		a.fail(batch[0], err)
 		return
 	}
+	a.reached("apply: files noted")
 	var written []*draft
 	for _, d := range drafts {
 		if !d.content {
@@ -81,6 +82,7 @@ func (a *applying) applyBatch(batch []*change) {
 			a.fail(d.change, err)
 		} else {
 			written = append(written, d)
+			a.reached("apply: file written")
 		}
 		if a.wrong != nil {
 			break
@@ -330,6 +332,7 @@ func (a *applying) place(first *change, drafts []*draft) {
 		return
 	}
 	for _, d := range drafts {
+		a.reached("apply: next file")
 		a.placeOne(d)
 		if a.wrong != nil {
 			return
@@ -385,6 +388,7 @@ func (a *applying) placeOne(d *draft) {
 		a.treeFailed(d.change, err)
 		return
 	}
+	a.reached("apply: file exchanged")
 	out, err := look(d.dir, d.temp)
 	if err != nil || out == nil {
 		a.fail(d.change, errors.Join(err, unix.ESTALE))
@@ -408,6 +412,7 @@ func (a *applying) placeOne(d *draft) {
 
 // placed records that d is in place.
 func (a *applying) placed(d *draft) {
+	a.reached("apply: file in place")
 	o, err := look(d.dir, d.name)
 	if err != nil || o == nil {
 		o = d.object // the host has changed it already: the record is that of ours

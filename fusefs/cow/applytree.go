@@ -50,6 +50,20 @@ func (a *applying) waits(c *change, todo []*change) bool {
 	return false
 }
 
+// willMove notes that what the host has at from will be at to.
+func (a *applying) willMove(from, to string) error {
+	for i := range a.parked {
+		s := &a.parked[i]
+		if home := string(s.Home); within(home, from) {
+			s.Home = []byte(to + home[len(from):])
+			if err := a.undo.begin(*s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // wasMoved notes that what the host had at from is at to.
 func (a *applying) wasMoved(from, to string) {
 	for _, c := range a.changes {
@@ -70,8 +84,9 @@ func (a *applying) park(todo []*change) bool {
 			continue
 		}
 		temp := a.undo.temp()
-		err = a.undo.begin(step{Op: stepPark, Temp: []byte(temp), Home: []byte(parentOf(c.src)), Name: []byte(name)})
-		if err == nil {
+		s := step{Op: stepPark, Temp: []byte(temp), Home: []byte(parentOf(c.src)), Name: []byte(name)}
+		if err = errors.Join(a.undo.begin(s), a.willMove(c.src, temp)); err == nil {
+			a.parked = append(a.parked, s)
 			err = unix.Renameat2(home, name, a.Root, temp, unix.RENAME_NOREPLACE)
 		}
 		unix.Close(home)
@@ -79,6 +94,7 @@ func (a *applying) park(todo []*change) bool {
 			a.fail(c, err)
 			return false
 		}
+		a.reached("apply: directory parked")
 		a.wasMoved(c.src, temp)
 		return true
 	}
@@ -119,10 +135,11 @@ func (a *applying) applyTree(c *change) {
 		a.rename(c, dir, name)
 		return
 	}
-	if err := unix.Mkdirat(dir, name, 0o700); err != nil {
+	if err := unix.Mkdirat(dir, name, c.NewMode|0o700); err != nil {
 		a.treeFailed(c, err)
 		return
 	}
+	a.reached("apply: directory made")
 	a.finish(c) // its mode comes later
 }
 
@@ -155,10 +172,15 @@ func (a *applying) rename(c *change, dir int, name string) {
 		a.conflict(c, "moved or deleted on the host")
 		return
 	}
+	if err := a.willMove(c.src, c.Path); err != nil {
+		a.fail(c, err)
+		return
+	}
 	if err := unix.Renameat2(from, old, dir, name, unix.RENAME_NOREPLACE); err != nil {
 		a.treeFailed(c, err)
 		return
 	}
+	a.reached("apply: directory renamed")
 	a.wasMoved(c.src, c.Path)
 	if err := a.relocate(c); err != nil {
 		a.fail(c, err)
@@ -173,26 +195,46 @@ func (a *applying) rename(c *change, dir int, name string) {
 }
 
 // relocate records that the host's directory c.key is at c.Path: in the log, and in the attributes of all that has its
-// lower half in it. The whiteout of the old name goes last.
+// lower half in it. The directory itself comes last, so that the next plan after a crash sees that it was renamed, and
+// then the whiteout of the old name.
 func (p *plan) relocate(c *change) error {
 	key := c.key
 	move := func(p string) string { return c.Path + p[len(key):] }
 	var moved []Record
 	for at, r := range p.records {
-		if within(at, key) {
+		if at != key && within(at, key) {
 			moved = append(moved, r)
 		}
 	}
-	for _, r := range moved {
-		old := r.Path
-		r.Path = move(old)
-		if err := errors.Join(p.Log.put(r), p.Log.Forget(old)); err != nil {
+	if r, ok := p.records[key]; ok {
+		moved = append(moved, r)
+	}
+	var own *entry
+	var err error
+	p.root.each("", func(at string, e *entry) {
+		switch {
+		case err != nil || e.lower == "" || !within(e.lower, key):
+		case at == c.Path:
+			own = e
+		default:
+			p.reached("apply: attribute moved")
+			err = p.setLower(at, e, move(e.lower))
+		}
+	})
+	for i := range moved {
+		if err != nil {
 			return err
 		}
+		if i == len(moved)-1 && own != nil {
+			err = p.setLower(c.Path, own, c.Path)
+		}
+		p.reached("apply: record moved")
+		old := moved[i].Path
+		moved[i].Path = move(old)
+		err = errors.Join(err, p.Log.put(moved[i]), p.Log.Forget(old))
 		delete(p.records, old)
 	}
 	for _, r := range moved {
-		r.Path = move(r.Path)
 		p.records[r.Path] = r
 	}
 	for _, d := range p.changes {
@@ -200,25 +242,22 @@ func (p *plan) relocate(c *change) error {
 			d.key = move(d.key)
 		}
 	}
-	var err error
-	set := func(at string, e *entry) {
-		if err != nil || e.lower == "" || !within(e.lower, key) {
-			return
-		}
-		e.lower = move(e.lower)
-		dir, derr := openDir(p.Upper, parentOf(at))
-		if derr != nil || dir < 0 {
-			err = errors.Join(derr, unix.ESTALE)
-			return
-		}
-		defer unix.Close(dir)
-		err = unix.Lsetxattr(procPath(dir)+"/"+path.Base(at), AttrLower, []byte(e.lower), 0)
-	}
-	p.root.each("", set)
 	if err != nil || c.whiteout == "" {
 		return err
 	}
+	p.reached("apply: renamed directory recorded")
 	return p.dropWhiteout(c.whiteout)
+}
+
+// setLower sets where the lower half of e is, which is at a path of the upper layer.
+func (p *plan) setLower(at string, e *entry, lower string) error {
+	dir, err := openDir(p.Upper, parentOf(at))
+	if err != nil || dir < 0 {
+		return errors.Join(err, unix.ESTALE)
+	}
+	defer unix.Close(dir)
+	e.lower = lower
+	return unix.Lsetxattr(procPath(dir)+"/"+path.Base(at), AttrLower, []byte(lower), 0)
 }
 
 // dropWhiteout removes a whiteout of the upper layer.

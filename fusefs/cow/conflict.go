@@ -142,7 +142,7 @@ func (p *plan) openUpper(c *change) (*os.File, error) {
 	if c.upper.lower != "" {
 		return openFileAt(p.Root, c.upper.lower)
 	}
-	return openFileAt(p.Upper, c.Path)
+	return p.openUpperAt(c.Path)
 }
 
 // equalContent reports whether c, a file or symbolic link that both layers have, has the same content in both.
@@ -168,7 +168,7 @@ func (p *plan) equalContent(c *change, d *place) (bool, error) {
 	if c.upper.lower != "" {
 		a, err = openFileAt(p.Root, c.upper.lower)
 	} else {
-		a, err = openFile(d.upperFD, name)
+		a, err = openOwn(d.upperFD, name)
 	}
 	if err != nil {
 		return false, fmt.Errorf("read %q in the upper layer: %w", c.Path, err)

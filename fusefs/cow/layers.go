@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/beneath"
+	stepper "wolffia/internal/step"
 	"wolffia/perm"
 )
 
@@ -36,8 +37,18 @@ type Layers struct {
 	// there, or whether it has something, is another by now. nil ignores it.
 	Moved func(path string)
 
+	test func() // called at each failpoint
+
 	// Logger receives what is not an error of the call; nil discards it.
 	Logger *slog.Logger
+}
+
+// reached marks a failpoint.
+func (l *Layers) reached(name string) {
+	stepper.Reached(name)
+	if l.test != nil {
+		l.test()
+	}
 }
 
 // An object is what stat(2) says of something in one of the layers.
@@ -152,6 +163,44 @@ func openFile(dir int, name string) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// openOwn is openFile for the upper layer, where a file may have a mode that lets its owner, this user, not read it.
+func openOwn(dir int, name string) (*os.File, error) {
+	f, err := openFile(dir, name)
+	if !errors.Is(err, unix.EACCES) {
+		return f, err
+	}
+	fd, err := beneath.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	o, err := look(fd, "")
+	if err == nil {
+		err = unix.Fchmodat(unix.AT_FDCWD, procPath(fd), o.perms()|0o400, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err = openFile(dir, name)
+	if cerr := unix.Fchmodat(unix.AT_FDCWD, procPath(fd), o.perms(), 0); cerr != nil && err == nil {
+		return nil, errors.Join(cerr, f.Close())
+	}
+	return f, err
+}
+
+// openUpperAt is openOwn for a path.
+func (l *Layers) openUpperAt(p string) (*os.File, error) {
+	dir, err := openDir(l.Upper, parentOf(p))
+	if err != nil {
+		return nil, err
+	}
+	if dir < 0 {
+		return nil, unix.ENOENT
+	}
+	defer unix.Close(dir)
+	return openOwn(dir, path.Base(p))
 }
 
 // openFileAt is openFile for a path below root.

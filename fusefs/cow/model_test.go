@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ type model struct {
 	dir   string // of all: host, upper, work, base.log, undo
 	log   *Log
 	rules Rules
+	done  func() // closes what layers has opened
 }
 
 func newModel(t testing.TB, rules ...string) *model {
@@ -85,15 +87,25 @@ func (m *model) must(err error) {
 // layers opens the layers for one call.
 func (m *model) layers() *Layers {
 	m.t.Helper()
+	if m.done != nil {
+		m.done()
+	}
+	var fds []int
 	open := func(name string) int {
 		fd, err := unix.Open(filepath.Join(m.dir, name), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		m.must(err)
-		m.t.Cleanup(func() { unix.Close(fd) })
+		fds = append(fds, fd)
 		return fd
 	}
 	undo, err := os.OpenFile(filepath.Join(m.dir, "undo"), os.O_RDWR|os.O_CREATE, 0o600)
 	m.must(err)
-	m.t.Cleanup(func() { undo.Close() })
+	m.done = sync.OnceFunc(func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+		undo.Close()
+	})
+	m.t.Cleanup(m.done)
 	return &Layers{Root: open("host"), Upper: open("upper"), Work: open("work"), Log: m.log, Rules: m.rules, Undo: undo}
 }
 

@@ -24,7 +24,7 @@ type change struct {
 	// host has no directory for it.
 	lower    string
 	whiteout string // of a deletion or a renamed directory: the path of its whiteout; empty: there is none
-	implied  bool   // a deletion without a whiteout, in a directory of the sandbox's own
+	overAt   string // the directory of the sandbox's own, in place of the host's, that c is in; empty: none
 	equal    bool   // no change, but the log has another record: only Apply is interested
 	setsMode bool   // what is there already gets another mode
 	content  bool   // the content differs
@@ -39,21 +39,25 @@ type plan struct {
 	*Layers
 	records map[string]Record
 	root    *entry
-	moved   map[string]string  // the host's directories that are renamed: host's path to path
-	changes []*change          // sorted by path
+	moved   map[string]string // the host's directories that are renamed: host's path to path
+	changes []*change         // sorted by path
+	hides   []hiding
 	git     map[string]*change // one for each git directory that was changed, by its path
 }
 
+// A hiding says that the upper layer has something at path that hides the host's object at lower and all below it.
+type hiding struct{ lower, path string }
+
 // A place is a directory of the upper layer while it is compared.
 type place struct {
-	path     string
-	host     string     // the host's directory that it is compared with
-	hasHost  bool       // there can be one
-	over     bool       // the sandbox made it where the host has one: names that only that has are deletions
-	up, low  perm.State // by the rules of path and of host
-	hostFD   int        // -1: the host has no such directory
-	upperFD  int
-	whiteout map[string]bool
+	path    string
+	host    string     // the host's directory that it is compared with
+	hasHost bool       // there can be one
+	over    bool       // the sandbox made it where the host has one: names that only that has are deletions
+	overAt  string     // the path of the topmost such directory
+	up, low perm.State // by the rules of path and of host
+	hostFD  int        // -1: the host has no such directory
+	upperFD int
 }
 
 // newPlan compares the layers.
@@ -66,11 +70,7 @@ func (l *Layers) newPlan() (*plan, error) {
 	if p.root, err = l.readUpper(); err != nil {
 		return nil, err
 	}
-	p.root.each("", func(at string, e *entry) {
-		if e.half == Moved && e.lower != at {
-			p.moved[e.lower] = at
-		}
-	})
+	p.findMoved(p.root, "", "", true)
 	if err := p.compareDir(p.root, place{hasHost: true, up: l.Rules.Root(), low: l.Rules.Root()}); err != nil {
 		return nil, err
 	}
@@ -80,6 +80,24 @@ func (l *Layers) newPlan() (*plan, error) {
 	}
 	slices.SortFunc(p.changes, func(a, b *change) int { return cmp.Compare(a.Path, b.Path) })
 	return p, nil
+}
+
+// findMoved notes the directories below e, which is at a path and may have a lower half, whose own lower half is not at
+// their name in it.
+func (p *plan) findMoved(e *entry, at, lower string, hasLower bool) {
+	for _, c := range e.children {
+		if !c.object.isDir() {
+			continue
+		}
+		below, has := join(lower, c.name), hasLower && c.half != Own
+		if c.half == Moved {
+			if !hasLower || c.lower != below {
+				p.moved[c.lower] = join(at, c.name)
+			}
+			below, has = c.lower, true
+		}
+		p.findMoved(c, join(at, c.name), below, has)
+	}
 }
 
 // joinRenames drops the deletions that are one end of a renamed directory.
@@ -191,7 +209,7 @@ func (p *plan) impliedDeletions(e *entry, d *place) error {
 		if made.Applied && (!known || rec.Type == 0) {
 			return nil
 		}
-		return p.deletion(d, name, host, &change{implied: true})
+		return p.deletion(d, name, host, &change{})
 	})
 }
 
@@ -233,6 +251,12 @@ func (p *plan) compare(e *entry, d *place) error {
 		if host, err = look(d.hostFD, e.name); err != nil {
 			return fmt.Errorf("look at %q: %w", c.lower, err)
 		}
+	}
+	if d.hasHost && (!e.object.isDir() || e.half == Own || e.half == Moved && e.lower != c.lower) {
+		p.hides = append(p.hides, hiding{c.lower, c.Path})
+	}
+	if host != nil {
+		c.overAt = d.overAt
 	}
 	if e.object.isWhiteout() {
 		if d.hostFD >= 0 && p.moved[c.lower] != "" {
@@ -290,7 +314,7 @@ func typeOf(o *object) runtime.FileType {
 
 // deletion adds c, the deletion of what the host has as name in the directory at d.
 func (p *plan) deletion(d *place, name string, host *object, c *change) error {
-	c.Path, c.lower, c.host = join(d.path, name), join(d.host, name), host
+	c.Path, c.lower, c.host, c.overAt = join(d.path, name), join(d.host, name), host, d.overAt
 	c.Kind, c.Type = runtime.ChangeDeleted, typeOf(host)
 	if rec, ok := p.records[c.lower]; ok {
 		c.rec = &rec
@@ -340,6 +364,9 @@ func (p *plan) compareDirectory(c *change, d *place) error {
 	default: // the sandbox made it
 		in.over = c.host != nil && c.host.isDir()
 		in.hasHost = in.over
+		if in.over {
+			in.overAt = cmp.Or(d.overAt, c.Path)
+		}
 		switch {
 		case c.host == nil:
 			c.Kind = runtime.ChangeAdded
@@ -350,8 +377,9 @@ func (p *plan) compareDirectory(c *change, d *place) error {
 				return err
 			}
 			p.add(c)
-		default:
-			p.directoryMode(c)
+		case c.NewMode != c.host.perms() && !(c.rec != nil && c.rec.Applied && c.NewMode == c.rec.Mode&0o777):
+			c.Kind, c.OldMode, c.setsMode = runtime.ChangeMode, c.host.perms(), true
+			p.add(c)
 		}
 	}
 	return p.compareDir(e, in)
@@ -469,7 +497,10 @@ func (p *plan) compareFile(c *change, d *place) error {
 		if stale || err != nil {
 			return err
 		}
-		c.Kind, c.content, c.OldMode, c.Conflict = runtime.ChangeModified, true, c.rec.Mode&0o777, "deleted on the host"
+		c.Kind, c.content = runtime.ChangeAdded, true
+		if c.rec.Type == o.typ() { // else the sandbox has deleted it too
+			c.Kind, c.OldMode, c.Conflict = runtime.ChangeModified, c.rec.Mode&0o777, "deleted on the host"
+		}
 	case host.typ() != o.typ():
 		c.Kind, c.content = runtime.ChangeType, true
 		if err := p.setConflict(c); err != nil {

@@ -1,6 +1,7 @@
 package cow
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -41,6 +42,14 @@ func (p *plan) real(paths []string) []*change {
 // isAt reports whether an end of c is at or below path.
 func (c *change) isAt(path string) bool {
 	return within(c.Path, path) || c.From != "" && within(c.From, path)
+}
+
+// splitPath returns the names of a path; none of an empty one.
+func splitPath(p string) iter.Seq[string] {
+	if p == "" {
+		return func(func(string) bool) {}
+	}
+	return strings.SplitSeq(p, "/")
 }
 
 // within reports whether path is dir or below it.

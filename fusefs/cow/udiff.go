@@ -98,14 +98,14 @@ func (p *plan) pairs(c *change, f func(*pair) error) error {
 	}
 	var err error
 	if q.oldPath != "" {
-		if err = q.read(&q.old, p.Root, c.lower, c.host); err != nil {
+		if err = p.read(q, &q.old, p.Root, c.lower, c.host); err != nil {
 			return fmt.Errorf("read %q: %w", c.lower, err)
 		}
 	}
 	if c.upper.lower != "" {
-		err = q.read(&q.new, p.Root, c.upper.lower, c.upper.object)
+		err = p.read(q, &q.new, p.Root, c.upper.lower, c.upper.object)
 	} else {
-		err = q.read(&q.new, p.Upper, c.Path, c.upper.object)
+		err = p.read(q, &q.new, p.Upper, c.Path, c.upper.object)
 	}
 	if err != nil {
 		return fmt.Errorf("read %q in the upper layer: %w", c.Path, err)
@@ -125,7 +125,7 @@ func gitMode(o *object, perms uint32) uint32 {
 }
 
 // read reads the content of a file or symbolic link of a layer. What is not text, or too long, is binary.
-func (q *pair) read(content *[]byte, root int, at string, o *object) error {
+func (p *plan) read(q *pair, content *[]byte, root int, at string, o *object) error {
 	if o.isLink() {
 		dir, err := openDir(root, parentOf(at))
 		if err != nil || dir < 0 {
@@ -140,7 +140,11 @@ func (q *pair) read(content *[]byte, root int, at string, o *object) error {
 		q.binary = true
 		return nil
 	}
-	file, err := openFileAt(root, at)
+	open := func() (*os.File, error) { return openFileAt(root, at) }
+	if root == p.Upper {
+		open = func() (*os.File, error) { return p.openUpperAt(at) }
+	}
+	file, err := open()
 	if err != nil {
 		return err
 	}
@@ -207,7 +211,7 @@ func (p *plan) visible(at string, o *object, f func(at string, o *object) error)
 func (p *plan) deletedPairs(at string, o *object, f func(*pair) error) error {
 	return p.visible(at, o, func(at string, o *object) error {
 		q := &pair{oldPath: at, oldMode: gitMode(o, o.perms())}
-		if err := q.read(&q.old, p.Root, at, o); err != nil {
+		if err := p.read(q, &q.old, p.Root, at, o); err != nil {
 			return fmt.Errorf("read %q: %w", at, err)
 		}
 		return f(q)

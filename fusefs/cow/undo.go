@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -100,7 +101,7 @@ func (u *undoLog) done() error { return u.f.Truncate(0) }
 
 // recover puts right what an Apply that was killed has left on the host.
 func (l *Layers) recover() error {
-	steps := map[string]step{} // the last one of each temporary name counts
+	steps := map[string][]step{} // the last one of each temporary name counts
 	var order []string
 	dec := json.NewDecoder(io.NewSectionReader(l.Undo, 0, 1<<62))
 	for {
@@ -115,15 +116,31 @@ func (l *Layers) recover() error {
 		if _, known := steps[key]; !known {
 			order = append(order, key)
 		}
-		steps[key] = s
+		steps[key] = append(steps[key], s)
 	}
 	for i := len(order) - 1; i >= 0; i-- {
-		s := steps[order[i]]
-		if err := l.undo(&s); err != nil {
-			return fmt.Errorf("put right what an earlier apply has left in %q: %w", s.Dir, err)
+		all := steps[order[i]]
+		last := &all[len(all)-1]
+		if last.Op == stepPark {
+			last.Home = l.homeOf(all)
+		}
+		if err := l.undo(last); err != nil {
+			return fmt.Errorf("put right what an earlier apply has left in %q: %w", last.Dir, err)
 		}
 	}
 	return l.Undo.Truncate(0)
+}
+
+// homeOf returns the last directory of steps that exists: it may have been renamed after the one before was written, or
+// not have been any more.
+func (l *Layers) homeOf(steps []step) []byte {
+	for _, s := range slices.Backward(steps) {
+		if fd, err := openDir(l.Root, string(s.Home)); err == nil && fd >= 0 {
+			unix.Close(fd)
+			return s.Home
+		}
+	}
+	return nil
 }
 
 func isName(b []byte) bool { return ValidPath(string(b)) && bytes.IndexByte(b, '/') < 0 }

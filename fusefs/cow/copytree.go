@@ -1,0 +1,201 @@
+package cow
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
+)
+
+// maxDepth bounds how deep directories are that Copy copies, since it keeps two descriptors for each.
+const maxDepth = 4096
+
+// Copy copies the upper layer and its log: the layer to the empty directory upper, which may be open with O_PATH, and
+// the log to the empty file log. Content is shared where the file system can (ioctl_ficlone(2)).
+func (l *Layers) Copy(upper int, log *os.File) error {
+	c := &copying{links: map[uint64]string{}, top: upper}
+	if err := c.dir(l.Upper, upper, "", 0); err != nil {
+		return fmt.Errorf("copy the upper layer: %w", err)
+	}
+	l.Log.mu.Lock()
+	end := l.Log.end
+	l.Log.mu.Unlock()
+	if _, err := io.Copy(log, io.NewSectionReader(l.Log.f, 0, end)); err != nil {
+		return fmt.Errorf("copy the log of originals: %w", err)
+	}
+	return nil
+}
+
+type copying struct {
+	top   int
+	links map[uint64]string // by inode: the path of the copy of a file with several names
+	n     int
+}
+
+// dir copies all in the directory from to the directory to, which is at the path at.
+func (c *copying) dir(from, to int, at string, depth int) error {
+	if depth > maxDepth {
+		return errors.New("its directories are too deep")
+	}
+	var after []string
+	err := names(from, func(name string) error {
+		if c.n++; c.n > maxEntries {
+			return errTooMany
+		}
+		o, err := look(from, name)
+		if o == nil || err != nil {
+			return err
+		}
+		if o.isDir() {
+			after = append(after, name)
+			return nil
+		}
+		if err := c.one(from, to, name, join(at, name), o); err != nil {
+			return fmt.Errorf("%s: %w", Quote(join(at, name)), err)
+		}
+		return nil
+	})
+	for _, name := range after {
+		if err == nil {
+			err = c.sub(from, to, name, join(at, name), depth)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	o, err := look(from, "")
+	if err != nil {
+		return err
+	}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(to), times(o), 0)
+}
+
+// sub copies the directory called name.
+func (c *copying) sub(from, to int, name, at string, depth int) error {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW
+	src, err := beneath.Open(from, name, flags, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(src)
+	if err := unix.Mkdirat(to, name, 0o700); err != nil {
+		return err
+	}
+	dst, err := beneath.Open(to, name, flags, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dst)
+	half, lower, err := Lower(src)
+	if err == nil && half != Merged {
+		err = SetLower(dst, half, lower)
+	}
+	var o *object
+	if err == nil {
+		o, err = look(src, "")
+	}
+	if err == nil && o.perms() != 0o700 {
+		err = unix.Fchmodat(unix.AT_FDCWD, procPath(dst), o.perms(), 0)
+	}
+	if err != nil {
+		return err
+	}
+	return c.dir(src, dst, at, depth+1)
+}
+
+// one copies what is no directory.
+func (c *copying) one(from, to int, name, at string, o *object) error {
+	if o.Nlink > 1 && o.isFile() {
+		if first, ok := c.links[o.Ino]; ok && unix.Linkat(c.top, first, to, name, 0) == nil {
+			return nil
+		}
+		c.links[o.Ino] = at
+	}
+	switch {
+	case o.isWhiteout():
+		return MakeWhiteout(to, name)
+	case o.isLink():
+		target, err := readLink(from, name)
+		if err == nil {
+			err = unix.Symlinkat(target, to, name)
+		}
+		if err == nil {
+			err = unix.UtimesNanoAt(to, name, times(o), unix.AT_SYMLINK_NOFOLLOW)
+		}
+		return err
+	case o.isFile():
+		return c.file(from, to, name, o)
+	}
+	return unix.Mknodat(to, name, uint32(o.Mode)&(unix.S_IFMT|0o777), 0)
+}
+
+func (c *copying) file(from, to int, name string, o *object) error {
+	src, err := openOwn(from, name)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	fd, err := beneath.Open(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	dst := os.NewFile(uintptr(fd), name)
+	defer dst.Close()
+	if o.Size > 0 {
+		if err := copyData(fd, int(src.Fd()), int64(o.Size)); err != nil {
+			return err
+		}
+	}
+	for _, attr := range []string{AttrData, AttrLower} {
+		var buf [unix.PathMax]byte
+		if n, err := unix.Fgetxattr(int(src.Fd()), attr, buf[:]); err == nil {
+			if err := unix.Fsetxattr(fd, attr, buf[:n], 0); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Fchmod(fd, o.perms()); err != nil {
+		return err
+	}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times(o), 0)
+}
+
+// copyData copies size bytes and keeps holes.
+func copyData(to, from int, size int64) error {
+	if unix.IoctlFileClone(to, from) == nil {
+		return nil
+	}
+	for at := int64(0); at < size; {
+		data, err := unix.Seek(from, at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // only a hole is left
+		}
+		if err != nil {
+			return err
+		}
+		hole, err := unix.Seek(from, data, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		for data < hole {
+			in, out := data, data
+			n, err := unix.CopyFileRange(from, &in, to, &out, int(min(hole-data, 1<<30)), 0)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				break
+			}
+			data += int64(n)
+		}
+		at = hole
+	}
+	return unix.Ftruncate(to, size)
+}

@@ -1,0 +1,220 @@
+package cow
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/rmtree"
+	"wolffia/runtime"
+)
+
+// Discard takes the changes at and below paths back, all if there are none, and returns how many. With one end of a
+// renamed directory goes the other. A path without a change is ErrNotFound.
+func (l *Layers) Discard(paths []string) (int, error) {
+	if err := l.recover(); err != nil {
+		return 0, err
+	}
+	p, err := l.newPlan()
+	if err != nil {
+		return 0, err
+	}
+	some, err := p.selected(paths)
+	if err != nil {
+		return 0, err
+	}
+	var gone []string // paths in the upper layer
+	if len(some) == len(p.real(nil)) {
+		gone = p.allNames()
+	} else if gone, err = p.whole(some, paths); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, c := range p.changes {
+		if c.Kind != "" && slices.ContainsFunc(gone, c.isAt) {
+			n++
+		}
+	}
+	for i, at := range gone {
+		if err := p.drop(at, i); err != nil {
+			return 0, runtime.Errorf(runtime.ErrUnavailable, "discard %s: %w", Quote(at), err)
+		}
+	}
+	return n, l.Log.Sync()
+}
+
+// allNames returns the paths of all that is directly in the upper layer.
+func (p *plan) allNames() []string {
+	var all []string
+	for _, e := range p.root.children {
+		all = append(all, e.name)
+	}
+	return all
+}
+
+// whole returns the paths of the upper layer that must go for some changes, those at and below paths, to go, without
+// any that is below another.
+func (p *plan) whole(some []*change, paths []string) ([]string, error) {
+	gone := map[string]bool{}
+	for _, c := range some {
+		if c.upper != nil || c.whiteout != "" {
+			gone[c.Path] = true
+		}
+	}
+	for _, at := range paths { // a directory goes with what is equal in it
+		at = path.Clean(at)
+		if e := p.entry(at); e != nil && at != "." {
+			gone[at] = true
+		}
+	}
+	covered := func(at string) bool {
+		for dir := at; dir != ""; dir = parentOf(dir) {
+			if gone[dir] {
+				return true
+			}
+		}
+		return false
+	}
+	for more := true; more; {
+		more = false
+		add := func(at string) {
+			if !covered(at) {
+				gone[at], more = true, true
+			}
+		}
+		for from, to := range p.moved {
+			for _, h := range p.hides {
+				if within(from, h.lower) && covered(to) != covered(h.path) {
+					add(to)
+					add(h.path)
+				}
+			}
+		}
+	}
+	for _, c := range some {
+		if c.overAt != "" && !covered(c.overAt) {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "%s is in the directory %s, which the sandbox has deleted and made again: discard that", Quote(c.Path), Quote(c.overAt))
+		}
+	}
+	var all []string
+	for at := range gone {
+		if dir := parentOf(at); dir == "" || !covered(dir) {
+			all = append(all, at)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// entry returns what the upper layer has at a path, nil if it has nothing.
+func (p *plan) entry(at string) *entry {
+	e := p.root
+	for name := range splitPath(at) {
+		i := slices.IndexFunc(e.children, func(c *entry) bool { return c.name == name })
+		if i < 0 {
+			return nil
+		}
+		e = e.children[i]
+	}
+	return e
+}
+
+// drop removes what the upper layer has at a path, at once, and forgets the records of what that hides.
+func (p *plan) drop(at string, number int) error {
+	dir, err := openDir(p.Upper, parentOf(at))
+	if err != nil || dir < 0 {
+		return err
+	}
+	defer unix.Close(dir)
+	temp := "discard" + strconv.Itoa(number)
+	work, err := unix.FcntlInt(uintptr(p.Work), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(work), "work")
+	defer file.Close()
+	if err := rmtree.Remove(file, temp); err != nil {
+		return err
+	}
+	if err := unix.Renameat(dir, path.Base(at), work, temp); err != nil {
+		return err
+	}
+	p.reached("discard: taken away")
+	if p.Moved != nil {
+		p.Moved(at)
+	}
+	if err := p.forget(at); err != nil {
+		return err
+	}
+	if err := rmtree.Remove(file, temp); err != nil {
+		return fmt.Errorf("remove what was discarded: %w", err)
+	}
+	return nil
+}
+
+// forget removes the records of what the upper layer hid at and below a path.
+func (p *plan) forget(at string) error {
+	drop := map[string]bool{}     // with all below
+	dropOnly := map[string]bool{} // directories of which only the attributes are recorded
+	for _, h := range p.hides {
+		if within(h.path, at) {
+			drop[h.lower] = true
+		}
+	}
+	var merged func(at, lower string, e *entry)
+	merged = func(at, lower string, e *entry) {
+		if e.half == Own {
+			lower = ""
+		}
+		if e.half == Moved {
+			lower = e.lower
+		}
+		if lower != "" {
+			dropOnly[lower] = true
+		}
+		for _, c := range e.children {
+			if c.object.isDir() {
+				below := ""
+				if lower != "" {
+					below = join(lower, c.name)
+				}
+				merged(join(at, c.name), below, c)
+			}
+		}
+	}
+	e, lower := p.root, ""
+	hasLower := true
+	for name := range splitPath(at) {
+		i := slices.IndexFunc(e.children, func(c *entry) bool { return c.name == name })
+		if i < 0 {
+			return nil
+		}
+		e = e.children[i]
+		lower = join(lower, name)
+		switch e.half {
+		case Own:
+			hasLower = false
+		case Moved:
+			lower, hasLower = e.lower, true
+		}
+	}
+	if e.object.isDir() && hasLower {
+		merged(at, lower, e)
+	}
+	for r := range p.records {
+		gone := dropOnly[r]
+		for dir := r; dir != "" && !gone; dir = parentOf(dir) {
+			gone = drop[dir]
+		}
+		if gone {
+			if err := p.Log.Forget(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package cow
+
+import (
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// Fold removes from the upper layer what was applied and is still what the host has, so that the host's later
+// changes show again; before that it puts right what an Apply that was killed has left. Nothing may serve the layers: call it before a start.
+func (l *Layers) Fold() error {
+	if err := l.recover(); err != nil {
+		return err
+	}
+	records, err := l.Log.Records()
+	if err != nil {
+		return err
+	}
+	any := false
+	for _, r := range records {
+		any = any || r.Applied
+	}
+	if !any {
+		return nil
+	}
+	p, err := l.newPlan()
+	if err != nil {
+		return err
+	}
+	if err := p.mergeApplied(p.root, ""); err != nil {
+		return err
+	}
+	for _, c := range p.changes {
+		if c.Kind != "" || !c.equal || c.rec == nil || !c.rec.Applied || c.Path != c.lower {
+			continue
+		}
+		dir, err := openDir(l.Upper, parentOf(c.Path))
+		if err != nil || dir < 0 {
+			return err
+		}
+		err = unix.Unlinkat(dir, path.Base(c.Path), 0)
+		unix.Close(dir)
+		if err != nil {
+			return err
+		}
+		if err := l.Log.Forget(c.lower); err != nil {
+			return err
+		}
+	}
+	return l.Log.Sync()
+}
+
+// mergeApplied merges directories of the upper layer that were applied with the host's, which have the same path.
+func (p *plan) mergeApplied(e *entry, at string) error {
+	for _, c := range e.children {
+		if !c.object.isDir() {
+			continue
+		}
+		below := join(at, c.name)
+		switch rec := p.records[below]; {
+		case c.half == Own && (!rec.Applied || rec.Type != unix.S_IFDIR || p.moved[below] != ""), c.half == Moved && c.lower != below:
+			continue
+		case c.half != Merged:
+			if err := p.merge(below, c); err != nil {
+				return err
+			}
+		}
+		if err := p.mergeApplied(c, below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// merge merges one directory. What the sandbox has deleted in it since needs whiteouts.
+func (p *plan) merge(at string, e *entry) error {
+	dir, err := openDir(p.Upper, at)
+	if err != nil || dir < 0 {
+		return err
+	}
+	defer unix.Close(dir)
+	if o, err := lookAt(p.Root, at); err != nil || o == nil || !o.isDir() {
+		return err // it would show nothing, or be another's
+	}
+	if e.half == Own {
+		for _, c := range p.changes {
+			if c.upper == nil && c.overAt != "" && parentOf(c.Path) == at {
+				if err := MakeWhiteout(dir, path.Base(c.Path)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return SetLower(dir, Merged, "")
+}
