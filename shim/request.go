@@ -74,6 +74,14 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			}
 			return replyOf(s.askTree(req))
 		})
+	case boot.OpReview:
+		if s.tree == nil || !s.boot.Config.CopyOnWrite || req.Review == nil {
+			return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")))
+		}
+		return s.answerLater(c, func() *boot.Reply {
+			s.writeBack()
+			return replyOf(s.tree.ask(boot.TreeRequest{Op: boot.AskReview, Review: req.Review}, nil, boot.ReviewLimit))
+		})
 	case boot.OpStats, boot.OpDenials, boot.OpRules:
 		if s.tree == nil && s.static != nil && req.Op == boot.OpStats {
 			return c.reply(&boot.Reply{Stats: &boot.TreeStats{Rules: boot.Fingerprint(s.boot.Config.Permissions), Static: s.static}})

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
+	"wolffia/internal/rootfs"
 	"wolffia/runtime"
 )
 
@@ -103,6 +104,17 @@ func (c *treeConn) ask(req boot.TreeRequest, file *os.File, limit time.Duration)
 
 // errNoAnswer says that the tree server has not answered a request.
 var errNoAnswer = errors.New("the tree server does not answer")
+
+// writeBack has what programs have changed through memory mappings sent to the tree server, if the tree is mounted in
+// this process's mount namespace.
+func (s *shim) writeBack() {
+	fd, err := unix.Open(rootfs.TreeDir(s.boot), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	_ = unix.Syncfs(fd)
+}
 
 // replyOf returns the reply to a client for an answer of the tree server.
 func replyOf(r boot.TreeReply, err error) *boot.Reply {

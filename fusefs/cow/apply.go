@@ -207,11 +207,8 @@ func (a *applying) conflict(c *change, why string) {
 // finish notes that c was applied.
 func (a *applying) finish(c *change) {
 	a.state[c] = applied
-	if a.Moved != nil {
-		a.Moved(c.Path)
-		if c.From != "" {
-			a.Moved(c.From)
-		}
+	if a.Moved != nil && (c.Kind == runtime.ChangeRenamed || c.Kind == runtime.ChangeDeleted) {
+		a.Moved()
 	}
 }
 

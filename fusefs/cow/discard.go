@@ -140,13 +140,13 @@ func (p *plan) drop(at string, number int) error {
 	if err := rmtree.Remove(file, temp); err != nil {
 		return err
 	}
+	if p.Taken != nil {
+		p.Taken(at)
+	}
 	if err := unix.Renameat(dir, path.Base(at), work, temp); err != nil {
 		return err
 	}
 	p.reached("discard: taken away")
-	if p.Moved != nil {
-		p.Moved(at)
-	}
 	if err := p.forget(at); err != nil {
 		return err
 	}

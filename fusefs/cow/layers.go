@@ -33,9 +33,11 @@ type Layers struct {
 	Rules Rules    // in force now
 	Undo  *os.File // a regular file in which Apply notes what a crash would leave; needed by Apply and Discard
 
-	// Moved is called when a change was applied or discarded, with its path: what the upper layer has
-	// there, or whether it has something, is another by now. nil ignores it.
-	Moved func(path string)
+	// Taken is called before what the upper layer has at a path is taken out of it. nil ignores it.
+	Taken func(path string)
+	// Moved is called after Apply has taken a whiteout away or changed where a lower half is. nil
+	// ignores it.
+	Moved func()
 
 	test func() // called at each failpoint
 

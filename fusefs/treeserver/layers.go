@@ -16,7 +16,9 @@ import (
 
 // A copied is the open upper layer of a sandbox with a copied codebase.
 type copied struct {
+	dir         *os.File // statedir.Cow
 	upper, work *os.File
+	undo        *os.File // what Apply was about to do
 	log         *cow.Log
 }
 
@@ -37,7 +39,10 @@ func openCopied(b *boot.Params, root int) (c *copied, err error) {
 		return nil, err
 	}
 	dir := os.NewFile(uintptr(fd), statedir.Cow(b.Run))
-	defer dir.Close()
+	c.dir = dir
+	if err := finishRestore(dir); err != nil {
+		return nil, err
+	}
 	if err := rmtree.Remove(dir, statedir.CowWork); err != nil {
 		return nil, err
 	}
@@ -45,7 +50,7 @@ func openCopied(b *boot.Params, root int) (c *copied, err error) {
 		return nil, err
 	}
 	open := func(name string, flags int) *os.File {
-		got, bad := unix.Openat(fd, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		got, bad := unix.Openat(fd, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 		if bad != nil {
 			err = errors.Join(err, fmt.Errorf("%s: %w", name, bad))
 			return nil
@@ -55,6 +60,7 @@ func openCopied(b *boot.Params, root int) (c *copied, err error) {
 	c.upper = open(statedir.CowUpper, unix.O_RDONLY|unix.O_DIRECTORY)
 	c.work = open(statedir.CowWork, unix.O_RDONLY|unix.O_DIRECTORY)
 	log := open(statedir.CowLog, unix.O_RDWR|unix.O_NONBLOCK)
+	c.undo = open(statedir.CowUndo, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CREAT)
 	if err == nil {
 		c.log, err = cow.OpenLog(log) // closes it on an error
 	}
@@ -96,7 +102,7 @@ func (c *copied) close() error {
 	if c == nil {
 		return nil
 	}
-	return errors.Join(closeFile(c.upper), closeFile(c.work))
+	return errors.Join(closeFile(c.dir), closeFile(c.upper), closeFile(c.work), closeFile(c.undo))
 }
 
 func closeFile(f *os.File) error {

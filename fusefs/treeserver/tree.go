@@ -4,6 +4,7 @@ package treeserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -68,6 +69,12 @@ func serveTree(b *boot.Params, control *os.File) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log)}
 	t.policy.Store(policy)
+	if layer != nil {
+		t.root, t.copied = root, layer
+		if err := t.layers().Fold(); err != nil {
+			return fmt.Errorf("changes of the sandbox: %w", err)
+		}
+	}
 	finish := sync.OnceFunc(func() {
 		t.audit.Close(boot.AuditLimit)
 		// The kernel takes up to 20 ms to close the fanotify group, since it waits for an
@@ -77,6 +84,10 @@ func serveTree(b *boot.Params, control *os.File) error {
 		}
 	})
 	defer finish()
+	if b.Review {
+		unix.Umask(0)
+		return t.onlyReview()
+	}
 	unix.Umask(0) // the kernel has applied the umask of the sandbox's process
 	device, err := boot.ReceiveFile(control, "the mount", "the shim")
 	if err != nil {
@@ -95,8 +106,9 @@ func serveTree(b *boot.Params, control *os.File) error {
 	if err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
-	_ = unix.Close(root)
-	_ = layer.close() // Serve has its own descriptors
+	if layer == nil {
+		_ = unix.Close(root)
+	}
 	if err := boot.SendServing(control, nil); err != nil {
 		return fmt.Errorf("report to the shim: %w", err)
 	}
@@ -110,6 +122,19 @@ func serveTree(b *boot.Params, control *os.File) error {
 		os.Exit(0)
 	}()
 	t.server.Wait()
+	return nil
+}
+
+// onlyReview answers requests without serving a tree, until the caller hangs up.
+func (t *treeServer) onlyReview() error {
+	if t.copied == nil {
+		return errors.New("the sandbox has no copied codebase")
+	}
+	if err := boot.SendServing(t.control, nil); err != nil {
+		return fmt.Errorf("report to the caller: %w", err)
+	}
+	t.serve()
+	t.reviews.Wait() // what is begun is ended
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -29,7 +30,12 @@ type treeServer struct {
 	recent  audit.Recent
 	policy  atomic.Pointer[perm.Policy] // the rules in force
 
+	root     int         // the codebase, if it is copied
+	copied   *copied     // nil: it is not
 	changing atomic.Bool // rules are being replaced
+
+	reviewing atomic.Bool // a review is in progress
+	reviews   sync.WaitGroup
 }
 
 // serve answers the shim's requests until the shim ends.
@@ -53,7 +59,18 @@ func (t *treeServer) serve() {
 			}()
 			continue
 		}
+		if req.Op == boot.AskReview && req.Review != nil && t.reviewing.CompareAndSwap(false, true) {
+			t.reviews.Go(func() { // ends with the work, or when its answer is not read
+				err := t.review(req.Review)
+				t.reviewing.Store(false)
+				t.reply(req.ID, nil, err)
+			})
+			_ = file.Close()
+			continue
+		}
 		switch req.Op {
+		case boot.AskReview:
+			t.reply(req.ID, nil, runtime.Errorf(runtime.ErrConflict, "another process works on the changes of the sandbox: try again"))
 		case boot.AskStats:
 			t.reply(req.ID, t.stats(), nil)
 		case boot.AskAudit:

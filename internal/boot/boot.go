@@ -73,6 +73,9 @@ type Params struct {
 	// Volumes is the directory with the sandbox's volumes, without symbolic links in the path;
 	// empty if it has none.
 	Volumes string `json:"volumes,omitempty"`
+	// Review says that the tree server serves no mount: it only answers requests until its control socket
+	// hangs up.
+	Review bool `json:"review,omitempty"`
 	// Lost says that the record of whether the sandbox is in the engine was deleted.
 	Lost bool `json:"lost,omitempty"`
 }

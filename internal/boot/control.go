@@ -133,6 +133,8 @@ type TreeRequest struct {
 	ID    uint64 `json:"id"`
 	Op    string `json:"op"`
 	Since int64  `json:"since,omitempty"` // for denials: so many are known already
+
+	Review *Review `json:"review,omitempty"`
 }
 
 // A TreeReply answers the TreeRequest with its ID.

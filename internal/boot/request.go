@@ -33,6 +33,7 @@ type Request struct {
 	Rules   json.RawMessage `json:"rules,omitempty"`   // for rules: a list, which the shim passes on unread
 	Since   int64           `json:"since,omitempty"`   // for denials and egress: how many are known already
 	Egress  *network.Policy `json:"egress,omitempty"`  // for network
+	Review  *Review         `json:"review,omitempty"`  // for review
 
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
 }

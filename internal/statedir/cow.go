@@ -17,6 +17,13 @@ const (
 	CowUpper = "upper"    // what the sandbox has changed, as of package fusefs/cow
 	CowWork  = "work"     // for temporary names of the tree server, which empties it at each start
 	CowLog   = "base.log" // what the host had: a cow.Log
+	CowUndo  = "undo"     // what an apply that was killed has left
+
+	// CowSnapshots has a directory for each snapshot, with CowUpper and CowLog.
+	CowSnapshots = "snapshots"
+	// CowRestored is a copy of a snapshot that is to replace CowUpper and CowLog.
+	CowRestored = "restored"
+	CowComing   = ".new" // begins the name of a snapshot, or of CowRestored, that is not complete
 )
 
 // Cow returns the directory of a copied codebase, for a program that knows only the run directory. It
@@ -56,4 +63,17 @@ func probeCow(dir string) error {
 	}
 	defer unix.Close(fd)
 	return cow.Probe(fd)
+}
+
+// ValidSnapshot reports whether a snapshot can have a name: 1 to 64 letters, digits, dots, dashes and underscores, of
+// which the first is a letter or digit.
+func ValidSnapshot(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '-' && c != '_') {
+			return false
+		}
+	}
+	return 0 < len(name) && len(name) <= 64
 }

@@ -1,0 +1,226 @@
+package treeserver
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/cow"
+	"wolffia/internal/beneath"
+	"wolffia/internal/boot"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+)
+
+// review does what a client asks for, and answers through a FIFO of the client's. While it works on the layers, the
+// tree answers no request.
+func (t *treeServer) review(r *boot.Review) error {
+	if t.copied == nil {
+		return runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")
+	}
+	// The answer waits on the disk: the client may be slow, and must not hold the tree up.
+	spool, err := t.spool()
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "make a file for the answer: %w", err)
+	}
+	defer spool.Close()
+	answer := bufio.NewWriterSize(spool, 64<<10)
+	work := func() error { return t.work(r, answer) }
+	if t.server != nil {
+		err = t.server.Quiesce(work)
+	} else {
+		err = work()
+	}
+	step.Reached("review: done")
+	if err != nil && runtime.Class(err) == nil {
+		err = runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if r.Answer == "" {
+		return err
+	}
+	if serr := t.sendAnswer(r.Answer, spool, answer); serr != nil && err == nil {
+		err = runtime.Errorf(runtime.ErrUnavailable, "send the answer: %w", serr)
+	}
+	return err
+}
+
+// spool returns a file without a name. The caller closes it.
+func (t *treeServer) spool() (*os.File, error) {
+	fd, err := beneath.Open(int(t.copied.work.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "answer"), nil
+}
+
+// sendAnswer writes what is in spool to the client's FIFO, in the time that a review may take.
+func (t *treeServer) sendAnswer(name string, spool *os.File, buffered *bufio.Writer) error {
+	if err := buffered.Flush(); err != nil {
+		return err
+	}
+	fd, err := beneath.Open(int(t.copied.dir.Fd()), name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	fifo := os.NewFile(uintptr(fd), name)
+	defer fifo.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return errors.Join(err, errors.New("not a FIFO"))
+	}
+	if err := fifo.SetWriteDeadline(time.Now().Add(boot.ReviewLimit)); err != nil {
+		return err
+	}
+	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	_, err = io.Copy(fifo, spool)
+	return err
+}
+
+// layers returns the layers of the sandbox, by the rules in force.
+func (t *treeServer) layers() *cow.Layers {
+	l := &cow.Layers{
+		Root: t.root, Upper: int(t.copied.upper.Fd()), Work: int(t.copied.work.Fd()),
+		Log: t.copied.log, Rules: t.policy.Load(), Undo: t.copied.undo,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+	if t.server != nil {
+		l.Taken = func(path string) { t.server.Discarded([]string{path}) }
+		l.Moved = func() { t.server.Discarded(nil) }
+	}
+	return l
+}
+
+// work does what r asks for, and writes the answer.
+func (t *treeServer) work(r *boot.Review, w io.Writer) error {
+	l := t.layers()
+	var paths []string
+	for _, p := range r.Paths {
+		paths = append(paths, string(p))
+	}
+	out := json.NewEncoder(w)
+	switch r.Do {
+	case boot.ReviewChanges:
+		changes, err := l.Changes(runtime.ChangesOptions{Paths: paths, Lines: r.Lines})
+		for i := range changes {
+			err = errors.Join(err, out.Encode(&changes[i]))
+		}
+		return err
+	case boot.ReviewDiff:
+		return l.Diff(runtime.DiffOptions{Paths: paths}, w)
+	case boot.ReviewApply:
+		result, err := l.Apply(runtime.ApplyOptions{Paths: paths, DryRun: r.DryRun, Force: r.Force})
+		return errors.Join(err, encodeResult(out, result))
+	case boot.ReviewDiscard:
+		n, err := l.Discard(paths)
+		return errors.Join(err, out.Encode(n))
+	case boot.ReviewSnapshot:
+		return t.snapshot(l, r.Name)
+	case boot.ReviewRestore:
+		return t.restore(r.Name)
+	}
+	return runtime.Errorf(runtime.ErrUnsupported, "the tree server does not know the work %q", r.Do)
+}
+
+func encodeResult(out *json.Encoder, result *runtime.ApplyResult) error {
+	if result == nil {
+		return nil
+	}
+	var err error
+	for i := range result.Applied {
+		err = errors.Join(err, out.Encode(&boot.Applied{Change: &result.Applied[i], Done: true}))
+	}
+	for i := range result.Left {
+		err = errors.Join(err, out.Encode(&boot.Applied{Change: &result.Left[i]}))
+	}
+	return err
+}
+
+// snapshot copies the changes to a snapshot.
+func (t *treeServer) snapshot(l *cow.Layers, name string) error {
+	if !statedir.ValidSnapshot(name) {
+		return runtime.Errorf(runtime.ErrInvalid, "%q is not a name for a snapshot", name)
+	}
+	dir := int(t.copied.dir.Fd())
+	if err := unix.Mkdirat(dir, statedir.CowSnapshots, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	to, err := openBelow(dir, statedir.CowSnapshots)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	var st unix.Stat_t
+	if unix.Fstatat(int(to.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return runtime.Errorf(runtime.ErrExists, "there is a snapshot %s already: choose another name", name)
+	}
+	if err := copyLayers(l, to, statedir.CowComing); err != nil {
+		return err
+	}
+	err = unix.Renameat2(int(to.Fd()), statedir.CowComing, int(to.Fd()), name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) {
+		return runtime.Errorf(runtime.ErrExists, "there is a snapshot %s already: choose another name", name)
+	}
+	return err
+}
+
+// restore makes the changes those of a snapshot. That happens at the next start, or with the next review.
+func (t *treeServer) restore(name string) error {
+	if t.server != nil {
+		return runtime.Errorf(runtime.ErrConflict, "the sandbox runs: stop it before its changes are replaced")
+	}
+	if !statedir.ValidSnapshot(name) {
+		return runtime.Errorf(runtime.ErrInvalid, "%q is not a name for a snapshot", name)
+	}
+	dir := t.copied.dir
+	from, err := openBelow(int(dir.Fd()), statedir.CowSnapshots+"/"+name)
+	if errors.Is(err, unix.ENOENT) {
+		return runtime.Errorf(runtime.ErrNotFound, "there is no snapshot %s", name)
+	}
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	upper, err := openBelow(int(from.Fd()), statedir.CowUpper)
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
+	fd, err := beneath.Open(int(from.Fd()), statedir.CowLog, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	log, err := cow.OpenLog(os.NewFile(uintptr(fd), statedir.CowLog))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if err := copyLayers(&cow.Layers{Upper: int(upper.Fd()), Log: log}, dir, statedir.CowComing); err != nil {
+		return err
+	}
+	if err := unix.Renameat2(int(dir.Fd()), statedir.CowComing, int(dir.Fd()), statedir.CowRestored, unix.RENAME_NOREPLACE); err != nil {
+		return err
+	}
+	step.Reached("restore: copied")
+	if err := finishRestore(dir); err != nil {
+		return fmt.Errorf("put the snapshot in place: %w", err)
+	}
+	return nil
+}
+
+func openBelow(dir int, name string) (*os.File, error) {
+	fd, err := beneath.Open(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}

@@ -1,0 +1,71 @@
+package treeserver
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/cow"
+	"wolffia/internal/beneath"
+	"wolffia/internal/rmtree"
+	"wolffia/internal/statedir"
+)
+
+// copyLayers copies layers to the new directory called name in dir, in place of one that is not complete.
+func copyLayers(l *cow.Layers, dir *os.File, name string) error {
+	if err := rmtree.Remove(dir, name); err != nil {
+		return err
+	}
+	if err := unix.Mkdirat(int(dir.Fd()), name, 0o700); err != nil {
+		return err
+	}
+	to, err := openBelow(int(dir.Fd()), name)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if err := unix.Mkdirat(int(to.Fd()), statedir.CowUpper, 0o700); err != nil {
+		return err
+	}
+	upper, err := openBelow(int(to.Fd()), statedir.CowUpper)
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
+	fd, err := beneath.Open(int(to.Fd()), statedir.CowLog, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	log := os.NewFile(uintptr(fd), statedir.CowLog)
+	err = l.Copy(int(upper.Fd()), log)
+	if err = errors.Join(err, log.Close()); err != nil {
+		return errors.Join(err, rmtree.Remove(dir, name))
+	}
+	return nil
+}
+
+// finishRestore replaces the upper layer and its log by those of statedir.CowRestored, if that is there. After a crash
+// it goes on.
+func finishRestore(dir *os.File) error {
+	from, err := openBelow(int(dir.Fd()), statedir.CowRestored)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	var st unix.Stat_t
+	if unix.Fstatat(int(from.Fd()), statedir.CowUpper, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		if err := rmtree.Remove(dir, statedir.CowUpper); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{statedir.CowUpper, statedir.CowLog} {
+		if err := unix.Renameat(int(from.Fd()), name, int(dir.Fd()), name); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return unix.Unlinkat(int(dir.Fd()), statedir.CowRestored, unix.AT_REMOVEDIR)
+}

@@ -1,0 +1,46 @@
+package boot
+
+import (
+	"time"
+
+	"wolffia/runtime"
+)
+
+// AskReview: do what TreeRequest.Review says.
+const AskReview = "review"
+
+// OpReview is a request of a client that the shim passes on to the tree server.
+const OpReview = AskReview
+
+// ReviewLimit is how long a review may take.
+const ReviewLimit = 15 * time.Minute
+
+// The works of a Review.
+const (
+	ReviewChanges  = "changes"  // answers with a JSON value of each runtime.Change
+	ReviewDiff     = "diff"     // answers with the text
+	ReviewApply    = "apply"    // answers with a JSON value of each Applied
+	ReviewDiscard  = "discard"  // answers with a number
+	ReviewSnapshot = "snapshot" // makes the snapshot Name
+	ReviewRestore  = "restore"  // makes the changes those of the snapshot Name; not while the tree is served
+)
+
+// A Review is work on the changes of a copied codebase. The tree server does it, since it may read the codebase and
+// has the rules.
+type Review struct {
+	Do     string   `json:"do"`
+	Paths  [][]byte `json:"paths,omitempty"`
+	Lines  bool     `json:"lines,omitempty"`
+	DryRun bool     `json:"dryRun,omitempty"`
+	Force  bool     `json:"force,omitempty"`
+	Name   string   `json:"name,omitempty"`
+	// Answer is the name of a FIFO in statedir.Cow, through which the answer goes: it can be longer than a
+	// packet, and comes before the TreeReply. Empty: none is wanted.
+	Answer string `json:"answer,omitempty"`
+}
+
+// An Applied is one line of the answer to ReviewApply.
+type Applied struct {
+	Change *runtime.Change `json:"change"`
+	Done   bool            `json:"done,omitempty"` // else it was left
+}

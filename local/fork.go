@@ -1,0 +1,138 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/rmtree"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+)
+
+// Fork implements [runtime.Reviewer]. The changes are copied to a snapshot, which becomes those of the new sandbox.
+func (s *sandboxes) Fork(ctx context.Context, sandboxID, name string) (_ *runtime.Sandbox, err error) {
+	box, c, err := s.find(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	snapshot := "fork-" + strings.ToLower(rand.Text())
+	if _, err := s.Snapshot(ctx, box.ID(), snapshot); err != nil {
+		return nil, err
+	}
+	defer func() { _ = s.RemoveSnapshot(ctx, box.ID(), snapshot) }() // what is left of it
+	config := c.SandboxConfig
+	config.ID, config.Name, config.BoundToCaller = "", name, false
+	made, err := s.Create(ctx, &config)
+	if err != nil {
+		return nil, err
+	}
+	step.Reached("fork: created")
+	if err := s.adopt(made.ID, filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots, snapshot)); err != nil {
+		return nil, errors.Join(err, s.Destroy(context.WithoutCancel(ctx), made.ID))
+	}
+	return made, nil
+}
+
+// adopt makes the changes of a new sandbox those in a directory, which it takes.
+func (s *sandboxes) adopt(id, from string) error {
+	box := s.dir.Box(id)
+	lock, err := box.TryLock()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = lock.Unlock()
+		_ = lock.Close()
+	}()
+	for _, name := range []string{statedir.CowUpper, statedir.CowLog} {
+		if err := os.Rename(filepath.Join(from, name), filepath.Join(statedir.Cow(box.Run()), name)); err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "give sandbox %s its changes: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// Snapshot implements [runtime.Reviewer].
+func (s *sandboxes) Snapshot(ctx context.Context, sandboxID, name string) (*runtime.Snapshot, error) {
+	if !statedir.ValidSnapshot(name) {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "snapshot %q: a name has up to 64 letters, digits, dots, dashes and underscores, of which the first is a letter or digit", name)
+	}
+	if err := s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewSnapshot, Name: name}, nil); err != nil {
+		return nil, err
+	}
+	return &runtime.Snapshot{Name: name, CreatedAt: time.Now()}, nil
+}
+
+// Snapshots implements [runtime.Reviewer].
+func (s *sandboxes) Snapshots(_ context.Context, sandboxID string) ([]runtime.Snapshot, error) {
+	dir, err := s.snapshotsOf(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	all := []runtime.Snapshot{}
+	for _, e := range entries {
+		if !statedir.ValidSnapshot(e.Name()) || !e.IsDir() {
+			continue
+		}
+		if info, err := e.Info(); err == nil { // else it is gone
+			all = append(all, runtime.Snapshot{Name: e.Name(), CreatedAt: info.ModTime()})
+		}
+	}
+	slices.SortFunc(all, func(a, b runtime.Snapshot) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return all, nil
+}
+
+// snapshotsOf returns the directory of a sandbox's snapshots, which need not exist.
+func (s *sandboxes) snapshotsOf(sandboxID string) (string, error) {
+	box, c, err := s.find(sandboxID)
+	if err != nil {
+		return "", err
+	}
+	if !c.CopyOnWrite {
+		return "", runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: it has no snapshots; create it with --cow", box.ID())
+	}
+	return filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots), nil
+}
+
+// Restore implements [runtime.Reviewer].
+func (s *sandboxes) Restore(ctx context.Context, sandboxID, name string) error {
+	return s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewRestore, Name: name}, nil)
+}
+
+// RemoveSnapshot implements [runtime.Reviewer].
+func (s *sandboxes) RemoveSnapshot(_ context.Context, sandboxID, name string) error {
+	dir, err := s.snapshotsOf(sandboxID)
+	if err != nil {
+		return err
+	}
+	if !statedir.ValidSnapshot(name) {
+		return runtime.Errorf(runtime.ErrNotFound, "there is no snapshot %q", name)
+	}
+	gone := ".gone-" + rand.Text() // so that it is not restored half deleted
+	err = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, name), unix.AT_FDCWD, filepath.Join(dir, gone), unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.ENOENT) {
+		return runtime.Errorf(runtime.ErrNotFound, "there is no snapshot %s", name)
+	}
+	if err == nil {
+		err = rmtree.RemovePath(dir, gone)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "delete snapshot %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/programs"
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+var _ runtime.Reviewer = (*Runtime)(nil)
+
+// Changes implements [runtime.Reviewer].
+func (s *sandboxes) Changes(ctx context.Context, sandboxID string, o runtime.ChangesOptions) ([]runtime.Change, error) {
+	all := []runtime.Change{}
+	err := s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewChanges, Paths: bytesOf(o.Paths), Lines: o.Lines}, func(r io.Reader) error {
+		return eachValue(r, func(c *runtime.Change) { all = append(all, *c) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Diff implements [runtime.Reviewer].
+func (s *sandboxes) Diff(ctx context.Context, sandboxID string, o runtime.DiffOptions, w io.Writer) error {
+	return s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewDiff, Paths: bytesOf(o.Paths)}, func(r io.Reader) error {
+		_, err := io.Copy(w, r)
+		return err
+	})
+}
+
+// Apply implements [runtime.Reviewer].
+func (s *sandboxes) Apply(ctx context.Context, sandboxID string, o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
+	result := &runtime.ApplyResult{Applied: []runtime.Change{}, Left: []runtime.Change{}}
+	work := &boot.Review{Do: boot.ReviewApply, Paths: bytesOf(o.Paths), DryRun: o.DryRun, Force: o.Force}
+	err := s.review(ctx, sandboxID, work, func(r io.Reader) error {
+		return eachValue(r, func(a *boot.Applied) {
+			if a.Change != nil && a.Done {
+				result.Applied = append(result.Applied, *a.Change)
+			} else if a.Change != nil {
+				result.Left = append(result.Left, *a.Change)
+			}
+		})
+	})
+	if err != nil && len(result.Applied)+len(result.Left) == 0 {
+		return nil, err
+	}
+	return result, err
+}
+
+// Discard implements [runtime.Reviewer].
+func (s *sandboxes) Discard(ctx context.Context, sandboxID string, paths []string) (n int, err error) {
+	err = s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewDiscard, Paths: bytesOf(paths)}, func(r io.Reader) error {
+		return eachValue(r, func(count *int) { n = *count })
+	})
+	return n, err
+}
+
+func bytesOf(paths []string) [][]byte {
+	var all [][]byte
+	for _, p := range paths {
+		all = append(all, []byte(p))
+	}
+	return all
+}
+
+// maxChanges bounds the values of an answer. The tree server looks at no more names.
+const maxChanges = 1 << 20
+
+// eachValue calls f for each JSON value in r.
+func eachValue[T any](r io.Reader, f func(*T)) error {
+	dec := json.NewDecoder(bufio.NewReaderSize(r, 64<<10))
+	for range maxChanges {
+		v := new(T)
+		err := dec.Decode(v)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		f(v)
+	}
+	return errors.New("the answer is too long")
+}
+
+// review has the tree server of a sandbox do some work, and read read the answer. If the sandbox does not run, a tree
+// server is started for the work, which holds the sandbox's lock.
+func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review, read func(io.Reader) error) error {
+	box, c, err := s.find(sandboxID)
+	if err != nil {
+		return err
+	}
+	if !c.CopyOnWrite {
+		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: there are no changes to review; create it with --cow", box.ID())
+	}
+	size := 0
+	for _, p := range r.Paths {
+		size += 2*len(p) + 4
+	}
+	if size > boot.MaxPacket/2 {
+		return runtime.Errorf(runtime.ErrInvalid, "the paths have more than %d bytes together: name fewer at a time, or their directory", boot.MaxPacket/4)
+	}
+	ctx, cancel := context.WithTimeout(ctx, boot.ReviewLimit)
+	defer cancel()
+	var answer *answer
+	if read != nil {
+		if answer, err = newAnswer(box, c); err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "make a FIFO for the answer of sandbox %s: %w", box.ID(), err)
+		}
+		defer answer.close()
+		r.Answer = answer.name
+		stop := context.AfterFunc(ctx, answer.stop)
+		defer stop()
+	}
+	asked := make(chan error, 1)
+	go func() { // ends with the work, or when ctx does
+		err := s.askForReview(ctx, box, c, r)
+		if answer != nil {
+			_ = answer.keep.Close() // now the answer ends
+		}
+		asked <- err
+	}()
+	var rerr error
+	if read != nil {
+		rerr = read(answer.r)
+		if rerr != nil {
+			answer.stop() // the tree server need not write the rest
+		}
+	}
+	err = <-asked
+	if err == nil && rerr != nil {
+		err = runtime.Errorf(runtime.ErrUnavailable, "read the answer of sandbox %s: %w", box.ID(), rerr)
+	}
+	if err != nil && ctx.Err() != nil && runtime.Class(err) == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// askForReview has the tree server of the sandbox, or one that is started, do r.
+func (s *sandboxes) askForReview(ctx context.Context, box *statedir.Box, c *statedir.Config, r *boot.Review) error {
+	return untilSettled(ctx, func() (done bool, err error) {
+		lock, err := box.TryLock()
+		switch {
+		case err == nil:
+			defer func() {
+				_ = lock.Unlock()
+				_ = lock.Close()
+			}()
+			return true, s.reviewStopped(ctx, box, c, lock, r)
+		case !errors.Is(err, runtime.ErrConflict):
+			return true, err
+		}
+		if state, _, serr := box.State(); serr != nil || state != runtime.StateRunning {
+			return serr != nil, errors.Join(err, serr)
+		}
+		_, err = askShim(ctx, box, &boot.Request{Op: boot.OpReview, Review: r}, boot.ReviewLimit)
+		return true, err
+	})
+}
+
+// reviewStopped starts a tree server without a mount, and has it do r. The caller holds the lock.
+func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, c *statedir.Config, lock *statedir.Lock, r *boot.Review) error {
+	_, c, err := s.find(box.ID()) // with the lock held it does not change
+	if err != nil {
+		return err
+	}
+	set, err := programs.Open(s.wolffia, s.dir.Path())
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	log, err := openLog(box)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	ours, theirs, err := boot.ControlPair()
+	if err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	defer ours.Close()
+	params := &boot.Params{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Review: true}
+	if s.backend(c.Runtime).Engine {
+		params.Engine = box.Engine()
+	}
+	files := []*os.File{boot.FDLock: lock.Tree, boot.FDControl: theirs}
+	tree, err := spawn(set.Wolffia, log, []string{"wolffia", "tree", box.ID()}, treeCredential(c), params, files)
+	_ = theirs.Close()
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
+	}
+	defer func() {
+		_ = unix.Shutdown(int(ours.Fd()), unix.SHUT_WR) // it ends
+		if !boot.Within(boot.KillLimit, tree.Gone()) {
+			_ = tree.Kill()
+			<-tree.Gone()
+		}
+	}()
+	stop := context.AfterFunc(ctx, func() { _ = tree.Kill() })
+	defer stop()
+	if err := boot.ReceiveServing(ours); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
+	}
+	if err := boot.SendPacket(ours, &boot.TreeRequest{ID: 1, Op: boot.AskReview, Review: r}, nil); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "ask the tree server: %w", err)
+	}
+	packet, _, err := boot.ReceivePacket(ours, make([]byte, boot.MaxPacket))
+	var reply boot.TreeReply
+	switch {
+	case err == nil && len(packet) == 0 && ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil && len(packet) == 0:
+		err = errors.New("it has ended: see wolffia logs")
+	case err == nil:
+		err = json.Unmarshal(packet, &reply)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "the tree server does not answer: %w", err)
+	}
+	return reply.Err()
+}
+
+// An answer is a FIFO that the tree server writes an answer to.
+type answer struct {
+	name string
+	path string
+	r    *os.File
+	keep *os.File // open for writing, so that the answer does not end before the tree server has opened it
+}
+
+// newAnswer makes a FIFO beside the sandbox's changes, where the tree server can open it.
+func newAnswer(box *statedir.Box, c *statedir.Config) (_ *answer, err error) {
+	a := &answer{name: "answer-" + rand.Text()}
+	a.path = filepath.Join(statedir.Cow(box.Run()), a.name)
+	if err := unix.Mkfifo(a.path, 0o600); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	if c.DroppedUID != 0 && !c.RootTree {
+		if err := os.Lchown(a.path, c.DroppedUID, c.DroppedGID); err != nil {
+			return nil, err
+		}
+	}
+	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK
+	if a.r, err = os.OpenFile(a.path, os.O_RDONLY|flags, 0); err != nil {
+		return nil, err
+	}
+	if st, err := a.r.Stat(); err != nil || st.Mode()&os.ModeNamedPipe == 0 {
+		return nil, errors.Join(err, syscall.ESTALE) // its user has replaced it
+	}
+	a.keep, err = os.OpenFile(a.path, os.O_WRONLY|flags, 0)
+	return a, err
+}
+
+// stop ends a read, now and later.
+func (a *answer) stop() { _ = a.r.SetReadDeadline(time.Unix(1, 0)) }
+
+func (a *answer) close() {
+	closeAll([]*os.File{a.r, a.keep})
+	_ = os.Remove(a.path)
+}
