@@ -56,7 +56,7 @@ func (s *sandboxes) adopt(id, from string) error {
 		_ = lock.Close()
 	}()
 	for _, name := range []string{statedir.CowUpper, statedir.CowLog} {
-		if err := os.Rename(filepath.Join(from, name), filepath.Join(statedir.Cow(box.Run()), name)); err != nil {
+		if err := unix.Rename(filepath.Join(from, name), filepath.Join(statedir.Cow(box.Run()), name)); err != nil {
 			return runtime.Errorf(runtime.ErrUnavailable, "give sandbox %s its changes: %w", id, err)
 		}
 	}
