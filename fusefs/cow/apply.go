@@ -73,6 +73,7 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 		}
 		a.rebaseEqual()
 		a.run(all)
+		a.rebaseDirectories()
 		err := errors.Join(a.undo.done(), l.Log.Sync())
 		if a.wrong == nil && err != nil {
 			a.wrong = err
@@ -158,10 +159,29 @@ func (p *plan) finishRenames() (*plan, error) {
 // rebaseEqual records for what is equal in both layers that the host has it.
 func (a *applying) rebaseEqual() {
 	for _, c := range a.changes {
-		if c.Kind != "" || !c.equal || c.host == nil || c.rec != nil && c.rec.Applied && c.rec.Ino == c.host.Ino && c.rec.Mtime == c.host.mtime() {
+		if c.Kind != "" || !c.equal || c.host == nil || c.host.isDir() || c.rec != nil && c.rec.Applied && c.rec.Ino == c.host.Ino && c.rec.Mtime == c.host.mtime() {
 			continue
 		}
 		a.rebase(c, c.host, "")
+	}
+}
+
+// rebaseDirectories records that directories which the sandbox has deleted and made again are the host's now, if all in
+// them is: what the host makes in them later is no deletion of the sandbox's then.
+func (a *applying) rebaseDirectories() {
+	differ := map[string]bool{}
+	for _, c := range a.changes {
+		if c.Kind == "" || a.state[c] == applied {
+			continue
+		}
+		for dir := parentOf(c.Path); dir != "" && !differ[dir]; dir = parentOf(dir) {
+			differ[dir] = true
+		}
+	}
+	for _, c := range a.changes {
+		if a.wrong == nil && c.Kind == "" && c.equal && c.host != nil && c.host.isDir() && !differ[c.Path] && (c.rec == nil || !c.rec.Applied) {
+			a.rebase(c, c.host, "")
+		}
 	}
 }
 

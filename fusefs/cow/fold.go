@@ -27,11 +27,12 @@ func (l *Layers) Fold() error {
 	if err != nil {
 		return err
 	}
-	if err := p.mergeApplied(p.root, ""); err != nil {
+	merged := map[string]bool{"": true}
+	if err := p.mergeApplied(p.root, "", merged); err != nil {
 		return err
 	}
 	for _, c := range p.changes {
-		if c.Kind != "" || !c.equal || c.rec == nil || !c.rec.Applied || c.Path != c.lower {
+		if c.Kind != "" || !c.equal || c.rec == nil || !c.rec.Applied || c.Path != c.lower || c.host.isDir() || !merged[parentOf(c.Path)] {
 			continue
 		}
 		dir, err := openDir(l.Upper, parentOf(c.Path))
@@ -50,8 +51,9 @@ func (l *Layers) Fold() error {
 	return l.Log.Sync()
 }
 
-// mergeApplied merges directories of the upper layer that were applied with the host's, which have the same path.
-func (p *plan) mergeApplied(e *entry, at string) error {
+// mergeApplied merges directories of the upper layer that were applied with the host's, which have the same path. It
+// adds the paths of all that are merged to merged.
+func (p *plan) mergeApplied(e *entry, at string, merged map[string]bool) error {
 	for _, c := range e.children {
 		if !c.object.isDir() {
 			continue
@@ -65,7 +67,8 @@ func (p *plan) mergeApplied(e *entry, at string) error {
 				return err
 			}
 		}
-		if err := p.mergeApplied(c, below); err != nil {
+		merged[below] = true
+		if err := p.mergeApplied(c, below, merged); err != nil {
 			return err
 		}
 	}

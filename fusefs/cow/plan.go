@@ -380,6 +380,9 @@ func (p *plan) compareDirectory(c *change, d *place) error {
 		case c.NewMode != c.host.perms() && !(c.rec != nil && c.rec.Applied && c.NewMode == c.rec.Mode&0o777):
 			c.Kind, c.OldMode, c.setsMode = runtime.ChangeMode, c.host.perms(), true
 			p.add(c)
+		default:
+			c.equal = true
+			p.add(c)
 		}
 	}
 	return p.compareDir(e, in)
