@@ -17,7 +17,7 @@ const maxDepth = 4096
 // Copy copies the upper layer and its log: the layer to the empty directory upper, which may be open with O_PATH, and
 // the log to the empty file log. Content is shared where the file system can (ioctl_ficlone(2)).
 func (l *Layers) Copy(upper int, log *os.File) error {
-	c := &copying{links: map[uint64]string{}, top: upper}
+	c := &copying{links: map[uint64]string{}, top: upper, buf: make([]byte, 64<<10)}
 	if err := c.dir(l.Upper, upper, "", 0); err != nil {
 		return fmt.Errorf("copy the upper layer: %w", err)
 	}
@@ -34,6 +34,9 @@ type copying struct {
 	top   int
 	links map[uint64]string // by inode: the path of the copy of a file with several names
 	n     int
+	buf   []byte
+
+	noClone bool // the file system cannot share content
 }
 
 // dir copies all in the directory from to the directory to, which is at the path at.
@@ -146,29 +149,58 @@ func (c *copying) file(from, to int, name string, o *object) error {
 	dst := os.NewFile(uintptr(fd), name)
 	defer dst.Close()
 	if o.Size > 0 {
-		if err := copyData(fd, int(src.Fd()), int64(o.Size)); err != nil {
+		if err := c.content(fd, int(src.Fd()), int64(o.Size)); err != nil {
 			return err
 		}
 	}
 	for _, attr := range []string{AttrData, AttrLower} {
-		var buf [unix.PathMax]byte
-		if n, err := unix.Fgetxattr(int(src.Fd()), attr, buf[:]); err == nil {
-			if err := unix.Fsetxattr(fd, attr, buf[:n], 0); err != nil {
-				return err
-			}
+		n, err := unix.Fgetxattr(int(src.Fd()), attr, c.buf[:unix.PathMax])
+		if err != nil {
+			break // a file has both or none
+		}
+		if err := unix.Fsetxattr(fd, attr, c.buf[:n], 0); err != nil {
+			return err
 		}
 	}
-	if err := unix.Fchmod(fd, o.perms()); err != nil {
-		return err
+	if o.perms() != 0o600 {
+		if err := unix.Fchmod(fd, o.perms()); err != nil {
+			return err
+		}
 	}
 	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times(o), 0)
 }
 
+// content copies size bytes. A small file costs the fewest calls if it is read and written.
+func (c *copying) content(to, from int, size int64) error {
+	if !c.noClone {
+		err := unix.IoctlFileClone(to, from)
+		if err == nil {
+			return nil
+		}
+		c.noClone = errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ENOTTY)
+	}
+	if size >= int64(len(c.buf)) {
+		return copyData(to, from, size)
+	}
+	n, err := unix.Pread(from, c.buf, 0)
+	if err != nil {
+		return err
+	}
+	if n == len(c.buf) { // it has grown
+		return copyData(to, from, size)
+	}
+	for at := 0; at < n; {
+		m, err := unix.Pwrite(to, c.buf[at:n], int64(at))
+		if err != nil {
+			return err
+		}
+		at += m
+	}
+	return nil
+}
+
 // copyData copies size bytes and keeps holes.
 func copyData(to, from int, size int64) error {
-	if unix.IoctlFileClone(to, from) == nil {
-		return nil
-	}
 	for at := int64(0); at < size; {
 		data, err := unix.Seek(from, at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func openTestDir(t *testing.T, path string) int {
+func openTestDir(t testing.TB, path string) int {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

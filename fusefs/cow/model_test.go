@@ -28,7 +28,12 @@ type model struct {
 
 func newModel(t testing.TB, rules ...string) *model {
 	t.Helper()
-	m := &model{t: t, dir: fastDir(t)}
+	return newModelIn(t, fastDir(t), rules...)
+}
+
+func newModelIn(t testing.TB, dir string, rules ...string) *model {
+	t.Helper()
+	m := &model{t: t, dir: dir}
 	for _, name := range []string{"host", "upper", "work"} {
 		m.must(os.Mkdir(filepath.Join(m.dir, name), 0o700))
 	}

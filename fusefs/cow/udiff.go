@@ -226,12 +226,23 @@ func (p *plan) renamedPairs(c *change, f func(*pair) error) error {
 	}
 	return p.visible(c.src, o, func(at string, o *object) error {
 		to := c.Path + at[len(c.src):]
-		if p.inUpper(to) {
-			return nil // it has a change of its own, or is equal
+		if p.inUpper(to) && !(p.entry(to) != nil && p.entry(to).object.isKnownKind() && !p.isChanged(to)) {
+			return nil // it is deleted, or has a change of its own
 		}
 		mode := gitMode(o, o.perms())
 		return f(&pair{oldPath: at, newPath: to, oldMode: mode, newMode: mode})
 	})
+}
+
+// isChanged reports whether there is a change at a path.
+func (p *plan) isChanged(at string) bool {
+	i, found := slices.BinarySearchFunc(p.changes, at, func(c *change, at string) int { return strings.Compare(c.Path, at) })
+	for ; found && i < len(p.changes) && p.changes[i].Path == at; i++ {
+		if p.changes[i].Kind != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // inUpper reports whether the upper layer decides about a path itself: it has the name or a directory above it that is
