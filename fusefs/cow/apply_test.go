@@ -95,7 +95,7 @@ func TestApplyAfterCrashes(t *testing.T) {
 		}
 		want := m.view()
 		for try := 0; ; try++ {
-			if m.applyUntil(r.IntN(30 + 10*try)) {
+			if m.applyUntil(seed, r.IntN(30+10*try)) {
 				break
 			}
 			crashed++
@@ -119,7 +119,7 @@ func TestApplyAfterCrashes(t *testing.T) {
 }
 
 // applyUntil applies all, and is killed at the given failpoint; it reports whether it came to its end.
-func (m *model) applyUntil(points int) (done bool) {
+func (m *model) applyUntil(seed, points int) (done bool) {
 	m.t.Helper()
 	defer func() {
 		if e := recover(); e != nil {
@@ -138,7 +138,8 @@ func (m *model) applyUntil(points int) (done bool) {
 	}
 	result, err := l.Apply(runtime.ApplyOptions{})
 	if err != nil {
-		m.t.Fatalf("after a crash: %v: %+v", err, result)
+		log, _ := os.ReadFile(filepath.Join(m.dir, "base.log"))
+		m.t.Fatalf("seed %d, after a crash: %v: %+v\n%+v\n%s", seed, err, result, m.hostView(), log)
 	}
 	return true
 }

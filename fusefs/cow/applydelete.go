@@ -48,6 +48,7 @@ func (a *applying) remove(c *change) {
 // deleted records that the host has nothing at c.Path any more.
 func (a *applying) deleted(c *change) {
 	a.reached("apply: deleted")
+	delete(a.records, c.Path)
 	err := a.Log.Forget(c.Path)
 	if err == nil && c.whiteout != "" {
 		err = a.dropWhiteout(c.whiteout)
@@ -182,6 +183,7 @@ func (a *applying) removeRecorded(c *change, at string, dir int, name string) bo
 			return false
 		}
 	}
+	delete(a.records, at)
 	if err := a.Log.Forget(at); err != nil {
 		a.fail(c, err)
 		return false

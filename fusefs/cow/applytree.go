@@ -194,12 +194,20 @@ func (a *applying) rename(c *change, dir int, name string) {
 	a.finish(c)
 }
 
-// relocate records that the host's directory c.key is at c.Path: in the log, and in the attributes of all that has its
-// lower half in it. The directory itself comes last, so that the next plan after a crash sees that it was renamed, and
-// then the whiteout of the old name.
+// relocate records that the host's directory of c is at c.Path. The whiteout of the old name goes last.
 func (p *plan) relocate(c *change) error {
-	key := c.key
-	move := func(p string) string { return c.Path + p[len(key):] }
+	if err := p.relocateTo(c.key, c.Path, c.Path); err != nil || c.whiteout == "" {
+		return err
+	}
+	p.reached("apply: renamed directory recorded")
+	return p.dropWhiteout(c.whiteout)
+}
+
+// relocateTo records that the host's directory at the path key is at the path to: in the log, and in the attributes of all
+// that has its lower half in it. The directory itself, which the upper layer has at the path upper, comes last, so that the
+// next plan after a crash sees that it was renamed.
+func (p *plan) relocateTo(key, to, upper string) error {
+	move := func(p string) string { return to + p[len(key):] }
 	var moved []Record
 	for at, r := range p.records {
 		if at != key && within(at, key) {
@@ -214,19 +222,23 @@ func (p *plan) relocate(c *change) error {
 	p.root.each("", func(at string, e *entry) {
 		switch {
 		case err != nil || e.lower == "" || !within(e.lower, key):
-		case at == c.Path:
+		case at == upper:
 			own = e
 		default:
 			p.reached("apply: attribute moved")
 			err = p.setLower(at, e, move(e.lower))
 		}
 	})
+	_, known := p.records[key]
+	if !known && own != nil && err == nil {
+		err = p.setLower(upper, own, to)
+	}
 	for i := range moved {
 		if err != nil {
 			return err
 		}
-		if i == len(moved)-1 && own != nil {
-			err = p.setLower(c.Path, own, c.Path)
+		if known && i == len(moved)-1 && own != nil {
+			err = p.setLower(upper, own, to)
 		}
 		p.reached("apply: record moved")
 		old := moved[i].Path
@@ -242,11 +254,7 @@ func (p *plan) relocate(c *change) error {
 			d.key = move(d.key)
 		}
 	}
-	if err != nil || c.whiteout == "" {
-		return err
-	}
-	p.reached("apply: renamed directory recorded")
-	return p.dropWhiteout(c.whiteout)
+	return err
 }
 
 // setLower sets where the lower half of e is, which is at a path of the upper layer.

@@ -181,11 +181,39 @@ func (l *Layers) undo(s *step) error {
 		defer unix.Close(home)
 	}
 	err = unix.Renameat2(dir, temp, home, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) && s.Op == stepPark {
+		return l.keepParked(join(string(s.Home), name), temp)
+	}
 	if errors.Is(err, unix.EEXIST) {
 		l.warn("an apply was killed, and its name has been taken since: move the file by hand", "directory", string(s.Dir), "from", temp, "to", name)
 		return nil
 	}
 	return err
+}
+
+// keepParked records that a parked directory of the host's, which was at from, is at temp, since something else has its
+// name by now: the next Apply goes on with it.
+func (l *Layers) keepParked(from, temp string) error {
+	p := &plan{Layers: l}
+	var err error
+	if p.records, err = l.Log.Records(); err != nil {
+		return err
+	}
+	if p.root, err = l.readUpper(); err != nil {
+		return err
+	}
+	upper := ""
+	p.root.each("", func(at string, e *entry) {
+		if e.half == Moved && (e.lower == from || e.lower == temp) { // the latter if this was interrupted
+
+			upper = at
+		}
+	})
+	if upper == "" {
+		l.warn("an apply was killed, and the name of a directory has been taken since: move it by hand", "from", temp, "to", from)
+		return nil
+	}
+	return p.relocateTo(from, temp, upper)
 }
 
 func removeTemp(dir int, name string, o *object) error {
