@@ -13,6 +13,7 @@ import (
 // applyTrees makes new directories and renames directories. Each waits for the directories above it and for what is
 // at its path to be renamed away; where all wait for each other, one is parked under a temporary name.
 func (a *applying) applyTrees(todo []*change) {
+	defer a.unparkLeft()
 	for len(todo) > 0 && a.wrong == nil {
 		var rest []*change
 		for _, c := range todo {
@@ -34,6 +35,17 @@ func (a *applying) applyTrees(todo []*change) {
 			return
 		}
 		todo = rest
+	}
+}
+
+// unparkLeft gives directories their names again that were parked for a rename that was not done.
+func (a *applying) unparkLeft() {
+	for _, s := range a.parked {
+		if o, err := look(a.Root, string(s.Temp)); err == nil && o != nil {
+			if err := a.Layers.undo(&s); err != nil && a.wrong == nil {
+				a.wrong = runtime.WithClass(runtime.ErrUnavailable, err)
+			}
+		}
 	}
 }
 
@@ -96,6 +108,10 @@ func (a *applying) park(todo []*change) bool {
 		}
 		a.reached("apply: directory parked")
 		a.wasMoved(c.src, temp)
+		if err := a.relocateTo(c.key, temp, c.Path); err != nil {
+			a.fail(c, err)
+			return false
+		}
 		return true
 	}
 	return false

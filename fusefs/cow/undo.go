@@ -173,17 +173,15 @@ func (l *Layers) undo(s *step) error {
 			return removeTemp(dir, temp, in)
 		}
 	}
-	home := dir
 	if s.Op == stepPark {
-		if home, err = openDir(l.Root, string(s.Home)); err != nil || home < 0 {
+		home, err := openDir(l.Root, string(s.Home))
+		if err != nil || home < 0 {
 			return errors.Join(err, unix.ENOENT)
 		}
 		defer unix.Close(home)
+		return l.unpark(s, dir, home)
 	}
-	err = unix.Renameat2(dir, temp, home, name, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EEXIST) && s.Op == stepPark {
-		return l.keepParked(join(string(s.Home), name), temp)
-	}
+	err = unix.Renameat2(dir, temp, dir, name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EEXIST) {
 		l.warn("an apply was killed, and its name has been taken since: move the file by hand", "directory", string(s.Dir), "from", temp, "to", name)
 		return nil
@@ -191,9 +189,10 @@ func (l *Layers) undo(s *step) error {
 	return err
 }
 
-// keepParked records that a parked directory of the host's, which was at from, is at temp, since something else has its
-// name by now: the next Apply goes on with it.
-func (l *Layers) keepParked(from, temp string) error {
+// unpark takes a step of stepPark back: the host's directory gets its name again, in home, which is open as dir. If
+// something else has the name by now, it stays, and the next Apply goes on with it.
+func (l *Layers) unpark(s *step, dir, home int) error {
+	temp, name := string(s.Temp), string(s.Name)
 	p := &plan{Layers: l}
 	var err error
 	if p.records, err = l.Log.Records(); err != nil {
@@ -202,18 +201,20 @@ func (l *Layers) keepParked(from, temp string) error {
 	if p.root, err = l.readUpper(); err != nil {
 		return err
 	}
+	if o, err := look(home, name); err != nil || o != nil {
+		l.warn("an apply was killed, and the name of a directory is taken: apply again", "directory", temp, "was", join(string(s.Home), name))
+		return err
+	}
 	upper := ""
 	p.root.each("", func(at string, e *entry) {
-		if e.half == Moved && (e.lower == from || e.lower == temp) { // the latter if this was interrupted
-
+		if e.half == Moved && e.lower == temp {
 			upper = at
 		}
 	})
-	if upper == "" {
-		l.warn("an apply was killed, and the name of a directory has been taken since: move it by hand", "from", temp, "to", from)
-		return nil
+	if err := p.relocateTo(temp, join(string(s.Home), name), upper); err != nil {
+		return err
 	}
-	return p.relocateTo(from, temp, upper)
+	return unix.Renameat2(dir, temp, home, name, unix.RENAME_NOREPLACE)
 }
 
 func removeTemp(dir int, name string, o *object) error {
