@@ -1,6 +1,7 @@
 package cow
 
 import (
+	"errors"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -75,7 +76,7 @@ func (p *plan) mergeApplied(e *entry, at string, merged map[string]bool) error {
 	return nil
 }
 
-// merge merges one directory. What the sandbox has deleted in it since needs whiteouts.
+// merge merges one directory. What the sandbox has deleted or renamed in it since needs whiteouts.
 func (p *plan) merge(at string, e *entry) error {
 	dir, err := openDir(p.Upper, at)
 	if err != nil || dir < 0 {
@@ -86,11 +87,20 @@ func (p *plan) merge(at string, e *entry) error {
 		return err // it would show nothing, or be another's
 	}
 	if e.half == Own {
+		var gone []string // names that the host has and the sandbox does not show
 		for _, c := range p.changes {
 			if c.upper == nil && c.overAt != "" && parentOf(c.Path) == at {
-				if err := MakeWhiteout(dir, path.Base(c.Path)); err != nil {
-					return err
-				}
+				gone = append(gone, path.Base(c.Path))
+			}
+		}
+		for from := range p.moved {
+			if parentOf(from) == at {
+				gone = append(gone, path.Base(from))
+			}
+		}
+		for _, name := range gone {
+			if err := MakeWhiteout(dir, name); err != nil && !errors.Is(err, unix.EEXIST) {
+				return err
 			}
 		}
 	}
