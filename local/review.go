@@ -128,7 +128,7 @@ func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review
 	}
 	asked := make(chan error, 1)
 	go func() { // ends with the work, or when ctx does
-		err := s.askForReview(ctx, box, c, r)
+		err := s.askForReview(ctx, box, r)
 		if answer != nil {
 			_ = answer.keep.Close() // now the answer ends
 		}
@@ -152,7 +152,7 @@ func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review
 }
 
 // askForReview has the tree server of the sandbox, or one that is started, do r.
-func (s *sandboxes) askForReview(ctx context.Context, box *statedir.Box, c *statedir.Config, r *boot.Review) error {
+func (s *sandboxes) askForReview(ctx context.Context, box *statedir.Box, r *boot.Review) error {
 	return untilSettled(ctx, func() (done bool, err error) {
 		lock, err := box.TryLock()
 		switch {
@@ -161,7 +161,7 @@ func (s *sandboxes) askForReview(ctx context.Context, box *statedir.Box, c *stat
 				_ = lock.Unlock()
 				_ = lock.Close()
 			}()
-			return true, s.reviewStopped(ctx, box, c, lock, r)
+			return true, s.reviewStopped(ctx, box, lock, r)
 		case !errors.Is(err, runtime.ErrConflict):
 			return true, err
 		}
@@ -174,7 +174,7 @@ func (s *sandboxes) askForReview(ctx context.Context, box *statedir.Box, c *stat
 }
 
 // reviewStopped starts a tree server without a mount, and has it do r. The caller holds the lock.
-func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, c *statedir.Config, lock *statedir.Lock, r *boot.Review) error {
+func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *statedir.Lock, r *boot.Review) error {
 	_, c, err := s.find(box.ID()) // with the lock held it does not change
 	if err != nil {
 		return err

@@ -166,15 +166,14 @@ func TestApplyBesideTheHost(t *testing.T) {
 		before := m.hostView()
 		changes, err := m.layers().Changes(runtime.ChangesOptions{})
 		m.must(err)
-		result, err := m.apply(runtime.ApplyOptions{})
-		if err != nil {
+		if _, err := m.apply(runtime.ApplyOptions{}); err != nil {
 			conflicts++
 			if diff := differences(before, m.hostView()); len(diff) > 0 {
 				t.Fatalf("seed %d: %v, and the host has\n%s", seed, err, strings.Join(diff, "\n"))
 			}
 			force := r.IntN(3) == 0
 			for _, c := range changes {
-				result, err = m.layers().Apply(runtime.ApplyOptions{Paths: []string{c.Path}, Force: force})
+				result, err := m.layers().Apply(runtime.ApplyOptions{Paths: []string{c.Path}, Force: force})
 				if err != nil && runtime.Class(err) != runtime.ErrConflict && runtime.Class(err) != runtime.ErrNotFound && runtime.Class(err) != runtime.ErrDenied {
 					t.Fatalf("seed %d: %s: %v %+v", seed, c.Path, err, result)
 				}

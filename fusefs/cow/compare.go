@@ -1,0 +1,220 @@
+package cow
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// compareDirectory adds c, a directory in the directory at d, if it is a change, and those below it.
+func (p *plan) compareDirectory(c *change, d *place) error {
+	e, name := c.upper, c.upper.name
+	in := place{path: c.Path, host: c.lower, hasHost: d.hasHost, up: p.Rules.Enter(d.up, name)}
+	if d.hasHost {
+		in.low = p.Rules.Enter(d.low, name)
+	}
+	switch {
+	case e.half == Moved && e.lower != c.lower:
+		from, err := lookAt(p.Root, e.lower)
+		if err != nil {
+			return fmt.Errorf("look at %q: %w", e.lower, err)
+		}
+		in.host, in.hasHost, in.low = e.lower, true, p.state(e.lower)
+		if err := p.rename(c, &in, from); err != nil {
+			return err
+		}
+	case e.half == Moved, e.half == Merged && d.hasHost && !d.over:
+		p.merged(c)
+	default: // the sandbox made it
+		in.over = c.host != nil && c.host.isDir()
+		in.hasHost = in.over
+		if in.over {
+			in.overAt = cmp.Or(d.overAt, c.Path)
+		}
+		switch {
+		case c.host == nil:
+			c.Kind = runtime.ChangeAdded
+			p.add(c)
+		case !in.over:
+			c.Kind, c.OldMode = runtime.ChangeType, c.host.perms()
+			if err := p.setConflict(c); err != nil {
+				return err
+			}
+			p.add(c)
+		case c.NewMode != c.host.perms() && !(c.rec != nil && c.rec.Applied && c.NewMode == c.rec.Mode&0o777):
+			c.Kind, c.OldMode, c.setsMode = runtime.ChangeMode, c.host.perms(), true
+			p.add(c)
+		default:
+			c.equal = true
+			p.add(c)
+		}
+	}
+	return p.compareDir(e, in)
+}
+
+// merged adds a directory that shows the host's if that has gone, or if its mode is changed.
+func (p *plan) merged(c *change) {
+	switch {
+	case c.host == nil:
+		c.Kind = runtime.ChangeAdded
+		if c.rec != nil && c.rec.Type != 0 {
+			c.Conflict = "deleted on the host"
+		}
+		p.add(c)
+	case !c.host.isDir():
+		c.Kind, c.OldMode, c.Conflict = runtime.ChangeType, c.host.perms(), "replaced on the host"
+		p.add(c)
+	default:
+		p.directoryMode(c)
+	}
+}
+
+// directoryMode adds a directory that both layers have if its mode is changed.
+func (p *plan) directoryMode(c *change) {
+	// The server gives itself all permissions on a directory of the upper layer.
+	if c.rec == nil || c.NewMode == c.rec.Mode&0o777 || c.NewMode == c.rec.Mode&0o777|0o700 || c.NewMode == c.host.perms() {
+		return
+	}
+	c.Kind, c.OldMode, c.setsMode = runtime.ChangeMode, c.host.perms(), true
+	if c.host.perms() != c.rec.Mode&0o777 {
+		c.Conflict = "its mode was changed on the host"
+	}
+	p.add(c)
+}
+
+// rename adds c, a directory that the host has at in.host, as from.
+func (p *plan) rename(c *change, in *place, from *object) error {
+	rec, known := p.records[in.host]
+	if from == nil && c.host != nil && known && c.host.isDir() && c.host.Ino == rec.Ino {
+		// Done by an Apply that was killed, or by the user.
+		c.Kind, c.From, c.src, c.key, c.equal = runtime.ChangeRenamed, in.host, in.host, in.host, true
+		in.host = c.lower
+		p.add(c)
+		return nil
+	}
+	replaced := c.host
+	c.Kind, c.From, c.src, c.key, c.rec = runtime.ChangeRenamed, in.host, in.host, in.host, nil
+	if known {
+		c.rec = &rec
+	}
+	l := p.Rules.Child(p.state(parentOf(in.host)), path.Base(in.host), true)
+	switch {
+	case l < perm.Write:
+		c.Denied = fmt.Sprintf("the rules give %s the level %s now, and a change needs write", Quote(in.host), l)
+	case c.Denied == "" && in.up != in.low:
+		c.Denied = "the rules for what is in it differ between the old and the new name"
+	}
+	switch {
+	case l == perm.None:
+		p.add(c)
+		return nil
+	case from == nil:
+		c.Conflict = "moved or deleted on the host"
+	case !from.isDir(), known && from.Ino != rec.Ino:
+		c.Conflict = "replaced on the host"
+	case !known:
+		c.Conflict = "made on the host"
+	case replaced != nil:
+		target, had := p.records[c.lower]
+		var err error
+		switch {
+		case !had || target.Type == 0:
+			c.Conflict = "made on the host"
+		case replaced.isDir():
+			c.Conflict, err = p.strangers(c.lower, in.up, p.state(c.lower))
+		default:
+			c.Conflict, err = p.changedOnHost(&target, replaced, c.lower)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if from != nil && from.isDir() {
+		c.OldMode = from.perms()
+		c.setsMode = known && c.NewMode != rec.Mode&0o777 && c.NewMode != rec.Mode&0o777|0o700
+		if !c.setsMode {
+			c.NewMode = c.OldMode
+		}
+	}
+	p.add(c)
+	return nil
+}
+
+// compareFile adds c, which is no directory, if it is a change.
+func (p *plan) compareFile(c *change, d *place) error {
+	o, host := c.upper.object, c.host
+	known := c.rec != nil && c.rec.Type != 0
+	ownerless := host == nil || host.Uid != o.Uid // the mode of another user's file is not the host's
+	if host != nil && known && (ownerless || c.NewMode == c.rec.Mode&0o777) || o.isLink() {
+		c.setsMode = false
+		if host != nil {
+			c.NewMode = host.perms()
+		}
+	} else if host != nil {
+		c.setsMode = c.NewMode != host.perms()
+	}
+	if host != nil {
+		c.OldMode = host.perms()
+	}
+	switch {
+	case host == nil && !known:
+		c.Kind, c.content = runtime.ChangeAdded, true
+	case host == nil:
+		stale, err := p.stale(c)
+		if stale || err != nil {
+			return err
+		}
+		c.Kind, c.content = runtime.ChangeAdded, true
+		if c.rec.Type == o.typ() { // else the sandbox has deleted it too
+			c.Kind, c.OldMode, c.Conflict = runtime.ChangeModified, c.rec.Mode&0o777, "deleted on the host"
+		}
+	case host.typ() != o.typ():
+		c.Kind, c.content = runtime.ChangeType, true
+		if err := p.setConflict(c); err != nil {
+			return err
+		}
+	default:
+		equal, err := p.equalContent(c, d)
+		if err != nil {
+			return err
+		}
+		c.content = !equal
+		switch {
+		case equal && !c.setsMode:
+			c.equal = true
+		case equal:
+			c.Kind = runtime.ChangeMode
+			if known && host.perms() != c.rec.Mode&0o777 {
+				c.Conflict = "its mode was changed on the host"
+			}
+		default:
+			c.Kind = runtime.ChangeModified
+			stale, err := p.stale(c)
+			if stale || err != nil {
+				return err
+			}
+			if err := p.setConflict(c); err != nil {
+				return err
+			}
+		}
+	}
+	p.add(c)
+	return nil
+}
+
+// setConflict sets c.Conflict for what replaces the host's object.
+func (p *plan) setConflict(c *change) (err error) {
+	if c.rec == nil || c.rec.Type == 0 {
+		c.Conflict = "made on the host"
+		return nil
+	}
+	if c.host.isDir() {
+		c.Conflict, err = p.strangers(c.lower, p.state(c.Path), p.state(c.lower))
+		return err
+	}
+	c.Conflict, err = p.changedOnHost(c.rec, c.host, c.lower)
+	return err
+}

@@ -1,0 +1,130 @@
+package cow
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/runtime"
+)
+
+func (m *model) changes() []runtime.Change {
+	m.t.Helper()
+	all, err := m.layers().Changes(runtime.ChangesOptions{Lines: true})
+	m.must(err)
+	return all
+}
+
+// TestGitIsLeftOut: nothing in a git directory is applied, and nothing that would make one.
+func TestGitIsLeftOut(t *testing.T) {
+	m := newModel(t)
+	m.must(os.MkdirAll(m.host(".git/refs"), 0o755))
+	m.must(os.WriteFile(m.host(".git/HEAD"), []byte("ref: refs/heads/main\n"), 0o644))
+	m.must(os.MkdirAll(m.host("bare/refs"), 0o755))
+	m.must(os.MkdirAll(m.host("bare/objects"), 0o755))
+	m.write(".git/config", "[core]\n\tfsmonitor = evil\n", 0o644)
+	m.write(".git/HEAD", "ref: refs/heads/other\n", 0)
+	m.mkdir("sub")
+	m.write("sub/.GIT", "gitdir: ../evil\n", 0o644)
+	m.write("bare/HEAD", "ref: refs/heads/main\n", 0o644)
+	m.write("file", "x\n", 0o644)
+	result, err := m.apply(runtime.ApplyOptions{})
+	if !errors.Is(err, runtime.ErrDenied) {
+		t.Errorf("apply: %v", err)
+	}
+	for _, p := range []string{".git/config", "sub/.GIT", "bare/HEAD"} {
+		if lstat(m.host(p)) != nil {
+			t.Errorf("%s was applied", p)
+		}
+	}
+	if got := describe(t, m.host(".git/HEAD")); !strings.Contains(got, "main") {
+		t.Errorf(".git/HEAD is %s", got)
+	}
+	if lstat(m.host("file")) == nil || len(result.Left) != 3 {
+		t.Errorf("applied %+v, left %+v", result.Applied, result.Left)
+	}
+	if diff := m.diff(); strings.Contains(diff, "evil") {
+		t.Errorf("the diff has git's own files:\n%s", diff)
+	}
+}
+
+// TestNothingIsFollowed: symbolic links of the sandbox's and of the host's lead nowhere.
+func TestNothingIsFollowed(t *testing.T) {
+	m := newModel(t)
+	outside := t.TempDir()
+	m.must(os.WriteFile(outside+"/file", []byte("outside\n"), 0o644))
+	m.must(os.Mkdir(m.host("dir"), 0o755))
+	m.must(os.WriteFile(m.host("dir/file"), []byte("x\n"), 0o644))
+	m.write("dir/file", "changed\n", 0)
+	m.write("dir/new", "new\n", 0o644)
+	m.symlink(outside+"/file", "link")
+	m.symlink(outside, "linkdir")
+	m.must(unix.Mkfifo(m.upper("fifo"), 0o644))
+	m.must(os.RemoveAll(m.host("dir")))
+	m.must(os.Symlink(outside, m.host("dir")))
+	diff := m.diff()
+	if strings.Contains(diff, "+outside") || strings.Contains(diff, "-outside") {
+		t.Errorf("the diff has what is outside:\n%s", diff)
+	}
+	for _, force := range []bool{false, true} {
+		_, _ = m.apply(runtime.ApplyOptions{Force: force})
+		if b, err := os.ReadFile(outside + "/file"); err != nil || string(b) != "outside\n" {
+			t.Fatalf("force %v: the file outside is %q %v", force, b, err)
+		}
+		if left, err := os.ReadDir(outside); err != nil || len(left) != 1 {
+			t.Fatalf("force %v: outside there is %v %v", force, left, err)
+		}
+	}
+	if o := lstat(m.host("link")); o == nil || !o.isLink() {
+		t.Error("the link itself was not applied")
+	}
+	if lstat(m.host("fifo")) != nil {
+		t.Error("the FIFO was applied")
+	}
+}
+
+// TestWhiteoutsOfStrangers: what was not recorded is not deleted, by force neither (hazard 4).
+func TestWhiteoutsOfStrangers(t *testing.T) {
+	m := newModel(t)
+	m.must(os.Mkdir(m.host("dir"), 0o755))
+	m.must(os.WriteFile(m.host("dir/known"), []byte("x\n"), 0o644))
+	m.must(os.WriteFile(m.host("file"), []byte("x\n"), 0o644))
+	m.removeAll("dir")
+	m.must(MakeWhiteout(openTestDir(t, m.upper("")), "file")) // without a record
+	m.must(os.WriteFile(m.host("dir/stranger"), []byte("host's\n"), 0o644))
+	for _, force := range []bool{false, true} {
+		if _, err := m.apply(runtime.ApplyOptions{Force: force}); !errors.Is(err, runtime.ErrConflict) {
+			t.Errorf("force %v: %v", force, err)
+		}
+		if lstat(m.host("dir/stranger")) == nil || lstat(m.host("file")) == nil {
+			t.Fatalf("force %v: it is deleted", force)
+		}
+	}
+}
+
+// TestTouchIsNoConflict: the digest tells that the content is the same.
+func TestTouchIsNoConflict(t *testing.T) {
+	m := newModel(t)
+	m.must(os.WriteFile(m.host("a"), []byte("x\n"), 0o644))
+	o := lstat(m.host("a"))
+	r := RecordOf("a", &o.Statx_t)
+	f, err := os.Open(m.host("a"))
+	m.must(err)
+	r.Digest, err = Digest(f)
+	m.must(err)
+	f.Close()
+	m.must(m.log.Add(r))
+	m.write("a", "y\n", 0)
+	m.must(os.WriteFile(m.host("b"), []byte("x\n"), 0o644))
+	m.must(os.Rename(m.host("b"), m.host("a"))) // another inode and time, the same content
+	if all := m.changes(); len(all) != 1 || all[0].Conflict != "" {
+		t.Errorf("%+v", all)
+	}
+	m.must(os.WriteFile(m.host("a"), []byte("z\n"), 0o644))
+	if all := m.changes(); len(all) != 1 || all[0].Conflict == "" {
+		t.Errorf("%+v", all)
+	}
+}
