@@ -20,7 +20,8 @@ type Choice struct {
 	PresetRules int // the number of rules of the preset
 	MadeRules   int // the number of rules for what the codebase has
 
-	kept []perm.Rule // that guard policy files
+	kept     []perm.Rule // that guard policy files
+	worktree string      // Options.Worktree
 }
 
 // fromFile matches the source of a rule of a policy file.
@@ -51,8 +52,11 @@ func ChoiceOf(rules []perm.Rule) (*Choice, error) {
 			preset = true
 			c.PresetRules++
 		default:
-			if r.Source == rulesFile {
+			switch r.Source {
+			case rulesFile:
 				c.kept = append(c.kept, r)
+			case otherWorktrees:
+				c.worktree = r.Except
 			}
 			c.MadeRules++
 		}

@@ -36,6 +36,11 @@ type Options struct {
 	// codebase they are read-only as File is.
 	Configs []string
 
+	// Worktree is the WorktreeName, below WorktreeDir, of the working tree of git that the sandbox is
+	// for: the rest of the codebase is then at most readable, but for git's own files. ""
+	// means none. A Choice has it already.
+	Worktree string
+
 	// CountLinks has For count the files with hard links out of the codebase, for
 	// Policy.Linked. It costs a system call for each file.
 	CountLinks bool
@@ -193,7 +198,11 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 		return nil, err
 	}
 	defer l.root.Close()
-	if err := l.assemble(p, req, &base, own, home); err != nil {
+	worktree := o.Worktree
+	if o.Choice != nil {
+		worktree = o.Choice.worktree
+	}
+	if err := l.assemble(p, req, &base, own, home, worktree); err != nil {
 		return nil, err
 	}
 	claims, unread, err := l.claims(ctx)
@@ -233,8 +242,8 @@ func rulesFor(ctx context.Context, codebase, path string, o *Options, req *perm.
 }
 
 // assemble sets all of p that does not depend on what git tracks. own are the names of
-// the policy file; home gives the rules of homeRules.
-func (l *look) assemble(p *Policy, req *perm.Request, base *perm.Preset, own []string, home <-chan []perm.Rule) (err error) {
+// the policy file; home gives the rules of homeRules; worktree is Options.Worktree.
+func (l *look) assemble(p *Policy, req *perm.Request, base *perm.Preset, own []string, home <-chan []perm.Rule, worktree string) (err error) {
 	repos := l.repos
 	p.Linked = repos.Outer
 	var many []string
@@ -256,7 +265,7 @@ func (l *look) assemble(p *Policy, req *perm.Request, base *perm.Preset, own []s
 	}
 	if base.Git {
 		p.Truncated, p.Sealed = repos.Truncated, append(many, repos.Unread...)
-		p.Rules = append(p.Rules, guard(repos, p.Sealed)...)
+		p.Rules = slices.Concat(p.Rules, guard(repos, p.Sealed), worktrees(worktree))
 	}
 	for _, c := range repos.Credentials {
 		p.Credentials = append(p.Credentials, c.Key+" in "+c.File)

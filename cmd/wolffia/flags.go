@@ -31,6 +31,7 @@ type boxFlags struct {
 	pullFlags
 	networkFlags
 	portFlags
+	worktreeFlags
 	runtime  string
 	platform string
 	mounts   []string
@@ -92,7 +93,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 	f.networkFlags.add(cmd)
 }
 
-// config makes a configuration of the flags.
+// config makes a configuration of the flags. The caller defers undo.
 func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, error) {
 	c := &runtime.SandboxConfig{
 		Name: f.name, Platform: f.platform, Rootfs: f.rootfs,
@@ -179,7 +180,9 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 		return nil, err
 	}
 	f.filterFlags.apply(c)
-	c.CopyOnWrite = f.cow
+	if f.ruleFlags.worktree, err = f.worktreeFlags.apply(ctx, a, c, f.cwd); err != nil {
+		return nil, err
+	}
 	if c.CodebasePath != "" {
 		f.links = f.links || c.Native()
 		p, err := f.ruleFlags.rules(ctx, a, c.CodebasePath)
@@ -298,6 +301,8 @@ type ruleFlags struct {
 	reveals []string
 	links   bool // warn of files with hard links out of the codebase
 
+	worktree string // see policy.Options.Worktree
+
 	// Of configuration files: preset and policy file where no flag names one, and whether
 	// that preset is the project's choice; the user's rules and the project's; and the paths
 	// of the files.
@@ -325,7 +330,7 @@ func (f *ruleFlags) given() bool {
 func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) (*policy.Policy, error) {
 	o := &policy.Options{
 		Preset: cmp.Or(f.preset, f.filePreset), File: cmp.Or(f.policy, f.filePolicy), StateDir: a.stateDir, CountLinks: f.links, Configs: f.configs,
-		Rules: f.own, Reveals: f.ownReveals, Project: f.project, ProjectReveals: f.projectReveals, ProjectPreset: f.projectPreset,
+		Worktree: f.worktree, Rules: f.own, Reveals: f.ownReveals, Project: f.project, ProjectReveals: f.projectReveals, ProjectPreset: f.projectPreset,
 	}
 	for _, l := range []struct {
 		flags []string

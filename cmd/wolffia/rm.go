@@ -61,7 +61,7 @@ func (a *app) remove(ctx context.Context, rt *local.Runtime, ref string, force b
 	case s.State == runtime.StateRunning:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is running: wolffia stop it first, or wolffia rm -f", s.ContainerName())
 	}
-	err = rt.Destroy(ctx, ref)
+	err = a.destroy(ctx, rt, ref)
 	if lost && err == nil {
 		a.warn("removed what was left of sandbox %s, whose state directory was lost", ref)
 	}
@@ -101,7 +101,7 @@ func (a *app) removeAll(ctx context.Context, force, yes bool) error {
 	}
 	var errs []error
 	for _, s := range all {
-		if err := rt.Destroy(ctx, s.ID); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+		if err := a.destroy(ctx, rt, s.ID); err != nil && !errors.Is(err, runtime.ErrNotFound) {
 			errs = append(errs, err)
 			continue
 		}

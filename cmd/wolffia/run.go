@@ -32,6 +32,7 @@ func (f *runFlags) add(a *app, cmd *cobra.Command) {
 	f.log.add(cmd)
 	a.addQuiet(cmd)
 	f.box.add(cmd)
+	f.box.worktreeFlags.add(cmd)
 	a.configured(cmd, &f.box.ruleFlags)
 }
 
@@ -84,6 +85,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	if len(args) == 0 && box.codebase == "" {
 		box.noCodebase = true // the image's own command works in a directory of the image
 	}
+	defer box.undo(cmd.Context(), a)
 	config, err := box.config(cmd.Context(), a)
 	if err != nil {
 		return err
@@ -103,7 +105,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	if err := f.log.open(config); err != nil {
 		return err
 	}
-	id, err := a.createAndStart(cmd.Context(), rt, config)
+	id, err := box.launch(cmd.Context(), a, rt, config)
 	if err != nil {
 		return err
 	}
@@ -123,7 +125,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
 	defer cancel()
 	written := errors.Join(ended(ctx, rt, id), f.log.write(ctx, a, rt, id))
-	err = rt.Destroy(ctx, id)
+	err = a.destroy(ctx, rt, id)
 	if errors.Is(err, runtime.ErrNotFound) { // it has ended by itself, and was swept up
 		err = nil
 	}
@@ -154,11 +156,12 @@ func (a *app) createCommand() *cobra.Command {
 				return err
 			}
 			box.links = true
+			defer box.undo(cmd.Context(), a)
 			config, err := box.config(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			id, err := a.createAndStart(cmd.Context(), rt, config)
+			id, err := box.launch(cmd.Context(), a, rt, config)
 			if err != nil {
 				return err
 			}
@@ -172,6 +175,7 @@ func (a *app) createCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	a.addQuiet(cmd)
 	box.add(cmd)
+	box.worktreeFlags.add(cmd)
 	a.configured(cmd, &box.ruleFlags)
 	return cmd
 }

@@ -173,12 +173,13 @@ in wolffia shell, also after a detach; any other sandbox stays.`,
 				}
 				id, ours = s.ID, s.Labels[labelShell] != ""
 			} else {
+				defer box.undo(cmd.Context(), a)
 				config, err := box.config(cmd.Context(), a)
 				if err != nil {
 					return err
 				}
 				config.Labels[labelShell] = "true"
-				if id, err = a.createAndStart(cmd.Context(), rt, config); err != nil {
+				if id, err = box.launch(cmd.Context(), a, rt, config); err != nil {
 					return err
 				}
 			}
@@ -191,7 +192,7 @@ in wolffia shell, also after a detach; any other sandbox stays.`,
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
 			defer cancel()
-			if derr := rt.Destroy(ctx, id); derr != nil {
+			if derr := a.destroy(ctx, rt, id); derr != nil {
 				return derr
 			}
 			return err
@@ -199,6 +200,7 @@ in wolffia shell, also after a detach; any other sandbox stays.`,
 	}
 	a.addQuiet(cmd)
 	box.add(cmd)
+	box.worktreeFlags.add(cmd)
 	a.configured(cmd, &box.ruleFlags)
 	return cmd
 }

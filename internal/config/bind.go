@@ -81,6 +81,7 @@ var bindings = map[string]binding{
 	"owner":        {because: "the service trusts it"},
 	"home":         {because: "a home may have another project's credentials"},
 	"volume":       {because: "a volume may be another project's"},
+	"worktree":     {because: "it makes branches and working trees in your repository"},
 	"publish":      {because: "other programs would take the project's server for one of this host"},
 	"expose":       {because: "a service of this host may trust whatever connects from it"},
 	"socket":       {path: mountPath, because: "the program behind it acts for you"},

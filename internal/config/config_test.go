@@ -145,6 +145,7 @@ func TestBindings(t *testing.T) {
 		{"audit", "", "audit: a", "may not set it, since the file is overwritten"},
 		{"home", "", "home: a", "may not set it"},
 		{"volume", "", "volume: [a:/b]", "may not set it"},
+		{"worktree", "", "worktree: b", "may not set it, since it makes branches"},
 		{"publish", "", "publish: ['1:2']", "may not set it, since other programs would take the project's server for one of this host"},
 		{"publish", "publish: ['1:2']", "publish: ['1:2']", "may not set it"},
 		{"publish", "allow: [publish]", "publish: ['1:2']", ok},

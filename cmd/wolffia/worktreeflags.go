@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/internal/hostgit"
+	"wolffia/local"
+	"wolffia/perm"
+	"wolffia/policy"
+	"wolffia/runtime"
+)
+
+// The labels of a sandbox with a working tree of its own: its branch, and the commit at which
+// wolffia has made the branch, if it has.
+const (
+	labelWorktree     = "wolffia.worktree"
+	labelWorktreeBase = "wolffia.worktree.base"
+)
+
+// worktreeFlags say whether the sandbox has a working tree of git of its own.
+type worktreeFlags struct {
+	branch string
+	made   *worktree // by apply; nil: none, or one that was there
+}
+
+func (f *worktreeFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.branch, "worktree", "", "work on BRANCH, made if it does not exist, in a working tree of its own; the rest of the codebase is read-only")
+}
+
+// A worktree is a working tree of git below policy.WorktreeDir of a codebase.
+type worktree struct {
+	codebase, branch string
+	base             string // the commit at which wolffia has made the branch; empty: it was there
+}
+
+func (w *worktree) name() string { return policy.WorktreeName(w.branch) }
+func (w *worktree) path() string { return filepath.Join(w.codebase, policy.WorktreeDir, w.name()) }
+
+// worktreeOf returns the working tree of a sandbox with these labels; nil: it has none.
+func worktreeOf(codebase string, labels map[string]string) *worktree {
+	if labels[labelWorktree] == "" {
+		return nil
+	}
+	return &worktree{codebase, labels[labelWorktree], labels[labelWorktreeBase]}
+}
+
+// apply makes the working tree for c, which has its codebase already, or takes the one that an
+// earlier sandbox has left, and returns its name. cwd is the value of --cwd.
+func (f *worktreeFlags) apply(ctx context.Context, a *app, c *runtime.SandboxConfig, cwd string) (name string, err error) {
+	if f.branch == "" {
+		return "", nil
+	}
+	codebase, err := realPath(c.CodebasePath)
+	switch {
+	case c.CodebasePath == "":
+		return "", runtime.Errorf(runtime.ErrInvalid, "--worktree %s: the sandbox has no codebase: leave --no-codebase out", f.branch)
+	case err != nil:
+		return "", nil // Create says what is wrong
+	case c.MountPoint == "":
+		c.MountPoint = codebase
+	case c.MountPoint != codebase:
+		return "", runtime.Errorf(runtime.ErrInvalid, "--worktree %s: git writes the codebase's path into the working tree, so it must appear inside at %s: leave --mount-point out", f.branch, codebase)
+	}
+	w := &worktree{codebase: codebase, branch: f.branch}
+	if err := a.unused(ctx, w); err != nil {
+		return "", err
+	}
+	made, err := w.add(ctx)
+	if err != nil {
+		return "", fmt.Errorf("--worktree %s: %w", f.branch, err)
+	}
+	if made {
+		f.made = w
+	}
+	if cwd == "" {
+		c.Cwd = w.path()
+	} else {
+		c.Cwd = inside(cwd, w.path())
+	}
+	c.Labels[labelWorktree] = w.branch
+	if w.base != "" {
+		c.Labels[labelWorktreeBase] = w.base
+	}
+	return w.name(), nil
+}
+
+// undo removes the working tree that apply has made, unless a sandbox has it.
+func (f *worktreeFlags) undo(ctx context.Context, a *app) {
+	if f.made == nil {
+		return
+	}
+	if err := f.made.remove(context.WithoutCancel(ctx)); err != nil {
+		a.warn("%s", printable(err.Error()))
+	}
+	f.made = nil
+}
+
+// unused returns an error if a sandbox has the working tree.
+func (a *app) unused(ctx context.Context, w *worktree) error {
+	rt, err := a.open("")
+	if err != nil {
+		return err
+	}
+	all, err := rt.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if other := worktreeOf(s.CodebasePath, s.Labels); other != nil && other.path() == w.path() {
+			return runtime.Errorf(runtime.ErrConflict, "--worktree %s: sandbox %s has it: take another branch, or wolffia rm %s", w.branch, s.ContainerName(), s.ContainerName())
+		}
+	}
+	return nil
+}
+
+// add makes the working tree, and the branch if there is none. made is false if an earlier sandbox
+// has left the working tree.
+func (w *worktree) add(ctx context.Context) (made bool, err error) {
+	repo, err := hostgit.Open(ctx, w.codebase)
+	if err != nil {
+		return false, err
+	}
+	if _, err := repo.Run(ctx, "check-ref-format", "refs/heads/"+w.branch); err != nil || strings.HasPrefix(w.branch, "-") {
+		return false, runtime.Errorf(runtime.ErrInvalid, "%q cannot be the name of a branch: see git check-ref-format --help", w.branch)
+	}
+	list, err := repo.Run(ctx, "worktree", "list", "--porcelain")
+	if err != nil {
+		return false, err
+	}
+	if at, known := branchAt(list, w.path()); known {
+		_, err := os.Lstat(w.path())
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // somebody has removed the directory only
+			if _, err := repo.Run(ctx, "worktree", "remove", "--force", "--force", w.path()); err != nil {
+				return false, err
+			}
+		case at == w.branch:
+			return false, nil
+		default:
+			return false, runtime.Errorf(runtime.ErrConflict, "%s is there already, for branch %q: git worktree remove %s", w.path(), at, w.path())
+		}
+	}
+	args := []string{"worktree", "add", "--quiet", w.path(), w.branch}
+	if _, err := repo.Run(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch); err != nil {
+		if w.base, err = repo.Run(ctx, "rev-parse", "--verify", "HEAD^{commit}"); err != nil {
+			return false, runtime.Errorf(runtime.ErrInvalid, "the repository has no commit to begin a branch at: make one")
+		}
+		args = []string{"worktree", "add", "--quiet", "--no-track", "-b", w.branch, w.path(), w.base}
+	}
+	dir := filepath.Dir(w.path())
+	if err := makeWorktreeDir(dir); err != nil {
+		return false, err
+	}
+	if _, err = repo.Run(ctx, args...); err != nil {
+		removeWorktreeDir(dir)
+		return false, err
+	}
+	return true, nil
+}
+
+// makeWorktreeDir makes the directory of working trees, with the file that has git ignore it. The
+// file also keeps sandboxes from replacing the directory.
+func makeWorktreeDir(dir string) error {
+	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	opened, err := root.Stat(".")
+	if err != nil {
+		return err
+	}
+	is := func() bool { // also before, since a repository can have a link of that name
+		named, err := os.Lstat(dir)
+		return err == nil && os.SameFile(named, opened)
+	}
+	if !is() {
+		return runtime.Errorf(runtime.ErrConflict, "%s is a link: remove it", dir)
+	}
+	f, err := root.OpenFile(".gitignore", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err == nil {
+		_, err = f.WriteString("*\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if !is() {
+		return runtime.Errorf(runtime.ErrConflict, "%s was replaced: try again", dir)
+	}
+	return nil
+}
+
+// removeWorktreeDir removes the directory of working trees if it has none.
+func removeWorktreeDir(dir string) {
+	names, err := os.ReadDir(dir)
+	if err != nil || len(names) != 1 || names[0].Name() != ".gitignore" {
+		return
+	}
+	_ = os.Remove(filepath.Join(dir, ".gitignore"))
+	_ = os.Remove(dir) // another wolffia may have made a working tree in it meanwhile
+}
+
+// branchAt finds the working tree at a path in the answer of git worktree list --porcelain, and
+// returns its branch; empty: none.
+func branchAt(list, dir string) (branch string, known bool) {
+	for entry := range strings.SplitSeq(list, "\n\n") {
+		lines := strings.Split(entry, "\n")
+		if lines[0] != "worktree "+dir {
+			continue
+		}
+		for _, line := range lines {
+			if name, is := strings.CutPrefix(line, "branch refs/heads/"); is {
+				return name, true
+			}
+		}
+		return "", true
+	}
+	return "", false
+}
+
+// remove removes the working tree with all that is in it, and the branch if wolffia has made it
+// and nothing was committed to it. The sandbox must have ended.
+func (w *worktree) remove(ctx context.Context) error {
+	repo, err := hostgit.Open(ctx, w.codebase)
+	if err != nil {
+		return err
+	}
+	// Twice: a lock is no reason to keep a working tree of a sandbox.
+	if _, err := repo.Run(ctx, "worktree", "remove", "--force", "--force", w.path()); err != nil {
+		return err
+	}
+	removeWorktreeDir(filepath.Dir(w.path()))
+	if w.base == "" {
+		return nil
+	}
+	tip, err := repo.Run(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+w.branch)
+	if err != nil || tip != w.base {
+		return nil // the sandbox has removed it, or it has commits
+	}
+	_, err = repo.Run(ctx, "update-ref", "-d", "refs/heads/"+w.branch, w.base)
+	return err
+}
+
+// launch creates and starts the sandbox that the flags describe, which then has the working tree.
+func (f *boxFlags) launch(ctx context.Context, a *app, rt *local.Runtime, config *runtime.SandboxConfig) (id string, err error) {
+	if id, err = a.createAndStart(ctx, rt, config); err == nil {
+		f.worktreeFlags.made = nil
+	}
+	return id, err
+}
+
+// destroy destroys a sandbox, and then its working tree if nothing is lost by that.
+func (a *app) destroy(ctx context.Context, rt *local.Runtime, ref string) error {
+	var w *worktree
+	if s, err := rt.Get(ctx, ref); err == nil {
+		w = worktreeOf(s.CodebasePath, s.Labels)
+	}
+	if err := rt.Destroy(ctx, ref); err != nil || w == nil {
+		return err
+	}
+	return a.endWorktree(ctx, w)
+}
+
+// endWorktree removes the working tree of a sandbox that was destroyed, unless something in it
+// is not committed, and says what is left.
+func (a *app) endWorktree(ctx context.Context, w *worktree) error {
+	if _, err := os.Lstat(w.path()); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	state, err := a.worktreeState(ctx, w)
+	if err != nil {
+		return fmt.Errorf("the working tree %s stays: %w", w.path(), err)
+	}
+	if state != "" {
+		a.warn("the working tree stays, since it has what is not committed: look with git -C %s status, take it up again with --worktree %s, remove it with git worktree remove --force %s",
+			shellWord(w.path()), shellWord(w.branch), shellWord(w.path()))
+		return nil
+	}
+	return w.remove(ctx)
+}
+
+// worktreeState returns what git status says of a working tree, empty if all is committed on a
+// branch. It asks in a sandbox: what is in the working tree could lead git elsewhere.
+func (a *app) worktreeState(ctx context.Context, w *worktree) (string, error) {
+	rt, err := a.open("")
+	if err != nil {
+		return "", err
+	}
+	// All can be seen, so that what the rules of the sandbox hid counts too.
+	rules, err := policy.For(ctx, w.codebase, &policy.Options{
+		Preset: "read-only", Reveals: []perm.Rule{{Pattern: "**", Level: perm.Read}}, StateDir: a.stateDir,
+	})
+	if err != nil {
+		return "", err
+	}
+	box, err := runtime.Launch(ctx, rt, &runtime.SandboxConfig{
+		CodebasePath: w.codebase, MountPoint: w.codebase, Cwd: w.path(), Permissions: rules.Rules, BoundToCaller: true,
+		Env: map[string]string{"GIT_OPTIONAL_LOCKS": "0"},
+	})
+	if err != nil {
+		return "", err
+	}
+	defer box.Destroy(context.WithoutCancel(ctx))
+	res, err := box.Exec(ctx, "sh", "-c", "git symbolic-ref -q HEAD >/dev/null || echo detached; git status --porcelain --untracked-files=normal || echo unknown")
+	if err != nil {
+		return "", err
+	}
+	return string(res.Stdout), nil
+}

@@ -1,0 +1,42 @@
+package policy
+
+import (
+	"strings"
+
+	"wolffia/perm"
+)
+
+// WorktreeDir is the directory, at the top of a codebase, with the working trees of git that
+// sandboxes have to themselves. A sandbox can change only its own there: so nothing that a
+// sandbox does can lead the host's git elsewhere when it makes one, or removes one.
+const WorktreeDir = ".wolffia"
+
+// WorktreeName returns the name below WorktreeDir of the working tree for a branch. Two branches
+// may have one name: what is not a letter or digit of ASCII, a dot, "_" or "-" becomes a "-".
+func WorktreeName(branch string) string {
+	return "worktree-" + strings.Map(func(r rune) rune {
+		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", r) {
+			return r
+		}
+		return '-'
+	}, branch)
+}
+
+// otherWorktrees is the source of the rule for WorktreeDir.
+const otherWorktrees = "working trees of other sandboxes"
+
+// worktrees returns the rules for what is in WorktreeDir and, if own is not empty, those that keep
+// a sandbox to its own working tree there and to git's files. The directory itself can then be
+// neither removed, since it has a file, nor renamed, since the rules below it would be others.
+func worktrees(own string) []perm.Rule {
+	others := perm.Rule{
+		Pattern: "/" + WorktreeDir + "/*", Except: own, Level: perm.Read, AtMost: true,
+		Priority: perm.PrioritySecret, Source: otherWorktrees,
+	}
+	if own == "" {
+		return []perm.Rule{others}
+	}
+	rest := others
+	rest.Pattern, rest.Except, rest.Source = "/*", "{.git,"+WorktreeDir+"}", "the sandbox's own working tree is elsewhere"
+	return []perm.Rule{others, rest}
+}
