@@ -44,7 +44,7 @@ var allow = map[string][]string{
 	"image/store":                     {"runtime", "internal/*"},
 	"fusefs":                          {"perm", "fusefs/cow", "internal/beneath", "internal/fusermount", "internal/gitguard"},
 	"fusefs/audit":                    {"perm"},
-	"fusefs/cow":                      {"perm", "runtime", "internal/beneath", "internal/gitguard", "internal/rmtree", "internal/step"},
+	"fusefs/cow":                      {"perm", "internal/beneath", "internal/gitguard"},
 	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/beneath", "internal/boot", "internal/statedir", "internal/step"},
 	"guest":                           {"wire", "session", "internal/proc", "internal/coredump", "internal/rawsock"},
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
