@@ -83,6 +83,22 @@ func (r *Repo) Run(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
+// Has reports whether the repository has a commit.
+func (r *Repo) Has(ctx context.Context, commit string) bool {
+	_, err := r.Run(ctx, "cat-file", "-e", commit+"^{commit}")
+	return err == nil
+}
+
+// Known returns the objects that branches and tags are at, as git rev-list --stdin excludes them: one on a
+// line, after a ^.
+func (r *Repo) Known(ctx context.Context) (string, error) {
+	list, err := r.Run(ctx, "for-each-ref", "--format=^%(objectname)", "refs/heads", "refs/tags", "refs/remotes")
+	if list != "" {
+		list += "\n"
+	}
+	return list, err
+}
+
 // environ returns the environment of git: the caller's without what leads git elsewhere or has it
 // execute something, and without questions.
 func environ(all []string) (env []string) {

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"wolffia/internal/excerpt"
+	"wolffia/internal/hostgit"
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+// maxBundle bounds the bytes of a bundle of commits that a sandbox makes.
+const maxBundle = 4 << 30
+
+// A ref is a branch in a sandbox's repository, or HEAD, with its whole name.
+type ref struct {
+	name, commit string
+	to           string // the branch of the host's that it becomes
+}
+
+// applyGit fetches the commits of a sandbox: those of all its branches as wolffia/SANDBOX/BRANCH, or those
+// of what it is at as one branch. Git inside makes a bundle, which the host's git checks.
+func (a *app) applyGit(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, branch string, dry bool) error {
+	repo, err := hostgit.Open(ctx, s.CodebasePath)
+	if err != nil {
+		return err
+	}
+	if s.State != runtime.StateRunning {
+		if err := rt.Start(ctx, s.ID); err != nil {
+			return err
+		}
+		defer func() { _ = rt.Stop(context.WithoutCancel(ctx), s.ID) }()
+	}
+	inside, err := refsOf(ctx, rt, s)
+	if err != nil {
+		return err
+	}
+	wanted, err := wantedRefs(ctx, repo, s.ContainerName(), branch, inside)
+	if err != nil {
+		return err
+	}
+	if len(wanted) == 0 {
+		if !a.quiet {
+			fmt.Fprintln(a.err, "wolffia: no commits inside that the host does not have")
+		}
+		return nil
+	}
+	switch {
+	case dry:
+	case repo.Has(ctx, wanted[0].commit): // only with a name for the branch
+		_, err = repo.Run(ctx, "branch", "--no-track", branch, wanted[0].commit)
+	default:
+		err = a.fetch(ctx, rt, s, repo, wanted)
+	}
+	if err != nil {
+		return err
+	}
+	for _, r := range wanted {
+		fmt.Fprintf(a.out, "%s\t%s\n", strings.TrimPrefix(r.to, "refs/heads/"), r.commit)
+	}
+	return nil
+}
+
+// wantedRefs returns what of the refs inside is to be fetched. Of allBranches those are the ones with
+// commits that the host does not have.
+func wantedRefs(ctx context.Context, repo *hostgit.Repo, sandbox, branch string, inside []ref) (wanted []ref, err error) {
+	for _, r := range inside {
+		short := strings.TrimPrefix(r.name, "refs/heads/")
+		r.to = "refs/heads/wolffia/" + sandbox + "/" + short
+		if branch != allBranches {
+			r.to = "refs/heads/" + branch
+		}
+		isHead, onBranch := r.name == "HEAD", slices.ContainsFunc(inside, func(b ref) bool { return b.name != "HEAD" && b.commit == r.commit })
+		switch {
+		case branch != allBranches && !isHead, branch == allBranches && (isHead && onBranch || repo.Has(ctx, r.commit)):
+			continue
+		}
+		if _, err := repo.Run(ctx, "check-ref-format", r.to); err != nil {
+			return nil, runtime.Errorf(runtime.ErrInvalid, "%q cannot be the name of a branch: name another with --git=BRANCH", strings.TrimPrefix(r.to, "refs/heads/"))
+		}
+		wanted = append(wanted, r)
+	}
+	return wanted, nil
+}
+
+// fetch has git inside make a bundle of refs, and the host's git check and take it.
+func (a *app) fetch(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, repo *hostgit.Repo, wanted []ref) (err error) {
+	known, err := repo.Known(ctx)
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp("", "wolffia-bundle-") // for us alone
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
+	args := []string{"-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no", file.Name()}
+	names := ""
+	for _, r := range wanted {
+		names += r.name + "\n"
+		spec := r.name + ":" + r.to
+		if strings.HasPrefix(r.to, "refs/heads/wolffia/") {
+			spec = "+" + spec // the name is the sandbox's
+		}
+		args = append(args, spec)
+	}
+	err = errors.Join(bundle(ctx, rt, s, names+known, file), file.Close())
+	if err != nil {
+		return fmt.Errorf("bundle the commits inside: %w", err)
+	}
+	if _, err := repo.Run(ctx, args...); err != nil {
+		return err
+	}
+	for _, r := range wanted {
+		if !repo.Has(ctx, r.commit) {
+			return runtime.Errorf(runtime.ErrConflict, "the sandbox moved a branch meanwhile: try again")
+		}
+	}
+	return nil
+}
+
+// bundle writes the bundle that git inside makes of revisions, one on a line (git-bundle(1)).
+func bundle(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, revisions string, to io.Writer) (err error) {
+	p, err := rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{
+		Command: append(slices.Clone(gitCommand), "bundle", "create", "--quiet", "-", "--ignore-missing", "--stdin"), Cwd: s.MountPoint, Stdin: true,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	go func() { // ends with the process
+		_, _ = io.WriteString(p.Stdin(), revisions)
+		_ = p.Stdin().Close()
+	}()
+	said := excerpt.New(4096, 1024)
+	done := make(chan struct{})
+	go func() { // ends with the process
+		defer close(done)
+		_, _ = io.Copy(said, p.Stderr())
+	}()
+	n, err := io.Copy(to, io.LimitReader(p.Stdout(), maxBundle))
+	switch {
+	case err != nil:
+		return err
+	case n == maxBundle:
+		return runtime.Errorf(runtime.ErrInvalid, "it has more than %d bytes", int64(maxBundle))
+	}
+	exit, err := p.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	<-done
+	if exit.Code != 0 {
+		text, _ := said.Result()
+		return fmt.Errorf("git bundle inside: exit code %d: %s", exit.Code, printable(string(text)))
+	}
+	return nil
+}
+
+// commitsOf returns how many commits the sandbox's branches and HEAD have that the host does not have. It
+// counts up to 1000.
+func commitsOf(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) (int, error) {
+	repo, err := hostgit.Open(ctx, s.CodebasePath)
+	if err != nil {
+		return 0, err
+	}
+	refs, err := refsOf(ctx, rt, s)
+	if err != nil {
+		return 0, err
+	}
+	if !slices.ContainsFunc(refs, func(r ref) bool { return !repo.Has(ctx, r.commit) }) {
+		return 0, nil
+	}
+	in, err := repo.Known(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range refs {
+		in += r.commit + "\n"
+	}
+	out, err := gitInside(ctx, rt, s, in, 64, "rev-list", "--count", "--max-count=1000", "--ignore-missing", "--stdin")
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(out))
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("git inside counts commits as %q", out)
+	}
+	return n, nil
+}
+
+// refsOf returns the branches of a sandbox's repository and its HEAD, as git inside says.
+func refsOf(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) (refs []ref, err error) {
+	out, err := gitInside(ctx, rt, s, "", 8<<20, "show-ref", "--head", "--heads")
+	if err != nil {
+		return nil, fmt.Errorf("branches inside: %w", err)
+	}
+	for line := range strings.Lines(out) {
+		commit, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if !ok || !isHash(commit) || name != "HEAD" && !strings.HasPrefix(name, "refs/heads/") || strings.ContainsAny(name, ":\x00") {
+			return nil, fmt.Errorf("git inside names a branch as %q", line)
+		}
+		refs = append(refs, ref{name: name, commit: commit})
+	}
+	return refs, nil
+}
+
+// isHash reports whether s is the name of an object.
+func isHash(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// gitCommand begins a command of git inside.
+var gitCommand = []string{"git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"}
+
+// gitInside runs git in a sandbox that runs, at the top of its codebase, and returns what it prints: at
+// most the given number of bytes.
+func gitInside(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, in string, most int, args ...string) (string, error) {
+	res, err := rt.Exec(ctx, s.ID, &runtime.ExecRequest{
+		Command: append(slices.Clone(gitCommand), args...), Cwd: s.MountPoint, Stdin: strings.NewReader(in), MaxOutput: most, Timeout: gitLimit,
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case res.ExitCode != 0:
+		return "", fmt.Errorf("git %s inside: exit code %d: %s", args[0], res.ExitCode, printable(string(res.Stderr)))
+	case res.Truncated():
+		return "", fmt.Errorf("git %s inside prints more than %d bytes", args[0], most)
+	}
+	return string(res.Stdout), nil
+}
+
+// gitLimit is how long a command of git inside may take.
+const gitLimit = time.Minute

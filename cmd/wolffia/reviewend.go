@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+// The values of run --apply.
+const (
+	applyAsk       = "ask"
+	applyOnSuccess = "on-success"
+	applyAlways    = "always"
+	applyNever     = "never"
+)
+
+// reviewFlags say what becomes of the changes at the end of run --cow.
+type reviewFlags struct{ apply string }
+
+func (f *reviewFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.apply, "apply", applyAsk, "with --cow, what becomes of the changes: on-success, always or never apply them; ask: at a terminal. What is not applied is kept")
+}
+
+func (f *reviewFlags) check(copied bool) error {
+	if !slices.Contains([]string{applyAsk, applyOnSuccess, applyAlways, applyNever}, f.apply) {
+		return runtime.Errorf(runtime.ErrInvalid, "--apply %q: it must be ask, on-success, always or never", f.apply)
+	}
+	if f.apply != applyAsk && !copied {
+		return runtime.Errorf(runtime.ErrInvalid, "--apply %s: without --cow a command changes the codebase itself: add --cow", f.apply)
+	}
+	return nil
+}
+
+// asks reports whether the user can be asked.
+func (a *app) asks() bool {
+	return term.IsTerminal(int(a.in.Fd())) && term.IsTerminal(int(a.err.Fd()))
+}
+
+// review decides what becomes of the changes of a sandbox of run whose command has ended, as
+// failed or not, and reports whether the sandbox is to be kept, since it has changes that were
+// neither applied nor discarded.
+func (a *app) review(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, f *reviewFlags, failed bool) (keep bool, err error) {
+	all, err := rt.Changes(ctx, s.ID, runtime.ChangesOptions{Lines: true})
+	if err != nil {
+		return true, err
+	}
+	shown, git := withoutGit(all)
+	if len(shown) == 0 && !git {
+		return false, nil
+	}
+	if len(shown) > 0 {
+		fmt.Fprintf(a.err, "wolffia: %s\n", countText(shown))
+	}
+	commits := 0
+	if git {
+		if commits, err = commitsOf(ctx, rt, s); err != nil {
+			a.warn("%s", printable(err.Error()))
+			commits = 1 // nothing is lost by keeping the sandbox
+		}
+		if commits == 0 && len(shown) == 0 {
+			return false, nil // git has refreshed its index
+		}
+		if commits > 0 {
+			fmt.Fprintf(a.err, "wolffia: commits inside that the host does not have: %d; to take them: wolffia apply --git %s\n", commits, s.ID)
+		}
+	}
+	choice := f.apply
+	if choice == applyOnSuccess {
+		choice = applyAlways
+		if failed {
+			choice = applyNever
+		}
+	}
+	if choice == applyAsk && len(shown) > 0 && a.asks() {
+		return a.askReview(ctx, rt, s, shown, commits > 0)
+	}
+	if choice == applyAlways && len(shown) > 0 {
+		res, err := rt.Apply(ctx, s.ID, runtime.ApplyOptions{})
+		if err = a.applied(s, res, false, err); err != nil {
+			a.kept(s)
+			return true, err
+		}
+		left, _ := withoutGit(res.Left)
+		if keep = len(left) > 0 || commits > 0; keep {
+			a.kept(s)
+		}
+		return keep, nil
+	}
+	a.summarize(shown)
+	a.kept(s)
+	return true, nil
+}
+
+// summarize prints the first of the changes.
+func (a *app) summarize(all []runtime.Change) {
+	const most = 20
+	w := bufio.NewWriter(a.err)
+	printNames(w, all[:min(most, len(all))])
+	if len(all) > most {
+		fmt.Fprintf(w, "... and %d more\n", len(all)-most)
+	}
+	_ = w.Flush()
+}
+
+// kept says how to come back to a sandbox with changes.
+func (a *app) kept(s *runtime.Sandbox) {
+	fmt.Fprintf(a.err, "wolffia: the changes are kept in sandbox %[1]s: wolffia diff %[1]s; apply %[1]s; discard %[1]s; rm %[1]s\n", s.ID)
+}
+
+// askReview asks what becomes of the changes.
+func (a *app) askReview(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, all []runtime.Change, commits bool) (keep bool, err error) {
+	a.summarize(all)
+	lines := newLines(a)
+	for {
+		fmt.Fprint(a.err, "Apply them? [a]pply all, [c]hoose, show the [d]iff, [k]eep for later, discard [x]: ")
+		answer, err := lines.read(ctx)
+		if err != nil { // the end of the input, or a signal
+			fmt.Fprintln(a.err)
+			a.kept(s)
+			return true, nil
+		}
+		switch answer {
+		case "a", "apply", "c", "choose":
+			var paths []string
+			if answer[0] == 'c' {
+				if paths, err = a.choose(ctx, rt, s, all, lines); err != nil || len(paths) == 0 {
+					continue
+				}
+			}
+			res, err := rt.Apply(ctx, s.ID, runtime.ApplyOptions{Paths: paths})
+			if err = a.applied(s, res, false, err); err != nil && res == nil {
+				a.kept(s)
+				return true, err
+			}
+			rest, err := rt.Changes(ctx, s.ID, runtime.ChangesOptions{Lines: true})
+			if err != nil {
+				return true, err
+			}
+			if all, _ = withoutGit(rest); len(all) == 0 {
+				if commits {
+					a.kept(s)
+				}
+				return commits, nil
+			}
+			fmt.Fprintf(a.err, "wolffia: left: %s\n", countText(all))
+		case "d", "diff":
+			if err := a.diff(ctx, rt, s.ID, nil, &diffFlags{color: "auto"}); err != nil {
+				a.warn("%s", printable(err.Error()))
+			}
+		case "k", "keep":
+			a.kept(s)
+			return true, nil
+		case "x", "discard":
+			if commits {
+				fmt.Fprintln(a.err, "wolffia: the sandbox stays, since it has commits: wolffia apply --git, or wolffia rm")
+				_, err := rt.Discard(ctx, s.ID, pathsOf(all))
+				return true, err
+			}
+			return false, nil
+		}
+	}
+}
+
+func pathsOf(all []runtime.Change) (paths []string) {
+	for i := range all {
+		paths = append(paths, all[i].Path)
+	}
+	return paths
+}
+
+// choose asks for each change whether it is to be applied, and returns the paths of those.
+func (a *app) choose(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, all []runtime.Change, lines *lines) (paths []string, err error) {
+	for i := range all {
+		c := &all[i]
+		for asked := false; !asked; {
+			why := ""
+			if t := trouble(c); t != "" {
+				why = " (" + printable(t) + ")"
+			}
+			fmt.Fprintf(a.err, "%s %s +%d -%d%s? [y]es, [n]o, [d]iff, [q]uit: ", letters[c.Kind], shownPath(c), c.Added, c.Deleted, why)
+			answer, err := lines.read(ctx)
+			if err != nil {
+				return nil, err
+			}
+			switch answer {
+			case "y", "yes":
+				paths, asked = append(paths, c.Path), true
+			case "n", "no":
+				asked = true
+			case "d", "diff":
+				if err := a.diff(ctx, rt, s.ID, []string{c.Path}, &diffFlags{color: "auto", noPager: true}); err != nil {
+					a.warn("%s", printable(err.Error()))
+				}
+			case "q", "quit":
+				return paths, nil
+			}
+		}
+	}
+	return paths, nil
+}
+
+// lines are the answers of the user.
+type lines struct {
+	next chan string // closed at the end of the input
+}
+
+// newLines begins to read answers; it ends with the program.
+func newLines(a *app) *lines {
+	l := &lines{make(chan string)}
+	go func() {
+		defer close(l.next)
+		for s := bufio.NewScanner(a.in); s.Scan(); {
+			l.next <- strings.ToLower(strings.TrimSpace(s.Text()))
+		}
+	}()
+	return l
+}
+
+// read returns the next answer, in lower case.
+func (l *lines) read(ctx context.Context) (string, error) {
+	select {
+	case said, ok := <-l.next:
+		if !ok {
+			return "", context.Canceled
+		}
+		return said, nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
