@@ -177,12 +177,15 @@ func join(dir, name string) string {
 func isGit(name string) bool { return strings.EqualFold(name, ".git") }
 
 // gitChanged reports whether the sandbox has changed a git directory, or something in it but its index, which git
-// status writes.
+// status writes. Pin has recorded what it has copied.
 func (p *plan) gitChanged(e *entry, host string) bool {
-	if e.object.isDir() && e.half == Merged {
+	if e.object.isDir() {
 		return slices.ContainsFunc(e.children, func(c *entry) bool {
 			return c.name != "index" && p.gitChanged(c, join(host, c.name))
 		})
+	}
+	if e.object.isLink() {
+		return false // git has made none for years
 	}
 	rec, known := p.records[host]
 	return !known || !e.object.isFile() || rec.Type != unix.S_IFREG || int64(e.object.Size) != rec.Size || e.object.mtime() != rec.Mtime
