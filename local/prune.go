@@ -35,6 +35,7 @@ type facts struct {
 	expiresAt  time.Time // zero: it has no time to live
 	bound      bool      // to its caller
 	callerGone bool      // which never started it
+	copied     bool      // it has changes that are not the codebase's
 }
 
 // stuckLimit is how long after its deadline a sandbox may run before its shim counts as
@@ -55,11 +56,11 @@ func (f *facts) reapable(now time.Time) reason {
 		return ""
 	case f.expired != "":
 		return reason(f.expired)
-	case f.bound && (f.state != runtime.StateCreated || f.callerGone):
+	case f.bound && (f.state != runtime.StateCreated && !f.copied || f.callerGone):
 		return whyUnbound
-	case f.state == runtime.StateDead:
+	case f.state == runtime.StateDead && !f.copied:
 		return whyDead
-	case f.state == runtime.StateStopped:
+	case f.state == runtime.StateStopped, f.state == runtime.StateDead: // its changes are kept
 		return whyStopped
 	}
 	return ""
@@ -98,6 +99,7 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 		return nil, err
 	}
 	f.state, f.expired, f.expiresAt, f.bound = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.BoundToCaller
+	f.copied = c.CopyOnWrite
 	if f.bound && f.state == runtime.StateCreated {
 		lives, err := box.HasCaller()
 		f.callerGone = !lives && err == nil

@@ -38,6 +38,10 @@ func TestReapable(t *testing.T) {
 		{"bound, runs", facts{state: running, bound: true, callerGone: true}, ""},
 		{"bound, stopped", facts{state: stopped, bound: true}, whyUnbound},
 		{"bound, dead", facts{state: dead, bound: true}, whyUnbound},
+		{"bound, stopped, with changes", facts{state: stopped, bound: true, copied: true}, whyStopped},
+		{"bound, dead, with changes", facts{state: dead, bound: true, copied: true}, whyStopped},
+		{"bound, never started, with changes", facts{state: created, bound: true, copied: true, callerGone: true}, whyUnbound},
+		{"dead, with changes", facts{state: dead, copied: true}, whyStopped},
 		{"bound, its time over", facts{state: stopped, bound: true, expired: runtime.ExpiredTTL, expiresAt: now}, whyTTL},
 	} {
 		if got := tt.is.reapable(now); got != tt.want {

@@ -44,6 +44,9 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := unbind(box, c); err != nil {
+		return err
+	}
 	life, err := unexpired(box, c)
 	if err != nil {
 		return err
@@ -109,6 +112,19 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) (err error) {
 		s.alive.put(box.ID(), d.takeHold())
 	}
 	return nil
+}
+
+// unbind gives up that a sandbox ends with its caller, if that has ended and the sandbox's changes were kept. The
+// caller holds the sandbox's lock.
+func unbind(box *statedir.Box, c *statedir.Config) error {
+	if !c.BoundToCaller || !c.CopyOnWrite {
+		return nil
+	}
+	if state, _, err := box.Rest(); err != nil || state == runtime.StateCreated {
+		return err
+	}
+	c.BoundToCaller = false
+	return box.SetConfig(c)
 }
 
 // limits returns how the limits of a sandbox are to be kept, nil if there are none to keep,

@@ -82,7 +82,8 @@ type SandboxConfig struct {
 	Resources Resources `json:"resources,omitzero"`
 	// Docker is configuration for the runtime docker only; nil is the default.
 	Docker *DockerConfig `json:"docker,omitempty"`
-	// BoundToCaller destroys the sandbox when the process that started it ends, in any way.
+	// BoundToCaller destroys the sandbox when the process that started it ends, in any way. With
+	// CopyOnWrite it only stops it, and a later Start binds it to no process.
 	BoundToCaller bool `json:"boundToCaller,omitempty"`
 	// TTL is how long the sandbox lives from Create on, whether it runs or not;
 	// see [Renewer]. 0 means until it is destroyed.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,16 @@ func (a *app) asks() bool {
 // review decides what becomes of the changes of a sandbox of run whose command has ended, as
 // failed or not, and reports whether the sandbox is to be kept, since it has changes that were
 // neither applied nor discarded.
-func (a *app) review(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, f *reviewFlags, failed bool) (keep bool, err error) {
+func (a *app) review(ctx context.Context, rt *local.Runtime, id string, f *reviewFlags, failed bool) (keep bool, err error) {
+	asking := ctx
+	ctx = context.WithoutCancel(ctx)
+	s, err := rt.Get(ctx, id)
+	if errors.Is(err, runtime.ErrNotFound) {
+		return false, nil // its lifetime is over
+	}
+	if err != nil {
+		return true, err
+	}
 	all, err := rt.Changes(ctx, s.ID, runtime.ChangesOptions{Lines: true})
 	if err != nil {
 		return true, err
@@ -80,7 +90,7 @@ func (a *app) review(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox,
 		}
 	}
 	if choice == applyAsk && len(shown) > 0 && a.asks() {
-		return a.askReview(ctx, rt, s, shown, commits > 0)
+		return a.askReview(asking, rt, s, shown, commits > 0)
 	}
 	if choice == applyAlways && len(shown) > 0 {
 		res, err := rt.Apply(ctx, s.ID, runtime.ApplyOptions{})
@@ -118,10 +128,11 @@ func (a *app) kept(s *runtime.Sandbox) {
 // askReview asks what becomes of the changes.
 func (a *app) askReview(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, all []runtime.Change, commits bool) (keep bool, err error) {
 	a.summarize(all)
-	lines := newLines(a)
+	lines, asking := newLines(a), ctx
+	ctx = context.WithoutCancel(ctx)
 	for {
 		fmt.Fprint(a.err, "Apply them? [a]pply all, [c]hoose, show the [d]iff, [k]eep for later, discard [x]: ")
-		answer, err := lines.read(ctx)
+		answer, err := lines.read(asking)
 		if err != nil { // the end of the input, or a signal
 			fmt.Fprintln(a.err)
 			a.kept(s)
@@ -131,7 +142,7 @@ func (a *app) askReview(ctx context.Context, rt *local.Runtime, s *runtime.Sandb
 		case "a", "apply", "c", "choose":
 			var paths []string
 			if answer[0] == 'c' {
-				if paths, err = a.choose(ctx, rt, s, all, lines); err != nil || len(paths) == 0 {
+				if paths, err = a.choose(asking, rt, s, all, lines); err != nil || len(paths) == 0 {
 					continue
 				}
 			}

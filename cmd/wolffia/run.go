@@ -22,6 +22,7 @@ type runFlags struct {
 	stdin, tty bool
 	asJSON     bool
 	log        auditFlags
+	review     reviewFlags
 }
 
 func (f *runFlags) add(a *app, cmd *cobra.Command) {
@@ -30,6 +31,7 @@ func (f *runFlags) add(a *app, cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.stdin, "interactive", "i", false, "pass standard input also if it is not a terminal")
 	cmd.Flags().BoolVarP(&f.tty, "tty", "t", false, "give the command our terminal (default: if standard input and output are one)")
 	f.log.add(cmd)
+	f.review.add(cmd)
 	a.addQuiet(cmd)
 	f.box.add(cmd)
 	f.box.worktreeFlags.add(cmd)
@@ -91,6 +93,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 		return err
 	}
 	config.BoundToCaller = true
+	if err := f.review.check(config.CopyOnWrite); err != nil {
+		return err
+	}
 	if len(args) == 0 {
 		args = box.command
 	}
@@ -125,6 +130,14 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
 	defer cancel()
 	written := errors.Join(ended(ctx, rt, id), f.log.write(ctx, a, rt, id))
+	if config.CopyOnWrite {
+		keep, err := a.review(cmd.Context(), rt, id, &f.review, end != nil)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit) // the user has thought
+		defer cancel()
+		if written = errors.Join(written, err); keep {
+			return errors.Join(end, written, rt.Stop(ctx, id))
+		}
+	}
 	err = a.destroy(ctx, rt, id)
 	if errors.Is(err, runtime.ErrNotFound) { // it has ended by itself, and was swept up
 		err = nil

@@ -70,8 +70,8 @@ func openCopied(b *boot.Params, root int) (c *copied, err error) {
 	return c, err
 }
 
-// begin gives the upper layer's root, as long as it is empty, the mode and the times of the codebase, which
-// the sandbox sees.
+// begin prepares the upper layer as long as it is empty: its root has the mode and the times of the codebase, which the
+// sandbox sees, and the codebase's repository is pinned.
 func (c *copied) begin(root int) error {
 	if names, _ := c.upper.Readdirnames(1); len(names) > 0 {
 		return nil
@@ -84,9 +84,12 @@ func (c *copied) begin(root int) error {
 	if err := unix.Fchmod(fd, st.Mode&0o777|0o700); err != nil {
 		return err
 	}
-	return unix.Futimes(fd, []unix.Timeval{
+	if err := unix.Futimes(fd, []unix.Timeval{
 		{Sec: st.Atim.Sec, Usec: st.Atim.Nsec / 1000}, {Sec: st.Mtim.Sec, Usec: st.Mtim.Nsec / 1000},
-	})
+	}); err != nil {
+		return err
+	}
+	return (&cow.Layers{Root: root, Upper: fd, Work: int(c.work.Fd()), Log: c.log}).Pin()
 }
 
 // options returns what fusefs.Serve needs; nil if the codebase is not copied.
