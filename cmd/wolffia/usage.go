@@ -182,7 +182,7 @@ type flagGroup struct {
 
 // flagGroups are the groups of the flags that describe a sandbox and a command in it.
 var flagGroups = []flagGroup{
-	{"Codebase and rules", []string{"codebase", "no-codebase", "worktree", "mount-point", "preset", "policy", "rule", "reveal", "filter", "audit"}},
+	{"Codebase and rules", []string{"codebase", "no-codebase", "cow", "apply", "worktree", "mount-point", "preset", "policy", "rule", "reveal", "filter", "audit"}},
 	{"System and mounts", []string{"runtime", "platform", "rootfs", "image", "pull", "mount", "volume", "cache", "home", "toolchains", "no-toolchains", "no-git-config"}},
 	{"Network", []string{"network", "allow-host", "add-host", "no-sni-check", "header", "upstream-proxy", "publish", "expose", "socket", "socket-force"}},
 	{"Command and environment", []string{"env", "cwd", "interactive", "tty", "session", "no-wait", "timeout"}},
