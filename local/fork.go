@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,13 @@ import (
 )
 
 // Fork implements [runtime.Reviewer]. The changes are copied to a snapshot, which becomes those of the new sandbox.
-func (s *sandboxes) Fork(ctx context.Context, sandboxID, name string) (_ *runtime.Sandbox, err error) {
+func (s *sandboxes) Fork(ctx context.Context, sandboxID, name string) (*runtime.Sandbox, error) {
+	return s.ForkAs(ctx, sandboxID, func(c *runtime.SandboxConfig) { c.Name = name })
+}
+
+// ForkAs is Fork for a sandbox whose configuration edit changes. It has no name unless edit gives it one. The
+// labels are a copy, and nil if there are none.
+func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *runtime.SandboxConfig)) (_ *runtime.Sandbox, err error) {
 	box, c, err := s.find(sandboxID)
 	if err != nil {
 		return nil, err
@@ -32,7 +39,8 @@ func (s *sandboxes) Fork(ctx context.Context, sandboxID, name string) (_ *runtim
 	}
 	defer func() { _ = s.RemoveSnapshot(ctx, box.ID(), snapshot) }() // what is left of it
 	config := c.SandboxConfig
-	config.ID, config.Name, config.BoundToCaller = "", name, false
+	config.ID, config.Name, config.BoundToCaller, config.Labels = "", "", false, maps.Clone(config.Labels)
+	edit(&config)
 	made, err := s.Create(ctx, &config)
 	if err != nil {
 		return nil, err

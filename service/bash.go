@@ -13,15 +13,23 @@ import (
 // Inside returns a handle on a sandbox of the owner: the one that the service gives to it, or
 // one of the fleet of [ServiceOptions]. One that is not running is [runtime.ErrConflict].
 func (s *Service) Inside(ctx context.Context, o registry.Owner, sandboxID string) (*Inside, error) {
+	b, err := s.box(ctx, o, sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	return s.opts.Fleet.insideOf(b)
+}
+
+// box returns a sandbox of the owner, running or not: the one that CreateSandbox has made, or one of the service's
+// Fleet.
+func (s *Service) box(ctx context.Context, o registry.Owner, sandboxID string) (*FleetSandbox, error) {
 	f := s.opts.Fleet
 	if f == nil {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "this service has no calls for jobs, streams and rules")
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "this service has no calls for jobs, streams, rules and changes")
 	}
-	if err := s.verify(o, sandboxID); err != nil {
-		if runtime.Class(err) == runtime.ErrNotFound {
-			return f.Inside(ctx, Caller{Owner: o}, sandboxID)
-		}
-		return nil, err
+	of, err := s.verify(ctx, o, sandboxID)
+	if err != nil || of != nil {
+		return of, err
 	}
 	if err := checkID(sandboxID); err != nil {
 		return nil, err
@@ -32,10 +40,8 @@ func (s *Service) Inside(ctx context.Context, o registry.Owner, sandboxID string
 		return nil, err
 	case b.Expired != "":
 		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", sandboxID, b.Expired.Reason())
-	case b.State != runtime.StateRunning:
-		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", sandboxID, b.State)
 	}
-	return &Inside{f, &FleetSandbox{Sandbox: b, Owner: o}}, nil
+	return &FleetSandbox{Sandbox: b, Owner: o}, nil
 }
 
 // Bash evaluates a command in the persistent shell as [SandboxDriver].ExecuteBash does, and

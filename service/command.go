@@ -31,8 +31,12 @@ func (f *Fleet) Inside(ctx context.Context, caller Caller, id string) (*Inside, 
 	if err != nil {
 		return nil, err
 	}
+	return f.insideOf(s)
+}
+
+func (f *Fleet) insideOf(s *FleetSandbox) (*Inside, error) {
 	if s.State != runtime.StateRunning {
-		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", id, s.State)
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", s.ID, s.State)
 	}
 	return &Inside{f, s}, nil
 }

@@ -35,6 +35,12 @@ type SandboxDriver interface {
 	// is busy.
 	Probe(ctx context.Context, sandboxID string) error
 
+	// Copied reports whether the sandbox works on a copy of its codebase: see [runtime.Reviewer].
+	Copied(ctx context.Context, sandboxID string) (bool, error)
+
+	// Restart ends all processes of the sandbox, if it runs, and starts it. What it has changed stays.
+	Restart(ctx context.Context, sandboxID string) error
+
 	// Touch restarts the sandbox's idle time. If ttl is not nil, it also sets the
 	// time to live, from now on; 0 means none.
 	Touch(ctx context.Context, sandboxID string, ttl *time.Duration) error
@@ -82,6 +88,8 @@ type CreateOptions struct {
 	// says. Egress without Network means [runtime.NetworkFiltered]. Options.MayReach permits them.
 	Network runtime.Network
 	Egress  *network.Policy
+	// CopyOnWrite is as in [runtime.SandboxConfig]; false: as Options.Configure says.
+	CopyOnWrite bool
 }
 
 // gitConfig returns the GitConfig of options that may be nil.
@@ -214,6 +222,7 @@ func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams)
 	if err := connect(config, params, d.opts.MayReach); err != nil {
 		return nil, err
 	}
+	config.CopyOnWrite = config.CopyOnWrite || params.CopyOnWrite
 	SetOwner(config, params.Owner, params.GitConfig != nil)
 	s, err := d.rt.Create(ctx, config)
 	if err != nil {
@@ -352,6 +361,27 @@ func (d *Driver) State(ctx context.Context, sandboxID string) (runtime.State, er
 		return "", runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", sandboxID, s.Expired.Reason())
 	}
 	return s.State, nil
+}
+
+// Copied implements [SandboxDriver].
+func (d *Driver) Copied(ctx context.Context, sandboxID string) (bool, error) {
+	if err := checkID(sandboxID); err != nil {
+		return false, err
+	}
+	s, err := d.rt.Get(ctx, sandboxID)
+	return err == nil && s.CopyOnWrite, err
+}
+
+// Restart implements [SandboxDriver].
+func (d *Driver) Restart(ctx context.Context, sandboxID string) error {
+	state, err := d.State(ctx, sandboxID)
+	if err == nil && state == runtime.StateRunning {
+		err = d.rt.Stop(ctx, sandboxID)
+	}
+	if err != nil {
+		return err
+	}
+	return d.rt.Start(ctx, sandboxID)
 }
 
 // Touch implements [SandboxDriver].

@@ -59,6 +59,8 @@ type Fleet struct {
 	starting map[string]bool            // ids; guarded by mu
 	used     map[string]*commands       // by id of a sandbox; guarded by mu
 	attached map[terminalOf]*attachment // clients of this process; guarded by mu
+
+	reviews chan struct{} // has a value for each call on changes that runs
 }
 
 // FleetOptions are a fleet's options. nil and the zero value are the defaults.
@@ -77,6 +79,10 @@ type FleetOptions struct {
 	// Denials returns what the rules and the network have denied to a sandbox, oldest first;
 	// nil: the service does not know.
 	Denials func(ctx context.Context, sandboxID string) ([]Denial, error)
+	// Config returns the configuration of a sandbox; nil: it cannot be told.
+	Config func(ctx context.Context, sandboxID string) (*runtime.SandboxConfig, error)
+	// AllowApply lets callers change the host's directory by [Review.Apply].
+	AllowApply bool
 	// Log receives what the fleet does without a request; nil disables logging.
 	Log *slog.Logger
 	// Meter counts; nil counts nothing.
@@ -105,6 +111,8 @@ type FleetParams struct {
 	Runtime  string   `json:",omitempty"` // its name
 	Preset   string   `json:",omitempty"` // whose rules take away from those of the configuration
 	Rules    []string `json:",omitempty"` // PATTERN=LEVEL: what they give at most
+	// CopyOnWrite is as in [CreateOptions].
+	CopyOnWrite bool `json:",omitempty"`
 	// Resources are limits, beside those of the configuration; 0 leaves one as it is there.
 	Resources runtime.Resources
 	// Key, if not empty, makes Create idempotent: a second call with an equal Key and equal
@@ -140,6 +148,7 @@ func NewFleet(rt FleetRuntime, opts *FleetOptions) *Fleet {
 	return &Fleet{
 		rt: rt, opts: *opts, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
 		starting: map[string]bool{}, used: map[string]*commands{}, attached: map[terminalOf]*attachment{},
+		reviews: make(chan struct{}, maxReviews),
 	}
 }
 
@@ -295,7 +304,7 @@ func (f *Fleet) configure(ctx context.Context, p *FleetParams, r *record) (*runt
 		config.Env = map[string]string{}
 	}
 	maps.Copy(config.Env, p.Env)
-	config.TTL = p.TTL
+	config.TTL, config.CopyOnWrite = p.TTL, config.CopyOnWrite || p.CopyOnWrite
 	if err := connect(config, &CreateSandboxParams{Owner: p.Owner, CreateOptions: CreateOptions{Network: p.Network, Egress: p.Egress}}, f.opts.MayReach); err != nil {
 		return nil, err
 	}

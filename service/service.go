@@ -40,8 +40,9 @@ type ServiceOptions struct {
 	TTL, IdleTimeout time.Duration
 	// Meter counts; nil counts nothing.
 	Meter *Meter
-	// Fleet, over the same runtime as the driver, is what [Service.Inside] works with; nil:
-	// that is [runtime.ErrUnsupported].
+	// Fleet, over the same runtime as the driver, is what [Service.Inside] and [Service.Review] work with;
+	// nil: those are [runtime.ErrUnsupported]. All calls about a sandbox also take one of the
+	// Fleet that is the owner's.
 	Fleet *Fleet
 }
 
@@ -96,8 +97,10 @@ func (s *Service) CreateSandbox(ctx context.Context, o registry.Owner, more *Cre
 }
 
 // EnsureSandbox returns the owner's sandbox, and created = true if it had to create
-// it: the owner had none, or it did not answer and was replaced. more may be nil. Its
-// GitConfig is also configured in a sandbox that existed, whose network stays as it is.
+// it: the owner had none, or it did not answer and was replaced. One with a copied codebase is
+// not replaced, since its changes would be lost: it is started anew, and is [runtime.ErrUnavailable] if
+// it does not answer then. more may be nil. Its GitConfig is also configured in a sandbox that existed, whose
+// network stays as it is; with CopyOnWrite, one that works on the host's directory itself is [runtime.ErrConflict].
 func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *CreateOptions) (m registry.Metadata, created bool, err error) {
 	unlock, err := s.lock(ctx, o)
 	if err != nil {
@@ -118,9 +121,22 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *Cre
 		unhealthy = s.driver.Probe(probing, m.SandboxID)
 		cancel()
 	}
+	copied := false
+	if ctx.Err() == nil && !errors.Is(unhealthy, runtime.ErrNotFound) {
+		copied, err = s.driver.Copied(ctx, m.SandboxID)
+	}
 	switch {
 	case ctx.Err() != nil: // the caller gave up: the sandbox may be healthy
 		return registry.Metadata{}, false, ctx.Err()
+	case err != nil && !errors.Is(err, runtime.ErrNotFound):
+		return registry.Metadata{}, false, err
+	case unhealthy == nil && !copied && more != nil && more.CopyOnWrite:
+		return registry.Metadata{}, false, runtime.Errorf(runtime.ErrConflict, "sandbox %s works on the host's directory itself: destroy it to get one with cow", m.SandboxID)
+	case unhealthy != nil && copied:
+		if unhealthy = s.revive(ctx, m.SandboxID, unhealthy); unhealthy != nil {
+			return registry.Metadata{}, false, unhealthy
+		}
+		fallthrough
 	case unhealthy == nil:
 		m, err = s.configureGit(ctx, m, more.gitConfig())
 		return m, false, err
@@ -131,6 +147,21 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *Cre
 	}
 	m, err = s.provision(ctx, o, more)
 	return m, err == nil, err
+}
+
+// revive starts a sandbox anew that does not answer.
+func (s *Service) revive(ctx context.Context, id string, unhealthy error) error {
+	s.log.Warn("a sandbox does not answer and is started anew: it has changes of its own", "sandboxId", id, "error", unhealthy)
+	err := s.driver.Restart(ctx, id)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, s.opts.ProbeLimit)
+		defer cancel()
+		err = s.driver.Probe(ctx, id)
+	}
+	if err != nil && ctx.Err() == nil {
+		err = runtime.Errorf(runtime.ErrUnavailable, "sandbox %s does not answer, and is not replaced, since its changes would be lost: look at them with the call changes, or destroy it: %w", id, err)
+	}
+	return err
 }
 
 // configureGit configures git in a sandbox that existed, and records it.
@@ -204,8 +235,12 @@ func (s *Service) DestroySandbox(ctx context.Context, o registry.Owner, sandboxI
 		return err
 	}
 	defer unlock()
-	if err := s.verify(o, sandboxID); err != nil {
+	of, err := s.verify(ctx, o, sandboxID)
+	if err != nil {
 		return err
+	}
+	if of != nil {
+		return s.opts.Fleet.Destroy(ctx, Caller{Owner: o}, sandboxID)
 	}
 	return s.destroy(ctx, sandboxID)
 }
@@ -249,7 +284,7 @@ func (s *Service) FindSandbox(ctx context.Context, o registry.Owner) (registry.M
 
 // TouchSandbox is [SandboxDriver].Touch for the owner's sandbox.
 func (s *Service) TouchSandbox(ctx context.Context, o registry.Owner, sandboxID string, ttl *time.Duration) error {
-	if err := s.verify(o, sandboxID); err != nil {
+	if _, err := s.verify(ctx, o, sandboxID); err != nil {
 		return err
 	}
 	return s.driver.Touch(ctx, sandboxID, ttl)
@@ -263,7 +298,7 @@ func (s *Service) ScanRunningSandboxes(ctx context.Context) ([]registry.Metadata
 
 // ExecuteBash is [SandboxDriver].ExecuteBash in the owner's sandbox.
 func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, params *ExecuteBashParams) (*BashResult, error) {
-	if err := s.verify(o, params.SandboxID); err != nil {
+	if _, err := s.verify(ctx, o, params.SandboxID); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
@@ -276,7 +311,7 @@ func (s *Service) ExecuteBash(ctx context.Context, o registry.Owner, params *Exe
 
 // CancelOperation is [SandboxDriver].CancelOperation in the owner's sandbox.
 func (s *Service) CancelOperation(ctx context.Context, o registry.Owner, sandboxID, operationID string) error {
-	if err := s.verify(o, sandboxID); err != nil {
+	if _, err := s.verify(ctx, o, sandboxID); err != nil {
 		return err
 	}
 	return s.driver.CancelOperation(ctx, sandboxID, operationID)
@@ -284,7 +319,7 @@ func (s *Service) CancelOperation(ctx context.Context, o registry.Owner, sandbox
 
 // ReadFile is [SandboxDriver].ReadFile in the owner's sandbox.
 func (s *Service) ReadFile(ctx context.Context, o registry.Owner, sandboxID, path string) ([]byte, error) {
-	if err := s.verify(o, sandboxID); err != nil {
+	if _, err := s.verify(ctx, o, sandboxID); err != nil {
 		return nil, err
 	}
 	return s.driver.ReadFile(ctx, sandboxID, path)
@@ -292,28 +327,31 @@ func (s *Service) ReadFile(ctx context.Context, o registry.Owner, sandboxID, pat
 
 // WriteFiles is [SandboxDriver].WriteFiles in the owner's sandbox.
 func (s *Service) WriteFiles(ctx context.Context, o registry.Owner, sandboxID string, files map[string]File) (updated int, err error) {
-	if err := s.verify(o, sandboxID); err != nil {
+	if _, err := s.verify(ctx, o, sandboxID); err != nil {
 		return 0, err
 	}
 	return s.driver.WriteFiles(ctx, sandboxID, files)
 }
 
 // verify returns an error unless the sandbox is the owner's. The error for another
-// owner's sandbox says nothing of it.
-func (s *Service) verify(o registry.Owner, sandboxID string) error {
+// owner's sandbox says nothing of it. It returns a sandbox of the service's Fleet, and nil for the one
+// that CreateSandbox has made.
+func (s *Service) verify(ctx context.Context, o registry.Owner, sandboxID string) (*FleetSandbox, error) {
 	if err := o.Validate(); err != nil {
-		return err
+		return nil, err
 	}
 	m, err := s.registry.GetMetadata(sandboxID)
 	switch {
+	case errors.Is(err, runtime.ErrNotFound) && s.opts.Fleet != nil:
+		return s.opts.Fleet.Get(ctx, Caller{Owner: o}, sandboxID)
 	case errors.Is(err, runtime.ErrNotFound):
-		return runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", sandboxID)
+		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", sandboxID)
 	case err != nil:
-		return err
+		return nil, err
 	case m.Owner != o:
-		return runtime.Errorf(runtime.ErrDenied, "sandbox %s belongs to another owner", m.SandboxID)
+		return nil, runtime.Errorf(runtime.ErrDenied, "sandbox %s belongs to another owner", m.SandboxID)
 	}
-	return nil
+	return nil, nil
 }
 
 // lock keeps other calls from creating and destroying the owner's sandbox.

@@ -133,6 +133,10 @@ func (l *lineToHost) ConfigureGit(context.Context, string, *service.GitConfig) e
 
 func (l *lineToHost) Touch(context.Context, string, *time.Duration) error { return nil }
 
+func (l *lineToHost) Copied(context.Context, string) (bool, error) { return false, nil }
+
+func (l *lineToHost) Restart(context.Context, string) error { panic("no sandbox is copied") }
+
 func (l *lineToHost) CancelOperation(context.Context, string, string) error { return nil }
 
 func (l *lineToHost) LostSandboxes(context.Context) ([]registry.Metadata, error) { return nil, nil }

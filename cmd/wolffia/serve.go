@@ -60,6 +60,7 @@ finds them.`,
 	cmd.Flags().StringVar(&where.listen, "listen", "", "where to listen: unix:PATH or HOST:PORT (default unix:service/sock in the state directory)")
 	cmd.Flags().StringVar(&where.keys, "api-keys", "", "file with API keys, one in each line, for HOST:PORT")
 	where.choices.add(cmd)
+	cmd.Flags().BoolVar(&where.apply, "allow-apply", false, "let requests apply the changes of sandboxes with cow to the codebase on this host")
 	cmd.Flags().DurationVar(&where.grace, "grace", 10*time.Second, "how long requests may go on after SIGTERM")
 	return cmd
 }
@@ -72,6 +73,7 @@ type serveFlags struct {
 	listen string
 	keys   string // file with API keys; empty: none
 	grace  time.Duration
+	apply  bool // callers may change the host's directories by applying changes
 
 	choices choiceFlags
 }
@@ -118,7 +120,14 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	meter := new(service.Meter)
 	fleet := service.NewFleet(rt, &service.FleetOptions{
 		Log: log, Meter: meter, Configure: a.fleetTemplate(box, &where.choices, null), Chosen: true, Roots: where.choices.volumes,
-		MayReach: box.mayReach, Denials: denialsOf(rt),
+		MayReach: box.mayReach, Denials: denialsOf(rt), AllowApply: where.apply,
+		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
+			d, err := rt.Inspect(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			return &d.Config, nil
+		},
 	})
 	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null), MayReach: box.mayReach}),
 		rt.StateDir(), &service.ServiceOptions{Log: log, Meter: meter, Fleet: fleet})

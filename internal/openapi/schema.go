@@ -33,7 +33,7 @@ func Schema(t reflect.Type) Object {
 		return Object{"type": "boolean"}
 	case reflect.Float64:
 		return Object{"type": "number"}
-	case reflect.Int, reflect.Int64, reflect.Uint64:
+	case reflect.Int, reflect.Int64, reflect.Uint32, reflect.Uint64:
 		return Object{"type": "integer"}
 	case reflect.Slice:
 		return Object{"type": "array", "items": Schema(t.Elem())}

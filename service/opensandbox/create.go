@@ -75,7 +75,7 @@ func (q *createRequest) params() (*service.FleetParams, error) {
 	}
 	p := &service.FleetParams{
 		Entrypoint: q.Entrypoint, Env: q.Env, Metadata: q.Metadata,
-		Codebase: own.Codebase, Runtime: own.Runtime, Preset: own.Preset, Rules: own.Rules,
+		Codebase: own.Codebase, Runtime: own.Runtime, Preset: own.Preset, Rules: own.Rules, CopyOnWrite: own.Cow,
 	}
 	if p.Volumes, err = volumes(q.Volumes); err != nil {
 		return nil, err

@@ -315,5 +315,5 @@ func (h *Handler) metricsEvent(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func noSnapshots(*Handler, http.ResponseWriter, *http.Request) error {
-	return unsupported("snapshots and forks: a sandbox cannot be copied while it runs: commit its files to git, or copy them out")
+	return unsupported("snapshots and forks: they would have all of a sandbox, with its processes and /tmp, and the service can copy only what a sandbox with cow has changed in its codebase: see forkSandbox and createSnapshot of the calls below /api/v1/")
 }

@@ -19,6 +19,7 @@ type nativeRequest struct {
 	Runtime  string   `json:"runtime"`
 	Preset   string   `json:"preset"` // whose rules take away from the service's
 	Rules    []string `json:"rules"`  // PATTERN=LEVEL, which take away; as an extension one in each line
+	Cow      bool     `json:"cow"`    // keep what the sandbox changes beside the codebase; as an extension "true"
 }
 
 // with returns the request with extensions.
@@ -33,12 +34,16 @@ func (q nativeRequest) with(extensions map[string]string) (*nativeRequest, error
 					q.Rules = append(q.Rules, line)
 				}
 			}
+		case k == "cow" && (v == "true" || v == "false" && !q.Cow):
+			q.Cow = v == "true"
+		case k == "cow":
+			return nil, invalid("extension %q: it must be \"true\" or \"false\", and not contradict the field cow", k)
 		case k == "rules", to != nil && *to != "":
 			return nil, invalid("extension %q: the request has a field %s too: leave one of them out", k, k)
 		case to != nil:
 			*to = v
 		default:
-			return nil, unsupported("extension %q: the service has codebase, preset, rules and runtime", k)
+			return nil, unsupported("extension %q: the service has codebase, cow, preset, rules and runtime", k)
 		}
 	}
 	return &q, nil

@@ -27,6 +27,7 @@ type call struct {
 // The largest sizes of requests, in bytes.
 const (
 	smallBody   = 64 << 10
+	reviewBody  = 1 << 20
 	commandBody = 8 << 20
 	filesBody   = 64 << 20 // one file of service.MaxFile, in base64
 )
@@ -50,6 +51,15 @@ var calls = map[string]call{
 	"writeFiles":           typed[writeReply](filesBody, "write files, or parts of them", (*Server).writeFiles),
 	"rules":                typed[service.Rules](smallBody, "return the rules, and what they give for a path", (*Server).rules),
 	"audit":                typed[auditReply](smallBody, "return what was denied", (*Server).audit),
+	"changes":              typed[changesDocument](reviewBody, "list what a sandbox with cow has changed", (*Server).changes),
+	"diff":                 typed[diffDocument](reviewBody, "return what a sandbox with cow has changed, as a unified diff", (*Server).diff),
+	"applyChanges":         typed[applyDocument](reviewBody, "make changes of a sandbox in the host's directory, if the service allows that", (*Server).applyChanges),
+	"discardChanges":       typed[discardReply](reviewBody, "take changes of a sandbox back", (*Server).discardChanges),
+	"forkSandbox":          typed[forkReply](smallBody, "create a sandbox with the changes of another", (*Server).forkSandbox),
+	"createSnapshot":       typed[runtime.Snapshot](smallBody, "keep a copy of the changes of a sandbox", (*Server).createSnapshot),
+	"listSnapshots":        typed[snapshotsReply](smallBody, "list the snapshots of a sandbox, oldest first", (*Server).listSnapshots),
+	"restoreSnapshot":      typed[snapshotReply](smallBody, "replace the changes of a sandbox by a snapshot; its processes end", (*Server).restoreSnapshot),
+	"removeSnapshot":       typed[snapshotReply](smallBody, "delete a snapshot", (*Server).removeSnapshot),
 	"scanRunningSandboxes": typed[scanReply](smallBody, "list the running sandboxes of owners", (*Server).scan),
 }
 
@@ -89,10 +99,11 @@ type createRequest struct {
 	GitConfig *service.GitConfig `json:"gitConfig"`
 	Network   runtime.Network    `json:"network"`
 	Egress    *network.Policy    `json:"egress"`
+	Cow       bool               `json:"cow"` // false: as the service's own configuration says
 }
 
 func (r *createRequest) options() *service.CreateOptions {
-	return &service.CreateOptions{GitConfig: r.GitConfig, Network: r.Network, Egress: r.Egress}
+	return &service.CreateOptions{GitConfig: r.GitConfig, Network: r.Network, Egress: r.Egress, CopyOnWrite: r.Cow}
 }
 
 func (s *Server) createSandbox(ctx context.Context, e *entry, r *createRequest) (int, any, error) {

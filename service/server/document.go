@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"wolffia/internal/openapi"
+	"wolffia/runtime"
 )
 
 // bashDocument is what the reply to executeBash has: see [bashResult].
@@ -25,6 +26,32 @@ type fileDocument struct {
 	Offset   int64  `json:"offset"`
 	Size     int64  `json:"size"`
 }
+
+// A changeDocument is a change in a reply: see [runtime.Change].
+type changeDocument struct {
+	runtime.Change
+	Path64 []byte `json:"path64"`
+	From64 []byte `json:"from64"`
+}
+
+// changesDocument, diffDocument and applyDocument are what the replies of calls on changes have.
+type (
+	changesDocument struct {
+		Changes []changeDocument `json:"changes"`
+		More    int              `json:"more"`
+	}
+	diffDocument struct {
+		Encoding  string `json:"encoding"`
+		Content   string `json:"content"`
+		Truncated bool   `json:"truncated"`
+	}
+	applyDocument struct {
+		Applied     []changeDocument `json:"applied"`
+		AppliedMore int              `json:"appliedMore"`
+		Left        []changeDocument `json:"left"`
+		LeftMore    int              `json:"leftMore"`
+	}
+)
 
 // errorDocument is what the reply to a call that failed has: see [errorReply].
 type errorDocument struct {

@@ -1,0 +1,251 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"wolffia/runtime"
+	"wolffia/runtime/launch"
+	"wolffia/service/registry"
+)
+
+// A reviewer is a runtime whose sandboxes can have a copied codebase.
+type reviewer interface {
+	runtime.Reviewer
+	// ForkAs is Fork for a sandbox whose configuration edit changes.
+	ForkAs(ctx context.Context, sandboxID string, edit func(*runtime.SandboxConfig)) (*runtime.Sandbox, error)
+}
+
+// A Review is a handle on the changes of a sandbox with a copied codebase, whether it runs or not. Paths are
+// as in [runtime.Reviewer]. It is safe for concurrent use.
+type Review struct {
+	fleet *Fleet
+	rt    reviewer
+	box   *FleetSandbox
+}
+
+// The bounds of a Review.
+const (
+	// MaxDiff is the largest text of [Review.Diff], in bytes.
+	MaxDiff = 16 << 20
+	// MaxSnapshots is how many snapshots of a sandbox [Review.Snapshot] makes.
+	MaxSnapshots = 32
+
+	// maxReviews is how many calls on changes run at the same time; the others wait. Each can hold a list of all
+	// changes in memory.
+	maxReviews = 4
+)
+
+// Review returns a handle on the changes of a sandbox. One that works on the host's directory itself is
+// [runtime.ErrInvalid].
+func (f *Fleet) Review(ctx context.Context, caller Caller, id string) (*Review, error) {
+	s, err := f.Get(ctx, caller, id)
+	if err != nil {
+		return nil, err
+	}
+	return f.reviewOf(s)
+}
+
+func (f *Fleet) reviewOf(s *FleetSandbox) (*Review, error) {
+	rt, can := f.rt.(reviewer)
+	switch {
+	case !can:
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "this service keeps no changes of sandboxes apart")
+	case !s.CopyOnWrite:
+		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: a sandbox that is created with cow has changes to review", s.ID)
+	}
+	return &Review{f, rt, s}, nil
+}
+
+// Review is [Fleet.Review] for a sandbox of the owner: the one that CreateSandbox has made, or one
+// of the service's Fleet.
+func (s *Service) Review(ctx context.Context, o registry.Owner, sandboxID string) (*Review, error) {
+	b, err := s.box(ctx, o, sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	return s.opts.Fleet.reviewOf(b)
+}
+
+// turn waits until another review may run.
+func (r *Review) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case r.fleet.reviews <- struct{}{}:
+		return func() { <-r.fleet.reviews }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Changes is [runtime.Reviewer].Changes.
+func (r *Review) Changes(ctx context.Context, o runtime.ChangesOptions) ([]runtime.Change, error) {
+	done, err := r.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return r.rt.Changes(ctx, r.box.ID, o)
+}
+
+// errFull ends a diff that is longer than was asked for.
+var errFull = errors.New("the text is too long")
+
+// A limited is a buffer of at most left more bytes.
+type limited struct {
+	text bytes.Buffer // not embedded: it must not have ReadFrom, which has no bound
+	left int
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	n, _ := l.text.Write(b[:min(len(b), l.left)])
+	if l.left -= n; n < len(b) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+// Diff returns the beginning of what [runtime.Reviewer].Diff writes, up to most bytes; more says that there is more.
+func (r *Review) Diff(ctx context.Context, o runtime.DiffOptions, most int) (text []byte, more bool, err error) {
+	if most < 1 || most > MaxDiff {
+		return nil, false, runtime.Errorf(runtime.ErrInvalid, "%d bytes of diff: it must be from 1 to %d", most, MaxDiff)
+	}
+	done, err := r.turn(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer done()
+	w := &limited{left: most}
+	err = r.rt.Diff(ctx, r.box.ID, o, w)
+	if more = errors.Is(err, errFull); more {
+		err = nil
+	}
+	return w.text.Bytes(), more, err
+}
+
+// Apply is [runtime.Reviewer].Apply. It changes the host's directory only if FleetOptions.AllowApply is set;
+// otherwise, but for DryRun, it is [runtime.ErrDenied].
+func (r *Review) Apply(ctx context.Context, o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
+	if !o.DryRun && !r.fleet.opts.AllowApply {
+		return nil, runtime.Errorf(runtime.ErrDenied, "this service does not change the host's directory for its callers: run wolffia apply %s on its host, or start it with --allow-apply", r.box.ID)
+	}
+	done, err := r.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return r.rt.Apply(ctx, r.box.ID, o)
+}
+
+// Discard is [runtime.Reviewer].Discard.
+func (r *Review) Discard(ctx context.Context, paths []string) (int, error) {
+	done, err := r.turn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	return r.rt.Discard(ctx, r.box.ID, paths)
+}
+
+// Fork makes a sandbox of the fleet, of the same owner, with the same configuration and the changes of one moment,
+// and starts it. Its entrypoint and metadata are those of the sandbox, but for its name. If it
+// fails, nothing is left; but a service that is killed meanwhile can leave one that was not started.
+func (r *Review) Fork(ctx context.Context) (_ *FleetSandbox, err error) {
+	done, err := r.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	text, err := json.Marshal(record{Owner: r.box.Owner, Image: r.box.Requested, Entrypoint: r.box.Entrypoint})
+	if err != nil {
+		return nil, err
+	}
+	id := runtime.NewID()
+	r.fleet.begin(id)
+	defer r.fleet.end(id)
+	_, err = r.rt.ForkAs(ctx, r.box.ID, func(c *runtime.SandboxConfig) {
+		labels := map[string]string{}
+		for k, v := range c.Labels {
+			if !strings.HasPrefix(k, reservedLabel) && k != metadataName {
+				labels[k] = v
+			}
+		}
+		labels[launch.LabelFleet] = string(text)
+		c.ID, c.Labels = id, labels
+	})
+	if err != nil {
+		return nil, err
+	}
+	owner := Caller{Owner: r.box.Owner, All: r.box.Owner == registry.Owner{}}
+	if err := r.fleet.Start(ctx, owner, id); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+		defer cancel()
+		return nil, errors.Join(err, r.fleet.rt.Destroy(ctx, id))
+	}
+	return r.fleet.Get(ctx, owner, id)
+}
+
+// Snapshots is [runtime.Reviewer].Snapshots.
+func (r *Review) Snapshots(ctx context.Context) ([]runtime.Snapshot, error) {
+	return r.rt.Snapshots(ctx, r.box.ID)
+}
+
+// Snapshot is [runtime.Reviewer].Snapshot. A sandbox that has [MaxSnapshots] is [runtime.ErrConflict].
+func (r *Review) Snapshot(ctx context.Context, name string) (*runtime.Snapshot, error) {
+	done, err := r.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	all, err := r.Snapshots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) >= MaxSnapshots {
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s has %d snapshots: remove one", r.box.ID, len(all))
+	}
+	return r.rt.Snapshot(ctx, r.box.ID, name)
+}
+
+// Restore replaces the changes of a sandbox by those of a snapshot, which is kept. All processes of a sandbox that
+// runs are ended for it; then it is started again.
+func (r *Review) Restore(ctx context.Context, name string) (err error) {
+	done, err := r.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	all, err := r.Snapshots(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(all, func(s runtime.Snapshot) bool { return s.Name == name }) {
+		return runtime.Errorf(runtime.ErrNotFound, "there is no snapshot %q", name)
+	}
+	s, err := r.fleet.rt.Get(ctx, r.box.ID)
+	if err != nil {
+		return err
+	}
+	if s.State != runtime.StateRunning {
+		return r.rt.Restore(ctx, s.ID, name)
+	}
+	if err := r.fleet.rt.Stop(ctx, s.ID); err != nil {
+		return err
+	}
+	r.fleet.forget(s.ID)
+	err = r.rt.Restore(ctx, s.ID, name)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit) // it must not stay stopped
+	defer cancel()
+	if serr := r.fleet.rt.Start(ctx, s.ID); serr != nil {
+		return errors.Join(err, serr)
+	}
+	return errors.Join(err, r.fleet.runEntrypoint(ctx, s.ID, r.box.Entrypoint))
+}
+
+// RemoveSnapshot is [runtime.Reviewer].RemoveSnapshot.
+func (r *Review) RemoveSnapshot(ctx context.Context, name string) error {
+	return r.rt.RemoveSnapshot(ctx, r.box.ID, name)
+}

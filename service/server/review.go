@@ -1,0 +1,215 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// The bounds of what calls on changes answer.
+const (
+	defaultChanges = 1000
+	maxChanges     = 10000
+	defaultDiff    = 1 << 20 // bytes
+)
+
+// A reviewRequest selects changes of a sandbox: those at and below the paths, all if there are none.
+type reviewRequest struct {
+	ownerRequest
+	Paths   []string `json:"paths"`   // relative to the codebase
+	Paths64 [][]byte `json:"paths64"` // more of them, that are not UTF-8
+}
+
+func (r *reviewRequest) paths() []string {
+	all := r.Paths
+	for _, p := range r.Paths64 {
+		all = append(all, string(p))
+	}
+	return all
+}
+
+// review returns a handle on the changes of the sandbox that a request names.
+func (s *Server) review(ctx context.Context, e *entry, r *ownerRequest) (*service.Review, error) {
+	e.about(r.Owner, r.SandboxID)
+	return s.service.Review(ctx, r.Owner, r.SandboxID)
+}
+
+// firstOf returns at most most changes, and how many more there are.
+func firstOf(all []runtime.Change, most int) (some []runtime.Change, more int) {
+	n := min(len(all), most)
+	return append([]runtime.Change{}, all[:n]...), len(all) - n
+}
+
+type changesRequest struct {
+	reviewRequest
+	Lines bool `json:"lines"` // count lines
+	Limit int  `json:"limit"` // 0: 1000
+}
+
+type changesReply struct {
+	Changes []runtime.Change `json:"changes"`
+	More    int              `json:"more"` // how many are left out
+}
+
+func (s *Server) changes(ctx context.Context, e *entry, r *changesRequest) (int, any, error) {
+	v, err := s.review(ctx, e, &r.ownerRequest)
+	if r.Limit == 0 {
+		r.Limit = defaultChanges
+	}
+	if err == nil && (r.Limit < 0 || r.Limit > maxChanges) {
+		err = runtime.Errorf(runtime.ErrInvalid, "limit %d: it must be from 1 to %d", r.Limit, maxChanges)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	all, err := v.Changes(ctx, runtime.ChangesOptions{Paths: r.paths(), Lines: r.Lines})
+	some, more := firstOf(all, r.Limit)
+	return http.StatusOK, changesReply{some, more}, err
+}
+
+type diffRequest struct {
+	reviewRequest
+	MaxBytes int `json:"maxBytes"` // 0: 1 MiB
+}
+
+// A diffReply is the reply to diff: text if it is UTF-8.
+type diffReply struct {
+	text []byte
+	more bool
+}
+
+func (d *diffReply) encode(w *bufio.Writer) error {
+	if err := fileReply(d.text).begin(w); err != nil {
+		return err
+	}
+	return encodeRest(w, struct {
+		Truncated bool `json:"truncated"`
+	}{d.more})
+}
+
+func (s *Server) diff(ctx context.Context, e *entry, r *diffRequest) (int, any, error) {
+	v, err := s.review(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	if r.MaxBytes == 0 {
+		r.MaxBytes = defaultDiff
+	}
+	text, more, err := v.Diff(ctx, runtime.DiffOptions{Paths: r.paths()}, r.MaxBytes)
+	if more {
+		text = text[:wholeRunes(text)]
+	}
+	return http.StatusOK, &diffReply{text, more}, err
+}
+
+type applyRequest struct {
+	reviewRequest
+	DryRun bool `json:"dryRun"`
+	Force  bool `json:"force"`
+}
+
+// An applyReply is also the result of an apply that was refused, or failed.
+type applyReply struct {
+	Applied     []runtime.Change `json:"applied"`
+	AppliedMore int              `json:"appliedMore,omitempty"` // how many are left out of the list
+	Left        []runtime.Change `json:"left"`
+	LeftMore    int              `json:"leftMore,omitempty"`
+}
+
+func (s *Server) applyChanges(ctx context.Context, e *entry, r *applyRequest) (int, any, error) {
+	v, err := s.review(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	done, err := v.Apply(ctx, runtime.ApplyOptions{Paths: r.paths(), DryRun: r.DryRun, Force: r.Force})
+	if done == nil {
+		return 0, nil, err
+	}
+	reply := &applyReply{}
+	reply.Applied, reply.AppliedMore = firstOf(done.Applied, maxChanges)
+	reply.Left, reply.LeftMore = firstOf(done.Left, maxChanges)
+	if err != nil {
+		err = &someError{err, reply}
+	}
+	return http.StatusOK, reply, err
+}
+
+type discardReply struct {
+	Discarded int `json:"discarded"`
+}
+
+func (s *Server) discardChanges(ctx context.Context, e *entry, r *reviewRequest) (int, any, error) {
+	v, err := s.review(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	n, err := v.Discard(ctx, r.paths())
+	return http.StatusOK, discardReply{n}, err
+}
+
+type forkReply struct {
+	SandboxID string `json:"sandboxId"`
+	CreatedAt int64  `json:"createdAt"` // ms since 1970
+}
+
+func (s *Server) forkSandbox(ctx context.Context, e *entry, r *ownerRequest) (int, any, error) {
+	v, err := s.review(ctx, e, r)
+	if err != nil {
+		return 0, nil, err
+	}
+	made, err := v.Fork(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusCreated, forkReply{made.ID, made.CreatedAt.UnixMilli()}, nil
+}
+
+type snapshotRequest struct {
+	ownerRequest
+	Snapshot string `json:"snapshot"` // its name
+}
+
+type snapshotReply struct {
+	Snapshot string `json:"snapshot"`
+}
+
+func (s *Server) createSnapshot(ctx context.Context, e *entry, r *snapshotRequest) (int, any, error) {
+	v, err := s.review(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	made, err := v.Snapshot(ctx, r.Snapshot)
+	return http.StatusCreated, made, err
+}
+
+type snapshotsReply struct {
+	Snapshots []runtime.Snapshot `json:"snapshots"`
+}
+
+func (s *Server) listSnapshots(ctx context.Context, e *entry, r *ownerRequest) (int, any, error) {
+	v, err := s.review(ctx, e, r)
+	if err != nil {
+		return 0, nil, err
+	}
+	all, err := v.Snapshots(ctx)
+	return http.StatusOK, snapshotsReply{append([]runtime.Snapshot{}, all...)}, err
+}
+
+func (s *Server) restoreSnapshot(ctx context.Context, e *entry, r *snapshotRequest) (int, any, error) {
+	v, err := s.review(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, snapshotReply{r.Snapshot}, v.Restore(ctx, r.Snapshot)
+}
+
+func (s *Server) removeSnapshot(ctx context.Context, e *entry, r *snapshotRequest) (int, any, error) {
+	v, err := s.review(ctx, e, &r.ownerRequest)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, snapshotReply{r.Snapshot}, v.RemoveSnapshot(ctx, r.Snapshot)
+}
