@@ -24,7 +24,7 @@ type Details struct {
 	Limits *runtime.LimitsState // nil: there are none
 }
 
-// Options are what a Server needs. All fields but Log and Remote are required.
+// Options are what a Server needs. All fields but Log, Remote and Copied are required.
 type Options struct {
 	Runtime Runtime
 	// Open returns the id of a running sandbox, which it makes if there is none. It is called
@@ -43,6 +43,9 @@ type Options struct {
 	Log *slog.Logger
 	// Remote says that the client may be on another machine: it is not told paths of this one.
 	Remote bool
+	// Copied says that the sandbox has a copied codebase, or will have: there is a tool for its changes, if
+	// Runtime is a [runtime.Reviewer].
+	Copied bool
 }
 
 // A Server serves one sandbox to one client. The caller of Serve ends the sandbox.
@@ -71,8 +74,12 @@ func newServer(o *Options, kept *outputs, newID func() string) *Server {
 	for range maxFileCalls {
 		s.working <- struct{}{}
 	}
+	about := instructions
+	if o.Copied {
+		about += copyInstructions
+	}
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "wolffia", Title: "Wolffia sandbox", Version: o.Version}, &sdk.ServerOptions{
-		Instructions:       instructions,
+		Instructions:       about,
 		Logger:             o.Log,
 		InitializedHandler: func(context.Context, *sdk.InitializedRequest) { s.sandbox.begin() },
 		Capabilities:       &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
@@ -82,6 +89,9 @@ func newServer(o *Options, kept *outputs, newID func() string) *Server {
 	s.addJobs()
 	s.addFiles()
 	s.addStatus()
+	if _, can := o.Runtime.(runtime.Reviewer); can && o.Copied {
+		s.addChanges()
+	}
 	return s
 }
 

@@ -25,6 +25,7 @@ type statusOut struct {
 	Runtime    string      `json:"runtime" jsonschema:"what isolates: bwrap, gvisor or docker"`
 	Image      string      `json:"image,omitempty" jsonschema:"absent: the host's system directories, read-only"`
 	Codebase   string      `json:"codebase,omitempty" jsonschema:"path of the project on the host; absent if there is none, or the client is one over HTTP"`
+	Copied     bool        `json:"copied,omitempty" jsonschema:"the project is a copy: the user applies what changes, or does not"`
 	MountPoint string      `json:"mount_point" jsonschema:"where the project is inside"`
 	WorkingDir string      `json:"working_directory" jsonschema:"where relative paths of file tools begin"`
 	Filter     string      `json:"filter,omitempty" jsonschema:"what enforces the rules"`
@@ -102,7 +103,7 @@ func (c *call) status(ctx context.Context, _ statusIn) (reply, *statusOut, error
 	out := &statusOut{
 		Sandbox: s.ID, Name: s.Name, Wolffia: c.Version, Runtime: s.Runtime, Image: s.Image, Codebase: valid([]byte(s.CodebasePath)),
 		MountPoint: s.MountPoint, WorkingDir: workingDir(conf), Filter: string(s.Filter), Rules: counts(conf.Permissions),
-		Network: string(s.Network), Lasting: !conf.BoundToCaller, Jobs: []job{},
+		Copied: s.CopyOnWrite, Network: string(s.Network), Lasting: !conf.BoundToCaller, Jobs: []job{},
 		Limits: limits{Memory: conf.Resources.Memory, CPUs: conf.Resources.CPUs, PIDs: conf.Resources.PIDs, Disk: conf.Resources.Disk},
 	}
 	if c.Remote {
@@ -167,6 +168,9 @@ func (o *statusOut) text() string {
 		row("project", "%s, inside at %s", o.Codebase, o.MountPoint)
 	} else if o.Filter != "" {
 		row("project", "inside at %s", o.MountPoint)
+	}
+	if o.Copied {
+		row("changes", "kept apart from the user's files, until the user applies them")
 	}
 	row("working directory", "%s", o.WorkingDir)
 	row("network", "%s", o.Network)

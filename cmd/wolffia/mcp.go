@@ -31,7 +31,8 @@ its state, background jobs, and files, all of them in one sandbox over the curre
 directory, and tools that describe the sandbox and explain its rules.
 
 The sandbox ends with the client. With --sandbox NAME it stays: the next client that
-names it has the same shell.`,
+names it has the same shell. With --cow it stays, stopped, if it has changes that were not
+applied: the last line on standard error says how to look at them.`,
 		Example: `  claude mcp add wolffia -- wolffia mcp
   claude mcp add wolffia -- wolffia mcp --preset read-only --toolchains auto
   wolffia mcp --codebase ~/src/web --sandbox web`,
@@ -87,7 +88,7 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 	}
 	m.describe(cmd)
 	s := mcp.New(&mcp.Options{
-		Runtime: m.rt, Open: m.open, Session: m.session, Version: version, Allow: a.addTo,
+		Copied: m.copied(cmd.Context()), Runtime: m.rt, Open: m.open, Session: m.session, Version: version, Allow: a.addTo,
 		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
 			d, err := m.rt.Inspect(ctx, id)
 			if err != nil {
@@ -181,16 +182,39 @@ func (m *mcpServer) fits(s *runtime.Sandbox, config *runtime.SandboxConfig) erro
 	return nil
 }
 
-// end destroys the sandboxes that end with us.
+// copied reports whether the sandbox has a copied codebase, or will have one.
+func (m *mcpServer) copied(ctx context.Context) bool {
+	if m.name != "" {
+		if s, err := m.rt.Get(ctx, m.name); err == nil {
+			return s.CopyOnWrite
+		}
+	}
+	return m.box.cow
+}
+
+// end destroys the sandboxes that end with us, but keeps those with changes that were not applied.
 func (m *mcpServer) end(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit)
-	defer cancel()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range m.made {
-		if derr := m.rt.Destroy(ctx, id); derr != nil && !errors.Is(derr, runtime.ErrNotFound) {
-			err = errors.Join(err, derr)
-		}
+		err = errors.Join(err, m.endOne(context.WithoutCancel(ctx), id))
+	}
+	return err
+}
+
+func (m *mcpServer) endOne(ctx context.Context, id string) error {
+	var keep bool
+	var err error
+	if m.box.cow {
+		keep, err = m.app.review(ctx, m.rt, id, &reviewFlags{apply: applyNever}, false)
+	}
+	ctx, cancel := context.WithTimeout(ctx, destroyLimit)
+	defer cancel()
+	if keep {
+		return errors.Join(err, m.rt.Stop(ctx, id))
+	}
+	if derr := m.rt.Destroy(ctx, id); !errors.Is(derr, runtime.ErrNotFound) {
+		err = errors.Join(err, derr)
 	}
 	return err
 }

@@ -93,6 +93,7 @@ type mcpClient struct {
 	*sdk.ClientSession
 	ctx      context.Context
 	progress chan *sdk.ProgressNotificationParams
+	said     *testLog // by wolffia, on standard error; read after Close
 }
 
 // connect starts wolffia mcp with flags. The client ends with the test, unless it is closed
@@ -101,12 +102,12 @@ func (h *mcpHost) connect(flags ...string) *mcpClient {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), mcpLimit)
 	h.t.Cleanup(cancel)
-	c := &mcpClient{mcpHost: h, ctx: ctx, progress: make(chan *sdk.ProgressNotificationParams, 1000)}
+	c := &mcpClient{mcpHost: h, ctx: ctx, progress: make(chan *sdk.ProgressNotificationParams, 1000), said: &testLog{t: h.t}}
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { c.progress <- r.Params },
 	})
 	cmd := h.command(append([]string{"mcp"}, flags...)...)
-	cmd.Stderr = &testLog{t: h.t}
+	cmd.Stderr = c.said
 	var err error
 	if c.ClientSession, err = client.Connect(ctx, &sdk.CommandTransport{Command: cmd, TerminateDuration: time.Minute}, nil); err != nil {
 		h.t.Fatal(err)
@@ -116,9 +117,12 @@ func (h *mcpHost) connect(flags ...string) *mcpClient {
 }
 
 // A testLog logs what a program says on standard error.
-type testLog struct{ t *testing.T }
+type testLog struct {
+	t    *testing.T
+	text strings.Builder
+}
 
-func (l *testLog) Write(b []byte) (int, error) { l.t.Logf("%s", b); return len(b), nil }
+func (l *testLog) Write(b []byte) (int, error) { l.t.Logf("%s", b); return l.text.Write(b) }
 
 // An mcpResult is what a call has returned.
 type mcpResult struct {

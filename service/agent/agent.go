@@ -18,7 +18,7 @@ type Runtime interface {
 	service.FleetRuntime
 }
 
-// Options are what a Handler needs. All fields but Limits are required.
+// Options are what a Handler needs. All fields but Limits and Copied are required.
 type Options struct {
 	// Runtime is that of Service and Fleet.
 	Runtime Runtime
@@ -27,6 +27,8 @@ type Options struct {
 	// Allow and Version are as in [mcp.Options].
 	Allow   func(sandboxID string) string
 	Version string
+	// Copied says that new sandboxes have a copied codebase.
+	Copied bool
 	// Limits are the limits of sessions; nil means the defaults.
 	Limits *mcp.HandlerOptions
 }
@@ -58,12 +60,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"code": s.OpenSandbox, "message": err.Error()})
 		return
 	}
-	h.mcp.Serve(w, r, &mcp.Client{Party: at.party(), Key: at.key(), Options: func() *mcp.Options { return h.session(at) }})
+	h.mcp.Serve(w, r, &mcp.Client{Party: at.party(), Key: at.key(), Options: func() *mcp.Options { return h.session(r.Context(), at) }})
 }
 
 // session returns the options of a new session.
-func (h *Handler) session(at *target) *mcp.Options {
+func (h *Handler) session(ctx context.Context, at *target) *mcp.Options {
 	return &mcp.Options{
+		Copied:  h.copied(ctx, at),
 		Runtime: h.opts.Runtime, Session: at.session, Version: h.opts.Version, Allow: h.opts.Allow, Remote: true,
 		Open: func(ctx context.Context) (string, error) {
 			if at.sandbox != "" {
@@ -80,4 +83,18 @@ func (h *Handler) session(at *target) *mcp.Options {
 			return &mcp.Details{Config: *c, Limits: h.opts.Fleet.Limits(id)}, nil
 		},
 	}
+}
+
+// copied reports whether the sandbox of a target has a copied codebase, or will have one.
+func (h *Handler) copied(ctx context.Context, at *target) bool {
+	if at.sandbox != "" {
+		if s, err := h.opts.Fleet.Get(ctx, at.caller, at.sandbox); err == nil {
+			return s.CopyOnWrite
+		}
+	} else if m, err := h.opts.Service.FindSandbox(ctx, at.owner); err == nil {
+		if s, err := h.opts.Runtime.Get(ctx, m.SandboxID); err == nil {
+			return s.CopyOnWrite
+		}
+	}
+	return h.opts.Copied // it is to be made
 }
