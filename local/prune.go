@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"wolffia/internal/boot"
@@ -119,8 +120,9 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 		if err := ctx.Err(); err != nil {
 			return all, errors.Join(append(errs, err)...)
 		}
-		s.dir.Box(id).WaitTree(ctx, boot.TreeLimit) // a sandbox that has just died is busy until then
-		p, err := s.reap(ctx, id, func(why reason) bool { return why != whyStuck && (why != whyStopped || stopped) })
+		s.dir.Box(id).WaitTree(ctx, boot.TreeLimit)                           // a sandbox that has just died is busy until then
+		copied := sync.OnceValue(func() bool { return s.unapplied(ctx, id) }) // first asked without the locks, which it needs
+		p, err := s.reap(ctx, id, func(why reason) bool { return why != whyStuck && (why != whyStopped || stopped && !copied()) })
 		errs = append(errs, err)
 		if p != nil {
 			all = append(all, *p)
@@ -128,6 +130,16 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 	}
 	errs = append(errs, s.prunePrograms())
 	return all, errors.Join(errs...)
+}
+
+// unapplied reports whether a sandbox that does not run may have changes that were not applied.
+func (s *sandboxes) unapplied(ctx context.Context, id string) bool {
+	c, err := s.dir.Box(id).Config()
+	if err != nil || !c.CopyOnWrite {
+		return false
+	}
+	all, err := s.Changes(ctx, id, runtime.ChangesOptions{})
+	return err != nil || len(all) > 0
 }
 
 // tidy removes sandboxes of no use, as far as that can be done at once. It reads two files

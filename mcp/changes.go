@@ -109,10 +109,8 @@ func (c *call) changes(ctx context.Context, in changesIn) (reply, *changesOut, e
 	return reply{text: out.text()}, out, nil
 }
 
-// isGits reports whether a path is one of git's own files, which are never applied as files.
-func isGits(name string) bool {
-	return name == ".git" || strings.HasPrefix(name, ".git/") || path.Base(name) == ".git" || strings.Contains(name, "/.git/")
-}
+// isGits reports whether a change is that of a git repository's own files, which are never applied as files.
+func isGits(name string) bool { return strings.EqualFold(path.Base(name), ".git") }
 
 func changeOf(x *runtime.Change) change {
 	c := change{

@@ -45,6 +45,8 @@ func (a *app) complete(cmd *cobra.Command) {
 	case at >= 0:
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			switch {
+			case len(args) > 0 && reviews(path):
+				return a.completeReview(cmd.Context(), path, args), cobra.ShellCompDirectiveNoFileComp
 			case len(args) == 0 || strings.Contains(words[at], "..."):
 				return a.sandboxNames(wants(path), args), cobra.ShellCompDirectiveNoFileComp
 			case strings.HasPrefix(path, "session job ") && len(args) > 1:
@@ -116,6 +118,8 @@ func (a *app) flagValues(flag string) cobra.CompletionFunc {
 		return fixed(limitsStrict+"\trefuse what cannot be kept exactly", limitsBestEffort+"\tkeep limits as far as can be")
 	case "filter":
 		return fixed(filterAuto, string(runtime.FilterFuse)+"\tat each access", string(runtime.FilterStatic)+"\tmasks, made at the start", string(runtime.FilterNone)+"\tthe rules grant all")
+	case "apply":
+		return fixed(applyAsk+"\tat a terminal", applyOnSuccess, applyAlways, applyNever)
 	case "pull":
 		return fixed(pullMissing, pullAlways, pullNever)
 	case "publish", "expose", "address":
@@ -307,18 +311,25 @@ func (a *app) completePlaces(_ *cobra.Command, _ []string, word string) ([]strin
 	return out, cobra.ShellCompDirectiveNoSpace
 }
 
-// wants returns which sandboxes a command is for, by their states.
-func wants(path string) func(runtime.State) bool {
+// A choice reports whether a command is for a sandbox.
+type choice func(runtime.State, *statedir.Config) bool
+
+// wants returns which sandboxes a command is for.
+func wants(path string) choice {
 	switch {
+	case path == "snapshot restore":
+		return func(s runtime.State, c *statedir.Config) bool { return c.CopyOnWrite && s != runtime.StateRunning }
+	case path == "fork", reviews(path):
+		return func(_ runtime.State, c *statedir.Config) bool { return c.CopyOnWrite }
 	case path == "exec", path == "stop", path == "forward", strings.HasPrefix(path, "session "):
 		return isRunning
 	case path == "start":
-		return func(s runtime.State) bool { return s != runtime.StateRunning }
+		return func(s runtime.State, _ *statedir.Config) bool { return s != runtime.StateRunning }
 	}
-	return func(runtime.State) bool { return true }
+	return func(runtime.State, *statedir.Config) bool { return true }
 }
 
-func isRunning(s runtime.State) bool { return s == runtime.StateRunning }
+func isRunning(s runtime.State, _ *statedir.Config) bool { return s == runtime.StateRunning }
 
 // stateIfExists opens the state directory; nil if it does not exist or cannot be used.
 func (a *app) stateIfExists() *statedir.Dir {
@@ -339,9 +350,9 @@ func (a *app) stateIfExists() *statedir.Dir {
 	return dir
 }
 
-// sandboxNames returns the sandboxes whose state is wanted, with what they are, but for
+// sandboxNames returns the sandboxes that are wanted, with what they are, but for
 // those that are given: names, and ids of those without a name.
-func (a *app) sandboxNames(wanted func(runtime.State) bool, given []string) (out []string) {
+func (a *app) sandboxNames(wanted choice, given []string) (out []string) {
 	dir := a.stateIfExists()
 	if dir == nil {
 		return nil
@@ -357,7 +368,7 @@ func (a *app) sandboxNames(wanted func(runtime.State) bool, given []string) (out
 			continue
 		}
 		state, _, err := box.State()
-		if err != nil || !wanted(state) {
+		if err != nil || !wanted(state, c) {
 			continue
 		}
 		name := c.Name

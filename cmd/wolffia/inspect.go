@@ -25,9 +25,10 @@ type inspection struct {
 	Rules   int    `json:"rules"`
 	Version string `json:"version,omitempty"` // of wolffia in the shim of a running sandbox
 
-	UID  int              `json:"uid"`
-	GID  int              `json:"gid"`
-	Tree *local.TreeState `json:"tree,omitempty"` // of a running sandbox with a codebase
+	UID     int              `json:"uid"`
+	GID     int              `json:"gid"`
+	Tree    *local.TreeState `json:"tree,omitempty"`    // of a running sandbox with a codebase
+	Changes *changeCount     `json:"changes,omitempty"` // of a sandbox with cow
 	// Limits says what keeps the limits of a running sandbox that has any.
 	Limits *runtime.LimitsState `json:"limits,omitempty"`
 }
@@ -53,6 +54,9 @@ func (a *app) inspectCommand() *cobra.Command {
 				i := inspection{
 					listing: listingOf(&info.Sandbox), SandboxConfig: &c, Rules: len(c.Permissions), Version: info.Version,
 					UID: info.Sandbox.UID, GID: info.Sandbox.GID, Tree: info.Tree, Limits: info.Limits,
+				}
+				if info.Sandbox.CopyOnWrite {
+					i.Changes = countChanges(cmd.Context(), rt, info.Sandbox.ID)
 				}
 				if !rules {
 					c.Permissions = nil
@@ -109,6 +113,9 @@ func (s *inspection) print(out io.Writer) error {
 	}
 	row("codebase", s.Codebase)
 	row("filter", string(s.listing.Filter))
+	if s.Changes != nil {
+		row("changes", s.Changes.text(s.listing.ID))
+	}
 	row("network", networkText(s.SandboxConfig))
 	row("image", s.listing.Image)
 	row("image id", s.ImageID)

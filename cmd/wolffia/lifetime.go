@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ func (a *app) pruneCommand() *cobra.Command {
 		Short: "Destroy sandboxes that are dead, or whose lifetime is over",
 		Long: `Destroy sandboxes that are dead, whose lifetime is over, or that were left half
 made or half destroyed; with --stopped also those that were stopped. None that runs,
-or that somebody is just starting. Prints the ids of what was destroyed.`,
+that somebody is just starting, or that has changes which were not applied (--cow). Prints the ids of what was destroyed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rt, err := a.open("")
@@ -83,12 +84,26 @@ or that somebody is just starting. Prints the ids of what was destroyed.`,
 			for _, p := range pruned {
 				fmt.Fprintln(a.out, p.ID)
 			}
+			if stopped {
+				err = errors.Join(err, a.tellCopied(cmd.Context(), rt))
+			}
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&stopped, "stopped", false, "also those that were stopped")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects")
 	return cmd
+}
+
+// tellCopied says which sandboxes that do not run stay, since they have changes.
+func (a *app) tellCopied(ctx context.Context, rt *local.Runtime) error {
+	all, err := rt.List(ctx)
+	for _, s := range all {
+		if s.CopyOnWrite && (s.State == runtime.StateStopped || s.State == runtime.StateDead) {
+			a.warn("sandbox %[1]s stays, since it may have changes that were not applied: wolffia diff %[1]s; rm -f %[1]s", s.ContainerName())
+		}
+	}
+	return err
 }
 
 // until is how long it is until a time, in ms since 1970, for a person; - if that

@@ -23,6 +23,7 @@ type listing struct {
 	CreatedAt int64             `json:"createdAt"` // ms since 1970
 	Codebase  string            `json:"codebase,omitempty"`
 	Filter    runtime.Filter    `json:"filter,omitempty"`
+	Cow       bool              `json:"cow,omitempty"` // it works on a copy of its codebase
 	Image     string            `json:"image,omitempty"`
 
 	ExpiresAt   int64          `json:"expiresAt,omitempty"`   // ms since 1970; 0: never
@@ -33,7 +34,7 @@ type listing struct {
 func listingOf(s *runtime.Sandbox) listing {
 	l := listing{
 		ID: s.ID, Name: s.Name, Runtime: s.Runtime, State: s.State, Reason: s.Reason,
-		Labels: s.Labels, CreatedAt: s.CreatedAt.UnixMilli(), Codebase: s.CodebasePath, Filter: s.Filter, Image: s.Image,
+		Labels: s.Labels, CreatedAt: s.CreatedAt.UnixMilli(), Codebase: s.CodebasePath, Filter: s.Filter, Cow: s.CopyOnWrite, Image: s.Image,
 	}
 	l.IdleTimeout, l.Expired = s.IdleTimeout.Milliseconds(), s.Expired
 	if !s.ExpiresAt.IsZero() {
@@ -70,7 +71,7 @@ func (a *app) lsCommand() *cobra.Command {
 				row: func(l listing) []any {
 					return []any{
 						l.ID, dash(l.Name), l.Runtime, l.State, age(time.UnixMilli(l.CreatedAt)), until(l.ExpiresAt),
-						dash(printable(l.Codebase)), dash(string(l.Filter)), dash(printable(joinLabels(l.Labels))),
+						dash(printable(l.Codebase)), filterText(&l), dash(printable(joinLabels(l.Labels))),
 					}
 				},
 				id: func(l listing) string { return l.ID },
@@ -80,6 +81,14 @@ func (a *app) lsCommand() *cobra.Command {
 	}
 	f.flagsWithIDs(cmd)
 	return cmd
+}
+
+// filterText says what enforces the rules, and whether the codebase is a copy.
+func filterText(l *listing) string {
+	if l.Cow {
+		return string(l.Filter) + "+cow"
+	}
+	return dash(string(l.Filter))
 }
 
 func dash(s string) string {

@@ -122,7 +122,7 @@ func (a *app) summarize(all []runtime.Change) {
 
 // kept says how to come back to a sandbox with changes.
 func (a *app) kept(s *runtime.Sandbox) {
-	fmt.Fprintf(a.err, "wolffia: the changes are kept in sandbox %[1]s: wolffia diff %[1]s; apply %[1]s; discard %[1]s; rm %[1]s\n", s.ID)
+	fmt.Fprintf(a.err, "wolffia: the changes are kept in sandbox %[1]s: wolffia diff %[1]s; apply %[1]s; discard %[1]s; rm -f %[1]s\n", s.ID)
 }
 
 // askReview asks what becomes of the changes.

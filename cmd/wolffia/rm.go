@@ -19,7 +19,8 @@ func (a *app) rmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm [-f] SANDBOX...",
 		Short: "Destroy sandboxes; return when all of it is gone",
-		Long: `Destroy sandboxes; return when all of it is gone. --all destroys all sandboxes and
+		Long: `Destroy sandboxes; return when all of it is gone. One that runs, or that has changes
+which were not applied (--cow), is destroyed only with -f. --all destroys all sandboxes and
 prints the id of each; at a terminal it asks first, unless --yes is given.`,
 		Example: `  wolffia rm web
   wolffia rm -f --all`,
@@ -43,14 +44,14 @@ prints the id of each; at a terminal it asks first, unless --yes is given.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "also destroy running sandboxes, and ignore missing ones")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "also destroy sandboxes that run or have changes, and ignore missing ones")
 	cmd.Flags().BoolVar(&all, "all", false, "destroy all sandboxes")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "with --all: do not ask")
 	return cmd
 }
 
-// remove destroys the sandbox that ref names; one that runs, or does not exist, only with
-// force.
+// remove destroys the sandbox that ref names; one that runs, has changes, or does not exist, only
+// with force.
 func (a *app) remove(ctx context.Context, rt *local.Runtime, ref string, force bool) error {
 	s, err := rt.Get(ctx, ref)
 	lost := errors.Is(err, runtime.ErrNotFound) // but an engine may have it
@@ -60,6 +61,10 @@ func (a *app) remove(ctx context.Context, rt *local.Runtime, ref string, force b
 		return err
 	case s.State == runtime.StateRunning:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is running: wolffia stop it first, or wolffia rm -f", s.ContainerName())
+	default:
+		if err := unapplied(ctx, rt, s); err != nil {
+			return err
+		}
 	}
 	err = a.destroy(ctx, rt, ref)
 	if lost && err == nil {
@@ -83,6 +88,13 @@ func (a *app) removeAll(ctx context.Context, force, yes bool) error {
 		return err
 	}
 	var names, running []string
+	if !force {
+		for _, s := range all {
+			if err := unapplied(ctx, rt, s); err != nil {
+				return err
+			}
+		}
+	}
 	for _, s := range all {
 		names = append(names, s.ContainerName())
 		if s.State == runtime.StateRunning {
