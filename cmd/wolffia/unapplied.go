@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,10 +24,22 @@ func unapplied(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) error
 	switch {
 	case len(own) > 0:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s has %[2]s that were not applied: wolffia diff %[1]s; rm -f %[1]s", s.ContainerName(), changesText(len(own)))
-	case git:
+	case git && !noCommits(ctx, rt, s):
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s may have commits that were not applied: wolffia apply --git --dry-run %[1]s; rm -f %[1]s", s.ContainerName())
 	}
 	return nil
+}
+
+// noCommits reports whether the host has all commits of a sandbox that does not run. Git inside is asked, for
+// which it is started and stopped again. If that fails it is not known.
+func noCommits(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) bool {
+	if rt.Start(ctx, s.ID) != nil {
+		return false
+	}
+	n, err := commitsOf(ctx, rt, s)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit)
+	defer cancel()
+	return errors.Join(err, rt.Stop(stopping, s.ID)) == nil && n == 0
 }
 
 // A changeCount is how much a sandbox with cow has changed.
