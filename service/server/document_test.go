@@ -19,6 +19,7 @@ func TestDocument(t *testing.T) {
 		Path: "../../docs/service.md", Place: "127.0.0.1:8080", Address: servetest.New(t, "").Address, Unstable: []transcript.Unstable{
 			{Form: regexp.MustCompile(`"(sandboxId|containerName)":"[a-z0-9]{12}"`), Stand: `"$1":"gwrn75xnt7lg"`},
 			{Form: regexp.MustCompile(`sandbox [a-z0-9]{12} `), Stand: "sandbox gwrn75xnt7lg "},
+			{Form: regexp.MustCompile(`wolffia apply [a-z0-9]{12} `), Stand: "wolffia apply gwrn75xnt7lg "},
 			{Form: regexp.MustCompile(`"requestId":"[A-Z0-9]{26}"`), Stand: `"requestId":"F4DXWFGTCBBMVNGVRY2A3LQ3PD"`},
 			{Form: regexp.MustCompile(`"createdAt":\d+`), Stand: `"createdAt":1795253828799`},
 			{Form: regexp.MustCompile(`"durationMs":\d+`), Stand: `"durationMs":1`},
