@@ -123,12 +123,12 @@ func (s *Service) EnsureSandbox(ctx context.Context, o registry.Owner, more *Cre
 	}
 	copied := false
 	if ctx.Err() == nil && !errors.Is(unhealthy, runtime.ErrNotFound) {
-		copied, err = s.driver.Copied(ctx, m.SandboxID)
+		copied, err = s.driver.Copied(ctx, m.SandboxID) // false with an error: a damaged sandbox cannot be started anew
 	}
 	switch {
 	case ctx.Err() != nil: // the caller gave up: the sandbox may be healthy
 		return registry.Metadata{}, false, ctx.Err()
-	case err != nil && !errors.Is(err, runtime.ErrNotFound):
+	case unhealthy == nil && err != nil:
 		return registry.Metadata{}, false, err
 	case unhealthy == nil && !copied && more != nil && more.CopyOnWrite:
 		return registry.Metadata{}, false, runtime.Errorf(runtime.ErrConflict, "sandbox %s works on the host's directory itself: destroy it to get one with cow", m.SandboxID)
