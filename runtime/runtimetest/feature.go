@@ -60,6 +60,8 @@ const (
 	Lifetime Feature = "Lifetime"
 	// Ports: SandboxConfig.Publish, Expose and Sockets, and the runtime is a PortDialer.
 	Ports Feature = "Ports"
+	// CopyOnWrite: SandboxConfig.CopyOnWrite, and the runtime is a Reviewer.
+	CopyOnWrite Feature = "CopyOnWrite"
 )
 
 // probes tell whether a runtime that is said to lack a feature has it. Those
@@ -124,6 +126,10 @@ var probes = map[Feature]func(e *env) bool{
 	Ports: func(e *env) bool {
 		_, is := e.rt.(runtime.PortDialer)
 		return is || e.canCreate(&runtime.SandboxConfig{Publish: []runtime.Publish{{Local: 1, Port: 1}}})
+	},
+	CopyOnWrite: func(e *env) bool {
+		_, is := e.rt.(runtime.Reviewer)
+		return is
 	},
 	HostKernel: func(e *env) bool { return e.sameKernel(e.start(nil).ID) },
 	RefusedFifos: func(e *env) bool {

@@ -53,6 +53,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{members: codebaseTests, own: true, differs: true, starter: true},
+		{members: copiedTests, own: true, differs: true, starter: true},
 		{members: hostTests, own: true, differs: true, starter: true},
 		{members: identityTests, own: true, differs: true, starter: true},
 		{members: resourceTests, own: true, differs: true, starter: true},

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -100,12 +101,18 @@ func (h *host) says(t testing.TB, dir, name string, args ...string) string {
 // Git in a sandbox leaves the history, the index and the files that it leaves without.
 func TestHistory(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
-	compare(t, "bwrap", picked(4))
+	compare(t, "bwrap", picked(4), false)
+}
+
+// Git in a copied codebase does so too, and the host's files stay as they were until they are applied.
+func TestHistoryInCopy(t *testing.T) {
+	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
+	compare(t, "bwrap", picked(12), true)
 }
 
 func TestHistoryInGvisor(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Fuse, probe.Runsc)
-	compare(t, "gvisor", picked(12))
+	compare(t, "gvisor", picked(12), false)
 }
 
 // picked returns the scenarios to try: all in a full run, else one of every, and those that are
@@ -119,8 +126,8 @@ func picked(every int) (some []Scenario) {
 	return some
 }
 
-// compare works through scenarios on the host and in one sandbox.
-func compare(t *testing.T, backend string, scenarios []Scenario) {
+// compare works through scenarios on the host and in one sandbox, whose codebase can be a copied one.
+func compare(t *testing.T, backend string, scenarios []Scenario, copied bool) {
 	t.Parallel()
 	testenv.Unprivileged(t) // as root a sandbox has another user
 	testenv.Tools(t, "git")
@@ -141,7 +148,12 @@ func compare(t *testing.T, backend string, scenarios []Scenario) {
 	}
 	h.says(t, template, "sh", "-eu", "-c", Head+Setup)
 	h.says(t, h.home, "sh", "-eu", "-c", `for d in "$@"; do for s in "$d"/*; do cp -a template/. "$s"; done; done`, "sh", without, with)
-	box := strings.TrimSpace(lastLine(h.says(t, with, wolffia, "create", "--runtime", backend)))
+	create := []string{"create", "--runtime", backend}
+	if copied {
+		create = append(create, "--cow")
+	}
+	before := h.says(t, with, "sh", "-c", files)
+	box := strings.TrimSpace(lastLine(h.says(t, with, wolffia, create...)))
 	t.Cleanup(func() { h.says(t, with, wolffia, "rm", "-f", box) })
 
 	sides := []place{
@@ -185,14 +197,47 @@ func compare(t *testing.T, backend string, scenarios []Scenario) {
 					}
 					said = strings.Replace(said, s.Hidden, "", 1)
 				}
-				left[i] = strings.ReplaceAll(said+"\n"+h.says(t, filepath.Join(side.dir, s.Name), "sh", "-c", look), side.dir, "DIR")
+				seen := ""
+				if i == 1 && copied {
+					seen = h.says(t, with, wolffia, "exec", "--cwd", s.Name, box, "--", "sh", "-c", look)
+				} else {
+					seen = h.says(t, filepath.Join(side.dir, s.Name), "sh", "-c", look)
+				}
+				if copied { // the rules hide it
+					seen = hiddenLine.ReplaceAllString(seen, "")
+				}
+				left[i] = strings.ReplaceAll(said+"\n"+seen, side.dir, "DIR")
 			}
 			if diff := cmp.Diff(left[0], left[1]); diff != "" {
 				t.Errorf("-without +with:\n%s", diff)
 			}
 		})
 	}
+	if !copied {
+		return
+	}
+	if diff := cmp.Diff(before, h.says(t, with, "sh", "-c", files)); diff != "" {
+		t.Errorf("the host's files have changed before they were applied: -before +after:\n%s", diff)
+	}
+	saw := h.says(t, with, wolffia, "exec", box, "--", "sh", "-c", content)
+	// Forced, since the rules leave out the configuration and hooks of bare repositories that are made inside.
+	h.says(t, with, "sh", "-c", `"$0" apply --force --quiet "$1" || [ $? = 2 ]`, wolffia, box)
+	if diff := cmp.Diff(saw, hiddenLine.ReplaceAllString(h.says(t, with, "sh", "-c", content), "")); diff != "" {
+		t.Errorf("applied: -inside +host:\n%s", diff)
+	}
 }
+
+// files shows all that is below the current directory, git's own files too, with all but the times of access.
+const files = `find . ! -type d -printf '%p %y %m %l %s %T@\n' | sort; find . -type d -printf '%p %m %T@\n' | sort; find . -type f -print0 | sort -z | xargs -0 sha1sum`
+
+// content shows what is to be applied: all but git's own files.
+const content = `
+find . '(' -name .git -o -name '*.git' ')' -prune -o ! -type d -printf '%p %y %m %l\n' | sort
+find . '(' -name .git -o -name '*.git' ')' -prune -o -type f -print0 | sort -z | xargs -0 sha1sum
+`
+
+// hiddenLine is a line about the file of Setup that the rules of a sandbox hide.
+var hiddenLine = regexp.MustCompile(`(?m)^.*\.env\.local\b.*\n`)
 
 // work runs the script of the scenario called name, and returns what it prints.
 func (p *place) work(t *testing.T, name, script string) (string, error) {
