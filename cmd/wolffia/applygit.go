@@ -20,6 +20,9 @@ import (
 // maxBundle bounds the bytes of a bundle of commits that a sandbox makes.
 const maxBundle = 4 << 30
 
+// maxBranches bounds the branches that are taken at once.
+const maxBranches = 1000
+
 // A ref is a branch in a sandbox's repository, or HEAD, with its whole name.
 type ref struct {
 	name, commit string
@@ -43,7 +46,11 @@ func (a *app) applyGit(ctx context.Context, rt *local.Runtime, s *runtime.Sandbo
 	if err != nil {
 		return err
 	}
-	wanted, err := wantedRefs(ctx, repo, s.ContainerName(), branch, inside)
+	lacks, err := repo.Lacks(ctx, commitsAt(inside))
+	if err != nil {
+		return err
+	}
+	wanted, err := wantedRefs(ctx, repo, s.ContainerName(), branch, inside, lacks)
 	if err != nil {
 		return err
 	}
@@ -55,7 +62,7 @@ func (a *app) applyGit(ctx context.Context, rt *local.Runtime, s *runtime.Sandbo
 	}
 	switch {
 	case dry:
-	case repo.Has(ctx, wanted[0].commit): // only with a name for the branch
+	case !lacks[wanted[0].commit]: // only with a name for the branch
 		_, err = repo.Run(ctx, "branch", "--no-track", branch, wanted[0].commit)
 	default:
 		err = a.fetch(ctx, rt, s, repo, wanted)
@@ -64,26 +71,32 @@ func (a *app) applyGit(ctx context.Context, rt *local.Runtime, s *runtime.Sandbo
 		return err
 	}
 	for _, r := range wanted {
-		fmt.Fprintf(a.out, "%s\t%s\n", strings.TrimPrefix(r.to, "refs/heads/"), r.commit)
+		fmt.Fprintf(a.out, "%s\t%s\n", printable(strings.TrimPrefix(r.to, "refs/heads/")), r.commit)
 	}
 	return nil
 }
 
 // wantedRefs returns what of the refs inside is to be fetched. Of allBranches those are the ones with
-// commits that the host does not have.
-func wantedRefs(ctx context.Context, repo *hostgit.Repo, sandbox, branch string, inside []ref) (wanted []ref, err error) {
+// commits that the host lacks.
+func wantedRefs(ctx context.Context, repo *hostgit.Repo, sandbox, branch string, inside []ref, lacks map[string]bool) (wanted []ref, err error) {
+	heads := make(map[string]bool)
+	for _, r := range inside {
+		heads[r.commit] = heads[r.commit] || r.name != "HEAD"
+	}
 	for _, r := range inside {
 		short := strings.TrimPrefix(r.name, "refs/heads/")
 		r.to = "refs/heads/wolffia/" + sandbox + "/" + short
 		if branch != allBranches {
 			r.to = "refs/heads/" + branch
 		}
-		isHead, onBranch := r.name == "HEAD", slices.ContainsFunc(inside, func(b ref) bool { return b.name != "HEAD" && b.commit == r.commit })
+		isHead := r.name == "HEAD"
 		switch {
-		case branch != allBranches && !isHead, branch == allBranches && (isHead && onBranch || repo.Has(ctx, r.commit)):
+		case branch != allBranches && !isHead, branch == allBranches && (isHead && heads[r.commit] || !lacks[r.commit]):
 			continue
+		case len(wanted) == maxBranches:
+			return nil, runtime.Errorf(runtime.ErrInvalid, "more than %d branches inside have commits that the host does not have: take one with --git=BRANCH", maxBranches)
 		}
-		if _, err := repo.Run(ctx, "check-ref-format", r.to); err != nil {
+		if _, err := repo.Run(ctx, "check-ref-format", r.to); err != nil || strings.HasPrefix(branch, "-") {
 			return nil, runtime.Errorf(runtime.ErrInvalid, "%q cannot be the name of a branch: name another with --git=BRANCH", strings.TrimPrefix(r.to, "refs/heads/"))
 		}
 		wanted = append(wanted, r)
@@ -112,19 +125,35 @@ func (a *app) fetch(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, 
 		}
 		args = append(args, spec)
 	}
-	err = errors.Join(bundle(ctx, rt, s, names+known, file), file.Close())
+	err = bundle(ctx, rt, s, names+known, file)
 	if err != nil {
-		return fmt.Errorf("bundle the commits inside: %w", err)
+		err = fmt.Errorf("bundle the commits inside: %w", err)
+	} else {
+		err = repo.CheckBundle(ctx, file)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
 	}
 	if _, err := repo.Run(ctx, args...); err != nil {
 		return err
 	}
 	for _, r := range wanted {
-		if !repo.Has(ctx, r.commit) {
+		if at, err := repo.Run(ctx, "rev-parse", "--verify", "--quiet", r.to); err != nil || at != r.commit {
 			return runtime.Errorf(runtime.ErrConflict, "the sandbox moved a branch meanwhile: try again")
 		}
 	}
 	return nil
+}
+
+// commitsAt returns what refs are at, each once.
+func commitsAt(refs []ref) (commits []string) {
+	seen := make(map[string]bool)
+	for _, r := range refs {
+		if !seen[r.commit] {
+			seen[r.commit], commits = true, append(commits, r.commit)
+		}
+	}
+	return commits
 }
 
 // bundle writes the bundle that git inside makes of revisions, one on a line (git-bundle(1)).
@@ -176,16 +205,15 @@ func commitsOf(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) (int,
 	if err != nil {
 		return 0, err
 	}
-	if !slices.ContainsFunc(refs, func(r ref) bool { return !repo.Has(ctx, r.commit) }) {
-		return 0, nil
+	commits := commitsAt(refs)
+	if lacks, err := repo.Lacks(ctx, commits); err != nil || len(lacks) == 0 {
+		return 0, err
 	}
 	in, err := repo.Known(ctx)
 	if err != nil {
 		return 0, err
 	}
-	for _, r := range refs {
-		in += r.commit + "\n"
-	}
+	in += strings.Join(commits, "\n") + "\n"
 	out, err := gitInside(ctx, rt, s, in, 64, "rev-list", "--count", "--max-count=1000", "--ignore-missing", "--stdin")
 	if err != nil {
 		return 0, err
@@ -230,10 +258,10 @@ func gitInside(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, in st
 	switch {
 	case err != nil:
 		return "", err
-	case res.ExitCode != 0:
-		return "", fmt.Errorf("git %s inside: exit code %d: %s", args[0], res.ExitCode, printable(string(res.Stderr)))
 	case res.Truncated():
 		return "", fmt.Errorf("git %s inside prints more than %d bytes", args[0], most)
+	case res.ExitCode != 0:
+		return "", fmt.Errorf("git %s inside: exit code %d: %s", args[0], res.ExitCode, printable(string(res.Stderr)))
 	}
 	return string(res.Stdout), nil
 }

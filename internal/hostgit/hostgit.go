@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -70,11 +71,16 @@ func filtersOff(list string) (options []string) {
 // Run runs a command of git in the repository and returns what it prints, without the last
 // newline. An error has the end of what git says.
 func (r *Repo) Run(ctx context.Context, args ...string) (string, error) {
+	return r.runWith(ctx, nil, nil, args...)
+}
+
+// runWith is Run with an input and more environment.
+func (r *Repo) runWith(ctx context.Context, in io.Reader, env []string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", append(append([]string{"-C", r.dir}, r.safe...), args...)...)
-	cmd.Env = environ(os.Environ())
-	cmd.WaitDelay = time.Second
+	cmd.Env = append(environ(os.Environ()), env...)
+	cmd.Stdin, cmd.WaitDelay = in, time.Second
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	if err := cmd.Run(); err != nil {
@@ -83,10 +89,28 @@ func (r *Repo) Run(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
-// Has reports whether the repository has a commit.
-func (r *Repo) Has(ctx context.Context, commit string) bool {
-	_, err := r.Run(ctx, "cat-file", "-e", commit+"^{commit}")
-	return err == nil
+// Lacks returns those of the commits, which are names of objects, that the repository does not have. It asks one
+// process for all.
+func (r *Repo) Lacks(ctx context.Context, commits []string) (lacks map[string]bool, err error) {
+	lacks = make(map[string]bool)
+	if len(commits) == 0 {
+		return lacks, nil
+	}
+	var in strings.Builder
+	for _, c := range commits {
+		lacks[c] = true
+		in.WriteString(c + "^{commit}\n")
+	}
+	out, err := r.runWith(ctx, strings.NewReader(in.String()), nil, "cat-file", "--batch-check=%(objectname) %(objecttype)")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(out) {
+		if name, is := strings.CutSuffix(strings.TrimSuffix(line, "\n"), " commit"); is {
+			delete(lacks, name)
+		}
+	}
+	return lacks, nil
 }
 
 // Known returns the objects that branches and tags are at, as git rev-list --stdin excludes them: one on a

@@ -60,7 +60,7 @@ var allow = map[string][]string{
 	"internal/gitguard":               {"internal/gitconfig"},
 	"internal/gituser":                {"internal/gitconfig", "internal/gitguard"},
 	"internal/gitscan":                {"internal/beneath", "internal/gitconfig"},
-	"internal/hostgit":                {"runtime"},
+	"internal/hostgit":                {"internal/rmtree", "runtime"},
 	"internal/hostsocket":             {"runtime"},
 	"internal/inside":                 {"internal/rawsock", "wire", "wire/client"},
 	"internal/rmtree":                 {"internal/beneath"},

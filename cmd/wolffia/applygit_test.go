@@ -1,0 +1,171 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"wolffia/internal/test/testenv"
+)
+
+// repository makes a git repository of the box's codebase.
+func (b *box) repository() {
+	b.Helper()
+	testenv.Tools(b.TB, "git")
+	b.git("init", "-q", "-b", "main", ".")
+	b.git("config", "user.name", "Ann")
+	b.git("config", "user.email", "ann@example.invalid")
+	for _, name := range []string{"one", "two", "three"} {
+		b.OK(os.WriteFile(filepath.Join(b.codebase, name), []byte(name+"\n"), 0o666))
+	}
+	b.git("add", ".")
+	b.git("commit", "-qm", "first")
+}
+
+// git runs the host's git in the codebase and returns what it prints.
+func (b *box) git(args ...string) string {
+	b.Helper()
+	cmd := exec.CommandContext(b.Ctx, "git", args...)
+	cmd.Dir, cmd.Env = b.codebase, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		b.Fatalf("git %q: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// refused is what a command says on the standard error when it fails, as it must.
+func (b *box) refused(args ...string) string {
+	b.Helper()
+	cmd := b.command(args...)
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		b.Errorf("%q: %v, want an exit code: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// A copied repository is what it was at the start, whatever git does on the host; and no commit of
+// either side is lost.
+func TestCopiedRepository(t *testing.T) {
+	testenv.Unprivileged(t) // root's git and the sandbox's would be of two users
+	b := newBox(t)
+	b.repository()
+	b.git("branch", "other")
+	b.says("create", "--codebase", b.codebase, "--name", "copy", "--cow")
+	inside := func(script string) string {
+		b.Helper()
+		return b.says("exec", "copy", "--", "sh", "-ec", script)
+	}
+	inside("echo inside >one; git commit -qam inside; echo more >>one")
+
+	b.OK(os.WriteFile(filepath.Join(b.codebase, "two"), []byte("host\n"), 0o666))
+	b.git("commit", "-qam", "host")
+	b.git("checkout", "-q", "other")
+	b.OK(os.WriteFile(filepath.Join(b.codebase, "three"), []byte("other\n"), 0o666))
+	b.git("commit", "-qam", "on other")
+	b.git("branch", "-D", "main")
+	b.git("reflog", "expire", "--expire=now", "--all")
+	b.git("branch", "main", "other~1")
+	b.git("-c", "gc.auto=0", "gc", "-q", "--prune=now")
+
+	b.Until("the host's edit", func() bool { return inside("cat three") == "other\n" })
+	if got, want := inside("git status --porcelain; git log --format=%s; git symbolic-ref HEAD"), " M one\n M three\ninside\nfirst\nrefs/heads/main\n"; got != want {
+		b.Errorf("inside: %q, want %q", got, want)
+	}
+	if got := inside("git fsck --strict --no-dangling 2>&1; git commit -qam again; git gc -q; git fsck --strict --no-dangling 2>&1; git status --porcelain"); got != "" {
+		b.Errorf("inside: %q", got)
+	}
+	head := b.git("rev-parse", "other")
+	if out := b.says("apply", "--git", "copy"); !strings.HasPrefix(out, "wolffia/copy/main\t") {
+		b.Errorf("apply --git prints %q", out)
+	}
+	if got := b.git("log", "--format=%s", "wolffia/copy/main"); got != "again\ninside\nfirst\n" {
+		b.Errorf("fetched: %q", got)
+	}
+	if got := b.git("rev-parse", "HEAD"); got != head {
+		b.Errorf("HEAD of the host is %s, want %s", got, head)
+	}
+	if got := b.git("fsck", "--strict", "--no-dangling") + b.git("status", "--porcelain"); got != "" {
+		b.Errorf("the host's repository: %q", got)
+	}
+}
+
+// hostileGits are programs that a sandbox has in place of git; BAIT is the name of a commit that is malformed.
+var hostileGits = []struct{ name, script, says string }{
+	{"ManyBranches", `[ $1 = show-ref ] && seq 100001 190000 | sed 's:.*:c0ffee0000000000000000000000000000& refs/heads/b&:'`, "branches inside have commits that the host does not have"},
+	{"EndlessList", `yes 'c0ffee0000000000000000000000000000000000 refs/heads/x' | head -c 9000000`, "prints more than"},
+	{"RefWithColon", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/x:refs/heads/main'`, "names a branch as"},
+	{"RefWithStar", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/*'`, "cannot be the name of a branch"},
+	{"RefUpwards", `echo 'c0ffee0000000000000000000000000000000000 refs/heads/../../../main'`, "cannot be the name of a branch"},
+	{"RefElsewhere", `echo 'c0ffee0000000000000000000000000000000000 refs/tags/v1'`, "names a branch as"},
+	{"RefWithEscape", `printf 'c0ffee0000000000000000000000000000000000 refs/heads/a\033[31m\n'`, `\x1b`},
+	{"RefWithC1", `printf 'c0ffee0000000000000000000000000000000000 refs/heads/a\302\23331m\n'`, ``},
+	{"NoHash", `echo '--upload-pack=touch refs/heads/x'`, "names a branch as"},
+	{"NoBundle", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) echo text;; esac`, "is refused: it is none"},
+	{"ShortBundle", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) echo '# v2 git bundle';; esac`, "is refused: it is cut short"},
+	{"FilteredBundle", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) printf '# v3 git bundle\n@filter=blob:none\n\nPACK';; esac`, "is refused: it needs"},
+	{"DamagedPack", `case $1 in show-ref) echo 'c0ffee0000000000000000000000000000000000 refs/heads/x';; *) printf '# v2 git bundle\nc0ffee0000000000000000000000000000000000 refs/heads/x\n\nPACK\0\0\0\2\0\0\0\1garbage-garbage-garbage';; esac`, "are refused, since an object is damaged"},
+	{"OtherCommit", `case $1 in show-ref) exec $real show-ref --heads | sed s/^......../c0ffee00/;; *) exec $real bundle create -q - good;; esac`, ""},
+	{"MalformedTree", `case $1 in show-ref) $real show-ref --heads bait;; *) exec $real bundle create -q - bait;; esac`, "are refused, since an object is damaged or malformed"},
+}
+
+// Whatever git inside says, the host's git executes nothing and takes nothing that is malformed.
+func TestHostileCommits(t *testing.T) {
+	testenv.Unprivileged(t)
+	b := newBox(t)
+	b.repository()
+	bin, ran := filepath.Join(b.codebase, "bin"), filepath.Join(b.codebase, "ran")
+	b.says("create", "--codebase", b.codebase, "--name", "copy", "--cow", "--preset", "full-access", "-e", "PATH="+bin+":"+os.Getenv("PATH"))
+	inside := func(script string) {
+		b.Helper()
+		b.says("exec", "copy", "--", "sh", "-ec", script)
+	}
+	// What a repository can have executed: by the user's git, if it came out.
+	inside(`real=$(command -v git); mkdir bin; echo "$real" >bin/real
+mkdir -p .git/hooks; for h in reference-transaction post-checkout post-merge post-rewrite fsmonitor-watchman; do printf '#!/bin/sh\ntouch '"$PWD"'/ran\n' >.git/hooks/$h; chmod +x .git/hooks/$h; done
+for k in core.fsmonitor core.pager core.editor core.sshCommand filter.f.smudge filter.f.clean diff.external alias.bundle alias.fetch uploadpack.packObjectsHook gpg.program; do git config $k "touch ran;"; done
+git config include.path ../evil.config; printf '[core]\n\thooksPath = hooks\n' >evil.config
+echo '* filter=f' >.gitattributes
+tree=$({ printf '100644 .git\0'; git rev-parse HEAD:one | xxd -r -p 2>/dev/null || git rev-parse HEAD:one | python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex(sys.stdin.read().strip()))'; } | git hash-object -w -t tree --literally --stdin)
+git update-ref refs/heads/bait $(git -c core.hooksPath=/dev/null commit-tree -m bait -p HEAD $tree)
+git -c core.hooksPath=/dev/null update-ref refs/heads/good $(git commit-tree -m good -p HEAD HEAD^{tree})
+rm -f ran`)
+	state := func() string {
+		b.Helper()
+		return b.git("for-each-ref") + b.git("count-objects", "-v") + b.git("status", "--porcelain")
+	}
+	before := state()
+	for _, h := range hostileGits {
+		t.Run(h.name, func(t *testing.T) {
+			b := *b
+			b.TB = t
+			inside("cat >bin/git <<'E'\n#!/bin/sh\nread real <" + bin + "/real\nwhile [ \"$1\" = -c ]; do shift 2; done\n" + h.script + "\nE\nchmod +x bin/git")
+			said := b.refused("apply", "--git", "copy")
+			if !strings.Contains(said, h.says) || strings.ContainsAny(said, "\x1b\u009b") {
+				t.Errorf("it says %q, want %q", said, h.says)
+			}
+			if h.name == "OtherCommit" { // a branch that is sound, but not what was said
+				b.git("for-each-ref", "--format=delete %(refname)", "refs/heads/wolffia")
+				return
+			}
+			if after := state(); after != before {
+				t.Errorf("the host's repository has changed:\n%s\nwas\n%s", after, before)
+			}
+		})
+	}
+	// The real git of the sandbox works in its hostile repository, and the good branch comes out.
+	inside("rm bin/git; git -c core.hooksPath=/dev/null update-ref -d refs/heads/bait")
+	if out := b.says("apply", "--git", "copy"); !strings.HasPrefix(out, "wolffia/copy/good\t") {
+		t.Errorf("apply --git prints %q", out)
+	}
+	if _, err := os.Lstat(ran); err == nil {
+		t.Error("something of the sandbox's was executed on the host")
+	}
+	if _, err := os.Lstat(bin); err == nil {
+		t.Error("the sandbox's files are on the host")
+	}
+}
