@@ -217,7 +217,7 @@ func (a *app) copyFromStdin(ctx context.Context, rt *local.Runtime, id string, t
 	var size int64
 	go func() { // ends with the input, or with the program
 		var err error
-		size, err = io.Copy(spool, io.LimitReader(a.input(), maxStream+1))
+		size, err = io.Copy(spool, io.LimitReader(a.input(nil), maxStream+1))
 		read <- err
 	}()
 	select {

@@ -142,6 +142,8 @@ type ending struct {
 // is closed is a SIGHUP among signals.
 func (a *app) join(p runtime.Process, spec *runtime.ProcessSpec, signals chan<- os.Signal, stdout, stderr io.Writer) ending {
 	defer p.Close()
+	over := make(chan struct{})
+	defer close(over)
 	hangUp := func() {
 		select {
 		case signals <- unix.SIGHUP:
@@ -151,9 +153,9 @@ func (a *app) join(p runtime.Process, spec *runtime.ProcessSpec, signals chan<- 
 	unread := func() error { return nil }
 	switch {
 	case spec.TTY:
-		go a.typing(p.Stdin(), hangUp) // ends with the terminal, or with the program
+		go typing(p.Stdin(), &typist{keys: a.keys(), over: over}, over, hangUp) // ends with the terminal, or with the command
 	case spec.Stdin:
-		unread = feed.Start(p.Stdin(), a.input(), func() { _ = p.Close() })
+		unread = feed.Start(p.Stdin(), a.input(over), func() { _ = p.Close() })
 	}
 	var copying sync.WaitGroup
 	var lost [2]error
@@ -185,38 +187,24 @@ func (a *app) join(p runtime.Process, spec *runtime.ProcessSpec, signals chan<- 
 }
 
 // typing passes on what is typed on our terminal, which is in raw mode: its end is that
-// of the terminal, and no end of input for the command.
-func (a *app) typing(to io.Writer, hangUp func()) {
-	for buf := make([]byte, 4096); ; {
-		n, err := a.in.Read(buf)
-		if _, werr := to.Write(buf[:n]); werr != nil {
-			return // the command is over
-		}
-		if err != nil {
+// of the terminal, and no end of input for the command, which is over when the channel is closed.
+func typing(to io.Writer, from io.Reader, over <-chan struct{}, hangUp func()) {
+	_, err := io.Copy(to, from)
+	select {
+	case <-over:
+	default:
+		if err == nil { // else the command takes no more
 			hangUp()
-			return
 		}
 	}
 }
 
-// input is our standard input.
-func (a *app) input() io.Reader {
+// input is our standard input, for a command that is over when the channel is closed.
+func (a *app) input(over <-chan struct{}) io.Reader {
 	if term.IsTerminal(int(a.in.Fd())) {
-		return untilGone{a.in}
+		return &typist{keys: a.keys(), over: over}
 	}
 	return a.in
-}
-
-// An untilGone ends with its terminal, which may be closed, or be that of others: then
-// reading fails with EIO (see "Orphaned process groups" in POSIX, and tty_ioctl(4)).
-type untilGone struct{ io.Reader }
-
-func (u untilGone) Read(b []byte) (int, error) {
-	n, err := u.Reader.Read(b)
-	if err != nil {
-		err = io.EOF
-	}
-	return n, err
 }
 
 // rawMode hands the terminal over to p: every byte goes there, and its size

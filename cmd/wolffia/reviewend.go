@@ -228,7 +228,7 @@ func newLines(a *app) *lines {
 	l := &lines{make(chan string)}
 	go func() {
 		defer close(l.next)
-		for s := bufio.NewScanner(a.in); s.Scan(); {
+		for s := bufio.NewScanner(&typist{keys: a.keys()}); s.Scan(); {
 			l.next <- strings.ToLower(strings.TrimSpace(s.Text()))
 		}
 	}()

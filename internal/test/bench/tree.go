@@ -84,7 +84,7 @@ func (b *bench) tree() error {
 func sourceTree(dir string) error {
 	script := `set -e
 cp -r "$(go env GOROOT)/src" "$1"; cd "$1"; git init -q -b main .; git add -A
-git -c user.name=b -c user.email=b@localhost commit -qm source; git status >/dev/null`
+git -c gc.auto=0 -c user.name=b -c user.email=b@localhost commit -qm source; git status >/dev/null`
 	out, err := exec.Command("sh", "-c", script, "sh", dir).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("source tree: %w: %s", err, out)
