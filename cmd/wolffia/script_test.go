@@ -92,6 +92,10 @@ func TestScriptsInDocker(t *testing.T) {
 func scripts(t *testing.T, dir string) testscript.Params {
 	t.Helper()
 	bin := testbin.Dir(t)
+	readme, err := filepath.Abs("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	cache, err := os.UserCacheDir() // where make runsc has put it
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +117,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			}
 			env.Setenv("HOME", home)
 			env.Setenv("XDG_CACHE_HOME", cache)
+			env.Setenv("README", readme)
 			env.Setenv("WOLFFIA", filepath.Join(bin, "wolffia"))
 			env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			env.Setenv("PATH_OF_HOST", os.Getenv("PATH"))
