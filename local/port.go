@@ -1,13 +1,21 @@
 package local
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
+	"time"
 
+	"wolffia/internal/boot"
+	"wolffia/internal/statedir"
 	"wolffia/runtime"
+	"wolffia/wire"
 	"wolffia/wire/client"
 )
 
@@ -23,6 +31,109 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 	if err != nil {
 		return nil, err
 	}
+	c, err := dialDirect(ctx, box, port)
+	if errors.Is(err, runtime.ErrUnsupported) {
+		c, err = e.dialRelayed(ctx, box, port)
+	}
+	switch {
+	case err == nil:
+		return c, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case runtime.Class(err) != nil:
+		return nil, err
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "port %d of sandbox %s: no server listens there inside: %w", port, box.ID(), err)
+	}
+	return nil, runtime.Errorf(runtime.ErrUnavailable, "port %d of sandbox %s: %w", port, box.ID(), err)
+}
+
+// dialLimit is how long a shim may take to answer, which it does within ten seconds.
+const dialLimit = 20 * time.Second
+
+// dialDirect has the shim hand over a socket of the sandbox's network that is connected to a port. The
+// error is of class ErrUnsupported where there is none to hand over, and of no class if it is
+// the kernel's.
+func dialDirect(ctx context.Context, box *statedir.Box, port int) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	sock, err := dial(box)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = sock.Close() }) // ends ask
+	socket, err := askSocket(sock, port)
+	if !stop() {
+		_ = socket.Close() // nil is fine
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: the shim does not answer", box.ID())
+	}
+	if err != nil {
+		_ = sock.Close()
+		if errors.Is(err, client.ErrClosed) {
+			err = lost(box, err)
+		}
+		return nil, err
+	}
+	defer socket.Close() // package net copies the descriptor
+	conn, err := net.FileConn(socket)
+	if err != nil {
+		return nil, errors.Join(err, sock.Close())
+	}
+	tcp, is := conn.(*net.TCPConn)
+	if !is {
+		return nil, errors.Join(errors.New("the shim handed over another socket"), conn.Close(), sock.Close())
+	}
+	return &heldConn{tcp, sock}, nil
+}
+
+// askSocket sends boot.OpDial and returns the socket of the answer, which the caller closes.
+func askSocket(sock *boot.Socket, port int) (*os.File, error) {
+	request, err := json.Marshal(&boot.Request{Op: boot.OpDial, Port: port})
+	if err != nil {
+		return nil, err
+	}
+	if err := wire.NewWriter(sock).WriteControl(request); err != nil {
+		return nil, fmt.Errorf("%w: %w", client.ErrClosed, err)
+	}
+	b, socket, err := sock.ReceiveFile(make([]byte, wire.HeaderSize+wire.MaxPayload))
+	if err != nil || len(b) == 0 {
+		return nil, errors.Join(client.ErrClosed, err)
+	}
+	var reply boot.Reply
+	f, err := wire.NewReader(bytes.NewReader(b)).Next()
+	if err == nil {
+		err = wire.Decode(&f, &reply)
+		f.Release()
+	}
+	switch {
+	case err != nil:
+	case reply.Errno > 0:
+		err = syscall.Errno(reply.Errno)
+	case reply.Err() != nil:
+		err = reply.Err()
+	case socket == nil:
+		err = errors.New("the shim handed over no socket")
+	}
+	if err != nil {
+		_ = socket.Close() // nil is fine
+		return nil, err
+	}
+	return socket, nil
+}
+
+// A heldConn is a connection of which the kernel carries the bytes, and the connection to the shim by which
+// it keeps the sandbox in use.
+type heldConn struct {
+	*net.TCPConn
+	shim *boot.Socket
+}
+
+// Close closes both.
+func (c *heldConn) Close() error { return errors.Join(c.TCPConn.Close(), c.shim.Close()) }
+
+// dialRelayed has PID 1 connect, whose stream then carries the bytes. The error is of no class if it is the
+// kernel's.
+func (e *executor) dialRelayed(ctx context.Context, box *statedir.Box, port int) (net.Conn, error) {
 	conn, err := e.conns.to(box)
 	if err != nil {
 		return nil, err
@@ -33,8 +144,6 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 		switch {
 		case err == nil:
 			return c, nil
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
 		case errors.Is(err, client.ErrClosed) || conn.Err() != nil:
 			return nil, lost(box, err)
 		case refused == nil:
@@ -44,10 +153,7 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 			break
 		}
 	}
-	if errors.Is(refused, syscall.ECONNREFUSED) {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "port %d of sandbox %s: no server listens there inside: %w", port, box.ID(), refused)
-	}
-	return nil, runtime.Errorf(runtime.ErrUnavailable, "port %d of sandbox %s: %w", port, box.ID(), refused)
+	return nil, refused
 }
 
 // AwaitEnd waits until a running sandbox ends, and returns why, or the error of ctx.

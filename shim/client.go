@@ -29,6 +29,7 @@ type clientConn struct {
 	closed   bool              // guarded by mu
 	asking   bool              // a request to the tree server is under way; guarded by mu
 	replies  int               // frames with replies that are not written; guarded by mu
+	holds    bool              // it keeps the sandbox in use; guarded by mu
 
 	request []byte // the pieces of an incomplete Control request; serve's own
 }
@@ -86,7 +87,11 @@ func (s *shim) serve(c *clientConn) {
 	}
 	c.out = nil
 	c.change.Signal()
+	holds := c.holds
 	c.mu.Unlock()
+	if holds {
+		s.relay.release()
+	}
 	s.relay.abandon(left)
 }
 

@@ -49,7 +49,7 @@ func Main(version string, backends ...launch.Backend) error {
 	return err
 }
 
-// A shim is the state of Main. The main goroutine sets all fields but the last two
+// A shim is the state of Main. The main goroutine sets all fields but the last three
 // groups before it starts others.
 type shim struct {
 	boot    *boot.Params
@@ -65,11 +65,13 @@ type shim struct {
 	relay   *relay
 	relayed chan error      // gets the end of relay.run
 	over    chan struct{}   // closed then
-	network inside.Network  // see reach; nil: the shim has no use for it
 	tree    *treeConn       // nil: no codebase, or it is mounted natively
 	static  *staticfs.Stats // nil: the codebase has no static filter
 	life    *lifetime
 	egress  *egress // nil: no names filter the network
+
+	reaching sync.Mutex
+	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
 	warming  atomic.Bool // warm runs
 	orphaned atomic.Bool // the caller to which the sandbox is bound has ended

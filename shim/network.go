@@ -18,9 +18,10 @@ import (
 	"wolffia/wire/client"
 )
 
-// reach returns the network of the sandbox, the same one each time. The main goroutine calls
-// it, once PID 1's stream is relayed.
+// reach returns the network of the sandbox, the same one each time, once PID 1's stream is relayed.
 func (s *shim) reach() (inside.Network, error) {
+	s.reaching.Lock()
+	defer s.reaching.Unlock()
 	if s.network != nil {
 		return s.network, nil
 	}
@@ -109,14 +110,8 @@ func (s *shim) self() (*client.Conn, error) {
 	}
 	var ends [2]*boot.Socket
 	for i := range fd {
-		file := os.NewFile(uintptr(fd[i]), "self")
-		conn, cerr := net.FileConn(file)
-		_ = file.Close()
-		if cerr != nil {
-			err = cerr
-			continue
-		}
-		if ends[i], cerr = boot.NewSocket(conn.(*net.UnixConn)); cerr != nil {
+		var cerr error
+		if ends[i], cerr = socketOf(fd[i]); cerr != nil {
 			err = cerr
 		}
 	}
@@ -130,4 +125,15 @@ func (s *shim) self() (*client.Conn, error) {
 	}
 	s.attach(ends[0], true)
 	return client.New(ends[1]), nil
+}
+
+// socketOf takes over the descriptor of a connected unix socket.
+func socketOf(fd int) (*boot.Socket, error) {
+	file := os.NewFile(uintptr(fd), "self")
+	defer file.Close() // package net copies the descriptor
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
+	}
+	return boot.NewSocket(conn.(*net.UnixConn))
 }

@@ -59,6 +59,8 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			return c.reply(replyOf(boot.TreeReply{}, errNotFiltered))
 		}
 		return c.reply(s.egress.refused(req.Since))
+	case boot.OpDial:
+		return s.dial(c, req.Port)
 	case boot.OpNetwork:
 		if s.egress == nil {
 			return c.reply(replyOf(boot.TreeReply{}, errNotFiltered))

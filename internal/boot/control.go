@@ -85,11 +85,16 @@ var errCut = errors.New("packet is too long")
 // ReceivePacket waits for a packet and its descriptor, nil if it has none, which the caller
 // closes. An empty packet is a hang-up. A packet that does not fit into buf is an error.
 func ReceivePacket(control *os.File, buf []byte) ([]byte, *os.File, error) {
+	return receive(int(control.Fd()), buf)
+}
+
+// receive is ReceivePacket for a descriptor.
+func receive(fd int, buf []byte) ([]byte, *os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	var n, oobn, flags int
 	err := error(unix.EINTR)
 	for errors.Is(err, unix.EINTR) {
-		n, oobn, flags, _, err = unix.Recvmsg(int(control.Fd()), buf, oob, unix.MSG_CMSG_CLOEXEC)
+		n, oobn, flags, _, err = unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -24,6 +24,10 @@ const (
 	OpDenials = AskDenials // passed on to the tree server
 	OpNetwork = "network"  // replace the names that the sandbox can reach
 	OpEgress  = "egress"   // return what the network has refused since Request.Since
+	// OpDial: connect to Request.Port of the sandbox's loopback, and send the socket with the answer. The
+	// connection has no other request, and keeps the sandbox in use until it ends. Where the kernel has no
+	// such socket (gVisor), the answer is ErrUnsupported.
+	OpDial = "dial"
 )
 
 // A Request is a request of a client to the shim itself.
@@ -34,6 +38,7 @@ type Request struct {
 	Since   int64           `json:"since,omitempty"`   // for denials and egress: how many are known already
 	Egress  *network.Policy `json:"egress,omitempty"`  // for network
 	Review  *Review         `json:"review,omitempty"`  // for review
+	Port    int             `json:"port,omitempty"`    // for dial
 
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
 }
@@ -46,6 +51,8 @@ type Reply struct {
 	// Refused answers egress, and Seen is how many refusals there were since the start.
 	Refused *runtime.Refusals `json:"refused,omitempty"`
 	Seen    int64             `json:"seen,omitempty"`
+	// Errno is the kernel's error number for dial, if that has failed with one.
+	Errno int `json:"errno,omitempty"`
 	// Unknown says that the request may or may not have taken effect.
 	Unknown bool `json:"unknown,omitempty"`
 }

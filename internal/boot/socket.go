@@ -2,8 +2,10 @@ package boot
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -53,6 +55,43 @@ func (s *Socket) Try(b []byte) (n int) {
 		return 0
 	}
 	return n
+}
+
+// SendFile writes b with the descriptor of a file or connection. It does not block: a full socket is an
+// error, after which the Socket is of no further use.
+func (s *Socket) SendFile(b []byte, file syscall.Conn) error {
+	theirs, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	ours, err := s.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	n := 0
+	cerr := theirs.Control(func(given uintptr) {
+		err = ours.Control(func(fd uintptr) {
+			n, err = unix.SendmsgN(int(fd), b, unix.UnixRights(int(given)), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		})
+	})
+	if err == nil && cerr == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	return errors.Join(cerr, err)
+}
+
+// ReceiveFile is [ReceivePacket] for what the other side has written in one call, which is all that it has
+// written and this side has not read. At the end of the connection it returns no bytes.
+func (s *Socket) ReceiveFile(buf []byte) (b []byte, file *os.File, err error) {
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return nil, nil, err
+	}
+	cerr := raw.Read(func(fd uintptr) bool {
+		b, file, err = receive(int(fd), buf)
+		return true
+	})
+	return b, file, errors.Join(cerr, err)
 }
 
 // HungUp reports whether the other end is closed. What it has sent can still be read.

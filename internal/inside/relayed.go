@@ -26,6 +26,13 @@ func Relayed(conn *client.Conn) Network {
 	return &relayed{conn: conn, slots: make(chan struct{}, MaxConnections)}
 }
 
+// IsRelayed reports whether n carries the bytes of connections over PID 1's stream. If not, connections
+// are sockets of this process: each is a syscall.Conn.
+func IsRelayed(n Network) bool {
+	_, is := n.(*relayed)
+	return is
+}
+
 // ListenTCP implements [Network].
 func (r *relayed) ListenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	return r.conn.Listen(ctx, at, "", r.number.Add(1), r.slots)

@@ -1,0 +1,80 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/inside"
+	"wolffia/runtime"
+	"wolffia/wire"
+)
+
+// dial answers boot.OpDial. The client then has the sandbox's socket itself, so that the kernel carries
+// the bytes. An error ends the client's connection.
+func (s *shim) dial(c *clientConn, port int) error {
+	if !runtime.IsPort(port) {
+		return fmt.Errorf("%w: port %d", wire.ErrProtocol, port)
+	}
+	c.mu.Lock()
+	used := c.asking || len(c.channels) > 0 || c.replies > 0
+	c.asking = true
+	c.mu.Unlock()
+	if used {
+		return fmt.Errorf("%w: %s on a connection with another use", wire.ErrProtocol, boot.OpDial)
+	}
+	go func() { // ends within dialLimit
+		conn, err := s.connectTo(port)
+		if err == nil {
+			err = s.give(c, conn)
+			_ = conn.Close() // the client has its own descriptor
+		} else {
+			r := replyOf(boot.TreeReply{}, err)
+			if errno := syscall.Errno(0); errors.As(err, &errno) {
+				r.Errno = int(errno)
+			}
+			err = c.reply(r)
+		}
+		if err != nil {
+			_ = c.conn.Close() // ends serve
+		}
+	}()
+	return nil
+}
+
+// connectTo connects to a server inside by a socket that this process has.
+func (s *shim) connectTo(port int) (net.Conn, error) {
+	network, err := s.reach()
+	if err != nil {
+		return nil, err
+	}
+	if inside.IsRelayed(network) {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "the sandbox's sockets stay inside")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+	defer cancel()
+	return dialInside(ctx, network, port)
+}
+
+// give sends the client a connection, which keeps the sandbox in use until the client's own ends.
+func (s *shim) give(c *clientConn, conn net.Conn) error {
+	b, err := json.Marshal(&boot.Reply{})
+	if err != nil {
+		return err
+	}
+	f := wire.NewFrame(wire.Reply, 0)
+	defer f.Release()
+	f.SetLen(copy(f.Room(), b))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.writing || len(c.out) > 0 {
+		return net.ErrClosed
+	}
+	s.relay.hold() // before the client knows: it counts from then on
+	c.holds = true // serve releases it
+	return c.conn.SendFile(f.Bytes(), conn.(syscall.Conn))
+}
