@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"wolffia/internal/nearest"
 )
 
 // MaxPorts is the maximum number of different ports in the rules of a policy: a listener
@@ -117,6 +119,9 @@ func (c *Compiled) allow(entry string) error {
 func (c *Compiled) allowList(name string) error {
 	i := slices.IndexFunc(lists, func(l List) bool { return l.Name == name })
 	if i < 0 {
+		if near := nearest.Of(name, listNames()); near != "" {
+			return fmt.Errorf("no list has this name: did you mean @%s?", near)
+		}
 		return fmt.Errorf("no list has this name; the lists are @%s", strings.Join(listNames(), ", @"))
 	}
 	for _, host := range lists[i].Hosts {

@@ -153,6 +153,7 @@ func TestCompileRefuses(t *testing.T) {
 		{network.Policy{Allow: []string{"a.example:+80"}}, "from 1 to 65535"},
 		{network.Policy{Allow: []string{"a.example:90-80"}}, "write 80-90"},
 		{network.Policy{Allow: []string{"a.example:1-65535"}}, "narrow their ranges"},
+		{network.Policy{Allow: []string{"@nmp"}}, "did you mean @npm?"},
 		{network.Policy{Allow: []string{"@nothing"}}, "no list has this name; the lists are @alpine, "},
 		{network.Policy{Allow: []string{"x.wolffia"}}, "wolffia's own"},
 		{network.Policy{Allow: []string{"localhost"}}, "the sandbox itself"},

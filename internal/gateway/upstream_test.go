@@ -74,9 +74,11 @@ func TestUpstream(t *testing.T) {
 			t.Errorf("%s: %+v", name, e)
 		}
 	}
+	w.mu.Lock()
 	if len(w.looked) > 0 {
 		t.Errorf("the host looked up %v", w.looked)
 	}
+	w.mu.Unlock()
 	w.undialled()
 
 	w.plain("db.example", 5432, "127.0.0.1", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
@@ -88,6 +90,8 @@ func TestUpstream(t *testing.T) {
 	}
 	_ = proxy.Close()
 	_ = w.ended(w.name("git.example", 22))
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.dialled[0] != netip.MustParseAddrPort("127.0.0.1:5432") || len(w.dialled) != 1 {
 		t.Errorf("without the proxy, the gateway connected to %v", w.dialled)
 	}

@@ -45,6 +45,7 @@ func Direct(pid int, unixSockets Network) (Network, error) {
 		err := join(pid)
 		if err == nil {
 			d.big = enlargePackets() == nil // else it is slower
+			_ = addAddress()                // else few programs fail
 		}
 		joined <- err
 		for err == nil {

@@ -2,15 +2,8 @@ package inside
 
 import (
 	"bytes"
-	"encoding/binary"
 	"io"
-	"runtime"
-	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
-
-	"wolffia/internal/test/testenv"
 )
 
 // calls notes the lengths of its calls: a reader that has these bytes, at most so many at a time.
@@ -74,68 +67,4 @@ func TestCarry(t *testing.T) {
 	for range cap(bigBuffers) {
 		<-bigBuffers
 	}
-}
-
-// The loopback of a network namespace gets big packets.
-func TestEnlargePackets(t *testing.T) {
-	if !testenv.InNamespace(t) {
-		return
-	}
-	type result struct{ before, after uint32 }
-	results := make(chan result)
-	errs := make(chan error, 1)
-	go func() {
-		defer close(results)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			errs <- err
-			return
-		}
-		before := packetSize(t)
-		if before == 0 { // of a kernel before 6.3
-			errs <- nil
-			return
-		}
-		if err := enlargePackets(); err != nil {
-			errs <- err
-			return
-		}
-		results <- result{before, packetSize(t)}
-	}()
-	got, ok := <-results
-	if !ok {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
-		t.Skip("this kernel has no big packets of IPv4")
-	}
-	if got.before != 65536 || got.after != bigPacket {
-		t.Errorf("%+v", got)
-	}
-}
-
-// packetSize returns the loopback's biggest packet of TCP over IPv4; 0 if the kernel does not say.
-func packetSize(t *testing.T) uint32 {
-	table, err := syscall.NetlinkRIB(syscall.RTM_GETLINK, syscall.AF_UNSPEC)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	messages, err := syscall.ParseNetlinkMessage(table)
-	if err != nil {
-		t.Error(err)
-		return 0
-	}
-	for i := range messages {
-		attributes, err := syscall.ParseNetlinkRouteAttr(&messages[i])
-		if err != nil {
-			continue // the end
-		}
-		for _, a := range attributes {
-			if a.Attr.Type == unix.IFLA_GSO_IPV4_MAX_SIZE {
-				return binary.NativeEndian.Uint32(a.Value)
-			}
-		}
-	}
-	return 0
 }

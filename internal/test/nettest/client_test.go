@@ -25,8 +25,10 @@ type client struct {
 	script string
 	// blind clients take no notice of proxy variables: they connect as without.
 	blind bool
-	// sample clients also run with the other backends in every run.
+	// sample clients also run with the other backends in every run, without variables for a proxy.
 	sample bool
+	// bwrap clients work with bubblewrap only.
+	bwrap bool
 }
 
 // python is that of the distribution, which sandboxes have.
@@ -98,6 +100,8 @@ keytool -importcert -noprompt -alias ca -file /conf/ca -keystore trust -storetyp
 cp /conf/Fetch.java . && java -XX:TieredStopAtLevel=1 -Djavax.net.ssl.trustStore="$PWD/trust" -Djavax.net.ssl.trustStorePassword=secret Fetch.java "$NAME"`},
 	{name: "raw", needs: []string{python}, port: echoPort, blind: true, sample: true, script: `
 /usr/bin/python3 /conf/raw.py "$NAME" 7007`},
+	{name: "addrconfig", needs: []string{python}, port: 443, blind: true, bwrap: true, script: `
+/usr/bin/python3 -c 'import os, socket as s; s.getaddrinfo(os.environ["NAME"], 443, s.AF_INET, s.SOCK_STREAM, 0, s.AI_ADDRCONFIG)'`},
 	{name: "websocket", needs: []string{python}, port: 80, blind: true, script: `
 /usr/bin/python3 /conf/websocket.py "$NAME" 80`},
 	{name: "websocket-tls", needs: []string{python}, port: 443, blind: true, script: `
@@ -219,13 +223,16 @@ func tryClients(t *testing.T, backend string) {
 	s.ownPorts(t) // before names are looked up
 	for i := range clients {
 		c := &clients[i]
-		s.try(t, c, "", unset, backend == "bwrap")
+		if c.bwrap && backend != "bwrap" {
+			continue
+		}
+		s.try(t, c, "", unset, backend == "bwrap" || c.sample)
 		if !c.blind {
 			s.try(t, c, "+proxy", set, backend == "bwrap")
 		}
 	}
 	for i := range proxied {
-		s.try(t, &proxied[i], "", unset, backend == "bwrap")
+		s.try(t, &proxied[i], "", unset, backend == "bwrap" || proxied[i].sample)
 	}
 	for _, v := range w.visits.astray() {
 		t.Errorf("the sandbox has connected to %v", v)
@@ -259,7 +266,7 @@ func (s *sandbox) ownPorts(t *testing.T) {
 func (s *sandbox) try(t *testing.T, c *client, with, before string, all bool) {
 	t.Helper()
 	t.Run(c.name+with, func(t *testing.T) {
-		if !all && !c.sample && !testenv.Full() {
+		if !all && !testenv.Full() {
 			t.Skip("SOAK: the sample is enough")
 		}
 		if what := s.missing(t, c); what != "" {
