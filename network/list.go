@@ -1,6 +1,9 @@
 package network
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A List is a named set of rules, which a policy has as "@NAME".
 type List struct {
@@ -24,6 +27,35 @@ func listNames() []string {
 		names[i] = l.Name
 	}
 	return names
+}
+
+// byTool has the lists of tools whose names are given in place of a list's.
+var byTool = map[string]string{
+	"apk": "alpine", "apt": "debian", "bun": "npm", "bundler": "rubygems", "cargo": "crates", "claude": "anthropic", "codex": "openai", "composer": "packagist",
+	"dotnet": "nuget", "gem": "rubygems", "git": "github", "golang": "go", "mix": "hex", "mvn": "maven", "nvm": "node", "pip": "pypi", "pnpm": "npm",
+	"poetry": "pypi", "python": "pypi", "rust": "crates", "uv": "pypi",
+}
+
+// meantList returns the list that an unknown name is likely to mean: that of a tool, or one with the same
+// letters, or with more or fewer at the end. It is empty if there is none.
+func meantList(name string) string {
+	name = strings.ToLower(name)
+	if list := byTool[name]; list != "" {
+		return list
+	}
+	for _, list := range listNames() {
+		if letters(list) == letters(name) || len(name) > 2 && (strings.HasPrefix(list, name) || strings.HasPrefix(name, list)) {
+			return list
+		}
+	}
+	return ""
+}
+
+// letters returns the bytes of a word in order.
+func letters(word string) string {
+	b := []byte(word)
+	slices.Sort(b)
+	return string(b)
 }
 
 // lists are the named lists, by name.

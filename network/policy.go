@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"wolffia/internal/nearest"
 )
 
 // MaxPorts is the maximum number of different ports in the rules of a policy: a listener
@@ -119,8 +117,8 @@ func (c *Compiled) allow(entry string) error {
 func (c *Compiled) allowList(name string) error {
 	i := slices.IndexFunc(lists, func(l List) bool { return l.Name == name })
 	if i < 0 {
-		if near := nearest.Of(name, listNames()); near != "" {
-			return fmt.Errorf("no list has this name: did you mean @%s?", near)
+		if meant := meantList(name); meant != "" {
+			return fmt.Errorf("no list has this name: did you mean @%s?", meant)
 		}
 		return fmt.Errorf("no list has this name; the lists are @%s", strings.Join(listNames(), ", @"))
 	}

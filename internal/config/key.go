@@ -3,8 +3,6 @@ package config
 import (
 	"slices"
 	"strings"
-
-	"wolffia/internal/nearest"
 )
 
 // ProjectName is the name of a project's file, at the root of the codebase.
@@ -55,7 +53,12 @@ func key(keys []Key, name string) *Key {
 // suggestion returns text for an error about an unknown name: the nearest of names, if
 // one is near, or all of them if they are few.
 func suggestion(name string, names []string) string {
-	best := nearest.Of(name, names)
+	best, distance := "", 3
+	for _, n := range names {
+		if d := edits(name, n); d < min(distance, len(n)) {
+			best, distance = n, d
+		}
+	}
 	switch {
 	case best != "":
 		return ": did you mean " + best + "?"
@@ -63,4 +66,28 @@ func suggestion(name string, names []string) string {
 		return ": want one of " + strings.Join(names, ", ")
 	}
 	return ""
+}
+
+// edits returns how many bytes have to be inserted, deleted or replaced to make b of a
+// (Levenshtein). A name that is much longer than all keys counts as far away.
+func edits(a, b string) int {
+	if len(a) > 100 {
+		return len(a)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
 }

@@ -19,7 +19,7 @@ const module = "wolffia"
 // allow lists, for each package, the only packages of this module that its
 // non-test files may import. A package missing here may import none.
 var allow = map[string][]string{
-	"network":                         {"internal/nearest"},
+	"network":                         {},
 	"runtime":                         {"network", "perm"},
 	"runtime/launch":                  {"runtime"},
 	"runtime/runtimetest":             {"network", "runtime", "runtime/launch", "perm", "internal/*", "internal/test/*"},
@@ -69,7 +69,7 @@ var allow = map[string][]string{
 	"internal/cgroup":                 {"internal/proc"},
 	"internal/programs":               {"runtime", "internal/filelock", "internal/rmtree", "internal/statefile", "internal/step"},
 	"internal/programs/pack":          {"internal/programs"},
-	"internal/config":                 {"internal/nearest", "perm", "perm/plainyaml"},
+	"internal/config":                 {"perm", "perm/plainyaml"},
 	"internal/probe":                  {"internal/runsc", "internal/cgroup", "internal/fusermount"},
 	"internal/test/launchtest":        {"runtime", "runtime/launch"},
 	"internal/test/shimtest":          {"runtime", "runtime/runtimetest", "session/sessiontest", "runtime/launch", "local", "perm", "image/store", "internal/*", "internal/test/*"},

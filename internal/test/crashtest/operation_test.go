@@ -47,7 +47,21 @@ type operation struct {
 // running makes a sandbox.
 func running(w *world) subject {
 	w.Helper()
-	c := w.cli("create", "--runtime", w.backend.name, "--codebase", w.codebase, "--mount-point", "/workspace", "--rule", "**=write", "--owner", "o/p/subject")
+	return made(w)
+}
+
+// named makes a sandbox whose network reaches one.example, and a port of the host.
+func named(w *world) subject {
+	w.Helper()
+	return made(w, networkFlags...)
+}
+
+var networkFlags = []string{"--allow-host", "one.example", "--expose", "7:9000"}
+
+// made makes a sandbox with more flags.
+func made(w *world, more ...string) subject {
+	w.Helper()
+	c := w.cli(append([]string{"create", "--runtime", w.backend.name, "--codebase", w.codebase, "--mount-point", "/workspace", "--rule", "**=write", "--owner", "o/p/subject"}, more...)...)
 	w.ends("create", c.done)
 	if !c.ok {
 		w.Fatalf("create: %s", c.answer)
@@ -146,6 +160,29 @@ func ruled(w *world, rt *local.Runtime, e *end, id string, state runtime.State) 
 	_ = os.Remove(filepath.Join(w.codebase, "forbidden"))
 }
 
+// reaches returns a check that names are found inside, or not, if that was acknowledged. The gateway and the port
+// that is exposed work in any case.
+func reaches(names map[string]bool) func(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
+	return func(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
+		w.Helper()
+		if state != runtime.StateRunning {
+			return
+		}
+		for name, want := range names {
+			r, err := rt.Exec(w.Ctx, id, &runtime.ExecRequest{Command: []string{"getent", "hosts", name}})
+			w.OK(err)
+			if found := r.ExitCode == 0; found != want && (e.ok || name == "other.example") {
+				w.Fatalf("%s is found: %v; the operation: %v, %q", name, found, e.ok, e.answer)
+			}
+		}
+		r, err := rt.Exec(w.Ctx, id, &runtime.ExecRequest{Command: []string{"grep", "-qi", " 0100007F:2328 00000000:0000 0A ", "/proc/net/tcp"}}) // 127.0.0.1:9000 listens
+		w.OK(err)
+		if r.ExitCode != 0 {
+			w.Fatalf("nothing listens at the exposed port: %s", r.Stderr)
+		}
+	}
+}
+
 // commandLines are the operations of the command line.
 func commandLines() []operation {
 	line := func(args ...string) func(w *world, s *subject) *call {
@@ -171,16 +208,17 @@ func commandLines() []operation {
 		return []runtime.State{e.state, runtime.StateDead}
 	}
 	use := func(e *end) []runtime.State { return e.one(runtime.StateRunning) }
+	created := func(e *end) []runtime.State {
+		switch {
+		case e.callerKilled:
+			return []runtime.State{none, runtime.StateCreated, runtime.StateRunning}
+		case e.ok:
+			return e.one(runtime.StateRunning)
+		}
+		return []runtime.State{none}
+	}
 	return []operation{
-		{name: "create", prepare: nobody, begin: line(append([]string{"create"}, create...)...), after: func(e *end) []runtime.State {
-			switch {
-			case e.callerKilled:
-				return []runtime.State{none, runtime.StateCreated, runtime.StateRunning}
-			case e.ok:
-				return e.one(runtime.StateRunning)
-			}
-			return []runtime.State{none}
-		}},
+		{name: "create", prepare: nobody, begin: line(append([]string{"create"}, create...)...), after: created},
 		{name: "start one that is stopped", prepare: stopped, begin: line("start", "ID"), after: start},
 		{name: "start one that is dead", prepare: dead, begin: line("start", "ID"), after: start},
 		{name: "exec", prepare: running, begin: line("exec", "ID", "--", "sh", "-c", "echo all of it"), after: use, check: func(w *world, _ *local.Runtime, e *end, _ string, _ runtime.State) {
@@ -200,6 +238,9 @@ func commandLines() []operation {
 		}},
 		{name: "touch", prepare: running, begin: line("touch", "--ttl", "1h", "ID"), after: use, check: renewed},
 		{name: "policy set", prepare: running, begin: line("policy", "set", "ID", "--rule", "**=read"), after: use, check: ruled},
+		{name: "create with names", prepare: nobody, begin: line(append(append([]string{"create"}, create...), networkFlags...)...), after: created, check: reaches(map[string]bool{"one.example": true, "other.example": false})},
+		{name: "network allow", prepare: named, begin: line("network", "allow", "ID", "two.example"), after: use, check: reaches(map[string]bool{"two.example": true, "other.example": false})},
+		{name: "network deny", prepare: named, begin: line("network", "deny", "ID", "one.example"), after: use, check: reaches(map[string]bool{"one.example": false, "other.example": false})},
 		{name: "prune", prepare: dead, begin: line("prune"), after: func(e *end) []runtime.State {
 			if e.callerKilled {
 				return []runtime.State{none, runtime.StateDead}
