@@ -155,6 +155,9 @@ func (n *netbench) backend(name string, b *bench) error {
 	}
 	n.rows(name+", the loopback inside", own, false)
 	n.rows(name+", filtered", ours, true)
+	d, u, _ := best(ours)
+	inD, inU, _ := best(own)
+	fmt.Fprintf(n.table, "%s, filtered, of the loopback inside\t\t%.0f%%, %.0f%%\t\t\t\n", name, 100*d/inD, 100*u/inU)
 	if err := n.forward(name, b); err != nil {
 		return err
 	}
