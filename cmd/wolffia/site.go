@@ -4,9 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"wolffia/internal/rootfs"
 	"wolffia/runtime"
 	"wolffia/service/gate"
 	"wolffia/service/server"
@@ -39,6 +42,9 @@ func newSite(f *serveFlags, stateDir string, template *runtime.SandboxConfig) (*
 			return nil, err
 		}
 		if p.keys, err = gate.ReadKeys(p.keyFile); err != nil {
+			return nil, err
+		}
+		if err := keysApart(p.keyFile, stateDir, template); err != nil {
 			return nil, err
 		}
 	} else if template.Network == runtime.NetworkHost || len(template.Expose) > 0 || template.Egress != nil && (len(template.Egress.Hosts) > 0 || template.Egress.Upstream != "") { // what is in there is the same user, and could ask for everything
@@ -117,24 +123,56 @@ func socketApart(path string, c *runtime.SandboxConfig) error {
 			return runtime.Errorf(runtime.ErrInvalid, "--socket %s is the service's own: sandboxes could ask it for everything; leave it out", s.Source)
 		}
 	}
+	place, err := placeWith(dir, shownOf(c))
+	if err == nil && place != "" {
+		err = runtime.Errorf(runtime.ErrInvalid, "socket %s is in %s, which the sandboxes are shown: choose another with --listen unix:PATH", path, place)
+	}
+	return err
+}
+
+// keysApart refuses a key file that the sandboxes would be shown: what is in there is the same
+// user, and could read it.
+func keysApart(path, stateDir string, c *runtime.SandboxConfig) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "API keys %s: %w", path, err)
+	}
+	shown := append(shownOf(c), stateDir) // with volumes and images
+	if c.Image == "" && c.Rootfs == "" {
+		shown = append(shown, rootfs.HostDirs()...)
+	}
+	place, err := placeWith(real, shown)
+	if err == nil && place != "" {
+		err = runtime.Errorf(runtime.ErrInvalid, "--api-keys %s is in %s, which the sandboxes are shown, or which has their volumes: they could use the keys; move the file elsewhere, such as to ~/.config/wolffia", path, place)
+	}
+	return err
+}
+
+// shownOf returns the files and directories of the host that a configuration names to show.
+func shownOf(c *runtime.SandboxConfig) []string {
 	shown := []string{c.CodebasePath, c.Rootfs}
 	for _, m := range c.Mounts {
 		shown = append(shown, m.Source)
 	}
-	for _, s := range shown {
-		if s == "" {
-			continue
-		}
-		real, err := filepath.Abs(s)
-		if err == nil {
-			real, err = filepath.EvalSymlinks(real)
-		}
+	return slices.DeleteFunc(shown, func(s string) bool { return s == "" })
+}
+
+// placeWith returns which of the places is a file or directory, or has it; empty if none is. path is
+// absolute and has no symbolic links. Files are compared, not names: a directory can have several.
+func placeWith(path string, places []string) (string, error) {
+	for _, place := range places {
+		at, err := os.Stat(place)
 		if err != nil {
-			return runtime.Errorf(runtime.ErrInvalid, "%s: %w", s, err)
+			return "", runtime.Errorf(runtime.ErrInvalid, "%s: %w", place, err)
 		}
-		if dir == real || real == "/" || strings.HasPrefix(dir, real+"/") {
-			return runtime.Errorf(runtime.ErrInvalid, "socket %s is in %s, which the sandboxes are shown: choose another with --listen unix:PATH", path, s)
+		for p := path; ; p = filepath.Dir(p) {
+			if st, err := os.Stat(p); err == nil && os.SameFile(at, st) {
+				return place, nil
+			}
+			if p == "/" {
+				break
+			}
 		}
 	}
-	return nil
+	return "", nil
 }

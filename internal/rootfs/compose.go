@@ -28,6 +28,23 @@ var systemDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32
 // socket of Nix's daemon, which builds with a network for any user.
 var stores = []string{"/nix/store", "/gnu/store"}
 
+// HostDirs returns the directories of the host that a sandbox without an image and a root directory
+// of its own is shown, as far as they are there.
+func HostDirs() []string {
+	dirs := slices.Clone(stores)
+	for _, name := range systemDirs {
+		dirs = append(dirs, "/"+name)
+	}
+	for _, pattern := range hostDirs {
+		found, _ := filepath.Glob("/etc/" + pattern) // the patterns are valid
+		dirs = append(dirs, found...)
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		st, err := os.Stat(dir)
+		return err != nil || !st.IsDir()
+	})
+}
+
 // ownDirs are the names in a root directory that every sandbox has directories of its own for.
 var ownDirs = []string{"proc", "dev", "sys", "tmp", "run", "var", "home", "etc"}
 

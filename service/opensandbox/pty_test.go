@@ -191,8 +191,8 @@ func TestPTYRefuses(t *testing.T) {
 	id, execd := w.create("")
 	path := w.createPTY(execd, `{"command":"echo $((40+2)); exit 3"}`)
 	c := w.attach(path + "/ws")
-	if text := c.next(); text.ExitCode == nil || *text.ExitCode != 3 || !strings.Contains(c.seen.String(), "42\r\n") {
-		t.Errorf("a command: %+v, %q", text, c.seen.String())
+	if text := c.next(); text.ExitCode == nil || *text.ExitCode != 3 || !strings.Contains(c.replay+c.seen.String(), "42\r\n") {
+		t.Errorf("a command: %+v, %q, %q", text, c.replay, c.seen.String())
 	}
 	ws := []string{"Upgrade", "websocket", "Connection", "Upgrade", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
 	w.is("GET", path+"/ws", "", 426, "must ask for WebSocket")
