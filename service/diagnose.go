@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"wolffia/fusefs/audit"
 	"wolffia/runtime"
 )
 
@@ -19,16 +20,27 @@ type Denial struct {
 // MaxDiagnosis is the largest text of a diagnosis, in bytes.
 const MaxDiagnosis = 1 << 20
 
-// Denials returns what the rules and the network have denied to a sandbox, oldest first. If the
-// service does not know, it is [runtime.ErrUnsupported].
+// maxDenials is how many denials Denials returns at most.
+const maxDenials = 1000
+
+// Denials returns what the rules and the network have denied to a sandbox last, oldest first.
 func (f *Fleet) Denials(ctx context.Context, caller Caller, id string) ([]Denial, error) {
 	if _, err := f.Get(ctx, caller, id); err != nil {
 		return nil, err
 	}
-	if f.opts.Denials == nil {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "the service does not know what sandboxes are denied")
+	list, _, err := newest(ctx, f.rt, id, maxDenials, denialOf)
+	return list, err
+}
+
+// denialOf returns an entry of the log, without what is of this host.
+func denialOf(r *audit.Record) Denial {
+	if r.Rule != nil {
+		rule := *r.Rule
+		rule.Source = "" // the path of a file
+		r.Rule = &rule
 	}
-	return f.opts.Denials(ctx, id)
+	r.PID = 0
+	return Denial{Time: r.Time, Network: r.Host != nil, Text: r.Text(time.UTC, "")}
 }
 
 // RuntimeLog returns the end of the log of the processes that a sandbox has on the host; more says

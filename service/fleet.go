@@ -76,9 +76,6 @@ type FleetOptions struct {
 	Roots []Root
 	// MayReach is as in [Options].
 	MayReach func(params *CreateSandboxParams) error
-	// Denials returns what the rules and the network have denied to a sandbox, oldest first;
-	// nil: the service does not know.
-	Denials func(ctx context.Context, sandboxID string) ([]Denial, error)
 	// Config returns the configuration of a sandbox; nil: it cannot be told.
 	Config func(ctx context.Context, sandboxID string) (*runtime.SandboxConfig, error)
 	// AllowApply lets callers change the host's directory by [Review.Apply].

@@ -138,17 +138,23 @@ func (i *Inside) Audit(ctx context.Context, most int) (list []Denied, before int
 	if most <= 0 || most > MaxAudit {
 		return nil, 0, runtime.Errorf(runtime.ErrInvalid, "limit %d: it must be from 1 to %d", most, MaxAudit)
 	}
-	log, _, err := i.fleet.rt.Audit(ctx, i.box.ID)
+	return newest(ctx, i.fleet.rt, i.box.ID, most, deniedOf)
+}
+
+// newest returns what of makes of the newest entries of a sandbox's log of denials, oldest first,
+// and how many before them are left out.
+func newest[T any](ctx context.Context, rt FleetRuntime, id string, most int, of func(*audit.Record) T) (list []T, before int, err error) {
+	log, _, err := rt.Audit(ctx, id)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer log.Close()
-	list = []Denied{}
+	list = []T{}
 	for ctx.Err() == nil {
 		r, err := log.Next()
 		ended := errors.Is(err, io.EOF)
 		if err != nil && !ended {
-			return nil, 0, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", i.box.ID, err)
+			return nil, 0, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", id, err)
 		}
 		if drop := len(list) - most; drop > 0 && (ended || drop == most) {
 			before += drop
@@ -157,7 +163,7 @@ func (i *Inside) Audit(ctx context.Context, most int) (list []Denied, before int
 		if ended {
 			return list, before, nil
 		}
-		list = append(list, deniedOf(&r))
+		list = append(list, of(&r))
 	}
 	return nil, 0, ctx.Err()
 }

@@ -5,15 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"wolffia/fusefs/audit"
-	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/service"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -93,28 +90,6 @@ func printAll(log *audit.Logs, each func(audit.Record) error) error {
 		if err != nil {
 			return err
 		}
-	}
-}
-
-// maxDenials is how many denials a service knows of a sandbox.
-const maxDenials = 1000
-
-// denialsOf returns a function that returns the last denials of a sandbox.
-func denialsOf(rt *local.Runtime) func(context.Context, string) ([]service.Denial, error) {
-	return func(ctx context.Context, id string) ([]service.Denial, error) {
-		log, _, err := rt.Audit(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		defer log.Close()
-		var all []service.Denial
-		err = printAll(log, func(r audit.Record) error {
-			if all = append(all, service.Denial{Time: r.Time, Network: r.Host != nil, Text: r.Text(time.UTC, "")}); len(all) > 2*maxDenials {
-				all = slices.Delete(all, 0, maxDenials)
-			}
-			return nil
-		})
-		return all[max(0, len(all)-maxDenials):], err
 	}
 }
 

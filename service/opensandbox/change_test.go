@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"wolffia/internal/test/servetest"
 	"wolffia/runtime"
@@ -53,15 +54,22 @@ func TestMetadata(t *testing.T) {
 
 // A client gets what its sandbox has printed, and what became of it.
 func TestDiagnostics(t *testing.T) {
-	at := time.Now()
+	const source = "/home/ann/policy.yaml" // where a rule is from: only for the host
 	w := &world{servetest.New(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n", func(o *service.FleetOptions) {
-		o.Denials = func(context.Context, string) ([]service.Denial, error) {
-			return []service.Denial{{Time: at, Text: "write secret"}, {Time: at, Network: true, Text: "connect a.example"}}, nil
+		configure := o.Configure
+		o.Configure = func(ctx context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
+			c, err := configure(ctx, p)
+			for i := range c.Permissions {
+				c.Permissions[i].Source = source
+			}
+			return c, err
 		}
+		o.MayReach = func(*service.CreateSandboxParams) error { return nil }
 	})}
+	w.OK(os.WriteFile(filepath.Join(w.Codebase, "secret"), nil, 0o666))
 	zoe, all := []string{"OPEN-SANDBOX-API-KEY", keyZoe}, []string{"OPEN-SANDBOX-API-KEY", keyAll}
 	var s sandbox
-	w.OK(json.Unmarshal([]byte(w.is("POST", "/v1/sandboxes", `{"image":{"uri":"host"},"timeout":600,"entrypoint":["printf","one\\ntwo\\033[2J\\n"]}`, 202, "", zoe...)), &s))
+	w.OK(json.Unmarshal([]byte(w.is("POST", "/v1/sandboxes", `{"image":{"uri":"host"},"timeout":600,"networkPolicy":{"egress":[{"action":"allow","target":"a.example"}]},"entrypoint":["printf","one\\ntwo\\033[2J\\n"]}`, 202, "", zoe...)), &s))
 	path := "/v1/sandboxes/" + s.ID + "/diagnostics"
 	for text := ""; !strings.Contains(text, `"content":"one\ntwo�[2J\n"`); { // it is being run
 		text = w.is("GET", path+"/logs?scope=container", "", 200, `"kind":"logs","scope":"container","delivery":"inline","contentType":"text/plain; charset=utf-8"`, zoe...)
@@ -73,14 +81,21 @@ func TestDiagnostics(t *testing.T) {
 	if text := w.is("GET", path+"/events?scope=lifecycle", "", 200, "created", zoe...); !strings.Contains(text, "Running (RUNNING)") || !strings.Contains(text, "expires") {
 		t.Errorf("events: %s", text)
 	}
-	for scope, want := range map[string]string{"process": `"content":"write secret\n"`, "network": `"content":"connect a.example\n"`, "all": "write secret"} {
-		w.is("GET", path+"/events?scope="+scope, "", 200, want, zoe...)
+	w.is("POST", "/sandboxes/"+s.ID+"/port/44772/command", `{"command":"cat secret; getent hosts b.example"}`, 200, "No such file", zoe...)
+	for scope, want := range map[string]string{"process": "secret", "network": "b.example", "all": "secret"} {
+		text := ""
+		for !strings.Contains(text, want) { // it is being written
+			text = w.is("GET", path+"/events?scope="+scope, "", 200, `"kind":"events"`, zoe...)
+		}
+		if scope != "all" && strings.Contains(text, "secret") == strings.Contains(text, "b.example") || strings.Contains(text, source) {
+			t.Errorf("events of scope %s: %s", scope, text)
+		}
 	}
 	status, header, text := w.Do("GET", path+"/logs?tail=1", nil, zoe...)
 	if status != 200 || text != "two�[2J\n" || header.Get("Deprecation") != "true" || header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("without a scope: %d %v %q", status, header, text)
 	}
-	for kind, want := range map[string]string{"inspect": `"mountPoint": "/workspace"`, "summary": "one", "events": "connect a.example"} {
+	for kind, want := range map[string]string{"inspect": `"mountPoint": "/workspace"`, "summary": "one", "events": "b.example"} {
 		if status, _, text := w.Do("GET", path+"/"+kind, nil, zoe...); status != 200 || !strings.Contains(text, want) {
 			t.Errorf("%s: %d %s", kind, status, text)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"wolffia/internal/test/servetest"
 	"wolffia/service"
 )
@@ -241,21 +243,55 @@ func TestOwners(t *testing.T) {
 			t.Errorf("the list of %s: %s", key, text)
 		}
 	}
+	// A command that goes on without its client, a terminal and a session are the sandbox's.
+	live, _ := w.streamAs(keyZoe, execd+"/command", `{"resumeWithin":60000,"command":"echo begun; sleep 1000"}`)
+	command := live.until("init").Text
+	live.until("stdout")
+	live.leave()
+	names := map[string]string{"id": s.ID, "command": command, "session": "s1", "port": "80", "rest": "x", "kind": "logs", "part": "resume"}
+	for _, c := range documented(w, as(keyZoe)) {
+		if !strings.Contains(c[1], "{id}") {
+			continue // of no sandbox
+		}
+		at := c[1]
+		for name, value := range names {
+			at = strings.ReplaceAll(at, "{"+name+"}", value)
+		}
+		body := ""
+		switch method, last := c[0], c[1][strings.LastIndexByte(c[1], '/')+1:]; {
+		case last == "metadata":
+			body = "{}"
+		case last == "renew-expiration":
+			body = `{"expiresAt":"2100-01-01T00:00:00Z"}`
+		case last == "policy" && method != "GET":
+			body = "[]"
+		}
+		w.is(c[0], at, body, 404, "SANDBOX_NOT_FOUND", as(keyYan)...)
+		w.is(c[0], at, body, 401, "MISSING_API_KEY")
+	}
 	for _, c := range [][2]string{
-		{"DELETE", path},
-		{"POST", path + "/pause"},
-		{"POST", path + "/resume"},
-		{"GET", execd + "/ping"},
-		{"GET", execd + "/metrics"},
-		{"DELETE", execd + "/command?id=x"},
-		{"POST", execd + "/session"},
-		{"POST", execd + "/files/upload"},
-		{"GET", execd + "/command/x/logs"},
-		{"GET", "/sandboxes/" + s.ID + "/port/18080/policy"},
+		{"GET", execd + "/command/" + command + "/resume"},
+		{"DELETE", execd + "/command?id=" + command},
 		{"GET", "/sandboxes/" + s.ID + "/port/80/"},
+		{"POST", execd + "/proxy/80/x"},
 	} {
 		w.is(c[0], c[1], "", 404, "SANDBOX_NOT_FOUND", as(keyYan)...)
+		w.is(c[0], c[1], "", 401, "MISSING_API_KEY")
 	}
+	w.is("GET", execd+"/command/status/"+command, "", 200, `"running":true`, as(keyZoe)...) // yan has not interrupted it
+	w.is("DELETE", execd+"/command?id="+command, "", 200, "", as(keyZoe)...)
+	// An idempotency key is its owner's.
+	w.is("POST", "/v1/sandboxes", `{"image":{"uri":"host"},"metadata":{"of":"zoe"}}`, 202, "", append(as(keyZoe), "Idempotency-Key", "k")...)
+	if _, text := w.call("POST", "/v1/sandboxes", `{"image":{"uri":"host"},"metadata":{"of":"zoe"}}`, append(as(keyYan), "Idempotency-Key", "k")...); !strings.Contains(text, `"state":"Running"`) {
+		t.Errorf("the idempotency key of another owner: %s", text)
+	}
+	if _, text := w.call("GET", "/v1/sandboxes", "", as(keyYan)...); strings.Count(text, `"of":"zoe"`) != 1 || strings.Contains(text, s.ID) {
+		t.Errorf("yan's list: %s", text)
+	}
+	for _, path := range []string{"/v1/openapi.json", "/api/v1/openapi.json", "/metrics"} {
+		w.is("GET", path, "", 401, "MISSING_API_KEY")
+	}
+	w.is("GET", "/metrics", "", 403, "DENIED", as(keyYan)...)
 	w.is("GET", path, "", 401, "MISSING_API_KEY")
 	w.is("GET", execd+"/ping", "", 401, "MISSING_API_KEY")
 	w.is("GET", "/health", "", 200, "healthy")
@@ -263,6 +299,33 @@ func TestOwners(t *testing.T) {
 	status, text := w.native("ensureSandbox", `{"organizationId":"acme","projectId":"web","userId":"zoe"}`, as(keyYan)...)
 	if status != 403 || !strings.Contains(text, "another owner") {
 		t.Errorf("another owner's key: %d %s", status, text)
+	}
+	_, _, document := w.Do("GET", "/api/v1/openapi.json", nil, as(keyYan)...)
+	var calls struct {
+		Paths map[string]struct {
+			Post struct {
+				Body struct {
+					Content map[string]struct {
+						Schema struct{ Properties map[string]any }
+					}
+				} `json:"requestBody"`
+			}
+		}
+	}
+	w.OK(json.Unmarshal([]byte(document), &calls))
+	owned := 0
+	for path, c := range calls.Paths {
+		if c.Post.Body.Content["application/json"].Schema.Properties["userId"] == nil {
+			continue
+		}
+		owned++
+		body := `{"organizationId":"acme","projectId":"web","userId":"zoe"}`
+		if status, text := w.native(strings.TrimPrefix(path, "/api/v1/"), body, as(keyYan)...); status != 403 || !strings.Contains(text, "another owner") {
+			t.Errorf("%s with another owner's key: %d %s", path, status, text)
+		}
+	}
+	if owned < 15 {
+		t.Errorf("%d calls name an owner", owned)
 	}
 	for _, key := range []string{keyZoe, keyAll} {
 		if status, text := w.native("findSandbox", `{"organizationId":"acme","projectId":"web","userId":"zoe"}`, as(key)...); status != 404 {
@@ -277,13 +340,46 @@ func TestOwners(t *testing.T) {
 	}
 }
 
+// documented returns the method and the path of each call that the document of the API has.
+func documented(w *world, key []string) (calls [][2]string) {
+	w.Helper()
+	var document struct{ Paths map[string]map[string]any }
+	w.OK(json.Unmarshal([]byte(w.is("GET", "/v1/openapi.json", "", 200, "openapi", key...)), &document))
+	for path, methods := range document.Paths {
+		for method := range methods {
+			calls = append(calls, [2]string{strings.ToUpper(method), path})
+		}
+	}
+	if len(calls) < 30 {
+		w.Errorf("the document has %d calls", len(calls))
+	}
+	return calls
+}
+
 // A browser that a page has made send a request is refused.
 func TestForeignPages(t *testing.T) {
 	w := newWorld(t)
-	for _, path := range []string{"/v1/sandboxes", "/health", "/sandboxes/x/port/44772/ping"} {
+	for _, path := range []string{"/v1/sandboxes", "/health", "/metrics", "/mcp", "/v1/openapi.json", "/api/v1/openapi.json", "/sandboxes/x/port/44772/ping"} {
 		w.is("GET", path, "", 403, "FOREIGN_HOST", "Host", "evil.example")
 		w.is("GET", path, "", 403, "FOREIGN_ORIGIN", "Origin", "http://evil.example")
 	}
+	// A page can open a WebSocket to any address, with the cookies of that, and no rule of browsers
+	// keeps it from reading.
+	id, execd := w.create("")
+	path := w.createPTY(execd, "")
+	for _, origin := range []string{"http://evil.example", "null", "http://localhost:1", "https://" + w.Address, "http://127.0.0.1.evil.example"} {
+		for _, path := range []string{path + "/ws?takeover=1", "/sandboxes/" + id + "/port/80/"} {
+			conn, res, err := websocket.Dial(w.Ctx, "ws://"+w.Address+path, &websocket.DialOptions{HTTPClient: w.Client, HTTPHeader: http.Header{"Origin": {origin}}})
+			if err == nil {
+				_ = conn.CloseNow()
+				t.Fatalf("a page of %s has a connection to %s", origin, path)
+			}
+			if res == nil || res.StatusCode != http.StatusForbidden {
+				t.Errorf("a page of %s, %s: %v, %v", origin, path, res, err)
+			}
+		}
+	}
+	w.is("GET", path, "", 200, `"running":false`) // none has attached
 	if status, text := w.native("scanRunningSandboxes", "{}", "Host", "evil.example"); status != 403 {
 		t.Errorf("a call of the service: %d %s", status, text)
 	}

@@ -21,7 +21,10 @@ type resumed struct {
 }
 
 // stream begins a streamed reply; body is empty for GET. With another status than 200, it is nil.
-func (w *world) stream(path, body string) (*resumed, int) {
+func (w *world) stream(path, body string) (*resumed, int) { return w.streamAs("", path, body) }
+
+// streamAs is stream with a key.
+func (w *world) streamAs(key, path, body string) (*resumed, int) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Ctx)
 	method := http.MethodGet
@@ -31,6 +34,9 @@ func (w *world) stream(path, body string) (*resumed, int) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.Address+path, strings.NewReader(body))
 	w.OK(err)
 	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("OPEN-SANDBOX-API-KEY", key)
+	}
 	res, err := w.Client.Do(req)
 	w.OK(err)
 	leave := func() { cancel(); _ = res.Body.Close() }
