@@ -21,6 +21,22 @@ import (
 // service's, their scripts could call the service as the user.
 const pagePolicy = "sandbox allow-forms allow-popups allow-scripts"
 
+// ofOrigin are the headers of a reply by which it would set or clear something for all of the service's
+// pages and requests.
+var ofOrigin = []string{"Set-Cookie", "Service-Worker-Allowed", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc"}
+
+// A final transport gives the last reply to a request only. What a server sends before (status 103)
+// would be passed on with headers that nothing has checked.
+type final struct {
+	http.RoundTripper
+	ctx context.Context // of the request, without the hooks of [httputil.ReverseProxy] for such replies
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (f final) RoundTrip(r *http.Request) (*http.Response, error) {
+	return f.RoundTripper.RoundTrip(r.WithContext(f.ctx))
+}
+
 // port passes a request on to the server at a port inside, also one that changes to WebSocket.
 func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
 	in, err := h.inside(r)
@@ -44,14 +60,15 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return in.DialPort(ctx, port) },
 	}
 	proxy := &httputil.ReverseProxy{
-		Transport:     transport,
+		Transport:     final{transport, r.Context()},
 		FlushInterval: -1, // at once
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite:       func(p *httputil.ProxyRequest) { rewritePort(p, port) },
 		ModifyResponse: func(reply *http.Response) error {
 			reply.Header.Add("Content-Security-Policy", pagePolicy)
-			reply.Header.Del("Set-Cookie") // the browser would send it with all requests to the service
-			reply.Header.Del("Service-Worker-Allowed")
+			for _, name := range ofOrigin {
+				reply.Header.Del(name)
+			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { h.fail(w, r, portFault(port, err)) },

@@ -4,6 +4,9 @@ import (
 	"bufio"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +32,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         text = (self.command + " " + self.path + "\n" + str(self.headers)).encode() + body
+        self.wfile.write(b"HTTP/1.1 103 Early Hints\r\nSet-Cookie: early=1\r\nLink: </x>\r\n\r\n")
         self.send_response(200)
-        self.send_header("Set-Cookie", "a=b")
+        for name in "Set-Cookie", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "Service-Worker-Allowed":
+            self.send_header(name, "a=b")
         self.send_header("Content-Security-Policy", "default-src *")
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -66,12 +71,25 @@ func TestPorts(t *testing.T) {
 			}
 		}
 	}
-	_, header, _ := w.Do("GET", base+"/", nil)
+	early := 0
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(w.Ctx, &httptrace.ClientTrace{
+		Got1xxResponse: func(int, textproto.MIMEHeader) error { early++; return nil },
+	}), http.MethodGet, "http://"+w.Address+base+"/", nil)
+	w.OK(err)
+	res, err := w.Client.Do(req)
+	w.OK(err)
+	w.OK(res.Body.Close())
+	header := res.Header
+	if early > 0 || header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%d early replies, %v", early, header)
+	}
 	if policies := header.Values("Content-Security-Policy"); len(policies) != 2 || !strings.HasPrefix(policies[1], "sandbox ") || strings.Contains(policies[1], "same-origin") {
 		t.Errorf("the browser is told %q", policies)
 	}
-	if header.Get("Set-Cookie") != "" {
-		t.Error("a server inside sets a cookie for the service")
+	for _, name := range []string{"Set-Cookie", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "Service-Worker-Allowed"} {
+		if header.Get(name) != "" {
+			t.Errorf("a server inside sends %s for the service", name)
+		}
 	}
 
 	conn, err := net.Dial("tcp", w.Address)

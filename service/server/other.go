@@ -127,7 +127,7 @@ type recorder struct {
 
 // WriteHeader implements [http.ResponseWriter].
 func (o *recorder) WriteHeader(status int) {
-	if o.status == 0 {
+	if o.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) { // else a final one follows
 		o.status = status
 	}
 	o.ResponseWriter.WriteHeader(status)
