@@ -30,8 +30,10 @@ while :; do ln -sfn ` + outside + ` x; ln -sfn d x; ln -sfn secret y; ln -sfn d/
 	owner += `,"sandboxId":"` + made[:12] + `"`
 	for range testenv.Some(60) {
 		for _, path := range []string{"/workspace/x/f", "y", "x/../secret"} {
-			if status, text := w.native("readFile", "{"+owner+`,"path":"`+path+`"}`); status == 200 && strings.Contains(text, "outside") {
-				t.Fatalf("readFile %s: %q", path, text)
+			for _, part := range []string{"", `,"offset":0,"bytes":7`, `,"offset":-7`} {
+				if status, text := w.native("readFile", "{"+owner+`,"path":"`+path+`"`+part+`}`); status == 200 && strings.Contains(text, "outside") {
+					t.Fatalf("readFile %s%s: %q", path, part, text)
+				}
 			}
 		}
 		w.native("writeFiles", "{"+owner+`,"files":{"x/f":{"content":"inside\n"},"x/new":{"content":"inside\n"},"y":{"content":"inside\n"}}}`)
@@ -39,8 +41,10 @@ while :; do ln -sfn ` + outside + ` x; ln -sfn d x; ln -sfn secret y; ln -sfn d/
 			t.Fatalf("executeBash: %s", text)
 		}
 		for _, path := range []string{"/workspace/x/f", "y", "x"} {
-			if status, _, text := w.Do("GET", execd+"/files/download?path="+path, nil); status == 200 && strings.Contains(text, "outside") {
-				t.Fatalf("%s: %q", path, text)
+			for _, part := range []string{"bytes=0-6", "bytes=-7", ""} {
+				if status, _, text := w.Do("GET", execd+"/files/download?path="+path, nil, "Range", part); status < 300 && strings.Contains(text, "outside") {
+					t.Fatalf("%s %s: %q", path, part, text)
+				}
 			}
 		}
 		body, media := upload(t, part{"metadata", `{"path":"x/f"}`}, part{"file", "inside\n"})

@@ -1,0 +1,61 @@
+package agent_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"wolffia/internal/test/servetest"
+	"wolffia/internal/test/testenv"
+)
+
+// While a program inside swaps directories and files for links, no tool of a session over HTTP
+// reads or writes what is outside of the codebase, or hidden.
+func TestSwaps(t *testing.T) {
+	w := servetest.New(t, "")
+	outside := t.TempDir()
+	w.OK(os.Chmod(outside, 0o777))
+	kept := map[string]string{filepath.Join(outside, "f"): "outside\n", filepath.Join(w.Codebase, "secret"): "outside\n"}
+	for path, text := range kept {
+		w.OK(os.WriteFile(path, []byte(text), 0o666))
+	}
+	c := connect(w, "/mcp", "")
+	c.ok("bash_background", args{"name": "swaps", "command": `mkdir d; echo inside >d/f
+while :; do for to in ` + outside + ` d /; do rm -rf x; ln -s $to x; done; rm x; mkdir x; echo inside >x/f; ln -sfn secret y; ln -sfn ` + outside + `/f y; ln -sfn d/f y; rm -r x; done`})
+	done := map[string]bool{} // else the test would test nothing
+	for n := 0; n < testenv.Some(16) || !done["read_file"] || !done["list_dir"] || !done["glob"] || !done["write_file"] || !done["bash"]; n++ {
+		for _, call := range []struct {
+			tool string
+			args args
+		}{
+			{"read_file", args{"path": "x/f"}},
+			{"read_file", args{"path": "y", "byte_offset": 0}},
+			{"grep", args{"pattern": "out[s]ide", "path": "x"}},
+			{"grep", args{"pattern": "out[s]ide", "path": "y"}},
+			{"list_dir", args{"path": "x"}},
+			{"glob", args{"pattern": "{f,secret}", "path": "x"}},
+			{"write_file", args{"path": "x/f", "content": "inside\n"}},
+			{"write_file", args{"path": "x/new", "content": "inside\n"}},
+			{"edit_file", args{"path": "y", "old_string": "outside", "new_string": "changed"}},
+			{"bash", args{"command": "cat f ../y; true", "cwd": "/workspace/x"}},
+		} {
+			text, out, failed, err := c.tool(c.ctx, call.tool, call.args)
+			w.OK(err)
+			done[call.tool] = done[call.tool] || !failed
+			if content := fmt.Sprint(out["content"], out["stdout"], out["matches"]); strings.Contains(content, "outside\n") || strings.Contains(text, ":outside") {
+				t.Fatalf("%s %v: %s", call.tool, call.args, text)
+			}
+		}
+	}
+	c.ok("job_kill", args{"job": "swaps", "signal": "KILL"})
+	for path, want := range kept {
+		if text, err := os.ReadFile(path); err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
