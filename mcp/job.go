@@ -1,20 +1,17 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/excerpt"
+	"wolffia/internal/jobs"
 	"wolffia/runtime"
 )
 
@@ -150,10 +147,8 @@ func (c *call) jobNamed(ctx context.Context, key string) (*runtime.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, j := range slices.Backward(all) {
-		if j.ID == key || j.Name != "" && j.Name == key {
-			return j, nil
-		}
+	if j := jobs.Named(all, key); j != nil {
+		return j, nil
 	}
 	var names []string
 	for _, j := range all {
@@ -202,48 +197,26 @@ func (c *call) readJob(ctx context.Context, key string, stdout, stderr *int64, m
 	if err != nil {
 		return nil, err
 	}
-	o, e := partOf(&j.Stdout, stdout, most), partOf(&j.Stderr, stderr, most)
-	p, err := c.Runtime.JobOutput(ctx, c.session(), j.ID, uint64(o.From), uint64(e.From), false)
+	out, errs, err := jobs.Read(ctx, c.Runtime, c.session(), j, offset(stdout), offset(stderr), most)
 	if err != nil {
 		return nil, err
 	}
-	defer p.Close()
-	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
-	defer stop()
-	var reading sync.WaitGroup
-	fill := func(to *jobStream, from io.Reader) {
-		reading.Go(func() { // ends with the output
-			x := excerpt.New(most, 0)
-			_, _ = io.Copy(x, from)
-			b, _ := x.Result()
-			to.Next = to.From + int64(len(b))
-			to.Total = max(to.Total, to.Next)
-			to.Text = valid(b)
-		})
-	}
-	fill(o, p.Stdout())
-	fill(e, p.Stderr())
-	_, err = p.Wait(ctx)
-	if err != nil {
-		_ = p.Close()
-	}
-	reading.Wait()
-	if err != nil {
-		return nil, err
-	}
-	return &jobOut{Job: jobOf(j), Stdout: *o, Stderr: *e}, nil
+	return &jobOut{Job: jobOf(j), Stdout: streamOf(&out), Stderr: streamOf(&errs)}, nil
 }
 
-// partOf returns where to read a stream: at the offset that is asked for, as far as that is
-// kept, or at its end.
-func partOf(s *runtime.JobStream, asked *int64, most int) *jobStream {
-	const limit = 1 << 62 // the sandbox says how long its streams are
-	start, end := int64(min(s.Start, limit)), int64(min(s.End, limit))
-	from := end - int64(most)
-	if asked != nil {
-		from = *asked
+// offset returns an offset that a client has sent, in which a negative one is the beginning.
+func offset(asked *int64) *uint64 {
+	if asked == nil {
+		return nil
 	}
-	return &jobStream{From: max(start, min(from, end)), Total: end}
+	at := uint64(max(*asked, 0))
+	return &at
+}
+
+// streamOf returns a part of a stream as a result has it.
+func streamOf(p *jobs.Part) jobStream {
+	next := p.From + uint64(len(p.Bytes))
+	return jobStream{Text: valid(p.Bytes), From: int64(p.From), Next: int64(next), Total: int64(p.End)} //nolint:gosec // bounded by Read
 }
 
 func (o *jobOut) text() string {
@@ -290,14 +263,8 @@ func (c *call) jobWait(ctx context.Context, in jobWaitIn) (reply, *jobOut, error
 }
 
 func (c *call) jobKill(ctx context.Context, in jobKillIn) (reply, *jobStarted, error) {
-	name := strings.ToUpper(in.Signal)
-	switch {
-	case name == "":
-		name = "SIGTERM"
-	case !strings.HasPrefix(name, "SIG"):
-		name = "SIG" + name
-	}
-	sig := unix.SignalNum(name)
+	name := cmp.Or(in.Signal, "TERM")
+	sig := jobs.Signal(name)
 	if sig == 0 {
 		return reply{}, nil, fmt.Errorf("signal %q: it must be a name such as TERM, INT or KILL", in.Signal)
 	}
@@ -305,12 +272,12 @@ func (c *call) jobKill(ctx context.Context, in jobKillIn) (reply, *jobStarted, e
 	if err != nil {
 		return reply{}, nil, err
 	}
-	if err := c.Runtime.SignalJob(ctx, c.session(), j.ID, syscall.Signal(sig)); err != nil {
+	if err := c.Runtime.SignalJob(ctx, c.session(), j.ID, sig); err != nil {
 		return reply{}, nil, err
 	}
 	if j, err = c.jobNamed(ctx, j.ID); err != nil {
 		return reply{}, nil, err
 	}
 	out := &jobStarted{jobOf(j)}
-	return reply{text: name + " was sent; " + out.Job.line()}, out, nil
+	return reply{text: unix.SignalName(sig) + " was sent; " + out.Job.line()}, out, nil
 }

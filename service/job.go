@@ -4,15 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
-	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"wolffia/internal/jobs"
 	"wolffia/runtime"
 )
 
@@ -82,10 +77,8 @@ func (i *Inside) Job(ctx context.Context, session, key string) (*runtime.Job, er
 	if err != nil {
 		return nil, err
 	}
-	for _, j := range slices.Backward(all) {
-		if j.ID == key || j.Name != "" && j.Name == key {
-			return j, nil
-		}
+	if j := jobs.Named(all, key); j != nil {
+		return j, nil
 	}
 	return nil, runtime.Errorf(runtime.ErrNotFound, "no job %.100q", key)
 }
@@ -100,38 +93,11 @@ func (i *Inside) JobOutput(ctx context.Context, session, key string, stdout, std
 	if err != nil {
 		return nil, err
 	}
-	out := &JobOutput{Job: j, Stdout: partOf(&j.Stdout, stdout, most), Stderr: partOf(&j.Stderr, stderr, most)}
-	p, err := i.fleet.rt.JobOutput(ctx, i.session(session), j.ID, out.Stdout.From, out.Stderr.From, false)
+	out, errs, err := jobs.Read(ctx, i.fleet.rt, i.session(session), j, stdout, stderr, most)
 	if err != nil {
 		return nil, err
 	}
-	defer p.Close()
-	defer context.AfterFunc(ctx, func() { _ = p.Close() })()
-	var reading sync.WaitGroup
-	read := func(to *JobPart, from io.Reader) {
-		reading.Go(func() { // ends with the output
-			to.Bytes, _ = io.ReadAll(io.LimitReader(from, int64(most)))
-			to.End = max(to.End, to.From+uint64(len(to.Bytes)))
-			_, _ = io.Copy(io.Discard, from)
-		})
-	}
-	read(&out.Stdout, p.Stdout())
-	read(&out.Stderr, p.Stderr())
-	if _, err = p.Wait(ctx); err != nil {
-		_ = p.Close()
-	}
-	reading.Wait()
-	return out, err
-}
-
-// partOf returns where to read a stream: from the offset that is asked for, as far as that is
-// kept, or its end.
-func partOf(s *runtime.JobStream, asked *uint64, most int) JobPart {
-	from := s.End - min(s.End, uint64(most)) //nolint:gosec // positive
-	if asked != nil {
-		from = *asked
-	}
-	return JobPart{From: max(s.Start, min(from, s.End)), End: s.End}
+	return &JobOutput{Job: j, Stdout: JobPart(out), Stderr: JobPart(errs)}, nil
 }
 
 // WaitJob waits until a job has ended, or the limit, and returns the job as it is then.
@@ -150,11 +116,7 @@ func (i *Inside) WaitJob(ctx context.Context, session, key string, limit time.Du
 
 // SignalJob sends a signal, such as TERM or SIGTERM, to all processes of a job.
 func (i *Inside) SignalJob(ctx context.Context, session, key, sig string) (*runtime.Job, error) {
-	name := strings.ToUpper(sig)
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	n := unix.SignalNum(name)
+	n := jobs.Signal(sig)
 	if n == 0 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "signal %.100q: it must be a name such as TERM, INT or KILL", sig)
 	}
@@ -162,7 +124,7 @@ func (i *Inside) SignalJob(ctx context.Context, session, key, sig string) (*runt
 	if err != nil {
 		return nil, err
 	}
-	if err := i.fleet.rt.SignalJob(ctx, i.session(session), j.ID, syscall.Signal(n)); err != nil {
+	if err := i.fleet.rt.SignalJob(ctx, i.session(session), j.ID, n); err != nil {
 		return nil, err
 	}
 	return i.Job(ctx, session, j.ID)

@@ -11,9 +11,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"wolffia/internal/excerpt"
+	"wolffia/internal/jobs"
 	"wolffia/internal/jsontext"
 	"wolffia/local"
 	"wolffia/runtime"
@@ -317,11 +317,7 @@ func parseSignal(s string) (syscall.Signal, error) {
 	if n, err := strconv.ParseUint(s, 10, 8); err == nil && n >= 1 && n <= 64 {
 		return syscall.Signal(n), nil
 	}
-	name := strings.ToUpper(s)
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	if sig := unix.SignalNum(name); sig != 0 {
+	if sig := jobs.Signal(s); sig != 0 {
 		return sig, nil
 	}
 	return 0, runtime.Errorf(runtime.ErrInvalid, "--signal %q: it must be a name such as TERM, INT or KILL, or a number from 1 to 64", s)

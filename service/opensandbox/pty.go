@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"golang.org/x/sys/unix"
 
+	"wolffia/internal/jobs"
 	"wolffia/runtime"
 )
 
@@ -300,7 +300,7 @@ func (p *pty) heed(ctx context.Context, b []byte) error {
 		}
 		return nil
 	case "signal":
-		if sig := signalOf(f.Signal); sig != 0 {
+		if sig := jobs.Signal(f.Signal); sig != 0 {
 			_ = p.t.Signal(sig)
 			return nil
 		}
@@ -309,13 +309,4 @@ func (p *pty) heed(ctx context.Context, b []byte) error {
 		return p.send(ctx, &ptyFrame{Type: "pong"})
 	}
 	return p.send(ctx, &ptyFrame{Type: "error", Code: invalidFrame, Error: fmt.Sprintf("unknown type %.40q", f.Type)})
-}
-
-// signalOf returns the signal of a name, with or without SIG; 0 if there is none.
-func signalOf(name string) unix.Signal {
-	name = strings.ToUpper(name)
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	return unix.SignalNum(name)
 }

@@ -1,0 +1,82 @@
+// Package jobs reads the background jobs of sessions, for those that serve them to clients.
+package jobs
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/runtime"
+)
+
+// Named returns the newest job with this id or name; nil if there is none. all is oldest first.
+func Named(all []*runtime.Job, key string) *runtime.Job {
+	for _, j := range slices.Backward(all) {
+		if j.ID == key || j.Name != "" && j.Name == key {
+			return j
+		}
+	}
+	return nil
+}
+
+// A Part is a part of a stream of a job. Offsets are in bytes from the stream's beginning.
+type Part struct {
+	Bytes []byte
+	From  uint64 // the offset of Bytes
+	End   uint64 // of the stream, so far
+}
+
+// Read returns at most so many bytes of each stream of a job, from the offsets on as far as they
+// are kept; nil means the end of the stream.
+func Read(ctx context.Context, rt runtime.JobManager, session runtime.SessionID, j *runtime.Job, stdout, stderr *uint64, most int) (out, errs Part, err error) {
+	out, errs = begin(&j.Stdout, stdout, most), begin(&j.Stderr, stderr, most)
+	p, err := rt.JobOutput(ctx, session, j.ID, out.From, errs.From, false)
+	if err != nil {
+		return out, errs, err
+	}
+	defer p.Close()
+	defer context.AfterFunc(ctx, func() { _ = p.Close() })()
+	var reading sync.WaitGroup
+	read := func(to *Part, from io.Reader) {
+		reading.Go(func() { // ends with the output
+			to.Bytes, _ = io.ReadAll(io.LimitReader(from, int64(most)))
+			to.End = max(to.End, to.From+uint64(len(to.Bytes)))
+			_, _ = io.Copy(io.Discard, from)
+		})
+	}
+	read(&out, p.Stdout())
+	read(&errs, p.Stderr())
+	if _, err = p.Wait(ctx); err != nil {
+		_ = p.Close()
+	}
+	reading.Wait()
+	return out, errs, err
+}
+
+// maxOffset bounds what the sandbox says of its streams, so that no sum of offsets is too large.
+const maxOffset = 1 << 62
+
+// begin returns where to read a stream: at the offset that is asked for, as far as that is kept,
+// or so many bytes before its end.
+func begin(s *runtime.JobStream, asked *uint64, most int) Part {
+	start, end := min(s.Start, maxOffset), min(s.End, maxOffset)
+	from := end - min(end, uint64(most)) //nolint:gosec // positive
+	if asked != nil {
+		from = *asked
+	}
+	return Part{From: max(start, min(from, end)), End: end}
+}
+
+// Signal returns the signal of a name, such as TERM or SIGTERM; 0 if there is none.
+func Signal(name string) syscall.Signal {
+	name = strings.ToUpper(name)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	return unix.SignalNum(name)
+}

@@ -1,0 +1,56 @@
+package jobs
+
+import (
+	"math"
+	"syscall"
+	"testing"
+
+	"wolffia/runtime"
+)
+
+// Where to read is between what is kept and the end, whatever a client asks and a sandbox says.
+func TestBegin(t *testing.T) {
+	at := func(n uint64) *uint64 { return &n }
+	for _, c := range []struct {
+		start, end uint64
+		asked      *uint64
+		most       int
+		want       uint64
+	}{
+		{0, 10, nil, 4, 6},
+		{0, 10, nil, 40, 0},
+		{8, 10, nil, 4, 8},
+		{0, 10, at(3), 4, 3},
+		{5, 10, at(3), 4, 5},
+		{5, 10, at(30), 4, 10},
+		{0, 0, at(1), 4, 0},
+		{math.MaxUint64, math.MaxUint64, at(math.MaxUint64), 4, maxOffset},
+		{10, 5, at(7), 4, 10}, // a lie
+	} {
+		got := begin(&runtime.JobStream{Start: c.start, End: c.end}, c.asked, c.most)
+		if got.From != c.want || got.End > maxOffset {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
+}
+
+func TestNamed(t *testing.T) {
+	all := []*runtime.Job{{ID: "1", Name: "a"}, {ID: "2"}, {ID: "3", Name: "a"}}
+	for key, want := range map[string]string{"1": "1", "2": "2", "a": "3", "": "", "b": ""} {
+		got := ""
+		if j := Named(all, key); j != nil {
+			got = j.ID
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestSignal(t *testing.T) {
+	for name, want := range map[string]syscall.Signal{"TERM": syscall.SIGTERM, "sigint": syscall.SIGINT, "SIGKILL": syscall.SIGKILL, "": 0, "SIG": 0, "9": 0, "TERM ": 0} {
+		if got := Signal(name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}
