@@ -9,6 +9,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -107,6 +108,9 @@ func (c *call) denials(d *runtime.Denials) (list []denied, lines string) {
 	for i := range d.List {
 		x := &d.List[i]
 		y := denied{Op: x.Op, Path: x.Path, Level: x.Level.String(), Rule: x.Rule, From: x.Source, Why: x.Why}
+		if c.Remote {
+			y.From = perm.SourceName(x.Source)
+		}
 		if x.Allow != "" {
 			y.Allow = c.Allow(c.id()) + x.Allow
 		}

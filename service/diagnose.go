@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"wolffia/fusefs/audit"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -36,7 +37,7 @@ func (f *Fleet) Denials(ctx context.Context, caller Caller, id string) ([]Denial
 func denialOf(r *audit.Record) Denial {
 	if r.Rule != nil {
 		rule := *r.Rule
-		rule.Source = "" // the path of a file
+		rule.Source = perm.SourceName(rule.Source)
 		r.Rule = &rule
 	}
 	r.PID = 0

@@ -18,6 +18,7 @@ import (
 	"wolffia/fusefs/audit"
 	"wolffia/internal/step"
 	"wolffia/network"
+	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 	"wolffia/service/registry"
@@ -490,12 +491,22 @@ func (f *Fleet) Renew(ctx context.Context, caller Caller, id string, until time.
 // Limits returns what enforces the limits of a running sandbox; nil if it has none.
 func (f *Fleet) Limits(id string) *runtime.LimitsState { return f.rt.Limits(id) }
 
-// Config returns the configuration of a sandbox, whoever owns it.
+// Config returns the configuration of a sandbox, whoever owns it. Its rules do not tell in which
+// directories of the host their files are.
 func (f *Fleet) Config(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
 	if f.opts.Config == nil {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "this service does not tell the configuration of sandboxes")
 	}
-	return f.opts.Config(ctx, id)
+	c, err := f.opts.Config(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	public := *c
+	public.Permissions = slices.Clone(c.Permissions)
+	for i := range public.Permissions {
+		public.Permissions[i].Source = perm.SourceName(public.Permissions[i].Source)
+	}
+	return &public, nil
 }
 
 // isIdle reports whether a command only waits, as the one that clients of OpenSandbox send

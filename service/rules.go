@@ -44,8 +44,8 @@ type PathRule struct {
 	Allow string `json:"allow,omitempty"`
 }
 
-// ruleOf describes a rule.
-func ruleOf(r *perm.Rule) Rule { return Rule{r.String(), r.Source, r.Reason()} }
+// ruleOf describes a rule, without what is of this host.
+func ruleOf(r *perm.Rule) Rule { return Rule{r.String(), perm.SourceName(r.Source), r.Reason()} }
 
 // Rules returns the rules of the sandbox. If name is not empty, they explain that path, which
 // is inside the codebase, or relative to it; a trailing / says that it is a directory.
