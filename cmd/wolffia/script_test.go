@@ -168,7 +168,12 @@ func pack(ts *testscript.TestScript, neg bool, args []string) {
 	out, wolffia := ts.MkAbs(args[0]), ts.Getenv("WOLFFIA")
 	ts.Check(os.MkdirAll(filepath.Dir(out), 0o755))
 	bin := filepath.Dir(wolffia)
-	ts.Check(programs.Pack(out, wolffia, filepath.Join(bin, programs.Guest), filepath.Join(bin, puller.Program)))
+	packed := out + ".new"
+	ts.Check(programs.Pack(packed, wolffia, filepath.Join(bin, programs.Guest), filepath.Join(bin, puller.Program)))
+	// Copied by another process: what this one has open for writing, each program that another test starts meanwhile
+	// has too until it executes, and so the file would be busy (ETXTBSY of execve(2)).
+	ts.Check(exec.Command("cp", packed, out).Run())
+	ts.Check(os.Remove(packed))
 }
 
 // destroyAll ends what a script has left, which one that fails does.
