@@ -65,7 +65,7 @@ another type, and m for permissions.`,
 	fl.BoolVar(&f.names, "name-status", false, "print a letter and the name of each change, and what keeps it from being applied")
 	fl.BoolVar(&f.asJSON, "json", false, "print an array of JSON objects")
 	fl.BoolVar(&f.status, "exit-code", false, "exit with 1 if there are changes")
-	fl.BoolVar(&f.noPager, "no-pager", false, "do not start a pager at a terminal ($WOLFFIA_PAGER, $PAGER, or less)")
+	fl.BoolVar(&f.noPager, "no-pager", false, "do not start a pager at a terminal ($PAGER, or less)")
 	fl.StringVar(&f.color, "color", "auto", "auto, always or never")
 	cmd.MarkFlagsMutuallyExclusive("stat", "name-status", "json")
 	return cmd
@@ -147,7 +147,7 @@ func (a *app) printDiff(ctx context.Context, rt *local.Runtime, id string, paths
 			to = pager.in
 		}
 	}
-	w := &diffWriter{w: bufio.NewWriter(to), color: f.color != "never"}
+	w := &diffWriter{w: bufio.NewWriter(to), color: f.color == "always" || f.color == "auto" && os.Getenv("NO_COLOR") == ""}
 	if err = errors.Join(rt.Diff(ctx, id, o, w), w.flush()); errors.Is(err, syscall.EPIPE) {
 		err = nil // the pager was left
 	}
@@ -162,11 +162,9 @@ type pager struct {
 
 // startPager starts the user's pager; nil if there is none, or it is cat.
 func startPager(ctx context.Context, out *os.File) (*pager, error) {
-	text, set := os.LookupEnv("WOLFFIA_PAGER")
+	text, set := os.LookupEnv("PAGER")
 	if !set {
-		if text, set = os.LookupEnv("PAGER"); !set {
-			text = "less"
-		}
+		text = "less"
 	}
 	words := strings.Fields(text)
 	if len(words) == 0 || words[0] == "cat" {

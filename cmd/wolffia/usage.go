@@ -189,7 +189,7 @@ var flagGroups = []flagGroup{
 	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},
 	{"Lifetime", []string{"ttl", "idle-timeout"}},
 	{"Names", []string{"name", "label", "owner", "sandbox"}},
-	{"Service", []string{"listen", "api-keys", "codebase-root", "volume-root", "allow-runtime", "grace"}},
+	{"Service", []string{"listen", "api-keys", "codebase-root", "volume-root", "allow-runtime", "allow-apply", "grace"}},
 	{"Configuration", []string{"profile", "no-config", "state-dir"}},
 	{"Output", []string{"json", "quiet", "help"}},
 }
