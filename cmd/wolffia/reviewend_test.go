@@ -49,7 +49,7 @@ func TestReviewAtTheEnd(t *testing.T) {
 			b.says("rm", "-f", "box")
 			master, slave := openTerminal(b)
 			cmd := b.command("run", "--cow", "--codebase", b.codebase, "--", "sh", "-c", work)
-			cmd.Env = append(cmd.Env, "WOLFFIA_PAGER=cat", "NO_COLOR=1")
+			cmd.Env = append(cmd.Env, "PAGER=cat", "NO_COLOR=1")
 			cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = b.codebase, slave, slave, slave
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 			b.OK(cmd.Start())
