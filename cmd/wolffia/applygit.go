@@ -63,7 +63,11 @@ func (a *app) applyGit(ctx context.Context, rt *local.Runtime, s *runtime.Sandbo
 	switch {
 	case dry:
 	case !lacks[wanted[0].commit]: // only with a name for the branch
-		_, err = repo.Run(ctx, "branch", "--no-track", branch, wanted[0].commit)
+		args := []string{"branch", "--no-track", branch, wanted[0].commit}
+		if _, behind := repo.Run(ctx, "merge-base", "--is-ancestor", "refs/heads/"+branch, wanted[0].commit); behind == nil {
+			args = append(args, "--force") // which a branch that is checked out refuses
+		}
+		_, err = repo.Run(ctx, args...)
 	default:
 		err = a.fetch(ctx, rt, s, repo, wanted)
 	}
