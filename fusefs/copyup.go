@@ -78,7 +78,7 @@ func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
 		return errno
 	}
 	actual := int64(0)
-	if errno = t.noteAhead(n, o, &c); errno == 0 {
+	if errno = t.noteAhead(n, o, old.fd, &c); errno == 0 {
 		errno = t.withoutRules(min(int64(o.Size), keep), func() syscall.Errno { return t.copyObject(&c, old.fd, o, keep) })
 	}
 	if errno == 0 {
@@ -132,9 +132,9 @@ func (t *tree) original(n *node, keep int64) (*handle, *object, syscall.Errno) {
 	return h, o, 0
 }
 
-// noteAhead records what the host has where n is, and has the record on the disk: as the copy, before that
-// has a name.
-func (t *tree) noteAhead(n *node, o *object, c *upperCopy) syscall.Errno {
+// noteAhead records what the host has where n is, open as fd, and has the record on the disk: as the copy, before
+// that has a name.
+func (t *tree) noteAhead(n *node, o *object, fd int, c *upperCopy) syscall.Errno {
 	if c.over {
 		return 0 // it was recorded before
 	}
@@ -149,7 +149,7 @@ func (t *tree) noteAhead(n *node, o *object, c *upperCopy) syscall.Errno {
 		c.borrows = false
 		return 0
 	}
-	if errno := t.copied.note(c.path, o); errno != 0 || !n.isRegular() {
+	if errno := t.copied.note(c.path, o, func() (int, syscall.Errno) { return t.openProc(fd, unix.O_RDONLY) }); errno != 0 || !n.isRegular() {
 		return errno
 	}
 	if err := t.copied.log.Sync(); err != nil {

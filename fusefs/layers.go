@@ -3,7 +3,9 @@ package fusefs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -143,9 +145,23 @@ func (u *upperLayer) number(ino uint64, upper bool) uint64 {
 	return ino
 }
 
-// note records what the host has at path, before the upper layer hides it.
-func (u *upperLayer) note(path string, o *object) syscall.Errno {
-	if err := u.log.Add(cow.RecordOf(path, &o.Statx_t)); err != nil {
+// maxDigest is the size of the largest file, in bytes, whose content is recorded by its digest: of a larger one
+// the host's inode and times have to tell whether it has changed.
+const maxDigest = 1 << 20
+
+// note records what the host has at path, before the upper layer hides it. content opens the object, if it is a
+// regular file, to read it, so that the same content under another inode is no change of the host's; nil: it is not
+// recorded.
+func (u *upperLayer) note(path string, o *object, content func() (int, syscall.Errno)) syscall.Errno {
+	r := cow.RecordOf(path, &o.Statx_t)
+	if content != nil && o.typ() == unix.S_IFREG && o.Size <= maxDigest && !u.log.Has(path) {
+		if fd, errno := content(); errno == 0 { // a file that cannot be read has no digest
+			f := os.NewFile(uintptr(fd), path)
+			r.Digest, _ = cow.Digest(io.NewSectionReader(f, 0, int64(o.Size)))
+			_ = f.Close()
+		}
+	}
+	if err := u.log.Add(r); err != nil {
 		u.logger.Error("record what the host has", "error", err)
 		var errno syscall.Errno
 		if errors.As(err, &errno) {

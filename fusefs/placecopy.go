@@ -97,7 +97,7 @@ func (t *tree) placeAt(n *node, o *object, parent *node, name string, c *upperCo
 		if c.borrows && path != c.path {
 			return syscall.EAGAIN // it was renamed meanwhile
 		}
-		if errno = t.copied.note(path, o); errno != 0 {
+		if errno = t.copied.note(path, o, nil); errno != 0 {
 			return errno
 		}
 	}

@@ -96,7 +96,7 @@ func (t *tree) needUpper(n *node) syscall.Errno {
 	if parent != nil {
 		errno = t.needUpper(parent)
 		if errno == 0 {
-			errno = t.copied.note(n.layers.lowerPath, o)
+			errno = t.copied.note(n.layers.lowerPath, o, nil)
 		}
 	}
 	if errno == 0 {

@@ -76,7 +76,9 @@ func (t *tree) noteHost(d openDir, name string) (bool, syscall.Errno) {
 	o, errno := t.stat(fdName{fd, name})
 	switch errno {
 	case 0:
-		return true, t.copied.note(lowerPathOf(d.node, name), o)
+		return true, t.copied.note(lowerPathOf(d.node, name), o, func() (int, syscall.Errno) {
+			return openBeneath(fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		})
 	case syscall.ENOENT:
 		return false, 0
 	}

@@ -39,7 +39,10 @@ func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *r
 	}
 	defer func() { _ = s.RemoveSnapshot(ctx, box.ID(), snapshot) }() // what is left of it
 	config := c.SandboxConfig
-	config.ID, config.Name, config.BoundToCaller, config.Labels = "", "", false, maps.Clone(config.Labels)
+	config.ID, config.Name, config.BoundToCaller = "", "", false
+	config.Publish = nil // the parent has the host's ports
+	config.Labels = maps.Clone(config.Labels)
+	maps.DeleteFunc(config.Labels, func(k, _ string) bool { return strings.HasPrefix(k, "wolffia.") }) // such as whose it is
 	edit(&config)
 	made, err := s.Create(ctx, &config)
 	if err != nil {

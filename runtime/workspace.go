@@ -36,7 +36,8 @@ type Reviewer interface {
 	Discard(ctx context.Context, sandboxID string, paths []string) (int, error)
 
 	// Fork makes a sandbox with the same configuration and changes, and does not start it. The changes
-	// are those of one moment. An empty name is none.
+	// are those of one moment. An empty name is none. It has neither the published ports nor the labels that
+	// begin with "wolffia.".
 	Fork(ctx context.Context, sandboxID, name string) (*Sandbox, error)
 
 	// Snapshot keeps a copy of the changes of one moment. A name that is taken is [ErrExists].

@@ -40,6 +40,8 @@ type FleetRuntime interface {
 	ChangeEgress(ctx context.Context, sandboxID string, edit func(*network.Policy) error) (*network.Policy, error)
 	// Log opens the log of the processes that a sandbox has on the host. Its content is hostile.
 	Log(sandboxID string) (*os.File, error)
+	// Audit opens the log of a sandbox's denials, which the caller closes.
+	Audit(ctx context.Context, sandboxID string) (log *audit.Logs, alive string, err error)
 }
 
 // A Fleet makes any number of sandboxes for each owner, beside the one that a [Service]

@@ -183,6 +183,7 @@ func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, 
 	if f.ruleFlags.worktree, err = f.worktreeFlags.apply(ctx, a, c, f.cwd); err != nil {
 		return nil, err
 	}
+	c.CopyOnWrite = f.cow
 	if c.CodebasePath != "" {
 		f.links = f.links || c.Native()
 		p, err := f.ruleFlags.rules(ctx, a, c.CodebasePath)

@@ -120,7 +120,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	meter := new(service.Meter)
 	fleet := service.NewFleet(rt, &service.FleetOptions{
 		Log: log, Meter: meter, Configure: a.fleetTemplate(box, &where.choices, null), Chosen: true, Roots: where.choices.volumes,
-		MayReach: box.mayReach,
+		MayReach: box.mayReach, AllowApply: where.apply,
 		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
 			d, err := rt.Inspect(ctx, id)
 			if err != nil {

@@ -166,8 +166,7 @@ func TestApplyBesideTheHost(t *testing.T) {
 		before := m.hostView()
 		changes, err := m.layers().Changes(runtime.ChangesOptions{})
 		m.must(err)
-		_, err = m.apply(runtime.ApplyOptions{})
-		if err != nil {
+		if _, err := m.apply(runtime.ApplyOptions{}); err != nil {
 			conflicts++
 			if diff := differences(before, m.hostView()); len(diff) > 0 {
 				t.Fatalf("seed %d: %v, and the host has\n%s", seed, err, strings.Join(diff, "\n"))

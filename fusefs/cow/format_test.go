@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func openDir(t *testing.T, path string) int {
+func openTestDir(t testing.TB, path string) int {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -24,19 +24,19 @@ func TestProbeLeavesNothing(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "probe"), 0o700); err != nil { // of a probe that was killed
 		t.Fatal(err)
 	}
-	if err := Probe(openDir(t, dir)); err != nil {
+	if err := Probe(openTestDir(t, dir)); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v %v", left, err)
 	}
-	if err := Probe(openDir(t, "/proc/self")); err == nil {
+	if err := Probe(openTestDir(t, "/proc/self")); err == nil {
 		t.Error("/proc is suitable")
 	}
 }
 
 func TestLower(t *testing.T) {
-	dir := openDir(t, t.TempDir())
+	dir := openTestDir(t, t.TempDir())
 	check := func(half Half, path string) {
 		t.Helper()
 		if err := SetLower(dir, half, path); err != nil {
@@ -101,7 +101,7 @@ func TestLog(t *testing.T) {
 	want := map[string]Record{
 		"a": {Path: "a", Type: unix.S_IFREG, Ino: 1},
 		odd: {Path: odd, Type: unix.S_IFREG, Mode: 0o644, Ino: 3, Size: 4, Mtime: -5, Ctime: 6, Digest: "d"},
-		"b": {Path: "b", Ino: 8},
+		"b": {Path: "b", Ino: 8, Applied: true},
 	}
 	same := func(l *Log) {
 		t.Helper()

@@ -23,7 +23,9 @@ type Record struct {
 	Size   int64
 	Mtime  int64  // nanoseconds since 1970, as Ctime
 	Ctime  int64  //
-	Digest string // of a regular file's content, as of package cow's Digest; empty if not known
+	Digest string // of a regular file's content, as of Digest; empty if not known
+
+	Applied bool // the record is Rebase's: the upper layer's object was applied
 }
 
 // RecordOf returns the record of the host's object st at path.
@@ -51,6 +53,7 @@ type line struct {
 // Values of line.Is: without one, the first line of a path counts.
 const (
 	isHost   = "host"   // replaces the record: what the host has by now is known
+	isMoved  = "moved"  // replaces the record: the host's object was at another path
 	isNobody = "nobody" // forgets the record: the upper layer does not hide the path any more
 )
 
@@ -110,8 +113,16 @@ func (l *Log) Has(path string) bool {
 // and not for a path that it hides already. A change without a record is always in conflict.
 func (l *Log) Add(r Record) error { return l.append(r, "") }
 
-// Rebase replaces the record of a path: the change was applied, or the host's object accepted.
+// Rebase replaces the record of a path: what the upper layer has there was applied to the host.
 func (l *Log) Rebase(r Record) error { return l.append(r, isHost) }
+
+// put replaces the record of a path by that of another, with all it says.
+func (l *Log) put(r Record) error {
+	if r.Applied {
+		return l.append(r, isHost)
+	}
+	return l.append(r, isMoved)
+}
 
 // Forget removes the record of a path that the upper layer does not hide any more.
 func (l *Log) Forget(path string) error { return l.append(Record{Path: path}, isNobody) }
@@ -181,7 +192,7 @@ func readRecords(r io.ReaderAt) (map[string]Record, error) {
 		switch _, known := records[r.Path]; {
 		case is == isNobody:
 			delete(records, r.Path)
-		case is == isHost || !known:
+		case is != "" || !known:
 			if !known && len(records) >= maxRecords {
 				return errors.New("the log of originals has too many paths")
 			}
@@ -218,7 +229,7 @@ func readLog(r io.ReaderAt, f func(r Record, is string) error) (end int64, err e
 		if l.Path != "" && !ValidPath(l.Path) {
 			continue
 		}
-		rec := Record{Path: l.Path, Type: l.Type, Mode: l.Mode, Ino: l.Ino, Size: l.Size, Mtime: l.Mtime, Ctime: l.Ctime, Digest: l.Digest}
+		rec := Record{Path: l.Path, Type: l.Type, Mode: l.Mode, Ino: l.Ino, Size: l.Size, Mtime: l.Mtime, Ctime: l.Ctime, Digest: l.Digest, Applied: l.Is == isHost}
 		if err := f(rec, l.Is); err != nil {
 			return 0, err
 		}

@@ -70,7 +70,7 @@ func (l *Layers) newPlan() (*plan, error) {
 	if p.root, err = l.readUpper(); err != nil {
 		return nil, err
 	}
-	p.findMoved(p.root, "", "", true)
+	p.findMoved(p.root, "", "")
 	if err := p.compareDir(p.root, place{hasHost: true, up: l.Rules.Root(), low: l.Rules.Root()}); err != nil {
 		return nil, err
 	}
@@ -82,21 +82,19 @@ func (l *Layers) newPlan() (*plan, error) {
 	return p, nil
 }
 
-// findMoved notes the directories below e, which is at a path and may have a lower half, whose own lower half is not at
-// their name in it.
-func (p *plan) findMoved(e *entry, at, lower string, hasLower bool) {
+// findMoved notes the directories below e, which is at a path and is compared with what the host has at lower, whose lower
+// half is not at their name in that.
+func (p *plan) findMoved(e *entry, at, lower string) {
 	for _, c := range e.children {
 		if !c.object.isDir() {
 			continue
 		}
-		below, has := join(lower, c.name), hasLower && c.half != Own
-		if c.half == Moved {
-			if !hasLower || c.lower != below {
-				p.moved[c.lower] = join(at, c.name)
-			}
-			below, has = c.lower, true
+		below := join(lower, c.name)
+		if c.half == Moved && c.lower != below {
+			below = c.lower
+			p.moved[below] = join(at, c.name)
 		}
-		p.findMoved(c, join(at, c.name), below, has)
+		p.findMoved(c, join(at, c.name), below)
 	}
 }
 

@@ -112,6 +112,9 @@ var pong = event{Type: "ping", Text: "pong"}
 
 // run runs a command and sends its output until it ends, or the client has gone.
 func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside, params *service.CommandParams, q *commandRequest) error {
+	if q.ResumeWithin > 0 {
+		return h.runResumable(w, r, in, params, time.Duration(q.ResumeWithin)*time.Millisecond)
+	}
 	begin := time.Now()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -126,75 +129,24 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, in *service.Inside
 	if err != nil {
 		return commandFault(err)
 	}
-	stop := context.AfterFunc(r.Context(), func() { _ = c.Close() })
-	defer stop()
-	if params.Session == "" { // else it exists: the command begins, or waits for others
-		waited := make(chan error, 1)
-		go func() { // ends with the command
-			_, err := c.Wait(context.Background())
-			waited <- err
-		}()
-		select {
-		case <-started:
-		case err := <-waited:
-			if err != nil {
-				_ = c.Close()
-				return commandFault(err)
-			}
-		}
-	}
-	s := h.newStream(w)
-	if q.ResumeWithin > 0 && stop() {
-		return h.resumable(r.Context(), s, in.Sandbox().ID, c, time.Duration(q.ResumeWithin)*time.Millisecond, func(to sender) { produce(to, c, begin) })
-	}
 	defer c.Close()
-	produce(s, c, begin)
-	return nil
-}
-
-// produce sends the events of a command, up to the last one. If they cannot be sent, it ends the
-// command.
-func produce(to sender, c *service.Command, begin time.Time) {
-	if to.send(event{Type: "init", Text: c.ID}, pong) != nil {
-		_ = c.Close()
-		return
-	}
-	ended := make(chan end, 1)
-	go follow(to, c, ended)
-	ticker := time.NewTicker(pingPause)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			if to.send(pong) != nil { // the client has gone: Close ends the command
-				_ = c.Close()
-				<-ended
-				return
-			}
-		case e := <-ended:
-			_ = to.send(lastEvent(e, time.Since(begin)))
-			return
-		}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	s.greet(event{Type: "init", Text: c.ID}, pong)
+	exit, err := follow(s, c)
+	if err != nil && !s.running.Load() {
+		return commandFault(err)
 	}
 	s.last(lastEvent(exit, err, time.Since(begin)))
 	return nil
 }
 
-// An end is how a command has ended.
-type end struct {
-	exit runtime.Exit
-	err  error
-}
-
-// follow sends the output of a command, and then reports its end.
-func follow(to sender, c *service.Command, ended chan<- end) {
-	var output sync.WaitGroup
-	for kind, r := range map[string]interface{ Read([]byte) (int, error) }{"stdout": c.Stdout(), "stderr": c.Stderr()} {
-		output.Go(func() {
-			if copyLines(to, kind, r) != nil { // the client has gone, or the sandbox
-				_ = c.Close()
-			}
-		})
+// follow sends the output of a command, and returns how it has ended.
+func follow(to sender, c *service.Command) (runtime.Exit, error) {
+	send := func(kind string, r io.Reader) {
+		if copyLines(to, kind, r) != nil { // the client has gone, or the sandbox
+			_ = c.Close()
+		}
 	}
 	var errors sync.WaitGroup
 	errors.Go(func() { send("stderr", c.Stderr()) })

@@ -80,7 +80,9 @@ var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // copyLines sends output as events until it ends.
 func copyLines(s sender, kind string, r io.Reader) error {
-	l, buf := &lines{kind: kind}, make([]byte, 64<<10)
+	buf := buffers.Get().(*[64 << 10]byte)
+	defer buffers.Put(buf)
+	l := &lines{kind: kind}
 	for {
 		n, err := r.Read(buf[:])
 		events := l.add(buf[:n])

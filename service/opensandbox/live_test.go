@@ -43,7 +43,7 @@ func TestLive(t *testing.T) {
 	}()
 	serve := func(after int64) (string, error) {
 		w := httptest.NewRecorder()
-		s := (&Handler{opts: Options{WriteLimit: time.Minute}}).newStream(w)
+		s := (&Handler{opts: Options{WriteLimit: time.Minute}}).newStream(w, nil)
 		err := l.serve(context.Background(), s, after)
 		return w.Body.String(), err
 	}
@@ -78,7 +78,7 @@ func TestLiveForgotten(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	l.within = time.Millisecond
-	s := (&Handler{opts: Options{WriteLimit: time.Minute}}).newStream(httptest.NewRecorder())
+	s := (&Handler{opts: Options{WriteLimit: time.Minute}}).newStream(httptest.NewRecorder(), nil)
 	if err := l.serve(ctx, s, 0); err != nil {
 		t.Fatal(err)
 	}

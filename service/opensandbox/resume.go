@@ -174,7 +174,7 @@ func (l *live) serve(ctx context.Context, s *stream, after int64) error {
 			continue
 		}
 		l.mu.Unlock()
-		err := s.write(frames)
+		err := s.pass(frames)
 		l.mu.Lock()
 		if err != nil {
 			break
@@ -200,6 +200,67 @@ func (l *live) take() []byte {
 	l.trim()
 	l.change.Broadcast()
 	return frames
+}
+
+// runResumable runs a command that goes on for some time without its client, and serves its first one.
+func (h *Handler) runResumable(w http.ResponseWriter, r *http.Request, in *service.Inside, params *service.CommandParams, within time.Duration) error {
+	begin := time.Now()
+	started := make(chan struct{})
+	params.Started = func() { close(started) }
+	c, err := in.Run(r.Context(), params)
+	if err != nil {
+		return commandFault(err)
+	}
+	stop := context.AfterFunc(r.Context(), func() { _ = c.Close() })
+	if params.Session == "" { // else it exists: the command begins, or waits for others
+		waited := make(chan error, 1)
+		go func() { // ends with the command
+			_, err := c.Wait(context.Background())
+			waited <- err
+		}()
+		select {
+		case <-started:
+		case err := <-waited:
+			if err != nil {
+				stop()
+				_ = c.Close()
+				return commandFault(err)
+			}
+		}
+	}
+	if !stop() { // the client has gone already
+		return nil
+	}
+	return h.resumable(r.Context(), h.newStream(w, nil), in.Sandbox().ID, c, within, func(to sender) { produce(to, c, begin) })
+}
+
+// produce sends the events of a command, up to the last one, and signs of life. If they cannot be sent, it ends
+// the command.
+func produce(to sender, c *service.Command, begin time.Time) {
+	if to.send(event{Type: "init", Text: c.ID}, pong) != nil {
+		_ = c.Close()
+		return
+	}
+	ended := make(chan event, 1)
+	go func() { // ends with the command
+		exit, err := follow(to, c)
+		ended <- lastEvent(exit, err, time.Since(begin))
+	}()
+	ticker := time.NewTicker(pingPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if to.send(pong) != nil { // the client has gone: Close ends the command
+				_ = c.Close()
+				<-ended
+				return
+			}
+		case last := <-ended:
+			_ = to.send(last)
+			return
+		}
+	}
 }
 
 // resumable makes a command, which has begun, one that can be resumed, and serves its first client.
@@ -245,5 +306,5 @@ func (h *Handler) resumeCommand(w http.ResponseWriter, r *http.Request, id strin
 		}
 		return &fault{http.StatusConflict, "CONFLICT", "the command cannot be resumed: begin one with resumeWithin, or in the background, whose output is at /command/ID/logs"}
 	}
-	return l.serve(r.Context(), h.newStream(w), after)
+	return l.serve(r.Context(), h.newStream(w, nil), after)
 }

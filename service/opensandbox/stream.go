@@ -37,6 +37,16 @@ type sender interface {
 	send(events ...event) error
 }
 
+// The pauses of a stream.
+const (
+	// helloPause is how long the first events of a command wait for its output, or its end,
+	// to be sent with it: most commands end before that, and each message costs server and
+	// client more than such a command.
+	helloPause = 5 * time.Millisecond
+	// pingPause is how often a client gets a sign of life.
+	pingPause = 3 * time.Second
+)
+
 // A stream sends events. Nothing is sent before the first one, so that a failure before it
 // can have a status of its own. It is safe for concurrent use. The caller ends it by last or
 // over, after which nothing writes to the reply.
@@ -108,21 +118,6 @@ func (s *stream) beat() error {
 // send sends events, each as JSON and an empty line. The client has a limited time to read
 // them; the error says that it does not.
 func (s *stream) send(events ...event) error {
-	var frames []byte
-	now := time.Now().UnixMilli()
-	for _, e := range events {
-		e.Timestamp = now
-		text, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		frames = append(append(frames, text...), "\n\n"...)
-	}
-	return s.write(frames)
-}
-
-// write sends events that are frames already.
-func (s *stream) write(frames []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.flush(events)
@@ -165,15 +160,47 @@ func (s *stream) end() {
 
 // write writes events, after those of greet, to the server's buffer. The caller holds mu.
 func (s *stream) write(events []event) error {
+	if !s.begun {
+		events = append(s.hello, events...)
+	}
+	var frames []byte
+	now := time.Now().UnixMilli()
+	for _, e := range events {
+		e.Timestamp = now
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		frames = append(append(frames, text...), "\n\n"...)
+	}
+	return s.put(frames)
+}
+
+// put writes frames to the server's buffer. The caller holds mu.
+func (s *stream) put(frames []byte) error {
 	if s.err != nil {
 		return s.err
 	}
 	if !s.begun {
 		s.begun = true
 		streamHeader(s.w)
+		if s.timer != nil {
+			s.timer.Reset(pingPause)
+		}
 	}
 	s.h.patience(s.w)
 	_, s.err = s.w.Write(frames)
+	return s.err
+}
+
+// pass sends events that are frames already.
+func (s *stream) pass(frames []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.put(frames); err != nil {
+		return err
+	}
+	s.err = s.control.Flush()
 	return s.err
 }
 

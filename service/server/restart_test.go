@@ -120,7 +120,7 @@ func TestKilledServiceLosesNoOutput(t *testing.T) {
 	w.is("cancel a stranger's", r, 403, "denied")
 	slow := make(chan *reply, 1)
 	go func() { // ends with the operation
-		slow <- bash(0, "echo part; : >/workspace/slow; sleep 1000", "slow")
+		slow <- bash(0, "echo part; sh -c ': >/workspace/slow; exec sleep 1000'", "slow")
 	}()
 	w.Until("it has begun", func() bool { return exists(w.file("slow")) })
 	w.is("cancel", w.call(w.Ctx, "cancelOperation", by(owner(0), m{"sandboxId": ids[0], "operationId": "slow"})), 200, "")

@@ -44,8 +44,8 @@ var allow = map[string][]string{
 	"image/store":                     {"runtime", "internal/*"},
 	"fusefs":                          {"perm", "fusefs/cow", "internal/beneath", "internal/fusermount", "internal/gitguard"},
 	"fusefs/audit":                    {"perm"},
-	"fusefs/cow":                      {"perm", "internal/beneath", "internal/gitguard"},
-	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/beneath", "internal/boot", "internal/statedir", "internal/step"},
+	"fusefs/cow":                      {"perm", "runtime", "internal/beneath", "internal/gitguard", "internal/rmtree", "internal/step"},
+	"fusefs/treeserver":               {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/beneath", "internal/boot", "internal/rmtree", "internal/statedir", "internal/step"},
 	"guest":                           {"wire", "session", "internal/proc", "internal/coredump", "internal/rawsock"},
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
 	"wire/client":                     {"wire"},
@@ -141,7 +141,7 @@ var home = map[string]string{
 	"github.com/distribution/reference":               "runtime/docker/engine",
 	"github.com/modelcontextprotocol/go-sdk":          "mcp",
 	"github.com/coder/websocket":                      "service/opensandbox",
-	"github.com/bmatcuk/doublestar/v4":                "internal/filetool",
+	"github.com/bmatcuk/doublestar/v4":                "internal/filecall",
 }
 
 // banned are calls that the code does without, and why.

@@ -38,8 +38,9 @@ type World struct {
 	Log             suite.Buffer
 	Client          *http.Client
 
-	stop func()
-	opts []func(*service.FleetOptions)
+	agents *mcp.HandlerOptions
+	stop   func()
+	opts   []func(*service.FleetOptions)
 }
 
 // New serves until the test ends. Its sandboxes see a codebase that they may change, but for
@@ -48,6 +49,16 @@ type World struct {
 func New(t testing.TB, keys string, opts ...func(*service.FleetOptions)) *World {
 	t.Helper()
 	w := prepare(t)
+	w.opts = opts
+	w.serve(keys)
+	return w
+}
+
+// NewWith is New with the limits of agents' sessions.
+func NewWith(t testing.TB, keys string, agents *mcp.HandlerOptions) *World {
+	t.Helper()
+	w := prepare(t)
+	w.agents = agents
 	w.serve(keys)
 	return w
 }
@@ -58,7 +69,7 @@ func prepare(t testing.TB) *World {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	leak.Check(t)
 	dir := t.TempDir()
-	w := &World{opts: opts, T: suite.New(t), State: filepath.Join(dir, "state"), Codebase: filepath.Join(dir, "codebase")}
+	w := &World{T: suite.New(t), State: filepath.Join(dir, "state"), Codebase: filepath.Join(dir, "codebase")}
 	for _, d := range []string{filepath.Dir(dir), dir} { // the user that root drops to must get here
 		w.OK(os.Chmod(d, 0o755))
 	}
@@ -108,7 +119,7 @@ func (w *World) serve(keys string) {
 	})
 	meter := new(service.Meter)
 	fleet := &service.FleetOptions{
-		Log: log, Meter: meter,
+		Log: log, Meter: meter, Config: configOf(rt),
 		Configure: func(_ context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
 			c := configure()
 			c.Image = p.Image
@@ -119,7 +130,7 @@ func (w *World) serve(keys string) {
 		set(fleet)
 	}
 	w.Fleet = service.NewFleet(rt, fleet)
-	svc, err := service.Open(w.Ctx, driver, w.State, &service.ServiceOptions{Log: log, Meter: meter})
+	svc, err := service.Open(w.Ctx, driver, w.State, &service.ServiceOptions{Log: log, Meter: meter, Fleet: w.Fleet})
 	w.OK(err)
 	w.OK(w.Fleet.Recover(w.Ctx))
 	var read *gate.Keys
