@@ -270,7 +270,7 @@ func (p *pair) play(t *testing.T, seed uint64, as []action) (at int, why string)
 		for dir, w := range map[string]*process{"/mnt": p.mounted[i], "/plain": p.local[i]} {
 			var r result
 			if w.in.Encode(action{Do: "reset", A: filepath.Join(dir, round, "up/top")}) != nil || w.out.Decode(&r) != nil || r.Errno != 0 {
-				t.Fatalf("seed %d: begin round %s: %v", seed, round, r)
+				t.Fatalf("seed %d: begin round %s in %s: %v; its directories are%s", seed, round, dir, r, modes(filepath.Join(p.base, dir), round, "up", "top"))
 			}
 		}
 	}
@@ -313,6 +313,19 @@ func (p *pair) play(t *testing.T, seed uint64, as []action) (at int, why string)
 		why = "the trees differ: " + strings.Join(diffs, "; ")
 	}
 	return at, why
+}
+
+// modes returns the permissions of the directories on the way from dir.
+func modes(dir string, names ...string) (text string) {
+	for _, name := range append([]string{"."}, names...) {
+		dir = filepath.Join(dir, name)
+		if st, err := os.Lstat(dir); err != nil {
+			text += " " + err.Error()
+		} else {
+			text += " " + st.Mode().String()
+		}
+	}
+	return text
 }
 
 // plant makes the files that a round begins with.
