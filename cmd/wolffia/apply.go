@@ -34,23 +34,16 @@ branches here, wolffia/SANDBOX/BRANCH; --git=BRANCH takes what the sandbox is at
   wolffia apply --git=fix-login box`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
+			git := cmd.Flags().Changed("git")
+			if git && len(args) > 1 {
+				return usageError(cmd, "--git takes all commits: leave PATH out")
+			}
+			rt, s, paths, err := a.copiedSandbox(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
-			s, err := rt.Get(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if cmd.Flags().Changed("git") {
-				if len(args) > 1 {
-					return usageError(cmd, "--git takes all commits: leave PATH out")
-				}
+			if git {
 				return a.applyGit(cmd.Context(), rt, s, branch, dry)
-			}
-			paths, err := selected(s.CodebasePath, args[1:])
-			if err != nil {
-				return err
 			}
 			res, err := rt.Apply(cmd.Context(), s.ID, runtime.ApplyOptions{Paths: paths, DryRun: dry, Force: force})
 			if asJSON {
@@ -143,15 +136,7 @@ terminal it asks first if no path is given, unless --yes is.`,
   wolffia discard --yes box`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
-			s, err := rt.Get(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			paths, err := selected(s.CodebasePath, args[1:])
+			rt, s, paths, err := a.copiedSandbox(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -213,11 +198,7 @@ Processes and sessions are not copied.`,
 
 // reviewed calls do with a runtime and the sandbox that args begin with.
 func (a *app) reviewed(cmd *cobra.Command, args []string, do func(ctx context.Context, rt *local.Runtime, id string) error) error {
-	rt, err := a.open("")
-	if err != nil {
-		return err
-	}
-	s, err := rt.Get(cmd.Context(), args[0])
+	rt, s, _, err := a.copiedSandbox(cmd.Context(), args[:1])
 	if err != nil {
 		return err
 	}

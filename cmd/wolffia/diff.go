@@ -45,15 +45,7 @@ another type, and m for permissions.`,
 			if !slices.Contains([]string{"auto", "always", "never"}, f.color) {
 				return runtime.Errorf(runtime.ErrInvalid, "--color %q: it must be auto, always or never", f.color)
 			}
-			rt, err := a.open("")
-			if err != nil {
-				return err
-			}
-			s, err := rt.Get(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			paths, err := selected(s.CodebasePath, args[1:])
+			rt, s, paths, err := a.copiedSandbox(cmd.Context(), args)
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -103,6 +104,19 @@ func countText(all []runtime.Change) string {
 var kindText = map[runtime.ChangeKind]string{
 	runtime.ChangeAdded: "added", runtime.ChangeModified: "modified", runtime.ChangeDeleted: "deleted",
 	runtime.ChangeRenamed: "renamed", runtime.ChangeType: "of another type", runtime.ChangeMode: "of permissions",
+}
+
+// copiedSandbox returns a runtime and the sandbox that args begin with; the rest of them are paths in its
+// codebase, see selected.
+func (a *app) copiedSandbox(ctx context.Context, args []string) (rt *local.Runtime, s *runtime.Sandbox, paths []string, err error) {
+	if rt, err = a.open(""); err != nil {
+		return nil, nil, nil, err
+	}
+	if s, err = rt.Get(ctx, args[0]); err != nil {
+		return nil, nil, nil, err
+	}
+	paths, err = selected(s.CodebasePath, args[1:])
+	return rt, s, paths, err
 }
 
 // selected returns the paths of a command line relative to the codebase; nil: all of it. A relative
