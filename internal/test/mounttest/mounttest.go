@@ -108,7 +108,8 @@ func Start(t *testing.T, args any) *Child {
 	return c
 }
 
-// receive reads the descriptor that Inside sends.
+// receive reads the descriptor that Inside sends, and waits until the child has executed itself again:
+// during execve(2) its /proc/PID/root can be missing.
 func receive(conn *net.UnixConn) (*os.File, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(Limit / 2)); err != nil {
 		return nil, err
@@ -131,7 +132,12 @@ func receive(conn *net.UnixConn) (*os.File, error) {
 		return nil, fmt.Errorf("%d descriptors instead of one", len(fds))
 	}
 	unix.CloseOnExec(fds[0])
-	return os.NewFile(uintptr(fds[0]), "/dev/fuse"), nil
+	device := os.NewFile(uintptr(fds[0]), "/dev/fuse")
+	if _, err := conn.Read(buf); err != nil {
+		device.Close()
+		return nil, fmt.Errorf("the child has not executed itself again: %w", err)
+	}
+	return device, nil
 }
 
 // Wait waits for the end of the child, and passes on its output and result to t. It then waits
@@ -183,6 +189,9 @@ func Inside(t *testing.T, args any, mount func() (*os.File, error)) net.Conn {
 		t.Fatal(mountAndExec(conn.(*net.UnixConn), mount))
 	}
 	file.Close()
+	if _, err := conn.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
 	return conn
 }
 
