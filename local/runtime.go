@@ -80,14 +80,16 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	all := &catalog{dir: dir, backends: append([]launch.Backend{first}, more...), cache: map[string]cached{}}
 	conns := &connections{newTable[*connection]()}
 	exec := &executor{catalog: all, conns: conns}
-	return &Runtime{
+	rt := &Runtime{
 		sandboxes: &sandboxes{
 			catalog: all, conns: conns, wolffia: wolffia, images: store.Open(dir.Path()), volumes: volume.Open(dir.Path()),
 			progress: opts.Progress, log: opts.Log, bound: newTable[*os.File](), alive: newTable[*os.File](),
 		},
 		executor: exec,
 		sessions: &sessions{exec},
-	}, nil
+	}
+	rt.took = rt.tookSpare
+	return rt, nil
 }
 
 // findWolffia returns the absolute path of wolffia, which it looks for unless it is given.
@@ -110,6 +112,7 @@ func findWolffia(path string) (string, error) {
 // Close ends the connections of this Runtime, and with them the commands that it runs.
 // Sandboxes that are bound to the caller end too; the others go on.
 func (r *Runtime) Close() error {
+	r.closeFillers()
 	r.executor.conns.closeAll()
 	r.alive.closeAll()
 	r.bound.closeAll()

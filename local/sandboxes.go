@@ -32,7 +32,8 @@ type sandboxes struct {
 	progress func(text string) // may be nil
 	log      *slog.Logger      // may be nil
 	// took is called after a spare of this shape was taken, by any goroutine; nil: nothing is.
-	took func(shape string)
+	took    func(shape string)
+	fillers fillers // of the pools that it took from
 
 	// Of sandboxes that are bound to this process: closing a file of bound, which is
 	// there from Create on, says that the process has ended; closing one of alive, which

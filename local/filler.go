@@ -1,0 +1,239 @@
+package local
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/child"
+	"wolffia/runtime"
+)
+
+const (
+	// calmTime is how long no spare was taken when a filler replaces those that were, unless
+	// half of them are gone: what was taken has a command to run first.
+	calmTime = 200 * time.Millisecond
+	// lingerTime is how long a filler waits for the next spare to be taken. Until then no taker
+	// has to start another one.
+	lingerTime = time.Minute
+	// spawnDelay is how long after it has taken a spare a Runtime starts the filler that is
+	// missing, unless it is closed before.
+	spawnDelay = 20 * time.Millisecond
+)
+
+// patience returns how long a filler lets takers go first if so many spares are ready, of those
+// that a pool keeps, and the last one was taken so long ago. more is false if none is missing.
+func patience(ready, keeps int, since time.Duration) (wait time.Duration, more bool) {
+	switch {
+	case ready >= keeps:
+		return 0, false
+	case 2*ready <= keeps:
+		return 0, true
+	}
+	return min(max(0, calmTime-since), calmTime), true
+}
+
+// FillPool refills a pool as spares are taken, until none was taken for a while, the pool ends, or
+// ctx does. If another process does that already, it returns at once. It is for a process that
+// does nothing else: the hidden command wolffia pool fill, which a Runtime starts when it has taken
+// a spare.
+func (s *sandboxes) FillPool(ctx context.Context, shape string) error {
+	d := s.pools()
+	for {
+		seen, err := s.watch(ctx, shape)
+		if err != nil || ctx.Err() != nil {
+			return unlessHeld(err)
+		}
+		// A spare that was taken just before the lock was released has no other filler.
+		if taken, _ := d.used(shape); taken == seen {
+			return nil
+		}
+	}
+}
+
+// watch is FillPool until the filler's lock is released. It returns how many spares were taken
+// when it looked last.
+func (s *sandboxes) watch(ctx context.Context, shape string) (taken int64, err error) {
+	d := s.pools()
+	release, err := d.try(shape, watchPart)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	events, err := d.events(ctx)
+	if err != nil {
+		events = nil // without events it does not linger
+	} else {
+		defer events.Close()
+	}
+	filled := int64(-1) // the value of taken at the last refill
+	for idle := time.Now(); ; {
+		before := taken
+		var last time.Time
+		taken, last = d.used(shape)
+		r, err := d.read(shape)
+		if errors.Is(err, runtime.ErrNotFound) {
+			return taken, nil
+		}
+		if err != nil {
+			return taken, err
+		}
+		if d.expire(shape) {
+			return taken, nil
+		}
+		if taken != before {
+			idle = time.Now()
+		}
+		ready, err := s.ready(shape)
+		if err != nil {
+			return taken, err
+		}
+		wait, more := patience(len(ready), r.Spares, time.Since(last))
+		more = more && taken != filled // spares that end by themselves are not replaced
+		if more && (wait == 0 || events == nil) {
+			filled = taken
+			if err := s.refill(ctx, shape); err != nil {
+				return taken, err
+			}
+			continue
+		}
+		if !more {
+			wait = lingerTime - time.Since(idle)
+		}
+		if events == nil || wait <= 0 {
+			return taken, nil
+		}
+		if err := events.wait(shape, wait); err != nil || ctx.Err() != nil {
+			return taken, err
+		}
+	}
+}
+
+// poolEvents reports changes of pools.
+type poolEvents struct {
+	*os.File
+	stop func() bool
+}
+
+// events watches the directory of pools until Close. If ctx ends, so does a wait.
+func (d poolDir) events(ctx context.Context) (*poolEvents, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("inotify: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "inotify")
+	if _, err := unix.InotifyAddWatch(fd, d.path, unix.IN_MODIFY|unix.IN_DELETE|unix.IN_MOVED_TO|unix.IN_ONLYDIR|unix.IN_DONT_FOLLOW); err != nil {
+		return nil, errors.Join(fmt.Errorf("inotify: %w", err), f.Close())
+	}
+	return &poolEvents{f, context.AfterFunc(ctx, func() { _ = f.Close() })}, nil
+}
+
+func (e *poolEvents) Close() error {
+	e.stop()
+	return e.File.Close()
+}
+
+// wait returns when a pool has changed, or after that time.
+func (e *poolEvents) wait(shape string, most time.Duration) error {
+	if err := e.SetReadDeadline(time.Now().Add(most)); err != nil {
+		return err
+	}
+	buf := make([]byte, 4096)
+	for {
+		n, err := e.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("inotify: %w", err)
+		}
+		if mentions(buf[:n], shape) {
+			return nil
+		}
+	}
+}
+
+// mentions reports whether events are of a pool, or of no file: then some are missing.
+func mentions(events []byte, shape string) bool {
+	for len(events) >= unix.SizeofInotifyEvent {
+		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
+		name := strings.TrimRight(string(events[unix.SizeofInotifyEvent:min(end, len(events))]), "\x00")
+		if name == "" || strings.HasPrefix(name, shape+".") {
+			return true
+		}
+		events = events[min(end, len(events)):]
+	}
+	return false
+}
+
+// fillers are the fillers that a Runtime has to start.
+type fillers struct {
+	mu     sync.Mutex
+	due    map[string]*time.Timer // by shape; guarded by mu
+	closed bool                   // guarded by mu
+}
+
+// tookSpare counts a spare that was taken of a pool, and has the pool refilled.
+func (s *sandboxes) tookSpare(shape string) {
+	d := s.pools()
+	if !d.use(shape) || d.watched(shape) {
+		return
+	}
+	f := &s.fillers
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+		s.startFiller(shape)
+	case f.due[shape] == nil:
+		if f.due == nil {
+			f.due = map[string]*time.Timer{}
+		}
+		f.due[shape] = time.AfterFunc(spawnDelay, func() { s.flush(shape) })
+	}
+}
+
+// flush starts the filler that is due, if it still is.
+func (s *sandboxes) flush(shape string) {
+	f := &s.fillers
+	f.mu.Lock()
+	_, due := f.due[shape]
+	delete(f.due, shape)
+	f.mu.Unlock()
+	if due {
+		s.startFiller(shape)
+	}
+}
+
+// closeFillers starts the fillers that are due.
+func (s *sandboxes) closeFillers() {
+	f := &s.fillers
+	f.mu.Lock()
+	due := f.due
+	f.due, f.closed = nil, true
+	f.mu.Unlock()
+	for shape, timer := range due {
+		timer.Stop()
+		s.startFiller(shape)
+	}
+}
+
+// startFiller starts a process that refills a pool, and outlives this one. If that fails, the next
+// taker tries again.
+func (s *sandboxes) startFiller(shape string) {
+	_, err := child.Start(&child.Command{
+		Path: s.wolffia, Args: []string{"wolffia", "pool", "fill", "--state-dir", s.dir.Path(), shape},
+		Env: os.Environ(), Attr: &syscall.SysProcAttr{Setsid: true}, Files: []*os.File{nil, nil, nil},
+	})
+	if err != nil && s.log != nil {
+		s.log.Warn("the pool is not refilled", "pool", shape, "error", err.Error())
+	}
+}

@@ -1,0 +1,393 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"math"
+	goruntime "runtime"
+	"sync"
+	"time"
+
+	"wolffia/internal/filelock"
+	"wolffia/runtime"
+)
+
+const (
+	// DefaultPoolIdle is how long a pool lives without use if PoolOptions do not say.
+	DefaultPoolIdle = 30 * time.Minute
+	// MaxSpares is the largest number of spares of one pool.
+	MaxSpares = 1000
+)
+
+// PoolOptions are the options of a pool.
+type PoolOptions struct {
+	// Spares is how many spares the pool keeps: 1 to MaxSpares.
+	Spares int
+	// IdleTimeout is how long a spare waits for its user, and how long the pool lives after
+	// its last use. 0 means DefaultPoolIdle. It is at least a second.
+	IdleTimeout time.Duration
+}
+
+// A Pool keeps a number of sandboxes that were started ahead. Create takes one of them for each
+// configuration of the pool's shape.
+type Pool struct {
+	Shape   string                // names the pool: sixteen of 0-9a-f
+	Runtime string                // name of the backend
+	Config  runtime.SandboxConfig // that the pool was started with, completed
+	Spares  int                   // how many it keeps
+	Ready   int                   // how many there are now
+	Taken   int64                 // how many were taken since the pool was started
+	// IdleTimeout is as in PoolOptions, never 0.
+	IdleTimeout time.Duration
+	StartedAt   time.Time
+	UsedAt      time.Time // when a spare was taken last, or else when the pool was started
+	Problem     string    // why the pool could not be refilled; empty: it could
+}
+
+// EndsAt returns when the pool ends unless a spare is taken before.
+func (p *Pool) EndsAt() time.Time { return p.UsedAt.Add(p.IdleTimeout) }
+
+// StartPool starts spares for sandboxes of config's shape, and returns when they are ready. Until
+// the pool was not used for its idle timeout, or StopPool ends it, spares that were taken are
+// replaced: by a goroutine of a Runtime that is open, or by the program wolffia, see
+// Options.RefillDetached. A pool of this shape that exists gets the new options.
+//
+// Of config, what a spare gets when it is taken does not matter: its codebase (which may be
+// missing), rules, labels, name, environment, working directory and lifetime. After an error there
+// is no pool. ErrUnsupported: sandboxes of this configuration cannot be started ahead; the error
+// says why. ErrInvalid: the options are out of range.
+func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (*Pool, error) {
+	if opts.Spares < 1 || opts.Spares > MaxSpares {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "a pool of %d spares: it must be 1 to %d", opts.Spares, MaxSpares)
+	}
+	if opts.IdleTimeout == 0 {
+		opts.IdleTimeout = DefaultPoolIdle
+	}
+	if opts.IdleTimeout < time.Second || opts.IdleTimeout > math.MaxInt64/2 {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "idle timeout %v of a pool: it must be at least 1s", opts.IdleTimeout)
+	}
+	template, shape, err := s.template(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	d := s.pools()
+	if err := d.ensure(); err != nil {
+		return nil, err
+	}
+	release, err := d.lock(ctx, shape)
+	if err != nil {
+		return nil, err
+	}
+	r := &poolRecord{Config: template.SandboxConfig, Spares: opts.Spares, IdleMS: opts.IdleTimeout.Milliseconds(), StartedAt: time.Now().UnixMilli()}
+	r.Config.ID, r.Config.Name, r.Config.Labels, r.Config.Env, r.Config.Permissions = "", "", nil, nil, nil
+	r.Config.BoundToCaller, r.Config.TTL, r.Config.IdleTimeout = false, 0, 0
+	if err = d.renew(shape); err == nil {
+		err = d.write(shape, r)
+	}
+	if err == nil {
+		err = s.fill(ctx, shape, goruntime.GOMAXPROCS(0), nil)
+	}
+	release()
+	if err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPoolLimit)
+		defer cancel()
+		return nil, errors.Join(err, s.stopPool(undo, shape))
+	}
+	return s.pool(shape)
+}
+
+// Pools returns the pools of the state directory, sorted by shape. It removes those whose idle
+// timeout is over.
+func (s *sandboxes) Pools() ([]*Pool, error) {
+	shapes, err := s.pools().shapes()
+	if err != nil {
+		return nil, err
+	}
+	var all []*Pool
+	for _, shape := range shapes {
+		p, err := s.pool(shape)
+		switch {
+		case errors.Is(err, runtime.ErrNotFound):
+			continue
+		case err != nil:
+			p = &Pool{Shape: shape, Problem: err.Error()}
+		case time.Now().After(p.EndsAt()) && s.pools().expire(shape):
+			continue
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// pool describes one pool.
+func (s *sandboxes) pool(shape string) (*Pool, error) {
+	r, err := s.pools().read(shape)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool{
+		Shape: shape, Runtime: r.Config.Runtime, Config: r.Config, Spares: r.Spares, IdleTimeout: r.idle(),
+		StartedAt: time.UnixMilli(r.StartedAt), Problem: r.Problem,
+	}
+	if p.Taken, p.UsedAt = s.pools().used(shape); p.UsedAt.Before(p.StartedAt) {
+		p.UsedAt = p.StartedAt
+	}
+	ready, err := s.ready(shape)
+	p.Ready = len(ready)
+	return p, err
+}
+
+// expire removes a pool whose idle timeout is over, and reports whether it did.
+func (d poolDir) expire(shape string) bool {
+	release, err := d.try(shape, fillPart)
+	if err != nil {
+		return false
+	}
+	defer release()
+	r, err := d.read(shape)
+	if err != nil {
+		return false
+	}
+	_, used := d.used(shape)
+	return time.Now().After(used.Add(r.idle())) && d.remove(shape) == nil
+}
+
+// Spares returns the spares of the state directory, in no particular order.
+func (s *sandboxes) Spares() ([]Spare, error) { return s.spares() }
+
+// ready returns the spares of a shape.
+func (s *sandboxes) ready(shape string) ([]Spare, error) {
+	all, err := s.spares()
+	if err != nil {
+		return nil, err
+	}
+	var mine []Spare
+	for _, spare := range all {
+		if spare.Shape == shape {
+			mine = append(mine, spare)
+		}
+	}
+	return mine, nil
+}
+
+// FindPool returns the shape of the pool that ref means: a shape, or a unique beginning of one.
+// ErrNotFound, ErrInvalid: no pool, or several.
+func (s *sandboxes) FindPool(ref string) (shape string, err error) { return s.pools().find(ref) }
+
+// stopPoolLimit is how long StartPool may take to undo what it did.
+const stopPoolLimit = 30 * time.Second
+
+// StopPool ends the pools of these shapes, and their spares; without shapes, all of both. Spares
+// that are taken meanwhile are left to their users. It returns when all of it is gone. A pool that
+// does not exist is no error.
+func (s *sandboxes) StopPool(ctx context.Context, shapes ...string) error {
+	if len(shapes) == 0 {
+		var err error
+		if shapes, err = s.pools().shapes(); err != nil {
+			return err
+		}
+		all, err := s.spares() // those of pools that have ended too
+		if err != nil {
+			return err
+		}
+		for _, spare := range all {
+			shapes = append(shapes, spare.Shape)
+		}
+	}
+	var errs []error
+	done := map[string]bool{}
+	for _, shape := range shapes {
+		if isShape(shape) && !done[shape] {
+			done[shape] = true
+			errs = append(errs, s.stopPool(ctx, shape))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stopPool ends one pool.
+func (s *sandboxes) stopPool(ctx context.Context, shape string) error {
+	d := s.pools()
+	if err := d.remove(shape); err != nil { // first: a filler starts no further spare
+		return err
+	}
+	if err := d.ensure(); err != nil {
+		return err
+	}
+	release, err := d.lock(ctx, shape)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := d.remove(shape); err != nil { // a filler may have written it again
+		return err
+	}
+	left, err := s.ready(shape)
+	if err != nil {
+		return err
+	}
+	return s.endSpares(ctx, left)
+}
+
+// endSpares ends spares, some at a time.
+func (s *sandboxes) endSpares(ctx context.Context, all []Spare) error {
+	return sideBySide(len(all), goruntime.GOMAXPROCS(0), func(i int) error { return s.endSpare(ctx, all[i].ID) })
+}
+
+// fill starts and ends spares until a pool has as many as it keeps, some at a time. It calls pause
+// before each start; nil: it does not. A pool that does not exist is left so. The caller has the
+// pool's fillPart.
+func (s *sandboxes) fill(ctx context.Context, shape string, workers int, pause func() error) error {
+	r, err := s.pools().read(shape)
+	if errors.Is(err, runtime.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	have, err := s.ready(shape)
+	if err != nil {
+		return err
+	}
+	if len(have) > r.Spares {
+		return s.endSpares(ctx, have[r.Spares:])
+	}
+	if len(have) == r.Spares {
+		return nil
+	}
+	template, now, err := s.template(ctx, &r.Config)
+	if err != nil {
+		return err
+	}
+	if now != shape {
+		return runtime.Errorf(runtime.ErrConflict, "pool %s: the host or the version of wolffia has changed since the pool was started: wolffia pool stop %s, and start it again", shape, shape)
+	}
+	return sideBySide(r.Spares-len(have), workers, func(int) error {
+		if pause != nil {
+			if err := pause(); err != nil {
+				return err
+			}
+		}
+		if _, err := s.pools().read(shape); errors.Is(err, runtime.ErrNotFound) {
+			return nil // stopped meanwhile
+		}
+		_, err := s.startSpare(ctx, template, r.idle())
+		return err
+	})
+}
+
+// sideBySide calls f for 0 to n-1, by so many goroutines, until one call fails. It returns the
+// errors when all calls have returned.
+func sideBySide(n, workers int, f func(i int) error) error {
+	var mu sync.Mutex
+	next, failed := 0, error(nil)
+	var all sync.WaitGroup
+	for range min(n, workers) {
+		all.Go(func() {
+			for {
+				mu.Lock()
+				i, stop := next, failed != nil || next == n
+				if !stop {
+					next++
+				}
+				mu.Unlock()
+				if stop {
+					return
+				}
+				if err := f(i); err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	return failed
+}
+
+// refill fills a pool by a filler, which lets others go first, and records why it could not.
+func (s *sandboxes) refill(ctx context.Context, shape string) error {
+	d := s.pools()
+	release, err := d.lock(ctx, shape)
+	if err != nil {
+		return err
+	}
+	defer release()
+	failed := s.fill(ctx, shape, 1, func() error { return leisure(ctx) })
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r, err := d.read(shape)
+	if err != nil {
+		return failed
+	}
+	problem := ""
+	if failed != nil {
+		problem = failed.Error()
+	}
+	if problem != r.Problem {
+		r.Problem = problem
+		return errors.Join(failed, d.write(shape, r))
+	}
+	return failed
+}
+
+// unlessHeld returns err, or nil if it says that another process has a lock.
+func unlessHeld(err error) error {
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil
+	}
+	return err
+}
+
+// keepRetry is how long after a failure KeepPool tries again.
+const keepRetry = time.Minute
+
+// KeepPool is StartPool for a program that lives long: until ctx ends, the pool does not, used or
+// not; then KeepPool ends it, and returns when all of it is gone. It calls failed with the reason
+// why spares could not be started, and tries again a minute later; nil: nothing is called. An error
+// that no time mends ends it.
+func (s *sandboxes) KeepPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions, failed func(error)) error {
+	shape := ""
+	for ctx.Err() == nil {
+		wait := keepRetry
+		p, err := s.StartPool(ctx, config, opts)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, runtime.ErrUnsupported), errors.Is(err, runtime.ErrInvalid):
+			return err
+		case err != nil:
+			if failed != nil {
+				failed(err)
+			}
+		default:
+			shape, wait = p.Shape, s.untilNextEnds(p)
+		}
+		next := time.NewTimer(wait)
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			next.Stop()
+		}
+	}
+	if shape == "" {
+		return nil
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPoolLimit)
+	defer cancel()
+	return s.StopPool(undo, shape)
+}
+
+// untilNextEnds returns how long it is until a spare of a pool has ended by its idle timeout.
+func (s *sandboxes) untilNextEnds(p *Pool) time.Duration {
+	wait := p.IdleTimeout
+	all, err := s.ready(p.Shape)
+	if err != nil {
+		return min(wait, keepRetry)
+	}
+	for _, spare := range all {
+		wait = min(wait, spare.Left)
+	}
+	return max(0, wait) + time.Second // so that it has
+}

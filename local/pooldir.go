@@ -1,0 +1,214 @@
+package local
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/filelock"
+	"wolffia/internal/statedir"
+	"wolffia/internal/statefile"
+	"wolffia/runtime"
+)
+
+// A poolRecord is what the state directory has of a pool: pools/SHAPE.json. While the file
+// exists, the pool does. Beside it, pools/SHAPE.taken has one byte for each spare that was
+// taken; its modification time is the pool's last use.
+type poolRecord struct {
+	Config    runtime.SandboxConfig `json:"config"` // as Create has completed it
+	Spares    int                   `json:"spares"`
+	IdleMS    int64                 `json:"idleMs"`
+	StartedAt int64                 `json:"startedAt"`         // ms since 1970
+	Problem   string                `json:"problem,omitempty"` // why the last refill failed
+}
+
+func (r *poolRecord) idle() time.Duration { return time.Duration(r.IdleMS) * time.Millisecond }
+
+// The parts of a shape's lock in pools/lock. Shapes that share a byte only wait for each other.
+const (
+	fillPart  = 0 // held while spares are started, and while the record changes
+	watchPart = 1 // held by the filler that refills the pool as spares are taken
+)
+
+const (
+	poolSuffix  = ".json"
+	takenSuffix = ".taken"
+)
+
+// A poolDir is the directory of the pools' records, which need not exist.
+type poolDir struct{ path string }
+
+func (s *sandboxes) pools() poolDir { return poolDir{filepath.Join(s.dir.Path(), "pools")} }
+
+func (d poolDir) record(shape string) string { return filepath.Join(d.path, shape+poolSuffix) }
+func (d poolDir) taken(shape string) string  { return filepath.Join(d.path, shape+takenSuffix) }
+
+// shapes returns the shapes of all pools, sorted.
+func (d poolDir) shapes() ([]string, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "list pools: %w", err)
+	}
+	var all []string
+	for _, e := range entries {
+		if shape, is := strings.CutSuffix(e.Name(), poolSuffix); is && isShape(shape) {
+			all = append(all, shape)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// isShape reports whether s has the form of a shape.
+func isShape(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil && len(s) == 16
+}
+
+// find returns the shape of the pool that ref means: a shape, or a unique beginning of one.
+func (d poolDir) find(ref string) (string, error) {
+	all, err := d.shapes()
+	if err != nil {
+		return "", err
+	}
+	all = slices.DeleteFunc(all, func(shape string) bool { return ref == "" || !strings.HasPrefix(shape, ref) })
+	switch len(all) {
+	case 0:
+		return "", runtime.Errorf(runtime.ErrNotFound, "no pool %q: wolffia pool ls shows those there are", ref)
+	case 1:
+		return all[0], nil
+	}
+	return "", runtime.Errorf(runtime.ErrInvalid, "%q is the beginning of several shapes: %s", ref, strings.Join(all, ", "))
+}
+
+// read returns the record of a pool. [runtime.ErrNotFound]: there is no such pool.
+func (d poolDir) read(shape string) (*poolRecord, error) {
+	r := new(poolRecord)
+	err := statefile.Read(d.record(shape), r)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, runtime.Errorf(runtime.ErrNotFound, "no pool of shape %s", shape)
+	case err != nil:
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "record of pool %s: %w; wolffia pool stop %s removes it", shape, err, shape)
+	}
+	return r, nil
+}
+
+// write makes a pool, or changes its record. The caller has its fillPart.
+func (d poolDir) write(shape string, r *poolRecord) error {
+	if err := statefile.Write(d.record(shape), r); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "record of pool %s: %w", shape, err)
+	}
+	return nil
+}
+
+// remove ends a pool; its spares stay. One that does not exist is no error.
+func (d poolDir) remove(shape string) error {
+	for _, path := range []string{d.record(shape), d.taken(shape)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return runtime.Errorf(runtime.ErrUnavailable, "remove pool %s: %w", shape, err)
+		}
+	}
+	return nil
+}
+
+// use counts a spare that was taken, and reports whether there is a pool.
+func (d poolDir) use(shape string) bool {
+	f, err := os.OpenFile(d.taken(shape), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	_, err = f.Write([]byte{'\n'})
+	return errors.Join(err, f.Close()) == nil
+}
+
+// used returns how many spares were taken of a pool, and when the last one was, or else when
+// the pool was started.
+func (d poolDir) used(shape string) (taken int64, last time.Time) {
+	st, err := os.Lstat(d.taken(shape))
+	if err != nil {
+		return 0, time.Time{}
+	}
+	return st.Size(), st.ModTime()
+}
+
+// renew makes now the time of a pool's last use.
+func (d poolDir) renew(shape string) error {
+	f, err := os.OpenFile(d.taken(shape), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err == nil {
+		now := time.Now()
+		err = errors.Join(os.Chtimes(d.taken(shape), now, now), f.Close())
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "record of pool %s: %w", shape, err)
+	}
+	return nil
+}
+
+// ensure makes the directory.
+func (d poolDir) ensure() error {
+	if err := statedir.EnsureDir(d.path, 0o700, 0o077); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "directory of pools %s: %w", d.path, err)
+	}
+	return nil
+}
+
+// offset returns the byte of a part of a shape's lock.
+func offset(shape string, part int64) int64 {
+	b, err := hex.DecodeString(shape)
+	if err != nil || len(b) < 8 {
+		return part
+	}
+	return int64(binary.BigEndian.Uint64(b)>>2)&^1 | part
+}
+
+func (d poolDir) openLock() (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(d.path, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock pools: %w", err)
+	}
+	return f, nil
+}
+
+// lock takes the fillPart of a shape's lock as soon as it is free.
+func (d poolDir) lock(ctx context.Context, shape string) (release func(), err error) {
+	f, err := d.openLock()
+	if err != nil {
+		return nil, err
+	}
+	if release, err = filelock.Wait(ctx, f, unix.F_WRLCK, offset(shape, fillPart), 1); err != nil {
+		return nil, fmt.Errorf("lock pool %s: %w", shape, err)
+	}
+	return release, nil
+}
+
+// try takes a part of a shape's lock. filelock.ErrHeld: another process, or another goroutine
+// of this one, has it.
+func (d poolDir) try(shape string, part int64) (release func(), err error) {
+	f, err := d.openLock()
+	if err != nil {
+		return nil, err
+	}
+	return filelock.Try(f, offset(shape, part), 1)
+}
+
+// watched reports whether a filler lives, in this process or another one.
+func (d poolDir) watched(shape string) bool {
+	f, err := d.openLock()
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	l := unix.Flock_t{Type: unix.F_WRLCK, Start: offset(shape, watchPart), Len: 1}
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &l) == nil && l.Type != unix.F_UNLCK
+}
