@@ -128,7 +128,8 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 			all = append(all, *p)
 		}
 	}
-	errs = append(errs, s.prunePrograms())
+	_, err = s.Pools() // removes those that are over
+	errs = append(errs, err, s.prunePrograms())
 	return all, errors.Join(errs...)
 }
 

@@ -56,7 +56,7 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 	root.AddCommand(
 		a.runCommand(), a.shellCommand(), a.createCommand(), a.execCommand(), a.sessionCommand(),
 		a.serveCommand(), a.mcpCommand(), a.lsCommand(), a.scanCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand(),
-		a.touchCommand(), a.pruneCommand(), a.forwardCommand(),
+		a.touchCommand(), a.pruneCommand(), a.forwardCommand(), a.poolCommand(),
 		a.diffCommand(), a.applyCommand(), a.discardCommand(), a.forkCommand(), a.snapshotCommand(),
 		a.logsCommand(), a.cpCommand(), a.imageCommand(), a.volumeCommand(), a.policyCommand(), a.networkCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
 		a.initCommand(), a.trustCommand(), a.untrustCommand(), a.configCommand(),

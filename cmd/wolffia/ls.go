@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/local"
 	"wolffia/runtime"
 )
 
@@ -25,6 +26,7 @@ type listing struct {
 	Filter    runtime.Filter    `json:"filter,omitempty"`
 	Cow       bool              `json:"cow,omitempty"` // it works on a copy of its codebase
 	Image     string            `json:"image,omitempty"`
+	Shape     string            `json:"shape,omitempty"` // of a spare
 
 	ExpiresAt   int64          `json:"expiresAt,omitempty"`   // ms since 1970; 0: never
 	IdleTimeout int64          `json:"idleTimeout,omitempty"` // ms; 0: none
@@ -46,8 +48,19 @@ func listingOf(s *runtime.Sandbox) listing {
 	return l
 }
 
+// stateSpare is the state that ls --all prints of a spare, which is not a sandbox yet.
+const stateSpare runtime.State = "spare"
+
+func listingOfSpare(s *local.Spare) listing {
+	return listing{
+		ID: s.ID, Runtime: s.Runtime, State: stateSpare, Shape: s.Shape, CreatedAt: s.Since.UnixMilli(), Labels: map[string]string{},
+		ExpiresAt: time.Now().Add(s.Left).UnixMilli(),
+	}
+}
+
 func (a *app) lsCommand() *cobra.Command {
 	var f format
+	var spares bool
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -66,6 +79,15 @@ func (a *app) lsCommand() *cobra.Command {
 			for _, s := range all {
 				listings = append(listings, listingOf(s))
 			}
+			if spares {
+				all, err := rt.Spares()
+				if err != nil {
+					return err
+				}
+				for i := range all {
+					listings = append(listings, listingOfSpare(&all[i]))
+				}
+			}
 			t := table[listing]{
 				head: "ID\tNAME\tRUNTIME\tSTATE\tAGE\tEXPIRES\tCODEBASE\tFILTER\tLABELS",
 				row: func(l listing) []any {
@@ -80,6 +102,7 @@ func (a *app) lsCommand() *cobra.Command {
 		},
 	}
 	f.flagsWithIDs(cmd)
+	cmd.Flags().BoolVarP(&spares, "all", "a", false, "also those of pools that no command has taken: see wolffia pool")
 	return cmd
 }
 

@@ -21,7 +21,7 @@ func (a *app) rmCommand() *cobra.Command {
 		Short: "Destroy sandboxes; return when all of it is gone",
 		Long: `Destroy sandboxes; return when all of it is gone. One that runs, or that has changes
 which were not applied (--cow), is destroyed only with -f. --all destroys all sandboxes and
-prints the id of each; at a terminal it asks first, unless --yes is given.`,
+prints the id of each; at a terminal it asks first, unless --yes is given. It ends the pools too.`,
 		Example: `  wolffia rm web
   wolffia rm -f --all`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -84,8 +84,11 @@ func (a *app) removeAll(ctx context.Context, force, yes bool) error {
 		return err
 	}
 	all, err := rt.List(ctx)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(all) == 0 {
+		return rt.StopPool(ctx)
 	}
 	var names, running []string
 	if !force {
@@ -111,7 +114,7 @@ func (a *app) removeAll(ctx context.Context, force, yes bool) error {
 			return err
 		}
 	}
-	var errs []error
+	errs := []error{rt.StopPool(ctx)}
 	for _, s := range all {
 		if err := a.destroy(ctx, rt, s.ID); err != nil && !errors.Is(err, runtime.ErrNotFound) {
 			errs = append(errs, err)

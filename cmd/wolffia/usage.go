@@ -136,7 +136,6 @@ var otherFlags = []struct {
 	{[]string{"workdir", "w"}, []string{"run", "create", "shell", "serve", "exec"}, "--cwd DIR"},
 	{[]string{"interactive", "i", "tty", "t"}, []string{"create"}, "wolffia shell, or wolffia exec -it"},
 	{[]string{"interactive", "i", "tty", "t"}, []string{"shell"}, "shell always has a terminal"},
-	{[]string{"all", "a"}, []string{"ls"}, "ls always lists all sandboxes"},
 	{[]string{"archive", "a", "R"}, []string{"cp"}, "cp always copies what is below a directory"},
 }
 
@@ -189,7 +188,8 @@ var flagGroups = []flagGroup{
 	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},
 	{"Lifetime", []string{"ttl", "idle-timeout"}},
 	{"Names", []string{"name", "label", "owner", "sandbox"}},
-	{"Service", []string{"listen", "api-keys", "codebase-root", "volume-root", "allow-runtime", "allow-apply", "grace"}},
+	{"Pool", []string{sparesFlag, "idle"}},
+	{"Service", []string{"listen", "api-keys", "codebase-root", "volume-root", "allow-runtime", "allow-apply", "grace", "warm"}},
 	{"Configuration", []string{"profile", "no-config", "state-dir"}},
 	{"Output", []string{"json", "quiet", "help"}},
 }

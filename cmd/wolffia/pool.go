@@ -1,0 +1,233 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+func (a *app) poolCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pool",
+		Short: "Keep sandboxes started ahead, so that run and create need not wait",
+		Long: `Keep sandboxes started ahead, so that run, create, shell and mcp need not wait for one.
+
+A sandbox of a pool, a spare, has no codebase and runs nothing. The next command that
+would start a sandbox of its shape takes it, gives it the codebase, the rules and all
+else, and uses it up: a spare has one user, and is never used again. A process in the
+background replaces it. Without a pool nothing is started ahead.
+
+What makes a shape: the runtime, the system (--image, --rootfs, --toolchains, --mount),
+the mount point, --network and the limits. What does not: the rules, the environment,
+labels, name, working directory and lifetime.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.poolStartCommand(), a.poolListCommand(), a.poolStopCommand(), a.poolFillCommand())
+	return cmd
+}
+
+// A poolListing is what --json prints of a pool.
+type poolListing struct {
+	Shape      string `json:"shape"`
+	Runtime    string `json:"runtime"`
+	Spares     int    `json:"spares"` // how many it keeps
+	Ready      int    `json:"ready"`  // how many there are
+	Taken      int64  `json:"taken"`
+	MountPoint string `json:"mountPoint"`
+	Image      string `json:"image,omitempty"`
+	Idle       int64  `json:"idleTimeout"` // ms
+	StartedAt  int64  `json:"startedAt"`   // ms since 1970
+	UsedAt     int64  `json:"usedAt"`      // ms since 1970
+	EndsAt     int64  `json:"endsAt"`      // ms since 1970
+	Problem    string `json:"problem,omitempty"`
+}
+
+func poolListingOf(p *local.Pool) poolListing {
+	return poolListing{
+		Shape: p.Shape, Runtime: p.Runtime, Spares: p.Spares, Ready: p.Ready, Taken: p.Taken,
+		MountPoint: p.Config.MountPointOrDefault(), Image: p.Config.Image, Idle: p.IdleTimeout.Milliseconds(),
+		StartedAt: p.StartedAt.UnixMilli(), UsedAt: p.UsedAt.UnixMilli(), EndsAt: p.EndsAt().UnixMilli(), Problem: p.Problem,
+	}
+}
+
+// sparesFlag is the flag of pool start for the number of spares.
+const sparesFlag = "spares"
+
+func (a *app) poolStartCommand() *cobra.Command {
+	var box boxFlags
+	var asJSON bool
+	var opts local.PoolOptions
+	var idle string
+	cmd := &cobra.Command{
+		Use:   "start [-n N] [--idle D] [flags of create]",
+		Short: "Start a pool; print its shape when its spares are ready",
+		Long: `Start a pool for sandboxes that the flags describe, as run and create in this directory
+with the same flags make them; print its shape when its spares are ready. If the pool
+exists, it gets the new number and time.
+
+A spare that no command takes for the time --idle ends. So does the pool, if that long
+no command took one.`,
+		Example: `  wolffia pool start -n 2
+  wolffia run -- make test
+  wolffia pool stop --all`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if opts.IdleTimeout, err = parseLifetime("idle", idle); err != nil {
+				return err
+			}
+			if opts.IdleTimeout < time.Second {
+				return runtime.Errorf(runtime.ErrInvalid, "--idle %q: it must be at least 1s", idle)
+			}
+			if opts.Spares < 1 || opts.Spares > local.MaxSpares {
+				return runtime.Errorf(runtime.ErrInvalid, "--%s %d: it must be 1 to %d", sparesFlag, opts.Spares, local.MaxSpares)
+			}
+			rt, err := a.open(box.runtime)
+			if err != nil {
+				return err
+			}
+			config, err := box.config(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			p, err := rt.StartPool(cmd.Context(), config, opts)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(poolListingOf(p))
+			}
+			_, err = fmt.Fprintln(a.out, p.Shape)
+			return err
+		},
+	}
+	cmd.Flags().IntVarP(&opts.Spares, sparesFlag, "n", 2, "how many spares to keep")
+	cmd.Flags().StringVar(&idle, "idle", "30m", "end a spare, and the pool, that no command used for this long (90s, 5m, 1d)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	a.addQuiet(cmd)
+	box.add(cmd)
+	for _, name := range ofOneSandbox {
+		_ = cmd.Flags().MarkHidden(name)
+	}
+	a.configured(cmd, &box.ruleFlags)
+	return cmd
+}
+
+func (a *app) poolListCommand() *cobra.Command {
+	var f format
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List the pools",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			all, err := rt.Pools()
+			if err != nil {
+				return err
+			}
+			listings := []poolListing{}
+			for _, p := range all {
+				listings = append(listings, poolListingOf(p))
+			}
+			t := table[poolListing]{
+				head: "SHAPE\tRUNTIME\tREADY\tTAKEN\tENDS\tMOUNT POINT\tPROBLEM",
+				row: func(l poolListing) []any {
+					return []any{
+						l.Shape, cmp.Or(l.Runtime, "-"), fmt.Sprintf("%d/%d", l.Ready, l.Spares), l.Taken, until(l.EndsAt),
+						printable(l.MountPoint), dash(oneLine(l.Problem)),
+					}
+				},
+				id: func(l poolListing) string { return l.Shape },
+			}
+			return t.print(a, f, listings)
+		},
+	}
+	f.flags(cmd)
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print shapes only")
+	return cmd
+}
+
+func (a *app) poolStopCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "stop [SHAPE...]",
+		Short: "End pools and their spares; return when all of it is gone",
+		Long: `End pools and their spares; return when all of it is gone. SHAPE is a shape, or a
+beginning of one that no other has; it may be left out if there is one pool. --all ends
+all pools. A sandbox that a command has taken from a pool is not the pool's any more.`,
+		ValidArgsFunction: a.completePools,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all && len(args) > 0 {
+				return usageError(cmd, "--all and SHAPE exclude each other: leave one of them out")
+			}
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			if all {
+				return rt.StopPool(cmd.Context())
+			}
+			if len(args) == 0 {
+				pools, err := rt.Pools()
+				if err != nil {
+					return err
+				}
+				if len(pools) != 1 {
+					return usageError(cmd, "there are %d pools: name one, or use --all", len(pools))
+				}
+				args = []string{pools[0].Shape}
+			}
+			for i, ref := range args {
+				if args[i], err = rt.FindPool(ref); err != nil {
+					return err
+				}
+			}
+			return rt.StopPool(cmd.Context(), args...)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "end all pools")
+	return cmd
+}
+
+// poolFillCommand is what a Runtime starts when it has taken a spare.
+func (a *app) poolFillCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "fill SHAPE",
+		Short:  "Replace the spares that are taken of a pool",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rt, err := a.open("")
+			if err != nil {
+				return err
+			}
+			return rt.FillPool(cmd.Context(), args[0])
+		},
+	}
+}
+
+// completePools completes shapes of pools, with what they are.
+func (a *app) completePools(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	if a.stateIfExists() != nil {
+		if rt, err := a.open(""); err == nil {
+			all, _ := rt.Pools()
+			for _, p := range all {
+				if !slices.Contains(args, p.Shape) {
+					out = append(out, fmt.Sprintf("%s\t%s %d/%d", p.Shape, p.Runtime, p.Ready, p.Spares))
+				}
+			}
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
