@@ -96,6 +96,13 @@ func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig
 	return s.pool(shape)
 }
 
+// PoolShape returns the shape of sandboxes of this configuration, as StartPool needs it, and starts
+// nothing. ErrUnsupported: they cannot be started ahead.
+func (s *sandboxes) PoolShape(ctx context.Context, config *runtime.SandboxConfig) (shape string, err error) {
+	_, shape, err = s.template(ctx, config)
+	return shape, err
+}
+
 // Pools returns the pools of the state directory, sorted by shape. It removes those whose idle
 // timeout is over.
 func (s *sandboxes) Pools() ([]*Pool, error) {

@@ -112,4 +112,22 @@ func (m *Meter) Write(w io.Writer, sandboxes map[runtime.State]int) error {
 	return out.Flush()
 }
 
+// A PoolCount is what /metrics says of the pool of a service.
+type PoolCount struct {
+	Ready int   // spares that there are
+	Taken int64 // spares that were taken since the pool was started
+}
+
+// Write writes the counts in Prometheus' text format.
+func (c *PoolCount) Write(w io.Writer) error {
+	_, err := fmt.Fprintf(w, `# HELP wolffia_spares Sandboxes that were started ahead, and that no request has taken.
+# TYPE wolffia_spares gauge
+wolffia_spares %d
+# HELP wolffia_spares_taken_total Sandboxes that were started ahead, and were taken.
+# TYPE wolffia_spares_taken_total counter
+wolffia_spares_taken_total %d
+`, c.Ready, c.Taken)
+	return err
+}
+
 func decimal(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }

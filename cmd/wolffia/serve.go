@@ -61,6 +61,7 @@ finds them.`,
 	cmd.Flags().StringVar(&where.keys, "api-keys", "", "file with API keys, one in each line, for HOST:PORT")
 	where.choices.add(cmd)
 	cmd.Flags().BoolVar(&where.apply, "allow-apply", false, "let requests apply the changes of sandboxes with cow to the codebase on this host")
+	cmd.Flags().IntVar(&where.warm, "warm", 0, "keep so many sandboxes started ahead, for requests that choose no other runtime or image (default: none)")
 	cmd.Flags().DurationVar(&where.grace, "grace", 10*time.Second, "how long requests may go on after SIGTERM")
 	return cmd
 }
@@ -73,6 +74,7 @@ type serveFlags struct {
 	listen string
 	keys   string // file with API keys; empty: none
 	grace  time.Duration
+	warm   int  // how many spares to keep
 	apply  bool // callers may change the host's directories by applying changes
 
 	choices choiceFlags
@@ -103,6 +105,10 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		return err
 	}
 	if err := where.choices.resolve(); err != nil {
+		return err
+	}
+	warm, err := a.warmPool(ctx, rt, template, where.warm, log)
+	if err != nil {
 		return err
 	}
 	at, err := newSite(where, rt.StateDir(), where.choices.shown(template))
@@ -145,8 +151,9 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	agents := agent.New(&agent.Options{Runtime: rt, Service: service, Fleet: fleet, Allow: a.addTo, Version: version, Copied: template.CopyOnWrite})
 	defer agents.Close()
 	s := server.New(service, &server.Options{
-		Log: log, Gate: admit, Meter: meter, Count: fleet.Count, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log}), Agents: agents,
+		Pool: warm.counter(), Log: log, Gate: admit, Meter: meter, Count: fleet.Count, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log}), Agents: agents,
 	})
+	defer warm.keep(ctx)()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with Stop or Close
 	log.Info("serving", at.attr(l), "stateDir", rt.StateDir(), "runtime", rt.Name(), "pid", os.Getpid())

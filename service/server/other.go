@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"wolffia/service"
 	"wolffia/service/gate"
 )
 
@@ -62,8 +63,17 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
 		return
 	}
+	var pool *service.PoolCount
+	if s.opts.Pool != nil {
+		if pool, err = s.opts.Pool(); err != nil {
+			refuse(w, &gate.Refusal{Status: http.StatusServiceUnavailable, Code: "UNAVAILABLE", Message: err.Error()})
+			return
+		}
+	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_ = s.opts.Meter.Write(w, counts) // the client has gone
+	if err := s.opts.Meter.Write(w, counts); err == nil && pool != nil { // else the client has gone
+		_ = pool.Write(w)
+	}
 }
 
 // admitted returns the handler of a path whose requests the gate admits, with their caller.

@@ -46,6 +46,8 @@ type Options struct {
 	// nil, there is no /metrics.
 	Meter *service.Meter
 	Count func(context.Context) (map[runtime.State]int, error)
+	// Pool has what /metrics answers of the service's pool; nil: the service has none.
+	Pool func() (*service.PoolCount, error)
 }
 
 // A Server serves one service. It is an [http.Handler], and Serve accepts connections.

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"wolffia/local"
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+// A warmPool is the pool of a service.
+type warmPool struct {
+	rt       *local.Runtime
+	template *runtime.SandboxConfig
+	spares   int
+	shape    string
+	log      *slog.Logger
+}
+
+// warmPool returns the pool of a service for sandboxes like template; nil if it is to have none.
+func (a *app) warmPool(ctx context.Context, rt *local.Runtime, template *runtime.SandboxConfig, spares int, log *slog.Logger) (*warmPool, error) {
+	if spares == 0 {
+		return nil, nil
+	}
+	if spares < 0 || spares > local.MaxSpares {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "--warm %d: it must be 0 to %d", spares, local.MaxSpares)
+	}
+	shape, err := rt.PoolShape(ctx, template)
+	if err != nil {
+		return nil, err
+	}
+	return &warmPool{rt, template, spares, shape, log}, nil
+}
+
+// keep starts the pool in the background. The function that it returns ends it, and returns when
+// all of it is gone.
+func (p *warmPool) keep(ctx context.Context) (end func()) {
+	if p == nil {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(done)
+		err := p.rt.KeepPool(ctx, p.template, local.PoolOptions{Spares: p.spares}, func(err error) {
+			p.log.Warn("the pool is not filled", "pool", p.shape, "error", err.Error())
+		})
+		if err != nil {
+			p.log.Warn("the pool has ended", "pool", p.shape, "error", err.Error())
+		}
+	}()
+	return func() {
+		stop()
+		<-done
+	}
+}
+
+// counter returns what counts the pool's spares; nil: there is no pool.
+func (p *warmPool) counter() func() (*service.PoolCount, error) {
+	if p == nil {
+		return nil
+	}
+	return func() (*service.PoolCount, error) {
+		pools, err := p.rt.Pools()
+		c := new(service.PoolCount)
+		for _, pool := range pools {
+			if pool.Shape == p.shape {
+				c.Ready, c.Taken = pool.Ready, pool.Taken
+			}
+		}
+		return c, err
+	}
+}
