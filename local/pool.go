@@ -233,7 +233,7 @@ func (s *sandboxes) stopPool(ctx context.Context, shape string) error {
 	if err != nil {
 		return err
 	}
-	return s.endSpares(ctx, left)
+	return errors.Join(s.endSpares(ctx, left), d.awaitFiller(ctx, shape))
 }
 
 // endSpares ends spares, some at a time.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -182,12 +181,26 @@ func (d poolDir) openLock() (*os.File, error) {
 
 // lock takes the fillPart of a shape's lock as soon as it is free.
 func (d poolDir) lock(ctx context.Context, shape string) (release func(), err error) {
+	return d.wait(ctx, shape, fillPart)
+}
+
+// awaitFiller waits until no filler of a pool that was removed lives.
+func (d poolDir) awaitFiller(ctx context.Context, shape string) error {
+	release, err := d.wait(ctx, shape, watchPart)
+	if err == nil {
+		release()
+	}
+	return err
+}
+
+// wait takes a part of a shape's lock as soon as it is free.
+func (d poolDir) wait(ctx context.Context, shape string, part int64) (release func(), err error) {
 	f, err := d.openLock()
 	if err != nil {
 		return nil, err
 	}
-	if release, err = filelock.Wait(ctx, f, unix.F_WRLCK, offset(shape, fillPart), 1); err != nil {
-		return nil, fmt.Errorf("lock pool %s: %w", shape, err)
+	if release, err = filelock.Wait(ctx, f, unix.F_WRLCK, offset(shape, part), 1); err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock pool %s: %w", shape, err)
 	}
 	return release, nil
 }

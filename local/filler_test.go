@@ -1,0 +1,120 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// A filler lets takers go first, unless half of a pool is gone.
+func TestPatience(t *testing.T) {
+	for _, c := range []struct {
+		ready, keeps int
+		since        time.Duration
+		wait         time.Duration
+		more         bool
+	}{
+		{2, 2, 0, 0, false},
+		{3, 2, 0, 0, false},
+		{0, 1, 0, 0, true},
+		{1, 2, 0, 0, true},
+		{50, 100, 0, 0, true},
+		{51, 100, 0, calmTime, true},
+		{99, 100, calmTime / 2, calmTime / 2, true},
+		{99, 100, calmTime, 0, true},
+		{99, 100, time.Hour, 0, true},
+		{99, 100, -time.Hour, calmTime, true}, // the clock was set back
+	} {
+		if wait, more := patience(c.ready, c.keeps, c.since); wait != c.wait || more != c.more {
+			t.Errorf("%+v: %v, %v", c, wait, more)
+		}
+	}
+}
+
+const testShape, otherShape = "0123456789abcdef", "fedcba9876543210"
+
+// A filler sees what is taken of its pool, also what was taken before it waits, and that the pool
+// ends; not what becomes of other pools.
+func TestPoolEvents(t *testing.T) {
+	d := poolDir{filepath.Join(t.TempDir(), "pools")}
+	if err := d.ensure(); err != nil {
+		t.Fatal(err)
+	}
+	for _, shape := range []string{testShape, otherShape} {
+		if d.use(shape) {
+			t.Errorf("%s: a pool that does not exist was used", shape)
+		}
+		if err := d.renew(shape); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.write(shape, &poolRecord{Spares: 1, IdleMS: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := d.events(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for what, do := range map[string]func(shape string) bool{
+		"taken":   d.use,
+		"changed": func(shape string) bool { return d.write(shape, &poolRecord{Spares: 2, IdleMS: 1}) == nil },
+	} {
+		if !do(otherShape) || !do(testShape) {
+			t.Fatalf("%s: not done", what)
+		}
+		if err := e.wait(testShape, time.Hour); err != nil { // hangs unless it sees that
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if taken, last := d.used(testShape); taken != 1 || time.Since(last) > time.Minute {
+		t.Errorf("taken %d, at %v", taken, last)
+	}
+	if d.expire("aaaaaaaaaaaaaaaa") {
+		t.Error("a pool that does not exist has expired")
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(d.taken(testShape), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if !d.expire(testShape) {
+		t.Error("a pool that was not used has not expired")
+	}
+	if err := e.wait(testShape, time.Hour); err != nil {
+		t.Errorf("ended: %v", err)
+	}
+	if all, err := d.shapes(); err != nil || len(all) != 1 || all[0] != otherShape {
+		t.Errorf("left: %v, %v", all, err)
+	}
+}
+
+// A pool has one filler, and its lock is not that for starting spares.
+func TestOneFiller(t *testing.T) {
+	d := poolDir{filepath.Join(t.TempDir(), "pools")}
+	if err := d.ensure(); err != nil {
+		t.Fatal(err)
+	}
+	if d.watched(testShape) {
+		t.Error("watched before")
+	}
+	release, err := d.try(testShape, watchPart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !d.watched(testShape) || d.watched(otherShape) {
+		t.Error("the filler's lock is not seen, or is that of all")
+	}
+	if _, err := d.try(testShape, watchPart); unlessHeld(err) != nil || err == nil {
+		t.Errorf("a second filler: %v", err)
+	}
+	fill, err := d.lock(t.Context(), testShape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	release()
+	if d.watched(testShape) {
+		t.Error("watched after")
+	}
+}

@@ -1,0 +1,264 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"wolffia/internal/test/testenv"
+	"wolffia/local"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// configOf is the configuration of sandboxes of the pools in tests.
+func configOf(codebase string) *runtime.SandboxConfig {
+	return &runtime.SandboxConfig{CodebasePath: codebase, Permissions: everything(perm.Write)}
+}
+
+// newPool starts a pool, which ends with the test.
+func newPool(t *testing.T, rt *local.Runtime, spares int) *local.Pool {
+	t.Helper()
+	testenv.Unprivileged(t)
+	p, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: spares})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.StopPool(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// awaitPool waits until a pool is as it should be.
+func awaitPool(t *testing.T, rt *local.Runtime, shape string, what string, is func(*local.Pool) bool) *local.Pool {
+	t.Helper()
+	for end := time.Now().Add(limit); ; {
+		all, err := rt.Pools()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p *local.Pool
+		for _, pool := range all {
+			if pool.Shape == shape {
+				p = pool
+			}
+		}
+		if is(p) {
+			return p
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: not so: %+v", what, p)
+		}
+	}
+}
+
+// takeOne makes a sandbox, and destroys it.
+func takeOne(t *testing.T, rt *local.Runtime, codebase string) {
+	t.Helper()
+	box, err := runtime.Launch(t.Context(), rt, configOf(codebase))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, code := sh(t, rt, box.ID(), "cat a"); out != "content\n" || code != 0 {
+		t.Errorf("%q, %d", out, code)
+	}
+	if err := box.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// fillersOf returns the processes that fill a pool.
+func fillersOf(t *testing.T, shape string) (pids []int) {
+	t.Helper()
+	for _, p := range processes(t, shape) {
+		if pid, rest, _ := strings.Cut(p, " "); strings.Contains(rest, "pool fill") {
+			n, err := strconv.Atoi(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, n)
+		}
+	}
+	return pids
+}
+
+// What is taken is replaced, also after the filler was killed; there is one filler at a time.
+func TestPoolIsRefilled(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	write(t, codebase, "a", "content\n")
+	p := newPool(t, rt, 2)
+	if p.Ready != 2 || p.Taken != 0 || p.IdleTimeout != local.DefaultPoolIdle {
+		t.Errorf("%+v", p)
+	}
+	for round := range 3 {
+		takeOne(t, rt, codebase)
+		takeOne(t, rt, codebase)
+		awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 2 && p.Taken == int64(2*round+2) })
+		fillers := fillersOf(t, p.Shape)
+		if len(fillers) > 1 {
+			t.Errorf("fillers: %v", fillers)
+		}
+		for _, pid := range fillers {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Error(err)
+			}
+		}
+	}
+	if err := rt.StopPool(t.Context(), p.Shape); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := rt.Spares(); err != nil || len(all) > 0 {
+		t.Errorf("left: %v, %v", all, err)
+	}
+	allGone(t, p.Shape)
+	takeOne(t, rt, codebase) // as without a pool
+}
+
+// The second of two fillers returns at once, and the first with the pool, or with its context.
+func TestTwoFillers(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	write(t, codebase, "a", "content\n")
+	p := newPool(t, rt, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() { ended <- rt.FillPool(ctx, p.Shape) }() // ends with the pool
+	}
+	if err := <-ended; err != nil || ctx.Err() != nil {
+		t.Errorf("the second filler: %v", err)
+	}
+	takeOne(t, rt, codebase)
+	awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 1 && p.Taken == 1 })
+	if found := fillersOf(t, p.Shape); len(found) > 0 {
+		t.Errorf("a taker has started a filler although there is one: %v", found)
+	}
+	if err := rt.StopPool(t.Context(), p.Shape); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil || ctx.Err() != nil {
+		t.Errorf("the first filler: %v, %v", err, ctx.Err())
+	}
+}
+
+// A pool ends while its spares are taken, and all takers have sandboxes.
+func TestStopPoolAgainstTakers(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	write(t, codebase, "a", "content\n")
+	const takers = 6
+	for range testenv.Some(10) {
+		p := newPool(t, rt, takers/2)
+		var all sync.WaitGroup
+		errs := make(chan error, takers+1)
+		for range takers {
+			all.Go(func() {
+				box, err := runtime.Launch(t.Context(), rt, configOf(codebase))
+				if err != nil {
+					errs <- err
+					return
+				}
+				res, err := box.Exec(t.Context(), "cat", "a")
+				if err == nil && string(res.Stdout) != "content\n" {
+					err = fmt.Errorf("%q %q", res.Stdout, res.Stderr)
+				}
+				errs <- errors.Join(err, box.Destroy(t.Context()))
+			})
+		}
+		all.Go(func() { errs <- rt.StopPool(t.Context(), p.Shape) })
+		all.Wait()
+		close(errs)
+		for err := range errs {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if left, err := rt.Spares(); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+		if left, err := rt.Pools(); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
+}
+
+// A pool that is started again has the new options.
+func TestPoolIsChanged(t *testing.T) {
+	rt, _, _ := newRuntime(t)
+	p := newPool(t, rt, 3)
+	for _, spares := range []int{1, 2} {
+		q, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: spares, IdleTimeout: time.Hour})
+		if err != nil || q.Shape != p.Shape || q.Ready != spares || q.Spares != spares || q.IdleTimeout != time.Hour {
+			t.Errorf("%d: %+v, %v", spares, q, err)
+		}
+	}
+	if shape, err := rt.FindPool(p.Shape[:3]); err != nil || shape != p.Shape {
+		t.Errorf("%q, %v", shape, err)
+	}
+	if _, err := rt.FindPool(""); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("no name: %v", err)
+	}
+}
+
+// KeepPool replaces spares that have ended by their idle timeout, and ends the pool with ctx.
+func TestKeepPool(t *testing.T) {
+	rt, _, _ := newRuntime(t)
+	testenv.Unprivileged(t)
+	shape, err := rt.PoolShape(t.Context(), &runtime.SandboxConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { // ends with ctx
+		ended <- rt.KeepPool(ctx, &runtime.SandboxConfig{}, local.PoolOptions{Spares: 1, IdleTimeout: time.Second}, func(err error) { t.Error(err) })
+	}()
+	ready := func(p *local.Pool) bool { return p != nil && p.Ready == 1 }
+	awaitPool(t, rt, shape, "kept", ready)
+	awaitPool(t, rt, shape, "a spare has ended", func(p *local.Pool) bool { return p == nil || p.Ready == 0 })
+	awaitPool(t, rt, shape, "kept on", ready)
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(limit):
+		t.Fatal("KeepPool does not end")
+	}
+	if left, err := rt.Spares(); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// What cannot be a pool is refused, and leaves nothing.
+func TestPoolRefused(t *testing.T) {
+	rt, state, codebase := newRuntime(t)
+	for what, c := range map[string]struct {
+		config runtime.SandboxConfig
+		opts   local.PoolOptions
+		class  error
+	}{
+		"none":      {runtime.SandboxConfig{}, local.PoolOptions{}, runtime.ErrInvalid},
+		"too many":  {runtime.SandboxConfig{}, local.PoolOptions{Spares: local.MaxSpares + 1}, runtime.ErrInvalid},
+		"too short": {runtime.SandboxConfig{}, local.PoolOptions{Spares: 1, IdleTimeout: time.Millisecond}, runtime.ErrInvalid},
+		"negative":  {runtime.SandboxConfig{}, local.PoolOptions{Spares: 1, IdleTimeout: -time.Hour}, runtime.ErrInvalid},
+		"a copy":    {runtime.SandboxConfig{CodebasePath: codebase, CopyOnWrite: true}, local.PoolOptions{Spares: 1}, runtime.ErrUnsupported},
+	} {
+		if _, err := rt.StartPool(t.Context(), &c.config, c.opts); !errors.Is(err, c.class) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := os.Lstat(state + "/pools"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left: %v", err)
+	}
+}
