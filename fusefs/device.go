@@ -39,6 +39,9 @@ type device struct {
 	rulesMu *sync.RWMutex // tree.rulesMu
 	logger  *slog.Logger
 	epochs  bool // the kernel can drop all names at once
+	// blank answers a message for a tree without a root; ok is false if the tree has one. The
+	// caller holds rulesMu.
+	blank func(b *buffers) (size int, ok bool)
 	limit   int  // of running
 
 	handlers sync.WaitGroup
@@ -178,9 +181,15 @@ func (d *device) answer(b *buffers, n int) int {
 		o = opForget
 	}
 	d.counts[o].Add(1)
+	d.rulesMu.RLock()
+	if size, ok := d.blank(b); ok {
+		d.rulesMu.RUnlock()
+		return size
+	}
 	if o != opFsync && o != opFsyncdir {
-		d.rulesMu.RLock()
 		defer d.rulesMu.RUnlock()
+	} else {
+		d.rulesMu.RUnlock()
 	}
 	b.inVec[0], b.outVec[0] = b.in[:n], b.out
 	size, status := d.proto.HandleRequest(b.inVec[:], b.outVec[:])

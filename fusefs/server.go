@@ -101,12 +101,18 @@ func (s *Server) Wait() { <-s.done }
 // Serve answers the requests of the tree that was mounted with dev, until it is unmounted. It
 // returns when the kernel's first message is answered. Serve closes dev in any case. ctx limits
 // the wait for the kernel, not the life of the Server.
-func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err error) {
-	defer dev.Close()
+func Serve(ctx context.Context, dev *os.File, opts *Options) (*Server, error) {
 	t, err := newTree(opts)
 	if err != nil {
+		_ = dev.Close()
 		return nil, err
 	}
+	return t.serve(ctx, dev)
+}
+
+// serve is Serve for a tree, which it closes after an error.
+func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
+	defer dev.Close()
 	defer func() {
 		if err != nil {
 			t.watch.close()
@@ -129,6 +135,9 @@ func Serve(ctx context.Context, dev *os.File, opts *Options) (_ *Server, err err
 	go func() {      // ends when the tree is unmounted
 		defer close(s.done)
 		t.dev.serve()
+		t.rulesMu.Lock()
+		t.ended = true // see Give
+		t.rulesMu.Unlock()
 		t.watch.close()
 		t.inval.close()
 		unix.Close(t.dev.fd)
@@ -192,13 +201,23 @@ func awaitInit(ctx context.Context, dev *os.File) error {
 }
 
 // newTree returns the tree of opts, not served yet.
-func newTree(opts *Options) (_ *tree, err error) {
-	if opts.Rules == nil {
-		return nil, errors.New("serve a tree: Options.Rules is nil")
+func newTree(opts *Options) (*tree, error) {
+	t, err := blankTree(opts)
+	if err != nil {
+		return nil, err
 	}
-	t := &tree{
+	if err := t.settle(opts.Root, opts.Rules, opts); err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// blankTree returns the tree of opts without its root.
+func blankTree(opts *Options) (t *tree, err error) {
+	t = &tree{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
-		rules:         opts.Rules, owner: opts.Owner, shown: opts.Shown, timeout: opts.Timeout, report: opts.Denied,
+		owner: opts.Owner, shown: opts.Shown, timeout: opts.Timeout, report: opts.Denied,
 		start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), logger: opts.Logger,
 	}
 	if opts.Quota > 0 {
@@ -208,7 +227,7 @@ func newTree(opts *Options) (_ *tree, err error) {
 	if t.logger == nil {
 		t.logger = slog.New(slog.DiscardHandler)
 	}
-	t.dev = &device{fd: -1, rulesMu: &t.rulesMu, logger: t.logger, proto: fuse.NewProtocolServer(t, fuseOptions(t.logger))}
+	t.dev = &device{fd: -1, rulesMu: &t.rulesMu, logger: t.logger, proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)), blank: t.blank}
 	t.maxNodes, t.dev.limit = shares(opts.Memory)
 	if t.timeout <= 0 {
 		t.timeout = time.Second
@@ -219,18 +238,25 @@ func newTree(opts *Options) (_ *tree, err error) {
 	if t.proc, err = openProcFD(); err != nil {
 		return nil, err
 	}
-	root, errno := openBeneath(opts.Root, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	return t, nil
+}
+
+// settle gives the tree its root and rules. After an error it has none, as before.
+func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
+	if rules == nil {
+		return errors.New("serve a tree: Options.Rules is nil")
+	}
+	root, errno := openBeneath(dir, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	if errno != 0 {
+		return fmt.Errorf("open the root of the tree: %w", errno)
+	}
 	defer func() {
 		if err != nil {
 			unix.Close(root)
-			unix.Close(t.proc)
 		}
 	}()
-	if errno != 0 {
-		return nil, fmt.Errorf("open the root of the tree: %w", errno)
-	}
 	if err := CheckNames(root); err != nil {
-		return nil, fmt.Errorf("check the root of the tree: %w", err)
+		return fmt.Errorf("check the root of the tree: %w", err)
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(root, &fs); err == nil {
@@ -241,27 +267,28 @@ func newTree(opts *Options) (_ *tree, err error) {
 	upper := -1
 	if opts.Copy != nil {
 		if t.copied, upper, err = newUpperLayer(opts, t.logger); err != nil {
-			return nil, err
+			return err
 		}
 		defer func() {
 			if err != nil {
 				unix.Close(upper)
 				unix.Close(t.copied.work)
+				t.copied = nil
 			}
 		}()
 	}
 	obj, errno := t.stat(fdName{fd: root})
 	if errno != 0 {
-		return nil, fmt.Errorf("stat the root of the tree: %w", errno)
+		return fmt.Errorf("stat the root of the tree: %w", errno)
 	}
 	n := newNode(obj)
-	n.setLevel(max(t.rules.RootLevel(), perm.View), both(t.rules.Root()))
+	n.setLevel(max(rules.RootLevel(), perm.View), both(rules.Root()))
 	if t.copied != nil {
 		if err := t.rootLayers(n, obj, upper); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	t.table = newTable(n)
+	t.rules, t.table = rules, newTable(n)
 	if t.copied != nil {
 		t.copied.lower, root = t.fds.add(n, useLower, root), upper
 	}
@@ -272,7 +299,7 @@ func newTree(opts *Options) (_ *tree, err error) {
 	if !opts.NoWatch {
 		t.watchRoot()
 	}
-	return t, nil
+	return nil
 }
 
 // openProcFD opens /proc/self/fd, through which objects of O_PATH descriptors are opened.

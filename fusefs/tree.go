@@ -45,7 +45,7 @@ type tree struct {
 
 	table   *table
 	fds     *fdCache
-	root    *handle
+	root    *handle // nil: it is given later; guarded by rulesMu until then
 	created createdInodes
 
 	beginnings beginnings
@@ -53,6 +53,7 @@ type tree struct {
 	quota  *quota      // nil: no limit
 	copied *upperLayer // nil: changes go to the host's directory
 
+	ended     bool // it is unmounted; guarded by rulesMu
 	discarded bool // Discarded was called; guarded by rulesMu, held for writing
 
 	dev   *device
@@ -148,6 +149,10 @@ func (t *tree) release(n *node) {
 
 // close closes all descriptors. No request may be in progress.
 func (t *tree) close() {
+	defer unix.Close(t.proc)
+	if t.root == nil {
+		return
+	}
 	t.table.mu.Lock()
 	nodes := t.table.nodes
 	t.table.nodes = map[uint64]*node{}
@@ -160,5 +165,4 @@ func (t *tree) close() {
 		t.copied.lower.release()
 		unix.Close(t.copied.work)
 	}
-	unix.Close(t.proc)
 }

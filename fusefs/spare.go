@@ -1,0 +1,81 @@
+package fusefs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// ServeBlank is [Serve] for a tree whose directory is not known yet: it ignores Root and Rules of opts, and is an
+// empty directory in which nothing can be done, not even list it, until [Server.Give]. opts.Copy must be nil.
+func ServeBlank(ctx context.Context, dev *os.File, opts *Options) (*Server, error) {
+	if opts.Copy != nil {
+		_ = dev.Close()
+		return nil, errors.New("serve a tree: a copy needs its directory")
+	}
+	t, err := blankTree(opts)
+	if err != nil {
+		_ = dev.Close()
+		return nil, err
+	}
+	return t.serve(ctx, dev)
+}
+
+// opcodeInterrupt is of a message that needs no answer (linux/fuse.h).
+const opcodeInterrupt = 36
+
+// errGiven is returned for a second directory.
+var errGiven = errors.New("the tree has its directory already, or is unmounted")
+
+// Give makes a tree of [ServeBlank] that of the directory root, of which O_PATH is enough and which Give duplicates. It
+// can be called once; after an error it may be called again.
+func (s *Server) Give(root int, rules Rules) error {
+	t := s.tree
+	t.rulesMu.Lock()
+	defer t.rulesMu.Unlock()
+	if t.root != nil || t.ended {
+		return errGiven
+	}
+	// The kernel has nothing in its caches: what it was answered counts for no time, and the rest was refused.
+	return t.settle(root, rules, &Options{})
+}
+
+// blank is device.blank. The answers that count for longer than a moment are those of the gate.
+func (t *tree) blank(b *buffers) (size int, ok bool) {
+	if t.root != nil {
+		return 0, false
+	}
+	in := (*fuse.InHeader)(unsafe.Pointer(&b.in[0]))
+	out := (*fuse.OutHeader)(unsafe.Pointer(&b.out[0]))
+	*out = fuse.OutHeader{Unique: in.Unique}
+	size = int(unsafe.Sizeof(*out))
+	answer := unsafe.Pointer(&b.out[size])
+	o := op(min(in.Opcode, uint32(opUnknown)))
+	switch {
+	case o == opForget, o == opBatchForget, in.Opcode == opcodeInterrupt:
+		return 0, true
+	case o == opGetattr && in.NodeId == rootID:
+		a := (*fuse.AttrOut)(answer)
+		*a = fuse.AttrOut{Attr: fuse.Attr{Ino: rootID, Mode: syscall.S_IFDIR | 0o755, Nlink: 2, Owner: fuse.Owner{Uid: t.owner.UID, Gid: t.owner.GID}}}
+		size += int(unsafe.Sizeof(*a))
+	case o == opStatfs:
+		s := (*fuse.StatfsOut)(answer)
+		*s = fuse.StatfsOut{}
+		s.Bsize, s.Frsize, s.NameLen = uint32(unix.Getpagesize()), uint32(unix.Getpagesize()), unix.NAME_MAX
+		size += int(unsafe.Sizeof(*s))
+	case o == opLookup:
+		out.Status = -int32(syscall.ENOENT)
+	case int(o) < len(gate) && gate[o].refusal:
+		out.Status = -int32(gate[o].errno[0])
+	default:
+		out.Status = -int32(syscall.EACCES)
+	}
+	out.Length = uint32(size)
+	return size, true
+}
+
