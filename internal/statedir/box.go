@@ -245,6 +245,7 @@ const killed = "its shim was killed"
 // shim before was killed, it records that.
 func PrepareRun(run string) error {
 	_ = os.Remove(filepath.Join(run, socketComing))
+	_ = unix.Unlink(SpareSocket(run)) // of a spare that has ended
 	if _, err := os.Lstat(filepath.Join(run, socket)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -279,20 +280,24 @@ func (b *Box) Half() bool {
 
 // RemoveHalf deletes the directory of a sandbox without a configuration, which a killed
 // process has left. It does nothing if there is a configuration, or if another process is
-// creating or removing the sandbox. removed reports whether it deleted the directory.
-func (d *Dir) RemoveHalf(id string) (removed bool, err error) {
+// creating or removing the sandbox, or it is a spare that lives. removed reports whether it deleted
+// the directory. It calls first before that, for the directory of a spare: processes may be left.
+func (d *Dir) RemoveHalf(id string, first func(*Box) error) (removed bool, err error) {
+	b := d.Box(id)
+	if b.LivesAsSpare() {
+		return false, nil
+	}
 	unlock, err := d.lock() // no process is creating it
 	if err != nil {
 		return false, err
 	}
-	b := d.Box(id)
 	if _, err := os.Lstat(b.path); err != nil || !b.Half() {
 		unlock()
 		return false, nil //nolint:nilerr // it does not exist
 	}
-	lock, err := b.TryLock()
+	release, err := b.tryAll()
 	switch {
-	case errors.Is(err, runtime.ErrConflict): // being removed
+	case errors.Is(err, runtime.ErrConflict): // being removed, or taken
 		unlock()
 		return false, nil
 	case errors.Is(err, runtime.ErrNotFound): // the lock is the last file to be removed, and one of the first to be created
@@ -302,8 +307,15 @@ func (d *Dir) RemoveHalf(id string) (removed bool, err error) {
 		return false, err
 	default:
 		unlock() // its own lock is enough, and it may be large
-		defer lock.Close()
-		defer lock.Unlock() //nolint:errcheck // its file is gone
+		defer release()
+		if !b.Half() { // it was taken before it ended
+			return false, nil
+		}
+	}
+	if b.WasSpare() {
+		if err := first(b); err != nil {
+			return false, err
+		}
 	}
 	err = b.Remove()
 	return err == nil, err
@@ -344,10 +356,10 @@ func removeAt(path string) error {
 	if err := rmtree.RemovePath(path, cowDir); err != nil {
 		errs = append(errs, err)
 	}
-	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, "log", auditLog, auditLog + ".1", networkLog, networkLog + ".1"} {
+	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, spareSocket, "log", auditLog, auditLog + ".1", networkLog, networkLog + ".1"} {
 		remove("run", name)
 	}
-	for _, name := range []string{"run", shimFile, shimFile + ".new", lifetimeFile, lifetimeFile + ".new", limitsFile, limitsFile + ".new", configFile + ".new", "lock"} {
+	for _, name := range []string{"run", shimFile, shimFile + ".new", lifetimeFile, lifetimeFile + ".new", limitsFile, limitsFile + ".new", spareFile, spareFile + ".new", configFile + ".new", "lock"} {
 		remove(name)
 	}
 	remove()

@@ -123,7 +123,7 @@ func (d *Dir) IDs() ([]string, error) {
 	return ids, nil
 }
 
-// Each calls f with the configuration of each sandbox, in the order of their ids. One that
+// Each calls f with the configuration of each sandbox and each spare, in the order of their ids. One that
 // cannot be read is an error: what it uses must not count as unused.
 func (d *Dir) Each(f func(*Config)) error {
 	ids, err := d.IDs()
@@ -131,8 +131,12 @@ func (d *Dir) Each(f func(*Config)) error {
 		return err
 	}
 	for _, id := range ids {
-		c, err := d.Box(id).Config()
+		b := d.Box(id)
+		c, err := b.Config()
 		if errors.Is(err, runtime.ErrNotFound) {
+			if r, err := b.Spare(); err == nil && b.LivesAsSpare() {
+				f(&r.Config)
+			}
 			continue
 		}
 		if err != nil {
@@ -199,32 +203,58 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 	}
 	defer unlock()
 	if c.Name != "" {
-		if b, err := d.Find(c.Name); err == nil {
-			if other, err := b.Config(); err == nil && other.Name == c.Name && !b.over(other) {
-				return nil, nil, runtime.Errorf(runtime.ErrExists, "name %q is taken by sandbox %s", c.Name, b.id)
-			}
+		if err := d.nameFree(c.Name); err != nil {
+			return nil, nil, err
 		}
 	}
 	b := d.Box(c.ID)
 	step.Reached("create: lock taken")
+	if err := d.make(b, c, &caller, func() error {
+		if l := newLifetime(c, Now()); l != nil {
+			return statefile.Write(filepath.Join(b.path, lifetimeFile), l)
+		}
+		return nil
+	}, func() error { return statefile.Write(b.ConfigFile(), c) }); err != nil { // last: now the sandbox exists
+		return nil, nil, err
+	}
+	return b, caller, nil
+}
+
+// nameFree returns an error if a sandbox has the name. The caller holds the lock.
+func (d *Dir) nameFree(name string) error {
+	if b, err := d.Find(name); err == nil {
+		if other, err := b.Config(); err == nil && other.Name == name && !b.over(other) {
+			return runtime.Errorf(runtime.ErrExists, "name %q is taken by sandbox %s", name, b.id)
+		}
+	}
+	return nil
+}
+
+// make makes the directory b for the configuration c, and calls more for what else is in it. After an error
+// nothing is left. The caller holds the lock, and closes *caller, which is as for Create; a nil caller is not
+// set.
+func (d *Dir) make(b *Box, c *Config, caller **os.File, more ...func() error) (err error) {
 	if err := os.Mkdir(b.path, d.mode); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return nil, nil, runtime.Errorf(runtime.ErrExists, "sandbox %s exists already", c.ID)
+			return runtime.Errorf(runtime.ErrExists, "sandbox %s exists already", c.ID)
 		}
-		return nil, nil, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
+		return runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
 	}
 	defer func() {
-		if err != nil {
-			_ = caller.Close() // nil is fine
-			err = errors.Join(err, b.Remove())
+		if err == nil {
+			return
 		}
+		if caller != nil {
+			_ = (*caller).Close() // nil is fine
+		}
+		err = errors.Join(err, b.Remove())
 	}()
-	for _, do := range []func() error{
+	for _, do := range append([]func() error{
 		func() error { return os.Chmod(b.path, d.mode) },
 		func() error { return os.WriteFile(b.Lockfile(), nil, 0o600) },
 		func() (err error) {
-			if c.BoundToCaller {
-				caller, err = b.holdAsCaller()
+			if c.BoundToCaller && caller != nil {
+				*caller, err = b.holdAsCaller()
 			}
 			return err
 		},
@@ -248,20 +278,13 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 			}
 			return b.makeCow(c)
 		},
-		func() error {
-			if l := newLifetime(c, Now()); l != nil {
-				return statefile.Write(filepath.Join(b.path, lifetimeFile), l)
-			}
-			return nil
-		},
-		func() error { return statefile.Write(b.ConfigFile(), c) }, // last: now the sandbox exists
-	} {
+	}, more...) {
 		if err := do(); err != nil {
-			return nil, caller, runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
+			return runtime.Errorf(runtime.ErrUnavailable, "make the sandbox's directory: %w", err)
 		}
 		step.Reached("create: one more made")
 	}
-	return b, caller, nil
+	return nil
 }
 
 // lock takes the lock of the state directory, which serializes Create and RemoveHalf.

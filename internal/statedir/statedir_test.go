@@ -420,7 +420,7 @@ func TestRemoveHalf(t *testing.T) {
 	}
 	removeHalf := func(want bool) {
 		t.Helper()
-		if removed, err := d.RemoveHalf(id); err != nil || removed != want {
+		if removed, err := d.RemoveHalf(id, func(*statedir.Box) error { return nil }); err != nil || removed != want {
 			t.Fatalf("removed: %v (%v), want %v", removed, err, want)
 		}
 	}
@@ -463,7 +463,7 @@ func TestRemoveHalf(t *testing.T) {
 		t.Error("nobody is at it any more, and it is there")
 	}
 	must(os.Mkdir(path, 0o700), os.WriteFile(path+"/not-ours", nil, 0o600))
-	if _, err := d.RemoveHalf(id); err == nil || !there() {
+	if _, err := d.RemoveHalf(id, func(*statedir.Box) error { return nil }); err == nil || !there() {
 		t.Errorf("with a file of somebody else: %v", err)
 	}
 }

@@ -1,0 +1,239 @@
+package statedir
+
+import (
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/statefile"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+)
+
+// A SpareRecord is what is recorded of a sandbox that was started before it has a user. Its directory has no
+// configuration, so that it is no sandbox yet; and while it lives, its processes hold the lock.
+type SpareRecord struct {
+	Config Config `json:"config"` // of the template, completed
+	Shape  string `json:"shape"`  // the name of the index in which it is offered
+	Since  int64  `json:"since"`  // ms since 1970
+	Idle   int64  `json:"idleMs"` // how long it waits for a user from Since on
+}
+
+const (
+	sparesDir   = "spares"
+	spareFile   = "spare.json"
+	spareSocket = "spare"
+)
+
+// SpareSocket returns the path at which the shim of a spare listens.
+func SpareSocket(run string) string { return filepath.Join(run, spareSocket) }
+
+// index returns the directory with the names of the spares of a shape.
+func (d *Dir) index(shape string) string { return filepath.Join(d.path, sparesDir, shape) }
+
+// Offered returns the path of the name by which a spare of the shape is offered. To unlink it is to claim the
+// spare: one process succeeds.
+func (b *Box) Offered(shape string) string { return filepath.Join(b.dir.index(shape), b.id) }
+
+// CreateSpare makes the directory of a spare. After an error nothing is left of it.
+func (d *Dir) CreateSpare(r *SpareRecord) (*Box, error) {
+	unlock, err := d.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	b := d.Box(r.Config.ID)
+	step.Reached("spare: lock taken")
+	err = d.make(b, &r.Config, nil, func() error { return statefile.Write(filepath.Join(b.path, spareFile), r) })
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Offer lets others claim a spare. A spare that is claimed is not offered again.
+func (b *Box) Offer(shape string) error {
+	for range 3 { // another process removes the directory when it is empty
+		err := errors.Join(mkdir(filepath.Join(b.dir.path, sparesDir)), mkdir(b.dir.index(shape)))
+		if err == nil {
+			err = statefile.Create(b.Offered(shape), nil)
+		}
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return fs.ErrNotExist
+}
+
+func mkdir(path string) error {
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// Offers reports whether there is a spare of the shape, of which another process may be quicker.
+func (d *Dir) Offers(shape string) bool { return len(names(d.index(shape))) > 0 }
+
+// HasPools reports whether spares were ever started.
+func (d *Dir) HasPools() bool {
+	var st unix.Stat_t
+	return unix.Lstat(filepath.Join(d.path, sparesDir), &st) == nil
+}
+
+// names returns the names in a directory of the index, in no order. It opens the directory without package
+// os, which asks the poller first.
+func names(dir string) []string {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	var list []string
+	for buf := make([]byte, 16<<10); ; {
+		n, err := unix.ReadDirent(fd, buf)
+		if err != nil || n <= 0 {
+			return list
+		}
+		_, _, list = unix.ParseDirent(buf[:n], -1, list)
+	}
+}
+
+// Take makes a spare of the shape the sandbox with the configuration c, whose ID it sets. It returns nil if
+// there is none. caller is as for [Dir.Create], and so is [runtime.ErrExists]. After an error there is no
+// such sandbox, and perhaps one spare less.
+func (d *Dir) Take(c *Config, shape string) (b *Box, caller *os.File, err error) {
+	list := names(d.index(shape))
+	if len(list) == 0 {
+		return nil, nil, nil
+	}
+	if c.Name != "" {
+		unlock, err := d.lock()
+		if err != nil {
+			return nil, nil, err
+		}
+		defer unlock()
+		if err := d.nameFree(c.Name); err != nil {
+			return nil, nil, err
+		}
+	}
+	first := rand.IntN(len(list)) // so that takers do not all try the same
+	for i := range list {
+		b := d.Box(list[(first+i)%len(list)])
+		if !runtime.IsID(b.id) || unix.Unlink(b.Offered(shape)) != nil {
+			continue // another process was quicker
+		}
+		step.Reached("take: claimed")
+		caller, taken, err := b.take(c)
+		if taken || err != nil {
+			return b, caller, err
+		}
+	}
+	return nil, nil, nil
+}
+
+// take is Take for a spare that was claimed. It is not taken if its shim has ended.
+func (b *Box) take(c *Config) (caller *os.File, taken bool, err error) {
+	// With the configuration's lock no process removes the directory; see RemoveHalf.
+	settled, err := b.TryLockConfig()
+	if err != nil {
+		return nil, false, nil //nolint:nilerr // it is being removed
+	}
+	defer settled()
+	if lives, err := b.held(shimPart, 1); !lives || err != nil || !b.Half() {
+		return nil, false, nil //nolint:nilerr // the next may be sound
+	}
+	c.ID = b.id
+	if c.BoundToCaller {
+		if caller, err = b.holdAsCaller(); err != nil {
+			return nil, false, err
+		}
+	}
+	if l := newLifetime(c, Now()); l != nil {
+		err = statefile.Write(filepath.Join(b.path, lifetimeFile), l)
+		step.Reached("take: lifetime recorded")
+	}
+	if err == nil {
+		err = statefile.Write(b.ConfigFile(), c) // last: now the sandbox exists
+	}
+	if err != nil {
+		_ = caller.Close() // nil is fine
+		return nil, false, runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)
+	}
+	step.Reached("take: recorded")
+	return caller, true, nil
+}
+
+// Spare reads the record of a spare. fs.ErrNotExist: it is none.
+func (b *Box) Spare() (*SpareRecord, error) {
+	r := new(SpareRecord)
+	return r, statefile.Read(filepath.Join(b.path, spareFile), r)
+}
+
+// WasSpare reports whether the directory was made for a spare.
+func (b *Box) WasSpare() bool {
+	var st unix.Stat_t
+	return unix.Lstat(filepath.Join(b.path, spareFile), &st) == nil
+}
+
+// LivesAsSpare reports whether the directory is that of a spare whose processes live, and so not half made.
+func (b *Box) LivesAsSpare() bool {
+	if !b.WasSpare() {
+		return false
+	}
+	lives, err := b.Locked()
+	return lives && err == nil
+}
+
+// Waits reports whether the shim of a spare waits for a user, which may have ended.
+func (b *Box) Waits() bool {
+	var st unix.Stat_t
+	return unix.Lstat(SpareSocket(b.Run()), &st) == nil
+}
+
+// Offering returns the spares that are offered, by shape, and removes what is offered of those that have ended.
+func (d *Dir) Offering() map[string][]string {
+	all := map[string][]string{}
+	for _, shape := range names(filepath.Join(d.path, sparesDir)) {
+		for _, id := range names(d.index(shape)) {
+			b := d.Box(id)
+			if !runtime.IsID(id) || !b.LivesAsSpare() || !b.Half() {
+				_ = unix.Unlink(b.Offered(shape))
+				continue
+			}
+			all[shape] = append(all[shape], id)
+		}
+		if len(all[shape]) == 0 {
+			_ = unix.Rmdir(d.index(shape)) // fails if one was added
+		}
+	}
+	return all
+}
+
+// Withdraw claims a spare to end it. withdrawn is false if another process has claimed it.
+func (b *Box) Withdraw(shape string) (withdrawn bool) { return unix.Unlink(b.Offered(shape)) == nil }
+
+// tryAll takes the configuration's lock and the sandbox's, to remove what is half made. ErrConflict: another
+// process has one of them.
+func (b *Box) tryAll() (release func(), err error) {
+	settled, err := b.TryLockConfig()
+	if err != nil {
+		return nil, err
+	}
+	lock, err := b.TryLock()
+	if err != nil {
+		settled()
+		return nil, err
+	}
+	return func() {
+		_ = lock.Unlock() // its file may be gone
+		_ = lock.Close()
+		settled()
+	}, nil
+}
+
