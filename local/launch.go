@@ -39,8 +39,11 @@ type descriptors struct {
 func (p *plan) open(box *statedir.Box, lock *statedir.Lock, using *using) (*descriptors, error) {
 	d := new(descriptors)
 	d.log = d.one(openLog(box))
-	coredump.Permit() // here, since the shim may have dropped the privileges that it takes
-	config := d.one(box.OpenConfig())
+	coredump.Permit()   // here, since the shim may have dropped the privileges that it takes
+	var config *os.File // a spare has none yet
+	if p.shim.Spare == nil {
+		config = d.one(box.OpenConfig())
+	}
 	backend := d.one(openProgram("program of runtime "+p.config.Runtime, p.backend))
 	d.self, d.keeperProgram = using.set.Wolffia, using.keeper
 	shimEnd, treeEnd := d.two(boot.ControlPair())

@@ -77,7 +77,7 @@ type found struct {
 // look finds out what is in box; state tells what a sandbox there does.
 func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string, error)) (*found, error) {
 	c, err := box.Config()
-	f := &found{config: c, facts: facts{half: err != nil && box.Half()}}
+	f := &found{config: c, facts: facts{half: err != nil && box.Half() && !box.LivesAsSpare()}}
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):
 		return f, nil
@@ -152,7 +152,10 @@ func (s *sandboxes) tidy(ctx context.Context) {
 	}
 	now := statedir.Now()
 	for _, id := range ids {
-		if box := s.dir.Box(id); box.Half() || box.MayBeOver(now) {
+		box := s.dir.Box(id)
+		if half := box.Half(); half && box.LivesAsSpare() {
+			continue
+		} else if half || box.MayBeOver(now) {
 			_, _ = s.reap(ctx, id, func(why reason) bool { return why.unasked() && why != whyStuck }) // else the next call does
 		}
 	}
@@ -174,7 +177,7 @@ func (s *sandboxes) reap(ctx context.Context, id string, accept func(reason) boo
 	removed := false
 	switch why {
 	case whyHalf:
-		removed, err = s.dir.RemoveHalf(id)
+		removed, err = s.removeHalf(id)
 	case whyStuck:
 		err = s.Destroy(ctx, id)
 		removed, why = err == nil, whyTTL
@@ -203,6 +206,11 @@ func (s *sandboxes) removeIdle(ctx context.Context, box *statedir.Box, accept fu
 		return "", unlessBusy(err)
 	}
 	defer release()
+	if c, err := box.Config(); err == nil {
+		if err := retired(ctx, box, c); err != nil {
+			return "", err
+		}
+	}
 	lock, err := box.TryLock()
 	if err != nil {
 		return "", unlessBusy(err)

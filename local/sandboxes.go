@@ -58,6 +58,11 @@ func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (
 		return nil, err
 	}
 	defer release()
+	if config.ID == "" {
+		if sandbox, err := s.take(c, limits); sandbox != nil || err != nil {
+			return sandbox, err
+		}
+	}
 	if err := s.checkPrograms(c); err != nil {
 		return nil, err
 	}

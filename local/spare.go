@@ -2,10 +2,22 @@ package local
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
 	"wolffia/internal/statedir"
+	"wolffia/internal/step"
 	"wolffia/runtime"
+	"wolffia/wire/client"
 )
 
 // A Spare is a sandbox that was started ahead, and has no user yet.
@@ -13,24 +25,306 @@ type Spare struct {
 	ID      string
 	Shape   string        // of the configurations that it serves
 	Runtime string        // name of its backend
-	Since   time.Time     // when it was ready
+	Since   time.Time     // when it was started
 	Left    time.Duration // until it ends by itself, unless it is taken
 }
+
+// anyCodebase is the codebase of a template and of a spare. It is never opened.
+const anyCodebase = "/"
 
 // template completes a configuration that a pool was asked for, and returns it with its shape. The
 // configuration need not name a codebase. ErrUnsupported: no spare can serve such a configuration.
 func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig) (template *statedir.Config, shape string, err error) {
-	return nil, "", runtime.Errorf(runtime.ErrUnsupported, "no spare can serve this")
+	c := recordOf(config)
+	c.Name, c.Labels, c.CodebaseID, c.Permissions, c.Env, c.Cwd, c.Egress = "", nil, "", nil, nil, "", nil
+	c.TTL, c.IdleTimeout, c.BoundToCaller = 0, 0, false
+	_, release, err := s.complete(ctx, c)
+	if err != nil {
+		return nil, "", err
+	}
+	defer release()
+	c.CodebasePath, c.ID, c.Env, c.Cwd = anyCodebase, "", nil, ""
+	if err := completeFilter(c, s.backend(c.Runtime)); err != nil {
+		return nil, "", err
+	}
+	if shape = s.shapeOf(c); shape == "" {
+		return nil, "", errNoSpare
+	}
+	return c, shape, nil
+}
+
+var errNoSpare = runtime.Errorf(runtime.ErrUnsupported, "a sandbox of this kind cannot be started ahead: not for root, in a container engine, with --cow, --volume, --cache, --publish, --expose, --filter static or none, or a mount in the codebase")
+
+// rlimits is how many kinds of limits a process has (getrlimit(2)), which what it starts inherits.
+const rlimits = 16
+
+// shapeOf returns the name of what a spare must have been started with to serve c, which is completed; empty:
+// none can. Beside the configuration that is what a sandbox's processes have of the one that starts it.
+func (s *sandboxes) shapeOf(c *statedir.Config) string {
+	shape := statedir.Shape(c, s.backend(c.Runtime).OwnKernel)
+	if shape == "" {
+		return ""
+	}
+	var program unix.Stat_t
+	if unix.Stat(s.wolffia, &program) != nil {
+		return ""
+	}
+	h := sha256.New()
+	fmt.Fprintln(h, shape, program.Dev, program.Ino, program.Size, program.Mtim.Nano())
+	for resource := range rlimits {
+		var limit unix.Rlimit
+		if unix.Getrlimit(resource, &limit) == nil {
+			fmt.Fprintln(h, limit.Max)
+		}
+	}
+	if c.Network == runtime.NetworkFiltered { // the shim has them for the hosts of headers
+		fmt.Fprintln(h, os.Getenv("SSL_CERT_FILE"), os.Getenv("SSL_CERT_DIR"))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // startSpare starts a sandbox that has no user yet, for configurations of the shape of template, which is
 // one of [sandboxes.template]. It ends by itself when no one has taken it for the time idle.
 func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, idle time.Duration) (id string, err error) {
-	return "", runtime.Errorf(runtime.ErrUnsupported, "no spare can serve this")
+	c := *template
+	c.ID, c.CreatedAt = runtime.NewID(), time.Now().UnixMilli()
+	backend := s.backend(c.Runtime)
+	if backend == nil {
+		return "", runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s", c.Runtime, s.names())
+	}
+	shape := s.shapeOf(&c)
+	if shape == "" {
+		return "", errNoSpare
+	}
+	release, err := s.useImage(ctx, backend, &c)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	s.tidy(ctx) // takers do not
+	box, err := s.dir.CreateSpare(&statedir.SpareRecord{Config: c, Shape: shape, Since: c.CreatedAt, Idle: idle.Milliseconds()})
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			_, rerr := s.removeHalf(c.ID)
+			err = errors.Join(err, rerr)
+		}
+	}()
+	lock, err := box.TryLock()
+	if err != nil {
+		return "", err
+	}
+	step.Reached("spare: lock taken")
+	if err := s.launch(ctx, box, &c, lock, &boot.Spare{IdleMS: idle.Milliseconds(), Offered: box.Offered(shape)}); err != nil {
+		return "", err
+	}
+	if err := box.Offer(shape); err != nil {
+		return "", errors.Join(runtime.WithClass(runtime.ErrUnavailable, err), retire(ctx, box))
+	}
+	step.Reached("spare: offered")
+	return c.ID, nil
 }
 
 // spares returns the spares that there are, in no particular order.
-func (s *sandboxes) spares() ([]Spare, error) { return nil, nil }
+func (s *sandboxes) spares() ([]Spare, error) {
+	var all []Spare
+	for shape, ids := range s.dir.Offering() {
+		for _, id := range ids {
+			r, err := s.dir.Box(id).Spare()
+			if err != nil {
+				continue // it is taken, or gone
+			}
+			since := time.UnixMilli(r.Since)
+			left := time.Until(since.Add(time.Duration(r.Idle) * time.Millisecond))
+			all = append(all, Spare{ID: id, Shape: shape, Runtime: r.Config.Runtime, Since: since, Left: max(0, left)})
+		}
+	}
+	return all, nil
+}
 
 // endSpare ends a spare, and returns when it is gone. One that was taken is left alone.
-func (s *sandboxes) endSpare(ctx context.Context, id string) error { return nil }
+func (s *sandboxes) endSpare(ctx context.Context, id string) error {
+	if !runtime.IsID(id) {
+		return runtime.Errorf(runtime.ErrInvalid, "%q is not the id of a sandbox", id)
+	}
+	box := s.dir.Box(id)
+	r, err := box.Spare()
+	if err != nil || !box.Withdraw(r.Shape) {
+		return nil //nolint:nilerr // it is gone, or taken
+	}
+	if err := retire(ctx, box); err != nil {
+		return err
+	}
+	_, err = s.removeHalf(id)
+	return err
+}
+
+// removeHalf removes what a killed process has left of a sandbox, or of a spare.
+func (s *sandboxes) removeHalf(id string) (removed bool, err error) {
+	return s.dir.RemoveHalf(id, func(box *statedir.Box) error {
+		r, err := box.Spare()
+		if err != nil {
+			r = &statedir.SpareRecord{Config: *unknownConfig()}
+		}
+		return errors.Join(killParts(box, &r.Config), unlimit(box))
+	})
+}
+
+// take makes a spare the sandbox with the configuration c, which is completed; nil if there is none. The
+// sandbox is not started: Start does that.
+func (s *sandboxes) take(c *statedir.Config, limits *limiting) (*runtime.Sandbox, error) {
+	if !s.dir.HasPools() {
+		return nil, nil
+	}
+	shape := s.shapeOf(c)
+	if shape == "" {
+		return nil, nil
+	}
+	id := c.ID
+	box, caller, err := s.dir.Take(c, shape)
+	if box == nil || err != nil {
+		c.ID = id
+		return nil, err
+	}
+	if caller != nil {
+		s.bound.put(c.ID, caller)
+	}
+	s.remember(c, box.Stamp(), limits)
+	if s.took != nil {
+		s.took(shape)
+	}
+	return describe(box, c, box.State)
+}
+
+// startSpared starts a sandbox that was a spare. It reports whether it did: if not, the spare is gone, or there was
+// none, and the sandbox can be started as others.
+func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *statedir.Config) (started bool, err error) {
+	if c.DroppedUID != 0 || !box.Waits() { // what is in run/ of root's sandboxes is not to be trusted
+		return false, nil
+	}
+	life, err := unexpired(box, c)
+	if err != nil {
+		return false, err
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if sock, hold, err := give(box, c, life); err == nil {
+		s.conns.put(box.ID(), &connection{client.New(sock), sock})
+		if hold != nil {
+			s.alive.put(box.ID(), hold)
+		}
+		step.Reached("start: ready")
+		return true, nil
+	}
+	return false, unlessBusy(retire(ctx, box))
+}
+
+// give asks a spare to be the sandbox with the configuration c, and returns the connection to it. If the
+// sandbox is bound to its caller, that ends it by closing hold.
+func give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (sock *boot.Socket, hold *os.File, err error) {
+	rules, err := json.Marshal(c.Permissions)
+	if err != nil {
+		return nil, nil, err
+	}
+	var files []*os.File
+	defer func() { closeAll(files) }()
+	for _, open := range []func() (*os.File, error){
+		boot.SpareRules:  func() (*os.File, error) { return boot.SealedFile(rules) },
+		boot.SpareConfig: box.OpenConfig,
+	} {
+		f, err := open()
+		if err != nil {
+			return nil, nil, err
+		}
+		files = append(files, f)
+	}
+	if c.BoundToCaller {
+		alive, end, err := os.Pipe()
+		if err != nil {
+			return nil, nil, err
+		}
+		files, hold = append(files, alive), end
+	}
+	less := *c
+	less.Permissions, less.Labels, less.Env = nil, nil, nil // the shim does not use them
+	sock, err = askSpare(box, &boot.SpareRequest{Op: boot.OpAdopt, Config: &less, Lifetime: life}, files...)
+	if err != nil {
+		_ = hold.Close() // nil is fine
+		return nil, nil, err
+	}
+	return sock, hold, nil
+}
+
+// askSpare sends a request to a spare, and returns the connection once it has agreed. The caller closes that.
+func askSpare(box *statedir.Box, r *boot.SpareRequest, files ...*os.File) (*boot.Socket, error) {
+	sock, err := dialSpare(box)
+	if err != nil {
+		return nil, err
+	}
+	late := time.AfterFunc(boot.AdoptLimit, func() { _ = sock.Close() })
+	defer late.Stop()
+	var answer boot.Report
+	if err = boot.SendSpare(sock, r, files...); err == nil {
+		step.Reached("spare: asked")
+		answer, err = boot.SpareAnswer(sock)
+	}
+	if err == nil {
+		err = answer.Err()
+	}
+	if err != nil {
+		return nil, errors.Join(err, sock.Close())
+	}
+	return sock, nil
+}
+
+// dialSpare connects to the socket of a spare's shim.
+func dialSpare(box *statedir.Box) (*boot.Socket, error) {
+	path := statedir.SpareSocket(box.Run())
+	if len(path) >= len(unix.RawSockaddrUnix{}.Path) {
+		dir, err := unix.Open(box.Run(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer unix.Close(dir)
+		path = fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path))
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return boot.SocketOf(fd), nil
+}
+
+// retire ends a spare, and returns when it is gone. If it was claimed, the sandbox stays as one that is to be
+// started. ErrConflict: it has a user.
+func retire(ctx context.Context, box *statedir.Box) error {
+	sock, err := askSpare(box, &boot.SpareRequest{Op: boot.OpEnd})
+	if err == nil {
+		err = sock.Close()
+	}
+	if runtime.Class(err) == runtime.ErrConflict {
+		return err
+	}
+	if box.WaitUnlocked(ctx, boot.AdoptLimit) == nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return errors.Join(box.Shim().Kill(boot.KillLimit), box.WaitUnlocked(ctx, boot.KillLimit))
+}
+
+// retired makes sure that a sandbox has no spare that waits to be started as it, so that its lock says whether it runs.
+func retired(ctx context.Context, box *statedir.Box, c *statedir.Config) error {
+	if c.DroppedUID != 0 || !box.Waits() {
+		return nil
+	}
+	return unlessBusy(retire(ctx, box))
+}

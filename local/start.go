@@ -21,32 +21,39 @@ import (
 // startLimit is how long a sandbox may take to start, unless the context ends first.
 const startLimit = 60 * time.Second
 
-// Start implements [runtime.Runtime]. It plans what to start, launches that, and awaits
-// that it is ready. If it fails, all of it is gone.
-func (s *sandboxes) Start(ctx context.Context, sandboxID string) (err error) {
-	box, _, err := s.find(sandboxID)
+// Start implements [runtime.Runtime]. A sandbox that was a spare runs already, and is given what is its own.
+func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
+	box, c, err := s.find(sandboxID)
 	if err != nil {
+		return err
+	}
+	if started, err := s.startSpared(ctx, box, c); started || err != nil {
 		return err
 	}
 	lock, err := lockToStart(ctx, box)
 	if err != nil {
 		return err
 	}
+	step.Reached("start: lock taken")
+	// From here on, the configuration changes only if the sandbox is told.
+	if _, c, err = s.find(box.ID()); err == nil {
+		err = unbind(box, c)
+	}
+	if err != nil {
+		return errors.Join(err, lock.Unlock(), lock.Close())
+	}
+	return s.launch(ctx, box, c, lock, nil)
+}
+
+// launch plans what to start for a sandbox or, if spare is not nil, for one without a user; launches that, and awaits
+// that it is ready. If it fails, all of it is gone. It takes over the lock.
+func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.Config, lock *statedir.Lock, spare *boot.Spare) (err error) {
 	defer func() {
 		if err != nil {
 			_ = lock.Unlock() // no other process has it any more
 		}
 		_ = lock.Close() // shim and tree server have copies
 	}()
-	step.Reached("start: lock taken")
-	// From here on, the configuration changes only if the sandbox is told.
-	_, c, err := s.find(box.ID())
-	if err != nil {
-		return err
-	}
-	if err := unbind(box, c); err != nil {
-		return err
-	}
 	life, err := unexpired(box, c)
 	if err != nil {
 		return err
@@ -66,6 +73,9 @@ func (s *sandboxes) Start(ctx context.Context, sandboxID string) (err error) {
 		return err
 	}
 	p := s.plan(box, c, life, limits, using.paths)
+	if p.shim.Spare = spare; spare != nil {
+		p.tree.Spare = spare
+	}
 	if p.shim.Volumes, err = s.volumesDir(c); err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ func (s *sandboxes) stop(ctx context.Context, box *statedir.Box, c *statedir.Con
 	if _, err := box.Locked(); errors.Is(err, runtime.ErrUnavailable) {
 		return err // its end could not be seen
 	}
+	if err := retired(ctx, box, c); err != nil {
+		return err
+	}
 	was := box.Shim()
 	for end := time.Now().Add(boot.KillLimit); ; {
 		asked, err := askToStop(ctx, box, grace)

@@ -69,7 +69,11 @@ func (s *shim) attach(sock *boot.Socket, own bool) {
 // serve handles a client's frames until the connection ends, then kills what the client
 // has left running.
 func (s *shim) serve(c *clientConn) {
-	for r := wire.NewReader(c.conn); ; {
+	open := true
+	if s.spare != nil && !c.own && s.spare.is() != spareTaken {
+		open = s.welcome(c)
+	}
+	for r := wire.NewReader(c.conn); open; {
 		f, err := r.Next()
 		if err == nil {
 			err = s.fromClient(c, f)

@@ -88,14 +88,18 @@ func (s *shim) await() statedir.Status {
 // sandbox's caller has ended, its directory.
 func (s *shim) finish(outcome *statedir.Status) {
 	run := s.boot.Run
-	if err := statedir.SetStatus(run, outcome); err != nil {
+	socket := statedir.Socket(run)
+	if s.unused() {
+		s.withdraw()
+		socket = statedir.SpareSocket(run)
+	} else if err := statedir.SetStatus(run, outcome); err != nil {
 		fmt.Fprintln(os.Stderr, "record the end:", err)
 	}
 	step.Reached("end recorded")
 	if s.egress != nil {
 		s.egress.close()
 	}
-	_ = os.Remove(statedir.Socket(run))
+	_ = os.Remove(socket)
 	step.Reached("socket gone")
 	if outcome.State == runtime.StateDead {
 		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
@@ -110,7 +114,7 @@ func (s *shim) finish(outcome *statedir.Status) {
 	}
 	// Otherwise List removes it: the directory may be root's, and an engine or the
 	// control group may have something left.
-	if _, err := os.Lstat(s.boot.Engine); s.orphaned.Load() && !limited && err != nil {
+	if _, err := os.Lstat(s.boot.Engine); (s.orphaned.Load() || s.spared.Load()) && !limited && err != nil {
 		_ = unix.Unmount(s.boot.Mnt, unix.MNT_DETACH)
 		_ = statedir.RemoveFrom(run)
 	}

@@ -38,6 +38,9 @@ func Main(version string, backends ...launch.Backend) error {
 	step.Reached("begun")
 	unix.Umask(0o022) // for the files that the sandbox sees; private ones are in directories of mode 0700
 	s := &shim{boot: b, version: version, control: os.NewFile(boot.FDControl, "control"), ready: ready}
+	if b.Spare != nil {
+		s.spare = new(spare)
+	}
 	if i := slices.IndexFunc(backends, func(l launch.Backend) bool { return l.Name() == b.Config.Runtime }); i >= 0 {
 		err = s.run(backends[i])
 	} else {
@@ -69,12 +72,14 @@ type shim struct {
 	static  *staticfs.Stats // nil: the codebase has no static filter
 	life    *lifetime
 	egress  *egress // nil: no names filter the network
+	spare   *spare  // nil: the sandbox was started for its user
 
 	reaching sync.Mutex
 	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
 	warming  atomic.Bool // warm runs
 	orphaned atomic.Bool // the caller to which the sandbox is bound has ended
+	spared   atomic.Bool // the sandbox had no user, and gets none
 
 	mu      sync.Mutex
 	outcome *statedir.Status // the requested end; nil: none was requested; guarded by mu
@@ -105,10 +110,9 @@ func (s *shim) run(backend launch.Backend) error {
 	boot.Report{Ready: true, Version: s.version}.Send(s.ready)
 	_ = s.ready.Close()
 	step.Reached("ready")
-	go func() { // ends when the disk has config.json
-		config := os.NewFile(boot.FDConfig, "config.json")
-		_ = errors.Join(config.Sync(), config.Close())
-	}()
+	if s.spare != nil {
+		s.offer()
+	}
 	go s.accept(listener) // ends with the process
 	if s.tree != nil {
 		go func() { // ends with the tree server, or the process
@@ -116,9 +120,24 @@ func (s *shim) run(backend launch.Backend) error {
 			s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended" + s.oom()}, 0)
 		}()
 	}
-	if s.boot.Config.BoundToCaller {
+	if s.spare == nil {
+		s.settle(s.boot.Config.BoundToCaller, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
+	}
+	outcome := s.await()
+	s.finish(&outcome)
+	return nil
+}
+
+// settle does, in the background, what can follow once the sandbox is its user's: it has the configuration
+// written to the disk, and fills the kernel's caches or, if the sandbox is bound to its caller, which alive
+// tells, waits for the caller's end.
+func (s *shim) settle(bound bool, config, alive *os.File) {
+	go func() { // ends when the disk has config.json
+		_ = errors.Join(config.Sync(), config.Close())
+	}()
+	if bound {
 		go func() { // ends with the caller, or the process
-			_, _ = os.NewFile(boot.FDAlive, "alive").Read(make([]byte, 1))
+			_, _ = alive.Read(make([]byte, 1))
 			s.orphaned.Store(true)
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
@@ -129,9 +148,6 @@ func (s *shim) run(backend launch.Backend) error {
 			s.warming.Store(false)
 		}()
 	}
-	outcome := s.await()
-	s.finish(&outcome)
-	return nil
 }
 
 // oom returns ": " and a reason if the kernel has killed a process for the limit of

@@ -155,7 +155,11 @@ func (s *shim) connect() (*net.UnixListener, error) {
 		return nil, err
 	}
 	step.Reached("ports open")
-	if err := os.Rename(statedir.SocketComing(b.Run), statedir.Socket(b.Run)); err != nil {
+	place := statedir.Socket(b.Run)
+	if s.spare != nil {
+		place = statedir.SpareSocket(b.Run)
+	}
+	if err := os.Rename(statedir.SocketComing(b.Run), place); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "put the sandbox's socket in its place: %w", err)
 	}
 	step.Reached("socket in place")

@@ -66,35 +66,55 @@ func (c *treeConn) hangUp() {
 // to limit. The error is the tree server's own, or of class ErrUnavailable. It is
 // errNoAnswer if the tree server may have done what was requested.
 func (c *treeConn) ask(req boot.TreeRequest, file *os.File, limit time.Duration) (boot.TreeReply, error) {
+	asked, err := c.send(req, file)
+	if err != nil {
+		return boot.TreeReply{}, err
+	}
+	return c.await(asked, limit)
+}
+
+// A treeQuestion is a request that was sent.
+type treeQuestion struct {
+	id     uint64
+	answer chan boot.TreeReply
+}
+
+// send is the first part of ask. The caller calls await.
+func (c *treeConn) send(req boot.TreeRequest, file *os.File) (*treeQuestion, error) {
 	answer := make(chan boot.TreeReply, 1)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.last++
-	id := c.last
-	c.waiting[id] = answer
-	req.ID = id
+	req.ID = c.last
+	c.waiting[req.ID] = answer
 	err := boot.SendPacket(c.control, req, file)
-	c.mu.Unlock()
+	if err == nil {
+		return &treeQuestion{req.ID, answer}, nil
+	}
+	delete(c.waiting, req.ID)
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil, errTreeGone
+	}
+	return nil, runtime.Errorf(runtime.ErrUnavailable, "send a request to the tree server: %w", err)
+}
+
+// await is the second part of ask.
+func (c *treeConn) await(asked *treeQuestion, limit time.Duration) (boot.TreeReply, error) {
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.waiting, id)
+		delete(c.waiting, asked.id)
 	}()
-	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		return boot.TreeReply{}, errTreeGone
-	}
-	if err != nil {
-		return boot.TreeReply{}, runtime.Errorf(runtime.ErrUnavailable, "send a request to the tree server: %w", err)
-	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	var reply boot.TreeReply
 	select {
-	case reply = <-answer:
+	case reply = <-asked.answer:
 	case <-timer.C:
 		return boot.TreeReply{}, runtime.Errorf(runtime.ErrUnavailable, "%w in %v", errNoAnswer, limit)
 	case <-c.over:
 		select {
-		case reply = <-answer: // its last
+		case reply = <-asked.answer: // its last
 		default:
 			return boot.TreeReply{}, errTreeGone
 		}

@@ -54,21 +54,24 @@ func serveTree(b *boot.Params, control *os.File) error {
 	if memory > 0 {
 		debug.SetMemoryLimit(memory)
 	}
-	policy, err := perm.Compile(b.Config.Permissions)
-	if err != nil {
-		return err
-	}
-	root, err := unix.Open(b.Config.CodebasePath, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("codebase %s: %w", b.Config.CodebasePath, err)
-	}
-	layer, err := openCopied(b, root)
-	if err != nil {
-		return err
-	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log)}
-	t.policy.Store(policy)
+	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), waiting: b.Spare != nil}
+	root := -1
+	var layer *copied
+	var err error
+	if !t.waiting {
+		policy, err := perm.Compile(b.Config.Permissions)
+		if err != nil {
+			return err
+		}
+		if root, err = openCodebase(b.Config.CodebasePath); err != nil {
+			return err
+		}
+		if layer, err = openCopied(b, root); err != nil {
+			return err
+		}
+		t.policy.Store(policy)
+	}
 	if layer != nil {
 		t.root, t.copied = root, layer
 		if err := t.layers().Fold(); err != nil {
@@ -94,8 +97,12 @@ func serveTree(b *boot.Params, control *os.File) error {
 		return err
 	}
 	step.Reached("mount received")
-	t.server, err = fusefs.Serve(context.Background(), device, &fusefs.Options{
-		Root: root, Rules: policy, Copy: layer.options(),
+	serve := fusefs.Serve
+	if t.waiting {
+		serve = fusefs.ServeBlank
+	}
+	t.server, err = serve(context.Background(), device, &fusefs.Options{
+		Root: root, Rules: t.policy.Load(), Copy: layer.options(),
 		Owner:  treeOwner(b),
 		Shown:  b.Config.MountPointOrDefault(),
 		Quota:  b.Config.Resources.Disk,
@@ -106,7 +113,7 @@ func serveTree(b *boot.Params, control *os.File) error {
 	if err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
-	if layer == nil {
+	if layer == nil && root >= 0 {
 		_ = unix.Close(root)
 	}
 	if err := boot.SendServing(control, nil); err != nil {
@@ -122,6 +129,39 @@ func serveTree(b *boot.Params, control *os.File) error {
 		os.Exit(0)
 	}()
 	t.server.Wait()
+	return nil
+}
+
+// openCodebase opens a codebase, which the caller closes.
+func openCodebase(path string) (fd int, err error) {
+	fd, err = unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("codebase %s: %w", path, err)
+	}
+	return fd, nil
+}
+
+// adopt serves the directory path by the rules in the file, for a spare.
+func (t *treeServer) adopt(path string, file *os.File) error {
+	rules, err := boot.ReadRules(file)
+	if err != nil {
+		return err
+	}
+	policy, err := perm.Compile(rules)
+	if err != nil {
+		return err
+	}
+	root, err := openCodebase(path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	if err := t.server.Give(root, policy); err != nil {
+		return fmt.Errorf("serve the tree: %w", err)
+	}
+	t.policy.Store(policy)
+	t.waiting = false
+	step.Reached("adopted")
 	return nil
 }
 

@@ -33,6 +33,7 @@ type treeServer struct {
 	root     int         // the codebase, if it is copied
 	copied   *copied     // nil: it is not
 	changing atomic.Bool // rules are being replaced
+	waiting  bool        // it has no codebase yet; serve's own
 
 	reviewing atomic.Bool // a review is in progress
 	reviews   sync.WaitGroup
@@ -48,6 +49,15 @@ func (t *treeServer) serve() {
 		var req boot.TreeRequest
 		if err != nil || json.Unmarshal(packet, &req) != nil {
 			req.Op = "nonsense"
+		}
+		if req.Op == boot.AskAdopt || t.waiting { // not in the background: the shim waits for it alone
+			err := runtime.Errorf(runtime.ErrConflict, "the tree server waits for a codebase, or has one")
+			if req.Op == boot.AskAdopt && t.waiting {
+				err = t.adopt(req.Path, file)
+			}
+			_ = file.Close() // nil is fine
+			t.reply(req.ID, nil, err)
+			continue
 		}
 		if req.Op == boot.AskRules && t.changing.CompareAndSwap(false, true) {
 			// In the background, since it takes time and serve must notice the shim's end.

@@ -76,6 +76,8 @@ type Params struct {
 	// Review says that the tree server serves no mount: it only answers requests until its control socket
 	// hangs up.
 	Review bool `json:"review,omitempty"`
+	// Spare says that the sandbox has no user yet; nil: it has.
+	Spare *Spare `json:"spare,omitempty"`
 	// Lost says that the record of whether the sandbox is in the engine was deleted.
 	Lost bool `json:"lost,omitempty"`
 }

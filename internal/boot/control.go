@@ -129,6 +129,8 @@ const (
 	AskStats = "stats" // return TreeStats
 	AskAudit = "audit" // flush the audit log
 	AskRules = "rules" // replace the rules by those in the descriptor
+	// AskAdopt: serve the directory TreeRequest.Path by the rules in the descriptor; once, for a spare.
+	AskAdopt = "adopt"
 	// AskDenials: return what was denied since TreeRequest.Since.
 	AskDenials = "denials"
 )
@@ -137,6 +139,7 @@ const (
 type TreeRequest struct {
 	ID    uint64 `json:"id"`
 	Op    string `json:"op"`
+	Path  string `json:"path,omitempty"`  // for adopt
 	Since int64  `json:"since,omitempty"` // for denials: so many are known already
 
 	Review *Review `json:"review,omitempty"`

@@ -37,6 +37,9 @@ func NewSocket(c *net.UnixConn) (*Socket, error) {
 	return &Socket{os.NewFile(uintptr(fd), "socket")}, nil
 }
 
+// SocketOf takes over the descriptor of a connected stream socket, which blocks. The caller closes the Socket.
+func SocketOf(fd int) *Socket { return &Socket{os.NewFile(uintptr(fd), "socket")} }
+
 func (s *Socket) Read(b []byte) (int, error) { return s.file.Read(b) }
 
 func (s *Socket) Write(b []byte) (int, error) { return s.file.Write(b) }

@@ -66,7 +66,8 @@ const maxEtcFile = 4 << 20
 // etcFiles returns the content of the files in /etc that are not the root's own. host
 // is what readHost has read.
 func etcFiles(kind rootKind, c *statedir.Config, host map[string]string) map[string]string {
-	files := maps.Clone(host)
+	files := map[string]string{}
+	maps.Copy(files, host)
 	switch none := c.Network == "" || c.Network == runtime.NetworkNone; {
 	case kind == storeImage && none:
 		files["nsswitch.conf"] = "hosts: files\n"
@@ -75,7 +76,7 @@ func etcFiles(kind rootKind, c *statedir.Config, host map[string]string) map[str
 	case kind == hostRoot || kind == ownRootfs:
 		files["nsswitch.conf"] = fmt.Sprintf(nsswitch, "files dns")
 	}
-	name := hostname(c)
+	name := Hostname(c)
 	files["passwd"] = fmt.Sprintf("root:x:0:0:root:/root:/bin/sh\n%s:x:%d:%d:%s:%s:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
 		c.User, c.UID, c.GID, c.User, Home(c))
 	files["group"] = fmt.Sprintf("root:x:0:\n%s:x:%d:\nnogroup:x:65534:\n", c.User, c.GID)
@@ -108,8 +109,8 @@ func resolvConf(network runtime.Network, host string) string {
 // Home returns the user's home directory inside.
 func Home(c *statedir.Config) string { return "/home/" + c.User }
 
-// hostname returns the sandbox's host name.
-func hostname(c *statedir.Config) string { return cmp.Or(c.Name, c.ID) }
+// Hostname returns the sandbox's host name.
+func Hostname(c *statedir.Config) string { return cmp.Or(c.Name, c.ID) }
 
 // readHost reads the host's files in /etc that a sandbox gets, and may read.
 func readHost(kind rootKind, c *statedir.Config) (map[string]string, error) {

@@ -18,8 +18,13 @@ func composeGit(b *boot.Params, spec *launch.Spec) error {
 	if err := os.Mkdir(spec.Git, 0o755); err != nil {
 		return err
 	}
-	for name, text := range gitFiles(b.Config.Git) {
-		if err := os.WriteFile(filepath.Join(spec.Git, name), []byte(text), 0o644); err != nil {
+	return writeGit(spec.Git, b.Config.Git)
+}
+
+// writeGit writes the files of git's configuration to a directory.
+func writeGit(dir string, g *runtime.GitConfig) error {
+	for name, text := range gitFiles(g) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}

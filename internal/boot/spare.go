@@ -1,0 +1,143 @@
+package boot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/statedir"
+)
+
+// A Spare is what a shim is started with beside its Params if its sandbox has no user yet.
+type Spare struct {
+	IdleMS int64 `json:"idleMs"` // how long it waits for one
+	// Offered is statedir.Box.Offered: the shim unlinks it before it ends for that.
+	Offered string `json:"offered"`
+}
+
+// On the socket of a spare, each client sends one SpareRequest, in one call and with its descriptors, and gets one
+// Report. After OpAdopt the connection goes on as one to a shim that is ready. There are no frames before: a spare can
+// be asked for nothing else.
+
+// The operations of a SpareRequest.
+const (
+	OpAdopt = AskAdopt // be the sandbox of Config
+	OpEnd   = "end"    // end, unless it is adopted
+)
+
+// A SpareRequest is what a spare is asked for.
+type SpareRequest struct {
+	Op string `json:"op"`
+	// Config is the sandbox's, for OpAdopt, without what only the tree server and the caller read: its rules are
+	// in a descriptor.
+	Config   *statedir.Config   `json:"config,omitempty"`
+	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
+}
+
+// The descriptors of OpAdopt, in this order.
+const (
+	SpareRules  = iota // of SealedFile
+	SpareConfig        // config.json, to sync it
+	SpareAlive         // hangs up when the caller ends; heeded if BoundToCaller
+	spareFiles
+)
+
+// AdoptLimit is how long a spare may take to answer OpAdopt, and to end.
+const AdoptLimit = 10 * time.Second
+
+// SendSpare sends a request with its descriptors. It does not block: a full socket is an error.
+func SendSpare(s *Socket, r *SpareRequest, files ...*os.File) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if len(b) > MaxPacket {
+		return errCut
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	n := 0
+	cerr := raw.Control(func(fd uintptr) {
+		n, err = unix.SendmsgN(int(fd), b, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
+	if err == nil && cerr == nil && n < len(b) {
+		err = errCut
+	}
+	return errors.Join(cerr, err)
+}
+
+// ReceiveSpare waits for a request. The caller closes the files, after an error too; some may be nil.
+func ReceiveSpare(s *Socket) (*SpareRequest, [spareFiles]*os.File, error) {
+	var files [spareFiles]*os.File
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return nil, files, err
+	}
+	buf, oob := make([]byte, MaxPacket), make([]byte, unix.CmsgSpace(4*int(spareFiles)))
+	var n, oobn int
+	cerr := raw.Read(func(fd uintptr) bool {
+		err = unix.EINTR
+		for errors.Is(err, unix.EINTR) {
+			n, oobn, _, _, err = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
+		}
+		return true
+	})
+	if err := errors.Join(cerr, err); err != nil {
+		return nil, files, err
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return nil, files, err
+	}
+	count := 0
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return nil, files, err
+		}
+		for _, fd := range fds { // the kernel drops those for which oob has no room
+			files[count] = os.NewFile(uintptr(fd), "received")
+			count++
+		}
+	}
+	r := new(SpareRequest)
+	if err := json.Unmarshal(buf[:n], r); err != nil {
+		return nil, files, fmt.Errorf("request to a spare: %w", err)
+	}
+	return r, files, nil
+}
+
+// AnswerSpare sends the answer to a request.
+func AnswerSpare(s *Socket, r Report) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = s.Write(b)
+	return err
+}
+
+// SpareAnswer waits for the answer to a request.
+func SpareAnswer(s *Socket) (Report, error) {
+	var r Report
+	buf := make([]byte, MaxPacket)
+	n, err := s.Read(buf)
+	if err == nil {
+		err = json.Unmarshal(buf[:n], &r)
+	}
+	return r, err
+}

@@ -1,0 +1,47 @@
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// SetHostname changes the host's name in the namespace of a process, which must be another than this process's. This
+// process needs CAP_SYS_ADMIN in the user namespace that owns it.
+func SetHostname(pid int, name string) error {
+	done := make(chan error)
+	go func() { // its thread ends with it
+		runtime.LockOSThread()
+		done <- setHostname(pid, name)
+	}()
+	if err := <-done; err != nil {
+		return fmt.Errorf("change the host's name of process %d: %w", pid, err)
+	}
+	return nil
+}
+
+func setHostname(pid int, name string) error {
+	theirs, err := os.Open(fmt.Sprintf("/proc/%d/ns/uts", pid))
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	ours, err := os.Stat("/proc/thread-self/ns/uts")
+	if err != nil {
+		return err
+	}
+	st, err := theirs.Stat()
+	if err != nil {
+		return err
+	}
+	if os.SameFile(ours, st) {
+		return errors.New("it is the host's")
+	}
+	if err := unix.Setns(int(theirs.Fd()), unix.CLONE_NEWUTS); err != nil {
+		return os.NewSyscallError("setns", err)
+	}
+	return os.NewSyscallError("sethostname", unix.Sethostname([]byte(name)))
+}

@@ -1,0 +1,179 @@
+package shim
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/inside"
+	"wolffia/internal/rootfs"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+)
+
+// A phase is how far a spare is.
+type phase int
+
+const (
+	spareWaits  phase = iota // for a user
+	spareAdopts              // one has asked
+	spareTaken               // it is a sandbox like others
+	spareEnds                // it takes no user any more
+)
+
+// A spare is what a shim is besides while its sandbox has no user. Its clients get no frame through to PID 1, so that
+// nothing runs inside. It is safe for concurrent use.
+type spare struct {
+	timer *time.Timer
+
+	mu    sync.Mutex
+	phase phase // guarded by mu
+}
+
+// to changes the phase, if it is from.
+func (p *spare) to(from, next phase) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.phase != from {
+		return false
+	}
+	p.phase = next
+	return true
+}
+
+// is returns the phase.
+func (p *spare) is() phase {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.phase
+}
+
+// unused reports whether the sandbox has no user, and so leaves no record of its end.
+func (s *shim) unused() bool { return s.spare != nil && s.spare.is() != spareTaken }
+
+// offer begins the time that a spare waits for a user.
+func (s *shim) offer() {
+	s.spare.timer = time.AfterFunc(time.Duration(s.boot.Spare.IdleMS)*time.Millisecond, func() {
+		if s.spare.to(spareWaits, spareEnds) {
+			s.retire()
+		}
+	})
+}
+
+// retire ends a spare that no one may take any more. Its directory stays if another process has claimed it, which then
+// starts the sandbox anew.
+func (s *shim) retire() {
+	s.withdraw()
+	s.end(statedir.Status{State: runtime.StateStopped}, 0)
+}
+
+// withdraw claims the spare, so that no one can take it.
+func (s *shim) withdraw() {
+	if unix.Unlink(s.boot.Spare.Offered) == nil {
+		s.spared.Store(true) // no one had
+	}
+}
+
+// welcome answers the one request that a client of a spare has. It reports whether the client goes on as one of a
+// sandbox: it is its user.
+func (s *shim) welcome(c *clientConn) bool {
+	req, files, err := boot.ReceiveSpare(c.conn)
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // nil, or closed before, is fine
+		}
+	}()
+	if err != nil {
+		return false
+	}
+	step.Reached("spare asked")
+	switch req.Op {
+	case boot.OpEnd:
+		if s.spare.to(spareWaits, spareEnds) {
+			s.retire()
+		} else if s.spare.is() != spareEnds {
+			err = runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user", s.boot.ID)
+		}
+		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)})
+		return false
+	case boot.OpAdopt:
+		if !s.spare.to(spareWaits, spareAdopts) {
+			_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user, or ends", s.boot.ID))})
+			return false
+		}
+		s.spare.timer.Stop()
+		if err := s.adopt(req, files[boot.SpareRules]); err != nil { // halfway: it is of no use to anyone
+			s.spare.to(spareAdopts, spareEnds)
+			s.spare.to(spareTaken, spareEnds)
+			_ = os.Remove(statedir.Socket(s.boot.Run))
+			_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)})
+			s.retire()
+			return false
+		}
+		_ = boot.AnswerSpare(c.conn, boot.Report{Ready: true, Version: s.version})
+		step.Reached("ready")
+		config, alive := files[boot.SpareConfig], files[boot.SpareAlive]
+		files[boot.SpareConfig], files[boot.SpareAlive] = nil, nil
+		s.settle(req.Config.BoundToCaller, config, alive)
+		return true
+	}
+	_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrUnsupported, "a spare does not know the request %q", req.Op))})
+	return false
+}
+
+// adopt makes the spare the sandbox of a request, whose rules are in a file.
+func (s *shim) adopt(req *boot.SpareRequest, rules *os.File) error {
+	b := s.boot
+	if req.Config == nil || req.Config.ID != b.ID {
+		return runtime.Errorf(runtime.ErrInvalid, "the request is not for sandbox %s", b.ID)
+	}
+	// The caller has compared them. A mistake there must not give a sandbox what it was not to have.
+	if want, has := statedir.Shape(req.Config, b.OwnKernel), statedir.Shape(&b.Config, b.OwnKernel); want == "" || want != has {
+		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for another configuration: its shape is %q, and %q is asked for", b.ID, has, want)
+	}
+	step.Reached("adopt: begun")
+	asked, err := s.tree.send(boot.TreeRequest{Op: boot.AskAdopt, Path: req.Config.CodebasePath}, rules)
+	if err != nil {
+		return err
+	}
+	own := s.become(req) // meanwhile
+	_, err = s.tree.await(asked, boot.AdoptLimit)
+	if err := errors.Join(own, err); err != nil {
+		return err
+	}
+	step.Reached("adopt: tree there")
+	// From here on a client that finds the socket is one of the sandbox.
+	s.spare.to(spareAdopts, spareTaken)
+	if err := os.Rename(statedir.SpareSocket(b.Run), statedir.Socket(b.Run)); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "put the sandbox's socket in its place: %w", err)
+	}
+	step.Reached("socket in place")
+	return nil
+}
+
+// become does what is the shim's own part of an adoption.
+func (s *shim) become(req *boot.SpareRequest) error {
+	c := req.Config
+	if err := rootfs.Become(s.boot, c); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if c.Name != s.boot.Config.Name {
+		if err := inside.SetHostname(initOf(s.inst.PID), rootfs.Hostname(c)); err != nil {
+			return runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+	}
+	if c.Network == runtime.NetworkFiltered {
+		if err := s.egress.set(c.Egress); err != nil {
+			return err
+		}
+	}
+	if err := s.life.begin(req.Lifetime); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return nil
+}
