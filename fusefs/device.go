@@ -42,7 +42,7 @@ type device struct {
 	// blank answers a message for a tree without a root; ok is false if the tree has one. The
 	// caller holds rulesMu.
 	blank func(b *buffers) (size int, ok bool)
-	limit   int  // of running
+	limit int // of running
 
 	handlers sync.WaitGroup
 	running  atomic.Int32 // handler goroutines

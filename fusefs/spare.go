@@ -78,4 +78,3 @@ func (t *tree) blank(b *buffers) (size int, ok bool) {
 	out.Length = uint32(size)
 	return size, true
 }
-

@@ -236,4 +236,3 @@ func (b *Box) tryAll() (release func(), err error) {
 		settled()
 	}, nil
 }
-
