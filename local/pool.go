@@ -79,8 +79,7 @@ func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig
 		return nil, err
 	}
 	r := &poolRecord{Config: template.SandboxConfig, Spares: opts.Spares, IdleMS: opts.IdleTimeout.Milliseconds(), StartedAt: time.Now().UnixMilli()}
-	r.Config.ID, r.Config.Name, r.Config.Labels, r.Config.Env, r.Config.Permissions = "", "", nil, nil, nil
-	r.Config.BoundToCaller, r.Config.TTL, r.Config.IdleTimeout = false, 0, 0
+	r.Config.CodebasePath = "" // any
 	if err = d.renew(shape); err == nil {
 		err = d.write(shape, r)
 	}

@@ -102,7 +102,7 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, i
 	}
 	defer release()
 	s.tidy(ctx) // takers do not
-	box, err := s.dir.CreateSpare(&statedir.SpareRecord{Config: c, Shape: shape, Since: c.CreatedAt, Idle: idle.Milliseconds()})
+	box, lock, err := s.dir.CreateSpare(&statedir.SpareRecord{Config: c, Shape: shape, Since: c.CreatedAt, Idle: idle.Milliseconds()})
 	if err != nil {
 		return "", err
 	}
@@ -112,10 +112,6 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, i
 			err = errors.Join(err, rerr)
 		}
 	}()
-	lock, err := box.TryLock()
-	if err != nil {
-		return "", err
-	}
 	step.Reached("spare: lock taken")
 	if err := s.launch(ctx, box, &c, lock, &boot.Spare{IdleMS: idle.Milliseconds(), Offered: box.Offered(shape)}); err != nil {
 		return "", err

@@ -39,20 +39,27 @@ func (d *Dir) index(shape string) string { return filepath.Join(d.path, sparesDi
 // spare: one process succeeds.
 func (b *Box) Offered(shape string) string { return filepath.Join(b.dir.index(shape), b.id) }
 
-// CreateSpare makes the directory of a spare. After an error nothing is left of it.
-func (d *Dir) CreateSpare(r *SpareRecord) (*Box, error) {
+// CreateSpare makes the directory of a spare, with its lock: without, the directory is half made, and
+// another process may remove it. After an error nothing is left of it.
+func (d *Dir) CreateSpare(r *SpareRecord) (*Box, *Lock, error) {
 	unlock, err := d.lock()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer unlock()
 	b := d.Box(r.Config.ID)
 	step.Reached("spare: lock taken")
-	err = d.make(b, &r.Config, nil, func() error { return statefile.Write(filepath.Join(b.path, spareFile), r) })
+	var lock *Lock
+	err = d.make(b, &r.Config, nil,
+		func() error { return statefile.Write(filepath.Join(b.path, spareFile), r) },
+		func() (err error) {
+			lock, err = b.TryLock()
+			return err
+		})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return b, nil
+	return b, lock, nil
 }
 
 // Offer lets others claim a spare. A spare that is claimed is not offered again.
