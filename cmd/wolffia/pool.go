@@ -88,6 +88,9 @@ no command took one.`,
 			if opts.Spares < 1 || opts.Spares > local.MaxSpares {
 				return runtime.Errorf(runtime.ErrInvalid, "--%s %d: it must be 1 to %d", sparesFlag, opts.Spares, local.MaxSpares)
 			}
+			if box.noCodebase {
+				return runtime.Errorf(runtime.ErrUnsupported, "--no-codebase: only sandboxes with a codebase can be started ahead")
+			}
 			rt, err := a.open(box.runtime)
 			if err != nil {
 				return err

@@ -179,6 +179,11 @@ func pack(ts *testscript.TestScript, neg bool, args []string) {
 // destroyAll ends what a script has left, which one that fails does.
 func destroyAll(t *testing.T, env *testscript.Env) {
 	state := env.Getenv("WOLFFIA_STATE_DIR")
+	if _, err := os.Stat(filepath.Join(state, "pools")); err == nil {
+		if out, err := exec.CommandContext(context.Background(), env.Getenv("WOLFFIA"), "--state-dir", state, "pool", "stop", "--all").CombinedOutput(); err != nil {
+			t.Logf("end the pools that a script has left: %v: %s", err, out)
+		}
+	}
 	left, err := filepath.Glob(filepath.Join(state, "sandboxes", "*"))
 	if err != nil || len(left) == 0 {
 		return
