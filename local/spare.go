@@ -191,7 +191,7 @@ func (s *sandboxes) take(c *statedir.Config, limits *limiting) (*runtime.Sandbox
 	if s.took != nil {
 		s.took(shape)
 	}
-	return describe(box, c, box.State)
+	return describe(box, c, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
 }
 
 // startSpared starts a sandbox that was a spare. It reports whether it did: if not, the spare is gone, or there was

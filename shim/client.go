@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
 	"wolffia/internal/step"
@@ -38,23 +40,23 @@ type clientConn struct {
 // descriptor or no memory for it.
 const acceptPause = 20 * time.Millisecond
 
-// accept serves clients until the process ends.
-func (s *shim) accept(l *net.UnixListener) {
+// accept serves clients until the process ends, or the socket is shut down. It waits in a thread of its own, as clients' sockets do: see
+// [boot.Socket].
+func (s *shim) accept(l *os.File) {
+	fd := int(l.Fd())
 	for {
-		conn, err := l.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
+		conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
+		switch {
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
+			continue
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EBADF): // it is shut down
 			return
-		}
-		if err != nil {
+		case err != nil:
 			time.Sleep(acceptPause)
 			continue
 		}
-		sock, err := boot.NewSocket(conn)
-		if err != nil {
-			continue // no descriptor is left; the client's connection is closed
-		}
 		step.Reached("client there")
-		s.attach(sock, false)
+		s.attach(boot.SocketOf(conn), false)
 	}
 }
 

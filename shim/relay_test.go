@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -42,7 +44,11 @@ func lie(t *testing.T) (*liar, *client.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.accept(l)
+	listener, err := l.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.accept(listener)
 	sock, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +56,8 @@ func lie(t *testing.T) (*liar, *client.Conn) {
 	conn := client.New(sock)
 	t.Cleanup(func() {
 		_ = conn.Close()
-		_ = l.Close()
+		_ = unix.Shutdown(int(listener.Fd()), unix.SHUT_RD) // ends accept
+		_ = errors.Join(listener.Close(), l.Close())
 		_ = guestOut.Close()
 		_ = guestIn.Close()
 	})

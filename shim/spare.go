@@ -56,8 +56,12 @@ func (p *spare) is() phase {
 // unused reports whether the sandbox has no user, and so leaves no record of its end.
 func (s *shim) unused() bool { return s.spare != nil && s.spare.is() != spareTaken }
 
+// spareThreads is how many threads an adoption and a first command use beside those that wait already.
+const spareThreads = 4
+
 // offer begins the time that a spare waits for a user.
 func (s *shim) offer() {
+	boot.Threads(spareThreads)
 	s.spare.timer = time.AfterFunc(time.Duration(s.boot.Spare.IdleMS)*time.Millisecond, func() {
 		if s.spare.to(spareWaits, spareEnds) {
 			s.retire()

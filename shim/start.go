@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -109,7 +108,7 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 
 // connect waits for the tree server and PID 1, and returns the shim's socket, which is
 // in its place.
-func (s *shim) connect() (*net.UnixListener, error) {
+func (s *shim) connect() (*os.File, error) {
 	b := s.boot
 	if b.Config.Serves() {
 		// PID 1 starts meanwhile. A process that uses the mount waits for the server.
@@ -186,19 +185,26 @@ func (s *shim) live() error {
 	return nil
 }
 
-// listen makes the shim's socket. A socket's address has room for 107 bytes, and a path
+// listen makes the shim's socket, which blocks. A socket's address has room for 107 bytes, and a path
 // may be longer: hence the descriptor of its directory (unix(7)).
-func listen(run string) (*net.UnixListener, error) {
-	dir, err := os.OpenFile(run, unix.O_PATH|unix.O_DIRECTORY, 0)
+func listen(run string) (*os.File, error) {
+	dir, err := unix.Open(run, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
-	name := filepath.Base(statedir.SocketComing(run))
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)})
+	defer unix.Close(dir)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "listen: %w", err)
+		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // it is renamed, and the descriptor closed
+	l := os.NewFile(uintptr(fd), "socket")
+	name := filepath.Base(statedir.SocketComing(run))
+	err = unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir, name)})
+	if err == nil {
+		err = unix.Listen(fd, unix.SOMAXCONN)
+	}
+	if err != nil {
+		return nil, errors.Join(runtime.Errorf(runtime.ErrUnavailable, "listen: %w", err), l.Close())
+	}
 	return l, nil
 }

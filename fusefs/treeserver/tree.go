@@ -116,6 +116,9 @@ func serveTree(b *boot.Params, control *os.File) error {
 	if layer == nil && root >= 0 {
 		_ = unix.Close(root)
 	}
+	if t.waiting {
+		boot.Threads(fusefs.Readers)
+	}
 	if err := boot.SendServing(control, nil); err != nil {
 		return fmt.Errorf("report to the shim: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +47,22 @@ const (
 	SpareAlive         // hangs up when the caller ends; heeded if BoundToCaller
 	spareFiles
 )
+
+// Threads makes sure that n goroutines can block in the kernel without that the process has to start a thread: a spare
+// does it ahead.
+func Threads(n int) {
+	var there, over sync.WaitGroup
+	there.Add(n)
+	for range n {
+		over.Go(func() { // ends when each has a thread
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			there.Done()
+			there.Wait()
+		})
+	}
+	over.Wait()
+}
 
 // AdoptLimit is how long a spare may take to answer OpAdopt, and to end.
 const AdoptLimit = 10 * time.Second

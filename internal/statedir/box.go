@@ -183,14 +183,14 @@ func (b *Box) Stamp() Stamp {
 // OpenConfig opens the configuration for a shim that has no access to it, and has to
 // sync it. ErrNotFound: the sandbox does not exist. The caller closes the file.
 func (b *Box) OpenConfig() (*os.File, error) {
-	f, err := os.Open(b.ConfigFile())
+	fd, err := unix.Open(b.ConfigFile(), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0) // package os asks the poller first
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	case err != nil:
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s: %w", b.id, err)
 	}
-	return f, nil
+	return os.NewFile(uintptr(fd), b.ConfigFile()), nil
 }
 
 // SetStatus records how the sandbox ended. The shim calls it before it removes its

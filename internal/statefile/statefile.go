@@ -86,12 +86,18 @@ func replace(path string, b []byte, durable bool) error {
 // which is an error. After an error the file does not exist.
 func Create(path string, b []byte) error { return create(path, b, false) }
 
+// create opens the file without package os, which asks the poller first: it is on the way of each start.
 func create(path string, b []byte, durable bool) error {
-	_ = unix.Unlink(path) // what a killed process has left; to open a FIFO could block
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_CLOEXEC
+	fd, err := open(path, flags)
+	if errors.Is(err, unix.EEXIST) {
+		_ = unix.Unlink(path) // what a killed process has left; to open a FIFO could block
+		fd, err = open(path, flags)
 	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
 	if _, err = f.Write(b); err == nil && durable {
 		err = f.Sync()
 	}
@@ -99,6 +105,16 @@ func create(path string, b []byte, durable bool) error {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
+}
+
+// open is open(2), again if a signal interrupts it.
+func open(path string, flags int) (fd int, err error) {
+	for {
+		fd, err = unix.Open(path, flags, 0o600)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
 }
 
 // Sync writes a file, or the names in a directory, to the disk (fsync(2)).
