@@ -1,13 +1,27 @@
 package local_test
 
 import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/statedir"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/wire"
+	"wolffia/wire/client"
 )
 
 // spared returns a runtime with n spares for the empty configuration.
@@ -15,6 +29,15 @@ func spared(t *testing.T, n int, idle time.Duration) (rt *local.Runtime, state, 
 	t.Helper()
 	testenv.Unprivileged(t)
 	rt, state, codebase = newRuntime(t)
+	t.Cleanup(func() {
+		left, err := rt.Spares()
+		for _, s := range left {
+			err = errors.Join(err, rt.EndSpare(context.Background(), s.ID))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	for range n {
 		id, err := rt.StartSpare(t.Context(), &runtime.SandboxConfig{}, idle)
 		if err != nil {
@@ -51,5 +74,365 @@ func TestSpareIsTaken(t *testing.T) {
 	}
 	if out, code := sh(t, rt, s.ID, "ls; cat a; echo $E; pwd; hostname"); out != "a\ncontent\ne\n/workspace\n"+s.ID+"\n" || code != 0 {
 		t.Errorf("%q, %d", out, code)
+	}
+}
+
+// given returns a configuration of the empty one's shape.
+func given(codebase string) *runtime.SandboxConfig {
+	return &runtime.SandboxConfig{CodebasePath: codebase, Permissions: everything(perm.Write)}
+}
+
+// launched makes a sandbox and starts it.
+func launched(t *testing.T, rt *local.Runtime, c *runtime.SandboxConfig) *runtime.Sandbox {
+	t.Helper()
+	s, err := rt.Create(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A spare is the sandbox of one of many who ask at once; the others start theirs. None fails.
+func TestSpareIsUsedOnce(t *testing.T) {
+	rt, _, codebase, ids := spared(t, 2, time.Hour)
+	const takers = 6
+	got := make(chan string, takers)
+	var all sync.WaitGroup
+	for range takers {
+		all.Go(func() {
+			s, err := rt.Create(t.Context(), given(codebase))
+			if err == nil {
+				err = rt.Start(t.Context(), s.ID)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got <- s.ID
+		})
+	}
+	all.Wait()
+	close(got)
+	seen := map[string]int{}
+	for id := range got {
+		seen[id]++
+		if out, code := sh(t, rt, id, "pwd"); out != "/workspace\n" || code != 0 {
+			t.Errorf("%q, %d", out, code)
+		}
+	}
+	for _, id := range ids {
+		if seen[id] != 1 {
+			t.Errorf("spare %s is %d sandboxes", id, seen[id])
+		}
+	}
+	if len(seen) != takers {
+		t.Errorf("%d sandboxes of %d have ids of their own", len(seen), takers)
+	}
+	if left, err := rt.Spares(); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// Configurations of another shape do not get a spare, nor does one with an id of its own.
+func TestSpareOfAnotherShape(t *testing.T) {
+	rt, _, codebase, ids := spared(t, 1, time.Hour)
+	for name, change := range map[string]func(*runtime.SandboxConfig){
+		"place": func(c *runtime.SandboxConfig) { c.MountPoint = "/elsewhere" },
+		"git":   func(c *runtime.SandboxConfig) { c.Git = new(runtime.GitConfig) },
+		"id":    func(c *runtime.SandboxConfig) { c.ID = runtime.NewID() },
+		"cow":   func(c *runtime.SandboxConfig) { c.CopyOnWrite = true },
+		"mount": func(c *runtime.SandboxConfig) { c.Mounts = []runtime.Mount{{Source: codebase, Target: "/mnt/x"}} },
+		"limit": func(c *runtime.SandboxConfig) { c.Resources.Disk = 1 << 30 },
+		"none":  func(c *runtime.SandboxConfig) { c.CodebasePath, c.Permissions = "", nil },
+	} {
+		c := given(codebase)
+		change(c)
+		s, err := rt.Create(t.Context(), c)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if s.ID == ids[0] {
+			t.Errorf("%s: it got the spare", name)
+		}
+	}
+	if left, err := rt.Spares(); err != nil || len(left) != 1 || left[0].ID != ids[0] || left[0].Runtime != "bwrap" || left[0].Left <= 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if err := rt.EndSpare(t.Context(), ids[0]); err != nil {
+		t.Error(err)
+	}
+}
+
+// The shim itself refuses to be a sandbox of another shape, whoever asks, and then ends: it is of no use to anyone.
+func TestSpareRefusesAnotherShape(t *testing.T) {
+	rt, _, codebase, ids := spared(t, 2, time.Hour)
+	for i, change := range []func(*statedir.Config){
+		func(c *statedir.Config) { c.Network = runtime.NetworkHost },
+		func(c *statedir.Config) { c.ID = ids[0] }, // of the other
+	} {
+		box := rt.BoxOf(ids[i])
+		r, err := box.Spare()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := r.Config
+		c.CodebasePath = codebase
+		change(&c)
+		if err := local.AskSpare(box, &boot.SpareRequest{Op: boot.OpAdopt, Config: &c}); runtime.Class(err) != runtime.ErrInvalid {
+			t.Errorf("%d: %v", i, err)
+		}
+		if err := box.WaitUnlocked(t.Context(), limit); err != nil {
+			t.Error(err)
+		}
+	}
+	if all, err := rt.Spares(); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// Before it is given to someone, a spare does nothing for those who find its socket.
+func TestSpareRunsNothing(t *testing.T) {
+	rt, _, _, ids := spared(t, 1, time.Hour)
+	box := rt.BoxOf(ids[0])
+	l, err := net.Dial("unix", statedir.SpareSocket(box.Run()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := client.New(l)
+	defer conn.Close()
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"true"}, Dir: "/"}})
+	if err == nil {
+		_, err = p.Wait(t.Context())
+	}
+	if err == nil {
+		t.Error("a process has run in a spare")
+	}
+	if _, err := rt.Exec(t.Context(), ids[0], &runtime.ExecRequest{Command: []string{"true"}}); runtime.Class(err) != runtime.ErrNotFound {
+		t.Errorf("%v", err)
+	}
+	if err := local.AskSpare(box, &boot.SpareRequest{Op: "nonsense"}); runtime.Class(err) != runtime.ErrUnsupported {
+		t.Errorf("%v", err)
+	}
+	if err := rt.EndSpare(t.Context(), ids[0]); err != nil {
+		t.Error(err)
+	}
+}
+
+// A sandbox whose spare is gone before its start is started as others.
+func TestSpareIsGoneBeforeTheStart(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, box *statedir.Box) error{
+		"killed": func(_ *testing.T, box *statedir.Box) error { return box.Shim().Kill(limit) },
+		"ended": func(t *testing.T, box *statedir.Box) error {
+			return errors.Join(local.AskSpare(box, &boot.SpareRequest{Op: boot.OpEnd}), box.WaitUnlocked(t.Context(), limit))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt, _, codebase, ids := spared(t, 1, time.Hour)
+			s, err := rt.Create(t.Context(), given(codebase))
+			if err != nil || s.ID != ids[0] {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			if err := end(t, rt.BoxOf(s.ID)); err != nil {
+				t.Fatal(err)
+			}
+			if s, err = rt.Get(t.Context(), s.ID); err != nil || s.State != runtime.StateCreated {
+				t.Errorf("%+v, %v", s, err)
+			}
+			if err := rt.Start(t.Context(), s.ID); err != nil {
+				t.Fatal(err)
+			}
+			if out, code := sh(t, rt, s.ID, "echo made > f"); code != 0 {
+				t.Errorf("%q", out)
+			}
+		})
+	}
+}
+
+// A spare ends when its time is over, and nothing is left of it; one that was claimed leaves its sandbox as it is.
+func TestSpareWaitsForSoLong(t *testing.T) {
+	rt, state, codebase, ids := spared(t, 1, time.Millisecond)
+	if err := rt.BoxOf(ids[0]).WaitUnlocked(t.Context(), limit); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	s, err := rt.Create(t.Context(), given(codebase))
+	if err != nil || s.ID == ids[0] {
+		t.Errorf("%+v, %v", s, err)
+	}
+
+	id, err := rt.StartSpare(t.Context(), &runtime.SandboxConfig{}, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err = rt.Create(t.Context(), given(codebase))
+	if err != nil || s.ID != id {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if err := rt.BoxOf(id).WaitUnlocked(t.Context(), limit); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = rt.Get(t.Context(), id); err != nil || s.State != runtime.StateCreated {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// What is done to a sandbox between Create and Start counts, though its spare runs by then.
+func TestSpareBeforeTheStart(t *testing.T) {
+	rt, _, codebase, ids := spared(t, 3, time.Hour)
+	write(t, codebase, "a", "content\n")
+	var all []string
+	for range ids {
+		s, err := rt.Create(t.Context(), given(codebase))
+		if err != nil || !slices.Contains(ids, s.ID) {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		all = append(all, s.ID)
+	}
+	if err := rt.SetPermissions(t.Context(), all[0], everything(perm.Read)); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := sh(t, rt, all[0], "cat a; echo more >> a"); code == 0 || !strings.HasPrefix(out, "content\n") {
+		t.Errorf("%q, %d", out, code)
+	}
+	if err := rt.Stop(t.Context(), all[1]); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := rt.Get(t.Context(), all[1]); err != nil || s.State != runtime.StateCreated {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := rt.Destroy(t.Context(), all[2]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Get(t.Context(), all[2]); runtime.Class(err) != runtime.ErrNotFound {
+		t.Error(err)
+	}
+}
+
+// What is left of spares whose processes were killed is removed, those that live stay.
+func TestDeadSparesAreRemoved(t *testing.T) {
+	rt, state, codebase, ids := spared(t, 2, time.Hour)
+	box := rt.BoxOf(ids[0])
+	if err := errors.Join(box.Shim().Kill(limit), box.WaitUnlocked(t.Context(), limit)); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := rt.Spares(); err != nil || len(all) != 1 || all[0].ID != ids[1] {
+		t.Errorf("%v, %v", all, err)
+	}
+	rt.Tidy(t.Context())
+	left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
+	if err != nil || len(left) != 1 || left[0].Name() != ids[1] {
+		t.Errorf("%v, %v", left, err)
+	}
+	if s := launched(t, rt, given(codebase)); s.ID != ids[1] {
+		t.Errorf("%s is not the spare", s.ID)
+	}
+}
+
+// A sandbox that was a spare is as any other: what its processes see, and what is recorded of it.
+func TestSpareIsAsOthers(t *testing.T) {
+	rt, _, codebase, ids := spared(t, 0, time.Hour)
+	write(t, codebase, "a", "content\n")
+	write(t, codebase, "secret", "content\n")
+	config := func(name string) *runtime.SandboxConfig {
+		c := given(codebase)
+		c.Name, c.Env, c.Cwd = name, map[string]string{"E": "e"}, "/tmp"
+		c.Git = &runtime.GitConfig{Config: "[user]\n\tname = " + "Ann\n", Ignore: "*.o\n"}
+		c.Permissions = append(c.Permissions, perm.Rule{Pattern: "secret", Level: perm.None}, perm.Rule{Pattern: "a", Level: perm.Read})
+		c.TTL = time.Hour
+		return c
+	}
+	template := &runtime.SandboxConfig{Git: &runtime.GitConfig{Config: "[user]\n\tname = Nobody\n", Ignore: "x\n"}}
+	cold := launched(t, rt, config("cold"))
+	id, err := rt.StartSpare(t.Context(), template, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	warm := launched(t, rt, config("warm"))
+	if warm.ID != id {
+		t.Fatalf("%s is not the spare %s; %v", warm.ID, id, ids)
+	}
+	if _, err := rt.Create(t.Context(), config("warm")); runtime.Class(err) != runtime.ErrExists {
+		t.Errorf("the name is not taken: %v", err)
+	}
+	// Numbers of mounts, devices and processes are the kernel's.
+	const look = `env | sort; pwd; hostname; cat /etc/hostname /etc/hosts /etc/passwd; id; ulimit -a
+cat $GIT_CONFIG_SYSTEM /run/wolffia/git/ignore
+cut -d' ' -f4- /proc/self/mountinfo | sed 's/fd=[0-9]*//; s/[0-9a-z]\{12\}//g; s/^[^ ]*TestSpare[^ ]* //'
+stat -c '%N %A %U %G %t,%T' / /* /workspace/* /run/* /dev/* /etc/*
+stat -c '%i %a %u %g %F' /workspace /workspace/a; stat -f -c '%T %s' /workspace
+cat /workspace/secret; echo x >> /workspace/a; ls /proc | grep -c '^[0-9]'; cat /proc/self/status | grep -E '^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Umask)'
+ls /proc/1/fd 2>&1 | wc -l; cat /proc/self/oom_score_adj /proc/self/cgroup; nice`
+	var seen []string
+	for _, s := range []*runtime.Sandbox{cold, warm} {
+		out, _ := sh(t, rt, s.ID, look)
+		seen = append(seen, strings.ReplaceAll(out, s.Name, "NAME"))
+	}
+	if diff := cmp.Diff(seen[0], seen[1]); diff != "" {
+		t.Errorf("inside, -cold +warm: %s", diff)
+	}
+	var details [2]*local.Details
+	for i, s := range []*runtime.Sandbox{cold, warm} {
+		if details[i], err = rt.Inspect(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		if d := details[i]; d.Tree == nil || !d.Tree.Current || d.Version == "" || d.ExpiresAt.Sub(d.CreatedAt).Round(time.Minute) != time.Hour {
+			t.Errorf("%+v", d)
+		}
+		d := details[i]
+		d.Tree, d.ID, d.Name, d.CreatedAt, d.ExpiresAt = nil, "", "", time.Time{}, time.Time{}
+		d.Config.ID, d.Config.Name = "", ""
+	}
+	if diff := cmp.Diff(details[0], details[1]); diff != "" {
+		t.Errorf("inspect, -cold +warm: %s", diff)
+	}
+	if err := rt.SetPermissions(t.Context(), warm.ID, everything(perm.Read)); err != nil {
+		t.Error(err)
+	}
+	if out, code := sh(t, rt, warm.ID, "cat /workspace/secret; touch /workspace/new"); code == 0 || !strings.HasPrefix(out, "content\n") {
+		t.Errorf("by new rules: %q", out)
+	}
+}
+
+// A sandbox that was a spare ends with the caller that it is bound to, and by its lifetime.
+func TestSpareEndsWithItsCaller(t *testing.T) {
+	rt, _, codebase, ids := spared(t, 2, time.Hour)
+	c := given(codebase)
+	c.BoundToCaller = true
+	s := launched(t, rt, c)
+	if !slices.Contains(ids, s.ID) {
+		t.Fatal(s.ID)
+	}
+	c = given(codebase)
+	c.IdleTimeout = runtime.MinLifetime
+	idle := launched(t, rt, c)
+	if err := rt.BoxOf(idle.ID).WaitUnlocked(t.Context(), limit); err != nil {
+		t.Error(err)
+	}
+	if err := rt.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.BoxOf(s.ID).WaitUnlocked(t.Context(), limit); err != nil {
+		t.Error(err)
+	}
+	if all, err := rt.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// Root starts no sandbox ahead: what is in run/ is another user's.
+func TestNoSparesForRoot(t *testing.T) {
+	testenv.Root(t)
+	rt, _, _ := newRuntime(t)
+	if _, err := rt.StartSpare(t.Context(), &runtime.SandboxConfig{}, time.Hour); runtime.Class(err) != runtime.ErrUnsupported {
+		t.Error(err)
 	}
 }
