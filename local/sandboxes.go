@@ -58,10 +58,12 @@ func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (
 		return nil, err
 	}
 	defer release()
-	if config.ID == "" {
-		if sandbox, err := s.take(c, limits); sandbox != nil || err != nil {
-			return sandbox, err
-		}
+	take := func() (*runtime.Sandbox, error) { return s.take(c, limits) }
+	if config.ID != "" {
+		take = func() (*runtime.Sandbox, error) { return s.takeReserved(ctx, c, limits) }
+	}
+	if sandbox, err := take(); sandbox != nil || err != nil {
+		return sandbox, err
 	}
 	if err := s.checkPrograms(c); err != nil {
 		return nil, err

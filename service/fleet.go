@@ -72,6 +72,8 @@ type FleetOptions struct {
 	// its image; nil means an empty one on that image. Create passes on its ctx, and the
 	// error. It is called concurrently.
 	Configure func(ctx context.Context, params *FleetParams) (*runtime.SandboxConfig, error)
+	// NewID returns the id of a new sandbox; nil means [runtime.NewID]. It is called concurrently.
+	NewID func(params *FleetParams) string
 	// Chosen says that Configure applies Codebase, Runtime, Preset and Rules of params, or
 	// refuses them. Without it Create refuses them.
 	Chosen bool
@@ -219,6 +221,9 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 	}
 	f.sweep(ctx)
 	id := runtime.NewID()
+	if f.opts.NewID != nil {
+		id = f.opts.NewID(params)
+	}
 	f.begin(id)
 	defer f.end(id)
 	begin := time.Now()

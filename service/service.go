@@ -40,6 +40,9 @@ type ServiceOptions struct {
 	TTL, IdleTimeout time.Duration
 	// Meter counts; nil counts nothing.
 	Meter *Meter
+	// NewID returns the id of a new sandbox, whose options may be nil; nil means [runtime.NewID]. It
+	// is called concurrently.
+	NewID func(more *CreateOptions) string
 	// Fleet, over the same runtime as the driver, is what [Service.Inside] and [Service.Review] work with;
 	// nil: those are [runtime.ErrUnsupported]. All calls about a sandbox also take one of the
 	// Fleet that is the owner's.
@@ -187,6 +190,9 @@ func (s *Service) exists(ctx context.Context, id string) bool {
 // it is reserved, so that the next service destroys what a crash leaves.
 func (s *Service) provision(ctx context.Context, o registry.Owner, more *CreateOptions) (_ registry.Metadata, err error) {
 	id := runtime.NewID()
+	if s.opts.NewID != nil {
+		id = s.opts.NewID(more)
+	}
 	m := registry.Metadata{SandboxID: id, ContainerName: id, Owner: o, CreatedAt: time.Now().UnixMilli(), GitConfigured: more.gitConfig() != nil}
 	var conflict *registry.ConflictError
 	if err = s.registry.Reserve(m); errors.As(err, &conflict) {

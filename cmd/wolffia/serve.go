@@ -107,10 +107,6 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	if err := where.choices.resolve(); err != nil {
 		return err
 	}
-	warm, err := a.warmPool(ctx, rt, template, where.warm, log)
-	if err != nil {
-		return err
-	}
 	at, err := newSite(where, rt.StateDir(), where.choices.shown(template))
 	if err != nil {
 		return err
@@ -124,8 +120,13 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
 	}
 	meter := new(service.Meter)
+	warm, err := a.warmPool(ctx, rt, template, box.image, where.warm, log)
+	if err != nil {
+		return err
+	}
 	fleet := service.NewFleet(rt, &service.FleetOptions{
-		Log: log, Meter: meter, Configure: a.fleetTemplate(box, &where.choices, null), Chosen: true, Roots: where.choices.volumes,
+		NewID: warm.fleetID,
+		Log:   log, Meter: meter, Configure: a.fleetTemplate(box, &where.choices, null), Chosen: true, Roots: where.choices.volumes,
 		MayReach: box.mayReach, AllowApply: where.apply,
 		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
 			d, err := rt.Inspect(ctx, id)
@@ -136,7 +137,7 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 		},
 	})
 	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null), MayReach: box.mayReach}),
-		rt.StateDir(), &service.ServiceOptions{Log: log, Meter: meter, Fleet: fleet})
+		rt.StateDir(), &service.ServiceOptions{NewID: warm.ownerID, Log: log, Meter: meter, Fleet: fleet})
 	if err != nil {
 		return err
 	}

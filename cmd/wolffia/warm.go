@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -13,13 +14,14 @@ import (
 type warmPool struct {
 	rt       *local.Runtime
 	template *runtime.SandboxConfig
+	image    string // as requests name it
 	spares   int
 	shape    string
 	log      *slog.Logger
 }
 
 // warmPool returns the pool of a service for sandboxes like template; nil if it is to have none.
-func (a *app) warmPool(ctx context.Context, rt *local.Runtime, template *runtime.SandboxConfig, spares int, log *slog.Logger) (*warmPool, error) {
+func (a *app) warmPool(ctx context.Context, rt *local.Runtime, template *runtime.SandboxConfig, image string, spares int, log *slog.Logger) (*warmPool, error) {
 	if spares == 0 {
 		return nil, nil
 	}
@@ -30,7 +32,7 @@ func (a *app) warmPool(ctx context.Context, rt *local.Runtime, template *runtime
 	if err != nil {
 		return nil, err
 	}
-	return &warmPool{rt, template, spares, shape, log}, nil
+	return &warmPool{rt, template, image, spares, shape, log}, nil
 }
 
 // keep starts the pool in the background. The function that it returns ends it, and returns when
@@ -54,6 +56,25 @@ func (p *warmPool) keep(ctx context.Context) (end func()) {
 		stop()
 		<-done
 	}
+}
+
+// ownerID returns the id of a new sandbox of an owner: that of a spare, if one fits. p may be nil.
+func (p *warmPool) ownerID(o *service.CreateOptions) string {
+	plain := o == nil || o.Network == "" && o.Egress == nil && !o.CopyOnWrite
+	if p == nil || !plain || p.template.CodebasePath == "" {
+		return runtime.NewID()
+	}
+	return cmp.Or(p.rt.ReserveSpare(p.shape), runtime.NewID())
+}
+
+// fleetID is ownerID for the sandbox of a fleet.
+func (p *warmPool) fleetID(r *service.FleetParams) string {
+	switch {
+	case p == nil, r.Network != "", r.Egress != nil, r.CopyOnWrite, len(r.Volumes) > 0, r.Resources != runtime.Resources{},
+		r.Runtime != "" && r.Runtime != p.rt.Name(), r.Image != "" && r.Image != p.image, r.Codebase == "" && p.template.CodebasePath == "":
+		return runtime.NewID()
+	}
+	return cmp.Or(p.rt.ReserveSpare(p.shape), runtime.NewID())
 }
 
 // counter returns what counts the pool's spares; nil: there is no pool.

@@ -1,0 +1,55 @@
+package statedir
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/step"
+	"wolffia/runtime"
+)
+
+// Reserve claims a spare of the shape for the caller, who makes it a sandbox by [Dir.TakeReserved], and
+// returns its ID; empty: there is none. One that is not taken ends by its idle time.
+func (d *Dir) Reserve(shape string) (id string) {
+	for _, id := range names(d.index(shape)) {
+		b := d.Box(id)
+		if !runtime.IsID(id) || !b.Withdraw(shape) {
+			continue // another process was quicker
+		}
+		step.Reached("reserve: claimed")
+		if b.LivesAsSpare() {
+			return id
+		}
+	}
+	return ""
+}
+
+// TakeReserved makes the spare with the ID of c, which was reserved, the sandbox with the configuration c. It
+// returns nil if that is no spare of the shape. caller and errors are as for [Dir.Take].
+func (d *Dir) TakeReserved(c *Config, shape string) (_ *Box, caller *os.File, err error) {
+	b := d.Box(c.ID)
+	r, err := b.Spare()
+	if err != nil || r.Shape != shape {
+		return nil, nil, nil //nolint:nilerr // no spare
+	}
+	var st unix.Stat_t
+	if unix.Lstat(b.Offered(shape), &st) == nil {
+		return nil, nil, nil // not reserved
+	}
+	if c.Name != "" {
+		unlock, err := d.lock()
+		if err != nil {
+			return nil, nil, err
+		}
+		defer unlock()
+		if err := d.nameFree(c.Name); err != nil {
+			return nil, nil, err
+		}
+	}
+	caller, taken, err := b.take(c)
+	if !taken {
+		return nil, nil, err
+	}
+	return b, caller, nil
+}

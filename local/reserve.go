@@ -1,0 +1,47 @@
+package local
+
+import (
+	"context"
+
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// ReserveSpare takes a spare of a pool for a sandbox that is to be created with the returned ID, and
+// returns an empty ID if there is none. Create with that ID in the configuration makes the spare the
+// sandbox, or, if the configuration is not of the shape, ends it and goes on without. A spare that is not
+// used so ends by its idle timeout. It is for a caller that has to know the ID before Create.
+func (s *sandboxes) ReserveSpare(shape string) (id string) {
+	if !isShape(shape) {
+		return ""
+	}
+	if id = s.dir.Reserve(shape); id != "" && s.took != nil {
+		s.took(shape)
+	}
+	return id
+}
+
+// takeReserved is take for a configuration whose ID is that of a reserved spare. If the spare does not fit,
+// it is ended.
+func (s *sandboxes) takeReserved(ctx context.Context, c *statedir.Config, limits *limiting) (*runtime.Sandbox, error) {
+	box := s.dir.Box(c.ID)
+	if !s.dir.HasPools() || !box.WasSpare() || !box.Half() {
+		return nil, nil
+	}
+	taken, caller, err := s.dir.TakeReserved(c, s.shapeOf(c))
+	if err != nil {
+		return nil, err
+	}
+	if taken == nil {
+		if err := retire(ctx, box); err != nil {
+			return nil, err
+		}
+		_, err := s.removeHalf(c.ID)
+		return nil, err
+	}
+	if caller != nil {
+		s.bound.put(c.ID, caller)
+	}
+	s.remember(c, taken.Stamp(), limits)
+	return describe(taken, c, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
+}
