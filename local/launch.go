@@ -45,7 +45,7 @@ func (p *plan) open(box *statedir.Box, lock *statedir.Lock, using *using) (*desc
 		config = d.one(box.OpenConfig())
 	}
 	backend := d.one(openProgram("program of runtime "+p.config.Runtime, p.backend))
-	d.self, d.keeperProgram = using.set.Wolffia, using.keeper
+	d.self, d.keeperProgram = using.box, using.keeper
 	shimEnd, treeEnd := d.two(boot.ControlPair())
 	var ready, alive, keeperEnd, imageEnd, gate *os.File
 	d.progress, ready = d.two(os.Pipe())

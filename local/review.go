@@ -184,6 +184,11 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 		return err
 	}
 	defer set.Close()
+	program, err := set.Program(programs.Box)
+	if err != nil {
+		return err
+	}
+	defer program.Close()
 	log, err := openLog(box)
 	if err != nil {
 		return err
@@ -199,7 +204,7 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 		params.Engine = box.Engine()
 	}
 	files := []*os.File{boot.FDLock: lock.Tree, boot.FDControl: theirs}
-	tree, err := spawn(set.Wolffia, log, []string{"wolffia", "tree", box.ID()}, treeCredential(c), params, files)
+	tree, err := spawn(program.File, log, []string{"wolffia", "tree", box.ID()}, treeCredential(c), params, files)
 	_ = theirs.Close()
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)

@@ -20,6 +20,7 @@ type paths struct {
 type using struct {
 	paths
 	set    *programs.Set
+	box    *os.File // the program of shim and tree server
 	guest  *os.File
 	keeper *os.File // nil: no engine
 }
@@ -36,7 +37,10 @@ func (s *sandboxes) checkPrograms(c *statedir.Config) error {
 			return err
 		}
 	}
-	return set.Check(programs.Guest)
+	if err := set.Check(programs.Guest); err != nil {
+		return err
+	}
+	return set.Check(programs.Box)
 }
 
 // programs opens the programs that a sandbox starts with. The caller closes them, after an
@@ -52,6 +56,11 @@ func (s *sandboxes) programs(c *statedir.Config) (*using, error) {
 		return u, err
 	}
 	u.guest, u.paths.guest = guest.File, guest.Path
+	box, err := u.set.Program(programs.Box)
+	if err != nil {
+		return u, err
+	}
+	u.box = box.File
 	backend := s.backend(c.Runtime)
 	switch {
 	case backend.Engine && guest.Path == "":
@@ -72,7 +81,7 @@ func (u *using) close() {
 	if u.set != nil {
 		_ = u.set.Close()
 	}
-	closeAll([]*os.File{u.guest, u.keeper})
+	closeAll([]*os.File{u.box, u.guest, u.keeper})
 }
 
 // prunePrograms removes the programs that other builds of wolffia have unpacked.

@@ -12,7 +12,7 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// This is the only file that names concrete backends.
+// This file and cmd/wolffia-box name concrete backends, and no others.
 
 // backends are those that sandboxes can be made with; the first is the default.
 func backends() []launch.Backend {
@@ -35,17 +35,6 @@ func backendNamed(name string) *launch.Backend {
 func hasEngine(name string) bool {
 	b := backendNamed(name)
 	return b != nil && b.Engine
-}
-
-// stageOf returns the step of a backend that this program is started for with
-// the argument, or nil.
-func stageOf(arg string) func() error {
-	for _, b := range backends() {
-		if b.StageArg != "" && b.StageArg == arg {
-			return b.Stage
-		}
-	}
-	return nil
 }
 
 // newRuntime returns a runtime that has all sandboxes, and makes new ones with

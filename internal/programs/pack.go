@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Pack writes a wolffia that carries companions to the file out, which it replaces: the
 // program at the path wolffia, then the companions, by the names of their files. The same
-// input gives the same bytes. The guest, which every first start needs, is not compressed.
+// input gives the same bytes. The
+// programs that every first start needs are not compressed.
 func Pack(out, wolffia string, companions ...string) error {
 	b, err := os.ReadFile(wolffia)
 	if err != nil {
@@ -28,7 +30,7 @@ func Pack(out, wolffia string, companions ...string) error {
 		if err != nil {
 			return err
 		}
-		e := entry{Offset: int64(len(b)), Size: int64(len(content)), SHA256: digest(content), Gzip: filepath.Base(path) != Guest}
+		e := entry{Offset: int64(len(b)), Size: int64(len(content)), SHA256: digest(content), Gzip: !slices.Contains([]string{Guest, Box}, filepath.Base(path))}
 		if e.Gzip {
 			var z bytes.Buffer
 			w, err := gzip.NewWriterLevel(&z, gzip.BestCompression)

@@ -28,12 +28,15 @@ import (
 	"wolffia/runtime"
 )
 
-// Guest is the name of the program that is PID 1 of a sandbox.
-const Guest = "wolffia-guest"
+// The names of the programs that every start needs.
+const (
+	Guest = "wolffia-guest" // PID 1 of a sandbox
+	Box   = "wolffia-box"   // its shim, and its tree server
+)
 
 // A Set is a wolffia and its companions. It is safe for concurrent use.
 type Set struct {
-	// Wolffia is open for reading, and can be executed by its descriptor.
+	// Wolffia is open for reading.
 	Wolffia *os.File
 
 	path string // of Wolffia
