@@ -56,7 +56,7 @@ func Args(spec *launch.Spec) []string {
 		case launch.Proc:
 			a = append(a, "--proc", m.Target)
 		case launch.Dev:
-			a = append(a, "--dev", m.Target) // a tmpfs without a limit, with a directory shm
+			a = append(a, "--dev-bind", devDir(spec), m.Target) // a tmpfs without a limit, with a directory shm
 		case launch.Shm:
 			if m.Size > 0 {
 				tmpfs(&m)

@@ -1,6 +1,6 @@
 // Package bwrap launches sandboxes with bubblewrap, in Linux namespaces. It needs
-// neither root nor a daemon. All of the isolation is in [Args]; the rest of the package
-// starts the program.
+// neither root nor a daemon. All of the isolation is in [Args], but for what is in /dev
+// (dev.go); the rest of the package starts the program.
 package bwrap
 
 import (
@@ -36,6 +36,9 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 		if path, err = exec.LookPath("bwrap"); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "bubblewrap is not installed: install the package bubblewrap (%w)", err)
 		}
+	}
+	if err := makeDev(spec); err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	filter, err := filterFile(spec.Seccomp)
 	if err != nil {
