@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -268,16 +269,19 @@ func readFile(name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return "", errors.Join(err, fs.ErrNotExist)
-	}
 	return readUpTo(f)
 }
 
-// readUpTo reads a file up to maxEtcFile.
+// readUpTo reads a regular file up to maxEtcFile; another one is fs.ErrNotExist.
 func readUpTo(f *os.File) (string, error) {
-	b, err := io.ReadAll(io.LimitReader(f, maxEtcFile))
-	return string(b), err
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return "", errors.Join(err, fs.ErrNotExist)
+	}
+	var b bytes.Buffer
+	b.Grow(int(min(st.Size(), maxEtcFile)) + bytes.MinRead) // so that two reads are enough
+	_, err = b.ReadFrom(io.LimitReader(f, maxEtcFile))
+	return b.String(), err
 }
 
 // furnishEtc changes an image's /etc, in its root directory, to name the user and the
