@@ -44,7 +44,6 @@ func Main() error {
 func serveTree(b *boot.Params, control *os.File) error {
 	step.Reached("begun")
 	goruntime.GOMAXPROCS(goruntime.NumCPU() + fusefs.Readers)
-	debug.SetGCPercent(50) // the garbage of requests outweighs the live nodes
 	if b.Config.RootTree {
 		if err := keepFileAccess(); err != nil {
 			return err
@@ -123,6 +122,7 @@ func serveTree(b *boot.Params, control *os.File) error {
 		return fmt.Errorf("report to the shim: %w", err)
 	}
 	step.Reached("serving")
+	debug.SetGCPercent(50) // the garbage of requests outweighs the live nodes; earlier it would collect in the middle of the start
 	go func() {
 		t.serve() // ends when the shim does
 		step.Reached("shim gone")
