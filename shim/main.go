@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -143,10 +144,10 @@ func (s *shim) settle(bound bool, config, alive *os.File) {
 		}()
 	} else if s.tree != nil && s.boot.Engine == "" {
 		s.warming.Store(true)
-		go func() { // ends at warmLimit, or with the mount
+		time.AfterFunc(warmAfter, func() { // ends at warmLimit, or with the mount
 			warm(rootfs.TreeDir(s.boot))
 			s.warming.Store(false)
-		}()
+		})
 	}
 }
 

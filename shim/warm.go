@@ -3,11 +3,15 @@ package shim
 import (
 	"io/fs"
 	"os"
+	"time"
 )
 
 // warmLimit is the number of entries of a codebase that are loaded into the kernel's
 // dentry cache in advance. Each takes 1 to 2 kB of memory in the tree server.
 const warmLimit = 25_000
+
+// warmAfter is when warm begins, so that it takes no processor from the command that most callers start at once.
+const warmAfter = 20 * time.Millisecond
 
 // warm lists the tree that is mounted at dir, so that the kernel caches names and
 // attributes: the first git status takes no longer than the second. It ends at warmLimit,
