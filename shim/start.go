@@ -72,6 +72,12 @@ func (s *shim) mount() (err error) {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	step.Reached("mounted")
+	// The backend asks for the tree's attributes when it mounts it, and would wait for the tree server to wake up
+	// and answer. Asked for now, while the backend starts, they are in the kernel by then.
+	go func() { // ends with the answer, or with the tree server
+		var st unix.Stat_t
+		_ = unix.Lstat(rootfs.TreeDir(s.boot), &st)
+	}()
 	return nil
 }
 
