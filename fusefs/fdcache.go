@@ -1,7 +1,6 @@
 package fusefs
 
 import (
-	"container/list"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -26,9 +25,9 @@ type handle struct {
 	use  use
 
 	// Guarded by set.mu.
-	keep       bool          // opening it again may fail: close others first
-	refs, pins int32         // users at present; reasons not to close it while its node is known
-	place      *list.Element // in the cache's order; nil once it is out of the cache
+	keep         bool    // opening it again may fail: close others first
+	refs, pins   int32   // users at present; reasons not to close it while its node is known
+	newer, older *handle // its neighbours in the cache's order; nil once it is out of the cache
 }
 
 // release ends one use of h.
@@ -43,12 +42,30 @@ func (h *handle) release() {
 // are safe for concurrent use.
 type fdCache struct {
 	mu     sync.Mutex
-	order  list.List // of handles, the newest first; guarded by mu
+	order  handle // before the newest and after the oldest; guarded by mu
 	max    int
 	open   int   // guarded by mu
 	pinned int   // guarded by mu
 	kept   int   // handles with keep set; guarded by mu
 	dead   []int // to be closed; guarded by mu
+}
+
+func newFDCache(limit int) *fdCache {
+	d := &fdCache{max: limit}
+	d.order.newer, d.order.older = &d.order, &d.order
+	return d
+}
+
+// push makes h the newest. The caller holds d.mu.
+func (d *fdCache) push(h *handle) {
+	h.newer, h.older = &d.order, d.order.older
+	h.newer.older, h.older.newer = h, h
+}
+
+// pull takes h out of the order. The caller holds d.mu.
+func (d *fdCache) pull(h *handle) {
+	h.newer.older, h.older.newer = h.older, h.newer
+	h.newer, h.older = nil, nil
 }
 
 // unlock releases mu, and then closes dead: closing the last descriptor of a file without a
@@ -73,7 +90,8 @@ func (d *fdCache) cached(n *node, u use) *handle {
 	}
 	if h != nil {
 		h.refs++
-		d.order.MoveToFront(h.place)
+		d.pull(h)
+		d.push(h)
 	}
 	return h
 }
@@ -88,12 +106,17 @@ func (d *fdCache) add(n *node, u use, fd int) *handle {
 		h.refs++
 		return h
 	}
-	h := &handle{set: d, fd: fd, node: n, use: u, refs: 1}
+	h := &n.first.handle
+	if h.node != nil {
+		h = new(handle)
+	}
+	*h = handle{set: d, fd: fd, node: n, use: u, refs: 1}
 	d.open++
 	if n.gone {
 		return h // release closes it
 	}
-	n.handles[u], h.place = h, d.order.PushFront(h)
+	n.handles[u] = h
+	d.push(h)
 	d.shrink(false)
 	d.shrink(true)
 	return h
@@ -102,9 +125,9 @@ func (d *fdCache) add(n *node, u use, fd int) *handle {
 // shrink closes unused handles, oldest first, until at most max are open. Unless all is set it
 // spares handles with keep set, up to a quarter of max. The caller holds d.mu.
 func (d *fdCache) shrink(all bool) {
-	for next := d.order.Back(); next != nil && d.open > d.max; {
-		h := next.Value.(*handle)
-		next = next.Prev()
+	for next := d.order.newer; next != &d.order && d.open > d.max; {
+		h := next
+		next = next.newer
 		if h.refs == 0 && h.pins == 0 && (all || !h.keep || d.kept > d.max/4) {
 			d.drop(h)
 		}
@@ -113,8 +136,7 @@ func (d *fdCache) shrink(all bool) {
 
 // drop removes h from the cache. The caller holds d.mu.
 func (d *fdCache) drop(h *handle) {
-	d.order.Remove(h.place)
-	h.place = nil
+	d.pull(h)
 	d.pinned -= int(h.pins)
 	h.pins = 0
 	if h.keep {
@@ -127,7 +149,7 @@ func (d *fdCache) drop(h *handle) {
 
 // closeUnused closes h if it is out of the cache and not in use. The caller holds d.mu.
 func (d *fdCache) closeUnused(h *handle) {
-	if h.place == nil && h.refs == 0 {
+	if h.newer == nil && h.refs == 0 {
 		d.dead = append(d.dead, h.fd)
 		d.open--
 	}

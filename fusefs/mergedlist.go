@@ -136,7 +136,7 @@ func (t *tree) shows(dir *node, fd int, x *listedName) bool {
 // eachEntry calls f with each entry of the directory of the O_PATH descriptor fd, but "." and "..", until
 // it fails.
 func (t *tree) eachEntry(fd int, f func(*fuse.DirEntry) syscall.Errno) syscall.Errno {
-	dir, errno := t.openProc(fd, unix.O_RDONLY|unix.O_DIRECTORY) // opening "." needs search permission
+	dir, errno := t.openList(fd)
 	if errno != 0 {
 		return errno
 	}

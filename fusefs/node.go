@@ -53,12 +53,20 @@ type node struct {
 	handles [uses]*handle
 	former  *handle // of the inode that it had before; nil: none
 	gone    bool    // no longer in the table: nothing more is cached for it
+
+	// The first of each, in the node itself: a tree has many nodes, and each allocation costs.
+	first struct {
+		inode  identity
+		trail  trail  // of a node that is not a directory
+		handle handle // guarded by fdCache.mu; unused while its node is nil
+	}
 }
 
 // newNode returns a node of o without a name.
 func newNode(o *object) *node {
 	n := &node{typ: o.typ()}
-	n.inode.Store(&o.ident)
+	n.first.inode = o.ident
+	n.inode.Store(&n.first.inode)
 	return n
 }
 

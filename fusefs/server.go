@@ -232,9 +232,11 @@ func blankTree(opts *Options) (t *tree, err error) {
 	if t.timeout <= 0 {
 		t.timeout = time.Second
 	}
-	if t.fds = (&fdCache{max: opts.FDs}); opts.FDs <= 0 {
-		t.fds.max = defaultFDs()
+	fds := opts.FDs
+	if fds <= 0 {
+		fds = defaultFDs()
 	}
+	t.fds = newFDCache(fds)
 	if t.proc, err = openProcFD(); err != nil {
 		return nil, err
 	}

@@ -203,8 +203,12 @@ func (t *table) attach(n, dir *node, name string) {
 		dir.children = map[string]*node{}
 	}
 	dir.children[name] = n
-	if n.trail == nil {
-		n.trail = new(trail)
+	switch {
+	case n.trail != nil:
+	case n.isDir():
+		n.trail = new(trail) // those of nodes below keep it, but not the node
+	default:
+		n.trail = &n.first.trail
 	}
 	n.parent, *n.trail = dir, trail{dir.trail, name}
 }
