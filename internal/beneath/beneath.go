@@ -4,8 +4,13 @@ package beneath
 import "golang.org/x/sys/unix"
 
 // maxTries bounds the attempts when renames elsewhere on the host interfere (EAGAIN), which
-// a hostile program could keep up.
-const maxTries = 100
+// a hostile program could keep up. maxCrossings bounds those that end outside of the
+// directory or in another mount (EXDEV): the kernel returns that as well if what it has just
+// found is moved out of the directory meanwhile.
+const (
+	maxTries     = 100
+	maxCrossings = 4
+)
 
 // Open opens path, relative to the directory dir, with openat2(2). It never leaves dir,
 // follows no symbolic link and enters no other mount: those are ELOOP and EXDEV. flags are
@@ -19,9 +24,12 @@ func Open(dir int, path string, flags int, mode uint32) (int, error) {
 	}
 	for tries := 1; ; tries++ {
 		fd, err := unix.Openat2(dir, path, &how)
-		if err == unix.EINTR || err == unix.EAGAIN && tries < maxTries {
-			continue
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN && tries < maxTries:
+		case err == unix.EXDEV && tries < maxCrossings:
+		default:
+			return fd, err
 		}
-		return fd, err
 	}
 }

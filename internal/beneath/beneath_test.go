@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -79,5 +80,43 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: not close-on-exec", test.path)
 		}
 		unix.Close(fd)
+	}
+}
+
+// What another process moves away meanwhile is absent, and not another mount.
+func TestOpenWhileItMoves(t *testing.T) {
+	var dirs [2]int
+	for i := range dirs {
+		fd, err := unix.Open(t.TempDir(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		dirs[i] = fd
+	}
+	if err := unix.Mkdirat(dirs[0], "x", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var stop atomic.Bool
+	moved := make(chan error)
+	go func() { // ends at stop
+		var err error
+		for i := 0; err == nil && !stop.Load(); i++ {
+			err = unix.Renameat(dirs[i%2], "x", dirs[1-i%2], "x")
+		}
+		moved <- err
+	}()
+	for range 30_000 {
+		fd, err := Open(dirs[0], "x", unix.O_PATH|unix.O_NOFOLLOW, 0)
+		if err == nil {
+			unix.Close(fd)
+		} else if err != unix.ENOENT {
+			t.Errorf("got %v, want ENOENT", err)
+			break
+		}
+	}
+	stop.Store(true)
+	if err := <-moved; err != nil {
+		t.Fatal(err)
 	}
 }
