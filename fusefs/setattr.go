@@ -98,6 +98,8 @@ func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 // entries, and the presented mode does not show them.
 func (t *tree) chmodFD(fd int, mode uint32) syscall.Errno {
 	mode &= 0o7777 &^ setID
+	t.modeMu.Lock() // else asOwner could undo it
+	defer t.modeMu.Unlock()
 	o, errno := t.stat(fdName{fd: fd})
 	if errno != 0 {
 		return errno

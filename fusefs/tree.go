@@ -14,7 +14,7 @@ import (
 
 // A tree answers the kernel's requests. Its methods are called concurrently.
 //
-// A goroutine takes its locks in the order rulesMu, contentMu, renameMu.
+// A goroutine takes its locks in the order rulesMu, contentMu, renameMu, modeMu.
 type tree struct {
 	fuse.RawFileSystem // refuses what tree has no method for
 
@@ -30,6 +30,9 @@ type tree struct {
 	// renameMu is held while names of the backing file system are used together with the
 	// table: for writing by what changes both.
 	renameMu sync.RWMutex
+
+	// modeMu is held while a mode changes: asOwner changes one for a moment.
+	modeMu sync.Mutex
 
 	owner   Owner
 	timeout time.Duration

@@ -32,15 +32,20 @@ func (t *tree) setTimes(fd int, o *object) syscall.Errno {
 }
 
 // asOwner calls f, and if the mode of the server's own directory fd forbids what f does, calls it with
-// another mode.
+// another mode. f calls neither asOwner nor chmodFD.
 func (t *tree) asOwner(fd int, f func() error) syscall.Errno {
 	errno := retry(f)
 	if errno != syscall.EACCES {
 		return errno
 	}
+	t.modeMu.Lock() // else another call could restore the mode before f is done
+	defer t.modeMu.Unlock()
 	o, bad := t.stat(fdName{fd: fd})
-	if bad != 0 || o.Uid != t.euid || o.Mode&0o700 == 0o700 {
+	if bad != 0 || o.Uid != t.euid {
 		return errno
+	}
+	if o.Mode&0o700 == 0o700 {
+		return retry(f) // it may have been changed since
 	}
 	self := strconv.Itoa(fd)
 	if err := unix.Fchmodat(t.proc, self, uint32(o.Mode)&0o7777|0o700, 0); err != nil {
