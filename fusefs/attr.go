@@ -41,8 +41,11 @@ func (o *object) isDir() bool { return o.typ() == unix.S_IFDIR }
 func (o *object) isMount() bool { return o.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
 
 // stat returns the object at a, without following a link.
-func (t *tree) stat(a fdName) (*object, syscall.Errno) {
-	o := &object{}
+func (t *tree) stat(a fdName) (*object, syscall.Errno) { return t.statInto(new(object), a) }
+
+// statInto is stat, and uses o for the result.
+func (t *tree) statInto(o *object, a fdName) (*object, syscall.Errno) {
+	*o = object{}
 	const mask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 	errno := retry(func() error { return unix.Statx(a.fd, a.name, a.flags()|unix.AT_NO_AUTOMOUNT, mask, &o.Statx_t) })
 	if errno != 0 {
@@ -98,8 +101,11 @@ func (d *fdCache) anyOf(n *node) *handle {
 
 // examine is stat, and sets object.access. The kernel opens files without asking, so that
 // the presented mode must say what the server itself may do.
-func (t *tree) examine(a fdName) (*object, syscall.Errno) {
-	o, errno := t.stat(a)
+func (t *tree) examine(a fdName) (*object, syscall.Errno) { return t.examineInto(new(object), a) }
+
+// examineInto is examine, and uses o for the result.
+func (t *tree) examineInto(o *object, a fdName) (*object, syscall.Errno) {
+	o, errno := t.statInto(o, a)
 	if errno == 0 {
 		t.tryAccess(a, o)
 	}

@@ -20,6 +20,7 @@ func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryLis
 // ReadDirPlus lists a directory and looks each entry up, which saves the kernel a request
 // for each.
 func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	spare := new(object)
 	return t.list(opReaddirplus, in, func(e *entry, dir openDir, d fuse.DirEntry) bool {
 		known := t.table.child(e.dir, e.name)
 		fresh := known != nil && (e.dir.watched.Load() || !e.dir.merges()) && t.clock()-known.validatedAt.Load() < int64(watchedTimeout)/2
@@ -27,6 +28,7 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 			// Without attributes: the kernel knows the entry, or looks it up later.
 			return out.AddDirLookupEntry(d) != nil
 		}
+		e.spare = spare
 		r, errno := t.lookupEntry(e, dir, known)
 		switch {
 		case errno == syscall.ENOENT:

@@ -15,13 +15,14 @@ type entry struct {
 	dir    *node
 	name   string
 	levels [2]perm.Level // as a file and as a directory; use tree.level
+	spare  *object       // what lookupHost may use for its result; nil: nothing
 }
 
 // unknownLevel stands in entry.levels for a level that the rules were not asked for.
 const unknownLevel perm.Level = 0xff
 
 func newEntry(dir *node, name string) entry {
-	return entry{dir, name, [2]perm.Level{unknownLevel, unknownLevel}}
+	return entry{dir: dir, name: name, levels: [2]perm.Level{unknownLevel, unknownLevel}}
 }
 
 // entry returns the entry called name of the directory node called id.
@@ -184,8 +185,12 @@ func (t *tree) lookupUpper(e *entry, fd int, known *node) (lookupResult, syscall
 // well: the kernel opens files without asking, and the name may be another object's by the
 // time of their first use.
 func (t *tree) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
+	obj := e.spare
+	if obj == nil {
+		obj = new(object)
+	}
 	if !e.dir.watched.Load() {
-		obj, errno := t.examine(fdName{fd, e.name})
+		obj, errno := t.examineInto(obj, fdName{fd, e.name})
 		return lookupResult{obj: obj, fd: -1}, errno
 	}
 	if obj := t.ifOpen(known, fdName{fd, e.name}); obj != nil {
@@ -198,7 +203,7 @@ func (t *tree) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.
 		}
 		return lookupResult{fd: -1}, errno
 	}
-	obj, errno := t.examine(fdName{fd: path})
+	obj, errno = t.examineInto(obj, fdName{fd: path})
 	if errno != 0 {
 		unix.Close(path)
 		return lookupResult{fd: -1}, errno
