@@ -109,7 +109,7 @@ func (d *dir) write(name string, content []byte) error {
 		return err
 	}
 	defer unix.Close(fd)
-	return fill(fd, content)
+	return fill(fd, content, 0)
 }
 
 // take returns what is in the regular file name, up to limit bytes, and removes the
@@ -140,8 +140,8 @@ func readFile(dir int, name string, limit int) []byte {
 	return b[:n]
 }
 
-// fill writes all of content to the beginning of a file, and cuts the rest off.
-func fill(fd int, content []byte) error {
+// fill writes all of content to the beginning of a file of size bytes, and cuts the rest off.
+func fill(fd int, content []byte, size int64) error {
 	for at := 0; at < len(content); {
 		n, err := unix.Pwrite(fd, content[at:], int64(at))
 		if err == unix.EINTR {
@@ -152,13 +152,10 @@ func fill(fd int, content []byte) error {
 		}
 		at += n
 	}
-	var st unix.Stat_t
-	err := unix.Fstat(fd, &st)
-	if err == nil && st.Size != int64(len(content)) {
-		err = unix.Ftruncate(fd, int64(len(content)))
-	}
-	if err != nil {
-		return fmt.Errorf("session directory: %w", err)
+	if size > int64(len(content)) {
+		if err := unix.Ftruncate(fd, int64(len(content))); err != nil {
+			return fmt.Errorf("session directory: %w", err)
+		}
 	}
 	return nil
 }
@@ -169,11 +166,12 @@ func (d *dir) fifo(name string, flags int) (int, error) {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, fmt.Errorf("session directory: %s: %w", name, err)
 	}
-	return d.open(name, flags)
+	fd, _, err := d.openFIFO(name, flags)
+	return fd, err
 }
 
-// open opens the FIFO name without waiting. The caller closes it.
-func (d *dir) open(name string, flags int) (int, error) {
+// openFIFO opens the FIFO name without waiting, and returns which file it is. The caller closes it.
+func (d *dir) openFIFO(name string, flags int) (int, proc.File, error) {
 	fd, err := unix.Openat(d.fd, name, flags|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	var st unix.Stat_t
 	if err == nil && (unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO) {
@@ -181,9 +179,9 @@ func (d *dir) open(name string, flags int) (int, error) {
 		err = unix.EINVAL
 	}
 	if err != nil {
-		return -1, fmt.Errorf("session directory: %s: %w", name, err)
+		return -1, proc.File{}, fmt.Errorf("session directory: %s: %w", name, err)
 	}
-	return fd, nil
+	return fd, proc.FileOf(&st), nil
 }
 
 // unlink removes a name.
@@ -206,10 +204,11 @@ func (t *text) drop() { closeFD(&t.fd) }
 // writeText puts a command's text in its file.
 func (d *dir) writeText(content []byte) error {
 	t := &d.text
+	var st unix.Stat_t // its size is 0 for a new file
 	if t.fd >= 0 {
-		var st unix.Stat_t
 		if unix.Fstat(t.fd, &st) != nil || st.Nlink != 1 || st.Ctim != t.changed {
 			t.drop() // another process has changed it, and may have it open
+			st = unix.Stat_t{}
 		}
 	}
 	if t.fd < 0 {
@@ -218,7 +217,7 @@ func (d *dir) writeText(content []byte) error {
 			return err
 		}
 	}
-	if err := fill(t.fd, content); err != nil {
+	if err := fill(t.fd, content, st.Size); err != nil {
 		return err
 	}
 	// A read then moves the access time, with relatime too (mount(8)). That time
@@ -227,7 +226,6 @@ func (d *dir) writeText(content []byte) error {
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	ts := [2]unix.Timespec{{Sec: 1 + int64(b[0]), Nsec: int64(b[1])<<16 | int64(b[2])<<8 | int64(b[3])}, {Nsec: unix.UTIME_OMIT}}
 	err := unix.UtimesNanoAt(d.fd, textName, ts[:], unix.AT_SYMLINK_NOFOLLOW)
-	var st unix.Stat_t
 	if err == nil {
 		err = unix.Fstat(t.fd, &st)
 	}

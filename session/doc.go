@@ -12,8 +12,8 @@
 //	D/s            "return N": the last status
 //
 //	\. D/c <D/I >|D/O 2>|D/E                                          packet A
-//	\builtin printf '\000%s %s %s\000' NONCE "$?" "${PWD-}" >&0       packet B
-//	PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=                             packet C
+//	\builtin printf '\000%s %s %s\000' NONCE "$?" "${PWD-}" >&0; \
+//	    PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=                         packet B
 //
 // Since the shell is interactive, an error or an interrupt returns to the
 // prompt instead of ending it; since the text is sourced, nothing in it can

@@ -337,7 +337,7 @@ func (s *Session) checkLost() {
 		r.again, r.second = rand.Text(), reports{}
 		s.send(s.d.report(r.again))
 	case 2:
-		s.send(append(s.d.repair(), s.d.report(r.again), s.d.settle())...)
+		s.send(append(s.d.repair(), s.d.report(r.again))...)
 		s.set(lookOver, lostFinal)
 	default:
 		s.abandon(r)

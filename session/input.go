@@ -57,7 +57,7 @@ func (s *Session) narrow(r *run) bool {
 	if r.in.only || !s.wasRead(r) {
 		return false
 	}
-	fd, err := s.dir.open(r.in.name, unix.O_WRONLY)
+	fd, _, err := s.dir.openFIFO(r.in.name, unix.O_WRONLY)
 	if err != nil {
 		return false
 	}

@@ -7,13 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/proc"
 	"wolffia/wire"
@@ -29,7 +30,7 @@ type Manager struct {
 	sessions map[string]*Session
 	jobs     []*job // oldest first; guarded by mu
 
-	load *os.File // /proc/loadavg; nil: unknown
+	load int // /proc/loadavg; -1: unknown
 
 	activity activity
 }
@@ -41,7 +42,7 @@ const maxJobs = 200
 // as long as the process lives.
 func NewManager(h Host) *Manager {
 	m := &Manager{host: h, sessions: map[string]*Session{}}
-	m.load, _ = os.Open("/proc/loadavg")
+	m.load, _ = unix.Open("/proc/loadavg", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	return m
 }
 
@@ -51,8 +52,8 @@ func NewManager(h Host) *Manager {
 // is 0, and the answer always yes.
 func (m *Manager) forked(last *string) bool {
 	var buf [128]byte
-	n, _ := m.load.ReadAt(buf[:], 0)
-	b := bytes.TrimSpace(buf[:n])
+	n, _ := unix.Pread(m.load, buf[:], 0)
+	b := bytes.TrimSpace(buf[:max(n, 0)])
 	now := string(b[bytes.LastIndexByte(b, ' ')+1:])
 	same := now == *last && now != "" && now != "0"
 	*last = now
@@ -318,4 +319,4 @@ func (s *Session) prepare() (err error) {
 }
 
 // Close releases the Manager's descriptor.
-func (m *Manager) Close() { _ = m.load.Close() }
+func (m *Manager) Close() { closeFD(&m.load) }

@@ -66,13 +66,14 @@ func (d dialect) run(dir string, st streams, names fifos, status string) string 
 	return b.String()
 }
 
-// report is packet B. Three digits for NUL: a digit may follow.
+// report is packet B. Three digits for NUL: a digit may follow. Once the report is out, what
+// would run between commands, or log an idle shell out, is disarmed.
 func (d dialect) report(nonce string) string {
 	printf := `\builtin printf`
 	if d.posix {
 		printf = `\printf`
 	}
-	return printf + ` '\000%s %s %s\000' ` + nonce + ` "$?" "${PWD-}" >&0` + "\n"
+	return printf + ` '\000%s %s %s\000' ` + nonce + ` "$?" "${PWD-}" >&0; PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=` + "\n"
 }
 
 // guardSignal is a real-time signal that a shell has a trap for, whose number no
@@ -91,12 +92,6 @@ func (d dialect) guardScript(aside string) string {
 	}
 	interrupt := b + `kill -INT $$`
 	return test + ` || { ` + b + save + ` >>` + aside + `; ` + interrupt + `; ` + b + `trap - INT; ` + interrupt + "; }\n"
-}
-
-// settle is packet C: what would run between commands, or log an idle shell
-// out, is disarmed.
-func (d dialect) settle() string {
-	return "PS1= PS2= PS0= PROMPT_COMMAND= TMOUT=\n"
 }
 
 // prompt returns the line that sets the prompt of a person's shell: the sandbox's name and
@@ -159,7 +154,7 @@ func (d dialect) args(path, script string) []string {
 func (d dialect) longest(dir, nonce string) int {
 	name := strings.Repeat("n", tokenSize)
 	path := dir + "/" + name
-	n := max(len(d.run(dir, streams{stdin: true}, fifos{name, name, name}, statusName)), len(d.report(nonce)), len(d.settle()))
+	n := max(len(d.run(dir, streams{stdin: true}, fifos{name, name, name}, statusName)), len(d.report(nonce)))
 	for _, p := range append(d.start(path, path), d.repair()...) {
 		n = max(n, len(p))
 	}

@@ -32,7 +32,7 @@ func (s *Session) preparePipe(p *pipe) error {
 	}
 	p.name, p.fd, p.file = name, fd, fileOf(fd)
 	s.poll.add(fd, unix.EPOLLIN)
-	if p.writer, err = s.dir.open(name, unix.O_WRONLY); err != nil {
+	if p.writer, _, err = s.dir.openFIFO(name, unix.O_WRONLY); err != nil {
 		s.discardPipe(p)
 	}
 	return err
@@ -43,13 +43,14 @@ func (s *Session) preparePipe(p *pipe) error {
 // is given up.
 func (s *Session) renew(p *pipe) {
 	name := token()
+	var opened proc.File
 	if unix.Renameat(s.dir.fd, p.name, s.dir.fd, name) == nil {
 		p.name = name
 		if poll(p.fd) == unix.POLLHUP { // else it has a writer, or what one has left
-			p.writer, _ = s.dir.open(name, unix.O_WRONLY)
+			p.writer, opened, _ = s.dir.openFIFO(name, unix.O_WRONLY)
 		}
 	}
-	if p.writer < 0 || fileOf(p.writer) != p.file {
+	if p.writer < 0 || opened != p.file {
 		s.discardPipe(p)
 	}
 }

@@ -241,7 +241,7 @@ func (s *Session) sendRun(r *run) {
 		}
 		s.send(s.d.run(s.dir.path, r.st, fifos{in: r.in.name, out: s.pipes[0].name, err: s.pipes[1].name}, status))
 	}
-	s.send(s.d.report(r.nonce), s.d.settle())
+	s.send(s.d.report(r.nonce))
 	s.set(lookOver, lostTick)
 	if r.limit > 0 {
 		s.alarms[timeUp] = r.begun.Add(r.limit)

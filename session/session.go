@@ -347,39 +347,48 @@ func (s *Session) onEvents() {
 			s.onPipe(fd)
 		}
 	}
-	if sock && s.shell != nil {
-		s.readReports()
+	if sock {
+		s.readReport() // of more packets there is another event
 	}
 }
 
 // onStream has the run go on that has output in a stream.
 func (s *Session) onStream(st *stream) { s.react(output, st) }
 
-// readReports reads what the shell sends. A report counts if the shell is at its prompt:
-// while it executes a command, it is the command that has read the nonce.
+// readReports reads all that the shell has sent.
 func (s *Session) readReports() {
-	for s.shell != nil {
-		packet, err := s.shell.receive()
-		if len(packet) == 0 {
-			if err == nil { // its end is closed: its exit says the rest
-				s.poll.remove(s.shell.sock)
-			}
-			return // or there is nothing more
-		}
-		r := s.cur
-		if r == nil || r.phase == over || r.nonce == "" {
-			continue
-		}
-		rep, own := r.reports.add(packet, r.nonce)
-		again := false
-		if !own && r.again != "" {
-			rep, again = r.second.add(packet, r.again)
-		}
-		if (own || again) && s.shell.atPrompt() {
-			r.rep, r.unknown = &rep, r.unknown || again
-			s.happen(reported)
-		}
+	for s.readReport() {
 	}
+}
+
+// readReport reads one packet of the shell's. It returns false if there is none. A report counts
+// if the shell is at its prompt: while it executes a command, it is the command that has read the
+// nonce.
+func (s *Session) readReport() bool {
+	if s.shell == nil {
+		return false
+	}
+	packet, err := s.shell.receive()
+	if len(packet) == 0 {
+		if err == nil { // its end is closed: its exit says the rest
+			s.poll.remove(s.shell.sock)
+		}
+		return false // or there is nothing more
+	}
+	r := s.cur
+	if r == nil || r.phase == over || r.nonce == "" {
+		return true
+	}
+	rep, own := r.reports.add(packet, r.nonce)
+	again := false
+	if !own && r.again != "" {
+		rep, again = r.second.add(packet, r.again)
+	}
+	if (own || again) && s.shell.atPrompt() {
+		r.rep, r.unknown = &rep, r.unknown || again
+		s.happen(reported)
+	}
+	return true
 }
 
 // readState reads the state that an exiting shell prints.
