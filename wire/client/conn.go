@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"sync"
 	"time"
 
@@ -95,8 +96,12 @@ func (c *Conn) read() error {
 		if err != nil {
 			return err
 		}
+		last := f.Type == wire.Exit || f.Type == wire.Failed
 		if err := c.handle(f); err != nil {
 			return err
+		}
+		if last {
+			runtime.Gosched() // whoever waits for that end goes on in this thread, without a switch to another
 		}
 	}
 }
