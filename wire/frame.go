@@ -174,14 +174,18 @@ func (f *Frame) Bytes() []byte {
 // A Reader reads frames. It is not safe for concurrent use.
 type Reader struct {
 	r       io.Reader
-	buf     []byte // unread input is buf[at:end]
+	buf     *buffer // unread input is buf[at:end]
 	at, end int
 }
 
 // NewReader returns a Reader that buffers what it reads from r.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{r: r, buf: make([]byte, HeaderSize+MaxPayload)}
+	return &Reader{r: r, buf: new(buffer)}
 }
+
+// large is the size from which the payload of a frame is not copied out of what was read, in
+// bytes: the frame takes the Reader's buffer over.
+const large = 4 << 10
 
 // Next returns the next frame. The error is io.EOF only between frames; a
 // frame that is cut short is io.ErrUnexpectedEOF, one that is malformed
@@ -199,17 +203,35 @@ func (r *Reader) Next() (Frame, error) {
 	if n > MaxPayload {
 		return Frame{}, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", ErrProtocol, n, MaxPayload)
 	}
+	if r.at == 0 && n >= large {
+		return r.handOver(t, channel, n)
+	}
 	r.at += HeaderSize
 	f := NewFrame(t, channel)
 	f.n = n
-	rest := f.buf[HeaderSize : HeaderSize+n]
+	rest := f.Payload()
 	got := copy(rest, r.buf[r.at:r.end])
 	r.at += got
-	if got < len(rest) {
-		if _, err := io.ReadFull(r.r, rest[got:]); err != nil {
-			f.Release()
-			return Frame{}, cutShort(err)
-		}
+	return r.complete(f, got)
+}
+
+// handOver returns a frame that begins the buffer, in that buffer. The Reader gets another one.
+func (r *Reader) handOver(t Type, channel uint32, n int) (Frame, error) {
+	f := Frame{Type: t, Channel: channel, buf: r.buf[:], n: n}
+	got := min(r.end-HeaderSize, n)
+	r.buf = buffers.Get().(*buffer)
+	r.at, r.end = 0, copy(r.buf[:], f.buf[HeaderSize+got:r.end])
+	return r.complete(f, got)
+}
+
+// complete reads what is missing of a frame's payload, of which there are got bytes.
+func (r *Reader) complete(f Frame, got int) (Frame, error) {
+	if got == f.n {
+		return f, nil
+	}
+	if _, err := io.ReadFull(r.r, f.Payload()[got:]); err != nil {
+		f.Release()
+		return Frame{}, cutShort(err)
 	}
 	return f, nil
 }
@@ -219,7 +241,7 @@ func (r *Reader) fill(n int) error {
 	if r.end-r.at >= n {
 		return nil
 	}
-	r.end = copy(r.buf, r.buf[r.at:r.end])
+	r.end = copy(r.buf[:], r.buf[r.at:r.end])
 	r.at = 0
 	got, err := io.ReadAtLeast(r.r, r.buf[r.end:], n-r.end)
 	begun := r.end > 0

@@ -38,6 +38,9 @@ func StartPiped(c *Command) (_ *Piped, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if fd == 1 && !c.Sockets {
+			enlarge(r)
+		}
 		if fd == 0 {
 			r, w = w, r
 		}
@@ -50,6 +53,17 @@ func StartPiped(c *Command) (_ *Piped, err error) {
 		return nil, err
 	}
 	return &Piped{Child: child, Stream: &stream{ours[1], ours[0]}, Stderr: ours[2]}, nil
+}
+
+// roomOfOutput is the size of the pipe of a child's standard output, in bytes: one that is large is in the
+// pipe while the next one is made.
+const roomOfOutput = 256 << 10
+
+// enlarge gives a pipe room, if the user may have so much (pipe-user-pages-soft in proc_sys_fs(5)).
+func enlarge(pipe *os.File) {
+	if raw, err := pipe.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, roomOfOutput) })
+	}
 }
 
 // sockets returns a pipe made of sockets. ours is the end that does not block: 0 to read from, 1 to write to.
