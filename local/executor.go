@@ -228,19 +228,7 @@ func (e *executor) stream(ctx context.Context, c *command, stdin io.Reader, outp
 	unread := p.feed(stdin)
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() }) // ends the output
 	defer stop()
-	for buf := make([]byte, wire.MaxPayload); ; {
-		n, err := p.Stdout().Read(buf)
-		if n > 0 {
-			select {
-			case output <- slices.Clone(buf[:n]):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		if err != nil {
-			break // finish returns why
-		}
-	}
+	_, _ = io.Copy(pieces{ctx, output}, p.Stdout()) // finish returns why it ended
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -249,6 +237,21 @@ func (e *executor) stream(ctx context.Context, c *command, stdin io.Reader, outp
 		err = &runtime.ExitError{Exit: exit}
 	}
 	return err
+}
+
+// pieces sends what is written to it to a channel, until the context ends.
+type pieces struct {
+	ctx context.Context
+	to  chan<- []byte
+}
+
+func (p pieces) Write(b []byte) (int, error) {
+	select {
+	case p.to <- slices.Clone(b):
+		return len(b), nil
+	case <-p.ctx.Done():
+		return 0, p.ctx.Err()
+	}
 }
 
 // feed copies r, if it is not nil, to the process; see [feed.Start].

@@ -62,6 +62,7 @@ func (s *shim) accept(l *os.File) {
 
 // attach serves a client; own says that it is the shim itself.
 func (s *shim) attach(sock *boot.Socket, own bool) {
+	sock.Enlarge()
 	c := &clientConn{conn: sock, own: own, channels: map[uint32]uint32{}}
 	c.change = sync.NewCond(&c.mu)
 	go c.write()  // ends with the connection

@@ -60,6 +60,17 @@ func (s *Socket) Try(b []byte) (n int) {
 	return n
 }
 
+// roomOfOutput is what a Socket of Enlarge can hold that was not read, in bytes.
+const roomOfOutput = 512 << 10
+
+// Enlarge gives what is written room until the other side reads it, as much as the kernel allows
+// (net.core.wmem_max in socket(7)).
+func (s *Socket) Enlarge() {
+	if raw, err := s.file.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, roomOfOutput) })
+	}
+}
+
 // SendFile writes b with the descriptor of a file or connection. It does not block: a full socket is an
 // error, after which the Socket is of no further use.
 func (s *Socket) SendFile(b []byte, file syscall.Conn) error {
