@@ -69,7 +69,8 @@ func first(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("%d arguments, want a directory and an id", len(args))
 	}
-	return guest.Serve(os.Stdin, os.Stdout, args[0], limits, os.Exit)
+	// A read that blocks holds a thread: for each frame the runtime would change threads.
+	return guest.Serve(polled(unix.Stdin, "standard input"), os.Stdout, args[0], limits, os.Exit)
 }
 
 func run(args []string) error {
@@ -122,11 +123,16 @@ func run(args []string) error {
 // maxFile bounds what get and put take, in bytes: put may hold it in memory.
 const maxFile = 1 << 30
 
+// polled returns a descriptor as a file whose reads wait in the runtime's poller.
+func polled(fd int, name string) *os.File {
+	_ = unix.SetNonblock(fd, true)
+	return os.NewFile(uintptr(fd), name)
+}
+
 // stdinUntilSignal returns standard input, whose reads fail after a signal that asks
 // the program to end: so the program undoes what it has done.
 func stdinUntilSignal() *os.File {
-	_ = unix.SetNonblock(unix.Stdin, true) // or os could not interrupt a read
-	f := os.NewFile(uintptr(unix.Stdin), "standard input")
+	f := polled(unix.Stdin, "standard input") // or os could not interrupt a read
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGHUP, unix.SIGINT, unix.SIGTERM)
 	go func() { // ends with the program
