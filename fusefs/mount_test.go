@@ -250,7 +250,11 @@ func serve(t *testing.T, s setup, args childArgs) {
 	if s.Old {
 		srv.tree.dev.epochs = false // nothing was asked yet
 	}
-	seen := answer(child.Conn, srv, denials, filepath.Join(state, "upper"))
+	layers := &cow.Layers{Root: int(root.Fd()), Rules: rules}
+	if layer != nil {
+		layers.Upper, layers.Work, layers.Log, layers.Undo = layer.Upper, layer.Work, layer.Log, undoOf(t, state)
+	}
+	seen := answer(child.Conn, srv, denials, filepath.Join(state, "upper"), layers)
 	child.Wait(t, srv.Wait)
 	if s.After != nil {
 		s.After(t, srv, <-seen)
@@ -297,9 +301,19 @@ func copyOf(t *testing.T, s setup, base string) *Copy {
 	return &Copy{Upper: open("upper"), Work: open("work"), Log: log}
 }
 
+// undoOf returns the file in which package cow notes what Apply does.
+func undoOf(t *testing.T, base string) *os.File {
+	f, err := os.OpenFile(filepath.Join(base, "undo"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
 // answer answers the client's questions until it is gone, and then gives all
 // denials. upper is the path of the upper layer.
-func answer(conn net.Conn, srv *Server, denials chan Denial, upper string) <-chan []Denial {
+func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layers *cow.Layers) <-chan []Denial {
 	all := make(chan []Denial, 1)
 	go func() { // ends when the child closes its end
 		var seen []Denial
@@ -341,6 +355,13 @@ func answer(conn net.Conn, srv *Server, denials chan Denial, upper string) <-cha
 					})
 				}
 				out.Encode(err == nil)
+			case "review":
+				var o reviewOrder
+				r := reviewResult{Wrong: "the order cannot be read"}
+				if in.Decode(&o) == nil {
+					r = reviewInRace(srv, layers, &o)
+				}
+				out.Encode(r)
 			case "load":
 				out.Encode(loadOf(srv))
 			case "rules":

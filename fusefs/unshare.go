@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/cow"
 )
 
 // A file can have names outside of the tree: package managers link what they install from a
@@ -190,7 +192,7 @@ func newTempFile(dir int) (*tempFile, syscall.Errno) {
 
 // ownPrefix begins the names of files that the server makes. No sandbox can use these names:
 // another sandbox may have the same codebase.
-const ownPrefix = ".wolffia-new-"
+const ownPrefix = cow.TempPrefix
 
 func tempName() string { return ownPrefix + rand.Text() }
 

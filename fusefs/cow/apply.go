@@ -308,11 +308,17 @@ func (a *applying) setMode(c *change) {
 		return
 	}
 	defer unix.Close(fd)
-	if err := unix.Fchmodat(unix.AT_FDCWD, procPath(fd), c.NewMode, 0); err != nil {
-		a.fail(c, err)
+	o, err := look(fd, "")
+	if err == nil && (c.host == nil || !o.same(c.host)) {
+		a.conflict(c, "replaced on the host")
 		return
 	}
-	o, err := look(fd, "")
+	if err == nil {
+		err = unix.Fchmodat(unix.AT_FDCWD, procPath(fd), c.NewMode, 0)
+	}
+	if err == nil {
+		o, err = look(fd, "")
+	}
 	if err != nil {
 		a.fail(c, err)
 		return

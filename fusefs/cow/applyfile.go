@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/beneath"
+	"wolffia/perm"
 )
 
 // Bounds of what is written before it is put in place, and how many flushes the disk gets at a time.
@@ -20,6 +21,9 @@ const (
 	maxBatchBytes = 64 << 20 // bytes, after which a batch ends
 	flushers      = 16
 )
+
+// errTempTaken is the error for a temporary file that another process of the host has changed.
+var errTempTaken = errors.New("another process has changed the temporary file of the apply")
 
 // A draft is a file of Apply that waits under a temporary name.
 type draft struct {
@@ -76,7 +80,9 @@ func (a *applying) applyBatch(batch []*change) {
 	for _, d := range drafts {
 		if !d.content {
 			a.applyMode(d)
-		} else if err := a.write(d); err != nil {
+		} else if err := a.write(d); errors.Is(err, errTempTaken) {
+			a.conflict(d.change, err.Error())
+		} else if err != nil {
 			a.fail(d.change, err)
 		} else {
 			written = append(written, d)
@@ -132,6 +138,8 @@ func (a *applying) draft(c *change) *draft {
 			return d
 		}
 	default:
+		// A change of the inode's mode would show under its other names as well, which the rules may forbid.
+		c.content = c.content || d.host != nil && d.host.isFile() && d.host.Nlink > 1
 		return d
 	}
 	unix.Close(dir)
@@ -146,6 +154,11 @@ func (a *applying) remakeParents(c *change) bool {
 		}
 		dir, name, err := a.parent(c.Path[:i])
 		if err != nil {
+			return false
+		}
+		if a.Rules.Child(a.plan.state(parentOf(c.Path[:i])), name, true) < perm.Write || makesGit(dir, name) {
+			unix.Close(dir)
+			a.conflict(c, "a directory above it was deleted on the host, and the rules do not allow to make it")
 			return false
 		}
 		err = unix.Mkdirat(dir, name, 0o755)
@@ -201,7 +214,9 @@ func (a *applying) write(d *draft) error {
 		}
 		if err == nil {
 			_ = unix.UtimesNanoAt(d.dir, d.temp, times(d.upper.object), unix.AT_SYMLINK_NOFOLLOW)
-			d.object, err = look(d.dir, d.temp)
+			if d.object, err = look(d.dir, d.temp); err == nil && d.object == nil {
+				err = errTempTaken
+			}
 		}
 		return err
 	}

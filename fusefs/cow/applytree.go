@@ -2,6 +2,7 @@ package cow
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 
@@ -156,7 +157,11 @@ func (a *applying) applyTree(c *change) {
 		return
 	}
 	a.reached("apply: directory made")
-	a.finish(c) // its mode comes later
+	if c.host, err = look(dir, name); err != nil { // its mode comes later
+		a.fail(c, err)
+		return
+	}
+	a.finish(c)
 }
 
 // treeFailed leaves c out for an error.
@@ -193,10 +198,15 @@ func (a *applying) rename(c *change, dir int, name string) {
 		return
 	}
 	if err := unix.Renameat2(from, old, dir, name, unix.RENAME_NOREPLACE); err != nil {
-		a.treeFailed(c, err)
+		a.treeFailed(c, errors.Join(err, a.willMove(c.Path, c.src)))
 		return
 	}
 	a.reached("apply: directory renamed")
+	if out, err := look(dir, name); err != nil || out == nil || !out.same(host) {
+		a.putBack(c, from, old, dir, name, out)
+		return
+	}
+	c.host = host
 	a.wasMoved(c.src, c.Path)
 	if err := a.relocate(c); err != nil {
 		a.fail(c, err)
@@ -208,6 +218,20 @@ func (a *applying) rename(c *change, dir int, name string) {
 		return
 	}
 	a.finish(c)
+}
+
+// putBack renames what is called name in dir, which is not the directory that c is about, back to old in from. nil:
+// nothing is called name any more.
+func (a *applying) putBack(c *change, from int, old string, dir int, name string, out *object) {
+	err := a.willMove(c.Path, c.src)
+	if out != nil && err == nil {
+		err = unix.Renameat2(dir, name, from, old, unix.RENAME_NOREPLACE)
+	}
+	if err != nil {
+		a.fail(c, fmt.Errorf("put back what the host has made at %s meanwhile, which is at %s now: %w", Quote(c.src), Quote(c.Path), err))
+		return
+	}
+	a.conflict(c, "replaced on the host")
 }
 
 // relocate records that the host's directory of c is at c.Path. The whiteout of the old name goes last.

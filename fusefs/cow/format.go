@@ -24,6 +24,10 @@ const (
 	AttrData = "user.wolffia.data"
 )
 
+// TempPrefix begins the temporary names of Apply in the host's directories. No sandbox can use a name that begins so: another
+// one may have the same codebase, and would else put its own content at a name that only this one may change.
+const TempPrefix = ".wolffia-new-"
+
 // DataLower is the value of AttrData.
 const DataLower = "lower"
 

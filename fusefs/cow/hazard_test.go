@@ -128,3 +128,85 @@ func TestTouchIsNoConflict(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+// TestGitInOneBatch: files that make a directory a git repository only together are not all applied.
+func TestGitInOneBatch(t *testing.T) {
+	m := newModel(t)
+	for _, name := range []string{"objects", "refs", "HEAD"} {
+		m.symlink("elsewhere", name)
+	}
+	if _, err := m.apply(runtime.ApplyOptions{}); !errors.Is(err, runtime.ErrDenied) {
+		t.Errorf("apply: %v", err)
+	}
+	if lstat(m.host("objects")) != nil && lstat(m.host("refs")) != nil && lstat(m.host("HEAD")) != nil {
+		t.Error("the host's directory is a git repository")
+	}
+}
+
+// TestModeOfALinkedFile: a file's mode is not changed by another name than its own.
+func TestModeOfALinkedFile(t *testing.T) {
+	m := newModel(t, "guarded=read")
+	m.must(os.WriteFile(m.host("guarded"), []byte("x\n"), 0o644))
+	m.must(os.Link(m.host("guarded"), m.host("file")))
+	m.chmod("file", 0o755)
+	if _, err := m.apply(runtime.ApplyOptions{}); err != nil {
+		t.Error(err)
+	}
+	if got, guarded := lstat(m.host("file")).perms(), lstat(m.host("guarded")).perms(); got != 0o755 || guarded != 0o644 {
+		t.Errorf("the modes are %o and %o", got, guarded)
+	}
+	if all := m.changes(); len(all) != 0 {
+		t.Errorf("after apply: %+v", all)
+	}
+}
+
+// TestReplacedDirectories: a directory that the host has put in place of another while an apply runs keeps its mode and
+// its name.
+func TestReplacedDirectories(t *testing.T) {
+	for _, what := range []string{"mode", "name"} {
+		m := newModel(t)
+		for _, name := range []string{"dir", "other", "file"} {
+			m.must(os.Mkdir(m.host(name), 0o755))
+		}
+		if what == "mode" {
+			m.chmod("dir", 0o700)
+		} else {
+			m.rename("dir", "renamed")
+		}
+		m.write("zz", "x\n", 0o644) // put in place before modes
+		l := m.layers()
+		swapped := false
+		l.test = func() {
+			if !swapped {
+				swapped = true
+				m.must(unix.Renameat2(unix.AT_FDCWD, m.host("dir"), unix.AT_FDCWD, m.host("other"), unix.RENAME_EXCHANGE))
+			}
+		}
+		if what == "name" { // no failpoint is before it: the plan looks at it when it is swapped already
+			l.test = nil
+			m.must(unix.Renameat2(unix.AT_FDCWD, m.host("dir"), unix.AT_FDCWD, m.host("other"), unix.RENAME_EXCHANGE))
+		}
+		_, err := l.Apply(runtime.ApplyOptions{})
+		if !errors.Is(err, runtime.ErrConflict) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if o := lstat(m.host("dir")); o == nil || o.perms() != 0o755 {
+			t.Errorf("%s: the other directory is %s", what, describe(t, m.host("dir")))
+		}
+	}
+}
+
+// TestDiffHidesByBothPaths: the diff of a deletion below a renamed directory shows nothing that the rules hide at the path
+// that the sandbox had for it.
+func TestDiffHidesByBothPaths(t *testing.T) {
+	m := newModel(t)
+	m.must(os.MkdirAll(m.host("a/sub"), 0o755))
+	m.must(os.WriteFile(m.host("a/sub/key"), []byte("canary\n"), 0o644))
+	m.must(os.WriteFile(m.host("a/sub/other"), []byte("other\n"), 0o644))
+	m.rename("a", "b")
+	m.removeAll("b/sub")
+	m.setRules("/b/sub/key=none", "/**=write")
+	if diff := m.diff(); strings.Contains(diff, "canary") {
+		t.Errorf("the diff has it:\n%s", diff)
+	}
+}

@@ -22,17 +22,17 @@ func (p *plan) pairs(c *change, f func(*pair) error) error {
 	case c.Denied != "" || c.Unapplied != "":
 		return nil
 	case c.Kind == runtime.ChangeDeleted:
-		return p.deletedPairs(c.lower, c.host, f)
+		return p.deletedPairs(c, f)
 	case c.Kind == runtime.ChangeRenamed:
 		if c.host != nil {
-			if err := p.deletedPairs(c.lower, c.host, f); err != nil {
+			if err := p.deletedPairs(c, f); err != nil {
 				return err
 			}
 		}
 		return p.renamedPairs(c, f)
 	}
 	if c.Kind == runtime.ChangeType {
-		if err := p.deletedPairs(c.lower, c.host, f); err != nil {
+		if err := p.deletedPairs(c, f); err != nil {
 			return err
 		}
 	}
@@ -116,9 +116,13 @@ func readAll(f *os.File, size int) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// visible calls f for each file and symbolic link of the host's at and below a path that the rules show, in order.
-func (p *plan) visible(at string, o *object, f func(at string, o *object) error) error {
+// visible calls f for each file and symbolic link of the host's at and below a path that the rules show there and, as the
+// sandbox sees it, at the path inside, in order.
+func (p *plan) visible(at, inside string, o *object, f func(at string, o *object) error) error {
 	l := p.Rules.Child(p.state(parentOf(at)), path.Base(at), o.isDir())
+	if inside != at {
+		l = min(l, p.Rules.Child(p.state(parentOf(inside)), path.Base(inside), o.isDir()))
+	}
 	switch {
 	case !o.isDir() && l >= perm.Read && o.isKnownKind():
 		return f(at, o)
@@ -150,16 +154,16 @@ func (p *plan) visible(at string, o *object, f func(at string, o *object) error)
 		if o == nil || p.moved[join(at, name)] != "" {
 			continue
 		}
-		if err := p.visible(join(at, name), o, f); err != nil {
+		if err := p.visible(join(at, name), join(inside, name), o, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// deletedPairs calls f for each file of the host's that goes with what is at a path.
-func (p *plan) deletedPairs(at string, o *object, f func(*pair) error) error {
-	return p.visible(at, o, func(at string, o *object) error {
+// deletedPairs calls f for each file of the host's that goes with c.host.
+func (p *plan) deletedPairs(c *change, f func(*pair) error) error {
+	return p.visible(c.lower, c.Path, c.host, func(at string, o *object) error {
 		q := &pair{oldPath: at, oldMode: gitMode(o, o.perms())}
 		if err := p.read(q, &q.old, p.Root, at, o); err != nil {
 			return fmt.Errorf("read %q: %w", at, err)
@@ -174,7 +178,7 @@ func (p *plan) renamedPairs(c *change, f func(*pair) error) error {
 	if o == nil || err != nil {
 		return err
 	}
-	return p.visible(c.src, o, func(at string, o *object) error {
+	return p.visible(c.src, c.Path, o, func(at string, o *object) error {
 		to := c.Path + at[len(c.src):]
 		if p.inUpper(to) && !(p.entry(to) != nil && p.entry(to).object.isKnownKind() && !p.isChanged(to)) {
 			return nil // it is deleted, or has a change of its own

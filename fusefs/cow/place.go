@@ -69,6 +69,16 @@ func flush(drafts []*draft) error {
 
 // placeOne puts one draft in place, and looks at what it has replaced.
 func (a *applying) placeOne(d *draft) {
+	if o, err := look(d.dir, d.temp); err != nil || o == nil || !o.same(d.object) {
+		a.conflict(d.change, errTempTaken.Error())
+		return
+	}
+	if makesGit(d.dir, d.name) { // with another of the batch
+		_ = unix.Unlinkat(d.dir, d.temp, 0)
+		d.Denied = becomesGit
+		a.leave(d.change)
+		return
+	}
 	if d.host == nil {
 		err := unix.Renameat2(d.dir, d.temp, d.dir, d.name, unix.RENAME_NOREPLACE)
 		if err != nil {

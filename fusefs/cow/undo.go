@@ -65,7 +65,7 @@ func (l *Layers) newUndoLog() (*undoLog, error) {
 	if _, err := rand.Read(b[:]); err != nil {
 		return nil, err
 	}
-	return &undoLog{f: l.Undo, prefix: ".wolffia-" + hex.EncodeToString(b[:]) + "-", w: bufio.NewWriter(nil)}, nil
+	return &undoLog{f: l.Undo, prefix: TempPrefix + hex.EncodeToString(b[:]) + "-", w: bufio.NewWriter(nil)}, nil
 }
 
 // temp returns a new temporary name.
