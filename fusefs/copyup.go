@@ -97,13 +97,17 @@ func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
 
 // withoutRules calls f, which copies size bytes, and lets the rules change meanwhile if they are many: else
 // all requests would wait for a change of rules, and that for f. So who comes by here asks the gate again.
-// A request holds t.rulesMu for reading.
+// A request holds t.changeMu and t.rulesMu for reading.
 func (t *tree) withoutRules(size int64, f func() syscall.Errno) syscall.Errno {
 	if size <= copyStep {
 		return f()
 	}
 	t.rulesMu.RUnlock()
-	defer t.rulesMu.RLock()
+	t.changeMu.RUnlock()
+	defer func() {
+		t.changeMu.RLock()
+		t.rulesMu.RLock()
+	}()
 	return f()
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"runtime"
 	"testing"
 	"time"
@@ -349,12 +350,31 @@ func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layer
 				var path string
 				err := in.Decode(&path)
 				if err == nil {
-					err = srv.Quiesce(func() error {
-						srv.Discarded([]string{path})
-						return os.RemoveAll(filepath.Join(upper, path))
+					err = srv.Quiesce(func() (err error) {
+						srv.Alone(func() {
+							srv.Discarded([]string{path})
+							err = os.RemoveAll(filepath.Join(upper, path))
+						})
+						return err
 					})
 				}
 				out.Encode(err == nil)
+			case "hold": // a review that does not end before the next question
+				begun, end := make(chan struct{}), make(chan struct{})
+				var quiet sync.WaitGroup
+				quiet.Go(func() {
+					srv.Quiesce(func() error {
+						close(begun)
+						<-end
+						return nil
+					})
+				})
+				<-begun
+				out.Encode(true)
+				in.Decode(&what)
+				close(end)
+				quiet.Wait()
+				out.Encode(true)
 			case "review":
 				var o reviewOrder
 				r := reviewResult{Wrong: "the order cannot be read"}

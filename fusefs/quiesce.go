@@ -7,32 +7,48 @@ import (
 	"wolffia/fusefs/cow"
 )
 
-// Quiesce calls f while no request is answered, and returns its error. It is for functions of package cow
-// that change the upper layer, or need it unchanged. f must not touch the mount. If it has called
-// Discarded, the server looks again at what it knows, and the kernel at each name, before Quiesce returns.
+// changing are the operations that can change the upper layer.
+var changing = [len(gate)]bool{
+	opSetattr: true, opWrite: true, opFallocate: true, opCopyFrom: true,
+	opCreate: true, opMknod: true, opMkdir: true, opSymlink: true, opLink: true, opUnlink: true, opRmdir: true, opRename: true,
+}
+
+// Quiesce calls f while nothing is changed in the tree, and returns its error; reading goes on. It is for functions of
+// package cow that need the upper layer unchanged, or change it in Alone. f must not touch the mount. If it has called
+// Discarded, the kernel looks again at each name before Quiesce returns.
 func (s *Server) Quiesce(f func() error) error {
 	t := s.tree
-	t.rulesMu.Lock()
-	t.discarded = false
+	t.changeMu.Lock()
+	t.discarded, t.revoked = false, nil
 	err := f()
-	var revoked []uint64
-	changed := t.discarded && t.copied != nil
+	changed, revoked := t.discarded && t.copied != nil, t.revoked
 	if changed {
-		t.renameMu.Lock()
-		t.lookAgain()
-		t.renameMu.Unlock()
 		t.quota.begin(t.used())
-		revoked = t.applyRulesToAll()
 	}
-	t.rulesMu.Unlock()
+	t.changeMu.Unlock()
 	if changed {
 		t.forgetRules(revoked)
 	}
 	return err
 }
 
+// Alone calls f while no request is answered, so that it can change what the tree shows. Only a function that Quiesce
+// calls may call it. If f has called Discarded, the server looks again at what it knows.
+func (s *Server) Alone(f func()) {
+	t := s.tree
+	t.rulesMu.Lock()
+	defer t.rulesMu.Unlock()
+	f()
+	if t.discarded && t.copied != nil {
+		t.renameMu.Lock()
+		t.lookAgain()
+		t.renameMu.Unlock()
+		t.revoked = append(t.revoked, t.applyRulesToAll()...)
+	}
+}
+
 // Discarded says that what the upper layer has at paths, and below, is about to be taken out of it, or has
-// another lower half by now. Only a function that Quiesce calls may call it. A program inside that has a
+// another lower half by now. Only a function that Alone calls may call it. A program inside that has a
 // file open there keeps that without a name, for which Discarded must be called before the upper
 // layer is changed.
 func (s *Server) Discarded(paths []string) {

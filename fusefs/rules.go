@@ -25,10 +25,12 @@ import (
 // path is used again.
 func (s *Server) SetRules(rules Rules) {
 	t := s.tree
+	t.changeMu.Lock() // a review is done by one set of rules
 	t.rulesMu.Lock()
 	t.rules = rules
 	revoked := t.applyRulesToAll()
 	t.rulesMu.Unlock()
+	t.changeMu.Unlock()
 	t.forgetRules(revoked)
 }
 

@@ -227,7 +227,7 @@ func blankTree(opts *Options) (t *tree, err error) {
 	if t.logger == nil {
 		t.logger = slog.New(slog.DiscardHandler)
 	}
-	t.dev = &device{fd: -1, rulesMu: &t.rulesMu, logger: t.logger, proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)), blank: t.blank}
+	t.dev = &device{fd: -1, changeMu: &t.changeMu, rulesMu: &t.rulesMu, logger: t.logger, proto: fuse.NewProtocolServer(t, fuseOptions(t.logger))}
 	t.maxNodes, t.dev.limit = shares(opts.Memory)
 	if t.timeout <= 0 {
 		t.timeout = time.Second

@@ -14,9 +14,13 @@ import (
 
 // A tree answers the kernel's requests. Its methods are called concurrently.
 //
-// A goroutine takes its locks in the order rulesMu, contentMu, renameMu, modeMu.
+// A goroutine takes its locks in the order changeMu, rulesMu, contentMu, renameMu.
 type tree struct {
 	fuse.RawFileSystem // refuses what tree has no method for
+
+	// changeMu is held for reading while a request of changing is answered, for writing by
+	// Quiesce and SetRules.
+	changeMu sync.RWMutex
 
 	// rulesMu is held for reading while a request is answered, for writing while the
 	// rules change.
@@ -56,8 +60,9 @@ type tree struct {
 	quota  *quota      // nil: no limit
 	copied *upperLayer // nil: changes go to the host's directory
 
-	ended     bool // it is unmounted; guarded by rulesMu
-	discarded bool // Discarded was called; guarded by rulesMu, held for writing
+	// Of the function that Quiesce calls; guarded by changeMu, held for writing.
+	discarded bool     // it has called Discarded
+	revoked   []uint64 // nodes whose content may no longer be read
 
 	dev   *device
 	inval *invalQueue

@@ -20,6 +20,7 @@ type applying struct {
 	state  map[*change]outcome
 	parked []step   // directories that have a temporary name for a while
 	out    []string // paths of directories that are left out
+	gone   []string // paths of whiteouts whose deletion was applied
 
 	wrong error // the first failure that is neither a conflict nor a denial; ends the work
 }
@@ -36,15 +37,16 @@ const (
 // they may be open in the sandbox; the log says that they were applied. A crash in the midst is put right by the next
 // Apply or Discard.
 func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
-	if err := l.recover(); err != nil {
+	if err := l.recoverAlone(); err != nil {
 		return nil, err
 	}
 	p, err := l.newPlan()
 	if err != nil {
 		return nil, err
 	}
-	if !o.DryRun {
-		if p, err = p.finishRenames(); err != nil {
+	if !o.DryRun && p.hasRenamed() {
+		l.alone(func() { p, err = p.finishRenames() })
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -139,19 +141,20 @@ func refusal(conflict, denied int, force bool) error {
 	return nil
 }
 
-// finishRenames ends renames that were done before a crash but not recorded, and returns the plan then.
+// hasRenamed reports whether a rename was done before a crash, or by the user, but not recorded.
+func (p *plan) hasRenamed() bool {
+	return slices.ContainsFunc(p.changes, func(c *change) bool { return c.Kind == runtime.ChangeRenamed && c.equal })
+}
+
+// finishRenames records the renames of hasRenamed, and returns the plan then.
 func (p *plan) finishRenames() (*plan, error) {
-	done := false
+	p.Layers.moved()
 	for _, c := range p.changes {
 		if c.Kind == runtime.ChangeRenamed && c.equal {
 			if err := p.relocate(c); err != nil {
 				return nil, err
 			}
-			done = true
 		}
-	}
-	if !done {
-		return p, nil
 	}
 	return p.newPlan()
 }
@@ -225,12 +228,7 @@ func (a *applying) conflict(c *change, why string) {
 }
 
 // finish notes that c was applied.
-func (a *applying) finish(c *change) {
-	a.state[c] = applied
-	if a.Moved != nil && (c.Kind == runtime.ChangeRenamed || c.Kind == runtime.ChangeDeleted) {
-		a.Moved()
-	}
-}
+func (a *applying) finish(c *change) { a.state[c] = applied }
 
 // run applies those of all that are pending: directories, files, deletions, and then the modes of directories.
 func (a *applying) run(all []*change) {
@@ -251,13 +249,14 @@ func (a *applying) run(all []*change) {
 			files = append(files, c)
 		}
 	}
-	a.applyTrees(trees)
+	a.makeTrees(trees)
 	a.applyFiles(slices.DeleteFunc(files, a.orphaned))
 	for _, c := range slices.Backward(deletions) {
 		if a.wrong == nil && !a.orphaned(c) {
 			a.remove(c)
 		}
 	}
+	a.dropWhiteouts()
 	for _, c := range slices.Backward(modes) {
 		if a.wrong == nil && (a.state[c] == applied || c.Kind == runtime.ChangeMode) {
 			a.setMode(c)

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/perm"
+	"wolffia/runtime"
 )
 
 // remove applies a deletion.
@@ -49,15 +50,30 @@ func (a *applying) remove(c *change) {
 func (a *applying) deleted(c *change) {
 	a.reached("apply: deleted")
 	delete(a.records, c.Path)
-	err := a.Log.Forget(c.Path)
-	if err == nil && c.whiteout != "" {
-		err = a.dropWhiteout(c.whiteout)
-	}
-	if err != nil {
+	if err := a.Log.Forget(c.Path); err != nil {
 		a.fail(c, err)
 		return
 	}
+	if c.whiteout != "" {
+		a.gone = append(a.gone, c.whiteout)
+	}
 	a.finish(c)
+}
+
+// dropWhiteouts removes the whiteouts of the deletions that were applied. Until then the sandbox does not see half of one.
+func (a *applying) dropWhiteouts() {
+	if len(a.gone) == 0 {
+		return
+	}
+	a.alone(func() {
+		a.Layers.moved()
+		for _, at := range a.gone {
+			a.reached("apply: whiteout")
+			if err := a.dropWhiteout(at); err != nil && a.wrong == nil {
+				a.wrong = runtime.Errorf(runtime.ErrUnavailable, "apply %s: %w", Quote(at), err)
+			}
+		}
+	})
 }
 
 // removeFile deletes the host's file called name in dir, which is at the path at and must be host. It first takes the

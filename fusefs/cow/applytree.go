@@ -4,12 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/runtime"
 )
+
+// makeTrees is applyTrees where the sandbox sees nothing of it.
+func (a *applying) makeTrees(todo []*change) {
+	if !slices.ContainsFunc(todo, func(c *change) bool { return c.Kind == runtime.ChangeRenamed }) {
+		a.applyTrees(todo)
+		return
+	}
+	a.alone(func() {
+		a.Layers.moved()
+		a.applyTrees(todo)
+	})
+}
 
 // applyTrees makes new directories and renames directories. Each waits for the directories above it and for what is
 // at its path to be renamed away; where all wait for each other, one is parked under a temporary name.

@@ -168,7 +168,7 @@ func (p *plan) equalContent(c *change, d *place) (bool, error) {
 	if c.upper.lower != "" {
 		a, err = openFileAt(p.Root, c.upper.lower)
 	} else {
-		a, err = openOwn(d.upperFD, name)
+		a, err = p.openOwn(d.upperFD, name)
 	}
 	if err != nil {
 		return false, fmt.Errorf("read %q in the upper layer: %w", c.Path, err)

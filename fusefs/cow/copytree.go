@@ -17,7 +17,7 @@ const maxDepth = 4096
 // Copy copies the upper layer and its log: the layer to the empty directory upper, which may be open with O_PATH, and
 // the log to the empty file log. Content is shared where the file system can (ioctl_ficlone(2)).
 func (l *Layers) Copy(upper int, log *os.File) error {
-	c := &copying{links: map[uint64]string{}, top: upper, buf: make([]byte, 64<<10)}
+	c := &copying{Layers: l, links: map[uint64]string{}, top: upper, buf: make([]byte, 64<<10)}
 	if err := c.dir(l.Upper, upper, "", 0); err != nil {
 		return fmt.Errorf("copy the upper layer: %w", err)
 	}
@@ -31,6 +31,7 @@ func (l *Layers) Copy(upper int, log *os.File) error {
 }
 
 type copying struct {
+	*Layers
 	top   int
 	links map[uint64]string // by inode: the path of the copy of a file with several names
 	n     int
@@ -137,7 +138,7 @@ func (c *copying) one(from, to int, name, at string, o *object) error {
 }
 
 func (c *copying) file(from, to int, name string, o *object) error {
-	src, err := openOwn(from, name)
+	src, err := c.openOwn(from, name)
 	if err != nil {
 		return err
 	}

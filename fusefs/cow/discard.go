@@ -16,7 +16,7 @@ import (
 // Discard takes the changes at and below paths back, all if there are none, and returns how many. With one end of a
 // renamed directory goes the other. A path without a change is ErrNotFound.
 func (l *Layers) Discard(paths []string) (int, error) {
-	if err := l.recover(); err != nil {
+	if err := l.recoverAlone(); err != nil {
 		return 0, err
 	}
 	p, err := l.newPlan()
@@ -39,12 +39,40 @@ func (l *Layers) Discard(paths []string) (int, error) {
 			n++
 		}
 	}
-	for i, at := range gone {
-		if err := p.drop(at, i); err != nil {
-			return 0, runtime.Errorf(runtime.ErrUnavailable, "discard %s: %w", Quote(at), err)
+	fd, err := unix.FcntlInt(uintptr(p.Work), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return 0, err
+	}
+	work := os.NewFile(uintptr(fd), "work")
+	defer work.Close()
+	temp := func(i int) string { return "discard" + strconv.Itoa(i) }
+	for i, at := range gone { // of a Discard that has failed
+		if err := rmtree.Remove(work, temp(i)); err != nil {
+			return 0, discardError(at, err)
 		}
 	}
+	var failed error
+	l.alone(func() {
+		for i, at := range gone {
+			if err := p.drop(at, fd, temp(i)); err != nil {
+				failed = discardError(at, err)
+				return
+			}
+		}
+	})
+	for i, at := range gone {
+		if err := rmtree.Remove(work, temp(i)); err != nil && failed == nil {
+			failed = discardError(at, fmt.Errorf("remove what was discarded: %w", err))
+		}
+	}
+	if failed != nil {
+		return 0, failed
+	}
 	return n, l.Log.Sync()
+}
+
+func discardError(at string, err error) error {
+	return runtime.Errorf(runtime.ErrUnavailable, "discard %s: %w", Quote(at), err)
 }
 
 // allNames returns the paths of all that is directly in the upper layer.
@@ -123,23 +151,13 @@ func (p *plan) entry(at string) *entry {
 	return e
 }
 
-// drop removes what the upper layer has at a path, at once, and forgets the records of what that hides.
-func (p *plan) drop(at string, number int) error {
+// drop renames what the upper layer has at a path to temp in the directory work, and forgets the records of what that hides.
+func (p *plan) drop(at string, work int, temp string) error {
 	dir, err := openDir(p.Upper, parentOf(at))
 	if err != nil || dir < 0 {
 		return err
 	}
 	defer unix.Close(dir)
-	temp := "discard" + strconv.Itoa(number)
-	work, err := unix.FcntlInt(uintptr(p.Work), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return err
-	}
-	file := os.NewFile(uintptr(work), "work")
-	defer file.Close()
-	if err := rmtree.Remove(file, temp); err != nil {
-		return err
-	}
 	if p.Taken != nil {
 		p.Taken(at)
 	}
@@ -147,13 +165,7 @@ func (p *plan) drop(at string, number int) error {
 		return err
 	}
 	p.reached("discard: taken away")
-	if err := p.forget(at); err != nil {
-		return err
-	}
-	if err := rmtree.Remove(file, temp); err != nil {
-		return fmt.Errorf("remove what was discarded: %w", err)
-	}
-	return nil
+	return p.forget(at)
 }
 
 // forget removes the records of what the upper layer hid at and below a path.

@@ -33,6 +33,10 @@ type Layers struct {
 	Rules Rules    // in force now
 	Undo  *os.File // a regular file in which Apply notes what a crash would leave; needed by Apply and Discard
 
+	// Alone calls f while nothing reads the upper layer; what Apply and Discard change of it is changed there, and Taken and
+	// Moved are called there. Nothing else may change the upper layer meanwhile either way. nil calls f.
+	Alone func(f func())
+
 	// Taken is called before what the upper layer has at a path is taken out of it. nil ignores it.
 	Taken func(path string)
 	// Moved is called after Apply has taken a whiteout away or changed where a lower half is. nil
@@ -43,6 +47,22 @@ type Layers struct {
 
 	// Logger receives what is not an error of the call; nil discards it.
 	Logger *slog.Logger
+}
+
+// alone calls f while nothing reads the upper layer.
+func (l *Layers) alone(f func()) {
+	if l.Alone == nil {
+		f()
+		return
+	}
+	l.Alone(f)
+}
+
+// moved says that what the upper layer shows has changed.
+func (l *Layers) moved() {
+	if l.Moved != nil {
+		l.Moved()
+	}
 }
 
 // reached marks a failpoint.
@@ -168,11 +188,15 @@ func openFile(dir int, name string) (*os.File, error) {
 }
 
 // openOwn is openFile for the upper layer, where a file may have a mode that lets its owner, this user, not read it.
-func openOwn(dir int, name string) (*os.File, error) {
-	f, err := openFile(dir, name)
-	if !errors.Is(err, unix.EACCES) {
-		return f, err
+func (l *Layers) openOwn(dir int, name string) (f *os.File, err error) {
+	if f, err = openFile(dir, name); errors.Is(err, unix.EACCES) {
+		l.alone(func() { f, err = openUnreadable(dir, name) })
 	}
+	return f, err
+}
+
+// openUnreadable gives a file a mode with which its owner can read it for a moment, and opens it.
+func openUnreadable(dir int, name string) (f *os.File, err error) {
 	fd, err := beneath.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
@@ -202,7 +226,7 @@ func (l *Layers) openUpperAt(p string) (*os.File, error) {
 		return nil, unix.ENOENT
 	}
 	defer unix.Close(dir)
-	return openOwn(dir, path.Base(p))
+	return l.openOwn(dir, path.Base(p))
 }
 
 // openFileAt is openFile for a path below root.

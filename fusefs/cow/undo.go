@@ -99,6 +99,19 @@ func (u *undoLog) flush() error { return unix.Fdatasync(int(u.f.Fd())) }
 // done forgets all steps.
 func (u *undoLog) done() error { return u.f.Truncate(0) }
 
+// recoverAlone is recover while the tree is served.
+func (l *Layers) recoverAlone() (err error) {
+	st, err := l.Undo.Stat()
+	if err != nil || st.Size() == 0 {
+		return err
+	}
+	l.alone(func() {
+		l.moved()
+		err = l.recover()
+	})
+	return err
+}
+
 // recover puts right what an Apply that was killed has left on the host.
 func (l *Layers) recover() error {
 	steps := map[string][]step{} // the last one of each temporary name counts

@@ -20,8 +20,8 @@ import (
 	"wolffia/runtime"
 )
 
-// review does what a client asks for, and answers through a FIFO of the client's. While it works on the layers, the
-// tree answers no request.
+// review does what a client asks for, and answers through a FIFO of the client's. While it works on the layers, nothing
+// is changed in the tree.
 func (t *treeServer) review(r *boot.Review) error {
 	if t.copied == nil {
 		return runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")
@@ -94,6 +94,7 @@ func (t *treeServer) layers() *cow.Layers {
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	if t.server != nil {
+		l.Alone = t.server.Alone
 		l.Taken = func(path string) { t.server.Discarded([]string{path}) }
 		l.Moved = func() { t.server.Discarded(nil) }
 	}
