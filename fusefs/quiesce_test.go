@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestReviewLetsRead: while a review has the changes of a tree, what is in it can be read, and nothing is changed.
+// TestReviewLetsRead: while a review has the changes of a tree, what is in it can be read, and nothing is changed. The kernel
+// itself looks up no new name in a directory in which a change waits.
 func TestReviewLetsRead(t *testing.T) {
 	mounted(t, copiedSetup(func(t *testing.T, dir string) {
 		for i := range 20 {
@@ -23,7 +24,7 @@ func TestReviewLetsRead(t *testing.T) {
 		for name, change := range map[string]func() error{
 			"write":  func() error { return os.WriteFile(c.at("dir0/file"), []byte("new"), 0) },
 			"make":   func() error { return os.Mkdir(c.at("dir1/new"), 0o755) },
-			"rename": func() error { return os.Rename(c.at("dir2"), c.at("renamed")) },
+			"rename": func() error { return os.Rename(c.at("dir2/file"), c.at("dir2/renamed")) },
 			"chmod":  func() error { return os.Chmod(c.at("dir3/file"), 0o600) },
 			"remove": func() error { return os.Remove(c.at("dir4/file")) },
 			"link":   func() error { return os.Link(c.at("mine"), c.at("dir5/link")) },
