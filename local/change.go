@@ -10,6 +10,25 @@ import (
 	"wolffia/runtime"
 )
 
+// changing locks the configuration of a sandbox that has not expired, and returns it as it is then. The caller calls
+// release.
+func (s *sandboxes) changing(ctx context.Context, sandboxID string) (box *statedir.Box, c *statedir.Config, release func(), err error) {
+	if box, _, err = s.find(sandboxID); err != nil {
+		return nil, nil, nil, err
+	}
+	if release, err = box.LockConfig(ctx, boot.RulesLimit+boot.KillLimit); err != nil {
+		return nil, nil, nil, err
+	}
+	if c, err = box.Config(); err == nil { // again: it may have changed before the lock was taken
+		_, err = unexpired(box, c)
+	}
+	if err != nil {
+		release()
+		return nil, nil, nil, err
+	}
+	return box, c, release, nil
+}
+
 // change changes what is recorded of a sandbox: it calls write and then, if the sandbox
 // runs, tell to make the shim follow. It is not done if the sandbox is being started or
 // stopped, or ended meanwhile. The caller holds the lock of the configuration.

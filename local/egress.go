@@ -39,22 +39,11 @@ func (s *sandboxes) Egress(_ context.Context, sandboxID string) (*network.Policy
 // else they hold from the next start. Calls for one sandbox are serialized. The error is
 // edit's, or as that of [runtime.PermissionSetter].
 func (s *sandboxes) ChangeEgress(ctx context.Context, sandboxID string, edit func(*network.Policy) error) (*network.Policy, error) {
-	box, _, err := s.find(sandboxID)
-	if err != nil {
-		return nil, err
-	}
-	release, err := box.LockConfig(ctx, boot.RulesLimit+boot.KillLimit)
+	box, c, release, err := s.changing(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	c, err := box.Config() // again: it may have changed before the lock was taken
-	if err != nil {
-		return nil, err
-	}
-	if _, err := unexpired(box, c); err != nil {
-		return nil, err
-	}
 	if c.Network != runtime.NetworkFiltered {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s has network %s, in which names allow nothing: create it again with --network %s", box.ID(), networkOf(c), runtime.NetworkFiltered)
 	}

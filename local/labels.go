@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 
-	"wolffia/internal/boot"
 	"wolffia/runtime"
 )
 
@@ -13,22 +12,11 @@ import (
 // that an engine made for it keeps those that it has. The error is edit's, or that of an invalid
 // label.
 func (s *sandboxes) ChangeLabels(ctx context.Context, sandboxID string, edit func(labels map[string]string) error) (*runtime.Sandbox, error) {
-	box, _, err := s.find(sandboxID)
-	if err != nil {
-		return nil, err
-	}
-	release, err := box.LockConfig(ctx, boot.RulesLimit+boot.KillLimit)
+	box, c, release, err := s.changing(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	c, err := box.Config() // again: it may have changed before the lock was taken
-	if err != nil {
-		return nil, err
-	}
-	if _, err := unexpired(box, c); err != nil {
-		return nil, err
-	}
 	if c.Labels = maps.Clone(c.Labels); c.Labels == nil {
 		c.Labels = map[string]string{}
 	}

@@ -43,22 +43,11 @@ func (s *sandboxes) setPermissions(ctx context.Context, sandboxID string, rules 
 	if err := perm.Check(rules); err != nil {
 		return runtime.WithClass(runtime.ErrInvalid, err)
 	}
-	box, _, err := s.find(sandboxID)
-	if err != nil {
-		return err
-	}
-	release, err := box.LockConfig(ctx, boot.RulesLimit+boot.KillLimit)
+	box, c, release, err := s.changing(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	c, err := box.Config() // again: it may have changed before the lock was taken
-	if err != nil {
-		return err
-	}
-	if _, err := unexpired(box, c); err != nil {
-		return err
-	}
 	if c.CodebasePath == "" {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s has no codebase: rules have nothing to filter", box.ID())
 	}
