@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -167,14 +166,11 @@ func (r *Review) Fork(ctx context.Context) (_ *FleetSandbox, err error) {
 	r.fleet.begin(id)
 	defer r.fleet.end(id)
 	_, err = r.rt.ForkAs(ctx, r.box.ID, func(c *runtime.SandboxConfig) {
-		labels := map[string]string{}
-		for k, v := range c.Labels {
-			if !strings.HasPrefix(k, reservedLabel) && k != metadataName {
-				labels[k] = v
-			}
+		if c.Labels == nil {
+			c.Labels = map[string]string{}
 		}
-		labels[launch.LabelFleet] = string(text)
-		c.ID, c.Labels = id, labels
+		delete(c.Labels, metadataName)
+		c.ID, c.Labels[launch.LabelFleet] = id, string(text)
 	})
 	if err != nil {
 		return nil, err
