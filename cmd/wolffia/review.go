@@ -31,7 +31,7 @@ var letters = map[runtime.ChangeKind]string{
 // isGits reports whether a change is of git's own files, which are never applied as files.
 func isGits(c *runtime.Change) bool {
 	for name := range strings.SplitSeq(c.Path, "/") {
-		if name == ".git" {
+		if cow.IsGit(name) {
 			return true
 		}
 	}

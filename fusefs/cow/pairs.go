@@ -126,7 +126,7 @@ func (p *plan) visible(at, inside string, o *object, f func(at string, o *object
 	switch {
 	case !o.isDir() && l >= perm.Read && o.isKnownKind():
 		return f(at, o)
-	case !o.isDir(), l == perm.None, o.isMount(), isGit(path.Base(at)):
+	case !o.isDir(), l == perm.None, o.isMount(), IsGit(path.Base(at)):
 		return nil
 	}
 	dir, err := openDir(p.Root, at)

@@ -142,7 +142,7 @@ func (p *plan) compareDir(e *entry, d place) (err error) {
 		return fmt.Errorf("open %q in the upper layer: %w", d.path, cmp.Or(err, error(unix.ESTALE)))
 	}
 	for _, c := range e.children {
-		if isGit(c.name) {
+		if IsGit(c.name) {
 			if p.gitChanged(c, join(d.host, c.name)) {
 				at := path.Join(d.path, c.name)
 				p.git[at] = &change{Change: runtime.Change{
@@ -171,8 +171,8 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// isGit reports whether git takes what is called name for a repository's directory, or for a link to one.
-func isGit(name string) bool { return strings.EqualFold(name, ".git") }
+// IsGit reports whether git takes what is called name for a repository's directory, or for a link to one.
+func IsGit(name string) bool { return strings.EqualFold(name, ".git") }
 
 // gitChanged reports whether the sandbox has changed a git directory, or something in it but its index, which git
 // status writes. Pin has recorded what it has copied.
@@ -328,7 +328,7 @@ func (p *plan) deletion(d *place, name string, host *object, c *change) error {
 	c.OldMode = host.perms()
 	var err error
 	switch {
-	case isGit(name):
+	case IsGit(name):
 		c.Unapplied = "a git repository is not deleted"
 	case host.isMount():
 		c.Unapplied = "the host has another file system mounted there"
