@@ -58,6 +58,7 @@ branches here, wolffia/SANDBOX/BRANCH; --git=BRANCH takes what the sandbox is at
 	fl.BoolVar(&asJSON, "json", false, "print a JSON object")
 	fl.StringVar(&branch, "git", "", "take the commits of the sandbox in place of files; with a name, what it is at as that branch")
 	fl.Lookup("git").NoOptDefVal = allBranches
+	a.addQuiet(cmd)
 	return cmd
 }
 

@@ -131,9 +131,12 @@ func (w *worktree) add(ctx context.Context) (made bool, err error) {
 	if _, err := repo.Run(ctx, "check-ref-format", "refs/heads/"+w.branch); err != nil || strings.HasPrefix(w.branch, "-") {
 		return false, runtime.Errorf(runtime.ErrInvalid, "%q cannot be the name of a branch: see git check-ref-format --help", w.branch)
 	}
-	list, err := repo.Run(ctx, "worktree", "list", "--porcelain")
-	if err != nil {
-		return false, err
+	list, err := repo.Run(ctx, "worktree", "list", "--porcelain", "-z")
+	if err != nil { // git before 2.36
+		if list, err = repo.Run(ctx, "worktree", "list", "--porcelain"); err != nil {
+			return false, err
+		}
+		list = strings.ReplaceAll(list, "\n", "\x00")
 	}
 	if at, known := branchAt(list, w.path()); known {
 		_, err := os.Lstat(w.path())
@@ -212,11 +215,11 @@ func removeWorktreeDir(dir string) {
 	_ = os.Remove(dir) // another wolffia may have made a working tree in it meanwhile
 }
 
-// branchAt finds the working tree at a path in the answer of git worktree list --porcelain, and
+// branchAt finds the working tree at a path in the answer of git worktree list --porcelain -z, and
 // returns its branch; empty: none.
 func branchAt(list, dir string) (branch string, known bool) {
-	for entry := range strings.SplitSeq(list, "\n\n") {
-		lines := strings.Split(entry, "\n")
+	for entry := range strings.SplitSeq(list, "\x00\x00") {
+		lines := strings.Split(entry, "\x00")
 		if lines[0] != "worktree "+dir {
 			continue
 		}
