@@ -260,6 +260,23 @@ func TestGuestDefendsItself(t *testing.T) {
 	}
 }
 
+// PID 1 catches what would end it, and not SIGCHLD, for which threads would wake up at the
+// end of each child.
+func TestCaughtSignals(t *testing.T) {
+	conn, _ := start(t)
+	line := sh(t, conn, "grep SigCgt /proc/1/status").stdout
+	var caught uint64 // bit 0 is signal 1 (proc(5))
+	if _, err := fmt.Sscanf(line, "SigCgt: %x", &caught); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	for sig := syscall.SIGHUP; sig <= syscall.SIGSYS; sig++ {
+		want := sig != syscall.SIGKILL && sig != syscall.SIGSTOP && sig != syscall.SIGCHLD
+		if got := caught>>(sig-1)&1 == 1; got != want {
+			t.Errorf("%v is caught: %v, want %v", sig, got, want)
+		}
+	}
+}
+
 // What the guard must leave alone: everything on a program's own processes.
 func TestGuardRefusesNothingElse(t *testing.T) {
 	conn, _ := start(t)
