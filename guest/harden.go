@@ -40,7 +40,7 @@ const Threads = 8
 //     PID 1 counts, it could not have more later.
 //   - Nothing dumps core (see [coredump.Off]). Where the sandbox's filter is there
 //     already, the shim has done it, and this changes nothing.
-//   - Signals are caught and dropped, except SIGCHLD: the reaper waits for children.
+//   - Signals are dropped.
 //   - Descriptors that were left open reach no child.
 func Harden(filter []byte, threads int) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -53,9 +53,7 @@ func Harden(filter []byte, threads int) error {
 	if err := unix.CloseRange(3, uint(all), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}
-	drop := make(chan os.Signal, 1)
-	signal.Notify(drop) // a full channel drops what comes
-	if err := ignoreChildren(); err != nil {
+	if err := dropSignals(); err != nil {
 		return err
 	}
 	highest, made, err := makeThreads(Threads)
@@ -80,14 +78,38 @@ func Harden(filter []byte, threads int) error {
 	return install(guardFilter(highest, rest))
 }
 
-// ignoreChildren gives SIGCHLD its default action, which is none. The runtime of Go catches
-// it, and at the end of each child two threads would wake up for it: a tenth of a millisecond
-// in gVisor.
-func ignoreChildren() error {
-	var action [4]uint64 // struct sigaction (rt_sigaction(2)); 0 is SIG_DFL
-	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
-	if errno != 0 {
-		return fmt.Errorf("rt_sigaction SIGCHLD: %w", errno)
+// caught are the signals that the runtime of Go has to handle: its own faults, SIGPIPE, which
+// would end PID 1 if no channel took it, and those to stop, which it would not reset for
+// children.
+var caught = []os.Signal{
+	unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGPIPE,
+	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
+}
+
+// dropSignals has all signals dropped, by the kernel but for those in caught. SIGCHLD keeps its
+// default action, which is none: the reaper waits for children, and SIG_IGN would reap
+// them. To catch a signal costs two changes of threads for each at the start, and two at the
+// end of each child, which in gVisor is milliseconds. The runtime does not know, so that it
+// gives every child the default actions, as for what it catches.
+func dropSignals() error {
+	drop := make(chan os.Signal, 1)
+	signal.Notify(drop, caught...) // a full channel drops what comes
+	const sigIgnore, last = 1, 64
+	for sig := unix.Signal(1); sig <= last; sig++ {
+		switch {
+		case sig == unix.SIGKILL, sig == unix.SIGSTOP, slices.Contains(caught, os.Signal(sig)):
+			continue
+		case sig == unix.SIGCONT, sig >= 32 && sig <= 34: // as it was: the runtime would not reset them
+			continue
+		}
+		action := [4]uint64{sigIgnore} // struct sigaction (rt_sigaction(2))
+		if sig == unix.SIGCHLD {
+			action[0] = 0 // SIG_DFL
+		}
+		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+		if errno != 0 {
+			return fmt.Errorf("rt_sigaction %d: %w", sig, errno)
+		}
 	}
 	return nil
 }
