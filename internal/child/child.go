@@ -23,6 +23,10 @@ type Command struct {
 	// Sockets has StartPiped make sockets of the standard input and output: they hold more than
 	// pipes, of which each user has so much only (pipe-user-pages-soft in proc_sys_fs(5)).
 	Sockets bool
+	// Room is for how many descriptors the program, and what it starts, has a table from the
+	// beginning; 0 is as many as the kernel likes. The last of them is /dev/null. A process with threads
+	// waits about 10 ms when its table grows (expand_fdtable in the kernel's fs/file.c).
+	Room int
 }
 
 // A Child is a started program. It is safe for concurrent use.
@@ -48,6 +52,12 @@ func Start(c *Command) (*Child, error) {
 			f = null
 		}
 		files[i] = f.Fd()
+	}
+	if c.Room > len(files) {
+		for len(files) < c.Room-1 {
+			files = append(files, ^uintptr(0)) // closed
+		}
+		files = append(files, null.Fd())
 	}
 	env := c.Env
 	if env == nil {

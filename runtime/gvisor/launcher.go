@@ -90,6 +90,11 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 	return start(spec, Flags(spec, state, spec.Dir))
 }
 
+// room is for how many descriptors gVisor's kernel has a table when it starts. It
+// moves the streams of PID 1 to the descriptors 253 to 255 (startingStdioFD in
+// runsc/boot/loader.go), and has threads by then.
+const room = 253
+
 // start starts runsc.
 func start(spec *launch.Spec, flags []string) (*launch.Instance, error) {
 	program, err := os.Open(spec.Program)
@@ -103,7 +108,7 @@ func start(spec *launch.Spec, flags []string) (*launch.Instance, error) {
 	c, err := child.StartPiped(child.WithBarrier(&child.Command{
 		Path: "/proc/self/exe", Args: append([]string{"wolffia", stageArg}, flags...),
 		Files: []*os.File{program}, // fdProgram
-		Attr:  attr(spec), Sockets: true,
+		Attr:  attr(spec), Sockets: true, Room: room,
 	}, spec.Barrier))
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
