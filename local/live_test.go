@@ -173,6 +173,12 @@ func TestNoDescriptorsForAClient(t *testing.T) {
 	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: most}, nil); err != nil {
 		t.Fatal(err)
 	}
+	t.Chdir(dir.Box(id).Run())             // a socket's address has room for 107 bytes
+	first, err := net.Dial("unix", "sock") // its descriptor is there: the shim waits for it in the kernel
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
 	asked := make(chan error, 1)
 	go func() {
 		_, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"true"}})

@@ -83,6 +83,23 @@ func (s *sandboxes) shapeOf(c *statedir.Config) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
+// StartSpare starts a sandbox that has no user yet, for configurations like config, which need not name a codebase,
+// and returns its ID. [Runtime.Create] makes it the sandbox of the first of them that asks; until then it is none. It
+// ends by itself when no one has for the time idle. ErrUnsupported: such a sandbox cannot be started ahead.
+func (s *sandboxes) StartSpare(ctx context.Context, config *runtime.SandboxConfig, idle time.Duration) (id string, err error) {
+	template, _, err := s.template(ctx, config)
+	if err != nil {
+		return "", err
+	}
+	return s.startSpare(ctx, template, idle)
+}
+
+// Spares returns the spares that wait for a user, in no particular order.
+func (s *sandboxes) Spares() ([]Spare, error) { return s.spares() }
+
+// EndSpare ends a spare, and returns when it is gone. One that was taken, or does not exist, is left alone.
+func (s *sandboxes) EndSpare(ctx context.Context, id string) error { return s.endSpare(ctx, id) }
+
 // startSpare starts a sandbox that has no user yet, for configurations of the shape of template, which is
 // one of [sandboxes.template]. It ends by itself when no one has taken it for the time idle.
 func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, idle time.Duration) (id string, err error) {

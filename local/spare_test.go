@@ -15,11 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"wolffia/internal/boot"
+	"wolffia/internal/probe"
 	"wolffia/internal/statedir"
+	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/runtime/bwrap"
+	"wolffia/runtime/gvisor"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -434,5 +438,59 @@ func TestNoSparesForRoot(t *testing.T) {
 	rt, _, _ := newRuntime(t)
 	if _, err := rt.StartSpare(t.Context(), &runtime.SandboxConfig{}, time.Hour); runtime.Class(err) != runtime.ErrUnsupported {
 		t.Error(err)
+	}
+}
+
+// A spare of gVisor is as one of bubblewrap, but for names.
+func TestSpareOfGVisor(t *testing.T) {
+	testenv.Unprivileged(t)
+	testenv.Need(t, probe.Runsc)
+	_, state, codebase := newRuntime(t)
+	rt, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")}, bwrap.Backend(), gvisor.Backend())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		all, err := rt.List(context.Background())
+		for _, s := range all {
+			err = errors.Join(err, rt.Destroy(context.Background(), s.ID))
+		}
+		if err = errors.Join(err, rt.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	write(t, codebase, "a", "content\n")
+	write(t, codebase, "secret", "content\n")
+	template := &runtime.SandboxConfig{Runtime: gvisor.Name, Git: &runtime.GitConfig{Config: "[user]\n\tname = Nobody\n"}}
+	id, err := rt.StartSpare(t.Context(), template, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := func(name string) *runtime.SandboxConfig {
+		c := given(codebase)
+		c.Runtime, c.Name, c.Git = gvisor.Name, name, &runtime.GitConfig{Config: "[user]\n\tname = Ann\n"}
+		c.Permissions = append(c.Permissions, perm.Rule{Pattern: "secret", Level: perm.None})
+		return c
+	}
+	if s := launched(t, rt, config("named")); s.ID == id {
+		t.Error("a named sandbox got the spare, whose host has another name")
+	} else if err := rt.Destroy(t.Context(), s.ID); err != nil {
+		t.Error(err)
+	}
+	warm := launched(t, rt, config(""))
+	if warm.ID != id {
+		t.Fatalf("%s is not the spare", warm.ID)
+	}
+	cold := launched(t, rt, config(""))
+	const look = `ls -a /workspace; cat /workspace/a; echo more >> /workspace/a; mkdir /workspace/d; rmdir /workspace/d; hostname; pwd
+cat $GIT_CONFIG_SYSTEM; stat -c '%i %a %F %u' /workspace /workspace/a; cat /workspace/secret; stat -f -c %T /workspace; ls -a /run /etc; id`
+	var seen []string
+	for _, s := range []*runtime.Sandbox{cold, warm} {
+		out, _ := sh(t, rt, s.ID, look)
+		seen = append(seen, strings.ReplaceAll(out, s.ID, "ID"))
+		write(t, codebase, "a", "content\n")
+	}
+	if diff := cmp.Diff(seen[0], seen[1]); diff != "" || !strings.Contains(seen[1], "Ann") {
+		t.Errorf("inside, -cold +warm: %s", diff)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	goruntime "runtime"
 	"slices"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ const acceptPause = 20 * time.Millisecond
 // accept serves clients until the process ends, or the socket is shut down. It waits in a thread of its own, as clients' sockets do: see
 // [boot.Socket].
 func (s *shim) accept(l *os.File) {
+	defer goruntime.KeepAlive(l) // else it is closed
 	fd := int(l.Fd())
 	for {
 		conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)

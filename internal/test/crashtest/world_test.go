@@ -337,13 +337,22 @@ func (w *world) compare(rt *local.Runtime) (states map[string]runtime.State, wro
 			wrong = append(wrong, fmt.Sprintf("%s is %s and has %v", s.ID, s.State, there))
 		}
 	}
+	spares := w.spares()
+	for id, lives := range spares {
+		if !lives {
+			continue
+		}
+		for _, p := range below(all, id) {
+			known[p.pid] = true
+		}
+	}
 	for _, p := range all {
 		if _, is := own.Load(p.pid); !known[p.pid] && !is && !w.backend.engines(p) {
 			wrong = append(wrong, fmt.Sprintf("process %v", p))
 		}
 	}
 	for _, id := range w.subjects() {
-		if _, is := states[id]; !is {
+		if _, is := states[id]; !is && !spares[id] {
 			wrong = append(wrong, "directory "+id)
 		}
 	}
@@ -419,7 +428,7 @@ func (w *world) nothing(rt *local.Runtime) {
 	half, err := os.ReadDir(w.state)
 	w.OK(err)
 	for _, e := range half {
-		if !slices.Contains([]string{"lock", "sandboxes", "images", "codebases", "registry.db", "registry.db.damaged", "registry.lock"}, e.Name()) {
+		if !slices.Contains([]string{"lock", "sandboxes", "images", "codebases", "spares", "registry.db", "registry.db.damaged", "registry.lock"}, e.Name()) {
 			w.Fatalf("left in the state directory: %s", e.Name())
 		}
 	}

@@ -5,7 +5,10 @@
 //	service STATE CODEBASE
 //
 //	create OWNER | ensure OWNER | exec OWNER COMMAND | destroy OWNER
+//	spare | take
 //	fleet-create OWNER | fleet-background OWNER COMMAND | fleet-destroy OWNER
+//
+// A spare waits for 4 s; take makes a sandbox without an owner.
 //
 // The fleet of an owner has one sandbox, whose idempotency key is OWNER.
 //
@@ -21,6 +24,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"wolffia/local"
 	"wolffia/perm"
@@ -74,7 +78,10 @@ func serve(ctx context.Context, state, codebase string) error {
 		verb, rest, _ := strings.Cut(lines.Text(), " ")
 		name, command, _ := strings.Cut(rest, " ")
 		o := registry.Owner{OrganizationID: "o", ProjectID: "p", UserID: name}
-		if part, of := strings.CutPrefix(verb, "fleet-"); of {
+		if verb == "spare" || verb == "take" {
+			c, _ := configure()
+			answer(doSpare(ctx, rt, verb, c))
+		} else if part, of := strings.CutPrefix(verb, "fleet-"); of {
 			answer(doFleet(ctx, fleet, part, o, command))
 		} else {
 			answer(do(ctx, s, verb, o, command))
@@ -107,6 +114,21 @@ func do(ctx context.Context, s *service.Service, verb string, o registry.Owner, 
 		return strconv.Quote(string(r.Stdout)), nil
 	}
 	return "", fmt.Errorf("there is no %q", verb)
+}
+
+// idle is how long a spare waits.
+const idle = 4 * time.Second
+
+// doSpare starts a spare, or makes a sandbox, of one if there is any.
+func doSpare(ctx context.Context, rt *local.Runtime, verb string, c *runtime.SandboxConfig) (string, error) {
+	if verb == "spare" {
+		return rt.StartSpare(ctx, c, idle)
+	}
+	s, err := rt.Create(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	return s.ID, rt.Start(ctx, s.ID)
 }
 
 func doFleet(ctx context.Context, f *service.Fleet, verb string, o registry.Owner, command string) (string, error) {

@@ -1,0 +1,101 @@
+package crashtest
+
+import (
+	"slices"
+
+	"wolffia/internal/statedir"
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+// spares are the directories of spares, those that processes live of.
+func (w *world) spares() map[string]bool {
+	w.Helper()
+	dir, err := statedir.Open(w.state)
+	w.OK(err)
+	lives := map[string]bool{}
+	for _, id := range w.subjects() {
+		if box := dir.Box(id); box.Half() && box.LivesAsSpare() {
+			lives[id] = true
+		}
+	}
+	return lives
+}
+
+// spareOperations are those that start sandboxes before they have a user, and take them.
+func spareOperations() []operation {
+	ask := func(line string) func(w *world, s *subject) *call {
+		return func(_ *world, s *subject) *call { return s.was.ask(line) }
+	}
+	with := func(w *world) subject {
+		w.Helper()
+		s := serving(w)
+		c := s.was.ask("spare")
+		w.ends("spare", c.done)
+		if !c.ok {
+			w.Fatalf("spare: %s", c.answer)
+		}
+		return s
+	}
+	return []operation{
+		{name: "spare starts", prepare: serving, begin: ask("spare"), judge: judgeSpares, after: func(*end) []runtime.State { return []runtime.State{none} }},
+		// If a process of the spare is killed, the sandbox is started without.
+		{name: "spare is taken", prepare: with, begin: ask("take"), judge: judgeSpares, after: func(e *end) []runtime.State {
+			switch {
+			case e.callerKilled:
+				return []runtime.State{none, runtime.StateCreated, runtime.StateRunning}
+			case e.ok && e.partKilled:
+				return []runtime.State{runtime.StateRunning, runtime.StateDead}
+			case e.ok:
+				return []runtime.State{runtime.StateRunning}
+			}
+			return []runtime.State{runtime.StateCreated, runtime.StateDead}
+		}},
+	}
+}
+
+// judgeSpares compares what is there with what may be: one sandbox at most, which can be used, and no spare that
+// stays.
+func judgeSpares(w *world, r *round, e *end) {
+	w.Helper()
+	rt := w.open()
+	defer rt.Close()
+	id, state := w.allowed(rt, r, e)
+	if e.ok && state != none && id != e.answer {
+		w.Fatalf("there is %s, acknowledged was %s", id, e.answer)
+	}
+	if state != none {
+		if state != runtime.StateRunning {
+			if err := rt.Start(w.Ctx, id); err != nil && runtime.Class(err) != runtime.ErrConflict { // a caller that was killed has asked for it
+				w.OK(err)
+			}
+		}
+		got, err := rt.Exec(w.Ctx, id, &runtime.ExecRequest{Command: []string{"sh", "-c", "echo alive; ls -d /workspace"}})
+		if err != nil || string(got.Stdout) != "alive\n/workspace\n" {
+			w.Fatalf("%s says %+v, %v", id, got, err)
+		}
+		if spares, err := rt.Spares(); err != nil || slices.Contains(ids(spares), id) {
+			w.Fatalf("it is a spare too: %v, %v", spares, err)
+		}
+		w.OK(rt.Destroy(w.Ctx, id))
+	}
+	spares, err := rt.Spares()
+	w.OK(err)
+	for _, s := range ids(spares) {
+		w.OK(rt.EndSpare(w.Ctx, s))
+	}
+	dir, err := statedir.Open(w.state)
+	w.OK(err)
+	for spare := range w.spares() { // claimed, or not offered, by who was killed then: its time ends it
+		w.OK(dir.Box(spare).WaitUnlocked(w.Ctx, limit))
+	}
+	w.nothing(rt)
+}
+
+func ids(spares []local.Spare) []string {
+	var all []string
+	for i := range spares {
+		all = append(all, spares[i].ID)
+	}
+	return all
+}
