@@ -74,7 +74,7 @@ const (
 // architecture, which have other numbers, are refused altogether.
 //
 // One filter that is short on most ways is what gVisor needs: it runs every
-// filter for 2001 call numbers whenever a process or thread is made, though
+// filter for 2001 call numbers when it is installed, though
 // there are some 460 (populateCache in pkg/sentry/kernel/seccomp.go).
 func guardFilter(highest uint32, rest []bpf.Instruction) []bpf.Instruction {
 	deny := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}

@@ -28,7 +28,7 @@ var allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 // arguments or has an errno of its own. Unknown calls are refused, and so are calls of
 // other architectures and of x32 (seccomp(2), "caveats"), whose numbers are larger
 // than all others. The search is binary for kernels that interpret the program, such
-// as gVisor, which does so for all numbers up to 2000 for each new process.
+// as gVisor, which does so for all numbers up to 2000 when it is installed.
 func compile(auditArch uint32, calls map[uint32]*call) []bpf.Instruction {
 	deny := refuse(uint32(unix.EPERM))
 	known := slices.Sorted(maps.Keys(calls))
