@@ -129,6 +129,9 @@ func (t *tree) makeWithMode(o op, in *fuse.InHeader, name string, mode uint32, o
 // Symlink makes a symbolic link, which the server never follows.
 func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
 	return t.newName(opSymlink, in, name, false, func(e *entry, d *openDir) syscall.Errno {
+		if leads(target) && t.isBelowGit(e.dir) {
+			return t.deny(opSymlink, in, e.dir, name, perm.Checked, syscall.EACCES, leadsGit)
+		}
 		errno := t.make(d, name, false, func(dir int, name string) syscall.Errno {
 			return errnoOf(unix.Symlinkat(target, dir, name))
 		})
@@ -158,6 +161,9 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 			return errno
 		}
 		defer h.release()
+		if src.typ == unix.S_IFLNK && t.linkMisleads(e.dir, fdName{fd: h.fd}) {
+			return t.deny(opLink, &in.InHeader, e.dir, name, perm.Checked, syscall.EACCES, leadsGit)
+		}
 		errno = t.make(d, name, false, func(dir int, name string) syscall.Errno { return t.linkFD(h.fd, dir, name) })
 		if errno == 0 {
 			t.table.alias(src)

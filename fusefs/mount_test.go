@@ -6,8 +6,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 

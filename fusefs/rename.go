@@ -173,6 +173,10 @@ func (t *tree) allowRename(r *renaming, to openDir) (*replacement, syscall.Errno
 		return refuse(&r.to, createdOutside)
 	case r.dst == nil && t.completes(&r.to, to):
 		return refuse(&r.to, becomesGit)
+	case t.misleads(r.to.dir, r.from.dir, r.src, r.srcAt):
+		return refuse(&r.to, leadsGit)
+	case r.swap && r.dst != nil && t.misleads(r.from.dir, r.to.dir, r.dst, r.dstAt):
+		return refuse(&r.from, leadsGit)
 	case checked == nil && movesDir && t.inside(r.from.dir.getState(), r.from.name, true).path != t.inside(r.to.dir.getState(), r.to.name, true).path:
 		return nil, syscall.EXDEV // mv(1) then copies, name by name
 	case checked == nil:

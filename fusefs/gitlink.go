@@ -1,0 +1,56 @@
+package fusefs
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/fusefs/cow"
+)
+
+// A symbolic link in a git directory leads git on the host where it makes and deletes files: git gc deletes what
+// is in worktrees/*, and logs and refs have what a sandbox chooses. So one that is made inside leads nowhere else.
+
+const leadsGit = "git on the host would follow the link, and make and delete files where it leads"
+
+// isBelowGit reports whether dir is a git directory, or below one.
+func (t *tree) isBelowGit(dir *node) bool {
+	if !t.rules.Checks() {
+		return false
+	}
+	for n := dir; n != nil; {
+		parent, name := t.table.place(n)
+		if cow.IsGit(name) || t.checksInside(n.getState()) {
+			return true
+		}
+		n = parent
+	}
+	return false
+}
+
+// leads reports whether a symbolic link leads out of its directory. Git itself makes others only to see whether it can.
+func leads(target string) bool {
+	return target == ".." || strings.Contains(target, "/")
+}
+
+// misleads reports whether obj, which is at a, would lead git elsewhere in the directory dir: it is a link that leads out, or
+// a directory that comes from elsewhere and can have one.
+func (t *tree) misleads(dir, from *node, obj *object, a fdName) bool {
+	switch obj.typ() {
+	case unix.S_IFLNK:
+		return t.linkMisleads(dir, a)
+	case unix.S_IFDIR:
+		return from != dir && t.isBelowGit(dir) && !t.isBelowGit(from)
+	}
+	return false
+}
+
+// linkMisleads reports whether the symbolic link at a would lead git elsewhere in the directory dir.
+func (t *tree) linkMisleads(dir *node, a fdName) bool {
+	if !t.isBelowGit(dir) {
+		return false
+	}
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(a.fd, a.name, buf)
+	return err != nil || leads(string(buf[:n]))
+}
