@@ -139,6 +139,8 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			switch cond {
 			case "root":
 				return os.Geteuid() == 0, nil
+			case "full":
+				return testenv.Full(), nil
 			case "cgroups":
 				return probe.Check(t.Context(), probe.Cgroups).OK, nil
 			}
