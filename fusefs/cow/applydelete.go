@@ -168,6 +168,10 @@ func (a *applying) removeRecorded(c *change, at string, dir int, name string) bo
 	if o == nil {
 		return true
 	}
+	if IsGit(name) {
+		a.conflict(c, hasGit)
+		return false
+	}
 	if a.Rules.Child(a.plan.state(parentOf(at)), name, o.isDir()) < perm.Write {
 		a.conflict(c, "the host has something in it that the rules do not allow to delete")
 		return false

@@ -58,6 +58,9 @@ func (p *plan) changedOnHost(rec *Record, host *object, at string) (string, erro
 	return "changed on the host", nil
 }
 
+// hasGit is why a directory is not deleted: a repository has commits that nothing else may have.
+const hasGit = "it has a git repository in it"
+
 // strangers returns why the host's directory dir must not be deleted: something in it is not what the sandbox has
 // deleted. up and low are the states of the directory's path inside and of its own.
 func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
@@ -86,6 +89,8 @@ func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 			rec, known := p.records[at]
 			l := min(p.Rules.Child(d.up, name, o.isDir()), p.Rules.Child(d.low, name, o.isDir()))
 			switch {
+			case IsGit(name):
+				why = hasGit
 			case l < perm.Read:
 				why = "the host has something in it that the rules hide"
 			case l < perm.Write:

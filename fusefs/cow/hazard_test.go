@@ -210,3 +210,57 @@ func TestDiffHidesByBothPaths(t *testing.T) {
 		t.Errorf("the diff has it:\n%s", diff)
 	}
 }
+
+// TestNestedRepositories: git's own files below the codebase are never applied, whatever becomes of what is around them.
+func TestNestedRepositories(t *testing.T) {
+	m := newModel(t)
+	for _, dir := range []string{"changed", "deleted", "replaced", "emptied", "renamed"} {
+		m.must(os.MkdirAll(m.host(dir+"/.git/refs"), 0o755))
+		m.must(os.MkdirAll(m.host(dir+"/.git/objects"), 0o755))
+		m.must(os.WriteFile(m.host(dir+"/.git/HEAD"), []byte("ref: refs/heads/main\n"), 0o644))
+		m.must(os.WriteFile(m.host(dir+"/file"), []byte("x\n"), 0o644))
+	}
+	m.must(os.Mkdir(m.host("module"), 0o755))
+	m.must(os.WriteFile(m.host("module/.git"), []byte("gitdir: ../.git/modules/module\n"), 0o644))
+	before := m.hostView()
+
+	m.write("changed/.git/HEAD", "ref: refs/heads/other\n", 0)
+	m.write("changed/.git/config", "[core]\n\tfsmonitor = evil\n", 0o644)
+	m.write("changed/file", "y\n", 0)
+	m.removeAll("deleted")
+	m.removeAll("replaced")
+	m.write("replaced", "a file\n", 0o644)
+	m.removeAll("emptied")
+	m.mkdir("emptied")
+	m.write("module/.git", "gitdir: ../evil\n", 0)
+	m.mkdir("new")
+	m.mkdir("new/.git")
+	m.write("new/.git/HEAD", "ref: refs/heads/main\n", 0o644)
+	m.rename("renamed", "moved")
+	for _, c := range m.changes() {
+		if why := c.Unapplied + c.Conflict; strings.Contains(c.Path, ".git") && why == "" {
+			t.Errorf("%s has no reason not to be applied", c.Path)
+		}
+	}
+	for _, force := range []bool{false, true} {
+		_, _ = m.apply(runtime.ApplyOptions{Force: force})
+		after := m.hostView()
+		for p, what := range before {
+			to := p
+			if _, moved := strings.CutPrefix(p, "renamed"); moved && after[p] == "" {
+				to = "moved" + strings.TrimPrefix(p, "renamed")
+			}
+			if strings.Contains(p, ".git") && after[to] != what {
+				t.Errorf("force %v: %s is %s, was %s", force, to, after[to], what)
+			}
+		}
+		for p := range after {
+			if strings.HasPrefix(p, "new/.git") || strings.HasSuffix(p, ".git/config") {
+				t.Errorf("force %v: %s was applied", force, p)
+			}
+		}
+	}
+	if got := describe(t, m.host("changed/file")); !strings.Contains(got, "y") {
+		t.Errorf("the file beside a repository is %s", got)
+	}
+}
