@@ -385,6 +385,7 @@ func TestLogIsBounded(t *testing.T) {
 	dir := filepath.Dir(state)
 	const flood = "#!/bin/sh\nhead -c 5000000 /dev/zero | tr '\\0' x >&2\necho the end >&2\n"
 	if err := errors.Join(os.Symlink(filepath.Join(testbin.Dir(t), "wolffia"), filepath.Join(dir, "wolffia")),
+		os.Symlink(filepath.Join(testbin.Dir(t), "wolffia-box"), filepath.Join(dir, "wolffia-box")),
 		os.WriteFile(filepath.Join(dir, "wolffia-guest"), []byte(flood), 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +415,7 @@ func TestCreateWhereNothingUnmounts(t *testing.T) {
 		return
 	}
 	state, codebase, guest := filepath.Join(dir, "state"), filepath.Join(dir, "codebase"), filepath.Join(dir, "wolffia-guest")
-	if err := errors.Join(os.Mkdir(codebase, 0o755), os.WriteFile(guest, nil, 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(codebase, 0o755), os.WriteFile(guest, nil, 0o755), os.WriteFile(filepath.Join(dir, "wolffia-box"), nil, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	rt, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(dir, "wolffia")}, docker.Backend())
