@@ -123,7 +123,8 @@ func serveTree(b *boot.Params, control *os.File) error {
 		return fmt.Errorf("report to the shim: %w", err)
 	}
 	step.Reached("serving")
-	debug.SetGCPercent(50) // the garbage of requests outweighs the live nodes; earlier it would collect in the middle of the start
+	// The garbage of requests outweighs the live nodes. Set earlier it would collect in the middle of the start.
+	time.AfterFunc(time.Second, func() { debug.SetGCPercent(50) })
 	go func() {
 		t.serve() // ends when the shim does
 		step.Reached("shim gone")
