@@ -64,6 +64,9 @@ func (s *shim) await() statedir.Status {
 	s.mu.Lock()
 	requested := s.outcome // a request from now on is not the reason
 	s.mu.Unlock()
+	if s.warmer != nil {
+		s.warmer.Stop()
+	}
 	_ = s.inst.Kill()
 	if !boot.Within(boot.KillGrace, s.gone) || s.warming.Load() {
 		// A process that waits for a tree server which is stuck cannot be killed.

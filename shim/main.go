@@ -78,6 +78,7 @@ type shim struct {
 	reaching sync.Mutex
 	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
+	warmer   *time.Timer // begins warm; nil: it is not to run
 	warming  atomic.Bool // warm runs
 	orphaned atomic.Bool // the caller to which the sandbox is bound has ended
 	spared   atomic.Bool // the sandbox had no user, and gets none
@@ -143,8 +144,8 @@ func (s *shim) settle(bound bool, config, alive *os.File) {
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
 	} else if s.tree != nil && s.boot.Engine == "" {
-		s.warming.Store(true)
-		time.AfterFunc(warmAfter, func() { // ends at warmLimit, or with the mount
+		s.warmer = time.AfterFunc(warmAfter, func() { // ends at warmLimit, or with the mount
+			s.warming.Store(true)
 			warm(rootfs.TreeDir(s.boot))
 			s.warming.Store(false)
 		})
