@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -123,9 +122,10 @@ func Children(pid int) (pids []int, ok bool) {
 
 // AllChildren lists the child processes of all threads of a process.
 func AllChildren(pid int) (pids []int) {
-	files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
-	for _, file := range files {
-		some, _ := childrenIn(file) // a thread that has ended has none
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+	threads, _ := os.ReadDir(tasks) // a process that has ended has none
+	for _, t := range threads {
+		some, _ := childrenIn(tasks + t.Name() + "/children") // nor has a thread
 		pids = append(pids, some...)
 	}
 	return pids
