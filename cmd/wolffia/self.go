@@ -35,6 +35,12 @@ func (a *app) probeSelf() []probe.Result {
 		return []probe.Result{state, own}
 	}
 	defer guest.Close()
+	box, err := program(rt, programs.Box)
+	if err != nil {
+		own.Problem = err.Error()
+		return []probe.Result{state, own}
+	}
+	defer box.Close()
 	own.OK = true
 	switch {
 	case guest.Why != nil:
