@@ -28,6 +28,9 @@ func (s *sandboxes) takeReserved(ctx context.Context, c *statedir.Config, limits
 	if !s.dir.HasPools() || !box.WasSpare() || !box.Half() {
 		return nil, nil
 	}
+	if r, err := box.Spare(); err != nil || box.IsOffered(r.Shape) {
+		return nil, nil //nolint:nilerr // it is not reserved: Create says that the id is taken
+	}
 	taken, caller, err := s.dir.TakeReserved(c, s.shapeOf(c))
 	if err != nil {
 		return nil, err

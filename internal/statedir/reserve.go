@@ -25,6 +25,12 @@ func (d *Dir) Reserve(shape string) (id string) {
 	return ""
 }
 
+// IsOffered reports whether a spare is there to be taken or reserved.
+func (b *Box) IsOffered(shape string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(b.Offered(shape), &st) == nil
+}
+
 // TakeReserved makes the spare with the ID of c, which was reserved, the sandbox with the configuration c. It
 // returns nil if that is no spare of the shape. caller and errors are as for [Dir.Take].
 func (d *Dir) TakeReserved(c *Config, shape string) (_ *Box, caller *os.File, err error) {
@@ -33,9 +39,8 @@ func (d *Dir) TakeReserved(c *Config, shape string) (_ *Box, caller *os.File, er
 	if err != nil || r.Shape != shape {
 		return nil, nil, nil //nolint:nilerr // no spare
 	}
-	var st unix.Stat_t
-	if unix.Lstat(b.Offered(shape), &st) == nil {
-		return nil, nil, nil // not reserved
+	if b.IsOffered(shape) {
+		return nil, nil, nil
 	}
 	if c.Name != "" {
 		unlock, err := d.lock()

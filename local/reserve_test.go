@@ -1,0 +1,74 @@
+package local_test
+
+import (
+	"slices"
+	"testing"
+
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+// isSpare reports whether a spare of that id is offered.
+func isSpare(t *testing.T, rt *local.Runtime, id string) bool {
+	t.Helper()
+	all, err := rt.Spares()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(all, func(s local.Spare) bool { return s.ID == id })
+}
+
+// A reserved spare becomes the sandbox of its id, or, if the configuration has another shape, gives way
+// to one that is started as without a pool.
+func TestReserveSpare(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	write(t, codebase, "a", "content\n")
+	if id := rt.ReserveSpare("0123456789abcdef"); id != "" {
+		t.Errorf("a spare of no pool: %s", id)
+	}
+	p := newPool(t, rt, 3)
+	for what, mountPoint := range map[string]string{"same shape": "", "other shape": "/elsewhere"} {
+		id := rt.ReserveSpare(p.Shape)
+		if id == "" || isSpare(t, rt, id) {
+			t.Fatalf("%s: reserved %q", what, id)
+		}
+		before := len(processes(t, id))
+		c := configOf(codebase)
+		c.ID, c.MountPoint = id, mountPoint
+		box, err := runtime.Launch(t.Context(), rt, c)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if out, code := sh(t, rt, id, "cat a; pwd"); code != 0 || out != "content\n"+c.MountPointOrDefault()+"\n" {
+			t.Errorf("%s: %q, %d", what, out, code)
+		}
+		if before == 0 || box.ID() != id {
+			t.Errorf("%s: %d processes, id %s", what, before, box.ID())
+		}
+		if err := box.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+		allGone(t, id)
+	}
+	awaitPool(t, rt, p.Shape, "refilled", func(p *local.Pool) bool { return p.Ready == 3 && p.Taken == 2 })
+	for _, bad := range []string{"", "../..", "x"} {
+		if id := rt.ReserveSpare(bad); id != "" {
+			t.Errorf("%q: %s", bad, id)
+		}
+	}
+}
+
+// The id of a spare that was not reserved is no way to it.
+func TestSpareIsNotTakenByID(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	newPool(t, rt, 1)
+	all, err := rt.Spares()
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	c := configOf(codebase)
+	c.ID = all[0].ID
+	if _, err := rt.Create(t.Context(), c); err == nil {
+		t.Error("a spare was taken by its id")
+	}
+}
