@@ -5,7 +5,6 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -65,7 +64,7 @@ type volumeRequest struct {
 // maxVolumes is how many volumes a request can have.
 const maxVolumes = 64
 
-var volumeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+var volumeName = lazily(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // volumes returns what a request asks to show.
 func volumes(asked []volumeRequest) ([]service.FleetVolume, error) {
@@ -76,7 +75,7 @@ func volumes(asked []volumeRequest) ([]service.FleetVolume, error) {
 	var all []service.FleetVolume
 	for _, v := range asked {
 		switch {
-		case !volumeName.MatchString(v.Name) || names[v.Name]:
+		case !volumeName().MatchString(v.Name) || names[v.Name]:
 			return nil, invalid("volume %q: each has another name, of up to 63 lower-case letters, digits and dashes", v.Name)
 		case isSet(v.PVC) || isSet(v.OSSFS):
 			return nil, unsupported("volume %q: the service shows directories of the host only: host.path", v.Name)
