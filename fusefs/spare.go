@@ -42,7 +42,7 @@ func (s *Server) Give(root int, rules Rules) error {
 		return errGiven
 	}
 	// The kernel has nothing in its caches: what it was answered counts for no time, and the rest was refused.
-	return t.settle(root, rules, &Options{})
+	return t.settle(root, rules, &Options{NoWatch: t.noWatch})
 }
 
 // blank is device.blank. The answers that count for longer than a moment are those of the gate.

@@ -60,9 +60,9 @@ type tree struct {
 	quota  *quota      // nil: no limit
 	copied *upperLayer // nil: changes go to the host's directory
 
-	// Of the function that Quiesce calls; guarded by changeMu, held for writing.
-	discarded bool     // it has called Discarded
-	revoked   []uint64 // nodes whose content may no longer be read
+	noWatch   bool // Options.NoWatch, for Give
+	ended     bool // it is unmounted; guarded by rulesMu
+	discarded bool // Discarded was called; guarded by rulesMu, held for writing
 
 	dev   *device
 	inval *invalQueue

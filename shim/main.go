@@ -123,7 +123,7 @@ func (s *shim) run(backend launch.Backend) error {
 		}()
 	}
 	if s.spare == nil {
-		s.settle(s.boot.Config.BoundToCaller, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
+		s.settle(s.boot.Config.BoundToCaller, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"), 0)
 	}
 	outcome := s.await()
 	s.finish(&outcome)
@@ -131,9 +131,9 @@ func (s *shim) run(backend launch.Backend) error {
 }
 
 // settle does, in the background, what can follow once the sandbox is its user's: it has the configuration
-// written to the disk, and fills the kernel's caches or, if the sandbox is bound to its caller, which alive
+// written to the disk, and fills the kernel's caches later or, if the sandbox is bound to its caller, which alive
 // tells, waits for the caller's end.
-func (s *shim) settle(bound bool, config, alive *os.File) {
+func (s *shim) settle(bound bool, config, alive *os.File, later time.Duration) {
 	go func() { // ends when the disk has config.json
 		_ = errors.Join(config.Sync(), config.Close())
 	}()
@@ -144,7 +144,7 @@ func (s *shim) settle(bound bool, config, alive *os.File) {
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
 	} else if s.tree != nil && s.boot.Engine == "" {
-		s.warmer = time.AfterFunc(warmAfter, func() { // ends at warmLimit, or with the mount
+		time.AfterFunc(later, func() { // ends at warmLimit, or with the mount
 			s.warming.Store(true)
 			warm(rootfs.TreeDir(s.boot))
 			s.warming.Store(false)

@@ -118,6 +118,7 @@ func serveTree(b *boot.Params, control *os.File) error {
 	}
 	if t.waiting {
 		boot.Threads(fusefs.Readers)
+		debug.FreeOSMemory() // of the start; it may wait for long
 	}
 	if err := boot.SendServing(control, nil); err != nil {
 		return fmt.Errorf("report to the shim: %w", err)
