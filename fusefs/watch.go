@@ -31,7 +31,7 @@ const nameMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.
 // A nil watcher watches nothing.
 type watcher struct {
 	fd    int
-	file  *os.File // of fd, for reading
+	stop  int // eventfd that ends run
 	inval *invalQueue
 	table *table
 	self  int32
@@ -58,8 +58,13 @@ func newWatcher() *watcher {
 	if err != nil {
 		return nil
 	}
+	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		unix.Close(fd)
+		return nil
+	}
 	return &watcher{
-		fd: fd, file: os.NewFile(uintptr(fd), "fanotify"), self: int32(os.Getpid()),
+		fd: fd, stop: stop, self: int32(os.Getpid()),
 		done: make(chan struct{}), nodes: map[string]*node{}, keys: map[*node]string{},
 	}
 }
@@ -77,7 +82,7 @@ func (t *tree) watchRoot() {
 	}
 	w.add(root.node, root.fd)
 	if !t.root.node.watched.Load() {
-		_ = w.file.Close() // a file system without events
+		w.free() // a file system without events
 		return
 	}
 	t.watch = w
@@ -154,13 +159,22 @@ func (w *watcher) node(key []byte) *node {
 // sandbox cause one: to wake up for each would cost more than the operation.
 const watchPause = 5 * time.Millisecond
 
-// run reads events until close.
+// run reads events until close. Go's network poller would wake a thread for each event, also during
+// the pause.
 func (w *watcher) run() {
 	defer close(w.done)
 	buf := make([]byte, 64<<10)
+	fds := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}, {Fd: int32(w.stop), Events: unix.POLLIN}}
 	for {
-		n, err := w.file.Read(buf)
-		if err != nil {
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR || fds[1].Revents != 0 {
+			return
+		}
+		n, err := unix.Read(w.fd, buf)
+		switch err {
+		case nil:
+		case unix.EINTR, unix.EAGAIN:
+			continue
+		default:
 			return
 		}
 		w.events(buf[:n])
@@ -173,9 +187,16 @@ func (w *watcher) run() {
 // close ends run.
 func (w *watcher) close() {
 	if w != nil {
-		_ = w.file.Close()
+		unix.Write(w.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		<-w.done
+		w.free()
 	}
+}
+
+// free closes the descriptors. run has ended, or was not started.
+func (w *watcher) free() {
+	unix.Close(w.fd)
+	unix.Close(w.stop)
 }
 
 // events handles the events in b, as read from the group (fanotify(7)).
