@@ -1,36 +1,132 @@
 package shim
 
 import (
-	"io/fs"
-	"os"
-	"time"
+	"encoding/binary"
+	"path"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
 )
 
 // warmLimit is the number of entries of a codebase that are loaded into the kernel's
 // dentry cache in advance. Each takes 1 to 2 kB of memory in the tree server.
 const warmLimit = 25_000
 
-// warmAfter is when warm begins, so that it takes no processor from the command that most callers start at once.
-const warmAfter = 20 * time.Millisecond
+// warmWorkers is how many directories are listed at once. The requests compete with those of
+// a first git status, which has 20 threads but asks for single names: with two workers
+// it has to ask for 10,000 of 12,800 names itself, with 8 for 6,000.
+const warmWorkers = 8
 
-// warm lists the tree that is mounted at dir, so that the kernel caches names and
-// attributes: the first git status takes no longer than the second. It ends at warmLimit,
-// or with the mount. It follows no symbolic links, also none that the sandbox makes
-// meanwhile.
+// warm lists the tree that is mounted at dir, so that the kernel caches what the first git
+// status asks for: names, attributes, and which directories have no .gitignore. It ends at
+// warmLimit, or with the mount. It follows no symbolic links, also none that the sandbox
+// makes meanwhile.
 func warm(dir string) {
-	root, err := os.OpenRoot(dir)
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
-	defer root.Close()
-	names := 0
-	_ = fs.WalkDir(root.FS(), ".", func(_ string, _ fs.DirEntry, err error) error {
-		if names++; names > warmLimit {
-			return fs.SkipAll
+	defer unix.Close(root)
+	w := &warmer{root: root, dirs: []string{"."}, left: warmLimit}
+	w.more.L = &w.mu
+	var workers sync.WaitGroup
+	for range warmWorkers {
+		workers.Go(w.work)
+	}
+	workers.Wait()
+}
+
+// A warmer lists a tree, the directories near the root first: a large one far below must
+// not use up the limit.
+type warmer struct {
+	root    int
+	ignores atomic.Bool // the root has a .gitignore, so that no rule hides such names
+
+	mu   sync.Mutex
+	more sync.Cond // dirs, busy or left has changed
+	dirs []string  // to be listed, as paths from the root; guarded by mu
+	busy int       // workers that list; guarded by mu
+	left int       // how many more entries are listed; guarded by mu
+}
+
+// work lists directories until all are, or the limit is reached.
+func (w *warmer) work() {
+	buf := make([]byte, 64<<10)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		for len(w.dirs) == 0 && w.busy > 0 && w.left > 0 {
+			w.more.Wait()
 		}
-		if err != nil {
-			return fs.SkipDir // a cache may be incomplete
+		if len(w.dirs) == 0 || w.left <= 0 {
+			return
 		}
-		return nil
-	})
+		dir := w.dirs[0]
+		w.dirs = w.dirs[1:]
+		w.busy++
+		w.mu.Unlock()
+		names, below := w.list(dir, buf)
+		w.mu.Lock()
+		w.busy--
+		w.left -= names
+		w.dirs = append(w.dirs, below...)
+		w.more.Broadcast()
+	}
+}
+
+// list lists the directory dir, and returns the number of its entries and the paths of the
+// directories in it, sorted. Errors are ignored: a cache may be incomplete.
+func (w *warmer) list(dir string, buf []byte) (names int, below []string) {
+	fd, err := beneath.Open(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, nil
+	}
+	defer unix.Close(fd)
+	const ignore = ".gitignore"
+	ignores := false // dir has one
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			break
+		}
+		eachEntry(buf[:n], func(name string, typ byte) {
+			names++
+			ignores = ignores || name == ignore
+			if typ == unix.DT_DIR && name != "." && name != ".." {
+				below = append(below, path.Join(dir, name))
+			}
+		})
+	}
+	var st unix.Stat_t
+	_ = unix.Fstat(fd, &st) // listing has changed the time of access: the kernel would ask for it again
+	switch {
+	case dir == ".":
+		w.ignores.Store(ignores)
+	case path.Base(dir) == "objects" && path.Base(path.Dir(dir)) == ".git":
+		return names, nil // there may be as many as files, and git status uses none
+	case len(below) > 0 && !ignores && w.ignores.Load(): // git asks where it sees a name that is not in its index
+		_ = unix.Fstatat(fd, ignore, &st, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	slices.Sort(below)
+	return names, below
+}
+
+// eachEntry calls f with the name and type of each entry in b, as getdents64(2) fills it.
+func eachEntry(b []byte, f func(name string, typ byte)) {
+	const size, typ, name = 16, 18, 19 // offsets in struct linux_dirent64
+	for len(b) > name {
+		n := int(binary.NativeEndian.Uint16(b[size:]))
+		if n <= name || n > len(b) {
+			return
+		}
+		f(unix.ByteSliceToString(b[name:n]), b[typ])
+		b = b[n:]
+	}
 }

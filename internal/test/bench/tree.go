@@ -83,7 +83,7 @@ func (b *bench) tree() error {
 // sourceTree makes a git repository of Go's own sources in dir.
 func sourceTree(dir string) error {
 	script := `set -e
-cp -r "$(go env GOROOT)/src" "$1"; cd "$1"; git init -q -b main .; git add -A
+cp -r "$(go env GOROOT)/src" "$1"; cd "$1"; echo '*.o' >.gitignore; git init -q -b main .; git add -A
 git -c gc.auto=0 -c user.name=b -c user.email=b@localhost commit -qm source; git status >/dev/null`
 	out, err := exec.Command("sh", "-c", script, "sh", dir).CombinedOutput()
 	if err != nil {
