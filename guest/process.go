@@ -147,6 +147,9 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 	for _, o := range p.outs {
 		copying.Go(func() {
 			o.copy(p.channel, p.w)
+			if !isAlive(pid) {
+				return // Exit is the end of both streams too
+			}
 			eof := wire.StdoutEOF
 			if o.stream == wire.Stderr {
 				eof = wire.StderrEOF

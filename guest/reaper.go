@@ -77,9 +77,22 @@ func (r *reaper) awaitReaped(pids []int) {
 // isZombie reports whether a process is a child that is dead and has not been
 // waited for.
 func isZombie(pid int) bool {
+	dead, child := isDead(pid)
+	return dead && child
+}
+
+// isAlive reports whether a process that was a child is one that is not dead.
+func isAlive(pid int) bool {
+	dead, child := isDead(pid)
+	return child && !dead
+}
+
+// isDead reports whether a child is dead, and whether there is such a child, which has not been
+// waited for.
+func isDead(pid int) (dead, child bool) {
 	var info unix.Siginfo // stays empty if it is alive (waitid(2))
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err == nil && info.Signo != 0
+	return err == nil && info.Signo != 0, err == nil
 }
 
 func (r *reaper) run() {

@@ -174,8 +174,7 @@ func (m *Manager) answer(c *Call, v any) {
 	for part := range slices.Chunk(b, wire.MaxPayload) {
 		_ = c.w.Send(wire.Stdout, c.channel, part)
 	}
-	_ = c.w.Send(wire.StdoutEOF, c.channel, nil)
-	c.exit(wire.ExitStatus{})
+	c.exit(wire.ExitStatus{}) // the end of the output too
 }
 
 func (m *Manager) list() []wire.SessionInfo {
