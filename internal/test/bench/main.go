@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -239,39 +238,6 @@ func (b *bench) commands() error {
 		}
 		b.row(c.name, t, c.bar)
 	}
-	return nil
-}
-
-// flood measures output, and what the shim keeps of it.
-func (b *bench) flood() error {
-	const size = 1 << 30
-	id, err := b.create()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = b.rt.Destroy(b.ctx, id) }()
-	p, err := b.rt.StartProcess(b.ctx, id, &runtime.ProcessSpec{Command: []string{"head", "-c", fmt.Sprint(size), "/dev/zero"}})
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	var n int64
-	d, err := took(func() error {
-		n, err = io.Copy(io.Discard, p.Stdout())
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("flood: %w", err)
-	}
-	if n != size {
-		return fmt.Errorf("flood: %d bytes instead of %d", n, size)
-	}
-	rss, err := memory(id)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(b.table, "1 GiB of output, Go API\t\t%.0f MB/s\t\t>= 500 MB/s\t\n", float64(size)/1e6/d.Seconds())
-	fmt.Fprintf(b.table, "  memory after it, all processes of the sandbox\t\t%.1f MB PSS\t\tflat\t\n", rss)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -111,40 +110,7 @@ func (b *bench) sessions() error {
 		whole = append(whole, d)
 	}
 	b.row("wolffia exec --session, whole process", whole, "10 ms")
-	if err := b.sessionFlood(s.ID); err != nil {
-		return err
-	}
 	return b.manySessions(id, s.ID)
-}
-
-// sessionFlood measures output.
-func (b *bench) sessionFlood(session runtime.SessionID) error {
-	const size = 1 << 30
-	output := make(chan []byte)
-	ended := make(chan error, 1)
-	d, err := took(func() error {
-		go func() {
-			ended <- b.rt.SessionExecStream(context.Background(), session, &runtime.SessionExecRequest{
-				Command: fmt.Sprintf("head -c %d /dev/zero", size),
-			}, output)
-		}()
-		n := 0
-		for piece := range output {
-			n += len(piece)
-		}
-		if err := <-ended; err != nil {
-			return err
-		}
-		if n != size {
-			return errors.New("output is missing")
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(b.table, "1 GiB of output, session, Go API\t\t%.0f MB/s\t\t>= 500 MB/s\t\n", float64(size)/1e6/d.Seconds())
-	return nil
 }
 
 // manySessions measures many commands in one session, and many sessions.
