@@ -3,6 +3,7 @@ package guest_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -189,6 +191,85 @@ func TestExec(t *testing.T) {
 			t.Errorf("%s\n got %+v\nwant %+v", tt.script, got, want)
 		}
 	}
+}
+
+// The end of a stream is told while the process lives, and not when its end says so.
+func TestEndsOfStreams(t *testing.T) {
+	p, _ := launch(t)
+	counted := &frames{pipes: p, of: map[wire.Type]int{}}
+	conn := client.New(counted)
+	t.Cleanup(func() { _ = conn.Close() })
+	hello(t, conn)
+	lives, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"sh", "-c", "exec >&- 2>&-; sleep 1000"}, Env: env}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, io.MultiReader(lives.Stdout(), lives.Stderr()))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(limit):
+		t.Error("the streams have no end while the process lives")
+	}
+	_ = lives.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if _, err := lives.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	before := counted.count(wire.StdoutEOF, wire.StderrEOF)
+	const rounds = 50
+	for range rounds {
+		if r := sh(t, conn, "exit 3"); r.Code != 3 {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if n := counted.count(wire.StdoutEOF, wire.StderrEOF) - before; n >= 2*rounds { // some, if the process was about to end
+		t.Errorf("%d frames for the ends of the streams of %d processes", n, rounds)
+	}
+	if n := counted.count(wire.Started, wire.Exit); n != 2*(rounds+1) {
+		t.Errorf("%d frames for the begins and ends of %d processes", n, rounds+1)
+	}
+}
+
+// frames are a guest's input and output, of which the frames are counted.
+type frames struct {
+	pipes
+	mu   sync.Mutex
+	left []byte            // of a frame; guarded by mu
+	of   map[wire.Type]int // guarded by mu
+}
+
+func (f *frames) Read(b []byte) (int, error) {
+	n, err := f.pipes.Read(b)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = append(f.left, b[:n]...)
+	for len(f.left) >= wire.HeaderSize {
+		head := binary.LittleEndian.Uint32(f.left)
+		whole := wire.HeaderSize + int(head>>8)
+		if len(f.left) < whole {
+			break
+		}
+		f.of[wire.Type(head)]++
+		f.left = f.left[whole:]
+	}
+	return n, err
+}
+
+func (f *frames) count(types ...wire.Type) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range types {
+		n += f.of[t]
+	}
+	return n
 }
 
 func TestStartFailures(t *testing.T) {

@@ -48,6 +48,75 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// What a Reader has read too much of a large frame is the begin of the next one.
+func TestLargeFrames(t *testing.T) {
+	var stream bytes.Buffer
+	w := wire.NewWriter(&stream)
+	sizes := []int{0, 1, 4095, 4096, 4097, 30_000, 65_528, 65_535, wire.MaxPayload, wire.MaxPayload, 3, 40_000, 40_000, 2}
+	for i, n := range sizes {
+		if err := w.Send(wire.Stdout, uint32(i), bytes.Repeat([]byte{byte('a' + i)}, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, r := range map[string]io.Reader{
+		"whole":        bytes.NewReader(stream.Bytes()),
+		"byte by byte": iotest.OneByteReader(bytes.NewReader(stream.Bytes())),
+		"halves":       iotest.HalfReader(bytes.NewReader(stream.Bytes())),
+		"its end":      iotest.DataErrReader(bytes.NewReader(stream.Bytes())),
+	} {
+		var all []wire.Frame // held meanwhile: no frame is another one's buffer
+		frames := wire.NewReader(r)
+		for range sizes {
+			f, err := frames.Next()
+			if err != nil {
+				t.Fatalf("%s: frame %d: %v", name, len(all), err)
+			}
+			all = append(all, f)
+		}
+		for i, f := range all {
+			if want := bytes.Repeat([]byte{byte('a' + i)}, sizes[i]); f.Channel != uint32(i) || !bytes.Equal(f.Payload(), want) {
+				t.Errorf("%s: frame %d is of channel %d with %d bytes", name, i, f.Channel, len(f.Payload()))
+			}
+			f.Release()
+		}
+	}
+	cut := wire.NewReader(bytes.NewReader(append(header(byte(wire.Stdout), 60_000, 1), make([]byte, 59_999)...)))
+	if _, err := cut.Next(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a large frame that is cut short: %v", err)
+	}
+}
+
+// A counter counts the reads of a stream that has no end.
+type counter struct {
+	frame []byte
+	reads int
+}
+
+func (c *counter) Read(b []byte) (int, error) {
+	c.reads++
+	return copy(b, c.frame), nil
+}
+
+// A large frame costs one read, and no memory of its own.
+func TestLargeFramesCost(t *testing.T) {
+	c := &counter{frame: append(header(byte(wire.Stdout), wire.MaxPayload, 1), make([]byte, wire.MaxPayload)...)}
+	r := wire.NewReader(c)
+	const rounds = 200
+	allocs := testing.AllocsPerRun(rounds, func() {
+		f, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Release()
+	})
+	if c.reads > rounds+1 {
+		t.Errorf("%d reads for %d frames", c.reads, rounds+1)
+	}
+	if allocs >= 1 {
+		t.Errorf("%.1f allocations for a frame", allocs)
+	}
+}
+
 func header(kind byte, length uint32, channel uint32) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, length<<8|uint32(kind))
 	return binary.LittleEndian.AppendUint32(b, channel)
