@@ -57,6 +57,14 @@ func (s *shim) accept(l *os.File) {
 			time.Sleep(acceptPause)
 			continue
 		}
+		sock, err := boot.NewSocket(conn)
+		if err != nil {
+			continue // no descriptor is left; the client's connection is closed
+		}
+		if err := sock.Poll(); err != nil {
+			_ = sock.Close()
+			continue // no descriptor is left
+		}
 		step.Reached("client there")
 		s.attach(boot.SocketOf(conn), false)
 	}

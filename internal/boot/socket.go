@@ -12,9 +12,13 @@ import (
 
 // A Socket is a connected stream socket. A read blocks in a thread of its own, not in the
 // Go runtime's poller, which wakes for both directions: so also for each message that the
-// other side has read, which costs the sender more than the message. Reads are for one
-// goroutine; writes are safe for concurrent use, but not atomic.
-type Socket struct{ file *os.File }
+// other side has read, which costs the sender more than the message. See [Socket.Poll] for
+// another way. Reads are for one goroutine; writes are safe for concurrent use, but not atomic.
+type Socket struct {
+	file  *os.File
+	epoll *os.File // waits for something to read; nil: a read blocks
+	ready syscall.RawConn
+}
 
 // NewSocket takes over c, which it closes. The caller closes the Socket.
 func NewSocket(c *net.UnixConn) (*Socket, error) {
@@ -34,13 +38,67 @@ func NewSocket(c *net.UnixConn) (*Socket, error) {
 		}
 		return nil, errors.Join(cerr, err)
 	}
-	return &Socket{os.NewFile(uintptr(fd), "socket")}, nil
+	return &Socket{file: os.NewFile(uintptr(fd), "socket")}, nil
 }
 
-// SocketOf takes over the descriptor of a connected stream socket, which blocks. The caller closes the Socket.
-func SocketOf(fd int) *Socket { return &Socket{os.NewFile(uintptr(fd), "socket")} }
+// Poll has reads wait in the runtime's poller, for an epoll descriptor that waits for nothing but
+// reads. It is for a process that only passes on what it reads: a thread that blocks loses its place
+// in the scheduler, and each message then costs a change of threads. It comes before the first
+// Read.
+func (s *Socket) Poll() error {
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	cerr := raw.Control(func(socket uintptr) {
+		err = unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, int(socket), &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP})
+	})
+	if err = errors.Join(cerr, err, unix.SetNonblock(fd, true)); err != nil {
+		_ = unix.Close(fd)
+		return err
+	}
+	s.epoll = os.NewFile(uintptr(fd), "epoll")
+	s.ready, err = s.epoll.SyscallConn()
+	return err
+}
 
-func (s *Socket) Read(b []byte) (int, error) { return s.file.Read(b) }
+func (s *Socket) Read(b []byte) (n int, err error) {
+	if s.epoll == nil {
+		return s.file.Read(b)
+	}
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	werr := s.ready.Read(func(uintptr) bool {
+		if cerr := raw.Control(func(fd uintptr) { n, err = receiveNow(int(fd), b) }); cerr != nil {
+			err = cerr
+		}
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	switch {
+	case werr != nil:
+		return 0, werr
+	case err != nil:
+		return 0, os.NewSyscallError("recvfrom", err)
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// receiveNow reads what there is.
+func receiveNow(fd int, b []byte) (n int, err error) {
+	for {
+		if n, _, err = unix.Recvfrom(fd, b, unix.MSG_DONTWAIT); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
 
 func (s *Socket) Write(b []byte) (int, error) { return s.file.Write(b) }
 
@@ -94,7 +152,7 @@ func (s *Socket) SendFile(b []byte, file syscall.Conn) error {
 	return errors.Join(cerr, err)
 }
 
-// ReceiveFile is [ReceivePacket] for what the other side has written in one call, which is all that it has
+// ReceiveFile, for a Socket without Poll, is [ReceivePacket] for what the other side has written in one call, which is all that it has
 // written and this side has not read. At the end of the connection it returns no bytes.
 func (s *Socket) ReceiveFile(buf []byte) (b []byte, file *os.File, err error) {
 	raw, err := s.file.SyscallConn()
@@ -130,5 +188,8 @@ func (s *Socket) Close() error {
 		return err
 	}
 	_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+	if s.epoll != nil {
+		_ = s.epoll.Close()
+	}
 	return s.file.Close()
 }
