@@ -65,6 +65,10 @@ another type, and m for permissions.`,
 
 // diff prints the changes of a sandbox.
 func (a *app) diff(ctx context.Context, rt *local.Runtime, id string, paths []string, f *diffFlags) error {
+	text := !f.stat && !f.names && !f.asJSON
+	if text && !f.status && !term.IsTerminal(int(a.out.Fd())) { // the list is not needed
+		return a.printDiff(ctx, rt, id, paths, f)
+	}
 	changes, err := rt.Changes(ctx, id, runtime.ChangesOptions{Paths: paths, Lines: f.stat || f.asJSON})
 	if err != nil {
 		return err
@@ -84,7 +88,7 @@ func (a *app) diff(ctx context.Context, rt *local.Runtime, id string, paths []st
 	case f.stat:
 		err = a.printStat(shown)
 	default:
-		err = a.printDiff(ctx, rt, id, paths, shown, f)
+		err = a.printDiff(ctx, rt, id, paths, f)
 	}
 	if err == nil && f.status && len(shown) > 0 {
 		return exitStatus{1}
@@ -117,13 +121,8 @@ func (a *app) printStat(all []runtime.Change) error {
 
 // printDiff prints a unified diff: for programs as it is, at a terminal in color, in a pager, and
 // without what a terminal would obey.
-func (a *app) printDiff(ctx context.Context, rt *local.Runtime, id string, paths []string, all []runtime.Change, f *diffFlags) (err error) {
+func (a *app) printDiff(ctx context.Context, rt *local.Runtime, id string, paths []string, f *diffFlags) (err error) {
 	terminal := term.IsTerminal(int(a.out.Fd()))
-	if len(paths) == 0 { // of all but git's own files
-		for i := range all {
-			paths = append(paths, all[i].Path)
-		}
-	}
 	o := runtime.DiffOptions{Paths: paths}
 	if !terminal && f.color != "always" {
 		w := bufio.NewWriter(a.out)

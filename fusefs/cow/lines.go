@@ -28,6 +28,14 @@ func splitLines(text []byte) [][]byte {
 
 // compareLines returns the edits that make b of a, in order, without two that touch.
 func compareLines(a, b [][]byte) []edit {
+	same := 0 // lines at the beginning, which need no number
+	for same < len(a) && same < len(b) && bytes.Equal(a[same], b[same]) {
+		same++
+	}
+	a, b = a[same:], b[same:]
+	for len(a) > 0 && len(b) > 0 && bytes.Equal(a[len(a)-1], b[len(b)-1]) {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
 	numbers := map[string]int32{}
 	number := func(lines [][]byte) []int32 {
 		n := make([]int32, len(lines))
@@ -43,6 +51,10 @@ func compareLines(a, b [][]byte) []edit {
 	}
 	d := differ{a: number(a), b: number(b)}
 	d.compare(0, len(a), 0, len(b), true)
+	for i := range d.edits {
+		e := &d.edits[i]
+		e.a, e.b, e.c, e.d = e.a+same, e.b+same, e.c+same, e.d+same
+	}
 	return d.joined()
 }
 

@@ -11,6 +11,7 @@ import (
 // selected returns the changes at and below paths, all if there are none, sorted by path. A path without a
 // change is ErrNotFound.
 func (p *plan) selected(paths []string) ([]*change, error) {
+	var clean []string
 	for i, path := range paths {
 		path = strings.TrimSuffix(strings.TrimPrefix(path, "./"), "/")
 		if path == "." || path == "" {
@@ -19,20 +20,40 @@ func (p *plan) selected(paths []string) ([]*change, error) {
 		if !ValidPath(path) {
 			return nil, runtime.Errorf(runtime.ErrInvalid, "%s is not a path in the codebase: name one relative to its root", Quote(paths[i]))
 		}
-		paths = slices.Clone(paths)
-		paths[i] = path
-		if !slices.ContainsFunc(p.changes, func(c *change) bool { return c.Kind != "" && c.isAt(path) }) {
+		clean = append(clean, path)
+	}
+	changed := map[string]bool{} // with the directories above
+	if len(clean) > 0 {
+		for _, c := range p.real(nil) {
+			for _, end := range []string{c.Path, c.From} {
+				for ; end != "" && !changed[end]; end = parentOf(end) {
+					changed[end] = true
+				}
+			}
+		}
+	}
+	for _, path := range clean {
+		if !changed[path] {
 			return nil, runtime.Errorf(runtime.ErrNotFound, "%s: there is no change", Quote(path))
 		}
 	}
-	return p.real(paths), nil
+	return p.real(clean), nil
 }
 
 // real returns the changes at and below paths, all if there are none.
 func (p *plan) real(paths []string) []*change {
+	wanted := make(map[string]bool, len(paths))
+	for _, path := range paths {
+		wanted[path] = true
+	}
+	has := func(path string) bool {
+		for ; path != "" && !wanted[path]; path = parentOf(path) {
+		}
+		return path != ""
+	}
 	var some []*change
 	for _, c := range p.changes {
-		if c.Kind != "" && (len(paths) == 0 || slices.ContainsFunc(paths, c.isAt)) {
+		if c.Kind != "" && (len(paths) == 0 || has(c.Path) || has(c.From)) {
 			some = append(some, c)
 		}
 	}
