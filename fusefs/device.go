@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -17,9 +19,12 @@ const (
 	// maxWrite is the maximum of data in one READ or WRITE, in bytes.
 	maxWrite = 1 << 20
 
-	// bufferSize has room for maxWrite and headers; the kernel requires a page more
-	// (fuse_dev_do_read in fs/fuse/dev.c).
-	bufferSize = maxWrite + 8192
+	// bufferSize has room for a page that ends with the headers, for maxWrite, and for what the
+	// kernel requires beyond (fuse_dev_do_read in fs/fuse/dev.c).
+	bufferSize = maxWrite + 2*pageSize
+
+	// pageSize is that of most kernels; with larger pages copies are only slower.
+	pageSize = 4096
 
 	// maxHandlers bounds the requests that are answered at once, and with them the memory.
 	// Further requests of a sandbox wait.
@@ -29,18 +34,23 @@ const (
 	// tree, so that a stuck server does not block its users for good. A sync to a slow disk
 	// may take minutes. Before Linux 6.15 there is no limit.
 	requestTimeout = 300 // seconds
+
+	// yieldEvery is how often a handler lets Go's scheduler choose again. sysmon takes the
+	// processor of a goroutine that has run for 10 ms without that, each time it finds it in a
+	// system call, and then looks again every 20 microseconds.
+	yieldEvery = 5 * time.Millisecond
 )
 
 // A device is the kernel's end of a mounted tree. go-fuse decodes and encodes the messages; the
 // device reads them, and takes the locks.
 type device struct {
-	fd       int
-	proto    *fuse.ProtocolServer
-	rulesMu  *sync.RWMutex // tree.rulesMu
-	changeMu *sync.RWMutex // tree.changeMu
-	logger   *slog.Logger
-	epochs   bool // the kernel can drop all names at once
-	limit    int  // of running
+	fd      int
+	tree    *tree
+	proto   *fuse.ProtocolServer
+	rulesMu *sync.RWMutex // tree.rulesMu
+	logger  *slog.Logger
+	epochs  bool // the kernel can drop all names at once
+	limit   int  // of running
 
 	handlers sync.WaitGroup
 	running  atomic.Int32 // handler goroutines
@@ -77,7 +87,6 @@ func (d *device) greet() error {
 	if !status.Ok() {
 		return fmt.Errorf("answer the kernel: %w", syscall.Errno(status))
 	}
-	const outHeader = int(unsafe.Sizeof(fuse.OutHeader{}))
 	if size >= outHeader+int(unsafe.Sizeof(fuse.InitOut{})) {
 		// go-fuse has no option for it.
 		out := (*fuse.InitOut)(unsafe.Pointer(&b.out[outHeader]))
@@ -119,7 +128,11 @@ func (d *device) start() {
 }
 
 func (d *device) loop(b *buffers) {
-	for {
+	for yielded := time.Now(); ; {
+		if now := time.Now(); now.Sub(yielded) > yieldEvery {
+			yielded = now
+			runtime.Gosched()
+		}
 		n, errno := d.read(b)
 		if errno != 0 {
 			d.waiting.Add(-1)
@@ -167,8 +180,8 @@ func (d *device) handle(b *buffers, n int) {
 	}
 }
 
-// answer answers the message of n bytes in b, and returns the size of the reply in b.out, 0 for
-// none. The rules do not change meanwhile. A sync depends on no rule and can take minutes, so
+// answer answers the message of n bytes in b, and returns the size of the reply in b.out, 0 if
+// there is none or it is sent already. The rules do not change meanwhile. A sync depends on no rule and can take minutes, so
 // a change of rules does not wait for it.
 func (d *device) answer(b *buffers, n int) int {
 	o := op(min(binary.NativeEndian.Uint32(b.in[4:]), uint32(opUnknown)))
@@ -188,6 +201,12 @@ func (d *device) answer(b *buffers, n int) int {
 	} else {
 		d.rulesMu.RUnlock()
 	}
+	switch o {
+	case opRead, opWrite:
+		return d.answerData(o, b, n)
+	case opInterrupt:
+		return b.reply(syscall.ENOSYS, 0)
+	}
 	b.inVec[0], b.outVec[0] = b.in[:n], b.out
 	size, status := d.proto.HandleRequest(b.inVec[:], b.outVec[:])
 	if !status.Ok() {
@@ -198,8 +217,11 @@ func (d *device) answer(b *buffers, n int) int {
 }
 
 // buffers are the memory of one request and its answer. They are outside of Go's heap: unused
-// pages take no memory, and the garbage collector does not count them.
+// pages take no memory, and the garbage collector does not count them. What a WRITE brings and
+// what a READ returns begins a page: the kernel copies data page by page, and each of its pages
+// from or to two of ours otherwise.
 type buffers struct {
+	mem           []byte
 	in, out       []byte
 	inVec, outVec [1][]byte
 }
@@ -209,12 +231,11 @@ func newBuffers() (*buffers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %w", err)
 	}
-	return &buffers{in: mem[:bufferSize:bufferSize], out: mem[bufferSize:]}, nil
+	const in, out = pageSize - writeHeader, bufferSize + pageSize - outHeader
+	return &buffers{mem: mem, in: mem[in:bufferSize:bufferSize], out: mem[out:]}, nil
 }
 
-func (b *buffers) free() {
-	_ = unix.Munmap(unsafe.Slice(&b.in[0], 2*bufferSize))
-}
+func (b *buffers) free() { _ = unix.Munmap(b.mem) }
 
 // The notifications (linux/fuse.h, enum fuse_notify_code). Each may block until a holder of the
 // inode gets an answer: a goroutine that answers requests must not send them.

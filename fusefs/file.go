@@ -69,29 +69,35 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writin
 	return writing{h, lock}, errno
 }
 
-// Read reads from a file, which the kernel has opened without asking.
+// Read reads from a file, which the kernel has opened without asking. It is not called as long as
+// the device answers each READ (answerRead).
 func (t *tree) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	h, errno := t.openRead(opRead, &in.InHeader, in.NodeId)
 	if errno != 0 {
 		return nil, fuse.Status(errno)
 	}
 	defer h.release()
-	buf = buf[:min(len(buf), int(in.Size))]
-	done := 0
+	n, errno := readFull(h.fd, buf[:min(len(buf), int(in.Size))], int64(in.Offset))
+	return fuse.ReadResultData(buf[:n]), fuse.Status(errno)
+}
+
+// readFull reads from fd at off until buf is full or the file ends: the kernel takes a short
+// answer for the end.
+func readFull(fd int, buf []byte, off int64) (done int, errno syscall.Errno) {
 	for done < len(buf) {
-		n, err := unix.Pread(h.fd, buf[done:], int64(in.Offset)+int64(done))
+		n, err := unix.Pread(fd, buf[done:], off+int64(done))
 		if err == syscall.EINTR {
 			continue
 		}
 		if err != nil {
-			return nil, fuse.Status(errnoOf(err))
+			return 0, errnoOf(err)
 		}
 		if n == 0 {
 			break
 		}
 		done += n
 	}
-	return fuse.ReadResultData(buf[:done]), fuse.OK
+	return done, 0
 }
 
 // Write writes to a file. With O_APPEND it writes at the true end of the file; the offset
@@ -118,7 +124,7 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 	defer grown()
 	done := 0
 	for done < len(data) {
-		n, err := unix.Pwritev2(h.fd, [][]byte{data[done:]}, int64(in.Offset)+int64(done), flags)
+		n, err := pwrite(h.fd, data[done:], int64(in.Offset)+int64(done), flags)
 		if err == syscall.EINTR {
 			continue
 		}
@@ -131,6 +137,14 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 		done += n
 	}
 	return uint32(done), fuse.OK
+}
+
+// pwrite is pwritev2(2) of data; without flags it allocates nothing.
+func pwrite(fd int, data []byte, off int64, flags int) (int, error) {
+	if flags == 0 {
+		return unix.Pwrite(fd, data, off)
+	}
+	return unix.Pwritev2(fd, [][]byte{data}, off, flags)
 }
 
 // Fsync writes a file to the disk.

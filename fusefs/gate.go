@@ -52,6 +52,9 @@ const (
 	opFlush   op = 25
 	opAccess  op = 34
 
+	// Refused with ENOSYS, after which the kernel does not send it: no answer is given early.
+	opInterrupt op = 36
+
 	// Not supported. Extended attributes include ACLs and capabilities, which would get
 	// around the gate; a file without a name would have no level until it is linked.
 	opTmpfile     op = 51
@@ -125,6 +128,8 @@ var gate = [opLinkFrom + 1]row{
 	opOpendir: refused("opendir", syscall.ENOSYS),
 	opFlush:   refused("flush", syscall.ENOSYS),
 	opAccess:  refused("access", syscall.ENOSYS),
+
+	opInterrupt: refused("interrupt", syscall.ENOSYS),
 
 	opTmpfile:     refused("tmpfile", syscall.EOPNOTSUPP),
 	opGetxattr:    refused("getxattr", syscall.ENOSYS),

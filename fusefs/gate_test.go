@@ -44,6 +44,7 @@ var wantGate = map[string][5]syscall.Errno{
 	"opendir":     {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
 	"flush":       {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
 	"access":      {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
+	"interrupt":   {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
 	"tmpfile":     {unix.EOPNOTSUPP, unix.EOPNOTSUPP, unix.EOPNOTSUPP, unix.EOPNOTSUPP, unix.EOPNOTSUPP},
 	"getxattr":    {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},
 	"setxattr":    {unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS, unix.ENOSYS},

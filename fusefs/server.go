@@ -159,11 +159,14 @@ func fuseOptions(logger *slog.Logger) *fuse.MountOptions {
 		// Passthrough counts as a stacked file system: no overlay could be mounted on top.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
 		Logger:               slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
-		PanicHandler: func(v any) fuse.Status {
-			logger.Error("a request failed", "panic", v, "stack", string(debug.Stack()))
-			return fuse.EIO
-		},
+		PanicHandler:         func(v any) fuse.Status { return panicked(logger, v) },
 	}
+}
+
+// panicked logs the panic v of a request, and returns the request's status.
+func panicked(logger *slog.Logger, v any) fuse.Status {
+	logger.Error("a request failed", "panic", v, "stack", string(debug.Stack()))
+	return fuse.EIO
 }
 
 // awaitInit waits until the kernel has sent its first message.
@@ -227,7 +230,7 @@ func blankTree(opts *Options) (t *tree, err error) {
 	if t.logger == nil {
 		t.logger = slog.New(slog.DiscardHandler)
 	}
-	t.dev = &device{fd: -1, changeMu: &t.changeMu, rulesMu: &t.rulesMu, logger: t.logger, proto: fuse.NewProtocolServer(t, fuseOptions(t.logger))}
+	t.dev = &device{fd: -1, tree: t, rulesMu: &t.rulesMu, logger: t.logger, proto: fuse.NewProtocolServer(t, fuseOptions(t.logger))}
 	t.maxNodes, t.dev.limit = shares(opts.Memory)
 	if t.timeout <= 0 {
 		t.timeout = time.Second
