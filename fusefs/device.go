@@ -47,6 +47,7 @@ type device struct {
 	fd      int
 	tree    *tree
 	proto   *fuse.ProtocolServer
+	pipes   pipes
 	rulesMu *sync.RWMutex // tree.rulesMu
 	logger  *slog.Logger
 	epochs  bool // the kernel can drop all names at once
@@ -56,6 +57,7 @@ type device struct {
 	running  atomic.Int32 // handler goroutines
 	waiting  atomic.Int32 // handlers that wait for a message
 	counts   [len(gate)]atomic.Uint64
+	spliced  atomic.Uint64 // READs that were answered through a pipe
 }
 
 // Readers is how many threads of a server wait for a message at once. There is always one, so
@@ -104,6 +106,7 @@ func (d *device) greet() error {
 func (d *device) serve() {
 	d.start()
 	d.handlers.Wait()
+	d.pipes.close()
 }
 
 // start starts a handler, unless limit are running. It ends when the tree is unmounted, or
