@@ -117,6 +117,8 @@ func parseRules(t *testing.T, rules ...string) (parsed []perm.Rule) {
 // A load is what a server uses.
 type load struct {
 	Heap   uint64 // bytes that are in use, after a collection
+	Allocs uint64 // so far
+	Piped  uint64 // READs that were answered through a pipe
 	Walked uint64 // directories that validatePath has gone through
 }
 
@@ -124,7 +126,7 @@ func loadOf(s *Server) load {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
-	return load{m.HeapAlloc, s.tree.dirsWalked.Load()}
+	return load{m.HeapAlloc, m.Mallocs, s.tree.dev.spliced.Load(), s.tree.dirsWalked.Load()}
 }
 
 // load asks the server what it uses.

@@ -1,0 +1,249 @@
+package fusefs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// noise returns n bytes that no other part of a file has.
+func noise(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
+	return data
+}
+
+// The kernel reads 128 KiB ahead and writes a MiB at once, and the server neither allocates memory
+// for a message nor copies what is read.
+func TestLargeFilesTakeFewMessages(t *testing.T) {
+	const size, ahead = 64 << 20, 128 << 10
+	mounted(t, setup{
+		Timeout: time.Hour, NoWatch: true,
+		Host: func(t *testing.T, dir string) { write(t, dir, "file", string(noise(size))) },
+	}, func(t *testing.T, c *client) {
+		f, err := os.Open(c.at("file"))
+		fails(t, "open", err, 0)
+		defer f.Close()
+		before, used := c.stats(t), c.load(t)
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, make([]byte, 1<<20))
+		if err != nil || n != size {
+			t.Fatalf("%d bytes, %v", n, err)
+		}
+		read, after := moved(before, c.stats(t)), c.load(t)
+		// The first windows are smaller, and the kernel drops pages when it pleases.
+		if got := read["read"]; got < size/ahead/2 || got > size/ahead+size/ahead/8 {
+			t.Errorf("%d messages for 64 MiB, want about %d", got, size/ahead)
+		}
+		if piped := after.Piped - used.Piped; piped < read["read"]*3/4 {
+			t.Errorf("%d of %d went through a pipe", piped, read["read"])
+		}
+		sameAllocs := func(what string, messages uint64, from, to load) {
+			if got := to.Allocs - from.Allocs; got > messages/2+200 {
+				t.Errorf("%s: %d allocations for %d messages", what, got, messages)
+			} else {
+				t.Logf("%s: %d allocations for %d messages", what, got, messages)
+			}
+		}
+		sameAllocs("reading", read["read"], used, after)
+
+		w, err := os.Create(c.at("written"))
+		fails(t, "create", err, 0)
+		defer w.Close()
+		chunk := noise(1 << 20)
+		before = c.stats(t)
+		for range 64 {
+			_, err := w.Write(chunk)
+			fails(t, "write", err, 0)
+		}
+		if got := moved(before, c.stats(t))["write"]; got != 64 {
+			t.Errorf("%d messages for 64 writes of a MiB", got)
+		}
+		before, used = c.stats(t), c.load(t)
+		for range 2000 {
+			_, err := w.Write(chunk[:100])
+			fails(t, "write", err, 0)
+		}
+		sameAllocs("writing", moved(before, c.stats(t))["write"], used, c.load(t))
+	})
+}
+
+// What is read is what the file has, whatever its size and whichever way the answer takes.
+func TestReadsOfAllSizes(t *testing.T) {
+	sizes := []int{1, 4095, 4096, 65535, 65536, 65537, 69632, 131072, 131077, 262144, 300001, 1<<20 + 1}
+	name := func(n int) string { return fmt.Sprint("file", n) }
+	mounted(t, setup{
+		Timeout: time.Hour,
+		Host: func(t *testing.T, dir string) {
+			for _, n := range sizes {
+				write(t, dir, name(n), string(noise(n)))
+			}
+		},
+	}, func(t *testing.T, c *client) {
+		for _, n := range sizes {
+			want := noise(n)
+			f, err := os.Open(c.at(name(n)))
+			fails(t, "open", err, 0)
+			defer f.Close()
+			fails(t, "advise", unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_SEQUENTIAL), 0) // twice the window
+			if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes: %d others, %v", n, len(got), err)
+			}
+			direct, err := os.OpenFile(c.at(name(n)), unix.O_DIRECT, 0)
+			fails(t, "open for direct reads", err, 0)
+			defer direct.Close()
+			for _, size := range []int{100, 70000, 200000, 262144, 262145, 1 << 20, 2 << 20} {
+				for _, off := range []int{0, 3, 4096, 65537} {
+					got := make([]byte, size)
+					m, err := direct.ReadAt(got, int64(off))
+					part := want[min(off, n):min(off+size, n)]
+					if err != nil && !errors.Is(err, io.EOF) || !bytes.Equal(got[:m], part) {
+						t.Errorf("%d bytes, %d at %d: %d others, %v", n, size, off, m, err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A file that the host shortens meanwhile is read to its new end, or to its old one.
+func TestReadsOfAShrinkingFile(t *testing.T) {
+	const size = 4 << 20
+	data := noise(size)
+	mounted(t, setup{Timeout: time.Millisecond}, func(t *testing.T, c *client) {
+		path := filepath.Join(c.host, "file")
+		for round := range 20 {
+			fails(t, "write on the host", os.WriteFile(path, data, 0o644), 0)
+			f, err := os.Open(c.at("file"))
+			fails(t, "open", err, 0)
+			shrunk := make(chan error, 1)
+			go func() { shrunk <- os.Truncate(path, int64(size/2+round)) }() // ends by itself
+			got, err := io.ReadAll(f)
+			if err := errors.Join(err, <-shrunk, f.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if len(got) > size || !bytes.Equal(got[:min(len(got), size/2)], data[:min(len(got), size/2)]) {
+				t.Fatalf("round %d: %d bytes, others than were there", round, len(got))
+			}
+		}
+	})
+}
+
+// A server has few pipes, and none without use.
+func TestPipesAreFew(t *testing.T) {
+	var ps pipes
+	take := func() pipe {
+		p, ok := ps.take()
+		if !ok {
+			t.Fatal("no pipe")
+		}
+		return p
+	}
+	a, b := take(), take()
+	if _, ok := ps.take(); ok {
+		t.Errorf("more than %d pipes", maxPipes)
+	}
+	ps.drop(a)
+	ps.give(b)
+	if p := take(); p != b {
+		t.Errorf("pipe %v, want %v, which is unused", p, b)
+	}
+	ps.give(b)
+	ps.reap() // was used meanwhile
+	if ps.open != 1 || len(ps.idle) != 1 {
+		t.Errorf("%d pipes, %d idle; want the one that was used", ps.open, len(ps.idle))
+	}
+	ps.reap()
+	if ps.open != 0 || len(ps.idle) != 0 {
+		t.Errorf("%d pipes, %d idle after a time without use", ps.open, len(ps.idle))
+	}
+	c := take()
+	ps.close()
+	ps.give(c)
+	if _, ok := ps.take(); ok || ps.open != 0 {
+		t.Errorf("%d pipes after the end", ps.open)
+	}
+}
+
+// A pipe is filled completely or not at all.
+func TestPipeOfAShortFile(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(noise(minSplice)); err != nil {
+		t.Fatal(err)
+	}
+	var ps pipes
+	defer ps.close()
+	for _, test := range []struct {
+		off  int64
+		size int
+		full bool
+	}{{0, minSplice, true}, {1, minSplice, false}, {minSplice, minSplice, false}} {
+		p, ok := ps.take()
+		if !ok {
+			t.Fatal("no pipe")
+		}
+		if full := p.fill(make([]byte, outHeader), int(f.Fd()), test.off, test.size); full != test.full {
+			t.Errorf("%d bytes at %d of %d: filled %v", test.size, test.off, minSplice, full)
+		}
+		ps.drop(p)
+	}
+}
+
+// Messages that the kernel does not send are answered with an error, and an interrupt so that it
+// sends no more of them.
+func TestOddMessages(t *testing.T) {
+	tr, err := newTree(&Options{Root: unix.AT_FDCWD, Rules: newFakeRules([]fakeRule{{"x", perm.Read}}), NoWatch: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.close()
+	b, err := newBuffers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.free()
+	for _, test := range []struct {
+		what string
+		o    op
+		size uint32 // of READ or WRITE
+		n    int    // bytes of the message
+		tree *tree
+		want syscall.Errno
+	}{
+		{"an interrupt", opInterrupt, 0, 48, tr, unix.ENOSYS},
+		{"a short READ", opRead, 1, readHeader - 1, tr, unix.EIO},
+		{"a READ of too much", opRead, 1 << 31, readHeader, tr, unix.EIO},
+		{"a READ of a directory", opRead, 1, readHeader, tr, unix.EISDIR},
+		{"a READ that panics", opRead, 1, readHeader, nil, unix.EIO},
+		{"a short WRITE", opWrite, 0, writeHeader - 1, tr, unix.EIO},
+		{"a WRITE without its data", opWrite, 10, writeHeader + 9, tr, unix.EIO},
+		{"a WRITE to a directory", opWrite, 10, writeHeader + 10, tr, unix.EISDIR},
+		{"a WRITE that panics", opWrite, 10, writeHeader + 10, nil, unix.EIO},
+	} {
+		clear(b.in[:256])
+		in := (*fuse.WriteIn)(unsafe.Pointer(&b.in[0])) // READ has its size at the same place
+		in.Opcode, in.Unique, in.NodeId, in.Length, in.Size = uint32(test.o), 7, rootID, uint32(test.n), test.size
+		tr.dev.tree = test.tree
+		size := tr.dev.answer(b, test.n)
+		out := (*fuse.OutHeader)(unsafe.Pointer(&b.out[0]))
+		if size != outHeader || out.Length != uint32(size) || out.Unique != 7 || syscall.Errno(-out.Status) != test.want {
+			t.Errorf("%s: %d bytes, %+v; want %v", test.what, size, out, test.want)
+		}
+	}
+}
