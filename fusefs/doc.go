@@ -56,8 +56,9 @@
 // watched directories the server holds open what the kernel knows: the kernel opens files
 // without asking, and the host may replace one before its first use.
 //
-// go-fuse decodes and encodes the messages; device.go reads them, under a lock by which the
-// rules can change. A process that serves should set a higher GOMAXPROCS: see Readers.
+// go-fuse decodes and encodes the messages, but READ and WRITE (data.go); device.go reads them,
+// under a lock by which the rules can change. Large READs are answered with pages of the backing
+// file's cache, through a pipe (splice.go). A process that serves should set a higher GOMAXPROCS: see Readers.
 //
 // The server needs Linux 5.8, and /proc in its mount namespace. It notices changes by the host
 // from Linux 5.13 on, on file systems that have file handles. Rules change without side

@@ -156,7 +156,9 @@ func fuseOptions(logger *slog.Logger) *fuse.MountOptions {
 
 		ExtraCapabilities: fuse.CAP_NO_OPENDIR_SUPPORT | fuse.CAP_NO_EXPORT_SUPPORT |
 			fuse.CAP_HAS_EXPIRE_ONLY | fuse.CAP_REQUEST_TIMEOUT,
-		// Passthrough counts as a stacked file system: no overlay could be mounted on top.
+		// With passthrough what is read and written would not pass the gate, each use of a file
+		// would need a message to open it, and it counts as a stacked file system: no overlay
+		// could be mounted on top.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
 		Logger:               slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		PanicHandler:         func(v any) fuse.Status { return panicked(logger, v) },
