@@ -26,9 +26,6 @@ func ServeBlank(ctx context.Context, dev *os.File, opts *Options) (*Server, erro
 	return t.serve(ctx, dev)
 }
 
-// opcodeInterrupt is of a message that needs no answer (linux/fuse.h).
-const opcodeInterrupt = 36
-
 // errGiven is returned for a second directory.
 var errGiven = errors.New("the tree has its directory already, or is unmounted")
 
@@ -57,7 +54,7 @@ func (t *tree) blank(b *buffers) (size int, ok bool) {
 	answer := unsafe.Pointer(&b.out[size])
 	o := op(min(in.Opcode, uint32(opUnknown)))
 	switch {
-	case o == opForget, o == opBatchForget, in.Opcode == opcodeInterrupt:
+	case o == opForget, o == opBatchForget, o == opInterrupt:
 		return 0, true
 	case o == opGetattr && in.NodeId == rootID:
 		a := (*fuse.AttrOut)(answer)

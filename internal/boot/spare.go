@@ -127,7 +127,11 @@ func ReceiveSpare(s *Socket) (*SpareRequest, [spareFiles]*os.File, error) {
 		if err != nil {
 			return nil, files, err
 		}
-		for _, fd := range fds { // the kernel drops those for which oob has no room
+		for _, fd := range fds { // room is rounded up: there may be one too many
+			if count == len(files) {
+				_ = unix.Close(fd)
+				continue
+			}
 			files[count] = os.NewFile(uintptr(fd), "received")
 			count++
 		}
