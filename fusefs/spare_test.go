@@ -31,7 +31,7 @@ func TestBlank(t *testing.T) {
 		size = tr.dev.answer(b, 4096)
 		return size, syscall.Errno(-(*fuse.OutHeader)(unsafe.Pointer(&b.out[0])).Status)
 	}
-	silent := map[uint32]bool{uint32(opForget): true, uint32(opBatchForget): true, opcodeInterrupt: true}
+	silent := map[uint32]bool{uint32(opForget): true, uint32(opBatchForget): true, uint32(opInterrupt): true}
 	for opcode := range uint32(100) {
 		size, errno := ask(opcode, rootID)
 		switch {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	goruntime "runtime"
 	"slices"
 	"sync"
 	"time"
@@ -41,11 +39,9 @@ type clientConn struct {
 // descriptor or no memory for it.
 const acceptPause = 20 * time.Millisecond
 
-// accept serves clients until the process ends, or the socket is shut down. It waits in a thread of its own, as clients' sockets do: see
+// accept serves clients of the listening socket fd until the process ends, or the socket is shut down. It waits in a thread of its own: see
 // [boot.Socket].
-func (s *shim) accept(l *os.File) {
-	defer goruntime.KeepAlive(l) // else it is closed
-	fd := int(l.Fd())
+func (s *shim) accept(fd int) {
 	for {
 		conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
 		switch {

@@ -115,7 +115,8 @@ func (s *shim) run(backend launch.Backend) error {
 	if s.spare != nil {
 		s.offer()
 	}
-	go s.accept(listener) // ends with the process
+	defer goruntime.KeepAlive(listener) // else it is closed
+	go s.accept(int(listener.Fd()))     // ends with the process
 	if s.tree != nil {
 		go func() { // ends with the tree server, or the process
 			s.tree.run()

@@ -48,7 +48,11 @@ func lie(t *testing.T) (*liar, *client.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.accept(listener)
+	ended := make(chan struct{})
+	go func() { // ends with the socket
+		s.accept(int(listener.Fd()))
+		close(ended)
+	}()
 	sock, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +61,7 @@ func lie(t *testing.T) (*liar, *client.Conn) {
 	t.Cleanup(func() {
 		_ = conn.Close()
 		_ = unix.Shutdown(int(listener.Fd()), unix.SHUT_RD) // ends accept
+		<-ended
 		_ = errors.Join(listener.Close(), l.Close())
 		_ = guestOut.Close()
 		_ = guestIn.Close()
