@@ -9,6 +9,9 @@
 //	wolffia shim ID   the sandbox's own process: package shim
 //	wolffia tree ID   serves the filtered tree: package fusefs/treeserver
 //
+// Both can be there before a sandbox has a user: see [Runtime.StartSpare]. Create then finds such a spare, and Start
+// is one request to its shim.
+//
 // With a container engine it starts a third one, wolffia-docker keep ID: package
 // runtime/docker/keeper. They get their parameters through descriptors (package
 // internal/boot), not from a directory that could be changed meanwhile.

@@ -24,9 +24,12 @@ const droppedUID = 60990
 // own, as in a rootless container, is an ordinary user on the host and may have no other
 // id to drop to.
 func realRoot() bool {
+	if os.Geteuid() != 0 {
+		return false
+	}
 	ids, err := os.ReadFile("/proc/self/uid_map")
 	// The first namespace maps every id to itself (user_namespaces(7)).
-	return os.Geteuid() == 0 && (err != nil || slices.Equal(strings.Fields(string(ids)), []string{"0", "0", "4294967295"}))
+	return err != nil || slices.Equal(strings.Fields(string(ids)), []string{"0", "0", "4294967295"})
 }
 
 // identify decides which user the sandbox runs as, inside and on the host. That is never
