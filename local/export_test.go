@@ -8,7 +8,6 @@ import (
 )
 
 func (r *Runtime) BoxOf(id string) *statedir.Box { return r.sandboxes.dir.Box(id) }
-func (r *Runtime) Took(f func(shape string))     { r.took = f }
 func (r *Runtime) Tidy(ctx context.Context)      { r.tidy(ctx) }
 
 // AskSpare sends a spare a request as it is.

@@ -84,9 +84,6 @@ func mkdir(path string) error {
 	return err
 }
 
-// Offers reports whether there is a spare of the shape, of which another process may be quicker.
-func (d *Dir) Offers(shape string) bool { return len(names(d.index(shape))) > 0 }
-
 // HasPools reports whether spares were ever started.
 func (d *Dir) HasPools() bool {
 	var st unix.Stat_t
