@@ -158,9 +158,6 @@ func (d poolDir) expire(shape string) bool {
 	return time.Now().After(used.Add(r.idle())) && d.remove(shape) == nil
 }
 
-// Spares returns the spares of the state directory, in no particular order.
-func (s *sandboxes) Spares() ([]Spare, error) { return s.spares() }
-
 // ready returns the spares of a shape.
 func (s *sandboxes) ready(shape string) ([]Spare, error) {
 	all, err := s.spares()

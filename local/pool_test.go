@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
 	"wolffia/perm"
@@ -260,5 +262,29 @@ func TestPoolRefused(t *testing.T) {
 	}
 	if _, err := os.Lstat(state + "/pools"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("left: %v", err)
+	}
+}
+
+// The example works, and leaves nothing.
+func TestExample(t *testing.T) {
+	rt, state, _ := newRuntime(t)
+	testenv.Unprivileged(t)
+	t.Setenv("PATH", testbin.Dir(t)+":"+os.Getenv("PATH"))
+	t.Setenv("WOLFFIA_STATE_DIR", state)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	out := os.Stdout
+	os.Stdout = w
+	ExampleRuntime_StartPool()
+	os.Stdout = out
+	_ = w.Close()
+	if text, err := io.ReadAll(r); err != nil || string(text) != "hello, Ann\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if left, err := rt.Spares(); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
