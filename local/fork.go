@@ -33,7 +33,8 @@ func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *r
 	if err != nil {
 		return nil, err
 	}
-	snapshot := "fork-" + strings.ToLower(rand.Text())
+	removeStale(filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots), forkPrefix)
+	snapshot := forkPrefix + strings.ToLower(rand.Text())
 	if _, err := s.Snapshot(ctx, box.ID(), snapshot); err != nil {
 		return nil, err
 	}

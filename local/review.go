@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"wolffia/internal/boot"
 	"wolffia/internal/programs"
+	"wolffia/internal/rmtree"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 )
@@ -250,7 +252,8 @@ type answer struct {
 
 // newAnswer makes a FIFO beside the sandbox's changes, where the tree server can open it.
 func newAnswer(box *statedir.Box, c *statedir.Config) (_ *answer, err error) {
-	a := &answer{name: "answer-" + rand.Text()}
+	removeStale(statedir.Cow(box.Run()), answerPrefix)
+	a := &answer{name: answerPrefix + rand.Text()}
 	a.path = filepath.Join(statedir.Cow(box.Run()), a.name)
 	if err := unix.Mkfifo(a.path, 0o600); err != nil {
 		return nil, err
@@ -274,6 +277,28 @@ func newAnswer(box *statedir.Box, c *statedir.Config) (_ *answer, err error) {
 	}
 	a.keep, err = os.OpenFile(a.path, os.O_WRONLY|flags, 0)
 	return a, err
+}
+
+// answerPrefix begins the names of FIFOs for answers, and forkPrefix those of snapshots that become the changes of a fork.
+const (
+	answerPrefix = "answer-"
+	forkPrefix   = "fork-"
+)
+
+// removeStale removes from a directory what callers that were killed have left: names with that prefix and a text of
+// rand.Text, and older than any call.
+func removeStale(dir, prefix string) {
+	const stale = 2 * boot.ReviewLimit
+	entries, _ := os.ReadDir(dir) // it may not be there yet
+	for _, e := range entries {
+		info, err := e.Info()
+		random, ours := strings.CutPrefix(e.Name(), prefix)
+		ours = ours && len(random) == len(rand.Text()) && strings.Trim(strings.ToUpper(random), "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+		if !ours || err != nil || time.Since(info.ModTime()) < stale {
+			continue
+		}
+		_ = rmtree.RemovePath(dir, e.Name()) // else the next call does
+	}
 }
 
 // stop ends a read, now and later.
