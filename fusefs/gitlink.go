@@ -4,23 +4,23 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"wolffia/fusefs/cow"
 )
 
 // A symbolic link in a git directory leads git on the host where it makes and deletes files: git gc deletes what
 // is in worktrees/*, and logs and refs have what a sandbox chooses. So one that is made inside leads nowhere else.
 
+const gitSuffix = ".git"
+
 const leadsGit = "git on the host would follow the link, and make and delete files where it leads"
 
-// isBelowGit reports whether dir is a git directory, or below one.
+// isBelowGit reports whether dir is a git directory by its name, such as .git and bare.git, or below one.
 func (t *tree) isBelowGit(dir *node) bool {
 	if !t.rules.Checks() {
 		return false
 	}
 	for n := dir; n != nil; {
 		parent, name := t.table.place(n)
-		if cow.IsGit(name) || t.checksInside(n.getState()) {
+		if len(name) >= len(gitSuffix) && strings.EqualFold(name[len(name)-len(gitSuffix):], gitSuffix) {
 			return true
 		}
 		n = parent
