@@ -99,11 +99,11 @@ func dropSignals() error {
 		switch {
 		case sig == unix.SIGKILL, sig == unix.SIGSTOP, slices.Contains(caught, os.Signal(sig)):
 			continue
-		case sig == unix.SIGCONT, sig >= 32 && sig <= 34: // as it was: the runtime would not reset them
+		case sig == unix.SIGCONT, sig == 33: // as it was: the runtime would not reset them
 			continue
 		}
 		action := [4]uint64{sigIgnore} // struct sigaction (rt_sigaction(2))
-		if sig == unix.SIGCHLD {
+		if sig == unix.SIGCHLD || sig == 32 || sig == 34 { // libc's two are not reset either, and may come ignored
 			action[0] = 0 // SIG_DFL
 		}
 		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
