@@ -40,12 +40,17 @@ func Mount(dir string, opts *MountOptions) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
 }
 
+// rootMode is the mode of the root until the kernel has asked the server for it. The kernel drops that answer if it
+// is told meanwhile that the root has changed, and without a mode it would then refuse to enter (fuse_permission in
+// fs/fuse/dir.c).
+const rootMode = unix.S_IFDIR | 0o755
+
 // mountData returns the options for mount(2). With default_permissions the kernel checks the
 // presented modes.
 func mountData(fd, uid, gid int, opts *MountOptions) string {
 	data := []string{
 		fmt.Sprintf("fd=%d", fd),
-		fmt.Sprintf("rootmode=%o", unix.S_IFDIR),
+		fmt.Sprintf("rootmode=%o", rootMode),
 		fmt.Sprintf("user_id=%d", uid),
 		fmt.Sprintf("group_id=%d", gid),
 		"default_permissions",

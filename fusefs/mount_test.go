@@ -167,6 +167,16 @@ func (c *client) behind(name string) string {
 	return filepath.Join(c.host, name)
 }
 
+// hasMode returns an error if the kernel has no permissions for the root of the mount at dir, which is not served yet.
+func hasMode(dir string) error {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_STATX_DONT_SYNC, unix.STATX_MODE, &st)
+	if err == nil && st.Mode != rootMode {
+		err = fmt.Errorf("the root has mode %o before it is served", st.Mode)
+	}
+	return err
+}
+
 const clientUID = mounttest.UID
 
 type childArgs struct{ Dir, Host string }
@@ -186,7 +196,11 @@ func mounted(t *testing.T, s setup, use func(t *testing.T, c *client)) {
 				return nil, err
 			}
 		}
-		return Mount(args.Dir, nil)
+		device, err := Mount(args.Dir, nil)
+		if err != nil {
+			return nil, err
+		}
+		return device, hasMode(args.Dir)
 	})
 	if conn != nil {
 		c := &client{dir: args.Dir, host: args.Host, conn: conn, copied: s.Copied, state: stateDir(s, args.Host)}

@@ -28,8 +28,8 @@ func TestMountData(t *testing.T) {
 		opts MountOptions
 		want string
 	}{
-		{MountOptions{}, "fd=3,rootmode=40000,user_id=7,group_id=8,default_permissions"},
-		{MountOptions{AllowOther: true}, "fd=3,rootmode=40000,user_id=7,group_id=8,default_permissions,allow_other"},
+		{MountOptions{}, "fd=3,rootmode=40755,user_id=7,group_id=8,default_permissions"},
+		{MountOptions{AllowOther: true}, "fd=3,rootmode=40755,user_id=7,group_id=8,default_permissions,allow_other"},
 	} {
 		if got := mountData(3, 7, 8, &tt.opts); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.opts, got, tt.want)
