@@ -102,7 +102,7 @@ func dropSignals() error {
 		case sig == unix.SIGCONT, sig == 33: // as it was: the runtime would not reset them
 			continue
 		}
-		action := [4]uint64{sigIgnore} // struct sigaction (rt_sigaction(2))
+		action := [4]uint64{sigIgnore}                     // struct sigaction (rt_sigaction(2))
 		if sig == unix.SIGCHLD || sig == 32 || sig == 34 { // libc's two are not reset either, and may come ignored
 			action[0] = 0 // SIG_DFL
 		}

@@ -36,6 +36,7 @@ const anyCodebase = "/"
 // configuration need not name a codebase. ErrUnsupported: no spare can serve such a configuration.
 func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig) (template *statedir.Config, shape string, err error) {
 	c := recordOf(config)
+	rules := c.Permissions // not a part of the shape: those that most takers have, which a spare compiles ahead
 	c.Name, c.Labels, c.CodebaseID, c.Permissions, c.Env, c.Cwd, c.Egress = "", nil, "", nil, nil, "", nil
 	c.TTL, c.IdleTimeout, c.BoundToCaller = 0, 0, false
 	_, release, err := s.complete(ctx, c)
@@ -43,7 +44,7 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig)
 		return nil, "", err
 	}
 	defer release()
-	c.CodebasePath, c.ID, c.Env, c.Cwd = anyCodebase, "", nil, ""
+	c.CodebasePath, c.ID, c.Env, c.Cwd, c.Permissions = anyCodebase, "", nil, "", rules
 	if err := completeFilter(c, s.backend(c.Runtime)); err != nil {
 		return nil, "", err
 	}

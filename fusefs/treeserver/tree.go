@@ -117,6 +117,7 @@ func serveTree(b *boot.Params, control *os.File) error {
 		_ = unix.Close(root)
 	}
 	if t.waiting {
+		t.expected = expect(b.Config.Permissions)
 		boot.Threads(fusefs.Readers)
 		debug.FreeOSMemory() // of the start; it may wait for long
 	}
@@ -149,14 +150,15 @@ func openCodebase(path string) (fd int, err error) {
 
 // adopt serves the directory path by the rules in the file, for a spare.
 func (t *treeServer) adopt(path string, file *os.File) error {
-	rules, err := boot.ReadRules(file)
+	text, err := boot.RulesText(file)
 	if err != nil {
 		return err
 	}
-	policy, err := perm.Compile(rules)
+	policy, err := t.expected.compile(text)
 	if err != nil {
 		return err
 	}
+	t.expected = nil
 	root, err := openCodebase(path)
 	if err != nil {
 		return err

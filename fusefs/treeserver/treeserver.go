@@ -34,6 +34,7 @@ type treeServer struct {
 	copied   *copied     // nil: it is not
 	changing atomic.Bool // rules are being replaced
 	waiting  bool        // it has no codebase yet; serve's own
+	expected *expected   // the rules that it will probably get with its codebase; nil: not known; serve's own
 
 	reviewing atomic.Bool // a review is in progress
 	reviews   sync.WaitGroup

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -205,6 +204,24 @@ const MaxRules = 8 << 20
 
 // ReadRules reads rules from a file of SealedFile. The error is of class ErrInvalid.
 func ReadRules(f *os.File) ([]perm.Rule, error) {
+	text, err := RulesText(f)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRules(text)
+}
+
+// ParseRules returns the rules of RulesText. The error is of class ErrInvalid.
+func ParseRules(text []byte) ([]perm.Rule, error) {
+	var rules []perm.Rule
+	if err := json.Unmarshal(text, &rules); err != nil {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "read the rules: %w", err)
+	}
+	return rules, nil
+}
+
+// RulesText returns the content of a file of SealedFile with rules. The error is of class ErrInvalid.
+func RulesText(f *os.File) ([]byte, error) {
 	if f == nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the request has no rules")
 	}
@@ -219,9 +236,9 @@ func ReadRules(f *os.File) ([]perm.Rule, error) {
 	if st.Size() > MaxRules {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "rules of more than %d bytes", MaxRules)
 	}
-	var rules []perm.Rule
-	if err := json.NewDecoder(io.NewSectionReader(f, 0, st.Size())).Decode(&rules); err != nil {
+	text := make([]byte, st.Size())
+	if _, err := f.ReadAt(text, 0); err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "read the rules: %w", err)
 	}
-	return rules, nil
+	return text, nil
 }

@@ -1,0 +1,44 @@
+package treeserver
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"wolffia/internal/boot"
+	"wolffia/perm"
+)
+
+// expected are rules that a spare has compiled before it is asked for them: to read and compile those of a preset takes
+// most of the time of an adoption.
+type expected struct {
+	text   []byte // of a request with these rules
+	policy *perm.Policy
+}
+
+// expect compiles rules ahead; nil if there are none, or they are not valid.
+func expect(rules []perm.Rule) *expected {
+	if len(rules) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(rules)
+	if err != nil {
+		return nil
+	}
+	policy, err := perm.Compile(rules)
+	if err != nil {
+		return nil
+	}
+	return &expected{text, policy}
+}
+
+// compile returns the policy of the rules in text. e may be nil.
+func (e *expected) compile(text []byte) (*perm.Policy, error) {
+	if e != nil && bytes.Equal(e.text, text) {
+		return e.policy, nil
+	}
+	rules, err := boot.ParseRules(text)
+	if err != nil {
+		return nil, err
+	}
+	return perm.Compile(rules)
+}
