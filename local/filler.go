@@ -24,8 +24,8 @@ const (
 	// lingerTime is how long a filler waits for the next spare to be taken. Until then no taker
 	// has to start another one.
 	lingerTime = time.Minute
-	// spawnDelay is how long after it has taken a spare a Runtime starts the filler that is
-	// missing, unless it is closed before.
+	// spawnDelay is how long after a spare was taken a filler looks at its pool, and the taker's Runtime starts one
+	// that is missing, unless it is closed before: the taker has a command to run first.
 	spawnDelay = 20 * time.Millisecond
 )
 
@@ -141,13 +141,13 @@ func (e *poolEvents) Close() error {
 	return e.File.Close()
 }
 
-// wait returns when a pool has changed, or after that time.
+// wait returns spawnDelay after a pool has changed, or after that time.
 func (e *poolEvents) wait(shape string, most time.Duration) error {
 	if err := e.SetReadDeadline(time.Now().Add(most)); err != nil {
 		return err
 	}
 	buf := make([]byte, 4096)
-	for {
+	for changed := false; ; {
 		n, err := e.Read(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
 			return nil
@@ -155,8 +155,12 @@ func (e *poolEvents) wait(shape string, most time.Duration) error {
 		if err != nil {
 			return fmt.Errorf("inotify: %w", err)
 		}
-		if mentions(buf[:n], shape) {
-			return nil
+		if changed || !mentions(buf[:n], shape) {
+			continue
+		}
+		changed = true
+		if err := e.SetReadDeadline(time.Now().Add(spawnDelay)); err != nil {
+			return err
 		}
 	}
 }
