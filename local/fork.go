@@ -38,6 +38,7 @@ func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *r
 	if _, err := s.Snapshot(ctx, box.ID(), snapshot); err != nil {
 		return nil, err
 	}
+	step.Reached("fork: changes copied")
 	defer func() { _ = s.RemoveSnapshot(ctx, box.ID(), snapshot) }() // what is left of it
 	config := c.SandboxConfig
 	config.ID, config.Name, config.BoundToCaller = "", "", false
@@ -45,32 +46,18 @@ func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *r
 	config.Labels = maps.Clone(config.Labels)
 	maps.DeleteFunc(config.Labels, func(k, _ string) bool { return strings.HasPrefix(k, "wolffia.") }) // such as whose it is
 	edit(&config)
-	made, err := s.Create(ctx, &config)
-	if err != nil {
-		return nil, err
-	}
-	step.Reached("fork: created")
-	if err := s.adopt(made.ID, filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots, snapshot)); err != nil {
-		return nil, errors.Join(err, s.Destroy(context.WithoutCancel(ctx), made.ID))
-	}
-	return made, nil
+	from := filepath.Join(statedir.Cow(box.Run()), statedir.CowSnapshots, snapshot)
+	// The fork has its changes before it exists: one without them would look complete.
+	return s.create(ctx, &config, func(fork *statedir.Box) error { return adopt(fork, from) })
 }
 
 // adopt makes the changes of a new sandbox those in a directory, which it takes.
-func (s *sandboxes) adopt(id, from string) error {
-	box := s.dir.Box(id)
-	lock, err := box.TryLock()
-	if err != nil {
-		return err
-	}
-	defer func() {
-		_ = lock.Unlock()
-		_ = lock.Close()
-	}()
+func adopt(box *statedir.Box, from string) error {
 	for _, name := range []string{statedir.CowUpper, statedir.CowLog} {
 		if err := unix.Rename(filepath.Join(from, name), filepath.Join(statedir.Cow(box.Run()), name)); err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "give sandbox %s its changes: %w", id, err)
+			return runtime.Errorf(runtime.ErrUnavailable, "give sandbox %s its changes: %w", box.ID(), err)
 		}
+		step.Reached("fork: one more adopted")
 	}
 	return nil
 }
@@ -92,13 +79,14 @@ func (s *sandboxes) Snapshots(_ context.Context, sandboxID string) ([]runtime.Sn
 	if err != nil {
 		return nil, err
 	}
+	removeGone(dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	all := []runtime.Snapshot{}
 	for _, e := range entries {
-		if !statedir.ValidSnapshot(e.Name()) || !e.IsDir() {
+		if !statedir.ValidSnapshot(e.Name()) || !e.IsDir() || isRandom(e.Name(), forkPrefix) {
 			continue
 		}
 		if info, err := e.Info(); err == nil { // else it is gone
@@ -135,11 +123,13 @@ func (s *sandboxes) RemoveSnapshot(_ context.Context, sandboxID, name string) er
 	if !statedir.ValidSnapshot(name) {
 		return runtime.Errorf(runtime.ErrNotFound, "there is no snapshot %q", name)
 	}
-	gone := ".gone-" + rand.Text() // so that it is not restored half deleted
+	removeGone(dir)
+	gone := gonePrefix + rand.Text() // so that it is not restored half deleted
 	err = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, name), unix.AT_FDCWD, filepath.Join(dir, gone), unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.ENOENT) {
 		return runtime.Errorf(runtime.ErrNotFound, "there is no snapshot %s", name)
 	}
+	step.Reached("snapshot: taken away")
 	if err == nil {
 		err = rmtree.RemovePath(dir, gone)
 	}
@@ -147,4 +137,17 @@ func (s *sandboxes) RemoveSnapshot(_ context.Context, sandboxID, name string) er
 		return runtime.Errorf(runtime.ErrUnavailable, "delete snapshot %s: %w", name, err)
 	}
 	return nil
+}
+
+// gonePrefix begins the names of snapshots that are being removed.
+const gonePrefix = ".gone-"
+
+// removeGone deletes snapshots whose removal was killed. Another process may be deleting one of them.
+func removeGone(dir string) {
+	entries, _ := os.ReadDir(dir) // it may not exist yet
+	for _, e := range entries {
+		if isRandom(e.Name(), gonePrefix) {
+			_ = rmtree.RemovePath(dir, e.Name()) // else the next call does
+		}
+	}
 }

@@ -292,13 +292,17 @@ func removeStale(dir, prefix string) {
 	entries, _ := os.ReadDir(dir) // it may not be there yet
 	for _, e := range entries {
 		info, err := e.Info()
-		random, ours := strings.CutPrefix(e.Name(), prefix)
-		ours = ours && len(random) == len(rand.Text()) && strings.Trim(strings.ToUpper(random), "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
-		if !ours || err != nil || time.Since(info.ModTime()) < stale {
+		if !isRandom(e.Name(), prefix) || err != nil || time.Since(info.ModTime()) < stale {
 			continue
 		}
 		_ = rmtree.RemovePath(dir, e.Name()) // else the next call does
 	}
+}
+
+// isRandom reports whether a name is the prefix and a text of rand.Text.
+func isRandom(name, prefix string) bool {
+	random, ok := strings.CutPrefix(name, prefix)
+	return ok && len(random) == len(rand.Text()) && strings.Trim(strings.ToUpper(random), "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
 // stop ends a read, now and later.

@@ -52,6 +52,11 @@ func (s *sandboxes) Name() string { return s.backends[0].Name() }
 
 // Create implements [runtime.Runtime].
 func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (*runtime.Sandbox, error) {
+	return s.create(ctx, config, nil)
+}
+
+// create is Create; fill is as for statedir.Dir.CreateWith, and not called if the sandbox was started ahead.
+func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, fill func(*statedir.Box) error) (*runtime.Sandbox, error) {
 	c := recordOf(config)
 	limits, release, err := s.complete(ctx, c)
 	if err != nil {
@@ -74,7 +79,7 @@ func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (
 		return nil, err
 	}
 	defer detach()
-	box, caller, err := s.dir.Create(c)
+	box, caller, err := s.dir.CreateWith(c, fill)
 	if err != nil {
 		return nil, err
 	}

@@ -287,8 +287,12 @@ func TestCopy(t *testing.T) {
 		}
 		log, err := os.OpenFile(filepath.Join(fork.dir, "base.log"), os.O_RDWR|os.O_CREATE, 0o600)
 		m.must(err)
+		m.must(os.Chmod(filepath.Join(m.dir, "upper"), 0o750)) // the codebase's, as the sandbox sees it
 		m.must(m.layers().Copy(openTestDir(t, filepath.Join(fork.dir, "upper")), log))
 		m.must(log.Close())
+		if st, err := os.Stat(filepath.Join(fork.dir, "upper")); err != nil || st.Mode().Perm() != 0o750 {
+			t.Fatalf("the copy of the codebase's own directory: %v, %v", st, err)
+		}
 		fork.openLog()
 		if diff := differences(want, fork.view()); len(diff) > 0 {
 			t.Fatalf("seed %d: the copy has\n%s", seed, strings.Join(diff, "\n"))

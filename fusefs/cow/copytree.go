@@ -18,7 +18,15 @@ const maxDepth = 4096
 // the log to the empty file log. Content is shared where the file system can (ioctl_ficlone(2)).
 func (l *Layers) Copy(upper int, log *os.File) error {
 	c := &copying{Layers: l, links: map[uint64]string{}, top: upper, buf: make([]byte, 64<<10)}
-	if err := c.dir(l.Upper, upper, "", 0); err != nil {
+	err := c.dir(l.Upper, upper, "", 0)
+	var o *object
+	if err == nil {
+		o, err = look(l.Upper, "")
+	}
+	if err == nil { // the sandbox sees it as the codebase's
+		err = unix.Fchmodat(unix.AT_FDCWD, procPath(upper), o.perms(), 0)
+	}
+	if err != nil {
 		return fmt.Errorf("copy the upper layer: %w", err)
 	}
 	l.Log.mu.Lock()

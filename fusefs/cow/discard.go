@@ -61,6 +61,7 @@ func (l *Layers) Discard(paths []string) (int, error) {
 		}
 	})
 	for i, at := range gone {
+		l.reached("discard: next deleted")
 		if err := rmtree.Remove(work, temp(i)); err != nil && failed == nil {
 			failed = discardError(at, fmt.Errorf("remove what was discarded: %w", err))
 		}
@@ -165,7 +166,11 @@ func (p *plan) drop(at string, work int, temp string) error {
 		return err
 	}
 	p.reached("discard: taken away")
-	return p.forget(at)
+	if err := p.forget(at); err != nil {
+		return err
+	}
+	p.reached("discard: forgotten")
+	return nil
 }
 
 // forget removes the records of what the upper layer hid at and below a path.

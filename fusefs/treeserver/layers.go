@@ -43,8 +43,10 @@ func openCopied(b *boot.Params, root int) (c *copied, err error) {
 	if err := finishRestore(dir); err != nil {
 		return nil, err
 	}
-	if err := rmtree.Remove(dir, statedir.CowWork); err != nil {
-		return nil, err
+	for _, half := range []string{statedir.CowWork, statedir.CowComing, statedir.CowSnapshots + "/" + statedir.CowComing} {
+		if err := rmtree.Remove(dir, half); err != nil {
+			return nil, err
+		}
 	}
 	if err := unix.Mkdirat(fd, statedir.CowWork, 0o700); err != nil {
 		return nil, err

@@ -167,6 +167,7 @@ func (t *treeServer) snapshot(l *cow.Layers, name string) error {
 	if err := copyLayers(l, to, statedir.CowComing); err != nil {
 		return err
 	}
+	step.Reached("snapshot: copied")
 	err = unix.Renameat2(int(to.Fd()), statedir.CowComing, int(to.Fd()), name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EEXIST) {
 		return runtime.Errorf(runtime.ErrExists, "there is a snapshot %s already: choose another name", name)
@@ -208,10 +209,11 @@ func (t *treeServer) restore(name string) error {
 	if err := copyLayers(&cow.Layers{Upper: int(upper.Fd()), Log: log}, dir, statedir.CowComing); err != nil {
 		return err
 	}
+	step.Reached("restore: copied")
 	if err := unix.Renameat2(int(dir.Fd()), statedir.CowComing, int(dir.Fd()), statedir.CowRestored, unix.RENAME_NOREPLACE); err != nil {
 		return err
 	}
-	step.Reached("restore: copied")
+	step.Reached("restore: complete")
 	if err := finishRestore(dir); err != nil {
 		return fmt.Errorf("put the snapshot in place: %w", err)
 	}

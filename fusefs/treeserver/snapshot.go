@@ -10,6 +10,7 @@ import (
 	"wolffia/internal/beneath"
 	"wolffia/internal/rmtree"
 	"wolffia/internal/statedir"
+	"wolffia/internal/step"
 )
 
 // copyLayers copies layers to the new directory called name in dir, in place of one that is not complete.
@@ -61,11 +62,13 @@ func finishRestore(dir *os.File) error {
 		if err := rmtree.Remove(dir, statedir.CowUpper); err != nil {
 			return err
 		}
+		step.Reached("restore: changes gone")
 	}
 	for _, name := range []string{statedir.CowUpper, statedir.CowLog} {
 		if err := unix.Renameat(int(from.Fd()), name, int(dir.Fd()), name); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
+		step.Reached("restore: one more in place")
 	}
 	return unix.Unlinkat(int(dir.Fd()), statedir.CowRestored, unix.AT_REMOVEDIR)
 }

@@ -196,7 +196,10 @@ func (d *Dir) Find(ref string) (*Box, error) {
 // nothing is left of it. If the sandbox is bound to its caller, the caller keeps it alive
 // by the file caller, which it closes; otherwise caller is nil. See [Box.HasCaller].
 // ErrExists: the id or the name is taken.
-func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
+func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) { return d.CreateWith(c, nil) }
+
+// CreateWith is Create, and calls fill to put more into the directory before the sandbox exists. A nil fill is Create.
+func (d *Dir) CreateWith(c *Config, fill func(*Box) error) (_ *Box, caller *os.File, err error) {
 	unlock, err := d.lock()
 	if err != nil {
 		return nil, nil, err
@@ -214,6 +217,11 @@ func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
 			return statefile.Write(filepath.Join(b.path, lifetimeFile), l)
 		}
 		return nil
+	}, func() error {
+		if fill == nil {
+			return nil
+		}
+		return fill(b)
 	}, func() error { return statefile.Write(b.ConfigFile(), c) }); err != nil { // last: now the sandbox exists
 		return nil, nil, err
 	}
