@@ -63,6 +63,12 @@ const (
 	maxRecords = 4 << 20
 )
 
+// Room after the end of the log, in bytes. What Apply and Discard write finds it there when the disk is full; Add keeps it.
+const (
+	logReserve = 128 << 10
+	logChunk   = 64 << 10 // is reserved at a time
+)
+
 // A Log is the record of what the host had. It is safe for concurrent use by one process; the sandbox's
 // lock keeps others away.
 type Log struct {
@@ -70,6 +76,7 @@ type Log struct {
 	f     *os.File
 	end   int64               // where the next line goes; guarded by mu
 	known map[uint64]struct{} // hashes of paths with a record; guarded by mu
+	room  int64               // the file system keeps room up to there; guarded by mu
 	seed  maphash.Seed
 
 	syncMu sync.Mutex
@@ -88,13 +95,18 @@ func OpenLog(f *os.File) (*Log, error) {
 		}
 		return nil
 	})
+	var st os.FileInfo
 	if err == nil {
+		st, err = f.Stat()
+	}
+	if err == nil && st.Size() != end { // else the room after the end stays
 		err = f.Truncate(end)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	l.end = end
+	_ = l.reserve(end + logReserve) // else Add tries again
 	return l, nil
 }
 
@@ -145,6 +157,11 @@ func (l *Log) append(r Record, is string) error {
 	case len(l.known) >= maxRecords && !known:
 		return unix.EDQUOT
 	}
+	if is == "" {
+		if err := l.reserve(l.end + int64(len(b)) + logReserve); err != nil {
+			return fmt.Errorf("write the log of originals: %w", err)
+		}
+	}
 	if _, err := l.f.WriteAt(b, l.end); err != nil {
 		return fmt.Errorf("write the log of originals: %w", err) // a part of the line is overwritten by the next
 	}
@@ -155,6 +172,34 @@ func (l *Log) append(r Record, is string) error {
 		l.known[h] = struct{}{}
 	}
 	return nil
+}
+
+// reserve has the file system keep room up to an offset. The caller holds mu, or has the only reference.
+func (l *Log) reserve(end int64) error {
+	if end <= l.room {
+		return nil
+	}
+	end += logChunk
+	if err := keepRoom(l.f, l.end, end-l.end); err != nil {
+		return err
+	}
+	l.room = end
+	return nil
+}
+
+// keepRoom has the file system keep room for size bytes of a file from an offset on, whose size does not change. The error is
+// ENOSPC or EDQUOT; a file system that cannot do it keeps none.
+func keepRoom(f *os.File, offset, size int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, offset, size)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+			return err
+		default:
+			return nil
+		}
+	}
 }
 
 // Sync returns when all that was added before is on the disk (fdatasync(2)). Callers at the same time

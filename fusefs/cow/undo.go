@@ -97,7 +97,23 @@ func (u *undoLog) begin(steps ...step) error {
 func (u *undoLog) flush() error { return unix.Fdatasync(int(u.f.Fd())) }
 
 // done forgets all steps.
-func (u *undoLog) done() error { return u.f.Truncate(0) }
+func (u *undoLog) done() error { return emptyUndo(u.f) }
+
+// undoReserve is the room for steps, in bytes: Apply finds it when the disk is full.
+const undoReserve = 128 << 10
+
+// emptyUndo empties a file of steps.
+func emptyUndo(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	ReserveUndo(f)
+	return nil
+}
+
+// ReserveUndo has the file system keep room in Layers.Undo, so that Apply works when the disk is full. Call it before the
+// layers are used first.
+func ReserveUndo(f *os.File) { _ = keepRoom(f, 0, undoReserve) } // without room Apply says so
 
 // recoverAlone is recover while the tree is served.
 func (l *Layers) recoverAlone() (err error) {
@@ -141,7 +157,7 @@ func (l *Layers) recover() error {
 			return fmt.Errorf("put right what an earlier apply has left in %q: %w", last.Dir, err)
 		}
 	}
-	return l.Undo.Truncate(0)
+	return emptyUndo(l.Undo)
 }
 
 // homeOf returns the last directory of steps that exists: it may have been renamed after the one before was written, or

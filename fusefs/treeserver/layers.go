@@ -64,6 +64,7 @@ func openCopied(b *boot.Params, root int) (c *copied, err error) {
 	log := open(statedir.CowLog, unix.O_RDWR|unix.O_NONBLOCK)
 	c.undo = open(statedir.CowUndo, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CREAT)
 	if err == nil {
+		cow.ReserveUndo(c.undo)
 		c.log, err = cow.OpenLog(log) // closes it on an error
 	}
 	if err == nil {

@@ -27,11 +27,11 @@ func (t *treeServer) review(r *boot.Review) error {
 		return runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")
 	}
 	// The answer waits on the disk: the client may be slow, and must not hold the tree up.
-	spool, err := t.spool()
+	spool, err := newSpool(int(t.copied.work.Fd()))
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "make a file for the answer: %w", err)
 	}
-	defer spool.Close()
+	defer spool.close()
 	answer := bufio.NewWriterSize(spool, 64<<10)
 	work := func() error { return t.work(r, answer) }
 	if t.server != nil {
@@ -52,17 +52,8 @@ func (t *treeServer) review(r *boot.Review) error {
 	return err
 }
 
-// spool returns a file without a name. The caller closes it.
-func (t *treeServer) spool() (*os.File, error) {
-	fd, err := beneath.Open(int(t.copied.work.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "answer"), nil
-}
-
 // sendAnswer writes what is in spool to the client's FIFO, in the time that a review may take.
-func (t *treeServer) sendAnswer(name string, spool *os.File, buffered *bufio.Writer) error {
+func (t *treeServer) sendAnswer(name string, spool *spool, buffered *bufio.Writer) error {
 	if err := buffered.Flush(); err != nil {
 		return err
 	}
@@ -79,11 +70,7 @@ func (t *treeServer) sendAnswer(name string, spool *os.File, buffered *bufio.Wri
 	if err := fifo.SetWriteDeadline(time.Now().Add(boot.ReviewLimit)); err != nil {
 		return err
 	}
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	_, err = io.Copy(fifo, spool)
-	return err
+	return spool.sendTo(fifo)
 }
 
 // layers returns the layers of the sandbox, by the rules in force.
