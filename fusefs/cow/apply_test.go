@@ -121,6 +121,17 @@ func TestApplyAfterCrashes(t *testing.T) {
 // applyUntil applies all, and is killed at the given failpoint; it reports whether it came to its end.
 func (m *model) applyUntil(seed, points int) (done bool) {
 	m.t.Helper()
+	done, result, err := m.tryUntil(points)
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(m.dir, "base.log"))
+		m.t.Fatalf("seed %d, after a crash: %v: %+v\n%+v\n%s", seed, err, result, m.hostView(), log)
+	}
+	return done
+}
+
+// tryUntil is applyUntil, and returns what Apply has, if it came to its end.
+func (m *model) tryUntil(points int) (done bool, result *runtime.ApplyResult, err error) {
+	m.t.Helper()
 	defer func() {
 		if e := recover(); e != nil {
 			if _, ok := e.(crash); !ok {
@@ -131,17 +142,13 @@ func (m *model) applyUntil(seed, points int) (done bool) {
 		}
 	}()
 	l := m.layers()
-	l.test = func() {
+	l.test = func(string) {
 		if points--; points < 0 {
 			panic(crash{})
 		}
 	}
-	result, err := l.Apply(runtime.ApplyOptions{})
-	if err != nil {
-		log, _ := os.ReadFile(filepath.Join(m.dir, "base.log"))
-		m.t.Fatalf("seed %d, after a crash: %v: %+v\n%+v\n%s", seed, err, result, m.hostView(), log)
-	}
-	return true
+	result, err = l.Apply(runtime.ApplyOptions{})
+	return true, result, err
 }
 
 // TestApplyBesideTheHost applies while the host has changed files too: nothing that the host has made is lost, and

@@ -290,13 +290,16 @@ func (p *plan) relocateTo(key, to, upper string) error {
 		if err != nil {
 			return err
 		}
-		if known && i == len(moved)-1 && own != nil {
-			err = p.setLower(upper, own, to)
-		}
-		p.reached("apply: record moved")
 		old := moved[i].Path
 		moved[i].Path = move(old)
-		err = errors.Join(err, p.Log.put(moved[i]), p.Log.Forget(old))
+		err = p.Log.put(moved[i])
+		if known && i == len(moved)-1 && own != nil && err == nil {
+			if err = p.Log.Sync(); err == nil { // no record may be behind this
+				err = p.setLower(upper, own, to)
+			}
+		}
+		p.reached("apply: record moved")
+		err = errors.Join(err, p.Log.Forget(old))
 		delete(p.records, old)
 	}
 	for _, r := range moved {

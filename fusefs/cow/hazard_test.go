@@ -176,7 +176,7 @@ func TestReplacedDirectories(t *testing.T) {
 		m.write("zz", "x\n", 0o644) // put in place before modes
 		l := m.layers()
 		swapped := false
-		l.test = func() {
+		l.test = func(string) {
 			if !swapped {
 				swapped = true
 				m.must(unix.Renameat2(unix.AT_FDCWD, m.host("dir"), unix.AT_FDCWD, m.host("other"), unix.RENAME_EXCHANGE))

@@ -43,7 +43,7 @@ type Layers struct {
 	// ignores it.
 	Moved func()
 
-	test func() // called at each failpoint
+	test func(name string) // called at each failpoint
 
 	// Logger receives what is not an error of the call; nil discards it.
 	Logger *slog.Logger
@@ -69,7 +69,7 @@ func (l *Layers) moved() {
 func (l *Layers) reached(name string) {
 	stepper.Reached(name)
 	if l.test != nil {
-		l.test()
+		l.test(name)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
 )
 
 // place puts drafts in place, once their content is on the disk.
@@ -27,12 +29,30 @@ func (a *applying) place(first *change, drafts []*draft) {
 		a.fail(first, err)
 		return
 	}
+	var placed []*draft
 	for _, d := range drafts {
 		a.reached("apply: next file")
-		a.placeOne(d)
-		if a.wrong != nil {
-			return
+		if a.placeOne(d) {
+			if o, err := look(d.dir, d.name); err == nil && o != nil && o.same(d.object) {
+				d.object = o // renamed; else the host has changed it already: the record is that of ours
+			}
+			a.reached("apply: file in place")
+			placed = append(placed, d)
 		}
+		if a.wrong != nil {
+			break
+		}
+	}
+	if err := flushNames(placed); err != nil {
+		a.fail(first, err)
+		return
+	}
+	a.reached("apply: names flushed")
+	for _, d := range placed {
+		a.placed(d)
+	}
+	if a.wrong != nil {
+		return
 	}
 	if err := a.undo.done(); err != nil {
 		a.fail(first, err)
@@ -41,25 +61,64 @@ func (a *applying) place(first *change, drafts []*draft) {
 
 // flush makes the content of drafts last through a power cut.
 func flush(drafts []*draft) error {
-	errs := make([]error, len(drafts))
-	var wg sync.WaitGroup
-	next := make(chan int, len(drafts))
-	for i, d := range drafts {
+	var files []*draft
+	for _, d := range drafts {
 		if d.object.isFile() {
-			next <- i
+			files = append(files, d)
 		}
 	}
+	return flushEach(files, func(d *draft) error {
+		f, err := openFile(d.dir, d.temp)
+		if errors.Is(err, unix.EACCES) {
+			return nil // a file that its owner cannot read
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Fdatasync(int(f.Fd())), f.Close())
+	})
+}
+
+// flushNames makes the names of drafts that are in place last through a power cut. The log, which says that they were
+// applied, must not be on the disk before: a start would fold the sandbox's copies away.
+func flushNames(drafts []*draft) error {
+	seen := map[string]bool{}
+	var dirs []*draft // one of each directory
+	for _, d := range drafts {
+		if dir := parentOf(d.Path); !seen[dir] {
+			seen[dir] = true
+			dirs = append(dirs, d)
+		}
+	}
+	return flushEach(dirs, func(d *draft) error {
+		fd, err := beneath.Open(d.dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if errors.Is(err, unix.EACCES) {
+			return nil // a directory that its owner cannot read
+		}
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.Fsync(fd); err != nil && !errors.Is(err, unix.EINVAL) { // a file system may not flush directories
+			return err
+		}
+		return nil
+	})
+}
+
+// flushEach calls f for each of all, some at a time.
+func flushEach(all []*draft, f func(*draft) error) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	next := make(chan int, len(all))
+	for i := range all {
+		next <- i
+	}
 	close(next)
-	for range min(flushers, len(next)) {
+	for range min(flushers, len(all)) {
 		wg.Go(func() {
 			for i := range next {
-				f, err := openFile(drafts[i].dir, drafts[i].temp)
-				if err == nil {
-					err = errors.Join(unix.Fdatasync(int(f.Fd())), f.Close())
-				} else if errors.Is(err, unix.EACCES) {
-					err = nil // a file that its owner cannot read
-				}
-				errs[i] = err
+				errs[i] = f(all[i])
 			}
 		})
 	}
@@ -67,66 +126,57 @@ func flush(drafts []*draft) error {
 	return errors.Join(errs...)
 }
 
-// placeOne puts one draft in place, and looks at what it has replaced.
-func (a *applying) placeOne(d *draft) {
+// placeOne puts one draft in place, and looks at what it has replaced. It reports whether the draft stays there.
+func (a *applying) placeOne(d *draft) bool {
 	if o, err := look(d.dir, d.temp); err != nil || o == nil || !o.same(d.object) {
 		a.conflict(d.change, errTempTaken.Error())
-		return
+		return false
 	}
 	if makesGit(d.dir, d.name) { // with another of the batch
 		_ = unix.Unlinkat(d.dir, d.temp, 0)
 		d.Denied = becomesGit
 		a.leave(d.change)
-		return
+		return false
 	}
 	if d.host == nil {
 		err := unix.Renameat2(d.dir, d.temp, d.dir, d.name, unix.RENAME_NOREPLACE)
 		if err != nil {
 			_ = unix.Unlinkat(d.dir, d.temp, 0)
 			a.treeFailed(d.change, err)
-			return
+			return false
 		}
-		a.placed(d)
-		return
+		return true
 	}
 	if err := unix.Renameat2(d.dir, d.temp, d.dir, d.name, unix.RENAME_EXCHANGE); err != nil {
 		_ = unix.Unlinkat(d.dir, d.temp, 0)
 		a.treeFailed(d.change, err)
-		return
+		return false
 	}
 	a.reached("apply: file exchanged")
 	out, err := look(d.dir, d.temp)
 	if err != nil || out == nil {
 		a.fail(d.change, errors.Join(err, unix.ESTALE))
-		return
+		return false
 	}
 	if !out.same(d.host) {
 		if err := unix.Renameat2(d.dir, d.temp, d.dir, d.name, unix.RENAME_EXCHANGE); err != nil {
 			a.fail(d.change, fmt.Errorf("put back what the host has changed meanwhile, which is %s now: %w", Quote(path.Join(parentOf(d.Path), d.temp)), err))
-			return
+			return false
 		}
 		_ = unix.Unlinkat(d.dir, d.temp, 0)
 		a.conflict(d.change, "changed on the host")
-		return
+		return false
 	}
 	if err := unix.Unlinkat(d.dir, d.temp, 0); err != nil {
 		a.fail(d.change, err)
-		return
+		return false
 	}
-	a.placed(d)
+	return true
 }
 
 // placed records that d is in place.
 func (a *applying) placed(d *draft) {
-	a.reached("apply: file in place")
-	o, err := look(d.dir, d.name)
-	if err != nil || o == nil {
-		o = d.object // the host has changed it already: the record is that of ours
-	}
-	if o.Ino != d.object.Ino {
-		o = d.object
-	}
-	a.rebase(d.change, o, d.digest)
+	a.rebase(d.change, d.object, d.digest)
 	if a.state[d.change] == pending {
 		a.finish(d.change)
 	}

@@ -196,6 +196,9 @@ func (t *treeServer) restore(name string) error {
 	if err := copyLayers(&cow.Layers{Upper: int(upper.Fd()), Log: log}, dir, statedir.CowComing); err != nil {
 		return err
 	}
+	if err := unix.Syncfs(int(dir.Fd())); err != nil { // what it replaces is deleted
+		return fmt.Errorf("flush the copy of the snapshot: %w", err)
+	}
 	step.Reached("restore: copied")
 	if err := unix.Renameat2(int(dir.Fd()), statedir.CowComing, int(dir.Fd()), statedir.CowRestored, unix.RENAME_NOREPLACE); err != nil {
 		return err
