@@ -37,14 +37,14 @@ func (t *tree) hostChanged(dir *node, name string, mask uint64) bool {
 func (t *tree) lowerMoved(path string, child *node) {
 	var dirs []*node
 	t.table.mu.RLock()
-	if child != nil && child.isDir() && child.inUpper() && child.merges() && child.layers.lowerPath == path {
+	if child != nil && child.isDir() && child.inUpper() && child.merges() && child.layers.lowerPath() == path {
 		dirs = append(dirs, child)
 	}
-	if child != nil && child.borrows() && child.layers.lowerPath == path {
+	if child != nil && child.borrows() && child.layers.lowerPath() == path {
 		dirs = append(dirs, child)
 	}
 	for n := range t.copied.moved {
-		if below(n.layers.lowerPath, path) && !slices.Contains(dirs, n) {
+		if below(n.layers.lowerPath(), path) && !slices.Contains(dirs, n) {
 			dirs = append(dirs, n)
 		}
 	}
@@ -64,7 +64,7 @@ func (t *tree) lowerStays(n *node) bool {
 	}
 	defer h.release()
 	t.table.mu.RLock()
-	path := n.layers.lowerPath
+	path := n.layers.lowerPath()
 	t.table.mu.RUnlock()
 	fd, errno := openBeneath(t.copied.lower.fd, path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
@@ -79,7 +79,7 @@ func (t *tree) lentChanged(path string) {
 	t.table.mu.RLock()
 	defer t.table.mu.RUnlock()
 	for n := range t.copied.moved {
-		if n.borrows() && n.layers.lowerPath == path {
+		if n.borrows() && n.layers.lowerPath() == path {
 			t.inval.add(invalidation{what: invalContent, id: n.id})
 		}
 	}
@@ -105,7 +105,7 @@ func (t *tree) lowerChanged(n *node, path string) {
 				c.validatedAt.Store(neverValidated)
 				t.table.unprove(c)
 				stale = append(stale, invalidation{what: invalEntry, id: n.id, name: name})
-			case (c.isDir() || c.borrows()) && c.merges() && below(c.layers.lowerPath, path):
+			case (c.isDir() || c.borrows()) && c.merges() && below(c.layers.lowerPath(), path):
 				walk(c)
 			}
 		}

@@ -61,7 +61,7 @@ func (t *tree) judgePath(path string, isDir bool) (perm.State, perm.Level) {
 func (t *tree) judge(n, dir *node, s states, name string) (perm.Level, states) {
 	l, in := t.childLevel(s, name, n.isDir()), t.inside(s, name, n.isDir())
 	if n.layers != nil && n.borrows() {
-		_, lower := t.judgePath(n.layers.lowerPath, false)
+		_, lower := t.judgePath(n.layers.lowerPath(), false)
 		l = min(l, lower)
 	}
 	if n.layers == nil || !n.isDir() {

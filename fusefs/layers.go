@@ -50,23 +50,40 @@ type upperLayer struct {
 
 // layers are where the object of a node is, in a copied tree; nil in a direct one.
 type layers struct {
-	upper atomic.Bool   // in the upper layer
-	ino   atomic.Uint64 // the number that is presented, for as long as the node is known
+	upper atomic.Bool // in the upper layer
+
+	// merges says that it shows what the host has, now or later, at lowerPath: a directory, or a file
+	// that borrows its content. It is beside upper since each file has all this: 64 bytes.
+	merges atomic.Bool
+
+	ino atomic.Uint64 // the number that is presented, for as long as the node is known
 
 	content sync.RWMutex // instead of tree.contentMu: copying to the upper layer takes long
 
-	// merges says that it shows what the host has, now or later, at lowerPath: a directory, or a file
-	// that borrows its content.
-	merges atomic.Bool
-
-	// lowerPath is where a directory's lower half is, where a file's content is that it borrows,
-	// and where the host's file without a name was, from the root of the codebase. It changes with
-	// tree.renameMu held for writing, a directory's also with table.mu.
-	lowerPath string
+	// lower is lowerPath: where a directory's lower half is, where a file's content is that it borrows,
+	// and where the host's file without a name was, from the root of the codebase; nil if that is empty. It
+	// changes with tree.renameMu held for writing, a directory's also with table.mu.
+	lower *string
 
 	lowerSeen atomic.Int64 // when that was last found at lowerPath, by tree.clock
 
 	*dirLayers // nil unless it is a directory
+}
+
+// lowerPath returns the path that lower has; empty: none.
+func (l *layers) lowerPath() string {
+	if l.lower == nil {
+		return ""
+	}
+	return *l.lower
+}
+
+func (l *layers) setLowerPath(path string) {
+	if path == "" {
+		l.lower = nil
+		return
+	}
+	l.lower = &path
 }
 
 // dirLayers are the part of layers that only directories have.
@@ -174,10 +191,10 @@ func (u *upperLayer) note(path string, o *object, content func() (int, syscall.E
 
 // lowerPathOf returns the path that the entry called name of dir has in the lower layer.
 func lowerPathOf(dir *node, name string) string {
-	if dir.layers.lowerPath == "" {
+	if dir.layers.lowerPath() == "" {
 		return name
 	}
-	return dir.layers.lowerPath + "/" + name
+	return dir.layers.lowerPath() + "/" + name
 }
 
 // newLayers returns the layers of the object r at e, for a new node.
@@ -189,15 +206,15 @@ func (t *tree) newLayers(e *entry, r *lookupResult) *layers {
 		l.dirLayers = &dirLayers{}
 		switch {
 		case r.half == cow.Moved:
-			l.lowerPath = r.lowerPath
+			l.setLowerPath(r.lowerPath)
 			l.merges.Store(true)
 		case r.half == cow.Merged && e.dir.merges():
-			l.lowerPath = lowerPathOf(e.dir, e.name)
+			l.setLowerPath(lowerPathOf(e.dir, e.name))
 			l.merges.Store(true)
 		}
 	}
 	if r.borrowed != "" {
-		l.lowerPath = r.borrowed
+		l.setLowerPath(r.borrowed)
 		l.merges.Store(true)
 	}
 	l.lowerSeen.Store(neverValidated)
@@ -243,8 +260,8 @@ func (n *node) half(dir *node, name string) (cow.Half, string) {
 	switch {
 	case !n.merges():
 		return cow.Own, ""
-	case !dir.merges() || n.layers.lowerPath != lowerPathOf(dir, name):
-		return cow.Moved, n.layers.lowerPath
+	case !dir.merges() || n.layers.lowerPath() != lowerPathOf(dir, name):
+		return cow.Moved, n.layers.lowerPath()
 	}
 	return cow.Merged, ""
 }

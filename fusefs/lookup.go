@@ -165,7 +165,7 @@ func (t *tree) lookupUpper(e *entry, fd int, known *node) (lookupResult, syscall
 	case obj.typ() != unix.S_IFREG:
 	case known != nil && known.ident() == obj.ident:
 		if known.borrows() {
-			r.borrowed = known.layers.lowerPath
+			r.borrowed = known.layers.lowerPath()
 		}
 	default:
 		r.borrowed, errno = t.readBorrow(a, obj)

@@ -328,6 +328,9 @@ func undoOf(t *testing.T, base string) *os.File {
 	return f
 }
 
+// heaps are the answers to "heap", in the server's process, in bytes.
+var heaps []int64
+
 // answer answers the client's questions until it is gone, and then gives all
 // denials. upper is the path of the upper layer.
 func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layers *cow.Layers) <-chan []Denial {
@@ -398,6 +401,14 @@ func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layer
 					r = reviewInRace(srv, layers, &o)
 				}
 				out.Encode(r)
+			case "heap":
+				for range 2 { // what a finalizer frees goes with the second
+					runtime.GC()
+				}
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				heaps = append(heaps, int64(m.HeapAlloc))
+				out.Encode(m.HeapAlloc)
 			case "load":
 				out.Encode(loadOf(srv))
 			case "rules":

@@ -110,7 +110,7 @@ func (t *tree) lowerHalf(n *node) (*handle, syscall.Errno) {
 	if n.isDir() {
 		flags |= unix.O_DIRECTORY
 	}
-	fd, errno := openBeneath(t.copied.lower.fd, l.lowerPath, flags, 0)
+	fd, errno := openBeneath(t.copied.lower.fd, l.lowerPath(), flags, 0)
 	if errno == 0 && n.isRegular() && !isRegular(fd) {
 		unix.Close(fd)
 		errno = syscall.ENOENT

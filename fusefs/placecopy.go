@@ -57,7 +57,7 @@ func (t *tree) setBorrow(n, parent *node, name string, c *upperCopy) {
 	t.table.mu.Lock()
 	defer t.table.mu.Unlock()
 	if c.borrows {
-		n.layers.lowerPath = c.path
+		n.layers.setLowerPath(c.path)
 	}
 	n.layers.merges.Store(c.borrows)
 	n.layers.lowerSeen.Store(neverValidated)

@@ -196,11 +196,11 @@ func (t *tree) dropHalf(n, parent *node, name string, o *object) bool {
 func (t *tree) setLower(n, parent *node, name string, merges bool, path string) {
 	t.table.mu.Lock()
 	defer t.table.mu.Unlock()
-	if n.layers.merges.Load() == merges && n.layers.lowerPath == path {
+	if n.layers.merges.Load() == merges && n.layers.lowerPath() == path {
 		return
 	}
 	n.layers.merges.Store(merges)
-	n.layers.lowerPath = path
+	n.layers.setLowerPath(path)
 	n.layers.lowerSeen.Store(neverValidated)
 	t.copied.noteMoved(n, parent, name)
 }

@@ -103,7 +103,7 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		t.quota.removed(victim, r.dst)
 	}
 	if victim != nil && !victim.isDir() && t.copied != nil && !r.dstOwn && !r.swap && r.to.dir.merges() {
-		victim.layers.lowerPath = lowerPathOf(r.to.dir, r.to.name)
+		victim.layers.setLowerPath(lowerPathOf(r.to.dir, r.to.name))
 	}
 	t.table.move(r.from.dir, r.from.name, r.to.dir, r.to.name, r.swap || same)
 	t.applyRules(&r.to)

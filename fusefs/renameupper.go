@@ -112,7 +112,7 @@ func (t *tree) markMoving(n *node) syscall.Errno {
 	if n.merges() {
 		half = cow.Moved
 	}
-	return t.asOwner(h.fd, func() error { return cow.SetLower(h.fd, half, n.layers.lowerPath) })
+	return t.asOwner(h.fd, func() error { return cow.SetLower(h.fd, half, n.layers.lowerPath()) })
 }
 
 // moveUpper renames between the upper directories from and to, and leaves a whiteout at r.from if that

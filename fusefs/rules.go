@@ -75,8 +75,8 @@ func (t *tree) applyRulesToAll() (revoked []uint64) {
 		if n.parent == nil && n != root {
 			s, name := t.stateOf(n.trail.up, within), n.trail.name
 			l, in := t.childLevel(both(s), name, n.isDir()), t.inside(both(s), name, n.isDir())
-			if n.layers != nil && !n.inUpper() && n.layers.lowerPath != "" {
-				_, lower := t.judgePath(n.layers.lowerPath, n.isDir())
+			if n.layers != nil && !n.inUpper() && n.layers.lowerPath() != "" {
+				_, lower := t.judgePath(n.layers.lowerPath(), n.isDir())
 				l = min(l, lower)
 			}
 			set(n, l, in)

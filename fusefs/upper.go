@@ -101,7 +101,7 @@ func (t *tree) needUpper(n *node) syscall.Errno {
 	if parent != nil {
 		errno = t.needUpper(parent)
 		if errno == 0 {
-			errno = t.copied.note(n.layers.lowerPath, o, nil)
+			errno = t.copied.note(n.layers.lowerPath(), o, nil)
 		}
 	}
 	if errno == 0 {

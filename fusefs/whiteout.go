@@ -36,7 +36,7 @@ func (t *tree) unlink(d *openDir, name string, o *object, victim *node) syscall.
 		return errno
 	}
 	if victim != nil && !victim.isDir() && !own && d.node.merges() {
-		victim.layers.lowerPath = lowerPathOf(d.node, name)
+		victim.layers.setLowerPath(lowerPathOf(d.node, name))
 	}
 	switch {
 	case own && !hides:
