@@ -44,14 +44,18 @@ const (
 // A device is the kernel's end of a mounted tree. go-fuse decodes and encodes the messages; the
 // device reads them, and takes the locks.
 type device struct {
-	fd      int
-	tree    *tree
-	proto   *fuse.ProtocolServer
-	pipes   pipes
-	rulesMu *sync.RWMutex // tree.rulesMu
-	logger  *slog.Logger
-	epochs  bool // the kernel can drop all names at once
-	limit   int  // of running
+	fd       int
+	tree     *tree
+	proto    *fuse.ProtocolServer
+	pipes    pipes
+	rulesMu  *sync.RWMutex // tree.rulesMu
+	changeMu *sync.RWMutex // tree.changeMu
+	logger   *slog.Logger
+	epochs   bool // the kernel can drop all names at once
+	// blank answers a message for a tree without a root; ok is false if the tree has one. The
+	// caller holds rulesMu.
+	blank func(b *buffers) (size int, ok bool)
+	limit int // of running
 
 	handlers sync.WaitGroup
 	running  atomic.Int32 // handler goroutines
@@ -198,6 +202,11 @@ func (d *device) answer(b *buffers, n int) int {
 	if changing[o] {
 		d.changeMu.RLock()
 		defer d.changeMu.RUnlock()
+	}
+	d.rulesMu.RLock()
+	if size, ok := d.blank(b); ok {
+		d.rulesMu.RUnlock()
+		return size
 	}
 	if o != opFsync && o != opFsyncdir {
 		defer d.rulesMu.RUnlock()

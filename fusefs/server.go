@@ -232,7 +232,10 @@ func blankTree(opts *Options) (t *tree, err error) {
 	if t.logger == nil {
 		t.logger = slog.New(slog.DiscardHandler)
 	}
-	t.dev = &device{fd: -1, tree: t, rulesMu: &t.rulesMu, logger: t.logger, proto: fuse.NewProtocolServer(t, fuseOptions(t.logger))}
+	t.dev = &device{
+		fd: -1, tree: t, changeMu: &t.changeMu, rulesMu: &t.rulesMu, logger: t.logger,
+		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)), blank: t.blank,
+	}
 	t.maxNodes, t.dev.limit = shares(opts.Memory)
 	if t.timeout <= 0 {
 		t.timeout = time.Second

@@ -14,7 +14,7 @@ import (
 
 // A tree answers the kernel's requests. Its methods are called concurrently.
 //
-// A goroutine takes its locks in the order changeMu, rulesMu, contentMu, renameMu.
+// A goroutine takes its locks in the order changeMu, rulesMu, contentMu, renameMu, modeMu.
 type tree struct {
 	fuse.RawFileSystem // refuses what tree has no method for
 
@@ -60,9 +60,12 @@ type tree struct {
 	quota  *quota      // nil: no limit
 	copied *upperLayer // nil: changes go to the host's directory
 
-	noWatch   bool // Options.NoWatch, for Give
-	ended     bool // it is unmounted; guarded by rulesMu
-	discarded bool // Discarded was called; guarded by rulesMu, held for writing
+	noWatch bool // Options.NoWatch, for Give
+	ended   bool // it is unmounted; guarded by rulesMu
+
+	// Of the function that Quiesce calls; guarded by changeMu, held for writing.
+	discarded bool     // it has called Discarded
+	revoked   []uint64 // nodes whose content may no longer be read
 
 	dev   *device
 	inval *invalQueue

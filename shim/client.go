@@ -53,16 +53,13 @@ func (s *shim) accept(fd int) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		sock, err := boot.NewSocket(conn)
-		if err != nil {
-			continue // no descriptor is left; the client's connection is closed
-		}
+		sock := boot.SocketOf(conn)
 		if err := sock.Poll(); err != nil {
 			_ = sock.Close()
 			continue // no descriptor is left
 		}
 		step.Reached("client there")
-		s.attach(boot.SocketOf(conn), false)
+		s.attach(sock, false)
 	}
 }
 

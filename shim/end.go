@@ -64,8 +64,8 @@ func (s *shim) await() statedir.Status {
 	s.mu.Lock()
 	requested := s.outcome // a request from now on is not the reason
 	s.mu.Unlock()
-	if s.warmer != nil {
-		s.warmer.Stop()
+	if warmer := s.warmer.Load(); warmer != nil {
+		warmer.Stop()
 	}
 	_ = s.inst.Kill()
 	if !boot.Within(boot.KillGrace, s.gone) || s.warming.Load() {

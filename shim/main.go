@@ -78,10 +78,10 @@ type shim struct {
 	reaching sync.Mutex
 	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
-	warmer   *time.Timer // begins warm; nil: it is not to run
-	warming  atomic.Bool // warm runs
-	orphaned atomic.Bool // the caller to which the sandbox is bound has ended
-	spared   atomic.Bool // the sandbox had no user, and gets none
+	warmer   atomic.Pointer[time.Timer] // begins warm; nil: it is not to run
+	warming  atomic.Bool                // warm runs
+	orphaned atomic.Bool                // the caller to which the sandbox is bound has ended
+	spared   atomic.Bool                // the sandbox had no user, and gets none
 
 	mu      sync.Mutex
 	outcome *statedir.Status // the requested end; nil: none was requested; guarded by mu
@@ -124,7 +124,7 @@ func (s *shim) run(backend launch.Backend) error {
 		}()
 	}
 	if s.spare == nil {
-		s.settle(s.boot.Config.BoundToCaller, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"), 0)
+		s.settle(s.boot.Config.BoundToCaller, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
 	}
 	outcome := s.await()
 	s.finish(&outcome)
@@ -134,7 +134,7 @@ func (s *shim) run(backend launch.Backend) error {
 // settle does, in the background, what can follow once the sandbox is its user's: it has the configuration
 // written to the disk, and fills the kernel's caches later or, if the sandbox is bound to its caller, which alive
 // tells, waits for the caller's end.
-func (s *shim) settle(bound bool, config, alive *os.File, later time.Duration) {
+func (s *shim) settle(bound bool, config, alive *os.File) {
 	go func() { // ends when the disk has config.json
 		_ = errors.Join(config.Sync(), config.Close())
 	}()
@@ -145,11 +145,11 @@ func (s *shim) settle(bound bool, config, alive *os.File, later time.Duration) {
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
 	} else if s.tree != nil && s.boot.Engine == "" {
-		time.AfterFunc(later, func() { // ends at warmLimit, or with the mount
+		s.warmer.Store(time.AfterFunc(warmAfter, func() { // ends at warmLimit, or with the mount
 			s.warming.Store(true)
 			warm(rootfs.TreeDir(s.boot))
 			s.warming.Store(false)
-		})
+		}))
 	}
 }
 

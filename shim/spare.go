@@ -60,10 +60,6 @@ func (s *shim) unused() bool { return s.spare != nil && s.spare.is() != spareTak
 // spareThreads is how many threads an adoption and a first command use beside those that wait already.
 const spareThreads = 4
 
-// firstCommand is how long the kernel's caches are left alone once a spare is taken: what fills them would take the
-// processors from the first command, for which its user waits.
-const firstCommand = 20 * time.Millisecond
-
 // offer begins the time that a spare waits for a user.
 func (s *shim) offer() {
 	boot.Threads(spareThreads)
@@ -129,7 +125,7 @@ func (s *shim) welcome(c *clientConn) bool {
 		step.Reached("ready")
 		config, alive := files[boot.SpareConfig], files[boot.SpareAlive]
 		files[boot.SpareConfig], files[boot.SpareAlive] = nil, nil
-		s.settle(req.Config.BoundToCaller, config, alive, firstCommand)
+		s.settle(req.Config.BoundToCaller, config, alive)
 		return true
 	}
 	_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrUnsupported, "a spare does not know the request %q", req.Op))})

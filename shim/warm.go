@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +16,9 @@ import (
 // warmLimit is the number of entries of a codebase that are loaded into the kernel's
 // dentry cache in advance. Each takes 1 to 2 kB of memory in the tree server.
 const warmLimit = 25_000
+
+// warmAfter is when warm begins, so that it takes no processor from the command that most callers start at once.
+const warmAfter = 20 * time.Millisecond
 
 // warmWorkers is how many directories are listed at once. The requests compete with those of
 // a first git status, which has 20 threads but asks for single names: with two workers

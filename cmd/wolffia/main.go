@@ -10,6 +10,7 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -19,55 +20,12 @@ import (
 const noGC = 400
 
 func main() {
-	// The helper processes come first: they load nothing that they do not need.
-	if len(os.Args) == 3 {
-		switch os.Args[1] {
-		case "shim":
-			exitHelper(shim.Main(version, backends()...))
-		case "tree":
-			exitHelper(treeserver.Main())
-		}
-	}
-	if len(os.Args) > 4 && os.Args[1] == child.HoldArg {
-		exitHelper(child.Hold(os.Args))
-	}
-	if len(os.Args) > 3 {
-		if stage := stageOf(os.Args[1]); stage != nil {
-			exitHelper(stage())
-		}
-	}
-	rareGC()
+	// Most commands end before a collection would pay: one takes a wolffia run one to three milliseconds of its start.
+	usual := debug.SetGCPercent(noGC)
+	time.AfterFunc(time.Second, func() { debug.SetGCPercent(usual) })
 	ctx, stop := untilSignal(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
-}
-
-// commandGC is GOGC for commands: the first collection is at 12 MB. A command that runs another one
-// would just reach the usual 4 MB, and end.
-const commandGC = 300
-
-// rareGC has garbage collected late, unless the user says when.
-func rareGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(commandGC)
-	}
-}
-
-// usualGC is for commands that live long. It undoes rareGC.
-func usualGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(100)
-	}
-}
-
-// exitHelper ends a helper process. Its errors have been reported to whoever
-// started it; standard error is the sandbox's log.
-func exitHelper(err error) {
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[1], err)
-		os.Exit(1)
-	}
-	os.Exit(0)
 }
 
 // run executes one command line and returns its exit code.

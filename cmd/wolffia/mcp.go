@@ -67,7 +67,6 @@ type mcpServer struct {
 const labelMCP = "wolffia.mcp"
 
 func (m *mcpServer) serve(cmd *cobra.Command) error {
-	usualGC()
 	a := m.app
 	if m.box.name != "" {
 		return usageError(cmd, "--name is for sandboxes that stay: use --sandbox %s", m.box.name)

@@ -82,7 +82,6 @@ type serveFlags struct {
 
 // serve opens the service and serves it until a signal stops it.
 func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error {
-	usualGC()
 	again, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	stops := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} // as main does
 	if where.keys != "" {

@@ -41,6 +41,9 @@ func NewSocket(c *net.UnixConn) (*Socket, error) {
 	return &Socket{file: os.NewFile(uintptr(fd), "socket")}, nil
 }
 
+// SocketOf takes over the descriptor of a connected stream socket, which blocks. The caller closes the Socket.
+func SocketOf(fd int) *Socket { return &Socket{file: os.NewFile(uintptr(fd), "socket")} }
+
 // Poll has reads wait in the runtime's poller, for an epoll descriptor that waits for nothing but
 // reads. It is for a process that only passes on what it reads: a thread that blocks loses its place
 // in the scheduler, and each message then costs a change of threads. It comes before the first
