@@ -42,7 +42,7 @@ func Direct(pid int, unixSockets Network) (Network, error) {
 	joined := make(chan error)
 	go func() { // ends with Close
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		err := join(pid)
+		err := join(pid, "net", unix.CLONE_NEWNET)
 		if err == nil {
 			d.big = enlargePackets() == nil // else it is slower
 			_ = addAddress()                // else few programs fail
@@ -71,14 +71,15 @@ func newDirect(unixSockets Network) *direct {
 	return &direct{unix: unixSockets, end: make(chan struct{}), open: map[io.Closer]struct{}{}}
 }
 
-// join moves the calling thread into the network namespace of a process.
-func join(pid int) error {
-	theirs, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+// join moves the calling thread into a namespace of a process, which must be another than this process's: name is that in
+// /proc/PID/ns, and kind is as for setns(2).
+func join(pid int, name string, kind int) error {
+	theirs, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, name))
 	if err != nil {
 		return err
 	}
 	defer theirs.Close()
-	ours, err := os.Stat("/proc/thread-self/ns/net")
+	ours, err := os.Stat("/proc/thread-self/ns/" + name)
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func join(pid int) error {
 	if os.SameFile(ours, st) {
 		return errors.New("it is the host's")
 	}
-	return os.NewSyscallError("setns", unix.Setns(int(theirs.Fd()), unix.CLONE_NEWNET))
+	return os.NewSyscallError("setns", unix.Setns(int(theirs.Fd()), kind))
 }
 
 // socket makes a socket in the namespace.

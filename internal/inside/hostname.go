@@ -1,7 +1,6 @@
 package inside
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -24,24 +23,8 @@ func SetHostname(pid int, name string) error {
 }
 
 func setHostname(pid int, name string) error {
-	theirs, err := os.Open(fmt.Sprintf("/proc/%d/ns/uts", pid))
-	if err != nil {
+	if err := join(pid, "uts", unix.CLONE_NEWUTS); err != nil {
 		return err
-	}
-	defer theirs.Close()
-	ours, err := os.Stat("/proc/thread-self/ns/uts")
-	if err != nil {
-		return err
-	}
-	st, err := theirs.Stat()
-	if err != nil {
-		return err
-	}
-	if os.SameFile(ours, st) {
-		return errors.New("it is the host's")
-	}
-	if err := unix.Setns(int(theirs.Fd()), unix.CLONE_NEWUTS); err != nil {
-		return os.NewSyscallError("setns", err)
 	}
 	return os.NewSyscallError("sethostname", unix.Sethostname([]byte(name)))
 }

@@ -14,8 +14,7 @@ import (
 
 // Pack writes a wolffia that carries companions to the file out, which it replaces: the
 // program at the path wolffia, then the companions, by the names of their files. The same
-// input gives the same bytes. The
-// programs that every first start needs are not compressed.
+// input gives the same bytes. The programs that every first start needs are not compressed.
 func Pack(out, wolffia string, companions ...string) error {
 	b, err := os.ReadFile(wolffia)
 	if err != nil {
