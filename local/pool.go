@@ -49,8 +49,8 @@ func (p *Pool) EndsAt() time.Time { return p.UsedAt.Add(p.IdleTimeout) }
 
 // StartPool starts spares for sandboxes of config's shape, and returns when they are ready. Until
 // the pool was not used for its idle timeout, or StopPool ends it, spares that were taken are
-// replaced: by a goroutine of a Runtime that is open, or by the program wolffia, see
-// Options.RefillDetached. A pool of this shape that exists gets the new options.
+// replaced by a process of its own, which the Runtime that takes a spare starts. A pool of this
+// shape that exists gets the new options.
 //
 // Of config, what a spare gets when it is taken does not matter: its codebase (which may be
 // missing), rules, labels, name, environment, working directory and lifetime. After an error there

@@ -42,16 +42,11 @@ func (d *Dir) TakeReserved(c *Config, shape string) (_ *Box, caller *os.File, er
 	if b.IsOffered(shape) {
 		return nil, nil, nil
 	}
-	if c.Name != "" {
-		unlock, err := d.lock()
-		if err != nil {
-			return nil, nil, err
-		}
-		defer unlock()
-		if err := d.nameFree(c.Name); err != nil {
-			return nil, nil, err
-		}
+	unlock, err := d.claimName(c.Name)
+	if err != nil {
+		return nil, nil, err
 	}
+	defer unlock()
 	caller, taken, err := b.take(c)
 	if !taken {
 		return nil, nil, err

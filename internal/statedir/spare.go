@@ -116,16 +116,11 @@ func (d *Dir) Take(c *Config, shape string) (b *Box, caller *os.File, err error)
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
-	if c.Name != "" {
-		unlock, err := d.lock()
-		if err != nil {
-			return nil, nil, err
-		}
-		defer unlock()
-		if err := d.nameFree(c.Name); err != nil {
-			return nil, nil, err
-		}
+	unlock, err := d.claimName(c.Name)
+	if err != nil {
+		return nil, nil, err
 	}
+	defer unlock()
 	first := rand.IntN(len(list)) // so that takers do not all try the same
 	for i := range list {
 		b := d.Box(list[(first+i)%len(list)])
@@ -139,6 +134,21 @@ func (d *Dir) Take(c *Config, shape string) (b *Box, caller *os.File, err error)
 		}
 	}
 	return nil, nil, nil
+}
+
+// claimName makes sure that no sandbox has the name, nor gets it until unlock is called. An empty name is always free.
+func (d *Dir) claimName(name string) (unlock func(), err error) {
+	if name == "" {
+		return func() {}, nil
+	}
+	if unlock, err = d.lock(); err != nil {
+		return nil, err
+	}
+	if err := d.nameFree(name); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // take is Take for a spare that was claimed. It is not taken if its shim has ended.
