@@ -124,8 +124,9 @@ func TestPTY(t *testing.T) {
 	path := w.createPTY(execd, `{"cwd":"/tmp"}`)
 	w.is("GET", path, "", 200, `"running":false,"output_offset":0`)
 	a := w.attach(path + "/ws")
-	a.types("state=kept; echo $((40+2)) in $PWD\n")
+	a.types("PS1=in-$((0)); state=kept; echo $((40+2)) in $PWD\n")
 	a.sees("42 in /tmp")
+	a.sees("in-0") // until it prompts readline may set the size that it read before
 	w.is("GET", path, "", 200, `"running":true`)
 	a.says(`{"type":"resize","rows":33,"cols":101}`)
 	a.says(`{"type":"stdin","data":"stty size\n"}`)
