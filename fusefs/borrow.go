@@ -15,9 +15,6 @@ import (
 // renamed. So a chmod of gigabytes costs nothing, and git, which sets the time of a pack at a commit, copies
 // none.
 
-// defaultBorrow is the size from which files borrow: smaller ones are copied, which costs one more flush.
-const defaultBorrow = 1 << 20
-
 // maxBorrowBlocks is how many bytes of the disk a file that borrows may take, for its attributes.
 const maxBorrowBlocks = 64 << 10
 

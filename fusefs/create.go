@@ -35,6 +35,11 @@ func (t *tree) newName(o op, in *fuse.InHeader, name string, isDir bool, do func
 		return fuse.Status(errno)
 	}
 	defer func() { d.release() }() // as do leaves it
+	release, errno := t.claim(&e, d)
+	if errno != 0 {
+		return fuse.Status(errno)
+	}
+	defer release()
 	if t.completes(&e, d) {
 		return fuse.Status(t.deny(o, in, e.dir, name, perm.Checked, syscall.EACCES, becomesGit))
 	}

@@ -57,6 +57,7 @@ func (d *device) answerRead(b *buffers, in *fuse.ReadIn) (size int) {
 	if d.spliceRead(b, h.fd, int64(in.Offset), int(in.Size)) {
 		return 0
 	}
+	b.large = b.large || in.Size > minSplice
 	n, errno := readFull(h.fd, data[:in.Size], int64(in.Offset))
 	return b.reply(errno, n)
 }
@@ -66,6 +67,7 @@ func (d *device) answerWrite(b *buffers, in *fuse.WriteIn, data []byte) int {
 	if int64(in.Size) != int64(len(data)) {
 		return b.reply(syscall.EIO, 0)
 	}
+	b.large = b.large || in.Size > minSplice
 	n, status := d.tree.Write(nil, in, data)
 	out := (*fuse.WriteOut)(unsafe.Pointer(&b.out[outHeader]))
 	*out = fuse.WriteOut{Size: n}

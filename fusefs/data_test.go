@@ -213,11 +213,7 @@ func TestOddMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.close()
-	b, err := newBuffers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.free()
+	b := testBuffers(t)
 	for _, test := range []struct {
 		what string
 		o    op

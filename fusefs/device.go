@@ -48,6 +48,7 @@ type device struct {
 	tree     *tree
 	proto    *fuse.ProtocolServer
 	pipes    pipes
+	buffers  spareBuffers
 	rulesMu  *sync.RWMutex // tree.rulesMu
 	changeMu *sync.RWMutex // tree.changeMu
 	logger   *slog.Logger
@@ -111,6 +112,7 @@ func (d *device) serve() {
 	d.start()
 	d.handlers.Wait()
 	d.pipes.close()
+	d.buffers.close()
 }
 
 // start starts a handler, unless limit are running. It ends when the tree is unmounted, or
@@ -123,13 +125,13 @@ func (d *device) start() {
 	d.waiting.Add(1)
 	d.handlers.Go(func() {
 		defer d.running.Add(-1)
-		b, err := newBuffers()
+		b, err := d.buffers.take()
 		if err != nil {
 			d.waiting.Add(-1)
 			d.logger.Error("allocate the buffer of a request", "error", err)
 			return
 		}
-		defer b.free()
+		defer d.buffers.give(b)
 		d.loop(b)
 	})
 }
@@ -227,27 +229,6 @@ func (d *device) answer(b *buffers, n int) int {
 	}
 	return size
 }
-
-// buffers are the memory of one request and its answer. They are outside of Go's heap: unused
-// pages take no memory, and the garbage collector does not count them. What a WRITE brings and
-// what a READ returns begins a page: the kernel copies data page by page, and each of its pages
-// from or to two of ours otherwise.
-type buffers struct {
-	mem           []byte
-	in, out       []byte
-	inVec, outVec [1][]byte
-}
-
-func newBuffers() (*buffers, error) {
-	mem, err := unix.Mmap(-1, 0, 2*bufferSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	if err != nil {
-		return nil, fmt.Errorf("mmap: %w", err)
-	}
-	const in, out = pageSize - writeHeader, bufferSize + pageSize - outHeader
-	return &buffers{mem: mem, in: mem[in:bufferSize:bufferSize], out: mem[out:]}, nil
-}
-
-func (b *buffers) free() { _ = unix.Munmap(b.mem) }
 
 // The notifications (linux/fuse.h, enum fuse_notify_code). Each may block until a holder of the
 // inode gets an answer: a goroutine that answers requests must not send them.

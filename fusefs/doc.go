@@ -58,7 +58,8 @@
 //
 // go-fuse decodes and encodes the messages, but READ and WRITE (data.go); device.go reads them,
 // under a lock by which the rules can change. Large READs are answered with pages of the backing
-// file's cache, through a pipe (splice.go). A process that serves should set a higher GOMAXPROCS: see Readers.
+// file's cache, through a pipe (splice.go). Large files go to the disk while they are written
+// (writeback.go). A process that serves should set a higher GOMAXPROCS: see Readers.
 //
 // The server needs Linux 5.8, and /proc in its mount namespace. It notices changes by the host
 // from Linux 5.13 on, on file systems that have file handles. Rules change without side

@@ -56,6 +56,18 @@ func newFDCache(limit int) *fdCache {
 	return d
 }
 
+// mostReserved bounds reserve: it takes 8 bytes of the kernel's memory for each descriptor.
+const mostReserved = 1 << 14
+
+// reserve makes room in the process's table of descriptors for those of the cache. Each time that the kernel makes
+// the table of a process with threads larger, it waits for an RCU grace period, several milliseconds, and whoever
+// opens a file waits with it: a first walk of a tree would wait eight times.
+func (d *fdCache) reserve(fd int) {
+	if high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, min(d.max, mostReserved)-1); err == nil {
+		unix.Close(high)
+	}
+}
+
 // push makes h the newest. The caller holds d.mu.
 func (d *fdCache) push(h *handle) {
 	h.newer, h.older = &d.order, d.order.older

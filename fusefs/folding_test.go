@@ -3,8 +3,6 @@ package fusefs
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/beneath"
 	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 )
@@ -53,26 +52,7 @@ func TestFoldingIsRefused(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	tr, err := newTree(&Options{Root: fd, Rules: newFakeRules([]fakeRule{{".env", perm.None}}), NoWatch: true})
-	if !errors.Is(err, ErrFolds) {
+	if !errors.Is(err, beneath.ErrFolds) {
 		t.Errorf("%v, %v", tr, err)
-	}
-}
-
-func TestNativeDirectoriesDoNotFold(t *testing.T) {
-	for _, names := range [][]string{{}, {"1", "2"}, {"Readme"}, {"readme", "README"}, {"1", "é", ".env"}} {
-		dir := t.TempDir()
-		for _, name := range names {
-			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := CheckNames(fd); err != nil {
-			t.Errorf("%q: %v", names, err)
-		}
-		unix.Close(fd)
 	}
 }

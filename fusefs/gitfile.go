@@ -1,6 +1,9 @@
 package fusefs
 
 import (
+	"syscall"
+
+	"wolffia/fusefs/cow"
 	"wolffia/internal/gitguard"
 	"wolffia/perm"
 )
@@ -104,6 +107,16 @@ func (t *tree) completes(e *entry, d openDir) bool {
 		return false
 	}
 	return !t.exists(d, e.name) && gitguard.Complete(func(s string) bool { return s == e.name || t.exists(d, s) })
+}
+
+// claim keeps the tree servers of other sandboxes from making parts of a git directory beside e, in the host's directory
+// that is open as d, until release is called: see completes.
+func (t *tree) claim(e *entry, d openDir) (release func(), errno syscall.Errno) {
+	if t.copied != nil || !t.rules.Checks() || !gitguard.Essential(e.name) || t.isGitDir(e.dir) {
+		return func() {}, 0
+	}
+	release, err := cow.Claim(d.fd, e.name)
+	return release, errnoOf(err)
 }
 
 // mustExist reports whether obj, at e, is a part without which a git directory that was

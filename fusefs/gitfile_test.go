@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/cow"
 	"wolffia/perm"
 )
 
@@ -364,5 +365,38 @@ func TestLinkFileInParts(t *testing.T) {
 		if got := fileText(t, c.behind("x/.git")); got != "gitdir: ../x.git\n" {
 			t.Errorf("the host has %q", got)
 		}
+	})
+}
+
+// TestClaimed: while another sandbox may be making a part of a git directory in the host's directory, none is made there
+// from inside, by no operation; and a part that the other has made counts.
+func TestClaimed(t *testing.T) {
+	files := map[string]string{"x/objects/keep": "", "x/tmp": "ref: refs/heads/main\n", "bare.git/keep": ""}
+	mounted(t, gitSetup(files), func(t *testing.T, c *client) {
+		x, err := unix.Open(filepath.Join(c.host, "x"), unix.O_PATH|unix.O_CLOEXEC, 0)
+		fails(t, "open", err, 0)
+		defer unix.Close(x)
+		makes := map[string]func() error{
+			"create":  func() error { return os.WriteFile(c.at("x/HEAD"), nil, 0o644) },
+			"symlink": func() error { return os.Symlink("tmp", c.at("x/HEAD")) },
+			"link":    func() error { return os.Link(c.at("x/tmp"), c.at("x/HEAD")) },
+			"rename":  func() error { return os.Rename(c.at("x/tmp"), c.at("x/HEAD")) },
+			"mkdir":   func() error { return os.Mkdir(c.at("x/refs"), 0o755) },
+		}
+		release, err := cow.Claim(x, "refs")
+		fails(t, "claim", err, 0)
+		for what, do := range makes {
+			fails(t, what, do(), unix.EBUSY)
+		}
+		fails(t, "another name", os.WriteFile(c.at("x/other"), nil, 0o644), 0)
+		fails(t, "another directory", os.Mkdir(c.at("refs"), 0o755), 0)
+		release()
+		fails(t, "mkdir", os.Mkdir(filepath.Join(c.host, "x/refs"), 0o755), 0) // the other's
+		delete(makes, "mkdir")
+		for what, do := range makes {
+			fails(t, what, do(), unix.EACCES)
+		}
+		fails(t, "remove", os.Remove(filepath.Join(c.host, "x/refs")), 0)
+		fails(t, "rename", makes["rename"](), 0)
 	})
 }

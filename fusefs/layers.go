@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
+	"wolffia/internal/beneath"
 )
 
 // A Copy makes a tree copied: what is changed through it goes to an upper layer, and Root stays as it
@@ -123,14 +124,14 @@ func newUpperLayer(opts *Options, logger *slog.Logger) (layer *upperLayer, upper
 		err = errors.New("the upper layer and the work directory are on two file systems")
 	}
 	if err == nil {
-		err = CheckNames(upper)
+		err = beneath.CheckNames(upper)
 	}
 	if err != nil {
 		unix.Close(upper)
 		unix.Close(work)
 		return nil, -1, fmt.Errorf("check the upper layer: %w", err)
 	}
-	layer = &upperLayer{work: work, log: c.Log, logger: logger, borrow: defaultBorrow, moved: map[*node]struct{}{}}
+	layer = &upperLayer{work: work, log: c.Log, logger: logger, borrow: cow.MinData, moved: map[*node]struct{}{}}
 	if a.Dev != r.Dev {
 		layer.apart = apartBit
 	}

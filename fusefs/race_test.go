@@ -30,7 +30,7 @@ func raceTime(t *testing.T) time.Duration {
 	if testenv.Full() {
 		return time.Minute
 	}
-	return 3 * time.Second
+	return time.Second
 }
 
 // While a directory is exchanged for a link that leads out, nothing outside is

@@ -75,6 +75,11 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		}
 		return t.allowName(opRename, r.in, &r.to, false)
 	}
+	release, errno := t.claim(&r.to, to)
+	if errno != 0 {
+		return errno
+	}
+	defer release()
 	if errno = t.lookAt(r, from, to); errno != 0 {
 		return errno
 	}

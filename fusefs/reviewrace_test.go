@@ -244,7 +244,7 @@ func canaries(t *testing.T, host, outside string) map[string]int {
 // codebase or at a name that the rules forbid.
 func TestReviewRace(t *testing.T) {
 	const perSeed = 40
-	seeds := 6
+	seeds := 3
 	if testenv.Full() {
 		seeds = 150
 	}

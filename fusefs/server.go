@@ -13,6 +13,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/beneath"
 	"wolffia/perm"
 )
 
@@ -131,6 +132,11 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{tree: t, done: make(chan struct{})}
+	reserved := make(chan struct{})
+	go func() { // ends within some RCU grace periods; the tree is served meanwhile
+		defer close(reserved)
+		t.fds.reserve(t.proc)
+	}()
 	go t.inval.run() // ends at t.inval.close below
 	go func() {      // ends when the tree is unmounted
 		defer close(s.done)
@@ -141,6 +147,7 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 		t.watch.close()
 		t.inval.close()
 		unix.Close(t.dev.fd)
+		<-reserved
 		t.close()
 	}()
 	return s, nil
@@ -265,7 +272,7 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 			unix.Close(root)
 		}
 	}()
-	if err := CheckNames(root); err != nil {
+	if err := beneath.CheckNames(root); err != nil {
 		return fmt.Errorf("check the root of the tree: %w", err)
 	}
 	var fs unix.Statfs_t

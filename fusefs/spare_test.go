@@ -11,6 +11,17 @@ import (
 	"wolffia/perm"
 )
 
+// testBuffers returns buffers that live as long as the test.
+func testBuffers(t *testing.T) *buffers {
+	t.Helper()
+	b, err := newBuffers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.free)
+	return b
+}
+
 // A tree without its directory answers for the attributes of its root, which count for no time, and refuses the rest.
 // It gets its directory once.
 func TestBlank(t *testing.T) {
@@ -19,11 +30,7 @@ func TestBlank(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.close()
-	b, err := newBuffers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.free()
+	b := testBuffers(t)
 	const outHeader = int(unsafe.Sizeof(fuse.OutHeader{}))
 	ask := func(opcode uint32, node uint64) (size int, errno syscall.Errno) {
 		clear(b.out[:4096])

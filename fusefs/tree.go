@@ -56,6 +56,7 @@ type tree struct {
 	created createdInodes
 
 	beginnings beginnings
+	writeback  writeback
 
 	quota  *quota      // nil: no limit
 	copied *upperLayer // nil: changes go to the host's directory

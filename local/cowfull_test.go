@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"wolffia/internal/probe"
+	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
@@ -166,7 +167,7 @@ func TestCopiedStateFull(t *testing.T) {
 			t.Fatalf("%d changes of %d are left (runs: %v): %v", len(after), len(before), runs, err)
 		}
 		for i := from; i < to; i++ {
-			if a, b, c := read(t, codebase, fmt.Sprint("f", i)), read(t, codebase, fmt.Sprint("f", i+20)), read(t, codebase, fmt.Sprint("moved", i)); a != "inside\n" || b != "nothing" || c != "host\n" {
+			if a, b, c := shimtest.Content(t, codebase, fmt.Sprint("f", i)), shimtest.Content(t, codebase, fmt.Sprint("f", i+20)), shimtest.Content(t, codebase, fmt.Sprint("moved", i)); a != "inside\n" || b != "nothing" || c != "host\n" {
 				t.Errorf("the host has %q, %q, %q", a, b, c)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -52,7 +53,7 @@ func TestApplyWhileProgramsWrite(t *testing.T) {
 			t.Fatalf("apply %d: %v, %+v", round, err, result)
 		}
 		for w := range savers {
-			lines := strings.Split(read(t, codebase, fmt.Sprint("append", w)), "\n")
+			lines := strings.Split(shimtest.Content(t, codebase, fmt.Sprint("append", w)), "\n")
 			for i, line := range lines[:len(lines)-1] {
 				if line != strconv.Itoa(i+1) {
 					t.Fatalf("line %d is %q", i+1, line)
@@ -62,7 +63,7 @@ func TestApplyWhileProgramsWrite(t *testing.T) {
 				t.Fatalf("the host had %d lines, and has %q at the end of %d", last[w], lines[len(lines)-1], len(lines))
 			}
 			last[w] = len(lines) - 1
-			got := read(t, codebase, fmt.Sprint("rename", w))
+			got := shimtest.Content(t, codebase, fmt.Sprint("rename", w))
 			if n, _, _ := strings.Cut(got, "\n"); got != "" && got != strings.Repeat(n+"\n", 3) {
 				t.Fatalf("half a file: %q", got)
 			}
@@ -82,9 +83,9 @@ func TestApplyWhileProgramsWrite(t *testing.T) {
 		t.Errorf("the host has not what the sandbox has: %.300q", out)
 	}
 	if changes, err := rt.Changes(t.Context(), id, runtime.ChangesOptions{}); err != nil || len(changes) > 0 {
-		t.Errorf("changes are left: %s %v", kinds(changes), err)
+		t.Errorf("changes are left: %s %v", shimtest.Kinds(changes), err)
 	}
-	if got := read(t, codebase, "append0"); got == "" || got == "1\n" {
+	if got := shimtest.Content(t, codebase, "append0"); got == "" || got == "1\n" {
 		t.Errorf("the programs wrote %q only", got)
 	}
 }
@@ -122,12 +123,12 @@ func TestWritesAfterApply(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"old", "new", "moved"} {
-			if got := read(t, codebase, name); got != want {
+			if got := shimtest.Content(t, codebase, name); got != want {
 				t.Errorf("%s has %q, want %q", filepath.Join(codebase, name), got, want)
 			}
 		}
 		if changes, err := rt.Changes(t.Context(), id, runtime.ChangesOptions{}); err != nil || len(changes) > 0 {
-			t.Errorf("after apply: %s %v", kinds(changes), err)
+			t.Errorf("after apply: %s %v", shimtest.Kinds(changes), err)
 		}
 	}
 }

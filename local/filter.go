@@ -3,7 +3,7 @@ package local
 import (
 	"cmp"
 
-	"wolffia/fusefs"
+	"wolffia/internal/fusermount"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -24,7 +24,7 @@ func completeFilter(c *statedir.Config, backend *launch.Backend) error {
 		return nil
 	}
 	if !c.Native() {
-		err := fusefs.CheckDevice()
+		err := fusermount.CheckDevice()
 		switch {
 		case err == nil:
 			c.Filter = runtime.FilterFuse

@@ -10,8 +10,8 @@ import (
 // ErrInvalid and names every malformed rule with its source. Without rules the Policy
 // hides everything.
 func Compile(rules []Rule) (*Policy, error) {
-	p, err := parse(rules)
-	if err != nil {
+	p := &Policy{rules: slices.Clone(rules), alts: make([]alt, 0, 6*len(rules))}
+	if err := p.parse(true); err != nil {
 		return nil, err
 	}
 	p.sort()
@@ -22,19 +22,15 @@ func Compile(rules []Rule) (*Policy, error) {
 
 // Check returns the error that Compile returns for rules, at a fraction of the cost:
 // for a caller that hands the rules on to another process.
-func Check(rules []Rule) error {
-	_, err := parse(rules)
-	return err
-}
+func Check(rules []Rule) error { return (&Policy{rules: rules}).parse(false) }
 
-// parse returns a Policy with the alternatives of rules, in no order.
-func parse(rules []Rule) (*Policy, error) {
-	if len(rules) > maxRules {
-		return nil, invalid("%d rules: at most %d", len(rules), maxRules)
+// parse parses the rules. With keep it adds their alternatives, in no order.
+func (p *Policy) parse(keep bool) error {
+	if len(p.rules) > maxRules {
+		return invalid("%d rules: at most %d", len(p.rules), maxRules)
 	}
-	p := &Policy{rules: slices.Clone(rules), alts: make([]alt, 0, 2*len(rules))}
 	var errs []error
-	text := 0
+	n, text := 0, 0
 	excepts := exceptions{}
 	for i := range p.rules {
 		alts, err := p.rules[i].alternatives(excepts)
@@ -47,31 +43,35 @@ func parse(rules []Rule) (*Policy, error) {
 			continue
 		}
 		p.checks = p.checks || p.rules[i].Level == Checked
-		for _, a := range alts {
-			a.rule, a.group = i, bit
-			text += a.size
-			p.alts = append(p.alts, a)
+		n += len(alts)
+		for j := range alts {
+			text += alts[j].size
+			if keep {
+				p.alts = append(p.alts, alts[j])
+				a := &p.alts[len(p.alts)-1]
+				a.rule, a.group = i, bit
+			}
 		}
-		if len(p.alts) > maxAlts || text > maxText {
-			return nil, invalid("rule %s: the rules together have more than %d alternatives or %d bytes", p.rules[i].describe(), maxAlts, maxText)
+		if n > maxAlts || text > maxText {
+			return invalid("rule %s: the rules together have more than %d alternatives or %d bytes", p.rules[i].describe(), maxAlts, maxText)
 		}
 	}
 	if errs != nil {
-		return nil, &inputError{errors.Join(errs...)}
+		return &inputError{errors.Join(errs...)}
 	}
-	return p, nil
+	return nil
 }
 
 // sort puts the alternatives in the order in which they decide.
 func (p *Policy) sort() {
-	order := make([]*alt, len(p.alts)) // pointers: an alternative is large to swap
-	for i := range p.alts {
-		order[i] = &p.alts[i]
+	order := make([]int, len(p.alts)) // numbers: an alternative is large to swap
+	for i := range order {
+		order[i] = i
 	}
-	slices.SortStableFunc(order, p.compare)
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(p.compare(&p.alts[a], &p.alts[b]), a-b) })
 	sorted := make([]alt, len(order))
-	for i, a := range order {
-		sorted[i] = *a
+	for i, from := range order {
+		sorted[i] = p.alts[from]
 	}
 	p.alts = sorted
 }

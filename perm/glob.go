@@ -66,6 +66,9 @@ func (g *glob) lower() {
 
 // lowerPattern returns a pattern in lower case; escaped bytes keep their case.
 func lowerPattern(s string) string {
+	if !hasUpper(s) {
+		return s
+	}
 	b := []byte(s)
 	for i := 0; i < len(b); i++ {
 		if b[i] == '\\' {

@@ -164,6 +164,7 @@ func parsePattern(s string, kind Kind) (alt, error) {
 
 // add parses parts into a. With loop any components may come before the first.
 func (a *alt) add(parts []string, loop bool) error {
+	a.comps, a.loops = make([]glob, 0, len(parts)), make([]bool, 0, len(parts))
 	for _, part := range parts {
 		switch part {
 		case "":

@@ -29,33 +29,53 @@ const DefaultPreset = "agent-safe"
 
 // Presets returns all presets, the default one first. The slices are the caller's.
 func Presets() []Preset {
-	return []Preset{
-		newPreset("agent-safe", Write, true, conceal,
-			"Everything can be changed, but secrets are hidden, and what the host would execute cannot be written: by git, and as settings of shells, editors and agents."),
-		newPreset("development", Write, true, protect,
-			"Like agent-safe, but settings of package managers and direnv that may hold credentials can be read, and settings of shells, editors and agents changed."),
-		newPreset("read-only", Read, true, conceal,
-			"Everything can be read and nothing changed; secrets are hidden."),
-		newPreset("view-only", View, true, conceal,
-			"Names and attributes can be seen, contents cannot; secrets are hidden."),
-		newPreset("full-access", Write, false, expose,
-			"Everything can be changed, secrets too: for code that is trusted as much as its user."),
+	all := make([]Preset, len(presets))
+	for i := range presets {
+		all[i] = presets[i].preset()
 	}
+	return all
+}
+
+// presets are the rows that presets are made of, the default one first.
+var presets = []presetRow{
+	{
+		"agent-safe", Write, true, conceal,
+		"Everything can be changed, but secrets are hidden, and what the host would execute cannot be written: by git, and as settings of shells, editors and agents.",
+	},
+	{
+		"development", Write, true, protect,
+		"Like agent-safe, but settings of package managers and direnv that may hold credentials can be read, and settings of shells, editors and agents changed.",
+	},
+	{
+		"read-only", Read, true, conceal,
+		"Everything can be read and nothing changed; secrets are hidden.",
+	},
+	{
+		"view-only", View, true, conceal,
+		"Names and attributes can be seen, contents cannot; secrets are hidden.",
+	},
+	{
+		"full-access", Write, false, expose,
+		"Everything can be changed, secrets too: for code that is trusted as much as its user.",
+	},
 }
 
 // PresetByName returns the preset called name. For another name the error lists those
 // that exist.
 func PresetByName(name string) (Preset, error) {
 	var names []string
-	for _, p := range Presets() {
-		if p.Name == name {
-			return p, nil
+	for i := range presets {
+		if presets[i].name == name {
+			return presets[i].preset(), nil
 		}
-		names = append(names, p.Name)
+		names = append(names, presets[i].name)
 	}
 	slices.Sort(names)
 	return Preset{}, invalid("unknown preset %q: want one of %s", name, strings.Join(names, ", "))
 }
+
+// presetRules is more than the rules of a preset, and what Assemble adds to it for a small codebase.
+const presetRules = 256
 
 // A stance is what a preset does about secrets.
 type stance int
@@ -66,16 +86,25 @@ const (
 	protect               // hides them, and lets settings be read
 )
 
-func newPreset(name string, base Level, git bool, s stance, doc string) Preset {
-	source := "preset " + name
-	p := Preset{Name: name, Doc: doc, Git: git}
-	p.Rules = []Rule{{Pattern: "**", Level: base, Priority: PriorityPreset, Source: source}}
+// A presetRow is what a preset is made of.
+type presetRow struct {
+	name   string
+	base   Level
+	git    bool
+	stance stance
+	doc    string
+}
+
+func (row *presetRow) preset() Preset {
+	source := "preset " + row.name
+	p := Preset{Name: row.name, Doc: row.doc, Git: row.git}
+	p.Rules = append(make([]Rule, 0, presetRules), Rule{Pattern: "**", Level: row.base, Priority: PriorityPreset, Source: source})
 	hide := func(list []secret, level Level) {
 		for _, secret := range list {
 			p.Rules = append(p.Rules, secret.rule(level, source))
 		}
 	}
-	switch s {
+	switch row.stance {
 	case conceal:
 		hide(secrets, None)
 		hide(settings, None)
@@ -85,7 +114,7 @@ func newPreset(name string, base Level, git bool, s stance, doc string) Preset {
 		hide(secrets, None)
 		hide(settings, Read)
 	}
-	if git {
+	if row.git {
 		p.Rules = append(p.Rules, AnyGitRules()...)
 	}
 	return p

@@ -51,10 +51,11 @@ func defaultSecrets() (*perm.Policy, error) {
 // host executes because of its name, links to count hard links. The caller closes root.
 func lookAt(ctx context.Context, codebase, path string, executed, links bool) (*look, error) {
 	secrets := sync.OnceValues(defaultSecrets)
-	go func() { _, _ = secrets() }() // beside the scan; it ends by itself
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
-	opts := &gitscan.Options{Names: settingsNames}
+	opts := &gitscan.Options{Names: settingsNames, Found: func() {
+		go func() { _, _ = secrets() }() // beside the scan; it ends by itself
+	}}
 	if links {
 		opts.Files = maxLooked
 	}

@@ -130,11 +130,11 @@ func (a *applying) rule(all []*change) (conflict, denied int) {
 func refusal(conflict, denied int, force bool) error {
 	switch {
 	case conflict > 0 && force:
-		return runtime.Errorf(runtime.ErrConflict, "%d changes are left: the host has changed what they are about", conflict)
+		return runtime.Errorf(runtime.ErrConflict, "changes left, since the host has changed the same: %d", conflict)
 	case conflict > 0:
-		return runtime.Errorf(runtime.ErrConflict, "%d changes are in conflict with the host's own, so nothing was applied: apply others by their path, or overwrite with --force", conflict)
+		return runtime.Errorf(runtime.ErrConflict, "changes in conflict with the host's own: %d; nothing was applied: apply others by their path, or overwrite with --force", conflict)
 	case denied > 0 && force:
-		return runtime.Errorf(runtime.ErrDenied, "%d changes are left: the rules do not allow them", denied)
+		return runtime.Errorf(runtime.ErrDenied, "changes left, since the rules do not allow them: %d", denied)
 	case denied > 0:
 		return runtime.Errorf(runtime.ErrDenied, "the rules do not allow %d of the changes, so nothing was applied: apply others by their path, or change the rules", denied)
 	}

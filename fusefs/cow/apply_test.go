@@ -87,12 +87,7 @@ type crash struct{}
 func TestApplyAfterCrashes(t *testing.T) {
 	crashed := 0
 	for seed := range rounds(t, 50, 2000) {
-		r := rand.New(rand.NewPCG(uint64(seed), 3))
-		m := newModel(t)
-		m.seedHost(r)
-		for range 25 {
-			m.act(r)
-		}
+		m, r := newWorld(t, seed, 3, 25)
 		want := m.view()
 		for try := 0; ; try++ {
 			if m.applyUntil(seed, r.IntN(30+10*try)) {
@@ -228,12 +223,7 @@ func only(view map[string]string, text string) map[string]string {
 // sandbox has what the host has.
 func TestDiscard(t *testing.T) {
 	for seed := range rounds(t, 30, 1000) {
-		r := rand.New(rand.NewPCG(uint64(seed), 5))
-		m := newModel(t)
-		m.seedHost(r)
-		for range 25 {
-			m.act(r)
-		}
+		m, r := newWorld(t, seed, 5, 25)
 		before := m.hostView()
 		stop := r.IntN(8)
 		for n := 0; ; n++ {
@@ -279,12 +269,7 @@ func TestDiscard(t *testing.T) {
 // TestCopy: a copy shows the same, and neither follows the other.
 func TestCopy(t *testing.T) {
 	for seed := range rounds(t, 8, 200) {
-		r := rand.New(rand.NewPCG(uint64(seed), 6))
-		m := newModel(t)
-		m.seedHost(r)
-		for range 30 {
-			m.act(r)
-		}
+		m, r := newWorld(t, seed, 6, 30)
 		want := m.view()
 		fork := *m
 		fork.dir, fork.done = fastDir(t), nil

@@ -22,6 +22,12 @@ func (a *applying) remove(c *change) {
 		return
 	}
 	defer unix.Close(dir)
+	release, err := Claim(dir, name) // if the host has changed it, it is put back
+	if err != nil {
+		a.treeFailed(c, err)
+		return
+	}
+	defer release()
 	host, err := look(dir, name)
 	switch {
 	case err != nil:

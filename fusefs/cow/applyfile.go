@@ -156,12 +156,15 @@ func (a *applying) remakeParents(c *change) bool {
 		if err != nil {
 			return false
 		}
-		if a.Rules.Child(a.plan.state(parentOf(c.Path[:i])), name, true) < perm.Write || makesGit(dir, name) {
+		release, err := Claim(dir, name)
+		if err != nil || a.Rules.Child(a.plan.state(parentOf(c.Path[:i])), name, true) < perm.Write || makesGit(dir, name) {
+			release()
 			unix.Close(dir)
 			a.conflict(c, "a directory above it was deleted on the host, and the rules do not allow to make it")
 			return false
 		}
 		err = unix.Mkdirat(dir, name, 0o755)
+		release()
 		unix.Close(dir)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			a.fail(c, err)

@@ -139,6 +139,12 @@ func (a *applying) applyTree(c *change) {
 		return
 	}
 	defer unix.Close(dir)
+	release, err := Claim(dir, name)
+	if err != nil {
+		a.treeFailed(c, err)
+		return
+	}
+	defer release()
 	host, err := look(dir, name)
 	if err != nil {
 		a.fail(c, err)
@@ -184,6 +190,8 @@ func (a *applying) treeFailed(c *change, err error) {
 		a.conflict(c, "made on the host")
 	case errors.Is(err, unix.ENOENT):
 		a.conflict(c, "moved or deleted on the host")
+	case errors.Is(err, unix.EBUSY):
+		a.conflict(c, claimed)
 	default:
 		a.fail(c, err)
 	}

@@ -35,7 +35,7 @@ func (p *plan) matches(rec *Record, host *object, at string) (bool, error) {
 	if rec.Digest == "" || !host.isFile() || rec.Size != int64(host.Size) {
 		return false, nil
 	}
-	f, err := openFileAt(p.Root, at)
+	f, err := openFile(p.Root, at)
 	if err != nil {
 		return false, nil // it is changing
 	}
@@ -145,9 +145,9 @@ func (p *plan) stale(c *change) (bool, error) {
 // openUpper opens the content of a regular file of the upper layer.
 func (p *plan) openUpper(c *change) (*os.File, error) {
 	if c.upper.lower != "" {
-		return openFileAt(p.Root, c.upper.lower)
+		return openFile(p.Root, c.upper.lower)
 	}
-	return p.openUpperAt(c.Path)
+	return asFile(p.openOwn(p.Upper, c.Path))
 }
 
 // equalContent reports whether c, a file or symbolic link that both layers have, has the same content in both.
@@ -171,9 +171,9 @@ func (p *plan) equalContent(c *change, d *place) (bool, error) {
 	var a *os.File
 	var err error
 	if c.upper.lower != "" {
-		a, err = openFileAt(p.Root, c.upper.lower)
+		a, err = openFile(p.Root, c.upper.lower)
 	} else {
-		a, err = p.openOwn(d.upperFD, name)
+		a, err = asFile(p.openOwn(d.upperFD, name))
 	}
 	if err != nil {
 		return false, fmt.Errorf("read %q in the upper layer: %w", c.Path, err)

@@ -146,37 +146,46 @@ func (c *copying) one(from, to int, name, at string, o *object) error {
 }
 
 func (c *copying) file(from, to int, name string, o *object) error {
-	src, err := c.openOwn(from, name)
+	src, size, err := c.openOwn(from, name)
 	if err != nil {
 		return err
 	}
-	defer src.Close()
-	fd, err := beneath.Open(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	defer unix.Close(src)
+	dst, err := beneath.Open(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
-	dst := os.NewFile(uintptr(fd), name)
-	defer dst.Close()
-	if o.Size > 0 {
-		if err := c.content(fd, int(src.Fd()), int64(o.Size)); err != nil {
+	defer unix.Close(dst)
+	if size > 0 {
+		if err := c.content(dst, src, size); err != nil {
 			return err
 		}
 	}
-	for _, attr := range []string{AttrData, AttrLower} {
-		n, err := unix.Fgetxattr(int(src.Fd()), attr, c.buf[:unix.PathMax])
-		if err != nil {
-			break // a file has both or none
-		}
-		if err := unix.Fsetxattr(fd, attr, c.buf[:n], 0); err != nil {
+	if size >= MinData {
+		if err := c.marks(dst, src); err != nil {
 			return err
 		}
 	}
 	if o.perms() != 0o600 {
-		if err := unix.Fchmod(fd, o.perms()); err != nil {
+		if err := unix.Fchmod(dst, o.perms()); err != nil {
 			return err
 		}
 	}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times(o), 0)
+	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(dst), times(o), 0)
+}
+
+// marks copies the attributes that say where a file's content is.
+func (c *copying) marks(to, from int) error {
+	for _, attr := range []string{AttrData, AttrLower} {
+		n, err := unix.Fgetxattr(from, attr, c.buf[:unix.PathMax])
+		if err != nil {
+			break // a file has both or none
+		}
+		if err := unix.Fsetxattr(to, attr, c.buf[:n], 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // content copies size bytes. A small file costs the fewest calls if it is read and written.

@@ -45,6 +45,7 @@ func (l *Layers) Fold() error {
 		if err != nil {
 			return err
 		}
+		l.reached("fold: file taken away")
 		if err := l.Log.Forget(c.lower); err != nil {
 			return err
 		}
@@ -67,6 +68,7 @@ func (p *plan) mergeApplied(e *entry, at string, merged map[string]bool) error {
 			if err := p.merge(below, c); err != nil {
 				return err
 			}
+			p.reached("fold: directory merged")
 		}
 		merged[below] = true
 		if err := p.mergeApplied(c, below, merged); err != nil {

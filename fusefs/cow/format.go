@@ -31,6 +31,9 @@ const TempPrefix = ".wolffia-new-"
 // DataLower is the value of AttrData.
 const DataLower = "lower"
 
+// MinData is the size in bytes from which a file may have AttrData: a smaller one is copied, which costs one more flush.
+const MinData = 1 << 20
+
 // IsWhiteout reports whether an object of the upper layer with this mode (of stat(2)) and device number is
 // a whiteout.
 func IsWhiteout(mode, major, minor uint32) bool {

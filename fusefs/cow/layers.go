@@ -2,7 +2,6 @@ package cow
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path"
@@ -152,94 +151,81 @@ func names(dir int, f func(name string) error) error {
 	if err != nil {
 		return err
 	}
-	d := os.NewFile(uintptr(fd), "directory")
-	defer d.Close()
+	defer unix.Close(fd)
+	buf, some := make([]byte, 16<<10), []string(nil)
 	for {
-		some, err := d.Readdirnames(1024)
+		n, err := unix.Getdents(fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n <= 0 || err != nil {
+			return err
+		}
+		_, _, some = unix.ParseDirent(buf[:n], -1, some[:0])
 		for _, name := range some {
 			if err := f(name); err != nil {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
 	}
 }
 
-// openFile opens the regular file called name in dir for reading. It does not block, and follows no link.
-func openFile(dir int, name string) (*os.File, error) {
-	fd, err := beneath.Open(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+// openRegular opens the regular file at the path p below dir for reading, and returns its size. It does not block, and
+// follows no link.
+func openRegular(dir int, p string) (fd int, size int64, err error) {
+	if fd, err = beneath.Open(dir, p, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0); err != nil {
+		return -1, 0, err
 	}
-	f := os.NewFile(uintptr(fd), "file")
-	o, err := look(fd, "")
-	if err == nil && !o.isFile() {
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = unix.ESTALE
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		unix.Close(fd)
+		return -1, 0, err
 	}
-	return f, nil
+	return fd, st.Size, nil
 }
 
-// openOwn is openFile for the upper layer, where a file may have a mode that lets its owner, this user, not read it.
-func (l *Layers) openOwn(dir int, name string) (f *os.File, err error) {
-	if f, err = openFile(dir, name); errors.Is(err, unix.EACCES) {
-		l.alone(func() { f, err = openUnreadable(dir, name) })
+// openFile is openRegular for what takes a file.
+func openFile(dir int, p string) (*os.File, error) { return asFile(openRegular(dir, p)) }
+
+// asFile returns what openRegular has returned as a file.
+func asFile(fd int, _ int64, err error) (*os.File, error) {
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	return os.NewFile(uintptr(fd), "file"), nil
+}
+
+// openOwn is openRegular for the upper layer, where a file may have a mode that lets its owner, this user, not read it.
+func (l *Layers) openOwn(dir int, p string) (fd int, size int64, err error) {
+	if fd, size, err = openRegular(dir, p); errors.Is(err, unix.EACCES) {
+		l.alone(func() { fd, size, err = openUnreadable(dir, p) })
+	}
+	return fd, size, err
 }
 
 // openUnreadable gives a file a mode with which its owner can read it for a moment, and opens it.
-func openUnreadable(dir int, name string) (f *os.File, err error) {
-	fd, err := beneath.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+func openUnreadable(dir int, p string) (fd int, size int64, err error) {
+	file, err := beneath.Open(dir, p, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, err
+		return -1, 0, err
 	}
-	defer unix.Close(fd)
-	o, err := look(fd, "")
+	defer unix.Close(file)
+	o, err := look(file, "")
 	if err == nil {
-		err = unix.Fchmodat(unix.AT_FDCWD, procPath(fd), o.perms()|0o400, 0)
+		err = unix.Fchmodat(unix.AT_FDCWD, procPath(file), o.perms()|0o400, 0)
 	}
 	if err != nil {
-		return nil, err
+		return -1, 0, err
 	}
-	f, err = openFile(dir, name)
-	if cerr := unix.Fchmodat(unix.AT_FDCWD, procPath(fd), o.perms(), 0); cerr != nil && err == nil {
-		return nil, errors.Join(cerr, f.Close())
+	fd, size, err = openRegular(dir, p)
+	if cerr := unix.Fchmodat(unix.AT_FDCWD, procPath(file), o.perms(), 0); cerr != nil && err == nil {
+		unix.Close(fd)
+		return -1, 0, cerr
 	}
-	return f, err
-}
-
-// openUpperAt is openOwn for a path.
-func (l *Layers) openUpperAt(p string) (*os.File, error) {
-	dir, err := openDir(l.Upper, parentOf(p))
-	if err != nil {
-		return nil, err
-	}
-	if dir < 0 {
-		return nil, unix.ENOENT
-	}
-	defer unix.Close(dir)
-	return l.openOwn(dir, path.Base(p))
-}
-
-// openFileAt is openFile for a path below root.
-func openFileAt(root int, p string) (*os.File, error) {
-	dir, err := openDir(root, parentOf(p))
-	if err != nil {
-		return nil, err
-	}
-	if dir < 0 {
-		return nil, unix.ENOENT
-	}
-	defer unix.Close(dir)
-	return openFile(dir, path.Base(p))
+	return fd, size, err
 }
 
 // readLink returns the target of the symbolic link called name in dir.

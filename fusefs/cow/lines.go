@@ -14,7 +14,7 @@ type edit struct{ a, b, c, d int }
 
 // splitLines returns the lines of a text with their ends.
 func splitLines(text []byte) [][]byte {
-	var lines [][]byte
+	lines := make([][]byte, 0, bytes.Count(text, newline)+1)
 	for len(text) > 0 {
 		n := bytes.IndexByte(text, '\n') + 1
 		if n == 0 {

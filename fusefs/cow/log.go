@@ -53,7 +53,7 @@ type line struct {
 // Values of line.Is: without one, the first line of a path counts.
 const (
 	isHost   = "host"   // replaces the record: what the host has by now is known
-	isMoved  = "moved"  // replaces the record: the host's object was at another path
+	isMoved  = "moved"  // replaces the record: the host's object was at another path, or is looked at again
 	isNobody = "nobody" // forgets the record: the upper layer does not hide the path any more
 )
 

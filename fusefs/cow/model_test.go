@@ -417,6 +417,19 @@ func differences(a, b map[string]string) (all []string) {
 
 var someNames = []string{"a", "b", "c", "d", "odd\n\x1b", "no\xffutf", "-x"}
 
+// newWorld returns a model with a random host's directory and n random changes, and what has made them: equal for equal
+// seeds.
+func newWorld(t *testing.T, seed int, test uint64, n int) (*model, *rand.Rand) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(uint64(seed), test))
+	m := newModel(t)
+	m.seedHost(r)
+	for range n {
+		m.act(r)
+	}
+	return m, r
+}
+
 // seedHost fills the host's directory.
 func (m *model) seedHost(r *rand.Rand) {
 	var fill func(dir string, depth int)

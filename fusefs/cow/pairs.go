@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -16,23 +14,29 @@ import (
 	"wolffia/runtime"
 )
 
-// pairs calls f for each file that c is about.
-func (p *plan) pairs(c *change, f func(*pair) error) error {
+// A reader reads the files that changes are about.
+type reader struct {
+	*plan
+	old, new []byte // the room for the content of one pair
+}
+
+// pairs calls f for each file that c is about. What f is given is valid until it returns.
+func (r *reader) pairs(c *change, f func(*pair) error) error {
 	switch {
 	case c.Denied != "" || c.Unapplied != "":
 		return nil
 	case c.Kind == runtime.ChangeDeleted:
-		return p.deletedPairs(c, f)
+		return r.deletedPairs(c, f)
 	case c.Kind == runtime.ChangeRenamed:
 		if c.host != nil {
-			if err := p.deletedPairs(c, f); err != nil {
+			if err := r.deletedPairs(c, f); err != nil {
 				return err
 			}
 		}
-		return p.renamedPairs(c, f)
+		return r.renamedPairs(c, f)
 	}
 	if c.Kind == runtime.ChangeType {
-		if err := p.deletedPairs(c, f); err != nil {
+		if err := r.deletedPairs(c, f); err != nil {
 			return err
 		}
 	}
@@ -46,20 +50,20 @@ func (p *plan) pairs(c *change, f func(*pair) error) error {
 	if c.Kind == runtime.ChangeMode {
 		return f(q)
 	}
-	var err error
 	if q.oldPath != "" {
-		if err = p.read(q, &q.old, p.Root, c.lower, c.host); err != nil {
-			return fmt.Errorf("read %q: %w", c.lower, err)
+		if err := r.readOld(q, c.lower, c.host); err != nil {
+			return err
 		}
 	}
+	root, at := r.Upper, c.Path
 	if c.upper.lower != "" {
-		err = p.read(q, &q.new, p.Root, c.upper.lower, c.upper.object)
-	} else {
-		err = p.read(q, &q.new, p.Upper, c.Path, c.upper.object)
+		root, at = r.Root, c.upper.lower
 	}
-	if err != nil {
+	var err error
+	if r.new, err = r.read(q, r.new, root, at, c.upper.object); err != nil {
 		return fmt.Errorf("read %q in the upper layer: %w", c.Path, err)
 	}
+	q.new = r.new
 	return f(q)
 }
 
@@ -74,46 +78,65 @@ func gitMode(o *object, perms uint32) uint32 {
 	return 0o100644
 }
 
-// read reads the content of a file or symbolic link of a layer. What is not text, or too long, is binary.
-func (p *plan) read(q *pair, content *[]byte, root int, at string, o *object) error {
-	if o.isLink() {
-		dir, err := openDir(root, parentOf(at))
-		if err != nil || dir < 0 {
-			return errors.Join(err, unix.ESTALE)
-		}
-		defer unix.Close(dir)
-		target, err := readLink(dir, path.Base(at))
-		*content = []byte(target)
-		return err
+// readOld reads what the host has at a path, which is o, as the old content of q.
+func (r *reader) readOld(q *pair, at string, o *object) (err error) {
+	if r.old, err = r.read(q, r.old, r.Root, at, o); err != nil {
+		return fmt.Errorf("read %q: %w", at, err)
 	}
-	if o.Size > maxText {
-		q.binary = true
-		return nil
-	}
-	open := func() (*os.File, error) { return openFileAt(root, at) }
-	if root == p.Upper {
-		open = func() (*os.File, error) { return p.openUpperAt(at) }
-	}
-	file, err := open()
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if *content, err = readAll(file, int(o.Size)); err != nil {
-		return err
-	}
-	const looked = 8000 // bytes, as git looks for a NUL
-	if len(*content) > maxText || bytes.IndexByte((*content)[:min(len(*content), looked)], 0) >= 0 {
-		q.binary = true
-	}
+	q.old = r.old
 	return nil
 }
 
-// readAll reads a file of about size bytes, of which it reads maxText bytes and one.
-func readAll(f *os.File, size int) ([]byte, error) {
-	b := bytes.NewBuffer(make([]byte, 0, min(size, maxText)+bytes.MinRead))
-	_, err := b.ReadFrom(io.LimitReader(f, maxText+1))
-	return b.Bytes(), err
+// read reads the file or symbolic link o, at a path below root, into buf, which it returns. What is not text, or too
+// long, is binary.
+func (r *reader) read(q *pair, buf []byte, root int, at string, o *object) ([]byte, error) {
+	buf = buf[:0]
+	if o.isLink() {
+		dir, err := openDir(root, parentOf(at))
+		if err != nil || dir < 0 {
+			return buf, errors.Join(err, unix.ESTALE)
+		}
+		defer unix.Close(dir)
+		target, err := readLink(dir, path.Base(at))
+		return append(buf, target...), err
+	}
+	if o.Size > maxText {
+		q.binary = true
+		return buf, nil
+	}
+	open := openRegular
+	if root == r.Upper {
+		open = r.openOwn
+	}
+	fd, size, err := open(root, at)
+	if err != nil {
+		return buf, err
+	}
+	defer unix.Close(fd)
+	if buf, err = readText(buf, fd, size); err != nil {
+		return buf, err
+	}
+	const looked = 8000 // bytes, as git looks for a NUL
+	if len(buf) > maxText || bytes.IndexByte(buf[:min(len(buf), looked)], 0) >= 0 {
+		q.binary = true
+	}
+	return buf, nil
+}
+
+// readText reads a file of about size bytes into buf, of which it reads maxText bytes and one.
+func readText(buf []byte, fd int, size int64) ([]byte, error) {
+	for len(buf) <= maxText {
+		buf = slices.Grow(buf, max(int(min(size, maxText))-len(buf), 0)+1)
+		n, err := unix.Read(fd, buf[len(buf):min(cap(buf), maxText+1)])
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case n <= 0 || err != nil:
+			return buf, err
+		default:
+			buf = buf[:len(buf)+n]
+		}
+	}
+	return buf, nil
 }
 
 // visible calls f for each file and symbolic link of the host's at and below a path that the rules show there and, as the
@@ -162,25 +185,25 @@ func (p *plan) visible(at, inside string, o *object, f func(at string, o *object
 }
 
 // deletedPairs calls f for each file of the host's that goes with c.host.
-func (p *plan) deletedPairs(c *change, f func(*pair) error) error {
-	return p.visible(c.lower, c.Path, c.host, func(at string, o *object) error {
+func (r *reader) deletedPairs(c *change, f func(*pair) error) error {
+	return r.visible(c.lower, c.Path, c.host, func(at string, o *object) error {
 		q := &pair{oldPath: at, oldMode: gitMode(o, o.perms())}
-		if err := p.read(q, &q.old, p.Root, at, o); err != nil {
-			return fmt.Errorf("read %q: %w", at, err)
+		if err := r.readOld(q, at, o); err != nil {
+			return err
 		}
 		return f(q)
 	})
 }
 
 // renamedPairs calls f for each file of the host's that is renamed with its directory and has no change of its own.
-func (p *plan) renamedPairs(c *change, f func(*pair) error) error {
-	o, err := lookAt(p.Root, c.src)
+func (r *reader) renamedPairs(c *change, f func(*pair) error) error {
+	o, err := lookAt(r.Root, c.src)
 	if o == nil || err != nil {
 		return err
 	}
-	return p.visible(c.src, c.Path, o, func(at string, o *object) error {
+	return r.visible(c.src, c.Path, o, func(at string, o *object) error {
 		to := c.Path + at[len(c.src):]
-		if p.inUpper(to) && !(p.entry(to) != nil && p.entry(to).object.isKnownKind() && !p.isChanged(to)) {
+		if r.inUpper(to) && !(r.entry(to) != nil && r.entry(to).object.isKnownKind() && !r.isChanged(to)) {
 			return nil // it is deleted, or has a change of its own
 		}
 		mode := gitMode(o, o.perms())

@@ -70,6 +70,7 @@ func (l *Layers) Pin() (err error) {
 	if err := errors.Join(l.Log.Add(RecordOf(gitDir, &host.Statx_t)), l.Log.Sync()); err != nil {
 		return err
 	}
+	p.reached("pin: copied")
 	// A rename into the top of the upper layer changes its times, which the sandbox sees.
 	top, err := look(l.Upper, "")
 	if err != nil {
@@ -78,6 +79,7 @@ func (l *Layers) Pin() (err error) {
 	if err := unix.Renameat2(l.Work, temp, l.Upper, gitDir, unix.RENAME_NOREPLACE); err != nil {
 		return fmt.Errorf("pin %s: %w", gitDir, err)
 	}
+	p.reached("pin: in place")
 	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(l.Upper), times(top), 0)
 }
 
@@ -193,7 +195,12 @@ func (p *pin) file(from, to int, name, at string) (err error) {
 	if err := p.attributes(fd, o); err != nil {
 		return err
 	}
-	return p.Log.Add(RecordOf(at, &o.Statx_t))
+	defer p.reached("pin: file copied")
+	r := RecordOf(at, &o.Statx_t)
+	if p.Log.Has(at) { // a Pin that was killed has recorded it, and the host may have gone on
+		return p.Log.put(r)
+	}
+	return p.Log.Add(r)
 }
 
 // maxCopies bounds the files that are open at once.

@@ -132,6 +132,13 @@ func (a *applying) placeOne(d *draft) bool {
 		a.conflict(d.change, errTempTaken.Error())
 		return false
 	}
+	release, err := Claim(d.dir, d.name)
+	if err != nil {
+		_ = unix.Unlinkat(d.dir, d.temp, 0)
+		a.treeFailed(d.change, err)
+		return false
+	}
+	defer release()
 	if makesGit(d.dir, d.name) { // with another of the batch
 		_ = unix.Unlinkat(d.dir, d.temp, 0)
 		d.Denied = becomesGit

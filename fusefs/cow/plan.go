@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -63,11 +64,12 @@ type place struct {
 // newPlan compares the layers.
 func (l *Layers) newPlan() (*plan, error) {
 	p := &plan{Layers: l, moved: map[string]string{}, git: map[string]*change{}}
-	var err error
-	if p.records, err = l.Log.Records(); err != nil {
-		return nil, err
-	}
-	if p.root, err = l.readUpper(); err != nil {
+	var err, rerr error
+	var wg sync.WaitGroup
+	wg.Go(func() { p.records, rerr = l.Log.Records() }) // half as long as the other
+	p.root, err = l.readUpper()
+	wg.Wait()
+	if err = cmp.Or(rerr, err); err != nil {
 		return nil, err
 	}
 	p.findMoved(p.root, "", "")

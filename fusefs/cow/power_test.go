@@ -2,7 +2,6 @@ package cow
 
 import (
 	"errors"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,12 +18,7 @@ import (
 func TestApplyAfterPowerCuts(t *testing.T) {
 	cuts, conflicts := 0, 0
 	for seed := range rounds(t, 40, 1000) {
-		r := rand.New(rand.NewPCG(uint64(seed), 12))
-		m := newModel(t)
-		m.seedHost(r)
-		for range 25 {
-			m.act(r)
-		}
+		m, r := newWorld(t, seed, 12, 25)
 		want := m.view()
 		m.must(m.log.Sync()) // what a copy hides is recorded and flushed before
 		lost := false
@@ -75,12 +69,7 @@ func TestApplyAfterPowerCuts(t *testing.T) {
 func TestApplyFlushesNamesFirst(t *testing.T) {
 	checked := 0
 	for seed := range rounds(t, 10, 100) {
-		r := rand.New(rand.NewPCG(uint64(seed), 13))
-		m := newModel(t)
-		m.seedHost(r)
-		for range 40 {
-			m.act(r)
-		}
+		m, _ := newWorld(t, seed, 13, 40)
 		l := m.layers()
 		batch, end := false, int64(0)
 		l.test = func(name string) {

@@ -89,10 +89,11 @@ func (l *Layers) Changes(o runtime.ChangesOptions) ([]runtime.Change, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := &reader{plan: p}
 	all := make([]runtime.Change, 0, len(some))
 	for _, c := range some {
 		if o.Lines {
-			if err := p.countLines(c); err != nil {
+			if err := r.countLines(c); err != nil {
 				return nil, err
 			}
 		}

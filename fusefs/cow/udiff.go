@@ -1,7 +1,6 @@
 package cow
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"strings"
@@ -14,6 +13,9 @@ const maxText = 4 << 20
 
 // context is the number of equal lines around a difference.
 const context = 3
+
+// maxWrite is how much of a diff is written at once, in bytes, unless a file's part is longer.
+const maxWrite = 64 << 10
 
 // A pair is one file before and after, for a unified diff.
 type pair struct {
@@ -34,23 +36,33 @@ func (l *Layers) Diff(o runtime.DiffOptions, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	b := bufio.NewWriterSize(w, 64<<10)
+	r := &reader{plan: p}
+	var text []byte
 	for _, c := range some {
-		if err := p.pairs(c, func(q *pair) error { return q.write(b) }); err != nil {
+		err := r.pairs(c, func(q *pair) (err error) {
+			if text = q.append(text); len(text) >= maxWrite {
+				_, err = w.Write(text)
+				text = text[:0]
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
-	return b.Flush()
+	_, err = w.Write(text)
+	return err
 }
 
 // countLines fills in how many lines c adds and deletes.
-func (p *plan) countLines(c *change) error {
-	return p.pairs(c, func(q *pair) error {
+func (r *reader) countLines(c *change) error {
+	return r.pairs(c, func(q *pair) error {
 		if q.binary {
 			c.Binary = true
 			return nil
 		}
-		for _, e := range compareLines(splitLines(q.old), splitLines(q.new)) {
+		v := windowOf(q.old, q.new)
+		for _, e := range compareLines(v.a, v.b) {
 			c.Added += e.d - e.c
 			c.Deleted += e.b - e.a
 		}
@@ -58,8 +70,8 @@ func (p *plan) countLines(c *change) error {
 	})
 }
 
-// write writes q.
-func (q *pair) write(w *bufio.Writer) error {
+// append appends q to text.
+func (q *pair) append(text []byte) []byte {
 	from, to := q.oldPath, q.newPath
 	if from == "" {
 		from = to
@@ -67,26 +79,29 @@ func (q *pair) write(w *bufio.Writer) error {
 	if to == "" {
 		to = from
 	}
-	a, b := splitLines(q.old), splitLines(q.new)
-	edits := compareLines(a, b)
-	if q.oldPath == q.newPath && q.oldMode == q.newMode && len(edits) == 0 && !q.binary {
-		return nil // other permissions, which git does not have
+	var v window
+	if !q.binary {
+		v = windowOf(q.old, q.new)
 	}
-	fmt.Fprintf(w, "diff --git %s %s\n", Quote("a/"+from), Quote("b/"+to))
+	edits := compareLines(v.a, v.b)
+	if q.oldPath == q.newPath && q.oldMode == q.newMode && len(edits) == 0 && !q.binary {
+		return text // other permissions, which git does not have
+	}
+	text = fmt.Appendf(text, "diff --git %s %s\n", Quote("a/"+from), Quote("b/"+to))
 	switch {
 	case q.oldPath == "":
-		fmt.Fprintf(w, "new file mode %06o\n", q.newMode)
+		text = fmt.Appendf(text, "new file mode %06o\n", q.newMode)
 	case q.newPath == "":
-		fmt.Fprintf(w, "deleted file mode %06o\n", q.oldMode)
+		text = fmt.Appendf(text, "deleted file mode %06o\n", q.oldMode)
 	default:
 		if q.oldMode != q.newMode {
-			fmt.Fprintf(w, "old mode %06o\nnew mode %06o\n", q.oldMode, q.newMode)
+			text = fmt.Appendf(text, "old mode %06o\nnew mode %06o\n", q.oldMode, q.newMode)
 		}
 		if from != to {
 			if len(q.old)+len(q.new) == 0 && !q.binary {
-				w.WriteString("similarity index 100%\n")
+				text = append(text, "similarity index 100%\n"...)
 			}
-			fmt.Fprintf(w, "rename from %s\nrename to %s\n", Quote(from), Quote(to))
+			text = fmt.Appendf(text, "rename from %s\nrename to %s\n", Quote(from), Quote(to))
 		}
 	}
 	side := func(prefix, p string) string {
@@ -100,52 +115,47 @@ func (q *pair) write(w *bufio.Writer) error {
 		return p
 	}
 	if q.binary {
-		_, err := fmt.Fprintf(w, "Binary files %s and %s differ\n", strings.TrimSuffix(side("a/", q.oldPath), "\t"), strings.TrimSuffix(side("b/", q.newPath), "\t"))
-		return err
+		return fmt.Appendf(text, "Binary files %s and %s differ\n", strings.TrimSuffix(side("a/", q.oldPath), "\t"), strings.TrimSuffix(side("b/", q.newPath), "\t"))
 	}
 	if len(edits) == 0 {
-		return nil
+		return text
 	}
-	fmt.Fprintf(w, "--- %s\n+++ %s\n", side("a/", q.oldPath), side("b/", q.newPath))
+	text = fmt.Appendf(text, "--- %s\n+++ %s\n", side("a/", q.oldPath), side("b/", q.newPath))
 	for len(edits) > 0 {
 		n := 1
 		for n < len(edits) && edits[n].a-edits[n-1].b <= 2*context {
 			n++
 		}
-		if err := writeHunk(w, a, b, edits[:n]); err != nil {
-			return err
-		}
+		text = v.appendHunk(text, edits[:n])
 		edits = edits[n:]
 	}
-	return nil
+	return text
 }
 
-// writeHunk writes edits and the lines around them.
-func writeHunk(w *bufio.Writer, a, b [][]byte, edits []edit) error {
+// appendHunk appends edits and the lines around them to text.
+func (v *window) appendHunk(text []byte, edits []edit) []byte {
 	first, last := edits[0], edits[len(edits)-1]
 	before := min(context, first.a)
-	after := min(context, len(a)-last.b)
+	after := min(context, len(v.a)-last.b)
 	start, end := first.a-before, last.b+after
-	fmt.Fprintf(w, "@@ -%s +%s @@\n", span(start, end-start), span(first.c-before, last.d+after-first.c+before))
+	text = fmt.Appendf(text, "@@ -%s +%s @@\n", span(v.first+start, end-start), span(v.first+first.c-before, last.d+after-first.c+before))
 	put := func(mark byte, lines [][]byte) {
 		for _, l := range lines {
-			w.WriteByte(mark)
-			w.Write(l)
+			text = append(append(text, mark), l...)
 			if l[len(l)-1] != '\n' {
-				w.WriteString("\n\\ No newline at end of file\n")
+				text = append(text, "\n\\ No newline at end of file\n"...)
 			}
 		}
 	}
 	at := start
 	for _, e := range edits {
-		put(' ', a[at:e.a])
-		put('-', a[e.a:e.b])
-		put('+', b[e.c:e.d])
+		put(' ', v.a[at:e.a])
+		put('-', v.a[e.a:e.b])
+		put('+', v.b[e.c:e.d])
 		at = e.b
 	}
-	put(' ', a[at:end])
-	_, err := w.Write(nil)
-	return err
+	put(' ', v.a[at:end])
+	return text
 }
 
 // span returns a range of lines of a hunk; its first line counts from 1, or from 0 if there are none.

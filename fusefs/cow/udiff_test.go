@@ -3,7 +3,6 @@ package cow
 import (
 	"bytes"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,12 +50,7 @@ func files(view map[string]string) map[string]string {
 // TestGitAppliesTheDiff: git makes of the host's files what the sandbox sees.
 func TestGitAppliesTheDiff(t *testing.T) {
 	for seed := range rounds(t, 15, 500) {
-		r := rand.New(rand.NewPCG(uint64(seed), 2))
-		m := newModel(t)
-		m.seedHost(r)
-		for range 20 {
-			m.act(r)
-		}
+		m, _ := newWorld(t, seed, 2, 20)
 		want := files(m.view())
 		diff := m.diff()
 		if out, err := git(t, m.host(""), diff, "apply", "--whitespace=nowarn"); err != nil && diff != "" {

@@ -210,6 +210,15 @@ func (l *Layers) undo(s *step) error {
 		defer unix.Close(home)
 		return l.unpark(s, dir, home)
 	}
+	release, err := Claim(dir, name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if makesGit(dir, name) { // with what another sandbox has made since
+		l.warn("an apply was killed, and "+becomesGit+": move the file by hand", "directory", string(s.Dir), "from", temp, "to", name)
+		return nil
+	}
 	err = unix.Renameat2(dir, temp, dir, name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EEXIST) {
 		l.warn("an apply was killed, and its name has been taken since: move the file by hand", "directory", string(s.Dir), "from", temp, "to", name)
@@ -230,8 +239,13 @@ func (l *Layers) unpark(s *step, dir, home int) error {
 	if p.root, err = l.readUpper(); err != nil {
 		return err
 	}
-	if o, err := look(home, name); err != nil || o != nil {
-		l.warn("an apply was killed, and the name of a directory is taken: apply again", "directory", temp, "was", join(string(s.Home), name))
+	release, err := Claim(home, name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if o, err := look(home, name); err != nil || o != nil || makesGit(home, name) { // with what another sandbox has made since
+		l.warn("an apply was killed, and a directory cannot have its name again: apply again", "directory", temp, "was", join(string(s.Home), name))
 		return err
 	}
 	upper := ""

@@ -69,7 +69,7 @@ func (l *Layers) readUpper() (*entry, error) {
 			d.children = append(d.children, e)
 			if o.isDir() {
 				todo = append(todo, dir{e, path.Join(d.path, name)})
-			} else if o.isFile() {
+			} else if o.isFile() && o.Size >= MinData {
 				e.lower, err = dataOf(fd, name)
 			}
 			return err

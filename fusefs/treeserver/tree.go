@@ -24,6 +24,10 @@ import (
 	"wolffia/perm"
 )
 
+// Settings of the garbage collector (GOGC): in the first second, in which a tree is often used for the first time, it
+// does not run before 16 MB are in use; later the garbage of requests would outweigh the live nodes.
+const firstGarbage, leastGarbage = 400, 50
+
 // Main serves the filtered codebase until the shim ends or the tree is unmounted. It starts no
 // other process.
 func Main() error {
@@ -45,6 +49,7 @@ func Main() error {
 func serveTree(b *boot.Params, control *os.File) error {
 	step.Reached("begun")
 	goruntime.GOMAXPROCS(goruntime.NumCPU() + fusefs.Readers)
+	debug.SetGCPercent(firstGarbage)
 	if b.Config.RootTree {
 		if err := keepFileAccess(); err != nil {
 			return err
@@ -125,8 +130,7 @@ func serveTree(b *boot.Params, control *os.File) error {
 		return fmt.Errorf("report to the shim: %w", err)
 	}
 	step.Reached("serving")
-	// The garbage of requests outweighs the live nodes. Set earlier it would collect in the middle of the start.
-	time.AfterFunc(time.Second, func() { debug.SetGCPercent(50) })
+	time.AfterFunc(time.Second, func() { debug.SetGCPercent(leastGarbage) })
 	go func() {
 		t.serve() // ends when the shim does
 		step.Reached("shim gone")
@@ -148,22 +152,27 @@ func openCodebase(path string) (fd int, err error) {
 	return fd, nil
 }
 
-// adopt serves the directory path by the rules in the file, for a spare.
-func (t *treeServer) adopt(path string, file *os.File) error {
+// given opens the directory path and compiles the rules in the file, for a spare. The caller closes root.
+func (t *treeServer) given(path string, file *os.File) (root int, policy *perm.Policy, err error) {
 	text, err := boot.RulesText(file)
 	if err != nil {
-		return err
+		return -1, nil, err
 	}
-	policy, err := t.expected.compile(text)
-	if err != nil {
-		return err
+	if policy, err = t.expected.compile(text); err != nil {
+		return -1, nil, err
 	}
-	t.expected = nil
-	root, err := openCodebase(path)
+	root, err = openCodebase(path)
+	return root, policy, err
+}
+
+// adopt serves the directory path by the rules in the file, for a spare.
+func (t *treeServer) adopt(path string, file *os.File) error {
+	root, policy, err := t.given(path, file)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
+	t.expected = nil
 	if err := t.server.Give(root, policy); err != nil {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
@@ -171,6 +180,16 @@ func (t *treeServer) adopt(path string, file *os.File) error {
 	t.waiting = false
 	step.Reached("adopted")
 	return nil
+}
+
+// rehearse is adopt for a tree that is not mounted.
+func (t *treeServer) rehearse(path string, file *os.File) error {
+	root, policy, err := t.given(path, file)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	return t.server.Rehearse(root, policy)
 }
 
 // onlyReview answers requests without serving a tree, until the caller hangs up.

@@ -53,8 +53,11 @@ func (t *treeServer) serve() {
 		}
 		if req.Op == boot.AskAdopt || t.waiting { // not in the background: the shim waits for it alone
 			err := runtime.Errorf(runtime.ErrConflict, "the tree server waits for a codebase, or has one")
-			if req.Op == boot.AskAdopt && t.waiting {
+			switch {
+			case req.Op == boot.AskAdopt && t.waiting:
 				err = t.adopt(req.Path, file)
+			case req.Op == boot.AskRehearse && t.waiting:
+				err = t.rehearse(req.Path, file)
 			}
 			_ = file.Close() // nil is fine
 			t.reply(req.ID, nil, err)

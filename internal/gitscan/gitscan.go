@@ -99,6 +99,9 @@ type Options struct {
 	// Link tells, by the path relative to the root, whether a symbolic link belongs to
 	// Repos.Linked. Several goroutines call it at once. nil means none.
 	Link func(path string) bool
+
+	// Found is called when the first repository is found, while the scan goes on. It must not wait. nil means nothing is.
+	Found func()
 }
 
 // Scan finds the repositories at and below root, an absolute path. It reads every

@@ -316,3 +316,17 @@ func TestScanLinks(t *testing.T) {
 		}
 	}
 }
+
+// Found is called once, if there is a repository.
+func TestScanFound(t *testing.T) {
+	for n := range 3 {
+		dir, calls := t.TempDir(), 0
+		for i := range n {
+			write(t, filepath.Join(dir, fmt.Sprint(i), ".git", "HEAD"), "ref: refs/heads/main\n")
+		}
+		scan(t, &Options{Found: func() { calls++ }}, dir)
+		if calls != min(n, 1) {
+			t.Errorf("%d repositories: %d calls", n, calls)
+		}
+	}
+}

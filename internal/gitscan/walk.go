@@ -40,6 +40,7 @@ type walker struct {
 	names set // files to look for
 	marks set // entries whose directories to look for
 	link  func(path string) bool
+	first func()       // called with the first repository; may be nil
 	files atomic.Int64 // how many files may still be counted
 
 	mu        sync.Mutex
@@ -67,7 +68,7 @@ func walk(ctx context.Context, root string, opts *Options) (*walker, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	w := &walker{root: fd, max: opts.MaxDirs, names: set{}, marks: set{}, link: opts.Link, links: map[inode]int{}, pending: []string{"."}, size: 1, dirs: 1}
+	w := &walker{root: fd, max: opts.MaxDirs, names: set{}, marks: set{}, link: opts.Link, first: opts.Found, links: map[inode]int{}, pending: []string{"."}, size: 1, dirs: 1}
 	w.wake.L = &w.mu
 	w.files.Store(int64(opts.Files))
 	for _, name := range opts.Names {
@@ -87,12 +88,15 @@ func walk(ctx context.Context, root string, opts *Options) (*walker, error) {
 
 // run reads pending directories until the walk is complete.
 func (w *walker) run(ctx context.Context) {
-	buf := make([]byte, 32<<10)
+	var buf []byte
 	var below []string
 	for {
 		path, ok := w.next()
 		if !ok {
 			return
+		}
+		if buf == nil { // not for a goroutine that finds nothing to do
+			buf = make([]byte, 32<<10)
 		}
 		var err error
 		below, err = w.readDir(ctx, path, buf, below[:0])
@@ -157,6 +161,9 @@ func (w *walker) add(path string, bare bool) {
 	if len(w.found) >= maxFound {
 		w.truncated, w.stop = true, true
 		return
+	}
+	if len(w.found) == 0 && w.first != nil {
+		w.first()
 	}
 	w.found = append(w.found, place{path, bare})
 }

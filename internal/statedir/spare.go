@@ -52,6 +52,7 @@ func (d *Dir) CreateSpare(r *SpareRecord) (*Box, *Lock, error) {
 	var lock *Lock
 	err = d.make(b, &r.Config, nil,
 		func() error { return statefile.Write(filepath.Join(b.path, spareFile), r) },
+		func() error { return statefile.Prepare(b.ConfigFile()) },
 		func() (err error) {
 			lock, err = b.TryLock()
 			return err
@@ -173,7 +174,7 @@ func (b *Box) take(c *Config) (caller *os.File, taken bool, err error) {
 		step.Reached("take: lifetime recorded")
 	}
 	if err == nil {
-		err = statefile.Write(b.ConfigFile(), c) // last: now the sandbox exists
+		err = statefile.WritePrepared(b.ConfigFile(), c) // last: now the sandbox exists
 	}
 	if err != nil {
 		_ = caller.Close() // nil is fine

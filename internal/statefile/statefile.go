@@ -59,6 +59,42 @@ func Write(path string, v any) error {
 	return replace(path, b, false)
 }
 
+// Prepare makes ready for one [WritePrepared] of a file that does not exist yet: to make a name and an inode takes most
+// of the time of a Write, and waits for others that write to the disk.
+func Prepare(path string) error { return create(path+Coming, nil, false) }
+
+// WritePrepared is Write for a file after [Prepare]. Without that, or if a killed process has begun to write, it is Write.
+func WritePrepared(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	f := prepared(path + Coming)
+	if f == nil {
+		return replace(path, b, false)
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	step.Reached("file: written")
+	return unix.Rename(path+Coming, path)
+}
+
+// prepared opens the file of Prepare; nil: there is none in which nothing is written.
+func prepared(path string) *os.File {
+	fd, err := open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC)
+	if err != nil {
+		return nil
+	}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode != unix.S_IFREG|0o600 || st.Nlink != 1 || st.Size != 0 {
+		_ = unix.Close(fd)
+		return nil
+	}
+	return os.NewFile(uintptr(fd), path)
+}
+
 // WriteSync is Write, and the same holds after a crash of the machine once it returns.
 func WriteSync(path string, v any) error {
 	b, err := json.Marshal(v)

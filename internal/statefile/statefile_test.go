@@ -29,7 +29,7 @@ var odd = map[string]func(path string) error{
 // waited for; a directory is an error, and stays.
 func TestOddNewVersion(t *testing.T) {
 	for what, put := range odd {
-		for name, write := range map[string]func(string, any) error{"Write": Write, "WriteSync": WriteSync} {
+		for name, write := range map[string]func(string, any) error{"Write": Write, "WriteSync": WriteSync, "WritePrepared": WritePrepared} {
 			dir := t.TempDir()
 			file, other := filepath.Join(dir, "file"), filepath.Join(dir, "other")
 			must(t, os.WriteFile(other, []byte("other"), 0o600))
@@ -53,6 +53,30 @@ func TestOddNewVersion(t *testing.T) {
 				t.Errorf("%s at %s: the link was followed", what, name)
 			}
 		}
+	}
+}
+
+// A file that was prepared is written once, and only if nothing is in it yet.
+func TestPrepared(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	inode := func(path string) uint64 {
+		var st unix.Stat_t
+		must(t, unix.Lstat(path, &st))
+		return st.Ino
+	}
+	must(t, Prepare(file))
+	prepared := inode(file + Coming)
+	if _, err := os.Lstat(file); err == nil {
+		t.Error("Prepare has made the file")
+	}
+	must(t, WritePrepared(file, "content"))
+	if got := ""; Read(file, &got) != nil || got != "content" || inode(file) != prepared {
+		t.Errorf("the file has %q and the inode %d, want %d", got, inode(file), prepared)
+	}
+	must(t, os.WriteFile(file+Coming, []byte("half"), 0o600)) // by a killed process
+	must(t, WritePrepared(file, "new"))
+	if got := ""; Read(file, &got) != nil || got != "new" {
+		t.Errorf("the file has %q", got)
 	}
 }
 

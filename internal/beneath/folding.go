@@ -1,4 +1,4 @@
-package fusefs
+package beneath
 
 import (
 	"errors"
@@ -30,9 +30,9 @@ func CheckNames(dir int) error {
 	case unix.MSDOS_SUPER_MAGIC, exfatMagic, hfsPlusMagic:
 		return ErrFolds
 	}
-	fd, errno := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if errno != 0 {
-		return errno
+	fd, err := Open(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
 	}
 	f := os.NewFile(uintptr(fd), ".")
 	defer f.Close()

@@ -1,0 +1,35 @@
+package fusefs
+
+import "testing"
+
+// Handlers that come and go use the same memory again, but for what large messages have touched.
+func TestSpareBuffers(t *testing.T) {
+	var s spareBuffers
+	defer s.close()
+	var all []*buffers
+	for range Readers + 2 {
+		b, err := s.take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b)
+	}
+	all[0].large = true
+	for _, b := range all {
+		s.give(b)
+	}
+	for i := range Readers {
+		b, err := s.take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := all[Readers-i]; b != want {
+			t.Errorf("take %d: other memory than was given back", i)
+		}
+		b.in[0], b.out[0] = 1, 1 // it is mapped
+		defer s.give(b)
+	}
+	if len(s.idle) != 0 {
+		t.Errorf("%d more than %d are kept", len(s.idle), Readers)
+	}
+}
