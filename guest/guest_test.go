@@ -50,7 +50,8 @@ func TestMain(m *testing.M) {
 			err = guest.Harden(nil, 0)
 		}
 		if err == nil {
-			err = guest.Serve(os.Stdin, os.Stdout, "", limits, os.Exit)
+			_ = unix.SetNonblock(3, true)
+			err = guest.Serve(os.Stdin, os.Stdout, "", limits, os.NewFile(3, "clients"), os.Exit)
 		}
 	}
 	if err != nil {
@@ -101,6 +102,20 @@ func hello(t testing.TB, conn *client.Conn) {
 // launch runs a guest and returns its input and output.
 func launch(t testing.TB) (pipes, *exec.Cmd) {
 	t.Helper()
+	p, cmd, _ := launchForClients(t)
+	return p, cmd
+}
+
+// launchForClients is launch, and returns the socket by which the guest gets connections of clients.
+func launchForClients(t testing.TB) (pipes, *exec.Cmd, *os.File) {
+	t.Helper()
+	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hand, theirs := os.NewFile(uintptr(fd[0]), "hand"), os.NewFile(uintptr(fd[1]), "clients")
+	defer theirs.Close()
+	t.Cleanup(func() { _ = hand.Close() })
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "WOLFFIA_TEST_GUEST=prepare")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -109,6 +124,7 @@ func launch(t testing.TB) (pipes, *exec.Cmd) {
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
 	}
+	cmd.ExtraFiles = []*os.File{theirs}
 	runtime.LockOSThread() // the parent-death signal is bound to this thread
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -131,7 +147,7 @@ func launch(t testing.TB) (pipes, *exec.Cmd) {
 		}
 		runtime.UnlockOSThread()
 	})
-	return pipes{out, in}, cmd
+	return pipes{out, in}, cmd, hand
 }
 
 var env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}

@@ -18,7 +18,7 @@ func newPipe(read bool) (ours *os.File, theirs int, err error) {
 	if read {
 		mine, theirs = fd[0], fd[1]
 	}
-	if err := unix.SetNonblock(mine, true); err != nil {
+	if _, err := unix.FcntlInt(uintptr(mine), unix.F_SETFL, unix.O_NONBLOCK); err != nil { // it has no other flags
 		_ = unix.Close(mine)
 		_ = unix.Close(theirs)
 		return nil, -1, err

@@ -147,7 +147,7 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 	for _, o := range p.outs {
 		copying.Go(func() {
 			o.copy(p.channel, p.w)
-			if !isAlive(pid) {
+			if p.hasExited() || !isAlive(pid) {
 				return // Exit is the end of both streams too
 			}
 			eof := wire.StdoutEOF
@@ -185,6 +185,13 @@ func (p *process) run(r *reaper, req *wire.StartRequest, files []uintptr, done f
 	_ = p.w.SendJSON(wire.Exit, p.channel, status)
 }
 
+// hasExited reports whether the process is known to have been waited for.
+func (p *process) hasExited() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tree.Reaped || len(p.exited) > 0
+}
+
 func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int, error) {
 	if len(req.Args) == 0 {
 		return 0, errors.New("no program given")
@@ -193,9 +200,17 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 	if dir == "" {
 		dir = "/"
 	}
-	if err := proc.CheckDir(dir); err != nil {
-		return 0, dirError{fmt.Errorf("working directory %q: %w", dir, err)}
+	pid, err := p.execute(r, req, dir, files)
+	if err != nil {
+		if derr := proc.CheckDir(dir); derr != nil { // not before: each question is a system call
+			return 0, dirError{fmt.Errorf("working directory %q: %w", dir, derr)}
+		}
 	}
+	return pid, err
+}
+
+// execute finds the program that req asks for, and starts it in dir.
+func (p *process) execute(r *reaper, req *wire.StartRequest, dir string, files []uintptr) (int, error) {
 	path, err := lookPath(req.Args[0], dir, req.Env)
 	if err != nil {
 		return 0, err
@@ -227,17 +242,25 @@ func (p *process) start(r *reaper, req *wire.StartRequest, files []uintptr) (int
 		return 0, err
 	}
 	p.tree.Root = pid
+	return pid, nil
+}
+
+// processes returns the process tree, with those pipes that a process may still hold.
+func (p *process) processes() proc.Tree {
+	p.mu.Lock()
+	tree := p.tree
+	p.mu.Unlock()
 	for _, o := range p.outs {
 		if !o.tty {
 			control(o.file, func(fd int) {
 				var st unix.Stat_t
 				if unix.Fstat(fd, &st) == nil {
-					p.tree.Files = append(p.tree.Files, proc.FileOf(&st))
+					tree.Files = append(tree.Files, proc.FileOf(&st))
 				}
 			})
 		}
 	}
-	return pid, nil
+	return tree
 }
 
 // A dirError keeps the errno of a bad working directory from being taken for
@@ -255,18 +278,15 @@ func control(file *os.File, f func(fd int)) {
 func (p *process) expire() {
 	p.mu.Lock()
 	p.timedOut = true
-	tree := p.tree
 	p.mu.Unlock()
+	tree := p.processes()
 	tree.Signal(unix.SIGTERM)
 	time.AfterFunc(killGrace, p.kill)
 }
 
 // kill ends the process tree at once. What is left in the pipes is still sent.
 func (p *process) kill() {
-	p.mu.Lock()
-	tree := p.tree
-	p.mu.Unlock()
-	if tree.Root != 0 {
+	if tree := p.processes(); tree.Root != 0 {
 		p.killing.Lock()
 		defer p.killing.Unlock()
 		p.killed = append(p.killed, tree.Kill(deathLimit)...)

@@ -74,6 +74,14 @@ func (r *reaper) awaitReaped(pids []int) {
 	}
 }
 
+// awaitGone waits until a child that was killed is dead, and then reaped.
+func (r *reaper) awaitGone(pid int) {
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+		continue
+	}
+	r.awaitReaped([]int{pid})
+}
+
 // isZombie reports whether a process is a child that is dead and has not been
 // waited for.
 func isZombie(pid int) bool {

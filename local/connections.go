@@ -13,48 +13,110 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
+	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
 	"wolffia/wire/client"
 )
 
-// connections keeps one connection to the shim of each sandbox, which all calls share.
+// connections keeps one connection to each sandbox, which all calls share.
 type connections struct{ *table[*connection] }
 
+// A connection is one to PID 1 of a sandbox or, where PID 1 takes none, to the shim, which passes frames on.
 type connection struct {
-	*client.Conn
-	sock *boot.Socket
+	giveUp context.CancelFunc // ends the wait for the shim
+
+	ready chan struct{} // closed when those below are set
+	conn  *client.Conn
+	sock  *rawsock.Socket // of conn
+	shim  *client.Conn    // if conn is to PID 1; or nil
+	err   error
+}
+
+// newConnection opens a connection, to a shim that is connected already, or nil.
+func newConnection(box *statedir.Box, shim *rawsock.Socket) *connection {
+	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+	c := &connection{giveUp: cancel, ready: make(chan struct{})}
+	go func() { // ends with ctx
+		defer cancel()
+		defer close(c.ready)
+		c.err = c.open(ctx, box, shim)
+	}()
+	return c
+}
+
+// opened reports whether conn and the others are set.
+func (c *connection) opened() bool {
+	select {
+	case <-c.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// lives reports whether the connection is open or about to be. What has ended may have something to be read.
+func (c *connection) lives() bool {
+	return !c.opened() || c.err == nil && c.conn.Err() == nil && !c.sock.HungUp() && (c.shim == nil || c.shim.Err() == nil)
+}
+
+// Close closes the connection, also if it is not open yet. Closing twice is fine.
+func (c *connection) Close() error {
+	c.giveUp()
+	<-c.ready
+	if c.err != nil {
+		return nil
+	}
+	return c.conn.Close()
 }
 
 // to returns the connection to a sandbox. One that has ended is replaced.
-func (s *connections) to(box *statedir.Box) (*client.Conn, error) {
+func (s *connections) to(ctx context.Context, box *statedir.Box) (*client.Conn, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.open[box.ID()]; c != nil && c.Err() == nil && !c.sock.HungUp() {
-		return c.Conn, nil
+	c := s.open[box.ID()]
+	if c == nil || !c.lives() {
+		c = newConnection(box, nil)
+		s.open[box.ID()] = c
 	}
-	delete(s.open, box.ID())
-	sock, err := dial(box)
-	if err != nil {
-		return nil, err
+	s.mu.Unlock()
+	select {
+	case <-c.ready:
+		return c.conn, c.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	c := client.New(sock)
-	s.open[box.ID()] = &connection{c, sock}
-	return c, nil
 }
 
-// end closes the connection to a sandbox that ends. What the shim sent last, such as how
-// commands ended, is read first, for up to a second.
+// shim returns a connection to the shim of a sandbox on which no process can hold up a request; nil if none is open.
+func (s *connections) shim(id string) *client.Conn {
+	s.mu.Lock()
+	c := s.open[id]
+	s.mu.Unlock()
+	switch {
+	case c == nil || !c.opened() || !c.lives():
+		return nil
+	case c.shim != nil:
+		return c.shim
+	case c.conn.Idle():
+		return c.conn
+	}
+	return nil
+}
+
+// end closes the connection to a sandbox that ends. What was sent last, such as how commands ended, is
+// read first, for up to a second.
 func (s *connections) end(id string) {
 	if c, ok := s.take(id); ok {
-		boot.Within(time.Second, c.Done())
-		_ = c.Close()
+		if <-c.ready; c.err == nil {
+			boot.Within(time.Second, c.conn.Done())
+			_ = c.Close()
+		}
 	}
 }
 
 // dial connects to the socket of a sandbox's shim. The path of the socket may be too long
 // for an address; the directory's descriptor is not.
-func dial(box *statedir.Box) (*boot.Socket, error) {
+func dial(box *statedir.Box) (*rawsock.Socket, error) {
 	dir, err := os.OpenFile(box.Run(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) && box.Half() {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", box.ID())
@@ -70,7 +132,7 @@ func dial(box *statedir.Box) (*boot.Socket, error) {
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "connect to the shim of sandbox %s: %w", box.ID(), err)
 	}
-	return boot.NewSocket(sock)
+	return rawsock.NewSocket(sock)
 }
 
 // connect connects to the socket called name in the directory dir. The directory belongs
@@ -109,12 +171,12 @@ func notRunning(box *statedir.Box) error {
 // lost returns the error for a connection to a sandbox that broke with err: why the
 // sandbox ended, if it did.
 func lost(box *statedir.Box, err error) error {
-	// A shim records why it ends before it releases the lock. If one answers instead, the
+	// A shim records why it ends before it releases the lock. If PID 1 answers instead, the
 	// sandbox runs, perhaps anew.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	go func() { // ends with ctx
-		if _, err := askShim(ctx, box, &boot.Request{Op: boot.OpNothing}, boot.StatsLimit); err == nil {
+		if _, err := askShim(ctx, box, &boot.Request{Op: boot.OpAlive}, boot.StatsLimit); err == nil {
 			cancel()
 		}
 	}()

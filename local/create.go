@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/fusefs"
+	"wolffia/internal/beneath"
 	"wolffia/internal/fusermount"
 	"wolffia/internal/hostsocket"
 	"wolffia/internal/statedir"
@@ -99,7 +99,7 @@ func completeForEngine(backend *launch.Backend, c *statedir.Config) error {
 // resolve replaces the paths of a configuration on the host by those without symbolic
 // links, and checks what is there.
 func (s *sandboxes) resolve(c *statedir.Config) (err error) {
-	if c.CodebasePath, err = s.directory("codebase", c.CodebasePath, fusefs.CheckNames); err != nil {
+	if c.CodebasePath, err = s.directory("codebase", c.CodebasePath, beneath.CheckNames); err != nil {
 		return err
 	}
 	if c.Rootfs, err = s.directory("root file system", c.Rootfs, func(int) error { return nil }); err != nil {

@@ -128,7 +128,7 @@ func (e *executor) start(ctx context.Context, c *command) (*process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	conn, err := e.conns.to(c.box)
+	conn, err := e.conns.to(ctx, c.box)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 
 // SessionJobs implements [runtime.JobManager].
 func (s *sessions) SessionJobs(ctx context.Context, sessionID runtime.SessionID) ([]*runtime.Job, error) {
-	infos, _, err := askAbout(s, sessionID, func(conn *client.Conn, name string) ([]wire.JobInfo, error) {
+	infos, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) ([]wire.JobInfo, error) {
 		return conn.Jobs(ctx, name)
 	})
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, na
 		return nil, err
 	}
 	c.Session.Op, c.Session.Job, c.Session.Keep, c.TimeoutMS = wire.SessionJobStart, name, false, 0
-	info, _, err := askAbout(s, sessionID, func(conn *client.Conn, _ string) (wire.JobInfo, error) {
+	info, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, _ string) (wire.JobInfo, error) {
 		return conn.StartJob(ctx, &c.StartRequest)
 	})
 	if err != nil {
@@ -57,8 +57,8 @@ func (s *sessions) StartJob(ctx context.Context, sessionID runtime.SessionID, na
 }
 
 // JobOutput implements [runtime.JobManager].
-func (s *sessions) JobOutput(_ context.Context, sessionID runtime.SessionID, job string, stdout, stderr uint64, follow bool) (runtime.Process, error) {
-	p, box, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (*client.Process, error) {
+func (s *sessions) JobOutput(ctx context.Context, sessionID runtime.SessionID, job string, stdout, stderr uint64, follow bool) (runtime.Process, error) {
+	p, box, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (*client.Process, error) {
 		return conn.Start(&client.Request{StartRequest: wire.StartRequest{Session: &wire.SessionRequest{
 			Op: wire.SessionJobOutput, Name: name, Job: job, Offset: stdout, ErrOffset: stderr, Follow: follow,
 		}}})
@@ -71,7 +71,7 @@ func (s *sessions) JobOutput(_ context.Context, sessionID runtime.SessionID, job
 
 // WaitJob implements [runtime.JobManager].
 func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job string) (runtime.Exit, error) {
-	status, _, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (wire.ExitStatus, error) {
+	status, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (wire.ExitStatus, error) {
 		return conn.WaitJob(ctx, name, job)
 	})
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *sessions) WaitJob(ctx context.Context, sessionID runtime.SessionID, job
 
 // SignalJob implements [runtime.JobManager].
 func (s *sessions) SignalJob(ctx context.Context, sessionID runtime.SessionID, job string, sig syscall.Signal) error {
-	return s.tell(sessionID, func(conn *client.Conn, name string) error { return conn.SignalJob(ctx, name, job, sig) })
+	return s.tell(ctx, sessionID, func(conn *client.Conn, name string) error { return conn.SignalJob(ctx, name, job, sig) })
 }
 
 // AttachSession implements [runtime.SessionAttacher].
@@ -91,7 +91,7 @@ func (s *sessions) AttachSession(ctx context.Context, sessionID runtime.SessionI
 	if err != nil {
 		return nil, err
 	}
-	t, box, err := ask(s, sandbox, func(conn *client.Conn, c *statedir.Config) (*client.Terminal, error) {
+	t, box, err := ask(ctx, s, sandbox, func(conn *client.Conn, c *statedir.Config) (*client.Terminal, error) {
 		r := &wire.SessionRequest{Op: wire.SessionAttach, Name: name, Offset: req.Offset, Takeover: req.Takeover}
 		if req.Create {
 			start := sessionStart(c)

@@ -17,21 +17,21 @@ func leisure(ctx context.Context) error {
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return err
 	}
-	waiting, awake := make(chan struct{}), make(chan struct{})
+	thread, awake := make(chan int, 1), make(chan struct{})
 	go func() { // ends once the thread runs, after the pipe's end; the thread ends with it
 		defer close(awake)
 		defer unix.Close(p[0])
 		goruntime.LockOSThread() // for good: no other goroutine gets the thread
-		idle := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}
-		_ = unix.SchedSetAttr(0, &idle, 0) // else it has its turn at once
-		close(waiting)
+		thread <- unix.Gettid()
 		for {
 			if _, err := unix.Read(p[0], make([]byte, 1)); !errors.Is(err, unix.EINTR) {
 				return
 			}
 		}
 	}()
-	<-waiting
+	// Not by the thread: it would then need leisure to say that it waits, whatever ctx says.
+	idle := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}
+	_ = unix.SchedSetAttr(<-thread, &idle, 0) // else it has its turn at once
 	_ = unix.Close(p[1])
 	select {
 	case <-awake:

@@ -26,6 +26,9 @@ type PoolOptions struct {
 	// IdleTimeout is how long a spare waits for its user, and how long the pool lives after
 	// its last use. 0 means DefaultPoolIdle. It is at least a second.
 	IdleTimeout time.Duration
+	// Shell has each spare start the shell of its first session too: bash, if the sandbox has it. A session of the
+	// pool's environment and working directory takes it; a process that is started before any session ends it.
+	Shell bool
 }
 
 // A Pool keeps a number of sandboxes that were started ahead. Create takes one of them for each
@@ -78,7 +81,7 @@ func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig
 	if err != nil {
 		return nil, err
 	}
-	r := &poolRecord{Config: template.SandboxConfig, Spares: opts.Spares, IdleMS: opts.IdleTimeout.Milliseconds(), StartedAt: time.Now().UnixMilli()}
+	r := &poolRecord{Config: template.SandboxConfig, Spares: opts.Spares, IdleMS: opts.IdleTimeout.Milliseconds(), Shell: opts.Shell, StartedAt: time.Now().UnixMilli()}
 	r.Config.CodebasePath = "" // any
 	if err = d.renew(shape); err == nil {
 		err = d.write(shape, r)
@@ -274,7 +277,7 @@ func (s *sandboxes) fill(ctx context.Context, shape string, workers int, pause f
 		if _, err := s.pools().read(shape); errors.Is(err, runtime.ErrNotFound) {
 			return nil // stopped meanwhile
 		}
-		_, err := s.startSpare(ctx, template, r.idle())
+		_, err := s.startSpare(ctx, template, r.idle(), r.Shell)
 		return err
 	})
 }

@@ -27,6 +27,7 @@ type poolRecord struct {
 	Config    runtime.SandboxConfig `json:"config"` // as Create has completed it
 	Spares    int                   `json:"spares"`
 	IdleMS    int64                 `json:"idleMs"`
+	Shell     bool                  `json:"shell,omitempty"`   // of the first session, too
 	StartedAt int64                 `json:"startedAt"`         // ms since 1970
 	Problem   string                `json:"problem,omitempty"` // why the last refill failed
 }

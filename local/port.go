@@ -1,21 +1,17 @@
 package local
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"syscall"
 	"time"
 
 	"wolffia/internal/boot"
+	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
 	"wolffia/runtime"
-	"wolffia/wire"
 	"wolffia/wire/client"
 )
 
@@ -62,7 +58,7 @@ func dialDirect(ctx context.Context, box *statedir.Box, port int) (net.Conn, err
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = sock.Close() }) // ends ask
-	socket, err := askSocket(sock, port)
+	socket, err := askFile(sock, &boot.Request{Op: boot.OpDial, Port: port})
 	if !stop() {
 		_ = socket.Close() // nil is fine
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: the shim does not answer", box.ID())
@@ -86,46 +82,11 @@ func dialDirect(ctx context.Context, box *statedir.Box, port int) (net.Conn, err
 	return &heldConn{tcp, sock}, nil
 }
 
-// askSocket sends boot.OpDial and returns the socket of the answer, which the caller closes.
-func askSocket(sock *boot.Socket, port int) (*os.File, error) {
-	request, err := json.Marshal(&boot.Request{Op: boot.OpDial, Port: port})
-	if err != nil {
-		return nil, err
-	}
-	if err := wire.NewWriter(sock).WriteControl(request); err != nil {
-		return nil, fmt.Errorf("%w: %w", client.ErrClosed, err)
-	}
-	b, socket, err := sock.ReceiveFile(make([]byte, wire.HeaderSize+wire.MaxPayload))
-	if err != nil || len(b) == 0 {
-		return nil, errors.Join(client.ErrClosed, err)
-	}
-	var reply boot.Reply
-	f, err := wire.NewReader(bytes.NewReader(b)).Next()
-	if err == nil {
-		err = wire.Decode(&f, &reply)
-		f.Release()
-	}
-	switch {
-	case err != nil:
-	case reply.Errno > 0:
-		err = syscall.Errno(reply.Errno)
-	case reply.Err() != nil:
-		err = reply.Err()
-	case socket == nil:
-		err = errors.New("the shim handed over no socket")
-	}
-	if err != nil {
-		_ = socket.Close() // nil is fine
-		return nil, err
-	}
-	return socket, nil
-}
-
 // A heldConn is a connection of which the kernel carries the bytes, and the connection to the shim by which
 // it keeps the sandbox in use.
 type heldConn struct {
 	*net.TCPConn
-	shim *boot.Socket
+	shim *rawsock.Socket
 }
 
 // Close closes both.
@@ -134,7 +95,7 @@ func (c *heldConn) Close() error { return errors.Join(c.TCPConn.Close(), c.shim.
 // dialRelayed has PID 1 connect, whose stream then carries the bytes. The error is of no class if it is the
 // kernel's.
 func (e *executor) dialRelayed(ctx context.Context, box *statedir.Box, port int) (net.Conn, error) {
-	conn, err := e.conns.to(box)
+	conn, err := e.conns.to(ctx, box)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +123,7 @@ func (e *executor) AwaitEnd(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := e.conns.to(box)
+	conn, err := e.conns.to(ctx, box)
 	if err != nil {
 		return err
 	}

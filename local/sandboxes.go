@@ -35,6 +35,8 @@ type sandboxes struct {
 	took    func(shape string)
 	fillers fillers // of the pools that it took from
 
+	rulesText rulesText // for spares
+
 	// Of sandboxes that are bound to this process: closing a file of bound, which is
 	// there from Create on, says that the process has ended; closing one of alive, which
 	// is there from Start on, ends the sandbox.

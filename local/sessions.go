@@ -38,11 +38,8 @@ func (s *sessions) CreateSession(ctx context.Context, sandboxID string, config *
 	silent := runtime.Errorf(runtime.ErrUnavailable, "session %s: the sandbox has not made it in %v", name, sessionLimit)
 	ctx, cancel := context.WithTimeoutCause(ctx, sessionLimit, silent)
 	defer cancel()
-	info, box, err := ask(s, sandboxID, func(conn *client.Conn, c *statedir.Config) (wire.SessionInfo, error) {
-		if err := conn.CreateSession(ctx, newSession(c, name, config)); err != nil {
-			return wire.SessionInfo{}, err
-		}
-		return conn.Session(ctx, name)
+	info, box, err := ask(ctx, s, sandboxID, func(conn *client.Conn, c *statedir.Config) (wire.SessionInfo, error) {
+		return conn.CreateSession(ctx, newSession(c, name, config))
 	})
 	if err != nil && context.Cause(ctx) == silent {
 		err = silent
@@ -78,12 +75,12 @@ func sessionStart(c *statedir.Config) wire.SessionStart {
 
 // DestroySession implements [runtime.SessionManager].
 func (s *sessions) DestroySession(ctx context.Context, sessionID runtime.SessionID) error {
-	return s.tell(sessionID, func(conn *client.Conn, name string) error { return conn.DestroySession(ctx, name) })
+	return s.tell(ctx, sessionID, func(conn *client.Conn, name string) error { return conn.DestroySession(ctx, name) })
 }
 
 // GetSession implements [runtime.SessionManager].
 func (s *sessions) GetSession(ctx context.Context, sessionID runtime.SessionID) (*runtime.Session, error) {
-	info, box, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (wire.SessionInfo, error) {
+	info, box, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (wire.SessionInfo, error) {
 		return conn.Session(ctx, name)
 	})
 	if err != nil {
@@ -94,7 +91,7 @@ func (s *sessions) GetSession(ctx context.Context, sessionID runtime.SessionID) 
 
 // ListSessions implements [runtime.SessionManager].
 func (s *sessions) ListSessions(ctx context.Context, sandboxID string) ([]*runtime.Session, error) {
-	infos, box, err := ask(s, sandboxID, func(conn *client.Conn, _ *statedir.Config) ([]wire.SessionInfo, error) {
+	infos, box, err := ask(ctx, s, sandboxID, func(conn *client.Conn, _ *statedir.Config) ([]wire.SessionInfo, error) {
 		return conn.Sessions(ctx)
 	})
 	if err != nil {
@@ -145,7 +142,7 @@ func (s *sessions) SessionExecStream(ctx context.Context, sessionID runtime.Sess
 
 // CancelOperation implements [runtime.OperationManager].
 func (s *sessions) CancelOperation(ctx context.Context, sessionID runtime.SessionID, operation string) error {
-	return s.tell(sessionID, func(conn *client.Conn, name string) error { return conn.Cancel(ctx, name, operation) })
+	return s.tell(ctx, sessionID, func(conn *client.Conn, name string) error { return conn.Cancel(ctx, name, operation) })
 }
 
 // evaluation returns the request for a text in a session.
@@ -195,12 +192,12 @@ func splitSession(id runtime.SessionID) (sandbox, name string, err error) {
 }
 
 // ask calls question with a connection to a sandbox's guest, and explains its error.
-func ask[T any](s *sessions, sandboxID string, question func(*client.Conn, *statedir.Config) (T, error)) (answer T, box *statedir.Box, err error) {
+func ask[T any](ctx context.Context, s *sessions, sandboxID string, question func(*client.Conn, *statedir.Config) (T, error)) (answer T, box *statedir.Box, err error) {
 	box, c, err := s.find(sandboxID)
 	if err != nil {
 		return answer, nil, err
 	}
-	conn, err := s.conns.to(box)
+	conn, err := s.conns.to(ctx, box)
 	if err != nil {
 		return answer, nil, err
 	}
@@ -216,17 +213,17 @@ func ask[T any](s *sessions, sandboxID string, question func(*client.Conn, *stat
 }
 
 // askAbout is ask with the name of a session.
-func askAbout[T any](s *sessions, sessionID runtime.SessionID, question func(conn *client.Conn, name string) (T, error)) (answer T, box *statedir.Box, err error) {
+func askAbout[T any](ctx context.Context, s *sessions, sessionID runtime.SessionID, question func(conn *client.Conn, name string) (T, error)) (answer T, box *statedir.Box, err error) {
 	sandbox, name, err := splitSession(sessionID)
 	if err != nil {
 		return answer, nil, err
 	}
-	return ask(s, sandbox, func(conn *client.Conn, _ *statedir.Config) (T, error) { return question(conn, name) })
+	return ask(ctx, s, sandbox, func(conn *client.Conn, _ *statedir.Config) (T, error) { return question(conn, name) })
 }
 
 // tell is askAbout for a question whose only answer is its error.
-func (s *sessions) tell(sessionID runtime.SessionID, what func(conn *client.Conn, name string) error) error {
-	_, _, err := askAbout(s, sessionID, func(conn *client.Conn, name string) (struct{}, error) {
+func (s *sessions) tell(ctx context.Context, sessionID runtime.SessionID, what func(conn *client.Conn, name string) error) error {
+	_, _, err := askAbout(ctx, s, sessionID, func(conn *client.Conn, name string) (struct{}, error) {
 		return struct{}{}, what(conn, name)
 	})
 	return err

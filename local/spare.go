@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
+	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/runtime"
-	"wolffia/wire/client"
 )
 
 // A Spare is a sandbox that was started ahead, and has no user yet.
@@ -92,7 +91,7 @@ func (s *sandboxes) StartSpare(ctx context.Context, config *runtime.SandboxConfi
 	if err != nil {
 		return "", err
 	}
-	return s.startSpare(ctx, template, idle)
+	return s.startSpare(ctx, template, idle, false)
 }
 
 // Spares returns the spares that wait for a user, in no particular order.
@@ -102,8 +101,8 @@ func (s *sandboxes) Spares() ([]Spare, error) { return s.spares() }
 func (s *sandboxes) EndSpare(ctx context.Context, id string) error { return s.endSpare(ctx, id) }
 
 // startSpare starts a sandbox that has no user yet, for configurations of the shape of template, which is
-// one of [sandboxes.template]. It ends by itself when no one has taken it for the time idle.
-func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, idle time.Duration) (id string, err error) {
+// one of [sandboxes.template]. It ends by itself when no one has taken it for the time idle. With shell it has the shell of its first session too.
+func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, idle time.Duration, shell bool) (id string, err error) {
 	c := *template
 	c.ID, c.CreatedAt = runtime.NewID(), time.Now().UnixMilli()
 	backend := s.backend(c.Runtime)
@@ -131,7 +130,11 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, i
 		}
 	}()
 	step.Reached("spare: lock taken")
-	if err := s.launch(ctx, box, &c, lock, &boot.Spare{IdleMS: idle.Milliseconds(), Offered: box.Offered(shape)}); err != nil {
+	spare := &boot.Spare{IdleMS: idle.Milliseconds(), Offered: box.Offered(shape)}
+	if shell {
+		spare.Shell = &boot.Shell{Env: environment(&c, nil), Dir: cwd(&c, "")}
+	}
+	if err := s.launch(ctx, box, &c, lock, spare); err != nil {
 		return "", err
 	}
 	if err := box.Offer(shape); err != nil {
@@ -225,8 +228,8 @@ func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *state
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if sock, hold, err := give(box, c, life); err == nil {
-		s.conns.put(box.ID(), &connection{client.New(sock), sock})
+	if sock, hold, err := s.give(box, c, life); err == nil {
+		s.conns.put(box.ID(), newConnection(box, sock))
 		if hold != nil {
 			s.alive.put(box.ID(), hold)
 		}
@@ -238,8 +241,8 @@ func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *state
 
 // give asks a spare to be the sandbox with the configuration c, and returns the connection to it. If the
 // sandbox is bound to its caller, that ends it by closing hold.
-func give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (sock *boot.Socket, hold *os.File, err error) {
-	rules, err := json.Marshal(c.Permissions)
+func (s *sandboxes) give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (sock *rawsock.Socket, hold *os.File, err error) {
+	rules, err := s.rulesText.of(c.Permissions)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -273,7 +276,7 @@ func give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (sock 
 }
 
 // askSpare sends a request to a spare, and returns the connection once it has agreed. The caller closes that.
-func askSpare(box *statedir.Box, r *boot.SpareRequest, files ...*os.File) (*boot.Socket, error) {
+func askSpare(box *statedir.Box, r *boot.SpareRequest, files ...*os.File) (*rawsock.Socket, error) {
 	sock, err := dialSpare(box)
 	if err != nil {
 		return nil, err
@@ -295,7 +298,7 @@ func askSpare(box *statedir.Box, r *boot.SpareRequest, files ...*os.File) (*boot
 }
 
 // dialSpare connects to the socket of a spare's shim.
-func dialSpare(box *statedir.Box) (*boot.Socket, error) {
+func dialSpare(box *statedir.Box) (*rawsock.Socket, error) {
 	path := statedir.SpareSocket(box.Run())
 	if len(path) >= len(unix.RawSockaddrUnix{}.Path) {
 		dir, err := unix.Open(box.Run(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -313,7 +316,7 @@ func dialSpare(box *statedir.Box) (*boot.Socket, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	return boot.SocketOf(fd), nil
+	return rawsock.SocketOf(fd), nil
 }
 
 // retire ends a spare, and returns when it is gone. If it was claimed, the sandbox stays as one that is to be

@@ -257,7 +257,7 @@ func TestSpareIsGoneBeforeTheStart(t *testing.T) {
 
 // A spare ends when its time is over, and nothing is left of it; one that was claimed leaves its sandbox as it is.
 func TestSpareWaitsForSoLong(t *testing.T) {
-	rt, state, codebase, ids := spared(t, 1, time.Millisecond)
+	rt, state, codebase, ids := spared(t, 1, time.Second) // it is offered by then
 	if err := rt.BoxOf(ids[0]).WaitUnlocked(t.Context(), limit); err != nil {
 		t.Fatal(err)
 	}

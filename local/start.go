@@ -93,6 +93,7 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 		}
 	}
 
+	s.conns.close(box.ID()) // to an earlier shim, which may live on if the lock was replaced
 	var undo cleanup.Stack
 	defer undo.Unwind(&err)
 	parts, err := p.launch(box, d, &undo)

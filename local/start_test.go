@@ -176,7 +176,8 @@ func TestStartThatFails(t *testing.T) {
 func TestStartGivenUp(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	id := create(t, rt, codebase)
-	for after := time.Duration(0); after < 30*time.Millisecond; after += 250 * time.Microsecond {
+	most := 30 * time.Millisecond
+	for after := time.Duration(0); after < most; after += most / time.Duration(testenv.Some(120)) {
 		ctx, cancel := context.WithTimeout(t.Context(), after)
 		err := rt.Start(ctx, id)
 		cancel()

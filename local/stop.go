@@ -30,7 +30,7 @@ func (s *sandboxes) stop(ctx context.Context, box *statedir.Box, c *statedir.Con
 	}
 	was := box.Shim()
 	for end := time.Now().Add(boot.KillLimit); ; {
-		asked, err := askToStop(ctx, box, grace)
+		asked, err := s.askToStop(ctx, box, grace)
 		step.Reached("stop: asked")
 		switch {
 		case ctx.Err() != nil:
@@ -66,19 +66,26 @@ func (s *sandboxes) stop(ctx context.Context, box *statedir.Box, c *statedir.Con
 
 // askToStop asks the shim to end the sandbox and waits until the shim is gone. asked is
 // false if there is no shim to ask.
-func askToStop(ctx context.Context, box *statedir.Box, grace time.Duration) (asked bool, err error) {
-	sock, err := dial(box) // not the shared connection, which may be closed
-	if err != nil {
-		return false, err
+func (s *sandboxes) askToStop(ctx context.Context, box *statedir.Box, grace time.Duration) (asked bool, err error) {
+	conn := s.conns.shim(box.ID())
+	shared := conn != nil
+	if !shared {
+		sock, err := dial(box)
+		if err != nil {
+			return false, err
+		}
+		conn = client.New(sock)
+		defer conn.Close()
 	}
-	conn := client.New(sock)
-	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, grace+boot.KillLimit)
 	defer cancel()
 	ms := grace.Milliseconds()
 	var answer boot.Reply
 	if err = conn.Control(ctx, boot.Request{Op: boot.OpStop, GraceMS: &ms}, &answer); err == nil && answer.Err() != nil {
 		return true, answer.Err()
+	}
+	if err != nil && shared && ctx.Err() == nil {
+		return false, err // another shim may be there by now
 	}
 	select { // the connection may also end before the answer
 	case <-conn.Done():

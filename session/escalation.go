@@ -363,6 +363,10 @@ func (m *Manager) HangUp() {
 			s.work()
 		})
 	}
+	if a := m.ahead; a != nil {
+		m.ahead = nil
+		a.later(a.forgo)
+	}
 }
 
 func (s *Session) hangUp() {

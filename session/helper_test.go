@@ -35,7 +35,7 @@ var theGuest = sync.OnceValues(func() (*client.Conn, error) {
 		return nil, err
 	}
 	go func() { // ends with the connection
-		_ = guest.Serve(theirs, counted{theirs}, sessionsDir, nil, os.Exit)
+		_ = guest.Serve(theirs, counted{theirs}, sessionsDir, nil, nil, os.Exit)
 		close(served)
 	}()
 	conn := client.New(ours)
@@ -129,7 +129,7 @@ func create(t testing.TB, req *wire.StartRequest) *sess {
 	req.Session.Op, req.Session.Name = wire.SessionCreate, s.name
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	if err := s.conn.CreateSession(ctx, req); err != nil {
+	if _, err := s.conn.CreateSession(ctx, req); err != nil {
 		t.Fatalf("create a session: %v", err)
 	}
 	t.Cleanup(func() {

@@ -30,6 +30,8 @@ type Manager struct {
 	sessions map[string]*Session
 	jobs     []*job // oldest first; guarded by mu
 
+	ahead *ahead // nil: none; guarded by mu
+
 	load int // /proc/loadavg; -1: unknown
 
 	activity activity
@@ -71,6 +73,8 @@ func (m *Manager) Open(channel uint32, w *wire.Writer, req *wire.StartRequest, d
 	switch q := req.Session; q.Op {
 	case wire.SessionCreate:
 		m.create(c)
+	case wire.SessionPrepare:
+		m.prepare(c)
 	case wire.SessionList:
 		go func() { m.answer(c, m.list()) }() // ends when it is sent
 	case wire.SessionJobs, wire.SessionJobOutput, wire.SessionJobWait, wire.SessionJobSignal:
@@ -213,9 +217,42 @@ func (m *Manager) create(c *Call) {
 		c.fail(wire.ClassInvalid, err.Error())
 		return
 	}
-	s := &Session{
-		program: program,
-		m:       m, name: q.Name, rc: q.RC, env: start.Env, home: start.Dir, cwd: start.Dir, rows: c.req.Rows, cols: c.req.Cols,
+	s, class, err := m.newSession(c.req, start)
+	if err != nil {
+		c.fail(class, err.Error())
+		return
+	}
+	s.program = program
+	m.mu.Lock()
+	if old := m.sessions[s.name]; old != nil {
+		m.mu.Unlock()
+		if q.Op != wire.SessionCreate { // another call was faster
+			m.openSession(c, old)
+			return
+		}
+		c.fail(wire.ClassExists, fmt.Sprintf("session %q exists", s.name))
+		return
+	}
+	begin := func() { s.start(c) }
+	if a := m.takeAhead(s); a != nil {
+		asked := s
+		s, begin = a, func() { a.become(asked, c) }
+	}
+	if q.Op != wire.SessionCreate {
+		c.created = func() { m.openSession(c, s) }
+	}
+	c.setHandler(s)
+	m.sessions[q.Name] = s
+	defer m.mu.Unlock()
+	s.later(begin) // before any other call
+}
+
+// newSession returns a session for a request; nothing is started. After an error, class is that of
+// the answer.
+func (m *Manager) newSession(req *wire.StartRequest, start *wire.SessionStart) (s *Session, class string, err error) {
+	q := req.Session
+	s = &Session{
+		m: m, name: q.Name, rc: q.RC, env: start.Env, home: start.Dir, cwd: start.Dir, rows: req.Rows, cols: req.Cols,
 		pipes: [2]pipe{newPipe(), newPipe()},
 	}
 	s.timer = time.AfterFunc(time.Hour, func() { s.post(func() { s.onTime(time.Now()) }) })
@@ -227,41 +264,26 @@ func (m *Manager) create(c *Call) {
 		s.rows, s.cols = 24, 80
 	}
 	if err := proc.CheckDir(s.home); err != nil {
-		c.fail(wire.ClassInvalid, fmt.Sprintf("working directory %q: %v", s.home, err))
-		return
+		return nil, wire.ClassInvalid, fmt.Errorf("working directory %q: %w", s.home, err)
 	}
 	if err := s.choose(q.Shell); err != nil {
-		c.fail(wire.ClassUnavailable, err.Error())
-		return
+		return nil, wire.ClassUnavailable, err
 	}
 	s.mark, s.terminals = proc.NewMark(), proc.NewMark()
 	s.info = wire.SessionInfo{Name: s.name, Shell: s.path, CreatedMS: time.Now().UnixMilli()}
-	m.mu.Lock()
-	if old := m.sessions[s.name]; old != nil {
-		m.mu.Unlock()
-		if q.Op != wire.SessionCreate { // another call was faster
-			m.openSession(c, old)
-			return
-		}
-		c.fail(wire.ClassExists, fmt.Sprintf("session %q exists", s.name))
+	return s, "", nil
+}
+
+// start starts the first shell, for a call that waits for it.
+func (s *Session) start(c *Call) {
+	if err := s.prepare(); err != nil {
+		s.m.forget(s)
+		s.state = gone
+		c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
 		return
 	}
-	if q.Op != wire.SessionCreate {
-		c.created = func() { m.openSession(c, s) }
-	}
-	c.setHandler(s)
-	m.sessions[s.name] = s
-	defer m.mu.Unlock()
-	s.later(func() { // before any other call
-		if err := s.prepare(); err != nil {
-			m.forget(s)
-			s.state = gone
-			c.fail(wire.ClassUnavailable, fmt.Sprintf("session %q: %v", s.name, err))
-			return
-		}
-		s.task = &task{kind: createTask, call: c}
-		s.work()
-	})
+	s.task = &task{kind: createTask, call: c}
+	s.work()
 }
 
 func (m *Manager) forget(s *Session) {

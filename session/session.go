@@ -50,6 +50,9 @@ type Session struct {
 	cur   *run          // what is in the shell, or nil
 	pipes [2]pipe       // standard output and error of its commands
 
+	early    bool   // it has no name yet: see ahead
+	withheld string // a line for its shell, once it has
+
 	rows, cols uint16
 	program    string // what its terminals run; empty: what their users type
 	cwd        string

@@ -118,7 +118,7 @@ func TestManySessions(t *testing.T) {
 	for i := range all {
 		all[i] = &sess{conn, "many" + strings.Repeat("x", i%40) + string(rune('a'+i%26)) + string(rune('a'+i/26))}
 		wg.Go(func() {
-			err := conn.CreateSession(ctx, &wire.StartRequest{Env: environ(), Session: &wire.SessionRequest{Op: wire.SessionCreate, Name: all[i].name}})
+			_, err := conn.CreateSession(ctx, &wire.StartRequest{Env: environ(), Session: &wire.SessionRequest{Op: wire.SessionCreate, Name: all[i].name}})
 			if err != nil {
 				t.Error(err)
 				return

@@ -106,7 +106,11 @@ func (s *Session) enter() (*run, error) {
 	case created:
 		s.restored, s.task = "", nil
 		s.publish()
-		t.call.exit(wire.ExitStatus{Cwd: wire.Path(s.cwd)})
+		if t.call.created != nil {
+			t.call.exit(wire.ExitStatus{}) // goes on
+		} else {
+			s.m.answer(t.call, s.m.describe(s))
+		}
 		return noRun(), nil
 	case untrapping:
 		const limit = 1 << 20 // of a trap, in bytes
@@ -422,6 +426,6 @@ func (s *Session) boot() error {
 	for _, fd := range []int{shell.sock, shell.state, shell.tty} {
 		s.poll.add(fd, unix.EPOLLIN)
 	}
-	s.send(s.d.start(shell.path(shell.names.exit), shell.path(shell.names.guard))...)
+	s.send(s.firstLines(shell)...)
 	return s.begin(&run{probe: true, limit: startLimit})
 }

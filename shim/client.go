@@ -6,33 +6,63 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
+	"wolffia/internal/rawsock"
 	"wolffia/internal/step"
 	"wolffia/wire"
 )
 
-// A clientConn is the connection of one client. One goroutine, serve, reads from it; what
-// cannot be written at once, the goroutine write writes.
+// A clientConn is the connection of one client. One goroutine, serve, reads from it; another writes what
+// out cannot write at once.
 type clientConn struct {
-	conn *boot.Socket
-	own  bool // the shim itself is the client
+	conn    *rawsock.Socket
+	out     *wire.Outbox
+	own     bool         // the shim itself is the client
+	replies atomic.Int32 // frames with replies that are not written
 
 	mu       sync.Mutex
-	change   *sync.Cond        // out or closed has changed; uses mu
 	channels map[uint32]uint32 // the client's channel to the guest's; guarded by mu
-	out      []wire.Frame      // for the client; bounded by its credit; guarded by mu
-	at       int               // bytes of the first of out that are written; guarded by mu
-	writing  bool              // write has taken frames from out; guarded by mu
 	closed   bool              // guarded by mu
 	asking   bool              // a request to the tree server is under way; guarded by mu
-	replies  int               // frames with replies that are not written; guarded by mu
 	holds    bool              // it keeps the sandbox in use; guarded by mu
+	working  bool              // it does by a connection to PID 1; guarded by mu
 
+	direct  bool   // its client has a connection to PID 1; serve's own
 	request []byte // the pieces of an incomplete Control request; serve's own
+}
+
+// clients are the connections that are open. It is safe for concurrent use.
+type clients struct {
+	mu   sync.Mutex
+	open map[*clientConn]struct{} // guarded by mu
+}
+
+func (s *clients) add(c *clientConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[*clientConn]struct{}{}
+	}
+	s.open[c] = struct{}{}
+}
+
+func (s *clients) remove(c *clientConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+// hangUp ends all connections. What was written can still be read.
+func (s *clients) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		_ = c.conn.Close()
+	}
 }
 
 // acceptPause is the time between attempts to accept a client while there is no
@@ -40,7 +70,7 @@ type clientConn struct {
 const acceptPause = 20 * time.Millisecond
 
 // accept serves clients of the listening socket fd until the process ends, or the socket is shut down. It waits in a thread of its own: see
-// [boot.Socket].
+// [rawsock.Socket].
 func (s *shim) accept(fd int) {
 	for {
 		conn, _, err := unix.Accept4(fd, unix.SOCK_CLOEXEC)
@@ -53,7 +83,7 @@ func (s *shim) accept(fd int) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		sock := boot.SocketOf(conn)
+		sock := rawsock.SocketOf(conn)
 		if err := sock.Poll(); err != nil {
 			_ = sock.Close()
 			continue // no descriptor is left
@@ -63,12 +93,20 @@ func (s *shim) accept(fd int) {
 	}
 }
 
+// newClientConn returns the connection of a client.
+func newClientConn(sock *rawsock.Socket) *clientConn {
+	c := &clientConn{conn: sock, channels: map[uint32]uint32{}}
+	c.out = wire.NewOutbox(sock, c.sent)
+	go c.out.Run() // ends with the connection
+	return c
+}
+
 // attach serves a client; own says that it is the shim itself.
-func (s *shim) attach(sock *boot.Socket, own bool) {
+func (s *shim) attach(sock *rawsock.Socket, own bool) {
 	sock.Enlarge()
-	c := &clientConn{conn: sock, own: own, channels: map[uint32]uint32{}}
-	c.change = sync.NewCond(&c.mu)
-	go c.write()  // ends with the connection
+	c := newClientConn(sock)
+	c.own = own
+	s.clients.add(c)
 	go s.serve(c) // ends with the connection
 }
 
@@ -88,19 +126,19 @@ func (s *shim) serve(c *clientConn) {
 			break
 		}
 	}
+	s.clients.remove(c)
 	_ = c.conn.Close()
 	c.mu.Lock()
 	c.closed = true
 	left := slices.Collect(maps.Values(c.channels))
-	for _, f := range c.out {
-		f.Release()
-	}
-	c.out = nil
-	c.change.Signal()
-	holds := c.holds
+	holds, working := c.holds, c.working
 	c.mu.Unlock()
+	c.out.Close()
 	if holds {
 		s.relay.release()
+	}
+	if working {
+		s.relay.work(false, 0)
 	}
 	s.relay.abandon(left)
 }
@@ -159,58 +197,9 @@ func (c *clientConn) forget(channel uint32) {
 	c.mu.Unlock()
 }
 
-// queue writes a frame as far as possible without waiting, and leaves the rest to write.
-func (c *clientConn) queue(f wire.Frame) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		f.Release()
-		return
-	}
-	if len(c.out) == 0 && !c.writing {
-		b := f.Bytes()
-		if c.at = c.conn.Try(b); c.at == len(b) {
-			c.at = 0
-			c.written(&f)
-			return
-		}
-	}
-	c.out = wire.Enqueue(c.out, f)
-	c.change.Signal()
-}
-
-// written releases a frame that was written. c.mu is held.
-func (c *clientConn) written(f *wire.Frame) {
+// sent notes that a frame was written.
+func (c *clientConn) sent(f *wire.Frame) {
 	if f.Type == wire.Reply {
-		c.replies--
-	}
-	f.Release()
-}
-
-// write writes the frames in out until the connection ends.
-func (c *clientConn) write() {
-	for {
-		c.mu.Lock()
-		c.writing = false
-		for len(c.out) == 0 && !c.closed {
-			c.change.Wait()
-		}
-		out, at := c.out, c.at
-		c.out, c.at = nil, 0
-		c.writing = true
-		closed := c.closed
-		c.mu.Unlock()
-		if closed {
-			return
-		}
-		for i := range out {
-			if _, err := c.conn.Write(out[i].Bytes()[at:]); err != nil {
-				_ = c.conn.Close() // ends serve
-			}
-			at = 0
-			c.mu.Lock()
-			c.written(&out[i])
-			c.mu.Unlock()
-		}
+		c.replies.Add(-1)
 	}
 }

@@ -2,7 +2,6 @@ package shim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -21,7 +20,7 @@ func (s *shim) dial(c *clientConn, port int) error {
 		return fmt.Errorf("%w: port %d", wire.ErrProtocol, port)
 	}
 	c.mu.Lock()
-	used := c.asking || len(c.channels) > 0 || c.replies > 0
+	used := c.asking || c.direct || len(c.channels) > 0 || c.replies.Load() > 0
 	c.asking = true
 	c.mu.Unlock()
 	if used {
@@ -30,7 +29,8 @@ func (s *shim) dial(c *clientConn, port int) error {
 	go func() { // ends within dialLimit
 		conn, err := s.connectTo(port)
 		if err == nil {
-			err = s.give(c, conn)
+			s.keep(c) // before the client knows: it counts from then on
+			err = s.give(c, conn.(syscall.Conn))
 			_ = conn.Close() // the client has its own descriptor
 		} else {
 			r := replyOf(boot.TreeReply{}, err)
@@ -60,21 +60,12 @@ func (s *shim) connectTo(port int) (net.Conn, error) {
 	return dialInside(ctx, network, port)
 }
 
-// give sends the client a connection, which keeps the sandbox in use until the client's own ends.
-func (s *shim) give(c *clientConn, conn net.Conn) error {
-	b, err := json.Marshal(&boot.Reply{})
-	if err != nil {
-		return err
-	}
-	f := wire.NewFrame(wire.Reply, 0)
-	defer f.Release()
-	f.SetLen(copy(f.Room(), b))
+// keep keeps the sandbox in use until the client's connection ends.
+func (s *shim) keep(c *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || c.writing || len(c.out) > 0 {
-		return net.ErrClosed
+	if !c.closed {
+		s.relay.hold()
+		c.holds = true // serve releases it
 	}
-	s.relay.hold() // before the client knows: it counts from then on
-	c.holds = true // serve releases it
-	return c.conn.SendFile(f.Bytes(), conn.(syscall.Conn))
 }

@@ -6,14 +6,17 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
 	"wolffia/internal/inside"
+	"wolffia/internal/rawsock"
 	"wolffia/internal/test/leak"
 	"wolffia/wire"
 	"wolffia/wire/client"
@@ -21,7 +24,7 @@ import (
 
 // dialClient starts serving a client, and returns its end of the connection and a function that closes it and
 // waits until the shim has noticed.
-func dialClient(t *testing.T, s *shim) (sock *boot.Socket, end func()) {
+func dialClient(t *testing.T, s *shim) (sock *rawsock.Socket, end func()) {
 	t.Helper()
 	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -35,11 +38,9 @@ func dialClient(t *testing.T, s *shim) (sock *boot.Socket, end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &clientConn{conn: theirs, channels: map[uint32]uint32{}}
-	c.change = sync.NewCond(&c.mu)
+	c := newClientConn(theirs)
 	over := make(chan struct{})
-	go c.write() // ends with the connection
-	go func() {  // ends with the connection
+	go func() { // ends with the connection
 		s.serve(c)
 		close(over)
 	}()
@@ -51,17 +52,19 @@ func dialClient(t *testing.T, s *shim) (sock *boot.Socket, end func()) {
 	return ours, end
 }
 
-// asked sends a request for a port, and returns the answer.
-func asked(t *testing.T, sock *boot.Socket, port int) (reply boot.Reply, conn net.Conn, err error) {
+// ask sends a request, and returns the answer with its file.
+func ask(t *testing.T, sock *rawsock.Socket, req *boot.Request) (reply boot.Reply, file *os.File, err error) {
 	t.Helper()
-	b, err := json.Marshal(&boot.Request{Op: boot.OpDial, Port: port})
+	b, err := json.Marshal(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := wire.NewWriter(sock).WriteControl(b); err != nil {
 		t.Fatal(err)
 	}
-	b, file, err := sock.ReceiveFile(make([]byte, wire.HeaderSize+wire.MaxPayload))
+	late := time.AfterFunc(limit, func() { _ = sock.Close() })
+	defer late.Stop()
+	b, file, err = sock.ReceiveFile(make([]byte, wire.HeaderSize+wire.MaxPayload))
 	if err != nil || len(b) == 0 {
 		return reply, nil, errors.Join(io.EOF, err)
 	}
@@ -73,13 +76,20 @@ func asked(t *testing.T, sock *boot.Socket, port int) (reply boot.Reply, conn ne
 	if err := wire.Decode(&f, &reply); err != nil {
 		t.Fatal(err)
 	}
+	return reply, file, nil
+}
+
+// asked sends a request for a port, and returns the answer.
+func asked(t *testing.T, sock *rawsock.Socket, port int) (reply boot.Reply, conn net.Conn, err error) {
+	t.Helper()
+	reply, file, err := ask(t, sock, &boot.Request{Op: boot.OpDial, Port: port})
 	if file != nil {
 		defer file.Close()
 		if conn, err = net.FileConn(file); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return reply, conn, nil
+	return reply, conn, err
 }
 
 func (r *relay) isBusy() bool {

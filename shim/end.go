@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
+	"wolffia/internal/proc"
 	"wolffia/internal/rootfs"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
@@ -24,11 +25,54 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 	if s.outcome == nil {
 		s.outcome = &outcome
 	}
+	first := *s.outcome
 	s.mu.Unlock()
 	time.AfterFunc(grace+time.Second, func() { _ = s.inst.Kill() })
+	if grace == 0 && s.kill() {
+		s.record(&first) // meanwhile
+		return
+	}
 	if err := s.relay.shutdown(grace); err != nil {
 		_ = s.inst.Kill()
 	}
+}
+
+// kill kills PID 1 and the backend, which so end at the same time, and reports whether it did: PID 1 is not known of
+// every backend. Of PID 1's mount namespace the shim keeps a descriptor: else PID 1 could not end before the kernel
+// has taken that down, which takes milliseconds.
+func (s *shim) kill() bool {
+	pid := initOf(s.inst.PID)
+	if pid == 0 {
+		return false
+	}
+	_, _ = unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0) // closed with the process
+	fd, err := proc.Signal(pid, unix.SIGKILL, func() (bool, error) { return initOf(s.inst.PID) == pid, nil })
+	if fd < 0 || err != nil {
+		return false
+	}
+	s.init.Store(int32(fd))
+	_ = s.inst.Kill()
+	return true
+}
+
+// reap waits for the end of a PID 1 that kill has killed. The backend has ended.
+func (s *shim) reap() {
+	if fd := s.init.Load(); fd > 0 {
+		for errors.Is(unix.Waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED, nil), unix.EINTR) {
+		}
+	}
+}
+
+// record records how the sandbox ends, once. A spare leaves no record.
+func (s *shim) record(outcome *statedir.Status) {
+	if s.unused() {
+		return
+	}
+	s.recording.Do(func() {
+		if err := statedir.SetStatus(s.boot.Run, outcome); err != nil {
+			fmt.Fprintln(os.Stderr, "record the end:", err)
+		}
+	})
 }
 
 // expire ends the sandbox at the end of its lifetime, as a stop does. Its status says so
@@ -39,9 +83,7 @@ func (s *shim) expire(why runtime.Expiry) {
 	ending := s.outcome != nil
 	if !ending {
 		s.outcome = &outcome
-		if err := statedir.SetStatus(s.boot.Run, &outcome); err != nil {
-			fmt.Fprintln(os.Stderr, "record the end:", err)
-		}
+		s.record(&outcome)
 	}
 	s.mu.Unlock()
 	if ending {
@@ -95,13 +137,13 @@ func (s *shim) finish(outcome *statedir.Status) {
 	if s.unused() {
 		s.withdraw()
 		socket = statedir.SpareSocket(run)
-	} else if err := statedir.SetStatus(run, outcome); err != nil {
-		fmt.Fprintln(os.Stderr, "record the end:", err)
 	}
+	s.record(outcome)
 	step.Reached("end recorded")
 	if s.egress != nil {
 		s.egress.close()
 	}
+	s.ports.close()
 	_ = os.Remove(socket)
 	step.Reached("socket gone")
 	if outcome.State == runtime.StateDead {
@@ -121,4 +163,27 @@ func (s *shim) finish(outcome *statedir.Status) {
 		_ = unix.Unmount(s.boot.Mnt, unix.MNT_DETACH)
 		_ = statedir.RemoveFrom(run)
 	}
+	s.leave()
+}
+
+// leave lets go of what others wait for. The kernel would do that for a process that ends, but only after it has taken down its
+// mount namespace. A copied codebase, an image's changes and an engine keep that order: there must be no
+// next start while they are mounted.
+func (s *shim) leave() {
+	if s.boot.Config.CopyOnWrite || s.boot.Image != "" || s.boot.Engine != "" {
+		return
+	}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		if s.tree != nil {
+			s.tree.hangUp()
+		}
+		_ = unix.Close(boot.FDLock)
+		s.clients.hangUp()
+		step.Reached("left")
+	}()
+	// At the same time, and first: it would be the caller who waits, when it removes the directory.
+	_ = unix.Unmount(s.boot.Mnt, unix.MNT_DETACH)
+	<-left
 }

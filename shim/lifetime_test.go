@@ -134,7 +134,7 @@ func TestBusy(t *testing.T) {
 	}
 	say(1)
 	due(true)
-	channel := r.open(&clientConn{channels: map[uint32]uint32{}, closed: true}, 1, 0)
+	channel := r.open(&clientConn{channels: map[uint32]uint32{}, out: closedOutbox()}, 1, 0)
 	say(0)
 	due(true)
 	r.mu.Lock() // its client goes away: it still runs
@@ -155,4 +155,11 @@ func TestBusy(t *testing.T) {
 	if err := r.fromGuest(wire.NewFrame(wire.Busy, 0)); !errors.Is(err, wire.ErrProtocol) {
 		t.Errorf("an empty jobs frame: %v", err)
 	}
+}
+
+// closedOutbox returns an Outbox that drops all.
+func closedOutbox() *wire.Outbox {
+	o := wire.NewOutbox(nil, nil)
+	o.Close()
+	return o
 }

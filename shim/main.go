@@ -67,21 +67,28 @@ type shim struct {
 	stderr  *tail         // of the backend and PID 1
 	drained chan struct{} // closed at the end of their error output
 	relay   *relay
+	hand    *os.File        // PID 1 gets connections of clients by it; nil: they stay with the relay
 	relayed chan error      // gets the end of relay.run
 	over    chan struct{}   // closed then
 	tree    *treeConn       // nil: no codebase, or it is mounted natively
 	static  *staticfs.Stats // nil: the codebase has no static filter
 	life    *lifetime
 	egress  *egress // nil: no names filter the network
+	ports   *ports  // nil: none are connected with the host's
 	spare   *spare  // nil: the sandbox was started for its user
+
+	clients clients
 
 	reaching sync.Mutex
 	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
 	warmer   atomic.Pointer[time.Timer] // begins warm; nil: it is not to run
 	warming  atomic.Bool                // warm runs
+	init     atomic.Int32               // descriptor of PID 1, which was killed; 0: it was not
 	orphaned atomic.Bool                // the caller to which the sandbox is bound has ended
 	spared   atomic.Bool                // the sandbox had no user, and gets none
+
+	recording sync.Once // of the outcome
 
 	mu      sync.Mutex
 	outcome *statedir.Status // the requested end; nil: none was requested; guarded by mu
@@ -100,10 +107,20 @@ func (s *shim) run(backend launch.Backend) error {
 		return err
 	}
 	listener, err := s.connect()
+	if err == nil && s.tree != nil {
+		go func() { // ends with the tree server, or the process
+			s.tree.run()
+			s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended" + s.oom()}, 0)
+		}()
+	}
+	if err == nil && s.spare != nil {
+		err = s.settleDown()
+	}
 	if err != nil {
 		_ = s.inst.Kill()
 		_ = s.inst.Stream.Close()
 		_ = os.Remove(statedir.SocketComing(s.boot.Run))
+		_ = os.Remove(statedir.SpareSocket(s.boot.Run))
 		if !boot.Within(boot.KillLimit, s.gone) {
 			err = errors.Join(err, errors.New("its processes do not end"))
 		}
@@ -117,12 +134,6 @@ func (s *shim) run(backend launch.Backend) error {
 	}
 	defer goruntime.KeepAlive(listener) // else it is closed
 	go s.accept(int(listener.Fd()))     // ends with the process
-	if s.tree != nil {
-		go func() { // ends with the tree server, or the process
-			s.tree.run()
-			s.end(statedir.Status{State: runtime.StateDead, Reason: "the tree server has ended" + s.oom()}, 0)
-		}()
-	}
 	if s.spare == nil {
 		s.settle(s.boot.Config.BoundToCaller, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
 	}

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/boot"
 	"wolffia/internal/inside"
 	"wolffia/internal/rawsock"
 	"wolffia/internal/rootfs"
@@ -104,23 +103,8 @@ func handed(conn *client.Conn, path string) (*os.File, error) {
 
 // self makes the shim a client of its own.
 func (s *shim) self() (*client.Conn, error) {
-	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	ends, err := selfPair()
 	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
-	}
-	var ends [2]*boot.Socket
-	for i := range fd {
-		var cerr error
-		if ends[i], cerr = socketOf(fd[i]); cerr != nil {
-			err = cerr
-		}
-	}
-	if err != nil {
-		for _, end := range ends {
-			if end != nil {
-				_ = end.Close()
-			}
-		}
 		return nil, err
 	}
 	s.attach(ends[0], true)
@@ -128,12 +112,12 @@ func (s *shim) self() (*client.Conn, error) {
 }
 
 // socketOf takes over the descriptor of a connected unix socket.
-func socketOf(fd int) (*boot.Socket, error) {
+func socketOf(fd int) (*rawsock.Socket, error) {
 	file := os.NewFile(uintptr(fd), "self")
 	defer file.Close() // package net copies the descriptor
 	conn, err := net.FileConn(file)
 	if err != nil {
 		return nil, err
 	}
-	return boot.NewSocket(conn.(*net.UnixConn))
+	return rawsock.NewSocket(conn.(*net.UnixConn))
 }

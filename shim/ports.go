@@ -34,6 +34,18 @@ type ports struct {
 	relay   *relay
 	network inside.Network
 	slots   chan struct{} // one for each connection, and each Accept
+
+	published []net.Listener // openPorts's own until it returns
+}
+
+// close ends the listening on the host, where another sandbox may listen next. A nil ports has none.
+func (p *ports) close() {
+	if p == nil {
+		return
+	}
+	for _, l := range p.published {
+		_ = l.Close()
+	}
 }
 
 // A halfCloser is a connection that can end one direction.
@@ -55,6 +67,7 @@ func (s *shim) openPorts() error {
 		return err
 	}
 	p := &ports{relay: s.relay, network: network, slots: make(chan struct{}, maxForwarded)}
+	s.ports = p
 	ctx, cancel := context.WithTimeout(context.Background(), portsLimit)
 	defer cancel()
 	for i := range c.Publish {
@@ -89,7 +102,8 @@ func (p *ports) publish(port *runtime.Publish) error {
 	case err != nil:
 		return runtime.Errorf(runtime.ErrUnavailable, "publish %s: %w", address, err)
 	}
-	go p.serve(l, "publish "+address, func(ctx context.Context) (net.Conn, error) { // ends with the process
+	p.published = append(p.published, l)
+	go p.serve(l, "publish "+address, func(ctx context.Context) (net.Conn, error) { // ends with the listener, or the process
 		return dialInside(ctx, p.network, port.Port)
 	})
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"wolffia/internal/boot"
 	"wolffia/internal/step"
+	"wolffia/runtime"
 	"wolffia/wire"
 )
 
@@ -33,6 +34,7 @@ type relay struct {
 	orphans map[uint32]bool   // channels whose client is gone, until they end; guarded by mu
 	waiting int               // routes that are no use of the sandbox; guarded by mu
 	held    int               // uses of the sandbox beside channels; guarded by mu
+	working int               // clients that use it by connections to PID 1; guarded by mu
 	jobs    uint32            // background jobs, if the guest was asked; guarded by mu
 	lastUse time.Time         // when the sandbox became idle; guarded by mu
 
@@ -41,6 +43,9 @@ type relay struct {
 	pulse    pulse     // guarded by mu
 	last     load      // at the last beat; guarded by mu
 	due      time.Time // of the next beat; guarded by mu
+
+	pinged uint32                   // the last ping's number; guarded by mu
+	pings  map[uint32]chan struct{} // those that wait for their answer; guarded by mu
 }
 
 // A route connects a client's channel with one of the guest's.
@@ -93,7 +98,7 @@ func (to *route) charge(f *wire.Frame) error {
 func newRelay(stream io.ReadWriteCloser) *relay {
 	return &relay{
 		stream: stream, r: wire.NewReader(stream), w: wire.NewWriter(stream),
-		routes: map[uint32]*route{}, orphans: map[uint32]bool{},
+		routes: map[uint32]*route{}, orphans: map[uint32]bool{}, pings: map[uint32]chan struct{}{},
 	}
 }
 
@@ -184,31 +189,52 @@ func (r *relay) fromGuest(f wire.Frame) error {
 		to.client.forget(to.channel)
 	}
 	f.Channel = to.channel
-	to.client.queue(f)
+	to.client.out.Put(f)
 	return nil
 }
 
 // fromInit handles a frame on channel 0, which is about PID 1 itself.
 func (r *relay) fromInit(f *wire.Frame) error {
 	r.mu.Lock()
-	r.received++
-	r.mu.Unlock()
-	if f.Type != wire.Busy {
-		return nil
-	}
-	if len(f.Payload()) != 4 {
-		return fmt.Errorf("%w: jobs frame of %d bytes", wire.ErrProtocol, len(f.Payload()))
-	}
-	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.jobs = binary.LittleEndian.Uint32(f.Payload())
-	r.lastUse = time.Now()
+	r.received++
+	switch b := f.Payload(); {
+	case f.Type == wire.Pong && len(b) == 4:
+		n := binary.LittleEndian.Uint32(b)
+		if answered := r.pings[n]; answered != nil {
+			delete(r.pings, n)
+			close(answered)
+		}
+	case f.Type == wire.Busy && len(b) == 4:
+		r.jobs = binary.LittleEndian.Uint32(b)
+		r.lastUse = time.Now()
+	case f.Type == wire.Busy:
+		return fmt.Errorf("%w: jobs frame of %d bytes", wire.ErrProtocol, len(b))
+	}
 	return nil
 }
 
+// ping waits until PID 1 answers; an error says that it has not within the limit.
+func (r *relay) ping(limit time.Duration) error {
+	answered := make(chan struct{})
+	r.mu.Lock()
+	r.pinged++
+	n := r.pinged
+	r.pings[n] = answered
+	r.mu.Unlock()
+	go func() { _ = r.w.Send(wire.Ping, 0, binary.LittleEndian.AppendUint32(nil, n)) }() // ends with the stream; a PID 1 that does not read holds it up
+	if boot.Within(limit, answered) {
+		return nil
+	}
+	r.mu.Lock()
+	delete(r.pings, n)
+	r.mu.Unlock()
+	return runtime.Errorf(runtime.ErrUnavailable, "PID 1 does not answer")
+}
+
 // active returns the number of open channels, without those on which the shim waits for a
-// connection. r.mu is held.
-func (r *relay) active() int { return len(r.routes) + len(r.orphans) - r.waiting }
+// connection, and of clients that may have some with PID 1 itself. r.mu is held.
+func (r *relay) active() int { return len(r.routes) + len(r.orphans) - r.waiting + r.working }
 
 // busy reports whether the sandbox is in use: a channel is open, a background job runs, or
 // hold was called. r.mu is held.
@@ -227,6 +253,22 @@ func (r *relay) release() {
 	defer r.mu.Unlock()
 	if r.held--; !r.busy() {
 		r.lastUse = time.Now()
+	}
+}
+
+// work notes that a client begins to use the sandbox by a connection to PID 1, or has not for so long.
+func (r *relay) work(begins bool, idle time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if begins {
+		r.working++
+		r.watch()
+		return
+	}
+	if r.working--; !r.busy() {
+		if last := time.Now().Add(-idle); last.After(r.lastUse) {
+			r.lastUse = last
+		}
 	}
 }
 

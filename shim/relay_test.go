@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -93,36 +95,39 @@ func (g *liar) started(t *testing.T, conn *client.Conn) (*client.Process, uint32
 	return nil, 0
 }
 
-func TestRelayEndsALyingGuest(t *testing.T) {
-	for name, say := range map[string]func(g *liar, ch uint32) error{
-		"output beyond its credit": func(g *liar, ch uint32) error {
-			for range wire.Window/wire.MaxPayload + 1 {
-				if err := g.w.Send(wire.Stdout, ch, make([]byte, wire.MaxPayload)); err != nil {
-					return err
-				}
+// lies are what a guest must not say, on a channel that the client has opened.
+var lies = map[string]func(g *liar, ch uint32) error{
+	"output beyond its credit": func(g *liar, ch uint32) error {
+		for range wire.Window/wire.MaxPayload + 1 {
+			if err := g.w.Send(wire.Stdout, ch, make([]byte, wire.MaxPayload)); err != nil {
+				return err
 			}
-			return nil
-		},
-		"output of no bytes": func(g *liar, ch uint32) error { return g.w.Send(wire.Stderr, ch, nil) },
-		"credit for no input": func(g *liar, ch uint32) error {
-			return g.w.Send(wire.Credit, ch, wire.AppendCredit(nil, wire.Stdin, 1))
-		},
-		"started twice": func(g *liar, ch uint32) error {
-			return errors.Join(g.w.Send(wire.Started, ch, make([]byte, 4)), g.w.Send(wire.Started, ch, make([]byte, 4)))
-		},
-		"queued twice": func(g *liar, ch uint32) error {
-			return errors.Join(g.w.Send(wire.Queued, ch, nil), g.w.Send(wire.Queued, ch, nil))
-		},
-		"ended twice": func(g *liar, ch uint32) error {
-			return errors.Join(g.w.Send(wire.StdoutEOF, ch, nil), g.w.Send(wire.StdoutEOF, ch, nil))
-		},
-		"a channel that is not open": func(g *liar, ch uint32) error { return g.w.Send(wire.Stdout, ch+1, []byte("x")) },
-		"a host's frame":             func(g *liar, ch uint32) error { return g.w.Send(wire.Stdin, ch, []byte("x")) },
-		"a shim's frame":             func(g *liar, ch uint32) error { return g.w.Send(wire.Reply, ch, []byte("{}")) },
-		"after the end": func(g *liar, ch uint32) error {
-			return errors.Join(g.w.SendJSON(wire.Exit, ch, wire.ExitStatus{}), g.w.Send(wire.Stdout, ch, []byte("x")))
-		},
-	} {
+		}
+		return nil
+	},
+	"output of no bytes": func(g *liar, ch uint32) error { return g.w.Send(wire.Stderr, ch, nil) },
+	"credit for no input": func(g *liar, ch uint32) error {
+		return g.w.Send(wire.Credit, ch, wire.AppendCredit(nil, wire.Stdin, 1))
+	},
+	"started twice": func(g *liar, ch uint32) error {
+		return errors.Join(g.w.Send(wire.Started, ch, make([]byte, 4)), g.w.Send(wire.Started, ch, make([]byte, 4)))
+	},
+	"queued twice": func(g *liar, ch uint32) error {
+		return errors.Join(g.w.Send(wire.Queued, ch, nil), g.w.Send(wire.Queued, ch, nil))
+	},
+	"ended twice": func(g *liar, ch uint32) error {
+		return errors.Join(g.w.Send(wire.StdoutEOF, ch, nil), g.w.Send(wire.StdoutEOF, ch, nil))
+	},
+	"a channel that is not open": func(g *liar, ch uint32) error { return g.w.Send(wire.Stdout, ch+1, []byte("x")) },
+	"a host's frame":             func(g *liar, ch uint32) error { return g.w.Send(wire.Stdin, ch, []byte("x")) },
+	"a shim's frame":             func(g *liar, ch uint32) error { return g.w.Send(wire.Reply, ch, []byte("{}")) },
+	"after the end": func(g *liar, ch uint32) error {
+		return errors.Join(g.w.SendJSON(wire.Exit, ch, wire.ExitStatus{}), g.w.Send(wire.Stdout, ch, []byte("x")))
+	},
+}
+
+func TestRelayEndsALyingGuest(t *testing.T) {
+	for name, say := range lies {
 		t.Run(name, func(t *testing.T) {
 			g, conn := lie(t)
 			_, ch := g.started(t, conn)
@@ -134,6 +139,34 @@ func TestRelayEndsALyingGuest(t *testing.T) {
 				}
 			case <-time.After(limit):
 				t.Error("the relay goes on")
+			}
+		})
+	}
+}
+
+// Without a relay between them the client's own end checks the same.
+func TestClientEndsALyingGuest(t *testing.T) {
+	for name, say := range lies {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			conn := client.New(ours)
+			defer conn.Close()
+			defer theirs.Close()
+			g := &liar{w: wire.NewWriter(theirs), r: wire.NewReader(theirs)}
+			p, ch := g.started(t, conn)
+			go func() { _ = say(g, ch) }() // ends with the connection
+			select {
+			case <-conn.Done():
+				if !errors.Is(conn.Err(), wire.ErrProtocol) {
+					t.Errorf("the connection ended with %v", conn.Err())
+				}
+			case <-time.After(limit):
+				t.Error("the connection goes on")
+			}
+			select {
+			case <-p.Done():
+			case <-time.After(limit):
+				t.Error("the process goes on")
 			}
 		})
 	}
@@ -264,3 +297,57 @@ func TestRelayHello(t *testing.T) {
 type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
+
+// TestAlive: the shim says that the sandbox is alive when PID 1 has answered the very question, and not while PID 1 is ending.
+func TestAlive(t *testing.T) {
+	g, conn := lie(t)
+	pings := make(chan []byte, 2)
+	go func() { // ends with the stream
+		for {
+			f, err := g.r.Next()
+			if err != nil {
+				return
+			}
+			if f.Type == wire.Ping {
+				pings <- bytes.Clone(f.Payload())
+			}
+			f.Release()
+		}
+	}()
+	answered := make(chan error, 1)
+	go func() {
+		var answer boot.Reply
+		err := conn.Control(t.Context(), &boot.Request{Op: boot.OpAlive}, &answer)
+		answered <- errors.Join(err, answer.Err())
+	}()
+	var ping []byte
+	select {
+	case ping = <-pings:
+	case <-time.After(limit):
+		t.Fatal("PID 1 is not asked")
+	}
+	for _, other := range [][]byte{nil, bytes.Repeat(ping, 2), append([]byte{ping[0] + 1}, ping[1:]...)} {
+		if err := g.w.Send(wire.Pong, 0, other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.w.Send(wire.Busy, 0, make([]byte, 4)); err != nil { // the relay has handled the frames before
+		t.Fatal(err)
+	}
+	select {
+	case err := <-answered:
+		t.Fatalf("answered without PID 1: %v", err)
+	default:
+	}
+	if err := g.w.Send(wire.Pong, 0, ping); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-answered:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(limit):
+		t.Error("no answer")
+	}
+}

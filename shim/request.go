@@ -38,8 +38,8 @@ func (s *shim) onControl(c *clientConn, f *wire.Frame) error {
 func (s *shim) answer(c *clientConn, req *boot.Request) error {
 	step.Reached("asked")
 	switch req.Op {
-	case boot.OpNothing:
-		return c.reply(&boot.Reply{})
+	case boot.OpAlive:
+		return s.answerLater(c, func() *boot.Reply { return replyOf(boot.TreeReply{}, s.relay.ping(boot.StatsLimit)) })
 	case boot.OpStop:
 		grace := boot.StopGrace
 		if req.GraceMS != nil {
@@ -61,6 +61,13 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		return c.reply(s.egress.refused(req.Since))
 	case boot.OpDial:
 		return s.dial(c, req.Port)
+	case boot.OpDirect:
+		return s.direct(c)
+	case boot.OpHold, boot.OpRest:
+		if !c.direct {
+			return fmt.Errorf("%w: %s without a connection to PID 1", wire.ErrProtocol, req.Op)
+		}
+		return c.reply(replyOf(boot.TreeReply{}, s.hold(c, req)))
 	case boot.OpNetwork:
 		if s.egress == nil {
 			return c.reply(replyOf(boot.TreeReply{}, errNotFiltered))
@@ -138,22 +145,28 @@ const maxReplies = 16
 
 // reply queues a reply for the client. An error ends the connection.
 func (c *clientConn) reply(r *boot.Reply) error {
-	b, err := json.Marshal(r)
+	f, err := replyFrame(r)
 	if err != nil {
 		return err
 	}
-	if len(b) > wire.MaxPayload {
-		return fmt.Errorf("answer of %d bytes", len(b))
-	}
-	c.mu.Lock()
-	c.replies++
-	waiting := c.replies
-	c.mu.Unlock()
-	if waiting > maxReplies {
+	if c.replies.Add(1) > maxReplies {
+		f.Release()
 		return fmt.Errorf("%w: requests whose answers are not read", wire.ErrProtocol)
 	}
-	out := wire.NewFrame(wire.Reply, 0)
-	out.SetLen(copy(out.Room(), b))
-	c.queue(out)
+	c.out.Put(f)
 	return nil
+}
+
+// replyFrame returns the frame with a reply, which the caller releases.
+func replyFrame(r *boot.Reply) (wire.Frame, error) {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return wire.Frame{}, err
+	}
+	if len(b) > wire.MaxPayload {
+		return wire.Frame{}, fmt.Errorf("answer of %d bytes", len(b))
+	}
+	f := wire.NewFrame(wire.Reply, 0)
+	f.SetLen(copy(f.Room(), b))
+	return f, nil
 }

@@ -60,10 +60,15 @@ func (s *shim) unused() bool { return s.spare != nil && s.spare.is() != spareTak
 // spareThreads is how many threads an adoption and a first command use beside those that wait already.
 const spareThreads = 4
 
+// settleDown makes a spare ready for its user.
+func (s *shim) settleDown() error {
+	debug.FreeOSMemory() // of the start; it may wait for long
+	boot.Threads(spareThreads)
+	return s.rehearse()
+}
+
 // offer begins the time that a spare waits for a user.
 func (s *shim) offer() {
-	boot.Threads(spareThreads)
-	debug.FreeOSMemory() // of the start; it may wait for long
 	s.spare.timer = time.AfterFunc(time.Duration(s.boot.Spare.IdleMS)*time.Millisecond, func() {
 		if s.spare.to(spareWaits, spareEnds) {
 			s.retire()
@@ -98,8 +103,11 @@ func (s *shim) welcome(c *clientConn) bool {
 		return false
 	}
 	step.Reached("spare asked")
-	switch req.Op {
-	case boot.OpEnd:
+	switch {
+	case c.own && req.Op == boot.OpRehearse:
+		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(s.rehearsed(req, files[boot.SpareRules]))})
+		return false
+	case req.Op == boot.OpEnd:
 		if s.spare.to(spareWaits, spareEnds) {
 			s.retire()
 		} else if s.spare.is() != spareEnds {
@@ -107,7 +115,7 @@ func (s *shim) welcome(c *clientConn) bool {
 		}
 		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)})
 		return false
-	case boot.OpAdopt:
+	case req.Op == boot.OpAdopt:
 		if !s.spare.to(spareWaits, spareAdopts) {
 			_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user, or ends", s.boot.ID))})
 			return false
@@ -135,12 +143,8 @@ func (s *shim) welcome(c *clientConn) bool {
 // adopt makes the spare the sandbox of a request, whose rules are in a file.
 func (s *shim) adopt(req *boot.SpareRequest, rules *os.File) error {
 	b := s.boot
-	if req.Config == nil || req.Config.ID != b.ID {
-		return runtime.Errorf(runtime.ErrInvalid, "the request is not for sandbox %s", b.ID)
-	}
-	// The caller has compared them. A mistake there must not give a sandbox what it was not to have.
-	if want, has := statedir.Shape(req.Config, b.OwnKernel), statedir.Shape(&b.Config, b.OwnKernel); want == "" || want != has {
-		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for another configuration: its shape is %q, and %q is asked for", b.ID, has, want)
+	if err := s.fits(req); err != nil {
+		return err
 	}
 	step.Reached("adopt: begun")
 	asked, err := s.tree.send(boot.TreeRequest{Op: boot.AskAdopt, Path: req.Config.CodebasePath}, rules)
@@ -159,6 +163,19 @@ func (s *shim) adopt(req *boot.SpareRequest, rules *os.File) error {
 		return runtime.Errorf(runtime.ErrUnavailable, "put the sandbox's socket in its place: %w", err)
 	}
 	step.Reached("socket in place")
+	return nil
+}
+
+// fits returns why the spare cannot become the sandbox of a request, or nil.
+func (s *shim) fits(req *boot.SpareRequest) error {
+	b := s.boot
+	if req.Config == nil || req.Config.ID != b.ID {
+		return runtime.Errorf(runtime.ErrInvalid, "the request is not for sandbox %s", b.ID)
+	}
+	// The caller has compared them. A mistake there must not give a sandbox what it was not to have.
+	if want, has := statedir.Shape(req.Config, b.OwnKernel), statedir.Shape(&b.Config, b.OwnKernel); want == "" || want != has {
+		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for another configuration: its shape is %q, and %q is asked for", b.ID, has, want)
+	}
 	return nil
 }
 

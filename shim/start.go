@@ -91,6 +91,13 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 		spec.Barrier = os.NewFile(boot.FDGate, "barrier")
 		defer spec.Barrier.Close()
 	}
+	if backend.Hands {
+		if s.hand, spec.Clients, err = boot.ControlPair(); err != nil {
+			return runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+		defer spec.Clients.Close()
+		_ = unix.Shutdown(int(s.hand.Fd()), unix.SHUT_RD) // PID 1 has nothing to say by it
+	}
 	if s.inst, err = backend.Launch(spec); err != nil {
 		return err
 	}
@@ -106,6 +113,7 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 	}()
 	go func() { // ends with the backend
 		_ = s.inst.Wait()
+		s.reap()
 		killOrphans()
 		close(s.gone)
 	}()

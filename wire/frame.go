@@ -262,15 +262,23 @@ func cutShort(err error) error {
 // A Writer writes frames, each in one call. It is safe for concurrent use.
 // After an error the Writer is of no further use.
 type Writer struct {
-	mu sync.Mutex
-	w  io.Writer // guarded by mu
+	mu  sync.Mutex
+	w   io.Writer // guarded by mu
+	out *Outbox   // in place of w; or nil
 }
 
 // NewWriter returns a Writer to w, unbuffered.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write sends f. The frame stays the caller's to release.
+// NewOutboxWriter returns a Writer that never waits: its frames go to an Outbox.
+func NewOutboxWriter(o *Outbox) *Writer { return &Writer{out: o} }
+
+// Write sends f. The frame stays the caller's to release, and has no payload any more.
 func (w *Writer) Write(f *Frame) error {
+	if w.out != nil {
+		w.out.send(f)
+		return nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, err := w.w.Write(f.Bytes())

@@ -38,11 +38,12 @@ func main() {
 	}
 }
 
-// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] DIRECTORY ID.
+// first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--clients DESCRIPTOR] DIRECTORY ID.
 func first(args []string) error {
 	var filter []byte // nil: the backend has installed it
 	var threads int
 	var limits *guest.Rlimits
+	var clients *os.File
 	for len(args) > 2 {
 		var err error
 		switch args[0] {
@@ -52,6 +53,11 @@ func first(args []string) error {
 			}
 		case "--threads":
 			threads, err = strconv.Atoi(args[1])
+		case "--clients":
+			var fd int
+			if fd, err = strconv.Atoi(args[1]); err == nil {
+				clients = polled(fd, "clients")
+			}
 		case "--rlimits":
 			limits, err = guest.ParseRlimits(args[1])
 		default:
@@ -70,7 +76,7 @@ func first(args []string) error {
 		return fmt.Errorf("%d arguments, want a directory and an id", len(args))
 	}
 	// A read that blocks holds a thread: for each frame the runtime would change threads.
-	return guest.Serve(polled(unix.Stdin, "standard input"), os.Stdout, args[0], limits, os.Exit)
+	return guest.Serve(polled(unix.Stdin, "standard input"), os.Stdout, args[0], limits, clients, os.Exit)
 }
 
 func run(args []string) error {

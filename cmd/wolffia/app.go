@@ -32,8 +32,23 @@ type app struct {
 	origins map[string]string // where the values of flags come from that configuration files have set
 }
 
-// command builds the whole command line.
-func (a *app) command() *cobra.Command {
+// commands returns what makes each command of the command line, by its name.
+func (a *app) commands() map[string]func() *cobra.Command {
+	return map[string]func() *cobra.Command{
+		"run": a.runCommand, "shell": a.shellCommand, "create": a.createCommand, "exec": a.execCommand, "session": a.sessionCommand,
+		"serve": a.serveCommand, "mcp": a.mcpCommand, "ls": a.lsCommand, "scan": a.scanCommand, "inspect": a.inspectCommand,
+		"start": a.startCommand, "stop": a.stopCommand, "rm": a.rmCommand, "touch": a.touchCommand, "prune": a.pruneCommand,
+		"forward": a.forwardCommand, "pool": a.poolCommand, "diff": a.diffCommand, "apply": a.applyCommand, "discard": a.discardCommand,
+		"fork": a.forkCommand, "snapshot": a.snapshotCommand, "logs": a.logsCommand, "cp": a.cpCommand, "image": a.imageCommand,
+		"volume": a.volumeCommand, "policy": a.policyCommand, "network": a.networkCommand, "audit": a.auditCommand,
+		"doctor": a.doctorCommand, "version": a.versionCommand, "init": a.initCommand, "trust": a.trustCommand,
+		"untrust": a.untrustCommand, "config": a.configCommand,
+	}
+}
+
+// command builds the whole command line or, if word is the name of a command, what that needs: to build
+// all takes a millisecond.
+func (a *app) command(word string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "wolffia",
 		Short: "Rootless sandboxes over a filtered codebase",
@@ -53,18 +68,19 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().StringVar(&a.stateDir, "state-dir", "", "state directory (default $WOLFFIA_STATE_DIR, else under ~/.local/state)")
-	root.AddCommand(
-		a.runCommand(), a.shellCommand(), a.createCommand(), a.execCommand(), a.sessionCommand(),
-		a.serveCommand(), a.mcpCommand(), a.lsCommand(), a.scanCommand(), a.inspectCommand(), a.startCommand(), a.stopCommand(), a.rmCommand(),
-		a.touchCommand(), a.pruneCommand(), a.forwardCommand(), a.poolCommand(),
-		a.diffCommand(), a.applyCommand(), a.discardCommand(), a.forkCommand(), a.snapshotCommand(),
-		a.logsCommand(), a.cpCommand(), a.imageCommand(), a.volumeCommand(), a.policyCommand(), a.networkCommand(), a.auditCommand(), a.doctorCommand(), a.versionCommand(),
-		a.initCommand(), a.trustCommand(), a.untrustCommand(), a.configCommand(),
-	)
-	root.AddCommand(topics()...)
+	commands := a.commands()
+	if one := commands[word]; one != nil {
+		root.AddCommand(one())
+		root.CompletionOptions.DisableDefaultCmd = true
+	} else {
+		for _, one := range commands {
+			root.AddCommand(one())
+		}
+		root.AddCommand(topics()...)
+		root.CompletionOptions.HiddenDefaultCmd = false
+	}
 	a.addVersion(root)
 	a.explainUsage(root)
-	root.CompletionOptions.HiddenDefaultCmd = false
 	return root
 }
 

@@ -100,10 +100,12 @@ func wantedRefs(ctx context.Context, repo *hostgit.Repo, sandbox, branch string,
 		case len(wanted) == maxBranches:
 			return nil, runtime.Errorf(runtime.ErrInvalid, "more than %d branches inside have commits that the host does not have: take one with --git=BRANCH", maxBranches)
 		}
+		wanted = append(wanted, r)
+	}
+	for _, r := range wanted { // a process each
 		if _, err := repo.Run(ctx, "check-ref-format", r.to); err != nil || strings.HasPrefix(branch, "-") {
 			return nil, runtime.Errorf(runtime.ErrInvalid, "%q cannot be the name of a branch: name another with --git=BRANCH", strings.TrimPrefix(r.to, "refs/heads/"))
 		}
-		wanted = append(wanted, r)
 	}
 	return wanted, nil
 }

@@ -25,7 +25,7 @@ func init() {
 }
 
 func generate(share string) error {
-	root := new(app).command()
+	root := new(app).command("")
 	root.DisableAutoGenTag = true
 	man := filepath.Join(share, "man/man1")
 	bash := filepath.Join(share, "bash-completion/completions")

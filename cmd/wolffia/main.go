@@ -31,8 +31,12 @@ func main() {
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, io stdio) int {
 	a := &app{stdio: io}
-	root := a.command()
-	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+	word := ""
+	if len(args) > 0 {
+		word = args[0]
+	}
+	root := a.command(word)
+	if word == cobra.ShellCompRequestCmd || word == cobra.ShellCompNoDescRequestCmd {
 		a.complete(root)
 	}
 	root.SetArgs(args)

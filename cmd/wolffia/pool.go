@@ -66,7 +66,7 @@ func (a *app) poolStartCommand() *cobra.Command {
 	var opts local.PoolOptions
 	var idle string
 	cmd := &cobra.Command{
-		Use:   "start [-n N] [--idle D] [flags of create]",
+		Use:   "start [-n N] [--idle D] [--shell] [flags of create]",
 		Short: "Start a pool; print its shape when its spares are ready",
 		Long: `Start a pool for sandboxes that the flags describe, as run and create in this directory
 with the same flags make them; print its shape when its spares are ready. If the pool
@@ -112,6 +112,7 @@ no command took one.`,
 	}
 	cmd.Flags().IntVarP(&opts.Spares, sparesFlag, "n", 2, "how many spares to keep")
 	cmd.Flags().StringVar(&idle, "idle", "30m", "end a spare, and the pool, that no command used for this long (90s, 5m, 1d)")
+	cmd.Flags().BoolVar(&opts.Shell, "shell", false, "start the shell of a spare's first session too: for sessions, not for run")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	a.addQuiet(cmd)
 	box.add(cmd)

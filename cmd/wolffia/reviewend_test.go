@@ -41,7 +41,7 @@ func TestReviewAtTheEnd(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			b := newBox(t)
+			b := newParallelBox(t)
 			for _, name := range []string{"one", "two"} {
 				b.OK(os.WriteFile(filepath.Join(b.codebase, name), []byte(name+"\n"), 0o666))
 				b.OK(os.Chmod(filepath.Join(b.codebase, name), 0o666))

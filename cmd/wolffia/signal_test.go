@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,8 +93,14 @@ type box struct {
 
 func newBox(t *testing.T) *box {
 	t.Helper()
-	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	leak.Check(t)
+	return newParallelBox(t)
+}
+
+// newParallelBox is newBox for a test that runs beside others, whose own would be leaks.
+func newParallelBox(t *testing.T) *box {
+	t.Helper()
+	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	dir := t.TempDir()
 	b := &box{T: suite.New(t), state: filepath.Join(dir, "state"), codebase: filepath.Join(dir, "codebase")}
 	for _, d := range []string{filepath.Dir(dir), dir} { // the user to whom root drops must get here
@@ -159,6 +166,15 @@ func (b *box) launch(cmd *exec.Cmd, stderr ...*os.File) *begun {
 	b.OK(err)
 	b.OK(cmd.Start())
 	return &begun{cmd, b, stdin, bufio.NewReader(stdout)}
+}
+
+// connected reports whether it has a socket.
+func (r *begun) connected() bool {
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", r.Process.Pid))
+	return slices.ContainsFunc(fds, func(fd string) bool {
+		to, _ := os.Readlink(fd)
+		return strings.HasPrefix(to, "socket:")
+	})
 }
 
 // code is what it ends with; until then each signal is sent, the last again and again.
@@ -297,6 +313,7 @@ func TestSignalsOfHungSandbox(t *testing.T) {
 			running := b.begin(args...)
 			b.OK(unix.Kill(pid, unix.SIGSTOP))
 			asks := b.launch(b.command(args...)) // nobody answers this one at all
+			b.Until("it asks", asks.connected)
 			if got := running.code(sig, sig); got != want {
 				b.Errorf("%v, %q, running: exit code %d, want %d", sig, args, got, want)
 			}

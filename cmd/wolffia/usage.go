@@ -188,7 +188,7 @@ var flagGroups = []flagGroup{
 	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},
 	{"Lifetime", []string{"ttl", "idle-timeout"}},
 	{"Names", []string{"name", "label", "owner", "sandbox"}},
-	{"Pool", []string{sparesFlag, "idle"}},
+	{"Pool", []string{sparesFlag, "idle", "shell"}},
 	{"Service", []string{"listen", "api-keys", "codebase-root", "volume-root", "allow-runtime", "allow-apply", "grace", "warm"}},
 	{"Configuration", []string{"profile", "no-config", "state-dir"}},
 	{"Output", []string{"json", "quiet", "help"}},

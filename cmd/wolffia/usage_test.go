@@ -26,7 +26,7 @@ func TestFlagGroups(t *testing.T) {
 			each(sub)
 		}
 	}
-	each((&app{}).command())
+	each((&app{}).command(""))
 	if grouped < 4 {
 		t.Errorf("the flags of %d commands are grouped", grouped)
 	}
@@ -41,9 +41,19 @@ func TestFlagGroups(t *testing.T) {
 	}
 }
 
+// Each command has the name under which it is built alone.
+func TestCommandAlone(t *testing.T) {
+	for name := range new(app).commands() {
+		cmd, _, err := new(app).command(name).Find([]string{name})
+		if err != nil || cmd.Name() != name {
+			t.Errorf("%s: found %s, error %v", name, cmd.Name(), err)
+		}
+	}
+}
+
 // The words of other programs are not commands, and lead to commands and flags that exist.
 func TestOtherWords(t *testing.T) {
-	root := (&app{}).command()
+	root := (&app{}).command("")
 	for word, use := range otherWords {
 		if cmd, _, err := root.Find([]string{word}); err == nil && cmd != root {
 			t.Errorf("%s is a command", word)

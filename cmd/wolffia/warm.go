@@ -45,7 +45,7 @@ func (p *warmPool) keep(ctx context.Context) (end func()) {
 	done := make(chan struct{})
 	go func() { // ends with ctx
 		defer close(done)
-		err := p.rt.KeepPool(ctx, p.template, local.PoolOptions{Spares: p.spares}, func(err error) {
+		err := p.rt.KeepPool(ctx, p.template, local.PoolOptions{Spares: p.spares, Shell: true}, func(err error) {
 			p.log.Warn("the pool is not filled", "pool", p.shape, "error", err.Error())
 		})
 		if err != nil {

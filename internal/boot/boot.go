@@ -23,7 +23,7 @@ import (
 // The numbers of the descriptors that a process of the sandbox starts with.
 const (
 	FDBoot    = 3  // Params as JSON, to its end
-	FDLock    = 4  // the sandbox's lock; held, not used
+	FDLock    = 4  // the sandbox's lock; held, and closed at the end
 	FDControl = 5  // one end of a socket pair between shim and tree server
 	FDReady   = 6  // shim only: Reports
 	FDAlive   = 7  // shim only: hangs up when the caller ends; heeded if BoundToCaller

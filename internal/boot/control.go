@@ -130,6 +130,8 @@ const (
 	AskRules = "rules" // replace the rules by those in the descriptor
 	// AskAdopt: serve the directory TreeRequest.Path by the rules in the descriptor; once, for a spare.
 	AskAdopt = "adopt"
+	// AskRehearse: do as for AskAdopt with a tree that is not mounted.
+	AskRehearse = "rehearse"
 	// AskDenials: return what was denied since TreeRequest.Since.
 	AskDenials = "denials"
 )

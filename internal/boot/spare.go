@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +21,13 @@ type Spare struct {
 	IdleMS int64 `json:"idleMs"` // how long it waits for one
 	// Offered is statedir.Box.Offered: the shim unlinks it before it ends for that.
 	Offered string `json:"offered"`
+	Shell   *Shell `json:"shell,omitempty"` // that is started ahead; nil: none
+}
+
+// A Shell is the first session's shell.
+type Shell struct {
+	Env []string `json:"env"` // the whole environment, as KEY=VALUE
+	Dir string   `json:"dir"` // the working directory
 }
 
 // On the socket of a spare, each client sends one SpareRequest, in one call and with its descriptors, and gets one
@@ -29,6 +38,8 @@ type Spare struct {
 const (
 	OpAdopt = AskAdopt // be the sandbox of Config
 	OpEnd   = "end"    // end, unless it is adopted
+	// OpRehearse: do as for OpAdopt, and change nothing. Only the shim itself asks for that.
+	OpRehearse = AskRehearse
 )
 
 // A SpareRequest is what a spare is asked for.
@@ -68,7 +79,7 @@ func Threads(n int) {
 const AdoptLimit = 10 * time.Second
 
 // SendSpare sends a request with its descriptors. It does not block: a full socket is an error.
-func SendSpare(s *Socket, r *SpareRequest, files ...*os.File) error {
+func SendSpare(s syscall.Conn, r *SpareRequest, files ...*os.File) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -84,7 +95,7 @@ func SendSpare(s *Socket, r *SpareRequest, files ...*os.File) error {
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
-	raw, err := s.file.SyscallConn()
+	raw, err := s.SyscallConn()
 	if err != nil {
 		return err
 	}
@@ -99,9 +110,9 @@ func SendSpare(s *Socket, r *SpareRequest, files ...*os.File) error {
 }
 
 // ReceiveSpare waits for a request. The caller closes the files, after an error too; some may be nil.
-func ReceiveSpare(s *Socket) (*SpareRequest, [spareFiles]*os.File, error) {
+func ReceiveSpare(s syscall.Conn) (*SpareRequest, [spareFiles]*os.File, error) {
 	var files [spareFiles]*os.File
-	raw, err := s.file.SyscallConn()
+	raw, err := s.SyscallConn()
 	if err != nil {
 		return nil, files, err
 	}
@@ -144,7 +155,7 @@ func ReceiveSpare(s *Socket) (*SpareRequest, [spareFiles]*os.File, error) {
 }
 
 // AnswerSpare sends the answer to a request.
-func AnswerSpare(s *Socket, r Report) error {
+func AnswerSpare(s io.Writer, r Report) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -154,7 +165,7 @@ func AnswerSpare(s *Socket, r Report) error {
 }
 
 // SpareAnswer waits for the answer to a request.
-func SpareAnswer(s *Socket) (Report, error) {
+func SpareAnswer(s io.Reader) (Report, error) {
 	var r Report
 	buf := make([]byte, MaxPacket)
 	n, err := s.Read(buf)

@@ -48,13 +48,21 @@ func Others() []Process {
 	return all
 }
 
-// Read returns the process with that number.
+// Read returns the process with that number. It takes three system calls, where os.ReadFile takes
+// ten: it is done for each process of a namespace.
 func Read(pid int) (Process, error) {
 	name := "/proc/" + strconv.Itoa(pid) + "/stat"
-	stat, err := os.ReadFile(name)
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return Process{}, err
+		return Process{}, &os.PathError{Op: "open", Path: name, Err: err}
 	}
+	var buffer [1024]byte // the fields that are needed take half of it
+	n, err := unix.Read(fd, buffer[:])
+	_ = unix.Close(fd)
+	if err != nil {
+		return Process{}, &os.PathError{Op: "read", Path: name, Err: err}
+	}
+	stat := buffer[:n]
 	p, ok := parse(pid, stat)
 	if !ok {
 		return Process{}, fmt.Errorf("%s: unknown format %q", name, stat)

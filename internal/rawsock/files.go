@@ -44,9 +44,34 @@ func SendFile(connection, file *os.File) error {
 // exactly one. A packet that is longer than b, or has more descriptors, is an error. A length of 0
 // is the end of the connection. The caller closes the file. It does not block.
 func ReceiveFile(connection *os.File, b []byte) (n int, file *os.File, err error) {
+	n, fd, err := receiveFD(connection, b)
+	if fd >= 0 {
+		_ = unix.SetNonblock(fd, true) // who sent it can change that, and have a thread of its receiver wait
+		file = os.NewFile(uintptr(fd), "received")
+	}
+	return n, file, err
+}
+
+// ReceiveSocket is ReceiveFile for a descriptor of a connected stream socket; no thread waits for the other side. The caller
+// closes the Socket.
+func ReceiveSocket(connection *os.File, b []byte) (n int, s *Socket, err error) {
+	n, fd, err := receiveFD(connection, b)
+	if fd < 0 {
+		return n, nil, err
+	}
+	s = SocketOf(fd)
+	if err := errors.Join(unix.SetNonblock(fd, false), s.PollAll()); err != nil {
+		_ = s.Close()
+		return 0, nil, err
+	}
+	return n, s, nil
+}
+
+// receiveFD is ReceiveFile for a bare descriptor, -1 if there is none.
+func receiveFD(connection *os.File, b []byte) (n, fd int, err error) {
 	raw, err := connection.SyscallConn()
 	if err != nil {
-		return 0, nil, err
+		return 0, -1, err
 	}
 	oob := make([]byte, unix.CmsgSpace(4))
 	var oobn, seen int
@@ -60,7 +85,7 @@ func ReceiveFile(connection *os.File, b []byte) (n int, file *os.File, err error
 		}
 	})
 	if err = errors.Join(err, os.NewSyscallError("recvmsg", result)); err != nil {
-		return 0, nil, err
+		return 0, -1, err
 	}
 	var fds []int
 	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
@@ -69,6 +94,9 @@ func ReceiveFile(connection *os.File, b []byte) (n int, file *os.File, err error
 			fds = append(fds, got...)
 		}
 	}
+	if err == nil && len(fds) == 0 && seen&unix.MSG_CTRUNC != 0 {
+		return 0, -1, os.NewSyscallError("recvmsg", unix.EMFILE) // there was one
+	}
 	if err == nil && (len(fds) > 1 || seen&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0) {
 		err = fmt.Errorf("a packet with %d descriptors, or one that is cut", len(fds))
 	}
@@ -76,13 +104,12 @@ func ReceiveFile(connection *os.File, b []byte) (n int, file *os.File, err error
 		for _, fd := range fds {
 			_ = unix.Close(fd)
 		}
-		return 0, nil, err
+		return 0, -1, err
 	}
 	if len(fds) == 1 {
-		_ = unix.SetNonblock(fds[0], true) // who sent it can change that, and have a thread of its receiver wait
-		file = os.NewFile(uintptr(fds[0]), "received")
+		return n, fds[0], nil
 	}
-	return n, file, nil
+	return n, -1, nil
 }
 
 // Is reports whether a descriptor is a socket of this domain, kind and protocol, and whether it listens

@@ -5,4 +5,4 @@ import (
 )
 
 // Backend is the backend for package local's New.
-func Backend() launch.Backend { return launch.Backend{Launcher: Launcher{}} }
+func Backend() launch.Backend { return launch.Backend{Launcher: Launcher{}, Hands: true} }

@@ -45,9 +45,13 @@ func (l Launcher) Launch(spec *launch.Spec) (_ *launch.Instance, err error) {
 		return nil, err
 	}
 	defer filter.Close()
+	files := []*os.File{filter} // seccompFD
+	if spec.Clients != nil {
+		files = append(files, spec.Clients) // launch.ClientsFD
+	}
 	c, err := child.StartPiped(child.WithBarrier(&child.Command{
 		Path: path, Args: append([]string{"bwrap"}, Args(spec)...),
-		Files: []*os.File{filter}, // seccompFD
+		Files: files,
 		// --die-with-parent does the same for bwrap and PID 1, but later.
 		Attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	}, spec.Barrier))

@@ -71,3 +71,9 @@ func TestAttackMatrix(t *testing.T) {
 	need(t)
 	attacktest.Run(t, &attacktest.Config{Backend: docker.Name, New: fresh, Sample: true})
 }
+
+func TestReview(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	shimtest.Review(t, fresh(t))
+}

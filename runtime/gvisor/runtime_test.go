@@ -83,3 +83,9 @@ func TestAttackMatrix(t *testing.T) {
 		Backend: gvisor.Name, New: backend.Fresh, Sample: true,
 	})
 }
+
+func TestReview(t *testing.T) {
+	testenv.Unprivileged(t)
+	need(t)
+	shimtest.Review(t, backend.Fresh(t))
+}

@@ -15,6 +15,8 @@ type Backend struct {
 	// runtime/docker/keeper).
 	Engine bool
 	Keeper string
+	// Hands says that PID 1 can be given Spec.Clients: it is a process of the host's kernel, started by the shim.
+	Hands bool
 	// OwnKernel says that system calls are answered by a kernel of the sandbox's own.
 	OwnKernel bool
 	// StageArg is the first argument with which the launcher starts wolffia again, to

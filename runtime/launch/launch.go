@@ -73,6 +73,9 @@ type Spec struct {
 	// before a byte can be read from it, and must end at its end of file. The caller
 	// closes it. nil: no barrier.
 	Barrier *os.File
+	// Clients is a socket that PID 1 gets as descriptor ClientsFD: by it the shim hands over connections of
+	// clients. The caller closes it. nil: they stay with the shim.
+	Clients *os.File
 	// Rlimits are limits that PID 1 puts on what it starts.
 	Rlimits Rlimits
 }
@@ -91,6 +94,9 @@ type Rlimits struct {
 // them too: PID 1's threads, one that the Go runtime may create, and one process of
 // the backend.
 const InitThreads = 40
+
+// ClientsFD is PID 1's descriptor of Spec.Clients.
+const ClientsFD = 4
 
 // An Attached is the connection to a sandbox whose PID 1 the keeper has started in a
 // container engine (see package runtime/docker/keeper).
@@ -111,6 +117,9 @@ func (s *Spec) Command(filter string) []string {
 	if s.Config != nil && s.Config.Resources.PIDs > 0 {
 		// PID 1 creates its threads while the limit still has room for them.
 		command = append(command, "--threads", strconv.Itoa(InitThreads-2))
+	}
+	if s.Clients != nil {
+		command = append(command, "--clients", strconv.Itoa(ClientsFD))
 	}
 	if s.Rlimits != (Rlimits{}) {
 		command = append(command, "--rlimits", fmt.Sprintf("%d,%d", s.Rlimits.PIDs, s.Rlimits.Data))

@@ -124,7 +124,7 @@ printf %s "$p" >`+pattern+`; printf %s "$l" >`+limit)
 
 // The limit cannot be changed, and programs that try are not told.
 func coreDumpLimitStays(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	e.prints(s.ID, `python3 -ISBc '
 import resource
 for wanted in (0, 0), (-1, -1), (4096, 4096):

@@ -21,19 +21,28 @@ type env struct {
 // is left.
 func newEnv(t testing.TB, c *Config) *env {
 	e := &env{T: suite.New(t), Config: c, rt: c.New(t)}
+	own := *e
 	t.Cleanup(func() { // before New's own
 		ctx, cancel := context.WithTimeout(context.Background(), suite.Limit)
 		defer cancel()
-		e.Ctx = ctx
-		for _, s := range e.list() {
+		own.Ctx = ctx
+		for _, s := range own.list() {
 			// One that was bound to its caller may be on its way already.
-			if err := e.rt.Destroy(e.Ctx, s.ID); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+			if err := own.rt.Destroy(own.Ctx, s.ID); err != nil && !errors.Is(err, runtime.ErrNotFound) {
 				t.Errorf("destroy %s, which is %s: %v", s.ID, s.State, err)
 			}
 		}
-		e.empty()
+		own.empty()
 	})
 	return e
+}
+
+// common returns the default sandbox that the members share which run commands that no other
+// command inside notices. From then on e works with that sandbox's runtime.
+func (e *env) common() *runtime.Sandbox {
+	e.Helper()
+	e.rt = e.shared.rt
+	return e.get(e.shared.id)
 }
 
 // create makes a sandbox; nil is the default one.

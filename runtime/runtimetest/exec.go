@@ -35,7 +35,7 @@ var execTests = []test{
 
 // The codes that wolffia itself has a use for are a program's own as well.
 func execExitCodes(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	for _, code := range []int{0, 1, 2, 42, 124, 125, 126, 127, 128, 137, 255} {
 		r := e.sh(s.ID, fmt.Sprintf("echo %d; exit %d", code, code))
 		if r.ExitCode != code || r.Signal != 0 || r.TimedOut || r.Truncated() || string(r.Stdout) != fmt.Sprintf("%d\n", code) {
@@ -48,7 +48,7 @@ func execExitCodes(e *env) {
 }
 
 func execSignals(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGKILL, syscall.SIGUSR1, syscall.SIGSEGV, syscall.SIGTERM} {
 		r := e.sh(s.ID, fmt.Sprintf("echo before; kill -%d $$", sig))
 		if r.ExitCode != 128+int(sig) || r.Signal != sig || r.TimedOut || string(r.Stdout) != "before\n" {
@@ -59,7 +59,7 @@ func execSignals(e *env) {
 
 // Output comes byte for byte, and each stream by itself.
 func execOutput(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	for _, tt := range []struct{ script, stdout, stderr string }{
 		{"true", "", ""},
 		{"echo out; echo err >&2", "out\n", "err\n"},
@@ -78,7 +78,7 @@ func execOutput(e *env) {
 
 // Arguments are what the program gets: no shell has seen them.
 func execArguments(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	args := []string{"", " ", "a b", "$HOME", "*", "`id`", "'", `"`, "\\", "-n", "--", "é", "new\nline", strings.Repeat("x", 100_000)}
 	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(`for a; do printf '%s\n' "$a"; done`, args...)})
 	if want := strings.Join(args, "\n") + "\n"; string(r.Stdout) != want {
@@ -179,7 +179,7 @@ func execCwd(e *env) {
 }
 
 func execStdin(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	e.prints(s.ID, "cat; echo end", "end\n") // none: it is empty
 	for _, n := range []int{0, 1, 100_000, 5 << 20} {
 		in := bytes.Repeat([]byte("0123456\x00"), n/8+1)[:n]
@@ -198,7 +198,7 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 // The end of the program is the end, whatever there is left to read, and
 // though the reader itself may hang.
 func execStdinNobodyReads(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	hangs, w := io.Pipe()
 	defer w.Close()
 	for what, in := range map[string]io.Reader{"endless input": zeros{}, "input that hangs": hangs} {
@@ -214,7 +214,7 @@ func execStdinNobodyReads(e *env) {
 // A command whose input cannot be read to its end is ended: it must not succeed with
 // half of it.
 func execStdinFails(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	broken := errors.New("the disk is gone")
 	for _, script := range []string{"cat >/dev/null; echo over", "sleep 1000", "trap '' HUP INT TERM; sleep 1000; sleep 1000"} {
 		req := func() *runtime.ExecRequest {
@@ -274,7 +274,7 @@ func execStartErrors(e *env) {
 }
 
 func execInvalid(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	for what, req := range map[string]*runtime.ExecRequest{
 		"no command":       {},
 		"negative timeout": {Command: []string{"true"}, Timeout: -1},
@@ -303,7 +303,7 @@ func execBackground(e *env) {
 }
 
 func execConcurrent(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	for i, err := range suite.AtOnce(some(100), func(i int) error {
 		r, err := e.rt.Exec(e.Ctx, s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("echo out%d; echo err%d >&2; exit %d", i, i, i))})
 		if err != nil {

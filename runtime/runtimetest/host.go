@@ -80,7 +80,7 @@ func rootReadOnly(e *env) {
 }
 
 func etcIsMinimal(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	for _, name := range []string{
 		"shadow", "shadow-", "gshadow", "sudoers", "ssh", "ssl/private", "machine-id", "fstab", "crontab",
 		"krb5.keytab", "docker", "kubernetes", "wireguard", "NetworkManager", "letsencrypt", "environment", "profile.d", "resolv.conf",
@@ -133,7 +133,7 @@ attempt('abstract', lambda: socket.socket(socket.AF_UNIX).connect('\0%s'))
 }
 
 func noNetwork(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	var interfaces []string
 	for _, line := range strings.Split(e.out(s.ID, "cat /proc/net/dev"), "\n") {
 		if name, _, ok := strings.Cut(line, ":"); ok {

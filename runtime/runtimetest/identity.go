@@ -19,7 +19,7 @@ var identityTests = []test{
 }
 
 func identity(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	if s.UID == 0 || s.GID == 0 {
 		e.Errorf("uid %d, gid %d: root is never inside", s.UID, s.GID)
 	}
@@ -54,7 +54,7 @@ func hostname(e *env) {
 // The umask is the usual one, whatever the caller's is; TestMain of an
 // implementation may well set another.
 func umask(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	e.prints(s.ID, "umask; echo x >f; stat -c %a f", "0022\n644\n")
 }
 

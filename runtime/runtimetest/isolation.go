@@ -70,7 +70,7 @@ func (e *env) status(id string) map[string]string {
 }
 
 func noCapabilities(e *env) {
-	got := e.status(e.start(nil).ID)
+	got := e.status(e.common().ID)
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
 		if strings.Trim(got[set], "0") != "" || got[set] == "" {
 			e.Errorf("%s is %q", set, got[set])
@@ -79,14 +79,14 @@ func noCapabilities(e *env) {
 }
 
 func noNewPrivileges(e *env) {
-	got := e.status(e.start(nil).ID)
+	got := e.status(e.common().ID)
 	if got["NoNewPrivs"] != "1" || got["Seccomp"] != "2" {
 		e.Errorf("NoNewPrivs %s, Seccomp %s, want 1 and 2", got["NoNewPrivs"], got["Seccomp"])
 	}
 }
 
 func noNewUserNamespaces(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	// The flags of clone(2) for user, mount, pid, net, ipc, uts, cgroup and
 	// time namespaces; each by unshare (272) and by clone (56).
 	e.refused(s.ID, `
@@ -130,7 +130,7 @@ func (e *env) sameKernel(id string) bool {
 // The kernel is the one that the runtime says. One that is not the host's is
 // nobody else's: nothing of the host shows in what it tells of itself.
 func ownKernel(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	if got := e.sameKernel(s.ID); got != e.has(HostKernel) {
 		e.Errorf("the host's kernel answers: %v", got)
 	}
@@ -152,7 +152,7 @@ func ownKernel(e *env) {
 // A command has no terminal of the caller's, and its session is one of the
 // sandbox's own: its number would be 0 if it were not (proc_pid_stat(5)).
 func newSession(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	for _, pid := range []string{"self", "1"} {
 		f := strings.Fields(e.out(s.ID, "cat /proc/"+pid+"/stat"))
 		if len(f) < 8 || f[4] == "0" || f[5] == "0" || f[6] != "0" {
@@ -195,7 +195,7 @@ func killEverything(e *env) {
 }
 
 func pid1OutOfReach(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	attempts := `
 for f in ['mem', 'environ', 'maps', 'auxv', 'syscall', 'stack']:
     attempt(f, lambda: open('/proc/1/' + f, 'rb').read(1) or (_ for _ in ()).throw(OSError(errno.EACCES, '')))
@@ -273,7 +273,7 @@ print(*set(got))
 }
 
 func guestReadOnly(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	for _, script := range []string{"echo x >" + launch.GuestPath, "rm " + launch.GuestPath, "mv /run/wolffia /run/other", "chmod 777 " + launch.GuestPath} {
 		if r := e.sh(s.ID, script); r.ExitCode == 0 {
 			e.Errorf("%s works", script)

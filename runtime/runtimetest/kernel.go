@@ -20,7 +20,7 @@ var kernelTests = []test{
 }
 
 func kernelSettingsReadOnly(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	e.refused(s.ID, `
 for f in ['sys/kernel/core_pattern', 'sys/kernel/modprobe', 'sys/kernel/hostname', 'sys/vm/overcommit_memory', 'sys/fs/suid_dumpable',
           'sys/net/ipv4/ip_forward', 'sysrq-trigger', 'kcore', 'kmsg', 'latency_stats', 'timer_list']:
@@ -36,7 +36,7 @@ for f in ['/sys/kernel/uevent_helper', '/sys/fs/cgroup/cgroup.procs', '/sys/powe
 // Not one file can be opened for writing, those of the sandbox's own namespaces
 // included: with a low pid_max, for one, no command starts.
 func noKernelSettingWritable(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	e.prints(s.ID, `python3 -ISBc '
 import os
 tried = 0
@@ -75,7 +75,7 @@ done; true`, "")
 
 // The numbers are those of x86-64 and arm64; those from 424 on are common.
 func kernelCallsRefused(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	e.refused(s.ID, `
 x86 = os.uname().machine == 'x86_64'
 def nr(a, b): return a if x86 else b
@@ -121,7 +121,7 @@ attempt('execveat of a setuid program that works', lambda: os.setresuid(0, 0, 0)
 
 // What ordinary programs need is there.
 func kernelCallsOffered(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	got := e.python(s.ID, `
 import mmap, resource, select, signal, threading
 attempt('thread', lambda: threading.Thread(target=print, args=('in a thread',)).start())
@@ -147,7 +147,7 @@ attempt('session', lambda: os.fork() or (os.setsid(), os._exit(0)))
 }
 
 func socketFamiliesRefused(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	e.refused(s.ID, `
 # vsock, alg, packet, bluetooth, tipc, kcm, xdp, can, raw IP
 for family, kind in [(40, 1), (38, 5), (17, 3), (31, 3), (30, 1), (41, 2), (44, 3), (29, 3), (2, 3)]:
@@ -172,7 +172,7 @@ for family, kind, protocol in (40, 1, 0), (17, 3, 0), (2, 6, 0), (2, 1, 132), (1
 
 // A program must not type for the user of its terminal.
 func terminalInjectionRefused(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p := e.terminal(s.ID, `python3 -ISBc '
 import fcntl, errno
 for name, request, arg in [("TIOCSTI", 0x5412, b"x"), ("TIOCLINUX", 0x541c, b"\x02"), ("TIOCSTI, high bits", 0x100005412, b"x")]:

@@ -21,7 +21,7 @@ var limitTests = []test{
 }
 
 func execMaxOutput(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	const script = "printf 0123456789; printf abcdefghijkl >&2"
 	for _, tt := range []struct {
 		keep           int
@@ -51,7 +51,7 @@ func execMaxOutput(e *env) {
 
 // What is too much is counted and dropped, and what is kept is the beginning.
 func execLargeOutput(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	const size = 20_000_000
 	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; echo done >&2; exit 3", size))})
 	if len(r.Stdout) != runtime.DefaultMaxOutput || r.StdoutDropped != size-runtime.DefaultMaxOutput ||
@@ -76,7 +76,7 @@ func family(tag string) []string {
 }
 
 func execTimeout(e *env) {
-	s, tag := e.start(nil), newTag()
+	s, tag := e.common(), newTag()
 	var r *runtime.ExecResult
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
 		begin := time.Now()
@@ -95,7 +95,7 @@ func execTimeout(e *env) {
 
 // Only a limit that was reached is said to be.
 func execTimeoutNotReached(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	r := e.exec(s.ID, &runtime.ExecRequest{Command: sh("kill -9 $$"), Timeout: suite.Limit})
 	if r.TimedOut || r.Signal != 9 {
 		e.Errorf("%+v", r)
@@ -103,7 +103,7 @@ func execTimeoutNotReached(e *env) {
 }
 
 func execCancel(e *env) {
-	s, tag := e.start(nil), newTag()
+	s, tag := e.common(), newTag()
 	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
 	ended := e.busy(s.ID, func() error {

@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 
@@ -100,26 +103,31 @@ func exchanged(c net.Conn, data []byte) error {
 
 // pattern returns n bytes, of which no two places are alike.
 func pattern(n int) []byte {
-	var b bytes.Buffer
-	for i := 0; b.Len() < n; i++ {
-		fmt.Fprintf(&b, "%d,", i)
+	b := make([]byte, 0, n+20)
+	for i := int64(0); len(b) < n; i++ {
+		b = append(strconv.AppendInt(b, i, 10), ',')
 	}
-	return b.Bytes()[:n]
+	return b[:n]
 }
 
-// manyExchanges moves 16 MB both ways over one connection, and then uses 200 at once.
+// manyExchanges moves 16 MB both ways over one connection, and then uses 200 at once; of a sample
+// a part of both.
 func (e *env) manyExchanges(dial func() (net.Conn, error)) {
 	e.Helper()
 	c, err := dial()
 	if err != nil {
 		e.Fatal(err)
 	}
-	if err := exchanged(c, pattern(16<<20)); err != nil {
+	size, conns := 16<<20, 200
+	if e.Sample {
+		size, conns = testenv.Some(size), testenv.Some(conns)
+	}
+	if err := exchanged(c, pattern(size)); err != nil {
 		e.Error(err)
 	}
 	var all sync.WaitGroup
 	small := pattern(50_000)
-	for range 200 {
+	for range conns {
 		all.Go(func() {
 			c, err := dial()
 			if err == nil {
@@ -207,15 +215,21 @@ func dialPortErrors(e *env) {
 	e.Wrong("a stopped sandbox", err, runtime.ErrConflict)
 }
 
-// freePort returns a port of the host's loopback that is free at this moment.
+// freePort returns a port of the host's loopback that is free at this moment. It is none that
+// the kernel gives to others who ask for any (from 32768 on, ip(7)).
 func (e *env) freePort() int {
 	e.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		e.Fatal(err)
+	for {
+		port := 12_000 + rand.IntN(20_000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			e.OK(l.Close())
+			return port
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			e.Fatal(err)
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 func publishedPort(e *env) {

@@ -30,7 +30,7 @@ var processTests = []test{
 }
 
 func processStreams(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p := e.process(s.ID, &runtime.ProcessSpec{
 		Command: sh("pwd >&2; echo $A; cat; exit 4"), Env: map[string]string{"A": "b"}, Cwd: "/",
 	})
@@ -43,7 +43,7 @@ func processStreams(e *env) {
 }
 
 func processMerge(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("for i in 1 2; do echo o$i; echo e$i >&2; done"), Merge: true})
 	if got := e.All(p.Stdout()); got != "o1\ne1\no2\ne2\n" {
 		e.Errorf("%q", got)
@@ -56,7 +56,7 @@ func processMerge(e *env) {
 
 // A conversation: input is there when it is written, and ends with Close.
 func processStdin(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
 	for _, line := range []string{"one\n", "two\n", "\x00\xff\n"} {
 		_, err := io.WriteString(p.Stdin(), line)
@@ -114,7 +114,7 @@ func processStdinBackpressure(e *env) {
 }
 
 func processSignal(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	const loop = "; echo ready; while :; do sleep 0.02; done"
 	for _, tt := range []struct {
 		script string
@@ -136,7 +136,7 @@ func processSignal(e *env) {
 
 // A signal that a shell would have its own ideas about.
 func processInterrupt(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"cat"}, Stdin: true})
 	_, err := io.WriteString(p.Stdin(), "ready\n")
 	e.OK(err)
@@ -149,7 +149,7 @@ func processInterrupt(e *env) {
 
 // A signal is for the group, as ctrl-c is, and for no other process.
 func processSignalGroup(e *env) {
-	s, tag, other := e.start(nil), newTag(), newTag()
+	s, tag, other := e.common(), newTag(), newTag()
 	bystander := e.process(s.ID, &runtime.ProcessSpec{Command: []string{"sleep", other}})
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("trap 'wait; exit 6' TERM; sleep " + tag + " & echo ready; wait; echo not here")})
 	e.Expect(p.Stdout(), "ready\n")
@@ -167,7 +167,7 @@ func processSignalGroup(e *env) {
 
 // Wait can be called again, by many, and gives up without harm.
 func processWait(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: sh("read x; echo $x; exit 9"), Stdin: true})
 	ctx, cancel := context.WithTimeout(e.Ctx, 50*time.Millisecond)
 	defer cancel()
@@ -197,7 +197,7 @@ func processWait(e *env) {
 
 // The context is for the call to StartProcess, not for the process.
 func processCtxEnds(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	ctx, cancel := context.WithCancel(e.Ctx)
 	p, err := e.rt.StartProcess(ctx, s.ID, &runtime.ProcessSpec{Command: sh("read x; exit 9"), Stdin: true})
 	e.OK(err)
@@ -216,7 +216,7 @@ func processCtxEnds(e *env) {
 
 // Close kills all that the process has started.
 func processClose(e *env) {
-	s, tag := e.start(nil), newTag()
+	s, tag := e.common(), newTag()
 	p := e.process(s.ID, &runtime.ProcessSpec{Command: family(tag), Stdin: true})
 	e.Expect(p.Stdout(), "partial\nready\n")
 	e.Until("four processes", func() bool { return e.count(s.ID, tag) == 4 })
@@ -234,7 +234,7 @@ func processClose(e *env) {
 }
 
 func processTimeout(e *env) {
-	s, tag := e.start(nil), newTag()
+	s, tag := e.common(), newTag()
 	var got string
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
 		p := e.process(s.ID, &runtime.ProcessSpec{Command: family(tag), Timeout: timeout})
@@ -252,7 +252,7 @@ func processTimeout(e *env) {
 
 // StartProcess or Wait returns the error if a program cannot be started.
 func processStartErrors(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p, err := e.rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: []string{"no-such-program"}, Stdin: true})
 	if err == nil {
 		if out := e.All(p.Stdout()) + e.All(p.Stderr()); out != "" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
 
@@ -204,7 +205,7 @@ print(caught, 'of', seen)
 	up := make([]byte, 3)
 	_, err = io.ReadFull(p.Stdout(), up)
 	e.OK(err)
-	for range 100 {
+	for range testenv.Some(100) {
 		e.prints(s.ID, "echo alive", "alive\n")
 	}
 	e.OK(p.Stdin().Close())

@@ -31,7 +31,7 @@ func (e *env) stream(id string, req *runtime.ExecRequest) (string, error) {
 }
 
 func streamOrder(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	var want strings.Builder
 	for i := range 100 {
 		fmt.Fprintf(&want, "out%d\nerr%d\n", i, i)
@@ -49,7 +49,7 @@ func streamOrder(e *env) {
 }
 
 func streamExitError(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	for script, want := range map[string]runtime.Exit{
 		"echo x; exit 3":       {Code: 3},
 		"echo x; exit 124":     {Code: 124},
@@ -77,7 +77,7 @@ func streamClosesAlways(e *env) {
 }
 
 func streamStdin(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	in := strings.Repeat("line\n", 100_000)
 	got, err := e.stream(s.ID, &runtime.ExecRequest{Command: []string{"cat"}, Stdin: strings.NewReader(in)})
 	if got != in || err != nil {
@@ -106,7 +106,7 @@ func streamIsLive(e *env) {
 }
 
 func streamTimeout(e *env) {
-	s, tag := e.start(nil), newTag()
+	s, tag := e.common(), newTag()
 	var got string
 	var err error
 	suite.Timeouts(func(timeout time.Duration) (came bool) {
@@ -124,7 +124,7 @@ func streamTimeout(e *env) {
 // reads, or does not.
 func (e *env) canceled(command []string, tag string, processes int, reads bool) {
 	e.Helper()
-	s := e.start(nil)
+	s := e.common()
 	ctx, cancel := context.WithCancel(e.Ctx)
 	defer cancel()
 	output := make(chan []byte)

@@ -30,6 +30,12 @@ type Config struct {
 	// Sample leaves out two of three members that show what backends of this host share,
 	// unless the run is full (see [testenv.Full]): for a backend beside one that runs all.
 	Sample bool
+
+	// What [env.common] returns.
+	shared struct {
+		rt runtime.RuntimeWithExecutor
+		id string
+	}
 }
 
 func (c *Config) has(f Feature) bool { return !slices.Contains(c.Lacks, f) }
@@ -77,16 +83,17 @@ func groups() []group {
 }
 
 // selected returns the members to run. As root, after a pass as another user, those that may
-// differ; of a sample one of every three that neither the backend nor its starter decides.
+// differ; of a sample, and as root, one of every three that neither the backend nor its starter decides.
 func selected(sample bool) (tests []test) {
 	second := testenv.Second()
+	every := testenv.Every(sample)
 	for _, g := range groups() {
 		whole := g.own
 		if second {
 			whole = g.starter
 		}
 		for i, tt := range g.members {
-			if (!second || g.differs) && (!sample || whole || testenv.Picked(i, 3)) {
+			if (!second || g.differs) && (whole || testenv.Picked(i, every)) {
 				tests = append(tests, tt)
 			}
 		}
@@ -116,6 +123,8 @@ func Run(t *testing.T, c Config) {
 			}
 		})
 	}
+	e := newEnv(t, &c)
+	c.shared.rt, c.shared.id = e.rt, e.start(nil).ID
 	for _, tt := range selected(c.Sample) {
 		if slices.ContainsFunc(tt.needs, func(f Feature) bool { return !c.has(f) }) {
 			continue // declared, and checked above

@@ -45,7 +45,7 @@ func (e *env) lines(p runtime.Process) func(want string) {
 
 // All three descriptors are the terminal, and it controls the process.
 func terminalIsOne(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p := e.terminal(s.ID, "test -t 0 && test -t 1 && test -t 2 && : </dev/tty && echo yes; echo err >&2; exit 3")
 	if got := e.All(p.Stdout()); got != "yes\r\nerr\r\n" {
 		e.Errorf("%q", got)
@@ -59,7 +59,7 @@ func terminalIsOne(e *env) {
 }
 
 func terminalSize(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p := e.terminal(s.ID, "stty size; trap 'stty size; exit 5' WINCH; echo ready; while :; do sleep 0.02; done")
 	line := e.lines(p)
 	line("24 80")
@@ -77,7 +77,7 @@ func terminalSize(e *env) {
 }
 
 func terminalKeys(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p := e.terminal(s.ID, "echo ready; cat; echo end; exit 4") // ctrl-d
 	line := e.lines(p)
 	line("ready")
@@ -103,7 +103,7 @@ func terminalKeys(e *env) {
 }
 
 func terminalSignal(e *env) {
-	s := e.start(nil)
+	s := e.common()
 	p := e.terminal(s.ID, "trap 'exit 7' USR1; echo ready; while :; do sleep 0.02; done")
 	e.lines(p)("ready")
 	e.OK(p.Signal(syscall.SIGUSR1))
@@ -113,7 +113,7 @@ func terminalSignal(e *env) {
 }
 
 func terminalClose(e *env) {
-	s, tag := e.start(nil), newTag()
+	s, tag := e.common(), newTag()
 	p := e.terminal(s.ID, "trap '' HUP TERM; sleep "+tag+" & echo ready; sleep "+tag)
 	e.lines(p)("ready")
 	e.Until("two processes", func() bool { return e.count(s.ID, tag) == 2 })

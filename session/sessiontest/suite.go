@@ -1,6 +1,7 @@
 package sessiontest
 
 import (
+	"regexp"
 	"slices"
 	"testing"
 
@@ -101,6 +102,16 @@ func members() []test {
 	)
 }
 
+// alone are those members of the groups in together that look at more of their sandbox than
+// sessions of their own.
+var alone = []string{"FailureBackgroundBleeds", "FailureDaemonsDieWithShell", "FailureStartFilesPrint", "StreamBackpressure", "QueueCancel"}
+
+// together reports whether members share a sandbox, as the attacks do.
+func together(name string) bool {
+	group := regexp.MustCompile("^(Failure|Stream|Queue|Unattended|Interrupt)[A-Z]")
+	return group.MatchString(name) && !slices.Contains(alone, name)
+}
+
 // Run tests the sessions of a runtime.
 func Run(t *testing.T, c Config) {
 	if (c.Reopen != nil) != c.has(Recovery) {
@@ -117,8 +128,9 @@ func Run(t *testing.T, c Config) {
 	if !c.has(Sessions) {
 		return
 	}
+	shared := newEnv(t, &c)
 	for i, tt := range members() {
-		if c.Sample && !testenv.Picked(i, 3) {
+		if !testenv.Picked(i, testenv.Every(c.Sample)) {
 			continue
 		}
 		if slices.ContainsFunc(tt.needs, func(f Feature) bool { return !c.has(f) }) {
@@ -126,7 +138,11 @@ func Run(t *testing.T, c Config) {
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			tt.run(newEnv(t, &c))
+			if together(tt.name) {
+				tt.run(shared.fork(t))
+			} else {
+				tt.run(newEnv(t, &c))
+			}
 		})
 	}
 	t.Run("Attack", func(t *testing.T) {

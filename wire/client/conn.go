@@ -34,13 +34,29 @@ type Conn struct {
 	next     uint32              // last channel used; guarded by mu
 	channels map[uint32]*Process // guarded by mu
 
+	use Use // or nil
+
 	ask     sync.Mutex // held over a question on channel 0
 	answers chan wire.Frame
 }
 
+// A Use is told when a connection is used.
+type Use interface {
+	// Begin is called before each Start. Its error is that of the Start.
+	Begin() error
+	// End is called at the end of each process.
+	End()
+	// Close is called at the end of the connection.
+	Close() error
+}
+
 // New speaks the protocol over rwc, which it takes over.
-func New(rwc io.ReadWriteCloser) *Conn {
+func New(rwc io.ReadWriteCloser) *Conn { return NewUsed(rwc, nil) }
+
+// NewUsed is New with a Use, or nil.
+func NewUsed(rwc io.ReadWriteCloser, use Use) *Conn {
 	c := &Conn{
+		use: use,
 		rwc: rwc, w: wire.NewWriter(rwc),
 		end:      make(chan struct{}),
 		channels: map[uint32]*Process{},
@@ -68,6 +84,13 @@ func (c *Conn) Err() error {
 	return c.err
 }
 
+// Idle reports whether the connection is open and has no process.
+func (c *Conn) Idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err == nil && len(c.channels) == 0
+}
+
 // fail ends the connection, and every process on it, with err.
 func (c *Conn) fail(err error) {
 	c.mu.Lock()
@@ -83,6 +106,9 @@ func (c *Conn) fail(err error) {
 	c.channels = nil
 	c.mu.Unlock()
 	_ = c.rwc.Close()
+	if c.use != nil {
+		_ = c.use.Close()
+	}
 	close(c.end)
 	for _, p := range lost {
 		p.fail(fmt.Errorf("process lost: %w", err))
@@ -125,6 +151,9 @@ func (c *Conn) handle(f wire.Frame) error {
 		delete(c.channels, f.Channel)
 	}
 	c.mu.Unlock()
+	if c.use != nil && p != nil && (f.Type == wire.Exit || f.Type == wire.Failed) {
+		c.use.End()
+	}
 	if p == nil {
 		defer f.Release()
 		return fmt.Errorf("%w: frame of type %d on unknown channel %d", wire.ErrProtocol, f.Type, f.Channel)
@@ -186,6 +215,11 @@ func (c *Conn) broken(err error) error {
 // Start asks for a process. It does not wait until the process runs: a
 // Wait returns a failure to start.
 func (c *Conn) Start(req *Request) (*Process, error) {
+	if c.use != nil {
+		if err := c.use.Begin(); err != nil {
+			return nil, c.broken(err)
+		}
+	}
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
@@ -204,6 +238,9 @@ func (c *Conn) Start(req *Request) (*Process, error) {
 		c.mu.Lock()
 		delete(c.channels, p.channel)
 		c.mu.Unlock()
+		if c.use != nil {
+			c.use.End()
+		}
 		return nil, c.broken(err)
 	}
 	return p, nil

@@ -52,6 +52,8 @@ type Process struct {
 	stderr  *output
 	done    chan struct{} // closed when status and err are set
 
+	seen map[wire.Type]bool // frames that come once at most; the reading goroutine's own
+
 	mu     sync.Mutex
 	pid    int    // guarded by mu
 	over   bool   // done is closed, or about to be; guarded by mu
@@ -81,6 +83,16 @@ func (p *Process) handle(f wire.Frame) error {
 	}
 	defer f.Release()
 	switch f.Type {
+	case wire.Queued, wire.Started, wire.StdoutEOF, wire.StderrEOF:
+		if p.seen[f.Type] {
+			return fmt.Errorf("%w: a second frame of type %d", wire.ErrProtocol, f.Type)
+		}
+		if p.seen == nil {
+			p.seen = map[wire.Type]bool{}
+		}
+		p.seen[f.Type] = true
+	}
+	switch f.Type {
 	case wire.StdoutEOF:
 		p.stdout.end(io.EOF)
 	case wire.StderrEOF:
@@ -103,11 +115,13 @@ func (p *Process) handle(f wire.Frame) error {
 			p.queued()
 		}
 	case wire.Credit:
-		_, n, err := wire.ParseCredit(f.Payload())
+		stream, n, err := wire.ParseCredit(f.Payload())
 		if err != nil {
 			return err
 		}
-		p.stdin.grant(n)
+		if stream != wire.Stdin || n == 0 || !p.stdin.grant(n) {
+			return fmt.Errorf("%w: credit for input that was not sent", wire.ErrProtocol)
+		}
 	case wire.Exit:
 		var status wire.ExitStatus
 		if err := wire.Decode(&f, &status); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"syscall"
@@ -54,7 +55,19 @@ func (c *Conn) askSession(ctx context.Context, req *wire.StartRequest, reply any
 // CreateSession starts a shell session; see [wire.SessionCreate] for what req
 // holds. It returns when the shell answers. A failure is a *StartError with a
 // class.
-func (c *Conn) CreateSession(ctx context.Context, req *wire.StartRequest) error {
+func (c *Conn) CreateSession(ctx context.Context, req *wire.StartRequest) (wire.SessionInfo, error) {
+	var info wire.SessionInfo
+	_, err := c.askSession(ctx, req, &info)
+	if errors.Is(err, wire.ErrProtocol) { // a sandbox that an earlier version has started answers nothing
+		return c.Session(ctx, req.Session.Name)
+	}
+	return info, err
+}
+
+// PrepareSession starts the shell of a session that is created later; see [wire.SessionPrepare].
+func (c *Conn) PrepareSession(ctx context.Context, start *wire.SessionStart) error {
+	req := sessionRequest(wire.SessionRequest{Op: wire.SessionPrepare})
+	req.Env, req.Dir = start.Env, start.Dir
 	_, err := c.askSession(ctx, req, nil)
 	return err
 }

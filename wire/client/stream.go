@@ -46,6 +46,10 @@ const small = 4 << 10
 // put takes over a data frame.
 func (o *output) put(f wire.Frame) error {
 	n := len(f.Payload())
+	if n == 0 {
+		f.Release()
+		return fmt.Errorf("%w: output of no bytes", wire.ErrProtocol)
+	}
 	o.mu.Lock()
 	if o.deaf {
 		o.mu.Unlock()
@@ -219,11 +223,16 @@ func newInput(p *Process) *input {
 	return i
 }
 
-func (i *input) grant(n int) {
+// grant adds credit, and reports whether so much was used.
+func (i *input) grant(n int) bool {
 	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.credit+n > i.p.window {
+		return false
+	}
 	i.credit += n
 	i.change.Broadcast()
-	i.mu.Unlock()
+	return true
 }
 
 // end makes writers give up.

@@ -1,4 +1,4 @@
-package boot
+package rawsock
 
 import (
 	"errors"
@@ -16,8 +16,35 @@ import (
 // another way. Reads are for one goroutine; writes are safe for concurrent use, but not atomic.
 type Socket struct {
 	file  *os.File
-	epoll *os.File // waits for something to read; nil: a read blocks
-	ready syscall.RawConn
+	ready *readiness // waits for something to read; nil: a read blocks
+	room  *readiness // waits for room to write; nil: a write blocks
+}
+
+// A readiness is an epoll descriptor, for which the runtime's poller waits without a thread.
+type readiness struct {
+	file *os.File
+	conn syscall.RawConn
+}
+
+// newReadiness watches a socket for events, once after each [readiness.again] if they have EPOLLONESHOT.
+func newReadiness(of syscall.RawConn, events uint32) (*readiness, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	cerr := of.Control(func(socket uintptr) {
+		err = unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, int(socket), &unix.EpollEvent{Events: events})
+	})
+	if err = errors.Join(cerr, err, unix.SetNonblock(fd, true)); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	r := &readiness{file: os.NewFile(uintptr(fd), "epoll")}
+	if r.conn, err = r.file.SyscallConn(); err != nil {
+		_ = r.file.Close()
+		return nil, err
+	}
+	return r, nil
 }
 
 // NewSocket takes over c, which it closes. The caller closes the Socket.
@@ -44,40 +71,60 @@ func NewSocket(c *net.UnixConn) (*Socket, error) {
 // SocketOf takes over the descriptor of a connected stream socket, which blocks. The caller closes the Socket.
 func SocketOf(fd int) *Socket { return &Socket{file: os.NewFile(uintptr(fd), "socket")} }
 
+// FileSocket takes over f, a connected stream socket, whose writes then wait in their thread. The caller closes the
+// Socket.
+func FileSocket(f *os.File) (*Socket, error) {
+	defer f.Close()
+	fd := -1
+	err := control(f, func(old int) (err error) {
+		if fd, err = unix.FcntlInt(uintptr(old), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+			err = unix.SetNonblock(fd, false)
+		}
+		return err
+	})
+	if err != nil {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		return nil, err
+	}
+	return SocketOf(fd), nil
+}
+
 // Poll has reads wait in the runtime's poller, for an epoll descriptor that waits for nothing but
 // reads. It is for a process that only passes on what it reads: a thread that blocks loses its place
 // in the scheduler, and each message then costs a change of threads. It comes before the first
 // Read.
 func (s *Socket) Poll() error {
 	raw, err := s.file.SyscallConn()
+	if err == nil {
+		s.ready, err = newReadiness(raw, unix.EPOLLIN|unix.EPOLLRDHUP)
+	}
+	return err
+}
+
+// PollAll is Poll for writes too: no thread waits for the other side. It comes before the first Read or Write.
+func (s *Socket) PollAll() error {
+	err := s.Poll()
 	if err != nil {
 		return err
 	}
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return err
+	raw, err := s.file.SyscallConn()
+	if err == nil {
+		s.room, err = newReadiness(raw, unix.EPOLLOUT|unix.EPOLLONESHOT)
 	}
-	cerr := raw.Control(func(socket uintptr) {
-		err = unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, int(socket), &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP})
-	})
-	if err = errors.Join(cerr, err, unix.SetNonblock(fd, true)); err != nil {
-		_ = unix.Close(fd)
-		return err
-	}
-	s.epoll = os.NewFile(uintptr(fd), "epoll")
-	s.ready, err = s.epoll.SyscallConn()
 	return err
 }
 
 func (s *Socket) Read(b []byte) (n int, err error) {
-	if s.epoll == nil {
+	if s.ready == nil {
 		return s.file.Read(b)
 	}
 	raw, err := s.file.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
-	werr := s.ready.Read(func(uintptr) bool {
+	werr := s.ready.conn.Read(func(uintptr) bool {
 		if cerr := raw.Control(func(fd uintptr) { n, err = receiveNow(int(fd), b) }); cerr != nil {
 			err = cerr
 		}
@@ -103,7 +150,48 @@ func receiveNow(fd int, b []byte) (n int, err error) {
 	}
 }
 
-func (s *Socket) Write(b []byte) (int, error) { return s.file.Write(b) }
+// SyscallConn implements [syscall.Conn].
+func (s *Socket) SyscallConn() (syscall.RawConn, error) { return s.file.SyscallConn() }
+
+func (s *Socket) Write(b []byte) (written int, err error) {
+	if s.room == nil {
+		return s.file.Write(b)
+	}
+	raw, err := s.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	for written < len(b) {
+		werr := s.room.conn.Read(func(epoll uintptr) (done bool) {
+			n := 0
+			var event [1]unix.EpollEvent
+			_, _ = unix.EpollWait(int(epoll), event[:], 0) // takes the event, or it would come again and again
+			cerr := raw.Control(func(fd uintptr) {
+				if n, err = sendNow(int(fd), b[written:]); errors.Is(err, unix.EAGAIN) {
+					err = unix.EpollCtl(int(epoll), unix.EPOLL_CTL_MOD, int(fd), &unix.EpollEvent{Events: unix.EPOLLOUT | unix.EPOLLONESHOT})
+					return
+				}
+				done = true
+			})
+			written += max(n, 0)
+			err = errors.Join(err, cerr)
+			return done || err != nil
+		})
+		if err = errors.Join(err, werr); err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// sendNow writes as much as there is room for.
+func sendNow(fd int, b []byte) (n int, err error) {
+	for {
+		if n, err = unix.SendmsgN(fd, b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
 
 // Try writes as much as it can without blocking, and returns how much. An error shows with
 // the next Write.
@@ -113,7 +201,7 @@ func (s *Socket) Try(b []byte) (n int) {
 		return 0
 	}
 	_ = raw.Control(func(fd uintptr) {
-		n, err = unix.SendmsgN(int(fd), b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		n, err = sendNow(int(fd), b)
 	})
 	if err != nil {
 		return 0
@@ -121,14 +209,14 @@ func (s *Socket) Try(b []byte) (n int) {
 	return n
 }
 
-// roomOfOutput is what a Socket of Enlarge can hold that was not read, in bytes.
-const roomOfOutput = 512 << 10
+// RoomOfOutput is what a Socket of Enlarge can hold that was not read, in bytes.
+const RoomOfOutput = 512 << 10
 
 // Enlarge gives what is written room until the other side reads it, as much as the kernel allows
 // (net.core.wmem_max in socket(7)).
 func (s *Socket) Enlarge() {
 	if raw, err := s.file.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, roomOfOutput) })
+		_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, RoomOfOutput) })
 	}
 }
 
@@ -155,18 +243,11 @@ func (s *Socket) SendFile(b []byte, file syscall.Conn) error {
 	return errors.Join(cerr, err)
 }
 
-// ReceiveFile, for a Socket without Poll, is [ReceivePacket] for what the other side has written in one call, which is all that it has
-// written and this side has not read. At the end of the connection it returns no bytes.
+// ReceiveFile, for a Socket without Poll, is the function [ReceiveFile] for what the other side has written in one call, which is all
+// that it has written and this side has not read.
 func (s *Socket) ReceiveFile(buf []byte) (b []byte, file *os.File, err error) {
-	raw, err := s.file.SyscallConn()
-	if err != nil {
-		return nil, nil, err
-	}
-	cerr := raw.Read(func(fd uintptr) bool {
-		b, file, err = receive(int(fd), buf)
-		return true
-	})
-	return b, file, errors.Join(cerr, err)
+	n, file, err := ReceiveFile(s.file, buf)
+	return buf[:n], file, err
 }
 
 // HungUp reports whether the other end is closed. What it has sent can still be read.
@@ -191,8 +272,10 @@ func (s *Socket) Close() error {
 		return err
 	}
 	_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
-	if s.epoll != nil {
-		_ = s.epoll.Close()
+	for _, r := range []*readiness{s.ready, s.room} {
+		if r != nil {
+			_ = r.file.Close()
+		}
 	}
 	return s.file.Close()
 }

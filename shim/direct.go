@@ -1,0 +1,85 @@
+package shim
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/rawsock"
+	"wolffia/runtime"
+	"wolffia/wire"
+)
+
+// direct answers boot.OpDirect: it hands one end of a new connection to PID 1, and the other to the client. An error ends
+// the client's connection.
+func (s *shim) direct(c *clientConn) error {
+	if s.hand == nil {
+		return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrUnsupported, "PID 1 takes no connections of clients")))
+	}
+	c.mu.Lock()
+	used := c.asking || len(c.channels) > 0
+	c.mu.Unlock()
+	if used || c.direct || c.replies.Load() > 0 {
+		return fmt.Errorf("%w: %s on a connection with another use", wire.ErrProtocol, boot.OpDirect)
+	}
+	c.direct = true
+	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	theirs, ours := os.NewFile(uintptr(fd[0]), "client"), os.NewFile(uintptr(fd[1]), "client")
+	defer theirs.Close() // client and PID 1 have descriptors of their own
+	defer ours.Close()
+	for _, end := range fd {
+		_ = unix.SetsockoptInt(end, unix.SOL_SOCKET, unix.SO_SNDBUF, rawsock.RoomOfOutput)
+		// Neither end takes descriptors, of which the last close can wait for what a hostile PID 1 has made (SO_LINGER).
+		// Kernels before 6.16 cannot be told so.
+		_ = unix.SetsockoptInt(end, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
+	}
+	if err := s.hold(c, &boot.Request{Op: boot.OpHold}); err != nil {
+		return c.reply(replyOf(boot.TreeReply{}, err))
+	}
+	if err := rawsock.SendFile(s.hand, ours); err != nil {
+		return err
+	}
+	return s.give(c, theirs)
+}
+
+// hold answers boot.OpHold and boot.OpRest.
+func (s *shim) hold(c *clientConn, req *boot.Request) error {
+	begins := req.Op == boot.OpHold
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.working == begins || c.closed {
+		return nil
+	}
+	if begins {
+		s.relay.work(true, 0) // from now on the sandbox does not expire, if it has not
+		if err := s.life.touch(); err != nil {
+			s.relay.work(false, 0)
+			return err
+		}
+		c.working = true
+		return nil
+	}
+	c.working = false
+	s.relay.work(false, time.Duration(max(0, min(req.IdleMS, 1<<40)))*time.Millisecond)
+	return nil
+}
+
+// give sends the client a file. An error ends its connection.
+func (s *shim) give(c *clientConn, file syscall.Conn) error {
+	f, err := replyFrame(&boot.Reply{})
+	if err != nil {
+		return err
+	}
+	defer f.Release()
+	err = net.ErrClosed
+	c.out.Idle(func() { err = c.conn.SendFile(f.Bytes(), file) })
+	return err
+}
