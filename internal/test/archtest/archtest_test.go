@@ -50,7 +50,7 @@ var allow = map[string][]string{
 	"session":                         {"wire", "internal/proc", "internal/excerpt"},
 	"wire/client":                     {"wire"},
 	"volume":                          {"runtime", "internal/*"},
-	"local":                           {"network", "runtime", "runtime/launch", "perm", "fusefs", "fusefs/audit", "image/store", "volume", "wire", "wire/client", "internal/*"},
+	"local":                           {"network", "runtime", "runtime/launch", "perm", "fusefs/audit", "image/store", "volume", "wire", "wire/client", "internal/*"},
 	"shim":                            {"network", "runtime", "runtime/launch", "fusefs", "fusefs/audit", "wire", "wire/client", "internal/*"},
 	"session/sessiontest":             {"runtime", "internal/test/suite", "internal/test/testenv"},
 	"internal/boot":                   {"network", "runtime", "runtime/launch", "perm", "internal/coredump", "internal/statedir", "internal/staticfs", "internal/step"},

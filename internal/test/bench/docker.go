@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,30 +29,44 @@ func (b *bench) docker() error {
 
 // inDocker calls f with the runtime of an engine, if there is one.
 func (b *bench) inDocker(f func(*bench) error) error {
-	host := os.Getenv("DOCKER_HOST")
-	if os.Geteuid() == 0 {
-		e, err := dockertest.Start()
-		if err != nil {
-			return err
-		}
-		defer func() { _ = e.Stop() }()
-		host = "unix://" + e.Socket
-	}
-	if host == "" {
-		fmt.Fprintln(b.table, "docker: not measured: it needs root, or DOCKER_HOST\t\t\t\t\t")
+	d, end, err := b.besideEngine()
+	if errors.Is(err, errNoEngine) {
+		b.notMeasured("docker", err)
 		return nil
 	}
-	if err := os.Setenv("DOCKER_HOST", host); err != nil {
-		return err
-	}
-	rt, err := local.New(&local.Options{StateDir: b.state, Binary: b.wolffia}, docker.Backend())
 	if err != nil {
 		return err
 	}
-	defer rt.Close()
-	d := *b
-	d.rt = rt
-	return f(&d)
+	defer end()
+	return f(d)
+}
+
+var errNoEngine = errors.New("it needs root, or DOCKER_HOST")
+
+// besideEngine returns b with the runtime of an engine. end ends both.
+func (b *bench) besideEngine() (d *bench, end func(), err error) {
+	host, stop := os.Getenv("DOCKER_HOST"), func() {}
+	if os.Geteuid() == 0 {
+		e, err := dockertest.Start()
+		if err != nil {
+			return nil, nil, err
+		}
+		host, stop = "unix://"+e.Socket, func() { _ = e.Stop() }
+	}
+	if host == "" {
+		return nil, nil, errNoEngine
+	}
+	rt, err := local.New(&local.Options{StateDir: b.state, Binary: b.wolffia}, docker.Backend())
+	if err == nil {
+		err = os.Setenv("DOCKER_HOST", host)
+	}
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	with := *b
+	with.rt = rt
+	return &with, func() { _ = rt.Close(); stop() }, nil
 }
 
 // dockerCLI runs the engine's own command.
@@ -110,4 +125,22 @@ func (b *bench) dockerExec(image string) error {
 	}
 	fmt.Fprintf(b.table, "docker: idle sandbox with a session, %d processes, the engine's not among them\t\t%.1f MB PSS\t\t\t\n", parts, idle)
 	return nil
+}
+
+// dockerTrue is docker run as a peer of whole processes.
+func (b *bench) dockerTrue() (*program, func(), error) {
+	p := &program{name: "docker run --rm true"}
+	d, end, err := b.besideEngine()
+	if err != nil {
+		return p, nil, err
+	}
+	image, err := d.dockerImage()
+	if err != nil {
+		end()
+		return p, nil, err
+	}
+	p.command = func() *exec.Cmd {
+		return exec.Command("/usr/bin/docker", append(d.dockerRun(image, "--rm"), "true")...)
+	}
+	return p.tried(end)
 }

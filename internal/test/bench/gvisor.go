@@ -48,18 +48,25 @@ var runscPeer = peer{backend: "gvisor", once: "runsc do true", exec: "runsc exec
 
 // gvisorStart compares the life of a sandbox with runsc do.
 func (b *bench) gvisorStart(runsc string) error {
-	dir, err := os.MkdirTemp("", "wolffia-bench")
+	p, end, err := runscDo(runsc)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	return b.lives(&runscPeer, 40, func() error {
-		cmd := exec.Command(runsc, "--rootless", "--network=none", "--ignore-cgroups", "--root="+filepath.Join(dir, "root"), "do", "true")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("runsc do: %w: %s", err, out)
-		}
-		return nil
-	})
+	defer end()
+	return b.lives(&runscPeer, 40, p.run)
+}
+
+// runscDo is runsc do as a peer of whole processes. end removes what it leaves.
+func runscDo(runsc string) (p *program, end func(), err error) {
+	p = &program{name: "runsc do true"}
+	dir, err := os.MkdirTemp("", "wolffia-bench")
+	if err != nil {
+		return p, nil, err
+	}
+	p.command = func() *exec.Cmd {
+		return exec.Command(runsc, "--rootless", "--network=none", "--ignore-cgroups", "--root="+filepath.Join(dir, "root"), "do", "true")
+	}
+	return p.tried(func() { _ = os.RemoveAll(dir) })
 }
 
 // A container is one of runsc by itself, for runsc exec.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -121,26 +120,12 @@ func (b *bench) sdkSession(url string) (err error) {
 
 // sdkClient measures the SDK, in node.
 func (b *bench) sdkClient(address string) error {
-	dir, err := os.MkdirTemp("", "wolffia-bench")
+	dir, err := npm(sdkDir, "package.json", "package-lock.json", "bench.mjs")
 	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	for _, name := range []string{"package.json", "package-lock.json", "bench.mjs"} {
-		text, err := os.ReadFile(filepath.Join(sdkDir, name))
-		if err != nil {
-			return fmt.Errorf("run bench at the top of the checkout: %w", err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			return err
-		}
-	}
-	install := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		fmt.Fprintf(b.table, "the official SDK: not measured: npm ci: %v: %.100q\t\t\t\t\t\n", err, out)
+		b.notMeasured("the official SDK", err)
 		return nil
 	}
+	defer os.RemoveAll(dir)
 	drive := exec.Command("node", "bench.mjs", address)
 	drive.Dir = dir
 	out, err := drive.Output()

@@ -19,13 +19,20 @@ const (
 	warmFills = 3
 )
 
+var errNotRoot = errors.New("root has no pools: run it as a user")
+
 // coldMount is a mount point of which there is no pool.
 const coldMount = "/cold"
 
 // warm compares sandboxes that were started ahead with others, and with bare bubblewrap, turn by turn.
 func (b *bench) warm() error {
+	if os.Geteuid() == 0 {
+		b.notMeasured("warm", errNotRoot)
+		return nil
+	}
 	for _, part := range []func() error{
-		func() error { return b.warmCalls(warmPool, warmTurns, "", "p50 1 ms, p99 5 ms") },
+		func() error { return b.warmCalls(warmPool, warmTurns, false, "", "p50 1 ms, p99 5 ms") },
+		func() error { return b.warmCalls(warmPool, warmTurns, true, "", "p50 1 ms, p99 5 ms") },
 		b.warmAtOnce,
 		b.warmRun,
 	} {
@@ -34,7 +41,7 @@ func (b *bench) warm() error {
 		}
 		_ = b.table.Flush()
 	}
-	return b.inGvisor(func(g *bench, _ string) error { return g.warmCalls(20, 8, "gvisor: ", "12 ms") })
+	return b.inGvisor(func(g *bench, _ string) error { return g.warmCalls(20, 8, false, "gvisor: ", "12 ms") })
 }
 
 // refilled returns when a pool has all its spares.
@@ -59,8 +66,8 @@ func (b *bench) refilled(shape string) error {
 }
 
 // warmPool starts a pool for the sandboxes of the bench. end ends it.
-func (b *bench) warmPool(spares int) (shape string, end func(), err error) {
-	p, err := b.rt.StartPool(b.ctx, b.config(), local.PoolOptions{Spares: spares})
+func (b *bench) warmPool(spares int, shell bool) (shape string, end func(), err error) {
+	p, err := b.rt.StartPool(b.ctx, b.config(), local.PoolOptions{Spares: spares, Shell: shell})
 	if err != nil {
 		return "", nil, err
 	}
@@ -93,9 +100,10 @@ func (b *bench) createAs(mountPoint string) (string, error) {
 	return s.ID(), nil
 }
 
-// warmCalls measures the calls of the Go library, and weighs a spare.
-func (b *bench) warmCalls(spares, turns int, backend, bar string) error {
-	shape, end, err := b.warmPool(spares)
+// warmCalls measures the calls of the Go library, and weighs a spare. With shell the first command is one in a
+// session.
+func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) error {
+	shape, end, err := b.warmPool(spares, shell)
 	if err != nil {
 		return err
 	}
@@ -108,7 +116,18 @@ func (b *bench) warmCalls(spares, turns int, backend, bar string) error {
 	if err != nil {
 		return err
 	}
-	var peer, cold, warm, builtin, destroy times
+	var peer, cold, warm, destroy times
+	command, what := func(id string) error { return b.execIn(id, "true") }, "create, mount the tree, true"
+	if shell {
+		what = "create, mount the tree, a session's builtin"
+		command = func(id string) error {
+			s, err := b.rt.CreateSession(b.ctx, id, nil)
+			if err != nil {
+				return err
+			}
+			return b.inSession(s.ID, ":")
+		}
+	}
 	for range warmFills {
 		if err := b.refilled(shape); err != nil {
 			return err
@@ -117,35 +136,20 @@ func (b *bench) warmCalls(spares, turns int, backend, bar string) error {
 		if err != nil {
 			return err
 		}
-		for i := range turns {
+		for range turns {
 			p, err := took(func() error { return bare().Run() })
 			if err != nil {
 				return fmt.Errorf("bare bwrap: %w", err)
 			}
-			c, coldEnd, err := b.life(coldMount, func(id string) error { return b.execIn(id, "true") })
+			c, coldEnd, err := b.life(coldMount, command)
 			if err != nil {
 				return err
 			}
-			first := func(id string) error { return b.execIn(id, "true") }
-			if i%2 == 1 {
-				first = func(id string) error {
-					s, err := b.rt.CreateSession(b.ctx, id, nil)
-					if err != nil {
-						return err
-					}
-					return b.inSession(s.ID, ":")
-				}
-			}
-			w, warmEnd, err := b.life("", first)
+			w, warmEnd, err := b.life("", command)
 			if err != nil {
 				return err
 			}
-			peer, cold, destroy = append(peer, p), append(cold, c), append(destroy, coldEnd, warmEnd)
-			if i%2 == 1 {
-				builtin = append(builtin, w)
-			} else {
-				warm = append(warm, w)
-			}
+			peer, cold, warm, destroy = append(peer, p), append(cold, c), append(warm, w), append(destroy, coldEnd, warmEnd)
 		}
 		after, err := b.taken(shape)
 		if err != nil {
@@ -159,10 +163,9 @@ func (b *bench) warmCalls(spares, turns int, backend, bar string) error {
 	slices.Sort(warm)
 	slices.Sort(cold)
 	b.row(backend+"bare bwrap --unshare-all bash -c :", peer, "")
-	b.row(backend+"cold: create, mount the tree, true", cold, "")
-	b.row(backend+"warm: create, mount the tree, true", warm, fmt.Sprintf("%s: %.2fx bare, %.2fx cold", bar,
+	b.row(backend+"cold: "+what, cold, "")
+	b.row(backend+"warm: "+what, warm, fmt.Sprintf("%s: %.2fx bare, %.2fx cold", bar,
 		float64(warm.at(0.5))/float64(peer.at(0.5)), float64(warm.at(0.5))/float64(cold.at(0.5))))
-	b.row(backend+"warm: create, mount the tree, a session's builtin", builtin, "")
 	b.row(backend+"destroy, cold and warm", destroy, "")
 	fmt.Fprintf(b.table, "%sa spare, all its processes\t\t%.1f MB PSS\t\t5 MB\t\n", backend, weight)
 	return nil
@@ -185,7 +188,7 @@ func (b *bench) life(mountPoint string, first func(id string) error) (start, end
 
 // warmAtOnce creates as many sandboxes at once as a pool has spares.
 func (b *bench) warmAtOnce() error {
-	shape, end, err := b.warmPool(warmPool)
+	shape, end, err := b.warmPool(warmPool, false)
 	if err != nil {
 		return err
 	}
@@ -208,39 +211,61 @@ func (b *bench) warmAtOnce() error {
 	return atOnce(warmPool, func(i int) error { return b.rt.Destroy(b.ctx, ids[i]) })
 }
 
+// command is one of wolffia's command line, in the codebase.
+func (b *bench) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(b.wolffia, args...)
+	cmd.Dir = b.codebase
+	cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+b.state)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// runPool starts a pool for wolffia run. end ends it.
+func (b *bench) runPool(spares int) (shape string, end func(), err error) {
+	out, err := b.command("pool", "start", "-q", "-n", fmt.Sprint(spares), "--codebase", b.codebase).Output()
+	if err != nil {
+		return "", nil, fmt.Errorf("wolffia pool start: %w", err)
+	}
+	shape = strings.TrimSpace(string(out))
+	return shape, func() { _ = b.rt.StopPool(b.ctx, shape) }, nil
+}
+
+// allTaken calls f once a pool is full. f takes n of its spares.
+func (b *bench) allTaken(shape string, n int64, f func() error) error {
+	if err := b.refilled(shape); err != nil {
+		return err
+	}
+	before, err := b.taken(shape)
+	if err == nil {
+		err = f()
+	}
+	if err != nil {
+		return err
+	}
+	after, err := b.taken(shape)
+	if err == nil && after-before != n {
+		err = fmt.Errorf("%d of %d sandboxes were taken from the pool", after-before, n)
+	}
+	return err
+}
+
 // warmRun compares wolffia run as a whole process with bare bubblewrap.
 func (b *bench) warmRun() error {
-	command := func(args ...string) *exec.Cmd {
-		cmd := exec.Command(b.wolffia, args...)
-		cmd.Dir = b.codebase
-		cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+b.state)
-		cmd.Stderr = os.Stderr
-		return cmd
-	}
-	out, err := command("pool", "start", "-q", "-n", fmt.Sprint(warmPool), "--codebase", b.codebase).Output()
+	shape, end, err := b.runPool(warmPool)
 	if err != nil {
-		return fmt.Errorf("wolffia pool start: %w", err)
+		return err
 	}
-	shape := strings.TrimSpace(string(out))
-	defer func() { _ = b.rt.StopPool(b.ctx, shape) }()
-	srtPath, _ := exec.LookPath("srt") // another peer, where it is installed
-	var peer, srt, cold, warm times
-	for range warmFills {
-		if err := b.refilled(shape); err != nil {
-			return err
-		}
-		before, err := b.taken(shape)
-		if err != nil {
-			return err
-		}
+	defer end()
+	var peer, cold, warm times
+	turns := func() error {
 		for range warmTurns {
 			for _, m := range []struct {
 				to  *times
 				run func() error
 			}{
 				{&peer, func() error { return bare().Run() }},
-				{&cold, command("run", "-q", "--codebase", b.codebase, "--mount-point", coldMount, "--", "true").Run},
-				{&warm, command("run", "-q", "--codebase", b.codebase, "--", "true").Run},
+				{&cold, b.command("run", "-q", "--codebase", b.codebase, "--mount-point", coldMount, "--", "true").Run},
+				{&warm, b.command("run", "-q", "--codebase", b.codebase, "--", "true").Run},
 			} {
 				d, err := took(m.run)
 				if err != nil {
@@ -249,30 +274,16 @@ func (b *bench) warmRun() error {
 				*m.to = append(*m.to, d)
 			}
 		}
-		after, err := b.taken(shape)
-		if err != nil {
+		return nil
+	}
+	for range warmFills {
+		if err := b.allTaken(shape, warmTurns, turns); err != nil {
 			return err
-		}
-		if after-before != warmTurns {
-			return fmt.Errorf("%d of %d commands were run in a sandbox of the pool", after-before, warmTurns)
-		}
-		for range 3 {
-			if srtPath == "" {
-				break
-			}
-			d, err := took((&exec.Cmd{Path: srtPath, Args: []string{"srt", "true"}, Dir: b.codebase}).Run)
-			if err != nil {
-				return fmt.Errorf("srt: %w", err)
-			}
-			srt = append(srt, d)
 		}
 	}
 	slices.Sort(peer)
 	slices.Sort(warm)
 	b.row("bare bwrap --unshare-all bash -c :, whole process", peer, "")
-	if len(srt) > 0 {
-		b.row("srt true, whole process", srt, "")
-	}
 	b.row("cold: wolffia run -- true, whole process", cold, "")
 	b.row("warm: wolffia run -- true, whole process", warm, fmt.Sprintf("<= 1.5x bare: %.2fx", float64(warm.at(0.5))/float64(peer.at(0.5))))
 	return nil

@@ -16,6 +16,8 @@ import (
 	"wolffia/perm"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
+	"wolffia/runtime/docker"
+	"wolffia/runtime/gvisor"
 	"wolffia/service"
 )
 
@@ -25,6 +27,20 @@ func TestCrashCopied(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	c := &copies{}
 	crash(t, backend{bwrap.Name, bwrap.Backend()}, c.operations(), 1)
+}
+
+// The same with gVisor: a part of it, where there is the time.
+func TestCrashCopiedGVisor(t *testing.T) {
+	onGVisor(t)
+	c := &copies{}
+	crash(t, backend{gvisor.Name, gvisor.Backend()}, c.operations(), 8)
+}
+
+// The same with Docker.
+func TestCrashCopiedDocker(t *testing.T) {
+	onDocker(t)
+	c := &copies{}
+	crash(t, backend{docker.Name, docker.Backend()}, c.operations(), 8)
 }
 
 // copies is a sandbox with a copied codebase, and what is in it.
@@ -43,20 +59,25 @@ const copiedChanges = `cd /workspace && echo inside > modified && chmod 600 mode
 
 const copiedLater = `cd /workspace && echo later > modified && rm added && mkdir again && echo l > again/file && rm -r moved`
 
-// seed makes the host's directory.
-func (c *copies) seed(w *world) {
+// seed makes the host's directory, with more files.
+func (c *copies) seed(w *world, more ...string) {
 	w.Helper()
 	c.dir = filepath.Join(filepath.Dir(w.tmp), "copied")
 	w.OK(os.RemoveAll(c.dir))
-	for _, name := range []string{"modified", "mode", "deleted", "kind", "same", "gone/a", "gone/deep/b", "old/file", "old/same", "one/1", "two/2"} {
+	for _, name := range append(more, "modified", "mode", "deleted", "kind", "same", "gone/a", "gone/deep/b", "old/file", "old/same", "one/1", "two/2") {
 		w.OK(os.MkdirAll(filepath.Join(c.dir, filepath.Dir(name)), 0o755))
-		w.OK(os.WriteFile(filepath.Join(c.dir, name), []byte("host "+name+"\n"), 0o644))
+		c.hostWrites(w, name, "host "+name)
 	}
 	out, err := exec.Command("chmod", "-R", "a+rwX", c.dir).CombinedOutput()
 	if err != nil {
 		w.Fatalf("chmod: %v, %s", err, out)
 	}
 	c.host = c.onHost(w)
+}
+
+func (c *copies) hostWrites(w *world, name, text string) {
+	w.Helper()
+	w.OK(os.WriteFile(filepath.Join(c.dir, name), []byte(text+"\n"), 0o644))
 }
 
 func (c *copies) onHost(w *world) string {
@@ -88,12 +109,9 @@ func (c *copies) sees(w *world, rt *local.Runtime, id string) string {
 	return c.sh(w, rt, id, copiedView, "view", "/workspace")
 }
 
-// changed makes a sandbox that runs and has changes.
-func (c *copies) changed(w *world) subject {
+// create makes a sandbox, which was never started.
+func (c *copies) create(w *world, rt *local.Runtime) string {
 	w.Helper()
-	c.seed(w)
-	rt := w.open()
-	defer rt.Close()
 	config := &runtime.SandboxConfig{
 		Runtime: w.backend.name, CodebasePath: c.dir, MountPoint: "/workspace", CopyOnWrite: true,
 		Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}},
@@ -101,10 +119,41 @@ func (c *copies) changed(w *world) subject {
 	service.SetOwner(config, theOwner, false)
 	s, err := rt.Create(w.Ctx, config)
 	w.OK(err)
-	w.startHere(s.ID)
-	c.sh(w, rt, s.ID, copiedChanges)
-	c.inside = c.sees(w, rt, s.ID)
-	return subject{id: s.ID, state: runtime.StateRunning}
+	return s.ID
+}
+
+// repository is create over a repository.
+func (c *copies) repository(w *world) subject {
+	w.Helper()
+	c.seed(w, ".git/HEAD", ".git/config", ".git/index", ".git/refs/heads/main", ".git/objects/aa/1", ".git/logs/HEAD")
+	rt := w.open()
+	defer rt.Close()
+	return subject{id: c.create(w, rt), state: runtime.StateCreated}
+}
+
+// changed makes a sandbox that runs and has changes.
+func (c *copies) changed(w *world) subject {
+	w.Helper()
+	c.seed(w)
+	rt := w.open()
+	defer rt.Close()
+	id := c.create(w, rt)
+	w.startHere(id)
+	c.sh(w, rt, id, copiedChanges)
+	c.inside = c.sees(w, rt, id)
+	return subject{id: id, state: runtime.StateRunning}
+}
+
+// appliedAll is stopped, after all changes were applied.
+func (c *copies) appliedAll(w *world) subject {
+	w.Helper()
+	s := c.stopped(w)
+	rt := w.open()
+	defer rt.Close()
+	_, err := rt.Apply(w.Ctx, s.id, runtime.ApplyOptions{})
+	w.OK(err)
+	c.same(w, "the host", c.onHost(w), c.inside)
+	return s
 }
 
 // startHere starts a sandbox by a command line, whose processes come to steps.
@@ -150,20 +199,23 @@ func (c *copies) operations() []operation {
 		}
 	}
 	all := []operation{
-		{name: "apply", prepare: c.changed, begin: line("apply", "ID"), judge: c.applied},
-		{name: "apply to one that is stopped", prepare: c.stopped, begin: line("apply", "ID"), judge: c.applied},
-		{name: "discard", prepare: c.changed, begin: line("discard", "ID"), judge: c.discarded},
-		{name: "discard of one that is stopped", prepare: c.stopped, begin: line("discard", "ID"), judge: c.discarded},
-		{name: "fork", prepare: c.changed, begin: line("fork", "ID"), judge: c.forked},
-		{name: "snapshot create", prepare: c.changed, begin: line("snapshot", "create", "ID", "one"), judge: c.snapshot},
-		{name: "snapshot restore", prepare: c.snapshotted, begin: line("snapshot", "restore", "ID", "one"), judge: c.restored},
-		{name: "snapshot rm", prepare: c.snapshotted, begin: line("snapshot", "rm", "ID", "one"), judge: c.removed},
+		{name: "apply", prepare: c.changed, begin: line("apply", "ID"), judge: judged(c.applied)},
+		{name: "apply to one that is stopped", prepare: c.stopped, begin: line("apply", "ID"), judge: judged(c.applied)},
+		{name: "discard", prepare: c.changed, begin: line("discard", "ID"), judge: judged(c.discarded)},
+		{name: "discard of one that is stopped", prepare: c.stopped, begin: line("discard", "ID"), judge: judged(c.discarded)},
+		{name: "fork", prepare: c.changed, begin: line("fork", "ID"), judge: judged(c.forked)},
+		{name: "snapshot create", prepare: c.changed, begin: line("snapshot", "create", "ID", "one"), judge: judged(c.snapshot)},
+		{name: "snapshot restore", prepare: c.snapshotted, begin: line("snapshot", "restore", "ID", "one"), judge: judged(c.restored)},
+		{name: "first start over a repository", prepare: c.repository, begin: line("start", "ID"), steps: "pin: ", judge: judged(c.pinned)},
+		{name: "start after apply", prepare: c.appliedAll, begin: line("start", "ID"), steps: "fold: ", judge: judged(c.folded)},
+		{name: "snapshot rm", prepare: c.snapshotted, begin: line("snapshot", "rm", "ID", "one"), judge: judged(c.removed)},
 	}
 	return all
 }
 
-// once does the command of an operation again, which has to succeed, after that of a caller that was killed.
-func (c *copies) once(w *world, e *end, args ...string) {
+// once does the command of an operation again, which has to succeed, after that of a caller that was killed. With an
+// answer that has done in it, it has succeeded: what the killed caller asked for went on.
+func (c *copies) once(w *world, e *end, done string, args ...string) {
 	w.Helper()
 	call := w.cli(args...)
 	w.ends(args[0], call.done)
@@ -171,7 +223,7 @@ func (c *copies) once(w *world, e *end, args ...string) {
 		call = w.cli(args...)
 		w.ends(args[0], call.done)
 	}
-	if !call.ok {
+	if !call.ok && (done == "" || !strings.Contains(call.answer, done)) {
 		w.Fatalf("%s again: %s; it was %v, %q", args[0], call.answer, e.ok, e.answer)
 	}
 }
@@ -198,16 +250,20 @@ func (c *copies) unharmed(w *world) {
 	}
 }
 
-func (c *copies) end(w *world, rt *local.Runtime, id string) {
-	w.Helper()
-	w.OK(rt.Destroy(w.Ctx, id))
-	w.nothing(rt)
+// judged returns a judge that calls f with a Runtime of its own, and destroys the sandbox after it.
+func judged(f func(w *world, rt *local.Runtime, e *end)) func(*world, *round, *end) {
+	return func(w *world, _ *round, e *end) {
+		w.Helper()
+		rt := w.open()
+		defer rt.Close()
+		f(w, rt, e)
+		w.OK(rt.Destroy(w.Ctx, e.id))
+		w.nothing(rt)
+	}
 }
 
-func (c *copies) applied(w *world, _ *round, e *end) {
+func (c *copies) applied(w *world, rt *local.Runtime, e *end) {
 	w.Helper()
-	rt := w.open()
-	defer rt.Close()
 	if e.ok {
 		c.same(w, "what was acknowledged", c.onHost(w), c.inside)
 	}
@@ -215,34 +271,28 @@ func (c *copies) applied(w *world, _ *round, e *end) {
 		c.unharmed(w)
 	}
 	w.settled(rt)
-	c.once(w, e, "apply", e.id)
+	c.once(w, e, "", "apply", e.id)
 	c.same(w, "the host", c.onHost(w), c.inside)
-	c.once(w, e, "diff", "--exit-code", e.id)
+	c.once(w, e, "", "diff", "--exit-code", e.id)
 	c.same(w, "the sandbox", c.sees(w, rt, e.id), c.inside)
-	c.end(w, rt, e.id)
 }
 
-func (c *copies) discarded(w *world, _ *round, e *end) {
+func (c *copies) discarded(w *world, rt *local.Runtime, e *end) {
 	w.Helper()
-	rt := w.open()
-	defer rt.Close()
 	w.settled(rt)
 	if e.ok {
-		c.once(w, e, "diff", "--exit-code", e.id)
+		c.once(w, e, "", "diff", "--exit-code", e.id)
 	}
-	c.once(w, e, "discard", e.id)
-	c.once(w, e, "diff", "--exit-code", e.id)
+	c.once(w, e, "", "discard", e.id)
+	c.once(w, e, "", "diff", "--exit-code", e.id)
 	c.same(w, "the host", c.onHost(w), c.host)
 	c.same(w, "the sandbox", c.sees(w, rt, e.id), c.host)
-	c.end(w, rt, e.id)
 }
 
-func (c *copies) forked(w *world, _ *round, e *end) {
+func (c *copies) forked(w *world, rt *local.Runtime, e *end) {
 	w.Helper()
-	rt := w.open()
-	defer rt.Close()
 	c.same(w, "the parent", c.sees(w, rt, e.id), c.inside)
-	c.once(w, e, "fork", e.id)
+	c.once(w, e, "", "fork", e.id)
 	states := w.settled(rt)
 	delete(states, w.bystander)
 	delete(states, e.id)
@@ -259,13 +309,17 @@ func (c *copies) forked(w *world, _ *round, e *end) {
 		w.Fatalf("the fork leaves the snapshots %v", list)
 	}
 	c.same(w, "the host", c.onHost(w), c.host)
-	c.end(w, rt, e.id)
 }
 
-func (c *copies) snapshot(w *world, _ *round, e *end) {
+// goesBack checks that the snapshot called one is whole. The sandbox does not run.
+func (c *copies) goesBack(w *world, rt *local.Runtime, id string) {
 	w.Helper()
-	rt := w.open()
-	defer rt.Close()
+	w.OK(rt.Restore(w.Ctx, id, "one"))
+	c.same(w, "the snapshot", c.sees(w, rt, id), c.inside)
+}
+
+func (c *copies) snapshot(w *world, rt *local.Runtime, e *end) {
+	w.Helper()
 	w.settled(rt)
 	list, err := rt.Snapshots(w.Ctx, e.id)
 	w.OK(err)
@@ -273,38 +327,27 @@ func (c *copies) snapshot(w *world, _ *round, e *end) {
 		w.Fatalf("the snapshots are %v; the operation: %v, %q", list, e.ok, e.answer)
 	}
 	if len(list) == 0 {
-		call := w.cli("snapshot", "create", e.id, "one")
-		w.ends("snapshot", call.done)
-		if !call.ok && !strings.Contains(call.answer, "already") { // it went on
-			c.once(w, e, "snapshot", "create", e.id, "one")
-		}
+		c.once(w, e, "already", "snapshot", "create", e.id, "one")
 	}
 	c.same(w, "the sandbox", c.sees(w, rt, e.id), c.inside)
 	c.sh(w, rt, e.id, copiedLater)
 	w.OK(rt.Stop(w.Ctx, e.id))
-	w.OK(rt.Restore(w.Ctx, e.id, "one"))
-	c.same(w, "the snapshot", c.sees(w, rt, e.id), c.inside)
-	c.end(w, rt, e.id)
+	c.goesBack(w, rt, e.id)
 }
 
-func (c *copies) restored(w *world, _ *round, e *end) {
+func (c *copies) restored(w *world, rt *local.Runtime, e *end) {
 	w.Helper()
-	rt := w.open()
-	defer rt.Close()
 	has := c.sees(w, rt, e.id)
 	if e.ok || has != c.later {
 		c.same(w, "the sandbox", has, c.inside)
 	}
 	w.OK(rt.Stop(w.Ctx, e.id))
-	c.once(w, e, "snapshot", "restore", e.id, "one")
+	c.once(w, e, "", "snapshot", "restore", e.id, "one")
 	c.same(w, "the sandbox, restored again,", c.sees(w, rt, e.id), c.inside)
-	c.end(w, rt, e.id)
 }
 
-func (c *copies) removed(w *world, _ *round, e *end) {
+func (c *copies) removed(w *world, rt *local.Runtime, e *end) {
 	w.Helper()
-	rt := w.open()
-	defer rt.Close()
 	w.settled(rt)
 	list, err := rt.Snapshots(w.Ctx, e.id)
 	w.OK(err)
@@ -313,11 +356,40 @@ func (c *copies) removed(w *world, _ *round, e *end) {
 	if len(list) != len(left) || len(left) > 1 || e.ok && len(left) > 0 {
 		w.Fatalf("the snapshots are %v, and there are %v; the operation: %v, %q", list, left, e.ok, e.answer)
 	}
-	if len(list) == 1 { // it is whole
-		w.OK(rt.Restore(w.Ctx, e.id, "one"))
-		c.same(w, "the snapshot", c.sees(w, rt, e.id), c.inside)
+	if len(list) == 1 {
+		c.goesBack(w, rt, e.id)
 	} else {
 		c.same(w, "the sandbox", c.sees(w, rt, e.id), c.later)
 	}
-	c.end(w, rt, e.id)
+}
+
+// pinned checks that git's own files are those of one moment, though the host's have changed since, and no change.
+func (c *copies) pinned(w *world, rt *local.Runtime, e *end) {
+	w.Helper()
+	w.settled(rt)
+	for _, name := range []string{".git/HEAD", ".git/index", ".git/refs/heads/main", ".git/refs/heads/other"} {
+		c.hostWrites(w, name, "the host has gone on")
+	}
+	later := c.onHost(w)
+	if has := c.sees(w, rt, e.id); e.ok || has != later {
+		c.same(w, "the sandbox", has, c.host)
+	}
+	c.once(w, e, "", "diff", "--exit-code", e.id)
+	if changes, err := rt.Changes(w.Ctx, e.id, runtime.ChangesOptions{}); err != nil || len(changes) > 0 {
+		w.Fatalf("the changes are %+v, %v", changes, err)
+	}
+	c.same(w, "the host", c.onHost(w), later)
+}
+
+// folded checks that the sandbox follows the host in what was applied.
+func (c *copies) folded(w *world, rt *local.Runtime, e *end) {
+	w.Helper()
+	c.same(w, "the sandbox", c.sees(w, rt, e.id), c.inside)
+	c.once(w, e, "", "diff", "--exit-code", e.id)
+	w.OK(rt.Stop(w.Ctx, e.id))
+	for _, name := range []string{"modified", "added", "new/dir/file", "new/dir/more", "moved/file", "kind/file"} {
+		c.hostWrites(w, name, "the host has gone on")
+	}
+	c.same(w, "the sandbox, after the host has gone on,", c.sees(w, rt, e.id), c.onHost(w))
+	c.once(w, e, "", "diff", "--exit-code", e.id)
 }

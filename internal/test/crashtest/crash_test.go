@@ -50,29 +50,35 @@ func TestCrash(t *testing.T) {
 
 // The same with gVisor: a part of it, where there is the time.
 func TestCrashGVisor(t *testing.T) {
-	if os.Getenv(roundsVariable) == "" {
-		testenv.Soak(t, "it takes minutes")
-	}
-	testenv.Need(t, probe.UserNamespaces, probe.Runsc, probe.Fuse)
+	onGVisor(t)
 	crash(t, backend{gvisor.Name, gvisor.Backend()}, commandLines(), 8)
 }
 
-// random is what makes the choices of a test.
-func random(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed, err := strconv.ParseUint(os.Getenv(seedVariable), 10, 64)
-	if err != nil {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed: %s=%d", seedVariable, seed)
-	return rand.New(rand.NewPCG(seed, 0))
+// The same with Docker.
+func TestCrashDocker(t *testing.T) {
+	onDocker(t)
+	crash(t, backend{docker.Name, docker.Backend()}, commandLines(), 8)
 }
 
-// The same with Docker, as root, who has an engine of the test's own.
-func TestCrashDocker(t *testing.T) {
+// long skips a test that takes minutes, unless rounds are asked for.
+func long(t *testing.T) {
+	t.Helper()
 	if os.Getenv(roundsVariable) == "" {
 		testenv.Soak(t, "it takes minutes")
 	}
+}
+
+// onGVisor skips a test where it cannot start sandboxes with gVisor.
+func onGVisor(t *testing.T) {
+	t.Helper()
+	long(t)
+	testenv.Need(t, probe.UserNamespaces, probe.Runsc, probe.Fuse)
+}
+
+// onDocker skips a test unless root runs it, who gets an engine of the test's own.
+func onDocker(t *testing.T) {
+	t.Helper()
+	long(t)
 	testenv.Root(t)
 	testenv.Tools(t, "dockerd", "docker")
 	e, err := dockertest.Start()
@@ -86,7 +92,17 @@ func TestCrashDocker(t *testing.T) {
 	})
 	t.Setenv("DOCKER_HOST", "unix://"+e.Socket)
 	testenv.Need(t, probe.UserNamespaces, probe.Docker, probe.Fuse)
-	crash(t, backend{docker.Name, docker.Backend()}, commandLines(), 8)
+}
+
+// random is what makes the choices of a test.
+func random(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed, err := strconv.ParseUint(os.Getenv(seedVariable), 10, 64)
+	if err != nil {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed: %s=%d", seedVariable, seed)
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // crash does one of share of the rounds of the operations.

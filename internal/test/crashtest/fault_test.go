@@ -7,11 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"wolffia/internal/probe"
+	hostproc "wolffia/internal/proc"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
@@ -130,15 +132,15 @@ func (w *world) change(id, file string, f func(all map[string]any)) {
 func TestRecordedProcessIsAnother(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
 	w := newWorld(t, backend{bwrap.Name, bwrap.Backend()})
-	for name, record := range map[string]func(all map[string]any, stranger proc){
-		"the number was given again": func(all map[string]any, stranger proc) { all["pid"] = stranger.pid },
-		"in another boot, at the same time": func(all map[string]any, stranger proc) {
-			all["pid"], all["start"], all["bootId"] = stranger.pid, stranger.start, "00000000-0000-0000-0000-000000000000"
+	for name, record := range map[string]func(all map[string]any, stranger hostproc.Process){
+		"the number was given again": func(all map[string]any, stranger hostproc.Process) { all["pid"] = stranger.PID },
+		"in another boot, at the same time": func(all map[string]any, stranger hostproc.Process) {
+			all["pid"], all["start"], all["bootId"] = stranger.PID, strconv.FormatUint(stranger.Start, 10), "00000000-0000-0000-0000-000000000000"
 		},
-		"the machine has booted": func(all map[string]any, _ proc) { all["bootId"] = "00000000-0000-0000-0000-000000000000" },
-		"it is PID 1":            func(all map[string]any, _ proc) { all["pid"] = 1 },
-		"it is all of a group":   func(all map[string]any, _ proc) { all["pid"] = -1 },
-		"it is nobody":           func(all map[string]any, _ proc) { all["pid"] = 1 << 30 },
+		"the machine has booted": func(all map[string]any, _ hostproc.Process) { all["bootId"] = "00000000-0000-0000-0000-000000000000" },
+		"it is PID 1":            func(all map[string]any, _ hostproc.Process) { all["pid"] = 1 },
+		"it is all of a group":   func(all map[string]any, _ hostproc.Process) { all["pid"] = -1 },
+		"it is nobody":           func(all map[string]any, _ hostproc.Process) { all["pid"] = 1 << 30 },
 	} {
 		for _, state := range []runtime.State{runtime.StateRunning, runtime.StateDead} {
 			t.Run(name+"/"+string(state), func(t *testing.T) {
@@ -162,7 +164,7 @@ func TestRecordedProcessIsAnother(t *testing.T) {
 				defer own.Delete(stranger.Process.Pid)
 				defer func() { _ = stranger.Wait() }()
 				defer func() { _ = stranger.Process.Kill() }()
-				p, err := readProc(fmt.Sprintf("/proc/%d", stranger.Process.Pid))
+				p, err := hostproc.Read(stranger.Process.Pid)
 				w.OK(err)
 				w.change(s.ID, "shim.json", func(all map[string]any) { record(all, p) })
 				if got, err := rt.Get(w.Ctx, s.ID); err != nil || got.State != state {
@@ -175,7 +177,7 @@ func TestRecordedProcessIsAnother(t *testing.T) {
 				w.OK(rt.Start(w.Ctx, s.ID))
 				w.change(s.ID, "shim.json", func(all map[string]any) { record(all, p) })
 				w.OK(rt.Destroy(w.Ctx, s.ID))
-				if now, err := readProc(fmt.Sprintf("/proc/%d", p.pid)); err != nil || now.state == "Z" || now.start != p.start {
+				if now, err := hostproc.Read(p.PID); err != nil || now.Dead() || now.Start != p.Start {
 					t.Errorf("a stranger was killed: %v, %v", now, err)
 				}
 				// The kernel lets go of a process's lock, which Destroy waits for, before the

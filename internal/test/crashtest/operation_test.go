@@ -35,6 +35,8 @@ type operation struct {
 	name    string
 	prepare func(w *world) subject
 	begin   func(w *world, s *subject) *call
+	// steps begins the names of the steps at which there are rounds; empty: at all of them.
+	steps string
 	// after are the states that the sandbox may have, and none.
 	after func(e *end) []runtime.State
 	// check is told what is there, nil: that is all.

@@ -1,7 +1,6 @@
 package crashtest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -11,24 +10,25 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	hostproc "wolffia/internal/proc"
 )
 
 // All processes that a round starts, and what these start, are below this one,
 // whatever happens to their parents: it is their subreaper (prctl(2)). So none
 // can be missed, and what is dead has to be waited for here.
 
-// A proc is a process below this one.
+// A proc is a process below this one. Its number and start mean it only.
 type proc struct {
-	pid, parent int
-	state       string
-	start       string // with the number it means this process only
-	args        []string
+	hostproc.Process
+	args []string
 }
 
 func (p proc) String() string {
-	return fmt.Sprintf("%d %s %.60q", p.pid, p.state, strings.Join(p.args, " "))
+	return fmt.Sprintf("%d %c %.60q", p.PID, p.State, strings.Join(p.args, " "))
 }
 
 // sandbox is the id on the command line.
@@ -46,76 +46,54 @@ var own sync.Map
 // that are dead and nobody else's are waited for.
 func processes(t testing.TB) []proc {
 	t.Helper()
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
 	children := map[int][]proc{}
-	for _, dir := range dirs {
-		if p, err := readProc(dir); err == nil {
-			children[p.parent] = append(children[p.parent], p)
-		}
+	for _, p := range hostproc.Others() {
+		children[p.Parent] = append(children[p.Parent], proc{Process: p})
 	}
 	var all []proc
 	next := []int{os.Getpid()}
 	for len(next) > 0 {
 		for _, p := range children[next[0]] {
-			_, isOwn := own.Load(p.pid)
-			if p.state == "Z" {
+			_, isOwn := own.Load(p.PID)
+			if p.Dead() {
 				if next[0] == os.Getpid() && !isOwn {
-					_, _ = unix.Wait4(p.pid, nil, unix.WNOHANG, nil)
+					_, _ = unix.Wait4(p.PID, nil, unix.WNOHANG, nil)
 				}
 				continue // it has no children
 			}
+			args, err := arguments(p.PID)
+			if err != nil {
+				continue // it has ended
+			}
+			p.args = args
 			all = append(all, p)
-			next = append(next, p.pid)
+			next = append(next, p.PID)
 		}
 		next = next[1:]
 	}
 	return all
 }
 
-// readProc reads what is known of a process; proc_pid_stat(5).
-func readProc(dir string) (proc, error) {
-	stat, err := os.ReadFile(dir + "/stat")
-	if err != nil {
-		return proc{}, err
-	}
-	cmdline, err := os.ReadFile(dir + "/cmdline")
-	if err != nil {
-		return proc{}, err
-	}
-	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	pid, _ := strconv.Atoi(filepath.Base(dir))
-	parent, err := strconv.Atoi(string(f[1]))
-	return proc{pid, parent, string(f[0]), string(f[19]), strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")}, err
+// arguments returns the command line of a process.
+func arguments(pid int) ([]string, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), err
 }
+
+var errGone = errors.New("it is gone")
 
 // kill kills a process, and returns when it is dead.
 func (p proc) kill() error {
-	fd, err := unix.PidfdOpen(p.pid, 0)
-	if err != nil {
-		return err
+	was := false
+	err := hostproc.Kill(p.PID, time.Now().Add(20*time.Second), func() (bool, error) {
+		now, err := hostproc.Read(p.PID)
+		was = err == nil && now.Start == p.Start
+		return was, nil
+	})
+	if err == nil && !was {
+		err = errGone
 	}
-	defer unix.Close(fd)
-	if now, err := readProc(fmt.Sprintf("/proc/%d", p.pid)); err != nil || now.start != p.start {
-		return errors.Join(errors.New("it is gone"), err)
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
-		return err
-	}
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20_000)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return err
-		case n == 0:
-			return errors.New("it was killed and does not end")
-		default:
-			return nil
-		}
-	}
+	return err
 }
 
 // The victims there are.
@@ -132,7 +110,7 @@ const (
 // part says which part of a sandbox a process is; empty: none that is named.
 func part(p proc, all []proc) string {
 	parent := func() proc {
-		i := slices.IndexFunc(all, func(q proc) bool { return q.pid == p.parent })
+		i := slices.IndexFunc(all, func(q proc) bool { return q.PID == p.Parent })
 		if i < 0 {
 			return proc{args: []string{""}}
 		}
@@ -169,8 +147,8 @@ func below(all []proc, id string) []proc {
 	var found []proc
 	in := map[int]bool{}
 	for _, p := range all { // each after its parent
-		if in[p.parent] || part(p, all) != "" && p.sandbox() == id {
-			in[p.pid] = true
+		if in[p.Parent] || part(p, all) != "" && p.sandbox() == id {
+			in[p.PID] = true
 			found = append(found, p)
 		}
 	}

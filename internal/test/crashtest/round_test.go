@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -98,7 +99,7 @@ func (w *world) strike(victim string, c *call, e *end) (killed bool) {
 		err := p.kill()
 		if err == nil {
 			killed = true
-		} else if victim != allParts && !strings.Contains(err.Error(), "it is gone") && !strings.Contains(err.Error(), "no such process") {
+		} else if victim != allParts && !errors.Is(err, errGone) {
 			w.Errorf("kill %v: %v", p, err)
 		}
 	}
@@ -150,7 +151,7 @@ func (r *round) may(e *end) []runtime.State {
 func (w *world) allowed(rt *local.Runtime, r *round, e *end) (id string, state runtime.State) {
 	w.Helper()
 	may := r.may(e)
-	for end := time.Now().Add(10 * time.Second); ; {
+	for end := time.Now().Add(suite.Limit / 2); ; {
 		states := w.settled(rt)
 		delete(states, w.bystander)
 		id, state = e.id, none
@@ -214,7 +215,7 @@ func (w *world) survey(op *operation) (rounds []*round, takes time.Duration) {
 	w.T = suite.New(w.TB)
 	s := op.prepare(w)
 	seen := 0
-	w.steps.begin(func(a *arrival) bool { return a.sandbox != w.bystander })
+	w.steps.begin(func(a *arrival) bool { return a.sandbox != w.bystander && strings.HasPrefix(a.name, op.steps) })
 	start := time.Now()
 	c := op.begin(w, &s)
 	look := func(a *arrival) {

@@ -30,7 +30,7 @@ func spareOperations() []operation {
 	with := func(w *world) subject {
 		w.Helper()
 		s := serving(w)
-		c := s.was.ask("spare")
+		c := s.was.ask("spare 4s") // it must not end before it is taken
 		w.ends("spare", c.done)
 		if !c.ok {
 			w.Fatalf("spare: %s", c.answer)
@@ -38,7 +38,7 @@ func spareOperations() []operation {
 		return s
 	}
 	return []operation{
-		{name: "spare starts", prepare: serving, begin: ask("spare"), judge: judgeSpares, after: func(*end) []runtime.State { return []runtime.State{none} }},
+		{name: "spare starts", prepare: serving, begin: ask("spare 1s"), judge: judgeSpares, after: func(*end) []runtime.State { return []runtime.State{none} }},
 		// If a process of the spare is killed, the sandbox is started without.
 		{name: "spare is taken", prepare: with, begin: ask("take"), judge: judgeSpares, after: func(e *end) []runtime.State {
 			switch {

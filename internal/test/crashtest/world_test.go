@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	hostproc "wolffia/internal/proc"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
@@ -42,8 +43,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// limit is how long an operation may take, whatever happens meanwhile.
-const limit = 40 * time.Second
+// limit is how long an operation may take, whatever happens meanwhile: longer than the product's own limits, which are
+// 60 s for a start and 30 s for an end.
+const limit = 2 * time.Minute
 
 // The owners: of the sandbox that a round is about, and of the one that it is
 // not about.
@@ -185,9 +187,7 @@ func (w *world) command(program string, args ...string) *exec.Cmd {
 func (c *call) started(w *world) {
 	own.Store(c.cmd.Process.Pid, true)
 	c.gone = make(chan struct{})
-	if p, err := readProc(fmt.Sprintf("/proc/%d", c.cmd.Process.Pid)); err == nil {
-		c.proc = p
-	}
+	c.proc.Process, _ = hostproc.Read(c.cmd.Process.Pid) // one that has ended cannot be killed
 }
 
 // cli starts a command line.
@@ -323,7 +323,7 @@ func (w *world) compare(rt *local.Runtime) (states map[string]runtime.State, wro
 		states[s.ID] = s.State
 		there := below(all, s.ID)
 		for _, p := range there {
-			known[p.pid] = true
+			known[p.PID] = true
 		}
 		has := parts(all, s.ID)
 		switch {
@@ -343,11 +343,11 @@ func (w *world) compare(rt *local.Runtime) (states map[string]runtime.State, wro
 			continue
 		}
 		for _, p := range below(all, id) {
-			known[p.pid] = true
+			known[p.PID] = true
 		}
 	}
 	for _, p := range all {
-		if _, is := own.Load(p.pid); !known[p.pid] && !is && !w.backend.engines(p) {
+		if _, is := own.Load(p.PID); !known[p.PID] && !is && !w.backend.engines(p) {
 			wrong = append(wrong, fmt.Sprintf("process %v", p))
 		}
 	}

@@ -96,8 +96,8 @@ s = requests.Session()
 for i in range(3): assert s.get("https://" + n + "/hello", timeout=60, verify="/conf/ca").text == "hello from " + n + "\n"
 for i in range(3): assert s.get("http://" + n + "/hello", timeout=60).text == "hello from " + n + "\n"'`},
 	{name: "java", needs: []string{"java", "keytool"}, port: 443, blind: true, script: `
-keytool -importcert -noprompt -alias ca -file /conf/ca -keystore trust -storetype PKCS12 -storepass secret >/dev/null 2>&1
-cp /conf/Fetch.java . && java -XX:TieredStopAtLevel=1 -Djavax.net.ssl.trustStore="$PWD/trust" -Djavax.net.ssl.trustStorePassword=secret Fetch.java "$NAME"`},
+keytool -J-XX:TieredStopAtLevel=1 -J-XX:+UseSerialGC -importcert -noprompt -alias ca -file /conf/ca -keystore trust -storetype PKCS12 -storepass secret >/dev/null 2>&1
+cp /conf/Fetch.java . && java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djavax.net.ssl.trustStore="$PWD/trust" -Djavax.net.ssl.trustStorePassword=secret Fetch.java "$NAME"`},
 	{name: "raw", needs: []string{python}, port: echoPort, blind: true, sample: true, script: `
 /usr/bin/python3 /conf/raw.py "$NAME" 7007`},
 	{name: "addrconfig", needs: []string{python}, port: 443, blind: true, bwrap: true, script: `

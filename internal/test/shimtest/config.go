@@ -1,6 +1,7 @@
 package shimtest
 
 import (
+	"fmt"
 	"os"
 	"syscall"
 	"testing"
@@ -16,6 +17,10 @@ import (
 func Main(run func() int) {
 	syscall.Umask(0o077) // no test may depend on a friendlier one
 	code := run()
+	for _, dir := range states.groups(false) {
+		fmt.Fprintln(os.Stderr, "left of a sandbox's limits:", dir)
+		code = max(code, 1)
+	}
 	testbin.Remove()
 	os.Exit(code)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"wolffia/image/store"
+	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
 )
@@ -106,7 +107,10 @@ func (im *images) hostileRestart(t *testing.T) {
 		"modes":       "chmod 0 /run /etc /home /etc/passwd; chmod 0 /",
 		"vast passwd": "busybox dd if=/dev/zero of=/etc/passwd bs=1048576 count=6 2>/dev/null",
 	} {
-		for _, to := range names {
+		for i, to := range names {
+			if strings.Contains(script, "TO") && !testenv.Picked(i+len(what), 2) { // other scripts have its place
+				continue
+			}
 			t.Run(what+" to "+to, func(t *testing.T) {
 				t.Parallel()
 				s := on(t, rt, &runtime.SandboxConfig{ImageID: img.ID})

@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -66,9 +64,7 @@ func (b Backend) Fresh(t testing.TB) *Runtime {
 	t.Helper()
 	state := filepath.Join(PublicDir(t), "state")
 	t.Cleanup(func() {
-		for _, dir := range groups(t, state, false) {
-			t.Errorf("left of a sandbox's limits: %s", dir)
-		}
+		states.add(t, state) // Main looks for what is left of its sandboxes' limits
 		// The shim of a sandbox that is bound to its caller removes that by itself.
 		left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
 		for end := time.Now().Add(patience); len(left) > 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -87,29 +83,6 @@ func LacksHere() []runtimetest.Feature {
 		return []runtimetest.Feature{runtimetest.Limits}
 	}
 	return nil
-}
-
-// groups are the control groups of a state directory's sandboxes. There should be
-// some or none; what systemd is about to remove may take a moment.
-func groups(t testing.TB, state string, some bool) (left []string) {
-	t.Helper()
-	var st syscall.Stat_t
-	if err := syscall.Stat(state, &st); err != nil {
-		t.Fatal(err)
-	}
-	infix := fmt.Sprintf("-%x-%x-", st.Dev, st.Ino)
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		left = nil
-		err := filepath.WalkDir("/sys/fs/cgroup", func(dir string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() && strings.Contains(d.Name()+"-", infix) {
-				left = append(left, dir)
-			}
-			return nil // what comes and goes meanwhile is others'
-		})
-		if err != nil || some || len(left) == 0 || time.Now().After(end) {
-			return left
-		}
-	}
 }
 
 // PublicDir makes a directory that the user to whom root drops can reach.

@@ -16,16 +16,30 @@ const (
 // Full reports whether tests leave nothing out to be fast: WOLFFIA_TEST_FULL=1.
 func Full() bool { return os.Getenv(fullVariable) == "1" }
 
-// Some returns how many of n like cases to try: n in a full run, else a quarter.
+// Some returns how many of n like cases to try: n in a full run, else an eighth,
+// but at least two.
 func Some(n int) int {
 	if Full() {
 		return n
 	}
-	return max(1, n/4)
+	return min(n, max(2, n/8))
 }
 
 // Picked reports whether to try case i of a table: each one in a full run, else one of every.
 func Picked(i, every int) bool { return Full() || i%every == 0 }
+
+// Every returns of how many cases a conformance suite tries one: of three for a sample, and again of three as root, after
+// a pass as another user; for [Picked].
+func Every(sample bool) int {
+	every := 1
+	if sample {
+		every = 3
+	}
+	if Second() {
+		every *= 3
+	}
+	return every
+}
 
 // Soak skips t unless the run is full. The reason says why it is not for each run.
 func Soak(t testing.TB, reason string) {

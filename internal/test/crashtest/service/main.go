@@ -5,10 +5,10 @@
 //	service STATE CODEBASE
 //
 //	create OWNER | ensure OWNER | exec OWNER COMMAND | destroy OWNER
-//	spare | take
+//	spare TIME | take
 //	fleet-create OWNER | fleet-background OWNER COMMAND | fleet-destroy OWNER
 //
-// A spare waits for 4 s; take makes a sandbox without an owner.
+// A spare waits for TIME; take makes a sandbox without an owner.
 //
 // The fleet of an owner has one sandbox, whose idempotency key is OWNER.
 //
@@ -80,7 +80,7 @@ func serve(ctx context.Context, state, codebase string) error {
 		o := registry.Owner{OrganizationID: "o", ProjectID: "p", UserID: name}
 		if verb == "spare" || verb == "take" {
 			c, _ := configure()
-			answer(doSpare(ctx, rt, verb, c))
+			answer(doSpare(ctx, rt, name, c))
 		} else if part, of := strings.CutPrefix(verb, "fleet-"); of {
 			answer(doFleet(ctx, fleet, part, o, command))
 		} else {
@@ -116,13 +116,14 @@ func do(ctx context.Context, s *service.Service, verb string, o registry.Owner, 
 	return "", fmt.Errorf("there is no %q", verb)
 }
 
-// idle is how long a spare waits.
-const idle = 4 * time.Second
-
-// doSpare starts a spare, or makes a sandbox, of one if there is any.
-func doSpare(ctx context.Context, rt *local.Runtime, verb string, c *runtime.SandboxConfig) (string, error) {
-	if verb == "spare" {
-		return rt.StartSpare(ctx, c, idle)
+// doSpare starts a spare that waits for idle, or, without it, makes a sandbox, of a spare if there is any.
+func doSpare(ctx context.Context, rt *local.Runtime, idle string, c *runtime.SandboxConfig) (string, error) {
+	if idle != "" {
+		d, err := time.ParseDuration(idle)
+		if err != nil {
+			return "", err
+		}
+		return rt.StartSpare(ctx, c, d)
 	}
 	s, err := rt.Create(ctx, c)
 	if err != nil {
