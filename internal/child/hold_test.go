@@ -1,16 +1,50 @@
 package child_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	goruntime "runtime"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/child"
 )
 
+// The arguments of the test program in which it becomes another one, and that one.
+const (
+	becomes = "becomes"
+	became  = "became"
+)
+
+// The main goroutine has the first thread until the packages are initialised.
+func init() {
+	if len(os.Args) == 2 && os.Args[1] == became {
+		var sig int32
+		err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0, 0, 0)
+		fmt.Println(unix.Signal(sig), err)
+		os.Exit(0)
+	}
+}
+
 // The test program is what holds.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == becomes {
+		goruntime.LockOSThread()
+		go func() {
+			goruntime.LockOSThread()
+			if unix.Gettid() == os.Getpid() {
+				panic("a goroutine has the thread of another one")
+			}
+			panic(child.Become("/proc/self/exe", []string{"test", became}, os.Environ()))
+		}()
+		select {}
+	}
 	if len(os.Args) > 4 && os.Args[1] == child.HoldArg {
 		_, _ = os.Stderr.WriteString(child.Hold(os.Args).Error())
 		os.Exit(1)
@@ -75,5 +109,16 @@ func TestHeldGivenUp(t *testing.T) {
 	}
 	if err := c.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A program that another thread than the first one becomes ends with its parent all the same.
+func TestBecome(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", becomes)
+	out, err := cmd.CombinedOutput()
+	if want := fmt.Sprintln(unix.SIGKILL, nil); err != nil || string(out) != want {
+		t.Errorf("%v: %q, want %q", err, out, want)
 	}
 }

@@ -113,5 +113,6 @@ func start(spec *launch.Spec, flags []string) (*launch.Instance, error) {
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
+	tellStage(c.Stream)
 	return &launch.Instance{Stream: c.Stream, Stderr: c.Stderr, PID: c.PID(), Wait: c.Wait, Kill: c.Kill}, nil
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -244,6 +246,45 @@ func TestStartThatFails(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A runsc whose shim ends before the kernel was asked to end both together does not start.
+func TestOrphanedStage(t *testing.T) {
+	need(t)
+	for _, alive := range []bool{false, true} {
+		input, shim, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer input.Close()
+		defer shim.Close()
+		if alive {
+			_, err = shim.Write([]byte{0})
+		} else {
+			err = shim.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := os.Open("/bin/echo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer program.Close()
+		var stdout, stderr bytes.Buffer
+		stage := exec.Command(filepath.Join(testbin.Dir(t), "wolffia-box"), "runsc", "it", "started")
+		stage.Args[0] = "wolffia"
+		stage.Stdin, stage.Stdout, stage.Stderr, stage.ExtraFiles = input, &stdout, &stderr, []*os.File{program}
+		stage.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+		}
+		err = stage.Run()
+		if started := err == nil && stdout.String() == "it started\n"; started != alive || !alive && !strings.Contains(stderr.String(), "the shim has ended") {
+			t.Errorf("the shim lives: %v: %v, %q, %q", alive, err, stdout.String(), stderr.String())
+		}
 	}
 }
 

@@ -2,12 +2,13 @@ package gvisor
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strconv"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/child"
 	"wolffia/runtime"
 )
 
@@ -18,7 +19,7 @@ const stageArg = "runsc"
 const fdProgram = 3
 
 // stage mounts the /proc of its process namespace, which runsc expects and only a process
-// in the namespace can mount, and executes runsc. It returns only with an error.
+// in the namespace can mount, and executes runsc once the shim has said that it is there. It returns only with an error.
 func stage() error {
 	if os.Getpid() != 1 {
 		return runtime.Errorf(runtime.ErrInvalid, "this is started by wolffia, not by hand")
@@ -28,6 +29,15 @@ func stage() error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc for runsc: %w", err)
 	}
-	err := syscall.Exec("/proc/self/fd/"+strconv.Itoa(fdProgram), append([]string{"runsc"}, os.Args[2:]...), []string{})
+	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil {
+		return fmt.Errorf("start runsc: the shim has ended: %w", err)
+	}
+	err := child.Become("/proc/self/fd/"+strconv.Itoa(fdProgram), append([]string{"runsc"}, os.Args[2:]...), []string{})
 	return fmt.Errorf("start runsc: %w", err)
 }
+
+// tellStage says to stage that the shim is there, by one byte ahead of PID 1's stream. The kernel ends runsc with the
+// thread that has started it from when it was asked to (Pdeathsig in attr), and that thread says this afterwards. If it had
+// ended before, nothing else would tell: getppid(2) does not in a process namespace. That stage has ended shows at the
+// end of the stream.
+func tellStage(stream io.Writer) { _, _ = stream.Write([]byte{0}) }
