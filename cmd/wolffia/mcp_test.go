@@ -23,7 +23,7 @@ import (
 )
 
 // mcpLimit is a guard against a hang.
-const mcpLimit = 2 * time.Minute
+const mcpLimit = 10 * time.Minute
 
 // An mcpHost is a project and a state directory on which wolffia mcp runs.
 type mcpHost struct {

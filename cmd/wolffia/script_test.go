@@ -102,7 +102,6 @@ func scripts(t *testing.T, dir string) testscript.Params {
 	}
 	return testscript.Params{
 		Dir:                 dir,
-		Deadline:            time.Now().Add(10 * time.Minute),
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			// As root, the user that is dropped to must get here.
