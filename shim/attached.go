@@ -4,17 +4,19 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
+	"wolffia/internal/rootfs"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
 
 // receiveAttached waits until the keeper has started PID 1 in its engine, and receives
-// the connection to it.
+// the connection to it and, if the shim has a use for it, the directory of launch.HandPath.
 func (s *shim) receiveAttached() (*launch.Spec, error) {
 	s.step("start it in the engine")
 	keeper := os.NewFile(boot.FDKept, "keeper")
@@ -24,6 +26,11 @@ func (s *shim) receiveAttached() (*launch.Spec, error) {
 	}
 	if stream == nil {
 		return nil, cmp.Or(keeperError(packet), runtime.Errorf(runtime.ErrUnavailable, "the keeper has ended"))
+	}
+	if rootfs.Reached(&s.boot.Config.SandboxConfig) {
+		if _, s.handDir, err = boot.ReceivePacket(keeper, make([]byte, boot.MaxPacket)); s.handDir == nil {
+			return nil, runtime.Errorf(runtime.ErrUnavailable, "receive the directory of the sandbox's sockets from the keeper: %w", cmp.Or(err, io.ErrUnexpectedEOF))
+		}
 	}
 	return &launch.Spec{ID: s.boot.ID, Config: &s.boot.Config.SandboxConfig, Attached: &launch.Attached{
 		Stream: stream,

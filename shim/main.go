@@ -68,6 +68,7 @@ type shim struct {
 	drained chan struct{} // closed at the end of their error output
 	relay   *relay
 	hand    *os.File        // PID 1 gets connections of clients by it; nil: they stay with the relay
+	handDir *os.File        // is launch.HandPath in an engine's sandbox; nil: there is none inside
 	relayed chan error      // gets the end of relay.run
 	over    chan struct{}   // closed then
 	tree    *treeConn       // nil: no codebase, or it is mounted natively

@@ -7,11 +7,8 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"wolffia/internal/inside"
 	"wolffia/internal/rawsock"
-	"wolffia/internal/rootfs"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 	"wolffia/wire/client"
@@ -48,11 +45,11 @@ func (s *shim) networkOver(conn *client.Conn) inside.Network {
 	var err error
 	switch {
 	case s.boot.Engine != "":
-		if !rootfs.Reached(&s.boot.Config.SandboxConfig) {
+		if s.handDir == nil {
 			return relayed
 		}
 		var hand *os.File
-		if hand, err = handed(conn, rootfs.HandDir(s.boot)); err == nil {
+		if hand, err = handed(conn, s.handDir); err == nil {
 			direct = inside.Handed(hand, relayed)
 		}
 	case s.boot.Config.Network == runtime.NetworkHost:
@@ -76,11 +73,7 @@ const handLimit = 10 * time.Second
 
 // handed has PID 1 connect to a new unix socket in a directory that is launch.HandPath inside, and
 // returns the connection. No other process runs inside yet, and none finds a socket there later.
-func handed(conn *client.Conn, path string) (*os.File, error) {
-	dir, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, err
-	}
+func handed(conn *client.Conn, dir *os.File) (*os.File, error) {
 	defer dir.Close()
 	const name = "s"
 	at := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name) // see listen

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/testenv"
 	"wolffia/network"
 	"wolffia/runtime"
 )
 
 // Connections do not pass PID 1: while it is stopped, programs inside connect and talk.
 func TestNetworkPastInit(t *testing.T) {
+	testenv.Both(t)
 	need(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -130,7 +130,7 @@ func (k *keeper) keep() (err error) {
 	}
 	k.made = true
 	step.Reached("keeper: started")
-	if err := errors.Join(boot.SendPacket(k.socket, boot.Report{Ready: true}, connection), connection.Close(), ready.Close()); err != nil {
+	if err := errors.Join(boot.SendPacket(k.socket, boot.Report{Ready: true}, connection), connection.Close(), ready.Close(), k.sendHand(spec)); err != nil {
 		return err
 	}
 	select {
@@ -166,7 +166,7 @@ func (k *keeper) compose() (*launch.Spec, error) {
 	}
 	if rootfs.Reached(&b.Config.SandboxConfig) {
 		spec.Hand = rootfs.HandDir(b)
-		if err := os.Mkdir(spec.Hand, 0o755); err != nil {
+		if err := errors.Join(os.Mkdir(spec.Hand, 0o755), os.Lchown(spec.Hand, b.Config.UID, b.Config.GID)); err != nil {
 			return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}
@@ -175,6 +175,19 @@ func (k *keeper) compose() (*launch.Spec, error) {
 		return nil, err
 	}
 	return spec, rootfs.Nest(b, spec)
+}
+
+// sendHand gives the directory of launch.HandPath to the shim, if there is one: to a shim whose user root dropped to
+// the way there is closed.
+func (k *keeper) sendHand(spec *launch.Spec) error {
+	if spec.Hand == "" {
+		return nil
+	}
+	dir, err := os.OpenFile(spec.Hand, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return errors.Join(boot.SendPacket(k.socket, boot.Report{Ready: true}, dir), dir.Close())
 }
 
 // mount mounts the codebase in the host's mount namespace, for the engine, and sends the
