@@ -93,7 +93,7 @@ func (a *app) applied(s *runtime.Sandbox, res *runtime.ApplyResult, dry bool, er
 		_ = e.Flush()
 	}
 	if git && !a.quiet {
-		fmt.Fprintf(a.err, "wolffia: git's own files are not applied; the commits: wolffia apply --git %s\n", s.ContainerName())
+		fmt.Fprintf(a.err, "wolffia: git's own files are not applied; commits that the host lacks, if any: wolffia apply --git %s\n", s.ContainerName())
 	}
 	if err == nil {
 		return nil
