@@ -245,9 +245,12 @@ type pieces struct {
 	to  chan<- []byte
 }
 
-func (p pieces) Write(b []byte) (int, error) {
+func (p pieces) Write(b []byte) (int, error) { return p.Keep(slices.Clone(b)) }
+
+// Keep implements [client.Keeper].
+func (p pieces) Keep(b []byte) (int, error) {
 	select {
-	case p.to <- slices.Clone(b):
+	case p.to <- b:
 		return len(b), nil
 	case <-p.ctx.Done():
 		return 0, p.ctx.Err()

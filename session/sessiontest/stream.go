@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"wolffia/runtime"
@@ -16,6 +17,7 @@ var streamTests = []test{
 	{"StreamMaxOutput", nil, streamMaxOutput},
 	{"StreamOrder", nil, streamOrder},
 	{"StreamIsLive", nil, streamIsLive},
+	{"StreamIsTheReaders", nil, streamIsTheReaders},
 	{"StreamBackpressure", nil, streamBackpressure},
 	{"StreamClosesAlways", nil, streamClosesAlways},
 }
@@ -136,6 +138,29 @@ func streamIsLive(e *env) {
 	}
 	if err := <-ended; string(first) != "first\n" || string(second) != "second\n" || err != nil {
 		s.Errorf("%q, %q, %v", first, second, err)
+	}
+}
+
+// What was sent stays as it is, also if it was much.
+func streamIsTheReaders(e *env) {
+	s := e.shell(nil)
+	output, ended := make(chan []byte), make(chan error, 1)
+	go func() { // ends with the command
+		ended <- s.rt.SessionExecStream(s.Ctx, s.ID, &runtime.SessionExecRequest{Command: "seq 1000000"}, output)
+	}()
+	var pieces [][]byte
+	for b := range output {
+		pieces = append(pieces, b)
+	}
+	next := 1
+	for line := range bytes.Lines(bytes.Join(pieces, nil)) {
+		if string(line) != strconv.Itoa(next)+"\n" {
+			s.Fatalf("%q in line %d", line, next)
+		}
+		next++
+	}
+	if err := <-ended; next != 1000001 || err != nil {
+		s.Errorf("%d lines, %v", next-1, err)
 	}
 }
 

@@ -141,8 +141,15 @@ func (o *output) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo implements io.WriterTo: io.Copy then needs no buffer of its own.
+// A Keeper is an io.Writer that would copy what it gets.
+type Keeper interface {
+	// Keep is Write of bytes that the writer may keep: no one else uses them any more.
+	Keep(b []byte) (int, error)
+}
+
+// WriteTo implements io.WriterTo: io.Copy then needs no buffer of its own. A Keeper gets the memory of large frames.
 func (o *output) WriteTo(w io.Writer) (written int64, err error) {
+	keeper, keeps := w.(Keeper)
 	for {
 		f, err := o.frame()
 		if err != nil {
@@ -152,8 +159,13 @@ func (o *output) WriteTo(w io.Writer) (written int64, err error) {
 			return written, err
 		}
 		n := len(f.Payload())
-		m, err := w.Write(f.Payload())
-		f.Release()
+		var m int
+		if keeps && n > wire.MaxPayload/2 { // else much of the memory would be kept for nothing
+			m, err = keeper.Keep(f.Payload())
+		} else {
+			m, err = w.Write(f.Payload())
+			f.Release()
+		}
 		written += int64(m)
 		if err != nil {
 			return written, err
