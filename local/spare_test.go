@@ -373,7 +373,7 @@ cat $GIT_CONFIG_SYSTEM /run/wolffia/git/ignore
 cut -d' ' -f4- /proc/self/mountinfo | sed 's/fd=[0-9]*//; s/[0-9a-z]\{12\}//g; s/^[^ ]*TestSpare[^ ]* //'
 stat -c '%N %A %U %G %t,%T' / /* /workspace/* /run/* /dev/* /etc/*
 stat -c '%i %a %u %g %F' /workspace /workspace/a; stat -f -c '%T %s' /workspace
-cat /workspace/secret; echo x >> /workspace/a; ls /proc | grep -c '^[0-9]'; cat /proc/self/status | grep -E '^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Umask)'
+cat /workspace/secret; echo x >> /workspace/a; processes=$(ls /proc); echo "$processes" | grep -c '^[0-9]'; cat /proc/self/status | grep -E '^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Umask)'
 ls /proc/1/fd 2>&1 | wc -l; cat /proc/self/oom_score_adj /proc/self/cgroup; nice`
 	var seen []string
 	for _, s := range []*runtime.Sandbox{cold, warm} {

@@ -332,7 +332,7 @@ func (s *sandbox) flood(t *testing.T, f *flood, pid string) (out string, most in
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), slow)
 	defer cancel()
-	args := append([]string{"exec", "-i", "--timeout", "150s", s.id, "--", "/usr/bin/python3", "-u", "/conf/attack.py"}, strings.Fields(f.call)...)
+	args := append([]string{"exec", "-i", "--timeout", "8m", s.id, "--", "/usr/bin/python3", "-u", "/conf/attack.py"}, strings.Fields(f.call)...)
 	cmd := exec.CommandContext(ctx, s.wolffia, args...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = s.codebase, s.env, 10*time.Second
 	var said bytes.Buffer
