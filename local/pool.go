@@ -377,11 +377,14 @@ func (s *sandboxes) KeepPool(ctx context.Context, config *runtime.SandboxConfig,
 			next.Stop()
 		}
 	}
-	if shape == "" {
-		return nil
-	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPoolLimit)
 	defer cancel()
+	if shape == "" { // no StartPool came to its end, but there may be a pool from before
+		var err error
+		if shape, err = s.PoolShape(undo, config); err != nil {
+			return err
+		}
+	}
 	return s.StopPool(undo, shape)
 }
 

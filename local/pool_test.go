@@ -241,6 +241,17 @@ func TestKeepPool(t *testing.T) {
 	if left, err := rt.Spares(); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
+
+	// One from before ends too, if ctx ends before KeepPool has had its turn.
+	if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.KeepPool(ctx, &runtime.SandboxConfig{}, local.PoolOptions{Spares: 1}, nil); err != nil {
+		t.Error(err)
+	}
+	if left, err := rt.Spares(); err != nil || len(left) > 0 {
+		t.Errorf("left of the pool from before: %v, %v", left, err)
+	}
 }
 
 // What cannot be a pool is refused, and leaves nothing.

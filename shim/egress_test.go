@@ -18,6 +18,7 @@ func newEgress(t *testing.T) (*egress, func() []audit.Record) {
 	t.Helper()
 	run := t.TempDir()
 	e := &egress{log: audit.NewLog(statedir.NetworkAudit(run), nil), last: map[gateway.Event]int{}}
+	t.Cleanup(func() { e.log.Close(time.Minute) }) // before run is removed
 	return e, func() (all []audit.Record) {
 		t.Helper()
 		e.log.Close(time.Minute)
