@@ -38,7 +38,7 @@ type World struct {
 var Rules = []string{"**=write", "*.none=none", "*.view=view", "*.read=read", "dir.read/=read", "dir.none/=none"}
 
 // patience is how long one row may take inside.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Main is the program inside:
 //
