@@ -83,6 +83,7 @@ var errCut = errors.New("packet is too long")
 
 // ReceivePacket waits for a packet and its descriptor, nil if it has none, which the caller
 // closes. An empty packet is a hang-up. A packet that does not fit into buf is an error.
+// What a peer has sent before it ended is received, also if it left packets unread.
 func ReceivePacket(control *os.File, buf []byte) ([]byte, *os.File, error) {
 	return receive(int(control.Fd()), buf)
 }
@@ -92,7 +93,10 @@ func receive(fd int, buf []byte) ([]byte, *os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	var n, oobn, flags int
 	err := error(unix.EINTR)
-	for errors.Is(err, unix.EINTR) {
+	// A peer that ends with packets unread resets the connection. The kernel reports that once, and
+	// ahead of what the peer has sent (unix_release_sock and __skb_try_recv_datagram in Linux).
+	for reset := false; errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) && !reset; {
+		reset = errors.Is(err, unix.ECONNRESET)
 		n, oobn, flags, _, err = unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	}
 	if err != nil {

@@ -340,10 +340,10 @@ func TestEngineDies(t *testing.T) {
 		t.Errorf("%+v, %v", exit, err)
 	}
 	_ = p.Close()
-	until(t, "it is dead", func() bool {
-		got, err := rt.Get(t.Context(), s.ID)
-		return err == nil && got.State == runtime.StateDead && strings.Contains(got.Reason, "engine")
-	})
+	dies(t, rt, s.ID)
+	if got, err := rt.Get(t.Context(), s.ID); err != nil || !strings.Contains(got.Reason, "engine") {
+		t.Errorf("%+v, %v", got, err)
+	}
 	if err := rt.Destroy(t.Context(), s.ID); !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "no engine answers") {
 		t.Errorf("destroy without an engine: %v", err)
 	}
