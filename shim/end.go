@@ -118,14 +118,15 @@ func (s *shim) await() statedir.Status {
 		outcome.Reason += "; its processes do not end"
 	}
 	boot.Within(time.Second, s.drained)
-	if text := s.stderr.String(); text != "" {
+	if requested != nil {
+		outcome = *requested
+	}
+	// Also after the tree server's end: a keeper whose engine has ended unmounts the codebase first.
+	if text := s.stderr.String(); text != "" && outcome.State == runtime.StateDead {
 		outcome.Reason += ": " + text
 	}
 	step.Reached("backend gone")
 	s.mu.Lock()
-	if requested != nil {
-		return *requested
-	}
 	return outcome
 }
 
