@@ -71,6 +71,7 @@ lint: ## check form: gofumpt, vet, staticcheck, go.mod
 		[ -z "$$out" ] || { echo "not gofumpt-ed: $$out" >&2; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags generate ./cmd/wolffia
+	$(GO) vet -tags small ./cmd/wolffia
 	$(TOOL) staticcheck ./...
 	$(GO) mod tidy -diff
 

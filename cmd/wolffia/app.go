@@ -86,7 +86,11 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 
 // open returns the named runtime; an empty name means the default one.
 func (a *app) open(name string) (*local.Runtime, error) {
-	rt, err := newRuntime(name, &local.Options{StateDir: a.stateDir, Progress: a.progress(), Log: a.log})
+	binary, err := wolffiaFile()
+	if err != nil {
+		return nil, err
+	}
+	rt, err := newRuntime(name, &local.Options{Binary: binary, StateDir: a.stateDir, Progress: a.progress(), Log: a.log})
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,8 @@
 // Wolffia runs commands in rootless sandboxes over a filtered codebase.
 //
+// Built with the tag small it starts faster, and executes wolffia-serve, which is built without the
+// tag, for the commands that serve.
+//
 // The runtime is not to look once a second whether its cgroup's CPU limit has
 // changed: there can be many of these processes, and they are idle.
 //

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 
 	"wolffia/internal/probe"
 	"wolffia/internal/programs"
 	"wolffia/local"
+	"wolffia/runtime"
 )
 
 // program returns one of the programs that belong to wolffia. The caller closes it.
@@ -16,6 +18,20 @@ func program(rt *local.Runtime, name string) (*programs.Program, error) {
 	}
 	defer set.Close()
 	return set.Program(name)
+}
+
+// wolffiaFile returns the file of wolffia that has executed this program as wolffia-serve, which it says
+// by its path as the program's name; empty if this program is not wolffia-serve. Then it gives the process
+// wolffia's name: no sandbox may be shown the socket of a process of that name (package hostsocket).
+func wolffiaFile() (string, error) {
+	self, err := os.Executable()
+	if err != nil || filepath.Base(self) == "wolffia" || !filepath.IsAbs(os.Args[0]) || filepath.Base(os.Args[0]) != "wolffia" {
+		return "", err
+	}
+	if err := os.WriteFile("/proc/self/comm", []byte("wolffia"), 0); err != nil {
+		return "", runtime.Errorf(runtime.ErrUnavailable, "name the process: %w", err)
+	}
+	return os.Args[0], nil
 }
 
 // probeSelf tries what wolffia itself needs beside the host's features: the state directory,

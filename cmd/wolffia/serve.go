@@ -3,20 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"wolffia/image/store"
 	"wolffia/runtime"
 	"wolffia/service"
-	"wolffia/service/agent"
-	"wolffia/service/opensandbox"
-	"wolffia/service/server"
 )
 
 func (a *app) serveCommand() *cobra.Command {
@@ -78,127 +72,6 @@ type serveFlags struct {
 	apply  bool // callers may change the host's directories by applying changes
 
 	choices choiceFlags
-}
-
-// serve opens the service and serves it until a signal stops it.
-func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error {
-	again, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
-	stops := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} // as main does
-	if where.keys != "" {
-		stops = stops[:2]
-		signal.Reset(unix.SIGHUP) // main's
-		signal.Notify(reload, unix.SIGHUP)
-		defer signal.Stop(reload)
-	}
-	defer notify(again, stops...)()
-	if box.name != "" || box.owner != "" {
-		return runtime.Errorf(runtime.ErrInvalid, "serve does not take --name or --owner: ids are generated, and owners come with each request")
-	}
-	log := slog.New(slog.NewJSONHandler(a.err, nil))
-	a.log = log
-	rt, err := a.open(box.runtime)
-	if err != nil {
-		return err
-	}
-	template, err := box.config(ctx, a) // report a wrong flag now
-	if err != nil {
-		return err
-	}
-	if err := where.choices.resolve(); err != nil {
-		return err
-	}
-	at, err := newSite(where, rt.StateDir(), where.choices.shown(template))
-	if err != nil {
-		return err
-	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	if template.Resources.BestEffort {
-		log.Warn("limits are best effort: wolffia inspect SANDBOX shows which ones this host enforces")
-	}
-	meter := new(service.Meter)
-	warm, err := a.warmPool(ctx, rt, template, box.image, where.warm, log)
-	if err != nil {
-		return err
-	}
-	fleet := service.NewFleet(rt, &service.FleetOptions{
-		NewID: warm.fleetID,
-		Log:   log, Meter: meter, Configure: a.fleetTemplate(box, &where.choices, null), Chosen: true, Roots: where.choices.volumes,
-		MayReach: box.mayReach, AllowApply: where.apply,
-		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
-			d, err := rt.Inspect(ctx, id)
-			if err != nil {
-				return nil, err
-			}
-			return &d.Config, nil
-		},
-	})
-	service, err := service.Open(ctx, service.NewDriver(rt, &service.Options{Configure: a.template(box, null), MayReach: box.mayReach}),
-		rt.StateDir(), &service.ServiceOptions{NewID: warm.ownerID, Log: log, Meter: meter, Fleet: fleet})
-	if err != nil {
-		return err
-	}
-	defer service.Close()
-	if err := fleet.Recover(ctx); err != nil {
-		return err
-	}
-	l, admit, err := at.open(ctx)
-	if err != nil {
-		return err
-	}
-	agents := agent.New(&agent.Options{Runtime: rt, Service: service, Fleet: fleet, Allow: a.addTo, Version: version, Copied: template.CopyOnWrite})
-	defer agents.Close()
-	s := server.New(service, &server.Options{
-		Pool: warm.counter(), Log: log, Gate: admit, Meter: meter, Count: fleet.Count, OpenSandbox: opensandbox.New(fleet, &opensandbox.Options{Log: log}), Agents: agents,
-	})
-	defer warm.keep(ctx)()
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }() // ends with Stop or Close
-	log.Info("serving", at.attr(l), "stateDir", rt.StateDir(), "runtime", rt.Name(), "pid", os.Getpid())
-	if at.remote(l) {
-		log.Warn("other machines can reach the service, and it speaks no TLS: put a front end with TLS before it")
-	}
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case <-reload:
-			at.reload(admit, log)
-			continue
-		case <-ctx.Done():
-		}
-		return a.stopServing(s, ended, again, where.grace, log)
-	}
-}
-
-// stopServing ends a service in good order, or at once when a signal comes again.
-func (a *app) stopServing(s *server.Server, ended <-chan error, again <-chan os.Signal, grace time.Duration, log *slog.Logger) error {
-	log.Info("stopping", "graceMs", grace.Milliseconds())
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	stopped := make(chan error, 1)
-	go func() { stopped <- s.Stop(ctx, grace) }() // ends with ctx, or within its limits
-	first := true                                 // the signal that stops us may be here, too
-	for {
-		select {
-		case err := <-stopped:
-			err = errors.Join(err, <-ended)
-			log.Info("stopped")
-			return err
-		case sig := <-again:
-			if first {
-				first = false
-				continue
-			}
-			_ = s.Close()
-			<-ended
-			log.Warn("ended at once", "signal", sig.String())
-			return exitStatus{128 + int(sig.(unix.Signal))}
-		}
-	}
 }
 
 // template returns a function that makes the configuration of a new sandbox from the

@@ -28,6 +28,9 @@ import (
 	"wolffia/runtime"
 )
 
+// Serve is the program that wolffia becomes for the commands that serve.
+const Serve = "wolffia-serve"
+
 // The names of the programs that every start needs.
 const (
 	Guest = "wolffia-guest" // PID 1 of a sandbox

@@ -23,7 +23,7 @@ type set struct {
 }
 
 var (
-	product = set{variable: "WOLFFIA_TEST_BIN", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-box", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-image", "wolffia/cmd/wolffia-docker"}}
+	product = set{variable: "WOLFFIA_TEST_BIN", tags: "small", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-box", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-image", "wolffia/cmd/wolffia-docker"}}
 	attack  = set{variable: "WOLFFIA_TEST_ATTACK_BIN", packages: []string{"wolffia/internal/test/attack/inside"}}
 	crash   = set{variable: "WOLFFIA_TEST_CRASH_BIN", tags: "crashtest", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-box", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-docker", "wolffia/internal/test/crashtest/service"}}
 )
@@ -70,10 +70,17 @@ func (s *set) build() {
 		return
 	}
 	s.dir = d
-	cmd := exec.Command("go", append([]string{"build", "-tags", s.tags, "-o", d + "/"}, s.packages...)...)
+	s.goBuild(append([]string{"-tags", s.tags, "-o", d + "/"}, s.packages...)...)
+	if s == &product {
+		s.goBuild("-o", filepath.Join(d, "wolffia-serve"), s.packages[0])
+	}
+}
+
+func (s *set) goBuild(args ...string) {
+	cmd := exec.Command("go", append([]string{"build"}, args...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		s.fail = "build the programs: " + err.Error() + "\n" + string(out)
+		s.fail += "build the programs: " + err.Error() + "\n" + string(out)
 	}
 }
 
@@ -83,9 +90,6 @@ func Remove() {
 		if s.dir == "" {
 			continue
 		}
-		for _, p := range s.packages {
-			_ = os.Remove(filepath.Join(s.dir, filepath.Base(p)))
-		}
-		_ = os.Remove(s.dir)
+		_ = os.RemoveAll(s.dir)
 	}
 }
