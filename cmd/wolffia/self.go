@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -65,5 +66,24 @@ func (a *app) probeSelf() []probe.Result {
 	default:
 		own.Found = filepath.Dir(guest.Path)
 	}
-	return []probe.Result{state, own}
+	return append([]probe.Result{state, own}, poolResults(rt.Pools())...)
+}
+
+// poolResults says of the pools there are whether they could be refilled.
+func poolResults(pools []*local.Pool, err error) []probe.Result {
+	var all []probe.Result
+	for _, p := range pools {
+		r := probe.Result{
+			Feature: "pool", OK: p.Problem == "", Allows: "sandboxes that were started ahead",
+			Found: fmt.Sprintf("%s, %s: %d of %d spares ready", p.Shape, p.Runtime, p.Ready, p.Spares), Problem: p.Problem,
+		}
+		if !r.OK {
+			r.Fix = "wolffia pool stop " + p.Shape + "   # then pool start with its flags, which says what fails"
+		}
+		all = append(all, r)
+	}
+	if err != nil {
+		all = append(all, probe.Result{Feature: "pool", Problem: err.Error()})
+	}
+	return all
 }
