@@ -41,39 +41,6 @@ func patience(ready, keeps int, since time.Duration) (wait time.Duration, more b
 	return min(max(0, calmTime-since), calmTime), true
 }
 
-// pauseTime is how long no spare was taken when a filler starts the next one, unless none is left: a start takes a
-// processor for as long as ten takers do, who come together more often than not.
-const pauseTime = 20 * time.Millisecond
-
-// pause returns how long a filler waits before it starts a spare if so many are ready, and the last one was taken so
-// long ago.
-func pause(ready int, since time.Duration) time.Duration {
-	if ready == 0 {
-		return 0
-	}
-	return min(max(0, pauseTime-since), pauseTime)
-}
-
-// rest returns when a filler may start a spare: takers pause, or have none left, and a processor is idle.
-func (s *sandboxes) rest(ctx context.Context, shape string) error {
-	for {
-		ready, err := s.ready(shape)
-		if err != nil {
-			return err
-		}
-		_, last := s.pools().used(shape)
-		wait := pause(len(ready), time.Since(last))
-		if wait == 0 {
-			return leisure(ctx)
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // FillPool refills a pool as spares are taken, until none was taken for a while, the pool ends, or
 // ctx does. If another process does that already, it returns at once. It is for a process that
 // does nothing else: the hidden command wolffia pool fill, which a Runtime starts when it has taken

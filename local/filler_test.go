@@ -32,24 +32,6 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-func TestPause(t *testing.T) {
-	for _, c := range []struct {
-		ready       int
-		since, wait time.Duration
-	}{
-		{0, 0, 0},
-		{1, 0, pauseTime},
-		{1, pauseTime / 4, pauseTime - pauseTime/4},
-		{1, pauseTime, 0},
-		{1, time.Hour, 0},
-		{1, -time.Hour, pauseTime}, // the clock was set back
-	} {
-		if wait := pause(c.ready, c.since); wait != c.wait {
-			t.Errorf("%+v: %v", c, wait)
-		}
-	}
-}
-
 const testShape, otherShape = "0123456789abcdef", "fedcba9876543210"
 
 // A filler sees what is taken of its pool, also what was taken before it waits, and that the pool

@@ -320,7 +320,7 @@ func (s *sandboxes) refill(ctx context.Context, shape string) error {
 		return err
 	}
 	defer release()
-	failed := s.fill(ctx, shape, 1, func() error { return s.rest(ctx, shape) })
+	failed := s.fill(ctx, shape, 1, func() error { return leisure(ctx) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
