@@ -92,11 +92,7 @@ func (s *sandboxes) watch(ctx context.Context, shape string) (taken int64, err e
 		if taken != before {
 			idle = time.Now()
 		}
-		ready, err := s.ready(shape)
-		if err != nil {
-			return taken, err
-		}
-		wait, more := patience(len(ready), r.Spares, time.Since(last))
+		wait, more := patience(len(s.dir.Offered(shape)), r.Spares, time.Since(last))
 		more = more && taken != filled // spares that end by themselves are not replaced
 		if more && (wait == 0 || events == nil) {
 			filled = taken

@@ -3,8 +3,10 @@ package local
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	goruntime "runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -141,9 +143,8 @@ func (s *sandboxes) pool(shape string) (*Pool, error) {
 	if p.Taken, p.UsedAt = s.pools().used(shape); p.UsedAt.Before(p.StartedAt) {
 		p.UsedAt = p.StartedAt
 	}
-	ready, err := s.ready(shape)
-	p.Ready = len(ready)
-	return p, err
+	p.Ready = len(s.dir.Offered(shape))
+	return p, nil
 }
 
 // expire removes a pool whose idle timeout is over, and reports whether it did.
@@ -159,21 +160,6 @@ func (d poolDir) expire(shape string) bool {
 	}
 	_, used := d.used(shape)
 	return time.Now().After(used.Add(r.idle())) && d.remove(shape) == nil
-}
-
-// ready returns the spares of a shape.
-func (s *sandboxes) ready(shape string) ([]Spare, error) {
-	all, err := s.spares()
-	if err != nil {
-		return nil, err
-	}
-	var mine []Spare
-	for _, spare := range all {
-		if spare.Shape == shape {
-			mine = append(mine, spare)
-		}
-	}
-	return mine, nil
 }
 
 // FindPool returns the shape of the pool that ref means: a shape, or a unique beginning of one.
@@ -192,13 +178,8 @@ func (s *sandboxes) StopPool(ctx context.Context, shapes ...string) error {
 		if shapes, err = s.pools().shapes(); err != nil {
 			return err
 		}
-		all, err := s.spares() // those of pools that have ended too
-		if err != nil {
-			return err
-		}
-		for _, spare := range all {
-			shapes = append(shapes, spare.Shape)
-		}
+		// And of pools that have ended.
+		shapes = slices.AppendSeq(shapes, maps.Keys(s.dir.Offering()))
 	}
 	var errs []error
 	done := map[string]bool{}
@@ -228,16 +209,12 @@ func (s *sandboxes) stopPool(ctx context.Context, shape string) error {
 	if err := d.remove(shape); err != nil { // a filler may have written it again
 		return err
 	}
-	left, err := s.ready(shape)
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.endSpares(ctx, left), d.awaitFiller(ctx, shape))
+	return errors.Join(s.endSpares(ctx, s.dir.Offered(shape)), d.awaitFiller(ctx, shape))
 }
 
 // endSpares ends spares, some at a time.
-func (s *sandboxes) endSpares(ctx context.Context, all []Spare) error {
-	return sideBySide(len(all), goruntime.GOMAXPROCS(0), func(i int) error { return s.endSpare(ctx, all[i].ID) })
+func (s *sandboxes) endSpares(ctx context.Context, ids []string) error {
+	return sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) error { return s.endSpare(ctx, ids[i]) })
 }
 
 // fill starts and ends spares until a pool has as many as it keeps, some at a time. It calls pause
@@ -251,10 +228,7 @@ func (s *sandboxes) fill(ctx context.Context, shape string, workers int, pause f
 	if err != nil {
 		return err
 	}
-	have, err := s.ready(shape)
-	if err != nil {
-		return err
-	}
+	have := s.dir.Offered(shape)
 	if len(have) > r.Spares {
 		return s.endSpares(ctx, have[r.Spares:])
 	}
@@ -391,12 +365,14 @@ func (s *sandboxes) KeepPool(ctx context.Context, config *runtime.SandboxConfig,
 // untilNextEnds returns how long it is until a spare of a pool has ended by its idle timeout.
 func (s *sandboxes) untilNextEnds(p *Pool) time.Duration {
 	wait := p.IdleTimeout
-	all, err := s.ready(p.Shape)
+	all, err := s.spares()
 	if err != nil {
 		return min(wait, keepRetry)
 	}
 	for _, spare := range all {
-		wait = min(wait, spare.Left)
+		if spare.Shape == p.Shape {
+			wait = min(wait, spare.Left)
+		}
 	}
 	return max(0, wait) + time.Second // so that it has
 }

@@ -215,19 +215,27 @@ func (b *Box) Waits() bool {
 func (d *Dir) Offering() map[string][]string {
 	all := map[string][]string{}
 	for _, shape := range names(filepath.Join(d.path, sparesDir)) {
-		for _, id := range names(d.index(shape)) {
-			b := d.Box(id)
-			if !runtime.IsID(id) || !b.LivesAsSpare() || !b.Half() {
-				_ = unix.Unlink(b.Offered(shape))
-				continue
-			}
-			all[shape] = append(all[shape], id)
-		}
-		if len(all[shape]) == 0 {
-			_ = unix.Rmdir(d.index(shape)) // fails if one was added
+		if ids := d.Offered(shape); len(ids) > 0 {
+			all[shape] = ids
 		}
 	}
 	return all
+}
+
+// Offered is Offering for one shape. It reads no record: those of many spares take milliseconds.
+func (d *Dir) Offered(shape string) (ids []string) {
+	for _, id := range names(d.index(shape)) {
+		b := d.Box(id)
+		if !runtime.IsID(id) || !b.LivesAsSpare() || !b.Half() {
+			_ = unix.Unlink(b.Offered(shape))
+			continue
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		_ = unix.Rmdir(d.index(shape)) // fails if one was added
+	}
+	return ids
 }
 
 // Withdraw claims a spare to end it. withdrawn is false if another process has claimed it.
