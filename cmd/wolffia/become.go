@@ -23,7 +23,7 @@ func (m *mcpServer) serve(*cobra.Command) error { return m.app.becomeServe(m.box
 
 // becomeServe executes wolffia-serve in this process, with the same arguments; it returns only
 // if that fails. wolffia-serve is this program with what it serves by, whose packages would cost
-// each command of the small program a third of its time.
+// each command of the small program a quarter of its time.
 func (a *app) becomeServe(backend string) error {
 	rt, err := a.open(backend)
 	if err != nil {
