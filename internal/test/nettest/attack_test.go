@@ -237,6 +237,9 @@ func (s *sandbox) works(t *testing.T) {
 		if r = s.sh(t, strings.TrimSpace(clients[0].script)+" && echo fine", "NAME="+good); strings.Contains(r.Stdout, "fine") {
 			return
 		}
+		if !slices.ContainsFunc(r.Refused, func(f runtime.Refusal) bool { return f.Reason == "the host cannot resolve the name" }) {
+			break
+		}
 	}
 	t.Errorf("the network does not work: %v", r)
 }
