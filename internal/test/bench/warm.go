@@ -103,6 +103,27 @@ func (b *bench) createAs(mountPoint string) (string, error) {
 // warmCalls measures the calls of the Go library, and weighs a spare. With shell the first command is one in a
 // session.
 func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) error {
+	var peer, cold, warm, destroy times
+	command, what := func(id string) error { return b.execIn(id, "true") }, "create, mount the tree, true"
+	if shell {
+		what = "create, mount the tree, a session's builtin"
+		command = func(id string) error {
+			s, err := b.rt.CreateSession(b.ctx, id, nil)
+			if err != nil {
+				return err
+			}
+			return b.inSession(s.ID, ":")
+		}
+	}
+	// Before there is a pool, which is refilled beside them; and not between the warm ones, since the kernel
+	// takes down a cold sandbox's namespaces for a while after its end.
+	for range turns {
+		c, end, err := b.life(coldMount, command)
+		if err != nil {
+			return err
+		}
+		cold, destroy = append(cold, c), append(destroy, end)
+	}
 	shape, end, err := b.warmPool(spares, shell)
 	if err != nil {
 		return err
@@ -115,18 +136,6 @@ func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) er
 	weight, err := memory(all[0].ID)
 	if err != nil {
 		return err
-	}
-	var peer, cold, warm, destroy times
-	command, what := func(id string) error { return b.execIn(id, "true") }, "create, mount the tree, true"
-	if shell {
-		what = "create, mount the tree, a session's builtin"
-		command = func(id string) error {
-			s, err := b.rt.CreateSession(b.ctx, id, nil)
-			if err != nil {
-				return err
-			}
-			return b.inSession(s.ID, ":")
-		}
 	}
 	for range warmFills {
 		if err := b.refilled(shape); err != nil {
@@ -141,15 +150,11 @@ func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) er
 			if err != nil {
 				return fmt.Errorf("bare bwrap: %w", err)
 			}
-			c, coldEnd, err := b.life(coldMount, command)
+			w, end, err := b.life("", command)
 			if err != nil {
 				return err
 			}
-			w, warmEnd, err := b.life("", command)
-			if err != nil {
-				return err
-			}
-			peer, cold, warm, destroy = append(peer, p), append(cold, c), append(warm, w), append(destroy, coldEnd, warmEnd)
+			peer, warm, destroy = append(peer, p), append(warm, w), append(destroy, end)
 		}
 		after, err := b.taken(shape)
 		if err != nil {
@@ -251,27 +256,27 @@ func (b *bench) allTaken(shape string, n int64, f func() error) error {
 
 // warmRun compares wolffia run as a whole process with bare bubblewrap.
 func (b *bench) warmRun() error {
+	var peer, cold, warm times
+	measure := func(to *times, run func() error) error {
+		d, err := took(run)
+		*to = append(*to, d)
+		return err
+	}
+	for range warmTurns { // before there is a pool, as in warmCalls
+		if err := measure(&cold, b.command("run", "-q", "--codebase", b.codebase, "--mount-point", coldMount, "--", "true").Run); err != nil {
+			return err
+		}
+	}
 	shape, end, err := b.runPool(warmPool)
 	if err != nil {
 		return err
 	}
 	defer end()
-	var peer, cold, warm times
 	turns := func() error {
 		for range warmTurns {
-			for _, m := range []struct {
-				to  *times
-				run func() error
-			}{
-				{&peer, func() error { return bare().Run() }},
-				{&cold, b.command("run", "-q", "--codebase", b.codebase, "--mount-point", coldMount, "--", "true").Run},
-				{&warm, b.command("run", "-q", "--codebase", b.codebase, "--", "true").Run},
-			} {
-				d, err := took(m.run)
-				if err != nil {
-					return err
-				}
-				*m.to = append(*m.to, d)
+			if err := errors.Join(measure(&peer, bare().Run),
+				measure(&warm, b.command("run", "-q", "--codebase", b.codebase, "--", "true").Run)); err != nil {
+				return err
 			}
 		}
 		return nil
