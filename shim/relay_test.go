@@ -95,6 +95,23 @@ func (g *liar) started(t *testing.T, conn *client.Conn) (*client.Process, uint32
 	return nil, 0
 }
 
+// A request to stop is answered before PID 1 is told: it ends, and with it the connection.
+func TestStopAnswered(t *testing.T) {
+	g, conn := lie(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	grace := time.Hour.Milliseconds()
+	var answer boot.Reply
+	err := conn.Control(ctx, &boot.Request{Op: boot.OpStop, GraceMS: &grace}, &answer)
+	// Until here nobody has read what is for PID 1.
+	if f, nerr := g.r.Next(); nerr != nil || f.Type != wire.Shutdown {
+		t.Errorf("PID 1 hears %+v, %v", f, nerr)
+	}
+	if err != nil || answer.Err() != nil {
+		t.Errorf("%v, %v", err, answer.Err())
+	}
+}
+
 // lies are what a guest must not say, on a channel that the client has opened.
 var lies = map[string]func(g *liar, ch uint32) error{
 	"output beyond its credit": func(g *liar, ch uint32) error {

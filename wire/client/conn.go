@@ -74,6 +74,20 @@ func (c *Conn) Close() error {
 	return nil
 }
 
+// CloseAnswered is Close, if a question waits for its answer only after that. It does not wait.
+func (c *Conn) CloseAnswered() {
+	if !c.ask.TryLock() {
+		go func() { // ends with the question
+			c.ask.Lock()
+			defer c.ask.Unlock()
+			c.fail(ErrClosed)
+		}()
+		return
+	}
+	defer c.ask.Unlock()
+	c.fail(ErrClosed)
+}
+
 // Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.end }
 
@@ -188,19 +202,24 @@ func (c *Conn) Control(ctx context.Context, request, reply any) error {
 	})
 }
 
-// answer waits for an answer and has it read. If ctx ends first the connection
-// is of no further use, since a late answer would be taken for the next one.
+// answer waits for an answer and has it read, also one that came just before the end of the connection. If
+// ctx ends first the connection is of no further use, since a late answer would be taken for the next one.
 func (c *Conn) answer(ctx context.Context, read func(*wire.Frame) error) error {
+	var f wire.Frame
 	select {
-	case f := <-c.answers:
-		defer f.Release()
-		return read(&f)
-	case <-c.end:
-		return c.Err()
+	case f = <-c.answers:
+	case <-c.end: // select takes either, if both are there
+		select {
+		case f = <-c.answers:
+		default:
+			return c.Err()
+		}
 	case <-ctx.Done():
 		c.fail(ctx.Err())
 		return ctx.Err()
 	}
+	defer f.Release()
+	return read(&f)
 }
 
 // broken prefers the reason for which the connection ended to what a write
