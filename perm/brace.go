@@ -13,39 +13,79 @@ const maxAlternatives = 256
 
 // expand returns the patterns that a pattern with braces stands for. Escapes stay:
 // the component parser reads them later.
-func expand(s string) ([]string, error) { return appendExpanded(nil, "", s) }
+func expand(s string) ([]string, error) {
+	if strings.IndexAny(s, `{}\[`) < 0 {
+		return []string{s}, nil
+	}
+	e := expansion{text: make([]byte, 0, 8*len(s)), ends: make([]int, 0, 16), head: make([]byte, 0, len(s))}
+	if err := e.add(s, nil); err != nil {
+		return nil, err
+	}
+	text, start := string(e.text), 0
+	out := make([]string, len(e.ends))
+	for i, end := range e.ends {
+		out[i], start = text[start:end], end
+	}
+	return out, nil
+}
 
-// appendExpanded appends to out the patterns that s stands for, each after head.
-func appendExpanded(out []string, head, s string) ([]string, error) {
+// An expansion is the patterns that one with braces stands for, as far as they are known.
+type expansion struct {
+	text []byte // all patterns, one after the other
+	ends []int  // in text
+	head []byte // the beginning of the next pattern
+}
+
+// A tail is what follows a part of a pattern.
+type tail struct {
+	s    string
+	next *tail
+}
+
+// add adds the patterns that head, s and what follows stand for.
+func (e *expansion) add(s string, next *tail) error {
 	for i := strings.IndexAny(s, `{}\[`); i >= 0 && i < len(s); {
 		switch s[i] {
 		case '}':
-			return nil, invalid("unmatched }: write \\} for the byte itself")
+			return invalid("unmatched }: write \\} for the byte itself")
 		case '{':
 			parts, n, err := splitBraces(s[i:])
+			if err != nil {
+				return err
+			}
+			e.head = append(e.head, s[:i]...)
+			head, rest := len(e.head), &tail{s[i+n:], next}
 			for _, part := range parts {
-				if err == nil {
-					out, err = appendExpanded(out, head+s[:i], part+s[i+n:])
+				e.head = e.head[:head]
+				if err := e.add(part, rest); err != nil {
+					return err
 				}
 			}
-			return out, err
+			return nil
 		}
 		n, err := tokenLen(s[i:])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		i += n
 	}
-	if len(out) == maxAlternatives {
-		return nil, invalid("more than %d alternatives in braces", maxAlternatives)
+	e.head = append(e.head, s...)
+	if next != nil {
+		return e.add(next.s, next.next)
 	}
-	return append(out, head+s), nil
+	if len(e.ends) == maxAlternatives {
+		return invalid("more than %d alternatives in braces", maxAlternatives)
+	}
+	e.text = append(e.text, e.head...)
+	e.ends = append(e.ends, len(e.text))
+	return nil
 }
 
 // splitBraces splits the brace expression at the front of s at its own commas. n is
 // the length of the expression with its braces.
 func splitBraces(s string) (parts []string, n int, err error) {
 	depth, start := 1, 1
+	parts = make([]string, 0, 1+strings.Count(s, ","))
 	for i := 1; i < len(s); {
 		switch s[i] {
 		case '{':
@@ -63,7 +103,7 @@ func splitBraces(s string) (parts []string, n int, err error) {
 			if depth > 0 {
 				continue
 			}
-			if parts == nil {
+			if len(parts) == 0 {
 				return nil, 0, invalid("braces without a comma: write \\{ and \\} for the bytes themselves")
 			}
 			return append(parts, s[start:i-1]), i, nil

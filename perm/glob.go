@@ -145,7 +145,7 @@ func parseGlob(s string) (glob, error) {
 		return glob{prefix: s[:i], suffix: s[i+1:], toks: oneStar, literal: len(s) - 1}, nil
 	}
 	var g glob
-	var toks []tok
+	toks := make([]tok, 0, len(s))
 	for i := 0; i < len(s); {
 		n, err := tokenLen(s[i:])
 		if err != nil {

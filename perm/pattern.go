@@ -145,11 +145,11 @@ func parsePattern(s string, kind Kind) (alt, error) {
 	case slash:
 		a.kind = Directory
 	}
-	var parts []string // none: the root
-	if slash || rest != "" {
-		parts = strings.Split(rest, "/")
+	if !slash && rest == "" { // the root
+		a.kind = Glob // and all below it, however it was written
+		return a, nil
 	}
-	if err := a.add(parts, !anchored); err != nil {
+	if err := a.add(rest, !anchored); err != nil {
 		return a, err
 	}
 	if len(a.comps) == 0 {
@@ -162,10 +162,13 @@ func parsePattern(s string, kind Kind) (alt, error) {
 	return a, nil
 }
 
-// add parses parts into a. With loop any components may come before the first.
-func (a *alt) add(parts []string, loop bool) error {
-	a.comps, a.loops = make([]glob, 0, len(parts)), make([]bool, 0, len(parts))
-	for _, part := range parts {
+// add parses components into a. With loop any components may come before the first.
+func (a *alt) add(path string, loop bool) error {
+	n := 1 + strings.Count(path, "/")
+	a.comps, a.loops = make([]glob, 0, n), make([]bool, 0, n)
+	last := ""
+	for part := range strings.SplitSeq(path, "/") {
+		last = part
 		switch part {
 		case "":
 			return invalid("empty component")
@@ -188,7 +191,7 @@ func (a *alt) add(parts []string, loop bool) error {
 			a.literals++
 		}
 	}
-	if len(parts) == 0 || parts[len(parts)-1] != "**" {
+	if last != "**" {
 		return nil
 	}
 	// What stands before a final ** is a directory; a rule for files wants a
