@@ -131,7 +131,9 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	if err := s.stop(ctx, box, c, 0); err != nil {
 		return err
 	}
-	defer s.tidy(ctx)
+	if !box.WasSpare() { // who replaces it tidies
+		defer s.tidy(ctx)
+	}
 	step.Reached("destroy: stopped")
 	settled, err := box.LockConfig(ctx, boot.KillLimit)
 	if err != nil {
