@@ -45,6 +45,14 @@ func newConnection(box *statedir.Box, shim *rawsock.Socket) *connection {
 	return c
 }
 
+// connectionOf returns a connection to PID 1 and the shim, which are connected.
+func connectionOf(shim *rawsock.Socket, direct *os.File) *connection {
+	c := &connection{giveUp: func() {}, ready: make(chan struct{})}
+	c.err = c.join(shim, direct)
+	close(c.ready)
+	return c
+}
+
 // opened reports whether conn and the others are set.
 func (c *connection) opened() bool {
 	select {

@@ -41,11 +41,16 @@ func (c *connection) open(ctx context.Context, box *statedir.Box, shim *rawsock.
 		return nil
 	}
 	if err == nil {
-		c.sock, err = rawsock.FileSocket(file)
+		return c.join(shim, file)
 	}
-	if err != nil {
-		_ = shim.Close()
-		return lost(box, err)
+	_ = shim.Close()
+	return lost(box, err)
+}
+
+// join takes over a connection to the shim, and one to PID 1.
+func (c *connection) join(shim *rawsock.Socket, direct *os.File) (err error) {
+	if c.sock, err = rawsock.FileSocket(direct); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, errors.Join(err, shim.Close()))
 	}
 	c.shim = client.New(shim)
 	c.conn = client.NewUsed(c.sock, newUse(c.shim))

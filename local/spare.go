@@ -228,8 +228,8 @@ func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *state
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	if sock, hold, err := s.give(box, c, life); err == nil {
-		s.conns.put(box.ID(), newConnection(box, sock))
+	if conn, hold, err := s.give(box, c, life); err == nil {
+		s.conns.put(box.ID(), conn)
 		if hold != nil {
 			s.alive.put(box.ID(), hold)
 		}
@@ -241,7 +241,7 @@ func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *state
 
 // give asks a spare to be the sandbox with the configuration c, and returns the connection to it. If the
 // sandbox is bound to its caller, that ends it by closing hold.
-func (s *sandboxes) give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (sock *rawsock.Socket, hold *os.File, err error) {
+func (s *sandboxes) give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (conn *connection, hold *os.File, err error) {
 	rules, err := s.rulesText.of(c.Permissions)
 	if err != nil {
 		return nil, nil, err
@@ -267,34 +267,39 @@ func (s *sandboxes) give(box *statedir.Box, c *statedir.Config, life *statedir.L
 	}
 	less := *c
 	less.Permissions, less.Labels, less.Env = nil, nil, nil // the shim does not use them
-	sock, err = askSpare(box, &boot.SpareRequest{Op: boot.OpAdopt, Config: &less, Lifetime: life}, files...)
+	sock, direct, err := askSpare(box, &boot.SpareRequest{Op: boot.OpAdopt, Config: &less, Lifetime: life}, files...)
 	if err != nil {
 		_ = hold.Close() // nil is fine
 		return nil, nil, err
 	}
-	return sock, hold, nil
+	if direct == nil {
+		return newConnection(box, sock), hold, nil
+	}
+	return connectionOf(sock, direct), hold, nil
 }
 
-// askSpare sends a request to a spare, and returns the connection once it has agreed. The caller closes that.
-func askSpare(box *statedir.Box, r *boot.SpareRequest, files ...*os.File) (*rawsock.Socket, error) {
-	sock, err := dialSpare(box)
+// askSpare sends a request to a spare, and returns the connection once it has agreed, and one to PID 1, which may be nil. The
+// caller closes both.
+func askSpare(box *statedir.Box, r *boot.SpareRequest, files ...*os.File) (sock *rawsock.Socket, direct *os.File, err error) {
+	sock, err = dialSpare(box)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	late := time.AfterFunc(boot.AdoptLimit, func() { _ = sock.Close() })
 	defer late.Stop()
 	var answer boot.Report
 	if err = boot.SendSpare(sock, r, files...); err == nil {
 		step.Reached("spare: asked")
-		answer, err = boot.SpareAnswer(sock)
+		answer, direct, err = boot.SpareAnswer(sock)
 	}
 	if err == nil {
 		err = answer.Err()
 	}
 	if err != nil {
-		return nil, errors.Join(err, sock.Close())
+		_ = direct.Close() // nil is fine
+		return nil, nil, errors.Join(err, sock.Close())
 	}
-	return sock, nil
+	return sock, direct, nil
 }
 
 // dialSpare connects to the socket of a spare's shim.
@@ -322,7 +327,7 @@ func dialSpare(box *statedir.Box) (*rawsock.Socket, error) {
 // retire ends a spare, and returns when it is gone. If it was claimed, the sandbox stays as one that is to be
 // started. ErrConflict: it has a user.
 func retire(ctx context.Context, box *statedir.Box) error {
-	sock, err := askSpare(box, &boot.SpareRequest{Op: boot.OpEnd})
+	sock, _, err := askSpare(box, &boot.SpareRequest{Op: boot.OpEnd})
 	if err == nil {
 		err = sock.Close()
 	}

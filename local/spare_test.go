@@ -73,6 +73,9 @@ func TestSpareIsTaken(t *testing.T) {
 	if err := rt.Start(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
+	if !rt.Direct(s.ID) {
+		t.Error("the spare's answer came without a connection to PID 1: the first command has to ask for one")
+	}
 	if s, err = rt.Get(t.Context(), s.ID); err != nil || s.State != runtime.StateRunning {
 		t.Fatalf("%+v, %v", s, err)
 	}

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,25 +16,36 @@ import (
 	"wolffia/wire"
 )
 
-// direct answers boot.OpDirect: it hands one end of a new connection to PID 1, and the other to the client. An error ends
-// the client's connection.
+// direct answers boot.OpDirect. An error ends the client's connection.
 func (s *shim) direct(c *clientConn) error {
-	if s.hand == nil {
-		return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrUnsupported, "PID 1 takes no connections of clients")))
-	}
 	c.mu.Lock()
 	used := c.asking || len(c.channels) > 0
 	c.mu.Unlock()
 	if used || c.direct || c.replies.Load() > 0 {
 		return fmt.Errorf("%w: %s on a connection with another use", wire.ErrProtocol, boot.OpDirect)
 	}
-	c.direct = true
+	theirs, err := s.directly(c)
+	if err != nil {
+		return c.reply(replyOf(boot.TreeReply{}, err))
+	}
+	defer theirs.Close()
+	return s.give(c, theirs)
+}
+
+// directly hands one end of a new connection to PID 1, and returns the other, for a client. The caller closes it: client and
+// PID 1 have descriptors of their own.
+func (s *shim) directly(c *clientConn) (theirs *os.File, err error) {
+	if s.hand == nil {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "PID 1 takes no connections of clients")
+	}
+	if err := s.hold(c, &boot.Request{Op: boot.OpHold}); err != nil {
+		return nil, err
+	}
 	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return os.NewSyscallError("socketpair", err)
+		return nil, os.NewSyscallError("socketpair", err)
 	}
 	theirs, ours := os.NewFile(uintptr(fd[0]), "client"), os.NewFile(uintptr(fd[1]), "client")
-	defer theirs.Close() // client and PID 1 have descriptors of their own
 	defer ours.Close()
 	for _, end := range fd {
 		_ = unix.SetsockoptInt(end, unix.SOL_SOCKET, unix.SO_SNDBUF, rawsock.RoomOfOutput)
@@ -41,13 +53,11 @@ func (s *shim) direct(c *clientConn) error {
 		// Kernels before 6.16 cannot be told so.
 		_ = unix.SetsockoptInt(end, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
 	}
-	if err := s.hold(c, &boot.Request{Op: boot.OpHold}); err != nil {
-		return c.reply(replyOf(boot.TreeReply{}, err))
-	}
 	if err := rawsock.SendFile(s.hand, ours); err != nil {
-		return err
+		return nil, errors.Join(err, theirs.Close())
 	}
-	return s.give(c, theirs)
+	c.direct = true
+	return theirs, nil
 }
 
 // hold answers boot.OpHold and boot.OpRest.

@@ -58,7 +58,7 @@ func (s *shim) rehearseAdoption() error {
 		return err
 	}
 	s.welcome(&clientConn{conn: ends[0], own: true})
-	answer, err := boot.SpareAnswer(ends[1])
+	answer, _, err := boot.SpareAnswer(ends[1])
 	return errors.Join(err, answer.Err())
 }
 

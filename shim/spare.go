@@ -105,7 +105,7 @@ func (s *shim) welcome(c *clientConn) bool {
 	step.Reached("spare asked")
 	switch {
 	case c.own && req.Op == boot.OpRehearse:
-		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(s.rehearsed(req, files[boot.SpareRules]))})
+		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(s.rehearsed(req, files[boot.SpareRules]))}, nil)
 		return false
 	case req.Op == boot.OpEnd:
 		if s.spare.to(spareWaits, spareEnds) {
@@ -113,11 +113,11 @@ func (s *shim) welcome(c *clientConn) bool {
 		} else if s.spare.is() != spareEnds {
 			err = runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user", s.boot.ID)
 		}
-		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)})
+		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)}, nil)
 		return false
 	case req.Op == boot.OpAdopt:
 		if !s.spare.to(spareWaits, spareAdopts) {
-			_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user, or ends", s.boot.ID))})
+			_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user, or ends", s.boot.ID))}, nil)
 			return false
 		}
 		s.spare.timer.Stop()
@@ -125,18 +125,20 @@ func (s *shim) welcome(c *clientConn) bool {
 			s.spare.to(spareAdopts, spareEnds)
 			s.spare.to(spareTaken, spareEnds)
 			_ = os.Remove(statedir.Socket(s.boot.Run))
-			_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)})
+			_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)}, nil)
 			s.retire()
 			return false
 		}
-		_ = boot.AnswerSpare(c.conn, boot.Report{Ready: true, Version: s.version})
+		direct, _ := s.directly(c) // if that fails, the client asks itself
+		_ = boot.AnswerSpare(c.conn, boot.Report{Ready: true, Version: s.version}, direct)
+		_ = direct.Close() // nil is fine
 		step.Reached("ready")
 		config, alive := files[boot.SpareConfig], files[boot.SpareAlive]
 		files[boot.SpareConfig], files[boot.SpareAlive] = nil, nil
 		s.settle(req.Config.BoundToCaller, config, alive)
 		return true
 	}
-	_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrUnsupported, "a spare does not know the request %q", req.Op))})
+	_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrUnsupported, "a spare does not know the request %q", req.Op))}, nil)
 	return false
 }
 

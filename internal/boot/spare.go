@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
 )
 
@@ -154,23 +154,24 @@ func ReceiveSpare(s syscall.Conn) (*SpareRequest, [spareFiles]*os.File, error) {
 	return r, files, nil
 }
 
-// AnswerSpare sends the answer to a request.
-func AnswerSpare(s io.Writer, r Report) error {
+// AnswerSpare sends the answer to a request, with a file if that is not nil.
+func AnswerSpare(s *rawsock.Socket, r Report, file *os.File) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
+	}
+	if file != nil {
+		return s.SendFile(b, file)
 	}
 	_, err = s.Write(b)
 	return err
 }
 
-// SpareAnswer waits for the answer to a request.
-func SpareAnswer(s io.Reader) (Report, error) {
-	var r Report
-	buf := make([]byte, MaxPacket)
-	n, err := s.Read(buf)
+// SpareAnswer waits for the answer to a request, which is the first on a connection. The caller closes the file, which may be nil.
+func SpareAnswer(s *rawsock.Socket) (r Report, file *os.File, err error) {
+	b, file, err := s.ReceiveFile(make([]byte, MaxPacket))
 	if err == nil {
-		err = json.Unmarshal(buf[:n], &r)
+		err = json.Unmarshal(b, &r)
 	}
-	return r, err
+	return r, file, err
 }
