@@ -85,7 +85,7 @@ func (e *expansion) add(s string, next *tail) error {
 // the length of the expression with its braces.
 func splitBraces(s string) (parts []string, n int, err error) {
 	depth, start := 1, 1
-	parts = make([]string, 0, 1+strings.Count(s, ","))
+	parts = make([]string, 0, min(1+strings.Count(s, ","), 16)) // most have fewer; it is called for each level
 	for i := 1; i < len(s); {
 		switch s[i] {
 		case '{':
