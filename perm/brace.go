@@ -14,7 +14,7 @@ const maxAlternatives = 256
 // expand returns the patterns that a pattern with braces stands for. Escapes stay:
 // the component parser reads them later.
 func expand(s string) ([]string, error) {
-	if strings.IndexAny(s, `{}\[`) < 0 {
+	if !strings.ContainsAny(s, `{}\[`) {
 		return []string{s}, nil
 	}
 	e := expansion{text: make([]byte, 0, 8*len(s)), ends: make([]int, 0, 16), head: make([]byte, 0, len(s))}
