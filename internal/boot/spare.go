@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"sync"
@@ -12,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
 )
 
@@ -154,8 +154,15 @@ func ReceiveSpare(s syscall.Conn) (*SpareRequest, [spareFiles]*os.File, error) {
 	return r, files, nil
 }
 
+// A SpareSocket is an end of a connection between a spare and its client: a rawsock.Socket.
+type SpareSocket interface {
+	io.Writer
+	SendFile(b []byte, file syscall.Conn) error
+	ReceiveFile(buf []byte) (b []byte, file *os.File, err error)
+}
+
 // AnswerSpare sends the answer to a request, with a file if that is not nil.
-func AnswerSpare(s *rawsock.Socket, r Report, file *os.File) error {
+func AnswerSpare(s SpareSocket, r Report, file *os.File) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -168,7 +175,7 @@ func AnswerSpare(s *rawsock.Socket, r Report, file *os.File) error {
 }
 
 // SpareAnswer waits for the answer to a request, which is the first on a connection. The caller closes the file, which may be nil.
-func SpareAnswer(s *rawsock.Socket) (r Report, file *os.File, err error) {
+func SpareAnswer(s SpareSocket) (r Report, file *os.File, err error) {
 	b, file, err := s.ReceiveFile(make([]byte, MaxPacket))
 	if err == nil {
 		err = json.Unmarshal(b, &r)
