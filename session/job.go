@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"slices"
@@ -224,12 +225,20 @@ func (j *job) signal(sig unix.Signal) {
 	}
 }
 
-// pids are the job's processes now.
+// pids are the job's processes now, as of eldestFirst.
 func (j *job) pids() []int {
 	j.look(proc.Others())
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Collect(maps.Keys(j.members))
+	return eldestFirst(j.members)
+}
+
+// eldestFirst returns processes, of which each has its start, with parents before their children: a shell whose child is the
+// first to be ended by a signal would go on with its next command.
+func eldestFirst(starts map[int]uint64) []int {
+	return slices.SortedFunc(maps.Keys(starts), func(a, b int) int {
+		return cmp.Or(cmp.Compare(starts[a], starts[b]), cmp.Compare(a, b)) // a start is in hundredths of a second
+	})
 }
 
 func (j *job) describe(all []proc.Process) wire.JobInfo {
