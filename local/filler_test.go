@@ -1,10 +1,14 @@
 package local
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"wolffia/internal/statedir"
 )
 
 // A filler lets takers go first, unless half of a pool is gone.
@@ -116,5 +120,37 @@ func TestOneFiller(t *testing.T) {
 	release()
 	if d.watched(testShape) {
 		t.Error("watched after")
+	}
+}
+
+// Whoever ends a pool does not wait for a filler that waits for it: one that has read the record just before.
+func TestStopPoolAgainstItsFiller(t *testing.T) {
+	dir, err := statedir.Open(t.TempDir() + "/state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sandboxes{catalog: &catalog{dir: dir}}
+	d, shape := s.pools(), "0123456789abcdef"
+	if err := errors.Join(d.ensure(), d.write(shape, &poolRecord{Spares: 1})); err != nil {
+		t.Fatal(err)
+	}
+	watching, err := d.try(shape, watchPart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.stopPool(ctx, shape) }()
+	for _, err := d.read(shape); err == nil && ctx.Err() == nil; _, err = d.read(shape) {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // the filler comes late: stopPool has its lock by now
+	if err := s.refill(ctx, shape); err != nil {
+		t.Error(err)
+	}
+	watching()
+	if err := <-stopped; err != nil {
+		t.Error(err)
 	}
 }

@@ -205,11 +205,14 @@ func (s *sandboxes) stopPool(ctx context.Context, shape string) error {
 	if err != nil {
 		return err
 	}
-	defer release()
-	if err := d.remove(shape); err != nil { // a filler may have written it again
+	if err = d.remove(shape); err == nil { // a filler may have written it again
+		err = s.endSpares(ctx, s.dir.Offered(shape))
+	}
+	release() // first: a filler that has read the record before it was removed waits for this lock
+	if err != nil {
 		return err
 	}
-	return errors.Join(s.endSpares(ctx, s.dir.Offered(shape)), d.awaitFiller(ctx, shape))
+	return d.awaitFiller(ctx, shape)
 }
 
 // endSpares ends spares, some at a time.
