@@ -140,12 +140,16 @@ func TestStopPoolAgainstItsFiller(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
+	events, err := d.events(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.stopPool(ctx, shape) }()
-	for _, err := d.read(shape); err == nil && ctx.Err() == nil; _, err = d.read(shape) {
-		time.Sleep(time.Millisecond)
+	if err := events.wait(shape, 20*time.Second); err != nil { // it returns a while after the removal: stopPool has its lock by then
+		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond) // the filler comes late: stopPool has its lock by now
 	if err := s.refill(ctx, shape); err != nil {
 		t.Error(err)
 	}

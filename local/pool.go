@@ -205,14 +205,13 @@ func (s *sandboxes) stopPool(ctx context.Context, shape string) error {
 	if err != nil {
 		return err
 	}
-	if err = d.remove(shape); err == nil { // a filler may have written it again
-		err = s.endSpares(ctx, s.dir.Offered(shape))
-	}
-	release() // first: a filler that has read the record before it was removed waits for this lock
-	if err != nil {
+	if err := d.remove(shape); err != nil { // a filler may have written it again
+		release()
 		return err
 	}
-	return d.awaitFiller(ctx, shape)
+	err = s.endSpares(ctx, s.dir.Offered(shape))
+	release() // first: a filler that has read the record before it was removed waits for this lock
+	return errors.Join(err, d.awaitFiller(ctx, shape))
 }
 
 // endSpares ends spares, some at a time.

@@ -233,8 +233,8 @@ func (j *job) pids() []int {
 	return eldestFirst(j.members)
 }
 
-// eldestFirst returns processes, of which each has its start, with parents before their children: a shell whose child is the
-// first to be ended by a signal would go on with its next command.
+// eldestFirst returns the processes of a map by their starts: parents come before their children. A shell would run its next
+// command if a signal ended its child first.
 func eldestFirst(starts map[int]uint64) []int {
 	return slices.SortedFunc(maps.Keys(starts), func(a, b int) int {
 		return cmp.Or(cmp.Compare(starts[a], starts[b]), cmp.Compare(a, b)) // a start is in hundredths of a second

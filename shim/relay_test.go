@@ -95,7 +95,7 @@ func (g *liar) started(t *testing.T, conn *client.Conn) (*client.Process, uint32
 	return nil, 0
 }
 
-// A request to stop is answered before PID 1 is told: it ends, and with it the connection.
+// The shim answers a request to stop before it tells PID 1, whose end ends the connection.
 func TestStopAnswered(t *testing.T) {
 	g, conn := lie(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -103,7 +103,7 @@ func TestStopAnswered(t *testing.T) {
 	grace := time.Hour.Milliseconds()
 	var answer boot.Reply
 	err := conn.Control(ctx, &boot.Request{Op: boot.OpStop, GraceMS: &grace}, &answer)
-	// Until here nobody has read what is for PID 1.
+	// The test reads the frame for PID 1 only now.
 	if f, nerr := g.r.Next(); nerr != nil || f.Type != wire.Shutdown {
 		t.Errorf("PID 1 hears %+v, %v", f, nerr)
 	}
