@@ -30,7 +30,7 @@ func TestServeTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	srv, err := Serve(ctx, dev, &Options{
 		Root: int(root.Fd()), Rules: policy, Owner: Owner{uint32(os.Getuid()), uint32(os.Getgid())},

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 // limit is a guard against a hang.
-const limit = time.Minute
+const limit = 3 * time.Minute
 
 // newRuntime returns a runtime over an empty state, and a codebase.
 func newRuntime(t *testing.T) (rt *local.Runtime, state, codebase string) {

@@ -54,7 +54,7 @@ func FuzzWire(f *testing.F) {
 			Open:    func(context.Context) (string, error) { return "aaaaaaaaaaaa", nil },
 			Inspect: func(context.Context, string) (*Details, error) { return &Details{}, nil },
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a guard against a hang
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // a guard against a hang
 		defer cancel()
 		var out bytes.Buffer
 		_ = s.Serve(ctx, strings.NewReader(text), &out) // what is no JSON ends it

@@ -25,7 +25,7 @@ import (
 )
 
 // limit is a generous guard against a hang; no test is about its length.
-const limit = time.Minute
+const limit = 3 * time.Minute
 
 // The test process is the guest, PID 1. Its reaper waits for every child, so
 // there is one for all tests, and none of them starts a process in another way.

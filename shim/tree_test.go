@@ -48,7 +48,7 @@ func next(t *testing.T, tree *os.File) (req boot.TreeRequest, file *os.File) {
 	return req, file
 }
 
-const hangLimit = time.Minute
+const hangLimit = 3 * time.Minute
 
 // Answers find who has asked, in whatever order they come, and whatever else
 // the tree server says.

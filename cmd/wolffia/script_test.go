@@ -189,7 +189,7 @@ func destroyAll(t *testing.T, env *testscript.Env) {
 	if err != nil || len(left) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	for _, dir := range left {
 		cmd := exec.CommandContext(ctx, env.Getenv("WOLFFIA"), "--state-dir", state, "rm", "-f", filepath.Base(dir))

@@ -62,7 +62,7 @@ func TestDaemonsOfTheHost(t *testing.T) {
 	need(t)
 	testenv.Root(t)
 	bin, dir, state := testbin.Dir(t), t.TempDir(), shimtest.PublicDir(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, "sh", "-c", hostWithDaemons, "sh", dir, callDaemons)
 	c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "WOLFFIA_STATE_DIR="+filepath.Join(state, "state"))

@@ -19,7 +19,7 @@ import (
 	"wolffia/runtime"
 )
 
-const limit = time.Minute
+const limit = 3 * time.Minute
 
 // start makes and starts a sandbox with a codebase, which has a file.
 func start(t testing.TB, rt *shimtest.Runtime, c *runtime.SandboxConfig) *runtime.Sandbox {

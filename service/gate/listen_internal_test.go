@@ -62,7 +62,7 @@ func TestListen(t *testing.T) {
 // dial connects to a listener and returns what Accept returns within the limit.
 func dial(t *testing.T, l net.Listener) (net.Conn, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
 	if err != nil {
@@ -78,7 +78,7 @@ func dial(t *testing.T, l net.Listener) (net.Conn, error) {
 		a, err := l.Accept()
 		came <- accepted{a, err}
 	}()
-	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = c.SetReadDeadline(time.Now().Add(3*time.Minute))
 	refused := make(chan error, 1)
 	go func() { // ends with the connection
 		_, err := c.Read(make([]byte, 1))
