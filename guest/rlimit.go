@@ -7,10 +7,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/timerslack"
 )
 
 // Rlimits are limits on what PID 1 starts (getrlimit(2)). PID 1 does not have
@@ -76,10 +79,19 @@ func sysctl(name string) int {
 	return n
 }
 
+// programSlack returns the timer slack that programs are started with: PID 1's own is for itself. It is 0 if they
+// have the right one by themselves, as in gVisor and engines.
+var programSlack = sync.OnceValue(func() time.Duration {
+	if timerslack.Get() == timerslack.Default {
+		return 0
+	}
+	return timerslack.Default
+})
+
 // forkExec is syscall.ForkExec for a program that gets the limits first.
 func (l *limiter) forkExec(path string, args []string, attr *syscall.ProcAttr) (int, error) {
 	if l == nil {
-		return syscall.ForkExec(path, args, attr)
+		return timerslack.ForkExec(programSlack(), path, args, attr)
 	}
 	processes := uint64(0)
 	if l.Processes > 0 {
@@ -100,7 +112,7 @@ func (l *limiter) forkExec(path string, args []string, attr *syscall.ProcAttr) (
 	defer answer.Close()
 	limited := *attr
 	limited.Files = append(attr.Files[:len(attr.Files):len(attr.Files)], theirs.Fd(), l.program.Fd())
-	pid, err := syscall.ForkExec("/proc/self/fd/"+strconv.Itoa(len(attr.Files)+1), append([]string{
+	pid, err := timerslack.ForkExec(programSlack(), "/proc/self/fd/"+strconv.Itoa(len(attr.Files)+1), append([]string{
 		"limit", limitNumber(uint64(len(attr.Files))), limitNumber(processes), limitNumber(l.Data), path,
 	}, args...), &limited)
 	_ = theirs.Close()

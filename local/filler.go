@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/child"
+	"wolffia/internal/timerslack"
 	"wolffia/runtime"
 )
 
@@ -232,6 +233,7 @@ func (s *sandboxes) startFiller(shape string) {
 	_, err := child.Start(&child.Command{
 		Path: s.wolffia, Args: []string{"wolffia", "pool", "fill", "--state-dir", s.dir.Path(), shape},
 		Env: os.Environ(), Attr: &syscall.SysProcAttr{Setsid: true}, Files: []*os.File{nil, nil, nil},
+		Slack: timerslack.Coarse,
 	})
 	if err != nil && s.log != nil {
 		s.log.Warn("the pool is not refilled", "pool", shape, "error", err.Error())

@@ -15,6 +15,7 @@ import (
 	"wolffia/internal/coredump"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
+	"wolffia/internal/timerslack"
 	"wolffia/runtime"
 )
 
@@ -204,6 +205,7 @@ func spawn(program, log *os.File, args []string, attr *syscall.SysProcAttr, para
 		Env:   boot.Environ(),
 		Files: all,
 		Attr:  attr,
+		Slack: timerslack.Coarse,
 	})
 }
 

@@ -9,8 +9,11 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/timerslack"
 )
 
 // A Command describes a program to start.
@@ -27,6 +30,8 @@ type Command struct {
 	// beginning; 0 is as many as the kernel likes. The last of them is /dev/null. A process with threads
 	// waits about 10 ms when its table grows (expand_fdtable in the kernel's fs/file.c).
 	Room int
+	// Slack is the timer slack of the program and of what it starts; 0: the caller's.
+	Slack time.Duration
 }
 
 // A Child is a started program. It is safe for concurrent use.
@@ -63,7 +68,7 @@ func Start(c *Command) (*Child, error) {
 	if env == nil {
 		env = []string{} // nil is the caller's
 	}
-	pid, err := syscall.ForkExec(c.Path, c.Args, &syscall.ProcAttr{Dir: "/", Env: env, Files: files, Sys: c.Attr})
+	pid, err := timerslack.ForkExec(c.Slack, c.Path, c.Args, &syscall.ProcAttr{Dir: "/", Env: env, Files: files, Sys: c.Attr})
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, err)
 	}

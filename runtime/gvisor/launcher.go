@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/child"
+	"wolffia/internal/timerslack"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -109,6 +110,8 @@ func start(spec *launch.Spec, flags []string) (*launch.Instance, error) {
 		Path: "/proc/self/exe", Args: append([]string{"wolffia", stageArg}, flags...),
 		Files: []*os.File{program}, // fdProgram
 		Attr:  attr(spec), Sockets: true, Room: room,
+		// The slack of gVisor's threads is that of the programs inside.
+		Slack: timerslack.Default,
 	}, spec.Barrier))
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)

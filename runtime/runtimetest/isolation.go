@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/timerslack"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -24,6 +25,7 @@ var isolationTests = []test{
 	{"PID1OutOfReach", []Feature{Isolation}, pid1OutOfReach},
 	{"PID1NotSignalled", []Feature{Isolation}, pid1NotSignalled},
 	{"PathOfGuestReadOnly", []Feature{Isolation}, guestReadOnly},
+	{"TimerSlack", []Feature{HostKernel}, timerSlack},
 }
 
 // A process has its three descriptors, however it is started.
@@ -56,6 +58,22 @@ print(*[fd for fd in sorted(map(int, os.listdir('/proc/self/fd'))) if there(fd)]
 		}
 		e.wait(p)
 	}
+}
+
+// A program sleeps as exactly as on the host: the slack of wolffia's own processes is not inherited. Its default, which
+// 0 sets, is the same (PR_SET_TIMERSLACK in prctl(2)).
+func timerSlack(e *env) {
+	s := e.start(e.open(e.dir()))
+	const script = `python3 -ISBc 'f = "/proc/self/timerslack_ns"; print(open(f).read(), end=""); open(f, "w").write("0"); print(open(f).read(), end="")'`
+	want := strings.Repeat(fmt.Sprintln(timerslack.Default.Nanoseconds()), 2)
+	if got := e.out(s.ID, script); got != want {
+		e.Errorf("a program has the slack and the default %q, want %q", got, want)
+	}
+	p := e.process(s.ID, &runtime.ProcessSpec{Session: "slack", Create: true, Command: []string{script}})
+	if got := e.All(p.Stdout()); got != want {
+		e.Errorf("a session's command has the slack and the default %q, want %q", got, want)
+	}
+	e.wait(p)
 }
 
 // status returns what the kernel says of a process inside.
