@@ -4,11 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -26,19 +24,10 @@ const (
 	// pageSize is that of most kernels; with larger pages copies are only slower.
 	pageSize = 4096
 
-	// maxHandlers bounds the requests that are answered at once, and with them the memory.
-	// Further requests of a sandbox wait.
-	maxHandlers = 64
-
 	// requestTimeout is how long the kernel waits for an answer before it aborts the whole
 	// tree, so that a stuck server does not block its users for good. A sync to a slow disk
 	// may take minutes. Before Linux 6.15 there is no limit.
 	requestTimeout = 300 // seconds
-
-	// yieldEvery is how often a handler lets Go's scheduler choose again. sysmon takes the
-	// processor of a goroutine that has run for 10 ms without that, each time it finds it in a
-	// system call, and then looks again every 20 microseconds.
-	yieldEvery = 5 * time.Millisecond
 )
 
 // A device is the kernel's end of a mounted tree. go-fuse decodes and encodes the messages; the
@@ -47,8 +36,6 @@ type device struct {
 	fd       int
 	tree     *tree
 	proto    *fuse.ProtocolServer
-	pipes    pipes
-	buffers  spareBuffers
 	rulesMu  *sync.RWMutex // tree.rulesMu
 	changeMu *sync.RWMutex // tree.changeMu
 	logger   *slog.Logger
@@ -56,21 +43,12 @@ type device struct {
 	// blank answers a message for a tree without a root; ok is false if the tree has one. The
 	// caller holds rulesMu.
 	blank func(b *buffers) (size int, ok bool)
-	limit int // of running
 
-	handlers sync.WaitGroup
-	running  atomic.Int32 // handler goroutines
-	waiting  atomic.Int32 // handlers that wait for a message
+	handlers handlers
+	pipes    pipes
 	counts   [len(gate)]atomic.Uint64
 	spliced  atomic.Uint64 // READs that were answered through a pipe
 }
-
-// Readers is how many threads of a server wait for a message at once. There is always one, so
-// that a slow request does not delay the others; more of them save a busy tree the start of a
-// thread. A process that only serves should set GOMAXPROCS to the number of processors plus
-// Readers: a thread that returns from the kernel then need not take a processor from one that
-// waits there, which Go's scheduler does only every 20 to 10,000 microseconds.
-const Readers = 3
 
 // greet answers the kernel's first message, which must have arrived.
 func (d *device) greet() error {
@@ -79,7 +57,7 @@ func (d *device) greet() error {
 		return err
 	}
 	defer b.free()
-	n, errno := d.read(b)
+	n, errno := readMessage(d.fd, b)
 	if errno != 0 {
 		return fmt.Errorf("read from the kernel: %w", errno)
 	}
@@ -109,70 +87,9 @@ func (d *device) greet() error {
 
 // serve answers messages until the tree is unmounted.
 func (d *device) serve() {
-	d.start()
-	d.handlers.Wait()
+	d.handlers.fd, d.handlers.handle, d.handlers.logger = d.fd, d.handle, d.logger
+	d.handlers.serve()
 	d.pipes.close()
-	d.buffers.close()
-}
-
-// start starts a handler, unless limit are running. It ends when the tree is unmounted, or
-// when Readers others wait for a message.
-func (d *device) start() {
-	if int(d.running.Add(1)) > d.limit {
-		d.running.Add(-1)
-		return // one of them waits for a message when it has answered
-	}
-	d.waiting.Add(1)
-	d.handlers.Go(func() {
-		defer d.running.Add(-1)
-		b, err := d.buffers.take()
-		if err != nil {
-			d.waiting.Add(-1)
-			d.logger.Error("allocate the buffer of a request", "error", err)
-			return
-		}
-		defer d.buffers.give(b)
-		d.loop(b)
-	})
-}
-
-func (d *device) loop(b *buffers) {
-	for yielded := time.Now(); ; {
-		if now := time.Now(); now.Sub(yielded) > yieldEvery {
-			yielded = now
-			runtime.Gosched()
-		}
-		n, errno := d.read(b)
-		if errno != 0 {
-			d.waiting.Add(-1)
-			if errno != syscall.ENODEV {
-				d.logger.Error("read from the kernel", "error", errno)
-			}
-			return
-		}
-		if d.waiting.Add(-1) == 0 {
-			d.start()
-		}
-		d.handle(b, n)
-		if d.waiting.Add(1) > Readers {
-			d.waiting.Add(-1)
-			return
-		}
-	}
-}
-
-// read waits for a message. It returns ENODEV when the tree is unmounted.
-func (d *device) read(b *buffers) (int, syscall.Errno) {
-	for {
-		n, err := unix.Read(d.fd, b.in)
-		switch err {
-		case nil:
-			return n, 0
-		case syscall.EINTR, syscall.EAGAIN, syscall.ENOENT: // ENOENT: the request was interrupted
-		default:
-			return 0, errnoOf(err)
-		}
-	}
 }
 
 // handle answers the message of n bytes in b.
@@ -215,10 +132,10 @@ func (d *device) answer(b *buffers, n int) int {
 	} else {
 		d.rulesMu.RUnlock()
 	}
-	switch o {
-	case opRead, opWrite:
-		return d.answerData(o, b, n)
-	case opInterrupt:
+	switch {
+	case directly[o]:
+		return d.answerDirectly(o, b, n)
+	case o == opInterrupt:
 		return b.reply(syscall.ENOSYS, 0)
 	}
 	b.inVec[0], b.outVec[0] = b.in[:n], b.out

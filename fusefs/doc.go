@@ -56,8 +56,8 @@
 // watched directories the server holds open what the kernel knows: the kernel opens files
 // without asking, and the host may replace one before its first use.
 //
-// go-fuse decodes and encodes the messages, but READ and WRITE (data.go); device.go reads them,
-// under a lock by which the rules can change. Large READs are answered with pages of the backing
+// handlers.go reads the messages, device.go has them answered under a lock by which the rules can change. go-fuse decodes and
+// encodes them, but the most frequent ones (direct.go). Large READs are answered with pages of the backing
 // file's cache, through a pipe (splice.go). Large files go to the disk while they are written
 // (writeback.go). A process that serves should set a higher GOMAXPROCS: see Readers.
 //

@@ -243,7 +243,7 @@ func blankTree(opts *Options) (t *tree, err error) {
 		fd: -1, tree: t, changeMu: &t.changeMu, rulesMu: &t.rulesMu, logger: t.logger,
 		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)), blank: t.blank,
 	}
-	t.maxNodes, t.dev.limit = shares(opts.Memory)
+	t.maxNodes, t.dev.handlers.limit = shares(opts.Memory)
 	if t.timeout <= 0 {
 		t.timeout = time.Second
 	}

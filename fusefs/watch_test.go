@@ -22,7 +22,7 @@ import (
 func becomes(t *testing.T, what, want string, look func() string) {
 	t.Helper()
 	got := ""
-	for end := time.Now().Add(3*time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if got = look(); got == want {
 			return
 		}

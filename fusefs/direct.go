@@ -1,19 +1,22 @@
 package fusefs
 
 import (
+	"bytes"
 	"syscall"
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// READ and WRITE are answered without go-fuse, which allocates memory for each message, and so
-// that the data of a READ need not pass through this process (splice.go).
+// The most frequent messages are answered without go-fuse, which allocates memory for each; and so that the data of a READ need
+// not pass through this process (splice.go).
 
 const (
 	outHeader   = int(unsafe.Sizeof(fuse.OutHeader{}))
 	readHeader  = int(unsafe.Sizeof(fuse.ReadIn{}))
 	writeHeader = int(unsafe.Sizeof(fuse.WriteIn{})) // before the data
+	inHeader    = int(unsafe.Sizeof(fuse.InHeader{}))
+	attrHeader  = int(unsafe.Sizeof(fuse.GetAttrIn{}))
 )
 
 // reply makes the header of an answer with size bytes of data, which are in b.out already, or an
@@ -27,14 +30,28 @@ func (b *buffers) reply(errno syscall.Errno, size int) int {
 	return outHeader + size
 }
 
-// answerData is answer for o, READ or WRITE, of n bytes.
-func (d *device) answerData(o op, b *buffers, n int) (size int) {
+// directly says which messages these are.
+var directly = [len(gate)]bool{opLookup: true, opGetattr: true, opRead: true, opWrite: true}
+
+// answerDirectly is answer for such a message of n bytes.
+func (d *device) answerDirectly(o op, b *buffers, n int) (size int) {
 	defer func() {
 		if v := recover(); v != nil {
 			size = b.reply(syscall.Errno(panicked(d.logger, v)), 0)
 		}
 	}()
 	switch {
+	case o == opLookup && n > inHeader:
+		name, _, _ := bytes.Cut(b.in[inHeader:n], []byte{0})
+		out := (*fuse.EntryOut)(unsafe.Pointer(&b.out[outHeader]))
+		*out = fuse.EntryOut{}
+		status := d.tree.Lookup(nil, (*fuse.InHeader)(unsafe.Pointer(&b.in[0])), string(name), out)
+		return b.reply(syscall.Errno(status), int(unsafe.Sizeof(*out)))
+	case o == opGetattr && n >= attrHeader:
+		out := (*fuse.AttrOut)(unsafe.Pointer(&b.out[outHeader]))
+		*out = fuse.AttrOut{}
+		status := d.tree.GetAttr(nil, (*fuse.GetAttrIn)(unsafe.Pointer(&b.in[0])), out)
+		return b.reply(syscall.Errno(status), int(unsafe.Sizeof(*out)))
 	case o == opRead && n >= readHeader:
 		return d.answerRead(b, (*fuse.ReadIn)(unsafe.Pointer(&b.in[0])))
 	case o == opWrite && n >= writeHeader:

@@ -243,3 +243,26 @@ func TestOddMessages(t *testing.T) {
 		}
 	}
 }
+
+// A message for a name or its attributes takes few allocations.
+func TestNamesTakeFewAllocations(t *testing.T) {
+	const names = 1000
+	mounted(t, setup{Timeout: time.Hour, NoWatch: true}, func(t *testing.T, c *client) {
+		before, used := c.stats(t), c.load(t)
+		for i := range names {
+			if _, err := os.Lstat(c.at(fmt.Sprint("none", i))); !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		lookups, after := moved(before, c.stats(t))["lookup"], c.load(t)
+		if lookups != names {
+			t.Errorf("%d lookups for %d names", lookups, names)
+		}
+		// go-fuse would need three more.
+		if got := after.Allocs - used.Allocs; got > 10*lookups {
+			t.Errorf("%d allocations for %d lookups", got, lookups)
+		} else {
+			t.Logf("%d allocations for %d lookups", got, lookups)
+		}
+	})
+}

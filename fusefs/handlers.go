@@ -1,0 +1,231 @@
+package fusefs
+
+import (
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxHandlers bounds the requests that are answered at once, and with them the memory.
+	// Further requests of a sandbox wait.
+	maxHandlers = 64
+
+	// yieldEvery is how often a handler lets Go's scheduler choose again. sysmon takes the
+	// processor of a goroutine that has run for 10 ms without that, each time it finds it in a
+	// system call, and then looks again every 20 microseconds.
+	yieldEvery = 5 * time.Millisecond
+
+	// spinTime is how long a handler looks for the next message before it sleeps, if the one before
+	// came that soon. To be woken takes as long where processors that are idle sleep.
+	spinTime = 50 * time.Microsecond
+
+	// spinPause is before how many messages a handler does not look so once it has done so in vain.
+	spinPause = 16
+
+	// busyStreak is how many messages in a row have to be there already when a handler looks, before
+	// there is one more.
+	busyStreak = 16
+
+	// blockedTime is for how long all handlers have to be at work without an answer, before there is
+	// one more.
+	blockedTime = time.Millisecond
+)
+
+// Readers is for how many threads that wait or work in the kernel a process that only serves should have processors of
+// Go's in addition (GOMAXPROCS): a thread that returns from the kernel then need not take the processor of one that is
+// there, which Go's scheduler does only every 20 to 10,000 microseconds.
+const Readers = 3
+
+// handlers read messages from a device, each in a goroutine of its own, and have them answered. Mostly
+// there is one: more would take the processors from the programs that wait for the answers. When
+// messages wait, there are as many as Go has processors; when all are blocked, by a disk or a lock, there
+// is one more each blockedTime, up to limit.
+type handlers struct {
+	fd     int                     // serve makes it one that does not block
+	handle func(b *buffers, n int) // answers the message of n bytes in b
+	limit  int                     // of running
+	logger *slog.Logger
+
+	buffers spareBuffers
+	running atomic.Int32  // 0 once all have ended, then for good
+	reading atomic.Int32  // of running, those that look or wait for a message
+	done    atomic.Uint64 // answers
+	ended   chan struct{} // closed when running is 0
+
+	watch   *time.Timer // calls look
+	watched atomic.Bool // it is set
+	seen    uint64      // done at the last look
+}
+
+// serve returns when the device has ended (ENODEV, or an end of file).
+func (h *handlers) serve() {
+	if err := unix.SetNonblock(h.fd, true); err != nil {
+		h.logger.Error("serve a tree", "error", err)
+		return
+	}
+	h.ended = make(chan struct{})
+	h.watch = time.AfterFunc(time.Hour, h.look)
+	h.watch.Stop()
+	h.running.Store(1)
+	h.begin()
+	<-h.ended
+	h.watch.Stop()
+	h.buffers.close()
+}
+
+// more starts a handler, unless most are running or all have ended.
+func (h *handlers) more(most int) {
+	for {
+		n := h.running.Load()
+		if n == 0 || int(n) >= most {
+			return
+		}
+		if h.running.CompareAndSwap(n, n+1) {
+			h.begin()
+			return
+		}
+	}
+}
+
+// begin starts a handler that is in running.
+func (h *handlers) begin() {
+	h.reading.Add(1)
+	go func() { // ends when others read, or with the device
+		b, err := h.buffers.take()
+		if err == nil {
+			h.run(b)
+			h.buffers.give(b)
+		} else {
+			h.reading.Add(-1)
+			h.logger.Error("allocate the buffer of a request", "error", err)
+		}
+		if h.running.Add(-1) == 0 {
+			close(h.ended)
+		}
+	}()
+}
+
+// look starts a handler if all have been at work for blockedTime without an answer.
+func (h *handlers) look() {
+	done := h.done.Load()
+	switch {
+	case done != h.seen:
+	case h.reading.Load() == 0:
+		h.more(h.limit)
+	default:
+		h.watched.Store(false)
+		if h.reading.Load() > 0 || h.watched.Swap(true) {
+			return // the next handler that is at work alone sets the watch
+		}
+	}
+	h.seen = done
+	h.watch.Reset(blockedTime)
+}
+
+// A pace is how fast a handler gets its messages.
+type pace struct {
+	answered time.Time // when it was done with the last one
+	soon     bool      // that one had come soon after the one before
+	pause    int       // for so many more it does not look without sleep
+	streak   int       // so many were there when it looked, one after the other
+}
+
+// run handles messages until the device has ended, or others wait for the next one.
+func (h *handlers) run(b *buffers) {
+	p := pace{answered: time.Now()}
+	yielded := p.answered
+	for h.next(b, &p) {
+		if p.answered.Sub(yielded) > yieldEvery {
+			yielded = p.answered
+			runtime.Gosched()
+		}
+	}
+}
+
+// next waits for a message and handles it. It returns false if the handler is to end, which does not count in reading any more.
+func (h *handlers) next(b *buffers, p *pace) bool {
+	n, errno := h.read(b)
+	switch errno {
+	case 0:
+		if p.streak++; p.streak == busyStreak {
+			p.streak = 0
+			h.more(min(h.limit, runtime.GOMAXPROCS(0)))
+		}
+	case syscall.EAGAIN:
+		p.streak = 0
+		n, errno = h.await(b, p)
+	}
+	if errno != 0 {
+		if errno != errRetired {
+			h.reading.Add(-1)
+		}
+		if errno != errRetired && errno != syscall.ENODEV {
+			h.logger.Error("read from the kernel", "error", errno)
+		}
+		return false
+	}
+	begun := time.Now()
+	p.soon = begun.Sub(p.answered) < 2*spinTime // it may have been woken
+	if h.reading.Add(-1) == 0 && !h.watched.Load() && !h.watched.Swap(true) {
+		h.watch.Reset(blockedTime)
+	}
+	h.handle(b, n)
+	h.done.Add(1)
+	h.reading.Add(1)
+	p.answered = time.Now()
+	return true
+}
+
+// errRetired says that others wait for a message.
+const errRetired = syscall.ECANCELED
+
+// await is read for a message that is not there yet.
+func (h *handlers) await(b *buffers, p *pace) (n int, errno syscall.Errno) {
+	if p.pause > 0 {
+		p.pause--
+	} else if p.soon {
+		for time.Since(p.answered) < spinTime {
+			unix.RawSyscallNoError(unix.SYS_SCHED_YIELD, 0, 0, 0)
+			if n, errno = h.read(b); errno != syscall.EAGAIN {
+				return n, errno
+			}
+		}
+		p.pause = spinPause
+	}
+	for r := h.reading.Load(); r > 1; r = h.reading.Load() {
+		if h.reading.CompareAndSwap(r, r-1) {
+			return 0, errRetired
+		}
+	}
+	for {
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(h.fd), Events: unix.POLLIN}}, -1) // what is wrong is an error of read
+		if n, errno = h.read(b); errno != syscall.EAGAIN {
+			return n, errno
+		}
+	}
+}
+
+// read is readMessage for the device.
+func (h *handlers) read(b *buffers) (int, syscall.Errno) { return readMessage(h.fd, b) }
+
+// readMessage returns the size of the next message of a device. EAGAIN: it would have to wait, and the device does not
+// block. ENODEV: the tree is unmounted.
+func readMessage(fd int, b *buffers) (int, syscall.Errno) {
+	for {
+		n, err := unix.Read(fd, b.in)
+		switch {
+		case err == syscall.EINTR, err == syscall.ENOENT: // ENOENT: the request was interrupted
+		case err != nil:
+			return 0, errnoOf(err)
+		case n == 0:
+			return 0, syscall.ENODEV // it has an end: it is a test's
+		default:
+			return n, 0
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package fusefs
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// handled are handlers that are served, and their device: a socket that keeps messages apart.
+type handled struct {
+	*testing.T
+	handlers
+	kernel int           // the other end of the device
+	begun  chan byte     // gets each message that a handler has
+	goOn   chan struct{} // lets one of them answer
+	over   chan struct{} // closed at the end of serve
+}
+
+// guard is for how long a test waits for what must come.
+const guard = 3 * time.Minute
+
+func newHandled(t *testing.T, limit int) *handled {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &handled{T: t, kernel: pair[1], begun: make(chan byte, 1000), goOn: make(chan struct{}, 1000), over: make(chan struct{})}
+	h.fd, h.limit, h.logger = pair[0], limit, slog.New(slog.DiscardHandler)
+	h.handle = func(b *buffers, n int) {
+		if n != 1 {
+			t.Errorf("a message of %d bytes", n)
+		}
+		h.begun <- b.in[0]
+		<-h.goOn
+	}
+	go func() { // ends with the other end of the socket
+		h.serve()
+		close(h.over)
+	}()
+	t.Cleanup(func() {
+		close(h.goOn)
+		unix.Close(h.kernel)
+		h.within("the end of serve", h.over)
+		unix.Close(pair[0])
+	})
+	return h
+}
+
+func (h *handled) within(what string, c <-chan struct{}) {
+	h.Helper()
+	select {
+	case <-c:
+	case <-time.After(guard):
+		h.Fatalf("%s does not come in %v", what, guard)
+	}
+}
+
+func (h *handled) send(message byte) {
+	h.Helper()
+	if _, err := unix.Write(h.kernel, []byte{message}); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// has waits until a handler has message.
+func (h *handled) has(message byte) {
+	h.Helper()
+	select {
+	case got := <-h.begun:
+		if got != message {
+			h.Fatalf("message %d is handled, want %d", got, message)
+		}
+	case <-time.After(guard):
+		h.Fatalf("message %d is not handled in %v", message, guard)
+	}
+}
+
+// settles waits until n handlers are running.
+func (h *handled) settles(n int32) {
+	h.Helper()
+	for end := time.Now().Add(guard); h.running.Load() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			h.Fatalf("%d handlers, want %d", h.running.Load(), n)
+		}
+	}
+}
+
+// A message whose handlers are all blocked gets another one, up to the limit. They end when they are not needed any more.
+func TestBlockedHandlers(t *testing.T) {
+	h := newHandled(t, 3)
+	for m := range byte(3) {
+		h.send(m)
+		h.has(m)
+	}
+	h.send(3)
+	select {
+	case m := <-h.begun:
+		t.Fatalf("message %d is handled by one more than the limit", m)
+	case <-time.After(50 * blockedTime):
+	}
+	h.settles(3)
+	h.goOn <- struct{}{}
+	h.has(3)
+	for range 3 {
+		h.goOn <- struct{}{}
+	}
+	h.settles(1)
+	h.send(4)
+	h.has(4)
+}
+
+// Messages that come one after the other have one handler, whether it sleeps between them or not.
+func TestOneHandler(t *testing.T) {
+	h := newHandled(t, maxHandlers)
+	for m := range byte(200) {
+		h.goOn <- struct{}{}
+		h.send(m)
+		h.has(m)
+		if m%20 == 0 {
+			time.Sleep(2 * spinTime)
+		}
+	}
+	h.settles(1)
+}
+
+// Messages that wait get more handlers, and none is lost.
+func TestManyMessages(t *testing.T) {
+	h := newHandled(t, maxHandlers)
+	const all = 200 // which the socket has room for
+	h.send(0)
+	h.has(0)
+	for m := range byte(all) {
+		h.goOn <- struct{}{}
+		h.send(m)
+	}
+	h.goOn <- struct{}{}
+	count := [all]int{}
+	for range all {
+		select {
+		case m := <-h.begun:
+			count[m]++
+		case <-time.After(guard):
+			t.Fatalf("messages are missing: %v", count)
+		}
+	}
+	for m, n := range count {
+		if n != 1 {
+			t.Errorf("message %d was handled %d times", m, n)
+		}
+	}
+	h.settles(1)
+}
+
+// Handlers that are blocked when the device ends are waited for.
+func TestEndOfBlockedHandlers(t *testing.T) {
+	h := newHandled(t, 2)
+	h.send(0)
+	h.has(0)
+	if err := unix.Shutdown(h.kernel, unix.SHUT_RDWR); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-h.over:
+		t.Fatal("serve has ended before an answer")
+	case <-time.After(20 * blockedTime):
+	}
+	h.goOn <- struct{}{}
+	h.within("the end of serve", h.over)
+}
