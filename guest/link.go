@@ -38,7 +38,9 @@ func (g *guest) link(w *wire.Writer) *link {
 
 // serve handles frames until their end, which is no error, or a breach of the protocol.
 func (l *link) serve(in io.Reader) error {
-	for r := wire.NewReader(in); ; {
+	r := wire.NewReader(in)
+	defer r.Release()
+	for {
 		f, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return nil

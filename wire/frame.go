@@ -171,7 +171,7 @@ func (f *Frame) Bytes() []byte {
 	return b
 }
 
-// A Reader reads frames. It is not safe for concurrent use.
+// A Reader reads frames. It is not safe for concurrent use. Call Release when it is no longer needed.
 type Reader struct {
 	r       io.Reader
 	buf     *buffer // unread input is buf[at:end]
@@ -180,7 +180,13 @@ type Reader struct {
 
 // NewReader returns a Reader that buffers what it reads from r.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{r: r, buf: new(buffer)}
+	return &Reader{r: r, buf: buffers.Get().(*buffer)}
+}
+
+// Release hands the Reader's buffer back. The Reader is of no further use; its frames are.
+func (r *Reader) Release() {
+	buffers.Put(r.buf)
+	r.buf = nil
 }
 
 // large is the size from which the payload of a frame is not copied out of what was read, in

@@ -308,3 +308,26 @@ func TestAppend(t *testing.T) {
 		f.Release()
 	}
 }
+
+// A connection that ends leaves its buffer to the next one. Frames that were read stay.
+func TestReadersShareBuffers(t *testing.T) {
+	var in bytes.Buffer
+	if err := wire.NewWriter(&in).Send(wire.Stdout, 1, []byte("content")); err != nil {
+		t.Fatal(err)
+	}
+	frame := bytes.Clone(in.Bytes())
+	if n := testing.AllocsPerRun(100, func() {
+		r := wire.NewReader(bytes.NewReader(frame))
+		f, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Release()
+		if string(f.Payload()) != "content" {
+			t.Errorf("a frame has %q after the Release of its Reader", f.Payload())
+		}
+		f.Release()
+	}); n > 2 { // the two readers
+		t.Errorf("%v allocations", n)
+	}
+}

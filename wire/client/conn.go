@@ -131,7 +131,9 @@ func (c *Conn) fail(err error) {
 
 // read hands out frames until the connection breaks.
 func (c *Conn) read() error {
-	for r := wire.NewReader(c.rwc); ; {
+	r := wire.NewReader(c.rwc)
+	defer r.Release()
+	for {
 		f, err := r.Next()
 		if err != nil {
 			return err
