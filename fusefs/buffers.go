@@ -29,8 +29,11 @@ func newBuffers() (*buffers, error) {
 
 func (b *buffers) free() { _ = unix.Munmap(b.mem) }
 
+// maxIdleBuffers is how many buffers wait for a handler.
+const maxIdleBuffers = 3
+
 // spareBuffers are buffers for the next handler, of those that have ended: handlers come and go with
-// each burst of messages, and to map and unmap memory costs as much as to answer a few. At most Readers
+// each burst of messages, and to map and unmap memory costs as much as to answer a few. At most maxIdleBuffers
 // are kept, and none with large set. Its methods are safe for concurrent use; the zero value has none.
 type spareBuffers struct {
 	mu   sync.Mutex
@@ -53,7 +56,7 @@ func (s *spareBuffers) take() (*buffers, error) {
 // give keeps b, or frees it.
 func (s *spareBuffers) give(b *buffers) {
 	s.mu.Lock()
-	if len(s.idle) < Readers && !b.large {
+	if len(s.idle) < maxIdleBuffers && !b.large {
 		defer s.mu.Unlock()
 		s.idle = append(s.idle, b)
 		return

@@ -7,7 +7,7 @@ func TestSpareBuffers(t *testing.T) {
 	var s spareBuffers
 	defer s.close()
 	var all []*buffers
-	for range Readers + 2 {
+	for range maxIdleBuffers + 2 {
 		b, err := s.take()
 		if err != nil {
 			t.Fatal(err)
@@ -18,18 +18,18 @@ func TestSpareBuffers(t *testing.T) {
 	for _, b := range all {
 		s.give(b)
 	}
-	for i := range Readers {
+	for i := range maxIdleBuffers {
 		b, err := s.take()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := all[Readers-i]; b != want {
+		if want := all[maxIdleBuffers-i]; b != want {
 			t.Errorf("take %d: other memory than was given back", i)
 		}
 		b.in[0], b.out[0] = 1, 1 // it is mapped
 		defer s.give(b)
 	}
 	if len(s.idle) != 0 {
-		t.Errorf("%d more than %d are kept", len(s.idle), Readers)
+		t.Errorf("%d more than %d are kept", len(s.idle), maxIdleBuffers)
 	}
 }

@@ -59,7 +59,9 @@
 // handlers.go reads the messages, device.go has them answered under a lock by which the rules can change. go-fuse decodes and
 // encodes them, but the most frequent ones (direct.go). Large READs are answered with pages of the backing
 // file's cache, through a pipe (splice.go). Large files go to the disk while they are written
-// (writeback.go). A process that serves should set a higher GOMAXPROCS: see Readers.
+// (writeback.go). A process that serves should have some more of Go's processors (GOMAXPROCS)
+// than the machine has: a thread that returns from the kernel then need not take that of one that waits
+// there, which Go's scheduler does only every 20 to 10,000 microseconds.
 //
 // The server needs Linux 5.8, and /proc in its mount namespace. It notices changes by the host
 // from Linux 5.13 on, on file systems that have file handles. Rules change without side

@@ -36,11 +36,6 @@ const (
 	blockedTime = time.Millisecond
 )
 
-// Readers is for how many threads that wait or work in the kernel a process that only serves should have processors of
-// Go's in addition (GOMAXPROCS): a thread that returns from the kernel then need not take the processor of one that is
-// there, which Go's scheduler does only every 20 to 10,000 microseconds.
-const Readers = 3
-
 // handlers read messages from a device, each in a goroutine of its own, and have them answered. Mostly
 // there is one: more would take the processors from the programs that wait for the answers. When
 // messages wait, there are as many as Go has processors; when all are blocked, by a disk or a lock, there

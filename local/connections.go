@@ -35,12 +35,35 @@ type connection struct {
 
 // newConnection opens a connection, to a shim that is connected already, or nil.
 func newConnection(box *statedir.Box, shim *rawsock.Socket) *connection {
-	ctx, cancel := context.WithTimeout(context.Background(), openLimit)
+	return opening(openLimit, func(ctx context.Context, c *connection) error {
+		if shim == nil {
+			var err error
+			if shim, err = dial(box); err != nil {
+				return err
+			}
+		}
+		return c.open(ctx, box, shim)
+	})
+}
+
+// earlyConnection opens a connection by a socket whose other end is a shim's that is being started: it is there when the
+// shim is ready, without another question. It closes the socket.
+func earlyConnection(box *statedir.Box, socket *os.File) (*connection, error) {
+	shim, err := rawsock.FileSocket(socket)
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return opening(startLimit, func(ctx context.Context, c *connection) error { return c.open(ctx, box, shim) }), nil
+}
+
+// opening returns a connection that open opens, within a limit.
+func opening(limit time.Duration, open func(context.Context, *connection) error) *connection {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	c := &connection{giveUp: cancel, ready: make(chan struct{})}
 	go func() { // ends with ctx
 		defer cancel()
 		defer close(c.ready)
-		c.err = c.open(ctx, box, shim)
+		c.err = open(ctx, c)
 	}()
 	return c
 }
@@ -92,6 +115,20 @@ func (s *connections) to(ctx context.Context, box *statedir.Box) (*client.Conn, 
 		return c.conn, c.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+}
+
+// keep keeps a connection to a sandbox, unless there is one already.
+func (s *connections) keep(id string, c *connection) {
+	s.mu.Lock()
+	old := s.open[id]
+	if old != nil && old.lives() {
+		old, c = c, old
+	}
+	s.open[id] = c
+	s.mu.Unlock()
+	if old != nil {
+		_ = old.Close()
 	}
 }
 
@@ -178,10 +215,10 @@ func notRunning(box *statedir.Box) error {
 
 // lost returns the error for a connection to a sandbox that broke with err: why the
 // sandbox ended, if it did.
-func lost(box *statedir.Box, err error) error {
+func lost(ctx context.Context, box *statedir.Box, err error) error {
 	// A shim records why it ends before it releases the lock. If PID 1 answers instead, the
 	// sandbox runs, perhaps anew.
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	go func() { // ends with ctx
 		if _, err := askShim(ctx, box, &boot.Request{Op: boot.OpAlive}, boot.StatsLimit); err == nil {

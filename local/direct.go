@@ -22,14 +22,9 @@ import (
 // openLimit is how long a shim may take to hand over a connection.
 const openLimit = 10 * time.Second
 
-// open connects to the shim of a sandbox, unless shim is a connection to it, and has it hand over a connection to PID
-// 1: then frames do not pass the shim.
-func (c *connection) open(ctx context.Context, box *statedir.Box, shim *rawsock.Socket) (err error) {
-	if shim == nil {
-		if shim, err = dial(box); err != nil {
-			return err
-		}
-	}
+// open has the shim of a sandbox hand over a connection to PID 1: then frames do not pass the shim. It takes over the
+// connection to that.
+func (c *connection) open(ctx context.Context, box *statedir.Box, shim *rawsock.Socket) error {
 	stop := context.AfterFunc(ctx, func() { _ = shim.Close() }) // ends askFile
 	file, err := askFile(shim, &boot.Request{Op: boot.OpDirect})
 	if !stop() {
@@ -44,7 +39,7 @@ func (c *connection) open(ctx context.Context, box *statedir.Box, shim *rawsock.
 		return c.join(shim, file)
 	}
 	_ = shim.Close()
-	return lost(box, err)
+	return lost(ctx, box, err)
 }
 
 // join takes over a connection to the shim, and one to PID 1.
@@ -66,12 +61,17 @@ func askFile(sock *rawsock.Socket, req *boot.Request) (*os.File, error) {
 	if err := wire.NewWriter(sock).WriteControl(request); err != nil {
 		return nil, fmt.Errorf("%w: %w", client.ErrClosed, err)
 	}
-	b, file, err := sock.ReceiveFile(make([]byte, wire.HeaderSize+wire.MaxPayload))
+	room := wire.NewFrame(wire.Reply, 0)
+	defer room.Release()
+	room.SetLen(wire.MaxPayload)
+	b, file, err := sock.ReceiveFile(room.Bytes())
 	if err != nil || len(b) == 0 {
 		return nil, errors.Join(client.ErrClosed, err)
 	}
 	var reply boot.Reply
-	f, err := wire.NewReader(bytes.NewReader(b)).Next()
+	r := wire.NewReader(bytes.NewReader(b))
+	defer r.Release()
+	f, err := r.Next()
 	if err == nil {
 		err = wire.Decode(&f, &reply)
 		f.Release()

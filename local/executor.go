@@ -160,7 +160,7 @@ func (e *executor) start(ctx context.Context, c *command) (*process, error) {
 		return nil, long
 	}
 	if err != nil {
-		return nil, lost(c.box, err)
+		return nil, lost(context.Background(), c.box, err)
 	}
 	if p.limit != nil {
 		p.limit.of(p.Process)

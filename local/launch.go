@@ -13,6 +13,7 @@ import (
 	"wolffia/internal/child"
 	"wolffia/internal/cleanup"
 	"wolffia/internal/coredump"
+	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/internal/timerslack"
@@ -30,6 +31,7 @@ type descriptors struct {
 	barrier  *os.File // a byte opens the start barrier
 	image    *os.File // a socket for the image's mount
 	kept     *os.File // the shim's socket to the keeper
+	client   *os.File // a connection to the shim, which serves it when it is ready
 
 	all   []*os.File
 	given []*os.File // those that only the started processes keep open
@@ -60,13 +62,18 @@ func (p *plan) open(box *statedir.Box, lock *statedir.Lock, using *using) (*desc
 	if p.shim.Held {
 		gate, d.barrier = d.two(os.Pipe())
 	}
+	var clientEnd *os.File
+	if p.shim.Spare == nil {
+		d.client, clientEnd = d.two(rawsock.Pair())
+	}
 	d.shim = []*os.File{
 		boot.FDLock: lock.Shim, boot.FDControl: shimEnd, boot.FDReady: ready, boot.FDAlive: alive, boot.FDGuest: using.guest,
 		boot.FDConfig: config, boot.FDBackend: backend, boot.FDImage: imageEnd, boot.FDKept: d.kept, boot.FDGate: gate,
+		boot.FDClient: clientEnd,
 	}
 	d.tree = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: treeEnd}
 	d.keeper = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: shimEnd, boot.FDReady: ready, boot.FDKeeper: keeperEnd}
-	d.given = []*os.File{ready, shimEnd, treeEnd, d.kept, keeperEnd, imageEnd}
+	d.given = []*os.File{ready, shimEnd, treeEnd, d.kept, keeperEnd, imageEnd, clientEnd}
 	return d, d.err
 }
 

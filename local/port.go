@@ -66,7 +66,7 @@ func dialDirect(ctx context.Context, box *statedir.Box, port int) (net.Conn, err
 	if err != nil {
 		_ = sock.Close()
 		if errors.Is(err, client.ErrClosed) {
-			err = lost(box, err)
+			err = lost(context.Background(), box, err)
 		}
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (e *executor) dialRelayed(ctx context.Context, box *statedir.Box, port int)
 		case err == nil:
 			return c, nil
 		case errors.Is(err, client.ErrClosed) || conn.Err() != nil:
-			return nil, lost(box, err)
+			return nil, lost(context.Background(), box, err)
 		case refused == nil:
 			refused = err // of IPv6, which may be off, it says less
 		}
@@ -129,7 +129,7 @@ func (e *executor) AwaitEnd(ctx context.Context, sandboxID string) error {
 	}
 	select {
 	case <-conn.Done():
-		return lost(box, conn.Err())
+		return lost(context.Background(), box, conn.Err())
 	case <-ctx.Done():
 		return ctx.Err()
 	}

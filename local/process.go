@@ -51,7 +51,7 @@ func (p *process) wait(ctx context.Context) (runtime.Exit, *wire.ExitStatus, err
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return runtime.Exit{}, nil, err
 	case err != nil:
-		return runtime.Exit{}, nil, lost(p.box, err)
+		return runtime.Exit{}, nil, lost(context.Background(), p.box, err)
 	}
 	exit := exitOf(&status, p.session)
 	if exit.Code > 128 && !exit.TimedOut {

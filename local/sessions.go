@@ -207,7 +207,7 @@ func ask[T any](ctx context.Context, s *sessions, sandboxID string, question fun
 	}
 	var failed *client.StartError
 	if err != nil && !errors.As(err, &failed) && (conn.Err() != nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)) {
-		return answer, nil, lost(box, err)
+		return answer, nil, lost(context.Background(), box, err)
 	}
 	return answer, box, orExpired(box, guestError(err)) // the sandbox may be about to end
 }

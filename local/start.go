@@ -100,6 +100,13 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 	if err != nil {
 		return err
 	}
+	var conn *connection // nil: it is a spare
+	if spare == nil {
+		if conn, err = earlyConnection(box, d.client); err != nil {
+			return err
+		}
+		undo.Add(conn.Close)
+	}
 	if p.shim.SendsImage {
 		if err := sendImage(d.image, s.images, c.ImageID, parts.shim.PID()); err != nil {
 			return err
@@ -119,6 +126,9 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 		return err
 	}
 	undo.Release()
+	if conn != nil {
+		s.conns.keep(box.ID(), conn)
+	}
 	if c.BoundToCaller {
 		s.alive.put(box.ID(), d.takeHold())
 	}

@@ -190,6 +190,23 @@ func TestStartGivenUp(t *testing.T) {
 	}
 }
 
+// The first command after a start asks the shim for nothing: the connection that the shim was started with is used.
+func TestStartConnects(t *testing.T) {
+	rt, state, codebase := newRuntime(t)
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	sock := filepath.Join(state, "sandboxes", id, "run", "sock")
+	if err := os.Rename(sock, sock+".away"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Rename(sock+".away", sock) }()
+	if out, code := sh(t, rt, id, "echo there"); out != "there\n" || code != 0 {
+		t.Errorf("%q, exit code %d", out, code)
+	}
+}
+
 func TestStartWithoutBubblewrap(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	id := create(t, rt, codebase)

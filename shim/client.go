@@ -83,14 +83,19 @@ func (s *shim) accept(fd int) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		sock := rawsock.SocketOf(conn)
-		if err := sock.Poll(); err != nil {
-			_ = sock.Close()
-			continue // no descriptor is left
-		}
 		step.Reached("client there")
-		s.attach(sock, false)
+		s.serveAt(conn)
 	}
+}
+
+// serveAt serves the client at the other end of a socket, which blocks. Without a descriptor for its poller the client is hung up on.
+func (s *shim) serveAt(fd int) {
+	sock := rawsock.SocketOf(fd)
+	if err := sock.Poll(); err != nil {
+		_ = sock.Close()
+		return
+	}
+	s.attach(sock, false)
 }
 
 // newClientConn returns the connection of a client.
@@ -117,7 +122,9 @@ func (s *shim) serve(c *clientConn) {
 	if s.spare != nil && !c.own && s.spare.is() != spareTaken {
 		open = s.welcome(c)
 	}
-	for r := wire.NewReader(c.conn); open; {
+	r := wire.NewReader(c.conn)
+	defer r.Release()
+	for open {
 		f, err := r.Next()
 		if err == nil {
 			err = s.fromClient(c, f)

@@ -41,17 +41,17 @@ func (s *shim) directly(c *clientConn) (theirs *os.File, err error) {
 	if err := s.hold(c, &boot.Request{Op: boot.OpHold}); err != nil {
 		return nil, err
 	}
-	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	theirs, ours, err := rawsock.Pair()
 	if err != nil {
-		return nil, os.NewSyscallError("socketpair", err)
+		return nil, err
 	}
-	theirs, ours := os.NewFile(uintptr(fd[0]), "client"), os.NewFile(uintptr(fd[1]), "client")
 	defer ours.Close()
-	for _, end := range fd {
-		_ = unix.SetsockoptInt(end, unix.SOL_SOCKET, unix.SO_SNDBUF, rawsock.RoomOfOutput)
+	for _, end := range []*os.File{theirs, ours} {
+		fd := int(end.Fd())
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, rawsock.RoomOfOutput)
 		// Neither end takes descriptors, of which the last close can wait for what a hostile PID 1 has made (SO_LINGER).
 		// Kernels before 6.16 cannot be told so.
-		_ = unix.SetsockoptInt(end, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
 	}
 	if err := rawsock.SendFile(s.hand, ours); err != nil {
 		return nil, errors.Join(err, theirs.Close())

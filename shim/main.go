@@ -127,6 +127,9 @@ func (s *shim) run(backend launch.Backend) error {
 		}
 		return err
 	}
+	if s.spare == nil {
+		s.serveAt(boot.FDClient) // it has asked already
+	}
 	boot.Report{Ready: true, Version: s.version}.Send(s.ready)
 	_ = s.ready.Close()
 	step.Reached("ready")
@@ -136,21 +139,30 @@ func (s *shim) run(backend launch.Backend) error {
 	defer goruntime.KeepAlive(listener) // else it is closed
 	go s.accept(int(listener.Fd()))     // ends with the process
 	if s.spare == nil {
-		s.settle(s.boot.Config.BoundToCaller, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
+		s.settle(&s.boot.Config, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
 	}
 	outcome := s.await()
 	s.finish(&outcome)
 	return nil
 }
 
-// settle does, in the background, what can follow once the sandbox is its user's: it has the configuration
-// written to the disk, and fills the kernel's caches later or, if the sandbox is bound to its caller, which alive
-// tells, waits for the caller's end.
-func (s *shim) settle(bound bool, config, alive *os.File) {
-	go func() { // ends when the disk has config.json
-		_ = errors.Join(config.Sync(), config.Close())
-	}()
-	if bound {
+// syncAfter is when the configuration is written to the disk, so that it takes no time from a start and a first command.
+const syncAfter = 200 * time.Millisecond
+
+// settle does, in the background, what can follow once the sandbox is its user's, with the configuration c: it has config, the
+// file with that, written to the disk, and fills the kernel's caches later or, if the sandbox is bound to its
+// caller, which alive tells, waits for the caller's end.
+func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
+	sync := func() { _ = errors.Join(config.Sync(), config.Close()) }
+	switch {
+	case c.CopyOnWrite: // its changes are there after a crash of the host, and need it
+		go sync() // ends when the disk has it
+	case c.BoundToCaller: // a crash of the host leaves nothing to be started
+		_ = config.Close()
+	default:
+		time.AfterFunc(syncAfter, sync)
+	}
+	if c.BoundToCaller {
 		go func() { // ends with the caller, or the process
 			_, _ = alive.Read(make([]byte, 1))
 			s.orphaned.Store(true)

@@ -135,7 +135,7 @@ func (s *shim) welcome(c *clientConn) bool {
 		step.Reached("ready")
 		config, alive := files[boot.SpareConfig], files[boot.SpareAlive]
 		files[boot.SpareConfig], files[boot.SpareAlive] = nil, nil
-		s.settle(req.Config.BoundToCaller, config, alive)
+		s.settle(req.Config, config, alive)
 		return true
 	}
 	_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(runtime.Errorf(runtime.ErrUnsupported, "a spare does not know the request %q", req.Op))}, nil)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	goruntime "runtime"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -48,7 +47,6 @@ func Main() error {
 
 func serveTree(b *boot.Params, control *os.File) error {
 	step.Reached("begun")
-	goruntime.GOMAXPROCS(goruntime.NumCPU() + fusefs.Readers)
 	debug.SetGCPercent(firstGarbage)
 	if b.Config.RootTree {
 		if err := keepFileAccess(); err != nil {
@@ -123,7 +121,7 @@ func serveTree(b *boot.Params, control *os.File) error {
 	}
 	if t.waiting {
 		t.expected = expect(b.Config.Permissions)
-		boot.Threads(fusefs.Readers)
+		boot.Threads(boot.Waiting)
 		debug.FreeOSMemory() // of the start; it may wait for long
 	}
 	if err := boot.SendServing(control, nil); err != nil {

@@ -33,6 +33,7 @@ const (
 	FDImage   = 11 // shim only: a socket that the image's mount comes from, if SendsImage
 	FDKept    = 12 // shim only: one end of a socket pair with the keeper, if Engine is set
 	FDGate    = 13 // shim only: the start barrier of the backend's program, if Held
+	FDClient  = 14 // shim only: the caller's connection, served once PID 1 is there; a spare has none
 )
 
 // FDKeeper is the keeper's end of that socket pair. It also has FDBoot, FDLock, FDControl

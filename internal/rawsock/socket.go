@@ -91,6 +91,15 @@ func FileSocket(f *os.File) (*Socket, error) {
 	return SocketOf(fd), nil
 }
 
+// Pair returns the ends of a new connection, as files for FileSocket or another process. The caller closes both.
+func Pair() (a, b *os.File, err error) {
+	fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	return os.NewFile(uintptr(fd[0]), "socket"), os.NewFile(uintptr(fd[1]), "socket"), nil
+}
+
 // Poll has reads wait in the runtime's poller, for an epoll descriptor that waits for nothing but
 // reads. It is for a process that only passes on what it reads: a thread that blocks loses its place
 // in the scheduler, and each message then costs a change of threads. It comes before the first
