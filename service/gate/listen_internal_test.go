@@ -78,7 +78,7 @@ func dial(t *testing.T, l net.Listener) (net.Conn, error) {
 		a, err := l.Accept()
 		came <- accepted{a, err}
 	}()
-	_ = c.SetReadDeadline(time.Now().Add(3*time.Minute))
+	_ = c.SetReadDeadline(time.Now().Add(3 * time.Minute))
 	refused := make(chan error, 1)
 	go func() { // ends with the connection
 		_, err := c.Read(make([]byte, 1))

@@ -150,7 +150,7 @@ func FuzzRequest(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(3*time.Minute)); err != nil { // a guard against a hang
+		if err := c.SetDeadline(time.Now().Add(3 * time.Minute)); err != nil { // a guard against a hang
 			t.Fatal(err)
 		}
 		// The server may answer, and close, before it has read all.

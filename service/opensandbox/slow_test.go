@@ -38,7 +38,7 @@ func TestSlowBodies(t *testing.T) {
 	} {
 		c, err := net.Dial("tcp", l.Addr().String())
 		s.OK(err)
-		s.OK(c.SetDeadline(time.Now().Add(3*time.Minute))) // a guard against a hang
+		s.OK(c.SetDeadline(time.Now().Add(3 * time.Minute))) // a guard against a hang
 		_, err = io.WriteString(c, request)
 		s.OK(err)
 		r := bufio.NewReader(c)

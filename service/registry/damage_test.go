@@ -269,7 +269,7 @@ func TestKilledWriter(t *testing.T) {
 		}()
 		select {
 		case err = <-read:
-		case <-time.After(3*time.Minute):
+		case <-time.After(3 * time.Minute):
 			err = errors.New("the child hangs")
 		}
 		_ = child.Process.Kill()
