@@ -18,10 +18,12 @@ import (
 
 	"wolffia/fusefs/audit"
 	"wolffia/internal/statedir"
+	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
+	"wolffia/runtime/bwrap"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -159,11 +161,17 @@ func TestClientThatBreaksTheProtocol(t *testing.T) {
 
 // A shim that has no descriptors for a client takes it once there are.
 func TestNoDescriptorsForAClient(t *testing.T) {
-	rt, state, codebase := newRuntime(t)
-	id := create(t, rt, codebase)
-	if err := rt.Start(t.Context(), id); err != nil {
+	starter, state, codebase := newRuntime(t)
+	id := create(t, starter, codebase)
+	if err := starter.Start(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
+	// It has no connection yet.
+	rt, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")}, bwrap.Backend())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
 	dir, err := statedir.Open(state)
 	if err != nil {
 		t.Fatal(err)

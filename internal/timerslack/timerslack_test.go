@@ -17,7 +17,10 @@ func started(t *testing.T, slack time.Duration) string {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	pid, err := ForkExec(slack, "/bin/sh", []string{"sh", "-c", "cat /proc/$$/timerslack_ns /proc/self/timerslack_ns; echo 0 >/proc/$$/timerslack_ns; cat /proc/$$/timerslack_ns"}, &syscall.ProcAttr{
+	pid, err := ForkExec(slack, "/bin/sh", []string{"sh", "-c", `
+		f=/proc/self/timerslack_ns
+		read own <$f; echo $own; cat $f
+		echo 0 >$f; read own <$f; echo $own`}, &syscall.ProcAttr{
 		Env: []string{"PATH=/usr/bin:/bin"}, Files: []uintptr{0, w.Fd(), 2},
 	})
 	_ = w.Close()

@@ -25,7 +25,7 @@ var isolationTests = []test{
 	{"PID1OutOfReach", []Feature{Isolation}, pid1OutOfReach},
 	{"PID1NotSignalled", []Feature{Isolation}, pid1NotSignalled},
 	{"PathOfGuestReadOnly", []Feature{Isolation}, guestReadOnly},
-	{"TimerSlack", []Feature{HostKernel}, timerSlack},
+	{"TimerSlack", []Feature{Isolation, HostKernel}, timerSlack},
 }
 
 // A process has its three descriptors, however it is started.

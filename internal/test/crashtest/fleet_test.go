@@ -65,6 +65,14 @@ func fleets() []operation {
 		s.id, s.state = c.answer, runtime.StateRunning
 		return s
 	}
+	// A service that has started a sandbox has its connection already: another one has to connect.
+	finds := func(w *world) subject {
+		w.Helper()
+		s := has(w)
+		s.was.end(w)
+		s.was = serving(w).was
+		return s
+	}
 	ask := func(line string) func(w *world, s *subject) *call {
 		return func(_ *world, s *subject) *call { return s.was.ask(line) }
 	}
@@ -83,7 +91,7 @@ func fleets() []operation {
 				w.Fatalf("there is %s, acknowledged was %s", id, e.answer)
 			}
 		}},
-		{name: "fleet background", prepare: has, begin: ask("fleet-background subject sleep 1000"), judge: (*world).judgeFleet, after: func(e *end) []runtime.State {
+		{name: "fleet background", prepare: finds, begin: ask("fleet-background subject sleep 1000"), judge: (*world).judgeFleet, after: func(e *end) []runtime.State {
 			return e.one(runtime.StateRunning)
 		}, check: func(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
 			w.Helper()
