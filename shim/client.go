@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	goruntime "runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -85,6 +86,7 @@ func (s *shim) accept(fd int) {
 		}
 		step.Reached("client there")
 		s.serveAt(conn)
+		goruntime.Gosched() // it is served in this thread, without a switch to another
 	}
 }
 

@@ -30,6 +30,7 @@ const (
 // A spare is what a shim is besides while its sandbox has no user. Its clients get no frame through to PID 1, so that
 // nothing runs inside. It is safe for concurrent use.
 type spare struct {
+	shape string // of the configuration that it was started with
 	timer *time.Timer
 
 	mu    sync.Mutex
@@ -62,6 +63,7 @@ const spareThreads = 4
 
 // settleDown makes a spare ready for its user.
 func (s *shim) settleDown() error {
+	s.spare.shape = statedir.Shape(&s.boot.Config, s.boot.OwnKernel)
 	debug.FreeOSMemory() // of the start; it may wait for long
 	boot.Threads(spareThreads)
 	return s.rehearse()
@@ -159,6 +161,9 @@ func (s *shim) adopt(req *boot.SpareRequest, rules *os.File) error {
 		return err
 	}
 	step.Reached("adopt: tree there")
+	if b.Engine == "" {
+		go s.askAhead() // ends with the answer, or with the tree server
+	}
 	// From here on a client that finds the socket is one of the sandbox.
 	s.spare.to(spareAdopts, spareTaken)
 	if err := os.Rename(statedir.SpareSocket(b.Run), statedir.Socket(b.Run)); err != nil {
@@ -175,7 +180,7 @@ func (s *shim) fits(req *boot.SpareRequest) error {
 		return runtime.Errorf(runtime.ErrInvalid, "the request is not for sandbox %s", b.ID)
 	}
 	// The caller has compared them. A mistake there must not give a sandbox what it was not to have.
-	if want, has := statedir.Shape(req.Config, b.OwnKernel), statedir.Shape(&b.Config, b.OwnKernel); want == "" || want != has {
+	if want, has := statedir.Shape(req.Config, b.OwnKernel), s.spare.shape; want == "" || want != has {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for another configuration: its shape is %q, and %q is asked for", b.ID, has, want)
 	}
 	return nil

@@ -72,13 +72,15 @@ func (s *shim) mount() (err error) {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	step.Reached("mounted")
-	// The backend asks for the tree's attributes when it mounts it, and would wait for the tree server to wake up
-	// and answer. Asked for now, while the backend starts, they are in the kernel by then.
-	go func() { // ends with the answer, or with the tree server
-		var st unix.Stat_t
-		_ = unix.Lstat(rootfs.TreeDir(s.boot), &st)
-	}()
+	go s.askAhead() // ends with the answer, or with the tree server
 	return nil
+}
+
+// askAhead has the kernel ask the tree server for the tree's attributes. The backend needs them when it mounts the tree, and a first
+// command when it enters it, and would wait for the tree server to wake up and answer: asked for meanwhile, the kernel has them.
+func (s *shim) askAhead() {
+	var st unix.Stat_t
+	_ = unix.Lstat(rootfs.TreeDir(s.boot), &st)
 }
 
 // launch starts the backend. The main goroutine calls it.
