@@ -141,6 +141,25 @@ func TestCopiedDirectoryMovesOnTheHost(t *testing.T) {
 	}
 }
 
+// A directory that the host has removed, which the tree may learn a moment later, is not read, and shows what the sandbox has in it.
+// Its listing must not fail with ENOENT: rm -r takes that for the directory's absence.
+func TestCopiedDirectoryIsRemovedOnTheHost(t *testing.T) {
+	s := copiedSetup(func(t *testing.T, dir string) { write(t, dir, "d/f", "v0") })
+	s.NoWatch, s.Timeout = true, time.Hour
+	mounted(t, s, func(t *testing.T, c *client) {
+		walk(t, c.dir)
+		write(t, c.dir, "d/mine", "inside")
+		fails(t, "remove on the host", os.RemoveAll(filepath.Join(c.host, "d")), 0)
+		write(t, c.dir, "d/more", "inside") // the kernel lists the directory again
+		if names, err := readNames(c.at("d")); err != nil || fmt.Sprint(names) != "[mine more]" {
+			t.Errorf("it has %v, %v", names, err)
+		}
+		fails(t, "remove", os.RemoveAll(c.at("d")), 0)
+		_, err := os.Lstat(c.at("d"))
+		fails(t, "look", err, syscall.ENOENT)
+	})
+}
+
 // Acceptance test 7: rules for the path where the host has a directory bind where the sandbox has moved it.
 func TestCopiedRulesFollowARename(t *testing.T) {
 	s := copiedSetup(func(t *testing.T, dir string) {

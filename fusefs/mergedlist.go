@@ -110,7 +110,11 @@ func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
 		if o, errno := t.stat(fdName{fd: fd}); errno == 0 {
 			dir.layers.lowerTime.Store(o.Mtime.Sec*1e9 + int64(o.Mtime.Nsec))
 		}
-		if errno := read(fd, false); errno != 0 {
+		errno := read(fd, false)
+		if errno == syscall.ENOENT && d.upper {
+			errno = 0 // the host has removed it: getdents(2)
+		}
+		if errno != 0 {
 			return errno
 		}
 	}

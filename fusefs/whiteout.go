@@ -203,12 +203,16 @@ func (t *tree) showsNothing(d openDir, name string) syscall.Errno {
 		return errno
 	}
 	defer unix.Close(lower)
-	return t.eachName(lower, func(e string, _ uint32) syscall.Errno {
+	errno = t.eachName(lower, func(e string, _ uint32) syscall.Errno {
 		if _, ok := gone[e]; ok {
 			return 0
 		}
 		return syscall.ENOTEMPTY
 	})
+	if errno == syscall.ENOENT && own {
+		return 0 // the host has removed it meanwhile: getdents(2)
+	}
+	return errno
 }
 
 // whiteouts adds the names of the whiteouts in the upper directory fd to gone. ENOTEMPTY: it has
