@@ -47,13 +47,13 @@ func newConnection(box *statedir.Box, shim *rawsock.Socket) *connection {
 }
 
 // earlyConnection opens a connection by a socket whose other end is a shim's that is being started: it is there when the
-// shim is ready, without another question. It closes the socket.
-func earlyConnection(box *statedir.Box, socket *os.File) (*connection, error) {
+// shim is ready, for which it waits up to a limit, without another question. It closes the socket.
+func earlyConnection(box *statedir.Box, socket *os.File, limit time.Duration) (*connection, error) {
 	shim, err := rawsock.FileSocket(socket)
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return opening(startLimit, func(ctx context.Context, c *connection) error { return c.open(ctx, box, shim) }), nil
+	return opening(limit, func(ctx context.Context, c *connection) error { return c.open(ctx, box, shim) }), nil
 }
 
 // opening returns a connection that open opens, within a limit.

@@ -18,8 +18,20 @@ import (
 	"wolffia/runtime"
 )
 
-// startLimit is how long a sandbox may take to start, unless the context ends first.
-const startLimit = 60 * time.Second
+// How long a sandbox may take to start, unless the context ends first. An engine may have to import the image of
+// wolffia's own first.
+const (
+	startLimit       = time.Minute
+	engineStartLimit = 3 * time.Minute
+)
+
+// startLimit returns how long the sandbox may take to start.
+func (p *plan) startLimit() time.Duration {
+	if p.keeper != "" {
+		return engineStartLimit
+	}
+	return startLimit
+}
 
 // Start implements [runtime.Runtime]. A sandbox that was a spare runs already, and is given what is its own.
 func (s *sandboxes) Start(ctx context.Context, sandboxID string) error {
@@ -102,7 +114,7 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 	}
 	var conn *connection // nil: it is a spare
 	if spare == nil {
-		if conn, err = earlyConnection(box, d.client); err != nil {
+		if conn, err = earlyConnection(box, d.client, p.startLimit()); err != nil {
 			return err
 		}
 		undo.Add(conn.Close)
@@ -112,7 +124,7 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 			return err
 		}
 	}
-	version, err := await(ctx, d.progress, func(ctx context.Context, pid int) error {
+	version, err := await(ctx, d.progress, p.startLimit(), func(ctx context.Context, pid int) error {
 		if !p.shim.Held {
 			return runtime.Errorf(runtime.ErrUnavailable, "the shim waits for limits, and the sandbox has none")
 		}
@@ -278,11 +290,11 @@ var errSilent = errors.New("the shim ended without a report")
 // longestVersion bounds what is recorded of a version, in bytes.
 const longestVersion = 64
 
-// await reads the reports of a start until the shim is ready or has failed. It calls held
+// await reads the reports of a start, up to a limit, until the shim is ready or has failed. It calls held
 // with the process that waits at the start barrier, and returns the version of the shim's
 // program.
-func await(ctx context.Context, progress *os.File, held func(ctx context.Context, pid int) error) (version string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+func await(ctx context.Context, progress *os.File, limit time.Duration, held func(ctx context.Context, pid int) error) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = progress.SetReadDeadline(time.Unix(0, 0)) })
 	defer stop()
