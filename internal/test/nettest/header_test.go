@@ -44,10 +44,11 @@ git clone -q https://$NAME/git/repo.git
 grep -qx cloned repo/README`},
 	{name: "npm", needs: []string{"npm", "node"}, script: `
 export HOME="$PWD"
+export npm_config_update_notifier=false # each command of npm may ask for a newer npm
 npm config set registry http://$NAME.wolffia/npm/
 npm config set replace-registry-host always
 cp /conf/package.json .
-npm install --loglevel=error --no-audit --no-fund --no-update-notifier --fetch-retries=0 --cache="$PWD/cache"
+npm install --loglevel=error --no-audit --no-fund --fetch-retries=0 --cache="$PWD/cache"
 test "$(node -p 'require("dep").name')" = dep`},
 	{name: "pip", needs: []string{python}, module: "pip", script: `
 export HOME="$PWD" XDG_CONFIG_HOME="$PWD/config"
