@@ -18,12 +18,12 @@ import (
 const warmLimit = 25_000
 
 // warmAfter is when warm begins, so that it takes no processor from the command that most callers start at once.
-const warmAfter = 20 * time.Millisecond
+const warmAfter = 5 * time.Millisecond
 
-// warmWorkers is how many directories are listed at once. The requests compete with those of
-// a first git status, which has 20 threads but asks for single names: with two workers
-// it has to ask for 10,000 of 12,800 names itself, with 8 for 6,000.
-const warmWorkers = 8
+// warmWorkers is how many directories are listed at once, if there are so many. The requests compete with those of
+// a first git status, which has 20 threads but asks for single names. On a tree of 12,800 names that takes 220 ms with 8
+// workers, 205 with 16, 190 with 24, and 197 with 48.
+const warmWorkers = 24
 
 // warm lists the tree that is mounted at dir, so that the kernel caches what the first git
 // status asks for: names, attributes, and which directories have no .gitignore. It ends at
@@ -37,11 +37,10 @@ func warm(dir string) {
 	defer unix.Close(root)
 	w := &warmer{root: root, dirs: []string{"."}, left: warmLimit}
 	w.more.L = &w.mu
-	var workers sync.WaitGroup
-	for range warmWorkers {
-		workers.Go(w.work)
-	}
-	workers.Wait()
+	w.mu.Lock()
+	w.hire()
+	w.mu.Unlock()
+	w.workers.Wait()
 }
 
 // A warmer lists a tree, the directories near the root first: a large one far below must
@@ -49,12 +48,22 @@ func warm(dir string) {
 type warmer struct {
 	root    int
 	ignores atomic.Bool // the root has a .gitignore, so that no rule hides such names
+	workers sync.WaitGroup
 
-	mu   sync.Mutex
-	more sync.Cond // dirs, busy or left has changed
-	dirs []string  // to be listed, as paths from the root; guarded by mu
-	busy int       // workers that list; guarded by mu
-	left int       // how many more entries are listed; guarded by mu
+	mu    sync.Mutex
+	hired int       // workers that were started; guarded by mu
+	more  sync.Cond // dirs, busy or left has changed
+	dirs  []string  // to be listed, as paths from the root; guarded by mu
+	busy  int       // workers that list; guarded by mu
+	left  int       // how many more entries are listed; guarded by mu
+}
+
+// hire starts workers for the directories that are to be listed. w.mu is held.
+func (w *warmer) hire() {
+	for w.hired < min(warmWorkers, w.busy+len(w.dirs)) {
+		w.hired++
+		w.workers.Go(w.work)
+	}
 }
 
 // work lists directories until all are, or the limit is reached.
@@ -78,6 +87,7 @@ func (w *warmer) work() {
 		w.busy--
 		w.left -= names
 		w.dirs = append(w.dirs, below...)
+		w.hire()
 		w.more.Broadcast()
 	}
 }
