@@ -1,10 +1,11 @@
 // Report runs go test -json for a summary of what failed.
 //
 //	report run DIR PASS CMD [ARG...]
+//	report failed DIR PASS
 //	report end DIR
 //
 // Run prints what failed, with its output, and a line for each package. It writes
-// all to DIR/PASS.json, and exits with the command's code. End reads all passes: it prints
+// all to DIR/PASS.json, and exits with the command's code. Failed prints the tests of a pass that may have a second try. End reads all passes: it prints
 // the ten slowest tests, and those that no pass has run, with the reason. It
 // fails if there was a pass as root and one as another user, and one of these needs either, or, with
 // WOLFFIA_REQUIRE=all, needs anything.
@@ -34,8 +35,19 @@ func main() {
 		}
 		os.Exit(code)
 	}
+	if len(os.Args) == 4 && os.Args[1] == "failed" {
+		log, err := os.Open(filepath.Join(os.Args[2], os.Args[3]+".json"))
+		if err == nil {
+			err = failed(log, os.Stdout)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "report: no second try:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) != 3 || os.Args[1] != "end" {
-		fmt.Fprintln(os.Stderr, "usage: report run DIR PASS CMD [ARG...]\n       report end DIR")
+		fmt.Fprintln(os.Stderr, "usage: report run DIR PASS CMD [ARG...]\n       report failed DIR PASS\n       report end DIR")
 		os.Exit(2)
 	}
 	if err := end(os.Args[2], os.Stdout); err != nil {

@@ -116,3 +116,32 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
+
+// Single tests that have failed get a second try, and nothing else does.
+func TestFailed(t *testing.T) {
+	const (
+		a    = `{"Action":"run","Package":"p","Test":"TestA"}` + "\n"
+		sub  = `{"Action":"fail","Package":"p","Test":"TestA/sub"}` + "\n"
+		bad  = `{"Action":"fail","Package":"p","Test":"TestA"}` + "\n"
+		good = `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n"
+		b    = `{"Action":"run","Package":"p","Test":"TestB"}` + "\n" + `{"Action":"fail","Package":"p","Test":"TestB"}` + "\n"
+		end  = `{"Action":"fail","Package":"p"}` + "\n"
+		q    = `{"Action":"run","Package":"q","Test":"TestQ"}` + "\n" + `{"Action":"fail","Package":"q","Test":"TestQ"}` + "\n" + `{"Action":"fail","Package":"q"}` + "\n"
+	)
+	for name, test := range map[string]struct{ events, want string }{
+		"one":                {a + sub + bad + end, "p TestA\n"},
+		"two of one package": {a + sub + bad + b + end, "p TestA|TestB\n"},
+		"of two packages":    {a + bad + end + q, "p TestA\nq TestQ\n"},
+		"none":               {a + good, ""},
+		"outside of tests":   {a + good + end, ""},
+		"one has not ended":  {b + a + end, ""},
+		"too many":           {a + bad + strings.Repeat(b, mostFailed) + end, ""},
+		"not built":          {a + bad + end + `{"Action":"build-fail","ImportPath":"r"}` + "\n", ""},
+	} {
+		var out strings.Builder
+		err := failed(strings.NewReader(test.events), &out)
+		if out.String() != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%s: %q, %v, want %q", name, out.String(), err, test.want)
+		}
+	}
+}
