@@ -69,8 +69,8 @@ func TestApplyWhileProgramsWrite(t *testing.T) {
 			}
 		}
 	}
-	// On a busy machine the programs may have come to nothing yet.
-	if out, code := sh(t, rt, id, "until [ $(wc -l < append0) -gt 1 ]; do sleep 0.01; done; : > stop"); code != 0 {
+	// On a busy machine the programs may not have written yet: they have three minutes.
+	if out, code := sh(t, rt, id, "timeout 180 sh -c 'until [ $(wc -l < append0) -gt 1 ]; do sleep 0.01; done'; : > stop"); code != 0 {
 		t.Fatal(out)
 	}
 	if _, err := p.Wait(t.Context()); err != nil {

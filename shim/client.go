@@ -86,7 +86,7 @@ func (s *shim) accept(fd int) {
 		}
 		step.Reached("client there")
 		s.serveAt(conn)
-		goruntime.Gosched() // it is served in this thread, without a switch to another
+		goruntime.Gosched() // the goroutine that serves the client goes on in this thread
 	}
 }
 

@@ -53,7 +53,7 @@ func (c *treeConn) run() {
 			delete(c.waiting, reply.ID)
 		}
 		c.mu.Unlock()
-		goruntime.Gosched() // whoever waits for it goes on in this thread, without a switch to another
+		goruntime.Gosched() // the goroutine that waits for the answer goes on in this thread
 	}
 }
 

@@ -171,7 +171,7 @@ func (f *Frame) Bytes() []byte {
 	return b
 }
 
-// A Reader reads frames. It is not safe for concurrent use. Call Release when it is no longer needed.
+// A Reader reads frames. It is not safe for concurrent use. Its owner calls Release after the last Next.
 type Reader struct {
 	r       io.Reader
 	buf     *buffer // unread input is buf[at:end]

@@ -35,8 +35,8 @@ func Get() time.Duration {
 	return time.Duration(slack)
 }
 
-// ForkExec is syscall.ForkExec for a program with a slack, which is that of all it starts, too, and what it
-// gets if it asks for its default. 0 is the slack of the caller. That the kernel has no slack to set is no error.
+// ForkExec is syscall.ForkExec for a program with a slack; 0: the caller's. The program's default is the same
+// slack, and the processes that it starts inherit it. A kernel that cannot set a slack starts the program without it.
 func ForkExec(slack time.Duration, path string, args []string, attr *syscall.ProcAttr) (pid int, err error) {
 	if slack != 0 {
 		runtime.LockOSThread() // which starts no other thread meanwhile

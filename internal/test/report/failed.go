@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// mostFailed is how many tests of a pass may have a second try: what fails more often is no chance.
+// mostFailed is the largest number of failed tests of a pass that get a second try. More failures than that have one cause.
 const mostFailed = 3
 
 // failed prints, for each package of a pass that has failed, its name and the tests, with | between them. The error says why a second
