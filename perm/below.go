@@ -20,7 +20,7 @@ type groupGlob struct {
 }
 
 // add returns the bit of a NotBelow whose syntax was checked.
-func (g *groups) add(notBelow string, cache exceptions) (group, error) {
+func (g *groups) add(notBelow string, rules *parsing) (group, error) {
 	if notBelow == "" {
 		return 0, nil
 	}
@@ -30,7 +30,7 @@ func (g *groups) add(notBelow string, cache exceptions) (group, error) {
 	if len(g.bits) == maxGroups {
 		return 0, invalid("more than %d different not_below", maxGroups)
 	}
-	globs, err := cache.parse("not_below", notBelow, false)
+	globs, err := rules.names("not_below", notBelow, false)
 	if err != nil {
 		return 0, err
 	}

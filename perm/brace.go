@@ -13,11 +13,17 @@ const maxAlternatives = 256
 
 // expand returns the patterns that a pattern with braces stands for. Escapes stay:
 // the component parser reads them later.
-func expand(s string) ([]string, error) {
+func expand(s string) ([]string, error) { return new(expansion).of(s) }
+
+// of is expand with memory that the next call uses again.
+func (e *expansion) of(s string) ([]string, error) {
 	if !strings.ContainsAny(s, `{}\[`) {
 		return []string{s}, nil
 	}
-	e := expansion{text: make([]byte, 0, 8*len(s)), ends: make([]int, 0, 16), head: make([]byte, 0, len(s))}
+	if e.text == nil {
+		e.text, e.ends, e.head = make([]byte, 0, 1<<10), make([]int, 0, 32), make([]byte, 0, 128)
+	}
+	e.text, e.ends, e.head = e.text[:0], e.ends[:0], e.head[:0]
 	if err := e.add(s, nil); err != nil {
 		return nil, err
 	}

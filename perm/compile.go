@@ -10,11 +10,12 @@ import (
 // ErrInvalid and names every malformed rule with its source. Without rules the Policy
 // hides everything.
 func Compile(rules []Rule) (*Policy, error) {
-	p := &Policy{rules: slices.Clone(rules), alts: make([]alt, 0, 6*len(rules))}
-	if err := p.parse(true); err != nil {
+	p := &Policy{rules: slices.Clone(rules)}
+	all, err := p.parse(true)
+	if err != nil {
 		return nil, err
 	}
-	p.sort()
+	p.arrange(all)
 	p.index()
 	p.start()
 	return p, nil
@@ -22,83 +23,110 @@ func Compile(rules []Rule) (*Policy, error) {
 
 // Check returns the error that Compile returns for rules, at a fraction of the cost:
 // for a caller that hands the rules on to another process.
-func Check(rules []Rule) error { return (&Policy{rules: rules}).parse(false) }
+func Check(rules []Rule) error {
+	_, err := (&Policy{rules: rules}).parse(false)
+	return err
+}
 
-// parse parses the rules. With keep it adds their alternatives, in no order.
-func (p *Policy) parse(keep bool) error {
+// A ranked is an alternative, and what orders it: of two, the one with the higher priority decides, then the one with
+// the greater rest, then the one that was parsed before the other.
+type ranked struct {
+	alt      *alt // in the cache, so without its rule and group
+	priority int
+	rest     uint64
+	number   int32 // of the alternative, in the order of parsing
+	rule     int32
+	group    group
+}
+
+// parse parses the rules. With keep it returns their alternatives, in no order.
+func (p *Policy) parse(keep bool) (all []ranked, err error) {
 	if len(p.rules) > maxRules {
-		return invalid("%d rules: at most %d", len(p.rules), maxRules)
+		return nil, invalid("%d rules: at most %d", len(p.rules), maxRules)
 	}
 	var errs []error
 	n, text := 0, 0
-	excepts := exceptions{}
+	shared := new(parsing)
+	if keep {
+		all = make([]ranked, 0, 6*len(p.rules)) // the presets' have as many
+	}
 	for i := range p.rules {
-		alts, err := p.rules[i].alternatives(excepts)
+		rule := &p.rules[i]
+		alts, err := rule.alternatives(shared)
 		var bit group
 		if err == nil {
-			bit, err = p.groups.add(p.rules[i].NotBelow, excepts)
+			bit, err = p.groups.add(rule.NotBelow, shared)
 		}
 		if err != nil {
-			errs = append(errs, invalid("rule %s: %w", p.rules[i].describe(), err))
+			errs = append(errs, invalid("rule %s: %w", rule.describe(), err))
 			continue
 		}
-		p.checks = p.checks || p.rules[i].Level == Checked
-		n += len(alts)
+		p.checks = p.checks || rule.Level == Checked
 		for j := range alts {
-			text += alts[j].size
+			a := &alts[j]
+			text += int(a.size)
 			if keep {
-				p.alts = append(p.alts, alts[j])
-				a := &p.alts[len(p.alts)-1]
-				a.rule, a.group = i, bit
+				all = append(all, ranked{alt: a, priority: rule.Priority, rest: a.rank(), number: int32(n + j), rule: int32(i), group: bit})
 			}
 		}
-		if n > maxAlts || text > maxText {
-			return invalid("rule %s: the rules together have more than %d alternatives or %d bytes", p.rules[i].describe(), maxAlts, maxText)
+		if n += len(alts); n > maxAlts || text > maxText {
+			return nil, invalid("rule %s: the rules together have more than %d alternatives or %d bytes", rule.describe(), maxAlts, maxText)
 		}
 	}
 	if errs != nil {
-		return &inputError{errors.Join(errs...)}
+		return nil, &inputError{errors.Join(errs...)}
 	}
-	return nil
+	return all, nil
 }
 
-// sort puts the alternatives in the order in which they decide.
-func (p *Policy) sort() {
-	order := make([]int, len(p.alts)) // numbers: an alternative is large to swap
-	for i := range order {
-		order[i] = i
+// rank orders the alternatives of rules of one priority: that with the greater rank decides.
+func (a *alt) rank() (rank uint64) {
+	if a.anchored {
+		rank = 1
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Or(p.compare(&p.alts[a], &p.alts[b]), a-b) })
-	sorted := make([]alt, len(order))
-	for i, from := range order {
-		sorted[i] = p.alts[from]
+	for _, field := range [...]struct {
+		value uint64
+		bits  int
+	}{
+		{uint64(a.literals), 16}, {uint64(a.bytes), 16}, // neither is more than maxPattern
+		{uint64(a.kind), 8},
+		{uint64(^a.level), 8}, // so a limit comes before what it cuts down
+	} {
+		rank = rank<<field.bits | field.value
 	}
-	p.alts = sorted
+	return rank
 }
 
-// compare orders alternatives: the result is negative if a decides before b.
-func (p *Policy) compare(a, b *alt) int {
-	return cmp.Or(
-		cmp.Compare(p.rules[b.rule].Priority, p.rules[a.rule].Priority),
-		cmp.Compare(b.anchored, a.anchored),
-		cmp.Compare(b.literals, a.literals),
-		cmp.Compare(b.bytes, a.bytes),
-		cmp.Compare(b.kind, a.kind),
-		cmp.Compare(a.level, b.level), // so a limit comes before what it cuts down
-	)
+// arrange puts the alternatives in the order in which they decide.
+func (p *Policy) arrange(all []ranked) {
+	slices.SortFunc(all, func(a, b ranked) int {
+		switch { // cmp.Or would compare all three
+		case a.priority != b.priority:
+			return cmp.Compare(b.priority, a.priority)
+		case a.rest != b.rest:
+			return cmp.Compare(b.rest, a.rest)
+		}
+		return cmp.Compare(a.number, b.number)
+	})
+	p.alts = make([]alt, len(all))
+	for i := range all {
+		p.alts[i] = *all[i].alt
+		p.alts[i].rule, p.alts[i].group = all[i].rule, all[i].group
+	}
 }
 
 // index prepares what every state shares: the unanchored alternatives, and where
 // the first with a group is.
 func (p *Policy) index() {
-	var items []item
+	items := make([]item, 0, len(p.alts)) // most alternatives are
+	p.free = make([]int, 0, len(p.alts))
 	p.groups.first = len(p.alts)
 	for i := range p.alts {
 		a := &p.alts[i]
 		if a.group != 0 {
 			p.groups.first = min(p.groups.first, i)
 		}
-		if len(a.comps) == 0 || !a.loops[0] {
+		if len(a.comps) == 0 || !a.comps[0].loop {
 			continue
 		}
 		items = append(items, makeItem(i, 0))

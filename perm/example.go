@@ -14,7 +14,7 @@ type Example struct {
 // Examples returns a path for each alternative of the pattern of r, but for those that match
 // the root: for messages about what r does. It returns none if r is malformed.
 func (r Rule) Examples() []Example {
-	alts, err := r.alternatives(exceptions{})
+	alts, err := r.alternatives(new(parsing))
 	if err != nil {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (r Rule) Examples() []Example {
 		for j := range a.comps {
 			g := &a.comps[j]
 			names = append(names, g.example())
-			e.Fixed = e.Fixed && g.isLiteral() && !g.fold && !a.loops[j]
+			e.Fixed = e.Fixed && g.isLiteral() && !g.fold && !g.loop
 		}
 		if e.Path = strings.Join(names, "/"); e.Path != "" {
 			out = append(out, e)
@@ -38,7 +38,11 @@ func (r Rule) Examples() []Example {
 // example returns a name that g matches, unless its exceptions do.
 func (g *glob) example() string {
 	b := []byte(g.prefix)
-	for _, t := range g.toks {
+	var toks []tok
+	if g.wild != nil {
+		toks = g.wild.toks
+	}
+	for _, t := range toks {
 		c := t.lit
 		switch {
 		case t.star, t.set != nil && t.match('x'):

@@ -67,8 +67,8 @@ func (p *Policy) explain(e *Explanation, names []string) {
 		case below && a.kind != File,
 			whole && e.Dir && a.kind != File,
 			whole && !e.Dir && a.kind != Directory:
-			if v.match(i, a); !slices.Contains(matched, a.rule) {
-				matched = append(matched, a.rule)
+			if v.match(i, a); !slices.Contains(matched, int(a.rule)) {
+				matched = append(matched, int(a.rule))
 			}
 		case open && e.Toward == nil && !a.limit && a.level > None:
 			r := p.rules[a.rule]
@@ -79,7 +79,7 @@ func (p *Policy) explain(e *Explanation, names []string) {
 		e.Losers = p.pick(matched)
 		return // limits alone give nothing
 	}
-	decider := p.alts[v.end].rule
+	decider := int(p.alts[v.end].rule)
 	if level := v.result(); level < v.level {
 		for _, i := range matched {
 			if r := &p.rules[i]; r.AtMost && r.Level == level {
@@ -113,7 +113,7 @@ func (a *alt) walk(names []string, g *groups) (whole, below, open bool) {
 		next := make([]bool, len(at))
 		for i := range a.comps {
 			if at[i] && !silent {
-				next[i] = next[i] || a.loops[i]
+				next[i] = next[i] || a.comps[i].loop
 				next[i+1] = next[i+1] || a.comps[i].match(name)
 			}
 		}

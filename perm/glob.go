@@ -1,28 +1,37 @@
 package perm
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A glob matches the name of one path component. The literal bytes at both ends are
-// kept apart from toks, since most patterns consist of them.
+// kept apart, since most patterns consist of them.
 type glob struct {
 	prefix  string
 	suffix  string
-	toks    []tok // what lies between prefix and suffix
-	literal int   // literal bytes, wherever they are
-	except  []glob
-	fold    bool // the glob is in lower case; names are converted before they are matched
+	wild    *wild // what lies between prefix and suffix; nil: nothing
+	literal int32 // literal bytes, wherever they are
+	loop    bool  // any components may come before this one
+	fold    bool  // the glob is in lower case; names are converted before they are matched
+}
+
+// A wild is what few globs have. It is immutable, since many share one.
+type wild struct {
+	toks   []tok
+	except []glob // names that do not match
 }
 
 // special are the bytes with a meaning of their own in a component.
 const special = `*?[]\`
 
-// oneStar is the most frequent value of glob.toks; it is never changed.
-var oneStar = []tok{{star: true}}
+// oneStar is the most frequent value of glob.wild.
+var oneStar = &wild{toks: []tok{{star: true}}}
 
 // A tok matches one byte, or any number of them if it is a star.
 type tok struct {
-	star bool
 	set  *[256 / 64]uint64 // nil: exactly the byte lit
+	star bool
 	lit  byte
 }
 
@@ -34,19 +43,22 @@ func (t *tok) match(c byte) bool {
 }
 
 // isLiteral reports whether g matches one name only, which is its prefix.
-func (g *glob) isLiteral() bool { return len(g.toks) == 0 && len(g.except) == 0 }
+func (g *glob) isLiteral() bool { return g.wild == nil }
 
 func (g *glob) match(name string) bool {
 	if g.fold {
 		name = lower(name)
 	}
+	if g.wild == nil {
+		return name == g.prefix
+	}
 	if len(name) < len(g.prefix)+len(g.suffix) ||
 		!strings.HasPrefix(name, g.prefix) || !strings.HasSuffix(name, g.suffix) ||
-		!matchToks(g.toks, name[len(g.prefix):len(name)-len(g.suffix)]) {
+		!matchToks(g.wild.toks, name[len(g.prefix):len(name)-len(g.suffix)]) {
 		return false
 	}
-	for i := range g.except {
-		if g.except[i].match(name) {
+	for i := range g.wild.except {
+		if g.wild.except[i].match(name) {
 			return false
 		}
 	}
@@ -57,11 +69,18 @@ func (g *glob) match(name string) bool {
 func (g *glob) lower() {
 	g.fold = true
 	g.prefix, g.suffix = lower(g.prefix), lower(g.suffix) // an escape may have given an upper one
-	for i, t := range g.toks {
-		if !t.star && t.set == nil {
-			g.toks[i].lit = lowerByte(t.lit)
-		}
+	if g.isLiteral() {
+		return
 	}
+	upper := func(t tok) bool { return t.lit != lowerByte(t.lit) }
+	if !slices.ContainsFunc(g.wild.toks, upper) {
+		return
+	}
+	toks := slices.Clone(g.wild.toks)
+	for i := range toks {
+		toks[i].lit = lowerByte(toks[i].lit)
+	}
+	g.wild = &wild{toks: toks, except: g.wild.except}
 }
 
 // lowerPattern returns a pattern in lower case; escaped bytes keep their case.
@@ -140,12 +159,13 @@ func parseGlob(s string) (glob, error) {
 	// Almost every component is plain text, or has one star in it.
 	switch i := strings.IndexAny(s, special); {
 	case i < 0:
-		return glob{prefix: s, literal: len(s)}, nil
+		return glob{prefix: s, literal: int32(len(s))}, nil
 	case s[i] == '*' && !strings.ContainsAny(s[i+1:], special):
-		return glob{prefix: s[:i], suffix: s[i+1:], toks: oneStar, literal: len(s) - 1}, nil
+		return glob{prefix: s[:i], suffix: s[i+1:], wild: oneStar, literal: int32(len(s) - 1)}, nil
 	}
 	var g glob
-	toks := make([]tok, 0, len(s))
+	var buf [64]tok
+	toks := buf[:0]
 	for i := 0; i < len(s); {
 		n, err := tokenLen(s[i:])
 		if err != nil {
@@ -184,7 +204,9 @@ func parseGlob(s string) (glob, error) {
 		end--
 	}
 	g.suffix, _ = cutLiteral(toks[end:])
-	g.toks = toks[:end]
+	if end > 0 {
+		g.wild = &wild{toks: slices.Clone(toks[:end])}
+	}
 	return g, nil
 }
 

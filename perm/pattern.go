@@ -16,15 +16,14 @@ const (
 
 // An alt is one alternative of a rule's pattern, with braces written out.
 type alt struct {
-	rule     int    // index of the rule
 	comps    []glob // without **
-	loops    []bool // loops[i]: any components may come before comps[i]
-	anchored int    // 1, or 0 if any components may come before the first
+	rule     int32  // index of the rule
+	literals int32  // components without wildcards
+	bytes    int32  // literal bytes in all components
+	size     int32  // bytes of text that it was parsed from
 	kind     Kind
-	literals int // components without wildcards
-	bytes    int // literal bytes in all components
-	size     int // bytes of text that it was parsed from
 	level    Level
+	anchored bool // no components may come before the first
 	limit    bool // gives nothing, and limits what those after it give
 	fold     bool // matches letters of either case
 	group    group
@@ -42,14 +41,14 @@ const maxParsed = 1000
 
 // alternatives returns the alternatives of the pattern of r. The caller must not
 // change them.
-func (r *Rule) alternatives(excepts exceptions) ([]alt, error) {
+func (r *Rule) alternatives(p *parsing) ([]alt, error) {
 	parsed.Lock()
 	alts, known := parsed.alts[*r]
 	parsed.Unlock()
 	if known {
 		return alts, nil
 	}
-	alts, err := r.parse(excepts)
+	alts, err := r.parse(p)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +64,7 @@ func (r *Rule) alternatives(excepts exceptions) ([]alt, error) {
 }
 
 // parse is alternatives without the cache.
-func (r *Rule) parse(excepts exceptions) ([]alt, error) {
+func (r *Rule) parse(p *parsing) ([]alt, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -73,20 +72,25 @@ func (r *Rule) parse(excepts exceptions) ([]alt, error) {
 	if r.Fold {
 		text = lowerPattern(text)
 	}
-	patterns, err := expand(text)
+	patterns, err := p.braces.of(text)
 	if err != nil {
 		return nil, err
 	}
-	except, err := excepts.parse("except", r.Except, r.Fold)
+	except, err := p.names("except", r.Except, r.Fold)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := excepts.parse("not_below", r.NotBelow, false); err != nil {
+	if _, err := p.names("not_below", r.NotBelow, false); err != nil {
 		return nil, err
 	}
-	alts := make([]alt, 0, len(patterns))
+	n := 0
 	for _, pattern := range patterns {
-		a, err := parsePattern(pattern, r.Type)
+		n += 1 + strings.Count(strings.Trim(pattern, "/"), "/")
+	}
+	alts, room := make([]alt, 0, len(patterns)), make([]glob, 0, n)
+	var plain, excepting *wild // the last one that got exceptions, and what it became
+	for _, pattern := range patterns {
+		a, err := parsePattern(pattern, r.Type, room)
 		if err != nil {
 			return nil, err
 		}
@@ -95,14 +99,22 @@ func (r *Rule) parse(excepts exceptions) ([]alt, error) {
 		case n == 0 && (except != nil || r.NotBelow != ""):
 			return nil, invalid("except and not_below need a pattern that ends in a name")
 		case except != nil:
-			a.comps[n-1].except = except
+			last := &a.comps[n-1]
+			if excepting == nil || last.wild != plain {
+				plain, excepting = last.wild, &wild{except: except}
+				if plain != nil {
+					excepting.toks = plain.toks
+				}
+			}
+			last.wild = excepting
 		}
+		a.comps, room = a.comps[:n:n], a.comps[n:] // the rest is for the next pattern
 		if a.fold = r.Fold; a.fold {
 			for i := range a.comps {
 				a.comps[i].lower()
 			}
 		}
-		a.size = len(pattern) + len(r.Except) + len(r.NotBelow)
+		a.size = int32(len(pattern) + len(r.Except) + len(r.NotBelow))
 		a.level, a.limit = r.Level, r.AtMost && r.Level > None // a limit of None is a rule that gives None
 		alts = append(alts, a)
 	}
@@ -116,7 +128,7 @@ func (r *Rule) check() error {
 		return invalid("empty pattern")
 	case len(r.Pattern) > maxPattern || len(r.Except) > maxPattern || len(r.NotBelow) > maxPattern:
 		return invalid("pattern longer than %d bytes", maxPattern)
-	case strings.IndexByte(r.Pattern+r.Except+r.NotBelow, 0) >= 0:
+	case strings.IndexByte(r.Pattern, 0) >= 0 || strings.IndexByte(r.Except, 0) >= 0 || strings.IndexByte(r.NotBelow, 0) >= 0:
 		return invalid("NUL byte in pattern")
 	case !utf8.ValidString(r.Pattern) || !utf8.ValidString(r.Except) || !utf8.ValidString(r.NotBelow):
 		return invalid("pattern is not UTF-8: write \\xHH for a byte")
@@ -130,9 +142,9 @@ func (r *Rule) check() error {
 	return nil
 }
 
-// parsePattern parses a pattern without braces.
-func parsePattern(s string, kind Kind) (alt, error) {
-	a := alt{kind: kind}
+// parsePattern parses a pattern without braces. Its components lie in room, as far as that is enough.
+func parsePattern(s string, kind Kind, room []glob) (alt, error) {
+	a := alt{kind: kind, comps: room[:0]}
 	rest, anchored := strings.CutPrefix(s, "/")
 	rest, slash := strings.CutSuffix(rest, "/")
 	switch {
@@ -156,16 +168,12 @@ func parsePattern(s string, kind Kind) (alt, error) {
 		a.kind = Glob // the root and all below it, however it was written
 		return a, nil
 	}
-	if !a.loops[0] {
-		a.anchored = 1
-	}
+	a.anchored = !a.comps[0].loop
 	return a, nil
 }
 
 // add parses components into a. With loop any components may come before the first.
 func (a *alt) add(path string, loop bool) error {
-	n := 1 + strings.Count(path, "/")
-	a.comps, a.loops = make([]glob, 0, n), make([]bool, 0, n)
 	last := ""
 	for part := range strings.SplitSeq(path, "/") {
 		last = part
@@ -185,7 +193,8 @@ func (a *alt) add(path string, loop bool) error {
 		if name := g.prefix; g.isLiteral() && (name == "." || name == "..") {
 			return invalid("component %q", name)
 		}
-		a.comps, a.loops, loop = append(a.comps, g), append(a.loops, loop), false
+		g.loop, loop = loop, false
+		a.comps = append(a.comps, g)
 		a.bytes += g.literal
 		if g.isLiteral() {
 			a.literals++
@@ -197,31 +206,34 @@ func (a *alt) add(path string, loop bool) error {
 	// What stands before a final ** is a directory; a rule for files wants a
 	// name below it.
 	if a.kind == File {
-		a.comps, a.loops = append(a.comps, glob{toks: []tok{{star: true}}}), append(a.loops, true)
+		a.comps = append(a.comps, glob{wild: oneStar, loop: true})
 	} else {
 		a.kind = Directory
 	}
 	return nil
 }
 
-// exceptions caches parsed patterns of names, which many rules share.
-type exceptions map[exception][]glob
+// A parsing is what rules that are parsed one after the other share. The zero value is ready.
+type parsing struct {
+	parsed map[exception][]glob // patterns of names, of which many rules have the same
+	braces expansion
+}
 
 type exception struct {
 	pattern string
 	fold    bool
 }
 
-// parse returns the patterns of names in s, the value of the given field of a rule.
-func (e exceptions) parse(field, s string, fold bool) ([]glob, error) {
+// names returns the patterns of names in s, the value of the given field of a rule.
+func (p *parsing) names(field, s string, fold bool) ([]glob, error) {
 	key := exception{s, fold}
-	if globs, ok := e[key]; ok || s == "" {
+	if globs, ok := p.parsed[key]; ok || s == "" {
 		return globs, nil
 	}
 	if fold {
 		s = lowerPattern(s)
 	}
-	names, err := expand(s)
+	names, err := p.braces.of(s)
 	if err != nil {
 		return nil, err
 	}
@@ -239,6 +251,9 @@ func (e exceptions) parse(field, s string, fold bool) ([]glob, error) {
 		}
 		globs = append(globs, g)
 	}
-	e[key] = globs
+	if p.parsed == nil {
+		p.parsed = map[exception][]glob{}
+	}
+	p.parsed[key] = globs
 	return globs, nil
 }

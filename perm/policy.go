@@ -42,7 +42,7 @@ func (p *Policy) start() {
 		switch a := &p.alts[i]; {
 		case len(a.comps) == 0:
 			root.match(i, a)
-		case !a.loops[0]:
+		case !a.comps[0].loop:
 			root.items = append(root.items, makeItem(i, 0))
 		}
 	}

@@ -164,7 +164,7 @@ func (r *Rule) checkWritten() error {
 	if end := strings.TrimRight(text, blanks); end != text && (len(text)-len(end) > 1 || !escapes(end)) || strings.TrimLeft(text, blanks) != text {
 		return invalid("the pattern begins or ends with a blank: remove it, or write \\x20 for a name that has it")
 	}
-	_, err := r.alternatives(exceptions{})
+	_, err := r.alternatives(new(parsing))
 	return err
 }
 

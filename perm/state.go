@@ -90,7 +90,7 @@ func (p *Policy) reduce(s subset) subset {
 		if it.alt() >= s.end || a.limit && a.level >= s.bound(it.alt()) || a.group&s.below != 0 {
 			continue
 		}
-		if a.loops[it.pos()] {
+		if a.comps[it.pos()].loop {
 			for n := len(kept); n > 0 && kept[n-1].alt() == it.alt(); n-- {
 				kept = kept[:n-1]
 			}
@@ -178,7 +178,7 @@ func (p *Policy) newState(s subset) *state {
 	}
 	grant := slices.ContainsFunc(p.grants, grants)
 	for _, it := range st.items {
-		if p.alts[it.alt()].loops[it.pos()] {
+		if p.alts[it.alt()].comps[it.pos()].loop {
 			st.loops = append(st.loops, it)
 		}
 		grant = grant || grants(it.alt())

@@ -15,40 +15,50 @@ func (it item) pos() int         { return int(it & 0xffff) }
 // name, by its extension, or by its first or last byte. The few patterns that
 // start and end with a wildcard are tried one by one.
 type table struct {
-	alts    []alt
-	literal map[string][]item
-	ext     map[string][]item
-	first   map[byte][]item
-	last    map[byte][]item
-	rest    []item
+	alts  []alt
+	items []item // in order
+	// Each item is in one chain. next[i] is the item after items[i] in its chain: its index and one, so that 0 is none.
+	// Such numbers are the values of the maps, too.
+	next    []int32
+	literal map[string]int32
+	ext     map[string]int32
+	first   map[byte]int32
+	last    map[byte]int32
+	rest    int32
 	fold    bool // some items match either case: their keys are in lower case
 }
 
+// newTable returns the table of items, which must not change.
 func newTable(alts []alt, items []item) *table {
-	t := &table{alts: alts}
-	for _, it := range items {
+	t := &table{alts: alts, items: items, next: make([]int32, len(items))}
+	for i := len(items) - 1; i >= 0; i-- { // so the chains are in order
+		it := items[i]
 		t.fold = t.fold || alts[it.alt()].fold
+		n := int32(i + 1)
 		switch g := &alts[it.alt()].comps[it.pos()]; {
 		case g.isLiteral():
-			add(&t.literal, g.prefix, it)
+			t.next[i] = link(&t.literal, g.prefix, n)
 		case g.prefix != "":
-			add(&t.first, g.prefix[0], it)
+			t.next[i] = link(&t.first, g.prefix[0], n)
 		case strings.IndexByte(g.suffix, '.') >= 0:
-			add(&t.ext, extension(g.suffix), it)
+			t.next[i] = link(&t.ext, extension(g.suffix), n)
 		case g.suffix != "":
-			add(&t.last, g.suffix[len(g.suffix)-1], it)
+			t.next[i] = link(&t.last, g.suffix[len(g.suffix)-1], n)
 		default:
-			t.rest = append(t.rest, it)
+			t.next[i], t.rest = t.rest, n
 		}
 	}
 	return t
 }
 
-func add[K comparable](m *map[K][]item, key K, it item) {
+// link makes n the first of the chain of key, and returns what was that.
+func link[K comparable](m *map[K]int32, key K, n int32) (before int32) {
 	if *m == nil {
-		*m = map[K][]item{}
+		*m = map[K]int32{}
 	}
-	(*m)[key] = append((*m)[key], it)
+	before = (*m)[key]
+	(*m)[key] = n
+	return before
 }
 
 // extension returns name from its last dot on.
@@ -82,9 +92,10 @@ func (t *table) each(name string, end int, f func(item)) {
 
 // find is each for a name whose case is as the items want it.
 func (t *table) find(name string, end int, f func(item)) {
-	for _, it := range t.literal[name] {
+	for n := t.literal[name]; n != 0; n = t.next[n-1] {
+		it := t.items[n-1]
 		if it.alt() >= end {
-			break // items are in order
+			break // chains are in order
 		}
 		f(it)
 	}
@@ -96,8 +107,10 @@ func (t *table) find(name string, end int, f func(item)) {
 	t.try(t.rest, name, end, f)
 }
 
-func (t *table) try(items []item, name string, end int, f func(item)) {
-	for _, it := range items {
+// try calls f with those items of the chain that n begins that take name.
+func (t *table) try(n int32, name string, end int, f func(item)) {
+	for ; n != 0; n = t.next[n-1] {
+		it := t.items[n-1]
 		if it.alt() >= end {
 			return
 		}
