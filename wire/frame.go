@@ -98,14 +98,45 @@ type Frame struct {
 }
 
 // A buffer holds a whole frame, so that it can be read and passed on without a
-// copy.
-type buffer [HeaderSize + MaxPayload]byte
+// copy. A small one is for a frame with less than large bytes in all, as most are: a process
+// that waits has many, of which only a few bytes were ever used.
+type (
+	buffer [HeaderSize + MaxPayload]byte
+	small  [large]byte
+)
 
-var buffers = sync.Pool{New: func() any { return new(buffer) }}
+var (
+	buffers = sync.Pool{New: func() any { return new(buffer) }}
+	smalls  = sync.Pool{New: func() any { return new(small) }}
+)
+
+// large is the size from which a frame has a buffer, and the payload of one is not copied out of what was read,
+// in bytes: the frame takes the Reader's buffer over.
+const large = 4 << 10
+
+// give hands a buffer back for use by others, if it is one.
+func give(b []byte) {
+	switch len(b) {
+	case len(buffer{}):
+		buffers.Put((*buffer)(b))
+	case len(small{}):
+		smalls.Put((*small)(b))
+	}
+}
 
 // NewFrame returns a frame with an empty payload of capacity MaxPayload.
 func NewFrame(t Type, channel uint32) Frame {
 	return Frame{Type: t, Channel: channel, buf: buffers.Get().(*buffer)[:]}
+}
+
+// newFrame returns a frame with a payload of n bytes, which are not set.
+func newFrame(t Type, channel uint32, n int) Frame {
+	if HeaderSize+n > len(small{}) {
+		f := NewFrame(t, channel)
+		f.n = n
+		return f
+	}
+	return Frame{Type: t, Channel: channel, buf: smalls.Get().(*small)[:], n: n}
 }
 
 // Enqueue appends a frame to those that wait for whom it is for, and takes it over. When
@@ -123,7 +154,7 @@ func Enqueue(queue []Frame, f Frame) []Frame {
 func (f *Frame) Payload() []byte { return f.buf[HeaderSize : HeaderSize+f.n] }
 
 // Room is the whole space for the payload; SetLen says how much of it counts.
-// Precondition: the frame was not shrunk.
+// Precondition: the frame is from NewFrame, and was not shrunk.
 func (f *Frame) Room() []byte { return f.buf[HeaderSize : HeaderSize+MaxPayload] }
 
 // SetLen sets the payload's length.
@@ -132,9 +163,7 @@ func (f *Frame) SetLen(n int) { f.n = n }
 
 // Release hands the buffer back.
 func (f *Frame) Release() {
-	if len(f.buf) == len(buffer{}) {
-		buffers.Put((*buffer)(f.buf))
-	}
+	give(f.buf)
 	f.buf = nil
 }
 
@@ -142,9 +171,9 @@ func (f *Frame) Release() {
 // frame that may have to wait for long; see Enqueue.
 func (f *Frame) Shrink() {
 	if need := HeaderSize + f.n; need <= len(f.buf)/2 {
-		small := append(make([]byte, 0, need), f.Bytes()...)
+		shrunk := append(make([]byte, 0, need), f.Bytes()...)
 		f.Release()
-		f.buf = small
+		f.buf = shrunk
 	}
 }
 
@@ -154,10 +183,13 @@ func (f *Frame) Append(p []byte) bool {
 	if n > MaxPayload {
 		return false
 	}
-	if len(f.buf) == len(buffer{}) {
+	if HeaderSize+n <= len(f.buf) {
 		copy(f.buf[HeaderSize+f.n:], p)
 	} else {
-		f.buf = append(f.buf[:HeaderSize+f.n], p...)
+		old := f.buf
+		if f.buf = append(old[:HeaderSize+f.n], p...); &f.buf[0] != &old[0] {
+			give(old)
+		}
 	}
 	f.n = n
 	return true
@@ -174,24 +206,20 @@ func (f *Frame) Bytes() []byte {
 // A Reader reads frames. It is not safe for concurrent use. Its owner calls Release after the last Next.
 type Reader struct {
 	r       io.Reader
-	buf     *buffer // unread input is buf[at:end]
+	buf     []byte // unread input is buf[at:end]; small, until more than it holds has come at once
 	at, end int
 }
 
 // NewReader returns a Reader that buffers what it reads from r.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{r: r, buf: buffers.Get().(*buffer)}
+	return &Reader{r: r, buf: smalls.Get().(*small)[:]}
 }
 
 // Release hands the Reader's buffer back. The Reader is of no further use; its frames are.
 func (r *Reader) Release() {
-	buffers.Put(r.buf)
+	give(r.buf)
 	r.buf = nil
 }
-
-// large is the size from which the payload of a frame is not copied out of what was read, in
-// bytes: the frame takes the Reader's buffer over.
-const large = 4 << 10
 
 // Next returns the next frame. The error is io.EOF only between frames; a
 // frame that is cut short is io.ErrUnexpectedEOF, one that is malformed
@@ -209,12 +237,11 @@ func (r *Reader) Next() (Frame, error) {
 	if n > MaxPayload {
 		return Frame{}, fmt.Errorf("%w: frame of %d bytes, at most %d are allowed", ErrProtocol, n, MaxPayload)
 	}
-	if r.at == 0 && n >= large {
+	if r.at == 0 && n >= large && len(r.buf) == len(buffer{}) {
 		return r.handOver(t, channel, n)
 	}
 	r.at += HeaderSize
-	f := NewFrame(t, channel)
-	f.n = n
+	f := newFrame(t, channel, n)
 	rest := f.Payload()
 	got := copy(rest, r.buf[r.at:r.end])
 	r.at += got
@@ -223,10 +250,10 @@ func (r *Reader) Next() (Frame, error) {
 
 // handOver returns a frame that begins the buffer, in that buffer. The Reader gets another one.
 func (r *Reader) handOver(t Type, channel uint32, n int) (Frame, error) {
-	f := Frame{Type: t, Channel: channel, buf: r.buf[:], n: n}
+	f := Frame{Type: t, Channel: channel, buf: r.buf, n: n}
 	got := min(r.end-HeaderSize, n)
-	r.buf = buffers.Get().(*buffer)
-	r.at, r.end = 0, copy(r.buf[:], f.buf[HeaderSize+got:r.end])
+	r.buf = buffers.Get().(*buffer)[:]
+	r.at, r.end = 0, copy(r.buf, f.buf[HeaderSize+got:r.end])
 	return r.complete(f, got)
 }
 
@@ -247,8 +274,7 @@ func (r *Reader) fill(n int) error {
 	if r.end-r.at >= n {
 		return nil
 	}
-	r.end = copy(r.buf[:], r.buf[r.at:r.end])
-	r.at = 0
+	r.makeRoom()
 	got, err := io.ReadAtLeast(r.r, r.buf[r.end:], n-r.end)
 	begun := r.end > 0
 	r.end += got
@@ -256,6 +282,17 @@ func (r *Reader) fill(n int) error {
 		return cutShort(err)
 	}
 	return err
+}
+
+// makeRoom moves what is unread to the front, of a larger buffer if this one was full.
+func (r *Reader) makeRoom() {
+	old := r.buf
+	if r.end == len(small{}) && len(old) == len(small{}) { // there may have been more
+		r.buf = buffers.Get().(*buffer)[:]
+		defer give(old)
+	}
+	r.end = copy(r.buf, old[r.at:r.end])
+	r.at = 0
 }
 
 func cutShort(err error) error {
@@ -294,8 +331,8 @@ func (w *Writer) Write(f *Frame) error {
 // Send writes a frame with the given payload.
 // Precondition: len(payload) <= MaxPayload.
 func (w *Writer) Send(t Type, channel uint32, payload []byte) error {
-	f := NewFrame(t, channel)
+	f := newFrame(t, channel, len(payload))
 	defer f.Release()
-	f.SetLen(copy(f.Room(), payload))
+	copy(f.Payload(), payload)
 	return w.Write(&f)
 }
