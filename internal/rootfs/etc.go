@@ -113,35 +113,68 @@ func Home(c *statedir.Config) string { return "/home/" + c.User }
 // Hostname returns the sandbox's host name.
 func Hostname(c *statedir.Config) string { return cmp.Or(c.Name, c.ID) }
 
-// readHost reads the host's files in /etc that a sandbox gets, and may read.
-func readHost(kind rootKind, c *statedir.Config) (map[string]string, error) {
-	const resolv = "resolv.conf"
-	var names []string
-	if c.Network == runtime.NetworkHost {
-		names = append(names, resolv)
+// readHost reads what the files that etcFiles writes have of the host's.
+func readHost(c *statedir.Config) (map[string]string, error) {
+	const name = "resolv.conf"
+	if c.Network != runtime.NetworkHost {
+		return nil, nil
 	}
-	if kind == hostRoot {
-		names = append(names, hostFiles...)
+	content, err := readFile("/etc/" + name)
+	switch {
+	case err == nil:
+		return map[string]string{name: content}, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
 	}
-	files := map[string]string{}
-	for _, name := range names {
-		content, err := readFile("/etc/" + name)
-		switch {
-		case err == nil:
-			files[name] = content
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission) && name != resolv:
-		default:
-			return nil, err
+	return nil, err
+}
+
+// copyHost copies hostFiles to the new directory etc, those that there are and that this process may read. The kernel
+// copies: they have a few hundred KiB, which would stay in the memory of this process.
+func copyHost(etc string) error {
+	for _, name := range hostFiles {
+		to := filepath.Join(etc, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		err := copyFile(to, "/etc/"+name, maxEtcFile)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("copy /etc/%s: %w", name, err)
 		}
 	}
-	return files, nil
+	return nil
+}
+
+// copyFile copies up to most bytes of a regular file to a new one; another one is fs.ErrNotExist.
+func copyFile(to, from string, most int) error {
+	in, err := openHost(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if _, err := regularSize(in); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	for n := 1; n > 0 && most > 0; most -= n {
+		if n, err = unix.Sendfile(int(out.Fd()), int(in.Fd()), nil, most); err != nil {
+			n = 0
+		}
+	}
+	if errors.Is(err, unix.EINVAL) { // a file system that the kernel cannot splice from
+		_, err = io.Copy(out, io.LimitReader(in, int64(most)))
+	}
+	return errors.Join(err, out.Close())
 }
 
 // composeEtc writes the files of every kind of root but storeImage to the new directory
 // etc, and adds them to spec.
 func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 	kind := kindOf(b)
-	host, err := readHost(kind, &b.Config)
+	host, err := readHost(&b.Config)
 	if err != nil {
 		return err
 	}
@@ -161,6 +194,9 @@ func composeEtc(b *boot.Params, spec *launch.Spec, etc string) error {
 	}
 	if kind != hostRoot {
 		return nil
+	}
+	if err := copyHost(etc); err != nil {
+		return err
 	}
 	spec.Etc = etc
 	for _, name := range slices.Sorted(maps.Keys(etcFiles(engineImage, &b.Config, host))) {
@@ -264,7 +300,7 @@ func placesInEtc(mounts []runtime.Mount, etc string, hostEtc []string) error {
 
 // readFile reads a regular file of the host's, up to maxEtcFile.
 func readFile(name string) (string, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := openHost(name)
 	if err != nil {
 		return "", err
 	}
@@ -272,14 +308,28 @@ func readFile(name string) (string, error) {
 	return readUpTo(f)
 }
 
-// readUpTo reads a regular file up to maxEtcFile; another one is fs.ErrNotExist.
-func readUpTo(f *os.File) (string, error) {
+// openHost opens a file of the host's to read it, without a wait for what is not a regular file. The caller closes it.
+func openHost(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+}
+
+// regularSize returns the size of a regular file; another one is fs.ErrNotExist.
+func regularSize(f *os.File) (int64, error) {
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() {
-		return "", errors.Join(err, fs.ErrNotExist)
+		return 0, errors.Join(err, fs.ErrNotExist)
+	}
+	return st.Size(), nil
+}
+
+// readUpTo reads a regular file up to maxEtcFile; another one is fs.ErrNotExist.
+func readUpTo(f *os.File) (string, error) {
+	size, err := regularSize(f)
+	if err != nil {
+		return "", err
 	}
 	var b bytes.Buffer
-	b.Grow(int(min(st.Size(), maxEtcFile)) + bytes.MinRead) // so that two reads are enough
+	b.Grow(int(min(size, maxEtcFile)) + bytes.MinRead) // so that two reads are enough
 	_, err = b.ReadFrom(io.LimitReader(f, maxEtcFile))
 	return b.String(), err
 }
@@ -287,7 +337,7 @@ func readUpTo(f *os.File) (string, error) {
 // furnishEtc changes an image's /etc, in its root directory, to name the user and the
 // host. Users of the image stay.
 func furnishEtc(root *os.Root, c *statedir.Config) error {
-	host, err := readHost(storeImage, c)
+	host, err := readHost(c)
 	if err != nil {
 		return err
 	}
