@@ -86,7 +86,10 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 	}
 	p := s.plan(box, c, life, limits, using.paths)
 	if p.shim.Spare = spare; spare != nil {
-		p.tree.Spare = spare
+		if p.tree.Spare, err = s.withRules(spare, c.Permissions); err != nil {
+			return err
+		}
+		p.tree.Config.Permissions = nil
 	}
 	if p.shim.Volumes, err = s.volumesDir(c); err != nil {
 		return err

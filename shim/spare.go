@@ -3,7 +3,6 @@ package shim
 import (
 	"errors"
 	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -64,7 +63,6 @@ const spareThreads = 4
 // settleDown makes a spare ready for its user.
 func (s *shim) settleDown() error {
 	s.spare.shape = statedir.Shape(&s.boot.Config, s.boot.OwnKernel)
-	debug.FreeOSMemory() // of the start; it may wait for long
 	boot.Threads(spareThreads)
 	return s.rehearse()
 }

@@ -110,7 +110,7 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 	}
 	s.stderr, s.drained, s.gone = newTail(os.Stderr), make(chan struct{}), make(chan struct{})
 	go func() { // ends with the backend
-		_, _ = io.Copy(s.stderr, s.inst.Stderr)
+		_, _ = io.CopyBuffer(s.stderr, struct{ io.Reader }{s.inst.Stderr}, make([]byte, 4<<10)) // few have any
 		close(s.drained)
 	}()
 	go func() { // ends with the backend

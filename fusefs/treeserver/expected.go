@@ -2,7 +2,6 @@ package treeserver
 
 import (
 	"bytes"
-	"encoding/json"
 
 	"wolffia/internal/boot"
 	"wolffia/perm"
@@ -15,12 +14,12 @@ type expected struct {
 	policy *perm.Policy
 }
 
-// expect compiles rules ahead; nil if there are none, or they are not valid.
-func expect(rules []perm.Rule) *expected {
-	if len(rules) == 0 {
+// expect compiles the rules in text ahead; nil if there are none, or they are not valid.
+func expect(text []byte) *expected {
+	if len(text) == 0 {
 		return nil
 	}
-	text, err := json.Marshal(rules)
+	rules, err := boot.ParseRules(text)
 	if err != nil {
 		return nil
 	}

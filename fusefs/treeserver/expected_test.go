@@ -10,7 +10,14 @@ import (
 // Rules that were compiled ahead are used for the same rules only.
 func TestExpected(t *testing.T) {
 	ahead := []perm.Rule{{Pattern: "**", Level: perm.Write}, {Pattern: "secret", Level: perm.None, Priority: 1}}
-	e := expect(ahead)
+	text := func(rules []perm.Rule) []byte {
+		b, err := json.Marshal(rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	e := expect(text(ahead))
 	for name, c := range map[string]struct {
 		e     *expected
 		rules []perm.Rule
@@ -20,12 +27,9 @@ func TestExpected(t *testing.T) {
 		"one less":     {e, ahead[:1], false},
 		"another":      {e, []perm.Rule{ahead[0], {Pattern: "secrets", Level: perm.None, Priority: 1}}, false},
 		"none ahead":   {expect(nil), ahead, false},
-		"broken ahead": {expect([]perm.Rule{{Pattern: "["}}), ahead, false},
+		"broken ahead": {expect(text([]perm.Rule{{Pattern: "["}})), ahead, false},
 	} {
-		text, err := json.Marshal(c.rules)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := text(c.rules)
 		policy, err := c.e.compile(text)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -120,9 +120,8 @@ func serveTree(b *boot.Params, control *os.File) error {
 		_ = unix.Close(root)
 	}
 	if t.waiting {
-		t.expected = expect(b.Config.Permissions)
+		t.expected = expect(b.Spare.Rules)
 		boot.Threads(boot.Waiting)
-		debug.FreeOSMemory() // of the start; it may wait for long
 	}
 	if err := boot.SendServing(control, nil); err != nil {
 		return fmt.Errorf("report to the shim: %w", err)

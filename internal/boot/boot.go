@@ -95,7 +95,11 @@ func Read() (*Params, error) {
 	}
 	defer f.Close()
 	b := new(Params)
-	if err := json.NewDecoder(f).Decode(b); err != nil {
+	text, err := readAll(f)
+	if err == nil {
+		err = json.Unmarshal(text, b)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("this is started by wolffia, not by hand: %w", err)
 	}
 	return b, nil

@@ -205,6 +205,17 @@ func memory(name string, content []byte, flags int) (*os.File, error) {
 	return f, nil
 }
 
+// readAll returns the content of a file of memory.
+func readAll(f *os.File) ([]byte, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	content := make([]byte, st.Size())
+	_, err = f.ReadAt(content, 0)
+	return content, err
+}
+
 // MaxRules bounds rules as JSON, in bytes. What package perm accepts is less.
 const MaxRules = 8 << 20
 
@@ -242,8 +253,8 @@ func RulesText(f *os.File) ([]byte, error) {
 	if st.Size() > MaxRules {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "rules of more than %d bytes", MaxRules)
 	}
-	text := make([]byte, st.Size())
-	if _, err := f.ReadAt(text, 0); err != nil {
+	text, err := readAll(f)
+	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "read the rules: %w", err)
 	}
 	return text, nil
