@@ -8,8 +8,8 @@
 //
 // Mounting and serving are separate, for two processes that may be in different namespaces:
 //
-//	dev, err := fusefs.Mount("/run/box/tree", nil) // in the process that may mount
-//	...                                            // dev is sent over a socket
+//	dev, err := fusemount.Mount("/run/box/tree", nil) // in the process that may mount
+//	...                                               // dev is sent over a socket
 //	srv, err := fusefs.Serve(ctx, dev, &fusefs.Options{Root: fd, Rules: policy})
 //	...
 //	srv.Wait()

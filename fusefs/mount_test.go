@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
+	"wolffia/fusefs/fusemount"
 	"wolffia/internal/probe"
 	"wolffia/internal/test/mounttest"
 	"wolffia/internal/test/testenv"
@@ -171,7 +172,7 @@ func (c *client) behind(name string) string {
 func hasMode(dir string) error {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_STATX_DONT_SYNC, unix.STATX_MODE, &st)
-	if err == nil && st.Mode != rootMode {
+	if err == nil && st.Mode != fusemount.RootMode {
 		err = fmt.Errorf("the root has mode %o before it is served", st.Mode)
 	}
 	return err
@@ -196,7 +197,7 @@ func mounted(t *testing.T, s setup, use func(t *testing.T, c *client)) {
 				return nil, err
 			}
 		}
-		device, err := Mount(args.Dir, nil)
+		device, err := fusemount.Mount(args.Dir, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/fusefs/fusemount"
 	"wolffia/perm"
 )
 
@@ -26,7 +27,7 @@ func TestServeTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := Mount(args[0], &MountOptions{AllowOther: os.Getuid() == 0})
+	dev, err := fusemount.Mount(args[0], &fusemount.MountOptions{AllowOther: os.Getuid() == 0})
 	if err != nil {
 		t.Fatal(err)
 	}

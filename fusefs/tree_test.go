@@ -23,20 +23,6 @@ func lookup(tr *tree, dir uint64, name string, out *fuse.EntryOut) syscall.Errno
 	return syscall.Errno(s)
 }
 
-func TestMountData(t *testing.T) {
-	for _, tt := range []struct {
-		opts MountOptions
-		want string
-	}{
-		{MountOptions{}, "fd=3,rootmode=40755,user_id=7,group_id=8,default_permissions"},
-		{MountOptions{AllowOther: true}, "fd=3,rootmode=40755,user_id=7,group_id=8,default_permissions,allow_other"},
-	} {
-		if got := mountData(3, 7, 8, &tt.opts); got != tt.want {
-			t.Errorf("%+v: %q, want %q", tt.opts, got, tt.want)
-		}
-	}
-}
-
 // For a descriptor that is not mounted, or a silent kernel, Serve returns an error and does not
 // hang.
 func TestServeDoesNotHang(t *testing.T) {

@@ -22,7 +22,9 @@ import (
 
 // descriptors are what a start opens. Those that a plan has no use for are nil.
 type descriptors struct {
-	self, keeperProgram, log *os.File // the first two are using's
+	shimProgram, treeProgram, keeperProgram *os.File // using's
+	log                                     *os.File
+
 
 	shim, tree, keeper []*os.File // of these processes, by number
 
@@ -48,7 +50,7 @@ func (p *plan) open(box *statedir.Box, lock *statedir.Lock, using *using) (*desc
 		config = d.one(box.OpenConfig())
 	}
 	backend := d.one(openProgram("program of runtime "+p.config.Runtime, p.backend))
-	d.self, d.keeperProgram = using.box, using.keeper
+	d.shimProgram, d.treeProgram, d.keeperProgram = using.shim, using.tree, using.keeper
 	shimEnd, treeEnd := d.two(boot.ControlPair())
 	var ready, alive, keeperEnd, imageEnd, gate *os.File
 	d.progress, ready = d.two(os.Pipe())
@@ -145,7 +147,7 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 	// The shim first: it has the most to do.
 	l := new(launched)
 	var err error
-	l.shim, err = spawn(d.self, d.log, []string{"wolffia", "shim", box.ID()}, shimNamespaces(p.config), &p.shim, d.shim)
+	l.shim, err = spawn(d.shimProgram, d.log, []string{"wolffia", "shim", box.ID()}, shimNamespaces(p.config), &p.shim, d.shim)
 	if err != nil {
 		return nil, namespaceError(err)
 	}
@@ -166,7 +168,7 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 		}
 	}
 	if p.tree != nil {
-		tree, err := spawn(d.self, d.log, []string{"wolffia", "tree", box.ID()}, treeCredential(p.config), p.tree, d.tree)
+		tree, err := spawn(d.treeProgram, d.log, []string{"wolffia", "tree", box.ID()}, treeCredential(p.config), p.tree, d.tree)
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
 		}

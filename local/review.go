@@ -186,7 +186,7 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 		return err
 	}
 	defer set.Close()
-	program, err := set.Program(programs.Box)
+	program, err := set.Program(programs.Tree)
 	if err != nil {
 		return err
 	}

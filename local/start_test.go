@@ -434,7 +434,7 @@ func TestCreateWhereNothingUnmounts(t *testing.T) {
 		return
 	}
 	state, codebase, guest := filepath.Join(dir, "state"), filepath.Join(dir, "codebase"), filepath.Join(dir, "wolffia-guest")
-	if err := errors.Join(os.Mkdir(codebase, 0o755), os.WriteFile(guest, nil, 0o755), os.WriteFile(filepath.Join(dir, "wolffia-box"), nil, 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(codebase, 0o755), os.WriteFile(guest, nil, 0o755), os.WriteFile(filepath.Join(dir, "wolffia-box"), nil, 0o755), os.WriteFile(filepath.Join(dir, "wolffia-tree"), nil, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	rt, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(dir, "wolffia")}, docker.Backend())

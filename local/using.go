@@ -20,9 +20,18 @@ type paths struct {
 type using struct {
 	paths
 	set    *programs.Set
-	box    *os.File // the program of shim and tree server
+	shim   *os.File
+	tree   *os.File // nil: the sandbox has none
 	guest  *os.File
 	keeper *os.File // nil: no engine
+}
+
+// shimProgram returns the name of the program that is the sandbox's shim.
+func shimProgram(c *statedir.Config) string {
+	if c.Network == runtime.NetworkFiltered {
+		return programs.Net
+	}
+	return programs.Box
 }
 
 // checkPrograms returns the error for a program that wolffia lacks.
@@ -37,10 +46,15 @@ func (s *sandboxes) checkPrograms(c *statedir.Config) error {
 			return err
 		}
 	}
+	if c.Serves() {
+		if err := set.Check(programs.Tree); err != nil {
+			return err
+		}
+	}
 	if err := set.Check(programs.Guest); err != nil {
 		return err
 	}
-	return set.Check(programs.Box)
+	return set.Check(shimProgram(c))
 }
 
 // programs opens the programs that a sandbox starts with. The caller closes them, after an
@@ -56,11 +70,18 @@ func (s *sandboxes) programs(c *statedir.Config) (*using, error) {
 		return u, err
 	}
 	u.guest, u.paths.guest = guest.File, guest.Path
-	box, err := u.set.Program(programs.Box)
+	shim, err := u.set.Program(shimProgram(c))
 	if err != nil {
 		return u, err
 	}
-	u.box = box.File
+	u.shim = shim.File
+	if c.Serves() {
+		tree, err := u.set.Program(programs.Tree)
+		if err != nil {
+			return u, err
+		}
+		u.tree = tree.File
+	}
 	backend := s.backend(c.Runtime)
 	switch {
 	case backend.Engine && guest.Path == "":
@@ -81,7 +102,7 @@ func (u *using) close() {
 	if u.set != nil {
 		_ = u.set.Close()
 	}
-	closeAll([]*os.File{u.box, u.guest, u.keeper})
+	closeAll([]*os.File{u.shim, u.tree, u.guest, u.keeper})
 }
 
 // prunePrograms removes the programs that other builds of wolffia have unpacked.

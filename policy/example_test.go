@@ -21,7 +21,7 @@ func Example() {
 
 // run runs a command in a sandbox of its own over a directory, and prints what it says.
 func run(ctx context.Context, dir string, command ...string) error {
-	rt, err := local.New(nil, bwrap.Backend()) // wolffia, wolffia-box and wolffia-guest are in PATH
+	rt, err := local.New(nil, bwrap.Backend()) // wolffia and the programs that it starts are in PATH
 	if err != nil {
 		return err
 	}

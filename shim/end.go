@@ -141,8 +141,8 @@ func (s *shim) finish(outcome *statedir.Status) {
 	}
 	s.record(outcome)
 	step.Reached("end recorded")
-	if s.egress != nil {
-		s.egress.close()
+	if s.filtered != nil {
+		s.filtered.close()
 	}
 	s.ports.close()
 	_ = os.Remove(socket)

@@ -15,6 +15,7 @@ import (
 
 	"wolffia/internal/boot"
 	"wolffia/internal/cgroup"
+	"wolffia/internal/egress"
 	"wolffia/internal/inside"
 	"wolffia/internal/rootfs"
 	"wolffia/internal/statedir"
@@ -25,8 +26,8 @@ import (
 )
 
 // Main is the shim's main: it runs one sandbox until that has ended. version is that of the
-// program, which it reports to the caller.
-func Main(version string, backends ...launch.Backend) error {
+// program, which it reports to the caller. filter starts networks that names filter; nil: this program has none.
+func Main(version string, filter egress.Start, backends ...launch.Backend) error {
 	goruntime.LockOSThread() // the backend dies with the thread that starts it
 	if err := boot.Init("wolffia-shim"); err != nil {
 		return err
@@ -38,7 +39,7 @@ func Main(version string, backends ...launch.Backend) error {
 	}
 	step.Reached("begun")
 	unix.Umask(0o022) // for the files that the sandbox sees; private ones are in directories of mode 0700
-	s := &shim{boot: b, version: version, control: os.NewFile(boot.FDControl, "control"), ready: ready}
+	s := &shim{boot: b, version: version, startFilter: filter, control: os.NewFile(boot.FDControl, "control"), ready: ready}
 	if b.Spare != nil {
 		s.spare = new(spare)
 	}
@@ -56,27 +57,28 @@ func Main(version string, backends ...launch.Backend) error {
 // A shim is the state of Main. The main goroutine sets all fields but the last three
 // groups before it starts others.
 type shim struct {
-	boot    *boot.Params
-	version string
-	control *os.File
-	ready   io.WriteCloser
+	boot        *boot.Params
+	version     string
+	startFilter egress.Start // nil: this program cannot filter a network by names
+	control     *os.File
+	ready       io.WriteCloser
 
-	inst    *launch.Instance
-	group   *cgroup.Group // the sandbox's control group; nil: it has none
-	gone    chan struct{} // closed when the backend has ended
-	stderr  *tail         // of the backend and PID 1
-	drained chan struct{} // closed at the end of their error output
-	relay   *relay
-	hand    *os.File        // PID 1 gets connections of clients by it; nil: they stay with the relay
-	handDir *os.File        // is launch.HandPath in an engine's sandbox; nil: there is none inside
-	relayed chan error      // gets the end of relay.run
-	over    chan struct{}   // closed then
-	tree    *treeConn       // nil: no codebase, or it is mounted natively
-	static  *staticfs.Stats // nil: the codebase has no static filter
-	life    *lifetime
-	egress  *egress // nil: no names filter the network
-	ports   *ports  // nil: none are connected with the host's
-	spare   *spare  // nil: the sandbox was started for its user
+	inst     *launch.Instance
+	group    *cgroup.Group // the sandbox's control group; nil: it has none
+	gone     chan struct{} // closed when the backend has ended
+	stderr   *tail         // of the backend and PID 1
+	drained  chan struct{} // closed at the end of their error output
+	relay    *relay
+	hand     *os.File        // PID 1 gets connections of clients by it; nil: they stay with the relay
+	handDir  *os.File        // is launch.HandPath in an engine's sandbox; nil: there is none inside
+	relayed  chan error      // gets the end of relay.run
+	over     chan struct{}   // closed then
+	tree     *treeConn       // nil: no codebase, or it is mounted natively
+	static   *staticfs.Stats // nil: the codebase has no static filter
+	life     *lifetime
+	filtered *filtered // nil: no names filter the network
+	ports    *ports    // nil: none are connected with the host's
+	spare    *spare    // nil: the sandbox was started for its user
 
 	clients clients
 

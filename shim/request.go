@@ -56,10 +56,10 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		}
 		return c.reply(replyOf(boot.TreeReply{}, s.life.set(req.Lifetime)))
 	case boot.OpEgress:
-		if s.egress == nil {
+		if s.filtered == nil {
 			return c.reply(replyOf(boot.TreeReply{}, errNotFiltered))
 		}
-		return c.reply(s.egress.refused(req.Since))
+		return c.reply(s.filtered.refused(req.Since))
 	case boot.OpDial:
 		return s.dial(c, req.Port)
 	case boot.OpDirect:
@@ -70,14 +70,14 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		}
 		return c.reply(replyOf(boot.TreeReply{}, s.hold(c, req)))
 	case boot.OpNetwork:
-		if s.egress == nil {
+		if s.filtered == nil {
 			return c.reply(replyOf(boot.TreeReply{}, errNotFiltered))
 		}
-		return s.answerLater(c, func() *boot.Reply { return replyOf(boot.TreeReply{}, s.egress.set(req.Egress)) })
+		return s.answerLater(c, func() *boot.Reply { return replyOf(boot.TreeReply{}, s.filtered.set(req.Egress)) })
 	case boot.OpAudit:
 		return s.answerLater(c, func() *boot.Reply {
-			if s.egress != nil {
-				s.egress.log.Flush(boot.StatsLimit / 2)
+			if s.filtered != nil {
+				s.filtered.log.Flush(boot.StatsLimit / 2)
 			}
 			if s.tree == nil {
 				return replyOf(boot.TreeReply{}, nil)

@@ -196,7 +196,7 @@ func (s *shim) become(req *boot.SpareRequest) error {
 		}
 	}
 	if c.Network == runtime.NetworkFiltered {
-		if err := s.egress.set(c.Egress); err != nil {
+		if err := s.filtered.set(c.Egress); err != nil {
 			return err
 		}
 	}

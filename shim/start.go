@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/fusefs"
+	"wolffia/fusefs/fusemount"
 	"wolffia/internal/boot"
 	"wolffia/internal/cgroup"
 	"wolffia/internal/rootfs"
@@ -61,7 +61,7 @@ func (s *shim) mount() (err error) {
 		s.static, err = rootfs.BindTree(s.boot)
 		return err
 	}
-	device, err := fusefs.Mount(rootfs.TreeDir(s.boot), nil)
+	device, err := fusemount.Mount(rootfs.TreeDir(s.boot), nil)
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "uid %d, as which the sandbox runs, cannot mount the codebase: %w; wolffia doctor says what helps; without FUSE there are --filter static, and --preset full-access", s.boot.Config.UID, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"wolffia/fusefs"
+	"wolffia/fusefs/fusemount"
 	"wolffia/internal/probe"
 	"wolffia/internal/test/mounttest"
 	"wolffia/internal/test/testenv"
@@ -23,7 +24,7 @@ import (
 func TestWarm(t *testing.T) {
 	const dirs, files, objects = 40, 10, 300
 	var args struct{ Dir, Host string }
-	conn := mounttest.Inside(t, &args, func() (*os.File, error) { return fusefs.Mount(args.Dir, nil) })
+	conn := mounttest.Inside(t, &args, func() (*os.File, error) { return fusemount.Mount(args.Dir, nil) })
 	if conn != nil {
 		start := messages(t, conn)
 		warm(args.Dir)

@@ -170,7 +170,7 @@ func pack(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.MkdirAll(filepath.Dir(out), 0o755))
 	bin := filepath.Dir(wolffia)
 	packed := out + ".new"
-	ts.Check(programs.Pack(packed, wolffia, filepath.Join(bin, programs.Box), filepath.Join(bin, programs.Guest), filepath.Join(bin, puller.Program), filepath.Join(bin, programs.Serve)))
+	ts.Check(programs.Pack(packed, wolffia, filepath.Join(bin, programs.Box), filepath.Join(bin, programs.Net), filepath.Join(bin, programs.Tree), filepath.Join(bin, programs.Guest), filepath.Join(bin, puller.Program), filepath.Join(bin, programs.Serve)))
 	// Copied by another process: what this one has open for writing, each program that another test starts meanwhile
 	// has too until it executes, and so the file would be busy (ETXTBSY of execve(2)).
 	ts.Check(exec.Command("cp", packed, out).Run())

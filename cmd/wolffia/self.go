@@ -52,12 +52,14 @@ func (a *app) probeSelf() []probe.Result {
 		return []probe.Result{state, own}
 	}
 	defer guest.Close()
-	box, err := program(rt, programs.Box)
-	if err != nil {
-		own.Problem = err.Error()
-		return []probe.Result{state, own}
+	for _, name := range []string{programs.Box, programs.Net, programs.Tree} {
+		p, err := program(rt, name)
+		if err != nil {
+			own.Problem = err.Error()
+			return []probe.Result{state, own}
+		}
+		_ = p.Close()
 	}
-	defer box.Close()
 	own.OK = true
 	switch {
 	case guest.Why != nil:

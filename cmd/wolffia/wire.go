@@ -12,7 +12,7 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// This file and cmd/wolffia-box name concrete backends, and no others.
+// This file and shim/program name concrete backends, and no others.
 
 // backends are those that sandboxes can be made with; the first is the default.
 func backends() []launch.Backend {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -74,49 +75,49 @@ var attacks = []struct {
 	// Another server behind a shared address: the name in the TLS handshake.
 	{"SNI: another name", func(w *world) {
 		w.send(w.name("good.example", 443), hello(w.t, &tls.Config{ServerName: "evil.example"}))
-	}, ReasonSNI, false},
+	}, egress.ReasonSNI, false},
 	{"SNI: a name below", func(w *world) {
 		w.send(w.name("good.example", 443), hello(w.t, &tls.Config{ServerName: "x.good.example"}))
-	}, ReasonSNI, false},
+	}, egress.ReasonSNI, false},
 	{"SNI: missing", func(w *world) {
 		w.send(w.name("good.example", 443), hello(w.t, &tls.Config{InsecureSkipVerify: true}))
-	}, ReasonNoSNI, false},
+	}, egress.ReasonNoSNI, false},
 	{"SNI: an address", func(w *world) {
 		w.send(w.name("good.example", 443), withName(w.t, "127.0.0.1"))
-	}, ReasonSNI, false},
+	}, egress.ReasonSNI, false},
 	{"SNI: final dot", func(w *world) {
 		w.send(w.name("good.example", 443), withName(w.t, "good.example."))
-	}, ReasonBadTLS, false},
+	}, egress.ReasonBadTLS, false},
 	{"SNI: NUL", func(w *world) {
 		w.send(w.name("good.example", 443), withName(w.t, "good.example\x00.evil.example"))
-	}, ReasonSNI, false},
+	}, egress.ReasonSNI, false},
 	{"SNI: encrypted", func(w *world) {
 		w.send(w.name("good.example", 443), withECH(w.t))
-	}, ReasonECH, false},
+	}, egress.ReasonECH, false},
 	{"SNI: another name, through CONNECT", func(w *world) {
 		c := w.connect(AddrHTTP.Addr(), 3128)
 		if status, _ := request(w.t, c, bufio.NewReader(c), "CONNECT good.example:443 HTTP/1.1\nHost: good.example:443\n\n"); status != 200 {
 			w.t.Fatal(status)
 		}
 		w.send(c, hello(w.t, &tls.Config{ServerName: "evil.example"}))
-	}, ReasonSNI, true},
+	}, egress.ReasonSNI, true},
 	{"SNI: another name, with CONNECT in one write", func(w *world) {
 		c := w.connect(AddrHTTP.Addr(), 3128)
 		_, _ = c.Write(append([]byte("CONNECT good.example:443 HTTP/1.1\r\nHost: good.example:443\r\n\r\n"), hello(w.t, &tls.Config{ServerName: "evil.example"})...))
 		if text := w.ended(c); text != "HTTP/1.1 200 Connection established\r\n\r\n"+string(alertDenied) {
 			w.t.Errorf("%q", text)
 		}
-	}, ReasonSNI, true},
+	}, egress.ReasonSNI, true},
 	{"SNI: another name, through SOCKS", func(w *world) {
 		c, code := w.socks(socksConnect, socksName, []byte("good.example"), 443)
 		if code != socksGranted {
 			w.t.Fatal(code)
 		}
 		w.send(c, hello(w.t, &tls.Config{ServerName: "evil.example"}))
-	}, ReasonSNI, true},
+	}, egress.ReasonSNI, true},
 	{"SNI: another name, on port 22", func(w *world) {
 		w.send(w.name("good.example", 22), hello(w.t, &tls.Config{ServerName: "evil.example"}))
-	}, ReasonSNI, true},
+	}, egress.ReasonSNI, true},
 	{"SNI: another name, on port 22, in pieces", func(w *world) {
 		c := w.name("good.example", 22)
 		for _, b := range hello(w.t, &tls.Config{ServerName: "evil.example"}) {
@@ -125,30 +126,30 @@ var attacks = []struct {
 			}
 		}
 		w.send(c, nil)
-	}, ReasonSNI, true},
+	}, egress.ReasonSNI, true},
 	{"SNI: another name, after an alert of TLS", func(w *world) {
 		w.send(w.name("good.example", 443), append([]byte{21, 3, 1, 0, 2, 1, 90}, hello(w.t, &tls.Config{ServerName: "evil.example"})...))
-	}, ReasonSNI, false},
+	}, egress.ReasonSNI, false},
 	{"SNI: another name in the second ClientHello", func(w *world) {
 		w.again(hello(w.t, &tls.Config{ServerName: "evil.example"}))
-	}, ReasonSNI, true},
+	}, egress.ReasonSNI, true},
 	{"SNI: another name in the second ClientHello, after a ChangeCipherSpec", func(w *world) {
 		w.again(append([]byte{20, 3, 3, 0, 1, 1}, hello(w.t, &tls.Config{ServerName: "evil.example"})...))
-	}, ReasonSNI, true},
-	{"SNI: no second ClientHello", func(w *world) { w.again([]byte{23, 3, 3, 0, 1, 1}) }, ReasonNotTLS, true},
+	}, egress.ReasonSNI, true},
+	{"SNI: no second ClientHello", func(w *world) { w.again([]byte{23, 3, 3, 0, 1, 1}) }, egress.ReasonNotTLS, true},
 	{"SSH on port 443", func(w *world) {
 		w.send(w.name("good.example", 443), []byte("SSH-2.0-x\r\n"))
-	}, ReasonNotTLS, false},
+	}, egress.ReasonNotTLS, false},
 	{"HTTP on port 443", func(w *world) {
 		w.send(w.name("good.example", 443), []byte("GET / HTTP/1.1\r\nHost: good.example\r\n\r\n"))
-	}, ReasonNotTLS, false},
+	}, egress.ReasonNotTLS, false},
 	{"TLS: cut", func(w *world) {
 		c := w.name("good.example", 443)
 		b := hello(w.t, &tls.Config{ServerName: "good.example"})
 		_, _ = c.Write(b[:len(b)-1])
 		_ = c.CloseWrite()
 		w.send(c, nil)
-	}, ReasonBadTLS, false},
+	}, egress.ReasonBadTLS, false},
 	{"TLS: endless handshake", func(w *world) {
 		c := w.name("good.example", 443)
 		record := append([]byte{22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff}, make([]byte, 0x4000-4)...)
@@ -159,86 +160,86 @@ var attacks = []struct {
 			record = append([]byte{22, 3, 1, 0x40, 0}, make([]byte, 0x4000)...)
 		}
 		w.ended(c)
-	}, ReasonBadTLS, false},
+	}, egress.ReasonBadTLS, false},
 	{"TLS: empty records", func(w *world) {
 		c := w.name("good.example", 443)
 		_, _ = c.Write(bytes.Repeat([]byte{22, 3, 1, 0, 0}, 20000))
 		w.ended(c)
-	}, ReasonBadTLS, false},
-	{"TLS: silence", func(w *world) { w.send(w.name("good.example", 443), nil) }, ReasonSlow, false},
+	}, egress.ReasonBadTLS, false},
+	{"TLS: silence", func(w *world) { w.send(w.name("good.example", 443), nil) }, egress.ReasonSlow, false},
 	{"TLS: slow", func(w *world) {
 		w.send(w.name("good.example", 443), hello(w.t, &tls.Config{ServerName: "good.example"})[:20])
-	}, ReasonSlow, false},
-	{"TLS: slow on port 22", func(w *world) { w.send(w.name("good.example", 22), []byte{22}) }, ReasonSlow, true},
+	}, egress.ReasonSlow, false},
+	{"TLS: slow on port 22", func(w *world) { w.send(w.name("good.example", 22), []byte{22}) }, egress.ReasonSlow, true},
 
 	// Another server behind a shared address: the host in HTTP.
 	{"Host: another one", func(w *world) {
 		w.web(w.name("good.example", 80), "GET / HTTP/1.1\nHost: evil.example\n\n")
-	}, ReasonHost, false},
+	}, egress.ReasonHost, false},
 	{"Host: another one in the second request", func(w *world) {
 		w.web(w.name("good.example", 80), "GET / HTTP/1.1\nHost: good.example\n\n", "GET / HTTP/1.1\nHost: evil.example\n\n")
-	}, ReasonHost, true},
+	}, egress.ReasonHost, true},
 	{"Host: another one, pipelined", func(w *world) {
 		c := w.name("good.example", 80)
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: good.example\r\n\r\nGET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
 		if text := w.ended(c); strings.Count(text, "200 OK") != 1 || strings.Count(text, "403 Forbidden") != 1 {
 			w.t.Errorf("%q", text)
 		}
-	}, ReasonHost, true},
+	}, egress.ReasonHost, true},
 	{"Host: another one in an absolute URI", func(w *world) {
 		w.web(w.name("good.example", 80), "GET http://evil.example/ HTTP/1.1\nHost: good.example\n\n")
-	}, ReasonHost, false},
+	}, egress.ReasonHost, false},
 	{"Host: another port", func(w *world) {
 		w.web(w.name("good.example", 80), "GET / HTTP/1.1\nHost: good.example:8080\n\n")
-	}, ReasonHost, false},
+	}, egress.ReasonHost, false},
 	{"Host: an address", func(w *world) {
 		w.web(w.name("good.example", 80), "GET / HTTP/1.1\nHost: 169.254.169.254\n\n")
-	}, ReasonHost, false},
+	}, egress.ReasonHost, false},
 	{"Host: two", func(w *world) {
 		w.web(w.name("good.example", 80), "GET / HTTP/1.1\nHost: good.example\nHost: evil.example\n\n")
-	}, ReasonNotHTTP, false},
+	}, egress.ReasonNotHTTP, false},
 	{"Host: folded", func(w *world) {
 		w.web(w.name("good.example", 80), "GET / HTTP/1.1\nHost: good.example\n evil.example\n\n")
-	}, ReasonNotHTTP, false},
-	{"Host: none", func(w *world) { w.web(w.name("good.example", 80), "GET / HTTP/1.1\n\n") }, ReasonNotHTTP, false},
-	{"Host: none in HTTP/1.0", func(w *world) { w.web(w.name("good.example", 80), "GET / HTTP/1.0\n\n") }, ReasonHost, false},
+	}, egress.ReasonNotHTTP, false},
+	{"Host: none", func(w *world) { w.web(w.name("good.example", 80), "GET / HTTP/1.1\n\n") }, egress.ReasonNotHTTP, false},
+	{"Host: none in HTTP/1.0", func(w *world) { w.web(w.name("good.example", 80), "GET / HTTP/1.0\n\n") }, egress.ReasonHost, false},
 	{"Host: none in the second request", func(w *world) {
 		w.web(w.name("good.example", 80), "GET / HTTP/1.1\nHost: good.example\n\n", "GET / HTTP/1.1\n\n")
-	}, ReasonNotHTTP, true},
+	}, egress.ReasonNotHTTP, true},
 	{"CONNECT on port 80", func(w *world) {
 		w.web(w.name("good.example", 80), "CONNECT good.example:80 HTTP/1.1\nHost: good.example\n\n")
-	}, ReasonMethod, false},
+	}, egress.ReasonMethod, false},
 	{"HTTP/2 without TLS on port 80", func(w *world) {
 		c := w.name("good.example", 80)
 		_, _ = io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 		if text := w.ended(c); strings.HasPrefix(text, "HTTP/1.1 2") {
 			w.t.Errorf("%q", text)
 		}
-	}, ReasonHost, false},
+	}, egress.ReasonHost, false},
 	{"TLS on port 80", func(w *world) {
 		c := w.name("good.example", 80)
 		_, _ = c.Write(hello(w.t, &tls.Config{ServerName: "good.example"}))
 		w.ended(c)
-	}, ReasonNotHTTP, false},
+	}, egress.ReasonNotHTTP, false},
 	{"SSH on port 80", func(w *world) {
 		c := w.name("good.example", 80)
 		_, _ = io.WriteString(c, "SSH-2.0-x\r\n\r\n\r\n")
 		w.ended(c)
-	}, ReasonNotHTTP, false},
+	}, egress.ReasonNotHTTP, false},
 	{"two lengths of a body", func(w *world) {
 		w.web(w.name("good.example", 80), "POST / HTTP/1.1\nHost: good.example\nContent-Length: 5\nContent-Length: 6\n\nhello")
-	}, ReasonNotHTTP, false},
+	}, egress.ReasonNotHTTP, false},
 	{"HTTP: huge header", func(w *world) {
 		c := w.name("good.example", 80)
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: good.example\r\nX: "+strings.Repeat("x", 4*maxHeaders))
 		w.ended(c)
-	}, ReasonNotHTTP, false},
-	{"HTTP: silence", func(w *world) { w.send(w.name("good.example", 80), nil) }, ReasonSlow, false},
+	}, egress.ReasonNotHTTP, false},
+	{"HTTP: silence", func(w *world) { w.send(w.name("good.example", 80), nil) }, egress.ReasonSlow, false},
 	{"HTTP: slow header", func(w *world) {
 		c := w.name("good.example", 80)
 		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHos")
 		w.ended(c)
-	}, ReasonSlow, false},
+	}, egress.ReasonSlow, false},
 	{"Host: another one, through CONNECT to port 80", func(w *world) {
 		c := w.connect(AddrHTTP.Addr(), 3128)
 		r := bufio.NewReader(c)
@@ -248,122 +249,122 @@ var attacks = []struct {
 		if status, _ := request(w.t, c, r, "GET / HTTP/1.1\nHost: evil.example\n\n"); status != 403 {
 			w.t.Error(status)
 		}
-	}, ReasonHost, false},
+	}, egress.ReasonHost, false},
 	{"Host: another one, through SOCKS to port 80", func(w *world) {
 		c, code := w.socks(socksConnect, socksName, []byte("good.example"), 80)
 		if code != socksGranted {
 			w.t.Fatal(code)
 		}
 		w.web(c, "GET / HTTP/1.1\nHost: evil.example\n\n")
-	}, ReasonHost, false},
+	}, egress.ReasonHost, false},
 
 	// Names and addresses that no rule has.
-	{"DNS: another name", func(w *world) { w.refusedName("evil.example.") }, ReasonName, false},
-	{"DNS: the domain of a wildcard", func(w *world) { w.refusedName("wild.example.") }, ReasonName, false},
-	{"DNS: a name below", func(w *world) { w.refusedName("x.good.example.") }, ReasonName, false},
-	{"DNS: tunnel", func(w *world) { w.refusedName(strings.Repeat("a", 60) + ".data.evil.example.") }, ReasonName, false},
+	{"DNS: another name", func(w *world) { w.refusedName("evil.example.") }, egress.ReasonName, false},
+	{"DNS: the domain of a wildcard", func(w *world) { w.refusedName("wild.example.") }, egress.ReasonName, false},
+	{"DNS: a name below", func(w *world) { w.refusedName("x.good.example.") }, egress.ReasonName, false},
+	{"DNS: tunnel", func(w *world) { w.refusedName(strings.Repeat("a", 60) + ".data.evil.example.") }, egress.ReasonName, false},
 	{"DNS: tunnel by TXT", func(w *world) {
 		if code, _ := w.ask("x.evil.example.", dnsmessage.TypeTXT); code != dnsmessage.RCodeNameError {
 			w.t.Error(code)
 		}
-	}, ReasonName, false},
-	{"DNS: not a name", func(w *world) { w.refusedName("a b\x00.good.example.") }, ReasonBadName, false},
-	{"DNS: an address", func(w *world) { w.refusedName("169.254.169.254.") }, ReasonBadName, false},
-	{"DNS: a decimal address", func(w *world) { w.refusedName("2852039166.") }, ReasonBadName, false},
+	}, egress.ReasonName, false},
+	{"DNS: not a name", func(w *world) { w.refusedName("a b\x00.good.example.") }, egress.ReasonBadName, false},
+	{"DNS: an address", func(w *world) { w.refusedName("169.254.169.254.") }, egress.ReasonBadName, false},
+	{"DNS: a decimal address", func(w *world) { w.refusedName("2852039166.") }, egress.ReasonBadName, false},
 	{"an address without a name", func(w *world) {
 		w.address("good.example")
 		w.send(w.connect(netip.MustParseAddr("127.64.200.1"), 443), nil)
-	}, ReasonAddress, false},
+	}, egress.ReasonAddress, false},
 	{"loopback inside, on a port of the policy", func(w *world) {
 		w.send(w.connect(netip.MustParseAddr("127.0.0.1"), 443), nil)
-	}, ReasonAddress, false},
-	{"a port of another name", func(w *world) { w.send(w.name("x.wild.example", 22), nil) }, ReasonPort, false},
-	{"CONNECT: loopback", func(w *world) { w.proxy("CONNECT 127.0.0.1:22 HTTP/1.1\nHost: 127.0.0.1:22\n\n") }, ReasonAddress, false},
-	{"CONNECT: loopback of IPv6", func(w *world) { w.proxy("CONNECT [::1]:443 HTTP/1.1\nHost: [::1]:443\n\n") }, ReasonAddress, false},
+	}, egress.ReasonAddress, false},
+	{"a port of another name", func(w *world) { w.send(w.name("x.wild.example", 22), nil) }, egress.ReasonPort, false},
+	{"CONNECT: loopback", func(w *world) { w.proxy("CONNECT 127.0.0.1:22 HTTP/1.1\nHost: 127.0.0.1:22\n\n") }, egress.ReasonAddress, false},
+	{"CONNECT: loopback of IPv6", func(w *world) { w.proxy("CONNECT [::1]:443 HTTP/1.1\nHost: [::1]:443\n\n") }, egress.ReasonAddress, false},
 	{"CONNECT: a mapped address", func(w *world) {
 		w.proxy("CONNECT [::ffff:127.0.0.1]:443 HTTP/1.1\nHost: [::ffff:127.0.0.1]:443\n\n")
-	}, ReasonAddress, false},
-	{"CONNECT: metadata", func(w *world) { w.proxy("CONNECT 169.254.169.254:80 HTTP/1.1\nHost: 169.254.169.254:80\n\n") }, ReasonAddress, false},
-	{"CONNECT: a public address", func(w *world) { w.proxy("CONNECT 93.184.216.34:443 HTTP/1.1\nHost: 93.184.216.34:443\n\n") }, ReasonAddress, false},
-	{"CONNECT: a decimal address", func(w *world) { w.proxy("CONNECT 2130706433:443 HTTP/1.1\nHost: 2130706433:443\n\n") }, ReasonBadName, false},
-	{"CONNECT: an octal address", func(w *world) { w.proxy("CONNECT 0177.0.0.1:443 HTTP/1.1\nHost: 0177.0.0.1:443\n\n") }, ReasonBadName, false},
-	{"CONNECT: a hexadecimal address", func(w *world) { w.proxy("CONNECT 0x7f.1:443 HTTP/1.1\nHost: 0x7f.1:443\n\n") }, ReasonBadName, false},
-	{"CONNECT: localhost", func(w *world) { w.proxy("CONNECT localhost:22 HTTP/1.1\nHost: localhost:22\n\n") }, ReasonName, false},
-	{"CONNECT: another name", func(w *world) { w.proxy("CONNECT evil.example:443 HTTP/1.1\nHost: evil.example:443\n\n") }, ReasonName, false},
+	}, egress.ReasonAddress, false},
+	{"CONNECT: metadata", func(w *world) { w.proxy("CONNECT 169.254.169.254:80 HTTP/1.1\nHost: 169.254.169.254:80\n\n") }, egress.ReasonAddress, false},
+	{"CONNECT: a public address", func(w *world) { w.proxy("CONNECT 93.184.216.34:443 HTTP/1.1\nHost: 93.184.216.34:443\n\n") }, egress.ReasonAddress, false},
+	{"CONNECT: a decimal address", func(w *world) { w.proxy("CONNECT 2130706433:443 HTTP/1.1\nHost: 2130706433:443\n\n") }, egress.ReasonBadName, false},
+	{"CONNECT: an octal address", func(w *world) { w.proxy("CONNECT 0177.0.0.1:443 HTTP/1.1\nHost: 0177.0.0.1:443\n\n") }, egress.ReasonBadName, false},
+	{"CONNECT: a hexadecimal address", func(w *world) { w.proxy("CONNECT 0x7f.1:443 HTTP/1.1\nHost: 0x7f.1:443\n\n") }, egress.ReasonBadName, false},
+	{"CONNECT: localhost", func(w *world) { w.proxy("CONNECT localhost:22 HTTP/1.1\nHost: localhost:22\n\n") }, egress.ReasonName, false},
+	{"CONNECT: another name", func(w *world) { w.proxy("CONNECT evil.example:443 HTTP/1.1\nHost: evil.example:443\n\n") }, egress.ReasonName, false},
 	{"CONNECT: another name, Host allowed", func(w *world) {
 		w.proxy("CONNECT evil.example:443 HTTP/1.1\nHost: good.example:443\n\n")
-	}, ReasonName, false},
-	{"CONNECT: another port", func(w *world) { w.proxy("CONNECT good.example:25 HTTP/1.1\nHost: good.example:25\n\n") }, ReasonPort, false},
-	{"CONNECT: no port", func(w *world) { w.proxy("CONNECT good.example HTTP/1.1\nHost: good.example\n\n") }, ReasonProtocol, false},
+	}, egress.ReasonName, false},
+	{"CONNECT: another port", func(w *world) { w.proxy("CONNECT good.example:25 HTTP/1.1\nHost: good.example:25\n\n") }, egress.ReasonPort, false},
+	{"CONNECT: no port", func(w *world) { w.proxy("CONNECT good.example HTTP/1.1\nHost: good.example\n\n") }, egress.ReasonProtocol, false},
 	{"CONNECT: a NUL in the name", func(w *world) {
 		c := w.connect(AddrHTTP.Addr(), 3128)
 		_, _ = io.WriteString(c, "CONNECT good.example\x00.evil.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
 		if text := w.ended(c); !strings.HasPrefix(text, "HTTP/1.1 4") {
 			w.t.Errorf("%q", text)
 		}
-	}, ReasonProtocol, false},
-	{"proxy: another name", func(w *world) { w.proxy("GET http://evil.example/ HTTP/1.1\nHost: good.example\n\n") }, ReasonName, false},
+	}, egress.ReasonProtocol, false},
+	{"proxy: another name", func(w *world) { w.proxy("GET http://evil.example/ HTTP/1.1\nHost: good.example\n\n") }, egress.ReasonName, false},
 	{"proxy: another name in the second request", func(w *world) {
 		w.web(w.connect(AddrHTTP.Addr(), 3128), "GET http://good.example/ HTTP/1.1\nHost: good.example\n\n", "GET http://evil.example/ HTTP/1.1\nHost: good.example\n\n")
-	}, ReasonName, true},
+	}, egress.ReasonName, true},
 	{"proxy: userinfo", func(w *world) {
 		w.proxy("GET http://good.example:80@evil.example/ HTTP/1.1\nHost: good.example\n\n")
-	}, ReasonName, false},
-	{"proxy: metadata", func(w *world) { w.proxy("GET http://169.254.169.254/latest HTTP/1.1\nHost: good.example\n\n") }, ReasonAddress, false},
-	{"proxy: TLS by the proxy", func(w *world) { w.proxy("GET https://good.example/ HTTP/1.1\nHost: good.example\n\n") }, ReasonProtocol, false},
+	}, egress.ReasonName, false},
+	{"proxy: metadata", func(w *world) { w.proxy("GET http://169.254.169.254/latest HTTP/1.1\nHost: good.example\n\n") }, egress.ReasonAddress, false},
+	{"proxy: TLS by the proxy", func(w *world) { w.proxy("GET https://good.example/ HTTP/1.1\nHost: good.example\n\n") }, egress.ReasonProtocol, false},
 	{"proxy: HTTP to port 443", func(w *world) {
 		w.proxy("GET http://good.example:443/ HTTP/1.1\nHost: good.example:443\n\n")
-	}, ReasonNotTLS, false},
-	{"proxy: no absolute URI", func(w *world) { w.proxy("GET / HTTP/1.1\nHost: good.example\n\n") }, ReasonProtocol, false},
-	{"proxy: silence", func(w *world) { w.send(w.connect(AddrHTTP.Addr(), 3128), nil) }, ReasonSlow, false},
-	{"SOCKS: loopback", func(w *world) { w.refusedSOCKS(socksConnect, socksIPv4, []byte{127, 0, 0, 1}, 22, socksDenied) }, ReasonAddress, false},
+	}, egress.ReasonNotTLS, false},
+	{"proxy: no absolute URI", func(w *world) { w.proxy("GET / HTTP/1.1\nHost: good.example\n\n") }, egress.ReasonProtocol, false},
+	{"proxy: silence", func(w *world) { w.send(w.connect(AddrHTTP.Addr(), 3128), nil) }, egress.ReasonSlow, false},
+	{"SOCKS: loopback", func(w *world) { w.refusedSOCKS(socksConnect, socksIPv4, []byte{127, 0, 0, 1}, 22, socksDenied) }, egress.ReasonAddress, false},
 	{"SOCKS: a mapped address", func(w *world) {
 		w.refusedSOCKS(socksConnect, socksIPv6, append(make([]byte, 10), 255, 255, 127, 0, 0, 1), 22, socksDenied)
-	}, ReasonAddress, false},
+	}, egress.ReasonAddress, false},
 	{"SOCKS: an address as name", func(w *world) {
 		w.refusedSOCKS(socksConnect, socksName, []byte("127.0.0.1"), 22, socksDenied)
-	}, ReasonAddress, false},
+	}, egress.ReasonAddress, false},
 	{"SOCKS: an octal address as name", func(w *world) {
 		w.refusedSOCKS(socksConnect, socksName, []byte("0177.1"), 22, socksAddress)
-	}, ReasonBadName, false},
+	}, egress.ReasonBadName, false},
 	{"SOCKS: another name", func(w *world) {
 		w.refusedSOCKS(socksConnect, socksName, []byte("evil.example"), 443, socksDenied)
-	}, ReasonName, false},
-	{"SOCKS: an empty name", func(w *world) { w.refusedSOCKS(socksConnect, socksName, nil, 443, socksAddress) }, ReasonBadName, false},
-	{"SOCKS: bind", func(w *world) { w.refusedSOCKS(2, socksName, []byte("good.example"), 443, socksCommand) }, ReasonProtocol, false},
-	{"SOCKS: UDP", func(w *world) { w.refusedSOCKS(3, socksName, []byte("good.example"), 443, socksCommand) }, ReasonProtocol, false},
+	}, egress.ReasonName, false},
+	{"SOCKS: an empty name", func(w *world) { w.refusedSOCKS(socksConnect, socksName, nil, 443, socksAddress) }, egress.ReasonBadName, false},
+	{"SOCKS: bind", func(w *world) { w.refusedSOCKS(2, socksName, []byte("good.example"), 443, socksCommand) }, egress.ReasonProtocol, false},
+	{"SOCKS: UDP", func(w *world) { w.refusedSOCKS(3, socksName, []byte("good.example"), 443, socksCommand) }, egress.ReasonProtocol, false},
 	{"SOCKS: version 4", func(w *world) {
 		w.send(w.connect(AddrSOCKS.Addr(), 1080), []byte{4, 1, 0, 80, 127, 0, 0, 1, 0})
-	}, ReasonProtocol, false},
-	{"SOCKS: silence", func(w *world) { w.send(w.connect(AddrSOCKS.Addr(), 1080), nil) }, ReasonSlow, false},
+	}, egress.ReasonProtocol, false},
+	{"SOCKS: silence", func(w *world) { w.send(w.connect(AddrSOCKS.Addr(), 1080), nil) }, egress.ReasonSlow, false},
 
 	// An allowed name that leads elsewhere.
-	{"rebinding: loopback", leadsTo("127.0.0.1"), fmt.Sprintf(ReasonForbidden, "loopback"), false},
-	{"rebinding: loopback of IPv6", leadsTo("::1"), fmt.Sprintf(ReasonForbidden, "loopback"), false},
-	{"rebinding: metadata", leadsTo("169.254.169.254"), fmt.Sprintf(ReasonForbidden, "metadata"), false},
-	{"rebinding: metadata of IPv6", leadsTo("fd00:ec2::254"), fmt.Sprintf(ReasonForbidden, "metadata"), false},
-	{"rebinding: private", leadsTo("192.168.1.1"), fmt.Sprintf(ReasonForbidden, "private"), false},
-	{"rebinding: carrier", leadsTo("100.64.0.1"), fmt.Sprintf(ReasonForbidden, "carrier-private"), false},
-	{"rebinding: unspecified", leadsTo("0.0.0.0"), fmt.Sprintf(ReasonForbidden, "unspecified"), false},
-	{"rebinding: mapped", leadsTo("::ffff:10.0.0.1"), fmt.Sprintf(ReasonForbidden, "private"), false},
-	{"rebinding: NAT64", leadsTo("64:ff9b::7f00:1"), fmt.Sprintf(ReasonForbidden, "loopback"), false},
-	{"rebinding: 6to4", leadsTo("2002:7f00:1::"), fmt.Sprintf(ReasonForbidden, "loopback"), false},
-	{"rebinding: the names inside", leadsTo("127.64.1.0"), fmt.Sprintf(ReasonForbidden, "loopback"), false},
-	{"rebinding: the host itself", leadsTo("9.9.9.1"), ReasonOwn, false},
-	{"rebinding: the host itself, mapped", leadsTo("::ffff:9.9.9.1"), ReasonOwn, false},
-	{"rebinding: nothing", leadsTo(), ReasonResolve, false},
+	{"rebinding: loopback", leadsTo("127.0.0.1"), fmt.Sprintf(egress.ReasonForbidden, "loopback"), false},
+	{"rebinding: loopback of IPv6", leadsTo("::1"), fmt.Sprintf(egress.ReasonForbidden, "loopback"), false},
+	{"rebinding: metadata", leadsTo("169.254.169.254"), fmt.Sprintf(egress.ReasonForbidden, "metadata"), false},
+	{"rebinding: metadata of IPv6", leadsTo("fd00:ec2::254"), fmt.Sprintf(egress.ReasonForbidden, "metadata"), false},
+	{"rebinding: private", leadsTo("192.168.1.1"), fmt.Sprintf(egress.ReasonForbidden, "private"), false},
+	{"rebinding: carrier", leadsTo("100.64.0.1"), fmt.Sprintf(egress.ReasonForbidden, "carrier-private"), false},
+	{"rebinding: unspecified", leadsTo("0.0.0.0"), fmt.Sprintf(egress.ReasonForbidden, "unspecified"), false},
+	{"rebinding: mapped", leadsTo("::ffff:10.0.0.1"), fmt.Sprintf(egress.ReasonForbidden, "private"), false},
+	{"rebinding: NAT64", leadsTo("64:ff9b::7f00:1"), fmt.Sprintf(egress.ReasonForbidden, "loopback"), false},
+	{"rebinding: 6to4", leadsTo("2002:7f00:1::"), fmt.Sprintf(egress.ReasonForbidden, "loopback"), false},
+	{"rebinding: the names inside", leadsTo("127.64.1.0"), fmt.Sprintf(egress.ReasonForbidden, "loopback"), false},
+	{"rebinding: the host itself", leadsTo("9.9.9.1"), egress.ReasonOwn, false},
+	{"rebinding: the host itself, mapped", leadsTo("::ffff:9.9.9.1"), egress.ReasonOwn, false},
+	{"rebinding: nothing", leadsTo(), egress.ReasonResolve, false},
 	{"rebinding: through CONNECT", func(w *world) {
 		w.host("good.example", 22, "", "10.0.0.1")
 		w.proxy("CONNECT good.example:22 HTTP/1.1\nHost: good.example:22\n\n")
-	}, fmt.Sprintf(ReasonForbidden, "private"), false},
+	}, fmt.Sprintf(egress.ReasonForbidden, "private"), false},
 	{"rebinding: through SOCKS", func(w *world) {
 		w.host("good.example", 22, "", "10.0.0.1")
 		w.refusedSOCKS(socksConnect, socksName, []byte("good.example"), 22, socksDenied)
-	}, fmt.Sprintf(ReasonForbidden, "private"), false},
+	}, fmt.Sprintf(egress.ReasonForbidden, "private"), false},
 	{"rebinding: through HTTP", func(w *world) {
 		w.host("good.example", 80, "", "10.0.0.1")
 		w.web(w.name("good.example", 80), "GET / HTTP/1.1\nHost: good.example\n\n")
-	}, fmt.Sprintf(ReasonForbidden, "private"), false},
+	}, fmt.Sprintf(egress.ReasonForbidden, "private"), false},
 	{"rebinding: between two connections", func(w *world) {
 		c := w.name("good.example", 22)
 		_, _ = io.WriteString(c, "one\n")
@@ -372,7 +373,7 @@ var attacks = []struct {
 		}
 		w.host("good.example", 22, "", "10.0.0.1")
 		w.ended(w.name("good.example", 22))
-	}, fmt.Sprintf(ReasonForbidden, "private"), true},
+	}, fmt.Sprintf(egress.ReasonForbidden, "private"), true},
 }
 
 // leadsTo is an attack by the owner of the name, whose address changes.
@@ -469,7 +470,7 @@ func TestAttacks(t *testing.T) {
 	for _, attack := range attacks {
 		t.Run(attack.name, func(t *testing.T) {
 			w := newWorld(t, allow("good.example", "good.example:22", "*.wild.example"), func(o *Options) {
-				if attack.reason == ReasonSlow {
+				if attack.reason == egress.ReasonSlow {
 					o.patience = time.Second
 				}
 			})
@@ -506,7 +507,7 @@ func TestAttacks(t *testing.T) {
 
 // What the event of an address through a proxy says.
 func TestAddressRemedy(t *testing.T) {
-	for addr, want := range map[string]Event{
+	for addr, want := range map[string]egress.Event{
 		"93.184.216.34":      {Address: "93.184.216.34", Remedy: "--add-host NAME:93.184.216.34"},
 		"[2606:2800::1]":     {Address: "2606:2800::1", Remedy: "--add-host NAME:2606:2800::1"},
 		"127.0.0.1":          {Address: "127.0.0.1", Remedy: "--expose 443"},
@@ -514,7 +515,7 @@ func TestAddressRemedy(t *testing.T) {
 	} {
 		w := newWorld(t, allow("good.example"))
 		w.proxy("CONNECT " + addr + ":443 HTTP/1.1\nHost: x\n\n")
-		if e := w.expect(ReasonAddress); e.Op != OpProxy || e.Address != want.Address || e.Remedy != want.Remedy || e.Name != "" || e.Port != 443 {
+		if e := w.expect(egress.ReasonAddress); e.Op != egress.OpProxy || e.Address != want.Address || e.Remedy != want.Remedy || e.Name != "" || e.Port != 443 {
 			t.Errorf("%s: event %+v", addr, e)
 		}
 	}
@@ -560,7 +561,7 @@ func TestNamesBelowWildcard(t *testing.T) {
 	for i := range tries {
 		w.ended(w.name(fmt.Sprintf("data%d.wild.example", i), 22))
 	}
-	w.expect(ReasonRate)
+	w.expect(egress.ReasonRate)
 	w.ended(w.name("named.wild.example", 22)) // names of the policy are not limited, nor is one that was looked up
 	w.ended(w.name("data0.wild.example", 22))
 	w.mu.Lock()
@@ -603,24 +604,24 @@ func TestBookFull(t *testing.T) {
 	if code, _ := w.ask("a.example.", dnsmessage.TypeA); code != dnsmessage.RCodeServerFailure {
 		t.Error(code)
 	}
-	w.expect(ReasonFull)
+	w.expect(egress.ReasonFull)
 }
 
 // The kinds of events are bounded; what is beyond is counted.
 func TestEventsBounded(t *testing.T) {
-	got := map[Event]int{}
-	l := newLedger(func(e Event) {
+	got := map[egress.Event]int{}
+	l := newLedger(func(e egress.Event) {
 		n := e.Count
 		e.Count, e.Time = 0, time.Time{}
 		got[e] = n
 	})
 	const names = 10 * maxKinds
 	for i := range names {
-		l.add(Event{Op: OpLookup, Name: fmt.Sprint(i), Reason: ReasonName})
-		l.add(Event{Op: OpLookup, Name: "same", Reason: ReasonName})
+		l.add(egress.Event{Op: egress.OpLookup, Name: fmt.Sprint(i), Reason: egress.ReasonName})
+		l.add(egress.Event{Op: egress.OpLookup, Name: "same", Reason: egress.ReasonName})
 	}
 	l.flush()
-	if len(got) > maxKinds+1 || got[Event{Op: OpLookup, Name: "same", Reason: ReasonName}] != names {
+	if len(got) > maxKinds+1 || got[egress.Event{Op: egress.OpLookup, Name: "same", Reason: egress.ReasonName}] != names {
 		t.Errorf("%d kinds", len(got))
 	}
 	sum := 0

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 )
 
@@ -16,7 +17,7 @@ func (g *Gateway) parseTarget(text string, port uint16) (target, string) {
 	if h, p, err := net.SplitHostPort(text); err == nil {
 		n, err := strconv.ParseUint(p, 10, 16)
 		if err != nil || n == 0 {
-			return target{name: printable(text)}, ReasonBadName
+			return target{name: printable(text)}, egress.ReasonBadName
 		}
 		host, port = h, uint16(n)
 	}
@@ -30,7 +31,7 @@ func (g *Gateway) nameTarget(host string, port uint16) (target, string) {
 	}
 	name, err := network.NormalName(host)
 	if err != nil {
-		return target{printable(host), port}, ReasonBadName
+		return target{printable(host), port}, egress.ReasonBadName
 	}
 	return target{name, port}, ""
 }
@@ -40,7 +41,7 @@ func (g *Gateway) addrTarget(addr netip.Addr, port uint16) (target, string) {
 	if page := g.book.find(addr); page != nil {
 		return target{page.name, port}, ""
 	}
-	return target{addr.Unmap().String(), port}, ReasonAddress
+	return target{addr.Unmap().String(), port}, egress.ReasonAddress
 }
 
 // authority returns a target as HTTP writes it, without the default port.
@@ -52,11 +53,11 @@ func authority(to target, port uint16) string {
 }
 
 // eventOf returns the event of a request for what parseTarget refused.
-func eventOf(to target, reason string) Event {
-	if reason == ReasonAddress {
-		return Event{Address: to.name, Port: int(to.port), Reason: reason}
+func eventOf(to target, reason string) egress.Event {
+	if reason == egress.ReasonAddress {
+		return egress.Event{Address: to.name, Port: int(to.port), Reason: reason}
 	}
-	return Event{Name: to.name, Port: int(to.port), Reason: reason}
+	return egress.Event{Name: to.name, Port: int(to.port), Reason: reason}
 }
 
 func portText(port uint16) string { return strconv.Itoa(int(port)) }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 )
 
@@ -19,20 +20,20 @@ const (
 )
 
 // A refusal is the error of a connection to the outside that was not made.
-type refusal struct{ event Event }
+type refusal struct{ event egress.Event }
 
 func (r *refusal) Error() string { return r.event.Reason }
 
 // refusalOf returns the event of an error of dial.
-func refusalOf(err error) Event {
+func refusalOf(err error) egress.Event {
 	var r *refusal
 	if errors.As(err, &r) {
 		return r.event
 	}
-	return Event{Reason: ReasonUnreached}
+	return egress.Event{Reason: egress.ReasonUnreached}
 }
 
-func refused(e Event) error { return &refusal{e} }
+func refused(e egress.Event) error { return &refusal{e} }
 
 // A way is what permits a connection to the outside.
 type way int
@@ -58,10 +59,10 @@ func (g *Gateway) dial(v *visitor, to target, by way) (*outlet, error) {
 	defer cancel()
 	policy := g.policy.Load()
 	if !by.allowed(policy, to) {
-		return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonPort})
+		return nil, refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonPort})
 	}
 	if _, ruled := policy.Rule(to.name, to.port); by == direct && !ruled {
-		v.report(Event{Name: to.name, Port: int(to.port), Reason: ReasonLearned})
+		v.report(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonLearned})
 	}
 	addr, consent := policy.Host(to.name)
 	conn, err := g.connect(ctx, v, policy, to)
@@ -74,7 +75,7 @@ func (g *Gateway) dial(v *visitor, to target, by way) (*outlet, error) {
 	}
 	if !g.register(o) {
 		_ = o.Close()
-		return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonPort})
+		return nil, refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonPort})
 	}
 	return o, nil
 }
@@ -98,7 +99,7 @@ func (g *Gateway) connect(ctx context.Context, v *visitor, policy *network.Compi
 	}
 	conn, err := g.race(ctx, addrs, to.port)
 	if err != nil {
-		return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonUnreached})
+		return nil, refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonUnreached})
 	}
 	return conn, nil
 }
@@ -108,13 +109,13 @@ func (g *Gateway) connect(ctx context.Context, v *visitor, policy *network.Compi
 func (g *Gateway) mayAsk(ctx context.Context, to target, named bool) error {
 	page := g.book.assign(to.name, named)
 	if page == nil {
-		return refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonFull})
+		return refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonFull})
 	}
 	if !named && !page.asked.Load() {
 		limit, cancel := context.WithTimeout(ctx, g.options.patience)
 		defer cancel()
 		if g.lookups.Wait(limit) != nil {
-			return refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonRate, Remedy: network.Remedy(to.name, to.port)})
+			return refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonRate, Remedy: network.Remedy(to.name, to.port)})
 		}
 		page.asked.Store(true)
 	}
@@ -125,11 +126,11 @@ func (g *Gateway) mayAsk(ctx context.Context, to target, named bool) error {
 func (g *Gateway) resolve(ctx context.Context, v *visitor, to target) ([]netip.Addr, error) {
 	found, err := g.options.Lookup(ctx, to.name)
 	if err != nil || len(found) == 0 {
-		return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonResolve})
+		return nil, refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonResolve})
 	}
 	own, err := g.options.own()
 	if err != nil {
-		return nil, refused(Event{Name: to.name, Port: int(to.port), Reason: ReasonSystem})
+		return nil, refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonSystem})
 	}
 	public, bad := check(found, own)
 	for _, b := range bad {
@@ -144,19 +145,19 @@ func (g *Gateway) resolve(ctx context.Context, v *visitor, to target) ([]netip.A
 
 // check returns the addresses that a name may lead to, at most maxAddresses, and an event for
 // each kind of the others.
-func check(found, own []netip.Addr) (public []netip.Addr, bad []Event) {
+func check(found, own []netip.Addr) (public []netip.Addr, bad []egress.Event) {
 	for _, addr := range found {
 		reason := ""
 		if kind := network.Forbidden(addr); kind != "" {
-			reason = fmt.Sprintf(ReasonForbidden, kind)
+			reason = fmt.Sprintf(egress.ReasonForbidden, kind)
 		} else if slices.Contains(own, addr.Unmap()) {
-			reason = ReasonOwn
+			reason = egress.ReasonOwn
 		}
 		switch {
 		case reason == "" && len(public) < maxAddresses:
 			public = append(public, addr.Unmap())
-		case reason != "" && !slices.ContainsFunc(bad, func(e Event) bool { return e.Reason == reason }):
-			bad = append(bad, Event{Address: addr.String(), Reason: reason})
+		case reason != "" && !slices.ContainsFunc(bad, func(e egress.Event) bool { return e.Reason == reason }):
+			bad = append(bad, egress.Event{Address: addr.String(), Reason: reason})
 		}
 	}
 	return public, bad

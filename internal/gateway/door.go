@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 )
 
@@ -71,9 +72,9 @@ func (g *Gateway) openDoors(p *page, policy *network.Compiled) {
 		l, err := g.options.Network.ListenTCP(g.ctx, at)
 		if err != nil {
 			complete = false
-			e := Event{Op: OpLookup, Name: p.name, Port: int(port), Reason: ReasonSystem}
+			e := egress.Event{Op: egress.OpLookup, Name: p.name, Port: int(port), Reason: egress.ReasonSystem}
 			if errors.Is(err, syscall.EADDRINUSE) {
-				e.Reason = ReasonTaken
+				e.Reason = egress.ReasonTaken
 			}
 			if policy.Allows(p.name, port) {
 				g.events.add(e)

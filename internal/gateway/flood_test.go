@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/egress"
+
 	"golang.org/x/net/dns/dnsmessage"
 )
 
@@ -115,7 +117,7 @@ func TestFlood(t *testing.T) {
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
 		if i == maxConns { // the one that waits
-			w.expect(ReasonBusy)
+			w.expect(egress.ReasonBusy)
 			runtime.GC()
 			runtime.ReadMemStats(&during)
 		}
@@ -130,7 +132,7 @@ func TestFlood(t *testing.T) {
 		_ = client.Close()
 	}
 	running.Wait()
-	w.expect(ReasonBadTLS)
+	w.expect(egress.ReasonBadTLS)
 	if n := most.Load(); n > maxConns+2 { // one more is accepted and waits, one is about to be
 		t.Errorf("%d connections at once", n)
 	}
@@ -225,7 +227,7 @@ func TestDNSFlood(t *testing.T) {
 	for _, h := range held {
 		w.ended(h)
 	}
-	w.expect(ReasonBusy)
+	w.expect(egress.ReasonBusy)
 }
 
 // A listener that fails for a while is used again; one that is closed ends.
@@ -237,7 +239,7 @@ func TestAcceptFails(t *testing.T) {
 	if len(l.errs) > 0 {
 		t.Error("the listener was given up")
 	}
-	w.expect(ReasonSystem)
+	w.expect(egress.ReasonSystem)
 }
 
 type failing struct {

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"wolffia/internal/inside"
+	"wolffia/internal/egress"
 	"wolffia/network"
 
 	"golang.org/x/time/rate"
@@ -37,9 +37,7 @@ var nothing = new(network.Compiled)
 
 // Options are what a gateway needs.
 type Options struct {
-	Network inside.Network    // of the sandbox; the gateway does not close it
-	Policy  *network.Compiled // nil allows nothing
-	Event   func(Event)       // receives events; it must not block, and is called by one goroutine at a time; nil: none
+	egress.Config
 
 	// Lookup returns the addresses of a name, for the host; nil: the host's resolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -47,9 +45,6 @@ type Options struct {
 	Dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	// DialProxy connects to the proxy of the policy, HOST:PORT, as Dial; nil: a net.Dialer.
 	DialProxy func(ctx context.Context, at string) (net.Conn, error)
-	// Process returns the process inside that has a socket, by its ends as the process sees them, for
-	// events; 0 and "" if it is not known. It is called at most 32 times a second. nil: never known.
-	Process func(local, remote netip.AddrPort) (pid int, program string)
 	// Roots are the authorities that sign for the hosts of headers; nil: the host's.
 	Roots *x509.CertPool
 
@@ -79,6 +74,15 @@ type Gateway struct {
 	mu       sync.Mutex
 	visitors map[*visitor]struct{}
 	outlets  map[*outlet]struct{}
+}
+
+// Filter is an [egress.Start].
+func Filter(ctx context.Context, c *egress.Config) (egress.Filter, error) {
+	g, err := Start(ctx, Options{Config: *c})
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // Start opens all listeners inside and serves until Close, or until ctx ends: then Close is
@@ -220,12 +224,12 @@ func (g *Gateway) serveAddress(v *visitor) {
 	v.to.port = local.Port()
 	page := g.book.find(local.Addr())
 	if page == nil {
-		v.refuse(Event{Address: local.Addr().String(), Reason: ReasonAddress})
+		v.refuse(egress.Event{Address: local.Addr().String(), Reason: egress.ReasonAddress})
 		return
 	}
 	v.to.name = page.name
 	if reason := g.permit(v.to); reason != "" {
-		v.refuse(Event{Reason: reason})
+		v.refuse(egress.Event{Reason: reason})
 		return
 	}
 	g.carry(v)
@@ -236,9 +240,9 @@ func (g *Gateway) permit(to target) string {
 	policy := g.policy.Load()
 	switch {
 	case !policy.Known(to.name):
-		return ReasonName
+		return egress.ReasonName
 	case !policy.Allows(to.name, to.port):
-		return ReasonPort
+		return egress.ReasonPort
 	}
 	return ""
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -57,8 +58,8 @@ func TestDNS(t *testing.T) {
 	if code, addr := w.ask("other.example.", dnsmessage.TypeTXT); code != dnsmessage.RCodeNameError || addr.IsValid() {
 		t.Errorf("a name that no rule has: %v, %v", code, addr)
 	}
-	e := w.expect(ReasonName)
-	if e.Op != OpLookup || e.Name != "other.example" || e.Remedy != "--allow-host other.example" || e.Count != 1 || e.Time.IsZero() {
+	e := w.expect(egress.ReasonName)
+	if e.Op != egress.OpLookup || e.Name != "other.example" || e.Remedy != "--allow-host other.example" || e.Count != 1 || e.Time.IsZero() {
 		t.Errorf("event %+v", e)
 	}
 	if len(w.looked) > 0 {
@@ -305,10 +306,10 @@ func TestSeveralAddresses(t *testing.T) {
 	if text := w.ended(w.name("git.example", 22)); text != "hi" {
 		t.Errorf("%q", text)
 	}
-	if e := w.expect(fmt.Sprintf(ReasonForbidden, "private")); e.Address != "10.0.0.1" || e.Remedy != "--add-host git.example:10.0.0.1" {
+	if e := w.expect(fmt.Sprintf(egress.ReasonForbidden, "private")); e.Address != "10.0.0.1" || e.Remedy != "--add-host git.example:10.0.0.1" {
 		t.Errorf("event %+v", e)
 	}
-	w.expect(fmt.Sprintf(ReasonForbidden, "loopback"))
+	w.expect(fmt.Sprintf(egress.ReasonForbidden, "loopback"))
 	if len(w.dialled) != 2 || w.dialled[0].Addr().Is4() {
 		t.Errorf("dialled %v", w.dialled)
 	}
@@ -355,12 +356,12 @@ func TestProcess(t *testing.T) {
 		}
 	})
 	w.refusedName("evil.example.")
-	if e := w.expect(ReasonName); e.PID != 53 || e.Program != "program" {
+	if e := w.expect(egress.ReasonName); e.PID != 53 || e.Program != "program" {
 		t.Errorf("event %+v", e)
 	}
 	w.address("git.example")
 	w.ended(w.connect(netip.MustParseAddr("127.64.9.9"), 22))
-	if e := w.expect(ReasonAddress); e.PID != 22 || e.Address != "127.64.9.9" || e.Port != 22 || e.Remedy != "" {
+	if e := w.expect(egress.ReasonAddress); e.PID != 22 || e.Address != "127.64.9.9" || e.Port != 22 || e.Remedy != "" {
 		t.Errorf("event %+v", e)
 	}
 }
@@ -418,12 +419,12 @@ func TestSetPolicy(t *testing.T) {
 		t.Error("the name is still known:", code)
 	}
 	w.ended(w.connect(addr, 22))
-	w.expect(ReasonName)
-	if e := w.g.permit(target{"git.example", 22}); e != ReasonName {
+	w.expect(egress.ReasonName)
+	if e := w.g.permit(target{"git.example", 22}); e != egress.ReasonName {
 		t.Error(e)
 	}
 	w.ended(w.connect(w.address("stays.example"), 8022))
-	w.expect(ReasonUnreached)
+	w.expect(egress.ReasonUnreached)
 	w.set(allow("git.example:22"))
 	w.ended(stays)
 	if w.address("git.example") != addr {
@@ -453,12 +454,12 @@ func TestLearn(t *testing.T) {
 	if text := w.ended(w.name("new.example", 22)); text != "hi" {
 		t.Errorf("%q", text)
 	}
-	if e := w.expect(ReasonLearned); e.Remedy != "--allow-host new.example:22" || e.Port != 22 {
+	if e := w.expect(egress.ReasonLearned); e.Remedy != "--allow-host new.example:22" || e.Port != 22 {
 		t.Errorf("event %+v", e)
 	}
 	w.host("private.example", 22, "", "10.0.0.1")
 	w.ended(w.name("private.example", 22))
-	w.expect(fmt.Sprintf(ReasonForbidden, "private"))
+	w.expect(fmt.Sprintf(egress.ReasonForbidden, "private"))
 }
 
 // A program inside can listen at its loopback on a port that a rule has, and at all addresses until
@@ -503,7 +504,7 @@ func TestPortTaken(t *testing.T) {
 	defer all.Close()
 	change()
 	w.address("b.example")
-	if e := w.expect(ReasonTaken); e.Name != "b.example" || e.Port != int(port) {
+	if e := w.expect(egress.ReasonTaken); e.Name != "b.example" || e.Port != int(port) {
 		t.Errorf("event %+v", e)
 	}
 	_ = all.Close()

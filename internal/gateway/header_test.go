@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 )
 
@@ -100,7 +101,7 @@ func TestHeaderAllowsNothingElse(t *testing.T) {
 	w.undialled()
 	w.host("example.com", 443, "", "10.0.0.1") // rebinding holds here too
 	w.web(w.name("example.com.wolffia", 80), "GET / HTTP/1.1\nHost: example.com.wolffia\n\n")
-	w.expect(fmt.Sprintf(ReasonForbidden, "private"))
+	w.expect(fmt.Sprintf(egress.ReasonForbidden, "private"))
 	w.undialled()
 	// A connection that carried the header is closed with it.
 	w.set(allow("a.example"))

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"sync"
 	"time"
+
+	"wolffia/internal/egress"
 )
 
 const (
@@ -13,9 +15,9 @@ const (
 
 // A ledger counts equal events and reports them. It is safe for concurrent use.
 type ledger struct {
-	report func(Event)
+	report func(egress.Event)
 	mu     sync.Mutex
-	kinds  map[Event]*tally // by the event without Time and Count
+	kinds  map[egress.Event]*tally // by the event without Time and Count
 }
 
 // A tally is how often an event occurred, and how often when it was reported.
@@ -24,22 +26,22 @@ type tally struct {
 	last            time.Time
 }
 
-func newLedger(report func(Event)) *ledger {
+func newLedger(report func(egress.Event)) *ledger {
 	if report == nil {
-		report = func(Event) {}
+		report = func(egress.Event) {}
 	}
-	return &ledger{report: report, kinds: map[Event]*tally{}}
+	return &ledger{report: report, kinds: map[egress.Event]*tally{}}
 }
 
 // add counts an event, whose Time and Count are not used.
-func (l *ledger) add(e Event) {
+func (l *ledger) add(e egress.Event) {
 	e.Time, e.Count = time.Time{}, 0
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.kinds[e]
 	if t == nil {
 		if len(l.kinds) >= maxKinds {
-			e = Event{Op: e.Op, Reason: e.Reason}
+			e = egress.Event{Op: e.Op, Reason: e.Reason}
 			t = l.kinds[e]
 		}
 		if t == nil {
@@ -65,7 +67,7 @@ func (l *ledger) flush() {
 	}
 }
 
-func (l *ledger) send(e Event, t *tally) {
+func (l *ledger) send(e egress.Event, t *tally) {
 	t.reported = t.count
 	e.Time, e.Count = t.last, t.count
 	l.report(e)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"wolffia/internal/egress"
 )
 
 const (
@@ -22,7 +24,7 @@ func (g *Gateway) accept(l net.Listener, slots chan struct{}, serve func(*visito
 			if g.ctx.Err() != nil || closed(err) {
 				return
 			}
-			g.events.add(Event{Op: OpConnect, Reason: ReasonSystem})
+			g.events.add(egress.Event{Op: egress.OpConnect, Reason: egress.ReasonSystem})
 			if !pause.wait() {
 				return
 			}
@@ -32,7 +34,7 @@ func (g *Gateway) accept(l net.Listener, slots chan struct{}, serve func(*visito
 		select {
 		case slots <- struct{}{}:
 		default:
-			g.events.add(Event{Op: OpConnect, Port: int(addrPort(c.LocalAddr()).Port()), Reason: ReasonBusy})
+			g.events.add(egress.Event{Op: egress.OpConnect, Port: int(addrPort(c.LocalAddr()).Port()), Reason: egress.ReasonBusy})
 			select {
 			case slots <- struct{}{}:
 			case <-g.ctx.Done():
@@ -40,7 +42,7 @@ func (g *Gateway) accept(l net.Listener, slots chan struct{}, serve func(*visito
 				return
 			}
 		}
-		v := &visitor{Conn: c, g: g, slots: slots, op: OpConnect}
+		v := &visitor{Conn: c, g: g, slots: slots, op: egress.OpConnect}
 		if !g.enter(v) {
 			_ = v.Close()
 			return

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -13,8 +14,8 @@ import (
 // lookup decides on a question of DNS. Nothing is forwarded: the answer depends on the policy
 // and on earlier names only. from is the program's end of the socket, at the gateway's.
 func (g *Gateway) lookup(from, at netip.AddrPort, asked string, kind dnsmessage.Type) reply {
-	refuse := func(e Event) {
-		e.Op = OpLookup
+	refuse := func(e egress.Event) {
+		e.Op = egress.OpLookup
 		e.PID, e.Program = g.process(from, at)
 		g.events.add(e)
 	}
@@ -22,17 +23,17 @@ func (g *Gateway) lookup(from, at netip.AddrPort, asked string, kind dnsmessage.
 	policy := g.policy.Load()
 	switch {
 	case err != nil:
-		refuse(Event{Name: printable(asked), Reason: ReasonBadName})
+		refuse(egress.Event{Name: printable(asked), Reason: egress.ReasonBadName})
 		return reply{code: dnsmessage.RCodeNameError}
 	case name == "localhost" || strings.HasSuffix(name, ".localhost"): // RFC 6761, 6.3
 		return endpoint(kind, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 	case !policy.Known(name):
-		refuse(Event{Name: name, Reason: ReasonName, Remedy: network.Remedy(name, 0)})
+		refuse(egress.Event{Name: name, Reason: egress.ReasonName, Remedy: network.Remedy(name, 0)})
 		return reply{code: dnsmessage.RCodeNameError}
 	}
 	page := g.book.assign(name, policy.Named(name))
 	if page == nil {
-		refuse(Event{Reason: ReasonFull})
+		refuse(egress.Event{Reason: egress.ReasonFull})
 		return reply{code: dnsmessage.RCodeServerFailure}
 	}
 	if kind == dnsmessage.TypeA {

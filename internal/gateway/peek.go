@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 )
 
@@ -77,23 +78,23 @@ func handshakeReason(read []byte, err error) string {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return ReasonSlow
+		return egress.ReasonSlow
 	case len(read) > 0 && read[0] != recordHandshake:
-		return ReasonNotTLS
+		return egress.ReasonNotTLS
 	}
-	return ReasonBadTLS
+	return egress.ReasonBadTLS
 }
 
 // helloReason returns the reason to refuse a ClientHello, and "" if it is for the name.
 func helloReason(hello *tls.ClientHelloInfo, name string) string {
 	if slices.Contains(hello.Extensions, extensionECH) || slices.Contains(hello.Extensions, extensionESNI) {
-		return ReasonECH
+		return egress.ReasonECH
 	}
 	if hello.ServerName == "" {
-		return ReasonNoSNI
+		return egress.ReasonNoSNI
 	}
 	if normal, err := network.NormalName(hello.ServerName); err != nil || normal != name {
-		return ReasonSNI
+		return egress.ReasonSNI
 	}
 	return ""
 }
@@ -109,7 +110,7 @@ func peekAny(from io.Reader, name string, begun func()) (read []byte, reason str
 	}
 	begun()
 	if err != nil {
-		return first[:n], ReasonBadTLS
+		return first[:n], egress.ReasonBadTLS
 	}
 	return peekTLS(io.MultiReader(bytes.NewReader(first[:n]), from), name)
 }

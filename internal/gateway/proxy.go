@@ -3,11 +3,13 @@ package gateway
 import (
 	"net/http"
 	"time"
+
+	"wolffia/internal/egress"
 )
 
 // serveProxy serves a connection to the HTTP proxy.
 func (w *web) serveProxy(v *visitor) {
-	v.op = OpProxy
+	v.op = egress.OpProxy
 	w.serve(v)
 }
 
@@ -23,12 +25,12 @@ func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *visitor) {
 			return
 		}
 		if to.port == 443 { // for TLS only
-			deny(rw, v, http.StatusForbidden, eventOf(to, ReasonNotTLS))
+			deny(rw, v, http.StatusForbidden, eventOf(to, egress.ReasonNotTLS))
 			return
 		}
 		w.admit(rw, r, v, to)
 	default:
-		deny(rw, v, http.StatusBadRequest, Event{Reason: ReasonProtocol})
+		deny(rw, v, http.StatusBadRequest, egress.Event{Reason: egress.ReasonProtocol})
 	}
 }
 
@@ -36,7 +38,7 @@ func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *visitor) {
 func (w *web) connect(rw http.ResponseWriter, v *visitor, authority string) {
 	to, reason := w.g.parseTarget(authority, 0)
 	if reason == "" && to.port == 0 {
-		reason = ReasonProtocol
+		reason = egress.ReasonProtocol
 	}
 	if reason == "" {
 		reason = w.g.permit(to)

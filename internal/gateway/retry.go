@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"wolffia/internal/egress"
 )
 
 // A server of TLS 1.3 may ask for a second ClientHello. Its server name is checked as that of
@@ -85,7 +87,7 @@ func (g *Gateway) checkSecond(v *visitor, out *outlet) error {
 	_ = v.SetReadDeadline(time.Time{})
 	if reason != "" {
 		if len(second) > 0 { // else it ended, which is an answer too
-			v.report(Event{Reason: reason})
+			v.report(egress.Event{Reason: reason})
 			v.alert()
 		}
 		return errRefused

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/netip"
 	"time"
+
+	"wolffia/internal/egress"
 )
 
 // Numbers of SOCKS5 (RFC 1928).
@@ -32,21 +34,21 @@ var errSOCKS = errors.New("not SOCKS5")
 
 // serveSOCKS serves a connection to the SOCKS5 proxy.
 func (g *Gateway) serveSOCKS(v *visitor) {
-	v.op = OpProxy
+	v.op = egress.OpProxy
 	_ = v.SetDeadline(g.soon())
 	command, to, reason, err := g.readSOCKS(v)
 	switch {
 	case errors.Is(err, errSOCKS):
-		v.refuse(Event{Reason: ReasonProtocol})
+		v.refuse(egress.Event{Reason: egress.ReasonProtocol})
 		return
 	case isTimeout(err):
-		v.refuse(Event{Reason: ReasonSlow})
+		v.refuse(egress.Event{Reason: egress.ReasonSlow})
 		return
 	case err != nil:
 		_ = v.Close()
 		return
 	case command != socksConnect:
-		reason = ReasonProtocol
+		reason = egress.ReasonProtocol
 	}
 	if reason == "" {
 		reason = g.permit(to)
@@ -144,13 +146,13 @@ func socksCode(reason string, command byte) byte {
 	switch {
 	case command != socksConnect:
 		return socksCommand
-	case reason == ReasonResolve:
+	case reason == egress.ReasonResolve:
 		return socksHost
-	case reason == ReasonUnreached:
+	case reason == egress.ReasonUnreached:
 		return socksRefused
-	case reason == ReasonSystem || reason == ReasonFull:
+	case reason == egress.ReasonSystem || reason == egress.ReasonFull:
 		return socksFailure
-	case reason == ReasonBadName:
+	case reason == egress.ReasonBadName:
 		return socksAddress
 	}
 	return socksDenied

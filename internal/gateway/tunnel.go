@@ -3,6 +3,8 @@ package gateway
 import (
 	"errors"
 	"time"
+
+	"wolffia/internal/egress"
 )
 
 // alertDenied is a fatal alert of TLS, "access_denied" (RFC 8446, 6.2): the client names it in its error.
@@ -51,12 +53,12 @@ func (g *Gateway) checkTLS(v *visitor) (first []byte, ok bool) {
 	switch {
 	case reason == "":
 		return first, true
-	case len(first) == 0 && reason == ReasonBadTLS: // it ended without a byte: a test whether the port is open
+	case len(first) == 0 && reason == egress.ReasonBadTLS: // it ended without a byte: a test whether the port is open
 		_ = v.Close()
-	case reason == ReasonNotTLS || reason == ReasonSlow:
-		v.refuse(Event{Reason: reason})
+	case reason == egress.ReasonNotTLS || reason == egress.ReasonSlow:
+		v.refuse(egress.Event{Reason: reason})
 	default:
-		v.report(Event{Reason: reason})
+		v.report(egress.Event{Reason: reason})
 		v.alert()
 	}
 	return nil, false
@@ -68,7 +70,7 @@ func (g *Gateway) checkFirst(v *visitor, out *outlet) error {
 	first, reason := peekAny(v, v.to.name, func() { _ = v.SetReadDeadline(g.soon()) })
 	_ = v.SetReadDeadline(time.Time{})
 	if reason != "" {
-		v.report(Event{Reason: reason})
+		v.report(egress.Event{Reason: reason})
 		v.alert()
 		return errRefused
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"wolffia/internal/egress"
 )
 
 // maxAnswer is the maximum size of a proxy's answer to CONNECT, in bytes.
@@ -17,11 +19,11 @@ const maxAnswer = 16 << 10
 // name, so that its addresses are not checked here. An error is a *refusal.
 func (g *Gateway) throughProxy(ctx context.Context, proxy string, to target) (net.Conn, error) {
 	refuse := func(reason string) error {
-		return refused(Event{Name: to.name, Port: int(to.port), Reason: reason})
+		return refused(egress.Event{Name: to.name, Port: int(to.port), Reason: reason})
 	}
 	conn, err := g.options.DialProxy(ctx, proxy)
 	if err != nil {
-		return nil, refuse(ReasonUpstream)
+		return nil, refuse(egress.ReasonUpstream)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -34,13 +36,13 @@ func (g *Gateway) throughProxy(ctx context.Context, proxy string, to target) (ne
 	switch {
 	case err != nil:
 		_ = conn.Close()
-		return nil, refuse(ReasonUpstream)
+		return nil, refuse(egress.ReasonUpstream)
 	case !strings.HasPrefix(status, "2"):
 		_ = conn.Close()
-		return nil, refuse(ReasonUpstreamRefuses)
+		return nil, refuse(egress.ReasonUpstreamRefuses)
 	case !stop(): // ctx has ended
 		_ = conn.Close()
-		return nil, refuse(ReasonUnreached)
+		return nil, refuse(egress.ReasonUnreached)
 	}
 	return conn, nil
 }

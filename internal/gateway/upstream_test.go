@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 )
 
@@ -65,7 +66,7 @@ func TestUpstream(t *testing.T) {
 		t.Errorf("the proxy was asked %q", got)
 	}
 	w.quiet()
-	for name, reason := range map[string]string{"denied": ReasonUpstreamRefuses, "nonsense": ReasonUpstream, "long": ReasonUpstream} {
+	for name, reason := range map[string]string{"denied": egress.ReasonUpstreamRefuses, "nonsense": egress.ReasonUpstream, "long": egress.ReasonUpstream} {
 		if text := w.ended(w.name(name+".example", 22)); text != "" {
 			t.Errorf("%s: %q", name, text)
 		}

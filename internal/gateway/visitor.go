@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 )
 
@@ -61,14 +62,14 @@ func (v *visitor) unparsed() {
 	if !v.unhandled.Swap(false) {
 		return
 	}
-	reason := ReasonNotHTTP
+	reason := egress.ReasonNotHTTP
 	switch {
 	case v.late.Swap(false):
-		reason = ReasonSlow
+		reason = egress.ReasonSlow
 	case v.to.name == "":
-		reason = ReasonProtocol
+		reason = egress.ReasonProtocol
 	}
-	v.report(Event{Reason: reason})
+	v.report(egress.Event{Reason: reason})
 }
 
 // Close closes the connection and gives its slot back.
@@ -85,7 +86,7 @@ func (v *visitor) Close() error {
 func (v *visitor) CloseWrite() error { return closeWrite(v.Conn) }
 
 // refuse reports an event and closes the connection so that the program notices at once.
-func (v *visitor) refuse(e Event) {
+func (v *visitor) refuse(e egress.Event) {
 	v.report(e)
 	if tcp, ok := v.Conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = tcp.SetLinger(0) // a reset: it is being closed
@@ -95,7 +96,7 @@ func (v *visitor) refuse(e Event) {
 
 // report adds an event of this connection; e has the reason, and what differs from the
 // connection's own target. It returns the event as it is reported.
-func (v *visitor) report(e Event) Event {
+func (v *visitor) report(e egress.Event) egress.Event {
 	e.Op = v.op
 	if e.Name == "" {
 		e.Name = v.to.name
@@ -112,18 +113,18 @@ func (v *visitor) report(e Event) Event {
 }
 
 // remedy returns the flag that allows what an event of a connection refused.
-func remedy(e Event) string {
+func remedy(e egress.Event) string {
 	switch e.Reason {
-	case ReasonName, ReasonPort, ReasonLearned:
+	case egress.ReasonName, egress.ReasonPort, egress.ReasonLearned:
 		return network.Remedy(e.Name, uint16(e.Port))
-	case ReasonNotTLS, ReasonBadTLS, ReasonNoSNI, ReasonSNI, ReasonECH, ReasonNotHTTP, ReasonHost, ReasonSlow:
+	case egress.ReasonNotTLS, egress.ReasonBadTLS, egress.ReasonNoSNI, egress.ReasonSNI, egress.ReasonECH, egress.ReasonNotHTTP, egress.ReasonHost, egress.ReasonSlow:
 		if e.Name != "" {
 			return "--no-sni-check " + e.Name
 		}
-	case ReasonAddress:
+	case egress.ReasonAddress:
 		addr, err := netip.ParseAddr(e.Address)
 		switch {
-		case err != nil || e.Op != OpProxy: // inside, it is the sandbox's own
+		case err != nil || e.Op != egress.OpProxy: // inside, it is the sandbox's own
 		case addr.IsLoopback():
 			return fmt.Sprintf("--expose %d", e.Port)
 		default:

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"wolffia/internal/egress"
 	"wolffia/network"
 )
 
@@ -122,9 +123,9 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	to, reason := w.g.parseTarget(r.Host, 80)
 	switch {
 	case r.Method == http.MethodConnect || r.URL.Scheme != "" && r.URL.Scheme != "http":
-		deny(rw, v, http.StatusMethodNotAllowed, Event{Reason: ReasonMethod})
+		deny(rw, v, http.StatusMethodNotAllowed, egress.Event{Reason: egress.ReasonMethod})
 	case reason != "" || to != v.to:
-		deny(rw, v, http.StatusForbidden, Event{Reason: ReasonHost})
+		deny(rw, v, http.StatusForbidden, egress.Event{Reason: egress.ReasonHost})
 	default:
 		w.admit(rw, r, v, to)
 	}
@@ -133,18 +134,18 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // admit passes a request on if the policy permits its target now.
 func (w *web) admit(rw http.ResponseWriter, r *http.Request, v *visitor, to target) {
 	if reason := w.g.permit(to); reason != "" {
-		deny(rw, v, http.StatusForbidden, Event{Name: to.name, Port: int(to.port), Reason: reason})
+		deny(rw, v, http.StatusForbidden, egress.Event{Name: to.name, Port: int(to.port), Reason: reason})
 		return
 	}
 	p := &passage{v: v, to: to}
 	if host, is := localHost(to.name); is {
 		if r.Method == http.MethodTrace { // its answer is the request, with the header
-			deny(rw, v, http.StatusMethodNotAllowed, Event{Name: to.name, Port: int(to.port), Reason: ReasonMethod})
+			deny(rw, v, http.StatusMethodNotAllowed, egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonMethod})
 			return
 		}
 		var err error
 		if p.values, err = readHeaders(w.g.policy.Load().Headers(host)); err != nil {
-			deny(rw, v, http.StatusBadGateway, Event{Name: to.name, Port: int(to.port), Reason: ReasonHeader})
+			deny(rw, v, http.StatusBadGateway, egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonHeader})
 			return
 		}
 		p.to = target{host, 443}
@@ -209,7 +210,7 @@ func (w *web) failed(rw http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case !ok || !errors.As(err, &refused):
 		rw.WriteHeader(http.StatusBadGateway)
-	case refused.event.Reason == ReasonUnreached || refused.event.Reason == ReasonResolve:
+	case refused.event.Reason == egress.ReasonUnreached || refused.event.Reason == egress.ReasonResolve:
 		deny(rw, p.v, http.StatusBadGateway, refused.event)
 	default:
 		deny(rw, p.v, http.StatusForbidden, refused.event)
@@ -217,7 +218,7 @@ func (w *web) failed(rw http.ResponseWriter, r *http.Request, err error) {
 }
 
 // deny reports an event, answers with its reason, and has the connection end.
-func deny(rw http.ResponseWriter, v *visitor, status int, e Event) {
+func deny(rw http.ResponseWriter, v *visitor, status int, e egress.Event) {
 	e = v.report(e)
 	text := "wolffia: " + e.Name + ": " + e.Reason
 	if e.Remedy != "" {
@@ -238,7 +239,7 @@ func state(c net.Conn, s http.ConnState) {
 		v.unhandled.Store(true)
 	case s == http.StateClosed && v.late.Swap(false):
 		v.unhandled.Store(false)
-		v.report(Event{Reason: ReasonSlow})
+		v.report(egress.Event{Reason: egress.ReasonSlow})
 	case s == http.StateClosed:
 		v.unparsed()
 	}

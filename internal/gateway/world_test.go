@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/egress"
 	"wolffia/internal/test/leak"
 	"wolffia/network"
 
@@ -146,7 +147,7 @@ type world struct {
 	looked  map[string]int
 	servers map[netip.AddrPort]string // real address of a server
 	dialled []netip.AddrPort
-	events  []Event
+	events  []egress.Event
 }
 
 // newWorld starts a gateway. Its hosts have no addresses yet.
@@ -162,7 +163,7 @@ func newWorld(t testing.TB, p network.Policy, change ...func(*Options)) *world {
 		t.Fatal(err)
 	}
 	o := Options{
-		Network: w.net, Policy: c, Event: w.event, Lookup: w.resolve, Dial: w.dial,
+		Config: egress.Config{Network: w.net, Policy: c, Event: w.event}, Lookup: w.resolve, Dial: w.dial,
 		own: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("9.9.9.1")}, nil },
 	}
 	for _, f := range change {
@@ -179,7 +180,7 @@ func newWorld(t testing.TB, p network.Policy, change ...func(*Options)) *world {
 	return w
 }
 
-func (w *world) event(e Event) {
+func (w *world) event(e egress.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.events = append(w.events, e)
@@ -219,7 +220,7 @@ func (w *world) host(name string, port uint16, server string, addrs ...string) {
 }
 
 // expect waits for an event with a reason, and returns it.
-func (w *world) expect(reason string) Event {
+func (w *world) expect(reason string) egress.Event {
 	w.t.Helper()
 	guard := time.AfterFunc(hang, w.changed.Broadcast)
 	defer guard.Stop()

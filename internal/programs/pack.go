@@ -29,7 +29,7 @@ func Pack(out, wolffia string, companions ...string) error {
 		if err != nil {
 			return err
 		}
-		e := entry{Offset: int64(len(b)), Size: int64(len(content)), SHA256: digest(content), Gzip: !slices.Contains([]string{Guest, Box}, filepath.Base(path))}
+		e := entry{Offset: int64(len(b)), Size: int64(len(content)), SHA256: digest(content), Gzip: !slices.Contains([]string{Guest, Box, Tree}, filepath.Base(path))}
 		if e.Gzip {
 			var z bytes.Buffer
 			w, err := gzip.NewWriterLevel(&z, gzip.BestCompression)

@@ -1,6 +1,6 @@
 // Package programs finds the programs that wolffia starts: in its own file, else beside it.
 //
-// The released wolffia carries its companions (guest, puller, keeper) behind its own end: see
+// The released wolffia carries its companions (guest, shim, tree server, puller, keeper) behind its own end: see
 // [Pack]. A wolffia that carries them uses no others, so that an old one beside it, or one in
 // PATH that somebody else has put there, is never executed. A wolffia without them, as go
 // build makes it, looks beside itself, then in PATH.
@@ -31,10 +31,12 @@ import (
 // Serve is the program that wolffia becomes for the commands that serve.
 const Serve = "wolffia-serve"
 
-// The names of the programs that every start needs.
+// The names of the programs that starts need.
 const (
 	Guest = "wolffia-guest" // PID 1 of a sandbox
-	Box   = "wolffia-box"   // its shim, and its tree server
+	Box   = "wolffia-box"   // its shim
+	Net   = "wolffia-net"   // its shim, if names filter its network
+	Tree  = "wolffia-tree"  // its tree server
 )
 
 // A Set is a wolffia and its companions. It is safe for concurrent use.

@@ -188,7 +188,7 @@ func TestKilledPartEndsTheSandbox(t *testing.T) {
 func fake(t *testing.T, script string) *shimtest.Runtime {
 	t.Helper()
 	bin := shimtest.PublicDir(t)
-	for _, name := range []string{"wolffia", "wolffia-box", "wolffia-guest"} {
+	for _, name := range []string{"wolffia", "wolffia-box", "wolffia-tree", "wolffia-guest"} {
 		if err := os.Symlink(filepath.Join(testbin.Dir(t), name), filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func TestOrphanedStage(t *testing.T) {
 // Without a runsc that can be used, the error says what to do.
 func TestNoRunsc(t *testing.T) {
 	bin := shimtest.PublicDir(t)
-	for _, name := range []string{"wolffia", "wolffia-box", "wolffia-guest"} {
+	for _, name := range []string{"wolffia", "wolffia-box", "wolffia-tree", "wolffia-guest"} {
 		if err := os.Symlink(filepath.Join(testbin.Dir(t), name), filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,7 @@
 // Bench measures wolffia beside its peers: in the same run, on the same machine. Absolute
 // times mean little elsewhere; the ratios do.
 //
-//	bench BIN [PART...]      BIN has wolffia, wolffia-box and wolffia-guest
+//	bench BIN [PART...]      BIN has wolffia and the programs that it starts
 package main
 
 import (

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs"
+	"wolffia/fusefs/fusemount"
 	"wolffia/internal/probe"
 	"wolffia/internal/test/mounttest"
 	"wolffia/internal/test/testenv"
@@ -153,7 +154,7 @@ func beHost(t *testing.T, conn net.Conn, p places, m marks) {
 
 // mountAndHide mounts the tree, and hides the codebase itself and the state directory.
 func mountAndHide(p places) (*os.File, error) {
-	dev, err := fusefs.Mount(p.Mount, nil)
+	dev, err := fusemount.Mount(p.Mount, nil)
 	for _, dir := range []string{p.Host, p.State} {
 		if err == nil {
 			err = unix.Mount("tmpfs", dir, "tmpfs", 0, "")

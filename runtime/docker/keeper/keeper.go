@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/fusefs"
+	"wolffia/fusefs/fusemount"
 	"wolffia/internal/boot"
 	"wolffia/internal/rmtree"
 	"wolffia/internal/rootfs"
@@ -197,7 +197,7 @@ func (k *keeper) mount(control *os.File, progress func(string)) error {
 		return control.Close()
 	}
 	progress("mount the codebase")
-	device, err := fusefs.MountForOthers(rootfs.TreeDir(k.boot))
+	device, err := fusemount.MountForOthers(rootfs.TreeDir(k.boot))
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "show the codebase to the engine: %w", err)
 	}
@@ -211,7 +211,7 @@ func (k *keeper) mount(control *os.File, progress func(string)) error {
 // also what the next start would use.
 func (k *keeper) clean(ctx context.Context, forGood bool) error {
 	// A process that waits for a tree server which is stuck cannot be killed.
-	stuck := time.AfterFunc(boot.KillGrace, func() { _ = fusefs.Unmount(rootfs.TreeDir(k.boot), true) })
+	stuck := time.AfterFunc(boot.KillGrace, func() { _ = fusemount.Unmount(rootfs.TreeDir(k.boot), true) })
 	kept, err := "", error(nil)
 	if _, serr := os.Lstat(engine.MarkFile(k.boot.Engine)); k.made || !errors.Is(serr, fs.ErrNotExist) {
 		kept, err = k.engine.End(ctx, forGood, engine.Making(k.boot.Engine))
@@ -219,7 +219,7 @@ func (k *keeper) clean(ctx context.Context, forGood bool) error {
 	step.Reached("keeper: ended")
 	stuck.Stop()
 	if err != nil {
-		return errors.Join(err, fusefs.Unmount(rootfs.TreeDir(k.boot), true))
+		return errors.Join(err, fusemount.Unmount(rootfs.TreeDir(k.boot), true))
 	}
 	return k.clear(kept == "")
 }
@@ -228,7 +228,7 @@ func (k *keeper) clean(ctx context.Context, forGood bool) error {
 // mark in it.
 func (k *keeper) clear(all bool) error {
 	dir, tree := k.boot.Engine, rootfs.TreeDir(k.boot)
-	if err := fusefs.Unmount(tree, false); err != nil {
+	if err := fusemount.Unmount(tree, false); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	err := os.Remove(tree) // fails if the codebase is still mounted

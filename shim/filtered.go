@@ -10,22 +10,22 @@ import (
 
 	"wolffia/fusefs/audit"
 	"wolffia/internal/boot"
-	"wolffia/internal/gateway"
+	"wolffia/internal/egress"
 	"wolffia/internal/statedir"
 	"wolffia/network"
 	"wolffia/runtime"
 )
 
-// An egress is the network of a sandbox that names filter: the gateway, and what it has
+// A filtered is the network of a sandbox that names filter, and what it has
 // refused. It is safe for concurrent use.
-type egress struct {
-	gateway *gateway.Gateway
-	log     *audit.Log
+type filtered struct {
+	filter egress.Filter
+	log    *audit.Log
 
 	mu     sync.Mutex
 	recent audit.Recent
-	count  int64                 // of refusals; guarded by mu
-	last   map[gateway.Event]int // the Count of each kind of event, of which the gateway has a limited number; guarded by mu
+	count  int64                // of refusals; guarded by mu
+	last   map[egress.Event]int // the Count of each kind of event, of which the filter has a limited number; guarded by mu
 }
 
 // filter starts the network of a sandbox that names filter. Others have none to start.
@@ -34,30 +34,33 @@ func (s *shim) filter() error {
 	if c.Network != runtime.NetworkFiltered {
 		return nil
 	}
+	if s.startFilter == nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "this program cannot filter a network by names: wolffia-net, which can, has to be started in its place")
+	}
 	s.step("open the network")
 	net, err := s.reach()
 	if err != nil {
 		return err
 	}
 	// With a kernel of its own, or in an engine, the processes inside are not the host's.
-	o := gateway.Options{Network: net}
+	o := &egress.Config{Network: net}
 	if pid := initOf(s.inst.PID); pid > 0 && !s.boot.OwnKernel && s.boot.Engine == "" {
 		o.Process = func(local, remote netip.AddrPort) (int, string) { return owner(pid, local, remote) }
 	}
-	s.egress, err = startEgress(s.boot.Run, o, c.Egress)
+	s.filtered, err = startFiltered(s.startFilter, s.boot.Run, o, c.Egress)
 	return err
 }
 
-// startEgress starts the network of a sandbox with the names of policy, nil for none. The caller
+// startFiltered starts the network of a sandbox with the names of policy, nil for none. The caller
 // closes it.
-func startEgress(run string, o gateway.Options, policy *network.Policy) (*egress, error) {
+func startFiltered(start egress.Start, run string, o *egress.Config, policy *network.Policy) (*filtered, error) {
 	compiled, err := compile(policy)
 	if err != nil {
 		return nil, err
 	}
-	e := &egress{log: audit.NewLog(statedir.NetworkAudit(run), slog.New(slog.NewTextHandler(os.Stderr, nil))), last: map[gateway.Event]int{}}
+	e := &filtered{log: audit.NewLog(statedir.NetworkAudit(run), slog.New(slog.NewTextHandler(os.Stderr, nil))), last: map[egress.Event]int{}}
 	o.Policy, o.Event = compiled, e.event
-	e.gateway, err = gateway.Start(context.Background(), o)
+	e.filter, err = start(context.Background(), o)
 	if err != nil {
 		e.log.Close(boot.AuditLimit)
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "network of the sandbox: %w", err)
@@ -77,19 +80,19 @@ func compile(p *network.Policy) (*network.Compiled, error) {
 }
 
 // set replaces the names.
-func (e *egress) set(p *network.Policy) error {
+func (e *filtered) set(p *network.Policy) error {
 	compiled, err := compile(p)
 	if err != nil {
 		return err
 	}
-	if err := e.gateway.SetPolicy(compiled); err != nil {
+	if err := e.filter.SetPolicy(compiled); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	return nil
 }
 
-// event records an event of the gateway.
-func (e *egress) event(ev gateway.Event) {
+// event records an event of the filter.
+func (e *filtered) event(ev egress.Event) {
 	r := audit.Record{
 		Time: ev.Time, Op: ev.Op, Host: &audit.Host{Name: ev.Name, Address: ev.Address, Port: ev.Port, Reason: ev.Reason},
 		Remedy: ev.Remedy, PID: uint32(max(0, ev.PID)), Command: ev.Program,
@@ -99,7 +102,7 @@ func (e *egress) event(ev gateway.Event) {
 	e.mu.Lock()
 	r.Count = int64(max(1, ev.Count-e.last[kind]))
 	e.last[kind] = ev.Count
-	if ev.Reason != gateway.ReasonLearned {
+	if ev.Reason != egress.ReasonLearned {
 		e.count = e.recent.Add(r, nil)
 	}
 	e.mu.Unlock()
@@ -110,7 +113,7 @@ func (e *egress) event(ev gateway.Event) {
 const maxRefusals = 10
 
 // refused answers boot.OpEgress.
-func (e *egress) refused(since int64) *boot.Reply {
+func (e *filtered) refused(since int64) *boot.Reply {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	reply := &boot.Reply{Seen: e.count}
@@ -131,10 +134,10 @@ func (e *egress) refused(since int64) *boot.Reply {
 }
 
 // close ends the network, and writes what is left of the log.
-func (e *egress) close() {
+func (e *filtered) close() {
 	ended := make(chan struct{})
-	go func() { // ends with the gateway, or with the process
-		_ = e.gateway.Close() // its sockets are of a sandbox that has ended
+	go func() { // ends with the filter, or with the process
+		_ = e.filter.Close() // its sockets are of a sandbox that has ended
 		close(ended)
 	}()
 	boot.Within(boot.AuditLimit, ended)

@@ -1,4 +1,6 @@
-package fusefs
+// Package fusemount mounts FUSE file systems for package fusefs to serve, in this process or another one. It is a package
+// of its own since a program that only mounts would start more slowly with what serving needs.
+package fusemount
 
 import (
 	"fmt"
@@ -16,7 +18,7 @@ type MountOptions struct {
 }
 
 // Mount mounts a tree on the directory dir and returns the descriptor that answers for it, for
-// Serve in this or another process. The caller closes it. Until the tree is served, use of
+// fusefs.Serve in this or another process. The caller closes it. Until the tree is served, use of
 // dir blocks; when all copies of the descriptor are closed, it fails with ENOTCONN. nil
 // options are the defaults.
 //
@@ -40,17 +42,17 @@ func Mount(dir string, opts *MountOptions) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "/dev/fuse"), nil
 }
 
-// rootMode is the mode of the root until the kernel has asked the server for it. The kernel drops that answer if it
+// RootMode is the mode of the root until the kernel has asked the server for it. The kernel drops that answer if it
 // is told meanwhile that the root has changed, and without a mode it would then refuse to enter (fuse_permission in
 // fs/fuse/dir.c).
-const rootMode = unix.S_IFDIR | 0o755
+const RootMode = unix.S_IFDIR | 0o755
 
 // mountData returns the options for mount(2). With default_permissions the kernel checks the
 // presented modes.
 func mountData(fd, uid, gid int, opts *MountOptions) string {
 	data := []string{
 		fmt.Sprintf("fd=%d", fd),
-		fmt.Sprintf("rootmode=%o", rootMode),
+		fmt.Sprintf("rootmode=%o", RootMode),
 		fmt.Sprintf("user_id=%d", uid),
 		fmt.Sprintf("group_id=%d", gid),
 		"default_permissions",

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"wolffia/fusefs/audit"
-	"wolffia/internal/gateway"
+	"wolffia/internal/egress"
 	"wolffia/internal/statedir"
 )
 
-// newEgress returns an egress without a gateway, and the function that reads its log.
-func newEgress(t *testing.T) (*egress, func() []audit.Record) {
+// newFiltered returns one without a filter, and the function that reads its log.
+func newFiltered(t *testing.T) (*filtered, func() []audit.Record) {
 	t.Helper()
 	run := t.TempDir()
-	e := &egress{log: audit.NewLog(statedir.NetworkAudit(run), nil), last: map[gateway.Event]int{}}
+	e := &filtered{log: audit.NewLog(statedir.NetworkAudit(run), nil), last: map[egress.Event]int{}}
 	t.Cleanup(func() { e.log.Close(time.Minute) }) // before run is removed
 	return e, func() (all []audit.Record) {
 		t.Helper()
@@ -42,12 +42,12 @@ func newEgress(t *testing.T) (*egress, func() []audit.Record) {
 
 // A client gets what was refused since it asked, once for each kind, and of many kinds a few.
 func TestRefused(t *testing.T) {
-	e, _ := newEgress(t)
+	e, _ := newFiltered(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	if r := e.refused(0); r.Refused != nil || r.Seen != 0 {
 		t.Errorf("%+v", r)
 	}
-	ev := gateway.Event{Time: at, Op: gateway.OpConnect, Name: "a.example", Port: 22, Reason: gateway.ReasonPort, Remedy: "--allow-host a.example:22", Count: 1}
+	ev := egress.Event{Time: at, Op: egress.OpConnect, Name: "a.example", Port: 22, Reason: egress.ReasonPort, Remedy: "--allow-host a.example:22", Count: 1}
 	e.event(ev)
 	before := e.refused(1 << 62)
 	if before.Refused != nil || before.Seen != 1 {
@@ -66,7 +66,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for i := range 40 {
-		e.event(gateway.Event{Time: at, Op: gateway.OpConnect, Name: fmt.Sprintf("%d.example\x1b", i), Reason: gateway.ReasonName, Count: 1})
+		e.event(egress.Event{Time: at, Op: egress.OpConnect, Name: fmt.Sprintf("%d.example\x1b", i), Reason: egress.ReasonName, Count: 1})
 	}
 	r = e.refused(r.Seen)
 	if len(r.Refused.List) != maxRefusals || r.Refused.More != 40-maxRefusals {
@@ -80,12 +80,12 @@ func TestRefused(t *testing.T) {
 // The log has how often each was refused, though the gateway reports the counts so far; and what
 // a policy that learns has let pass, which no client gets.
 func TestRefusedLog(t *testing.T) {
-	e, read := newEgress(t)
-	ev := gateway.Event{Time: time.Now(), Op: gateway.OpLookup, Name: "a.example", Reason: gateway.ReasonName}
+	e, read := newFiltered(t)
+	ev := egress.Event{Time: time.Now(), Op: egress.OpLookup, Name: "a.example", Reason: egress.ReasonName}
 	for _, ev.Count = range []int{1, 2, 32} {
 		e.event(ev)
 	}
-	e.event(gateway.Event{Time: time.Now(), Op: gateway.OpConnect, Name: "b.example", Port: 443, Reason: gateway.ReasonLearned, Remedy: "--allow-host b.example:443", Count: 1})
+	e.event(egress.Event{Time: time.Now(), Op: egress.OpConnect, Name: "b.example", Port: 443, Reason: egress.ReasonLearned, Remedy: "--allow-host b.example:443", Count: 1})
 	if r := e.refused(0); r.Seen != 3 || len(r.Refused.List) != 1 {
 		t.Errorf("%+v", r)
 	}

@@ -1,0 +1,16 @@
+// Wolffia-net is wolffia-box for a sandbox whose network names filter.
+//
+//	wolffia-net shim ID
+//
+//go:debug updatemaxprocs=0
+package main
+
+import (
+	"wolffia/internal/gateway"
+	"wolffia/shim/program"
+)
+
+// version is set by the linker; see the Makefile.
+var version = "dev"
+
+func main() { program.Main(version, gateway.Filter) }

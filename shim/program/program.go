@@ -1,0 +1,50 @@
+// Package program is a sandbox's shim as a program: wolffia-box, or wolffia-net. Such a program is also what runs before a
+// backend's.
+package program
+
+import (
+	"fmt"
+	"os"
+
+	"wolffia/internal/child"
+	"wolffia/internal/egress"
+	"wolffia/runtime/bwrap"
+	"wolffia/runtime/docker"
+	"wolffia/runtime/gvisor"
+	"wolffia/runtime/launch"
+	"wolffia/shim"
+)
+
+// Main is the main of such a program, and does not return. version is reported to the caller. filter starts networks that
+// names filter; nil: this program has none.
+func Main(version string, filter egress.Start) {
+	if err := run(os.Args, version, filter); err != nil {
+		// Whoever started it has got the error; standard error is the sandbox's log.
+		fmt.Fprintf(os.Stderr, "wolffia: %v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run is the process that args, with the program's name, ask for.
+func run(args []string, version string, filter egress.Start) error {
+	if len(args) == 3 && args[1] == "shim" {
+		return shim.Main(version, filter, backends()...)
+	}
+	if len(args) > 4 && args[1] == child.HoldArg {
+		return child.Hold(args)
+	}
+	if len(args) > 3 {
+		for _, b := range backends() {
+			if b.StageArg != "" && b.StageArg == args[1] {
+				return b.Stage()
+			}
+		}
+	}
+	return fmt.Errorf("arguments %q: wolffia starts this program, for a sandbox", args[1:])
+}
+
+// backends are those that cmd/wolffia makes sandboxes with.
+func backends() []launch.Backend {
+	return []launch.Backend{bwrap.Backend(), gvisor.Backend(), docker.Backend()}
+}
