@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/timerslack"
+	"wolffia/internal/tinyprogram"
 )
 
 // Rlimits are limits on what PID 1 starts (getrlimit(2)). PID 1 does not have
@@ -65,7 +66,7 @@ func newLimiter(limits *Rlimits) (*limiter, error) {
 			return nil, errors.New("limits of processes can be evaded on this host: set the sysctl kernel.yama.ptrace_scope to 1, or fs.suid_dumpable to 0")
 		}
 	}
-	program, err := memoryProgram(limitProgram())
+	program, err := tinyprogram.File("limit", limitProgram())
 	if err != nil {
 		return nil, fmt.Errorf("the program that limits processes: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
 	"wolffia/internal/timerslack"
+	"wolffia/internal/userns"
 	"wolffia/runtime"
 )
 
@@ -24,7 +25,6 @@ import (
 type descriptors struct {
 	shimProgram, treeProgram, keeperProgram *os.File // using's
 	log                                     *os.File
-
 
 	shim, tree, keeper []*os.File // of these processes, by number
 
@@ -147,7 +147,7 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 	// The shim first: it has the most to do.
 	l := new(launched)
 	var err error
-	l.shim, err = spawn(d.shimProgram, d.log, []string{"wolffia", "shim", box.ID()}, shimNamespaces(p.config), &p.shim, d.shim)
+	l.shim, err = p.spawnShim(d, []string{"wolffia", "shim", box.ID()})
 	if err != nil {
 		return nil, namespaceError(err)
 	}
@@ -206,16 +206,46 @@ func spawn(program, log *os.File, args []string, attr *syscall.SysProcAttr, para
 		return nil, err
 	}
 	defer bootFile.Close()
+	return child.Start(spawning(program, log, args, attr, bootFile, files))
+}
+
+// spawning returns the command of spawn.
+func spawning(program, log *os.File, args []string, attr *syscall.SysProcAttr, params *os.File, files []*os.File) *child.Command {
 	attr.Setsid = true
 	all := append(slices.Clone(files), program)
-	all[2], all[boot.FDBoot] = log, bootFile
-	return child.Start(&child.Command{
+	all[2], all[boot.FDBoot] = log, params
+	return &child.Command{
 		Path: "/proc/self/fd/" + strconv.Itoa(len(files)), Args: args,
 		Env:   boot.Environ(),
 		Files: all,
 		Attr:  attr,
 		Slack: timerslack.Coarse,
-	})
+	}
+}
+
+// spawnShim is spawn for the shim, which is in a user and a mount namespace of its own. They are made without a copy of this
+// process's memory, where that can be: by package userns.
+func (p *plan) spawnShim(d *descriptors, args []string) (*child.Child, error) {
+	params, err := p.shim.File()
+	if err != nil {
+		return nil, err
+	}
+	defer params.Close()
+	if stage, err := userns.Stage(); err == nil && mapsItself(p.config) {
+		c := spawning(d.shimProgram, d.log, args, new(syscall.SysProcAttr), params, d.shim)
+		c.Path, c.Args = userns.Path, userns.Args(p.config.UID, p.config.GID, c.Path, c.Args)
+		c.Files[userns.FD] = stage
+		if shim, err := child.Start(c); err == nil {
+			return shim, nil
+		} // else the stage cannot be executed: some hosts do not allow that for files in memory
+	}
+	return child.Start(spawning(d.shimProgram, d.log, args, shimNamespaces(p.config), params, d.shim))
+}
+
+// mapsItself reports whether the shim's user and group are those of this process, and this is not root, who may not be
+// allowed to map its own (CAP_SETFCAP in user_namespaces(7)).
+func mapsItself(c *statedir.Config) bool {
+	return c.DroppedUID == 0 && os.Geteuid() != 0 && c.UID == os.Geteuid() && c.GID == os.Getegid()
 }
 
 // shimNamespaces puts the shim in a user and a mount namespace of its own, where it may
@@ -251,4 +281,12 @@ func namespaceError(err error) error {
 		return runtime.Errorf(runtime.ErrUnavailable, "this host does not allow user namespaces: %w; wolffia doctor says why and what helps", err)
 	}
 	return runtime.Errorf(runtime.ErrUnavailable, "start the shim: %w", err)
+}
+
+// stageError is the error of a shim that was not started because userns.Stage has failed.
+func stageError(f userns.Failure) error {
+	if f.Exec {
+		return runtime.Errorf(runtime.ErrUnavailable, "start the shim: %w", f.Errno)
+	}
+	return namespaceError(f.Errno)
 }

@@ -15,6 +15,7 @@ import (
 	"wolffia/internal/cleanup"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
+	"wolffia/internal/userns"
 	"wolffia/runtime"
 )
 
@@ -304,6 +305,9 @@ func await(ctx context.Context, progress *os.File, limit time.Duration, held fun
 	doing := "start"
 	lines := bufio.NewScanner(io.LimitReader(progress, 1<<20))
 	for lines.Scan() {
+		if f, ok := userns.Failed(lines.Bytes()); ok {
+			return "", stageError(f)
+		}
 		var r boot.Report
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			return "", runtime.Errorf(runtime.ErrUnavailable, "malformed report of the shim: %w", err)
