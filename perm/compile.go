@@ -88,7 +88,8 @@ func (a *alt) rank() (rank uint64) {
 		value uint64
 		bits  int
 	}{
-		{uint64(a.literals), 16}, {uint64(a.bytes), 16}, // neither is more than maxPattern
+		{uint64(a.literals), 16},
+		{uint64(a.bytes), 16}, // neither is more than maxPattern
 		{uint64(a.kind), 8},
 		{uint64(^a.level), 8}, // so a limit comes before what it cuts down
 	} {

@@ -127,7 +127,9 @@ func serveTree(b *boot.Params, control *os.File) error {
 		return fmt.Errorf("report to the shim: %w", err)
 	}
 	step.Reached("serving")
-	time.AfterFunc(time.Second, func() { debug.SetGCPercent(leastGarbage) })
+	if !t.waiting {
+		t.used()
+	}
 	go func() {
 		t.serve() // ends when the shim does
 		step.Reached("shim gone")
@@ -138,6 +140,11 @@ func serveTree(b *boot.Params, control *os.File) error {
 	}()
 	t.server.Wait()
 	return nil
+}
+
+// used begins the time in which the tree has a user.
+func (t *treeServer) used() {
+	time.AfterFunc(time.Second, func() { debug.SetGCPercent(leastGarbage) })
 }
 
 // openCodebase opens a codebase, which the caller closes.
@@ -175,6 +182,7 @@ func (t *treeServer) adopt(path string, file *os.File) error {
 	}
 	t.policy.Store(policy)
 	t.waiting = false
+	t.used()
 	step.Reached("adopted")
 	return nil
 }
