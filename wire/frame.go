@@ -98,8 +98,8 @@ type Frame struct {
 }
 
 // A buffer holds a whole frame, so that it can be read and passed on without a
-// copy. A small one is for a frame with less than large bytes in all, as most are: a process
-// that waits has many, of which only a few bytes were ever used.
+// copy. A small one is for a frame of at most large bytes in all, as most are: a process
+// that waits has many buffers, of which only a few bytes were ever used.
 type (
 	buffer [HeaderSize + MaxPayload]byte
 	small  [large]byte
@@ -183,13 +183,16 @@ func (f *Frame) Append(p []byte) bool {
 	if n > MaxPayload {
 		return false
 	}
+	if HeaderSize+n > len(small{}) && len(f.buf) == len(small{}) {
+		grown := NewFrame(f.Type, f.Channel)
+		copy(grown.Room(), f.Payload())
+		f.Release()
+		f.buf = grown.buf
+	}
 	if HeaderSize+n <= len(f.buf) {
 		copy(f.buf[HeaderSize+f.n:], p)
 	} else {
-		old := f.buf
-		if f.buf = append(old[:HeaderSize+f.n], p...); &f.buf[0] != &old[0] {
-			give(old)
-		}
+		f.buf = append(f.buf[:HeaderSize+f.n], p...)
 	}
 	f.n = n
 	return true

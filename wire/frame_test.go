@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -287,25 +288,63 @@ func FuzzParseStart(f *testing.F) {
 
 // Bytes can be added to a frame while they fit, also to one that was shrunk.
 func TestAppend(t *testing.T) {
-	for _, shrink := range []bool{false, true} {
+	for _, shrink := range []string{"no", "yes", "as read"} {
 		f := wire.NewFrame(wire.Stdout, 7)
 		f.SetLen(copy(f.Room(), "begin "))
-		if shrink {
+		switch shrink {
+		case "yes":
 			f.Shrink()
+		case "as read": // it has a small buffer
+			read, err := wire.NewReader(bytes.NewReader(f.Bytes())).Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Release()
+			f = read
 		}
 		rest := strings.Repeat("x", wire.MaxPayload-len("begin "))
 		if !f.Append([]byte(rest[:10])) || !f.Append([]byte(rest[10:])) || f.Append([]byte("y")) {
-			t.Errorf("shrunk %v: what fits and what does not", shrink)
+			t.Errorf("shrunk: %s: what fits and what does not", shrink)
 		}
 		if string(f.Payload()) != "begin "+rest {
-			t.Errorf("shrunk %v: the payload is not what was added", shrink)
+			t.Errorf("shrunk: %s: the payload is not what was added", shrink)
 		}
 		g, err := wire.NewReader(bytes.NewReader(f.Bytes())).Next()
 		if err != nil || !bytes.Equal(g.Payload(), f.Payload()) {
-			t.Errorf("shrunk %v: on the wire it is another: %v", shrink, err)
+			t.Errorf("shrunk: %s: on the wire it is another: %v", shrink, err)
 		}
 		g.Release()
 		f.Release()
+	}
+}
+
+// Connections that wait, and small frames that are kept, take little memory.
+func TestSmallBuffers(t *testing.T) {
+	var in bytes.Buffer
+	if err := wire.NewWriter(&in).Send(wire.Stdout, 1, []byte("content")); err != nil {
+		t.Fatal(err)
+	}
+	frame := bytes.Clone(in.Bytes())
+	const many = 100
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var readers []*wire.Reader
+	var frames []wire.Frame
+	for range many {
+		r := wire.NewReader(bytes.NewReader(frame))
+		f, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		readers, frames = append(readers, r), append(frames, f)
+	}
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) / many; n > 16<<10 {
+		t.Errorf("%d bytes for a connection and a frame", n)
+	}
+	for i := range readers {
+		readers[i].Release()
+		frames[i].Release()
 	}
 }
 
