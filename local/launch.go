@@ -231,15 +231,25 @@ func (p *plan) spawnShim(d *descriptors, args []string) (*child.Child, error) {
 		return nil, err
 	}
 	defer params.Close()
-	if stage, err := userns.Stage(); err == nil && mapsItself(p.config) {
-		c := spawning(d.shimProgram, d.log, args, new(syscall.SysProcAttr), params, d.shim)
-		c.Path, c.Args = userns.Path, userns.Args(p.config.UID, p.config.GID, c.Path, c.Args)
-		c.Files[userns.FD] = stage
-		if shim, err := child.Start(c); err == nil {
+	if mapsItself(p.config) {
+		if shim, err := p.stageShim(d, args, params); err == nil {
 			return shim, nil
 		} // else the stage cannot be executed: some hosts do not allow that for files in memory
 	}
 	return child.Start(spawning(d.shimProgram, d.log, args, shimNamespaces(p.config), params, d.shim))
+}
+
+// stageShim is spawnShim by a stage. An error is one of the stage's own start.
+func (p *plan) stageShim(d *descriptors, args []string, params *os.File) (*child.Child, error) {
+	stage, err := userns.Stage()
+	if err != nil {
+		return nil, err
+	}
+	defer stage.Close()
+	c := spawning(d.shimProgram, d.log, args, new(syscall.SysProcAttr), params, d.shim)
+	c.Path, c.Args = userns.Path, userns.Args(p.config.UID, p.config.GID, c.Path, c.Args)
+	c.Files[userns.FD] = stage
+	return child.Start(c)
 }
 
 // mapsItself reports whether the shim's user and group are those of this process, and this is not root, who may not be

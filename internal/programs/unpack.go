@@ -18,6 +18,7 @@ import (
 	"wolffia/internal/rmtree"
 	"wolffia/internal/statefile"
 	"wolffia/internal/step"
+	"wolffia/internal/tinyprogram"
 	"wolffia/runtime"
 )
 
@@ -141,28 +142,13 @@ func (s *Set) copy(w io.Writer, name string) error {
 	return nil
 }
 
-// seals keep a file in memory as it is (memfd_create(2)).
-const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-
 // memory returns a carried program as a sealed file in memory.
 func (s *Set) memory(name string) (*os.File, error) {
-	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3, where all can be executed
-		fd, err = unix.MemfdCreate(name, flags)
-	}
+	f, err := tinyprogram.Sealed(name, func(w io.Writer) error { return s.copy(w, name) })
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), name)
-	err = s.copy(f, name)
-	if err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"unsafe"
@@ -64,9 +65,17 @@ func Of(code uintptr) []byte {
 	return append(b, unsafe.Slice(*(**byte)(unsafe.Pointer(&code)), CodeSize)...) // within this program's code
 }
 
-// File returns a program as a file without a name, which no process can change: its
-// content is sealed. The caller closes it.
+// File returns a program as a file without a name, which no process can change. The caller closes it.
 func File(name string, program []byte) (*os.File, error) {
+	return Sealed(name, func(w io.Writer) error {
+		_, err := w.Write(program)
+		return err
+	})
+}
+
+// Sealed returns a file in memory that can be executed, and that no process can change (memfd_create(2)). write writes its
+// content. The caller closes it.
+func Sealed(name string, write func(io.Writer) error) (*os.File, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3, where all can be executed
@@ -76,8 +85,7 @@ func File(name string, program []byte) (*os.File, error) {
 		return nil, fmt.Errorf("memfd_create: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), name)
-	_, err = file.Write(program)
-	if err == nil {
+	if err = write(file); err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
 	}
 	if err != nil {

@@ -10,7 +10,6 @@ package userns
 import (
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 
 	"wolffia/internal/tinyprogram"
@@ -26,10 +25,10 @@ const Path = "/proc/self/fd/1"
 // stageAddress returns where the code of the stage is, in stage_*.s.
 func stageAddress() uintptr
 
-// Stage returns the stage, which is made once for each process. No one may close it. It is safe for concurrent use.
-var Stage = sync.OnceValues(func() (*os.File, error) {
+// Stage returns the stage. The caller closes it.
+func Stage() (*os.File, error) {
 	return tinyprogram.File("wolffia-userns", tinyprogram.Of(stageAddress()))
-})
+}
 
 // Args returns the arguments of a stage that executes path, with args, as user and group 0 of a new user namespace, in a new
 // mount namespace. uid and gid are the caller's own: a process may map no others itself (user_namespaces(7)). If it fails, it

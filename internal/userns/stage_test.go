@@ -22,6 +22,7 @@ func start(t *testing.T, uid, gid int, path string, args ...string) (out, report
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer stage.Close()
 	printed, print, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

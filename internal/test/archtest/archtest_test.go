@@ -73,7 +73,7 @@ var allow = map[string][]string{
 	"internal/cgroup":                 {"internal/proc"},
 	"internal/child":                  {"internal/timerslack"},
 	"internal/userns":                 {"internal/tinyprogram"},
-	"internal/programs":               {"runtime", "internal/filelock", "internal/rmtree", "internal/statefile", "internal/step"},
+	"internal/programs":               {"runtime", "internal/filelock", "internal/rmtree", "internal/statefile", "internal/step", "internal/tinyprogram"},
 	"internal/programs/pack":          {"internal/programs"},
 	"internal/config":                 {"perm", "perm/plainyaml"},
 	"internal/probe":                  {"internal/runsc", "internal/cgroup", "internal/fusermount"},
