@@ -24,7 +24,7 @@ type T struct {
 
 // New bounds a test, which may have many waits.
 func New(t testing.TB) T {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*Limit)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*Limit) // some take five minutes beside all others on a slow machine
 	t.Cleanup(cancel)
 	return T{t, ctx}
 }
