@@ -252,8 +252,8 @@ func (p *plan) stageShim(d *descriptors, args []string, params *os.File) (*child
 	return child.Start(c)
 }
 
-// mapsItself reports whether the shim's user and group are those of this process, and this is not root, who may not be
-// allowed to map its own (CAP_SETFCAP in user_namespaces(7)).
+// mapsItself reports whether this process may map the shim's user and group itself: they are its own. Root forks, since
+// the kernel may not let it map its own (CAP_SETFCAP in user_namespaces(7)).
 func mapsItself(c *statedir.Config) bool {
 	return c.DroppedUID == 0 && os.Geteuid() != 0 && c.UID == os.Geteuid() && c.GID == os.Getegid()
 }

@@ -29,11 +29,11 @@ func Check(rules []Rule) error {
 }
 
 // A ranked is an alternative, and what orders it: of two, the one with the higher priority decides, then the one with
-// the greater rest, then the one that was parsed before the other.
+// the greater rank, then the one that was parsed before the other.
 type ranked struct {
 	alt      *alt // in the cache, so without its rule and group
 	priority int
-	rest     uint64
+	rank     uint64
 	number   int32 // of the alternative, in the order of parsing
 	rule     int32
 	group    group
@@ -66,7 +66,7 @@ func (p *Policy) parse(keep bool) (all []ranked, err error) {
 			a := &alts[j]
 			text += int(a.size)
 			if keep {
-				all = append(all, ranked{alt: a, priority: rule.Priority, rest: a.rank(), number: int32(n + j), rule: int32(i), group: bit})
+				all = append(all, ranked{alt: a, priority: rule.Priority, rank: a.rank(), number: int32(n + j), rule: int32(i), group: bit})
 			}
 		}
 		if n += len(alts); n > maxAlts || text > maxText {
@@ -104,8 +104,8 @@ func (p *Policy) arrange(all []ranked) {
 		switch { // cmp.Or would compare all three
 		case a.priority != b.priority:
 			return cmp.Compare(b.priority, a.priority)
-		case a.rest != b.rest:
-			return cmp.Compare(b.rest, a.rest)
+		case a.rank != b.rank:
+			return cmp.Compare(b.rank, a.rank)
 		}
 		return cmp.Compare(a.number, b.number)
 	})

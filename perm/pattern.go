@@ -215,7 +215,7 @@ func (a *alt) add(path string, loop bool) error {
 
 // A parsing is what rules that are parsed one after the other share. The zero value is ready.
 type parsing struct {
-	parsed map[exception][]glob // patterns of names, of which many rules have the same
+	parsed map[exception][]glob // patterns of names, which many rules share
 	braces expansion
 }
 

@@ -25,7 +25,7 @@ type filtered struct {
 	mu     sync.Mutex
 	recent audit.Recent
 	count  int64                // of refusals; guarded by mu
-	last   map[egress.Event]int // the Count of each kind of event, of which the filter has a limited number; guarded by mu
+	last   map[egress.Event]int // the Count of each kind of event; the filter bounds the kinds; guarded by mu
 }
 
 // filter starts the network of a sandbox that names filter. Others have none to start.

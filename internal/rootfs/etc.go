@@ -133,36 +133,33 @@ func readHost(c *statedir.Config) (map[string]string, error) {
 // copies: they have a few hundred KiB, which would stay in the memory of this process.
 func copyHost(etc string) error {
 	for _, name := range hostFiles {
-		to := filepath.Join(etc, name)
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return err
+		in, err := openRegular("/etc/" + name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			continue
 		}
-		err := copyFile(to, "/etc/"+name, maxEtcFile)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		if err == nil {
+			to := filepath.Join(etc, name)
+			err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), copyFile(to, in, maxEtcFile), in.Close())
+		}
+		if err != nil {
 			return fmt.Errorf("copy /etc/%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// copyFile copies up to most bytes of a regular file to a new one; another one is fs.ErrNotExist.
-func copyFile(to, from string, most int) error {
-	in, err := openHost(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	if _, err := regularSize(in); err != nil {
-		return err
-	}
+// copyFile copies up to most bytes of a file to a new one.
+func copyFile(to string, in *os.File, most int) error {
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
-	for n := 1; n > 0 && most > 0; most -= n {
-		if n, err = unix.Sendfile(int(out.Fd()), int(in.Fd()), nil, most); err != nil {
-			n = 0
+	for most > 0 {
+		n, serr := unix.Sendfile(int(out.Fd()), int(in.Fd()), nil, most)
+		if err = serr; err != nil || n == 0 {
+			break
 		}
+		most -= n
 	}
 	if errors.Is(err, unix.EINVAL) { // a file system that the kernel cannot splice from
 		_, err = io.Copy(out, io.LimitReader(in, int64(most)))
@@ -311,6 +308,18 @@ func readFile(name string) (string, error) {
 // openHost opens a file of the host's to read it, without a wait for what is not a regular file. The caller closes it.
 func openHost(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+}
+
+// openRegular is openHost for a regular file; another one is fs.ErrNotExist.
+func openRegular(name string) (*os.File, error) {
+	f, err := openHost(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := regularSize(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // regularSize returns the size of a regular file; another one is fs.ErrNotExist.

@@ -140,7 +140,11 @@ func TestCopyFile(t *testing.T) {
 		if !filepath.IsAbs(from) {
 			from = at(from)
 		}
-		if err := copyFile(at("to"), from, tt.most); err != nil {
+		in, err := openRegular(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(copyFile(at("to"), in, tt.most), in.Close()); err != nil {
 			t.Errorf("%s: %v", tt.from, err)
 			continue
 		}
@@ -152,8 +156,8 @@ func TestCopyFile(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"fifo", "", "missing"} {
-		if err := copyFile(at("to"), at(name), 10); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%q, which is no regular file: %v", name, err)
+		if _, err := openRegular(at(name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q is not a regular file, and opens: %v", name, err)
 		}
 	}
 }

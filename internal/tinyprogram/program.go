@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CodeSize is at least the size of the code of a program, in bytes. What follows it in the program
+// codeSize is at least the size of the code of a program, in bytes. What follows it in the program
 // is never reached.
-const CodeSize = 1024
+const codeSize = 1024
 
 // Sizes and constants of the format; elf(5). Package debug/elf has them, and costs each start of a program that imports it.
 const (
@@ -36,7 +36,7 @@ var machines = map[string]uint16{"amd64": 62, "arm64": 183}
 func Of(code uintptr) []byte {
 	const base, page = 1 << 22, 1 << 16 // a page of 64 KiB is the largest that there is
 	const headers = fileHeader + 2*programHeader
-	const size = headers + CodeSize
+	const size = headers + codeSize
 	b := append(make([]byte, 0, size), 0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0) // 64 bits, little endian
 	put := binary.LittleEndian
 	b = put.AppendUint16(b, typeExec)
@@ -62,7 +62,7 @@ func Of(code uintptr) []byte {
 			b = put.AppendUint64(b, n)
 		}
 	}
-	return append(b, unsafe.Slice(*(**byte)(unsafe.Pointer(&code)), CodeSize)...) // within this program's code
+	return append(b, unsafe.Slice(*(**byte)(unsafe.Pointer(&code)), codeSize)...) // within this program's code
 }
 
 // File returns a program as a file without a name, which no process can change. The caller closes it.

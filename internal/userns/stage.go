@@ -32,7 +32,7 @@ func Stage() (*os.File, error) {
 
 // Args returns the arguments of a stage that executes path, with args, as user and group 0 of a new user namespace, in a new
 // mount namespace. uid and gid are the caller's own: a process may map no others itself (user_namespaces(7)). If it fails, it
-// writes a line to descriptor 6 (boot.FDReady) of which Failure makes an error, and ends.
+// writes a line to descriptor 6 (boot.FDReady) that Failed reads, and ends.
 func Args(uid, gid int, path string, args []string) []string {
 	return append([]string{
 		"wolffia-userns",
