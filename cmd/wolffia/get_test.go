@@ -21,7 +21,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	status, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	const limit = 30 * time.Second // a guard against a hang
+	const limit = 3 * time.Minute // a guard against a hang
 	client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
 	last := "it does not serve"
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // other processes are at work

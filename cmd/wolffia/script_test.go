@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -133,7 +134,7 @@ func scripts(t *testing.T, dir string) testscript.Params {
 			env.Defer(func() { destroyAll(t, env) })
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call, "get": get, "origin": origin, "pack": pack},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "call": call, "completes": completes, "get": get, "origin": origin, "pack": pack},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":
@@ -205,7 +206,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: await NAME STATE")
 	}
 	name, want := args[0], args[1]
-	const limit = 30 * time.Second // a guard against a hang
+	const limit = 3 * time.Minute // a guard against a hang
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		cmd := exec.Command("wolffia", "ls", "--json")
 		cmd.Path, cmd.Err = ts.Getenv("WOLFFIA"), nil
@@ -225,4 +226,24 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s does not become %s", name, want)
+}
+
+// completes REGEXP WORD... completes the words as a shell does, again until what is printed matches: completion is
+// silent about a sandbox that does not answer within completeLimit, as on a busy machine.
+func completes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: completes REGEXP WORD...")
+	}
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	const limit = time.Minute // a guard against a hang
+	for end := time.Now().Add(limit); ; {
+		ts.Check(ts.Exec("wolffia", append([]string{"__complete"}, args[1:]...)...))
+		switch {
+		case want.MatchString(ts.ReadFile("stdout")):
+			return
+		case time.Now().After(end):
+			ts.Fatalf("completion of %q prints no %q", args[1:], args[0])
+		}
+	}
 }

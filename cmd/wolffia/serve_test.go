@@ -23,7 +23,7 @@ func call(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: call NAME JSON")
 	}
-	const limit = 30 * time.Second // a guard against a hang
+	const limit = 3 * time.Minute // a guard against a hang
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

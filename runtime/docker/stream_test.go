@@ -104,7 +104,7 @@ func TestStreamCloseForAll(t *testing.T) {
 	}
 }
 
-const limit = 10 * time.Second
+const limit = time.Minute
 
 // socketPair returns the two ends of a connection.
 func socketPair(t *testing.T) (*net.UnixConn, *net.UnixConn) {

@@ -24,7 +24,7 @@ import (
 	"wolffia/runtime/gvisor"
 )
 
-const limit = 30 * time.Second
+const limit = 3 * time.Minute
 
 // A process is one that the host sees.
 type process struct{ pid, parent, start, name string }

@@ -32,7 +32,7 @@ var portTests = []test{
 }
 
 // portLimit is a guard against a hang.
-const portLimit = 60 * time.Second
+const portLimit = 3 * time.Minute
 
 // echoServer listens inside at the address of the first argument. It answers each connection
 // with what it sends, and ends its direction after the peer's.

@@ -85,7 +85,7 @@ var errGone = errors.New("it is gone")
 // kill kills a process, and returns when it is dead.
 func (p proc) kill() error {
 	was := false
-	err := hostproc.Kill(p.PID, time.Now().Add(20*time.Second), func() (bool, error) {
+	err := hostproc.Kill(p.PID, time.Now().Add(time.Minute), func() (bool, error) {
 		now, err := hostproc.Read(p.PID)
 		was = err == nil && now.Start == p.Start
 		return was, nil

@@ -73,7 +73,7 @@ func (s *steps) env() string {
 
 // meet hears who has come to where.
 func (s *steps) meet(conn net.Conn) {
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 	if err != nil || len(f) == 0 {

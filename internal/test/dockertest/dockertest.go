@@ -34,7 +34,7 @@ const Socket = "WOLFFIA_TEST_DOCKER"
 const none = "/nonexistent/docker.sock"
 
 // limit is how long an engine may take to start or to end.
-const limit = 60 * time.Second
+const limit = 3 * time.Minute
 
 // Main runs the tests with DOCKER_HOST set to an engine, if there can be one, and
 // returns the exit code. Without one, [probe.Docker] says what is missing.

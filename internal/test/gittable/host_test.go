@@ -129,7 +129,7 @@ func sh(t testing.TB, dir, script string, env ...string) string {
 	}, env...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	if err := cmd.Run(); err != nil {
 		fmt.Fprintf(&out, "(%v)\n", err)
 	}

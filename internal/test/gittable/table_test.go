@@ -193,7 +193,7 @@ func (c *inside) restore(t testing.TB, rig string) {
 // the host changes may be seen a second later.
 func (c *inside) settle(t testing.TB, path string, content []byte) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		text, err := os.ReadFile(c.at(path))
 		if content == nil && os.IsNotExist(err) || err == nil && content != nil && string(text) == string(content) {

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long what is ending may take to be gone.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // Check fails t, when it and all its later cleanups are done, if something is
 // left that was not there when Check was called, and names it. What is about

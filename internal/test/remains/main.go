@@ -32,7 +32,7 @@ import (
 )
 
 // patience is how long what is ending may take to be gone.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func main() {
 	if len(os.Args) < 3 {

@@ -56,7 +56,7 @@ func (b Backend) Reopen(t testing.TB, rt any) *Runtime {
 }
 
 // patience is how long what is about to end may take to be gone.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // Fresh returns a runtime over an empty state directory, which must be empty
 // in the end.
@@ -98,7 +98,7 @@ func PublicDir(t testing.TB) string {
 }
 
 // crashLimit is how long a test waits for what must come.
-const crashLimit = 10 * time.Second
+const crashLimit = time.Minute
 
 // DestroyAll destroys all sandboxes, in the end of a test.
 func DestroyAll(t testing.TB, rt runtime.Runtime) {

@@ -13,7 +13,7 @@ import (
 
 // Limit bounds every wait for something that should happen at once; no test is
 // about its length.
-const Limit = 60 * time.Second
+const Limit = 3 * time.Minute
 
 // A T is a test with a context that bounds all it does. Its methods that fail
 // the test at once are for the test's own goroutine.
@@ -24,7 +24,7 @@ type T struct {
 
 // New bounds a test, which may have many waits.
 func New(t testing.TB) T {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*Limit) // some take five minutes beside all others on a slow machine
+	ctx, cancel := context.WithTimeout(context.Background(), 4*Limit) // some take five minutes beside all others on a slow machine
 	t.Cleanup(cancel)
 	return T{t, ctx}
 }
