@@ -4,6 +4,9 @@ go 1.26.3
 
 tool gvisor.dev/gvisor/runsc
 
+// Its processes keep no files of the host's control groups open: runsc sets GOMAXPROCS itself.
+godebug containermaxprocs=0
+
 require (
 	github.com/cenkalti/backoff v2.2.1+incompatible // indirect
 	github.com/cilium/ebpf v0.16.0 // indirect

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	goruntime "runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -31,6 +32,13 @@ func stage() error {
 	}
 	if _, err := io.ReadFull(os.Stdin, make([]byte, 1)); err != nil {
 		return fmt.Errorf("start runsc: the shim has ended: %w", err)
+	}
+	// From here on no execve(2) adds capabilities. So runsc, with our patches, need not drop those that it could add
+	// from the bounding sets of all its threads, which takes 40 calls for each.
+	goruntime.LockOSThread() // it is a thread's setting
+	defer goruntime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("start runsc: prctl PR_SET_NO_NEW_PRIVS: %w", err)
 	}
 	err := child.Become("/proc/self/fd/"+strconv.Itoa(fdProgram), append([]string{"runsc"}, os.Args[2:]...), []string{})
 	return fmt.Errorf("start runsc: %w", err)
