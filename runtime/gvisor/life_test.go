@@ -100,6 +100,51 @@ func gone(t testing.TB, parts map[string]process) {
 	}
 }
 
+// What gVisor's processes may do on the host, with each of their threads, and that no execution gives them more.
+func TestCapabilities(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	rt := backend.Fresh(t)
+	defer shimtest.DestroyAll(t, rt)
+	s, err := runtime.Launch(t.Context(), rt, &runtime.SandboxConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const none, ofFiles = "0000000000000000", "000000000004001f" // the gofer's, for files of the only user that its namespace has
+	want := map[string]string{"runsc-sandbox": none, "runsc-gofer": ofFiles}
+	seen := map[string]int{}
+	for pid := range partsOf(t, s.ID()) {
+		cmdline, err := os.ReadFile("/proc/" + pid + "/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _, _ := strings.Cut(string(cmdline), "\x00")
+		capabilities, known := want[name]
+		if !known {
+			continue
+		}
+		threads, err := filepath.Glob("/proc/" + pid + "/task/*/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, thread := range threads {
+			status, err := os.ReadFile(thread)
+			if err != nil {
+				continue // gone since
+			}
+			seen[name]++
+			for _, field := range []string{"CapInh:\t" + capabilities, "CapPrm:\t" + capabilities, "CapEff:\t" + capabilities, "CapAmb:\t" + capabilities, "NoNewPrivs:\t1"} {
+				if !strings.Contains(string(status), "\n"+field+"\n") {
+					t.Errorf("%s, %s: want %q in\n%s", name, thread, field, status)
+				}
+			}
+		}
+	}
+	if len(seen) != len(want) {
+		t.Errorf("only these are seen: %v", seen)
+	}
+}
+
 // When the shim is killed, nothing of the sandbox is left: not runsc, its
 // sandbox and its gofer, nor those that run the sandbox's programs, nor what
 // runsc has written down.
