@@ -138,7 +138,7 @@ func TestStopPoolAgainstItsFiller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	events, err := d.events(ctx)
 	if err != nil {
@@ -147,7 +147,7 @@ func TestStopPoolAgainstItsFiller(t *testing.T) {
 	defer events.Close()
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.stopPool(ctx, shape) }()
-	if err := events.wait(shape, 2*time.Minute); err != nil { // it returns a while after the removal: stopPool has its lock by then
+	if err := events.wait(shape, 20*time.Second); err != nil { // it returns a while after the removal: stopPool has its lock by then
 		t.Fatal(err)
 	}
 	if err := s.refill(ctx, shape); err != nil {

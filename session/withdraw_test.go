@@ -87,7 +87,7 @@ func TestDestroyEndsWhatTerminalsLeft(t *testing.T) {
 	if err := s.conn.DestroySession(ctx, s.name); err != nil {
 		t.Fatal(err)
 	}
-	if r := other.run(t, "while pgrep -fx 'sleep 876[12]'; do :; done", timeout(time.Minute)); r.Code != 0 {
+	if r := other.run(t, "while pgrep -fx 'sleep 876[12]'; do :; done", timeout(5*time.Second)); r.Code != 0 {
 		t.Errorf("alive: %v", r)
 	}
 }

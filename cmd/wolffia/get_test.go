@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"wolffia/internal/test/suite"
 )
 
 // get STATUS PATH [KEY] asks the service whose log is the file log, until it answers with
@@ -21,10 +23,9 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	status, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	const limit = 3 * time.Minute // a guard against a hang
-	client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: suite.Limit, Transport: &http.Transport{DisableKeepAlives: true}}
 	last := "it does not serve"
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // other processes are at work
+	for end := time.Now().Add(suite.Limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // other processes are at work
 		address := servedAt(ts.MkAbs("log"))
 		if address == "" {
 			continue

@@ -22,6 +22,7 @@ import (
 	"wolffia/internal/probe"
 	"wolffia/internal/programs"
 	"wolffia/internal/test/dockertest"
+	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 )
@@ -206,8 +207,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: await NAME STATE")
 	}
 	name, want := args[0], args[1]
-	const limit = 3 * time.Minute // a guard against a hang
-	for end := time.Now().Add(limit); time.Now().Before(end); {
+	for end := time.Now().Add(suite.Limit); time.Now().Before(end); {
 		cmd := exec.Command("wolffia", "ls", "--json")
 		cmd.Path, cmd.Err = ts.Getenv("WOLFFIA"), nil
 		cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+ts.Getenv("WOLFFIA_STATE_DIR"))
@@ -236,8 +236,7 @@ func completes(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	const limit = time.Minute // a guard against a hang
-	for end := time.Now().Add(limit); ; {
+	for end := time.Now().Add(suite.Limit); ; {
 		ts.Check(ts.Exec("wolffia", append([]string{"__complete"}, args[1:]...)...))
 		switch {
 		case want.MatchString(ts.ReadFile("stdout")):

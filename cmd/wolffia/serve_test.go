@@ -14,6 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/suite"
 )
 
 // call NAME JSON makes a call of the service on the state directory, once it
@@ -23,8 +25,7 @@ func call(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: call NAME JSON")
 	}
-	const limit = 3 * time.Minute // a guard against a hang
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), suite.Limit)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		path := filepath.Join(ts.Getenv("WOLFFIA_STATE_DIR"), "service", "sock")

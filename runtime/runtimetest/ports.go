@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 )
@@ -30,9 +31,6 @@ var portTests = []test{
 	{"HostSocket", []Feature{Ports}, hostSocket},
 	{"IdleNotWhileConnected", []Feature{Ports, Lifetime}, idleNotWhileConnected},
 }
-
-// portLimit is a guard against a hang.
-const portLimit = 3 * time.Minute
 
 // echoServer listens inside at the address of the first argument. It answers each connection
 // with what it sends, and ends its direction after the peer's.
@@ -82,7 +80,7 @@ func (e *env) server(id, program string, args ...string) runtime.Process {
 // exchanged sends data over a connection, half-closes it, and compares what comes back.
 func exchanged(c net.Conn, data []byte) error {
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(portLimit))
+	_ = c.SetDeadline(time.Now().Add(suite.Limit))
 	sent := make(chan error, 1)
 	go func() {
 		_, err := c.Write(data)
@@ -169,7 +167,7 @@ func dialPort(e *env) {
 func (e *env) upgrade(c net.Conn) {
 	e.Helper()
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(portLimit))
+	_ = c.SetDeadline(time.Now().Add(suite.Limit))
 	_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n")
 	e.OK(err)
 	head := make([]byte, len("HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n"))
@@ -206,7 +204,7 @@ func dialPortErrors(e *env) {
 		e.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(portLimit))
+	_ = c.SetDeadline(time.Now().Add(suite.Limit))
 	e.OK(e.rt.Stop(e.Ctx, s.ID))
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		e.Errorf("a connection to a sandbox that was stopped: %v", err)
@@ -239,7 +237,7 @@ func publishedPort(e *env) {
 	// Without a server the connection is ended.
 	c, err := dialHost(local)
 	if err == nil {
-		_ = c.SetDeadline(time.Now().Add(portLimit))
+		_ = c.SetDeadline(time.Now().Add(suite.Limit))
 		_, err = c.Read(make([]byte, 1))
 		_ = c.Close()
 	}
@@ -358,7 +356,7 @@ func echoes(l net.Listener) {
 func (e *env) echoed(id string, n int, to ...string) {
 	e.Helper()
 	data := pattern(n)
-	ctx, cancel := context.WithTimeout(e.Ctx, portLimit)
+	ctx, cancel := context.WithTimeout(e.Ctx, suite.Limit)
 	defer cancel()
 	r, err := e.rt.Exec(ctx, id, &runtime.ExecRequest{
 		Command: append([]string{"/usr/bin/python3", "-ISBc", client}, to...), Stdin: bytes.NewReader(data), MaxOutput: n + 1,
@@ -451,7 +449,7 @@ os._exit(0)
 		if r.ExitCode != 0 {
 			e.Fatalf("connect: %s", r.Stderr)
 		}
-		_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(portLimit))
+		_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(suite.Limit))
 		c, err := l.Accept()
 		if err != nil {
 			e.Fatal(err)
