@@ -34,7 +34,7 @@ func stage() error {
 		return fmt.Errorf("start runsc: the shim has ended: %w", err)
 	}
 	// From here on no execve(2) adds capabilities. So runsc, with our patches, need not drop those that it could add
-	// from the bounding sets of all its threads, which takes 40 calls for each.
+	// from the bounding sets of its threads: some 40 calls of all threads, in each of two processes.
 	goruntime.LockOSThread() // it is a thread's setting
 	defer goruntime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
