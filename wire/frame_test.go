@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -368,5 +369,16 @@ func TestReadersShareBuffers(t *testing.T) {
 		f.Release()
 	}); n > 2 { // the two readers
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// What is read into a frame does not begin with one of the bytes of a page for which the kernel's copy is slow.
+func TestPayloadsPlace(t *testing.T) {
+	const page, slow = 4096, 16
+	for range 100 {
+		f := wire.NewFrame(wire.Stdout, 1) // never released: each is from the allocator, or was a Reader's
+		if at := uintptr(unsafe.Pointer(&f.Room()[0])) % page; at > 0 && at < slow {
+			t.Fatalf("the payload begins with byte %d of a page", at)
+		}
 	}
 }
