@@ -34,8 +34,13 @@ func (b *bench) flood() error {
 		run  func() (int64, error)
 	}{
 		{"cat through a pipe", catFlood},
-		{"Go API", func() (int64, error) { return b.execFlood(id) }},
-		{"session, Go API", func() (int64, error) { return b.sessionFlood(s.ID) }},
+		{"Go API", func() (int64, error) {
+			return b.processFlood(id, &runtime.ProcessSpec{Command: []string{"sh", "-c", floodText}})
+		}},
+		{"session, Go API", func() (int64, error) {
+			return b.processFlood(id, &runtime.ProcessSpec{Command: []string{floodText}, Session: s.Name})
+		}},
+		{"session, SessionExecStream", func() (int64, error) { return b.pieceFlood(s.ID) }},
 	}
 	took := make([]times, len(ways))
 	for range rounds {
@@ -82,8 +87,9 @@ func catFlood() (int64, error) {
 	return n, errors.Join(err, cat.Wait())
 }
 
-func (b *bench) execFlood(id string) (int64, error) {
-	p, err := b.rt.StartProcess(b.ctx, id, &runtime.ProcessSpec{Command: []string{"sh", "-c", floodText}})
+// processFlood reads the output from a process's stream.
+func (b *bench) processFlood(id string, spec *runtime.ProcessSpec) (int64, error) {
+	p, err := b.rt.StartProcess(b.ctx, id, spec)
 	if err != nil {
 		return 0, err
 	}
@@ -91,7 +97,8 @@ func (b *bench) execFlood(id string) (int64, error) {
 	return io.Copy(sink{}, p.Stdout())
 }
 
-func (b *bench) sessionFlood(session runtime.SessionID) (n int64, err error) {
+// pieceFlood gets the output in pieces, each of which is new memory.
+func (b *bench) pieceFlood(session runtime.SessionID) (n int64, err error) {
 	output := make(chan []byte)
 	ended := make(chan error, 1)
 	go func() { // ends with the command
