@@ -22,6 +22,9 @@ const (
 	// calmTime is how long no spare was taken when a filler replaces those that were, unless
 	// half of them are gone: what was taken has a command to run first.
 	calmTime = 200 * time.Millisecond
+	// lull is the same, for each spare that the pool keeps, if half of them are gone: those who take them at once are
+	// not done yet. A filler waits at most maxLull in all for that.
+	lull, maxLull = time.Millisecond, 250 * time.Millisecond
 	// lingerTime is how long a filler waits for the next spare to be taken. Until then no taker
 	// has to start another one.
 	lingerTime = time.Minute
@@ -31,16 +34,20 @@ const (
 )
 
 // patience returns how long a filler lets takers go first if so many spares are ready, of those
-// that a pool keeps, and the last one was taken so long ago. more is false if none is missing.
-func patience(ready, keeps int, since time.Duration) (wait time.Duration, more bool) {
+// that a pool keeps, the last one was taken so long ago, and half of them are gone for so long. more is false if none is
+// missing.
+func patience(ready, keeps int, since, low time.Duration) (wait time.Duration, more bool) {
 	switch {
 	case ready >= keeps:
 		return 0, false
-	case 2*ready <= keeps:
-		return 0, true
+	case half(ready, keeps):
+		return max(0, min(time.Duration(keeps)*lull-since, maxLull-low)), true
 	}
 	return min(max(0, calmTime-since), calmTime), true
 }
+
+// half reports whether half of the spares that a pool keeps are gone, if so many are ready.
+func half(ready, keeps int) bool { return 2*ready <= keeps }
 
 // FillPool refills a pool as spares are taken, until none was taken for a while, the pool ends, or
 // ctx does. If another process does that already, it returns at once. It is for a process that
@@ -76,6 +83,7 @@ func (s *sandboxes) watch(ctx context.Context, shape string) (taken int64, err e
 		defer events.Close()
 	}
 	filled := int64(-1) // the value of taken at the last refill
+	var low time.Time   // since when half are gone; zero: they are not
 	for idle := time.Now(); ; {
 		before := taken
 		var last time.Time
@@ -93,7 +101,14 @@ func (s *sandboxes) watch(ctx context.Context, shape string) (taken int64, err e
 		if taken != before {
 			idle = time.Now()
 		}
-		wait, more := patience(len(s.dir.Offered(shape)), r.Spares, time.Since(last))
+		ready := len(s.dir.Offered(shape))
+		switch {
+		case !half(ready, r.Spares):
+			low = time.Time{}
+		case low.IsZero():
+			low = time.Now()
+		}
+		wait, more := patience(ready, r.Spares, time.Since(last), time.Since(low))
 		more = more && taken != filled // spares that end by themselves are not replaced
 		if more && (wait == 0 || events == nil) {
 			filled = taken

@@ -15,22 +15,28 @@ import (
 func TestPatience(t *testing.T) {
 	for _, c := range []struct {
 		ready, keeps int
-		since        time.Duration
+		since, low   time.Duration
 		wait         time.Duration
 		more         bool
 	}{
-		{2, 2, 0, 0, false},
-		{3, 2, 0, 0, false},
-		{0, 1, 0, 0, true},
-		{1, 2, 0, 0, true},
-		{50, 100, 0, 0, true},
-		{51, 100, 0, calmTime, true},
-		{99, 100, calmTime / 2, calmTime / 2, true},
-		{99, 100, calmTime, 0, true},
-		{99, 100, time.Hour, 0, true},
-		{99, 100, -time.Hour, calmTime, true}, // the clock was set back
+		{2, 2, 0, 0, 0, false},
+		{3, 2, 0, 0, 0, false},
+		{0, 1, 0, 0, lull, true},
+		{1, 2, lull, 0, lull, true},
+		{1, 2, 2 * lull, 0, 0, true},
+		{50, 100, 0, 0, 100 * lull, true},
+		{10, 100, 40 * lull, 0, 60 * lull, true},
+		{10, 100, 0, maxLull - lull, lull, true}, // takers that come one after the other
+		{10, 100, 0, time.Hour, 0, true},
+		{10, 1000, 0, 0, maxLull, true},
+		{10, 100, -time.Hour, 0, maxLull, true}, // the clock was set back
+		{51, 100, 0, 0, calmTime, true},
+		{99, 100, calmTime / 2, 0, calmTime / 2, true},
+		{99, 100, calmTime, 0, 0, true},
+		{99, 100, time.Hour, 0, 0, true},
+		{99, 100, -time.Hour, 0, calmTime, true},
 	} {
-		if wait, more := patience(c.ready, c.keeps, c.since); wait != c.wait || more != c.more {
+		if wait, more := patience(c.ready, c.keeps, c.since, c.low); wait != c.wait || more != c.more {
 			t.Errorf("%+v: %v, %v", c, wait, more)
 		}
 	}
