@@ -61,14 +61,19 @@ func (r *relay) watch() {
 
 // beat runs at the end of each interval.
 func (r *relay) beat() {
+	r.mu.Lock()
+	goesOn := r.goesOn()
+	r.mu.Unlock()
+	if !goesOn {
+		return
+	}
 	var now load
 	if r.load != nil {
 		now = r.load() // reads files: without the lock
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.active() == 0 {
-		r.watching = false
+	if !r.goesOn() {
 		return
 	}
 	enough := beatsMissed
@@ -88,6 +93,12 @@ func (r *relay) beat() {
 	}
 	r.due = time.Now().Add(beatInterval)
 	time.AfterFunc(beatInterval, r.beat)
+}
+
+// goesOn ends the beats if no channel is open. r.mu is held.
+func (r *relay) goesOn() bool {
+	r.watching = r.active() > 0
+	return r.watching
 }
 
 // A load is the scheduler's record of a process since its start.
