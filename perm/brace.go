@@ -11,13 +11,16 @@ import (
 // maxAlternatives bounds what one pattern may expand to.
 const maxAlternatives = 256
 
+// braced are the bytes with a meaning of their own before braces are expanded.
+var braced = bytesOf(`{}\[`)
+
 // expand returns the patterns that a pattern with braces stands for. Escapes stay:
 // the component parser reads them later.
 func expand(s string) ([]string, error) { return new(expansion).of(s) }
 
 // of is expand with memory that the next call uses again.
 func (e *expansion) of(s string) ([]string, error) {
-	if !strings.ContainsAny(s, `{}\[`) {
+	if braced.index(s) < 0 {
 		return []string{s}, nil
 	}
 	if e.text == nil {
@@ -50,7 +53,7 @@ type tail struct {
 
 // add adds the patterns that head, s and what follows stand for.
 func (e *expansion) add(s string, next *tail) error {
-	for i := strings.IndexAny(s, `{}\[`); i >= 0 && i < len(s); {
+	for i := braced.index(s); i >= 0 && i < len(s); {
 		switch s[i] {
 		case '}':
 			return invalid("unmatched }: write \\} for the byte itself")
@@ -127,14 +130,19 @@ func splitBraces(s string) (parts []string, n int, err error) {
 // tokenLen returns the length of the escape, set or single byte that s, which
 // is not empty, starts with.
 func tokenLen(s string) (int, error) {
-	switch s[0] {
-	case '\\':
-		_, n, err := unescape(s)
-		return n, err
-	case '[':
+	if s[0] != '\\' && s[0] != '[' {
+		return 1, nil // most; the rest is apart so that the compiler can inline this
+	}
+	return longTokenLen(s)
+}
+
+// longTokenLen is tokenLen for an escape or a set.
+func longTokenLen(s string) (int, error) {
+	if s[0] == '[' {
 		return setLen(s)
 	}
-	return 1, nil
+	_, n, err := unescape(s)
+	return n, err
 }
 
 // unescape returns the byte that the escape at the front of s stands for, and
