@@ -95,7 +95,7 @@ func (s *sandboxes) watch(ctx context.Context, shape string) (taken int64, err e
 		if err != nil {
 			return taken, err
 		}
-		if d.expire(shape) {
+		if r.over(last) && d.expire(shape) {
 			return taken, nil
 		}
 		if taken != before {

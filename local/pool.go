@@ -159,7 +159,7 @@ func (d poolDir) expire(shape string) bool {
 		return false
 	}
 	_, used := d.used(shape)
-	return time.Now().After(used.Add(r.idle())) && d.remove(shape) == nil
+	return r.over(used) && d.remove(shape) == nil
 }
 
 // FindPool returns the shape of the pool that ref means: a shape, or a unique beginning of one.

@@ -34,6 +34,9 @@ type poolRecord struct {
 
 func (r *poolRecord) idle() time.Duration { return time.Duration(r.IdleMS) * time.Millisecond }
 
+// over reports whether the idle timeout of a pool that was last used then is over.
+func (r *poolRecord) over(used time.Time) bool { return time.Now().After(used.Add(r.idle())) }
+
 // The parts of a shape's lock in pools/lock. Shapes that share a byte only wait for each other.
 const (
 	fillPart  = 0 // held while spares are started, and while the record changes
