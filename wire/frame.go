@@ -110,10 +110,10 @@ var (
 	smalls  = sync.Pool{New: func() any { return new(small) }}
 )
 
-// newBuffer returns a *buffer that begins 64 bytes behind the beginning of a page, so that its payload begins at 72. What
-// the kernel copies from a page of its own to the first bytes of one of ours, without being at its very beginning, takes four
-// times as long on processors of AMD (rep movsb, whose source and destination then seem to overlap): of 64 KiB that a pipe
-// has, 24 microseconds at offset 8, and 6 at 0, 16 or 72.
+// newBuffer returns a *buffer that begins with byte 64 of a page, so that its payload begins with byte 72. A copy by the
+// kernel from the beginning of one of its pages to one of the bytes 1 to 15 of ours takes four times as long on processors
+// of AMD (rep movsb: source and destination then seem to overlap): 64 KiB from a pipe take 24 microseconds at byte 8, and 6 at
+// 0, 16 or 72.
 func newBuffer() any {
 	// Go's allocator begins an object of this size with a page.
 	return &new(struct {

@@ -372,7 +372,7 @@ func TestReadersShareBuffers(t *testing.T) {
 	}
 }
 
-// What is read into a frame does not begin with one of the bytes of a page for which the kernel's copy is slow.
+// No payload begins with one of the bytes of a page to which the kernel's copy is slow.
 func TestPayloadsPlace(t *testing.T) {
 	const page, slow = 4096, 16
 	for range 100 {
