@@ -138,12 +138,12 @@ func (c *Conn) read() error {
 		if err != nil {
 			return err
 		}
-		awaited := f.Type == wire.Exit || f.Type == wire.Failed || f.Type == wire.Stdout || f.Type == wire.Stderr
+		last := f.Type == wire.Exit || f.Type == wire.Failed
 		if err := c.handle(f); err != nil {
 			return err
 		}
-		if awaited {
-			runtime.Gosched() // whoever waits for that goes on in this thread, without a switch to another
+		if last {
+			runtime.Gosched() // whoever waits for that end goes on in this thread, without a switch to another
 		}
 	}
 }
