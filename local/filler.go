@@ -22,8 +22,8 @@ const (
 	// calmTime is how long no spare was taken when a filler replaces those that were, unless
 	// half of them are gone: what was taken has a command to run first.
 	calmTime = 200 * time.Millisecond
-	// lull is the same, for each spare that the pool keeps, if half of them are gone: those who take them at once are
-	// not done yet. A filler waits at most maxLull in all for that.
+	// lull, for each spare that a pool keeps, is how long no spare was taken when a filler replaces them although half of
+	// them are gone: those who take many at once are not done yet. A filler waits at most maxLull in all for that.
 	lull, maxLull = time.Millisecond, 250 * time.Millisecond
 	// lingerTime is how long a filler waits for the next spare to be taken. Until then no taker
 	// has to start another one.
@@ -34,8 +34,8 @@ const (
 )
 
 // patience returns how long a filler lets takers go first if so many spares are ready, of those
-// that a pool keeps, the last one was taken so long ago, and half of them are gone for so long. more is false if none is
-// missing.
+// that a pool keeps. since is how long ago the last one was taken; low is how long half of them are gone, if they are. more
+// is false if none is missing.
 func patience(ready, keeps int, since, low time.Duration) (wait time.Duration, more bool) {
 	switch {
 	case ready >= keeps:

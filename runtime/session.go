@@ -36,8 +36,8 @@ type SessionManager interface {
 	SessionExec(ctx context.Context, sessionID SessionID, req *SessionExecRequest) (*ExecResult, error)
 
 	// SessionExecStream is SessionExec with output as for
-	// [Executor].ExecStream. For much of it a stream of [Executor].StartProcess, with
-	// ProcessSpec.Session, is faster: no piece of it is new memory.
+	// [Executor].ExecStream. [Executor].StartProcess, with [ProcessSpec].Session, is faster
+	// for much output: its streams need no new memory for each piece.
 	SessionExecStream(ctx context.Context, sessionID SessionID, req *SessionExecRequest, output chan<- []byte) error
 }
 
