@@ -196,11 +196,14 @@ func (l *launched) record(box *statedir.Box, p *plan, version string) error {
 	return nil
 }
 
+// params are boot.Params or boot.TreeParams.
+type params interface{ File() (*os.File, error) }
+
 // spawn starts a program in a session of its own, with the log as its standard error,
 // params as its FDBoot, and files. The program is executed by its descriptor, so that this
 // works with privileges dropped, wherever it lies. That descriptor is the child's last:
 // another number could be taken by something else before the child executes.
-func spawn(program, log *os.File, args []string, attr *syscall.SysProcAttr, params *boot.Params, files []*os.File) (*child.Child, error) {
+func spawn(program, log *os.File, args []string, attr *syscall.SysProcAttr, params params, files []*os.File) (*child.Child, error) {
 	bootFile, err := params.File()
 	if err != nil {
 		return nil, err

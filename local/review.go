@@ -201,9 +201,10 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	defer ours.Close()
-	params := &boot.Params{ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Review: true}
-	if s.backend(c.Runtime).Engine {
-		params.Engine = box.Engine()
+	params := treeParams(box, c, s.backend(c.Runtime))
+	params.Review = true
+	if params.Rules, err = s.rulesText.of(c.Permissions); err != nil {
+		return err
 	}
 	files := []*os.File{boot.FDLock: lock.Tree, boot.FDControl: theirs}
 	tree, err := spawn(program.File, log, []string{"wolffia", "tree", box.ID()}, treeCredential(c), params, files)

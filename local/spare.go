@@ -16,7 +16,6 @@ import (
 	"wolffia/internal/rawsock"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
-	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -143,20 +142,6 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, i
 	}
 	step.Reached("spare: offered")
 	return c.ID, nil
-}
-
-// withRules returns spare as its tree server gets it.
-func (s *sandboxes) withRules(spare *boot.Spare, rules []perm.Rule) (*boot.Spare, error) {
-	if len(rules) == 0 {
-		return spare, nil
-	}
-	text, err := s.rulesText.of(rules)
-	if err != nil {
-		return nil, err
-	}
-	with := *spare
-	with.Rules = text
-	return &with, nil
 }
 
 // spares returns the spares that there are, in no particular order.

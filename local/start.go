@@ -17,6 +17,7 @@ import (
 	"wolffia/internal/step"
 	"wolffia/internal/userns"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // How long a sandbox may take to start, unless the context ends first. An engine may have to import the image of
@@ -86,11 +87,12 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 		return err
 	}
 	p := s.plan(box, c, life, limits, using.paths)
-	if p.shim.Spare = spare; spare != nil {
-		if p.tree.Spare, err = s.withRules(spare, c.Permissions); err != nil {
+	p.shim.Spare = spare
+	if p.tree != nil {
+		p.tree.Spare = spare != nil
+		if p.tree.Rules, err = s.rulesText.of(c.Permissions); err != nil {
 			return err
 		}
-		p.tree.Config.Permissions = nil
 	}
 	if p.shim.Volumes, err = s.volumesDir(c); err != nil {
 		return err
@@ -185,8 +187,8 @@ func (s *sandboxes) limits(box *statedir.Box, c *statedir.Config) (*limiting, er
 type plan struct {
 	config *statedir.Config
 	shim   boot.Params
-	tree   *boot.Params // nil: nothing is served, and so there is no tree server
-	keeper string       // name of its program; empty: no engine, and so no keeper
+	tree   *boot.TreeParams // nil: nothing is served, and so there is no tree server
+	keeper string           // name of its program; empty: no engine, and so no keeper
 	// backend is the path of the program that the shim's launcher gets; empty: none.
 	backend string
 	limits  *limiting // nil: none
@@ -195,17 +197,15 @@ type plan struct {
 // plan decides what a start starts. It has no effects.
 func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime, limits *limiting, use paths) *plan {
 	backend := s.backend(c.Runtime)
-	b := boot.Params{
+	p := &plan{config: c, limits: limits, shim: boot.Params{
 		ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: use.guest,
 		CopyGuest: (c.DroppedUID != 0 || use.guest == "") && !backend.Engine, OwnKernel: backend.OwnKernel,
-	}
-	p := &plan{config: c, limits: limits}
+	}}
 	if backend.Engine {
-		p.keeper, b.Engine, b.StateDir = backend.Keeper, box.Engine(), s.dir.Path()
+		p.keeper, p.shim.Engine, p.shim.StateDir = backend.Keeper, box.Engine(), s.dir.Path()
 	} else {
-		p.backend, b.HasBackend = use.backend, use.backend != ""
+		p.backend, p.shim.HasBackend = use.backend, use.backend != ""
 	}
-	p.shim = b
 	if c.Filter != runtime.FilterStatic {
 		p.shim.Config.Permissions = nil // only the tree server reads them, and reading takes time
 	}
@@ -217,9 +217,18 @@ func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.L
 		p.shim.Rlimits, p.shim.Held = limits.rlimits, limits.plan != nil
 	}
 	if c.Serves() {
-		p.tree = &b
+		p.tree = treeParams(box, c, backend)
 	}
 	return p
+}
+
+// treeParams returns what a tree server gets of a sandbox, without rules.
+func treeParams(box *statedir.Box, c *statedir.Config, backend *launch.Backend) *boot.TreeParams {
+	return &boot.TreeParams{
+		Run: box.Run(), Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
+		UID: c.UID, GID: c.GID, InEngine: backend.Engine, RootTree: c.RootTree,
+		Copied: c.CopyOnWrite, Memory: c.Resources.Memory, Disk: c.Resources.Disk,
+	}
 }
 
 // endEarlier ends what is left of an earlier start of a sandbox on an image, and waits

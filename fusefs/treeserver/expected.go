@@ -14,16 +14,9 @@ type expected struct {
 	policy *perm.Policy
 }
 
-// expect compiles the rules in text ahead; nil if there are none, or they are not valid.
+// expect compiles the rules in text ahead; nil if they are not valid.
 func expect(text []byte) *expected {
-	if len(text) == 0 {
-		return nil
-	}
-	rules, err := boot.ParseRules(text)
-	if err != nil {
-		return nil
-	}
-	policy, err := perm.Compile(rules)
+	policy, err := compile(text)
 	if err != nil {
 		return nil
 	}
@@ -35,6 +28,11 @@ func (e *expected) compile(text []byte) (*perm.Policy, error) {
 	if e != nil && bytes.Equal(e.text, text) {
 		return e.policy, nil
 	}
+	return compile(text)
+}
+
+// compile returns the policy of the rules in text.
+func compile(text []byte) (*perm.Policy, error) {
 	rules, err := boot.ParseRules(text)
 	if err != nil {
 		return nil, err

@@ -24,8 +24,8 @@ type copied struct {
 
 // openCopied opens the upper layer of the sandbox, whose codebase is open as root; nil if it has none. It
 // empties the work directory. Others are kept away by the sandbox's lock.
-func openCopied(b *boot.Params, root int) (c *copied, err error) {
-	if !b.Config.CopyOnWrite {
+func openCopied(b *boot.TreeParams, root int) (c *copied, err error) {
+	if !b.Copied {
 		return nil, nil //nolint:nilnil // not copied
 	}
 	c = &copied{}

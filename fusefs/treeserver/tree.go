@@ -34,7 +34,7 @@ func Main() error {
 		return err
 	}
 	control := os.NewFile(boot.FDControl, "control")
-	b, err := boot.Read()
+	b, err := boot.ReadTree()
 	if err != nil {
 		return err
 	}
@@ -45,29 +45,29 @@ func Main() error {
 	return nil
 }
 
-func serveTree(b *boot.Params, control *os.File) error {
+func serveTree(b *boot.TreeParams, control *os.File) error {
 	step.Reached("begun")
 	debug.SetGCPercent(firstGarbage)
-	if b.Config.RootTree {
+	if b.RootTree {
 		if err := keepFileAccess(); err != nil {
 			return err
 		}
 	}
-	memory := treeMemory(b.Config.Resources.Memory)
+	memory := treeMemory(b.Memory)
 	if memory > 0 {
 		debug.SetMemoryLimit(memory)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), waiting: b.Spare != nil}
+	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), waiting: b.Spare}
 	root := -1
 	var layer *copied
 	var err error
 	if !t.waiting {
-		policy, err := perm.Compile(b.Config.Permissions)
+		policy, err := compile(b.Rules)
 		if err != nil {
 			return err
 		}
-		if root, err = openCodebase(b.Config.CodebasePath); err != nil {
+		if root, err = openCodebase(b.Codebase); err != nil {
 			return err
 		}
 		if layer, err = openCopied(b, root); err != nil {
@@ -107,8 +107,8 @@ func serveTree(b *boot.Params, control *os.File) error {
 	t.server, err = serve(context.Background(), device, &fusefs.Options{
 		Root: root, Rules: t.policy.Load(), Copy: layer.options(),
 		Owner:  treeOwner(b),
-		Shown:  b.Config.MountPointOrDefault(),
-		Quota:  b.Config.Resources.Disk,
+		Shown:  b.MountPoint,
+		Quota:  b.Disk,
 		Memory: memory,
 		Logger: log,
 		Denied: t.denied,
@@ -120,7 +120,7 @@ func serveTree(b *boot.Params, control *os.File) error {
 		_ = unix.Close(root)
 	}
 	if t.waiting {
-		t.expected = expect(b.Spare.Rules)
+		t.expected = expect(b.Rules)
 		boot.Threads(boot.Waiting)
 	}
 	if err := boot.SendServing(control, nil); err != nil {
@@ -222,9 +222,9 @@ func treeMemory(limit int64) int64 {
 
 // treeOwner returns the presented owner, in the user namespace in which the tree was mounted: the
 // only id of the shim's namespace, or with an engine the host's.
-func treeOwner(b *boot.Params) fusefs.Owner {
-	if b.Engine != "" {
-		return fusefs.Owner{UID: uint32(b.Config.UID), GID: uint32(b.Config.GID)}
+func treeOwner(b *boot.TreeParams) fusefs.Owner {
+	if b.InEngine {
+		return fusefs.Owner{UID: uint32(b.UID), GID: uint32(b.GID)}
 	}
 	return fusefs.Owner{}
 }

@@ -23,7 +23,7 @@ import (
 
 // A treeServer is the state of Main.
 type treeServer struct {
-	boot    *boot.Params
+	boot    *boot.TreeParams
 	control *os.File
 	server  *fusefs.Server
 	audit   *audit.Log
@@ -130,7 +130,7 @@ func (t *treeServer) setRules(file *os.File) error {
 	if err != nil {
 		return err
 	}
-	if t.boot.Config.RootTree {
+	if t.boot.RootTree {
 		recorded, err := statedir.ConfigFrom(t.boot.Run)
 		if err != nil {
 			return runtime.Errorf(runtime.ErrUnavailable, "read the recorded rules: %w", err)
@@ -153,8 +153,8 @@ func (t *treeServer) setRules(file *os.File) error {
 // denied adds a refusal to the audit log. Several goroutines call it; it does not block.
 func (t *treeServer) denied(d fusefs.Denial) {
 	uid := d.UID
-	if uid == 0 && t.boot.Engine == "" {
-		uid = uint32(t.boot.Config.UID) // the only id of the shim's user namespace
+	if uid == 0 && !t.boot.InEngine {
+		uid = uint32(t.boot.UID) // the only id of the shim's user namespace
 	}
 	policy, _ := d.Rules.(*perm.Policy)
 	r := audit.Record{

@@ -4,12 +4,14 @@
 package boot
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +24,7 @@ import (
 
 // The numbers of the descriptors that a process of the sandbox starts with.
 const (
-	FDBoot    = 3  // Params as JSON, to its end
+	FDBoot    = 3  // Params or TreeParams, to its end
 	FDLock    = 4  // the sandbox's lock; held, and closed at the end
 	FDControl = 5  // one end of a socket pair between shim and tree server
 	FDReady   = 6  // shim only: Reports
@@ -40,7 +42,7 @@ const (
 // and FDReady.
 const FDKeeper = 7
 
-// Params are what shim, tree server and keeper are started with.
+// Params are what shim and keeper are started with.
 type Params struct {
 	ID     string          `json:"id"`
 	Run    string          `json:"run"` // statedir.Box.Run
@@ -74,44 +76,86 @@ type Params struct {
 	// Volumes is the directory with the sandbox's volumes, without symbolic links in the path;
 	// empty if it has none.
 	Volumes string `json:"volumes,omitempty"`
-	// Review says that the tree server serves no mount: it only answers requests until its control socket
-	// hangs up.
-	Review bool `json:"review,omitempty"`
 	// Spare says that the sandbox has no user yet; nil: it has.
 	Spare *Spare `json:"spare,omitempty"`
 	// Lost says that the record of whether the sandbox is in the engine was deleted.
 	Lost bool `json:"lost,omitempty"`
 }
 
+// TreeParams are what a tree server is started with: no more of the sandbox's configuration than it uses. It has no
+// secrets of the environment; and encoding/json, which makes a table of every type in what it reads into, would take a
+// third of a millisecond for those of Params.
+type TreeParams struct {
+	Run string `json:"run"` // statedir.Box.Run
+	// Rules are the sandbox's, in the form of SealedFile. Those of a spare are what its user probably asks for, to compile them
+	// ahead; they are for it only.
+	Rules      []byte `json:"-"`                  // after the line of JSON
+	Codebase   string `json:"codebase,omitempty"` // its path on the host; of no use with Spare
+	MountPoint string `json:"mountPoint"`         // where the sandbox sees it
+	// UID and GID are those of statedir.Config. InEngine says that the mount shows them.
+	UID      int   `json:"uid"`
+	GID      int   `json:"gid"`
+	InEngine bool  `json:"inEngine,omitempty"`
+	RootTree bool  `json:"rootTree,omitempty"` // as in statedir.Config
+	Copied   bool  `json:"copied,omitempty"`   // the codebase is copied on write
+	Memory   int64 `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none
+	Disk     int64 `json:"disk,omitempty"`     // so
+	// Spare says that the codebase comes with AskAdopt.
+	Spare bool `json:"spare,omitempty"`
+	// Review says that no mount is served: the tree server only answers requests until its control socket hangs up.
+	Review bool `json:"review,omitempty"`
+}
+
 // Subject returns what an engine's program works on: the id of a sandbox, or a state
 // directory.
 func (b *Params) Subject() string { return cmp.Or(b.ID, b.StateDir) }
 
-// Read reads FDBoot.
+// Read reads Params from FDBoot.
 func Read() (*Params, error) {
+	b := new(Params)
+	_, err := read(b)
+	return b, err
+}
+
+// File returns b as a file to pass as FDBoot.
+func (b *Params) File() (*os.File, error) { return file(b, nil) }
+
+// ReadTree reads TreeParams from FDBoot.
+func ReadTree() (*TreeParams, error) {
+	b := new(TreeParams)
+	var err error
+	b.Rules, err = read(b)
+	return b, err
+}
+
+// File returns b as a file to pass as FDBoot.
+func (b *TreeParams) File() (*os.File, error) { return file(b, b.Rules) }
+
+// file returns a file with params as a line of JSON, and rest.
+func file(params any, rest []byte) (*os.File, error) {
+	line, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	return memory("boot", slices.Concat(line, []byte{'\n'}, rest), 0)
+}
+
+// read reads a file of that kind from FDBoot.
+func read(params any) (rest []byte, err error) {
 	f := os.NewFile(FDBoot, "boot")
 	if f == nil {
 		return nil, errors.New("this is started by wolffia, not by hand")
 	}
 	defer f.Close()
-	b := new(Params)
 	text, err := readAll(f)
 	if err == nil {
-		err = json.Unmarshal(text, b)
+		text, rest, _ = bytes.Cut(text, []byte{'\n'})
+		err = json.Unmarshal(text, params)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("this is started by wolffia, not by hand: %w", err)
 	}
-	return b, nil
-}
-
-// File returns b as a file to pass as FDBoot.
-func (b *Params) File() (*os.File, error) {
-	data, err := json.Marshal(b)
-	if err != nil {
-		return nil, err
-	}
-	return memory("boot", data, 0)
+	return rest, nil
 }
 
 // Init is the first call of each of these processes. It makes inherited descriptors

@@ -22,9 +22,6 @@ type Spare struct {
 	// Offered is statedir.Box.Offered: the shim unlinks it before it ends for that.
 	Offered string `json:"offered"`
 	Shell   *Shell `json:"shell,omitempty"` // that is started ahead; nil: none
-	// Rules are those that its user probably asks for, as in the file of OpAdopt, which the tree server compiles
-	// ahead. They are for it only; empty: not known.
-	Rules json.RawMessage `json:"rules,omitempty"`
 }
 
 // A Shell is the first session's shell.
