@@ -379,9 +379,17 @@ stat -c '%i %a %u %g %F' /workspace /workspace/a; stat -f -c '%T %s' /workspace
 cat /workspace/secret; echo x >> /workspace/a; processes=$(ls /proc); echo "$processes" | grep -c '^[0-9]'; cat /proc/self/status | grep -E '^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Umask)'
 ls /proc/1/fd 2>&1 | wc -l; cat /proc/self/oom_score_adj /proc/self/cgroup; nice`
 	var seen []string
+	var denied []*runtime.Denials
 	for _, s := range []*runtime.Sandbox{cold, warm} {
-		out, _ := sh(t, rt, s.ID, look)
-		seen = append(seen, strings.ReplaceAll(out, s.Name, "NAME"))
+		res, err := rt.Exec(t.Context(), s.ID, &runtime.ExecRequest{Command: []string{"sh", "-c", look}, Timeout: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, strings.ReplaceAll(string(res.Stdout)+string(res.Stderr), s.Name, "NAME"))
+		denied = append(denied, res.Denied)
+	}
+	if diff := cmp.Diff(denied[0], denied[1]); diff != "" || denied[0] == nil {
+		t.Errorf("denied, -cold +warm: %s", diff)
 	}
 	if diff := cmp.Diff(seen[0], seen[1]); diff != "" {
 		t.Errorf("inside, -cold +warm: %s", diff)

@@ -26,7 +26,7 @@ const maxDenials, maxDenialText = 10, 8 << 10
 // denials returns what was denied since the first n denials; nil if that is nothing but
 // lookups of names that do not exist.
 func (t *treeServer) denials(n int64) *runtime.Denials {
-	root, err := unix.Open(t.boot.Codebase, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	root, err := unix.Open(t.codebase, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}

@@ -58,7 +58,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		debug.SetMemoryLimit(memory)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), waiting: b.Spare}
+	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), codebase: b.Codebase, waiting: b.Spare}
 	root := -1
 	var layer *copied
 	var err error
@@ -181,7 +181,7 @@ func (t *treeServer) adopt(path string, file *os.File) error {
 		return fmt.Errorf("serve the tree: %w", err)
 	}
 	t.policy.Store(policy)
-	t.waiting = false
+	t.codebase, t.waiting = path, false
 	t.used()
 	step.Reached("adopted")
 	return nil

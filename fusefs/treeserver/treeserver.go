@@ -33,6 +33,7 @@ type treeServer struct {
 	root     int         // the codebase, if it is copied
 	copied   *copied     // nil: it is not
 	changing atomic.Bool // rules are being replaced
+	codebase string      // its path, once there is one; serve's own
 	waiting  bool        // it has no codebase yet; serve's own
 	expected *expected   // the rules that it will probably get with its codebase; nil: not known; serve's own
 
