@@ -31,7 +31,7 @@ func Check(rules []Rule) error {
 // A ranked is an alternative, and what orders it: of two, the one with the higher priority decides, then the one with
 // the greater rank, then the one that was parsed before the other.
 type ranked struct {
-	alt      *alt // in the cache, so without its rule and group
+	alt      *alt // without what it has of its rule
 	priority int
 	rank     uint64
 	number   int32 // of the alternative, in the order of parsing
@@ -66,7 +66,7 @@ func (p *Policy) parse(keep bool) (all []ranked, err error) {
 			a := &alts[j]
 			text += int(a.size)
 			if keep {
-				all = append(all, ranked{alt: a, priority: rule.Priority, rank: a.rank(), number: int32(n + j), rule: int32(i), group: bit})
+				all = append(all, ranked{alt: a, priority: rule.Priority, rank: a.rank(rule.Level), number: int32(n + j), rule: int32(i), group: bit})
 			}
 		}
 		if n += len(alts); n > maxAlts || text > maxText {
@@ -80,7 +80,7 @@ func (p *Policy) parse(keep bool) (all []ranked, err error) {
 }
 
 // rank orders the alternatives of rules of one priority: that with the greater rank decides.
-func (a *alt) rank() (rank uint64) {
+func (a *alt) rank(level Level) (rank uint64) {
 	if a.anchored {
 		rank = 1
 	}
@@ -91,7 +91,7 @@ func (a *alt) rank() (rank uint64) {
 		{uint64(a.literals), 16},
 		{uint64(a.bytes), 16}, // neither is more than maxPattern
 		{uint64(a.kind), 8},
-		{uint64(^a.level), 8}, // so a limit comes before what it cuts down
+		{uint64(^level), 8}, // so a limit comes before what it cuts down
 	} {
 		rank = rank<<field.bits | field.value
 	}
@@ -111,8 +111,10 @@ func (p *Policy) arrange(all []ranked) {
 	})
 	p.alts = make([]alt, len(all))
 	for i := range all {
-		p.alts[i] = *all[i].alt
-		p.alts[i].rule, p.alts[i].group = all[i].rule, all[i].group
+		a, rule := &p.alts[i], &p.rules[all[i].rule]
+		*a = *all[i].alt
+		a.rule, a.group = all[i].rule, all[i].group
+		a.level, a.limit = rule.Level, rule.AtMost && rule.Level > None // a limit of None is a rule that gives None
 	}
 }
 

@@ -22,65 +22,81 @@ type alt struct {
 	bytes    int32  // literal bytes in all components
 	size     int32  // bytes of text that it was parsed from
 	kind     Kind
-	level    Level
-	anchored bool // no components may come before the first
-	limit    bool // gives nothing, and limits what those after it give
-	fold     bool // matches letters of either case
+	level    Level // 0 until the rule is known, as are rule, limit and group
+	anchored bool  // no components may come before the first
+	limit    bool  // gives nothing, and limits what those after it give
+	fold     bool  // matches letters of either case
 	group    group
 }
 
-// parsed caches the alternatives of rules: a process parses the rules of a preset
+// parsed caches the alternatives of patterns that are not built in: a service parses those of its codebases
 // several times, and that is the larger part of the time of Check.
 var parsed struct {
 	sync.Mutex
-	alts map[Rule][]alt // guarded by Mutex; the alternatives in it are immutable
+	alts map[form][]alt // guarded by Mutex; the alternatives in it are immutable
 }
 
-// maxParsed bounds the rules in parsed; the presets have fewer.
+// maxParsed bounds the forms in parsed.
 const maxParsed = 1000
 
-// alternatives returns the alternatives of the pattern of r. The caller must not
+// alternatives returns the alternatives of the pattern of r, without what they have of the rule. The caller must not
 // change them.
 func (r *Rule) alternatives(p *parsing) ([]alt, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	f := r.form()
+	if alts, ok := f.builtIn(); ok {
+		return alts, nil
+	}
 	parsed.Lock()
-	alts, known := parsed.alts[*r]
+	alts, known := parsed.alts[f]
 	parsed.Unlock()
 	if known {
 		return alts, nil
 	}
-	alts, err := r.parse(p)
+	alts, err := f.parse(p)
 	if err != nil {
 		return nil, err
 	}
 	parsed.Lock()
 	defer parsed.Unlock()
 	if parsed.alts == nil {
-		parsed.alts = map[Rule][]alt{}
+		parsed.alts = map[form][]alt{}
 	}
 	if len(parsed.alts) < maxParsed {
-		parsed.alts[*r] = alts
+		parsed.alts[f] = alts
 	}
 	return alts, nil
 }
 
-// parse is alternatives without the cache.
-func (r *Rule) parse(p *parsing) ([]alt, error) {
-	if err := r.check(); err != nil {
+// A form is what the alternatives of a rule depend on.
+type form struct {
+	Pattern, Except, NotBelow string
+	Fold                      bool
+	Type                      Kind
+}
+
+func (r *Rule) form() form { return form{r.Pattern, r.Except, r.NotBelow, r.Fold, r.Type} }
+
+// parse is alternatives for what is neither built in nor in the cache.
+func (f *form) parse(p *parsing) ([]alt, error) {
+	if err := f.check(); err != nil {
 		return nil, err
 	}
-	text := r.Pattern
-	if r.Fold {
+	text := f.Pattern
+	if f.Fold {
 		text = lowerPattern(text)
 	}
 	patterns, err := p.braces.of(text)
 	if err != nil {
 		return nil, err
 	}
-	except, err := p.names("except", r.Except, r.Fold)
+	except, err := p.names("except", f.Except, f.Fold)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.names("not_below", r.NotBelow, false); err != nil {
+	if _, err := p.names("not_below", f.NotBelow, false); err != nil {
 		return nil, err
 	}
 	n := 0
@@ -90,13 +106,13 @@ func (r *Rule) parse(p *parsing) ([]alt, error) {
 	alts, room := make([]alt, 0, len(patterns)), make([]glob, 0, n)
 	var plain, excepting *wild // the last one that got exceptions, and what it became
 	for _, pattern := range patterns {
-		a, err := parsePattern(pattern, r.Type, room)
+		a, err := parsePattern(pattern, f.Type, room)
 		if err != nil {
 			return nil, err
 		}
 		n := len(a.comps)
 		switch {
-		case n == 0 && (except != nil || r.NotBelow != ""):
+		case n == 0 && (except != nil || f.NotBelow != ""):
 			return nil, invalid("except and not_below need a pattern that ends in a name")
 		case except != nil:
 			last := &a.comps[n-1]
@@ -109,35 +125,41 @@ func (r *Rule) parse(p *parsing) ([]alt, error) {
 			last.wild = excepting
 		}
 		a.comps, room = a.comps[:n:n], a.comps[n:] // the rest is for the next pattern
-		if a.fold = r.Fold; a.fold {
+		if a.fold = f.Fold; a.fold {
 			for i := range a.comps {
 				a.comps[i].lower()
 			}
 		}
-		a.size = int32(len(pattern) + len(r.Except) + len(r.NotBelow))
-		a.level, a.limit = r.Level, r.AtMost && r.Level > None // a limit of None is a rule that gives None
+		a.size = int32(len(pattern) + len(f.Except) + len(f.NotBelow))
 		alts = append(alts, a)
 	}
 	return alts, nil
 }
 
-// check returns what is malformed in r apart from the syntax of its patterns.
+// check returns what is malformed in r apart from its pattern.
 func (r *Rule) check() error {
 	switch {
-	case r.Pattern == "":
-		return invalid("empty pattern")
-	case len(r.Pattern) > maxPattern || len(r.Except) > maxPattern || len(r.NotBelow) > maxPattern:
-		return invalid("pattern longer than %d bytes", maxPattern)
-	case strings.IndexByte(r.Pattern, 0) >= 0 || strings.IndexByte(r.Except, 0) >= 0 || strings.IndexByte(r.NotBelow, 0) >= 0:
-		return invalid("NUL byte in pattern")
-	case !utf8.ValidString(r.Pattern) || !utf8.ValidString(r.Except) || !utf8.ValidString(r.NotBelow):
-		return invalid("pattern is not UTF-8: write \\xHH for a byte")
 	case int(r.Level) >= len(levelNames):
 		return invalid("unknown level %d", r.Level)
 	case int(r.Type) >= len(kindNames):
 		return invalid("unknown type %d", r.Type)
 	case r.AtMost && r.Level == Write:
 		return invalid("at most write limits nothing")
+	}
+	return nil
+}
+
+// check returns what is malformed in r apart from the syntax of its patterns.
+func (f *form) check() error {
+	switch {
+	case f.Pattern == "":
+		return invalid("empty pattern")
+	case len(f.Pattern) > maxPattern || len(f.Except) > maxPattern || len(f.NotBelow) > maxPattern:
+		return invalid("pattern longer than %d bytes", maxPattern)
+	case strings.IndexByte(f.Pattern, 0) >= 0 || strings.IndexByte(f.Except, 0) >= 0 || strings.IndexByte(f.NotBelow, 0) >= 0:
+		return invalid("NUL byte in pattern")
+	case !utf8.ValidString(f.Pattern) || !utf8.ValidString(f.Except) || !utf8.ValidString(f.NotBelow):
+		return invalid("pattern is not UTF-8: write \\xHH for a byte")
 	}
 	return nil
 }
