@@ -11,11 +11,11 @@ import (
 // hides everything.
 func Compile(rules []Rule) (*Policy, error) {
 	p := &Policy{rules: slices.Clone(rules)}
-	all, err := p.parse(true)
+	parsed, err := p.parse()
 	if err != nil {
 		return nil, err
 	}
-	p.arrange(all)
+	p.arrange(parsed)
 	p.index()
 	p.start()
 	return p, nil
@@ -24,32 +24,25 @@ func Compile(rules []Rule) (*Policy, error) {
 // Check returns the error that Compile returns for rules, at a fraction of the cost:
 // for a caller that hands the rules on to another process.
 func Check(rules []Rule) error {
-	_, err := (&Policy{rules: rules}).parse(false)
+	_, err := (&Policy{rules: rules}).parse()
 	return err
 }
 
-// A ranked is an alternative, and what orders it: of two, the one with the higher priority decides, then the one with
-// the greater rank, then the one that was parsed before the other.
-type ranked struct {
-	alt      *alt // without what it has of its rule
-	priority int
-	rank     uint64
-	number   int32 // of the alternative, in the order of parsing
-	rule     int32
-	group    group
+// A parsedRule is what parse knows of a rule.
+type parsedRule struct {
+	alts []alt // without what they have of the rule; others have them too
+	bit  group // of its NotBelow
 }
 
-// parse parses the rules. With keep it returns their alternatives, in no order.
-func (p *Policy) parse(keep bool) (all []ranked, err error) {
+// parse parses the rules, and returns what they are, in their order.
+func (p *Policy) parse() ([]parsedRule, error) {
 	if len(p.rules) > maxRules {
 		return nil, invalid("%d rules: at most %d", len(p.rules), maxRules)
 	}
 	var errs []error
 	n, text := 0, 0
 	shared := new(parsing)
-	if keep {
-		all = make([]ranked, 0, 6*len(p.rules)) // the presets' have as many
-	}
+	parsed := make([]parsedRule, len(p.rules))
 	for i := range p.rules {
 		rule := &p.rules[i]
 		alts, err := rule.alternatives(shared)
@@ -62,12 +55,9 @@ func (p *Policy) parse(keep bool) (all []ranked, err error) {
 			continue
 		}
 		p.checks = p.checks || rule.Level == Checked
+		parsed[i] = parsedRule{alts, bit}
 		for j := range alts {
-			a := &alts[j]
-			text += int(a.size)
-			if keep {
-				all = append(all, ranked{alt: a, priority: rule.Priority, rank: a.rank(rule.Level), number: int32(n + j), rule: int32(i), group: bit})
-			}
+			text += int(alts[j].size)
 		}
 		if n += len(alts); n > maxAlts || text > maxText {
 			return nil, invalid("rule %s: the rules together have more than %d alternatives or %d bytes", rule.describe(), maxAlts, maxText)
@@ -76,7 +66,7 @@ func (p *Policy) parse(keep bool) (all []ranked, err error) {
 	if errs != nil {
 		return nil, &inputError{errors.Join(errs...)}
 	}
-	return all, nil
+	return parsed, nil
 }
 
 // rank orders the alternatives of rules of one priority: that with the greater rank decides.
@@ -98,22 +88,40 @@ func (a *alt) rank(level Level) (rank uint64) {
 	return rank
 }
 
-// arrange puts the alternatives in the order in which they decide.
-func (p *Policy) arrange(all []ranked) {
+// A ranked is an alternative, and what orders it: of two, the one with the higher priority decides, then the one with
+// the greater rank, then the one that was parsed before the other. It has no pointer, so that it is sorted fast.
+type ranked struct {
+	priority  int
+	rank      uint64
+	rule, alt int32 // which it is
+}
+
+// arrange puts the alternatives of the rules in the order in which they decide.
+func (p *Policy) arrange(parsed []parsedRule) {
+	all := make([]ranked, 0, 6*len(parsed)) // the presets' have as many
+	for i := range parsed {
+		rule, alts := &p.rules[i], parsed[i].alts
+		for j := range alts {
+			all = append(all, ranked{rule.Priority, alts[j].rank(rule.Level), int32(i), int32(j)})
+		}
+	}
 	slices.SortFunc(all, func(a, b ranked) int {
-		switch { // cmp.Or would compare all three
+		switch { // cmp.Or would compare all
 		case a.priority != b.priority:
 			return cmp.Compare(b.priority, a.priority)
 		case a.rank != b.rank:
 			return cmp.Compare(b.rank, a.rank)
+		case a.rule != b.rule:
+			return cmp.Compare(a.rule, b.rule)
 		}
-		return cmp.Compare(a.number, b.number)
+		return cmp.Compare(a.alt, b.alt)
 	})
 	p.alts = make([]alt, len(all))
 	for i := range all {
-		a, rule := &p.alts[i], &p.rules[all[i].rule]
-		*a = *all[i].alt
-		a.rule, a.group = all[i].rule, all[i].group
+		a, at := &p.alts[i], &all[i]
+		rule := &p.rules[at.rule]
+		*a = parsed[at.rule].alts[at.alt]
+		a.rule, a.group = at.rule, parsed[at.rule].bit
 		a.level, a.limit = rule.Level, rule.AtMost && rule.Level > None // a limit of None is a rule that gives None
 	}
 }
