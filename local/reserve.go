@@ -23,7 +23,7 @@ func (s *sandboxes) ReserveSpare(shape string) (id string) {
 
 // takeReserved is take for a configuration whose ID is that of a reserved spare. If the spare does not fit,
 // it is ended.
-func (s *sandboxes) takeReserved(ctx context.Context, c *statedir.Config, limits *limiting) (*runtime.Sandbox, error) {
+func (s *sandboxes) takeReserved(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
 	box := s.dir.Box(c.ID)
 	if !s.dir.HasPools() || !box.WasSpare() || !box.Half() {
 		return nil, nil
@@ -31,7 +31,7 @@ func (s *sandboxes) takeReserved(ctx context.Context, c *statedir.Config, limits
 	if r, err := box.Spare(); err != nil || box.IsOffered(r.Shape) {
 		return nil, nil //nolint:nilerr // it is not reserved: Create says that the id is taken
 	}
-	taken, caller, err := s.dir.TakeReserved(c, s.shapeOf(c))
+	taken, caller, err := s.dir.TakeReserved(c, s.shapeOf(c.Config))
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +45,6 @@ func (s *sandboxes) takeReserved(ctx context.Context, c *statedir.Config, limits
 	if caller != nil {
 		s.bound.put(c.ID, caller)
 	}
-	s.remember(c, taken.Stamp(), limits)
-	return describe(taken, c, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
+	s.remember(c.Config, taken.Stamp(), limits)
+	return describe(taken, c.Config, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
 }

@@ -8,7 +8,7 @@ import (
 	"wolffia/perm"
 )
 
-// rulesText is the JSON of the rules that were asked for last: takers of a pool mostly have the same, and to encode
+// rulesText is the JSON of the rules that were asked for last: callers mostly have the same for many sandboxes, and to encode
 // those of a preset takes a tenth of a millisecond. The zero value is ready.
 type rulesText struct {
 	mu    sync.Mutex

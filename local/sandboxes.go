@@ -35,7 +35,7 @@ type sandboxes struct {
 	took    func(shape string)
 	fillers fillers // of the pools that it took from
 
-	rulesText rulesText // for spares
+	rulesText rulesText
 
 	// Of sandboxes that are bound to this process: closing a file of bound, which is
 	// there from Create on, says that the process has ended; closing one of alive, which
@@ -65,9 +65,14 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 		return nil, err
 	}
 	defer release()
-	take := func() (*runtime.Sandbox, error) { return s.take(c, limits) }
+	rules, err := s.rulesText.of(c.Permissions)
+	if err != nil {
+		return nil, err
+	}
+	draft := statedir.Draft{Config: c, Rules: rules}
+	take := func() (*runtime.Sandbox, error) { return s.take(draft, limits) }
 	if config.ID != "" {
-		take = func() (*runtime.Sandbox, error) { return s.takeReserved(ctx, c, limits) }
+		take = func() (*runtime.Sandbox, error) { return s.takeReserved(ctx, draft, limits) }
 	}
 	if sandbox, err := take(); sandbox != nil || err != nil {
 		return sandbox, err
@@ -81,7 +86,7 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 		return nil, err
 	}
 	defer detach()
-	box, caller, err := s.dir.CreateWith(c, fill)
+	box, caller, err := s.dir.CreateWith(draft, fill)
 	if err != nil {
 		return nil, err
 	}

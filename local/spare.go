@@ -191,11 +191,11 @@ func (s *sandboxes) removeHalf(id string) (removed bool, err error) {
 
 // take makes a spare the sandbox with the configuration c, which is completed; nil if there is none. The
 // sandbox is not started: Start does that.
-func (s *sandboxes) take(c *statedir.Config, limits *limiting) (*runtime.Sandbox, error) {
+func (s *sandboxes) take(c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
 	if !s.dir.HasPools() {
 		return nil, nil
 	}
-	shape := s.shapeOf(c)
+	shape := s.shapeOf(c.Config)
 	if shape == "" {
 		return nil, nil
 	}
@@ -208,11 +208,11 @@ func (s *sandboxes) take(c *statedir.Config, limits *limiting) (*runtime.Sandbox
 	if caller != nil {
 		s.bound.put(c.ID, caller)
 	}
-	s.remember(c, box.Stamp(), limits)
+	s.remember(c.Config, box.Stamp(), limits)
 	if s.took != nil {
 		s.took(shape)
 	}
-	return describe(box, c, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
+	return describe(box, c.Config, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
 }
 
 // startSpared starts a sandbox that was a spare. It reports whether it did: if not, the spare is gone, or there was

@@ -1,11 +1,13 @@
 package statedir
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +39,28 @@ type Config struct {
 	// access to it.
 	RootTree bool   `json:"rootTree,omitempty"`
 	User     string `json:"user"` // the user's name inside
+}
+
+// A Draft is the configuration of a sandbox that is about to exist.
+type Draft struct {
+	*Config
+	// Rules are Permissions as JSON, if the caller has that already: to make it takes most of the time that
+	// the configuration as a whole takes.
+	Rules []byte
+}
+
+// write writes the configuration of b by one of the functions of statefile.
+func (d *Draft) write(b *Box, write func(path string, v any) error) error {
+	if d.Rules == nil || len(d.Permissions) == 0 {
+		return write(b.ConfigFile(), d.Config)
+	}
+	less := *d.Config
+	less.Permissions = nil
+	text, err := json.Marshal(&less)
+	if err != nil {
+		return err
+	}
+	return write(b.ConfigFile(), statefile.Text(slices.Concat(text[:len(text)-1], []byte(`,"permissions":`), d.Rules, []byte("}"))))
 }
 
 // A Status is how a sandbox ended, as its shim records it. Its content is untrusted.

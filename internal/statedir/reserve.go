@@ -33,7 +33,7 @@ func (b *Box) IsOffered(shape string) bool {
 
 // TakeReserved makes the spare with the ID of c, which was reserved, the sandbox with the configuration c. It
 // returns nil if that is no spare of the shape. caller and errors are as for [Dir.Take].
-func (d *Dir) TakeReserved(c *Config, shape string) (_ *Box, caller *os.File, err error) {
+func (d *Dir) TakeReserved(c Draft, shape string) (_ *Box, caller *os.File, err error) {
 	b := d.Box(c.ID)
 	r, err := b.Spare()
 	if err != nil || r.Shape != shape {

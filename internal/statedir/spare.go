@@ -112,7 +112,7 @@ func names(dir string) []string {
 // Take makes a spare of the shape the sandbox with the configuration c, whose ID it sets. It returns nil if
 // there is none. caller is as for [Dir.Create], and so is [runtime.ErrExists]. After an error there is no
 // such sandbox, and perhaps one spare less.
-func (d *Dir) Take(c *Config, shape string) (b *Box, caller *os.File, err error) {
+func (d *Dir) Take(c Draft, shape string) (b *Box, caller *os.File, err error) {
 	list := names(d.index(shape))
 	if len(list) == 0 {
 		return nil, nil, nil
@@ -153,7 +153,7 @@ func (d *Dir) claimName(name string) (unlock func(), err error) {
 }
 
 // take is Take for a spare that was claimed. It is not taken if its shim has ended.
-func (b *Box) take(c *Config) (caller *os.File, taken bool, err error) {
+func (b *Box) take(c Draft) (caller *os.File, taken bool, err error) {
 	// With the configuration's lock no process removes the directory; see RemoveHalf.
 	settled, err := b.TryLockConfig()
 	if err != nil {
@@ -169,12 +169,12 @@ func (b *Box) take(c *Config) (caller *os.File, taken bool, err error) {
 			return nil, false, err
 		}
 	}
-	if l := newLifetime(c, Now()); l != nil {
+	if l := newLifetime(c.Config, Now()); l != nil {
 		err = statefile.Write(filepath.Join(b.path, lifetimeFile), l)
 		step.Reached("take: lifetime recorded")
 	}
 	if err == nil {
-		err = statefile.WritePrepared(b.ConfigFile(), c) // last: now the sandbox exists
+		err = c.write(b, statefile.WritePrepared) // last: now the sandbox exists
 	}
 	if err != nil {
 		_ = caller.Close() // nil is fine

@@ -196,10 +196,12 @@ func (d *Dir) Find(ref string) (*Box, error) {
 // nothing is left of it. If the sandbox is bound to its caller, the caller keeps it alive
 // by the file caller, which it closes; otherwise caller is nil. See [Box.HasCaller].
 // ErrExists: the id or the name is taken.
-func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) { return d.CreateWith(c, nil) }
+func (d *Dir) Create(c *Config) (_ *Box, caller *os.File, err error) {
+	return d.CreateWith(Draft{Config: c}, nil)
+}
 
 // CreateWith is Create, and calls fill to put more into the directory before the sandbox exists. A nil fill is Create.
-func (d *Dir) CreateWith(c *Config, fill func(*Box) error) (_ *Box, caller *os.File, err error) {
+func (d *Dir) CreateWith(c Draft, fill func(*Box) error) (_ *Box, caller *os.File, err error) {
 	unlock, err := d.lock()
 	if err != nil {
 		return nil, nil, err
@@ -212,8 +214,8 @@ func (d *Dir) CreateWith(c *Config, fill func(*Box) error) (_ *Box, caller *os.F
 	}
 	b := d.Box(c.ID)
 	step.Reached("create: lock taken")
-	if err := d.make(b, c, &caller, func() error {
-		if l := newLifetime(c, Now()); l != nil {
+	if err := d.make(b, c.Config, &caller, func() error {
+		if l := newLifetime(c.Config, Now()); l != nil {
 			return statefile.Write(filepath.Join(b.path, lifetimeFile), l)
 		}
 		return nil
@@ -222,7 +224,7 @@ func (d *Dir) CreateWith(c *Config, fill func(*Box) error) (_ *Box, caller *os.F
 			return nil
 		}
 		return fill(b)
-	}, func() error { return statefile.Write(b.ConfigFile(), c) }); err != nil { // last: now the sandbox exists
+	}, func() error { return c.write(b, statefile.Write) }); err != nil { // last: now the sandbox exists
 		return nil, nil, err
 	}
 	return b, caller, nil

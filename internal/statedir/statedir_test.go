@@ -3,18 +3,22 @@ package statedir_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/filelock"
 	"wolffia/internal/statedir"
+	"wolffia/perm"
 	"wolffia/runtime"
 )
 
@@ -68,6 +72,42 @@ func TestCreateAndRemove(t *testing.T) {
 }
 
 // What is not ours, or a mount, is never deleted with the rest.
+// A configuration is recorded alike, whether the caller has the text of its rules or not.
+func TestDraft(t *testing.T) {
+	d := open(t)
+	for name, rules := range map[string][]perm.Rule{
+		"no rules": nil,
+		"rules":    {{Pattern: "<a>&\u2028\"", Level: perm.Read}, {Pattern: "b", AtMost: true, Source: "x.yaml:1"}},
+	} {
+		text, err := json.Marshal(rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []*statedir.Config
+		for _, known := range [][]byte{nil, text} {
+			c := &statedir.Config{CreatedAt: 1, User: "user"}
+			c.ID, c.Permissions = id, rules
+			b, _, err := d.CreateWith(statedir.Draft{Config: c, Rules: known}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := b.Config()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, read); !slices.Equal(read.Permissions, rules) {
+				t.Errorf("%s: %v", name, read.Permissions)
+			}
+			if err := b.Remove(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(got[0], got[1]); diff != "" {
+			t.Errorf("%s, -without +with their text: %s", name, diff)
+		}
+	}
+}
+
 func TestRemoveStopsAtWhatIsNotOurs(t *testing.T) {
 	b := create(t, open(t), id, "")
 	precious := filepath.Join(b.Mnt(), "precious")

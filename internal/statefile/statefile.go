@@ -49,10 +49,20 @@ func ReadBytes(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
+// Text is JSON as it is written, in the place of a value.
+type Text []byte
+
+func encode(v any) ([]byte, error) {
+	if text, ok := v.(Text); ok {
+		return text, nil
+	}
+	return json.Marshal(v)
+}
+
 // Write replaces the file at path by one with v as JSON: other processes read the old
 // file or the new one.
 func Write(path string, v any) error {
-	b, err := json.Marshal(v)
+	b, err := encode(v)
 	if err != nil {
 		return err
 	}
@@ -65,7 +75,7 @@ func Prepare(path string) error { return create(path+Coming, nil, false) }
 
 // WritePrepared is Write for a file after [Prepare]. Without that, or if a killed process has begun to write, it is Write.
 func WritePrepared(path string, v any) error {
-	b, err := json.Marshal(v)
+	b, err := encode(v)
 	if err != nil {
 		return err
 	}
@@ -97,7 +107,7 @@ func prepared(path string) *os.File {
 
 // WriteSync is Write, and the same holds after a crash of the machine once it returns.
 func WriteSync(path string, v any) error {
-	b, err := json.Marshal(v)
+	b, err := encode(v)
 	if err != nil {
 		return err
 	}
