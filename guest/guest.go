@@ -19,10 +19,11 @@ import (
 // PID 1 at once; it is called when the host asks for an orderly shutdown.
 // sessions is a directory for the shell sessions, see [session.Host];
 // limits bind what is started, nil is none. clients, if it is not nil, is a socket by which the host
-// hands over connections of clients, see link.
+// hands over connections of clients, see link. guard is [Guard]: it is called while the host learns that PID 1 is there, and
+// before anything is started; its error is that of Serve.
 // Precondition: the process is PID 1, or a child subreaper, and has no
 // children that another part of it waits for.
-func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, clients *os.File, exit func(code int)) error {
+func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, clients *os.File, guard func() error, exit func(code int)) error {
 	limiter, err := newLimiter(limits)
 	if err != nil {
 		return err
@@ -39,6 +40,9 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, client
 	host := g.link(wire.NewWriter(out))
 	host.network = &network{w: host.w, set: host.set, listeners: map[uint64]*listener{}}
 	if err := host.w.SendJSON(wire.Hello, 0, wire.Greeting{Version: wire.Version}); err != nil {
+		return err
+	}
+	if err := guard(); err != nil {
 		return err
 	}
 	if clients != nil {

@@ -47,11 +47,11 @@ func TestMain(m *testing.M) {
 			limits, err = guest.ParseRlimits(s)
 		}
 		if err == nil {
-			err = guest.Harden(nil, 0)
+			err = guest.Harden()
 		}
 		if err == nil {
 			_ = unix.SetNonblock(3, true)
-			err = guest.Serve(os.Stdin, os.Stdout, "", limits, os.NewFile(3, "clients"), os.Exit)
+			err = guest.Serve(os.Stdin, os.Stdout, "", limits, os.NewFile(3, "clients"), func() error { return guest.Guard(nil, 0) }, os.Exit)
 		}
 	}
 	if err != nil {

@@ -26,23 +26,16 @@ import (
 const Threads = 8
 
 // Harden protects PID 1 from what it will start. It must run before anything
-// else in main, and an error must end the program: without it a process
-// inside owns the sandbox's stream.
+// else in main, and [Guard] before the first process. An error of one of them must end the program: without it a
+// process inside owns the sandbox's stream.
 //
 //   - PR_SET_DUMPABLE 0: /proc/1/{fd,mem,environ,...} and ptrace are refused
 //     (proc(5), ptrace(2)).
-//   - The guard: see guardFilter. It holds for every process, and cannot be removed.
-//   - The sandbox's seccomp filter, if it is not there already, as a part of the
-//     guard: array of struct sock_filter (seccomp(2)); empty where the backend has
-//     installed it.
-//   - The threads that PID 1 will need are there: [Threads], and with those of the Go
-//     runtime threads in all, if that is more. Where processes are limited and
-//     PID 1 counts, it could not have more later.
 //   - Nothing dumps core (see [coredump.Off]). Where the sandbox's filter is there
 //     already, the shim has done it, and this changes nothing.
 //   - Signals are dropped.
 //   - Descriptors that were left open reach no child.
-func Harden(filter []byte, threads int) error {
+func Harden() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
 	}
@@ -53,9 +46,19 @@ func Harden(filter []byte, threads int) error {
 	if err := unix.CloseRange(3, uint(all), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("close_range: %w", err)
 	}
-	if err := dropSignals(); err != nil {
-		return err
-	}
+	return dropSignals()
+}
+
+// Guard protects PID 1 from all processes, and cannot be removed.
+//
+//   - The guard: see guardFilter.
+//   - The sandbox's seccomp filter, if it is not there already, as a part of the
+//     guard: array of struct sock_filter (seccomp(2)); empty where the backend has
+//     installed it.
+//   - The threads that PID 1 will need are there: [Threads], and with those of the Go
+//     runtime threads in all, if that is more. Where processes are limited and
+//     PID 1 counts, it could not have more later.
+func Guard(filter []byte, threads int) error {
 	highest, made, err := makeThreads(Threads)
 	for n := Threads; err == nil && made < threads; {
 		n += threads - made // the runtime has made some of its own

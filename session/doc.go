@@ -48,5 +48,5 @@
 // machine.go, and run.go for one text in the shell. A Session's state belongs to the goroutine
 // that has the turn (executor): the one that brings an event handles it, unless another is at
 // work. A goroutine waits for the session's descriptors through the runtime's poller: waiting costs no thread, and the
-// threads of PID 1 are numbered (see guest.Harden).
+// threads of PID 1 are numbered (see guest.Guard).
 package session

@@ -35,7 +35,7 @@ var theGuest = sync.OnceValues(func() (*client.Conn, error) {
 		return nil, err
 	}
 	go func() { // ends with the connection
-		_ = guest.Serve(theirs, counted{theirs}, sessionsDir, nil, nil, os.Exit)
+		_ = guest.Serve(theirs, counted{theirs}, sessionsDir, nil, nil, func() error { return nil }, os.Exit)
 		close(served)
 	}()
 	conn := client.New(ours)

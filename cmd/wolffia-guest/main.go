@@ -68,15 +68,16 @@ func first(args []string) error {
 		}
 		args = args[2:]
 	}
-	if err := guest.Harden(filter, threads); err != nil {
+	if err := guest.Harden(); err != nil {
 		return err
 	}
 	unix.Umask(0o022)
 	if len(args) != 2 {
 		return fmt.Errorf("%d arguments, want a directory and an id", len(args))
 	}
+	guard := func() error { return guest.Guard(filter, threads) }
 	// A read that blocks holds a thread: for each frame the runtime would change threads.
-	return guest.Serve(polled(unix.Stdin, "standard input"), os.Stdout, args[0], limits, clients, os.Exit)
+	return guest.Serve(polled(unix.Stdin, "standard input"), os.Stdout, args[0], limits, clients, guard, os.Exit)
 }
 
 func run(args []string) error {
