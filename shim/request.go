@@ -160,7 +160,10 @@ func (c *clientConn) reply(r *boot.Reply) error {
 
 // replyFrame returns the frame with a reply, which the caller releases.
 func replyFrame(r *boot.Reply) (wire.Frame, error) {
-	b, err := json.Marshal(r)
+	b, err := []byte("{}"), error(nil)
+	if *r != (boot.Reply{}) { // else without the tables of types, which take a tenth of a millisecond before the first command
+		b, err = json.Marshal(r)
+	}
 	if err != nil {
 		return wire.Frame{}, err
 	}
