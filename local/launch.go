@@ -176,7 +176,8 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 		undo.Add(tree.Kill)
 	}
 	step.Reached("start: all started")
-	closeAll(d.given) // else the end of a process would not show
+	closeAll(d.given)     // else the end of a process would not show
+	_ = box.PrepareShim() // meanwhile; without it record takes longer
 	return l, nil
 }
 

@@ -72,9 +72,12 @@ func (b *Box) Shim() Process { return b.shimRecord().Process }
 // unknown.
 func (b *Box) ShimVersion() string { return b.shimRecord().Version }
 
+// PrepareShim makes ready for SetShim, which then takes less time; it needs not be called.
+func (b *Box) PrepareShim() error { return statefile.Prepare(filepath.Join(b.path, shimFile)) }
+
 // SetShim records the shim, the version of its program, and the parts for EndParts.
 func (b *Box) SetShim(p *Process, version string, parts ...Process) error {
-	return statefile.Write(filepath.Join(b.path, shimFile), shimRecord{*p, version, parts})
+	return statefile.WritePrepared(filepath.Join(b.path, shimFile), shimRecord{*p, version, parts})
 }
 
 // ForgetShim removes the record of the last start, if any.

@@ -69,11 +69,11 @@ func Write(path string, v any) error {
 	return replace(path, b, false)
 }
 
-// Prepare makes ready for one [WritePrepared] of a file that does not exist yet: to make a name and an inode takes most
+// Prepare makes ready for one [WritePrepared]: to make a name and an inode takes most
 // of the time of a Write, and waits for others that write to the disk.
 func Prepare(path string) error { return create(path+Coming, nil, false) }
 
-// WritePrepared is Write for a file after [Prepare]. Without that, or if a killed process has begun to write, it is Write.
+// WritePrepared is Write after [Prepare]. Without that, or if a killed process has begun to write, it is Write.
 func WritePrepared(path string, v any) error {
 	b, err := encode(v)
 	if err != nil {
