@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -261,39 +261,49 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, l live, e *entry
 	return out.n, out.err
 }
 
-// write sends the reply and returns the number of bytes that were sent. It gives up
-// after WriteLimit.
+// write sends the reply, at once and not when the handler ends, which has to write its log first. It returns the number of
+// bytes that were sent. It gives up after WriteLimit.
 func (s *Server) write(w http.ResponseWriter, status int, reply any) (int64, error) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.opts.WriteLimit)); err != nil {
+	control := http.NewResponseController(w)
+	if err := control.SetWriteDeadline(time.Now().Add(s.opts.WriteLimit)); err != nil {
 		return 0, err
 	}
-	w.WriteHeader(status)
-	out := &counter{w: w}
+	out := &counter{w: w, status: status}
 	buffered := buffers.Get().(*bufio.Writer)
 	buffered.Reset(out)
 	err := encode(buffered, reply)
-	if err == nil {
+	switch {
+	case err == nil && out.n == 0:
+		h.Set("Content-Length", strconv.Itoa(buffered.Buffered()))
 		err = buffered.Flush()
+	case err == nil:
+		err = buffered.Flush()
+	case out.n == 0:
+		w.WriteHeader(http.StatusInternalServerError)
 	}
 	buffered.Reset(nil)
 	buffers.Put(buffered)
-	return out.n, err
+	return out.n, cmp.Or(err, control.Flush())
 }
 
 // buffers are what replies are written into: most are small, and a new buffer for each would be
 // most of what a request leaves to the garbage collector.
 var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 64<<10) }}
 
-// A counter counts the bytes written to w.
+// A counter counts the bytes of a body that are written to w, after the status.
 type counter struct {
-	w io.Writer
-	n int64
+	w      http.ResponseWriter
+	status int
+	n      int64
 }
 
 func (c *counter) Write(b []byte) (int, error) {
+	if c.n == 0 {
+		c.w.WriteHeader(c.status)
+	}
 	n, err := c.w.Write(b)
 	c.n += int64(n)
 	return n, err

@@ -320,7 +320,8 @@ func TestPanic(t *testing.T) {
 	w.serve(panicking{}, nil)
 	r := w.call(w.Ctx, "createSandbox", by(zoe, nil))
 	w.is("a panic", r, 500, "internal")
-	if strings.Contains(r.body, "only the log") || !strings.Contains(w.log.String(), "what only the log may tell") || !strings.Contains(w.log.String(), r.Error.RequestID) {
+	w.Until("the request is in the log", func() bool { return strings.Contains(w.log.String(), r.Error.RequestID) })
+	if strings.Contains(r.body, "only the log") || !strings.Contains(w.log.String(), "what only the log may tell") {
 		t.Errorf("told %s; logged %s", r.body, w.log.String())
 	}
 	// It goes on, and the owner's lock is not left taken.
