@@ -76,6 +76,12 @@ func first(args []string) error {
 		return fmt.Errorf("%d arguments, want a directory and an id", len(args))
 	}
 	guard := func() error { return guest.Guard(filter, threads) }
+	if threads > 0 { // there is a limit: if it is too low for them, the sandbox does not start
+		if err := guard(); err != nil {
+			return err
+		}
+		guard = func() error { return nil }
+	}
 	// A read that blocks holds a thread: for each frame the runtime would change threads.
 	return guest.Serve(polled(unix.Stdin, "standard input"), os.Stdout, args[0], limits, clients, guard, os.Exit)
 }
