@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -39,7 +41,7 @@ func TestMain(m *testing.M) {
 			err = dropCapabilities()
 		}
 		if err == nil {
-			err = unix.Exec("/proc/self/exe", os.Args, []string{"WOLFFIA_TEST_GUEST=serve", rlimitsVariable + "=" + os.Getenv(rlimitsVariable)})
+			err = unix.Exec("/proc/self/exe", os.Args, []string{"WOLFFIA_TEST_GUEST=serve", rlimitsVariable + "=" + os.Getenv(rlimitsVariable), guardVariable + "=" + os.Getenv(guardVariable)})
 		}
 	case "serve":
 		var limits *guest.Rlimits
@@ -51,7 +53,7 @@ func TestMain(m *testing.M) {
 		}
 		if err == nil {
 			_ = unix.SetNonblock(3, true)
-			err = guest.Serve(os.Stdin, os.Stdout, "", limits, os.NewFile(3, "clients"), func() error { return guest.Guard(nil, 0) }, os.Exit)
+			err = guest.Serve(os.Stdin, os.Stdout, "", limits, os.NewFile(3, "clients"), guard, os.Exit)
 		}
 	}
 	if err != nil {
@@ -60,6 +62,17 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(0)
 }
+
+// guard is the guest's. With guardVariable it fails once the host has asked for a process.
+func guard() error {
+	if os.Getenv(guardVariable) == "" {
+		return guest.Guard(nil, 0)
+	}
+	_, err := unix.Poll([]unix.PollFd{{Fd: int32(unix.Stdin), Events: unix.POLLIN}}, int(limit.Milliseconds()))
+	return errors.Join(err, errors.New("no guard"))
+}
+
+const guardVariable = "WOLFFIA_TEST_GUARD"
 
 // rlimitsVariable has the limits that the guest puts on what it starts.
 const rlimitsVariable = "WOLFFIA_TEST_RLIMITS"
@@ -148,6 +161,25 @@ func launchForClients(t testing.TB) (pipes, *exec.Cmd, *os.File) {
 		runtime.UnlockOSThread()
 	})
 	return pipes{out, in}, cmd, hand
+}
+
+// Without its guard PID 1 starts nothing of what it was asked for, and ends.
+func TestNothingStartsWithoutGuard(t *testing.T) {
+	t.Setenv(guardVariable, "fails")
+	conn, _ := start(t)
+	made := filepath.Join(t.TempDir(), "made")
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"touch", made}, Env: env}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if _, err := p.Wait(ctx); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("the guest goes on: %v", err)
+	}
+	if _, err := os.Lstat(made); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a process was started: %v", err)
+	}
 }
 
 var env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
