@@ -23,12 +23,15 @@ func (f *form) builtIn() ([]alt, bool) {
 
 // compare orders forms.
 func (f *form) compare(g *form) int {
+	if c := cmp.Compare(f.Pattern, g.Pattern); c != 0 {
+		return c
+	}
 	fold := func(f *form) int {
 		if f.Fold {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(f.Pattern, g.Pattern), cmp.Compare(f.Except, g.Except),
-		cmp.Compare(f.NotBelow, g.NotBelow), cmp.Compare(fold(f), fold(g)), cmp.Compare(f.Type, g.Type))
+	return cmp.Or(cmp.Compare(f.Except, g.Except), cmp.Compare(f.NotBelow, g.NotBelow),
+		cmp.Compare(fold(f), fold(g)), cmp.Compare(f.Type, g.Type))
 }

@@ -2,11 +2,11 @@ package perm
 
 import (
 	"bytes"
-	"cmp"
 	"flag"
 	"fmt"
 	"go/format"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +33,19 @@ func TestBuiltIn(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs from the rules of the presets: go test ./perm -run %s -update", name, t.Name())
+	}
+}
+
+// What is built in is equal to what the parser makes of it, in all fields.
+func TestBuiltInIsComplete(t *testing.T) {
+	for _, f := range builtInForms(t) {
+		parsed, err := f.parse(new(parsing))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := f.builtIn(); !ok || !reflect.DeepEqual(got, parsed) {
+			t.Errorf("%+v: %t, %+v, want %+v", f, ok, got, parsed)
+		}
 	}
 }
 
@@ -82,7 +95,7 @@ func (w *tableWriter) table(forms []form) ([]byte, error) {
 
 func (w *tableWriter) globs(globs []glob) string {
 	if globs == nil {
-		return ""
+		return "nil"
 	}
 	var b strings.Builder
 	b.WriteString("[]glob{")
@@ -101,6 +114,7 @@ func (w *tableWriter) wild(x *wild) string {
 		return ""
 	}
 	var toks strings.Builder
+	toks.WriteString("[]tok{")
 	for _, t := range x.toks {
 		set := ""
 		if t.set != nil {
@@ -108,7 +122,11 @@ func (w *tableWriter) wild(x *wild) string {
 		}
 		fmt.Fprintf(&toks, "{%s},", fields(field{"set", code(set)}, field{"star", t.star}, field{"lit", int(t.lit)}))
 	}
-	value := fmt.Sprintf("wild{toks: []tok{%s}, except: %s}", toks.String(), cmp.Or(w.globs(x.except), "nil"))
+	list := toks.String() + "}"
+	if x.toks == nil {
+		list = "nil"
+	}
+	value := fmt.Sprintf("wild{toks: %s, except: %s}", list, w.globs(x.except))
 	name, known := w.wilds[value]
 	if !known {
 		name = fmt.Sprintf("builtInWild%d", len(w.wilds))

@@ -82,9 +82,9 @@ type Params struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
-// TreeParams are what a tree server is started with: no more of the sandbox's configuration than it uses. It has no
-// secrets of the environment; and encoding/json, which makes a table of every type in what it reads into, would take a
-// third of a millisecond for those of Params.
+// TreeParams are what a tree server is started with: no more of the sandbox's configuration than it uses. So it does not
+// get the environment, which may have secrets; and encoding/json makes fewer tables: of every type in what it reads into it makes
+// one, which took a third of a millisecond with Params.
 type TreeParams struct {
 	Run string `json:"run"` // statedir.Box.Run
 	// Rules are the sandbox's, in the form of SealedFile. Those of a spare are what its user probably asks for, to compile them
@@ -99,7 +99,7 @@ type TreeParams struct {
 	RootTree bool  `json:"rootTree,omitempty"` // as in statedir.Config
 	Copied   bool  `json:"copied,omitempty"`   // the codebase is copied on write
 	Memory   int64 `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none
-	Disk     int64 `json:"disk,omitempty"`     // so
+	Disk     int64 `json:"disk,omitempty"`     // the same
 	// Spare says that the codebase comes with AskAdopt.
 	Spare bool `json:"spare,omitempty"`
 	// Review says that no mount is served: the tree server only answers requests until its control socket hangs up.
