@@ -172,9 +172,12 @@ func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
 		}()
 	} else if s.tree != nil && s.boot.Engine == "" {
 		s.warmer.Store(time.AfterFunc(warmAfter, func() { // ends at warmLimit, or with the mount
-			s.warming.Store(true)
-			warm(rootfs.TreeDir(s.boot))
-			s.warming.Store(false)
+			if done, ok := warmTurn(s.boot.Config.UID); ok {
+				s.warming.Store(true)
+				warm(rootfs.TreeDir(s.boot))
+				s.warming.Store(false)
+				done()
+			}
 		}))
 	}
 }
