@@ -7,21 +7,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How many sandboxes of a user wait for their turn to warm, about, and for how long each.
+// Bounds of a wait for the turn to warm.
 const (
-	warmWaiters = 4
-	warmWait    = 10 * time.Second
+	warmWaiters = 4                // the backlog of listen(2), which lets one more wait
+	warmWait    = 10 * time.Second // of one sandbox
+	warmTries   = 50               // to take the turn, or to wait for it
+	warmPause   = 2 * time.Millisecond
 )
 
 // warmTurn takes the turn to warm a tree, which one sandbox of a user on this host has at a time; if a few wait for it already, there
 // is none. To warm the tree of a large codebase takes all processors for a fifth of a second, and many sandboxes that are created at
 // once would take them from each other, and from what they are created for. done gives the turn back.
 //
-// The turn is an abstract socket (unix(7)): it needs no file that all shims can reach, and goes with its process. Who waits is
-// connected, which ends with it. Whoever else takes the name only keeps trees from being warmed.
+// The turn is an abstract socket (unix(7)): it needs no file that all shims can reach, and the kernel closes it with its process. A
+// sandbox that waits is connected to it, so that it sees the end by a hang-up. Another program that takes the name keeps trees from
+// being warmed, and costs each shim [warmTries] at most.
 func warmTurn(uid int) (done func(), ok bool) {
 	name := &unix.SockaddrUnix{Name: fmt.Sprintf("@wolffia-warm-%d", uid)}
-	for end := time.Now().Add(warmWait); time.Now().Before(end); {
+	end := time.Now().Add(warmWait)
+	for range warmTries {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
 			return nil, false
@@ -29,12 +33,18 @@ func warmTurn(uid int) (done func(), ok bool) {
 		if unix.Bind(fd, name) == nil && unix.Listen(fd, warmWaiters) == nil {
 			return func() { _ = unix.Close(fd) }, true
 		}
-		// ECONNREFUSED: the turn has just ended, or just begun. EAGAIN: enough others wait.
-		if err = unix.Connect(fd, name); err == nil {
-			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, int(time.Until(end).Milliseconds())) // for POLLHUP
+		err = unix.Connect(fd, name)
+		if err == nil {
+			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, int(max(0, time.Until(end)).Milliseconds())) // for POLLHUP
 		}
 		_ = unix.Close(fd)
-		if err != nil && err != unix.ECONNREFUSED {
+		switch {
+		case err == unix.ECONNREFUSED: // the turn has just ended, or its holder does not listen yet
+			time.Sleep(warmPause)
+		case err != nil: // EAGAIN: enough others wait
+			return nil, false
+		}
+		if time.Now().After(end) {
 			return nil, false
 		}
 	}
