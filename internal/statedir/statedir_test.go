@@ -71,7 +71,6 @@ func TestCreateAndRemove(t *testing.T) {
 	}
 }
 
-// What is not ours, or a mount, is never deleted with the rest.
 // A configuration is recorded alike, whether the caller has the text of its rules or not.
 func TestDraft(t *testing.T) {
 	d := open(t)
@@ -108,6 +107,7 @@ func TestDraft(t *testing.T) {
 	}
 }
 
+// What is not ours, or a mount, is never deleted with the rest.
 func TestRemoveStopsAtWhatIsNotOurs(t *testing.T) {
 	b := create(t, open(t), id, "")
 	precious := filepath.Join(b.Mnt(), "precious")
