@@ -1,9 +1,11 @@
 package local
 
 import (
+	"slices"
 	"testing"
 
 	"wolffia/image/store"
+	"wolffia/internal/boot"
 	"wolffia/internal/cgroup"
 	"wolffia/internal/statedir"
 	"wolffia/perm"
@@ -68,7 +70,10 @@ func TestPlan(t *testing.T) {
 			c.Runtime = "bare"
 		}
 		life := new(statedir.Lifetime)
-		p := s.plan(box, &c, life, tt.limits, tt.use)
+		p, err := s.plan(box, &c, life, tt.limits, tt.use)
+		if err != nil {
+			t.Fatal(err)
+		}
 		got := want{
 			p.tree != nil, p.keeper != "", p.backend != "",
 			p.shim.CopyGuest, p.shim.OwnKernel, p.shim.Image != "", p.shim.SendsImage, p.shim.Held,
@@ -79,8 +84,14 @@ func TestPlan(t *testing.T) {
 		if p.shim.ID != id || p.shim.Run != box.Run() || p.shim.Mnt != box.Mnt() || p.shim.Guest != tt.use.guest || p.shim.Lifetime != life {
 			t.Errorf("%s: %+v", tt.name, p.shim)
 		}
-		if p.shim.Config.Permissions != nil || p.tree != nil && (p.tree.Codebase != c.CodebasePath || p.tree.InEngine != (p.keeper != "")) {
-			t.Errorf("%s: the rules are only the tree server's: %+v", tt.name, p.tree)
+		if p.shim.Config.Permissions != nil {
+			t.Errorf("%s: the rules are only the tree server's", tt.name)
+		}
+		if p.tree != nil {
+			got, err := boot.ParseRules(p.tree.Rules)
+			if err != nil || !slices.Equal(got, c.Permissions) || p.tree.Codebase != c.CodebasePath || p.tree.InEngine != (p.keeper != "") {
+				t.Errorf("%s: the tree server gets %+v: %v", tt.name, p.tree, err)
+			}
 		}
 		if p.shim.HasBackend != (p.backend != "") || (p.shim.Engine != "") != (p.keeper != "") || (p.shim.StateDir != "") != (p.keeper != "") {
 			t.Errorf("%s: %+v", tt.name, p.shim)

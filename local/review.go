@@ -201,11 +201,11 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	defer ours.Close()
-	params := treeParams(box, c, s.backend(c.Runtime))
-	params.Review = true
-	if params.Rules, err = s.rulesText.of(c.Permissions); err != nil {
+	params, err := s.treeParams(box, c)
+	if err != nil {
 		return err
 	}
+	params.Review = true
 	files := []*os.File{boot.FDLock: lock.Tree, boot.FDControl: theirs}
 	tree, err := spawn(program.File, log, []string{"wolffia", "tree", box.ID()}, treeCredential(c), params, files)
 	_ = theirs.Close()

@@ -17,7 +17,6 @@ import (
 	"wolffia/internal/step"
 	"wolffia/internal/userns"
 	"wolffia/runtime"
-	"wolffia/runtime/launch"
 )
 
 // How long a sandbox may take to start, unless the context ends first. An engine may have to import the image of
@@ -86,13 +85,12 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 	if err != nil {
 		return err
 	}
-	p := s.plan(box, c, life, limits, using.paths)
-	p.shim.Spare = spare
-	if p.tree != nil {
+	p, err := s.plan(box, c, life, limits, using.paths)
+	if err != nil {
+		return err
+	}
+	if p.shim.Spare = spare; p.tree != nil {
 		p.tree.Spare = spare != nil
-		if p.tree.Rules, err = s.rulesText.of(c.Permissions); err != nil {
-			return err
-		}
 	}
 	if p.shim.Volumes, err = s.volumesDir(c); err != nil {
 		return err
@@ -187,7 +185,7 @@ func (s *sandboxes) limits(box *statedir.Box, c *statedir.Config) (*limiting, er
 type plan struct {
 	config *statedir.Config
 	shim   boot.Params
-	tree   *boot.TreeParams // nil: nothing is served, and so there is no tree server
+	tree   *boot.TreeParams // nil: the sandbox has no tree server
 	keeper string           // name of its program; empty: no engine, and so no keeper
 	// backend is the path of the program that the shim's launcher gets; empty: none.
 	backend string
@@ -195,7 +193,7 @@ type plan struct {
 }
 
 // plan decides what a start starts. It has no effects.
-func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime, limits *limiting, use paths) *plan {
+func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime, limits *limiting, use paths) (*plan, error) {
 	backend := s.backend(c.Runtime)
 	p := &plan{config: c, limits: limits, shim: boot.Params{
 		ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: use.guest,
@@ -216,19 +214,22 @@ func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.L
 	if limits != nil {
 		p.shim.Rlimits, p.shim.Held = limits.rlimits, limits.plan != nil
 	}
-	if c.Serves() {
-		p.tree = treeParams(box, c, backend)
+	if !c.Serves() {
+		return p, nil
 	}
-	return p
+	var err error
+	p.tree, err = s.treeParams(box, c)
+	return p, err
 }
 
-// treeParams returns what a tree server gets of a sandbox, without rules.
-func treeParams(box *statedir.Box, c *statedir.Config, backend *launch.Backend) *boot.TreeParams {
+// treeParams returns what a tree server gets of a sandbox.
+func (s *sandboxes) treeParams(box *statedir.Box, c *statedir.Config) (*boot.TreeParams, error) {
+	rules, err := s.rulesText.of(c.Permissions)
 	return &boot.TreeParams{
-		Run: box.Run(), Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
-		UID: c.UID, GID: c.GID, InEngine: backend.Engine, RootTree: c.RootTree,
+		Run: box.Run(), Rules: rules, Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
+		UID: c.UID, GID: c.GID, InEngine: s.backend(c.Runtime).Engine, RootTree: c.RootTree,
 		Copied: c.CopyOnWrite, Memory: c.Resources.Memory, Disk: c.Resources.Disk,
-	}
+	}, err
 }
 
 // endEarlier ends what is left of an earlier start of a sandbox on an image, and waits

@@ -64,7 +64,7 @@ func builtInForms(t *testing.T) []form {
 	return slices.Compact(forms)
 }
 
-// A tableWriter writes builtin_table.go. It writes no constant that the compiler would have to compute at the start of the program.
+// A tableWriter writes builtin_table.go, with values that the program need not compute when it starts.
 type tableWriter struct {
 	wilds map[string]string // names of variables by value
 	vars  bytes.Buffer

@@ -275,14 +275,13 @@ func (s *Server) write(w http.ResponseWriter, status int, reply any) (int64, err
 	buffered := buffers.Get().(*bufio.Writer)
 	buffered.Reset(out)
 	err := encode(buffered, reply)
-	switch {
-	case err == nil && out.n == 0:
+	if !out.begun && err == nil {
 		h.Set("Content-Length", strconv.Itoa(buffered.Buffered()))
-		err = buffered.Flush()
-	case err == nil:
-		err = buffered.Flush()
-	case out.n == 0:
+	} else if !out.begun {
 		w.WriteHeader(http.StatusInternalServerError)
+	}
+	if err == nil {
+		err = buffered.Flush()
 	}
 	buffered.Reset(nil)
 	buffers.Put(buffered)
@@ -297,11 +296,13 @@ var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 64<<10
 type counter struct {
 	w      http.ResponseWriter
 	status int
+	begun  bool // the status is sent
 	n      int64
 }
 
 func (c *counter) Write(b []byte) (int, error) {
-	if c.n == 0 {
+	if !c.begun {
+		c.begun = true
 		c.w.WriteHeader(c.status)
 	}
 	n, err := c.w.Write(b)

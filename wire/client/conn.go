@@ -143,7 +143,7 @@ func (c *Conn) read() error {
 			return err
 		}
 		if last {
-			runtime.Gosched() // whoever waits for that end goes on in this thread, without a switch to another
+			runtime.Gosched() // the goroutine that waits for the end goes on in this thread
 		}
 	}
 }

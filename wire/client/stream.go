@@ -71,7 +71,7 @@ func (o *output) put(f wire.Frame) error {
 		}
 		o.change.Signal()
 		o.mu.Unlock()
-		runtime.Gosched() // the reader goes on in this thread, without a switch to another
+		runtime.Gosched() // the reader goes on in this thread
 		return nil
 	}
 	o.take(f.Payload()) // under the lock: after drop nothing is taken
