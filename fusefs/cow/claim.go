@@ -29,5 +29,8 @@ func Claim(dir int, name string) (release func(), err error) {
 		unix.Close(fd)
 		return none, unix.EBUSY
 	}
-	return func() { unix.Close(fd) }, nil
+	return func() {
+		_ = unix.Flock(fd, unix.LOCK_UN) // a process that is being started has a copy of fd until its execve(2)
+		unix.Close(fd)
+	}, nil
 }

@@ -3,6 +3,7 @@ package cow
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,40 @@ func TestClaim(t *testing.T) {
 		t.Error(err)
 	}
 	release()
+}
+
+// TestClaimIsReleased: a claim ends with its release, also while this process starts others, which have copies of its
+// descriptors until they execute their programs.
+func TestClaimIsReleased(t *testing.T) {
+	dir := openTestDir(t, t.TempDir())
+	started := make(chan error)
+	stop := make(chan struct{})
+	go func() {
+		defer close(started)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := exec.Command("/bin/true").Run(); err != nil {
+				started <- err
+				return
+			}
+		}
+	}()
+	for i := range 20000 {
+		release, err := Claim(dir, "HEAD")
+		if err != nil {
+			t.Errorf("claim %d: %v", i, err)
+			break
+		}
+		release()
+	}
+	close(stop)
+	if err := <-started; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestApplyWaitsForNoClaim: what would be a part of a git directory beside what another sandbox is making is left out, and
