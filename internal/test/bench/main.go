@@ -31,6 +31,12 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == echoCommand {
+		if err := echo(); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	if len(os.Args) < 2 {
 		log.Fatal("usage: bench BIN [PART...]")
 	}
@@ -92,7 +98,7 @@ func run(bin string, names []string) (err error) {
 		name string
 		run  func() error
 	}{
-		{"start", b.start}, {"peers", b.peers}, {"warm", b.warm}, {"exec", b.exec}, {"commands", b.commands}, {"sessions", b.sessions}, {"flood", b.flood}, {"many", b.many}, {"restart", b.restart}, {"sdk", b.sdk}, {"tree", b.tree}, {"cow", b.cow}, {"gvisor", b.gvisor}, {"docker", b.docker}, {"mcp", b.mcp}, {"network", b.network},
+		{"start", b.start}, {"peers", b.peers}, {"warm", b.warm}, {"exec", b.exec}, {"commands", b.commands}, {"sessions", b.sessions}, {"flood", b.flood}, {"many", b.many}, {"restart", b.restart}, {"sdk", b.sdk}, {"tree", b.tree}, {"fuse", b.fuse}, {"cow", b.cow}, {"gvisor", b.gvisor}, {"docker", b.docker}, {"mcp", b.mcp}, {"network", b.network},
 	} {
 		if len(names) > 0 && !slices.Contains(names, part.name) {
 			continue

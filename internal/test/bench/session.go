@@ -62,6 +62,9 @@ func (s *localShell) close() {
 
 // sessions measures shell sessions beside a local shell.
 func (b *bench) sessions() error {
+	if err := b.wakeUps(); err != nil {
+		return err
+	}
 	local, err := newLocalShell()
 	if err != nil {
 		return err
