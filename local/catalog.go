@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"wolffia/internal/statedir"
+	"wolffia/internal/statefile"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -23,7 +24,7 @@ type catalog struct {
 // A cached configuration never changes. Its stamp tells whether the file still holds it.
 type cached struct {
 	config *statedir.Config
-	stamp  statedir.Stamp
+	stamp  statefile.Stamp
 	limits *limiting // Create's plan, for the first start; nil: none is left
 }
 
@@ -83,7 +84,7 @@ func (c *catalog) find(ref string) (*statedir.Box, *statedir.Config, error) {
 }
 
 // remember caches a configuration, and the plan for its limits if it was just made.
-func (c *catalog) remember(config *statedir.Config, stamp statedir.Stamp, limits *limiting) {
+func (c *catalog) remember(config *statedir.Config, stamp statefile.Stamp, limits *limiting) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cache[config.ID] = cached{config, stamp, limits}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/child"
+	"wolffia/internal/statefile"
 	"wolffia/internal/timerslack"
 	"wolffia/runtime"
 )
@@ -82,18 +83,23 @@ func (s *sandboxes) watch(ctx context.Context, shape string) (taken int64, err e
 	} else {
 		defer events.Close()
 	}
-	filled := int64(-1) // the value of taken at the last refill
-	var low time.Time   // since when half are gone; zero: they are not
+	var r *poolRecord
+	var read statefile.Stamp // of r
+	filled := int64(-1)      // the value of taken at the last refill
+	var low time.Time        // since when half are gone; zero: they are not
 	for idle := time.Now(); ; {
 		before := taken
 		var last time.Time
 		taken, last = d.used(shape)
-		r, err := d.read(shape)
-		if errors.Is(err, runtime.ErrNotFound) {
-			return taken, nil
-		}
-		if err != nil {
-			return taken, err
+		if now := statefile.StampOf(d.record(shape)); now != read || r == nil {
+			r, err = d.read(shape)
+			if errors.Is(err, runtime.ErrNotFound) {
+				return taken, nil
+			}
+			if err != nil {
+				return taken, err
+			}
+			read = now
 		}
 		if r.over(last) && d.expire(shape) {
 			return taken, nil

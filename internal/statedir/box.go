@@ -188,21 +188,8 @@ func ConfigFrom(run string) (*Config, error) {
 	return c, statefile.Read(filepath.Join(filepath.Dir(run), configFile), c)
 }
 
-// A Stamp identifies a version of a configuration. Stamps are comparable with ==. The
-// zero Stamp means that there is no configuration.
-type Stamp struct {
-	inode   uint64
-	changed unix.Timespec
-}
-
-// Stamp returns the Stamp of the present configuration.
-func (b *Box) Stamp() Stamp {
-	var st unix.Stat_t
-	if unix.Lstat(b.ConfigFile(), &st) != nil {
-		return Stamp{}
-	}
-	return Stamp{st.Ino, st.Ctim}
-}
+// Stamp returns the stamp of the present configuration.
+func (b *Box) Stamp() statefile.Stamp { return statefile.StampOf(b.ConfigFile()) }
 
 // OpenConfig opens the configuration for a shim that has no access to it, and has to
 // sync it. ErrNotFound: the sandbox does not exist. The caller closes the file.

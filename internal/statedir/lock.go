@@ -50,7 +50,7 @@ func (b *Box) openLock() (*os.File, error) {
 
 // openError gives an error of opening the lock file its class.
 func (b *Box) openError(err error) error {
-	if errors.Is(err, fs.ErrNotExist) && b.Stamp() == (Stamp{}) { // it is created before the configuration, and removed after it
+	if errors.Is(err, fs.ErrNotExist) && b.Stamp() == (statefile.Stamp{}) { // it is created before the configuration, and removed after it
 		return runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
 	}
 	return b.lockError(err)
@@ -61,7 +61,7 @@ func (b *Box) openError(err error) error {
 func (b *Box) RenewLock() error {
 	var st unix.Stat_t
 	err := unix.Lstat(b.Lockfile(), &st)
-	if err == nil && st.Mode&(unix.S_IFMT|0o600) == unix.S_IFREG|0o600 || errors.Is(err, fs.ErrNotExist) && b.Stamp() == (Stamp{}) {
+	if err == nil && st.Mode&(unix.S_IFMT|0o600) == unix.S_IFREG|0o600 || errors.Is(err, fs.ErrNotExist) && b.Stamp() == (statefile.Stamp{}) {
 		return nil
 	}
 	_ = os.Remove(b.Lockfile()) // also a directory
