@@ -89,6 +89,14 @@ var caught = []os.Signal{
 	unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
 }
 
+// kept are the signals that keep their default action: the runtime would not reset them for children. They may come
+// ignored. 32 and 34 are libc's.
+var kept = []unix.Signal{unix.SIGCHLD, unix.SIGCONT, 32, 34}
+
+// inherited are the signals that the runtime leaves ignored, for children too, if they were at the start: a shell
+// starts a command in the background so, and nohup(1) any.
+var inherited = []os.Signal{unix.SIGHUP, unix.SIGINT}
+
 // dropSignals has all signals dropped, by the kernel but for those in caught. SIGCHLD keeps its
 // default action, which is none: the reaper waits for children, and SIG_IGN would reap
 // them. To catch a signal costs two changes of threads for each at the start, and two at the
@@ -97,16 +105,21 @@ var caught = []os.Signal{
 func dropSignals() error {
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop, caught...) // a full channel drops what comes
+	for _, sig := range inherited {
+		if signal.Ignored(sig) {
+			signal.Notify(drop, sig) // from now on the runtime resets it for children
+		}
+	}
 	const sigIgnore, last = 1, 64
 	for sig := unix.Signal(1); sig <= last; sig++ {
 		switch {
 		case sig == unix.SIGKILL, sig == unix.SIGSTOP, slices.Contains(caught, os.Signal(sig)):
 			continue
-		case sig == unix.SIGCONT, sig == 33: // as it was: the runtime would not reset them
+		case sig == 33: // the runtime's own
 			continue
 		}
-		action := [4]uint64{sigIgnore}                     // struct sigaction (rt_sigaction(2))
-		if sig == unix.SIGCHLD || sig == 32 || sig == 34 { // libc's two are not reset either, and may come ignored
+		action := [4]uint64{sigIgnore} // struct sigaction (rt_sigaction(2))
+		if slices.Contains(kept, sig) {
 			action[0] = 0 // SIG_DFL
 		}
 		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -265,9 +266,26 @@ func TestGuestDefendsItself(t *testing.T) {
 }
 
 // PID 1 has the kernel drop signals: to catch one wakes its threads. Its children have the
-// default actions.
+// default actions, also of those that it has ignored from its start on: a shell has what it starts in the background
+// ignore SIGINT and SIGQUIT, and nohup(1) SIGHUP.
 func TestSignalsAreDropped(t *testing.T) {
 	conn, _ := start(t)
+	signalsAreDropped(t, conn)
+}
+
+func TestIgnoredSignalsAreDropped(t *testing.T) {
+	for sig := syscall.SIGHUP; sig <= 64; sig++ {
+		if sig != syscall.SIGCHLD { // without it nothing can be waited for
+			signal.Ignore(sig)
+		}
+	}
+	t.Cleanup(func() { signal.Reset() })
+	conn, _ := start(t)
+	signalsAreDropped(t, conn)
+}
+
+func signalsAreDropped(t *testing.T, conn *client.Conn) {
+	t.Helper()
 	caught := func(sig syscall.Signal) bool {
 		return slices.Contains([]syscall.Signal{
 			syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGPIPE,
