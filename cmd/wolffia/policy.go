@@ -36,7 +36,7 @@ specific; then the stricter. What none matches is hidden.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.policyPresetsCommand(), a.policyCheckCommand(), a.policyExplainCommand(),
-		a.policyShowCommand(), a.policySetCommand(), a.policyAddCommand(), a.policyRemoveCommand())
+		a.policyShowCommand(), a.policySetCommand(), a.policyAddCommand(), a.policyRemoveCommand(), a.policyRenewCommand())
 	return cmd
 }
 
@@ -229,7 +229,7 @@ open, and from its next start if it does not. What was read before is known.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !rules.given() {
-				return runtime.Errorf(runtime.ErrInvalid, "no rules are given: the default ones are --preset %s", perm.DefaultPreset)
+				return runtime.Errorf(runtime.ErrInvalid, "no rules are given: the default ones are --preset %s; wolffia policy renew %s makes those that it has anew", perm.DefaultPreset, args[0])
 			}
 			rt, err := a.open("")
 			if err != nil {

@@ -127,6 +127,22 @@ depends on the codebase is looked at again; a policy file is not read again.`,
 	return cmd
 }
 
+func (a *app) policyRenewCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "renew SANDBOX",
+		Short: "Make the rules of a sandbox anew for what the codebase has now",
+		Long: `Make the rules of a sandbox anew, of the preset, flags and files that it has: what
+depends on the codebase is looked at again, such as which files git tracks with their very
+content. They bind when the command returns, as with policy set. A policy file is not read
+again.`,
+		Example: `  wolffia policy renew box    # a secret was written to a tracked file on the host`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeRules(cmd.Context(), args[0], &policy.Options{}, func(*policy.Choice) error { return nil })
+		},
+	}
+}
+
 func (a *app) policyRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm SANDBOX PATTERN...",
