@@ -578,7 +578,7 @@ func TestAudit(t *testing.T) {
 	sh(t, rt, s.ID, "cat secret")
 	r := nextRecord()
 	if r.Op != "lookup" || r.Path != "secret" || r.Errno != "ENOENT" || r.Level != perm.None || r.Need != perm.View ||
-		r.Rule == nil || r.Rule.Source != "test" || r.Remedy != "--reveal '/secret=view'" ||
+		r.Rule == nil || r.Rule.Source != "test" || r.Remedy != "--reveal '/secret=read'" ||
 		r.PID == 0 || r.Command != "cat" || int(r.UID) != s.UID || r.Count != 1 || r.Time.IsZero() {
 		t.Errorf("%+v", r)
 	}

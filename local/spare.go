@@ -53,7 +53,7 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig)
 	return c, shape, nil
 }
 
-var errNoSpare = runtime.Errorf(runtime.ErrUnsupported, "a sandbox of this kind cannot be started ahead: not for root, in a container engine, with --cow, --volume, --cache, --publish, --expose, --filter static or none, or a mount in the codebase")
+var errNoSpare = runtime.Errorf(runtime.ErrUnsupported, "a sandbox of this kind cannot be started ahead: not for root, in a container engine, with --cow, --volume, --cache, --home, --publish, --expose, --socket, --filter static or none, or a mount in the codebase")
 
 // rlimits is how many kinds of limits a process has (getrlimit(2)), which what it starts inherits.
 const rlimits = 16

@@ -7,9 +7,9 @@ import (
 
 // A List is a named set of rules, which a policy has as "@NAME".
 type List struct {
-	Name   string
-	Hosts  []string // rules: exact names, with ports
-	Reason string   // one sentence: what needs the hosts
+	Name   string   `json:"name"`
+	Hosts  []string `json:"hosts"`  // rules: exact names, with ports
+	Reason string   `json:"reason"` // one sentence: what needs the hosts
 }
 
 // Lists returns the named lists, by name.

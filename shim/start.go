@@ -152,7 +152,7 @@ func (s *shim) connect() (*os.File, error) {
 		if text := s.stderr.String(); text != "" {
 			err = errors.New(text)
 		}
-		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox%s: %w", b.Config.Runtime, oom, err)
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox%s: %w; wolffia doctor says what helps", b.Config.Runtime, oom, err)
 	}
 	if err := s.live(); err != nil {
 		return nil, err

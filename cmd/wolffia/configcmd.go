@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,7 +71,7 @@ func (c *configuration) values(k *config.Key) (all []value) {
 	f, settings := c.flags.Lookup(k.Flag), c.of(k.Name)
 	flag := value{k.Name, []string{f.Value.String()}, "flag"}
 	if list, several := f.Value.(pflag.SliceValue); several {
-		flag.Values = list.GetSlice()
+		flag.Values = slices.Concat([]string{}, list.GetSlice()) // JSON has [] for nothing
 	} else if n := len(settings); n > 0 {
 		settings = settings[n-1:]
 	}
@@ -86,10 +87,16 @@ func (c *configuration) values(k *config.Key) (all []value) {
 		all = append(all, flag)
 	case len(all) == 0:
 		flag.Source = "built-in"
+		if k.Flag == flagNetwork && slices.ContainsFunc(nameFlags, c.has) {
+			flag.Values = []string{string(runtime.NetworkFiltered)} // as networkFlags.apply has it
+		}
 		all = append(all, flag)
 	}
 	return all
 }
+
+// has reports whether a flag or a file has a value for the flag called name.
+func (c *configuration) has(name string) bool { return c.flags.Changed(name) || len(c.of(name)) > 0 }
 
 func (a *app) configProfilesCommand() *cobra.Command {
 	var asJSON bool

@@ -91,7 +91,10 @@ func (s *scene) why(spec *runtime.ProcessSpec, failed *runtime.StartError) strin
 		}
 		return ": no shell reads it: use sh -c '...' or --session NAME"
 	case strings.Contains(name, "/"):
-		return s.lacks(inside(name, dir), false)
+		if name = inside(name, dir); failed.Code == 126 && !within(name, s.config.MountPointOrDefault()) {
+			return "" // it is there
+		}
+		return s.lacks(name, false)
 	case failed.Code != 127 || s.foreign():
 		return ""
 	}

@@ -16,7 +16,9 @@ func topics() []*cobra.Command {
   127    the program was not found
   128+n  signal n killed the command, or ended wolffia
 
-All other commands exit with 0 or 125, or with 128+n if signal n ended them. With
+All other commands exit with 0 or 125, or with 128+n if signal n ended them; but apply
+also with 1 (conflicts) or 2 (the rules do not allow a change), diff --exit-code with 1
+(there are changes), and session job wait with the job's own, or 124 (--timeout). With
 --json, timedOut and startError tell a program's own 124 to 127 apart, and a failure
 of wolffia itself is printed on standard output too:
 
@@ -42,7 +44,8 @@ anchors it at the codebase's root, a trailing / means a directory and all below 
   wolffia audit SANDBOX                            what was denied, and what allows it
 
 Of the rules that match, the one with the highest priority decides: a preset's base
-rules 0, a policy file's 100, --rule 200, a preset's secrets 1000, --reveal 2000; then
+rules 0, a project's configuration 50, a policy file's 100, --rule 200, a preset's
+secrets 1000, a project's reveals 1500, --reveal 2000; then
 the more specific; then the stricter. What no rule matches is hidden.`,
 		},
 	}

@@ -58,10 +58,13 @@ func usageError(cmd *cobra.Command, format string, args ...any) error {
 // operandProblem returns what is wrong with the number of a command's arguments.
 func operandProblem(cmd *cobra.Command, args []string) string {
 	var all, needed []string
+	value := false // the word before is a flag that has one
 	for _, word := range strings.Fields(cmd.Use)[1:] {
 		name := strings.TrimSuffix(strings.Trim(word, "[]"), "...")
-		if name != strings.ToUpper(name) || strings.HasPrefix(name, "-") {
-			continue // a flag
+		flag := strings.HasPrefix(name, "-")
+		if value || flag || name == "|" || name != strings.ToUpper(name) {
+			value = flag && !strings.HasSuffix(word, "]")
+			continue
 		}
 		if all = append(all, name); !strings.HasPrefix(word, "[") {
 			needed = append(needed, name)

@@ -83,3 +83,19 @@ func TestOtherWords(t *testing.T) {
 		}
 	}
 }
+
+// What is wrong with the number of arguments is said of arguments, not of flags and their values.
+func TestOperandProblem(t *testing.T) {
+	for _, c := range []struct{ use, args, want string }{
+		{"add SANDBOX --rule PATTERN=LEVEL | --reveal PATTERN=LEVEL", "", "needs SANDBOX"},
+		{"add SANDBOX --rule PATTERN=LEVEL | --reveal PATTERN=LEVEL", "box x", `takes SANDBOX only, and "x" is one argument too many`},
+		{"wait [--timeout D] SANDBOX SESSION JOB", "box", "needs SANDBOX and SESSION and JOB"},
+		{"discard [--yes] SANDBOX [PATH...]", "", "needs SANDBOX"},
+		{"set SANDBOX rule flags", "a b", `takes SANDBOX only, and "b" is one argument too many`},
+		{"ls [-q]", "x", `takes no arguments, and "x" is one`},
+	} {
+		if got := operandProblem(&cobra.Command{Use: c.use}, strings.Fields(c.args)); got != c.want {
+			t.Errorf("%s with %q: %s, want %s", c.use, c.args, got, c.want)
+		}
+	}
+}

@@ -62,7 +62,7 @@ func (s *Recent) Add(r Record, rules *perm.Policy) int64 {
 }
 
 // Since returns the kinds of denials after the first n, as far as they are known, in order.
-// Their Rule, Problem and Remedy are set as by Explain; the Remedy of a lookup allows to read.
+// Their Rule, Problem and Remedy are set as by Explain.
 func (s *Recent) Since(n int64) []Record {
 	s.mu.Lock()
 	all := slices.Concat(s.lookups, s.others)
@@ -77,9 +77,6 @@ func (s *Recent) Since(n int64) []Record {
 	slices.SortFunc(all, func(a, b recent) int { return cmp.Compare(at(a), at(b)) })
 	out := make([]Record, len(all))
 	for i, r := range all {
-		if r.record.IsLookup() {
-			r.record.Need = max(r.record.Need, perm.Read)
-		}
 		r.record.Explain(r.rules)
 		out[i] = r.record
 	}

@@ -185,8 +185,12 @@ const maxDepth = 256
 
 // Explain sets Rule, Problem and Remedy from the rules. Of a path that may be a directory or
 // not it uses the explanation that gives r.Level. Without one, as after a change of rules or a
-// rename, it sets only Problem.
+// rename, it sets only Problem. The Remedy of a lookup allows to read: that is what comes next.
 func (r *Record) Explain(rules *perm.Policy) {
+	want := r.Need
+	if r.IsLookup() {
+		want = max(want, perm.Read)
+	}
 	switch {
 	case rules == nil || r.Dropped > 0 || r.Host != nil:
 		return
@@ -197,7 +201,7 @@ func (r *Record) Explain(rules *perm.Policy) {
 	for _, dir := range []bool{false, true} {
 		e := rules.Explain(r.Path, dir)
 		if e.Level == r.Level {
-			r.Rule, r.Problem, r.Remedy = e.Rule, e.Problem, e.Remedy(r.Need)
+			r.Rule, r.Problem, r.Remedy = e.Rule, e.Problem, e.Remedy(want)
 			return
 		}
 	}

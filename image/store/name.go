@@ -42,6 +42,9 @@ func Canonical(name string) (string, error) {
 		}
 		return LayoutPrefix + abs, err
 	}
+	if strings.Contains(name, "://") {
+		return bad("a name begins with the registry's host, without a scheme, such as registry.example/team/image:tag")
+	}
 	return remote(name, bad)
 }
 

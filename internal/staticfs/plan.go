@@ -51,7 +51,7 @@ type node struct {
 type Stats struct {
 	Mounts   int `json:"mounts"`   // mounts that Plan.Mount makes
 	Hidden   int `json:"hidden"`   // files and directories that have been replaced by empty ones
-	ReadOnly int `json:"readOnly"` // files and directories that are read-only as a whole
+	ReadOnly int `json:"readOnly"` // files and directories that are read-only as a whole, or have only the names that there were
 	Links    int `json:"links"`    // symbolic links that the rules hide or protect, and a mount cannot
 	Closed   int `json:"closed"`   // directories that could not be read, or are too deep: they are hidden
 	Git      int `json:"git"`      // git directories, which are read-only as a whole
@@ -241,7 +241,7 @@ func (w *planner) count(parent, n *node) {
 	switch n.as {
 	case hidden:
 		w.stats.Hidden++
-	case shut:
+	case shut, only:
 		w.stats.ReadOnly++
 	}
 }

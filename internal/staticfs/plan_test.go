@@ -148,20 +148,20 @@ func TestPlan(t *testing.T) {
 }
 
 func TestStats(t *testing.T) {
-	tree := fake{".git/": {"config": nil}, "a.none": nil, "b.read": nil, "l.none -> x": nil, "d/:closed": nil, "deep/": {}}
+	tree := fake{".git/": {"config": nil}, "a.none": nil, "b.read": nil, "l.none -> x": nil, "d/:closed": nil, "only/": {"x": nil}, "deep/": {}}
 	at := tree["deep/"]
 	for range maxDepth {
 		at["d/"] = fake{}
 		at = at["d/"]
 	}
-	made, err := plan(rules(t, "**=write", "*.none=none", "*.read=read", "git"), tree)
+	made, err := plan(rules(t, "**=write", "*.none=none", "*.read=read", "/only/=none", "/only/x=read", "git"), tree)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := made.Stats
 	names := got.Names
 	got.Names = nil
-	if want := (Stats{Mounts: 4 + maxDepth + 1, Hidden: 3, ReadOnly: 2, Links: 1, Closed: 2, Git: 1}); fmt.Sprint(got) != fmt.Sprint(want) {
+	if want := (Stats{Mounts: 6 + maxDepth + 1, Hidden: 3, ReadOnly: 4, Links: 1, Closed: 2, Git: 1}); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if len(names) != 3 || !slices.Contains(names, "l.none") || !slices.Contains(names, "d") {
