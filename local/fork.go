@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -70,7 +69,15 @@ func (s *sandboxes) Snapshot(ctx context.Context, sandboxID, name string) (*runt
 	if err := s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewSnapshot, Name: name}, nil); err != nil {
 		return nil, err
 	}
-	return &runtime.Snapshot{Name: name, CreatedAt: time.Now()}, nil
+	dir, err := s.snapshotsOf(sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(filepath.Join(dir, name)) // its time is what Snapshots says
+	if err != nil {
+		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return &runtime.Snapshot{Name: name, CreatedAt: info.ModTime()}, nil
 }
 
 // Snapshots implements [runtime.Reviewer].

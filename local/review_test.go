@@ -73,6 +73,13 @@ func TestFork(t *testing.T) {
 	if list, err := rt.Snapshots(t.Context(), id); err != nil || len(list) > 0 {
 		t.Errorf("forks leave %+v %v", list, err)
 	}
+	made, err := rt.Snapshot(t.Context(), id, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := rt.Snapshots(t.Context(), id); err != nil || len(list) != 1 || list[0] != *made {
+		t.Errorf("%+v was made, and there is %+v %v", made, list, err)
+	}
 	left, err := filepath.Glob(filepath.Join(dir, "sandboxes", id, "cow", "*"))
 	slices.Sort(left)
 	if err != nil || len(left) != 5 {
