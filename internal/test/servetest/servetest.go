@@ -109,7 +109,7 @@ func (w *World) serve(keys string) {
 	rt := w.open()
 	configure := func() *runtime.SandboxConfig {
 		return &runtime.SandboxConfig{CodebasePath: w.Codebase, Permissions: []perm.Rule{
-			{Pattern: "**", Level: perm.Write}, {Pattern: "secret", Level: perm.None, Priority: 10},
+			{Pattern: "**", Level: perm.Write, Source: "preset full-access"}, {Pattern: "secret", Level: perm.None, Priority: 10, Source: "--rule"},
 		}}
 	}
 	driver := service.NewDriver(rt, &service.Options{
