@@ -44,6 +44,7 @@ type device struct {
 	// caller holds rulesMu.
 	blank func(b *buffers) (size int, ok bool)
 
+	walking  walking
 	handlers handlers
 	pipes    pipes
 	counts   [len(gate)]atomic.Uint64

@@ -42,10 +42,12 @@ func (d *device) answerDirectly(o op, b *buffers, n int) (size int) {
 	}()
 	switch {
 	case o == opLookup && n > inHeader:
-		name, _, _ := bytes.Cut(b.in[inHeader:n], []byte{0})
+		text, _, _ := bytes.Cut(b.in[inHeader:n], []byte{0})
+		name := string(text)
+		d.walking.looked(name, &d.counts[opRead])
 		out := (*fuse.EntryOut)(unsafe.Pointer(&b.out[outHeader]))
 		*out = fuse.EntryOut{}
-		status := d.tree.Lookup(nil, (*fuse.InHeader)(unsafe.Pointer(&b.in[0])), string(name), out)
+		status := d.tree.Lookup(nil, (*fuse.InHeader)(unsafe.Pointer(&b.in[0])), name, out)
 		return b.reply(syscall.Errno(status), int(unsafe.Sizeof(*out)))
 	case o == opGetattr && n >= attrHeader:
 		out := (*fuse.AttrOut)(unsafe.Pointer(&b.out[outHeader]))

@@ -84,6 +84,10 @@ type Options struct {
 	// included if /proc shows the caller's system call and its arguments tell what it
 	// was going to do.
 	Denied func(Denial)
+
+	// Walked is called once, when somebody begins to go through the tree by name after name: to list it would save a message for
+	// each. It must not block; nil is ignored.
+	Walked func()
 }
 
 // watchedTimeout is Timeout where changes by the host are noticed. It is finite because of the
@@ -241,7 +245,7 @@ func blankTree(opts *Options) (t *tree, err error) {
 	}
 	t.dev = &device{
 		fd: -1, tree: t, changeMu: &t.changeMu, rulesMu: &t.rulesMu, logger: t.logger,
-		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)), blank: t.blank,
+		proto: fuse.NewProtocolServer(t, fuseOptions(t.logger)), blank: t.blank, walking: walking{report: opts.Walked},
 	}
 	t.maxNodes, t.dev.handlers.limit = shares(opts.Memory)
 	if t.timeout <= 0 {

@@ -17,7 +17,6 @@ import (
 	"wolffia/internal/cgroup"
 	"wolffia/internal/egress"
 	"wolffia/internal/inside"
-	"wolffia/internal/rootfs"
 	"wolffia/internal/statedir"
 	"wolffia/internal/staticfs"
 	"wolffia/internal/step"
@@ -85,8 +84,10 @@ type shim struct {
 	reaching sync.Mutex
 	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
-	warmer   atomic.Pointer[time.Timer] // begins warm; nil: it is not to run
-	warming  atomic.Bool                // warm runs
+	warmer   atomic.Pointer[time.Timer] // begins warmTree; nil: it is not to begin by itself
+	warmed   atomic.Bool                // warmTree has begun
+	warming  atomic.Bool                // it lists
+	walked   atomic.Bool                // somebody goes through the tree
 	init     atomic.Int32               // descriptor of PID 1, which was killed; 0: it was not
 	orphaned atomic.Bool                // the caller to which the sandbox is bound has ended
 	spared   atomic.Bool                // the sandbox had no user, and gets none
@@ -170,15 +171,13 @@ func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
 			s.orphaned.Store(true)
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
-	} else if s.tree != nil && s.boot.Engine == "" {
-		s.warmer.Store(time.AfterFunc(warmAfter, func() { // ends at warmLimit, or with the mount
-			if done, ok := warmTurn(s.boot.Config.UID); ok {
-				s.warming.Store(true)
-				warm(rootfs.TreeDir(s.boot))
-				s.warming.Store(false)
-				done()
-			}
-		}))
+	}
+	if s.tree == nil || s.boot.Engine != "" {
+		return
+	}
+	s.tree.onWalk(s.helpWalk)
+	if !c.BoundToCaller { // it would not be idle before its end
+		s.warmer.Store(time.AfterFunc(warmAfter, s.warmTree))
 	}
 }
 

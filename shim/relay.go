@@ -37,6 +37,7 @@ type relay struct {
 	working int               // clients that use it by connections to PID 1; guarded by mu
 	jobs    uint32            // background jobs, if the guest was asked; guarded by mu
 	lastUse time.Time         // when the sandbox became idle; guarded by mu
+	idle    sync.Cond         // the sandbox may be idle
 
 	received uint64    // frames from the guest; guarded by mu
 	watching bool      // beat will be called; guarded by mu
@@ -96,10 +97,12 @@ func (to *route) charge(f *wire.Frame) error {
 }
 
 func newRelay(stream io.ReadWriteCloser) *relay {
-	return &relay{
+	r := &relay{
 		stream: stream, r: wire.NewReader(stream), w: wire.NewWriter(stream),
 		routes: map[uint32]*route{}, orphans: map[uint32]bool{}, pings: map[uint32]chan struct{}{},
 	}
+	r.idle.L = &r.mu
+	return r
 }
 
 // hello waits for the guest's greeting.
@@ -164,8 +167,8 @@ func (r *relay) fromGuest(f wire.Frame) error {
 	if last {
 		delete(r.routes, f.Channel)
 		delete(r.orphans, f.Channel)
-		if used && !r.busy() {
-			r.lastUse = time.Now()
+		if used {
+			r.used(time.Now())
 		}
 	}
 	var err error
@@ -206,8 +209,8 @@ func (r *relay) fromInit(f *wire.Frame) error {
 			close(answered)
 		}
 	case f.Type == wire.Busy && len(b) == 4:
-		r.jobs = binary.LittleEndian.Uint32(b)
-		r.lastUse = time.Now()
+		r.jobs, r.lastUse = binary.LittleEndian.Uint32(b), time.Now()
+		r.used(r.lastUse)
 	case f.Type == wire.Busy:
 		return fmt.Errorf("%w: jobs frame of %d bytes", wire.ErrProtocol, len(b))
 	}
@@ -251,9 +254,8 @@ func (r *relay) hold() {
 func (r *relay) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held--; !r.busy() {
-		r.lastUse = time.Now()
-	}
+	r.held--
+	r.used(time.Now())
 }
 
 // work notes that a client begins to use the sandbox by a connection to PID 1, or has not for so long.
@@ -265,11 +267,42 @@ func (r *relay) work(begins bool, idle time.Duration) {
 		r.watch()
 		return
 	}
-	if r.working--; !r.busy() {
-		if last := time.Now().Add(-idle); last.After(r.lastUse) {
-			r.lastUse = last
-		}
+	r.working--
+	r.used(time.Now().Add(-idle))
+}
+
+// used notes that a use of the sandbox has ended at a time. r.mu is held.
+func (r *relay) used(at time.Time) {
+	if r.busy() {
+		return
 	}
+	if at.After(r.lastUse) {
+		r.lastUse = at
+	}
+	r.idle.Broadcast()
+}
+
+// awaitIdle waits until the sandbox is not in use, or anyway returns true.
+func (r *relay) awaitIdle(anyway func() bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.busy() && !anyway() {
+		r.idle.Wait()
+	}
+}
+
+// recheck has each awaitIdle call its function again.
+func (r *relay) recheck() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.idle.Broadcast()
+}
+
+// inUse reports whether the sandbox is in use.
+func (r *relay) inUse() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy()
 }
 
 // use reports whether the sandbox is in use, or how long it has not been.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	goruntime "runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -366,5 +367,50 @@ func TestAlive(t *testing.T) {
 		}
 	case <-time.After(limit):
 		t.Error("no answer")
+	}
+}
+
+// TestAwaitIdle: who waits until nothing runs inside goes on at the end of the last use, of whatever kind, or when it need not
+// wait any more.
+func TestAwaitIdle(t *testing.T) {
+	r := newRelay(nil)
+	never := func() bool { return false }
+	r.awaitIdle(never) // it is idle
+	waits := func(anyway func() bool) (over chan struct{}) {
+		over = make(chan struct{})
+		go func() {
+			defer close(over)
+			r.awaitIdle(anyway)
+		}()
+		return over
+	}
+	for what, use := range map[string]struct{ begin, end func() }{
+		"a hold":   {r.hold, r.release},
+		"a client": {func() { r.work(true, 0) }, func() { r.work(false, 0) }},
+	} {
+		use.begin()
+		r.hold()
+		over := waits(never)
+		use.end()
+		select {
+		case <-over:
+			t.Errorf("%s: over while the sandbox is in use", what)
+		case <-time.After(10 * time.Millisecond):
+		}
+		r.release()
+		if !boot.Within(hangLimit, over) {
+			t.Fatalf("%s: not over", what)
+		}
+	}
+	r.hold()
+	var walked atomic.Bool
+	over := waits(walked.Load)
+	walked.Store(true)
+	r.recheck()
+	if !boot.Within(hangLimit, over) {
+		t.Fatal("not over although it need not wait")
+	}
+	if !r.inUse() {
+		t.Error("it is not in use")
 	}
 }

@@ -23,6 +23,8 @@ type treeConn struct {
 
 	mu      sync.Mutex
 	last    uint64                         // the number of the last request; guarded by mu
+	walked  bool                           // somebody goes through the tree; guarded by mu
+	walk    func()                         // called then, in a goroutine of its own; guarded by mu
 	waiting map[uint64]chan boot.TreeReply // with room for the answer; guarded by mu
 }
 
@@ -48,12 +50,31 @@ func (c *treeConn) run() {
 			continue // its request ends at its limit
 		}
 		c.mu.Lock()
+		if reply.Walked && !c.walked {
+			c.walked = true
+			c.tellWalk()
+		}
 		if answer := c.waiting[reply.ID]; answer != nil {
 			answer <- reply
 			delete(c.waiting, reply.ID)
 		}
 		c.mu.Unlock()
 		goruntime.Gosched() // the goroutine that waits for the answer goes on in this thread
+	}
+}
+
+// onWalk has f called, in a goroutine of its own, once somebody goes through the tree.
+func (c *treeConn) onWalk(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.walk = f
+	c.tellWalk()
+}
+
+// tellWalk calls c.walk if it is time. c.mu is held.
+func (c *treeConn) tellWalk() {
+	if c.walked && c.walk != nil {
+		go c.walk()
 	}
 }
 

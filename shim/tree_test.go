@@ -204,3 +204,45 @@ func TestRulesInAFile(t *testing.T) {
 		t.Errorf("too long: %v", err)
 	}
 }
+
+// TestOnWalk: that somebody goes through the tree is told once, whether it comes before anyone asks or after.
+func TestOnWalk(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		c, tree, _ := conns(t)
+		told := make(chan struct{}, 2)
+		say := func() {
+			for range 2 {
+				if err := boot.SendPacket(tree, &boot.TreeReply{Walked: true}, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// An answer comes after what was sent before it.
+			asked, err := c.send(boot.TreeRequest{Op: boot.AskStats}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req, _ := next(t, tree)
+			if err := boot.SendPacket(tree, &boot.TreeReply{ID: req.ID}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.await(asked, hangLimit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if early {
+			say()
+		}
+		c.onWalk(func() { told <- struct{}{} })
+		if !early {
+			say()
+		}
+		select {
+		case <-told:
+		case <-time.After(hangLimit):
+			t.Fatalf("early %v: not told", early)
+		}
+		if len(told) > 0 {
+			t.Errorf("early %v: told twice", early)
+		}
+	}
+}

@@ -25,25 +25,10 @@ const warmAfter = 5 * time.Millisecond
 // workers, 205 with 16, 190 with 24, and 197 with 48.
 const warmWorkers = 24
 
-// warm lists the tree that is mounted at dir, so that the kernel caches what the first git
+// A warmer lists a tree, so that the kernel caches what the first git
 // status asks for: names, attributes, and which directories have no .gitignore. It ends at
 // warmLimit, or with the mount. It follows no symbolic links, also none that the sandbox
-// makes meanwhile.
-func warm(dir string) {
-	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	defer unix.Close(root)
-	w := &warmer{root: root, dirs: []string{"."}, left: warmLimit}
-	w.more.L = &w.mu
-	w.mu.Lock()
-	w.hire()
-	w.mu.Unlock()
-	w.workers.Wait()
-}
-
-// A warmer lists a tree, the directories near the root first: a large one far below must
+// makes meanwhile. Directories near the root come first: a large one far below must
 // not use up the limit.
 type warmer struct {
 	root    int
@@ -51,11 +36,39 @@ type warmer struct {
 	workers sync.WaitGroup
 
 	mu    sync.Mutex
+	stop  func() bool
+	over  bool      // stop has returned true; guarded by mu
 	hired int       // workers that were started; guarded by mu
-	more  sync.Cond // dirs, busy or left has changed
+	more  sync.Cond // dirs, busy, left or over has changed
 	dirs  []string  // to be listed, as paths from the root; guarded by mu
 	busy  int       // workers that list; guarded by mu
 	left  int       // how many more entries are listed; guarded by mu
+}
+
+// newWarmer returns a warmer of the tree that is mounted at dir. The caller closes it.
+func newWarmer(dir string) (*warmer, error) {
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	w := &warmer{root: root, dirs: []string{"."}, left: warmLimit}
+	w.more.L = &w.mu
+	return w, nil
+}
+
+func (w *warmer) close() { unix.Close(w.root) }
+
+// done reports whether there is nothing more to list. w.mu is held, or run does not run.
+func (w *warmer) done() bool { return len(w.dirs) == 0 || w.left <= 0 }
+
+// run lists the tree, from where the run before has ended, until all is listed or stop returns true. That is asked before each
+// directory, by one goroutine at a time.
+func (w *warmer) run(stop func() bool) {
+	w.mu.Lock()
+	w.stop, w.over, w.hired = stop, false, 0
+	w.hire()
+	w.mu.Unlock()
+	w.workers.Wait()
 }
 
 // hire starts workers for the directories that are to be listed. w.mu is held.
@@ -66,16 +79,20 @@ func (w *warmer) hire() {
 	}
 }
 
-// work lists directories until all are, or the limit is reached.
+// work lists directories until all are, the limit is reached, or it is to stop.
 func (w *warmer) work() {
 	buf := make([]byte, 64<<10)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
-		for len(w.dirs) == 0 && w.busy > 0 && w.left > 0 {
+		for len(w.dirs) == 0 && w.busy > 0 && w.left > 0 && !w.over {
 			w.more.Wait()
 		}
-		if len(w.dirs) == 0 || w.left <= 0 {
+		if w.done() || w.over {
+			return
+		}
+		if w.over = w.stop(); w.over {
+			w.more.Broadcast()
 			return
 		}
 		dir := w.dirs[0]

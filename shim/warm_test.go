@@ -27,7 +27,18 @@ func TestWarm(t *testing.T) {
 	conn := mounttest.Inside(t, &args, func() (*os.File, error) { return fusemount.Mount(args.Dir, nil) })
 	if conn != nil {
 		start := messages(t, conn)
-		warm(args.Dir)
+		w, err := newWarmer(args.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		for stops := 0; !w.done(); stops++ { // it stops at each third directory, and goes on
+			asked := 0
+			w.run(func() bool { asked++; return asked%3 == 0 })
+			if stops > 3*dirs {
+				t.Fatal("it does not come to its end")
+			}
+		}
 		warmed := messages(t, conn)
 		t.Logf("warm: %v", warmed)
 		// Each directory is listed, has an end, and its attributes are asked for once more; some

@@ -112,6 +112,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		Memory: memory,
 		Logger: log,
 		Denied: t.denied,
+		Walked: func() { t.send(&boot.TreeReply{Walked: true}) },
 	})
 	if err != nil {
 		return fmt.Errorf("serve the tree: %w", err)

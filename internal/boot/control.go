@@ -156,6 +156,8 @@ type TreeReply struct {
 	ID     uint64           `json:"id"`
 	Stats  *TreeStats       `json:"stats,omitempty"`
 	Denied *runtime.Denials `json:"denied,omitempty"`
+	// Walked answers nothing, and comes once at most: somebody goes through the tree, which may be listed ahead.
+	Walked bool `json:"walked,omitempty"`
 }
 
 // SendPacket sends v as JSON, with a descriptor if file is not nil. It does not block: a

@@ -1,0 +1,33 @@
+package fusefs
+
+import "sync/atomic"
+
+const (
+	// walkNames is after how many LOOKUPs, and again after as many, a tree looks whether somebody goes through it.
+	walkNames = 256
+
+	// walkReads is how many LOOKUPs there are for each READ, at least, if somebody looks at names only, as git status or make do.
+	// Who reads what is there, as compilers and grep, has listed the directories, and needs the processors for the content.
+	walkReads = 16
+)
+
+// walks reports whether somebody goes through the tree by name after name, after so many LOOKUPs and READs.
+func walks(names, reads uint64) bool { return names%walkNames == 0 && reads*walkReads < names }
+
+// A walking notices that somebody goes through a tree. It is safe for concurrent use.
+type walking struct {
+	report func() // called once; nil: by nobody
+
+	names    atomic.Uint64
+	reported atomic.Bool
+}
+
+// looked counts a LOOKUP of name. Who lists the tree ahead asks for .gitignore only.
+func (w *walking) looked(name string, reads *atomic.Uint64) {
+	if w.report == nil || name == ".gitignore" || !walks(w.names.Add(1), reads.Load()) {
+		return
+	}
+	if w.reported.CompareAndSwap(false, true) {
+		w.report()
+	}
+}
