@@ -265,6 +265,28 @@ func TestGuestDefendsItself(t *testing.T) {
 	}
 }
 
+// A signal that follows the request at once is for the process, which may not be there yet.
+func TestEarlySignal(t *testing.T) {
+	conn, _ := start(t)
+	for _, tty := range []bool{false, true} {
+		for i := range 20 {
+			p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"/bin/sleep", "1000"}, TTY: tty}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			status, err := p.Wait(ctx)
+			cancel()
+			if err != nil || status.Signal != int(syscall.SIGTERM) {
+				t.Fatalf("terminal %v, %d: %+v, %v", tty, i, status, err)
+			}
+		}
+	}
+}
+
 // PID 1 has the kernel drop signals: to catch one wakes its threads. Its children have the
 // default actions, also of those that it has ignored from its start on: a shell has what it starts in the background
 // ignore SIGINT and SIGQUIT, and nohup(1) SIGHUP.

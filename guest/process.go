@@ -37,9 +37,10 @@ type process struct {
 	killed  []int      // guarded by killing
 
 	mu       sync.Mutex
-	tree     proc.Tree // guarded by mu
-	timedOut bool      // guarded by mu
-	dropped  bool      // guarded by mu
+	tree     proc.Tree        // guarded by mu
+	early    []syscall.Signal // that came before the process was there, each once; guarded by mu
+	timedOut bool             // guarded by mu
+	dropped  bool             // guarded by mu
 }
 
 // newProcess makes the streams that req asks for. It returns the three
@@ -242,6 +243,9 @@ func (p *process) execute(r *reaper, req *wire.StartRequest, dir string, files [
 		return 0, err
 	}
 	p.tree.Root = pid
+	for _, sig := range p.early {
+		_ = unix.Kill(-pid, sig)
+	}
 	return pid, nil
 }
 
@@ -331,10 +335,13 @@ func (p *process) Grant(stream wire.Type, n int) {
 }
 
 // Signal sends sig to the leader's process group, and to a terminal's
-// foreground group if that is another one.
+// foreground group if that is another one. A process that is not there yet gets it when it is.
 func (p *process) Signal(sig syscall.Signal) {
 	p.mu.Lock()
 	leader, reaped := p.tree.Root, p.tree.Reaped
+	if leader == 0 && !slices.Contains(p.early, sig) {
+		p.early = append(p.early, sig)
+	}
 	p.mu.Unlock()
 	if leader == 0 || reaped {
 		return
