@@ -84,10 +84,10 @@ type shim struct {
 	reaching sync.Mutex
 	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
-	warmer   atomic.Pointer[time.Timer] // begins warmTree; nil: it is not to begin by itself
+	warmer   atomic.Pointer[time.Timer] // begins warmTree
 	warmed   atomic.Bool                // warmTree has begun
 	warming  atomic.Bool                // it lists
-	walked   atomic.Bool                // somebody goes through the tree
+	hurried  atomic.Bool                // it waits for nothing that runs
 	init     atomic.Int32               // descriptor of PID 1, which was killed; 0: it was not
 	orphaned atomic.Bool                // the caller to which the sandbox is bound has ended
 	spared   atomic.Bool                // the sandbox had no user, and gets none
@@ -153,7 +153,7 @@ func (s *shim) run(backend launch.Backend) error {
 const syncAfter = 200 * time.Millisecond
 
 // settle does, in the background, what can follow once the sandbox is its user's, with the configuration c: it has config, the
-// file with that, written to the disk, and fills the kernel's caches later or, if the sandbox is bound to its
+// file with that, written to the disk, fills the kernel's caches later, and, if the sandbox is bound to its
 // caller, which alive tells, waits for the caller's end.
 func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
 	sync := func() { _ = errors.Join(config.Sync(), config.Close()) }
@@ -176,9 +176,8 @@ func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
 		return
 	}
 	s.tree.onWalk(s.helpWalk)
-	if !c.BoundToCaller { // it would not be idle before its end
-		s.warmer.Store(time.AfterFunc(warmAfter, s.warmTree))
-	}
+	late := !c.BoundToCaller // else it is not idle before its end, and needs no list more often than not
+	s.warmer.Store(time.AfterFunc(warmAfter, func() { s.warmTree(late) }))
 }
 
 // oom returns ": " and a reason if the kernel has killed a process for the limit of

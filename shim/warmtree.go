@@ -1,11 +1,19 @@
 package shim
 
-import "wolffia/internal/rootfs"
+import (
+	"time"
 
-// warmTree lists the tree ahead while nothing runs inside: what runs needs the processors and the tree server itself. Only if it
-// goes through the tree by name after name (fusefs.Options.Walked) it is listed at once, since that is what takes long then. warmTree
-// ends when all is listed, or when it gets no turn.
-func (s *shim) warmTree() {
+	"wolffia/internal/rootfs"
+)
+
+// warmLate is how long warmTree waits for what runs inside. What runs longer is a server, a terminal, or a build to which a fifth
+// of a second is little.
+const warmLate = 2 * time.Second
+
+// warmTree lists the tree ahead while nothing runs inside: what runs needs the processors and the tree server itself. With late it
+// is listed beside that when something has run for warmLate, and in any case at once if it goes through the tree by name after name
+// (fusefs.Options.Walked), since that is what takes long then. warmTree ends when all is listed, or when it gets no turn.
+func (s *shim) warmTree(late bool) {
 	if !s.warmed.CompareAndSwap(false, true) {
 		return
 	}
@@ -14,22 +22,30 @@ func (s *shim) warmTree() {
 		return
 	}
 	defer w.close()
+	if late {
+		defer time.AfterFunc(warmLate, s.warmAnyway).Stop()
+	}
 	for !w.done() {
-		s.relay.awaitIdle(s.walked.Load)
+		s.relay.awaitIdle(s.hurried.Load)
 		done, ok := warmTurn(s.boot.Config.UID)
 		if !ok {
 			return
 		}
 		s.warming.Store(true)
-		w.run(func() bool { return s.relay.inUse() && !s.walked.Load() })
+		w.run(func() bool { return s.relay.inUse() && !s.hurried.Load() })
 		s.warming.Store(false)
 		done()
 	}
 }
 
+// warmAnyway has warmTree not wait any more for what runs inside.
+func (s *shim) warmAnyway() {
+	s.hurried.Store(true)
+	s.relay.recheck()
+}
+
 // helpWalk lists the tree for somebody who goes through it.
 func (s *shim) helpWalk() {
-	s.walked.Store(true)
-	s.relay.recheck() // by a warmTree that waits
-	s.warmTree()
+	s.warmAnyway()
+	s.warmTree(false)
 }
