@@ -298,13 +298,6 @@ func (r *relay) recheck() {
 	r.idle.Broadcast()
 }
 
-// inUse reports whether the sandbox is in use.
-func (r *relay) inUse() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.busy()
-}
-
 // use reports whether the sandbox is in use, or how long it has not been.
 func (r *relay) use() (busy bool, idle time.Duration) {
 	r.mu.Lock()

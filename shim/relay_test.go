@@ -410,7 +410,7 @@ func TestAwaitIdle(t *testing.T) {
 	if !boot.Within(hangLimit, over) {
 		t.Fatal("not over although it need not wait")
 	}
-	if !r.inUse() {
+	if busy, _ := r.use(); !busy {
 		t.Error("it is not in use")
 	}
 }

@@ -31,7 +31,8 @@ const warmWorkers = 24
 // makes meanwhile. Directories near the root come first: a large one far below must
 // not use up the limit.
 type warmer struct {
-	root    int
+	dir     string      // where the tree is mounted
+	root    int         // dir, open while run runs
 	ignores atomic.Bool // the root has a .gitignore, so that no rule hides such names
 	workers sync.WaitGroup
 
@@ -45,25 +46,25 @@ type warmer struct {
 	left  int       // how many more entries are listed; guarded by mu
 }
 
-// newWarmer returns a warmer of the tree that is mounted at dir. The caller closes it.
-func newWarmer(dir string) (*warmer, error) {
-	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	w := &warmer{root: root, dirs: []string{"."}, left: warmLimit}
+func newWarmer(dir string) *warmer {
+	w := &warmer{dir: dir, dirs: []string{"."}, left: warmLimit}
 	w.more.L = &w.mu
-	return w, nil
+	return w
 }
-
-func (w *warmer) close() { unix.Close(w.root) }
 
 // done reports whether there is nothing more to list. w.mu is held, or run does not run.
 func (w *warmer) done() bool { return len(w.dirs) == 0 || w.left <= 0 }
 
 // run lists the tree, from where the run before has ended, until all is listed or stop returns true. That is asked before each
-// directory, by one goroutine at a time.
+// directory, by one goroutine at a time. A tree that cannot be opened is done.
 func (w *warmer) run(stop func() bool) {
+	root, err := unix.Open(w.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		w.dirs = nil
+		return
+	}
+	defer unix.Close(root)
+	w.root = root
 	w.mu.Lock()
 	w.stop, w.over, w.hired = stop, false, 0
 	w.hire()

@@ -27,11 +27,7 @@ func TestWarm(t *testing.T) {
 	conn := mounttest.Inside(t, &args, func() (*os.File, error) { return fusemount.Mount(args.Dir, nil) })
 	if conn != nil {
 		start := messages(t, conn)
-		w, err := newWarmer(args.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.close()
+		w := newWarmer(args.Dir)
 		for stops := 0; !w.done(); stops++ { // it stops at each third directory, and goes on
 			asked := 0
 			w.run(func() bool { asked++; return asked%3 == 0 })

@@ -17,22 +17,21 @@ func (s *shim) warmTree(late bool) {
 	if !s.warmed.CompareAndSwap(false, true) {
 		return
 	}
-	w, err := newWarmer(rootfs.TreeDir(s.boot))
-	if err != nil {
-		return
-	}
-	defer w.close()
 	if late {
 		defer time.AfterFunc(warmLate, s.warmAnyway).Stop()
 	}
-	for !w.done() {
+	inTheWay := func() bool {
+		busy, _ := s.relay.use()
+		return busy && !s.hurried.Load()
+	}
+	for w := newWarmer(rootfs.TreeDir(s.boot)); !w.done(); {
 		s.relay.awaitIdle(s.hurried.Load)
 		done, ok := warmTurn(s.boot.Config.UID)
 		if !ok {
 			return
 		}
 		s.warming.Store(true)
-		w.run(func() bool { return s.relay.inUse() && !s.hurried.Load() })
+		w.run(inTheWay)
 		s.warming.Store(false)
 		done()
 	}
