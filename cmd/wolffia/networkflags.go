@@ -65,11 +65,14 @@ func (f *networkFlags) named() bool {
 func (f *networkFlags) apply(c *runtime.SandboxConfig) error {
 	c.Network = runtime.Network(f.network)
 	if !f.named() {
-		if _, err := (&network.Policy{Upstream: f.upstream}).Compile(); err != nil { // it may count later
-			return runtime.WithClass(runtime.ErrInvalid, err)
+		p := &network.Policy{Upstream: f.upstream}
+		if f.upstream != "" {
+			if _, err := p.Compile(); err != nil { // it may count later
+				return runtime.WithClass(runtime.ErrInvalid, err)
+			}
 		}
 		if c.Network == runtime.NetworkFiltered {
-			c.Egress = &network.Policy{Upstream: f.upstream} // names may come later
+			c.Egress = p // names may come later
 		}
 		return nil
 	}
