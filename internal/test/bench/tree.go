@@ -86,11 +86,7 @@ func sourceTree(dir string) error {
 	script := `set -e
 cp -r "$(go env GOROOT)/src" "$1"; cd "$1"; echo '*.o' >.gitignore; git init -q -b main .; git add -A
 git -c gc.auto=0 -c user.name=b -c user.email=b@localhost commit -qm source; git status >/dev/null`
-	out, err := exec.Command("sh", "-c", script, "sh", dir).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("source tree: %w: %s", err, out)
-	}
-	return nil
+	return outputError(exec.Command("sh", "-c", script, "sh", dir))
 }
 
 // createOver starts a sandbox with one directory filtered at /workspace and
@@ -116,9 +112,8 @@ type place struct{ id, dir, host string }
 // ready prepares a round of w in the directory dir of the host, in which in runs a script inside.
 func (w *workload) ready(round int, dir string, in func(script string) error) error {
 	if w.host != "" {
-		out, err := exec.Command("sh", "-c", fmt.Sprintf("round=%d; cd '%s' && { %s; } 2>&1", round, dir, w.host)).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%s: %w: %s", w.name, err, out)
+		if err := hostScript(dir, fmt.Sprintf("round=%d; %s", round, w.host)); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
 	if w.prepare != "" {
