@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/suite"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
@@ -25,9 +26,10 @@ func TestWarm(t *testing.T) {
 			write(t, codebase, fmt.Sprintf("d%d/f%d", i, j), "")
 		}
 	}
+	e := suite.New(t)
 	names := func(id string) int {
 		t.Helper()
-		info, err := rt.Inspect(t.Context(), id)
+		info, err := rt.Inspect(e.Ctx, id)
 		if err != nil || info.Tree == nil || info.Tree.TreeStats == nil {
 			t.Fatalf("%+v, %v", info, err)
 		}
@@ -35,63 +37,54 @@ func TestWarm(t *testing.T) {
 	}
 	listed := func(id string) {
 		t.Helper()
-		for end := time.Now().Add(limit); names(id) < dirs*files; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("the kernel knows %d names", names(id))
-			}
-		}
+		e.Until("a listing ahead", func() bool { return names(id) >= dirs*files })
 	}
-	config := func(bound bool) *runtime.SandboxConfig {
-		return &runtime.SandboxConfig{CodebasePath: codebase, BoundToCaller: bound, Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}
-	}
-	begin := func(c *runtime.SandboxConfig, script string) (id string, p runtime.Process) {
+	begin := func(bound bool, script string) (id string, p runtime.Process) {
 		t.Helper()
-		s, err := rt.Create(t.Context(), c)
-		if err == nil {
-			err = rt.Start(t.Context(), s.ID)
-		}
-		if err == nil {
-			p, err = rt.StartProcess(t.Context(), s.ID, &runtime.ProcessSpec{Command: []string{"sh", "-c", script}})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, err := rt.Create(e.Ctx, &runtime.SandboxConfig{CodebasePath: codebase, BoundToCaller: bound, Permissions: everything(perm.Write)})
+		e.OK(err)
+		e.OK(rt.Start(e.Ctx, s.ID))
+		p, err = rt.StartProcess(e.Ctx, s.ID, &runtime.ProcessSpec{Command: []string{"sh", "-c", script}})
+		e.OK(err)
 		t.Cleanup(func() { _ = p.Close() })
 		return s.ID, p
 	}
+	idle := func() {
+		t.Helper()
+		id, p := begin(true, "exec sleep 1000")
+		e.OK(p.Signal(syscall.SIGKILL))
+		_, err := p.Wait(e.Ctx)
+		e.OK(err)
+		listed(id)
+	}
 
-	// A sandbox counts as used for a quarter of a second from its start on, within which the process has to come.
+	// A sandbox counts as used for a quarter of a second from its start on, within which its process has to come. One that
+	// starts after it is listed meanwhile; after two seconds, each is.
 	unlisted := func(bound bool) (id string) {
 		t.Helper()
 		for range 20 {
 			begun := time.Now()
-			id, _ = begin(config(bound), "exec sleep 1000")
+			id, _ = begin(bound, "exec sleep 1000")
 			if time.Since(begun) > 200*time.Millisecond {
 				continue
 			}
-			time.Sleep(100 * time.Millisecond) // twenty times as long as it takes a listing to begin
-			if n := names(id); n > dirs {
+			idle()
+			n := names(id)
+			if !bound && time.Since(begun) > 1800*time.Millisecond {
+				continue
+			}
+			if n > dirs {
 				t.Errorf("bound %v: while a command runs %d names are listed", bound, n)
 			}
 			break
 		}
 		return id
 	}
-
 	long := unlisted(false)
-	id, p := begin(config(true), "exec sleep 1000")
-	if err := p.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	_ = p.Close()
-	listed(id)
 
 	const looks = "cd d1; i=0; while [ $i -lt 300 ]; do [ -e none$i ]; i=$((i+1)); done; exec sleep 1000"
 	for _, bound := range []bool{false, true} {
-		id, _ := begin(config(bound), looks)
+		id, _ := begin(bound, looks)
 		listed(id)
 	}
 	listed(long)
