@@ -85,14 +85,14 @@ type Options struct {
 	// was going to do.
 	Denied func(Denial)
 
-	// Walked is called once, when somebody begins to go through the tree by name after name: to list it would save a message for
-	// each. It must not block; nil is ignored.
+	// Walked is called when somebody begins to go through the tree by name after name: to list it would save a message for
+	// each. It is called once, and once more after the kernel has forgotten all names. It must not block; nil is ignored.
 	Walked func()
 }
 
 // watchedTimeout is Timeout where changes by the host are noticed. It is finite because of the
 // changes that a watcher misses.
-const watchedTimeout = time.Minute
+const watchedTimeout = time.Hour
 
 // A Server answers the requests of one mounted tree. It is safe for concurrent use.
 type Server struct {
@@ -280,11 +280,11 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 		return fmt.Errorf("check the root of the tree: %w", err)
 	}
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(root, &fs); err == nil {
-		// An overlay copies a file when it is written, and the birth time becomes the
-		// copy's.
-		t.bornKnown = fs.Type != unix.OVERLAYFS_SUPER_MAGIC
+	if err := unix.Fstatfs(root, &fs); err != nil {
+		return fmt.Errorf("find out the file system of the root of the tree: %w", err)
 	}
+	// An overlay copies a file when it is written, and the birth time becomes the copy's.
+	t.bornKnown = fs.Type != unix.OVERLAYFS_SUPER_MAGIC
 	upper := -1
 	if opts.Copy != nil {
 		if t.copied, upper, err = newUpperLayer(opts, t.logger); err != nil {
@@ -317,7 +317,7 @@ func (t *tree) settle(dir int, rules Rules, opts *Options) (err error) {
 	if t.copied != nil {
 		t.quota.begin(t.used())
 	}
-	if !opts.NoWatch {
+	if !opts.NoWatch && localOnly(fs.Type) {
 		t.watchRoot()
 	}
 	return nil
