@@ -23,8 +23,7 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 	spare := new(object)
 	return t.list(opReaddirplus, in, func(e *entry, dir openDir, d fuse.DirEntry) bool {
 		known := t.table.child(e.dir, e.name)
-		fresh := known != nil && (e.dir.watched.Load() || !e.dir.merges()) && t.clock()-known.validatedAt.Load() < int64(watchedTimeout)/2
-		if fresh || e.name == "." || e.name == ".." {
+		if t.kernelKnows(known, e.dir) || e.name == "." || e.name == ".." {
 			// Without attributes: the kernel knows the entry, or looks it up later.
 			return out.AddDirLookupEntry(d) != nil
 		}
@@ -49,6 +48,15 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 		t.enter(e, r, reply)
 		return true
 	})
+}
+
+// kernelKnows reports whether the kernel has the entry n of dir in its caches, and will have for a while. n may be nil.
+func (t *tree) kernelKnows(n, dir *node) bool {
+	if n == nil || !dir.watched.Load() && dir.merges() {
+		return false
+	}
+	seen := n.validatedAt.Load()
+	return seen > t.forgotten.Load() && t.clock()-seen < int64(watchedTimeout)/2
 }
 
 // list calls add with each visible entry of a directory until add returns false. There is no

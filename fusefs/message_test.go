@@ -109,6 +109,39 @@ func sendsNothing(t *testing.T, c *client, what string, do func()) {
 	t.Errorf("%s: %v, want nothing", what, d)
 }
 
+// After new rules, for which the kernel forgets all names, a listing has the attributes of them again, as at first: who lists
+// the tree ahead saves its users a message for each.
+func TestListingAfterNewRules(t *testing.T) {
+	const files = 300
+	mounted(t, setup{
+		Timeout: time.Hour, Parse: []string{"**=write"},
+		Host: func(t *testing.T, dir string) {
+			for i := range files {
+				write(t, dir, fmt.Sprintf("dir%d/file%d", i%3, i), "")
+			}
+		},
+	}, func(t *testing.T, c *client) {
+		for i := range files { // else the kernel tells the server that it has forgotten them
+			f, err := os.Open(c.at(fmt.Sprintf("dir%d/file%d", i%3, i)))
+			fails(t, "open", err, 0)
+			defer f.Close()
+		}
+		c.setRules(t, "**=write", "absent=none")
+		before := c.stats(t)
+		for i := range 3 {
+			names, err := readNames(c.at(fmt.Sprintf("dir%d", i)))
+			fails(t, "list", err, 0)
+			for _, name := range names {
+				_, err := os.Lstat(c.at(fmt.Sprintf("dir%d/%s", i, name)))
+				fails(t, "stat", err, 0)
+			}
+		}
+		if d := moved(before, c.stats(t)); d["lookup"] > files/10 {
+			t.Errorf("%d lookups of %d names that were listed", d["lookup"], files)
+		}
+	})
+}
+
 func TestWarmGitStatusSendsNothing(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip(err)

@@ -128,6 +128,8 @@ func (t *tree) send(x invalidation) syscall.Errno {
 // forgetAll makes the kernel drop all that it caches, except the content of files whose size
 // and modification time are unchanged.
 func (t *tree) forgetAll() {
+	defer t.dev.walking.again()
+	t.forgotten.Store(t.clock())
 	if t.dev.epochs {
 		t.dev.newEpoch()
 	}

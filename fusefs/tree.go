@@ -80,6 +80,7 @@ type tree struct {
 	// root, by clock; kept only if it has no epochs.
 	rootAbsent atomic.Int64
 
+	forgotten  atomic.Int64  // when the kernel has last forgotten all, by clock
 	dirsWalked atomic.Uint64 // directories that validatePath has looked at
 }
 

@@ -16,11 +16,14 @@ func walks(names, reads uint64) bool { return names%walkNames == 0 && reads*walk
 
 // A walking notices that somebody goes through a tree. It is safe for concurrent use.
 type walking struct {
-	report func() // called once; nil: by nobody
+	report func() // called once, and once more after each again; nil: by nobody
 
 	names    atomic.Uint64
 	reported atomic.Bool
 }
+
+// again is called when the kernel has forgotten the tree: whoever goes through it asks for each name once more.
+func (w *walking) again() { w.reported.Store(false) }
 
 // looked counts a LOOKUP of name. Who lists the tree ahead asks for .gitignore only.
 func (w *walking) looked(name string, reads *atomic.Uint64) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWalking: who asks for many names and reads little goes through the tree, which is said once.
+// TestWalking: who asks for many names and reads little goes through the tree, which is said once until the kernel forgets the tree.
 func TestWalking(t *testing.T) {
 	type use struct {
 		names int
@@ -36,6 +36,17 @@ func TestWalking(t *testing.T) {
 		if said != c.want {
 			t.Errorf("%s: said %d times, want %d", what, said, c.want)
 		}
+	}
+	said := 0
+	w := walking{report: func() { said++ }}
+	for range 3 {
+		for range 2 * walkNames {
+			w.looked("a", new(atomic.Uint64))
+		}
+		w.again()
+	}
+	if said != 3 {
+		t.Errorf("a tree that the kernel forgets twice: said %d times, want 3", said)
 	}
 	var nobody walking
 	for range walkNames {

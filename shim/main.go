@@ -85,7 +85,7 @@ type shim struct {
 	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
 	warmer   atomic.Pointer[time.Timer] // begins warmTree
-	warmed   atomic.Bool                // warmTree has begun
+	inWarm   atomic.Bool                // warmTree runs
 	warming  atomic.Bool                // it lists
 	hurried  atomic.Bool                // it waits for nothing that runs
 	init     atomic.Int32               // descriptor of PID 1, which was killed; 0: it was not
@@ -172,12 +172,14 @@ func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
 	}
-	if s.tree == nil || s.boot.Engine != "" {
-		return
+	if s.warms() {
+		s.tree.onWalk(s.helpWalk)
 	}
-	s.tree.onWalk(s.helpWalk)
-	late := !c.BoundToCaller // else it is not idle before its end, and needs no list more often than not
-	s.warmer.Store(time.AfterFunc(warmAfter, func() { s.warmTree(late) }))
+	if c.BoundToCaller { // it is not idle before its end, and needs no list more often than not
+		s.warmLater(warmIdle)
+	} else {
+		s.warmLater(warmLate)
+	}
 }
 
 // oom returns ": " and a reason if the kernel has killed a process for the limit of

@@ -102,7 +102,13 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		if s.tree == nil {
 			return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase")))
 		}
-		return s.answerLater(c, func() *boot.Reply { return replyOf(s.askTree(req)) })
+		return s.answerLater(c, func() *boot.Reply {
+			r, err := s.askTree(req)
+			if req.Op == boot.OpRules && err == nil {
+				s.warmLater(warmLate) // the kernel has forgotten the tree
+			}
+			return replyOf(r, err)
+		})
 	}
 	return c.reply(replyOf(boot.TreeReply{}, runtime.Errorf(runtime.ErrUnsupported, "request %q is not known", req.Op)))
 }

@@ -23,8 +23,8 @@ type treeConn struct {
 
 	mu      sync.Mutex
 	last    uint64                         // the number of the last request; guarded by mu
-	walked  bool                           // somebody goes through the tree; guarded by mu
-	walk    func()                         // called then, in a goroutine of its own; guarded by mu
+	walked  bool                           // somebody goes through the tree, and walk was not called; guarded by mu
+	walk    func()                         // called then, in a goroutine of its own; nil: later; guarded by mu
 	waiting map[uint64]chan boot.TreeReply // with room for the answer; guarded by mu
 }
 
@@ -50,10 +50,8 @@ func (c *treeConn) run() {
 			continue // its request ends at its limit
 		}
 		c.mu.Lock()
-		if reply.Walked && !c.walked {
-			c.walked = true
-			c.tellWalk()
-		}
+		c.walked = c.walked || reply.Walked
+		c.tellWalk()
 		if answer := c.waiting[reply.ID]; answer != nil {
 			answer <- reply
 			delete(c.waiting, reply.ID)
@@ -63,7 +61,7 @@ func (c *treeConn) run() {
 	}
 }
 
-// onWalk has f called, in a goroutine of its own, once somebody goes through the tree.
+// onWalk has f called, in a goroutine of its own, when somebody goes through the tree.
 func (c *treeConn) onWalk(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,9 +69,10 @@ func (c *treeConn) onWalk(f func()) {
 	c.tellWalk()
 }
 
-// tellWalk calls c.walk if it is time. c.mu is held.
+// tellWalk calls c.walk if it is to be called. c.mu is held.
 func (c *treeConn) tellWalk() {
 	if c.walked && c.walk != nil {
+		c.walked = false
 		go c.walk()
 	}
 }

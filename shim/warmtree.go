@@ -1,25 +1,41 @@
 package shim
 
 import (
+	"math"
 	"time"
 
 	"wolffia/internal/rootfs"
 )
 
-// warmLate is how long warmTree waits for what runs inside. What runs longer is a server, a terminal, or a build to which a fifth
-// of a second is little.
-const warmLate = 2 * time.Second
+// How long warmTree waits for what runs inside.
+const (
+	// warmLate is for most sandboxes: what runs longer is a server, a terminal, or a build to which a fifth of a second is little.
+	warmLate = 2 * time.Second
+	// warmIdle is for as long as something runs.
+	warmIdle = time.Duration(math.MaxInt64)
+)
 
-// warmTree lists the tree ahead while nothing runs inside: what runs needs the processors and the tree server itself. With late it
-// is listed beside that when something has run for warmLate, and in any case at once if it goes through the tree by name after name
-// (fusefs.Options.Walked), since that is what takes long then. warmTree ends when all is listed, or when it gets no turn.
-func (s *shim) warmTree(late bool) {
-	if !s.warmed.CompareAndSwap(false, true) {
-		return
+// warmLater has the tree listed ahead soon, when nothing runs inside or has run for late.
+func (s *shim) warmLater(late time.Duration) {
+	if s.warms() {
+		s.warmer.Store(time.AfterFunc(warmAfter, func() { s.warmTree(late) }))
 	}
-	if late {
-		defer time.AfterFunc(warmLate, s.warmAnyway).Stop()
+}
+
+// warms reports whether the sandbox has a tree that is listed ahead.
+func (s *shim) warms() bool { return s.tree != nil && s.boot.Engine == "" }
+
+// warmTree lists the tree ahead while nothing runs inside: what runs needs the processors and the tree server itself. When something
+// has run for late, it is listed beside that, and in any case at once if that goes through the tree by name after name
+// (fusefs.Options.Walked), since that is what takes long then. warmTree ends when all is listed, or when it gets no turn. It returns
+// false if another call lists the tree already.
+func (s *shim) warmTree(late time.Duration) bool {
+	if !s.inWarm.CompareAndSwap(false, true) {
+		return false
 	}
+	defer s.inWarm.Store(false)
+	s.hurried.Store(late == 0)
+	defer time.AfterFunc(late, s.warmAnyway).Stop()
 	inTheWay := func() bool {
 		busy, _ := s.relay.use()
 		return busy && !s.hurried.Load()
@@ -28,13 +44,14 @@ func (s *shim) warmTree(late bool) {
 		s.relay.awaitIdle(s.hurried.Load)
 		done, ok := warmTurn(s.boot.Config.UID)
 		if !ok {
-			return
+			return true
 		}
 		s.warming.Store(true)
 		w.run(inTheWay)
 		s.warming.Store(false)
 		done()
 	}
+	return true
 }
 
 // warmAnyway has warmTree not wait any more for what runs inside.
@@ -45,6 +62,7 @@ func (s *shim) warmAnyway() {
 
 // helpWalk lists the tree for somebody who goes through it.
 func (s *shim) helpWalk() {
-	s.warmAnyway()
-	s.warmTree(false)
+	if !s.warmTree(0) {
+		s.warmAnyway()
+	}
 }

@@ -156,7 +156,7 @@ type TreeReply struct {
 	ID     uint64           `json:"id"`
 	Stats  *TreeStats       `json:"stats,omitempty"`
 	Denied *runtime.Denials `json:"denied,omitempty"`
-	// Walked answers nothing, and comes once at most: somebody goes through the tree, which may be listed ahead.
+	// Walked answers nothing: somebody goes through the tree, whose names the kernel does not know. It may be listed.
 	Walked bool `json:"walked,omitempty"`
 }
 
