@@ -65,6 +65,9 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, err
 	}
 	c.ID = cmp.Or(c.ID, runtime.NewID())
+	if c.Git == nil && (backend.OwnKernel || otherOwner(c)) {
+		c.Git = new(runtime.GitConfig) // for what git has to know then
+	}
 	if err := completeFilter(c, backend); err != nil {
 		return nil, nil, err
 	}

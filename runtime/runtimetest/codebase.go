@@ -5,12 +5,14 @@ import (
 	"strconv"
 	"strings"
 
+	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
 
 var codebaseTests = []test{
 	{"CodebaseEdits", nil, codebaseEdits},
 	{"CodebaseSharedBySandboxes", nil, codebaseShared},
+	{"CodebaseGitIndex", nil, codebaseGitIndex},
 	{"NoCodebase", nil, noCodebase},
 	{"MountPoint", []Feature{Isolation}, mountPoint},
 	{"Mounts", []Feature{Mounts}, mounts},
@@ -35,6 +37,25 @@ func codebaseEdits(e *env) {
 	e.Until("a change on the host", func() bool { return string(e.sh(s.ID, "cat file").Stdout) == "host again, and longer\n" })
 	e.OK(os.Remove(dir + "/file"))
 	e.Until("a removal on the host", func() bool { return e.sh(s.ID, "cat file").ExitCode != 0 })
+}
+
+// Git inside believes the index that git on the host has written, and the reverse: neither reads files that have not changed.
+func codebaseGitIndex(e *env) {
+	dir := e.dir()
+	e.write(dir+"/file", "content\n")
+	e.write(dir+"/other", "content\n")
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"commit", "-qm", "first"}} {
+		suite.Git(e, dir, args...)
+	}
+	s := e.start(e.open(dir))
+	if e.sh(s.ID, "command -v git").ExitCode != 0 {
+		e.Skip("there is no git inside")
+	}
+	e.prints(s.ID, "git diff-files --name-only", "") // it compares with the index, and opens no file
+	e.prints(s.ID, "git status --porcelain; echo more >>file; git status --porcelain", " M file\n")
+	if got := suite.Git(e, dir, "diff-files", "--name-only"); got != "file\n" {
+		e.Errorf("the host takes for changed: %q", got)
+	}
 }
 
 func codebaseShared(e *env) {
