@@ -3,6 +3,7 @@ package fusefs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
 	"unsafe"
@@ -40,6 +41,15 @@ func (s *Server) Give(root int, rules Rules) error {
 	}
 	// The kernel has nothing in its caches: what it was answered counts for no time, and the rest was refused.
 	return t.settle(root, rules, &Options{NoWatch: t.noWatch})
+}
+
+// Serves reports whether the tree is that of the directory dir, of which O_PATH is enough.
+func (s *Server) Serves(dir int) (bool, error) {
+	var its, other unix.Stat_t
+	if err := errors.Join(unix.Fstat(s.tree.root.fd, &its), unix.Fstat(dir, &other)); err != nil {
+		return false, fmt.Errorf("compare the root of the tree with a directory: %w", err)
+	}
+	return its.Dev == other.Dev && its.Ino == other.Ino, nil
 }
 
 // Rehearse does as [Server.Give] for a tree that no one sees, so that what is slow for the first time is over before.

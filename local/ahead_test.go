@@ -15,7 +15,6 @@ import (
 
 	"wolffia/internal/boot"
 	"wolffia/internal/statedir"
-	"wolffia/internal/test/testenv"
 	"wolffia/local"
 	"wolffia/runtime"
 )
@@ -23,15 +22,7 @@ import (
 // ahead starts a pool of spares with shells, which ends with the test.
 func ahead(t *testing.T, rt *local.Runtime, spares int) {
 	t.Helper()
-	testenv.Unprivileged(t)
-	if _, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: spares, Shell: true}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := rt.StopPool(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	poolOf(t, rt, &runtime.SandboxConfig{}, local.PoolOptions{Spares: spares, Shell: true})
 }
 
 // shells returns the numbers, on the host, of the processes called bash in a sandbox.

@@ -31,6 +31,10 @@ type PoolOptions struct {
 	// Shell has each spare start the shell of its first session too: bash, if the sandbox has it. A session of the
 	// pool's environment and working directory takes it; a process that is started before any session ends it.
 	Shell bool
+	// Tree has each spare serve its codebase, which the configuration must name, by its rules before it is taken, and has
+	// the kernel know what is in it: the first use of a large tree is as fast as the second. Then codebase and rules are a part of
+	// the pool's shape. A spare takes 1 to 2 kB for each name in the codebase, of 25,000 at most.
+	Tree bool
 }
 
 // A Pool keeps a number of sandboxes that were started ahead. Create takes one of them for each
@@ -42,8 +46,9 @@ type Pool struct {
 	Spares  int                   // how many it keeps
 	Ready   int                   // how many there are now
 	Taken   int64                 // how many were taken since the pool was started
-	// IdleTimeout is as in PoolOptions, never 0.
+	// IdleTimeout is as in PoolOptions, never 0, and so are Shell and Tree.
 	IdleTimeout time.Duration
+	Shell, Tree bool
 	StartedAt   time.Time
 	UsedAt      time.Time // when a spare was taken last, or else when the pool was started
 	Problem     string    // why the pool could not be refilled; empty: it could
@@ -58,7 +63,7 @@ func (p *Pool) EndsAt() time.Time { return p.UsedAt.Add(p.IdleTimeout) }
 // shape that exists gets the new options.
 //
 // Of config, what a spare gets when it is taken does not matter: its codebase (which may be
-// missing), rules, labels, name, environment, working directory and lifetime. After an error there
+// missing) and rules, without opts.Tree; labels, name, environment, working directory and lifetime. After an error there
 // is no pool. ErrUnsupported: sandboxes of this configuration cannot be started ahead; the error
 // says why. ErrInvalid: the options are out of range.
 func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (*Pool, error) {
@@ -71,7 +76,7 @@ func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig
 	if opts.IdleTimeout < time.Second || opts.IdleTimeout > math.MaxInt64/2 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "idle timeout %v of a pool: it must be at least 1s", opts.IdleTimeout)
 	}
-	template, shape, err := s.template(ctx, config)
+	template, shape, err := s.template(ctx, config, opts.Tree)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +88,10 @@ func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig
 	if err != nil {
 		return nil, err
 	}
-	r := &poolRecord{Config: template.SandboxConfig, Spares: opts.Spares, IdleMS: opts.IdleTimeout.Milliseconds(), Shell: opts.Shell, StartedAt: time.Now().UnixMilli()}
-	r.Config.CodebasePath = "" // any
+	r := &poolRecord{Config: template.SandboxConfig, Spares: opts.Spares, IdleMS: opts.IdleTimeout.Milliseconds(), Shell: opts.Shell, Tree: opts.Tree, StartedAt: time.Now().UnixMilli()}
+	if !opts.Tree {
+		r.Config.CodebasePath = "" // any
+	}
 	if err = d.renew(shape); err == nil {
 		err = d.write(shape, r)
 	}
@@ -100,10 +107,10 @@ func (s *sandboxes) StartPool(ctx context.Context, config *runtime.SandboxConfig
 	return s.pool(shape)
 }
 
-// PoolShape returns the shape of sandboxes of this configuration, as StartPool needs it, and starts
-// nothing. ErrUnsupported: they cannot be started ahead.
-func (s *sandboxes) PoolShape(ctx context.Context, config *runtime.SandboxConfig) (shape string, err error) {
-	_, shape, err = s.template(ctx, config)
+// PoolShape returns the shape of the pool that StartPool makes of the same, and starts
+// nothing. ErrUnsupported: such sandboxes cannot be started ahead.
+func (s *sandboxes) PoolShape(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (shape string, err error) {
+	_, shape, err = s.template(ctx, config, opts.Tree)
 	return shape, err
 }
 
@@ -137,7 +144,7 @@ func (s *sandboxes) pool(shape string) (*Pool, error) {
 		return nil, err
 	}
 	p := &Pool{
-		Shape: shape, Runtime: r.Config.Runtime, Config: r.Config, Spares: r.Spares, IdleTimeout: r.idle(),
+		Shape: shape, Runtime: r.Config.Runtime, Config: r.Config, Spares: r.Spares, IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree,
 		StartedAt: time.UnixMilli(r.StartedAt), Problem: r.Problem,
 	}
 	if p.Taken, p.UsedAt = s.pools().used(shape); p.UsedAt.Before(p.StartedAt) {
@@ -237,7 +244,7 @@ func (s *sandboxes) fill(ctx context.Context, shape string, workers int, pause f
 	if len(have) == r.Spares {
 		return nil
 	}
-	template, now, err := s.template(ctx, &r.Config)
+	template, now, err := s.template(ctx, &r.Config, r.Tree)
 	if err != nil {
 		return err
 	}
@@ -253,7 +260,7 @@ func (s *sandboxes) fill(ctx context.Context, shape string, workers int, pause f
 		if _, err := s.pools().read(shape); errors.Is(err, runtime.ErrNotFound) {
 			return nil // stopped meanwhile
 		}
-		_, err := s.startSpare(ctx, template, r.idle(), r.Shell)
+		_, err := s.startSpare(ctx, template, shape, &PoolOptions{IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree})
 		return err
 	})
 }
@@ -357,7 +364,7 @@ func (s *sandboxes) KeepPool(ctx context.Context, config *runtime.SandboxConfig,
 	defer cancel()
 	if shape == "" { // no StartPool came to its end, but there may be a pool from before
 		var err error
-		if shape, err = s.PoolShape(undo, config); err != nil {
+		if shape, err = s.PoolShape(undo, config, opts); err != nil {
 			return err
 		}
 	}

@@ -25,11 +25,17 @@ func configOf(codebase string) *runtime.SandboxConfig {
 	return &runtime.SandboxConfig{CodebasePath: codebase, Permissions: everything(perm.Write)}
 }
 
-// newPool starts a pool, which ends with the test.
+// newPool starts a pool for sandboxes over any codebase, which ends with the test.
 func newPool(t *testing.T, rt *local.Runtime, spares int) *local.Pool {
 	t.Helper()
+	return poolOf(t, rt, &runtime.SandboxConfig{}, local.PoolOptions{Spares: spares})
+}
+
+// poolOf starts a pool, which ends with the test.
+func poolOf(t *testing.T, rt *local.Runtime, config *runtime.SandboxConfig, opts local.PoolOptions) *local.Pool {
+	t.Helper()
 	testenv.Unprivileged(t)
-	p, err := rt.StartPool(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{Spares: spares})
+	p, err := rt.StartPool(t.Context(), config, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +222,7 @@ func TestPoolIsChanged(t *testing.T) {
 func TestKeepPool(t *testing.T) {
 	rt, _, _ := newRuntime(t)
 	testenv.Unprivileged(t)
-	shape, err := rt.PoolShape(t.Context(), &runtime.SandboxConfig{})
+	shape, err := rt.PoolShape(t.Context(), &runtime.SandboxConfig{}, local.PoolOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ type poolRecord struct {
 	Spares    int                   `json:"spares"`
 	IdleMS    int64                 `json:"idleMs"`
 	Shell     bool                  `json:"shell,omitempty"`   // of the first session, too
+	Tree      bool                  `json:"tree,omitempty"`    // of Config's codebase, by its rules, too
 	StartedAt int64                 `json:"startedAt"`         // ms since 1970
 	Problem   string                `json:"problem,omitempty"` // why the last refill failed
 }

@@ -31,7 +31,7 @@ func (s *sandboxes) takeReserved(ctx context.Context, c statedir.Draft, limits *
 	if r, err := box.Spare(); err != nil || box.IsOffered(r.Shape) {
 		return nil, nil //nolint:nilerr // it is not reserved: Create says that the id is taken
 	}
-	taken, caller, err := s.dir.TakeReserved(c, s.shapeOf(c.Config))
+	taken, caller, err := s.dir.TakeReserved(c, s.shapesOf(c.Config))
 	if err != nil {
 		return nil, err
 	}

@@ -28,12 +28,15 @@ type Spare struct {
 	Left    time.Duration // until it ends by itself, unless it is taken
 }
 
-// anyCodebase is the codebase of a template and of a spare. It is never opened.
+// anyCodebase is the codebase of a template and of a spare that gets one when it is taken. It is never opened.
 const anyCodebase = "/"
 
 // template completes a configuration that a pool was asked for, and returns it with its shape. The
-// configuration need not name a codebase. ErrUnsupported: no spare can serve such a configuration.
-func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig) (template *statedir.Config, shape string, err error) {
+// configuration need not name a codebase, unless its spares are to have their tree. ErrUnsupported: no spare can serve such a configuration.
+func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig, tree bool) (template *statedir.Config, shape string, err error) {
+	if tree && config.CodebasePath == "" {
+		return nil, "", runtime.Errorf(runtime.ErrInvalid, "spares with their tree need a codebase, and the configuration has none")
+	}
 	c := recordOf(config)
 	rules := c.Permissions // not a part of the shape: those that most takers have, which a spare compiles ahead
 	c.Name, c.Labels, c.CodebaseID, c.Permissions, c.Env, c.Cwd, c.Egress = "", nil, "", nil, nil, "", nil
@@ -43,11 +46,17 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig)
 		return nil, "", err
 	}
 	defer release()
-	c.CodebasePath, c.ID, c.Env, c.Cwd, c.Permissions = anyCodebase, "", nil, "", rules
+	c.ID, c.Env, c.Cwd, c.Permissions = "", nil, "", rules
+	if !tree {
+		c.CodebasePath = anyCodebase
+	}
 	if err := completeFilter(c, s.backend(c.Runtime)); err != nil {
 		return nil, "", err
 	}
-	if shape = s.shapeOf(c); shape == "" {
+	if shape = s.shapeOf(c); tree {
+		shape = s.treeShapeOf(c, shape)
+	}
+	if shape == "" {
 		return nil, "", errNoSpare
 	}
 	return c, shape, nil
@@ -83,15 +92,35 @@ func (s *sandboxes) shapeOf(c *statedir.Config) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
+// treeShapeOf is shapeOf for spares that have their tree: codebase and rules are part of the shape then, which is c's without.
+func (s *sandboxes) treeShapeOf(c *statedir.Config, shape string) string {
+	rules, err := s.rulesText.of(c.Permissions)
+	if shape == "" || err != nil {
+		return ""
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %q %s", shape, c.CodebasePath, rules)
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// shapesOf returns the shapes of the spares that can serve c, the best first.
+func (s *sandboxes) shapesOf(c *statedir.Config) []string {
+	shape := s.shapeOf(c)
+	if shape == "" {
+		return nil
+	}
+	return []string{s.treeShapeOf(c, shape), shape}
+}
+
 // StartSpare starts a sandbox that has no user yet, for configurations like config, which need not name a codebase,
 // and returns its ID. [Runtime.Create] makes it the sandbox of the first of them that asks; until then it is none. It
 // ends by itself when no one has for the time idle. ErrUnsupported: such a sandbox cannot be started ahead.
 func (s *sandboxes) StartSpare(ctx context.Context, config *runtime.SandboxConfig, idle time.Duration) (id string, err error) {
-	template, _, err := s.template(ctx, config)
+	template, shape, err := s.template(ctx, config, false)
 	if err != nil {
 		return "", err
 	}
-	return s.startSpare(ctx, template, idle, false)
+	return s.startSpare(ctx, template, shape, &PoolOptions{IdleTimeout: idle})
 }
 
 // Spares returns the spares that wait for a user, in no particular order.
@@ -100,18 +129,14 @@ func (s *sandboxes) Spares() ([]Spare, error) { return s.spares() }
 // EndSpare ends a spare, and returns when it is gone. One that was taken, or does not exist, is left alone.
 func (s *sandboxes) EndSpare(ctx context.Context, id string) error { return s.endSpare(ctx, id) }
 
-// startSpare starts a sandbox that has no user yet, for configurations of the shape of template, which is
-// one of [sandboxes.template]. It ends by itself when no one has taken it for the time idle. With shell it has the shell of its first session too.
-func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, idle time.Duration, shell bool) (id string, err error) {
+// startSpare starts a sandbox that has no user yet, for configurations of the shape of template, both of which are
+// of [sandboxes.template].
+func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, shape string, opts *PoolOptions) (id string, err error) {
 	c := *template
 	c.ID, c.CreatedAt = runtime.NewID(), time.Now().UnixMilli()
 	backend := s.backend(c.Runtime)
 	if backend == nil {
 		return "", runtime.Errorf(runtime.ErrInvalid, "runtime %q is not available: this runtime has %s", c.Runtime, s.names())
-	}
-	shape := s.shapeOf(&c)
-	if shape == "" {
-		return "", errNoSpare
 	}
 	release, err := s.useImage(ctx, backend, &c)
 	if err != nil {
@@ -119,7 +144,7 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, i
 	}
 	defer release()
 	s.tidy(ctx) // takers do not
-	box, lock, err := s.dir.CreateSpare(&statedir.SpareRecord{Config: c, Shape: shape, Since: c.CreatedAt, Idle: idle.Milliseconds()})
+	box, lock, err := s.dir.CreateSpare(&statedir.SpareRecord{Config: c, Shape: shape, Since: c.CreatedAt, Idle: opts.IdleTimeout.Milliseconds()})
 	if err != nil {
 		return "", err
 	}
@@ -130,8 +155,8 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, i
 		}
 	}()
 	step.Reached("spare: lock taken")
-	spare := &boot.Spare{IdleMS: idle.Milliseconds(), Offered: box.Offered(shape)}
-	if shell {
+	spare := &boot.Spare{IdleMS: opts.IdleTimeout.Milliseconds(), Offered: box.Offered(shape), Tree: opts.Tree}
+	if opts.Shell {
 		spare.Shell = &boot.Shell{Env: environment(&c, nil), Dir: cwd(&c, "")}
 	}
 	if err := s.launch(ctx, box, &c, lock, spare); err != nil {
@@ -195,24 +220,27 @@ func (s *sandboxes) take(c statedir.Draft, limits *limiting) (*runtime.Sandbox, 
 	if !s.dir.HasPools() {
 		return nil, nil
 	}
-	shape := s.shapeOf(c.Config)
-	if shape == "" {
-		return nil, nil
-	}
 	id := c.ID
-	box, caller, err := s.dir.Take(c, shape)
-	if box == nil || err != nil {
-		c.ID = id
-		return nil, err
+	for _, shape := range s.shapesOf(c.Config) {
+		box, caller, err := s.dir.Take(c, shape)
+		if err != nil {
+			c.ID = id
+			return nil, err
+		}
+		if box == nil {
+			continue
+		}
+		if caller != nil {
+			s.bound.put(c.ID, caller)
+		}
+		s.remember(c.Config, box.Stamp(), limits)
+		if s.took != nil {
+			s.took(shape)
+		}
+		return describe(box, c.Config, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
 	}
-	if caller != nil {
-		s.bound.put(c.ID, caller)
-	}
-	s.remember(c.Config, box.Stamp(), limits)
-	if s.took != nil {
-		s.took(shape)
-	}
-	return describe(box, c.Config, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
+	c.ID = id
+	return nil, nil
 }
 
 // startSpared starts a sandbox that was a spare. It reports whether it did: if not, the spare is gone, or there was

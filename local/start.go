@@ -89,8 +89,8 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 	if err != nil {
 		return err
 	}
-	if p.shim.Spare = spare; p.tree != nil {
-		p.tree.Spare = spare != nil
+	if p.shim.Spare = spare; p.tree != nil && spare != nil {
+		p.tree.Spare, p.tree.Blank = true, !spare.Tree
 	}
 	if p.shim.Volumes, err = s.volumesDir(c); err != nil {
 		return err

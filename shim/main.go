@@ -175,9 +175,11 @@ func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
 	if s.warms() {
 		s.tree.onWalk(s.helpWalk)
 	}
-	if c.BoundToCaller { // it is not idle before its end, and needs no list more often than not
+	switch {
+	case s.spare != nil && s.spare.listed:
+	case c.BoundToCaller: // it is not idle before its end, and needs no list more often than not
 		s.warmLater(warmIdle)
-	} else {
+	default:
 		s.warmLater(warmLate)
 	}
 }

@@ -29,8 +29,9 @@ const (
 // A spare is what a shim is besides while its sandbox has no user. Its clients get no frame through to PID 1, so that
 // nothing runs inside. It is safe for concurrent use.
 type spare struct {
-	shape string // of the configuration that it was started with
-	timer *time.Timer
+	shape  string // of the configuration that it was started with
+	timer  *time.Timer
+	listed bool // the kernel knows the names in the tree; it is not set after the start
 
 	mu    sync.Mutex
 	phase phase // guarded by mu
@@ -64,7 +65,11 @@ const spareThreads = 4
 func (s *shim) settleDown() error {
 	s.spare.shape = statedir.Shape(&s.boot.Config, s.boot.OwnKernel)
 	boot.Threads(spareThreads)
-	return s.rehearse()
+	if err := s.rehearse(); err != nil {
+		return err
+	}
+	s.spare.listed = s.boot.Spare.Tree && s.warmTree(0)
+	return nil
 }
 
 // offer begins the time that a spare waits for a user.
@@ -159,7 +164,7 @@ func (s *shim) adopt(req *boot.SpareRequest, rules *os.File) error {
 		return err
 	}
 	step.Reached("adopt: tree there")
-	if b.Engine == "" {
+	if !b.Spare.Tree {
 		go s.askAhead() // ends with the answer, or with the tree server
 	}
 	// From here on a client that finds the socket is one of the sandbox.
@@ -176,6 +181,9 @@ func (s *shim) fits(req *boot.SpareRequest) error {
 	b := s.boot
 	if req.Config == nil || req.Config.ID != b.ID {
 		return runtime.Errorf(runtime.ErrInvalid, "the request is not for sandbox %s", b.ID)
+	}
+	if has := b.Config.CodebasePath; b.Spare.Tree && req.Config.CodebasePath != has {
+		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s was started for the codebase %s, and %s is asked for", b.ID, has, req.Config.CodebasePath)
 	}
 	// The caller has compared them. A mistake there must not give a sandbox what it was not to have.
 	if want, has := statedir.Shape(req.Config, b.OwnKernel), s.spare.shape; want == "" || want != has {

@@ -27,8 +27,8 @@ func (s *shim) warms() bool { return s.tree != nil && s.boot.Engine == "" }
 
 // warmTree lists the tree ahead while nothing runs inside: what runs needs the processors and the tree server itself. When something
 // has run for late, it is listed beside that, and in any case at once if that goes through the tree by name after name
-// (fusefs.Options.Walked), since that is what takes long then. warmTree ends when all is listed, or when it gets no turn. It returns
-// false if another call lists the tree already.
+// (fusefs.Options.Walked), since that is what takes long then. It reports whether all is listed: not if it gets no turn, or if another
+// call lists the tree already.
 func (s *shim) warmTree(late time.Duration) bool {
 	if !s.inWarm.CompareAndSwap(false, true) {
 		return false
@@ -44,7 +44,7 @@ func (s *shim) warmTree(late time.Duration) bool {
 		s.relay.awaitIdle(s.hurried.Load)
 		done, ok := warmTurn(s.boot.Config.UID)
 		if !ok {
-			return true
+			return false
 		}
 		s.warming.Store(true)
 		w.run(inTheWay)
@@ -62,7 +62,6 @@ func (s *shim) warmAnyway() {
 
 // helpWalk lists the tree for somebody who goes through it.
 func (s *shim) helpWalk() {
-	if !s.warmTree(0) {
-		s.warmAnyway()
-	}
+	s.warmAnyway() // if warmTree runs, and waits
+	s.warmTree(0)
 }

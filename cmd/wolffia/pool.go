@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,8 @@ else, and uses it up: a spare has one user, and is never used again. A process i
 background replaces it. Without a pool nothing is started ahead.
 
 What makes a shape: the runtime, the system (--image, --rootfs, --toolchains, --mount),
-the mount point, --network and the limits. What does not: the rules, the environment,
-labels, name, working directory and lifetime.`,
+the mount point, --network and the limits; with --tree the codebase and the rules too.
+What does not: the environment, labels, name, working directory and lifetime.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -42,18 +43,32 @@ type poolListing struct {
 	Taken      int64  `json:"taken"`
 	MountPoint string `json:"mountPoint"`
 	Image      string `json:"image,omitempty"`
-	Idle       int64  `json:"idleTimeout"` // ms
-	StartedAt  int64  `json:"startedAt"`   // ms since 1970
-	UsedAt     int64  `json:"usedAt"`      // ms since 1970
-	EndsAt     int64  `json:"endsAt"`      // ms since 1970
+	Codebase   string `json:"codebase,omitempty"` // whose tree is there ahead
+	Shell      bool   `json:"shell,omitempty"`    // is there ahead
+	Idle       int64  `json:"idleTimeout"`        // ms
+	StartedAt  int64  `json:"startedAt"`          // ms since 1970
+	UsedAt     int64  `json:"usedAt"`             // ms since 1970
+	EndsAt     int64  `json:"endsAt"`             // ms since 1970
 	Problem    string `json:"problem,omitempty"`
+}
+
+// ahead says what the spares have beside what all have.
+func (l *poolListing) ahead() string {
+	var has []string
+	if l.Shell {
+		has = append(has, "shell")
+	}
+	if l.Codebase != "" {
+		has = append(has, "tree")
+	}
+	return strings.Join(has, ",")
 }
 
 func poolListingOf(p *local.Pool) poolListing {
 	return poolListing{
 		Shape: p.Shape, Runtime: p.Runtime, Spares: p.Spares, Ready: p.Ready, Taken: p.Taken,
 		MountPoint: p.Config.MountPointOrDefault(), Image: p.Config.Image, Idle: p.IdleTimeout.Milliseconds(),
-		StartedAt: p.StartedAt.UnixMilli(), UsedAt: p.UsedAt.UnixMilli(), EndsAt: p.EndsAt().UnixMilli(), Problem: p.Problem,
+		Codebase: p.Config.CodebasePath, Shell: p.Shell, StartedAt: p.StartedAt.UnixMilli(), UsedAt: p.UsedAt.UnixMilli(), EndsAt: p.EndsAt().UnixMilli(), Problem: p.Problem,
 	}
 }
 
@@ -66,7 +81,7 @@ func (a *app) poolStartCommand() *cobra.Command {
 	var opts local.PoolOptions
 	var idle string
 	cmd := &cobra.Command{
-		Use:   "start [-n N] [--idle D] [--shell] [flags of create]",
+		Use:   "start [-n N] [--idle D] [--shell] [--tree] [flags of create]",
 		Short: "Start a pool; print its shape when its spares are ready",
 		Long: `Start a pool for sandboxes that the flags describe, as run and create in this directory
 with the same flags make them; print its shape when its spares are ready. If the pool
@@ -113,6 +128,7 @@ no command took one.`,
 	cmd.Flags().IntVarP(&opts.Spares, sparesFlag, "n", 2, "how many spares to keep")
 	cmd.Flags().StringVar(&idle, "idle", "30m", "end a spare, and the pool, that no command used for this long (90s, 5m, 1d)")
 	cmd.Flags().BoolVar(&opts.Shell, "shell", false, "start the shell of a spare's first session too: for sessions, not for run")
+	cmd.Flags().BoolVar(&opts.Tree, "tree", false, "have the codebase's tree there too: for sandboxes of this codebase, with the same rules")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	a.addQuiet(cmd)
 	box.add(cmd)
@@ -144,11 +160,11 @@ func (a *app) poolListCommand() *cobra.Command {
 				listings = append(listings, poolListingOf(p))
 			}
 			t := table[poolListing]{
-				head: "SHAPE\tRUNTIME\tREADY\tTAKEN\tENDS\tMOUNT POINT\tPROBLEM",
+				head: "SHAPE\tRUNTIME\tREADY\tTAKEN\tENDS\tAHEAD\tMOUNT POINT\tPROBLEM",
 				row: func(l poolListing) []any {
 					return []any{
 						l.Shape, cmp.Or(l.Runtime, "-"), fmt.Sprintf("%d/%d", l.Ready, l.Spares), l.Taken, until(l.EndsAt),
-						printable(l.MountPoint), dash(oneLine(l.Problem)),
+						dash(l.ahead()), printable(l.MountPoint), dash(oneLine(l.Problem)),
 					}
 				},
 				id: func(l poolListing) string { return l.Shape },

@@ -28,7 +28,7 @@ func (a *app) warmPool(ctx context.Context, rt *local.Runtime, template *runtime
 	if spares < 0 || spares > local.MaxSpares {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "--warm %d: it must be 0 to %d", spares, local.MaxSpares)
 	}
-	shape, err := rt.PoolShape(ctx, template)
+	shape, err := rt.PoolShape(ctx, template, local.PoolOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,6 @@ import (
 	"wolffia/internal/boot"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
-	"wolffia/perm"
 )
 
 // Settings of the garbage collector (GOGC): in the first second, in which a tree is often used for the first time, it
@@ -58,11 +57,11 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		debug.SetMemoryLimit(memory)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), codebase: b.Codebase, waiting: b.Spare}
+	t := &treeServer{boot: b, control: control, audit: audit.NewLog(statedir.Audit(b.Run), log), codebase: b.Codebase, spare: b.Spare}
 	root := -1
 	var layer *copied
 	var err error
-	if !t.waiting {
+	if !b.Blank {
 		policy, err := compile(b.Rules)
 		if err != nil {
 			return err
@@ -101,7 +100,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	}
 	step.Reached("mount received")
 	serve := fusefs.Serve
-	if t.waiting {
+	if b.Blank {
 		serve = fusefs.ServeBlank
 	}
 	t.server, err = serve(context.Background(), device, &fusefs.Options{
@@ -120,15 +119,17 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	if layer == nil && root >= 0 {
 		_ = unix.Close(root)
 	}
-	if t.waiting {
+	if b.Blank {
 		t.expected = expect(b.Rules)
+	}
+	if b.Spare {
 		boot.Threads(boot.Waiting)
 	}
 	if err := boot.SendServing(control, nil); err != nil {
 		return fmt.Errorf("report to the shim: %w", err)
 	}
 	step.Reached("serving")
-	if !t.waiting {
+	if !b.Blank {
 		t.used()
 	}
 	go func() {
@@ -155,47 +156,6 @@ func openCodebase(path string) (fd int, err error) {
 		return -1, fmt.Errorf("codebase %s: %w", path, err)
 	}
 	return fd, nil
-}
-
-// given opens the directory path and compiles the rules in the file, for a spare. The caller closes root.
-func (t *treeServer) given(path string, file *os.File) (root int, policy *perm.Policy, err error) {
-	text, err := boot.RulesText(file)
-	if err != nil {
-		return -1, nil, err
-	}
-	if policy, err = t.expected.compile(text); err != nil {
-		return -1, nil, err
-	}
-	root, err = openCodebase(path)
-	return root, policy, err
-}
-
-// adopt serves the directory path by the rules in the file, for a spare.
-func (t *treeServer) adopt(path string, file *os.File) error {
-	root, policy, err := t.given(path, file)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(root)
-	t.expected = nil
-	if err := t.server.Give(root, policy); err != nil {
-		return fmt.Errorf("serve the tree: %w", err)
-	}
-	t.policy.Store(policy)
-	t.codebase, t.waiting = path, false
-	t.used()
-	step.Reached("adopted")
-	return nil
-}
-
-// rehearse is adopt for a tree that is not mounted.
-func (t *treeServer) rehearse(path string, file *os.File) error {
-	root, policy, err := t.given(path, file)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(root)
-	return t.server.Rehearse(root, policy)
 }
 
 // onlyReview answers requests without serving a tree, until the caller hangs up.

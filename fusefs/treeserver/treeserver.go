@@ -34,7 +34,7 @@ type treeServer struct {
 	copied   *copied     // nil: it is not
 	changing atomic.Bool // rules are being replaced
 	codebase string      // its path, once there is one; serve's own
-	waiting  bool        // it has no codebase yet; serve's own
+	spare    bool        // it has no user yet; serve's own
 	expected *expected   // the rules that it will probably get with its codebase; nil: not known; serve's own
 
 	reviewing atomic.Bool // a review is in progress
@@ -52,12 +52,12 @@ func (t *treeServer) serve() {
 		if err != nil || json.Unmarshal(packet, &req) != nil {
 			req.Op = "nonsense"
 		}
-		if req.Op == boot.AskAdopt || t.waiting { // not in the background: the shim waits for it alone
-			err := runtime.Errorf(runtime.ErrConflict, "the tree server waits for a codebase, or has one")
+		if req.Op == boot.AskAdopt || t.spare { // not in the background: the shim waits for it alone
+			err := runtime.Errorf(runtime.ErrConflict, "the tree server waits for a user, or has one")
 			switch {
-			case req.Op == boot.AskAdopt && t.waiting:
+			case req.Op == boot.AskAdopt && t.spare:
 				err = t.adopt(req.Path, file)
-			case req.Op == boot.AskRehearse && t.waiting:
+			case req.Op == boot.AskRehearse && t.spare:
 				err = t.rehearse(req.Path, file)
 			}
 			_ = file.Close() // nil is fine

@@ -87,10 +87,10 @@ type Params struct {
 // which takes a third of a millisecond.
 type TreeParams struct {
 	Run string `json:"run"` // statedir.Box.Run
-	// Rules are the sandbox's, in the form of SealedFile. Those of a spare are what its user probably asks for, to compile them
+	// Rules are the sandbox's, in the form of SealedFile. With Blank they are what its user probably asks for, to compile them
 	// ahead; they are for it only.
 	Rules      []byte `json:"-"`                  // after the line of JSON
-	Codebase   string `json:"codebase,omitempty"` // its path on the host; of no use with Spare
+	Codebase   string `json:"codebase,omitempty"` // its path on the host; of no use with Blank
 	MountPoint string `json:"mountPoint"`         // where the sandbox sees it
 	// UID and GID are those of statedir.Config. InEngine says that the mount shows them.
 	UID      int   `json:"uid"`
@@ -100,8 +100,9 @@ type TreeParams struct {
 	Copied   bool  `json:"copied,omitempty"`   // the codebase is copied on write
 	Memory   int64 `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none
 	Disk     int64 `json:"disk,omitempty"`     // the same
-	// Spare says that the codebase comes with AskAdopt.
+	// Spare says that the sandbox has no user yet: one comes with AskAdopt. With Blank, so does the codebase.
 	Spare bool `json:"spare,omitempty"`
+	Blank bool `json:"blank,omitempty"`
 	// Review says that no mount is served: the tree server only answers requests until its control socket hangs up.
 	Review bool `json:"review,omitempty"`
 }

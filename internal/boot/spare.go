@@ -22,6 +22,8 @@ type Spare struct {
 	// Offered is statedir.Box.Offered: the shim unlinks it before it ends for that.
 	Offered string `json:"offered"`
 	Shell   *Shell `json:"shell,omitempty"` // that is started ahead; nil: none
+	// Tree says that the spare serves its codebase by its rules already, and has it listed ahead: it is for a user who asks for both.
+	Tree bool `json:"tree,omitempty"`
 }
 
 // A Shell is the first session's shell.
@@ -53,7 +55,7 @@ type SpareRequest struct {
 
 // The descriptors of OpAdopt, in this order.
 const (
-	SpareRules  = iota // of SealedFile
+	SpareRules  = iota // of SealedFile; those that it has already, if Spare.Tree is set
 	SpareConfig        // config.json, to sync it
 	SpareAlive         // hangs up when the caller ends; heeded if BoundToCaller
 	spareFiles

@@ -2,6 +2,7 @@ package statedir
 
 import (
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -32,14 +33,14 @@ func (b *Box) IsOffered(shape string) bool {
 }
 
 // TakeReserved makes the spare with the ID of c, which was reserved, the sandbox with the configuration c. It
-// returns nil if that is no spare of the shape. caller and errors are as for [Dir.Take].
-func (d *Dir) TakeReserved(c Draft, shape string) (_ *Box, caller *os.File, err error) {
+// returns nil if that is no spare of one of the shapes. caller and errors are as for [Dir.Take].
+func (d *Dir) TakeReserved(c Draft, shapes []string) (_ *Box, caller *os.File, err error) {
 	b := d.Box(c.ID)
 	r, err := b.Spare()
-	if err != nil || r.Shape != shape {
+	if err != nil || !slices.Contains(shapes, r.Shape) {
 		return nil, nil, nil //nolint:nilerr // no spare
 	}
-	if b.IsOffered(shape) {
+	if b.IsOffered(r.Shape) {
 		return nil, nil, nil
 	}
 	unlock, err := d.claimName(c.Name)

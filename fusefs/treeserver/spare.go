@@ -1,0 +1,93 @@
+package treeserver
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/step"
+	"wolffia/perm"
+	"wolffia/runtime"
+)
+
+// adopt serves the directory path by the rules in the file for the spare's user. If it serves a codebase already, that must
+// be this one, by the same rules.
+func (t *treeServer) adopt(path string, file *os.File) error {
+	take := t.confirm
+	if t.boot.Blank {
+		take = t.fill
+	}
+	if err := take(path, file); err != nil {
+		return err
+	}
+	t.codebase, t.spare = path, false
+	step.Reached("adopted")
+	return nil
+}
+
+// rehearse is adopt without an effect.
+func (t *treeServer) rehearse(path string, file *os.File) error {
+	if !t.boot.Blank {
+		_ = t.confirm(path, file) // the shim has no rules to ask for
+		return nil
+	}
+	root, policy, err := t.given(path, file)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	return t.server.Rehearse(root, policy)
+}
+
+// fill gives the blank tree the directory path, by the rules in the file.
+func (t *treeServer) fill(path string, file *os.File) error {
+	root, policy, err := t.given(path, file)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	t.expected = nil
+	if err := t.server.Give(root, policy); err != nil {
+		return fmt.Errorf("serve the tree: %w", err)
+	}
+	t.policy.Store(policy)
+	t.used()
+	return nil
+}
+
+// given opens the directory path and compiles the rules in the file. The caller closes root.
+func (t *treeServer) given(path string, file *os.File) (root int, policy *perm.Policy, err error) {
+	text, err := boot.RulesText(file)
+	if err != nil {
+		return -1, nil, err
+	}
+	if policy, err = t.expected.compile(text); err != nil {
+		return -1, nil, err
+	}
+	root, err = openCodebase(path)
+	return root, policy, err
+}
+
+// confirm makes sure that the tree is of the directory that is called path now, by the rules in the file.
+func (t *treeServer) confirm(path string, file *os.File) error {
+	text, err := boot.RulesText(file)
+	if err != nil {
+		return err
+	}
+	root, err := openCodebase(path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	same, err := t.server.Serves(root)
+	if err != nil {
+		return err
+	}
+	if !same || !bytes.Equal(text, t.boot.Rules) {
+		return runtime.Errorf(runtime.ErrConflict, "the spare was started for another codebase than the one that is %s now, or for other rules", path)
+	}
+	return nil
+}
