@@ -116,7 +116,7 @@ func execCleanEnvironment(e *env) {
 		got[name] = value
 	}
 	// What every process has, what a shell sets, and what one without a terminal has.
-	own := []string{"DEBIAN_FRONTEND", "EDITOR", "GIT_TERMINAL_PROMPT", "PAGER", "PATH", "HOME", "USER", "LOGNAME", "LANG", "SHELL", "TERM", "HOSTNAME", "PWD", "OLDPWD", "SHLVL", "_"}
+	own := []string{"DEBIAN_FRONTEND", "EDITOR", "GIT_CONFIG_SYSTEM", "GIT_TERMINAL_PROMPT", "PAGER", "PATH", "HOME", "USER", "LOGNAME", "LANG", "SHELL", "TERM", "HOSTNAME", "PWD", "OLDPWD", "SHLVL", "_"}
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		if _, there := got[name]; there && !slices.Contains(own, name) {

@@ -183,7 +183,7 @@ func selfRows() []Row {
 		is("environment", "read the caller's environment", "leaks", Hidden, func(w *World) bool {
 			for _, v := range os.Environ() {
 				name, value, _ := strings.Cut(v, "=")
-				if strings.Contains(value, w.Marker) || !known(name, "PATH HOME USER LOGNAME SHELL TERM LANG LC_ALL PWD SHLVL _ HOSTNAME TMPDIR LC_CTYPE TZ container DEBIAN_FRONTEND EDITOR GIT_TERMINAL_PROMPT PAGER npm_config_fetch_retries PIP_RETRIES") {
+				if strings.Contains(value, w.Marker) || !known(name, "PATH HOME USER LOGNAME SHELL TERM LANG LC_ALL PWD SHLVL _ HOSTNAME TMPDIR LC_CTYPE TZ container DEBIAN_FRONTEND EDITOR GIT_CONFIG_SYSTEM GIT_TERMINAL_PROMPT PAGER npm_config_fetch_retries PIP_RETRIES") {
 					return false
 				}
 			}
