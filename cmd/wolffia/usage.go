@@ -191,7 +191,7 @@ var flagGroups = []flagGroup{
 	{"Limits", []string{"memory", "cpus", "pids", "disk", "limits"}},
 	{"Lifetime", []string{"ttl", "idle-timeout"}},
 	{"Names", []string{"name", "label", "owner", "sandbox"}},
-	{"Pool", []string{sparesFlag, "idle", "shell"}},
+	{"Pool", []string{sparesFlag, "idle", "shell", "tree"}},
 	{"Service", []string{"listen", "api-keys", "codebase-root", "volume-root", "allow-runtime", "allow-apply", "grace", "warm"}},
 	{"Configuration", []string{"profile", "no-config", "state-dir"}},
 	{"Output", []string{"json", "quiet", "help"}},

@@ -42,6 +42,7 @@ func TestCheckPlaces(t *testing.T) {
 			Binds: []runtime.Mount{{Source: "/never/looked/at", Target: "/workspace", Writable: true}, bind("/workspace/none")},
 		}, true},
 	} {
+		tt.spec.Home = "/home/ann"
 		err := checkPlaces(tt.spec.Mounts())
 		if (err == nil) != tt.ok || err != nil && runtime.Class(err) != runtime.ErrInvalid {
 			t.Errorf("%s: %v", name, err)

@@ -58,7 +58,7 @@ type Mount struct {
 }
 
 // Mounts returns everything that is in a sandbox's root directory, in the order in
-// which it is mounted. A backend applies each entry, or has a reason in a comment.
+// which it is mounted. No two are at the same place. A backend applies each entry, or has a reason in a comment.
 func (s *Spec) Mounts() []Mount {
 	size := s.sizes()
 	all := append(slices.Clone(s.Root), Mount{Kind: Proc, Target: "/proc"}, Mount{Kind: Dev, Target: "/dev", Size: size.dev})
@@ -92,10 +92,24 @@ func (s *Spec) Mounts() []Mount {
 	if s.Hand != "" {
 		all = append(all, Mount{Source: s.Hand, Target: HandPath})
 	}
-	return append(all,
+	return lastAtEach(append(all,
 		Mount{Kind: Tmpfs, Target: SessionsPath, Mode: 0o700, Size: size.sessions},
 		Mount{Source: s.Guest, Target: GuestPath},
-		Mount{Kind: Filter, Source: s.FilterFile(), Target: FilterPath})
+		Mount{Kind: Filter, Source: s.FilterFile(), Target: FilterPath}))
+}
+
+// lastAtEach returns mounts without those that a later one at the same place hides, such as the temporary home directory behind one that
+// stays. gVisor mounts those at one place in any order (it sorts by the length of the path, not stably).
+func lastAtEach(mounts []Mount) []Mount {
+	last := map[string]int{}
+	for i := range mounts {
+		last[mounts[i].Target] = i
+	}
+	i := -1
+	return slices.DeleteFunc(mounts, func(m Mount) bool {
+		i++
+		return last[m.Target] != i
+	})
 }
 
 // depth returns the number of parts of an absolute path.

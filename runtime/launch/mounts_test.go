@@ -53,8 +53,8 @@ func TestMounts(t *testing.T) {
 		"network":     root + proc + "dev /dev\n" + covers + etc + memory + tree + own,
 		"no-codebase": root + proc + "dev /dev\n" + covers + etc + memory + "tmpfs /workspace mode 0755\n" + own,
 		"mounts":      root + proc + "dev /dev\n" + covers + etc + memory + tree + "bind /data from /data\nbind /cache from /home/ann/cache writable\n" + own,
-		// A mount below another comes after it.
-		"nested": root + proc + "dev /dev\n" + covers + etc + memory + "bind /data from /data\nbind /home/ann from /home/ann writable\n" +
+		// A mount below another comes after it, and one in the place of another is there alone.
+		"nested": root + proc + "dev /dev\n" + covers + etc + strings.Replace(memory, "tmpfs /home/ann mode 0700\n", "", 1) + "bind /data from /data\nbind /home/ann from /home/ann writable\n" +
 			"bind /home/ann/src/x from /state/run/mnt/tree writable\nbind /home/ann/src/x/data from /home/ann/src/x/data\n" + own,
 		"rootfs": "bind /bin from /r/bin\nbind /etc from /r/etc\nsymlink /var/tmp from ../tmp\n" + proc + "dev /dev\n" + covers + memory +
 			tree + "bind /etc/passwd from /state/run/mnt/etc/passwd\n" + own,
@@ -105,6 +105,25 @@ func TestMountsAreLessThanMemory(t *testing.T) {
 		}
 		if sum > limit*3/4 {
 			t.Errorf("%d of %d bytes", sum, limit)
+		}
+	}
+}
+
+// What hides another mount at the same place is there alone.
+func TestOneMountAtEachPlace(t *testing.T) {
+	s := &launch.Spec{Home: "/home/ann", Scratch: []string{"/srv"}, Binds: []runtime.Mount{
+		{Source: "/host/tmp", Target: "/tmp"}, {Source: "/host/home", Target: "/home/ann"}, {Source: "/host/srv", Target: "/srv"},
+	}}
+	from := map[string]string{}
+	for _, m := range s.Mounts() {
+		if _, twice := from[m.Target]; twice {
+			t.Errorf("two mounts at %s", m.Target)
+		}
+		from[m.Target] = m.Source
+	}
+	for _, m := range s.Binds {
+		if from[m.Target] != m.Source {
+			t.Errorf("at %s is %q, want %q", m.Target, from[m.Target], m.Source)
 		}
 	}
 }
