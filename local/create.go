@@ -65,9 +65,7 @@ func (s *sandboxes) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, err
 	}
 	c.ID = cmp.Or(c.ID, runtime.NewID())
-	if c.Git == nil && (backend.OwnKernel || otherOwner(c)) {
-		c.Git = new(runtime.GitConfig) // for what git has to know then
-	}
+	completeGit(c, backend.OwnKernel)
 	if err := completeFilter(c, backend); err != nil {
 		return nil, nil, err
 	}

@@ -52,12 +52,6 @@ func (s *sandboxes) identify(c *statedir.Config) error {
 	return nil
 }
 
-// otherOwner reports whether the codebase shows the sandbox's user as the owner in place of its own.
-func otherOwner(c *statedir.Config) bool {
-	var st unix.Stat_t
-	return c.CodebasePath != "" && unix.Stat(c.CodebasePath, &st) == nil && (int(st.Uid) != c.UID || int(st.Gid) != c.GID)
-}
-
 // drop decides which user root drops to.
 func drop(c *statedir.Config) error {
 	if c.CodebasePath != "" {

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"wolffia/internal/test/suite"
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
 
 // TestWarm: a tree is listed ahead when nothing runs inside, when something runs for long, or when somebody goes through it by
-// name after name.
+// name after name; and once more after new rules.
 func TestWarm(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	const dirs, files = 20, 20
@@ -27,14 +28,15 @@ func TestWarm(t *testing.T) {
 		}
 	}
 	e := suite.New(t)
-	names := func(id string) int {
+	tree := func(id string) *local.TreeState {
 		t.Helper()
 		info, err := rt.Inspect(e.Ctx, id)
 		if err != nil || info.Tree == nil || info.Tree.TreeStats == nil {
 			t.Fatalf("%+v, %v", info, err)
 		}
-		return info.Tree.Nodes
+		return info.Tree
 	}
+	names := func(id string) int { return tree(id).Nodes }
 	listed := func(id string) {
 		t.Helper()
 		e.Until("a listing ahead", func() bool { return names(id) >= dirs*files })
@@ -49,13 +51,14 @@ func TestWarm(t *testing.T) {
 		t.Cleanup(func() { _ = p.Close() })
 		return s.ID, p
 	}
-	idle := func() {
+	idle := func() (id string) {
 		t.Helper()
 		id, p := begin(true, "exec sleep 1000")
 		e.OK(p.Signal(syscall.SIGKILL))
 		_, err := p.Wait(e.Ctx)
 		e.OK(err)
 		listed(id)
+		return id
 	}
 
 	// A sandbox counts as used for a quarter of a second from its start on, within which its process has to come. One that
@@ -89,4 +92,9 @@ func TestWarm(t *testing.T) {
 	}
 	listed(long)
 	unlisted(true)
+
+	id := idle()
+	before := tree(id).Messages["readdirplus"]
+	e.OK(rt.SetPermissions(e.Ctx, id, everything(perm.Read)))
+	e.Until("a listing after new rules", func() bool { return tree(id).Messages["readdirplus"] >= before+dirs })
 }

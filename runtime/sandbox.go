@@ -60,8 +60,8 @@ type SandboxConfig struct {
 	Platform string `json:"platform,omitempty"`
 	// Env is added to the environment that every process starts with.
 	Env map[string]string `json:"env,omitempty"`
-	// Git is git's configuration of the system level inside; nil: the system's own, unless the codebase has another owner inside than
-	// on the host, or other inode numbers: then Create sets it to an empty one.
+	// Git is git's configuration of the system level inside; nil: the system's own. Where the codebase has another owner inside than
+	// on the host, or other inode numbers, Create begins it with core.checkStat=minimal, so that git does not read all files again.
 	Git *GitConfig `json:"git,omitempty"`
 	// Cwd is the working directory of processes that name none; empty means
 	// the mount point.
@@ -150,7 +150,7 @@ type DockerConfig struct {
 }
 
 // A GitConfig is git's configuration of the system level inside a sandbox, added to that of
-// /etc/gitconfig and to core.checkStat=minimal, by which git takes a file for unchanged whatever its owner and inode number. The user's own inside and the repositories' take precedence. git before
+// /etc/gitconfig. The user's own inside and the repositories' take precedence. git before
 // 2.32 ignores it.
 type GitConfig struct {
 	// Config is the text of a configuration file, up to 64 KiB of UTF-8: git-config(1).

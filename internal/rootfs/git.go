@@ -32,12 +32,10 @@ func writeGit(dir string, g *runtime.GitConfig) error {
 }
 
 // gitFiles returns the files of launch.GitPath. git reads config in the place of
-// /etc/gitconfig, which it includes. The index of a repository has the owner and the inode number of each file, and those shown inside
-// are others where the codebase has another owner than the sandbox's user, or the sandbox a kernel of its own: git would read each file
-// to find out whether it has changed, and so would git on the host after it. checkStat has both compare times and sizes only (git-config(1)).
+// /etc/gitconfig, which it includes.
 func gitFiles(g *runtime.GitConfig) map[string]string {
 	files := map[string]string{"config": "# Of the git configuration on the host. Inside, git config and git config --global override it.\n" +
-		"[include]\n\tpath = /etc/gitconfig\n[core]\n\tcheckStat = minimal\n" + g.Config}
+		"[include]\n\tpath = /etc/gitconfig\n" + g.Config}
 	if g.Ignore != "" {
 		files["ignore"] = g.Ignore
 		files["config"] += "[core]\n\texcludesFile = " + launch.GitPath + "/ignore\n"
