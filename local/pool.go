@@ -33,7 +33,7 @@ type PoolOptions struct {
 	Shell bool
 	// Tree has each spare serve its codebase, which the configuration must name, by its rules before it is taken, and has
 	// the kernel know what is in it: the first use of a large tree is as fast as the second. Then codebase and rules are a part of
-	// the pool's shape. A spare takes 1 to 2 kB for each name in the codebase, of 25,000 at most.
+	// the pool's shape. A spare takes 1 to 2 kB of memory for each name in the codebase.
 	Tree bool
 }
 

@@ -88,6 +88,7 @@ type shim struct {
 	inWarm   atomic.Bool                // warmTree runs
 	warming  atomic.Bool                // it lists
 	hurried  atomic.Bool                // it waits for nothing that runs
+	wholly   atomic.Bool                // it lists also a very large tree
 	init     atomic.Int32               // descriptor of PID 1, which was killed; 0: it was not
 	orphaned atomic.Bool                // the caller to which the sandbox is bound has ended
 	spared   atomic.Bool                // the sandbox had no user, and gets none
@@ -173,7 +174,7 @@ func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
 		}()
 	}
 	if s.warms() {
-		s.tree.onWalk(s.helpWalk)
+		s.tree.onWalk(func() { s.warmWholly() })
 	}
 	switch {
 	case s.spare != nil && s.spare.listed:

@@ -68,7 +68,7 @@ func (s *shim) settleDown() error {
 	if err := s.rehearse(); err != nil {
 		return err
 	}
-	s.spare.listed = s.boot.Spare.Tree && s.warmTree(0)
+	s.spare.listed = s.boot.Spare.Tree && s.warmWholly()
 	return nil
 }
 

@@ -13,9 +13,9 @@ import (
 	"wolffia/internal/beneath"
 )
 
-// warmLimit is the number of entries of a codebase that are loaded into the kernel's
-// dentry cache in advance. Each takes 1 to 2 kB of memory in the tree server.
-const warmLimit = 25_000
+// How many entries of a codebase are loaded into the kernel's dentry cache in advance. Each takes 1 to 2 kB of memory, most of it in the
+// kernel. Who goes through the tree asks for all of them anyway.
+const warmLimit, walkLimit = 25_000, 500_000
 
 // warmAfter is when warm begins, so that it takes no processor from the command that most callers start at once.
 const warmAfter = 5 * time.Millisecond
@@ -27,11 +27,12 @@ const warmWorkers = 24
 
 // A warmer lists a tree, so that the kernel caches what the first git
 // status asks for: names, attributes, and which directories have no .gitignore. It ends at
-// warmLimit, or with the mount. It follows no symbolic links, also none that the sandbox
+// its limit, or with the mount. It follows no symbolic links, also none that the sandbox
 // makes meanwhile. Directories near the root come first: a large one far below must
 // not use up the limit.
 type warmer struct {
 	dir     string      // where the tree is mounted
+	limit   func() int  // how many entries it lists at most
 	root    int         // dir, open while run runs
 	ignores atomic.Bool // the root has a .gitignore, so that no rule hides such names
 	workers sync.WaitGroup
@@ -40,20 +41,20 @@ type warmer struct {
 	stop  func() bool
 	over  bool      // stop has returned true; guarded by mu
 	hired int       // workers that were started; guarded by mu
-	more  sync.Cond // dirs, busy, left or over has changed
+	more  sync.Cond // dirs, busy, names or over has changed
 	dirs  []string  // to be listed, as paths from the root; guarded by mu
 	busy  int       // workers that list; guarded by mu
-	left  int       // how many more entries are listed; guarded by mu
+	names int       // that were listed; guarded by mu
 }
 
-func newWarmer(dir string) *warmer {
-	w := &warmer{dir: dir, dirs: []string{"."}, left: warmLimit}
+func newWarmer(dir string, limit func() int) *warmer {
+	w := &warmer{dir: dir, limit: limit, dirs: []string{"."}}
 	w.more.L = &w.mu
 	return w
 }
 
 // done reports whether there is nothing more to list. w.mu is held, or run does not run.
-func (w *warmer) done() bool { return len(w.dirs) == 0 || w.left <= 0 }
+func (w *warmer) done() bool { return len(w.dirs) == 0 || w.names >= w.limit() }
 
 // run lists the tree, from where the run before has ended, until all is listed or stop returns true. That is asked before each
 // directory, by one goroutine at a time. A tree that cannot be opened is done.
@@ -86,7 +87,7 @@ func (w *warmer) work() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
-		for len(w.dirs) == 0 && w.busy > 0 && w.left > 0 && !w.over {
+		for len(w.dirs) == 0 && w.busy > 0 && w.names < w.limit() && !w.over {
 			w.more.Wait()
 		}
 		if w.done() || w.over {
@@ -103,7 +104,7 @@ func (w *warmer) work() {
 		names, below := w.list(dir, buf)
 		w.mu.Lock()
 		w.busy--
-		w.left -= names
+		w.names += names
 		w.dirs = append(w.dirs, below...)
 		w.hire()
 		w.more.Broadcast()

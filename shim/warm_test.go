@@ -27,7 +27,7 @@ func TestWarm(t *testing.T) {
 	conn := mounttest.Inside(t, &args, func() (*os.File, error) { return fusemount.Mount(args.Dir, nil) })
 	if conn != nil {
 		start := messages(t, conn)
-		w := newWarmer(args.Dir)
+		w := newWarmer(args.Dir, func() int { return warmLimit })
 		for stops := 0; !w.done(); stops++ { // it stops at each third directory, and goes on
 			asked := 0
 			w.run(func() bool { asked++; return asked%3 == 0 })

@@ -40,7 +40,7 @@ func (s *shim) warmTree(late time.Duration) bool {
 		busy, _ := s.relay.use()
 		return busy && !s.hurried.Load()
 	}
-	for w := newWarmer(rootfs.TreeDir(s.boot)); !w.done(); {
+	for w := newWarmer(rootfs.TreeDir(s.boot), s.warmMost); !w.done(); {
 		s.relay.awaitIdle(s.hurried.Load)
 		done, ok := warmTurn(s.boot.Config.UID)
 		if !ok {
@@ -54,14 +54,28 @@ func (s *shim) warmTree(late time.Duration) bool {
 	return true
 }
 
+// warmMost returns how many names warmTree lists at most.
+func (s *shim) warmMost() int {
+	const perName = 8192 // of the sandbox's memory: twice what the tree server has for each (fusefs.Options.Memory)
+	most := warmLimit
+	if s.wholly.Load() {
+		most = walkLimit
+	}
+	if m := s.boot.Config.Resources.Memory; m > 0 {
+		most = min(most, int(m/perName))
+	}
+	return most
+}
+
 // warmAnyway has warmTree not wait any more for what runs inside.
 func (s *shim) warmAnyway() {
 	s.hurried.Store(true)
 	s.relay.recheck()
 }
 
-// helpWalk lists the tree for somebody who goes through it.
-func (s *shim) helpWalk() {
+// warmWholly lists the tree at once and to its end, for somebody who goes through it, or in a spare. It reports whether all is listed.
+func (s *shim) warmWholly() bool {
+	s.wholly.Store(true)
 	s.warmAnyway() // if warmTree runs, and waits
-	s.warmTree(0)
+	return s.warmTree(0)
 }
