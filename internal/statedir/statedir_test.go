@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,6 +144,27 @@ func TestFind(t *testing.T) {
 		if !errors.Is(err, tt.class) || err == nil && b.ID() != tt.want {
 			t.Errorf("%q: %v, %v", tt.ref, b, err)
 		}
+	}
+}
+
+// To find a sandbox by its name decodes no configuration but its own.
+func TestFindDecodesOne(t *testing.T) {
+	const boxes = 20
+	d := open(t)
+	rules := make([]perm.Rule, 500)
+	for i := range boxes {
+		c := &statedir.Config{SandboxConfig: runtime.SandboxConfig{ID: fmt.Sprintf("aaaaaaaaaa%02d", i), Name: fmt.Sprintf("box%02d", i), Permissions: rules}}
+		if _, _, err := d.Create(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := testing.AllocsPerRun(5, func() { _, _ = d.Box("aaaaaaaaaa07").Config() })
+	if all := testing.AllocsPerRun(5, func() {
+		if b, err := d.Find("box07"); err != nil || b.ID() != "aaaaaaaaaa07" {
+			t.Errorf("%v, %v", b, err)
+		}
+	}); all > one+50*boxes {
+		t.Errorf("%.0f allocations, and %.0f to decode one of %d", all, one, boxes)
 	}
 }
 
