@@ -144,9 +144,14 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	return nil
 }
 
-// used begins the time in which the tree has a user.
+// used begins the time in which the tree has a user, or is listed for one.
 func (t *treeServer) used() {
-	time.AfterFunc(time.Second, func() { debug.SetGCPercent(leastGarbage) })
+	time.AfterFunc(time.Second, func() {
+		debug.SetGCPercent(leastGarbage)
+		if t.boot.Spare && !t.boot.Blank { // it has listed its tree, and sleeps: 4 of 16 MB for 12,800 names
+			debug.FreeOSMemory()
+		}
+	})
 }
 
 // openCodebase opens a codebase, which the caller closes.
