@@ -19,6 +19,9 @@ func completeGit(c *statedir.Config, ownKernel bool) {
 		return
 	}
 	if c.Git == nil {
+		if !ownKernel && c.DroppedUID == 0 {
+			return // a spare has a configuration of git or none, whoever owns the codebase that it gets; root has no spares
+		}
 		c.Git = new(runtime.GitConfig)
 	}
 	if !strings.HasPrefix(c.Git.Config, gitStat) { // as in a fork

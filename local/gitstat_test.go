@@ -1,0 +1,46 @@
+package local
+
+import (
+	"os"
+	"testing"
+
+	"wolffia/internal/statedir"
+	"wolffia/runtime"
+)
+
+// Git is told to compare less where owners or inode numbers differ. Whether an unprivileged user's sandbox has a configuration of git
+// does not depend on the codebase: a spare gets that later.
+func TestCompleteGit(t *testing.T) {
+	own, other, root := os.Getuid(), os.Getuid()+1, 1
+	has := &runtime.GitConfig{Config: "[user]\n"}
+	for name, tt := range map[string]struct {
+		uid, dropped int
+		ownKernel    bool
+		git          *runtime.GitConfig
+		want         string // "none": no configuration
+	}{
+		"own":                      {uid: own, git: has, want: "[user]\n"},
+		"own, none":                {uid: own, want: "none"},
+		"own kernel":               {uid: own, ownKernel: true, git: has, want: gitStat + "[user]\n"},
+		"own kernel, none":         {uid: own, ownKernel: true, want: gitStat},
+		"another's":                {uid: other, git: has, want: gitStat + "[user]\n"},
+		"another's, none":          {uid: other, want: "none"},
+		"another's, none, of root": {uid: other, dropped: root, want: gitStat},
+		"again":                    {uid: other, git: &runtime.GitConfig{Config: gitStat + "x"}, want: gitStat + "x"},
+	} {
+		c := &statedir.Config{}
+		c.CodebasePath, c.UID, c.GID, c.DroppedUID = t.TempDir(), tt.uid, os.Getgid(), tt.dropped
+		if tt.git != nil {
+			g := *tt.git
+			c.Git = &g
+		}
+		completeGit(c, tt.ownKernel)
+		got := "none"
+		if c.Git != nil {
+			got = c.Git.Config
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
