@@ -61,7 +61,8 @@ type SandboxConfig struct {
 	// Env is added to the environment that every process starts with.
 	Env map[string]string `json:"env,omitempty"`
 	// Git is git's configuration of the system level inside; nil: the system's own. Where the codebase has another owner inside than
-	// on the host, or other inode numbers, Create begins it with core.checkStat=minimal, so that git does not read all files again.
+	// on the host, or other inode numbers, Create begins it with core.checkStat=minimal, so that git does not read all files again
+	// (nil: only in gVisor and for root).
 	Git *GitConfig `json:"git,omitempty"`
 	// Cwd is the working directory of processes that name none; empty means
 	// the mount point.
