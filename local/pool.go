@@ -46,7 +46,7 @@ type Pool struct {
 	Spares  int                   // how many it keeps
 	Ready   int                   // how many there are now
 	Taken   int64                 // how many were taken since the pool was started
-	// IdleTimeout is as in PoolOptions, never 0, and so are Shell and Tree.
+	// IdleTimeout, which is never 0, Shell and Tree are as in PoolOptions.
 	IdleTimeout time.Duration
 	Shell, Tree bool
 	StartedAt   time.Time

@@ -19,10 +19,11 @@ func (a *app) poolCommand() *cobra.Command {
 		Short: "Keep sandboxes started ahead, so that run and create need not wait",
 		Long: `Keep sandboxes started ahead, so that run, create, shell and mcp need not wait for one.
 
-A sandbox of a pool, a spare, has no codebase and runs nothing. The next command that
-would start a sandbox of its shape takes it, gives it the codebase, the rules and all
-else, and uses it up: a spare has one user, and is never used again. A process in the
-background replaces it. Without a pool nothing is started ahead.
+A sandbox of a pool, a spare, runs nothing, and has no codebase unless the pool was
+started with --tree. The next command that would start a sandbox of its shape takes it,
+gives it the codebase, the rules and all else, and uses it up: a spare has one user, and
+is never used again. A process in the background replaces it. Without a pool nothing is
+started ahead.
 
 What makes a shape: the runtime, the system (--image, --rootfs, --toolchains, --mount),
 the mount point, --network and the limits; with --tree the codebase and the rules too.
