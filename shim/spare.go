@@ -68,8 +68,25 @@ func (s *shim) settleDown() error {
 	if err := s.rehearse(); err != nil {
 		return err
 	}
-	s.spare.listed = s.boot.Spare.Tree && s.warmWholly()
+	if s.boot.Spare.Tree {
+		s.spare.listed = s.listAhead()
+	}
 	return nil
+}
+
+// listLimit is how long a spare is not offered since its tree is listed. A start may take three times as long.
+const listLimit = 20 * time.Second
+
+// listAhead lists the tree, and reports whether all is listed. What takes longer than listLimit goes on in the background.
+func (s *shim) listAhead() bool {
+	done := make(chan bool, 1)
+	go func() { done <- s.warmWholly() }()
+	select {
+	case all := <-done:
+		return all
+	case <-time.After(listLimit):
+		return false
+	}
 }
 
 // offer begins the time that a spare waits for a user.
