@@ -39,7 +39,7 @@ func TestWarm(t *testing.T) {
 		t.Logf("warm: %v", warmed)
 		// Each directory is listed, has an end, and its attributes are asked for once more; some
 		// have no .gitignore.
-		const listed = 2*dirs + 5 // with the root, .git, objects, refs and heads
+		const listed = 2*dirs + 5           // with the root, .git, objects, refs and heads
 		const pages = (dirs + objects) / 20 // an older kernel (6.1) asks for a page at a time, some 25 names
 		if n := warmed["readdirplus"] + warmed["readdir"] - start["readdirplus"]; n > 2*listed+pages {
 			t.Errorf("%d listings, want at most two for each of %d directories, and %d", n, listed, pages)
