@@ -34,7 +34,7 @@ func (s *shim) warmTree(late time.Duration) bool {
 		return false
 	}
 	defer s.inWarm.Store(false)
-	s.hurried.Store(late == 0)
+	defer s.hurried.Store(false)
 	defer time.AfterFunc(late, s.warmAnyway).Stop()
 	inTheWay := func() bool {
 		busy, _ := s.relay.use()
@@ -67,7 +67,7 @@ func (s *shim) warmMost() int {
 	return most
 }
 
-// warmAnyway has warmTree not wait any more for what runs inside.
+// warmAnyway has warmTree not wait for what runs inside, until it ends.
 func (s *shim) warmAnyway() {
 	s.hurried.Store(true)
 	s.relay.recheck()
@@ -76,6 +76,6 @@ func (s *shim) warmAnyway() {
 // warmWholly lists the tree at once and to its end, for somebody who goes through it, or in a spare. It reports whether all is listed.
 func (s *shim) warmWholly() bool {
 	s.wholly.Store(true)
-	s.warmAnyway() // if warmTree runs, and waits
-	return s.warmTree(0)
+	s.warmAnyway() // the call of warmTree that waits, or else the next one
+	return s.warmTree(warmIdle)
 }
