@@ -3,7 +3,6 @@ package fusefs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 	"unsafe"
@@ -43,14 +42,8 @@ func (s *Server) Give(root int, rules Rules) error {
 	return t.settle(root, rules, &Options{NoWatch: t.noWatch})
 }
 
-// Serves reports whether the tree is that of the directory dir, of which O_PATH is enough.
-func (s *Server) Serves(dir int) (bool, error) {
-	var its, other unix.Stat_t
-	if err := errors.Join(unix.Fstat(s.tree.root.fd, &its), unix.Fstat(dir, &other)); err != nil {
-		return false, fmt.Errorf("compare the root of the tree with a directory: %w", err)
-	}
-	return its.Dev == other.Dev && its.Ino == other.Ino, nil
-}
+// Serves reports whether dir, an open directory of which O_PATH is enough, is the root of the tree.
+func (s *Server) Serves(dir int) bool { return sameInode(s.tree.root.fd, dir) }
 
 // Rehearse does as [Server.Give] for a tree that no one sees, so that what is slow for the first time is over before.
 func (s *Server) Rehearse(root int, rules Rules) error {

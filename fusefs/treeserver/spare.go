@@ -82,11 +82,7 @@ func (t *treeServer) confirm(path string, file *os.File) error {
 		return err
 	}
 	defer unix.Close(root)
-	same, err := t.server.Serves(root)
-	if err != nil {
-		return err
-	}
-	if !same || !bytes.Equal(text, t.boot.Rules) {
+	if !t.server.Serves(root) || !bytes.Equal(text, t.boot.Rules) {
 		return runtime.Errorf(runtime.ErrConflict, "the spare was started for another codebase than the one that is %s now, or for other rules", path)
 	}
 	return nil
