@@ -105,11 +105,13 @@ func lastAtEach(mounts []Mount) []Mount {
 	for i := range mounts {
 		last[mounts[i].Target] = i
 	}
-	i := -1
-	return slices.DeleteFunc(mounts, func(m Mount) bool {
-		i++
-		return last[m.Target] != i
-	})
+	kept := mounts[:0]
+	for i, m := range mounts {
+		if last[m.Target] == i {
+			kept = append(kept, m)
+		}
+	}
+	return kept
 }
 
 // depth returns the number of parts of an absolute path.
