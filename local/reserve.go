@@ -31,7 +31,7 @@ func (s *sandboxes) takeReserved(ctx context.Context, c statedir.Draft, limits *
 	if r, err := box.Spare(); err != nil || box.IsOffered(r.Shape) {
 		return nil, nil //nolint:nilerr // it is not reserved: Create says that the id is taken
 	}
-	taken, caller, err := s.dir.TakeReserved(c, s.shapesOf(c.Config))
+	taken, caller, err := s.dir.TakeReserved(c, s.shapesOf(c))
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +42,5 @@ func (s *sandboxes) takeReserved(ctx context.Context, c statedir.Draft, limits *
 		_, err := s.removeHalf(c.ID)
 		return nil, err
 	}
-	if caller != nil {
-		s.bound.put(c.ID, caller)
-	}
-	s.remember(c.Config, taken.Stamp(), limits)
-	return describe(taken, c.Config, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
+	return s.created(taken, c.Config, caller, limits)
 }

@@ -53,11 +53,15 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig,
 	if err := completeFilter(c, s.backend(c.Runtime)); err != nil {
 		return nil, "", err
 	}
-	if shape = s.shapeOf(c); tree {
-		shape = s.treeShapeOf(c, shape)
-	}
-	if shape == "" {
+	if shape = s.shapeOf(c); shape == "" {
 		return nil, "", errNoSpare
+	}
+	if tree {
+		text, err := s.rulesText.of(rules)
+		if err != nil {
+			return nil, "", err
+		}
+		shape = treeShape(shape, c.CodebasePath, text)
 	}
 	return c, shape, nil
 }
@@ -92,24 +96,21 @@ func (s *sandboxes) shapeOf(c *statedir.Config) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// treeShapeOf is shapeOf for spares that have their tree: codebase and rules are part of the shape then, which is c's without.
-func (s *sandboxes) treeShapeOf(c *statedir.Config, shape string) string {
-	rules, err := s.rulesText.of(c.Permissions)
-	if shape == "" || err != nil {
-		return ""
-	}
+// treeShape returns the shape of spares that have their tree: codebase and rules, which are JSON, are a part of it then. shape is that of
+// spares without.
+func treeShape(shape, codebase string, rules []byte) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s %q %s", shape, c.CodebasePath, rules)
+	fmt.Fprintf(h, "%s %q %s", shape, codebase, rules)
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // shapesOf returns the shapes of the spares that can serve c, the best first.
-func (s *sandboxes) shapesOf(c *statedir.Config) []string {
-	shape := s.shapeOf(c)
+func (s *sandboxes) shapesOf(c statedir.Draft) []string {
+	shape := s.shapeOf(c.Config)
 	if shape == "" {
 		return nil
 	}
-	return []string{s.treeShapeOf(c, shape), shape}
+	return []string{treeShape(shape, c.CodebasePath, c.Rules), shape}
 }
 
 // StartSpare starts a sandbox that has no user yet, for configurations like config, which need not name a codebase,
@@ -220,27 +221,29 @@ func (s *sandboxes) take(c statedir.Draft, limits *limiting) (*runtime.Sandbox, 
 	if !s.dir.HasPools() {
 		return nil, nil
 	}
-	id := c.ID
-	for _, shape := range s.shapesOf(c.Config) {
+	for _, shape := range s.shapesOf(c) {
 		box, caller, err := s.dir.Take(c, shape)
 		if err != nil {
-			c.ID = id
 			return nil, err
 		}
 		if box == nil {
 			continue
 		}
-		if caller != nil {
-			s.bound.put(c.ID, caller)
-		}
-		s.remember(c.Config, box.Stamp(), limits)
 		if s.took != nil {
 			s.took(shape)
 		}
-		return describe(box, c.Config, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
+		return s.created(box, c.Config, caller, limits)
 	}
-	c.ID = id
 	return nil, nil
+}
+
+// created returns a sandbox that is recorded, with caller as of [statedir.Dir.Create], and notes what its start will need.
+func (s *sandboxes) created(box *statedir.Box, c *statedir.Config, caller *os.File, limits *limiting) (*runtime.Sandbox, error) {
+	if caller != nil {
+		s.bound.put(c.ID, caller)
+	}
+	s.remember(c, box.Stamp(), limits)
+	return describe(box, c, func() (runtime.State, string, error) { return runtime.StateCreated, "", nil })
 }
 
 // startSpared starts a sandbox that was a spare. It reports whether it did: if not, the spare is gone, or there was

@@ -122,6 +122,12 @@ func (d *Dir) Take(c Draft, shape string) (b *Box, caller *os.File, err error) {
 		return nil, nil, err
 	}
 	defer unlock()
+	id := c.ID
+	defer func() {
+		if b == nil || err != nil {
+			c.ID = id
+		}
+	}()
 	first := rand.IntN(len(list)) // so that takers do not all try the same
 	for i := range list {
 		b := d.Box(list[(first+i)%len(list)])
