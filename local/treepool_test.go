@@ -26,15 +26,7 @@ func TestTreePool(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	write(t, codebase, "secret", "hidden\n")
 	write(t, codebase, "old", "old\n")
-	for i := range dirs {
-		dir := fmt.Sprintf("dir%d", i)
-		if err := os.Mkdir(filepath.Join(codebase, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for j := range files {
-			write(t, codebase, filepath.Join(dir, fmt.Sprintf("file%d", j)), "")
-		}
-	}
+	plant(t, codebase, dirs, files)
 	config := configOf(codebase)
 	config.Permissions = append(config.Permissions, perm.Rule{Pattern: "secret", Level: perm.None})
 	p := poolOf(t, rt, config, local.PoolOptions{Spares: 4, Tree: true})
@@ -54,7 +46,7 @@ func TestTreePool(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(codebase, "made")); err != nil || string(got) != "inside\n" {
 		t.Errorf("what was written inside: %q, %v", got, err)
 	}
-	look := fmt.Sprintf("for i in $(seq 0 %d); do for j in $(seq 0 %d); do test -s dir$i/file$j; done; done; :", dirs-1, files-1)
+	look := fmt.Sprintf("for i in $(seq 0 %d); do for j in $(seq 0 %d); do test -s d$i/f$j; done; done; :", dirs-1, files-1)
 	if out, code := sh(t, rt, id, look); out != "" || code != 0 {
 		t.Errorf("%q, %d", out, code)
 	}

@@ -14,11 +14,9 @@ import (
 	"wolffia/runtime"
 )
 
-// TestWarm: a tree is listed ahead when nothing runs inside, when something runs for long, or when somebody goes through it by
-// name after name; and once more after new rules.
-func TestWarm(t *testing.T) {
-	rt, _, codebase := newRuntime(t)
-	const dirs, files = 20, 20
+// plant makes directories d0, d1, ... of empty files f0, f1, ... in a codebase.
+func plant(t *testing.T, codebase string, dirs, files int) {
+	t.Helper()
 	for i := range dirs {
 		if err := os.Mkdir(filepath.Join(codebase, fmt.Sprint("d", i)), 0o755); err != nil {
 			t.Fatal(err)
@@ -27,6 +25,14 @@ func TestWarm(t *testing.T) {
 			write(t, codebase, fmt.Sprintf("d%d/f%d", i, j), "")
 		}
 	}
+}
+
+// TestWarm: a tree is listed ahead when nothing runs inside, when something runs for long, or when somebody goes through it by
+// name after name; and once more after new rules.
+func TestWarm(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	const dirs, files = 20, 20
+	plant(t, codebase, dirs, files)
 	e := suite.New(t)
 	tree := func(id string) *local.TreeState {
 		t.Helper()
