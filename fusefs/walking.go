@@ -7,7 +7,7 @@ const (
 	walkNames = 256
 
 	// walkReads is how many LOOKUPs there are for each READ, at least, if somebody looks at names only, as git status or make do.
-	// Who reads what is there, as compilers and grep, has listed the directories, and needs the processors for the content.
+	// Compilers and grep read what they find: they list the directories themselves, and need the processors for the content.
 	walkReads = 16
 )
 

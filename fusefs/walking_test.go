@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestWalking: who asks for many names and reads little goes through the tree, which is said once until the kernel forgets the tree.
+// TestWalking: a program that asks for many names and reads little goes through the tree. The tree reports it once, and once more after
+// the kernel has forgotten the names.
 func TestWalking(t *testing.T) {
 	type use struct {
 		names int

@@ -74,10 +74,10 @@ func (s *shim) settleDown() error {
 	return nil
 }
 
-// listLimit is how long a spare is not offered since its tree is listed. A start may take three times as long.
+// listLimit is how long the shim lists the tree at most before it offers the spare. A start may take three times as long.
 const listLimit = 20 * time.Second
 
-// listAhead lists the tree, and reports whether all is listed. What takes longer than listLimit goes on in the background.
+// listAhead lists the tree, and reports whether all is listed. After listLimit the listing goes on in the background.
 func (s *shim) listAhead() bool {
 	done := make(chan bool, 1)
 	go func() { done <- s.warmWholly() }()

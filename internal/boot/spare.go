@@ -22,7 +22,8 @@ type Spare struct {
 	// Offered is statedir.Box.Offered: the shim unlinks it before it ends for that.
 	Offered string `json:"offered"`
 	Shell   *Shell `json:"shell,omitempty"` // that is started ahead; nil: none
-	// Tree says that the spare serves its codebase by its rules already, and has it listed ahead: it is for a user who asks for both.
+	// Tree says that the tree server serves the codebase by its rules from the start, and that the shim lists the tree before it offers
+	// the spare. Only a user who asks for this codebase and these rules gets it.
 	Tree bool `json:"tree,omitempty"`
 }
 
