@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -107,23 +109,30 @@ func homeRules(path string) []perm.Rule {
 		return nil // the user has no home directory
 	}
 	inside := home == path || strings.HasPrefix(home, strings.TrimSuffix(path, "/")+"/")
-	links := map[string]bool{}
-	isLink := func(name string) bool {
-		is, known := links[name]
+	found := map[string]error{} // of readlink: nil for a link
+	look := func(name string) error {
+		err, known := found[name]
 		if !known {
-			_, err := os.Readlink(home + "/" + name)
-			is = err == nil
-			links[name] = is
+			_, err = os.Readlink(home + "/" + name)
+			found[name] = err
 		}
-		return is
+		return err
+	}
+	// led reports whether a link is on the way to name. What is not there leads nowhere, nor does what would be below it.
+	led := func(name string) bool {
+		for i := 0; i <= len(name); i++ {
+			if i < len(name) && name[i] != '/' {
+				continue
+			}
+			if err := look(name[:i]); err == nil || errors.Is(err, fs.ErrNotExist) {
+				return err == nil
+			}
+		}
+		return false
 	}
 	var rules []perm.Rule
 	for _, name := range perm.ExecutedHome() {
-		led := inside
-		for i := 0; !led && i <= len(name); i++ {
-			led = (i == len(name) || name[i] == '/') && isLink(name[:i])
-		}
-		if led {
+		if inside || led(name) {
 			rules = append(rules, atMostRead(gitscan.Reach(path, home+"/"+name), "what the host executes as ~/"+name)...)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/image/store"
+	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/policy"
 	"wolffia/runtime"
@@ -95,6 +96,7 @@ func (f *boxFlags) add(cmd *cobra.Command) {
 
 // config makes a configuration of the flags. The caller defers undo.
 func (f *boxFlags) config(ctx context.Context, a *app) (*runtime.SandboxConfig, error) {
+	local.Rehearse() // beside the look at the codebase
 	c := &runtime.SandboxConfig{
 		Name: f.name, Platform: f.platform, Rootfs: f.rootfs,
 	}
