@@ -32,6 +32,8 @@ type object struct {
 	unix.Statx_t
 	ident  identity
 	access uint32 // rwx bits that the server has, if the inode is another user's
+
+	lentLinked bool // the content that the file borrows has other names at the host
 }
 
 func (o *object) typ() uint32 { return uint32(o.Mode) & unix.S_IFMT }
@@ -218,11 +220,11 @@ func (t *tree) attrTimeout(n *node, o *object) time.Duration {
 	switch {
 	case t.shared(n, o):
 		return 0
-	case n.borrows() && !t.lendsNoticed(n):
+	case n.borrows() && (o.lentLinked || !t.lendsNoticed(n)):
 		return t.timeout
 	case n.inUpper() && !n.isDir() && !n.borrows():
 		return max(watchedTimeout, t.timeout) // nothing else changes it
-	case n.isDir() && !n.watched.Load() && n.merges(), !n.isDir() && o.Nlink > 1:
+	case !n.watched.Load() && (n.isDir() && n.merges() || !n.isDir() && o.Nlink > 1):
 		return t.timeout // the host may change it by another name, or in a directory that is not watched
 	case n.id == rootID:
 		return t.nameTimeout(n)
@@ -266,9 +268,28 @@ func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut)
 		t.noteListing(n)
 	}
 	o, errno := t.statNode(n)
+	if errno == 0 && t.watchLinked(n, o) {
+		o, errno = t.statNode(n) // it may have changed before the watch began
+	}
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	t.fillAttr(n, o, out)
 	return fuse.OK
+}
+
+// watchLinked begins to watch n, whose object is o, if it is a file of the host that has names elsewhere, and reports whether it
+// tried. It does so when the kernel asks for the second time: for each file it takes as long as an answer, and who goes through a new
+// tree once would wait for that.
+func (t *tree) watchLinked(n *node, o *object) bool {
+	if t.watch == nil || !n.isRegular() || o.Nlink <= 1 || n.watched.Load() || n.inUpper() || n.borrows() || t.shared(n, o) || !n.asked.Swap(true) {
+		return false
+	}
+	h, errno := t.acquire(n, usePath)
+	if errno != 0 {
+		return false
+	}
+	defer h.release()
+	t.watch.addFile(n, o.ident, h.fd)
+	return true
 }

@@ -126,6 +126,7 @@ func (t *tree) lend(n *node, o *object) {
 		return
 	}
 	o.Size, o.Blocks = host.Size, host.Blocks
+	o.lentLinked = host.Nlink > 1
 	if host.Mtime.Sec > o.Ctime.Sec || host.Mtime.Sec == o.Ctime.Sec && host.Mtime.Nsec > o.Ctime.Nsec {
 		o.Mtime = host.Mtime
 	}

@@ -129,7 +129,7 @@ func (t *tree) put(r *renaming, n *replacement, from, to *openDir) syscall.Errno
 	// To the kernel the old file was renamed, and it goes on to use that node.
 	t.table.move(r.from.dir, r.from.name, r.to.dir, r.to.name, false)
 	t.pinOrphan(victim)
-	if moved := t.table.child(r.to.dir, r.to.name); moved != nil && t.table.adopt(moved, made.ident) {
+	if moved := t.table.child(r.to.dir, r.to.name); moved != nil && t.adopt(moved, made.ident) {
 		t.fds.renew(moved)
 		t.fds.retain(moved, former)
 		t.applyRules(&r.to)

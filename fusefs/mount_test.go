@@ -37,6 +37,7 @@ type setup struct {
 	Old     bool                                            // as on a kernel before 6.16
 	Copied  bool                                            // changes go to an upper layer
 	Small   int                                             // bytes of the upper layer's file system, which is in memory
+	NoMarks bool                                            // files are not watched
 	Borrow  bool                                            // files borrow their content, however small
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
 }
@@ -264,6 +265,9 @@ func serve(t *testing.T, s setup, args childArgs) {
 	}
 	if s.Borrow {
 		srv.tree.copied.borrow = 1 // nothing was asked yet
+	}
+	if s.NoMarks && srv.tree.watch != nil {
+		srv.tree.watch.filesFull.Store(true)
 	}
 	if s.Old {
 		srv.tree.dev.epochs = false // nothing was asked yet

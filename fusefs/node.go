@@ -35,7 +35,8 @@ type node struct {
 
 	unlinked atomic.Bool // a file whose name was removed through the tree
 
-	watched atomic.Bool // a directory in which the host's changes are noticed
+	asked   atomic.Bool // the kernel has asked for the attributes of a file that has names elsewhere
+	watched atomic.Bool // the host's changes are noticed: of what is in the directory, or of the file, by whatever name
 
 	proof atomic.Pointer[proof] // of a directory; nil: none yet
 

@@ -29,7 +29,7 @@ func (t *tree) placeCopy(n *node, o *object, c *upperCopy) (cost int64, errno sy
 	if errno != 0 {
 		return 0, errno
 	}
-	if !t.table.adopt(n, fresh.ident) { // does not happen during a request on n
+	if !t.adopt(n, fresh.ident) { // does not happen during a request on n
 		lookupResult{fd: path}.close()
 		return 0, syscall.ESTALE
 	}

@@ -184,7 +184,7 @@ func (t *tree) dropHalf(n, parent *node, name string, o *object) bool {
 			t.fds.close(n, usePath)
 		}
 	}
-	if !t.table.adopt(n, o.ident) {
+	if !t.adopt(n, o.ident) {
 		return false
 	}
 	n.layers.upper.Store(false)

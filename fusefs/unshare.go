@@ -105,6 +105,17 @@ func (t *tree) sharedOutside(n *node) (bool, syscall.Errno) {
 	return known < int(st.Nlink), 0
 }
 
+// adopt gives n another inode: see table.adopt.
+func (t *tree) adopt(n *node, ident identity) bool {
+	if !t.table.adopt(n, ident) {
+		return false
+	}
+	if !n.isDir() { // a directory keeps its lower half
+		t.watch.remove(n, -1)
+	}
+	return true
+}
+
 // copyInode gives n an inode of its own, a copy of the present one. The caller holds n's lock
 // of t.contentMu for writing.
 func (t *tree) copyInode(n *node, keep int64) syscall.Errno {
@@ -261,7 +272,7 @@ func (t *tree) replace(n *node, dir openDir, name string, c *tempFile) syscall.E
 		return errno
 	}
 	links := t.table.links(n)
-	if !t.table.adopt(n, fresh.ident) { // does not happen during a request on n
+	if !t.adopt(n, fresh.ident) { // does not happen during a request on n
 		lookupResult{fd: path}.close()
 		return syscall.ESTALE
 	}

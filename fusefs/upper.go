@@ -150,7 +150,7 @@ func (t *tree) makeHalf(n *node, o *object, parent *node, name string) syscall.E
 			t.logger.Error("set the mode of a directory of the upper layer", "error", err)
 		}
 	}
-	t.table.adopt(n, made.ident)
+	t.adopt(n, made.ident)
 	n.layers.lowerSeen.Store(t.clock())
 	if parent == nil {
 		n.layers.merges.Store(false)

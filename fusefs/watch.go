@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,20 +19,24 @@ import (
 const watchMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO |
 	unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_CLOSE_WRITE | unix.FAN_ONDIR | unix.FAN_EVENT_ON_CHILD
 
+// fileMask are those of watchMask that are of a file itself.
+const fileMask = unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_CLOSE_WRITE
+
 // nameMask are the changes of watchMask that are of the entry itself.
 const nameMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO
 
-// A watcher notices changes in directories by processes other than this one. It is an
-// unprivileged fanotify group (fanotify_init(2), Linux 5.13), which unlike inotify tells
-// which changes are this process's own, and so the sandbox's.
+// A watcher notices changes by processes other than this one: in directories, and of files that have names elsewhere too, whatever
+// name they are changed by. It is an unprivileged fanotify group (fanotify_init(2), Linux 5.13), which unlike inotify tells which changes
+// are this process's own, and so the sandbox's.
 //
-// It misses changes through a shared memory mapping until the file is closed, and changes by
-// another name of the file in a directory that is not watched.
+// It misses changes through a shared memory mapping until the file is closed, and what happens by a name that a file gets in a
+// directory that is not watched, until the kernel asks for its attributes again.
 //
 // A nil watcher watches nothing.
 type watcher struct {
 	fd    int
 	stop  int // eventfd that ends run
+	proc  int // as tree.proc; not the watcher's own
 	inval *invalQueue
 	table *table
 	self  int32
@@ -43,18 +48,21 @@ type watcher struct {
 
 	changes atomic.Uint64
 
-	full atomic.Bool // the kernel accepts no more marks
+	full      atomic.Bool // the kernel accepts no more marks
+	filesFull atomic.Bool // files get no more marks
 
 	// mu is also held while the kernel's marks change, one for each key of nodes.
-	mu    sync.Mutex
-	nodes map[string]*node // directories by file handle; guarded by mu
-	keys  map[*node]string // the reverse; guarded by mu
+	mu       sync.Mutex
+	nodes    map[string]*node // what is watched, by file handle; guarded by mu
+	keys     map[*node]string // the reverse; guarded by mu
+	files    int              // the kernel's marks on files; guarded by mu
+	maxFiles int
 }
 
-// newWatcher returns a watcher, nil if the kernel is too old or the user has too many.
-func newWatcher() *watcher {
+// newWatcher returns a watcher, nil if the kernel is too old or the user has too many. proc is as tree.proc.
+func newWatcher(proc int) *watcher {
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|
-		unix.FAN_REPORT_DFID_NAME, unix.O_RDONLY|unix.O_CLOEXEC)
+		unix.FAN_REPORT_DFID_NAME|unix.FAN_REPORT_FID, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
 		return nil
 	}
@@ -64,14 +72,21 @@ func newWatcher() *watcher {
 		return nil
 	}
 	return &watcher{
-		fd: fd, stop: stop, self: int32(os.Getpid()),
-		done: make(chan struct{}), nodes: map[string]*node{}, keys: map[*node]string{},
+		fd: fd, stop: stop, proc: proc, self: int32(os.Getpid()),
+		done: make(chan struct{}), nodes: map[string]*node{}, keys: map[*node]string{}, maxFiles: maxMarks() / 4,
 	}
+}
+
+// maxMarks returns how many marks all processes of a user may have, 0 if it is not known (fanotify(7), /proc interfaces).
+func maxMarks() int {
+	b, _ := os.ReadFile("/proc/sys/fs/fanotify/max_user_marks")
+	n, _ := strconv.Atoi(string(bytes.TrimSpace(b)))
+	return n
 }
 
 // watchRoot starts to notice the host's changes, if kernel and file system can report them.
 func (t *tree) watchRoot() {
-	w := newWatcher()
+	w := newWatcher(t.proc)
 	if w == nil {
 		return
 	}
@@ -118,34 +133,73 @@ func (w *watcher) add(n *node, fd int) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
-	if err != nil {
+	if err := w.mark(n, unix.FAN_MARK_ADD, fd); err != nil {
 		w.full.Store(err == syscall.ENOSPC)
 		return
 	}
-	if old := w.nodes[key]; old != nil {
+	w.record(n, key)
+}
+
+// addFile watches the regular file n, which has names elsewhere too, and sets n.watched if it can be watched. The file is open as fd,
+// with O_PATH, and has the identity ident. Files get a part of the marks only: a directory's is worth more.
+func (w *watcher) addFile(n *node, ident identity, fd int) {
+	if w == nil || n.watched.Load() || w.full.Load() || w.filesFull.Load() {
+		return
+	}
+	key, err := handleOf(fdName{fd: fd})
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.ident() != ident {
+		return // it was given another inode meanwhile, and whoever did that calls remove
+	}
+	if err := w.mark(n, unix.FAN_MARK_ADD, fd); err != nil {
+		w.filesFull.Store(err == syscall.ENOSPC)
+		return
+	}
+	w.files++
+	w.filesFull.Store(w.files >= w.maxFiles)
+	w.record(n, key)
+}
+
+// mark changes the kernel's mark on n, which is open as fd. The caller holds w.mu.
+func (w *watcher) mark(n *node, change uint, fd int) error {
+	if n.isDir() {
+		return unix.FanotifyMark(w.fd, change|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
+	}
+	return unix.FanotifyMark(w.fd, change, fileMask, w.proc, strconv.Itoa(fd))
+}
+
+// record makes n, which is marked, the node that gets the events of key. The caller holds w.mu.
+func (w *watcher) record(n *node, key string) {
+	if old := w.nodes[key]; old != nil && old != n {
 		delete(w.keys, old)
+		old.watched.Store(false)
 	}
 	w.nodes[key], w.keys[n] = n, key
 	n.watched.Store(true)
 }
 
-// remove ends the watch of n, which leaves the table. fd is open for n; with -1 the kernel's
+// remove ends the watch of n, which leaves the table or gets another inode. fd is open for what is watched; with -1 the kernel's
 // mark stays.
 func (w *watcher) remove(n *node, fd int) {
-	if w == nil || !n.watched.Swap(false) {
+	if w == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	n.watched.Store(false)
 	key, ok := w.keys[n]
 	if !ok {
 		return // another node has the same inode, and the mark
 	}
 	delete(w.nodes, key)
 	delete(w.keys, n)
-	if fd >= 0 {
-		_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_ONLYDIR, watchMask, fd, ".")
+	if fd >= 0 && w.mark(n, unix.FAN_MARK_REMOVE, fd) == nil && !n.isDir() {
+		w.files--
+		w.filesFull.Store(w.files >= w.maxFiles)
 	}
 }
 
@@ -220,24 +274,35 @@ func (w *watcher) events(b []byte) {
 	}
 }
 
-// event handles the mask and the information record of one event.
-func (w *watcher) event(mask uint64, info []byte) {
+// event handles the mask and the information records of one event: of an entry of a directory, and of the file itself.
+func (w *watcher) event(mask uint64, records []byte) {
 	const header, fsid, handle = 4, 8, 8
-	if len(info) < header+fsid+handle || info[0] != unix.FAN_EVENT_INFO_TYPE_DFID_NAME {
-		return
+	for len(records) >= header {
+		kind, size := records[0], int(binary.NativeEndian.Uint16(records[2:]))
+		if size < header || size > len(records) {
+			return
+		}
+		info := records[header:size]
+		records = records[size:]
+		if len(info) < fsid+handle || kind != unix.FAN_EVENT_INFO_TYPE_DFID_NAME && kind != unix.FAN_EVENT_INFO_TYPE_FID {
+			continue
+		}
+		info = info[fsid:]
+		size = int(binary.NativeEndian.Uint32(info))
+		typ := int32(binary.NativeEndian.Uint32(info[4:]))
+		if len(info) < handle+size {
+			continue
+		}
+		n := w.node([]byte(handleKey(typ, info[handle:handle+size])))
+		switch {
+		case n == nil: // no node has the inode any more
+		case kind == unix.FAN_EVENT_INFO_TYPE_DFID_NAME:
+			name, _, _ := bytes.Cut(info[handle+size:], []byte{0})
+			w.changed(n, string(name), mask)
+		case !n.isDir() && !n.inUpper():
+			w.rewritten(n, mask)
+		}
 	}
-	info = info[header+fsid:]
-	size := int(binary.NativeEndian.Uint32(info))
-	typ := int32(binary.NativeEndian.Uint32(info[4:]))
-	if len(info) < handle+size {
-		return
-	}
-	dir := w.node([]byte(handleKey(typ, info[handle:handle+size])))
-	if dir == nil {
-		return // no node has the directory any more
-	}
-	name, _, _ := bytes.Cut(info[handle+size:], []byte{0})
-	w.changed(dir, string(name), mask)
 }
 
 // changed queues the invalidations for a change of the entry called name in dir.
@@ -261,13 +326,17 @@ func (w *watcher) changed(dir *node, name string, mask uint64) {
 		w.inval.add(invalidation{what: kind, id: dir.id, name: name})
 		w.inval.add(invalidation{what: invalContent, id: dir.id})
 	}
-	if child == nil {
-		return
+	if child != nil {
+		w.rewritten(child, mask)
 	}
+}
+
+// rewritten queues the invalidation for a change of the content or the attributes of n.
+func (w *watcher) rewritten(n *node, mask uint64) {
 	switch {
 	case mask&(unix.FAN_MODIFY|unix.FAN_CLOSE_WRITE) != 0:
-		w.inval.add(invalidation{what: invalContent, id: child.id})
+		w.inval.add(invalidation{what: invalContent, id: n.id})
 	case mask&unix.FAN_ATTRIB != 0:
-		w.inval.add(invalidation{what: invalAttr, id: child.id})
+		w.inval.add(invalidation{what: invalAttr, id: n.id})
 	}
 }

@@ -106,11 +106,9 @@ func (s *shim) await() statedir.Status {
 	s.mu.Lock()
 	requested := s.outcome // a request from now on is not the reason
 	s.mu.Unlock()
-	if warmer := s.warmer.Load(); warmer != nil {
-		warmer.Stop()
-	}
+	s.lister.cancel()
 	_ = s.inst.Kill()
-	if !boot.Within(boot.KillGrace, s.gone) || s.warming.Load() {
+	if !boot.Within(boot.KillGrace, s.gone) || s.lister.working() {
 		// A process that waits for a tree server which is stuck cannot be killed.
 		_ = unix.Unmount(rootfs.TreeDir(s.boot), unix.MNT_FORCE)
 	}

@@ -73,6 +73,7 @@ type shim struct {
 	relayed  chan error      // gets the end of relay.run
 	over     chan struct{}   // closed then
 	tree     *treeConn       // nil: no codebase, or it is mounted natively
+	lister   *lister         // nil: the tree is not listed ahead
 	static   *staticfs.Stats // nil: the codebase has no static filter
 	life     *lifetime
 	filtered *filtered // nil: no names filter the network
@@ -84,14 +85,9 @@ type shim struct {
 	reaching sync.Mutex
 	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
-	warmer   atomic.Pointer[time.Timer] // begins warmTree
-	inWarm   atomic.Bool                // warmTree runs
-	warming  atomic.Bool                // it lists
-	hurried  atomic.Bool                // it waits for nothing that runs
-	wholly   atomic.Bool                // it lists also a very large tree
-	init     atomic.Int32               // descriptor of PID 1, which was killed; 0: it was not
-	orphaned atomic.Bool                // the caller to which the sandbox is bound has ended
-	spared   atomic.Bool                // the sandbox had no user, and gets none
+	init     atomic.Int32 // descriptor of PID 1, which was killed; 0: it was not
+	orphaned atomic.Bool  // the caller to which the sandbox is bound has ended
+	spared   atomic.Bool  // the sandbox had no user, and gets none
 
 	recording sync.Once // of the outcome
 
@@ -173,15 +169,15 @@ func (s *shim) settle(c *statedir.Config, config, alive *os.File) {
 			s.end(statedir.Status{State: runtime.StateStopped}, 0)
 		}()
 	}
-	if s.warms() {
-		s.tree.onWalk(func() { s.warmWholly() })
+	if s.lister != nil {
+		s.tree.onWalk(func() { s.lister.now() })
 	}
 	switch {
 	case s.spare != nil && s.spare.listed:
 	case c.BoundToCaller: // it is not idle before its end, and needs no list more often than not
-		s.warmLater(warmIdle)
+		s.lister.later(warmIdle)
 	default:
-		s.warmLater(warmLate)
+		s.lister.later(warmLate)
 	}
 }
 

@@ -105,7 +105,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		return s.answerLater(c, func() *boot.Reply {
 			r, err := s.askTree(req)
 			if req.Op == boot.OpRules && err == nil {
-				s.warmLater(warmLate) // the kernel has forgotten the tree
+				s.lister.later(warmLate) // the kernel has forgotten the tree
 			}
 			return replyOf(r, err)
 		})

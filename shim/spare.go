@@ -80,7 +80,7 @@ const listLimit = 20 * time.Second
 // listAhead lists the tree, and reports whether all is listed. After listLimit the listing goes on in the background.
 func (s *shim) listAhead() bool {
 	done := make(chan bool, 1)
-	go func() { done <- s.warmWholly() }()
+	go func() { done <- s.lister.now() }()
 	select {
 	case all := <-done:
 		return all

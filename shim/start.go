@@ -141,6 +141,9 @@ func (s *shim) connect() (*os.File, error) {
 	s.step("wait for PID 1")
 	step.Reached("listening")
 	s.relay = newRelay(s.inst.Stream)
+	if s.tree != nil && b.Engine == "" {
+		s.lister = &lister{params: b, relay: s.relay}
+	}
 	err = s.relay.hello(helloLimit)
 	if b.Held { // PID 1 has passed the barrier, so it is in its group
 		s.group = cgroup.Of(s.inst.PID, "wolffia-"+b.ID+"-")

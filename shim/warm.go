@@ -42,15 +42,28 @@ type warmer struct {
 	over  bool      // stop has returned true; guarded by mu
 	hired int       // workers that were started; guarded by mu
 	more  sync.Cond // dirs, busy, names or over has changed
-	dirs  []string  // to be listed, as paths from the root; guarded by mu
-	busy  int       // workers that list; guarded by mu
-	names int       // that were listed; guarded by mu
+	dirs  []string  // to be visited, as paths from the root; guarded by mu
+	visit func(dir string, buf []byte) (names int, below []string)
+	links []string // directories with files that have several names; guarded by mu
+	busy  int      // workers that list; guarded by mu
+	names int      // that were listed; guarded by mu
 }
 
 func newWarmer(dir string, limit func() int) *warmer {
 	w := &warmer{dir: dir, limit: limit, dirs: []string{"."}}
+	w.visit = w.list
 	w.more.L = &w.mu
 	return w
+}
+
+// linked returns a warmer for the files that have several names, nil if there are none. w is done.
+func (w *warmer) linked() *warmer {
+	if len(w.links) == 0 {
+		return nil
+	}
+	l := newWarmer(w.dir, w.limit)
+	l.dirs, l.visit = w.links, l.look
+	return l
 }
 
 // done reports whether there is nothing more to list. w.mu is held, or run does not run.
@@ -101,7 +114,7 @@ func (w *warmer) work() {
 		w.dirs = w.dirs[1:]
 		w.busy++
 		w.mu.Unlock()
-		names, below := w.list(dir, buf)
+		names, below := w.visit(dir, buf)
 		w.mu.Lock()
 		w.busy--
 		w.names += names
@@ -121,22 +134,17 @@ func (w *warmer) list(dir string, buf []byte) (names int, below []string) {
 	defer unix.Close(fd)
 	const ignore = ".gitignore"
 	ignores := false // dir has one
-	for {
-		n, err := unix.Getdents(fd, buf)
-		if err == unix.EINTR {
-			continue
+	file := ""       // one of its files
+	entries(fd, buf, func(name string, typ byte) {
+		names++
+		ignores = ignores || name == ignore
+		switch {
+		case typ == unix.DT_REG:
+			file = name
+		case typ == unix.DT_DIR && name != "." && name != "..":
+			below = append(below, path.Join(dir, name))
 		}
-		if err != nil || n <= 0 {
-			break
-		}
-		eachEntry(buf[:n], func(name string, typ byte) {
-			names++
-			ignores = ignores || name == ignore
-			if typ == unix.DT_DIR && name != "." && name != ".." {
-				below = append(below, path.Join(dir, name))
-			}
-		})
-	}
+	})
 	var st unix.Stat_t
 	_ = unix.Fstat(fd, &st) // listing has changed the time of access: the kernel would ask for it again
 	switch {
@@ -147,8 +155,52 @@ func (w *warmer) list(dir string, buf []byte) (names int, below []string) {
 	case len(below) > 0 && !ignores && w.ignores.Load(): // git asks where it sees a name that is not in its index
 		_ = unix.Fstatat(fd, ignore, &st, unix.AT_SYMLINK_NOFOLLOW)
 	}
+	// Package managers make directories of files that have other names in a cache.
+	if file != "" && unix.Fstatat(fd, file, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Nlink > 1 {
+		w.mu.Lock()
+		w.links = append(w.links, dir)
+		w.mu.Unlock()
+	}
 	slices.Sort(below)
 	return names, below
+}
+
+// look has the tree server watch the files of the directory dir that have several names: a listing has no attributes of them, and the
+// server begins to watch one when it is asked for the second time (fusefs). It returns the number of entries.
+func (w *warmer) look(dir string, buf []byte) (names int, _ []string) {
+	fd, err := beneath.Open(w.root, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, nil
+	}
+	defer unix.Close(fd)
+	entries(fd, buf, func(name string, typ byte) {
+		names++
+		if typ != unix.DT_REG {
+			return
+		}
+		var st unix.Statx_t
+		for range 2 {
+			err := unix.Statx(fd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_STATX_FORCE_SYNC, unix.STATX_NLINK, &st)
+			if err != nil || st.Nlink < 2 {
+				return
+			}
+		}
+	})
+	return names, nil
+}
+
+// entries calls f with the name and type of each entry of the directory fd.
+func entries(fd int, buf []byte, f func(name string, typ byte)) {
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return
+		}
+		eachEntry(buf[:n], f)
+	}
 }
 
 // eachEntry calls f with the name and type of each entry in b, as getdents64(2) fills it.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/fusefs"
 	"wolffia/fusefs/fusemount"
 	"wolffia/internal/probe"
@@ -22,7 +24,7 @@ import (
 // After warm, what the first git status does needs no message: it looks at all names, lists all
 // directories, and looks for a .gitignore in those with others in them.
 func TestWarm(t *testing.T) {
-	const dirs, files, objects = 40, 10, 300
+	const dirs, files, links, objects = 40, 10, 100, 300
 	var args struct{ Dir, Host string }
 	conn := mounttest.Inside(t, &args, func() (*os.File, error) { return fusemount.Mount(args.Dir, nil) })
 	if conn != nil {
@@ -36,10 +38,17 @@ func TestWarm(t *testing.T) {
 			}
 		}
 		warmed := messages(t, conn)
+		for l := w.linked(); !l.done(); {
+			l.run(func() bool { return false })
+		}
+		linked := messages(t, conn)
+		if n := linked["getattr"] - warmed["getattr"]; n < 2*links {
+			t.Errorf("%d questions for the attributes of %d files with other names, want two for each", n, links)
+		}
 		t.Logf("warm: %v", warmed)
 		// Each directory is listed, has an end, and its attributes are asked for once more; some
 		// have no .gitignore.
-		const listed = 2*dirs + 5           // with the root, .git, objects, refs and heads
+		const listed = 2*dirs + 6           // with the root, links, .git, objects, refs and heads
 		const pages = (dirs + objects) / 20 // an older kernel (6.1) asks for a page at a time, some 25 names
 		if n := warmed["readdirplus"] + warmed["readdir"] - start["readdirplus"]; n > 2*listed+pages {
 			t.Errorf("%d listings, want at most two for each of %d directories, and %d", n, listed, pages)
@@ -50,13 +59,18 @@ func TestWarm(t *testing.T) {
 		status(t, args.Dir)
 		done := messages(t, conn)
 		for _, op := range []string{"lookup", "readdir", "readdirplus", "getattr"} {
-			if n := done[op] - warmed[op]; n > dirs/2 { // the kernel drops cached pages when it pleases
+			if n := done[op] - linked[op]; n > dirs/2 { // the kernel drops cached pages when it pleases
 				t.Errorf("%d times %s after warm", n, op)
 			}
 		}
 		return
 	}
 	testenv.Need(t, probe.Fuse, probe.UserNamespaces)
+	group, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_REPORT_DFID_NAME|unix.FAN_REPORT_FID, 0)
+	if err != nil {
+		testenv.Lacks(t, "fanotify", err.Error())
+	}
+	unix.Close(group)
 	base := t.TempDir()
 	args.Dir, args.Host = filepath.Join(base, "mnt"), filepath.Join(base, "host")
 	plant := func(name string) {
@@ -75,6 +89,13 @@ func TestWarm(t *testing.T) {
 			plant(fmt.Sprintf("dir%d/sub/file%d", i, j))
 		}
 	}
+	for i := range links {
+		name := fmt.Sprint("file", i)
+		plant("links/" + name)
+		if err := os.Link(filepath.Join(args.Host, "links", name), filepath.Join(base, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := errors.Join(os.Mkdir(args.Dir, 0o755), os.Symlink("..", filepath.Join(args.Host, "link"))); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +109,7 @@ func TestWarm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := fusefs.Serve(child.Ctx, child.Device, &fusefs.Options{Root: int(root.Fd()), Rules: rules, Timeout: time.Hour})
+	srv, err := fusefs.Serve(child.Ctx, child.Device, &fusefs.Options{Root: int(root.Fd()), Rules: rules, Timeout: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

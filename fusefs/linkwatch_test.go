@@ -1,0 +1,156 @@
+package fusefs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/test/testenv"
+)
+
+// linkedOutside makes n files in the directory d, each with another name outside of the tree: see outsideOf.
+func linkedOutside(n int) func(*testing.T, string) {
+	return func(t *testing.T, dir string) {
+		t.Helper()
+		if err := os.MkdirAll(outsideOf(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			name := fmt.Sprint("file", i)
+			write(t, dir, "d/"+name, "old")
+			if err := os.Link(filepath.Join(dir, "d", name), filepath.Join(outsideOf(dir), name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// outsideOf returns a directory beside the host's one of a mount.
+func outsideOf(host string) string { return filepath.Join(filepath.Dir(host), "outside") }
+
+// The host changes a file that the sandbox knows by another name, in a directory that is not watched: package managers link what they
+// install from a cache.
+func TestChangesByOutsideNamesAreNoticed(t *testing.T) {
+	for _, copied := range []bool{false, true} {
+		t.Run(fmt.Sprint("Copied=", copied), func(t *testing.T) {
+			mounted(t, setup{Timeout: time.Hour, Copied: copied, Host: linkedOutside(1)}, func(t *testing.T, c *client) {
+				name := c.at("d/file0")
+				outside := filepath.Join(outsideOf(c.host), "file0")
+				stat := func() string { return attributesOf(name) }
+				becomes(t, "before", "3:old", func() string { return content(name) })
+				becomes(t, "before", "-rw-r--r--, 2 links, 3 bytes", stat)
+				fails(t, "write", os.WriteFile(outside, []byte("new"), 0o644), 0)
+				becomes(t, "same size", "3:new", func() string { return content(name) })
+				fails(t, "write", os.WriteFile(outside, []byte("longer"), 0o644), 0)
+				becomes(t, "longer", "6:longer", func() string { return content(name) })
+				fails(t, "chmod", os.Chmod(outside, 0o600), 0)
+				becomes(t, "mode", "-rw-------, 2 links, 6 bytes", stat)
+				fails(t, "remove", os.Remove(outside), 0)
+				becomes(t, "links", "-rw-------, 1 links, 6 bytes", stat)
+			})
+		})
+	}
+}
+
+// What is known of a file with other names is asked for once, not after each Timeout.
+func TestLinkedFilesStayKnown(t *testing.T) {
+	const files = 100
+	mounted(t, setup{Timeout: time.Nanosecond, Host: linkedOutside(files)}, func(t *testing.T, c *client) {
+		for range 3 {
+			walk(t, c.dir)
+		}
+		before := c.stats(t)
+		walk(t, c.dir)
+		if n := moved(before, c.stats(t))["GETATTR"]; n > 5 {
+			t.Errorf("%d requests for attributes of %d files", n, files)
+		}
+	})
+}
+
+// A file that gets an inode of its own, because the sandbox writes to it, is not watched as the former one.
+func TestWrittenLinkIsWatchedAnew(t *testing.T) {
+	mounted(t, setup{Timeout: time.Millisecond, Host: linkedOutside(1)}, func(t *testing.T, c *client) {
+		name, again := c.at("d/file0"), filepath.Join(outsideOf(c.host), "again")
+		becomes(t, "before", "3:old", func() string { return content(name) })
+		fails(t, "write", os.WriteFile(name, []byte("own"), 0o644), 0)
+		fails(t, "link", os.Link(filepath.Join(c.host, "d/file0"), again), 0)
+		fails(t, "chmod", os.Chmod(filepath.Join(c.host, "d/file0"), 0o600), 0)
+		stat := func() string { return attributesOf(name) }
+		// Events come in order: once the last is there, so are all before it, and the kernel asks again.
+		write(t, c.host, "mark", "1")
+		becomes(t, "mark", "1:1", func() string { return content(c.at("mark")) })
+		becomes(t, "mode", "-rw-------, 2 links, 3 bytes", stat)
+		fails(t, "write", os.WriteFile(again, []byte("longer"), 0o644), 0)
+		becomes(t, "by the new name", "-rw-------, 2 links, 6 bytes", stat)
+	})
+}
+
+// The sandbox has changed the mode of a file only, so its content is still the host's, which may change by another name.
+func TestBorrowedLinksAreAskedFor(t *testing.T) {
+	mounted(t, setup{Timeout: time.Millisecond, Copied: true, Borrow: true, Host: linkedOutside(1)}, func(t *testing.T, c *client) {
+		name := c.at("d/file0")
+		fails(t, "chmod", os.Chmod(name, 0o600), 0)
+		stat := func() string { return attributesOf(name) }
+		becomes(t, "before", "-rw-------, 1 links, 3 bytes", stat)
+		fails(t, "write", os.WriteFile(filepath.Join(outsideOf(c.host), "file0"), []byte("longer"), 0o644), 0)
+		becomes(t, "by the other name", "-rw-------, 1 links, 6 bytes", stat)
+	})
+}
+
+// A file that gets no mark counts for Timeout.
+func TestLinkedFilesWithoutMarks(t *testing.T) {
+	mounted(t, setup{Timeout: time.Millisecond, NoMarks: true, Host: linkedOutside(1)}, func(t *testing.T, c *client) {
+		stat := func() string { return attributesOf(c.at("d/file0")) }
+		becomes(t, "before", "-rw-r--r--, 2 links, 3 bytes", stat)
+		fails(t, "write", os.WriteFile(filepath.Join(outsideOf(c.host), "file0"), []byte("longer"), 0o644), 0)
+		becomes(t, "by the other name", "-rw-r--r--, 2 links, 6 bytes", stat)
+	})
+}
+
+// Files take a part of the marks that a user may have.
+func TestFewMarksForFiles(t *testing.T) {
+	proc, err := openProcFD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(proc)
+	w := newWatcher(proc)
+	if w == nil {
+		testenv.Lacks(t, "fanotify", "there can be no group: Linux before 5.13, or too many")
+	}
+	defer w.free()
+	w.maxFiles = 1
+	dir := t.TempDir()
+	open := func(name string) (*node, int) {
+		write(t, dir, name, "")
+		fd, err := unix.Open(filepath.Join(dir, name), unix.O_PATH, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &node{typ: unix.S_IFREG}
+		n.inode.Store(&identity{})
+		return n, fd
+	}
+	one, first := open("one")
+	defer unix.Close(first)
+	other, second := open("other")
+	defer unix.Close(second)
+	w.addFile(one, identity{}, first)
+	w.addFile(other, identity{}, second)
+	if !one.watched.Load() || other.watched.Load() {
+		t.Errorf("watched: %v and %v, want the first only", one.watched.Load(), other.watched.Load())
+	}
+	w.remove(one, first)
+	w.addFile(other, identity{ino: 1}, second)
+	if other.watched.Load() {
+		t.Error("watched with the inode of before")
+	}
+	w.addFile(other, identity{}, second)
+	if one.watched.Load() || !other.watched.Load() {
+		t.Errorf("watched: %v and %v, want the second only", one.watched.Load(), other.watched.Load())
+	}
+}

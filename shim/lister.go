@@ -1,0 +1,124 @@
+package shim
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/rootfs"
+)
+
+// How long a lister waits for what runs inside.
+const (
+	warmLate = 2 * time.Second // for most sandboxes: what runs longer is a server, a terminal, or a build to which a fifth of a second is little
+	warmIdle = time.Duration(math.MaxInt64)
+)
+
+// A lister has the tree of a sandbox listed ahead, by a [warmer], while nothing runs inside: what runs needs the processors and the
+// tree server itself. When something has run for long, it is listed beside that, and in any case at once if that goes through the tree
+// by name after name (fusefs.Options.Walked), since that is what takes long then. Its methods are safe for concurrent use; those of a
+// nil lister, of a sandbox whose tree is not listed ahead, do nothing.
+type lister struct {
+	params *boot.Params
+	relay  *relay
+
+	timer   atomic.Pointer[time.Timer] // of later
+	lists   atomic.Bool                // list runs
+	hurried atomic.Bool                // it waits for nothing that runs
+	wholly  atomic.Bool                // it lists also a very large tree
+	links   atomic.Bool                // what list has left for an idle time waits for that, or is done
+	works   atomic.Bool                // a warmer runs
+}
+
+// later has the tree listed soon, when nothing runs inside or has run for late.
+func (l *lister) later(late time.Duration) {
+	if l != nil {
+		l.timer.Store(time.AfterFunc(warmAfter, func() { l.list(late) }))
+	}
+}
+
+// now lists the tree at once and to its end, for somebody who goes through it, or in a spare. It reports whether all is listed.
+func (l *lister) now() bool {
+	if l == nil {
+		return false
+	}
+	l.wholly.Store(true)
+	l.hurry() // the call of list that waits, or else the next one
+	return l.list(warmIdle)
+}
+
+// cancel has nothing more begin.
+func (l *lister) cancel() {
+	if l == nil {
+		return
+	}
+	if timer := l.timer.Load(); timer != nil {
+		timer.Stop()
+	}
+}
+
+// working reports whether the tree is being listed.
+func (l *lister) working() bool { return l != nil && l.works.Load() }
+
+// list lists the tree when nothing runs inside or has run for late. It reports whether all is listed: not if it gets no turn, or if
+// another call lists the tree already. What can only follow in an idle time then goes on in the background.
+func (l *lister) list(late time.Duration) bool {
+	if !l.lists.CompareAndSwap(false, true) {
+		return false
+	}
+	defer l.lists.Store(false)
+	defer l.hurried.Store(false)
+	defer time.AfterFunc(late, l.hurry).Stop()
+	w := newWarmer(rootfs.TreeDir(l.params), l.most)
+	if !l.have(w, l.hurried.Load) {
+		return false
+	}
+	if linked := w.linked(); linked != nil && l.links.CompareAndSwap(false, true) {
+		go func() { // ends with the sandbox, at which something may still run inside
+			defer l.links.Store(false)
+			l.have(linked, func() bool { return false })
+		}()
+	}
+	return true
+}
+
+// have has w do its work while nothing runs inside, or while hurried returns true. It reports whether all is done: not if it gets no
+// turn.
+func (l *lister) have(w *warmer, hurried func() bool) bool {
+	inTheWay := func() bool {
+		busy, _ := l.relay.use()
+		return busy && !hurried()
+	}
+	for !w.done() {
+		l.relay.awaitIdle(hurried)
+		done, ok := warmTurn(l.params.Config.UID)
+		if !ok {
+			return false
+		}
+		l.works.Store(true) // one warmer at a time: that of the turn
+		w.run(inTheWay)
+		l.works.Store(false)
+		done()
+	}
+	return true
+}
+
+// most returns how many names are listed at most.
+func (l *lister) most() int {
+	const perName = 8192 // of the sandbox's memory: twice what the tree server has for each (fusefs.Options.Memory)
+	most := warmLimit
+	if l.wholly.Load() {
+		most = walkLimit
+	}
+	if m := l.params.Config.Resources.Memory; m > 0 {
+		most = min(most, int(m/perName))
+	}
+	return most
+}
+
+// hurry has list not wait for what runs inside, until it ends.
+func (l *lister) hurry() {
+	l.hurried.Store(true)
+	l.relay.recheck()
+}
