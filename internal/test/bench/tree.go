@@ -79,7 +79,25 @@ func (b *bench) tree() error {
 	if err := b.treeMemory(id); err != nil {
 		return err
 	}
-	return b.manyRules(filtered, plain)
+	if err := b.manyRules(filtered, plain); err != nil {
+		return err
+	}
+	return b.linked(base, filtered, plain)
+}
+
+// linked measures a tree whose files have other names outside of it, as package managers link them from a cache. What is known of them
+// must count for longer than the second of what cannot be watched.
+func (b *bench) linked(base, filtered, plain string) error {
+	if err := hostScript(base, "cp -al filtered cache"); err != nil {
+		return err
+	}
+	id, err := b.createOver(filtered, plain, b.rules)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = b.rt.Destroy(b.ctx, id) }()
+	w := workload{name: "git status of linked files, a second after the last", prepare: "sleep 1.1", script: "git status --porcelain"}
+	return b.compare(&w, 5, 1.2, place{id, "/plain", plain}, place{id, "/workspace", filtered})
 }
 
 // sourceTree makes a git repository of Go's own sources in dir.
