@@ -563,7 +563,7 @@ var modelOps = []modelOp{
 	}},
 	{name: "rename", two: true, rules: renameRules, do: func(root, p, q string) (string, error) {
 		return "", unix.Rename(filepath.Join(root, p), filepath.Join(root, q))
-	}, also: renameAlso},
+	}, also: moveAlso},
 	{name: "exchange", two: true, rules: func(m *model, p, q string) syscall.Errno {
 		if !m.visible(q) {
 			return unix.ENOENT
@@ -574,7 +574,7 @@ var modelOps = []modelOp{
 		return moveRules(m, p, q)
 	}, do: func(root, p, q string) (string, error) {
 		return "", unix.Renameat2(unix.AT_FDCWD, filepath.Join(root, p), unix.AT_FDCWD, filepath.Join(root, q), unix.RENAME_EXCHANGE)
-	}},
+	}, also: moveAlso},
 }
 
 func renameRules(m *model, p, q string) syscall.Errno {
@@ -590,6 +590,26 @@ func renameRules(m *model, p, q string) syscall.Errno {
 // moveRules asks for write at both names for whatever lies there before or
 // after, and that a directory's rules stay the same.
 func moveRules(m *model, p, q string) syscall.Errno {
+	if errno := moveLevels(m, p, q); errno != 0 {
+		return errno
+	}
+	for _, dir := range []string{p, q} {
+		if m.isDir(dir) && m.level(dir+"/config", false) == perm.Checked {
+			return unix.EACCES // as a git directory of somebody else's
+		}
+	}
+	return moveStates(m, p, q)
+}
+
+// moveAlso is the answer if what moveRules takes for somebody else's is the sandbox's own, which the model does not know.
+func moveAlso(m *model, p, q string) syscall.Errno {
+	if moveLevels(m, p, q) != 0 {
+		return 0
+	}
+	return moveStates(m, p, q)
+}
+
+func moveLevels(m *model, p, q string) syscall.Errno {
 	there := m.kind(q) != 0
 	for _, dir := range []bool{m.isDir(p), m.isDir(q)} {
 		if m.level(p, dir) < perm.Write || m.level(q, dir) < perm.Write {
@@ -599,18 +619,15 @@ func moveRules(m *model, p, q string) syscall.Errno {
 			break
 		}
 	}
-	for _, dir := range []string{p, q} {
-		if m.isDir(dir) && m.level(dir+"/config", false) == perm.Checked {
-			return unix.EACCES // as a git directory of somebody else's
-		}
-	}
-	if (m.isDir(p) || there && m.isDir(q)) && m.state(p) != m.state(q) {
+	return 0
+}
+
+func moveStates(m *model, p, q string) syscall.Errno {
+	if (m.isDir(p) || m.kind(q) != 0 && m.isDir(q)) && m.state(p) != m.state(q) {
 		return unix.EXDEV
 	}
 	return 0
 }
-
-func renameAlso(*model, string, string) syscall.Errno { return 0 }
 
 // compare makes sure that what is behind the mount is what the plain directory
 // is, and that the mount shows of it what may be seen.
