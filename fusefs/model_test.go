@@ -320,8 +320,15 @@ func (m *model) step(t *testing.T, r *rand.Rand) {
 			expect = ""
 		}
 	}
-	if o.also != nil && got != want && got == o.also(m, p, q) {
-		got = want // both reasons hold
+	if o.also != nil && got != want {
+		switch other, is := o.also(m, p, q); {
+		case !is || got != other:
+		case got == 0:
+			expect, err = o.do(m.plain, p, q)
+			want = errnoIn(err)
+		default:
+			got = want // both reasons hold
+		}
 	}
 	m.story = append(m.story, fmt.Sprintf("%s %q %q: %v %s", o.name, p, q, got, text))
 	if got != want || text != expect {
@@ -380,7 +387,7 @@ type modelOp struct {
 	alters bool // it changes the file at the path
 	rules  func(m *model, p, q string) syscall.Errno
 	do     func(root, p, q string) (string, error)
-	also   func(m *model, p, q string) syscall.Errno // an answer that is right too, where two reasons meet
+	also   func(m *model, p, q string) (errno syscall.Errno, is bool) // an answer that is right too, if there is one
 }
 
 func needs(l perm.Level) func(*model, string, string) syscall.Errno {
@@ -555,12 +562,7 @@ var modelOps = []modelOp{
 		}
 	}, do: func(root, p, q string) (string, error) {
 		return "", unix.Link(filepath.Join(root, p), filepath.Join(root, q))
-	}, also: func(m *model, p, q string) syscall.Errno {
-		if m.isDir(p) {
-			return unix.EPERM
-		}
-		return 0
-	}},
+	}, also: func(m *model, p, _ string) (syscall.Errno, bool) { return unix.EPERM, m.isDir(p) }},
 	{name: "rename", two: true, rules: renameRules, do: func(root, p, q string) (string, error) {
 		return "", unix.Rename(filepath.Join(root, p), filepath.Join(root, q))
 	}, also: moveAlso},
@@ -602,11 +604,8 @@ func moveRules(m *model, p, q string) syscall.Errno {
 }
 
 // moveAlso is the answer if what moveRules takes for somebody else's is the sandbox's own, which the model does not know.
-func moveAlso(m *model, p, q string) syscall.Errno {
-	if moveLevels(m, p, q) != 0 {
-		return 0
-	}
-	return moveStates(m, p, q)
+func moveAlso(m *model, p, q string) (syscall.Errno, bool) {
+	return moveStates(m, p, q), !m.locked(parent(p)) && !m.locked(parent(q)) && moveLevels(m, p, q) == 0
 }
 
 func moveLevels(m *model, p, q string) syscall.Errno {
