@@ -60,11 +60,8 @@ func (c *catalog) names() string {
 func (c *catalog) find(ref string) (*statedir.Box, *statedir.Config, error) {
 	if runtime.IsID(ref) {
 		box := c.dir.Box(ref)
-		c.mu.Lock()
-		known := c.cache[ref]
-		c.mu.Unlock()
-		if known.config != nil && known.stamp == box.Stamp() {
-			return box, known.config, nil
+		if config := c.known(box); config != nil {
+			return box, config, nil
 		}
 	}
 	box, err := c.dir.Find(ref)
@@ -81,6 +78,17 @@ func (c *catalog) find(ref string) (*statedir.Box, *statedir.Config, error) {
 	}
 	c.remember(config, stamp, nil)
 	return box, config, nil
+}
+
+// known returns the configuration of the sandbox in box if it is cached and still in its file, else nil.
+func (c *catalog) known(box *statedir.Box) *statedir.Config {
+	c.mu.Lock()
+	known := c.cache[box.ID()]
+	c.mu.Unlock()
+	if known.config == nil || known.stamp != box.Stamp() {
+		return nil
+	}
+	return known.config
 }
 
 // remember caches a configuration, and the plan for its limits if it was just made.

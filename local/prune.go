@@ -76,7 +76,11 @@ type found struct {
 
 // look finds out what is in box; state tells what a sandbox there does.
 func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string, error)) (*found, error) {
-	c, err := box.Config()
+	var err error
+	c := s.known(box)
+	if c == nil { // it is not remembered: there may be many sandboxes that are never used here
+		c, err = box.Config()
+	}
 	f := &found{config: c, facts: facts{half: err != nil && box.Half() && !box.LivesAsSpare()}}
 	switch {
 	case errors.Is(err, runtime.ErrNotFound):

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	goruntime "runtime"
 	"slices"
 	"time"
 
@@ -177,13 +178,17 @@ func (s *sandboxes) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	looked := make([]*found, len(ids))
+	if err := sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) (err error) { // a configuration has tens of kB of rules
+		box := s.dir.Box(ids[i])
+		looked[i], err = s.look(box, box.State)
+		return err
+	}); err != nil {
+		return nil, err
+	}
 	all := []*runtime.Sandbox{}
-	for _, id := range ids {
-		box := s.dir.Box(id)
-		f, err := s.look(box, box.State)
-		if err != nil {
-			return nil, err
-		}
+	for i, id := range ids {
+		f := looked[i]
 		if f.reapable(time.Now()).unasked() {
 			// What is over is about to go, even if another process still uses it.
 			if p, err := s.reap(ctx, id, reason.unasked); p != nil || err == nil && f.expired != "" {
