@@ -71,9 +71,13 @@ func TestLinkedFilesStayKnown(t *testing.T) {
 	})
 }
 
-// A file that gets an inode of its own, because the sandbox writes to it, is not watched as the former one.
+// A file that gets an inode of its own, because the sandbox writes to it, is not watched as the former one, whose mark is free.
 func TestWrittenLinkIsWatchedAnew(t *testing.T) {
-	mounted(t, setup{Timeout: time.Millisecond, Host: linkedOutside(1)}, func(t *testing.T, c *client) {
+	mounted(t, setup{Timeout: time.Millisecond, Host: linkedOutside(1), After: func(t *testing.T, s *Server, _ []Denial) {
+		if w := s.tree.watch; w != nil && w.files > 1 {
+			t.Errorf("%d marks for one file", w.files)
+		}
+	}}, func(t *testing.T, c *client) {
 		name, again := c.at("d/file0"), filepath.Join(outsideOf(c.host), "again")
 		becomes(t, "before", "3:old", func() string { return content(name) })
 		fails(t, "write", os.WriteFile(name, []byte("own"), 0o644), 0)

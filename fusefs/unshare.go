@@ -105,14 +105,20 @@ func (t *tree) sharedOutside(n *node) (bool, syscall.Errno) {
 	return known < int(st.Nlink), 0
 }
 
-// adopt gives n another inode: see table.adopt.
+// adopt gives n another inode: see table.adopt. The handles of n are still those of the former one, which is not watched any more.
 func (t *tree) adopt(n *node, ident identity) bool {
 	if !t.table.adopt(n, ident) {
 		return false
 	}
-	if !n.isDir() { // a directory keeps its lower half
-		t.watch.remove(n, -1)
+	if n.isDir() {
+		return true // it keeps its lower half
 	}
+	fd := -1
+	if h := t.fds.anyOf(n); h != nil {
+		defer h.release()
+		fd = h.fd
+	}
+	t.watch.remove(n, fd)
 	return true
 }
 
