@@ -65,6 +65,15 @@ func attributesOf(path string) string {
 	return fmt.Sprintf("%v, %d links, %d bytes", st.Mode(), st.Sys().(*syscall.Stat_t).Nlink, st.Size())
 }
 
+// awaitEvents waits until the kernel knows of what was changed before. Events come in order: once the last is there, so are all others.
+func (c *client) awaitEvents(t *testing.T) {
+	t.Helper()
+	mark := c.at("mark")
+	becomes(t, "mark", syscall.ENOENT.Error(), func() string { return content(mark) }) // the kernel knows that it is not there
+	write(t, c.host, "mark", "1")
+	becomes(t, "mark", "1:1", func() string { return content(mark) })
+}
+
 // A directory may get a new node before its old one is forgotten. In either order, the new node gets
 // events if it is marked as watched.
 func TestOneMarkForADirectory(t *testing.T) {
@@ -237,9 +246,7 @@ func TestOwnChangesKeepTheCachesWarm(t *testing.T) {
 		for i := range 20 {
 			fails(t, "write", os.WriteFile(c.at(fmt.Sprintf("d/own%d", i)), []byte("y"), 0o644), 0)
 		}
-		// Events come in order: once the host's are there, all before them are.
-		write(t, c.host, "mark", "1")
-		becomes(t, "mark", "1:1", func() string { return content(c.at("mark")) })
+		c.awaitEvents(t)
 		if n := c.stats(t).Changes; n > 3 {
 			t.Errorf("%d changes from outside, want create, write and close", n)
 		}
