@@ -73,6 +73,9 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { h.fail(w, r, portFault(port, err)) },
 	}
+	// Else the service would read the rest of the request, and close its body, before it passes on the beginning of the reply: the transport
+	// hangs up if it looks for the end of the body after that, and the reply is cut.
+	_ = http.NewResponseController(w).EnableFullDuplex() // always supported
 	proxy.ServeHTTP(w, r)
 	return nil
 }

@@ -3,6 +3,7 @@ package opensandbox_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -29,6 +30,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for line in self.rfile:
                 self.wfile.write(line.upper())
             self.close_connection = True
+            return
+        if self.path == "/halves":
+            half = self.rfile.read(4)
+            self.send_response(200)
+            self.send_header("Content-Length", "8")
+            self.end_headers()
+            self.wfile.write(half)
+            self.wfile.write(self.rfile.read(4))
             return
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         text = (self.command + " " + self.path + "\n" + str(self.headers)).encode() + body
@@ -92,14 +101,32 @@ func TestPorts(t *testing.T) {
 		}
 	}
 
-	conn, err := net.Dial("tcp", w.Address)
-	if err != nil {
-		t.Fatal(err)
+	dial := func() (net.Conn, *bufio.Reader) {
+		conn, err := net.Dial("tcp", w.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		return conn, bufio.NewReader(conn)
 	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	// A reply may begin before the request has ended.
+	conn, in := dial()
+	fmt.Fprintf(conn, "POST %s/halves HTTP/1.1\r\nHost: %s\r\nContent-Length: 8\r\n\r\none ", base, w.Address)
+	res, err = http.ReadResponse(in, nil)
+	w.OK(err)
+	for i, half := range []string{"one ", "two "} {
+		if i == 1 {
+			fmt.Fprint(conn, half)
+		}
+		got := make([]byte, len(half))
+		if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != half {
+			t.Fatalf("half %d of the reply: %q, %v", i, got, err)
+		}
+	}
+
+	conn, in = dial()
 	fmt.Fprintf(conn, "GET %s/ws HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", base, w.Address)
-	in := bufio.NewReader(conn)
 	status, err := in.ReadString('\n')
 	if err != nil || !strings.Contains(status, "101") {
 		t.Fatalf("upgrade: %q, %v", status, err)
