@@ -280,6 +280,47 @@ func TestWeb(t *testing.T) {
 	w.quiet()
 }
 
+// A reply may begin before the request has ended.
+func TestReplyBeforeRequestEnds(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("page.example"))
+	w.page("page.example", "93.184.216.34", func(rw http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(rw)
+		if err := control.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		half := make([]byte, 4)
+		for range 2 {
+			_, err := io.ReadFull(r.Body, half)
+			_, werr := rw.Write(half)
+			if err = errors.Join(err, werr, control.Flush()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	c := w.name("page.example", 80)
+	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: page.example\r\nContent-Length: 8\r\n\r\none "); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for i, want := range []string{"one ", "two "} {
+		if i == 1 {
+			if _, err := io.WriteString(c, want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != want {
+			t.Fatalf("half %d of the reply: %q, %v", i, got, err)
+		}
+	}
+	w.quiet()
+}
+
 // A name is looked up by the host once for each connection, and connected to at the address that was checked.
 func TestLookupOncePerConnection(t *testing.T) {
 	checkLeaks(t)

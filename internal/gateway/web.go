@@ -150,6 +150,9 @@ func (w *web) admit(rw http.ResponseWriter, r *http.Request, v *visitor, to targ
 		}
 		p.to = target{host, 443}
 	}
+	// Else the server would read the rest of the request, and close its body, before it passes on the beginning of the reply: the
+	// transport hangs up if it looks for the end of the body after that, and the reply is cut.
+	_ = http.NewResponseController(rw).EnableFullDuplex() // always supported
 	w.pass.ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), passageKey{}, p)))
 }
 
