@@ -112,6 +112,9 @@ func (s *sandboxes) launch(ctx context.Context, box *statedir.Box, c *statedir.C
 	s.conns.close(box.ID()) // to an earlier shim, which may live on if the lock was replaced
 	var undo cleanup.Stack
 	defer undo.Unwind(&err)
+	if !box.HasSocket() {
+		undo.Add(box.RemoveSocket) // of a shim that is ready when it is killed: the sandbox would count as dead
+	}
 	parts, err := p.launch(box, d, &undo)
 	if err != nil {
 		return err

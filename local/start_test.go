@@ -480,3 +480,24 @@ func TestLogOfSomebodyElse(t *testing.T) {
 		t.Errorf("the other file has %q, %v", content, err)
 	}
 }
+
+// A start that is canceled, at whatever moment, leaves the sandbox as it was.
+func TestCanceledStarts(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	for i := range 60 {
+		id := create(t, rt, codebase)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*500*time.Microsecond)
+		err := rt.Start(ctx, id)
+		cancel()
+		want := runtime.StateCreated
+		if err == nil {
+			want = runtime.StateRunning
+		}
+		if s, gerr := rt.Get(t.Context(), id); gerr != nil || s.State != want {
+			t.Errorf("after %v: %+v, %v; want %s", err, s, gerr, want)
+		}
+		if err := rt.Destroy(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -273,6 +273,15 @@ func SocketComing(run string) string { return filepath.Join(run, socketComing) }
 // Socket returns the path at which a shim that is ready listens.
 func Socket(run string) string { return filepath.Join(run, socket) }
 
+// HasSocket reports whether a shim was ready and has not ended by itself.
+func (b *Box) HasSocket() bool {
+	_, err := os.Lstat(Socket(b.Run()))
+	return err == nil
+}
+
+// RemoveSocket removes the socket of a shim that was killed, if there is one. The caller holds the sandbox's lock.
+func (b *Box) RemoveSocket() error { return removeIfExists(Socket(b.Run())) }
+
 // Remove deletes the sandbox's directory, name by name: an unexpected mount or file stops
 // it. It returns nil if the directory does not exist.
 func (b *Box) Remove() error {
