@@ -267,29 +267,29 @@ func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut)
 	if t.copied != nil {
 		t.noteListing(n)
 	}
+	watched := n.watched.Load()
 	o, errno := t.statNode(n)
-	if errno == 0 && t.watchLinked(n, o) {
-		o, errno = t.statNode(n) // it may have changed before the watch began
-	}
 	if errno != 0 {
 		return fuse.Status(errno)
+	}
+	t.watchLinked(n, o)
+	if !watched && n.watched.Load() { // by this request or another one: it may have changed before the watch began
+		if o, errno = t.statNode(n); errno != 0 {
+			return fuse.Status(errno)
+		}
 	}
 	t.fillAttr(n, o, out)
 	return fuse.OK
 }
 
-// watchLinked begins to watch n, whose object is o, if it is a file of the host that has names elsewhere, and reports whether it
-// tried. It does so when the kernel asks for the second time: for each file it takes as long as an answer, and who goes through a new
-// tree once would wait for that.
-func (t *tree) watchLinked(n *node, o *object) bool {
-	if t.watch == nil || !n.isRegular() || o.Nlink <= 1 || n.watched.Load() || n.inUpper() || n.borrows() || t.shared(n, o) || !n.asked.Swap(true) {
-		return false
+// watchLinked begins to watch n, whose object is o, if it is a file of the host that has names elsewhere. It does so when the kernel asks
+// for the second time: for each file it takes as long as an answer, and who goes through a new tree once would wait for that.
+func (t *tree) watchLinked(n *node, o *object) {
+	if !n.isRegular() || o.Nlink <= 1 || !t.watch.accepts(n) || n.inUpper() || n.borrows() || t.shared(n, o) || !n.asked.Swap(true) {
+		return
 	}
-	h, errno := t.acquire(n, usePath)
-	if errno != 0 {
-		return false
+	if h, errno := t.acquire(n, usePath); errno == 0 {
+		t.watch.addFile(n, o.ident, h.fd)
+		h.release()
 	}
-	defer h.release()
-	t.watch.addFile(n, o.ident, h.fd)
-	return true
 }

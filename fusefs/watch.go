@@ -19,7 +19,7 @@ import (
 const watchMask = unix.FAN_CREATE | unix.FAN_DELETE | unix.FAN_MOVED_FROM | unix.FAN_MOVED_TO |
 	unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_CLOSE_WRITE | unix.FAN_ONDIR | unix.FAN_EVENT_ON_CHILD
 
-// fileMask are those of watchMask that are of a file itself.
+// fileMask are the changes of watchMask to a file itself.
 const fileMask = unix.FAN_MODIFY | unix.FAN_ATTRIB | unix.FAN_CLOSE_WRITE
 
 // nameMask are the changes of watchMask that are of the entry itself.
@@ -122,28 +122,25 @@ func handleKey(typ int32, b []byte) string {
 	return string(append(binary.NativeEndian.AppendUint32(nil, uint32(typ)), b...))
 }
 
-// add watches the directory n, which is open as fd, and sets n.watched if it can be watched.
-func (w *watcher) add(n *node, fd int) {
-	if w == nil || n.watched.Load() || w.full.Load() {
-		return
-	}
-	key, err := handleOf(fdName{fd: fd})
-	if err != nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.mark(n, unix.FAN_MARK_ADD, fd); err != nil {
-		w.full.Store(err == syscall.ENOSPC)
-		return
-	}
-	w.record(n, key)
+// accepts reports whether n, a directory or a regular file, is not watched yet and can be. Files get a part of the marks only: a
+// directory's is worth more.
+func (w *watcher) accepts(n *node) bool {
+	return w != nil && !n.watched.Load() && !w.full.Load() && (n.isDir() || !w.filesFull.Load())
 }
 
-// addFile watches the regular file n, which has names elsewhere too, and sets n.watched if it can be watched. The file is open as fd,
-// with O_PATH, and has the identity ident. Files get a part of the marks only: a directory's is worth more.
+// add watches the directory n, which is open as fd, and sets n.watched if it can be watched.
+func (w *watcher) add(n *node, fd int) { w.addIf(n, fd, func() bool { return true }) }
+
+// addFile watches the regular file n, which has names elsewhere too, and sets n.watched if it can be watched. The
+// file is open as fd, with O_PATH, and has the identity ident.
 func (w *watcher) addFile(n *node, ident identity, fd int) {
-	if w == nil || n.watched.Load() || w.full.Load() || w.filesFull.Load() {
+	// If it was given another inode meanwhile, whoever did that calls remove.
+	w.addIf(n, fd, func() bool { return n.ident() == ident })
+}
+
+// addIf is add or addFile if still, which it calls with w.mu held, returns true.
+func (w *watcher) addIf(n *node, fd int, still func() bool) {
+	if !w.accepts(n) {
 		return
 	}
 	key, err := handleOf(fdName{fd: fd})
@@ -152,16 +149,27 @@ func (w *watcher) addFile(n *node, ident identity, fd int) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n.ident() != ident {
-		return // it was given another inode meanwhile, and whoever did that calls remove
-	}
-	if err := w.mark(n, unix.FAN_MARK_ADD, fd); err != nil {
-		w.filesFull.Store(err == syscall.ENOSPC)
+	if !still() {
 		return
 	}
-	w.files++
-	w.filesFull.Store(w.files >= w.maxFiles)
-	w.record(n, key)
+	err = w.mark(n, unix.FAN_MARK_ADD, fd)
+	switch {
+	case err == syscall.ENOSPC && n.isDir():
+		w.full.Store(true)
+	case err == syscall.ENOSPC:
+		w.filesFull.Store(true)
+	case err == nil:
+		w.count(n, 1)
+		w.record(n, key)
+	}
+}
+
+// count adds to the marks on files if n is one. The caller holds w.mu.
+func (w *watcher) count(n *node, marks int) {
+	if !n.isDir() {
+		w.files += marks
+		w.filesFull.Store(w.files >= w.maxFiles)
+	}
 }
 
 // mark changes the kernel's mark on n, which is open as fd. The caller holds w.mu.
@@ -197,9 +205,8 @@ func (w *watcher) remove(n *node, fd int) {
 	}
 	delete(w.nodes, key)
 	delete(w.keys, n)
-	if fd >= 0 && w.mark(n, unix.FAN_MARK_REMOVE, fd) == nil && !n.isDir() {
-		w.files--
-		w.filesFull.Store(w.files >= w.maxFiles)
+	if fd >= 0 && w.mark(n, unix.FAN_MARK_REMOVE, fd) == nil {
+		w.count(n, -1)
 	}
 }
 
