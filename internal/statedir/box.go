@@ -147,7 +147,7 @@ func (b *Box) Config() (*Config, error) {
 // process that destroys a sandbox keeps the configuration's lock until the directory is
 // gone, and a shim that removes its own sandbox removes its socket first.
 func (b *Box) runsUnknown() bool {
-	if _, err := os.Lstat(filepath.Join(b.Run(), socket)); err != nil {
+	if !b.HasSocket() {
 		return false
 	}
 	changing, err := b.held(configPart, 1)
@@ -225,8 +225,7 @@ func (b *Box) State() (runtime.State, string, error) {
 func (b *Box) Rest() (runtime.State, string, error) { return b.state(false) }
 
 func (b *Box) state(held bool) (runtime.State, string, error) {
-	var st unix.Stat_t
-	if unix.Lstat(filepath.Join(b.Run(), socket), &st) == nil {
+	if b.HasSocket() {
 		if held {
 			return runtime.StateRunning, "", nil
 		}
@@ -275,8 +274,8 @@ func Socket(run string) string { return filepath.Join(run, socket) }
 
 // HasSocket reports whether a shim was ready and has not ended by itself.
 func (b *Box) HasSocket() bool {
-	_, err := os.Lstat(Socket(b.Run()))
-	return err == nil
+	var st unix.Stat_t
+	return unix.Lstat(Socket(b.Run()), &st) == nil
 }
 
 // RemoveSocket removes the socket of a shim that was killed, if there is one. The caller holds the sandbox's lock.
