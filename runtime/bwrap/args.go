@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"strconv"
+	"strings"
 
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -30,6 +31,10 @@ func Args(spec *launch.Spec) []string {
 		"--new-session", "--die-with-parent", "--as-pid-1", "--clearenv",
 		"--seccomp", strconv.Itoa(seccompFD),
 	)
+	for _, v := range spec.Env() {
+		name, value, _ := strings.Cut(v, "=")
+		a = append(a, "--setenv", name, value)
+	}
 	if spec.RootDir != "" {
 		a = append(a, "--bind", spec.RootDir, "/")
 	}

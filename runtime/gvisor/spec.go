@@ -25,7 +25,7 @@ func Spec(spec *launch.Spec, mounts []launch.Mount) *specs.Spec {
 		Process: &specs.Process{
 			User: specs.User{UID: uint32(spec.UID), GID: uint32(spec.GID)},
 			Args: spec.Command(launch.FilterPath),
-			Env:  []string{},
+			Env:  spec.Env(),
 			Cwd:  "/",
 			// Empty sets, not nil, for which runsc has defaults.
 			Capabilities:    &specs.LinuxCapabilities{},

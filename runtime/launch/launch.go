@@ -78,6 +78,8 @@ type Spec struct {
 	Clients *os.File
 	// Rlimits are limits that PID 1 puts on what it starts.
 	Rlimits Rlimits
+	// Processors is how many processors PID 1 uses at once; 0: as many as there are.
+	Processors int
 }
 
 // Rlimits are limits without control groups, of the kernel that runs the processes
@@ -125,6 +127,14 @@ func (s *Spec) Command(filter string) []string {
 		command = append(command, "--rlimits", fmt.Sprintf("%d,%d", s.Rlimits.PIDs, s.Rlimits.Data))
 	}
 	return append(command, SessionsPath, s.ID)
+}
+
+// Env returns PID 1's environment. PID 1 passes none of it on.
+func (s *Spec) Env() []string {
+	if s.Processors == 0 {
+		return []string{}
+	}
+	return []string{"GOMAXPROCS=" + strconv.Itoa(s.Processors)}
 }
 
 // An Instance is a launched sandbox.

@@ -123,6 +123,9 @@ func execCleanEnvironment(e *env) {
 			e.Errorf("the caller's %s is there: %q", name, got[name])
 		}
 	}
+	if v, there := got["GOMAXPROCS"]; there {
+		e.Errorf("PID 1's GOMAXPROCS is there: %q", v)
+	}
 	for _, name := range []string{"PATH", "HOME", "USER", "LANG"} {
 		if got[name] == "" {
 			e.Errorf("%s is not set", name)

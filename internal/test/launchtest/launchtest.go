@@ -47,13 +47,14 @@ func Spec(change func(*launch.Spec)) *launch.Spec {
 			{Source: "/opt", Target: "/opt"},
 			{Kind: launch.Symlink, Source: "../tmp", Target: "/var/tmp"},
 		},
-		Etc:     "/state/run/mnt/etc",
-		Covers:  []runtime.Mount{{Source: "/proc/sys", Target: "/proc/sys"}, {Source: "/state/run/mnt/no-file", Target: "/proc/keys"}},
-		Binds:   []runtime.Mount{{Source: "/state/run/mnt/tree", Target: "/workspace", Writable: true}},
-		Guest:   "/usr/local/bin/wolffia-guest",
-		Network: runtime.NetworkNone,
-		Seccomp: []byte{1},
-		Dir:     "/state/run/mnt/backend",
+		Etc:        "/state/run/mnt/etc",
+		Covers:     []runtime.Mount{{Source: "/proc/sys", Target: "/proc/sys"}, {Source: "/state/run/mnt/no-file", Target: "/proc/keys"}},
+		Binds:      []runtime.Mount{{Source: "/state/run/mnt/tree", Target: "/workspace", Writable: true}},
+		Guest:      "/usr/local/bin/wolffia-guest",
+		Network:    runtime.NetworkNone,
+		Seccomp:    []byte{1},
+		Processors: 2,
+		Dir:        "/state/run/mnt/backend",
 	}
 	change(s)
 	return s

@@ -38,6 +38,7 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 		OpenStdin: true, StdinOnce: true,
 		AttachStdin: true, AttachStdout: true, AttachStderr: true,
 		Entrypoint:  spec.Command(launch.FilterPath),
+		Env:         spec.Env(),
 		WorkingDir:  "/",
 		Labels:      labels(spec, of),
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},

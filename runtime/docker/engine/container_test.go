@@ -31,11 +31,12 @@ func spec(change func(*launch.Spec)) *launch.Spec {
 			{Kind: launch.Symlink, Source: "../tmp", Target: "/var/tmp"},
 		},
 		Dir: "/state/sandboxes/abcdefghijkl/engine", Etc: "/state/sandboxes/abcdefghijkl/engine/etc", Identity: []string{"passwd", "group", "hosts", "hostname"},
-		Binds:   []runtime.Mount{{Source: "/state/sandboxes/abcdefghijkl/engine/tree", Target: "/workspace", Writable: true}},
-		Guest:   "/usr/local/bin/wolffia-guest",
-		Network: runtime.NetworkNone,
-		Seccomp: []byte{1},
-		Config:  &runtime.SandboxConfig{Docker: &runtime.DockerConfig{Host: "unix:///sock"}, Labels: map[string]string{"a": "b", launch.LabelSandboxID: "forged", labelState: "forged"}},
+		Binds:      []runtime.Mount{{Source: "/state/sandboxes/abcdefghijkl/engine/tree", Target: "/workspace", Writable: true}},
+		Guest:      "/usr/local/bin/wolffia-guest",
+		Network:    runtime.NetworkNone,
+		Seccomp:    []byte{1},
+		Processors: 2,
+		Config:     &runtime.SandboxConfig{Docker: &runtime.DockerConfig{Host: "unix:///sock"}, Labels: map[string]string{"a": "b", launch.LabelSandboxID: "forged", labelState: "forged"}},
 	}
 	change(s)
 	return s
