@@ -144,6 +144,9 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "record the limits: %w", err)
 		}
 	}
+	if err := box.MakeMnt(); err != nil {
+		return nil, err
+	}
 	// The shim first: it has the most to do.
 	l := new(launched)
 	var err error

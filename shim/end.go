@@ -159,7 +159,6 @@ func (s *shim) finish(outcome *statedir.Status) {
 	// Otherwise List removes it: the directory may be root's, and an engine or the
 	// control group may have something left.
 	if _, err := os.Lstat(s.boot.Engine); (s.orphaned.Load() || s.spared.Load()) && !limited && err != nil {
-		_ = unix.Unmount(s.boot.Mnt, unix.MNT_DETACH)
 		_ = statedir.RemoveFrom(run)
 	}
 	s.leave()
@@ -172,17 +171,10 @@ func (s *shim) leave() {
 	if s.boot.Config.CopyOnWrite || s.boot.Image != "" || s.boot.Engine != "" {
 		return
 	}
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		if s.tree != nil {
-			s.tree.hangUp()
-		}
-		_ = unix.Close(boot.FDLock)
-		s.clients.hangUp()
-		step.Reached("left")
-	}()
-	// At the same time, and first: it would be the caller who waits, when it removes the directory.
-	_ = unix.Unmount(s.boot.Mnt, unix.MNT_DETACH)
-	<-left
+	if s.tree != nil {
+		s.tree.hangUp()
+	}
+	_ = unix.Close(boot.FDLock)
+	s.clients.hangUp()
+	step.Reached("left")
 }

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"wolffia/internal/rmtree"
 	"wolffia/internal/statefile"
 	"wolffia/internal/step"
 	"wolffia/runtime"
@@ -77,8 +76,18 @@ func (b *Box) ID() string { return b.id }
 // Run returns the directory that the shim may write to.
 func (b *Box) Run() string { return filepath.Join(b.path, "run") }
 
-// Mnt returns the directory on which the shim mounts.
-func (b *Box) Mnt() string { return filepath.Join(b.path, "run", "mnt") }
+// Mnt returns the directory on which the shim mounts, in a mount namespace of its own: the same one for all sandboxes. It
+// stays, since the kernel would take mounts down in all namespaces before it removes their directory, and its caller
+// would wait.
+func (b *Box) Mnt() string { return filepath.Join(b.dir.path, "mnt") }
+
+// MakeMnt makes the directory Mnt, if it is not there.
+func (b *Box) MakeMnt() error {
+	if err := EnsureDir(b.Mnt(), b.dir.mode, 0o022); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "the directory to mount on, %s: %w", b.Mnt(), err)
+	}
+	return nil
+}
 
 // Engine returns the directory with what a keeper shows to its engine. While it exists,
 // something of the sandbox may be in the engine, or mounted below it.
@@ -281,108 +290,9 @@ func (b *Box) HasSocket() bool {
 // RemoveSocket removes the socket of a shim that was killed, if there is one. The caller holds the sandbox's lock.
 func (b *Box) RemoveSocket() error { return removeIfExists(Socket(b.Run())) }
 
-// Remove deletes the sandbox's directory, name by name: an unexpected mount or file stops
-// it. It returns nil if the directory does not exist.
-func (b *Box) Remove() error {
-	if err := removeAt(b.path); err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "remove sandbox %s: %w", b.id, err)
-	}
-	return nil
-}
-
 // Half reports whether the directory has no configuration: the sandbox is being created
 // or removed, or the process that did that was killed.
 func (b *Box) Half() bool {
 	_, err := os.Lstat(b.ConfigFile())
 	return errors.Is(err, fs.ErrNotExist)
-}
-
-// RemoveHalf deletes the directory of a sandbox without a configuration, which a killed
-// process has left. It does nothing if there is a configuration, or if another process is
-// creating or removing the sandbox, or it is a spare that lives. removed reports whether it deleted
-// the directory. It calls first before that, for the directory of a spare: processes may be left.
-func (d *Dir) RemoveHalf(id string, first func(*Box) error) (removed bool, err error) {
-	b := d.Box(id)
-	if b.LivesAsSpare() {
-		return false, nil
-	}
-	unlock, err := d.lock() // no process is creating it
-	if err != nil {
-		return false, err
-	}
-	if _, err := os.Lstat(b.path); err != nil || !b.Half() {
-		unlock()
-		return false, nil //nolint:nilerr // it does not exist
-	}
-	release, err := b.tryAll()
-	switch {
-	case errors.Is(err, runtime.ErrConflict): // being removed, or taken
-		unlock()
-		return false, nil
-	case errors.Is(err, runtime.ErrNotFound): // the lock is the last file to be removed, and one of the first to be created
-		defer unlock()
-	case err != nil:
-		unlock()
-		return false, err
-	default:
-		unlock() // its own lock is enough, and it may be large
-		defer release()
-		if !b.Half() { // it was taken before it ended
-			return false, nil
-		}
-	}
-	if b.WasSpare() {
-		if err := first(b); err != nil {
-			return false, err
-		}
-	}
-	err = b.Remove()
-	return err == nil, err
-}
-
-// RemoveFrom is Remove for the shim, which knows only its run directory.
-func RemoveFrom(run string) error { return removeAt(filepath.Dir(run)) }
-
-// removeIfExists is os.Remove, but a missing file is not an error, and costs one system call: most names that removeAt tries are missing.
-func removeIfExists(path string) error {
-	if err := unix.Unlink(path); err == nil || errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-func removeAt(path string) error {
-	var errs []error
-	remove := func(elem ...string) {
-		err := removeIfExists(filepath.Join(append([]string{path}, elem...)...))
-		step.Reached("remove: one more gone")
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	// The configuration first: while it exists, the sandbox must be complete.
-	if remove(configFile); len(errs) > 0 {
-		return errs[0]
-	}
-	step.Reached("remove: configuration gone")
-	for _, name := range []string{upperDir, workDir} {
-		if err := rmtree.RemovePath(filepath.Join(path, "run"), name); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	step.Reached("remove: image layer gone")
-	if err := rmtree.RemovePath(path, cowDir); err != nil {
-		errs = append(errs, err)
-	}
-	for _, name := range []string{"mnt", "status.json", "status.json.new", socket, socketComing, spareSocket, "log", auditLog, auditLog + ".1", networkLog, networkLog + ".1"} {
-		remove("run", name)
-	}
-	for _, name := range []string{"run", shimFile, shimFile + ".new", lifetimeFile, lifetimeFile + ".new", limitsFile, limitsFile + ".new", spareFile, spareFile + ".new", configFile + ".new", "lock"} {
-		remove(name)
-	}
-	remove()
-	return errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package statedir
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -91,9 +92,9 @@ func (d *Dir) HasPools() bool {
 	return unix.Lstat(filepath.Join(d.path, sparesDir), &st) == nil
 }
 
-// names returns the names in a directory of the index, in no order. It opens the directory without package
-// os, which asks the poller first.
-func names(dir string) []string {
+// names returns the names in a directory, in no order; nil if there are none, or more than most. It opens the directory
+// without package os, which asks the poller first.
+func names(dir string, most int) []string {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
@@ -105,7 +106,9 @@ func names(dir string) []string {
 		if err != nil || n <= 0 {
 			return list
 		}
-		_, _, list = unix.ParseDirent(buf[:n], -1, list)
+		if _, _, list = unix.ParseDirent(buf[:n], -1, list); len(list) > most {
+			return nil
+		}
 	}
 }
 
@@ -113,7 +116,7 @@ func names(dir string) []string {
 // there is none. caller is as for [Dir.Create], and so is [runtime.ErrExists]. After an error there is no
 // such sandbox, and perhaps one spare less.
 func (d *Dir) Take(c Draft, shape string) (b *Box, caller *os.File, err error) {
-	list := names(d.index(shape))
+	list := names(d.index(shape), math.MaxInt)
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
@@ -220,7 +223,7 @@ func (b *Box) Waits() bool {
 // Offering returns the spares that are offered, by shape, and removes what is offered of those that have ended.
 func (d *Dir) Offering() map[string][]string {
 	all := map[string][]string{}
-	for _, shape := range names(filepath.Join(d.path, sparesDir)) {
+	for _, shape := range names(filepath.Join(d.path, sparesDir), math.MaxInt) {
 		if ids := d.Offered(shape); len(ids) > 0 {
 			all[shape] = ids
 		}
@@ -230,7 +233,7 @@ func (d *Dir) Offering() map[string][]string {
 
 // Offered is Offering for one shape. It reads no record: those of many spares take milliseconds.
 func (d *Dir) Offered(shape string) (ids []string) {
-	for _, id := range names(d.index(shape)) {
+	for _, id := range names(d.index(shape), math.MaxInt) {
 		b := d.Box(id)
 		if !runtime.IsID(id) || !b.LivesAsSpare() || !b.Half() {
 			_ = unix.Unlink(b.Offered(shape))

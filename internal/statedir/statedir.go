@@ -279,13 +279,12 @@ func (d *Dir) make(b *Box, c *Config, caller **os.File, more ...func() error) (e
 			return err
 		},
 		func() error { return os.Mkdir(b.Run(), 0o700) },
-		func() error { return os.Mkdir(b.Mnt(), 0o700) },
 		func() error { return statefile.Create(filepath.Join(b.Run(), "log"), nil) },
 		func() error {
 			if c.DroppedUID == 0 {
 				return nil
 			}
-			for _, p := range []string{b.Run(), b.Mnt(), filepath.Join(b.Run(), "log")} {
+			for _, p := range []string{b.Run(), filepath.Join(b.Run(), "log")} {
 				if err := os.Lchown(p, c.DroppedUID, c.DroppedGID); err != nil {
 					return err
 				}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,7 +112,7 @@ func TestDraft(t *testing.T) {
 // What is not ours, or a mount, is never deleted with the rest.
 func TestRemoveStopsAtWhatIsNotOurs(t *testing.T) {
 	b := create(t, open(t), id, "")
-	precious := filepath.Join(b.Mnt(), "precious")
+	precious := filepath.Join(b.Run(), "precious")
 	if err := os.WriteFile(precious, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +121,39 @@ func TestRemoveStopsAtWhatIsNotOurs(t *testing.T) {
 	}
 	if _, err := os.Stat(precious); err != nil {
 		t.Errorf("it is gone: %v", err)
+	}
+}
+
+// Whoever has taken over a shim may fill run/: what is known goes all the same, and the rest once it can.
+func TestRemoveAmongMany(t *testing.T) {
+	b := create(t, open(t), id, "")
+	var names []string
+	for i := range 300 {
+		names = append(names, filepath.Join(b.Run(), fmt.Sprint("more", i)))
+		if err := os.WriteFile(names[i], nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(b.Run(), "mnt"), 0o700); err != nil { // of older versions
+		t.Fatal(err)
+	}
+	if err := b.Remove(); err == nil {
+		t.Error("no error")
+	}
+	left, err := os.ReadDir(b.Run())
+	if err != nil || len(left) != len(names) {
+		t.Errorf("%d names are left of %d (%v)", len(left), len(names), err)
+	}
+	for _, name := range names {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Dir(b.Run())); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory: %v", err)
 	}
 }
 
@@ -497,7 +531,7 @@ func TestRemoveHalf(t *testing.T) {
 		},
 		"no run directory": func() {
 			create(t, d, id, "")
-			must(os.Remove(path+"/config.json"), os.Remove(path+"/run/log"), os.Remove(path+"/run/mnt"), os.Remove(path+"/run"))
+			must(os.Remove(path+"/config.json"), os.Remove(path+"/run/log"), os.Remove(path+"/run"))
 		},
 	} {
 		half()

@@ -1,0 +1,135 @@
+package statedir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/rmtree"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+)
+
+// What can be in a sandbox's directory, and in its run/, in the order in which it is removed.
+var (
+	boxNames = []string{
+		shimFile, shimFile + ".new", lifetimeFile, lifetimeFile + ".new", limitsFile, limitsFile + ".new",
+		spareFile, spareFile + ".new", configFile + ".new", "lock",
+	}
+	runNames = []string{
+		"status.json", "status.json.new", socket, socketComing, spareSocket,
+		"log", auditLog, auditLog + ".1", networkLog, networkLog + ".1",
+		"mnt", // of older versions
+	}
+)
+
+// mostNames is how many names a directory may have for removeNames to look only for those that are there. Whoever has
+// taken over a shim could make any number of them in run/.
+const mostNames = 64
+
+// Remove deletes the sandbox's directory, name by name: an unexpected mount or file stops
+// it. It returns nil if the directory does not exist.
+func (b *Box) Remove() error {
+	if err := removeAt(b.path); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "remove sandbox %s: %w", b.id, err)
+	}
+	return nil
+}
+
+// RemoveFrom is Remove for the shim, which knows only its run directory.
+func RemoveFrom(run string) error { return removeAt(filepath.Dir(run)) }
+
+func removeAt(path string) error {
+	// The configuration first: while it exists, the sandbox must be complete.
+	if err := removeIfExists(filepath.Join(path, configFile)); err != nil {
+		return err
+	}
+	step.Reached("remove: configuration gone")
+	return errors.Join(
+		removeNames(filepath.Join(path, "run"), []string{upperDir, workDir}, runNames),
+		removeNames(path, []string{cowDir}, boxNames),
+	)
+}
+
+// removeNames deletes those trees and files that are in a directory, and the directory. It asks which are there first:
+// that is one system call in place of one for each name.
+func removeNames(dir string, trees, files []string) error {
+	list := names(dir, mostNames)
+	there := func(name string) bool { return list == nil || slices.Contains(list, name) }
+	var errs []error
+	for _, name := range trees {
+		if there(name) {
+			errs = append(errs, rmtree.RemovePath(dir, name))
+		}
+	}
+	step.Reached("remove: trees gone")
+	for _, name := range files {
+		if there(name) {
+			errs = append(errs, removeIfExists(filepath.Join(dir, name)))
+			step.Reached("remove: one more gone")
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		errs = append(errs, &fs.PathError{Op: "rmdir", Path: dir, Err: err})
+	}
+	step.Reached("remove: one more gone")
+	return errors.Join(errs...)
+}
+
+// removeIfExists is os.Remove, but a missing file is not an error, and costs one system call.
+func removeIfExists(path string) error {
+	if err := unix.Unlink(path); err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// RemoveHalf deletes the directory of a sandbox without a configuration, which a killed
+// process has left. It does nothing if there is a configuration, or if another process is
+// creating or removing the sandbox, or it is a spare that lives. removed reports whether it deleted
+// the directory. It calls first before that, for the directory of a spare: processes may be left.
+func (d *Dir) RemoveHalf(id string, first func(*Box) error) (removed bool, err error) {
+	b := d.Box(id)
+	if b.LivesAsSpare() {
+		return false, nil
+	}
+	unlock, err := d.lock() // no process is creating it
+	if err != nil {
+		return false, err
+	}
+	if _, err := os.Lstat(b.path); err != nil || !b.Half() {
+		unlock()
+		return false, nil //nolint:nilerr // it does not exist
+	}
+	release, err := b.tryAll()
+	switch {
+	case errors.Is(err, runtime.ErrConflict): // being removed, or taken
+		unlock()
+		return false, nil
+	case errors.Is(err, runtime.ErrNotFound): // the lock is the last file to be removed, and one of the first to be created
+		defer unlock()
+	case err != nil:
+		unlock()
+		return false, err
+	default:
+		unlock() // its own lock is enough, and it may be large
+		defer release()
+		if !b.Half() { // it was taken before it ended
+			return false, nil
+		}
+	}
+	if b.WasSpare() {
+		if err := first(b); err != nil {
+			return false, err
+		}
+	}
+	err = b.Remove()
+	return err == nil, err
+}
