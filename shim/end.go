@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/boot"
-	"wolffia/internal/proc"
 	"wolffia/internal/rootfs"
 	"wolffia/internal/statedir"
 	"wolffia/internal/step"
@@ -27,6 +26,7 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 	}
 	first := *s.outcome
 	s.mu.Unlock()
+	s.lister.cancel() // it would begin when the last client hangs up
 	time.AfterFunc(grace+time.Second, func() { _ = s.inst.Kill() })
 	if grace == 0 && s.kill() {
 		s.record(&first) // meanwhile
@@ -41,24 +41,23 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 // every backend. Of PID 1's mount namespace the shim keeps a descriptor: else PID 1 could not end before the kernel
 // has taken that down, which takes milliseconds.
 func (s *shim) kill() bool {
-	pid := initOf(s.inst.PID)
-	if pid == 0 {
+	pid1 := s.pid1()
+	if pid1.pid == 0 {
 		return false
 	}
-	_, _ = unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0) // closed with the process
-	fd, err := proc.Signal(pid, unix.SIGKILL, func() (bool, error) { return initOf(s.inst.PID) == pid, nil })
-	if fd < 0 || err != nil {
+	_, _ = unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid1.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0) // closed with the process
+	if unix.PidfdSendSignal(pid1.fd, unix.SIGKILL, nil, 0) != nil {
 		return false
 	}
-	s.init.Store(int32(fd))
+	s.killed.Store(true)
 	_ = s.inst.Kill()
 	return true
 }
 
 // reap waits for the end of a PID 1 that kill has killed. The backend has ended.
 func (s *shim) reap() {
-	if fd := s.init.Load(); fd > 0 {
-		for errors.Is(unix.Waitid(unix.P_PIDFD, int(fd), nil, unix.WEXITED, nil), unix.EINTR) {
+	if s.killed.Load() {
+		for errors.Is(unix.Waitid(unix.P_PIDFD, s.pid1().fd, nil, unix.WEXITED, nil), unix.EINTR) {
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (s *shim) filter() error {
 	}
 	// With a kernel of its own, or in an engine, the processes inside are not the host's.
 	o := &egress.Config{Network: net}
-	if pid := initOf(s.inst.PID); pid > 0 && !s.boot.OwnKernel && s.boot.Engine == "" {
+	if pid := s.pid1().pid; pid > 0 && !s.boot.OwnKernel && s.boot.Engine == "" {
 		o.Process = func(local, remote netip.AddrPort) (int, string) { return owner(pid, local, remote) }
 	}
 	s.filtered, err = startFiltered(s.startFilter, s.boot.Run, o, c.Egress)

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"wolffia/internal/proc"
-	"wolffia/runtime/launch"
 	"wolffia/wire"
 )
 
@@ -137,16 +135,4 @@ func loadOf(pid int) (l load) {
 		}
 	}
 	return l
-}
-
-// initOf returns the host's PID of PID 1 if the backend's process is its parent; else 0.
-func initOf(backend int) int {
-	children, _ := proc.Children(backend)
-	for _, pid := range children {
-		program, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if strings.HasPrefix(string(program), launch.GuestPath+"\x00") {
-			return pid
-		}
-	}
-	return 0
 }

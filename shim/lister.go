@@ -29,6 +29,7 @@ type lister struct {
 	wholly  atomic.Bool                // it lists also a very large tree
 	links   atomic.Bool                // what list has left for an idle time waits for that, or is done
 	works   atomic.Bool                // a warmer runs
+	over    atomic.Bool                // nothing more begins
 }
 
 // later has the tree listed soon, when nothing runs inside or has run for late.
@@ -53,6 +54,7 @@ func (l *lister) cancel() {
 	if l == nil {
 		return
 	}
+	l.over.Store(true)
 	if timer := l.timer.Load(); timer != nil {
 		timer.Stop()
 	}
@@ -92,6 +94,9 @@ func (l *lister) have(w *warmer, hurried func() bool) bool {
 	}
 	for !w.done() {
 		l.relay.awaitIdle(hurried)
+		if l.over.Load() {
+			return false
+		}
 		done, ok := warmTurn(l.params.Config.UID)
 		if !ok {
 			return false

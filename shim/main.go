@@ -63,10 +63,11 @@ type shim struct {
 	ready       io.WriteCloser
 
 	inst     *launch.Instance
-	group    *cgroup.Group // the sandbox's control group; nil: it has none
-	gone     chan struct{} // closed when the backend has ended
-	stderr   *tail         // of the backend and PID 1
-	drained  chan struct{} // closed at the end of their error output
+	pid1     func() hostInit // findInit, once
+	group    *cgroup.Group   // the sandbox's control group; nil: it has none
+	gone     chan struct{}   // closed when the backend has ended
+	stderr   *tail           // of the backend and PID 1
+	drained  chan struct{}   // closed at the end of their error output
 	relay    *relay
 	hand     *os.File        // PID 1 gets connections of clients by it; nil: they stay with the relay
 	handDir  *os.File        // is launch.HandPath in an engine's sandbox; nil: there is none inside
@@ -85,9 +86,9 @@ type shim struct {
 	reaching sync.Mutex
 	network  inside.Network // see reach; nil: the shim has had no use for it; guarded by reaching
 
-	init     atomic.Int32 // descriptor of PID 1, which was killed; 0: it was not
-	orphaned atomic.Bool  // the caller to which the sandbox is bound has ended
-	spared   atomic.Bool  // the sandbox had no user, and gets none
+	killed   atomic.Bool // PID 1 was, by kill
+	orphaned atomic.Bool // the caller to which the sandbox is bound has ended
+	spared   atomic.Bool // the sandbox had no user, and gets none
 
 	recording sync.Once // of the outcome
 
@@ -140,6 +141,7 @@ func (s *shim) run(backend launch.Backend) error {
 	go s.accept(int(listener.Fd()))     // ends with the process
 	if s.spare == nil {
 		s.settle(&s.boot.Config, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
+		s.pid1() // the end needs it
 	}
 	outcome := s.await()
 	s.finish(&outcome)

@@ -55,11 +55,11 @@ func (s *shim) networkOver(conn *client.Conn) inside.Network {
 	case s.boot.Config.Network == runtime.NetworkHost:
 		return inside.Host(relayed)
 	default:
-		pid := initOf(s.inst.PID)
-		if pid == 0 {
+		pid1 := s.pid1()
+		if pid1.pid == 0 {
 			return relayed
 		}
-		direct, err = inside.Direct(pid, relayed)
+		direct, err = inside.Direct(pid1.pid, relayed)
 	}
 	if err != nil { // PID 1 does the same, only slower
 		fmt.Fprintln(os.Stderr, "network of the sandbox:", err)

@@ -65,6 +65,7 @@ const spareThreads = 4
 func (s *shim) settleDown() error {
 	s.spare.shape = statedir.Shape(&s.boot.Config, s.boot.OwnKernel)
 	boot.Threads(spareThreads)
+	s.pid1()
 	if err := s.rehearse(); err != nil {
 		return err
 	}
@@ -216,7 +217,7 @@ func (s *shim) become(req *boot.SpareRequest) error {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	if c.Name != s.boot.Config.Name {
-		if err := inside.SetHostname(initOf(s.inst.PID), rootfs.Hostname(c)); err != nil {
+		if err := inside.SetHostname(s.pid1().pid, rootfs.Hostname(c)); err != nil {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}

@@ -103,6 +103,7 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 	if s.inst, err = backend.Launch(spec); err != nil {
 		return err
 	}
+	s.pid1 = sync.OnceValue(func() hostInit { return findInit(s.inst.PID) })
 	step.Reached("launched")
 	if s.boot.Held {
 		s.step("limit it")
@@ -186,9 +187,8 @@ func (s *shim) connect() (*os.File, error) {
 
 // live starts the sandbox's lifetime, and has PID 1 watched while a client waits for it.
 func (s *shim) live() error {
-	initPID := sync.OnceValue(func() int { return initOf(s.inst.PID) }) // read late: a start does not need it
 	s.relay.load = func() load {
-		if pid := initPID(); pid > 0 {
+		if pid := s.pid1().pid; pid > 0 {
 			return loadOf(pid)
 		}
 		return load{}
