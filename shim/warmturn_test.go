@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/rootfs"
 )
 
 // One sandbox of a user warms its tree at a time: a few others wait for that, and more give up. Those of other users do not wait.
@@ -65,5 +68,22 @@ func TestWarmTurnIsTaken(t *testing.T) {
 	}
 	if _, ok := warmTurn(uid); ok {
 		t.Error("a name that is taken gives a turn")
+	}
+}
+
+// A lister that is canceled lists nothing, also one that waits for an idle time already.
+func TestCanceledLister(t *testing.T) {
+	params := &boot.Params{Mnt: t.TempDir()}
+	params.Config.UID = 1<<28 + os.Getpid() // no user has it
+	if err := os.Mkdir(rootfs.TreeDir(params), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l := &lister{params: params, relay: newRelay(nil)}
+	if !l.list(warmIdle) {
+		t.Error("it does not list")
+	}
+	l.cancel()
+	if l.list(warmIdle) {
+		t.Error("it lists after its end")
 	}
 }
