@@ -187,12 +187,12 @@ func TestKilledShimTakesAllAlong(t *testing.T) {
 		}
 		shimtest.Crash(t, rt, s.ID)
 		gone(t, parts)
-		mnt := filepath.Join(rt.State, "sandboxes", s.ID, "run", "mnt")
+		mnt := filepath.Join(rt.State, "mnt")
 		if left, err := os.ReadDir(mnt); os.Geteuid() != 0 && (len(left) > 0 || err != nil) {
 			t.Errorf("round %d: in %s: %v (%v)", round, mnt, left, err)
 		}
 		mounts, err := os.ReadFile("/proc/self/mounts")
-		if err != nil || strings.Contains(string(mounts), s.ID) {
+		if err != nil || strings.Contains(string(mounts), rt.State) {
 			t.Errorf("round %d: mounts (%v):\n%s", round, err, mounts)
 		}
 	}

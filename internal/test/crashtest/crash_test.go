@@ -34,7 +34,7 @@ const (
 func TestProductHasNoSteps(t *testing.T) {
 	for dir, has := range map[string]bool{testbin.Dir(t): false, testbin.Crash(t): true} {
 		b, err := os.ReadFile(filepath.Join(dir, "wolffia"))
-		if err != nil || bytes.Contains(b, []byte(stepsVariable)) != has || bytes.Contains(b, []byte("remove: image layer gone")) != has {
+		if err != nil || bytes.Contains(b, []byte(stepsVariable)) != has || bytes.Contains(b, []byte("remove: trees gone")) != has {
 			t.Errorf("%s: steps are not %v in it (%v)", dir, has, err)
 		}
 	}
