@@ -93,9 +93,9 @@ type Rlimits struct {
 }
 
 // InitThreads is what PID 1 and the backend add to a limit of processes that counts
-// them too: PID 1's threads, one that the Go runtime may create, and one process of
-// the backend.
-const InitThreads = 40
+// them too: PID 1's threads, two more that the Go runtime may create (one of them while PID 1 makes its own), and one
+// process of the backend.
+const InitThreads = 41
 
 // ClientsFD is PID 1's descriptor of Spec.Clients.
 const ClientsFD = 4
@@ -118,7 +118,7 @@ func (s *Spec) Command(filter string) []string {
 	}
 	if s.Config != nil && s.Config.Resources.PIDs > 0 {
 		// PID 1 creates its threads while the limit still has room for them.
-		command = append(command, "--threads", strconv.Itoa(InitThreads-2))
+		command = append(command, "--threads", strconv.Itoa(InitThreads-3))
 	}
 	if s.Clients != nil {
 		command = append(command, "--clients", strconv.Itoa(ClientsFD))
