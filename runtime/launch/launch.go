@@ -116,7 +116,7 @@ func (s *Spec) Command(filter string) []string {
 	if filter != "" {
 		command = append(command, "--seccomp", filter)
 	}
-	if s.Config != nil && s.Config.Resources.PIDs > 0 {
+	if s.limited() {
 		// PID 1 creates its threads while the limit still has room for them.
 		command = append(command, "--threads", strconv.Itoa(InitThreads-3))
 	}
@@ -129,13 +129,24 @@ func (s *Spec) Command(filter string) []string {
 	return append(command, SessionsPath, s.ID)
 }
 
+// limitedProcessors is how many processors PID 1 uses where processes are limited. With eight, Go's runtime makes up to
+// six threads more than PID 1 has asked for (InitThreads), as it happens; with two, one.
+const limitedProcessors = 2
+
 // Env returns PID 1's environment. PID 1 passes none of it on.
 func (s *Spec) Env() []string {
-	if s.Processors == 0 {
+	n := s.Processors
+	if s.limited() && (n == 0 || n > limitedProcessors) {
+		n = limitedProcessors
+	}
+	if n == 0 {
 		return []string{}
 	}
-	return []string{"GOMAXPROCS=" + strconv.Itoa(s.Processors)}
+	return []string{"GOMAXPROCS=" + strconv.Itoa(n)}
 }
+
+// limited reports whether processes are limited, and PID 1 may count.
+func (s *Spec) limited() bool { return s.Config != nil && s.Config.Resources.PIDs > 0 }
 
 // An Instance is a launched sandbox.
 type Instance struct {

@@ -53,7 +53,7 @@ func Spec(change func(*launch.Spec)) *launch.Spec {
 		Guest:      "/usr/local/bin/wolffia-guest",
 		Network:    runtime.NetworkNone,
 		Seccomp:    []byte{1},
-		Processors: 2,
+		Processors: 4,
 		Dir:        "/state/run/mnt/backend",
 	}
 	change(s)

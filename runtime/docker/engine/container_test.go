@@ -35,7 +35,7 @@ func spec(change func(*launch.Spec)) *launch.Spec {
 		Guest:      "/usr/local/bin/wolffia-guest",
 		Network:    runtime.NetworkNone,
 		Seccomp:    []byte{1},
-		Processors: 2,
+		Processors: 4,
 		Config:     &runtime.SandboxConfig{Docker: &runtime.DockerConfig{Host: "unix:///sock"}, Labels: map[string]string{"a": "b", launch.LabelSandboxID: "forged", labelState: "forged"}},
 	}
 	change(s)
