@@ -109,12 +109,8 @@ func homeRules(path string) []perm.Rule {
 		return nil // the user has no home directory
 	}
 	inside := home == path || strings.HasPrefix(home, strings.TrimSuffix(path, "/")+"/")
-	there := namesIn(home)
 	found := map[string]error{} // of readlink: nil for a link
 	look := func(name string) error {
-		if top, _, _ := strings.Cut(name, "/"); there != nil && !slices.Contains(there, top) {
-			return fs.ErrNotExist
-		}
 		err, known := found[name]
 		if !known {
 			_, err = os.Readlink(home + "/" + name)
@@ -141,23 +137,6 @@ func homeRules(path string) []perm.Rule {
 		}
 	}
 	return rules
-}
-
-// mostNames is how many names a home directory may have for homeRules to look only for those that are there.
-const mostNames = 200
-
-// namesIn returns the names in a directory; nil if they are too many, or cannot be read.
-func namesIn(dir string) []string {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(mostNames)
-	if err != nil || len(names) == mostNames {
-		return nil
-	}
-	return names
 }
 
 // atMostRead returns rules by which paths, relative to the root, and the ways to them
