@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -53,14 +54,18 @@ func TestApplyWhileProgramsWrite(t *testing.T) {
 			t.Fatalf("apply %d: %v, %+v", round, err, result)
 		}
 		for w := range savers {
-			lines := strings.Split(shimtest.Content(t, codebase, fmt.Sprint("append", w)), "\n")
+			content := shimtest.Content(t, codebase, fmt.Sprint("append", w))
+			lines := strings.Split(content, "\n")
 			for i, line := range lines[:len(lines)-1] {
 				if line != strconv.Itoa(i+1) {
 					t.Fatalf("line %d is %q", i+1, line)
 				}
 			}
-			if lines[len(lines)-1] != "" || len(lines)-1 < last[w] {
-				t.Fatalf("the host had %d lines, and has %q at the end of %d", last[w], lines[len(lines)-1], len(lines))
+			// File systems do not keep a reader from the middle of a write that goes beyond a page.
+			rest := lines[len(lines)-1]
+			cut := len(content)%os.Getpagesize() == 0 && strings.HasPrefix(strconv.Itoa(len(lines)), rest)
+			if rest != "" && !cut || len(lines)-1 < last[w] {
+				t.Fatalf("the host had %d lines, and has %q at the end of %d", last[w], rest, len(lines))
 			}
 			last[w] = len(lines) - 1
 			got := shimtest.Content(t, codebase, fmt.Sprint("rename", w))
