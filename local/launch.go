@@ -147,8 +147,16 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 	if err := box.MakeMnt(); err != nil {
 		return nil, err
 	}
-	// The shim first: it has the most to do.
+	// The shim first: it has the most to do. It is also the first to be killed: of the tree server's end it would record
+	// that the sandbox is dead.
 	l := new(launched)
+	var tree *child.Child
+	undo.Add(func() error {
+		if tree == nil {
+			return nil
+		}
+		return tree.Kill()
+	})
 	var err error
 	l.shim, err = p.spawnShim(d, []string{"wolffia", "shim", box.ID()})
 	if err != nil {
@@ -171,12 +179,11 @@ func (p *plan) launch(box *statedir.Box, d *descriptors, undo *cleanup.Stack) (*
 		}
 	}
 	if p.tree != nil {
-		tree, err := spawn(d.treeProgram, d.log, []string{"wolffia", "tree", box.ID()}, treeCredential(p.config), p.tree, d.tree)
+		tree, err = spawn(d.treeProgram, d.log, []string{"wolffia", "tree", box.ID()}, treeCredential(p.config), p.tree, d.tree)
 		if err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the tree server: %w", err)
 		}
 		l.tree = tree.PID()
-		undo.Add(tree.Kill)
 	}
 	step.Reached("start: all started")
 	closeAll(d.given)     // else the end of a process would not show
