@@ -88,13 +88,13 @@ except OSError as err: print(n, err.strerror, flush=True)
 ` + end}
 }
 
-// full is what a bomb says where there can be pids processes; or up to three more,
+// full is what a bomb says where there can be pids processes; or up to two more,
 // where the room for what is not the sandbox's is not all taken: see
 // launch.InitThreads.
 func full(said []byte, pids int) bool {
 	n, why, _ := strings.Cut(string(said), " ")
 	got, err := strconv.Atoi(n)
-	return err == nil && pids <= got && got <= pids+3 && why == "Resource temporarily unavailable\n"
+	return err == nil && pids <= got && got <= pids+2 && why == "Resource temporarily unavailable\n"
 }
 
 // explode runs a bomb that ends.

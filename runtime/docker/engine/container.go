@@ -135,7 +135,7 @@ func limits(r *runtime.Resources) container.Resources {
 		NanoCPUs:   int64(r.CPUs * 1e9),
 	}
 	if r.PIDs > 0 {
-		n := r.PIDs + launch.InitThreads
+		n := r.PIDs + launch.InitThreads - 1 // no process of a backend counts
 		l.PidsLimit = &n
 	}
 	return l
