@@ -46,7 +46,7 @@ func (s *shim) kill() bool {
 		return false
 	}
 	_, _ = unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid1.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0) // closed with the process
-	if unix.PidfdSendSignal(pid1.fd, unix.SIGKILL, nil, 0) != nil {
+	if err := unix.PidfdSendSignal(pid1.fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return false
 	}
 	s.killed.Store(true)
