@@ -146,7 +146,7 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, s
 	defer release()
 	s.tidy(ctx) // takers do not
 	recorded := c
-	recorded.Permissions = nil // 36 kB, which are never asked for: its user brings its own
+	recorded.Permissions = nil // 36 kB that nobody reads: the user of the spare brings rules
 	box, lock, err := s.dir.CreateSpare(&statedir.SpareRecord{Config: recorded, Shape: shape, Since: c.CreatedAt, Idle: opts.IdleTimeout.Milliseconds()})
 	if err != nil {
 		return "", err

@@ -71,7 +71,7 @@ func TestWarmTurnIsTaken(t *testing.T) {
 	}
 }
 
-// A lister that is canceled lists nothing, also one that waits for an idle time already.
+// A lister that is canceled lists nothing.
 func TestCanceledLister(t *testing.T) {
 	params := &boot.Params{Mnt: t.TempDir()}
 	params.Config.UID = 1<<28 + os.Getpid() // no user has it

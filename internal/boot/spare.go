@@ -23,7 +23,7 @@ type Spare struct {
 	Offered string `json:"offered"`
 	Shell   *Shell `json:"shell,omitempty"` // that is started ahead; nil: none
 	// Tree says that the tree server serves the codebase by its rules from the start, and that the shim lists the tree before it offers
-	// the spare. Only a user who asks for this codebase and these rules gets the spare.
+	// the spare. A user with another codebase or other rules does not get the spare.
 	Tree bool `json:"tree,omitempty"`
 }
 

@@ -76,9 +76,8 @@ func (b *Box) ID() string { return b.id }
 // Run returns the directory that the shim may write to.
 func (b *Box) Run() string { return filepath.Join(b.path, "run") }
 
-// Mnt returns the directory on which the shim mounts, in a mount namespace of its own: the same one for all sandboxes. It
-// stays, since the kernel would take mounts down in all namespaces before it removes their directory, and its caller
-// would wait.
+// Mnt returns the directory on which the shim mounts, in a mount namespace of its own: the same one for all sandboxes.
+// Nobody removes it: the kernel would first take down what is mounted there in all namespaces, and the caller would wait.
 func (b *Box) Mnt() string { return filepath.Join(b.dir.path, "mnt") }
 
 // MakeMnt makes the directory Mnt, if it is not there.

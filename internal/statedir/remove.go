@@ -27,8 +27,8 @@ var (
 	}
 )
 
-// mostNames is how many names a directory may have for removeNames to look only for those that are there. Whoever has
-// taken over a shim could make any number of them in run/.
+// mostNames bounds the listing by removeNames: a hostile shim can make any number of names in run/. Of a directory with
+// more names removeNames tries all that it knows.
 const mostNames = 64
 
 // Remove deletes the sandbox's directory, name by name: an unexpected mount or file stops
@@ -55,8 +55,8 @@ func removeAt(path string) error {
 	)
 }
 
-// removeNames deletes those trees and files that are in a directory, and the directory. It asks which are there first:
-// that is one system call in place of one for each name.
+// removeNames deletes those trees and files that are in a directory, and the directory. It lists the directory first, in
+// place of a system call for each name that can be there.
 func removeNames(dir string, trees, files []string) error {
 	list := names(dir, mostNames)
 	there := func(name string) bool { return list == nil || slices.Contains(list, name) }

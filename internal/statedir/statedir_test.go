@@ -124,7 +124,7 @@ func TestRemoveStopsAtWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// Whoever has taken over a shim may fill run/: what is known goes all the same, and the rest once it can.
+// A hostile shim fills run/: Remove deletes the names that it knows, and the directory once the others are gone.
 func TestRemoveAmongMany(t *testing.T) {
 	b := create(t, open(t), id, "")
 	var names []string
