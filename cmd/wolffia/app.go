@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -21,8 +22,9 @@ type stdio struct{ in, out, err *os.File }
 // An app is one execution of the program.
 type app struct {
 	stdio
-	stateDir string       // --state-dir
-	log      *slog.Logger // the service's; nil for other commands
+	heeding  sync.WaitGroup // until signals end the context of a command
+	stateDir string         // --state-dir
+	log      *slog.Logger   // the service's; nil for other commands
 	closers  []func() error
 	quiet    bool     // print no warnings
 	misread  bool     // the flags could not be read
@@ -84,8 +86,10 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 	return root
 }
 
-// open returns the named runtime; an empty name means the default one.
+// open returns the named runtime; an empty name means the default one. What a command does from then on
+// signals end in order.
 func (a *app) open(name string) (*local.Runtime, error) {
+	a.heeding.Wait()
 	binary, err := wolffiaFile()
 	if err != nil {
 		return nil, err

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 )
 
 // noGC is a setting of the garbage collector (GOGC) with which it does not run before 16 MB are in use.
@@ -26,14 +25,16 @@ func main() {
 	// Most commands end before a collection would pay: one takes a wolffia run one to three milliseconds of its start.
 	usual := debug.SetGCPercent(noGC)
 	time.AfterFunc(time.Second, func() { debug.SetGCPercent(usual) })
-	ctx, stop := untilSignal(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
 }
 
 // run executes one command line and returns its exit code.
-func run(ctx context.Context, args []string, io stdio) int {
+func run(args []string, io stdio) int {
 	a := &app{stdio: io}
+	came := make(chan os.Signal, 1)
+	a.heeding.Go(func() { notify(came, stops...) }) // a third of a millisecond: Go's runtime changes threads four times for each
+	ctx, cancel := endedBy(context.Background(), came)
+	defer cancel()
 	word := ""
 	if len(args) > 0 {
 		word = args[0]

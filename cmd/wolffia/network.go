@@ -319,17 +319,15 @@ Read the list before you use it: what the command did is what it asks for.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.box.learn = true
 			out := a.out
-			inner := *a
-			inner.out = a.err
-			err := inner.run(cmd, &f, args, func(ctx context.Context, rt *local.Runtime, id string) error {
+			a.out = a.err
+			defer func() { a.out = out }()
+			return a.run(cmd, &f, args, func(ctx context.Context, rt *local.Runtime, id string) error {
 				learned, err := a.learned(ctx, rt, id)
 				if err != nil {
 					return err
 				}
 				return printLearned(out, &f.box.networkFlags, learned, args)
 			})
-			a.closers = inner.closers
-			return err
 		},
 	}
 	f.add(a, cmd)

@@ -19,8 +19,8 @@ import (
 	"wolffia/runtime"
 )
 
-// forwarded are the signals that are passed on to the command; see [patience].
-var forwarded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+// forwarded are the signals that are passed on to the command beside [stops]; see [patience].
+var forwarded = []os.Signal{unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 
 // attach runs a command with our standard input, if spec asks for input, and returns
 // how it ended. With a terminal, that is put into raw mode for the time, so that every
@@ -30,7 +30,14 @@ var forwarded = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT
 func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *runtime.ProcessSpec, stdout, stderr io.Writer) (runtime.Exit, error) {
 	// From here on signals are the command's.
 	signals := make(chan os.Signal, 16)
-	defer notify(signals, forwarded...)()
+	notify(signals, stops...)
+	var catching sync.WaitGroup
+	catching.Go(func() { notify(signals, forwarded...) }) // beside the start: see run
+	// To let go of them takes as long, and mostly wolffia ends now.
+	defer time.AfterFunc(time.Second, func() {
+		catching.Wait()
+		signal.Stop(signals)
+	})
 	if ctx.Err() != nil { // it came before
 		return runtime.Exit{}, ctx.Err()
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,9 +23,10 @@ import (
 // serve opens the service and serves it until a signal stops it.
 func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error {
 	again, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
-	stops := []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} // as main does
+	stops := stops
 	if where.keys != "" {
-		stops = stops[:2]
+		stops = slices.DeleteFunc(slices.Clone(stops), func(s os.Signal) bool { return s == unix.SIGHUP })
+		a.heeding.Wait()
 		signal.Reset(unix.SIGHUP) // main's
 		signal.Notify(reload, unix.SIGHUP)
 		defer signal.Stop(reload)

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// stops are the signals that end a command line in order.
+var stops = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}
+
 // attended returns the signals that this process was not started to ignore. Nohup(1)
 // makes it ignore SIGHUP, and a shell SIGINT for what it runs in the background.
 func attended(signals ...os.Signal) []os.Signal {
@@ -39,20 +42,26 @@ func (s signaled) Error() string { return s.String() }
 // untilSignal returns a context that ends with a [signaled] as its cause when one of
 // the signals comes.
 func untilSignal(ctx context.Context, signals ...os.Signal) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
 	came := make(chan os.Signal, 1)
 	silence := notify(came, signals...)
+	ctx, cancel := endedBy(ctx, came)
+	return ctx, func() {
+		silence()
+		cancel()
+	}
+}
+
+// endedBy returns a context that ends with a [signaled] as its cause when a signal has come.
+func endedBy(ctx context.Context, came <-chan os.Signal) (_ context.Context, cancel func()) {
+	ctx, end := context.WithCancelCause(ctx)
 	go func() { // ends with ctx
 		select {
 		case sig := <-came:
-			cancel(signaled{sig.(syscall.Signal)})
+			end(signaled{sig.(syscall.Signal)})
 		case <-ctx.Done():
 		}
 	}()
-	return ctx, func() {
-		silence()
-		cancel(context.Canceled)
-	}
+	return ctx, func() { end(context.Canceled) }
 }
 
 // signalCode is the exit code for the end by sig, as shells have it.
