@@ -28,7 +28,7 @@ func (s *sandboxes) stop(ctx context.Context, box *statedir.Box, c *statedir.Con
 	if err := retired(ctx, box, c); err != nil {
 		return err
 	}
-	was := box.Shim()
+	was := box.ShimStamp()
 	for end := time.Now().Add(boot.KillLimit); ; {
 		asked, err := s.askToStop(ctx, box, grace)
 		step.Reached("stop: asked")
@@ -39,12 +39,12 @@ func (s *sandboxes) stop(ctx context.Context, box *statedir.Box, c *statedir.Con
 			// The shim is gone, and its tree server about to be. Another shim is that of a
 			// new start, which this call does not end.
 			end = time.Now().Add(boot.TreeLimit)
-			for time.Now().Before(end) && box.Shim() == was {
+			for time.Now().Before(end) && box.ShimStamp() == was {
 				if box.WaitUnlocked(ctx, settleInterval) == nil {
 					return nil
 				}
 			}
-			if box.Shim() != was {
+			if box.ShimStamp() != was {
 				return nil
 			}
 			return kill(ctx, box, c)
