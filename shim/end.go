@@ -114,9 +114,11 @@ func (s *shim) await() statedir.Status {
 	if !boot.Within(boot.KillLimit, s.gone) {
 		outcome.Reason += "; its processes do not end"
 	}
-	boot.Within(time.Second, s.drained)
 	if requested != nil {
 		outcome = *requested
+	}
+	if outcome.State == runtime.StateDead || !s.killed.Load() {
+		boot.Within(time.Second, s.drained)
 	}
 	// Also after the tree server's end: a keeper whose engine has ended unmounts the codebase first.
 	if text := s.stderr.String(); text != "" && outcome.State == runtime.StateDead {
