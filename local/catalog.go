@@ -58,9 +58,20 @@ func (c *catalog) names() string {
 // find returns the place and the configuration of the sandbox that ref names: an id, a
 // name, or a prefix of an id. The configuration is shared: the caller must not change it.
 func (c *catalog) find(ref string) (*statedir.Box, *statedir.Config, error) {
+	return c.seek(ref, (*statedir.Box).Config, true)
+}
+
+// brief is find for a caller that has no use for the rules, which are missing unless they are known: see
+// [statedir.Box.Brief].
+func (c *catalog) brief(ref string) (*statedir.Box, *statedir.Config, error) {
+	return c.seek(ref, (*statedir.Box).Brief, false)
+}
+
+// seek is find or brief, by what reads a configuration.
+func (c *catalog) seek(ref string, read func(*statedir.Box) (*statedir.Config, error), rules bool) (*statedir.Box, *statedir.Config, error) {
 	if runtime.IsID(ref) {
 		box := c.dir.Box(ref)
-		if config := c.known(box); config != nil {
+		if config := c.known(box); config != nil && !(rules && config.WithoutRules) {
 			return box, config, nil
 		}
 	}
@@ -69,7 +80,7 @@ func (c *catalog) find(ref string) (*statedir.Box, *statedir.Config, error) {
 		return nil, nil, err
 	}
 	stamp := box.Stamp() // before the read: a later version is then read again
-	config, err := box.Config()
+	config, err := read(box)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,7 +91,7 @@ func (c *catalog) find(ref string) (*statedir.Box, *statedir.Config, error) {
 	return box, config, nil
 }
 
-// known returns the configuration of the sandbox in box if it is cached and still in its file, else nil.
+// known returns the configuration of the sandbox in box if it is cached and still in its file, else nil. It may be without rules.
 func (c *catalog) known(box *statedir.Box) *statedir.Config {
 	c.mu.Lock()
 	known := c.cache[box.ID()]

@@ -13,7 +13,7 @@ import (
 // changing locks the configuration of a sandbox that has not expired, and returns it as it is then. The caller calls
 // release.
 func (s *sandboxes) changing(ctx context.Context, sandboxID string) (box *statedir.Box, c *statedir.Config, release func(), err error) {
-	if box, _, err = s.find(sandboxID); err != nil {
+	if box, _, err = s.brief(sandboxID); err != nil {
 		return nil, nil, nil, err
 	}
 	if release, err = box.LockConfig(ctx, boot.RulesLimit+boot.KillLimit); err != nil {

@@ -26,7 +26,7 @@ func copyOf(p *network.Policy) *network.Policy {
 
 // Egress returns a copy of the names that a sandbox can reach, whether it runs or not; nil: none.
 func (s *sandboxes) Egress(_ context.Context, sandboxID string) (*network.Policy, error) {
-	_, c, err := s.find(sandboxID)
+	_, c, err := s.brief(sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func refusalsBefore(ctx context.Context, box *statedir.Box, c *statedir.Config) 
 // Refusals returns what the network of a running sandbox has refused since its start, as far as
 // its shim remembers; nil: nothing.
 func (s *sandboxes) Refusals(ctx context.Context, sandboxID string) (*runtime.Refusals, error) {
-	box, _, err := s.find(sandboxID)
+	box, _, err := s.brief(sandboxID)
 	if err != nil {
 		return nil, err
 	}

@@ -87,7 +87,7 @@ func (e *executor) command(sandboxID string, session *wire.SessionRequest, args 
 			return nil, err
 		}
 	}
-	box, config, err := e.find(sandboxID)
+	box, config, err := e.brief(sandboxID)
 	if err != nil {
 		return nil, err
 	}

@@ -183,7 +183,7 @@ func recordedLimits(box *statedir.Box) *limiting {
 // Limits returns what keeps the limits of a running sandbox; nil if it has no limits, does
 // not run, or does not exist.
 func (s *sandboxes) Limits(sandboxID string) *runtime.LimitsState {
-	box, c, err := s.find(sandboxID)
+	box, c, err := s.brief(sandboxID)
 	if err != nil {
 		return nil
 	}

@@ -15,11 +15,11 @@ import (
 // A list decodes no configuration that its process knows, and shows what others have changed.
 func TestListKnowsConfigurations(t *testing.T) {
 	rt, state, codebase := newRuntime(t)
-	rules := make([]perm.Rule, 500)
-	for i := range rules {
-		rules[i] = perm.Rule{Pattern: "/" + strconv.Itoa(i), Level: perm.Read}
+	env := map[string]string{} // rules no list decodes
+	for i := range 500 {
+		env["V"+strconv.Itoa(i)] = "x"
 	}
-	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: codebase, Permissions: rules})
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{CodebasePath: codebase, Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,5 +47,37 @@ func TestListKnowsConfigurations(t *testing.T) {
 	}
 	if got := list(rt); got.Labels["new"] != "label" {
 		t.Errorf("labels %v after another process has set them", got.Labels)
+	}
+}
+
+// A process that has used a sandbox without reading its rules starts it again by them, and tells them.
+func TestRulesOfAUsedSandbox(t *testing.T) {
+	rt, state, codebase := newRuntime(t)
+	write(t, codebase, "hidden", "secret\n")
+	write(t, codebase, "shown", "content\n")
+	rules := []perm.Rule{{Pattern: "**", Level: perm.Read}, {Pattern: "hidden", Level: perm.None}}
+	s, err := runtime.Launch(t.Context(), rt, &runtime.SandboxConfig{CodebasePath: codebase, Permissions: rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")}, bwrap.Backend())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if out, _ := sh(t, other, s.ID(), "ls"); out != "shown\n" {
+		t.Errorf("used: %s", out)
+	}
+	if err := other.Stop(t.Context(), s.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(t.Context(), s.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := sh(t, other, s.ID(), "ls"); out != "shown\n" {
+		t.Errorf("started again: %s", out)
+	}
+	if info, err := other.Inspect(t.Context(), s.ID()); err != nil || len(info.Config.Permissions) != len(rules) || !info.Tree.Current {
+		t.Errorf("%+v, %v", info, err)
 	}
 }

@@ -23,7 +23,7 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 	if !runtime.IsPort(port) {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "port %d: a port is from 1 to 65535", port)
 	}
-	box, _, err := e.find(sandboxID)
+	box, _, err := e.brief(sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (e *executor) dialRelayed(ctx context.Context, box *statedir.Box, port int)
 
 // AwaitEnd waits until a running sandbox ends, and returns why, or the error of ctx.
 func (e *executor) AwaitEnd(ctx context.Context, sandboxID string) error {
-	box, _, err := e.find(sandboxID)
+	box, _, err := e.brief(sandboxID)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (s *sandboxes) look(box *statedir.Box, state func() (runtime.State, string,
 	var err error
 	c := s.known(box)
 	if c == nil { // it is not remembered: there may be many sandboxes that are never used here
-		c, err = box.Config()
+		c, err = box.Brief()
 	}
 	f := &found{config: c, facts: facts{half: err != nil && box.Half() && !box.LivesAsSpare()}}
 	switch {

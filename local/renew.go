@@ -14,7 +14,7 @@ const touchLimit = 10 * time.Second
 
 // Touch implements [runtime.Renewer].
 func (s *sandboxes) Touch(ctx context.Context, sandboxID string) error {
-	box, _, err := s.find(sandboxID)
+	box, _, err := s.brief(sandboxID)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (s *sandboxes) Renew(ctx context.Context, sandboxID string, ttl time.Durati
 	if err := runtime.CheckLifetime(ttl); err != nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "time to live %w", err)
 	}
-	box, c, err := s.find(sandboxID)
+	box, c, err := s.brief(sandboxID)
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 
 // Stop implements [runtime.Runtime].
 func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
-	box, c, err := s.find(sandboxID)
+	box, c, err := s.brief(sandboxID)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 
 // Destroy implements [runtime.Runtime].
 func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
-	box, c, err := s.find(sandboxID)
+	box, c, err := s.brief(sandboxID)
 	switch {
 	case err == nil:
 	case errors.Is(err, runtime.ErrUnavailable) && runtime.IsID(sandboxID):
@@ -165,7 +165,7 @@ func unknownConfig() *statedir.Config { return &statedir.Config{UID: os.Geteuid(
 
 // Get implements [runtime.Runtime].
 func (s *sandboxes) Get(_ context.Context, sandboxID string) (*runtime.Sandbox, error) {
-	box, c, err := s.find(sandboxID)
+	box, c, err := s.brief(sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 // Log opens the log of a sandbox's shim, guest and backend. The caller closes it. Its
 // content is hostile: quote it before printing.
 func (s *sandboxes) Log(sandboxID string) (*os.File, error) {
-	box, _, err := s.find(sandboxID)
+	box, _, err := s.brief(sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (s *sandboxes) Log(sandboxID string) (*os.File, error) {
 // alive names a file that exists as long as the sandbox does, for [audit.Logs.Follow]. The caller
 // closes the logs.
 func (s *sandboxes) Audit(ctx context.Context, sandboxID string) (log *audit.Logs, alive string, err error) {
-	box, c, err := s.find(sandboxID)
+	box, c, err := s.brief(sandboxID)
 	if err != nil {
 		return nil, "", err
 	}

@@ -193,7 +193,7 @@ func splitSession(id runtime.SessionID) (sandbox, name string, err error) {
 
 // ask calls question with a connection to a sandbox's guest, and explains its error.
 func ask[T any](ctx context.Context, s *sessions, sandboxID string, question func(*client.Conn, *statedir.Config) (T, error)) (answer T, box *statedir.Box, err error) {
-	box, c, err := s.find(sandboxID)
+	box, c, err := s.brief(sandboxID)
 	if err != nil {
 		return answer, nil, err
 	}

@@ -275,6 +275,9 @@ func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *state
 // give asks a spare to be the sandbox with the configuration c, and returns the connection to it. If the
 // sandbox is bound to its caller, that ends it by closing hold.
 func (s *sandboxes) give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (conn *connection, hold *os.File, err error) {
+	if err := c.Whole(); err != nil {
+		return nil, nil, err
+	}
 	rules, err := s.rulesText.of(c.Permissions)
 	if err != nil {
 		return nil, nil, err

@@ -197,6 +197,9 @@ type plan struct {
 
 // plan decides what a start starts. It has no effects.
 func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime, limits *limiting, use paths) (*plan, error) {
+	if err := c.Whole(); err != nil {
+		return nil, err
+	}
 	backend := s.backend(c.Runtime)
 	p := &plan{config: c, limits: limits, shim: boot.Params{
 		ID: box.ID(), Run: box.Run(), Mnt: box.Mnt(), Config: *c, Guest: use.guest,

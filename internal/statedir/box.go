@@ -38,6 +38,9 @@ type Config struct {
 	// access to it.
 	RootTree bool   `json:"rootTree,omitempty"`
 	User     string `json:"user"` // the user's name inside
+
+	// WithoutRules says that Permissions were not read: see [Box.Brief].
+	WithoutRules bool `json:"-"`
 }
 
 // A Draft is the configuration of a sandbox that is about to exist.
@@ -48,10 +51,19 @@ type Draft struct {
 	Rules []byte
 }
 
-// write writes the configuration of b by one of the functions of statefile.
+// write writes the configuration of b by one of the functions of statefile. The rules come last, for Brief.
 func (d *Draft) write(b *Box, write func(path string, v any) error) error {
-	if d.Rules == nil || len(d.Permissions) == 0 {
+	if err := d.Whole(); err != nil {
+		return err
+	}
+	if len(d.Permissions) == 0 {
 		return write(b.ConfigFile(), d.Config)
+	}
+	if d.Rules == nil {
+		var err error
+		if d.Rules, err = json.Marshal(d.Permissions); err != nil {
+			return err
+		}
 	}
 	less := *d.Config
 	less.Permissions = nil
@@ -59,7 +71,7 @@ func (d *Draft) write(b *Box, write func(path string, v any) error) error {
 	if err != nil {
 		return err
 	}
-	return write(b.ConfigFile(), statefile.Text(slices.Concat(text[:len(text)-1], []byte(`,"permissions":`), d.Rules, []byte("}"))))
+	return write(b.ConfigFile(), statefile.Text(slices.Concat(text[:len(text)-1], []byte(rulesKey), d.Rules, []byte("}"))))
 }
 
 // A Status is how a sandbox ended, as its shim records it. Its content is untrusted.
@@ -137,8 +149,19 @@ const configFile = "config.json"
 // Config reads the configuration. ErrNotFound: the sandbox does not exist, or it is
 // being created or removed. ErrUnavailable: the configuration is damaged.
 func (b *Box) Config() (*Config, error) {
-	c := new(Config)
-	err := statefile.Read(b.ConfigFile(), c)
+	return b.read(func(text []byte) (*Config, error) {
+		c := new(Config)
+		return c, json.Unmarshal(text, c)
+	})
+}
+
+// read reads the configuration, and decodes it by decode.
+func (b *Box) read(decode func(text []byte) (*Config, error)) (*Config, error) {
+	var c *Config
+	text, err := statefile.ReadBytes(b.ConfigFile(), statefile.MaxFile)
+	if err == nil {
+		c, err = decode(text)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !b.runsUnknown():
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %s", b.id)
@@ -169,7 +192,7 @@ func (b *Box) runsUnknown() bool {
 // SetConfig replaces the configuration, on the disk too. The caller holds the lock of
 // LockConfig, and has read the configuration since it got that.
 func (b *Box) SetConfig(c *Config) error {
-	if err := statefile.WriteSync(b.ConfigFile(), c); err != nil {
+	if err := (&Draft{Config: c}).write(b, statefile.WriteSync); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "configuration of sandbox %s: %w", b.id, err)
 	}
 	return nil

@@ -154,9 +154,8 @@ func (d *Dir) Each(f func(*Config)) error {
 func (d *Dir) Find(ref string) (*Box, error) {
 	notFound := runtime.Errorf(runtime.ErrNotFound, "no sandbox %q: wolffia ls shows those there are", ref)
 	if runtime.IsID(ref) {
-		b := d.Box(ref)
-		if _, err := b.Config(); !errors.Is(err, runtime.ErrNotFound) {
-			return b, err
+		if b := d.Box(ref); b.Stamp() != (statefile.Stamp{}) || b.runsUnknown() {
+			return b, nil
 		}
 	}
 	if ref == "" || runtime.IsID(ref) {
@@ -176,7 +175,7 @@ func (d *Dir) Find(ref string) (*Box, error) {
 		if !b.mentions(ref) {
 			continue
 		}
-		if c, err := b.Config(); err == nil && c.Name == ref {
+		if c, err := b.Brief(); err == nil && c.Name == ref {
 			if !b.over(c) {
 				return b, nil
 			}
@@ -243,7 +242,7 @@ func (d *Dir) CreateWith(c Draft, fill func(*Box) error) (_ *Box, caller *os.Fil
 // nameFree returns an error if a sandbox has the name. The caller holds the lock.
 func (d *Dir) nameFree(name string) error {
 	if b, err := d.Find(name); err == nil {
-		if other, err := b.Config(); err == nil && other.Name == name && !b.over(other) {
+		if other, err := b.Brief(); err == nil && other.Name == name && !b.over(other) {
 			return runtime.Errorf(runtime.ErrExists, "name %q is taken by sandbox %s", name, b.id)
 		}
 	}

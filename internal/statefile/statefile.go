@@ -4,6 +4,7 @@
 package statefile
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +47,9 @@ func ReadBytes(path string, most int64) ([]byte, error) {
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
-	return io.ReadAll(io.LimitReader(f, most))
+	b := bytes.NewBuffer(make([]byte, 0, min(st.Size(), most)+bytes.MinRead)) // io.ReadAll would grow it thirteen times for a configuration
+	_, err = b.ReadFrom(io.LimitReader(f, most))
+	return b.Bytes(), err
 }
 
 // Text is JSON as it is written, in the place of a value.
