@@ -58,17 +58,17 @@ func (c *catalog) names() string {
 // find returns the place and the configuration of the sandbox that ref names: an id, a
 // name, or a prefix of an id. The configuration is shared: the caller must not change it.
 func (c *catalog) find(ref string) (*statedir.Box, *statedir.Config, error) {
-	return c.seek(ref, (*statedir.Box).Config, true)
+	return c.seek(ref, true)
 }
 
 // brief is find for a caller that has no use for the rules, which are missing unless they are known: see
 // [statedir.Box.Brief].
 func (c *catalog) brief(ref string) (*statedir.Box, *statedir.Config, error) {
-	return c.seek(ref, (*statedir.Box).Brief, false)
+	return c.seek(ref, false)
 }
 
-// seek is find or brief, by what reads a configuration.
-func (c *catalog) seek(ref string, read func(*statedir.Box) (*statedir.Config, error), rules bool) (*statedir.Box, *statedir.Config, error) {
+// seek is find or brief; rules says that a configuration without its rules does not do.
+func (c *catalog) seek(ref string, rules bool) (*statedir.Box, *statedir.Config, error) {
 	if runtime.IsID(ref) {
 		box := c.dir.Box(ref)
 		if config := c.known(box); config != nil && !(rules && config.WithoutRules) {
@@ -80,7 +80,11 @@ func (c *catalog) seek(ref string, read func(*statedir.Box) (*statedir.Config, e
 		return nil, nil, err
 	}
 	stamp := box.Stamp() // before the read: a later version is then read again
-	config, err := read(box)
+	read := box.Brief
+	if rules {
+		read = box.Config
+	}
+	config, err := read()
 	if err != nil {
 		return nil, nil, err
 	}

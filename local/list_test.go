@@ -1,15 +1,12 @@
 package local_test
 
 import (
-	"path/filepath"
 	"strconv"
 	"testing"
 
-	"wolffia/internal/test/testbin"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
-	"wolffia/runtime/bwrap"
 )
 
 // A list decodes no configuration that its process knows, and shows what others have changed.
@@ -23,11 +20,7 @@ func TestListKnowsConfigurations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")}, bwrap.Backend())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	other := another(t, state)
 	list := func(rt *local.Runtime) *runtime.Sandbox {
 		all, err := rt.List(t.Context())
 		if err != nil || len(all) != 1 || all[0].ID != s.ID {
@@ -60,11 +53,7 @@ func TestRulesOfAUsedSandbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")}, bwrap.Backend())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	other := another(t, state)
 	if out, _ := sh(t, other, s.ID(), "ls"); out != "shown\n" {
 		t.Errorf("used: %s", out)
 	}

@@ -18,12 +18,10 @@ import (
 
 	"wolffia/fusefs/audit"
 	"wolffia/internal/statedir"
-	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
-	"wolffia/runtime/bwrap"
 	"wolffia/wire"
 	"wolffia/wire/client"
 )
@@ -167,11 +165,7 @@ func TestNoDescriptorsForAClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It has no connection yet.
-	rt, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")}, bwrap.Backend())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rt.Close()
+	rt := another(t, state)
 	dir, err := statedir.Open(state)
 	if err != nil {
 		t.Fatal(err)

@@ -8,10 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"wolffia/internal/test/testbin"
-	"wolffia/local"
 	"wolffia/runtime"
-	"wolffia/runtime/bwrap"
 )
 
 // What whoever was killed while it removed a sandbox has left, what the sandbox
@@ -74,11 +71,7 @@ func TestHalfRemoved(t *testing.T) {
 // they still want.
 func TestPruneBesideOthers(t *testing.T) {
 	rt, state, _ := newRuntime(t)
-	second, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")}, bwrap.Backend())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
+	second := another(t, state)
 	over := make(chan struct{})
 	var pruners, makers sync.WaitGroup
 	pruners.Go(func() {

@@ -49,10 +49,7 @@ func newRuntime(t *testing.T) (rt *local.Runtime, state, codebase string) {
 	if err := os.Mkdir(codebase, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	rt, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")}, bwrap.Backend())
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt = another(t, state)
 	t.Cleanup(func() {
 		all, err := rt.List(context.Background())
 		if err != nil {
@@ -63,13 +60,23 @@ func newRuntime(t *testing.T) (rt *local.Runtime, state, codebase string) {
 				t.Error(err)
 			}
 		}
-		_ = rt.Close()
 		left, err := os.ReadDir(filepath.Join(state, "sandboxes"))
 		if err != nil || len(left) > 0 {
 			t.Errorf("left in the state directory: %v (%v)", left, err)
 		}
 	})
 	return rt, state, codebase
+}
+
+// another returns a Runtime of a state directory, as another process has it, until the test ends.
+func another(t *testing.T, state string) *local.Runtime {
+	t.Helper()
+	rt, err := local.New(&local.Options{StateDir: state, Binary: filepath.Join(testbin.Dir(t), "wolffia")}, bwrap.Backend())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rt.Close() })
+	return rt
 }
 
 func create(t *testing.T, rt *local.Runtime, codebase string) string {
