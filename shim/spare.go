@@ -131,12 +131,14 @@ func (s *shim) welcome(c *clientConn) bool {
 		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(s.rehearsed(req, files[boot.SpareRules]))}, nil)
 		return false
 	case req.Op == boot.OpEnd:
-		if s.spare.to(spareWaits, spareEnds) {
-			s.retire()
-		} else if s.spare.is() != spareEnds {
+		ends := s.spare.to(spareWaits, spareEnds)
+		if !ends && s.spare.is() != spareEnds {
 			err = runtime.Errorf(runtime.ErrConflict, "sandbox %s has a user", s.boot.ID)
 		}
 		_ = boot.AnswerSpare(c.conn, boot.Report{Failure: boot.Failed(err)}, nil)
+		if ends { // the answer first: the end does not wait for it
+			s.retire()
+		}
 		return false
 	case req.Op == boot.OpAdopt:
 		if !s.spare.to(spareWaits, spareAdopts) {
