@@ -42,7 +42,7 @@ func change(ctx context.Context, box *statedir.Box, write func() error, tell fun
 		return true, err
 	}
 	if state, _, serr := box.State(); serr != nil || state != runtime.StateRunning {
-		if c, cerr := box.Config(); cerr == nil { // a spare that waits for its start would not know of the change
+		if c, cerr := box.Brief(); cerr == nil { // a spare that waits for its start would not know of the change
 			serr = errors.Join(serr, retired(ctx, box, c))
 		}
 		return serr != nil, errors.Join(err, serr)

@@ -106,7 +106,7 @@ func (s *sandboxes) Snapshots(_ context.Context, sandboxID string) ([]runtime.Sn
 
 // snapshotsOf returns the directory of a sandbox's snapshots, which need not exist.
 func (s *sandboxes) snapshotsOf(sandboxID string) (string, error) {
-	box, c, err := s.find(sandboxID)
+	box, c, err := s.brief(sandboxID)
 	if err != nil {
 		return "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"wolffia/internal/statedir"
 	"wolffia/perm"
 )
 
@@ -16,8 +17,12 @@ type rulesText struct {
 	text  []byte      // guarded by mu; never changed
 }
 
-// of returns the JSON of rules, which no one may change.
-func (r *rulesText) of(rules []perm.Rule) ([]byte, error) {
+// of returns the JSON of c's rules, which no one may change.
+func (r *rulesText) of(c *statedir.Config) ([]byte, error) {
+	if err := c.Whole(); err != nil {
+		return nil, err
+	}
+	rules := c.Permissions
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.text != nil && slices.Equal(r.rules, rules) {

@@ -66,7 +66,7 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 		return nil, err
 	}
 	defer release()
-	rules, err := s.rulesText.of(c.Permissions)
+	rules, err := s.rulesText.of(c)
 	if err != nil {
 		return nil, err
 	}

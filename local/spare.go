@@ -57,7 +57,7 @@ func (s *sandboxes) template(ctx context.Context, config *runtime.SandboxConfig,
 		return nil, "", errNoSpare
 	}
 	if tree {
-		text, err := s.rulesText.of(rules)
+		text, err := s.rulesText.of(c)
 		if err != nil {
 			return nil, "", err
 		}
@@ -275,10 +275,7 @@ func (s *sandboxes) startSpared(ctx context.Context, box *statedir.Box, c *state
 // give asks a spare to be the sandbox with the configuration c, and returns the connection to it. If the
 // sandbox is bound to its caller, that ends it by closing hold.
 func (s *sandboxes) give(box *statedir.Box, c *statedir.Config, life *statedir.Lifetime) (conn *connection, hold *os.File, err error) {
-	if err := c.Whole(); err != nil {
-		return nil, nil, err
-	}
-	rules, err := s.rulesText.of(c.Permissions)
+	rules, err := s.rulesText.of(c)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -230,7 +230,7 @@ func (s *sandboxes) plan(box *statedir.Box, c *statedir.Config, life *statedir.L
 
 // treeParams returns what a tree server gets of a sandbox.
 func (s *sandboxes) treeParams(box *statedir.Box, c *statedir.Config) (*boot.TreeParams, error) {
-	rules, err := s.rulesText.of(c.Permissions)
+	rules, err := s.rulesText.of(c)
 	return &boot.TreeParams{
 		Run: box.Run(), Rules: rules, Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
 		UID: c.UID, GID: c.GID, InEngine: s.backend(c.Runtime).Engine, RootTree: c.RootTree,
