@@ -149,10 +149,12 @@ const configFile = "config.json"
 // Config reads the configuration. ErrNotFound: the sandbox does not exist, or it is
 // being created or removed. ErrUnavailable: the configuration is damaged.
 func (b *Box) Config() (*Config, error) {
-	return b.read(func(text []byte) (*Config, error) {
-		c := new(Config)
-		return c, json.Unmarshal(text, c)
-	})
+	return b.read(decode)
+}
+
+func decode(text []byte) (*Config, error) {
+	c := new(Config)
+	return c, json.Unmarshal(text, c)
 }
 
 // read reads the configuration, and decodes it by decode.

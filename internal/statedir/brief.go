@@ -2,7 +2,6 @@ package statedir
 
 import (
 	"bytes"
-	"encoding/json"
 
 	"wolffia/runtime"
 )
@@ -16,13 +15,12 @@ const rulesKey = `,"permissions":`
 func (b *Box) Brief() (*Config, error) {
 	return b.read(func(text []byte) (*Config, error) {
 		if less, ok := withoutRules(text); ok {
-			c := &Config{WithoutRules: true}
-			if json.Unmarshal(less, c) == nil {
+			if c, err := decode(less); err == nil {
+				c.WithoutRules = true
 				return c, nil
 			}
 		}
-		c := new(Config)
-		return c, json.Unmarshal(text, c)
+		return decode(text)
 	})
 }
 

@@ -68,10 +68,8 @@ func (b *Box) shimRecord() shimRecord {
 // Shim returns the recorded shim of the last start; the zero Process if there is none.
 func (b *Box) Shim() Process { return b.shimRecord().Process }
 
-// ShimStamp identifies the record of the last start: another start replaces it. To read it takes longer.
-func (b *Box) ShimStamp() statefile.Stamp {
-	return statefile.StampOf(filepath.Join(b.path, shimFile))
-}
+// ShimStamp identifies the record of the last start, which another start replaces. It does not read the record.
+func (b *Box) ShimStamp() statefile.Stamp { return statefile.StampOf(filepath.Join(b.path, shimFile)) }
 
 // ShimVersion returns the version of the program that the recorded shim runs; "" if it is
 // unknown.
