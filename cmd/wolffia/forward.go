@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"wolffia/local"
 	"wolffia/runtime"
@@ -38,7 +37,7 @@ It prints one line for each port when it is ready. Open connections keep the
 sandbox in use (--idle-timeout).`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := untilSignal(cmd.Context(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+			ctx, stop := untilSignal(cmd.Context(), stops...)
 			defer stop()
 			err := a.forward(ctx, args[0], address, args[1:], wait)
 			if code, is := codeOf(ctx); is && err == nil {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,15 +22,15 @@ import (
 // serve opens the service and serves it until a signal stops it.
 func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error {
 	again, reload := make(chan os.Signal, 2), make(chan os.Signal, 1)
-	stops := stops
+	heeded := stops
 	if where.keys != "" {
-		stops = slices.DeleteFunc(slices.Clone(stops), func(s os.Signal) bool { return s == unix.SIGHUP })
+		heeded = []os.Signal{unix.SIGINT, unix.SIGTERM}
 		a.heeding.Wait()
 		signal.Reset(unix.SIGHUP) // main's
 		signal.Notify(reload, unix.SIGHUP)
 		defer signal.Stop(reload)
 	}
-	defer notify(again, stops...)()
+	defer notify(again, heeded...)()
 	if box.name != "" || box.owner != "" {
 		return runtime.Errorf(runtime.ErrInvalid, "serve does not take --name or --owner: ids are generated, and owners come with each request")
 	}
