@@ -117,7 +117,7 @@ func (s *shim) await() statedir.Status {
 	if requested != nil {
 		outcome = *requested
 	}
-	if outcome.State == runtime.StateDead || !s.killed.Load() {
+	if outcome.State == runtime.StateDead || !s.killed.Load() { // else nobody asks what was said last
 		boot.Within(time.Second, s.drained)
 	}
 	// Also after the tree server's end: a keeper whose engine has ended unmounts the codebase first.
