@@ -148,12 +148,22 @@ func (s *connections) shim(id string) *client.Conn {
 	return nil
 }
 
-// end closes the connection to a sandbox that ends. What was sent last, such as how commands ended, is
+// seal reports whether this process has nothing under way in a sandbox. Then it starts nothing there by its connection any more.
+func (s *connections) seal(id string) bool {
+	s.mu.Lock()
+	c := s.open[id]
+	s.mu.Unlock()
+	return c == nil || c.opened() && c.err == nil && c.conn.Seal()
+}
+
+// end closes the connection to a sandbox that ends. If it has processes, what was sent last, such as how they ended, is
 // read first, for up to a second.
 func (s *connections) end(id string) {
 	if c, ok := s.take(id); ok {
 		if <-c.ready; c.err == nil {
-			boot.Within(time.Second, c.conn.Done())
+			if !c.conn.Idle() {
+				boot.Within(time.Second, c.conn.Done())
+			}
 			_ = c.Close()
 		}
 	}

@@ -81,7 +81,7 @@ func (s *sandboxes) askToStop(ctx context.Context, box *statedir.Box, grace time
 	defer cancel()
 	ms := grace.Milliseconds()
 	var answer boot.Reply
-	if err = conn.Control(ctx, boot.Request{Op: boot.OpStop, GraceMS: &ms}, &answer); err == nil && answer.Err() != nil {
+	if err = conn.Control(ctx, boot.Request{Op: boot.OpStop, GraceMS: &ms, Idle: grace == 0 && s.conns.seal(box.ID())}, &answer); err == nil && answer.Err() != nil {
 		return true, answer.Err()
 	}
 	if err != nil && shared && ctx.Err() == nil {

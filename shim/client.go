@@ -38,17 +38,32 @@ type clientConn struct {
 
 // clients are the connections that are open. It is safe for concurrent use.
 type clients struct {
-	mu   sync.Mutex
-	open map[*clientConn]struct{} // guarded by mu
+	mu     sync.Mutex
+	open   map[*clientConn]struct{} // guarded by mu
+	closed bool                     // none is added any more; guarded by mu
 }
 
-func (s *clients) add(c *clientConn) {
+// add adds a connection, and reports whether it did.
+func (s *clients) add(c *clientConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
 	if s.open == nil {
 		s.open = map[*clientConn]struct{}{}
 	}
 	s.open[c] = struct{}{}
+	return true
+}
+
+// closeFor reports whether c is the only connection. Then it stays the last.
+func (s *clients) closeFor(c *clientConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, open := s.open[c]
+	s.closed = s.closed || open && len(s.open) == 1
+	return s.closed
 }
 
 func (s *clients) remove(c *clientConn) {
@@ -113,7 +128,11 @@ func (s *shim) attach(sock *rawsock.Socket, own bool) {
 	sock.Enlarge()
 	c := newClientConn(sock)
 	c.own = own
-	s.clients.add(c)
+	if !s.clients.add(c) {
+		c.out.Close()
+		_ = sock.Close()
+		return
+	}
 	go s.serve(c) // ends with the connection
 }
 

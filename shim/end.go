@@ -24,8 +24,11 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 	if s.outcome == nil {
 		s.outcome = &outcome
 	}
-	first := *s.outcome
+	first, departed := *s.outcome, s.departed
 	s.mu.Unlock()
+	if departed {
+		return
+	}
 	s.lister.cancel() // it would begin when the last client hangs up
 	time.AfterFunc(grace+time.Second, func() { _ = s.inst.Kill() })
 	if grace == 0 && s.kill() {
@@ -130,8 +133,11 @@ func (s *shim) await() statedir.Status {
 }
 
 // finish records the outcome and removes the socket, the control group and, if the
-// sandbox's caller has ended, its directory.
+// sandbox's caller has ended, its directory. A sandbox that has departed has none of these: another may be in its place.
 func (s *shim) finish(outcome *statedir.Status) {
+	if s.departed {
+		return
+	}
 	run := s.boot.Run
 	socket := statedir.Socket(run)
 	if s.unused() {
@@ -140,12 +146,7 @@ func (s *shim) finish(outcome *statedir.Status) {
 	}
 	s.record(outcome)
 	step.Reached("end recorded")
-	if s.filtered != nil {
-		s.filtered.close()
-	}
-	s.ports.close()
-	_ = os.Remove(socket)
-	step.Reached("socket gone")
+	s.close(socket)
 	if outcome.State == runtime.StateDead {
 		fmt.Fprintln(os.Stderr, "the sandbox is dead:", outcome.Reason)
 	}
@@ -162,20 +163,7 @@ func (s *shim) finish(outcome *statedir.Status) {
 	if _, err := os.Lstat(s.boot.Engine); (s.orphaned.Load() || s.spared.Load()) && !limited && err != nil {
 		_ = statedir.RemoveFrom(run)
 	}
-	s.leave()
-}
-
-// leave lets go of what others wait for. The kernel would do that for a process that ends, but only after it has taken down its
-// mount namespace. A copied codebase, an image's changes and an engine keep that order: there must be no
-// next start while they are mounted.
-func (s *shim) leave() {
-	if s.boot.Config.CopyOnWrite || s.boot.Image != "" || s.boot.Engine != "" {
-		return
+	if s.leavesFirst() {
+		s.leave()
 	}
-	if s.tree != nil {
-		s.tree.hangUp()
-	}
-	_ = unix.Close(boot.FDLock)
-	s.clients.hangUp()
-	step.Reached("left")
 }

@@ -92,8 +92,9 @@ type shim struct {
 
 	recording sync.Once // of the outcome
 
-	mu      sync.Mutex
-	outcome *statedir.Status // the requested end; nil: none was requested; guarded by mu
+	mu       sync.Mutex
+	outcome  *statedir.Status // the requested end; nil: none was requested; guarded by mu
+	departed bool             // the sandbox has ended for everybody, see depart; guarded by mu
 }
 
 // step reports progress to the caller, so that a start which hangs names the step.

@@ -46,7 +46,9 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			grace = time.Duration(max(0, *req.GraceMS)) * time.Millisecond
 		}
 		err := c.reply(&boot.Reply{}) // first: the sandbox, and the connection with it, may be gone before end returns
-		s.end(statedir.Status{State: runtime.StateStopped}, grace)
+		if grace > 0 || !req.Idle || !s.depart(c) {
+			s.end(statedir.Status{State: runtime.StateStopped}, grace)
+		}
 		return err
 	case boot.OpTouch:
 		return c.reply(replyOf(boot.TreeReply{}, s.life.touch()))

@@ -33,6 +33,7 @@ type Conn struct {
 	err      error               // why it is no more; guarded by mu
 	next     uint32              // last channel used; guarded by mu
 	channels map[uint32]*Process // guarded by mu
+	sealed   bool                // no process is started any more; guarded by mu
 
 	use Use // or nil
 
@@ -103,6 +104,15 @@ func (c *Conn) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err == nil && len(c.channels) == 0
+}
+
+// Seal reports whether the connection is [Conn.Idle]. Then no process can be started by it any more: Start returns ErrClosed.
+func (c *Conn) Seal() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	idle := c.err == nil && len(c.channels) == 0
+	c.sealed = c.sealed || idle
+	return idle
 }
 
 // fail ends the connection, and every process on it, with err.
@@ -242,9 +252,13 @@ func (c *Conn) Start(req *Request) (*Process, error) {
 		}
 	}
 	c.mu.Lock()
-	if c.err != nil {
+	err := c.err
+	if err == nil && c.sealed {
+		err = ErrClosed
+	}
+	if err != nil {
 		c.mu.Unlock()
-		return nil, c.err
+		return nil, err
 	}
 	for { // skip what is in use after the number has wrapped
 		c.next++

@@ -101,3 +101,43 @@ func TestCloseAnswered(t *testing.T) {
 		t.Errorf("with no question: %v", err)
 	}
 }
+
+// A sealed connection starts nothing, and one with a process is not sealed.
+func TestSeal(t *testing.T) {
+	near, end := net.Pipe()
+	defer end.Close()
+	started := make(chan uint32, 1)
+	go func() { // ends with the pipe
+		f, err := wire.NewReader(end).Next()
+		if err != nil {
+			return
+		}
+		started <- f.Channel
+		f.Release()
+	}()
+	conn := client.New(near)
+	defer conn.Close()
+	start := func() (*client.Process, error) {
+		return conn.Start(&client.Request{StartRequest: wire.StartRequest{Args: []string{"true"}}})
+	}
+	p, err := start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conn.Seal() {
+		t.Fatal("sealed beside a process")
+	}
+	if err := wire.NewWriter(end).Send(wire.Exit, <-started, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if !conn.Seal() || !conn.Seal() {
+		t.Fatal("not sealed")
+	}
+	if _, err := start(); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("a process was started: %v", err)
+	}
+	if !conn.Idle() {
+		t.Error("the connection has a process, or has ended")
+	}
+}

@@ -1,0 +1,68 @@
+package local_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/local"
+)
+
+// lives reports whether one of the sandbox's processes has part on its command line.
+func lives(t *testing.T, id, part string) bool {
+	t.Helper()
+	for _, line := range processes(t, id) {
+		if strings.Contains(line, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// outlives reports whether a process with part on its command line is alive when Destroy has returned for its sandbox, in which
+// script has started it. It waits for its end.
+func outlives(t *testing.T, rt *local.Runtime, codebase, part, script string) bool {
+	t.Helper()
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := sh(t, rt, id, "id="+id+"\n"+script); code != 0 {
+		t.Fatalf("%s: %q, code %d", script, out, code)
+	}
+	for end := time.Now().Add(limit); !lives(t, id, part); {
+		if time.Now().After(end) {
+			t.Fatalf("no %s before the end", part)
+		}
+	}
+	if err := rt.Destroy(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	left := lives(t, id, part)
+	allGone(t, id)
+	return left
+}
+
+// Nobody waits for the end of a PID 1 that has no processes. It does end.
+func TestDestroyBeforePID1Ends(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	for range 20 { // a busy machine can keep the test from looking in time
+		if outlives(t, rt, codebase, "/run/wolffia/guest", "true") {
+			return
+		}
+	}
+	t.Error("20 times PID 1 had ended when Destroy returned")
+}
+
+// Whatever else runs inside has ended when Destroy returns.
+func TestDestroyAfterProcessesEnd(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	for _, script := range []string{
+		`setsid -f bash -c "exec -a left-$id sleep 1000" </dev/null >/dev/null 2>&1`,
+		`setsid -f bash -c "trap '' TERM HUP; exec -a left-$id sleep 1000" </dev/null >/dev/null 2>&1`,
+	} {
+		if outlives(t, rt, codebase, "left-", script) {
+			t.Errorf("%s: it is alive when Destroy has returned", script)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package shim
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/boot"
+	"wolffia/internal/statedir"
+	"wolffia/internal/step"
+	"wolffia/runtime"
+)
+
+// departLimit is how long PID 1 may outlive the sandbox that has departed: long enough for a caller to remove the sandbox and to end.
+const departLimit = 20 * time.Millisecond
+
+// depart ends the sandbox for its only client c before its processes end, and reports whether it did. It does so if nothing
+// runs inside but PID 1, for which nobody needs to wait: to take down its threads and its memory keeps all processors busy
+// for a millisecond. The shim kills it when c has had its time. Nobody starts anything meanwhile: c has said so, and no other client comes.
+func (s *shim) depart(c *clientConn) bool {
+	if !s.leavesFirst() || s.group != nil || s.unused() || s.orphaned.Load() || !s.clients.closeFor(c) || !s.pid1().alone() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.outcome != nil {
+		return false // it ends already
+	}
+	s.outcome, s.departed = &statedir.Status{State: runtime.StateStopped}, true
+	s.lister.cancel()
+	s.record(s.outcome)
+	s.close(statedir.Socket(s.boot.Run))
+	s.leave()
+	time.AfterFunc(departLimit, func() { s.kill() })
+	return true
+}
+
+// close ends what reaches the sandbox from outside, but for the connections of clients.
+func (s *shim) close(socket string) {
+	if s.filtered != nil {
+		s.filtered.close()
+	}
+	s.ports.close()
+	_ = os.Remove(socket)
+	step.Reached("socket gone")
+}
+
+// leavesFirst reports whether the shim lets go of what others wait for before it ends. The kernel would do that for a process that
+// ends, but only after it has taken down its mount namespace. A copied codebase, an image's changes and an engine
+// keep that order: there must be no next start while they are mounted.
+func (s *shim) leavesFirst() bool {
+	return !s.boot.Config.CopyOnWrite && s.boot.Image == "" && s.boot.Engine == ""
+}
+
+// leave lets go of what others wait for.
+func (s *shim) leave() {
+	if s.tree != nil {
+		s.tree.hangUp()
+	}
+	_ = unix.Close(boot.FDLock)
+	s.clients.hangUp()
+	step.Reached("left")
+}
