@@ -90,6 +90,11 @@ cannot be executed; 127 it was not found; 128+n signal n killed it.`,
 // signals end in order.
 func (a *app) open(name string) (*local.Runtime, error) {
 	a.heeding.Wait()
+	return a.openEarly(name)
+}
+
+// openEarly is open for a command that makes and starts nothing before createAndStart or attach, which wait for the signals in its place.
+func (a *app) openEarly(name string) (*local.Runtime, error) {
 	binary, err := wolffiaFile()
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func (a *app) execCommand() *cobra.Command {
 			if session != "" {
 				command = []string{textOf(command)}
 			}
-			rt, err := a.open("")
+			rt, err := a.openEarly("")
 			if err != nil {
 				return err
 			}

@@ -28,6 +28,7 @@ var forwarded = []os.Signal{unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
 // signal's. It returns also if nothing answers, after the signals that patience asks for:
 // the error is then an exitStatus, and stdout and stderr may still be written to.
 func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *runtime.ProcessSpec, stdout, stderr io.Writer) (runtime.Exit, error) {
+	a.heeding.Wait()
 	// From here on signals are the command's.
 	signals := make(chan os.Signal, 16)
 	notify(signals, stops...)

@@ -80,7 +80,7 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	if err != nil {
 		return err
 	}
-	rt, err := a.open(box.runtime)
+	rt, err := a.openEarly(box.runtime)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (a *app) createCommand() *cobra.Command {
   wolffia rm -f "$id"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rt, err := a.open(box.runtime)
+			rt, err := a.openEarly(box.runtime)
 			if err != nil {
 				return err
 			}
@@ -196,6 +196,7 @@ func (a *app) createCommand() *cobra.Command {
 // createAndStart creates and starts a sandbox, or leaves nothing. It warns of what
 // the user may not expect.
 func (a *app) createAndStart(ctx context.Context, rt *local.Runtime, config *runtime.SandboxConfig) (id string, err error) {
+	a.heeding.Wait()
 	box, err := runtime.Launch(ctx, rt, config)
 	if err != nil {
 		return "", err
