@@ -30,8 +30,9 @@ type Runtime interface {
 	// Stopping a sandbox that does not run is no error.
 	Stop(ctx context.Context, sandboxID string) error
 
-	// Destroy stops a sandbox, releases everything that it has, and returns when all of it is
-	// gone.
+	// Destroy stops a sandbox, releases everything that it has, and returns when all that ran
+	// inside has ended and all of it is gone. Processes of the runtime itself, which have
+	// nothing more to do, may take some milliseconds longer to end.
 	Destroy(ctx context.Context, sandboxID string) error
 
 	// Get returns one sandbox.

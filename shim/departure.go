@@ -2,6 +2,7 @@ package shim
 
 import (
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,14 +13,14 @@ import (
 	"wolffia/runtime"
 )
 
-// departLimit is how long PID 1 may outlive the sandbox that has departed: long enough for a caller to remove the sandbox and to end.
-const departLimit = 20 * time.Millisecond
+// departLimit is how long PID 1 may outlive a sandbox that has departed: long enough for a caller to remove the sandbox, and to end.
+const departLimit = 10 * time.Millisecond
 
 // depart ends the sandbox for its only client c before its processes end, and reports whether it did. It does so if nothing
 // runs inside but PID 1, for which nobody needs to wait: to take down its threads and its memory keeps all processors busy
 // for a millisecond. The shim kills it when c has had its time. Nobody starts anything meanwhile: c has said so, and no other client comes.
 func (s *shim) depart(c *clientConn) bool {
-	if !s.leavesFirst() || s.group != nil || s.unused() || s.orphaned.Load() || !s.clients.closeFor(c) || !s.pid1().alone() {
+	if !s.leavesFirst() || borrows(&s.boot.Config) || s.group != nil || s.unused() || s.orphaned.Load() || !s.clients.closeFor(c) || !s.pid1().alone() {
 		return false
 	}
 	s.mu.Lock()
@@ -34,6 +35,13 @@ func (s *shim) depart(c *clientConn) bool {
 	s.leave()
 	time.AfterFunc(departLimit, func() { s.kill() })
 	return true
+}
+
+// borrows reports whether a directory or socket of the host is mounted inside that is not the system's: the user may want to
+// unmount its file system when the sandbox has ended. The tree of a codebase is the tree server's.
+func borrows(c *statedir.Config) bool {
+	own := func(m runtime.Mount) bool { return !m.Toolchain }
+	return c.Native() || c.Rootfs != "" || len(c.Volumes) > 0 || len(c.Sockets) > 0 || slices.ContainsFunc(c.Mounts, own)
 }
 
 // close ends what reaches the sandbox from outside, but for the connections of clients.

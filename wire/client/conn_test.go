@@ -131,7 +131,7 @@ func TestSeal(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.Done()
-	if !conn.Seal() || !conn.Seal() {
+	if !conn.Seal() {
 		t.Fatal("not sealed")
 	}
 	if _, err := start(); !errors.Is(err, client.ErrClosed) {
