@@ -254,6 +254,9 @@ func fake(t *testing.T, script string) *shimtest.Runtime {
 	if err := errors.Join(os.WriteFile(file, []byte(head+script+"\n"), 0o755), os.Chmod(file, 0o755)); err != nil { // whatever the umask
 		t.Fatal(err)
 	}
+	// What this process has had open for writing, each program that another test starts has too until it executes: meanwhile
+	// the file is busy, and the runsc of the host would be taken.
+	suite.New(t).Until("the file is not busy", func() bool { return !errors.Is(exec.Command(file, "--version").Run(), syscall.ETXTBSY) })
 	var b shimtest.Backend = func(opts *local.Options) (*local.Runtime, error) {
 		opts.Binary = filepath.Join(bin, "wolffia")
 		return shimtest.Of(gvisor.Backend())(opts) // one that has not found another runsc yet
