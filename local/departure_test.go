@@ -1,25 +1,28 @@
 package local_test
 
 import (
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"wolffia/local"
 )
 
-// lives reports whether one of the sandbox's processes has part on its command line.
-func lives(t *testing.T, id, part string) bool {
+// pidOf returns the PID of a sandbox's process whose command line begins with part, or 0.
+func pidOf(t *testing.T, id, part string) (pid int) {
 	t.Helper()
 	for _, line := range processes(t, id) {
-		if strings.Contains(line, part) {
-			return true
+		number, cmdline, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(cmdline, part) {
+			pid, _ = strconv.Atoi(number)
 		}
 	}
-	return false
+	return pid
 }
 
-// outlives reports whether a process with part on its command line is alive when Destroy has returned for its sandbox, in which
+// outlives reports whether a process whose command line begins with part is alive when Destroy has returned for its sandbox, in which
 // script has started it. It waits for its end.
 func outlives(t *testing.T, rt *local.Runtime, codebase, part, script string) bool {
 	t.Helper()
@@ -30,7 +33,8 @@ func outlives(t *testing.T, rt *local.Runtime, codebase, part, script string) bo
 	if out, code := sh(t, rt, id, "id="+id+"\n"+script); code != 0 {
 		t.Fatalf("%s: %q, code %d", script, out, code)
 	}
-	for end := time.Now().Add(limit); !lives(t, id, part); {
+	pid := 0
+	for end := time.Now().Add(limit); pid == 0; pid = pidOf(t, id, part) {
 		if time.Now().After(end) {
 			t.Fatalf("no %s before the end", part)
 		}
@@ -38,7 +42,7 @@ func outlives(t *testing.T, rt *local.Runtime, codebase, part, script string) bo
 	if err := rt.Destroy(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	left := lives(t, id, part)
+	left := syscall.Kill(pid, 0) == nil // at once
 	allGone(t, id)
 	return left
 }

@@ -13,8 +13,9 @@ import (
 	"wolffia/runtime"
 )
 
-// departLimit is how long PID 1 may outlive a sandbox that has departed: long enough for a caller to remove the sandbox, and to end.
-const departLimit = 10 * time.Millisecond
+// departLimit is how long PID 1 may outlive a sandbox that has departed: long enough for a command line to remove the sandbox, and
+// to end. While another one starts, which keeps one processor busy, the end of PID 1 disturbs least.
+const departLimit = 3 * time.Millisecond
 
 // depart ends the sandbox for its only client c before its processes end, and reports whether it did. It does so if nothing
 // runs inside but PID 1, for which nobody needs to wait: to take down its threads and its memory keeps all processors busy
