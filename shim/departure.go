@@ -34,7 +34,11 @@ func (s *shim) depart(c *clientConn) bool {
 	s.record(s.outcome)
 	s.close(statedir.Socket(s.boot.Run))
 	s.leave()
-	time.AfterFunc(departLimit, func() { s.kill() })
+	time.AfterFunc(departLimit, func() {
+		if !s.kill() {
+			_ = s.inst.Kill()
+		}
+	})
 	return true
 }
 
