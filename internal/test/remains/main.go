@@ -167,7 +167,7 @@ func descendants() []proc.Process {
 
 func describe(p proc.Process) string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
-	return fmt.Sprintf("process %d: %.300q", p.PID, strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")))
+	return fmt.Sprintf("process %d: %.3000q", p.PID, strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")))
 }
 
 // over is what there is now and was not before, once nothing is, or at end.
