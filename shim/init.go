@@ -3,6 +3,7 @@ package shim
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -13,9 +14,9 @@ import (
 
 // A hostInit is PID 1 as a process of the host.
 type hostInit struct {
-	pid  int // 0: it is none, or was not found
-	fd   int // a descriptor of it (pidfd_open(2)), closed with the shim; -1 if pid is 0
-	proc int // a descriptor of the /proc that it sees, closed with the shim; -1 if there is none
+	pid  int      // 0: it is none, or was not found
+	fd   int      // a descriptor of it (pidfd_open(2)), closed with the shim; -1 if pid is 0
+	proc *os.File // the /proc that PID 1 sees, closed with the shim; nil if it has none
 }
 
 // findInit finds PID 1 below the backend's process. It takes 0.2 ms, so that the shim does it when nobody waits.
@@ -28,48 +29,27 @@ func findInit(backend int) hostInit {
 			_ = unix.Close(fd)
 		}
 	}
-	return hostInit{0, -1, -1}
+	return hostInit{0, -1, nil}
 }
 
-// openProc opens the /proc that a process sees. It returns -1 if that is none.
-func openProc(pid int) int {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/root/proc", pid), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// openProc opens the /proc that a process sees. It returns nil if there is none.
+func openProc(pid int) *os.File {
+	dir, err := os.OpenFile(fmt.Sprintf("/proc/%d/root/proc", pid), unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return -1
+		return nil
 	}
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(fd, &st); err != nil || st.Type != unix.PROC_SUPER_MAGIC {
-		_ = unix.Close(fd)
-		return -1
+	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil || st.Type != unix.PROC_SUPER_MAGIC {
+		_ = dir.Close()
+		return nil
 	}
-	return fd
+	return dir
 }
 
-// alone reports whether PID 1 is the only process of its PID namespace. The kernel says so, in the list of processes that is
-// /proc (proc(5)), which has those of nested namespaces, too. It can be asked once.
+// alone reports whether PID 1 is the only process of its PID namespace. The kernel says so. It can be asked once.
 func (p hostInit) alone() bool {
-	if p.proc < 0 {
-		return false
-	}
-	others, self := false, false
-	for buf := make([]byte, 8<<10); ; {
-		n, err := unix.ReadDirent(p.proc, buf)
-		if err != nil {
-			return false
-		}
-		if n == 0 {
-			return self && !others
-		}
-		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
-		for _, name := range names {
-			switch {
-			case name == "1":
-				self = true
-			case name[0] >= '0' && name[0] <= '9':
-				others = true
-			}
-		}
-	}
+	pids, err := proc.PIDs(p.proc) // an error without a /proc
+	return err == nil && slices.Equal(pids, []int{1})
 }
 
 // initOf returns the host's PID of PID 1 if the backend's process is its parent; else 0.

@@ -34,11 +34,10 @@ func Others() []Process {
 		return nil
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
+	pids, _ := PIDs(dir)
 	var all []Process
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || pid == self {
+	for _, pid := range pids {
+		if pid == self {
 			continue
 		}
 		if p, err := Read(pid); err == nil { // else it is gone since
@@ -46,6 +45,18 @@ func Others() []Process {
 		}
 	}
 	return all
+}
+
+// PIDs lists the processes of a PID namespace, those of nested ones too, by its /proc, an open directory (proc(5)). It reads the
+// directory to its end. With an error the list is not complete.
+func PIDs(dir *os.File) (pids []int, err error) {
+	names, err := dir.Readdirnames(-1)
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
 }
 
 // Read returns the process with that number. It takes three system calls, where os.ReadFile takes

@@ -103,16 +103,18 @@ func (c *Conn) Err() error {
 func (c *Conn) Idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.err == nil && len(c.channels) == 0
+	return c.idle()
 }
+
+// idle is Idle. c.mu is held.
+func (c *Conn) idle() bool { return c.err == nil && len(c.channels) == 0 }
 
 // Seal reports whether the connection is [Conn.Idle]. Then no process can be started by it any more: Start returns ErrClosed.
 func (c *Conn) Seal() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	idle := c.err == nil && len(c.channels) == 0
-	c.sealed = c.sealed || idle
-	return idle
+	c.sealed = c.sealed || c.idle()
+	return c.idle()
 }
 
 // fail ends the connection, and every process on it, with err.
