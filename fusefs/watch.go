@@ -56,7 +56,7 @@ type watcher struct {
 	nodes    map[string]*node // what is watched, by file handle; guarded by mu
 	keys     map[*node]string // the reverse; guarded by mu
 	files    int              // the kernel's marks on files; guarded by mu
-	maxFiles int
+	maxFiles func() int       // limits files
 }
 
 // newWatcher returns a watcher, nil if the kernel is too old or the user has too many. proc is as tree.proc.
@@ -73,16 +73,17 @@ func newWatcher(proc int) *watcher {
 	}
 	return &watcher{
 		fd: fd, stop: stop, proc: proc, self: int32(os.Getpid()),
-		done: make(chan struct{}), nodes: map[string]*node{}, keys: map[*node]string{}, maxFiles: maxMarks() / 4,
+		done: make(chan struct{}), nodes: map[string]*node{}, keys: map[*node]string{}, maxFiles: maxFiles,
 	}
 }
 
-// maxMarks returns how many marks all processes of a user may have, 0 if it is not known (fanotify(7), /proc interfaces).
-func maxMarks() int {
+// maxFiles returns how many marks on files a watcher may have: a quarter of what all processes of the user may have, 0 if that is not
+// known (fanotify(7), /proc interfaces). The host is asked when the first file is watched.
+var maxFiles = sync.OnceValue(func() int {
 	b, _ := os.ReadFile("/proc/sys/fs/fanotify/max_user_marks")
 	n, _ := strconv.Atoi(string(bytes.TrimSpace(b)))
-	return n
-}
+	return n / 4
+})
 
 // watchRoot starts to notice the host's changes, if kernel and file system can report them.
 func (t *tree) watchRoot() {
@@ -168,7 +169,7 @@ func (w *watcher) addIf(n *node, fd int, still func() bool) {
 func (w *watcher) count(n *node, marks int) {
 	if !n.isDir() {
 		w.files += marks
-		w.filesFull.Store(w.files >= w.maxFiles)
+		w.filesFull.Store(w.files >= w.maxFiles())
 	}
 }
 

@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -24,28 +23,33 @@ func (s *shim) direct(c *clientConn) error {
 	if used || c.direct || c.replies.Load() > 0 {
 		return fmt.Errorf("%w: %s on a connection with another use", wire.ErrProtocol, boot.OpDirect)
 	}
-	theirs, err := s.directly(c)
+	l, err := s.link(c)
 	if err != nil {
 		return c.reply(replyOf(boot.TreeReply{}, err))
 	}
-	defer theirs.Close()
-	return s.give(c, theirs)
+	defer l.close()
+	if err := s.give(c, l.theirs); err != nil {
+		return err
+	}
+	return s.hands(l)
 }
 
-// directly hands one end of a new connection to PID 1, and returns the other, for a client. The caller closes it: client and
-// PID 1 have descriptors of their own.
-func (s *shim) directly(c *clientConn) (theirs *os.File, err error) {
+// A link is a new connection between a client and PID 1, of which neither has its end yet. The client gets its own first, and
+// works while PID 1 takes the other. The zero link has no ends.
+type link struct{ theirs, ours *os.File }
+
+// link makes a link for a client. The caller closes it: client and PID 1 have descriptors of their own.
+func (s *shim) link(c *clientConn) (link, error) {
 	if s.hand == nil {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "PID 1 takes no connections of clients")
+		return link{}, runtime.Errorf(runtime.ErrUnsupported, "PID 1 takes no connections of clients")
 	}
 	if err := s.hold(c, &boot.Request{Op: boot.OpHold}); err != nil {
-		return nil, err
+		return link{}, err
 	}
 	theirs, ours, err := rawsock.Pair()
 	if err != nil {
-		return nil, err
+		return link{}, err
 	}
-	defer ours.Close()
 	for _, end := range []*os.File{theirs, ours} {
 		fd := int(end.Fd())
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, rawsock.RoomOfOutput)
@@ -53,11 +57,17 @@ func (s *shim) directly(c *clientConn) (theirs *os.File, err error) {
 		// Kernels before 6.16 cannot be told so.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSRIGHTS, 0)
 	}
-	if err := rawsock.SendFile(s.hand, ours); err != nil {
-		return nil, errors.Join(err, theirs.Close())
-	}
 	c.direct = true
-	return theirs, nil
+	return link{theirs, ours}, nil
+}
+
+// hands hands PID 1 its end of a link. If that fails, the client's end hangs up when the link is closed.
+func (s *shim) hands(l link) error { return rawsock.SendFile(s.hand, l.ours) }
+
+// close closes both ends; the zero link has none.
+func (l link) close() {
+	_ = l.theirs.Close()
+	_ = l.ours.Close()
 }
 
 // hold answers boot.OpHold and boot.OpRest.

@@ -125,6 +125,29 @@ func TestDirectRefused(t *testing.T) {
 	}
 }
 
+// A client whose connection PID 1 does not take has one that has ended, and is a client no more.
+func TestDirectUntaken(t *testing.T) {
+	s, _ := handing(t, nil)
+	for range 1 << 16 { // until PID 1's socket has no more room
+		if unix.Sendto(int(s.hand.Fd()), []byte{0}, unix.MSG_DONTWAIT, nil) != nil {
+			break
+		}
+	}
+	sock, _ := dialClient(t, s)
+	_, ours, err := ask(t, sock, &boot.Request{Op: boot.OpDirect})
+	if err != nil || ours == nil {
+		t.Fatalf("no connection: %v", err)
+	}
+	defer ours.Close()
+	_ = unix.SetNonblock(int(ours.Fd()), false)
+	if n, err := ours.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Errorf("%d bytes come by a connection that nobody has taken", n)
+	}
+	if n, err := sock.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Errorf("%d bytes come from the shim", n)
+	}
+}
+
 // A sandbox that has expired hands over nothing.
 func TestDirectExpired(t *testing.T) {
 	s, _ := handing(t, nil)

@@ -154,9 +154,10 @@ func (s *shim) welcome(c *clientConn) bool {
 			s.retire()
 			return false
 		}
-		direct, _ := s.directly(c) // if that fails, the client asks itself
-		_ = boot.AnswerSpare(c.conn, boot.Report{Ready: true, Version: s.version}, direct)
-		_ = direct.Close() // nil is fine
+		l, _ := s.link(c) // if that fails, the client asks itself
+		_ = boot.AnswerSpare(c.conn, boot.Report{Ready: true, Version: s.version}, l.theirs)
+		_ = s.hands(l)
+		l.close()
 		step.Reached("ready")
 		config, alive := files[boot.SpareConfig], files[boot.SpareAlive]
 		files[boot.SpareConfig], files[boot.SpareAlive] = nil, nil
@@ -189,7 +190,7 @@ func (s *shim) adopt(req *boot.SpareRequest, rules *os.File) error {
 	}
 	// From here on a client that finds the socket is one of the sandbox.
 	s.spare.to(spareAdopts, spareTaken)
-	if err := os.Rename(statedir.SpareSocket(b.Run), statedir.Socket(b.Run)); err != nil {
+	if err := unix.Rename(statedir.SpareSocket(b.Run), statedir.Socket(b.Run)); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "put the sandbox's socket in its place: %w", err)
 	}
 	step.Reached("socket in place")
