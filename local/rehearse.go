@@ -12,12 +12,26 @@ import (
 // tables for what a create, a start and a command encode and decode, which takes it a millisecond for the first time. It returns at
 // once, and does that in the background.
 func Rehearse() {
-	go func() { // ends by itself
-		for _, v := range []any{&boot.SpareRequest{Config: &statedir.Config{}}, &boot.Params{}, &boot.Request{}} {
-			_, _ = json.Marshal(v)
-		}
-		for _, v := range []any{&boot.Report{}, &boot.Reply{}, &wire.ExitStatus{}} {
-			_ = json.Unmarshal([]byte("{}"), v)
-		}
-	}()
+	go rehearse( // ends by itself
+		[]any{&boot.SpareRequest{Config: &statedir.Config{}}, &boot.Params{}, &boot.Request{}},
+		[]any{&boot.Report{}, &boot.Reply{}, &wire.ExitStatus{}},
+	)
+}
+
+// RehearseUse is Rehearse for a process that is about to use a sandbox that there is. It saves a third of a millisecond.
+func RehearseUse() {
+	go rehearse( // ends by itself
+		[]any{&boot.Request{}, &wire.StartRequest{}},
+		[]any{&statedir.Config{}, &boot.Reply{}, &wire.ExitStatus{}},
+	)
+}
+
+// rehearse decodes and encodes values of these types, the decoded first.
+func rehearse(encoded, decoded []any) {
+	for _, v := range decoded {
+		_ = json.Unmarshal([]byte("{}"), v)
+	}
+	for _, v := range encoded {
+		_, _ = json.Marshal(v)
+	}
 }

@@ -141,8 +141,9 @@ func misplaced(args []string) error {
 // create says that this command line describes the sandbox.
 func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.ProcessSpec) error {
 	defer a.noteQueue(spec)()
-	lookups, w := watchLookups(networkOf(ctx, rt, id), a.out, a.err)
-	exit, err := a.attach(ctx, rt, id, spec, w[0], w[1])
+	box := lookUp(ctx, rt, id)
+	lookups, w := watchLookups(box.Network, a.out, a.err)
+	exit, err := a.attach(ctx, rt, box.ID, spec, w[0], w[1]) // a name would be looked for once more
 	if err != nil {
 		return a.explain(ctx, rt, id, create, spec, err)
 	}

@@ -100,11 +100,10 @@ func noNetworkHint(name string, create bool) string {
 	return text + ": to allow it, " + s.with(flag)
 }
 
-// networkOf returns the network of a sandbox; empty if that is unknown.
-func networkOf(ctx context.Context, rt *local.Runtime, id string) runtime.Network {
-	s, err := rt.Get(ctx, id)
-	if err != nil {
-		return ""
+// lookUp returns a sandbox by its ID or name; one that is not found has ref in place of its ID, and who uses it learns why.
+func lookUp(ctx context.Context, rt *local.Runtime, ref string) *runtime.Sandbox {
+	if s, err := rt.Get(ctx, ref); err == nil {
+		return s
 	}
-	return s.Network
+	return &runtime.Sandbox{ID: ref}
 }

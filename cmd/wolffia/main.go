@@ -13,9 +13,12 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"wolffia/local"
 )
 
 // noGC is a setting of the garbage collector (GOGC) with which it does not run before 16 MB are in use.
@@ -28,6 +31,9 @@ func main() {
 	os.Exit(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
 }
 
+// users are the commands that read the record of a sandbox first, and take little time.
+var users = []string{"exec", "inspect", "ls", "rm", "stop"}
+
 // run executes one command line and returns its exit code.
 func run(args []string, io stdio) int {
 	a := &app{stdio: io}
@@ -38,6 +44,9 @@ func run(args []string, io stdio) int {
 	word := ""
 	if len(args) > 0 {
 		word = args[0]
+	}
+	if slices.Contains(users, word) {
+		local.RehearseUse() // beside the command line
 	}
 	root := a.command(word)
 	if word == cobra.ShellCompRequestCmd || word == cobra.ShellCompNoDescRequestCmd {

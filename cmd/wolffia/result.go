@@ -91,7 +91,7 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, create
 		limits = rt.Limits(id)
 	}
 	stdout, stderr := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
-	lookups, w := watchLookups(networkOf(ctx, rt, id), stdout, stderr)
+	lookups, w := watchLookups(lookUp(ctx, rt, id).Network, stdout, stderr)
 	exit, err := a.attach(ctx, rt, id, spec, w[0], w[1])
 	out := &commandResult{commandEnd: commandEnd{SandboxID: id}, commandMore: commandMore{Limits: limits}}
 	if failed, ok := asStartError(a.explain(ctx, rt, id, create, spec, err)); ok {
