@@ -107,7 +107,11 @@ func (s *sandboxes) watch(ctx context.Context, shape string) (taken int64, err e
 		if taken != before {
 			idle = time.Now()
 		}
-		ready := len(s.dir.Offered(shape))
+		offered, err := s.dir.Offered(shape)
+		if err != nil {
+			return taken, err
+		}
+		ready := len(offered)
 		switch {
 		case !half(ready, r.Spares):
 			low = time.Time{}

@@ -150,7 +150,11 @@ func (s *sandboxes) pool(shape string) (*Pool, error) {
 	if p.Taken, p.UsedAt = s.pools().used(shape); p.UsedAt.Before(p.StartedAt) {
 		p.UsedAt = p.StartedAt
 	}
-	p.Ready = len(s.dir.Offered(shape))
+	ready, err := s.dir.Offered(shape)
+	if err != nil {
+		return nil, err
+	}
+	p.Ready = len(ready)
 	return p, nil
 }
 
@@ -185,8 +189,11 @@ func (s *sandboxes) StopPool(ctx context.Context, shapes ...string) error {
 		if shapes, err = s.pools().shapes(); err != nil {
 			return err
 		}
-		// And of pools that have ended.
-		shapes = slices.AppendSeq(shapes, maps.Keys(s.dir.Offering()))
+		offering, err := s.dir.Offering() // also of pools that have ended
+		if err != nil {
+			return err
+		}
+		shapes = slices.AppendSeq(shapes, maps.Keys(offering))
 	}
 	var errs []error
 	done := map[string]bool{}
@@ -216,14 +223,20 @@ func (s *sandboxes) stopPool(ctx context.Context, shape string) error {
 		release()
 		return err
 	}
-	err = s.endSpares(ctx, s.dir.Offered(shape))
+	ids, err := s.dir.Offered(shape)
+	err = errors.Join(err, s.endSpares(ctx, ids))
 	release() // first: a filler that has read the record before it was removed waits for this lock
 	return errors.Join(err, d.awaitFiller(ctx, shape))
 }
 
-// endSpares ends spares, some at a time.
+// endSpares ends spares, some at a time, and each although another one cannot be ended.
 func (s *sandboxes) endSpares(ctx context.Context, ids []string) error {
-	return sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) error { return s.endSpare(ctx, ids[i]) })
+	failed := make([]error, len(ids))
+	_ = sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) error {
+		failed[i] = s.endSpare(ctx, ids[i])
+		return nil
+	})
+	return errors.Join(failed...)
 }
 
 // fill starts and ends spares until a pool has as many as it keeps, some at a time. It calls pause
@@ -237,7 +250,10 @@ func (s *sandboxes) fill(ctx context.Context, shape string, workers int, pause f
 	if err != nil {
 		return err
 	}
-	have := s.dir.Offered(shape)
+	have, err := s.dir.Offered(shape)
+	if err != nil {
+		return err
+	}
 	if len(have) > r.Spares {
 		return s.endSpares(ctx, have[r.Spares:])
 	}

@@ -33,14 +33,10 @@ func (s *sandboxes) takeReserved(ctx context.Context, c statedir.Draft, limits *
 	}
 	taken, caller, err := s.dir.TakeReserved(c, s.shapesOf(c))
 	if err != nil {
-		return nil, err
+		return nil, s.forgo(ctx, taken, err)
 	}
 	if taken == nil {
-		if err := retire(ctx, box); err != nil {
-			return nil, err
-		}
-		_, err := s.removeHalf(c.ID)
-		return nil, err
+		return nil, s.discard(ctx, box)
 	}
 	return s.created(taken, c.Config, caller, limits)
 }

@@ -71,7 +71,7 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 		return nil, err
 	}
 	draft := statedir.Draft{Config: c, Rules: rules}
-	take := func() (*runtime.Sandbox, error) { return s.take(draft, limits) }
+	take := func() (*runtime.Sandbox, error) { return s.take(ctx, draft, limits) }
 	if config.ID != "" {
 		take = func() (*runtime.Sandbox, error) { return s.takeReserved(ctx, draft, limits) }
 	}

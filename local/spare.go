@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -175,7 +176,11 @@ func (s *sandboxes) startSpare(ctx context.Context, template *statedir.Config, s
 // spares returns the spares that there are, in no particular order.
 func (s *sandboxes) spares() ([]Spare, error) {
 	var all []Spare
-	for shape, ids := range s.dir.Offering() {
+	offering, err := s.dir.Offering()
+	if err != nil {
+		return nil, err
+	}
+	for shape, ids := range offering {
 		for _, id := range ids {
 			r, err := s.dir.Box(id).Spare()
 			if err != nil {
@@ -196,13 +201,24 @@ func (s *sandboxes) endSpare(ctx context.Context, id string) error {
 	}
 	box := s.dir.Box(id)
 	r, err := box.Spare()
-	if err != nil || !box.Withdraw(r.Shape) {
-		return nil //nolint:nilerr // it is gone, or taken
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "record of spare %s: %w", id, err)
+	}
+	if !box.Withdraw(r.Shape) {
+		return nil // it is taken
+	}
+	return s.discard(ctx, box)
+}
+
+// discard ends a spare that was claimed, and removes it.
+func (s *sandboxes) discard(ctx context.Context, box *statedir.Box) error {
 	if err := retire(ctx, box); err != nil {
 		return err
 	}
-	_, err = s.removeHalf(id)
+	_, err := s.removeHalf(box.ID())
 	return err
 }
 
@@ -219,14 +235,14 @@ func (s *sandboxes) removeHalf(id string) (removed bool, err error) {
 
 // take makes a spare the sandbox with the configuration c, which is completed; nil if there is none. The
 // sandbox is not started: Start does that.
-func (s *sandboxes) take(c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
+func (s *sandboxes) take(ctx context.Context, c statedir.Draft, limits *limiting) (*runtime.Sandbox, error) {
 	if !s.dir.HasPools() {
 		return nil, nil
 	}
 	for _, shape := range s.shapesOf(c) {
 		box, caller, err := s.dir.Take(c, shape)
 		if err != nil {
-			return nil, err
+			return nil, s.forgo(ctx, box, err)
 		}
 		if box == nil {
 			continue
@@ -237,6 +253,15 @@ func (s *sandboxes) take(c statedir.Draft, limits *limiting) (*runtime.Sandbox, 
 		return s.created(box, c.Config, caller, limits)
 	}
 	return nil, nil
+}
+
+// forgo ends a spare that was claimed for a sandbox, if there is one, since that cannot be recorded for the reason err. It returns that
+// reason, and why the spare cannot be ended, if so.
+func (s *sandboxes) forgo(ctx context.Context, box *statedir.Box, err error) error {
+	if box != nil {
+		err = errors.Join(err, s.discard(ctx, box))
+	}
+	return err
 }
 
 // created returns a sandbox that is recorded, with caller as of [statedir.Dir.Create], and notes what its start will need.

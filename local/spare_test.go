@@ -173,6 +173,59 @@ func TestSpareOfAnotherShape(t *testing.T) {
 	}
 }
 
+// A spare that cannot be looked at is neither taken nor forgotten: it would live on, and nobody would find it.
+func TestSpareThatCannotBeLookedAt(t *testing.T) {
+	rt, _, codebase, ids := spared(t, 2, time.Hour)
+	lock := rt.BoxOf(ids[0]).Lockfile()
+	ok := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	ok("move the lock", os.Rename(lock, lock+".aside"))
+	ok("a lock that cannot be opened", os.Symlink("nowhere", lock))
+	if all, err := rt.Spares(); err != nil || len(all) != 2 {
+		t.Errorf("%v, %v", all, err)
+	}
+	for i, want := range []bool{true, false} {
+		s, err := rt.Create(t.Context(), given(codebase))
+		ok("create", err)
+		if got := s.ID == ids[1]; got != want || s.ID == ids[0] {
+			t.Errorf("%d: it is %s; the spares are %v", i, s.ID, ids)
+		}
+	}
+	if all, err := rt.Spares(); err != nil || len(all) != 1 || all[0].ID != ids[0] {
+		t.Errorf("then %v, %v", all, err)
+	}
+	ok("put the lock back", os.Rename(lock+".aside", lock))
+	s, err := rt.Create(t.Context(), given(codebase))
+	ok("create", err)
+	if s.ID != ids[0] {
+		t.Error("the spare is not taken")
+	}
+}
+
+// What is claimed for a sandbox that cannot be recorded has ended.
+func TestSpareOfWhatCannotBeRecorded(t *testing.T) {
+	rt, _, codebase, ids := spared(t, 1, time.Hour)
+	box := rt.BoxOf(ids[0])
+	if err := os.Mkdir(filepath.Join(filepath.Dir(box.Lockfile()), "lifetime.json"), 0o700); err != nil { // no file can be renamed to it
+		t.Fatal(err)
+	}
+	c := given(codebase)
+	c.TTL = time.Hour
+	if s, err := rt.Create(t.Context(), c); runtime.Class(err) != runtime.ErrUnavailable {
+		t.Errorf("%v, %v", s, err)
+	}
+	if err := box.WaitUnlocked(t.Context(), limit); err != nil {
+		t.Error(err)
+	}
+	if all, err := rt.Spares(); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
 // The shim itself refuses to be a sandbox of another shape, whoever asks, and then ends: it is of no use to anyone.
 func TestSpareRefusesAnotherShape(t *testing.T) {
 	rt, _, codebase, ids := spared(t, 2, time.Hour)

@@ -58,7 +58,7 @@ func removeAt(path string) error {
 // removeNames deletes those trees and files that are in a directory, and the directory. It lists the directory first, in
 // place of a system call for each name that can be there.
 func removeNames(dir string, trees, files []string) error {
-	list := names(dir, mostNames)
+	list, _ := names(dir, mostNames) // nil: each is tried
 	there := func(name string) bool { return list == nil || slices.Contains(list, name) }
 	var errs []error
 	for _, name := range trees {

@@ -14,7 +14,8 @@ import (
 // Reserve claims a spare of the shape for the caller, who makes it a sandbox by [Dir.TakeReserved], and
 // returns its ID; empty: there is none. One that is not taken ends by its idle time.
 func (d *Dir) Reserve(shape string) (id string) {
-	for _, id := range names(d.index(shape), math.MaxInt) {
+	list, _ := names(d.index(shape), math.MaxInt)
+	for _, id := range list {
 		b := d.Box(id)
 		if !runtime.IsID(id) || !b.Withdraw(shape) {
 			continue // another process was quicker
@@ -34,14 +35,14 @@ func (b *Box) IsOffered(shape string) bool {
 }
 
 // TakeReserved makes the spare with the ID of c, which was reserved, the sandbox with the configuration c. It
-// returns nil if that is no spare of one of the shapes. caller and errors are as for [Dir.Take].
-func (d *Dir) TakeReserved(c Draft, shapes []string) (_ *Box, caller *os.File, err error) {
-	b := d.Box(c.ID)
-	r, err := b.Spare()
+// returns nil if that is no spare of one of the shapes. caller and b after an error are as for [Dir.Take].
+func (d *Dir) TakeReserved(c Draft, shapes []string) (b *Box, caller *os.File, err error) {
+	spare := d.Box(c.ID)
+	r, err := spare.Spare()
 	if err != nil || !slices.Contains(shapes, r.Shape) {
 		return nil, nil, nil //nolint:nilerr // no spare
 	}
-	if b.IsOffered(r.Shape) {
+	if spare.IsOffered(r.Shape) {
 		return nil, nil, nil
 	}
 	unlock, err := d.claimName(c.Name)
@@ -49,9 +50,9 @@ func (d *Dir) TakeReserved(c Draft, shapes []string) (_ *Box, caller *os.File, e
 		return nil, nil, err
 	}
 	defer unlock()
-	caller, taken, err := b.take(c)
-	if !taken {
+	caller, claimed, err := spare.take(c, func() bool { return true })
+	if !claimed {
 		return nil, nil, err
 	}
-	return b, caller, nil
+	return spare, caller, err
 }

@@ -92,33 +92,39 @@ func (d *Dir) HasPools() bool {
 	return unix.Lstat(filepath.Join(d.path, sparesDir), &st) == nil
 }
 
-// names returns the names in a directory, in no order; nil if there are none, or more than most. It opens the directory
-// without package os, which asks the poller first.
-func names(dir string, most int) []string {
+// names returns the names in a directory, in no order; none if it does not exist, nil if there are more than most. It opens the
+// directory without package os, which asks the poller first.
+func names(dir string, most int) ([]string, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil
+		return nil, runtime.WithClass(runtime.ErrUnavailable, &fs.PathError{Op: "open", Path: dir, Err: err})
 	}
 	defer unix.Close(fd)
 	var list []string
 	for buf := make([]byte, 16<<10); ; {
 		n, err := unix.ReadDirent(fd, buf)
-		if err != nil || n <= 0 {
-			return list
+		if err != nil {
+			return nil, runtime.WithClass(runtime.ErrUnavailable, &fs.PathError{Op: "getdents", Path: dir, Err: err})
+		}
+		if n <= 0 {
+			return list, nil
 		}
 		if _, _, list = unix.ParseDirent(buf[:n], -1, list); len(list) > most {
-			return nil
+			return nil, nil
 		}
 	}
 }
 
 // Take makes a spare of the shape the sandbox with the configuration c, whose ID it sets. It returns nil if
 // there is none. caller is as for [Dir.Create], and so is [runtime.ErrExists]. After an error there is no
-// such sandbox, and perhaps one spare less.
+// such sandbox; b is then a spare that was claimed, which the caller ends, or nil.
 func (d *Dir) Take(c Draft, shape string) (b *Box, caller *os.File, err error) {
-	list := names(d.index(shape), math.MaxInt)
-	if len(list) == 0 {
-		return nil, nil, nil
+	list, err := names(d.index(shape), math.MaxInt)
+	if len(list) == 0 || err != nil {
+		return nil, nil, err
 	}
 	unlock, err := d.claimName(c.Name)
 	if err != nil {
@@ -134,12 +140,10 @@ func (d *Dir) Take(c Draft, shape string) (b *Box, caller *os.File, err error) {
 	first := rand.IntN(len(list)) // so that takers do not all try the same
 	for i := range list {
 		b := d.Box(list[(first+i)%len(list)])
-		if !runtime.IsID(b.id) || unix.Unlink(b.Offered(shape)) != nil {
-			continue // another process was quicker
+		if !runtime.IsID(b.id) {
+			continue
 		}
-		step.Reached("take: claimed")
-		caller, taken, err := b.take(c)
-		if taken || err != nil {
+		if caller, claimed, err := b.take(c, func() bool { return b.Withdraw(shape) }); claimed {
 			return b, caller, err
 		}
 	}
@@ -161,23 +165,34 @@ func (d *Dir) claimName(name string) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// take is Take for a spare that was claimed. It is not taken if its shim has ended.
-func (b *Box) take(c Draft) (caller *os.File, taken bool, err error) {
+// take is Take for one spare. It calls claim once all is open that it needs: a spare that cannot be looked at is left to others. The
+// spare is not claimed if its shim has ended, or if claim returns false, since another process has claimed it. An error is of a claimed one.
+func (b *Box) take(c Draft, claim func() bool) (caller *os.File, claimed bool, err error) {
 	// With the configuration's lock no process removes the directory; see RemoveHalf.
 	settled, err := b.TryLockConfig()
 	if err != nil {
-		return nil, false, nil //nolint:nilerr // it is being removed
+		return nil, false, nil //nolint:nilerr // another process takes or removes it, or as above
 	}
 	defer settled()
-	if lives, err := b.held(shimPart, 1); !lives || err != nil || !b.Half() {
-		return nil, false, nil //nolint:nilerr // the next may be sound
+	lives, err := b.held(shimPart, 1)
+	if err != nil {
+		return nil, false, nil //nolint:nilerr // as above
 	}
-	c.ID = b.id
+	if !lives || !b.Half() {
+		claim() // so that it is offered no more
+		return nil, false, nil
+	}
 	if c.BoundToCaller {
 		if caller, err = b.holdAsCaller(); err != nil {
-			return nil, false, err
+			return nil, false, nil //nolint:nilerr // as above
 		}
 	}
+	if !claim() {
+		_ = caller.Close() // nil is fine
+		return nil, false, nil
+	}
+	step.Reached("take: claimed")
+	c.ID = b.id
 	if l := newLifetime(c.Config, Now()); l != nil {
 		err = statefile.Write(filepath.Join(b.path, lifetimeFile), l)
 		step.Reached("take: lifetime recorded")
@@ -187,7 +202,7 @@ func (b *Box) take(c Draft) (caller *os.File, taken bool, err error) {
 	}
 	if err != nil {
 		_ = caller.Close() // nil is fine
-		return nil, false, runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)
+		return nil, true, runtime.Errorf(runtime.ErrUnavailable, "record the sandbox: %w", err)
 	}
 	step.Reached("take: recorded")
 	return caller, true, nil
@@ -205,13 +220,14 @@ func (b *Box) WasSpare() bool {
 	return unix.Lstat(filepath.Join(b.path, spareFile), &st) == nil
 }
 
-// LivesAsSpare reports whether the directory is that of a spare whose processes live, and so not half made.
+// LivesAsSpare reports whether the directory is that of a spare whose processes live, and so not half made. One of which
+// that cannot be found out counts as alive.
 func (b *Box) LivesAsSpare() bool {
 	if !b.WasSpare() {
 		return false
 	}
 	lives, err := b.Locked()
-	return lives && err == nil
+	return lives || err != nil && !errors.Is(err, runtime.ErrNotFound)
 }
 
 // Waits reports whether the shim of a spare waits for a user, which may have ended.
@@ -221,19 +237,23 @@ func (b *Box) Waits() bool {
 }
 
 // Offering returns the spares that are offered, by shape, and removes what is offered of those that have ended.
-func (d *Dir) Offering() map[string][]string {
+func (d *Dir) Offering() (map[string][]string, error) {
+	shapes, err := names(filepath.Join(d.path, sparesDir), math.MaxInt)
 	all := map[string][]string{}
-	for _, shape := range names(filepath.Join(d.path, sparesDir), math.MaxInt) {
-		if ids := d.Offered(shape); len(ids) > 0 {
+	for _, shape := range shapes {
+		ids, oerr := d.Offered(shape)
+		err = errors.Join(err, oerr)
+		if len(ids) > 0 {
 			all[shape] = ids
 		}
 	}
-	return all
+	return all, err
 }
 
 // Offered is Offering for one shape. It reads no record: those of many spares take milliseconds.
-func (d *Dir) Offered(shape string) (ids []string) {
-	for _, id := range names(d.index(shape), math.MaxInt) {
+func (d *Dir) Offered(shape string) (ids []string, err error) {
+	list, err := names(d.index(shape), math.MaxInt)
+	for _, id := range list {
 		b := d.Box(id)
 		if !runtime.IsID(id) || !b.LivesAsSpare() || !b.Half() {
 			_ = unix.Unlink(b.Offered(shape))
@@ -244,7 +264,7 @@ func (d *Dir) Offered(shape string) (ids []string) {
 	if len(ids) == 0 {
 		_ = unix.Rmdir(d.index(shape)) // fails if one was added
 	}
-	return ids
+	return ids, err
 }
 
 // Withdraw claims a spare to end it. withdrawn is false if another process has claimed it.

@@ -135,7 +135,14 @@ func (d *Dir) Each(f func(*Config)) error {
 		b := d.Box(id)
 		c, err := b.Config()
 		if errors.Is(err, runtime.ErrNotFound) {
-			if r, err := b.Spare(); err == nil && b.LivesAsSpare() {
+			if !b.LivesAsSpare() {
+				continue
+			}
+			r, err := b.Spare()
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if err == nil {
 				f(&r.Config)
 			}
 			continue
