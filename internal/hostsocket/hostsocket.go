@@ -7,6 +7,7 @@ package hostsocket
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -103,7 +104,10 @@ func Dial(ctx context.Context, path string, force bool) (net.Conn, error) {
 	}
 	if !force {
 		program, err := peer(conn.(*net.UnixConn))
-		if err == nil && slices.Contains(programs, program) {
+		switch {
+		case err != nil:
+			err = runtime.Errorf(runtime.ErrUnavailable, "socket %s: which program listens there cannot be found out, and it may control the host: %w", path, err)
+		case slices.Contains(programs, program):
 			err = refused(path, "the program "+program+" listens there, which controls the host")
 		}
 		if err != nil {
@@ -126,8 +130,11 @@ func peer(conn *net.UnixConn) (string, error) {
 		return "", err
 	}
 	name, err := os.ReadFile("/proc/" + strconv.Itoa(int(cred.Pid)) + "/comm")
-	if err != nil {
-		return "", nil //nolint:nilerr // it has ended, and another process has its socket
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return "", nil // it has ended, and another process has its socket
+	}
+	if err != nil { // without descriptors, for one, of which a program inside can have the gateway use many
+		return "", err
 	}
 	return strings.TrimSuffix(string(name), "\n"), nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/internal/hostsocket"
 	"wolffia/runtime"
 )
@@ -79,5 +81,36 @@ func TestDial(t *testing.T) {
 		t.Errorf("with force: %v", err)
 	} else {
 		_ = conn.Close()
+	}
+}
+
+// A program that cannot be named, for lack of a descriptor, may be an engine.
+func TestDialUnknownProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	listen(t, path)
+	next, err := os.Open(path[:len(path)-2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := next.Fd() + 1 // enough for the connection
+	_ = next.Close()
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	few := before
+	few.Cur = uint64(most)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := hostsocket.Dial(t.Context(), path, false)
+	if rerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); rerr != nil {
+		t.Fatal(rerr)
+	}
+	if err == nil {
+		_ = conn.Close()
+	}
+	if runtime.Class(err) != runtime.ErrUnavailable || !strings.Contains(err.Error(), "which program listens there") {
+		t.Errorf("without a descriptor: %v", err)
 	}
 }
