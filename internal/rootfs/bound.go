@@ -146,9 +146,13 @@ func listBound() ([]bound, error) {
 		dir, name := filepath.Split(path)
 		real, known := resolved[dir]
 		if !known {
-			if at, err := openPath(dir); err == nil {
+			at, err := openPath(dir)
+			switch {
+			case err == nil:
 				real, _ = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(at.Fd())))
 				_ = at.Close()
+			case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM): // it says nothing about dir
+				return nil, runtime.Errorf(runtime.ErrUnavailable, "list the host's unix sockets: %s: %w", dir, err)
 			}
 			resolved[dir] = real
 		}
