@@ -105,7 +105,7 @@ func (b *bench) createAs(mountPoint string) (string, error) {
 // warmCalls measures the calls of the Go library, and weighs a spare. With shell the first command is one in a
 // session.
 func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) error {
-	var peer, cold, warm, destroy times
+	var peer, host, cold, warm, destroy times
 	command, what := func(id string) error { return b.execIn(id, "true") }, "create, mount the tree, true"
 	if shell {
 		what = "create, mount the tree, a session's builtin"
@@ -145,11 +145,15 @@ func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) er
 			if err != nil {
 				return fmt.Errorf("bare bwrap: %w", err)
 			}
+			h, err := took(func() error { return exec.Command("true").Run() })
+			if err != nil {
+				return err
+			}
 			w, end, err := b.life("", command)
 			if err != nil {
 				return err
 			}
-			peer, warm, destroy = append(peer, p), append(warm, w), append(destroy, end)
+			peer, host, warm, destroy = append(peer, p), append(host, h), append(warm, w), append(destroy, end)
 		}
 		return nil
 	}
@@ -162,6 +166,7 @@ func (b *bench) warmCalls(spares, turns int, shell bool, backend, bar string) er
 	slices.Sort(warm)
 	slices.Sort(cold)
 	b.row(backend+"bare bwrap --unshare-all bash -c :", peer, "")
+	b.row(backend+"fork and exec of true on the host", host, "")
 	b.row(backend+"cold: "+what, cold, "")
 	b.row(backend+"warm: "+what, warm, fmt.Sprintf("%s: %.2fx bare, %.2fx cold", bar,
 		float64(warm.at(0.5))/float64(peer.at(0.5)), float64(warm.at(0.5))/float64(cold.at(0.5))))
