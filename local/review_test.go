@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -23,7 +24,11 @@ func copiedSandbox(t *testing.T, rt *local.Runtime, codebase string, rules ...pe
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = rt.Destroy(t.Context(), s.ID) })
+	t.Cleanup(func() {
+		if err := rt.Destroy(context.Background(), s.ID); err != nil && runtime.Class(err) != runtime.ErrNotFound {
+			t.Error(err)
+		}
+	})
 	if err := rt.Start(t.Context(), s.ID); err != nil {
 		t.Fatal(err)
 	}
