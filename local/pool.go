@@ -184,18 +184,15 @@ const stopPoolLimit = 30 * time.Second
 // that are taken meanwhile are left to their users. It returns when all of it is gone. A pool that
 // does not exist is no error.
 func (s *sandboxes) StopPool(ctx context.Context, shapes ...string) error {
+	var errs []error
 	if len(shapes) == 0 {
 		var err error
 		if shapes, err = s.pools().shapes(); err != nil {
 			return err
 		}
 		offering, err := s.dir.Offering() // also of pools that have ended
-		if err != nil {
-			return err
-		}
-		shapes = slices.AppendSeq(shapes, maps.Keys(offering))
+		shapes, errs = slices.AppendSeq(shapes, maps.Keys(offering)), append(errs, err)
 	}
-	var errs []error
 	done := map[string]bool{}
 	for _, shape := range shapes {
 		if isShape(shape) && !done[shape] {

@@ -31,8 +31,8 @@ func main() {
 	os.Exit(run(os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
 }
 
-// users are the commands that read the record of a sandbox first, and take little time.
-var users = []string{"exec", "inspect", "ls", "rm", "stop"}
+// rehearsing are the commands that read the record of a sandbox first, and take little time.
+var rehearsing = []string{"exec", "inspect", "ls", "rm", "stop"}
 
 // run executes one command line and returns its exit code.
 func run(args []string, io stdio) int {
@@ -45,7 +45,7 @@ func run(args []string, io stdio) int {
 	if len(args) > 0 {
 		word = args[0]
 	}
-	if slices.Contains(users, word) {
+	if slices.Contains(rehearsing, word) {
 		local.RehearseUse() // beside the command line
 	}
 	root := a.command(word)
