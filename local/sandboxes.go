@@ -115,8 +115,16 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 	return errors.Join(unlimit(box), lock.Unlock(), lock.Close())
 }
 
+// lateLimit is how long Destroy takes at most for a caller whose context has ended.
+const lateLimit = 10 * time.Second
+
 // Destroy implements [runtime.Runtime].
 func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
+	if ctx.Err() != nil {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateLimit)
+		defer cancel()
+		ctx = late
+	}
 	box, c, err := s.brief(sandboxID)
 	switch {
 	case err == nil:

@@ -38,7 +38,7 @@ func run(ctx context.Context, dir string, command ...string) error {
 	if err != nil {
 		return err
 	}
-	defer box.Destroy(context.WithoutCancel(ctx))
+	defer box.Destroy(ctx) // also if ctx has ended
 	res, err := box.Exec(ctx, command...)
 	if err != nil {
 		return err

@@ -206,7 +206,7 @@ func (r *Runtime) Kill(sandboxID, reason string) error {
 
 // Destroy implements [runtime.Runtime].
 func (r *Runtime) Destroy(ctx context.Context, sandboxID string) error {
-	b, err := r.world.at(ctx, OpDestroy, sandboxID)
+	b, err := r.world.at(context.WithoutCancel(ctx), OpDestroy, sandboxID)
 	if err == nil && !r.world.destroy(b) {
 		err = runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", sandboxID)
 	}

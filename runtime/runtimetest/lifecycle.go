@@ -16,6 +16,7 @@ var lifecycleTests = []test{
 	{"StopManyTimes", nil, stopManyTimes},
 	{"DestroyEndsProcesses", nil, destroyEndsProcesses},
 	{"DestroyKeepsCodebase", nil, destroyKeepsCodebase},
+	{"DestroyLate", nil, destroyLate},
 	{"StartCanceled", nil, startCanceled},
 	{"StartFails", nil, startFails},
 	{"BoundToCaller", nil, boundToCaller},
@@ -193,6 +194,23 @@ func destroyKeepsCodebase(e *env) {
 	e.OK(e.rt.Destroy(e.Ctx, s.ID))
 	if got := e.read(dir+"/sub/file") + e.read(dir+"/sub/new"); got != "host\nx\n" {
 		e.Errorf("the codebase has %q", got)
+	}
+}
+
+// A caller whose context has ended, as in a deferred call, leaves no sandbox.
+func destroyLate(e *env) {
+	over, cancel := context.WithCancel(e.Ctx)
+	cancel()
+	for _, state := range []runtime.State{runtime.StateCreated, runtime.StateRunning, runtime.StateStopped} {
+		id, tag := e.reach(state), ""
+		if state == runtime.StateRunning {
+			tag = e.background(id, "")
+		}
+		e.OK(e.rt.Destroy(over, id))
+		if n := onHost(tag); tag != "" && n != 0 {
+			e.Errorf("%d processes outlived Destroy", n)
+		}
+		e.empty()
 	}
 }
 
