@@ -112,6 +112,15 @@ func SendSpare(s syscall.Conn, r *SpareRequest, files ...*os.File) error {
 	return errors.Join(cerr, err)
 }
 
+// rooms has the buffers of room: new ones were two fifths of what a start from a pool allocates.
+var rooms = sync.Pool{New: func() any { return new([MaxPacket]byte) }}
+
+// room returns room for a packet, and what gives it back, once nobody uses it any more.
+func room() (buf []byte, release func()) {
+	b := rooms.Get().(*[MaxPacket]byte)
+	return b[:], func() { rooms.Put(b) }
+}
+
 // ReceiveSpare waits for a request. The caller closes the files, after an error too; some may be nil.
 func ReceiveSpare(s syscall.Conn) (*SpareRequest, [spareFiles]*os.File, error) {
 	var files [spareFiles]*os.File
@@ -119,7 +128,9 @@ func ReceiveSpare(s syscall.Conn) (*SpareRequest, [spareFiles]*os.File, error) {
 	if err != nil {
 		return nil, files, err
 	}
-	buf, oob := make([]byte, MaxPacket), make([]byte, unix.CmsgSpace(4*int(spareFiles)))
+	buf, release := room()
+	defer release()
+	oob := make([]byte, unix.CmsgSpace(4*int(spareFiles)))
 	var n, oobn int
 	cerr := raw.Read(func(fd uintptr) bool {
 		err = unix.EINTR
@@ -179,7 +190,9 @@ func AnswerSpare(s SpareSocket, r Report, file *os.File) error {
 
 // SpareAnswer waits for the answer to a request, which is the first on a connection. The caller closes the file, which may be nil.
 func SpareAnswer(s SpareSocket) (r Report, file *os.File, err error) {
-	b, file, err := s.ReceiveFile(make([]byte, MaxPacket))
+	buf, release := room()
+	defer release()
+	b, file, err := s.ReceiveFile(buf)
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}

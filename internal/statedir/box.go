@@ -1,13 +1,14 @@
 package statedir
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -71,8 +72,17 @@ func (d *Draft) write(b *Box, write func(path string, v any) error) error {
 	if err != nil {
 		return err
 	}
-	return write(b.ConfigFile(), statefile.Text(slices.Concat(text[:len(text)-1], []byte(rulesKey), d.Rules, []byte("}"))))
+	whole := texts.Get().(*bytes.Buffer)
+	defer texts.Put(whole)
+	whole.Reset()
+	for _, part := range [][]byte{text[:len(text)-1], []byte(rulesKey), d.Rules, []byte("}")} {
+		whole.Write(part)
+	}
+	return write(b.ConfigFile(), statefile.Text(whole.Bytes()))
 }
+
+// texts has the buffers of configurations that are written: a new one was half of what a create from a pool allocates.
+var texts = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // A Status is how a sandbox ended, as its shim records it. Its content is untrusted.
 type Status struct {
