@@ -133,7 +133,7 @@ func peer(conn *net.UnixConn) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return "", nil // it has ended, and another process has its socket
 	}
-	if err != nil { // without descriptors, for one, of which a program inside can have the gateway use many
+	if err != nil { // as without descriptors, which a program inside can have the shim use up
 		return "", err
 	}
 	return strings.TrimSuffix(string(name), "\n"), nil
