@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/boot"
 	"wolffia/internal/rawsock"
 	"wolffia/internal/step"
 	"wolffia/wire"
@@ -100,19 +101,25 @@ func (s *shim) accept(fd int) {
 			continue
 		}
 		step.Reached("client there")
-		s.serveAt(conn)
+		s.serveAt(conn, false)
 		goruntime.Gosched() // the goroutine that serves the client goes on in this thread
 	}
 }
 
 // serveAt serves the client at the other end of a socket, which blocks. Without a descriptor for its poller the client is hung up on.
-func (s *shim) serveAt(fd int) {
+// starts says that the sandbox is started for this client, which has asked for a connection to PID 1: it uses the sandbox from now on,
+// not only when that is answered.
+func (s *shim) serveAt(fd int, starts bool) {
 	sock := rawsock.SocketOf(fd)
 	if err := sock.Poll(); err != nil {
 		_ = sock.Close()
 		return
 	}
-	s.attach(sock, false)
+	s.attach(sock, func(c *clientConn) {
+		if starts && s.hand != nil {
+			_ = s.hold(c, &boot.Request{Op: boot.OpHold}) // the answer to the client says if the sandbox has expired
+		}
+	})
 }
 
 // newClientConn returns the connection of a client.
@@ -123,16 +130,16 @@ func newClientConn(sock *rawsock.Socket) *clientConn {
 	return c
 }
 
-// attach serves a client; own says that it is the shim itself.
-func (s *shim) attach(sock *rawsock.Socket, own bool) {
+// attach serves a client, which prepare gets before.
+func (s *shim) attach(sock *rawsock.Socket, prepare func(c *clientConn)) {
 	sock.Enlarge()
 	c := newClientConn(sock)
-	c.own = own
 	if !s.clients.add(c) {
 		c.out.Close()
 		_ = sock.Close()
 		return
 	}
+	prepare(c)
 	go s.serve(c) // ends with the connection
 }
 

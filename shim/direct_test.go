@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -122,6 +123,27 @@ func TestDirectRefused(t *testing.T) {
 	sock, _ := dialClient(t, s)
 	if reply, _, err := ask(t, sock, &boot.Request{Op: boot.OpDirect}); err != nil || !errors.Is(reply.Err(), runtime.ErrUnsupported) {
 		t.Errorf("%v, %v", err, reply.Err())
+	}
+}
+
+// The client that a sandbox is started for uses it before its request is read, and until it is gone.
+func TestDirectFromTheStart(t *testing.T) {
+	for _, starts := range []bool{true, false} {
+		s, _ := handing(t, nil)
+		fd, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.serveAt(fd[0], starts)
+		if s.relay.isBusy() != starts {
+			t.Errorf("in use: %v", !starts)
+		}
+		_ = unix.Close(fd[1])
+		for end := time.Now().Add(limit); s.relay.isBusy(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("in use though the client is gone")
+			}
+		}
 	}
 }
 

@@ -130,7 +130,7 @@ func (s *shim) run(backend launch.Backend) error {
 		return err
 	}
 	if s.spare == nil {
-		s.serveAt(boot.FDClient) // it has asked already
+		s.serveAt(boot.FDClient, true)
 	}
 	boot.Report{Ready: true, Version: s.version}.Send(s.ready)
 	_ = s.ready.Close()

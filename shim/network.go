@@ -100,7 +100,7 @@ func (s *shim) self() (*client.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.attach(ends[0], true)
+	s.attach(ends[0], func(c *clientConn) { c.own = true })
 	return client.New(ends[1]), nil
 }
 
