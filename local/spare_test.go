@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -178,6 +179,9 @@ func TestSpareOfAnotherShape(t *testing.T) {
 
 // A create and a start from a pool allocate little: what they do is collected while others start theirs.
 func TestSpareIsTakenInLittleMemory(t *testing.T) {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector has pools of buffers lose some")
+	}
 	rt, _, codebase, ids := spared(t, 6, time.Hour)
 	least, rules := uint64(math.MaxUint64), manyRules()
 	for range ids {
@@ -185,9 +189,9 @@ func TestSpareIsTakenInLittleMemory(t *testing.T) {
 		goruntime.ReadMemStats(&before)
 		launched(t, rt, &runtime.SandboxConfig{CodebasePath: codebase, Permissions: rules})
 		goruntime.ReadMemStats(&after)
-		least = min(least, after.TotalAlloc-before.TotalAlloc) // the first makes buffers; and the race detector has pools lose some
+		least = min(least, after.TotalAlloc-before.TotalAlloc) // the first makes buffers
 	}
-	if least > 100<<10 { // 51 kB, with the race detector 76; it was 158
+	if least > 100<<10 { // 51 kB; it was 158
 		t.Errorf("%d bytes are allocated", least)
 	}
 }
