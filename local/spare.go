@@ -255,8 +255,8 @@ func (s *sandboxes) take(ctx context.Context, c statedir.Draft, limits *limiting
 	return nil, nil
 }
 
-// forgo ends a spare that was claimed for a sandbox, if there is one, since that cannot be recorded for the reason err. It returns that
-// reason, and why the spare cannot be ended, if so.
+// forgo ends the spare in box, which was claimed for a sandbox that could not be recorded for the reason err; nil: no spare was claimed. It
+// returns err, with the error of ending the spare if there is one.
 func (s *sandboxes) forgo(ctx context.Context, box *statedir.Box, err error) error {
 	if box != nil {
 		err = errors.Join(err, s.discard(ctx, box))

@@ -107,8 +107,8 @@ func (s *shim) accept(fd int) {
 }
 
 // serveAt serves the client at the other end of a socket, which blocks. Without a descriptor for its poller the client is hung up on.
-// starts says that the sandbox is started for this client, which has asked for a connection to PID 1: it uses the sandbox from now on,
-// not only when that is answered.
+// starts says that the sandbox was started for this client, which has asked for a connection to PID 1. That client counts as a user of the
+// sandbox at once, not only when the shim answers.
 func (s *shim) serveAt(fd int, starts bool) {
 	sock := rawsock.SocketOf(fd)
 	if err := sock.Poll(); err != nil {
@@ -130,7 +130,7 @@ func newClientConn(sock *rawsock.Socket) *clientConn {
 	return c
 }
 
-// attach serves a client, which prepare gets before.
+// attach serves a client. It calls prepare first.
 func (s *shim) attach(sock *rawsock.Socket, prepare func(c *clientConn)) {
 	sock.Enlarge()
 	c := newClientConn(sock)

@@ -31,11 +31,11 @@ func (s *shim) direct(c *clientConn) error {
 	if err := s.give(c, l.theirs); err != nil {
 		return err
 	}
-	return s.hands(l)
+	return s.handOver(l)
 }
 
-// A link is a new connection between a client and PID 1, of which neither has its end yet. The client gets its own first, and
-// works while PID 1 takes the other. The zero link has no ends.
+// A link is a new connection between a client and PID 1. The shim holds both ends, until it sends the client its end, and then PID 1 the
+// other: the client works while PID 1 takes it. The zero link has no ends.
 type link struct{ theirs, ours *os.File }
 
 // link makes a link for a client. The caller closes it: client and PID 1 have descriptors of their own.
@@ -61,8 +61,8 @@ func (s *shim) link(c *clientConn) (link, error) {
 	return link{theirs, ours}, nil
 }
 
-// hands hands PID 1 its end of a link. If that fails, the client's end hangs up when the link is closed.
-func (s *shim) hands(l link) error { return rawsock.SendFile(s.hand, l.ours) }
+// handOver gives PID 1 its end of a link. If that fails, the client's connection ends when the caller closes the link.
+func (s *shim) handOver(l link) error { return rawsock.SendFile(s.hand, l.ours) }
 
 // close closes both ends; the zero link has none.
 func (l link) close() {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -139,10 +138,13 @@ func TestDirectFromTheStart(t *testing.T) {
 			t.Errorf("in use: %v", !starts)
 		}
 		_ = unix.Close(fd[1])
-		for end := time.Now().Add(limit); s.relay.isBusy(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("in use though the client is gone")
-			}
+		idle := make(chan struct{})
+		go func() {
+			s.relay.awaitIdle(func() bool { return false })
+			close(idle)
+		}()
+		if !boot.Within(limit, idle) {
+			t.Fatal("in use though the client is gone")
 		}
 	}
 }
@@ -163,7 +165,7 @@ func TestDirectUntaken(t *testing.T) {
 	defer ours.Close()
 	_ = unix.SetNonblock(int(ours.Fd()), false)
 	if n, err := ours.Read(make([]byte, 1)); n > 0 || err == nil {
-		t.Errorf("%d bytes come by a connection that nobody has taken", n)
+		t.Errorf("the client reads %d bytes from a connection that PID 1 has not taken", n)
 	}
 	if n, err := sock.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Errorf("%d bytes come from the shim", n)

@@ -32,7 +32,7 @@ func findInit(backend int) hostInit {
 	return hostInit{0, -1, nil}
 }
 
-// openProc opens the /proc that a process sees. It returns nil if there is none.
+// openProc opens the /proc that a process sees. It returns nil if the process sees none.
 func openProc(pid int) *os.File {
 	dir, err := os.OpenFile(fmt.Sprintf("/proc/%d/root/proc", pid), unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {

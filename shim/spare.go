@@ -156,7 +156,7 @@ func (s *shim) welcome(c *clientConn) bool {
 		}
 		l, _ := s.link(c) // if that fails, the client asks itself
 		_ = boot.AnswerSpare(c.conn, boot.Report{Ready: true, Version: s.version}, l.theirs)
-		_ = s.hands(l)
+		_ = s.handOver(l)
 		l.close()
 		step.Reached("ready")
 		config, alive := files[boot.SpareConfig], files[boot.SpareAlive]

@@ -69,11 +69,7 @@ func (a *app) execCommand() *cobra.Command {
 			if !asJSON {
 				return a.exec(cmd.Context(), rt, args[0], false, spec)
 			}
-			box, err := rt.Get(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.execJSON(cmd.Context(), rt, box.ID, false, spec)
+			return a.execJSON(cmd.Context(), rt, args[0], false, spec)
 		},
 	}
 	a.addQuiet(cmd)

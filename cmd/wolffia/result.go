@@ -84,14 +84,16 @@ func (r *commandResult) encode(w *bufio.Writer) error {
 
 // execJSON runs a command to its end and prints the whole result. create says that this
 // command line describes the sandbox.
-func (a *app) execJSON(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.ProcessSpec) error {
+func (a *app) execJSON(ctx context.Context, rt *local.Runtime, ref string, create bool, spec *runtime.ProcessSpec) error {
 	begin := time.Now()
+	box := lookUp(ctx, rt, ref)
+	id := box.ID
 	var limits *runtime.LimitsState
 	if create {
 		limits = rt.Limits(id)
 	}
 	stdout, stderr := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
-	lookups, w := watchLookups(lookUp(ctx, rt, id).Network, stdout, stderr)
+	lookups, w := watchLookups(box.Network, stdout, stderr)
 	exit, err := a.attach(ctx, rt, id, spec, w[0], w[1])
 	out := &commandResult{commandEnd: commandEnd{SandboxID: id}, commandMore: commandMore{Limits: limits}}
 	if failed, ok := asStartError(a.explain(ctx, rt, id, create, spec, err)); ok {

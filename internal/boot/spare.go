@@ -115,7 +115,7 @@ func SendSpare(s syscall.Conn, r *SpareRequest, files ...*os.File) error {
 // rooms has the buffers of room: new ones were two fifths of what a start from a pool allocates.
 var rooms = sync.Pool{New: func() any { return new([MaxPacket]byte) }}
 
-// room returns room for a packet, and what gives it back, once nobody uses it any more.
+// room returns a buffer for one packet. The caller calls release when it no longer uses the buffer.
 func room() (buf []byte, release func()) {
 	b := rooms.Get().(*[MaxPacket]byte)
 	return b[:], func() { rooms.Put(b) }

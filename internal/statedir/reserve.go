@@ -35,7 +35,7 @@ func (b *Box) IsOffered(shape string) bool {
 }
 
 // TakeReserved makes the spare with the ID of c, which was reserved, the sandbox with the configuration c. It
-// returns nil if that is no spare of one of the shapes. caller and b after an error are as for [Dir.Take].
+// returns nil if that is no spare of one of the shapes. After an error, caller and b are those of [Dir.Take].
 func (d *Dir) TakeReserved(c Draft, shapes []string) (b *Box, caller *os.File, err error) {
 	spare := d.Box(c.ID)
 	r, err := spare.Spare()

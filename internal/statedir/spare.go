@@ -92,8 +92,8 @@ func (d *Dir) HasPools() bool {
 	return unix.Lstat(filepath.Join(d.path, sparesDir), &st) == nil
 }
 
-// names returns the names in a directory, in no order; none if it does not exist, nil if there are more than most. It opens the
-// directory without package os, which asks the poller first.
+// names returns the names in a directory, in no order; nil if the directory does not exist, is empty, or has more than most. It opens
+// the directory without package os, which asks the poller first.
 func names(dir string, most int) ([]string, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -165,8 +165,8 @@ func (d *Dir) claimName(name string) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// take is Take for one spare. It calls claim once all is open that it needs: a spare that cannot be looked at is left to others. The
-// spare is not claimed if its shim has ended, or if claim returns false, since another process has claimed it. An error is of a claimed one.
+// take is Take for one spare. It opens what it needs before it calls claim: it leaves a spare that it cannot look at to others. claimed
+// is false if the spare's shim has ended, or if claim returns false, since another process has claimed the spare. Then err is nil.
 func (b *Box) take(c Draft, claim func() bool) (caller *os.File, claimed bool, err error) {
 	// With the configuration's lock no process removes the directory; see RemoveHalf.
 	settled, err := b.TryLockConfig()
@@ -220,8 +220,8 @@ func (b *Box) WasSpare() bool {
 	return unix.Lstat(filepath.Join(b.path, spareFile), &st) == nil
 }
 
-// LivesAsSpare reports whether the directory is that of a spare whose processes live, and so not half made. One of which
-// that cannot be found out counts as alive.
+// LivesAsSpare reports whether the directory is that of a spare whose processes live, and so not half made. If
+// LivesAsSpare cannot find that out, it returns true.
 func (b *Box) LivesAsSpare() bool {
 	if !b.WasSpare() {
 		return false
