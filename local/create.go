@@ -21,9 +21,14 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// recordOf returns what is recorded of config: a copy, which the caller cannot change.
+// recordOf returns what is recorded of config.
 func recordOf(config *runtime.SandboxConfig) *statedir.Config {
-	c := &statedir.Config{SandboxConfig: *config, CreatedAt: time.Now().UnixMilli()}
+	return &statedir.Config{SandboxConfig: apartFrom(config), CreatedAt: time.Now().UnixMilli()}
+}
+
+// apartFrom returns a copy of config that shares nothing with it that anyone could change.
+func apartFrom(config *runtime.SandboxConfig) runtime.SandboxConfig {
+	c := *config
 	c.Labels, c.Env = maps.Clone(c.Labels), maps.Clone(c.Env)
 	c.Mounts, c.Permissions = slices.Clone(c.Mounts), slices.Clone(c.Permissions)
 	c.Volumes = slices.Clone(c.Volumes)

@@ -70,3 +70,28 @@ func TestRulesOfAUsedSandbox(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 }
+
+// What Inspect returns is the caller's: a change of it changes no sandbox.
+func TestInspectReturnsACopy(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	write(t, codebase, "hidden", "secret\n")
+	write(t, codebase, "shown", "content\n")
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{
+		CodebasePath: codebase, Env: map[string]string{"V": "1"},
+		Permissions: []perm.Rule{{Pattern: "**", Level: perm.Read}, {Pattern: "hidden", Level: perm.None}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := rt.Inspect(t.Context(), s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.Config.Permissions[1].Level, info.Config.Env["V"] = perm.Read, "2"
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := sh(t, rt, s.ID, "ls; echo $V"); out != "shown\n1\n" {
+		t.Errorf("%q", out)
+	}
+}

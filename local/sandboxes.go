@@ -240,7 +240,7 @@ func describe(box *statedir.Box, c *statedir.Config, state func() (runtime.State
 // Details are all that is known of a sandbox.
 type Details struct {
 	runtime.Sandbox
-	Config runtime.SandboxConfig // as Create has completed it
+	Config runtime.SandboxConfig // as Create has completed it: the caller's own copy
 	// Version is that of the program that a running sandbox's shim runs; "" if it is unknown.
 	Version string
 	Tree    *TreeState           // nil unless the sandbox runs and has a codebase
@@ -258,7 +258,7 @@ func (s *sandboxes) Inspect(ctx context.Context, sandboxID string) (*Details, er
 	if err != nil {
 		return nil, err
 	}
-	d := &Details{Sandbox: *sandbox, Config: c.SandboxConfig}
+	d := &Details{Sandbox: *sandbox, Config: apartFrom(&c.SandboxConfig)}
 	if d.State == runtime.StateRunning {
 		d.Limits, d.Version = s.limitsState(box, c), box.ShimVersion()
 		if c.CodebasePath != "" && c.Filter != runtime.FilterNone {
