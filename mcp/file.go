@@ -185,9 +185,13 @@ func (c *call) inside(ctx context.Context, req *filecall.Request) (*filecall.Rep
 	if len(text) > filecall.MaxRequest {
 		return nil, fmt.Errorf("the content is too large: at most %d bytes, with escapes; write it in parts, with bash", filecall.MaxRequest)
 	}
-	res, err := c.Runtime.Exec(ctx, c.id(), &runtime.ExecRequest{
+	exec := &runtime.ExecRequest{
 		Command: []string{launch.GuestPath, filecall.Arg}, Stdin: bytes.NewReader(text), Timeout: fileLimit, MaxOutput: answerLimit(req),
-	})
+	}
+	if path.IsAbs(req.Path) {
+		exec.Cwd = "/" // the sandbox's working directory may be gone
+	}
+	res, err := c.Runtime.Exec(ctx, c.id(), exec)
 	switch {
 	case err != nil:
 		return nil, err

@@ -32,7 +32,7 @@ type SandboxDriver interface {
 	State(ctx context.Context, sandboxID string) (runtime.State, error)
 
 	// Probe returns nil if the sandbox can run a command, whether or not its shell
-	// is busy.
+	// is busy, or if only one of its limits is in the way.
 	Probe(ctx context.Context, sandboxID string) error
 
 	// Copied reports whether the sandbox works on a copy of its codebase: see [runtime.Reviewer].
@@ -401,11 +401,16 @@ func (d *Driver) Probe(ctx context.Context, sandboxID string) error {
 	if err := checkID(sandboxID); err != nil {
 		return err
 	}
-	r, err := d.inside(ctx, sandboxID, nil, "sh", "-c", "echo alive")
-	if err != nil {
+	r, err := d.rt.Exec(ctx, sandboxID, &runtime.ExecRequest{Command: []string{"sh", "-c", "echo alive"}, Cwd: ownDir, Timeout: insideLimit})
+	var start *runtime.StartError
+	switch {
+	case errors.As(err, &start) && runtime.Class(err) == runtime.ErrNotFound:
+		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s has no shell: %s", sandboxID, start.Message)
+	case errors.As(err, &start), err == nil && r.OutOfMemory:
+		return nil // PID 1 answers
+	case err != nil:
 		return err
-	}
-	if r.ExitCode != 0 || string(r.Stdout) != "alive\n" {
+	case r.ExitCode != 0 || string(r.Stdout) != "alive\n":
 		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: a test command failed with exit code %d", sandboxID, r.ExitCode)
 	}
 	return nil
@@ -414,10 +419,13 @@ func (d *Driver) Probe(ctx context.Context, sandboxID string) error {
 // insideLimit is how long a program of the driver's may take in a sandbox.
 const insideLimit = time.Minute
 
+// ownDir is the working directory of the driver's programs: the sandbox's may be gone, or closed.
+const ownDir = "/"
+
 // inside runs a program of the driver's in the sandbox, with the rights of any
 // process there. The result must not be trusted: the sandbox can forge it.
 func (d *Driver) inside(ctx context.Context, sandboxID string, stdin []byte, command ...string) (*runtime.ExecResult, error) {
-	req := &runtime.ExecRequest{Command: command, Timeout: insideLimit, MaxOutput: MaxFile}
+	req := &runtime.ExecRequest{Command: command, Cwd: ownDir, Timeout: insideLimit, MaxOutput: MaxFile}
 	if stdin != nil {
 		req.Stdin = bytes.NewReader(stdin)
 	}

@@ -287,6 +287,47 @@ func TestFilesInAnEmptyRoot(t *testing.T) {
 	w.Wrong("there is no shell", d.Probe(w.Ctx, id), runtime.ErrUnavailable)
 }
 
+// A sandbox whose working directory is gone, or which has as many processes as it may, is healthy, and its files are in reach.
+func TestHealthyWithoutRoom(t *testing.T) {
+	w := newWorld(t)
+	d := service.NewDriver(w.rt, &service.Options{Configure: func(context.Context, *service.CreateSandboxParams) (*runtime.SandboxConfig, error) {
+		return &runtime.SandboxConfig{
+			CodebasePath: w.codebase, Permissions: w.rules, Cwd: "/workspace/build", Resources: runtime.Resources{PIDs: 40, BestEffort: true},
+		}, nil
+	}})
+	w.put("a.txt", "content", 0o666)
+	w.OK(os.Mkdir(w.file("build"), 0o777))
+	id := w.box(d, nil)
+	w.run(d, id, "VALUE=kept; cd /")
+	w.OK(os.Remove(w.file("build")))
+	w.OK(d.Probe(w.Ctx, id))
+	if got, err := d.ReadFile(w.Ctx, id, "a.txt"); err != nil || string(got) != "content" {
+		t.Errorf("%q, %v", got, err)
+	}
+	_, err := d.WriteFiles(w.Ctx, id, map[string]service.File{"a.txt": text("new")})
+	w.OK(err)
+	for range 60 {
+		p, err := w.rt.StartProcess(w.Ctx, id, &runtime.ProcessSpec{Command: []string{"sleep", "600"}, Cwd: "/"})
+		w.OK(err)
+		defer p.Close()
+	}
+	info, err := w.rt.Inspect(w.Ctx, id)
+	w.OK(err)
+	if info.Limits.PIDs == runtime.ByCgroup { // else PID 1 itself has no such limit
+		var full *runtime.StartError
+		for n := 0; !errors.As(err, &full); n++ {
+			if n == 1000 || err != nil {
+				t.Fatalf("there is room for another process: %v", err)
+			}
+			_, err = w.rt.Exec(w.Ctx, id, &runtime.ExecRequest{Command: []string{"true"}, Cwd: "/"})
+		}
+	}
+	w.OK(d.Probe(w.Ctx, id))
+	if got := w.run(d, id, "echo $VALUE"); got != "kept\n" {
+		t.Errorf("the shell has %q", got)
+	}
+}
+
 // Whenever the caller goes, a file has its old content or its new, and nothing else is
 // there.
 func TestFilesGivenUp(t *testing.T) {

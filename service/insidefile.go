@@ -71,7 +71,7 @@ func (i *Inside) Files(ctx context.Context, q *FileRequest) (*FileReply, error) 
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the request has %d bytes, the limit is %d", len(text), maxFileRequest)
 	}
 	r, err := i.fleet.rt.Exec(ctx, i.box.ID, &runtime.ExecRequest{
-		Command: []string{launch.GuestPath, filecall.Arg}, Stdin: bytes.NewReader(text), Timeout: insideLimit, MaxOutput: maxFileReply,
+		Command: []string{launch.GuestPath, filecall.Arg}, Cwd: ownDir, Stdin: bytes.NewReader(text), Timeout: insideLimit, MaxOutput: maxFileReply,
 	})
 	switch {
 	case err != nil:
@@ -176,7 +176,7 @@ const maxHead = 4096
 
 func (i *Inside) read(ctx context.Context, how, name string, from, most int64) (_ *FilePart, err error) {
 	p, err := i.fleet.rt.StartProcess(ctx, i.box.ID, &runtime.ProcessSpec{
-		Command: []string{launch.GuestPath, how, strconv.FormatInt(from, 10), strconv.FormatInt(most, 10), name},
+		Command: []string{launch.GuestPath, how, strconv.FormatInt(from, 10), strconv.FormatInt(most, 10), name}, Cwd: ownDir,
 	})
 	if err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ const giveUpLimit = 10 * time.Second
 // [SandboxDriver].WriteFiles does, and then sets its mode. If reading r fails, nothing is
 // changed, and the error wraps the reader's.
 func (i *Inside) WriteFile(ctx context.Context, t *FileTarget, r io.Reader) error {
-	p, err := i.fleet.rt.StartProcess(ctx, i.box.ID, &runtime.ProcessSpec{Command: []string{launch.GuestPath, "write"}, Stdin: true})
+	p, err := i.fleet.rt.StartProcess(ctx, i.box.ID, &runtime.ProcessSpec{Command: []string{launch.GuestPath, "write"}, Cwd: ownDir, Stdin: true})
 	if err != nil {
 		return err
 	}

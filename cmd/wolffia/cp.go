@@ -257,7 +257,11 @@ type helper struct {
 
 // run runs the helper beside do. Its standard error is the better explanation if both fail.
 func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(runtime.Process) error) error {
-	p, err := rt.StartProcess(ctx, id, &runtime.ProcessSpec{Command: append([]string{launch.GuestPath}, h.args...), Stdin: true})
+	spec := &runtime.ProcessSpec{Command: append([]string{launch.GuestPath}, h.args...), Stdin: true}
+	if path.IsAbs(h.place.path) {
+		spec.Cwd = "/" // the sandbox's working directory may be gone
+	}
+	p, err := rt.StartProcess(ctx, id, spec)
 	if err != nil {
 		return err
 	}

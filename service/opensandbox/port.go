@@ -75,8 +75,12 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
 	}
 	// Else the service would read the rest of the request, and close its body, before it passes on the beginning of the reply: the transport
 	// hangs up if it looks for the end of the body after that, and the reply is cut.
-	_ = http.NewResponseController(w).EnableFullDuplex() // always supported
-	proxy.ServeHTTP(w, r)
+	control := http.NewResponseController(w)
+	_ = control.EnableFullDuplex() // always supported
+	if r.Body != http.NoBody {
+		r.Body = &patientBody{r.Body, control, h.opts.BodyLimit}
+	}
+	proxy.ServeHTTP(&patientReply{w, h}, r)
 	return nil
 }
 

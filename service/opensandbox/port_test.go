@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testenv"
 )
 
 // portServer is a server inside that answers with the request as it got it, and with the lines in capitals
 // after an upgrade. It returns when it listens.
 const portServer = `cat >/tmp/server.py <<'E'
-import http.server, os
+import http.server, os, time
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
@@ -29,6 +30,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             for line in self.rfile:
                 self.wfile.write(line.upper())
+            self.close_connection = True
+            return
+        if self.path == "/slow":
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            time.sleep(1.5)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            for n in range(4):
+                self.wfile.write(b"data: %d\n\n" % n)
+                time.sleep(0.5)
             self.close_connection = True
             return
         if self.path == "/halves":
@@ -146,4 +159,17 @@ func TestPorts(t *testing.T) {
 	w.is("GET", "/sandboxes/"+id+"/port/70000/", "", 400, "INVALID_PARAMETER")
 	w.is("GET", "/sandboxes/"+id+"/port/18080/other", "", 404, "NOT_FOUND")
 	w.is("GET", base+"/", "", 403, "FOREIGN_ORIGIN", "Origin", "null") // what such a page is, in the end
+}
+
+// A server inside may take its time, before its reply and in it; the limits are the client's.
+func TestSlowPort(t *testing.T) {
+	testenv.Tools(t, "python3")
+	w := &world{servetest.NewLimited(t, time.Second)}
+	id, execd := w.create(`{"image":{"uri":"host"}}`)
+	w.run(execd+"/command", m{"command": portServer})
+	for method, body := range map[string]string{"GET": "", "POST": "the body"} {
+		if text := w.is(method, "/sandboxes/"+id+"/port/3000/slow", body, 200, "data: 0\n"); !strings.HasSuffix(text, "data: 3\n\n") {
+			t.Errorf("%s: the reply is %q", method, text)
+		}
+	}
 }

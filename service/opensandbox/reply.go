@@ -94,6 +94,45 @@ func (h *Handler) patience(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(h.opts.WriteLimit)) // always supported
 }
 
+// A patientReply gives the client the limit anew for each part of the reply.
+type patientReply struct {
+	http.ResponseWriter
+	h *Handler
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (p *patientReply) WriteHeader(status int) {
+	p.h.patience(p.ResponseWriter)
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (p *patientReply) Write(b []byte) (int, error) {
+	p.h.patience(p.ResponseWriter)
+	return p.ResponseWriter.Write(b)
+}
+
+// Unwrap is for [http.ResponseController].
+func (p *patientReply) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// A patientBody gives the client the limit anew to send each part of a request, and none once it has sent all: then the server reads
+// for the end of the connection.
+type patientBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+	limit   time.Duration
+}
+
+// Read implements [io.Reader].
+func (p *patientBody) Read(b []byte) (int, error) {
+	_ = p.control.SetReadDeadline(time.Now().Add(p.limit)) // always supported
+	n, err := p.ReadCloser.Read(b)
+	if err == io.EOF {
+		_ = p.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
 // The largest bodies, in bytes.
 const (
 	smallBody   = 1 << 20

@@ -11,6 +11,7 @@ import (
 	"wolffia/internal/test/leak"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/suite"
+	"wolffia/service/gate"
 	"wolffia/service/opensandbox"
 	"wolffia/service/server"
 )
@@ -21,7 +22,7 @@ func TestSlowBodies(t *testing.T) {
 	leak.Check(t)
 	s := suite.New(t)
 	const limit = 50 * time.Millisecond
-	srv := server.New(nil, &server.Options{BodyLimit: limit, OpenSandbox: opensandbox.New(nil, &opensandbox.Options{BodyLimit: limit})})
+	srv := server.New(nil, &server.Options{Gate: gate.New(nil, true), BodyLimit: limit, OpenSandbox: opensandbox.New(nil, &opensandbox.Options{BodyLimit: limit})})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	s.OK(err)
 	ended := make(chan error, 1)
@@ -31,10 +32,12 @@ func TestSlowBodies(t *testing.T) {
 		<-ended
 	})
 	for request, status := range map[string]int{
-		"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{":       http.StatusRequestTimeout,
-		"POST /v1/metrics/events HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{":  http.StatusNoContent,
-		"GET /v1/snapshots HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n":         http.StatusNotImplemented,
-		"GET /health HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na": http.StatusOK,
+		"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{":      http.StatusRequestTimeout,
+		"POST /v1/metrics/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{": http.StatusNoContent,
+		"GET /v1/snapshots HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n":        http.StatusNotImplemented,
+		// Neither does the body of a request that is refused.
+		"POST /api/v1/findSandbox HTTP/1.1\r\nHost: elsewhere\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{": http.StatusForbidden,
+		"GET /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na":                                   http.StatusOK,
 	} {
 		c, err := net.Dial("tcp", l.Addr().String())
 		s.OK(err)

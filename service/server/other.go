@@ -36,6 +36,14 @@ func (s *Server) giveTime(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.opts.WriteLimit)) // always supported
 }
 
+// limitBody lets the client take BodyLimit to send the rest of the request, whether or not that is read: before a reply the server
+// itself waits for it.
+func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body != http.NoBody { // else the end of the connection is what the server reads for
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.opts.BodyLimit)) // always supported
+	}
+}
+
 // health answers that the service serves, to all that may send requests.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	s.giveTime(w)
@@ -101,9 +109,7 @@ func refuse(w http.ResponseWriter, err error) {
 // pass serves a request with another handler, and logs it. The log has the pattern of the
 // path, and no part of the path that the client has chosen.
 func (s *Server) pass(w http.ResponseWriter, r *http.Request, h http.Handler, id string, begin time.Time) {
-	if r.Body != http.NoBody { // else the end of the connection is what the server reads for
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.opts.BodyLimit)) // always supported
-	}
+	s.limitBody(w, r)
 	out := &recorder{ResponseWriter: w}
 	out.Header().Set(requestHeader, id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")

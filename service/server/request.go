@@ -35,13 +35,9 @@ func requestID(h http.Header) string {
 	return id
 }
 
-// readBody reads the whole request, of at most max bytes, which must arrive within
-// limit. Afterwards the connection has no deadline.
-func readBody(w http.ResponseWriter, r *http.Request, max int64, limit time.Duration) ([]byte, error) {
-	control := http.NewResponseController(w)
-	if err := control.SetReadDeadline(time.Now().Add(limit)); err != nil {
-		return nil, err
-	}
+// readBody reads the whole request, of at most max bytes. Afterwards the connection has no
+// deadline.
+func readBody(w http.ResponseWriter, r *http.Request, max int64) ([]byte, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, errMethod
@@ -59,7 +55,7 @@ func readBody(w http.ResponseWriter, r *http.Request, max int64, limit time.Dura
 	case err != nil:
 		return nil, runtime.Errorf(runtime.ErrInvalid, "read the request: %w", err)
 	}
-	return body, control.SetReadDeadline(time.Time{})
+	return body, http.NewResponseController(w).SetReadDeadline(time.Time{})
 }
 
 // decode decodes body, which must be one JSON object, into to. It refuses unknown fields,

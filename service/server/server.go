@@ -223,11 +223,12 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 	if known {
 		max = c.maxBody
 	}
+	s.limitBody(w, r)
 	caller, err := s.opts.Gate.Admit(r)
 	if err != nil {
 		return fail(err)
 	}
-	body, err := readBody(w, r, max, s.opts.BodyLimit)
+	body, err := readBody(w, r, max)
 	if err == nil && !known {
 		err = errNoCall
 	}

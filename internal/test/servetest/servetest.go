@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"wolffia/internal/probe"
 	"wolffia/internal/test/leak"
@@ -39,6 +40,7 @@ type World struct {
 	Client          *http.Client
 
 	agents *mcp.HandlerOptions
+	limit  time.Duration // of a request's body, and of reading its reply; 0: the default
 	stop   func()
 	opts   []func(*service.FleetOptions)
 }
@@ -60,6 +62,15 @@ func NewWith(t testing.TB, keys string, agents *mcp.HandlerOptions) *World {
 	w := prepare(t)
 	w.agents = agents
 	w.serve(keys)
+	return w
+}
+
+// NewLimited is New with a limit for what a client takes to send a request's body, and to read its reply.
+func NewLimited(t testing.TB, limit time.Duration) *World {
+	t.Helper()
+	w := prepare(t)
+	w.limit = limit
+	w.serve("")
 	return w
 }
 
@@ -149,7 +160,8 @@ func (w *World) serve(keys string) {
 		Allow: func(id string) string { return "wolffia policy add " + id + " " },
 	})
 	s := server.New(svc, &server.Options{
-		Log: log, Gate: w.Gate, Meter: meter, Count: w.Fleet.Count, OpenSandbox: opensandbox.New(w.Fleet, &opensandbox.Options{Log: log}), Agents: agents,
+		Log: log, Gate: w.Gate, Meter: meter, Count: w.Fleet.Count, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
+		OpenSandbox: opensandbox.New(w.Fleet, &opensandbox.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
 	})
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }() // ends with stop
