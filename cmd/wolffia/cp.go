@@ -266,7 +266,11 @@ func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(
 		return err
 	}
 	defer p.Close()
-	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	giveUp := p.Close
+	if h.args[0] == "unpack" || h.args[0] == "put" {
+		giveUp = p.Stdin().Close // then it removes what it has half written, for which it has a second below
+	}
+	stop := context.AfterFunc(ctx, func() { _ = giveUp() })
 	defer stop()
 	const most = 4 << 10 // bytes of complaint
 	said := make(chan string, 1)
@@ -289,6 +293,8 @@ func (h *helper) run(ctx context.Context, rt *local.Runtime, id string, do func(
 	switch {
 	case err != nil:
 		return err
+	case ctx.Err() != nil && (failed != nil || exit.Code != 0):
+		return ctx.Err()
 	case exit.Code == archive.ExitNotRegular && h.args[0] == "put":
 		return runtime.Errorf(runtime.ErrInvalid, "copy %s: not a regular file: name the file that standard input becomes", h.place.given)
 	case exit.Code == archive.ExitNotRegular && h.args[0] == "get":

@@ -61,9 +61,15 @@ func (a *app) exitCode(ctx context.Context, err error, asJSON bool) int {
 		return status.code
 	case errors.As(err, &start):
 		code = start.Code
-	case errors.Is(err, context.Canceled):
-		err = errInterrupted
-		if c, is := codeOf(ctx); is {
+	default:
+		c, is := codeOf(ctx)
+		switch {
+		case errors.Is(err, context.Canceled):
+			err = errInterrupted
+		case is: // such as what a program says that was interrupted, too
+			err = fmt.Errorf("%w: %w", errInterrupted, err)
+		}
+		if is {
 			code = c
 		}
 	}
@@ -84,10 +90,10 @@ type failure struct {
 
 func failureOf(err error) (f failure) {
 	f.Error.Class, f.Error.Message = "other", err.Error()
-	if class := runtime.Class(err); class != nil {
-		f.Error.Class = classNames[class]
-	} else if errors.Is(err, errInterrupted) {
+	if errors.Is(err, errInterrupted) {
 		f.Error.Class = errInterrupted.Error()
+	} else if class := runtime.Class(err); class != nil {
+		f.Error.Class = classNames[class]
 	}
 	return f
 }
