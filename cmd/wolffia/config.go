@@ -370,16 +370,17 @@ func configKeys(a *app) (keys []config.Key) {
 		case "rule":
 			k.Name = "rules"
 		case "memory", "disk":
-			k.Amount = func(s string) (float64, error) { n, err := parseSize(f.Name, s); return float64(n), err }
+			k.Amount = func(s string) (float64, error) {
+				n, err := parseSize(f.Name, s)
+				return orUnlimited(float64(n)), err
+			}
 		case "cpus", "pids":
 			k.Amount = limitAmount
-		case "ttl", "idle-timeout":
+		case "ttl", "idle-timeout", "timeout":
 			k.Amount = func(s string) (float64, error) {
-				d, err := parseLifetime(f.Name, s)
+				d, err := parseDuration(f.Name, s)
 				return orUnlimited(float64(d)), err
 			}
-		case "timeout":
-			k.Amount = func(s string) (float64, error) { d, err := parseTimeout(s); return float64(d), err }
 		}
 		switch f.Value.Type() {
 		case "bool":
@@ -411,11 +412,11 @@ func orUnlimited(n float64) float64 {
 	return n
 }
 
-// parseSize reads a flag that has a size.
+// parseSize reads a flag that has a size, or 0 for none.
 func parseSize(flag, s string) (int64, error) {
 	n, err := units.RAMInBytes(s)
-	if err != nil || n <= 0 {
-		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be a size such as 512m or 2g", flag, s)
+	if err != nil || n < 0 {
+		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be a size such as 512m or 2g, or 0 for no limit", flag, s)
 	}
 	return n, nil
 }

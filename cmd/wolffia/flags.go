@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -363,28 +362,10 @@ func (a *app) warnRules(p *policy.Policy) {
 	}
 }
 
-// parseTimeout reads the flag --timeout.
+// parseTimeout reads the flag --timeout, which may not be given.
 func parseTimeout(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
 	}
-	d, err := parseDuration(s)
-	if err == nil && d <= 0 {
-		err = errors.New("it must be more than 0")
-	}
-	if err != nil {
-		return 0, runtime.Errorf(runtime.ErrInvalid, "--timeout %q: %w", s, err)
-	}
-	return d, nil
-}
-
-// parseDuration reads a duration; a plain number is seconds.
-func parseDuration(s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		if d, err = time.ParseDuration(s + "s"); err != nil {
-			err = errors.New("it must be like 90s, 5m or 1h30m")
-		}
-	}
-	return d, err
+	return parseDuration("timeout", s)
 }

@@ -14,19 +14,31 @@ import (
 	"wolffia/runtime"
 )
 
-// parseLifetime reads a flag that has a duration, also in days, or 0 for none.
+// parseLifetime reads a flag that has a lifetime, or 0 for none.
 func parseLifetime(flag, s string) (time.Duration, error) {
-	d, err := parseDuration(s)
+	d, err := parseDuration(flag, s)
+	if err != nil {
+		return 0, err
+	}
+	if err := runtime.CheckLifetime(d); err != nil {
+		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %w", flag, s, err)
+	}
+	return d, nil
+}
+
+// parseDuration reads a flag that has a duration: a plain number is seconds, d is days.
+func parseDuration(flag, s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		d, err = time.ParseDuration(s + "s")
+	}
 	if n, ok := strings.CutSuffix(s, "d"); ok {
 		var days uint64
 		days, err = strconv.ParseUint(n, 10, 16)
 		d = time.Duration(days) * 24 * time.Hour
 	}
-	if err != nil {
+	if err != nil || d < 0 {
 		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: it must be like 90s, 5m, 1h30m or 7d, or 0 for none", flag, s)
-	}
-	if err := runtime.CheckLifetime(d); err != nil {
-		return 0, runtime.Errorf(runtime.ErrInvalid, "--%s %q: %w", flag, s, err)
 	}
 	return d, nil
 }

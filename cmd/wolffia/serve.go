@@ -16,6 +16,7 @@ import (
 func (a *app) serveCommand() *cobra.Command {
 	var box boxFlags
 	var where serveFlags
+	var grace string
 	cmd := &cobra.Command{
 		Use:   "serve [--listen unix:PATH|HOST:PORT] [flags]",
 		Short: "Serve sandboxes to owners, over HTTP on a unix socket or TCP",
@@ -40,8 +41,9 @@ finds them.`,
     -d '{"organizationId":"acme","projectId":"web","userId":"zoe"}' http://wolffia/api/v1/ensureSandbox`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if where.grace < 0 {
-				return runtime.Errorf(runtime.ErrInvalid, "--grace %v: it must not be negative", where.grace)
+			var err error
+			if where.grace, err = parseDuration("grace", grace); err != nil {
+				return err
 			}
 			return a.serve(cmd.Context(), &box, &where)
 		},
@@ -56,7 +58,7 @@ finds them.`,
 	where.choices.add(cmd)
 	cmd.Flags().BoolVar(&where.apply, "allow-apply", false, "let requests apply the changes of sandboxes with cow to the codebase on this host")
 	cmd.Flags().IntVar(&where.warm, "warm", 0, "keep so many sandboxes started ahead, for requests that choose no other runtime or image (default: none)")
-	cmd.Flags().DurationVar(&where.grace, "grace", 10*time.Second, "how long requests may go on after SIGTERM")
+	cmd.Flags().StringVar(&grace, "grace", "10s", "how long requests may go on after SIGTERM")
 	return cmd
 }
 

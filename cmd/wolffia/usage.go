@@ -25,9 +25,11 @@ func (a *app) explainUsage(root *cobra.Command) {
 		return runtime.Errorf(runtime.ErrInvalid, "%w%s; see %s --help", err, flagHint(cmd, err), cmd.CommandPath())
 	})
 	root.SetUsageFunc(func(cmd *cobra.Command) error { return printUsage(cmd.OutOrStderr(), cmd) })
+	refuseEmpty(root.PersistentFlags())
 	var each func(cmd *cobra.Command)
 	each = func(cmd *cobra.Command) {
 		cmd.SuggestionsMinimumDistance = 2
+		refuseEmpty(cmd.Flags())
 		if check := cmd.Args; check != nil {
 			cmd.Args = func(cmd *cobra.Command, args []string) error {
 				if err := check(cmd, args); err == nil {
@@ -44,6 +46,27 @@ func (a *app) explainUsage(root *cobra.Command) {
 		}
 	}
 	each(root)
+}
+
+// refuseEmpty has flags with a text refuse an empty one: of a variable that a script has not set. The default may be weaker than what
+// was meant.
+func refuseEmpty(flags *pflag.FlagSet) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() == "string" && f.Name != flagProfile {
+			f.Value = text{f.Value}
+		}
+	})
+}
+
+// A text is the value of a flag that is not empty if it is given.
+type text struct{ pflag.Value }
+
+// Set implements [pflag.Value].
+func (t text) Set(s string) error {
+	if s == "" {
+		return errors.New("it must not be empty: leave it out for the default")
+	}
+	return t.Value.Set(s)
 }
 
 // usageError returns an error about the arguments of a command, with its usage.

@@ -149,7 +149,7 @@ func bind(keys []Key, s *Setting, own []Setting, user *File, userName string) er
 	if problem == "" {
 		return nil
 	}
-	if mine != nil {
+	if mine != nil && how != deny && how != named {
 		problem += fmt.Sprintf(" of %s", mine.Source)
 	}
 	return fmt.Errorf("%s: %s: %s; remove the line, or add %s to allow: in %s", s.Source, s.Key, problem, s.Key, userName)
