@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -279,7 +280,7 @@ func (s *sandboxes) fill(ctx context.Context, shape string, workers int, pause f
 }
 
 // sideBySide calls f for 0 to n-1, by so many goroutines, until one call fails. It returns the
-// errors when all calls have returned.
+// first error when all calls have returned.
 func sideBySide(n, workers int, f func(i int) error) error {
 	var mu sync.Mutex
 	next, failed := 0, error(nil)
@@ -298,7 +299,7 @@ func sideBySide(n, workers int, f func(i int) error) error {
 				}
 				if err := f(i); err != nil {
 					mu.Lock()
-					failed = errors.Join(failed, err)
+					failed = cmp.Or(failed, err)
 					mu.Unlock()
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -276,6 +277,9 @@ func (s *sandboxes) Log(sandboxID string) (*os.File, error) {
 		return nil, err
 	}
 	f, err := os.OpenFile(box.Log(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s has no log: it was deleted, and the next start makes one", box.ID())
+	}
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
 	}

@@ -255,10 +255,10 @@ func endEarlier(box *statedir.Box, c *statedir.Config) (inDoubt bool, err error)
 	return !recorded, nil
 }
 
-// openLog opens the log, which the user that the sandbox runs as may have replaced: by a
+// openLog opens the log, which is made anew if it was deleted. The user that the sandbox runs as may have replaced it: by a
 // FIFO, whose open would block, or by a hard link to another file.
 func openLog(box *statedir.Box) (*os.File, error) {
-	log, err := os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	log, err := os.OpenFile(box.Log(), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "log of sandbox %s: %w", box.ID(), err)
 	}

@@ -486,6 +486,21 @@ func TestLogOfSomebodyElse(t *testing.T) {
 	if content, err := os.ReadFile(other); err != nil || string(content) != "mine" {
 		t.Errorf("the other file has %q, %v", content, err)
 	}
+	// One that was deleted is made anew.
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Log(s.ID); runtime.Class(err) != runtime.ErrNotFound {
+		t.Errorf("without a log: %v", err)
+	}
+	if err := rt.Start(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	f, err := rt.Log(s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
 }
 
 // A start that is canceled, at whatever moment, leaves the sandbox as it was.

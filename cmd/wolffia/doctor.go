@@ -21,6 +21,9 @@ tried, not looked up. The exit code is 125 if sandboxes cannot work.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			results := append(a.probeSelf(), probe.All(cmd.Context())...)
+			if err := cmd.Context().Err(); err != nil { // what was tried says nothing of the host
+				return err
+			}
 			if found, err := a.toolchains(&runtime.SandboxConfig{}); err == nil { // else probeSelf reports it
 				results = append(results, toolchainResults(found)...)
 			}

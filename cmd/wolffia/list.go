@@ -21,12 +21,15 @@ func (f *format) flagsWithIDs(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print ids only")
 }
 
-// A table is how a person sees a list. What is in a row must be printable.
+// A table is how a person sees a list. What is in a row must be printable; a line end or a tab there is escaped.
 type table[T any] struct {
 	head string // separated by tabs; empty: none
 	row  func(T) []any
 	id   func(T) string // for a format that has ids; else nil
 }
+
+// inCell escapes what would end a cell, or its row.
+var inCell = strings.NewReplacer("\n", `\n`, "\t", `\t`)
 
 // print prints a list in a format.
 func (t *table[T]) print(a *app, f format, all []T) error {
@@ -45,6 +48,9 @@ func (t *table[T]) print(a *app, f format, all []T) error {
 	}
 	for _, x := range all {
 		cells := t.row(x)
+		for i, c := range cells {
+			cells[i] = inCell.Replace(fmt.Sprint(c))
+		}
 		fmt.Fprintf(w, strings.Repeat("%v\t", len(cells)-1)+"%v\n", cells...)
 	}
 	return w.Flush()

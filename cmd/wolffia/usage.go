@@ -130,6 +130,7 @@ var otherWords = map[string]string{
 	"kill":    "wolffia stop, or wolffia rm -f to remove the sandbox too",
 	"port":    "wolffia forward SANDBOX [LOCAL:]PORT",
 	"ps":      "wolffia ls",
+	"pause":   "wolffia stop, or wolffia snapshot create",
 	"pull":    "wolffia image pull",
 	"remove":  "wolffia rm",
 	"restart": "wolffia stop, then wolffia start",
@@ -139,6 +140,7 @@ var otherWords = map[string]string{
 	"stats":   "wolffia inspect --text SANDBOX, or wolffia exec SANDBOX -- top",
 	"top":     "wolffia exec SANDBOX -- top",
 	"up":      "wolffia create",
+	"wait":    "wolffia session job wait, or wolffia exec",
 }
 
 // otherFlags are flags of other programs, and what does the same here.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 
+	"wolffia/internal/rmtree"
 	"wolffia/internal/runsc"
 )
 
@@ -41,7 +42,7 @@ func tryRunsc(ctx context.Context, path string) (stderr string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(dir)
+	defer func() { _ = rmtree.RemovePath(filepath.Split(dir)) }() // runsc leaves its files if it is killed
 	return output(ctx, exec.CommandContext(ctx, path, "--rootless", "--network=none", "--ignore-cgroups", "--root="+dir, "do", "true"))
 }
 

@@ -76,7 +76,7 @@ var allow = map[string][]string{
 	"internal/programs":               {"runtime", "internal/filelock", "internal/rmtree", "internal/statefile", "internal/step", "internal/tinyprogram"},
 	"internal/programs/pack":          {"internal/programs"},
 	"internal/config":                 {"perm", "perm/plainyaml"},
-	"internal/probe":                  {"internal/runsc", "internal/cgroup", "internal/fusermount"},
+	"internal/probe":                  {"internal/runsc", "internal/cgroup", "internal/fusermount", "internal/rmtree"},
 	"internal/test/launchtest":        {"runtime", "runtime/launch"},
 	"internal/test/shimtest":          {"runtime", "runtime/runtimetest", "session/sessiontest", "runtime/launch", "local", "perm", "image/store", "internal/*", "internal/test/*"},
 	"internal/test/dockertest/with":   {"internal/test/dockertest"},
