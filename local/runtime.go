@@ -99,7 +99,7 @@ func findWolffia(path string) (string, error) {
 		if err == nil && filepath.Base(self) == "wolffia" {
 			path = self
 		} else if path, err = exec.LookPath("wolffia"); err != nil {
-			return "", runtime.Errorf(runtime.ErrUnavailable, "the wolffia program is not in PATH: name it in Options.Binary")
+			return "", runtime.Errorf(runtime.ErrUnavailable, "no program called wolffia is in PATH, nor is %s called so: give it that name, or name it in Options.Binary", self)
 		}
 	}
 	path, err := filepath.Abs(path)
