@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"io"
 	"maps"
 	"os"
@@ -81,10 +82,11 @@ func (g *guest) shutdown(grace time.Duration) {
 		_ = unix.Kill(-1, unix.SIGCONT)
 		g.shells.HangUp()
 	}
-	over := time.After(grace)
+	over, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
 	select {
 	case <-g.reaper.idle():
-	case <-over:
+	case <-over.Done():
 	}
 	sent := make(chan struct{})
 	go func() { // ends with PID 1 at the latest
@@ -94,7 +96,7 @@ func (g *guest) shutdown(grace time.Duration) {
 	}()
 	select {
 	case <-sent:
-	case <-over:
+	case <-over.Done():
 	}
 	g.exit(0)
 }

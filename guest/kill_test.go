@@ -411,3 +411,24 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("the guest ended with %v", err)
 	}
 }
+
+// When its grace is over, PID 1 ends whatever runs.
+func TestShutdownInTime(t *testing.T) {
+	conn, cmd := start(t)
+	p, err := conn.Start(&client.Request{StartRequest: wire.StartRequest{
+		Args: []string{"sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.01; done"}, Env: env,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := newScanner(p.Stdout())
+	out.expect(t, "ready\n")
+	if err := conn.Shutdown(10 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the guest ended with %v", err)
+	}
+}

@@ -1,11 +1,13 @@
 package local_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"wolffia/runtime"
 	"wolffia/wire"
@@ -154,5 +156,40 @@ func TestStartJobNoWait(t *testing.T) {
 	}
 	if _, err := rt.StartJob(t.Context(), runtime.SessionIn(id, "main"), "job", job); err != nil {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// A program inside that stops others, also before they have executed their program, for which PID 1 waits in the kernel, ends
+// nobody else's commands for longer than it runs.
+func TestStoppedBeforeExecution(t *testing.T) {
+	rt, _, codebase := newRuntime(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a guard against a hang
+	defer cancel()
+	id := create(t, rt, codebase)
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	p, err := rt.StartProcess(ctx, id, &runtime.ProcessSpec{
+		Command: []string{"sh", "-c", "echo begun; i=0; while [ $i -lt 1000000 ]; do kill -STOP -1; i=$((i+1)); done"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if _, err := io.ReadFull(p.Stdout(), make([]byte, len("begun\n"))); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		victim, err := rt.StartProcess(ctx, id, &runtime.ProcessSpec{Command: []string{"true"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer victim.Close()
+	}
+	if exit, err := p.Wait(ctx); err != nil || exit.Code != 0 {
+		t.Fatalf("%+v, %v", exit, err)
+	}
+	if res, err := rt.Exec(ctx, id, &runtime.ExecRequest{Command: []string{"echo", "runs"}}); err != nil || string(res.Stdout) != "runs\n" {
+		t.Fatalf("%+v, %v", res, err)
 	}
 }

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"slices"
@@ -50,6 +51,28 @@ func openProc(pid int) *os.File {
 func (p hostInit) alone() bool {
 	pids, err := proc.PIDs(p.proc) // an error without a /proc
 	return err == nil && slices.Equal(pids, []int{1})
+}
+
+// unblock kills children that were stopped before they have executed their program. Any process inside can do that, and PID 1 waits for
+// each in the kernel (CLONE_VFORK in clone(2)): it starts nothing, and reports no end. What was stopped later is a program's own business.
+func (p hostInit) unblock() {
+	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+	if err != nil {
+		return // PID 1 has ended
+	}
+	for _, pid := range proc.AllChildren(p.pid) {
+		fd, _ := proc.Signal(pid, unix.SIGKILL, func() (bool, error) { // an error: it may work at the next beat
+			child, err := proc.Read(pid)
+			if err != nil || child.Parent != p.pid || child.State != 'T' {
+				return false, nil //nolint:nilerr // it is gone
+			}
+			program, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			return bytes.Equal(program, own), nil // it shares PID 1's memory
+		})
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
 }
 
 // initOf returns the host's PID of PID 1 if the backend's process is its parent; else 0.

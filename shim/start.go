@@ -188,10 +188,15 @@ func (s *shim) connect() (*os.File, error) {
 // live starts the sandbox's lifetime, and has PID 1 watched while a client waits for it.
 func (s *shim) live() error {
 	s.relay.load = func() load {
-		if pid := s.pid1().pid; pid > 0 {
-			return loadOf(pid)
+		pid1 := s.pid1()
+		if pid1.pid == 0 {
+			return load{}
 		}
-		return load{}
+		now := loadOf(pid1.pid)
+		if now.blocked {
+			pid1.unblock()
+		}
+		return now
 	}
 	s.relay.dead = func(silent time.Duration) {
 		reason := fmt.Sprintf("PID 1 has not answered for %v: it is stopped, frozen, or hung", silent)
