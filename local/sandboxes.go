@@ -155,11 +155,12 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	defer settled()
-	release, err := box.WaitLock(ctx, boot.KillLimit) // so that it is not started meanwhile
+	lock, err := s.lockStopped(ctx, box, c)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer lock.Close()
+	defer lock.Unlock() //nolint:errcheck // it is gone with its file
 	step.Reached("destroy: locks taken")
 	if err := s.clean(ctx, box, c); err != nil {
 		return err
@@ -167,6 +168,19 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	s.forget(box.ID())
 	s.bound.close(box.ID())
 	return box.Remove()
+}
+
+// lockStopped takes the lock of a sandbox that was stopped, so that nobody starts it, and stops what another process has started meanwhile.
+func (s *sandboxes) lockStopped(ctx context.Context, box *statedir.Box, c *statedir.Config) (*statedir.Lock, error) {
+	for end := time.Now().Add(boot.KillLimit); ; {
+		lock, err := box.TryLock()
+		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) {
+			return lock, err
+		}
+		if err := s.stop(ctx, box, c, 0); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // unknownConfig stands for a configuration that is damaged: it has no ID.

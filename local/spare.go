@@ -383,7 +383,7 @@ func dialSpare(box *statedir.Box) (*rawsock.Socket, error) {
 }
 
 // retire ends a spare, and returns when it is gone. If it was claimed, the sandbox stays as one that is to be
-// started. ErrConflict: it has a user.
+// started. ErrConflict: it has a user, or the sandbox was started without it.
 func retire(ctx context.Context, box *statedir.Box) error {
 	sock, _, err := askSpare(box, &boot.SpareRequest{Op: boot.OpEnd})
 	if err == nil {
@@ -392,11 +392,16 @@ func retire(ctx context.Context, box *statedir.Box) error {
 	if runtime.Class(err) == runtime.ErrConflict {
 		return err
 	}
-	if box.WaitUnlocked(ctx, boot.AdoptLimit) == nil {
-		return nil
-	}
-	if err := ctx.Err(); err != nil {
-		return err
+	for end := time.Now().Add(boot.AdoptLimit); time.Now().Before(end); {
+		if box.HasSocket() { // which a spare has not
+			return runtime.Errorf(runtime.ErrConflict, "sandbox %s was started by another process", box.ID())
+		}
+		if box.WaitUnlocked(ctx, settleInterval) == nil {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 	}
 	return errors.Join(box.Shim().Kill(boot.KillLimit), box.WaitUnlocked(ctx, boot.KillLimit))
 }

@@ -33,6 +33,33 @@ import (
 )
 
 // spared returns a runtime with n spares for the empty configuration.
+// Two processes that start the sandbox of a spare at once: one does, the other is told, and the sandbox runs on.
+func TestSpareStartedTwice(t *testing.T) {
+	rt, state, codebase, _ := spared(t, 0, time.Hour)
+	other := another(t, state)
+	for range 20 {
+		if _, err := rt.StartSpare(t.Context(), &runtime.SandboxConfig{}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		s, err := rt.Create(t.Context(), given(codebase))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		var errs [2]error
+		for i, r := range []*local.Runtime{rt, other} {
+			all.Go(func() { errs[i] = r.Start(t.Context(), s.ID) })
+		}
+		all.Wait()
+		if (errs[0] == nil) == (errs[1] == nil) || runtime.Class(errors.Join(errs[:]...)) != runtime.ErrConflict {
+			t.Fatalf("%v; %v", errs[0], errs[1])
+		}
+		if err := rt.Destroy(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func spared(t *testing.T, n int, idle time.Duration) (rt *local.Runtime, state, codebase string, ids []string) {
 	t.Helper()
 	testenv.Unprivileged(t)

@@ -503,6 +503,34 @@ func TestLogOfSomebodyElse(t *testing.T) {
 	_ = f.Close()
 }
 
+// A sandbox that another process starts while it is destroyed is gone all the same.
+func TestDestroyWhileOthersStart(t *testing.T) {
+	rt, state, codebase := newRuntime(t)
+	other := another(t, state)
+	for range 10 {
+		id := create(t, rt, codebase)
+		if err := rt.Start(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error)
+		go func() { // ends with the sandbox
+			for {
+				if err := other.Start(context.Background(), id); runtime.Class(err) == runtime.ErrNotFound {
+					close(ended)
+					return
+				}
+			}
+		}()
+		if err := rt.Destroy(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		if _, err := rt.Get(t.Context(), id); runtime.Class(err) != runtime.ErrNotFound {
+			t.Fatalf("after Destroy: %v", err)
+		}
+		<-ended
+	}
+}
+
 // A start that is canceled, at whatever moment, leaves the sandbox as it was.
 func TestCanceledStarts(t *testing.T) {
 	rt, _, codebase := newRuntime(t)

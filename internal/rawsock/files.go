@@ -42,7 +42,8 @@ func SendFile(connection, file *os.File) error {
 
 // ReceiveFile waits for a packet, and returns its length and its descriptor, nil if it does not have
 // exactly one. A packet that is longer than b, or has more descriptors, is an error. A length of 0
-// is the end of the connection. The caller closes the file. It does not block.
+// is the end of the connection. The caller closes the file. It does not block. EMFILE: there is no descriptor free for the
+// packet's, and the rest of it is in b.
 func ReceiveFile(connection *os.File, b []byte) (n int, file *os.File, err error) {
 	n, fd, err := receiveFD(connection, b)
 	if fd >= 0 {
@@ -95,7 +96,7 @@ func receiveFD(connection *os.File, b []byte) (n, fd int, err error) {
 		}
 	}
 	if err == nil && len(fds) == 0 && seen&unix.MSG_CTRUNC != 0 {
-		return 0, -1, os.NewSyscallError("recvmsg", unix.EMFILE) // there was one
+		return n, -1, os.NewSyscallError("recvmsg", unix.EMFILE) // there was one
 	}
 	if err == nil && (len(fds) > 1 || seen&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0) {
 		err = fmt.Errorf("a packet with %d descriptors, or one that is cut", len(fds))

@@ -151,7 +151,7 @@ func listBound() ([]bound, error) {
 			case err == nil:
 				real, _ = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(at.Fd())))
 				_ = at.Close()
-			case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM): // it says nothing about dir
+			case lacks(err):
 				return nil, runtime.Errorf(runtime.ErrUnavailable, "list the host's unix sockets: %s: %w", dir, err)
 			}
 			resolved[dir] = real
@@ -177,6 +177,11 @@ func boundPaths(table []byte) []string {
 	return slices.Compact(paths)
 }
 
+// lacks reports whether an error is about what this process lacks: it says nothing about the file.
+func lacks(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
+}
+
 // openPath opens a directory with O_PATH.
 func openPath(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -193,7 +198,7 @@ func openPath(dir string) (*os.File, error) {
 func (b bound) listens() bool {
 	dir, err := openPath(b.dir)
 	if err != nil {
-		return false
+		return lacks(err)
 	}
 	defer dir.Close()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -244,7 +249,10 @@ func checkBound(mounts []runtime.Mount, sockets []bound) error {
 		if m.Toolchain {
 			continue
 		}
-		found := walkBound(m.Source)
+		found, err := walkBound(m.Source)
+		if err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "look for unix sockets in mount %s: %w", m.Source, err)
+		}
 		for _, s := range sockets {
 			if _, ok := inside(m, s.dir); ok {
 				found = append(found, s)
@@ -262,7 +270,7 @@ func checkBound(mounts []runtime.Mount, sockets []bound) error {
 
 // walkBound returns the sockets in the topmost levels of a directory. It skips directories
 // that it cannot list, which the sandbox cannot list either.
-func walkBound(dir string) (found []bound) {
+func walkBound(dir string) (found []bound, err error) {
 	type level struct {
 		dir   string
 		depth int
@@ -270,12 +278,15 @@ func walkBound(dir string) (found []bound) {
 	names := 0
 	for queue := []level{{dir, 1}}; len(queue) > 0 && names < walkNames; queue = queue[1:] {
 		at := queue[0]
+		var entries []fs.DirEntry
 		f, err := os.OpenFile(at.dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
-		if err != nil {
-			continue
+		if err == nil {
+			entries, err = f.ReadDir(walkNames - names)
+			_ = f.Close()
 		}
-		entries, _ := f.ReadDir(walkNames - names)
-		_ = f.Close()
+		if lacks(err) {
+			return nil, err
+		}
 		names += len(entries)
 		for _, e := range entries {
 			switch {
@@ -286,5 +297,5 @@ func walkBound(dir string) (found []bound) {
 			}
 		}
 	}
-	return found
+	return found, nil
 }

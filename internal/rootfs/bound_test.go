@@ -196,6 +196,27 @@ func TestCheckBound(t *testing.T) {
 	}
 }
 
+// Without a free descriptor nothing is found out, and that is no proof that nobody listens.
+func TestCheckBoundWithoutDescriptors(t *testing.T) {
+	dir := socketDir(t)
+	bind(t, "unix", dir+"/m/a.sock")
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := checkBound([]runtime.Mount{{Source: dir + "/m", Target: "/m"}}, nil)
+	listens := bound{dir + "/m", "a.sock"}.listens()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.Class(err) != runtime.ErrUnavailable || !listens {
+		t.Errorf("the mount: %v; a program listens: %v", err, listens)
+	}
+}
+
 // A directory of a toolchain in which a program listens is empty inside, and no error; what
 // the user mounts comes after it.
 func TestToolchainSockets(t *testing.T) {

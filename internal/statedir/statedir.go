@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -312,11 +313,16 @@ func (d *Dir) make(b *Box, c *Config, caller **os.File, more ...func() error) (e
 	return nil
 }
 
+// lockLimit is how long a process may hold the lock of the state directory: it makes or removes a directory meanwhile.
+const lockLimit = 10 * time.Second
+
 // lock takes the lock of the state directory, which serializes Create and RemoveHalf.
 func (d *Dir) lock() (unlock func(), err error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lockLimit, errors.New("another process of wolffia has held it for too long: is one stopped?"))
+	defer cancel()
 	f, err := os.OpenFile(filepath.Join(d.path, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err == nil {
-		unlock, err = filelock.Wait(context.Background(), f, unix.F_WRLCK, 0, 0)
+		unlock, err = filelock.Wait(ctx, f, unix.F_WRLCK, 0, 0)
 	}
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the state directory: %w", err)
