@@ -23,8 +23,9 @@ type stdio struct{ in, out, err *os.File }
 type app struct {
 	stdio
 	heeding  sync.WaitGroup // until signals end the context of a command
-	stateDir string         // --state-dir
-	log      *slog.Logger   // the service's; nil for other commands
+	heed     *heed
+	stateDir string       // --state-dir
+	log      *slog.Logger // the service's; nil for other commands
 	closers  []func() error
 	quiet    bool     // print no warnings
 	misread  bool     // the flags could not be read

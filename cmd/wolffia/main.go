@@ -37,10 +37,11 @@ var rehearsing = []string{"exec", "inspect", "ls", "rm", "stop"}
 // run executes one command line and returns its exit code.
 func run(args []string, io stdio) int {
 	a := &app{stdio: io}
-	came := make(chan os.Signal, 1)
+	came := make(chan os.Signal, 16)
 	a.heeding.Go(func() { notify(came, stops...) }) // a third of a millisecond: Go's runtime changes threads four times for each
-	ctx, cancel := endedBy(context.Background(), came)
-	defer cancel()
+	ctx, heed := newHeed(context.Background(), came)
+	a.heed = heed
+	defer heed.end(context.Canceled)
 	word := ""
 	if len(args) > 0 {
 		word = args[0]

@@ -31,7 +31,9 @@ func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *ru
 	a.heeding.Wait()
 	// From here on signals are the command's.
 	signals := make(chan os.Signal, 16)
-	notify(signals, stops...)
+	if err := a.heed.take(ctx, signals); err != nil {
+		return runtime.Exit{}, err
+	}
 	var catching sync.WaitGroup
 	catching.Go(func() { notify(signals, forwarded...) }) // beside the start: see run
 	// To let go of them takes as long, and mostly wolffia ends now.
@@ -39,9 +41,6 @@ func (a *app) attach(ctx context.Context, rt *local.Runtime, id string, spec *ru
 		catching.Wait()
 		signal.Stop(signals)
 	})
-	if ctx.Err() != nil { // it came before
-		return runtime.Exit{}, ctx.Err()
-	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	if spec.TTY {

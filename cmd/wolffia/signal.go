@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -62,6 +63,45 @@ func endedBy(ctx context.Context, came <-chan os.Signal) (_ context.Context, can
 		}
 	}()
 	return ctx, func() { end(context.Canceled) }
+}
+
+// A heed is what becomes of the signals that stop a command line: each ends its context and, from the moment on at which somebody
+// takes them, goes there too.
+type heed struct {
+	end context.CancelCauseFunc
+
+	mu sync.Mutex
+	to chan<- os.Signal // nil: nobody takes them; guarded by mu
+}
+
+// newHeed returns a context that ends as that of endedBy does, and what hands the signals on.
+func newHeed(ctx context.Context, came <-chan os.Signal) (context.Context, *heed) {
+	ctx, end := context.WithCancelCause(ctx)
+	h := &heed{end: end}
+	go func() { // ends with the program
+		for sig := range came {
+			h.handle(sig)
+		}
+	}()
+	return ctx, h
+}
+
+func (h *heed) handle(sig os.Signal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end(signaled{sig.(syscall.Signal)})
+	select {
+	case h.to <- sig:
+	default: // nobody takes it, or it is one of very many
+	}
+}
+
+// take has all signals from now on go to c as well, or returns the error of ctx if one has come before: none is lost between.
+func (h *heed) take(ctx context.Context, c chan<- os.Signal) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.to = c
+	return ctx.Err()
 }
 
 // signalCode is the exit code for the end by sig, as shells have it.

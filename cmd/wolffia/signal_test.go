@@ -27,6 +27,26 @@ import (
 	"wolffia/runtime/bwrap"
 )
 
+// A signal that comes while a command takes over ends the context before that, or goes to the command.
+func TestHeedLosesNoSignal(t *testing.T) {
+	for range 1000 {
+		came, taken := make(chan os.Signal, 1), make(chan os.Signal, 1)
+		ctx, h := newHeed(t.Context(), came)
+		go func() { came <- unix.SIGTERM; close(came) }() // ends at once
+		if h.take(ctx, taken) == nil {
+			select {
+			case <-taken:
+			case <-time.After(time.Minute):
+				t.Fatal("the signal is lost")
+			}
+		}
+		<-ctx.Done()
+		if code, _ := codeOf(ctx); code != 128+15 {
+			t.Fatalf("the context ends with the code %d", code)
+		}
+	}
+}
+
 // What becomes of signals, by the order in which they come, at 100 ms apart where
 // nothing else is said.
 func TestPatience(t *testing.T) {
