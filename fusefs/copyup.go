@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,9 +22,9 @@ func (t *tree) needOwn(n *node) syscall.Errno {
 		return 0
 	}
 	if !n.isDir() {
-		n.layers.content.Lock()
+		n.layers.content.Lock() // nobody holds it for long: there is no content
 		defer n.layers.content.Unlock()
-		return t.copyUp(n, 0)
+		return t.copyUp(opNone, nil, n, 0)
 	}
 	t.renameMu.Lock()
 	defer t.renameMu.Unlock()
@@ -31,12 +32,12 @@ func (t *tree) needOwn(n *node) syscall.Errno {
 }
 
 // needCopy has n, which is not a directory, in the upper layer of a copied tree, with what keep says of its
-// content, as of unshare. In a direct one it does nothing. The caller does not hold t.renameMu.
-func (t *tree) needCopy(n *node, keep int64) syscall.Errno {
+// content and o, as of unshare. In a direct one it does nothing. The caller does not hold t.renameMu.
+func (t *tree) needCopy(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
 	if t.copied == nil || n.inUpper() && (!n.borrows() || keep == attributes) {
 		return 0
 	}
-	lock, errno := t.unshare(n, keep)
+	lock, errno := t.unshare(o, in, n, keep)
 	if lock != nil {
 		lock.RUnlock()
 	}
@@ -55,22 +56,23 @@ type upperCopy struct {
 
 // copyUp copies n, which is not a directory, to the upper layer: of a regular file the first keep bytes, or
 // with attributes perhaps only those. The kernel keeps the node. Others go on meanwhile: t.renameMu is
-// taken only to put the copy at its place. The caller holds n's lock of contentLock for writing.
-func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
+// taken only to put the copy at its place. o and in are as of unshare. The caller holds n's lock of contentLock for
+// writing.
+func (t *tree) copyUp(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
 	if n.inUpper() && !(n.borrows() && keep != attributes) {
 		return 0
 	}
-	old, o, errno := t.original(n, keep)
+	old, obj, errno := t.original(n, keep)
 	if errno != 0 {
 		return errno
 	}
 	defer old.release()
 	c := upperCopy{fd: -1, over: n.borrows()}
-	if keep == attributes && t.mayBorrow(n, o) {
+	if keep == attributes && t.mayBorrow(n, obj) {
 		c.borrows, keep = true, 0
 	}
 	keep = uncut(keep)
-	cost := min(int64(o.Blocks)*512, max(keep, 0))
+	cost := min(int64(obj.Blocks)*512, max(keep, 0))
 	if !c.over {
 		cost += objectCost
 	}
@@ -78,11 +80,16 @@ func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
 		return errno
 	}
 	actual := int64(0)
-	if errno = t.noteAhead(n, o, old.fd, &c); errno == 0 {
-		errno = t.withoutRules(min(int64(o.Size), keep), func() syscall.Errno { return t.copyObject(&c, old.fd, o, keep) })
+	if errno = t.noteAhead(n, obj, old.fd, &c); errno == 0 {
+		do := func() syscall.Errno { return t.copyObject(&c, old.fd, obj, keep) }
+		if min(int64(obj.Size), keep) <= copyStep {
+			errno = do()
+		} else {
+			errno = t.withoutRules(o, in, n, do)
+		}
 	}
 	if errno == 0 {
-		actual, errno = t.placeCopy(n, o, &c)
+		actual, errno = t.placeCopy(n, obj, &c)
 	}
 	t.quota.give(cost - actual)
 	if c.name != "" {
@@ -93,22 +100,6 @@ func (t *tree) copyUp(n *node, keep int64) syscall.Errno {
 		t.copied.copyUps.Add(1)
 	}
 	return errno
-}
-
-// withoutRules calls f, which copies size bytes, and lets the rules change meanwhile if they are many: else
-// all requests would wait for a change of rules, and that for f. So who comes by here asks the gate again.
-// A request holds t.changeMu and t.rulesMu for reading.
-func (t *tree) withoutRules(size int64, f func() syscall.Errno) syscall.Errno {
-	if size <= copyStep {
-		return f()
-	}
-	t.rulesMu.RUnlock()
-	t.changeMu.RUnlock()
-	defer func() {
-		t.changeMu.RLock()
-		t.rulesMu.RLock()
-	}()
-	return f()
 }
 
 // original opens what is to be copied of n, and returns its attributes: those of the upper layer if n

@@ -48,15 +48,9 @@ func (t *tree) openWrite(o op, in *fuse.InHeader, id uint64, keep int64) (writin
 	case !n.isRegular():
 		return writing{}, syscall.EINVAL
 	}
-	lock, errno := t.unshare(n, keep)
+	lock, errno := t.unshare(o, in, n, keep)
 	if errno != 0 {
 		return writing{}, errno
-	}
-	if t.copied != nil { // see withoutRules
-		if errno := t.allow(o, in, n); errno != 0 {
-			lock.RUnlock()
-			return writing{}, errno
-		}
 	}
 	h, errno := t.acquire(n, useWrite)
 	if errno == 0 && n.getLevel() == perm.Checked && !(t.mayChange(o, n) && t.createdInside(h)) {

@@ -48,17 +48,12 @@ func (t *tree) setAttr(n *node, in *fuse.SetAttrIn) syscall.Errno {
 	if setsSize {
 		keep = int64(size)
 	}
-	lock, errno := t.unshare(n, keep)
+	lock, errno := t.unshare(opSetattr, &in.InHeader, n, keep)
 	if errno != 0 {
 		return errno
 	}
 	if lock != nil {
 		defer lock.RUnlock()
-	}
-	if t.copied != nil { // see withoutRules
-		if errno := t.allow(opSetattr, &in.InHeader, n); errno != 0 {
-			return errno
-		}
 	}
 	if setsMode {
 		if errno := t.chmod(n, mode); errno != 0 {

@@ -14,7 +14,9 @@ import (
 
 // A tree answers the kernel's requests. Its methods are called concurrently.
 //
-// A goroutine takes its locks in the order changeMu, rulesMu, contentMu, renameMu, modeMu.
+// A goroutine takes its locks in the order contentMu, changeMu, rulesMu, renameMu, modeMu. A request holds
+// changeMu and rulesMu from its beginning, so it releases them before it waits for a lock of contentMu: see
+// withoutRules.
 type tree struct {
 	fuse.RawFileSystem // refuses what tree has no method for
 

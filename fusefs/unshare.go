@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
@@ -25,15 +26,22 @@ const all = math.MaxInt64
 // bytes of the content matter from then on, or with attributes no byte does. In a copied tree n is
 // in the upper layer then. It returns a lock, held for reading, under which that stays so; the
 // caller unlocks it. The lock is nil if n is not a regular file. The caller does not hold
-// t.renameMu.
-func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
+// t.renameMu. The gate has allowed o, which in asks for, on n; it is asked again if the rules can have changed
+// meanwhile.
+func (t *tree) unshare(o op, in *fuse.InHeader, n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 	if !n.isRegular() {
 		return nil, t.needOwn(n) // a direct tree cannot copy others
 	}
 	lock := t.contentLock(n)
 	const attempts = 4 // others may move the name or link the file meanwhile
 	for range attempts {
-		lock.RLock()
+		if !lock.TryRLock() {
+			errno := t.withoutRules(o, in, n, func() syscall.Errno { lock.RLock(); return 0 })
+			if errno != 0 {
+				lock.RUnlock()
+				return nil, errno
+			}
+		}
 		hosts := t.copied != nil && (!n.inUpper() || n.borrows() && keep != attributes)
 		shared, errno := hosts, syscall.Errno(0)
 		if !hosts {
@@ -44,10 +52,14 @@ func (t *tree) unshare(n *node, keep int64) (*sync.RWMutex, syscall.Errno) {
 		}
 		lock.RUnlock()
 		if errno == 0 {
-			lock.Lock()
-			if hosts {
-				errno = t.copyUp(n, keep)
-			} else {
+			if !lock.TryLock() {
+				errno = t.withoutRules(o, in, n, func() syscall.Errno { lock.Lock(); return 0 })
+			}
+			switch {
+			case errno != 0:
+			case hosts:
+				errno = t.copyUp(o, in, n, keep)
+			default:
 				errno = t.copyInode(n, uncut(keep))
 			}
 			lock.Unlock()
@@ -65,6 +77,25 @@ func uncut(keep int64) int64 {
 		return all
 	}
 	return keep
+}
+
+// withoutRules calls f, which waits for a lock of n's content or copies that, and lets the rules change meanwhile:
+// else all requests would wait for a change of rules, and that for f. Then it asks the gate again whether o, which in
+// asks for, is allowed on n. A request holds t.changeMu and t.rulesMu for reading.
+func (t *tree) withoutRules(o op, in *fuse.InHeader, n *node, f func() syscall.Errno) syscall.Errno {
+	errno := func() syscall.Errno {
+		t.rulesMu.RUnlock()
+		t.changeMu.RUnlock()
+		defer func() {
+			t.changeMu.RLock()
+			t.rulesMu.RLock()
+		}()
+		return f()
+	}()
+	if errno != 0 {
+		return errno
+	}
+	return t.allow(o, in, n)
 }
 
 // contentLock returns the lock that is held for writing while n is given another inode.

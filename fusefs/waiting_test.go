@@ -1,0 +1,164 @@
+package fusefs
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"wolffia/perm"
+)
+
+// A waitingTree is a tree that no kernel knows of, with a file called "big" whose copy lets the rules change.
+type waitingTree struct {
+	*tree
+	t   *testing.T
+	dir string
+	big *node
+}
+
+// newWaitingTree returns one of a copied tree, or of a direct one in which big has another name outside.
+func newWaitingTree(t *testing.T, copied bool, files ...string) *waitingTree {
+	t.Helper()
+	base := t.TempDir()
+	w := &waitingTree{t: t, dir: filepath.Join(base, "host")}
+	for _, name := range append(files, "big") {
+		write(t, w.dir, name, "content of "+name)
+	}
+	if err := os.Truncate(filepath.Join(w.dir, "big"), copyStep+1); err != nil { // a hole, which is copied in no time
+		t.Fatal(err)
+	}
+	opts := Options{Rules: compiled(t, "**=write"), NoWatch: true, Copy: copyOf(t, setup{Copied: copied}, base)}
+	if !copied {
+		if err := os.Link(filepath.Join(w.dir, "big"), filepath.Join(base, "outside")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.Open(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	opts.Root = int(root.Fd())
+	if w.tree, err = newTree(&opts); err != nil {
+		t.Fatal(err)
+	}
+	w.dev.epochs = true // else a change of rules waits for the kernel
+	t.Cleanup(func() {
+		w.watch.close()
+		w.close()
+	})
+	w.big = w.know("big")
+	return w
+}
+
+func compiled(t *testing.T, rules ...string) Rules {
+	t.Helper()
+	p, err := perm.Compile(parseRules(t, rules...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// know returns the node called name of the root, as if the kernel had looked it up.
+func (w *waitingTree) know(name string) *node {
+	w.t.Helper()
+	var out fuse.EntryOut
+	if status := w.Lookup(nil, &fuse.InHeader{NodeId: rootID}, name, &out); !status.Ok() || out.NodeId == 0 {
+		w.t.Fatalf("look %s up: %v", name, status)
+	}
+	return w.table.get(out.NodeId)
+}
+
+// begin takes the locks with which a request that changes something begins, end releases them.
+func (w *waitingTree) begin() {
+	w.changeMu.RLock()
+	w.rulesMu.RLock()
+}
+
+func (w *waitingTree) end() {
+	w.rulesMu.RUnlock()
+	w.changeMu.RUnlock()
+}
+
+// becomesTrue waits until cond reports true.
+func becomesTrue(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !cond(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// whileQuiet starts f, which waits for a request that has begun until no other is answered.
+func (w *waitingTree) whileQuiet(f func(*Server)) (done chan struct{}) {
+	w.t.Helper()
+	done = make(chan struct{})
+	go func() {
+		defer close(done)
+		f(&Server{tree: w.tree})
+	}()
+	becomesTrue(w.t, "a writer waits", func() bool {
+		free := w.changeMu.TryRLock()
+		if free {
+			w.changeMu.RUnlock()
+		}
+		return !free
+	})
+	return done
+}
+
+// ends waits for done.
+func ends(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s hangs", what)
+	}
+}
+
+// Two requests change a large file at once, as the parts of a mapping are written back, and new rules or a review wait for
+// both: one of them copies the file, and all end.
+func TestCopyHoldsNobodyUp(t *testing.T) {
+	for _, name := range []string{"Copied"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWaitingTree(t, name == "Copied")
+			change := func() chan struct{} {
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer w.end()
+					lock, errno := w.unshare(opWrite, &fuse.InHeader{}, w.big, all)
+					if errno != 0 {
+						t.Error(errno)
+						return
+					}
+					lock.RUnlock()
+				}()
+				return done
+			}
+			w.begin()
+			w.begin()
+			quiet := w.whileQuiet(func(s *Server) { _ = s.Quiesce(func() error { return nil }) })
+			first := change()
+			becomesTrue(t, "the file is copied", func() bool {
+				lock := w.contentLock(w.big)
+				free := lock.TryRLock()
+				if free {
+					lock.RUnlock()
+				}
+				return !free
+			})
+			second := change() // it holds the review up, that the end of the copy
+			ends(t, "the review", quiet)
+			ends(t, "the first change", first)
+			ends(t, "the second change", second)
+		})
+	}
+}
