@@ -49,7 +49,7 @@ func testModel(t *testing.T, copied bool, rounds uint64) {
 					plantModel(t, filepath.Join(filepath.Dir(dir), "plain"), seed, !copied)
 				},
 			}, func(t *testing.T, c *client) {
-				m := &model{policy: policy, mount: c.dir, host: c.host, plain: filepath.Join(filepath.Dir(c.host), "plain")}
+				m := &model{copied: copied, policy: policy, mount: c.dir, host: c.host, plain: filepath.Join(filepath.Dir(c.host), "plain")}
 				before := picture(t, c.host)
 				r := rand.New(rand.NewPCG(seed, 6))
 				for i := 0; i < 400 && !t.Failed(); i++ {
@@ -137,6 +137,7 @@ func plantModel(t *testing.T, dir string, seed uint64, links bool) {
 }
 
 type model struct {
+	copied             bool
 	policy             *perm.Policy
 	mount, host, plain string
 	story              []string
@@ -561,7 +562,7 @@ var modelOps = []modelOp{
 	}, also: func(m *model, p, _ string) (syscall.Errno, bool) { return unix.EPERM, m.isDir(p) }},
 	{name: "rename", two: true, rules: renameRules, do: func(root, p, q string) (string, error) {
 		return "", unix.Rename(filepath.Join(root, p), filepath.Join(root, q))
-	}, also: moveAlso},
+	}, also: moveAlso(false)},
 	{name: "exchange", two: true, rules: func(m *model, p, q string) syscall.Errno {
 		if !m.visible(q) {
 			return unix.ENOENT
@@ -569,10 +570,10 @@ var modelOps = []modelOp{
 		if m.locked(parent(p)) || m.locked(parent(q)) {
 			return unix.EACCES
 		}
-		return moveRules(m, p, q)
+		return moveRules(m, p, q, true)
 	}, do: func(root, p, q string) (string, error) {
 		return "", unix.Renameat2(unix.AT_FDCWD, filepath.Join(root, p), unix.AT_FDCWD, filepath.Join(root, q), unix.RENAME_EXCHANGE)
-	}, also: moveAlso},
+	}, also: moveAlso(true)},
 }
 
 func renameRules(m *model, p, q string) syscall.Errno {
@@ -582,12 +583,12 @@ func renameRules(m *model, p, q string) syscall.Errno {
 	if m.visible(q) && m.isDir(p) != m.isDir(q) {
 		return 0 // EISDIR or ENOTDIR
 	}
-	return moveRules(m, p, q)
+	return moveRules(m, p, q, false)
 }
 
 // moveRules asks for write at both names for whatever lies there before or
 // after, and that a directory's rules stay the same.
-func moveRules(m *model, p, q string) syscall.Errno {
+func moveRules(m *model, p, q string, swap bool) syscall.Errno {
 	if errno := moveLevels(m, p, q); errno != 0 {
 		return errno
 	}
@@ -596,12 +597,14 @@ func moveRules(m *model, p, q string) syscall.Errno {
 			return unix.EACCES // as a git directory of somebody else's
 		}
 	}
-	return moveStates(m, p, q)
+	return moveStates(m, p, q, swap)
 }
 
 // moveAlso is the answer if what moveRules takes for somebody else's is the sandbox's own, which the model does not know.
-func moveAlso(m *model, p, q string) (syscall.Errno, bool) {
-	return moveStates(m, p, q), !m.locked(parent(p)) && !m.locked(parent(q)) && moveLevels(m, p, q) == 0
+func moveAlso(swap bool) func(m *model, p, q string) (syscall.Errno, bool) {
+	return func(m *model, p, q string) (syscall.Errno, bool) {
+		return moveStates(m, p, q, swap), !m.locked(parent(p)) && !m.locked(parent(q)) && moveLevels(m, p, q) == 0
+	}
 }
 
 func moveLevels(m *model, p, q string) syscall.Errno {
@@ -617,8 +620,13 @@ func moveLevels(m *model, p, q string) syscall.Errno {
 	return 0
 }
 
-func moveStates(m *model, p, q string) syscall.Errno {
-	if (m.isDir(p) || m.kind(q) != 0 && m.isDir(q)) && m.state(p) != m.state(q) {
+// moveStates is about directories and, in a direct tree, exchanges, into which another sandbox could bring directories.
+func moveStates(m *model, p, q string, swap bool) syscall.Errno {
+	alike := m.state(p) == m.state(q)
+	for _, dir := range []bool{false, true} {
+		alike = alike && (m.copied || m.level(p, dir) == m.level(q, dir))
+	}
+	if (m.isDir(p) || m.kind(q) != 0 && m.isDir(q) || swap && !m.copied) && !alike {
 		return unix.EXDEV
 	}
 	return 0

@@ -24,7 +24,8 @@ type renaming struct {
 
 // Rename moves or exchanges names. Both must be writable for the object that comes to lie
 // there, and a directory moves only if the rules give the same levels to all that is or may
-// come to be inside it.
+// come to be inside it. In a direct tree that counts for an exchange of files too, in whose place directories
+// can be by then.
 func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.Status {
 	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
 		return fuse.EINVAL // RENAME_WHITEOUT would make a device
@@ -99,7 +100,7 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if t.copied != nil {
 		errno = t.renameUpper(r, &from, &to, flags)
 	} else {
-		errno = errnoOf(unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, uint(flags)))
+		errno = t.renameHost(r, from, to, flags)
 	}
 	if errno != 0 || r.copyFirst != nil {
 		return errno
@@ -182,7 +183,7 @@ func (t *tree) allowRename(r *renaming, to openDir) (*replacement, syscall.Errno
 		return refuse(&r.to, leadsGit)
 	case r.swap && r.dst != nil && t.misleads(r.from.dir, r.to.dir, r.dst, r.dstAt):
 		return refuse(&r.from, leadsGit)
-	case checked == nil && movesDir && t.inside(r.from.dir.getState(), r.from.name, true).path != t.inside(r.to.dir.getState(), r.to.name, true).path:
+	case checked == nil && (movesDir || r.swap && t.copied == nil) && !t.alike(r):
 		return nil, syscall.EXDEV // mv(1) then copies, name by name
 	case checked == nil:
 		return nil, 0

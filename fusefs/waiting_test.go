@@ -51,7 +51,7 @@ func newWaitingTree(t *testing.T, copied bool, files ...string) *waitingTree {
 		w.watch.close()
 		w.close()
 	})
-	w.big = w.know("big")
+	w.big = w.table.get(known(t, w.tree, rootID, "big"))
 	return w
 }
 
@@ -62,16 +62,6 @@ func compiled(t *testing.T, rules ...string) Rules {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// know returns the node called name of the root, as if the kernel had looked it up.
-func (w *waitingTree) know(name string) *node {
-	w.t.Helper()
-	var out fuse.EntryOut
-	if status := w.Lookup(nil, &fuse.InHeader{NodeId: rootID}, name, &out); !status.Ok() || out.NodeId == 0 {
-		w.t.Fatalf("look %s up: %v", name, status)
-	}
-	return w.table.get(out.NodeId)
 }
 
 // begin takes the locks with which a request that changes something begins, end releases them.

@@ -1,0 +1,65 @@
+package fusefs
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// What a rename was judged by may be another object by the time of the rename: another sandbox over the
+// codebase can exchange two names that its rules treat alike, and so put a directory in the place of a file.
+// So no tree server moves a directory between places that the rules tell apart, whenever that happens: a
+// server of the same rules would go on to use it by those of its former place.
+
+// alike reports whether the rules treat the two names of r alike, whatever object is there. In a copied tree,
+// whose upper layer nobody else changes, only what holds inside a directory counts.
+func (t *tree) alike(r *renaming) bool {
+	a, b := &r.from, &r.to
+	return t.inside(a.dir.getState(), a.name, true).path == t.inside(b.dir.getState(), b.name, true).path &&
+		(t.copied != nil || t.level(a, false) == t.level(b, false) && t.level(a, true) == t.level(b, true))
+}
+
+// mayBecomeDir reports whether another sandbox could have a directory at e.
+func (t *tree) mayBecomeDir(e *entry) bool {
+	l := t.level(e, true)
+	return l == perm.Write || l == perm.Checked && t.part(e.dir, e.name).Makes(true)
+}
+
+// renameHost does r, which is allowed, in a direct tree, whose directories are open as from and to. The caller
+// holds t.renameMu for writing.
+func (t *tree) renameHost(r *renaming, from, to openDir, flags uint32) syscall.Errno {
+	switch {
+	case r.swap || r.src.isDir() || !t.mayBecomeDir(&r.from) || t.alike(r):
+		return errnoOf(unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, uint(flags)))
+	case r.dst != nil && flags&unix.RENAME_NOREPLACE != 0:
+		return syscall.EEXIST
+	case r.dst != nil && r.dst.ident == r.src.ident:
+		return 0 // as rename(2)
+	}
+	// By a name of the server's own, which no sandbox can use, it stays what it is.
+	tmp := tempName()
+	if err := unix.Renameat(from.fd, r.from.name, from.fd, tmp); err != nil {
+		return errnoOf(err)
+	}
+	o, errno := t.stat(fdName{from.fd, tmp})
+	if errno == 0 && o.ident != r.src.ident {
+		errno = syscall.ESTALE // the kernel looks the name up, and asks again
+	}
+	if errno == 0 {
+		errno = errnoOf(unix.Renameat2(from.fd, tmp, to.fd, r.to.name, uint(flags)))
+	}
+	if errno == 0 {
+		_ = unix.Unlinkat(from.fd, tmp, 0) // it is still there if r.to has just become a name of the same file
+		return 0
+	}
+	err := unix.Renameat2(from.fd, tmp, from.fd, r.from.name, unix.RENAME_NOREPLACE)
+	if err == unix.EINVAL { // the file system knows no flags
+		err = unix.Renameat(from.fd, tmp, from.fd, r.from.name)
+	}
+	if err != nil {
+		t.logger.Error("give a file its name back", "name", t.table.path(r.from.dir, r.from.name), "is", tmp, "error", err)
+	}
+	return errno
+}

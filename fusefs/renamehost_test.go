@@ -1,0 +1,167 @@
+package fusefs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"wolffia/perm"
+)
+
+// beatRules are Rules that call do at the question number at, and count the questions.
+type beatRules struct {
+	Rules
+	asked, at int
+	do        func()
+}
+
+func (r *beatRules) beat() {
+	if r.asked++; r.asked == r.at {
+		r.do()
+	}
+}
+
+func (r *beatRules) Checks() bool {
+	r.beat()
+	return r.Rules.Checks()
+}
+
+func (r *beatRules) Enter(s perm.State, name string) perm.State {
+	r.beat()
+	return r.Rules.Enter(s, name)
+}
+
+func (r *beatRules) Child(s perm.State, name string, dir bool) perm.Level {
+	r.beat()
+	return r.Rules.Child(s, name, dir)
+}
+
+// Whenever another sandbox over the codebase puts a directory where a file was, which its rules allow, a rename of the
+// file takes no directory to where what it has is not hidden.
+func TestRenameMovesWhatWasJudged(t *testing.T) {
+	others := map[string]func(dir string) error{
+		"exchange": func(dir string) error {
+			return unix.Renameat2(unix.AT_FDCWD, dir+"/d", unix.AT_FDCWD, dir+"/sub/x", unix.RENAME_EXCHANGE)
+		},
+		"make and move": func(dir string) error {
+			return errors.Join(os.Remove(dir+"/sub/x"), os.Mkdir(dir+"/sub/x", 0o755), os.Rename(dir+"/d", dir+"/sub/x/d"))
+		},
+		"make": func(dir string) error {
+			return errors.Join(os.Remove(dir+"/sub/x"), os.Mkdir(dir+"/sub/x", 0o755))
+		},
+	}
+	for _, to := range []string{"y", "new"} {
+		for _, flags := range []uint32{0, unix.RENAME_NOREPLACE, unix.RENAME_EXCHANGE} {
+			for what, other := range others {
+				t.Run(fmt.Sprintf("%s to %s with %d", what, to, flags), func(t *testing.T) {
+					for at := 1; ; at++ {
+						dir := t.TempDir()
+						for _, name := range []string{"d/.env", "sub/x", "shown/y", "shown/z"} {
+							write(t, dir, name, name)
+						}
+						rules := &beatRules{Rules: compiled(t, "**=write", ".env=none", "shown/**=write")}
+						tr := testTree(t, dir, rules)
+						sub, shown := known(t, tr, rootID, "sub"), known(t, tr, rootID, "shown")
+						known(t, tr, sub, "x")
+						rules.asked, rules.at, rules.do = 0, at, func() { fails(t, "the other sandbox", other(dir), 0) }
+						in := fuse.RenameIn{InHeader: fuse.InHeader{NodeId: sub}, Newdir: shown, Flags: flags}
+						tr.Rename(nil, &in, "x", to)
+						wrong := filepath.WalkDir(dir+"/shown", func(p string, e fs.DirEntry, err error) error {
+							if err == nil && e.IsDir() && e.Name() != "shown" {
+								err = fmt.Errorf("it moved the directory %s", p)
+							}
+							return err
+						})
+						if wrong != nil {
+							t.Errorf("at question %d: %v", at, wrong)
+						}
+						if left := temporaries(t, dir); left != "" {
+							t.Errorf("at question %d: %s is left", at, left)
+						}
+						if rules.asked < at {
+							break
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// known returns the id of the node called name in the directory dir, as if the kernel had looked it up.
+func known(t *testing.T, tr *tree, dir uint64, name string) uint64 {
+	t.Helper()
+	var out fuse.EntryOut
+	if status := tr.Lookup(nil, &fuse.InHeader{NodeId: dir}, name, &out); !status.Ok() || out.NodeId == 0 {
+		t.Fatalf("look %s up: %v", name, status)
+	}
+	return out.NodeId
+}
+
+// temporaries returns a name of the server's own below dir, "" if there is none.
+func temporaries(t *testing.T, dir string) (found string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err == nil && strings.HasPrefix(e.Name(), ownPrefix) {
+			found = p
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return found
+}
+
+// Between names that the rules tell apart a file moves as everywhere, but for exchanges.
+func TestRenameBetweenRules(t *testing.T) {
+	mounted(t, setup{Parse: []string{"**=write", ".env=none", "shown/**=write"}, Host: func(t *testing.T, dir string) {
+		for _, name := range []string{"a", "b", "c", "link", "shown/b", "shown/link"} {
+			write(t, dir, name, "content of "+name)
+		}
+		fails(t, "mkdir", os.Mkdir(filepath.Join(dir, "shown/d"), 0o755), 0)
+		fails(t, "remove", os.Remove(filepath.Join(dir, "shown/link")), 0)
+		fails(t, "link", os.Link(filepath.Join(dir, "link"), filepath.Join(dir, "shown/link")), 0)
+		fails(t, "symlink", os.Symlink("nowhere", filepath.Join(dir, "s")), 0)
+	}}, func(t *testing.T, c *client) {
+		move := func(from, to string, flags uint, want syscall.Errno) {
+			t.Helper()
+			fails(t, from+" to "+to, unix.Renameat2(unix.AT_FDCWD, c.at(from), unix.AT_FDCWD, c.at(to), flags), want)
+		}
+		f, err := os.OpenFile(c.at("a"), os.O_RDWR, 0)
+		fails(t, "open", err, 0)
+		defer f.Close()
+		move("a", "shown/a", 0, 0)
+		_, err = f.WriteAt([]byte("C"), 0)
+		fails(t, "write", err, 0)
+		move("b", "shown/b", unix.RENAME_NOREPLACE, syscall.EEXIST)
+		move("c", "shown/b", unix.RENAME_EXCHANGE, syscall.EXDEV)
+		move("b", "shown/b", 0, 0)
+		move("c", "shown/d", 0, syscall.EISDIR)
+		move("c", "shown/c", unix.RENAME_NOREPLACE, 0)
+		move("link", "shown/link", 0, 0) // two names of one file: rename(2) does nothing
+		move("s", "shown/s", 0, 0)
+		for name, want := range map[string]string{
+			"a": "", "shown/a": "Content of a", "b": "", "shown/b": "content of b", "c": "", "shown/c": "content of c",
+			"link": "content of link", "shown/link": "content of link",
+		} {
+			if got, _ := os.ReadFile(c.at(name)); string(got) != want {
+				t.Errorf("%s has %q, want %q", name, got, want)
+			}
+		}
+		if to, err := os.Readlink(c.at("shown/s")); to != "nowhere" {
+			t.Errorf("the link leads to %q, %v", to, err)
+		}
+		if left := temporaries(t, c.host); left != "" {
+			t.Errorf("%s is left", left)
+		}
+	})
+}
