@@ -197,16 +197,19 @@ const maxCopy = 1 << 30
 
 // CopyFileRange copies between two files without reading the data.
 func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
-	from, errno := t.openRead(opCopyFrom, &in.InHeader, in.NodeId)
-	if errno != 0 {
+	if _, errno := t.allowed(opCopyFrom, &in.InHeader, in.NodeId); errno != 0 {
 		return 0, fuse.Status(errno)
 	}
-	defer from.release()
 	to, errno := t.openWrite(opCopyTo, &in.InHeader, in.NodeIdOut, all)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
 	defer to.release()
+	from, errno := t.openRead(opCopyFrom, &in.InHeader, in.NodeId) // by the rules after that: see withoutRules
+	if errno != 0 {
+		return 0, fuse.Status(errno)
+	}
+	defer from.release()
 	offIn, offOut, size := int64(in.OffIn), int64(in.OffOut), int64(min(in.Len, maxCopy))
 	if t.quota != nil {
 		if end, err := unix.Seek(from.fd, 0, unix.SEEK_END); err == nil {

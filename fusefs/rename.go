@@ -31,15 +31,15 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 		return fuse.EINVAL // RENAME_WHITEOUT would make a device
 	}
 	r := renaming{in: &in.InHeader, swap: in.Flags&unix.RENAME_EXCHANGE != 0}
-	var errno syscall.Errno
-	if r.from, errno = t.entry(in.NodeId, a); errno != 0 {
-		return fuse.Status(errno)
-	}
-	if r.to, errno = t.entry(in.Newdir, b); errno != 0 {
-		return fuse.Status(errno)
-	}
 	const attempts = 4 // the host may replace what was copied
 	for range attempts {
+		var errno syscall.Errno // the levels of both names are asked for anew: see withoutRules
+		if r.from, errno = t.entry(in.NodeId, a); errno != 0 {
+			return fuse.Status(errno)
+		}
+		if r.to, errno = t.entry(in.Newdir, b); errno != 0 {
+			return fuse.Status(errno)
+		}
 		t.renameMu.Lock()
 		errno = t.rename(&r, in.Flags)
 		t.renameMu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,5 +151,83 @@ func TestCopyHoldsNobodyUp(t *testing.T) {
 			ends(t, "the first change", first)
 			ends(t, "the second change", second)
 		})
+	}
+}
+
+// A request during which the rules have changed, while it copied a file, is finished by the new ones.
+func TestNewRulesDuringACopy(t *testing.T) {
+	in := func(n *node) fuse.InHeader { return fuse.InHeader{NodeId: n.id} }
+	root := fuse.InHeader{NodeId: rootID}
+	for name, test := range map[string]struct {
+		rules []string
+		do    func(w *waitingTree) fuse.Status
+		want  syscall.Errno
+		both  bool // also in a direct tree
+	}{
+		"write": {[]string{"big=read"}, func(w *waitingTree) fuse.Status {
+			_, status := w.Write(nil, &fuse.WriteIn{InHeader: in(w.big), Size: 1}, []byte("x"))
+			return status
+		}, syscall.EACCES, true},
+		"truncate": {[]string{"big=none"}, func(w *waitingTree) fuse.Status {
+			i := fuse.SetAttrIn{}
+			i.NodeId, i.Valid, i.Size = w.big.id, fuse.FATTR_SIZE, copyStep+1
+			return w.SetAttr(nil, &i, &fuse.AttrOut{})
+		}, syscall.ENOENT, true},
+		"link": {[]string{"big=none"}, func(w *waitingTree) fuse.Status {
+			return w.Link(nil, &fuse.LinkIn{InHeader: root, Oldnodeid: w.big.id}, "mine", &fuse.EntryOut{})
+		}, syscall.ENOENT, false},
+		"link to": {[]string{"mine=none"}, func(w *waitingTree) fuse.Status {
+			return w.Link(nil, &fuse.LinkIn{InHeader: root, Oldnodeid: w.big.id}, "mine", &fuse.EntryOut{})
+		}, syscall.EACCES, false},
+		"rename": {[]string{"big=none"}, func(w *waitingTree) fuse.Status {
+			return w.Rename(nil, &fuse.RenameIn{InHeader: root, Newdir: rootID}, "big", "mine")
+		}, syscall.EACCES, false},
+		"rename over": {[]string{"other=read"}, func(w *waitingTree) fuse.Status {
+			return w.Rename(nil, &fuse.RenameIn{InHeader: root, Newdir: rootID}, "big", "other")
+		}, syscall.EACCES, false},
+		"copy from": {[]string{"other=none"}, func(w *waitingTree) fuse.Status {
+			_, status := w.CopyFileRange(nil, &fuse.CopyFileRangeIn{InHeader: in(w.table.get(known(w.t, w.tree, rootID, "other"))), NodeIdOut: w.big.id, Len: 5})
+			return status
+		}, syscall.ENOENT, true},
+		"copy to": {[]string{"big=read"}, func(w *waitingTree) fuse.Status {
+			_, status := w.CopyFileRange(nil, &fuse.CopyFileRangeIn{InHeader: in(w.table.get(known(w.t, w.tree, rootID, "other"))), NodeIdOut: w.big.id, Len: 5})
+			return status
+		}, syscall.EACCES, true},
+	} {
+		for _, copied := range []bool{true} {
+			if !copied && !test.both {
+				continue
+			}
+			t.Run(name+map[bool]string{true: "/Copied", false: "/Direct"}[copied], func(t *testing.T) {
+				w := newWaitingTree(t, copied, "other")
+				known(w.t, w.tree, rootID, "other")
+				w.begin()
+				rules := compiled(t, append([]string{"**=write"}, test.rules...)...)
+				set := w.whileQuiet(func(s *Server) { s.SetRules(rules) })
+				status := test.do(w)
+				select {
+				case <-set:
+				default:
+					if status.Ok() {
+						t.Error("the copy held the new rules up")
+					}
+				}
+				w.end()
+				ends(t, "the change of rules", set)
+				if syscall.Errno(status) != test.want {
+					t.Errorf("%v, want %v", syscall.Errno(status), test.want)
+				}
+				for _, name := range []string{w.dir + "/mine", filepath.Dir(w.dir) + "/upper/mine"} {
+					if _, err := os.Lstat(name); err == nil {
+						t.Errorf("%s was made", name)
+					}
+				}
+				for name, size := range map[string]int64{"host/other": 16, "host/big": copyStep + 1, "upper/other": 0} {
+					if st, err := os.Lstat(filepath.Join(filepath.Dir(w.dir), name)); err == nil && st.Size() != size {
+						t.Errorf("%s has %d bytes", name, st.Size())
+					}
+				}
+			})
+		}
 	}
 }
