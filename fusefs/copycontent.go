@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyContent copies size bytes, as a clone where the file system can. Holes stay holes. It calls step,
-// unless that is nil, with each part of the copy, and stops at its error.
+// copyContent copies size bytes, as a clone where the file system can. Holes stay holes. It calls step
+// with each part of the copy, of at most copyStep bytes, and stops at its error.
 func copyContent(to, from int, size int64, step func(off, size int64) error) syscall.Errno {
 	if unix.IoctlFileClone(to, from) != nil {
 		for off := int64(0); off < size; {
@@ -35,16 +35,12 @@ func copyContent(to, from int, size int64, step func(off, size int64) error) sys
 
 // copySpan copies the bytes from off to end, and returns the offset where it stopped.
 func copySpan(to, from int, off, end int64, step func(off, size int64) error) (int64, error) {
-	most := int64(maxCopy)
-	if step != nil {
-		most = copyStep
-	}
 	for off < end {
 		in, out := off, off
-		n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-off, most)), 0)
+		n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-off, copyStep)), 0)
 		switch err {
 		case unix.EXDEV, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOSYS: // between two file systems
-			n, err = copyBytes(to, from, off, min(end-off, most))
+			n, err = copyBytes(to, from, off, min(end-off, copyStep))
 		}
 		if err == unix.EINTR {
 			continue
@@ -55,10 +51,8 @@ func copySpan(to, from int, off, end int64, step func(off, size int64) error) (i
 		if n == 0 {
 			return end, nil // the file was truncated meanwhile
 		}
-		if step != nil {
-			if err := step(off, int64(n)); err != nil {
-				return off, err
-			}
+		if err := step(off, int64(n)); err != nil {
+			return off, err
 		}
 		off += int64(n)
 	}

@@ -82,11 +82,7 @@ func (t *tree) copyUp(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errn
 	actual := int64(0)
 	if errno = t.noteAhead(n, obj, old.fd, &c); errno == 0 {
 		do := func() syscall.Errno { return t.copyObject(&c, old.fd, obj, keep) }
-		if min(int64(obj.Size), keep) <= copyStep {
-			errno = do()
-		} else {
-			errno = t.withoutRules(o, in, n, do)
-		}
+		errno = t.copying(o, in, n, min(int64(obj.Size), keep), do)
 	}
 	if errno == 0 {
 		actual, errno = t.placeCopy(n, obj, &c)
@@ -200,24 +196,8 @@ func (t *tree) copyObject(c *upperCopy, from int, o *object, keep int64) (errno 
 // copyFile copies the first keep bytes and the attributes of the regular file o, open as from, to the
 // empty file to, and has them on the disk: the name must not become durable before the content.
 func (t *tree) copyFile(to, from int, o *object, keep int64) syscall.Errno {
-	if size := min(int64(o.Size), keep); size > 0 {
-		src, errno := t.openProc(from, unix.O_RDONLY)
-		if errno != 0 {
-			return errno
-		}
-		defer unix.Close(src)
-		end := time.Now().Add(copyLimit)
-		errno = copyContent(to, src, size, func(off, size int64) error {
-			// It is written to the disk as it goes, so that the flush at the end is short.
-			_ = unix.SyncFileRange(to, off, size, unix.SYNC_FILE_RANGE_WRITE)
-			if time.Now().After(end) {
-				return syscall.EFBIG
-			}
-			return nil
-		})
-		if errno != 0 {
-			return errno
-		}
+	if errno := t.fillContent(to, from, min(int64(o.Size), keep)); errno != 0 {
+		return errno
 	}
 	if err := unix.Fchmod(to, t.ownMode(o)); err != nil {
 		return errnoOf(err)
@@ -226,4 +206,27 @@ func (t *tree) copyFile(to, from int, o *object, keep int64) syscall.Errno {
 		return errno
 	}
 	return errnoOf(unix.Fdatasync(to))
+}
+
+// fillContent copies the first size bytes of the file of the O_PATH descriptor from to the empty file to. EFBIG: it
+// takes longer than copyLimit.
+func (t *tree) fillContent(to, from int, size int64) syscall.Errno {
+	if size <= 0 {
+		return 0
+	}
+	src, errno := t.openProc(from, unix.O_RDONLY)
+	if errno != 0 {
+		return errno
+	}
+	defer unix.Close(src)
+	end := time.Now().Add(copyLimit)
+	return copyContent(to, src, size, func(off, n int64) error {
+		if size > copyStep { // it is written to the disk as it goes, so that a flush at the end is short
+			_ = unix.SyncFileRange(to, off, n, unix.SYNC_FILE_RANGE_WRITE)
+		}
+		if time.Now().After(end) {
+			return syscall.EFBIG
+		}
+		return nil
+	})
 }

@@ -60,7 +60,7 @@ func (t *tree) unshare(o op, in *fuse.InHeader, n *node, keep int64) (*sync.RWMu
 			case hosts:
 				errno = t.copyUp(o, in, n, keep)
 			default:
-				errno = t.copyInode(n, uncut(keep))
+				errno = t.copyInode(o, in, n, uncut(keep))
 			}
 			lock.Unlock()
 		}
@@ -77,6 +77,14 @@ func uncut(keep int64) int64 {
 		return all
 	}
 	return keep
+}
+
+// copying calls f, which copies size bytes of n, and lets the rules change meanwhile if they are many.
+func (t *tree) copying(o op, in *fuse.InHeader, n *node, size int64, f func() syscall.Errno) syscall.Errno {
+	if size <= copyStep {
+		return f()
+	}
+	return t.withoutRules(o, in, n, f)
 }
 
 // withoutRules calls f, which waits for a lock of n's content or copies that, and lets the rules change meanwhile:
@@ -153,9 +161,12 @@ func (t *tree) adopt(n *node, ident identity) bool {
 	return true
 }
 
-// copyInode gives n an inode of its own, a copy of the present one. The caller holds n's lock
-// of t.contentMu for writing.
-func (t *tree) copyInode(n *node, keep int64) syscall.Errno {
+// copyInode gives n an inode of its own, a copy of the present one, unless another request has. o and in are as of
+// unshare. The caller holds n's lock of t.contentMu for writing.
+func (t *tree) copyInode(o op, in *fuse.InHeader, n *node, keep int64) syscall.Errno {
+	if shared, errno := t.sharedOutside(n); errno != 0 || !shared {
+		return errno
+	}
 	old, errno := t.acquire(n, usePath)
 	if errno != 0 {
 		return errno
@@ -182,7 +193,8 @@ func (t *tree) copyInode(n *node, keep int64) syscall.Errno {
 		t.quota.give(cost)
 		return errno
 	}
-	if errno = t.fill(c.fd, old.fd, &st, keep); errno == 0 {
+	do := func() syscall.Errno { return t.fill(c.fd, old.fd, &st, keep) }
+	if errno = t.copying(o, in, n, min(st.Size, keep), do); errno == 0 {
 		errno = t.replace(n, dir, name, c)
 	}
 	c.discard()
@@ -257,15 +269,8 @@ func (c *tempFile) discard() {
 // fill copies the file of the O_PATH descriptor from to the empty file to: the first keep
 // bytes, owner, mode, times and extended attributes. st is from's.
 func (t *tree) fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno {
-	if size := min(st.Size, keep); size > 0 {
-		src, errno := t.openProc(from, unix.O_RDONLY)
-		if errno != 0 {
-			return errno
-		}
-		defer unix.Close(src)
-		if errno := copyContent(to, src, size, nil); errno != 0 {
-			return errno
-		}
+	if errno := t.fillContent(to, from, min(st.Size, keep)); errno != 0 {
+		return errno
 	}
 	if errno := copyAttributes(to, from); errno != 0 {
 		return errno

@@ -117,7 +117,7 @@ func ends(t *testing.T, what string, done <-chan struct{}) {
 // Two requests change a large file at once, as the parts of a mapping are written back, and new rules or a review wait for
 // both: one of them copies the file, and all end.
 func TestCopyHoldsNobodyUp(t *testing.T) {
-	for _, name := range []string{"Copied"} {
+	for _, name := range []string{"Copied", "Direct"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWaitingTree(t, name == "Copied")
 			change := func() chan struct{} {
@@ -194,7 +194,7 @@ func TestNewRulesDuringACopy(t *testing.T) {
 			return status
 		}, syscall.EACCES, true},
 	} {
-		for _, copied := range []bool{true} {
+		for _, copied := range []bool{true, false} {
 			if !copied && !test.both {
 				continue
 			}
