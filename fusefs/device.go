@@ -108,8 +108,7 @@ func (d *device) handle(b *buffers, n int) {
 }
 
 // answer answers the message of n bytes in b, and returns the size of the reply in b.out, 0 if
-// there is none or it is sent already. The rules do not change meanwhile. A sync depends on no rule and can take minutes, so
-// a change of rules does not wait for it.
+// there is none or it is sent already. The rules do not change meanwhile, unless the request lets them: see tree.sync.
 func (d *device) answer(b *buffers, n int) int {
 	o := op(min(binary.NativeEndian.Uint32(b.in[4:]), uint32(opUnknown)))
 	switch o {
@@ -124,14 +123,9 @@ func (d *device) answer(b *buffers, n int) int {
 		defer d.changeMu.RUnlock()
 	}
 	d.rulesMu.RLock()
+	defer d.rulesMu.RUnlock()
 	if size, ok := d.blank(b); ok {
-		d.rulesMu.RUnlock()
 		return size
-	}
-	if o != opFsync && o != opFsyncdir {
-		defer d.rulesMu.RUnlock()
-	} else {
-		d.rulesMu.RUnlock()
 	}
 	switch {
 	case directly[o]:

@@ -61,3 +61,60 @@ func TestGreeting(t *testing.T) {
 		}
 	}
 }
+
+// Rules that refuse a sync cannot change while they are asked, and can while the disk writes.
+func TestRulesDuringASync(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "file", "content")
+	tr := testTree(t, dir, compiled(t, "**=write"))
+	ids := map[op]uint64{opFsync: known(t, tr, rootID, "file"), opFsyncdir: rootID}
+	b, err := newBuffers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.free()
+	free := func() bool {
+		free := tr.rulesMu.TryLock()
+		if free {
+			tr.rulesMu.Unlock()
+		}
+		return free
+	}
+	refused := 0
+	tr.report = func(Denial) {
+		if refused++; free() {
+			t.Error("the rules can change while they are asked")
+		}
+	}
+	for _, l := range []perm.Level{perm.Write, perm.None} {
+		for o, id := range ids {
+			tr.table.get(id).setLevel(l, tr.table.get(id).getState())
+			in := fuse.FsyncIn{InHeader: fuse.InHeader{Opcode: uint32(o), Unique: 7, NodeId: id}}
+			in.Length = uint32(unsafe.Sizeof(in))
+			n := copy(b.in, unsafe.Slice((*byte)(unsafe.Pointer(&in)), in.Length))
+			if size := tr.dev.answer(b, n); size != outHeader {
+				t.Errorf("an answer of %d bytes", size)
+			}
+			if got := (*fuse.OutHeader)(unsafe.Pointer(&b.out[0])).Status; (got == 0) != (l == perm.Write) {
+				t.Errorf("operation %d at %v: %d", o, l, got)
+			}
+			if !free() {
+				t.Fatal("a sync keeps the rules")
+			}
+		}
+	}
+	if refused != len(ids) {
+		t.Errorf("%d denials", refused)
+	}
+	tr.rulesMu.RLock()
+	defer tr.rulesMu.RUnlock()
+	errno := tr.sync(-1, func(int) error {
+		if !free() {
+			t.Error("the rules cannot change while the disk writes")
+		}
+		return unix.EIO
+	})
+	if errno != unix.EIO || free() {
+		t.Errorf("%v, or the rules are not held afterwards", errno)
+	}
+}

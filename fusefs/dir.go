@@ -193,5 +193,5 @@ func (t *tree) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 		return fuse.Status(errno)
 	}
 	defer unix.Close(fd)
-	return fuse.Status(errnoOf(unix.Fsync(fd)))
+	return fuse.Status(t.sync(fd, unix.Fsync))
 }

@@ -150,9 +150,17 @@ func (t *tree) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	}
 	defer h.release()
 	if in.FsyncFlags&1 != 0 {
-		return fuse.Status(errnoOf(unix.Fdatasync(h.fd)))
+		return fuse.Status(t.sync(h.fd, unix.Fdatasync))
 	}
-	return fuse.Status(errnoOf(unix.Fsync(h.fd)))
+	return fuse.Status(t.sync(h.fd, unix.Fsync))
+}
+
+// sync calls f with fd, which can take minutes, and lets the rules change meanwhile: it depends on none. The caller holds
+// t.rulesMu for reading.
+func (t *tree) sync(fd int, f func(fd int) error) syscall.Errno {
+	t.rulesMu.RUnlock()
+	defer t.rulesMu.RLock()
+	return errnoOf(f(fd))
 }
 
 // Fallocate allocates or releases room of a file.
