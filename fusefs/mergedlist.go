@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"syscall"
 
@@ -11,20 +12,22 @@ import (
 	"wolffia/perm"
 )
 
-// A mergedList is the listing of a directory of a copied tree. A name keeps its place for as long as the
-// list is kept, so that an offset means the same in every listing: also after the directory got an
-// upper half, whose file system has other offsets. Guarded by layers.mu of the directory.
+// A mergedList is the listing of a directory of a copied tree. A name keeps its number for as long as it is
+// there, so that an offset means the same in every listing: also after the directory got an upper half, whose
+// file system has other offsets. What is gone leaves nothing, and its number is not used again. Guarded by
+// layers.mu of the directory.
 type mergedList struct {
-	names []listedName
+	names []listedName // by number
+	last  uint64       // the last number used
 }
 
 // A listedName is a name in a mergedList.
 type listedName struct {
-	name  string
-	ino   uint64
-	typ   uint32
-	upper bool
-	gone  bool
+	name   string
+	number uint64
+	ino    uint64
+	typ    uint32
+	upper  bool
 }
 
 // listMerged is list for a copied tree.
@@ -37,16 +40,14 @@ func (t *tree) listMerged(dir *node, d openDir, offset uint64, add func(*entry, 
 			return errno
 		}
 	}
-	names := l.listing.names // the names of a list never change, only its length and marks
+	names := l.listing.names // they never change
 	l.mu.Unlock()
+	first := sort.Search(len(names), func(i int) bool { return names[i].number > offset })
 	var e entry // allocated once for all calls of add
-	for i := offset; i < uint64(len(names)); i++ {
-		x := &names[i]
-		if x.gone {
-			continue
-		}
+	for i := range names[first:] {
+		x := &names[first+i]
 		e = newEntry(dir, x.name)
-		v := fuse.DirEntry{Name: x.name, Mode: x.typ, Ino: t.copied.number(x.ino, x.upper), Off: i + 1}
+		v := fuse.DirEntry{Name: x.name, Mode: x.typ, Ino: t.copied.number(x.ino, x.upper), Off: x.number}
 		if known := t.table.child(dir, x.name); known != nil {
 			v.Ino = known.layers.ino.Load()
 		}
@@ -64,20 +65,23 @@ func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
 		old = &mergedList{}
 	}
 	place := make(map[string]int, len(old.names))
-	fresh := make([]listedName, len(old.names), len(old.names)+8)
 	for i, x := range old.names {
 		place[x.name] = i
-		x.gone = true
-		fresh[i] = x
 	}
+	list := &mergedList{last: old.last}
+	kept, made := make([]listedName, len(old.names)), []listedName(nil) // of kept, what has a name
 	put := func(x listedName) {
 		i, ok := place[x.name]
-		if !ok {
-			i = len(fresh)
-			place[x.name] = i
-			fresh = append(fresh, x)
+		switch {
+		case !ok:
+			list.last++
+			x.number = list.last
+			place[x.name] = len(kept) + len(made)
+			made = append(made, x)
+		case i < len(kept):
+			x.number = old.names[i].number
+			kept[i] = x
 		}
-		fresh[i] = x
 	}
 	put(listedName{name: ".", ino: dir.layers.ino.Load(), typ: unix.S_IFDIR})
 	up := dir.layers.ino.Load()
@@ -95,7 +99,7 @@ func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
 			if upper {
 				hidden[v.Name] = struct{}{}
 			}
-			if x := (listedName{v.Name, v.Ino, v.Mode & unix.S_IFMT, upper, false}); t.shows(dir, fd, &x) {
+			if x := (listedName{name: v.Name, ino: v.Ino, typ: v.Mode & unix.S_IFMT, upper: upper}); t.shows(dir, fd, &x) {
 				put(x)
 			}
 			return 0
@@ -118,7 +122,9 @@ func (t *tree) refresh(dir *node, d openDir) syscall.Errno {
 			return errno
 		}
 	}
-	dir.layers.listing = &mergedList{slices.Clip(slices.Clone(fresh))} // it is kept
+	kept = slices.DeleteFunc(kept, func(x listedName) bool { return x.name == "" })
+	list.names = slices.Concat(kept, made) // of its size: it stays
+	dir.layers.listing = list
 	return 0
 }
 
