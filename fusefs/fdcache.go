@@ -12,7 +12,7 @@ type use uint8
 const (
 	usePath  use = iota // O_PATH: to look at it, and to reach entries of a directory
 	useRead             // to read a regular file
-	useWrite            // to read and write a regular file
+	useWrite            // to write a regular file, and to read it unless the handle is blind
 	useLower            // O_PATH: to reach entries of the lower half of a directory that has an upper one
 	uses
 )
@@ -23,6 +23,8 @@ type handle struct {
 	node *node
 	fd   int
 	use  use
+
+	blind bool // of useWrite: it cannot be read, since the mode forbade that
 
 	// Guarded by set.mu.
 	keep         bool    // opening it again may fail: close others first
@@ -97,8 +99,8 @@ func (d *fdCache) cached(n *node, u use) *handle {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := n.handles[u]
-	if h == nil && u == useRead {
-		h = n.handles[useWrite]
+	if w := n.handles[useWrite]; h == nil && u == useRead && w != nil && !w.blind {
+		h = w
 	}
 	if h != nil {
 		h.refs++
@@ -110,7 +112,10 @@ func (d *fdCache) cached(n *node, u use) *handle {
 
 // add caches fd as n's handle for u and returns that, for the caller to release. If there is
 // one already, it returns that one and closes fd.
-func (d *fdCache) add(n *node, u use, fd int) *handle {
+func (d *fdCache) add(n *node, u use, fd int) *handle { return d.insert(n, u, fd, false) }
+
+// insert is add, and says whether the handle is blind.
+func (d *fdCache) insert(n *node, u use, fd int, blind bool) *handle {
 	d.mu.Lock()
 	defer d.unlock()
 	if h := n.handles[u]; h != nil {
@@ -122,7 +127,7 @@ func (d *fdCache) add(n *node, u use, fd int) *handle {
 	if h.node != nil {
 		h = new(handle)
 	}
-	*h = handle{set: d, fd: fd, node: n, use: u, refs: 1}
+	*h = handle{set: d, fd: fd, node: n, use: u, blind: blind, refs: 1}
 	d.open++
 	if n.gone {
 		return h // release closes it

@@ -2,7 +2,9 @@ package fusefs
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -15,6 +17,37 @@ func TestListingNeedsNoSearch(t *testing.T) {
 		fails(t, "list", err, 0)
 		if !slices.Equal(names, []string{"file"}) {
 			t.Errorf("lists %q", names)
+		}
+	})
+}
+
+// A file that could only be written at first can be read once its mode allows that.
+func TestWriteOnlyFile(t *testing.T) {
+	mountedBoth(t, setup{Parse: []string{"**=write"}, Host: func(t *testing.T, dir string) {
+		write(t, dir, "f", "old")
+		fails(t, "chmod", os.Chmod(filepath.Join(dir, "f"), 0o200), 0)
+	}}, func(t *testing.T, c *client) {
+		if c.copied { // from the host's, which cannot be read, no copy is made
+			fails(t, "remove", os.Remove(c.at("f")), 0)
+			fails(t, "make", os.WriteFile(c.at("f"), []byte("old"), 0o200), 0)
+		}
+		f, err := os.OpenFile(c.at("f"), os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		_, err = f.WriteString("new")
+		fails(t, "write", err, 0)
+		_, err = os.ReadFile(c.at("f"))
+		fails(t, "read", err, syscall.EACCES)
+		fails(t, "chmod", os.Chmod(c.at("f"), 0o644), 0)
+		if got := content(c.at("f")); got != "6:oldnew" {
+			t.Errorf("it has %s", got)
+		}
+		_, err = f.WriteString("er")
+		fails(t, "write", err, 0)
+		if got := content(c.at("f")); got != "8:oldnewer" {
+			t.Errorf("it has %s", got)
 		}
 	})
 }

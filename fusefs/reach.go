@@ -47,11 +47,11 @@ func (t *tree) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
 		return nil, errno
 	}
 	defer p.release()
-	fd, errno := t.reopen(p.fd, u)
+	fd, blind, errno := t.reopen(p.fd, u)
 	if errno != 0 {
 		return nil, errno
 	}
-	return t.fds.add(n, u, fd), 0
+	return t.fds.insert(n, u, fd, blind), 0
 }
 
 // acquireDir opens the directory n for the use of names in it. n must still be at its own
@@ -234,21 +234,22 @@ func openBeneath(dir int, name string, flags int, mode uint32) (int, syscall.Err
 }
 
 // reopen opens the regular file of the O_PATH descriptor fd. It goes through the descriptor,
-// so that no name is resolved again.
-func (t *tree) reopen(fd int, u use) (int, syscall.Errno) {
+// so that no name is resolved again. The result is blind if the file may only be written.
+func (t *tree) reopen(fd int, u use) (got int, blind bool, errno syscall.Errno) {
 	if u != useWrite {
-		return t.openProc(fd, unix.O_RDONLY)
+		got, errno = t.openProc(fd, unix.O_RDONLY)
+		return got, false, errno
 	}
-	got, errno := t.openProc(fd, unix.O_RDWR)
-	if errno == syscall.EACCES {
-		got, errno = t.openProc(fd, unix.O_WRONLY) // a file that may only be written
+	got, errno = t.openProc(fd, unix.O_RDWR)
+	if blind = errno == syscall.EACCES; blind {
+		got, errno = t.openProc(fd, unix.O_WRONLY)
 	}
 	if errno == 0 {
 		if errno = stripSetID(got); errno != 0 {
 			unix.Close(got)
 		}
 	}
-	return got, errno
+	return got, blind, errno
 }
 
 // openProc opens the object of the O_PATH descriptor fd.
