@@ -217,9 +217,10 @@ func (q *quota) forgotten(n *node, fd int) {
 	q.change.Broadcast()
 }
 
-// free returns how many bytes may be added, and the limit.
+// free returns how many bytes may be added, and the limit: more than that may be, if files that were there before are
+// deleted, but a file system has no more free blocks than blocks.
 func (q *quota) free() (free, limit int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return max(0, q.room()), q.limit
+	return min(max(0, q.room()), q.limit), q.limit
 }

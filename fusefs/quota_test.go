@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
 
@@ -224,4 +225,19 @@ func TestQuotaOfTwoNames(t *testing.T) {
 			fails(t, "cut off", files[0].Truncate(0), 0)
 		}
 	})
+}
+
+// After files were deleted that were there before, there are not more free blocks than blocks, of which df(1) makes nonsense.
+func TestQuotaFreesNoMoreThanThereIs(t *testing.T) {
+	tr := testTree(t, t.TempDir(), compiled(t, "**=write"))
+	tr.quota = newQuota(4 << 20)
+	tr.quota.give(50 << 20)
+	var out fuse.StatfsOut
+	if status := tr.StatFs(nil, &fuse.InHeader{NodeId: rootID}, &out); !status.Ok() {
+		t.Fatal(status)
+	}
+	if out.Blocks == 0 || out.Bfree > out.Blocks || out.Bavail > out.Blocks {
+		t.Errorf("%d blocks, %d free, %d available", out.Blocks, out.Bfree, out.Bavail)
+	}
+	fails(t, "more than the limit, in place of what was deleted", errnoOrNil(tr.quota.take(20<<20)), 0)
 }
