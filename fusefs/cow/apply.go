@@ -45,7 +45,10 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 		return nil, err
 	}
 	if !o.DryRun && p.hasRenamed() {
-		l.alone(func() { p, err = p.finishRenames() })
+		l.alone(func() { err = p.finishRenames() })
+		if err == nil { // not alone: it can take long
+			p, err = l.newPlan()
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -146,17 +149,17 @@ func (p *plan) hasRenamed() bool {
 	return slices.ContainsFunc(p.changes, func(c *change) bool { return c.Kind == runtime.ChangeRenamed && c.equal })
 }
 
-// finishRenames records the renames of hasRenamed, and returns the plan then.
-func (p *plan) finishRenames() (*plan, error) {
+// finishRenames records the renames of hasRenamed. The plan is not true any more then.
+func (p *plan) finishRenames() error {
 	p.Layers.moved()
 	for _, c := range p.changes {
 		if c.Kind == runtime.ChangeRenamed && c.equal {
 			if err := p.relocate(c); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return p.newPlan()
+	return nil
 }
 
 // rebaseEqual records for what is equal in both layers that the host has it.
@@ -194,12 +197,8 @@ func (a *applying) rebase(c *change, o *object, digest string) {
 	r := RecordOf(c.Path, &o.Statx_t)
 	r.Digest = digest
 	if o.isFile() && digest == "" {
-		f, err := a.openUpper(c)
-		if err == nil {
-			r.Digest, err = Digest(f)
-			_ = f.Close()
-		}
-		if err != nil {
+		var err error
+		if r.Digest, err = a.digest(c); err != nil {
 			a.fail(c, err)
 			return
 		}
@@ -207,6 +206,20 @@ func (a *applying) rebase(c *change, o *object, digest string) {
 	if err := a.Log.Rebase(r); err != nil {
 		a.fail(c, err)
 	}
+}
+
+// digest returns the digest of c's content in the upper layer; none if it is the content of a file of the host's that this
+// user may not read.
+func (a *applying) digest(c *change) (string, error) {
+	f, err := a.openUpper(c)
+	if errors.Is(err, unix.EACCES) && c.upper.lower != "" {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return Digest(f)
 }
 
 // fail ends the work with an error about c.

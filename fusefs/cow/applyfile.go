@@ -187,6 +187,10 @@ func (a *applying) applyMode(d *draft) {
 		a.conflict(d.change, "changed on the host")
 		return
 	}
+	var digest string
+	if err == nil { // before: the new mode can forbid to read it
+		digest, err = a.digest(d.change)
+	}
 	if err == nil {
 		err = unix.Fchmodat(unix.AT_FDCWD, procPath(fd), d.NewMode, 0)
 	}
@@ -197,7 +201,7 @@ func (a *applying) applyMode(d *draft) {
 		a.fail(d.change, err)
 		return
 	}
-	a.rebase(d.change, o, "")
+	a.rebase(d.change, o, digest)
 	if a.state[d.change] == pending {
 		a.finish(d.change)
 	}
@@ -206,12 +210,8 @@ func (a *applying) applyMode(d *draft) {
 // write makes the temporary file of d.
 func (a *applying) write(d *draft) error {
 	if d.upper.object.isLink() {
-		dir, err := openDir(a.Upper, parentOf(d.Path))
-		if err != nil || dir < 0 {
-			return errors.Join(err, unix.ESTALE)
-		}
-		target, err := readLink(dir, d.upper.name)
-		unix.Close(dir)
+		var target string
+		err := a.inOwn(d.Path, func(dir int, name string) (err error) { target, err = readLink(dir, name); return err })
 		if err == nil {
 			err = unix.Symlinkat(target, d.dir, d.temp)
 		}

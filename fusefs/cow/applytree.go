@@ -3,7 +3,6 @@ package cow
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -323,25 +322,19 @@ func (p *plan) relocateTo(key, to, upper string) error {
 
 // setLower sets where the lower half of e is, which is at a path of the upper layer.
 func (p *plan) setLower(at string, e *entry, lower string) error {
-	dir, err := openDir(p.Upper, parentOf(at))
-	if err != nil || dir < 0 {
-		return errors.Join(err, unix.ESTALE)
-	}
-	defer unix.Close(dir)
 	e.lower = lower
-	return unix.Lsetxattr(procPath(dir)+"/"+path.Base(at), AttrLower, []byte(lower), 0)
+	return p.inOwn(at, func(dir int, name string) error {
+		return p.onOwn(dir, name, func(fd int) error { return unix.Setxattr(procPath(fd), AttrLower, []byte(lower), 0) })
+	})
 }
 
 // dropWhiteout removes a whiteout of the upper layer.
 func (p *plan) dropWhiteout(at string) error {
-	dir, err := openDir(p.Upper, parentOf(at))
-	if err != nil || dir < 0 {
-		return err
-	}
-	defer unix.Close(dir)
-	o, err := look(dir, path.Base(at))
-	if o == nil || err != nil || !o.isWhiteout() {
-		return err
-	}
-	return unix.Unlinkat(dir, path.Base(at), 0)
+	return p.inOwn(at, func(dir int, name string) error {
+		o, err := look(dir, name)
+		if o == nil || err != nil || !o.isWhiteout() {
+			return err
+		}
+		return unix.Unlinkat(dir, name, 0)
+	})
 }

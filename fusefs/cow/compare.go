@@ -2,8 +2,11 @@ package cow
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -16,9 +19,15 @@ func (p *plan) compareDirectory(c *change, d *place) error {
 	if d.hasHost {
 		in.low = p.Rules.Enter(d.low, name)
 	}
+	known := d.shut && c.rec != nil && c.rec.Type == unix.S_IFDIR // as it was then, as far as can be known
 	switch {
 	case e.half == Moved && e.lower != c.lower:
 		from, err := lookAt(p.Root, e.lower)
+		if errors.Is(err, unix.EACCES) {
+			c.Kind, c.From, c.src, c.key, c.Unapplied = runtime.ChangeRenamed, e.lower, e.lower, e.lower, isShut
+			p.add(c)
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("look at %q: %w", e.lower, err)
 		}
@@ -27,14 +36,17 @@ func (p *plan) compareDirectory(c *change, d *place) error {
 			return err
 		}
 	case e.half == Moved, e.half == Merged && d.hasHost && !d.over:
-		p.merged(c)
+		if !known {
+			p.merged(c)
+		}
 	default: // the sandbox made it
-		in.over = c.host != nil && c.host.isDir()
+		in.over = c.host != nil && c.host.isDir() || known && c.rec.Applied
 		in.hasHost = in.over
 		if in.over {
 			in.overAt = cmp.Or(d.overAt, c.Path)
 		}
 		switch {
+		case known && c.rec.Applied:
 		case c.host == nil:
 			c.Kind = runtime.ChangeAdded
 			p.add(c)

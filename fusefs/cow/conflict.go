@@ -74,6 +74,9 @@ func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 		d := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		fd, err := openDir(p.Root, d.dir)
+		if errors.Is(err, unix.EACCES) {
+			return isShut, nil
+		}
 		if fd < 0 {
 			return "changed on the host", err
 		}
@@ -116,6 +119,9 @@ func (p *plan) strangers(dir string, up, low perm.State) (string, error) {
 			return nil
 		})
 		unix.Close(fd)
+		if errors.Is(err, unix.EACCES) {
+			return isShut, nil
+		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", fmt.Errorf("list %q: %w", d.dir, err)
 		}
@@ -132,6 +138,9 @@ func (p *plan) stale(c *change) (bool, error) {
 	}
 	if !o.isFile() {
 		return c.rec.Mtime == o.mtime(), nil
+	}
+	if c.upper.lower != "" && c.upper.lower == c.lower {
+		return true, nil // it has the content that the host has, which this user may not be able to read
 	}
 	f, err := p.openUpper(c)
 	if err != nil {
@@ -155,7 +164,7 @@ func (p *plan) equalContent(c *change, d *place) (bool, error) {
 	name := c.upper.name
 	switch {
 	case c.upper.object.isLink():
-		a, err := readLink(d.upperFD, name)
+		a, err := p.ownLink(d.upperFD, name)
 		if err != nil {
 			return false, err
 		}

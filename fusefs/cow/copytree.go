@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 
 	"golang.org/x/sys/unix"
 
@@ -23,8 +24,8 @@ func (l *Layers) Copy(upper int, log *os.File) error {
 	if err == nil {
 		o, err = look(l.Upper, "")
 	}
-	if err == nil { // the sandbox sees it as the codebase's
-		err = unix.Fchmodat(unix.AT_FDCWD, procPath(upper), o.perms(), 0)
+	if err == nil { // the sandbox sees it as the codebase's; a directory that is moved must be writable
+		err = unix.Fchmodat(unix.AT_FDCWD, procPath(upper), o.perms()|0o700, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("copy the upper layer: %w", err)
@@ -53,31 +54,26 @@ func (c *copying) dir(from, to int, at string, depth int) error {
 	if depth > maxDepth {
 		return errors.New("its directories are too deep")
 	}
-	var after []string
-	err := names(from, func(name string) error {
-		if c.n++; c.n > maxEntries {
-			return errTooMany
-		}
-		o, err := look(from, name)
-		if o == nil || err != nil {
-			return err
-		}
-		if o.isDir() {
-			after = append(after, name)
-			return nil
-		}
-		if err := c.one(from, to, name, join(at, name), o); err != nil {
-			return fmt.Errorf("%s: %w", Quote(join(at, name)), err)
-		}
-		return nil
-	})
-	for _, name := range after {
-		if err == nil {
-			err = c.sub(from, to, name, join(at, name), depth)
-		}
-	}
+	all, err := c.list(from, maxEntries-c.n)
 	if err != nil {
 		return err
+	}
+	c.n += len(all)
+	for _, e := range all {
+		if e.object.isDir() {
+			continue
+		}
+		if err := c.one(from, to, e.name, join(at, e.name), e.object); err != nil {
+			return fmt.Errorf("%s: %w", Quote(join(at, e.name)), err)
+		}
+	}
+	for _, e := range all {
+		if !e.object.isDir() {
+			continue
+		}
+		if err := c.sub(from, to, e, join(at, e.name), depth); err != nil {
+			return err
+		}
 	}
 	o, err := look(from, "")
 	if err != nil {
@@ -86,43 +82,38 @@ func (c *copying) dir(from, to int, at string, depth int) error {
 	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(to), times(o), 0)
 }
 
-// sub copies the directory called name.
-func (c *copying) sub(from, to int, name, at string, depth int) error {
-	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW
-	src, err := beneath.Open(from, name, flags, 0)
-	if err != nil {
-		return err
+// sub copies the directory e.
+func (c *copying) sub(from, to int, e *entry, at string, depth int) error {
+	src, err := c.ownDir(from, e.name)
+	if err != nil || src < 0 {
+		return errors.Join(err, unix.ESTALE)
 	}
 	defer unix.Close(src)
-	if err := unix.Mkdirat(to, name, 0o700); err != nil {
+	if err := unix.Mkdirat(to, e.name, 0o700); err != nil {
 		return err
 	}
-	dst, err := beneath.Open(to, name, flags, 0)
+	dst, err := beneath.Open(to, e.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dst)
-	half, lower, err := Lower(src)
+	half, lower, err := c.lowerOf(src)
 	if err == nil && half != Merged {
 		err = SetLower(dst, half, lower)
 	}
-	var o *object
 	if err == nil {
-		o, err = look(src, "")
-	}
-	if err == nil && o.perms() != 0o700 {
-		err = unix.Fchmodat(unix.AT_FDCWD, procPath(dst), o.perms(), 0)
+		err = c.dir(src, dst, at, depth+1)
 	}
 	if err != nil {
 		return err
 	}
-	return c.dir(src, dst, at, depth+1)
+	return unix.Fchmodat(unix.AT_FDCWD, procPath(dst), e.object.perms(), 0) // last: it can forbid what is done in it
 }
 
 // one copies what is no directory.
 func (c *copying) one(from, to int, name, at string, o *object) error {
 	if o.Nlink > 1 && o.isFile() {
-		if first, ok := c.links[o.Ino]; ok && unix.Linkat(c.top, first, to, name, 0) == nil {
+		if first, ok := c.links[o.Ino]; ok && c.link(first, to, name) == nil {
 			return nil
 		}
 		c.links[o.Ino] = at
@@ -131,7 +122,7 @@ func (c *copying) one(from, to int, name, at string, o *object) error {
 	case o.isWhiteout():
 		return MakeWhiteout(to, name)
 	case o.isLink():
-		target, err := readLink(from, name)
+		target, err := c.ownLink(from, name)
 		if err == nil {
 			err = unix.Symlinkat(target, to, name)
 		}
@@ -143,6 +134,16 @@ func (c *copying) one(from, to int, name, at string, o *object) error {
 		return c.file(from, to, name, o)
 	}
 	return unix.Mknodat(to, name, uint32(o.Mode)&(unix.S_IFMT|0o777), 0)
+}
+
+// link makes a name of a file that is copied already.
+func (c *copying) link(first string, to int, name string) error {
+	dir, err := c.ownDir(c.top, parentOf(first))
+	if err != nil || dir < 0 {
+		return errors.Join(err, unix.ESTALE)
+	}
+	defer unix.Close(dir)
+	return c.asOwner(dir, func() error { return unix.Linkat(dir, path.Base(first), to, name, 0) })
 }
 
 func (c *copying) file(from, to int, name string, o *object) error {

@@ -154,15 +154,14 @@ func (p *plan) entry(at string) *entry {
 
 // drop renames what the upper layer has at a path to temp in the directory work, and forgets the records of what that hides.
 func (p *plan) drop(at string, work int, temp string) error {
-	dir, err := openDir(p.Upper, parentOf(at))
-	if err != nil || dir < 0 {
-		return err
-	}
-	defer unix.Close(dir)
 	if p.Taken != nil {
 		p.Taken(at)
 	}
-	if err := unix.Renameat(dir, path.Base(at), work, temp); err != nil {
+	err := p.inOwn(at, func(dir int, name string) error {
+		// A directory that gets another parent must be writable itself.
+		return p.onOwn(dir, name, func(int) error { return unix.Renameat(dir, name, work, temp) })
+	})
+	if err != nil {
 		return err
 	}
 	p.reached("discard: taken away")

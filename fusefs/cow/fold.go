@@ -36,13 +36,7 @@ func (l *Layers) Fold() error {
 		if c.Kind != "" || !c.equal || c.rec == nil || !c.rec.Applied || c.Path != c.lower || c.host.isDir() || !merged[parentOf(c.Path)] {
 			continue
 		}
-		dir, err := openDir(l.Upper, parentOf(c.Path))
-		if err != nil || dir < 0 {
-			return err
-		}
-		err = unix.Unlinkat(dir, path.Base(c.Path), 0)
-		unix.Close(dir)
-		if err != nil {
+		if err := l.inOwn(c.Path, func(dir int, name string) error { return unix.Unlinkat(dir, name, 0) }); err != nil {
 			return err
 		}
 		l.reached("fold: file taken away")
@@ -80,12 +74,15 @@ func (p *plan) mergeApplied(e *entry, at string, merged map[string]bool) error {
 
 // merge merges one directory. What the sandbox has deleted or renamed in it since needs whiteouts.
 func (p *plan) merge(at string, e *entry) error {
-	dir, err := openDir(p.Upper, at)
+	dir, err := p.ownDir(p.Upper, at)
 	if err != nil || dir < 0 {
 		return err
 	}
 	defer unix.Close(dir)
 	if o, err := lookAt(p.Root, at); err != nil || o == nil || !o.isDir() {
+		if errors.Is(err, unix.EACCES) {
+			return nil // nor can the sandbox look at it
+		}
 		return err // it would show nothing, or be another's
 	}
 	if e.half == Own {
@@ -101,10 +98,11 @@ func (p *plan) merge(at string, e *entry) error {
 			}
 		}
 		for _, name := range gone {
-			if err := MakeWhiteout(dir, name); err != nil && !errors.Is(err, unix.EEXIST) {
+			err := p.asOwner(dir, func() error { return MakeWhiteout(dir, name) })
+			if err != nil && !errors.Is(err, unix.EEXIST) {
 				return err
 			}
 		}
 	}
-	return SetLower(dir, Merged, "")
+	return p.asOwner(dir, func() error { return SetLower(dir, Merged, "") })
 }

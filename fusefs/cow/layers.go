@@ -44,17 +44,23 @@ type Layers struct {
 
 	test func(name string) // called at each failpoint
 
+	isAlone bool // Alone has called
+
 	// Logger receives what is not an error of the call; nil discards it.
 	Logger *slog.Logger
 }
 
-// alone calls f while nothing reads the upper layer.
+// alone calls f while nothing reads the upper layer. f may call it again.
 func (l *Layers) alone(f func()) {
-	if l.Alone == nil {
+	if l.Alone == nil || l.isAlone {
 		f()
 		return
 	}
-	l.Alone(f)
+	l.Alone(func() {
+		l.isAlone = true
+		defer func() { l.isAlone = false }()
+		f()
+	})
 }
 
 // moved says that what the upper layer shows has changed.
@@ -196,36 +202,6 @@ func asFile(fd int, _ int64, err error) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), "file"), nil
-}
-
-// openOwn is openRegular for the upper layer, where a file may have a mode that lets its owner, this user, not read it.
-func (l *Layers) openOwn(dir int, p string) (fd int, size int64, err error) {
-	if fd, size, err = openRegular(dir, p); errors.Is(err, unix.EACCES) {
-		l.alone(func() { fd, size, err = openUnreadable(dir, p) })
-	}
-	return fd, size, err
-}
-
-// openUnreadable gives a file a mode with which its owner can read it for a moment, and opens it.
-func openUnreadable(dir int, p string) (fd int, size int64, err error) {
-	file, err := beneath.Open(dir, p, unix.O_PATH|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return -1, 0, err
-	}
-	defer unix.Close(file)
-	o, err := look(file, "")
-	if err == nil {
-		err = unix.Fchmodat(unix.AT_FDCWD, procPath(file), o.perms()|0o400, 0)
-	}
-	if err != nil {
-		return -1, 0, err
-	}
-	fd, size, err = openRegular(dir, p)
-	if cerr := unix.Fchmodat(unix.AT_FDCWD, procPath(file), o.perms(), 0); cerr != nil && err == nil {
-		unix.Close(fd)
-		return -1, 0, cerr
-	}
-	return fd, size, err
 }
 
 // readLink returns the target of the symbolic link called name in dir.

@@ -91,22 +91,22 @@ func (r *reader) readOld(q *pair, at string, o *object) (err error) {
 // long, is binary.
 func (r *reader) read(q *pair, buf []byte, root int, at string, o *object) ([]byte, error) {
 	buf = buf[:0]
+	openParent, link, open := openDir, readLink, openRegular
+	if root == r.Upper {
+		openParent, link, open = r.ownDir, r.ownLink, r.openOwn
+	}
 	if o.isLink() {
-		dir, err := openDir(root, parentOf(at))
+		dir, err := openParent(root, parentOf(at))
 		if err != nil || dir < 0 {
 			return buf, errors.Join(err, unix.ESTALE)
 		}
 		defer unix.Close(dir)
-		target, err := readLink(dir, path.Base(at))
+		target, err := link(dir, path.Base(at))
 		return append(buf, target...), err
 	}
 	if o.Size > maxText {
 		q.binary = true
 		return buf, nil
-	}
-	open := openRegular
-	if root == r.Upper {
-		open = r.openOwn
 	}
 	fd, size, err := open(root, at)
 	if err != nil {

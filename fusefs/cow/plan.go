@@ -2,6 +2,7 @@ package cow
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -35,6 +36,9 @@ type change struct {
 	src, key string
 }
 
+// isShut is why a change is not applied, or a directory not deleted, that cannot be compared with what the host has.
+const isShut = "the mode of the host's directory forbids to look at what is in it"
+
 // A plan is all changes of an upper layer.
 type plan struct {
 	*Layers
@@ -58,6 +62,7 @@ type place struct {
 	overAt  string     // the path of the topmost such directory
 	up, low perm.State // by the rules of path and of host
 	hostFD  int        // -1: the host has no such directory
+	shut    bool       // the mode of the host's directory, or of one above it, forbids this user to look at what is in it
 	upperFD int
 }
 
@@ -133,14 +138,16 @@ func (p *plan) compareDir(e *entry, d place) (err error) {
 	}
 	d.hostFD = -1
 	if d.hasHost {
-		if d.hostFD, err = openDir(p.Root, d.host); err != nil {
+		if d.hostFD, err = openDir(p.Root, d.host); errors.Is(err, unix.EACCES) {
+			d.shut = true
+		} else if err != nil {
 			return fmt.Errorf("open %q: %w", d.host, err)
 		}
 		if d.hostFD >= 0 {
 			defer unix.Close(d.hostFD)
 		}
 	}
-	if d.upperFD, err = openDir(p.Upper, d.path); err != nil || d.upperFD < 0 {
+	if d.upperFD, err = p.ownDir(p.Upper, d.path); err != nil || d.upperFD < 0 {
 		return fmt.Errorf("open %q in the upper layer: %w", d.path, cmp.Or(err, error(unix.ESTALE)))
 	}
 	for _, c := range e.children {
@@ -199,7 +206,7 @@ func (p *plan) impliedDeletions(e *entry, d *place) error {
 		there[c.name] = true
 	}
 	made := p.records[d.host] // applied: what is not recorded in it is the host's own
-	return names(d.hostFD, func(name string) error {
+	err := names(d.hostFD, func(name string) error {
 		at := join(d.host, name)
 		if there[name] || p.moved[at] != "" {
 			return nil
@@ -214,6 +221,10 @@ func (p *plan) impliedDeletions(e *entry, d *place) error {
 		}
 		return p.deletion(d, name, host, &change{})
 	})
+	if errors.Is(err, unix.EACCES) {
+		return nil // it is shut: the sandbox was not shown what is in it
+	}
+	return err
 }
 
 // levels returns the lower one of the levels that the rules of its path and of its host's path give the entry called
@@ -251,9 +262,14 @@ func (p *plan) compare(e *entry, d *place) error {
 	var host *object
 	if d.hostFD >= 0 && p.moved[c.lower] == "" {
 		var err error
-		if host, err = look(d.hostFD, e.name); err != nil {
+		if host, err = look(d.hostFD, e.name); errors.Is(err, unix.EACCES) {
+			d.shut = true
+		} else if err != nil {
 			return fmt.Errorf("look at %q: %w", c.lower, err)
 		}
+	}
+	if d.shut {
+		c.Unapplied = isShut
 	}
 	if d.hasHost && (!e.object.isDir() || e.half == Own || e.half == Moved && e.lower != c.lower) {
 		p.hides = append(p.hides, hiding{c.lower, c.Path})

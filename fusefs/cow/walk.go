@@ -1,13 +1,12 @@
 package cow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
 
 	"golang.org/x/sys/unix"
-
-	"wolffia/internal/beneath"
 )
 
 // maxEntries bounds the names in an upper layer that are looked at, and the names of the host's that are
@@ -43,37 +42,30 @@ func (l *Layers) readUpper() (*entry, error) {
 	for todo := []dir{{root, ""}}; len(todo) > 0; {
 		d := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		fd, err := beneath.Open(l.Upper, path.Join(".", d.path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		fd, err := l.ownDir(l.Upper, d.path)
 		if errors.Is(err, unix.ENAMETOOLONG) {
 			d.long = true
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("open %q in the upper layer: %w", d.path, err)
+		if err != nil || fd < 0 {
+			return nil, fmt.Errorf("open %q in the upper layer: %w", d.path, cmp.Or(err, error(unix.ESTALE)))
 		}
 		if d.path != "" {
-			if d.half, d.lower, err = Lower(fd); err != nil {
+			if d.half, d.lower, err = l.lowerOf(fd); err != nil {
 				unix.Close(fd)
 				return nil, fmt.Errorf("%q in the upper layer: %w", d.path, err)
 			}
 		}
-		err = names(fd, func(name string) error {
-			if n++; n > maxEntries {
-				return errTooMany
+		d.children, err = l.list(fd, maxEntries-n)
+		for _, e := range d.children {
+			if err == nil && e.object.isFile() && e.object.Size >= MinData {
+				e.lower, err = l.dataOf(fd, e.name)
 			}
-			o, err := look(fd, name)
-			if o == nil {
-				return err
+			if e.object.isDir() {
+				todo = append(todo, dir{e, path.Join(d.path, e.name)})
 			}
-			e := &entry{name: name, object: o}
-			d.children = append(d.children, e)
-			if o.isDir() {
-				todo = append(todo, dir{e, path.Join(d.path, name)})
-			} else if o.isFile() && o.Size >= MinData {
-				e.lower, err = dataOf(fd, name)
-			}
-			return err
-		})
+		}
+		n += len(d.children)
 		unix.Close(fd)
 		if err != nil {
 			return nil, fmt.Errorf("list %q in the upper layer: %w", d.path, err)
@@ -82,12 +74,45 @@ func (l *Layers) readUpper() (*entry, error) {
 	return root, nil
 }
 
+// list returns what the upper layer's directory fd has, without what is below that; an error if it is more than most.
+func (l *Layers) list(fd, most int) (all []*entry, err error) {
+	err = l.asOwner(fd, func() error {
+		all = nil
+		return names(fd, func(name string) error {
+			if len(all) >= most {
+				return errTooMany
+			}
+			o, err := look(fd, name)
+			if o != nil {
+				all = append(all, &entry{name: name, object: o})
+			}
+			return err
+		})
+	})
+	return all, err
+}
+
+// lowerOf is Lower for a directory of the upper layer.
+func (l *Layers) lowerOf(fd int) (half Half, lower string, err error) {
+	err = l.asOwner(fd, func() (err error) { half, lower, err = Lower(fd); return err })
+	return half, lower, err
+}
+
 // dataOf returns the path of the lower file that has the content of the file called name in dir; empty if that has
 // it itself.
-func dataOf(dir int, name string) (string, error) {
-	var buf [unix.PathMax]byte
+func (l *Layers) dataOf(dir int, name string) (lower string, err error) {
 	p := procPath(dir) + "/" + name // the directory is the upper layer's, in which only this process makes links
-	n, err := unix.Lgetxattr(p, AttrData, buf[:])
+	if lower, err = dataAt(p); !errors.Is(err, unix.EACCES) {
+		return lower, err
+	}
+	err = l.onOwn(dir, name, func(fd int) (err error) { lower, err = dataAt(procPath(fd)); return err })
+	return lower, err
+}
+
+// dataAt is dataOf for a file that /proc shows at p.
+func dataAt(p string) (string, error) {
+	var buf [unix.PathMax]byte
+	n, err := unix.Getxattr(p, AttrData, buf[:])
 	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EOPNOTSUPP) {
 		return "", nil
 	}
@@ -95,7 +120,7 @@ func dataOf(dir int, name string) (string, error) {
 		err = fmt.Errorf("attribute %s: %q is not known", AttrData, buf[:n])
 	}
 	if err == nil {
-		n, err = unix.Lgetxattr(p, AttrLower, buf[:])
+		n, err = unix.Getxattr(p, AttrLower, buf[:])
 	}
 	if err == nil && !ValidPath(string(buf[:n])) {
 		err = fmt.Errorf("attribute %s: %q is not a path in the codebase", AttrLower, buf[:n])

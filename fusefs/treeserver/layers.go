@@ -59,6 +59,9 @@ func openCopied(b *boot.TreeParams, root int) (c *copied, err error) {
 		}
 		return os.NewFile(uintptr(got), name)
 	}
+	if err := searchable(fd, statedir.CowUpper); err != nil {
+		return nil, err
+	}
 	c.upper = open(statedir.CowUpper, unix.O_RDONLY|unix.O_DIRECTORY)
 	c.work = open(statedir.CowWork, unix.O_RDONLY|unix.O_DIRECTORY)
 	log := open(statedir.CowLog, unix.O_RDWR|unix.O_NONBLOCK)
@@ -71,6 +74,19 @@ func openCopied(b *boot.TreeParams, root int) (c *copied, err error) {
 		err = c.begin(root)
 	}
 	return c, err
+}
+
+// searchable gives the owner of the directory called name in dir all access, which the sandbox may have taken: no request
+// finds its way through the codebase's own directory without.
+func searchable(dir int, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if st.Mode&0o700 == 0o700 || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return nil
+	}
+	return unix.Fchmodat(dir, name, st.Mode&0o7777|0o700, 0)
 }
 
 // begin prepares the upper layer as long as it is empty: its root has the mode and the times of the codebase, which the

@@ -76,8 +76,8 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 	}
 	if layer != nil {
 		t.root, t.copied = root, layer
-		if err := t.layers().Fold(); err != nil {
-			return fmt.Errorf("changes of the sandbox: %w", err)
+		if err := t.layers().Fold(); err != nil { // the changes are as they were, and a start gives the user a way to them
+			log.Warn("fold away what was applied", "error", err)
 		}
 	}
 	finish := sync.OnceFunc(func() {

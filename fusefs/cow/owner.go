@@ -1,0 +1,128 @@
+package cow
+
+import (
+	"errors"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"wolffia/internal/beneath"
+)
+
+// What is in the upper layer has the modes that the sandbox has given it, which can forbid its owner, this user, to work on
+// it. A mode is changed for one call only, while nothing reads the layer: so no plan has such a mode, and none is applied. A
+// kill in between leaves the owner more access than the sandbox has given it, and nobody else.
+
+// asOwner calls f, and if the mode of fd, which is a file or directory of the upper layer and may be open with O_PATH,
+// forbids what f does, calls it again with another mode.
+func (l *Layers) asOwner(fd int, f func() error) error {
+	err := f()
+	if errors.Is(err, unix.EACCES) {
+		l.alone(func() { err = withAccess(fd, f) })
+	}
+	return err
+}
+
+// withAccess calls f while the owner of fd has all access to it.
+func withAccess(fd int, f func() error) error {
+	o, err := look(fd, "")
+	if err != nil {
+		return err
+	}
+	mode, access := uint32(o.Mode)&0o7777, uint32(0o600)
+	if o.isDir() {
+		access = 0o700
+	}
+	if mode&access == access || !o.isDir() && !o.isFile() {
+		return f()
+	}
+	if err := unix.Fchmodat(unix.AT_FDCWD, procPath(fd), mode|access, 0); err != nil {
+		return err
+	}
+	return errors.Join(f(), unix.Fchmodat(unix.AT_FDCWD, procPath(fd), mode, 0))
+}
+
+// ownDir is openDir in the upper layer, or in a copy of it, whose directory root is.
+func (l *Layers) ownDir(root int, p string) (int, error) {
+	fd, err := openDir(root, p)
+	if !errors.Is(err, unix.EACCES) {
+		return fd, err
+	}
+	err = l.asOwner(root, func() (err error) { fd, err = openDir(root, ""); return err })
+	for name := range splitPath(p) {
+		if err != nil || fd < 0 {
+			break
+		}
+		dir := fd
+		err = l.asOwner(dir, func() (err error) { fd, err = openDir(dir, name); return err })
+		unix.Close(dir)
+	}
+	if err != nil {
+		return -1, err
+	}
+	return fd, nil
+}
+
+// inOwn calls f with the directory of what the upper layer has at a path, and the name in it. A directory that is not
+// there is ESTALE.
+func (l *Layers) inOwn(at string, f func(dir int, name string) error) error {
+	dir, err := l.ownDir(l.Upper, parentOf(at))
+	if err != nil || dir < 0 {
+		return errors.Join(err, unix.ESTALE)
+	}
+	defer unix.Close(dir)
+	return l.asOwner(dir, func() error { return f(dir, path.Base(at)) })
+}
+
+// onOwn calls f with a descriptor, open with O_PATH, of what the upper layer's directory dir has as name.
+func (l *Layers) onOwn(dir int, name string, f func(fd int) error) error {
+	fd := -1
+	err := l.asOwner(dir, func() (err error) { fd, err = beneath.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0); return err })
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return l.asOwner(fd, func() error { return f(fd) })
+}
+
+// ownLink is readLink in the upper layer.
+func (l *Layers) ownLink(dir int, name string) (target string, err error) {
+	err = l.asOwner(dir, func() (err error) { target, err = readLink(dir, name); return err })
+	return target, err
+}
+
+// openOwn is openRegular in the upper layer.
+func (l *Layers) openOwn(dir int, p string) (fd int, size int64, err error) {
+	if fd, size, err = openRegular(dir, p); !errors.Is(err, unix.EACCES) {
+		return fd, size, err
+	}
+	parent, err := l.ownDir(dir, parentOf(p))
+	if err != nil || parent < 0 {
+		return -1, 0, errors.Join(err, unix.ESTALE)
+	}
+	defer unix.Close(parent)
+	err = l.onOwn(parent, path.Base(p), func(file int) (err error) {
+		if o, err := look(file, ""); err != nil || !o.isFile() {
+			return errors.Join(err, unix.ESTALE)
+		}
+		fd, size, err = reopen(file)
+		return err
+	})
+	if err != nil {
+		return -1, 0, err
+	}
+	return fd, size, nil
+}
+
+// reopen opens a regular file that is open with O_PATH for reading.
+func reopen(file int) (fd int, size int64, err error) {
+	if fd, err = unix.Open(procPath(file), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
+		return -1, 0, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return -1, 0, err
+	}
+	return fd, st.Size, nil
+}
