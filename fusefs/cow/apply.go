@@ -165,7 +165,7 @@ func (p *plan) finishRenames() error {
 // rebaseEqual records for what is equal in both layers that the host has it.
 func (a *applying) rebaseEqual() {
 	for _, c := range a.changes {
-		if c.Kind != "" || !c.equal || c.host == nil || c.host.isDir() || c.rec != nil && c.rec.Applied && c.rec.Ino == c.host.Ino && c.rec.Mtime == c.host.mtime() {
+		if c.Kind != "" || !c.equal || c.host == nil || c.host.isDir() || c.rec != nil && c.rec.Applied && c.rec.Ino == c.host.Ino && c.rec.Mtime == c.host.mtime() && c.rec.Ctime == c.host.ctime() {
 			continue
 		}
 		a.rebase(c, c.host, "")

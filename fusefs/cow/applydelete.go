@@ -37,7 +37,7 @@ func (a *applying) remove(c *change) {
 	case c.rec == nil || c.rec.Type == 0: // also by force
 		a.conflict(c, "made on the host")
 		return
-	case !host.same(c.host):
+	case !host.unchanged(c.host):
 		a.conflict(c, "changed on the host")
 		return
 	case host.isDir():

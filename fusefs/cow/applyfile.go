@@ -130,7 +130,7 @@ func (a *applying) draft(c *change) *draft {
 		a.leave(c)
 	case d.host == nil && c.host != nil && c.host.isDir(): // it was replaced, or moved away
 		return d
-	case (d.host == nil) != (c.host == nil), d.host != nil && !d.host.same(c.host):
+	case (d.host == nil) != (c.host == nil), d.host != nil && !d.host.unchanged(c.host):
 		a.conflict(c, "changed on the host")
 	case d.host != nil && d.host.isDir():
 		if a.removeBelow(c, c.Path, dir, name) {
@@ -183,7 +183,7 @@ func (a *applying) applyMode(d *draft) {
 	}
 	defer unix.Close(fd)
 	o, err := look(fd, "")
-	if err == nil && !o.same(d.host) {
+	if err == nil && !o.unchanged(d.host) {
 		a.conflict(d.change, "changed on the host")
 		return
 	}

@@ -154,7 +154,7 @@ func (a *applying) applyTree(c *change) {
 		c.Denied = becomesGit
 		a.leave(c)
 		return
-	case host != nil && (c.host == nil || !host.same(c.host)):
+	case host != nil && (c.host == nil || !host.unchanged(c.host)):
 		a.conflict(c, "made on the host")
 		return
 	case host != nil && host.isDir():

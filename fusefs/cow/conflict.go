@@ -24,24 +24,35 @@ func Digest(f io.ReaderAt) (string, error) {
 }
 
 // matches reports whether the host's file, which is at p, has the recorded content. It reads the file only if its
-// attributes say otherwise.
+// attributes do not tell.
 func (p *plan) matches(rec *Record, host *object, at string) (bool, error) {
-	if rec.Type != host.typ() {
+	if rec.Type != host.typ() || rec.Size != int64(host.Size) {
 		return false, nil
 	}
-	if rec.Ino == host.Ino && rec.Size == int64(host.Size) && rec.Mtime == host.mtime() {
+	same := rec.Ino == host.Ino && rec.Mtime == host.mtime()
+	if same && rec.Ctime == host.ctime() {
 		return true, nil
 	}
-	if rec.Digest == "" || !host.isFile() || rec.Size != int64(host.Size) {
-		return false, nil
+	same = same && rec.onlyNamed(host)
+	if rec.Digest == "" || !host.isFile() {
+		return same, nil
 	}
 	f, err := openFile(p.Root, at)
+	if errors.Is(err, unix.EACCES) {
+		return same, nil
+	}
 	if err != nil {
 		return false, nil // it is changing
 	}
 	defer f.Close()
 	digest, err := Digest(f)
 	return digest == rec.Digest, err
+}
+
+// onlyNamed reports whether the host's file, of the recorded inode, size and mtime, has got or lost names since, or another
+// mode, so that this is why its ctime is another one; and is no file that was made since with a number that was free.
+func (r *Record) onlyNamed(host *object) bool {
+	return r.Links != 0 && r.Btime == nanoseconds(host.Btime) && (r.Links != host.Nlink || r.Mode != uint32(host.Mode)&0o7777)
 }
 
 // changedOnHost returns why the host's object, at the path at, is not the recorded one; empty if it is.

@@ -88,12 +88,23 @@ func (o *object) isLink() bool      { return o.typ() == unix.S_IFLNK }
 func (o *object) isWhiteout() bool  { return IsWhiteout(uint32(o.Mode), o.Rdev_major, o.Rdev_minor) }
 func (o *object) isMount() bool     { return o.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
 func (o *object) perms() uint32     { return uint32(o.Mode) & 0o777 }
-func (o *object) mtime() int64      { return o.Mtime.Sec*1e9 + int64(o.Mtime.Nsec) }
+func (o *object) mtime() int64      { return nanoseconds(o.Mtime) }
+func (o *object) ctime() int64      { return nanoseconds(o.Ctime) }
 func (o *object) isKnownKind() bool { return o.isDir() || o.isFile() || o.isLink() }
 
-// same reports whether two looks at a name saw the same object, unchanged.
+// nanoseconds returns a time since 1970.
+func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
+
+// same reports whether two looks at a name saw the same object, unchanged but for what a rename of it changes.
 func (o *object) same(p *object) bool {
 	return o.Ino == p.Ino && o.typ() == p.typ() && (o.isDir() || o.Size == p.Size && o.mtime() == p.mtime())
+}
+
+// unchanged is same for two looks with no rename in between. A file can be another one with the same inode, size and mtime:
+// inodes are used again, and an archive can have one time for all. Its names and its mode may be others: Apply itself
+// removes names of files.
+func (o *object) unchanged(p *object) bool {
+	return o.same(p) && (o.isDir() || o.ctime() == p.ctime() || o.Nlink != p.Nlink || o.perms() != p.perms())
 }
 
 // look returns the object called name in the directory dir, without following a link; with an empty name dir itself.
@@ -105,7 +116,7 @@ func look(dir int, name string) (*object, error) {
 	}
 	o := &object{}
 	for {
-		err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS, &o.Statx_t)
+		err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &o.Statx_t)
 		switch {
 		case err == nil:
 			return o, nil

@@ -21,8 +21,10 @@ type Record struct {
 	Mode   uint32 // permissions, 07777
 	Ino    uint64
 	Size   int64
-	Mtime  int64  // nanoseconds since 1970, as Ctime
+	Mtime  int64  // nanoseconds since 1970, as Ctime and Btime
 	Ctime  int64  //
+	Btime  int64  // when the inode was made; 0 if the file system does not tell, and of a directory
+	Links  uint32 // names of the inode; 0 of a directory
 	Digest string // of a regular file's content, as of Digest; empty if not known
 
 	Applied bool // the record is Rebase's: the upper layer's object was applied
@@ -30,10 +32,14 @@ type Record struct {
 
 // RecordOf returns the record of the host's object st at path.
 func RecordOf(path string, st *unix.Statx_t) Record {
-	return Record{
+	r := Record{
 		Path: path, Type: uint32(st.Mode) & unix.S_IFMT, Mode: uint32(st.Mode) & 0o7777, Ino: st.Ino, Size: int64(st.Size),
-		Mtime: st.Mtime.Sec*1e9 + int64(st.Mtime.Nsec), Ctime: st.Ctime.Sec*1e9 + int64(st.Ctime.Nsec),
+		Mtime: nanoseconds(st.Mtime), Ctime: nanoseconds(st.Ctime),
 	}
+	if r.Type != unix.S_IFDIR {
+		r.Btime, r.Links = nanoseconds(st.Btime), st.Nlink
+	}
+	return r
 }
 
 // A line is a record in the log.
@@ -46,6 +52,8 @@ type line struct {
 	Size   int64  `json:"size,omitempty"`
 	Mtime  int64  `json:"mtime,omitempty"`
 	Ctime  int64  `json:"ctime,omitempty"`
+	Btime  int64  `json:"btime,omitempty"`
+	Links  uint32 `json:"links,omitempty"`
 	Digest string `json:"digest,omitempty"`
 	Is     string `json:"is,omitempty"`
 }
@@ -140,7 +148,7 @@ func (l *Log) put(r Record) error {
 func (l *Log) Forget(path string) error { return l.append(Record{Path: path}, isNobody) }
 
 func (l *Log) append(r Record, is string) error {
-	n := line{Type: r.Type, Mode: r.Mode, Ino: r.Ino, Size: r.Size, Mtime: r.Mtime, Ctime: r.Ctime, Digest: r.Digest, Is: is}
+	n := line{Type: r.Type, Mode: r.Mode, Ino: r.Ino, Size: r.Size, Mtime: r.Mtime, Ctime: r.Ctime, Btime: r.Btime, Links: r.Links, Digest: r.Digest, Is: is}
 	n.Path, n.Path64 = text(r.Path)
 	b, err := json.Marshal(&n)
 	if err != nil {
@@ -274,7 +282,7 @@ func readLog(r io.ReaderAt, f func(r Record, is string) error) (end int64, err e
 		if l.Path != "" && !ValidPath(l.Path) {
 			continue
 		}
-		rec := Record{Path: l.Path, Type: l.Type, Mode: l.Mode, Ino: l.Ino, Size: l.Size, Mtime: l.Mtime, Ctime: l.Ctime, Digest: l.Digest, Applied: l.Is == isHost}
+		rec := Record{Path: l.Path, Type: l.Type, Mode: l.Mode, Ino: l.Ino, Size: l.Size, Mtime: l.Mtime, Ctime: l.Ctime, Btime: l.Btime, Links: l.Links, Digest: l.Digest, Applied: l.Is == isHost}
 		if err := f(rec, l.Is); err != nil {
 			return 0, err
 		}
