@@ -130,19 +130,27 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, args []string, ended func(ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
 	defer cancel()
 	written := errors.Join(ended(ctx, rt, id), f.log.write(ctx, a, rt, id))
-	if config.CopyOnWrite {
-		keep, err := a.review(cmd.Context(), rt, id, &f.review, end != nil)
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit) // the user has thought
-		defer cancel()
-		if written = errors.Join(written, err); keep {
-			return errors.Join(end, written, rt.Stop(ctx, id))
-		}
+	return errors.Join(end, written, a.end(cmd.Context(), rt, id, config.CopyOnWrite, &f.review, end != nil))
+}
+
+// end destroys a sandbox whose command has ended, as failed or not. One that is copied is stopped instead if it has changes that
+// are neither applied nor discarded.
+func (a *app) end(ctx context.Context, rt *local.Runtime, id string, copied bool, f *reviewFlags, failed bool) error {
+	var keep bool
+	var err error
+	if copied {
+		keep, err = a.review(ctx, rt, id, f, failed)
 	}
-	err = a.destroy(ctx, rt, id)
-	if errors.Is(err, runtime.ErrNotFound) { // it has ended by itself, and was swept up
-		err = nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit) // from now on: the user has thought
+	defer cancel()
+	if keep {
+		return errors.Join(err, rt.Stop(ctx, id))
 	}
-	return errors.Join(end, written, err)
+	gone := a.destroy(ctx, rt, id)
+	if errors.Is(gone, runtime.ErrNotFound) { // it has ended by itself, and was swept up
+		gone = nil
+	}
+	return errors.Join(err, gone)
 }
 
 // A creation is what --json prints of a new sandbox.

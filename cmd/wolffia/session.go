@@ -3,9 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -151,7 +151,8 @@ func (a *app) shellCommand() *cobra.Command {
 		Long: `Work in a sandbox at the terminal. Without SANDBOX it creates a new one over the current
 directory, as run does. ctrl-p ctrl-q detaches and keeps the sandbox: wolffia shell
 SANDBOX comes back. A sandbox that shell has created is destroyed when its shell ends
-in wolffia shell, also after a detach; any other sandbox stays.`,
+in wolffia shell, also after a detach; any other sandbox stays. With --cow it first asks
+what becomes of the changes, as run does; what is neither applied nor discarded is kept.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f := boxFlag(cmd); f != "" && len(args) > 0 {
@@ -165,13 +166,13 @@ in wolffia shell, also after a detach; any other sandbox stays.`,
 				return errNoTerminal
 			}
 			var id string
-			ours := true
+			ours, copied := true, false
 			if len(args) == 1 {
 				s, err := rt.Get(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}
-				id, ours = s.ID, s.Labels[labelShell] != ""
+				id, ours, copied = s.ID, s.Labels[labelShell] != "", s.CopyOnWrite
 			} else {
 				defer box.undo(cmd.Context(), a)
 				config, err := box.config(cmd.Context(), a)
@@ -179,23 +180,19 @@ in wolffia shell, also after a detach; any other sandbox stays.`,
 					return err
 				}
 				config.Labels[labelShell] = "true"
+				copied = config.CopyOnWrite
 				if id, err = box.launch(cmd.Context(), a, rt, config); err != nil {
 					return err
 				}
 			}
-			detached, err := a.terminal(cmd.Context(), rt, id, defaultSession, false)
-			if detached {
-				fmt.Fprintln(a.err, "wolffia:", detachNote(id, ours))
+			left, err := a.terminal(cmd.Context(), rt, id, defaultSession, false)
+			if left == detached {
+				fmt.Fprintln(a.err, "wolffia:", detachNote(id, ours, copied))
 			}
-			if detached || !ours {
+			if left == detached || !ours || left == unattached && len(args) == 1 {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), destroyLimit)
-			defer cancel()
-			if derr := a.destroy(ctx, rt, id); derr != nil {
-				return derr
-			}
-			return err
+			return errors.Join(err, a.end(cmd.Context(), rt, id, copied, &reviewFlags{apply: applyAsk}, err != nil))
 		},
 	}
 	a.addQuiet(cmd)
@@ -219,43 +216,56 @@ func boxFlag(cmd *cobra.Command) (name string) {
 const labelShell = "wolffia.shell"
 
 // detachNote returns what becomes of a sandbox after a detach from its shell. ours says
-// that the sandbox ends with the shell.
-func detachNote(id string, ours bool) string {
+// that the sandbox ends with the shell, copied that it has changes of its own.
+func detachNote(id string, ours, copied bool) string {
 	ends := ""
 	if ours {
 		ends = ", or end its shell"
+	}
+	if ours && copied {
+		ends += ", which asks what becomes of the changes"
 	}
 	return fmt.Sprintf("sandbox %s runs on; to come back: wolffia shell %s; to remove it: wolffia rm -f %s%s", id, id, id, ends)
 }
 
 var errNoTerminal = runtime.Errorf(runtime.ErrInvalid, "standard input and output are not a terminal; without one: wolffia exec --session NAME")
 
+// A departure is how the user has left the terminal of a session.
+type departure uint8
+
+const (
+	unattached departure = iota // it was not reached
+	detached                    // it runs on
+	ended                       // its shell has ended, or the connection to it
+)
+
 // terminal connects the user's terminal with a session's until that ends or the user
 // detaches. It creates a missing session. An exit code other than 0 is an error.
-func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name string, takeover bool) (detached bool, err error) {
+func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name string, takeover bool) (departure, error) {
 	if !a.isTerminal() {
-		return false, errNoTerminal
+		return unattached, errNoTerminal
 	}
 	cols, rows, err := term.GetSize(int(a.out.Fd()))
 	if err != nil {
-		return false, err
+		return unattached, err
 	}
 	// The signals that end us must not leave the terminal raw.
 	ctx, stop := untilSignal(ctx, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	t, err := rt.AttachSession(ctx, runtime.SessionIn(sandbox, name), &runtime.AttachRequest{Rows: uint16(rows), Cols: uint16(cols), Takeover: takeover, Create: true})
 	if err != nil {
-		return false, err
+		return unattached, err
 	}
 	defer t.Close()
 	restore, err := a.rawMode(t)
 	if err != nil {
-		return false, err
+		return unattached, err
 	}
 	defer restore()
-	leave := make(chan struct{})
-	go func() { // ends with the input, or with the program
-		if typed(t.Stdin(), a.in) {
+	leave, over := make(chan struct{}), make(chan struct{})
+	defer close(over)
+	go func() { // ends with the input, or when it is over
+		if typed(t.Stdin(), &typist{keys: a.keys(), over: over}) {
 			close(leave)
 		}
 	}()
@@ -276,26 +286,26 @@ func (a *app) terminal(ctx context.Context, rt *local.Runtime, sandbox, name str
 	case <-printed:
 	case <-leave:
 		_, _ = screen.Write([]byte("\r\n")) // what the host says next begins a line
-		return true, nil
+		return detached, nil
 	case <-ctx.Done():
 		code, _ := codeOf(ctx)
-		return true, exitStatus{code}
+		return detached, exitStatus{code}
 	}
 	exit, err := t.Wait(context.WithoutCancel(ctx))
 	switch {
 	case err != nil:
-		return false, err
+		return ended, err
 	case t.Detached():
 		fmt.Fprint(a.err, "\r\nwolffia: another client took over the terminal\r\n")
-		return true, nil
+		return detached, nil
 	}
-	return false, exitWith(codeFor(exit))
+	return ended, exitWith(codeFor(exit))
 }
 
 // typed passes on what the user types until ctrl-p ctrl-q, or until our terminal is
 // closed, which it reports. A ctrl-p that something else follows is passed on
 // with it.
-func typed(to io.Writer, from *os.File) (detach bool) {
+func typed(to io.Writer, from io.Reader) (detach bool) {
 	const ctrlP, ctrlQ = 0x10, 0x11
 	buf := make([]byte, 4096)
 	held := false // a ctrl-p waits for what comes next
