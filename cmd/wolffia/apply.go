@@ -125,44 +125,6 @@ func (a *app) applyJSON(res *runtime.ApplyResult, dry bool, err error) error {
 	return errors.Join(a.printJSON(out), applyStatus(err))
 }
 
-func (a *app) discardCommand() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
-		Use:   "discard [--yes] SANDBOX [PATH...]",
-		Short: "Take back what a sandbox with --cow has changed",
-		Long: `Take back what a sandbox with --cow has changed: all of it, or what is at and below the
-paths, which begin at the top of the codebase. Inside is then what the host has. At a
-terminal it asks first if no path is given, unless --yes is.`,
-		Example: `  wolffia discard box build/
-  wolffia discard --yes box`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			rt, s, paths, err := a.copiedSandbox(cmd.Context(), args)
-			if err != nil {
-				return err
-			}
-			if len(paths) == 0 && !yes && a.asks() {
-				changes, err := rt.Changes(cmd.Context(), s.ID, runtime.ChangesOptions{})
-				if err != nil || len(changes) == 0 {
-					return err
-				}
-				fmt.Fprintf(a.err, "Discard %s? [y/N] ", countText(changes))
-				if ok, err := a.agrees(cmd.Context()); err != nil || !ok {
-					return err
-				}
-			}
-			n, err := rt.Discard(cmd.Context(), s.ID, paths)
-			if n > 0 && !a.quiet {
-				fmt.Fprintf(a.err, "wolffia: discarded: %d\n", n)
-			}
-			return err
-		},
-	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	a.addQuiet(cmd)
-	return cmd
-}
-
 func (a *app) forkCommand() *cobra.Command {
 	var name string
 	var start bool

@@ -30,16 +30,24 @@ func unapplied(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) error
 	return nil
 }
 
-// noCommits reports whether the host has all commits of a sandbox that does not run. Git inside is asked, for
-// which it is started and stopped again. If that fails it is not known.
+// noCommits reports whether the host has all commits of a sandbox. If git inside does not say it is not known.
 func noCommits(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) bool {
-	if rt.Start(ctx, s.ID) != nil {
-		return false
+	n, err := commitsIn(ctx, rt, s)
+	return err == nil && n == 0
+}
+
+// commitsIn is commitsOf for a sandbox that need not run: for git inside it is started and stopped again.
+func commitsIn(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox) (n int, err error) {
+	if s.State == runtime.StateRunning {
+		return commitsOf(ctx, rt, s)
 	}
-	n, err := commitsOf(ctx, rt, s)
+	if err := rt.Start(ctx, s.ID); err != nil {
+		return 0, err
+	}
+	n, err = commitsOf(ctx, rt, s)
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit)
 	defer cancel()
-	return errors.Join(err, rt.Stop(stopping, s.ID)) == nil && n == 0
+	return n, errors.Join(err, rt.Stop(stopping, s.ID))
 }
 
 // A changeCount is how much a sandbox with cow has changed.
@@ -78,9 +86,12 @@ func (n *changeCount) text(id string) string {
 }
 
 // changesText says how many changes there are.
-func changesText(n int) string {
-	if n == 1 {
-		return "1 change"
+func changesText(n int) string { return counted(n, "change") }
+
+// counted returns a number and a noun.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
 	}
-	return fmt.Sprintf("%d changes", n)
+	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"wolffia/fusefs/cow"
+	"wolffia/local"
+	"wolffia/runtime"
+)
+
+func (a *app) discardCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "discard [--yes] SANDBOX [PATH...]",
+		Short: "Take back what a sandbox with --cow has changed",
+		Long: `Take back what a sandbox with --cow has changed: all of it, or what is at and below the
+paths, which begin at the top of the codebase. Inside is then what the host has. At a
+terminal it asks first if no path is given. Commits made inside go with all of it, or with
+.git: if the host does not have them it asks, and fails where it cannot ask. --yes does it
+without a question.`,
+		Example: `  wolffia discard box build/
+  wolffia discard --yes box`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rt, s, paths, err := a.copiedSandbox(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			return a.discard(cmd.Context(), rt, s, paths, yes)
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	a.addQuiet(cmd)
+	return cmd
+}
+
+// discard takes the changes at and below paths back, all if there are none. It asks before, or refuses, unless yes is set.
+func (a *app) discard(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, paths []string, yes bool) error {
+	all, err := rt.Changes(ctx, s.ID, runtime.ChangesOptions{Paths: paths})
+	if err != nil {
+		return err
+	}
+	d := discarded{changes: all}
+	d.shown, d.git = withoutGit(all)
+	if !yes && d.hasRepository() {
+		var err error
+		if d.commits, err = commitsIn(ctx, rt, s); err != nil {
+			a.warn("%s", printable(err.Error()))
+			d.commits = -1
+		}
+	}
+	switch {
+	case yes || len(all) == 0:
+	case a.asks() && (len(paths) == 0 || d.commits != 0):
+		fmt.Fprintf(a.err, "Discard %s? [y/N] ", d.question())
+		if ok, err := a.agrees(ctx); err != nil || !ok {
+			return err
+		}
+	case d.commits != 0:
+		return runtime.Errorf(runtime.ErrConflict, "discard would take commits of sandbox %[1]s along, %[2]s: take them first with wolffia apply --git %[1]s, or discard with --yes", s.ContainerName(), d.commitsText())
+	}
+	n, err := rt.Discard(ctx, s.ID, paths)
+	if n > 0 && !a.quiet {
+		fmt.Fprintf(a.err, "wolffia: discarded: %s\n", d.result(n))
+	}
+	return err
+}
+
+// A discarded is what discard takes back.
+type discarded struct {
+	changes []runtime.Change
+	shown   []runtime.Change // but git's own files
+	git     bool             // there are such
+	commits int              // that the host does not have; -1: not known
+}
+
+// hasRepository reports whether the repository at the top goes with it.
+func (d *discarded) hasRepository() bool {
+	for i := range d.changes {
+		if cow.IsGit(d.changes[i].Path) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *discarded) commitsText() string {
+	switch d.commits {
+	case -1:
+		return "which the host may not have"
+	case 1:
+		return "1 that the host does not have"
+	}
+	return fmt.Sprintf("%d that the host does not have", d.commits)
+}
+
+// question says what is to be discarded.
+func (d *discarded) question() string {
+	var parts []string
+	if len(d.shown) > 0 {
+		parts = append(parts, countText(d.shown))
+	}
+	if d.commits != 0 {
+		parts = append(parts, "commits, "+d.commitsText())
+	}
+	if len(parts) == 0 {
+		parts = append(parts, gitsFiles)
+	}
+	return strings.Join(parts, "; and ")
+}
+
+// gitsFiles are what git writes without a commit, such as its index.
+const gitsFiles = "what git has noted, no commits"
+
+// result says what was discarded: n changes, with those of git's own files.
+func (d *discarded) result(n int) string {
+	var parts []string
+	if n -= len(d.changes) - len(d.shown); n > 0 {
+		parts = append(parts, changesText(n))
+	}
+	switch {
+	case d.commits > 0:
+		parts = append(parts, counted(d.commits, "commit"))
+	case d.git:
+		parts = append(parts, "git's own files")
+	}
+	return strings.Join(parts, "; ")
+}
