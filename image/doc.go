@@ -10,7 +10,7 @@
 // All its input is hostile. Documents in memory are bounded (maxDocument). Layers are
 // streamed; their size and digest are checked here in the compressed form, and by the
 // store in the plain form. Connections to a registry use TLS, or plain HTTP if the
-// registry is on this host's loopback.
+// registry is on this host's loopback. With Options.Public they go to public addresses only.
 package image
 
 import (
@@ -31,6 +31,10 @@ type Options struct {
 	// Progress, if not nil, is called after each read with the number of compressed
 	// bytes that were read of all layers, and their total. It must not block.
 	Progress func(done, total int64)
+	// Public is set for a name that the owner of this host has not chosen. Then Pull connects to
+	// public addresses only (network.Forbidden), or to the proxy that the environment names, and an error
+	// has nothing of what a registry has written but the status.
+	Public bool
 }
 
 // Pull adds the image that name means now, for linux on this architecture, to the store,
@@ -77,7 +81,7 @@ func open(ctx context.Context, canonical string, opts *Options) (*source, error)
 		dir, tag := store.SplitLayout(rest)
 		return openImage(ctx, &layout{dir, tag}, opts.Progress)
 	}
-	r, err := newRegistry(canonical)
+	r, err := newRegistry(canonical, opts.Public)
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -16,28 +18,30 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
+	"wolffia/network"
 	"wolffia/runtime"
 )
 
 // A registry reads an image from a registry.
 type registry struct {
-	ref  name.Reference
-	base *http.Transport
+	ref    name.Reference
+	base   *transports
+	public bool // see Options
 
 	puller *remote.Puller    // of manifests
 	client http.RoundTripper // for blobs; both are authenticated by connect
 }
 
 // newRegistry does not connect yet.
-func newRegistry(canonical string) (*registry, error) {
+func newRegistry(canonical string, public bool) (*registry, error) {
 	ref, err := name.ParseReference(canonical)
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrInvalid, err)
 	}
-	return &registry{ref: ref, base: newTransport(silence)}, nil
+	return &registry{ref: ref, base: newTransports(silence, public), public: public}, nil
 }
 
-func (r *registry) close() { r.base.CloseIdleConnections() }
+func (r *registry) close() { r.base.close() }
 
 // connect authenticates to the registry.
 func (r *registry) connect(ctx context.Context) error {
@@ -46,7 +50,10 @@ func (r *registry) connect(ctx context.Context) error {
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "credentials for %s: %w", repo.RegistryStr(), err)
 	}
-	guard := &guarded{next: r.base, plain: plainHost(repo.RegistryStr())}
+	guard := &guarded{next: r.base}
+	if !r.public {
+		guard.plain = plainHost(repo.RegistryStr())
+	}
 	r.client, err = transport.NewWithContext(ctx, repo.Registry, auth,
 		transport.NewUserAgent(transport.NewRetry(guard), "wolffia"), []string{repo.Scope(transport.PullScope)})
 	if err == nil {
@@ -57,11 +64,11 @@ func (r *registry) connect(ctx context.Context) error {
 
 func (r *registry) top(ctx context.Context) ([]byte, string, error) {
 	if err := r.connect(ctx); err != nil {
-		return nil, "", registryError(err)
+		return nil, "", r.failure(err)
 	}
 	d, err := r.puller.Get(ctx, r.ref)
 	if err != nil {
-		return nil, "", registryError(err)
+		return nil, "", r.failure(err)
 	}
 	if len(d.Manifest) > maxDocument {
 		return nil, "", runtime.Errorf(runtime.ErrInvalid, "manifest has %d bytes: at most %d are allowed", len(d.Manifest), maxDocument)
@@ -72,7 +79,7 @@ func (r *registry) top(ctx context.Context) ([]byte, string, error) {
 func (r *registry) manifest(ctx context.Context, d v1.Descriptor) ([]byte, error) {
 	m, err := r.puller.Get(ctx, r.ref.Context().Digest(d.Digest.String()))
 	if err != nil {
-		return nil, registryError(err)
+		return nil, r.failure(err)
 	}
 	return m.Manifest, nil
 }
@@ -88,24 +95,28 @@ func (r *registry) blob(ctx context.Context, d v1.Descriptor) (io.ReadCloser, er
 	}
 	resp, err := (&http.Client{Transport: r.client}).Do(req)
 	if err != nil {
-		return nil, registryError(err)
+		return nil, r.failure(err)
 	}
 	if err := transport.CheckError(resp, http.StatusOK); err != nil {
 		_ = resp.Body.Close()
-		return nil, registryError(err)
+		return nil, r.failure(err)
 	}
 	return resp.Body, nil
 }
 
-// registryError gives an error of a registry or of the network its class.
-func registryError(err error) error {
+// failure gives an error of a registry or of the network its class.
+func (r *registry) failure(err error) error {
 	var te *transport.Error
+	if errors.As(err, &te) && r.public {
+		te = &transport.Error{StatusCode: te.StatusCode, Request: te.Request} // without the body
+		err = te
+	}
 	switch {
 	case runtime.Class(err) != nil || errors.Is(err, context.Canceled):
 		return err
-	case errors.As(err, &te) && te.StatusCode == http.StatusNotFound:
+	case te != nil && te.StatusCode == http.StatusNotFound:
 		return runtime.Errorf(runtime.ErrNotFound, "not found in the registry: %w", err)
-	case errors.As(err, &te) && (te.StatusCode == http.StatusUnauthorized || te.StatusCode == http.StatusForbidden):
+	case te != nil && (te.StatusCode == http.StatusUnauthorized || te.StatusCode == http.StatusForbidden):
 		return runtime.Errorf(runtime.ErrDenied, "the registry denied access, or has no such image: %w; credentials are read from ~/.docker/config.json: docker login adds them", err)
 	}
 	return runtime.WithClass(runtime.ErrUnavailable, err)
@@ -114,11 +125,61 @@ func registryError(err error) error {
 // silence bounds the time in which a registry sends nothing.
 const silence = time.Minute
 
+// transports are those of one pull: direct, and by the proxy that the environment names.
+type transports struct {
+	direct, proxied *http.Transport
+	public          bool // see Options
+}
+
+func newTransports(silence time.Duration, public bool) *transports {
+	t := &transports{direct: newTransport(silence, nil), proxied: newTransport(silence, nil), public: public}
+	if public {
+		t.direct = newTransport(silence, publicOnly)
+	}
+	t.proxied.Proxy = http.ProxyFromEnvironment
+	return t
+}
+
+func (t *transports) RoundTrip(req *http.Request) (*http.Response, error) {
+	if kind := network.ForbiddenHost(req.URL.Host); t.public && kind != "" {
+		return nil, notPublic(req.URL.Host, kind)
+	}
+	proxy, err := t.proxied.Proxy(req)
+	switch {
+	case err != nil:
+		return nil, err
+	case proxy != nil: // which resolves the name, and decides
+		return t.proxied.RoundTrip(req)
+	}
+	return t.direct.RoundTrip(req)
+}
+
+func (t *transports) close() {
+	t.direct.CloseIdleConnections()
+	t.proxied.CloseIdleConnections()
+}
+
+// publicOnly refuses a connection to an address that is not one of a public host. It is a net.Dialer's Control,
+// so it sees the address that a name was resolved to.
+func publicOnly(_, addr string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return err
+	}
+	if kind := network.Forbidden(to.Addr()); kind != "" {
+		return notPublic(addr, kind)
+	}
+	return nil
+}
+
+func notPublic(host, kind string) error {
+	return runtime.Errorf(runtime.ErrDenied, "%s is a %s address: a request can name an image of a public registry only; wolffia serve --allow-registry HOST[:PORT] lets it name those of another one", host, kind)
+}
+
 // newTransport returns an HTTP transport with a limit on every wait.
-func newTransport(silence time.Duration) *http.Transport {
-	dial := &net.Dialer{Timeout: 30 * time.Second}
+func newTransport(silence time.Duration, control func(network, addr string, c syscall.RawConn) error) *http.Transport {
+	dial := &net.Dialer{Timeout: 30 * time.Second, Control: control}
 	return &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
 		TLSHandshakeTimeout:   30 * time.Second,
 		ResponseHeaderTimeout: silence,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {

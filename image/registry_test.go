@@ -7,9 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"wolffia/image/store"
 	"wolffia/internal/test/suite"
 	"wolffia/runtime"
 )
@@ -67,7 +71,7 @@ func TestSilentRegistry(t *testing.T) {
 	}()
 	var said []byte
 	suite.Timeouts(func(limit time.Duration) (came bool) {
-		c := &http.Client{Transport: newTransport(limit)}
+		c := &http.Client{Transport: newTransport(limit, nil)}
 		resp, err := c.Get("http://" + l.Addr().String())
 		if err != nil {
 			return false
@@ -80,5 +84,49 @@ func TestSilentRegistry(t *testing.T) {
 	})
 	if string(said) != "some" {
 		t.Errorf("%q", said)
+	}
+}
+
+// A pull for a request connects to no address of this host or of a private network, neither one that is
+// named, nor one that a name leads to.
+func TestPublic(t *testing.T) {
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	asked := false
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked = true
+		http.Error(w, "private text", http.StatusTeapot)
+	}))
+	defer s.Close()
+	_, err := Pull(t.Context(), store.Open(t.TempDir()), strings.TrimPrefix(s.URL, "http://")+"/x:1", &Options{Public: true})
+	if runtime.Class(err) != runtime.ErrDenied || asked {
+		t.Errorf("%v; asked: %v", err, asked)
+	}
+	req := httptest.NewRequest(http.MethodGet, s.URL, nil)
+	for public, want := range map[bool]error{false: nil, true: runtime.ErrDenied} {
+		base := newTransports(time.Minute, public)
+		defer base.close()
+		asked = false
+		resp, err := base.direct.RoundTrip(req) // as for a name
+		if err == nil {
+			resp.Body.Close()
+		}
+		if runtime.Class(err) != want || asked == public {
+			t.Errorf("public: %v: %v; asked: %v", public, err, asked)
+		}
+	}
+}
+
+// Who has named an image in a request gets nothing of what its registry writes but the status.
+func TestPublicHidesTheBody(t *testing.T) {
+	for public, want := range map[bool]bool{false: true, true: false} {
+		for status, class := range map[int]error{401: runtime.ErrDenied, 404: runtime.ErrNotFound, 500: runtime.ErrUnavailable} {
+			for _, body := range []string{"private text", `{"errors":[{"code":"X","message":"private text"}]}`} {
+				err := transport.CheckError(&http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body))}, http.StatusOK)
+				err = (&registry{public: public}).failure(err)
+				if runtime.Class(err) != class || strings.Contains(err.Error(), "private text") != want {
+					t.Errorf("public: %v, %d: %v", public, status, err)
+				}
+			}
+		}
 	}
 }

@@ -1,6 +1,10 @@
 package network
 
-import "net/netip"
+import (
+	"net"
+	"net/netip"
+	"strings"
+)
 
 // A special is a range of addresses with its name, for people.
 type special struct {
@@ -73,4 +77,21 @@ func Forbidden(addr netip.Addr) string {
 		return "special"
 	}
 	return ""
+}
+
+// ForbiddenHost is Forbidden for HOST or HOST:PORT, as in the URL of a request. It returns "" for a name, except
+// for localhost: where a name leads to is not known before it is resolved.
+func ForbiddenHost(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return "loopback"
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return ""
+	}
+	return Forbidden(addr)
 }

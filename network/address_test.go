@@ -32,3 +32,16 @@ func TestForbidden(t *testing.T) {
 		t.Error("the zero address is public")
 	}
 }
+
+func TestForbiddenHost(t *testing.T) {
+	for host, want := range map[string]string{
+		"localhost": "loopback", "localhost:5000": "loopback", "LocalHost.": "loopback", "x.localhost:80": "loopback",
+		"127.0.0.1": "loopback", "127.0.0.1:5000": "loopback", "[::1]:5000": "loopback", "[::1]": "loopback", "::1": "loopback",
+		"[::ffff:127.0.0.1]:80": "loopback", "0.0.0.0:80": "unspecified", "10.0.0.1:5000": "private", "169.254.169.254": "metadata", "[fe80::1%eth0]:80": "special",
+		"8.8.8.8:443": "", "[2606:4700::1111]:443": "", "registry.example:5000": "", "localhost.example": "", "": "",
+	} {
+		if got := network.ForbiddenHost(host); got != want {
+			t.Errorf("%s is %q, want %q", host, got, want)
+		}
+	}
+}

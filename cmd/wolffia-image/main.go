@@ -4,7 +4,7 @@
 //	wolffia-image pull STATE-DIR MAX-SIZE NAME
 //
 // prints a puller.Result; pull-with-bar also draws a progress bar on standard
-// error. When its standard input ends, it cleans up and ends.
+// error, and pull-public connects to public addresses only. When its standard input ends, it cleans up and ends.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 5 || os.Args[1] != "pull" && os.Args[1] != "pull-with-bar" {
+	if len(os.Args) != 5 || !slices.Contains([]string{"pull", "pull-with-bar", "pull-public"}, os.Args[1]) {
 		fmt.Fprintln(os.Stderr, "wolffia-image: usage is internal: run wolffia image pull")
 		os.Exit(1)
 	}
@@ -39,19 +40,19 @@ func main() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	id, err := pull(ctx, os.Args[2], os.Args[3], os.Args[4], os.Args[1] == "pull-with-bar")
+	id, err := pull(ctx, os.Args[2], os.Args[3], os.Args[4], os.Args[1])
 	if err := json.NewEncoder(os.Stdout).Encode(puller.Result{ID: id, Failure: boot.Failed(err)}); err != nil {
 		os.Exit(1)
 	}
 }
 
-func pull(ctx context.Context, stateDir, maxSize, name string, draw bool) (string, error) {
+func pull(ctx context.Context, stateDir, maxSize, name, how string) (string, error) {
 	size, err := strconv.ParseInt(maxSize, 10, 64)
 	if err != nil {
 		return "", err
 	}
-	opts := &image.Options{Limits: store.Limits{Size: size}}
-	if draw {
+	opts := &image.Options{Limits: store.Limits{Size: size}, Public: how == "pull-public"}
+	if how == "pull-with-bar" {
 		bar := &bar{}
 		opts.Progress = bar.set
 		defer bar.clear()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/image/store"
 	"wolffia/policy"
 	"wolffia/runtime"
 	"wolffia/service"
@@ -19,6 +20,7 @@ type choiceFlags struct {
 	volumeRoots   []string // DIR[:ro|rw]
 	codebaseRoots []string
 	runtimes      []string
+	registries    []string // HOST[:PORT]
 
 	volumes, codebases []service.Root // known after resolve
 }
@@ -28,6 +30,7 @@ func (f *choiceFlags) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.volumeRoots, "volume-root", nil, "let requests show directories in this one, unfiltered: DIR[:ro|rw], read-only unless rw")
 	fl.StringArrayVar(&f.codebaseRoots, "codebase-root", nil, "let requests choose a codebase in this directory")
 	fl.StringArrayVar(&f.runtimes, "allow-runtime", nil, "let requests choose this runtime, too")
+	fl.StringArrayVar(&f.registries, "allow-registry", nil, "let requests name images of this registry, which has no public address: HOST[:PORT]")
 }
 
 // resolve checks the flags.
@@ -54,6 +57,11 @@ func (f *choiceFlags) resolve() error {
 	for _, name := range f.runtimes {
 		if backendNamed(name) == nil || name == "" {
 			return runtime.Errorf(runtime.ErrInvalid, "--allow-runtime %q: there is no such runtime", name)
+		}
+	}
+	for _, host := range f.registries {
+		if name, err := store.Canonical(host + "/x"); err != nil || name != host+"/x:latest" {
+			return runtime.Errorf(runtime.ErrInvalid, "--allow-registry %q: it must be HOST[:PORT], such as registry.internal or 127.0.0.1:5000", host)
 		}
 	}
 	return nil
@@ -120,11 +128,12 @@ func (f *choiceFlags) choose(flags *boxFlags, p *service.FleetParams) error {
 func (a *app) fleetTemplate(box *boxFlags, may *choiceFlags, null *os.File) func(context.Context, *service.FleetParams) (*runtime.SandboxConfig, error) {
 	return func(ctx context.Context, p *service.FleetParams) (*runtime.SandboxConfig, error) {
 		flags := *box
-		if err := may.choose(&flags, p); err != nil {
+		err := may.choose(&flags, p)
+		if err != nil {
 			return nil, err
 		}
 		if p.Image != "" {
-			if err := ofRegistry(p.Image); err != nil {
+			if flags.public, err = ofRegistry(p.Image, may.registries); err != nil {
 				return nil, err
 			}
 			flags.image, flags.rootfs = p.Image, ""

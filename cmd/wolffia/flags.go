@@ -218,7 +218,7 @@ func (f *boxFlags) addImage(ctx context.Context, a *app, c *runtime.SandboxConfi
 		c.Image = f.image
 		return nil
 	}
-	img, err := a.haveImage(ctx, f.image, f.pull)
+	img, err := a.haveImage(ctx, f.image, f.pullFlags)
 	if err != nil {
 		return err
 	}

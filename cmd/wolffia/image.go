@@ -53,7 +53,7 @@ loopback.`,
 				}
 			}
 			for _, name := range args {
-				id, err := a.pull(cmd.Context(), name, size)
+				id, err := a.pull(cmd.Context(), &puller.Request{Name: name, MaxSize: size})
 				if err != nil {
 					return err
 				}
@@ -76,7 +76,7 @@ func (a *app) images() (*store.Store, string, error) {
 }
 
 // pull gets an image, with a progress bar if there is a terminal.
-func (a *app) pull(ctx context.Context, name string, maxSize int64) (string, error) {
+func (a *app) pull(ctx context.Context, req *puller.Request) (string, error) {
 	rt, err := a.open("")
 	if err != nil {
 		return "", err
@@ -86,7 +86,7 @@ func (a *app) pull(ctx context.Context, name string, maxSize int64) (string, err
 		return "", err
 	}
 	defer program.Close()
-	req := &puller.Request{StateDir: rt.StateDir(), Name: name, MaxSize: maxSize}
+	req.StateDir = rt.StateDir()
 	if term.IsTerminal(int(a.err.Fd())) {
 		req.Terminal = a.err
 	}

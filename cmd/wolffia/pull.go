@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/image/puller"
 	"wolffia/image/store"
 	"wolffia/runtime"
 )
@@ -17,7 +18,10 @@ const (
 )
 
 // pullFlags say when an image is pulled.
-type pullFlags struct{ pull string }
+type pullFlags struct {
+	pull   string
+	public bool // a request has named the image: see image.Options
+}
 
 func (f *pullFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.pull, "pull", pullMissing, "when to pull the image: missing, always or never")
@@ -39,13 +43,13 @@ func (f *pullFlags) check(engine bool) error {
 
 // haveImage returns an image. A name in a registry is pulled as the flag says; files are
 // read each time, but for never.
-func (a *app) haveImage(ctx context.Context, name, pull string) (*store.Image, error) {
+func (a *app) haveImage(ctx context.Context, name string, f pullFlags) (*store.Image, error) {
 	images, _, err := a.images()
 	if err != nil {
 		return nil, err
 	}
 	canonical, nameErr := store.Canonical(name)
-	if pull == pullNever || pull == pullMissing && (nameErr != nil || !store.Local(canonical)) {
+	if f.pull == pullNever || f.pull == pullMissing && (nameErr != nil || !store.Local(canonical)) {
 		id, err := images.Find(name)
 		var img *store.Image
 		if err == nil {
@@ -54,14 +58,14 @@ func (a *app) haveImage(ctx context.Context, name, pull string) (*store.Image, e
 		switch {
 		case err == nil:
 			return img, nil
-		case pull == pullNever && nameErr == nil:
+		case f.pull == pullNever && nameErr == nil:
 			return nil, runtime.Errorf(runtime.ErrNotFound, "image %s is not here, and --pull never does not pull it: wolffia image pull %s", name, name)
 		}
 	}
 	if nameErr != nil {
 		return nil, nameErr
 	}
-	id, err := a.pull(ctx, name, 0)
+	id, err := a.pull(ctx, &puller.Request{Name: name, Public: f.public})
 	if err != nil {
 		return nil, err
 	}

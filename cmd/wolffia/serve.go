@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"wolffia/image/store"
+	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -93,12 +96,22 @@ func stillValid(c *runtime.SandboxConfig, err error) (*runtime.SandboxConfig, er
 	return c, nil
 }
 
-// ofRegistry returns an error unless a request may name an image: one in files is of this host.
-func ofRegistry(image string) error {
-	if _, err := store.Canonical(image); err != nil || store.Local(image) {
-		return runtime.Errorf(runtime.ErrInvalid, "image %q: a request can name an image of a registry only", image)
+// ofRegistry returns an error unless a request may name an image: one in files is of this host, and so is
+// what answers at an address that is not public, unless it is one of the allowed registries. public says
+// that the image may come from public addresses only, where a name leads to others too.
+func ofRegistry(image string, allowed []string) (public bool, err error) {
+	canonical, err := store.Canonical(image)
+	if err != nil || store.Local(image) {
+		return true, runtime.Errorf(runtime.ErrInvalid, "image %q: a request can name an image of a registry only", image)
 	}
-	return nil
+	host, _, _ := strings.Cut(canonical, "/")
+	if slices.Contains(allowed, host) {
+		return false, nil
+	}
+	if kind := network.ForbiddenHost(host); kind != "" {
+		return true, runtime.Errorf(runtime.ErrDenied, "image %q: the registry has a %s address, and the service lets requests name public registries only; wolffia serve --allow-registry %s permits it", image, kind, host)
+	}
+	return true, nil
 }
 
 // again makes the configuration of a new sandbox from the flags. It scans the codebase each

@@ -217,7 +217,7 @@ var flagGroups = []flagGroup{
 	{"Lifetime", []string{"ttl", "idle-timeout"}},
 	{"Names", []string{"name", "label", "owner", "sandbox"}},
 	{"Pool", []string{sparesFlag, "idle", "shell", "tree"}},
-	{"Service", []string{"listen", "api-keys", "codebase-root", "volume-root", "allow-runtime", "allow-apply", "grace", "warm"}},
+	{"Service", []string{"listen", "api-keys", "codebase-root", "volume-root", "allow-runtime", "allow-registry", "allow-apply", "grace", "warm"}},
 	{"Configuration", []string{"profile", "no-config", "state-dir"}},
 	{"Output", []string{"json", "quiet", "help"}},
 }

@@ -24,6 +24,7 @@ type Request struct {
 	StateDir string // absolute
 	Name     string // as for image.Pull
 	MaxSize  int64  // bytes; 0 means the default of store.Limits
+	Public   bool   // as in image.Options; without a progress bar
 	// Terminal, if not nil, gets a progress bar.
 	Terminal *os.File
 }
@@ -54,7 +55,10 @@ func Pull(ctx context.Context, program string, req *Request) (id string, err err
 	// With the whole environment, which names proxies and the place of credentials.
 	cmd := exec.CommandContext(ctx, program, "pull", req.StateDir, strconv.FormatInt(req.MaxSize, 10), req.Name)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = input, out, complaints
-	if req.Terminal != nil {
+	switch {
+	case req.Public:
+		cmd.Args[1] = "pull-public"
+	case req.Terminal != nil:
 		cmd.Args[1], cmd.Stderr = "pull-with-bar", req.Terminal
 	}
 	cmd.Cancel = hold.Close

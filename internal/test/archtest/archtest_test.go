@@ -40,7 +40,7 @@ var allow = map[string][]string{
 	"service/agent":                   {"mcp", "runtime", "service", "service/gate", "service/registry"},
 	"service/opensandbox":             {"network", "runtime", "service", "service/gate", "internal/jobs", "internal/openapi"},
 	"service/server":                  {"network", "runtime", "service", "service/gate", "service/registry", "internal/filelock", "internal/jsontext", "internal/openapi"},
-	"image":                           {"runtime", "image/store"},
+	"image":                           {"network", "runtime", "image/store"},
 	"image/puller":                    {"runtime", "internal/boot", "internal/excerpt"},
 	"image/store":                     {"runtime", "internal/*"},
 	"fusefs":                          {"perm", "fusefs/cow", "internal/beneath", "internal/gitguard"},
