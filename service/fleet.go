@@ -337,8 +337,9 @@ func least[T int64 | float64](a, b T) T {
 	return a
 }
 
-// withKey returns the sandbox with the key of r, nil if there is none. One that a killed
-// service has not started is destroyed.
+// withKey returns the sandbox with the key of r, nil if there is none. It starts one that is recorded as
+// created: a killed service has not started it, or a full disk has kept its end from being recorded,
+// and then it has what was changed in it.
 func (f *Fleet) withKey(ctx context.Context, r *record) (*FleetSandbox, error) {
 	all, err := f.rt.List(ctx)
 	if err != nil {
@@ -351,9 +352,10 @@ func (f *Fleet) withKey(ctx context.Context, r *record) (*FleetSandbox, error) {
 		case old.Params != r.Params:
 			return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s was created with the same idempotency key and another request", s.ID)
 		case s.State == runtime.StateCreated:
-			if err := f.rt.Destroy(ctx, s.ID); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+			if err := f.start(ctx, has); err != nil {
 				return nil, err
 			}
+			return f.Get(ctx, Caller{All: true}, s.ID)
 		default:
 			return has, nil
 		}
@@ -469,10 +471,15 @@ func (f *Fleet) Start(ctx context.Context, caller Caller, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.rt.Start(ctx, id); err != nil {
+	return f.start(ctx, s)
+}
+
+// start starts a sandbox and its entrypoint.
+func (f *Fleet) start(ctx context.Context, s *FleetSandbox) error {
+	if err := f.rt.Start(ctx, s.ID); err != nil {
 		return err
 	}
-	return f.runEntrypoint(ctx, id, s.Entrypoint)
+	return f.runEntrypoint(ctx, s.ID, s.Entrypoint)
 }
 
 // Renew sets when a sandbox ends, which must be later than now.

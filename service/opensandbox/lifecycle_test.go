@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"wolffia/internal/test/servetest"
+	"wolffia/runtime"
 	"wolffia/service"
 )
 
@@ -224,6 +227,31 @@ func TestIdempotencyKey(t *testing.T) {
 	if status, again := create(`{"image":{"uri":"host"}}`); status != 202 || again == id {
 		t.Errorf("after it was deleted: %d %q", status, again)
 	}
+}
+
+// A sandbox whose end could not be recorded, as on a full disk, is listed as created. The same key starts
+// it, with what was changed in it.
+func TestIdempotencyKeyKeepsChanges(t *testing.T) {
+	w := newWorld(t)
+	const body = `{"image":{"uri":"host"},"cow":true,"entrypoint":["sh","-c","echo begun >>/workspace/began; sleep 1000"]}`
+	made := w.is("POST", "/v1/sandboxes", body, 202, `"state":"Running"`, "Idempotency-Key", "k")
+	var s sandbox
+	w.OK(json.Unmarshal([]byte(made), &s))
+	command := "/sandboxes/" + s.ID + "/port/44772/command"
+	w.is("POST", command, `{"command":"echo precious >/workspace/work; until grep begun /workspace/began; do sleep 0.01; done"}`, 200, "begun")
+	inTheWay := filepath.Join(w.State, "sandboxes", s.ID, "run", "status.json.new")
+	w.OK(os.Mkdir(inTheWay, 0o700))
+	_, _ = w.call("POST", "/v1/sandboxes/"+s.ID+"/pause", "")
+	w.OK(os.Remove(inTheWay))
+	box, err := w.Fleet.Get(w.Ctx, service.Caller{All: true}, s.ID)
+	w.OK(err)
+	if box.State != runtime.StateCreated {
+		t.Fatalf("its end was recorded: %s", box.State)
+	}
+	if again := w.is("POST", "/v1/sandboxes", body, 202, `"state":"Running"`, "Idempotency-Key", "k"); !strings.Contains(again, s.ID) {
+		t.Fatalf("another one: %s", again)
+	}
+	w.is("POST", command, `{"command":"cat /workspace/work; until [ $(wc -l </workspace/began) = 2 ]; do sleep 0.01; done; echo twice"}`, 200, "precious")
 }
 
 const keyAll, keyZoe, keyYan = "all-0123456789abcdef", "zoe-0123456789abcdef", "yan-0123456789abcdef"
