@@ -204,6 +204,15 @@ func (d *Driver) Name() string { return d.rt.Name() }
 // have ended.
 const undoLimit = 30 * time.Second
 
+// wholeLimit is how long a change in several steps may take, from its first step on.
+const wholeLimit = 2 * time.Minute
+
+// whole returns a context for a change in several steps: one that has begun is completed, though its
+// caller has gone.
+func whole(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), wholeLimit)
+}
+
 // CreateSandbox implements [SandboxDriver].
 func (d *Driver) CreateSandbox(ctx context.Context, params *CreateSandboxParams) (_ *CreatedSandbox, err error) {
 	if err := params.validate(); err != nil {
@@ -375,11 +384,15 @@ func (d *Driver) Copied(ctx context.Context, sandboxID string) (bool, error) {
 // Restart implements [SandboxDriver].
 func (d *Driver) Restart(ctx context.Context, sandboxID string) error {
 	state, err := d.State(ctx, sandboxID)
-	if err == nil && state == runtime.StateRunning {
-		err = d.rt.Stop(ctx, sandboxID)
-	}
 	if err != nil {
 		return err
+	}
+	ctx, cancel := whole(ctx)
+	defer cancel()
+	if state == runtime.StateRunning {
+		if err := d.rt.Stop(ctx, sandboxID); err != nil {
+			return err
+		}
 	}
 	return d.rt.Start(ctx, sandboxID)
 }

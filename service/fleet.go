@@ -474,8 +474,10 @@ func (f *Fleet) Start(ctx context.Context, caller Caller, id string) error {
 	return f.start(ctx, s)
 }
 
-// start starts a sandbox and its entrypoint.
+// start starts a sandbox and its entrypoint, both though the caller goes away meanwhile.
 func (f *Fleet) start(ctx context.Context, s *FleetSandbox) error {
+	ctx, cancel := whole(ctx)
+	defer cancel()
 	if err := f.rt.Start(ctx, s.ID); err != nil {
 		return err
 	}

@@ -225,6 +225,8 @@ func (r *Review) Restore(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := whole(ctx) // it must not stay stopped
+	defer cancel()
 	if s.State != runtime.StateRunning {
 		return r.rt.Restore(ctx, s.ID, name)
 	}
@@ -233,12 +235,7 @@ func (r *Review) Restore(ctx context.Context, name string) (err error) {
 	}
 	r.fleet.forget(s.ID)
 	err = r.rt.Restore(ctx, s.ID, name)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit) // it must not stay stopped
-	defer cancel()
-	if serr := r.fleet.rt.Start(ctx, s.ID); serr != nil {
-		return errors.Join(err, serr)
-	}
-	return errors.Join(err, r.fleet.runEntrypoint(ctx, s.ID, r.box.Entrypoint))
+	return errors.Join(err, r.fleet.start(ctx, r.box))
 }
 
 // RemoveSnapshot is [runtime.Reviewer].RemoveSnapshot.
