@@ -150,7 +150,8 @@ func (f *Fleet) sweep(ctx context.Context) {
 // newCommandID returns the id of a new command. It is a valid name of a job.
 func newCommandID() string { return "c" + strings.ToLower(rand.Text()) }
 
-// shell returns the program that evaluates commands: bash, or sh where bash does not exist.
+// shell returns the program that evaluates commands: bash, or sh where bash does not exist. That bash
+// cannot be started for another reason, such as a limit, is an error, and the next call looks again.
 func (i *Inside) shell(ctx context.Context) (string, error) {
 	c := i.fleet.of(i.box.ID)
 	c.mu.Lock()
@@ -159,12 +160,12 @@ func (i *Inside) shell(ctx context.Context) (string, error) {
 	if known != "" {
 		return known, nil
 	}
-	_, err := i.fleet.rt.Exec(ctx, i.box.ID, &runtime.ExecRequest{Command: []string{"bash", "-c", ":"}, Timeout: insideLimit})
+	_, err := i.fleet.rt.Exec(ctx, i.box.ID, &runtime.ExecRequest{Command: []string{"bash", "-c", ":"}, Cwd: ownDir, Timeout: insideLimit})
 	var start *runtime.StartError
 	switch {
 	case err == nil:
 		known = "bash"
-	case errors.As(err, &start):
+	case errors.As(err, &start) && start.Code == 127:
 		known = "sh"
 	default:
 		return "", err
