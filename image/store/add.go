@@ -34,7 +34,8 @@ type Source struct {
 }
 
 // Add unpacks an image, if it is not in the store, and records its name. Of several
-// concurrent calls for one image, in any process, one does the work and the others wait.
+// concurrent calls for one image by one name (As), in any process, one does the work and the others wait.
+// Calls by other names do not: a source of the same image that is slow holds up nobody else.
 // After an error the store is as before. Errors: ErrInvalid, the image is damaged or
 // beyond lim; ErrUnsupported, it is for another platform; ErrUnavailable; or that of ctx.
 func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error) {
@@ -49,16 +50,46 @@ func (s *Store) Add(ctx context.Context, src *Source, lim Limits) (*Image, error
 	if err := statedir.EnsureDir(s.path, 0o700, 0o077); err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "image store %s: %w", s.path, err)
 	}
+	place := placeOf(src)
+	release, err := s.lock(ctx, unix.F_WRLCK, placeOffset(place))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	img, err := s.record(ctx, src, "")
+	if errors.Is(err, runtime.ErrNotFound) {
+		if err = s.unpack(ctx, src, place, desc, lim); err == nil {
+			img, err = s.record(ctx, src, place)
+			err = errors.Join(err, storeError(rmtree.RemovePath(s.path, place))) // another source was faster
+		}
+	}
+	return img, err
+}
+
+// placeOf returns the name of the directory in which an image from src is unpacked: HEX.PLACE.new. It is of the
+// image and of the name that is pulled.
+func placeOf(src *Source) string {
+	sum := sha256.Sum256([]byte(src.As))
+	return hexOf(src.ID) + "." + hex.EncodeToString(sum[:8]) + coming
+}
+
+// record gives an image its name, and returns it. If it is not there, the unpacked directory at
+// place becomes it; without a place it is ErrNotFound.
+func (s *Store) record(ctx context.Context, src *Source, place string) (*Image, error) {
 	release, err := s.lock(ctx, unix.F_WRLCK, offset(src.ID))
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	img, err := s.Get(src.ID)
-	if errors.Is(err, runtime.ErrNotFound) {
-		if err = s.unpack(ctx, src, desc, lim); err == nil {
-			img, err = s.Get(src.ID)
+	if errors.Is(err, runtime.ErrNotFound) && place != "" {
+		if err := os.Rename(filepath.Join(s.path, place), filepath.Join(s.path, hexOf(src.ID))); err != nil {
+			return nil, storeError(err)
 		}
+		if err := statefile.Sync(s.path); err != nil {
+			return nil, storeError(err)
+		}
+		img, err = s.Get(src.ID)
 	}
 	if err != nil || src.As == "" {
 		return img, err
@@ -85,9 +116,8 @@ func (s *Store) changeNames(ctx context.Context, change func(map[string]Name)) e
 	return nil
 }
 
-// unpack makes the directory HEX. The caller holds the image's lock.
-func (s *Store) unpack(ctx context.Context, src *Source, desc *description, lim Limits) (err error) {
-	name := hexOf(src.ID) + coming
+// unpack makes the directory name, with all of an image on the disk. The caller holds the lock of that place.
+func (s *Store) unpack(ctx context.Context, src *Source, name string, desc *description, lim Limits) (err error) {
 	if err := rmtree.RemovePath(s.path, name); err != nil { // of a process that was killed
 		return storeError(err)
 	}
@@ -132,10 +162,7 @@ func (s *Store) unpack(ctx context.Context, src *Source, desc *description, lim 
 	if err := unix.Syncfs(int(t.root.Fd())); err != nil {
 		return fmt.Errorf("write the image to the disk: %w", err)
 	}
-	if err := os.Rename(dir, filepath.Join(s.path, hexOf(src.ID))); err != nil {
-		return err
-	}
-	return statefile.Sync(s.path)
+	return nil
 }
 
 // unpackLayer applies one layer of at most limit bytes, and returns its size. It reads the

@@ -2,7 +2,9 @@ package store_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/internal/statedir"
+	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/testimage"
 	"wolffia/runtime"
@@ -168,14 +171,63 @@ func TestAddCancelled(t *testing.T) {
 	}
 }
 
+// A source that is slow holds up nobody who gets the same image by another name; when it is done, it finds the image there.
+func TestAddSlowSource(t *testing.T) {
+	s, dir := fresh(t)
+	source := func(name string) *store.Source {
+		src := testimage.Source(t, store.Config{}, testimage.Layer(t, file{Name: "f", Body: "x"}))
+		src.As = name
+		return src
+	}
+	reading, goOn := make(chan struct{}), make(chan struct{})
+	slow := source("slow.example/x:latest")
+	open := slow.Layer
+	slow.Layer = func(ctx context.Context, n int) (io.ReadCloser, error) {
+		close(reading)
+		<-goOn
+		return open(ctx, n)
+	}
+	first := make(chan error)
+	go func() {
+		_, err := s.Add(t.Context(), slow, store.Limits{})
+		first <- err
+	}()
+	<-reading
+	ctx, cancel := context.WithTimeout(t.Context(), suite.Limit)
+	defer cancel()
+	img, err := s.Add(ctx, source("docker.io/library/x:latest"), store.Limits{})
+	if err != nil {
+		close(goOn)
+		t.Fatal(err)
+	}
+	_, release, err := s.Pin(ctx, img.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	close(goOn)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"x", "slow.example/x"} {
+		if id, err := s.Find(name); id != img.ID {
+			t.Errorf("%s: %q, %v", name, id, err)
+		}
+	}
+	if got := left(t, dir); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+}
+
 // What those who were killed have left goes with the next pull of the image, or
 // with prune.
 func TestLeftovers(t *testing.T) {
 	s, dir := fresh(t)
 	img := add(t, s, "", "a")
 	hex := strings.TrimPrefix(img.ID, "sha256:")
-	leave := func() {
-		for _, name := range []string{hex + ".new", hex + ".old"} {
+	place := sha256.Sum256([]byte("x"))
+	leave := func(more ...string) {
+		for _, name := range append(more, fmt.Sprintf("%s.%x.new", hex, place[:8]), hex+".old") {
 			if err := os.MkdirAll(filepath.Join(dir.Path(), "images", name, "rootfs", "d"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -184,7 +236,7 @@ func TestLeftovers(t *testing.T) {
 			}
 		}
 	}
-	leave()
+	leave(hex + ".new") // of an earlier version
 	if deleted, err := s.Prune(t.Context(), false); err != nil || len(deleted) != 1 {
 		t.Error(deleted, err)
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -26,6 +27,12 @@ func offset(id string) int64 {
 		return 1 // not an id: callers check that
 	}
 	return int64(binary.BigEndian.Uint64(b)>>2) | 1 // below 2^62, not 0
+}
+
+// placeOffset returns the byte of a directory in which an image is unpacked. It is taken before that of the image.
+func placeOffset(name string) int64 {
+	sum := sha256.Sum256([]byte(name))
+	return int64(binary.BigEndian.Uint64(sum[:])>>2) | 1<<62 // above all offsets
 }
 
 const namesByte = 0
@@ -56,12 +63,14 @@ func (s *Store) lock(ctx context.Context, kind int16, at int64) (release func(),
 }
 
 // tryLock locks an image's byte exclusively. ErrConflict: another process has it.
-func (s *Store) tryLock(id string) (release func(), err error) {
+func (s *Store) tryLock(id string) (release func(), err error) { return s.try(id, offset(id)) }
+
+func (s *Store) try(id string, at int64) (release func(), err error) {
 	f, err := s.openLock()
 	if err != nil {
 		return nil, err
 	}
-	release, err = filelock.Try(f, offset(id), 1)
+	release, err = filelock.Try(f, at, 1)
 	switch {
 	case errors.Is(err, filelock.ErrHeld):
 		return nil, runtime.Errorf(runtime.ErrConflict, "image %s is in use by another process", Short(id))

@@ -232,14 +232,19 @@ func (s *Store) sweep() error {
 		return storeError(err)
 	}
 	for _, e := range entries {
-		digits, ok := strings.CutSuffix(e.Name(), coming)
-		if !ok {
-			digits, ok = strings.CutSuffix(e.Name(), going)
-		}
-		if !ok || !IsID(algorithm+digits) {
+		digits, rest, _ := strings.Cut(e.Name(), ".")
+		id, at := algorithm+digits, int64(0)
+		switch {
+		case !IsID(id):
+			continue
+		case "."+rest == going:
+			at = offset(id)
+		case strings.HasSuffix(rest, coming), "."+rest == coming: // the latter of an earlier version
+			at = placeOffset(e.Name())
+		default:
 			continue
 		}
-		release, err := s.tryLock(algorithm + digits)
+		release, err := s.try(id, at)
 		if errors.Is(err, runtime.ErrConflict) {
 			continue // being made or deleted
 		}
