@@ -70,6 +70,37 @@ func seal(r *http.Request, p *passage) {
 	}
 }
 
+// unsealed removes from a response what repeats a secret: headers, and trailers once the body has ended.
+func unsealed(r *http.Response, p *passage) {
+	unseal(r.Header, p)
+	if r.StatusCode != http.StatusSwitchingProtocols { // whose body is a connection, without trailers
+		r.Body = &sealedBody{r.Body, r, p}
+	}
+}
+
+// A sealedBody is the body of a response whose trailers must not show a secret.
+type sealedBody struct {
+	io.ReadCloser
+	of *http.Response
+	p  *passage
+}
+
+// Read reads the body. The trailers are there with its end.
+func (b *sealedBody) Read(to []byte) (int, error) {
+	n, err := b.ReadCloser.Read(to)
+	if err != nil {
+		unseal(b.of.Trailer, b.p)
+	}
+	return n, err
+}
+
+// Close closes the body, for which the transport may read it to its end.
+func (b *sealedBody) Close() error {
+	err := b.ReadCloser.Close()
+	unseal(b.of.Trailer, b.p)
+	return err
+}
+
 // unseal removes the headers of a response that repeat a secret, and has redirections to the
 // host lead to the name that adds the headers.
 func unseal(h http.Header, p *passage) {

@@ -25,7 +25,18 @@ func sealedWorld(t *testing.T, file string) *world {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("X-Echo", r.Header.Get("Authorization"))
-		if r.URL.Path == "/moved" {
+		switch r.URL.Path {
+		case "/early":
+			rw.WriteHeader(http.StatusEarlyHints)
+		case "/trailer":
+			rw.Header().Set("Trailer", "X-Late, X-Plain")
+			defer func() {
+				for _, name := range []string{"X-Late", http.TrailerPrefix + "X-Unannounced"} {
+					rw.Header().Set(name, r.Header.Get("Authorization"))
+				}
+				rw.Header().Set("X-Plain", "late")
+			}()
+		case "/moved":
 			rw.Header().Set("Location", "https://example.com/to")
 			rw.WriteHeader(http.StatusFound)
 			return
@@ -81,6 +92,27 @@ func TestHeader(t *testing.T) {
 	if _, body := request(t, p, bufio.NewReader(p), "GET http://example.com.wolffia/ HTTP/1.1\nHost: example.com.wolffia\n\n"); body != `example.com / 1 right:false other:""` {
 		t.Error(body)
 	}
+}
+
+// The secret does not come back inside before the reply, nor behind it.
+func TestHeaderIsNotEchoed(t *testing.T) {
+	checkLeaks(t)
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := sealedWorld(t, file)
+	for path, part := range map[string]string{"/early": "right:true", "/trailer": "X-Plain: late\r\n"} {
+		c := w.name("example.com.wolffia", 80)
+		if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: example.com.wolffia\r\nTE: trailers\r\nConnection: close, TE\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(c)
+		if err != nil || !strings.Contains(string(text), part) || strings.Contains(string(text), "s3cret") {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+	}
+	w.quiet()
 }
 
 // The header opens nothing but its own way.

@@ -37,6 +37,9 @@ type passage struct {
 	v      *visitor
 	to     target
 	values []headerValue // added, for a host of headers, which to names without LocalSuffix then
+	// ctx is the request's, without the hook by which httputil.ReverseProxy passes on what comes before the
+	// reply (status 103): its headers would go inside unchecked.
+	ctx context.Context //nolint:containedctx // of that one request
 }
 
 type (
@@ -153,13 +156,18 @@ func (w *web) admit(rw http.ResponseWriter, r *http.Request, v *visitor, to targ
 	// Else the server would read the rest of the request, and close its body, before it passes on the beginning of the reply: the
 	// transport hangs up if it looks for the end of the body after that, and the reply is cut.
 	_ = http.NewResponseController(rw).EnableFullDuplex() // always supported
-	w.pass.ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), passageKey{}, p)))
+	p.ctx = context.WithValue(r.Context(), passageKey{}, p)
+	w.pass.ServeHTTP(rw, r.WithContext(p.ctx))
 }
 
 // RoundTrip sends a request that may pass.
 func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme == "https" {
-		return w.sealed.RoundTrip(r)
+	p, ok := r.Context().Value(passageKey{}).(*passage)
+	if !ok {
+		return nil, errRefused
+	}
+	if p.values != nil {
+		return w.sealed.RoundTrip(r.WithContext(p.ctx))
 	}
 	return w.plain.RoundTrip(r)
 }
@@ -201,7 +209,7 @@ func rewrite(r *httputil.ProxyRequest) {
 // modify changes a response of a host of headers.
 func modify(r *http.Response) error {
 	if p, ok := r.Request.Context().Value(passageKey{}).(*passage); ok && p.values != nil {
-		unseal(r.Header, p)
+		unsealed(r, p)
 	}
 	return nil
 }
