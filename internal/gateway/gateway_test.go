@@ -240,14 +240,14 @@ func TestWeb(t *testing.T) {
 	checkLeaks(t)
 	w := newWorld(t, allow("page.example"))
 	w.page("page.example", "93.184.216.34", func(rw http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Upgrade") == "echo" {
+		if r.Header.Get("Upgrade") == "websocket" {
 			c, buf, err := http.NewResponseController(rw).Hijack()
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			defer c.Close()
-			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 			line, _ := buf.ReadString('\n')
 			_, _ = io.WriteString(c, line)
 			return
@@ -268,7 +268,7 @@ func TestWeb(t *testing.T) {
 			t.Errorf("%q: %d, %q", row.text, status, body)
 		}
 	}
-	if status, _ := request(t, c, r, "GET /ws HTTP/1.1\nHost: page.example\nConnection: Upgrade\nUpgrade: echo\n\n"); status != 101 {
+	if status, _ := request(t, c, r, "GET /ws HTTP/1.1\nHost: page.example\nConnection: Upgrade\nUpgrade: websocket\n\n"); status != 101 {
 		t.Fatal("status", status)
 	}
 	if _, err := io.WriteString(c, "hello\n"); err != nil {
@@ -276,6 +276,36 @@ func TestWeb(t *testing.T) {
 	}
 	if line, err := r.ReadString('\n'); line != "hello\n" {
 		t.Errorf("%q, %v", line, err)
+	}
+	w.quiet()
+}
+
+// A connection to port 80 changes to WebSocket only: with HTTP/2 (h2c) the requests that follow could be for
+// other hosts.
+func TestUpgradeRefused(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("page.example"))
+	w.page("page.example", "93.184.216.34", func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" && r.URL.Path != "/unasked" {
+			_, _ = fmt.Fprintf(rw, "%q", r.Header["Connection"])
+			return
+		}
+		rw.Header().Set("Connection", "Upgrade")
+		if protocol := r.Header.Get("Upgrade"); protocol != "" {
+			rw.Header().Set("Upgrade", protocol)
+		}
+		rw.WriteHeader(http.StatusSwitchingProtocols)
+	})
+	for text, want := range map[string]int{
+		"GET / HTTP/1.1\nHost: page.example\nConnection: Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: AAMAAABk\n\n": 200,
+		"GET / HTTP/1.1\nHost: page.example\nConnection: Upgrade\nUpgrade: websocket, h2c\n\n":                                200,
+		"GET / HTTP/1.1\nHost: page.example\nConnection: Upgrade\nUpgrade: h2c\nUpgrade: websocket\n\n":                       200,
+		"GET /unasked HTTP/1.1\nHost: page.example\n\n":                                                                       502,
+	} {
+		c := w.name("page.example", 80)
+		if status, body := request(t, c, bufio.NewReader(c), text); status != want || want == 200 && body != "[]" {
+			t.Errorf("%q: %d %q", text, status, body)
+		}
 	}
 	w.quiet()
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 	"sync"
 	"time"
 
@@ -200,6 +201,10 @@ func rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // as it is
 	if p.values != nil {
 		seal(r.Out, p)
+	}
+	if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") { // another protocol, such as h2c, could carry requests for other hosts
+		r.Out.Header.Del("Connection")
+		r.Out.Header.Del("Upgrade")
 	}
 	if _, has := r.Out.Header["User-Agent"]; !has {
 		r.Out.Header.Set("User-Agent", "") // none, not Go's
