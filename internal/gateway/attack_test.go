@@ -130,6 +130,14 @@ var attacks = []struct {
 	{"SNI: another name, after an alert of TLS", func(w *world) {
 		w.send(w.name("good.example", 443), append([]byte{21, 3, 1, 0, 2, 1, 90}, hello(w.t, &tls.Config{ServerName: "evil.example"})...))
 	}, egress.ReasonSNI, false},
+	{"SNI: another name in a second ClientHello, sent with the first", func(w *world) {
+		w.ahead(hello(w.t, &tls.Config{ServerName: "evil.example"}))
+	}, egress.ReasonSNI, true},
+	{"SNI: another name in a second ClientHello, in one record with the first", func(w *world) {
+		both := append(hello(w.t, &tls.Config{ServerName: "good.example"}), hello(w.t, &tls.Config{ServerName: "evil.example"})[recordHeader:]...)
+		binary.BigEndian.PutUint16(both[3:], uint16(len(both)-recordHeader))
+		w.send(w.name("good.example", 443), both)
+	}, egress.ReasonBadTLS, false},
 	{"SNI: another name in the second ClientHello", func(w *world) {
 		w.again(hello(w.t, &tls.Config{ServerName: "evil.example"}))
 	}, egress.ReasonSNI, true},
@@ -393,9 +401,29 @@ func leadsTo(addrs ...string) func(*world) {
 // must not reach the server.
 func (w *world) again(second []byte) {
 	w.t.Helper()
+	c := w.asking(hello(w.t, &tls.Config{ServerName: "good.example"}))
+	if _, err := io.ReadFull(c, make([]byte, 45)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.send(c, second)
+}
+
+// ahead is again for bytes that are sent with the first ClientHello.
+func (w *world) ahead(second []byte) {
+	w.t.Helper()
+	c := w.asking(append(hello(w.t, &tls.Config{ServerName: "good.example"}), second...))
+	if text := w.ended(c); !strings.HasSuffix(text, string(alertDenied)) {
+		w.t.Errorf("%q", text)
+	}
+}
+
+// asking sends bytes to the server of good.example, which asks for a second ClientHello, and must not get one.
+func (w *world) asking(first []byte) net.Conn {
+	w.t.Helper()
 	w.plain("good.example", 443, "93.184.216.34", func(c *net.TCPConn) {
 		b := make([]byte, 4096)
-		if n, err := c.Read(b); n == 0 || b[0] != recordHandshake {
+		n, err := c.Read(b)
+		if n < recordHeader || b[0] != recordHandshake || n != recordHeader+recordLength(b) {
 			w.t.Errorf("the server received %q, %v", b[:n], err)
 		}
 		_, _ = c.Write(append([]byte{22, 3, 3, 0, 40, 2, 0, 0, 36, 3, 3}, append(helloRetry, 0, 0x13)...))
@@ -404,13 +432,10 @@ func (w *world) again(second []byte) {
 		}
 	})
 	c := w.name("good.example", 443)
-	if _, err := c.Write(hello(w.t, &tls.Config{ServerName: "good.example"})); err != nil {
+	if _, err := c.Write(first); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := io.ReadFull(c, make([]byte, 45)); err != nil {
-		w.t.Fatal(err)
-	}
-	w.send(c, second)
+	return c
 }
 
 func (w *world) refusedName(name string) {

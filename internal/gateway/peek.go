@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -18,8 +19,12 @@ import (
 // ClientHellos of clients have some 4 KiB; each byte takes about two and a half of memory.
 const maxPeek = 32 << 10
 
-// recordHandshake is the first byte of a TLS connection (RFC 8446, 5.1).
-const recordHandshake = 0x16
+// recordHandshake is the first byte of a TLS connection, and recordHeader the size of what precedes the content of a
+// record (RFC 8446, 5.1).
+const (
+	recordHandshake = 0x16
+	recordHeader    = 5
+)
 
 // Extensions of a ClientHello that hide the server name: ECH, and the draft before it.
 const (
@@ -27,10 +32,12 @@ const (
 	extensionESNI = 0xffce
 )
 
-// A recorder keeps what is read of a connection, in bounded memory, and writes nothing to it.
+// A recorder keeps what is read of a connection, in bounded memory, and writes nothing to it. It reads no byte
+// behind the current record of TLS: what follows a ClientHello is to be checked, or not, by what the server answers.
 type recorder struct {
-	from io.Reader
-	read []byte
+	from   io.Reader
+	read   []byte
+	record int // where the current record begins in read
 }
 
 var (
@@ -42,10 +49,34 @@ func (r *recorder) Read(b []byte) (int, error) {
 	if len(r.read) >= maxPeek {
 		return 0, errPeekLimit
 	}
-	b = b[:min(len(b), maxPeek-len(r.read))]
+	end := r.record + recordHeader
+	if len(r.read) >= end {
+		end += recordLength(r.read[r.record:])
+	}
+	if len(r.read) == end { // with the content
+		r.record, end = end, end+recordHeader
+	}
+	b = b[:min(len(b), end-len(r.read), maxPeek-len(r.read))]
 	n, err := r.from.Read(b)
 	r.read = append(r.read, b[:n]...)
 	return n, err
+}
+
+// recordLength returns the length of the content of a record, of which the header is there.
+func recordLength(record []byte) int { return int(binary.BigEndian.Uint16(record[recordHeader-2:])) }
+
+// single reports whether whole records hold one message of a handshake, and nothing else.
+func single(records []byte) bool {
+	var content []byte
+	for len(records) >= recordHeader {
+		end := recordHeader + recordLength(records)
+		if records[0] != recordHandshake || end > len(records) {
+			return false
+		}
+		content, records = append(content, records[recordHeader:end]...), records[end:]
+	}
+	const head = 4 // the type, and the length in 24 bits
+	return len(records) == 0 && len(content) >= head && head+int(binary.BigEndian.Uint32(content)&0xffffff) == len(content)
 }
 
 func (r *recorder) Write(b []byte) (int, error)      { return len(b), nil }
@@ -69,7 +100,11 @@ func peekTLS(from io.Reader, name string) (read []byte, reason string) {
 	if hello == nil {
 		return record.read, handshakeReason(record.read, err)
 	}
-	return record.read, helloReason(hello, name)
+	reason = helloReason(hello, name)
+	if reason == "" && !single(record.read) {
+		reason = egress.ReasonBadTLS
+	}
+	return record.read, reason
 }
 
 // handshakeReason returns the reason to refuse a connection that began with the bytes, of which a
@@ -112,5 +147,7 @@ func peekAny(from io.Reader, name string, begun func()) (read []byte, reason str
 	if err != nil {
 		return first[:n], egress.ReasonBadTLS
 	}
-	return peekTLS(io.MultiReader(bytes.NewReader(first[:n]), from), name)
+	ahead := bytes.NewReader(first[:n])
+	read, reason = peekTLS(io.MultiReader(ahead, from), name)
+	return append(read, first[n-ahead.Len():n]...), reason
 }
