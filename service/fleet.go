@@ -387,12 +387,14 @@ func (f *Fleet) Get(ctx context.Context, caller Caller, id string) (*FleetSandbo
 		return nil, err
 	}
 	s, err := f.rt.Get(ctx, id)
-	if err != nil {
-		return nil, err
+	var found *FleetSandbox
+	if err == nil {
+		found, _ = describe(s)
 	}
-	found, _ := describe(s)
 	switch {
-	case found == nil || !caller.May(found.Owner):
+	case err != nil && !errors.Is(err, runtime.ErrNotFound):
+		return nil, err
+	case found == nil || !caller.May(found.Owner): // one text for both: the caller must not learn that it exists
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", id)
 	case s.Expired != "":
 		return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s is gone: %s", id, s.Expired.Reason())

@@ -33,7 +33,7 @@ func TestLifetimeOver(t *testing.T) {
 	day := 24 * time.Hour
 	w.OK(s.TouchSandbox(w.Ctx, zoe, m.SandboxID, &day))
 	w.OK(s.TouchSandbox(w.Ctx, zoe, m.SandboxID, nil))
-	w.Wrong("touch another's", s.TouchSandbox(w.Ctx, yan, m.SandboxID, nil), runtime.ErrDenied)
+	w.Wrong("touch another's", s.TouchSandbox(w.Ctx, yan, m.SandboxID, nil), runtime.ErrNotFound)
 	ttl := soon
 	w.OK(s.TouchSandbox(w.Ctx, zoe, m.SandboxID, &ttl))
 	w.Until("the end of its lifetime", func() bool {

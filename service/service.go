@@ -13,9 +13,8 @@ import (
 	"wolffia/service/registry"
 )
 
-// A Service keeps at most one sandbox per owner. Using the sandbox of another owner is
-// [runtime.ErrDenied], an unknown one [runtime.ErrNotFound], an incomplete owner
-// [runtime.ErrInvalid]. A Service is safe for concurrent use. A state directory has
+// A Service keeps at most one sandbox per owner. For another owner a sandbox does not
+// exist ([runtime.ErrNotFound]); an incomplete owner is [runtime.ErrInvalid]. A Service is safe for concurrent use. A state directory has
 // one service at a time; when it is killed its sandboxes keep running, and the next
 // service finds them.
 type Service struct {
@@ -340,7 +339,7 @@ func (s *Service) WriteFiles(ctx context.Context, o registry.Owner, sandboxID st
 }
 
 // verify returns an error unless the sandbox is the owner's. The error for another
-// owner's sandbox says nothing of it. It returns a sandbox of the service's Fleet, and nil for the one
+// owner's sandbox is that for one which does not exist. It returns a sandbox of the service's Fleet, and nil for the one
 // that CreateSandbox has made.
 func (s *Service) verify(ctx context.Context, o registry.Owner, sandboxID string) (*FleetSandbox, error) {
 	if err := o.Validate(); err != nil {
@@ -350,14 +349,10 @@ func (s *Service) verify(ctx context.Context, o registry.Owner, sandboxID string
 	switch {
 	case errors.Is(err, runtime.ErrNotFound) && s.opts.Fleet != nil:
 		return s.opts.Fleet.Get(ctx, Caller{Owner: o}, sandboxID)
-	case errors.Is(err, runtime.ErrNotFound):
+	case errors.Is(err, runtime.ErrNotFound), err == nil && m.Owner != o:
 		return nil, runtime.Errorf(runtime.ErrNotFound, "no sandbox %q", sandboxID)
-	case err != nil:
-		return nil, err
-	case m.Owner != o:
-		return nil, runtime.Errorf(runtime.ErrDenied, "sandbox %s belongs to another owner", m.SandboxID)
 	}
-	return nil, nil
+	return nil, err
 }
 
 // lock keeps other calls from creating and destroying the owner's sandbox.

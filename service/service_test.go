@@ -243,9 +243,9 @@ func TestOwnership(t *testing.T) {
 			id    string
 			class error
 		}{
-			{"another", zoe, m.SandboxID, runtime.ErrDenied},
-			{"one with the same user", registry.Owner{OrganizationID: "rival", ProjectID: "other", UserID: "yán"}, m.SandboxID, runtime.ErrDenied},
-			{"one with other bounds", registry.Owner{OrganizationID: "rivalhidden-", ProjectID: "project", UserID: "yán"}, m.SandboxID, runtime.ErrDenied},
+			{"another", zoe, m.SandboxID, runtime.ErrNotFound},
+			{"one with the same user", registry.Owner{OrganizationID: "rival", ProjectID: "other", UserID: "yán"}, m.SandboxID, runtime.ErrNotFound},
+			{"one with other bounds", registry.Owner{OrganizationID: "rivalhidden-", ProjectID: "project", UserID: "yán"}, m.SandboxID, runtime.ErrNotFound},
 			{"nobody", registry.Owner{}, m.SandboxID, runtime.ErrInvalid},
 			{"half of them", registry.Owner{OrganizationID: "rival", UserID: "yán"}, m.SandboxID, runtime.ErrInvalid},
 			{"unknown id", zoe, runtime.NewID(), runtime.ErrNotFound},

@@ -283,7 +283,7 @@ func (c *client) one(s *service.Service, foreign string) string {
 		if foreign == "" || foreign == c.has {
 			break
 		}
-		if err := s.DestroySandbox(c.Ctx, c.owner, foreign); !errors.Is(err, runtime.ErrDenied) && !errors.Is(err, runtime.ErrNotFound) {
+		if err := s.DestroySandbox(c.Ctx, c.owner, foreign); !errors.Is(err, runtime.ErrNotFound) {
 			return fmt.Sprintf("another's: %v", err)
 		}
 	case n < 97: // it dies

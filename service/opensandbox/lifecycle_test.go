@@ -294,7 +294,11 @@ func TestOwners(t *testing.T) {
 		case last == "policy" && method != "GET":
 			body = "[]"
 		}
-		w.is(c[0], at, body, 404, "SANDBOX_NOT_FOUND", as(keyYan)...)
+		theirs := w.is(c[0], at, body, 404, "SANDBOX_NOT_FOUND", as(keyYan)...)
+		none := w.is(c[0], strings.ReplaceAll(at, s.ID, "aaaaaaaaaaaa"), body, 404, "SANDBOX_NOT_FOUND", as(keyYan)...)
+		if strings.ReplaceAll(theirs, s.ID, "aaaaaaaaaaaa") != none {
+			t.Errorf("%s %s tells that the sandbox exists: %s, not %s", c[0], at, theirs, none)
+		}
 		w.is(c[0], at, body, 401, "MISSING_API_KEY")
 	}
 	for _, c := range [][2]string{
@@ -308,6 +312,24 @@ func TestOwners(t *testing.T) {
 	}
 	w.is("GET", execd+"/command/status/"+command, "", 200, `"running":true`, as(keyZoe)...) // yan has not interrupted it
 	w.is("DELETE", execd+"/command?id="+command, "", 200, "", as(keyZoe)...)
+	// So do the service's own calls, with sandboxes of both kinds.
+	var own struct{ SandboxID string }
+	_, text := w.native("ensureSandbox", `{"organizationId":"acme","projectId":"web","userId":"zoe"}`, as(keyZoe)...)
+	w.OK(json.Unmarshal([]byte(text), &own))
+	for _, id := range []string{s.ID, own.SandboxID, "aaaaaaaaaaaa"} {
+		for _, name := range []string{"executeBash", "streamBash", "destroySandbox", "listJobs"} {
+			body := fmt.Sprintf(`{"organizationId":"acme","projectId":"web","userId":"yan","sandboxId":%q,"command":"true"}`, id)
+			if name == "destroySandbox" || name == "listJobs" {
+				body = strings.Replace(body, `,"command":"true"`, "", 1)
+			}
+			if status, text := w.native(name, body, as(keyYan)...); status != 404 || !strings.Contains(text, fmt.Sprintf(`"no sandbox \"%s\""`, id)) {
+				t.Errorf("%s in %s: %d %s", name, id, status, text)
+			}
+		}
+	}
+	if status, text := w.native("destroySandbox", fmt.Sprintf(`{"organizationId":"acme","projectId":"web","userId":"zoe","sandboxId":%q}`, own.SandboxID), as(keyZoe)...); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
 	// An idempotency key is its owner's.
 	w.is("POST", "/v1/sandboxes", `{"image":{"uri":"host"},"metadata":{"of":"zoe"}}`, 202, "", append(as(keyZoe), "Idempotency-Key", "k")...)
 	if _, text := w.call("POST", "/v1/sandboxes", `{"image":{"uri":"host"},"metadata":{"of":"zoe"}}`, append(as(keyYan), "Idempotency-Key", "k")...); !strings.Contains(text, `"state":"Running"`) {
@@ -324,7 +346,8 @@ func TestOwners(t *testing.T) {
 	w.is("GET", execd+"/ping", "", 401, "MISSING_API_KEY")
 	w.is("GET", "/health", "", 200, "healthy")
 	// The calls of the service, too: the owner in a request must be that of the key.
-	status, text := w.native("ensureSandbox", `{"organizationId":"acme","projectId":"web","userId":"zoe"}`, as(keyYan)...)
+	var status int
+	status, text = w.native("ensureSandbox", `{"organizationId":"acme","projectId":"web","userId":"zoe"}`, as(keyYan)...)
 	if status != 403 || !strings.Contains(text, "another owner") {
 		t.Errorf("another owner's key: %d %s", status, text)
 	}

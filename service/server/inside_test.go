@@ -136,7 +136,7 @@ func TestJobs(t *testing.T) {
 	n.fails("jobOutput", m{"job": "build", "maxBytes": -1}, 400, "it must be from 1")
 	for _, name := range []string{"startJob", "listJobs", "jobOutput", "waitJob", "signalJob", "audit", "rules", "streamBash"} {
 		n.fails(name, m{"sandboxId": "aaaaaaaaaaaa"}, 404, "no sandbox")
-		n.fails(name, m{"userId": yan.UserID}, 403, "another owner")
+		n.fails(name, m{"userId": yan.UserID}, 404, "no sandbox")
 	}
 }
 
