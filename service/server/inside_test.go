@@ -200,6 +200,15 @@ func TestStream(t *testing.T) {
 		t.Errorf("after a client that went away: %s", body)
 	}
 	n.fails("streamBash", m{"command": "true", "timeoutMs": -1}, 400, "out of range")
+	// What fails before anything is sent has a status of its own.
+	n.fails("streamBash", m{"command": ": " + strings.Repeat("x", 4<<20)}, 400, "command")
+	n.fails("streamBash", m{"command": "true", "cwd": "/nowhere"}, 400, "/nowhere")
+	silent := open("sleep 1000", 50)
+	late, err = io.ReadAll(silent.Body)
+	n.OK(err)
+	if silent.StatusCode != http.StatusOK || !strings.HasPrefix(string(late), "event: error\ndata: ") || !strings.Contains(string(late), `"result":{"exitCode":124`) {
+		t.Errorf("a silent command that times out: %d %q", silent.StatusCode, late)
+	}
 }
 
 func TestRanges(t *testing.T) {

@@ -180,7 +180,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var n int64
 	var cut error
 	if l, is := reply.(live); is {
-		n, cut = s.stream(w, r, l, e, id)
+		status, n, cut = s.stream(w, r, l, e, id)
 	} else {
 		n, cut = s.write(w, status, reply)
 	}
@@ -242,24 +242,25 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 	return status, reply
 }
 
-// stream sends a live reply. An error of the call is an event.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, l live, e *entry, id string) (int64, error) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Accel-Buffering", "no")
+// stream sends a live reply. An error of the call is an event, unless nothing has begun: then it has a status of its own.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, l live, e *entry, id string) (status int, n int64, cut error) {
 	out := &events{w: w, limit: s.opts.WriteLimit}
-	if err := l.send(out); err != nil {
-		_, f := e.failure(r, id, err)
-		reply := map[string]any{"error": f}
-		var late *service.TimeoutError
-		if errors.As(err, &late) {
-			reply["result"] = restOf((*bashResult)(late.Result))
-		}
-		_ = out.send("error", reply) // the client has gone
+	err := l.send(out)
+	if err == nil {
+		return http.StatusOK, out.n, out.err
 	}
-	return out.n, out.err
+	status, f := e.failure(r, id, err)
+	reply := map[string]any{"error": f}
+	var late *service.TimeoutError
+	switch {
+	case errors.As(err, &late):
+		reply["result"] = restOf((*bashResult)(late.Result))
+	case !out.begun:
+		n, cut = s.write(w, status, &errorReply{f, partial(err)})
+		return status, n, cut
+	}
+	_ = out.send("error", reply) // the client has gone
+	return http.StatusOK, out.n, out.err
 }
 
 // write sends the reply, at once and not when the handler ends, which has to write its log first. It returns the number of

@@ -13,7 +13,7 @@ import (
 	"wolffia/service"
 )
 
-// A live reply is sent while the call goes on. Its error is the call's.
+// A live reply is sent while the call goes on. Its error is the call's. It begins with the first event.
 type live interface {
 	send(s *events) error
 }
@@ -23,9 +23,10 @@ type events struct {
 	w     http.ResponseWriter
 	limit time.Duration // for the client to read each one
 
-	mu  sync.Mutex
-	n   int64 // bytes sent
-	err error // of the connection; nothing is sent after it
+	mu    sync.Mutex
+	begun bool  // the status is that of success
+	n     int64 // bytes sent
+	err   error // of the connection; nothing is sent after it
 }
 
 // send sends an event, which has a name and JSON as its data. The error says that the client
@@ -39,6 +40,14 @@ func (s *events) send(name string, data any) error {
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return s.err
+	}
+	if !s.begun {
+		s.begun = true
+		h := s.w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("Cache-Control", "no-cache")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Accel-Buffering", "no")
 	}
 	control := http.NewResponseController(s.w)
 	if s.err = control.SetWriteDeadline(time.Now().Add(s.limit)); s.err != nil {
