@@ -78,7 +78,7 @@ func (c *configuration) values(k *config.Key) (all []value) {
 	if k.Kind == config.List || !f.Changed {
 		for _, s := range settings {
 			if !c.idle(k, &s) {
-				all = append(all, value{k.Name, s.Values, s.Source.String()})
+				all = append(all, value{k.Name, slices.Concat([]string{}, s.Values), s.Source.String()}) // as above
 			}
 		}
 	}

@@ -203,7 +203,10 @@ all pools. A sandbox that a command has taken from a pool is not the pool's any 
 				if err != nil {
 					return err
 				}
-				if len(pools) != 1 {
+				if len(pools) == 0 {
+					return runtime.Errorf(runtime.ErrNotFound, "there is no pool: wolffia pool start makes one")
+				}
+				if len(pools) > 1 {
 					return usageError(cmd, "there are %d pools: name one, or use --all", len(pools))
 				}
 				args = []string{pools[0].Shape}

@@ -96,6 +96,11 @@ func TestRequestsOfTheWrongForm(t *testing.T) {
 			t.Errorf("%s: %v", method, r.header)
 		}
 	}
+	for _, path := range []string{"nosuch", "../nosuch"} {
+		req, err := http.NewRequestWithContext(w.Ctx, http.MethodGet, "http://wolffia/api/v1/"+path, nil)
+		w.OK(err)
+		w.is(path, do(w.client, req), 404, "noSuchCall")
+	}
 	for _, path := range []string{"", "findsandbox", "findSandbox/", "../v1/x", "%66indSandboxx"} {
 		w.is(path, w.post(w.Ctx, path, "{}", nil), 404, "noSuchCall")
 	}

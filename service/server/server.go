@@ -219,19 +219,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c call, known bo
 			status, reply = fail(fmt.Errorf("panic: %v", p))
 		}
 	}()
-	max := int64(smallBody)
-	if known {
-		max = c.maxBody
-	}
 	s.limitBody(w, r)
 	caller, err := s.opts.Gate.Admit(r)
-	if err != nil {
-		return fail(err)
-	}
-	body, err := readBody(w, r, max)
 	if err == nil && !known {
 		err = errNoCall
 	}
+	if err != nil {
+		return fail(err)
+	}
+	body, err := readBody(w, r, c.maxBody)
 	if err != nil {
 		return fail(err)
 	}
