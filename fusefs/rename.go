@@ -88,6 +88,9 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	if errno != 0 {
 		return errno
 	}
+	if errno = t.checkMoving(r); errno != 0 {
+		return errno
+	}
 	if replaced != nil {
 		return t.put(r, replaced, &from, &to)
 	}
@@ -125,6 +128,18 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		}
 	}
 	return 0
+}
+
+// checkMoving makes sure that the nodes that r moves, by their names, are those of the objects that were judged: others
+// than the sandbox change names too.
+func (t *tree) checkMoving(r *renaming) (errno syscall.Errno) {
+	if n := t.table.child(r.from.dir, r.from.name); n != nil {
+		errno = t.checkSame(n, r.src, 0)
+	}
+	if n := t.table.child(r.to.dir, r.to.name); errno == 0 && r.swap && n != nil && r.dst != nil {
+		errno = t.checkSame(n, r.dst, 0)
+	}
+	return errno
 }
 
 // lookAt fills in the objects of r, whose directories are open as from and to.

@@ -86,12 +86,46 @@ func TestRenameMovesWhatWasJudged(t *testing.T) {
 						if left := temporaries(t, dir); left != "" {
 							t.Errorf("at question %d: %s is left", at, left)
 						}
+						if n := tr.table.child(tr.table.get(shown), to); n != nil && n.isDir() {
+							t.Errorf("at question %d: the tree takes %s for a directory", at, to)
+						}
 						if rules.asked < at {
 							break
 						}
 					}
 				})
 			}
+		}
+	}
+}
+
+// What the kernel knows by a name may be a directory that another sandbox has exchanged for a file since then. The rename
+// of the file takes it nowhere.
+func TestRenameOfWhatIsGone(t *testing.T) {
+	for _, to := range []string{"y", "new"} {
+		dir := t.TempDir()
+		for _, name := range []string{"d/.env", "sub/x", "shown/y"} {
+			write(t, dir, name, name)
+		}
+		other := func() {
+			fails(t, "exchange", unix.Renameat2(unix.AT_FDCWD, dir+"/d", unix.AT_FDCWD, dir+"/sub/x", unix.RENAME_EXCHANGE), 0)
+		}
+		tr := testTree(t, dir, compiled(t, "**=write", ".env=none", "shown/**=write"))
+		sub, shown := known(t, tr, rootID, "sub"), known(t, tr, rootID, "shown")
+		other()
+		x := known(t, tr, sub, "x")
+		other()
+		in := fuse.RenameIn{InHeader: fuse.InHeader{NodeId: sub}, Newdir: shown}
+		if status := tr.Rename(nil, &in, "x", to); syscall.Errno(status) != unix.ESTALE { // the kernel looks x up, and asks again
+			t.Errorf("the rename to %s: %v", to, status)
+		}
+		var out fuse.EntryOut
+		if tr.Lookup(nil, &fuse.InHeader{NodeId: x}, ".env", &out); out.NodeId != 0 {
+			t.Errorf("after the rename to %s the hidden file can be found", to)
+		}
+		known(t, tr, sub, "x")
+		if status := tr.Rename(nil, &in, "x", to); !status.Ok() {
+			t.Errorf("the rename to %s again: %v", to, status)
 		}
 	}
 }
