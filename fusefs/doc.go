@@ -19,7 +19,7 @@
 // gate.go: the table gate has an errno for each operation and level, check reads it, and
 // tree.allow and tree.allowName apply it to an object and to a name. At the level
 // [perm.Checked], for parts of git directories, gitfile.go and gitrename.go decide further.
-// Rename has conditions of its own, in allowRename.
+// Rename has conditions of its own, in allowRename, and moves what was judged by them (renamehost.go).
 //
 // # Deadlocks
 //

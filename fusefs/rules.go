@@ -10,9 +10,9 @@ import (
 
 // SetRules replaces the rules, and returns when the new ones are in force:
 //
-//   - Requests in progress are finished by the old rules, later ones get the new ones. An
-//     open file stays open, but reading or writing it fails with EACCES, or ENOENT if it
-//     is hidden now.
+//   - Requests in progress are finished by the old rules, but for those that wait for the copy of
+//     a large file; these and later ones get the new ones. An open file stays open, but
+//     reading or writing it fails with EACCES, or ENOENT if it is hidden now.
 //   - The kernel drops cached names, attributes and listings.
 //   - The kernel drops cached content that may no longer be read: access through a memory
 //     mapping is a SIGBUS. Changes made through a mapping and not yet written back are
