@@ -219,7 +219,7 @@ func (t *tree) fillContent(to, from int, size int64) syscall.Errno {
 		return errno
 	}
 	defer unix.Close(src)
-	end := time.Now().Add(copyLimit)
+	end := time.Now().Add(t.copyLimit)
 	return copyContent(to, src, size, func(off, n int64) error {
 		if size > copyStep { // it is written to the disk as it goes, so that a flush at the end is short
 			_ = unix.SyncFileRange(to, off, n, unix.SYNC_FILE_RANGE_WRITE)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -128,6 +129,31 @@ func TestRenameOfWhatIsGone(t *testing.T) {
 			t.Errorf("the rename to %s again: %v", to, status)
 		}
 	}
+}
+
+// What the host has replaced, which the tree does not know yet, is renamed at the first try: a file as an editor saves it, a
+// directory that is another one now, and both ends of an exchange.
+func TestRenameOfWhatTheHostReplaced(t *testing.T) {
+	mountedBoth(t, setup{NoWatch: true, Timeout: time.Hour, Parse: []string{"**=write"}, Host: func(t *testing.T, dir string) {
+		for _, name := range []string{"a", "b", "c", "d/old"} {
+			write(t, dir, name, "old")
+		}
+	}}, func(t *testing.T, c *client) {
+		walk(t, c.dir)
+		for _, name := range []string{"a", "b", "c"} {
+			save(t, c.host, name, "new "+name)
+		}
+		fails(t, "rename on the host", os.Rename(filepath.Join(c.host, "d"), filepath.Join(c.host, "away")), 0)
+		write(t, c.host, "d/new", "new")
+		fails(t, "rename", os.Rename(c.at("a"), c.at("x")), 0)
+		fails(t, "exchange", unix.Renameat2(unix.AT_FDCWD, c.at("b"), unix.AT_FDCWD, c.at("c"), unix.RENAME_EXCHANGE), 0)
+		fails(t, "rename the directory", os.Rename(c.at("d"), c.at("e")), 0)
+		for name, want := range map[string]string{"x": "5:new a", "b": "5:new c", "c": "5:new b", "e/new": "3:new"} {
+			if got := content(c.at(name)); got != want {
+				t.Errorf("%s has %s, want %s", name, got, want)
+			}
+		}
+	})
 }
 
 // known returns the id of the node called name in the directory dir, as if the kernel had looked it up.

@@ -234,7 +234,7 @@ func blankTree(opts *Options) (t *tree, err error) {
 	t = &tree{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(),
 		owner:         opts.Owner, shown: opts.Shown, noWatch: opts.NoWatch, timeout: opts.Timeout, report: opts.Denied,
-		start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), logger: opts.Logger,
+		copyLimit: copyLimit, start: time.Now(), euid: uint32(os.Geteuid()), umask: ownUmask(), logger: opts.Logger,
 	}
 	if opts.Quota > 0 {
 		t.quota = newQuota(opts.Quota)

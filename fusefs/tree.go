@@ -46,6 +46,8 @@ type tree struct {
 	report  func(Denial)
 	logger  *slog.Logger
 
+	copyLimit time.Duration // how long a copy may take: the constant, but in a test
+
 	start     time.Time
 	euid      uint32 // owner of the inodes that are the server's own
 	umask     uint32 // of this process: it removes bits from the modes of new files

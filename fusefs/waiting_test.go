@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"wolffia/perm"
 )
@@ -229,5 +230,24 @@ func TestNewRulesDuringACopy(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A copy that takes too long is given up: of each tree, whose copies are all made by fillContent.
+func TestCopyLimit(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "file", "content")
+	tr := testTree(t, dir, compiled(t, "**=write"))
+	from, err := unix.Open(filepath.Join(dir, "file"), unix.O_PATH|unix.O_CLOEXEC, 0)
+	fails(t, "open", err, 0)
+	defer unix.Close(from)
+	for limit, want := range map[time.Duration]syscall.Errno{time.Hour: 0, -time.Second: syscall.EFBIG} {
+		to, err := unix.MemfdCreate("copy", unix.MFD_CLOEXEC) // of another file system, which cannot clone
+		fails(t, "make", err, 0)
+		tr.copyLimit = limit
+		if errno := tr.fillContent(to, from, 7); errno != want {
+			t.Errorf("with %v: %v, want %v", limit, errno, want)
+		}
+		unix.Close(to)
 	}
 }
