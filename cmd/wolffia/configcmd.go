@@ -22,8 +22,6 @@ of its codebase: it counts after wolffia trust. The keys are the names of the fl
 and rules for --rule. What the command line says outranks a profile that it names,
 that the project's file, that your own. Lists are put together in the order of your
 own file, the project's, the command line.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.configShowCommand(), a.configProfilesCommand(), a.configSchemaCommand())
 	return cmd

@@ -27,8 +27,6 @@ func (a *app) imageCommand() *cobra.Command {
 IMAGE is a name in a registry (busybox, busybox:1.36, ghcr.io/team/tool@sha256:...),
 oci:DIR[:TAG] for an OCI image layout, or docker-archive:FILE for what docker save
 has written. wolffia run --image IMAGE pulls what is not there by itself.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.imagePullCommand(), a.imageListCommand(), a.imageRemoveCommand(), a.imagePruneCommand())
 	return cmd

@@ -33,8 +33,6 @@ is an id, or the name that start gave it.`,
   wolffia session job output -f box dev web
   wolffia session job kill box dev web
   wolffia session job wait box dev web`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	list := a.sessionJobsCommand()
 	list.Use = "ls SANDBOX SESSION"

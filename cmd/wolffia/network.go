@@ -46,8 +46,6 @@ that allows it. wolffia network learn runs a command once and prints what it nee
 
 A unix socket of the host in a directory that --mount shows is reachable: such a
 mount is an error, unless the socket itself is mounted too.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.networkShowCommand(), a.networkAllowCommand(), a.networkDenyCommand(), a.networkLearnCommand(), a.networkListsCommand())
 	return cmd

@@ -32,8 +32,6 @@ Of the rules that match, the one with the highest priority decides: a preset's
 base rules 0, a project's configuration 50, a policy file's 100, --rule 200, a
 preset's secrets 1000, a project's reveals 1500, --reveal 2000; then the more
 specific; then the stricter. What none matches is hidden.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.policyPresetsCommand(), a.policyCheckCommand(), a.policyExplainCommand(),
 		a.policyShowCommand(), a.policySetCommand(), a.policyAddCommand(), a.policyRemoveCommand(), a.policyRenewCommand())

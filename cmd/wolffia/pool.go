@@ -28,8 +28,6 @@ started ahead.
 What makes a shape: the runtime, the system (--image, --rootfs, --toolchains, --mount),
 the mount point, --network and the limits; with --tree the codebase and the rules too.
 What does not: the environment, labels, name, working directory and lifetime.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.poolStartCommand(), a.poolListCommand(), a.poolStopCommand(), a.poolFillCommand())
 	return cmd

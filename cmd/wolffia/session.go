@@ -29,8 +29,6 @@ func (a *app) sessionCommand() *cobra.Command {
 A session is a shell that stays in a sandbox: what one command changes (working
 directory, variables, functions, options) is there for the next. wolffia exec
 --session NAME makes it on first use. It ends with the sandbox.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.sessionListCommand(), a.sessionRemoveCommand(), a.sessionAttachCommand(), a.sessionJobsCommand(), a.sessionJobCommand())
 	return cmd

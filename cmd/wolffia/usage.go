@@ -25,15 +25,25 @@ func (a *app) explainUsage(root *cobra.Command) {
 		return runtime.Errorf(runtime.ErrInvalid, "%w%s; see %s --help", err, flagHint(cmd, err), cmd.CommandPath())
 	})
 	root.SetUsageFunc(func(cmd *cobra.Command) error { return printUsage(cmd.OutOrStderr(), cmd) })
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	refuseEmpty(root.PersistentFlags())
 	var each func(cmd *cobra.Command)
 	each = func(cmd *cobra.Command) {
 		cmd.SuggestionsMinimumDistance = 2
 		refuseEmpty(cmd.Flags())
+		switch {
+		case cmd.Parent() == root && cmd.Name() == "help":
+			cmd.Args = helpTopic
+		case cmd.HasSubCommands() && !cmd.Runnable(): // else a word that is no command of it prints its help, and is no error
+			cmd.Args = cobra.NoArgs
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 		if check := cmd.Args; check != nil {
 			cmd.Args = func(cmd *cobra.Command, args []string) error {
-				if err := check(cmd, args); err == nil {
-					return nil
+				err := check(cmd, args)
+				if err == nil || errors.Is(err, runtime.ErrInvalid) {
+					return err
 				}
 				if cmd.HasSubCommands() {
 					return unknownCommand(cmd, args[0])
@@ -101,6 +111,22 @@ func operandProblem(cmd *cobra.Command, args []string) string {
 	default:
 		return fmt.Sprintf("takes %s only, and %q is one argument too many", strings.Join(all, " and "), args[len(all)])
 	}
+}
+
+// helpTopic checks that the arguments of help name a command or a topic.
+func helpTopic(help *cobra.Command, args []string) error {
+	cmd := help.Root()
+	for _, word := range args {
+		next, _, err := cmd.Find([]string{word})
+		switch {
+		case err != nil || next == cmd && cmd.HasSubCommands():
+			return unknownCommand(cmd, word)
+		case next == cmd: // help prints that of the command
+			return nil
+		}
+		cmd = next
+	}
+	return nil
 }
 
 // unknownCommand is the error for a word that is not a command of cmd.

@@ -21,8 +21,6 @@ func (a *app) volumeCommand() *cobra.Command {
 --volume and --home of run, create and shell make.
 
 What is in a volume was written by sandboxes: do not use it outside.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.volumeListCommand(), a.volumeInspectCommand(), a.volumeRemoveCommand(), a.volumePruneCommand())
 	return cmd
