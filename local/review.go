@@ -116,6 +116,7 @@ func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review
 	if size > boot.MaxPacket/2 {
 		return runtime.Errorf(runtime.ErrInvalid, "the paths have more than %d bytes together: name fewer at a time, or their directory", boot.MaxPacket/4)
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, boot.ReviewLimit)
 	defer cancel()
 	var answer *answer
@@ -125,13 +126,16 @@ func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review
 		}
 		defer answer.close()
 		r.Answer = answer.name
-		stop := context.AfterFunc(ctx, answer.stop)
+		stop := context.AfterFunc(ctx, answer.stopWork)
 		defer stop()
 	}
 	asked := make(chan error, 1)
 	go func() { // ends with the work, or when ctx does
 		err := s.askForReview(ctx, box, r)
 		if answer != nil {
+			if ctx.Err() != nil {
+				answer.stopWork() // before: the tree server may not have opened it yet
+			}
 			_ = answer.keep.Close() // now the answer ends
 		}
 		asked <- err
@@ -147,8 +151,11 @@ func (s *sandboxes) review(ctx context.Context, sandboxID string, r *boot.Review
 	if err == nil && rerr != nil {
 		err = runtime.Errorf(runtime.ErrUnavailable, "read the answer of sandbox %s: %w", box.ID(), rerr)
 	}
-	if err != nil && ctx.Err() != nil && runtime.Class(err) == nil {
-		err = ctx.Err()
+	switch {
+	case err != nil && caller.Err() != nil: // what else it is follows from that
+		return caller.Err()
+	case err != nil && ctx.Err() != nil && runtime.Class(err) == nil:
+		return ctx.Err()
 	}
 	return err
 }
@@ -219,7 +226,11 @@ func (s *sandboxes) reviewStopped(ctx context.Context, box *statedir.Box, lock *
 			<-tree.Gone()
 		}
 	}()
-	stop := context.AfterFunc(ctx, func() { _ = tree.Kill() })
+	stop := context.AfterFunc(ctx, func() {
+		if r.Answer == "" || !boot.Within(boot.ReviewStopLimit, tree.Gone()) { // else it stops by itself
+			_ = tree.Kill()
+		}
+	})
 	defer stop()
 	if err := boot.ReceiveServing(ours); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", box.ID(), err)
@@ -304,6 +315,12 @@ func removeStale(dir, prefix string) {
 func isRandom(name, prefix string) bool {
 	random, ok := strings.CutPrefix(name, prefix)
 	return ok && len(random) == len(rand.Text()) && strings.Trim(strings.ToUpper(random), "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+}
+
+// stopWork has the tree server stop, whose answer is then read for a while.
+func (a *answer) stopWork() {
+	_ = os.Remove(a.path)
+	_ = a.r.SetReadDeadline(time.Now().Add(boot.ReviewStopLimit))
 }
 
 // stop ends a read, now and later.

@@ -27,8 +27,8 @@ type Reviewer interface {
 	// Apply makes changes in the host's directory, by the rules that are recorded for the sandbox now. If
 	// one of those selected is in conflict ([ErrConflict]) or not allowed ([ErrDenied]), it
 	// changes nothing; see also [ApplyOptions]. Each path is changed at once or not at all. An error
-	// in the midst leaves the rest for another call. The result is nil only if nothing is known
-	// of the changes.
+	// in the midst, or the end of ctx, leaves the rest for another call. The result is nil only if
+	// nothing is known of the changes.
 	Apply(ctx context.Context, sandboxID string, o ApplyOptions) (*ApplyResult, error)
 
 	// Discard takes changes back in the sandbox, which then has what the host has, and returns how many.

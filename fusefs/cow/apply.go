@@ -265,7 +265,7 @@ func (a *applying) run(all []*change) {
 	a.makeTrees(trees)
 	a.applyFiles(slices.DeleteFunc(files, a.orphaned))
 	for _, c := range slices.Backward(deletions) {
-		if a.wrong == nil && !a.orphaned(c) {
+		if !a.orphaned(c) && a.goesOn() {
 			a.remove(c)
 		}
 	}
@@ -275,6 +275,14 @@ func (a *applying) run(all []*change) {
 			a.setMode(c)
 		}
 	}
+}
+
+// goesOn reports whether there is more to be done: nothing has failed, and nobody has stopped it.
+func (a *applying) goesOn() bool {
+	if a.wrong == nil {
+		a.wrong = a.stopped()
+	}
+	return a.wrong == nil
 }
 
 // leave leaves c out, and with it what is to be made in it.

@@ -1,6 +1,7 @@
 package cow
 
 import (
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -144,6 +145,58 @@ func (m *model) tryUntil(points int) (done bool, result *runtime.ApplyResult, er
 	}
 	result, err = l.Apply(runtime.ApplyOptions{})
 	return true, result, err
+}
+
+// TestApplyStops stops Apply at random moments: what it says it has applied is on the host, what is left is not, nothing
+// temporary is there, and in the end the host has what the sandbox saw.
+func TestApplyStops(t *testing.T) {
+	stops, some := 0, 0
+	for seed := range rounds(t, 50, 2000) {
+		m, r := newWorld(t, seed, 22, 25)
+		want := m.view()
+		for try := 0; ; try++ {
+			before, err := m.layers().Changes(runtime.ChangesOptions{})
+			m.must(err)
+			l, checks := m.layers(), r.IntN(40+20*try)
+			l.Stopped = func() bool { checks--; return checks < 0 }
+			result, err := l.Apply(runtime.ApplyOptions{})
+			m.clean()
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, errStopped) {
+				t.Fatalf("seed %d: %v: %+v", seed, err, result)
+			}
+			stops++
+			if diff := differences(want, m.view()); len(diff) > 0 {
+				t.Fatalf("seed %d: the sandbox has\n%s", seed, strings.Join(diff, "\n"))
+			}
+			after, err := m.layers().Changes(runtime.ChangesOptions{})
+			m.must(err)
+			if result == nil {
+				result = &runtime.ApplyResult{Left: before}
+			}
+			if some += len(result.Applied); len(result.Applied)+len(result.Left) != len(before) {
+				t.Fatalf("seed %d: %d applied and %d left of %d", seed, len(result.Applied), len(result.Left), len(before))
+			}
+			for _, c := range result.Applied {
+				if slices.ContainsFunc(after, func(d runtime.Change) bool { return d.Path == c.Path && d.Kind != runtime.ChangeMode }) {
+					t.Fatalf("seed %d: %s was applied, and is left: %+v", seed, c.Path, after)
+				}
+			}
+			for _, c := range result.Left {
+				if !slices.ContainsFunc(after, func(d runtime.Change) bool { return d.Path == c.Path }) {
+					t.Fatalf("seed %d: %s was left, and is no change: %+v", seed, c.Path, after)
+				}
+			}
+		}
+		if diff := differences(want, m.hostView()); len(diff) > 0 {
+			t.Fatalf("seed %d: the host has\n%s", seed, strings.Join(diff, "\n"))
+		}
+	}
+	if stops < 20 || some < 20 {
+		t.Errorf("only %d stops, %d changes applied before", stops, some)
+	}
 }
 
 // TestApplyBesideTheHost applies while the host has changed files too: nothing that the host has made is lost, and

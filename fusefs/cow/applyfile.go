@@ -39,7 +39,7 @@ type draft struct {
 // applyFiles applies changes of files and symbolic links, a batch at a time: all are written and flushed, and then put
 // in place one by one.
 func (a *applying) applyFiles(todo []*change) {
-	for len(todo) > 0 && a.wrong == nil {
+	for len(todo) > 0 && a.goesOn() {
 		n, size := 0, int64(0)
 		for n < len(todo) && n < maxBatch && size < maxBatchBytes {
 			if todo[n].content {
@@ -78,6 +78,9 @@ func (a *applying) applyBatch(batch []*change) {
 	a.reached("apply: files noted")
 	var written []*draft
 	for _, d := range drafts {
+		if !a.goesOn() {
+			break
+		}
 		if !d.content {
 			a.applyMode(d)
 		} else if err := a.write(d); errors.Is(err, errTempTaken) {
@@ -87,9 +90,6 @@ func (a *applying) applyBatch(batch []*change) {
 		} else {
 			written = append(written, d)
 			a.reached("apply: file written")
-		}
-		if a.wrong != nil {
-			break
 		}
 	}
 	if a.wrong == nil {

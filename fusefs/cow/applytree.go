@@ -37,7 +37,7 @@ func (a *applying) applyTrees(todo []*change) {
 				rest = append(rest, c)
 				continue
 			}
-			if a.wrong == nil {
+			if a.goesOn() {
 				a.applyTree(c)
 			}
 		}

@@ -51,6 +51,9 @@ func (l *Layers) Discard(paths []string) (int, error) {
 			return 0, discardError(at, err)
 		}
 	}
+	if err := l.stopped(); err != nil {
+		return 0, err
+	}
 	var failed error
 	l.alone(func() {
 		for i, at := range gone {

@@ -11,6 +11,7 @@ import (
 	"wolffia/internal/beneath"
 	stepper "wolffia/internal/step"
 	"wolffia/perm"
+	"wolffia/runtime"
 )
 
 // Rules decide the level of each name, as *perm.Policy does.
@@ -42,6 +43,10 @@ type Layers struct {
 	// ignores it.
 	Moved func()
 
+	// Stopped reports whether nobody waits for the work any more: it ends then with errStopped, at a point where what was
+	// applied is recorded. nil: never.
+	Stopped func() bool
+
 	test func(name string) // called at each failpoint
 
 	isAlone bool // Alone has called
@@ -61,6 +66,17 @@ func (l *Layers) alone(f func()) {
 		defer func() { l.isAlone = false }()
 		f()
 	})
+}
+
+// errStopped is the error of work that Layers.Stopped has ended.
+var errStopped = runtime.Errorf(runtime.ErrUnavailable, "the caller has stopped it")
+
+// stopped returns errStopped if the work is to end.
+func (l *Layers) stopped() error {
+	if l.Stopped != nil && l.Stopped() {
+		return errStopped
+	}
+	return nil
 }
 
 // moved says that what the upper layer shows has changed.

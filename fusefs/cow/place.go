@@ -31,6 +31,9 @@ func (a *applying) place(first *change, drafts []*draft) {
 	}
 	var placed []*draft
 	for _, d := range drafts {
+		if !a.goesOn() {
+			break
+		}
 		a.reached("apply: next file")
 		if a.placeOne(d) {
 			if o, err := look(d.dir, d.name); err == nil && o != nil && o.same(d.object) {
@@ -38,9 +41,6 @@ func (a *applying) place(first *change, drafts []*draft) {
 			}
 			a.reached("apply: file in place")
 			placed = append(placed, d)
-		}
-		if a.wrong != nil {
-			break
 		}
 	}
 	if err := flushNames(placed); err != nil {

@@ -129,6 +129,9 @@ func (p *plan) add(c *change) { p.changes = append(p.changes, c) }
 
 // compareDir adds the changes in the directory e, at d.
 func (p *plan) compareDir(e *entry, d place) (err error) {
+	if err := p.stopped(); err != nil {
+		return err
+	}
 	if e.long {
 		p.add(&change{Change: runtime.Change{
 			Path: d.path, Kind: runtime.ChangeAdded, Type: runtime.TypeDirectory,

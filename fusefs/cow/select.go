@@ -92,6 +92,9 @@ func (l *Layers) Changes(o runtime.ChangesOptions) ([]runtime.Change, error) {
 	r := &reader{plan: p}
 	all := make([]runtime.Change, 0, len(some))
 	for _, c := range some {
+		if err := l.stopped(); err != nil {
+			return nil, err
+		}
 		if o.Lines {
 			if err := r.countLines(c); err != nil {
 				return nil, err

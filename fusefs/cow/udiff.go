@@ -39,6 +39,9 @@ func (l *Layers) Diff(o runtime.DiffOptions, w io.Writer) error {
 	r := &reader{plan: p}
 	var text []byte
 	for _, c := range some {
+		if err := l.stopped(); err != nil {
+			return err
+		}
 		err := r.pairs(c, func(q *pair) (err error) {
 			if text = q.append(text); len(text) >= maxWrite {
 				_, err = w.Write(text)

@@ -42,6 +42,9 @@ func (l *Layers) readUpper() (*entry, error) {
 	for todo := []dir{{root, ""}}; len(todo) > 0; {
 		d := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
+		if err := l.stopped(); err != nil {
+			return nil, err
+		}
 		fd, err := l.ownDir(l.Upper, d.path)
 		if errors.Is(err, unix.ENAMETOOLONG) {
 			d.long = true

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +34,14 @@ func (t *treeServer) review(r *boot.Review) error {
 	}
 	defer spool.close()
 	answer := bufio.NewWriterSize(spool, 64<<10)
-	work := func() error { return t.work(r, answer) }
+	var fifo *os.File
+	if r.Answer != "" {
+		if fifo, err = openAnswer(int(t.copied.dir.Fd()), r.Answer); err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "open the client's FIFO: %w", err)
+		}
+		defer fifo.Close()
+	}
+	work := func() error { return t.work(r, fifo, answer) }
 	if t.server != nil {
 		err = t.server.Quiesce(work)
 	} else {
@@ -43,29 +51,39 @@ func (t *treeServer) review(r *boot.Review) error {
 	if err != nil && runtime.Class(err) == nil {
 		err = runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	if r.Answer == "" {
+	if fifo == nil {
 		return err
 	}
-	if serr := t.sendAnswer(r.Answer, spool, answer); serr != nil && err == nil {
+	if serr := sendAnswer(fifo, spool, answer); serr != nil && err == nil {
 		err = runtime.Errorf(runtime.ErrUnavailable, "send the answer: %w", serr)
 	}
 	return err
 }
 
-// sendAnswer writes what is in spool to the client's FIFO, in the time that a review may take.
-func (t *treeServer) sendAnswer(name string, spool *spool, buffered *bufio.Writer) error {
-	if err := buffered.Flush(); err != nil {
-		return err
-	}
-	fd, err := beneath.Open(int(t.copied.dir.Fd()), name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// openAnswer opens the client's FIFO called name in the directory dir.
+func openAnswer(dir int, name string) (*os.File, error) {
+	fd, err := beneath.Open(dir, name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	fifo := os.NewFile(uintptr(fd), name)
-	defer fifo.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return errors.Join(err, errors.New("not a FIFO"))
+		unix.Close(fd)
+		return nil, errors.Join(err, errors.New("not a FIFO"))
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// unwanted reports whether the client has removed the name of its FIFO: see boot.Review.
+func unwanted(fifo *os.File) bool {
+	info, err := fifo.Stat()
+	return err == nil && info.Sys().(*syscall.Stat_t).Nlink == 0
+}
+
+// sendAnswer writes what is in spool to the client's FIFO, in the time that a review may take.
+func sendAnswer(fifo *os.File, spool *spool, buffered *bufio.Writer) error {
+	if err := buffered.Flush(); err != nil {
+		return err
 	}
 	if err := fifo.SetWriteDeadline(time.Now().Add(boot.ReviewLimit)); err != nil {
 		return err
@@ -88,9 +106,12 @@ func (t *treeServer) layers() *cow.Layers {
 	return l
 }
 
-// work does what r asks for, and writes the answer.
-func (t *treeServer) work(r *boot.Review, w io.Writer) error {
+// work does what r asks for, and writes the answer. fifo is the client's, or nil.
+func (t *treeServer) work(r *boot.Review, fifo *os.File, w io.Writer) error {
 	l := t.layers()
+	if fifo != nil {
+		l.Stopped = func() bool { return unwanted(fifo) }
+	}
 	var paths []string
 	for _, p := range r.Paths {
 		paths = append(paths, string(p))

@@ -15,6 +15,9 @@ const OpReview = AskReview
 // ReviewLimit is how long a review may take.
 const ReviewLimit = 15 * time.Minute
 
+// ReviewStopLimit is how long a review takes at most to stop: a batch of files may have to be flushed.
+const ReviewStopLimit = 10 * time.Second
+
 // The works of a Review.
 const (
 	ReviewChanges  = "changes"  // answers with a JSON value of each runtime.Change
@@ -35,7 +38,8 @@ type Review struct {
 	Force  bool     `json:"force,omitempty"`
 	Name   string   `json:"name,omitempty"`
 	// Answer is the name of a FIFO in statedir.Cow, through which the answer goes: it can be longer than a
-	// packet, and comes before the TreeReply. Empty: none is wanted.
+	// packet, and comes before the TreeReply. Empty: none is wanted. A client that removes the name has the work stopped,
+	// and is told how far it came.
 	Answer string `json:"answer,omitempty"`
 }
 
