@@ -102,7 +102,7 @@ func (h *Handler) attachPTY(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer ws.CloseNow()
 	ws.SetReadLimit(maxInput)
-	(&pty{h, ws, t, name}).serve(r.Context())
+	(&pty{h: h, ws: ws, t: t, name: name, typed: newTyped()}).serve(r.Context())
 	return nil
 }
 
@@ -136,10 +136,11 @@ const (
 
 // A pty is a client's connection to a terminal.
 type pty struct {
-	h    *Handler
-	ws   *websocket.Conn
-	t    runtime.Terminal
-	name string
+	h     *Handler
+	ws    *websocket.Conn
+	t     runtime.Terminal
+	name  string
+	typed *typed
 }
 
 // A ptyFrame is a text message of either side.
@@ -167,6 +168,7 @@ func (p *pty) serve(ctx context.Context) {
 		defer cancel()
 		p.read(ctx)
 	}()
+	go p.input(ctx) // ends with ctx, which closes the terminal
 	go func() { // ends with ctx
 		defer cancel()
 		p.ping(ctx)
@@ -247,13 +249,19 @@ func (p *pty) ping(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		limit, cancel := context.WithTimeout(ctx, pongLimit)
-		err := p.ws.Ping(limit)
-		cancel()
-		if err != nil {
+		if !p.answers(ctx, pongLimit) {
 			return
 		}
 	}
+}
+
+// answers reports whether the client answers a ping. While a program inside leaves what was typed,
+// nothing is read of the client, so that it counts as one that does.
+func (p *pty) answers(ctx context.Context, limit time.Duration) bool {
+	waits := p.typed.waits.Load()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return p.ws.Ping(ctx) == nil || waits%2 == 1 || p.typed.waits.Load() != waits
 }
 
 // read does what the client's messages ask for.
@@ -265,7 +273,7 @@ func (p *pty) read(ctx context.Context) {
 		}
 		if kind == websocket.MessageBinary {
 			if len(b) > 0 && b[0] == binaryInput {
-				err = p.input(ctx, b[1:])
+				err = p.typed.put(ctx, b[1:])
 			}
 		} else {
 			err = p.heed(ctx, b)
@@ -276,13 +284,21 @@ func (p *pty) read(ctx context.Context) {
 	}
 }
 
-// input types on the terminal.
-func (p *pty) input(ctx context.Context, b []byte) error {
-	if _, err := p.t.Stdin().Write(b); err != nil {
-		_ = p.send(ctx, &ptyFrame{Type: "error", Code: inputFailed, Error: "the terminal takes no input any more"})
-		return err
+// input types on the terminal what comes. When it takes no more, the rest is dropped: show says how it ends.
+func (p *pty) input(ctx context.Context) {
+	for failed := false; ; {
+		b, err := p.typed.take(ctx)
+		if err != nil {
+			return
+		}
+		if failed {
+			continue
+		}
+		if _, err := p.t.Stdin().Write(b); err != nil {
+			failed = true
+			_ = p.send(ctx, &ptyFrame{Type: "error", Code: inputFailed, Error: "the terminal takes no input any more"})
+		}
 	}
-	return nil
 }
 
 // heed does what a text message asks for. The error is of the connection.
@@ -293,7 +309,7 @@ func (p *pty) heed(ctx context.Context, b []byte) error {
 	}
 	switch f.Type {
 	case "stdin":
-		return p.input(ctx, []byte(f.Data))
+		return p.typed.put(ctx, []byte(f.Data))
 	case "resize":
 		if f.Rows > 0 && f.Cols > 0 {
 			_ = p.t.Resize(f.Rows, f.Cols) // the shell has ended: show says so

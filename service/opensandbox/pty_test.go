@@ -188,6 +188,27 @@ func TestPTY(t *testing.T) {
 	}
 }
 
+// What a program does not read of its terminal does not keep the client's other messages from being heeded.
+func TestPTYUnreadInput(t *testing.T) {
+	w := newWorld(t)
+	_, execd := w.create("")
+	path := w.createPTY(execd, `{"command":"echo be$((1))gun; exec sleep 1000"}`)
+	c := w.attach(path + "/ws")
+	if !strings.Contains(c.replay, "be1gun") { // it may be faster than we
+		c.sees("be1gun")
+	}
+	c.types(strings.Repeat("some text in a line\n", 45_000))
+	if c.says(`{"type":"ping"}`); c.next().Type != "pong" {
+		t.Error("a ping has no pong")
+	}
+	c.says(`{"type":"signal","signal":"SIGKILL"}`)
+	for text := c.next(); text.Type != "exit"; text = c.next() {
+		if text.Code != "STDIN_WRITE_FAILED" {
+			t.Fatalf("its end: %+v", text)
+		}
+	}
+}
+
 func TestPTYRefuses(t *testing.T) {
 	w := newWorld(t)
 	id, execd := w.create("")

@@ -1,0 +1,72 @@
+package opensandbox
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// A typed is what a client has typed and a terminal has not taken: a program inside may read nothing for as long as it
+// likes, and signals and pings of the client must get by.
+type typed struct {
+	mu   sync.Mutex
+	text []byte
+	more chan struct{} // has a value when text is there
+	room chan struct{} // has a value when text was taken
+
+	waits atomic.Int64 // of put: how many have begun and ended, so that it is odd during one
+}
+
+func newTyped() *typed { return &typed{more: make(chan struct{}, 1), room: make(chan struct{}, 1)} }
+
+// put appends text, and waits for room if there is more than a message already. It is called by one goroutine.
+func (t *typed) put(ctx context.Context, b []byte) error {
+	if t.add(b) {
+		return nil
+	}
+	t.waits.Add(1)
+	defer t.waits.Add(1)
+	for !t.add(b) {
+		select {
+		case <-t.room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// add appends text if there is room.
+func (t *typed) add(b []byte) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.text) > 0 && len(t.text)+len(b) > maxInput {
+		return false
+	}
+	t.text = append(t.text, b...)
+	tell(t.more)
+	return true
+}
+
+// take waits for text, and takes all that is there. It is called by one goroutine.
+func (t *typed) take(ctx context.Context) ([]byte, error) {
+	select {
+	case <-t.more:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.text
+	t.text = nil
+	tell(t.room)
+	return b, nil
+}
+
+// tell puts a value into c unless it has one.
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
