@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"wolffia/image/store"
 	"wolffia/internal/filecall"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -23,7 +24,7 @@ type statusOut struct {
 	Name       string      `json:"name,omitempty"`
 	Wolffia    string      `json:"wolffia" jsonschema:"version"`
 	Runtime    string      `json:"runtime" jsonschema:"what isolates: bwrap, gvisor or docker"`
-	Image      string      `json:"image,omitempty" jsonschema:"absent: the host's system directories, read-only"`
+	Image      string      `json:"image,omitempty" jsonschema:"absent: the host's system directories, read-only, or, for a client over HTTP, an image in files of the host"`
 	Codebase   string      `json:"codebase,omitempty" jsonschema:"path of the project on the host; absent if there is none, or the client is one over HTTP"`
 	Copied     bool        `json:"copied,omitempty" jsonschema:"the project is a copy: the user applies what changes, or does not"`
 	MountPoint string      `json:"mount_point" jsonschema:"where the project is inside"`
@@ -90,6 +91,14 @@ func (s *Server) addStatus() {
 	}, (*call).explainDenial)
 }
 
+// imageName returns the name of an image for the client. That of one in files has a path of this host.
+func (o *Options) imageName(name string) string {
+	if o.Remote && store.Local(name) {
+		return ""
+	}
+	return name
+}
+
 func (c *call) status(ctx context.Context, _ statusIn) (reply, *statusOut, error) {
 	s, err := c.Runtime.Get(ctx, c.id())
 	if err != nil {
@@ -101,7 +110,7 @@ func (c *call) status(ctx context.Context, _ statusIn) (reply, *statusOut, error
 	}
 	conf := &d.Config
 	out := &statusOut{
-		Sandbox: s.ID, Name: s.Name, Wolffia: c.Version, Runtime: s.Runtime, Image: s.Image, Codebase: valid([]byte(s.CodebasePath)),
+		Sandbox: s.ID, Name: s.Name, Wolffia: c.Version, Runtime: s.Runtime, Image: c.imageName(s.Image), Codebase: valid([]byte(s.CodebasePath)),
 		MountPoint: s.MountPoint, WorkingDir: workingDir(conf), Filter: string(s.Filter), Rules: counts(conf.Permissions),
 		Copied: s.CopyOnWrite, Network: string(s.Network), Lasting: !conf.BoundToCaller, Jobs: []job{},
 		Limits: limits{Memory: conf.Resources.Memory, CPUs: conf.Resources.CPUs, PIDs: conf.Resources.PIDs, Disk: conf.Resources.Disk},

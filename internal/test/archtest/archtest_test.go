@@ -96,7 +96,7 @@ var allow = map[string][]string{
 	"cmd/wolffia-image":               {"image", "image/*", "internal/boot"},
 	"cmd/wolffia-docker":              {"runtime/docker", "runtime/docker/keeper"},
 	"cmd/wolffia-guest":               {"guest", "internal/archive", "internal/filecall"},
-	"mcp":                             {"runtime", "runtime/launch", "perm", "internal/*"},
+	"mcp":                             {"runtime", "runtime/launch", "perm", "image/store", "internal/*"},
 }
 
 // never lists what must not be imported, not through another package either, with
