@@ -23,7 +23,7 @@ const pagePolicy = "sandbox allow-forms allow-popups allow-scripts"
 
 // ofOrigin are the headers of a reply by which it would set or clear something for all of the service's
 // pages and requests.
-var ofOrigin = []string{"Set-Cookie", "Service-Worker-Allowed", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc"}
+var ofOrigin = []string{"Set-Cookie", "Service-Worker-Allowed", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "NEL", "Report-To"}
 
 // A final transport gives the last reply to a request only. What a server sends before (status 103)
 // would be passed on with headers that nothing has checked.
