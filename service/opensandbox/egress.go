@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"wolffia/network"
 	"wolffia/runtime"
@@ -134,11 +135,12 @@ func changed(p *network.Policy, rules []egressRule) ([]string, error) {
 		if e.Action != "allow" && e.Action != "deny" && e.Action != remove {
 			return nil, invalid("policy: action %q: it must be \"allow\" or \"deny\"", e.Action)
 		}
-		if seen[e.Target] {
+		target := normalTarget(e.Target)
+		if seen[target] {
 			continue
 		}
-		seen[e.Target] = true
-		allow = slices.DeleteFunc(allow, func(t string) bool { return t == e.Target })
+		seen[target] = true
+		allow = slices.DeleteFunc(allow, func(t string) bool { return normalTarget(t) == target })
 		switch e.Action {
 		case "allow":
 			allow = append(allow, e.Target)
@@ -158,6 +160,24 @@ func changed(p *network.Policy, rules []egressRule) ([]string, error) {
 		}
 	}
 	return allow, nil
+}
+
+// normalTarget returns the form in which targets are compared: that of the name, with *. before and ports behind it as
+// they are. What is no target stays as it is.
+func normalTarget(target string) string {
+	name, ports, has := strings.Cut(target, ":")
+	domain, wild := strings.CutPrefix(name, "*.")
+	normal, err := network.NormalName(domain)
+	if err != nil {
+		return target
+	}
+	if wild {
+		normal = "*." + normal
+	}
+	if has {
+		normal += ":" + ports
+	}
+	return normal
 }
 
 func noVault(*Handler, http.ResponseWriter, *http.Request) error {

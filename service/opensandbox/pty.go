@@ -169,7 +169,7 @@ func (p *pty) serve(ctx context.Context) {
 		p.read(ctx)
 	}()
 	go p.input(ctx) // ends with ctx, which closes the terminal
-	go func() { // ends with ctx
+	go func() {     // ends with ctx
 		defer cancel()
 		p.ping(ctx)
 	}()

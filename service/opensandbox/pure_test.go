@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"wolffia/network"
 	"wolffia/runtime"
 )
 
@@ -114,6 +115,28 @@ func TestNetworkPolicy(t *testing.T) {
 			}
 		case err != nil || got != x.want || egress == nil != (x.names == nil) || egress != nil && !slices.Equal(egress.Allow, x.names):
 			t.Errorf("%+v: %q, %+v, %v", x.policy, got, egress, err)
+		}
+	}
+}
+
+// Rules replace and take back what is there by the form in which names are compared.
+func TestChangedPolicy(t *testing.T) {
+	for _, x := range []struct {
+		has, want []string
+		rule      egressRule
+	}{
+		{[]string{"API.Example.", "b.example"}, []string{"b.example"}, egressRule{remove, "api.example"}},
+		{[]string{"api.example"}, nil, egressRule{"deny", "Api.example."}},
+		{[]string{"*.API.example"}, nil, egressRule{remove, "*.api.Example"}},
+		{[]string{"API.example:443"}, nil, egressRule{remove, "api.example:443"}},
+		{[]string{"API.example"}, []string{"api.example"}, egressRule{"allow", "api.example"}},
+		{[]string{"bücher.example"}, nil, egressRule{remove, "xn--bcher-kva.example"}},
+		{[]string{"api.example"}, []string{"api.example"}, egressRule{remove, "*.api.example"}},
+		{[]string{"api.example"}, []string{"api.example"}, egressRule{remove, "api.example:443"}},
+	} {
+		got, err := changed(&network.Policy{Allow: x.has}, []egressRule{x.rule})
+		if err != nil || !slices.Equal(got, x.want) {
+			t.Errorf("%q after %+v: %q, %v; want %q", x.has, x.rule, got, err, x.want)
 		}
 	}
 }
