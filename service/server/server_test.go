@@ -55,7 +55,7 @@ func TestCalls(t *testing.T) {
 		t.Errorf("with a time to live: %+v, %v", s, err)
 	}
 	w.is("without a time to live", w.call(w.Ctx, "touchSandbox", in(m{"ttlMs": 0})), 200, "")
-	w.is("touch another's", w.call(w.Ctx, "touchSandbox", by(yan, m{"sandboxId": id})), 403, "denied")
+	w.is("touch another's", w.call(w.Ctx, "touchSandbox", by(yan, m{"sandboxId": id})), 404, "notFound")
 	r = w.call(w.Ctx, "executeBash", in(m{"command": `cd /tmp; A=kept; echo out; echo "<&>" >&2; (exit 7)`}))
 	if w.is("bash", r, 200, ""); r.Stdout != "out\n" || r.Stderr != "<&>\n" || r.ExitCode != 7 || r.Cwd != "/tmp" || r.SessionEnded || r.StdoutBytes != nil {
 		t.Errorf("bash: %s", r.body)
