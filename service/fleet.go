@@ -215,7 +215,7 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 			return nil, false, err
 		}
 		defer unlock()
-		if has, err := f.withKey(ctx, r); has != nil || err != nil {
+		if has, err := f.withKey(ctx, params, r); has != nil || err != nil {
 			return has, false, err
 		}
 	}
@@ -245,8 +245,8 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 		}
 	}()
 	step.Reached("fleet: created")
-	if params.Codebase != "" && s.CodebasePath != config.CodebasePath { // Configure has resolved it
-		return nil, false, runtime.Errorf(runtime.ErrConflict, "codebase %s: a symbolic link was put into this path: try again", params.Codebase)
+	if err := sameCodebase(params, config, s); err != nil {
+		return nil, false, err
 	}
 	if err := f.rt.Start(ctx, id); err != nil {
 		return nil, false, err
@@ -262,6 +262,14 @@ func (f *Fleet) Create(ctx context.Context, params *FleetParams) (_ *FleetSandbo
 		return nil, false, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s has lost its labels", id)
 	}
 	return made, true, nil
+}
+
+// sameCodebase returns an error if a sandbox has another codebase than the one that Configure has resolved and permitted.
+func sameCodebase(p *FleetParams, config *runtime.SandboxConfig, s *runtime.Sandbox) error {
+	if p.Codebase == "" || s.CodebasePath == config.CodebasePath {
+		return nil
+	}
+	return runtime.Errorf(runtime.ErrConflict, "codebase %s: a symbolic link was put into this path: try again", p.Codebase)
 }
 
 func (p *FleetParams) validate() error {
@@ -340,7 +348,7 @@ func least[T int64 | float64](a, b T) T {
 // withKey returns the sandbox with the key of r, nil if there is none. It starts one that is recorded as
 // created: a killed service has not started it, or a full disk has kept its end from being recorded,
 // and then it has what was changed in it.
-func (f *Fleet) withKey(ctx context.Context, r *record) (*FleetSandbox, error) {
+func (f *Fleet) withKey(ctx context.Context, p *FleetParams, r *record) (*FleetSandbox, error) {
 	all, err := f.rt.List(ctx)
 	if err != nil {
 		return nil, err
@@ -352,6 +360,13 @@ func (f *Fleet) withKey(ctx context.Context, r *record) (*FleetSandbox, error) {
 		case old.Params != r.Params:
 			return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s was created with the same idempotency key and another request", s.ID)
 		case s.State == runtime.StateCreated:
+			config, err := f.configure(ctx, p, r)
+			if err == nil { // the killed service may not have got to this
+				err = sameCodebase(p, config, s)
+			}
+			if err != nil {
+				return nil, err
+			}
 			if err := f.start(ctx, has); err != nil {
 				return nil, err
 			}
