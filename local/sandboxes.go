@@ -155,12 +155,11 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	defer settled()
-	lock, err := s.lockStopped(ctx, box, c)
+	release, err := s.lockStopped(ctx, box, c)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	defer lock.Unlock() //nolint:errcheck // it is gone with its file
+	defer release()
 	step.Reached("destroy: locks taken")
 	if err := s.clean(ctx, box, c); err != nil {
 		return err
@@ -171,11 +170,11 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 }
 
 // lockStopped takes the lock of a sandbox that was stopped, so that nobody starts it, and stops what another process has started meanwhile.
-func (s *sandboxes) lockStopped(ctx context.Context, box *statedir.Box, c *statedir.Config) (*statedir.Lock, error) {
+func (s *sandboxes) lockStopped(ctx context.Context, box *statedir.Box, c *statedir.Config) (release func(), err error) {
 	for end := time.Now().Add(boot.KillLimit); ; {
-		lock, err := box.TryLock()
+		release, err := box.TryLockAll()
 		if !errors.Is(err, runtime.ErrConflict) || time.Now().After(end) {
-			return lock, err
+			return release, err
 		}
 		if err := s.stop(ctx, box, c, 0); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -47,6 +48,10 @@ func (s *shim) link(c *clientConn) (link, error) {
 		return link{}, err
 	}
 	theirs, ours, err := rawsock.Pair()
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		_ = s.hold(c, &boot.Request{Op: boot.OpRest}) // the shim sees what the client does
+		return link{}, runtime.Errorf(runtime.ErrUnsupported, "a connection to PID 1: %w: frames pass the shim instead", err)
+	}
 	if err != nil {
 		return link{}, err
 	}

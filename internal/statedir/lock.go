@@ -168,6 +168,11 @@ func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (release func()
 	return b.waitLock(ctx, limit, 0, parts, notEnding)
 }
 
+// TryLockAll is WaitLock without waiting, and takes one descriptor. ErrConflict: another process holds it.
+func (b *Box) TryLockAll() (release func(), err error) {
+	return b.tryPart(0, parts, "is running or being started")
+}
+
 const notEnding = "its processes did not end in time"
 
 // WaitTree waits for a tree server whose shim is gone, which it notices and then ends:
@@ -192,14 +197,18 @@ func (b *Box) LockConfig(ctx context.Context, limit time.Duration) (release func
 
 // TryLockConfig is LockConfig without waiting. ErrConflict: another process has it.
 func (b *Box) TryLockConfig() (release func(), err error) {
+	return b.tryPart(configPart, 1, "is being changed by another process")
+}
+
+func (b *Box) tryPart(first, n int64, held string) (release func(), err error) {
 	f, err := b.openLock()
 	if err != nil {
 		return nil, err
 	}
-	release, err = filelock.Try(f, configPart, 1)
+	release, err = filelock.Try(f, first, n)
 	switch {
 	case errors.Is(err, filelock.ErrHeld):
-		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is being changed by another process", b.id)
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s %s", b.id, held)
 	case err != nil:
 		return nil, b.lockError(err)
 	}
