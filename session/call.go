@@ -25,7 +25,9 @@ type Call struct {
 	// What follows is the handler's.
 	credit   map[wire.Type]int
 	input    []wire.Frame
-	closed   bool // no more input will come
+	at       int    // bytes of the first of input that are written
+	unread   []byte // what a shell was given that has not come to the text; before input
+	closed   bool   // no more input will come
 	killed   bool
 	finished bool
 	waited   bool   // the host knows that it waits
@@ -97,7 +99,7 @@ func (c *Call) dropInput() {
 		c.queued.Add(-int64(len(c.input[i].Payload())))
 		c.input[i].Release()
 	}
-	c.input = nil
+	c.input, c.unread, c.at = nil, nil, 0
 }
 
 // started tells the host that the call's command has had its turn, and its time counts.

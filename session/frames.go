@@ -81,7 +81,11 @@ func (s *Session) withdraw(c *Call) {
 }
 
 func (s *Session) onResize(c *Call, rows, cols uint16) {
-	if c.req.TTY && !c.finished {
+	if !c.req.TTY || c.finished {
+		return
+	}
+	c.req.Rows, c.req.Cols = rows, cols // for its turn
+	if s.cur != nil && s.cur.call == c {
 		s.resize(rows, cols)
 	}
 }

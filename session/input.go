@@ -4,15 +4,20 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"wolffia/wire"
 )
 
 // feed writes what waits to the command's standard input.
 func (s *Session) feed() {
 	r := s.cur
 	c := r.call
-	for r.in.open && len(c.input) > 0 {
-		f := &c.input[0]
-		n, err := unix.Write(r.in.fd, f.Payload()[r.in.at:])
+	for r.in.open && len(c.unread)+len(c.input) > 0 {
+		b := c.unread
+		if len(b) == 0 {
+			b = c.input[0].Payload()[c.at:]
+		}
+		n, err := unix.Write(r.in.fd, b)
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -23,10 +28,15 @@ func (s *Session) feed() {
 			s.watchRoom(r.in.fd, &r.in.watched, true)
 			return
 		case err != nil: // EPIPE: the command does not read any more
-			n = len(f.Payload()) - r.in.at
+			n = len(b)
 		}
-		if r.in.at += n; r.in.at == len(f.Payload()) {
-			n, r.in.at = len(f.Payload()), 0
+		if len(c.unread) > 0 {
+			c.unread = c.unread[n:]
+			continue
+		}
+		f := &c.input[0]
+		if c.at += n; c.at == len(f.Payload()) {
+			n, c.at = len(f.Payload()), 0
 			f.Release()
 			c.input = c.input[1:]
 			c.consumed(n)
@@ -68,7 +78,27 @@ func (s *Session) narrow(r *run) bool {
 	return true
 }
 
+// takeBack has what was written, and no process has read, written again for the next shell.
+func (r *run) takeBack() {
+	if r.call == nil || r.in.only {
+		return
+	}
+	var back []byte
+	buf := make([]byte, 32<<10)
+	for len(back) < wire.Window { // more than a pipe has
+		n, _ := read(r.in.fd, buf)
+		if n <= 0 {
+			break
+		}
+		back = append(back, buf[:n]...)
+	}
+	r.call.unread = append(back, r.call.unread...)
+}
+
 func (s *Session) closeInput(r *run) {
+	if r.phase < readText {
+		r.takeBack()
+	}
 	s.watchRoom(r.in.fd, &r.in.watched, false)
 	r.in.open = false
 	closeFD(&r.in.fd)

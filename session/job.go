@@ -20,6 +20,10 @@ import (
 // jobRing is how much of each of a job's streams is kept, in bytes.
 const jobRing = 1 << 20
 
+// maxJobBytes bounds what is kept of all streams that have ended, in bytes, but for the
+// newest job's.
+const maxJobBytes = 32 << 20
+
 // A job is what a command has left running.
 type job struct {
 	id, name, session string
@@ -48,8 +52,8 @@ type tail struct {
 }
 
 // follow keeps reading what a job writes, so that it neither waits nor dies of
-// SIGPIPE, until no process holds the stream.
-func (j *job) follow(which, fd int) {
+// SIGPIPE, until no process holds the stream. Then it calls ended.
+func (j *job) follow(which, fd int, ended func()) {
 	file := os.NewFile(uintptr(fd), "job")
 	t := &tail{ring: excerpt.NewRing(jobRing), open: true}
 	j.tails[which] = t
@@ -59,11 +63,14 @@ func (j *job) follow(which, fd int) {
 			n, err := file.Read(buf)
 			j.mu.Lock()
 			t.ring.Write(buf[:n])
-			t.open = err == nil
+			if t.open = err == nil; !t.open {
+				t.ring.Trim()
+			}
 			j.change.Broadcast()
 			j.mu.Unlock()
 			if err != nil {
 				_ = file.Close()
+				ended()
 				return
 			}
 		}
@@ -76,8 +83,9 @@ func (j *job) follow(which, fd int) {
 const reapLimit = 200 * time.Millisecond
 
 // look brings members up to date: those that were there, their children,
-// their process groups, and the holders of the job's streams. It reports whether the job
-// runs.
+// their process groups, and the holders of the job's streams. The shell is none, though it may have
+// a stream (exec 3>&1), and be in the group of what it starts without one: in a command substitution,
+// or without job control. It reports whether the job runs.
 func (j *job) look(all []proc.Process) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -89,7 +97,7 @@ func (j *job) look(all []proc.Process) bool {
 	for more, first := true, true; more; first = false { // holders are looked for once
 		more = false
 		for _, p := range all {
-			if _, ok := found[p.PID]; ok {
+			if _, ok := found[p.PID]; ok || p.PID == j.shell {
 				continue
 			}
 			start, known := j.members[p.PID]
@@ -106,7 +114,9 @@ func (j *job) look(all []proc.Process) bool {
 			}
 			if in {
 				found[p.PID] = p.Start
-				j.groups[p.Group] = true
+				if p.Group != j.shell {
+					j.groups[p.Group] = true
+				}
 				more = true
 			}
 		}
@@ -124,6 +134,10 @@ func (j *job) look(all []proc.Process) bool {
 	open := false
 	for _, t := range j.tails {
 		open = open || t != nil && t.open
+	}
+	if open && len(found) == 0 {
+		held, _ := proc.Holds(j.shell, j.files)
+		open = !held // what the shell still writes is kept
 	}
 	if len(found) == 0 && !open {
 		j.ended = time.Now()

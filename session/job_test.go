@@ -3,6 +3,7 @@ package session_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -436,5 +437,177 @@ func TestAttachBackpressure(t *testing.T) {
 	// The last of it waits in the terminal for him when the shell has ended.
 	for rest := 0; rest <= 20; rest += 2 {
 		prints(wire.Window+512<<10+rest<<10, 100*time.Millisecond)
+	}
+}
+
+// The shell is no part of a job, though that is in its process group or the shell has the job's streams.
+func TestJobIsNotItsShell(t *testing.T) {
+	for name, shell := range shells(t) {
+		for what, text := range map[string]string{
+			"Substitution": "p=$(sleep 1000 >/dev/null 2>&1 & echo $!)", "NoMonitor": "set +m; sleep 1000 & :", "Stream": "exec 3>&1; sleep 1000 & :",
+		} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				s := open(t, shell)
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				s.exec(t, text)
+				pid := s.info(t).PID
+				all, err := s.conn.Jobs(ctx, s.name)
+				if err != nil || len(all) != 1 || len(all[0].PIDs) != 1 || all[0].PIDs[0] == pid {
+					t.Fatalf("the shell is %d, and the jobs are %+v, %v", pid, all, err)
+				}
+				s.exec(t, "sleep 0.1")
+				if err := s.conn.SignalJob(ctx, s.name, all[0].ID, 9); err != nil {
+					t.Error(err)
+				}
+				if _, err := s.conn.WaitJob(ctx, s.name, all[0].ID); err != nil {
+					t.Error(err)
+				}
+				if now := s.info(t).PID; now != pid {
+					t.Errorf("the shell was %d, and is %d", pid, now)
+				}
+			})
+		}
+	}
+}
+
+// A text that is given to a shell once more has all of its input.
+func TestInputOfRetry(t *testing.T) {
+	for what, text := range map[string]string{
+		"Function": ".() { sleep 0.3; }", "Replaced": "ulimit -n 4", "Killed": "trap 'sleep 0.3; kill -9 $$' DEBUG",
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := open(t, "bash")
+			s.run(t, text)
+			in := strings.Repeat("0123456789abcde\n", 20_000)
+			r := s.start(t, "cat", withInput)
+			r.give(t, in)
+			if got := r.wait(t); got.stdout != in || got.Code != 0 {
+				t.Errorf("of %d bytes of input %d came, code %d, %v", len(in), len(got.stdout), got.Code, got.Restored)
+			}
+		})
+	}
+}
+
+// A job's exit status is known under set -e, and one that is not known is none of success.
+func TestJobStatus(t *testing.T) {
+	for name, shell := range shells(t) {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, shell)
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			s.exec(t, "set -e")
+			for text, code := range map[string]int{"exit 3": 3, "false; exit 4": 1, "true": 0} {
+				j, err := s.conn.StartJob(ctx, &wire.StartRequest{Args: []string{text}, Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if st, err := s.conn.WaitJob(ctx, s.name, j.ID); err != nil || st.Code != code || st.StatusLost {
+					t.Errorf("%s: %+v, %v", text, st, err)
+				}
+			}
+			s.exec(t, "(sleep 0.2; exit 7) &")
+			all, err := s.conn.Jobs(ctx, s.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if st, err := s.conn.WaitJob(ctx, s.name, all[len(all)-1].ID); err != nil || st.Code != 125 || !st.StatusLost {
+				t.Errorf("%+v, %v", st, err)
+			}
+			s.exec(t, "set +e")
+			s.alive(t)
+		})
+	}
+}
+
+// Of two jobs with one name that are asked for at once, one is started.
+func TestJobNameAtOnce(t *testing.T) {
+	s := open(t, "bash")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	busy := s.start(t, "sleep 0.3")
+	errs := make(chan error)
+	for range 2 {
+		go func() {
+			_, err := s.conn.StartJob(ctx, &wire.StartRequest{Args: []string{"sleep 1000"}, Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name, Job: "web"}})
+			errs <- err
+		}()
+	}
+	busy.wait(t)
+	var failed *client.StartError
+	if err := errors.Join(<-errs, <-errs); !errors.As(err, &failed) || failed.Class != wire.ClassExists {
+		t.Errorf("two jobs of a name: %v", err)
+	}
+	if all, err := s.conn.Jobs(ctx, s.name); err != nil || len(all) != 1 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// A call with a directory of its own, after which the session's cannot be gone back to, says so, and keeps the shell.
+func TestDirGoneMeanwhile(t *testing.T) {
+	for name, shell := range shells(t) {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, shell)
+			dir := t.TempDir()
+			s.exec(t, "mkdir "+dir+"/d && cd "+dir+"/d; set -e")
+			pid := s.info(t).PID
+			r := s.run(t, "rmdir "+dir+"/d", func(r *wire.StartRequest) { r.Dir = "/" })
+			if r.Code != 0 || string(r.Cwd) != "/" {
+				t.Errorf("%v", r)
+			}
+			if out := s.exec(t, "pwd"); out != "/\n" {
+				t.Errorf("it is in %q", out)
+			}
+			if now := s.info(t).PID; now != pid {
+				t.Errorf("the shell was %d, and is %d", pid, now)
+			}
+		})
+	}
+}
+
+// Of the output of jobs that have ended so much is kept, the newest; and that of one that has just ended.
+func TestJobOutputsAreBounded(t *testing.T) {
+	s := open(t, "bash")
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for range 40 {
+		j, err := s.conn.StartJob(ctx, &wire.StartRequest{Args: []string{"head -c 2500000 /dev/zero"}, Session: &wire.SessionRequest{Op: wire.SessionJobStart, Name: s.name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.conn.WaitJob(ctx, s.name, j.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := s.conn.Jobs(ctx, s.name)
+	if err != nil || len(all) != 40 {
+		t.Fatal(len(all), err)
+	}
+	kept := uint64(0)
+	for _, j := range all {
+		if kept += j.StdoutEnd - j.StdoutStart; j.StdoutEnd != 2500000 {
+			t.Errorf("%+v", j)
+		}
+	}
+	if last := all[39]; kept > 33<<20 || kept < 31<<20 || last.StdoutEnd-last.StdoutStart != 1<<20 {
+		t.Errorf("%d bytes are kept, the last job is %+v", kept, last)
+	}
+}
+
+// A terminal's size that changes while a command waits for its turn is that of its terminal, and of no other's.
+func TestResizeInQueue(t *testing.T) {
+	s := open(t, "bash")
+	tty := func(r *wire.StartRequest) { r.TTY, r.Rows, r.Cols = true, 24, 80 }
+	first := s.start(t, "echo up; sleep 0.5; stty size", tty)
+	first.out.await(t, "up")
+	second := s.start(t, "stty size", tty)
+	if err := second.Resize(50, 120); err != nil {
+		t.Fatal(err)
+	}
+	if r := first.wait(t); !strings.Contains(r.stdout, "24 80") {
+		t.Errorf("the first one has %q", r.stdout)
+	}
+	if r := second.wait(t); !strings.Contains(r.stdout, "50 120") {
+		t.Errorf("the second one has %q", r.stdout)
 	}
 }

@@ -18,7 +18,7 @@ import (
 func (m *Manager) addJob(j *job, streams map[int]int) {
 	j.change = sync.NewCond(&j.mu)
 	for which, fd := range streams {
-		j.follow(which, fd)
+		j.follow(which, fd, m.boundOutputs)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,6 +36,25 @@ func (m *Manager) addJob(j *job, streams map[int]int) {
 	})
 	if i >= 0 {
 		m.jobs = slices.Delete(m.jobs, i, i+1)
+	}
+}
+
+// boundOutputs drops the oldest output of streams that have ended, if there is too much of it.
+func (m *Manager) boundOutputs() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	size := 0
+	for i, j := range slices.Backward(m.jobs) {
+		j.mu.Lock()
+		for _, t := range j.tails {
+			if t == nil || t.open {
+				continue
+			}
+			if size += int(t.ring.End() - t.ring.Start()); size > maxJobBytes && i < len(m.jobs)-1 {
+				t.ring.Drop()
+			}
+		}
+		j.mu.Unlock()
 	}
 }
 
@@ -72,6 +91,14 @@ func (m *Manager) job(session, key string, alive bool) *job {
 		if (j.id == key || j.name != "" && j.name == key) && (!alive || j.look(proc.Others())) {
 			return j
 		}
+	}
+	return nil
+}
+
+// checkJob returns an error if a job runs that has the name of one to start.
+func (m *Manager) checkJob(q *wire.SessionRequest) error {
+	if q.Op == wire.SessionJobStart && q.Job != "" && m.job(q.Name, q.Job, true) != nil {
+		return fmt.Errorf("job %q runs already", q.Job)
 	}
 	return nil
 }
@@ -176,7 +203,7 @@ func (w *watch) wait(c *Call) {
 	}
 	over := w.j.await(ctx.Done())
 	w.j.mu.Lock()
-	st := wire.ExitStatus{StatusLost: w.j.status == nil, DurationMS: w.j.ended.Sub(w.j.started).Milliseconds()}
+	st := wire.ExitStatus{Code: 125, StatusLost: w.j.status == nil, DurationMS: w.j.ended.Sub(w.j.started).Milliseconds()}
 	if w.j.status != nil {
 		st.Code = *w.j.status
 	}

@@ -102,9 +102,11 @@ func (m *Manager) openSession(c *Call, s *Session) {
 			c.fail(wire.ClassInvalid, err.Error())
 			return
 		}
+		if err := m.checkJob(q); err != nil {
+			c.fail(wire.ClassExists, err.Error())
+			return
+		}
 		switch {
-		case q.Op == wire.SessionJobStart && q.Job != "" && m.job(q.Name, q.Job, true) != nil:
-			c.fail(wire.ClassExists, fmt.Sprintf("job %q runs already", q.Job))
 		case q.Keep:
 			s.post(func() { s.detach(c) })
 		default:

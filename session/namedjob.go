@@ -21,6 +21,9 @@ type namedJob struct {
 // launchJob is the run that starts the task's job.
 func (s *Session) launchJob() (*run, error) {
 	c := s.task.call
+	if err := s.m.checkJob(c.req.Session); err != nil { // one may have been started while the call waited
+		return nil, existsError{err}
+	}
 	n := &namedJob{id: c.req.Session.Job, text: c.req.Args[0]}
 	s.task.job = n
 	base := token()
@@ -39,14 +42,16 @@ func (s *Session) launchJob() (*run, error) {
 	return &run{text: s.d.background(n.path), limit: restoreLimit}, nil
 }
 
-// background is a text that runs another in the background and keeps its status. The
+// background is a text that runs another in the background and keeps its status, also under
+// set -e, which the text has and what keeps the status has not. The
 // outer group's streams are open before the job is forked, and so before the report.
 func (d dialect) background(path string) []byte {
 	b := `\builtin `
 	if d.posix {
 		b = `\`
 	}
-	return []byte("{ { ( \\. " + path + " ); " + b + "printf %s \"$?\" >|" + path + "s; } & } </dev/null >|" + path + "o 2>|" + path + "e\n")
+	run := "case $- in *e*) " + b + "set +e; ( " + b + "set -e; \\. " + path + " ) ;; *) ( \\. " + path + " ) ;; esac; "
+	return []byte("{ { " + run + b + "printf %s \"$?\" >|" + path + "s; } & } </dev/null >|" + path + "o 2>|" + path + "e\n")
 }
 
 // name makes a job this one; it adds the job's streams.

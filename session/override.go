@@ -37,13 +37,13 @@ func (d dialect) override(dir string, env, attended []string) (string, error) {
 		head := "(\nx=$(export -p)\n" +
 			`w() { v=$1; q=; while case $v in *\'*) ;; *) false ;; esac; do q=$q${v%%\'*}"'\\''"; v=${v#*\'}; done; printf "%s'%s'\n" "$2" "$q$v"; }` + "\n"
 		if dir != "" {
-			undo.WriteString("w \"$PWD\" 'cd -- '\n")
+			undo.WriteString("w \"$PWD\" 'if cd -- '; printf 'then :; fi\\n'\n") // it may be gone, and the shell be under set -e
 			do.WriteString(`\cd -- ` + quote(dir) + ` >/dev/null && `)
 		}
 		return head + undo.String() + ")\n" + unset + do.String() + `printf '#overridden\n' || :` + "\n", nil
 	}
 	if dir != "" {
-		undo.WriteString(`\builtin printf '\\builtin cd -- %q\nOLDPWD=%q\n' "$PWD" "${OLDPWD-}"` + "\n")
+		undo.WriteString(`\builtin printf '\\builtin cd -- %q || \\builtin :\nOLDPWD=%q\n' "$PWD" "${OLDPWD-}"` + "\n")
 		do.WriteString(`\builtin cd -- ` + quote(dir) + ` >/dev/null && `)
 	}
 	return undo.String() + unset + do.String() + `\builtin printf '#overridden\n' || \builtin :` + "\n", nil

@@ -112,7 +112,6 @@ type feeding struct {
 	open    bool
 	only    bool // not open to read any more: a command that has closed its end shows
 	watched bool
-	at      int // bytes of the first frame that are written
 }
 
 // maxTries is how often a text that was not read is sent once more.

@@ -166,6 +166,9 @@ func noRun() *run { return &run{probe: true} }
 // An invalidError is that of a call that cannot be done as it is.
 type invalidError struct{ error }
 
+// An existsError is that of a call whose name is taken.
+type existsError struct{ error }
+
 // apply does what an event means for the task.
 func (s *Session) apply(e effect, r *run, err error) {
 	t, in := s.task, s.state
@@ -257,6 +260,9 @@ func (s *Session) failTask(err error) {
 	if errors.As(err, new(invalidError)) {
 		class = wire.ClassInvalid
 	}
+	if errors.As(err, new(existsError)) {
+		class = wire.ClassExists
+	}
 	t.call.fail(class, err.Error())
 }
 
@@ -345,8 +351,8 @@ func milliseconds(ms uint64) time.Duration {
 
 // reply sends the result.
 func (s *Session) reply(t *task, r *run) {
-	if s.revert != nil && t.call.req.Dir != "" {
-		s.cwd = t.cwd // the call's directory was for the call
+	if s.revert != nil && t.call.req.Dir != "" && proc.CheckDir(t.cwd) == nil {
+		s.cwd = t.cwd // the call's directory was for the call; but the shell stays there if it cannot go back
 	}
 	var st wire.ExitStatus
 	known := true

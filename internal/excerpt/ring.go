@@ -1,6 +1,8 @@
 // Package excerpt keeps one or both ends of a stream of any length in bounded memory.
 package excerpt
 
+import "slices"
+
 // A Ring keeps the last bytes of a stream and addresses them by their offset from the
 // start of the stream. The zero Ring keeps nothing. It is not safe for concurrent use.
 type Ring struct {
@@ -39,3 +41,9 @@ func (r *Ring) Read(b []byte, at uint64) (from uint64, n int) {
 	from = min(max(at, r.Start()), r.end)
 	return from, copy(b, r.buf[len(r.buf)-int(r.end-from):])
 }
+
+// Trim gives back the memory that holds nothing that is kept.
+func (r *Ring) Trim() { r.buf = slices.Clone(r.buf[len(r.buf)-min(len(r.buf), r.limit):]) }
+
+// Drop drops what is kept. Offsets stay as they are.
+func (r *Ring) Drop() { r.buf = nil }
