@@ -43,7 +43,7 @@ func (t *tree) mayMake(o op, e *entry) bool {
 		return false
 	}
 	p := t.part(e.dir, e.name)
-	if p == gitguard.Sequence && e.dir.getLevel() == perm.Checked && !t.created.mayHave(e.dir.ident()) {
+	if p.Begun() && e.dir.getLevel() == perm.Checked && !t.created.mayHave(e.dir.ident()) {
 		return false // in a rebase that was begun outside
 	}
 	return p.Makes(o == opMkdir)

@@ -37,6 +37,8 @@ func (t *tree) allowChecked(r *renaming) (*replacement, error) {
 		return nil, nil // index.lock becomes index
 	case src == perm.Write:
 		return nil, errors.New("git itself renames only its lock files here")
+	case b.Begun() && r.to.dir.getLevel() == perm.Checked && !t.created.mayHave(r.to.dir.ident()):
+		return nil, errors.New(createdOutside)
 	case b == gitguard.Lock && r.dst != nil:
 		return nil, errors.New("another git process holds the lock")
 	case !b.Replaced() && b.Writes() && (r.dst == nil || t.created.has(r.dstAt, r.dst)):
@@ -45,8 +47,6 @@ func (t *tree) allowChecked(r *renaming) (*replacement, error) {
 		return nil, errors.New(createdOutside)
 	case b != gitguard.Todo && (r.from.dir != r.to.dir || r.from.name != r.to.name+".lock"):
 		return nil, errors.New("only git's own lock file may replace it")
-	case b == gitguard.Todo && !t.created.mayHave(r.to.dir.ident()):
-		return nil, errors.New(createdOutside)
 	}
 	text, mode, errno := t.content(r.srcAt, r.src)
 	if errno != 0 {

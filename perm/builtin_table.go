@@ -20,6 +20,9 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git", Type: 2}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}}, bytes: 4, size: 5, kind: 2},
 	}},
+	{form{Pattern: "*.git/MERGE_RR"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "MERGE_RR", literal: 8}}, literals: 1, bytes: 12, size: 14},
+	}},
 	{form{Pattern: "*.git/branches/*"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "branches", literal: 8}, {wild: &builtInWild2}}, literals: 1, bytes: 12, size: 16},
 	}},
@@ -41,6 +44,9 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/lazygit.yml"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "lazygit.yml", literal: 11}}, literals: 1, bytes: 15, size: 17},
 	}},
+	{form{Pattern: "*.git/modules/**/MERGE_RR"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "MERGE_RR", literal: 8, loop: true}}, literals: 2, bytes: 19, size: 25},
+	}},
 	{form{Pattern: "*.git/modules/**/commondir"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "commondir", literal: 9, loop: true}}, literals: 2, bytes: 20, size: 26},
 	}},
@@ -55,6 +61,9 @@ var builtIns = [...]builtIn{
 	}},
 	{form{Pattern: "*.git/modules/**/objects/info/alternates"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "objects", literal: 7, loop: true}, {prefix: "info", literal: 4}, {prefix: "alternates", literal: 10}}, literals: 4, bytes: 32, size: 40},
+	}},
+	{form{Pattern: "*.git/modules/**/rr-cache/*/postimage*"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {prefix: "rr-cache", literal: 8, loop: true}, {wild: &builtInWild2}, {prefix: "postimage", wild: &builtInWild2, literal: 9}}, literals: 2, bytes: 28, size: 38},
 	}},
 	{form{Pattern: "*.git/modules/**/{*,refs/**/*}.lock"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "modules", literal: 7}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 1, bytes: 16, size: 23},
@@ -72,6 +81,12 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/remotes/*"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "remotes", literal: 7}, {wild: &builtInWild2}}, literals: 1, bytes: 11, size: 15},
 	}},
+	{form{Pattern: "*.git/rr-cache/*/postimage*"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "rr-cache", literal: 8}, {wild: &builtInWild2}, {prefix: "postimage", wild: &builtInWild2, literal: 9}}, literals: 1, bytes: 21, size: 27},
+	}},
+	{form{Pattern: "*.git/worktrees/*/MERGE_RR"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "MERGE_RR", literal: 8}}, literals: 2, bytes: 21, size: 26},
+	}},
 	{form{Pattern: "*.git/worktrees/*/commondir"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "commondir", literal: 9}}, literals: 2, bytes: 22, size: 27},
 	}},
@@ -84,8 +99,42 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "*.git/worktrees/*/hooks"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "hooks", literal: 5}}, literals: 2, bytes: 18, size: 23},
 	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/MERGE_RR"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "MERGE_RR", literal: 8, loop: true}}, literals: 3, bytes: 28, size: 37},
+	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/commondir"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "commondir", literal: 9, loop: true}}, literals: 3, bytes: 29, size: 38},
+	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/config"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "config", literal: 6, loop: true}}, literals: 3, bytes: 26, size: 35},
+	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/config.worktree"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "config.worktree", literal: 15, loop: true}}, literals: 3, bytes: 35, size: 44},
+	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/hooks"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "hooks", literal: 5, loop: true}}, literals: 3, bytes: 25, size: 34},
+	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/objects/info/alternates"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "objects", literal: 7, loop: true}, {prefix: "info", literal: 4}, {prefix: "alternates", literal: 10}}, literals: 5, bytes: 41, size: 52},
+	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/rr-cache/*/postimage*"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "rr-cache", literal: 8, loop: true}, {wild: &builtInWild2}, {prefix: "postimage", wild: &builtInWild2, literal: 9}}, literals: 3, bytes: 37, size: 50},
+	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/{*,refs/**/*}.lock"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 2, bytes: 25, size: 35},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "refs", literal: 4, loop: true}, {suffix: ".lock", wild: &builtInWild2, literal: 5, loop: true}}, literals: 3, bytes: 29, size: 43},
+	}},
+	{form{Pattern: "*.git/worktrees/*/modules/**/{rebase-merge,rebase-apply,sequencer,BISECT_*}"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "rebase-merge", literal: 12, loop: true}}, literals: 3, bytes: 32, size: 41},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "rebase-apply", literal: 12, loop: true}}, literals: 3, bytes: 32, size: 41},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "sequencer", literal: 9, loop: true}}, literals: 3, bytes: 29, size: 38},
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "modules", literal: 7}, {prefix: "BISECT_", wild: &builtInWild2, literal: 7, loop: true}}, literals: 2, bytes: 27, size: 37},
+	}},
 	{form{Pattern: "*.git/worktrees/*/objects/info/alternates"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "objects", literal: 7}, {prefix: "info", literal: 4}, {prefix: "alternates", literal: 10}}, literals: 4, bytes: 34, size: 41},
+	}},
+	{form{Pattern: "*.git/worktrees/*/rr-cache/*/postimage*"}, []alt{
+		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {prefix: "rr-cache", literal: 8}, {wild: &builtInWild2}, {prefix: "postimage", wild: &builtInWild2, literal: 9}}, literals: 2, bytes: 30, size: 39},
 	}},
 	{form{Pattern: "*.git/worktrees/*/{*,refs/**/*}.lock"}, []alt{
 		{comps: []glob{{suffix: ".git", wild: &builtInWild2, literal: 4, loop: true}, {prefix: "worktrees", literal: 9}, {wild: &builtInWild2}, {suffix: ".lock", wild: &builtInWild2, literal: 5}}, literals: 1, bytes: 18, size: 24},

@@ -12,15 +12,20 @@ var gitChecked = []string{
 	"objects/info/alternates",
 	"{rebase-merge,rebase-apply,sequencer,BISECT_*}",
 	"{*,refs/**/*}.lock",
+	"MERGE_RR", // paths of files that git rerere copies, and writes
 }
+
+// gitHidden are copies of files of the working tree that git on the host makes, following links.
+var gitHidden = []string{"rr-cache/*/postimage*"}
 
 // gitRead are the older forms of a remote's configuration, and files in a git directory
 // that programs around git execute: lazygit, and the filters of transcrypt.
 var gitRead = []string{"remotes/*", "branches/*", "lazygit.yml", "crypt"}
 
 // gitPlaces are the places of git directories in a git directory: itself, those of its
-// submodules, whose names can have slashes, and those of its linked worktrees.
-var gitPlaces = []string{"", "modules/**/", "worktrees/*/"}
+// submodules, whose names can have slashes, those of its linked worktrees, and those of the
+// submodules of a linked worktree.
+var gitPlaces = []string{"", "modules/**/", "worktrees/*/", "worktrees/*/modules/**/"}
 
 // GitRules returns the rules that keep a sandbox from changing what the host user's
 // git would execute: at most Checked, at PrioritySecret, on hooks, configuration and
@@ -54,7 +59,28 @@ func AnyGitRules() []Rule {
 }
 
 // NamesGit reports whether AnyGitRules apply to the git directory at the path dir.
-func NamesGit(dir string) bool { return strings.Contains(dir+"/", ".git/") }
+func NamesGit(dir string) bool {
+	names := strings.Split(dir, "/")
+	for i, name := range names {
+		if strings.HasSuffix(name, ".git") && isGitPlace(names[i+1:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// isGitPlace reports whether a path below a git directory is one of gitPlaces.
+func isGitPlace(names []string) bool {
+	switch {
+	case len(names) == 0:
+		return true
+	case names[0] == "modules":
+		return len(names) > 1
+	case names[0] == "worktrees" && len(names) == 2:
+		return true
+	}
+	return names[0] == "worktrees" && len(names) > 3 && names[2] == "modules"
+}
 
 // anyGit is the Source of AnyGitRules.
 const anyGit = "any git repository"
@@ -63,6 +89,9 @@ func gitRules(prefix, source string) (rules []Rule) {
 	for _, place := range gitPlaces {
 		for _, part := range gitChecked {
 			rules = append(rules, gitRule(prefix+place+part, Glob, Checked, source))
+		}
+		for _, part := range gitHidden {
+			rules = append(rules, gitRule(prefix+place+part, Glob, None, source))
 		}
 	}
 	for _, part := range gitRead {

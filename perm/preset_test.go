@@ -132,14 +132,29 @@ func TestPresets(t *testing.T) {
 	}
 }
 
+// TestNamesGit: what NamesGit says of a directory is what AnyGitRules do there.
+func TestNamesGit(t *testing.T) {
+	p := mustCompile(t, append(AnyGitRules(), testRules(t, "**=write")...)...)
+	for dir, want := range map[string]bool{
+		".git": true, "a/b.git": true, ".git/modules/m": true, "x/.git/modules/a/b": true, ".git/worktrees/w": true,
+		".git/modules/m/worktrees/w": true, ".git/worktrees/w/modules/m": true, ".git/worktrees/w/modules/a/b": true, "a.git/b.git": true,
+		"mirrors.git/b": false, ".git/apart": false, ".git/worktrees/w/x": false, ".git/worktrees": false, "deploy": false, ".": false,
+	} {
+		guarded := p.Level(path.Join(dir, "config"), false) == Checked && p.Level(path.Join(dir, "hooks/x"), false) == Checked
+		if got := NamesGit(dir); got != want || guarded != want {
+			t.Errorf("%q: %t, and guarded %t, want %t", dir, got, guarded, want)
+		}
+	}
+}
+
 func TestGitRules(t *testing.T) {
 	parts := map[string]Level{
 		"hooks/pre-commit": Checked, "config": Checked, "config.worktree": Checked, "commondir": Checked,
 		"worktrees/w/commondir": Checked, "worktrees/w/config.worktree": Checked, "worktrees/w/HEAD": Write,
 		"modules/m/commondir": Checked, "modules/m/config": Checked, "modules/m/hooks/x": Checked, "modules/a/b/config": Checked,
-		"modules/a/modules/b/hooks/x": Checked, "HEAD": Write, "index": Write, "index.lock": Checked, "config.lock": Checked,
+		"modules/a/modules/b/hooks/x": Checked, "worktrees/w/modules/m/config": Checked, "worktrees/w/modules/a/b/hooks/x": Checked, "HEAD": Write, "index": Write, "index.lock": Checked, "config.lock": Checked,
 		"refs/heads/a/b.lock": Checked, "refs/heads/a/b": Write, "objects/ab/cd": Write, "objects/info/alternates": Checked,
-		"rebase-merge/git-rebase-todo": Checked, "BISECT_LOG": Checked, "remotes/origin": Read, "branches/x": Read, "modules/m/refs/remotes/origin/x": Write,
+		"rebase-merge/git-rebase-todo": Checked, "BISECT_LOG": Checked, "MERGE_RR": Checked, "modules/m/MERGE_RR": Checked, "worktrees/w/MERGE_RR": Checked, "rr-cache/x/preimage": Write, "rr-cache/x/postimage": None, "rr-cache/x/postimage.1": None, "remotes/origin": Read, "branches/x": Read, "modules/m/refs/remotes/origin/x": Write,
 	}
 	check := func(p *Policy, dir string) {
 		t.Helper()

@@ -23,6 +23,9 @@ func (f *gitFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.noGitConfig, "no-git-config", false, "do not give git inside your name, address and harmless settings")
 }
 
+// noRerere has git inside not begin what the rules refuse: git rerere's records (package gitguard).
+const noRerere = "[rerere]\n\tenabled = false\n"
+
 // apply gives git inside what it has on the host for the user.
 func (f *gitFlags) apply(a *app, c *runtime.SandboxConfig) {
 	if f.noGitConfig {
@@ -45,6 +48,7 @@ func (f *gitFlags) apply(a *app, c *runtime.SandboxConfig) {
 	}
 	git := &runtime.GitConfig{Config: gitconfig.Format(user.Settings), Ignore: user.Ignore}
 	if *git != (runtime.GitConfig{}) {
+		git.Config = noRerere + git.Config
 		c.Git = git
 	}
 }

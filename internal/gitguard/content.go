@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"wolffia/internal/gitconfig"
 )
 
 // MaxSize is the maximum size of a checked file, in bytes.
@@ -26,6 +28,15 @@ func (p Part) Content(file, root, text string) error {
 		return alternates(file, root, text)
 	case Todo:
 		return todo(text)
+	case Strategy:
+		return strategy(strings.TrimSuffix(text, "\n"))
+	case Options:
+		return options(text)
+	case Rerere:
+		if text == "" { // as a commit writes it
+			return nil
+		}
+		return errors.New("git rerere on the host would copy and write the files that it names: use git -c rerere.enabled=false")
 	}
 	return errors.New("the file cannot be written inside")
 }
@@ -39,6 +50,8 @@ func (p Part) Begins(root, text string) bool {
 		return false
 	case p == Commondir:
 		return strings.HasPrefix("../..", text)
+	case p == Strategy:
+		return strategy(text) == nil
 	case p == Link:
 		target, ok := strings.CutPrefix(text, "gitdir: ")
 		if !ok {
@@ -147,6 +160,31 @@ func todo(text string) error {
 		word := line[:strings.IndexAny(line+"\n", " \t\r\n")]
 		if !slices.Contains(harmless, word) {
 			return fmt.Errorf("git on the host would execute instruction %q of the rebase: run it inside, after the rebase", word)
+		}
+	}
+	return nil
+}
+
+// strategy checks the name of a merge strategy: git executes git-merge-NAME, and a NAME with a slash relative to the
+// working tree.
+func strategy(name string) error {
+	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+		return fmt.Errorf("git on the host would execute git-merge-%s as the merge strategy", name)
+	}
+	return nil
+}
+
+// options checks the options of a sequence of picks, which have the form of a configuration.
+func options(text string) error {
+	all, err := gitconfig.Parse(text)
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if s.Name == "options.strategy" {
+			if err := strategy(s.Value); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

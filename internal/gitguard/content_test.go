@@ -12,7 +12,7 @@ func TestPartOf(t *testing.T) {
 		".git/hooks/x.lock": Other, ".git/modules/hooks/HEAD.lock": Other, ".git/commondir": Other, ".git/worktrees/w/commondir": Commondir,
 		".git/modules/m/worktrees/w/commondir": Commondir, "worktrees/w/commondir": Commondir, ".git/objects/info/alternates": Alternates,
 		".git/config.lock": Lock, ".git/refs/heads/x.lock": Lock, ".git/rebase-merge": Sequence, ".git/rebase-merge/done": Sequence,
-		".git/rebase-merge/git-rebase-todo": Todo, ".git/rebase-merge/git-rebase-todo.lock": Lock, ".git/sequencer/todo": Todo, "todo": Other, ".git/sequencer/opts": Sequence, "x.git": Other,
+		".git/rebase-merge/git-rebase-todo": Todo, ".git/rebase-merge/git-rebase-todo.lock": Lock, ".git/sequencer/todo": Todo, "todo": Other, ".git/sequencer/opts": Options, ".git/MERGE_RR": Rerere, ".git/rebase-merge/strategy": Strategy, ".git/worktrees/w/rebase-merge/strategy": Strategy, ".git/rebase-merge/strategy_opts": Sequence, "x.git": Other,
 		".git/BISECT_LOG": Sequence, ".git/index": Other,
 	} {
 		if got := PartOf(path); got != want {
@@ -78,6 +78,14 @@ func TestContent(t *testing.T) {
 		{Todo, "", "\t x\ttrue\n", false},
 		{Todo, "", "; x\n", false},
 		{Todo, "", "pick\rx true\n", true}, // one line, to git as well
+		{Strategy, "", "ort\n", true},
+		{Strategy, "", "a/evil\n", false},
+		{Strategy, "", "", false},
+		{Rerere, ".git/MERGE_RR", "", true},
+		{Rerere, ".git/MERGE_RR", "1111111111111111111111111111111111111111\tf\x00", false},
+		{Options, "", "[options]\n\tedit = true\n\tstrategy = recursive\n", true},
+		{Options, "", "[options]\n\tstrategy = a/evil\n", false},
+		{Options, "", "[options]\n\tstrategy = ort\n[OPTIONS]\n\tStrategy = \"a/evil\"\n", false},
 		{Config, ".git/config", "", false},
 		{Other, "x", "", false},
 	} {

@@ -6,8 +6,9 @@ import (
 	"wolffia/internal/gitconfig"
 )
 
-// ofRepository are the sections whose settings describe one repository.
-var ofRepository = []string{"extensions", "gc", "index", "lfs", "maintenance", "pack", "submodule"}
+// ofRepository are the sections whose settings describe one repository, or are of no use inside: rerere's records
+// cannot be written there.
+var ofRepository = []string{"extensions", "gc", "index", "lfs", "maintenance", "pack", "rerere", "submodule"}
 
 // Harmless reports whether a setting of a user's own configuration names no program, path,
 // address or driver, and does not describe one repository.

@@ -38,7 +38,6 @@ var free = map[string]valid{
 	"merge.conflictstyle": oneOf("merge", "diff3", "zdiff3"), "merge.ff": oneOf("true", "false", "only", ""),
 	"merge.renames": boolean, "merge.renamelimit": number, "merge.log": boolean, "merge.stat": boolean,
 	"rebase.autostash": boolean, "rebase.autosquash": boolean, "rebase.updaterefs": boolean, "rebase.stat": boolean,
-	"rerere.enabled": boolean, "rerere.autoupdate": boolean,
 	"diff.algorithm": oneOf("default", "myers", "minimal", "patience", "histogram"), "diff.renames": oneOf("true", "false", "copies", "copy", ""),
 	"diff.renamelimit": number, "diff.context": number, "diff.mnemonicprefix": boolean, "diff.noprefix": boolean, "diff.colormoved": text,
 	"log.decorate": oneOf("true", "false", "short", "full", "auto", ""), "log.follow": boolean, "log.abbrevcommit": boolean, "log.date": oneOf("relative", "local", "default", "iso", "iso-strict", "rfc", "short", "raw", "human", "unix"),

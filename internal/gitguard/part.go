@@ -25,6 +25,9 @@ const (
 	Sample                 // a file in hooks that git does not execute
 	Lock                   // a file that excludes other git processes
 	Sequence               // a file of a rebase, a sequence of picks or a bisect
+	Strategy               // the merge strategy of a rebase, a part of a program's name: as Commondir
+	Rerere                 // MERGE_RR, the files that git rerere copies and writes: as Config
+	Options                // the options of a sequence of picks, with a strategy: as Config
 )
 
 // sequences are the directories of Sequence files.
@@ -49,6 +52,8 @@ func PartOf(path string) Part {
 			return Commondir
 		}
 		return Other
+	case name == "MERGE_RR":
+		return Rerere
 	case name == "alternates":
 		return Alternates
 	case name == ".git":
@@ -62,6 +67,10 @@ func PartOf(path string) Part {
 		return Other
 	case name == "git-rebase-todo", name == "todo" && last > 0 && names[last-1] == "sequencer":
 		return Todo
+	case name == "strategy" && last > 0 && (names[last-1] == "rebase-merge" || names[last-1] == "rebase-apply"):
+		return Strategy
+	case name == "opts" && last > 0 && names[last-1] == "sequencer":
+		return Options
 	case strings.HasSuffix(name, ".lock"):
 		return Lock
 	case strings.HasPrefix(name, "BISECT_"), slices.ContainsFunc(names[git:], func(s string) bool { return slices.Contains(sequences, s) }):
@@ -77,7 +86,7 @@ func (p Part) Makes(dir bool) bool {
 		return dir
 	case Sequence:
 		return true
-	case Sample, Lock, Commondir, Link:
+	case Sample, Lock, Commondir, Link, Strategy:
 		return !dir
 	}
 	return false
@@ -87,11 +96,16 @@ func (p Part) Makes(dir bool) bool {
 func (p Part) Writes() bool { return p == Sample || p == Lock || p == Sequence }
 
 // Once reports whether p is written once, in one piece that Content checks.
-func (p Part) Once() bool { return p == Commondir || p == Link }
+func (p Part) Once() bool { return p == Commondir || p == Link || p == Strategy }
+
+// Begun reports whether p belongs to a rebase or a sequence of picks: it is made in one that was begun inside.
+func (p Part) Begun() bool { return p == Sequence || p == Strategy || p == Options || p == Todo }
 
 // Replaced reports whether p is created by a rename only, with a content that Change.Check or
 // Content checks.
-func (p Part) Replaced() bool { return p == Config || p == Alternates || p == Todo }
+func (p Part) Replaced() bool {
+	return p == Config || p == Alternates || p == Todo || p == Options || p == Rerere
+}
 
 // essential are the names that git, libgit2 or JGit require in a git directory.
 var essential = []string{"HEAD", "objects", "refs", "reftable", "commondir"}
