@@ -57,6 +57,11 @@ func TestAssembleProject(t *testing.T) {
 			map[string]Level{"out/x": Write, "a": Read},
 		},
 		{
+			"the user's preset is the most, also beside one of its own",
+			Request{Preset: "view-only", ProjectPreset: true, UserPreset: "read-only", Project: rules("/out/=write"), ProjectReveals: rules("/.env=write", "/.git/config=write")},
+			map[string]Level{"out/x": Read, ".env": Read, ".git/config": Read, "a": View},
+		},
+		{
 			"a policy file that is closed stays closed",
 			Request{File: closed, Project: rules("**=write"), ProjectReveals: rules("**=write")},
 			map[string]Level{"open/x": Read, "a": None},

@@ -26,9 +26,11 @@ type Request struct {
 	// rank below all of File, Rules and Reveals; ProjectReveals outrank the preset's
 	// secrets, and what File and Rules give less than Write then limits what they give.
 	// Neither gives more than the preset gives to a path that has no other rule, unless
-	// ProjectPreset is set: the same file has chosen Preset.
+	// ProjectPreset is set: the same file has chosen Preset. Then UserPreset bounds them, the
+	// preset that it has been chosen below; "" means none.
 	Project, ProjectReveals []Rule
 	ProjectPreset           bool
+	UserPreset              string
 
 	// GitDirs are the git directories that exist below the root, for GitRules. They are
 	// ignored if the preset does not set Git. Package policy finds them.
@@ -55,9 +57,16 @@ func Assemble(r *Request) ([]Rule, error) {
 		rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Source == anyExecuted })
 		rules = append(rules, ExecutedRules(r.Opened)...)
 	}
-	most := Write
-	if !r.ProjectPreset {
-		most = preset.base()
+	most := preset.base()
+	if r.ProjectPreset {
+		most = Write
+		if r.UserPreset != "" {
+			above, err := PresetByName(r.UserPreset)
+			if err != nil {
+				return nil, err
+			}
+			most = above.base()
+		}
 	}
 	rules = append(rules, capped(latest(r.Project, PriorityProject, "project"), most)...)
 	rules = append(rules, capped(latest(r.ProjectReveals, PriorityProjectReveal, "project"), most)...)

@@ -26,11 +26,12 @@ type Options struct {
 	Rules   []perm.Rule
 	Reveals []perm.Rule
 
-	// Project, ProjectReveals and ProjectPreset are those of perm.Request: rules of a
+	// Project, ProjectReveals, ProjectPreset and UserPreset are those of perm.Request: rules of a
 	// configuration file of the codebase's own, which give no more than the others allow.
 	Project        []perm.Rule
 	ProjectReveals []perm.Rule
 	ProjectPreset  bool
+	UserPreset     string
 
 	// Configs are the paths of configuration files that these options come from. In the
 	// codebase they are read-only as File is.
@@ -135,7 +136,7 @@ func For(ctx context.Context, codebase string, o *Options) (*Policy, error) {
 func (o *Options) request() (req *perm.Request, err error) {
 	req = &perm.Request{
 		Preset: o.Preset, Rules: o.Rules, Reveals: o.Reveals,
-		Project: o.Project, ProjectReveals: o.ProjectReveals, ProjectPreset: o.ProjectPreset,
+		Project: o.Project, ProjectReveals: o.ProjectReveals, ProjectPreset: o.ProjectPreset, UserPreset: o.UserPreset,
 	}
 	switch {
 	case o.Choice != nil && (o.Preset != "" || o.File != "" || len(o.Project)+len(o.ProjectReveals) > 0):

@@ -223,6 +223,11 @@ func (c *configuration) apply(rules *ruleFlags) error {
 		case "preset": // not as flags, which are an error without a codebase
 			s := settings[len(settings)-1]
 			rules.filePreset, rules.projectPreset = s.Values[0], !f.Changed && s.Source.Project
+			for _, own := range settings {
+				if !own.Source.Project && (c.request.User == nil || !slices.Contains(c.request.User.Allow, k.Name)) {
+					rules.userPreset = own.Values[0]
+				}
+			}
 		case "policy":
 			s := settings[len(settings)-1]
 			rules.filePolicy, rules.projectPolicy = s.Values[0], s.Source.Project

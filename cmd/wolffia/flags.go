@@ -312,7 +312,8 @@ type ruleFlags struct {
 	own, ownReveals         []perm.Rule
 	project, projectReveals []perm.Rule
 	projectPreset           bool
-	projectPolicy           bool // the project names filePolicy
+	userPreset              string // the preset of the user's own file, which bounds the rules of a project that has chosen another one
+	projectPolicy           bool   // the project names filePolicy
 	configs                 []string
 }
 
@@ -332,7 +333,7 @@ func (f *ruleFlags) given() bool {
 func (f *ruleFlags) rules(ctx context.Context, a *app, codebase string) (*policy.Policy, error) {
 	o := &policy.Options{
 		Preset: cmp.Or(f.preset, f.filePreset), File: cmp.Or(f.policy, f.filePolicy), StateDir: a.stateDir, CountLinks: f.links, Configs: f.configs,
-		Worktree: f.worktree, Rules: f.own, Reveals: f.ownReveals, Project: f.project, ProjectReveals: f.projectReveals, ProjectPreset: f.projectPreset,
+		Worktree: f.worktree, Rules: f.own, Reveals: f.ownReveals, Project: f.project, ProjectReveals: f.projectReveals, ProjectPreset: f.projectPreset, UserPreset: f.userPreset,
 	}
 	for _, l := range []struct {
 		flags []string
