@@ -41,21 +41,25 @@ func Open(ctx context.Context, dir string) (*Repo, error) {
 		"-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "submodule.recurse=false",
 	}}
 	// The status 1 is that of no match.
-	list, err := r.Run(ctx, "config", "--null", "--get-regexp", `^filter\.`)
+	list, err := r.Run(ctx, "config", "--null", "--get-regexp", `^(filter|hook)\.`)
 	var failed *exec.ExitError
 	if err != nil && !(errors.As(err, &failed) && failed.ExitCode() == 1) {
 		return nil, err
 	}
-	r.safe = append(r.safe, filtersOff(list)...)
+	r.safe = append(r.safe, off(list)...)
 	return r, nil
 }
 
-// filtersOff returns options that switch off the filters in list, the answer of git config
-// --null --get-regexp, but for those of git-lfs. A filter's command can be a relative path, which
-// a branch's own content would fill.
-func filtersOff(list string) (options []string) {
+// off returns options that switch off the filters and hooks in list, the answer of git config
+// --null --get-regexp, but for the filters of git-lfs. A command can be a relative path, which a
+// branch's own content would fill. core.hooksPath does not switch off hooks of a configuration, which git has since 2.54.
+func off(list string) (options []string) {
 	for entry := range strings.SplitSeq(list, "\x00") {
 		key, value, _ := strings.Cut(entry, "\n")
+		if last := strings.LastIndexByte(key, '.'); strings.HasPrefix(key, "hook.") && last > len("hook") {
+			options = append(options, "-c", key[:last]+".enabled=false")
+			continue
+		}
 		command := strings.HasSuffix(key, ".smudge") || strings.HasSuffix(key, ".clean") || strings.HasSuffix(key, ".process")
 		switch {
 		case strings.HasPrefix(value, "git-lfs ") || strings.HasPrefix(value, "git lfs "):

@@ -12,15 +12,16 @@ import (
 	"wolffia/runtime"
 )
 
-func TestFiltersOff(t *testing.T) {
+func TestOff(t *testing.T) {
 	list := "filter.lfs.smudge\ngit-lfs smudge -- %f\x00filter.lfs.required\ntrue\x00" +
 		"filter.own.smudge\n./smudge\x00filter.own.clean\ncat\x00filter.own.process\nx\x00filter.own.required\ntrue\x00" +
-		"filter.git-lfs.smudge\ngit-lfsx\x00"
+		"filter.git-lfs.smudge\ngit-lfsx\x00" +
+		"hook.a.b.event\npost-checkout\x00hook.a.b.command\n./x\x00hook.jobs\n2\x00"
 	want := []string{
 		"-c", "filter.own.smudge=", "-c", "filter.own.clean=", "-c", "filter.own.process=", "-c", "filter.own.required=false",
-		"-c", "filter.git-lfs.smudge=",
+		"-c", "filter.git-lfs.smudge=", "-c", "hook.a.b.enabled=false", "-c", "hook.a.b.enabled=false",
 	}
-	if got := filtersOff(list); !slices.Equal(got, want) {
+	if got := off(list); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
