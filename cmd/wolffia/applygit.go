@@ -69,7 +69,7 @@ func (a *app) applyGit(ctx context.Context, rt *local.Runtime, s *runtime.Sandbo
 		}
 		_, err = repo.Run(ctx, args...)
 	default:
-		err = a.fetch(ctx, rt, s, repo, wanted)
+		err = a.fetch(ctx, rt, s, repo, wanted, branch == allBranches)
 	}
 	if err != nil {
 		return err
@@ -110,8 +110,9 @@ func wantedRefs(ctx context.Context, repo *hostgit.Repo, sandbox, branch string,
 	return wanted, nil
 }
 
-// fetch has git inside make a bundle of refs, and the host's git check and take it.
-func (a *app) fetch(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, repo *hostgit.Repo, wanted []ref) (err error) {
+// fetch has git inside make a bundle of refs, and the host's git check and take it. own says that the branches
+// are the sandbox's own, and not one that the user has named: those are replaced.
+func (a *app) fetch(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, repo *hostgit.Repo, wanted []ref, own bool) (err error) {
 	known, err := repo.Known(ctx)
 	if err != nil {
 		return err
@@ -126,7 +127,7 @@ func (a *app) fetch(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, 
 	for _, r := range wanted {
 		names += r.name + "\n"
 		spec := r.name + ":" + r.to
-		if strings.HasPrefix(r.to, "refs/heads/wolffia/") {
+		if own {
 			spec = "+" + spec // the name is the sandbox's
 		}
 		args = append(args, spec)
@@ -141,6 +142,9 @@ func (a *app) fetch(ctx context.Context, rt *local.Runtime, s *runtime.Sandbox, 
 		return err
 	}
 	if _, err := repo.Run(ctx, args...); err != nil {
+		if _, missing := repo.Run(ctx, "rev-parse", "--verify", "--quiet", wanted[0].to); !own && missing == nil {
+			return runtime.Errorf(runtime.ErrConflict, "branch %s exists, and is not behind what the sandbox is at, or it is checked out: name another with --git=BRANCH (%w)", strings.TrimPrefix(wanted[0].to, "refs/heads/"), err)
+		}
 		return err
 	}
 	for _, r := range wanted {

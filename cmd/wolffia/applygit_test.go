@@ -86,6 +86,10 @@ func TestCopiedRepository(t *testing.T) {
 	if got := b.git("log", "--format=%s", "wolffia/copy/main"); got != "again\ninside\nfirst\n" {
 		b.Errorf("fetched: %q", got)
 	}
+	b.git("branch", "wolffia/mine", "other")
+	if out := b.refused("apply", "--git=wolffia/mine", "copy"); !strings.Contains(out, "branch wolffia/mine exists") || b.git("rev-parse", "wolffia/mine") != head {
+		b.Errorf("a branch of the user's: %s", out)
+	}
 	if got := b.git("rev-parse", "HEAD"); got != head {
 		b.Errorf("HEAD of the host is %s, want %s", got, head)
 	}

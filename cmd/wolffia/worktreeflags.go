@@ -287,12 +287,25 @@ func (a *app) endWorktree(ctx context.Context, w *worktree) error {
 		return fmt.Errorf("the working tree %s stays: %w", w.path(), err)
 	}
 	if state != "" {
-		a.warn("the working tree stays, since it has what is not committed: look with git -C %s status, take it up again with --worktree %s, remove it with git worktree remove --force %s",
+		a.warn("the working tree stays, since it has what is not committed, or a submodule with commits of its own: look with git -C %s status, take it up again with --worktree %s, remove it with git worktree remove --force %s",
 			shellWord(w.path()), shellWord(w.branch), shellWord(w.path()))
 		return nil
 	}
 	return w.remove(ctx)
 }
+
+// worktreeStateScript prints something if removing the working tree that it runs in would lose work. The
+// git directory of a submodule is in that of the working tree, or in the working tree, and goes with it: so do
+// commits there that nobody has pushed, of which git status says nothing once the submodule's commit is committed.
+const worktreeStateScript = `git symbolic-ref -q HEAD >/dev/null || echo detached
+git status --porcelain --untracked-files=normal --ignore-submodules=none || echo unknown
+test ! -e "$(git rev-parse --git-dir)/modules" || echo submodules
+git ls-files --stage | while read -r mode id stage path; do
+	test "$mode" != 160000 || case $path in
+	\"*) echo submodule ;;
+	*) test ! -e "$path/.git" || echo submodule ;;
+	esac
+done`
 
 // worktreeState returns what git status says of a working tree, empty if all is committed on a
 // branch. It asks in a sandbox: what is in the working tree could lead git elsewhere.
@@ -316,7 +329,7 @@ func (a *app) worktreeState(ctx context.Context, w *worktree) (string, error) {
 		return "", err
 	}
 	defer box.Destroy(context.WithoutCancel(ctx))
-	res, err := box.Exec(ctx, "sh", "-c", "git symbolic-ref -q HEAD >/dev/null || echo detached; git status --porcelain --untracked-files=normal || echo unknown")
+	res, err := box.Exec(ctx, "sh", "-c", worktreeStateScript)
 	if err != nil {
 		return "", err
 	}
