@@ -87,6 +87,7 @@ func TestCopiedRepository(t *testing.T) {
 		b.Errorf("fetched: %q", got)
 	}
 	b.git("branch", "wolffia/mine", "other")
+	inside("git commit -q --allow-empty -m later")
 	if out := b.refused("apply", "--git=wolffia/mine", "copy"); !strings.Contains(out, "branch wolffia/mine exists") || b.git("rev-parse", "wolffia/mine") != head {
 		b.Errorf("a branch of the user's: %s", out)
 	}
