@@ -1128,13 +1128,15 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: "vault_password", suffix: "file", wild: &builtInWild44, literal: 18, loop: true, fold: true}}, bytes: 18, size: 471, kind: 2, fold: true},
 		{comps: []glob{{prefix: "vault_password", wild: &builtInWild45, literal: 19, loop: true, fold: true}}, bytes: 19, size: 473, kind: 2, fold: true},
 	}},
-	{form{Pattern: "{..env*,.*{secret,credential,password}*,.*.{key,pem}}.sw[a-p]", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
+	{form{Pattern: "{..env*,.*.env,.id_*,.*{secret,credential,password}*,.*.{key,pem}}.sw[a-p]", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
 		{comps: []glob{{prefix: "..env", wild: &builtInWild46, literal: 8, loop: true, fold: true}}, bytes: 8, size: 67, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".", wild: &builtInWild47, literal: 10, loop: true, fold: true}}, bytes: 10, size: 70, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".", wild: &builtInWild48, literal: 14, loop: true, fold: true}}, bytes: 14, size: 74, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".", wild: &builtInWild49, literal: 12, loop: true, fold: true}}, bytes: 12, size: 72, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".", wild: &builtInWild50, literal: 8, loop: true, fold: true}}, bytes: 8, size: 67, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", wild: &builtInWild47, literal: 8, loop: true, fold: true}}, bytes: 8, size: 67, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".id_", wild: &builtInWild46, literal: 7, loop: true, fold: true}}, bytes: 7, size: 66, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", wild: &builtInWild48, literal: 10, loop: true, fold: true}}, bytes: 10, size: 70, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", wild: &builtInWild49, literal: 14, loop: true, fold: true}}, bytes: 14, size: 74, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", wild: &builtInWild50, literal: 12, loop: true, fold: true}}, bytes: 12, size: 72, kind: 2, fold: true},
 		{comps: []glob{{prefix: ".", wild: &builtInWild51, literal: 8, loop: true, fold: true}}, bytes: 8, size: 67, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", wild: &builtInWild52, literal: 8, loop: true, fold: true}}, bytes: 8, size: 67, kind: 2, fold: true},
 	}},
 	{form{Pattern: "{.ansible/vault,.chef/knife.rb}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".ansible", literal: 8, loop: true, fold: true}, {prefix: "vault", literal: 5, fold: true}}, literals: 2, bytes: 13, size: 67, fold: true},
@@ -1250,24 +1252,24 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: ".aider.conf.yml", literal: 15, loop: true, fold: true}}, literals: 1, bytes: 15, size: 68, kind: 2, fold: true},
 	}},
 	{form{Pattern: "{.npmrc,.yarnrc,.pypirc,.netrc,_netrc,.git-credentials,.pgpass,.my.cnf,.htpasswd}{~,.*}", Except: "{.yarnrc.yml,*.{example,sample,template,tmpl,tpl,dist,default,defaults,schema}}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
-		{comps: []glob{{prefix: ".npmrc~", wild: &builtInWild52, literal: 7, loop: true, fold: true}}, literals: 1, bytes: 7, size: 139, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".npmrc.", wild: &builtInWild53, literal: 7, loop: true, fold: true}}, bytes: 7, size: 140, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".yarnrc~", wild: &builtInWild52, literal: 8, loop: true, fold: true}}, literals: 1, bytes: 8, size: 140, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".yarnrc.", wild: &builtInWild53, literal: 8, loop: true, fold: true}}, bytes: 8, size: 141, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".pypirc~", wild: &builtInWild52, literal: 8, loop: true, fold: true}}, literals: 1, bytes: 8, size: 140, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".pypirc.", wild: &builtInWild53, literal: 8, loop: true, fold: true}}, bytes: 8, size: 141, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".netrc~", wild: &builtInWild52, literal: 7, loop: true, fold: true}}, literals: 1, bytes: 7, size: 139, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".netrc.", wild: &builtInWild53, literal: 7, loop: true, fold: true}}, bytes: 7, size: 140, kind: 2, fold: true},
-		{comps: []glob{{prefix: "_netrc~", wild: &builtInWild52, literal: 7, loop: true, fold: true}}, literals: 1, bytes: 7, size: 139, kind: 2, fold: true},
-		{comps: []glob{{prefix: "_netrc.", wild: &builtInWild53, literal: 7, loop: true, fold: true}}, bytes: 7, size: 140, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".git-credentials~", wild: &builtInWild52, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 149, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".git-credentials.", wild: &builtInWild53, literal: 17, loop: true, fold: true}}, bytes: 17, size: 150, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".pgpass~", wild: &builtInWild52, literal: 8, loop: true, fold: true}}, literals: 1, bytes: 8, size: 140, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".pgpass.", wild: &builtInWild53, literal: 8, loop: true, fold: true}}, bytes: 8, size: 141, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".my.cnf~", wild: &builtInWild52, literal: 8, loop: true, fold: true}}, literals: 1, bytes: 8, size: 140, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".my.cnf.", wild: &builtInWild53, literal: 8, loop: true, fold: true}}, bytes: 8, size: 141, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".htpasswd~", wild: &builtInWild52, literal: 10, loop: true, fold: true}}, literals: 1, bytes: 10, size: 142, kind: 2, fold: true},
-		{comps: []glob{{prefix: ".htpasswd.", wild: &builtInWild53, literal: 10, loop: true, fold: true}}, bytes: 10, size: 143, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".npmrc~", wild: &builtInWild53, literal: 7, loop: true, fold: true}}, literals: 1, bytes: 7, size: 139, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".npmrc.", wild: &builtInWild54, literal: 7, loop: true, fold: true}}, bytes: 7, size: 140, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".yarnrc~", wild: &builtInWild53, literal: 8, loop: true, fold: true}}, literals: 1, bytes: 8, size: 140, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".yarnrc.", wild: &builtInWild54, literal: 8, loop: true, fold: true}}, bytes: 8, size: 141, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".pypirc~", wild: &builtInWild53, literal: 8, loop: true, fold: true}}, literals: 1, bytes: 8, size: 140, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".pypirc.", wild: &builtInWild54, literal: 8, loop: true, fold: true}}, bytes: 8, size: 141, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".netrc~", wild: &builtInWild53, literal: 7, loop: true, fold: true}}, literals: 1, bytes: 7, size: 139, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".netrc.", wild: &builtInWild54, literal: 7, loop: true, fold: true}}, bytes: 7, size: 140, kind: 2, fold: true},
+		{comps: []glob{{prefix: "_netrc~", wild: &builtInWild53, literal: 7, loop: true, fold: true}}, literals: 1, bytes: 7, size: 139, kind: 2, fold: true},
+		{comps: []glob{{prefix: "_netrc.", wild: &builtInWild54, literal: 7, loop: true, fold: true}}, bytes: 7, size: 140, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".git-credentials~", wild: &builtInWild53, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 149, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".git-credentials.", wild: &builtInWild54, literal: 17, loop: true, fold: true}}, bytes: 17, size: 150, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".pgpass~", wild: &builtInWild53, literal: 8, loop: true, fold: true}}, literals: 1, bytes: 8, size: 140, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".pgpass.", wild: &builtInWild54, literal: 8, loop: true, fold: true}}, bytes: 8, size: 141, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".my.cnf~", wild: &builtInWild53, literal: 8, loop: true, fold: true}}, literals: 1, bytes: 8, size: 140, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".my.cnf.", wild: &builtInWild54, literal: 8, loop: true, fold: true}}, bytes: 8, size: 141, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".htpasswd~", wild: &builtInWild53, literal: 10, loop: true, fold: true}}, literals: 1, bytes: 10, size: 142, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".htpasswd.", wild: &builtInWild54, literal: 10, loop: true, fold: true}}, bytes: 10, size: 143, kind: 2, fold: true},
 	}},
 	{form{Pattern: "{.npmrc,.yarnrc{,.yml},.pnpmrc,.condarc,pip.conf}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".npmrc", literal: 6, loop: true, fold: true}}, literals: 1, bytes: 6, size: 59, fold: true},
@@ -1279,7 +1281,7 @@ var builtIns = [...]builtIn{
 	}},
 	{form{Pattern: "{.openai{,[-_.]*},.continue/config.*}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
 		{comps: []glob{{prefix: ".openai", literal: 7, loop: true, fold: true}}, literals: 1, bytes: 7, size: 60, fold: true},
-		{comps: []glob{{prefix: ".openai", wild: &builtInWild54, literal: 7, loop: true, fold: true}}, bytes: 7, size: 66, fold: true},
+		{comps: []glob{{prefix: ".openai", wild: &builtInWild55, literal: 7, loop: true, fold: true}}, bytes: 7, size: 66, fold: true},
 		{comps: []glob{{prefix: ".continue", literal: 9, loop: true, fold: true}, {prefix: "config.", wild: &builtInWild2, literal: 7, fold: true}}, literals: 1, bytes: 16, size: 71, fold: true},
 	}},
 	{form{Pattern: "{.pgpass,pgpass.conf,.my.cnf,.mylogin.cnf,.htdigest,proftpdpasswd,{*[-_.],}htpasswd,jmxremote.password,tomcat-users.xml}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
@@ -1432,6 +1434,116 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: "group_vars", literal: 10, loop: true, fold: true}, {prefix: "vault", wild: &builtInWild2, literal: 5, loop: true, fold: true}}, literals: 1, bytes: 15, size: 73, kind: 2, fold: true},
 		{comps: []glob{{prefix: "host_vars", literal: 9, loop: true, fold: true}, {prefix: "vault", wild: &builtInWild2, literal: 5, loop: true, fold: true}}, literals: 1, bytes: 14, size: 72, kind: 2, fold: true},
 	}},
+	{form{Pattern: "{id_{rsa,dsa,ecdsa,ed25519}*,.vault-token,{.terraformrc,terraform.rc},*.tfstate,*.tfvars{,.json},kubeconfig,{.docker/config,key,sa,*[-_]key}.json,.aws/credentials,.*_history,wp-config*.php}{~,.bak,.backup,.old,.orig,.save}", Except: "*.pub{~,.bak,.backup,.old,.orig,.save}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
+		{comps: []glob{{prefix: "id_rsa", suffix: "~", wild: &builtInWild56, literal: 7, loop: true, fold: true}}, bytes: 7, size: 99, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_rsa", suffix: ".bak", wild: &builtInWild56, literal: 10, loop: true, fold: true}}, bytes: 10, size: 102, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_rsa", suffix: ".backup", wild: &builtInWild56, literal: 13, loop: true, fold: true}}, bytes: 13, size: 105, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_rsa", suffix: ".old", wild: &builtInWild56, literal: 10, loop: true, fold: true}}, bytes: 10, size: 102, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_rsa", suffix: ".orig", wild: &builtInWild56, literal: 11, loop: true, fold: true}}, bytes: 11, size: 103, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_rsa", suffix: ".save", wild: &builtInWild56, literal: 11, loop: true, fold: true}}, bytes: 11, size: 103, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_dsa", suffix: "~", wild: &builtInWild56, literal: 7, loop: true, fold: true}}, bytes: 7, size: 99, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_dsa", suffix: ".bak", wild: &builtInWild56, literal: 10, loop: true, fold: true}}, bytes: 10, size: 102, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_dsa", suffix: ".backup", wild: &builtInWild56, literal: 13, loop: true, fold: true}}, bytes: 13, size: 105, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_dsa", suffix: ".old", wild: &builtInWild56, literal: 10, loop: true, fold: true}}, bytes: 10, size: 102, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_dsa", suffix: ".orig", wild: &builtInWild56, literal: 11, loop: true, fold: true}}, bytes: 11, size: 103, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_dsa", suffix: ".save", wild: &builtInWild56, literal: 11, loop: true, fold: true}}, bytes: 11, size: 103, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ecdsa", suffix: "~", wild: &builtInWild56, literal: 9, loop: true, fold: true}}, bytes: 9, size: 101, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ecdsa", suffix: ".bak", wild: &builtInWild56, literal: 12, loop: true, fold: true}}, bytes: 12, size: 104, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ecdsa", suffix: ".backup", wild: &builtInWild56, literal: 15, loop: true, fold: true}}, bytes: 15, size: 107, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ecdsa", suffix: ".old", wild: &builtInWild56, literal: 12, loop: true, fold: true}}, bytes: 12, size: 104, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ecdsa", suffix: ".orig", wild: &builtInWild56, literal: 13, loop: true, fold: true}}, bytes: 13, size: 105, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ecdsa", suffix: ".save", wild: &builtInWild56, literal: 13, loop: true, fold: true}}, bytes: 13, size: 105, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ed25519", suffix: "~", wild: &builtInWild56, literal: 11, loop: true, fold: true}}, bytes: 11, size: 103, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ed25519", suffix: ".bak", wild: &builtInWild56, literal: 14, loop: true, fold: true}}, bytes: 14, size: 106, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ed25519", suffix: ".backup", wild: &builtInWild56, literal: 17, loop: true, fold: true}}, bytes: 17, size: 109, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ed25519", suffix: ".old", wild: &builtInWild56, literal: 14, loop: true, fold: true}}, bytes: 14, size: 106, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ed25519", suffix: ".orig", wild: &builtInWild56, literal: 15, loop: true, fold: true}}, bytes: 15, size: 107, kind: 2, fold: true},
+		{comps: []glob{{prefix: "id_ed25519", suffix: ".save", wild: &builtInWild56, literal: 15, loop: true, fold: true}}, bytes: 15, size: 107, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".vault-token~", wild: &builtInWild57, literal: 13, loop: true, fold: true}}, literals: 1, bytes: 13, size: 104, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".vault-token.bak", wild: &builtInWild57, literal: 16, loop: true, fold: true}}, literals: 1, bytes: 16, size: 107, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".vault-token.backup", wild: &builtInWild57, literal: 19, loop: true, fold: true}}, literals: 1, bytes: 19, size: 110, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".vault-token.old", wild: &builtInWild57, literal: 16, loop: true, fold: true}}, literals: 1, bytes: 16, size: 107, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".vault-token.orig", wild: &builtInWild57, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 108, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".vault-token.save", wild: &builtInWild57, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 108, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".terraformrc~", wild: &builtInWild57, literal: 13, loop: true, fold: true}}, literals: 1, bytes: 13, size: 104, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".terraformrc.bak", wild: &builtInWild57, literal: 16, loop: true, fold: true}}, literals: 1, bytes: 16, size: 107, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".terraformrc.backup", wild: &builtInWild57, literal: 19, loop: true, fold: true}}, literals: 1, bytes: 19, size: 110, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".terraformrc.old", wild: &builtInWild57, literal: 16, loop: true, fold: true}}, literals: 1, bytes: 16, size: 107, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".terraformrc.orig", wild: &builtInWild57, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 108, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".terraformrc.save", wild: &builtInWild57, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 108, kind: 2, fold: true},
+		{comps: []glob{{prefix: "terraform.rc~", wild: &builtInWild57, literal: 13, loop: true, fold: true}}, literals: 1, bytes: 13, size: 104, kind: 2, fold: true},
+		{comps: []glob{{prefix: "terraform.rc.bak", wild: &builtInWild57, literal: 16, loop: true, fold: true}}, literals: 1, bytes: 16, size: 107, kind: 2, fold: true},
+		{comps: []glob{{prefix: "terraform.rc.backup", wild: &builtInWild57, literal: 19, loop: true, fold: true}}, literals: 1, bytes: 19, size: 110, kind: 2, fold: true},
+		{comps: []glob{{prefix: "terraform.rc.old", wild: &builtInWild57, literal: 16, loop: true, fold: true}}, literals: 1, bytes: 16, size: 107, kind: 2, fold: true},
+		{comps: []glob{{prefix: "terraform.rc.orig", wild: &builtInWild57, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 108, kind: 2, fold: true},
+		{comps: []glob{{prefix: "terraform.rc.save", wild: &builtInWild57, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 108, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfstate~", wild: &builtInWild56, literal: 9, loop: true, fold: true}}, bytes: 9, size: 101, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfstate.bak", wild: &builtInWild56, literal: 12, loop: true, fold: true}}, bytes: 12, size: 104, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfstate.backup", wild: &builtInWild56, literal: 15, loop: true, fold: true}}, bytes: 15, size: 107, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfstate.old", wild: &builtInWild56, literal: 12, loop: true, fold: true}}, bytes: 12, size: 104, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfstate.orig", wild: &builtInWild56, literal: 13, loop: true, fold: true}}, bytes: 13, size: 105, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfstate.save", wild: &builtInWild56, literal: 13, loop: true, fold: true}}, bytes: 13, size: 105, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars~", wild: &builtInWild56, literal: 8, loop: true, fold: true}}, bytes: 8, size: 100, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.bak", wild: &builtInWild56, literal: 11, loop: true, fold: true}}, bytes: 11, size: 103, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.backup", wild: &builtInWild56, literal: 14, loop: true, fold: true}}, bytes: 14, size: 106, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.old", wild: &builtInWild56, literal: 11, loop: true, fold: true}}, bytes: 11, size: 103, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.orig", wild: &builtInWild56, literal: 12, loop: true, fold: true}}, bytes: 12, size: 104, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.save", wild: &builtInWild56, literal: 12, loop: true, fold: true}}, bytes: 12, size: 104, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.json~", wild: &builtInWild56, literal: 13, loop: true, fold: true}}, bytes: 13, size: 105, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.json.bak", wild: &builtInWild56, literal: 16, loop: true, fold: true}}, bytes: 16, size: 108, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.json.backup", wild: &builtInWild56, literal: 19, loop: true, fold: true}}, bytes: 19, size: 111, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.json.old", wild: &builtInWild56, literal: 16, loop: true, fold: true}}, bytes: 16, size: 108, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.json.orig", wild: &builtInWild56, literal: 17, loop: true, fold: true}}, bytes: 17, size: 109, kind: 2, fold: true},
+		{comps: []glob{{suffix: ".tfvars.json.save", wild: &builtInWild56, literal: 17, loop: true, fold: true}}, bytes: 17, size: 109, kind: 2, fold: true},
+		{comps: []glob{{prefix: "kubeconfig~", wild: &builtInWild57, literal: 11, loop: true, fold: true}}, literals: 1, bytes: 11, size: 102, kind: 2, fold: true},
+		{comps: []glob{{prefix: "kubeconfig.bak", wild: &builtInWild57, literal: 14, loop: true, fold: true}}, literals: 1, bytes: 14, size: 105, kind: 2, fold: true},
+		{comps: []glob{{prefix: "kubeconfig.backup", wild: &builtInWild57, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 108, kind: 2, fold: true},
+		{comps: []glob{{prefix: "kubeconfig.old", wild: &builtInWild57, literal: 14, loop: true, fold: true}}, literals: 1, bytes: 14, size: 105, kind: 2, fold: true},
+		{comps: []glob{{prefix: "kubeconfig.orig", wild: &builtInWild57, literal: 15, loop: true, fold: true}}, literals: 1, bytes: 15, size: 106, kind: 2, fold: true},
+		{comps: []glob{{prefix: "kubeconfig.save", wild: &builtInWild57, literal: 15, loop: true, fold: true}}, literals: 1, bytes: 15, size: 106, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".docker", literal: 7, loop: true, fold: true}, {prefix: "config.json~", wild: &builtInWild57, literal: 12, fold: true}}, literals: 2, bytes: 19, size: 111, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".docker", literal: 7, loop: true, fold: true}, {prefix: "config.json.bak", wild: &builtInWild57, literal: 15, fold: true}}, literals: 2, bytes: 22, size: 114, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".docker", literal: 7, loop: true, fold: true}, {prefix: "config.json.backup", wild: &builtInWild57, literal: 18, fold: true}}, literals: 2, bytes: 25, size: 117, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".docker", literal: 7, loop: true, fold: true}, {prefix: "config.json.old", wild: &builtInWild57, literal: 15, fold: true}}, literals: 2, bytes: 22, size: 114, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".docker", literal: 7, loop: true, fold: true}, {prefix: "config.json.orig", wild: &builtInWild57, literal: 16, fold: true}}, literals: 2, bytes: 23, size: 115, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".docker", literal: 7, loop: true, fold: true}, {prefix: "config.json.save", wild: &builtInWild57, literal: 16, fold: true}}, literals: 2, bytes: 23, size: 115, kind: 2, fold: true},
+		{comps: []glob{{prefix: "key.json~", wild: &builtInWild57, literal: 9, loop: true, fold: true}}, literals: 1, bytes: 9, size: 100, kind: 2, fold: true},
+		{comps: []glob{{prefix: "key.json.bak", wild: &builtInWild57, literal: 12, loop: true, fold: true}}, literals: 1, bytes: 12, size: 103, kind: 2, fold: true},
+		{comps: []glob{{prefix: "key.json.backup", wild: &builtInWild57, literal: 15, loop: true, fold: true}}, literals: 1, bytes: 15, size: 106, kind: 2, fold: true},
+		{comps: []glob{{prefix: "key.json.old", wild: &builtInWild57, literal: 12, loop: true, fold: true}}, literals: 1, bytes: 12, size: 103, kind: 2, fold: true},
+		{comps: []glob{{prefix: "key.json.orig", wild: &builtInWild57, literal: 13, loop: true, fold: true}}, literals: 1, bytes: 13, size: 104, kind: 2, fold: true},
+		{comps: []glob{{prefix: "key.json.save", wild: &builtInWild57, literal: 13, loop: true, fold: true}}, literals: 1, bytes: 13, size: 104, kind: 2, fold: true},
+		{comps: []glob{{prefix: "sa.json~", wild: &builtInWild57, literal: 8, loop: true, fold: true}}, literals: 1, bytes: 8, size: 99, kind: 2, fold: true},
+		{comps: []glob{{prefix: "sa.json.bak", wild: &builtInWild57, literal: 11, loop: true, fold: true}}, literals: 1, bytes: 11, size: 102, kind: 2, fold: true},
+		{comps: []glob{{prefix: "sa.json.backup", wild: &builtInWild57, literal: 14, loop: true, fold: true}}, literals: 1, bytes: 14, size: 105, kind: 2, fold: true},
+		{comps: []glob{{prefix: "sa.json.old", wild: &builtInWild57, literal: 11, loop: true, fold: true}}, literals: 1, bytes: 11, size: 102, kind: 2, fold: true},
+		{comps: []glob{{prefix: "sa.json.orig", wild: &builtInWild57, literal: 12, loop: true, fold: true}}, literals: 1, bytes: 12, size: 103, kind: 2, fold: true},
+		{comps: []glob{{prefix: "sa.json.save", wild: &builtInWild57, literal: 12, loop: true, fold: true}}, literals: 1, bytes: 12, size: 103, kind: 2, fold: true},
+		{comps: []glob{{suffix: "key.json~", wild: &builtInWild58, literal: 9, loop: true, fold: true}}, bytes: 9, size: 105, kind: 2, fold: true},
+		{comps: []glob{{suffix: "key.json.bak", wild: &builtInWild58, literal: 12, loop: true, fold: true}}, bytes: 12, size: 108, kind: 2, fold: true},
+		{comps: []glob{{suffix: "key.json.backup", wild: &builtInWild58, literal: 15, loop: true, fold: true}}, bytes: 15, size: 111, kind: 2, fold: true},
+		{comps: []glob{{suffix: "key.json.old", wild: &builtInWild58, literal: 12, loop: true, fold: true}}, bytes: 12, size: 108, kind: 2, fold: true},
+		{comps: []glob{{suffix: "key.json.orig", wild: &builtInWild58, literal: 13, loop: true, fold: true}}, bytes: 13, size: 109, kind: 2, fold: true},
+		{comps: []glob{{suffix: "key.json.save", wild: &builtInWild58, literal: 13, loop: true, fold: true}}, bytes: 13, size: 109, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".aws", literal: 4, loop: true, fold: true}, {prefix: "credentials~", wild: &builtInWild57, literal: 12, fold: true}}, literals: 2, bytes: 16, size: 108, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".aws", literal: 4, loop: true, fold: true}, {prefix: "credentials.bak", wild: &builtInWild57, literal: 15, fold: true}}, literals: 2, bytes: 19, size: 111, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".aws", literal: 4, loop: true, fold: true}, {prefix: "credentials.backup", wild: &builtInWild57, literal: 18, fold: true}}, literals: 2, bytes: 22, size: 114, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".aws", literal: 4, loop: true, fold: true}, {prefix: "credentials.old", wild: &builtInWild57, literal: 15, fold: true}}, literals: 2, bytes: 19, size: 111, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".aws", literal: 4, loop: true, fold: true}, {prefix: "credentials.orig", wild: &builtInWild57, literal: 16, fold: true}}, literals: 2, bytes: 20, size: 112, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".aws", literal: 4, loop: true, fold: true}, {prefix: "credentials.save", wild: &builtInWild57, literal: 16, fold: true}}, literals: 2, bytes: 20, size: 112, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", suffix: "_history~", wild: &builtInWild56, literal: 10, loop: true, fold: true}}, bytes: 10, size: 102, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", suffix: "_history.bak", wild: &builtInWild56, literal: 13, loop: true, fold: true}}, bytes: 13, size: 105, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", suffix: "_history.backup", wild: &builtInWild56, literal: 16, loop: true, fold: true}}, bytes: 16, size: 108, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", suffix: "_history.old", wild: &builtInWild56, literal: 13, loop: true, fold: true}}, bytes: 13, size: 105, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", suffix: "_history.orig", wild: &builtInWild56, literal: 14, loop: true, fold: true}}, bytes: 14, size: 106, kind: 2, fold: true},
+		{comps: []glob{{prefix: ".", suffix: "_history.save", wild: &builtInWild56, literal: 14, loop: true, fold: true}}, bytes: 14, size: 106, kind: 2, fold: true},
+		{comps: []glob{{prefix: "wp-config", suffix: ".php~", wild: &builtInWild56, literal: 14, loop: true, fold: true}}, bytes: 14, size: 106, kind: 2, fold: true},
+		{comps: []glob{{prefix: "wp-config", suffix: ".php.bak", wild: &builtInWild56, literal: 17, loop: true, fold: true}}, bytes: 17, size: 109, kind: 2, fold: true},
+		{comps: []glob{{prefix: "wp-config", suffix: ".php.backup", wild: &builtInWild56, literal: 20, loop: true, fold: true}}, bytes: 20, size: 112, kind: 2, fold: true},
+		{comps: []glob{{prefix: "wp-config", suffix: ".php.old", wild: &builtInWild56, literal: 17, loop: true, fold: true}}, bytes: 17, size: 109, kind: 2, fold: true},
+		{comps: []glob{{prefix: "wp-config", suffix: ".php.orig", wild: &builtInWild56, literal: 18, loop: true, fold: true}}, bytes: 18, size: 110, kind: 2, fold: true},
+		{comps: []glob{{prefix: "wp-config", suffix: ".php.save", wild: &builtInWild56, literal: 18, loop: true, fold: true}}, bytes: 18, size: 110, kind: 2, fold: true},
+	}},
 	{form{Pattern: "{key,keystore,signing}.properties", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
 		{comps: []glob{{prefix: "key.properties", literal: 14, loop: true, fold: true}}, literals: 1, bytes: 14, size: 67, kind: 2, fold: true},
 		{comps: []glob{{prefix: "keystore.properties", literal: 19, loop: true, fold: true}}, literals: 1, bytes: 19, size: 72, kind: 2, fold: true},
@@ -1443,16 +1555,16 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: "kubeconfig.yml", literal: 14, loop: true, fold: true}}, literals: 1, bytes: 14, size: 67, fold: true},
 		{comps: []glob{{prefix: "kubeconfig.json", literal: 15, loop: true, fold: true}}, literals: 1, bytes: 15, size: 68, fold: true},
 		{comps: []glob{{prefix: "kubeconfig.conf", literal: 15, loop: true, fold: true}}, literals: 1, bytes: 15, size: 68, fold: true},
-		{comps: []glob{{prefix: "kube", suffix: "config", wild: &builtInWild55, literal: 10, loop: true, fold: true}}, bytes: 10, size: 68, fold: true},
-		{comps: []glob{{prefix: "kube", suffix: "config.yaml", wild: &builtInWild55, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
-		{comps: []glob{{prefix: "kube", suffix: "config.yml", wild: &builtInWild55, literal: 14, loop: true, fold: true}}, bytes: 14, size: 72, fold: true},
-		{comps: []glob{{prefix: "kube", suffix: "config.json", wild: &builtInWild55, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
-		{comps: []glob{{prefix: "kube", suffix: "config.conf", wild: &builtInWild55, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
-		{comps: []glob{{suffix: "kubeconfig", wild: &builtInWild56, literal: 10, loop: true, fold: true}}, bytes: 10, size: 68, fold: true},
-		{comps: []glob{{suffix: "kubeconfig.yaml", wild: &builtInWild56, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
-		{comps: []glob{{suffix: "kubeconfig.yml", wild: &builtInWild56, literal: 14, loop: true, fold: true}}, bytes: 14, size: 72, fold: true},
-		{comps: []glob{{suffix: "kubeconfig.json", wild: &builtInWild56, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
-		{comps: []glob{{suffix: "kubeconfig.conf", wild: &builtInWild56, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
+		{comps: []glob{{prefix: "kube", suffix: "config", wild: &builtInWild59, literal: 10, loop: true, fold: true}}, bytes: 10, size: 68, fold: true},
+		{comps: []glob{{prefix: "kube", suffix: "config.yaml", wild: &builtInWild59, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
+		{comps: []glob{{prefix: "kube", suffix: "config.yml", wild: &builtInWild59, literal: 14, loop: true, fold: true}}, bytes: 14, size: 72, fold: true},
+		{comps: []glob{{prefix: "kube", suffix: "config.json", wild: &builtInWild59, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
+		{comps: []glob{{prefix: "kube", suffix: "config.conf", wild: &builtInWild59, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
+		{comps: []glob{{suffix: "kubeconfig", wild: &builtInWild60, literal: 10, loop: true, fold: true}}, bytes: 10, size: 68, fold: true},
+		{comps: []glob{{suffix: "kubeconfig.yaml", wild: &builtInWild60, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
+		{comps: []glob{{suffix: "kubeconfig.yml", wild: &builtInWild60, literal: 14, loop: true, fold: true}}, bytes: 14, size: 72, fold: true},
+		{comps: []glob{{suffix: "kubeconfig.json", wild: &builtInWild60, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
+		{comps: []glob{{suffix: "kubeconfig.conf", wild: &builtInWild60, literal: 15, loop: true, fold: true}}, bytes: 15, size: 73, fold: true},
 		{comps: []glob{{suffix: ".kubeconfig", wild: &builtInWild2, literal: 11, loop: true, fold: true}}, bytes: 11, size: 65, fold: true},
 		{comps: []glob{{suffix: ".kubeconfig.yaml", wild: &builtInWild2, literal: 16, loop: true, fold: true}}, bytes: 16, size: 70, fold: true},
 		{comps: []glob{{suffix: ".kubeconfig.yml", wild: &builtInWild2, literal: 15, loop: true, fold: true}}, bytes: 15, size: 69, fold: true},
@@ -1477,7 +1589,7 @@ var builtIns = [...]builtIn{
 	{form{Pattern: "{sa,key,{*[-_.],}sa[-_]key}.json", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
 		{comps: []glob{{prefix: "sa.json", literal: 7, loop: true, fold: true}}, literals: 1, bytes: 7, size: 60, kind: 2, fold: true},
 		{comps: []glob{{prefix: "key.json", literal: 8, loop: true, fold: true}}, literals: 1, bytes: 8, size: 61, kind: 2, fold: true},
-		{comps: []glob{{suffix: "key.json", wild: &builtInWild57, literal: 10, loop: true, fold: true}}, bytes: 10, size: 73, kind: 2, fold: true},
+		{comps: []glob{{suffix: "key.json", wild: &builtInWild61, literal: 10, loop: true, fold: true}}, bytes: 10, size: 73, kind: 2, fold: true},
 		{comps: []glob{{prefix: "sa", suffix: "key.json", wild: &builtInWild31, literal: 10, loop: true, fold: true}}, bytes: 10, size: 67, kind: 2, fold: true},
 	}},
 	{form{Pattern: "{secring.gpg,private-keys-v1.d}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true}, []alt{
@@ -1506,13 +1618,13 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: "wpa_supplicant.conf", literal: 19, loop: true, fold: true}}, literals: 1, bytes: 19, size: 72, kind: 2, fold: true},
 	}},
 	{form{Pattern: "{wp-config*.php,LocalSettings.php,/configuration.php,sites/*/settings{,.local}.php,app/etc/env.php,config/app_local.php}", Except: "wp-config-sample.php", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
-		{comps: []glob{{prefix: "wp-config", suffix: ".php", wild: &builtInWild58, literal: 13, loop: true, fold: true}}, bytes: 13, size: 87, kind: 2, fold: true},
-		{comps: []glob{{prefix: "localsettings.php", wild: &builtInWild59, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 90, kind: 2, fold: true},
-		{comps: []glob{{prefix: "configuration.php", wild: &builtInWild59, literal: 17, fold: true}}, literals: 1, bytes: 17, size: 91, kind: 2, anchored: true, fold: true},
-		{comps: []glob{{prefix: "sites", literal: 5, loop: true, fold: true}, {wild: &builtInWild2, fold: true}, {prefix: "settings.php", wild: &builtInWild59, literal: 12, fold: true}}, literals: 2, bytes: 17, size: 93, kind: 2, fold: true},
-		{comps: []glob{{prefix: "sites", literal: 5, loop: true, fold: true}, {wild: &builtInWild2, fold: true}, {prefix: "settings.local.php", wild: &builtInWild59, literal: 18, fold: true}}, literals: 2, bytes: 23, size: 99, kind: 2, fold: true},
-		{comps: []glob{{prefix: "app", literal: 3, loop: true, fold: true}, {prefix: "etc", literal: 3, fold: true}, {prefix: "env.php", wild: &builtInWild59, literal: 7, fold: true}}, literals: 3, bytes: 13, size: 88, kind: 2, fold: true},
-		{comps: []glob{{prefix: "config", literal: 6, loop: true, fold: true}, {prefix: "app_local.php", wild: &builtInWild59, literal: 13, fold: true}}, literals: 2, bytes: 19, size: 93, kind: 2, fold: true},
+		{comps: []glob{{prefix: "wp-config", suffix: ".php", wild: &builtInWild62, literal: 13, loop: true, fold: true}}, bytes: 13, size: 87, kind: 2, fold: true},
+		{comps: []glob{{prefix: "localsettings.php", wild: &builtInWild63, literal: 17, loop: true, fold: true}}, literals: 1, bytes: 17, size: 90, kind: 2, fold: true},
+		{comps: []glob{{prefix: "configuration.php", wild: &builtInWild63, literal: 17, fold: true}}, literals: 1, bytes: 17, size: 91, kind: 2, anchored: true, fold: true},
+		{comps: []glob{{prefix: "sites", literal: 5, loop: true, fold: true}, {wild: &builtInWild2, fold: true}, {prefix: "settings.php", wild: &builtInWild63, literal: 12, fold: true}}, literals: 2, bytes: 17, size: 93, kind: 2, fold: true},
+		{comps: []glob{{prefix: "sites", literal: 5, loop: true, fold: true}, {wild: &builtInWild2, fold: true}, {prefix: "settings.local.php", wild: &builtInWild63, literal: 18, fold: true}}, literals: 2, bytes: 23, size: 99, kind: 2, fold: true},
+		{comps: []glob{{prefix: "app", literal: 3, loop: true, fold: true}, {prefix: "etc", literal: 3, fold: true}, {prefix: "env.php", wild: &builtInWild63, literal: 7, fold: true}}, literals: 3, bytes: 13, size: 88, kind: 2, fold: true},
+		{comps: []glob{{prefix: "config", literal: 6, loop: true, fold: true}, {prefix: "app_local.php", wild: &builtInWild63, literal: 13, fold: true}}, literals: 2, bytes: 19, size: 93, kind: 2, fold: true},
 	}},
 	{form{Pattern: "{{,.}mise{,.*}.toml,.mise,mise/config{,.*}.toml,.config/mise{,.*}.toml,.config/mise}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}"}, []alt{
 		{comps: []glob{{prefix: "mise.toml", literal: 9, loop: true}}, literals: 1, bytes: 9, size: 62},
@@ -1592,12 +1704,12 @@ var builtIns = [...]builtIn{
 		{comps: []glob{{prefix: "secret-key.", wild: &builtInWild26, literal: 11, loop: true, fold: true}}, bytes: 11, size: 461, kind: 2, fold: true},
 		{comps: []glob{{prefix: "secret_key", wild: &builtInWild43, literal: 10, loop: true, fold: true}}, literals: 1, bytes: 10, size: 459, kind: 2, fold: true},
 		{comps: []glob{{prefix: "secret_key.", wild: &builtInWild26, literal: 11, loop: true, fold: true}}, bytes: 11, size: 461, kind: 2, fold: true},
-		{comps: []glob{{suffix: "private-key", wild: &builtInWild60, literal: 11, loop: true, fold: true}}, bytes: 11, size: 466, kind: 2, fold: true},
-		{comps: []glob{{suffix: "private_key", wild: &builtInWild60, literal: 11, loop: true, fold: true}}, bytes: 11, size: 466, kind: 2, fold: true},
-		{comps: []glob{{suffix: "priv-key", wild: &builtInWild60, literal: 8, loop: true, fold: true}}, bytes: 8, size: 463, kind: 2, fold: true},
-		{comps: []glob{{suffix: "priv_key", wild: &builtInWild60, literal: 8, loop: true, fold: true}}, bytes: 8, size: 463, kind: 2, fold: true},
-		{comps: []glob{{suffix: "secret-key", wild: &builtInWild60, literal: 10, loop: true, fold: true}}, bytes: 10, size: 465, kind: 2, fold: true},
-		{comps: []glob{{suffix: "secret_key", wild: &builtInWild60, literal: 10, loop: true, fold: true}}, bytes: 10, size: 465, kind: 2, fold: true},
+		{comps: []glob{{suffix: "private-key", wild: &builtInWild64, literal: 11, loop: true, fold: true}}, bytes: 11, size: 466, kind: 2, fold: true},
+		{comps: []glob{{suffix: "private_key", wild: &builtInWild64, literal: 11, loop: true, fold: true}}, bytes: 11, size: 466, kind: 2, fold: true},
+		{comps: []glob{{suffix: "priv-key", wild: &builtInWild64, literal: 8, loop: true, fold: true}}, bytes: 8, size: 463, kind: 2, fold: true},
+		{comps: []glob{{suffix: "priv_key", wild: &builtInWild64, literal: 8, loop: true, fold: true}}, bytes: 8, size: 463, kind: 2, fold: true},
+		{comps: []glob{{suffix: "secret-key", wild: &builtInWild64, literal: 10, loop: true, fold: true}}, bytes: 10, size: 465, kind: 2, fold: true},
+		{comps: []glob{{suffix: "secret_key", wild: &builtInWild64, literal: 10, loop: true, fold: true}}, bytes: 10, size: 465, kind: 2, fold: true},
 	}},
 	{form{Pattern: "{{.claude/,}.credentials.json,.claude.json,.gemini/oauth_creds.json,opencode/auth.json,kaggle.json}", NotBelow: "{node_modules,vendor,site-packages,testdata,fixtures}", Fold: true, Type: 2}, []alt{
 		{comps: []glob{{prefix: ".claude", literal: 7, loop: true, fold: true}, {prefix: ".credentials.json", literal: 17, fold: true}}, literals: 2, bytes: 24, size: 78, kind: 2, fold: true},
@@ -1723,30 +1835,38 @@ var builtInWild45 = wild{toks: []tok{{set: &[4]uint64{0x200000000000, 0x80000000
 
 var builtInWild46 = wild{toks: []tok{{star: true}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
 
-var builtInWild47 = wild{toks: []tok{{star: true}, {lit: 115}, {lit: 101}, {lit: 99}, {lit: 114}, {lit: 101}, {lit: 116}, {star: true}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
+var builtInWild47 = wild{toks: []tok{{star: true}, {lit: 46}, {lit: 101}, {lit: 110}, {lit: 118}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
 
-var builtInWild48 = wild{toks: []tok{{star: true}, {lit: 99}, {lit: 114}, {lit: 101}, {lit: 100}, {lit: 101}, {lit: 110}, {lit: 116}, {lit: 105}, {lit: 97}, {lit: 108}, {star: true}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
+var builtInWild48 = wild{toks: []tok{{star: true}, {lit: 115}, {lit: 101}, {lit: 99}, {lit: 114}, {lit: 101}, {lit: 116}, {star: true}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
 
-var builtInWild49 = wild{toks: []tok{{star: true}, {lit: 112}, {lit: 97}, {lit: 115}, {lit: 115}, {lit: 119}, {lit: 111}, {lit: 114}, {lit: 100}, {star: true}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
+var builtInWild49 = wild{toks: []tok{{star: true}, {lit: 99}, {lit: 114}, {lit: 101}, {lit: 100}, {lit: 101}, {lit: 110}, {lit: 116}, {lit: 105}, {lit: 97}, {lit: 108}, {star: true}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
 
-var builtInWild50 = wild{toks: []tok{{star: true}, {lit: 46}, {lit: 107}, {lit: 101}, {lit: 121}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
+var builtInWild50 = wild{toks: []tok{{star: true}, {lit: 112}, {lit: 97}, {lit: 115}, {lit: 115}, {lit: 119}, {lit: 111}, {lit: 114}, {lit: 100}, {star: true}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
 
-var builtInWild51 = wild{toks: []tok{{star: true}, {lit: 46}, {lit: 112}, {lit: 101}, {lit: 109}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
+var builtInWild51 = wild{toks: []tok{{star: true}, {lit: 46}, {lit: 107}, {lit: 101}, {lit: 121}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
 
-var builtInWild52 = wild{toks: nil, except: []glob{{prefix: ".yarnrc.yml", literal: 11, fold: true}, {suffix: ".example", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".sample", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".template", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".tmpl", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".tpl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".dist", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".default", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".defaults", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".schema", wild: &builtInWild2, literal: 7, fold: true}}}
+var builtInWild52 = wild{toks: []tok{{star: true}, {lit: 46}, {lit: 112}, {lit: 101}, {lit: 109}, {lit: 46}, {lit: 115}, {lit: 119}, {set: &[4]uint64{0x0, 0x1fffe00000000, 0x0, 0x0}}}, except: nil}
 
-var builtInWild53 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: ".yarnrc.yml", literal: 11, fold: true}, {suffix: ".example", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".sample", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".template", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".tmpl", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".tpl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".dist", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".default", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".defaults", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".schema", wild: &builtInWild2, literal: 7, fold: true}}}
+var builtInWild53 = wild{toks: nil, except: []glob{{prefix: ".yarnrc.yml", literal: 11, fold: true}, {suffix: ".example", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".sample", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".template", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".tmpl", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".tpl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".dist", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".default", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".defaults", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".schema", wild: &builtInWild2, literal: 7, fold: true}}}
 
-var builtInWild54 = wild{toks: []tok{{set: &[4]uint64{0x600000000000, 0x80000000, 0x0, 0x0}}, {star: true}}, except: nil}
+var builtInWild54 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: ".yarnrc.yml", literal: 11, fold: true}, {suffix: ".example", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".sample", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".template", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".tmpl", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".tpl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".dist", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".default", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".defaults", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".schema", wild: &builtInWild2, literal: 7, fold: true}}}
 
-var builtInWild55 = wild{toks: []tok{{set: &[4]uint64{0x600000000000, 0x80000000, 0x0, 0x0}}}, except: nil}
+var builtInWild55 = wild{toks: []tok{{set: &[4]uint64{0x600000000000, 0x80000000, 0x0, 0x0}}, {star: true}}, except: nil}
 
-var builtInWild56 = wild{toks: []tok{{star: true}, {set: &[4]uint64{0x200000000000, 0x80000000, 0x0, 0x0}}}, except: nil}
+var builtInWild56 = wild{toks: []tok{{star: true}}, except: []glob{{suffix: ".pub~", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".pub.bak", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".pub.backup", wild: &builtInWild2, literal: 11, fold: true}, {suffix: ".pub.old", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".pub.orig", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".pub.save", wild: &builtInWild2, literal: 9, fold: true}}}
 
-var builtInWild57 = wild{toks: []tok{{star: true}, {set: &[4]uint64{0x600000000000, 0x80000000, 0x0, 0x0}}, {lit: 115}, {lit: 97}, {set: &[4]uint64{0x200000000000, 0x80000000, 0x0, 0x0}}}, except: nil}
+var builtInWild57 = wild{toks: nil, except: []glob{{suffix: ".pub~", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".pub.bak", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".pub.backup", wild: &builtInWild2, literal: 11, fold: true}, {suffix: ".pub.old", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".pub.orig", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".pub.save", wild: &builtInWild2, literal: 9, fold: true}}}
 
-var builtInWild58 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "wp-config-sample.php", literal: 20, fold: true}}}
+var builtInWild58 = wild{toks: []tok{{star: true}, {set: &[4]uint64{0x200000000000, 0x80000000, 0x0, 0x0}}}, except: []glob{{suffix: ".pub~", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".pub.bak", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".pub.backup", wild: &builtInWild2, literal: 11, fold: true}, {suffix: ".pub.old", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".pub.orig", wild: &builtInWild2, literal: 9, fold: true}, {suffix: ".pub.save", wild: &builtInWild2, literal: 9, fold: true}}}
 
-var builtInWild59 = wild{toks: nil, except: []glob{{prefix: "wp-config-sample.php", literal: 20, fold: true}}}
+var builtInWild59 = wild{toks: []tok{{set: &[4]uint64{0x600000000000, 0x80000000, 0x0, 0x0}}}, except: nil}
 
-var builtInWild60 = wild{toks: []tok{{star: true}, {set: &[4]uint64{0x600000000000, 0x80000000, 0x0, 0x0}}}, except: []glob{{suffix: ".go", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".rs", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".c", wild: &builtInWild2, literal: 2, fold: true}, {suffix: ".cc", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".cpp", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".h", wild: &builtInWild2, literal: 2, fold: true}, {suffix: ".hpp", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".py", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".pyi", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".rb", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".php", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".pl", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".lua", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".js", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".jsx", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".mjs", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".cjs", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".ts", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".tsx", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".mts", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".cts", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".vue", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".svelte", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".java", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".kt", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".kts", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".scala", wild: &builtInWild2, literal: 6, fold: true}, {suffix: ".groovy", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".clj", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".cs", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".fs", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".vb", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".swift", wild: &builtInWild2, literal: 6, fold: true}, {suffix: ".m", wild: &builtInWild2, literal: 2, fold: true}, {suffix: ".mm", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".dart", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".ex", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".exs", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".erl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".hs", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".ml", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".mli", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".nim", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".zig", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".r", wild: &builtInWild2, literal: 2, fold: true}, {suffix: ".jl", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".proto", wild: &builtInWild2, literal: 6, fold: true}, {suffix: ".graphql", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".tf", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".bzl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".bazel", wild: &builtInWild2, literal: 6, fold: true}, {suffix: ".gradle", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".csproj", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".html", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".css", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".scss", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".md", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".mdx", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".rst", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".adoc", wild: &builtInWild2, literal: 5, fold: true}, {prefix: "go.mod", literal: 6, fold: true}, {prefix: "go.sum", literal: 6, fold: true}, {prefix: "package.json", literal: 12, fold: true}, {prefix: "tsconfig", suffix: ".json", wild: &builtInWild2, literal: 13, fold: true}, {prefix: "cargo.toml", literal: 10, fold: true}, {prefix: "pyproject.toml", literal: 14, fold: true}, {prefix: "setup.cfg", literal: 9, fold: true}, {prefix: "pom.xml", literal: 7, fold: true}, {prefix: "py.typed", literal: 8, fold: true}, {prefix: "readme", wild: &builtInWild2, literal: 6, fold: true}, {prefix: "license", wild: &builtInWild2, literal: 7, fold: true}, {prefix: "build", literal: 5, fold: true}, {prefix: "makefile", literal: 8, fold: true}, {prefix: "dockerfile", literal: 10, fold: true}, {prefix: "cmakelists.txt", literal: 14, fold: true}}}
+var builtInWild60 = wild{toks: []tok{{star: true}, {set: &[4]uint64{0x200000000000, 0x80000000, 0x0, 0x0}}}, except: nil}
+
+var builtInWild61 = wild{toks: []tok{{star: true}, {set: &[4]uint64{0x600000000000, 0x80000000, 0x0, 0x0}}, {lit: 115}, {lit: 97}, {set: &[4]uint64{0x200000000000, 0x80000000, 0x0, 0x0}}}, except: nil}
+
+var builtInWild62 = wild{toks: []tok{{star: true}}, except: []glob{{prefix: "wp-config-sample.php", literal: 20, fold: true}}}
+
+var builtInWild63 = wild{toks: nil, except: []glob{{prefix: "wp-config-sample.php", literal: 20, fold: true}}}
+
+var builtInWild64 = wild{toks: []tok{{star: true}, {set: &[4]uint64{0x600000000000, 0x80000000, 0x0, 0x0}}}, except: []glob{{suffix: ".go", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".rs", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".c", wild: &builtInWild2, literal: 2, fold: true}, {suffix: ".cc", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".cpp", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".h", wild: &builtInWild2, literal: 2, fold: true}, {suffix: ".hpp", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".py", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".pyi", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".rb", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".php", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".pl", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".lua", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".js", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".jsx", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".mjs", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".cjs", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".ts", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".tsx", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".mts", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".cts", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".vue", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".svelte", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".java", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".kt", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".kts", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".scala", wild: &builtInWild2, literal: 6, fold: true}, {suffix: ".groovy", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".clj", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".cs", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".fs", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".vb", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".swift", wild: &builtInWild2, literal: 6, fold: true}, {suffix: ".m", wild: &builtInWild2, literal: 2, fold: true}, {suffix: ".mm", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".dart", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".ex", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".exs", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".erl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".hs", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".ml", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".mli", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".nim", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".zig", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".r", wild: &builtInWild2, literal: 2, fold: true}, {suffix: ".jl", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".proto", wild: &builtInWild2, literal: 6, fold: true}, {suffix: ".graphql", wild: &builtInWild2, literal: 8, fold: true}, {suffix: ".tf", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".bzl", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".bazel", wild: &builtInWild2, literal: 6, fold: true}, {suffix: ".gradle", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".csproj", wild: &builtInWild2, literal: 7, fold: true}, {suffix: ".html", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".css", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".scss", wild: &builtInWild2, literal: 5, fold: true}, {suffix: ".md", wild: &builtInWild2, literal: 3, fold: true}, {suffix: ".mdx", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".rst", wild: &builtInWild2, literal: 4, fold: true}, {suffix: ".adoc", wild: &builtInWild2, literal: 5, fold: true}, {prefix: "go.mod", literal: 6, fold: true}, {prefix: "go.sum", literal: 6, fold: true}, {prefix: "package.json", literal: 12, fold: true}, {prefix: "tsconfig", suffix: ".json", wild: &builtInWild2, literal: 13, fold: true}, {prefix: "cargo.toml", literal: 10, fold: true}, {prefix: "pyproject.toml", literal: 14, fold: true}, {prefix: "setup.cfg", literal: 9, fold: true}, {prefix: "pom.xml", literal: 7, fold: true}, {prefix: "py.typed", literal: 8, fold: true}, {prefix: "readme", wild: &builtInWild2, literal: 6, fold: true}, {prefix: "license", wild: &builtInWild2, literal: 7, fold: true}, {prefix: "build", literal: 5, fold: true}, {prefix: "makefile", literal: 8, fold: true}, {prefix: "dockerfile", literal: 10, fold: true}, {prefix: "cmakelists.txt", literal: 14, fold: true}}}

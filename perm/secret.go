@@ -159,7 +159,8 @@ var secrets = []secret{
 	// Histories hold what was typed, also by mistake; swap files hold what was open.
 	{".*_history", "", Glob, "what was typed, also by mistake"},
 	{"{.history,.zhistory,.histfile,.Rhistory,fish_history,.viminfo}", "", Glob, "what was typed, also by mistake"},
-	{"{..env*,.*{secret,credential,password}*,.*.{key,pem}}.sw[a-p]", "", File, "what an editor keeps of a file with secrets"},
+	{"{..env*,.*.env,.id_*,.*{secret,credential,password}*,.*.{key,pem}}.sw[a-p]", "", File, "what an editor keeps of a file with secrets"},
+	{"{id_{rsa,dsa,ecdsa,ed25519}*,.vault-token,{.terraformrc,terraform.rc},*.tfstate,*.tfvars{,.json},kubeconfig,{.docker/config,key,sa,*[-_]key}.json,.aws/credentials,.*_history,wp-config*.php}" + copies, "*.pub" + copies, File, "a copy of a file with keys or passwords"},
 }
 
 // settings are files of tools that hold credentials in some projects, and in most only

@@ -404,9 +404,13 @@ var examples = map[string]struct{ hidden, open string }{
 		".history .Rhistory fish_history",
 		".historyrc HISTORY.md",
 	},
-	"{..env*,.*{secret,credential,password}*,.*.{key,pem}}.sw[a-p]": {
-		"..env.swp .secrets.yml.swp .server.key.swo",
+	"{..env*,.*.env,.id_*,.*{secret,credential,password}*,.*.{key,pem}}.sw[a-p]": {
+		"..env.swp .prod.env.swp .id_rsa.swp .secrets.yml.swp .server.key.swo",
 		".main.go.swp",
+	},
+	"{id_{rsa,dsa,ecdsa,ed25519}*,.vault-token,{.terraformrc,terraform.rc},*.tfstate,*.tfvars{,.json},kubeconfig,{.docker/config,key,sa,*[-_]key}.json,.aws/credentials,.*_history,wp-config*.php}" + copies: {
+		"id_rsa~ id_ed25519_sk.bak .vault-token~ terraform.tfstate~ prod.tfvars.bak kubeconfig~ .docker/config.json~ key.json~ .aws/credentials.bak .bash_history~ wp-config.php~",
+		"id_rsa.pub~ main.go~ config.json.bak",
 	},
 	".envrc": {
 		".envrc",
