@@ -278,7 +278,7 @@ func TestRemovedFileOfGit(t *testing.T) {
 	}
 	mountedBoth(t, s, func(t *testing.T, c *client) {
 		fails(t, "mkdir", os.Mkdir(c.at(".git/sequencer"), 0o755), 0)
-		name := c.at(".git/sequencer/opts")
+		name := c.at(".git/sequencer/head")
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
 			t.Fatal(err)
