@@ -45,24 +45,12 @@ func (s signaled) Error() string { return s.String() }
 func untilSignal(ctx context.Context, signals ...os.Signal) (_ context.Context, stop func()) {
 	came := make(chan os.Signal, 1)
 	silence := notify(came, signals...)
-	ctx, cancel := endedBy(ctx, came)
+	ctx, h := newHeed(ctx, came)
 	return ctx, func() {
 		silence()
-		cancel()
+		close(came)
+		h.end(context.Canceled)
 	}
-}
-
-// endedBy returns a context that ends with a [signaled] as its cause when a signal has come.
-func endedBy(ctx context.Context, came <-chan os.Signal) (_ context.Context, cancel func()) {
-	ctx, end := context.WithCancelCause(ctx)
-	go func() { // ends with ctx
-		select {
-		case sig := <-came:
-			end(signaled{sig.(syscall.Signal)})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { end(context.Canceled) }
 }
 
 // A heed is what becomes of the signals that stop a command line: each ends its context and, from the moment on at which somebody
@@ -74,11 +62,11 @@ type heed struct {
 	to chan<- os.Signal // nil: nobody takes them; guarded by mu
 }
 
-// newHeed returns a context that ends as that of endedBy does, and what hands the signals on.
+// newHeed returns a context that ends with a [signaled] as its cause when a signal comes, and what hands the signals on.
 func newHeed(ctx context.Context, came <-chan os.Signal) (context.Context, *heed) {
 	ctx, end := context.WithCancelCause(ctx)
 	h := &heed{end: end}
-	go func() { // ends with the program
+	go func() { // ends when came is closed, or with the program
 		for sig := range came {
 			h.handle(sig)
 		}

@@ -35,7 +35,7 @@ func (a *app) explainUsage(root *cobra.Command) {
 		switch {
 		case cmd.Parent() == root && cmd.Name() == "help":
 			cmd.Args = helpTopic
-		case cmd.HasSubCommands() && !cmd.Runnable(): // else a word that is no command of it prints its help, and is no error
+		case cmd.HasSubCommands() && !cmd.Runnable(): // cobra would print the help for an unknown word, and report no error
 			cmd.Args = cobra.NoArgs
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}

@@ -296,7 +296,7 @@ func (a *app) endWorktree(ctx context.Context, w *worktree) error {
 
 // worktreeStateScript prints something if removing the working tree that it runs in would lose work. The
 // git directory of a submodule is in that of the working tree, or in the working tree, and goes with it: so do
-// commits there that nobody has pushed, of which git status says nothing once the submodule's commit is committed.
+// commits there that nobody has pushed. git status does not report them once the working tree has committed the submodule.
 const worktreeStateScript = `git symbolic-ref -q HEAD >/dev/null || echo detached
 git status --porcelain --untracked-files=normal --ignore-submodules=none || echo unknown
 test ! -e "$(git rev-parse --git-dir)/modules" || echo submodules

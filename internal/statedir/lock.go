@@ -162,13 +162,8 @@ func (b *Box) tryLock() (_ *Lock, err error) {
 	return nil, b.lockError(err)
 }
 
-// WaitLock takes all of the sandbox's lock as soon as no process holds it: its shim and
-// its tree server are gone. release unlocks it. ErrUnavailable: limit has passed.
-func (b *Box) WaitLock(ctx context.Context, limit time.Duration) (release func(), err error) {
-	return b.waitLock(ctx, limit, 0, parts, notEnding)
-}
-
-// TryLockAll is WaitLock without waiting, and takes one descriptor. ErrConflict: another process holds it.
+// TryLockAll takes all of the sandbox's lock, as TryLock does, for a caller that starts nothing, by one descriptor. release
+// unlocks it. ErrConflict: another process holds it.
 func (b *Box) TryLockAll() (release func(), err error) {
 	return b.tryPart(0, parts, "is running or being started")
 }
@@ -189,10 +184,19 @@ func (b *Box) WaitTree(ctx context.Context, limit time.Duration) {
 }
 
 // LockConfig keeps other processes from changing the configuration and from removing the
-// sandbox. The sandbox may be gone when it returns. A caller that also needs WaitLock or
+// sandbox. The sandbox may be gone when it returns. A caller that also needs TryLockAll or
 // TryLock calls those after it. ErrUnavailable: limit has passed.
 func (b *Box) LockConfig(ctx context.Context, limit time.Duration) (release func(), err error) {
-	return b.waitLock(ctx, limit, configPart, 1, "another process is changing it, and did not finish in time")
+	f, err := b.openLock()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("another process is changing it, and did not finish in time"))
+	defer cancel()
+	if release, err = filelock.Wait(ctx, f, unix.F_WRLCK, configPart, 1); err == nil {
+		return release, nil
+	}
+	return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", b.id, err)
 }
 
 // TryLockConfig is LockConfig without waiting. ErrConflict: another process has it.
@@ -215,21 +219,7 @@ func (b *Box) tryPart(first, n int64, held string) (release func(), err error) {
 	return release, nil
 }
 
-// waitLock waits for n parts from first on; late is the error after limit.
-func (b *Box) waitLock(ctx context.Context, limit time.Duration, first, n int64, late string) (release func(), err error) {
-	f, err := b.openLock()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New(late))
-	defer cancel()
-	if release, err = filelock.Wait(ctx, f, unix.F_WRLCK, first, n); err == nil {
-		return release, nil
-	}
-	return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", b.id, err)
-}
-
-// WaitUnlocked waits until no process holds the sandbox's lock; see WaitLock. A sandbox
+// WaitUnlocked waits until no process holds the sandbox's lock: its shim and its tree server are gone. A sandbox
 // that is gone is not locked. It waits for a read lock, which owners never hold: so a
 // process that waits, or that has given up while the kernel still waits for it, does not
 // make the sandbox look like a running one.

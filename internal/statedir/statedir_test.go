@@ -255,26 +255,23 @@ func TestState(t *testing.T) {
 }
 
 // Somebody who waits in vain for a lock does not keep it when it comes.
-func TestWaitLockGivesUp(t *testing.T) {
+func TestLockConfigGivesUp(t *testing.T) {
 	b := create(t, open(t), id, "")
-	lock, err := b.TryLock()
+	unlock, err := b.TryLockConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
-		if _, err := b.WaitLock(t.Context(), time.Millisecond); err == nil {
+		if _, err := b.LockConfig(t.Context(), time.Millisecond); err == nil {
 			t.Fatal("two have the lock")
 		}
 	}
-	if err := lock.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	release, err := b.WaitLock(t.Context(), time.Minute)
+	unlock()
+	release, err := b.LockConfig(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	release()
-	_ = lock.Close()
 }
 
 // One changes the configuration at a time, whoever runs or starts the sandbox;
