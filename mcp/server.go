@@ -107,7 +107,8 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s.begin(ctx)
 	defer s.sandbox.wait()
 	defer cancel() // before the wait
-	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: &untilEnd{Reader: in, end: cancel}, Writer: unclosed{out}, MaxLineLength: maxMessage})
+	lines := &lineWriter{out: out}
+	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: newLineReader(in, lines, cancel), Writer: lines, MaxLineLength: maxMessage})
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -119,32 +120,6 @@ func (s *Server) begin(ctx context.Context) {
 	s.ctx = ctx
 	s.sandbox = newHolder(ctx, s.Open)
 }
-
-// maxMessage bounds a message of the client, in bytes: a file that is written, with escapes.
-const maxMessage = 64 << 20
-
-// An untilEnd calls end when its Reader has ended.
-type untilEnd struct {
-	io.Reader
-	end func()
-}
-
-func (u *untilEnd) Read(b []byte) (int, error) {
-	n, err := u.Reader.Read(b)
-	if err != nil {
-		u.end()
-	}
-	return n, err
-}
-
-// Close implements io.Closer. It does nothing.
-func (u *untilEnd) Close() error { return nil }
-
-// An unclosed is a Writer that is not closed.
-type unclosed struct{ io.Writer }
-
-// Close implements io.Closer. It does nothing.
-func (unclosed) Close() error { return nil }
 
 // A holder has the sandbox, once it is made.
 type holder struct {
