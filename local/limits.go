@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,6 +88,17 @@ func (l *limiting) without(controller string, want *runtime.Resources, ownKernel
 	case cgroup.PIDs:
 		l.limits.PIDs, l.rlimits.PIDs, l.PIDs = 0, want.PIDs, runtime.ByRlimit
 	}
+}
+
+// CheckLimits returns the error with which Create refuses the limits of a configuration on this host; nil: it
+// does not. What keeps them can change until then. It is safe for concurrent use.
+func (s *sandboxes) CheckLimits(config *runtime.SandboxConfig) error {
+	backend := s.backend(cmp.Or(config.Runtime, s.Name()))
+	if backend == nil || backend.Engine { // an engine is asked at its start
+		return nil
+	}
+	_, err := planLimits(&config.Resources, backend.OwnKernel)
+	return err
 }
 
 // list names what controllers limit.

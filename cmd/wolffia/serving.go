@@ -44,6 +44,9 @@ func (a *app) serve(ctx context.Context, box *boxFlags, where *serveFlags) error
 	if err != nil {
 		return err
 	}
+	if err := rt.CheckLimits(template); err != nil {
+		return err
+	}
 	if err := where.choices.resolve(); err != nil {
 		return err
 	}
