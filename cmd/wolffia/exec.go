@@ -138,7 +138,7 @@ func misplaced(args []string) error {
 func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create bool, spec *runtime.ProcessSpec) error {
 	defer a.noteQueue(spec)()
 	box := lookUp(ctx, rt, id)
-	lookups, w := watchLookups(box.Network, a.out, a.err)
+	watch, w := watchOutput(box, a.out, a.err)
 	exit, err := a.attach(ctx, rt, box.ID, spec, w[0], w[1]) // a name would be looked for once more
 	if err != nil {
 		return a.explain(ctx, rt, id, create, spec, err)
@@ -150,7 +150,7 @@ func (a *app) exec(ctx context.Context, rt *local.Runtime, id string, create boo
 		a.warn("the sandbox reached its memory limit, and the kernel killed a process in it: raise the limit with --memory")
 	}
 	a.noteDenied(&exit, id, create)
-	if note := lookups.hint(codeFor(exit), create); note != "" && !a.quiet {
+	if note := watch.hint(codeFor(exit), create); note != "" && !a.quiet {
 		fmt.Fprintln(a.err, "wolffia:", printable(note))
 	}
 	return exitWith(codeFor(exit))

@@ -2,55 +2,13 @@ package main
 
 import (
 	"context"
-	"io"
 	"regexp"
-	"slices"
 	"strings"
 
-	"wolffia/internal/excerpt"
 	"wolffia/local"
 	"wolffia/network"
 	"wolffia/runtime"
 )
-
-// lookupTail is how much of the end of each stream a lookupWatch keeps, in bytes.
-const lookupTail = 8 << 10
-
-// A lookupWatch keeps the end of a command's output, in which programs say that they found no
-// host of a name. A sandbox without a network has no other witness.
-type lookupWatch struct{ streams []*excerpt.Excerpt }
-
-// watchLookups returns a lookupWatch for a command in a sandbox, and the writers that pass
-// output on to w; nil and w itself if the sandbox has a network.
-func watchLookups(network runtime.Network, w ...io.Writer) (*lookupWatch, []io.Writer) {
-	if network != runtime.NetworkNone {
-		return nil, w
-	}
-	watch := new(lookupWatch)
-	w = slices.Clone(w)
-	for i := range w {
-		tail := excerpt.New(lookupTail, lookupTail)
-		watch.streams = append(watch.streams, tail)
-		w[i] = io.MultiWriter(w[i], tail)
-	}
-	return watch, w
-}
-
-// hint returns a line about a command that has ended with a code, if it failed because it
-// looked a name up; else an empty string. create says that this command line describes the
-// sandbox. The output is the sandbox's: it can only have a name proposed, which is printed.
-func (l *lookupWatch) hint(code int, create bool) string {
-	if l == nil || code == 0 {
-		return ""
-	}
-	for _, s := range l.streams {
-		tail, _ := s.Result()
-		if name, found := lookedUp(string(tail)); found {
-			return noNetworkHint(name, create)
-		}
-	}
-	return ""
-}
 
 // lookupFailures are what programs print when a name is not found: of glibc, curl and git, ssh,
 // Node, Go, Python's urllib3, apt, wget, busybox, Java and Rust. The group is the name.

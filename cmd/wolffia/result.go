@@ -93,7 +93,7 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, ref string, creat
 		limits = rt.Limits(id)
 	}
 	stdout, stderr := excerpt.New(runtime.DefaultMaxOutput, 0), excerpt.New(runtime.DefaultMaxOutput, 0)
-	lookups, w := watchLookups(box.Network, stdout, stderr)
+	watch, w := watchOutput(box, stdout, stderr)
 	exit, err := a.attach(ctx, rt, id, spec, w[0], w[1])
 	out := &commandResult{commandEnd: commandEnd{SandboxID: id}, commandMore: commandMore{Limits: limits}}
 	if failed, ok := asStartError(a.explain(ctx, rt, id, create, spec, err)); ok {
@@ -105,7 +105,7 @@ func (a *app) execJSON(ctx context.Context, rt *local.Runtime, ref string, creat
 		if l := rt.Limits(id); create && exit.OutOfMemory && l != nil {
 			out.Limits = l // with the processes that were killed meanwhile
 		}
-		out.Hint = lookups.hint(out.ExitCode, create)
+		out.Hint = watch.hint(out.ExitCode, create)
 		out.stdout, out.StdoutDropped = stdout.Result()
 		out.stderr, out.StderrDropped = stderr.Result()
 		if d := exit.Denied; d != nil {
