@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,7 @@ func (a *app) explainUsage(root *cobra.Command) {
 		if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 			return unknownCommand(cmd, args[0])
 		}
-		return runtime.Errorf(runtime.ErrInvalid, "%w%s; see %s --help", err, flagHint(cmd, err), cmd.CommandPath())
+		return runtime.Errorf(runtime.ErrInvalid, "%w%s; see %s --help", valueProblem(err), flagHint(cmd, err), cmd.CommandPath())
 	})
 	root.SetUsageFunc(func(cmd *cobra.Command) error { return printUsage(cmd.OutOrStderr(), cmd) })
 	root.InitDefaultHelpCmd()
@@ -41,7 +42,7 @@ func (a *app) explainUsage(root *cobra.Command) {
 		}
 		if check := cmd.Args; check != nil {
 			cmd.Args = func(cmd *cobra.Command, args []string) error {
-				err := check(cmd, args)
+				err := cmp.Or(exclusive(cmd), check(cmd, args))
 				if err == nil || errors.Is(err, runtime.ErrInvalid) {
 					return err
 				}
@@ -191,6 +192,44 @@ var otherFlags = []struct {
 	{[]string{"interactive", "i", "tty", "t"}, []string{"create"}, "wolffia shell, or wolffia exec -it"},
 	{[]string{"interactive", "i", "tty", "t"}, []string{"shell"}, "shell always has a terminal"},
 	{[]string{"archive", "a", "R"}, []string{"cp"}, "cp always copies what is below a directory"},
+}
+
+// valueProblem returns what is wrong with the value of a flag, if err is about one; else err.
+func valueProblem(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	kind := invalid.GetFlag().Value.Type()
+	var number *strconv.NumError
+	switch cause := errors.Unwrap(invalid); {
+	case !errors.As(cause, &number):
+		err = cause
+	case errors.Is(number, strconv.ErrRange):
+		err = errors.New("the number is out of range")
+	case kind == "bool":
+		err = errors.New("it must be true or false")
+	case strings.HasPrefix(kind, "float"):
+		err = errors.New("it must be a number, such as 1.5")
+	default:
+		err = errors.New("it must be a whole number")
+	}
+	return fmt.Errorf("--%s %q: %w", invalid.GetFlag().Name, invalid.GetValue(), err)
+}
+
+// exclusive returns an error if two flags are given of which cobra knows that they exclude each other; its own
+// says "if any flags in the group [a b] are set none of the others can be".
+func exclusive(cmd *cobra.Command) (err error) {
+	given := map[string]string{} // flags by group
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		for _, group := range f.Annotations["cobra_annotation_mutually_exclusive"] {
+			if first, has := given[group]; has && err == nil {
+				err = usageError(cmd, "--%s and --%s exclude each other: leave one of them out", first, f.Name)
+			}
+			given[group] = f.Name
+		}
+	})
+	return err
 }
 
 // flagHint returns what follows an error about an unknown flag; empty if nothing helps.
