@@ -101,14 +101,14 @@ denied, and what the user could do to allow it: do not try to work around a deni
 explain_denial a path.`
 
 // Serve serves the client at the other end of in and out until in ends, or ctx. Then it
-// interrupts what runs. It closes neither.
+// interrupts what runs, and answers what else was asked for. It closes neither.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
-	s.begin(ctx)
+	calls, interrupt := context.WithCancel(ctx)
+	s.begin(calls)
 	defer s.sandbox.wait()
 	defer cancel() // before the wait
-	lines := &lineWriter{out: out}
-	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: newLineReader(in, lines, cancel), Writer: lines, MaxLineLength: maxMessage})
+	err := s.sdk.Run(ctx, newStdio(in, out, interrupt))
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		err = nil
 	}

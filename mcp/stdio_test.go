@@ -1,0 +1,126 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// lineServer returns a server whose sandbox does nothing.
+func lineServer() *Server {
+	return New(&Options{
+		Runtime: &liar{}, Session: "mcp", Version: "test", Allow: func(string) string { return "" },
+		Open:    func(context.Context) (string, error) { return "aaaaaaaaaaaa", nil },
+		Inspect: func(context.Context, string) (*Details, error) { return &Details{}, nil },
+	})
+}
+
+// A line of a client that is no message of JSON-RPC is answered with the error that the
+// protocol has for it, a batch is taken apart, and the server serves on.
+func TestLines(t *testing.T) {
+	const ping, last = `{"jsonrpc":"2.0","id":2,"method":"ping"}`, `{"jsonrpc":"2.0","id":"last","method":"ping"}`
+	const notice = `{"jsonrpc":"2.0","method":"notifications/x"}`
+	for line, want := range map[string]string{
+		"garbage":                   `null -32700`,
+		ping + " " + ping:           `null -32700`,
+		"{\"jsonrpc\":\"2.0\",\xff": `null -32700`,
+		"[" + ping:                  `null -32700`,
+		"123":                       `null -32600`,
+		"null":                      `null -32600`,
+		"[]":                        `null -32600`,
+		`{"foo":1}`:                 `null -32600`,
+		`{"jsonrpc":"1.0","id":5,"method":"ping"}`:                `5 -32600`,
+		`{"jsonrpc":"2.0","id":"a","method":5}`:                   `"a" -32600`,
+		`{"jsonrpc":"2.0","id":{},"method":"ping"}`:               `null -32600`,
+		`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`:              `1.5 -32600`,
+		`{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`: `9007199254740993 -32600`,
+		"":               "",
+		" \r":            "",
+		ping + "\r":      "2",
+		notice:           "",
+		"[" + ping + "]": "2",
+		"[" + notice + "," + ping + "," + notice + "]": "2",
+		"[" + ping + ",5]": "null -32600 2",
+		"[" + notice + "]\n[" + notice + "," + ping + "]": "2",
+	} {
+		t.Run(line, func(t *testing.T) {
+			in, ours := io.Pipe()
+			theirs, out := io.Pipe()
+			served := make(chan error, 1)
+			go func() { served <- lineServer().Serve(t.Context(), in, out); _ = out.Close() }()
+			go func() { _, _ = io.WriteString(ours, hello+line+"\n"+last+"\n") }()
+			var got []string
+			for d := json.NewDecoder(theirs); ; {
+				var reply struct {
+					ID    json.RawMessage
+					Error *struct{ Code int }
+				}
+				if err := d.Decode(&reply); err != nil {
+					t.Fatalf("no answer to the ping: %v", err)
+				}
+				if string(reply.ID) == `"last"` {
+					break
+				}
+				if string(reply.ID) == "0" { // of hello
+					continue
+				}
+				if got = append(got, string(reply.ID)); reply.Error != nil {
+					got = append(got, strconv.Itoa(reply.Error.Code))
+				}
+			}
+			_ = ours.Close()
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+			if got := strings.Join(got, " "); got != want {
+				t.Errorf("replies %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// What a client asks for before its stream ends is answered.
+func TestRepliesAfterTheEnd(t *testing.T) {
+	for range 20 {
+		var out bytes.Buffer
+		if err := lineServer().Serve(t.Context(), strings.NewReader(hello+`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), &out); err != nil {
+			t.Fatal(err)
+		}
+		if lines := bytes.Count(out.Bytes(), []byte("\n")); lines != 2 || !bytes.Contains(out.Bytes(), []byte(`"bash_output"`)) {
+			t.Fatalf("%d replies: %.200s", lines, out.Bytes())
+		}
+	}
+}
+
+// A line of any length is read whole, and one that is too long is an error.
+func TestLongLines(t *testing.T) {
+	text := `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 1<<20) + `"}`
+	c := newStdio(strings.NewReader(text+"\n"+text), io.Discard, nil)
+	for range 2 {
+		if line, err := c.nextLine(); string(line) != text {
+			t.Errorf("read %d bytes of %d, %v", len(line), len(text), err)
+		}
+	}
+	c = newStdio(strings.NewReader(text+strings.Repeat("x", maxMessage)), io.Discard, nil)
+	if _, err := c.nextLine(); err == nil || err == io.EOF {
+		t.Errorf("a line of more than maxMessage bytes: %v", err)
+	}
+}
+
+// Calls that the client has canceled have no reply, and nobody waits for one at the end.
+func TestEndAfterCancel(t *testing.T) {
+	c := newStdio(strings.NewReader(`{"jsonrpc":"2.0","id":"a","method":"tools/call"}
+{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`), io.Discard, func() {})
+	go func() {
+		for range 2 {
+			<-c.messages
+		}
+	}()
+	if err := c.receive(); err != io.EOF || len(c.calls) != 0 {
+		t.Errorf("%v, waits for %d calls", err, len(c.calls))
+	}
+}
