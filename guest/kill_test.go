@@ -22,6 +22,7 @@ var hideouts = map[string]string{
 	"child":                   "sleep 1000 & echo up; wait",
 	"grandchild":              "sh -c 'sleep 1000 & echo up; wait'",
 	"own session":             "setsid sh -c 'echo up; exec sleep 1000'; wait",
+	"own session, no pipes":   "setsid sh -c 'trap \"\" TERM HUP; echo up; exec >/dev/null 2>&1; while :; do sleep 1000; done' & wait",
 	"orphan":                  "(sleep 1000 & echo up); sleep 1000",
 	"daemon with our pipes":   "setsid sh -c 'setsid sh -c \"echo up; exec sleep 1000\" &' ; sleep 1000",
 	"ignores INT, TERM, HUP":  "trap '' INT TERM HUP; echo up; while :; do sleep 1000; done",

@@ -284,7 +284,10 @@ func (p *process) expire() {
 	p.timedOut = true
 	p.mu.Unlock()
 	tree := p.processes()
-	tree.Signal(unix.SIGTERM)
+	known := tree.Signal(unix.SIGTERM)
+	p.mu.Lock()
+	p.tree.Known = known
+	p.mu.Unlock()
 	time.AfterFunc(killGrace, p.kill)
 }
 

@@ -17,6 +17,7 @@ type Tree struct {
 	Groups map[int]bool   // their process groups, Root's own left out
 	Files  []File         // the command's pipes
 	Mark   Mark           // of all that Root has started; 0: none
+	Known  map[int]uint64 // start of each process that was found in it before
 	// Running says that Root is not stopped while the others are killed.
 	Running bool
 }
@@ -24,8 +25,8 @@ type Tree struct {
 // Find returns the tree's living processes among all; unknown counts those that
 // may be in the tree, but cannot be examined.
 //
-// A process is in the tree if it was not there before and either descends from Root
-// without an older process in between or is in Root's session, and is not in an older
+// A process is in the tree if it was not there before and either is known, descends from Root
+// or a known one without an older process in between, or is in Root's session, and is not in an older
 // process group; or holds a file; or has the mark, is not in an older group, and does
 // not descend from an older process.
 func (t *Tree) Find(all []Process) (found []Process, unknown int) {
@@ -47,10 +48,10 @@ func (t *Tree) find(all []Process, marked func(pid int) bool, holds func(pid int
 		start, ok := t.Before[p.PID]
 		return ok && start == p.Start
 	}
-	// descends reports whether a process descends from Root, or from an older one.
+	// descends reports whether a process descends from Root or a known one, or from an older one.
 	descends := func(p *Process) (fromRoot, fromOld bool) {
 		for range len(all) { // a chain of parents cannot be longer
-			if root != 0 && !t.Reaped && (p.PID == root || p.Parent == root) {
+			if start, known := t.Known[p.PID]; known && start == p.Start || root != 0 && !t.Reaped && (p.PID == root || p.Parent == root) {
 				return true, false
 			}
 			if p = byPID[p.Parent]; p == nil || old(p) {
@@ -80,13 +81,17 @@ func (t *Tree) find(all []Process, marked func(pid int) bool, holds func(pid int
 }
 
 // Signal sends sig to all processes of the tree once, and continues those that are
-// stopped, so that they see it.
-func (t *Tree) Signal(sig unix.Signal) {
+// stopped, so that they see it. It returns them for Known: what has left Root's session is
+// found by its parents only, and they may end by the signal.
+func (t *Tree) Signal(sig unix.Signal) (known map[int]uint64) {
 	found, _ := t.Find(Others())
+	known = make(map[int]uint64, len(found))
 	for _, p := range found {
+		known[p.PID] = p.Start
 		_ = unix.Kill(p.PID, sig)
 		_ = unix.Kill(p.PID, unix.SIGCONT)
 	}
+	return known
 }
 
 // Kill kills all processes of the tree, and returns those that it has killed when

@@ -45,6 +45,8 @@ func TestTree(t *testing.T) {
 		"one that was reaped":        {Tree{Root: 10, Reaped: true}, withoutRoot, []int{11, 13, 14, 16, 20, 21, 22, 30}},
 		"whose number is used again": {Tree{Root: 10, Reaped: true}, all, []int{14, 16, 22}},
 		"no root":                    {Tree{}, all, []int{14, 16, 22}},
+		"of which one is known":      {Tree{Root: 10, Reaped: true, Known: map[int]uint64{12: 6, 15: 5}}, withoutRoot[1:], []int{12, 13, 14, 16, 20, 21, 22, 30}},
+		"whose child is known":       {Tree{Known: map[int]uint64{20: 2}}, all, []int{14, 16, 20, 21, 22}},
 	} {
 		found, unknown := tt.tree.find(tt.all, marked, holds)
 		var got []int
