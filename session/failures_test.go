@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/internal/test/suite"
 	"wolffia/wire"
@@ -248,6 +251,46 @@ func TestStartFilesThatPrintOrHang(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A session whose caller gives up before its shell answers is not there later.
+func TestCreateGivenUp(t *testing.T) {
+	home := t.TempDir()
+	fifo := home + "/fifo"
+	err := unix.Mkfifo(fifo, 0o600)
+	if err == nil {
+		err = os.WriteFile(home+"/.bashrc", []byte("read x <"+fifo+"\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t)
+	name := fmt.Sprintf("t%d", sessions.Add(1))
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var end *os.File
+	begun := make(chan error, 1)
+	go func() { // waits until the shell reads
+		var err error
+		end, err = os.OpenFile(fifo, os.O_WRONLY, 0)
+		cancel()
+		begun <- err
+	}()
+	_, err = conn.CreateSession(ctx, &wire.StartRequest{
+		Dir: "/", Env: append(environ(), "HOME="+home), Session: &wire.SessionRequest{Op: wire.SessionCreate, Name: name, Shell: "bash", RC: true},
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("create: %v", err)
+	}
+	s := &sess{conn, name}
+	s.info(t) // after the word that the caller has given up
+	if err := <-begun; err != nil {
+		t.Fatal(err)
+	}
+	if err := end.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitEnd(t)
 }
 
 // What is typed on the terminal during one command is not read by the next, nor is

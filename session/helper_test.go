@@ -263,6 +263,23 @@ func (s *sess) info(t testing.TB) wire.SessionInfo {
 	return i
 }
 
+// awaitEnd waits until there is no such session.
+func (s *sess) awaitEnd(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for {
+		_, err := s.conn.Session(ctx, s.name)
+		var failed *client.StartError
+		if errors.As(err, &failed) && failed.Class == wire.ClassNotFound {
+			return
+		}
+		if err != nil {
+			t.Fatalf("the session stays: %v", err)
+		}
+	}
+}
+
 // alive checks that the session gives exact results.
 func (s *sess) alive(t testing.TB) {
 	t.Helper()

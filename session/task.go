@@ -56,11 +56,15 @@ func (s *Session) handle(ev event, r *run, err error) {
 func (s *Session) work() { s.handle(work, nil, nil) }
 
 // pick takes the first call of the queue, if there is no task, and gives up one whose
-// caller has.
+// caller has. A session that is only being created ends with that, unless others wait for it: its caller
+// may not know its name.
 func (s *Session) pick() {
-	if t := s.task; t != nil && t.call != nil && t.call.killed && (t.kind == execTask || t.kind == jobTask) {
-		t.call.giveUp()
-		s.task = nil
+	if t := s.task; t != nil && t.call != nil && t.call.killed {
+		creates := t.kind == createTask && t.call.created == nil && len(s.queue) == 0
+		if creates || t.kind == execTask || t.kind == jobTask {
+			t.call.giveUp()
+			s.task, s.ending = nil, s.ending || creates
+		}
 	}
 	if s.task != nil || len(s.queue) == 0 || s.ending || s.leaving {
 		return
