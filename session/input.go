@@ -96,7 +96,7 @@ func (r *run) takeBack() {
 }
 
 func (s *Session) closeInput(r *run) {
-	if r.phase < readText {
+	if !s.wasRead(r) {
 		r.takeBack()
 	}
 	s.watchRoom(r.in.fd, &r.in.watched, false)

@@ -489,6 +489,19 @@ func TestInputOfRetry(t *testing.T) {
 	}
 }
 
+// Input is not lost if there is output before the shell has read the text.
+func TestInputAfterOutput(t *testing.T) {
+	s := open(t, "bash")
+	s.run(t, `.() { echo pre; sleep 0.05; builtin . "$@"; }`)
+	for range 5 {
+		r := s.start(t, "sleep 0.1; wc -c", withInput)
+		r.give(t, "hello")
+		if got := r.wait(t); got.stdout != "pre\n5\n" {
+			t.Fatalf("%v", got)
+		}
+	}
+}
+
 // A job's exit status is known under set -e, and one that is not known is none of success.
 func TestJobStatus(t *testing.T) {
 	for name, shell := range shells(t) {
