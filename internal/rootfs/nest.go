@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	goruntime "runtime"
 	"slices"
 	"strings"
 
@@ -32,10 +33,11 @@ func Nest(b *boot.Params, spec *launch.Spec) error {
 	for _, v := range b.Config.Volumes {
 		volumes[v.Target] = true
 	}
-	outer := func(m *runtime.Mount) bool {
-		return volumes[m.Target] || m.Writable && b.Engine == ""
-	}
+	outer := func(m *runtime.Mount) bool { return volumes[m.Target] || m.Writable }
 	around := outermost(spec.Binds, outer)
+	if b.Engine != "" {
+		around = innermost(spec.Binds, outer)
+	}
 	binds := slices.Clone(spec.Binds)
 	slices.SortStableFunc(binds, func(a, b runtime.Mount) int {
 		return cmp.Compare(strings.Count(a.Target, "/"), strings.Count(b.Target, "/"))
@@ -78,6 +80,24 @@ func outermost(binds []runtime.Mount, outer func(*runtime.Mount) bool) func(targ
 	}
 }
 
+// innermost returns a function that returns the last of binds, by depth, that is a parent of
+// target: where the place is, as long as nothing is mounted. It is nil if there is no such one,
+// or if outer does not accept it.
+func innermost(binds []runtime.Mount, outer func(*runtime.Mount) bool) func(target string) *runtime.Mount {
+	return func(target string) (in *runtime.Mount) {
+		for i := range binds {
+			m := &binds[i]
+			if strings.HasPrefix(target, m.Target+"/") && (in == nil || len(m.Target) > len(in.Target)) {
+				in = m
+			}
+		}
+		if in == nil || !outer(in) {
+			return nil
+		}
+		return in
+	}
+}
+
 // nest makes the place of m below the directory in, and without an engine mounts m there. A
 // mount without a source is only a directory.
 func nest(b *boot.Params, in, m *runtime.Mount) error {
@@ -96,10 +116,10 @@ func nest(b *boot.Params, in, m *runtime.Mount) error {
 	if err != nil {
 		return err
 	}
-	w := &walk{at: top, shown: in.Target, uid: -1, gid: -1}
+	w := &walk{at: top, shown: in.Target}
 	defer func() { _ = unix.Close(w.at) }()
 	if b.Engine != "" && os.Geteuid() == 0 {
-		w.uid, w.gid = b.Config.UID, b.Config.GID
+		w.as = func(f func() error) error { return asUser(b.Config.UID, b.Config.GID, f) }
 	}
 	rest := strings.TrimPrefix(m.Target, in.Target+"/")
 	dir, name := path.Split(rest)
@@ -127,9 +147,9 @@ func openBelow(at int, name string, flags int, mode uint32) (int, error) {
 
 // A walk goes down a tree that others change, and makes what is missing.
 type walk struct {
-	at       int    // descriptor
-	shown    string // where that is inside
-	uid, gid int    // of what is made; -1: those of this process
+	at    int                      // descriptor
+	shown string                   // where that is inside
+	as    func(func() error) error // calls what makes something, as another user; nil: as this process
 }
 
 // enter goes to a file or directory, which it makes if it does not exist.
@@ -165,19 +185,37 @@ func (w *walk) enter(name string, isFile bool) error {
 
 // make makes an empty file or directory.
 func (w *walk) make(name string, isFile bool) error {
-	if isFile {
-		fd, err := openBelow(w.at, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o644)
-		if err != nil {
-			return err
+	f := func() error {
+		if !isFile {
+			return unix.Mkdirat(w.at, name, 0o755)
 		}
-		_ = unix.Close(fd)
-	} else if err := unix.Mkdirat(w.at, name, 0o755); err != nil {
+		fd, err := openBelow(w.at, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o644)
+		if err == nil {
+			_ = unix.Close(fd)
+		}
 		return err
 	}
-	if w.uid < 0 {
-		return nil
+	if w.as == nil {
+		return f()
 	}
-	return unix.Fchownat(w.at, name, w.uid, w.gid, unix.AT_SYMLINK_NOFOLLOW)
+	return w.as(f)
+}
+
+// asUser calls f with the rights that root's thread has to files as another user
+// (setfsuid(2)), who owns what f makes.
+func asUser(uid, gid int, f func() error) error {
+	done := make(chan error, 1)
+	go func() { // ends with f, and its thread with it
+		goruntime.LockOSThread()
+		_, _ = unix.SetfsgidRetGid(gid)
+		_, _ = unix.SetfsuidRetUid(uid)
+		if is, _ := unix.SetfsuidRetUid(-1); is != uid { // which changes nothing
+			done <- unix.EPERM
+			return
+		}
+		done <- f()
+	}()
+	return <-done
 }
 
 // mountAt mounts m's source, with all that is mounted in it, on the place that fd is open on

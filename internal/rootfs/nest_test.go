@@ -96,21 +96,62 @@ func TestNest(t *testing.T) {
 	}
 }
 
-// With an engine there are only the places, and only below volumes.
+// With an engine there are only the places, each in what it will be mounted in.
 func TestNestForEngine(t *testing.T) {
 	dir := t.TempDir()
 	b, spec := nested(t, dir)
 	b.Engine = "/engine"
-	b.Config.UID, b.Config.GID = os.Geteuid(), os.Getegid()
+	b.Config.UID, b.Config.GID = 1234, 1235
+	if os.Geteuid() == 0 { // root makes them as the sandbox's user
+		for _, name := range []string{"home", "code"} {
+			if err := os.Chown(filepath.Join(dir, name), 1234, 1235); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec.Binds = append(spec.Binds, runtime.Mount{Source: filepath.Join(dir, "data"), Target: "/home/ann/src/x/made/it"})
 	if err := Nest(b, spec); err != nil {
 		t.Fatal(err)
 	}
-	if len(spec.Binds) != 5 || len(spec.Scratch) != 1 {
+	if len(spec.Binds) != 6 || len(spec.Scratch) != 1 {
 		t.Error(spec.Binds, spec.Scratch)
 	}
-	for _, name := range []string{"src/x/sub", ".config/tool/file", "scratch"} {
-		if _, err := os.Stat(filepath.Join(dir, "home", name)); err != nil {
-			t.Error(err)
+	for _, name := range []string{"home/src/x", "home/.config/tool/file", "home/scratch", "code/made/it"} {
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(dir, name), &st); err != nil || os.Geteuid() == 0 && (st.Uid != 1234 || st.Gid != 1235) {
+			t.Errorf("%s: %v, %d:%d", name, err, st.Uid, st.Gid)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "home/src/x/made")); err == nil {
+		t.Error("a place in the codebase was made below the codebase's own")
+	}
+}
+
+// With an engine, a link in a codebase, or in another directory that can be written, is an error too.
+func TestNestForEngineHostile(t *testing.T) {
+	for _, volume := range []bool{false, true} {
+		dir := t.TempDir()
+		b, spec := nested(t, dir)
+		b.Engine, b.Config.Volumes = "/engine", nil
+		b.Config.UID, b.Config.GID = os.Geteuid(), os.Getegid()
+		spec.Binds = []runtime.Mount{
+			{Source: filepath.Join(dir, "code"), Target: "/workspace", Writable: true},
+			{Source: filepath.Join(dir, "data"), Target: "/workspace/link/x", Writable: volume},
+		}
+		if volume {
+			b.Config.Volumes = []runtime.VolumeMount{{Name: "data", Target: "/workspace/link/x"}}
+		}
+		if err := os.Symlink("../outside", filepath.Join(dir, "code/link")); err != nil {
+			t.Fatal(err)
+		}
+		if err := Nest(b, spec); runtime.Class(err) != runtime.ErrInvalid || !strings.Contains(err.Error(), "links are not followed") {
+			t.Errorf("volume %v: %v", volume, err)
+		}
+		if made, err := os.ReadDir(filepath.Join(dir, "outside")); err != nil || len(made) > 0 {
+			t.Errorf("volume %v: made %v, %v", volume, made, err)
 		}
 	}
 }

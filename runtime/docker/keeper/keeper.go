@@ -123,6 +123,9 @@ func (k *keeper) keep() (err error) {
 	if err := k.mount(control, progress); err != nil {
 		return err
 	}
+	if err := rootfs.Nest(k.boot, spec); err != nil {
+		return err
+	}
 	step.Reached("keeper: shown")
 	connection, gone, err := k.engine.Start(asked, spec, progress)
 	if err != nil {
@@ -171,10 +174,7 @@ func (k *keeper) compose() (*launch.Spec, error) {
 		}
 	}
 	// Engines mount the deeper target later, whatever the order.
-	if err := rootfs.KeepSockets(b, spec, <-rootfs.ListSockets(b)); err != nil {
-		return nil, err
-	}
-	return spec, rootfs.Nest(b, spec)
+	return spec, rootfs.KeepSockets(b, spec, <-rootfs.ListSockets(b))
 }
 
 // sendHand gives the directory of launch.HandPath to the shim, if there is one: to a shim whose user root dropped to
