@@ -158,14 +158,20 @@ func (e *Engine) run(ctx context.Context, spec *launch.Spec, container string, s
 		return nil, nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	undo.Add(file.Close)
-	if e.rootless {
-		if err := e.checkTree(ctx, spec, container); err != nil {
+	podman := e.podman.Load()
+	if podman { // PID 1 exists now, and waits
+		if err := e.checkMounts(ctx, spec, container); err != nil {
 			return nil, nil, err
 		}
 	}
 	gone := e.wait(container)
 	if _, err := e.client.ContainerStart(ctx, container, client.ContainerStartOptions{}); err != nil {
 		return nil, nil, e.explain("start the container", err)
+	}
+	if !podman {
+		if err := e.checkMounts(ctx, spec, container); err != nil {
+			return nil, nil, err
+		}
 	}
 	undo.Release()
 	return file, gone, nil

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/moby/moby/client"
 
 	"wolffia/runtime"
-	"wolffia/runtime/launch"
 )
 
 // keepID maps the user of a rootless Podman to the same number inside, instead
@@ -82,50 +80,4 @@ func (e *Engine) checkOwner() error {
 		return runtime.Errorf(runtime.ErrUnsupported, "the engine is a rootless Podman of uid %d, which can run sandboxes of that user only", owner)
 	}
 	return nil
-}
-
-// checkTree returns an error if a container, which is not started yet, lacks the filtered
-// tree. A rootless Podman has a mount namespace of its own. A new mount appears there if
-// its parent mount is shared (mount_namespaces(7)); else the container would have the empty
-// directory below it.
-func (e *Engine) checkTree(ctx context.Context, spec *launch.Spec, id string) error {
-	if spec.Config.CodebasePath == "" {
-		return nil
-	}
-	r, err := e.client.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
-	if err != nil {
-		return e.explain("look at the container", err)
-	}
-	if r.Container.State == nil || r.Container.State.Pid <= 0 {
-		return runtime.Errorf(runtime.ErrUnavailable, "the engine at %s does not report the container's process", e.config.Docker.Host)
-	}
-	mounts, err := os.ReadFile("/proc/" + strconv.Itoa(r.Container.State.Pid) + "/mountinfo")
-	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "look at the container's mounts: %w", err)
-	}
-	if !hasTree(string(mounts), spec.Config.MountPointOrDefault()) {
-		return runtime.Errorf(runtime.ErrUnsupported, "the rootless engine at %s does not see the codebase's mount: mounts are not shared with it; as root: mount --make-rshared /, then podman system migrate, and start its service again", e.config.Docker.Host)
-	}
-	return nil
-}
-
-// hasTree reports whether a tree server's mount is at a place, by the text of mountinfo
-// (proc_pid_mountinfo(5)).
-func hasTree(mountinfo, place string) bool {
-	is := false
-	for line := range strings.Lines(mountinfo) {
-		f := strings.Fields(line)
-		if len(f) < 5 || f[4] != octal(place) {
-			continue
-		}
-		_, after, _ := strings.Cut(line, " - ")
-		kind, _, _ := strings.Cut(after, " ")
-		is = kind == "fuse.wolffia" // the last one covers the others
-	}
-	return is
-}
-
-// octal escapes a path as mountinfo does.
-func octal(path string) string {
-	return strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(path)
 }
