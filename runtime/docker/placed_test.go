@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"wolffia/fusefs/fusemount"
 	"wolffia/internal/test/dockertest"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testenv"
@@ -115,4 +116,45 @@ func TestLinkInImage(t *testing.T) {
 	refused(t, &runtime.SandboxConfig{
 		Image: image, CodebasePath: shimtest.PublicDir(t), MountPoint: "/workspace", Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}},
 	}, runtime.ErrConflict, "mount on /workspace")
+}
+
+// An engine that does not see the codebase's mount is refused, and what it shows instead cannot be written.
+func TestEngineElsewhere(t *testing.T) {
+	need(t)
+	testenv.Root(t)
+	engine, err := dockertest.StartApart()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("DOCKER_HOST", "unix://"+engine.Socket)
+	c := &runtime.SandboxConfig{CodebasePath: shimtest.PublicDir(t), MountPoint: "/workspace", Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}
+	refused(t, c, runtime.ErrUnsupported, "a mount namespace of its own")
+	c.Mounts = []runtime.Mount{{Source: shimtest.PublicDir(t), Target: "/workspace/below"}} // whose place the engine makes
+	refused(t, c, runtime.ErrUnsupported, "a mount namespace of its own")
+}
+
+// The place that the codebase is mounted on cannot be written, and what is in it nevertheless is removed.
+func TestPlaceOfTree(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{})
+	killPart(t, s.ID, "wolffia-docker keep")
+	partless(t, s.ID)
+	tree := filepath.Join(rt.State, "sandboxes", s.ID, "engine", "tree")
+	if err := fusemount.Unmount(tree, true); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(tree); err != nil || st.Mode().Perm() != 0 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if err := errors.Join(os.Chmod(tree, 0o700), os.MkdirAll(filepath.Join(tree, "left/behind"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	destroy(t, rt, s.ID)
 }

@@ -72,17 +72,21 @@ type Engine struct {
 	Socket string // its path
 	dir    string
 	remap  bool
+	apart  bool
 	cmd    *exec.Cmd
 }
 
 // Start starts an engine in a directory of its own. The caller stops it.
-func Start() (*Engine, error) { return start(false) }
+func Start() (*Engine, error) { return start(&Engine{}) }
 
 // StartRemapped is Start of an engine with userns-remap. It sees an /etc of its
 // own, since it adds a user.
-func StartRemapped() (*Engine, error) { return start(true) }
+func StartRemapped() (*Engine, error) { return start(&Engine{remap: true}) }
 
-func start(remap bool) (_ *Engine, err error) {
+// StartApart is Start of an engine in a mount namespace of its own, like a snap.
+func StartApart() (*Engine, error) { return start(&Engine{apart: true}) }
+
+func start(e *Engine) (_ *Engine, err error) {
 	if _, err := exec.LookPath("dockerd"); err != nil {
 		return nil, err
 	}
@@ -93,7 +97,7 @@ func start(remap bool) (_ *Engine, err error) {
 	if err := os.Chmod(dir, 0o711); err != nil { // users may be given the socket
 		return nil, err
 	}
-	e := &Engine{Socket: filepath.Join(dir, "sock"), dir: dir, remap: remap}
+	e.Socket, e.dir = filepath.Join(dir, "sock"), dir
 	if err := e.Run(); err != nil {
 		return nil, errors.Join(err, e.Stop())
 	}
@@ -139,6 +143,8 @@ func (e *Engine) Run() error {
 		e.cmd.Args = append([]string{
 			"sh", "-c", `mount -t overlay -o "lowerdir=/etc,upperdir=$0/etc,workdir=$0/work" none /etc && exec dockerd "$@"`, e.dir, "--userns-remap=default",
 		}, e.cmd.Args[1:]...)
+	}
+	if e.remap || e.apart {
 		e.cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
 	}
 	if err := e.cmd.Start(); err != nil {

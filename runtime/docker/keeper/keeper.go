@@ -197,9 +197,18 @@ func (k *keeper) mount(control *os.File, progress func(string)) error {
 		return control.Close()
 	}
 	progress("mount the codebase")
-	device, err := fusemount.MountForOthers(rootfs.TreeDir(k.boot))
+	place, err := os.Open(rootfs.TreeDir(k.boot))
+	if err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	defer place.Close()
+	device, err := fusemount.MountForOthers(place.Name())
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "show the codebase to the engine: %w", err)
+	}
+	// Where an engine does not see the mount, no program can write below it.
+	if err := place.Chmod(0); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, errors.Join(err, device.Close()))
 	}
 	if err := errors.Join(boot.SendDevice(control, device), device.Close(), control.Close()); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
@@ -231,10 +240,7 @@ func (k *keeper) clear(all bool) error {
 	if err := fusemount.Unmount(tree, false); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	err := os.Remove(tree) // fails if the codebase is still mounted
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	err := rmtree.RemovePath(dir, filepath.Base(tree)) // fails if the codebase is still mounted
 	if all && err == nil {
 		err = rmtree.RemovePath(filepath.Dir(dir), filepath.Base(dir))
 	} else if err == nil {
