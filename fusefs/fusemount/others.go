@@ -3,8 +3,8 @@ package fusemount
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -50,17 +50,18 @@ func Unmount(dir string, force bool) error {
 	return nil
 }
 
-// isMounted reports whether dir is a mount point (proc_pid_mountinfo(5)).
+// isMounted reports whether dir is a mount point, by whatever name. It asks nothing of the file
+// system that is mounted there.
 func isMounted(dir string) (bool, error) {
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return false, err
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, dir, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, 0, &st)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, &fs.PathError{Op: "statx", Path: dir, Err: err}
+	case st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0:
+		return false, fmt.Errorf("%s: this kernel does not tell whether it is a mount point, which needs Linux 5.8", dir)
 	}
-	octal := strings.NewReplacer("\\", `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`)
-	for line := range strings.Lines(string(table)) {
-		if f := strings.Fields(line); len(f) > 4 && f[4] == octal.Replace(dir) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }

@@ -32,8 +32,15 @@ func TestMountForOthers(t *testing.T) {
 		if err := device.Close(); err != nil {
 			t.Error(err)
 		}
+		link := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(filepath.Dir(dir), link); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := isMounted(filepath.Join(link, name)); err != nil || !is {
+			t.Errorf("%q is mounted, by another name: %v, %v", name, is, err)
+		}
 		for _, force := range []bool{true, false} {
-			if err := Unmount(dir, force); err != nil {
+			if err := Unmount(filepath.Join(link, name), force); err != nil {
 				t.Errorf("%q: %v", name, err)
 			}
 			if is, err := isMounted(dir); err != nil || is {

@@ -60,9 +60,10 @@ func Default(getenv func(string) string, uid int) (string, error) {
 }
 
 // Open returns the state directory at path, which must be absolute. It creates the
-// directory if it does not exist. ErrUnavailable: it cannot be used.
+// directory if it does not exist, and resolves symbolic links: mounts and labels have one
+// path, whatever name it was opened by. ErrUnavailable: it cannot be used.
 func Open(path string) (*Dir, error) {
-	d := &Dir{path: path, mode: 0o700}
+	d := &Dir{mode: 0o700}
 	if os.Geteuid() == 0 {
 		d.mode = 0o711
 	}
@@ -72,10 +73,17 @@ func Open(path string) (*Dir, error) {
 			err = EnsureDir(p, d.mode, 0o022)
 		}
 		if err != nil {
-			return nil, runtime.Errorf(runtime.ErrUnavailable, "state directory %s: %w; choose another with --state-dir or WOLFFIA_STATE_DIR", path, err)
+			return nil, unusable(path, err)
 		}
 	}
+	if d.path, err = filepath.EvalSymlinks(path); err != nil {
+		return nil, unusable(path, err)
+	}
 	return d, nil
+}
+
+func unusable(path string, err error) error {
+	return runtime.Errorf(runtime.ErrUnavailable, "state directory %s: %w; choose another with --state-dir or WOLFFIA_STATE_DIR", path, err)
 }
 
 // EnsureDir makes a directory with this mode, or checks one that exists: the user must own

@@ -393,6 +393,23 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// By whatever name it is opened, a state directory has one path.
+func TestOpenByLink(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "real"), 0o700), os.Symlink("real", filepath.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"real/state", "link/state"} {
+		d, err := statedir.Open(filepath.Join(dir, path))
+		if err != nil || d.Path() != filepath.Join(dir, "real/state") {
+			t.Errorf("%s: %v, %v", path, d, err)
+		}
+	}
+}
+
 func TestDefault(t *testing.T) {
 	for _, tt := range []struct {
 		env  map[string]string

@@ -253,6 +253,23 @@ func TestLabels(t *testing.T) {
 	destroy(t, rt, s.ID)
 }
 
+// A state directory that is reached by a link is one like others.
+func TestLinkedState(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	rt := fresh(t)
+	link := filepath.Join(shimtest.PublicDir(t), "link")
+	if err := os.Symlink(rt.State, link); err != nil {
+		t.Fatal(err)
+	}
+	linked := backend.Open(t, link)
+	s := start(t, linked, &runtime.SandboxConfig{})
+	if got := sh(t, rt, s.ID, "cat file"); got != "content" {
+		t.Errorf("%q", got)
+	}
+	destroy(t, linked, s.ID)
+}
+
 // Without an engine a start fails, and says so.
 func TestNoEngine(t *testing.T) {
 	need(t)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"maps"
+	"os"
 	"strconv"
 	"strings"
 
@@ -57,14 +58,25 @@ func labels(spec *launch.Spec, of place) map[string]string {
 func (of place) has(name string, labels map[string]string) (id string, ok bool) {
 	id = labels[launch.LabelSandboxID]
 	return id, runtime.IsID(id) && strings.TrimPrefix(name, "/") == containerName(id) &&
-		labels[labelState] == of.stateDir && labels[labelUser] == strconv.Itoa(of.uid)
+		labels[labelUser] == strconv.Itoa(of.uid) && of.is(labels[labelState])
+}
+
+// is reports whether path is the state directory. Labels of earlier versions may have it by
+// another name, with symbolic links.
+func (of place) is(path string) bool {
+	if path == of.stateDir {
+		return true
+	}
+	one, err := os.Stat(path)
+	other, oerr := os.Stat(of.stateDir)
+	return err == nil && oerr == nil && os.SameFile(one, other)
 }
 
 // Scan returns all sandboxes of this user's state directory that the engine has.
 func (e *Engine) Scan(ctx context.Context) ([]boot.Found, error) {
 	of := e.place
 	r, err := e.client.ContainerList(ctx, client.ContainerListOptions{
-		All: true, Filters: make(client.Filters).Add("label", labelState+"="+of.stateDir, labelUser+"="+strconv.Itoa(of.uid)),
+		All: true, Filters: make(client.Filters).Add("label", labelState, labelUser+"="+strconv.Itoa(of.uid)),
 	})
 	if err != nil {
 		return nil, e.explain("list the containers", err)

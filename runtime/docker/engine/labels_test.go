@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -47,6 +50,22 @@ func TestFound(t *testing.T) {
 		change(c)
 		if f, ok := found(c, there); ok {
 			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// A label may have the state directory by another name, as those of earlier versions.
+func TestHasByLink(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "state"), 0o700), os.Mkdir(filepath.Join(dir, "other"), 0o700), os.Symlink("state", link)); err != nil {
+		t.Fatal(err)
+	}
+	of := place{filepath.Join(dir, "state"), 1000}
+	for path, want := range map[string]bool{of.stateDir: true, link: true, filepath.Join(dir, "other"): false, filepath.Join(dir, "none"): false, "": false} {
+		all := labels(variants()["codebase"], place{path, 1000})
+		if _, ok := of.has("/wolffia-abcdefghijkl", all); ok != want {
+			t.Errorf("%s: %v", path, ok)
 		}
 	}
 }
