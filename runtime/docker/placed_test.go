@@ -118,6 +118,25 @@ func TestLinkInImage(t *testing.T) {
 	}, runtime.ErrConflict, "mount on /workspace")
 }
 
+// A volume of the image hides nothing of the codebase, and leaves nothing there. Others are plain directories.
+func TestVolumeOfImage(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	code := shimtest.PublicDir(t)
+	image := imported(t, "wolffia-test-volume:1", []string{"ENV PATH=/bin", "VOLUME /workspace/node_modules"})
+	c := &runtime.SandboxConfig{Image: image, CodebasePath: code, MountPoint: "/workspace", Permissions: []perm.Rule{{Pattern: "**", Level: perm.Write}}}
+	refused(t, c, runtime.ErrUnsupported, "its VOLUME /workspace/node_modules would hide a part of /workspace")
+	if left, err := os.ReadDir(code); err != nil || len(left) > 0 {
+		t.Errorf("left in the codebase: %v, %v", left, err)
+	}
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{Image: imported(t, "wolffia-test-volume:2", []string{"ENV PATH=/bin", `VOLUME ["/data", "/workspace", "/tmp"]`}), MountPoint: "/workspace"})
+	if got := sh(t, rt, s.ID, "busybox cat /workspace/file; echo x >/data/x; echo x >/tmp/x"); got != "content" {
+		t.Errorf("%q", got)
+	}
+	destroy(t, rt, s.ID)
+}
+
 // An engine that does not see the codebase's mount is refused, and what it shows instead cannot be written.
 func TestEngineElsewhere(t *testing.T) {
 	need(t)

@@ -98,6 +98,11 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 			return nil, nil, err
 		}
 	}
+	if e.config.Image != "" {
+		if err := e.checkVolumes(ctx, spec, old); err != nil {
+			return nil, nil, err
+		}
+	}
 	return e.run(ctx, spec, old, step)
 }
 

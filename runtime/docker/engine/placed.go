@@ -200,6 +200,34 @@ func wants(spec *launch.Spec, recorded []container.MountPoint) ([]wanted, error)
 	return all, nil
 }
 
+// checkVolumes returns an error if a volume of the image, which an engine mounts without being
+// asked to, would hide a part of what spec mounts. The container is not started yet.
+func (e *Engine) checkVolumes(ctx context.Context, spec *launch.Spec, id string) error {
+	r, err := e.client.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	if err != nil {
+		return e.explain("look at the container", err)
+	}
+	if volume, target := hidden(r.Container.Mounts, spec.Mounts()); volume != "" {
+		return runtime.Errorf(runtime.ErrUnsupported, "image %s: its VOLUME %s would hide a part of %s: choose another place for that, or --runtime bwrap, which makes no volumes of an image's", e.config.Image, volume, target)
+	}
+	return nil
+}
+
+// hidden returns the first volume that an engine has recorded for a container that is below one
+// of mounts, and the target of that; empty if there is none. A mount in a volume hides the
+// volume, and the engine leaves out a volume in the place of a mount.
+func hidden(recorded []container.MountPoint, mounts []launch.Mount) (volume, target string) {
+	for i := range recorded {
+		v := &recorded[i]
+		for _, m := range mounts {
+			if v.Type == mount.TypeVolume && m.Kind != launch.Symlink && v.Destination != m.Target && within(m.Target, v.Destination) {
+				return v.Destination, m.Target
+			}
+		}
+	}
+	return "", ""
+}
+
 // refuse returns the error for a misplacement, nil for none.
 func (e *Engine) refuse(is misplacement, w *wanted) error {
 	switch {

@@ -122,3 +122,21 @@ func TestWants(t *testing.T) {
 		}
 	}
 }
+
+// A volume of an image hides nothing of the sandbox's, but may be around it or in its place.
+func TestHidden(t *testing.T) {
+	mounts := spec(func(s *launch.Spec) { s.Binds = append(s.Binds, runtime.Mount{Target: "/data/x"}) }).Mounts()
+	for volume, want := range map[string]string{
+		"/workspace/node_modules": "/workspace", "/data/x/y/z": "/data/x", "/run/wolffia/guest/x": launch.GuestPath,
+		"/home/ann/.cache": "/home/ann", "/tmp/x": "/tmp", "/proc/x": "/proc",
+		"/workspace": "", "/workspace2": "", "/data": "", "/run/wolffia": "", "/run": "", "/home": "", "/srv": "", "/bin/x": "",
+	} {
+		recorded := []container.MountPoint{
+			{Type: mount.TypeBind, Destination: "/workspace/bind"}, {Type: mount.TypeVolume, Destination: "/srv"}, {Type: mount.TypeVolume, Destination: volume},
+		}
+		got, target := hidden(recorded, mounts)
+		if target != want || (got != "") != (want != "") {
+			t.Errorf("%s: %s hides %q, want %q", volume, got, target, want)
+		}
+	}
+}
