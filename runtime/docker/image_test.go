@@ -96,6 +96,32 @@ func TestImage(t *testing.T) {
 	destroy(t, rt, s.ID)
 }
 
+// When the container with a stopped sandbox's changes was removed, the loss is an error.
+func TestImageChangesLost(t *testing.T) {
+	need(t)
+	image := busybox(t)
+	rt := fresh(t)
+	s := start(t, rt, &runtime.SandboxConfig{Image: image})
+	for range 2 { // also if it was stopped before
+		if err := rt.Stop(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Start(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rt.Stop(t.Context(), s.ID); err != nil {
+		t.Fatal(err)
+	}
+	dockertest.Docker(t, "rm", "wolffia-"+s.ID)
+	for range 2 {
+		if err := rt.Start(t.Context(), s.ID); !errors.Is(err, runtime.ErrConflict) || !strings.Contains(err.Error(), "changes are lost") {
+			t.Error(err)
+		}
+	}
+	destroy(t, rt, s.ID)
+}
+
 func TestImageReadOnly(t *testing.T) {
 	need(t)
 	image := busybox(t)

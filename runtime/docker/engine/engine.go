@@ -94,6 +94,9 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 		return nil, nil, err
 	}
 	if old == "" {
+		if Keeps(spec.Dir) {
+			return nil, nil, runtime.Errorf(runtime.ErrConflict, "container %s, which had what the sandbox has changed of its image, was removed from the engine at %s, as docker container prune does: the changes are lost; remove the sandbox (wolffia rm %s) and create it again", containerName(e.id), e.config.Docker.Host, e.id)
+		}
 		if old, err = e.create(ctx, spec, step); err != nil {
 			return nil, nil, err
 		}
@@ -117,7 +120,7 @@ func (e *Engine) create(ctx context.Context, spec *launch.Spec, step func(string
 		}
 	}
 	step("create the container")
-	if err := setMark(spec.Dir, true); err != nil {
+	if err := setMark(spec.Dir, making); err != nil {
 		return "", runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44"), podman: e.podman.Load(), rootless: e.rootless}
@@ -129,7 +132,7 @@ func (e *Engine) create(ctx context.Context, spec *launch.Spec, step func(string
 	if errors.Is(err, context.DeadlineExceeded) { // the engine may still create it
 		return "", e.explain("create the container", err)
 	}
-	if err = errors.Join(e.explain("create the container", err), setMark(spec.Dir, false)); err != nil {
+	if err = errors.Join(e.explain("create the container", err), setMark(spec.Dir, "")); err != nil {
 		return "", err
 	}
 	// An engine leaves out a setting that it cannot apply, with a warning.
@@ -178,6 +181,11 @@ func (e *Engine) run(ctx context.Context, spec *launch.Spec, container string, s
 			return nil, nil, err
 		}
 	}
+	if e.keepsChanges() {
+		if err := setMark(spec.Dir, container); err != nil {
+			return nil, nil, runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+	}
 	undo.Release()
 	return file, gone, nil
 }
@@ -218,7 +226,7 @@ func (e *Engine) End(ctx context.Context, forGood, making bool) (kept string, er
 		return "", err
 	}
 	// A container that has run may have changes to its image.
-	keep := !forGood && !e.config.BoundToCaller && e.config.Image != "" && !e.config.Docker.ReadOnlyRoot && c.State != nil && c.State.Status != container.StateCreated
+	keep := !forGood && e.keepsChanges() && c.State != nil && c.State.Status != container.StateCreated
 	if !keep {
 		return "", e.explain("remove the container", e.remove(ctx, c.ID))
 	}
@@ -234,6 +242,12 @@ func (e *Engine) End(ctx context.Context, forGood, making bool) (kept string, er
 		}
 	}
 	return c.ID, nil
+}
+
+// keepsChanges reports whether a container is kept when the sandbox is stopped, with its changes
+// to the image.
+func (e *Engine) keepsChanges() bool {
+	return e.config.Image != "" && !e.config.BoundToCaller && !e.config.Docker.ReadOnlyRoot
 }
 
 // awaitMade is find for a container that the engine may still be creating.

@@ -5,22 +5,30 @@ import (
 	"path/filepath"
 )
 
-// setMark records that the engine may have the sandbox's container. making says that a
-// request to create it has no answer yet. dir is launch.Spec.Dir.
-func setMark(dir string, making bool) error {
-	var text []byte
-	if making {
-		text = []byte("making")
+// making is the mark while a request to create the container has no answer.
+const making = "making"
+
+// setMark records that the engine may have the sandbox's container. text is making, then empty,
+// then the id of a container that has run and keeps changes to an image. dir is launch.Spec.Dir.
+func setMark(dir, text string) error {
+	return os.WriteFile(MarkFile(dir), []byte(text), 0o600)
+}
+
+// mark returns the text of the mark, empty if there is none.
+func mark(dir string) string {
+	text, err := os.ReadFile(MarkFile(dir))
+	if err != nil {
+		return ""
 	}
-	return os.WriteFile(MarkFile(dir), text, 0o600)
+	return string(text)
 }
 
 // Making reports whether a request to create the container has no answer: the engine may
 // still be creating it.
-func Making(dir string) bool {
-	text, err := os.ReadFile(MarkFile(dir))
-	return err == nil && len(text) > 0
-}
+func Making(dir string) bool { return mark(dir) == making }
+
+// Keeps reports whether there must be a container with changes to an image.
+func Keeps(dir string) bool { return mark(dir) != "" && !Making(dir) }
 
 // MarkFile returns the path of the mark in launch.Spec.Dir.
 func MarkFile(dir string) string { return filepath.Join(dir, "in-engine") }

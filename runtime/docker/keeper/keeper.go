@@ -230,7 +230,8 @@ func (k *keeper) clean(ctx context.Context, forGood bool) error {
 	if err != nil {
 		return errors.Join(err, fusemount.Unmount(rootfs.TreeDir(k.boot), true))
 	}
-	return k.clear(kept == "")
+	// If somebody has removed the container that keeps changes, the mark stays, so that each start says it.
+	return k.clear(forGood || kept == "" && !engine.Keeps(k.boot.Engine))
 }
 
 // clear removes the files that the engine mounts; with all, also their directory and the
