@@ -195,3 +195,23 @@ func TestSuits(t *testing.T) {
 		}
 	}
 }
+
+// No variable of an image steers PID 1; what wolffia sets, stays.
+func TestEnvOfImage(t *testing.T) {
+	got := env(variants()["image"])
+	seen := map[string]int{}
+	for _, v := range got {
+		name, value, ok := strings.Cut(v, "=")
+		if seen[name]++; !ok || seen[name] > 1 || (value != "") != (name == "GOMAXPROCS") {
+			t.Errorf("%q", got)
+		}
+	}
+	for _, name := range steering {
+		if seen[name] != 1 {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := env(variants()["codebase"]); len(got) != 1 {
+		t.Errorf("without an image: %q", got)
+	}
+}

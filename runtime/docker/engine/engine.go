@@ -25,6 +25,10 @@ import (
 	"wolffia/runtime/launch"
 )
 
+// answerLimit is how long an engine may take to answer a ping, of which a socket may have to start
+// it first.
+const answerLimit = 15 * time.Second
+
 // createLimit is how long an engine may take to create a container.
 const createLimit = time.Minute
 
@@ -41,7 +45,8 @@ type Engine struct {
 	place  place
 	id     string // empty: all sandboxes of the place
 	config *runtime.SandboxConfig
-	podman atomic.Bool // set by the first answer of Podman
+	answer time.Duration // answerLimit
+	podman atomic.Bool   // set by the first answer of Podman
 	// rootless: it is this user's own rootless Podman.
 	rootless bool
 }
@@ -52,7 +57,7 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (*Engine, error) {
 	if config.Docker == nil || config.Docker.Host == "" {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s: the configuration has no engine", id)
 	}
-	e := &Engine{place: place{stateDir, os.Geteuid()}, id: id, config: config}
+	e := &Engine{place: place{stateDir, os.Geteuid()}, id: id, config: config, answer: answerLimit}
 	c, err := client.New(client.WithHost(config.Docker.Host), client.WithHTTPResponseHook(func(r *http.Response) {
 		if strings.HasPrefix(r.Header.Get("Server"), "Libpod/") {
 			e.podman.Store(true)
@@ -107,6 +112,18 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 		}
 	}
 	return e.run(ctx, spec, old, step)
+}
+
+// ping returns an error if the engine does not answer. It is the first request of what may take
+// long: an engine that hangs accepts connections, too.
+func (e *Engine) ping(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, e.answer)
+	defer cancel()
+	_, err := e.client.Ping(limited, client.PingOptions{NegotiateAPIVersion: true})
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "the engine at %s accepts connections, but does not answer within %v: look at its log, and restart it", e.config.Docker.Host, e.answer)
+	}
+	return e.explain("ask for its abilities", err)
 }
 
 // create creates the container, and returns its id.

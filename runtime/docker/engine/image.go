@@ -25,6 +25,9 @@ func (e *Engine) Image(ctx context.Context, step func(string)) (*boot.ImageInfo,
 	if _, err := reference.ParseAnyReference(name); err != nil { // not all engines check it
 		return nil, runtime.Errorf(runtime.ErrInvalid, "image %s: %w", name, err)
 	}
+	if err := e.ping(ctx); err != nil {
+		return nil, err
+	}
 	image, err := e.client.ImageInspect(ctx, name)
 	if errdefs.IsNotFound(err) && e.config.ImageID != "" {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "image %s is not in the engine", name)

@@ -24,9 +24,8 @@ const keepID = "keep-id"
 // info returns the engine's description of itself. A rootless Podman of another user is
 // an error.
 func (e *Engine) info(ctx context.Context) (*system.Info, error) {
-	// The answer's headers tell whether it is Podman.
-	if _, err := e.client.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
-		return nil, e.explain("ask for its abilities", err)
+	if err := e.ping(ctx); err != nil { // the answer's headers tell whether it is Podman
+		return nil, err
 	}
 	if !e.podman.Load() {
 		r, err := e.client.Info(ctx, client.InfoOptions{})
