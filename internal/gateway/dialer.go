@@ -51,12 +51,14 @@ func (w way) allowed(p *network.Compiled, to target) bool {
 	return p.Allows(to.name, to.port)
 }
 
-// dial connects to a target that the policy allows. It resolves the name once, checks all
+// dial connects to a target that the policy allows, until of or the gateway ends. It resolves the name once, checks all
 // addresses, and connects to checked addresses only. v, the connection that caused it, reports events that do
 // not end it. An error is a *refusal.
-func (g *Gateway) dial(v *visitor, to target, by way) (*outlet, error) {
+func (g *Gateway) dial(of context.Context, v *visitor, to target, by way) (*outlet, error) {
 	ctx, cancel := context.WithTimeout(g.ctx, dialPatience)
 	defer cancel()
+	stop := context.AfterFunc(of, cancel)
+	defer stop()
 	policy := g.policy.Load()
 	if !by.allowed(policy, to) {
 		return nil, refused(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonPort})

@@ -4,9 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"wolffia/internal/egress"
+	"wolffia/network"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -251,4 +255,95 @@ func (f *failing) Accept() (net.Conn, error) {
 	err := f.errs[0]
 	f.errs = f.errs[1:]
 	return nil, err
+}
+
+// hangUp sends a request for a name to the HTTP proxy, waits until began says that the gateway connects for it, and hangs up.
+func (w *world) hangUp(name string, began <-chan struct{}) {
+	w.t.Helper()
+	c := w.connect(AddrHTTP.Addr(), AddrHTTP.Port())
+	defer c.Close()
+	if _, err := fmt.Fprintf(c, "GET http://%s/ HTTP/1.1\r\nHost: %[1]s\r\n\r\n", name); err != nil {
+		w.t.Fatal(err)
+	}
+	wait(w.t, began, "the gateway connects")
+}
+
+// wait waits until something happened.
+func wait(t testing.TB, happened <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-happened:
+	case <-time.After(hang):
+		t.Fatal("it did not happen that", what)
+	}
+}
+
+// What a gateway does to connect for a request ends when the client hangs up.
+func TestAbandoned(t *testing.T) {
+	checkLeaks(t)
+	began, ended := make(chan struct{}, 9), make(chan struct{}, 9)
+	p := allow("slow.example")
+	p.Headers = []network.Header{{Name: "sealed.example", Header: "Authorization", File: filepath.Join(t.TempDir(), "token")}}
+	if err := os.WriteFile(p.Headers[0].File, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var w *world
+	w = newWorld(t, p, func(o *Options) {
+		o.patience = time.Minute
+		o.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			if to.Port() == 443 {
+				return w.dial(ctx, to)
+			}
+			began <- struct{}{}
+			<-ctx.Done()
+			ended <- struct{}{}
+			return nil, ctx.Err()
+		}
+	})
+	w.host("slow.example", 80, "", "93.184.216.34")
+	w.plain("sealed.example", 443, "93.184.216.35", func(c *net.TCPConn) {
+		if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
+			return
+		}
+		began <- struct{}{}
+		_, _ = io.Copy(io.Discard, c) // a handshake without an answer
+		ended <- struct{}{}
+	})
+	for _, name := range []string{"slow.example", "sealed.example" + network.LocalSuffix} {
+		w.hangUp(name, began)
+		wait(t, ended, "the attempt to connect to "+name+" ends")
+	}
+	w.quiet()
+}
+
+// Attempts to connect that go on without their client count as connections.
+func TestAbandonedCount(t *testing.T) {
+	checkLeaks(t)
+	began := make(chan struct{}, 2*maxConns)
+	held, release := context.WithCancel(t.Context())
+	var dials atomic.Int64
+	w := newWorld(t, allow("slow.example"), func(o *Options) {
+		o.Dial = func(context.Context, netip.AddrPort) (net.Conn, error) {
+			dials.Add(1)
+			began <- struct{}{}
+			<-held.Done()
+			return nil, errors.New("no answer")
+		}
+	})
+	t.Cleanup(release)
+	w.host("slow.example", 80, "", "93.184.216.34")
+	for range maxConns {
+		w.hangUp("slow.example", began)
+	}
+	c := w.connect(AddrHTTP.Addr(), AddrHTTP.Port())
+	if _, err := io.WriteString(c, "GET http://slow.example/ HTTP/1.1\r\nHost: slow.example\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(egress.ReasonBusy)
+	if n := dials.Load(); n != maxConns {
+		t.Errorf("%d attempts at once", n)
+	}
+	release()
+	wait(t, began, "a slot is given back")
+	w.ended(c)
 }

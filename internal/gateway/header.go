@@ -118,7 +118,7 @@ func unseal(h http.Header, p *passage) {
 	}
 }
 
-// tlsConfig returns the configuration of TLS to hosts of headers.
-func tlsConfig(roots *x509.CertPool) *tls.Config {
-	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+// tlsConfig returns the configuration of TLS to a host of headers.
+func tlsConfig(roots *x509.CertPool, name string) *tls.Config {
+	return &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12}
 }

@@ -43,6 +43,7 @@ func (g *Gateway) accept(l net.Listener, slots chan struct{}, serve func(*visito
 			}
 		}
 		v := &visitor{Conn: c, g: g, slots: slots, op: egress.OpConnect}
+		v.holds.Store(1)
 		if !g.enter(v) {
 			_ = v.Close()
 			return

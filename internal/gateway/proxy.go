@@ -72,7 +72,7 @@ func (g *Gateway) reach(v *visitor, to target) (*outlet, error) {
 	if g.isWeb(to) {
 		return nil, nil //nolint:nilnil // as said
 	}
-	return g.dial(v, to, direct)
+	return g.dial(g.ctx, v, to, direct)
 }
 
 // answered sends a proxy's answer that the connection stands, then serves the connection.

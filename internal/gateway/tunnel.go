@@ -28,7 +28,7 @@ func (g *Gateway) tunnel(v *visitor, out *outlet) {
 	}
 	if out == nil {
 		var err error
-		if out, err = g.dial(v, v.to, direct); err != nil {
+		if out, err = g.dial(g.ctx, v, v.to, direct); err != nil {
 			v.refuse(refusalOf(err))
 			return
 		}

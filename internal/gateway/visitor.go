@@ -25,6 +25,7 @@ type visitor struct {
 	net.Conn
 	g     *Gateway
 	slots chan struct{}
+	holds atomic.Int32 // of the slot: 1 until Close, and 1 for each dial that a request began
 	leave sync.Once
 	op    string // of its events
 	to    target // zero until it is known
@@ -72,14 +73,31 @@ func (v *visitor) unparsed() {
 	v.report(egress.Event{Reason: reason})
 }
 
-// Close closes the connection and gives its slot back.
+// Close closes the connection, and gives its slot back unless something else holds it.
 func (v *visitor) Close() error {
 	err := v.Conn.Close()
 	v.leave.Do(func() {
 		v.g.left(v)
-		<-v.slots
+		v.release()
 	})
 	return err
+}
+
+// hold keeps the slot of the connection until release, and reports false if it was given back already.
+func (v *visitor) hold() bool {
+	for n := v.holds.Load(); n > 0; n = v.holds.Load() {
+		if v.holds.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// release ends a hold, and gives the slot back if it was the last one.
+func (v *visitor) release() {
+	if v.holds.Add(-1) == 0 {
+		<-v.slots
+	}
 }
 
 // CloseWrite ends the direction to the program inside.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log"
@@ -54,7 +55,7 @@ func newWeb(g *Gateway) *web {
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
 	w.plain = &http.Transport{
-		DialContext:            w.dial(direct),
+		DialContext:            w.dial(w.open),
 		DisableCompression:     true,
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    16,
@@ -64,9 +65,7 @@ func newWeb(g *Gateway) *web {
 		Protocols:              &http1,
 	}
 	w.sealed = w.plain.Clone()
-	w.sealed.DialContext = w.dial(header)
-	w.sealed.TLSHandshakeTimeout = g.options.patience
-	w.sealed.TLSClientConfig = tlsConfig(g.options.Roots)
+	w.sealed.DialTLSContext = w.dial(w.openSealed)
 	w.pass = &httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		ModifyResponse: modify,
@@ -173,19 +172,42 @@ func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.plain.RoundTrip(r)
 }
 
-// dial returns the function by which a transport connects.
-func (w *web) dial(by way) func(context.Context, string, string) (net.Conn, error) {
+// dial returns the function by which a transport connects. A transport goes on after the end of the request that it connects
+// for; open gets a context that ends with the request, and until open returns the slot of the request's connection is held.
+func (w *web) dial(open func(context.Context, *passage) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		p, ok := ctx.Value(passageKey{}).(*passage)
-		if !ok {
+		if !ok || !p.v.hold() {
 			return nil, errRefused
 		}
-		o, err := w.g.dial(p.v, p.to, by)
-		if err != nil {
-			return nil, err
-		}
-		return o, nil
+		defer p.v.release()
+		return open(p.ctx, p)
 	}
+}
+
+// open connects to the target of a request.
+func (w *web) open(ctx context.Context, p *passage) (net.Conn, error) {
+	o, err := w.g.dial(ctx, p.v, p.to, direct)
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// openSealed connects to the host of a header, by TLS.
+func (w *web) openSealed(ctx context.Context, p *passage) (net.Conn, error) {
+	o, err := w.g.dial(ctx, p.v, p.to, header)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.g.options.patience)
+	defer cancel()
+	c := tls.Client(o, tlsConfig(w.g.options.Roots, p.to.name))
+	if err := c.HandshakeContext(ctx); err != nil {
+		_ = o.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // rewrite makes the request to the outside. Headers of the connection inside are removed
