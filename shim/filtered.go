@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"time"
 
 	"wolffia/fusefs/audit"
 	"wolffia/internal/boot"
@@ -24,8 +23,7 @@ type filtered struct {
 
 	mu     sync.Mutex
 	recent audit.Recent
-	count  int64                // of refusals; guarded by mu
-	last   map[egress.Event]int // the Count of each kind of event; the filter bounds the kinds; guarded by mu
+	count  int64 // of refusals; guarded by mu
 }
 
 // filter starts the network of a sandbox that names filter. Others have none to start.
@@ -58,7 +56,7 @@ func startFiltered(start egress.Start, run string, o *egress.Config, policy *net
 	if err != nil {
 		return nil, err
 	}
-	e := &filtered{log: audit.NewLog(statedir.NetworkAudit(run), slog.New(slog.NewTextHandler(os.Stderr, nil))), last: map[egress.Event]int{}}
+	e := &filtered{log: audit.NewLog(statedir.NetworkAudit(run), slog.New(slog.NewTextHandler(os.Stderr, nil)))}
 	o.Policy, o.Event = compiled, e.event
 	e.filter, err = start(context.Background(), o)
 	if err != nil {
@@ -91,21 +89,17 @@ func (e *filtered) set(p *network.Policy) error {
 	return nil
 }
 
-// event records an event of the filter.
+// event records an event of the filter. The log bounds what is written, and says how much it has left out.
 func (e *filtered) event(ev egress.Event) {
 	r := audit.Record{
-		Time: ev.Time, Op: ev.Op, Host: &audit.Host{Name: ev.Name, Address: ev.Address, Port: ev.Port, Reason: ev.Reason},
+		Time: ev.Time, Count: 1, Op: ev.Op, Host: &audit.Host{Name: ev.Name, Address: ev.Address, Port: ev.Port, Reason: ev.Reason},
 		Remedy: ev.Remedy, PID: uint32(max(0, ev.PID)), Command: ev.Program,
 	}
-	kind := ev
-	kind.Time, kind.Count = time.Time{}, 0
-	e.mu.Lock()
-	r.Count = int64(max(1, ev.Count-e.last[kind]))
-	e.last[kind] = ev.Count
 	if ev.Reason != egress.ReasonLearned {
+		e.mu.Lock()
 		e.count = e.recent.Add(r, nil)
+		e.mu.Unlock()
 	}
-	e.mu.Unlock()
 	e.log.Add(r, nil)
 }
 

@@ -17,7 +17,7 @@ import (
 func newFiltered(t *testing.T) (*filtered, func() []audit.Record) {
 	t.Helper()
 	run := t.TempDir()
-	e := &filtered{log: audit.NewLog(statedir.NetworkAudit(run), nil), last: map[egress.Event]int{}}
+	e := &filtered{log: audit.NewLog(statedir.NetworkAudit(run), nil)}
 	t.Cleanup(func() { e.log.Close(time.Minute) }) // before run is removed
 	return e, func() (all []audit.Record) {
 		t.Helper()
@@ -47,7 +47,7 @@ func TestRefused(t *testing.T) {
 	if r := e.refused(0); r.Refused != nil || r.Seen != 0 {
 		t.Errorf("%+v", r)
 	}
-	ev := egress.Event{Time: at, Op: egress.OpConnect, Name: "a.example", Port: 22, Reason: egress.ReasonPort, Remedy: "--allow-host a.example:22", Count: 1}
+	ev := egress.Event{Time: at, Op: egress.OpConnect, Name: "a.example", Port: 22, Reason: egress.ReasonPort, Remedy: "--allow-host a.example:22"}
 	e.event(ev)
 	before := e.refused(1 << 62)
 	if before.Refused != nil || before.Seen != 1 {
@@ -56,7 +56,6 @@ func TestRefused(t *testing.T) {
 	if r := e.refused(before.Seen); r.Refused != nil {
 		t.Errorf("%+v", r.Refused)
 	}
-	ev.Count = 2
 	e.event(ev)
 	r := e.refused(before.Seen)
 	if r.Seen != 2 || r.Refused == nil || len(r.Refused.List) != 1 || r.Refused.More != 0 {
@@ -66,7 +65,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for i := range 40 {
-		e.event(egress.Event{Time: at, Op: egress.OpConnect, Name: fmt.Sprintf("%d.example\x1b", i), Reason: egress.ReasonName, Count: 1})
+		e.event(egress.Event{Time: at, Op: egress.OpConnect, Name: fmt.Sprintf("%d.example\x1b", i), Reason: egress.ReasonName})
 	}
 	r = e.refused(r.Seen)
 	if len(r.Refused.List) != maxRefusals || r.Refused.More != 40-maxRefusals {
@@ -77,16 +76,15 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The log has how often each was refused, though the gateway reports the counts so far; and what
-// a policy that learns has let pass, which no client gets.
+// The log has how often each was refused, and what a policy that learns has let pass, which no client gets.
 func TestRefusedLog(t *testing.T) {
 	e, read := newFiltered(t)
 	ev := egress.Event{Time: time.Now(), Op: egress.OpLookup, Name: "a.example", Reason: egress.ReasonName}
-	for _, ev.Count = range []int{1, 2, 32} {
+	for range 32 {
 		e.event(ev)
 	}
-	e.event(egress.Event{Time: time.Now(), Op: egress.OpConnect, Name: "b.example", Port: 443, Reason: egress.ReasonLearned, Remedy: "--allow-host b.example:443", Count: 1})
-	if r := e.refused(0); r.Seen != 3 || len(r.Refused.List) != 1 {
+	e.event(egress.Event{Time: time.Now(), Op: egress.OpConnect, Name: "b.example", Port: 443, Reason: egress.ReasonLearned, Remedy: "--allow-host b.example:443"})
+	if r := e.refused(0); r.Seen != 32 || len(r.Refused.List) != 1 {
 		t.Errorf("%+v", r)
 	}
 	var a, b int64
@@ -100,5 +98,40 @@ func TestRefusedLog(t *testing.T) {
 	}
 	if a != 32 || b != 1 {
 		t.Errorf("%d and %d", a, b)
+	}
+}
+
+// Many refusals at once are not all in the log: it says how many are missing, and has the names of the others. The last
+// ones are in the answer to a client whatever came before, with the process that asked last.
+func TestRefusedFlood(t *testing.T) {
+	e, read := newFiltered(t)
+	const flood = 20000
+	now := time.Now()
+	for i := range flood {
+		e.event(egress.Event{Time: now, Op: egress.OpLookup, Name: fmt.Sprintf("%d.example", i), Reason: egress.ReasonName, PID: i + 1})
+	}
+	for i := range 40 {
+		seen := e.refused(1 << 62).Seen
+		e.event(egress.Event{Time: now, Op: egress.OpConnect, Name: "last.example", Port: 22, Reason: egress.ReasonPort, PID: i + 1})
+		r := e.refused(seen)
+		if r.Refused == nil || len(r.Refused.List) != 1 || r.Refused.List[0].Name != "last.example" || r.Refused.List[0].PID != i+1 {
+			t.Fatalf("refusal %d: %+v", i+1, r.Refused)
+		}
+	}
+	var lines int
+	var count, dropped int64
+	for _, r := range read() {
+		dropped += r.Dropped
+		if r.Dropped > 0 {
+			continue
+		}
+		lines++
+		count += r.Count
+		if r.Host.Name == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if dropped == 0 || count+dropped != flood+40 || lines > flood/10 {
+		t.Errorf("%d lines of %d refusals, %d without one", lines, count, dropped)
 	}
 }

@@ -46,19 +46,15 @@ const ReasonUpstreamRefuses = "the upstream proxy does not connect to the name a
 // rule of it allows the connection.
 const ReasonLearned = "no rule allows it; allowed to learn"
 
-// An Event is something that the gateway refused, or could not do.
-//
-// Equal events are counted together: an event replaces an earlier one that differs in Time and
-// Count only. After 1024 different ones, further ones have neither name nor process.
+// An Event is something that the gateway refused, or could not do. A program inside can cause any number of them, all different.
 type Event struct {
-	Time    time.Time // of the last one
-	Op      string    // OpLookup, OpConnect or OpProxy
-	Name    string    // normal form, or quoted if it is not a name; empty if not known
-	Address string    // without port; of what was dialled or what the name leads to, if that is the reason
-	Port    int       // 0 for a lookup
-	PID     int       // inside; 0: not known
-	Program string    // empty: not known
-	Reason  string    // one of the Reason constants
-	Remedy  string    // the flag that allows it; empty if none does
-	Count   int       // how often so far, at least 1
+	Time    time.Time
+	Op      string // OpLookup, OpConnect or OpProxy
+	Name    string // normal form, or quoted if it is not a name; empty if not known
+	Address string // without port; of what was dialled or what the name leads to, if that is the reason
+	Port    int    // 0 for a lookup
+	PID     int    // inside; 0: not known
+	Program string // empty: not known
+	Reason  string // one of the Reason constants
+	Remedy  string // the flag that allows it; empty if none does
 }

@@ -511,7 +511,7 @@ func TestAttacks(t *testing.T) {
 				_, _ = c.Write(b[:n])
 			})
 			attack.try(w)
-			if e := w.expect(attack.reason); e.Count < 1 || e.Time.IsZero() || !strings.Contains("lookup connect proxy", e.Op) {
+			if e := w.expect(attack.reason); e.Time.IsZero() || !strings.Contains("lookup connect proxy", e.Op) {
 				t.Errorf("event %+v", e)
 			}
 			w.mu.Lock()
@@ -632,28 +632,23 @@ func TestBookFull(t *testing.T) {
 	w.expect(egress.ReasonFull)
 }
 
-// The kinds of events are bounded; what is beyond is counted.
-func TestEventsBounded(t *testing.T) {
-	got := map[egress.Event]int{}
-	l := newLedger(func(e egress.Event) {
-		n := e.Count
-		e.Count, e.Time = 0, time.Time{}
-		got[e] = n
-	})
-	const names = 10 * maxKinds
-	for i := range names {
-		l.add(egress.Event{Op: egress.OpLookup, Name: fmt.Sprint(i), Reason: egress.ReasonName})
-		l.add(egress.Event{Op: egress.OpLookup, Name: "same", Reason: egress.ReasonName})
+// Each refusal is an event, however many were equal or different before.
+func TestEvents(t *testing.T) {
+	w := newWorld(t, allow("good.example"))
+	const equal, different = 40, 2000
+	for range equal {
+		w.ask("same.example.", dnsmessage.TypeA)
 	}
-	l.flush()
-	if len(got) > maxKinds+1 || got[egress.Event{Op: egress.OpLookup, Name: "same", Reason: egress.ReasonName}] != names {
-		t.Errorf("%d kinds", len(got))
+	for i := range different {
+		w.ask(fmt.Sprintf("%d.example.", i), dnsmessage.TypeA)
 	}
-	sum := 0
-	for _, n := range got {
-		sum += n
+	got := map[string]int{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.events {
+		got[e.Name]++
 	}
-	if sum != 2*names {
-		t.Errorf("%d events of %d", sum, 2*names)
+	if got["same.example"] != equal || len(got) != 1+different || len(w.events) != equal+different {
+		t.Errorf("%d events of %d names, %d of the same", len(w.events), len(got), got["same.example"])
 	}
 }

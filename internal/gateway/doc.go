@@ -36,6 +36,6 @@
 // 1024 connections at once, with those to the outside that requests began and that are not made yet; further ones are in the
 // listener's queue until one ends. 10 s for what
 // precedes a connection's data, and 32 KiB for a handshake, 64 KiB for headers. 65,536 names below wildcards.
-// 1024 kinds of events. Data is relayed by splice(2) where both ends are TCP sockets, else through
+// Events are reported one by one: who gets them bounds what is kept. Data is relayed by splice(2) where both ends are TCP sockets, else through
 // one buffer of 32 KiB for each direction: who reads slowly slows the sender down.
 package gateway

@@ -77,7 +77,7 @@ func (g *Gateway) openDoors(p *page, policy *network.Compiled) {
 				e.Reason = egress.ReasonTaken
 			}
 			if policy.Allows(p.name, port) {
-				g.events.add(e)
+				g.report(e)
 			}
 			continue
 		}

@@ -59,7 +59,6 @@ type Gateway struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	policy  atomic.Pointer[network.Compiled]
-	events  *ledger
 	book    book
 	lookups *rate.Limiter // of names that the program inside chose
 	owners  *rate.Limiter // of searches for processes
@@ -106,6 +105,9 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 		dialer := &net.Dialer{}
 		o.DialProxy = func(ctx context.Context, at string) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", at) }
 	}
+	if o.Event == nil {
+		o.Event = func(egress.Event) {}
+	}
 	if o.patience == 0 {
 		o.patience = patience
 	}
@@ -113,7 +115,7 @@ func Start(ctx context.Context, o Options) (*Gateway, error) {
 		o.own = hostAddresses
 	}
 	g := &Gateway{
-		options: o, events: newLedger(o.Event), lookups: rate.NewLimiter(4, 128), owners: rate.NewLimiter(32, 64),
+		options: o, lookups: rate.NewLimiter(4, 128), owners: rate.NewLimiter(32, 64),
 		slots:     make(chan struct{}, maxConns),
 		listeners: map[uint16]net.Listener{}, doors: doors{by: map[netip.AddrPort]*door{}}, visitors: map[*visitor]struct{}{}, outlets: map[*outlet]struct{}{},
 	}
@@ -287,8 +289,14 @@ func (g *Gateway) left(v *visitor) {
 	delete(g.visitors, v)
 }
 
-// Close closes all listeners and connections, waits for what the gateway has started, and
-// reports the events whose counts are not reported. It may be called more than once.
+// report passes on an event, whose Time is not used.
+func (g *Gateway) report(e egress.Event) {
+	e.Time = time.Now()
+	g.options.Event(e)
+}
+
+// Close closes all listeners and connections, and waits for what the gateway has started. It may be
+// called more than once.
 func (g *Gateway) Close() error {
 	g.cancel() // first, so that a socket that is being made does not hold the lock
 	g.change.Lock()
@@ -318,6 +326,5 @@ func (g *Gateway) Close() error {
 	}
 	g.web.close()
 	g.running.Wait()
-	g.events.flush()
 	return errors.Join(errs...)
 }

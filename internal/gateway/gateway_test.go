@@ -59,7 +59,7 @@ func TestDNS(t *testing.T) {
 		t.Errorf("a name that no rule has: %v, %v", code, addr)
 	}
 	e := w.expect(egress.ReasonName)
-	if e.Op != egress.OpLookup || e.Name != "other.example" || e.Remedy != "--allow-host other.example" || e.Count != 1 || e.Time.IsZero() {
+	if e.Op != egress.OpLookup || e.Name != "other.example" || e.Remedy != "--allow-host other.example" || e.Time.IsZero() {
 		t.Errorf("event %+v", e)
 	}
 	if len(w.looked) > 0 {
@@ -642,7 +642,7 @@ func TestSOCKSAddress(t *testing.T) {
 	w.quiet()
 }
 
-// Close ends what is open, and flushes the counts of events.
+// Close ends what is open.
 func TestClose(t *testing.T) {
 	checkLeaks(t)
 	w := newWorld(t, allow("git.example:22", "page.example", "tls.example:443"))
@@ -651,20 +651,11 @@ func TestClose(t *testing.T) {
 		w.name("git.example", 22), w.name("page.example", 80), w.name("tls.example", 443),
 		w.connect(AddrHTTP.Addr(), 3128), w.connect(AddrSOCKS.Addr(), 1080), w.connect(AddrDNS.Addr(), 53),
 	}
-	for range 21 {
-		w.ask("no.example.", dnsmessage.TypeA)
-	}
 	if err := w.g.Close(); err != nil {
 		t.Error(err)
 	}
 	for _, c := range open {
 		w.ended(c)
-	}
-	w.mu.Lock()
-	last := w.events[len(w.events)-1]
-	w.mu.Unlock()
-	if last.Count != 21 {
-		t.Errorf("last event %+v", last)
 	}
 	if err := w.g.Close(); err != nil {
 		t.Error(err)

@@ -24,7 +24,7 @@ func (g *Gateway) accept(l net.Listener, slots chan struct{}, serve func(*visito
 			if g.ctx.Err() != nil || closed(err) {
 				return
 			}
-			g.events.add(egress.Event{Op: egress.OpConnect, Reason: egress.ReasonSystem})
+			g.report(egress.Event{Op: egress.OpConnect, Reason: egress.ReasonSystem})
 			if !pause.wait() {
 				return
 			}
@@ -34,7 +34,7 @@ func (g *Gateway) accept(l net.Listener, slots chan struct{}, serve func(*visito
 		select {
 		case slots <- struct{}{}:
 		default:
-			g.events.add(egress.Event{Op: egress.OpConnect, Port: int(addrPort(c.LocalAddr()).Port()), Reason: egress.ReasonBusy})
+			g.report(egress.Event{Op: egress.OpConnect, Port: int(addrPort(c.LocalAddr()).Port()), Reason: egress.ReasonBusy})
 			select {
 			case slots <- struct{}{}:
 			case <-g.ctx.Done():

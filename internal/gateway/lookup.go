@@ -17,7 +17,7 @@ func (g *Gateway) lookup(from, at netip.AddrPort, asked string, kind dnsmessage.
 	refuse := func(e egress.Event) {
 		e.Op = egress.OpLookup
 		e.PID, e.Program = g.process(from, at)
-		g.events.add(e)
+		g.report(e)
 	}
 	name, err := network.NormalName(asked)
 	policy := g.policy.Load()

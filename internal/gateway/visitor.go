@@ -126,7 +126,7 @@ func (v *visitor) report(e egress.Event) egress.Event {
 		e.Remedy = remedy(e)
 	}
 	e.PID, e.Program = v.g.process(addrPort(v.RemoteAddr()), addrPort(v.LocalAddr()))
-	v.g.events.add(e)
+	v.g.report(e)
 	return e
 }
 
