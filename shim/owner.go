@@ -14,11 +14,12 @@ import (
 	"wolffia/internal/proc"
 )
 
-// Bounds of a search for the owner of a socket: the sandbox chooses how much there is.
+// Bounds of a search for the owner of a socket, so that it takes some milliseconds: the sandbox chooses how much there is.
 const (
-	maxSocketTable = 1 << 20 // bytes of a table of sockets
-	maxOwners      = 512     // processes that are looked at
-	maxOwnerFDs    = 1024    // descriptors of each
+	maxSocketTables = 1 << 20 // bytes of all tables of sockets
+	maxOwnerSteps   = 4096    // descriptors that are looked at, with
+	stepsOfThread   = 8       // as many for each thread
+	stepsOfProcess  = 16      // and process
 )
 
 // owner returns the process of a sandbox that has the socket with these ends, by its number on
@@ -28,44 +29,50 @@ func owner(init int, local, remote netip.AddrPort) (pid int, program string) {
 	if inode == "" {
 		return 0, ""
 	}
-	for next := []int{init}; len(next) > 0; {
+	steps := maxOwnerSteps
+	for next := []int{init}; len(next) > 0 && steps > 0; {
 		pid, next = next[0], next[1:]
-		if has(pid, "socket:["+inode+"]") {
+		found, fds := has(pid, "socket:["+inode+"]", steps)
+		if found {
 			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 			return pid, strings.ToValidUTF8(strings.TrimSuffix(string(name), "\n"), "\uFFFD")
 		}
-		if children := proc.AllChildren(pid); len(next)+len(children) <= maxOwners {
-			next = append(next, children...)
-		}
+		steps -= stepsOfProcess + fds
+		children, threads := proc.SomeChildren(pid, max(0, steps/stepsOfThread))
+		steps -= stepsOfThread * threads
+		next = append(next, children...)
 	}
 	return 0, ""
 }
 
-// has reports whether a process has a descriptor of a file that /proc calls name.
-func has(pid int, name string) bool {
+// has reports whether a process has a descriptor of a file that /proc calls name, among so many at most, and how many it looked at.
+func has(pid int, name string, most int) (found bool, fds int) {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
-		return false
+		return false, 0
 	}
 	defer dir.Close()
-	fds, _ := dir.Readdirnames(maxOwnerFDs)
-	for _, fd := range fds {
+	names, _ := dir.Readdirnames(most)
+	for _, fd := range names {
 		if target, err := os.Readlink(filepath.Join(dir.Name(), fd)); err == nil && target == name {
-			return true
+			return true, len(names)
 		}
 	}
-	return false
+	return false, len(names)
 }
 
 // inodeOf returns the inode of a socket in the network namespace of a process, as text; empty if
 // it is not found. The tables are those of proc_net(5).
 func inodeOf(pid int, local, remote netip.AddrPort) string {
+	left := int64(maxSocketTables)
 	for _, table := range []string{"tcp", "udp", "tcp6", "udp6"} {
 		f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "net", table))
 		if err != nil {
 			continue
 		}
-		inode := inodeIn(io.LimitReader(f, maxSocketTable), table, local, remote)
+		text := &io.LimitedReader{R: f, N: left}
+		inode := inodeIn(text, table, local, remote)
+		left = text.N
 		_ = f.Close()
 		if inode != "" {
 			return inode

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -49,5 +50,54 @@ func TestOwner(t *testing.T) {
 	}
 	if pid, _ := owner(os.Getpid(), at, netip.MustParseAddrPort("127.0.0.9:9")); pid != 0 {
 		t.Errorf("a socket that does not exist: process %d", pid)
+	}
+}
+
+// A search for an owner ends before it has looked at all that the sandbox has.
+func TestOwnerBounded(t *testing.T) {
+	socket, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	at := netip.MustParseAddrPort(socket.LocalAddr().String())
+	file, err := socket.(*net.UDPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := socket.Close(); err != nil { // the descriptor of file stays, and is given away
+		t.Fatal(err)
+	}
+	sleeper := func(files ...*os.File) *exec.Cmd {
+		c := exec.Command("sleep", "600")
+		c.ExtraFiles = files
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
+		return c
+	}
+	const fds = 500
+	var many []*os.File
+	for range fds {
+		many = append(many, null)
+	}
+	for range maxOwnerSteps / fds {
+		sleeper(many...)
+	}
+	last := sleeper(file)
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if pid, _ := owner(last.Process.Pid, at, netip.AddrPort{}); pid != last.Process.Pid {
+		t.Errorf("process %d has the socket, not %d", last.Process.Pid, pid)
+	}
+	if pid, _ := owner(os.Getpid(), at, netip.AddrPort{}); pid != 0 {
+		t.Errorf("process %d was found after more than %d descriptors", pid, maxOwnerSteps)
 	}
 }

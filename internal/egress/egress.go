@@ -24,7 +24,8 @@ type Config struct {
 	Policy  *network.Compiled // nil allows nothing
 	Event   func(Event)       // receives each event; it must not block, and is safe for concurrent use; nil: none
 	// Process returns the process inside that has a socket, by its ends as the process sees them, for
-	// events; 0 and "" if it is not known. It is called at most 32 times a second. nil: never known.
+	// events; 0 and "" if it is not known. It is called at most 32 times a second, after a first 64, and by one goroutine at
+	// a time. nil: never known.
 	Process func(local, remote netip.AddrPort) (pid int, program string)
 }
 

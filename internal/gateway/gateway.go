@@ -65,6 +65,8 @@ type Gateway struct {
 	slots   chan struct{} // one for each connection
 	web     *web
 
+	searching sync.Mutex // held while a process is searched for
+
 	change    sync.Mutex              // held while the policy changes, or the gateway ends
 	listeners map[uint16]net.Listener // of ports below openPort, at all addresses
 	doors     doors
@@ -265,7 +267,20 @@ func (g *Gateway) isWeb(to target) bool {
 
 // process returns the process inside that has a socket, if it is known.
 func (g *Gateway) process(local, remote netip.AddrPort) (pid int, program string) {
-	if g.options.Process == nil || !g.owners.Allow() {
+	if !g.maySearch() {
+		return 0, ""
+	}
+	return g.search(local, remote)
+}
+
+// maySearch reports whether a search for a process may be made now. It counts as one.
+func (g *Gateway) maySearch() bool { return g.options.Process != nil && g.owners.Allow() }
+
+// search searches for a process, as process. It waits for the searches before it.
+func (g *Gateway) search(local, remote netip.AddrPort) (pid int, program string) {
+	g.searching.Lock()
+	defer g.searching.Unlock()
+	if g.ctx.Err() != nil {
 		return 0, ""
 	}
 	return g.options.Process(local, remote)

@@ -14,6 +14,8 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -434,6 +436,55 @@ func TestProcess(t *testing.T) {
 	w.ended(w.connect(netip.MustParseAddr("127.64.9.9"), 22))
 	if e := w.expect(egress.ReasonAddress); e.PID != 22 || e.Address != "127.64.9.9" || e.Port != 22 || e.Remedy != "" {
 		t.Errorf("event %+v", e)
+	}
+}
+
+// While the process of a refused lookup is searched for, other names are answered. Searches are made one at a time.
+func TestProcessSearch(t *testing.T) {
+	checkLeaks(t)
+	searching, found := make(chan struct{}, 9), make(chan struct{})
+	var at atomic.Int64
+	w := newWorld(t, allow("good.example"), func(o *Options) {
+		o.Process = func(netip.AddrPort, netip.AddrPort) (int, string) {
+			if at.Add(1) > 1 {
+				t.Error("two searches at a time")
+			}
+			defer at.Add(-1)
+			searching <- struct{}{}
+			<-found
+			return 1, "program"
+		}
+	})
+	end := sync.OnceFunc(func() { close(found) })
+	t.Cleanup(end)
+	c, err := net.Dial("udp4", netip.AddrPortFrom(AddrDNS.Addr(), w.net.real(0)).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(hang))
+	for range 2 {
+		if _, err := c.Write(query("evil.example.", dnsmessage.TypeA)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait(t, searching, "a process is searched for")
+	w.address("good.example")
+	end()
+	for range 2 {
+		buf := make([]byte, 512)
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, _ := parseAnswer(t, buf[:n]); code != dnsmessage.RCodeNameError {
+			t.Error(code)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.events) != 2 || w.events[0].Program != "program" || w.events[1].Program != "program" {
+		t.Errorf("%+v", w.events)
 	}
 }
 

@@ -12,34 +12,30 @@ import (
 )
 
 // lookup decides on a question of DNS. Nothing is forwarded: the answer depends on the policy
-// and on earlier names only. from is the program's end of the socket, at the gateway's.
-func (g *Gateway) lookup(from, at netip.AddrPort, asked string, kind dnsmessage.Type) reply {
-	refuse := func(e egress.Event) {
+// and on earlier names only. The caller reports refused, if it is not nil, before it sends the answer: the program may end with that.
+func (g *Gateway) lookup(asked string, kind dnsmessage.Type) (r reply, refused *egress.Event) {
+	refuse := func(code dnsmessage.RCode, e egress.Event) (reply, *egress.Event) {
 		e.Op = egress.OpLookup
-		e.PID, e.Program = g.process(from, at)
-		g.report(e)
+		return reply{code: code}, &e
 	}
 	name, err := network.NormalName(asked)
 	policy := g.policy.Load()
 	switch {
 	case err != nil:
-		refuse(egress.Event{Name: printable(asked), Reason: egress.ReasonBadName})
-		return reply{code: dnsmessage.RCodeNameError}
+		return refuse(dnsmessage.RCodeNameError, egress.Event{Name: printable(asked), Reason: egress.ReasonBadName})
 	case name == "localhost" || strings.HasSuffix(name, ".localhost"): // RFC 6761, 6.3
-		return endpoint(kind, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+		return endpoint(kind, netip.AddrFrom4([4]byte{127, 0, 0, 1})), nil
 	case !policy.Known(name):
-		refuse(egress.Event{Name: name, Reason: egress.ReasonName, Remedy: network.Remedy(name, 0)})
-		return reply{code: dnsmessage.RCodeNameError}
+		return refuse(dnsmessage.RCodeNameError, egress.Event{Name: name, Reason: egress.ReasonName, Remedy: network.Remedy(name, 0)})
 	}
 	page := g.book.assign(name, policy.Named(name))
 	if page == nil {
-		refuse(egress.Event{Reason: egress.ReasonFull})
-		return reply{code: dnsmessage.RCodeServerFailure}
+		return refuse(dnsmessage.RCodeServerFailure, egress.Event{Reason: egress.ReasonFull})
 	}
 	if kind == dnsmessage.TypeA {
 		g.meet(page)
 	}
-	return endpoint(kind, page.addr)
+	return endpoint(kind, page.addr), nil
 }
 
 // endpoint returns the reply of a type of record for a name with an address: without a record, at once,

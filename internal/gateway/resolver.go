@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 
+	"wolffia/internal/egress"
+
 	"golang.org/x/net/dns/dnsmessage"
 )
 
@@ -13,12 +15,15 @@ import (
 const maxDNSConns = 64
 
 // serveDNS answers queries over UDP to at until the socket is closed. One is in the works at a time:
-// an answer takes microseconds, and what does not fit in the socket's buffer is dropped.
+// an answer takes microseconds, and what does not fit in the socket's buffer is dropped. A refusal waits for the search for its
+// process elsewhere.
 func (g *Gateway) serveDNS(socket net.PacketConn, at netip.AddrPort) {
 	buf := make([]byte, 4096) // a query is one name: what is longer is malformed
 	pause := pause{done: g.ctx.Done()}
-	decide := func(from netip.AddrPort) func(string, dnsmessage.Type) reply {
-		return func(name string, kind dnsmessage.Type) reply { return g.lookup(from, at, name, kind) }
+	var refused *egress.Event
+	decide := func(name string, kind dnsmessage.Type) (r reply) {
+		r, refused = g.lookup(name, kind)
+		return r
 	}
 	for {
 		n, from, err := socket.ReadFrom(buf)
@@ -29,8 +34,25 @@ func (g *Gateway) serveDNS(socket net.PacketConn, at netip.AddrPort) {
 			continue
 		}
 		pause.reset()
-		if message := answer(buf[:n], decide(addrPort(from))); message != nil {
-			_, _ = socket.WriteTo(message, from) // the client asks again
+		refused = nil
+		message := answer(buf[:n], decide)
+		send := func() {
+			if message != nil {
+				_, _ = socket.WriteTo(message, from) // the client asks again
+			}
+		}
+		switch e := refused; {
+		case e == nil:
+			send()
+		case !g.maySearch():
+			g.report(*e)
+			send()
+		default:
+			g.running.Go(func() {
+				e.PID, e.Program = g.search(addrPort(from), at)
+				g.report(*e)
+				send()
+			})
 		}
 	}
 }
@@ -39,7 +61,14 @@ func (g *Gateway) serveDNS(socket net.PacketConn, at netip.AddrPort) {
 func (g *Gateway) serveDNSConn(v *visitor) {
 	defer v.Close()
 	from, at := addrPort(v.RemoteAddr()), addrPort(v.LocalAddr())
-	decide := func(name string, kind dnsmessage.Type) reply { return g.lookup(from, at, name, kind) }
+	decide := func(name string, kind dnsmessage.Type) reply {
+		r, refused := g.lookup(name, kind)
+		if refused != nil {
+			refused.PID, refused.Program = g.process(from, at)
+			g.report(*refused)
+		}
+		return r
+	}
 	var buf []byte
 	for {
 		if v.SetDeadline(g.soon()) != nil {

@@ -141,13 +141,28 @@ func Children(pid int) (pids []int, ok bool) {
 
 // AllChildren lists the child processes of all threads of a process.
 func AllChildren(pid int) (pids []int) {
+	pids, _ = SomeChildren(pid, -1)
+	return pids
+}
+
+// SomeChildren lists the child processes of at most most threads of a process, of all if most is negative, and returns how many
+// threads these are.
+func SomeChildren(pid, most int) (pids []int, threads int) {
 	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
-	threads, _ := os.ReadDir(tasks) // a process that has ended has none
-	for _, t := range threads {
-		some, _ := childrenIn(tasks + t.Name() + "/children") // nor has a thread
+	if most == 0 {
+		return nil, 0
+	}
+	dir, err := os.Open(tasks)
+	if err != nil { // a process that has ended has none
+		return nil, 0
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(most)
+	for _, name := range names {
+		some, _ := childrenIn(tasks + name + "/children") // nor has a thread
 		pids = append(pids, some...)
 	}
-	return pids
+	return pids, len(names)
 }
 
 func childrenIn(file string) (pids []int, ok bool) {
