@@ -18,7 +18,7 @@ const (
 	// and one at a single address exclude each other: each name has listeners of its own, from the
 	// first lookup on.
 	openPort = 1024
-	// maxDoors is how many such listeners there are at once. For more, those of the name that was
+	// maxDoors is how many such listeners there are at once: more than the ports of a policy. For more, those of the name that was
 	// looked up first are closed, until it is looked up again.
 	maxDoors = 512
 )
@@ -34,6 +34,11 @@ type door struct {
 type doors struct {
 	by    map[netip.AddrPort]*door
 	order []*door
+}
+
+// oldest returns the door that was opened first, of another name than p.
+func (d *doors) oldest(p *page) *door {
+	return d.order[slices.IndexFunc(d.order, func(o *door) bool { return o.page != p })]
 }
 
 // close closes a door. The next lookup of its name opens it again.
@@ -67,7 +72,7 @@ func (g *Gateway) openDoors(p *page, policy *network.Compiled) {
 			continue
 		}
 		if len(g.doors.order) == maxDoors {
-			g.doors.close(g.doors.order[0])
+			g.doors.close(g.doors.oldest(p))
 		}
 		l, err := g.options.Network.ListenTCP(g.ctx, at)
 		if err != nil {

@@ -668,6 +668,29 @@ func TestManyDoors(t *testing.T) {
 	}
 }
 
+// A name whose doors are the oldest gets those of further ports too.
+func TestMoreDoors(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("*.a.example:2000"))
+	for i := range maxDoors {
+		w.address(fmt.Sprintf("n%d.a.example", i))
+	}
+	p := allow("*.a.example:2000-2009")
+	c, err := p.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.g.SetPolicy(c); err != nil {
+		t.Fatal(err)
+	}
+	first := w.address("n0.a.example")
+	for _, port := range c.Ports() {
+		if at := netip.AddrPortFrom(first, port); !w.door(at) {
+			t.Errorf("no listener at %s", at)
+		}
+	}
+}
+
 // A rule may have the port of a service inside: the name is reached through the proxies.
 func TestServicePort(t *testing.T) {
 	checkLeaks(t)
