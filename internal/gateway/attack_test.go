@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -630,6 +632,40 @@ func TestBookFull(t *testing.T) {
 		t.Error(code)
 	}
 	w.expect(egress.ReasonFull)
+}
+
+// A connection that is being made when its name is to be checked again ends.
+func TestNameCheckReturns(t *testing.T) {
+	checkLeaks(t)
+	began, hold := make(chan struct{}, 1), make(chan struct{})
+	end := sync.OnceFunc(func() { close(hold) })
+	p := network.Policy{Allow: []string{"good.example:443"}, NoNameCheck: []string{"good.example"}}
+	var w *world
+	w = newWorld(t, p, func(o *Options) {
+		o.Dial = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			began <- struct{}{}
+			<-hold
+			return w.dial(ctx, to)
+		}
+	})
+	t.Cleanup(end)
+	w.plain("good.example", 443, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	c := w.name("good.example", 443)
+	wait(t, began, "the gateway connects")
+	p.NoNameCheck = nil
+	checked, err := p.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.g.SetPolicy(checked); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(c, "not TLS")
+	_ = c.CloseWrite()
+	end()
+	if text := w.ended(c); text != "" {
+		t.Errorf("the server answered %q", text)
+	}
 }
 
 // Each refusal is an event, however many were equal or different before.

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 
 	"wolffia/network"
 )
@@ -16,19 +15,25 @@ type outlet struct {
 	g         *Gateway
 	to        target
 	by        way
-	proxy     string      // the policy's proxy
-	consent   netip.Addr  // the policy's own address of the name, if it was dialled
-	unchecked atomic.Bool // what the connection says of its destination was not checked
+	proxy     string     // the policy's proxy
+	consent   netip.Addr // the policy's own address of the name, if it was dialled
+	unchecked bool       // what the connection says of its destination was not checked; guarded by Gateway.mu
 	end       sync.Once
 }
 
-// mark records whether the connection's name is checked.
-func (o *outlet) mark(checked bool) { o.unchecked.Store(!checked) }
+// mark records whether the connection's name is checked, and reports whether the policy allows that now: it may have changed
+// since the caller asked it.
+func (o *outlet) mark(checked bool) bool {
+	o.g.mu.Lock()
+	defer o.g.mu.Unlock()
+	o.unchecked = !checked
+	return o.stands(o.g.policy.Load())
+}
 
-// stands reports whether a policy allows the connection.
+// stands reports whether a policy allows the connection. The caller holds Gateway.mu.
 func (o *outlet) stands(p *network.Compiled) bool {
 	addr, _ := p.Host(o.to.name)
-	return o.by.allowed(p, o.to) && addr == o.consent && p.Upstream() == o.proxy && !(o.unchecked.Load() && p.ChecksName(o.to.name))
+	return o.by.allowed(p, o.to) && addr == o.consent && p.Upstream() == o.proxy && !(o.unchecked && p.ChecksName(o.to.name))
 }
 
 // Close closes the connection.

@@ -33,7 +33,10 @@ func (g *Gateway) tunnel(v *visitor, out *outlet) {
 			return
 		}
 	}
-	out.mark(checks)
+	if !out.mark(checks) {
+		abort(v, out)
+		return
+	}
 	switch {
 	case !checks:
 		relay(v, out, func() error { return flush(v, out, nil) })
