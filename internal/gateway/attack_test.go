@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -666,6 +667,27 @@ func TestNameCheckReturns(t *testing.T) {
 	if text := w.ended(c); text != "" {
 		t.Errorf("the server answered %q", text)
 	}
+}
+
+// A client of SOCKS5 is answered when an attempt to connect fails later than a request may take.
+func TestSOCKSLate(t *testing.T) {
+	checkLeaks(t)
+	var w *world
+	w = newWorld(t, allow("slow.example:8000"), func(o *Options) {
+		o.Dial = func(context.Context, netip.AddrPort) (net.Conn, error) {
+			w.g.mu.Lock()
+			defer w.g.mu.Unlock()
+			for v := range w.g.visitors {
+				_ = v.SetDeadline(time.Unix(1, 0)) // as if that time had passed
+			}
+			return nil, errors.New("no answer")
+		}
+	})
+	w.host("slow.example", 8000, "", "93.184.216.34")
+	if _, code := w.socks(socksConnect, socksName, []byte("slow.example"), 8000); code != socksRefused {
+		t.Error(code)
+	}
+	w.expect(egress.ReasonUnreached)
 }
 
 // Each refusal is an event, however many were equal or different before.

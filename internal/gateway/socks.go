@@ -62,6 +62,7 @@ func (g *Gateway) serveSOCKS(v *visitor) {
 	}
 	if event.Reason != "" {
 		v.report(event)
+		_ = v.SetWriteDeadline(g.soon()) // the attempt to connect may have taken longer than the first
 		_, _ = v.Conn.Write(socksAnswer(socksCode(event.Reason, command)))
 		_ = v.Close()
 		return
