@@ -716,6 +716,39 @@ func TestSOCKSAddress(t *testing.T) {
 	w.quiet()
 }
 
+// The path and the headers of a request arrive as they were sent, in each way to a name.
+func TestAsSent(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("page.example"))
+	w.page("page.example", "93.184.216.34", func(rw http.ResponseWriter, r *http.Request) {
+		var all []string
+		for _, name := range forwarded {
+			all = append(all, r.Header[name]...)
+		}
+		_, _ = fmt.Fprintf(rw, "%s %s %q", r.Host, r.RequestURI, all)
+	})
+	for _, way := range []string{"address", "proxy"} {
+		c, prefix := w.name("page.example", 80), ""
+		if way == "proxy" {
+			c, prefix = w.connect(AddrHTTP.Addr(), AddrHTTP.Port()), "http://page.example"
+		}
+		in := bufio.NewReader(c)
+		for _, row := range []struct{ path, headers, want string }{
+			{"/a%2fb%5b{}^\"?q={}", "", `/a%2fb%5b%7B%7D%5E%22?q={} []`},
+			{"//other.example/%2f|", "", `//other.example/%2f%7C []`},
+			{"/%0d%0aHost:%20other.example%2f{}", "", `/%0d%0aHost:%20other.example%2f%7B%7D []`},
+			{"/", "x-forwarded-for: 1.2.3.4\nX-Forwarded-For: b\nX-Forwarded-Proto: https\nX-Forwarded-Host: h\nForwarded: for=1\n", `/ ["for=1" "1.2.3.4" "b" "h" "https"]`},
+			{"/", "X-Forwarded-For: 1.2.3.4\nForwarded: for=1\nConnection: x, forwarded\n", `/ ["1.2.3.4"]`},
+		} {
+			code, text := request(t, c, in, "GET "+prefix+row.path+" HTTP/1.1\nHost: page.example\n"+row.headers+"\n")
+			if code != http.StatusOK || text != "page.example "+row.want {
+				t.Errorf("%s, %s %q: %d, %q", way, row.path, row.headers, code, text)
+			}
+		}
+	}
+	w.quiet()
+}
+
 // Close ends what is open.
 func TestClose(t *testing.T) {
 	checkLeaks(t)

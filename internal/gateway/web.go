@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"wolffia/internal/egress"
+	"wolffia/internal/urlpath"
 	"wolffia/network"
 )
 
@@ -220,7 +221,13 @@ func rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.Scheme = "http"
 	r.Out.Host = authority(p.to, 80)
 	r.Out.URL.Host = net.JoinHostPort(p.to.name, portText(p.to.port))
+	urlpath.Keep(r.Out.URL)
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // as it is
+	for _, name := range forwarded {
+		if values := r.In.Header[name]; values != nil && !lists(r.In.Header["Connection"], name) {
+			r.Out.Header[name] = values
+		}
+	}
 	if p.values != nil {
 		seal(r.Out, p)
 	}
@@ -231,6 +238,19 @@ func rewrite(r *httputil.ProxyRequest) {
 	if _, has := r.Out.Header["User-Agent"]; !has {
 		r.Out.Header.Set("User-Agent", "") // none, not Go's
 	}
+}
+
+// forwarded are the headers that httputil.ReverseProxy removes for its own ones, which are not made here.
+var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+
+// lists reports whether the values of a header, which are lists, have a name.
+func lists(values []string, name string) bool {
+	for item := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		if strings.EqualFold(strings.TrimSpace(item), name) {
+			return true
+		}
+	}
+	return false
 }
 
 // modify changes a response of a host of headers.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"wolffia/internal/urlpath"
 	"wolffia/service"
 	"wolffia/service/gate"
 )
@@ -47,11 +48,7 @@ func New(fleet *service.Fleet, opts *Options) *Handler {
 	h.log = cmp.Or(h.opts.Log, slog.New(slog.DiscardHandler))
 	h.mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { h.reply(w, http.StatusOK, apiDocument()) })
 	for pattern, c := range calls() {
-		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := c.serve(h, w, r); err != nil {
-				h.fail(w, r, err)
-			}
-		})
+		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { h.serve(c.serve, w, r) })
 	}
 	return h
 }
@@ -133,7 +130,23 @@ func execd(method, path string) string {
 }
 
 // ServeHTTP implements [http.Handler].
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	urlpath.Keep(r.URL)
+	if id, port, _, ok := portOf(r.URL.EscapedPath()); ok { // whose path the mux would clean
+		r.SetPathValue("id", id)
+		r.SetPathValue("port", port)
+		h.serve((*Handler).port, w, r)
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
+
+// serve serves a request by a call's function.
+func (h *Handler) serve(by func(*Handler, http.ResponseWriter, *http.Request) error, w http.ResponseWriter, r *http.Request) {
+	if err := by(h, w, r); err != nil {
+		h.fail(w, r, err)
+	}
+}
 
 // unknown is the reply to a path or method that neither API has.
 func (h *Handler) unknown(http.ResponseWriter, *http.Request) error {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
@@ -84,18 +85,36 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// portOf splits the path of a request to a port inside, as it was sent: /sandboxes/ID/port/PORT/REST, or
+// /sandboxes/ID/port/44772/proxy/PORT/REST. REST is the path of the server inside, whatever it is. ok is false for other paths,
+// those of the API among them.
+func portOf(path string) (id, port, rest string, ok bool) {
+	part := strings.SplitN(path, "/", 6)
+	if len(part) < 6 || part[0] != "" || part[1] != "sandboxes" || part[3] != "port" {
+		return "", "", "", false
+	}
+	id, port, rest = part[2], part[4], part[5]
+	if port == execdPort {
+		if rest, ok = strings.CutPrefix(rest, "proxy/"); !ok {
+			return "", "", "", false
+		}
+		if port, rest, ok = strings.Cut(rest, "/"); !ok {
+			return "", "", "", false
+		}
+	}
+	id, errID := url.PathUnescape(id)
+	port, errPort := url.PathUnescape(port)
+	return id, port, rest, errID == nil && errPort == nil && id != "" && port != "" && port != execdPort && port != egressPort
+}
+
 // rewritePort makes the request to the server inside. What the client sent to the service itself
 // does not get there: its key, and the service's address.
 func rewritePort(p *httputil.ProxyRequest, port int) {
-	parts := 6 // /sandboxes/ID/port/PORT/REST
-	if strings.HasPrefix(p.In.URL.Path, "/sandboxes/"+p.In.PathValue("id")+"/port/"+execdPort+"/") {
-		parts = 8 // /sandboxes/ID/port/44772/proxy/PORT/REST
-	}
-	rest := strings.SplitN(p.In.URL.EscapedPath(), "/", parts)
+	_, _, rest, _ := portOf(p.In.URL.EscapedPath())
 	p.Out.URL.Scheme, p.Out.URL.Host = "http", fmt.Sprintf("localhost:%d", port)
-	p.Out.URL.Path = "/" + p.In.PathValue("rest")
-	p.Out.URL.RawPath = "/" + rest[len(rest)-1]
-	p.Out.URL.RawQuery = p.In.URL.RawQuery // as it is
+	p.Out.URL.RawPath = "/" + rest
+	p.Out.URL.Path, _ = url.PathUnescape(p.Out.URL.RawPath) // a part of what was parsed
+	p.Out.URL.RawQuery = p.In.URL.RawQuery                  // as it is
 	p.Out.Host = p.Out.URL.Host
 	p.Out.Header.Del(gate.KeyHeader)
 	p.Out.Header.Del("Authorization")

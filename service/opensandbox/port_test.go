@@ -93,6 +93,27 @@ func TestPorts(t *testing.T) {
 			}
 		}
 	}
+	dial := func() (net.Conn, *bufio.Reader) {
+		conn, err := net.Dial("tcp", w.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		return conn, bufio.NewReader(conn)
+	}
+	for sent, want := range map[string]string{
+		"/8080//a": "/8080//a", "/a//": "/a//", "/a/../b/./": "/a/../b/./", `/a%2fb%5b{}^"`: "/a%2fb%5b%7B%7D%5E%22", "/%2e%2e//%0d%0aX:%20y|": "/%2e%2e//%0d%0aX:%20y%7C",
+	} {
+		for _, path := range []string{base, execd + "/proxy/3000"} {
+			conn, in := dial()
+			fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, sent, w.Address)
+			text, err := io.ReadAll(in)
+			if err != nil || !strings.Contains(string(text), "\r\n\r\nGET "+want+"\n") {
+				t.Errorf("%s%s: %q, %v", path, sent, text, err)
+			}
+		}
+	}
 	early := 0
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(w.Ctx, &httptrace.ClientTrace{
 		Got1xxResponse: func(int, textproto.MIMEHeader) error { early++; return nil },
@@ -114,15 +135,6 @@ func TestPorts(t *testing.T) {
 		}
 	}
 
-	dial := func() (net.Conn, *bufio.Reader) {
-		conn, err := net.Dial("tcp", w.Address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
-		return conn, bufio.NewReader(conn)
-	}
 	// A reply may begin before the request has ended.
 	conn, in := dial()
 	fmt.Fprintf(conn, "POST %s/halves HTTP/1.1\r\nHost: %s\r\nContent-Length: 8\r\n\r\none ", base, w.Address)
