@@ -85,6 +85,9 @@ const (
 // IsPort reports whether a number is that of a TCP port.
 func IsPort(n int) bool { return 0 < n && n < 1<<16 }
 
+// portDNS is the port at which programs inside look up names.
+const portDNS = 53
+
 // checkPorts checks what of the host and the sandbox is connected.
 func checkPorts(c *SandboxConfig, bad problem) {
 	for what, n := range map[string]int{"published": len(c.Publish), "exposed": len(c.Expose)} {
@@ -119,6 +122,9 @@ func checkPorts(c *SandboxConfig, bad problem) {
 			bad("expose port %d inside: it is taken already", e.InsidePort())
 		}
 		inside[e.InsidePort()] = true
+		if e.InsidePort() == portDNS && c.Network == NetworkFiltered {
+			bad("expose port %d inside: network %q has its DNS there: choose another port, as --expose %d:PORT", portDNS, NetworkFiltered, e.HostPort)
+		}
 	}
 	if len(c.Expose) > 0 && c.Network == NetworkHost {
 		bad("expose: the sandbox has network %q and reaches all ports of the host already: leave it out", NetworkHost)

@@ -42,6 +42,9 @@ func (s *shim) filter() error {
 	}
 	// With a kernel of its own, or in an engine, the processes inside are not the host's.
 	o := &egress.Config{Network: net}
+	for i := range c.Expose {
+		o.Exposed = append(o.Exposed, uint16(c.Expose[i].InsidePort()))
+	}
 	if pid := s.pid1().pid; pid > 0 && !s.boot.OwnKernel && s.boot.Engine == "" {
 		o.Process = func(local, remote netip.AddrPort) (int, string) { return owner(pid, local, remote) }
 	}

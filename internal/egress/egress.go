@@ -22,6 +22,7 @@ type Filter interface {
 type Config struct {
 	Network inside.Network    // of the sandbox; the Filter does not close it
 	Policy  *network.Compiled // nil allows nothing
+	Exposed []uint16          // ports at which others listen inside at 127.0.0.1
 	Event   func(Event)       // receives each event; it must not block, and is safe for concurrent use; nil: none
 	// Process returns the process inside that has a socket, by its ends as the process sees them, for
 	// events; 0 and "" if it is not known. It is called at most 32 times a second, after a first 64, and by one goroutine at

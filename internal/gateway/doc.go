@@ -6,7 +6,7 @@
 //	127.64.0.1:53      DNS, over UDP and TCP: an allowed name gets an address of its own
 //	127.64.1.0 ...     those addresses, one for each name, the same for the gateway's life
 //	0.0.0.0:PORT       each port of the policy below 1024: connections to those addresses
-//	127.64.1.0:PORT... the others, at the address of each name that was looked up
+//	127.64.1.0:PORT... the others, that of DNS and exposed ones, at the address of each name that was looked up
 //	127.64.0.1:3128    HTTP proxy: CONNECT, and requests with an absolute URI
 //	127.64.0.1:1080    SOCKS5, with names
 //

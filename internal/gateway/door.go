@@ -23,6 +23,12 @@ const (
 	maxDoors = 512
 )
 
+// hasDoors reports whether each name has its own listener for a port, since others inside may listen there at an address of
+// theirs: programs, DNS, or an exposed port.
+func (g *Gateway) hasDoors(port uint16) bool {
+	return port >= openPort || port == AddrDNS.Port() || slices.Contains(g.options.Exposed, port)
+}
+
 // A door is a listener at the address of a name.
 type door struct {
 	net.Listener
@@ -68,7 +74,7 @@ func (g *Gateway) openDoors(p *page, policy *network.Compiled) {
 	complete := true
 	for _, port := range policy.Ports() {
 		at := netip.AddrPortFrom(p.addr, port)
-		if port < openPort || g.doors.by[at] != nil {
+		if !g.hasDoors(port) || g.doors.by[at] != nil {
 			continue
 		}
 		if len(g.doors.order) == maxDoors {

@@ -29,9 +29,6 @@ var (
 	resolvers = []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:53"), AddrDNS}
 )
 
-// A rule with the port of DNS holds for the proxies only: inside, other listeners have the port.
-var portDNS = AddrDNS.Port()
-
 // nothing is the policy that allows nothing.
 var nothing = new(network.Compiled)
 
@@ -68,7 +65,7 @@ type Gateway struct {
 	searching sync.Mutex // held while a process is searched for
 
 	change    sync.Mutex              // held while the policy changes, or the gateway ends
-	listeners map[uint16]net.Listener // of ports below openPort, at all addresses
+	listeners map[uint16]net.Listener // at all addresses, of ports that have no doors
 	doors     doors
 	fixed     []interface{ Close() error } // of the services
 
@@ -177,7 +174,7 @@ func (g *Gateway) SetPolicy(p *network.Compiled) error {
 	}
 	opened := map[uint16]net.Listener{}
 	for _, port := range p.Ports() {
-		if port >= openPort || port == portDNS || g.listeners[port] != nil {
+		if g.hasDoors(port) || g.listeners[port] != nil {
 			continue
 		}
 		at := netip.AddrPortFrom(netip.IPv4Unspecified(), port)

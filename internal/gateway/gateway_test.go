@@ -691,16 +691,25 @@ func TestMoreDoors(t *testing.T) {
 	}
 }
 
-// A rule may have the port of a service inside: the name is reached through the proxies.
+// A rule may have the port of a service inside, or of an exposed one: the name is reached at its own address, and through the
+// proxies.
 func TestServicePort(t *testing.T) {
 	checkLeaks(t)
-	w := newWorld(t, allow("git.example:1080"))
-	w.plain("git.example", 1080, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
-	c, code := w.socks(socksConnect, socksName, []byte("git.example"), 1080)
-	if text := w.ended(c); code != socksGranted || text != "hi" {
-		t.Errorf("%d, %q", code, text)
+	for _, port := range []uint16{53, 81, 1080} {
+		w := newWorld(t, allow(fmt.Sprintf("git.example:%d", port)), func(o *Options) { o.Exposed = []uint16{81} })
+		w.plain("git.example", port, "93.184.216.34", func(c *net.TCPConn) { _, _ = io.WriteString(c, "hi") })
+		if l := w.g.listeners[port]; l != nil {
+			t.Errorf("port %d: a listener at all addresses", port)
+		}
+		if text := w.ended(w.name("git.example", port)); text != "hi" {
+			t.Errorf("port %d: %q", port, text)
+		}
+		c, code := w.socks(socksConnect, socksName, []byte("git.example"), port)
+		if text := w.ended(c); code != socksGranted || text != "hi" {
+			t.Errorf("port %d: %d, %q", port, code, text)
+		}
+		w.quiet()
 	}
-	w.quiet()
 }
 
 // A client of SOCKS5 that looks the name up itself sends the address inside.
