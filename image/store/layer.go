@@ -34,11 +34,17 @@ type unpacker struct {
 	files   int   // names so far, with implied directories
 	skipped int   // device nodes so far
 
-	// made has the names in the current layer, with all directories on the way, which a
-	// whiteout in the layer does not delete.
-	made  map[string]struct{}
-	names int // bytes in made
+	facts map[string]fact // by the names in the current layer
+	names int             // bytes in facts
 }
+
+// A fact is what is known of a name in the current layer.
+type fact uint8
+
+const (
+	made  fact = 1 << iota // the layer has it, or a name below it: no whiteout in the layer deletes it
+	clean                  // nothing of the layers below is left below it, and so it stays: no whiteout looks again
+)
 
 func newUnpacker(t *tree, lim Limits) *unpacker {
 	return &unpacker{tree: t, lim: lim, buf: make([]byte, 256<<10)}
@@ -51,7 +57,7 @@ func invalid(format string, args ...any) error {
 
 // layer applies one layer. It reads r to the end of the tar archive.
 func (u *unpacker) layer(r io.Reader) error {
-	u.made, u.names = map[string]struct{}{}, 0
+	u.facts, u.names = map[string]fact{}, 0
 	tr := tar.NewReader(r)
 	for {
 		h, err := tr.Next()
@@ -162,18 +168,26 @@ func inside(name string) (string, error) {
 	return path.Clean("./" + name), nil
 }
 
-// note adds name, and all directories on the way, to u.made.
+// note marks name, and all directories on the way, as made.
 func (u *unpacker) note(name string) error {
-	for name != "." {
-		if _, ok := u.made[name]; ok {
-			return nil
-		}
-		u.made[name] = struct{}{}
-		if u.names += len(name); u.names > maxNames {
-			return tooLarge("the names in a layer take more than %d bytes", maxNames)
+	for name != "." && u.facts[name]&made == 0 {
+		if err := u.mark(name, made); err != nil {
+			return err
 		}
 		name = path.Dir(name)
 	}
+	return nil
+}
+
+// mark adds a fact.
+func (u *unpacker) mark(name string, is fact) error {
+	was, ok := u.facts[name]
+	if !ok {
+		if u.names += len(name); u.names > maxNames {
+			return tooLarge("the names in a layer take more than %d bytes", maxNames)
+		}
+	}
+	u.facts[name] = was | is
 	return nil
 }
 
@@ -185,32 +199,43 @@ func (u *unpacker) enter(dir string) (int, error) {
 	if !absent(err) {
 		return fd, err
 	}
-	at := "."
+	at, err := u.tree.openAside(".")
+	if err != nil {
+		return -1, err
+	}
+	end := 0 // of the name of at, in dir
 	for part := range strings.SplitSeq(dir, "/") {
-		parent, err := u.tree.open(at)
+		end += len(part)
+		next, err := u.descend(at, part, dir[:end])
+		_ = unix.Close(at)
 		if err != nil {
 			return -1, err
 		}
-		at = path.Join(at, part)
-		kind, err := kindOf(parent, part)
-		switch {
-		case err != nil:
-			return -1, err
-		case kind == unix.S_IFDIR:
-			continue
-		case kind != 0:
-			if _, ok := u.made[at]; ok {
-				return -1, invalid("%.300q on the way is not a directory but a link or file of the same layer", at)
-			}
-		}
-		if err := u.count(1); err != nil {
-			return -1, err
-		}
-		if err := u.tree.dir(parent, part, at, 0o755); err != nil {
-			return -1, err
-		}
+		at, end = next, end+1
 	}
-	return u.tree.open(dir)
+	u.tree.keep(dir, at)
+	return at, nil
+}
+
+// descend is enter for one directory in another one; name is its whole name. The caller
+// closes the descriptor.
+func (u *unpacker) descend(parent int, base, name string) (int, error) {
+	kind, err := kindOf(parent, base)
+	switch {
+	case err != nil:
+		return -1, err
+	case kind == unix.S_IFDIR:
+		return u.tree.openIn(parent, base)
+	case kind != 0 && u.facts[name]&made != 0:
+		return -1, invalid("%.300q on the way is not a directory but a link or file of the same layer", name)
+	}
+	if err := u.count(1); err != nil {
+		return -1, err
+	}
+	if err := u.tree.dir(parent, base, name, 0o755); err != nil {
+		return -1, err
+	}
+	return u.tree.openIn(parent, base)
 }
 
 // replace deletes base in parent, if it exists, and calls make.
@@ -307,37 +332,81 @@ func (u *unpacker) whiteout(dir, base string) error {
 // deleteLower deletes name and all below it, but for what the current layer has. With keep
 // it does not delete name itself, but its content.
 func (u *unpacker) deleteLower(name string, keep bool) error {
-	left := []string{name} // directories are visited by name: depth costs no descriptors
-	for len(left) > 0 {
-		at := left[len(left)-1]
-		left = left[:len(left)-1]
-		_, brought := u.made[at]
-		if !brought && !(keep && at == name) {
-			dir, base := path.Split(at)
-			parent, err := u.tree.open(path.Clean(dir))
-			if absent(err) {
-				continue
-			}
-			if err == nil {
-				err = u.tree.remove(parent, base, at)
-			}
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		children, err := u.tree.list(at)
+	known := u.facts[name]
+	if known&made == 0 && !keep {
+		dir, base := path.Split(name)
+		parent, err := u.tree.open(path.Clean(dir))
 		if absent(err) {
-			continue // or it is a file of this layer
+			return nil
 		}
 		if err != nil {
 			return err
 		}
-		for _, c := range children {
-			left = append(left, path.Join(at, c))
+		return u.tree.remove(parent, base, name)
+	}
+	if known&clean != 0 {
+		return nil
+	}
+	at, err := u.tree.openAside(name)
+	switch {
+	case err == nil:
+		err = u.purge(at, name)
+	case absent(err):
+		err = nil // or it is a file of this layer
+	}
+	if err != nil {
+		return err
+	}
+	return u.mark(name, clean)
+}
+
+// purge deletes what is below the directory name, but for what the current layer has. Each
+// directory is listed once, however many whiteouts a layer has. It closes the descriptor at.
+func (u *unpacker) purge(at int, name string) error {
+	defer func() { _ = unix.Close(at) }()
+	move := func(fd int, err error) error {
+		if err == nil {
+			_ = unix.Close(at)
+			at = fd
+		}
+		return err
+	}
+	type level struct {
+		name string
+		left []string // names in it
+	}
+	left, err := u.tree.list(at)
+	levels := []level{{name, left}}
+	for err == nil {
+		l := &levels[len(levels)-1]
+		if len(l.left) == 0 {
+			if levels = levels[:len(levels)-1]; len(levels) == 0 {
+				return nil
+			}
+			err = move(u.tree.openAbove(at)) // depth costs no descriptors
+			continue
+		}
+		base := l.left[len(l.left)-1]
+		l.left = l.left[:len(l.left)-1]
+		name := path.Join(l.name, base)
+		known := u.facts[name]
+		if known&made == 0 {
+			err = u.tree.remove(at, base, name)
+			continue
+		}
+		u.facts[name] = known | clean
+		if known&clean != 0 {
+			continue
+		}
+		switch err = move(u.tree.openIn(at, base)); {
+		case err == nil:
+			left, err = u.tree.list(at)
+			levels = append(levels, level{name, left})
+		case absent(err):
+			err = nil // a file of this layer
 		}
 	}
-	return nil
+	return err
 }
 
 // absent reports whether err means that a directory does not exist.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,8 @@ type tree struct {
 	// The directory that was opened last: entries come directory by directory.
 	last   string
 	lastFD int // -1: none
+
+	steps int // directories passed on the way to others, and names listed: what tests bound
 }
 
 func openTree(path string) (*tree, error) {
@@ -53,30 +56,46 @@ func (t *tree) open(dir string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
+	t.keep(dir, fd)
+	return fd, nil
+}
+
+// keep makes fd the descriptor that open returns for dir.
+func (t *tree) keep(dir string, fd int) {
 	t.forget()
 	t.last, t.lastFD = dir, fd
-	return fd, nil
 }
 
 // openAside returns a descriptor of a directory. The caller closes it.
 func (t *tree) openAside(dir string) (int, error) {
+	t.steps += 1 + strings.Count(dir, "/")
 	return beneath.Open(int(t.root.Fd()), dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
+// openIn returns a descriptor of a directory in another one. The caller closes it.
+func (t *tree) openIn(parent int, base string) (int, error) {
+	t.steps++
+	return beneath.Open(parent, base, unix.O_PATH|unix.O_DIRECTORY, 0)
+}
+
+// openAbove returns a descriptor of the directory that dir, which is not the root, is in. The
+// caller closes it.
+func (t *tree) openAbove(dir int) (int, error) {
+	t.steps++
+	return unix.Openat(dir, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
 // list returns the names in a directory.
-func (t *tree) list(dir string) ([]string, error) {
-	fd, err := t.openAside(dir)
+func (t *tree) list(dir int) ([]string, error) {
+	rd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)
-	rd, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(rd), dir)
+	f := os.NewFile(uintptr(rd), ".")
 	defer f.Close()
-	return f.Readdirnames(-1) // bounded by Limits.Files
+	names, err := f.Readdirnames(-1) // bounded by Limits.Files
+	t.steps += 1 + len(names)
+	return names, err
 }
 
 // kindOf returns the type (S_IFMT) of a name; 0 if it does not exist.

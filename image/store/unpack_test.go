@@ -328,6 +328,67 @@ func TestUnpackLimits(t *testing.T) {
 	}
 }
 
+// The work of a layer is proportional to the names in it: a few KB of repeated entries are
+// not unpacked for hours.
+func TestUnpackWork(t *testing.T) {
+	const n = 300
+	deep := strings.Repeat("a/", n)
+	each := func(name func(int) string) (all []item) {
+		for i := range n {
+			all = append(all, item{name: name(i)})
+		}
+		return all
+	}
+	always := func(name string) []item { return each(func(int) string { return name }) }
+	files := each(func(i int) string { return fmt.Sprintf("d/%d", i) })
+	dirs := each(func(i int) string { return fmt.Sprintf("d/%d/", i) })
+	var links []item
+	for _, f := range files {
+		links = append(links, item{name: f.name, typ: tar.TypeLink, link: "f"})
+	}
+	tree := archive(t, slices.Concat(files, []item{{name: deep + "f"}})...)
+	for name, c := range map[string]struct {
+		lower []byte // the same as a layer below
+		items []item
+	}{
+		"opaque":                {nil, slices.Concat(files, always("d/.wh..wh..opq"))},
+		"opaque root":           {nil, slices.Concat(files, always(".wh..wh..opq"))},
+		"opaque by turns":       {nil, slices.Concat(dirs, dirs[:1], each(func(i int) string { return []string{"d/.wh..wh..opq", ".wh..wh..opq"}[i%2] }))},
+		"opaque, each":          {nil, slices.Concat(dirs, each(func(i int) string { return fmt.Sprintf("d/%d/.wh..wh..opq", i) }), always("d/.wh..wh..opq"))},
+		"opaque, of lower":      {tree, always("d/.wh..wh..opq")},
+		"opaque, with new":      {nil, slices.Concat(files, each(func(i int) string { return []string{"d/.wh..wh..opq", fmt.Sprintf("d/n%d", i)}[i%2] }))},
+		"whiteout of directory": {nil, slices.Concat(files, always(".wh.d"))},
+		"whiteout of file":      {nil, slices.Concat(files, always("d/.wh.7"))},
+		"whiteout of parents":   {tree, slices.Concat([]item{{name: deep + "f"}}, each(func(i int) string { return strings.Repeat("a/", n-1-i) + ".wh.a" }))},
+		"opaque parents":        {tree, slices.Concat([]item{{name: deep + "f"}}, each(func(i int) string { return strings.Repeat("a/", n-i) + ".wh..wh..opq" }))},
+		"whiteout of deep":      {tree, []item{{name: deep + "f"}, {name: ".wh.a"}}},
+		"deep":                  {nil, []item{{name: deep + "f"}}},
+		"same name":             {nil, always("d/f")},
+		"hard links":            {nil, slices.Concat([]item{{name: "f"}}, links)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var layers [][]byte
+			if c.lower != nil {
+				layers = append(layers, c.lower)
+			}
+			u, err := newPlace(t).apply(t, Limits{}, append(layers, archive(t, c.items...))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts := 0
+			for _, i := range c.items {
+				parts += 1 + strings.Count(i.name, "/")
+			}
+			if c.lower != nil {
+				parts += 2*n + n + 1
+			}
+			if u.tree.steps > 4*parts {
+				t.Errorf("%d steps for %d parts of names", u.tree.steps, parts)
+			}
+		})
+	}
+}
+
 // sparse is an archive with a file that has no data, but a size (old GNU form).
 func sparse(t testing.TB, size int64) []byte {
 	t.Helper()
