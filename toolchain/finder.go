@@ -46,6 +46,7 @@ type part struct {
 	mounts    []runtime.Mount
 	env       map[string]string
 	visited   map[string]bool // directories that links have led to
+	never     []string        // what exists in its mounts' places and is not shown, also by real names
 }
 
 func newFinder(h *Host) *finder {
@@ -159,11 +160,49 @@ func (f *finder) named(real string) string {
 	return real
 }
 
+// hide adds to p.never what exists below root of those names of never that are in what is
+// shown.
+func (f *finder) hide(p *part, root string, shows, never []string) {
+	for _, n := range never {
+		if !slices.ContainsFunc(shows, func(s string) bool { return Within(n, s) }) {
+			continue
+		}
+		dir, all := strings.CutSuffix(n, "/*")
+		at := path.Join(root, dir)
+		real, err := f.eval(at)
+		if err != nil {
+			continue
+		}
+		if all {
+			if names, err := f.list(real); err == nil && len(names) == 0 {
+				continue
+			}
+		}
+		p.never = append(p.never, at, real)
+	}
+}
+
+// contains reports whether something that is not shown is below dir.
+func (p *part) contains(dir string) bool {
+	return slices.ContainsFunc(p.never, func(n string) bool { return n != dir && Within(n, dir) })
+}
+
 // mount adds a mount of p, if it exists and may be shown, at its own path. It reports
-// whether p is visible inside.
+// whether p is visible inside. Of a directory with something below that is not shown it
+// mounts what is beside that.
 func (f *finder) mount(to *part, p string) bool {
 	real, err := f.eval(p)
 	if err != nil || f.refuse(real) != "" {
+		return false
+	}
+	if to.contains(p) {
+		names, _ := f.list(p)
+		for _, e := range names {
+			f.mount(to, path.Join(p, e.Name()))
+		}
+		return false
+	}
+	if to.contains(real) || slices.ContainsFunc(to.never, func(n string) bool { return Within(p, n) || Within(real, n) }) {
 		return false
 	}
 	if slices.ContainsFunc(system, func(s string) bool { return Within(real, s) }) && Within(p, "/usr") {

@@ -17,8 +17,9 @@ type Layout struct {
 	// Shows is what is shown, below the root; * is any one name. A * at the end stands for
 	// installations, each shown as a [Shape] is. What begins with ../ is beside the entry.
 	Shows []string
-	// Never is what lies beside and is not shown since it may hold credentials: below the
-	// root, or below the home directory with ~/.
+	// Never is what lies beside, or in what is shown, and is not shown since it may hold
+	// credentials: below the root, or below the home directory with ~/. A last name * is all
+	// that a directory contains.
 	Never []string
 	// Also is the name of a layout that comes along.
 	Also string
@@ -126,7 +127,7 @@ var Layouts = []Layout{
 	{Name: "juliaup", Root: "~/.julia/juliaup", Dirs: []string{"*/bin"}, Shows: []string{"*"}, Never: []string{"~/.julia/servers/auth.toml"}},
 	{
 		Name: "homebrew", Var: "HOMEBREW_PREFIX", Root: "/home/linuxbrew/.linuxbrew", Dirs: []string{"bin", "sbin", "opt/*/bin"},
-		Shows: []string{"bin", "sbin", "Cellar", "opt", "lib", "include", "share", "etc/ca-certificates", "etc/openssl@3"}, Never: []string{"etc/npmrc", "var/redis.conf"},
+		Shows: []string{"bin", "sbin", "Cellar", "opt", "lib", "include", "share", "etc/ca-certificates", "etc/openssl@3"}, Never: []string{"etc/npmrc", "var/redis.conf", "etc/openssl@3/private/*"},
 	},
 	{
 		Name: "local", Root: "~/.local", Dirs: []string{"bin"}, Shows: []string{"bin", "lib/python3*"},
@@ -208,6 +209,7 @@ func (f *finder) byPlace(p *part, l *Layout, root, at string) (reason string) {
 
 // layout adds what a layout and those that come along show.
 func (f *finder) layout(p *part, l *Layout, root, dir string) {
+	f.hide(p, root, l.Shows, l.Never)
 	for _, show := range l.Shows {
 		base := root
 		if rest, below := strings.CutPrefix(show, "~/"); below {

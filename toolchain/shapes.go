@@ -15,7 +15,8 @@ type Shape struct {
 	// Shows are the names below it that are shown. If it contains nothing else but
 	// documentation, it is shown as one directory.
 	Shows []string
-	// Never is what lies beside and is not shown since it may hold credentials.
+	// Never is what lies beside, or in what is shown, and is not shown since it may hold
+	// credentials; a last name * is all that a directory contains.
 	Never []string
 	// Env are variables to set; the value is below the directory.
 	Env map[string]string
@@ -29,7 +30,7 @@ var Shapes = []Shape{
 	{Name: "go", Has: []string{"bin/go", "pkg/tool"}, Shows: []string{"bin", "pkg", "src", "lib", "api", "misc", "test", "VERSION", "go.env"}, Never: []string{".git/config"}},
 	{
 		Name: "conda", Has: []string{"conda-meta", "bin"}, Shows: []string{"bin", "condabin", "lib", "libexec", "include", "share", "ssl"},
-		Never: []string{".condarc", "conda-meta/history", "pip.conf"},
+		Never: []string{".condarc", "conda-meta/history", "pip.conf", "ssl/private/*"},
 	},
 	{
 		Name: "venv", Has: []string{"pyvenv.cfg", "bin"}, Shows: []string{"bin", "lib", "lib64", "include", "share", "pyvenv.cfg"},
@@ -38,10 +39,20 @@ var Shapes = []Shape{
 	{Name: "python", Has: []string{"bin/python3", "lib"}, Shows: []string{"bin", "lib", "lib64", "include", "share"}, Never: []string{"pip.conf"}},
 	{
 		Name: "java", Has: []string{"bin/java", "lib/modules"}, Shows: []string{"bin", "lib", "conf", "jmods", "include", "release"},
-		Never: []string{"jmxremote.password"}, Env: map[string]string{"JAVA_HOME": ""},
+		Never: []string{"conf/management/jmxremote.password"}, Env: map[string]string{"JAVA_HOME": ""},
 	},
-	{Name: "java", Has: []string{"bin/java", "jre/lib/rt.jar"}, Shows: []string{"bin", "lib", "jre", "include", "release"}, Env: map[string]string{"JAVA_HOME": ""}},
-	{Name: "node", Has: []string{"bin/node", "include/node"}, Shows: []string{"bin", "lib", "include", "share"}, Never: []string{"etc/npmrc", ".npmrc"}},
+	{
+		Name: "java", Has: []string{"bin/java", "jre/lib/rt.jar"}, Shows: []string{"bin", "lib", "jre", "include", "release"},
+		Never: []string{"jre/lib/management/jmxremote.password", "jre/lib/management/snmp.acl"}, Env: map[string]string{"JAVA_HOME": ""},
+	},
+	{
+		Name: "java", Has: []string{"bin/java", "lib/rt.jar"}, Shows: []string{"bin", "lib", "release"},
+		Never: []string{"lib/management/jmxremote.password", "lib/management/snmp.acl"}, Env: map[string]string{"JAVA_HOME": ""},
+	},
+	{
+		Name: "node", Has: []string{"bin/node", "include/node"}, Shows: []string{"bin", "lib", "include", "share"},
+		Never: []string{"etc/npmrc", ".npmrc", "lib/node_modules/npm/npmrc"},
+	},
 	{Name: "ruby", Has: []string{"bin/ruby", "lib/ruby"}, Shows: []string{"bin", "lib", "libexec", "include", "share"}, Never: []string{"etc/gemrc"}},
 	{Name: "maven", Has: []string{"bin/mvn", "boot"}, Shows: []string{"bin", "boot", "lib", "conf/logging"}, Never: []string{"conf/settings.xml"}},
 	{Name: "gradle", Has: []string{"bin/gradle", "lib"}, Shows: []string{"bin", "lib"}, Never: []string{"init.d/company.gradle", "gradle.properties"}},
@@ -105,6 +116,7 @@ func (f *finder) byShape(p *part, s *Shape, root string) {
 	if p.name == "" {
 		p.name = s.Name
 	}
+	f.hide(p, root, s.Shows, s.Never)
 	f.pieces(p, root, s.Shows)
 	for k, below := range s.Env {
 		if p.env == nil {
@@ -123,6 +135,7 @@ func (f *finder) byShape(p *part, s *Shape, root string) {
 // directory as a whole.
 func (f *finder) installation(p *part, root string) (whole bool) {
 	if s, _ := f.shaped(path.Join(root, "bin")); s != nil {
+		f.hide(p, root, s.Shows, s.Never)
 		whole = f.pieces(p, root, s.Shows)
 		if s.Name == "venv" {
 			f.followLink(p, path.Join(root, "bin/python3"))
@@ -156,7 +169,7 @@ func (f *finder) pieces(p *part, root string, shows []string) (whole bool) {
 			whole = false
 		}
 	}
-	if whole = whole && f.mount(p, root); !whole {
+	if whole = whole && !p.contains(root) && f.mount(p, root); !whole {
 		for _, name := range shows {
 			f.mount(p, path.Join(root, name))
 		}

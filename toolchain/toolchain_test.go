@@ -1,6 +1,7 @@
 package toolchain
 
 import (
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -72,6 +73,36 @@ func TestFind(t *testing.T) {
 			tree:  tree{node + "/bin/node": "", node + "/include/node/node.h": "", node + "/lib/x": "", node + "/etc/npmrc": "token"},
 			path:  []string{node + "/bin"},
 			mount: []string{node + "/bin", node + "/include", node + "/lib"}, inner: node + "/bin",
+		},
+		"nvm with a token in npm": {
+			tree: tree{
+				node + "/bin/node": "", node + "/include/node/node.h": "", node + "/lib/node_modules/npm/npmrc": "token",
+				node + "/lib/node_modules/npm/index.js": "", node + "/lib/node_modules/npm/a": "-> npmrc", node + "/lib/node_modules/npm/b": "-> ..", node + "/lib/node_modules/tsc/x": "",
+			},
+			path:  []string{node + "/bin"},
+			mount: []string{node + "/bin", node + "/include", node + "/lib/node_modules/npm/index.js", node + "/lib/node_modules/tsc"}, inner: node + "/bin",
+		},
+		"java with a password": {
+			tree: tree{
+				"/opt/jdk/bin/java": "", "/opt/jdk/lib/modules": "", "/opt/jdk/release": "", "/opt/jdk/legal/x": "", "/opt/jdk/conf/net.properties": "", "/opt/jdk/conf/security/java.security": "",
+				"/opt/jdk/conf/management/jmxremote.password": "secret", "/opt/jdk/conf/management/management.properties": "",
+			},
+			path: []string{"/opt/jdk/bin"}, inner: "/opt/jdk/bin", env: map[string]string{"JAVA_HOME": "/opt/jdk"},
+			mount: []string{
+				"/opt/jdk/bin", "/opt/jdk/conf/management/management.properties", "/opt/jdk/conf/net.properties", "/opt/jdk/conf/security", "/opt/jdk/lib", "/opt/jdk/release",
+			},
+		},
+		"conda with a key": {
+			tree: tree{
+				home + "/conda/bin/python": "", home + "/conda/conda-meta/x": "", home + "/conda/ssl/cert.pem": "-> cacert.pem", home + "/conda/ssl/cacert.pem": "", home + "/conda/ssl/private/ca.key": "secret",
+			},
+			path: []string{home + "/conda/bin"}, inner: home + "/conda/bin",
+			mount: []string{home + "/conda/bin", home + "/conda/ssl/cacert.pem", home + "/conda/ssl/cert.pem"},
+		},
+		"conda without a key": {
+			tree: tree{home + "/conda/bin/python": "", home + "/conda/conda-meta/x": "", home + "/conda/ssl/cert.pem": "", home + "/conda/ssl/private/": ""},
+			path: []string{home + "/conda/bin"}, inner: home + "/conda/bin",
+			mount: []string{home + "/conda/bin", home + "/conda/ssl"},
 		},
 		"fnm": {
 			tree: tree{
@@ -229,13 +260,14 @@ func TestNever(t *testing.T) {
 			if below, inHome := strings.CutPrefix(n, "~/"); inHome {
 				secrets = append(secrets, path.Join(home, below))
 			} else {
-				secrets = append(secrets, path.Join(root, n))
+				secrets = append(secrets, path.Join(root, one(n)))
 			}
 		}
 	}
 	for i := range Shapes {
 		s := &Shapes[i]
-		for _, root := range []string{home + "/apps/" + s.Name, "/opt/" + s.Name + "/1.0", home + "/.nvm/versions/" + s.Name + "/1"} {
+		name := fmt.Sprint(s.Name, i)
+		for _, root := range []string{home + "/apps/" + name, "/opt/" + name + "/1.0", home + "/.nvm/versions/" + name + "/1"} {
 			for _, h := range s.Has {
 				all[path.Join(root, h)] = ""
 			}
@@ -248,7 +280,7 @@ func TestNever(t *testing.T) {
 				}
 			}
 			for _, n := range s.Never {
-				secrets = append(secrets, path.Join(root, n))
+				secrets = append(secrets, path.Join(root, one(n)))
 			}
 			if dirs = append(dirs, root+"/bin"); s.Itself {
 				dirs[len(dirs)-1] = root
