@@ -62,13 +62,17 @@ func takeDefaults(c *statedir.Config, env []string, dir string) {
 	}
 }
 
+// identity are the variables of the user and the home directory, which are the sandbox's own
+// whatever an image says.
+var identity = []string{"HOME", "USER", "LOGNAME"}
+
 // mergeEnv returns an image's environment, without the variables that a sandbox cannot
-// have, and the caller's, which win.
+// have and those of identity, and the caller's, which win.
 func mergeEnv(image []string, own map[string]string) map[string]string {
 	env := map[string]string{}
 	for _, kv := range image {
 		k, v, ok := strings.Cut(kv, "=")
-		if ok && runtime.CheckVariable(k, v) == nil {
+		if ok && !slices.Contains(identity, k) && runtime.CheckVariable(k, v) == nil {
 			env[k] = v
 		}
 	}
