@@ -132,7 +132,14 @@ func TestPullLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for tag, want := range map[string]v1.Image{"one": one, "two": two} {
+	three, err := random.Image(1000, 3)
+	if err == nil {
+		err = p.AppendImage(three, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": "localhost/foo:latest"}))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tag, want := range map[string]v1.Image{"one": one, "two": two, "localhost/foo:latest": three} {
 		id, err := want.ConfigName()
 		if err != nil {
 			t.Fatal(err)

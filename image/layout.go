@@ -29,7 +29,7 @@ type layout struct{ dir, tag string }
 func (l *layout) close() {}
 
 func (l *layout) top(ctx context.Context) ([]byte, string, error) {
-	f, size, err := openFile(filepath.Join(l.dir, "index.json"))
+	f, size, err := openFile(filepath.Join(l.dir, store.LayoutIndex))
 	if err != nil {
 		return nil, "", err
 	}

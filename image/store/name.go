@@ -1,8 +1,11 @@
 package store
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/runtime"
 )
@@ -13,9 +16,12 @@ const (
 	ArchivePrefix = "docker-archive:" // docker-archive:FILE, of docker save
 )
 
+// LayoutIndex is the file in an OCI image layout that names its images.
+const LayoutIndex = "index.json"
+
 // Canonical returns the canonical form of a name: busybox becomes
 // docker.io/library/busybox:latest, files get absolute paths. A tag beside a digest is
-// dropped. It does not check that the image exists, nor all of the syntax of names of
+// dropped. It looks for a layout's directory, but does not check that the image exists, nor all of the syntax of names of
 // registries, which the registry client does. An error is of class ErrInvalid.
 func Canonical(name string) (string, error) {
 	bad := func(why string) (string, error) {
@@ -48,12 +54,28 @@ func Canonical(name string) (string, error) {
 	return remote(name, bad)
 }
 
-// SplitLayout splits DIR[:TAG]. A tag has no slash; "" means none.
+// SplitLayout splits DIR[:TAG]. Beside a DIR that is a layout, a tag can be any text, such as
+// localhost/foo:latest; else it has no slash. "" means none.
 func SplitLayout(s string) (dir, tag string) {
+	dir = s
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.Contains(s[i:], "/") {
-		return s[:i], s[i+1:]
+		dir, tag = s[:i], s[i+1:]
 	}
-	return s, ""
+	if isLayout(dir) {
+		return dir, tag
+	}
+	for i := range min(len(s), unix.PathMax) {
+		if s[i] == ':' && isLayout(s[:i]) {
+			return s[:i], s[i+1:]
+		}
+	}
+	return dir, tag
+}
+
+// isLayout reports whether a directory has the index of an image layout.
+func isLayout(dir string) bool {
+	st, err := os.Stat(dir + "/" + LayoutIndex)
+	return err == nil && st.Mode().IsRegular()
 }
 
 // remote is Canonical for an image in a registry: HOST/PATH:TAG or

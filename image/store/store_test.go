@@ -242,6 +242,46 @@ func TestDamagedFiles(t *testing.T) {
 	add(t, s, "docker.io/library/busybox:latest", "a")
 }
 
+// A tag of a layout can be a whole name. What was a layout with a plain tag stays one.
+func TestCanonicalLayout(t *testing.T) {
+	top := t.TempDir()
+	for _, dir := range []string{"a", "b:c", "b"} {
+		if err := os.Mkdir(filepath.Join(top, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(top, dir, store.LayoutIndex), []byte("{}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(top)
+	for name, want := range map[string][2]string{
+		"a":                                  {top + "/a", ""},
+		"a:1":                                {top + "/a", "1"},
+		"a:localhost/foo:latest":             {top + "/a", "localhost/foo:latest"},
+		"./a/:localhost:5000/foo":            {top + "/a", "localhost:5000/foo"},
+		top + "/a:x/../y:1":                  {top + "/a", "x/../y:1"},
+		"b:c":                                {top + "/b", "c"},
+		"b:c:1":                              {top + "/b:c", "1"},
+		"b:c:x/y:1":                          {top + "/b", "c:x/y:1"},
+		"none:localhost/foo:1":               {top + "/none:localhost/foo", "1"},
+		":x/y:1":                             {top + "/:x/y", "1"},
+		strings.Repeat("n", 5000) + ":a:b/c": {top + "/" + strings.Repeat("n", 5000) + ":a:b/c", ""},
+	} {
+		got, err := store.Canonical(store.LayoutPrefix + name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if again, err := store.Canonical(got); again != got || err != nil {
+			t.Errorf("%s: %s, then %s, %v", name, got, again, err)
+		}
+		rest, _ := strings.CutPrefix(got, store.LayoutPrefix)
+		if dir, tag := store.SplitLayout(rest); dir != want[0] || tag != want[1] {
+			t.Errorf("%s: directory %s, tag %s; want %s", name, dir, tag, want)
+		}
+	}
+}
+
 // The forms of names, and what they mean.
 func TestCanonical(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
