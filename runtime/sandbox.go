@@ -179,8 +179,9 @@ type Mount struct {
 // A VolumeMount shows a volume inside a sandbox. Sandboxes that have the same volume can
 // write to each other by it, whatever their rules and networks are.
 type VolumeMount struct {
-	// Name has the form of a sandbox's name. If empty, Create sets it to that of the
-	// codebase's own volume for Cache, which sandboxes over other codebases cannot have.
+	// Name has the form of a sandbox's name; only that of a cache begins with CachePrefix. If
+	// empty, Create sets it to that of the codebase's own volume for Cache, which sandboxes
+	// over other codebases cannot have.
 	Name string `json:"name,omitempty"`
 	// Target is absolute, inside; or ~ or ~/PATH for the home directory inside or a path below
 	// it, which Create replaces.

@@ -124,11 +124,16 @@ func checkVolumes(c *SandboxConfig, bad problem) {
 			bad("volume at %q: it has no name: only a cache of a codebase can be without", v.Target)
 		case v.Name != "" && !IsVolumeName(v.Name):
 			bad("volume %q: a name is up to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", v.Name)
+		case v.Cache == "" && strings.HasPrefix(v.Name, CachePrefix):
+			bad("volume %q: names that begin with %s are those of caches: use --cache, or another name", v.Name, CachePrefix)
 		case len(v.Cache) > 20 || !only(v.Cache, lower+"-"):
 			bad("cache %q: it is up to 20 of a-z and dashes", v.Cache)
 		}
 	}
 }
+
+// CachePrefix begins the names of volumes that are caches, and of no others.
+const CachePrefix = "cache-"
 
 // IsVolumeName reports whether a volume can have the name: up to 63 of [a-zA-Z0-9._-], the
 // first a letter or digit.

@@ -12,7 +12,9 @@ func TestValidateVolumes(t *testing.T) {
 		volumes []runtime.VolumeMount
 		wrong   string // empty: nothing
 	}{
-		{[]runtime.VolumeMount{{Name: "a", Target: "/a"}, {Name: "a", Target: "~"}, {Name: "b", Target: "~/x"}, {Cache: "go", Target: "/c"}}, ""},
+		{[]runtime.VolumeMount{{Name: "a", Target: "/a"}, {Name: "a", Target: "~"}, {Name: "b", Target: "~/x"}, {Cache: "go", Target: "/c"}, {Name: "cache-npm", Cache: "npm", Target: "/d"}, {Name: "cache", Target: "/e"}}, ""},
+		{[]runtime.VolumeMount{{Name: "cache-go", Target: "/a"}}, "those of caches: use --cache"},
+		{[]runtime.VolumeMount{{Name: "cache-go-0123456789ab", Target: "/a"}}, "those of caches: use --cache"},
 		{[]runtime.VolumeMount{{Target: "/a"}}, "it has no name"},
 		{[]runtime.VolumeMount{{Name: "../a", Target: "/a"}}, "a name is up to 63"},
 		{[]runtime.VolumeMount{{Name: ".a", Target: "/a"}}, "a name is up to 63"},

@@ -16,10 +16,10 @@ import (
 // resolved path. If it is empty, it is the one that all codebases share on request.
 func CacheName(cache, codebase string) string {
 	if codebase == "" {
-		return "cache-" + cache
+		return runtime.CachePrefix + cache
 	}
 	sum := sha256.Sum256([]byte(codebase))
-	return "cache-" + cache + "-" + hex.EncodeToString(sum[:6])
+	return runtime.CachePrefix + cache + "-" + hex.EncodeToString(sum[:6])
 }
 
 // base is where caches are inside that a variable tells their programs of.

@@ -133,10 +133,11 @@ func (s *Store) useOne(m *runtime.VolumeMount, u *User) error {
 	if !runtime.IsVolumeName(m.Name) { // it becomes a path
 		return runtime.Errorf(runtime.ErrInvalid, "volume %q: not a volume's name", m.Name)
 	}
+	own := m.Cache != "" && m.Name == CacheName(m.Cache, u.Codebase) // or without a codebase the shared one
 	v, err := s.read(m.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		v = &Volume{Name: m.Name, Cache: m.Cache, UID: u.UID, CreatedAt: time.Now().UnixMilli()}
-		if m.Cache != "" && m.Name == CacheName(m.Cache, u.Codebase) {
+		if own {
 			v.Codebase = u.Codebase
 		}
 		return storeError(s.make(v, u.GID))
@@ -148,6 +149,8 @@ func (s *Store) useOne(m *runtime.VolumeMount, u *User) error {
 		return runtime.Errorf(runtime.ErrConflict, "volume %q belongs to uid %d, and the sandbox runs as uid %d: use another name, or remove the volume with wolffia volume rm %s", v.Name, v.UID, u.UID, v.Name)
 	case v.Codebase != "" && v.Codebase != u.Codebase:
 		return runtime.Errorf(runtime.ErrConflict, "volume %q is for sandboxes over the codebase %s only: use another name, or remove the volume with wolffia volume rm %s", v.Name, v.Codebase, v.Name)
+	case m.Cache != "" && (v.Cache != m.Cache || own && v.Codebase != u.Codebase):
+		return runtime.Errorf(runtime.ErrConflict, "volume %q was not made as this cache, so what is in it may be of other sandboxes: remove it with wolffia volume rm %s", v.Name, v.Name)
 	}
 	now := time.Now()
 	_ = os.Chtimes(filepath.Join(s.path, v.Name, record), now, now) // at worst it is pruned early

@@ -131,6 +131,30 @@ func TestUseOtherCodebase(t *testing.T) {
 	}
 }
 
+// A volume that was made as something else, by whatever codebase, is not used as a cache.
+func TestUseMadeOtherwise(t *testing.T) {
+	one := &User{Codebase: "/one", UID: me.UID, GID: me.GID}
+	two := &User{Codebase: "/two", UID: me.UID, GID: me.GID}
+	name := CacheName("go", one.Codebase)
+	own := runtime.VolumeMount{Name: name, Cache: "go"}
+	shared := runtime.VolumeMount{Name: CacheName("go", ""), Cache: "go"}
+	for what, c := range map[string]struct{ made, used runtime.VolumeMount }{
+		"no cache":                {runtime.VolumeMount{Name: name}, own},
+		"shared, of the name":     {runtime.VolumeMount{Name: name, Cache: "go"}, own},
+		"shared, of longer kind":  {runtime.VolumeMount{Name: name, Cache: strings.TrimPrefix(name, runtime.CachePrefix)}, own},
+		"no cache, then shared":   {runtime.VolumeMount{Name: shared.Name}, shared},
+		"other cache than shared": {runtime.VolumeMount{Name: shared.Name, Cache: "npm"}, shared},
+	} {
+		s, _ := newStore(t)
+		if err := use(t, s, c.made, two); err != nil {
+			t.Fatal(what, err)
+		}
+		if err := use(t, s, c.used, one); !errors.Is(err, runtime.ErrConflict) || !strings.Contains(err.Error(), "was not made as this cache") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // Sandboxes keep their volumes; also one whose configuration cannot be read.
 func TestRemoveUsed(t *testing.T) {
 	s, dir := newStore(t)
